@@ -1,0 +1,238 @@
+//! `devx_batch_*`: record batches and other arrays, in and out as Arrow.
+
+use devexchange_core::abi::types::{DEVX_NULL_ARGUMENT, DevxBatchInfo};
+use devexchange_core::arrow::batch::{Batch, NodeDesc};
+use devexchange_core::error::Refused;
+use devexchange_core::{Device, Error, Owner, Result};
+use safer_ffi::ffi_export;
+use safer_ffi::prelude::Out;
+
+use crate::ctypes::{
+    ArrowArray, ArrowDeviceArray, BatchInfoRecord, DlDevice, ErrorRecord, NodeRecord, OwnerRecord, Status,
+};
+use crate::error::{guard, guard_release, handle, list, required};
+use crate::schema::SchemaHandle;
+use crate::tensor::keep;
+
+handle! {
+    /// A record batch, or any other Arrow array, with its schema: one reference. It stays valid until it is released or
+    /// moved.
+    BatchHandle = "devx_batch" of Batch
+}
+
+/// Makes a batch over memory of the caller's on `device`: one node for each field of the schema, in the same order.
+/// The buffers are not copied; `owner` keeps them alive, and its release is called once, when the last user is gone
+/// (NULL if they outlive everything). On failure the owner is the caller's as before.
+#[ffi_export]
+unsafe fn devx_batch_create(
+    schema: *const SchemaHandle,
+    device: DlDevice,
+    nodes: *const NodeRecord,
+    n_nodes: usize,
+    owner: Option<&OwnerRecord>,
+    out: Option<Out<'_, *mut BatchHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let schema = unsafe { SchemaHandle::borrow(schema, "schema") }?;
+        let device = Device::from_dlpack(device.0)?;
+        // SAFETY: the caller gives `n_nodes` nodes.
+        let nodes = unsafe { list(nodes, n_nodes, "nodes") }?;
+        // SAFETY: the tables of their buffers are valid for the length of the call.
+        let nodes: Result<Vec<_>> = nodes.iter().map(|node| unsafe { describe(node) }).collect();
+        // SAFETY: the caller hands over an owner of its own.
+        let owner = owner.map_or(Owner::none(), |owner| unsafe { Owner::from_raw(owner.0) });
+        let nodes = match nodes {
+            Ok(nodes) => nodes,
+            Err(error) => return keep(Err(Refused { error, returned: owner })),
+        };
+        // SAFETY: the caller describes memory that its owner keeps alive.
+        let batch = keep(unsafe { Batch::from_raw_parts(&schema, device, &nodes, owner) })?;
+        out.write(BatchHandle::give(batch));
+        Ok(())
+    })
+}
+
+/// # Safety
+/// The table of buffers is valid as long as the result is used.
+unsafe fn describe<'a>(node: &NodeRecord) -> Result<NodeDesc<'a>> {
+    let node = &node.0;
+    let n_buffers = usize::try_from(node.n_buffers).map_err(|_| {
+        Error::new(devexchange_core::abi::types::DEVX_INVALID_BUFFERS, format!("n_buffers is {}", node.n_buffers))
+    })?;
+    // SAFETY: the caller's contract.
+    let buffers = unsafe { list(node.buffers, n_buffers, "buffers") }?;
+    Ok(NodeDesc { length: node.length, null_count: node.null_count, offset: node.offset, buffers })
+}
+
+/// Takes an Arrow array in host memory from its producer. On success it is moved from (its `release` is NULL) and
+/// released once, when the last user is gone; on failure it is untouched. `schema` is shared. No buffer is read.
+#[ffi_export]
+unsafe fn devx_batch_import(
+    source: *mut ArrowArray,
+    schema: *const SchemaHandle,
+    out: Option<Out<'_, *mut BatchHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let schema = unsafe { SchemaHandle::borrow(schema, "schema") }?;
+        // SAFETY: the caller gives a valid array that it owns.
+        let batch = unsafe { Batch::import(source.cast(), &schema) }?;
+        out.write(BatchHandle::give(batch));
+        Ok(())
+    })
+}
+
+/// As `devx_batch_import`, for an array that says where it is and when it may be touched.
+#[ffi_export]
+unsafe fn devx_batch_import_device(
+    source: *mut ArrowDeviceArray,
+    schema: *const SchemaHandle,
+    out: Option<Out<'_, *mut BatchHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let schema = unsafe { SchemaHandle::borrow(schema, "schema") }?;
+        // SAFETY: the caller gives a valid array that it owns.
+        let batch = unsafe { Batch::import_device(source.cast(), &schema) }?;
+        out.write(BatchHandle::give(batch));
+        Ok(())
+    })
+}
+
+/// Another reference to the same batch.
+#[ffi_export]
+unsafe fn devx_batch_share(
+    batch: *const BatchHandle,
+    out: Option<Out<'_, *mut BatchHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
+        out.write(BatchHandle::give(batch.clone()));
+        Ok(())
+    })
+}
+
+/// Hands the batch to a consumer, which releases `out`, and keeps it. What `out` held is overwritten, not released.
+#[ffi_export]
+unsafe fn devx_batch_export_share(
+    batch: *const BatchHandle,
+    out: *mut ArrowArray,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
+        // SAFETY: the caller gives room for an array.
+        Ok(unsafe { Batch::clone(&batch).export(out.cast()) }?)
+    })
+}
+
+/// As `devx_batch_export_share`, with device and event.
+#[ffi_export]
+unsafe fn devx_batch_export_share_device(
+    batch: *const BatchHandle,
+    out: *mut ArrowDeviceArray,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
+        // SAFETY: the caller gives room for an array.
+        Ok(unsafe { Batch::clone(&batch).export_device(out.cast()) }?)
+    })
+}
+
+/// Hands the batch to a consumer, which releases `out`, and sets the handle to NULL. On failure the handle is as before.
+#[ffi_export]
+unsafe fn devx_batch_export_move(
+    batch: Option<&mut *mut BatchHandle>,
+    out: *mut ArrowArray,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle and room for an array.
+    guard(error, || unsafe { hand_over(batch, out.cast(), Batch::export) })
+}
+
+/// As `devx_batch_export_move`, with device and event.
+#[ffi_export]
+unsafe fn devx_batch_export_move_device(
+    batch: Option<&mut *mut BatchHandle>,
+    out: *mut ArrowDeviceArray,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle and room for an array.
+    guard(error, || unsafe { hand_over(batch, out.cast(), Batch::export_device) })
+}
+
+/// # Safety
+/// `*batch` is NULL or a living handle, and `out` has room for what `export` writes.
+unsafe fn hand_over<T>(
+    batch: Option<&mut *mut BatchHandle>,
+    out: *mut T,
+    export: unsafe fn(Batch, *mut T) -> std::result::Result<(), Refused<Batch>>,
+) -> Result<()> {
+    let handle = required(batch, "batch")?;
+    // SAFETY: the caller's contract.
+    let taken = unsafe { BatchHandle::take(Some(&mut *handle)) };
+    let taken = taken.ok_or_else(|| Error::new(DEVX_NULL_ARGUMENT, "*batch is NULL"))?;
+    // SAFETY: the caller's contract.
+    unsafe { export(taken, out) }.map_err(|refused| {
+        *handle = BatchHandle::give(refused.returned);
+        refused.error
+    })
+}
+
+/// What the batch is, at a glance.
+#[ffi_export]
+unsafe fn devx_batch_get_info(
+    batch: *const BatchHandle,
+    out: Option<Out<'_, BatchInfoRecord>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
+        out.write(BatchInfoRecord(DevxBatchInfo {
+            length: batch.length(),
+            n_columns: batch.n_columns() as i64,
+            n_nodes: batch.schema().nodes() as i64,
+            device_type: batch.device().kind.0,
+            device_id: batch.device().id,
+        }));
+        Ok(())
+    })
+}
+
+/// A reference to the schema of the batch.
+#[ffi_export]
+unsafe fn devx_batch_schema(
+    batch: *const BatchHandle,
+    out: Option<Out<'_, *mut SchemaHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
+        out.write(SchemaHandle::give(batch.schema().clone()));
+        Ok(())
+    })
+}
+
+/// Gives up a batch and sets the handle to NULL. NULL and a handle that is NULL are fine. From any thread.
+#[ffi_export]
+unsafe fn devx_batch_release(batch: Option<&mut *mut BatchHandle>) {
+    // SAFETY: the caller gives a living handle, or NULL.
+    guard_release(|| drop(unsafe { BatchHandle::take(batch) }));
+}

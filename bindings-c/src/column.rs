@@ -1,0 +1,236 @@
+//! `devx_batch_column*`, `devx_column_*`: looking at the columns of a batch. Columns are borrowed: they own nothing and
+//! are valid as long as the batch.
+
+use devexchange_core::abi::types::{DEVX_MISMATCH, DEVX_OUT_OF_RANGE};
+use devexchange_core::arrow::{Batch, Column};
+use devexchange_core::{Borrowed, Error, Result};
+use safer_ffi::ffi_export;
+use safer_ffi::prelude::Out;
+
+use crate::batch::BatchHandle;
+use crate::ctypes::{Char, ColumnRecord, DlDataType, ErrorRecord, Status, Void};
+use crate::error::{guard, required, text};
+use devexchange_core::DType;
+
+/// The whole array of the batch as one column; for a record batch a column of type struct.
+#[ffi_export]
+unsafe fn devx_batch_root(
+    batch: *const BatchHandle,
+    out: Option<Out<'_, ColumnRecord>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    let batch = unsafe { BatchHandle::borrow(batch, "batch") };
+    guard(error, || write(out, batch?.root()))
+}
+
+/// The column at `index`, counted from 0.
+#[ffi_export]
+unsafe fn devx_batch_column(
+    batch: *const BatchHandle,
+    index: i64,
+    out: Option<Out<'_, ColumnRecord>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    let batch = unsafe { BatchHandle::borrow(batch, "batch") };
+    guard(error, || {
+        let batch = batch?;
+        let column = usize::try_from(index).ok().and_then(|index| batch.column(index));
+        write(out, at(column, || format!("index is {index}: the batch has {} columns", batch.n_columns()))?)
+    })
+}
+
+/// The first column with this name.
+#[ffi_export]
+unsafe fn devx_batch_column_named(
+    batch: *const BatchHandle,
+    name: *const Char,
+    out: Option<Out<'_, ColumnRecord>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    let batch = unsafe { BatchHandle::borrow(batch, "batch") };
+    // SAFETY: the caller gives a NUL-terminated text.
+    let name = unsafe { text(name, "name") };
+    guard(error, || {
+        let (batch, name) = (batch?, required(name?, "name")?.to_string_lossy());
+        write(out, at(batch.column_named(&name), || format!("name is {name:?}: the batch has no such column"))?)
+    })
+}
+
+/// The child at `index` of a column: of a struct and of a fixed-size list the rows that the column sees; of a list all
+/// values (see `devx_column_list`).
+#[ffi_export]
+unsafe fn devx_column_child(
+    batch: *const BatchHandle,
+    column: Option<&ColumnRecord>,
+    index: i64,
+    out: Option<Out<'_, ColumnRecord>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    let batch = unsafe { BatchHandle::borrow(batch, "batch") };
+    guard(error, || {
+        let batch = batch?;
+        let column = view(&batch, column)?;
+        let child = usize::try_from(index).ok().and_then(|index| column.child(index));
+        write(out, at(child, || format!("index is {index}: the column has {} children", column.field().n_children()))?)
+    })
+}
+
+/// The dictionary of a column whose values are indices into one.
+#[ffi_export]
+unsafe fn devx_column_dictionary(
+    batch: *const BatchHandle,
+    column: Option<&ColumnRecord>,
+    out: Option<Out<'_, ColumnRecord>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    let batch = unsafe { BatchHandle::borrow(batch, "batch") };
+    guard(error, || {
+        let batch = batch?;
+        let dictionary = view(&batch, column)?.dictionary();
+        write(out, dictionary.ok_or_else(|| Error::new(DEVX_MISMATCH, "the column has no dictionary"))?)
+    })
+}
+
+/// The number of nulls of a column; counted, in host memory, if it is not known.
+#[ffi_export]
+unsafe fn devx_column_null_count(
+    batch: *const BatchHandle,
+    column: Option<&ColumnRecord>,
+    out: Option<Out<'_, i64>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    let batch = unsafe { BatchHandle::borrow(batch, "batch") };
+    guard(error, || {
+        let count = view(&batch?, column)?.null_count()?;
+        required(out, "out")?.write(count);
+        Ok(())
+    })
+}
+
+/// Whether the value of a row is there: `*out` gets 1, or 0 for null.
+#[ffi_export]
+unsafe fn devx_column_is_valid(
+    batch: *const BatchHandle,
+    column: Option<&ColumnRecord>,
+    row: i64,
+    out: Option<Out<'_, i32>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    let batch = unsafe { BatchHandle::borrow(batch, "batch") };
+    guard(error, || {
+        let valid = view(&batch?, column)?.is_valid(row)?;
+        required(out, "out")?.write(valid.into());
+        Ok(())
+    })
+}
+
+/// The address of row 0's value in a column of numbers, dates or times in host memory; `dtype` is the element type that
+/// the caller reads it as, for dates and times the integer that they are stored as. What nulls hold is not defined.
+#[ffi_export]
+unsafe fn devx_column_values(
+    batch: *const BatchHandle,
+    column: Option<&ColumnRecord>,
+    dtype: DlDataType,
+    out: Option<Out<'_, *const Void>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    let batch = unsafe { BatchHandle::borrow(batch, "batch") };
+    guard(error, || {
+        let values = view(&batch?, column)?.values_ptr(DType::from_dlpack(dtype.0)?)?;
+        required(out, "out")?.write(values.cast());
+        Ok(())
+    })
+}
+
+/// The value of a row of bools: `*out` gets 0 or 1.
+#[ffi_export]
+unsafe fn devx_column_bool(
+    batch: *const BatchHandle,
+    column: Option<&ColumnRecord>,
+    row: i64,
+    out: Option<Out<'_, i32>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    let batch = unsafe { BatchHandle::borrow(batch, "batch") };
+    guard(error, || {
+        let value = view(&batch?, column)?.bool(row)?;
+        required(out, "out")?.write(value.into());
+        Ok(())
+    })
+}
+
+/// The bytes of a row of text or binary: an address in the batch's memory, not NUL-terminated, and their number.
+#[ffi_export]
+unsafe fn devx_column_bytes(
+    batch: *const BatchHandle,
+    column: Option<&ColumnRecord>,
+    row: i64,
+    out: Option<Out<'_, *const Char>>,
+    length: Option<Out<'_, usize>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    let batch = unsafe { BatchHandle::borrow(batch, "batch") };
+    guard(error, || {
+        let (out, length, batch) = (required(out, "out")?, required(length, "length")?, batch?);
+        let bytes = view(&batch, column)?.bytes(row)?;
+        out.write(bytes.as_ptr().cast());
+        length.write(bytes.len());
+        Ok(())
+    })
+}
+
+/// The values of a row of lists, as a column.
+#[ffi_export]
+unsafe fn devx_column_list(
+    batch: *const BatchHandle,
+    column: Option<&ColumnRecord>,
+    row: i64,
+    out: Option<Out<'_, ColumnRecord>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    let batch = unsafe { BatchHandle::borrow(batch, "batch") };
+    guard(error, || write(out, view(&batch?, column)?.list(row)?))
+}
+
+/// The index into the dictionary that a row holds.
+#[ffi_export]
+unsafe fn devx_column_dictionary_index(
+    batch: *const BatchHandle,
+    column: Option<&ColumnRecord>,
+    row: i64,
+    out: Option<Out<'_, i64>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    let batch = unsafe { BatchHandle::borrow(batch, "batch") };
+    guard(error, || {
+        let index = view(&batch?, column)?.dictionary_index(row)?;
+        required(out, "out")?.write(index);
+        Ok(())
+    })
+}
+
+/// The column that C holds the record of.
+pub(crate) fn view<'a>(batch: &'a Borrowed<'_, Batch>, column: Option<&ColumnRecord>) -> Result<Column<'a>> {
+    Column::from_raw(batch, &required(column, "column")?.0)
+}
+
+fn write(out: Option<Out<'_, ColumnRecord>>, column: Column<'_>) -> Result<()> {
+    required(out, "out")?.write(ColumnRecord(column.to_raw()));
+    Ok(())
+}
+
+fn at<'a>(column: Option<Column<'a>>, what: impl FnOnce() -> String) -> Result<Column<'a>> {
+    column.ok_or_else(|| Error::new(DEVX_OUT_OF_RANGE, what()))
+}

@@ -1,0 +1,164 @@
+//! `devx_tensor_import*`, `devx_tensor_export_*`, `devx_dlpack_release*`: tensors in and out as DLPack, both structs.
+
+use std::ptr::NonNull;
+
+use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
+use devexchange_core::abi::types::DEVX_NULL_ARGUMENT;
+use devexchange_core::dlpack::{self, Managed, Request};
+use devexchange_core::{Error, Result, Tensor};
+use safer_ffi::ffi_export;
+use safer_ffi::prelude::Out;
+
+use crate::ctypes::{ErrorRecord, Legacy, RequestRecord, Status, Versioned};
+use crate::error::{guard, guard_release, required};
+use crate::tensor::TensorHandle;
+
+/// Takes a DLPack tensor from its producer. On success its deleter is called once, when the last user of the tensor
+/// is gone; on failure it is untouched and still the caller's to delete. Strides may be NULL.
+#[ffi_export]
+unsafe fn devx_tensor_import(
+    source: *mut Versioned,
+    out: Option<Out<'_, *mut TensorHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a valid tensor that it owns.
+    guard(error, || unsafe { import(source.cast::<DLManagedTensorVersioned>(), out) })
+}
+
+/// As `devx_tensor_import`, for the struct of DLPack before 1.0.
+#[ffi_export]
+unsafe fn devx_tensor_import_legacy(
+    source: *mut Legacy,
+    out: Option<Out<'_, *mut TensorHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a valid tensor that it owns.
+    guard(error, || unsafe { import(source.cast::<DLManagedTensor>(), out) })
+}
+
+/// # Safety
+/// As [`dlpack::import`].
+unsafe fn import<M: Managed>(source: *mut M, out: Option<Out<'_, *mut TensorHandle>>) -> Result<()> {
+    let out = required(out, "out")?;
+    // SAFETY: the caller's contract.
+    let tensor = unsafe { dlpack::import(source) }?;
+    out.write(TensorHandle::give(tensor));
+    Ok(())
+}
+
+/// Hands the tensor to a consumer and keeps it: the consumer calls the deleter once. A NULL `request` asks for the
+/// newest version, no synchronisation and no copy.
+#[ffi_export]
+unsafe fn devx_tensor_export_share(
+    tensor: *const TensorHandle,
+    request: Option<&RequestRecord>,
+    out: Option<Out<'_, *mut Versioned>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    guard(error, || unsafe { share::<DLManagedTensorVersioned, _>(tensor, request, out) })
+}
+
+/// Hands the tensor to a consumer and sets the handle to NULL. On failure the handle is as before.
+#[ffi_export]
+unsafe fn devx_tensor_export_move(
+    tensor: Option<&mut *mut TensorHandle>,
+    request: Option<&RequestRecord>,
+    out: Option<Out<'_, *mut Versioned>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    guard(error, || unsafe { hand_over::<DLManagedTensorVersioned, _>(tensor, request, out) })
+}
+
+/// As `devx_tensor_export_share`, as the struct of DLPack before 1.0. Read-only tensors are refused (or copied, if
+/// the request allows it): that struct cannot say so.
+#[ffi_export]
+unsafe fn devx_tensor_export_share_legacy(
+    tensor: *const TensorHandle,
+    request: Option<&RequestRecord>,
+    out: Option<Out<'_, *mut Legacy>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    guard(error, || unsafe { share::<DLManagedTensor, _>(tensor, request, out) })
+}
+
+/// As `devx_tensor_export_move`, as the struct of DLPack before 1.0.
+#[ffi_export]
+unsafe fn devx_tensor_export_move_legacy(
+    tensor: Option<&mut *mut TensorHandle>,
+    request: Option<&RequestRecord>,
+    out: Option<Out<'_, *mut Legacy>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    guard(error, || unsafe { hand_over::<DLManagedTensor, _>(tensor, request, out) })
+}
+
+fn request_of(request: Option<&RequestRecord>) -> Result<Request> {
+    request.map_or(Ok(Request::default()), |request| Request::from_raw(&request.0))
+}
+
+/// # Safety
+/// `tensor` is NULL or a living handle; `C` is the C name of `M`.
+unsafe fn share<M: Managed, C>(
+    tensor: *const TensorHandle,
+    request: Option<&RequestRecord>,
+    out: Option<Out<'_, *mut C>>,
+) -> Result<()> {
+    let out = required(out, "out")?;
+    // SAFETY: the caller's contract.
+    let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
+    let managed = dlpack::export::<M>(Tensor::clone(&tensor), &request_of(request)?)?;
+    out.write(managed.as_ptr().cast());
+    Ok(())
+}
+
+/// # Safety
+/// As [`share`].
+unsafe fn hand_over<M: Managed, C>(
+    tensor: Option<&mut *mut TensorHandle>,
+    request: Option<&RequestRecord>,
+    out: Option<Out<'_, *mut C>>,
+) -> Result<()> {
+    let (out, request, handle) = (required(out, "out")?, request_of(request)?, required(tensor, "tensor")?);
+    // SAFETY: the caller's contract.
+    let taken = unsafe { TensorHandle::take(Some(&mut *handle)) };
+    let taken = taken.ok_or_else(|| Error::new(DEVX_NULL_ARGUMENT, "*tensor is NULL"))?;
+    match dlpack::export::<M>(taken, &request) {
+        Ok(managed) => {
+            out.write(managed.as_ptr().cast());
+            Ok(())
+        }
+        Err(refused) => {
+            *handle = TensorHandle::give(refused.returned);
+            Err(refused.error)
+        }
+    }
+}
+
+/// Calls the deleter of a DLPack tensor, if it has one, and sets the pointer to NULL. NULL is fine. Right for every
+/// major version.
+#[ffi_export]
+unsafe fn devx_dlpack_release(tensor: Option<&mut *mut Versioned>) {
+    // SAFETY: the caller gives a tensor that it owns, or NULL.
+    guard_release(|| unsafe { release::<DLManagedTensorVersioned, _>(tensor) });
+}
+
+/// As `devx_dlpack_release`, for the struct of DLPack before 1.0.
+#[ffi_export]
+unsafe fn devx_dlpack_release_legacy(tensor: Option<&mut *mut Legacy>) {
+    // SAFETY: the caller gives a tensor that it owns, or NULL.
+    guard_release(|| unsafe { release::<DLManagedTensor, _>(tensor) });
+}
+
+/// # Safety
+/// `*tensor` is NULL or a tensor that the caller owns; `C` is the C name of `M`.
+unsafe fn release<M: Managed, C>(tensor: Option<&mut *mut C>) {
+    let managed = tensor.map(|tensor| std::mem::replace(tensor, std::ptr::null_mut()));
+    if let Some(managed) = managed.and_then(NonNull::new) {
+        // SAFETY: the caller's contract; its pointer is NULL now.
+        unsafe { dlpack::delete(managed.cast::<M>()) }
+    }
+}

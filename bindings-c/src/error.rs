@@ -1,0 +1,132 @@
+//! The one place where errors and panics become a status and an error record, and where pointers are checked.
+
+use core::ffi::{CStr, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use devexchange_core::abi::types::{self, DevxError};
+use devexchange_core::{Error, Result};
+
+use crate::ctypes::{ErrorRecord, Status};
+
+/// Runs the body of a function; no panic leaves it.
+pub(crate) fn guard(record: Option<&mut ErrorRecord>, body: impl FnOnce() -> Result<()>) -> Status {
+    let error = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => return Status(types::DEVX_OK),
+        Ok(Err(error)) => error,
+        Err(payload) => {
+            let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+            // A payload may panic in its own drop; the second payload is leaked rather than dropped.
+            if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+                std::mem::forget(second);
+            }
+            Error::new(types::DEVX_PANIC, text.unwrap_or_else(|| "a panic without a text".to_owned()))
+        }
+    };
+    if let Some(record) = record {
+        let mut message = [0; types::DEVX_ERROR_MESSAGE_BYTES];
+        write_text(error.message(), &mut message);
+        record.0 = DevxError { status: error.status(), driver_code: error.driver_code(), message };
+    }
+    Status(error.status())
+}
+
+/// Runs a release function, which has nobody to tell of a panic.
+pub(crate) fn guard_release(body: impl FnOnce()) {
+    guard(None, || {
+        body();
+        Ok(())
+    });
+}
+
+/// Writes a text with its NUL, cut at a character if there is not enough room.
+pub(crate) fn write_text(text: &str, to: &mut [c_char]) {
+    let Some(room) = to.len().checked_sub(1) else { return };
+    let end = text.floor_char_boundary(room);
+    let bytes = text.bytes().take(end).map(|byte| if byte == 0 { b'?' } else { byte });
+    for (to, from) in to.iter_mut().zip(bytes.chain([0])) {
+        *to = c_char::from_ne_bytes([from]);
+    }
+}
+
+/// An argument that must not be NULL.
+pub(crate) fn required<T>(argument: Option<T>, name: &'static str) -> Result<T> {
+    argument.ok_or_else(|| Error::new(types::DEVX_NULL_ARGUMENT, format!("{name} is NULL")))
+}
+
+/// A text argument; `None` for NULL.
+///
+/// # Safety
+/// `text` is NULL or NUL-terminated, and outlives the result.
+pub(crate) unsafe fn text<'a>(text: *const crate::ctypes::Char, name: &str) -> Result<Option<&'a CStr>> {
+    if text.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's contract.
+    let text = unsafe { CStr::from_ptr(text.cast()) };
+    match text.to_str() {
+        Ok(_) => Ok(Some(text)),
+        Err(_) => Err(Error::new(types::DEVX_INVALID_TEXT, format!("{name} is not valid UTF-8: {text:?}"))),
+    }
+}
+
+/// A list argument: its address may be NULL if it is empty.
+///
+/// # Safety
+/// `first` is NULL or has `length` values that outlive the result.
+pub(crate) unsafe fn list<'a, T>(first: *const T, length: usize, name: &'static str) -> Result<&'a [T]> {
+    if length == 0 {
+        return Ok(&[]);
+    }
+    if first.is_null() {
+        return Err(Error::new(types::DEVX_NULL_ARGUMENT, format!("{name} is NULL with {length} entries")));
+    }
+    if length > isize::MAX as usize / size_of::<T>() {
+        return Err(Error::new(types::DEVX_INVALID_ARGUMENT, format!("{name} has {length} entries")));
+    }
+    // SAFETY: the caller's contract.
+    Ok(unsafe { std::slice::from_raw_parts(first, length) })
+}
+
+/// Handles: the address of a counted reference, as C holds it.
+macro_rules! handle {
+    ($(#[$doc:meta])* $Handle:ident = $c_name:literal of $Core:ty) => {
+        $(#[$doc])*
+        #[safer_ffi::derive_ReprC(rename = $c_name)]
+        #[repr(opaque)]
+        pub(crate) struct $Handle {
+            _opaque: (),
+        }
+
+        impl $Handle {
+            /// The address that C is given; it keeps the reference.
+            pub(crate) fn give(value: $Core) -> *mut Self {
+                value.into_raw().cast()
+            }
+
+            /// What C holds.
+            ///
+            /// # Safety
+            /// `handle` is NULL or a living handle, which is not released while the result is used.
+            pub(crate) unsafe fn borrow<'a>(
+                handle: *const Self,
+                name: &'static str,
+            ) -> devexchange_core::Result<devexchange_core::Borrowed<'a, $Core>> {
+                let handle = $crate::error::required((!handle.is_null()).then_some(handle), name)?;
+                // SAFETY: the caller's contract.
+                Ok(unsafe { <$Core>::borrow_raw(handle.cast_mut().cast()) })
+            }
+
+            /// Takes the reference from C and sets its handle to NULL; `None` if it was NULL.
+            ///
+            /// # Safety
+            /// `*handle` is NULL or a living handle.
+            pub(crate) unsafe fn take(handle: Option<&mut *mut Self>) -> Option<$Core> {
+                let taken = std::mem::replace(handle?, std::ptr::null_mut());
+                // SAFETY: the caller's contract; the handle is NULL now, so it is taken once.
+                (!taken.is_null()).then(|| unsafe { <$Core>::from_raw(taken.cast()) })
+            }
+        }
+    };
+}
+pub(crate) use handle;

@@ -1,0 +1,71 @@
+//! The library itself: its version and the names of its statuses.
+
+use core::ffi::CStr;
+
+use safer_ffi::ffi_export;
+
+use crate::ctypes::{Char, DlDataType, ErrorRecord, Status};
+use crate::error::{guard, write_text};
+use devexchange_core::abi::types::{DEVX_INVALID_ARGUMENT, DevxStatus};
+use devexchange_core::{DType, Error, error};
+
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+
+const fn number(text: &str) -> u32 {
+    match u32::from_str_radix(text, 10) {
+        Ok(number) => number,
+        Err(_) => 0,
+    }
+}
+
+/// The version of the library: major × 65536 + minor × 256 + patch.
+#[ffi_export]
+fn devx_version() -> u32 {
+    const {
+        number(env!("CARGO_PKG_VERSION_MAJOR")) << 16
+            | number(env!("CARGO_PKG_VERSION_MINOR")) << 8
+            | number(env!("CARGO_PKG_VERSION_PATCH"))
+    }
+}
+
+/// The version of the library as text, for example "0.1.0". Never NULL, never freed.
+#[ffi_export]
+fn devx_version_string() -> *const Char {
+    VERSION.as_ptr().cast()
+}
+
+/// The name of a status, for example "DEVX_INVALID_SHAPE"; "DEVX_?" for a number without a meaning. Never NULL,
+/// never freed.
+#[ffi_export]
+fn devx_status_name(status: Status) -> *const Char {
+    name_of(status.0).as_ptr().cast()
+}
+
+fn name_of(status: DevxStatus) -> &'static CStr {
+    error::status_name(status).unwrap_or(c"DEVX_?")
+}
+
+/// Writes the name of an element type, for example "float32", with its NUL, into `out` of `capacity` bytes.
+/// `DEVX_INVALID_DTYPE` if it is not one of DLPack's; `DEVX_INVALID_ARGUMENT` if there is not enough room
+/// (32 bytes always are).
+#[ffi_export]
+unsafe fn devx_dtype_name(
+    dtype: DlDataType,
+    out: *mut Char,
+    capacity: usize,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let name = DType::from_dlpack(dtype.0)?.to_string();
+        // SAFETY: the caller gives `capacity` bytes.
+        let out = unsafe { crate::error::list(out.cast_const(), capacity, "out") }?;
+        if name.len() >= out.len() {
+            let text = format!("capacity is {capacity}: {name:?} needs {}", name.len() + 1);
+            return Err(Error::new(DEVX_INVALID_ARGUMENT, text));
+        }
+        // SAFETY: as above, and they are the caller's to be written.
+        let out = unsafe { std::slice::from_raw_parts_mut(out.as_ptr().cast_mut().cast(), capacity) };
+        write_text(&name, out);
+        Ok(())
+    })
+}

@@ -1,0 +1,104 @@
+//! `devx_schema_*`: describing schemas, taking and handing them out.
+
+use core::ffi::CStr;
+
+use devexchange_core::abi::types::{DEVX_INVALID_ARGUMENT, DevxField};
+use devexchange_core::arrow::metadata;
+use devexchange_core::arrow::schema::{FieldDesc, Schema};
+use devexchange_core::{Error, Result};
+use safer_ffi::ffi_export;
+use safer_ffi::prelude::Out;
+
+use crate::ctypes::{ArrowSchema, ErrorRecord, FieldRecord, Status};
+use crate::error::{guard, guard_release, handle, list, required, text};
+
+handle! {
+    /// A schema: one reference to a tree of fields, which never changes.
+    SchemaHandle = "devx_schema" of Schema
+}
+
+/// Makes a schema of a list of fields in depth-first order: a field, its children each with all that is below it,
+/// then the values of its dictionary. All texts are copied. The root of a record batch has the format "+s" and a child
+/// for each column.
+#[ffi_export]
+unsafe fn devx_schema_create(
+    fields: *const FieldRecord,
+    n_fields: usize,
+    out: Option<Out<'_, *mut SchemaHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives `n_fields` fields.
+        let fields = unsafe { list(fields, n_fields, "fields") }?;
+        // SAFETY: their texts are valid for the length of the call.
+        let fields: Result<Vec<_>> = fields.iter().map(|field| unsafe { describe(&field.0) }).collect();
+        out.write(SchemaHandle::give(Schema::new(&fields?)?));
+        Ok(())
+    })
+}
+
+/// # Safety
+/// The texts of `field` are valid as long as the result is used.
+unsafe fn describe<'a>(field: &DevxField) -> Result<FieldDesc<'a>> {
+    // SAFETY: the caller's contract.
+    let format = required(unsafe { text(field.format.cast(), "format") }?, "format")?;
+    // SAFETY: the caller's contract.
+    let name: &CStr = unsafe { text(field.name.cast(), "name") }?.unwrap_or_default();
+    // SAFETY: the caller's contract.
+    let metadata = unsafe { metadata::block(field.metadata) }?;
+    let n_children = u32::try_from(field.n_children).map_err(|_| {
+        Error::new(
+            devexchange_core::abi::types::DEVX_INVALID_CHILDREN,
+            format!("field {name:?}: n_children is {}", field.n_children),
+        )
+    })?;
+    let has_dictionary = match field.has_dictionary {
+        0 => false,
+        1 => true,
+        other => {
+            let text = format!("field {name:?}: has_dictionary is {other}, neither 0 nor 1");
+            return Err(Error::new(DEVX_INVALID_ARGUMENT, text));
+        }
+    };
+    Ok(FieldDesc { format, name, metadata, flags: field.flags, n_children, has_dictionary })
+}
+
+/// Takes an Arrow schema from its producer. On success it is moved from (its `release` is NULL) and released once,
+/// when the last user is gone; on failure it is untouched.
+#[ffi_export]
+unsafe fn devx_schema_import(
+    source: *mut ArrowSchema,
+    out: Option<Out<'_, *mut SchemaHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a valid schema that it owns.
+        let schema = unsafe { Schema::import(source.cast()) }?;
+        out.write(SchemaHandle::give(schema));
+        Ok(())
+    })
+}
+
+/// Hands the schema to a consumer, which releases `out`. What `out` held is overwritten, not released.
+#[ffi_export]
+unsafe fn devx_schema_export(
+    schema: *const SchemaHandle,
+    out: *mut ArrowSchema,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let schema = unsafe { SchemaHandle::borrow(schema, "schema") }?;
+        // SAFETY: the caller gives room for a schema.
+        unsafe { schema.export(out.cast()) }
+    })
+}
+
+/// Gives up a schema and sets the handle to NULL. NULL and a handle that is NULL are fine. From any thread.
+#[ffi_export]
+unsafe fn devx_schema_release(schema: Option<&mut *mut SchemaHandle>) {
+    // SAFETY: the caller gives a living handle, or NULL.
+    guard_release(|| drop(unsafe { SchemaHandle::take(schema) }));
+}

@@ -1,0 +1,28 @@
+/* The version that the library says is the one it was built from. */
+#include <devexchange.h>
+#include <stdio.h>
+
+#include "check.h"
+
+#ifndef DEVX_TEST_VERSION
+#error "scripts/test-c.sh passes the version of Cargo.toml as DEVX_TEST_VERSION"
+#endif
+
+TEST(version_string_is_that_of_the_package) {
+    CHECK_STR(devx_version_string(), DEVX_TEST_VERSION);
+}
+
+TEST(version_string_is_one_string) {
+    CHECK_PTR(devx_version_string(), devx_version_string());
+}
+
+/* major << 16 | minor << 8 | patch: a program can compare it with <. */
+TEST(version_number_is_the_version_string) {
+    uint32_t const version = devx_version();
+    char text[32];
+    snprintf(text, sizeof text, "%u.%u.%u", (unsigned)(version >> 16), (unsigned)(version >> 8 & 0xff),
+             (unsigned)(version & 0xff));
+    CHECK_STR(text, DEVX_TEST_VERSION);
+}
+
+CHECK_MAIN()

@@ -1,0 +1,9 @@
+//! The structs of the standards and of our C API, as they lie in memory. No logic.
+
+pub mod arrow_async;
+pub mod arrow_data;
+pub mod arrow_device;
+pub mod arrow_device_stream;
+pub mod arrow_stream;
+pub mod dlpack;
+pub mod types;

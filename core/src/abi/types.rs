@@ -1,0 +1,270 @@
+//! The plain records of the C API (source of `devexchange/types.h`): statuses, the error record,
+//! and the descriptions that cross the boundary by value. Java and Julia read the same bytes.
+
+use core::ffi::{c_char, c_void};
+
+/// What a call came to: `DEVX_OK` (0), or the reason why nothing was done.
+///
+/// The set is open: a newer library may return numbers that this header does not name.
+/// A number is never given a second meaning.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DevxStatus(pub i32);
+
+/// Success.
+pub const DEVX_OK: DevxStatus = DevxStatus(0);
+/// A pointer that the call needs is NULL.
+pub const DEVX_NULL_ARGUMENT: DevxStatus = DevxStatus(1);
+/// An argument has a value that the call does not take.
+pub const DEVX_INVALID_ARGUMENT: DevxStatus = DevxStatus(2);
+/// The struct was released or moved from already (its `release` is NULL).
+pub const DEVX_RELEASED: DevxStatus = DevxStatus(3);
+/// The handle was closed already.
+pub const DEVX_CLOSED: DevxStatus = DevxStatus(4);
+/// An Arrow format string is missing, malformed or unknown.
+pub const DEVX_INVALID_FORMAT: DevxStatus = DevxStatus(5);
+/// A data type is malformed or unknown.
+pub const DEVX_INVALID_DTYPE: DevxStatus = DevxStatus(6);
+/// A shape, strides or byte offset is negative, missing or overflows.
+pub const DEVX_INVALID_SHAPE: DevxStatus = DevxStatus(7);
+/// An Arrow length or offset is negative, too short or overflows.
+pub const DEVX_INVALID_LENGTH: DevxStatus = DevxStatus(8);
+/// An Arrow null count does not fit its array.
+pub const DEVX_INVALID_NULL_COUNT: DevxStatus = DevxStatus(9);
+/// The number of buffers is wrong, or a buffer that must be there is NULL.
+pub const DEVX_INVALID_BUFFERS: DevxStatus = DevxStatus(10);
+/// The children of an Arrow struct are wrong in number, NULL or released.
+pub const DEVX_INVALID_CHILDREN: DevxStatus = DevxStatus(11);
+/// Arrow metadata has a negative or oversized count or length.
+pub const DEVX_INVALID_METADATA: DevxStatus = DevxStatus(12);
+/// Two things that belong together differ (array and schema, dictionary and index, …).
+pub const DEVX_MISMATCH: DevxStatus = DevxStatus(13);
+/// The tree is deeper or larger than the limits.
+pub const DEVX_TOO_DEEP: DevxStatus = DevxStatus(14);
+/// A protocol version that this library does not speak.
+pub const DEVX_VERSION: DevxStatus = DevxStatus(15);
+/// The device is unknown, absent, or not the one that was asked for.
+pub const DEVX_DEVICE: DevxStatus = DevxStatus(16);
+/// Well-formed, but not supported by this library.
+pub const DEVX_UNSUPPORTED: DevxStatus = DevxStatus(17);
+/// Possible only with a copy, which the caller did not allow.
+pub const DEVX_COPY_REQUIRED: DevxStatus = DevxStatus(18);
+/// Not possible, not even with a copy.
+pub const DEVX_IMPOSSIBLE: DevxStatus = DevxStatus(19);
+/// Read-only memory was asked for where only writable memory can be described.
+pub const DEVX_READ_ONLY: DevxStatus = DevxStatus(20);
+/// Memory could not be allocated.
+pub const DEVX_OUT_OF_MEMORY: DevxStatus = DevxStatus(21);
+/// A text is not valid UTF-8 or contains a NUL byte.
+pub const DEVX_INVALID_TEXT: DevxStatus = DevxStatus(22);
+/// An index is out of range.
+pub const DEVX_OUT_OF_RANGE: DevxStatus = DevxStatus(23);
+/// A stream value that the device does not take (DLPack `stream`).
+pub const DEVX_INVALID_STREAM: DevxStatus = DevxStatus(24);
+/// The data is not ready, and this call does not wait for it.
+pub const DEVX_NOT_READY: DevxStatus = DevxStatus(25);
+/// A call of the device driver failed; `driver_code` says how.
+pub const DEVX_DRIVER: DevxStatus = DevxStatus(26);
+/// A callback of the caller failed.
+pub const DEVX_CALLBACK: DevxStatus = DevxStatus(27);
+/// A defect of this library: a panic was caught at the boundary. Nothing was taken.
+pub const DEVX_PANIC: DevxStatus = DevxStatus(255);
+
+/// Bytes of `devx_error.message`, the terminating NUL included.
+pub const DEVX_ERROR_MESSAGE_BYTES: usize = 496;
+
+/// The error record: owned by the caller, written only on failure, nothing in it to free.
+///
+/// Every function takes a pointer to one as its last argument; NULL means that the text is not wanted.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DevxError {
+    /// The status that the call returned.
+    pub status: DevxStatus,
+    /// The code of the failed device driver call (`CUresult`), or 0.
+    pub driver_code: i32,
+    /// NUL-terminated UTF-8: the field, the value, and what was expected. Cut at a character if too long.
+    pub message: [c_char; DEVX_ERROR_MESSAGE_BYTES],
+}
+
+/// Who keeps memory alive: `release(context)` is called exactly once, when nothing refers to the
+/// memory any more, from any thread. It must not throw. A NULL `release` means nothing to call.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DevxOwner {
+    /// Handed to `release` as it is.
+    pub context: *mut c_void,
+    /// Called once; on failure of the call that was given the owner it is not called at all.
+    pub release: Option<unsafe extern "C" fn(context: *mut c_void)>,
+}
+
+/// What a consumer asks of a DLPack export: the arguments of `__dlpack__` (array API, data interchange).
+///
+/// A NULL request means: the newest version, no synchronisation, no copy.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DevxDlpackRequest {
+    /// Highest major version that the consumer reads; 0 asks for the legacy struct.
+    pub max_major: u32,
+    /// Highest minor version of that major version that the consumer knows.
+    pub max_minor: u32,
+    /// The consumer's stream: on the CPU −1 (no synchronisation) only.
+    pub stream: i64,
+    /// `DEVX_COPY_NEVER`, `DEVX_COPY_IF_NEEDED` or `DEVX_COPY_ALWAYS`.
+    pub copy: i32,
+}
+
+/// Refuse rather than copy.
+pub const DEVX_COPY_NEVER: i32 = 0;
+/// Copy only where a view is not possible.
+pub const DEVX_COPY_IF_NEEDED: i32 = 1;
+/// Always make a copy.
+pub const DEVX_COPY_ALWAYS: i32 = 2;
+
+/// Flag of a field: the dictionary's order has a meaning (`ARROW_FLAG_DICTIONARY_ORDERED`).
+pub const DEVX_FIELD_ORDERED: i64 = 1;
+/// Flag of a field: values may be null (`ARROW_FLAG_NULLABLE`).
+pub const DEVX_FIELD_NULLABLE: i64 = 2;
+/// Flag of a field: the keys of a map are sorted (`ARROW_FLAG_MAP_KEYS_SORTED`).
+pub const DEVX_FIELD_KEYS_SORTED: i64 = 4;
+
+/// One field of a schema that is being described.
+///
+/// A schema is a list of fields in depth-first order: a field, then each of its children with all
+/// that is below it, then its dictionary's values. All texts are copied.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DevxField {
+    /// Arrow format string, for example `"g"` for float64.
+    pub format: *const c_char,
+    /// NUL-terminated UTF-8, or NULL for no name.
+    pub name: *const c_char,
+    /// Arrow metadata block (C data interface, "metadata"), or NULL.
+    pub metadata: *const c_char,
+    /// `DEVX_FIELD_…` bits.
+    pub flags: i64,
+    /// Number of children; they follow in the list.
+    pub n_children: i64,
+    /// 1 if dictionary-encoded: the values' field follows after the children; otherwise 0.
+    pub has_dictionary: i64,
+}
+
+/// One node of an array that is being described, in the same order as the fields of its schema.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DevxNode {
+    /// Number of elements.
+    pub length: i64,
+    /// Number of nulls, or −1 if not known.
+    pub null_count: i64,
+    /// Elements to skip in each buffer.
+    pub offset: i64,
+    /// The buffers' addresses in the order of the Arrow columnar format: validity first (NULL if
+    /// there are no nulls). The table is copied, the buffers are not.
+    pub buffers: *const *const c_void,
+    /// Number of buffers.
+    pub n_buffers: i64,
+}
+
+/// A column: a borrowed view of one array of a batch, valid as long as the batch is.
+///
+/// `offset` and `length` are those of the rows that are seen: the slices of the arrays above are
+/// already in them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DevxColumn {
+    /// Arrow format string.
+    pub format: *const c_char,
+    /// Name, never NULL (`""` where there is none).
+    pub name: *const c_char,
+    /// Arrow metadata block, or NULL.
+    pub metadata: *const c_char,
+    /// `DEVX_FIELD_…` bits.
+    pub flags: i64,
+    /// Number of elements.
+    pub length: i64,
+    /// Number of nulls, or −1 if not known.
+    pub null_count: i64,
+    /// Index of the first element in each buffer.
+    pub offset: i64,
+    /// The buffers' addresses, as in `devx_node`; memory of the batch's device.
+    pub buffers: *const *const c_void,
+    /// Number of buffers.
+    pub n_buffers: i64,
+    /// Number of children.
+    pub n_children: i64,
+    /// 1 if dictionary-encoded, otherwise 0.
+    pub has_dictionary: i64,
+    /// Which array of the batch this is; for the library's own use.
+    pub node: i64,
+}
+
+/// What a batch is, at a glance.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DevxBatchInfo {
+    /// Number of rows.
+    pub length: i64,
+    /// Number of columns: the children if the type is a struct, otherwise 0 (then see the root).
+    pub n_columns: i64,
+    /// Number of arrays in the whole tree.
+    pub n_nodes: i64,
+    /// Device type of the buffers (numbers as in DLPack and Arrow).
+    pub device_type: i32,
+    /// Device id; 0 for the CPU.
+    pub device_id: i32,
+}
+
+/// How an exchange could be done: `DEVX_PLAN_VIEW`, `DEVX_PLAN_COPY` or `DEVX_PLAN_IMPOSSIBLE`.
+pub const DEVX_PLAN_VIEW: i32 = 0;
+/// Only with a copy; `reason` says why.
+pub const DEVX_PLAN_COPY: i32 = 1;
+/// Not at all; `reason` says why.
+pub const DEVX_PLAN_IMPOSSIBLE: i32 = 2;
+
+/// Bytes of `devx_plan.reason`, the terminating NUL included.
+pub const DEVX_PLAN_REASON_BYTES: usize = 240;
+
+/// The answer to "can this be seen as that?", asked before anything is taken.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DevxPlan {
+    /// One of `DEVX_PLAN_…`.
+    pub kind: i32,
+    /// Always zero.
+    pub reserved: i32,
+    /// Bytes that a copy would write; 0 for a view.
+    pub copy_bytes: i64,
+    /// NUL-terminated UTF-8; empty for a view.
+    pub reason: [c_char; DEVX_PLAN_REASON_BYTES],
+}
+
+/// How many there were, and how many of them are not released yet.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DevxCount {
+    /// Since the library was loaded.
+    pub total: i64,
+    /// Not released yet.
+    pub live: i64,
+}
+
+/// The ledger: what this library has handed out and taken in.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DevxLedger {
+    /// DLPack tensors handed to consumers.
+    pub tensor_exports: DevxCount,
+    /// DLPack tensors taken from producers.
+    pub tensor_imports: DevxCount,
+    /// Arrow arrays handed to consumers; a whole tree counts once.
+    pub batch_exports: DevxCount,
+    /// Arrow arrays taken from producers.
+    pub batch_imports: DevxCount,
+    /// Arrow schemas handed to consumers.
+    pub schema_exports: DevxCount,
+    /// Arrow schemas taken from producers.
+    pub schema_imports: DevxCount,
+    /// Owners (`devx_owner`) whose release has to be called.
+    pub owners: DevxCount,
+}

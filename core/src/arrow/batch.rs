@@ -1,0 +1,541 @@
+//! A record batch, or any other array with its schema: imported from a producer or made over memory of the caller's.
+
+use core::ffi::c_void;
+use std::fmt;
+
+use super::column::Column;
+use super::format::{Buffer, Type};
+use super::schema::Schema;
+use super::tree::{self, Links};
+use crate::abi::arrow_data::ArrowArray;
+use crate::abi::arrow_device::ArrowDeviceArray;
+use crate::device::{Device, DeviceType};
+use crate::error::{Error, Refused, Result, refuse};
+use crate::ledger::{Entry, Kind};
+use crate::memory::{Foreign, Owner, Slab, TailSize, entry, set_entry};
+use crate::order;
+use crate::tensor::Borrowed;
+
+/// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns.
+/// Cloning shares it; the memory is released when the last clone and the last export are gone.
+#[derive(Clone)]
+pub struct Batch(Slab<Header>);
+
+struct Header {
+    device: Device,
+    /// One address for each node of the schema.
+    nodes: *const *const ArrowArray,
+    source: Source,
+    /// Given up last: the arrays are described by it.
+    schema: Schema,
+}
+
+/// Whose structs the arrays are, and so what releases their memory.
+enum Source {
+    Foreign(Foreign<ArrowArray>),
+    Own { root: ArrowArray, _owner: Owner },
+}
+
+// SAFETY: the structs and buffers behind the pointers belong to the source and are only read.
+unsafe impl Send for Header {}
+// SAFETY: as above.
+unsafe impl Sync for Header {}
+
+/// One array of a batch that is being made, in the order of the schema's fields (depth-first).
+#[derive(Clone, Copy, Debug)]
+pub struct NodeDesc<'a> {
+    /// Number of elements.
+    pub length: i64,
+    /// Number of nulls, or −1 if not known.
+    pub null_count: i64,
+    /// Elements to skip in each buffer.
+    pub offset: i64,
+    /// Addresses in the order of the Arrow columnar format: validity first (NULL if there are no nulls).
+    pub buffers: &'a [*const c_void],
+}
+
+impl Batch {
+    /// Takes an array from its producer: on success `*array` is marked as moved from and its release is ours
+    /// to call, once, when the last user is gone. On failure it is untouched. One allocation. No buffer is read.
+    ///
+    /// # Errors
+    /// `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_LENGTH`, `DEVX_INVALID_NULL_COUNT`,
+    /// `DEVX_INVALID_BUFFERS`, `DEVX_INVALID_CHILDREN`, `DEVX_MISMATCH`, with the field and the value.
+    ///
+    /// # Safety
+    /// `array` is NULL, or points to a valid `ArrowArray` (released or not) in host memory, of the type of
+    /// `schema`, that nobody else uses now.
+    pub unsafe fn import(array: *mut ArrowArray, schema: &Schema) -> Result<Self> {
+        // SAFETY: the caller's contract.
+        unsafe { Self::import_from(array, Device::CPU, schema) }
+    }
+
+    /// As [`Batch::import`], for an array that says where it is and when it may be touched.
+    ///
+    /// # Errors
+    /// As [`Batch::import`]; also `DEVX_DEVICE` for a device that this library has no runtime for, an id that
+    /// cannot be, or an event on the CPU. Non-zero `reserved` bytes are ignored, as some producers leave them unset.
+    ///
+    /// # Safety
+    /// As [`Batch::import`].
+    pub unsafe fn import_device(array: *mut ArrowDeviceArray, schema: &Schema) -> Result<Self> {
+        // SAFETY: the caller's contract.
+        let Some(given) = (unsafe { array.as_ref() }) else {
+            return refuse!(DEVX_NULL_ARGUMENT, "array is NULL");
+        };
+        require_live(&given.array)?;
+        let device = Device::new(DeviceType(given.device_type), given.device_id)?;
+        order::check_event(device, given.sync_event)?;
+        // SAFETY: a member of a valid struct.
+        let inner = unsafe { &raw mut (*array).array };
+        // SAFETY: the caller's contract.
+        unsafe { Self::import_from(inner, device, schema) }
+    }
+
+    unsafe fn import_from(array: *mut ArrowArray, device: Device, schema: &Schema) -> Result<Self> {
+        // SAFETY: the caller's contract.
+        match unsafe { array.as_ref() } {
+            None => return refuse!(DEVX_NULL_ARGUMENT, "array is NULL"),
+            Some(array) => require_live(array)?,
+        }
+        let count = schema.nodes();
+        let header = Header {
+            device,
+            nodes: std::ptr::null(),
+            source: Source::Own { root: NO_ARRAY, _owner: Owner::none() },
+            schema: schema.clone(),
+        };
+        let mut slab = Slab::new(header, TailSize::default().and::<*const ArrowArray>(count)?)?;
+        let nodes = slab.tail().carve::<*const ArrowArray>(count);
+        // SAFETY: the tail has room for `count` addresses; the array is valid by the caller's contract.
+        unsafe { read_nodes(array, schema, nodes) }?;
+        if let Some(header) = slab.unique() {
+            header.nodes = nodes;
+            // SAFETY: the caller gives the array to us now that nothing can fail any more.
+            header.source = Source::Foreign(unsafe { Foreign::take(array, Kind::BatchImport) });
+        }
+        Ok(Self::rooted(slab, nodes))
+    }
+
+    /// A batch over memory of the caller's that `owner` keeps alive. One allocation; the addresses are copied,
+    /// the buffers are not.
+    ///
+    /// # Errors
+    /// As [`Batch::import`]; the owner is given back, not released.
+    ///
+    /// # Safety
+    /// The buffers hold what the schema and the nodes say, in memory of `device`, until `owner` is released.
+    pub unsafe fn from_raw_parts(
+        schema: &Schema,
+        device: Device,
+        nodes: &[NodeDesc<'_>],
+        owner: Owner,
+    ) -> std::result::Result<Self, Refused<Owner>> {
+        // SAFETY: the caller's contract.
+        match unsafe { Self::describe(schema, device, nodes) } {
+            Ok(mut batch) => {
+                if let Some(Source::Own { _owner, .. }) = batch.0.unique().map(|header| &mut header.source) {
+                    *_owner = owner;
+                }
+                Ok(batch)
+            }
+            Err(error) => Err(Refused { error, returned: owner }),
+        }
+    }
+
+    unsafe fn describe(schema: &Schema, device: Device, nodes: &[NodeDesc<'_>]) -> Result<Self> {
+        let count = schema.nodes();
+        if nodes.len() != count {
+            return refuse!(DEVX_MISMATCH, "there are {} nodes, the schema has {count} fields in all", nodes.len());
+        }
+        let n_buffers = nodes.iter().map(|node| node.buffers.len()).sum();
+        let size = TailSize::default().and::<*const ArrowArray>(count)?.and::<*const c_void>(n_buffers)?;
+        let header = Header {
+            device,
+            nodes: std::ptr::null(),
+            source: Source::Own { root: NO_ARRAY, _owner: Owner::none() },
+            schema: schema.clone(),
+        };
+        let mut slab = Slab::new(header, tree::room::<ArrowArray>(size, count)?)?;
+        let mut tail = slab.tail();
+        let table = tail.carve::<*const ArrowArray>(count);
+        let mut place = tail.carve::<*const c_void>(n_buffers);
+        let mut arrays = vec![NO_ARRAY; count];
+        for (node, number) in nodes.iter().zip(schema.depth_first()) {
+            // SAFETY: the tail has room for the sum of all buffers, and each node's are stored once.
+            unsafe { place.copy_from_nonoverlapping(node.buffers.as_ptr(), node.buffers.len()) };
+            if let Some(array) = arrays.get_mut(number) {
+                array.length = node.length;
+                array.null_count = node.null_count;
+                array.offset = node.offset;
+                array.n_buffers = node.buffers.len() as i64;
+                array.buffers = place;
+            }
+            // SAFETY: as above.
+            place = unsafe { place.add(node.buffers.len()) };
+        }
+        // SAFETY: the room was summed up above, and the schema numbers one tree.
+        let root = unsafe {
+            tree::build(
+                &mut tail,
+                count,
+                |i| schema.links(i),
+                |i| arrays.get(i).copied().unwrap_or(NO_ARRAY),
+                tree::release_nothing::<ArrowArray>,
+                std::ptr::null_mut(),
+            )
+        };
+        // SAFETY: the tree was built just now, of the schema's shape.
+        unsafe { read_nodes(&root, schema, table) }?;
+        if let Some(header) = slab.unique() {
+            header.nodes = table;
+            header.source = Source::Own { root, _owner: Owner::none() };
+        }
+        Ok(Self::rooted(slab, table))
+    }
+
+    /// The first address is that of the struct in the header, where it stays.
+    fn rooted(slab: Slab<Header>, nodes: *mut *const ArrowArray) -> Self {
+        let root = match &slab.header().source {
+            Source::Foreign(foreign) => foreign.as_ptr(),
+            Source::Own { root, .. } => &raw const *root,
+        };
+        // SAFETY: there is an address for the root, and no other reference to the slab yet.
+        unsafe { nodes.write(root) };
+        Self(slab)
+    }
+
+    /// Hands the batch to a consumer, which releases it: pass a clone to share it, the batch itself to move it.
+    /// One allocation. Child arrays may be moved out of it and outlive it.
+    ///
+    /// # Errors
+    /// `DEVX_NULL_ARGUMENT`, `DEVX_OUT_OF_MEMORY`, or `DEVX_DEVICE` if the memory is not host memory, which the
+    /// plain struct cannot say. Then `*out` is not written and the batch is given back.
+    ///
+    /// # Safety
+    /// `out` is NULL or can be written; what it held is not released.
+    pub unsafe fn export(self, out: *mut ArrowArray) -> std::result::Result<(), Refused<Self>> {
+        let problem = if out.is_null() {
+            refuse!(DEVX_NULL_ARGUMENT, "out is NULL")
+        } else if !self.device().is_host() {
+            refuse!(DEVX_DEVICE, "device is {}: a plain ArrowArray is host memory", self.device())
+        } else {
+            Ok(())
+        };
+        if let Err(error) = problem {
+            return Err(Refused { error, returned: self });
+        }
+        let root = self.export_tree()?;
+        // SAFETY: the caller's contract.
+        unsafe { out.write(root) };
+        Ok(())
+    }
+
+    /// As [`Batch::export`], with device and event.
+    ///
+    /// # Errors
+    /// `DEVX_NULL_ARGUMENT`, `DEVX_OUT_OF_MEMORY`.
+    ///
+    /// # Safety
+    /// As [`Batch::export`].
+    pub unsafe fn export_device(self, out: *mut ArrowDeviceArray) -> std::result::Result<(), Refused<Self>> {
+        if out.is_null() {
+            let error = Error::new(crate::abi::types::DEVX_NULL_ARGUMENT, "out is NULL");
+            return Err(Refused { error, returned: self });
+        }
+        let device = self.device();
+        let exported = ArrowDeviceArray {
+            array: self.export_tree()?,
+            device_id: device.arrow_id(),
+            device_type: device.kind.0,
+            sync_event: std::ptr::null_mut(),
+            reserved: [0; 3],
+        };
+        // SAFETY: the caller's contract.
+        unsafe { out.write(exported) };
+        Ok(())
+    }
+
+    fn export_tree(self) -> std::result::Result<ArrowArray, Refused<Self>> {
+        let nodes = self.schema().nodes();
+        let size = match tree::room::<ArrowArray>(TailSize::default(), nodes) {
+            Ok(size) => size,
+            Err(error) => return Err(Refused { error, returned: self }),
+        };
+        let export = Export { batch: self, _entry: Entry::open(Kind::BatchExport) };
+        let slab = Slab::new(export, size)
+            .map_err(|refused| Refused { error: refused.error, returned: refused.returned.batch })?;
+        let source = &slab.header().batch;
+        // SAFETY: the room is the slab's, and the schema numbers one tree.
+        let root = unsafe {
+            tree::build(
+                &mut slab.tail(),
+                nodes,
+                |i| source.schema().links(i),
+                |i| *source.array(i),
+                tree::release::<ArrowArray, Export>,
+                slab.as_raw(),
+            )
+        };
+        slab.add_refs(nodes - 1);
+        slab.into_raw();
+        Ok(root)
+    }
+
+    /// What the arrays are.
+    pub fn schema(&self) -> &Schema {
+        &self.0.header().schema
+    }
+
+    /// Where the buffers are.
+    pub fn device(&self) -> Device {
+        self.0.header().device
+    }
+
+    /// Number of rows.
+    pub fn length(&self) -> i64 {
+        self.array(0).length
+    }
+
+    /// Number of columns: the children if the type is struct, otherwise 0.
+    pub fn n_columns(&self) -> usize {
+        match self.schema().ty(0) {
+            Type::Struct => self.schema().root().n_children(),
+            _ => 0,
+        }
+    }
+
+    /// The whole array as one column.
+    pub fn root(&self) -> Column<'_> {
+        Column::whole(self, 0)
+    }
+
+    /// The column at `index`, with the batch's own slice applied.
+    pub fn column(&self, index: usize) -> Option<Column<'_>> {
+        if index < self.n_columns() { self.root().child(index) } else { None }
+    }
+
+    /// All columns.
+    pub fn columns(&self) -> impl Iterator<Item = Column<'_>> {
+        (0..self.n_columns()).filter_map(|index| self.column(index))
+    }
+
+    /// The first column with this name.
+    pub fn column_named(&self, name: &str) -> Option<Column<'_>> {
+        self.columns().find(|column| column.field().name() == name)
+    }
+
+    pub(crate) fn array(&self, node: usize) -> &ArrowArray {
+        assert!(node < self.schema().nodes(), "node {node} of {}", self.schema().nodes());
+        // SAFETY: there is an address for each node of the schema, in the slab's tail.
+        let array = unsafe { entry(self.0.header().nodes, node) };
+        // SAFETY: the source keeps the struct alive and in place.
+        unsafe { &*array }
+    }
+
+    /// The address of the batch, which keeps this reference: how a binding holds one.
+    pub fn into_raw(self) -> *mut c_void {
+        self.0.into_raw()
+    }
+
+    /// An owner that keeps the batch alive.
+    pub(crate) fn into_owner(self) -> Owner {
+        Owner::of_slab(self.0)
+    }
+
+    /// Takes a reference back.
+    ///
+    /// # Safety
+    /// `raw` is from [`Batch::into_raw`] and is taken back once.
+    pub unsafe fn from_raw(raw: *mut c_void) -> Self {
+        // SAFETY: the caller's contract.
+        Self(unsafe { Slab::from_raw(raw) })
+    }
+
+    /// Looks at a batch that a binding holds.
+    ///
+    /// # Safety
+    /// `raw` is from [`Batch::into_raw`] and not taken back as long as the result is used.
+    pub unsafe fn borrow_raw<'a>(raw: *mut c_void) -> Borrowed<'a, Self> {
+        // SAFETY: the reference is not dropped, so it stays the holder's.
+        Borrowed::new(unsafe { Self::from_raw(raw) })
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch")
+            .field("device", &self.device())
+            .field("length", &self.length())
+            .field("schema", self.schema())
+            .finish()
+    }
+}
+
+/// What an exported array keeps alive.
+struct Export {
+    batch: Batch,
+    _entry: Entry,
+}
+
+const NO_ARRAY: ArrowArray = ArrowArray {
+    length: 0,
+    null_count: 0,
+    offset: 0,
+    n_buffers: 0,
+    n_children: 0,
+    buffers: std::ptr::null_mut(),
+    children: std::ptr::null_mut(),
+    dictionary: std::ptr::null_mut(),
+    release: None,
+    private_data: std::ptr::null_mut(),
+};
+
+fn require_live(array: &ArrowArray) -> Result<()> {
+    match array.release {
+        Some(_) => Ok(()),
+        None => refuse!(DEVX_RELEASED, "array.release is NULL: the array was released or moved from"),
+    }
+}
+
+/// Checks every array against its field, level by level, and writes down where it is.
+///
+/// # Safety
+/// `root` is valid, `nodes` has room for the nodes of `schema`.
+unsafe fn read_nodes(root: *const ArrowArray, schema: &Schema, nodes: *mut *const ArrowArray) -> Result<()> {
+    // SAFETY: room for the root at least.
+    unsafe { set_entry(nodes, 0, root) };
+    for i in 0..schema.nodes() {
+        // SAFETY: address `i` was written: by its parent, or as the root.
+        let array = unsafe { entry(nodes, i) };
+        // SAFETY: not NULL, and valid by the caller's contract.
+        let array = unsafe { &*array };
+        let links = schema.links(i);
+        // SAFETY: as above.
+        unsafe { check_array(array, schema.ty(i), links, nodes) }.map_err(|error| {
+            let name = schema.field(i).map_or("", |field| field.name());
+            if name.is_empty() { error } else { error.within(format_args!("array {name:?}: ")) }
+        })?;
+    }
+    Ok(())
+}
+
+/// # Safety
+/// `array` is valid, `nodes` has room for all nodes of the schema.
+unsafe fn check_array(array: &ArrowArray, ty: Type, links: Links, nodes: *mut *const ArrowArray) -> Result<()> {
+    let end = check_length(array)?;
+    // SAFETY: the array is valid.
+    unsafe { check_buffers(array, ty, end) }?;
+    let n_children = links.n_children as usize;
+    if array.n_children != i64::from(links.n_children) {
+        return refuse!(DEVX_MISMATCH, "n_children is {}: the schema has {n_children}", array.n_children);
+    }
+    if n_children > 0 && array.children.is_null() {
+        return refuse!(DEVX_INVALID_CHILDREN, "children is NULL with n_children {n_children}");
+    }
+    for k in 0..n_children {
+        // SAFETY: the table has `n_children` entries.
+        let child = unsafe { entry(array.children, k) };
+        // SAFETY: a child that is not NULL is valid.
+        let length = match unsafe { child.as_ref() } {
+            None => return refuse!(DEVX_INVALID_CHILDREN, "children[{k}] is NULL"),
+            Some(child) if child.release.is_none() => {
+                return refuse!(DEVX_INVALID_CHILDREN, "children[{k}] is released or was moved out");
+            }
+            Some(child) => child.length,
+        };
+        let least = match ty {
+            Type::Struct => Some(end),
+            Type::FixedSizeList(size) => end.checked_mul(size.into()),
+            _ => Some(0),
+        };
+        if least.is_none_or(|least| length < least) {
+            return refuse!(
+                DEVX_INVALID_LENGTH,
+                "children[{k}].length is {length}: {ty} of length {} and offset {} needs more",
+                array.length,
+                array.offset
+            );
+        }
+        // SAFETY: the schema counts this child among its nodes.
+        unsafe { set_entry(nodes, links.first_child as usize + k, child) };
+    }
+    // SAFETY: a dictionary that is not NULL is valid.
+    match (unsafe { array.dictionary.as_ref() }, links.dictionary()) {
+        (None, None) => Ok(()),
+        (Some(_), None) => refuse!(DEVX_MISMATCH, "there is a dictionary, but the schema has none"),
+        (None, Some(_)) => refuse!(DEVX_MISMATCH, "dictionary is NULL, but the schema has one"),
+        (Some(dictionary), Some(_)) if dictionary.release.is_none() => {
+            refuse!(DEVX_INVALID_CHILDREN, "dictionary is released or was moved out")
+        }
+        (Some(dictionary), Some(node)) => {
+            // SAFETY: the schema counts the dictionary among its nodes.
+            unsafe { set_entry(nodes, node, std::ptr::from_ref(dictionary)) };
+            Ok(())
+        }
+    }
+}
+
+/// Returns `offset + length`.
+fn check_length(array: &ArrowArray) -> Result<i64> {
+    let ArrowArray { length, null_count, offset, .. } = *array;
+    if length < 0 {
+        return refuse!(DEVX_INVALID_LENGTH, "length is {length}");
+    }
+    if offset < 0 {
+        return refuse!(DEVX_INVALID_LENGTH, "offset is {offset}");
+    }
+    if null_count < -1 || null_count > length {
+        return refuse!(DEVX_INVALID_NULL_COUNT, "null_count is {null_count} with length {length}");
+    }
+    match offset.checked_add(length) {
+        Some(end) => Ok(end),
+        None => refuse!(DEVX_INVALID_LENGTH, "offset {offset} and length {length} are more than an int64 can count"),
+    }
+}
+
+/// # Safety
+/// `array` is valid.
+unsafe fn check_buffers(array: &ArrowArray, ty: Type, end: i64) -> Result<()> {
+    let expected = ty.buffers();
+    let n_buffers = array.n_buffers;
+    if n_buffers != expected.count() as i64 {
+        return refuse!(DEVX_INVALID_BUFFERS, "n_buffers is {n_buffers}: {ty} has {}", expected.count());
+    }
+    if n_buffers > 0 && array.buffers.is_null() {
+        return refuse!(DEVX_INVALID_BUFFERS, "buffers is NULL with n_buffers {n_buffers}");
+    }
+    for i in 0..expected.count() {
+        // SAFETY: the table has `n_buffers` entries.
+        let buffer = unsafe { entry(array.buffers, i) };
+        let (needed, bits) = match expected.get(i) {
+            Some(Buffer::Validity) => {
+                if buffer.is_null() && array.null_count > 0 {
+                    return refuse!(
+                        DEVX_INVALID_NULL_COUNT,
+                        "null_count is {} but the validity buffer is NULL",
+                        array.null_count
+                    );
+                }
+                (false, 1)
+            }
+            Some(Buffer::Values(bits)) => (end > 0 && bits > 0, bits),
+            Some(Buffer::Offsets(bytes)) => (end > 0, bytes * 8),
+            Some(Buffer::Data) | None => (false, 0),
+        };
+        if needed && buffer.is_null() {
+            return refuse!(
+                DEVX_INVALID_BUFFERS,
+                "buffers[{i}] is NULL with length {} and offset {}",
+                array.length,
+                array.offset
+            );
+        }
+        // One more than `end`, for offsets.
+        let bytes = (i128::from(end) + 1) * i128::from(bits) / 8;
+        if isize::try_from(bytes).is_err() {
+            return refuse!(DEVX_INVALID_LENGTH, "buffers[{i}] would have {bytes} bytes: more than can be addressed");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,368 @@
+//! A column: a view of one array of a batch, with the slices of the arrays above it applied.
+
+use core::ffi::c_void;
+use std::ops::Range;
+
+use super::batch::Batch;
+use super::format::Type;
+use super::schema::Field;
+use crate::abi::arrow_data::ArrowArray;
+use crate::abi::types::DevxColumn;
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result, refuse};
+use crate::memory::entry;
+
+/// A view of one array of a batch. Rows are counted from 0; `offset` is where row 0 is in the buffers.
+#[derive(Clone, Copy, Debug)]
+pub struct Column<'a> {
+    batch: &'a Batch,
+    node: usize,
+    offset: i64,
+    length: i64,
+}
+
+impl<'a> Column<'a> {
+    pub(crate) fn whole(batch: &'a Batch, node: usize) -> Self {
+        let array = batch.array(node);
+        Self { batch, node, offset: array.offset, length: array.length }
+    }
+
+    /// The column that a record of [`Column::to_raw`] describes.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_RANGE` if the record does not describe rows of this batch.
+    pub fn from_raw(batch: &'a Batch, raw: &DevxColumn) -> Result<Self> {
+        let node = usize::try_from(raw.node).ok().filter(|&node| node < batch.schema().nodes());
+        let Some(node) = node else {
+            return refuse!(DEVX_OUT_OF_RANGE, "column.node is {}: not a column of this batch", raw.node);
+        };
+        let array = batch.array(node);
+        let fits = raw.offset >= array.offset && raw.length >= 0;
+        let end = raw.offset.checked_add(raw.length).filter(|&end| fits && end <= array.offset + array.length);
+        match end {
+            Some(_) => Ok(Self { batch, node, offset: raw.offset, length: raw.length }),
+            None => refuse!(
+                DEVX_OUT_OF_RANGE,
+                "column has offset {} and length {}: its array has offset {} and length {}",
+                raw.offset,
+                raw.length,
+                array.offset,
+                array.length
+            ),
+        }
+    }
+
+    /// As the C record, whose pointers are valid as long as the batch.
+    pub fn to_raw(self) -> DevxColumn {
+        let (array, field) = (self.array(), self.field());
+        let source = field.raw();
+        DevxColumn {
+            format: source.format,
+            name: if source.name.is_null() { c"".as_ptr() } else { source.name },
+            metadata: source.metadata,
+            flags: source.flags,
+            length: self.length,
+            null_count: self.known_null_count(),
+            offset: self.offset,
+            buffers: array.buffers.cast_const(),
+            n_buffers: array.n_buffers,
+            n_children: array.n_children,
+            has_dictionary: i64::from(!array.dictionary.is_null()),
+            node: self.node as i64,
+        }
+    }
+
+    fn array(self) -> &'a ArrowArray {
+        self.batch.array(self.node)
+    }
+
+    /// The batch that it is a column of.
+    pub fn batch(self) -> &'a Batch {
+        self.batch
+    }
+
+    /// What the values are.
+    pub fn field(self) -> Field<'a> {
+        match self.batch.schema().field(self.node) {
+            Some(field) => field,
+            None => unreachable!("a column's node is one of its batch"),
+        }
+    }
+
+    /// The parsed type.
+    pub fn ty(self) -> Type {
+        self.batch.schema().ty(self.node)
+    }
+
+    /// Number of rows.
+    pub fn length(self) -> i64 {
+        self.length
+    }
+
+    /// Index of row 0 in the buffers.
+    pub fn offset(self) -> i64 {
+        self.offset
+    }
+
+    /// The buffers' addresses, in memory of the batch's device.
+    pub fn buffers(self) -> &'a [*const c_void] {
+        let array = self.array();
+        if array.n_buffers == 0 {
+            return &[];
+        }
+        // SAFETY: the table was checked when the batch was made.
+        unsafe { std::slice::from_raw_parts(array.buffers, array.n_buffers as usize) }
+    }
+
+    fn buffer(self, index: usize) -> *const c_void {
+        self.buffers().get(index).copied().unwrap_or(std::ptr::null())
+    }
+
+    /// The number of nulls as far as it is known without reading the data: −1 if it is not.
+    pub fn known_null_count(self) -> i64 {
+        let array = self.array();
+        let whole = self.offset == array.offset && self.length == array.length;
+        match (self.ty(), array.null_count) {
+            (Type::Null, _) => self.length,
+            _ if self.buffer(0).is_null() => 0,
+            (_, 0) => 0,
+            (_, count) if whole => count,
+            _ => -1,
+        }
+    }
+
+    /// The number of nulls; counted if it is not known.
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE` if it has to be counted in device memory.
+    pub fn null_count(self) -> Result<i64> {
+        match self.known_null_count() {
+            -1 => {
+                self.require_host()?;
+                Ok((0..self.length).filter(|&row| !self.bit(0, row)).count() as i64)
+            }
+            known => Ok(known),
+        }
+    }
+
+    /// The child at `index`: of a struct and of a fixed-size list the rows that this column sees, of a list all
+    /// values (see [`Column::list`]).
+    pub fn child(self, index: usize) -> Option<Self> {
+        let node = self.batch.schema().links(self.node).child(index)?;
+        let child = Self::whole(self.batch, node);
+        Some(match self.ty() {
+            Type::Struct => child.slice(self.offset, self.length),
+            Type::FixedSizeList(size) => child.slice(self.offset * i64::from(size), self.length * i64::from(size)),
+            _ => child,
+        })
+    }
+
+    fn slice(self, offset: i64, length: i64) -> Self {
+        Self { offset: self.offset + offset, length, ..self }
+    }
+
+    /// The dictionary, if the values are indices into one.
+    pub fn dictionary(self) -> Option<Self> {
+        let node = self.batch.schema().links(self.node).dictionary()?;
+        Some(Self::whole(self.batch, node))
+    }
+
+    /// Whether the value of a row is there.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`.
+    pub fn is_valid(self, row: i64) -> Result<bool> {
+        self.require_row(row)?;
+        if self.ty() == Type::Null {
+            return Ok(false);
+        }
+        if self.buffer(0).is_null() {
+            return Ok(true);
+        }
+        self.require_host()?;
+        Ok(self.bit(0, row))
+    }
+
+    /// The values of all rows, nulls included (what they hold there is not defined): numbers as they are,
+    /// dates and times as the integers that they are stored as, dictionary columns as their indices.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH` for another type, `DEVX_DEVICE`, `DEVX_INVALID_BUFFERS` if the buffer is not aligned.
+    pub fn values<T: Element>(self) -> Result<&'a [T]> {
+        let first = self.values_ptr(T::DTYPE)?;
+        if self.length == 0 {
+            return Ok(&[]);
+        }
+        // SAFETY: the producer of the array promises so many values; they were checked to be addressable and aligned.
+        Ok(unsafe { std::slice::from_raw_parts(first.cast::<T>(), self.length as usize) })
+    }
+
+    /// The address of row 0's value; see [`Column::values`].
+    ///
+    /// # Errors
+    /// As [`Column::values`].
+    pub fn values_ptr(self, dtype: DType) -> Result<*const c_void> {
+        if self.ty().storage() != Some(dtype) {
+            return refuse!(DEVX_MISMATCH, "the column is {}, which is not stored as {dtype}", self.ty());
+        }
+        self.require_host()?;
+        let values = self.buffer(1);
+        if !values.addr().is_multiple_of(dtype.alignment()) {
+            return refuse!(
+                DEVX_INVALID_BUFFERS,
+                "buffers[1] is {values:p}: not aligned to {} bytes",
+                dtype.alignment()
+            );
+        }
+        Ok(values.wrapping_byte_add(self.offset as usize * dtype.element_bytes().unwrap_or(0)))
+    }
+
+    /// The value of a row of bools.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`.
+    pub fn bool(self, row: i64) -> Result<bool> {
+        if self.ty() != Type::Bool {
+            return refuse!(DEVX_MISMATCH, "the column is {}, not bool", self.ty());
+        }
+        self.require_row(row)?;
+        self.require_host()?;
+        Ok(self.bit(1, row))
+    }
+
+    /// The bytes of a row of text or binary; those of a null are not defined, usually none.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_INVALID_BUFFERS` for offsets that go backwards.
+    pub fn bytes(self, row: i64) -> Result<&'a [u8]> {
+        let range = match self.ty() {
+            Type::FixedSizeBinary(width) => {
+                self.require_row(row)?;
+                self.require_host()?;
+                let start = (self.offset + row) as usize * width as usize;
+                start..start + width as usize
+            }
+            Type::Binary | Type::Utf8 => self.range::<i32>(row)?,
+            Type::LargeBinary | Type::LargeUtf8 => self.range::<i64>(row)?,
+            other => return refuse!(DEVX_MISMATCH, "the column is {other}, neither text nor binary"),
+        };
+        let data = self.buffer(self.buffers().len().saturating_sub(1)).cast::<u8>();
+        if range.is_empty() {
+            return Ok(&[]);
+        }
+        if data.is_null() {
+            return refuse!(DEVX_INVALID_BUFFERS, "the data buffer is NULL, but row {row} has {} bytes", range.len());
+        }
+        // SAFETY: the producer of the array promises that its offsets are within its data.
+        let first = unsafe { data.add(range.start) };
+        // SAFETY: as above.
+        Ok(unsafe { std::slice::from_raw_parts(first, range.len()) })
+    }
+
+    /// The text of a row; see [`Column::bytes`].
+    ///
+    /// # Errors
+    /// As [`Column::bytes`]; `DEVX_INVALID_TEXT` if it is not UTF-8.
+    pub fn text(self, row: i64) -> Result<&'a str> {
+        if !matches!(self.ty(), Type::Utf8 | Type::LargeUtf8) {
+            return refuse!(DEVX_MISMATCH, "the column is {}, not text", self.ty());
+        }
+        let bytes = self.bytes(row)?;
+        std::str::from_utf8(bytes).map_err(|_| {
+            let shown = String::from_utf8_lossy(bytes).into_owned();
+            Error::new(crate::abi::types::DEVX_INVALID_TEXT, format!("row {row} is not valid UTF-8: {shown:?}"))
+        })
+    }
+
+    /// The values of a row of lists: the child, seen from where the list starts to where it ends.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_INVALID_BUFFERS` for offsets that go backwards or
+    /// beyond the child.
+    pub fn list(self, row: i64) -> Result<Self> {
+        let Some(child) = self.child(0).filter(|_| self.ty() != Type::Struct) else {
+            return refuse!(DEVX_MISMATCH, "the column is {}, not a list", self.ty());
+        };
+        let range = match self.ty() {
+            Type::FixedSizeList(size) => {
+                self.require_row(row)?;
+                return Ok(child.slice(row * i64::from(size), size.into()));
+            }
+            Type::List => self.range::<i32>(row)?,
+            _ => self.range::<i64>(row)?,
+        };
+        let (start, length) = (range.start as i64, range.len() as i64);
+        if start > child.length || length > child.length - start {
+            return refuse!(DEVX_INVALID_BUFFERS, "row {row} is {range:?} of a child with length {}", child.length);
+        }
+        Ok(child.slice(start, length))
+    }
+
+    /// The index into the dictionary that a row holds.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE` also for an index outside the dictionary, `DEVX_DEVICE`.
+    pub fn dictionary_index(self, row: i64) -> Result<i64> {
+        let Some(dictionary) = self.dictionary() else {
+            return refuse!(DEVX_MISMATCH, "the column has no dictionary");
+        };
+        self.require_row(row)?;
+        let index = match self.ty() {
+            Type::Int(1) => self.one::<i8>(row)?.into(),
+            Type::Int(2) => self.one::<i16>(row)?.into(),
+            Type::Int(4) => self.one::<i32>(row)?.into(),
+            Type::Int(_) => self.one::<i64>(row)?,
+            Type::UInt(1) => self.one::<u8>(row)?.into(),
+            Type::UInt(2) => self.one::<u16>(row)?.into(),
+            Type::UInt(4) => self.one::<u32>(row)?.into(),
+            _ => i64::try_from(self.one::<u64>(row)?).unwrap_or(i64::MAX),
+        };
+        if !(0..dictionary.length).contains(&index) {
+            return refuse!(DEVX_OUT_OF_RANGE, "row {row} is index {index} of a dictionary of {}", dictionary.length);
+        }
+        Ok(index)
+    }
+
+    fn one<T: Element>(self, row: i64) -> Result<T> {
+        let values = self.values::<T>()?;
+        match usize::try_from(row).ok().and_then(|row| values.get(row)) {
+            Some(value) => Ok(*value),
+            None => refuse!(DEVX_OUT_OF_RANGE, "row is {row}: the column has {}", self.length),
+        }
+    }
+
+    fn range<O: Element + TryInto<usize> + Into<i64>>(self, row: i64) -> Result<Range<usize>> {
+        self.require_row(row)?;
+        self.require_host()?;
+        let offsets = self.buffer(1).cast::<O>();
+        // SAFETY: the producer of the array promises one more offset than rows.
+        let first = unsafe { offsets.add((self.offset + row) as usize) };
+        // SAFETY: as above; offsets need not be aligned for this.
+        let [start, end] = unsafe { first.cast::<[O; 2]>().read_unaligned() };
+        match (start.try_into(), end.try_into()) {
+            (Ok(start), Ok(end)) if start <= end => Ok(start..end),
+            _ => refuse!(DEVX_INVALID_BUFFERS, "the offsets of row {row} are {} and {}", start.into(), end.into()),
+        }
+    }
+
+    /// Bit of a row in a bitmap of host memory.
+    fn bit(self, buffer: usize, row: i64) -> bool {
+        let index = (self.offset + row) as usize;
+        // SAFETY: the producer of the array promises a bit for each row.
+        let byte = unsafe { entry(self.buffer(buffer).cast::<u8>(), index / 8) };
+        byte >> (index % 8) & 1 == 1
+    }
+
+    fn require_row(self, row: i64) -> Result<()> {
+        if (0..self.length).contains(&row) {
+            Ok(())
+        } else {
+            refuse!(DEVX_OUT_OF_RANGE, "row is {row}: the column has {}", self.length)
+        }
+    }
+
+    pub(crate) fn require_host(self) -> Result<()> {
+        let device = self.batch.device();
+        if device.is_host() { Ok(()) } else { refuse!(DEVX_DEVICE, "device is {device}, not host memory") }
+    }
+}

@@ -1,0 +1,326 @@
+//! Arrow types as format strings (C data interface, "Data type description").
+
+use std::fmt;
+
+use crate::dtype::DType;
+use crate::error::{Result, refuse};
+
+/// Unit of a time, timestamp or duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TimeUnit {
+    /// Seconds.
+    Second,
+    /// Thousandths of a second.
+    Millisecond,
+    /// Millionths of a second.
+    Microsecond,
+    /// Thousand-millionths of a second.
+    Nanosecond,
+}
+
+/// A type of the Arrow columnar format. What a format string says besides (a time zone) stays in the string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Type {
+    /// No values and no buffers.
+    Null,
+    /// One bit each.
+    Bool,
+    /// Signed integer of 1, 2, 4 or 8 bytes.
+    Int(u8),
+    /// Unsigned integer of 1, 2, 4 or 8 bytes.
+    UInt(u8),
+    /// Floating point number of 2, 4 or 8 bytes.
+    Float(u8),
+    /// Decimal of 4, 8, 16 or 32 bytes.
+    Decimal {
+        /// Bytes of a value.
+        width: u8,
+        /// Decimal digits.
+        precision: u8,
+        /// Digits after the point.
+        scale: i32,
+    },
+    /// Bytes, with 32-bit offsets.
+    Binary,
+    /// Bytes, with 64-bit offsets.
+    LargeBinary,
+    /// UTF-8 text, with 32-bit offsets.
+    Utf8,
+    /// UTF-8 text, with 64-bit offsets.
+    LargeUtf8,
+    /// So many bytes each.
+    FixedSizeBinary(i32),
+    /// Days since 1970-01-01, 32-bit.
+    Date32,
+    /// Milliseconds since 1970-01-01, 64-bit.
+    Date64,
+    /// Time of day, 32-bit for seconds and milliseconds, 64-bit for the finer units.
+    Time(TimeUnit),
+    /// Point in time, 64-bit since 1970-01-01 00:00.
+    Timestamp(TimeUnit),
+    /// Span of time, 64-bit.
+    Duration(TimeUnit),
+    /// Calendar months, 32-bit.
+    IntervalMonths,
+    /// Days and milliseconds, 32-bit each.
+    IntervalDayTime,
+    /// Months and days, 32-bit each, and nanoseconds, 64-bit.
+    IntervalMonthDayNano,
+    /// A column for each child.
+    Struct,
+    /// Lists of the child's values, with 32-bit offsets.
+    List,
+    /// Lists of the child's values, with 64-bit offsets.
+    LargeList,
+    /// So many of the child's values each.
+    FixedSizeList(i32),
+}
+
+/// What a buffer holds, which decides when it may be NULL and how many bytes it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffer {
+    /// One bit for each element: 1 is valid. NULL if there are no nulls.
+    Validity,
+    /// So many bits for each element.
+    Values(u32),
+    /// One more offset than elements, of so many bytes.
+    Offsets(u32),
+    /// Bytes that the offsets point into; NULL if there are none.
+    Data,
+}
+
+/// How many children a type has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Children {
+    /// Exactly so many.
+    Exactly(u32),
+    /// Any number.
+    Any,
+}
+
+const FIXED: fn(u32) -> Buffers = |bits| Buffers::Two(Buffer::Values(bits));
+
+/// The buffers of a type, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffers {
+    /// None at all.
+    None,
+    /// Validity.
+    One,
+    /// Validity and another one.
+    Two(Buffer),
+    /// Validity, offsets of so many bytes, and data.
+    Three(u32),
+}
+
+impl Buffers {
+    /// How many buffers there are.
+    pub fn count(self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::One => 1,
+            Self::Two(_) => 2,
+            Self::Three(_) => 3,
+        }
+    }
+
+    /// The buffer at `index`.
+    pub fn get(self, index: usize) -> Option<Buffer> {
+        match (self, index) {
+            (Self::One | Self::Two(_) | Self::Three(_), 0) => Some(Buffer::Validity),
+            (Self::Two(buffer), 1) => Some(buffer),
+            (Self::Three(width), 1) => Some(Buffer::Offsets(width)),
+            (Self::Three(_), 2) => Some(Buffer::Data),
+            _ => None,
+        }
+    }
+}
+
+impl Type {
+    /// Parses a format string.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_FORMAT` with the string; `DEVX_UNSUPPORTED` for a type of Arrow that this library does not have.
+    pub fn parse(format: &str) -> Result<Self> {
+        if let Some(simple) = simple(format) {
+            return Ok(simple);
+        }
+        let parsed = match format.split_once(':') {
+            Some(("tss", _)) => Some(Self::Timestamp(TimeUnit::Second)),
+            Some(("tsm", _)) => Some(Self::Timestamp(TimeUnit::Millisecond)),
+            Some(("tsu", _)) => Some(Self::Timestamp(TimeUnit::Microsecond)),
+            Some(("tsn", _)) => Some(Self::Timestamp(TimeUnit::Nanosecond)),
+            Some(("w", width)) => count(width).map(Self::FixedSizeBinary),
+            Some(("+w", size)) => count(size).map(Self::FixedSizeList),
+            Some(("d", parameters)) => decimal(parameters),
+            Some(("+ud" | "+us", _)) => return unsupported(format),
+            _ if matches!(format, "vu" | "vz" | "+vl" | "+vL" | "+m" | "+r") => return unsupported(format),
+            _ => None,
+        };
+        match parsed {
+            Some(parsed) => Ok(parsed),
+            None => refuse!(DEVX_INVALID_FORMAT, "format is {format:?}: not a format string of Arrow"),
+        }
+    }
+
+    /// The buffers of an array of this type.
+    pub fn buffers(self) -> Buffers {
+        match self {
+            Self::Null => Buffers::None,
+            Self::Struct | Self::FixedSizeList(_) => Buffers::One,
+            Self::Binary | Self::Utf8 => Buffers::Three(4),
+            Self::LargeBinary | Self::LargeUtf8 => Buffers::Three(8),
+            Self::List => Buffers::Two(Buffer::Offsets(4)),
+            Self::LargeList => Buffers::Two(Buffer::Offsets(8)),
+            Self::Bool => FIXED(1),
+            _ => FIXED(self.byte_width().unwrap_or(0).saturating_mul(8)),
+        }
+    }
+
+    /// Bytes of a value, for types whose values all have the same whole number of them.
+    pub fn byte_width(self) -> Option<u32> {
+        Some(match self {
+            Self::Int(width) | Self::UInt(width) | Self::Float(width) | Self::Decimal { width, .. } => width.into(),
+            Self::FixedSizeBinary(width) => width.unsigned_abs(),
+            Self::Date32 | Self::Time(TimeUnit::Second | TimeUnit::Millisecond) | Self::IntervalMonths => 4,
+            Self::Date64 | Self::Time(_) | Self::Timestamp(_) | Self::Duration(_) | Self::IntervalDayTime => 8,
+            Self::IntervalMonthDayNano => 16,
+            _ => return None,
+        })
+    }
+
+    /// How many children a field of this type has.
+    pub fn children(self) -> Children {
+        match self {
+            Self::Struct => Children::Any,
+            Self::List | Self::LargeList | Self::FixedSizeList(_) => Children::Exactly(1),
+            _ => Children::Exactly(0),
+        }
+    }
+
+    /// Whether the values may index a dictionary.
+    pub fn is_integer(self) -> bool {
+        matches!(self, Self::Int(_) | Self::UInt(_))
+    }
+
+    /// The element type of a tensor that sees the values as they are, for numbers only: what a date or a
+    /// decimal means cannot be said by DLPack.
+    pub fn dtype(self) -> Option<DType> {
+        Some(match self {
+            Self::Int(1) => DType::INT8,
+            Self::Int(2) => DType::INT16,
+            Self::Int(4) => DType::INT32,
+            Self::Int(8) => DType::INT64,
+            Self::UInt(1) => DType::UINT8,
+            Self::UInt(2) => DType::UINT16,
+            Self::UInt(4) => DType::UINT32,
+            Self::UInt(8) => DType::UINT64,
+            Self::Float(2) => DType::FLOAT16,
+            Self::Float(4) => DType::FLOAT32,
+            Self::Float(8) => DType::FLOAT64,
+            _ => return None,
+        })
+    }
+
+    /// The element type under which the values can be read: a number's own, the integer that a date or time
+    /// is stored as, none for the rest.
+    pub fn storage(self) -> Option<DType> {
+        match self {
+            Self::Date32 | Self::Time(TimeUnit::Second | TimeUnit::Millisecond) | Self::IntervalMonths => {
+                Some(DType::INT32)
+            }
+            Self::Date64 | Self::Time(_) | Self::Timestamp(_) | Self::Duration(_) => Some(DType::INT64),
+            other => other.dtype(),
+        }
+    }
+
+    /// The format string of a column that sees the elements of a tensor, if there is one.
+    pub fn format_of(dtype: DType) -> Option<&'static str> {
+        ["c", "C", "s", "S", "i", "I", "l", "L", "e", "f", "g"]
+            .into_iter()
+            .find(|format| simple(format).and_then(Self::dtype) == Some(dtype))
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Int(width) => write!(f, "int{}", u32::from(*width) * 8),
+            Self::UInt(width) => write!(f, "uint{}", u32::from(*width) * 8),
+            Self::Float(width) => write!(f, "float{}", u32::from(*width) * 8),
+            Self::Decimal { width, precision, scale } => {
+                write!(f, "decimal{}({precision}, {scale})", u32::from(*width) * 8)
+            }
+            Self::FixedSizeBinary(width) => write!(f, "fixed_size_binary({width})"),
+            Self::FixedSizeList(size) => write!(f, "fixed_size_list({size})"),
+            other => write!(f, "{}", format!("{other:?}").to_lowercase()),
+        }
+    }
+}
+
+fn simple(format: &str) -> Option<Type> {
+    use TimeUnit::{Microsecond, Millisecond, Nanosecond, Second};
+    Some(match format {
+        "n" => Type::Null,
+        "b" => Type::Bool,
+        "c" => Type::Int(1),
+        "C" => Type::UInt(1),
+        "s" => Type::Int(2),
+        "S" => Type::UInt(2),
+        "i" => Type::Int(4),
+        "I" => Type::UInt(4),
+        "l" => Type::Int(8),
+        "L" => Type::UInt(8),
+        "e" => Type::Float(2),
+        "f" => Type::Float(4),
+        "g" => Type::Float(8),
+        "z" => Type::Binary,
+        "Z" => Type::LargeBinary,
+        "u" => Type::Utf8,
+        "U" => Type::LargeUtf8,
+        "tdD" => Type::Date32,
+        "tdm" => Type::Date64,
+        "tts" => Type::Time(Second),
+        "ttm" => Type::Time(Millisecond),
+        "ttu" => Type::Time(Microsecond),
+        "ttn" => Type::Time(Nanosecond),
+        "tDs" => Type::Duration(Second),
+        "tDm" => Type::Duration(Millisecond),
+        "tDu" => Type::Duration(Microsecond),
+        "tDn" => Type::Duration(Nanosecond),
+        "tiM" => Type::IntervalMonths,
+        "tiD" => Type::IntervalDayTime,
+        "tin" => Type::IntervalMonthDayNano,
+        "+s" => Type::Struct,
+        "+l" => Type::List,
+        "+L" => Type::LargeList,
+        _ => return None,
+    })
+}
+
+fn unsupported(format: &str) -> Result<Type> {
+    refuse!(DEVX_UNSUPPORTED, "format is {format:?}: this type of Arrow is not supported yet")
+}
+
+/// A number without a sign: what a width or a list size may be.
+fn count(text: &str) -> Option<i32> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// `precision,scale` or `precision,scale,bits`.
+fn decimal(parameters: &str) -> Option<Type> {
+    let mut parts = parameters.split(',');
+    let (precision, scale) = (count(parts.next()?)?, parts.next()?.parse::<i32>().ok()?);
+    let width = match parts.next() {
+        None => 16,
+        Some(bits) => u8::try_from(count(bits)? / 8).ok().filter(|_| matches!(bits, "32" | "64" | "128" | "256"))?,
+    };
+    let most = match width {
+        4 => 9,
+        8 => 18,
+        16 => 38,
+        _ => 76,
+    };
+    let precision = u8::try_from(precision).ok().filter(|precision| (1..=most).contains(precision))?;
+    parts.next().is_none().then_some(Type::Decimal { width, precision, scale })
+}

@@ -1,0 +1,501 @@
+//! What the arrays of a batch are: a tree of fields, parsed once and shared.
+
+use core::ffi::{c_char, c_void};
+use std::ffi::CStr;
+use std::fmt;
+
+use super::format::{Children, Type};
+use super::metadata::Metadata;
+use super::tree::{self, Links};
+use crate::abi::arrow_data::{ARROW_FLAG_NULLABLE, ArrowSchema};
+use crate::error::{Error, Result, refuse};
+use crate::ledger::{Entry, Kind};
+use crate::memory::{Foreign, Slab, TailSize, entry, set_entry};
+use crate::tensor::Borrowed;
+
+/// Most bytes of a name or a format string.
+pub const MAX_TEXT: usize = 1 << 20;
+
+/// A schema: the root field and all below it. Cloning shares it.
+#[derive(Clone)]
+pub struct Schema(Slab<Header>);
+
+struct Header {
+    root: Root,
+    records: *const Record,
+    nodes: usize,
+}
+
+/// Whose struct the root is; the nodes below it belong to the root or lie in the slab.
+enum Root {
+    Foreign(Foreign<ArrowSchema>),
+    Own(ArrowSchema),
+}
+
+/// One field, as it was found to be.
+#[derive(Clone, Copy)]
+struct Record {
+    source: *const ArrowSchema,
+    ty: Type,
+    links: Links,
+}
+
+// SAFETY: the structs and texts behind the pointers belong to the root and are only read.
+unsafe impl Send for Header {}
+// SAFETY: as above.
+unsafe impl Sync for Header {}
+
+/// A field of a schema that is being made. A schema is a list of these in depth-first order: a field, its
+/// children each with all below it, then the values of its dictionary.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldDesc<'a> {
+    /// Arrow format string.
+    pub format: &'a CStr,
+    /// Name; may be empty.
+    pub name: &'a CStr,
+    /// Metadata block (see [`super::metadata::encode`]).
+    pub metadata: Option<&'a [u8]>,
+    /// `ARROW_FLAG_…` bits.
+    pub flags: i64,
+    /// Number of children that follow.
+    pub n_children: u32,
+    /// Whether the values of a dictionary follow.
+    pub has_dictionary: bool,
+}
+
+impl<'a> FieldDesc<'a> {
+    /// A nullable field without children.
+    pub fn new(name: &'a CStr, format: &'a CStr) -> Self {
+        Self { format, name, metadata: None, flags: ARROW_FLAG_NULLABLE, n_children: 0, has_dictionary: false }
+    }
+
+    /// The root of a record batch with so many columns.
+    pub fn batch(n_columns: u32) -> Self {
+        Self { flags: 0, n_children: n_columns, ..Self::new(c"", c"+s") }
+    }
+}
+
+impl Schema {
+    /// Takes a schema from its producer: on success `*source` is marked as moved from and its release is ours
+    /// to call. On failure it is untouched. One allocation; names and formats are not copied.
+    ///
+    /// # Errors
+    /// `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_FORMAT`, `DEVX_INVALID_CHILDREN`,
+    /// `DEVX_INVALID_METADATA`, `DEVX_INVALID_TEXT`, `DEVX_MISMATCH`, `DEVX_TOO_DEEP`, `DEVX_UNSUPPORTED`,
+    /// with the field and the value.
+    ///
+    /// # Safety
+    /// `source` is NULL, or points to a valid `ArrowSchema` (released or not) that nobody else uses now.
+    pub unsafe fn import(source: *mut ArrowSchema) -> Result<Self> {
+        // SAFETY: the caller's contract.
+        match unsafe { source.as_ref() } {
+            None => return refuse!(DEVX_NULL_ARGUMENT, "schema is NULL"),
+            Some(schema) if schema.release.is_none() => {
+                return refuse!(DEVX_RELEASED, "schema.release is NULL: the schema was released or moved from");
+            }
+            Some(_) => {}
+        }
+        // SAFETY: the caller's contract.
+        let nodes = unsafe { tree::count(source.cast_const()) }?;
+        // SAFETY: an all-zero ArrowSchema is a released one.
+        let none = unsafe { std::mem::zeroed::<ArrowSchema>() };
+        let header = Header { root: Root::Own(none), records: std::ptr::null(), nodes };
+        let mut slab = Slab::new(header, TailSize::default().and::<Record>(nodes)?)?;
+        let records = slab.tail().carve::<Record>(nodes);
+        // SAFETY: the tail has room for `nodes` records, and `count` walked over that many.
+        unsafe { read_records(source, records, nodes) }?;
+        if let Some(header) = slab.unique() {
+            header.records = records;
+            // SAFETY: the caller gives the schema to us now that nothing can fail any more.
+            header.root = Root::Foreign(unsafe { Foreign::take(source, Kind::SchemaImport) });
+        }
+        Ok(Self::rooted(slab, records))
+    }
+
+    /// Makes a schema. One allocation for the schema itself; all texts are copied.
+    ///
+    /// # Errors
+    /// As [`Schema::import`].
+    pub fn new(fields: &[FieldDesc<'_>]) -> Result<Self> {
+        let order = tree::level_order(fields.len(), |p| {
+            fields.get(p).map_or(Ok((0, false)), |field| Ok((field.n_children, field.has_dictionary)))
+        })?;
+        let nodes = order.len();
+        let desc = |i: usize| order.get(i).and_then(|&(p, _)| fields.get(p)).copied();
+        let texts = |field: &FieldDesc<'_>| {
+            field.format.to_bytes_with_nul().len()
+                + field.name.to_bytes_with_nul().len()
+                + field.metadata.map_or(0, <[u8]>::len)
+        };
+        let text_bytes = fields.iter().map(texts).sum();
+        let size = TailSize::default().and::<Record>(nodes)?.and::<u8>(text_bytes)?;
+        let size = tree::room::<ArrowSchema>(size, nodes)?;
+        // SAFETY: an all-zero ArrowSchema is a released one.
+        let none = unsafe { std::mem::zeroed::<ArrowSchema>() };
+        let mut slab = Slab::new(Header { root: Root::Own(none), records: std::ptr::null(), nodes }, size)?;
+        let mut tail = slab.tail();
+        let records = tail.carve::<Record>(nodes);
+        let mut place = tail.carve::<u8>(text_bytes);
+        let mut store = |bytes: &[u8]| {
+            let stored = place.cast::<c_char>().cast_const();
+            // SAFETY: the tail has room for the sum of all texts, and each is stored once.
+            unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+            // SAFETY: as above.
+            place = unsafe { place.add(bytes.len()) };
+            stored
+        };
+        let mut structs = Vec::with_capacity(nodes);
+        for i in 0..nodes {
+            let Some(field) = desc(i) else { continue };
+            structs.push(ArrowSchema {
+                format: store(field.format.to_bytes_with_nul()),
+                name: store(field.name.to_bytes_with_nul()),
+                metadata: field.metadata.map_or(std::ptr::null(), &mut store),
+                flags: field.flags,
+                ..none
+            });
+        }
+        // SAFETY: the room was summed up above, and `level_order` numbered one tree.
+        let root = unsafe {
+            tree::build(
+                &mut tail,
+                nodes,
+                |i| {
+                    order
+                        .get(i)
+                        .map_or(Links { first_child: 0, n_children: 0, has_dictionary: false }, |&(_, links)| links)
+                },
+                |i| structs.get(i).copied().unwrap_or(none),
+                tree::release_nothing::<ArrowSchema>,
+                std::ptr::null_mut(),
+            )
+        };
+        // SAFETY: the tree was built just now, with `nodes` nodes.
+        unsafe { read_records(&root, records, nodes) }?;
+        if let Some(header) = slab.unique() {
+            header.records = records;
+            header.root = Root::Own(root);
+        }
+        Ok(Self::rooted(slab, records))
+    }
+
+    /// The records of the root point to the struct in the header, where it stays.
+    fn rooted(slab: Slab<Header>, records: *mut Record) -> Self {
+        let root = match &slab.header().root {
+            Root::Foreign(foreign) => foreign.as_ptr(),
+            Root::Own(own) => &raw const *own,
+        };
+        // SAFETY: there is a record for the root, and no other reference to the slab yet.
+        unsafe { (*records).source = root };
+        Self(slab)
+    }
+
+    /// Hands the schema to a consumer, which releases it. It shares this schema's texts. One allocation.
+    ///
+    /// # Errors
+    /// `DEVX_NULL_ARGUMENT`, `DEVX_OUT_OF_MEMORY`; then `*out` is not written.
+    ///
+    /// # Safety
+    /// `out` is NULL or can be written; what it held is not released.
+    pub unsafe fn export(&self, out: *mut ArrowSchema) -> Result<()> {
+        if out.is_null() {
+            return refuse!(DEVX_NULL_ARGUMENT, "out is NULL");
+        }
+        let nodes = self.nodes();
+        let export = Export { schema: self.clone(), _entry: Entry::open(Kind::SchemaExport) };
+        let slab = Slab::new(export, tree::room::<ArrowSchema>(TailSize::default(), nodes)?)?;
+        let source = &slab.header().schema;
+        // SAFETY: the room is the slab's, and the records number one tree.
+        let root = unsafe {
+            tree::build(
+                &mut slab.tail(),
+                nodes,
+                |i| source.record(i).links,
+                |i| *source.raw(i),
+                tree::release::<ArrowSchema, Export>,
+                slab.as_raw(),
+            )
+        };
+        slab.add_refs(nodes - 1);
+        slab.into_raw();
+        // SAFETY: the caller's contract.
+        unsafe { out.write(root) };
+        Ok(())
+    }
+
+    /// The root field: of type struct for a record batch.
+    pub fn root(&self) -> Field<'_> {
+        Field { schema: self, node: 0 }
+    }
+
+    /// The field of one node of the tree.
+    pub fn field(&self, node: usize) -> Option<Field<'_>> {
+        (node < self.nodes()).then_some(Field { schema: self, node })
+    }
+
+    /// How many fields there are in the whole tree.
+    pub fn nodes(&self) -> usize {
+        self.0.header().nodes
+    }
+
+    pub(crate) fn links(&self, node: usize) -> Links {
+        self.record(node).links
+    }
+
+    pub(crate) fn ty(&self, node: usize) -> Type {
+        self.record(node).ty
+    }
+
+    fn raw(&self, node: usize) -> &ArrowSchema {
+        // SAFETY: the root keeps every struct of the tree alive and in place.
+        unsafe { &*self.record(node).source }
+    }
+
+    fn record(&self, node: usize) -> &Record {
+        assert!(node < self.nodes(), "node {node} of {}", self.nodes());
+        // SAFETY: there are `nodes` records in the slab's tail.
+        let record = unsafe { self.0.header().records.add(node) };
+        // SAFETY: as above, initialised when the schema was made.
+        unsafe { &*record }
+    }
+
+    /// For each node in depth-first order, its number in here.
+    pub(crate) fn depth_first(&self) -> Vec<usize> {
+        let mut order = Vec::with_capacity(self.nodes());
+        let mut stack = vec![0];
+        while let Some(node) = stack.pop() {
+            order.push(node);
+            let links = self.links(node);
+            let first = links.first_child as usize;
+            stack.extend((first..first + links.below()).rev());
+        }
+        order
+    }
+
+    /// The address of the schema, which keeps this reference: how a binding holds one.
+    pub fn into_raw(self) -> *mut c_void {
+        self.0.into_raw()
+    }
+
+    /// Takes a reference back.
+    ///
+    /// # Safety
+    /// `raw` is from [`Schema::into_raw`] and is taken back once.
+    pub unsafe fn from_raw(raw: *mut c_void) -> Self {
+        // SAFETY: the caller's contract.
+        Self(unsafe { Slab::from_raw(raw) })
+    }
+
+    /// Looks at a schema that a binding holds.
+    ///
+    /// # Safety
+    /// `raw` is from [`Schema::into_raw`] and not taken back as long as the result is used.
+    pub unsafe fn borrow_raw<'a>(raw: *mut c_void) -> Borrowed<'a, Self> {
+        // SAFETY: the reference is not dropped, so it stays the holder's.
+        Borrowed::new(unsafe { Self::from_raw(raw) })
+    }
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.root().fmt(f)
+    }
+}
+
+/// What an exported schema keeps alive.
+struct Export {
+    schema: Schema,
+    _entry: Entry,
+}
+
+/// Parses and checks every field, level by level.
+///
+/// # Safety
+/// `records` has room for `nodes`, and `tree::count(root)` was `nodes`.
+unsafe fn read_records(root: *const ArrowSchema, records: *mut Record, nodes: usize) -> Result<()> {
+    let nowhere = Links { first_child: 0, n_children: 0, has_dictionary: false };
+    let mut next = 0;
+    let mut enqueue = |source| {
+        assert!(next < nodes, "a schema changed while it was read");
+        // SAFETY: within the room for the records.
+        unsafe { set_entry(records, next, Record { source, ty: Type::Null, links: nowhere }) };
+        next += 1;
+        next as u32 - 1
+    };
+    enqueue(root);
+    for i in 0..nodes {
+        // SAFETY: record `i` was enqueued: by its parent, or as the root.
+        let mut record = unsafe { entry(records, i) };
+        // SAFETY: `count` found the struct to be there.
+        let source = unsafe { &*record.source };
+        // SAFETY: as above.
+        let (ty, links) = unsafe { check_field(source) }.map_err(|error| {
+            // SAFETY: as above.
+            let name = unsafe { text(source.name, "name") }.unwrap_or("?");
+            if name.is_empty() { error } else { error.within(format_args!("field {name:?}: ")) }
+        })?;
+        record.ty = ty;
+        record.links = links;
+        for k in 0..links.n_children as usize {
+            // SAFETY: `count` found the table and its children to be there.
+            let number = enqueue(unsafe { entry(source.children, k) }.cast_const());
+            if k == 0 {
+                record.links.first_child = number;
+            }
+        }
+        if links.has_dictionary {
+            let number = enqueue(source.dictionary.cast_const());
+            if links.n_children == 0 {
+                record.links.first_child = number;
+            }
+        }
+        // SAFETY: as for reading it.
+        unsafe { set_entry(records, i, record) };
+    }
+    Ok(())
+}
+
+/// # Safety
+/// `source` is valid and its children and dictionary are not NULL.
+unsafe fn check_field(source: &ArrowSchema) -> Result<(Type, Links)> {
+    if source.format.is_null() {
+        return refuse!(DEVX_INVALID_FORMAT, "format is NULL");
+    }
+    // SAFETY: a producer's format is NUL-terminated.
+    let ty = Type::parse(unsafe { text(source.format, "format") }?)?;
+    // SAFETY: a producer's name is NULL or NUL-terminated.
+    unsafe { text(source.name, "name") }?;
+    // SAFETY: a producer's metadata is NULL or as long as it says.
+    unsafe { Metadata::check(source.metadata) }?;
+    let n_children = source.n_children as u32;
+    match ty.children() {
+        Children::Exactly(n) if n != n_children => {
+            return refuse!(DEVX_INVALID_CHILDREN, "n_children is {n_children}: {ty} has {n}");
+        }
+        _ => {}
+    }
+    let has_dictionary = !source.dictionary.is_null();
+    if has_dictionary && !ty.is_integer() {
+        return refuse!(DEVX_MISMATCH, "there is a dictionary, but the index type is {ty}, not an integer");
+    }
+    Ok((ty, Links { first_child: 0, n_children, has_dictionary }))
+}
+
+/// A text of a foreign struct; NULL is the empty one.
+///
+/// # Safety
+/// `from` is NULL or NUL-terminated, and outlives the result.
+unsafe fn text<'a>(from: *const c_char, what: &str) -> Result<&'a str> {
+    if from.is_null() {
+        return Ok("");
+    }
+    // SAFETY: the caller's contract; the bound keeps a missing NUL from running through all of memory.
+    let length = unsafe { libc::strnlen(from, MAX_TEXT) };
+    if length == MAX_TEXT {
+        return refuse!(DEVX_INVALID_TEXT, "{what} has no end within {MAX_TEXT} bytes");
+    }
+    // SAFETY: `length` bytes were read above.
+    let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), length) };
+    std::str::from_utf8(bytes).map_err(|_| {
+        let shown = String::from_utf8_lossy(bytes).into_owned();
+        Error::new(crate::abi::types::DEVX_INVALID_TEXT, format!("{what} is not valid UTF-8: {shown:?}"))
+    })
+}
+
+/// One field of a schema.
+#[derive(Clone, Copy)]
+pub struct Field<'a> {
+    schema: &'a Schema,
+    node: usize,
+}
+
+impl<'a> Field<'a> {
+    /// The struct as the producer filled it in. Its texts are valid as long as the schema.
+    pub fn raw(self) -> &'a ArrowSchema {
+        self.schema.raw(self.node)
+    }
+
+    /// Which node of the tree this is.
+    pub fn node(self) -> usize {
+        self.node
+    }
+
+    /// The parsed type.
+    pub fn ty(self) -> Type {
+        self.schema.ty(self.node)
+    }
+
+    /// The format string.
+    pub fn format(self) -> &'a str {
+        // SAFETY: checked when the schema was made.
+        unsafe { text(self.raw().format, "format") }.unwrap_or("")
+    }
+
+    /// The name; empty if there is none.
+    pub fn name(self) -> &'a str {
+        // SAFETY: checked when the schema was made.
+        unsafe { text(self.raw().name, "name") }.unwrap_or("")
+    }
+
+    /// The time zone of a timestamp; empty if it has none.
+    pub fn timezone(self) -> &'a str {
+        match self.ty() {
+            Type::Timestamp(_) => self.format().get(4..).unwrap_or(""),
+            _ => "",
+        }
+    }
+
+    /// `ARROW_FLAG_…` bits, unknown ones included.
+    pub fn flags(self) -> i64 {
+        self.raw().flags
+    }
+
+    /// Whether values may be null.
+    pub fn is_nullable(self) -> bool {
+        self.flags() & ARROW_FLAG_NULLABLE != 0
+    }
+
+    /// The pairs of the metadata.
+    pub fn metadata(self) -> Metadata<'a> {
+        // SAFETY: checked when the schema was made.
+        match unsafe { Metadata::check(self.raw().metadata) } {
+            Ok((metadata, _)) => metadata,
+            Err(_) => unreachable!("metadata was checked when the schema was made"),
+        }
+    }
+
+    /// How many children there are.
+    pub fn n_children(self) -> usize {
+        self.schema.links(self.node).n_children as usize
+    }
+
+    /// The child at `index`.
+    pub fn child(self, index: usize) -> Option<Field<'a>> {
+        self.schema.links(self.node).child(index).map(|node| Field { node, ..self })
+    }
+
+    /// All children.
+    pub fn children(self) -> impl ExactSizeIterator<Item = Field<'a>> {
+        let first = self.schema.links(self.node).first_child as usize;
+        (first..first + self.n_children()).map(move |node| Field { node, ..self })
+    }
+
+    /// The field of the dictionary's values, if the values of this one are indices.
+    pub fn dictionary(self) -> Option<Field<'a>> {
+        self.schema.links(self.node).dictionary().map(|node| Field { node, ..self })
+    }
+}
+
+impl fmt::Debug for Field<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("Field");
+        out.field("name", &self.name()).field("format", &self.format());
+        if self.n_children() > 0 {
+            out.field("children", &self.children().collect::<Vec<_>>());
+        }
+        if let Some(dictionary) = self.dictionary() {
+            out.field("dictionary", &dictionary);
+        }
+        out.finish()
+    }
+}

@@ -1,0 +1,357 @@
+//! DLPack 1.3, both structs, both ways. Strides are always written (DLPack ≥ 1.2) and may be missing on
+//! import; `byte_offset` is folded into `data` on export, because some consumers do not look at it.
+
+use core::ffi::c_void;
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+use crate::abi::dlpack::{
+    DLManagedTensor, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION, DLPackVersion, DLTensor,
+};
+use crate::abi::types::{
+    DEVX_COPY_ALWAYS, DEVX_COPY_IF_NEEDED, DEVX_COPY_NEVER, DEVX_READ_ONLY, DEVX_UNSUPPORTED, DEVX_VERSION,
+    DevxDlpackRequest,
+};
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::{Error, Refused, Result, refuse};
+use crate::layout::MAX_NDIM;
+use crate::ledger::{Entry, Kind};
+use crate::memory::{Owner, Slab, TailSize};
+use crate::order;
+use crate::tensor::{Flags, Tensor, TensorDesc};
+
+/// The version that this library writes at most.
+pub const VERSION: DLPackVersion = DLPackVersion { major: DLPACK_MAJOR_VERSION, minor: DLPACK_MINOR_VERSION };
+
+/// Whether an export may copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Copying {
+    /// Refuse rather than copy.
+    #[default]
+    Never,
+    /// Copy where a view is not possible.
+    IfNeeded,
+    /// Always copy.
+    Always,
+}
+
+impl Copying {
+    /// From `DEVX_COPY_…`.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_ARGUMENT` for another number.
+    pub fn from_raw(value: i32) -> Result<Self> {
+        match value {
+            DEVX_COPY_NEVER => Ok(Self::Never),
+            DEVX_COPY_IF_NEEDED => Ok(Self::IfNeeded),
+            DEVX_COPY_ALWAYS => Ok(Self::Always),
+            _ => refuse!(DEVX_INVALID_ARGUMENT, "copy is {value}: neither never (0), if needed (1) nor always (2)"),
+        }
+    }
+}
+
+/// What a consumer asks of an export (array API, `__dlpack__`).
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// Highest version that the consumer reads.
+    pub max_version: DLPackVersion,
+    /// The consumer's stream; see [`order::check_stream`].
+    pub stream: i64,
+    /// Whether a copy is welcome.
+    pub copy: Copying,
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Self { max_version: VERSION, stream: order::NO_SYNC, copy: Copying::Never }
+    }
+}
+
+impl Request {
+    /// From the C record.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_ARGUMENT` for an unknown `copy`.
+    pub fn from_raw(request: &DevxDlpackRequest) -> Result<Self> {
+        let max_version = DLPackVersion { major: request.max_major, minor: request.max_minor };
+        Ok(Self { max_version, stream: request.stream, copy: Copying::from_raw(request.copy)? })
+    }
+}
+
+/// A struct of DLPack that carries its own deleter.
+pub trait Managed: sealed::Sealed + Sized {
+    #[doc(hidden)]
+    const IMPORT: ImportParts<Self>;
+    #[doc(hidden)]
+    fn export(tensor: Tensor, request: &Request) -> std::result::Result<NonNull<Self>, Refused<Tensor>>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::DLManagedTensor {}
+    impl Sealed for super::DLManagedTensorVersioned {}
+}
+
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct ImportParts<M> {
+    describe: unsafe fn(*const M) -> Result<(*const DLTensor, Flags)>,
+    delete: unsafe extern "C" fn(*mut c_void),
+}
+
+/// Takes a tensor from its producer: on success its deleter is ours to call, and is called once, when the
+/// last user of the returned tensor is gone. On failure it is untouched and still the caller's.
+///
+/// A struct of another major version is refused after reading nothing but its version; the caller then
+/// calls its deleter (DLPack 1.3, `DLPackVersion`).
+///
+/// # Errors
+/// `DEVX_NULL_ARGUMENT`, `DEVX_VERSION`, `DEVX_DEVICE`, `DEVX_INVALID_DTYPE`, `DEVX_INVALID_SHAPE`,
+/// `DEVX_INVALID_ARGUMENT`, each with the field and its value.
+///
+/// # Safety
+/// `source` is NULL or points to a valid tensor that the caller owns. Its data is ready: this call does not
+/// wait for a stream.
+pub unsafe fn import<M: Managed>(source: *mut M) -> Result<Tensor> {
+    if source.is_null() {
+        return refuse!(DEVX_NULL_ARGUMENT, "tensor is NULL");
+    }
+    // SAFETY: not NULL, and valid by the caller's contract.
+    let (tensor, flags) = unsafe { (M::IMPORT.describe)(source) }?;
+    // SAFETY: as above; `describe` made sure that the struct has the layout that we know.
+    let tensor = unsafe { &*tensor };
+    // SAFETY: as above.
+    let mut imported = Tensor::describe(&unsafe { description(tensor, flags) }?)?;
+    // SAFETY: the caller owns the tensor and gives it to us now that nothing can fail any more.
+    imported.adopt(unsafe { Owner::counted(source.cast(), M::IMPORT.delete, Kind::TensorImport) });
+    Ok(imported)
+}
+
+/// Hands a tensor to a consumer, which calls the deleter once. Pass a clone to share the tensor, the
+/// tensor itself to move it. One allocation.
+///
+/// # Errors
+/// `DEVX_VERSION` if the consumer does not read this struct, `DEVX_READ_ONLY` for what the legacy struct
+/// cannot say, `DEVX_INVALID_STREAM`; the tensor is given back.
+pub fn export<M: Managed>(tensor: Tensor, request: &Request) -> std::result::Result<NonNull<M>, Refused<Tensor>> {
+    match order::check_stream(tensor.device(), request.stream) {
+        Ok(()) => M::export(tensor, request),
+        Err(error) => Err(Refused { error, returned: tensor }),
+    }
+}
+
+/// Gives back a tensor that was handed to us and not imported: calls its deleter, if it has one.
+///
+/// # Safety
+/// `managed` is valid, owned by the caller, and not used afterwards.
+pub unsafe fn delete<M: Managed>(managed: NonNull<M>) {
+    // SAFETY: the caller's contract is that of a deleter.
+    unsafe { (M::IMPORT.delete)(managed.as_ptr().cast()) }
+}
+
+/// # Safety
+/// `tensor` is a valid `DLTensor` of DLPack 1.
+unsafe fn description<'a>(tensor: &DLTensor, flags: Flags) -> Result<TensorDesc<'a>> {
+    let ndim = match usize::try_from(tensor.ndim) {
+        Ok(ndim) if ndim <= MAX_NDIM => ndim,
+        _ => return refuse!(DEVX_INVALID_SHAPE, "ndim is {}: it must be between 0 and {MAX_NDIM}", tensor.ndim),
+    };
+    if tensor.shape.is_null() && ndim > 0 {
+        return refuse!(DEVX_INVALID_SHAPE, "shape is NULL with ndim {ndim}");
+    }
+    // SAFETY: not NULL unless empty; a producer's shape has `ndim` extents.
+    let shape = unsafe { extents(tensor.shape, ndim) };
+    // SAFETY: as above, for strides.
+    let strides = (!tensor.strides.is_null()).then(|| unsafe { extents(tensor.strides, ndim) });
+    Ok(TensorDesc {
+        data: tensor.data,
+        device: Device::from_dlpack(tensor.device)?,
+        dtype: DType::from_dlpack(tensor.dtype)?,
+        shape,
+        strides,
+        byte_offset: tensor.byte_offset,
+        flags,
+    })
+}
+
+/// # Safety
+/// `n` is 0, or `from` points to `n` values that outlive the result.
+unsafe fn extents<'a>(from: *const i64, n: usize) -> &'a [i64] {
+    if n == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's contract.
+    unsafe { std::slice::from_raw_parts(from, n) }
+}
+
+/// Reads a description out of a plain `DLTensor`, as a C producer gives it.
+///
+/// # Errors
+/// As [`import`].
+///
+/// # Safety
+/// `tensor` is valid, its shape and strides too, for as long as the result is used.
+pub unsafe fn describe<'a>(tensor: &'a DLTensor, flags: Flags) -> Result<TensorDesc<'a>> {
+    // SAFETY: the caller's contract.
+    unsafe { description(tensor, flags) }
+}
+
+// ---- the versioned struct ----
+
+impl Managed for DLManagedTensorVersioned {
+    const IMPORT: ImportParts<Self> = ImportParts { describe: describe_versioned, delete: delete_versioned };
+
+    fn export(tensor: Tensor, request: &Request) -> std::result::Result<NonNull<Self>, Refused<Tensor>> {
+        let asked = request.max_version;
+        if asked.major < VERSION.major {
+            let text = format!(
+                "max_version is {}.{}: the versioned struct needs 1.0; ask for the legacy one",
+                asked.major, asked.minor
+            );
+            let error = Error::new(DEVX_VERSION, text);
+            return Err(Refused { error, returned: tensor });
+        }
+        let minor = if asked.major == VERSION.major { asked.minor.min(VERSION.minor) } else { VERSION.minor };
+        let tensor = copy_if(tensor, request.copy == Copying::Always)?;
+        hand_over(tensor, |tensor, context| Self {
+            version: DLPackVersion { major: VERSION.major, minor },
+            manager_ctx: context,
+            deleter: Some(deleter_versioned),
+            flags: tensor.flags().0,
+            dl_tensor: tensor.as_dltensor(),
+        })
+    }
+}
+
+unsafe fn describe_versioned(source: *const DLManagedTensorVersioned) -> Result<(*const DLTensor, Flags)> {
+    // SAFETY: `version` is the first member in every major version, so it may always be read.
+    let DLPackVersion { major, minor } = unsafe { (*source).version };
+    if major != VERSION.major {
+        return refuse!(
+            DEVX_VERSION,
+            "version is {major}.{minor}: this library reads major version {}; call the deleter to give the tensor back",
+            VERSION.major
+        );
+    }
+    // SAFETY: the major version is ours, so the layout is.
+    let flags = unsafe { (*source).flags };
+    // SAFETY: as above.
+    Ok((unsafe { &raw const (*source).dl_tensor }, Flags(flags)))
+}
+
+unsafe extern "C" fn delete_versioned(context: *mut c_void) {
+    let managed = context.cast::<DLManagedTensorVersioned>();
+    // SAFETY: the deleter's place is the same in every major version.
+    if let Some(deleter) = unsafe { (*managed).deleter } {
+        // SAFETY: the tensor is ours, and its owner calls this once.
+        unsafe { deleter(managed) }
+    }
+}
+
+unsafe extern "C" fn deleter_versioned(managed: *mut DLManagedTensorVersioned) {
+    // SAFETY: a consumer gives back what it was given.
+    let context = unsafe { (*managed).manager_ctx };
+    // SAFETY: made by `hand_over` for this type; a consumer calls a deleter once.
+    unsafe { take_back::<DLManagedTensorVersioned>(context) }
+}
+
+// ---- the legacy struct ----
+
+impl Managed for DLManagedTensor {
+    const IMPORT: ImportParts<Self> = ImportParts { describe: describe_legacy, delete: delete_legacy };
+
+    fn export(tensor: Tensor, request: &Request) -> std::result::Result<NonNull<Self>, Refused<Tensor>> {
+        let flags = tensor.flags();
+        if flags.has(Flags::SUBBYTE_PADDED) {
+            let error = Error::new(
+                DEVX_UNSUPPORTED,
+                "flags has SUBBYTE_TYPE_PADDED: the legacy struct of DLPack has no flags to say so",
+            );
+            return Err(Refused { error, returned: tensor });
+        }
+        let read_only = flags.has(Flags::READ_ONLY);
+        if read_only && request.copy == Copying::Never {
+            let error = Error::new(
+                DEVX_READ_ONLY,
+                "flags has READ_ONLY: the legacy struct of DLPack has no flags to say so; allow a copy or ask for version 1",
+            );
+            return Err(Refused { error, returned: tensor });
+        }
+        let tensor = copy_if(tensor, read_only || request.copy == Copying::Always)?;
+        hand_over(tensor, |tensor, context| Self {
+            dl_tensor: tensor.as_dltensor(),
+            manager_ctx: context,
+            deleter: Some(deleter_legacy),
+        })
+    }
+}
+
+unsafe fn describe_legacy(source: *const DLManagedTensor) -> Result<(*const DLTensor, Flags)> {
+    // SAFETY: valid by the contract of `import`.
+    Ok((unsafe { &raw const (*source).dl_tensor }, Flags::default()))
+}
+
+unsafe extern "C" fn delete_legacy(context: *mut c_void) {
+    let managed = context.cast::<DLManagedTensor>();
+    // SAFETY: valid by the contract of `import`.
+    if let Some(deleter) = unsafe { (*managed).deleter } {
+        // SAFETY: the tensor is ours, and its owner calls this once.
+        unsafe { deleter(managed) }
+    }
+}
+
+unsafe extern "C" fn deleter_legacy(managed: *mut DLManagedTensor) {
+    // SAFETY: a consumer gives back what it was given.
+    let context = unsafe { (*managed).manager_ctx };
+    // SAFETY: made by `hand_over` for this type; a consumer calls a deleter once.
+    unsafe { take_back::<DLManagedTensor>(context) }
+}
+
+// ---- what both share ----
+
+/// A struct that a consumer holds, with what it keeps alive.
+struct Export<M> {
+    managed: UnsafeCell<MaybeUninit<M>>,
+    tensor: Tensor,
+    _entry: Entry,
+}
+
+/// Puts the managed struct of `tensor` at a stable address; `fill` is given the context for
+/// [`take_back`].
+fn hand_over<M>(
+    tensor: Tensor,
+    fill: impl FnOnce(&Tensor, *mut c_void) -> M,
+) -> std::result::Result<NonNull<M>, Refused<Tensor>> {
+    let export = Export::<M> {
+        managed: UnsafeCell::new(MaybeUninit::uninit()),
+        tensor,
+        _entry: Entry::open(Kind::TensorExport),
+    };
+    let slab = Slab::new(export, TailSize::default())
+        .map_err(|refused| Refused { error: refused.error, returned: refused.returned.tensor })?;
+    let managed = slab.header().managed.get().cast::<M>();
+    let filled = fill(&slab.header().tensor, slab.as_raw());
+    // SAFETY: the header's room for an `M`, which nobody else knows of yet.
+    unsafe { managed.write(filled) };
+    slab.into_raw();
+    // SAFETY: the address of a part of the slab.
+    Ok(unsafe { NonNull::new_unchecked(managed) })
+}
+
+/// Gives up the reference that a consumer held.
+///
+/// # Safety
+/// `context` is from [`hand_over`] of the same type and is given back once.
+unsafe fn take_back<M>(context: *mut c_void) {
+    // SAFETY: the caller's contract.
+    drop(unsafe { Slab::<Export<M>>::from_raw(context) });
+}
+
+fn copy_if(tensor: Tensor, copy: bool) -> std::result::Result<Tensor, Refused<Tensor>> {
+    if !copy {
+        return Ok(tensor);
+    }
+    tensor.copy().map_err(|error| Refused { error, returned: tensor })
+}

@@ -1,0 +1,158 @@
+//! What an element is: code, bits and lanes as in DLPack (`DLDataType`).
+
+use std::fmt;
+
+use crate::abi::dlpack::{self as dl, DLDataType};
+use crate::error::{Result, refuse};
+
+/// A checked element type. All elements are in native byte order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DType {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+macro_rules! dtypes {
+    ($($(#[$doc:meta])* $name:ident = $code:ident $bits:literal;)*) => {
+        impl DType {
+            $($(#[$doc])* pub const $name: Self = Self { code: dl::$code as u8, bits: $bits, lanes: 1 };)*
+        }
+    };
+}
+dtypes! {
+    /// Signed 8-bit integer.
+    INT8 = kDLInt 8;
+    /// Signed 16-bit integer.
+    INT16 = kDLInt 16;
+    /// Signed 32-bit integer.
+    INT32 = kDLInt 32;
+    /// Signed 64-bit integer.
+    INT64 = kDLInt 64;
+    /// Unsigned 8-bit integer.
+    UINT8 = kDLUInt 8;
+    /// Unsigned 16-bit integer.
+    UINT16 = kDLUInt 16;
+    /// Unsigned 32-bit integer.
+    UINT32 = kDLUInt 32;
+    /// Unsigned 64-bit integer.
+    UINT64 = kDLUInt 64;
+    /// IEEE half.
+    FLOAT16 = kDLFloat 16;
+    /// IEEE single.
+    FLOAT32 = kDLFloat 32;
+    /// IEEE double.
+    FLOAT64 = kDLFloat 64;
+    /// Boolean, one byte each (Arrow's are bits).
+    BOOL = kDLBool 8;
+}
+
+impl DType {
+    /// Checks a type from outside.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_DTYPE` for an unknown code, a width that the code does not have, or no lanes;
+    /// `DEVX_UNSUPPORTED` for opaque handles, whose meaning DLPack leaves to the two sides.
+    pub fn from_dlpack(dtype: DLDataType) -> Result<Self> {
+        let DLDataType { code, bits, lanes } = dtype;
+        let widths: &[u8] = match dl::DLDataTypeCode::from(code) {
+            dl::kDLInt | dl::kDLUInt => &[1, 2, 4, 8, 16, 32, 64, 128],
+            dl::kDLFloat => &[16, 32, 64, 128],
+            dl::kDLOpaqueHandle => return refuse!(DEVX_UNSUPPORTED, "dtype.code is 3: opaque handles have no meaning"),
+            dl::kDLBfloat => &[16],
+            dl::kDLComplex => &[32, 64, 128],
+            dl::kDLBool | dl::kDLFloat8_e3m4..=dl::kDLFloat8_e8m0fnu => &[8],
+            dl::kDLFloat6_e2m3fn | dl::kDLFloat6_e3m2fn => &[6],
+            dl::kDLFloat4_e2m1fn => &[4],
+            _ => return refuse!(DEVX_INVALID_DTYPE, "dtype.code is {code}: not a type code of DLPack 1.3"),
+        };
+        if !widths.contains(&bits) {
+            return refuse!(DEVX_INVALID_DTYPE, "dtype.bits is {bits}: type code {code} has {widths:?}");
+        }
+        if lanes == 0 {
+            return refuse!(DEVX_INVALID_DTYPE, "dtype.lanes is 0: at least 1 is needed");
+        }
+        Ok(Self { code, bits, lanes })
+    }
+
+    /// As DLPack writes it.
+    pub fn to_dlpack(self) -> DLDataType {
+        DLDataType { code: self.code, bits: self.bits, lanes: self.lanes }
+    }
+
+    /// Bits of one element, all lanes together.
+    pub fn element_bits(self) -> u32 {
+        u32::from(self.bits) * u32::from(self.lanes)
+    }
+
+    /// Bytes of one element, or `None` when elements do not end on byte boundaries.
+    pub fn element_bytes(self) -> Option<usize> {
+        let bits = self.element_bits();
+        bits.is_multiple_of(8).then_some((bits / 8) as usize)
+    }
+
+    /// The alignment in bytes that typed access needs: that of one component.
+    pub fn alignment(self) -> usize {
+        let component = match dl::DLDataTypeCode::from(self.code) {
+            dl::kDLComplex => self.bits / 2,
+            _ => self.bits,
+        };
+        (usize::from(component) / 8).clamp(1, 16)
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match dl::DLDataTypeCode::from(self.code) {
+            dl::kDLInt => write!(f, "int{}", self.bits)?,
+            dl::kDLUInt => write!(f, "uint{}", self.bits)?,
+            dl::kDLFloat => write!(f, "float{}", self.bits)?,
+            dl::kDLBfloat => write!(f, "bfloat{}", self.bits)?,
+            dl::kDLComplex => write!(f, "complex{}", self.bits)?,
+            dl::kDLBool => write!(f, "bool")?,
+            dl::kDLFloat8_e3m4 => write!(f, "float8_e3m4")?,
+            dl::kDLFloat8_e4m3 => write!(f, "float8_e4m3")?,
+            dl::kDLFloat8_e4m3b11fnuz => write!(f, "float8_e4m3b11fnuz")?,
+            dl::kDLFloat8_e4m3fn => write!(f, "float8_e4m3fn")?,
+            dl::kDLFloat8_e4m3fnuz => write!(f, "float8_e4m3fnuz")?,
+            dl::kDLFloat8_e5m2 => write!(f, "float8_e5m2")?,
+            dl::kDLFloat8_e5m2fnuz => write!(f, "float8_e5m2fnuz")?,
+            dl::kDLFloat8_e8m0fnu => write!(f, "float8_e8m0fnu")?,
+            dl::kDLFloat6_e2m3fn => write!(f, "float6_e2m3fn")?,
+            dl::kDLFloat6_e3m2fn => write!(f, "float6_e3m2fn")?,
+            dl::kDLFloat4_e2m1fn => write!(f, "float4_e2m1fn")?,
+            code => write!(f, "code{code}_{}", self.bits)?,
+        }
+        if self.lanes > 1 { write!(f, "x{}", self.lanes) } else { Ok(()) }
+    }
+}
+
+impl fmt::Debug for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A Rust type whose values are elements: every bit pattern is a value.
+pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
+    /// The type as the protocols name it.
+    const DTYPE: DType;
+}
+
+macro_rules! elements {
+    ($($rust:ty = $name:ident,)*) => {$(
+        impl sealed::Sealed for $rust {}
+        impl Element for $rust {
+            const DTYPE: DType = DType::$name;
+        }
+    )*};
+}
+elements! {
+    i8 = INT8, i16 = INT16, i32 = INT32, i64 = INT64,
+    u8 = UINT8, u16 = UINT16, u32 = UINT32, u64 = UINT64,
+    f32 = FLOAT32, f64 = FLOAT64,
+}

@@ -1,0 +1,100 @@
+//! What went wrong: a status, the driver's code where there is one, and a text that names the field and the value.
+
+use std::borrow::Cow;
+use std::ffi::CStr;
+use std::fmt;
+
+use crate::abi::types::{self as t, DevxStatus as Status};
+
+/// The reason of a refusal. Nothing was taken and no output was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    status: Status,
+    driver_code: i32,
+    message: Cow<'static, str>,
+}
+
+/// Result of the fallible functions of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error of the library itself or of its input.
+    pub fn new(status: Status, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, driver_code: 0, message: message.into() }
+    }
+
+    /// The status that the C API returns for this error.
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// Code of the failed device driver call, or 0.
+    pub fn driver_code(&self) -> i32 {
+        self.driver_code
+    }
+
+    /// The text, without the status.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The same error, said of a part: `context` is put before the text.
+    #[must_use]
+    pub fn within(mut self, context: impl fmt::Display) -> Self {
+        self.message = format!("{context}{}", self.message).into();
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// A refusal that gives back what the call was given.
+#[derive(Debug)]
+pub struct Refused<T> {
+    /// Why.
+    pub error: Error,
+    /// What was not taken.
+    pub returned: T,
+}
+
+impl<T> From<Refused<T>> for Error {
+    fn from(refused: Refused<T>) -> Self {
+        refused.error
+    }
+}
+
+/// `Err` with a status constant of [`crate::abi::types`] and a formatted text.
+macro_rules! refuse {
+    ($status:ident, $($text:tt)*) => {
+        Err($crate::error::Error::new($crate::abi::types::$status, format!($($text)*)))
+    };
+}
+pub(crate) use refuse;
+
+macro_rules! names {
+    ($($name:ident)*) => {
+        /// The constant's name, for example `DEVX_INVALID_SHAPE`; `None` for a number without a meaning.
+        pub fn status_name(status: Status) -> Option<&'static CStr> {
+            $(if status == t::$name {
+                return CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()).ok();
+            })*
+            None
+        }
+
+        /// Every status that has a meaning.
+        pub const STATUSES: &[Status] = &[$(t::$name),*];
+    };
+}
+names! {
+    DEVX_OK DEVX_NULL_ARGUMENT DEVX_INVALID_ARGUMENT DEVX_RELEASED DEVX_CLOSED DEVX_INVALID_FORMAT
+    DEVX_INVALID_DTYPE DEVX_INVALID_SHAPE DEVX_INVALID_LENGTH DEVX_INVALID_NULL_COUNT DEVX_INVALID_BUFFERS
+    DEVX_INVALID_CHILDREN DEVX_INVALID_METADATA DEVX_MISMATCH DEVX_TOO_DEEP DEVX_VERSION DEVX_DEVICE
+    DEVX_UNSUPPORTED DEVX_COPY_REQUIRED DEVX_IMPOSSIBLE DEVX_READ_ONLY DEVX_OUT_OF_MEMORY DEVX_INVALID_TEXT
+    DEVX_OUT_OF_RANGE DEVX_INVALID_STREAM DEVX_NOT_READY DEVX_DRIVER DEVX_CALLBACK DEVX_PANIC
+}

@@ -1,0 +1,112 @@
+//! How elements lie in memory: shapes and strides, checked with arithmetic that cannot overflow.
+//! Shapes and strides are counted in elements, offsets and sizes in bytes.
+
+use crate::dtype::DType;
+use crate::error::{Result, refuse};
+
+/// Most dimensions that a tensor may have.
+pub const MAX_NDIM: usize = 64;
+
+/// What a checked shape and strides come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Number of elements.
+    pub elements: usize,
+    /// Bytes of the elements when they lie compactly; sub-byte elements are rounded up once, over the
+    /// whole tensor.
+    pub bytes: usize,
+    /// Byte offset of the lowest element from the first one (negative with negative strides).
+    pub lowest: isize,
+    /// Byte offset from the first element to the end of the highest one.
+    pub end: isize,
+    /// Whether the elements lie compactly in row-major order.
+    pub row_major: bool,
+}
+
+/// Checks a shape, and strides if there are any (none: compact row-major).
+///
+/// `padded` says that each sub-byte element has bytes of its own.
+///
+/// # Errors
+/// `DEVX_INVALID_SHAPE` with the dimension and its value.
+pub fn check(dtype: DType, padded: bool, shape: &[i64], strides: Option<&[i64]>) -> Result<Layout> {
+    let bits = element_bits(dtype, padded);
+    let elements = count(shape)?;
+    let bytes = bytes_of(i128::from(elements) * bits);
+    let Some(compact) = in_address_space(bytes) else {
+        return refuse!(
+            DEVX_INVALID_SHAPE,
+            "shape {shape:?} of {dtype} takes {bytes} bytes: more than can be addressed"
+        );
+    };
+    // Nothing is addressed in an empty tensor, so its strides mean nothing.
+    if elements == 0 {
+        return Ok(Layout { elements: 0, bytes: 0, lowest: 0, end: 0, row_major: true });
+    }
+    let Some(strides) = strides else {
+        return Ok(Layout {
+            elements: elements as usize,
+            bytes: compact,
+            lowest: 0,
+            end: compact as isize,
+            row_major: true,
+        });
+    };
+    let (mut low, mut high, mut expected, mut row_major) = (0_i128, 0_i128, 1_i128, true);
+    for (&extent, &stride) in shape.iter().zip(strides).rev() {
+        let reach = i128::from(extent - 1) * i128::from(stride);
+        low += reach.min(0);
+        high += reach.max(0);
+        row_major &= extent == 1 || i128::from(stride) == expected;
+        expected *= i128::from(extent);
+    }
+    let (lowest, end) = ((low * bits).div_euclid(8), bytes_of((high + 1) * bits));
+    match (isize::try_from(lowest), isize::try_from(end)) {
+        (Ok(lowest), Ok(end)) => Ok(Layout { elements: elements as usize, bytes: compact, lowest, end, row_major }),
+        _ => refuse!(
+            DEVX_INVALID_SHAPE,
+            "strides {strides:?} with shape {shape:?} of {dtype} reach from {lowest} to {end} bytes: more than can be addressed"
+        ),
+    }
+}
+
+/// Writes the strides, in elements, of a compact row-major tensor.
+pub fn row_major_strides(shape: &[i64], strides: &mut [i64]) {
+    let mut next = 1_i64;
+    for (extent, stride) in shape.iter().zip(strides).rev() {
+        *stride = next;
+        // A zero extent makes the tensor empty; the strides stay those of a tensor with extent 1.
+        next = next.wrapping_mul((*extent).max(1));
+    }
+}
+
+fn element_bits(dtype: DType, padded: bool) -> i128 {
+    let bits = i128::from(dtype.element_bits());
+    if padded { bytes_of(bits) * 8 } else { bits }
+}
+
+fn bytes_of(bits: i128) -> i128 {
+    (bits + 7).div_euclid(8)
+}
+
+fn in_address_space(bytes: i128) -> Option<usize> {
+    isize::try_from(bytes).ok().and_then(|bytes| usize::try_from(bytes).ok())
+}
+
+/// The product of the extents; 0 when one of them is, however large the others are.
+fn count(shape: &[i64]) -> Result<i64> {
+    let mut product = Some(1_i64);
+    let mut empty = false;
+    for (i, &extent) in shape.iter().enumerate() {
+        if extent < 0 {
+            return refuse!(DEVX_INVALID_SHAPE, "shape[{i}] is {extent}: an extent cannot be negative");
+        }
+        empty |= extent == 0;
+        product = product.and_then(|p| p.checked_mul(extent));
+    }
+    match product {
+        _ if empty => Ok(0),
+        Some(product) => Ok(product),
+        None => refuse!(DEVX_INVALID_SHAPE, "shape {shape:?} has more elements than an int64 can count"),
+    }
+}

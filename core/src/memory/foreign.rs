@@ -1,0 +1,67 @@
+//! A foreign struct that carries its own release callback (the Arrow structs), moved in and released on drop.
+
+use std::cell::UnsafeCell;
+use std::fmt;
+
+use crate::ledger::{Entry, Kind};
+
+/// A struct with a `release` member that is NULL once it is released or moved from
+/// (Arrow C data interface, "Released structure").
+///
+/// # Safety
+/// `release` returns the callback of the struct itself, and `disarm` sets that member to NULL.
+pub(crate) unsafe trait Releasable: Sized {
+    /// The callback, or `None` if the struct is released.
+    fn release(&self) -> Option<unsafe extern "C" fn(*mut Self)>;
+    /// Marks the struct as moved from.
+    fn disarm(&mut self);
+}
+
+/// A struct that was moved to us: we are the ones who release it, once, when this is dropped.
+///
+/// It must not move in memory any more once [`Foreign::as_ptr`] was handed out.
+pub(crate) struct Foreign<T: Releasable> {
+    value: UnsafeCell<T>,
+    _entry: Entry,
+}
+
+// SAFETY: Arrow lets release be called from any thread; the struct is otherwise only read.
+unsafe impl<T: Releasable> Send for Foreign<T> {}
+// SAFETY: shared access only reads; the one write is the release in `drop`, which has the value alone.
+unsafe impl<T: Releasable> Sync for Foreign<T> {}
+
+impl<T: Releasable> Foreign<T> {
+    /// Moves the struct out of `*source`, which is marked as moved from.
+    ///
+    /// # Safety
+    /// `source` points to a valid, unreleased struct that nobody else uses now.
+    pub(crate) unsafe fn take(source: *mut T, kind: Kind) -> Self {
+        // SAFETY: valid for reads by the caller's contract; after `disarm` there is one live copy, this one.
+        let value = unsafe { source.read() };
+        // SAFETY: as above, valid for writes.
+        unsafe { (*source).disarm() };
+        Self { value: UnsafeCell::new(value), _entry: Entry::open(kind) }
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const T {
+        self.value.get()
+    }
+}
+
+impl<T: Releasable> Drop for Foreign<T> {
+    fn drop(&mut self) {
+        let value = self.value.get_mut();
+        if let Some(release) = value.release() {
+            // SAFETY: the struct was moved to us, so releasing it is our right and, by `take`, ours alone.
+            unsafe { release(value) };
+            // A callback that forgets to mark the struct must not be called a second time.
+            value.disarm();
+        }
+    }
+}
+
+impl<T: Releasable> fmt::Debug for Foreign<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Foreign").field(&self.value.get()).finish()
+    }
+}

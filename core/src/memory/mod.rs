@@ -1,0 +1,14 @@
+//! Who keeps memory alive: owners, foreign structs with a release of their own, and reference-counted slabs.
+//! Every foreign release is called from here, exactly once.
+
+mod foreign;
+mod owner;
+mod queue;
+mod slab;
+mod table;
+
+pub(crate) use foreign::{Foreign, Releasable};
+pub use owner::Owner;
+pub use queue::ReleaseQueue;
+pub(crate) use slab::{Slab, Tail, TailSize};
+pub(crate) use table::{entry, set_entry};

@@ -1,0 +1,110 @@
+//! The owner: a context and the callback that gives it up.
+
+use core::ffi::c_void;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::slab::Slab;
+use crate::abi::types::DevxOwner;
+use crate::ledger::{Entry, Kind};
+use crate::trace;
+
+type Release = unsafe extern "C" fn(*mut c_void);
+
+/// Keeps memory alive. Dropping it calls the release callback, once, on whatever thread that happens.
+pub struct Owner {
+    context: *mut c_void,
+    release: Option<Release>,
+    entry: Option<Entry>,
+}
+
+// SAFETY: an owner's contract (`from_raw`, `DevxOwner`) is that its release may be called on any thread;
+// nothing else is done with the context.
+unsafe impl Send for Owner {}
+// SAFETY: a shared `Owner` offers no access to its context.
+unsafe impl Sync for Owner {}
+
+impl Owner {
+    /// Nothing to keep alive: the memory outlives everything (static data).
+    pub fn none() -> Self {
+        Self { context: std::ptr::null_mut(), release: None, entry: None }
+    }
+
+    /// Takes over a C owner. The ledger counts it until its release was called.
+    ///
+    /// # Safety
+    /// `owner.release(owner.context)` may be called once, from any thread, at any later time; the caller
+    /// does not call it any more.
+    pub unsafe fn from_raw(owner: DevxOwner) -> Self {
+        let entry = owner.release.is_some().then(|| Entry::open(Kind::Owner));
+        Self { context: owner.context, release: owner.release, entry }
+    }
+
+    /// Keeps a Rust value alive; it is dropped on whatever thread the last user is.
+    pub fn new<T: Send + 'static>(value: T) -> Self {
+        let context = Box::into_raw(Box::new(value)).cast();
+        Self { context, release: Some(drop_box::<T>), entry: Some(Entry::open(Kind::Owner)) }
+    }
+
+    /// Calls `release` when nothing refers to the memory any more. A panic in it is caught and traced.
+    pub fn on_release(release: impl FnOnce() + Send + 'static) -> Self {
+        Self::new(OnDrop(Some(release)))
+    }
+
+    /// Keeps one reference to a slab. Not in the ledger: what the slab stands for is.
+    pub(crate) fn of_slab<H: Send + Sync>(slab: Slab<H>) -> Self {
+        Self { context: slab.into_raw(), release: Some(drop_slab::<H>), entry: None }
+    }
+
+    /// An owner for a foreign struct that is counted under its own heading.
+    ///
+    /// # Safety
+    /// As [`Owner::from_raw`].
+    pub(crate) unsafe fn counted(context: *mut c_void, release: Release, kind: Kind) -> Self {
+        Self { context, release: Some(release), entry: Some(Entry::open(kind)) }
+    }
+
+    /// Gives the raw owner back without calling its release.
+    pub fn into_raw(mut self) -> DevxOwner {
+        DevxOwner { context: self.context, release: self.release.take() }
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        if let Some(release) = self.release.take() {
+            // SAFETY: by `from_raw` the callback may be called once, on any thread; `take` makes it once.
+            unsafe { release(self.context) }
+        }
+        drop(self.entry.take());
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owner").field("context", &self.context).field("release", &self.release.is_some()).finish()
+    }
+}
+
+struct OnDrop<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        if let Some(release) = self.0.take() {
+            release();
+        }
+    }
+}
+
+unsafe extern "C" fn drop_box<T>(context: *mut c_void) {
+    // SAFETY: `Owner::new` made the context from a box of this type, and an owner releases once.
+    let value = unsafe { Box::from_raw(context.cast::<T>()) };
+    if catch_unwind(AssertUnwindSafe(|| drop(value))).is_err() {
+        trace::say(format_args!("the release of an owner panicked; the panic ends here"));
+    }
+}
+
+unsafe extern "C" fn drop_slab<H>(context: *mut c_void) {
+    // SAFETY: `Owner::of_slab` made the context from a slab of this type, and an owner releases once.
+    drop(unsafe { Slab::<H>::from_raw(context) });
+}

@@ -1,0 +1,139 @@
+//! Releases that a managed runtime has to do itself: pushed from any thread, drained by a thread of that runtime.
+
+use core::ffi::c_void;
+use std::fmt;
+use std::ptr::null_mut;
+use std::sync::atomic::{
+    AtomicBool, AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::abi::types::DevxOwner;
+
+/// A queue of released tokens.
+///
+/// Pushing is what a release callback does: it takes no lock, allocates nothing and cannot fail, because
+/// the entry was made when the token was registered. Then `wake` is called, which must be as harmless
+/// (`uv_async_send`, `Thread::unpark`).
+pub struct ReleaseQueue {
+    head: AtomicPtr<Node>,
+    /// Taken from `head`, oldest first, and not delivered yet.
+    pending: Mutex<Pending>,
+    wake: Box<dyn Fn() + Send + Sync>,
+    quiet: AtomicBool,
+}
+
+struct Node {
+    next: *mut Node,
+    token: u64,
+    queue: Arc<ReleaseQueue>,
+}
+
+struct Pending(*mut Node);
+
+// SAFETY: the nodes behind the pointer belong to the queue, whoever's thread it is on.
+unsafe impl Send for Pending {}
+
+impl ReleaseQueue {
+    /// A queue that calls `wake` after each push, on the thread that pushed.
+    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            head: AtomicPtr::new(null_mut()),
+            pending: Mutex::new(Pending(null_mut())),
+            wake: Box::new(wake),
+            quiet: AtomicBool::new(false),
+        })
+    }
+
+    /// An owner whose release pushes `token`. If it is never given to anyone, hand it to [`ReleaseQueue::cancel`].
+    pub fn register(self: &Arc<Self>, token: u64) -> DevxOwner {
+        let node = Box::new(Node { next: null_mut(), token, queue: Arc::clone(self) });
+        DevxOwner { context: Box::into_raw(node).cast(), release: Some(push) }
+    }
+
+    /// Pushes a token that was not registered: what a finalizer does, which must not release by itself.
+    pub fn push(self: &Arc<Self>, token: u64) {
+        let owner = self.register(token);
+        // SAFETY: the owner was made just now, for this one call.
+        unsafe { push(owner.context) }
+    }
+
+    /// Takes back an owner that nobody took over; its token will not come out.
+    ///
+    /// # Safety
+    /// `context` is that of an owner from [`ReleaseQueue::register`] whose release was not and will not be called.
+    pub unsafe fn cancel(context: *mut c_void) {
+        // SAFETY: made by `register`, and by the contract not pushed: nobody else has it.
+        drop(unsafe { Box::from_raw(context.cast::<Node>()) });
+    }
+
+    /// Moves released tokens into `tokens`, oldest first; returns how many. The rest stays for the next call.
+    pub fn drain(&self, tokens: &mut [u64]) -> usize {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = 0;
+        for slot in tokens {
+            if pending.0.is_null() {
+                pending.0 = self.take_all();
+            }
+            if pending.0.is_null() {
+                break;
+            }
+            // SAFETY: a node in `pending` was pushed, so its box belongs to the queue, and now to us.
+            let node = unsafe { Box::from_raw(pending.0) };
+            pending.0 = node.next;
+            *slot = node.token;
+            taken += 1;
+        }
+        taken
+    }
+
+    /// Stops calling `wake`, for a runtime that is shutting down. Pushes still queue up.
+    pub fn silence(&self) {
+        self.quiet.store(true, Release);
+    }
+
+    /// All that was pushed since the last time, oldest first.
+    fn take_all(&self) -> *mut Node {
+        let mut newest = self.head.swap(null_mut(), Acquire);
+        let mut oldest = null_mut();
+        while !newest.is_null() {
+            // SAFETY: the swap made the list ours.
+            let next = unsafe { std::mem::replace(&mut (*newest).next, oldest) };
+            oldest = newest;
+            newest = next;
+        }
+        oldest
+    }
+}
+
+unsafe extern "C" fn push(context: *mut c_void) {
+    let node = context.cast::<Node>();
+    // Held over the push: the drainer may free the node, and with it its reference, at any time after it.
+    // SAFETY: an owner's release is called once, so the node is still ours to read.
+    let queue = Arc::clone(unsafe { &(*node).queue });
+    let mut head = queue.head.load(Relaxed);
+    loop {
+        // SAFETY: not published yet, so ours alone to write.
+        unsafe { (*node).next = head };
+        match queue.head.compare_exchange_weak(head, node, AcqRel, Relaxed) {
+            Ok(_) => break,
+            Err(seen) => head = seen,
+        }
+    }
+    if !queue.quiet.load(Acquire) {
+        (queue.wake)();
+    }
+}
+
+impl Drop for ReleaseQueue {
+    fn drop(&mut self) {
+        // Every node holds the queue, so there is none left in `head`; `pending` likewise.
+        debug_assert!(self.head.get_mut().is_null());
+    }
+}
+
+impl fmt::Debug for ReleaseQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReleaseQueue").field("quiet", &self.quiet).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,198 @@
+//! One reference-counted block of memory: a header and a tail whose parts are laid out by their maker.
+//! A whole exchange (tensor, schema, array tree) is one of these: one allocation, one free.
+
+use core::ffi::c_void;
+use std::alloc::{Layout, alloc, dealloc};
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
+
+use crate::error::{Refused, Result, refuse};
+
+/// Alignment of the block and of everything that is carved from its tail.
+const ALIGN: usize = 16;
+
+/// More references than this are a leak in a loop, not use; the count must not wrap.
+const MAX_REFS: usize = isize::MAX as usize;
+
+#[repr(C, align(16))]
+struct Block<H> {
+    refs: AtomicUsize,
+    bytes: usize,
+    header: H,
+}
+
+/// A counted reference to a block; the last one drops the header and frees the block.
+pub(crate) struct Slab<H> {
+    block: NonNull<Block<H>>,
+    _owns: PhantomData<Block<H>>,
+}
+
+// SAFETY: the count is atomic and shared access gives `&H` only; the tail belongs to the header's type,
+// which vouches for it by being `Send + Sync`.
+unsafe impl<H: Send + Sync> Send for Slab<H> {}
+// SAFETY: as above.
+unsafe impl<H: Send + Sync> Sync for Slab<H> {}
+
+impl<H> Slab<H> {
+    /// A new block with one reference. The tail is uninitialised; carve it with [`Slab::tail`].
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`, with the header given back.
+    pub(crate) fn new(header: H, tail: TailSize) -> std::result::Result<Self, Refused<H>> {
+        let size = size_of::<Block<H>>().checked_add(tail.0);
+        let layout = size.and_then(|size| Layout::from_size_align(size, align_of::<Block<H>>()).ok());
+        let Some(layout) = layout else {
+            return Err(Refused { error: out_of_memory(tail.0), returned: header });
+        };
+        // SAFETY: the size is that of a `Block` at least, so not zero.
+        let memory = unsafe { alloc(layout) };
+        let Some(block) = NonNull::new(memory.cast::<Block<H>>()) else {
+            return Err(Refused { error: out_of_memory(layout.size()), returned: header });
+        };
+        // SAFETY: freshly allocated with the layout of a `Block` and more.
+        unsafe { block.write(Block { refs: AtomicUsize::new(1), bytes: layout.size(), header }) };
+        Ok(Self { block, _owns: PhantomData })
+    }
+
+    pub(crate) fn header(&self) -> &H {
+        // SAFETY: a reference is held, so the block is alive; headers are only changed through `unique`.
+        unsafe { &(*self.block.as_ptr()).header }
+    }
+
+    /// The header for its maker, as long as there is no second reference.
+    pub(crate) fn unique(&mut self) -> Option<&mut H> {
+        // SAFETY: a reference is held, so the block is alive.
+        let block = unsafe { self.block.as_mut() };
+        (block.refs.load(Acquire) == 1).then_some(&mut block.header)
+    }
+
+    /// The tail, to be carved in the order in which [`TailSize`] was summed up.
+    pub(crate) fn tail(&self) -> Tail {
+        // SAFETY: the block is one allocation that starts with a `Block`.
+        let start = unsafe { self.block.add(1) }.cast::<u8>();
+        // SAFETY: the block is alive.
+        let bytes = unsafe { (*self.block.as_ptr()).bytes };
+        Tail { next: start, left: bytes - size_of::<Block<H>>() }
+    }
+
+    /// Adds `n` references that are given up through [`Slab::release_raw`].
+    pub(crate) fn add_refs(&self, n: usize) {
+        // SAFETY: a reference is held, so the block is alive.
+        let old = unsafe { &(*self.block.as_ptr()).refs }.fetch_add(n, Relaxed);
+        if old > MAX_REFS || n > MAX_REFS {
+            // The count would wrap into a use after free; nothing can be returned from here.
+            std::process::abort();
+        }
+    }
+
+    /// The address of the block, which keeps this reference.
+    pub(crate) fn into_raw(self) -> *mut c_void {
+        ManuallyDrop::new(self).block.as_ptr().cast()
+    }
+
+    /// The address of the block, which stays with this reference.
+    pub(crate) fn as_raw(&self) -> *mut c_void {
+        self.block.as_ptr().cast()
+    }
+
+    /// Takes a reference back from its address.
+    ///
+    /// # Safety
+    /// `raw` is from [`Slab::into_raw`] of the same type, and this reference is taken back once.
+    pub(crate) unsafe fn from_raw(raw: *mut c_void) -> Self {
+        // SAFETY: `into_raw` gave the address of a block.
+        Self { block: unsafe { NonNull::new_unchecked(raw.cast()) }, _owns: PhantomData }
+    }
+
+    /// Gives up `n` references at once.
+    ///
+    /// # Safety
+    /// `raw` is the address of a living block of this type, and the caller holds `n` of its references.
+    pub(crate) unsafe fn release_raw(raw: *mut c_void, n: usize) {
+        let block = raw.cast::<Block<H>>();
+        // SAFETY: alive by the caller's references.
+        let before = unsafe { &(*block).refs }.fetch_sub(n, Release);
+        if before == n {
+            fence(Acquire);
+            // SAFETY: those were the last references; the fence orders all earlier uses before this.
+            unsafe { free(block) }
+        }
+    }
+}
+
+/// # Safety
+/// Nobody refers to the block any more.
+unsafe fn free<H>(block: *mut Block<H>) {
+    // SAFETY: the block is alive and ours alone.
+    let bytes = unsafe { (*block).bytes };
+    // SAFETY: as above.
+    let header = unsafe { &raw mut (*block).header };
+    // SAFETY: the header is dropped once, here.
+    unsafe { header.drop_in_place() };
+    // SAFETY: the same size and alignment made a valid layout in `new`.
+    let layout = unsafe { Layout::from_size_align_unchecked(bytes, align_of::<Block<H>>()) };
+    // SAFETY: allocated in `new` with this layout.
+    unsafe { dealloc(block.cast(), layout) }
+}
+
+impl<H> Clone for Slab<H> {
+    fn clone(&self) -> Self {
+        self.add_refs(1);
+        Self { block: self.block, _owns: PhantomData }
+    }
+}
+
+impl<H> Drop for Slab<H> {
+    fn drop(&mut self) {
+        // SAFETY: this value is one reference, given up here.
+        unsafe { Self::release_raw(self.as_raw(), 1) }
+    }
+}
+
+impl<H: fmt::Debug> fmt::Debug for Slab<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.header().fmt(f)
+    }
+}
+
+fn out_of_memory(bytes: usize) -> crate::error::Error {
+    crate::error::Error::new(crate::abi::types::DEVX_OUT_OF_MEMORY, format!("{bytes} bytes could not be allocated"))
+}
+
+/// The size of a tail, summed up part by part.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TailSize(usize);
+
+impl TailSize {
+    /// Room for `n` values of `T`.
+    pub(crate) fn and<T>(self, n: usize) -> Result<Self> {
+        let part = size_of::<T>().checked_mul(n).and_then(|bytes| bytes.checked_next_multiple_of(ALIGN));
+        match part.and_then(|part| self.0.checked_add(part)) {
+            Some(total) => Ok(Self(total)),
+            None => refuse!(DEVX_OUT_OF_MEMORY, "{n} times {} bytes cannot be allocated", size_of::<T>()),
+        }
+    }
+}
+
+/// The part of a tail that is not carved yet.
+pub(crate) struct Tail {
+    next: NonNull<u8>,
+    left: usize,
+}
+
+impl Tail {
+    /// The next `n` values of `T`, uninitialised; an empty tail gives dangling room for zero values.
+    pub(crate) fn carve<T>(&mut self, n: usize) -> *mut T {
+        const { assert!(align_of::<T>() <= ALIGN) };
+        let bytes = (size_of::<T>() * n).next_multiple_of(ALIGN);
+        assert!(bytes <= self.left, "a tail was carved beyond its size");
+        let part = self.next;
+        // SAFETY: `bytes` of the block are left from `next` on.
+        self.next = unsafe { part.add(bytes) };
+        self.left -= bytes;
+        part.as_ptr().cast()
+    }
+}

@@ -1,0 +1,430 @@
+//! A tensor: what, where, who and when of an n-dimensional array, whoever made it.
+
+use core::ffi::c_void;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+
+use crate::abi::dlpack::{
+    DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor,
+};
+use crate::device::Device;
+use crate::dtype::{DType, Element};
+use crate::error::{Refused, Result, refuse};
+use crate::layout::{self, Layout, MAX_NDIM};
+use crate::memory::{Owner, Slab, TailSize};
+
+/// Properties of a tensor that DLPack carries as bits (`DLPACK_FLAG_BITMASK_…`). Unknown bits are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(pub u64);
+
+impl Flags {
+    /// The memory must not be written.
+    pub const READ_ONLY: Self = Self(DLPACK_FLAG_BITMASK_READ_ONLY);
+    /// The memory is a copy made for this exchange.
+    pub const IS_COPIED: Self = Self(DLPACK_FLAG_BITMASK_IS_COPIED);
+    /// Each sub-byte element has a byte of its own.
+    pub const SUBBYTE_PADDED: Self = Self(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
+
+    /// Whether all bits of `other` are set.
+    pub fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// With the bits of `other`.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Without the bits of `other`.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+/// A description of memory, as a producer gives it.
+#[derive(Clone, Copy, Debug)]
+pub struct TensorDesc<'a> {
+    /// Address that `byte_offset` counts from; may be NULL if there are no elements.
+    pub data: *mut c_void,
+    /// Where the memory is.
+    pub device: Device,
+    /// Type of the elements.
+    pub dtype: DType,
+    /// Extents.
+    pub shape: &'a [i64],
+    /// Distance of neighbours along each dimension, in elements; `None` for compact row-major.
+    pub strides: Option<&'a [i64]>,
+    /// Bytes from `data` to the first element.
+    pub byte_offset: u64,
+    /// Properties.
+    pub flags: Flags,
+}
+
+/// A tensor. Cloning shares it; the memory is released when the last clone and the last export are gone.
+#[derive(Clone)]
+pub struct Tensor(Slab<Header>);
+
+struct Header {
+    data: *mut c_void,
+    device: Device,
+    dtype: DType,
+    flags: Flags,
+    ndim: usize,
+    shape: *mut i64,
+    strides: *mut i64,
+    layout: Layout,
+    /// Released after everything else of the header.
+    owner: Owner,
+}
+
+// SAFETY: the pointers are to the slab's own tail and to memory that the owner keeps alive; the header is
+// not changed once the tensor exists.
+unsafe impl Send for Header {}
+// SAFETY: as above.
+unsafe impl Sync for Header {}
+
+impl Tensor {
+    /// A tensor over memory of the caller's that `owner` keeps alive. One allocation; shape and strides are copied.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_SHAPE` and `DEVX_INVALID_ARGUMENT` with the field and its value; the owner is given
+    /// back, not released.
+    ///
+    /// # Safety
+    /// `desc.data` with its offset, shape and strides describes memory that is valid until `owner` is
+    /// released and, unless the consumers agree on it, is not written meanwhile.
+    pub unsafe fn from_raw_parts(desc: &TensorDesc<'_>, owner: Owner) -> std::result::Result<Self, Refused<Owner>> {
+        let mut tensor = match Self::describe(desc) {
+            Ok(tensor) => tensor,
+            Err(error) => return Err(Refused { error, returned: owner }),
+        };
+        tensor.adopt(owner);
+        Ok(tensor)
+    }
+
+    /// The tensor without an owner yet: all that can fail, before anything is taken.
+    pub(crate) fn describe(desc: &TensorDesc<'_>) -> Result<Self> {
+        let (layout, data) = check(desc)?;
+        let ndim = desc.shape.len();
+        let size = TailSize::default().and::<i64>(ndim)?.and::<i64>(ndim)?;
+        let header = Header {
+            data,
+            device: desc.device,
+            dtype: desc.dtype,
+            flags: desc.flags,
+            ndim,
+            shape: std::ptr::null_mut(),
+            strides: std::ptr::null_mut(),
+            layout,
+            owner: Owner::none(),
+        };
+        let mut slab = Slab::new(header, size)?;
+        let mut tail = slab.tail();
+        let (shape, strides) = (tail.carve::<i64>(ndim), tail.carve::<i64>(ndim));
+        // SAFETY: the tail has room for `ndim` extents at `shape`.
+        unsafe { shape.copy_from_nonoverlapping(desc.shape.as_ptr(), ndim) };
+        // SAFETY: zero is a valid stride and the tail has room for `ndim` of them.
+        unsafe { strides.write_bytes(0, ndim) };
+        // SAFETY: initialised in the line above and not referred to by anything else yet.
+        let strides_now = unsafe { std::slice::from_raw_parts_mut(strides, ndim) };
+        match desc.strides {
+            Some(given) => strides_now.copy_from_slice(given),
+            None => layout::row_major_strides(desc.shape, strides_now),
+        }
+        if let Some(header) = slab.unique() {
+            (header.shape, header.strides) = (shape, strides);
+        }
+        Ok(Self(slab))
+    }
+
+    /// Gives a described tensor its owner.
+    pub(crate) fn adopt(&mut self, owner: Owner) {
+        if let Some(header) = self.0.unique() {
+            header.owner = owner;
+        }
+    }
+
+    /// A row-major host tensor over a vector.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_SHAPE` if the shape has another number of elements than the vector.
+    pub fn from_vec<T: Element>(values: Vec<T>, shape: &[i64]) -> Result<Self> {
+        let desc = TensorDesc {
+            data: values.as_ptr().cast_mut().cast(),
+            device: Device::CPU,
+            dtype: T::DTYPE,
+            shape,
+            strides: None,
+            byte_offset: 0,
+            flags: Flags::default(),
+        };
+        let elements = layout::check(T::DTYPE, false, shape, None)?.elements;
+        if elements != values.len() {
+            return refuse!(
+                DEVX_INVALID_SHAPE,
+                "shape {shape:?} has {elements} elements, the vector has {}",
+                values.len()
+            );
+        }
+        // SAFETY: the vector has exactly the elements of the shape, and its memory does not move while the
+        // owner holds it.
+        Ok(unsafe { Self::from_raw_parts(&desc, Owner::new(values)) }?)
+    }
+
+    /// Address of the first element; NULL if there are none.
+    pub fn data(&self) -> *mut c_void {
+        self.0.header().data
+    }
+
+    /// Where the memory is.
+    pub fn device(&self) -> Device {
+        self.0.header().device
+    }
+
+    /// Type of the elements.
+    pub fn dtype(&self) -> DType {
+        self.0.header().dtype
+    }
+
+    /// Properties.
+    pub fn flags(&self) -> Flags {
+        self.0.header().flags
+    }
+
+    /// Extents.
+    pub fn shape(&self) -> &[i64] {
+        let header = self.0.header();
+        // SAFETY: `describe` initialised `ndim` extents in the slab's tail, which lives as long as `self`.
+        unsafe { std::slice::from_raw_parts(header.shape, header.ndim) }
+    }
+
+    /// Strides in elements.
+    pub fn strides(&self) -> &[i64] {
+        let header = self.0.header();
+        // SAFETY: `describe` initialised `ndim` strides in the slab's tail, which lives as long as `self`.
+        unsafe { std::slice::from_raw_parts(header.strides, header.ndim) }
+    }
+
+    /// What shape and strides come to.
+    pub fn layout(&self) -> Layout {
+        self.0.header().layout
+    }
+
+    /// The elements of a compact row-major host tensor.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH` for another element type, `DEVX_DEVICE` for device memory, `DEVX_COPY_REQUIRED` for
+    /// other strides.
+    pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
+        let Layout { elements, row_major, .. } = self.layout();
+        if self.dtype() != T::DTYPE {
+            return refuse!(DEVX_MISMATCH, "dtype is {}, not {}", self.dtype(), T::DTYPE);
+        }
+        self.require_host()?;
+        if !row_major {
+            return refuse!(
+                DEVX_COPY_REQUIRED,
+                "strides {:?} of shape {:?} are not row-major",
+                self.strides(),
+                self.shape()
+            );
+        }
+        if elements == 0 {
+            return Ok(&[]);
+        }
+        // SAFETY: `check` made sure of address, alignment and size, the producer of the rest when it made the
+        // tensor; every bit pattern is an `Element`.
+        Ok(unsafe { std::slice::from_raw_parts(self.data().cast::<T>(), elements) })
+    }
+
+    /// A compact row-major copy in host memory of this library's. Two allocations.
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE` for device memory, `DEVX_UNSUPPORTED` for strided sub-byte elements.
+    pub fn copy(&self) -> Result<Self> {
+        self.require_host()?;
+        let Layout { bytes, row_major, .. } = self.layout();
+        let flags = self.flags().without(Flags::READ_ONLY).with(Flags::IS_COPIED);
+        let buffer = if row_major {
+            // SAFETY: a row-major tensor's elements are `bytes` bytes from `data` on.
+            unsafe { host_copy(self.data().cast(), bytes) }
+        } else {
+            self.gather()?
+        };
+        let desc = TensorDesc {
+            data: buffer.as_ptr().cast_mut().cast(),
+            device: Device::CPU,
+            dtype: self.dtype(),
+            shape: self.shape(),
+            strides: None,
+            byte_offset: 0,
+            flags,
+        };
+        // SAFETY: the buffer has the bytes of the shape and lives in the owner, which does not move it.
+        Ok(unsafe { Self::from_raw_parts(&desc, Owner::new(buffer)) }?)
+    }
+
+    /// The elements in row-major order, one by one.
+    fn gather(&self) -> Result<Vec<u128>> {
+        let Some(width) = self.dtype().element_bytes() else {
+            return refuse!(
+                DEVX_UNSUPPORTED,
+                "a strided tensor of {} cannot be copied: elements share bytes",
+                self.dtype()
+            );
+        };
+        let Layout { elements, bytes, .. } = self.layout();
+        let mut out = vec![0_u128; bytes.div_ceil(16)];
+        let to = out.as_mut_ptr().cast::<u8>();
+        let mut index = [0_i64; MAX_NDIM];
+        let mut from = 0_isize;
+        for i in 0..elements {
+            // SAFETY: `from` is an offset that the shape and strides produce, so within the tensor's memory.
+            let source = unsafe { self.data().cast::<u8>().offset(from) };
+            // SAFETY: element `i` of `elements` lies within the `bytes` bytes of `out`.
+            let target = unsafe { to.add(i * width) };
+            // SAFETY: one element each, of different allocations.
+            unsafe { target.copy_from_nonoverlapping(source, width) };
+            for ((extent, stride), index) in self.shape().iter().zip(self.strides()).zip(&mut index).rev() {
+                let step = *stride as isize * width as isize;
+                *index += 1;
+                from += step;
+                if *index < *extent {
+                    break;
+                }
+                from -= step * *extent as isize;
+                *index = 0;
+            }
+        }
+        Ok(out)
+    }
+
+    pub(crate) fn require_host(&self) -> Result<()> {
+        if self.device().is_host() {
+            Ok(())
+        } else {
+            refuse!(DEVX_DEVICE, "device is {}, not host memory", self.device())
+        }
+    }
+
+    /// The tensor as DLPack describes it. Everything in it is the tensor's and lives as long.
+    pub fn as_dltensor(&self) -> DLTensor {
+        let header = self.0.header();
+        let scalar = header.ndim == 0;
+        DLTensor {
+            data: header.data,
+            device: header.device.to_dlpack(),
+            ndim: header.ndim as i32,
+            dtype: header.dtype.to_dlpack(),
+            shape: if scalar { std::ptr::null_mut() } else { header.shape },
+            strides: if scalar { std::ptr::null_mut() } else { header.strides },
+            byte_offset: 0,
+        }
+    }
+
+    /// The address of the tensor, which keeps this reference: how a binding holds one.
+    pub fn into_raw(self) -> *mut c_void {
+        self.0.into_raw()
+    }
+
+    /// Takes a reference back.
+    ///
+    /// # Safety
+    /// `raw` is from [`Tensor::into_raw`] and is taken back once.
+    pub unsafe fn from_raw(raw: *mut c_void) -> Self {
+        // SAFETY: the caller's contract.
+        Self(unsafe { Slab::from_raw(raw) })
+    }
+
+    /// Looks at a tensor that a binding holds.
+    ///
+    /// # Safety
+    /// `raw` is from [`Tensor::into_raw`] and not taken back as long as the result is used.
+    pub unsafe fn borrow_raw<'a>(raw: *mut c_void) -> Borrowed<'a, Self> {
+        // SAFETY: the reference is not dropped, so it stays the holder's.
+        Borrowed::new(unsafe { Self::from_raw(raw) })
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tensor")
+            .field("dtype", &self.dtype())
+            .field("shape", &self.shape())
+            .field("strides", &self.strides())
+            .field("device", &self.device())
+            .field("flags", &self.flags())
+            .field("data", &self.data())
+            .finish()
+    }
+}
+
+/// A thing that is looked at through a reference of somebody else's.
+#[derive(Debug)]
+pub struct Borrowed<'a, T> {
+    value: ManuallyDrop<T>,
+    _holder: std::marker::PhantomData<&'a T>,
+}
+
+impl<T> Borrowed<'_, T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { value: ManuallyDrop::new(value), _holder: std::marker::PhantomData }
+    }
+}
+
+impl<T> Deref for Borrowed<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+/// The rules that every description has to keep, ours and foreign ones.
+fn check(desc: &TensorDesc<'_>) -> Result<(Layout, *mut c_void)> {
+    let ndim = desc.shape.len();
+    if ndim > MAX_NDIM {
+        return refuse!(DEVX_INVALID_SHAPE, "ndim is {ndim}: more than {MAX_NDIM}");
+    }
+    if let Some(strides) = desc.strides.filter(|strides| strides.len() != ndim) {
+        return refuse!(DEVX_INVALID_SHAPE, "there are {} strides for {ndim} dimensions", strides.len());
+    }
+    let layout = layout::check(desc.dtype, desc.flags.has(Flags::SUBBYTE_PADDED), desc.shape, desc.strides)?;
+    if layout.elements == 0 {
+        return Ok((layout, std::ptr::null_mut()));
+    }
+    if desc.data.is_null() {
+        return refuse!(DEVX_NULL_ARGUMENT, "data is NULL for shape {:?}", desc.shape);
+    }
+    let (data, offset) = (desc.data.addr(), desc.byte_offset);
+    let first = usize::try_from(offset).ok().and_then(|offset| data.checked_add(offset));
+    let in_range = first.filter(|first| {
+        let low = first.checked_add_signed(layout.lowest);
+        low.is_some() && first.checked_add_signed(layout.end).is_some()
+    });
+    let Some(first) = in_range else {
+        return refuse!(DEVX_INVALID_SHAPE, "byte_offset is {offset}: with data {data:#x} it leaves the address space");
+    };
+    let alignment = desc.dtype.alignment();
+    if first % alignment != 0 {
+        return refuse!(
+            DEVX_INVALID_ARGUMENT,
+            "data {data:#x} with byte_offset {offset} is not aligned to {alignment} bytes, as {} needs",
+            desc.dtype
+        );
+    }
+    Ok((layout, desc.data.with_addr(first)))
+}
+
+/// # Safety
+/// `bytes` bytes can be read from `from`, or `bytes` is 0.
+unsafe fn host_copy(from: *const u8, bytes: usize) -> Vec<u128> {
+    let mut out = vec![0_u128; bytes.div_ceil(16)];
+    if bytes > 0 {
+        // SAFETY: the caller's contract, and `out` has at least `bytes` bytes.
+        unsafe { out.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(from, bytes) };
+    }
+    out
+}
