@@ -23,8 +23,7 @@ extern "C" {
 
 /**
  * A record batch, or any other Arrow array, with its schema: one reference. It stays valid until it
- * is released or
- * moved.
+ * is released or moved.
  */
 typedef struct devx_batch devx_batch_t;
 
@@ -53,10 +52,9 @@ devx_status devx_batch_column_named(
 
 /**
  * Makes a batch over memory of the caller's on `device`: one node for each field of the schema, in
- * the same order.
- * The buffers are not copied; `owner` keeps them alive, and its release is called once, when the
- * last user is gone
- * (NULL if they outlive everything). On failure the owner is the caller's as before.
+ * the same order. The buffers are not copied; `owner` keeps them alive, and its release is called
+ * once, when the last user is gone (NULL if they outlive everything). On failure the owner is the
+ * caller's as before.
  */
 devx_status devx_batch_create(
     devx_schema_t const *schema,
@@ -99,9 +97,8 @@ devx_status devx_batch_get_info(devx_batch_t const *batch, devx_batch_info *out,
 
 /**
  * Takes an Arrow array in host memory from its producer. On success it is moved from (its `release`
- * is NULL) and
- * released once, when the last user is gone; on failure it is untouched. `schema` is shared. No
- * buffer is read.
+ * is NULL) and released once, when the last user is gone; on failure it is untouched. `schema` is
+ * shared. No buffer is read.
  */
 devx_status devx_batch_import(
     struct ArrowArray *source,
@@ -153,8 +150,7 @@ devx_status devx_column_bytes(
 
 /**
  * The child at `index` of a column: of a struct and of a fixed-size list the rows that the column
- * sees; of a list all
- * values (see `devx_column_list`).
+ * sees; of a list all values (see `devx_column_list`).
  */
 devx_status devx_column_child(
     devx_batch_t const *batch,
@@ -213,8 +209,8 @@ devx_status devx_column_plan_tensor(
 
 /**
  * The column as a tensor: one dimension, and one more for each level of fixed-size lists. `copy` is
- * DEVX_COPY_NEVER,
- * DEVX_COPY_IF_NEEDED or DEVX_COPY_ALWAYS. A view is read-only and keeps the batch's memory alive.
+ * DEVX_COPY_NEVER, DEVX_COPY_IF_NEEDED or DEVX_COPY_ALWAYS. A view is read-only and keeps the
+ * batch's memory alive.
  */
 devx_status devx_column_to_tensor(
     devx_batch_t const *batch,
@@ -225,9 +221,8 @@ devx_status devx_column_to_tensor(
 
 /**
  * The address of row 0's value in a column of numbers, dates or times in host memory; `dtype` is
- * the element type that
- * the caller reads it as, for dates and times the integer that they are stored as. What nulls hold
- * is not defined.
+ * the element type that the caller reads it as, for dates and times the integer that they are
+ * stored as. What nulls hold is not defined.
  */
 devx_status devx_column_values(
     devx_batch_t const *batch,
@@ -238,8 +233,7 @@ devx_status devx_column_values(
 
 /**
  * Calls the deleter of a DLPack tensor, if it has one, and sets the pointer to NULL. NULL is fine.
- * Right for every
- * major version.
+ * Right for every major version.
  */
 void devx_dlpack_release(struct DLManagedTensorVersioned **tensor);
 
@@ -248,10 +242,8 @@ void devx_dlpack_release_legacy(struct DLManagedTensor **tensor);
 
 /**
  * Writes the name of an element type, for example "float32", with its NUL, into `out` of `capacity`
- * bytes.
- * `DEVX_INVALID_DTYPE` if it is not one of DLPack's; `DEVX_INVALID_ARGUMENT` if there is not enough
- * room
- * (32 bytes always are).
+ * bytes. `DEVX_INVALID_DTYPE` if it is not one of DLPack's; `DEVX_INVALID_ARGUMENT` if there is not
+ * enough room (32 bytes always are).
  */
 devx_status devx_dtype_name(DLDataType dtype, char *out, size_t capacity, devx_error *error);
 
@@ -266,10 +258,8 @@ devx_status devx_ledger_read(devx_ledger *out, devx_error *error);
 
 /**
  * Makes a schema of a list of fields in depth-first order: a field, its children each with all that
- * is below it,
- * then the values of its dictionary. All texts are copied. The root of a record batch has the
- * format "+s" and a child
- * for each column.
+ * is below it, then the values of its dictionary. All texts are copied. The root of a record batch
+ * has the format "+s" and a child for each column.
  */
 devx_status devx_schema_create(
     devx_field const *fields,
@@ -288,8 +278,7 @@ devx_status devx_schema_export(
 
 /**
  * Takes an Arrow schema from its producer. On success it is moved from (its `release` is NULL) and
- * released once,
- * when the last user is gone; on failure it is untouched.
+ * released once, when the last user is gone; on failure it is untouched.
  */
 devx_status devx_schema_import(struct ArrowSchema *source, devx_schema_t **out, devx_error *error);
 
@@ -301,15 +290,14 @@ void devx_schema_release(devx_schema_t **schema);
 
 /**
  * The name of a status, for example "DEVX_INVALID_SHAPE"; "DEVX_?" for a number without a meaning.
- * Never NULL,
- * never freed.
+ * Never NULL, never freed.
  */
 char const *devx_status_name(devx_status status);
 
 /**
  * A view of the tensor: strides are always there, `byte_offset` is 0, and all of it belongs to the
- * tensor and is
- * valid as long as the handle. `flags`, which may be NULL, gets the DLPACK_FLAG_BITMASK_... bits.
+ * tensor and is valid as long as the handle. `flags`, which may be NULL, gets the
+ * DLPACK_FLAG_BITMASK_... bits.
  */
 devx_status devx_tensor_borrow(
     devx_tensor_t const *tensor,
@@ -324,12 +312,9 @@ devx_status devx_tensor_copy(devx_tensor_t const *tensor, devx_tensor_t **out, d
  * Makes a tensor over memory of the caller's.
  *
  * `description` says what and where the memory is; `strides` may be NULL for compact row-major.
- * Shape and strides
- * are copied. `flags` are DLPACK_FLAG_BITMASK_... bits. `owner` keeps the memory alive: its release
- * is called once,
- * when the last user of the tensor is gone; NULL if the memory outlives everything. On failure the
- * owner is the
- * caller's as before.
+ * Shape and strides are copied. `flags` are DLPACK_FLAG_BITMASK_... bits. `owner` keeps the memory
+ * alive: its release is called once, when the last user of the tensor is gone; NULL if the memory
+ * outlives everything. On failure the owner is the caller's as before.
  */
 devx_status devx_tensor_create(
     DLTensor const *description,
@@ -356,8 +341,7 @@ devx_status devx_tensor_export_move_legacy(
 
 /**
  * Hands the tensor to a consumer and keeps it: the consumer calls the deleter once. A NULL
- * `request` asks for the
- * newest version, no synchronisation and no copy.
+ * `request` asks for the newest version, no synchronisation and no copy.
  */
 devx_status devx_tensor_export_share(
     devx_tensor_t const *tensor,
@@ -367,8 +351,7 @@ devx_status devx_tensor_export_share(
 
 /**
  * As `devx_tensor_export_share`, as the struct of DLPack before 1.0. Read-only tensors are refused
- * (or copied, if
- * the request allows it): that struct cannot say so.
+ * (or copied, if the request allows it): that struct cannot say so.
  */
 devx_status devx_tensor_export_share_legacy(
     devx_tensor_t const *tensor,
@@ -378,8 +361,8 @@ devx_status devx_tensor_export_share_legacy(
 
 /**
  * Takes a DLPack tensor from its producer. On success its deleter is called once, when the last
- * user of the tensor
- * is gone; on failure it is untouched and still the caller's to delete. Strides may be NULL.
+ * user of the tensor is gone; on failure it is untouched and still the caller's to delete. Strides
+ * may be NULL.
  */
 devx_status devx_tensor_import(
     struct DLManagedTensorVersioned *source,
@@ -409,8 +392,7 @@ devx_status devx_tensor_share(devx_tensor_t const *tensor, devx_tensor_t **out, 
 
 /**
  * The size of the tensor: `elements` and `bytes` (compact), each may be NULL. `row_major` gets 1 if
- * the elements lie
- * compactly in row-major order, otherwise 0.
+ * the elements lie compactly in row-major order, otherwise 0.
  */
 devx_status devx_tensor_size(
     devx_tensor_t const *tensor,
@@ -421,10 +403,8 @@ devx_status devx_tensor_size(
 
 /**
  * The tensor as a column: its first dimension are the rows, the others fixed-size lists. The result
- * is the column
- * itself, not a record batch. `name` may be NULL; `copy` as in `devx_column_to_tensor`. A view
- * keeps the tensor's memory
- * alive.
+ * is the column itself, not a record batch. `name` may be NULL; `copy` as in
+ * `devx_column_to_tensor`. A view keeps the tensor's memory alive.
  */
 devx_status devx_tensor_to_column(
     devx_tensor_t const *tensor,

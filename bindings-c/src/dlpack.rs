@@ -111,7 +111,7 @@ unsafe fn share<M: Managed, C>(
     // SAFETY: the caller's contract.
     let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
     let managed = dlpack::export::<M>(Tensor::clone(&tensor), &request_of(request)?)?;
-    out.write(managed.as_ptr().cast());
+    out.write(managed.into_raw().cast());
     Ok(())
 }
 
@@ -128,7 +128,7 @@ unsafe fn hand_over<M: Managed, C>(
     let taken = taken.ok_or_else(|| Error::new(DEVX_NULL_ARGUMENT, "*tensor is NULL"))?;
     match dlpack::export::<M>(taken, &request) {
         Ok(managed) => {
-            out.write(managed.as_ptr().cast());
+            out.write(managed.into_raw().cast());
             Ok(())
         }
         Err(refused) => {
@@ -159,6 +159,6 @@ unsafe fn release<M: Managed, C>(tensor: Option<&mut *mut C>) {
     let managed = tensor.map(|tensor| std::mem::replace(tensor, std::ptr::null_mut()));
     if let Some(managed) = managed.and_then(NonNull::new) {
         // SAFETY: the caller's contract; its pointer is NULL now.
-        unsafe { dlpack::delete(managed.cast::<M>()) }
+        drop(unsafe { dlpack::Owned::<M>::from_raw(managed.cast()) });
     }
 }

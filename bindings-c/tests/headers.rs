@@ -333,7 +333,7 @@ fn arranged<'a>(declarations: impl IntoIterator<Item = (bool, &'a str)>) -> Stri
     let mut text = String::new();
     let mut last_was_short = false;
     for (apart, declaration) in declarations {
-        let declaration = short_comments(declaration);
+        let declaration = set_comments(declaration);
         let short = declaration.lines().count() == 2 && declaration.contains("\n#define ");
         if !text.is_empty() && (apart || !short || !last_was_short) {
             text.push('\n');
@@ -345,28 +345,45 @@ fn arranged<'a>(declarations: impl IntoIterator<Item = (bool, &'a str)>) -> Stri
     text
 }
 
-/// Puts a comment of one line of words on one line, and breaks lines of words that are too long.
-fn short_comments(text: &str) -> String {
-    let lines: Vec<_> = text.lines().collect();
-    let mut short = String::new();
-    let mut rest = lines.as_slice();
-    while let [line, after @ ..] = rest {
-        rest = after;
-        let indent = line.len() - line.trim_start().len();
-        if let ("/**", [words, end, later @ ..]) = (line.trim_start(), after)
-            && let (Some(words), "*/") = (words.trim_start().strip_prefix("* "), end.trim_start())
-            && indent + words.len() + "/**  */".len() <= WIDTH
-        {
-            short += &format!("{}/** {words} */\n", " ".repeat(indent));
-            rest = later;
-        } else if let (true, Some(words)) = (line.len() > WIDTH, line.trim_start().strip_prefix("* ")) {
-            short += &wrapped(words, &format!("{}* ", " ".repeat(indent)));
-        } else {
-            short += line;
-            short.push('\n');
+/// Sets comments anew: on one line where that is enough, and without lines that are too long.
+fn set_comments(text: &str) -> String {
+    let mut set = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let indent = " ".repeat(line.len() - line.trim_start().len());
+        if line.trim_start() != "/**" {
+            set += &format!("{line}\n");
+            continue;
+        }
+        let comment = lines.by_ref().map(str::trim_start).take_while(|line| *line != "*/");
+        let words: Vec<_> = comment.map(|line| line.trim_start_matches('*').trim_start()).collect();
+        match words.as_slice() {
+            [words] if indent.len() + words.len() + "/**  */".len() <= WIDTH => {
+                set += &format!("{indent}/** {words} */\n");
+            }
+            _ => {
+                set += &format!("{indent}/**\n");
+                for paragraph in words.split_inclusive(|line| line.is_empty()) {
+                    set += &set_paragraph(paragraph, &format!("{indent} * "));
+                }
+                set += &format!("{indent} */\n");
+            }
         }
     }
-    short.trim_end().to_owned()
+    set.trim_end().to_owned()
+}
+
+/// Keeps the lines of a paragraph if all of them fit, for they may be broken on purpose.
+fn set_paragraph(lines: &[&str], prefix: &str) -> String {
+    let fits = |line: &&str| prefix.len() + line.len() <= WIDTH;
+    if lines.iter().all(fits) {
+        return lines.iter().map(|line| format!("{}\n", format!("{prefix}{line}").trim_end())).collect();
+    }
+    let (words, end) = match lines {
+        [words @ .., ""] => (words, format!("{}\n", prefix.trim_end())),
+        words => (words, String::new()),
+    };
+    wrapped(&words.join(" "), prefix) + &end
 }
 
 /// What DLPack's header does that cbindgen does not: no tags for some types, an underlying type for

@@ -3,7 +3,8 @@
 
 use core::ffi::c_void;
 use std::cell::UnsafeCell;
-use std::mem::MaybeUninit;
+use std::fmt;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 
 use crate::abi::dlpack::{
@@ -85,7 +86,7 @@ pub trait Managed: sealed::Sealed + Sized {
     #[doc(hidden)]
     const IMPORT: ImportParts<Self>;
     #[doc(hidden)]
-    fn export(tensor: Tensor, request: &Request) -> std::result::Result<NonNull<Self>, Refused<Tensor>>;
+    fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned<Self>, Refused<Tensor>>;
 }
 
 mod sealed {
@@ -99,6 +100,55 @@ mod sealed {
 pub struct ImportParts<M> {
     describe: unsafe fn(*const M) -> Result<(*const DLTensor, Flags)>,
     delete: unsafe extern "C" fn(*mut c_void),
+}
+
+/// A tensor that was handed over and not taken yet: whoever has this owns it. Dropping it calls the deleter.
+pub struct Owned<M: Managed>(NonNull<M>);
+
+impl<M: Managed> fmt::Debug for Owned<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Owned").field(&self.0).finish()
+    }
+}
+
+// SAFETY: DLPack lets a consumer on any thread use a tensor and call its deleter.
+unsafe impl<M: Managed> Send for Owned<M> {}
+
+impl<M: Managed> Owned<M> {
+    /// Takes ownership of a tensor from outside.
+    ///
+    /// # Safety
+    /// `managed` is a valid tensor that the caller owns and does not use any more. Its data is ready.
+    pub unsafe fn from_raw(managed: NonNull<M>) -> Self {
+        Self(managed)
+    }
+
+    /// The address for a consumer, who calls the deleter.
+    pub fn into_raw(self) -> *mut M {
+        ManuallyDrop::new(self).0.as_ptr()
+    }
+
+    /// Takes the tensor in. If it is refused, it comes back.
+    ///
+    /// # Errors
+    /// As [`import`].
+    pub fn import(self) -> std::result::Result<Tensor, Refused<Self>> {
+        // SAFETY: valid and owned, by `from_raw` or because it was exported by this library.
+        match unsafe { import(self.0.as_ptr()) } {
+            Ok(tensor) => {
+                self.into_raw();
+                Ok(tensor)
+            }
+            Err(error) => Err(Refused { error, returned: self }),
+        }
+    }
+}
+
+impl<M: Managed> Drop for Owned<M> {
+    fn drop(&mut self) {
+        // SAFETY: owned and not given away, so the deleter is ours to call.
+        unsafe { (M::IMPORT.delete)(self.0.as_ptr().cast()) }
+    }
 }
 
 /// Takes a tensor from its producer: on success its deleter is ours to call, and is called once, when the
@@ -129,26 +179,17 @@ pub unsafe fn import<M: Managed>(source: *mut M) -> Result<Tensor> {
     Ok(imported)
 }
 
-/// Hands a tensor to a consumer, which calls the deleter once. Pass a clone to share the tensor, the
+/// Hands a tensor to a consumer ([`Owned::into_raw`]), which calls the deleter once. Pass a clone to share the tensor, the
 /// tensor itself to move it. One allocation.
 ///
 /// # Errors
 /// `DEVX_VERSION` if the consumer does not read this struct, `DEVX_READ_ONLY` for what the legacy struct
 /// cannot say, `DEVX_INVALID_STREAM`; the tensor is given back.
-pub fn export<M: Managed>(tensor: Tensor, request: &Request) -> std::result::Result<NonNull<M>, Refused<Tensor>> {
+pub fn export<M: Managed>(tensor: Tensor, request: &Request) -> std::result::Result<Owned<M>, Refused<Tensor>> {
     match order::check_stream(tensor.device(), request.stream) {
         Ok(()) => M::export(tensor, request),
         Err(error) => Err(Refused { error, returned: tensor }),
     }
-}
-
-/// Gives back a tensor that was handed to us and not imported: calls its deleter, if it has one.
-///
-/// # Safety
-/// `managed` is valid, owned by the caller, and not used afterwards.
-pub unsafe fn delete<M: Managed>(managed: NonNull<M>) {
-    // SAFETY: the caller's contract is that of a deleter.
-    unsafe { (M::IMPORT.delete)(managed.as_ptr().cast()) }
 }
 
 /// # Safety
@@ -203,7 +244,7 @@ pub unsafe fn describe<'a>(tensor: &'a DLTensor, flags: Flags) -> Result<TensorD
 impl Managed for DLManagedTensorVersioned {
     const IMPORT: ImportParts<Self> = ImportParts { describe: describe_versioned, delete: delete_versioned };
 
-    fn export(tensor: Tensor, request: &Request) -> std::result::Result<NonNull<Self>, Refused<Tensor>> {
+    fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned<Self>, Refused<Tensor>> {
         let asked = request.max_version;
         if asked.major < VERSION.major {
             let text = format!(
@@ -262,7 +303,7 @@ unsafe extern "C" fn deleter_versioned(managed: *mut DLManagedTensorVersioned) {
 impl Managed for DLManagedTensor {
     const IMPORT: ImportParts<Self> = ImportParts { describe: describe_legacy, delete: delete_legacy };
 
-    fn export(tensor: Tensor, request: &Request) -> std::result::Result<NonNull<Self>, Refused<Tensor>> {
+    fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned<Self>, Refused<Tensor>> {
         let flags = tensor.flags();
         if flags.has(Flags::SUBBYTE_PADDED) {
             let error = Error::new(
@@ -320,10 +361,10 @@ struct Export<M> {
 
 /// Puts the managed struct of `tensor` at a stable address; `fill` is given the context for
 /// [`take_back`].
-fn hand_over<M>(
+fn hand_over<M: Managed>(
     tensor: Tensor,
     fill: impl FnOnce(&Tensor, *mut c_void) -> M,
-) -> std::result::Result<NonNull<M>, Refused<Tensor>> {
+) -> std::result::Result<Owned<M>, Refused<Tensor>> {
     let export = Export::<M> {
         managed: UnsafeCell::new(MaybeUninit::uninit()),
         tensor,
@@ -337,7 +378,7 @@ fn hand_over<M>(
     unsafe { managed.write(filled) };
     slab.into_raw();
     // SAFETY: the address of a part of the slab.
-    Ok(unsafe { NonNull::new_unchecked(managed) })
+    Ok(Owned(unsafe { NonNull::new_unchecked(managed) }))
 }
 
 /// Gives up the reference that a consumer held.

@@ -251,8 +251,7 @@ typedef int (*DLPackManagedTensorAllocator)(DLTensor *prototype,
  * Exports a Python tensor (`PyObject *`) as a tensor that the caller then owns.
  *
  * Does not synchronise: work on the data belongs on the stream that `DLPackCurrentWorkStream`
- * gives.
- * Returns 0, or -1 with a Python exception set.
+ * gives. Returns 0, or -1 with a Python exception set.
  */
 typedef int (*DLPackManagedTensorFromPyObjectNoSync)(void *py_object,
                                                      struct DLManagedTensorVersioned **out);

@@ -1,0 +1,424 @@
+//! Schemas and batches through the Arrow structs: values, slices, ownership of trees, refusals.
+#![expect(clippy::multiple_unsafe_ops_per_block, reason = "a test plays the part of a foreign program")]
+#![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
+
+use core::ffi::{CStr, c_void};
+use std::mem::zeroed;
+use std::ptr::null;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
+use devexchange_core::abi::arrow_device::ArrowDeviceArray;
+use devexchange_core::abi::types::*;
+use devexchange_core::arrow::batch::NodeDesc;
+use devexchange_core::arrow::metadata;
+use devexchange_core::arrow::schema::FieldDesc;
+use devexchange_core::{Batch, Device, Owner, Schema};
+
+fn counted() -> (Owner, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&count);
+    let release = move || {
+        seen.fetch_add(1, SeqCst);
+    };
+    (Owner::on_release(release), count)
+}
+
+fn address<T>(values: &[T]) -> *const c_void {
+    values.as_ptr().cast()
+}
+
+/// Rows: (1, "a", [10, 11]), (null, "bc", []), (3, "", [12]).
+fn sample() -> (Batch, Arc<AtomicUsize>) {
+    static VALID: [u8; 1] = [0b101];
+    static NUMBERS: [i32; 3] = [1, -1, 3];
+    static TEXT_OFFSETS: [i32; 4] = [0, 1, 3, 3];
+    static TEXT: [u8; 3] = *b"abc";
+    static LIST_OFFSETS: [i64; 4] = [0, 2, 2, 3];
+    static ITEMS: [f64; 3] = [10.0, 11.0, 12.0];
+    let schema = Schema::new(&[
+        FieldDesc::batch(3),
+        FieldDesc::new(c"n", c"i"),
+        FieldDesc::new(c"t", c"u"),
+        FieldDesc { n_children: 1, ..FieldDesc::new(c"l", c"+L") },
+        FieldDesc::new(c"item", c"g"),
+    ])
+    .unwrap();
+    let (owner, released) = counted();
+    let node = |null_count, buffers| NodeDesc { length: 3, null_count, offset: 0, buffers };
+    let numbers = [address(&VALID), address(&NUMBERS)];
+    let texts = [null(), address(&TEXT_OFFSETS), address(&TEXT)];
+    let (lists, items) = ([null(), address(&LIST_OFFSETS)], [null(), address(&ITEMS)]);
+    let nodes = [node(0, &[null()][..]), node(1, &numbers), node(0, &texts), node(0, &lists), node(0, &items)];
+    // SAFETY: the buffers are static and have the rows that the nodes say.
+    let batch = unsafe { Batch::from_raw_parts(&schema, Device::CPU, &nodes, owner) }.unwrap();
+    (batch, released)
+}
+
+fn check_sample(batch: &Batch) {
+    assert_eq!((batch.length(), batch.n_columns()), (3, 3));
+    let n = batch.column_named("n").unwrap();
+    assert_eq!(n.values::<i32>().unwrap(), [1, -1, 3]);
+    assert_eq!([0, 1, 2].map(|row| n.is_valid(row).unwrap()), [true, false, true]);
+    let t = batch.column(1).unwrap();
+    assert_eq!([0, 1, 2].map(|row| t.text(row).unwrap()), ["a", "bc", ""]);
+    let l = batch.column_named("l").unwrap();
+    let lists = [0, 1, 2].map(|row| l.list(row).unwrap().values::<f64>().unwrap());
+    assert_eq!(lists, [&[10.0, 11.0][..], &[], &[12.0]]);
+}
+
+/// # Safety
+/// As for a release callback.
+unsafe fn release(array: &mut ArrowArray) {
+    if let Some(release) = array.release {
+        // SAFETY: the caller's contract.
+        unsafe { release(array) }
+    }
+}
+
+#[test]
+fn a_batch_goes_out_and_comes_back() {
+    let (batch, released) = sample();
+    check_sample(&batch);
+    // SAFETY: all-zero structs are released ones.
+    let (mut array, mut schema) = unsafe { (zeroed::<ArrowDeviceArray>(), zeroed::<ArrowSchema>()) };
+    // SAFETY: both have room.
+    unsafe { batch.schema().export(&mut schema) }.unwrap();
+    // SAFETY: as above.
+    unsafe { batch.export_device(&mut array) }.unwrap();
+    assert_eq!((array.device_type, array.device_id, array.reserved), (1, -1, [0; 3]));
+    assert!(array.sync_event.is_null());
+    // SAFETY: exported just now, and ours.
+    let imported = unsafe { Schema::import(&mut schema) }.unwrap();
+    assert!(schema.release.is_none());
+    // SAFETY: as above.
+    let imported = unsafe { Batch::import_device(&mut array, &imported) }.unwrap();
+    assert!(array.array.release.is_none());
+    check_sample(&imported);
+    let second = imported.clone();
+    drop(imported);
+    assert_eq!(released.load(SeqCst), 0);
+    std::thread::spawn(move || drop(second)).join().unwrap();
+    assert_eq!(released.load(SeqCst), 1);
+}
+
+#[test]
+fn children_that_were_moved_out_outlive_their_parent() {
+    let (batch, released) = sample();
+    // SAFETY: an all-zero struct is a released one.
+    let mut root = unsafe { zeroed::<ArrowArray>() };
+    // SAFETY: there is room.
+    unsafe { batch.export(&mut root) }.unwrap();
+    // SAFETY: the root has three children, of which the last has one.
+    let children = unsafe { std::slice::from_raw_parts(root.children, 3) };
+    // SAFETY: as above.
+    let (mut text, mut list) = unsafe { (*children[1], *children[2]) };
+    // SAFETY: moving is copying and marking.
+    unsafe {
+        (*children[1]).release = None;
+        (*children[2]).release = None;
+        release(&mut root);
+    }
+    assert!(root.release.is_none());
+    assert_eq!(released.load(SeqCst), 0);
+    // SAFETY: moved out, so ours; its own child is in place.
+    let item = unsafe { &**list.children };
+    assert_eq!((text.length, list.length, item.length), (3, 3, 3));
+    // SAFETY: moved out, so ours.
+    unsafe { release(&mut text) };
+    assert_eq!(released.load(SeqCst), 0);
+    // SAFETY: moved out, so ours; release may come from any thread, here it is this one.
+    unsafe { release(&mut list) };
+    assert_eq!(released.load(SeqCst), 1);
+    // SAFETY: released already: nothing happens.
+    unsafe { release(&mut list) };
+}
+
+#[test]
+fn slices_apply_at_every_level() {
+    static NUMBERS: [i16; 12] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
+    static VALID: [u8; 1] = [0b0111_0110];
+    let schema = Schema::new(&[
+        FieldDesc::batch(2),
+        FieldDesc::new(c"n", c"s"),
+        FieldDesc { n_children: 1, ..FieldDesc::new(c"pairs", c"+w:2") },
+        FieldDesc::new(c"item", c"s"),
+    ])
+    .unwrap();
+    let nodes = [
+        NodeDesc { length: 3, null_count: 0, offset: 1, buffers: &[null()] },
+        NodeDesc { length: 5, null_count: 2, offset: 2, buffers: &[address(&VALID), address(&NUMBERS)] },
+        NodeDesc { length: 4, null_count: 0, offset: 1, buffers: &[null()] },
+        NodeDesc { length: 10, null_count: 0, offset: 1, buffers: &[null(), address(&NUMBERS)] },
+    ];
+    // SAFETY: the buffers are static and have the rows that the nodes say.
+    let batch = unsafe { Batch::from_raw_parts(&schema, Device::CPU, &nodes, Owner::none()) }.unwrap();
+    let n = batch.column_named("n").unwrap();
+    assert_eq!(n.values::<i16>().unwrap(), [3, 4, 5]);
+    assert_eq!([0, 1, 2].map(|row| n.is_valid(row).unwrap()), [false, true, true]);
+    assert_eq!((n.known_null_count(), n.null_count().unwrap()), (-1, 1));
+    let pairs = batch.column_named("pairs").unwrap();
+    let rows = [0, 1, 2].map(|row| pairs.list(row).unwrap().values::<i16>().unwrap());
+    assert_eq!(rows, [[5, 6], [7, 8], [9, 10]]);
+    assert_eq!(pairs.child(0).unwrap().values::<i16>().unwrap(), [5, 6, 7, 8, 9, 10]);
+}
+
+#[test]
+fn dictionaries_hang_below_their_indices() {
+    static INDICES: [u8; 4] = [1, 0, 1, 9];
+    static OFFSETS: [i32; 3] = [0, 3, 7];
+    let schema = Schema::new(&[
+        FieldDesc::batch(1),
+        FieldDesc { has_dictionary: true, ..FieldDesc::new(c"kind", c"C") },
+        FieldDesc::new(c"", c"u"),
+    ])
+    .unwrap();
+    let nodes = [
+        NodeDesc { length: 4, null_count: 0, offset: 0, buffers: &[null()] },
+        NodeDesc { length: 4, null_count: 0, offset: 0, buffers: &[null(), address(&INDICES)] },
+        NodeDesc { length: 2, null_count: 0, offset: 0, buffers: &[null(), address(&OFFSETS), address(b"sunrain")] },
+    ];
+    // SAFETY: the buffers are static and have the rows that the nodes say.
+    let batch = unsafe { Batch::from_raw_parts(&schema, Device::CPU, &nodes, Owner::none()) }.unwrap();
+    let kind = batch.column(0).unwrap();
+    let words = kind.dictionary().unwrap();
+    let read = |row| kind.dictionary_index(row).and_then(|index| words.text(index));
+    assert_eq!([0, 1, 2].map(|row| read(row).unwrap()), ["rain", "sun", "rain"]);
+    assert_eq!(read(3).unwrap_err().status(), DEVX_OUT_OF_RANGE);
+}
+
+#[test]
+fn metadata_survives() {
+    let block = metadata::encode(&[(b"ARROW:extension:name", b"geo"), (b"", b"\xff")]).unwrap();
+    let field = FieldDesc { metadata: Some(&block), ..FieldDesc::new(c"g", c"z") };
+    let schema = Schema::new(&[FieldDesc::batch(1), field]).unwrap();
+    // SAFETY: an all-zero struct is a released one.
+    let mut raw = unsafe { zeroed::<ArrowSchema>() };
+    // SAFETY: there is room.
+    unsafe { schema.export(&mut raw) }.unwrap();
+    drop(schema);
+    // SAFETY: exported just now, and ours.
+    let schema = unsafe { Schema::import(&mut raw) }.unwrap();
+    let pairs: Vec<_> = schema.root().child(0).unwrap().metadata().collect();
+    assert_eq!(pairs, [(&b"ARROW:extension:name"[..], &b"geo"[..]), (&b""[..], &b"\xff"[..])]);
+}
+
+#[test]
+fn every_format_is_parsed_or_refused_by_name() {
+    let simple = [
+        "n",
+        "b",
+        "c",
+        "C",
+        "s",
+        "S",
+        "i",
+        "I",
+        "l",
+        "L",
+        "e",
+        "f",
+        "g",
+        "z",
+        "Z",
+        "u",
+        "U",
+        "w:3",
+        "w:0",
+        "d:5,2",
+        "d:5,-2,256",
+        "d:9,0,32",
+        "tdD",
+        "tdm",
+        "tts",
+        "ttm",
+        "ttu",
+        "ttn",
+        "tss:",
+        "tsn:Europe/Zurich",
+        "tDs",
+        "tDn",
+        "tiM",
+        "tiD",
+        "tin",
+    ];
+    let parse = |format: &str| devexchange_core::arrow::Type::parse(format);
+    for format in simple.into_iter().chain(["+s", "+l", "+L", "+w:7"]) {
+        parse(format).unwrap();
+    }
+    for format in ["vu", "vz", "+vl", "+vL", "+m", "+r", "+ud:0,1", "+us:0"] {
+        assert_eq!(parse(format).unwrap_err().status(), DEVX_UNSUPPORTED, "{format}");
+    }
+    let wrong = [
+        "",
+        "x",
+        "ii",
+        "w",
+        "w:",
+        "w:-1",
+        "w:+1",
+        "w:99999999999",
+        "+w:1.5",
+        "d:0,2",
+        "d:77,2,256",
+        "d:10,2,32",
+        "d:5",
+        "d:5,2,64,1",
+        "d:5,2,24",
+        "d:5,2,0128",
+        "ts",
+        "tsx:",
+        "td",
+        "ttx",
+        "+z",
+        "+w",
+        "tss",
+        " i",
+    ];
+    for format in wrong {
+        let error = parse(format).unwrap_err();
+        assert_eq!(error.status(), DEVX_INVALID_FORMAT, "{format}");
+        assert!(error.message().contains(format), "{error}");
+    }
+}
+
+#[test]
+fn an_array_that_does_not_fit_is_refused_and_stays_with_its_owner() {
+    type Spoil = fn(&mut ArrowArray);
+    /// The first column.
+    fn first(root: &mut ArrowArray) -> &mut ArrowArray {
+        // SAFETY: the sample has three columns.
+        unsafe { &mut **root.children }
+    }
+    let cases: [(DevxStatus, &str, Spoil); 16] = [
+        (DEVX_INVALID_LENGTH, "length is -5", |a| a.length = -5),
+        (DEVX_INVALID_LENGTH, "offset is -1", |a| a.offset = -1),
+        (DEVX_INVALID_LENGTH, "more than an int64", |a| a.offset = i64::MAX),
+        (DEVX_INVALID_LENGTH, "array \"n\": buffers[1] would have", |a| first(a).length = i64::MAX / 2),
+        (DEVX_INVALID_LENGTH, "children[0].length is 2", |a| first(a).length = 2),
+        (DEVX_INVALID_NULL_COUNT, "null_count is 4 with length 3", |a| first(a).null_count = 4),
+        (DEVX_INVALID_NULL_COUNT, "null_count is -2", |a| first(a).null_count = -2),
+        (DEVX_INVALID_BUFFERS, "n_buffers is 3: int32 has 2", |a| first(a).n_buffers = 3),
+        (DEVX_INVALID_BUFFERS, "n_buffers is -1", |a| first(a).n_buffers = -1),
+        (DEVX_INVALID_BUFFERS, "buffers is NULL", |a| first(a).buffers = std::ptr::null_mut()),
+        (DEVX_MISMATCH, "n_children is 2: the schema has 3", |a| a.n_children = 2),
+        (DEVX_MISMATCH, "n_children is 2147483648", |a| a.n_children = 1 << 31),
+        (DEVX_INVALID_CHILDREN, "children is NULL", |a| a.children = std::ptr::null_mut()),
+        (DEVX_INVALID_CHILDREN, "children[0] is released", |a| first(a).release = None),
+        (DEVX_MISMATCH, "there is a dictionary", |a| first(a).dictionary = &raw mut *first(a)),
+        (DEVX_RELEASED, "array.release is NULL", |a| a.release = None),
+    ];
+    for (status, text, spoil) in cases {
+        let (batch, released) = sample();
+        let schema = batch.schema().clone();
+        // SAFETY: an all-zero struct is a released one.
+        let mut array = unsafe { zeroed::<ArrowArray>() };
+        // SAFETY: there is room.
+        unsafe { batch.export(&mut array) }.unwrap();
+        let whole = array;
+        // SAFETY: the first of three children.
+        let first_child = unsafe { **array.children };
+        spoil(&mut array);
+        // SAFETY: what is wrong with it can be seen.
+        let error = unsafe { Batch::import(&mut array, &schema) }.unwrap_err();
+        assert_eq!(error.status(), status, "{text}: {error}");
+        assert!(error.message().contains(text), "{text}: {error}");
+        assert_eq!(released.load(SeqCst), 0);
+        array = whole;
+        // SAFETY: as it was.
+        unsafe { **array.children = first_child };
+        // SAFETY: still ours to release.
+        unsafe { release(&mut array) };
+        assert_eq!(released.load(SeqCst), 1);
+    }
+}
+
+#[test]
+fn a_list_of_fields_that_is_no_tree_is_refused() {
+    let batch = |n| FieldDesc::batch(n);
+    let leaf = FieldDesc::new(c"x", c"i");
+    let refused = |fields: &[FieldDesc<'_>]| Schema::new(fields).unwrap_err();
+    assert_eq!(refused(&[]).status(), DEVX_INVALID_ARGUMENT);
+    assert_eq!(refused(&[batch(2), leaf]).message(), "node 0 has 2 below it, but the list ends after 1");
+    assert_eq!(refused(&[batch(1), leaf, leaf]).message(), "the list has 3 nodes, but the tree ends after 2");
+    assert_eq!(refused(&[FieldDesc { n_children: 1, ..leaf }, leaf]).status(), DEVX_INVALID_CHILDREN);
+    let text = FieldDesc { has_dictionary: true, ..FieldDesc::new(c"k", c"u") };
+    assert_eq!(refused(&[text, leaf]).status(), DEVX_MISMATCH);
+    let list = FieldDesc { n_children: 1, ..FieldDesc::new(c"l", c"+l") };
+    let deep: Vec<_> = std::iter::repeat_n(list, 64).chain([leaf]).collect();
+    assert_eq!(refused(&deep).status(), DEVX_TOO_DEEP);
+    Schema::new(deep.get(1..).unwrap()).unwrap();
+}
+
+#[test]
+fn foreign_schemas_that_never_end_are_refused() {
+    unsafe extern "C" fn nothing(_: *mut ArrowSchema) {}
+    // SAFETY: an all-zero struct is a released one, and is filled in below.
+    let mut schema = unsafe { zeroed::<ArrowSchema>() };
+    schema.format = c"+l".as_ptr();
+    schema.release = Some(nothing);
+    let mut children = [&raw mut schema];
+    (schema.n_children, schema.children) = (1, children.as_mut_ptr());
+    // SAFETY: valid, though its own child.
+    let error = unsafe { Schema::import(&mut schema) }.unwrap_err();
+    assert_eq!(error.status(), DEVX_TOO_DEEP);
+    schema.n_children = 1 << 31;
+    // SAFETY: the count is refused before the table is read.
+    assert_eq!(unsafe { Schema::import(&mut schema) }.unwrap_err().status(), DEVX_TOO_DEEP);
+    schema.n_children = -1;
+    // SAFETY: as above.
+    let error = unsafe { Schema::import(&mut schema) }.unwrap_err();
+    assert_eq!((error.status(), error.message()), (DEVX_INVALID_CHILDREN, "n_children is -1"));
+    assert!(schema.release.is_some());
+}
+
+#[test]
+fn texts_of_foreign_schemas_are_checked() {
+    unsafe extern "C" fn nothing(_: *mut ArrowSchema) {}
+    let refused = |format: Option<&'static CStr>, name: Option<&'static CStr>, metadata: Option<&'static [i32]>| {
+        // SAFETY: an all-zero struct is a released one, and is filled in below.
+        let mut schema = unsafe { zeroed::<ArrowSchema>() };
+        schema.format = format.map_or(null(), CStr::as_ptr);
+        schema.name = name.map_or(null(), CStr::as_ptr);
+        schema.metadata = metadata.map_or(null(), |block| block.as_ptr().cast());
+        schema.release = Some(nothing);
+        // SAFETY: valid.
+        unsafe { Schema::import(&mut schema) }.map(|schema| schema.nodes()).map_err(|error| error.status())
+    };
+    assert_eq!(refused(None, None, None), Err(DEVX_INVALID_FORMAT));
+    assert_eq!(refused(Some(c"\xff"), None, None), Err(DEVX_INVALID_TEXT));
+    assert_eq!(refused(Some(c"i"), Some(c"caf\xe9"), None), Err(DEVX_INVALID_TEXT));
+    assert_eq!(refused(Some(c"i"), None, Some(&[-1])), Err(DEVX_INVALID_METADATA));
+    assert_eq!(refused(Some(c"i"), None, Some(&[1, -4])), Err(DEVX_INVALID_METADATA));
+    assert_eq!(refused(Some(c"i"), None, Some(&[1, i32::MAX])), Err(DEVX_INVALID_METADATA));
+    assert_eq!(refused(Some(c"i"), None, Some(&[i32::MAX])), Err(DEVX_INVALID_METADATA));
+    assert_eq!(refused(Some(c"i"), Some(c"café"), Some(&[0])), Ok(1));
+}
+
+#[test]
+fn devices_are_normalised_or_refused() {
+    let schema = Schema::new(&[FieldDesc::new(c"x", c"n")]).unwrap();
+    let import = |device_type, device_id, event: usize| {
+        let nodes = [NodeDesc { length: 2, null_count: 2, offset: 0, buffers: &[] }];
+        // SAFETY: there are no buffers.
+        let batch = unsafe { Batch::from_raw_parts(&schema, Device::CPU, &nodes, Owner::none()) }.unwrap();
+        // SAFETY: an all-zero struct is a released one.
+        let mut array = unsafe { zeroed::<ArrowDeviceArray>() };
+        // SAFETY: there is room.
+        unsafe { batch.export_device(&mut array) }.unwrap();
+        (array.device_type, array.device_id, array.reserved) = (device_type, device_id, [-1; 3]);
+        array.sync_event = std::ptr::without_provenance_mut(event);
+        // SAFETY: exported just now, and ours.
+        let result = unsafe { Batch::import_device(&mut array, &schema) };
+        // SAFETY: ours if it was refused, released otherwise.
+        unsafe { release(&mut array.array) };
+        result.map(|batch| batch.device()).map_err(|error| error.status())
+    };
+    assert_eq!(import(1, -1, 0), Ok(Device::CPU));
+    assert_eq!(import(1, 0, 0), Ok(Device::CPU));
+    assert_eq!(import(1, 1, 0), Err(DEVX_DEVICE));
+    assert_eq!(import(1, 0, 8), Err(DEVX_DEVICE));
+    assert_eq!(import(2, 0, 0), Err(DEVX_DEVICE));
+    assert_eq!(import(99, 0, 0), Err(DEVX_DEVICE));
+}

@@ -1,0 +1,258 @@
+//! Tensors through both structs of DLPack: who owns what, when, and what survives.
+#![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
+
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use devexchange_core::abi::dlpack::*;
+use devexchange_core::abi::types::*;
+use devexchange_core::dlpack::{self, Copying, Managed, Owned, Request};
+use devexchange_core::{DType, Device, Flags, Owner, Tensor, TensorDesc};
+
+/// Counts how often its owner was released.
+fn counted() -> (Owner, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&count);
+    let release = move || {
+        seen.fetch_add(1, SeqCst);
+    };
+    (Owner::on_release(release), count)
+}
+
+fn desc<'a>(data: &mut [f32], shape: &'a [i64]) -> TensorDesc<'a> {
+    TensorDesc {
+        data: data.as_mut_ptr().cast(),
+        device: Device::CPU,
+        dtype: DType::FLOAT32,
+        shape,
+        strides: None,
+        byte_offset: 0,
+        flags: Flags::default(),
+    }
+}
+
+fn round_trip<M: Managed>() {
+    let mut data = [1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0];
+    let address = data.as_mut_ptr();
+    let (owner, released) = counted();
+    // SAFETY: the array outlives the tensor.
+    let tensor = unsafe { Tensor::from_raw_parts(&desc(&mut data, &[2, 3]), owner) }.unwrap();
+    let exported: Owned<M> = dlpack::export(tensor.clone(), &Request::default()).unwrap();
+    drop(tensor);
+    let imported = exported.import().unwrap();
+    assert_eq!(imported.data().cast(), address);
+    assert_eq!((imported.shape(), imported.strides()), (&[2, 3][..], &[3, 1][..]));
+    assert_eq!(imported.as_slice::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let again: Owned<M> = dlpack::export(imported, &Request::default()).unwrap();
+    assert_eq!(released.load(SeqCst), 0);
+    drop(again);
+    assert_eq!(released.load(SeqCst), 1);
+}
+
+#[test]
+fn a_round_trip_releases_once() {
+    round_trip::<DLManagedTensorVersioned>();
+    round_trip::<DLManagedTensor>();
+}
+
+#[test]
+fn flags_survive_and_the_legacy_struct_refuses_what_it_cannot_say() {
+    let mut data = [0.0_f32; 2];
+    let flags = Flags::READ_ONLY.with(Flags(1 << 40));
+    let described = TensorDesc { flags, ..desc(&mut data, &[2]) };
+    // SAFETY: the array outlives the tensor.
+    let tensor = unsafe { Tensor::from_raw_parts(&described, Owner::none()) }.unwrap();
+    let exported: Owned<DLManagedTensorVersioned> = dlpack::export(tensor.clone(), &Request::default()).unwrap();
+    let imported = exported.import().unwrap();
+    assert_eq!(imported.flags(), flags);
+
+    let refused = dlpack::export::<DLManagedTensor>(tensor, &Request::default()).unwrap_err();
+    assert_eq!(refused.error.status(), DEVX_READ_ONLY);
+    let allowed = Request { copy: Copying::IfNeeded, ..Request::default() };
+    let copy: Owned<DLManagedTensor> = dlpack::export(refused.returned, &allowed).unwrap();
+    let copy = copy.import().unwrap();
+    assert_ne!(copy.data(), imported.data());
+}
+
+#[test]
+fn versions_are_negotiated() {
+    let tensor = Tensor::from_vec(vec![1_i64, 2], &[2]).unwrap();
+    for (asked, written) in [((1, 0), (1, 0)), ((1, 1), (1, 1)), ((1, 9), (1, 3)), ((2, 0), (1, 3))] {
+        let request = Request { max_version: DLPackVersion { major: asked.0, minor: asked.1 }, ..Request::default() };
+        let exported: Owned<DLManagedTensorVersioned> = dlpack::export(tensor.clone(), &request).unwrap();
+        let exported = NonNull::new(exported.into_raw()).unwrap();
+        // SAFETY: exported just now.
+        let version = unsafe { exported.as_ref() }.version;
+        assert_eq!((version.major, version.minor), written);
+        // SAFETY: ours, and valid.
+        drop(unsafe { Owned::from_raw(exported) });
+    }
+    let old = Request { max_version: DLPackVersion { major: 0, minor: 8 }, ..Request::default() };
+    let refused = dlpack::export::<DLManagedTensorVersioned>(tensor, &old).unwrap_err();
+    assert_eq!(refused.error.status(), DEVX_VERSION);
+}
+
+/// A tensor of a foreign producer, which counts the calls of its deleter.
+struct Foreign {
+    managed: DLManagedTensorVersioned,
+    deleted: usize,
+    shape: [i64; 2],
+    data: [f32; 4],
+}
+
+unsafe extern "C" fn delete_foreign(managed: *mut DLManagedTensorVersioned) {
+    // SAFETY: a deleter is called with a valid tensor.
+    let foreign = unsafe { (*managed).manager_ctx }.cast::<Foreign>();
+    // SAFETY: the test's `Foreign`, which outlives the tensor.
+    unsafe { (*foreign).deleted += 1 };
+}
+
+/// Calls `test` with a valid tensor of 2 × 2 that it may spoil.
+fn with_foreign(test: impl FnOnce(&mut Foreign, *mut DLManagedTensorVersioned)) {
+    let dl_tensor = DLTensor {
+        data: null_mut(),
+        device: DLDevice { device_type: kDLCPU, device_id: 0 },
+        ndim: 2,
+        dtype: DType::FLOAT32.to_dlpack(),
+        shape: null_mut(),
+        strides: null_mut(),
+        byte_offset: 0,
+    };
+    let managed = DLManagedTensorVersioned {
+        version: DLPackVersion { major: 1, minor: 1 },
+        manager_ctx: null_mut(),
+        deleter: Some(delete_foreign),
+        flags: 0,
+        dl_tensor,
+    };
+    let mut foreign = Box::new(Foreign { managed, deleted: 0, shape: [2, 2], data: [1.0, 2.0, 3.0, 4.0] });
+    foreign.managed.manager_ctx = (&raw mut *foreign).cast();
+    foreign.managed.dl_tensor.data = (&raw mut foreign.data).cast();
+    foreign.managed.dl_tensor.shape = (&raw mut foreign.shape).cast();
+    let address = &raw mut foreign.managed;
+    test(&mut foreign, address);
+}
+
+#[test]
+fn a_foreign_tensor_without_strides_is_row_major() {
+    with_foreign(|foreign, address| {
+        // SAFETY: valid, and the test's.
+        let tensor = unsafe { dlpack::import(address) }.unwrap();
+        assert_eq!(tensor.strides(), [2, 1]);
+        let other = tensor.clone();
+        drop(tensor);
+        assert_eq!(foreign.deleted, 0);
+        std::thread::spawn(move || drop(other)).join().unwrap();
+        assert_eq!(foreign.deleted, 1);
+    });
+}
+
+#[test]
+fn a_null_deleter_is_legal() {
+    with_foreign(|foreign, address| {
+        foreign.managed.deleter = None;
+        // SAFETY: valid, and the test's.
+        drop(unsafe { dlpack::import(address) }.unwrap());
+    });
+}
+
+#[test]
+fn a_refused_import_takes_nothing() {
+    type Spoil = fn(&mut DLManagedTensorVersioned);
+    static NEGATIVE: [i64; 2] = [2, -2];
+    let cases: [(DevxStatus, &str, Spoil); 13] = [
+        (DEVX_VERSION, "version is 2.0", |m| {
+            m.version = DLPackVersion { major: 2, minor: 0 };
+            // What follows has another layout then, so it must not be looked at.
+            m.dl_tensor.ndim = i32::MAX;
+            m.dl_tensor.shape = std::ptr::dangling_mut();
+        }),
+        (DEVX_INVALID_SHAPE, "ndim is -1", |m| m.dl_tensor.ndim = -1),
+        (DEVX_INVALID_SHAPE, "ndim is 65", |m| m.dl_tensor.ndim = 65),
+        (DEVX_INVALID_SHAPE, "shape is NULL with ndim 2", |m| m.dl_tensor.shape = null_mut()),
+        (DEVX_INVALID_SHAPE, "shape[1] is -2", |m| m.dl_tensor.shape = NEGATIVE.as_ptr().cast_mut()),
+        (DEVX_NULL_ARGUMENT, "data is NULL", |m| m.dl_tensor.data = null_mut()),
+        (DEVX_INVALID_SHAPE, "byte_offset is 18446744073709551615", |m| m.dl_tensor.byte_offset = u64::MAX),
+        (DEVX_INVALID_ARGUMENT, "not aligned to 4 bytes", |m| m.dl_tensor.byte_offset = 2),
+        (DEVX_INVALID_DTYPE, "dtype.code is 200", |m| m.dl_tensor.dtype.code = 200),
+        (DEVX_INVALID_DTYPE, "dtype.bits is 33", |m| m.dl_tensor.dtype.bits = 33),
+        (DEVX_INVALID_DTYPE, "dtype.lanes is 0", |m| m.dl_tensor.dtype.lanes = 0),
+        (DEVX_DEVICE, "device_type is 99", |m| m.dl_tensor.device.device_type = 99),
+        (DEVX_DEVICE, "device_id is 7", |m| m.dl_tensor.device.device_id = 7),
+    ];
+    for (status, text, spoil) in cases {
+        with_foreign(|foreign, address| {
+            spoil(&mut foreign.managed);
+            // SAFETY: readable as far as the version says, and the test's.
+            let error = unsafe { dlpack::import(address) }.unwrap_err();
+            assert_eq!(error.status(), status, "{error}");
+            assert!(error.message().contains(text), "{error}");
+            assert_eq!(foreign.deleted, 0);
+        });
+    }
+    // SAFETY: NULL is refused.
+    let error = unsafe { dlpack::import(null_mut::<DLManagedTensor>()) }.unwrap_err();
+    assert_eq!((error.status(), error.message()), (DEVX_NULL_ARGUMENT, "tensor is NULL"));
+}
+
+#[test]
+fn a_refused_owner_comes_back_unreleased() {
+    let mut data = [0.0_f32; 2];
+    let (owner, released) = counted();
+    // SAFETY: refused before anything is looked at.
+    let refused = unsafe { Tensor::from_raw_parts(&desc(&mut data, &[-2]), owner) }.unwrap_err();
+    assert_eq!(released.load(SeqCst), 0);
+    drop(refused.returned);
+    assert_eq!(released.load(SeqCst), 1);
+}
+
+#[test]
+fn streams_on_the_cpu() {
+    let tensor = Tensor::from_vec(vec![0_u8], &[1]).unwrap();
+    for stream in [0, 1, 2, 0x7f00] {
+        let request = Request { stream, ..Request::default() };
+        let refused = dlpack::export::<DLManagedTensorVersioned>(tensor.clone(), &request).unwrap_err();
+        assert_eq!(refused.error.status(), DEVX_INVALID_STREAM);
+        assert!(refused.error.message().contains(&stream.to_string()));
+    }
+}
+
+#[test]
+fn the_byte_offset_is_folded_and_empty_tensors_have_no_address() {
+    let mut data = [1.0_f32, 2.0, 3.0];
+    let address = data.as_mut_ptr();
+    let described = TensorDesc { byte_offset: 4, ..desc(&mut data, &[2]) };
+    // SAFETY: the array outlives the tensor.
+    let tensor = unsafe { Tensor::from_raw_parts(&described, Owner::none()) }.unwrap();
+    let view = tensor.as_dltensor();
+    assert_eq!((view.data.cast::<f32>(), view.byte_offset), (address.wrapping_add(1), 0));
+    // SAFETY: as above.
+    let empty = unsafe { Tensor::from_raw_parts(&desc(&mut data, &[3, 0]), Owner::none()) }.unwrap();
+    assert!(empty.as_dltensor().data.is_null());
+    assert!(!empty.as_dltensor().strides.is_null());
+    let scalar = Tensor::from_vec(vec![5_i32], &[]).unwrap();
+    assert_eq!(scalar.as_slice::<i32>().unwrap(), [5]);
+    assert!(scalar.as_dltensor().shape.is_null());
+}
+
+#[test]
+fn copies_gather_any_strides() {
+    let values: Vec<i16> = (0..24).collect();
+    let (shape, strides) = ([2_i64, 3, 2], [-12_i64, 4, 1]);
+    let described = TensorDesc {
+        data: values.as_ptr().wrapping_add(12).cast_mut().cast(),
+        device: Device::CPU,
+        dtype: DType::INT16,
+        shape: &shape,
+        strides: Some(&strides),
+        byte_offset: 0,
+        flags: Flags::READ_ONLY,
+    };
+    // SAFETY: all elements are within the vector, which outlives the tensor.
+    let tensor = unsafe { Tensor::from_raw_parts(&described, Owner::none()) }.unwrap();
+    let copy = tensor.copy().unwrap();
+    assert_eq!(copy.as_slice::<i16>().unwrap(), [12, 13, 16, 17, 20, 21, 0, 1, 4, 5, 8, 9]);
+    assert_eq!(copy.flags(), Flags::IS_COPIED);
+    assert_eq!(tensor.as_slice::<i16>().unwrap_err().status(), DEVX_COPY_REQUIRED);
+}

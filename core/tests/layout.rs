@@ -1,0 +1,88 @@
+//! Shapes and strides against a slow, obvious computation.
+
+use devexchange_core::abi::types::DEVX_INVALID_SHAPE;
+use devexchange_core::layout::{check, row_major_strides};
+use devexchange_core::{DType, DType as D};
+
+/// A small generator of numbers, so that a failure can be repeated.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn in_range(&mut self, low: i64, high: i64) -> i64 {
+        low + (self.next() % (high - low + 1) as u64) as i64
+    }
+}
+
+/// The offsets, in elements, of every element.
+fn offsets(shape: &[i64], strides: &[i64]) -> Vec<i64> {
+    let mut all = vec![0];
+    for (extent, stride) in shape.iter().zip(strides) {
+        all = all.iter().flat_map(|base| (0..*extent).map(move |i| base + i * stride)).collect();
+    }
+    all
+}
+
+#[test]
+fn extents_are_those_of_the_elements() {
+    let mut numbers = Numbers(0x5eed);
+    for _ in 0..5_000 {
+        let ndim = numbers.in_range(0, 4) as usize;
+        let shape: Vec<i64> = (0..ndim).map(|_| numbers.in_range(0, 4)).collect();
+        let strides: Vec<i64> = (0..ndim).map(|_| numbers.in_range(-9, 9)).collect();
+        let layout = check(D::INT16, false, &shape, Some(&strides)).unwrap();
+        let all = offsets(&shape, &strides);
+        assert_eq!(layout.elements, all.len(), "{shape:?} {strides:?}");
+        if let (Some(low), Some(high)) = (all.iter().min(), all.iter().max()) {
+            assert_eq!(layout.lowest as i64, low * 2, "{shape:?} {strides:?}");
+            assert_eq!(layout.end as i64, high * 2 + 2, "{shape:?} {strides:?}");
+            let compact: Vec<i64> = (0..all.len() as i64).collect();
+            assert_eq!(layout.row_major, all == compact, "{shape:?} {strides:?}");
+        }
+    }
+}
+
+#[test]
+fn row_major_strides_are_row_major() {
+    for shape in [&[][..], &[5], &[2, 3, 4], &[1, 1, 7], &[3, 0, 2]] {
+        let mut strides = vec![0; shape.len()];
+        row_major_strides(shape, &mut strides);
+        assert!(check(D::FLOAT64, false, shape, Some(&strides)).unwrap().row_major, "{shape:?}");
+    }
+}
+
+#[test]
+fn sub_byte_sizes_round_once_over_the_tensor() {
+    let int4 = DType::from_dlpack(devexchange_core::abi::dlpack::DLDataType { code: 0, bits: 4, lanes: 1 }).unwrap();
+    assert_eq!(check(int4, false, &[3, 3], None).unwrap().bytes, 5);
+    assert_eq!(check(int4, true, &[3, 3], None).unwrap().bytes, 9);
+}
+
+#[test]
+fn nothing_overflows() {
+    let huge = i64::MAX;
+    for (shape, strides) in [
+        (vec![huge, 2], None),
+        (vec![huge], None),
+        (vec![1 << 32, 1 << 32], None),
+        (vec![2, 2], Some(vec![huge, 1])),
+        (vec![3], Some(vec![i64::MIN])),
+    ] {
+        let error = check(D::INT64, false, &shape, strides.as_deref()).unwrap_err();
+        assert_eq!(error.status(), DEVX_INVALID_SHAPE, "{shape:?} {strides:?}: {error}");
+    }
+    let error = check(D::INT8, false, &[4, -1], None).unwrap_err();
+    assert_eq!(error.message(), "shape[1] is -1: an extent cannot be negative");
+}
+
+#[test]
+fn an_empty_tensor_may_have_any_extents_and_strides() {
+    let layout = check(D::INT64, false, &[i64::MAX, 0, i64::MAX], Some(&[i64::MAX, i64::MIN, 1])).unwrap();
+    assert_eq!((layout.elements, layout.bytes), (0, 0));
+}

@@ -1,0 +1,80 @@
+//! Owners and the release queue.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use devexchange_core::abi::types::DevxOwner;
+use devexchange_core::memory::{Owner, ReleaseQueue};
+
+#[test]
+fn a_release_that_panics_ends_there() {
+    drop(Owner::on_release(|| panic!("this text is expected in the output")));
+}
+
+#[test]
+fn a_raw_owner_is_released_once_or_given_back() {
+    unsafe extern "C" fn count(context: *mut core::ffi::c_void) {
+        // SAFETY: the test's counter.
+        unsafe { &*context.cast::<AtomicUsize>() }.fetch_add(1, SeqCst);
+    }
+    let counter = AtomicUsize::new(0);
+    let raw = DevxOwner { context: (&raw const counter).cast_mut().cast(), release: Some(count) };
+    // SAFETY: the counter outlives the owner.
+    let back = unsafe { Owner::from_raw(raw) }.into_raw();
+    assert_eq!(counter.load(SeqCst), 0);
+    // SAFETY: as above.
+    drop(unsafe { Owner::from_raw(back) });
+    assert_eq!(counter.load(SeqCst), 1);
+}
+
+#[test]
+fn tokens_of_many_threads_come_out_once_and_in_order() {
+    const THREADS: u64 = 4;
+    const EACH: u64 = 10_000;
+    let wakes = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&wakes);
+    let queue = ReleaseQueue::new(move || {
+        seen.fetch_add(1, SeqCst);
+    });
+    let pushers: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            let queue = Arc::clone(&queue);
+            std::thread::spawn(move || {
+                for i in 0..EACH {
+                    // SAFETY: registered just now, and given to nobody else.
+                    drop(unsafe { Owner::from_raw(queue.register(thread * EACH + i)) });
+                }
+            })
+        })
+        .collect();
+    let mut next = [0_u64; THREADS as usize];
+    let mut tokens = [0_u64; 7];
+    while next.iter().sum::<u64>() < THREADS * EACH {
+        let taken = queue.drain(&mut tokens);
+        for token in &tokens[..taken] {
+            let thread = (token / EACH) as usize;
+            assert_eq!(token % EACH, next[thread]);
+            next[thread] += 1;
+        }
+    }
+    pushers.into_iter().for_each(|pusher| pusher.join().unwrap());
+    assert_eq!(queue.drain(&mut tokens), 0);
+    assert_eq!(wakes.load(SeqCst) as u64, THREADS * EACH);
+}
+
+#[test]
+fn a_silenced_queue_does_not_wake_and_a_cancelled_token_does_not_come() {
+    let wakes = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&wakes);
+    let queue = ReleaseQueue::new(move || {
+        seen.fetch_add(1, SeqCst);
+    });
+    let cancelled = queue.register(1);
+    // SAFETY: given to nobody.
+    unsafe { ReleaseQueue::cancel(cancelled.context) };
+    queue.silence();
+    queue.push(2);
+    let mut tokens = [0; 4];
+    assert_eq!((queue.drain(&mut tokens), tokens[0]), (1, 2));
+    assert_eq!(wakes.load(SeqCst), 0);
+}
