@@ -1,0 +1,76 @@
+# Every command of the project. `make help` prints this table; what a command does is in scripts/.
+
+PREFIX ?= /usr/local
+LIBDIR ?= lib
+DESTDIR ?=
+# What the demo runs on.
+DEVICE ?= host
+
+# The scripts know where the tools are, also those that `make setup` put into the checkout.
+env := . scripts/env.sh &&
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo install uninstall \
+        test test-rust test-c test-java test-julia test-readme headers lint clean distclean
+
+##@ Start here
+help: ## this table
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@printf '\nVariables: PREFIX=%s LIBDIR=%s DESTDIR=%s (install), DEVICE=%s (demo), CARGO_TARGET_DIR\n' \
+	  '$(PREFIX)' '$(LIBDIR)' '$(DESTDIR)' '$(DEVICE)'
+
+demo: ## one real table through C, Java and Julia without a copy
+	@scripts/setup.sh --quiet rust c java julia
+	@scripts/build.sh --quiet
+	@DEVICE='$(DEVICE)' examples/demo/run.sh
+
+test: ## every test in every language; installs what is missing, ends with one line of counts
+	@scripts/test.sh
+
+##@ Build and install
+setup: ## install the tools that are missing (JDK, Maven, Julia, ...), or say in one line what is
+	@scripts/setup.sh
+
+build: ## the release libraries
+	@scripts/build.sh
+
+install: ## the C library, its headers, pkg-config and CMake files below PREFIX
+	@PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' DESTDIR='$(DESTDIR)' scripts/install.sh install
+
+uninstall: ## take the same files away again
+	@PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' DESTDIR='$(DESTDIR)' scripts/install.sh uninstall
+
+##@ Test one part
+test-rust: ## the Rust tests, documentation examples included
+	@scripts/test.sh rust
+
+test-c: ## C and C++: the installed tree, consumers outside, every test plain and under valgrind
+	@scripts/test.sh c
+
+test-java: ## the Maven project
+	@scripts/test.sh java
+
+test-julia: ## DevExchange.jl, plain and with several threads
+	@scripts/test.sh julia
+
+test-readme: ## the examples of the README
+	@scripts/test.sh readme
+
+##@ Work on it
+headers: ## write the generated headers and the snapshots anew (look at the diff afterwards)
+	@$(env) DEVX_BLESS=1 $$CARGO test --locked -p devexchange-c --test headers
+	@$(env) DEVX_BLESS=1 INSTA_UPDATE=always INSTA_FORCE_PASS=1 $$CARGO test --locked -p devexchange-tests
+
+lint: ## rustfmt and clippy; a warning is an error
+	@$(env) $$CARGO fmt --all --check
+	@$(env) $$CARGO clippy --workspace --all-targets --locked -- -D warnings
+
+clean: ## remove what was built
+	@$(env) $$CARGO clean
+	@rm -rf bindings-jni/java/target
+
+distclean: clean ## remove what was installed into the checkout too (.tools)
+	@rm -rf .tools

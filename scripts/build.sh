@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Builds the release libraries into the target directory (`make build`).
+#
+#   scripts/build.sh [--quiet]       --quiet: says something only if there is something to do
+set -euo pipefail
+# shellcheck source=scripts/env.sh
+. "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+
+cd "$DEVX_ROOT"
+mkdir -p "$DEVX_LIBDIR"
+
+# rustc names the system libraries that a program needs beside libdevexchange.a; `make install` passes the list on
+# to pkg-config and CMake. Asked for in the ordinary build, because cargo takes other arguments for another build.
+native_libs=$DEVX_LIBDIR/libdevexchange.native-libs
+build_c() {
+  cargo_build rustc -p devexchange-c --lib -- --print "native-static-libs=$native_libs"
+}
+
+quiet=
+if [ "${1:-}" = --quiet ]; then quiet=yes; fi
+
+# Without the notes about that list: they are for the person who links by hand.
+cargo_build() { # SUBCOMMAND ARGUMENTS
+  "$CARGO" "$1" --release --locked "${@:2}" 2>&1 |
+    sed -u -e '/^note: native artifacts to link/,/^$/d' ${quiet:+-e '/^ *Finished /d'} >&2
+}
+
+build_c
+if [ ! -s "$native_libs" ]; then
+  # Somebody removed the list only, and cargo had nothing to do.
+  "$CARGO" clean --quiet --release -p devexchange-c
+  build_c
+fi
+cargo_build build -p devexchange-jni -p devexchange-julia
+
+if [ -n "$quiet" ]; then exit; fi
+for lib in "$DEVX_LIB_C" "$DEVX_LIBDIR/libdevexchange.a" "$DEVX_LIB_JNI" "$DEVX_LIB_JULIA"; do
+  printf '  %-46s %6s KiB\n' "${lib#"$DEVX_ROOT/"}" "$(($(wc -c <"$lib") / 1024))"
+done

@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# Where everything is: sourced by the other scripts, and by anybody who wants the same surroundings.
+#
+#   . scripts/env.sh              in bash
+#   eval "$(scripts/env.sh)"      in any other shell
+#
+# A tool that is not there gets an empty variable; scripts/setup.sh is what complains and installs.
+#
+#   DEVX_ROOT DEVX_VERSION DEVX_RUST_VERSION   the checkout, its version, the oldest Rust it builds with
+#   DEVX_TARGET (= CARGO_TARGET_DIR)           cargo's target directory, absolute
+#   DEVX_LIBDIR                                where `make build` leaves the release libraries
+#   DEVX_LIB_C DEVX_LIB_JNI DEVX_LIB_JULIA     those libraries
+#   DEVX_PREFIX                                the private prefix that the tests install to
+#   JAVA_HOME JAVA JAVAC MVN JULIA PYTHON      the tools, as found
+#   CARGO RUSTC CC CXX                         the same, but not exported
+
+devx_version_ge() { # HAVE WANT
+  [ -n "$1" ] && [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | sed -n 1p)" = "$2" ]
+}
+
+# A value of [workspace.package]: the one place that holds versions.
+devx_cargo_value() { # KEY
+  awk -F '"' -v key="$1" '
+    /^\[/ { inside = ($0 == "[workspace.package]") }
+    inside && $0 ~ "^" key "[ =]" { print $2; exit }' "$DEVX_ROOT/Cargo.toml"
+}
+
+devx_passwd_home() {
+  getent passwd "$(id -u)" 2>/dev/null | cut -d: -f6 || true
+}
+
+devx_usable_dir() { [ -n "$1" ] && [ -d "$1" ] && [ -w "$1" ]; }
+
+# Cargo, Maven and Julia want a home to keep their caches in. Where there is none (a container that runs
+# with HOME empty, unset or read-only) they get one below the target directory, except that an installed
+# Rust toolchain stays where it is.
+devx_find_home() {
+  local old=${HOME:-} real dir
+  real=$(devx_passwd_home)
+  for dir in "$old" "$real"; do
+    [ -n "$dir" ] || continue
+    if ! command -v cargo >/dev/null 2>&1 && [ -x "$dir/.cargo/bin/cargo" ]; then PATH=$dir/.cargo/bin:$PATH; fi
+  done
+  # The JVM asks the password file and not HOME, so Maven needs to be told separately.
+  if ! devx_usable_dir "$real"; then
+    mkdir -p "$DEVX_TARGET/home"
+    case " ${MAVEN_OPTS:-} " in
+      *" -Duser.home="*) ;;
+      *) export MAVEN_OPTS="${MAVEN_OPTS:+$MAVEN_OPTS }-Duser.home=$DEVX_TARGET/home" ;;
+    esac
+  fi
+  if devx_usable_dir "$old"; then return; fi
+
+  HOME=$DEVX_TARGET/home
+  mkdir -p "$HOME"
+  for dir in "$old" "$real"; do
+    [ -n "$dir" ] || continue
+    if [ -z "${RUSTUP_HOME:-}" ] && [ -d "$dir/.rustup" ]; then export RUSTUP_HOME=$dir/.rustup; fi
+    if [ -z "${CARGO_HOME:-}" ] && devx_usable_dir "$dir/.cargo"; then export CARGO_HOME=$dir/.cargo; fi
+    # A cargo home that cannot be written still says where crates come from.
+    if [ -z "${CARGO_HOME:-}" ] && [ -r "$dir/.cargo/config.toml" ] && [ ! -e "$HOME/.cargo/config.toml" ]; then
+      mkdir -p "$HOME/.cargo"
+      cp "$dir/.cargo/config.toml" "$HOME/.cargo/config.toml"
+    fi
+  done
+}
+
+devx_jdk_major() { # JAVA_HOME
+  [ -x "$1/bin/javac" ] || return 0
+  "$1/bin/javac" -version 2>&1 | sed -nE 's/^javac ([0-9]+).*/\1/p' | sed -n 1p
+}
+
+# The first JDK that is new enough: JAVA_HOME, the one on PATH, then what the distribution has installed.
+devx_find_jdk() {
+  local dir javac candidates=("${JAVA_HOME:-}")
+  if javac=$(command -v javac 2>/dev/null); then
+    javac=$(readlink -f "$javac")
+    candidates+=("${javac%/bin/javac}")
+  fi
+  for dir in "${candidates[@]}" /usr/lib/jvm/*; do
+    [ -n "$dir" ] || continue
+    if devx_version_ge "$(devx_jdk_major "$dir")" 17; then echo "$dir"; return; fi
+  done
+}
+
+devx_julia_version() { # JULIA
+  "$1" --version 2>/dev/null | sed -nE 's/^julia version ([0-9.]+).*/\1/p' || true
+}
+
+devx_find_julia() {
+  local candidate
+  for candidate in "${JULIA:-}" "$(command -v julia 2>/dev/null || true)" "$DEVX_ROOT/.tools/julia/bin/julia"; do
+    [ -n "$candidate" ] || continue
+    if devx_version_ge "$(devx_julia_version "$candidate")" 1.5; then echo "$candidate"; return; fi
+  done
+}
+
+devx_first_of() { # COMMAND...
+  local name
+  for name in "$@"; do
+    [ -n "$name" ] || continue
+    if command -v "$name" >/dev/null 2>&1; then echo "$name"; return; fi
+  done
+}
+
+# Maven on our project, for a log: it sends colour codes even with -B and into a pipe. Wants `set -o pipefail`.
+devx_mvn() { # GOALS AND OPTIONS
+  "$MVN" -q -B -f "$DEVX_ROOT/bindings-jni/java/pom.xml" "$@" </dev/null 2>&1 | sed -u 's/\x1b\[[0-9;]*m//g'
+}
+
+# shellcheck disable=SC2034 # exported below, by name
+devx_env() {
+  DEVX_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+  DEVX_TARGET=${CARGO_TARGET_DIR:-target}
+  case $DEVX_TARGET in /*) ;; *) DEVX_TARGET=$DEVX_ROOT/$DEVX_TARGET ;; esac
+  CARGO_TARGET_DIR=$DEVX_TARGET
+  DEVX_VERSION=$(devx_cargo_value version)
+  DEVX_RUST_VERSION=$(devx_cargo_value rust-version)
+  DEVX_LIBDIR=$DEVX_TARGET/release
+  DEVX_LIB_C=$DEVX_LIBDIR/libdevexchange.so
+  DEVX_LIB_JNI=$DEVX_LIBDIR/libdevexchange_jni.so
+  DEVX_LIB_JULIA=$DEVX_LIBDIR/libdevexchange_julia.so
+  DEVX_PREFIX=$DEVX_TARGET/prefix
+  devx_find_home
+  CARGO=$(devx_first_of "${CARGO:-}" cargo)
+  RUSTC=$(devx_first_of "${RUSTC:-}" rustc)
+  CC=$(devx_first_of "${CC:-}" cc gcc clang)
+  CXX=$(devx_first_of "${CXX:-}" c++ g++ clang++)
+  JAVA_HOME=$(devx_find_jdk)
+  JAVA=${JAVA_HOME:+$JAVA_HOME/bin/java}
+  JAVAC=${JAVA_HOME:+$JAVA_HOME/bin/javac}
+  MVN=$(devx_first_of mvn)
+  JULIA=$(devx_find_julia)
+  PYTHON=$(devx_first_of "${PYTHON:-}" python3)
+}
+
+DEVX_EXPORTED="PATH HOME DEVX_ROOT DEVX_VERSION DEVX_RUST_VERSION DEVX_TARGET CARGO_TARGET_DIR DEVX_LIBDIR DEVX_LIB_C
+  DEVX_LIB_JNI DEVX_LIB_JULIA DEVX_PREFIX JAVA_HOME JAVA JAVAC MVN JULIA PYTHON"
+# For scripts only: cargo and its build scripts read these names themselves, and would build everything anew
+# for a caller whose environment has them and for one whose has not.
+DEVX_PLAIN="CARGO RUSTC CC CXX"
+
+devx_export() {
+  local name
+  for name in $DEVX_EXPORTED; do
+    # An empty JAVA_HOME would be taken at its word by the tools that read it.
+    if [ -n "${!name}" ]; then export "${name?}"; else export -n "${name?}"; fi
+  done
+}
+
+devx_env
+devx_export
+
+# Run instead of sourced: print it for the caller's `eval`.
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+  for name in $DEVX_EXPORTED RUSTUP_HOME CARGO_HOME MAVEN_OPTS; do
+    if [ -n "${!name:-}" ]; then printf 'export %s=%q\n' "$name" "${!name}"; fi
+  done
+  for name in $DEVX_PLAIN; do printf '%s=%q\n' "$name" "${!name}"; done
+fi

@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# `make install` and `make uninstall`: libdevexchange for programs outside this tree.
+#
+#   PREFIX=/usr/local [LIBDIR=lib] [DESTDIR=/stage] scripts/install.sh install|uninstall
+#
+# LIBDIR is below PREFIX (lib, lib64, lib/x86_64-linux-gnu). What lands in PREFIX can be moved as a whole.
+set -euo pipefail
+# shellcheck source=scripts/env.sh
+. "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+
+major=${DEVX_VERSION%%.*}
+minor=${DEVX_VERSION#*.}
+minor=${minor%%.*}
+real_name=libdevexchange.so.$DEVX_VERSION
+packaging=$DEVX_ROOT/bindings-c/packaging
+headers=$DEVX_ROOT/bindings-c/include
+
+fail() { echo "install: $*" >&2; exit 1; }
+
+read_settings() {
+  prefix=${PREFIX:-/usr/local}
+  libdir=${LIBDIR:-lib}
+  case $libdir in /* | *..*) fail "LIBDIR is below PREFIX, so it is relative: $libdir" ;; esac
+  case $prefix in
+    /*) ;;
+    *)
+      [ -z "${DESTDIR:-}" ] || fail "with DESTDIR, PREFIX has to be absolute: $prefix"
+      prefix=$DEVX_ROOT/$prefix
+      ;;
+  esac
+  to=${DESTDIR:-}$prefix
+}
+
+list_headers() { (cd "$headers" && find . -type f \( -name '*.h' -o -name '*.hpp' \) | sed 's#^\./##' | sort); }
+
+# Every file that an install leaves below PREFIX, headers apart.
+list_products() {
+  printf "$libdir/%s\n" "$real_name" "libdevexchange.so.$major" libdevexchange.so libdevexchange.a \
+    pkgconfig/devexchange.pc cmake/devexchange/devexchange-config.cmake \
+    cmake/devexchange/devexchange-config-version.cmake
+}
+
+# The C compiler links libc and its own runtime by itself, and knows better which flavour of it: with -lgcc_s in
+# the list, `cc -static` could not link.
+native_libs() {
+  tr -s ' \n' '\n' <"$DEVX_LIBDIR/libdevexchange.native-libs" | sed -E '/^(-lgcc_s|-lc)?$/d' | paste -sd ' '
+}
+
+way_up() { # FOLDER BELOW PREFIX: the way back to PREFIX
+  sed -E 's#[^/]+#..#g' <<<"$1"
+}
+
+fill_in() { # TEMPLATE SEPARATOR OUTPUT
+  local libs
+  libs=$(native_libs)
+  sed -e "s#@VERSION@#$DEVX_VERSION#g" -e "s#@MAJOR@#$major#g" -e "s#@MINOR@#$minor#g" -e "s#@LIBDIR@#$libdir#g" \
+    -e "s#@PREFIX_FROM_PKGCONFIG@#$(way_up "$libdir/pkgconfig")#g" \
+    -e "s#@PREFIX_FROM_CMAKE@#$(way_up "$libdir/cmake/devexchange")#g" \
+    -e "s#@NATIVE_LIBS@#${libs// /$2}#g" "$1" >"$3"
+}
+
+# `sudo make install` often has no cargo; what `make build` left is good then.
+build_if_possible() {
+  if [ -n "$CARGO" ]; then
+    "$DEVX_ROOT/scripts/build.sh"
+  elif [ ! -e "$DEVX_LIB_C" ] || [ ! -e "$DEVX_LIBDIR/libdevexchange.native-libs" ]; then
+    fail "no library built yet and no cargo here to build it; run 'make build' as the user who has one"
+  fi
+}
+
+install_all() {
+  if ! mkdir -p "$to/$libdir" 2>/dev/null || [ ! -w "$to/$libdir" ]; then
+    fail "cannot write to $to/$libdir; use sudo, or another place: make install PREFIX=\$HOME/.local"
+  fi
+  build_if_possible
+  [ -e "$headers/devexchange.h" ] || fail "$headers/devexchange.h is missing; 'make headers' writes it"
+
+  install -d "$to/$libdir"/{pkgconfig,cmake/devexchange}
+  install -m 755 "$DEVX_LIB_C" "$to/$libdir/$real_name"
+  ln -sf "$real_name" "$to/$libdir/libdevexchange.so.$major"
+  ln -sf "libdevexchange.so.$major" "$to/$libdir/libdevexchange.so"
+  install -m 644 "$DEVX_LIBDIR/libdevexchange.a" "$to/$libdir/libdevexchange.a"
+  fill_in "$packaging/devexchange.pc.in" " " "$to/$libdir/pkgconfig/devexchange.pc"
+  fill_in "$packaging/devexchange-config.cmake.in" ";" "$to/$libdir/cmake/devexchange/devexchange-config.cmake"
+  fill_in "$packaging/devexchange-config-version.cmake.in" ";" \
+    "$to/$libdir/cmake/devexchange/devexchange-config-version.cmake"
+  chmod 644 "$to/$libdir/pkgconfig/devexchange.pc" "$to/$libdir/cmake/devexchange"/*.cmake
+
+  local header
+  while read -r header; do install -D -m 644 "$headers/$header" "$to/include/$header"; done < <(list_headers)
+  refresh_loader_cache
+  echo "installed devexchange $DEVX_VERSION into $to"
+}
+
+# Only a system library folder is in the loader's cache.
+refresh_loader_cache() {
+  case $to in /usr | /usr/*) if [ "$(id -u)" -eq 0 ] && command -v ldconfig >/dev/null; then ldconfig; fi ;; esac
+}
+
+# Headers of the standards are other people's names too: one that is no longer the one we put there stays.
+uninstall_all() {
+  local file
+  while read -r file; do rm -f "$to/$file"; done < <(list_products)
+  while read -r file; do
+    if cmp -s "$headers/$file" "$to/include/$file"; then rm -f "$to/include/$file"
+    elif [ -e "$to/include/$file" ]; then echo "kept $to/include/$file: it is not the one of this version"; fi
+  done < <(list_headers)
+  for file in "$libdir/cmake/devexchange" include/devexchange include/arrow/c include/arrow include/dlpack; do
+    rmdir "$to/$file" 2>/dev/null || true
+  done
+  refresh_loader_cache
+  echo "removed devexchange $DEVX_VERSION from $to"
+}
+
+read_settings
+case ${1:-} in
+  install) install_all ;;
+  uninstall) uninstall_all ;;
+  *) fail "say install or uninstall" ;;
+esac

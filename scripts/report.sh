@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# How a test script says what it found (sourced): one line a test, and the counts as the last line.
+#
+#   ok NAME | not_ok NAME WHY | skipped NAME WHY | report_counts
+
+tests_passed=0
+tests_failed=0
+tests_skipped=0
+
+ok() { tests_passed=$((tests_passed + 1)); echo "ok - $1"; }
+
+not_ok() { tests_failed=$((tests_failed + 1)); echo "not ok - $1: ${2:-failed}"; }
+
+skipped() { tests_skipped=$((tests_skipped + 1)); echo "ok - $1 # skip ${2:-}"; }
+
+# Runs a command whose words matter only when it fails.
+check() { # NAME COMMAND...
+  local name=$1 words
+  shift
+  if words=$("$@" 2>&1); then
+    ok "$name"
+  else
+    not_ok "$name" "exit status $?"
+    indented <<<"$words"
+    return 1
+  fi
+}
+
+indented() { sed 's/^/    /'; }
+
+# The last line; its status is the script's.
+report_counts() {
+  echo "counts: $tests_passed passed, $tests_failed failed, $tests_skipped skipped"
+  [ "$tests_failed" -eq 0 ] && [ $((tests_passed + tests_skipped)) -gt 0 ]
+}

@@ -1,0 +1,242 @@
+#!/usr/bin/env bash
+# The C side, as a user has it: from an installed tree, never from the checkout.
+#
+#   scripts/test-c.sh             everything
+#   scripts/test-c.sh tensor      only bindings-c/tests/c/test_*tensor*.{c,cpp}, plain and under valgrind
+#
+# Prints a line a test and, last, `counts: N passed, N failed, N skipped`.
+set -euo pipefail
+# shellcheck source=scripts/env.sh
+. "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+# shellcheck source=scripts/report.sh
+. "$DEVX_ROOT/scripts/report.sh"
+
+tests=$DEVX_ROOT/bindings-c/tests/c
+valgrind_status=99
+warnings=(-Wall -Wextra -Wpedantic -Werror)
+work=$(mktemp -d) # outside the tree: what is found there by accident would not be found by a user
+trap 'rm -rf "$work"' EXIT
+
+install_prefix() {
+  rm -rf "$DEVX_PREFIX"
+  check "make install" make --no-print-directory -C "$DEVX_ROOT" install PREFIX="$DEVX_PREFIX" DESTDIR=
+}
+
+# --- the installed tree ---
+
+soname_of() { readelf -d "$1" | sed -nE 's/.*\(SONAME\).*\[(.*)\]/\1/p'; }
+
+needs_our_library() { readelf -d "$1" | grep -q 'NEEDED.*libdevexchange'; }
+
+check_soname() {
+  local wanted=libdevexchange.so.${DEVX_VERSION%%.*} name
+  name=$(soname_of "$DEVX_PREFIX/lib/libdevexchange.so")
+  if [ "$name" = "$wanted" ]; then ok "soname is $wanted"; else not_ok "soname is $wanted" "it is '$name'"; fi
+  if [ "$(readlink "$DEVX_PREFIX/lib/libdevexchange.so")" = "$wanted" ] &&
+    [ "$(readlink "$DEVX_PREFIX/lib/$wanted")" = "libdevexchange.so.$DEVX_VERSION" ]; then
+    ok "links lead from .so to the soname to the file"
+  else
+    not_ok "links lead from .so to the soname to the file" \
+      "$(find "$DEVX_PREFIX/lib" -maxdepth 1 -name '*.so*' -printf '%f->%l ')"
+  fi
+}
+
+# The functions that the installed headers declare, as the preprocessor leaves them (no comments); what is
+# followed by (* is the result type of a callback.
+declared_functions() {
+  find "$DEVX_PREFIX/include" -name '*.h' -printf '#include "%P"\n' | sort |
+    "$CC" -std=c11 -E -P -I"$DEVX_PREFIX/include" -x c - | tr '\n' ' ' | grep -oE '\bdevx_[a-z0-9_]+ *\([^*]' | sed 's/ *(.*//' | sort -u
+}
+
+exported_symbols() { nm -D --defined-only "$1" | awk '{ sub(/@.*/, "", $3); print $3 }' | sort -u; }
+
+check_exports() {
+  declared_functions >"$work/declared"
+  exported_symbols "$DEVX_PREFIX/lib/libdevexchange.so" >"$work/exported"
+  local name odd
+  name="every declared function is exported ($(wc -l <"$work/declared"))"
+  odd=$(comm -23 "$work/declared" "$work/exported" | paste -sd ' ')
+  if [ -n "$odd" ]; then not_ok "$name" "not exported: $odd"
+  elif [ ! -s "$work/declared" ]; then not_ok "$name" "the headers declare none"
+  else ok "$name"; fi
+  odd=$(comm -13 "$work/declared" "$work/exported" | paste -sd ' ')
+  if [ -z "$odd" ]; then ok "nothing else is exported"; else not_ok "nothing else is exported" "in no header: $odd"; fi
+}
+
+# Alone and twice: a header brings what it needs and has a guard.
+check_headers() {
+  local header options=("${warnings[@]}" -I"$DEVX_PREFIX/include" -fsyntax-only)
+  while read -r header; do
+    printf '#include "%s"\n#include "%s"\nint main(void) { return 0; }\n' "$header" "$header" >"$work/header.c"
+    cp "$work/header.c" "$work/header.cpp"
+    case $header in
+      *.hpp) ;;
+      *) check "$header alone and twice, C11" "$CC" -std=c11 "${options[@]}" "$work/header.c" || true ;;
+    esac
+    check "$header alone and twice, C++17" "$CXX" -std=c++17 "${options[@]}" "$work/header.cpp" || true
+  done < <(cd "$DEVX_PREFIX/include" && find . -type f \( -name '*.h' -o -name '*.hpp' \) | sed 's#^\./##' | sort)
+}
+
+# An install into a stage puts nothing elsewhere, and the uninstall finds all of it again.
+check_stage_and_uninstall() {
+  local args=(--no-print-directory -C "$DEVX_ROOT" PREFIX=/opt/devexchange DESTDIR="$work/stage") left
+  check "make install with DESTDIR" make "${args[@]}" install || return 0
+  if diff -r "$DEVX_PREFIX" "$work/stage/opt/devexchange" >"$work/stage.diff" 2>&1; then
+    ok "what is installed does not depend on the place"
+  else
+    not_ok "what is installed does not depend on the place" "$(sed -n 1p "$work/stage.diff")"
+  fi
+  check "make uninstall" make "${args[@]}" uninstall || return 0
+  left=$(find "$work/stage" ! -type d -printf '%P ')
+  if [ -z "$left" ]; then ok "uninstall leaves no file"; else not_ok "uninstall leaves no file" "$left"; fi
+}
+
+# --- consumers outside the tree ---
+
+says_version() { # NAME PROGRAM
+  local said status=0
+  said=$("$2" 2>&1) || status=$?
+  if [ "$status" -eq 0 ] && [ "$said" = "$DEVX_VERSION" ]; then ok "$1"
+  else not_ok "$1" "exit status $status, printed '$said'"; fi
+}
+
+# All consumers use a copy of the prefix: what works there is relocatable, unless it names the first place.
+move_prefix() {
+  moved=$work/moved
+  cp -a "$DEVX_PREFIX" "$moved"
+  local names
+  names=$(grep -rlF "$DEVX_PREFIX" "$moved/lib/pkgconfig" "$moved/lib/cmake" || true)
+  if [ -z "$names" ]; then ok "no package file names its prefix"; else not_ok "no package file names its prefix" "$names"; fi
+}
+
+check_cmake() {
+  local source=$work/cmake-source build=$work/cmake-build language
+  local configure=(cmake -S "$source" -DCMAKE_PREFIX_PATH="$moved")
+  cp -r "$tests/cmake-consumer" "$source"
+  check "CMake: find_package" "${configure[@]}" -B "$build" -DWANTED_VERSION="${DEVX_VERSION%.*}" || return 0
+  check "CMake: build" cmake --build "$build" || return 0
+  for language in c cpp; do
+    says_version "CMake: $language, devexchange::devexchange" "$build/$language-shared"
+    says_version "CMake: $language, devexchange::static" "$build/$language-static"
+  done
+  if needs_our_library "$build/c-static"; then not_ok "CMake: devexchange::static is static" "it needs libdevexchange.so"
+  else ok "CMake: devexchange::static is static"; fi
+  if "${configure[@]}" -B "$work/cmake-future" -DWANTED_VERSION=99.0 >/dev/null 2>&1; then
+    not_ok "CMake: a version that is not there is refused" "find_package(devexchange 99.0) found one"
+  else
+    ok "CMake: a version that is not there is refused"
+  fi
+}
+
+# Called by `check`, so the words of pkg-config and cc are shown when they fail.
+pkg_config_build() { # OUTPUT STATIC...
+  local output=$1 flags
+  shift
+  flags=$(PKG_CONFIG_PATH=$moved/lib/pkgconfig pkg-config "$@" --cflags --libs devexchange) || return
+  # shellcheck disable=SC2086 # the flags are words
+  "$CC" -std=c11 "${warnings[@]}" ${1:+-static} -o "$output" "$tests/cmake-consumer/consumer.c" $flags \
+    -Wl,-rpath,"$moved/lib"
+}
+
+check_pkg_config() {
+  local said
+  said=$(PKG_CONFIG_PATH=$moved/lib/pkgconfig pkg-config --modversion devexchange 2>&1) || true
+  if [ "$said" = "$DEVX_VERSION" ]; then ok "pkg-config: version"; else not_ok "pkg-config: version" "it says '$said'"; fi
+  if check "pkg-config: cc" pkg_config_build "$work/pc-shared"; then
+    says_version "pkg-config: runs" "$work/pc-shared"
+  fi
+  # A program without any shared library is the strictest reader of Libs.private.
+  if check "pkg-config: cc -static, --static" pkg_config_build "$work/pc-static" --static; then
+    says_version "pkg-config: runs, static" "$work/pc-static"
+    if readelf -d "$work/pc-static" | grep -q NEEDED; then not_ok "pkg-config: --static is static" "it needs shared libraries"
+    else ok "pkg-config: --static is static"; fi
+  fi
+}
+
+# --- bindings-c/tests/c/test_*.{c,cpp} ---
+
+compile_test() { # SOURCE PROGRAM
+  local lib=$DEVX_PREFIX/lib
+  local flags=("${warnings[@]}" -g -O1 -pthread -I"$DEVX_PREFIX/include" -I"$tests"
+    "-DDEVX_TEST_VERSION=\"$DEVX_VERSION\"" "-DDEVX_TEST_DATA=\"$DEVX_ROOT/examples/data\""
+    -o "$2" "$1" -L"$lib" -ldevexchange "-Wl,-rpath,$lib" -lm)
+  case $1 in
+    *.cpp) "$CXX" -std=c++17 "${flags[@]}" ;;
+    *) "$CC" -std=c11 "${flags[@]}" ;;
+  esac
+}
+
+# Takes over the lines of a test program that ran; a program that died counts as one failure more.
+take_over() { # NAME STATUS OUTPUT
+  local line failed_before=$tests_failed
+  while IFS= read -r line || [ -n "$line" ]; do
+    case $line in
+      "ok - "*" # skip"*) tests_skipped=$((tests_skipped + 1)) ;;
+      "ok - "*) tests_passed=$((tests_passed + 1)) ;;
+      "not ok - "*) tests_failed=$((tests_failed + 1)) ;;
+      *) printf '    '; line=${line#\# } ;;
+    esac
+    printf '%s\n' "$line"
+  done <"$3"
+  if [ "$2" -ne 0 ] && [ "$tests_failed" -eq "$failed_before" ]; then not_ok "$1 ends well" "$(meaning_of "$2")"; fi
+}
+
+meaning_of() { # STATUS
+  if [ "$1" -eq "$valgrind_status" ]; then echo "it found errors"
+  elif [ "$1" -gt 128 ]; then echo "killed by SIG$(kill -l $(($1 - 128)))"; else echo "exit status $1"; fi
+}
+
+# Possibly lost blocks count too: a pointer into the middle of a block is what a lost slab looks like.
+under_valgrind() { # NAME PROGRAM
+  local kinds="definite,indirect,possible"
+  local options=(--quiet --leak-check=full "--errors-for-leak-kinds=$kinds" "--show-leak-kinds=$kinds"
+    "--error-exitcode=$valgrind_status" --num-callers=24 --log-file="$work/valgrind.log")
+  if [ -e "$tests/valgrind.supp" ]; then options+=(--suppressions="$tests/valgrind.supp"); fi
+  local status=0
+  valgrind "${options[@]}" "$2" >"$work/valgrind.out" 2>&1 </dev/null || status=$?
+  if [ "$status" -eq 0 ]; then ok "$1 under valgrind"; return; fi
+  not_ok "$1 under valgrind" "$(meaning_of "$status")"
+  { grep -v '^ok - ' "$work/valgrind.out"; sed -n 1,80p "$work/valgrind.log"; } | indented
+}
+
+run_test_file() { # SOURCE
+  local name=${1##*/} program status=0
+  program=$work/${name//./_}
+  echo
+  echo "# $name"
+  check "$name compiles" compile_test "$1" "$program" || return 0
+  "$program" >"$work/out" 2>&1 </dev/null || status=$?
+  take_over "$name" "$status" "$work/out"
+  under_valgrind "$name" "$program"
+}
+
+run_test_files() { # FILTER
+  local file found=0
+  for file in "$tests"/test_*.c "$tests"/test_*.cpp; do
+    [ -e "$file" ] || continue
+    case ${file##*/} in *"$1"*) ;; *) continue ;; esac
+    found=1
+    run_test_file "$file"
+  done
+  if [ "$found" -eq 0 ]; then not_ok "C tests" "no $tests/test_*$1*"; fi
+}
+
+main() {
+  if ! install_prefix; then report_counts; return; fi
+  if [ $# -eq 0 ]; then
+    echo; echo "# the installed tree"
+    check_soname
+    check_exports
+    check_headers
+    check_stage_and_uninstall
+    echo; echo "# consumers outside the tree"
+    move_prefix
+    check_cmake
+    check_pkg_config
+  fi
+  run_test_files "${1:-}"
+  echo
+  report_counts
+}
+
+main "$@"

@@ -1,0 +1,218 @@
+#!/usr/bin/env bash
+# The examples of a Markdown file are programs: each is taken out, built as a user would build it, and run.
+#
+#   scripts/test-readme.sh [FILE]        default: README.md
+#
+# In the file, a line `<!-- test: NAME -->` before a fenced block (c, cpp, java, julia, rust) makes it a test, and
+# `<!-- output: NAME -->` before a ```text block says what it prints. Several languages may share one NAME and
+# so one output; without an output the program has to end well. Programs run in examples/data.
+#
+# An example may leave out the ceremony, it is added here: a C or C++ block without a main, a Java block without a
+# class and a Rust block without a main become the body of one (#include and import lines go to the top).
+#
+# Prints a line a test and, last, `counts: N passed, N failed, N skipped`.
+set -euo pipefail
+# shellcheck source=scripts/env.sh
+. "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+# shellcheck source=scripts/report.sh
+. "$DEVX_ROOT/scripts/report.sh"
+
+document=${1:-$DEVX_ROOT/README.md}
+out=$DEVX_TARGET/readme
+data=$DEVX_ROOT/examples/data
+
+# Writes $out/NAME.EXT and $out/NAME.expected; prints a line for everything that is marked but not understood.
+extract() {
+  awk -v out="$out" '
+    function close_block() { if (file != "") close(file); file = ""; inside = 0 }
+    function marker(line) { sub(/^<!-- *(test|output): */, "", line); sub(/ *-->.*$/, "", line); return line }
+    BEGIN {
+      split("c cpp java julia rust", languages, " "); split("c cpp java jl rs", endings, " ")
+      for (i in languages) ending[languages[i]] = endings[i]
+    }
+    inside && /^```/ { close_block(); next }
+    inside { if (file != "") print > file; next }
+    /^<!-- *(test|output): / {
+      if (kind != "") print "line " at ": no block follows <!-- " kind ": " name " -->"
+      kind = ($0 ~ /^<!-- *test/) ? "test" : "output"; name = marker($0); at = NR
+      if (name !~ /^[A-Za-z][A-Za-z0-9_]*$/) { print "line " NR ": \"" name "\" is no name (letters, digits, _)"; kind = "" }
+      next
+    }
+    /^```/ {
+      inside = 1; file = ""
+      if (kind == "") next
+      language = $0; sub(/^``` */, "", language); sub(/[ ,{].*/, "", language)
+      if (kind == "output" && language == "text") file = out "/" name ".expected"
+      else if (kind == "test" && language in ending) file = out "/" name "." ending[language]
+      else print "line " NR ": a ```" language " block cannot be the " kind " of " name
+      if (file in seen) { print "line " NR ": " name " has this already"; file = "" }
+      if (file != "") { seen[file] = 1; printf "" > file }
+      kind = ""; next
+    }
+    kind != "" && !/^[[:space:]]*$/ { print "line " at ": no block follows <!-- " kind ": " name " -->"; kind = "" }
+    END {
+      if (kind != "") print "line " at ": no block follows <!-- " kind ": " name " -->"
+      if (inside && file != "") print "the last block has no end"
+    }' "$document"
+}
+
+# Puts the lines that match TOP first, then OPEN, the rest, CLOSE.
+wrap() { # FILE TOP OPEN CLOSE
+  local file=$1
+  {
+    grep -E "$2" "$file" || true
+    printf '%s\n' "$3"
+    grep -vE "$2" "$file" || true
+    printf '%s\n' "$4"
+  } >"$file.wrapped"
+  mv "$file.wrapped" "$file"
+}
+
+# --- one function a language: prepares what it needs, then prints only what the example prints ---
+
+# Once, and only if there is C or C++: test-c.sh may have left an older prefix.
+prepare_c() {
+  make --no-print-directory -C "$DEVX_ROOT" install PREFIX="$DEVX_PREFIX" DESTDIR=
+}
+
+compile_c() { # COMPILER STANDARD FILE
+  local flags
+  flags=$(PKG_CONFIG_PATH=$DEVX_PREFIX/lib/pkgconfig pkg-config --cflags --libs devexchange) || return
+  # shellcheck disable=SC2086 # the flags are words
+  "$1" "$2" -Wall -Wextra -Wpedantic -Werror -g -o "$3.out" "$3" $flags -Wl,-rpath,"$DEVX_PREFIX/lib" >&2
+}
+
+run_c() {
+  if ! grep -qE '\bmain *\(' "$1"; then wrap "$1" '^#' 'int main(void) {' 'return 0; }'; fi
+  compile_c "$CC" -std=c11 "$1" && "$1.out"
+}
+
+run_cpp() {
+  if ! grep -qE '\bmain *\(' "$1"; then wrap "$1" '^#' 'int main() {' '}'; fi
+  compile_c "$CXX" -std=c++17 "$1" && "$1.out"
+}
+
+# The jar that a user would put on the class path.
+find_jar() {
+  find "$DEVX_ROOT/bindings-jni/java/target" -maxdepth 1 -name '*.jar' ! -name '*-sources.jar' ! -name '*-javadoc.jar' \
+    ! -name '*-tests.jar' ! -name 'original-*.jar' 2>/dev/null | sort | sed -n 1p
+}
+
+prepare_java() {
+  if [ -n "$(find_jar)" ]; then return; fi
+  "$DEVX_ROOT/scripts/build.sh"
+  devx_mvn -DskipTests package
+}
+
+run_java() {
+  if ! grep -qE '\b(class|interface|record|enum) +[A-Z]' "$1"; then
+    wrap "$1" '^import ' 'class Example { public static void main(String[] args) throws Exception {' '} }'
+  fi
+  "$JAVA" -ea -cp "$(find_jar)" "$1"
+}
+
+prepare_julia() { "$DEVX_ROOT/scripts/build.sh"; }
+
+run_julia() {
+  "$JULIA" --startup-file=no --project="$DEVX_ROOT/bindings-julia/DevExchange.jl" "$1"
+}
+
+# A crate outside the workspace with a path dependency, with the versions of our lock file.
+prepare_rust() {
+  local crate=$out/crate
+  mkdir -p "$crate/src/bin"
+  cat >"$crate/Cargo.toml" <<TOML
+[package]
+name = "readme"
+version = "0.0.0"
+edition = "2024"
+publish = false
+
+[workspace]
+
+[dependencies]
+devexchange-core = { path = "$DEVX_ROOT/core" }
+TOML
+  if [ -e "$DEVX_ROOT/Cargo.lock" ]; then cp "$DEVX_ROOT/Cargo.lock" "$crate/Cargo.lock"; fi
+}
+
+run_rust() {
+  local name=${1##*/}
+  if ! grep -qE '\bfn +main *\(' "$1"; then
+    wrap "$1" '^#!\[' 'fn main() -> Result<(), Box<dyn std::error::Error>> {' 'Ok(()) }'
+  fi
+  cp "$1" "$out/crate/src/bin/$name"
+  "$CARGO" run --quiet --manifest-path "$out/crate/Cargo.toml" --bin "${name%.rs}"
+}
+
+# --- the tests ---
+
+language_of() { # FILE
+  case $1 in
+    *.jl) echo julia ;;
+    *.rs) echo rust ;;
+    *) echo "${1##*.}" ;;
+  esac
+}
+
+run_example() { # FILE
+  local language name=${1##*/} status=0
+  language=$(language_of "$1")
+  (cd "$data" && "run_$language" "$1") >"$1.stdout" 2>"$1.stderr" </dev/null || status=$?
+  if [ "$status" -ne 0 ]; then
+    not_ok "$name" "exit status $status"
+    indented <"$1.stderr"
+    return
+  fi
+  compare "$name" "${1%.*}.expected" "$1.stdout"
+}
+
+compare() { # NAME EXPECTED ACTUAL
+  if [ ! -e "$2" ]; then ok "$1"; return; fi
+  # Blanks at the end of a line are not seen in a README, so they do not count.
+  if diff -u --label README "$2" --label "$1" "$3" --ignore-trailing-space >"$3.diff"; then ok "$1"; return; fi
+  not_ok "$1" "prints something else than the README says"
+  indented <"$3.diff"
+}
+
+run_language() { # LANGUAGE FILE...
+  local language=$1 prepare=prepare_$1 file
+  shift
+  [ -e "$1" ] || return 0
+  if [ "$language" = cpp ]; then prepare=prepare_c; fi
+  if ! "$prepare" >"$out/$language.prepare.log" 2>&1; then
+    for file in "$@"; do not_ok "${file##*/}" "what it needs could not be built"; done
+    indented <"$out/$language.prepare.log"
+    return
+  fi
+  for file in "$@"; do run_example "$file"; done
+}
+
+check_outputs_belong_to_tests() {
+  local file
+  for file in "$out"/*.expected; do
+    [ -e "$file" ] || continue
+    if ! compgen -G "${file%.expected}.[cjr]*" >/dev/null; then
+      file=${file##*/}
+      not_ok "${file%.expected}" "has an output in the README but no test"
+    fi
+  done
+}
+
+main() {
+  rm -rf "$out"
+  mkdir -p "$out"
+  if [ ! -e "$document" ]; then not_ok README "$document is missing"; report_counts; return; fi
+  extract >"$out/problems"
+  check_outputs_belong_to_tests
+  local problem
+  while read -r problem; do not_ok "${document##*/}" "$problem"; done <"$out/problems"
+  run_language c "$out"/*.c
+  run_language cpp "$out"/*.cpp
+  run_language java "$out"/*.java
+  run_language julia "$out"/*.jl
+  run_language rust "$out"/*.rs
+  report_counts
+}
+
+main

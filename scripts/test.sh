@@ -1,0 +1,229 @@
+#!/usr/bin/env bash
+# Every test in every language (`make test`), or the suites that are named:
+#
+#   scripts/test.sh [rust] [c] [java] [julia] [demo] [readme]
+#
+# Installs what is missing, builds the release libraries once, runs suite after suite (none stops the next one),
+# prints a table, and ends with the plain line
+#
+#   N passed, N failed, N skipped
+#
+# A suite that is not there, that ends badly or that does not say what it counted is at least one failure.
+# What a suite printed stays in target/test-logs/SUITE.log.
+set -euo pipefail
+# shellcheck source=scripts/env.sh
+. "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+
+all_suites=(rust c java julia julia-threads demo readme)
+logs=$DEVX_TARGET/test-logs
+java_project=$DEVX_ROOT/bindings-jni/java
+julia_project=$DEVX_ROOT/bindings-julia/DevExchange.jl
+demo=$DEVX_ROOT/examples/demo/run.sh
+built=yes
+
+total_passed=0 total_failed=0 total_skipped=0
+rows=()
+
+if [ -t 1 ]; then bold=$'\e[1m' plain=$'\e[0m'; else bold='' plain=''; fi
+
+heading() { printf '\n%s=== %s ===%s\n' "$bold" "$1" "$plain"; }
+
+# --- suites: each runs in a subshell of its own and prints what a person wants to see ---
+
+needs_file() { # FILE
+  if [ ! -e "$1" ]; then echo "${1#"$DEVX_ROOT/"} is not there" >&2; return 1; fi
+}
+
+needs_tool() { # NAME VALUE
+  if [ -z "$2" ]; then echo "no $1 found; 'make setup' says more" >&2; return 1; fi
+}
+
+needs_libraries() {
+  if [ "$built" = no ]; then echo "the release libraries could not be built, see above" >&2; return 1; fi
+}
+
+suite_rust() {
+  needs_tool cargo "$CARGO"
+  # A test run never writes snapshots; `make headers` does.
+  INSTA_UPDATE=no "$CARGO" test --workspace --locked --no-fail-fast
+}
+
+suite_c() {
+  needs_file "$DEVX_ROOT/bindings-c/tests/c"
+  needs_libraries
+  "$DEVX_ROOT/scripts/test-c.sh"
+}
+
+suite_java() {
+  rm -rf "$java_project/target/surefire-reports" # the counts are this run's
+  needs_file "$java_project/pom.xml"
+  needs_libraries
+  needs_tool Maven "$MVN"
+  needs_tool "JDK >= 17" "$JAVA_HOME"
+  devx_mvn verify
+  refuse_jni_warnings
+}
+
+# What -Xcheck:jni has to say does not make a JVM fail, so somebody has to listen. Surefire keeps what the JVM itself
+# writes to stdout in a .dumpstream file.
+refuse_jni_warnings() {
+  local words='(FATAL ERROR|WARNING) in native method|JNI call made without checking exceptions'
+  words+='|JNI local refs: [0-9]+, exceeds capacity'
+  if grep -rE "$words" "$java_project/target/surefire-reports" "$logs/java.log"; then
+    echo "-Xcheck:jni is not content, see the lines above" >&2
+    return 1
+  fi
+}
+
+suite_julia() {
+  needs_file "$julia_project/test/runtests.jl"
+  needs_libraries
+  needs_tool Julia "$JULIA"
+  "$JULIA" --startup-file=no --project="$julia_project" "$julia_project/test/runtests.jl"
+}
+
+# Julia 1.5 starts no more threads than the machine has cores, later ones do.
+suite_julia-threads() {
+  export JULIA_NUM_THREADS=4
+  suite_julia
+}
+
+suite_demo() {
+  needs_file "$demo"
+  needs_libraries
+  "$demo"
+}
+
+suite_readme() {
+  needs_file "$DEVX_ROOT/README.md"
+  needs_libraries
+  "$DEVX_ROOT/scripts/test-readme.sh"
+}
+
+# --- counting: `passed failed skipped` out of a log, nothing if it does not say ---
+
+count_rust() {
+  awk '/^test result: / { seen = 1; passed += $4; failed += $6; skipped += $8 }
+    END { if (seen) print passed, failed, skipped }' "$1"
+}
+
+# One attribute of <testsuite> in each report; the order of the attributes is not fixed.
+count_java() {
+  local reports=("$java_project"/target/surefire-reports/TEST-*.xml)
+  [ -e "${reports[0]}" ] || return 0
+  cat "${reports[@]}" | tr '\n' ' ' | grep -oE '<testsuite [^>]*>' | awk '
+    function attribute(name) {
+      if (!match($0, " " name "=\"[0-9]+\"")) return 0
+      return substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 4)
+    }
+    {
+      tests += attribute("tests")
+      bad += attribute("failures") + attribute("errors")
+      skipped += attribute("skipped")
+    }
+    END { print tests - bad - skipped, bad, skipped }'
+}
+
+count_line() {
+  sed -nE 's/^counts: ([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped$/\1 \2 \3/p' "$1" | tail -n 1
+}
+
+count_demo() {
+  if [ "$(tail -n 1 "$1")" = "demo: c ok, java ok, julia ok; outstanding 0" ]; then echo 1 0 0; else echo 0 1 0; fi
+}
+
+count() { # SUITE LOG
+  case $1 in
+    rust | java | demo) "count_$1" "$2" ;;
+    *) count_line "$2" ;;
+  esac
+}
+
+add_row() { # NAME PASSED FAILED SKIPPED SECONDS
+  rows+=("$(printf '%-15s %8d %8d %8d %8d' "$@")")
+  total_passed=$((total_passed + $2))
+  total_failed=$((total_failed + $3))
+  total_skipped=$((total_skipped + $4))
+}
+
+run_suite() { # SUITE
+  local suite=$1 log=$logs/$1.log start=$SECONDS status=0 passed failed skipped
+  heading "$suite"
+  # Not `|| status=$?` on the subshell: that would switch off `set -e` inside it.
+  set +e
+  (set -e; "suite_$suite") </dev/null 2>&1 | tee "$log"
+  status=${PIPESTATUS[0]}
+  set -e
+  read -r passed failed skipped <<<"$(count "$suite" "$log")"
+  if [ -z "$passed" ]; then
+    echo "$suite: no counts (exit status $status), so it counts as 1 failed"
+    passed=0 failed=1 skipped=0
+  elif [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; then
+    echo "$suite: exit status $status although no test failed, so it counts as 1 failed"
+    failed=1
+  else
+    echo "$suite: $passed passed, $failed failed, $skipped skipped"
+  fi
+  add_row "$suite" "$passed" "$failed" "$skipped" $((SECONDS - start))
+}
+
+# setup and build are rows only when they fail.
+run_step() { # NAME COMMAND...
+  local name=$1 start=$SECONDS
+  shift
+  heading "$name"
+  if "$@" </dev/null; then return; fi
+  add_row "$name" 0 1 0 $((SECONDS - start))
+  return 1
+}
+
+parts_for() { # SUITE...: what setup.sh has to see to
+  local suite
+  printf '%s\n' rust python
+  for suite in "$@"; do
+    case $suite in
+      c) echo c ;;
+      java) echo java ;;
+      julia*) echo julia ;;
+      demo | readme) printf '%s\n' c java julia ;;
+    esac
+  done
+}
+
+print_table() {
+  printf '\n%s%-15s %8s %8s %8s %8s%s\n' "$bold" suite passed failed skipped seconds "$plain"
+  printf '%s\n' "${rows[@]}"
+  echo
+}
+
+choose_suites() {
+  local name
+  suites=()
+  for name in "$@"; do
+    case $name in
+      julia) suites+=(julia julia-threads) ;;
+      rust | c | java | demo | readme) suites+=("$name") ;;
+      *) echo "test: unknown suite '$name'; there are: rust c java julia demo readme" >&2; exit 2 ;;
+    esac
+  done
+  if [ ${#suites[@]} -eq 0 ]; then suites=("${all_suites[@]}"); fi
+}
+
+main() {
+  choose_suites "$@"
+  cd "$DEVX_ROOT"
+  mkdir -p "$logs"
+  local parts suite
+  mapfile -t parts < <(parts_for "${suites[@]}" | sort -u)
+  run_step setup "$DEVX_ROOT/scripts/setup.sh" "${parts[@]}" || true
+  # What was installed just now was not there when this script looked.
+  devx_env
+  devx_export
+  if [ "${suites[*]}" != rust ]; then run_step build "$DEVX_ROOT/scripts/build.sh" || built=no; fi
+  for suite in "${suites[@]}"; do run_suite "$suite"; done
+  print_table
+  echo "$total_passed passed, $total_failed failed, $total_skipped skipped"
+  [ "$total_failed" -eq 0 ] && [ "$total_passed" -gt 0 ]
+}
+
+main "$@"
