@@ -41,7 +41,7 @@ unsafe fn devx_batch_create(
         // SAFETY: the caller gives `n_nodes` nodes.
         let nodes = unsafe { list(nodes, n_nodes, "nodes") }?;
         // SAFETY: the tables of their buffers are valid for the length of the call.
-        let nodes: Result<Vec<_>> = nodes.iter().map(|node| unsafe { describe(node) }).collect();
+        let nodes: Result<Vec<_>> = nodes.iter().map(|node| unsafe { NodeDesc::from_raw(&node.0) }).collect();
         // SAFETY: the caller hands over an owner of its own.
         let owner = owner.map_or(Owner::none(), |owner| unsafe { Owner::from_raw(owner.0) });
         let nodes = match nodes {
@@ -53,18 +53,6 @@ unsafe fn devx_batch_create(
         out.write(BatchHandle::give(batch));
         Ok(())
     })
-}
-
-/// # Safety
-/// The table of buffers is valid as long as the result is used.
-unsafe fn describe<'a>(node: &NodeRecord) -> Result<NodeDesc<'a>> {
-    let node = &node.0;
-    let n_buffers = usize::try_from(node.n_buffers).map_err(|_| {
-        Error::new(devexchange_core::abi::types::DEVX_INVALID_BUFFERS, format!("n_buffers is {}", node.n_buffers))
-    })?;
-    // SAFETY: the caller's contract.
-    let buffers = unsafe { list(node.buffers, n_buffers, "buffers") }?;
-    Ok(NodeDesc { length: node.length, null_count: node.null_count, offset: node.offset, buffers })
 }
 
 /// Takes an Arrow array in host memory from its producer. On success it is moved from (its `release` is NULL) and

@@ -1,16 +1,12 @@
 //! `devx_schema_*`: describing schemas, taking and handing them out.
 
-use core::ffi::CStr;
-
-use devexchange_core::abi::types::{DEVX_INVALID_ARGUMENT, DevxField};
-use devexchange_core::arrow::metadata;
+use devexchange_core::Result;
 use devexchange_core::arrow::schema::{FieldDesc, Schema};
-use devexchange_core::{Error, Result};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
 use crate::ctypes::{ArrowSchema, ErrorRecord, FieldRecord, Status};
-use crate::error::{guard, guard_release, handle, list, required, text};
+use crate::error::{guard, guard_release, handle, list, required};
 
 handle! {
     /// A schema: one reference to a tree of fields, which never changes.
@@ -32,36 +28,10 @@ unsafe fn devx_schema_create(
         // SAFETY: the caller gives `n_fields` fields.
         let fields = unsafe { list(fields, n_fields, "fields") }?;
         // SAFETY: their texts are valid for the length of the call.
-        let fields: Result<Vec<_>> = fields.iter().map(|field| unsafe { describe(&field.0) }).collect();
+        let fields: Result<Vec<_>> = fields.iter().map(|field| unsafe { FieldDesc::from_raw(&field.0) }).collect();
         out.write(SchemaHandle::give(Schema::new(&fields?)?));
         Ok(())
     })
-}
-
-/// # Safety
-/// The texts of `field` are valid as long as the result is used.
-unsafe fn describe<'a>(field: &DevxField) -> Result<FieldDesc<'a>> {
-    // SAFETY: the caller's contract.
-    let format = required(unsafe { text(field.format.cast(), "format") }?, "format")?;
-    // SAFETY: the caller's contract.
-    let name: &CStr = unsafe { text(field.name.cast(), "name") }?.unwrap_or_default();
-    // SAFETY: the caller's contract.
-    let metadata = unsafe { metadata::block(field.metadata) }?;
-    let n_children = u32::try_from(field.n_children).map_err(|_| {
-        Error::new(
-            devexchange_core::abi::types::DEVX_INVALID_CHILDREN,
-            format!("field {name:?}: n_children is {}", field.n_children),
-        )
-    })?;
-    let has_dictionary = match field.has_dictionary {
-        0 => false,
-        1 => true,
-        other => {
-            let text = format!("field {name:?}: has_dictionary is {other}, neither 0 nor 1");
-            return Err(Error::new(DEVX_INVALID_ARGUMENT, text));
-        }
-    };
-    Ok(FieldDesc { format, name, metadata, flags: field.flags, n_children, has_dictionary })
 }
 
 /// Takes an Arrow schema from its producer. On success it is moved from (its `release` is NULL) and released once,

@@ -60,7 +60,8 @@ pub fn check(dtype: DType, padded: bool, shape: &[i64], strides: Option<&[i64]>)
         row_major &= extent == 1 || i128::from(stride) == expected;
         expected *= i128::from(extent);
     }
-    let (lowest, end) = ((low * bits).div_euclid(8), bytes_of((high + 1) * bits));
+    // Bits may be more than an i128 counts; saturated, they are still more than can be addressed.
+    let (lowest, end) = (low.saturating_mul(bits).div_euclid(8), bytes_of((high + 1).saturating_mul(bits)));
     match (isize::try_from(lowest), isize::try_from(end)) {
         (Ok(lowest), Ok(end)) => Ok(Layout { elements: elements as usize, bytes: compact, lowest, end, row_major }),
         _ => refuse!(
@@ -86,7 +87,7 @@ fn element_bits(dtype: DType, padded: bool) -> i128 {
 }
 
 fn bytes_of(bits: i128) -> i128 {
-    (bits + 7).div_euclid(8)
+    bits.saturating_add(7).div_euclid(8)
 }
 
 fn in_address_space(bytes: i128) -> Option<usize> {

@@ -9,6 +9,7 @@ use super::schema::Schema;
 use super::tree::{self, Links};
 use crate::abi::arrow_data::ArrowArray;
 use crate::abi::arrow_device::ArrowDeviceArray;
+use crate::abi::types::DevxNode;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
@@ -52,6 +53,27 @@ pub struct NodeDesc<'a> {
     pub offset: i64,
     /// Addresses in the order of the Arrow columnar format: validity first (NULL if there are no nulls).
     pub buffers: &'a [*const c_void],
+}
+
+impl NodeDesc<'_> {
+    /// From the C record.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_BUFFERS` for a negative number of buffers, `DEVX_NULL_ARGUMENT` if their table is missing.
+    ///
+    /// # Safety
+    /// The table has as many addresses as the record says, and outlives the result.
+    pub unsafe fn from_raw(node: &DevxNode) -> Result<Self> {
+        let Ok(n_buffers) = usize::try_from(node.n_buffers) else {
+            return refuse!(DEVX_INVALID_BUFFERS, "n_buffers is {}", node.n_buffers);
+        };
+        if n_buffers > 0 && node.buffers.is_null() {
+            return refuse!(DEVX_NULL_ARGUMENT, "buffers is NULL with {n_buffers} entries");
+        }
+        // SAFETY: the caller's contract, and an empty table is not looked at.
+        let buffers = if n_buffers == 0 { &[] } else { unsafe { std::slice::from_raw_parts(node.buffers, n_buffers) } };
+        Ok(Self { length: node.length, null_count: node.null_count, offset: node.offset, buffers })
+    }
 }
 
 impl Batch {
@@ -520,7 +542,7 @@ unsafe fn check_buffers(array: &ArrowArray, ty: Type, end: i64) -> Result<()> {
                 (false, 1)
             }
             Some(Buffer::Values(bits)) => (end > 0 && bits > 0, bits),
-            Some(Buffer::Offsets(bytes)) => (end > 0, bytes * 8),
+            Some(Buffer::Offsets(bytes)) => (end > 0, u64::from(bytes) * 8),
             Some(Buffer::Data) | None => (false, 0),
         };
         if needed && buffer.is_null() {

@@ -81,8 +81,8 @@ pub enum Type {
 pub enum Buffer {
     /// One bit for each element: 1 is valid. NULL if there are no nulls.
     Validity,
-    /// So many bits for each element.
-    Values(u32),
+    /// So many bits for each element; more than a `u32` counts for the widest binary.
+    Values(u64),
     /// One more offset than elements, of so many bytes.
     Offsets(u32),
     /// Bytes that the offsets point into; NULL if there are none.
@@ -98,7 +98,7 @@ pub enum Children {
     Any,
 }
 
-const FIXED: fn(u32) -> Buffers = |bits| Buffers::Two(Buffer::Values(bits));
+const FIXED: fn(u64) -> Buffers = |bits| Buffers::Two(Buffer::Values(bits));
 
 /// The buffers of a type, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,7 +173,7 @@ impl Type {
             Self::List => Buffers::Two(Buffer::Offsets(4)),
             Self::LargeList => Buffers::Two(Buffer::Offsets(8)),
             Self::Bool => FIXED(1),
-            _ => FIXED(self.byte_width().unwrap_or(0).saturating_mul(8)),
+            _ => FIXED(u64::from(self.byte_width().unwrap_or(0)) * 8),
         }
     }
 

@@ -5,9 +5,10 @@ use std::ffi::CStr;
 use std::fmt;
 
 use super::format::{Children, Type};
-use super::metadata::Metadata;
+use super::metadata::{self, Metadata};
 use super::tree::{self, Links};
 use crate::abi::arrow_data::{ARROW_FLAG_NULLABLE, ArrowSchema};
+use crate::abi::types::DevxField;
 use crate::error::{Error, Result, refuse};
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Foreign, Slab, TailSize, entry, set_entry};
@@ -73,6 +74,38 @@ impl<'a> FieldDesc<'a> {
     pub fn batch(n_columns: u32) -> Self {
         Self { flags: 0, n_children: n_columns, ..Self::new(c"", c"+s") }
     }
+
+    /// From the C record.
+    ///
+    /// # Errors
+    /// `DEVX_NULL_ARGUMENT` without a format, `DEVX_INVALID_CHILDREN`, `DEVX_INVALID_ARGUMENT`,
+    /// `DEVX_INVALID_METADATA`, with the field and the value. The texts are checked by [`Schema::new`].
+    ///
+    /// # Safety
+    /// The texts of the record are NULL or NUL-terminated, its metadata is as long as it says, and they outlive the
+    /// result.
+    pub unsafe fn from_raw(field: &DevxField) -> Result<Self> {
+        if field.format.is_null() {
+            return refuse!(DEVX_NULL_ARGUMENT, "format is NULL");
+        }
+        // SAFETY: the caller's contract.
+        let format = unsafe { CStr::from_ptr(field.format) };
+        // SAFETY: the caller's contract.
+        let name = if field.name.is_null() { c"" } else { unsafe { CStr::from_ptr(field.name) } };
+        // SAFETY: the caller's contract.
+        let metadata = unsafe { metadata::block(field.metadata) }?;
+        let Ok(n_children) = u32::try_from(field.n_children) else {
+            return refuse!(DEVX_INVALID_CHILDREN, "field {name:?}: n_children is {}", field.n_children);
+        };
+        let has_dictionary = match field.has_dictionary {
+            0 => false,
+            1 => true,
+            other => {
+                return refuse!(DEVX_INVALID_ARGUMENT, "field {name:?}: has_dictionary is {other}, neither 0 nor 1");
+            }
+        };
+        Ok(Self { format, name, metadata, flags: field.flags, n_children, has_dictionary })
+    }
 }
 
 impl Schema {
@@ -110,6 +143,27 @@ impl Schema {
             header.root = Root::Foreign(unsafe { Foreign::take(source, Kind::SchemaImport) });
         }
         Ok(Self::rooted(slab, records))
+    }
+
+    /// Imports a schema for a next step that needs it (importing an array of it): if that fails, the schema is the
+    /// caller's again, as it was.
+    ///
+    /// # Errors
+    /// As [`Schema::import`], and what `then` says.
+    ///
+    /// # Safety
+    /// As [`Schema::import`].
+    pub unsafe fn import_for<T>(source: *mut ArrowSchema, then: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        // SAFETY: the caller's contract.
+        let mut schema = unsafe { Self::import(source) }?;
+        let done = then(&schema);
+        if done.is_err()
+            && let Some(Header { root: Root::Foreign(foreign), .. }) = schema.0.unique()
+        {
+            // SAFETY: the struct came from there, and was marked as moved from.
+            unsafe { foreign.put_back(source) };
+        }
+        done
     }
 
     /// Makes a schema. One allocation for the schema itself; all texts are copied.

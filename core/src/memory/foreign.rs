@@ -46,17 +46,36 @@ impl<T: Releasable> Foreign<T> {
     pub(crate) fn as_ptr(&self) -> *const T {
         self.value.get()
     }
+
+    /// Moves the struct back out, so that nothing is left here to release.
+    ///
+    /// # Safety
+    /// `target` can be written; what it held is not released.
+    pub(crate) unsafe fn put_back(&mut self, target: *mut T) {
+        let value = self.value.get_mut();
+        // SAFETY: the caller's contract; after `disarm` there is one live copy, the target.
+        unsafe { std::ptr::from_mut(value).copy_to_nonoverlapping(target, 1) };
+        value.disarm();
+    }
+}
+
+/// Releases a struct where it is, if it is not released yet.
+///
+/// # Safety
+/// `value` is valid and nobody else uses it now.
+pub(crate) unsafe fn release<T: Releasable>(value: &mut T) {
+    if let Some(release) = value.release() {
+        // SAFETY: the caller's contract, and the mark below makes it once.
+        unsafe { release(value) };
+        // A callback that forgets to mark the struct must not be called a second time.
+        value.disarm();
+    }
 }
 
 impl<T: Releasable> Drop for Foreign<T> {
     fn drop(&mut self) {
-        let value = self.value.get_mut();
-        if let Some(release) = value.release() {
-            // SAFETY: the struct was moved to us, so releasing it is our right and, by `take`, ours alone.
-            unsafe { release(value) };
-            // A callback that forgets to mark the struct must not be called a second time.
-            value.disarm();
-        }
+        // SAFETY: the struct was moved to us, so releasing it is our right and, by `take`, ours alone.
+        unsafe { release(self.value.get_mut()) }
     }
 }
 

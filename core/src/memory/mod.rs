@@ -7,7 +7,7 @@ mod queue;
 mod slab;
 mod table;
 
-pub(crate) use foreign::{Foreign, Releasable};
+pub(crate) use foreign::{Foreign, Releasable, release};
 pub use owner::Owner;
 pub use queue::ReleaseQueue;
 pub(crate) use slab::{Slab, Tail, TailSize};
