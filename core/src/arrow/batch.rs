@@ -59,12 +59,12 @@ impl NodeDesc<'_> {
     /// From the C record.
     ///
     /// # Errors
-    /// `DEVX_INVALID_BUFFERS` for a negative number of buffers, `DEVX_NULL_ARGUMENT` if their table is missing.
+    /// `DEVX_INVALID_BUFFERS` for a number of buffers that cannot be, `DEVX_NULL_ARGUMENT` if their table is missing.
     ///
     /// # Safety
     /// The table has as many addresses as the record says, and outlives the result.
     pub unsafe fn from_raw(node: &DevxNode) -> Result<Self> {
-        let Ok(n_buffers) = usize::try_from(node.n_buffers) else {
+        let Some(n_buffers) = usize::try_from(node.n_buffers).ok().filter(|&n| n <= super::MAX_NODES) else {
             return refuse!(DEVX_INVALID_BUFFERS, "n_buffers is {}", node.n_buffers);
         };
         if n_buffers > 0 && node.buffers.is_null() {

@@ -1,0 +1,989 @@
+/*
+ * devexchange for C++17: RAII over the C API (devexchange.h). Header only; link with -ldevexchange.
+ *
+ *   auto values = std::vector<double>{1, 2, 3, 4, 5, 6};
+ *   auto tensor = devexchange::Tensor::of(std::move(values), {2, 3});   // the tensor keeps the vector
+ *   consume(std::move(tensor).export_move().release());                 // the consumer calls the deleter
+ *
+ * Ownership. Every class here is one owner: it can be moved, not copied, and gives up what it holds when it goes. There
+ * are three ways to hand something over, named as in C: `share` (one more owner, counted), `move` (this one; only of an
+ * rvalue), `borrow` (a view that owns nothing and is valid as long as what it was borrowed from). `create` and
+ * `import_from` take an owner or a source only if they succeed: if they throw, it is still in the object that it was
+ * moved from.
+ *
+ * Errors. What fails throws devexchange::Error. No destructor throws, and neither does a release: what a callable given
+ * to owner() throws ends there, is counted, and is reported to the handler of set_release_error_handler().
+ *
+ * Threads. Different objects may be used on different threads, also if they share memory; a release may come on any
+ * thread. One object is for one thread at a time, as ever in C++.
+ *
+ * Nothing here needs run-time type information: -fno-rtti is fine.
+ */
+#ifndef DEVEXCHANGE_DEVEXCHANGE_HPP_
+#define DEVEXCHANGE_DEVEXCHANGE_HPP_
+
+#include <atomic>
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <initializer_list>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "devexchange.h"
+
+namespace devexchange {
+
+/* --- errors --- */
+
+/* Why a call failed. what() names the field, its value, and what was expected. */
+class Error : public std::runtime_error {
+public:
+    Error(devx_status status, std::string const &message, std::int32_t driver_code = 0)
+        : std::runtime_error(message), status_(status), driver_code_(driver_code) {}
+    explicit Error(devx_error const &error) : Error(error.status, error.message, error.driver_code) {}
+
+    /* One of DEVX_..., never DEVX_OK. */
+    devx_status status() const noexcept { return status_; }
+    /* The name of the status, for example "DEVX_INVALID_SHAPE". */
+    char const *name() const noexcept { return devx_status_name(status_); }
+    /* The code of the device driver's call that failed, or 0. */
+    std::int32_t driver_code() const noexcept { return driver_code_; }
+
+private:
+    devx_status status_;
+    std::int32_t driver_code_;
+};
+
+namespace detail {
+
+/* Runs a call of the C API, which is given the error record, and throws what it says. */
+template <class Call> void check(Call &&call) {
+    devx_error error;
+    if (call(&error) != DEVX_OK) {
+        throw Error(error);
+    }
+}
+
+/* A handle of the C API. */
+template <class T, void (*Release)(T **)> class Handle {
+public:
+    Handle() noexcept = default;
+    explicit Handle(T *raw) noexcept : raw_(raw) {}
+    Handle(Handle &&other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+    Handle &operator=(Handle &&other) noexcept {
+        if (this != &other) {
+            Release(&raw_);
+            raw_ = std::exchange(other.raw_, nullptr);
+        }
+        return *this;
+    }
+    Handle(Handle const &) = delete;
+    Handle &operator=(Handle const &) = delete;
+    ~Handle() { Release(&raw_); }
+
+    T *get() const noexcept { return raw_; }
+    T **address() noexcept { return &raw_; }
+    T *release() noexcept { return std::exchange(raw_, nullptr); }
+
+private:
+    T *raw_ = nullptr;
+};
+
+inline std::size_t to_size(std::int64_t number) noexcept {
+    return number < 0 ? 0 : static_cast<std::size_t>(number);
+}
+
+} // namespace detail
+
+/* --- the library --- */
+
+/* The version of the library that the program runs with, for example "0.1.0". */
+inline char const *version() noexcept {
+    return devx_version_string();
+}
+
+/* What the library handed out and took in, and how much of it is not released yet. */
+inline devx_ledger ledger() {
+    devx_ledger out;
+    detail::check([&](devx_error *error) { return devx_ledger_read(&out, error); });
+    return out;
+}
+
+/* How many things are not released yet, over all kinds. */
+inline std::int64_t outstanding() noexcept {
+    return devx_ledger_outstanding();
+}
+
+/* --- owners --- */
+
+/* Is told of a release that threw; `what` is the text of the exception. Called on the thread of the release. */
+using ReleaseErrorHandler = void (*)(char const *what) noexcept;
+
+namespace detail {
+
+inline std::atomic<std::int64_t> release_errors{0};
+inline std::atomic<ReleaseErrorHandler> release_error_handler{nullptr};
+
+inline void report_release_error(char const *what) noexcept {
+    release_errors.fetch_add(1, std::memory_order_relaxed);
+    if (ReleaseErrorHandler const handler = release_error_handler.load(std::memory_order_acquire)) {
+        handler(what);
+    }
+}
+
+/* What `devx_owner::release` calls. The callers of it cannot handle exceptions, so none gets out. */
+template <class Callable> void run_once(void *context) noexcept {
+    std::unique_ptr<Callable> const callable(static_cast<Callable *>(context));
+    try {
+        (*callable)();
+    } catch (std::exception const &exception) {
+        report_release_error(exception.what());
+    } catch (...) {
+        report_release_error("not a std::exception");
+    }
+}
+
+} // namespace detail
+
+/* How many releases have thrown so far. */
+inline std::int64_t release_errors() noexcept {
+    return detail::release_errors.load(std::memory_order_relaxed);
+}
+
+/* Sets who is told of releases that throw; nullptr for nobody. Returns who was told before. */
+inline ReleaseErrorHandler set_release_error_handler(ReleaseErrorHandler handler) noexcept {
+    return detail::release_error_handler.exchange(handler, std::memory_order_acq_rel);
+}
+
+/*
+ * Keeps memory alive: its release is called once, when nothing refers to the memory any more, or when this object goes
+ * without having been handed over.
+ */
+class Owner {
+public:
+    /* Nothing to release: the memory outlives everything. */
+    Owner() noexcept = default;
+    /* Takes over an owner of the C API. */
+    explicit Owner(devx_owner raw) noexcept : raw_(raw) {}
+    Owner(Owner &&other) noexcept : raw_(std::exchange(other.raw_, devx_owner{})) {}
+    Owner &operator=(Owner &&other) noexcept {
+        if (this != &other) {
+            reset();
+            raw_ = std::exchange(other.raw_, devx_owner{});
+        }
+        return *this;
+    }
+    Owner(Owner const &) = delete;
+    Owner &operator=(Owner const &) = delete;
+    ~Owner() { reset(); }
+
+    /* Whether there is something to release. */
+    explicit operator bool() const noexcept { return raw_.release != nullptr; }
+    /* For a call of the C API; if that succeeds, follow it with release(). */
+    devx_owner const *get() const noexcept { return &raw_; }
+    /* Hands the owner over: somebody else calls its release now. */
+    devx_owner release() noexcept { return std::exchange(raw_, devx_owner{}); }
+    /* Releases now. */
+    void reset() noexcept {
+        devx_owner const raw = release();
+        if (raw.release != nullptr) {
+            raw.release(raw.context);
+        }
+    }
+
+private:
+    devx_owner raw_{};
+};
+
+/* An owner that calls `callable()` once, on whatever thread the last user is, and destroys it. */
+template <class Callable> Owner owner(Callable &&callable) {
+    using Stored = std::decay_t<Callable>;
+    static_assert(std::is_invocable_v<Stored &>, "an owner needs something that can be called without arguments");
+    auto stored = std::make_unique<Stored>(std::forward<Callable>(callable));
+    return Owner(devx_owner{stored.release(), &detail::run_once<Stored>});
+}
+
+/* An owner that keeps a value (a std::vector, a std::shared_ptr, ...) until nobody needs it. */
+template <class T> Owner keep(T value) {
+    return owner([kept = std::move(value)]() noexcept { static_cast<void>(kept); });
+}
+
+/* --- small things --- */
+
+/* A contiguous run of values that somebody else owns. */
+template <class T> class Span {
+public:
+    constexpr Span() noexcept = default;
+    constexpr Span(T *data, std::size_t size) noexcept : data_(data), size_(size) {}
+
+    constexpr T *data() const noexcept { return data_; }
+    constexpr std::size_t size() const noexcept { return size_; }
+    constexpr bool empty() const noexcept { return size_ == 0; }
+    constexpr T *begin() const noexcept { return data_; }
+    constexpr T *end() const noexcept { return data_ + size_; }
+    constexpr T &operator[](std::size_t index) const { return data_[index]; }
+
+private:
+    T *data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+/* Whether a call may copy. */
+enum class Copy : std::int32_t {
+    never = DEVX_COPY_NEVER,         /* refuse rather than copy */
+    if_needed = DEVX_COPY_IF_NEEDED, /* copy only where a view is not possible */
+    always = DEVX_COPY_ALWAYS,
+};
+
+/* How an exchange could be done. */
+struct Plan {
+    enum class Kind : std::int32_t {
+        view = DEVX_PLAN_VIEW,
+        copy = DEVX_PLAN_COPY,
+        impossible = DEVX_PLAN_IMPOSSIBLE,
+    };
+    Kind kind;
+    std::int64_t copy_bytes; /* what a copy would write; 0 for a view */
+    std::string reason;      /* why not a view; empty for a view */
+
+    explicit Plan(devx_plan const &raw)
+        : kind(static_cast<Kind>(raw.kind)), copy_bytes(raw.copy_bytes), reason(raw.reason) {}
+};
+
+/* What a consumer asks of a DLPack export; what is not said is the newest version, no synchronisation and no copy. */
+struct Request {
+    std::uint32_t max_major = DLPACK_MAJOR_VERSION;
+    std::uint32_t max_minor = DLPACK_MINOR_VERSION;
+    std::int64_t stream = -1;
+    Copy copy = Copy::never;
+
+    devx_dlpack_request raw() const noexcept {
+        devx_dlpack_request request{};
+        request.max_major = max_major;
+        request.max_minor = max_minor;
+        request.stream = stream;
+        request.copy = static_cast<std::int32_t>(copy);
+        return request;
+    }
+};
+
+inline constexpr DLDevice cpu{kDLCPU, 0};
+
+namespace detail {
+
+template <class T> struct is_complex : std::false_type {};
+template <class T> struct is_complex<std::complex<T>> : std::true_type {};
+
+template <class T> constexpr DLDataType dtype_of() noexcept {
+    using Value = std::remove_cv_t<T>;
+    static_assert(std::is_arithmetic_v<Value> || is_complex<Value>::value,
+                  "an element is a number, a bool or a std::complex");
+    static_assert(!std::is_same_v<Value, long double>, "the size of long double is not that of any DLPack type");
+    auto const bits = static_cast<std::uint8_t>(sizeof(Value) * 8);
+    if constexpr (std::is_same_v<Value, bool>) {
+        return DLDataType{kDLBool, bits, 1};
+    } else if constexpr (is_complex<Value>::value) {
+        return DLDataType{kDLComplex, bits, 1};
+    } else if constexpr (std::is_floating_point_v<Value>) {
+        return DLDataType{kDLFloat, bits, 1};
+    } else if constexpr (std::is_signed_v<Value>) {
+        return DLDataType{kDLInt, bits, 1};
+    } else {
+        return DLDataType{kDLUInt, bits, 1};
+    }
+}
+
+} // namespace detail
+
+/* The DLPack type of a C++ type. */
+template <class T> inline constexpr DLDataType dtype = detail::dtype_of<T>();
+
+inline constexpr bool same_dtype(DLDataType left, DLDataType right) noexcept {
+    return left.code == right.code && left.bits == right.bits && left.lanes == right.lanes;
+}
+
+/* The name of an element type, for example "float32". */
+inline std::string dtype_name(DLDataType type) {
+    char name[32];
+    detail::check([&](devx_error *error) { return devx_dtype_name(type, name, sizeof name, error); });
+    return name;
+}
+
+/* --- structs of the standards, with their owner --- */
+
+namespace detail {
+
+struct DlpackDeleter {
+    void operator()(DLManagedTensorVersioned *tensor) const noexcept { devx_dlpack_release(&tensor); }
+    void operator()(DLManagedTensor *tensor) const noexcept { devx_dlpack_release_legacy(&tensor); }
+};
+
+inline ArrowSchema &release_part(ArrowSchema &value) noexcept {
+    return value;
+}
+inline ArrowArray &release_part(ArrowArray &value) noexcept {
+    return value;
+}
+inline ArrowArray &release_part(ArrowDeviceArray &value) noexcept {
+    return value.array;
+}
+
+} // namespace detail
+
+/* A DLPack tensor of somebody's; release() gives the pointer to whoever calls its deleter then. */
+using Dlpack = std::unique_ptr<DLManagedTensorVersioned, detail::DlpackDeleter>;
+/* The same for the struct of DLPack before 1.0. */
+using DlpackLegacy = std::unique_ptr<DLManagedTensor, detail::DlpackDeleter>;
+
+/* An ArrowSchema, ArrowArray or ArrowDeviceArray of somebody's, by value. A released one is empty. */
+template <class T> class Owned {
+public:
+    Owned() noexcept = default;
+    /* Moves a struct in: `source` is marked as released. */
+    explicit Owned(T &source) noexcept : value_(source) { detail::release_part(source).release = nullptr; }
+    Owned(Owned &&other) noexcept : Owned(other.value_) {}
+    Owned &operator=(Owned &&other) noexcept {
+        if (this != &other) {
+            reset();
+            value_ = other.release();
+        }
+        return *this;
+    }
+    Owned(Owned const &) = delete;
+    Owned &operator=(Owned const &) = delete;
+    ~Owned() { reset(); }
+
+    /* Whether there is something to release. */
+    explicit operator bool() const noexcept { return detail::release_part(const_cast<T &>(value_)).release != nullptr; }
+    T const &operator*() const noexcept { return value_; }
+    T const *operator->() const noexcept { return &value_; }
+    /* For a call that fills the struct, or that moves it out. */
+    T *get() noexcept { return &value_; }
+    /* Moves the struct out: whoever holds the result releases it. */
+    T release() noexcept {
+        T out = value_;
+        detail::release_part(value_).release = nullptr;
+        return out;
+    }
+    /* Releases now. */
+    void reset() noexcept {
+        auto &part = detail::release_part(value_);
+        if (part.release != nullptr) {
+            part.release(&part);
+            part.release = nullptr; /* also if the callback forgot to say so */
+        }
+    }
+
+private:
+    T value_{};
+};
+
+using OwnedSchema = Owned<ArrowSchema>;
+using OwnedArray = Owned<ArrowArray>;
+using OwnedDeviceArray = Owned<ArrowDeviceArray>;
+
+class Batch;
+
+/* --- tensors --- */
+
+/* What is borrowed from a tensor: valid as long as the tensor. */
+class TensorView {
+public:
+    TensorView(DLTensor const &raw, std::uint64_t flags) noexcept : raw_(raw), flags_(flags) {}
+
+    /* As DLPack describes it; strides are always there, byte_offset is 0. */
+    DLTensor const &raw() const noexcept { return raw_; }
+    std::size_t ndim() const noexcept { return detail::to_size(raw_.ndim); }
+    /* Extents. */
+    Span<std::int64_t const> shape() const noexcept { return {raw_.shape, ndim()}; }
+    /* Steps along each dimension, in elements. */
+    Span<std::int64_t const> strides() const noexcept { return {raw_.strides, ndim()}; }
+    DLDataType dtype() const noexcept { return raw_.dtype; }
+    DLDevice device() const noexcept { return raw_.device; }
+    /* DLPACK_FLAG_BITMASK_... bits. */
+    std::uint64_t flags() const noexcept { return flags_; }
+    bool read_only() const noexcept { return (flags_ & DLPACK_FLAG_BITMASK_READ_ONLY) != 0; }
+
+    /* The first element, in memory of the device. Throws if the elements are of another type. */
+    template <class T> T const *data() const {
+        require<T>();
+        return static_cast<T const *>(raw_.data);
+    }
+    /* The first element, to be written. Throws DEVX_READ_ONLY if that is not allowed. */
+    template <class T> T *mutable_data() const {
+        require<T>();
+        if (read_only()) {
+            throw Error(DEVX_READ_ONLY, "flags has READ_ONLY: the memory must not be written");
+        }
+        return static_cast<T *>(raw_.data);
+    }
+    /* One element of a tensor in host memory. Throws if the index is not one of it. */
+    template <class T> T const &at(std::initializer_list<std::int64_t> index) const {
+        T const *const first = data<T>();
+        if (raw_.device.device_type != kDLCPU) {
+            throw Error(DEVX_DEVICE, "device_type is " + std::to_string(static_cast<int>(raw_.device.device_type)) +
+                                         ": the memory is not the host's");
+        }
+        if (index.size() != ndim()) {
+            throw Error(DEVX_OUT_OF_RANGE, "index has " + std::to_string(index.size()) +
+                                               " dimensions: the tensor has " + std::to_string(ndim()));
+        }
+        std::ptrdiff_t offset = 0;
+        std::size_t k = 0;
+        for (std::int64_t const i : index) {
+            if (i < 0 || i >= raw_.shape[k]) {
+                throw Error(DEVX_OUT_OF_RANGE, "index[" + std::to_string(k) + "] is " + std::to_string(i) +
+                                                   ": the extent is " + std::to_string(raw_.shape[k]));
+            }
+            offset += static_cast<std::ptrdiff_t>(i * raw_.strides[k]);
+            ++k;
+        }
+        return first[offset];
+    }
+
+private:
+    template <class T> void require() const {
+        if (!same_dtype(raw_.dtype, devexchange::dtype<T>)) {
+            throw Error(DEVX_MISMATCH,
+                        "dtype is " + dtype_name(raw_.dtype) + ", not " + dtype_name(devexchange::dtype<T>));
+        }
+    }
+
+    DLTensor raw_;
+    std::uint64_t flags_;
+};
+
+/* How large a tensor is. */
+struct TensorSize {
+    std::int64_t elements;
+    std::int64_t bytes; /* of the elements side by side */
+    bool row_major;     /* whether they lie so, in row-major order */
+};
+
+/* One reference to memory with a shape and an element type. */
+class Tensor {
+public:
+    /* No tensor: what is left of one that was moved. */
+    Tensor() noexcept = default;
+    /* Takes over a handle of the C API. */
+    explicit Tensor(devx_tensor_t *raw) noexcept : handle_(raw) {}
+
+    /* A tensor over memory that `owner` keeps alive; shape and strides are copied. */
+    static Tensor create(DLTensor const &description, Owner &&owner, std::uint64_t flags = 0) {
+        Tensor out;
+        detail::check([&](devx_error *error) {
+            return devx_tensor_create(&description, flags, owner.get(), out.handle_.address(), error);
+        });
+        static_cast<void>(owner.release()); /* it is the tensor's now */
+        return out;
+    }
+
+    /* A tensor over host memory; without strides the elements lie in row-major order. Of `const` values it is
+     * read-only. */
+    template <class T>
+    static Tensor over(T *data, std::vector<std::int64_t> shape, Owner &&owner,
+                       std::vector<std::int64_t> strides = {}) {
+        if (!strides.empty() && strides.size() != shape.size()) {
+            throw Error(DEVX_INVALID_SHAPE, "there are " + std::to_string(strides.size()) + " strides for " +
+                                                std::to_string(shape.size()) + " dimensions");
+        }
+        DLTensor description{};
+        description.data = const_cast<std::remove_cv_t<T> *>(data);
+        description.device = cpu;
+        description.ndim = static_cast<std::int32_t>(shape.size());
+        description.dtype = devexchange::dtype<T>;
+        description.shape = shape.data();
+        description.strides = strides.empty() ? nullptr : strides.data();
+        return create(description, std::move(owner), std::is_const_v<T> ? DLPACK_FLAG_BITMASK_READ_ONLY : 0);
+    }
+
+    /* A row-major tensor that keeps a vector, which has to have as many elements as the shape. */
+    template <class T> static Tensor of(std::vector<T> values, std::vector<std::int64_t> shape) {
+        static_assert(!std::is_same_v<T, bool>, "a std::vector<bool> has bits, a tensor has bytes");
+        auto const kept = std::make_shared<std::vector<T>>(std::move(values));
+        auto const count = kept->size();
+        Tensor out = over(kept->data(), std::move(shape), keep(kept));
+        if (detail::to_size(out.size().elements) != count) {
+            throw Error(DEVX_INVALID_SHAPE, "shape has " + std::to_string(out.size().elements) +
+                                                " elements: the vector has " + std::to_string(count));
+        }
+        return out;
+    }
+
+    /* Takes a DLPack tensor from its producer. If this throws, it is still `source`'s. */
+    static Tensor import_from(Dlpack &&source) {
+        Tensor out = import_from(source.get());
+        static_cast<void>(source.release());
+        return out;
+    }
+    static Tensor import_from(DlpackLegacy &&source) {
+        Tensor out = import_from(source.get());
+        static_cast<void>(source.release());
+        return out;
+    }
+    /* The same of a plain pointer. If this throws, it is still the caller's to delete. */
+    static Tensor import_from(DLManagedTensorVersioned *source) {
+        Tensor out;
+        detail::check([&](devx_error *error) { return devx_tensor_import(source, out.handle_.address(), error); });
+        return out;
+    }
+    static Tensor import_from(DLManagedTensor *source) {
+        Tensor out;
+        detail::check(
+            [&](devx_error *error) { return devx_tensor_import_legacy(source, out.handle_.address(), error); });
+        return out;
+    }
+
+    explicit operator bool() const noexcept { return handle_.get() != nullptr; }
+    /* The handle, for a call of the C API. */
+    devx_tensor_t *get() const noexcept { return handle_.get(); }
+    /* Hands the handle over to C, which releases it. */
+    devx_tensor_t *release() noexcept { return handle_.release(); }
+
+    /* Another reference to the same tensor. */
+    Tensor share() const {
+        Tensor out;
+        detail::check([&](devx_error *error) { return devx_tensor_share(get(), out.handle_.address(), error); });
+        return out;
+    }
+    /* A view, valid as long as this tensor. */
+    TensorView borrow() const {
+        DLTensor raw{};
+        std::uint64_t flags = 0;
+        detail::check([&](devx_error *error) { return devx_tensor_borrow(get(), &raw, &flags, error); });
+        return TensorView(raw, flags);
+    }
+    /* A compact row-major copy in host memory. */
+    Tensor copy() const {
+        Tensor out;
+        detail::check([&](devx_error *error) { return devx_tensor_copy(get(), out.handle_.address(), error); });
+        return out;
+    }
+    TensorSize size() const {
+        TensorSize out{};
+        std::int32_t row_major = 0;
+        detail::check([&](devx_error *error) {
+            return devx_tensor_size(get(), &out.elements, &out.bytes, &row_major, error);
+        });
+        out.row_major = row_major != 0;
+        return out;
+    }
+
+    /* Hands the tensor to a consumer and keeps it. */
+    Dlpack export_share(Request const &request = {}) const {
+        DLManagedTensorVersioned *out = nullptr;
+        auto const raw = request.raw();
+        detail::check([&](devx_error *error) { return devx_tensor_export_share(get(), &raw, &out, error); });
+        return Dlpack(out);
+    }
+    /* Hands the tensor to a consumer; nothing is left in this object. If this throws, it is as before. */
+    Dlpack export_move(Request const &request = {}) && {
+        DLManagedTensorVersioned *out = nullptr;
+        auto const raw = request.raw();
+        detail::check([&](devx_error *error) { return devx_tensor_export_move(handle_.address(), &raw, &out, error); });
+        return Dlpack(out);
+    }
+    /* The same as the struct of DLPack before 1.0. */
+    DlpackLegacy export_share_legacy(Request const &request = {}) const {
+        DLManagedTensor *out = nullptr;
+        auto const raw = request.raw();
+        detail::check([&](devx_error *error) { return devx_tensor_export_share_legacy(get(), &raw, &out, error); });
+        return DlpackLegacy(out);
+    }
+    DlpackLegacy export_move_legacy(Request const &request = {}) && {
+        DLManagedTensor *out = nullptr;
+        auto const raw = request.raw();
+        detail::check(
+            [&](devx_error *error) { return devx_tensor_export_move_legacy(handle_.address(), &raw, &out, error); });
+        return DlpackLegacy(out);
+    }
+
+    /* How the tensor can be had as a column. Nothing is taken. */
+    Plan plan_column() const {
+        devx_plan out;
+        detail::check([&](devx_error *error) { return devx_tensor_plan_column(get(), &out, error); });
+        return Plan(out);
+    }
+    /* The tensor as a column: its first dimension are the rows, the others fixed-size lists. */
+    Batch to_column(std::string const &name, Copy copy = Copy::never) const;
+
+private:
+    detail::Handle<devx_tensor_t, devx_tensor_release> handle_;
+};
+
+/* --- schemas --- */
+
+/* The block that Arrow keeps metadata in, of pairs of keys and values. */
+inline std::string encode_metadata(std::vector<std::pair<std::string, std::string>> const &pairs) {
+    std::string out;
+    auto const put = [&](std::size_t number) {
+        if (number > static_cast<std::size_t>(INT32_MAX)) {
+            throw Error(DEVX_INVALID_METADATA, "metadata has a count or length of " + std::to_string(number));
+        }
+        auto const value = static_cast<std::int32_t>(number);
+        out.append(reinterpret_cast<char const *>(&value), sizeof value);
+    };
+    put(pairs.size());
+    for (auto const &[key, value] : pairs) {
+        put(key.size());
+        out += key;
+        put(value.size());
+        out += value;
+    }
+    return out;
+}
+
+/* The pairs of a metadata block that devexchange has checked; nullptr has none. */
+inline std::vector<std::pair<std::string, std::string>> decode_metadata(char const *block) {
+    std::vector<std::pair<std::string, std::string>> out;
+    if (block == nullptr) {
+        return out;
+    }
+    auto const number = [&] {
+        std::int32_t value;
+        std::memcpy(&value, block, sizeof value);
+        block += sizeof value;
+        return value;
+    };
+    auto const text = [&] {
+        auto const length = detail::to_size(number());
+        std::string value(block, length);
+        block += length;
+        return value;
+    };
+    for (std::int32_t left = number(); left > 0; --left) {
+        auto key = text();
+        out.emplace_back(std::move(key), text());
+    }
+    return out;
+}
+
+/* A field of a schema that is being described. */
+struct Field {
+    std::string name;
+    std::string format;                        /* of Arrow, for example "g" for float64 */
+    std::int64_t flags = DEVX_FIELD_NULLABLE;  /* DEVX_FIELD_... bits */
+    std::vector<Field> children = {};
+    std::vector<Field> dictionary = {};        /* the field of the dictionary's values, or nothing */
+    std::string metadata = {};                 /* of encode_metadata, or nothing */
+};
+
+/* One reference to a tree of fields, which never changes. */
+class Schema {
+public:
+    Schema() noexcept = default;
+    explicit Schema(devx_schema_t *raw) noexcept : handle_(raw) {}
+
+    /* The schema of an array whose type is that of the field. */
+    static Schema create(Field const &root) {
+        std::vector<devx_field> fields;
+        flatten(root, fields);
+        Schema out;
+        detail::check([&](devx_error *error) {
+            return devx_schema_create(fields.data(), fields.size(), out.handle_.address(), error);
+        });
+        return out;
+    }
+    /* The schema of a record batch with these columns. */
+    static Schema of(std::vector<Field> columns) { return create(Field{"", "+s", 0, std::move(columns)}); }
+
+    /* Takes an Arrow schema from its producer. If this throws, it is still `source`'s. */
+    static Schema import_from(OwnedSchema &&source) { return import_from(source.get()); }
+    static Schema import_from(ArrowSchema *source) {
+        Schema out;
+        detail::check([&](devx_error *error) { return devx_schema_import(source, out.handle_.address(), error); });
+        return out;
+    }
+
+    explicit operator bool() const noexcept { return handle_.get() != nullptr; }
+    devx_schema_t *get() const noexcept { return handle_.get(); }
+    devx_schema_t *release() noexcept { return handle_.release(); }
+
+    /* Hands the schema to a consumer and keeps it. */
+    OwnedSchema export_share() const {
+        OwnedSchema out;
+        detail::check([&](devx_error *error) { return devx_schema_export(get(), out.get(), error); });
+        return out;
+    }
+
+private:
+    friend class Batch;
+
+    static void flatten(Field const &field, std::vector<devx_field> &out) {
+        devx_field raw{};
+        raw.format = field.format.c_str();
+        raw.name = field.name.c_str();
+        raw.metadata = field.metadata.empty() ? nullptr : field.metadata.data();
+        raw.flags = field.flags;
+        raw.n_children = static_cast<std::int64_t>(field.children.size());
+        raw.has_dictionary = static_cast<std::int64_t>(field.dictionary.size()); /* more than one is refused */
+        out.push_back(raw);
+        for (auto const &child : field.children) {
+            flatten(child, out);
+        }
+        for (auto const &values : field.dictionary) {
+            flatten(values, out);
+        }
+    }
+
+    detail::Handle<devx_schema_t, devx_schema_release> handle_;
+};
+
+/* --- columns --- */
+
+/* A view of one array of a batch: owns nothing, valid as long as the batch. Rows are counted from 0. */
+class Column {
+public:
+    Column(devx_batch_t const *batch, devx_column const &raw) noexcept : batch_(batch), raw_(raw) {}
+
+    devx_column const &raw() const noexcept { return raw_; }
+    std::string_view name() const noexcept { return raw_.name; }
+    std::string_view format() const noexcept { return raw_.format; }
+    std::vector<std::pair<std::string, std::string>> metadata() const { return decode_metadata(raw_.metadata); }
+    bool nullable() const noexcept { return (raw_.flags & DEVX_FIELD_NULLABLE) != 0; }
+    std::int64_t length() const noexcept { return raw_.length; }
+    /* Where row 0 is in the buffers. */
+    std::int64_t offset() const noexcept { return raw_.offset; }
+    /* The addresses of the buffers, in memory of the batch's device. */
+    Span<void const *const> buffers() const noexcept { return {raw_.buffers, detail::to_size(raw_.n_buffers)}; }
+    std::int64_t n_children() const noexcept { return raw_.n_children; }
+    bool has_dictionary() const noexcept { return raw_.has_dictionary != 0; }
+
+    /* The number of nulls; counted if it is not known. */
+    std::int64_t null_count() const {
+        std::int64_t out = 0;
+        detail::check([&](devx_error *error) { return devx_column_null_count(batch_, &raw_, &out, error); });
+        return out;
+    }
+    bool is_valid(std::int64_t row) const {
+        std::int32_t out = 0;
+        detail::check([&](devx_error *error) { return devx_column_is_valid(batch_, &raw_, row, &out, error); });
+        return out != 0;
+    }
+    /* All values of a column of numbers, or of dates and times as the integers that they are stored as. */
+    template <class T> Span<T const> values() const {
+        void const *out = nullptr;
+        detail::check(
+            [&](devx_error *error) { return devx_column_values(batch_, &raw_, devexchange::dtype<T>, &out, error); });
+        return {static_cast<T const *>(out), detail::to_size(raw_.length)};
+    }
+    /* The value of a row of bools. */
+    bool boolean(std::int64_t row) const {
+        std::int32_t out = 0;
+        detail::check([&](devx_error *error) { return devx_column_bool(batch_, &raw_, row, &out, error); });
+        return out != 0;
+    }
+    /* The bytes of a row of text or binary, in memory of the batch. */
+    std::string_view bytes(std::int64_t row) const {
+        char const *out = nullptr;
+        std::size_t length = 0;
+        detail::check([&](devx_error *error) { return devx_column_bytes(batch_, &raw_, row, &out, &length, error); });
+        return {out, length};
+    }
+    /* The values of a row of lists. */
+    Column list(std::int64_t row) const {
+        return made(
+            [&](devx_column *out, devx_error *error) { return devx_column_list(batch_, &raw_, row, out, error); });
+    }
+    /* Of a struct and of a fixed-size list the rows that this column sees; of a list all values. */
+    Column child(std::int64_t index) const {
+        return made(
+            [&](devx_column *out, devx_error *error) { return devx_column_child(batch_, &raw_, index, out, error); });
+    }
+    /* The values that the rows are indices of. */
+    Column dictionary() const {
+        return made(
+            [&](devx_column *out, devx_error *error) { return devx_column_dictionary(batch_, &raw_, out, error); });
+    }
+    std::int64_t dictionary_index(std::int64_t row) const {
+        std::int64_t out = 0;
+        detail::check([&](devx_error *error) { return devx_column_dictionary_index(batch_, &raw_, row, &out, error); });
+        return out;
+    }
+    /* How the column can be had as a tensor. Nothing is taken. */
+    Plan plan_tensor() const {
+        devx_plan out;
+        detail::check([&](devx_error *error) { return devx_column_plan_tensor(batch_, &raw_, &out, error); });
+        return Plan(out);
+    }
+    /* The column as a tensor. A view is read-only and keeps the batch's memory alive. */
+    Tensor to_tensor(Copy copy = Copy::never) const {
+        devx_tensor_t *out = nullptr;
+        detail::check([&](devx_error *error) {
+            return devx_column_to_tensor(batch_, &raw_, static_cast<std::int32_t>(copy), &out, error);
+        });
+        return Tensor(out);
+    }
+
+private:
+    template <class Call> Column made(Call &&call) const {
+        devx_column out;
+        detail::check([&](devx_error *error) { return call(&out, error); });
+        return Column(batch_, out);
+    }
+
+    devx_batch_t const *batch_;
+    devx_column raw_;
+};
+
+/* --- batches --- */
+
+/* One array that is being described: in the same tree as the fields of its schema. */
+struct Node {
+    std::int64_t length = 0;
+    std::vector<void const *> buffers = {}; /* validity first (nullptr if there are no nulls) */
+    std::vector<Node> children = {};
+    std::vector<Node> dictionary = {};
+    std::int64_t null_count = 0; /* -1 if it is not known */
+    std::int64_t offset = 0;
+};
+
+/* One reference to an Arrow array with its schema: a record batch if the type is struct. */
+class Batch {
+public:
+    Batch() noexcept = default;
+    explicit Batch(devx_batch_t *raw) noexcept : handle_(raw) {}
+
+    /* A batch over memory that `owner` keeps alive; the addresses of the buffers are copied, the buffers are not. */
+    static Batch create(Schema const &schema, Node const &root, Owner &&owner, DLDevice device = cpu) {
+        std::vector<devx_node> nodes;
+        flatten(root, nodes);
+        Batch out;
+        detail::check([&](devx_error *error) {
+            return devx_batch_create(schema.get(), device, nodes.data(), nodes.size(), owner.get(),
+                                     out.handle_.address(), error);
+        });
+        static_cast<void>(owner.release());
+        return out;
+    }
+    /* A record batch of these columns. */
+    static Batch of(Schema const &schema, std::int64_t length, std::vector<Node> columns, Owner &&owner) {
+        return create(schema, Node{length, {nullptr}, std::move(columns)}, std::move(owner));
+    }
+
+    /* Takes an array from its producer. If this throws, it is still `source`'s. */
+    static Batch import_from(OwnedArray &&source, Schema const &schema) { return import_from(source.get(), schema); }
+    static Batch import_from(OwnedDeviceArray &&source, Schema const &schema) {
+        return import_from(source.get(), schema);
+    }
+    static Batch import_from(ArrowArray *source, Schema const &schema) {
+        Batch out;
+        detail::check(
+            [&](devx_error *error) { return devx_batch_import(source, schema.get(), out.handle_.address(), error); });
+        return out;
+    }
+    static Batch import_from(ArrowDeviceArray *source, Schema const &schema) {
+        Batch out;
+        detail::check([&](devx_error *error) {
+            return devx_batch_import_device(source, schema.get(), out.handle_.address(), error);
+        });
+        return out;
+    }
+
+    explicit operator bool() const noexcept { return handle_.get() != nullptr; }
+    devx_batch_t *get() const noexcept { return handle_.get(); }
+    devx_batch_t *release() noexcept { return handle_.release(); }
+
+    devx_batch_info info() const {
+        devx_batch_info out;
+        detail::check([&](devx_error *error) { return devx_batch_get_info(get(), &out, error); });
+        return out;
+    }
+    std::int64_t length() const { return info().length; }
+    std::int64_t n_columns() const { return info().n_columns; }
+
+    /* A reference to the schema. */
+    Schema schema() const {
+        Schema out;
+        detail::check([&](devx_error *error) { return devx_batch_schema(get(), out.handle_.address(), error); });
+        return out;
+    }
+    /* The whole array as one column. */
+    Column root() const {
+        return made([&](devx_column *out, devx_error *error) { return devx_batch_root(get(), out, error); });
+    }
+    Column column(std::int64_t index) const {
+        return made([&](devx_column *out, devx_error *error) { return devx_batch_column(get(), index, out, error); });
+    }
+    /* The first column with this name. */
+    Column column(std::string const &name) const {
+        return made([&](devx_column *out, devx_error *error) {
+            return devx_batch_column_named(get(), name.c_str(), out, error);
+        });
+    }
+
+    /* Another reference to the same batch. */
+    Batch share() const {
+        Batch out;
+        detail::check([&](devx_error *error) { return devx_batch_share(get(), out.handle_.address(), error); });
+        return out;
+    }
+    /* Hands the batch to a consumer and keeps it. */
+    OwnedArray export_share() const {
+        OwnedArray out;
+        detail::check([&](devx_error *error) { return devx_batch_export_share(get(), out.get(), error); });
+        return out;
+    }
+    OwnedDeviceArray export_share_device() const {
+        OwnedDeviceArray out;
+        detail::check([&](devx_error *error) { return devx_batch_export_share_device(get(), out.get(), error); });
+        return out;
+    }
+    /* Hands the batch to a consumer; nothing is left in this object. If this throws, it is as before. */
+    OwnedArray export_move() && {
+        OwnedArray out;
+        detail::check([&](devx_error *error) { return devx_batch_export_move(handle_.address(), out.get(), error); });
+        return out;
+    }
+    OwnedDeviceArray export_move_device() && {
+        OwnedDeviceArray out;
+        detail::check(
+            [&](devx_error *error) { return devx_batch_export_move_device(handle_.address(), out.get(), error); });
+        return out;
+    }
+
+private:
+    static void flatten(Node const &node, std::vector<devx_node> &out) {
+        devx_node raw{};
+        raw.length = node.length;
+        raw.null_count = node.null_count;
+        raw.offset = node.offset;
+        raw.buffers = node.buffers.data();
+        raw.n_buffers = static_cast<std::int64_t>(node.buffers.size());
+        out.push_back(raw);
+        for (auto const &child : node.children) {
+            flatten(child, out);
+        }
+        for (auto const &values : node.dictionary) {
+            flatten(values, out);
+        }
+    }
+
+    template <class Call> Column made(Call &&call) const {
+        devx_column out;
+        detail::check([&](devx_error *error) { return call(&out, error); });
+        return Column(get(), out);
+    }
+
+    detail::Handle<devx_batch_t, devx_batch_release> handle_;
+};
+
+inline Batch Tensor::to_column(std::string const &name, Copy copy) const {
+    devx_batch_t *out = nullptr;
+    detail::check([&](devx_error *error) {
+        return devx_tensor_to_column(get(), name.c_str(), static_cast<std::int32_t>(copy), &out, error);
+    });
+    return Batch(out);
+}
+
+} // namespace devexchange
+
+#endif /* DEVEXCHANGE_DEVEXCHANGE_HPP_ */

@@ -1,0 +1,777 @@
+/* Record batches and other arrays, in and out as ArrowArray and ArrowDeviceArray; and how their columns read. */
+#include "test_support.h"
+
+static devx_field field(const char *format, const char *name, int64_t n_children) {
+    devx_field const made = {format, name, NULL, DEVX_FIELD_NULLABLE, n_children, 0};
+    return made;
+}
+
+static devx_node node(int64_t length, int64_t offset, int64_t null_count, const void *const *buffers, int64_t n) {
+    devx_node const made = {length, null_count, offset, buffers, n};
+    return made;
+}
+
+/* A batch of these fields and nodes, or NULL. */
+static devx_batch_t *create(const devx_field *fields, const devx_node *nodes, size_t n, struct tally *tally) {
+    devx_owner const owner = counting_owner(tally);
+    devx_schema_t *schema = NULL;
+    devx_batch_t *batch = NULL;
+    if (devx_schema_create(fields, n, &schema, &error) != DEVX_OK) {
+        return NULL;
+    }
+    if (devx_batch_create(schema, cpu, nodes, n, &owner, &batch, &error) != DEVX_OK) {
+        batch = NULL;
+    }
+    devx_schema_release(&schema);
+    return batch;
+}
+
+/* Hands the batch out as a device array and a schema, and takes both in again. */
+static devx_batch_t *round_trip(devx_batch_t *batch) {
+    devx_schema_t *schema = NULL, *imported = NULL;
+    struct ArrowSchema described;
+    struct ArrowDeviceArray array;
+    devx_batch_t *back = NULL;
+    if (devx_batch_schema(batch, &schema, &error) != DEVX_OK) {
+        return NULL;
+    }
+    if (devx_schema_export(schema, &described, &error) == DEVX_OK &&
+        devx_schema_import(&described, &imported, &error) == DEVX_OK &&
+        devx_batch_export_move_device(&batch, &array, &error) == DEVX_OK &&
+        devx_batch_import_device(&array, imported, &back, &error) != DEVX_OK) {
+        back = NULL;
+    }
+    devx_schema_release(&schema);
+    devx_schema_release(&imported);
+    return back;
+}
+
+static void check_bytes(const devx_batch_t *batch, const devx_column *column, int64_t row, const char *expected) {
+    const char *bytes = NULL;
+    size_t length = 0;
+    CHECK_OK(devx_column_bytes(batch, column, row, &bytes, &length, &error));
+    CHECK_INT(length, strlen(expected));
+    CHECK(length == 0 || memcmp(bytes, expected, length) == 0);
+}
+
+static void check_valid(const devx_batch_t *batch, const devx_column *column, int64_t row, int expected) {
+    int32_t valid = -1;
+    CHECK_OK(devx_column_is_valid(batch, column, row, &valid, &error));
+    CHECK_INT(valid, expected);
+}
+
+/* Checks a batch as it was made, and after a trip through the C structs. */
+static void check_both(void (*check)(const devx_batch_t *batch), devx_batch_t *batch, struct tally *tally) {
+    CHECK_MADE(batch);
+    CHECK_CALL(check(batch));
+    batch = round_trip(batch);
+    CHECK_MADE(batch);
+    CHECK_CALL(check(batch));
+    CHECK_INT(tally->releases, 0);
+    devx_batch_release(&batch);
+    CHECK_INT(tally->releases, 1);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+/* --- values of a fixed width --- */
+
+/* Eight values of each type that is stored as a number, seen through a slice of [2, 7) with row 4 of the array null. */
+static int64_t memory_of_numbers[16];
+static unsigned char const bit_4_is_null[1] = {0xef};
+
+static DLDataType stored_as;
+
+static void check_slice(const devx_batch_t *batch) {
+    devx_column column;
+    const void *values = NULL;
+    int64_t nulls = 0;
+    CHECK_OK(devx_batch_root(batch, &column, &error));
+    CHECK_INT(column.length, 5);
+    CHECK_INT(column.offset, 2);
+    CHECK_INT(column.n_buffers, 2);
+    CHECK_PTR(column.buffers[0], bit_4_is_null);
+    CHECK_PTR(column.buffers[1], memory_of_numbers);
+    CHECK_OK(devx_column_values(batch, &column, stored_as, &values, &error));
+    CHECK_PTR(values, (const char *)memory_of_numbers + 2 * stored_as.bits / 8);
+    CHECK_OK(devx_column_null_count(batch, &column, &nulls, &error));
+    CHECK_INT(nulls, 1);
+    for (int row = 0; row < 5; ++row) {
+        CHECK_CALL(check_valid(batch, &column, row, row != 2));
+    }
+}
+
+TEST(every_type_that_is_stored_as_a_number) {
+    static struct {
+        const char *format;
+        DLDataType stored;
+    } const all[] = {
+        {"c", {kDLInt, 8, 1}},         {"C", {kDLUInt, 8, 1}},  {"s", {kDLInt, 16, 1}},   {"S", {kDLUInt, 16, 1}},
+        {"i", {kDLInt, 32, 1}},        {"I", {kDLUInt, 32, 1}}, {"l", {kDLInt, 64, 1}},   {"L", {kDLUInt, 64, 1}},
+        {"e", {kDLFloat, 16, 1}},      {"f", {kDLFloat, 32, 1}}, {"g", {kDLFloat, 64, 1}}, {"tdD", {kDLInt, 32, 1}},
+        {"tdm", {kDLInt, 64, 1}},      {"tts", {kDLInt, 32, 1}}, {"ttm", {kDLInt, 32, 1}}, {"ttu", {kDLInt, 64, 1}},
+        {"ttn", {kDLInt, 64, 1}},      {"tDs", {kDLInt, 64, 1}}, {"tDm", {kDLInt, 64, 1}}, {"tDu", {kDLInt, 64, 1}},
+        {"tDn", {kDLInt, 64, 1}},      {"tiM", {kDLInt, 32, 1}}, {"tss:", {kDLInt, 64, 1}},
+        {"tsm:UTC", {kDLInt, 64, 1}},  {"tsu:Europe/Berlin", {kDLInt, 64, 1}}, {"tsn:-03:00", {kDLInt, 64, 1}},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
+        for (int known = 0; known < 2; ++known) {
+            struct tally tally = {0};
+            const void *const buffers[] = {bit_4_is_null, memory_of_numbers};
+            devx_field const one = field(all[i].format, "x", 0);
+            devx_node const slice = node(5, 2, known ? 1 : -1, buffers, 2);
+            stored_as = all[i].stored;
+            CHECK_CALL(check_both(check_slice, create(&one, &slice, 1, &tally), &tally));
+        }
+    }
+}
+
+static void check_wide(const devx_batch_t *batch) {
+    devx_column column;
+    CHECK_OK(devx_batch_root(batch, &column, &error));
+    CHECK_INT(column.n_buffers, 2);
+    CHECK_PTR(column.buffers[1], memory_of_numbers);
+    const void *values = UNWRITTEN;
+    CHECK_REFUSED(devx_column_values(batch, &column, (DLDataType){kDLInt, 64, 1}, &values, &error), DEVX_MISMATCH,
+                  "not stored as int64");
+}
+
+TEST(types_without_a_number_have_their_buffers) {
+    static const char *const formats[] = {"d:9,2,32", "d:18,2,64", "d:38,10", "d:76,10,256", "tiD", "tin"};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; ++i) {
+        struct tally tally = {0};
+        const void *const buffers[] = {NULL, memory_of_numbers};
+        devx_field const one = field(formats[i], "x", 0);
+        devx_node const all = node(3, 0, 0, buffers, 2);
+        CHECK_CALL(check_both(check_wide, create(&one, &all, 1, &tally), &tally));
+    }
+}
+
+static unsigned char const bools[2] = {0xa5, 0x01};
+
+static void check_bools(const devx_batch_t *batch) {
+    static int const expected[] = {0, 1, 0, 1, 1};
+    devx_column column;
+    CHECK_OK(devx_batch_root(batch, &column, &error));
+    for (int row = 0; row < 5; ++row) {
+        int32_t value = -1;
+        CHECK_OK(devx_column_bool(batch, &column, row, &value, &error));
+        CHECK_INT(value, expected[row]);
+        CHECK_CALL(check_valid(batch, &column, row, 1));
+    }
+}
+
+TEST(bools_are_bits) {
+    struct tally tally = {0};
+    const void *const buffers[] = {NULL, bools};
+    devx_field const one = field("b", "x", 0);
+    devx_node const slice = node(5, 4, 0, buffers, 2); /* 0xa5, 0x01: bits 4 to 8 are 0 1 0 1 1 */
+    CHECK_CALL(check_both(check_bools, create(&one, &slice, 1, &tally), &tally));
+}
+
+static void check_nulls(const devx_batch_t *batch) {
+    devx_column column;
+    int64_t nulls = 0;
+    CHECK_OK(devx_batch_root(batch, &column, &error));
+    CHECK_INT(column.n_buffers, 0);
+    CHECK_OK(devx_column_null_count(batch, &column, &nulls, &error));
+    CHECK_INT(nulls, 7);
+    CHECK_CALL(check_valid(batch, &column, 6, 0));
+}
+
+TEST(the_null_type_has_no_buffers) {
+    struct tally tally = {0};
+    devx_field const one = field("n", "x", 0);
+    devx_node const all = node(7, 0, 7, NULL, 0);
+    CHECK_CALL(check_both(check_nulls, create(&one, &all, 1, &tally), &tally));
+}
+
+/* --- text and binary --- */
+
+static int32_t const offsets_32[] = {0, 1, 3, 3, 6};
+static int64_t const offsets_64[] = {0, 1, 3, 3, 6};
+static char const letters[] = "abbccc";
+static unsigned char const bit_3_is_null[1] = {0xf7};
+
+static void check_texts(const devx_batch_t *batch) {
+    devx_column column;
+    const char *bytes = NULL;
+    size_t length = 0;
+    CHECK_OK(devx_batch_root(batch, &column, &error));
+    CHECK_INT(column.n_buffers, 3);
+    CHECK_PTR(column.buffers[2], letters);
+    CHECK_CALL(check_bytes(batch, &column, 0, "bb"));
+    CHECK_CALL(check_bytes(batch, &column, 1, ""));
+    CHECK_CALL(check_valid(batch, &column, 0, 1));
+    CHECK_CALL(check_valid(batch, &column, 1, 1));
+    CHECK_CALL(check_valid(batch, &column, 2, 0));
+    CHECK_OK(devx_column_bytes(batch, &column, 0, &bytes, &length, &error));
+    CHECK_PTR(bytes, letters + 1);
+}
+
+TEST(texts_and_binaries_of_both_widths) {
+    static const char *const formats[] = {"u", "z", "U", "Z"};
+    for (int i = 0; i < 4; ++i) {
+        struct tally tally = {0};
+        const void *const offsets = i < 2 ? (const void *)offsets_32 : (const void *)offsets_64;
+        const void *const buffers[] = {bit_3_is_null, offsets, letters};
+        devx_field const one = field(formats[i], "x", 0);
+        devx_node const slice = node(3, 1, 1, buffers, 3);
+        CHECK_CALL(check_both(check_texts, create(&one, &slice, 1, &tally), &tally));
+    }
+}
+
+static void check_pairs(const devx_batch_t *batch) {
+    devx_column column;
+    CHECK_OK(devx_batch_root(batch, &column, &error));
+    CHECK_CALL(check_bytes(batch, &column, 0, "bc"));
+    CHECK_CALL(check_bytes(batch, &column, 1, "cc"));
+}
+
+TEST(binaries_of_a_fixed_size) {
+    struct tally tally = {0};
+    const void *const buffers[] = {NULL, letters};
+    devx_field const one = field("w:2", "x", 0);
+    devx_node const slice = node(2, 1, 0, buffers, 2); /* "ab" "bc" "cc" from the second on */
+    CHECK_CALL(check_both(check_pairs, create(&one, &slice, 1, &tally), &tally));
+}
+
+/* --- nested types --- */
+
+static const void *const no_buffers[] = {NULL};
+static int32_t const ten[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+static const void *const ten_buffers[] = {NULL, ten};
+static const void *const text_buffers[] = {NULL, offsets_32, letters};
+
+static void check_struct(const devx_batch_t *batch) {
+    devx_batch_info info;
+    devx_column root, number, text, named;
+    const void *values = NULL;
+    CHECK_OK(devx_batch_get_info(batch, &info, &error));
+    CHECK_INT(info.length, 2);
+    CHECK_INT(info.n_columns, 2);
+    CHECK_INT(info.n_nodes, 3);
+    CHECK_INT(info.device_type, kDLCPU);
+    CHECK_INT(info.device_id, 0);
+    /* Rows 1 and 2 of the struct are rows 3 + 1 and 3 + 2 of the numbers, 1 and 2 of the texts. */
+    CHECK_OK(devx_batch_column(batch, 0, &number, &error));
+    CHECK_INT(number.length, 2);
+    CHECK_INT(number.offset, 4);
+    CHECK_STR(number.name, "number");
+    CHECK_OK(devx_column_values(batch, &number, int32, &values, &error));
+    CHECK_PTR(values, &ten[4]);
+    CHECK_OK(devx_batch_column_named(batch, "text", &text, &error));
+    CHECK_CALL(check_bytes(batch, &text, 0, "bb"));
+    CHECK_CALL(check_bytes(batch, &text, 1, ""));
+    CHECK_OK(devx_batch_root(batch, &root, &error));
+    CHECK_STR(root.format, "+s");
+    CHECK_INT(root.n_children, 2);
+    CHECK_OK(devx_column_child(batch, &root, 1, &named, &error));
+    CHECK_INT(named.offset, text.offset);
+}
+
+TEST(a_slice_of_a_struct_slices_its_children) {
+    struct tally tally = {0};
+    devx_field const fields[] = {field("+s", "", 2), field("i", "number", 0), field("u", "text", 0)};
+    devx_node const nodes[] = {node(2, 1, 0, no_buffers, 1), node(5, 3, 0, ten_buffers, 2),
+                               node(4, 0, 0, text_buffers, 3)};
+    CHECK_CALL(check_both(check_struct, create(fields, nodes, 3, &tally), &tally));
+}
+
+static int64_t large_lists;
+
+static void check_lists(const devx_batch_t *batch) {
+    devx_column column, list, all;
+    const void *values = NULL;
+    CHECK_OK(devx_batch_root(batch, &column, &error));
+    CHECK_OK(devx_column_list(batch, &column, 0, &list, &error));
+    CHECK_INT(list.length, 2);
+    CHECK_OK(devx_column_values(batch, &list, int32, &values, &error));
+    CHECK_PTR(values, &ten[2 + 1]); /* the child skips two, the list one more */
+    CHECK_OK(devx_column_list(batch, &column, 1, &list, &error));
+    CHECK_INT(list.length, 0);
+    CHECK_OK(devx_column_list(batch, &column, 2, &list, &error));
+    CHECK_INT(list.length, 3);
+    CHECK_OK(devx_column_child(batch, &column, 0, &all, &error));
+    CHECK_INT(all.length, 8);
+    CHECK_INT(all.offset, 2);
+    CHECK_STR(all.name, "item");
+}
+
+TEST(lists_of_both_widths) {
+    for (large_lists = 0; large_lists < 2; ++large_lists) {
+        struct tally tally = {0};
+        const void *const buffers[] = {NULL, large_lists ? (const void *)offsets_64 : (const void *)offsets_32};
+        devx_field const fields[] = {field(large_lists ? "+L" : "+l", "x", 1), field("i", "item", 0)};
+        devx_node const nodes[] = {node(3, 1, 0, buffers, 2), node(8, 2, 0, ten_buffers, 2)};
+        CHECK_CALL(check_both(check_lists, create(fields, nodes, 2, &tally), &tally));
+    }
+}
+
+static void check_triples(const devx_batch_t *batch) {
+    devx_column column, child, row;
+    CHECK_OK(devx_batch_root(batch, &column, &error));
+    CHECK_OK(devx_column_child(batch, &column, 0, &child, &error));
+    CHECK_INT(child.length, 6);
+    CHECK_INT(child.offset, 1 + 3);
+    CHECK_OK(devx_column_list(batch, &column, 1, &row, &error));
+    CHECK_INT(row.length, 3);
+    CHECK_INT(row.offset, 1 + 6);
+}
+
+TEST(lists_of_a_fixed_size) {
+    struct tally tally = {0};
+    devx_field const fields[] = {field("+w:3", "x", 1), field("i", "item", 0)};
+    devx_node const nodes[] = {node(2, 1, 0, no_buffers, 1), node(9, 1, 0, ten_buffers, 2)};
+    CHECK_CALL(check_both(check_triples, create(fields, nodes, 2, &tally), &tally));
+}
+
+static unsigned char const indices[] = {3, 0, 2, 1, 0};
+static unsigned char const bit_2_is_null[1] = {0xfb};
+
+static void check_dictionary(const devx_batch_t *batch) {
+    static int const expected[] = {0, -1, 1, 0};
+    devx_column column, dictionary;
+    CHECK_OK(devx_batch_root(batch, &column, &error));
+    CHECK_INT(column.has_dictionary, 1);
+    CHECK_INT(column.flags, DEVX_FIELD_NULLABLE | DEVX_FIELD_ORDERED);
+    CHECK_PTR(column.buffers[1], indices);
+    CHECK_OK(devx_column_dictionary(batch, &column, &dictionary, &error));
+    CHECK_INT(dictionary.length, 4);
+    for (int row = 0; row < 4; ++row) {
+        int64_t index = -1;
+        CHECK_CALL(check_valid(batch, &column, row, expected[row] >= 0));
+        if (expected[row] >= 0) {
+            CHECK_OK(devx_column_dictionary_index(batch, &column, row, &index, &error));
+            CHECK_INT(index, expected[row]);
+        }
+    }
+    CHECK_CALL(check_bytes(batch, &dictionary, 3, "ccc"));
+}
+
+TEST(dictionaries) {
+    struct tally tally = {0};
+    const void *const buffers[] = {bit_2_is_null, indices};
+    devx_field fields[] = {field("C", "x", 0), field("u", "", 0)};
+    devx_node const nodes[] = {node(4, 1, 1, buffers, 2), node(4, 0, 0, text_buffers, 3)};
+    fields[0].has_dictionary = 1;
+    fields[0].flags |= DEVX_FIELD_ORDERED;
+    CHECK_CALL(check_both(check_dictionary, create(fields, nodes, 2, &tally), &tally));
+}
+
+/* Every integer type may hold the indices. */
+TEST(dictionary_indices_of_every_width) {
+    static struct {
+        const char *format;
+        unsigned char values[16];
+    } const all[] = {
+        {"c", {1, 2}},
+        {"C", {1, 2}},
+        {"s", {1, 0, 2, 0}},
+        {"S", {1, 0, 2, 0}},
+        {"i", {1, 0, 0, 0, 2, 0, 0, 0}},
+        {"I", {1, 0, 0, 0, 2, 0, 0, 0}},
+        {"l", {1, 0, 0, 0, 0, 0, 0, 0, 2}},
+        {"L", {1, 0, 0, 0, 0, 0, 0, 0, 2}},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
+        struct tally tally = {0};
+        _Alignas(8) unsigned char values[16];
+        memcpy(values, all[i].values, sizeof values);
+        const void *const buffers[] = {NULL, values};
+        devx_field fields[] = {field(all[i].format, "x", 0), field("u", "", 0)};
+        devx_node const nodes[] = {node(2, 0, 0, buffers, 2), node(4, 0, 0, text_buffers, 3)};
+        fields[0].has_dictionary = 1;
+        devx_batch_t *batch = create(fields, nodes, 2, &tally);
+        CHECK_MADE(batch);
+        devx_column column;
+        int64_t index = 0;
+        CHECK_OK(devx_batch_root(batch, &column, &error));
+        CHECK_OK(devx_column_dictionary_index(batch, &column, 0, &index, &error));
+        CHECK_INT(index, 1);
+        CHECK_OK(devx_column_dictionary_index(batch, &column, 1, &index, &error));
+        CHECK_INT(index, 2);
+        devx_batch_release(&batch);
+    }
+}
+
+/* A list of structs of lists of texts, each level with an offset of its own. */
+static void check_deep(const devx_batch_t *batch) {
+    devx_column column, people, names, list;
+    CHECK_OK(devx_batch_root(batch, &column, &error));
+    CHECK_OK(devx_column_list(batch, &column, 1, &people, &error)); /* people 1 and 2, behind an offset of 1 */
+    CHECK_INT(people.length, 2);
+    CHECK_INT(people.offset, 2);
+    CHECK_OK(devx_column_child(batch, &people, 0, &names, &error));
+    CHECK_INT(names.length, 2);
+    CHECK_OK(devx_column_list(batch, &names, 0, &list, &error));
+    CHECK_INT(list.length, 0);
+    CHECK_OK(devx_column_list(batch, &names, 1, &list, &error));
+    CHECK_INT(list.length, 3);
+    CHECK_CALL(check_bytes(batch, &list, 0, ""));
+    CHECK_CALL(check_bytes(batch, &list, 1, "ccc"));
+    CHECK_CALL(check_bytes(batch, &list, 2, "dddd"));
+}
+
+TEST(offsets_add_up_through_all_levels) {
+    struct tally tally = {0};
+    static int32_t const outer[] = {0, 1, 3}, inner[] = {0, 1, 2, 2, 5};
+    static int32_t const ends[] = {0, 1, 3, 3, 6, 10};
+    const void *const outer_buffers[] = {NULL, outer};
+    const void *const inner_buffers[] = {NULL, inner};
+    const void *const texts[] = {NULL, ends, "abbcccdddd"};
+    devx_field const fields[] = {field("+l", "groups", 1), field("+s", "item", 1), field("+l", "names", 1),
+                                 field("u", "item", 0)};
+    devx_node const nodes[] = {node(2, 0, 0, outer_buffers, 2), node(3, 1, 0, no_buffers, 1),
+                               node(4, 0, 0, inner_buffers, 2), node(5, 0, 0, texts, 3)};
+    CHECK_CALL(check_both(check_deep, create(fields, nodes, 4, &tally), &tally));
+}
+
+TEST(an_empty_array_needs_no_buffers) {
+    static struct {
+        const char *format;
+        int64_t n_buffers;
+    } const all[] = {{"g", 2},   {"b", 2},       {"u", 3},      {"U", 3}, {"z", 3},
+                     {"w:4", 2}, {"tsn:UTC", 2}, {"d:38,2", 2}, {"n", 0}};
+    static const void *const nothing[3] = {NULL, NULL, NULL};
+    for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
+        struct tally tally = {0};
+        devx_field const one = field(all[i].format, "x", 0);
+        devx_node const empty = node(0, 0, 0, nothing, all[i].n_buffers);
+        devx_batch_t *batch = create(&one, &empty, 1, &tally);
+        CHECK_MADE(batch);
+        batch = round_trip(batch);
+        CHECK_MADE(batch);
+        devx_column column;
+        int64_t nulls = -1;
+        CHECK_OK(devx_batch_root(batch, &column, &error));
+        CHECK_OK(devx_column_null_count(batch, &column, &nulls, &error));
+        CHECK_INT(nulls, 0);
+        devx_batch_release(&batch);
+        CHECK_INT(tally.releases, 1);
+    }
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+TEST(a_batch_without_columns_has_rows) {
+    struct tally tally = {0};
+    devx_field const root = field("+s", "", 0);
+    devx_node const rows = node(9, 0, 0, no_buffers, 1);
+    devx_batch_t *batch = create(&root, &rows, 1, &tally);
+    CHECK_MADE(batch);
+    batch = round_trip(batch);
+    CHECK_MADE(batch);
+    devx_batch_info info;
+    CHECK_OK(devx_batch_get_info(batch, &info, &error));
+    CHECK_INT(info.length, 9);
+    CHECK_INT(info.n_columns, 0);
+    devx_batch_release(&batch);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+/* Nulls that nobody counted are counted over the rows that are seen, and not kept. */
+TEST(null_counts_are_of_the_rows_that_are_seen) {
+    struct tally tally = {0};
+    static unsigned char const bits[2] = {0x0f, 0x02}; /* rows 0 to 3 and 9 are there */
+    const void *const buffers[] = {bits, ten};
+    devx_field const fields[] = {field("+s", "", 1), field("i", "x", 0)};
+    devx_node const nodes[] = {node(5, 2, 0, no_buffers, 1), node(10, 0, -1, buffers, 2)};
+    devx_batch_t *batch = create(fields, nodes, 2, &tally);
+    CHECK_MADE(batch);
+    devx_column column;
+    int64_t nulls = 0;
+    CHECK_OK(devx_batch_column(batch, 0, &column, &error));
+    CHECK_INT(column.null_count, -1);
+    CHECK_OK(devx_column_null_count(batch, &column, &nulls, &error));
+    CHECK_INT(nulls, 3);
+    devx_batch_release(&batch);
+}
+
+/* --- what an export looks like --- */
+
+TEST(an_export_says_where_the_memory_is) {
+    struct tally tally = {0};
+    devx_field const fields[] = {field("+s", "", 2), field("i", "number", 0), field("u", "text", 0)};
+    devx_node const nodes[] = {node(4, 0, 0, no_buffers, 1), node(4, 3, -1, ten_buffers, 2),
+                               node(4, 0, 0, text_buffers, 3)};
+    devx_batch_t *batch = create(fields, nodes, 3, &tally);
+    CHECK_MADE(batch);
+    struct ArrowDeviceArray device;
+    struct ArrowArray plain;
+    memset(&device, 0xff, sizeof device);
+    CHECK_OK(devx_batch_export_share_device(batch, &device, &error));
+    CHECK_INT(device.device_type, ARROW_DEVICE_CPU);
+    CHECK_INT(device.device_id, -1);
+    CHECK_PTR(device.sync_event, NULL);
+    for (int i = 0; i < 3; ++i) {
+        CHECK_INT(device.reserved[i], 0);
+    }
+    CHECK_OK(devx_batch_export_move(&batch, &plain, &error));
+    CHECK_PTR(batch, NULL);
+    CHECK_INT(plain.length, 4);
+    CHECK_INT(plain.n_children, 2);
+    CHECK_INT(plain.n_buffers, 1);
+    CHECK_PTR(plain.buffers[0], NULL);
+    CHECK_INT(plain.children[0]->offset, 3);
+    CHECK_INT(plain.children[0]->null_count, -1);
+    CHECK_INT(plain.children[0]->n_buffers, 2);
+    CHECK_PTR(plain.children[0]->buffers[1], ten);
+    CHECK_PTR(plain.children[1]->buffers[2], letters);
+    plain.release(&plain);
+    CHECK_INT(tally.releases, 0);
+    device.array.release(&device.array);
+    CHECK(device.array.release == NULL);
+    CHECK_INT(tally.releases, 1);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+TEST(field_metadata_is_seen_through_a_column) {
+    struct tally tally = {0};
+    static char const block[] = {1, 0, 0, 0, 1, 0, 0, 0, 'k', 2, 0, 0, 0, 'v', 'w'};
+    struct ArrowSchema source;
+    struct ArrowArray array;
+    foreign_batch(&tally, 2, &source, &array);
+    set_metadata(source.children[0], block, sizeof block);
+    devx_schema_t *schema = NULL;
+    devx_batch_t *batch = NULL;
+    devx_column column;
+    CHECK_OK(devx_schema_import(&source, &schema, &error));
+    CHECK_OK(devx_batch_import(&array, schema, &batch, &error));
+    devx_schema_release(&schema);
+    CHECK_OK(devx_batch_column(batch, 0, &column, &error));
+    CHECK(memcmp(column.metadata, block, sizeof block) == 0);
+    CHECK_OK(devx_batch_column(batch, 1, &column, &error));
+    CHECK_PTR(column.metadata, NULL);
+    devx_batch_release(&batch);
+    CHECK_INT(tally.live, 0);
+}
+
+/* --- exactly once --- */
+
+/* A batch of a foreign producer; its schema and its array are three structs each. */
+static devx_batch_t *import_foreign(struct tally *tally) {
+    struct ArrowSchema source;
+    struct ArrowArray array;
+    devx_schema_t *schema = NULL;
+    devx_batch_t *batch = NULL;
+    foreign_batch(tally, 4, &source, &array);
+    if (devx_schema_import(&source, &schema, &error) != DEVX_OK) {
+        return NULL;
+    }
+    if (devx_batch_import(&array, schema, &batch, &error) != DEVX_OK) {
+        batch = NULL;
+    }
+    devx_schema_release(&schema);
+    return source.release == NULL && array.release == NULL ? batch : NULL;
+}
+
+enum { HANDLE, SHARED, EXPORTED, CHILD, HOLDERS };
+
+/* Five parts of one batch, given up in the order of `order`; SHARED also gives up the schema that it got. */
+static void release_in_order(devx_batch_t *batch, struct tally *tally, int at_end, const int *order) {
+    devx_batch_t *shared = NULL;
+    devx_schema_t *schema = NULL;
+    struct ArrowDeviceArray exported;
+    struct ArrowArray child;
+    CHECK_MADE(batch);
+    CHECK_OK(devx_batch_share(batch, &shared, &error));
+    CHECK_OK(devx_batch_schema(batch, &schema, &error));
+    CHECK_OK(devx_batch_export_share_device(shared, &exported, &error));
+    ARROW_MOVE(exported.array.children[1], &child);
+    for (int i = 0; i < HOLDERS; ++i) {
+        CHECK_INT(tally->releases, 0);
+        switch (order[i]) {
+        case HANDLE: devx_batch_release(&batch); break;
+        case SHARED:
+            devx_batch_release(&shared);
+            devx_schema_release(&schema);
+            break;
+        case EXPORTED: exported.array.release(&exported.array); break;
+        default:
+            /* The text "bb" is there until its own column is released. */
+            CHECK(memcmp((const char *)child.buffers[2] + 1, "bb", 2) == 0);
+            child.release(&child);
+            break;
+        }
+    }
+    CHECK_INT(tally->releases, at_end);
+    CHECK_INT(tally->live, 0);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+static void in_every_order(void (*check)(const int *order)) {
+    int order[HOLDERS];
+    for (int code = 0; code < HOLDERS * HOLDERS * HOLDERS * HOLDERS; ++code) {
+        int seen = 0;
+        for (int i = 0, rest = code; i < HOLDERS; ++i, rest /= HOLDERS) {
+            order[i] = rest % HOLDERS;
+            seen |= 1 << order[i];
+        }
+        if (seen == (1 << HOLDERS) - 1) {
+            CHECK_CALL(check(order));
+        }
+    }
+}
+
+static void check_created(const int *order) {
+    struct tally tally = {0};
+    devx_field const fields[] = {field("+s", "", 2), field("i", "number", 0), field("u", "text", 0)};
+    devx_node const nodes[] = {node(4, 0, 0, no_buffers, 1), node(4, 0, 0, ten_buffers, 2),
+                               node(4, 0, 0, text_buffers, 3)};
+    release_in_order(create(fields, nodes, 3, &tally), &tally, 1, order);
+}
+
+static void check_imported(const int *order) {
+    struct tally tally = {0};
+    release_in_order(import_foreign(&tally), &tally, 6, order);
+}
+
+TEST(an_owner_is_released_once_in_every_order) {
+    in_every_order(check_created);
+}
+
+TEST(a_foreign_batch_is_released_once_in_every_order) {
+    in_every_order(check_imported);
+}
+
+TEST(a_producer_that_forgets_to_mark_is_released_once) {
+    struct tally schema_tally = {0}, tally = {0};
+    struct ArrowSchema source = foreign_schema(&schema_tally, "i", "x");
+    struct ArrowArray array = foreign_numbers(&tally, 3);
+    tally.forgets = 1;
+    devx_schema_t *schema = NULL;
+    devx_batch_t *batch = NULL, *shared = NULL;
+    CHECK_OK(devx_schema_import(&source, &schema, &error));
+    CHECK_OK(devx_batch_import(&array, schema, &batch, &error));
+    devx_schema_release(&schema);
+    CHECK_OK(devx_batch_share(batch, &shared, &error));
+    devx_batch_release(&batch);
+    CHECK_INT(tally.releases, 0);
+    devx_batch_release(&shared);
+    CHECK_INT(tally.releases, 1);
+    CHECK_INT(schema_tally.releases, 1);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+TEST(children_moved_out_survive_their_parent_and_are_skipped) {
+    struct tally tally = {0};
+    devx_batch_t *batch = import_foreign(&tally);
+    CHECK_MADE(batch);
+    struct ArrowArray out, number, text;
+    CHECK_OK(devx_batch_export_move(&batch, &out, &error));
+    ARROW_MOVE(out.children[0], &number);
+    ARROW_MOVE(out.children[1], &text);
+    out.release(&out);
+    CHECK(out.release == NULL);
+    CHECK_INT(devx_ledger_outstanding(), 3); /* the export, the array and the schema that it came from */
+    CHECK_INT(((const int32_t *)number.buffers[1])[3], 3);
+    number.release(&number);
+    CHECK(number.release == NULL);
+    CHECK_INT(tally.releases, 0);
+    CHECK(memcmp(text.buffers[2], "abb", 3) == 0);
+    text.release(&text);
+    CHECK_INT(tally.releases, 6);
+    CHECK_INT(tally.live, 0);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+TEST(a_child_can_be_imported_on_its_own) {
+    struct tally tally = {0}, text_tally = {0};
+    devx_batch_t *batch = import_foreign(&tally), *column = NULL;
+    CHECK_MADE(batch);
+    struct ArrowArray out, text;
+    struct ArrowSchema described = foreign_schema(&text_tally, "u", "text");
+    devx_schema_t *schema = NULL;
+    CHECK_OK(devx_batch_export_move(&batch, &out, &error));
+    ARROW_MOVE(out.children[1], &text);
+    out.release(&out);
+    CHECK_OK(devx_schema_import(&described, &schema, &error));
+    CHECK_OK(devx_batch_import(&text, schema, &column, &error));
+    devx_schema_release(&schema);
+    devx_column root;
+    CHECK_OK(devx_batch_root(column, &root, &error));
+    CHECK_CALL(check_bytes(column, &root, 2, "ccc"));
+    CHECK_INT(tally.releases, 0);
+    devx_batch_release(&column);
+    CHECK_INT(tally.releases, 6);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+TEST(children_released_in_place_are_skipped) {
+    struct tally tally = {0};
+    devx_batch_t *batch = import_foreign(&tally);
+    CHECK_MADE(batch);
+    struct ArrowArray out;
+    CHECK_OK(devx_batch_export_move(&batch, &out, &error));
+    out.children[0]->release(out.children[0]);
+    CHECK(out.children[0]->release == NULL);
+    CHECK_INT(tally.releases, 0);
+    out.release(&out);
+    CHECK_INT(tally.releases, 6);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+TEST(an_export_may_be_imported_again_and_again) {
+    struct tally tally = {0};
+    devx_batch_t *batch = import_foreign(&tally);
+    CHECK_MADE(batch);
+    for (int i = 0; i < 20; ++i) {
+        batch = round_trip(batch);
+        CHECK_MADE(batch);
+    }
+    devx_column column;
+    CHECK_OK(devx_batch_column(batch, 1, &column, &error));
+    CHECK_CALL(check_bytes(batch, &column, 3, "dddd"));
+    CHECK_INT(tally.releases, 0);
+    devx_batch_release(&batch);
+    CHECK_INT(tally.releases, 6);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+TEST(one_schema_serves_many_batches) {
+    struct tally tally = {0};
+    struct ArrowSchema source = foreign_schema(&tally, "i", "x");
+    devx_schema_t *schema = NULL;
+    devx_batch_t *batches[8];
+    CHECK_OK(devx_schema_import(&source, &schema, &error));
+    for (int i = 0; i < 8; ++i) {
+        struct ArrowArray array = foreign_numbers(&tally, i);
+        CHECK_OK(devx_batch_import(&array, schema, &batches[i], &error));
+    }
+    devx_schema_release(&schema);
+    for (int i = 0; i < 8; ++i) {
+        CHECK_INT(tally.releases, i);
+        devx_batch_release(&batches[i]);
+    }
+    CHECK_INT(tally.releases, 9); /* the schema went with the last of them */
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+/* --- devices --- */
+
+TEST(the_cpu_is_known_by_both_numbers) {
+    for (int64_t id = -1; id <= 0; ++id) {
+        struct tally tally = {0};
+        struct ArrowSchema source = foreign_schema(&tally, "i", "x");
+        struct ArrowDeviceArray array;
+        memset(&array, 0, sizeof array);
+        array.array = foreign_numbers(&tally, 3);
+        array.device_id = id;
+        array.device_type = ARROW_DEVICE_CPU;
+        array.reserved[1] = 77; /* some producers do not clear it */
+        devx_schema_t *schema = NULL;
+        devx_batch_t *batch = NULL;
+        devx_batch_info info;
+        CHECK_OK(devx_schema_import(&source, &schema, &error));
+        CHECK_OK(devx_batch_import_device(&array, schema, &batch, &error));
+        CHECK(array.array.release == NULL);
+        CHECK_OK(devx_batch_get_info(batch, &info, &error));
+        CHECK_INT(info.device_type, ARROW_DEVICE_CPU);
+        CHECK_INT(info.device_id, 0);
+        CHECK_INT(info.n_columns, 0); /* not a struct */
+        devx_batch_release(&batch);
+        devx_schema_release(&schema);
+        CHECK_INT(tally.releases, 2);
+    }
+}
+
+CHECK_MAIN()

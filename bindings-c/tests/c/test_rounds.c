@@ -1,0 +1,375 @@
+/* Ten thousand rounds of export, import and release with nothing left over; and how many allocations a step takes.
+ *
+ * Allocations are counted where all of them pass: this program defines malloc and its relatives itself, so that those
+ * of the library are ours too. Valgrind and ASan bring a malloc of their own, which goes first; then nothing can be
+ * counted, and those tests say so. DEVX_ROUNDS sets another number of rounds.
+ */
+#define _GNU_SOURCE
+#include "test_support.h"
+
+#include <errno.h>
+
+/* --- counting --- */
+
+static _Thread_local int counting;
+static _Thread_local int allocations;
+
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+extern void *__libc_malloc(size_t size);
+extern void *__libc_calloc(size_t count, size_t size);
+extern void *__libc_realloc(void *memory, size_t size);
+extern void *__libc_memalign(size_t alignment, size_t size);
+extern void __libc_free(void *memory);
+
+void *malloc(size_t size) {
+    allocations += counting;
+    return __libc_malloc(size);
+}
+void *calloc(size_t count, size_t size) {
+    allocations += counting;
+    return __libc_calloc(count, size);
+}
+void *realloc(void *memory, size_t size) {
+    allocations += counting;
+    return __libc_realloc(memory, size);
+}
+void *memalign(size_t alignment, size_t size) {
+    allocations += counting;
+    return __libc_memalign(alignment, size);
+}
+void *aligned_alloc(size_t alignment, size_t size) {
+    allocations += counting;
+    return __libc_memalign(alignment, size);
+}
+int posix_memalign(void **out, size_t alignment, size_t size) {
+    allocations += counting;
+    *out = __libc_memalign(alignment, size);
+    return *out == NULL ? ENOMEM : 0;
+}
+void free(void *memory) {
+    __libc_free(memory);
+}
+#endif
+
+/* The number of allocations that the statement makes on this thread. */
+#define COUNT_ALLOCATIONS(into, statement)                                                                             \
+    do {                                                                                                               \
+        allocations = 0;                                                                                               \
+        counting = 1;                                                                                                  \
+        statement;                                                                                                     \
+        counting = 0;                                                                                                  \
+        (into) = allocations;                                                                                          \
+    } while (0)
+
+/* Whether an allocation of the library is seen here: a tensor is one at least. */
+static int counts(void) {
+    int seen = 0;
+    int64_t shape[1] = {0};
+    DLTensor const empty = {NULL, {kDLCPU, 0}, 1, {kDLFloat, 64, 1}, shape, NULL, 0};
+    devx_tensor_t *tensor = NULL;
+    COUNT_ALLOCATIONS(seen, (void)devx_tensor_create(&empty, 0, NULL, &tensor, NULL));
+    devx_tensor_release(&tensor);
+    return seen > 0;
+}
+
+#define NEEDS_COUNTS()                                                                                                 \
+    do {                                                                                                               \
+        if (!counts()) {                                                                                               \
+            SKIP("malloc is not ours here (valgrind, ASan)");                                                          \
+        }                                                                                                              \
+    } while (0)
+
+static int rounds(void) {
+    const char *text = getenv("DEVX_ROUNDS");
+    int const wanted = text == NULL ? 0 : atoi(text);
+    return wanted > 0 ? wanted : 10000;
+}
+
+/* --- the allocations of a step --- */
+
+static int64_t const shape_2x3[2] = {2, 3};
+static int const widths[] = {1, 10, 1000};
+
+enum { WIDTHS = sizeof widths / sizeof *widths };
+
+/* A schema and an array of so many columns, of numbers and texts by turns, as somebody else makes them. */
+static void make_wide(struct tally *tally, int columns, struct ArrowSchema *schema, struct ArrowArray *array) {
+    *schema = foreign_schema(tally, "+s", "");
+    *array = foreign_array(tally, 4, 1);
+    for (int i = 0; i < columns; ++i) {
+        add_schema_child(schema, foreign_schema(tally, i % 2 == 0 ? "i" : "u", "column"));
+        add_array_child(array, i % 2 == 0 ? foreign_numbers(tally, 4) : foreign_texts(tally, 4));
+    }
+}
+
+TEST(a_tensor_takes_one_allocation_to_import_and_one_to_export) {
+    NEEDS_COUNTS();
+    int64_t const shape[4] = {2, 3, 1, 1};
+    for (int ndim = 0; ndim <= 4; ++ndim) {
+        struct tally tally = {0};
+        devx_tensor_t *tensor = NULL, *legacy_tensor = NULL;
+        struct DLManagedTensorVersioned *source = foreign_tensor(&tally, ndim, shape, NULL);
+        struct DLManagedTensor *old_source = foreign_legacy(&tally, ndim, shape, NULL);
+        struct DLManagedTensorVersioned *shared = NULL, *moved = NULL;
+        struct DLManagedTensor *legacy = NULL;
+        devx_status status = DEVX_OK;
+        int n = -1;
+        COUNT_ALLOCATIONS(n, status = devx_tensor_import(source, &tensor, &error));
+        CHECK_INT(status, DEVX_OK);
+        CHECK_INT(n, 1);
+        COUNT_ALLOCATIONS(n, status = devx_tensor_import_legacy(old_source, &legacy_tensor, &error));
+        CHECK_INT(status, DEVX_OK);
+        CHECK_INT(n, 1);
+        COUNT_ALLOCATIONS(n, status = devx_tensor_export_share(tensor, NULL, &shared, &error));
+        CHECK_INT(status, DEVX_OK);
+        CHECK_INT(n, 1);
+        COUNT_ALLOCATIONS(n, status = devx_tensor_export_move(&tensor, NULL, &moved, &error));
+        CHECK_INT(status, DEVX_OK);
+        CHECK_INT(n, 1);
+        COUNT_ALLOCATIONS(n, status = devx_tensor_export_move_legacy(&legacy_tensor, NULL, &legacy, &error));
+        CHECK_INT(status, DEVX_OK);
+        CHECK_INT(n, 1);
+        COUNT_ALLOCATIONS(n, devx_dlpack_release(&shared));
+        CHECK_INT(n, 0);
+        devx_dlpack_release(&moved);
+        devx_dlpack_release_legacy(&legacy);
+        CHECK_INT(tally.live, 0);
+    }
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+TEST(a_shared_handle_takes_no_allocation) {
+    NEEDS_COUNTS();
+    struct tally tally = {0};
+    devx_tensor_t *tensor = NULL, *shared = NULL;
+    DLTensor view;
+    int n = -1;
+    CHECK_OK(devx_tensor_import(foreign_tensor(&tally, 2, shape_2x3, NULL), &tensor, &error));
+    COUNT_ALLOCATIONS(n, (void)devx_tensor_share(tensor, &shared, &error));
+    CHECK_INT(n, 0);
+    COUNT_ALLOCATIONS(n, (void)devx_tensor_borrow(shared, &view, NULL, &error));
+    CHECK_INT(n, 0);
+    devx_tensor_release(&tensor);
+    devx_tensor_release(&shared);
+    CHECK_INT(tally.live, 0);
+}
+
+/* One for the tree of arrays and one for the schema, however many columns there are. */
+TEST(a_batch_takes_one_allocation_to_import_and_one_to_export) {
+    NEEDS_COUNTS();
+    for (int i = 0; i < WIDTHS; ++i) {
+        struct tally tally = {0};
+        struct ArrowSchema source, exported_schema;
+        struct ArrowArray array;
+        struct ArrowDeviceArray device;
+        devx_schema_t *schema = NULL;
+        devx_batch_t *batch = NULL, *again = NULL;
+        devx_status status = DEVX_OK;
+        int n = -1;
+        make_wide(&tally, widths[i], &source, &array);
+        COUNT_ALLOCATIONS(n, status = devx_schema_import(&source, &schema, &error));
+        CHECK_INT(status, DEVX_OK);
+        CHECK_INT(n, 1);
+        COUNT_ALLOCATIONS(n, status = devx_batch_import(&array, schema, &batch, &error));
+        CHECK_INT(status, DEVX_OK);
+        CHECK_INT(n, 1);
+        COUNT_ALLOCATIONS(n, status = devx_schema_export(schema, &exported_schema, &error));
+        CHECK_INT(status, DEVX_OK);
+        CHECK_INT(n, 1);
+        COUNT_ALLOCATIONS(n, status = devx_batch_export_share(batch, &array, &error));
+        CHECK_INT(status, DEVX_OK);
+        CHECK_INT(n, 1);
+        COUNT_ALLOCATIONS(n, status = devx_batch_export_share_device(batch, &device, &error));
+        CHECK_INT(status, DEVX_OK);
+        CHECK_INT(n, 1);
+        COUNT_ALLOCATIONS(n, status = devx_batch_import_device(&device, schema, &again, &error));
+        CHECK_INT(status, DEVX_OK);
+        CHECK_INT(n, 1);
+        devx_batch_release(&again);
+        COUNT_ALLOCATIONS(n, status = devx_batch_export_move_device(&batch, &device, &error));
+        CHECK_INT(status, DEVX_OK);
+        CHECK_INT(n, 1);
+        COUNT_ALLOCATIONS(n, array.release(&array));
+        CHECK_INT(n, 0);
+        COUNT_ALLOCATIONS(n, exported_schema.release(&exported_schema));
+        CHECK_INT(n, 0);
+        device.array.release(&device.array);
+        devx_schema_release(&schema);
+        CHECK_INT(tally.live, 0);
+    }
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+/* Depth, dictionaries and lists make no difference. */
+TEST(a_nested_batch_takes_one_allocation_too) {
+    NEEDS_COUNTS();
+    struct tally tally = {0};
+    struct ArrowSchema source = foreign_schema(&tally, "+s", ""), deep = foreign_schema(&tally, "i", "item");
+    struct ArrowSchema kind = foreign_schema(&tally, "c", "kind"), exported;
+    struct ArrowArray array = foreign_array(&tally, 1, 1), numbers = foreign_numbers(&tally, 1);
+    struct ArrowArray kinds = foreign_array(&tally, 1, 2);
+    devx_schema_t *schema = NULL;
+    devx_batch_t *batch = NULL;
+    devx_status status = DEVX_OK;
+    int n = -1;
+    for (int level = 0; level < 40; ++level) {
+        struct ArrowSchema above = foreign_schema(&tally, "+w:1", "item");
+        struct ArrowArray lists = foreign_array(&tally, 1, 1);
+        add_schema_child(&above, deep);
+        add_array_child(&lists, numbers);
+        deep = above;
+        numbers = lists;
+    }
+    set_schema_dictionary(&kind, foreign_schema(&tally, "u", NULL));
+    set_buffer(&kinds, 1, "", 1);
+    set_array_dictionary(&kinds, foreign_texts(&tally, 2));
+    add_schema_child(&source, deep);
+    add_schema_child(&source, kind);
+    add_array_child(&array, numbers);
+    add_array_child(&array, kinds);
+    COUNT_ALLOCATIONS(n, status = devx_schema_import(&source, &schema, &error));
+    CHECK_INT(status, DEVX_OK);
+    CHECK_INT(n, 1);
+    COUNT_ALLOCATIONS(n, status = devx_batch_import(&array, schema, &batch, &error));
+    CHECK_INT(status, DEVX_OK);
+    CHECK_INT(n, 1);
+    COUNT_ALLOCATIONS(n, status = devx_schema_export(schema, &exported, &error));
+    CHECK_INT(n, 1);
+    COUNT_ALLOCATIONS(n, status = devx_batch_export_move(&batch, &array, &error));
+    CHECK_INT(status, DEVX_OK);
+    CHECK_INT(n, 1);
+    array.release(&array);
+    exported.release(&exported);
+    devx_schema_release(&schema);
+    CHECK_INT(tally.live, 0);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+/* --- ten thousand times --- */
+
+TEST(rounds_of_foreign_tensors) {
+    struct tally tally = {0};
+    int const n = rounds();
+    for (int i = 0; i < n; ++i) {
+        devx_tensor_t *tensor = NULL;
+        struct DLManagedTensorVersioned *managed = NULL;
+        CHECK_OK(devx_tensor_import(foreign_tensor(&tally, 2, shape_2x3, NULL), &tensor, &error));
+        CHECK_OK(devx_tensor_export_move(&tensor, NULL, &managed, &error));
+        CHECK_OK(devx_tensor_import(managed, &tensor, &error));
+        devx_tensor_release(&tensor);
+        CHECK_INT(tally.releases, i + 1);
+        CHECK_NOTHING_OUTSTANDING();
+    }
+    CHECK_INT(tally.live, 0);
+}
+
+TEST(rounds_of_own_tensors) {
+    static double values[6];
+    struct tally tally = {0};
+    int const n = rounds();
+    int64_t shape[2] = {2, 3};
+    DLTensor const description = {values, {kDLCPU, 0}, 2, {kDLFloat, 64, 1}, shape, NULL, 0};
+    devx_owner const owner = counting_owner(&tally);
+    for (int i = 0; i < n; ++i) {
+        devx_tensor_t *tensor = NULL;
+        struct DLManagedTensor *legacy = NULL;
+        CHECK_OK(devx_tensor_create(&description, 0, &owner, &tensor, &error));
+        CHECK_OK(devx_tensor_export_share_legacy(tensor, NULL, &legacy, &error));
+        devx_tensor_release(&tensor);
+        CHECK_OK(devx_tensor_import_legacy(legacy, &tensor, &error));
+        devx_tensor_release(&tensor);
+        CHECK_INT(tally.releases, i + 1);
+        CHECK_NOTHING_OUTSTANDING();
+    }
+}
+
+TEST(rounds_of_foreign_batches) {
+    struct tally tally = {0};
+    int const n = rounds();
+    for (int i = 0; i < n; ++i) {
+        struct ArrowSchema described;
+        struct ArrowArray array, child;
+        struct ArrowDeviceArray device;
+        devx_schema_t *schema = NULL;
+        devx_batch_t *batch = NULL;
+        foreign_batch(&tally, 4, &described, &array);
+        CHECK_OK(devx_schema_import(&described, &schema, &error));
+        CHECK_OK(devx_batch_import(&array, schema, &batch, &error));
+        CHECK_OK(devx_schema_export(schema, &described, &error));
+        CHECK_OK(devx_batch_export_move_device(&batch, &device, &error));
+        devx_schema_release(&schema);
+        CHECK_OK(devx_schema_import(&described, &schema, &error));
+        CHECK_OK(devx_batch_import_device(&device, schema, &batch, &error));
+        CHECK_OK(devx_batch_export_share(batch, &array, &error));
+        devx_batch_release(&batch);
+        devx_schema_release(&schema);
+        ARROW_MOVE(array.children[i % 2], &child);
+        array.release(&array);
+        child.release(&child);
+        CHECK_INT(tally.releases, 6 * (i + 1));
+        CHECK_NOTHING_OUTSTANDING();
+    }
+    CHECK_INT(tally.live, 0);
+}
+
+TEST(rounds_of_own_batches) {
+    static int32_t const values[4] = {1, 2, 3, 4};
+    const void *const buffers[] = {NULL, values};
+    devx_field const fields[] = {{"+s", "", NULL, 0, 1, 0}, {"i", "x", NULL, DEVX_FIELD_NULLABLE, 0, 0}};
+    devx_node const nodes[] = {{4, 0, 0, buffers, 1}, {4, 0, 0, buffers, 2}};
+    struct tally tally = {0};
+    int const n = rounds();
+    devx_owner const owner = counting_owner(&tally);
+    for (int i = 0; i < n; ++i) {
+        devx_schema_t *schema = NULL;
+        devx_batch_t *batch = NULL;
+        struct ArrowArray array;
+        CHECK_OK(devx_schema_create(fields, 2, &schema, &error));
+        CHECK_OK(devx_batch_create(schema, cpu, nodes, 2, &owner, &batch, &error));
+        CHECK_OK(devx_batch_export_move(&batch, &array, &error));
+        CHECK_OK(devx_batch_import(&array, schema, &batch, &error));
+        devx_schema_release(&schema);
+        devx_batch_release(&batch);
+        CHECK_INT(tally.releases, i + 1);
+        CHECK_NOTHING_OUTSTANDING();
+    }
+}
+
+/* Between the two kinds, and with copies. */
+TEST(rounds_of_conversions) {
+    struct tally tally = {0};
+    int const n = rounds();
+    for (int i = 0; i < n; ++i) {
+        devx_tensor_t *tensor = NULL, *back = NULL;
+        devx_batch_t *batch = NULL;
+        devx_column column;
+        CHECK_OK(devx_tensor_import(foreign_tensor(&tally, 2, shape_2x3, NULL), &tensor, &error));
+        CHECK_OK(devx_tensor_to_column(tensor, "x", i % 2 == 0 ? DEVX_COPY_NEVER : DEVX_COPY_ALWAYS, &batch, &error));
+        devx_tensor_release(&tensor);
+        CHECK_OK(devx_batch_root(batch, &column, &error));
+        CHECK_OK(devx_column_to_tensor(batch, &column, DEVX_COPY_NEVER, &back, &error));
+        devx_batch_release(&batch);
+        devx_tensor_release(&back);
+        CHECK_INT(tally.releases, i + 1);
+        CHECK_NOTHING_OUTSTANDING();
+    }
+    CHECK_INT(tally.live, 0);
+}
+
+/* What is refused a thousand times leaves nothing behind either. */
+TEST(rounds_of_refusals) {
+    struct tally tally = {0};
+    int const n = rounds();
+    struct DLManagedTensorVersioned *managed = foreign_tensor(&tally, 2, shape_2x3, NULL);
+    managed->dl_tensor.shape[0] = -2;
+    for (int i = 0; i < n; ++i) {
+        devx_tensor_t *tensor = NULL;
+        CHECK_INT(devx_tensor_import(managed, &tensor, &error), DEVX_INVALID_SHAPE);
+    }
+    CHECK_INT(tally.releases, 0);
+    CHECK_NOTHING_OUTSTANDING();
+    managed->deleter(managed);
+    CHECK_INT(tally.live, 0);
+}
+
+CHECK_MAIN()

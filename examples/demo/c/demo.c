@@ -1,0 +1,362 @@
+/*
+ * The demo's consumer in C: takes two record batches and a tensor from libweather without a copy, computes a few
+ * figures, hands a tensor back, and gives up everything again.
+ *
+ *   demo DATADIR
+ *
+ * Prints KEY=VALUE lines for examples/demo/run.sh; every language prints the same keys. Whatever is wrong ends the
+ * program with status 1 and one line on stderr.
+ */
+#include <devexchange.h>
+#include <weather.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MEASUREMENTS = 4, MONTHS = 12, TOP = 3 };
+
+/* There is nothing to clean up in a program that ends. */
+static _Noreturn void give_up(const char *what, const char *why) {
+    fprintf(stderr, "demo: %s: %s\n", what, why);
+    exit(1);
+}
+
+static devx_error error;
+
+/* A call of devexchange that has to work. */
+#define DEVX(call)                                                                                                     \
+    do {                                                                                                               \
+        if ((call) != DEVX_OK) {                                                                                       \
+            give_up(devx_status_name(error.status), error.message);                                                    \
+        }                                                                                                              \
+    } while (0)
+
+/* A call of libweather that has to work. */
+#define WEATHER(call)                                                                                                  \
+    do {                                                                                                               \
+        if ((call) != 0) {                                                                                             \
+            give_up("libweather", weather_error());                                                                    \
+        }                                                                                                              \
+    } while (0)
+
+static void *allocate(size_t count, size_t size) {
+    void *memory = calloc(count > 0 ? count : 1, size);
+    if (memory == NULL) {
+        give_up("demo", "out of memory");
+    }
+    return memory;
+}
+
+/* --- taking --- */
+
+/* What libweather exports becomes ours: the import moves it out of the two structs. */
+static devx_batch_t *take_batch(struct ArrowDeviceArray *array, struct ArrowSchema *exported) {
+    devx_schema_t *schema = NULL;
+    devx_batch_t *batch = NULL;
+    DEVX(devx_schema_import(exported, &schema, &error));
+    DEVX(devx_batch_import_device(array, schema, &batch, &error));
+    devx_schema_release(&schema); /* the batch has its own reference */
+    return batch;
+}
+
+static devx_column column_named(const devx_batch_t *batch, const char *name) {
+    devx_column column;
+    DEVX(devx_batch_column_named(batch, name, &column, &error));
+    return column;
+}
+
+static const double *doubles(const devx_batch_t *batch, const char *name) {
+    const void *values = NULL;
+    devx_column const column = column_named(batch, name);
+    DEVX(devx_column_values(batch, &column, (DLDataType){kDLFloat, 64, 1}, &values, &error));
+    return values;
+}
+
+/* Days since 1970-01-01. */
+static const int32_t *dates_of(const devx_batch_t *days) {
+    const void *values = NULL;
+    devx_column const column = column_named(days, "date");
+    DEVX(devx_column_values(days, &column, (DLDataType){kDLInt, 32, 1}, &values, &error));
+    return values;
+}
+
+static int64_t rows_of(const devx_batch_t *batch) {
+    devx_batch_info info;
+    DEVX(devx_batch_get_info(batch, &info, &error));
+    return info.length;
+}
+
+/* --- zero copy --- */
+
+static int addresses_checked;
+static int addresses_equal;
+
+static void check_address(const weather *w, const char *what, const void *address) {
+    const void *expected = weather_address(w, what);
+    addresses_checked += 1;
+    if (expected != NULL && address == expected) {
+        addresses_equal += 1;
+    } else {
+        fprintf(stderr, "demo: %s is at %p, the producer's is at %p\n", what, address, expected);
+    }
+}
+
+static void check_addresses(const weather *w, const devx_batch_t *airports, const devx_batch_t *days,
+                            const void *tensor) {
+    /* Text: validity, offsets, bytes. Dictionary: validity, indices. */
+    check_address(w, "airports.iata", column_named(airports, "iata").buffers[2]);
+    check_address(w, "airports.name", column_named(airports, "name").buffers[2]);
+    check_address(w, "airports.latitude", doubles(airports, "latitude"));
+    check_address(w, "days.date", dates_of(days));
+    check_address(w, "days.temp_max", doubles(days, "temp_max"));
+    check_address(w, "days.weather", column_named(days, "weather").buffers[1]);
+    check_address(w, "measurements", tensor);
+    printf("zero_copy=%d of %d\n", addresses_equal, addresses_checked);
+    if (addresses_equal != addresses_checked) {
+        give_up("zero copy", "something was copied");
+    }
+}
+
+/* --- counting texts --- */
+
+typedef struct tally {
+    const char *text; /* in the producer's memory, not NUL-terminated */
+    size_t length;
+    int64_t count;
+} tally;
+
+static int compare_texts(const tally *left, const tally *right) {
+    size_t const shorter = left->length < right->length ? left->length : right->length;
+    int const order = memcmp(left->text, right->text, shorter);
+    return order != 0 ? order : (left->length > right->length) - (left->length < right->length);
+}
+
+static int by_text(const void *left, const void *right) {
+    return compare_texts(left, right);
+}
+
+/* Most frequent first; what is equally frequent by name. */
+static int by_count(const void *left, const void *right) {
+    const tally *l = left, *r = right;
+    int const order = (l->count < r->count) - (l->count > r->count);
+    return order != 0 ? order : compare_texts(l, r);
+}
+
+/* The distinct texts of a column that are not null, each with its number, by name. `*n` gets how many there are. */
+static tally *count_texts(const devx_batch_t *batch, const char *name, size_t *n) {
+    devx_column const column = column_named(batch, name);
+    tally *tallies = allocate((size_t)column.length, sizeof *tallies);
+    size_t found = 0;
+    for (int64_t row = 0; row < column.length; ++row) {
+        int32_t valid = 0;
+        DEVX(devx_column_is_valid(batch, &column, row, &valid, &error));
+        if (valid) {
+            tally *t = &tallies[found++];
+            DEVX(devx_column_bytes(batch, &column, row, &t->text, &t->length, &error));
+            t->count = 1;
+        }
+    }
+    qsort(tallies, found, sizeof *tallies, by_text);
+    *n = 0;
+    for (size_t i = 0; i < found; ++i) {
+        if (*n > 0 && compare_texts(&tallies[*n - 1], &tallies[i]) == 0) {
+            tallies[*n - 1].count += 1;
+        } else {
+            tallies[(*n)++] = tallies[i];
+        }
+    }
+    return tallies;
+}
+
+static void print_tallies(const char *key, const tally *tallies, size_t n) {
+    printf("%s=", key);
+    for (size_t i = 0; i < n; ++i) {
+        printf("%s%.*s:%" PRId64, i == 0 ? "" : ",", (int)tallies[i].length, tallies[i].text, tallies[i].count);
+    }
+    printf("\n");
+}
+
+/* --- figures --- */
+
+static void print_top_states(const devx_batch_t *airports) {
+    size_t n = 0;
+    tally *states = count_texts(airports, "state", &n);
+    qsort(states, n, sizeof *states, by_count);
+    print_tallies("top_states", states, n < TOP ? n : TOP);
+    free(states);
+}
+
+/* The days of each category: the texts are the dictionary's, the days hold indices into it. */
+static void print_categories(const devx_batch_t *days) {
+    devx_column const column = column_named(days, "weather");
+    devx_column dictionary;
+    DEVX(devx_column_dictionary(days, &column, &dictionary, &error));
+    tally *tallies = allocate((size_t)dictionary.length, sizeof *tallies);
+    for (int64_t i = 0; i < dictionary.length; ++i) {
+        DEVX(devx_column_bytes(days, &dictionary, i, &tallies[i].text, &tallies[i].length, &error));
+    }
+    for (int64_t row = 0; row < column.length; ++row) {
+        int64_t index = 0;
+        DEVX(devx_column_dictionary_index(days, &column, row, &index, &error));
+        tallies[index].count += 1;
+    }
+    qsort(tallies, (size_t)dictionary.length, sizeof *tallies, by_text);
+    print_tallies("categories", tallies, (size_t)dictionary.length);
+    free(tallies);
+}
+
+static double mean(const double *values, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) {
+        sum += values[i];
+    }
+    return n > 0 ? sum / (double)n : 0;
+}
+
+typedef struct civil {
+    int year;
+    int month;
+    int day;
+} civil;
+
+/* The Gregorian date of a day since 1970-01-01, counted in years that begin in March. */
+static civil civil_of(int32_t day) {
+    int const shifted = day + 719468;
+    int const era = shifted / 146097;
+    int const day_of_era = shifted % 146097;
+    int const year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146096) / 365;
+    int const day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    int const from_march = (5 * day_of_year + 2) / 153;
+    civil date;
+    date.month = from_march < 10 ? from_march + 3 : from_march - 9;
+    date.day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    date.year = era * 400 + year_of_era + (date.month <= 2);
+    return date;
+}
+
+static void print_wettest_day(const devx_batch_t *days) {
+    const double *precipitation = doubles(days, "precipitation");
+    int64_t const n = rows_of(days);
+    int64_t wettest = 0;
+    for (int64_t row = 1; row < n; ++row) {
+        if (precipitation[row] > precipitation[wettest]) {
+            wettest = row;
+        }
+    }
+    if (n == 0) {
+        give_up("the wettest day", "there are no days");
+    }
+    civil const date = civil_of(dates_of(days)[wettest]);
+    printf("wettest_day=%04d-%02d-%02d %.1f\n", date.year, date.month, date.day, precipitation[wettest]);
+}
+
+static void print_figures(const devx_batch_t *airports, const devx_batch_t *days) {
+    int64_t const n = rows_of(days);
+    printf("airports=%" PRId64 "\n", rows_of(airports));
+    print_top_states(airports);
+    printf("mean_temp_max=%.4f\n", mean(doubles(days, "temp_max"), n));
+    printf("mean_temp_min=%.4f\n", mean(doubles(days, "temp_min"), n));
+    print_wettest_day(days);
+    print_categories(days);
+}
+
+/* --- handing back --- */
+
+/* Row: month. Column: measurement. The caller frees it. */
+static double *monthly_means(const DLTensor *measurements, const int32_t *dates) {
+    double *means = allocate((size_t)MONTHS * MEASUREMENTS, sizeof *means);
+    int64_t days_in[MONTHS] = {0};
+    const double *values = measurements->data;
+    for (int64_t row = 0; row < measurements->shape[0]; ++row) {
+        int const month = civil_of(dates[row]).month - 1;
+        days_in[month] += 1;
+        for (int k = 0; k < MEASUREMENTS; ++k) {
+            means[month * MEASUREMENTS + k] += values[row * measurements->strides[0] + k * measurements->strides[1]];
+        }
+    }
+    for (int i = 0; i < MONTHS * MEASUREMENTS; ++i) {
+        int64_t const n = days_in[i / MEASUREMENTS];
+        means[i] = n > 0 ? means[i] / (double)n : 0;
+    }
+    return means;
+}
+
+static int means_freed;
+
+/* Called by devexchange when libweather is done with the means. */
+static void free_means(void *memory) {
+    free(memory);
+    means_freed += 1;
+}
+
+static void hand_back_means(weather *w, const DLTensor *measurements, const int32_t *dates) {
+    double *means = monthly_means(measurements, dates);
+    int64_t shape[2] = {MONTHS, MEASUREMENTS};
+    DLTensor const description = {means, {kDLCPU, 0}, 2, {kDLFloat, 64, 1}, shape, NULL, 0};
+    devx_owner const owner = {means, free_means};
+    devx_tensor_t *tensor = NULL;
+    struct DLManagedTensorVersioned *exported = NULL;
+    DEVX(devx_tensor_create(&description, 0, &owner, &tensor, &error));
+    DEVX(devx_tensor_export_move(&tensor, NULL, &exported, &error));
+    WEATHER(weather_check_means(w, exported));
+    if (means_freed != 1) {
+        give_up("the means", means_freed == 0 ? "they were not freed" : "they were freed more than once");
+    }
+    printf("means_checked=yes\n");
+}
+
+/* --- all of it --- */
+
+static void print_ledger(void) {
+    int64_t const outstanding = devx_ledger_outstanding();
+    int64_t const of_producer = weather_outstanding();
+    int64_t const live = weather_live_buffers();
+    printf("outstanding=%" PRId64 "\n", outstanding);
+    printf("producer_outstanding=%" PRId64 "\n", of_producer);
+    printf("producer_live_buffers=%" PRId64 "\n", live);
+    if (outstanding != 0 || of_producer != 0 || live != 0) {
+        give_up("the ledger", "something was not released");
+    }
+}
+
+int main(int argc, char **argv) {
+    weather *w = NULL;
+    struct ArrowDeviceArray array;
+    struct ArrowSchema schema;
+    struct DLManagedTensorVersioned *exported = NULL;
+    devx_tensor_t *tensor = NULL;
+    DLTensor measurements;
+    if (argc != 2) {
+        give_up("usage", "demo DATADIR");
+    }
+
+    WEATHER(weather_open(argv[1], &w));
+    WEATHER(weather_airports(w, &array, &schema));
+    devx_batch_t *airports = take_batch(&array, &schema);
+    WEATHER(weather_days(w, &array, &schema));
+    devx_batch_t *days = take_batch(&array, &schema);
+    WEATHER(weather_measurements(w, &exported));
+    DEVX(devx_tensor_import(exported, &tensor, &error));
+    DEVX(devx_tensor_borrow(tensor, &measurements, NULL, &error));
+    if (measurements.ndim != 2 || measurements.shape[0] != rows_of(days) || measurements.shape[1] != MEASUREMENTS ||
+        measurements.dtype.code != kDLFloat || measurements.dtype.bits != 64 || measurements.dtype.lanes != 1) {
+        give_up("the measurements", "they are not float64 of shape days x 4");
+    }
+
+    print_figures(airports, days);
+    check_addresses(w, airports, days, measurements.data);
+    hand_back_means(w, &measurements, dates_of(days));
+
+    /* The producer goes first: what we hold stays valid until we release it. */
+    weather_close(w);
+    if (weather_live_buffers() != 2) {
+        give_up("libweather", "its buffers were freed although they are in use");
+    }
+    devx_tensor_release(&tensor);
+    devx_batch_release(&days);
+    devx_batch_release(&airports);
+    print_ledger();
+    return 0;
+}

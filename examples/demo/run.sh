@@ -1,0 +1,347 @@
+#!/usr/bin/env bash
+# One real table through C, Java and Julia without a copy (`make demo`).
+#
+#   examples/demo/run.sh
+#
+# libweather, a third-party library that knows only the installed headers of devexchange, reads two CSV files and
+# exports record batches and a tensor; a program in each language takes them, computes the same figures, and hands a
+# tensor back. What each printed becomes one table. The last line says how it went; it is
+#
+#   demo: c ok, java ok, julia ok; outstanding 0
+#
+# and the exit status 0 if every program worked, all figures agree, and everything was released. A program that is not
+# ok has FAILED (the reason stands above the table) or DIFFERS (from C; the row has a mark).
+#
+#   DEVICE=host          what it runs on; there is nothing else yet
+#   DEMO_TIME_LIMIT=120  seconds that each of the three programs may take
+set -euo pipefail
+# shellcheck source=scripts/env.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../../scripts/env.sh"
+
+languages=(c java julia)
+declare -A titles=([c]=C [java]=Java [julia]=Julia)
+
+demo=$DEVX_ROOT/examples/demo
+data=$DEVX_ROOT/examples/data
+build=$DEVX_TARGET/demo
+prefix=$build/prefix
+weather=$build/libweather.so
+java_project=$DEVX_ROOT/bindings-jni/java
+julia_project=$DEVX_ROOT/bindings-julia/DevExchange.jl
+time_limit=${DEMO_TIME_LIMIT:-120}
+
+declare -A reasons=() # LANGUAGE -> why it failed
+declare -A logs=()    # LANGUAGE -> what it had to say about that
+declare -A values=()  # LANGUAGE,KEY -> what the program printed
+
+indented() { sed 's/^/    /'; }
+
+# --- building ---
+
+# Says what is done; its words go to the log. Whether it worked is in `stepped`, not in the status: `set -e` would not
+# hold in a command whose status somebody asks for.
+step() { # LOG NAME COMMAND...
+  local log=$1 name=$2 start=$SECONDS
+  shift 2
+  printf '  %-34s' "$name"
+  set +e
+  (set -e; "$@") </dev/null >"$log" 2>&1
+  stepped=$?
+  set -e
+  if [ "$stepped" -eq 0 ]; then echo "done ($((SECONDS - start)) s)"; else echo "FAILED"; fi
+}
+
+# Without this there is no demo at all.
+needed_step() { # NAME WHAT COMMAND
+  step "$build/$1.log" "$2" "$3"
+  if [ "$stepped" -eq 0 ]; then return; fi
+  indented <"$build/$1.log"
+  echo "demo: FAILED: $1 could not be built, see above"
+  exit 1
+}
+
+build_library() {
+  "$DEVX_ROOT/scripts/build.sh"
+  rm -rf "$prefix"
+  PREFIX=$prefix DESTDIR='' LIBDIR='lib' "$DEVX_ROOT/scripts/install.sh" install
+}
+
+compile() { # ARGUMENTS: as a user of the installed library does it
+  local flags
+  flags=$(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --cflags --libs devexchange)
+  # shellcheck disable=SC2086 # the flags are words
+  "$CC" -std=c11 -O2 -g -Wall -Wextra -Wpedantic -Werror "$@" $flags -lm "-Wl,-rpath,$prefix/lib"
+}
+
+build_weather() { compile -fPIC -shared -o "$weather" "$demo/producer/weather.c"; }
+
+build_c() {
+  compile -o "$build/c/demo" "$demo/c/demo.c" -I"$demo/producer" -L"$build" -lweather "-Wl,-rpath,$build"
+}
+
+find_jar() {
+  find "$java_project/target" -maxdepth 1 -name '*.jar' ! -name '*-sources.jar' ! -name '*-javadoc.jar' \
+    ! -name '*-tests.jar' ! -name 'original-*.jar' 2>/dev/null | sort | sed -n 1p
+}
+
+# The jar carries the native library, so it is old when that one, a source or the project file is newer.
+jar_is_fresh() {
+  local jar newer
+  jar=$(find_jar)
+  [ -n "$jar" ] || return 1
+  newer=$(find "$java_project/pom.xml" "$java_project/src/main" "$DEVX_LIB_JNI" -newer "$jar" 2>/dev/null | sed -n 1p)
+  [ -z "$newer" ]
+}
+
+build_java() {
+  if [ -z "$JAVA_HOME" ]; then echo "no JDK >= 17 found; 'make setup' says more"; return 1; fi
+  if [ ! -e "$java_project/pom.xml" ]; then echo "$java_project is not there"; return 1; fi
+  if ! jar_is_fresh; then
+    if [ -z "$MVN" ]; then echo "no Maven found; 'make setup' says more"; return 1; fi
+    devx_mvn -DskipTests package
+  fi
+  DEVX_JAR=$(find_jar)
+  if [ -z "$DEVX_JAR" ]; then echo "Maven left no jar in $java_project/target"; return 1; fi
+  CC=$CC DEVX_JAR=$DEVX_JAR "$demo/java/build.sh" "$build/java"
+}
+
+build_julia() { # nothing to compile; but Julia takes long enough to start that a missing one should show here
+  if [ -z "$JULIA" ]; then echo "no Julia >= 1.5 found; 'make setup' says more"; return 1; fi
+  if [ ! -e "$demo/julia/demo.jl" ]; then echo "$demo/julia/demo.jl is not there"; return 1; fi
+}
+
+build_all() {
+  echo "building"
+  needed_step libdevexchange "libdevexchange, installed" build_library
+  needed_step libweather "libweather, the third party" build_weather
+  local language
+  for language in "${languages[@]}"; do
+    mkdir -p "$build/$language"
+    step "$build/$language/build.log" "the program in ${titles[$language]}" "build_$language"
+    if [ "$stepped" -ne 0 ]; then
+      reasons[$language]="it could not be built"
+      logs[$language]=$build/$language/build.log
+    fi
+  done
+}
+
+# --- running ---
+
+run_c() { "$build/c/demo" "$data"; }
+
+run_java() { DEVX_JAR=$(find_jar) "$demo/java/run.sh" "$build/java" "$data"; }
+
+run_julia() { "$JULIA" --startup-file=no --project="$julia_project" "$demo/julia/demo.jl" "$data"; }
+
+# A program with its time limit. A function cannot be given to `timeout`, so a shell of our own is.
+run_limited() { # LANGUAGE
+  DEMO_RUN=$1 timeout --kill-after=5 "$time_limit" bash "$demo/run.sh"
+}
+
+run_language() { # LANGUAGE
+  local language=$1 out=$build/$1/out.txt err=$build/$1/err.txt status=0
+  run_limited "$language" </dev/null >"$out" 2>"$err" || status=$?
+  read_values "$language" "$out"
+  if [ "$status" -eq 0 ]; then return; fi
+  logs[$language]=$err
+  case $status in
+    124 | 137) reasons[$language]="it took longer than $time_limit s" ;;
+    *) if [ "$status" -gt 128 ]; then reasons[$language]="it was killed by SIG$(kill -l $((status - 128)))"
+       else reasons[$language]="exit status $status"; fi ;;
+  esac
+}
+
+read_values() { # LANGUAGE FILE
+  local key value
+  while IFS='=' read -r key value || [ -n "$key" ]; do
+    case $key in *[!a-z_]* | '') continue ;; esac
+    values[$1,$key]=$value
+  done <"$2"
+}
+
+run_all() {
+  local language
+  echo "running"
+  for language in "${languages[@]}"; do
+    if [ -z "${reasons[$language]:-}" ]; then run_language "$language"; fi
+    if [ -z "${reasons[$language]:-}" ]; then
+      printf '  %-34sdone\n' "${titles[$language]}"
+    else
+      printf '  %-34sFAILED\n' "${titles[$language]}"
+    fi
+  done
+}
+
+# --- the table ---
+
+figures=(airports top_states mean_temp_max mean_temp_min wettest_day categories zero_copy means_checked)
+ledger=(outstanding producer_outstanding producer_live_buffers)
+
+if [ -t 1 ]; then bold=$'\e[1m' plain=$'\e[0m'; else bold='' plain=''; fi
+if [ "$(locale charmap 2>/dev/null)" = UTF-8 ]; then mark='✓' degree='°'; else mark='=' degree=''; fi
+
+declare -A differs=() # LANGUAGE -> 1
+
+cells() { # LABEL CELL... REMARK
+  local label=$1 remark=${*: -1} cell
+  printf '  %s%*s' "$label" $((34 - ${#label})) '' # %-34s would count bytes
+  for cell in "${@:2:$#-2}"; do printf ' %12s' "$cell"; done
+  printf '   %s\n' "$remark"
+}
+
+# One row; the cells are those of the three languages. C is what the others are compared with, because it is the one
+# that is nearest to the producer.
+row() { # LABEL CELL...
+  local label=$1 remark=$mark i cell
+  shift
+  for ((i = 0; i < ${#languages[@]}; ++i)); do
+    cell=${*:i+1:1}
+    if [ "$cell" != - ] && [ "$1" != - ] && [ "$cell" != "$1" ]; then
+      differs[${languages[i]}]=1
+      remark="<- they differ"
+    elif [ "$cell" = - ] && [ "$remark" = "$mark" ]; then
+      remark="<- missing"
+    fi
+  done
+  cells "$label" "$@" "$remark"
+}
+
+of_all() { # KEY: the values in the order of the languages, into `got`
+  local language
+  got=()
+  for language in "${languages[@]}"; do got+=("${values[$language,$1]:--}"); done
+}
+
+row_of() { # LABEL KEY
+  of_all "$2"
+  row "$1" "${got[@]}"
+}
+
+# A list NAME:COUNT,... as one row an entry. An entry whose name is not that of the first language shows it.
+rows_of_list() { # LABEL KEY
+  local n=0 i k entry name label items shown
+  of_all "$2"
+  for entry in "${got[@]}"; do
+    IFS=, read -ra items <<<"$entry"
+    if [ "${#items[@]}" -gt "$n" ]; then n=${#items[@]}; fi
+  done
+  for ((i = 0; i < n; ++i)); do
+    name='' shown=()
+    for ((k = 0; k < ${#got[@]}; ++k)); do
+      IFS=, read -ra items <<<"${got[k]}"
+      entry=${items[i]:--}
+      case $entry in *:*) name=${name:-${entry%:*}} ;; esac
+      if [ -n "$name" ] && [ "${entry%:*}" = "$name" ]; then entry=${entry##*:}; fi
+      shown+=("$entry")
+    done
+    label=${1/NAME/${name:-?}}
+    row "$label" "${shown[@]}"
+  done
+}
+
+# The day and what fell on it, in a row each.
+rows_of_wettest_day() {
+  local entry days=() amounts=()
+  of_all wettest_day
+  for entry in "${got[@]}"; do
+    days+=("${entry%% *}")
+    amounts+=("${entry##* }")
+  done
+  row "wettest day in Seattle" "${days[@]}"
+  row "  precipitation, mm" "${amounts[@]}"
+}
+
+print_table() {
+  echo
+  printf '%s' "$bold"
+  cells "host memory, nothing copied" C Java Julia ""
+  printf '%s' "$plain"
+  row_of "airports" airports
+  rows_of_list "  in NAME" top_states
+  row_of "mean of the daily highs, ${degree}C" mean_temp_max
+  row_of "mean of the daily lows, ${degree}C" mean_temp_min
+  rows_of_wettest_day
+  rows_of_list "days with NAME" categories
+  row_of "buffers at the producer's address" zero_copy
+  row_of "tensor handed back, checked" means_checked
+  echo
+  printf '%s' "$bold"
+  cells "the ledger: what is not released" C Java Julia ""
+  printf '%s' "$plain"
+  row_of "by the program" outstanding
+  row_of "by libweather" producer_outstanding
+  row_of "sets of libweather's buffers" producer_live_buffers
+  echo
+}
+
+# --- the verdict ---
+
+# A program that ended well but did not say everything has failed too.
+find_silence() { # LANGUAGE
+  local key missing=''
+  for key in "${figures[@]}" "${ledger[@]}"; do
+    if [ -z "${values[$1,$key]:-}" ]; then missing+=" $key"; fi
+  done
+  if [ -n "$missing" ] && [ -z "${reasons[$1]:-}" ]; then
+    reasons[$1]="it did not say:$missing"
+    logs[$1]=$build/$1/err.txt
+  fi
+}
+
+print_reasons() {
+  local language log
+  for language in "${languages[@]}"; do
+    [ -n "${reasons[$language]:-}" ] || continue
+    echo
+    echo "${bold}${titles[$language]} FAILED: ${reasons[$language]}${plain}"
+    log=${logs[$language]:-}
+    if [ -s "$log" ]; then tail -n 25 "$log" | indented; echo "    ($log)"; fi
+  done
+}
+
+# What is outstanding in all programs together; "?" if one of them could not say.
+sum_of_ledger() {
+  local language key sum=0 value
+  for language in "${languages[@]}"; do
+    for key in "${ledger[@]}"; do
+      value=${values[$language,$key]:-}
+      case $value in '' | *[!0-9-]*) echo '?'; return ;; esac
+      sum=$((sum + value))
+    done
+  done
+  echo "$sum"
+}
+
+verdict() {
+  local language words=() status=0 sum
+  sum=$(sum_of_ledger)
+  for language in "${languages[@]}"; do
+    if [ -n "${reasons[$language]:-}" ]; then words+=("$language FAILED"); status=1
+    elif [ -n "${differs[$language]:-}" ]; then words+=("$language DIFFERS"); status=1
+    else words+=("$language ok"); fi
+  done
+  if [ "$sum" != 0 ]; then status=1; fi
+  printf 'demo: %s, %s, %s; outstanding %s\n' "${words[@]}" "$sum"
+  return "$status"
+}
+
+main() {
+  case ${DEVICE:-host} in
+    host) ;;
+    cuda) echo "demo: DEVICE=cuda is not there yet: this version has host memory only"; exit 2 ;;
+    *) echo "demo: DEVICE=$DEVICE is unknown; there is host"; exit 2 ;;
+  esac
+  mkdir -p "$build"
+  build_all
+  run_all
+  local language
+  for language in "${languages[@]}"; do find_silence "$language"; done
+  print_reasons
+  print_table
+  verdict
+}
+
+# What the three programs are given; see README.md beside this file.
+export DEVX_PREFIX=$prefix DEVX_WEATHER=$weather DEVEXCHANGE_LIBRARY_DIR=$DEVX_LIBDIR
+
+if [ -n "${DEMO_RUN:-}" ]; then "run_$DEMO_RUN"; else main; fi
