@@ -1,6 +1,6 @@
 //! `devx_batch_*`: record batches and other arrays, in and out as Arrow.
 
-use devexchange_core::abi::types::{DEVX_NULL_ARGUMENT, DevxBatchInfo};
+use devexchange_core::abi::types::DEVX_NULL_ARGUMENT;
 use devexchange_core::arrow::batch::{Batch, NodeDesc};
 use devexchange_core::error::Refused;
 use devexchange_core::{Device, Error, Owner, Result};
@@ -191,13 +191,7 @@ unsafe fn devx_batch_get_info(
         let out = required(out, "out")?;
         // SAFETY: the caller gives a living handle.
         let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
-        out.write(BatchInfoRecord(DevxBatchInfo {
-            length: batch.length(),
-            n_columns: batch.n_columns() as i64,
-            n_nodes: batch.schema().nodes() as i64,
-            device_type: batch.device().kind.0,
-            device_id: batch.device().id,
-        }));
+        out.write(BatchInfoRecord(batch.info()));
         Ok(())
     })
 }

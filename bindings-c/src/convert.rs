@@ -1,9 +1,6 @@
 //! Tensors as columns, columns as tensors: the plan first, then the thing.
 
 use devexchange_core::Result;
-use devexchange_core::abi::types::{
-    DEVX_PLAN_COPY, DEVX_PLAN_IMPOSSIBLE, DEVX_PLAN_REASON_BYTES, DEVX_PLAN_VIEW, DevxPlan,
-};
 use devexchange_core::convert::{self, Plan};
 use devexchange_core::dlpack::Copying;
 use safer_ffi::ffi_export;
@@ -12,7 +9,7 @@ use safer_ffi::prelude::Out;
 use crate::batch::BatchHandle;
 use crate::column::view;
 use crate::ctypes::{Char, ColumnRecord, ErrorRecord, PlanRecord, Status};
-use crate::error::{guard, required, text, write_text};
+use crate::error::{guard, required, text};
 use crate::tensor::TensorHandle;
 
 /// How a column can be had as a tensor: as a view, with a copy, or not at all, and why. Nothing is taken.
@@ -88,14 +85,6 @@ unsafe fn devx_tensor_to_column(
 }
 
 fn write(out: Option<Out<'_, PlanRecord>>, plan: &Plan) -> Result<()> {
-    let out = required(out, "out")?;
-    let (kind, copy_bytes, why) = match plan {
-        Plan::View => (DEVX_PLAN_VIEW, 0, ""),
-        Plan::Copy { bytes, reason } => (DEVX_PLAN_COPY, *bytes as i64, reason.as_str()),
-        Plan::Impossible { reason } => (DEVX_PLAN_IMPOSSIBLE, 0, reason.as_str()),
-    };
-    let mut reason = [0; DEVX_PLAN_REASON_BYTES];
-    write_text(why, &mut reason);
-    out.write(PlanRecord(DevxPlan { kind, reserved: 0, copy_bytes, reason }));
+    required(out, "out")?.write(PlanRecord(plan.to_raw()));
     Ok(())
 }

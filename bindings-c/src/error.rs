@@ -1,10 +1,10 @@
 //! The one place where errors and panics become a status and an error record, and where pointers are checked.
 
-use core::ffi::{CStr, c_char};
+use core::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use devexchange_core::abi::types::{self, DevxError};
-use devexchange_core::{Error, Result};
+use devexchange_core::{Error, Result, text};
 
 use crate::ctypes::{ErrorRecord, Status};
 
@@ -13,19 +13,11 @@ pub(crate) fn guard(record: Option<&mut ErrorRecord>, body: impl FnOnce() -> Res
     let error = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return Status(types::DEVX_OK),
         Ok(Err(error)) => error,
-        Err(payload) => {
-            let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-            let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-            // A payload may panic in its own drop; the second payload is leaked rather than dropped.
-            if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-                std::mem::forget(second);
-            }
-            Error::new(types::DEVX_PANIC, text.unwrap_or_else(|| "a panic without a text".to_owned()))
-        }
+        Err(payload) => Error::panicked(payload),
     };
     if let Some(record) = record {
         let mut message = [0; types::DEVX_ERROR_MESSAGE_BYTES];
-        write_text(error.message(), &mut message);
+        text::fill(error.message(), &mut message);
         record.0 = DevxError { status: error.status(), driver_code: error.driver_code(), message };
     }
     Status(error.status())
@@ -37,16 +29,6 @@ pub(crate) fn guard_release(body: impl FnOnce()) {
         body();
         Ok(())
     });
-}
-
-/// Writes a text with its NUL, cut at a character if there is not enough room.
-pub(crate) fn write_text(text: &str, to: &mut [c_char]) {
-    let Some(room) = to.len().checked_sub(1) else { return };
-    let end = text.floor_char_boundary(room);
-    let bytes = text.bytes().take(end).map(|byte| if byte == 0 { b'?' } else { byte });
-    for (to, from) in to.iter_mut().zip(bytes.chain([0])) {
-        *to = c_char::from_ne_bytes([from]);
-    }
 }
 
 /// An argument that must not be NULL.

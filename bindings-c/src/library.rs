@@ -5,9 +5,9 @@ use core::ffi::CStr;
 use safer_ffi::ffi_export;
 
 use crate::ctypes::{Char, DlDataType, ErrorRecord, Status};
-use crate::error::{guard, write_text};
+use crate::error::guard;
 use devexchange_core::abi::types::{DEVX_INVALID_ARGUMENT, DevxStatus};
-use devexchange_core::{DType, Error, error};
+use devexchange_core::{DType, Error, error, text};
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
 
@@ -65,7 +65,7 @@ unsafe fn devx_dtype_name(
         }
         // SAFETY: as above, and they are the caller's to be written.
         let out = unsafe { std::slice::from_raw_parts_mut(out.as_ptr().cast_mut().cast(), capacity) };
-        write_text(&name, out);
+        text::fill(&name, out);
         Ok(())
     })
 }

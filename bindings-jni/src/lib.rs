@@ -1,1 +1,24 @@
-//! Filled in below.
+//! The Java binding of devexchange, native half: what the class `dev.devexchange.Native` declares.
+//!
+//! Conventions, without exceptions:
+//! * A function converts its arguments, guards them and delegates to the core. What fails is thrown as a
+//!   `DevExchangeException`, a panic too (status 255); see [`error`].
+//! * Handles are `long`s that Java gives up through one function, [`handle`]. Java makes sure that a handle is not
+//!   given up while a call uses it (`Handle.java`).
+//! * Results of several values are written to an address that Java gives: the records of `devexchange/types.h`, whose
+//!   offsets stand in `Records.java`.
+//! * No release path calls Java: it queues a token, which a thread of Java's fetches; see [`queue`].
+
+mod batch;
+mod column;
+mod convert;
+mod cstruct;
+mod dlpack;
+mod error;
+mod handle;
+mod ledger;
+mod library;
+mod memory;
+mod queue;
+mod schema;
+mod tensor;

@@ -5,6 +5,7 @@ use core::ffi::c_void;
 use std::ffi::{CStr, CString};
 use std::fmt;
 
+use crate::abi::types::{DEVX_PLAN_COPY, DEVX_PLAN_IMPOSSIBLE, DEVX_PLAN_REASON_BYTES, DEVX_PLAN_VIEW, DevxPlan};
 use crate::arrow::batch::NodeDesc;
 use crate::arrow::schema::FieldDesc;
 use crate::arrow::{Batch, Column, Schema, Type};
@@ -14,6 +15,7 @@ use crate::error::{Error, Result, refuse};
 use crate::layout::MAX_NDIM;
 use crate::memory::{Owner, entry};
 use crate::tensor::{Flags, Tensor, TensorDesc};
+use crate::text;
 
 /// How a conversion can be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +50,20 @@ impl Plan {
             (Self::View, Copying::Never | Copying::IfNeeded) => Ok(false),
             _ => Ok(true),
         }
+    }
+}
+
+impl Plan {
+    /// As the C record.
+    pub fn to_raw(&self) -> DevxPlan {
+        let (kind, copy_bytes, why) = match self {
+            Self::View => (DEVX_PLAN_VIEW, 0, ""),
+            Self::Copy { bytes, reason } => (DEVX_PLAN_COPY, *bytes as i64, reason.as_str()),
+            Self::Impossible { reason } => (DEVX_PLAN_IMPOSSIBLE, 0, reason.as_str()),
+        };
+        let mut reason = [0; DEVX_PLAN_REASON_BYTES];
+        text::fill(why, &mut reason);
+        DevxPlan { kind, reserved: 0, copy_bytes, reason }
     }
 }
 

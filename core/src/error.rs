@@ -1,8 +1,10 @@
 //! What went wrong: a status, the driver's code where there is one, and a text that names the field and the value.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::ffi::CStr;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::abi::types::{self as t, DevxStatus as Status};
 
@@ -21,6 +23,17 @@ impl Error {
     /// An error of the library itself or of its input.
     pub fn new(status: Status, message: impl Into<Cow<'static, str>>) -> Self {
         Self { status, driver_code: 0, message: message.into() }
+    }
+
+    /// What a panic says that was caught at a boundary: a defect of this library, told as an error.
+    pub fn panicked(payload: Box<dyn Any + Send>) -> Self {
+        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        // A payload may panic in its own drop; the second payload is leaked rather than dropped.
+        if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            std::mem::forget(second);
+        }
+        Self::new(t::DEVX_PANIC, text.unwrap_or_else(|| "a panic without a text".to_owned()))
     }
 
     /// The status that the C API returns for this error.

@@ -26,6 +26,7 @@ pub mod ledger;
 pub mod memory;
 pub mod order;
 pub mod tensor;
+pub mod text;
 pub mod trace;
 
 pub use arrow::{Batch, Column, Schema};

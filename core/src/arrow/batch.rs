@@ -9,7 +9,7 @@ use super::schema::Schema;
 use super::tree::{self, Links};
 use crate::abi::arrow_data::ArrowArray;
 use crate::abi::arrow_device::ArrowDeviceArray;
-use crate::abi::types::DevxNode;
+use crate::abi::types::{DevxBatchInfo, DevxNode};
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
@@ -312,6 +312,18 @@ impl Batch {
     /// Where the buffers are.
     pub fn device(&self) -> Device {
         self.0.header().device
+    }
+
+    /// The batch at a glance, as the C record.
+    pub fn info(&self) -> DevxBatchInfo {
+        let Device { kind, id } = self.device();
+        DevxBatchInfo {
+            length: self.length(),
+            n_columns: self.n_columns() as i64,
+            n_nodes: self.schema().nodes() as i64,
+            device_type: kind.0,
+            device_id: id,
+        }
     }
 
     /// Number of rows.

@@ -1,0 +1,396 @@
+package dev.devexchange;
+
+import java.lang.ref.Reference;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * A record batch: an Arrow array of type struct with its schema, whose children are the columns. Any other array with a
+ * schema is a batch too; then it has no columns, but a {@link #root()}.
+ *
+ * <p>A batch is one reference to memory, made here ({@link #create}) or imported from a producer. The memory is
+ * released when the last reference and the last export are gone. Any thread may use a batch; close it when it is not
+ * needed any more. Its data is not to be changed.
+ */
+public final class Batch implements AutoCloseable {
+    private static final int INFO_LENGTH = Records.BATCH_INFO.at("length");
+    private static final int INFO_COLUMNS = Records.BATCH_INFO.at("n_columns");
+    private static final int INFO_DEVICE_TYPE = Records.BATCH_INFO.at("device_type");
+    private static final int INFO_DEVICE_ID = Records.BATCH_INFO.at("device_id");
+
+    private final Handle handle;
+    private final long length;
+    private final int columnCount;
+    private final Device device;
+
+    /** The fields in Java, once somebody asked for them. */
+    private volatile Field field;
+
+    Batch(long address, Field field) {
+        this.handle = new Handle(this, Handle.Kind.BATCH, address);
+        this.field = field;
+        Scratch scratch = Scratch.get();
+        Native.batchInfo(address, scratch.address);
+        ByteBuffer info = scratch.buffer;
+        length = info.getLong(INFO_LENGTH);
+        columnCount = Math.toIntExact(info.getLong(INFO_COLUMNS));
+        device = new Device(new DeviceType(info.getInt(INFO_DEVICE_TYPE)), info.getInt(INFO_DEVICE_ID));
+    }
+
+    /**
+     * A batch over memory of the caller's, which is not copied.
+     *
+     * <p>The buffers stay reachable, and {@code release} is not run, until the last user of the batch is gone, on this
+     * side or on a consumer's; then {@code release} runs once, on the thread of the {@link ReleaseQueue}. If this call
+     * fails, it is never run.
+     *
+     * @param schema what the nodes are; it is shared and stays open
+     * @param device where the buffers are
+     * @param nodes one for each field of the schema, in depth-first order: a field, its children each with all that is
+     *     below it, then its dictionary. For a record batch the first node is the struct, whose one buffer is the
+     *     validity: {@code Node.of(rows, (ByteBuffer) null)}
+     * @param release run when the memory is not needed any more; may be null
+     * @return the batch, which the caller closes
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer or another byte order,
+     *     {@link Status#INVALID_LENGTH}, {@link Status#INVALID_NULL_COUNT}, {@link Status#INVALID_BUFFERS},
+     *     {@link Status#MISMATCH}, {@link Status#DEVICE}, {@link Status#CLOSED}, with the field and the value
+     */
+    public static Batch create(Schema schema, Device device, List<Node> nodes, Runnable release) {
+        int buffers = nodes.stream().mapToInt(Node::bufferCount).sum();
+        // The records, then for each buffer how many bytes it has, then the tables of their addresses.
+        int rooms = Math.multiplyExact(nodes.size(), Records.NODE.size());
+        Scratch scratch = Scratch.of(rooms + 2L * Long.BYTES * buffers);
+        write(nodes, scratch.buffer, scratch.address, rooms, rooms + Long.BYTES * buffers);
+        List<Object> kept = new ArrayList<>();
+        nodes.forEach(node -> kept.add(node.kept()));
+        long packed = Integer.toUnsignedLong(device.type().value()) | (long) device.id() << 32;
+        long token = ReleaseQueue.register(kept, release);
+        long made = 0;
+        long open = 0;
+        try {
+            open = schema.enter("Batch.create");
+            made = Native.batchCreate(open, packed, scratch.address, nodes.size(), token);
+        } finally {
+            if (open != 0) {
+                schema.exit();
+            }
+            if (made == 0) {
+                ReleaseQueue.cancel(token);
+            }
+            Reference.reachabilityFence(scratch);
+        }
+        return new Batch(made, null);
+    }
+
+    private static void write(List<Node> nodes, ByteBuffer out, long address, int rooms, int table) {
+        int buffer = 0;
+        for (int i = 0; i < nodes.size(); i++) {
+            Node node = nodes.get(i);
+            node.write(out, i * Records.NODE.size(), address + table + (long) Long.BYTES * buffer);
+            for (int k = 0; k < node.bufferCount(); k++, buffer++) {
+                out.putLong(rooms + Long.BYTES * buffer, node.room(k));
+                out.putLong(table + Long.BYTES * buffer, node.address(k, "nodes[" + i + "]"));
+            }
+        }
+    }
+
+    /**
+     * Takes an array in host memory from its producer. On success the struct is moved from (its {@code release} is
+     * NULL) and is released once, when the last user is gone; on failure it is untouched. No buffer is read.
+     *
+     * @param arrayAddress of an {@code ArrowArray} that the caller owns
+     * @param schema what the array is; it is shared and stays open
+     * @return the batch, which the caller closes
+     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#RELEASED},
+     *     {@link Status#INVALID_LENGTH}, {@link Status#INVALID_NULL_COUNT}, {@link Status#INVALID_BUFFERS},
+     *     {@link Status#INVALID_CHILDREN}, {@link Status#MISMATCH}, with the field and the value
+     */
+    public static Batch importArrow(long arrayAddress, Schema schema) {
+        return take("Batch.importArrow", arrayAddress, schema, false);
+    }
+
+    /**
+     * Takes an array in host memory and its schema from their producer, both or neither; as
+     * {@link #importArrow(long, Schema)}.
+     *
+     * @param arrayAddress of an {@code ArrowArray} that the caller owns
+     * @param schemaAddress of an {@code ArrowSchema} that the caller owns
+     * @return the batch, which the caller closes
+     * @throws DevExchangeException as {@link #importArrow(long, Schema)} and {@link Schema#importArrow}
+     */
+    public static Batch importArrow(long arrayAddress, long schemaAddress) {
+        return new Batch(Native.batchImportBoth(arrayAddress, schemaAddress, false), null);
+    }
+
+    /**
+     * As {@link #importArrow(long, Schema)}, for an array that says where it is and when it may be touched.
+     *
+     * @param arrayAddress of an {@code ArrowDeviceArray} that the caller owns
+     * @param schema what the array is; it is shared and stays open
+     * @return the batch, which the caller closes
+     * @throws DevExchangeException also {@link Status#DEVICE} for a device that this library has no runtime for
+     */
+    public static Batch importArrowDevice(long arrayAddress, Schema schema) {
+        return take("Batch.importArrowDevice", arrayAddress, schema, true);
+    }
+
+    /**
+     * As {@link #importArrow(long, long)}, for an array that says where it is and when it may be touched.
+     *
+     * @param arrayAddress of an {@code ArrowDeviceArray} that the caller owns
+     * @param schemaAddress of an {@code ArrowSchema} that the caller owns
+     * @return the batch, which the caller closes
+     * @throws DevExchangeException also {@link Status#DEVICE} for a device that this library has no runtime for
+     */
+    public static Batch importArrowDevice(long arrayAddress, long schemaAddress) {
+        return new Batch(Native.batchImportBoth(arrayAddress, schemaAddress, true), null);
+    }
+
+    private static Batch take(String method, long arrayAddress, Schema schema, boolean device) {
+        long open = schema.enter(method);
+        try {
+            return new Batch(Native.batchImport(arrayAddress, open, device), null);
+        } finally {
+            schema.exit();
+        }
+    }
+
+    /**
+     * Hands the batch to a consumer, which releases it, and keeps it. Child arrays may be moved out of the struct and
+     * outlive it (C data interface, "Moving child structures").
+     *
+     * @param address of room for an {@code ArrowArray}; what it holds is overwritten, not released
+     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}, {@link Status#DEVICE} if the
+     *     memory is not host memory, which this struct cannot say; then nothing is written
+     */
+    public void exportShare(long address) {
+        export("Batch.exportShare", address, false);
+    }
+
+    /**
+     * Hands the batch to a consumer, which releases it, and closes it here. On failure it stays open.
+     *
+     * @param address of room for an {@code ArrowArray}; what it holds is overwritten, not released
+     * @throws DevExchangeException as {@link #exportShare}
+     */
+    public void exportMove(long address) {
+        move("Batch.exportMove", address, Handle.Kind.ARROW_ARRAY);
+    }
+
+    /**
+     * As {@link #exportShare}, with device and event.
+     *
+     * @param address of room for an {@code ArrowDeviceArray}; what it holds is overwritten, not released
+     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}; then nothing is written
+     */
+    public void exportShareDevice(long address) {
+        export("Batch.exportShareDevice", address, true);
+    }
+
+    /**
+     * As {@link #exportMove}, with device and event.
+     *
+     * @param address of room for an {@code ArrowDeviceArray}; what it holds is overwritten, not released
+     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}; then nothing is written
+     */
+    public void exportMoveDevice(long address) {
+        move("Batch.exportMoveDevice", address, Handle.Kind.ARROW_DEVICE_ARRAY);
+    }
+
+    private void export(String method, long address, boolean asDevice) {
+        long batch = enter(method);
+        try {
+            Native.batchExport(batch, address, asDevice);
+        } finally {
+            exit();
+        }
+    }
+
+    private void move(String method, long address, Handle.Kind struct) {
+        export(method, address, struct == Handle.Kind.ARROW_DEVICE_ARRAY);
+        if (!handle.close()) {
+            // Another thread closed or moved it at the same time, and was first.
+            Native.structRelease(struct.tag, address);
+            throw handle.closed(method);
+        }
+    }
+
+    /**
+     * Another reference to the same batch.
+     *
+     * @return the batch, which the caller closes too
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public Batch share() {
+        long batch = enter("Batch.share");
+        try {
+            return new Batch(Native.batchShare(batch), field);
+        } finally {
+            exit();
+        }
+    }
+
+    /**
+     * A reference to the schema.
+     *
+     * @return the schema, which the caller closes
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public Schema schema() {
+        long batch = enter("Batch.schema");
+        try {
+            return new Schema(Native.batchSchema(batch), field);
+        } finally {
+            exit();
+        }
+    }
+
+    /**
+     * The number of rows.
+     *
+     * @return 0 or more
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public long length() {
+        handle.check("Batch.length");
+        return length;
+    }
+
+    /**
+     * Where the buffers are.
+     *
+     * @return the device
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public Device device() {
+        handle.check("Batch.device");
+        return device;
+    }
+
+    /**
+     * The number of columns: of children, if the type is struct, otherwise 0.
+     *
+     * @return 0 or more
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public int columnCount() {
+        handle.check("Batch.columnCount");
+        return columnCount;
+    }
+
+    /**
+     * The whole array as one column; for a record batch a column of type struct.
+     *
+     * @return a view, valid while the batch is open
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public Column root() {
+        long batch = enter("Batch.root");
+        try {
+            Field root = field();
+            Scratch scratch = Scratch.get();
+            Native.batchRoot(batch, scratch.address);
+            return new Column(this, root, scratch.buffer);
+        } finally {
+            exit();
+        }
+    }
+
+    /** The field of the root. */
+    private Field field() {
+        if (field == null) {
+            try (Schema schema = schema()) {
+                field = schema.root();
+            }
+        }
+        return field;
+    }
+
+    /**
+     * The column at an index, with the batch's own slice applied.
+     *
+     * @param index counted from 0
+     * @return a view, valid while the batch is open
+     * @throws DevExchangeException {@link Status#OUT_OF_RANGE}, {@link Status#CLOSED}
+     */
+    public Column column(int index) {
+        handle.check("Batch.column");
+        if (index < 0 || index >= columnCount) {
+            throw new DevExchangeException(
+                    Status.OUT_OF_RANGE, "index is " + index + ": the batch has " + columnCount + " columns");
+        }
+        return root().child(index);
+    }
+
+    /**
+     * The first column with a name.
+     *
+     * @param name the column's name
+     * @return a view, valid while the batch is open
+     * @throws DevExchangeException {@link Status#OUT_OF_RANGE} if there is none, {@link Status#CLOSED}
+     */
+    public Column column(String name) {
+        Column root = root();
+        for (int i = 0; i < columnCount; i++) {
+            if (root.field().children().get(i).name().equals(name)) {
+                return root.child(i);
+            }
+        }
+        throw new DevExchangeException(
+                Status.OUT_OF_RANGE, "name is \"" + name + "\": the batch has no such column");
+    }
+
+    /**
+     * All columns.
+     *
+     * @return views, valid while the batch is open
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public List<Column> columns() {
+        Column root = root();
+        List<Column> columns = new ArrayList<>();
+        for (int i = 0; i < columnCount; i++) {
+            columns.add(root.child(i));
+        }
+        return columns;
+    }
+
+    /** {@return whether it was closed or moved} */
+    public boolean isClosed() {
+        return handle.isClosed();
+    }
+
+    /** Gives up this reference. Closing twice is fine. */
+    @Override
+    public void close() {
+        handle.close();
+    }
+
+    /** {@return rows, columns and device, or that it is closed} */
+    @Override
+    public String toString() {
+        return isClosed() ? "Batch (closed)" : "Batch (" + length + " rows, " + columnCount + " columns, " + device
+                + ")";
+    }
+
+    long enter(String method) {
+        return handle.enter(method);
+    }
+
+    void exit() {
+        handle.exit();
+        Reference.reachabilityFence(this);
+    }
+
+    void check(String method) {
+        handle.check(method);
+    }
+
+    /** Refuses to read values that are not in host memory. */
+    void requireHost() {
+        if (!device.isHost()) {
+            throw new DevExchangeException(Status.DEVICE, "device is " + device + ", not host memory");
+        }
+    }
+}

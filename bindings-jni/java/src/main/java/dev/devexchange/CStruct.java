@@ -1,0 +1,104 @@
+package dev.devexchange;
+
+import java.lang.ref.Reference;
+import java.nio.ByteBuffer;
+
+/**
+ * Off-heap memory for one struct of Arrow, zeroed: room for what a producer exports, or for what a consumer imports.
+ * Arrow Java's {@code ArrowArray.memoryAddress()} and {@code ArrowSchema.memoryAddress()} do as well.
+ *
+ * <p>Closing it releases what the struct holds, if it still does (an import moves it out), and frees the memory: its
+ * address is not to be used any more.
+ */
+public final class CStruct implements AutoCloseable {
+    private final Handle handle;
+    private final Handle.Kind kind;
+    private final ByteBuffer memory;
+    private final int release;
+
+    private CStruct(Handle.Kind kind, Records.Struct struct, Records.Struct holder) {
+        this.kind = kind;
+        long address = Native.structCreate();
+        this.handle = new Handle(this, kind, address);
+        this.memory = HostMemory.view(address, struct.size());
+        this.release = holder.at("release");
+    }
+
+    /** {@return an {@code ArrowArray} that holds nothing, which the caller closes} */
+    public static CStruct arrowArray() {
+        return new CStruct(Handle.Kind.ARROW_ARRAY, Records.ARROW_ARRAY, Records.ARROW_ARRAY);
+    }
+
+    /** {@return an {@code ArrowSchema} that holds nothing, which the caller closes} */
+    public static CStruct arrowSchema() {
+        return new CStruct(Handle.Kind.ARROW_SCHEMA, Records.ARROW_SCHEMA, Records.ARROW_SCHEMA);
+    }
+
+    /** {@return an {@code ArrowDeviceArray} that holds nothing, which the caller closes} */
+    public static CStruct arrowDeviceArray() {
+        // The array is its first member.
+        return new CStruct(Handle.Kind.ARROW_DEVICE_ARRAY, Records.ARROW_DEVICE_ARRAY, Records.ARROW_ARRAY);
+    }
+
+    /**
+     * Where the struct is.
+     *
+     * @return an address that is valid until this is closed
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public long address() {
+        long address = handle.enter("CStruct.address");
+        exit();
+        return address;
+    }
+
+    /**
+     * Whether it holds nothing: never filled in, released, or moved out.
+     *
+     * @return whether the member {@code release} is NULL
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public boolean isReleased() {
+        handle.enter("CStruct.isReleased");
+        try {
+            return memory.getLong(release) == 0;
+        } finally {
+            exit();
+        }
+    }
+
+    /**
+     * Releases what it holds, if it does. The memory stays, and can be filled in again.
+     *
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public void release() {
+        long address = handle.enter("CStruct.release");
+        try {
+            Native.structRelease(kind.tag, address);
+        } finally {
+            exit();
+        }
+    }
+
+    /** The struct's bytes, for who knows what he does; not to be used after this is closed. */
+    ByteBuffer memory() {
+        return memory;
+    }
+
+    /** {@return whether it was closed} */
+    public boolean isClosed() {
+        return handle.isClosed();
+    }
+
+    /** Releases what it holds, if it does, and frees the memory. Closing twice is fine. */
+    @Override
+    public void close() {
+        handle.close();
+    }
+
+    private void exit() {
+        handle.exit();
+        Reference.reachabilityFence(this);
+    }
+}

@@ -1,0 +1,36 @@
+package dev.devexchange;
+
+/** The library itself: its version and its ledger. */
+public final class DevExchange {
+    private DevExchange() {}
+
+    /**
+     * The version of the native library, for example {@code 0.1.0}.
+     *
+     * @return major, minor and patch number
+     */
+    public static String version() {
+        return Native.version();
+    }
+
+    /**
+     * What this library has handed out and taken in since it was loaded, and what of it is not released yet. Each count
+     * is exact; counts that other threads change meanwhile may be from slightly different moments.
+     *
+     * @return the ledger as it stands
+     */
+    public static Ledger ledger() {
+        Scratch scratch = Scratch.get();
+        Native.ledgerRead(scratch.address);
+        return Ledger.read(scratch.buffer);
+    }
+
+    /**
+     * How many things are not released yet, over all kinds of the {@link #ledger()}.
+     *
+     * @return 0 when everything was given back
+     */
+    public static long outstanding() {
+        return Native.ledgerOutstanding();
+    }
+}

@@ -1,0 +1,59 @@
+package dev.devexchange;
+
+/**
+ * Why a call was refused. Nothing was taken, nothing was released, and no output was written; the text names the field
+ * and its value.
+ */
+public final class DevExchangeException extends RuntimeException {
+    private static final long serialVersionUID = 1L;
+
+    /** One of {@link Status}. */
+    private final int status;
+
+    /** Of the device driver. */
+    private final int driverCode;
+
+    /** The native library calls this too. */
+    DevExchangeException(int status, int driverCode, String message) {
+        super(message);
+        this.status = status;
+        this.driverCode = driverCode;
+    }
+
+    DevExchangeException(int status, String message) {
+        this(status, 0, message);
+    }
+
+    /**
+     * What kind of refusal it is.
+     *
+     * @return one of the numbers of {@link Status}; a newer library may have more of them
+     */
+    public int status() {
+        return status;
+    }
+
+    /**
+     * The name of the status, for example {@code DEVX_INVALID_SHAPE}.
+     *
+     * @return the name, or {@code DEVX_?} for a number without a meaning
+     */
+    public String statusName() {
+        return Status.name(status);
+    }
+
+    /**
+     * The code of the device driver's call that failed, if that was the reason.
+     *
+     * @return a {@code CUresult}, or 0
+     */
+    public int driverCode() {
+        return driverCode;
+    }
+
+    /** {@return the class, the status and the text} */
+    @Override
+    public String toString() {
+        return getClass().getName() + ": " + statusName() + ": " + getMessage();
+    }
+}

@@ -1,0 +1,58 @@
+package dev.devexchange;
+
+import java.nio.ByteBuffer;
+
+/**
+ * What a consumer asks of a DLPack export: the arguments of Python's {@code __dlpack__} (array API, data interchange).
+ *
+ * @param maxMajor highest major version that the consumer reads
+ * @param maxMinor highest minor version of that major version that it knows
+ * @param stream the consumer's stream; on the CPU −1 (no synchronisation) only
+ * @param copy whether a copy is allowed
+ */
+public record DlpackRequest(int maxMajor, int maxMinor, long stream, Copy copy) {
+    /** "Do not synchronise" as a stream. */
+    public static final long NO_SYNC = -1;
+
+    /** The newest version, no synchronisation, no copy. */
+    public static final DlpackRequest DEFAULT =
+            new DlpackRequest(Dlpack.MAJOR_VERSION, Dlpack.MINOR_VERSION, NO_SYNC, Copy.NEVER);
+
+    /**
+     * The same request for a consumer that reads up to this version.
+     *
+     * @param major highest major version
+     * @param minor highest minor version of it
+     * @return the request
+     */
+    public DlpackRequest withMaxVersion(int major, int minor) {
+        return new DlpackRequest(major, minor, stream, copy);
+    }
+
+    /**
+     * The same request for a consumer's stream.
+     *
+     * @param consumerStream as DLPack numbers streams
+     * @return the request
+     */
+    public DlpackRequest withStream(long consumerStream) {
+        return new DlpackRequest(maxMajor, maxMinor, consumerStream, copy);
+    }
+
+    /**
+     * The same request with another policy for copies.
+     *
+     * @param policy whether a copy is allowed
+     * @return the request
+     */
+    public DlpackRequest withCopy(Copy policy) {
+        return new DlpackRequest(maxMajor, maxMinor, stream, policy);
+    }
+
+    void write(ByteBuffer record) {
+        record.putInt(Records.DLPACK_REQUEST.at("max_major"), maxMajor);
+        record.putInt(Records.DLPACK_REQUEST.at("max_minor"), maxMinor);
+        record.putLong(Records.DLPACK_REQUEST.at("stream"), stream);
+        record.putInt(Records.DLPACK_REQUEST.at("copy"), copy.value);
+    }
+}

@@ -1,0 +1,129 @@
+package dev.devexchange;
+
+import java.util.concurrent.TimeUnit;
+
+/** Arrow types as format strings (C data interface, "Data type description"). */
+public final class Format {
+    /** No values and no buffers. */
+    public static final String NULL = "n";
+    /** One bit each. */
+    public static final String BOOL = "b";
+    /** Signed 8-bit integer. */
+    public static final String INT8 = "c";
+    /** Unsigned 8-bit integer. */
+    public static final String UINT8 = "C";
+    /** Signed 16-bit integer. */
+    public static final String INT16 = "s";
+    /** Unsigned 16-bit integer. */
+    public static final String UINT16 = "S";
+    /** Signed 32-bit integer. */
+    public static final String INT32 = "i";
+    /** Unsigned 32-bit integer. */
+    public static final String UINT32 = "I";
+    /** Signed 64-bit integer. */
+    public static final String INT64 = "l";
+    /** Unsigned 64-bit integer. */
+    public static final String UINT64 = "L";
+    /** IEEE half. */
+    public static final String FLOAT16 = "e";
+    /** IEEE single. */
+    public static final String FLOAT32 = "f";
+    /** IEEE double. */
+    public static final String FLOAT64 = "g";
+    /** Bytes, with 32-bit offsets. */
+    public static final String BINARY = "z";
+    /** Bytes, with 64-bit offsets. */
+    public static final String LARGE_BINARY = "Z";
+    /** UTF-8 text, with 32-bit offsets. */
+    public static final String UTF8 = "u";
+    /** UTF-8 text, with 64-bit offsets. */
+    public static final String LARGE_UTF8 = "U";
+    /** Days since 1970-01-01, 32-bit. */
+    public static final String DATE32 = "tdD";
+    /** Milliseconds since 1970-01-01, 64-bit. */
+    public static final String DATE64 = "tdm";
+    /** A column for each child. */
+    public static final String STRUCT = "+s";
+    /** Lists of the child's values, with 32-bit offsets. */
+    public static final String LIST = "+l";
+    /** Lists of the child's values, with 64-bit offsets. */
+    public static final String LARGE_LIST = "+L";
+
+    private Format() {}
+
+    /**
+     * Time of day: 32-bit for seconds and milliseconds, 64-bit for the finer units.
+     *
+     * @param unit seconds, milli-, micro- or nanoseconds
+     * @return the format string
+     * @throws IllegalArgumentException for another unit
+     */
+    public static String time(TimeUnit unit) {
+        return "tt" + letter(unit);
+    }
+
+    /**
+     * Point in time, 64-bit, since 1970-01-01 00:00 UTC, or of the local clock if there is no zone.
+     *
+     * @param unit seconds, milli-, micro- or nanoseconds
+     * @param zone name or offset of the time zone; empty for none
+     * @return the format string
+     * @throws IllegalArgumentException for another unit
+     */
+    public static String timestamp(TimeUnit unit, String zone) {
+        return "ts" + letter(unit) + ":" + zone;
+    }
+
+    /**
+     * Span of time, 64-bit.
+     *
+     * @param unit seconds, milli-, micro- or nanoseconds
+     * @return the format string
+     * @throws IllegalArgumentException for another unit
+     */
+    public static String duration(TimeUnit unit) {
+        return "tD" + letter(unit);
+    }
+
+    /**
+     * So many bytes each.
+     *
+     * @param bytes of a value
+     * @return the format string
+     */
+    public static String fixedSizeBinary(int bytes) {
+        return "w:" + bytes;
+    }
+
+    /**
+     * So many of the child's values each.
+     *
+     * @param values of a list
+     * @return the format string
+     */
+    public static String fixedSizeList(int values) {
+        return "+w:" + values;
+    }
+
+    /**
+     * Decimal number.
+     *
+     * @param precision decimal digits
+     * @param scale digits after the point
+     * @param bits of a value: 32, 64, 128 or 256
+     * @return the format string
+     */
+    public static String decimal(int precision, int scale, int bits) {
+        return "d:" + precision + "," + scale + (bits == 128 ? "" : "," + bits);
+    }
+
+    private static String letter(TimeUnit unit) {
+        return switch (unit) {
+            case SECONDS -> "s";
+            case MILLISECONDS -> "m";
+            case MICROSECONDS -> "u";
+            case NANOSECONDS -> "n";
+            default -> throw new IllegalArgumentException("Arrow has no unit " + unit);
+        };
+    }
+}

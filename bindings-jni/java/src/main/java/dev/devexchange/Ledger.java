@@ -1,0 +1,49 @@
+package dev.devexchange;
+
+import java.nio.ByteBuffer;
+
+/**
+ * What this library has handed out and taken in.
+ *
+ * @param tensorExports DLPack tensors handed to consumers
+ * @param tensorImports DLPack tensors taken from producers
+ * @param batchExports Arrow arrays handed to consumers; a whole tree counts once
+ * @param batchImports Arrow arrays taken from producers
+ * @param schemaExports Arrow schemas handed to consumers
+ * @param schemaImports Arrow schemas taken from producers
+ * @param owners memory of this side, of which the release has to be told
+ */
+public record Ledger(
+        Count tensorExports,
+        Count tensorImports,
+        Count batchExports,
+        Count batchImports,
+        Count schemaExports,
+        Count schemaImports,
+        Count owners) {
+
+    /**
+     * How many there were.
+     *
+     * @param total since the library was loaded
+     * @param live not released yet
+     */
+    public record Count(long total, long live) {}
+
+    static Ledger read(ByteBuffer record) {
+        return new Ledger(
+                count(record, "tensor_exports"),
+                count(record, "tensor_imports"),
+                count(record, "batch_exports"),
+                count(record, "batch_imports"),
+                count(record, "schema_exports"),
+                count(record, "schema_imports"),
+                count(record, "owners"));
+    }
+
+    private static Count count(ByteBuffer record, String member) {
+        int at = Records.LEDGER.at(member);
+        return new Count(
+                record.getLong(at + Records.COUNT.at("total")), record.getLong(at + Records.COUNT.at("live")));
+    }
+}

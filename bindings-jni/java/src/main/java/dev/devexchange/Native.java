@@ -1,0 +1,133 @@
+package dev.devexchange;
+
+import java.nio.ByteBuffer;
+
+/**
+ * The native methods: what {@code bindings-jni/src} defines. Handles are those of {@link Handle}, and whoever calls
+ * one of these is between its {@code enter} and {@code exit}. Addresses named {@code out}, {@code column},
+ * {@code request} and so on are those of records ({@link Records}). What fails throws a {@link DevExchangeException}.
+ */
+final class Native {
+    static {
+        NativeLibrary.load();
+    }
+
+    private Native() {}
+
+    // library.rs
+
+    static native String version();
+
+    static native String statusName(int status);
+
+    static native String deviceTypeName(int deviceType);
+
+    static native String dtypeName(int code, int bits, int lanes);
+
+    /** Panics, so that the tests can see what becomes of it. */
+    static native void panic(String text);
+
+    // memory.rs
+
+    static native long bufferAddress(ByteBuffer buffer);
+
+    static native ByteBuffer view(long address, long bytes);
+
+    static native String text(long address);
+
+    static native long metadataBytes(long address);
+
+    // ledger.rs
+
+    static native void ledgerRead(long out);
+
+    static native long ledgerOutstanding();
+
+    // handle.rs
+
+    static native void release(long token);
+
+    static native void giveUp(long token);
+
+    // queue.rs
+
+    static native void queuePush(long token);
+
+    static native int queueWait(long tokens, int capacity);
+
+    // tensor.rs
+
+    static native long tensorCreate(long description, long flags, long room, long token);
+
+    static native void tensorDescribe(long tensor, long out);
+
+    static native long tensorShare(long tensor);
+
+    static native long tensorCopy(long tensor);
+
+    // dlpack.rs
+
+    static native long tensorImport(long source, boolean legacy);
+
+    static native long tensorExport(long tensor, long request, boolean legacy);
+
+    static native void dlpackRelease(long source, boolean legacy);
+
+    // convert.rs
+
+    static native void columnPlanTensor(long batch, long column, long out);
+
+    static native long columnToTensor(long batch, long column, int copy);
+
+    static native void tensorPlanColumn(long tensor, long out);
+
+    static native long tensorToColumn(long tensor, String name, int copy);
+
+    // schema.rs
+
+    static native long schemaCreate(long fields, long count);
+
+    static native long schemaImport(long source);
+
+    static native void schemaExport(long schema, long out);
+
+    static native long schemaShare(long schema);
+
+    static native long schemaNodes(long schema);
+
+    static native void schemaFields(long schema, long out);
+
+    // batch.rs
+
+    static native long batchCreate(long schema, long device, long nodes, long count, long token);
+
+    static native long batchImport(long source, long schema, boolean device);
+
+    static native long batchImportBoth(long source, long schemaSource, boolean device);
+
+    static native long batchShare(long batch);
+
+    static native void batchExport(long batch, long out, boolean device);
+
+    static native void batchInfo(long batch, long out);
+
+    static native long batchSchema(long batch);
+
+    // column.rs
+
+    static native void batchRoot(long batch, long out);
+
+    static native void columnChild(long batch, long column, long index);
+
+    static native void columnDictionary(long batch, long column);
+
+    static native void columnList(long batch, long column, long row);
+
+    static native long columnNullCount(long batch, long column);
+
+    // cstruct.rs
+
+    static native long structCreate();
+
+    static native void structRelease(long kind, long source);
+}

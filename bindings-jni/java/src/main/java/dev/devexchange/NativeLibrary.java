@@ -1,0 +1,57 @@
+package dev.devexchange;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.util.Locale;
+
+/** Finds and loads the native half of this binding. */
+final class NativeLibrary {
+    /** System property: the path of the library, or of the directory that it is in. */
+    static final String PROPERTY = "devexchange.library.path";
+
+    private static final String FILE = "libdevexchange_jni.so";
+
+    private NativeLibrary() {}
+
+    /** Loads the library that the property names, or else the one that the jar carries. */
+    static void load() {
+        String given = System.getProperty(PROPERTY);
+        if (given == null) {
+            loadResource();
+            return;
+        }
+        Path path = Path.of(given).toAbsolutePath();
+        System.load((Files.isDirectory(path) ? path.resolve(FILE) : path).toString());
+    }
+
+    /** The JVM loads files only, so the resource becomes one for as long as the JVM runs. */
+    private static void loadResource() {
+        String resource = "/native/" + platform() + "/" + FILE;
+        try (InputStream library = NativeLibrary.class.getResourceAsStream(resource)) {
+            if (library == null) {
+                throw problem("there is no " + resource + " in the jar of devexchange", null);
+            }
+            Path file = Files.createTempFile("devexchange-", "-" + FILE);
+            file.toFile().deleteOnExit();
+            Files.copy(library, file, StandardCopyOption.REPLACE_EXISTING);
+            System.load(file.toString());
+        } catch (IOException e) {
+            throw problem(resource + " cannot be written to the directory for temporary files", e);
+        }
+    }
+
+    private static UnsatisfiedLinkError problem(String what, Exception cause) {
+        UnsatisfiedLinkError error =
+                new UnsatisfiedLinkError(what + "; -D" + PROPERTY + "=PATH names a library in another place");
+        error.initCause(cause);
+        return error;
+    }
+
+    /** Operating system and architecture as the JVM calls them, for example {@code linux-amd64}. */
+    private static String platform() {
+        return (System.getProperty("os.name") + "-" + System.getProperty("os.arch")).toLowerCase(Locale.ROOT);
+    }
+}

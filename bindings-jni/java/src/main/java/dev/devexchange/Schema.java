@@ -1,0 +1,186 @@
+package dev.devexchange;
+
+import java.lang.ref.Reference;
+import java.nio.ByteBuffer;
+import java.util.List;
+
+/**
+ * What the arrays of a batch are: a tree of fields, checked once and shared by reference. It never changes.
+ *
+ * <p>Any thread may use it; close it when it is not needed any more. Batches that were made with it keep what they
+ * need.
+ */
+public final class Schema implements AutoCloseable {
+    private final Handle handle;
+
+    /** The fields in Java, once somebody asked for them. They are the same for every handle of a schema. */
+    private volatile Field root;
+
+    Schema(long address, Field root) {
+        this.handle = new Handle(this, Handle.Kind.SCHEMA, address);
+        this.root = root;
+    }
+
+    /**
+     * The schema of a record batch: a struct with a child for each column.
+     *
+     * @param columns the columns' fields, in order
+     * @return the schema, which the caller closes
+     * @throws DevExchangeException as {@link #of}
+     */
+    public static Schema batch(Field... columns) {
+        return of(Field.of("", Format.STRUCT).withChildren(columns));
+    }
+
+    /**
+     * A schema of a tree of fields.
+     *
+     * @param root the field of the whole; {@link Format#STRUCT} for a record batch
+     * @return the schema, which the caller closes
+     * @throws DevExchangeException {@link Status#INVALID_FORMAT}, {@link Status#INVALID_CHILDREN},
+     *     {@link Status#INVALID_METADATA}, {@link Status#INVALID_TEXT}, {@link Status#MISMATCH},
+     *     {@link Status#TOO_DEEP} or {@link Status#UNSUPPORTED}, with the field and the value
+     */
+    public static Schema of(Field root) {
+        List<Field> fields = root.depthFirst();
+        List<List<byte[]>> texts = fields.stream().map(Field::texts).toList();
+        long bytes = (long) fields.size() * Records.FIELD.size();
+        for (List<byte[]> field : texts) {
+            bytes += field.stream().mapToLong(text -> text.length).sum();
+        }
+        Scratch scratch = Scratch.of(bytes);
+        try {
+            write(fields, texts, scratch);
+            return new Schema(Native.schemaCreate(scratch.address, fields.size()), null);
+        } finally {
+            Reference.reachabilityFence(scratch);
+        }
+    }
+
+    /** The records first, the texts that they point to behind them. */
+    private static void write(List<Field> fields, List<List<byte[]>> texts, Scratch scratch) {
+        ByteBuffer out = scratch.buffer;
+        int text = fields.size() * Records.FIELD.size();
+        for (int i = 0; i < fields.size(); i++) {
+            Field field = fields.get(i);
+            int at = i * Records.FIELD.size();
+            String[] members = {"name", "format", "metadata"};
+            for (int k = 0; k < members.length; k++) {
+                byte[] bytes = texts.get(i).get(k);
+                out.putLong(at + Records.FIELD.at(members[k]), bytes.length == 0 ? 0 : scratch.address + text);
+                out.put(text, bytes);
+                text += bytes.length;
+            }
+            out.putLong(at + Records.FIELD.at("flags"), field.flags());
+            out.putLong(at + Records.FIELD.at("n_children"), field.children().size());
+            out.putLong(at + Records.FIELD.at("has_dictionary"), field.dictionary() == null ? 0 : 1);
+        }
+    }
+
+    /**
+     * Takes a schema from its producer. On success the struct is moved from (its {@code release} is NULL) and is
+     * released once, when the last user is gone; on failure it is untouched.
+     *
+     * @param address of an {@code ArrowSchema} that the caller owns
+     * @return the schema, which the caller closes
+     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#RELEASED}, and as {@link #of}
+     */
+    public static Schema importArrow(long address) {
+        return new Schema(Native.schemaImport(address), null);
+    }
+
+    /**
+     * Hands the schema to a consumer, which releases it, and keeps it.
+     *
+     * @param address of room for an {@code ArrowSchema}; what it holds is overwritten, not released
+     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}; then nothing is written
+     */
+    public void exportArrow(long address) {
+        long schema = enter("Schema.exportArrow");
+        try {
+            Native.schemaExport(schema, address);
+        } finally {
+            exit();
+        }
+    }
+
+    /**
+     * Another reference to the same schema.
+     *
+     * @return the schema, which the caller closes too
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public Schema share() {
+        long schema = enter("Schema.share");
+        try {
+            return new Schema(Native.schemaShare(schema), root);
+        } finally {
+            exit();
+        }
+    }
+
+    /**
+     * The field of the whole, with all that is below it. It stays valid after the schema is closed.
+     *
+     * @return the root field: of format {@code +s} for a record batch
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public Field root() {
+        long schema = enter("Schema.root");
+        try {
+            if (root == null) {
+                root = read(schema);
+            }
+            return root;
+        } finally {
+            exit();
+        }
+    }
+
+    private static Field read(long schema) {
+        int bytes = Math.toIntExact(Native.schemaNodes(schema) * Records.FIELD.size());
+        Scratch scratch = Scratch.of(bytes);
+        try {
+            Native.schemaFields(schema, scratch.address);
+            return Field.read(scratch.buffer.duplicate().order(scratch.buffer.order()));
+        } finally {
+            Reference.reachabilityFence(scratch);
+        }
+    }
+
+    /**
+     * The fields of the columns.
+     *
+     * @return the children of the {@link #root()}; unmodifiable
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public List<Field> columns() {
+        return root().children();
+    }
+
+    /** {@return whether it was closed} */
+    public boolean isClosed() {
+        return handle.isClosed();
+    }
+
+    /** Gives up this reference. Closing twice is fine. */
+    @Override
+    public void close() {
+        handle.close();
+    }
+
+    /** {@return the fields, or that it is closed} */
+    @Override
+    public String toString() {
+        return isClosed() ? "Schema (closed)" : "Schema " + root();
+    }
+
+    long enter(String method) {
+        return handle.enter(method);
+    }
+
+    void exit() {
+        handle.exit();
+        Reference.reachabilityFence(this);
+    }
+}

@@ -1,0 +1,79 @@
+package dev.devexchange;
+
+/**
+ * The reasons for a refusal, as numbers: the same as {@code DEVX_…} in C. The set is open, and a number is never given
+ * a second meaning.
+ */
+public final class Status {
+    /** Success; no exception has it. */
+    public static final int OK = 0;
+    /** An address that the call needs is 0. */
+    public static final int NULL_ARGUMENT = 1;
+    /** An argument has a value that the call does not take. */
+    public static final int INVALID_ARGUMENT = 2;
+    /** The struct was released or moved from already. */
+    public static final int RELEASED = 3;
+    /** The handle was closed already. */
+    public static final int CLOSED = 4;
+    /** An Arrow format string is missing, malformed or unknown. */
+    public static final int INVALID_FORMAT = 5;
+    /** A data type is malformed or unknown. */
+    public static final int INVALID_DTYPE = 6;
+    /** A shape, strides or byte offset is negative, missing or overflows, or does not fit its buffer. */
+    public static final int INVALID_SHAPE = 7;
+    /** An Arrow length or offset is negative, too short or overflows. */
+    public static final int INVALID_LENGTH = 8;
+    /** An Arrow null count does not fit its array. */
+    public static final int INVALID_NULL_COUNT = 9;
+    /** The number of buffers is wrong, one that must be there is missing, or one is too small. */
+    public static final int INVALID_BUFFERS = 10;
+    /** The children of an Arrow struct are wrong in number, NULL or released. */
+    public static final int INVALID_CHILDREN = 11;
+    /** Arrow metadata has a negative or oversized count or length. */
+    public static final int INVALID_METADATA = 12;
+    /** Two things that belong together differ, or a value is asked for as another type. */
+    public static final int MISMATCH = 13;
+    /** The tree is deeper or larger than the limits. */
+    public static final int TOO_DEEP = 14;
+    /** A protocol version that this library does not speak. */
+    public static final int VERSION = 15;
+    /** The device is unknown, absent, or not the one that was asked for. */
+    public static final int DEVICE = 16;
+    /** Well-formed, but not supported by this library. */
+    public static final int UNSUPPORTED = 17;
+    /** Possible only with a copy, which the caller did not allow. */
+    public static final int COPY_REQUIRED = 18;
+    /** Not possible, not even with a copy. */
+    public static final int IMPOSSIBLE = 19;
+    /** Read-only memory was asked for where only writable memory can be described. */
+    public static final int READ_ONLY = 20;
+    /** Memory could not be allocated. */
+    public static final int OUT_OF_MEMORY = 21;
+    /** A text is not valid Unicode or contains a NUL. */
+    public static final int INVALID_TEXT = 22;
+    /** An index is out of range. */
+    public static final int OUT_OF_RANGE = 23;
+    /** A stream value that the device does not take (DLPack {@code stream}). */
+    public static final int INVALID_STREAM = 24;
+    /** The data is not ready, and this call does not wait for it. */
+    public static final int NOT_READY = 25;
+    /** A call of the device driver failed. */
+    public static final int DRIVER = 26;
+    /** A callback of the caller failed, or a call of the JVM. */
+    public static final int CALLBACK = 27;
+    /** A defect of this library: a panic was caught at the boundary. */
+    public static final int PANIC = 255;
+
+    private Status() {}
+
+    /**
+     * The name of a status in C.
+     *
+     * @param status any number
+     * @return for example {@code DEVX_INVALID_SHAPE}, or {@code DEVX_?} for a number without a meaning
+     */
+    public static String name(int status) {
+        String name = Native.statusName(status);
+        return name == null ? "DEVX_?" : name;
+    }
+}

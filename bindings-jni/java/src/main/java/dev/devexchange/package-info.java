@@ -1,0 +1,29 @@
+/**
+ * Tensors and Arrow record batches handed between the runtimes of one process, without a copy.
+ *
+ * <p>An exchange answers four questions: <b>what</b> it is ({@link dev.devexchange.DType}, shape and strides,
+ * {@link dev.devexchange.Schema}), <b>where</b> it is ({@link dev.devexchange.Device}), <b>who</b> keeps it alive (a
+ * release that is called exactly once) and <b>when</b> it may be touched (host memory: always).
+ * {@link dev.devexchange.Tensor} speaks DLPack, {@link dev.devexchange.Batch} and {@link dev.devexchange.Schema} speak
+ * the Arrow C data and C device interfaces; structs of those standards are passed as addresses ({@code long}), for
+ * example those of Arrow Java's {@code ArrowArray.memoryAddress()} or of {@link dev.devexchange.CStruct}.
+ *
+ * <p>Rules that hold everywhere:
+ * <ul>
+ * <li><b>Ownership.</b> Handles are {@code AutoCloseable}: close them, best with try-with-resources. Closing gives up
+ *     one reference; memory is released when the last user is gone, on either side. A handle that is never closed is
+ *     found by a {@link java.lang.ref.Cleaner}, some time; {@code DEVEXCHANGE_TRACE=1} says so on stderr.
+ * <li><b>Handing over.</b> <i>Share</i> keeps the handle, <i>move</i> closes it, <i>borrow</i> (a {@link
+ *     dev.devexchange.Column}, a {@code ByteBuffer}) is a view that owns nothing and ends with what it was taken from.
+ * <li><b>Import</b> takes its source only on success. If it fails, the source is untouched and still the caller's.
+ * <li><b>Release callbacks</b> ({@code Runnable}) run once, on the thread {@code devexchange-releases}: never on the
+ *     thread that gave up the memory, which may be one that the JVM has never seen. See
+ *     {@link dev.devexchange.ReleaseQueue}.
+ * <li><b>Errors</b> are {@link dev.devexchange.DevExchangeException}s with a status; the text names the field and its
+ *     value. A {@code null} where an object is needed is a {@code NullPointerException}.
+ * <li><b>Threads.</b> Everything may be used from any thread. Closing while another thread is inside a call is safe:
+ *     that call ends as if it had come first. Only {@code ByteBuffer}s are not guarded; they are not to be used after
+ *     the handle that they came from is closed.
+ * </ul>
+ */
+package dev.devexchange;

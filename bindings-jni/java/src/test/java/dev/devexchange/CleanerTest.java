@@ -1,0 +1,46 @@
+package dev.devexchange;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import java.nio.ByteBuffer;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
+
+/** What nobody closes is found by the garbage collector. */
+@ExtendWith(Check.class)
+class CleanerTest {
+    @Test
+    void everythingThatIsDroppedIsReleasedOnce() throws InterruptedException {
+        Release release = new Release();
+        int rounds = 50;
+        for (int i = 0; i < rounds; i++) {
+            drop(release);
+        }
+        long end = System.nanoTime() + Check.PATIENCE.toNanos();
+        while (DevExchange.outstanding() > 0 && System.nanoTime() < end) {
+            System.gc();
+            Thread.sleep(10);
+        }
+        assertEquals(0, DevExchange.outstanding(), () -> DevExchange.ledger().toString());
+        assertEquals(2 * rounds, release.count());
+    }
+
+    /** One of each, used and forgotten. */
+    private static void drop(Runnable release) {
+        Tensor tensor = Tensor.create(Direct.ints(1, 2), DType.INT32, new long[] {2}, release);
+        Tensor.importDlpack(tensor.exportShare());
+        tensor.share();
+        Schema schema = Schema.batch(Field.of("x", Format.INT8));
+        CStruct fields = CStruct.arrowSchema();
+        schema.exportArrow(fields.address());
+        List<Node> nodes = List.of(Node.of(1, (ByteBuffer) null), Node.of(1, null, Direct.bytes(1)));
+        Batch batch = Batch.create(schema, Device.CPU, nodes, release);
+        CStruct array = CStruct.arrowArray();
+        batch.exportShare(array.address());
+        CStruct deviceArray = CStruct.arrowDeviceArray();
+        batch.exportShareDevice(deviceArray.address());
+        Batch.importArrowDevice(deviceArray.address(), schema);
+        batch.column(0).toTensor(Copy.NEVER);
+    }
+}

@@ -1,0 +1,124 @@
+package dev.devexchange;
+
+import static dev.devexchange.Check.refused;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.io.TempDir;
+
+/**
+ * A producer and consumers in C, on threads that the JVM has never seen. Needs a C compiler, as building the library
+ * does.
+ */
+@ExtendWith(Check.class)
+class ForeignTest {
+    private static final String PROPERTY = "devexchange.test.foreign";
+
+    @TempDir
+    static Path directory;
+
+    static native long produce();
+
+    static native int deleted();
+
+    static native boolean deleteElsewhere(long address);
+
+    static native boolean deleteAtExit(long address);
+
+    static native boolean deleteOnAThreadThatStays(long address);
+
+    @BeforeAll
+    static void compile() throws IOException, InterruptedException {
+        Path java = Path.of(System.getProperty("java.home"), "include");
+        Path source = Path.of(System.getProperty("devexchange.root"), "bindings-jni/java/src/test/c/foreign.c");
+        Path library = directory.resolve("libforeign.so");
+        Process compiler = new ProcessBuilder(
+                        "cc", "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1", "-shared", "-fPIC",
+                                "-pthread",
+                        "-I" + java, "-I" + java.resolve("linux"), "-o", library.toString(), source.toString())
+                .redirectErrorStream(true)
+                .start();
+        String output = new String(compiler.getInputStream().readAllBytes());
+        assertEquals(0, compiler.waitFor(), output);
+        System.setProperty(PROPERTY, library.toString());
+        System.load(library.toString());
+    }
+
+    @Test
+    void theDeleterOfAForeignTensorIsCalledOnce() {
+        int before = deleted();
+        Tensor tensor = Tensor.importDlpack(produce());
+        assertEquals(2.5, tensor.getDouble(2));
+        Tensor share = tensor.share();
+        long exported = tensor.exportShare();
+        tensor.close();
+        share.close();
+        assertEquals(before, deleted());
+        Dlpack.release(exported);
+        assertEquals(before + 1, deleted());
+    }
+
+    @Test
+    void aRefusedImportDoesNotCallIt() {
+        int before = deleted();
+        long produced = produce();
+        HostMemory.view(produced, 8).putInt(0, 2);
+        refused(Status.VERSION, () -> Tensor.importDlpack(produced));
+        assertEquals(before, deleted());
+        Dlpack.release(produced);
+        assertEquals(before + 1, deleted());
+    }
+
+    @Test
+    void threadsThatTheJvmDoesNotKnowMayRelease() throws InterruptedException {
+        for (int i = 0; i < 100; i++) {
+            Release release = new Release();
+            Tensor tensor = Tensor.create(Direct.bytes(1), DType.INT8, new long[] {1}, release);
+            assertTrue(deleteElsewhere(tensor.exportMove()));
+            release.assertOnce();
+            assertEquals("devexchange-releases", release.thread().getName());
+        }
+    }
+
+    @Test
+    void theGarbageCollectorMayBeTheLastUser() throws InterruptedException {
+        int before = deleted();
+        Tensor.importDlpack(produce());
+        long end = System.nanoTime() + Check.PATIENCE.toNanos();
+        while (deleted() == before && System.nanoTime() < end) {
+            System.gc();
+            Thread.sleep(10);
+        }
+        assertEquals(before + 1, deleted());
+    }
+
+    @Test
+    void releasesAfterTheEndOfTheJvmAreHarmless() throws IOException, InterruptedException {
+        List<String> options = List.of("-Xcheck:jni", "-D" + PROPERTY + "=" + System.getProperty(PROPERTY));
+        Jvm.End end = Jvm.run(options, Map.of(), AtExit.class);
+        assertEquals(0, end.status(), end.output());
+        assertEquals("main is done", end.output().strip());
+    }
+
+    /** Leaves one export to a thread that never ends, and one to the end of the process. */
+    static final class AtExit {
+        private AtExit() {}
+
+        public static void main(String[] arguments) {
+            System.load(System.getProperty(PROPERTY));
+            Tensor first = Tensor.create(Direct.bytes(1), DType.INT8, new long[] {1}, () -> {});
+            Tensor second = Tensor.create(Direct.bytes(2), DType.INT8, new long[] {1}, () -> {});
+            if (!deleteOnAThreadThatStays(first.exportMove()) || !deleteAtExit(second.exportMove())) {
+                throw new AssertionError();
+            }
+            System.out.println("main is done");
+        }
+    }
+}

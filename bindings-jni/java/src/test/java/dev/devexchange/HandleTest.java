@@ -1,0 +1,180 @@
+package dev.devexchange;
+
+import static dev.devexchange.Check.refused;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicLong;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
+
+/** What a closed handle does, and one that is closed while it is used. */
+@ExtendWith(Check.class)
+class HandleTest {
+    /** What may be asked of a closed thing. */
+    private static final Set<String> ALWAYS = Set.of("close", "isClosed", "toString", "equals", "hashCode", "getClass",
+            "wait", "notify", "notifyAll");
+
+    private static Batch batch() {
+        try (Schema schema = Schema.batch(Field.of("x", Format.INT32))) {
+            return Batch.create(
+                    schema,
+                    Device.CPU,
+                    List.of(Node.of(3, (ByteBuffer) null), Node.of(3, null, Direct.ints(1, 2, 3))),
+                    null);
+        }
+    }
+
+    private static Tensor tensor() {
+        return Tensor.create(Direct.ints(1, 2, 3, 4), DType.INT32, new long[] {4}, null);
+    }
+
+    @Test
+    void closingTwiceIsFine() {
+        List<AutoCloseable> all = List.of(
+                tensor(), batch(), Schema.batch(), CStruct.arrowArray(), CStruct.arrowSchema(),
+                        CStruct.arrowDeviceArray());
+        for (AutoCloseable each : all) {
+            try (each) {
+                each.close();
+            } catch (Exception e) {
+                throw new AssertionError(e);
+            }
+        }
+    }
+
+    @Test
+    void everyMethodOfAClosedThingSaysSo() throws IllegalAccessException {
+        Batch batch = batch();
+        Column column = batch.column(0);
+        Schema schema = batch.schema();
+        Tensor tensor = tensor();
+        CStruct struct = CStruct.arrowArray();
+        batch.close();
+        schema.close();
+        tensor.close();
+        struct.close();
+        int checked = 0;
+        for (Object closed : List.of(tensor, batch, column, schema, struct)) {
+            for (Method method : closed.getClass().getMethods()) {
+                if (!Modifier.isStatic(method.getModifiers()) && !ALWAYS.contains(method.getName())) {
+                    saysClosed(closed, method);
+                    checked++;
+                }
+            }
+        }
+        assertTrue(checked > 60, "only " + checked + " methods");
+    }
+
+    private static void saysClosed(Object closed, Method method) throws IllegalAccessException {
+        Object[] arguments = Arrays.stream(method.getParameterTypes()).map(HandleTest::anyOf).toArray();
+        try {
+            Object result = method.invoke(closed, arguments);
+            throw new AssertionError(method + " returned " + result);
+        } catch (InvocationTargetException e) {
+            DevExchangeException refusal = assertInstanceOf(DevExchangeException.class, e.getCause(),
+                    method.toString());
+            assertEquals(Status.CLOSED, refusal.status(), method.toString());
+            assertTrue(refusal.getMessage().contains("is closed"), refusal.getMessage());
+            String name = closed.getClass().getSimpleName();
+            assertTrue(
+                    refusal.getMessage().startsWith((name.equals("Column") ? "Batch" : name) + ".")
+                            || refusal.getMessage().startsWith(name + "."),
+                    method + ": " + refusal.getMessage());
+        }
+    }
+
+    private static Object anyOf(Class<?> type) {
+        if (type == int.class) {
+            return 0;
+        }
+        if (type == long.class) {
+            return 0L;
+        }
+        if (type == long[].class) {
+            return new long[] {0};
+        }
+        if (type == Copy.class) {
+            return Copy.NEVER;
+        }
+        if (type == DlpackRequest.class) {
+            return DlpackRequest.DEFAULT;
+        }
+        if (type == String.class) {
+            return "x";
+        }
+        throw new AssertionError("no value of " + type);
+    }
+
+    @Test
+    void closedSchemasAreNotUsedForImports() {
+        Schema schema = Schema.batch();
+        schema.close();
+        refused(Status.CLOSED, () -> Batch.importArrow(0, schema), "Batch.importArrow", "the schema is closed");
+        refused(Status.CLOSED, () -> Batch.importArrowDevice(0, schema), "Batch.importArrowDevice");
+        assertEquals("Schema (closed)", schema.toString());
+    }
+
+    @Test
+    void whatIsTakenFromAHandleOutlivesItsClosing() {
+        Batch batch = batch();
+        Field field = batch.column(0).field();
+        Schema schema = batch.schema();
+        batch.close();
+        assertEquals("Batch (closed)", batch.toString());
+        assertEquals("x", field.name());
+        assertEquals("x", schema.columns().get(0).name());
+        schema.close();
+        Tensor tensor = tensor();
+        tensor.close();
+        assertEquals("Tensor (closed)", tensor.toString());
+    }
+
+    @Test
+    void closingWhileOthersReadIsSafe() throws InterruptedException {
+        AtomicLong reads = new AtomicLong();
+        for (int round = 0; round < 200; round++) {
+            Tensor tensor = tensor();
+            Batch batch = batch();
+            Column column = batch.column(0);
+            CountDownLatch started = new CountDownLatch(3);
+            List<Thread> readers = new ArrayList<>();
+            for (int i = 0; i < 3; i++) {
+                readers.add(new Thread(() -> {
+                    started.countDown();
+                    DevExchangeException end = assertThrows(DevExchangeException.class, () -> {
+                        while (true) {
+                            assertEquals(4, tensor.getLong(3));
+                            assertEquals(2, column.getInt(1));
+                            tensor.share().close();
+                            tensor.copy().close();
+                            batch.share().close();
+                            column.toTensor(Copy.ALWAYS).close();
+                            reads.incrementAndGet();
+                        }
+                    });
+                    assertEquals(Status.CLOSED, end.status());
+                }));
+            }
+            readers.forEach(Thread::start);
+            started.await();
+            tensor.close();
+            batch.close();
+            for (Thread reader : readers) {
+                reader.join();
+            }
+        }
+        assertTrue(reads.get() > 0, "nobody has read anything");
+    }
+}

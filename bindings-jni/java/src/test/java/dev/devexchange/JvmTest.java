@@ -1,0 +1,95 @@
+package dev.devexchange;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.net.URL;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import java.util.regex.Pattern;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** What a whole JVM does with this library: what it says, and that it ends. */
+class JvmTest {
+    /** What -Xcheck:jni prints. */
+    private static final Pattern COMPLAINT = Pattern.compile(
+            "(WARNING|FATAL ERROR) in native method|JNI call made without checking exceptions|exceeds capacity");
+
+    private static Jvm.End run(String scenario, String... options) throws IOException, InterruptedException {
+        return Jvm.run(List.of(options), Map.of(), Scenario.class, scenario);
+    }
+
+    private static String endsWell(Jvm.End end) {
+        assertEquals(0, end.status(), end.output());
+        assertTrue(end.output().contains("main is done"), end.output());
+        return end.output();
+    }
+
+    @Test
+    void theJvmHasNothingToSayAboutOurJni() throws IOException, InterruptedException {
+        String[][] settings = {
+            {"-Xcheck:jni"},
+            {"-Xcheck:jni", "-Xcomp", "-XX:TieredStopAtLevel=1"},
+            {"-Xcheck:jni", "-XX:+UseSerialGC", "-Xmx32m"}
+        };
+        for (String[] options : settings) {
+            String output = endsWell(run("everything", options));
+            assertFalse(COMPLAINT.matcher(output).find(), output);
+        }
+    }
+
+    @Test
+    void theJvmExitsWithThingsOutstanding() throws IOException, InterruptedException {
+        assertTrue(endsWell(run("outstanding")).contains("outstanding 6"));
+    }
+
+    @Test
+    void theJvmExitsWhileACallbackRuns() throws IOException, InterruptedException {
+        endsWell(run("busy"));
+    }
+
+    @Test
+    void theTraceNamesWhatNobodyClosed() throws IOException, InterruptedException {
+        String output = endsWell(
+                Jvm.run(List.of(), Map.of("DEVEXCHANGE_TRACE", "1"), Scenario.class, "forgotten"));
+        assertTrue(output.contains("devexchange: a Batch was not closed"), output);
+        assertTrue(output.contains("devexchange: a Tensor was not closed"), output);
+        assertFalse(output.contains("a Schema was not closed"), output);
+        assertFalse(endsWell(run("forgotten")).contains("not closed"), "the trace is off");
+    }
+
+    @Test
+    void theLibraryComesFromTheJarAndLeavesNothingBehind(@TempDir Path temporary)
+            throws IOException, InterruptedException {
+        assertTrue(endsWell(run("version", "-Djava.io.tmpdir=" + temporary)).contains("version "
+                + DevExchange.version()));
+        try (Stream<Path> left = Files.list(temporary)) {
+            assertEquals(List.of(), left.filter(path -> path.toString().contains("devexchange")).toList());
+        }
+    }
+
+    @Test
+    void aPropertyNamesALibraryInAnotherPlace(@TempDir Path elsewhere) throws IOException, InterruptedException {
+        String platform = (System.getProperty("os.name") + "-" + System.getProperty("os.arch")).toLowerCase();
+        URL carried = DevExchange.class.getResource("/native/" + platform + "/libdevexchange_jni.so");
+        Path library = elsewhere.resolve("libdevexchange_jni.so");
+        Files.copy(Path.of(carried.getPath()), library);
+        for (Path place : List.of(library, elsewhere)) {
+            endsWell(run("version", "-Ddevexchange.library.path=" + place));
+        }
+        Jvm.End missing = run("version", "-Ddevexchange.library.path=" + elsewhere.resolve("missing.so"));
+        assertEquals(1, missing.status(), missing.output());
+        assertTrue(missing.output().contains("UnsatisfiedLinkError"), missing.output());
+        assertTrue(missing.output().contains("missing.so"), missing.output());
+        Jvm.End other = run("version", "-Dos.arch=unheard");
+        assertEquals(1, other.status(), other.output());
+        assertTrue(other.output().contains("native/linux-unheard/"), other.output());
+        assertTrue(other.output().contains("-Ddevexchange.library.path="), other.output());
+    }
+}

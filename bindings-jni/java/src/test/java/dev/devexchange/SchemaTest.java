@@ -1,0 +1,223 @@
+package dev.devexchange;
+
+import static dev.devexchange.Check.refused;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.ByteBuffer;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
+
+@ExtendWith(Check.class)
+class SchemaTest {
+    private static Schema roundTrip(Schema schema) {
+        try (schema;
+                CStruct struct = CStruct.arrowSchema()) {
+            schema.exportArrow(struct.address());
+            assertFalse(struct.isReleased());
+            Schema back = Schema.importArrow(struct.address());
+            assertTrue(struct.isReleased());
+            return back;
+        }
+    }
+
+    @Test
+    void aTreeOfFieldsComesBack() {
+        Map<String, String> metadata = new LinkedHashMap<>();
+        metadata.put("unit", "°C");
+        metadata.put("empty", "");
+        metadata.put("", "without a key");
+        Field point = Field.of("point", Format.STRUCT)
+                .nullable()
+                .withChildren(Field.of("x", Format.FLOAT64), Field.of("y", Format.FLOAT64).nullable());
+        Field kind = Field.of("kind", Format.INT8)
+                .withDictionary(Field.of("values", Format.UTF8).nullable())
+                .withFlags(Field.ORDERED | Field.NULLABLE);
+        Field lists = Field.of("lists", Format.LIST)
+                .withChildren(Field.of("item", Format.fixedSizeList(3)).withChildren(Field.of("n", Format.INT64)));
+        Field temperature = Field.of("Temperatur ☀ 🌡", Format.FLOAT32).withMetadata(metadata);
+        try (Schema schema = roundTrip(Schema.batch(point, kind, lists, temperature))) {
+            Field root = schema.root();
+            assertEquals("+s", root.format());
+            assertEquals("", root.name());
+            assertEquals(0, root.flags());
+            assertSame(root, schema.root());
+            List<Field> columns = schema.columns();
+            assertEquals(4, columns.size());
+            assertTrue(columns.get(0).isNullable());
+            assertEquals("y", columns.get(0).children().get(1).name());
+            assertTrue(columns.get(0).children().get(1).isNullable());
+            assertFalse(columns.get(0).children().get(0).isNullable());
+            assertNull(columns.get(0).dictionary());
+            assertEquals("c", columns.get(1).format());
+            assertEquals("u", columns.get(1).dictionary().format());
+            assertEquals("values", columns.get(1).dictionary().name());
+            assertEquals(Field.ORDERED | Field.NULLABLE, columns.get(1).flags());
+            assertEquals("+w:3", columns.get(2).children().get(0).format());
+            assertEquals("l", columns.get(2).children().get(0).children().get(0).format());
+            assertEquals("Temperatur ☀ 🌡", columns.get(3).name());
+            assertEquals(metadata, columns.get(3).metadata());
+            assertEquals(List.copyOf(metadata.keySet()), List.copyOf(columns.get(3).metadata().keySet()));
+            assertEquals(Map.of(), columns.get(0).metadata());
+            assertTrue(schema.toString().contains("\"kind\": c -> u"), schema.toString());
+        }
+    }
+
+    @Test
+    void formatsOfTimesAndSizes() {
+        assertEquals("ttm", Format.time(TimeUnit.MILLISECONDS));
+        assertEquals("tsu:Europe/Berlin", Format.timestamp(TimeUnit.MICROSECONDS, "Europe/Berlin"));
+        assertEquals("tss:", Format.timestamp(TimeUnit.SECONDS, ""));
+        assertEquals("tDn", Format.duration(TimeUnit.NANOSECONDS));
+        assertEquals("w:16", Format.fixedSizeBinary(16));
+        assertEquals("d:9,2,32", Format.decimal(9, 2, 32));
+        assertEquals("d:38,2", Format.decimal(38, 2, 128));
+        assertThrows(IllegalArgumentException.class, () -> Format.time(TimeUnit.DAYS));
+    }
+
+    @Test
+    void unknownFlagsAreKept() {
+        long flags = 1L << 40 | Field.NULLABLE;
+        try (Schema schema = roundTrip(Schema.of(Field.of("x", Format.INT8).withFlags(flags)))) {
+            assertEquals(flags, schema.root().flags());
+        }
+    }
+
+    @Test
+    void sharesOutliveEachOther() {
+        Schema first = Schema.batch(Field.of("x", Format.INT8));
+        Schema second = first.share();
+        first.close();
+        assertEquals("x", second.columns().get(0).name());
+        second.close();
+    }
+
+    @Test
+    void aWideSchemaNeedsNoSpecialRoom() {
+        Field[] columns = new Field[5000];
+        for (int i = 0; i < columns.length; i++) {
+            columns[i] = Field.of("column " + i, Format.INT32);
+        }
+        try (Schema schema = roundTrip(Schema.batch(columns))) {
+            assertEquals("column 4999", schema.columns().get(4999).name());
+        }
+    }
+
+    @Test
+    void fieldsThatCannotBeAreRefused() {
+        refuse(Status.INVALID_FORMAT, Field.of("x", ""), "\"x\"", "format is \"\"");
+        refuse(Status.INVALID_FORMAT, Field.of("x", "q"), "\"x\"", "\"q\"");
+        refuse(Status.INVALID_FORMAT, Field.of("x", "w:-1"), "\"w:-1\"");
+        refuse(Status.INVALID_FORMAT, Field.of("x", "gg"), "\"gg\"");
+        refuse(Status.INVALID_FORMAT, Field.of("x", Format.decimal(77, 0, 256)), "d:77,0,256");
+        refuse(Status.UNSUPPORTED, Field.of("x", "vu"), "\"vu\"");
+        refuse(Status.INVALID_CHILDREN, Field.of("x", Format.LIST), "n_children is 0");
+        refuse(
+                Status.INVALID_CHILDREN,
+                Field.of("x", Format.INT8).withChildren(Field.of("y", Format.INT8)),
+                "n_children is 1");
+        refuse(
+                Status.MISMATCH,
+                Field.of("x", Format.FLOAT64).withDictionary(Field.of("y", Format.UTF8)),
+                "dictionary", "float64");
+        refuse(Status.INVALID_TEXT, Field.of("a\0b", Format.INT8), "name", "a\\0b", "NUL");
+        refuse(Status.INVALID_TEXT, Field.of("x", "c\0"), "format", "NUL");
+        refuse(Status.INVALID_TEXT, Field.of("half \ud83d", Format.INT8), "name", "Unicode");
+        refuse(
+                Status.INVALID_TEXT,
+                Field.of("x", Format.INT8).withMetadata(Map.of("k", "\udc00")),
+                "metadata", "Unicode");
+        Field deep = Field.of("leaf", Format.INT8);
+        for (int i = 0; i < 100; i++) {
+            deep = Field.of("level", Format.STRUCT).withChildren(deep);
+        }
+        refuse(Status.TOO_DEEP, deep, "64");
+        assertThrows(NullPointerException.class, () -> Field.of(null, Format.INT8));
+        assertThrows(NullPointerException.class, () -> Field.of("x", null));
+        assertThrows(NullPointerException.class, () -> Field.of("x", Format.INT8).withDictionary(null));
+    }
+
+    private static void refuse(int status, Field field, String... texts) {
+        refused(status, () -> Schema.of(field), texts);
+    }
+
+    @Test
+    void structsThatCannotBeAreRefusedAndLeftAlone() {
+        refused(Status.NULL_ARGUMENT, () -> Schema.importArrow(0), "schema is NULL");
+        refused(Status.INVALID_ARGUMENT, () -> Schema.importArrow(20), "schema is 0x14", "not aligned to 8");
+        try (CStruct empty = CStruct.arrowSchema()) {
+            refused(Status.RELEASED, () -> Schema.importArrow(empty.address()), "schema.release is NULL");
+        }
+        broken(Status.INVALID_FORMAT, "format", 0, "format is NULL");
+        broken(Status.INVALID_CHILDREN, "n_children", -1, "n_children is -1");
+        broken(Status.TOO_DEEP, "n_children", Long.MAX_VALUE, "n_children is 9223372036854775807");
+        broken(Status.INVALID_CHILDREN, "children", 0, "children is NULL");
+        ByteBuffer format = Direct.text("nonsense\0");
+        broken(Status.INVALID_FORMAT, "format", Direct.address(format), "\"nonsense\"");
+        ByteBuffer latin1 = Direct.bytes('x', 0xe9, 0);
+        broken(Status.INVALID_TEXT, "name", Direct.address(latin1), "name", "UTF-8");
+        ByteBuffer negative = Direct.ints(-1);
+        broken(Status.INVALID_METADATA, "metadata", Direct.address(negative), "-1 pairs");
+        ByteBuffer negativeKey = Direct.ints(1, -5);
+        broken(Status.INVALID_METADATA, "metadata", Direct.address(negativeKey), "key 0 has -5 bytes");
+        assertEquals(0, format.get(format.limit() - 1) + latin1.get(2));
+        assertEquals(-6, negative.getInt(0) + negativeKey.getInt(4));
+    }
+
+    /** A good struct with one member that is not: refused, untouched, and still to be released by its owner. */
+    private static void broken(int status, String member, long value, String... texts) {
+        try (Schema schema = Schema.batch(Field.of("x", Format.INT8), Field.of("y", Format.INT8));
+                CStruct struct = CStruct.arrowSchema()) {
+            schema.exportArrow(struct.address());
+            int at = Records.ARROW_SCHEMA.at(member);
+            long good = struct.memory().getLong(at);
+            struct.memory().putLong(at, value);
+            byte[] before = bytes(struct.memory());
+            refused(status, () -> Schema.importArrow(struct.address()), texts);
+            assertEquals(ByteBuffer.wrap(before), ByteBuffer.wrap(bytes(struct.memory())), "the struct was touched");
+            struct.memory().putLong(at, good);
+            Schema.importArrow(struct.address()).close();
+        }
+    }
+
+    private static byte[] bytes(ByteBuffer buffer) {
+        byte[] bytes = new byte[buffer.capacity()];
+        buffer.get(0, bytes);
+        return bytes;
+    }
+
+    @Test
+    void exportsNeedRoom() {
+        try (Schema schema = Schema.batch()) {
+            refused(Status.NULL_ARGUMENT, () -> schema.exportArrow(0), "out is NULL");
+            refused(Status.INVALID_ARGUMENT, () -> schema.exportArrow(4), "out is 0x4");
+        }
+    }
+
+    @Test
+    void aChildMayBeMovedOutOfAnExport() {
+        try (Schema schema = Schema.batch(Field.of("x", Format.INT8), Field.of("y", Format.UTF8));
+                CStruct struct = CStruct.arrowSchema();
+                CStruct moved = CStruct.arrowSchema()) {
+            schema.exportArrow(struct.address());
+            long children = struct.memory().getLong(Records.ARROW_SCHEMA.at("children"));
+            ByteBuffer second = HostMemory.view(
+                    HostMemory.view(children, 16).getLong(8), Records.ARROW_SCHEMA.size());
+            moved.memory().put(0, second, 0, second.capacity());
+            second.putLong(Records.ARROW_SCHEMA.at("release"), 0);
+            refused(Status.INVALID_CHILDREN, () -> Schema.importArrow(struct.address()), "children[1]", "moved out");
+            struct.release();
+            try (Schema child = Schema.importArrow(moved.address())) {
+                assertEquals("y", child.root().name());
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Record batches and other arrays, in and out as Arrow.
+
+use devexchange_core::abi::arrow_data::ArrowArray;
+use devexchange_core::abi::arrow_device::ArrowDeviceArray;
+use devexchange_core::abi::types::{DevxBatchInfo, DevxNode};
+use devexchange_core::arrow::format::Buffer;
+use devexchange_core::arrow::{Batch, Field, Schema, batch::NodeDesc};
+use devexchange_core::{Device, DeviceType, Result as CoreResult};
+use jni::Env;
+use jni::objects::JClass;
+use jni::sys::jlong;
+
+use crate::error::{Result, native, refuse};
+use crate::handle::{address, batch, give, schema, take};
+use crate::queue::{keep, owner};
+use crate::schema::depth_first;
+
+native! { batch_create(schema: jlong, device: jlong, nodes: jlong, count: jlong, token: jlong) -> jlong }
+/// Makes a batch over memory of Java's. `device` is the device type and, above 32 bits, its id. `nodes` is the address
+/// of `count` records and, after them, of one long for each of their buffers: how many bytes it has, or −1.
+fn batch_create<'l>(
+    _: &mut Env<'l>,
+    _: JClass<'l>,
+    handle: jlong,
+    device: jlong,
+    nodes: jlong,
+    count: jlong,
+    token: jlong,
+) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let schema = unsafe { schema(handle) }?;
+    let device = Device::new(DeviceType(device as i32), device >> 32)?;
+    let first = take::<DevxNode>(nodes);
+    // SAFETY: Java gives the address of so many records.
+    let records = unsafe { std::slice::from_raw_parts(first, count.cast_unsigned() as usize) };
+    // SAFETY: the tables of their buffers are valid for the length of the call.
+    let nodes: CoreResult<Vec<_>> = records.iter().map(|raw| unsafe { NodeDesc::from_raw(raw) }).collect();
+    let nodes = nodes?;
+    let buffers = nodes.iter().map(|node| node.buffers.len()).sum();
+    // SAFETY: Java gives the address of so many records, and of what follows them.
+    let after = unsafe { first.add(records.len()) }.cast::<i64>();
+    // SAFETY: that is a long for each buffer.
+    let rooms = unsafe { std::slice::from_raw_parts(after, buffers) };
+    check_rooms(&schema, &nodes, rooms)?;
+    // SAFETY: Java describes memory that it keeps until the token comes back.
+    let batch = keep(unsafe { Batch::from_raw_parts(&schema, device, &nodes, owner(token)) })?;
+    Ok(give(batch.into_raw()))
+}
+
+/// Java's buffers know their size, so one that is too small for its array need not go further. Wrong numbers of nodes
+/// or buffers and wrong lengths are left to the core.
+fn check_rooms(schema: &Schema, nodes: &[NodeDesc<'_>], rooms: &[i64]) -> Result<()> {
+    let mut rooms = rooms.iter();
+    for (field, node) in depth_first(schema).into_iter().zip(nodes) {
+        let end = i128::from(node.length) + i128::from(node.offset);
+        for (i, &room) in rooms.by_ref().take(node.buffers.len()).enumerate() {
+            let needed = field.ty().buffers().get(i).map_or(0, |buffer| bytes(buffer, end));
+            if room >= 0 && i128::from(room) < needed {
+                return too_small(field, i, needed, room, end);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How many bytes a buffer has at least, for elements up to `end`.
+fn bytes(buffer: Buffer, end: i128) -> i128 {
+    match buffer {
+        Buffer::Validity => (end + 7) / 8,
+        Buffer::Values(bits) => (end * i128::from(bits) + 7) / 8,
+        Buffer::Offsets(_) if end == 0 => 0,
+        Buffer::Offsets(width) => (end + 1) * i128::from(width),
+        Buffer::Data => 0,
+    }
+}
+
+fn too_small(field: Field<'_>, i: usize, needed: i128, room: i64, end: i128) -> Result<()> {
+    let (name, ty) = (field.name(), field.ty());
+    refuse!(
+        DEVX_INVALID_BUFFERS,
+        "array {name:?}: buffers[{i}] has {room} bytes: offset and length {end} of {ty} take {needed}"
+    )
+}
+
+native! { batch_import(source: jlong, schema: jlong, device: jboolean) -> jlong }
+/// Takes an Arrow array of a known schema from its producer; if this fails, it is untouched.
+fn batch_import<'l>(_: &mut Env<'l>, _: JClass<'l>, source: jlong, handle: jlong, device: bool) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let schema = unsafe { schema(handle) }?;
+    let source = Source::new(source, device)?;
+    // SAFETY: Java's caller says that there is an array that it owns.
+    Ok(give(unsafe { source.import(&schema) }?.into_raw()))
+}
+
+native! { batch_import_both(source: jlong, schema: jlong, device: jboolean) -> jlong }
+/// Takes an Arrow array and its schema from their producer, both or neither.
+fn batch_import_both<'l>(_: &mut Env<'l>, _: JClass<'l>, source: jlong, schema: jlong, device: bool) -> Result<jlong> {
+    let source = Source::new(source, device)?;
+    let schema = address(schema, "schema")?;
+    // SAFETY: Java's caller says that there is an array that it owns.
+    let import = |schema: &Schema| unsafe { source.import(schema) };
+    // SAFETY: Java's caller says that there is a schema that it owns.
+    Ok(give(unsafe { Schema::import_for(schema, import) }?.into_raw()))
+}
+
+/// Where an array comes from, in one struct or the other.
+enum Source {
+    Host(*mut ArrowArray),
+    Device(*mut ArrowDeviceArray),
+}
+
+impl Source {
+    fn new(source: jlong, device: bool) -> Result<Self> {
+        Ok(if device { Self::Device(address(source, "array")?) } else { Self::Host(address(source, "array")?) })
+    }
+
+    /// # Safety
+    /// As [`Batch::import`].
+    unsafe fn import(&self, schema: &Schema) -> CoreResult<Batch> {
+        match *self {
+            // SAFETY: the caller's contract.
+            Self::Host(array) => unsafe { Batch::import(array, schema) },
+            // SAFETY: the caller's contract.
+            Self::Device(array) => unsafe { Batch::import_device(array, schema) },
+        }
+    }
+}
+
+native! { batch_share(handle: jlong) -> jlong }
+/// Another reference to the same batch.
+fn batch_share<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let batch = unsafe { batch(handle) }?;
+    Ok(give(Batch::clone(&batch).into_raw()))
+}
+
+native! { batch_export(handle: jlong, out: jlong, device: jboolean) }
+/// Hands the batch to a consumer, which releases `out`, and keeps it.
+fn batch_export<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong, device: bool) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    let batch = Batch::clone(&*unsafe { batch(handle) }?);
+    if device {
+        // SAFETY: Java's caller says that there is room for the struct.
+        unsafe { batch.export_device(address(out, "out")?) }?;
+    } else {
+        // SAFETY: as above.
+        unsafe { batch.export(address(out, "out")?) }?;
+    }
+    Ok(())
+}
+
+native! { batch_info(handle: jlong, out: jlong) }
+/// Writes what the batch is, at a glance.
+fn batch_info<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    let batch = unsafe { batch(handle) }?;
+    // SAFETY: Java gives the address of room for the record.
+    unsafe { take::<DevxBatchInfo>(out).write(batch.info()) };
+    Ok(())
+}
+
+native! { batch_schema(handle: jlong) -> jlong }
+/// A reference to the schema of the batch.
+fn batch_schema<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let batch = unsafe { batch(handle) }?;
+    Ok(give(batch.schema().clone().into_raw()))
+}

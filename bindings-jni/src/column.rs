@@ -1,0 +1,95 @@
+//! Columns of a batch. Java holds them as records; each is followed by the addresses of its buffers. A column owns
+//! nothing and is valid as long as its batch.
+
+use core::ffi::c_void;
+
+use devexchange_core::abi::types::DevxColumn;
+use devexchange_core::arrow::{Batch, Column};
+use jni::Env;
+use jni::objects::JClass;
+use jni::sys::jlong;
+
+use crate::error::{Result, native, refuse};
+use crate::handle::{batch, take};
+
+native! { batch_root(batch: jlong, out: jlong) }
+/// The whole array of the batch as one column.
+fn batch_root<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    let batch = unsafe { batch(handle) }?;
+    // SAFETY: Java gives the address of room for the record and its buffers.
+    unsafe { write(out, batch.root()) };
+    Ok(())
+}
+
+native! { column_child(batch: jlong, column: jlong, index: jlong) }
+/// Replaces the record at `column` by that of a child.
+fn column_child<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, column: jlong, index: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    let batch = unsafe { batch(handle) }?;
+    // SAFETY: Java gives the address of a record.
+    let parent = unsafe { view(&batch, column) }?;
+    let Some(child) = usize::try_from(index).ok().and_then(|index| parent.child(index)) else {
+        return refuse!(DEVX_OUT_OF_RANGE, "index is {index}: the column has {} children", parent.field().n_children());
+    };
+    // SAFETY: Java gives the address of room for the record and its buffers.
+    unsafe { write(column, child) };
+    Ok(())
+}
+
+native! { column_dictionary(batch: jlong, column: jlong) }
+/// Replaces the record at `column` by that of its dictionary.
+fn column_dictionary<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, column: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    let batch = unsafe { batch(handle) }?;
+    // SAFETY: Java gives the address of a record.
+    let Some(dictionary) = unsafe { view(&batch, column) }?.dictionary() else {
+        return refuse!(DEVX_MISMATCH, "the column has no dictionary");
+    };
+    // SAFETY: Java gives the address of room for the record and its buffers.
+    unsafe { write(column, dictionary) };
+    Ok(())
+}
+
+native! { column_list(batch: jlong, column: jlong, row: jlong) }
+/// Replaces the record at `column` by that of the values of one of its lists.
+fn column_list<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, column: jlong, row: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    let batch = unsafe { batch(handle) }?;
+    // SAFETY: Java gives the address of a record.
+    let list = unsafe { view(&batch, column) }?.list(row)?;
+    // SAFETY: Java gives the address of room for the record and its buffers.
+    unsafe { write(column, list) };
+    Ok(())
+}
+
+native! { column_null_count(batch: jlong, column: jlong) -> jlong }
+/// The number of nulls; counted, in host memory, if it is not known.
+fn column_null_count<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, column: jlong) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let batch = unsafe { batch(handle) }?;
+    // SAFETY: Java gives the address of a record.
+    Ok(unsafe { view(&batch, column) }?.null_count()?)
+}
+
+/// The column that Java holds the record of.
+///
+/// # Safety
+/// `column` is the address of a record.
+pub(crate) unsafe fn view(batch: &Batch, column: jlong) -> Result<Column<'_>> {
+    // SAFETY: the caller's contract.
+    Ok(Column::from_raw(batch, unsafe { &*take::<DevxColumn>(column) })?)
+}
+
+/// # Safety
+/// `out` is the address of room for a record and the addresses of its buffers.
+unsafe fn write(out: jlong, column: Column<'_>) {
+    let out = take::<DevxColumn>(out);
+    // SAFETY: the caller's contract.
+    unsafe { out.write(column.to_raw()) };
+    // SAFETY: the caller's contract.
+    let after = unsafe { out.add(1) }.cast::<*const c_void>();
+    let buffers = column.buffers();
+    // SAFETY: the caller's contract.
+    unsafe { after.copy_from_nonoverlapping(buffers.as_ptr(), buffers.len()) };
+}

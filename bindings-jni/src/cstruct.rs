@@ -1,0 +1,56 @@
+//! Memory for the structs of Arrow, for Java callers who have none.
+
+use core::ffi::c_void;
+
+use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
+use devexchange_core::abi::arrow_device::ArrowDeviceArray;
+use devexchange_core::arrow::{release_array, release_schema};
+use jni::Env;
+use jni::objects::JClass;
+use jni::sys::jlong;
+
+use crate::error::{Result, native, refuse};
+use crate::handle::{ARROW_ARRAY, ARROW_DEVICE_ARRAY, ARROW_SCHEMA, TAG_BITS, give, take};
+
+/// Room for any of the structs, aligned so that a token has its low bits free. All zero is a released struct.
+#[repr(C, align(16))]
+struct Room([u8; size_of::<ArrowDeviceArray>()]);
+
+const _: () = assert!(align_of::<Room>() as jlong > TAG_BITS && size_of::<Room>() >= size_of::<ArrowSchema>());
+
+native! { struct_create() -> jlong }
+fn struct_create<'l>(_: &mut Env<'l>, _: JClass<'l>) -> Result<jlong> {
+    Ok(give(Box::into_raw(Box::new(Room([0; _])))))
+}
+
+native! { struct_release(kind: jlong, source: jlong) }
+/// Releases what a struct holds, if it does; the memory stays.
+fn struct_release<'l>(_: &mut Env<'l>, _: JClass<'l>, kind: jlong, source: jlong) -> Result<()> {
+    // SAFETY: Java gives the address of a struct that it, or its caller, owns.
+    unsafe { release(kind, take(source)) }
+}
+
+/// Gives up the memory, after what it holds.
+///
+/// # Safety
+/// `raw` is from `struct_create`, was filled in as the struct of `kind` at most, and is given up once.
+pub(crate) unsafe fn free(kind: jlong, raw: *mut c_void) -> Result<()> {
+    // SAFETY: the caller's contract.
+    unsafe { release(kind, raw) }?;
+    // SAFETY: the caller's contract.
+    drop(unsafe { Box::from_raw(raw.cast::<Room>()) });
+    Ok(())
+}
+
+/// # Safety
+/// `raw` is a valid struct of `kind`, released or not.
+unsafe fn release(kind: jlong, raw: *mut c_void) -> Result<()> {
+    match kind {
+        // SAFETY: the caller's contract; a device array starts with its array.
+        ARROW_ARRAY | ARROW_DEVICE_ARRAY => unsafe { release_array(raw.cast::<ArrowArray>()) },
+        // SAFETY: the caller's contract.
+        ARROW_SCHEMA => unsafe { release_schema(raw.cast::<ArrowSchema>()) },
+        other => return refuse!(DEVX_INVALID_ARGUMENT, "{other} is no kind of handle"),
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! Tensors in and out as DLPack, both structs.
+
+use std::ptr::NonNull;
+
+use devexchange_core::Tensor;
+use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
+use devexchange_core::abi::types::DevxDlpackRequest;
+use devexchange_core::dlpack::{self, Managed, Owned, Request};
+use jni::Env;
+use jni::objects::JClass;
+use jni::sys::jlong;
+
+use crate::error::{Result, native};
+use crate::handle::{address, give, take, tensor};
+
+native! { tensor_import(source: jlong, legacy: jboolean) -> jlong }
+/// Takes a DLPack tensor from its producer; if this fails, it is untouched.
+fn tensor_import<'l>(_: &mut Env<'l>, _: JClass<'l>, source: jlong, legacy: bool) -> Result<jlong> {
+    let tensor = if legacy {
+        // SAFETY: Java's caller says that there is a tensor that it owns.
+        unsafe { import::<DLManagedTensor>(source) }
+    } else {
+        // SAFETY: as above.
+        unsafe { import::<DLManagedTensorVersioned>(source) }
+    };
+    Ok(give(tensor?.into_raw()))
+}
+
+/// # Safety
+/// As [`dlpack::import`].
+unsafe fn import<M: Managed>(source: jlong) -> Result<Tensor> {
+    // SAFETY: the caller's contract.
+    Ok(unsafe { dlpack::import(address::<M>(source, "tensor")?) }?)
+}
+
+native! { tensor_export(handle: jlong, request: jlong, legacy: jboolean) -> jlong }
+/// Hands the tensor to a consumer, which calls the deleter, and keeps it. `request` is the address of a record.
+fn tensor_export<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, request: jlong, legacy: bool) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let tensor = Tensor::clone(&*unsafe { tensor(handle) }?);
+    // SAFETY: Java gives the address of a record that it filled in.
+    let request = Request::from_raw(unsafe { &*take::<DevxDlpackRequest>(request) })?;
+    Ok(if legacy {
+        give(dlpack::export::<DLManagedTensor>(tensor, &request)?.into_raw())
+    } else {
+        give(dlpack::export::<DLManagedTensorVersioned>(tensor, &request)?.into_raw())
+    })
+}
+
+native! { dlpack_release(source: jlong, legacy: jboolean) }
+/// Calls the deleter of a DLPack tensor, if it has one. Right for every major version.
+fn dlpack_release<'l>(_: &mut Env<'l>, _: JClass<'l>, source: jlong, legacy: bool) -> Result<()> {
+    if legacy {
+        // SAFETY: Java's caller says that there is a tensor that it owns.
+        unsafe { delete::<DLManagedTensor>(source) }
+    } else {
+        // SAFETY: as above.
+        unsafe { delete::<DLManagedTensorVersioned>(source) }
+    }
+}
+
+/// # Safety
+/// As [`Owned::from_raw`]; NULL is fine.
+unsafe fn delete<M: Managed>(source: jlong) -> Result<()> {
+    if let Some(managed) = NonNull::new(address::<M>(source, "tensor")?) {
+        // SAFETY: the caller's contract.
+        drop(unsafe { Owned::from_raw(managed) });
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! The one place where errors and panics become exceptions, and where native methods are declared.
+
+use std::any::Any;
+use std::fmt;
+
+use devexchange_core::abi::types::DEVX_CALLBACK;
+use jni::errors::{Error as JniError, ErrorPolicy, Result as JniResult};
+use jni::objects::{JString, JThrowable};
+use jni::{Env, jni_sig, jni_str};
+
+/// Why a call is refused: the core's reason, or trouble with the JVM.
+#[derive(Debug)]
+pub(crate) enum Error {
+    Refused(devexchange_core::Error),
+    Jni(JniError),
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Error>;
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(error) => error.fmt(f),
+            Self::Jni(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<devexchange_core::Error> for Error {
+    fn from(error: devexchange_core::Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<JniError> for Error {
+    fn from(error: JniError) -> Self {
+        Self::Jni(error)
+    }
+}
+
+impl<T> From<devexchange_core::Refused<T>> for Error {
+    fn from(refused: devexchange_core::Refused<T>) -> Self {
+        Self::Refused(refused.error)
+    }
+}
+
+/// `Err` with a status constant of `devexchange_core::abi::types` and a formatted text.
+macro_rules! refuse {
+    ($status:ident, $($text:tt)*) => {
+        Err($crate::error::Error::Refused(devexchange_core::Error::new(
+            devexchange_core::abi::types::$status,
+            format!($($text)*),
+        )))
+    };
+}
+pub(crate) use refuse;
+
+/// Throws `dev.devexchange.DevExchangeException(int status, int driverCode, String message)`.
+#[derive(Debug)]
+pub(crate) enum Throw {}
+
+impl Throw {
+    fn throw(env: &mut Env<'_>, error: &devexchange_core::Error) {
+        // An exception that is pending already says more than one about it.
+        if env.exception_check() {
+            return;
+        }
+        let thrown = Self::exception(env, error).and_then(|exception| env.throw(exception));
+        // `throw` returns `Err(JavaException)` when it has thrown. Any other error leaves an exception of the JVM's own
+        // behind (out of memory), which Java then gets to see.
+        drop(thrown);
+    }
+
+    fn exception<'l>(env: &mut Env<'l>, error: &devexchange_core::Error) -> JniResult<JThrowable<'l>> {
+        let message = JString::from_str(env, error.message())?;
+        // Not by its name: that would ask the thread's class loader, which may have another class of the same name.
+        // `FindClass` asks the loader of the class whose native method this is.
+        let class = env.find_class(jni_str!("dev/devexchange/DevExchangeException"))?;
+        let exception = env.new_object(
+            &class,
+            jni_sig!((status: jint, driver_code: jint, message: JString) -> void),
+            &[error.status().0.into(), error.driver_code().into(), (&message).into()],
+        )?;
+        env.cast_local::<JThrowable>(exception)
+    }
+}
+
+impl<T: Default> ErrorPolicy<T, Error> for Throw {
+    type Captures<'unowned: 'native, 'native> = ();
+
+    fn on_error<'unowned: 'native, 'native>(env: &mut Env<'unowned>, (): &mut (), error: Error) -> JniResult<T> {
+        let error = match error {
+            Error::Refused(error) => error,
+            Error::Jni(error) => {
+                devexchange_core::Error::new(DEVX_CALLBACK, format!("a call of the JVM failed: {error}"))
+            }
+        };
+        Self::throw(env, &error);
+        Ok(T::default())
+    }
+
+    fn on_panic<'unowned: 'native, 'native>(
+        env: &mut Env<'unowned>,
+        (): &mut (),
+        payload: Box<dyn Any + Send>,
+    ) -> JniResult<T> {
+        Self::throw(env, &devexchange_core::Error::panicked(payload));
+        Ok(T::default())
+    }
+}
+
+/// Declares a native method of `dev.devexchange.Native`. The exported symbol has the signature in it, so that a
+/// declaration in Java that differs is an `UnsatisfiedLinkError`, not a wrong call.
+macro_rules! native {
+    ($($declaration:tt)*) => {
+        const _: ::jni::NativeMethod = {
+            use $crate::error::Throw;
+            ::jni::native_method! {
+                java_type = "dev.devexchange.Native",
+                error_policy = Throw,
+                static extern fn $($declaration)*
+            }
+        };
+    };
+}
+pub(crate) use native;

@@ -1,0 +1,94 @@
+//! Handles: addresses of counted references as Java holds them, and how they are given up.
+//!
+//! What is given up is a *token*: the address with the kind in its low bits, which the alignment of everything that is
+//! handed out leaves free. `Handle.Kind` in Java has the same numbers.
+
+use core::ffi::c_void;
+
+use devexchange_core::{Batch, Borrowed, Schema, Tensor, trace};
+use jni::Env;
+use jni::objects::JClass;
+use jni::sys::jlong;
+
+use crate::cstruct;
+use crate::error::{Result, native, refuse};
+
+/// Bits of a token that say what it is; 0 is a `Runnable`, which only Java knows.
+pub(crate) const TAG_BITS: jlong = 15;
+const TENSOR: jlong = 1;
+const BATCH: jlong = 2;
+const SCHEMA: jlong = 3;
+pub(crate) const ARROW_ARRAY: jlong = 4;
+pub(crate) const ARROW_SCHEMA: jlong = 5;
+pub(crate) const ARROW_DEVICE_ARRAY: jlong = 6;
+
+/// A pointer as Java holds it.
+pub(crate) fn give<T>(pointer: *mut T) -> jlong {
+    pointer.expose_provenance() as jlong
+}
+
+/// A pointer that Java holds.
+pub(crate) fn take<T>(address: jlong) -> *mut T {
+    std::ptr::with_exposed_provenance_mut(address as usize)
+}
+
+/// A pointer that somebody gave to Java, as far as it can be checked; NULL passes.
+pub(crate) fn address<T>(address: jlong, what: &str) -> Result<*mut T> {
+    let pointer = take::<T>(address);
+    if pointer.is_aligned() {
+        Ok(pointer)
+    } else {
+        refuse!(DEVX_INVALID_ARGUMENT, "{what} is {pointer:p}: not aligned to {} bytes", align_of::<T>())
+    }
+}
+
+macro_rules! borrow {
+    ($name:ident: $Core:ty) => {
+        /// What Java holds.
+        ///
+        /// # Safety
+        /// `handle` is 0 or a living handle, which is not given up while the result is used.
+        pub(crate) unsafe fn $name<'a>(handle: jlong) -> Result<Borrowed<'a, $Core>> {
+            if handle == 0 {
+                return refuse!(DEVX_CLOSED, concat!("the ", stringify!($name), " is closed"));
+            }
+            // SAFETY: the caller's contract.
+            Ok(unsafe { <$Core>::borrow_raw(take::<c_void>(handle)) })
+        }
+    };
+}
+borrow! { tensor: Tensor }
+borrow! { batch: Batch }
+borrow! { schema: Schema }
+
+native! { release(token: jlong) }
+/// Gives a handle up.
+fn release<'l>(_: &mut Env<'l>, _: JClass<'l>, token: jlong) -> Result<()> {
+    let kind = token & TAG_BITS;
+    let raw = take::<c_void>(token - kind);
+    // Java gives a handle up once, with the kind that it was made with, when no call uses it.
+    match kind {
+        // SAFETY: the address of a tensor, given up once.
+        TENSOR => drop(unsafe { Tensor::from_raw(raw) }),
+        // SAFETY: the address of a batch, given up once.
+        BATCH => drop(unsafe { Batch::from_raw(raw) }),
+        // SAFETY: the address of a schema, given up once.
+        SCHEMA => drop(unsafe { Schema::from_raw(raw) }),
+        // SAFETY: the address of a struct of this kind, given up once.
+        _ => return unsafe { cstruct::free(kind, raw) },
+    }
+    Ok(())
+}
+
+native! { give_up(token: jlong) }
+/// As `release`, for a handle that nobody closed: says so in the trace.
+fn give_up<'l>(env: &mut Env<'l>, class: JClass<'l>, token: jlong) -> Result<()> {
+    let what = match token & TAG_BITS {
+        TENSOR => "Tensor",
+        BATCH => "Batch",
+        SCHEMA => "Schema",
+        _ => "CStruct",
+    };
+    trace::say(format_args!("a {what} was not closed; the garbage collector found it, and it is released now"));
+    release(env, class, token)
+}

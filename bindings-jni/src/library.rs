@@ -1,0 +1,52 @@
+//! The library itself: its version, and the names of its numbers.
+
+use core::ffi::CStr;
+
+use devexchange_core::abi::dlpack::DLDataType;
+use devexchange_core::abi::types::DevxStatus;
+use devexchange_core::{DType, DeviceType, error};
+use jni::Env;
+use jni::objects::{JClass, JString};
+use jni::sys::jint;
+
+use crate::error::{Result, native};
+
+native! { version() -> JString }
+fn version<'l>(env: &mut Env<'l>, _: JClass<'l>) -> Result<JString<'l>> {
+    Ok(JString::from_str(env, env!("CARGO_PKG_VERSION"))?)
+}
+
+native! { status_name(status: jint) -> JString }
+/// The name of a status; null for a number without a meaning.
+fn status_name<'l>(env: &mut Env<'l>, _: JClass<'l>, status: jint) -> Result<JString<'l>> {
+    name(env, error::status_name(DevxStatus(status)).map(CStr::to_string_lossy))
+}
+
+native! { device_type_name(device_type: jint) -> JString }
+/// The name of a device type; null for a number without one.
+fn device_type_name<'l>(env: &mut Env<'l>, _: JClass<'l>, device_type: jint) -> Result<JString<'l>> {
+    name(env, DeviceType(device_type).name())
+}
+
+native! { dtype_name(code: jint, bits: jint, lanes: jint) -> JString }
+/// The name of an element type; null for one that DLPack does not have.
+fn dtype_name<'l>(env: &mut Env<'l>, _: JClass<'l>, code: jint, bits: jint, lanes: jint) -> Result<JString<'l>> {
+    let dtype = match (u8::try_from(code), u8::try_from(bits), u16::try_from(lanes)) {
+        (Ok(code), Ok(bits), Ok(lanes)) => DType::from_dlpack(DLDataType { code, bits, lanes }).ok(),
+        _ => None,
+    };
+    name(env, dtype.map(|dtype| dtype.to_string()))
+}
+
+fn name<'l>(env: &mut Env<'l>, name: Option<impl AsRef<str>>) -> Result<JString<'l>> {
+    match name {
+        Some(name) => Ok(JString::from_str(env, name)?),
+        None => Ok(JString::default()),
+    }
+}
+
+native! { panic(text: JString) }
+#[expect(clippy::panic, reason = "so that the tests can see what becomes of a panic")]
+fn panic<'l>(env: &mut Env<'l>, _: JClass<'l>, text: JString<'l>) -> Result<()> {
+    panic!("{}", text.try_to_string(env)?)
+}

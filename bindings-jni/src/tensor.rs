@@ -1,0 +1,89 @@
+//! Tensors: making them, looking at them.
+
+use devexchange_core::abi::dlpack::DLTensor;
+use devexchange_core::layout::{self, Layout};
+use devexchange_core::{Flags, Tensor, TensorDesc, dlpack};
+use jni::Env;
+use jni::objects::JClass;
+use jni::sys::jlong;
+
+use crate::error::{Result, native, refuse};
+use crate::handle::{give, take, tensor};
+use crate::queue::{keep, owner};
+
+native! { tensor_create(description: jlong, flags: jlong, room: jlong, token: jlong) -> jlong }
+/// Makes a tensor over memory of Java's. `description` is the address of a `DLTensor`; `room` says how many bytes there
+/// are from its data on, −1 that nobody knows; `token` stands for what keeps the memory alive.
+fn tensor_create<'l>(
+    _: &mut Env<'l>,
+    _: JClass<'l>,
+    description: jlong,
+    flags: jlong,
+    room: jlong,
+    token: jlong,
+) -> Result<jlong> {
+    // SAFETY: Java gives the address of a description that is valid for the length of the call.
+    let description = unsafe { &*take::<DLTensor>(description) };
+    // SAFETY: as above.
+    let desc = unsafe { dlpack::describe(description, Flags(flags.cast_unsigned())) }?;
+    if let Ok(room) = isize::try_from(room)
+        && room >= 0
+    {
+        check_room(&desc, room)?;
+    }
+    // SAFETY: Java describes memory that it keeps until the token comes back.
+    let tensor = keep(unsafe { Tensor::from_raw_parts(&desc, owner(token)) })?;
+    Ok(give(tensor.into_raw()))
+}
+
+/// Java's buffers know their size, so a shape that is too large for one need not go further.
+fn check_room(desc: &TensorDesc<'_>, room: isize) -> Result<()> {
+    let padded = desc.flags.has(Flags::SUBBYTE_PADDED);
+    let Layout { lowest, end, .. } = layout::check(desc.dtype, padded, desc.shape, desc.strides)?;
+    if lowest >= 0 && end <= room {
+        return Ok(());
+    }
+    let (shape, dtype) = (desc.shape, desc.dtype);
+    match desc.strides {
+        None => refuse!(DEVX_INVALID_SHAPE, "shape {shape:?} of {dtype} takes {end} bytes: the buffer has {room}"),
+        Some(strides) => refuse!(
+            DEVX_INVALID_SHAPE,
+            "strides {strides:?} with shape {shape:?} of {dtype} reach from {lowest} to {end} bytes: the buffer has {room}"
+        ),
+    }
+}
+
+native! { tensor_describe(handle: jlong, out: jlong) }
+/// Writes the tensor as a `DLTensor`, and after it as longs: flags, elements, bytes, 1 if row-major, the byte offsets of
+/// the lowest element and of the end of the highest one, the shape, the strides.
+fn tensor_describe<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    let tensor = unsafe { tensor(handle) }?;
+    let Layout { elements, bytes, lowest, end, row_major } = tensor.layout();
+    let layout = [elements as i64, bytes as i64, row_major.into(), lowest as i64, end as i64];
+    let numbers = [&[tensor.flags().0.cast_signed()], &layout[..], tensor.shape(), tensor.strides()].concat();
+    let out = take::<DLTensor>(out);
+    // SAFETY: Java gives the address of room for the record and the numbers of a tensor of the most dimensions.
+    unsafe { out.write(tensor.as_dltensor()) };
+    // SAFETY: as above.
+    let after = unsafe { out.add(1) }.cast::<i64>();
+    // SAFETY: as above.
+    unsafe { after.copy_from_nonoverlapping(numbers.as_ptr(), numbers.len()) };
+    Ok(())
+}
+
+native! { tensor_share(handle: jlong) -> jlong }
+/// Another reference to the same tensor.
+fn tensor_share<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let tensor = unsafe { tensor(handle) }?;
+    Ok(give(Tensor::clone(&tensor).into_raw()))
+}
+
+native! { tensor_copy(handle: jlong) -> jlong }
+/// A compact row-major copy in host memory of this library's.
+fn tensor_copy<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let tensor = unsafe { tensor(handle) }?;
+    Ok(give(tensor.copy()?.into_raw()))
+}

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Builds the demo in Java: the program and the JNI shim over libweather.
+#
+#   examples/demo/java/build.sh OUTDIR
+#
+# DEVX_PREFIX: where devexchange is installed. DEVX_JAR: the jar of the Java binding. DEVX_WEATHER: libweather.so.
+# JAVA_HOME and CC are used if they are set.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+out=${1:?usage: build.sh OUTDIR}
+weather=$(cd "$(dirname "${DEVX_WEATHER:?}")" && pwd -P)
+javac=${JAVA_HOME:+$JAVA_HOME/bin/}javac
+# Where jni.h is, also when javac is a link on PATH.
+jdk=${JAVA_HOME:-$(dirname "$(dirname "$(readlink -f "$(command -v javac)")")")}
+
+rm -rf "$out/classes" "$out/libweather_jni.so"
+mkdir -p "$out/classes"
+"$javac" --release 17 -Xlint:all -Werror -cp "${DEVX_JAR:?}" -d "$out/classes" -h "$out/classes" \
+  "$here/Demo.java" "$here/Weather.java"
+
+flags=$(PKG_CONFIG_PATH=${DEVX_PREFIX:?}/lib/pkgconfig pkg-config --cflags --libs devexchange)
+# shellcheck disable=SC2086 # the flags are words
+"${CC:-cc}" -std=c11 -O2 -g -Wall -Wextra -Wpedantic -Werror -fPIC -shared -o "$out/libweather_jni.so" \
+  "$here/weather_jni.c" -I"$out/classes" -I"$jdk/include" -I"$jdk/include/linux" -I"$here/../producer" \
+  -L"$weather" -lweather $flags "-Wl,-rpath,$weather" "-Wl,-rpath,$DEVX_PREFIX/lib"
