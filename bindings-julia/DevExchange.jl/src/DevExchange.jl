@@ -1,0 +1,61 @@
+"""
+Hands tensors and record batches between Julia and other runtimes of the process without a copy, through DLPack and the
+Arrow C (Device) data interface.
+
+An exchange answers four questions: *what* is it (element type, shape, schema), *where* is it ([`device`](@ref)), *who*
+keeps it alive, and *when* may it be touched. Ownership is handed over in three ways, named alike in every language:
+*share* (the owner is counted), *move* (nothing is counted, the handle is given up), *borrow* (for the length of one
+call). An import takes ownership only if it succeeds; whoever owns a thing releases it once, and a foreign release is
+called exactly once, on whatever thread that happens.
+
+- [`Tensor`](@ref): arrays in and out as DLPack, with [`import_dlpack`](@ref), [`export_share`](@ref),
+  [`export_move`](@ref).
+- [`Batch`](@ref), [`Column`](@ref), [`Schema`](@ref): tables in and out as Arrow, with [`import_arrow`](@ref),
+  [`import_arrow_device`](@ref).
+- [`plan_tensor`](@ref), [`plan_column`](@ref): one as the other.
+- [`ledger`](@ref), [`outstanding`](@ref): what is not released yet.
+
+`close` what you do not need any more; a finalizer sees to what was forgotten. Julia code runs on threads of Julia's
+only: a release that comes on another thread puts a number into a native queue, which a task here drains.
+
+Everything that fails throws a [`DevExchangeError`](@ref) with a status, and has done nothing.
+"""
+module DevExchange
+
+using Dates
+using Libdl
+
+export ArrowArray, ArrowDeviceArray, ArrowSchema, Batch, Bytes, Column, DLDataType, DLDevice, DLManagedTensor,
+    DLManagedTensorVersioned, DLTensor, DevExchangeError, DictionaryVector, Field, Node, Plan, RawElement, Schema,
+    Tensor, arrow_release, borrow, bytes, children, columns, dictionary, dlpack_release, drain, export_move,
+    export_move_legacy, export_share, export_share_legacy, import_arrow, import_arrow_device, import_dlpack,
+    import_dlpack_legacy, import_schema, indices, ledger, outstanding, plan_column, plan_tensor, root, schema, share,
+    timezone
+# Documented, too, and to be called as `DevExchange.flags(t)`: names that are too common to be taken.
+# buffers, device, dtype, dtype_name, fields, flags, format, library_path, metadata, name, release_failures, rooted,
+# status_name.
+
+include("library.jl")
+include("types.jl")
+include("error.jl")
+include("queue.jl")
+include("handle.jl")
+include("dtype.jl")
+include("device.jl")
+include("tensor.jl")
+include("dlpack.jl")
+include("layout.jl")
+include("schema.jl")
+include("batch.jl")
+include("column.jl")
+include("convert.jl")
+include("ledger.jl")
+
+function __init__()
+    load_libraries()
+    # While a package is precompiled there is no event loop to wake, and an open handle would keep it from ending.
+    ccall(:jl_generating_output, Cint, ()) == 0 && start_queue()
+    return nothing
+end
+
+end

@@ -1,0 +1,316 @@
+# A record batch, or any other Arrow array, with its schema: imported from a producer or made of Julia columns.
+
+"""
+    Batch
+
+An Arrow array with its schema, normally a record batch: columns of the same length, each with a name. Nothing is copied
+when it is imported, looked at or exported.
+
+`batch[:name]`, `batch["name"]` and `batch[k]` are its [`Column`](@ref)s, `keys(batch)` their names, `size(batch)` is
+the number of rows and columns, `schema(batch)` its [`Schema`](@ref), `root(batch)` the whole array as one column.
+
+Get one with [`import_arrow`](@ref), of Julia columns, or out of a tensor with `Batch(tensor)`; hand it on with
+[`export_share`](@ref) and [`export_move`](@ref).
+
+**Ownership, threads.** As for [`Tensor`](@ref): one reference, given up once by `close`, by [`export_move`](@ref) or,
+if need be, by the finalizer. The columns of a batch keep it from being finalized, but not from being closed: then they
+throw `DEVX_CLOSED`, too.
+"""
+struct Batch
+    handle::Handle{TAG_BATCH}
+    rows::Int
+    columns::Int
+    device::DLDevice
+end
+
+# Takes over a reference of the C API.
+function adopt_batch(address::Ptr{Cvoid})
+    handle = Handle{TAG_BATCH}(address)
+    info = Ref{DevxBatchInfo}()
+    held(handle) do address
+        @checked devx_batch_get_info(address::Ptr{Cvoid}, info::Ptr{DevxBatchInfo})
+    end
+    i = info[]
+    return Batch(handle, i.length, i.n_columns, DLDevice(i.device_type, i.device_id))
+end
+
+"""
+    Batch(columns; release=nothing, metadata=())
+
+Makes a record batch of Julia columns: a named tuple of vectors, or any pairs `name => vector`.
+
+| elements | Arrow type | memory |
+|---|---|---|
+| integers of 8 to 64 bits, floats | the same | the vector's own |
+| `Time`; `Second`, `Millisecond`, `Microsecond`, `Nanosecond` | time (ns); durations | the vector's own |
+| `Bool` | bool | of a `BitVector` its own, else laid out |
+| `AbstractString`; vectors of `UInt8` | utf8; binary (large from 2 GiB on) | laid out |
+| `Date`; `DateTime` | date32; timestamp (ms, no zone) | laid out |
+| [`DictionaryVector`](@ref) | dictionary | the indices' own, values as above |
+| vectors | list | laid out |
+| `NTuple`s | fixed-size list | of plain elements the vector's own |
+| `NamedTuple`s | struct | laid out |
+| `Missing` only | null | none |
+
+With `Union{T,Missing}` a column is laid out, with a validity bitmap if anything is missing. "Laid out" is a copy, once,
+into buffers that are Julia's; "its own" is none, for `Vector`s and views without gaps. Such vectors must not be resized
+or written as long as the batch is used, and are kept alive that long. Then `release()`, if given, is called once, on a
+task of this module.
+
+Throws `DEVX_UNSUPPORTED` for elements without a type in Arrow, `DEVX_INVALID_LENGTH` for columns of different length,
+with the name of the column.
+"""
+Batch(columns::NamedTuple; keywords...) = batch_of(pairs(columns); keywords...)
+Batch(columns::Pair...; keywords...) = batch_of(columns; keywords...)
+Batch(columns::AbstractVector{<:Pair}; keywords...) = batch_of(columns; keywords...)
+Batch(columns::AbstractDict; keywords...) = batch_of(columns; keywords...)
+
+function batch_of(columns; release=nothing, metadata=())
+    fields = Field[]
+    nodes = Node[]
+    first_name, rows = "", -1
+    for (key, column) in columns
+        name = String(key)
+        Base.require_one_based_indexing(column)
+        if rows >= 0 && length(column) != rows
+            throw(DevExchangeError(DEVX_INVALID_LENGTH,
+                "column $(repr(name)) has length $(length(column)): column $(repr(first_name)) has $rows"))
+        end
+        rows < 0 && ((first_name, rows) = (name, length(column)))
+        push!(fields, lay!(nodes, name, column))
+    end
+    pushfirst!(nodes, Node(max(rows, 0), (nothing,); null_count=0))
+    schema = Schema(fields; metadata=metadata)
+    try
+        return Batch(schema, nodes; release=release)
+    finally
+        close(schema)
+    end
+end
+
+"""
+    Batch(schema::Schema, nodes::AbstractVector{Node}; device=DevExchange.CPU, release=nothing)
+
+Makes a batch over buffers that are described by hand: one [`Node`](@ref) for each field of the schema, depth first: a
+node, its children each with all below it, the values of its dictionary. The schema is shared. Arrays among the buffers
+are kept alive as long as the memory is used; then `release()` is called once, on a task of this module. If this throws,
+`release` is not called.
+
+Throws `DEVX_INVALID_LENGTH`, `DEVX_INVALID_NULL_COUNT`, `DEVX_INVALID_BUFFERS`, `DEVX_MISMATCH`, `DEVX_DEVICE` with the
+field and its value.
+"""
+function Batch(schema::Schema, nodes::AbstractVector{Node}; device::DLDevice=CPU, release=nothing)
+    nodes = collect(Node, nodes)
+    tables = [Ptr{Cvoid}[buffer_address(buffer) for buffer in node.buffers] for node in nodes]
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    GC.@preserve nodes tables begin
+        records = [DevxNode(node.length, node.null_count, node.offset, pointer(table), length(table))
+                   for (node, table) in zip(nodes, tables)]
+        held_on = Any[r for node in nodes for buffer in node.buffers for r in references(buffer)]
+        owned(nodes, held_on, release) do owner
+            held(schema.handle) do schema
+                @checked devx_batch_create(schema::Ptr{Cvoid}, device::DLDevice, records::Ptr{DevxNode},
+                    length(records)::Csize_t, owner::Ptr{DevxOwner}, out::Ptr{Ptr{Cvoid}})
+            end
+        end
+    end
+    return adopt_batch(out[])
+end
+
+# ---- Arrow in and out ----
+
+"""
+    import_arrow(array, schema) -> Batch
+
+Takes an Arrow array in host memory from its producer. `array` is a `Ref` or `Ptr` of [`ArrowArray`](@ref); `schema` one
+of [`ArrowSchema`](@ref), which is taken, too, or a [`Schema`](@ref), which is shared. No buffer is read or copied.
+
+On success what was taken is moved from (its `release` is NULL) and is released once, when the last user is gone. On
+failure both structs are still the caller's to release: the array is untouched, the schema is equal to what it was.
+
+Throws `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_FORMAT`, `DEVX_INVALID_LENGTH`, `DEVX_INVALID_NULL_COUNT`,
+`DEVX_INVALID_BUFFERS`, `DEVX_INVALID_CHILDREN`, `DEVX_INVALID_METADATA`, `DEVX_MISMATCH`, `DEVX_TOO_DEEP`,
+`DEVX_UNSUPPORTED` with the field and its value.
+"""
+function import_arrow(array::Ref{ArrowArray}, schema::Schema)
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    held(schema.handle) do schema
+        @checked devx_batch_import(array::Ptr{ArrowArray}, schema::Ptr{Cvoid}, out::Ptr{Ptr{Cvoid}})
+    end
+    return adopt_batch(out[])
+end
+import_arrow(array::Ref{ArrowArray}, schema::Ref{ArrowSchema}) = with_schema(import_arrow, array, schema)
+
+"""
+    import_arrow_device(array, schema) -> Batch
+
+As [`import_arrow`](@ref), for an [`ArrowDeviceArray`](@ref), which says where it is and when it may be touched.
+Non-zero `reserved` bytes are ignored. Also throws `DEVX_DEVICE` for a device that the library has no runtime for, an id
+that cannot be, and an event on the CPU.
+"""
+function import_arrow_device(array::Ref{ArrowDeviceArray}, schema::Schema)
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    held(schema.handle) do schema
+        @checked devx_batch_import_device(array::Ptr{ArrowDeviceArray}, schema::Ptr{Cvoid}, out::Ptr{Ptr{Cvoid}})
+    end
+    return adopt_batch(out[])
+end
+import_arrow_device(array::Ref{ArrowDeviceArray}, schema::Ref{ArrowSchema}) =
+    with_schema(import_arrow_device, array, schema)
+
+# Takes the schema first; if the array is refused then, the caller gets an equal one back.
+function with_schema(import_array, array, source::Ref{ArrowSchema})
+    schema = import_schema(source)
+    try
+        return import_array(array, schema)
+    catch
+        export_share(schema, source)
+        rethrow()
+    finally
+        close(schema)
+    end
+end
+
+"""
+    export_share(b::Batch, array)
+    export_share(b::Batch, array, schema)
+
+Hands a batch to a consumer and keeps it. `array` is a `Ref` or `Ptr` of [`ArrowArray`](@ref), or of
+[`ArrowDeviceArray`](@ref) to say the device, too; `schema`, if given, one of [`ArrowSchema`](@ref). The consumer owns
+what is written, and releases each once, from any thread ([`arrow_release`](@ref)). What the structs held before is
+overwritten, not released. On failure neither is written.
+
+Throws `DEVX_CLOSED` after `close`.
+"""
+function export_share(b::Batch, array::Ref{ArrowArray})
+    held(b.handle) do address
+        @checked devx_batch_export_share(address::Ptr{Cvoid}, array::Ptr{ArrowArray})
+    end
+    return nothing
+end
+
+function export_share(b::Batch, array::Ref{ArrowDeviceArray})
+    held(b.handle) do address
+        @checked devx_batch_export_share_device(address::Ptr{Cvoid}, array::Ptr{ArrowDeviceArray})
+    end
+    return nothing
+end
+
+"""
+    export_move(b::Batch, array)
+    export_move(b::Batch, array, schema)
+
+As [`export_share`](@ref), and gives the batch up: it is closed when this returns. If this throws, it is as before.
+"""
+function export_move(b::Batch, array::Ref{ArrowArray})
+    moved(b.handle) do slot
+        @checked devx_batch_export_move(slot::Ptr{Ptr{Cvoid}}, array::Ptr{ArrowArray})
+    end
+    return nothing
+end
+
+function export_move(b::Batch, array::Ref{ArrowDeviceArray})
+    moved(b.handle) do slot
+        @checked devx_batch_export_move_device(slot::Ptr{Ptr{Cvoid}}, array::Ptr{ArrowDeviceArray})
+    end
+    return nothing
+end
+
+const AnyArray = Union{ArrowArray,ArrowDeviceArray}
+export_share(b::Batch, array::Ref{<:AnyArray}, schema::Ref{ArrowSchema}) = export_both(export_share, b, array, schema)
+export_move(b::Batch, array::Ref{<:AnyArray}, schema::Ref{ArrowSchema}) = export_both(export_move, b, array, schema)
+
+function export_both(export_array, b::Batch, array, target::Ref{ArrowSchema})
+    GC.@preserve target begin
+        place = Base.unsafe_convert(Ptr{ArrowSchema}, target)
+        place == C_NULL && throw(DevExchangeError(DEVX_NULL_ARGUMENT, "schema is NULL"))
+        own = schema(b)
+        written = Ref(ArrowSchema())
+        try
+            # First where nobody sees it: if the array fails, the target is not written.
+            export_share(own, written)
+            export_array(b, array)
+        catch
+            arrow_release(written)
+            rethrow()
+        finally
+            close(own)
+        end
+        unsafe_store!(place, written[])
+    end
+    return nothing
+end
+
+"""
+    schema(b::Batch) -> Schema
+
+The schema of a batch: a reference of its own, to be closed like any other.
+"""
+function schema(b::Batch)
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    held(b.handle) do address
+        @checked devx_batch_schema(address::Ptr{Cvoid}, out::Ptr{Ptr{Cvoid}})
+    end
+    return Schema(Handle{TAG_SCHEMA}(out[]))
+end
+
+share(b::Batch) = Batch(Handle{TAG_BATCH}(share_address(b.handle)), b.rows, b.columns, b.device)
+
+Base.isopen(b::Batch) = isopen(b.handle)
+Base.close(b::Batch) = close(b.handle)
+device(b::Batch) = b.device
+
+# ---- as a table ----
+
+Base.size(b::Batch) = (b.rows, b.columns)
+Base.size(b::Batch, dimension::Integer) = dimension <= 2 ? size(b)[dimension] : 1
+Base.lastindex(b::Batch) = b.columns
+Base.keys(b::Batch) = [Symbol(unsafe_string(column_record(b, k).name)) for k in 1:b.columns]
+Base.haskey(b::Batch, name) = Symbol(name) in keys(b)
+
+"""
+    columns(b::Batch) -> Vector{Column}
+
+All columns of a batch.
+"""
+columns(b::Batch) = Column[b[k] for k in 1:b.columns]
+
+Base.getindex(b::Batch, k::Integer) = Column(b, column_record(b, k))
+Base.getindex(b::Batch, name::Symbol) = b[String(name)]
+function Base.getindex(b::Batch, name::AbstractString)
+    record = Ref{DevxColumn}()
+    text = ctext(name, "name")
+    held(b.handle) do address
+        @checked devx_batch_column_named(address::Ptr{Cvoid}, text::Cstring, record::Ptr{DevxColumn})
+    end
+    return Column(b, record[])
+end
+
+function root(b::Batch)
+    record = Ref{DevxColumn}()
+    held(b.handle) do address
+        @checked devx_batch_root(address::Ptr{Cvoid}, record::Ptr{DevxColumn})
+    end
+    return Column(b, record[])
+end
+
+# Columns count from 1 in Julia.
+function column_record(b::Batch, k::Integer)
+    require_open(b.handle)
+    1 <= k <= b.columns ||
+        throw(DevExchangeError(DEVX_OUT_OF_RANGE, "column is $k: the batch has $(b.columns), counted from 1"))
+    record = Ref{DevxColumn}()
+    held(b.handle) do address
+        @checked devx_batch_column(address::Ptr{Cvoid}, (k - 1)::Int64, record::Ptr{DevxColumn})
+    end
+    return record[]
+end
+
+function Base.show(io::IO, b::Batch)
+    isopen(b) || return print(io, "Batch (closed)")
+    print(io, "Batch of ", b.rows, " rows")
+    for k in 1:b.columns
+        record = column_record(b, k)
+        print(io, k == 1 ? ": " : ", ", unsafe_string(record.name), " (", unsafe_string(record.format), ")")
+    end
+end

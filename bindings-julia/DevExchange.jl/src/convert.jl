@@ -1,0 +1,98 @@
+# Tensors as columns, columns as tensors: the plan first, then the thing.
+
+"""
+    Plan
+
+The answer to "can this be seen as that?", asked with [`plan_tensor`](@ref) or [`plan_column`](@ref) before anything is
+taken: `kind` is `:view`, `:copy` or `:impossible`, `copy_bytes` what a copy would write, `reason` why it is no view.
+"""
+struct Plan
+    kind::Symbol
+    copy_bytes::Int
+    reason::String
+end
+
+function Plan(record::Ref{DevxPlan})
+    GC.@preserve record begin
+        p = Base.unsafe_convert(Ptr{DevxPlan}, record)
+        kind = unsafe_load(Ptr{Int32}(field_address(p, :kind)))
+        bytes = unsafe_load(Ptr{Int64}(field_address(p, :copy_bytes)))
+        reason = unsafe_string(field_address(p, :reason))
+    end
+    kind == DEVX_PLAN_VIEW && return Plan(:view, bytes, reason)
+    kind == DEVX_PLAN_COPY && return Plan(:copy, bytes, reason)
+    kind == DEVX_PLAN_IMPOSSIBLE && return Plan(:impossible, bytes, reason)
+    throw(DevExchangeError(DEVX_UNSUPPORTED, "plan.kind is $kind: a newer library's"))
+end
+
+function Base.show(io::IO, p::Plan)
+    print(io, p.kind)
+    p.kind === :copy && print(io, " of ", p.copy_bytes, " bytes")
+    isempty(p.reason) || print(io, ": ", p.reason)
+end
+
+"""
+    plan_tensor(c::Column) -> Plan
+
+How a column can be had as a [`Tensor`](@ref): as a view (numbers without nulls, also in fixed-size lists), with a copy
+(bools, which are bits in Arrow and bytes in DLPack), or not at all, and why. Throws `DEVX_CLOSED`.
+"""
+function plan_tensor(c::Column)
+    record = Ref{DevxPlan}()
+    held(c.batch.handle) do address
+        @checked devx_column_plan_tensor(address::Ptr{Cvoid}, Ref(c.record)::Ptr{DevxColumn}, record::Ptr{DevxPlan})
+    end
+    return Plan(record)
+end
+
+"""
+    Tensor(c::Column; copy=:never) -> Tensor
+
+A column as a tensor: one dimension, and one more for each level of fixed-size lists; row-major, as Arrow's memory is.
+A view is read-only and keeps the batch's memory, also after the batch was closed. `copy` is `:never`, `:if_needed` or
+`:always`; see [`plan_tensor`](@ref).
+
+Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_CLOSED`.
+"""
+function Tensor(c::Column; copy=:never)
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    code = copy_code(copy)
+    held(c.batch.handle) do address
+        @checked devx_column_to_tensor(
+            address::Ptr{Cvoid}, Ref(c.record)::Ptr{DevxColumn}, code::Int32, out::Ptr{Ptr{Cvoid}})
+    end
+    return adopt_tensor(out[])
+end
+
+"""
+    plan_column(t::Tensor) -> Plan
+
+How a tensor can be had as a [`Column`](@ref): as a view (compact row-major numbers), with a copy (other strides, such
+as those of a Julia matrix; bools), or not at all, and why. Throws `DEVX_CLOSED`.
+"""
+function plan_column(t::Tensor)
+    record = Ref{DevxPlan}()
+    held(t.handle) do address
+        @checked devx_tensor_plan_column(address::Ptr{Cvoid}, record::Ptr{DevxPlan})
+    end
+    return Plan(record)
+end
+
+"""
+    Batch(t::Tensor; name="", copy=:never) -> Batch
+
+A tensor as an Arrow array: its first dimension are the rows, the others fixed-size lists. The result is not a record
+batch but the column itself: see [`root`](@ref). A view keeps the tensor's memory, also after the tensor was closed.
+`copy` is `:never`, `:if_needed` or `:always`; see [`plan_column`](@ref).
+
+Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_INVALID_TEXT`, `DEVX_CLOSED`.
+"""
+function Batch(t::Tensor; name::AbstractString="", copy=:never)
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    code = copy_code(copy)
+    text = ctext(name, "name")
+    held(t.handle) do address
+        @checked devx_tensor_to_column(address::Ptr{Cvoid}, text::Cstring, code::Int32, out::Ptr{Ptr{Cvoid}})
+    end
+    return adopt_batch(out[])
+end

@@ -1,0 +1,171 @@
+# Tensors in and out as DLPack 1.3: the versioned struct and the one before 1.0.
+
+"""
+    export_share(t::Tensor; max_version=(1, 3), stream=-1, copy=:never) -> Ptr{DLManagedTensorVersioned}
+
+Hands a tensor to a consumer and keeps it. The consumer owns what it is given: it calls the deleter once, from any
+thread, or the caller does so with [`dlpack_release`](@ref) if nobody takes it. Data, shape, strides and flags are those
+of the tensor; nothing is copied unless `copy` says so.
+
+The keywords are the arguments of `__dlpack__` (Python array API standard):
+- `max_version`: the highest version that the consumer reads. A major version of 0 is refused (`DEVX_VERSION`); use
+  [`export_share_legacy`](@ref). The minor version written is the lower of this and 3.
+- `stream`: the consumer's stream; on the CPU -1 or `nothing`, otherwise `DEVX_INVALID_STREAM`.
+- `copy`: `:never`, `:if_needed` or `:always`.
+
+Throws `DEVX_CLOSED` after `close`.
+"""
+function export_share(t::Tensor; keywords...)
+    request = dlpack_request(; keywords...)
+    out = Ref{Ptr{DLManagedTensorVersioned}}(C_NULL)
+    held(t.handle) do address
+        @checked devx_tensor_export_share(
+            address::Ptr{Cvoid}, request::Ptr{DevxDlpackRequest}, out::Ptr{Ptr{DLManagedTensorVersioned}})
+    end
+    return out[]
+end
+
+"""
+    export_move(t::Tensor; max_version=(1, 3), stream=-1, copy=:never) -> Ptr{DLManagedTensorVersioned}
+
+As [`export_share`](@ref), and gives the tensor up: it is closed when this returns. If this throws, it is as before.
+"""
+function export_move(t::Tensor; keywords...)
+    request = dlpack_request(; keywords...)
+    out = Ref{Ptr{DLManagedTensorVersioned}}(C_NULL)
+    moved(t.handle) do slot
+        @checked devx_tensor_export_move(
+            slot::Ptr{Ptr{Cvoid}}, request::Ptr{DevxDlpackRequest}, out::Ptr{Ptr{DLManagedTensorVersioned}})
+    end
+    return out[]
+end
+
+"""
+    export_share_legacy(t::Tensor; stream=-1, copy=:never) -> Ptr{DLManagedTensor}
+
+As [`export_share`](@ref), as the struct of DLPack before 1.0. It has no flags: read-only tensors are refused
+(`DEVX_READ_ONLY`) or copied, if `copy` allows it; padded sub-byte elements are refused (`DEVX_UNSUPPORTED`).
+"""
+function export_share_legacy(t::Tensor; stream=-1, copy=:never)
+    request = dlpack_request(; max_version=(0, 0), stream=stream, copy=copy)
+    out = Ref{Ptr{DLManagedTensor}}(C_NULL)
+    held(t.handle) do address
+        @checked devx_tensor_export_share_legacy(
+            address::Ptr{Cvoid}, request::Ptr{DevxDlpackRequest}, out::Ptr{Ptr{DLManagedTensor}})
+    end
+    return out[]
+end
+
+"""
+    export_move_legacy(t::Tensor; stream=-1, copy=:never) -> Ptr{DLManagedTensor}
+
+As [`export_share_legacy`](@ref), and gives the tensor up. If this throws, it is as before.
+"""
+function export_move_legacy(t::Tensor; stream=-1, copy=:never)
+    request = dlpack_request(; max_version=(0, 0), stream=stream, copy=copy)
+    out = Ref{Ptr{DLManagedTensor}}(C_NULL)
+    moved(t.handle) do slot
+        @checked devx_tensor_export_move_legacy(
+            slot::Ptr{Ptr{Cvoid}}, request::Ptr{DevxDlpackRequest}, out::Ptr{Ptr{DLManagedTensor}})
+    end
+    return out[]
+end
+
+function dlpack_request(; max_version=(DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION), stream=-1, copy=:never)
+    major, minor = max_version isa VersionNumber ? (max_version.major, max_version.minor) : max_version
+    return Ref(DevxDlpackRequest(major, minor, stream === nothing ? -1 : stream, copy_code(copy)))
+end
+
+# A symbol of ours, or a number for the library to judge.
+copy_code(copy::Integer) = Int32(copy)
+function copy_code(copy::Symbol)
+    copy === :never && return DEVX_COPY_NEVER
+    copy === :if_needed && return DEVX_COPY_IF_NEEDED
+    copy === :always && return DEVX_COPY_ALWAYS
+    throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
+        "copy is $(repr(copy)): neither :never, :if_needed nor :always"))
+end
+
+"""
+    import_dlpack(source::Ptr{DLManagedTensorVersioned}) -> Tensor
+    import_dlpack(Tensor{T,N}, source) -> Tensor{T,N}
+
+Takes a DLPack tensor from its producer, without a copy. Element type and number of dimensions are those of the tensor,
+known only at run time: work on the result in a function that it is passed to, or say what it is. `Ptr{Cvoid}` is taken,
+too.
+
+On success its deleter is called once, when the last user of the tensor is gone: at the latest by `close`, on the thread
+that does so. On failure the source is untouched and still the caller's, to be given back with
+[`dlpack_release`](@ref), also if its major version is unknown (then nothing but the version was read; DLPack 1.3,
+`DLPackVersion`).
+
+Throws `DEVX_NULL_ARGUMENT`, `DEVX_VERSION`, `DEVX_DEVICE`, `DEVX_INVALID_DTYPE`, `DEVX_INVALID_SHAPE`,
+`DEVX_INVALID_ARGUMENT` with the field and its value; `DEVX_UNSUPPORTED` for elements that a Julia array cannot have
+(packed, less than a byte each); `DEVX_MISMATCH` if it is not a `Tensor{T,N}`.
+"""
+import_dlpack(source::Ptr) = adopt_tensor(take_versioned(nothing, source))
+import_dlpack(::Type{Tensor{T,N}}, source::Ptr) where {T,N} =
+    adopt_tensor(Tensor{T,N}, take_versioned(Tensor{T,N}, source))
+
+function take_versioned(wanted, source::Ptr)
+    managed = Ptr{DLManagedTensorVersioned}(source)
+    # Behind another major version there may be anything; the library refuses it.
+    if managed != C_NULL && unsafe_load(Ptr{DLPackVersion}(managed)).major == DLPACK_MAJOR_VERSION
+        m = unsafe_load(managed)
+        require_array(wanted, m.dl_tensor, m.flags)
+    end
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    @checked devx_tensor_import(managed::Ptr{DLManagedTensorVersioned}, out::Ptr{Ptr{Cvoid}})
+    return out[]
+end
+
+"""
+    import_dlpack_legacy(source::Ptr{DLManagedTensor}) -> Tensor
+    import_dlpack_legacy(Tensor{T,N}, source) -> Tensor{T,N}
+
+As [`import_dlpack`](@ref), for the struct of DLPack before 1.0.
+"""
+import_dlpack_legacy(source::Ptr) = adopt_tensor(take_legacy(nothing, source))
+import_dlpack_legacy(::Type{Tensor{T,N}}, source::Ptr) where {T,N} =
+    adopt_tensor(Tensor{T,N}, take_legacy(Tensor{T,N}, source))
+
+function take_legacy(wanted, source::Ptr)
+    managed = Ptr{DLManagedTensor}(source)
+    managed == C_NULL || require_array(wanted, unsafe_load(managed).dl_tensor, UInt64(0))
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    @checked devx_tensor_import_legacy(managed::Ptr{DLManagedTensor}, out::Ptr{Ptr{Cvoid}})
+    return out[]
+end
+
+# Refuses, before anything is taken, what could not be shown as the array that is wanted. What is no element type at all
+# is left to the library, which says more about it.
+function require_array(::Nothing, view::DLTensor, flags::UInt64)
+    element_type(view.dtype, flags) === nothing || return nothing
+    dtype_name(view.dtype)
+    throw(no_element_type(view.dtype))
+end
+
+function require_array(wanted::Type{Tensor{T,N}}, view::DLTensor, flags::UInt64) where {T,N}
+    require_array(nothing, view, flags)
+    found = element_type(view.dtype, flags)
+    (found, view.ndim) == (T, N) ||
+        throw(DevExchangeError(DEVX_MISMATCH, "the tensor has eltype $found and ndim $(view.ndim): not a $wanted"))
+    return nothing
+end
+
+"""
+    dlpack_release(managed::Ptr{DLManagedTensorVersioned})
+    dlpack_release(managed::Ptr{DLManagedTensor})
+
+Gives a DLPack tensor that the caller owns back to its producer: calls its deleter, if it has one. The pointer is not
+valid any more. For an export that nobody took, or a tensor whose import failed; right for every major version. NULL is
+fine.
+"""
+function dlpack_release(managed::Ptr{DLManagedTensorVersioned})
+    ccall(devx_dlpack_release[], Cvoid, (Ptr{Ptr{DLManagedTensorVersioned}},), Ref(managed))
+    return nothing
+end
+function dlpack_release(managed::Ptr{DLManagedTensor})
+    ccall(devx_dlpack_release_legacy[], Cvoid, (Ptr{Ptr{DLManagedTensor}},), Ref(managed))
+    return nothing
+end

@@ -1,0 +1,82 @@
+# What an element is: Julia types and DLPack's code, bits and lanes.
+
+"""
+    RawElement{Code,Bits,U}(bits::U)
+
+An element that Julia has no number type for, as the bits that it consists of: bfloat16, the floats of 8 and fewer bits,
+integers of fewer than 8 bits with a byte each (`DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED`), float128. `Code` and
+`Bits` are those of `DLDataType`, `U` is the unsigned integer that holds them. `element.bits` gives them out.
+"""
+struct RawElement{Code,Bits,U<:Unsigned}
+    bits::U
+end
+
+Base.zero(::Type{RawElement{C,B,U}}) where {C,B,U} = RawElement{C,B,U}(zero(U))
+
+# More lanes than this are no vector but a mistake, and would be a tuple type that takes a compiler minutes.
+const MAX_LANES = 64
+
+"""
+    dtype(T::Type) -> DLDataType
+
+The element type of DLPack for a Julia type: integers, floats and complex numbers of Base, `Bool` (a byte each),
+[`RawElement`](@ref), and `NTuple`s of these, which are vectors of so many lanes.
+
+Define a method for a type of your own whose bits are those of an element type of DLPack, and arrays of it can be
+exported. Throws a [`DevExchangeError`](@ref) (`DEVX_UNSUPPORTED`) for any other type.
+"""
+dtype(::Type{T}) where {T} =
+    throw(DevExchangeError(DEVX_UNSUPPORTED, "eltype is $T: not an element type of DLPack"))
+dtype(::Type{T}) where {T<:Base.BitSigned} = DLDataType(kDLInt, 8 * sizeof(T), 1)
+dtype(::Type{T}) where {T<:Base.BitUnsigned} = DLDataType(kDLUInt, 8 * sizeof(T), 1)
+dtype(::Type{T}) where {T<:Base.IEEEFloat} = DLDataType(kDLFloat, 8 * sizeof(T), 1)
+dtype(::Type{Complex{T}}) where {T<:Base.IEEEFloat} = DLDataType(kDLComplex, 16 * sizeof(T), 1)
+dtype(::Type{Bool}) = DLDataType(kDLBool, 8, 1)
+dtype(::Type{RawElement{C,B,U}}) where {C,B,U} = DLDataType(C, B, 1)
+dtype(::Type{Tuple{}}) = throw(DevExchangeError(DEVX_UNSUPPORTED, "eltype is Tuple{}: not an element type of DLPack"))
+
+function dtype(::Type{NTuple{L,T}}) where {L,T}
+    lane = dtype(T)
+    lane.lanes == 1 && 1 < L <= MAX_LANES ||
+        throw(DevExchangeError(DEVX_UNSUPPORTED, "eltype is NTuple{$L,$T}: not an element type of DLPack"))
+    return DLDataType(lane.code, lane.bits, L)
+end
+
+# The types that are Julia's own, by code and bits.
+const NATIVE_ELEMENTS = Dict{Tuple{UInt8,UInt8},DataType}(
+    (d.code, d.bits) => T for (T, d) in ((T, dtype(T)) for T in (
+        Bool, Int8, Int16, Int32, Int64, Int128, UInt8, UInt16, UInt32, UInt64, UInt128, Float16, Float32, Float64,
+        ComplexF16, ComplexF32, ComplexF64)))
+
+# The Julia type of an element whose dtype is one of DLPack's, or `nothing` if none has its layout: packed elements of
+# less than a byte, and vectors of more lanes than is reasonable. What is no dtype at all may come out as either.
+function element_type(d::DLDataType, flags::UInt64)
+    T = get(NATIVE_ELEMENTS, (d.code, d.bits), nothing)
+    if T === nothing
+        padded = flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED != 0
+        U = d.bits == 128 ? UInt128 : d.bits == 16 ? UInt16 : d.bits == 8 || (d.bits < 8 && padded) ? UInt8 : nothing
+        U === nothing && return nothing
+        T = RawElement{d.code,d.bits,U}
+    end
+    d.lanes == 1 && return T
+    # Padding rounds up an element with all its lanes, not each lane.
+    return d.bits >= 8 && 1 < d.lanes <= MAX_LANES ? NTuple{Int(d.lanes),T} : nothing
+end
+
+# The flags that an element type brings with it.
+element_flags(d::DLDataType) = d.bits < 8 ? DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED : UInt64(0)
+
+"""
+    dtype_name(d::DLDataType) -> String
+    dtype_name(T::Type) -> String
+
+The name of an element type, for example `"float32"`. Throws `DEVX_INVALID_DTYPE` for what is not one of DLPack 1.3.
+"""
+function dtype_name(d::DLDataType)
+    name = Vector{UInt8}(undef, 32)
+    GC.@preserve name begin
+        @checked devx_dtype_name(d::DLDataType, pointer(name)::Ptr{UInt8}, length(name)::Csize_t)
+        return unsafe_string(pointer(name))
+    end
+end
+dtype_name(::Type{T}) where {T} = dtype_name(dtype(T))

@@ -1,0 +1,244 @@
+# How Julia columns lie in memory as Arrow arrays (Arrow columnar format). A vector whose memory is an Arrow buffer
+# already is used as it is; any other one is laid out once, into buffers that are Julia arrays, too.
+
+"""
+    Node(length, buffers; null_count=-1, offset=0)
+
+One array of a batch that is described by hand, for [`Batch(schema, nodes)`](@ref Batch): its number of elements, and
+its buffers in the order of the Arrow columnar format, validity first. A buffer is an array of bits types (or a
+`BitVector`), which is then kept alive as long as the batch's memory is used, a `Ptr` to memory that the caller keeps
+alive, or `nothing` for one that is not there (validity without nulls). `null_count` -1 means not counted; `offset`
+elements of every buffer are skipped.
+"""
+struct Node
+    length::Int64
+    null_count::Int64
+    offset::Int64
+    buffers::Vector{Any}
+end
+
+Node(length::Integer, buffers; null_count::Integer=-1, offset::Integer=0) =
+    Node(length, null_count, offset, collect(Any, buffers))
+
+buffer_address(::Nothing) = Ptr{Cvoid}(C_NULL)
+buffer_address(p::Ptr) = Ptr{Cvoid}(p)
+# The words of a `BitVector` are a bitmap of Arrow: its bit order, least significant first, on a little-endian machine.
+buffer_address(bits::BitVector) = Ptr{Cvoid}(pointer(bits.chunks))
+function buffer_address(array::AbstractArray{T}) where {T}
+    isbitstype(T) || throw(bad_buffer("is a $(typeof(array)): its elements are not bits"))
+    data, steps = memory_of(array)
+    compact = length(array) <= 1 || steps == column_major(NTuple{ndims(array),Int64}(size(array)))
+    compact || throw(bad_buffer("has strides $steps: its elements are not side by side"))
+    return Ptr{Cvoid}(data)
+end
+buffer_address(x) = throw(bad_buffer("is a $(typeof(x)): neither array, pointer nor nothing"))
+
+bad_buffer(what) = DevExchangeError(DEVX_INVALID_BUFFERS, "a buffer $what")
+
+"""
+    DictionaryVector(indices, values)
+    DictionaryVector(vector)
+
+A vector that is stored as indices into values: `d[i] == values[indices[i] + 1]`, missing where the index is. Indices
+count from 0, as in Arrow, and are integers of any width. The second form finds the distinct values, in the order of
+their first use, and takes the narrowest signed indices. [`Batch`](@ref) makes a dictionary column of it; the indices
+are not copied if nothing is missing.
+
+The vectors are kept as they are given, not copied.
+"""
+struct DictionaryVector{T,X<:AbstractVector,V<:AbstractVector} <: AbstractVector{T}
+    indices::X
+    values::V
+end
+
+function DictionaryVector(indices::AbstractVector, values::AbstractVector)
+    T = Missing <: eltype(indices) ? Union{eltype(values),Missing} : eltype(values)
+    for index in indices
+        ismissing(index) || 0 <= index < length(values) || throw(DevExchangeError(DEVX_OUT_OF_RANGE,
+            "an index is $index: the dictionary has $(length(values)) values, counted from 0"))
+    end
+    return DictionaryVector{T,typeof(indices),typeof(values)}(indices, values)
+end
+
+function DictionaryVector(vector::AbstractVector)
+    values = unique(skipmissing(vector))
+    I = length(values) <= 128 ? Int8 : length(values) <= 32768 ? Int16 : Int32
+    places = Dict(value => I(k - 1) for (k, value) in enumerate(values))
+    indices = if Missing <: eltype(vector)
+        Union{I,Missing}[ismissing(x) ? missing : places[x] for x in vector]
+    else
+        I[places[x] for x in vector]
+    end
+    return DictionaryVector(indices, values)
+end
+
+Base.size(d::DictionaryVector) = size(d.indices)
+Base.@propagate_inbounds function Base.getindex(d::DictionaryVector{T}, i::Int) where {T}
+    index = d.indices[i]
+    return ismissing(index) ? missing : d.values[index + 1]
+end
+
+# ---- the types ----
+
+nonmissing(::Type{T}) where {T} = Base.nonmissingtype(T)
+
+# Dates of Julia count from the first day of year 1, Arrow's from this one.
+const UNIX_DAY = Dates.value(Date(1970))
+
+const PlainNumber = Union{Int8,Int16,Int32,Int64,UInt8,UInt16,UInt32,UInt64,Float16,Float32,Float64}
+# Types of Julia that lie in memory just as a type of Arrow does.
+const Plainly = Union{PlainNumber,Time,Second,Millisecond,Microsecond,Nanosecond}
+
+format_of(::Type{Int8}, name) = "c"
+format_of(::Type{UInt8}, name) = "C"
+format_of(::Type{Int16}, name) = "s"
+format_of(::Type{UInt16}, name) = "S"
+format_of(::Type{Int32}, name) = "i"
+format_of(::Type{UInt32}, name) = "I"
+format_of(::Type{Int64}, name) = "l"
+format_of(::Type{UInt64}, name) = "L"
+format_of(::Type{Float16}, name) = "e"
+format_of(::Type{Float32}, name) = "f"
+format_of(::Type{Float64}, name) = "g"
+format_of(::Type{Bool}, name) = "b"
+format_of(::Type{Date}, name) = "tdD"
+format_of(::Type{DateTime}, name) = "tsm:"
+format_of(::Type{Time}, name) = "ttn"
+format_of(::Type{Second}, name) = "tDs"
+format_of(::Type{Millisecond}, name) = "tDm"
+format_of(::Type{Microsecond}, name) = "tDu"
+format_of(::Type{Nanosecond}, name) = "tDn"
+format_of(::Type{Union{}}, name) = "n"
+format_of(::Type{<:AbstractString}, name) = "u"
+format_of(::Type{<:AbstractVector{UInt8}}, name) = "z"
+format_of(::Type{T}, name) where {T} = throw(no_format(T, name))
+
+no_format(T, name) = DevExchangeError(DEVX_UNSUPPORTED,
+    "column $(repr(name)): eltype $T has no type in Arrow; make it a column of one concrete type")
+
+# The value of a place whose value is missing; Arrow does not define it.
+placeholder(::Type{S}) where {S<:Number} = zero(S)
+placeholder(::Type{Time}) = Time(0)
+placeholder(::Type{S}) where {S<:Period} = S(0)
+
+# ---- laying out ----
+#
+# `lay!(nodes, name, v, S)` appends the arrays that the values `v` of type `S`, some of them perhaps missing, consist
+# of, depth first, and returns their field.
+
+lay!(nodes, name, v::AbstractVector{T}) where {T} = lay!(nodes, name, v, nonmissing(T))
+
+function lay!(nodes, name, v, ::Type{S}) where {S<:Plainly}
+    return lay_flat!(nodes, name, v, format_of(S, name), is_memory(v, S) ? v : filled(identity, v, placeholder(S)))
+end
+
+function lay!(nodes, name, v, ::Type{Bool})
+    return lay_flat!(nodes, name, v, "b", v isa BitVector ? v : bitmap(x -> x === true, v))
+end
+
+# Days since 1970-01-01, 32 bits.
+lay!(nodes, name, v, ::Type{Date}) =
+    lay_flat!(nodes, name, v, "tdD", filled(d -> Int32(Dates.value(d) - UNIX_DAY), v, Int32(0)))
+
+# Milliseconds since 1970-01-01, 64 bits, in no time zone.
+lay!(nodes, name, v, ::Type{DateTime}) =
+    lay_flat!(nodes, name, v, "tsm:", filled(d -> Dates.value(d) - Dates.UNIXEPOCH, v, Int64(0)))
+
+# An array without values and so without buffers.
+function lay!(nodes, name, v, ::Type{Union{}})
+    push!(nodes, Node(length(v), (); null_count=length(v)))
+    return Field(name, "n")
+end
+
+lay!(nodes, name, v, ::Type{S}) where {S<:AbstractString} = lay_bytes!(nodes, name, v, ("u", "U"))
+lay!(nodes, name, v, ::Type{S}) where {S<:AbstractVector{UInt8}} = lay_bytes!(nodes, name, v, ("z", "Z"))
+
+function lay!(nodes, name, v, ::Type{S}) where {S<:AbstractVector}
+    nulls, bits = validity(v)
+    values = eltype(S)[]
+    ends = [(ismissing(x) || append!(values, x); length(values)) for x in v]
+    offsets = offsets_of(ends)
+    push!(nodes, Node(length(v), (bits, offsets); null_count=nulls))
+    item = lay!(nodes, "item", values)
+    return Field(name, eltype(offsets) === Int32 ? "+l" : "+L"; nullable=Missing <: eltype(v), children=[item])
+end
+
+function lay!(nodes, name, v, ::Type{S}) where {L,E,S<:NTuple{L,E}}
+    nulls, bits = validity(v)
+    push!(nodes, Node(length(v), (bits,); null_count=nulls))
+    item = if E <: Plainly && is_memory(v, S)
+        push!(nodes, Node(L * length(v), (nothing, v); null_count=0))
+        Field("item", format_of(E, name); nullable=false)
+    else
+        # What is missing has places for its values, too.
+        none = ntuple(_ -> missing, L)
+        values = Union{E,(nulls == 0 ? Union{} : Missing)}[]
+        foreach(x -> append!(values, coalesce(x, none)), v)
+        lay!(nodes, "item", values)
+    end
+    return Field(name, "+w:$L"; nullable=Missing <: eltype(v), children=[item])
+end
+
+function lay!(nodes, name, v, ::Type{S}) where {names,S<:NamedTuple{names}}
+    nulls, bits = validity(v)
+    push!(nodes, Node(length(v), (bits,); null_count=nulls))
+    children = map(names) do child
+        T = Union{fieldtype(S, child),(nulls == 0 ? Union{} : Missing)}
+        lay!(nodes, string(child), T[ismissing(x) ? missing : x[child] for x in v])
+    end
+    return Field(name, "+s"; nullable=Missing <: eltype(v), children=collect(Field, children))
+end
+
+# Anything else: no type in Arrow.
+lay!(nodes, name, v, ::Type{S}) where {S} = throw(no_format(S, name))
+lay!(nodes, name, v, ::Type{Tuple{}}) = throw(no_format(Tuple{}, name))
+
+function lay!(nodes, name, d::DictionaryVector)
+    indices = lay!(nodes, name, d.indices)
+    values = lay!(nodes, "", d.values)
+    return Field(name, indices.format; nullable=Missing <: eltype(d.indices), dictionary=values)
+end
+
+function lay_flat!(nodes, name, v, format, values)
+    nulls, bits = validity(v)
+    push!(nodes, Node(length(v), (bits, values); null_count=nulls))
+    return Field(name, format; nullable=Missing <: eltype(v))
+end
+
+function lay_bytes!(nodes, name, v, formats)
+    nulls, bits = validity(v)
+    io = IOBuffer()
+    ends = [(ismissing(x) || write(io, x); position(io)) for x in v]
+    offsets = offsets_of(ends)
+    push!(nodes, Node(length(v), (bits, offsets, take!(io)); null_count=nulls))
+    return Field(name, eltype(offsets) === Int32 ? formats[1] : formats[2]; nullable=Missing <: eltype(v))
+end
+
+# Whether the vector's memory is that of its values, side by side.
+is_memory(v, S) = false
+is_memory(v::Union{StridedVector{S},Tensor{S,1}}, ::Type{S}) where {S} = length(v) <= 1 || stride(v, 1) == 1
+
+function filled(f, v, place::S) where {S}
+    values = Vector{S}(undef, length(v))
+    for (k, x) in enumerate(v)
+        values[k] = ismissing(x) ? place : f(x)
+    end
+    return values
+end
+
+# The number of missing values and, if there are any, the bitmap of those that are there.
+function validity(v)
+    nulls = Missing <: eltype(v) ? count(ismissing, v) : 0
+    return nulls, nulls == 0 ? nothing : bitmap(!ismissing, v)
+end
+
+function bitmap(f, v)
+    bits = falses(length(v))
+    for (k, x) in enumerate(v)
+        bits[k] = f(x)
+    end
+    return bits
+end
+
+# One more offset than elements, of 32 bits if they do.
+offsets_of(ends) = isempty(ends) || last(ends) <= typemax(Int32) ? Int32[0; ends] : Int64[0; ends]

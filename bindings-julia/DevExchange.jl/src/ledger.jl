@@ -1,0 +1,26 @@
+# What is not released yet.
+
+"""
+    ledger() -> NamedTuple
+
+What the library has handed out and taken in: for each kind how many there were (`total`) and how many are not released
+yet (`live`). An exported tree of Arrow arrays counts once; `owners` are the releases that have to be called, one for
+each tensor or batch that was made of Julia's memory, and for copies.
+
+The counts are those of the C library in this process, whoever uses it.
+"""
+function ledger()
+    record = Ref{DevxLedger}()
+    @checked devx_ledger_read(record::Ptr{DevxLedger})
+    l = record[]
+    count(c) = (total=c.total, live=c.live)
+    return NamedTuple{fieldnames(DevxLedger)}(ntuple(k -> count(getfield(l, k)), fieldcount(DevxLedger)))
+end
+
+"""
+    outstanding() -> Int
+
+How many things are not released yet, over all kinds of the [`ledger`](@ref); 0 when everything was given back. What
+Julia still has to deliver (see [`drain`](@ref)) is released already as far as this count goes.
+"""
+outstanding() = Int(ccall(devx_ledger_outstanding[], Int64, ()))

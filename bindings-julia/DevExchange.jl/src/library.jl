@@ -1,0 +1,93 @@
+# The two native libraries: where they are, and the functions in them.
+
+# libdevexchange: the C API.
+const C_FUNCTIONS = (
+    :devx_batch_column, :devx_batch_column_named, :devx_batch_create, :devx_batch_export_move,
+    :devx_batch_export_move_device, :devx_batch_export_share, :devx_batch_export_share_device, :devx_batch_get_info,
+    :devx_batch_import, :devx_batch_import_device, :devx_batch_release, :devx_batch_root, :devx_batch_schema,
+    :devx_batch_share, :devx_column_child, :devx_column_dictionary, :devx_column_null_count, :devx_column_plan_tensor,
+    :devx_column_to_tensor, :devx_column_values, :devx_dlpack_release, :devx_dlpack_release_legacy, :devx_dtype_name,
+    :devx_ledger_outstanding, :devx_ledger_read, :devx_schema_create, :devx_schema_export, :devx_schema_import,
+    :devx_schema_release, :devx_status_name, :devx_tensor_borrow, :devx_tensor_copy, :devx_tensor_create,
+    :devx_tensor_export_move, :devx_tensor_export_move_legacy, :devx_tensor_export_share,
+    :devx_tensor_export_share_legacy, :devx_tensor_import, :devx_tensor_import_legacy, :devx_tensor_plan_column,
+    :devx_tensor_release, :devx_tensor_share, :devx_tensor_to_column, :devx_version, :devx_version_string,
+)
+
+# libdevexchange_julia: the release queue.
+const QUEUE_FUNCTIONS = (
+    :devx_julia_queue_start, :devx_julia_register, :devx_julia_cancel, :devx_julia_push, :devx_julia_drain,
+    :devx_julia_silence,
+)
+
+# Each function is a constant of its name that holds its address, looked up once when the module is loaded: a library
+# that is too old is found out then, and a finalizer never looks anything up.
+for name in (C_FUNCTIONS..., QUEUE_FUNCTIONS...)
+    @eval const $name = Ref{Ptr{Cvoid}}(C_NULL)
+end
+
+# The version of the C API that this package speaks: major and minor must be those of the library.
+const API_VERSION = (0, 1)
+
+const LIBRARY_PATH = Ref("")
+
+"""
+    library_path() -> String
+
+The file that the C API was loaded from. The libraries `libdevexchange` and `libdevexchange_julia` are looked for in the
+directory `DEVEXCHANGE_LIBRARY_DIR` (environment) and nowhere else if it is set; otherwise in the `target/release` of
+the checkout that this package lies in (`CARGO_TARGET_DIR` counts); then wherever the system's loader looks.
+"""
+library_path() = LIBRARY_PATH[]
+
+function load_libraries()
+    library = open_library("libdevexchange")
+    queue = open_library("libdevexchange_julia")
+    LIBRARY_PATH[] = Libdl.dlpath(library)
+    look_up(library, C_FUNCTIONS)
+    look_up(queue, QUEUE_FUNCTIONS)
+    version = ccall(devx_version[], UInt32, ())
+    found = (Int(version >> 16), Int(version >> 8 & 0xff))
+    found == API_VERSION || error("DevExchange: $(library_path()) has version $(join(found, '.')), ",
+        "this package needs $(join(API_VERSION, '.'))")
+    return nothing
+end
+
+function open_library(name)
+    file = name * "." * Libdl.dlext
+    candidates = library_candidates(file)
+    for candidate in candidates
+        # A path is only tried if the file is there, so that a file that does not load says why.
+        if isabspath(candidate)
+            isfile(candidate) && return Libdl.dlopen(candidate)
+        else
+            handle = Libdl.dlopen_e(candidate)
+            handle == C_NULL || return handle
+        end
+    end
+    error("DevExchange: $file was not found; looked for ", join(candidates, ", "),
+        ". Build it with `cargo build --release -p devexchange-c -p devexchange-julia`, ",
+        "or say where it is with the environment variable DEVEXCHANGE_LIBRARY_DIR.")
+end
+
+function library_candidates(file)
+    directory = get(ENV, "DEVEXCHANGE_LIBRARY_DIR", "")
+    isempty(directory) || return [joinpath(abspath(directory), file)]
+    candidates = [file]
+    checkout = normpath(joinpath(@__DIR__, "..", "..", ".."))
+    if isfile(joinpath(checkout, "bindings-julia", "Cargo.toml"))
+        target = get(ENV, "CARGO_TARGET_DIR", "")
+        target = isempty(target) ? joinpath(checkout, "target") : joinpath(checkout, target)
+        pushfirst!(candidates, joinpath(target, "release", file))
+    end
+    return candidates
+end
+
+function look_up(library, names)
+    for name in names
+        address = Libdl.dlsym_e(library, name)
+        address == C_NULL && error("DevExchange: $(Libdl.dlpath(library)) has no function $name; ",
+            "it is of another version than this package")
+        getfield(@__MODULE__, name)[] = address
+    end
+end

@@ -1,0 +1,191 @@
+# Who keeps memory alive, on Julia's side: objects that are rooted until the native side has released them, and the
+# queue that brings those releases, and what finalizers leave behind, to a Julia task.
+#
+# A token is a number with a tag in its lowest three bits: 0 for a rooted object, otherwise the kind of a handle whose
+# address the rest is (handles are aligned to 8 bytes at least). `TAG_KEPT` is added for references that nobody could
+# have closed.
+
+const TAG_ROOT = UInt64(0)
+const TAG_TENSOR = UInt64(1)
+const TAG_BATCH = UInt64(2)
+const TAG_SCHEMA = UInt64(3)
+const TAG_KEPT = UInt64(4)
+const TAG_BITS = UInt64(7)
+
+# What is kept alive for the native side, references to close when it is done, and what to call then.
+struct Root
+    object::Any
+    references::Any
+    release::Any
+end
+
+# Tokens of registered objects. Changed by tasks only, never by a finalizer or a foreign thread.
+const ROOTS = Dict{UInt64,Root}()
+const ROOTS_LOCK = ReentrantLock()
+const NEXT_TOKEN = Threads.Atomic{UInt64}(TAG_BITS + 1)
+
+# Held while tokens are taken and delivered, so that `drain()` returns only when all that it could have taken is done.
+const DRAINING = ReentrantLock()
+const RELEASE_FAILURES = Threads.Atomic{Int}(0)
+
+# Holds the condition for ever: its handle is known to foreign threads.
+const WAKE = Ref{Base.AsyncCondition}()
+const EXITING = Threads.Atomic{Bool}(false)
+
+"""
+    drain() -> Int
+
+Delivers, on the calling task, all that has been released until now: roots are dropped, `release` functions called,
+handles that only a finalizer gave up are released. Returns how many there were. There is no need to call this: a task
+of this module is woken for each release. It is for whoever wants to see the end of it, for example before a look at
+[`outstanding`](@ref).
+
+May be called from any task. It waits for another task that is delivering, so a `release` function must not wait for a
+task that calls this.
+"""
+function drain()
+    lock(DRAINING)
+    try
+        return deliver_all()
+    finally
+        unlock(DRAINING)
+    end
+end
+
+"""
+    rooted() -> Int
+
+How many Julia objects are kept alive because the native side still uses their memory.
+"""
+rooted() = lock(() -> length(ROOTS), ROOTS_LOCK)
+
+"""
+    release_failures() -> Int
+
+How many `release` functions have thrown. Each was logged (`@error`), and counts as called: it is not called again.
+"""
+release_failures() = RELEASE_FAILURES[]
+
+function start_queue()
+    condition = Base.AsyncCondition()
+    WAKE[] = condition
+    status = ccall(devx_julia_queue_start[], DevxStatus, (Ptr{Cvoid}, Ptr{Cvoid}),
+        cglobal(:uv_async_send), Base.unsafe_convert(Ptr{Cvoid}, condition))
+    status == DEVX_OK || throw(DevExchangeError(status, "the release queue could not be started"))
+    # Not sticky: any Julia thread that is free may deliver.
+    Threads.@spawn deliver_forever(condition)
+    atexit(stop_queue)
+    return nothing
+end
+
+function deliver_forever(condition)
+    while true
+        try
+            wait(condition)
+        catch
+            # Closed: Julia is about to end.
+            return
+        end
+        drain()
+    end
+end
+
+# Runs before Julia closes its event loop and before the finalizers of what is still alive.
+function stop_queue()
+    EXITING[] = true
+    ccall(devx_julia_silence[], Cvoid, ())
+    # A task that is just delivering gets some time to end; one that waits for something in a `release` function may
+    # never do so.
+    for _ in 1:100
+        if trylock(DRAINING)
+            try
+                deliver_all()
+            finally
+                unlock(DRAINING)
+            end
+            return nothing
+        end
+        sleep(0.01)
+    end
+    return nothing
+end
+
+function deliver_all()
+    tokens = Vector{UInt64}(undef, 64)
+    total = 0
+    while true
+        taken = Int(ccall(devx_julia_drain[], Csize_t, (Ptr{UInt64}, Csize_t), tokens, length(tokens)))
+        foreach(i -> deliver(tokens[i]), 1:taken)
+        total += taken
+        # Not before there is nothing: what was delivered may have released more.
+        taken == 0 && return total
+    end
+end
+
+function deliver(token::UInt64)
+    try
+        tag = token & TAG_BITS
+        tag == TAG_ROOT ? unroot(token) : give_back(tag, Ptr{Cvoid}(UInt(token & ~TAG_BITS)))
+    catch
+        # What a logger or a closed stderr throws must not cost the other tokens their delivery.
+    end
+    return nothing
+end
+
+function unroot(token)
+    root = lock(() -> pop!(ROOTS, token, nothing), ROOTS_LOCK)
+    root === nothing && return nothing
+    foreach(close, root.references)
+    root.release === nothing || call_release(root.release)
+    return nothing
+end
+
+# What a finalizer left behind.
+function give_back(tag, address)
+    release_handle(tag, address)
+    if tag & TAG_KEPT == 0 && tracing()
+        println(stderr, "devexchange: a ", kind_name(tag), " was not closed; its finalizer gave it up")
+    end
+    return nothing
+end
+
+# This task is older than most functions that it has to call, hence `invokelatest`.
+function call_release(release)
+    try
+        Base.invokelatest(release)
+    catch e
+        Threads.atomic_add!(RELEASE_FAILURES, 1)
+        @error "DevExchange: a release function failed" exception = (e, catch_backtrace())
+    end
+    return nothing
+end
+
+tracing() = get(ENV, "DEVEXCHANGE_TRACE", "0") != "0"
+
+# Roots `object` and gives `f` an owner whose release, on whatever thread it comes, drops the root, closes `references`
+# and has `release` called. If `f` throws, nothing took the owner: the root is dropped and `release` is not called.
+function owned(f, object, references, release)
+    token = Threads.atomic_add!(NEXT_TOKEN, TAG_BITS + 1)
+    lock(() -> ROOTS[token] = Root(object, references, release), ROOTS_LOCK)
+    owner = Ref(DevxOwner(C_NULL, C_NULL))
+    try
+        status = ccall(devx_julia_register[], DevxStatus, (UInt64, Ptr{DevxOwner}), token, owner)
+        status == DEVX_OK || throw(DevExchangeError(status,
+            "the release queue is not there: nothing is exchanged while a package is precompiled"))
+        return f(owner)
+    catch
+        lock(() -> delete!(ROOTS, token), ROOTS_LOCK)
+        ccall(devx_julia_cancel[], Cvoid, (Ptr{Cvoid},), owner[].context)
+        foreach(close, references)
+        rethrow()
+    end
+end
+
+# References of their own to the handles that the memory of an array belongs to: whoever uses the memory has to hold on
+# to it even if the tensor or batch that it came from is closed.
+references(array::AbstractArray) = (p = parent(array); p === array ? () : references(p))
+references(_) = ()
+
+# Whether the memory of an array must not be written, whatever its type allows.
+write_protected(array::AbstractArray) = (p = parent(array); p === array ? false : write_protected(p))
+write_protected(::Base.CodeUnits) = true

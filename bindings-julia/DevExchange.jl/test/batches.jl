@@ -1,0 +1,250 @@
+# Arrow in and out.
+
+const ROWS = 7
+nulls(v) = Union{eltype(v),Missing}[k % 3 == 0 ? missing : v[k] for k in eachindex(v)]
+
+words = ["", "a", "Zürich", "日本", "x"^40, "e", "f"]
+dates = [Date(1970), Date(2012, 1, 1), Date(1969, 12, 31), Date(1), Date(2100, 2, 28), Date(2024, 2, 29), Date(1900)]
+moments = DateTime.(dates) .+ Millisecond.(1:7)
+
+# A column of each kind, as Julia has it, with the format it gets. All have seven rows.
+const COLUMNS = Pair{String,AbstractVector}[
+    ["number $T" => T[1, 2, 3, 4, 5, 6, 7] for T in (Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Float16,
+        Float32, Float64)];
+    "bool" => [true, false, true, true, false, false, true];
+    "bits" => BitVector([true, false, true, true, false, false, true]);
+    "utf8" => words;
+    "substring" => SubString.(words, 1, 0);
+    "binary" => [UInt8.(collect(1:k)) for k in 0:6];
+    "date" => dates;
+    "timestamp" => moments;
+    "time" => Time.(0:6, 59, 1, 2, 3, 4);
+    "duration s" => Second.(-3:3);
+    "duration ms" => Millisecond.(-3:3);
+    "duration us" => Microsecond.(-3:3);
+    "duration ns" => Nanosecond.(-3:3);
+    "dictionary" => DictionaryVector(["rain", "sun", "rain", "fog", "sun", "rain", "snow"]);
+    "struct" => [(a=k, b=string(k)) for k in 1:7];
+    "list" => [collect(1:k) for k in 0:6];
+    "list of texts" => [words[1:k] for k in 0:6];
+    "fixed-size list" => [(k, 2k, 3k) for k in 1.0:7.0];
+    "fixed-size list of texts" => [(w, w) for w in words];
+    "list of lists" => [[collect(1:j) for j in 1:k] for k in 0:6];
+    "struct of lists" => [(l=collect(1:k), f=(k, k + 1)) for k in 0:6];
+]
+
+const FORMATS = Dict("number Int8" => "c", "number UInt8" => "C", "number Int16" => "s", "number UInt16" => "S",
+    "number Int32" => "i", "number UInt32" => "I", "number Int64" => "l", "number UInt64" => "L",
+    "number Float16" => "e", "number Float32" => "f", "number Float64" => "g", "bool" => "b", "bits" => "b",
+    "utf8" => "u", "substring" => "u", "binary" => "z", "date" => "tdD", "timestamp" => "tsm:", "time" => "ttn",
+    "duration s" => "tDs", "duration ms" => "tDm", "duration us" => "tDu", "duration ns" => "tDn", "dictionary" => "c",
+    "struct" => "+s", "list" => "+l", "list of texts" => "+l", "fixed-size list" => "+w:3",
+    "fixed-size list of texts" => "+w:2", "list of lists" => "+l", "struct of lists" => "+s")
+
+function move_through_c(batch)
+    array, schema = Ref(ArrowDeviceArray()), Ref(ArrowSchema())
+    export_move(batch, array, schema)
+    return array, schema
+end
+
+@testset "batches: every type" begin
+    for (suffix, change) in ("" => identity, " with nulls" => nulls)
+        columns = [name * suffix => (name == "dictionary" && suffix != "" ? DictionaryVector(nulls(v)) : change(v))
+                   for (name, v) in COLUMNS]
+        b = Batch(columns)
+        @test size(b) == (ROWS, length(columns)) && keys(b) == Symbol.(first.(columns))
+        array, schema = move_through_c(b)
+        @test array[].device_type == 1 && array[].device_id == -1 && array[].sync_event == C_NULL
+        @test array[].array.n_children == length(columns) && array[].reserved == (0, 0, 0)
+        imported = import_arrow_device(array, schema)
+        @test array[].array.release == C_NULL && schema[].release == C_NULL
+        for (k, (name, wanted)) in enumerate(columns)
+            c = imported[k]
+            @test DX.name(c) == name && DX.format(c) == FORMATS[COLUMNS[k].first]
+            ok = same(c, wanted) && (Missing <: eltype(c)) == (suffix != "")
+            ok || println(name, ": ", typeof(c))
+            @test ok
+        end
+        close(imported)
+    end
+    @test nothing_left()
+end
+
+# Slices at every level: of the whole batch, and of each column on its own.
+@testset "batches: slices" begin
+    for change in (identity, nulls)
+        columns = [name => (name == "dictionary" ? DictionaryVector(change(collect(v))) : change(v))
+                   for (name, v) in COLUMNS]
+        for (outer, inner) in ((2, 0), (0, 1), (2, 1))
+            b = Batch(columns)
+            array, schema = Ref(ArrowArray()), Ref(ArrowSchema())
+            export_move(b, array, schema)
+            p = at(array)
+            n = ROWS - outer - inner - 1
+            for k in 1:length(columns)
+                child = unsafe_load(unsafe_load(p).children, k)
+                offset = unsafe_load(child).offset
+                set!(child; offset=offset + inner, length=ROWS - inner, null_count=-1)
+            end
+            set!(p; offset=outer, length=n, null_count=0)
+            imported = import_arrow(array, schema)
+            @test size(imported, 1) == n
+            for (k, (name, wanted)) in enumerate(columns)
+                ok = same(imported[k], wanted[outer+inner+1:outer+inner+n])
+                ok || println(name, " from ", outer, " + ", inner, ": ", typeof(imported[k]))
+                @test ok
+            end
+            close(imported)
+        end
+    end
+    @test nothing_left()
+end
+
+# Types that Julia columns do not become, described by hand, with an offset of 1.
+hand_made(format, n, buffers; children=Field[], nodes=Node[], dictionary=nothing) =
+    Batch(Schema(Field("x", format; children=children, dictionary=dictionary)), [Node(n, buffers; offset=1); nodes])
+
+@testset "batches: described by hand" begin
+    made(f, arguments...; keywords...) = (b = hand_made(arguments...; keywords...); ok = f(root(b)); close(b); ok)
+    offsets32, offsets64 = Int32[0, 1, 3, 3, 6], Int64[0, 1, 3, 3, 6]
+    validity = UInt8[0b1011]
+    @test made(c -> same(c, ["bc", missing, "def"]), "u", 3, (validity, offsets32, "abcdef" |> codeunits |> collect))
+    @test made(c -> same(c, ["bc", "", "def"]), "U", 3, (nothing, offsets64, Vector{UInt8}("abcdef")))
+    @test made(c -> same(c, [b"bc", b"", b"def"]) && String(c[1]) == "bc" && String(c[2]) == "", "Z", 3,
+        (nothing, offsets64, Vector{UInt8}("abcdef")))
+    @test made(c -> same(c, [b"cd", b"ef"]) && eltype(c) == Bytes, "w:2", 2, (nothing, Vector{UInt8}("abcdef")))
+    @test made(c -> same(c, [Date(1970, 1, 2), Date(1969, 12, 31)]), "tdm", 2,
+        (nothing, Int64[0, 86_400_000, -86_400_000]))
+    @test made(c -> same(c, [Time(0, 1), Time(23, 59, 59)]), "tts", 2, (nothing, Int32[0, 60, 86_399]))
+    @test made(c -> same(c, [Time(0, 0, 0, 60)]), "ttm", 1, (nothing, Int32[0, 60]))
+    @test made(c -> same(c, [Time(0, 0, 0, 0, 60)]), "ttu", 1, (nothing, Int64[0, 60]))
+    @test made(c -> same(c, [DateTime(1970, 1, 1, 0, 1)]) && timezone(c) == "", "tss:", 1, (nothing, Int64[0, 60]))
+    @test made(c -> same(c, [DateTime(1970, 1, 1, 0, 1)]) && timezone(c) == "Europe/Zurich", "tsm:Europe/Zurich", 1,
+        (nothing, Int64[0, 60_000]))
+    @test made(c -> same(c, [60]) && timezone(c) == "UTC", "tsu:UTC", 1, (nothing, Int64[0, 60]))
+    @test made(c -> same(c, [60]), "tsn:", 1, (nothing, Int64[0, 60]))
+    @test made(c -> same(c, [Month(5)]), "tiM", 1, (nothing, Int32[0, 5]))
+    @test made(c -> same(c, [(days=3, milliseconds=4)]), "tiD", 1, (nothing, Int32[1, 2, 3, 4]))
+    @test made(c -> same(c, [(months=3, days=4, nanoseconds=5)]), "tin", 1, (nothing, Int64[1, 2, 3 + (4 << 32), 5]))
+    @test made(c -> same(c, [12345]) && eltype(c) == Int128, "d:10,2", 1, (nothing, Int128[1, 12345]))
+    @test made(c -> same(c, [(1, 2, 3, 4)]), "d:60,2,256", 1, (nothing, UInt64[0, 0, 0, 0, 1, 2, 3, 4]))
+    @test made(c -> same(c, [7]) && eltype(c) == Int32, "d:5,2,32", 1, (nothing, Int32[1, 7]))
+    @test made(c -> same(c, [missing, missing]) && eltype(c) == Missing, "n", 2, ())
+    # A list of large lists of numbers, each level with an offset.
+    item = Field("item", "+L"; children=[Field("item", "l")])
+    inner = [Node(4, (nothing, Int64[9, 0, 2, 2, 3, 5]); offset=1), Node(5, (nothing, collect(0:5)); offset=1)]
+    @test made(c -> same(c, [[[], [3]], [], [[4, 5]]]) && same(children(c)[1], [[1, 2], [], [3], [4, 5]]), "+l", 3,
+        (nothing, Int32[9, 1, 3, 3, 4]); children=[item], nodes=inner)
+    # Fixed-size lists of structs with nulls.
+    pair = Field("item", "+s"; children=[Field("a", "i"), Field("b", "b")])
+    inner = [Node(6, (UInt8[0b1110111],); offset=1), Node(7, (UInt8[0b0111111], Int32[0, 1, 2, 3, 4, 5, 6])),
+             Node(7, (nothing, UInt8[0b0101010]))]
+    wanted = [(missing, (a=4, b=false)), ((a=5, b=true), (a=missing, b=false))]
+    @test made("+w:2", 2, (nothing,); children=[pair], nodes=inner) do c
+        same([Tuple(row) for row in c], wanted) && same(children(c)[1], [wanted[1]..., wanted[2]...])
+    end
+    # Dictionaries: nulls among the indices and among the values; unsigned indices.
+    for I in (Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64)
+        values = [Node(2, (UInt8[0b01], Int32[0, 1, 1], Vector{UInt8}("a")))]
+        format, buffers = DX.format_of(I, ""), (UInt8[0b1011], I[9, 1, 0, 0])
+        @test made(format, 3, buffers; dictionary=Field("", "u"), nodes=values) do c
+            same(c, [missing, missing, "a"]) && same(indices(c), [1, missing, 0]) &&
+                eltype(indices(c)) == Union{I,Missing} && same(dictionary(c), ["a", missing])
+        end
+    end
+    # Names that repeat, and none.
+    columns = [Field("a", "l"), Field("a", "l"), Field("", "l")]
+    b = Batch(Schema(columns), [Node(1, (nothing,)), (Node(1, (nothing, [k])) for k in 1:3)...])
+    @test root(b)[1] === (1, 2, 3) && b["a"] == [1] && keys(b) == [:a, :a, Symbol("")]
+    close(b)
+    @test nothing_left()
+end
+
+# Functions, so that the collector sees the end of what they use.
+@noinline function columns_without_a_copy()
+    numbers, flags, times, vectors = [1.5, 2.5, 3.5], BitVector([1, 0, 1]), Time.(1:3), [(1, 2), (3, 4), (5, 6)]
+    part = view(collect(1:9), 4:6)
+    array, schema = move_through_c(Batch((numbers=numbers, flags=flags, times=times, vectors=vectors, part=part)))
+    address(k, i) = unsafe_load(unsafe_load(unsafe_load(array[].array.children, k)).buffers, i)
+    @test address(1, 2) == pointer(numbers) && address(1, 1) == C_NULL
+    @test address(2, 2) == pointer(flags.chunks)
+    @test address(3, 2) == pointer(times)
+    @test address(5, 2) == pointer(part)
+    b = import_arrow_device(array, schema)
+    @test DX.buffers(b[:numbers]) == [C_NULL, pointer(numbers)] && length(DX.buffers(root(b))) == 1
+    @test pointer(b[:numbers]) == pointer(numbers) && strides(b[:numbers]) == (1,)
+    @test pointer(children(b[:vectors])[1]) == pointer(vectors) && same(b[:flags], flags)
+    # A column of a batch is a column of the next one, still without a copy; so is a tensor.
+    t = Tensor([7, 8, 9])
+    again = Batch("x" => b[:numbers], "t" => t)
+    @test pointer(again[1]) == pointer(numbers) && pointer(again["t"]) == pointer(t)
+    @test refused(() -> b[:nope], DX.DEVX_OUT_OF_RANGE, "nope")
+    v = values(again[1])
+    @test v isa Vector{Float64} && pointer(v) == pointer(numbers)
+    # What was made of them holds on to their memory, and so does the vector.
+    foreach(close, (b, t))
+    @test again["x"] == numbers && again["t"] == [7, 8, 9] && refused(() -> b[1], DX.DEVX_CLOSED)
+    close(again)
+    @test v == numbers && outstanding() > 0
+end
+
+@noinline function texts_as_bytes()
+    b = Batch((s=["Zürich", missing], z=[b"12", b"3"], n=[1, 2]))
+    @test bytes(b[:s], 1) == codeunits("Zürich") && bytes(b[:z], 2) == b"3" && isempty(bytes(b[:s], 2))
+    @test pointer(bytes(b[:z], 2)) == pointer(bytes(b[:z], 1)) + 2
+    @test refused(() -> bytes(b[:n], 1), DX.DEVX_MISMATCH, "format is \"l\"")
+    @test_throws BoundsError bytes(b[:s], 3)
+    two = bytes(b[:z], 1)
+    close(b)
+    @test refused(() -> two[1], DX.DEVX_CLOSED)
+end
+
+@testset "batches: zero copy" begin
+    columns_without_a_copy()
+    texts_as_bytes()
+    @test nothing_left()
+end
+
+@testset "batches: as tables and vectors" begin
+    b = Batch((a=[1, 2, 3], b=["x", missing, "z"]); metadata=("source" => "test",))
+    @test sprint(show, b) == "Batch of 3 rows: a (l), b (u)" && haskey(b, :a) && !haskey(b, "c")
+    @test length(columns(b)) == 2 && b[end][1] == "x" && size(b, 2) == 2
+    @test b[:a] isa Column{Int} && b[:b] isa Column{Union{String,Missing}} && b[:a] isa AbstractVector{Int}
+    @test sum(b[:a]) == 6 && collect(skipmissing(b[:b])) == ["x", "z"] && b[:a][2:3] == [2, 3]
+    @test values(b[:b]) === b[:b] && findfirst(==(2), b[:a]) == 2
+    @test root(b)[3] == (a=3, b="z") && isequal(root(b)[2], (a=2, b=missing))
+    @test_throws BoundsError b[:a][4]
+    @test_throws BoundsError b[:b][0]
+    @test refused(() -> b[3], DX.DEVX_OUT_OF_RANGE, "column is 3") && refused(() -> b[0], DX.DEVX_OUT_OF_RANGE)
+    @test refused(() -> indices(b[:a]), DX.DEVX_MISMATCH) && refused(() -> dictionary(b[:a]), DX.DEVX_MISMATCH)
+    @test DX.device(b) == DX.CPU
+    s = schema(b)
+    @test root(s).metadata == ["source" => "test"] && DX.fields(s)[1] == Field("a", "l"; nullable=false)
+    @test DX.fields(s)[2] == Field("b", Union{String,Missing}) && occursin("Field(\"a\", \"l\")", sprint(show, s))
+    close(s)
+    @test !isopen(s) && sprint(show, s) == "Schema (closed)"
+    second = share(b)
+    c = second[:a]
+    close(b)
+    @test sprint(show, b) == "Batch (closed)" && c[1] == 1
+    close(second)
+    @test refused(() -> c[1], DX.DEVX_CLOSED, "batch") && refused(() -> sum(c), DX.DEVX_CLOSED)
+    @test occursin("closed", sprint(show, MIME"text/plain"(), c))
+    # Nothing at all.
+    e = Batch((a=Int[], s=String[], m=Union{Missing,Int}[], l=Vector{Int}[]))
+    @test size(e) == (0, 4) && isempty(e[:a]) && isempty(e[:s]) && isempty(values(e[:a])) && eltype(e[:m]) == Int
+    close(e)
+    n = Batch(NamedTuple())
+    @test size(n) == (0, 0)
+    close(n)
+    # Metadata, flags and names of a schema that somebody else wrote survive.
+    f = Field("värld", "c"; flags=DX.DEVX_FIELD_ORDERED | 64, metadata=("k" => "v", "" => "ü"),
+        dictionary=Field("", "+s"; children=[Field("a", "tsn:UTC"), Field("b", "w:3")]))
+    s = Schema([f])
+    exported = Ref(ArrowSchema())
+    export_move(s, exported)
+    back = import_schema(exported)
+    @test DX.fields(back) == [f] && exported[].release == C_NULL
+    close(back)
+    @test nothing_left()
+end

@@ -1,0 +1,77 @@
+# A test set that counts, and says what failed as it happens. The sets within it are of the same type.
+
+mutable struct Counting <: Test.AbstractTestSet
+    description::String
+    passed::Int
+    failed::Int
+    skipped::Int
+    started::Float64
+end
+Counting(description; keywords...) = Counting(description, 0, 0, 0, time())
+
+Test.record(t::Counting, ::Test.Pass) = (t.passed += 1; nothing)
+Test.record(t::Counting, r::Test.Broken) = (t.skipped += 1; println("skipped in ", t.description, ": ", r.orig_expr))
+
+function Test.record(t::Counting, r::Union{Test.Fail,Test.Error})
+    t.failed += 1
+    println("failed in ", t.description, ":\n", r)
+end
+
+function Test.record(t::Counting, r::Counting)
+    t.passed += r.passed
+    t.failed += r.failed
+    t.skipped += r.skipped
+end
+
+function Test.finish(t::Counting)
+    if Test.get_testset_depth() > 0
+        Test.record(Test.get_testset(), t)
+        # The sets of the files, not those within.
+        if Test.get_testset_depth() == 1
+            seconds = round(time() - t.started, digits=1)
+            println(rpad(t.description, 44), lpad(t.passed, 6), " passed ", lpad(seconds, 6), " s")
+        end
+    end
+    return t
+end
+
+# Whether a call is refused with this status and a message that has all of these parts. Says what came instead.
+function refused(f, status, parts...)
+    try
+        f()
+    catch e
+        e isa DevExchangeError || rethrow()
+        ok = e.status == status && all(part -> occursin(part, e.message), parts)
+        ok || println("refused, but with ", sprint(showerror, e))
+        return ok
+    end
+    println("not refused: ", DX.status_name(status), " was expected")
+    return false
+end
+
+# Whether a column has the values of a vector, element by element. Not `==` of the vectors, for fewer types to compile.
+function same(column::AbstractVector, @nospecialize(wanted))
+    length(column) == length(wanted) || return false
+    for k in 1:length(wanted)
+        alike(column[k], wanted[k]) || return false
+    end
+    return true
+end
+alike(@nospecialize(a), @nospecialize(b)) = isequal(a, b)
+# A fixed-size list was a tuple.
+alike(a::AbstractVector, @nospecialize(b)) = b isa Union{AbstractVector,Tuple} && same(a, b)
+alike(@nospecialize(a::Tuple), @nospecialize(b)) = length(a) == length(b) && all(k -> alike(a[k], b[k]), 1:length(a))
+alike(@nospecialize(a::NamedTuple), @nospecialize(b)) = keys(a) == keys(b) && alike(Tuple(a), Tuple(b))
+
+# Everything was given back, and Julia keeps nothing for anybody any more.
+function nothing_left()
+    for _ in 1:5
+        drain()
+        outstanding() == 0 && DX.rooted() == 0 && return true
+        # What a test forgot to close, or meant to.
+        GC.gc()
+        yield()
+    end
+    println("left: ", outstanding(), " outstanding, ", DX.rooted(), " rooted, ", ledger())
+    return false
+end

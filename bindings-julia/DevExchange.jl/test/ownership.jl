@@ -1,0 +1,220 @@
+# Who releases what, and when: once, in every order.
+
+# Every order of n things.
+orders(n) = n == 0 ? [Int[]] : [insert!(copy(o), k, n) for o in orders(n - 1) for k in 1:n]
+
+@testset "ownership: tensors" begin
+    # A tensor of Julia's, an export, an import of another export, a share: the release comes with the last of them.
+    for order in orders(4)
+        called = Ref(0)
+        memory = [1, 2, 3]
+        t = Tensor(memory; release=() -> called[] += 1)
+        p, u, s = export_share(t), import_dlpack(Tensor{Int,1}, export_share(t)), share(t)
+        ends = (() -> close(t), () -> dlpack_release(p), () -> close(u), () -> close(s))
+        early = false
+        for k in order[1:3]
+            ends[k]()
+            drain()
+            early |= called[] != 0 || DX.rooted() != 1
+        end
+        ends[order[4]]()
+        drain()
+        @test !early && called[] == 1 && DX.rooted() == 0 && outstanding() == 0
+    end
+    # Moved: nothing is left behind.
+    called = Ref(0)
+    t = Tensor([1.0]; release=() -> called[] += 1)
+    u = import_dlpack(export_move(t))
+    close(t)
+    @test called[] == 0 && u[1] == 1.0
+    close(u)
+    drain()
+    @test called[] == 1
+    # A foreign tensor, shared and exported again: its deleter is called once, at the end.
+    p, calls = foreign_tensor([1.0, 2.0])
+    t = import_dlpack(p)
+    q = export_share(t)
+    s = share(t)
+    close(t)
+    close(s)
+    @test calls[] == 0 && import_dlpack(q) |> (x -> (ok = x == [1.0, 2.0]; close(x); ok))
+    @test calls[] == 1
+    # Closed twice, and by the finalizer after that.
+    close(t)
+    finalize(t.handle)
+    drain()
+    @test calls[] == 1
+    # A tensor over a part of another one holds on to it.
+    p, calls = foreign_tensor(collect(1.0:6.0))
+    t = import_dlpack(p)
+    part = Tensor(view(t, 2:2:6))
+    close(t)
+    @test calls[] == 0 && part == [2, 4, 6] && strides(part) == (2,)
+    close(part)
+    drain()
+    @test calls[] == 1 && nothing_left()
+    # Borrowed: good to the end of the call, even if it is closed in it.
+    p, calls = foreign_tensor([7.0])
+    t = import_dlpack(p)
+    seen = borrow(t) do view
+        close(t)
+        (calls[], unsafe_load(Ptr{Float64}(view.data)))
+    end
+    @test seen == (0, 7.0) && calls[] == 1 && nothing_left()
+    t = Tensor([8.0])
+    p = borrow(view -> export_move(t), t)
+    @test !isopen(t)
+    dlpack_release(p)
+    @test nothing_left()
+end
+
+@testset "ownership: batches" begin
+    for order in orders(4)
+        called = Ref(0)
+        b = Batch((a=[1, 2, 3], s=["x", "y", "z"]); release=() -> called[] += 1)
+        array, schema = Ref(ArrowArray()), Ref(ArrowSchema())
+        export_share(b, array, schema)
+        s = share(b)
+        # A child that was moved out outlives its parent.
+        child = Ref(unsafe_load(unsafe_load(array[].children)))
+        set!(unsafe_load(array[].children); release=C_NULL)
+        ends = (() -> close(b), () -> arrow_release(array), () -> close(s), () -> arrow_release(child))
+        early = false
+        for k in order[1:3]
+            ends[k]()
+            drain()
+            early |= called[] != 0
+        end
+        alive = unsafe_load(Ptr{Int}(unsafe_load(child[].buffers, 2)), 2) == 2 || order[4] != 4
+        ends[order[4]]()
+        drain()
+        arrow_release(schema)
+        @test !early && alive && called[] == 1 && DX.rooted() == 0 && outstanding() == 0
+    end
+    # The parts of an import: schema and array are released once each, by the last user.
+    array, schema, calls, column = foreign_batch()
+    b = import_arrow(array, schema)
+    s, t = DX.schema(b), Tensor(b["x"])
+    close(b)
+    @test calls[] == 0 && t == [1, 2, 3] && DX.fields(s)[1].name == "x"
+    close(t)
+    @test calls[] == 1
+    close(s)
+    @test calls[] == 2 && nothing_left()
+    # A schema that is shared by several batches.
+    called = Ref(0)
+    s = Schema([Field("x", Float64)])
+    nodes(k) = [Node(1, (nothing,)), Node(1, (nothing, [Float64(k)]))]
+    batches = [Batch(s, nodes(k); release=() -> called[] += 1) for k in 1:3]
+    close(s)
+    @test [b["x"][1] for b in batches] == [1, 2, 3]
+    foreach(close, batches)
+    drain()
+    @test called[] == 3 && nothing_left()
+end
+
+@testset "ownership: release functions" begin
+    # What throws is logged and counted, and the others are called.
+    before = DX.release_failures()
+    called = Ref(0)
+    a, c = Tensor([1]; release=() -> called[] += 1), Tensor([3]; release=() -> called[] += 1)
+    b = Tensor([2]; release=() -> error("on purpose"))
+    logged = Test.TestLogger()
+    # Held, so that this task delivers and not the one in the background.
+    lock(DX.DRAINING) do
+        foreach(close, (a, b, c))
+        Base.CoreLogging.with_logger(drain, logged)
+    end
+    @test called[] == 2 && DX.release_failures() == before + 1
+    @test length(logged.logs) == 1 && logged.logs[1].level == Base.CoreLogging.Error
+    @test occursin("release function", logged.logs[1].message)
+    @test occursin("on purpose", sprint(showerror, logged.logs[1].kwargs[:exception][1]))
+    # Without anybody asking: the task in the background does it. It is older than this function.
+    done = Threads.Atomic{Bool}(false)
+    t = Tensor([1]; release=() -> done[] = true)
+    close(t)
+    @test timedwait(() -> done[], 10.0) === :ok
+    # A release function may use the library.
+    inner = Ref(0)
+    t = Tensor([1]; release=() -> (u = Tensor([2]; release=() -> inner[] += 1); close(u)))
+    close(t)
+    drain()
+    @test inner[] == 1 && nothing_left()
+end
+
+# What is forgotten is given up by its finalizer, through the queue.
+@noinline function forget(n, calls)
+    for k in 1:n
+        p, c = foreign_tensor([Float64(k)])
+        push!(calls, c)
+        t = import_dlpack(Tensor{Float64,1}, p)
+        t[1] == k || error("wrong")
+        b = Batch((a=[k], s=["x"]))
+        b["s"][1] == "x" || error("wrong")
+        DX.schema(b)
+        Tensor(b["a"])
+        Tensor([k])
+    end
+end
+
+# The same with a collector that runs all the time.
+@noinline function forget_under_pressure(calls)
+    forget(2, calls)
+    GC.gc(false)
+    t = Tensor(collect(1:1000))
+    u = import_dlpack(Tensor{Int,1}, export_move(t))
+    GC.gc()
+    sum(u) == 500500 || error("wrong")
+    b = Batch((a=[string(k) for k in 1:100],))
+    c = b[1]
+    GC.gc(false)
+    c[100] == "100" || error("wrong")
+end
+
+@testset "ownership: finalizers" begin
+    calls = Ref{Int}[]
+    forget(50, calls)
+    @test nothing_left()
+    @test all(c -> c[] == 1, calls)
+    foreach(_ -> forget_under_pressure(calls), 1:20)
+    @test nothing_left()
+    @test all(c -> c[] == 1, calls)
+    empty!(KEPT)
+end
+
+function tensor_rounds(n)
+    memory = [1.0 2; 3 4]
+    total = 0.0
+    for _ in 1:n
+        t = Tensor(memory)
+        u = import_dlpack(Tensor{Float64,2}, export_share(t))
+        total += u[2, 2]
+        close(u)
+        close(t)
+    end
+    return total
+end
+
+function batch_rounds(n)
+    numbers = [1.0, 2.0, 3.0]
+    schema = Schema([Field("x", Float64)])
+    array, exported = Ref(ArrowArray()), Ref(ArrowSchema())
+    total = 0.0
+    for _ in 1:n
+        b = Batch(schema, [Node(3, (nothing,)), Node(3, (nothing, numbers))])
+        export_move(b, array, exported)
+        c = import_arrow(array, exported)
+        total += c["x"]::Column{Float64,DX.Plain{Float64,typeof(identity)}} |> last
+        close(c)
+    end
+    close(schema)
+    return total
+end
+
+@testset "ownership: 10,000 rounds" begin
+    @test tensor_rounds(10_000) == 40_000.0
+    @test batch_rounds(10_000) == 30_000.0
+    @test nothing_left() && DX.rooted() == 0 && outstanding() == 0
+    l = ledger()
+    @test l.tensor_exports.total >= 10_000 && l.batch_imports.total >= 10_000 && l.owners.live == 0
+end

@@ -1,0 +1,42 @@
+# What only shows in a process of its own: how it starts and how it ends.
+
+# Runs a program in another Julia; what it wrote to both outputs, and whether it ended well.
+function run_julia(program; environment...)
+    output = IOBuffer()
+    pairs = [string(k) => string(v) for (k, v) in environment]
+    command = `$(Base.julia_cmd()) --startup-file=no --project=$(Base.active_project()) -e $program`
+    ended = withenv(pairs...) do
+        success(pipeline(command; stdout=output, stderr=output))
+    end
+    return String(take!(output)), ended
+end
+
+@testset "processes" begin
+    # Tensors that are still open at the end: their deleters are called once; releases that foreign threads sent just
+    # before are delivered; nothing hangs or crashes. `puts` is the deleter of a foreign tensor: it writes the first
+    # byte of the struct, which is its version.
+    output, ended = run_julia("""
+        using DevExchange
+        include($(repr(joinpath(@__DIR__, "producers.jl"))))
+        const DX = DevExchange
+        open_to_the_end = []
+        for k in 1:3
+            p, calls = foreign_tensor([1.0])
+            set!(p; deleter=cglobal(:puts))
+            push!(open_to_the_end, import_dlpack(p))
+        end
+        forgotten() = (p = foreign_tensor([1.0])[1]; set!(p; deleter=cglobal(:puts)); import_dlpack(p); nothing)
+        forgotten()
+        GC.gc()
+        drain()
+        delete_on_foreign_threads([export_move(Tensor([k]; release=() -> Core.println("released"))) for k in 1:20])
+        """; DEVEXCHANGE_TRACE=1)
+    @test ended
+    @test count(==('\x01'), output) == 4
+    @test length(collect(eachmatch(r"^released$"m, output))) == 20
+    @test occursin("devexchange: a tensor was not closed; its finalizer gave it up", output)
+    # Libraries that are not there.
+    output, ended = run_julia("using DevExchange"; DEVEXCHANGE_LIBRARY_DIR=tempdir())
+    @test !ended && occursin("libdevexchange", output) && occursin("was not found", output) &&
+        occursin("DEVEXCHANGE_LIBRARY_DIR", output)
+end

@@ -1,0 +1,247 @@
+# Bad input: a status and a message that names the field and the value, nothing taken, nothing lost.
+
+# Whether an import of a tensor that is wrong in this way is refused, and the producer's to give back once.
+function bad_tensor(status, parts...; array=[1.0, 2.0, 3.0], keywords...)
+    before = outstanding()
+    p, calls = foreign_tensor(array; keywords...)
+    ok = refused(() -> import_dlpack(p), status, parts...)
+    ok &= calls[] == 0 && outstanding() == before
+    dlpack_release(p)
+    return ok && calls[] == 1
+end
+
+@testset "refusals: tensors" begin
+    null = Ptr{DLManagedTensorVersioned}(C_NULL)
+    @test refused(() -> import_dlpack(null), DX.DEVX_NULL_ARGUMENT, "tensor is NULL")
+    @test refused(() -> import_dlpack(Tensor{Int,1}, C_NULL), DX.DEVX_NULL_ARGUMENT)
+    @test refused(() -> import_dlpack_legacy(C_NULL), DX.DEVX_NULL_ARGUMENT)
+    @test dlpack_release(null) === nothing && dlpack_release(Ptr{DLManagedTensor}(C_NULL)) === nothing
+    @test bad_tensor(DX.DEVX_VERSION, "version is 2.0"; version=(2, 0))
+    @test bad_tensor(DX.DEVX_VERSION, "version is 0.8"; version=(0, 8))
+    @test bad_tensor(DX.DEVX_INVALID_DTYPE, "dtype.code is 99"; dtype=DLDataType(99, 8, 1))
+    @test bad_tensor(DX.DEVX_INVALID_DTYPE, "dtype.bits is 7"; dtype=DLDataType(2, 7, 1))
+    @test bad_tensor(DX.DEVX_INVALID_DTYPE, "dtype.lanes is 0"; dtype=DLDataType(2, 64, 0))
+    @test bad_tensor(DX.DEVX_UNSUPPORTED, "dtype.code is 3"; dtype=DLDataType(3, 64, 1))
+    # An element type, but none that an array of Julia can have: packed, or too many lanes.
+    @test bad_tensor(DX.DEVX_UNSUPPORTED, "code 1, bits 4, lanes 1"; dtype=DLDataType(1, 4, 1))
+    @test bad_tensor(DX.DEVX_UNSUPPORTED, "code 17, bits 4"; dtype=DLDataType(17, 4, 1))
+    @test bad_tensor(DX.DEVX_UNSUPPORTED, "lanes 1000"; dtype=DLDataType(0, 8, 1000))
+    @test bad_tensor(DX.DEVX_INVALID_SHAPE, "shape[1] is -2"; shape=Int64[3, -2], ndim=2, strides=nothing)
+    @test bad_tensor(DX.DEVX_INVALID_SHAPE, "shape", "int64"; shape=Int64[1 << 40, 1 << 40], ndim=2, strides=nothing)
+    @test bad_tensor(DX.DEVX_INVALID_SHAPE, "bytes"; shape=Int64[1 << 61], strides=nothing)
+    @test bad_tensor(DX.DEVX_INVALID_SHAPE, "strides"; shape=Int64[3, 3], ndim=2, strides=Int64[typemax(Int64), 1])
+    @test bad_tensor(DX.DEVX_INVALID_SHAPE, "ndim is -1"; ndim=-1)
+    @test bad_tensor(DX.DEVX_INVALID_SHAPE, "ndim is 65"; ndim=65)
+    @test bad_tensor(DX.DEVX_INVALID_SHAPE, "shape is NULL"; shape=nothing)
+    @test bad_tensor(DX.DEVX_INVALID_SHAPE, "byte_offset is $(typemax(UInt64) - 7)"; byte_offset=typemax(UInt64) - 7)
+    @test bad_tensor(DX.DEVX_INVALID_ARGUMENT, "byte_offset 4", "aligned"; byte_offset=4)
+    @test bad_tensor(DX.DEVX_NULL_ARGUMENT, "data is NULL"; data=C_NULL)
+    @test bad_tensor(DX.DEVX_DEVICE, "99"; device=(99, 0))
+    @test bad_tensor(DX.DEVX_DEVICE, "device_id is 3"; device=(1, 3))
+    # Not what was asked for.
+    p, calls = foreign_tensor([1.0, 2.0])
+    @test refused(() -> import_dlpack(Tensor{Float32,1}, p), DX.DEVX_MISMATCH, "Float64", "ndim 1", "Float32")
+    @test refused(() -> import_dlpack(Tensor{Float64,2}, p), DX.DEVX_MISMATCH, "ndim 1")
+    @test calls[] == 0
+    t = import_dlpack(Tensor{Float64,1}, p)
+    close(t)
+    @test calls[] == 1
+    p, calls = foreign_legacy([1.0, 2.0])
+    @test refused(() -> import_dlpack_legacy(Tensor{Int,1}, p), DX.DEVX_MISMATCH)
+    dlpack_release(p)
+    @test calls[] == 1
+
+    # Making one: nothing is rooted and no release is called.
+    called = Ref(0)
+    release() = called[] += 1
+    data = pointer(kept([1.0, 2.0]))
+    @test refused(() -> Tensor(data, (-1,); release=release), DX.DEVX_INVALID_SHAPE, "shape[0] is -1")
+    @test refused(() -> Tensor(data, (1 << 40, 1 << 40); release=release), DX.DEVX_INVALID_SHAPE)
+    @test refused(() -> Tensor(data + 1, (1,); release=release), DX.DEVX_INVALID_ARGUMENT, "aligned")
+    @test refused(() -> Tensor(Ptr{Float64}(C_NULL), (1,); release=release), DX.DEVX_NULL_ARGUMENT, "data is NULL")
+    @test DX.rooted() == 0 && called[] == 0
+
+    # Memory that the host cannot read, as far as a device says so: no address of it is touched.
+    t = Tensor([1, 2, 3])
+    elsewhere = Tensor{Int,1}(t.handle, t.data, t.size, t.strides, t.flags, DLDevice(2, 1))
+    for f in (t -> t[1], t -> t[1] = 2, sum, t -> unsafe_wrap(Array, t))
+        @test refused(() -> f(elsewhere), DX.DEVX_DEVICE, "device type 2, id 1")
+    end
+    close(t)
+
+    # After close, and after move.
+    t = Tensor([1, 2, 3])
+    dlpack_release(export_move(t))
+    for f in (t -> t[1], t -> setindex!(t, 1, 1), pointer, share, copy, export_share, export_move, export_share_legacy,
+              export_move_legacy, t -> borrow(identity, t), plan_column, Batch, t -> unsafe_wrap(Array, t), sum)
+        @test refused(() -> f(t), DX.DEVX_CLOSED, "tensor", "closed")
+    end
+    @test !isopen(t) && size(t) == (3,) && close(t) === nothing
+    @test occursin("closed", sprint(show, MIME"text/plain"(), t))
+    @test nothing_left()
+end
+
+# Whether an import of a batch that was made wrong by `change(array, schema, column)` is refused, and both structs stay
+# the producer's to release: the array as it was, the schema as it was or as an equal one.
+function bad_batch(change, status, parts...; keywords...)
+    array, schema, calls, column = foreign_batch(; keywords...)
+    change(array, schema, column)
+    before = unsafe_load(array)
+    released = unsafe_load(schema).release == C_NULL
+    ok = refused(() -> import_arrow(array, schema), status, parts...)
+    ok &= unsafe_load(array) === before && calls[] == 0 && (unsafe_load(schema).release == C_NULL) == released
+    arrow_release(schema)
+    arrow_release(array)
+    return ok && outstanding() == 0
+end
+
+nothing_wrong(array, schema, column) = nothing
+schema_and_close(b) = close(schema(b))
+child_of(p) = unsafe_load(unsafe_load(p).children)
+
+@testset "refusals: batches" begin
+    # What is fine: taken, released once each.
+    array, schema, calls, column = foreign_batch()
+    b = import_arrow(array, schema)
+    @test b["x"] == [1.0, 2.0, 3.0] && calls[] == 0 && unsafe_load(array).release == C_NULL
+    close(b)
+    @test calls[] == 2
+
+    null_array, null_schema = Ptr{ArrowArray}(C_NULL), Ptr{ArrowSchema}(C_NULL)
+    array, schema, calls, column = foreign_batch()
+    @test refused(() -> import_arrow(null_array, schema), DX.DEVX_NULL_ARGUMENT, "array is NULL")
+    @test refused(() -> import_arrow(array, null_schema), DX.DEVX_NULL_ARGUMENT, "schema is NULL")
+    @test refused(() -> import_arrow_device(Ptr{ArrowDeviceArray}(C_NULL), schema), DX.DEVX_NULL_ARGUMENT)
+    arrow_release(schema)
+    arrow_release(array)
+    arrow_release(array)
+    arrow_release(null_array)
+    @test calls[] == 2
+    @test refused(() -> import_arrow(array, schema), DX.DEVX_RELEASED, "schema.release")
+
+    @test bad_batch((a, s, c) -> set!(a; release=C_NULL), DX.DEVX_RELEASED, "array.release")
+    @test bad_batch((a, s, c) -> set!(s; release=C_NULL), DX.DEVX_RELEASED, "schema.release")
+    for format in ("q", "", "w:-1", "+w:x", "tsx:")
+        @test bad_batch(nothing_wrong, DX.DEVX_INVALID_FORMAT, "\"x\"", "format is \"$format\""; format=format)
+    end
+    @test bad_batch(nothing_wrong, DX.DEVX_UNSUPPORTED, "\"x\"", "format is \"vu\""; format="vu")
+    @test bad_batch((a, s, c) -> set!(child_of(s); format=C_NULL), DX.DEVX_INVALID_FORMAT, "format is NULL")
+    @test bad_batch((a, s, c) -> set!(child_of(s); metadata=at(Int32[-1])), DX.DEVX_INVALID_METADATA, "-1")
+    @test bad_batch((a, s, c) -> set!(s; n_children=-1), DX.DEVX_INVALID_CHILDREN, "n_children is -1")
+    @test bad_batch((a, s, c) -> set!(s; children=C_NULL), DX.DEVX_INVALID_CHILDREN, "children is NULL")
+    @test bad_batch((a, s, c) -> set!(child_of(s); release=C_NULL), DX.DEVX_INVALID_CHILDREN, "released")
+    @test bad_batch(nothing_wrong, DX.DEVX_INVALID_CHILDREN, "n_children is 0"; format="+l")
+    @test bad_batch((a, s, c) -> set!(c; length=-5), DX.DEVX_INVALID_LENGTH, "children[0].length is -5")
+    @test bad_batch((a, s, c) -> set!(c; offset=-1), DX.DEVX_INVALID_LENGTH, "offset is -1")
+    @test bad_batch((a, s, c) -> set!(c; offset=typemax(Int64)), DX.DEVX_INVALID_LENGTH, "$(typemax(Int64))")
+    @test bad_batch((a, s, c) -> set!(c; length=1 << 61), DX.DEVX_INVALID_LENGTH, "bytes")
+    @test bad_batch((a, s, c) -> set!(c; length=2), DX.DEVX_INVALID_LENGTH, "children[0].length is 2")
+    @test bad_batch((a, s, c) -> set!(c; null_count=4), DX.DEVX_INVALID_NULL_COUNT, "null_count is 4")
+    @test bad_batch((a, s, c) -> set!(c; null_count=1), DX.DEVX_INVALID_NULL_COUNT, "NULL")
+    @test bad_batch((a, s, c) -> set!(c; n_buffers=3), DX.DEVX_INVALID_BUFFERS, "n_buffers is 3")
+    @test bad_batch((a, s, c) -> set!(c; buffers=C_NULL), DX.DEVX_INVALID_BUFFERS, "buffers is NULL")
+    no_values(a, s, c) = unsafe_store!(unsafe_load(c).buffers, C_NULL, 2)
+    @test bad_batch(no_values, DX.DEVX_INVALID_BUFFERS, "buffers[1]")
+    @test bad_batch((a, s, c) -> set!(a; n_children=0), DX.DEVX_MISMATCH, "n_children is 0")
+    @test bad_batch((a, s, c) -> set!(a; children=C_NULL), DX.DEVX_INVALID_CHILDREN, "children is NULL")
+    @test bad_batch((a, s, c) -> set!(c; release=C_NULL), DX.DEVX_INVALID_CHILDREN, "children[0]")
+    @test bad_batch((a, s, c) -> set!(c; dictionary=c), DX.DEVX_MISMATCH, "dictionary")
+    # Nested without an end.
+    endless(a, s, c) = (child = child_of(s); set!(child; format=text("+l"), n_children=1, children=at([child])))
+    @test bad_batch(endless, DX.DEVX_TOO_DEEP, "64")
+
+    # Devices.
+    array, schema, calls, column = foreign_batch()
+    for (id, type, event, part) in ((-1, 99, C_NULL, "99"), (7, 1, C_NULL, "device_id is 7"),
+                                    (-1, 1, Ptr{Cvoid}(8), "sync_event"))
+        d = at(Ref(ArrowDeviceArray(unsafe_load(array), id, type, event, (1, 2, 3))))
+        @test refused(() -> import_arrow_device(d, schema), DX.DEVX_DEVICE, part)
+        @test unsafe_load(d).array.release != C_NULL && unsafe_load(schema).release != C_NULL && calls[] == 0
+    end
+    # The CPU in both numberings, and garbage in `reserved`.
+    d = at(Ref(ArrowDeviceArray(unsafe_load(array), 0, 1, C_NULL, (1, 2, 3))))
+    b = import_arrow_device(d, schema)
+    @test b["x"] == [1.0, 2.0, 3.0]
+    close(b)
+    @test nothing_left()
+
+    # Outputs.
+    b = Batch((a=[1, 2],))
+    @test refused(() -> export_share(b, null_array), DX.DEVX_NULL_ARGUMENT, "out is NULL")
+    @test refused(() -> export_move(b, null_array), DX.DEVX_NULL_ARGUMENT) && isopen(b)
+    @test refused(() -> export_share(b, Ref(ArrowArray()), null_schema), DX.DEVX_NULL_ARGUMENT, "schema is NULL")
+    room = Ref(ArrowSchema())
+    @test refused(() -> export_move(b, null_array, room), DX.DEVX_NULL_ARGUMENT)
+    @test room[].release == C_NULL && isopen(b)
+    s = Schema(Field[])
+    @test refused(() -> export_share(s, null_schema), DX.DEVX_NULL_ARGUMENT)
+    close(s)
+    array = Ref(ArrowArray())
+    export_move(b, array, room)
+    for f in (b -> b[1], b -> b["a"], schema_and_close, root, share, b -> export_share(b, Ref(ArrowArray())),
+              b -> export_move(b, Ref(ArrowArray())), b -> export_move(b, Ref(ArrowDeviceArray())), keys)
+        @test refused(() -> f(b), DX.DEVX_CLOSED, "batch", "closed")
+    end
+    close(b)
+    for f in (root, DX.fields, s -> export_share(s, Ref(ArrowSchema())), s -> Batch(s, [Node(0, (nothing,))]))
+        @test refused(() -> f(s), DX.DEVX_CLOSED, "schema")
+    end
+    arrow_release(array)
+    arrow_release(room)
+    @test array[].release == C_NULL && nothing_left()
+end
+
+@testset "refusals: what is made here" begin
+    called = Ref(0)
+    release() = called[] += 1
+    field = Field("x", "g")
+    wrong(status, parts...; root=field, nodes) = refused(status, parts...) do
+        s = Schema(root)
+        try
+            Batch(s, nodes; release=release)
+        finally
+            close(s)
+        end
+    end
+    two = [1.0, 2.0]
+    @test wrong(DX.DEVX_INVALID_LENGTH, "length is -1"; nodes=[Node(-1, (nothing, two))])
+    @test wrong(DX.DEVX_INVALID_NULL_COUNT, "null_count is 3"; nodes=[Node(2, (nothing, two); null_count=3)])
+    @test wrong(DX.DEVX_INVALID_BUFFERS, "n_buffers is 1"; nodes=[Node(2, (two,))])
+    @test wrong(DX.DEVX_INVALID_BUFFERS, "buffers[1] is NULL"; nodes=[Node(2, (nothing, nothing))])
+    @test wrong(DX.DEVX_INVALID_BUFFERS, "not bits"; nodes=[Node(2, (nothing, ["a", "b"]))])
+    @test wrong(DX.DEVX_INVALID_BUFFERS, "side by side"; nodes=[Node(2, (nothing, view(collect(1.0:4), 1:2:4)))])
+    @test wrong(DX.DEVX_INVALID_BUFFERS, "neither"; nodes=[Node(2, (nothing, :x))])
+    @test wrong(DX.DEVX_MISMATCH, "0"; nodes=Node[])
+    @test wrong(DX.DEVX_INVALID_CHILDREN, "n_children is 0"; root=Field("x", "+w:2"), nodes=[Node(1, (nothing,))])
+    @test wrong(DX.DEVX_MISMATCH, "index type"; root=Field("x", "g"; dictionary=field), nodes=[Node(1, (nothing,))])
+    @test wrong(DX.DEVX_INVALID_TEXT, "NUL"; root=Field("a\0b", "g"), nodes=[Node(1, (nothing,))])
+    @test wrong(DX.DEVX_INVALID_TEXT, "name"; root=Field("\xff", "g"), nodes=[Node(1, (nothing,))])
+    @test refused(() -> Batch((a=[1, 2], b=[1])), DX.DEVX_INVALID_LENGTH, "\"b\" has length 1", "\"a\" has 2")
+    for bad in (Any[1, "a"], Real[1, 2.5], Int128[1, 2], ['a', 'b'], [(1, "a"), (2, "b")], [(), ()], [1im, 2im])
+        @test refused(() -> Batch((x=bad,)), DX.DEVX_UNSUPPORTED, "column \"x\"", "no type in Arrow")
+    end
+    @test refused(() -> DictionaryVector([0, 2], ["a", "b"]), DX.DEVX_OUT_OF_RANGE, "index is 2", "2 values")
+    @test refused(() -> Field("x", Char), DX.DEVX_UNSUPPORTED, "\"x\"")
+
+    # Data that is wrong shows when it is looked at.
+    b = Batch(Schema(Field("x", "u")), [Node(2, (nothing, Int32[0, 3, 1], Vector{UInt8}("abc")))])
+    @test root(b)[1] == "abc" && refused(() -> root(b)[2], DX.DEVX_INVALID_BUFFERS, "3 and 1")
+    close(b)
+    b = Batch(Schema(Field("x", "u")), [Node(1, (nothing, Int32[0, 3], nothing))])
+    @test refused(() -> root(b)[1], DX.DEVX_INVALID_BUFFERS, "NULL", "3 bytes")
+    close(b)
+    b = Batch(Schema(Field("x", "c"; dictionary=Field("", "l"))),
+        [Node(3, (nothing, Int8[0, 1, -1])), Node(1, (nothing, [5]))])
+    @test root(b)[1] == 5 && refused(() -> root(b)[2], DX.DEVX_OUT_OF_RANGE, "index is 1", "1 values") &&
+        refused(() -> root(b)[3], DX.DEVX_OUT_OF_RANGE, "index is -1")
+    close(b)
+    b = Batch(Schema(Field("x", "+l"; children=[Field("i", "l")])),
+        [Node(1, (nothing, Int32[0, 9])), Node(2, (nothing, [1, 2]))])
+    @test refused(() -> root(b)[1], DX.DEVX_INVALID_BUFFERS, "length 2")
+    close(b)
+    bytes_at = pointer(kept(zeros(UInt8, 32))) + 1
+    b = Batch(Schema(field), [Node(2, (nothing, bytes_at))])
+    @test root(b) == [0.0, 0.0] && refused(() -> values(root(b)), DX.DEVX_INVALID_BUFFERS, "aligned")
+    close(b)
+    @test called[] == 0 && nothing_left()
+end

@@ -1,0 +1,24 @@
+# The tests of DevExchange.jl. Run them with one thread and with several (JULIA_NUM_THREADS).
+using DevExchange
+using Dates
+using Test
+
+const DX = DevExchange
+
+include("counting.jl")
+include("producers.jl")
+
+suite = @testset Counting "DevExchange" begin
+    include("records.jl")
+    include("tensors.jl")
+    include("batches.jl")
+    include("conversions.jl")
+    include("refusals.jl")
+    include("ownership.jl")
+    include("threads.jl")
+    include("processes.jl")
+end
+
+println("julia ", VERSION, ", ", Threads.nthreads(), " thread(s), ", DX.library_path())
+println("counts: ", suite.passed, " passed, ", suite.failed, " failed, ", suite.skipped, " skipped")
+exit(suite.failed == 0 && suite.passed > 0 ? 0 : 1)

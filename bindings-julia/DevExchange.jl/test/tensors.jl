@@ -1,0 +1,256 @@
+# DLPack in and out.
+
+# What the consumer of an export sees.
+struct Seen
+    version::Tuple{Int,Int}
+    flags::UInt64
+    dtype::DLDataType
+    device::DLDevice
+    shape::Vector{Int64}
+    strides::Vector{Int64}
+    data::Ptr{Cvoid}
+    byte_offset::UInt64
+end
+
+function see(p::Ptr{DLManagedTensorVersioned})
+    m = unsafe_load(p)
+    return see(m.dl_tensor, (m.version.major, m.version.minor), m.flags)
+end
+see(p::Ptr{DLManagedTensor}) = see(unsafe_load(p).dl_tensor, (0, 0), UInt64(0))
+see(t::DLTensor, version, flags) = Seen(version, flags, t.dtype, t.device,
+    [unsafe_load(t.shape, k) for k in 1:t.ndim], [unsafe_load(t.strides, k) for k in 1:t.ndim], t.data, t.byte_offset)
+
+# Out and in again: same memory, same elements, same type; then everything back.
+function round_trip(array::AbstractArray{T,N}) where {T,N}
+    t = Tensor(array)
+    p = export_share(t)
+    seen = see(p)
+    u = import_dlpack(p)
+    ok = u isa Tensor{T,N} && size(u) == size(array) && isequal(collect(u), collect(array)) &&
+        seen.dtype == DX.dtype(T) && seen.shape == collect(size(array)) && seen.byte_offset == 0 &&
+        seen.device == DX.CPU && seen.version == (1, 3) &&
+        (isempty(array) ? seen.data == C_NULL : seen.data == pointer(array) == pointer(u)) &&
+        (isempty(array) || seen.strides == collect(strides(array)) == collect(strides(u)))
+    close(u)
+    close(t)
+    return ok
+end
+
+const NATIVE = (Int8, Int16, Int32, Int64, Int128, UInt8, UInt16, UInt32, UInt64, UInt128, Float16, Float32, Float64,
+    ComplexF16, ComplexF32, ComplexF64, Bool)
+sample(::Type{Bool}) = [true false true; false true true]
+sample(::Type{T}) where {T} = T[1 2 3; 4 5 6]
+
+@testset "tensors: element types" begin
+    for T in NATIVE
+        @test round_trip(sample(T))
+    end
+    raw(code, bits, U) = RawElement{code,bits,U}[RawElement{code,bits,U}(U(k)) for k in 1:3]
+    # bfloat16, the floats of 8 bits, float128.
+    @test round_trip(raw(0x04, 0x10, UInt16))
+    for code in 0x07:0x0e
+        @test round_trip(raw(code, 0x08, UInt8))
+    end
+    @test round_trip(raw(0x02, 0x80, UInt128))
+    # Vectors.
+    @test round_trip([(1.0f0, 2.0f0, 3.0f0, 4.0f0), (5.0f0, 6.0f0, 7.0f0, 8.0f0)])
+    # Less than a byte, with a byte each: the flag says so.
+    for (code, bits) in ((0x00, 0x01), (0x00, 0x02), (0x01, 0x04), (0x0f, 0x06), (0x10, 0x06), (0x11, 0x04))
+        elements = raw(code, bits, UInt8)
+        t = Tensor(elements)
+        @test DX.flags(t) == DX.DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED
+        p = export_share(t)
+        @test see(p).flags == DX.DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED
+        u = import_dlpack(p)
+        @test u == elements && u[2].bits == 0x02
+        close(u)
+        @test refused(() -> export_share_legacy(t), DX.DEVX_UNSUPPORTED, "SUBBYTE")
+        close(t)
+    end
+    t = Tensor([1.0f0])
+    @test DX.dtype(t) == DLDataType(2, 32, 1)
+    close(t)
+    # A foreign bool may be any byte but 0.
+    p, calls = foreign_tensor(UInt8[0, 1, 255]; dtype=DX.dtype(Bool))
+    t = import_dlpack(p)
+    @test t isa Tensor{Bool,1} && collect(t) == [false, true, true] && count(t) == 2
+    close(t)
+    @test calls[] == 1
+    @test nothing_left()
+end
+
+@testset "tensors: shapes and strides" begin
+    a = reshape(collect(1.0:60.0), 3, 4, 5)
+    @test round_trip(a)
+    t = Tensor(a)
+    p = export_share(t)
+    @test see(p).shape == [3, 4, 5] && see(p).strides == [1, 3, 12]
+    dlpack_release(p)
+    close(t)
+    @test round_trip(fill(7))
+    @test round_trip(zeros(3, 0, 2)) && round_trip(Int32[])
+    @test round_trip(view(a, 1:2:3, :, 2)) && round_trip(view(a, :, 4:-1:2, 1)) && round_trip(view(a, 2, 3, :))
+    @test round_trip(view(a, 2, 2, 2))
+    @test round_trip(PermutedDimsArray(a, (3, 1, 2)))
+    @test round_trip(reinterpret(Int64, a)) && round_trip(reinterpret(ComplexF64, reshape(a, 6, 10)))
+    @test round_trip(reshape(a, ntuple(k -> k <= 3 ? size(a, k) : 1, 10)))
+    @test refused(() -> Tensor(1:3), DX.DEVX_UNSUPPORTED, "UnitRange", "collect")
+    @test refused(() -> Tensor(view([1, 2, 3], [1, 3])), DX.DEVX_UNSUPPORTED, "SubArray")
+    @test refused(() -> Tensor(trues(3)), DX.DEVX_UNSUPPORTED, "BitArray")
+    @test refused(() -> Tensor(adjoint([1.0+2im 3; 4 5])), DX.DEVX_UNSUPPORTED, "Adjoint")
+    @test refused(() -> Tensor(["a"]), DX.DEVX_UNSUPPORTED, "eltype is String")
+    @test refused(() -> Tensor([1, missing]), DX.DEVX_UNSUPPORTED, "eltype is Union{Missing")
+
+    # A row-major producer: dimensions as it says, not reversed. NULL strides are row-major, too (DLPack before 1.2).
+    memory = collect(1:6)
+    for steps in (Int64[3, 1], nothing)
+        p, calls = foreign_tensor(memory; shape=Int64[2, 3], ndim=2, strides=steps)
+        t = import_dlpack(p)
+        @test t == [1 2 3; 4 5 6] && strides(t) == (3, 1)
+        @test refused(() -> unsafe_wrap(Array, t), DX.DEVX_COPY_REQUIRED, "(3, 1)")
+        close(t)
+        @test calls[] == 1
+    end
+    p, calls = foreign_tensor(memory; shape=Int64[3], ndim=1, strides=Int64[-2], byte_offset=40)
+    t = import_dlpack(p)
+    @test t == [6, 4, 2] && pointer(t) == pointer(memory, 6)
+    close(t)
+    p, calls = foreign_tensor(memory; shape=Int64[2, 3], ndim=2, strides=Int64[0, 1])
+    t = import_dlpack(p)
+    @test t == [1 2 3; 1 2 3]
+    close(t)
+    # No owner to call.
+    p, calls = foreign_tensor(memory; deleter=false)
+    t = import_dlpack(p)
+    @test sum(t) == 21
+    close(t)
+    @test calls[] == 0
+    dlpack_release(p)
+    # Legacy.
+    p, calls = foreign_legacy(memory)
+    t = import_dlpack_legacy(Tensor{Int,1}, p)
+    @test t == memory && !isreadonly(t)
+    close(t)
+    @test calls[] == 1
+    @test nothing_left()
+end
+
+# Compact memory as an Array, which holds on to it by itself. (A function, so that the collector sees the end of it.)
+@noinline function wraps_transposed()
+    p, calls = foreign_tensor(collect(1.0:6.0); shape=Int64[2, 3], ndim=2, strides=Int64[3, 1])
+    t = import_dlpack(p)
+    w = unsafe_wrap(Array, Tensor(PermutedDimsArray(t, (2, 1))))
+    close(t)
+    return w == [1 4; 2 5; 3 6] && pointer(w) == t.data && calls[] == 0
+end
+
+@noinline function wraps(a)
+    t = Tensor(a)
+    w = unsafe_wrap(Array, t)
+    ok = w isa Matrix{Float64} && pointer(w) == pointer(a)
+    close(t)
+    drain()
+    ok &= DX.rooted() == 1 && outstanding() == 1
+    w[1] = 5
+    return ok && a[1] == 5.0
+end
+
+@testset "tensors: as arrays" begin
+    a = reshape(collect(1.0:12.0), 3, 4)
+    t = Tensor(a)
+    @test t isa AbstractArray{Float64,2} && eltype(t) == Float64 && ndims(t) == 2 && length(t) == 12
+    @test t[2, 3] == 8.0 && t[8] == 8.0 && t[end] == 12.0 && t[:, 2] == a[:, 2] && t[CartesianIndex(1, 2)] == 4.0
+    @test sum(t) == sum(a) && t * ones(4) == a * ones(4) && t .+ 1 == a .+ 1 && maximum(t; dims=1) == maximum(a; dims=1)
+    @test similar(t) isa Matrix{Float64} && Array(t) isa Matrix{Float64} && Array(t) !== a
+    t[2, 3] = 80
+    @test a[2, 3] == 80.0
+    t .= 0
+    @test iszero(a)
+    @test_throws BoundsError t[4, 1]
+    @test_throws BoundsError t[0]
+    @test_throws BoundsError t[1, 5] = 1
+    @test occursin("3×4 Tensor{Float64", sprint(show, MIME"text/plain"(), t))
+    close(t)
+    @test wraps(a) && nothing_left()
+    @test wraps_transposed() && nothing_left()
+    b = Tensor([true, false])
+    @test refused(() -> unsafe_wrap(Array, b), DX.DEVX_COPY_REQUIRED, "Bool")
+    close(b)
+    e = Tensor(zeros(0, 3))
+    @test size(unsafe_wrap(Array, e)) == (0, 3)
+    close(e)
+    # Read-only.
+    r = Tensor([1, 2]; readonly=true)
+    @test isreadonly(r) && r[1] == 1
+    @test refused(() -> r[1] = 3, DX.DEVX_READ_ONLY, "READ_ONLY")
+    @test refused(() -> fill!(r, 0), DX.DEVX_READ_ONLY)
+    part = Tensor(view(r, 1:1))
+    @test isreadonly(part) && part == [1]
+    close(part)
+    close(r)
+    # The bytes of a text, which nobody may write.
+    r = Tensor(codeunits("text"))
+    @test isreadonly(r) && r == b"text"
+    close(r)
+    # A pointer and a size.
+    memory = [1, 2, 3, 4, 5, 6]
+    p = Tensor(pointer(memory), (2, 3); root=memory)
+    q = Tensor(pointer(memory), (2, 3); strides=(3, 1), root=memory)
+    @test p == [1 3 5; 2 4 6] && q == [1 2 3; 4 5 6]
+    close(p)
+    close(q)
+    @test nothing_left()
+end
+
+@testset "tensors: versions, flags, copies" begin
+    t = Tensor([1.0 2; 3 4])
+    for (asked, given) in ((1, 0) => (1, 0), (1, 2) => (1, 2), (1, 3) => (1, 3), (1, 9) => (1, 3), (2, 0) => (1, 3),
+                           v"1.1" => (1, 1))
+        p = export_share(t; max_version=asked)
+        @test see(p).version == given
+        dlpack_release(p)
+    end
+    @test refused(() -> export_share(t; max_version=(0, 8)), DX.DEVX_VERSION, "max_version is 0.8")
+    @test refused(() -> export_move(t; max_version=(0, 8)), DX.DEVX_VERSION) && isopen(t)
+    @test refused(() -> export_share(t; stream=0), DX.DEVX_INVALID_STREAM, "stream is 0")
+    dlpack_release(export_share(t; stream=nothing))
+    @test refused(() -> export_share(t; copy=:maybe), DX.DEVX_INVALID_ARGUMENT, ":maybe")
+    @test refused(() -> export_share(t; copy=7), DX.DEVX_INVALID_ARGUMENT, "copy is 7")
+
+    # A copy is row-major and said to be one.
+    p = export_share(t; copy=:always)
+    @test see(p).flags == DX.DLPACK_FLAG_BITMASK_IS_COPIED && see(p).strides == [2, 1] && see(p).data != pointer(t)
+    u = import_dlpack(Tensor{Float64,2}, p)
+    @test u == t && DX.flags(u) == DX.DLPACK_FLAG_BITMASK_IS_COPIED
+    close(u)
+    c = copy(t)
+    @test c isa Tensor{Float64,2} && c == t && strides(c) == (2, 1)
+    c[1, 1] = 9
+    @test t[1, 1] == 1.0
+    close(c)
+
+    # Flags of the producer survive, unknown bits included.
+    p, calls = foreign_tensor([1, 2]; flags=UInt64(1) | UInt64(1) << 40)
+    r = import_dlpack(p)
+    @test isreadonly(r) && DX.flags(r) == UInt64(1) | UInt64(1) << 40
+    p = export_share(r)
+    @test see(p).flags == DX.flags(r)
+    dlpack_release(p)
+    @test refused(() -> export_share_legacy(r), DX.DEVX_READ_ONLY, "READ_ONLY")
+    @test refused(() -> export_move_legacy(r), DX.DEVX_READ_ONLY) && isopen(r)
+    l = export_share_legacy(r; copy=:if_needed)
+    @test see(l).shape == [2] && see(l).data != pointer(r)
+    dlpack_release(l)
+    close(r)
+    @test calls[] == 1
+
+    l = export_share_legacy(t)
+    @test see(l).data == pointer(t) && see(l).strides == [1, 2]
+    u = import_dlpack_legacy(l)
+    @test u == t
+    close(u)
+    l = export_move_legacy(t)
+    @test !isopen(t)
+    dlpack_release(l)
+    @test nothing_left()
+end

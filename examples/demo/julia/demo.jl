@@ -1,0 +1,139 @@
+# The demo's consumer in Julia: takes two record batches and a tensor from libweather without a copy, computes a few
+# figures, hands a tensor back, and gives up everything again.
+#
+#   julia --project=bindings-julia/DevExchange.jl examples/demo/julia/demo.jl DATADIR
+#
+# DEVX_WEATHER says where libweather.so is. Prints KEY=VALUE lines for examples/demo/run.sh; every language prints the
+# same keys. Whatever is wrong ends the program with status 1 and a line on stderr.
+
+using DevExchange
+using Dates, Libdl, Printf
+
+fail(words...) = (println(stderr, "demo: ", words...); exit(1))
+
+length(ARGS) == 1 || fail("usage: demo.jl DATADIR")
+const WEATHER_PATH = get(ENV, "DEVX_WEATHER", "libweather.so")
+const WEATHER = Libdl.dlopen_e(WEATHER_PATH)
+WEATHER == C_NULL && fail(WEATHER_PATH, " could not be loaded")
+weather(name) = Libdl.dlsym(WEATHER, name)
+
+# A call of libweather that has to work.
+worked(status) = status == 0 || fail("libweather: ", unsafe_string(ccall(weather(:weather_error), Cstring, ())))
+
+# --- taking ---
+
+function open_weather(directory)
+    w = Ref{Ptr{Cvoid}}(C_NULL)
+    worked(ccall(weather(:weather_open), Cint, (Cstring, Ptr{Ptr{Cvoid}}), directory, w))
+    return w[]
+end
+
+# What libweather exports becomes ours: the import moves it out of the two structs.
+function take_batch(w, name)
+    array, schema = Ref(ArrowDeviceArray()), Ref(ArrowSchema())
+    worked(ccall(weather(name), Cint, (Ptr{Cvoid}, Ptr{ArrowDeviceArray}, Ptr{ArrowSchema}), w, array, schema))
+    return import_arrow_device(array, schema)
+end
+
+function take_measurements(w)
+    managed = Ref{Ptr{DLManagedTensorVersioned}}(C_NULL)
+    worked(ccall(weather(:weather_measurements), Cint, (Ptr{Cvoid}, Ptr{Ptr{DLManagedTensorVersioned}}), w, managed))
+    return import_dlpack(Tensor{Float64,2}, managed[])
+end
+
+# --- zero copy ---
+
+# Whether each address is the producer's; the buffers of a column are validity, then (text) offsets, then the values.
+function check_addresses(w, airports, days, measurements)
+    of(column) = last(DevExchange.buffers(column))
+    found = [
+        "airports.iata" => of(airports["iata"]),
+        "airports.name" => of(airports["name"]),
+        "airports.latitude" => pointer(airports["latitude"]),
+        "days.date" => of(days["date"]),
+        "days.temp_max" => pointer(days["temp_max"]),
+        "days.weather" => of(indices(days["weather"])),
+        "measurements" => pointer(measurements),
+    ]
+    producers(what) = ccall(weather(:weather_address), Ptr{Cvoid}, (Ptr{Cvoid}, Cstring), w, what)
+    equal = count(((what, address),) -> address != C_NULL && Ptr{Cvoid}(address) == producers(what), found)
+    println("zero_copy=", equal, " of ", length(found))
+    equal == length(found) || fail("zero copy: something was copied")
+end
+
+# --- figures ---
+
+function tally(texts)
+    counts = Dict{String,Int}()
+    for text in skipmissing(texts)
+        counts[text] = get(counts, text, 0) + 1
+    end
+    return collect(counts)
+end
+
+print_tallies(key, tallies) = println(key, "=", join((string(text, ":", n) for (text, n) in tallies), ","))
+
+mean(numbers) = sum(numbers) / length(numbers)
+
+function print_figures(airports, days)
+    println("airports=", size(airports, 1))
+    # Most frequent first; what is equally frequent by name.
+    states = sort(tally(airports["state"]); by=((state, n),) -> (-n, state))
+    print_tallies("top_states", states[1:3])
+    @printf("mean_temp_max=%.4f\n", mean(days["temp_max"]))
+    @printf("mean_temp_min=%.4f\n", mean(days["temp_min"]))
+    rain, wettest = findmax(days["precipitation"])
+    @printf("wettest_day=%s %.1f\n", days["date"][wettest], rain)
+    print_tallies("categories", sort(tally(days["weather"])))
+end
+
+# --- handing back ---
+
+# Row: month. Column: measurement.
+function monthly_means(measurements, dates)
+    months = month.(dates)
+    return [mean(measurements[months.==m, k]) for m in 1:12, k in axes(measurements, 2)]
+end
+
+# A matrix of Julia is column-major: its strides go with it, and libweather reads it as it lies.
+function hand_back_means(w, measurements, dates)
+    freed = Ref(0)
+    tensor = Tensor(monthly_means(measurements, dates); release=() -> freed[] += 1)
+    managed = export_move(tensor)
+    status = ccall(weather(:weather_check_means), Cint, (Ptr{Cvoid}, Ptr{DLManagedTensorVersioned}), w, managed)
+    status == 0 || dlpack_release(managed)
+    worked(status)
+    drain()
+    freed[] == 1 || fail("the means were released ", freed[], " times, not once")
+    println("means_checked=yes")
+end
+
+# --- all of it ---
+
+live_buffers() = ccall(weather(:weather_live_buffers), Int64, ())
+
+function print_ledger()
+    drain()
+    left = (outstanding=outstanding(), producer_outstanding=ccall(weather(:weather_outstanding), Int64, ()),
+        producer_live_buffers=live_buffers())
+    foreach(key -> println(key, "=", left[key]), keys(left))
+    all(iszero, left) || fail("the ledger: something was not released")
+    DevExchange.rooted() == 0 || fail("the ledger: Julia still keeps ", DevExchange.rooted(), " object(s) alive")
+end
+
+function main(directory)
+    w = open_weather(directory)
+    airports, days = take_batch(w, :weather_airports), take_batch(w, :weather_days)
+    measurements = take_measurements(w)
+    size(measurements) == (size(days, 1), 4) || fail("the measurements have size ", size(measurements))
+    print_figures(airports, days)
+    check_addresses(w, airports, days, measurements)
+    hand_back_means(w, measurements, days["date"])
+    # The producer goes first: what we hold stays valid until we release it.
+    ccall(weather(:weather_close), Cvoid, (Ptr{Cvoid},), w)
+    live_buffers() == 2 || fail("libweather: its buffers were freed although they are in use")
+    foreach(close, (measurements, days, airports))
+    print_ledger()
+end
+
+main(ARGS[1])
