@@ -114,6 +114,23 @@ devx_status devx_batch_import_device(
     devx_error *error);
 
 /**
+ * Takes an Arrow array in host memory together with its schema. Either both are taken, or both are
+ * untouched.
+ */
+devx_status devx_batch_import_pair(
+    struct ArrowArray *array,
+    struct ArrowSchema *schema,
+    devx_batch_t **out,
+    devx_error *error);
+
+/** As `devx_batch_import_pair`, for an array that says where it is and when it may be touched. */
+devx_status devx_batch_import_pair_device(
+    struct ArrowDeviceArray *array,
+    struct ArrowSchema *schema,
+    devx_batch_t **out,
+    devx_error *error);
+
+/**
  * Gives up a batch and sets the handle to NULL. NULL and a handle that is NULL are fine. From any
  * thread.
  */
@@ -287,6 +304,9 @@ devx_status devx_schema_import(struct ArrowSchema *source, devx_schema_t **out, 
  * thread.
  */
 void devx_schema_release(devx_schema_t **schema);
+
+/** Another reference to the same schema. */
+devx_status devx_schema_share(devx_schema_t const *schema, devx_schema_t **out, devx_error *error);
 
 /**
  * The name of a status, for example "DEVX_INVALID_SHAPE"; "DEVX_?" for a number without a meaning.

@@ -888,6 +888,21 @@ public:
         return out;
     }
 
+    /* Takes an array together with its schema. If this throws, both are still their owners'. */
+    static Batch import_from(ArrowArray *source, ArrowSchema *schema) {
+        Batch out;
+        detail::check(
+            [&](devx_error *error) { return devx_batch_import_pair(source, schema, out.handle_.address(), error); });
+        return out;
+    }
+    static Batch import_from(ArrowDeviceArray *source, ArrowSchema *schema) {
+        Batch out;
+        detail::check([&](devx_error *error) {
+            return devx_batch_import_pair_device(source, schema, out.handle_.address(), error);
+        });
+        return out;
+    }
+
     explicit operator bool() const noexcept { return handle_.get() != nullptr; }
     devx_batch_t *get() const noexcept { return handle_.get(); }
     devx_batch_t *release() noexcept { return handle_.release(); }

@@ -1,6 +1,7 @@
 //! `devx_batch_*`: record batches and other arrays, in and out as Arrow.
 
 use devexchange_core::abi::types::DEVX_NULL_ARGUMENT;
+use devexchange_core::arrow::Schema;
 use devexchange_core::arrow::batch::{Batch, NodeDesc};
 use devexchange_core::error::Refused;
 use devexchange_core::{Device, Error, Owner, Result};
@@ -8,7 +9,7 @@ use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
 use crate::ctypes::{
-    ArrowArray, ArrowDeviceArray, BatchInfoRecord, DlDevice, ErrorRecord, NodeRecord, OwnerRecord, Status,
+    ArrowArray, ArrowDeviceArray, ArrowSchema, BatchInfoRecord, DlDevice, ErrorRecord, NodeRecord, OwnerRecord, Status,
 };
 use crate::error::{guard, guard_release, handle, list, required};
 use crate::schema::SchemaHandle;
@@ -89,6 +90,44 @@ unsafe fn devx_batch_import_device(
         let schema = unsafe { SchemaHandle::borrow(schema, "schema") }?;
         // SAFETY: the caller gives a valid array that it owns.
         let batch = unsafe { Batch::import_device(source.cast(), &schema) }?;
+        out.write(BatchHandle::give(batch));
+        Ok(())
+    })
+}
+
+/// Takes an Arrow array in host memory together with its schema. Either both are taken, or both are untouched.
+#[ffi_export]
+unsafe fn devx_batch_import_pair(
+    array: *mut ArrowArray,
+    schema: *mut ArrowSchema,
+    out: Option<Out<'_, *mut BatchHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a valid array that it owns.
+        let import = |schema: &Schema| unsafe { Batch::import(array.cast(), schema) };
+        // SAFETY: the caller gives a valid schema that it owns.
+        let batch = unsafe { Schema::import_for(schema.cast(), import) }?;
+        out.write(BatchHandle::give(batch));
+        Ok(())
+    })
+}
+
+/// As `devx_batch_import_pair`, for an array that says where it is and when it may be touched.
+#[ffi_export]
+unsafe fn devx_batch_import_pair_device(
+    array: *mut ArrowDeviceArray,
+    schema: *mut ArrowSchema,
+    out: Option<Out<'_, *mut BatchHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a valid array that it owns.
+        let import = |schema: &Schema| unsafe { Batch::import_device(array.cast(), schema) };
+        // SAFETY: the caller gives a valid schema that it owns.
+        let batch = unsafe { Schema::import_for(schema.cast(), import) }?;
         out.write(BatchHandle::give(batch));
         Ok(())
     })

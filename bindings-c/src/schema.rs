@@ -51,6 +51,22 @@ unsafe fn devx_schema_import(
     })
 }
 
+/// Another reference to the same schema.
+#[ffi_export]
+unsafe fn devx_schema_share(
+    schema: *const SchemaHandle,
+    out: Option<Out<'_, *mut SchemaHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let schema = unsafe { SchemaHandle::borrow(schema, "schema") }?;
+        out.write(SchemaHandle::give(schema.clone()));
+        Ok(())
+    })
+}
+
 /// Hands the schema to a consumer, which releases `out`. What `out` held is overwritten, not released.
 #[ffi_export]
 unsafe fn devx_schema_export(

@@ -727,6 +727,39 @@ TEST(an_export_may_be_imported_again_and_again) {
     CHECK_NOTHING_OUTSTANDING();
 }
 
+TEST(an_array_and_its_schema_are_taken_together_or_not_at_all) {
+    struct tally tally = {0};
+    struct ArrowSchema schema, schema_before;
+    struct ArrowArray array, array_before;
+    devx_batch_t *batch = NULL;
+    foreign_batch(&tally, 3, &schema, &array);
+    array_before = array, schema_before = schema;
+    array.length = -3;
+    CHECK(devx_batch_import_pair(&array, &schema, &batch, &error) == DEVX_INVALID_LENGTH);
+    CHECK(strstr(error.message, "length is -3") != NULL);
+    CHECK(batch == NULL && tally.releases == 0);
+    array.length = 3;
+    CHECK(memcmp(&array, &array_before, sizeof array) == 0);
+    CHECK(memcmp(&schema, &schema_before, sizeof schema) == 0);
+
+    CHECK(devx_batch_import_pair(&array, &schema, &batch, &error) == DEVX_OK);
+    CHECK(array.release == NULL && schema.release == NULL);
+    devx_batch_release(&batch);
+    CHECK(devx_ledger_outstanding() == 0);
+
+    struct ArrowDeviceArray device;
+    memset(&device, 0, sizeof device);
+    foreign_batch(&tally, 3, &schema, &device.array);
+    device.device_type = ARROW_DEVICE_CPU;
+    device.device_id = 5;
+    CHECK(devx_batch_import_pair_device(&device, &schema, &batch, &error) == DEVX_DEVICE);
+    CHECK(device.array.release != NULL && schema.release != NULL);
+    device.device_id = -1;
+    CHECK(devx_batch_import_pair_device(&device, &schema, &batch, &error) == DEVX_OK);
+    devx_batch_release(&batch);
+    CHECK(devx_ledger_outstanding() == 0);
+}
+
 TEST(one_schema_serves_many_batches) {
     struct tally tally = {0};
     struct ArrowSchema source = foreign_schema(&tally, "i", "x");

@@ -126,7 +126,7 @@ Takes an Arrow array in host memory from its producer. `array` is a `Ref` or `Pt
 of [`ArrowSchema`](@ref), which is taken, too, or a [`Schema`](@ref), which is shared. No buffer is read or copied.
 
 On success what was taken is moved from (its `release` is NULL) and is released once, when the last user is gone. On
-failure both structs are still the caller's to release: the array is untouched, the schema is equal to what it was.
+failure both structs are untouched, and still the caller's to release.
 
 Throws `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_FORMAT`, `DEVX_INVALID_LENGTH`, `DEVX_INVALID_NULL_COUNT`,
 `DEVX_INVALID_BUFFERS`, `DEVX_INVALID_CHILDREN`, `DEVX_INVALID_METADATA`, `DEVX_MISMATCH`, `DEVX_TOO_DEEP`,
@@ -139,7 +139,11 @@ function import_arrow(array::Ref{ArrowArray}, schema::Schema)
     end
     return adopt_batch(out[])
 end
-import_arrow(array::Ref{ArrowArray}, schema::Ref{ArrowSchema}) = with_schema(import_arrow, array, schema)
+function import_arrow(array::Ref{ArrowArray}, schema::Ref{ArrowSchema})
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    @checked devx_batch_import_pair(array::Ptr{ArrowArray}, schema::Ptr{ArrowSchema}, out::Ptr{Ptr{Cvoid}})
+    return adopt_batch(out[])
+end
 
 """
     import_arrow_device(array, schema) -> Batch
@@ -155,20 +159,11 @@ function import_arrow_device(array::Ref{ArrowDeviceArray}, schema::Schema)
     end
     return adopt_batch(out[])
 end
-import_arrow_device(array::Ref{ArrowDeviceArray}, schema::Ref{ArrowSchema}) =
-    with_schema(import_arrow_device, array, schema)
-
-# Takes the schema first; if the array is refused then, the caller gets an equal one back.
-function with_schema(import_array, array, source::Ref{ArrowSchema})
-    schema = import_schema(source)
-    try
-        return import_array(array, schema)
-    catch
-        export_share(schema, source)
-        rethrow()
-    finally
-        close(schema)
-    end
+function import_arrow_device(array::Ref{ArrowDeviceArray}, schema::Ref{ArrowSchema})
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    @checked devx_batch_import_pair_device(
+        array::Ptr{ArrowDeviceArray}, schema::Ptr{ArrowSchema}, out::Ptr{Ptr{Cvoid}})
+    return adopt_batch(out[])
 end
 
 """

@@ -4,8 +4,8 @@
 const C_FUNCTIONS = (
     :devx_batch_column, :devx_batch_column_named, :devx_batch_create, :devx_batch_export_move,
     :devx_batch_export_move_device, :devx_batch_export_share, :devx_batch_export_share_device, :devx_batch_get_info,
-    :devx_batch_import, :devx_batch_import_device, :devx_batch_release, :devx_batch_root, :devx_batch_schema,
-    :devx_batch_share, :devx_column_child, :devx_column_dictionary, :devx_column_null_count, :devx_column_plan_tensor,
+    :devx_batch_import, :devx_batch_import_device, :devx_batch_import_pair, :devx_batch_import_pair_device,
+    :devx_batch_release, :devx_batch_root, :devx_batch_schema, :devx_batch_share, :devx_column_child, :devx_column_dictionary, :devx_column_null_count, :devx_column_plan_tensor,
     :devx_column_to_tensor, :devx_column_values, :devx_dlpack_release, :devx_dlpack_release_legacy, :devx_dtype_name,
     :devx_ledger_outstanding, :devx_ledger_read, :devx_schema_create, :devx_schema_export, :devx_schema_import,
     :devx_schema_release, :devx_status_name, :devx_tensor_borrow, :devx_tensor_copy, :devx_tensor_create,

@@ -82,14 +82,14 @@ end
 end
 
 # Whether an import of a batch that was made wrong by `change(array, schema, column)` is refused, and both structs stay
-# the producer's to release: the array as it was, the schema as it was or as an equal one.
+# the producer's to release, as they were.
 function bad_batch(change, status, parts...; keywords...)
     array, schema, calls, column = foreign_batch(; keywords...)
     change(array, schema, column)
     before = unsafe_load(array)
-    released = unsafe_load(schema).release == C_NULL
+    schema_before = unsafe_load(schema)
     ok = refused(() -> import_arrow(array, schema), status, parts...)
-    ok &= unsafe_load(array) === before && calls[] == 0 && (unsafe_load(schema).release == C_NULL) == released
+    ok &= unsafe_load(array) === before && calls[] == 0 && unsafe_load(schema) === schema_before
     arrow_release(schema)
     arrow_release(array)
     return ok && outstanding() == 0
@@ -131,7 +131,7 @@ child_of(p) = unsafe_load(unsafe_load(p).children)
     @test bad_batch((a, s, c) -> set!(s; children=C_NULL), DX.DEVX_INVALID_CHILDREN, "children is NULL")
     @test bad_batch((a, s, c) -> set!(child_of(s); release=C_NULL), DX.DEVX_INVALID_CHILDREN, "released")
     @test bad_batch(nothing_wrong, DX.DEVX_INVALID_CHILDREN, "n_children is 0"; format="+l")
-    @test bad_batch((a, s, c) -> set!(c; length=-5), DX.DEVX_INVALID_LENGTH, "children[0].length is -5")
+    @test bad_batch((a, s, c) -> set!(c; length=-5), DX.DEVX_INVALID_LENGTH, "array \"x\": length is -5")
     @test bad_batch((a, s, c) -> set!(c; offset=-1), DX.DEVX_INVALID_LENGTH, "offset is -1")
     @test bad_batch((a, s, c) -> set!(c; offset=typemax(Int64)), DX.DEVX_INVALID_LENGTH, "$(typemax(Int64))")
     @test bad_batch((a, s, c) -> set!(c; length=1 << 61), DX.DEVX_INVALID_LENGTH, "bytes")

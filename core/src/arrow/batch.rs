@@ -483,7 +483,8 @@ unsafe fn check_array(array: &ArrowArray, ty: Type, links: Links, nodes: *mut *c
             Type::FixedSizeList(size) => end.checked_mul(size.into()),
             _ => Some(0),
         };
-        if least.is_none_or(|least| length < least) {
+        // A negative length is the child's own fault, which is said with its name.
+        if length >= 0 && least.is_none_or(|least| length < least) {
             return refuse!(
                 DEVX_INVALID_LENGTH,
                 "children[{k}].length is {length}: {ty} of length {} and offset {} needs more",
