@@ -1,0 +1,116 @@
+//! Ten thousand rounds of export, import and release: nothing is left, and each step is one allocation at most.
+#![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::mem::zeroed;
+use std::ptr::null;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use devexchange_core::abi::arrow_data::ArrowSchema;
+use devexchange_core::abi::arrow_device::ArrowDeviceArray;
+use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
+use devexchange_core::arrow::batch::NodeDesc;
+use devexchange_core::arrow::schema::FieldDesc;
+use devexchange_core::dlpack::{self, Managed, Owned, Request};
+use devexchange_core::{Batch, Device, Owner, Schema, Tensor, ledger};
+
+const ROUNDS: usize = 10_000;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+// SAFETY: everything is passed on to the system's allocator; counting does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Relaxed);
+        // SAFETY: the caller's contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The result of `step`, and how many allocations it made.
+fn counted<T>(step: impl FnOnce() -> T) -> (T, usize) {
+    let before = ALLOCATIONS.load(Relaxed);
+    let result = step();
+    (result, ALLOCATIONS.load(Relaxed) - before)
+}
+
+fn tensor_rounds<M: Managed>(tensor: &Tensor) {
+    for _ in 0..ROUNDS {
+        let (exported, export) = counted(|| dlpack::export(tensor.clone(), &Request::default()).unwrap());
+        let exported: Owned<M> = exported;
+        let (imported, import) = counted(|| exported.import().unwrap());
+        let ((), release) = counted(|| drop(imported));
+        assert_eq!((export, import, release), (1, 1, 0));
+    }
+}
+
+/// A batch of so many columns, all over the same numbers.
+fn wide(columns: usize) -> Batch {
+    static NUMBERS: [i32; 2] = [1, 2];
+    let fields: Vec<_> = std::iter::once(FieldDesc::batch(columns as u32))
+        .chain(std::iter::repeat_n(FieldDesc::new(c"n", c"i"), columns))
+        .collect();
+    let (validity, values) = ([null()], [null(), NUMBERS.as_ptr().cast()]);
+    let nodes: Vec<_> = std::iter::once(&validity[..])
+        .chain(std::iter::repeat_n(&values[..], columns))
+        .map(|buffers| NodeDesc { length: 2, null_count: 0, offset: 0, buffers })
+        .collect();
+    let schema = Schema::new(&fields).unwrap();
+    // SAFETY: the numbers are static, and there are two.
+    unsafe { Batch::from_raw_parts(&schema, Device::CPU, &nodes, Owner::none()) }.unwrap()
+}
+
+fn batch_rounds(columns: usize, rounds: usize) {
+    let batch = wide(columns);
+    for _ in 0..rounds {
+        // SAFETY: an all-zero struct is a released one.
+        let mut schema = unsafe { zeroed::<ArrowSchema>() };
+        // SAFETY: as above.
+        let mut array = unsafe { zeroed::<ArrowDeviceArray>() };
+        let (done, schema_export) = counted(|| {
+            // SAFETY: there is room.
+            unsafe { batch.schema().export(&mut schema) }
+        });
+        done.unwrap();
+        let (done, export) = counted(|| {
+            // SAFETY: there is room.
+            unsafe { batch.clone().export_device(&mut array) }
+        });
+        done.unwrap();
+        let (imported_schema, schema_import) = counted(|| {
+            // SAFETY: exported just now, and ours.
+            unsafe { Schema::import(&mut schema) }
+        });
+        let imported_schema = imported_schema.unwrap();
+        let (imported, import) = counted(|| {
+            // SAFETY: exported just now, and ours.
+            unsafe { Batch::import_device(&mut array, &imported_schema) }
+        });
+        drop(imported.unwrap());
+        assert_eq!((schema_export, export, schema_import, import), (1, 1, 1, 1), "{columns} columns");
+    }
+}
+
+/// One test, because the counter and the ledger are the process's.
+#[test]
+fn nothing_is_left_after_ten_thousand_rounds() {
+    let tensor = Tensor::from_vec((0..24_u8).collect(), &[2, 3, 4]).unwrap();
+    tensor_rounds::<DLManagedTensorVersioned>(&tensor);
+    tensor_rounds::<DLManagedTensor>(&tensor);
+    drop(tensor);
+    batch_rounds(3, ROUNDS);
+    batch_rounds(0, 10);
+    batch_rounds(1_000, 10);
+    assert_eq!(ledger::outstanding(), 0);
+    assert_eq!(ledger::read().tensor_imports.total as usize, 2 * ROUNDS);
+}
