@@ -14,6 +14,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result, refuse};
 use crate::layout::MAX_NDIM;
 use crate::memory::{Owner, entry};
+use crate::order::Uses;
 use crate::tensor::{Flags, Tensor, TensorDesc};
 use crate::text;
 
@@ -135,7 +136,8 @@ pub fn tensor(column: Column<'_>, copy: Copying) -> Result<Tensor> {
         flags: Flags::READ_ONLY,
     };
     // SAFETY: the batch describes the memory and, kept alive by the owner, the memory too.
-    let view = unsafe { Tensor::from_raw_parts(&desc, column.batch().clone().into_owner()) }?;
+    let mut view = unsafe { Tensor::from_raw_parts(&desc, column.batch().clone().into_owner()) }?;
+    view.set_view(column.batch().ready().clone(), Uses::OfBatch(column.batch().clone()));
     if must_copy { view.copy() } else { Ok(view) }
 }
 
@@ -222,7 +224,7 @@ pub fn column(tensor: &Tensor, name: &str, copy: Copying) -> Result<Batch> {
     };
     let format = CString::new(format).unwrap_or_default();
     let data = tensor.data().cast_const();
-    assemble(
+    let mut column = assemble(
         &tensor,
         &name,
         &format,
@@ -231,7 +233,9 @@ pub fn column(tensor: &Tensor, name: &str, copy: Copying) -> Result<Batch> {
             let keep = tensor.clone();
             move || drop(keep)
         }),
-    )
+    )?;
+    column.set_view(tensor.ready().clone(), Uses::OfTensor(tensor));
+    Ok(column)
 }
 
 fn with_bits(tensor: &Tensor, name: &CStr) -> Result<Batch> {

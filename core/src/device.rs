@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::abi::dlpack::{self as dl, DLDevice};
 use crate::error::{Result, refuse};
+use crate::runtime::cuda::{self, Stream};
 
 /// A kind of device. The set is open: a number that has no name here stays a number.
 #[repr(transparent)]
@@ -88,7 +89,18 @@ impl Device {
             _ if kind.name().is_none() => {
                 refuse!(DEVX_DEVICE, "device_type is {}: not a device type of DLPack 1.3 or Arrow", kind.0)
             }
-            _ => refuse!(DEVX_DEVICE, "device_type is {kind}: this build has a runtime for the cpu (1) only"),
+            DeviceType::CUDA | DeviceType::CUDA_HOST | DeviceType::CUDA_MANAGED => {
+                let Ok(ordinal) = i32::try_from(id) else {
+                    return refuse!(DEVX_DEVICE, "device_id is {id}: not the number of a CUDA device");
+                };
+                cuda::require_device(ordinal).map_err(|error| error.within(format_args!("device_type is {kind}: ")))?;
+                // Pinned and managed memory belongs to no device in particular: by convention number 0.
+                Ok(Self { kind, id: if kind == DeviceType::CUDA { ordinal } else { 0 } })
+            }
+            _ => refuse!(
+                DEVX_DEVICE,
+                "device_type is {kind}: this library has runtimes for the cpu (1) and for cuda (2, 3, 13)"
+            ),
         }
     }
 
@@ -98,6 +110,19 @@ impl Device {
     /// As [`Device::new`].
     pub fn from_dlpack(device: DLDevice) -> Result<Self> {
         Self::new(DeviceType(device.device_type), device.device_id.into())
+    }
+
+    /// A stream for work between this device's memory and another's: of whichever of the two has streams.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_STREAM`; `DEVX_DEVICE` if neither has streams.
+    pub fn stream_with(self, other: Self, value: i64) -> Result<Stream> {
+        // Pinned and managed memory is used by the streams of every device: the other one says which.
+        let of_device = if self.kind != DeviceType::CUDA && other.kind == DeviceType::CUDA { other } else { self };
+        match of_device.stream(value).or_else(|| other.stream(value)) {
+            Some(stream) => stream,
+            None => refuse!(DEVX_DEVICE, "neither {self} nor {other} has streams"),
+        }
     }
 
     /// As DLPack writes it.
@@ -110,9 +135,36 @@ impl Device {
         if self.kind == DeviceType::CPU { -1 } else { self.id.into() }
     }
 
-    /// Whether the host may read the memory through the pointer as it is.
+    /// Whether the host can read the memory through the pointer as it is, once it is ready.
     pub fn is_host(self) -> bool {
-        self.kind == DeviceType::CPU
+        matches!(self.kind, DeviceType::CPU | DeviceType::CUDA_HOST | DeviceType::CUDA_MANAGED)
+    }
+
+    pub(crate) fn require_host(self) -> Result<()> {
+        if self.is_host() { Ok(()) } else { refuse!(DEVX_DEVICE, "device is {self}, not host memory") }
+    }
+
+    /// Checks that the device has streams.
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE`.
+    pub fn require_streams(self) -> Result<()> {
+        match self.stream(cuda::LEGACY) {
+            Some(_) => Ok(()),
+            None => refuse!(DEVX_DEVICE, "device is {self}, which has no streams"),
+        }
+    }
+
+    /// A stream for work on this device's memory, from the number that the protocols use; `None` for a device that has
+    /// no streams.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_STREAM`.
+    pub fn stream(self, value: i64) -> Option<Result<Stream>> {
+        match self.kind {
+            DeviceType::CUDA | DeviceType::CUDA_HOST | DeviceType::CUDA_MANAGED => Some(Stream::new(self.id, value)),
+            _ => None,
+        }
     }
 }
 

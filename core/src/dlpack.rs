@@ -20,7 +20,7 @@ use crate::error::{Error, Refused, Result, refuse};
 use crate::layout::MAX_NDIM;
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Owner, Slab, TailSize};
-use crate::order;
+use crate::order::{self, Ready};
 use crate::tensor::{Flags, Tensor, TensorDesc};
 
 /// The version that this library writes at most.
@@ -165,6 +165,19 @@ impl<M: Managed> Drop for Owned<M> {
 /// `source` is NULL or points to a valid tensor that the caller owns. Its data is ready: this call does not
 /// wait for a stream.
 pub unsafe fn import<M: Managed>(source: *mut M) -> Result<Tensor> {
+    // SAFETY: the caller's contract.
+    unsafe { import_on(source, None) }
+}
+
+/// As [`import`], of a tensor whose producer was asked for it with `stream`: its data is ready for work that is queued
+/// there from now on. Without a stream it is taken to be that of the legacy default stream. The driver is not called.
+///
+/// # Errors
+/// As [`import`]; `DEVX_INVALID_STREAM` for a stream that the tensor's device does not take.
+///
+/// # Safety
+/// As [`import`]. The stream is not destroyed before the tensor was handed on or released.
+pub unsafe fn import_on<M: Managed>(source: *mut M, stream: Option<i64>) -> Result<Tensor> {
     if source.is_null() {
         return refuse!(DEVX_NULL_ARGUMENT, "tensor is NULL");
     }
@@ -174,6 +187,12 @@ pub unsafe fn import<M: Managed>(source: *mut M) -> Result<Tensor> {
     let tensor = unsafe { &*tensor };
     // SAFETY: as above.
     let mut imported = Tensor::describe(&unsafe { description(tensor, flags) }?)?;
+    if let Some(value) = stream {
+        order::check_stream(imported.device(), value)?;
+        if let Some(stream) = imported.device().stream(value).filter(|_| value != order::NO_SYNC) {
+            imported.set_ready(Ready::Queued(stream?));
+        }
+    }
     // SAFETY: the caller owns the tensor and gives it to us now that nothing can fail any more.
     imported.adopt(unsafe { Owner::counted(source.cast(), M::IMPORT.delete, Kind::TensorImport) });
     Ok(imported)
@@ -186,9 +205,18 @@ pub unsafe fn import<M: Managed>(source: *mut M) -> Result<Tensor> {
 /// `DEVX_VERSION` if the consumer does not read this struct, `DEVX_READ_ONLY` for what the legacy struct
 /// cannot say, `DEVX_INVALID_STREAM`; the tensor is given back.
 pub fn export<M: Managed>(tensor: Tensor, request: &Request) -> std::result::Result<Owned<M>, Refused<Tensor>> {
-    match order::check_stream(tensor.device(), request.stream) {
+    match make_ready(&tensor, request.stream) {
         Ok(()) => M::export(tensor, request),
         Err(error) => Err(Refused { error, returned: tensor }),
+    }
+}
+
+/// Makes the consumer's stream wait for the data.
+fn make_ready(tensor: &Tensor, stream: i64) -> Result<()> {
+    order::check_stream(tensor.device(), stream)?;
+    match tensor.device().stream(stream).filter(|_| stream != order::NO_SYNC) {
+        Some(stream) => tensor.wait(stream?),
+        None => Ok(()),
     }
 }
 

@@ -25,6 +25,11 @@ impl Error {
         Self { status, driver_code: 0, message: message.into() }
     }
 
+    /// An error of the device driver.
+    pub fn driver(status: Status, driver_code: i32, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, driver_code, message: message.into() }
+    }
+
     /// What a panic says that was caught at a boundary: a defect of this library, told as an error.
     pub fn panicked(payload: Box<dyn Any + Send>) -> Self {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());

@@ -25,6 +25,7 @@ pub mod layout;
 pub mod ledger;
 pub mod memory;
 pub mod order;
+pub mod runtime;
 pub mod tensor;
 pub mod text;
 pub mod trace;

@@ -1,13 +1,182 @@
-//! When data may be touched: which stream values a consumer may name, and which events may be attached.
-//! On the CPU everything is ready at once, so there is nothing to wait for.
+//! When data may be touched, and when it may be released.
+//!
+//! What a producer queued comes before a consumer's work: the consumer's stream waits on the device, the host never
+//! does. What a consumer queued comes before the release: [`Uses`] keeps an event for each stream that was named, and the
+//! release is called when they are complete.
 
 use core::ffi::c_void;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
+use crate::abi::types::DEVX_NOT_READY;
+use crate::arrow::Batch;
 use crate::device::{Device, DeviceType};
-use crate::error::{Result, refuse};
+use crate::error::{Error, Result, refuse};
+use crate::memory::Owner;
+use crate::runtime::cuda::{Event, ForeignEvent, LEGACY, Stream, reaper};
+use crate::tensor::Tensor;
 
 /// "Do not synchronise" as a stream value (array API, `__dlpack__`).
 pub const NO_SYNC: i64 = -1;
+
+/// When data may be touched.
+#[derive(Clone, Debug)]
+pub enum Ready {
+    /// Now.
+    Now,
+    /// After what was queued on a stream when the data is handed on.
+    Queued(Stream),
+    /// After an event.
+    After(Event),
+    /// After an event of the producer's, which lives as long as the data (Arrow's `sync_event`).
+    Foreign(ForeignEvent),
+}
+
+impl Ready {
+    /// What is right for data of which nothing is known: on a GPU it was queued on the legacy default stream (array API,
+    /// `stream=None`; CUDA Array Interface before version 3).
+    pub fn unknown(device: Device) -> Self {
+        match device.stream(LEGACY) {
+            Some(Ok(stream)) => Self::Queued(stream),
+            _ => Self::Now,
+        }
+    }
+
+    /// Makes `stream` wait, on the device, until the data may be touched.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`; `DEVX_UNSUPPORTED` if the stream is being captured and would have to wait for work outside of it.
+    pub fn wait(&self, stream: Stream) -> Result<()> {
+        match self {
+            Self::Now => Ok(()),
+            Self::Queued(queued) if *queued == stream => Ok(()),
+            Self::Queued(queued) => {
+                stream.require_no_capture()?;
+                // An event of a capture would draw the consumer's stream into it.
+                queued.require_no_capture()?;
+                Event::record(*queued)?.wait(stream)
+            }
+            Self::After(event) => {
+                stream.require_no_capture()?;
+                event.wait(stream)
+            }
+            Self::Foreign(event) => {
+                stream.require_no_capture()?;
+                event.wait(stream)
+            }
+        }
+    }
+
+    /// The same as something that an Arrow consumer can wait for: never [`Ready::Queued`].
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`; `DEVX_UNSUPPORTED` if the stream is being captured, as an event in a graph cannot be waited for
+    /// outside of it.
+    pub fn settle(&self) -> Result<Self> {
+        match self {
+            Self::Queued(stream) => {
+                stream.require_no_capture()?;
+                Ok(Self::After(Event::record(*stream)?))
+            }
+            settled => Ok(settled.clone()),
+        }
+    }
+
+    /// One order out of several: `stream` waits for all of them, and so what is queued there afterwards comes after all.
+    ///
+    /// # Errors
+    /// As [`Ready::wait`].
+    pub fn merge<'a>(all: impl IntoIterator<Item = &'a Self>, stream: Stream) -> Result<Self> {
+        for one in all {
+            one.wait(stream)?;
+        }
+        Ok(Self::Queued(stream))
+    }
+
+    /// What an Arrow `sync_event` holds: the address of an event's handle, or NULL for data that is ready.
+    pub(crate) fn sync_event(&self) -> *mut c_void {
+        match self {
+            Self::Now | Self::Queued(_) => std::ptr::null_mut(),
+            Self::After(event) => event.address(),
+            Self::Foreign(event) => event.address(),
+        }
+    }
+
+    /// For the host, which does not wait by itself.
+    ///
+    /// # Errors
+    /// `DEVX_NOT_READY`.
+    pub(crate) fn require_now(&self) -> Result<()> {
+        match self {
+            Self::Now => Ok(()),
+            _ => Err(Error::new(DEVX_NOT_READY, "the data is queued on a stream: copy it to the host first")),
+        }
+    }
+}
+
+/// The streams that use the data, by events. Nothing is allocated until the first one is named.
+#[derive(Debug)]
+pub(crate) enum Uses {
+    /// Of data with an owner of its own.
+    Own(OnceLock<Mutex<Vec<Event>>>),
+    /// Of a view: what uses it uses what it is a view of, which is the one to wait.
+    OfTensor(Tensor),
+    /// As above.
+    OfBatch(Batch),
+}
+
+impl Default for Uses {
+    fn default() -> Self {
+        Self::Own(OnceLock::new())
+    }
+}
+
+impl Uses {
+    /// Notes that work which is queued on `stream` until now uses the data.
+    pub(crate) fn add(&self, stream: Stream) -> Result<()> {
+        let own = match self {
+            Self::Own(own) => own,
+            Self::OfTensor(tensor) => return tensor.used_on(stream),
+            Self::OfBatch(batch) => return batch.used_on(stream),
+        };
+        stream.require_no_capture()?;
+        let event = Event::record(stream)?;
+        let mut events = own.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        // Work on one stream is done in order, so its last event stands for the ones before.
+        events.retain(|earlier| !earlier.is_on(stream));
+        events.push(event);
+        Ok(())
+    }
+
+    /// Notes work that is queued already. If that cannot be noted, the host waits for it; if not even that is possible, one
+    /// reference is never given up.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`; then `keep` was lost.
+    pub(crate) fn hold(&self, device: Device, stream: Stream, keep: impl FnOnce() -> Owner) -> Result<()> {
+        // Host memory is known to no stream: its owner would free it under a copy.
+        let noted = if device == Device::CPU { stream.synchronize() } else { self.add(stream) };
+        noted.or_else(|_| stream.synchronize()).inspect_err(|_| reaper::abandon(keep()))
+    }
+
+    /// Gives up `owner` when all uses are over: at once if there are none.
+    pub(crate) fn then_release(&mut self, owner: impl FnOnce() -> Owner) {
+        let Self::Own(own) = self else { return };
+        match own.take().map(|events| events.into_inner().unwrap_or_else(PoisonError::into_inner)) {
+            Some(events) if !events.is_empty() => release_after(events, owner()),
+            _ => {}
+        }
+    }
+}
+
+fn release_after(events: Vec<Event>, owner: Owner) {
+    // Memory that is given back on a stream waits there: its stream may be destroyed as soon as this returns.
+    if let Some(stream) = owner.stream().filter(|stream| stream.is_capturing() == Ok(false))
+        && events.iter().all(|event| event.is_on(stream) || event.wait(stream).is_ok())
+    {
+        return drop(owner);
+    }
+    reaper::after(events, owner);
+}
 
 /// Checks the `stream` argument of a DLPack request against the device's table
 /// (array API, data interchange: semantics of `stream`).
@@ -33,13 +202,22 @@ pub fn check_stream(device: Device, stream: i64) -> Result<()> {
     }
 }
 
-/// Checks `sync_event` of an Arrow device array (C Device data interface, synchronization event types).
+/// When an array with this `sync_event` may be touched (C Device data interface, synchronization event types).
 ///
 /// # Errors
 /// `DEVX_DEVICE` for an event on a device that has none.
-pub fn check_event(device: Device, sync_event: *mut c_void) -> Result<()> {
-    if device.kind == DeviceType::CPU && !sync_event.is_null() {
-        return refuse!(DEVX_DEVICE, "sync_event is {sync_event:p}: the cpu has no events, it must be NULL");
+///
+/// # Safety
+/// `sync_event` is NULL, or points to an event handle that lives as long as the result and what it is cloned to.
+pub unsafe fn of_sync_event(device: Device, sync_event: *mut c_void) -> Result<Ready> {
+    if sync_event.is_null() {
+        return Ok(Ready::Now);
     }
-    Ok(())
+    match device.kind {
+        DeviceType::CPU => {
+            refuse!(DEVX_DEVICE, "sync_event is {sync_event:p}: the cpu has no events, it must be NULL")
+        }
+        // SAFETY: the caller's contract.
+        _ => Ok(Ready::Foreign(unsafe { ForeignEvent::new(sync_event) }?)),
+    }
 }

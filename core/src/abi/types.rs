@@ -215,6 +215,27 @@ pub struct DevxBatchInfo {
     pub device_id: i32,
 }
 
+/// Bytes of `devx_device_info.name`, the terminating NUL included.
+pub const DEVX_DEVICE_NAME_BYTES: usize = 128;
+
+/// What a device is called and how much memory it has.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DevxDeviceInfo {
+    /// NUL-terminated UTF-8.
+    pub name: [c_char; DEVX_DEVICE_NAME_BYTES],
+    /// The same in every process, whatever the order of devices there; zero for the CPU.
+    pub uuid: [u8; 16],
+    /// Bytes that are free now; −1 for the CPU.
+    pub free_bytes: i64,
+    /// Bytes in all; −1 for the CPU.
+    pub total_bytes: i64,
+    /// The driver's version as CUDA writes it (12040 is 12.4); 0 for the CPU.
+    pub driver_version: i32,
+    /// Always zero.
+    pub reserved: i32,
+}
+
 /// How an exchange could be done: `DEVX_PLAN_VIEW`, `DEVX_PLAN_COPY` or `DEVX_PLAN_IMPOSSIBLE`.
 pub const DEVX_PLAN_VIEW: i32 = 0;
 /// Only with a copy; `reason` says why.

@@ -14,7 +14,8 @@ use crate::device::{Device, DeviceType};
 use crate::error::{Error, Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Foreign, Owner, Slab, TailSize, entry, set_entry};
-use crate::order;
+use crate::order::{self, Ready, Uses};
+use crate::runtime::cuda::Stream;
 use crate::tensor::Borrowed;
 
 /// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns.
@@ -27,14 +28,31 @@ struct Header {
     /// One address for each node of the schema.
     nodes: *const *const ArrowArray,
     source: Source,
+    ready: Ready,
+    uses: Uses,
     /// Given up last: the arrays are described by it.
     schema: Schema,
+}
+
+impl Drop for Header {
+    fn drop(&mut self) {
+        let Self { uses, source, .. } = self;
+        uses.then_release(|| match std::mem::replace(source, Source::NONE) {
+            // A released struct may be moved, so the reaper can have it.
+            Source::Foreign(array) => Owner::boxed(array),
+            Source::Own { _owner, .. } => _owner,
+        });
+    }
 }
 
 /// Whose structs the arrays are, and so what releases their memory.
 enum Source {
     Foreign(Foreign<ArrowArray>),
     Own { root: ArrowArray, _owner: Owner },
+}
+
+impl Source {
+    const NONE: Self = Self::Own { root: NO_ARRAY, _owner: Owner::none() };
 }
 
 // SAFETY: the structs and buffers behind the pointers belong to the source and are only read.
@@ -89,7 +107,7 @@ impl Batch {
     /// `schema`, that nobody else uses now.
     pub unsafe fn import(array: *mut ArrowArray, schema: &Schema) -> Result<Self> {
         // SAFETY: the caller's contract.
-        unsafe { Self::import_from(array, Device::CPU, schema) }
+        unsafe { Self::import_from(array, Device::CPU, Ready::Now, schema) }
     }
 
     /// As [`Batch::import`], for an array that says where it is and when it may be touched.
@@ -107,14 +125,15 @@ impl Batch {
         };
         require_live(&given.array)?;
         let device = Device::new(DeviceType(given.device_type), given.device_id)?;
-        order::check_event(device, given.sync_event)?;
+        // SAFETY: the event belongs to the array, which the batch keeps alive.
+        let ready = unsafe { order::of_sync_event(device, given.sync_event) }?;
         // SAFETY: a member of a valid struct.
         let inner = unsafe { &raw mut (*array).array };
         // SAFETY: the caller's contract.
-        unsafe { Self::import_from(inner, device, schema) }
+        unsafe { Self::import_from(inner, device, ready, schema) }
     }
 
-    unsafe fn import_from(array: *mut ArrowArray, device: Device, schema: &Schema) -> Result<Self> {
+    unsafe fn import_from(array: *mut ArrowArray, device: Device, ready: Ready, schema: &Schema) -> Result<Self> {
         // SAFETY: the caller's contract.
         match unsafe { array.as_ref() } {
             None => return refuse!(DEVX_NULL_ARGUMENT, "array is NULL"),
@@ -124,7 +143,9 @@ impl Batch {
         let header = Header {
             device,
             nodes: std::ptr::null(),
-            source: Source::Own { root: NO_ARRAY, _owner: Owner::none() },
+            source: Source::NONE,
+            ready,
+            uses: Uses::default(),
             schema: schema.clone(),
         };
         let mut slab = Slab::new(header, TailSize::default().and::<*const ArrowArray>(count)?)?;
@@ -175,7 +196,9 @@ impl Batch {
         let header = Header {
             device,
             nodes: std::ptr::null(),
-            source: Source::Own { root: NO_ARRAY, _owner: Owner::none() },
+            source: Source::NONE,
+            ready: Ready::unknown(device),
+            uses: Uses::default(),
             schema: schema.clone(),
         };
         let mut slab = Slab::new(header, tree::room::<ArrowArray>(size, count)?)?;
@@ -239,7 +262,7 @@ impl Batch {
     pub unsafe fn export(self, out: *mut ArrowArray) -> std::result::Result<(), Refused<Self>> {
         let problem = if out.is_null() {
             refuse!(DEVX_NULL_ARGUMENT, "out is NULL")
-        } else if !self.device().is_host() {
+        } else if self.device() != Device::CPU {
             refuse!(DEVX_DEVICE, "device is {}: a plain ArrowArray is host memory", self.device())
         } else {
             Ok(())
@@ -247,7 +270,7 @@ impl Batch {
         if let Err(error) = problem {
             return Err(Refused { error, returned: self });
         }
-        let root = self.export_tree()?;
+        let (root, _) = self.export_tree()?;
         // SAFETY: the caller's contract.
         unsafe { out.write(root) };
         Ok(())
@@ -266,11 +289,12 @@ impl Batch {
             return Err(Refused { error, returned: self });
         }
         let device = self.device();
+        let (array, sync_event) = self.export_tree()?;
         let exported = ArrowDeviceArray {
-            array: self.export_tree()?,
+            array,
             device_id: device.arrow_id(),
             device_type: device.kind.0,
-            sync_event: std::ptr::null_mut(),
+            sync_event,
             reserved: [0; 3],
         };
         // SAFETY: the caller's contract.
@@ -278,13 +302,17 @@ impl Batch {
         Ok(())
     }
 
-    fn export_tree(self) -> std::result::Result<ArrowArray, Refused<Self>> {
+    /// The exported root and its `sync_event`, which points to what the exported tree keeps alive.
+    fn export_tree(self) -> std::result::Result<(ArrowArray, *mut c_void), Refused<Self>> {
         let nodes = self.schema().nodes();
-        let size = match tree::room::<ArrowArray>(TailSize::default(), nodes) {
-            Ok(size) => size,
+        let prepared = tree::room::<ArrowArray>(TailSize::default(), nodes)
+            .and_then(|size| self.ready().settle().map(|ready| (size, ready)));
+        let (size, ready) = match prepared {
+            Ok(prepared) => prepared,
             Err(error) => return Err(Refused { error, returned: self }),
         };
-        let export = Export { batch: self, _entry: Entry::open(Kind::BatchExport) };
+        let sync_event = ready.sync_event();
+        let export = Export { batch: self, _ready: ready, _entry: Entry::open(Kind::BatchExport) };
         let slab = Slab::new(export, size)
             .map_err(|refused| Refused { error: refused.error, returned: refused.returned.batch })?;
         let source = &slab.header().batch;
@@ -301,7 +329,7 @@ impl Batch {
         };
         slab.add_refs(nodes - 1);
         slab.into_raw();
-        Ok(root)
+        Ok((root, sync_event))
     }
 
     /// What the arrays are.
@@ -312,6 +340,61 @@ impl Batch {
     /// Where the buffers are.
     pub fn device(&self) -> Device {
         self.0.header().device
+    }
+
+    pub(crate) fn set_ready(&mut self, ready: Ready) {
+        if let Some(header) = self.0.unique() {
+            header.ready = ready;
+        }
+    }
+
+    /// Makes this a view of something else, which is what is used and ready.
+    pub(crate) fn set_view(&mut self, ready: Ready, uses: Uses) {
+        if let Some(header) = self.0.unique() {
+            (header.ready, header.uses) = (ready, uses);
+        }
+    }
+
+    /// When the data may be touched.
+    pub fn ready(&self) -> &Ready {
+        &self.0.header().ready
+    }
+
+    /// Says that the data is there when what is queued on `stream` is done; see [`crate::Tensor::produced_on`].
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_ARGUMENT` if the batch is shared already, `DEVX_DEVICE` if its device has no streams.
+    pub fn produced_on(&mut self, stream: Stream) -> Result<()> {
+        self.device().require_streams()?;
+        match self.0.unique() {
+            Some(header) => {
+                header.ready = Ready::Queued(stream);
+                Ok(())
+            }
+            None => refuse!(DEVX_INVALID_ARGUMENT, "the batch is shared already: others may rely on its order"),
+        }
+    }
+
+    /// Makes `stream` wait, on the device, until the data may be touched. The host does not wait.
+    ///
+    /// # Errors
+    /// As [`Ready::wait`].
+    pub fn wait(&self, stream: Stream) -> Result<()> {
+        self.ready().wait(stream)
+    }
+
+    /// Says that work which is queued on `stream` uses the data; see [`crate::Tensor::used_on`].
+    ///
+    /// # Errors
+    /// As [`crate::Tensor::used_on`].
+    pub fn used_on(&self, stream: Stream) -> Result<()> {
+        self.device().require_streams()?;
+        self.0.header().uses.add(stream)
+    }
+
+    /// See [`Uses::hold`].
+    pub(crate) fn hold(&self, stream: Stream) -> Result<()> {
+        self.0.header().uses.hold(self.device(), stream, || self.clone().into_owner())
     }
 
     /// The batch at a glance, as the C record.
@@ -409,6 +492,7 @@ impl fmt::Debug for Batch {
 /// What an exported array keeps alive.
 struct Export {
     batch: Batch,
+    _ready: Ready,
     _entry: Entry,
 }
 

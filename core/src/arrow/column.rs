@@ -362,7 +362,7 @@ impl<'a> Column<'a> {
     }
 
     pub(crate) fn require_host(self) -> Result<()> {
-        let device = self.batch.device();
-        if device.is_host() { Ok(()) } else { refuse!(DEVX_DEVICE, "device is {device}, not host memory") }
+        self.batch.device().require_host()?;
+        self.batch.ready().require_now()
     }
 }

@@ -5,6 +5,7 @@ pub mod column;
 pub mod format;
 pub mod metadata;
 pub mod schema;
+mod transfer;
 mod tree;
 
 pub use batch::Batch;

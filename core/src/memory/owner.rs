@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::slab::Slab;
 use crate::abi::types::DevxOwner;
 use crate::ledger::{Entry, Kind};
+use crate::runtime::cuda::Stream;
 use crate::trace;
 
 type Release = unsafe extern "C" fn(*mut c_void);
@@ -16,6 +17,8 @@ pub struct Owner {
     context: *mut c_void,
     release: Option<Release>,
     entry: Option<Entry>,
+    /// The stream in whose order the memory is given back, which the release only asks for.
+    stream: Option<Stream>,
 }
 
 // SAFETY: an owner's contract (`from_raw`, `DevxOwner`) is that its release may be called on any thread;
@@ -26,8 +29,8 @@ unsafe impl Sync for Owner {}
 
 impl Owner {
     /// Nothing to keep alive: the memory outlives everything (static data).
-    pub fn none() -> Self {
-        Self { context: std::ptr::null_mut(), release: None, entry: None }
+    pub const fn none() -> Self {
+        Self { context: std::ptr::null_mut(), release: None, entry: None, stream: None }
     }
 
     /// Takes over a C owner. The ledger counts it until its release was called.
@@ -37,13 +40,14 @@ impl Owner {
     /// does not call it any more.
     pub unsafe fn from_raw(owner: DevxOwner) -> Self {
         let entry = owner.release.is_some().then(|| Entry::open(Kind::Owner));
-        Self { context: owner.context, release: owner.release, entry }
+        Self { context: owner.context, release: owner.release, entry, stream: None }
     }
 
     /// Keeps a Rust value alive; it is dropped on whatever thread the last user is.
     pub fn new<T: Send + 'static>(value: T) -> Self {
-        let context = Box::into_raw(Box::new(value)).cast();
-        Self { context, release: Some(drop_box::<T>), entry: Some(Entry::open(Kind::Owner)) }
+        let mut owner = Self::boxed(value);
+        owner.entry = Some(Entry::open(Kind::Owner));
+        owner
     }
 
     /// Calls `release` when nothing refers to the memory any more. A panic in it is caught and traced.
@@ -51,9 +55,26 @@ impl Owner {
         Self::new(OnDrop(Some(release)))
     }
 
+    /// As [`Owner::on_release`], of memory that is given back in the order of a stream.
+    pub(crate) fn in_order_of(stream: Stream, release: impl FnOnce() + Send + 'static) -> Self {
+        let mut owner = Self::on_release(release);
+        owner.stream = Some(stream);
+        owner
+    }
+
+    /// The stream in whose order the memory is given back, if it is.
+    pub(crate) fn stream(&self) -> Option<Stream> {
+        self.stream
+    }
+
+    /// As [`Owner::new`], for a value that the ledger counts by itself.
+    pub(crate) fn boxed<T: Send + 'static>(value: T) -> Self {
+        Self { context: Box::into_raw(Box::new(value)).cast(), release: Some(drop_box::<T>), entry: None, stream: None }
+    }
+
     /// Keeps one reference to a slab. Not in the ledger: what the slab stands for is.
     pub(crate) fn of_slab<H: Send + Sync>(slab: Slab<H>) -> Self {
-        Self { context: slab.into_raw(), release: Some(drop_slab::<H>), entry: None }
+        Self { context: slab.into_raw(), release: Some(drop_slab::<H>), entry: None, stream: None }
     }
 
     /// An owner for a foreign struct that is counted under its own heading.
@@ -61,7 +82,7 @@ impl Owner {
     /// # Safety
     /// As [`Owner::from_raw`].
     pub(crate) unsafe fn counted(context: *mut c_void, release: Release, kind: Kind) -> Self {
-        Self { context, release: Some(release), entry: Some(Entry::open(kind)) }
+        Self { context, release: Some(release), entry: Some(Entry::open(kind)), stream: None }
     }
 
     /// Gives the raw owner back without calling its release.

@@ -1,9 +1,11 @@
 //! A tensor: what, where, who and when of an n-dimensional array, whoever made it.
 
+mod transfer;
+
 use core::ffi::c_void;
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 use crate::abi::dlpack::{
     DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor,
@@ -13,6 +15,8 @@ use crate::dtype::{DType, Element};
 use crate::error::{Refused, Result, refuse};
 use crate::layout::{self, Layout, MAX_NDIM};
 use crate::memory::{Owner, Slab, TailSize};
+use crate::order::{Ready, Uses};
+use crate::runtime::cuda::{Stream, pointer};
 
 /// Properties of a tensor that DLPack carries as bits (`DLPACK_FLAG_BITMASK_…`). Unknown bits are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,8 +80,16 @@ struct Header {
     shape: *mut i64,
     strides: *mut i64,
     layout: Layout,
-    /// Released after everything else of the header.
+    ready: Ready,
+    uses: Uses,
     owner: Owner,
+}
+
+impl Drop for Header {
+    fn drop(&mut self) {
+        let Self { uses, owner, .. } = self;
+        uses.then_release(|| std::mem::replace(owner, Owner::none()));
+    }
 }
 
 // SAFETY: the pointers are to the slab's own tail and to memory that the owner keeps alive; the header is
@@ -119,6 +131,8 @@ impl Tensor {
             shape: std::ptr::null_mut(),
             strides: std::ptr::null_mut(),
             layout,
+            ready: Ready::unknown(desc.device),
+            uses: Uses::default(),
             owner: Owner::none(),
         };
         let mut slab = Slab::new(header, size)?;
@@ -138,6 +152,60 @@ impl Tensor {
             (header.shape, header.strides) = (shape, strides);
         }
         Ok(Self(slab))
+    }
+
+    /// Says when the data may be touched, if that is not after what is queued on the legacy default stream. For the maker
+    /// of a tensor: there is no second reference to it yet.
+    pub(crate) fn set_ready(&mut self, ready: Ready) {
+        if let Some(header) = self.0.unique() {
+            header.ready = ready;
+        }
+    }
+
+    /// Makes this a view of something else, which is what is used and ready.
+    pub(crate) fn set_view(&mut self, ready: Ready, uses: Uses) {
+        if let Some(header) = self.0.unique() {
+            (header.ready, header.uses) = (ready, uses);
+        }
+    }
+
+    /// Says that the data is there when what is queued on `stream` is done: for a producer that worked on another stream
+    /// than the legacy default one. To be called before the tensor is shared.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_ARGUMENT` if the tensor is shared already, `DEVX_DEVICE` if its device has no streams.
+    pub fn produced_on(&mut self, stream: Stream) -> Result<()> {
+        self.device().require_streams()?;
+        match self.0.unique() {
+            Some(header) => {
+                header.ready = Ready::Queued(stream);
+                Ok(())
+            }
+            None => refuse!(DEVX_INVALID_ARGUMENT, "the tensor is shared already: others may rely on its order"),
+        }
+    }
+
+    /// When the data may be touched.
+    pub fn ready(&self) -> &Ready {
+        &self.0.header().ready
+    }
+
+    /// Makes `stream` wait, on the device, until the data may be touched. The host does not wait.
+    ///
+    /// # Errors
+    /// As [`Ready::wait`].
+    pub fn wait(&self, stream: Stream) -> Result<()> {
+        self.ready().wait(stream)
+    }
+
+    /// Says that work which is queued on `stream` uses the data: the memory is released only when that work is done. From
+    /// any thread, as often as there are streams.
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE` if the tensor's device has no streams, `DEVX_DRIVER`, `DEVX_UNSUPPORTED` under capture.
+    pub fn used_on(&self, stream: Stream) -> Result<()> {
+        self.device().require_streams()?;
+        self.0.header().uses.add(stream)
     }
 
     /// Gives a described tensor its owner.
@@ -240,74 +308,21 @@ impl Tensor {
         Ok(unsafe { std::slice::from_raw_parts(self.data().cast::<T>(), elements) })
     }
 
-    /// A compact row-major copy in host memory of this library's. Two allocations.
+    /// Checks with the driver that the memory is where the tensor says, all of it: what no description can prove.
     ///
     /// # Errors
-    /// `DEVX_DEVICE` for device memory, `DEVX_UNSUPPORTED` for strided sub-byte elements.
-    pub fn copy(&self) -> Result<Self> {
-        self.require_host()?;
-        let Layout { bytes, row_major, .. } = self.layout();
-        let flags = self.flags().without(Flags::READ_ONLY).with(Flags::IS_COPIED);
-        let buffer = if row_major {
-            // SAFETY: a row-major tensor's elements are `bytes` bytes from `data` on.
-            unsafe { host_copy(self.data().cast(), bytes) }
-        } else {
-            self.gather()?
-        };
-        let desc = TensorDesc {
-            data: buffer.as_ptr().cast_mut().cast(),
-            device: Device::CPU,
-            dtype: self.dtype(),
-            shape: self.shape(),
-            strides: None,
-            byte_offset: 0,
-            flags,
-        };
-        // SAFETY: the buffer has the bytes of the shape and lives in the owner, which does not move it.
-        Ok(unsafe { Self::from_raw_parts(&desc, Owner::new(buffer)) }?)
-    }
-
-    /// The elements in row-major order, one by one.
-    fn gather(&self) -> Result<Vec<u128>> {
-        let Some(width) = self.dtype().element_bytes() else {
-            return refuse!(
-                DEVX_UNSUPPORTED,
-                "a strided tensor of {} cannot be copied: elements share bytes",
-                self.dtype()
-            );
-        };
-        let Layout { elements, bytes, .. } = self.layout();
-        let mut out = vec![0_u128; bytes.div_ceil(16)];
-        let to = out.as_mut_ptr().cast::<u8>();
-        let mut index = [0_i64; MAX_NDIM];
-        let mut from = 0_isize;
-        for i in 0..elements {
-            // SAFETY: `from` is an offset that the shape and strides produce, so within the tensor's memory.
-            let source = unsafe { self.data().cast::<u8>().offset(from) };
-            // SAFETY: element `i` of `elements` lies within the `bytes` bytes of `out`.
-            let target = unsafe { to.add(i * width) };
-            // SAFETY: one element each, of different allocations.
-            unsafe { target.copy_from_nonoverlapping(source, width) };
-            for ((extent, stride), index) in self.shape().iter().zip(self.strides()).zip(&mut index).rev() {
-                let step = *stride as isize * width as isize;
-                *index += 1;
-                from += step;
-                if *index < *extent {
-                    break;
-                }
-                from -= step * *extent as isize;
-                *index = 0;
-            }
+    /// `DEVX_DEVICE`, `DEVX_DRIVER`.
+    pub fn check_pointers(&self) -> Result<()> {
+        let Layout { elements, lowest, end, .. } = self.layout();
+        if elements == 0 || self.device() == Device::CPU {
+            return Ok(());
         }
-        Ok(out)
+        pointer::require(self.data().wrapping_byte_offset(lowest), (end - lowest) as usize, self.device())
     }
 
     pub(crate) fn require_host(&self) -> Result<()> {
-        if self.device().is_host() {
-            Ok(())
-        } else {
-            refuse!(DEVX_DEVICE, "device is {}, not host memory", self.device())
-        }
+        self.device().require_host()?;
+        self.ready().require_now()
     }
 
     /// The tensor as DLPack describes it. Everything in it is the tensor's and lives as long.
@@ -382,6 +397,12 @@ impl<T> Deref for Borrowed<'_, T> {
     }
 }
 
+impl<T> DerefMut for Borrowed<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
 /// The rules that every description has to keep, ours and foreign ones.
 fn check(desc: &TensorDesc<'_>) -> Result<(Layout, *mut c_void)> {
     let ndim = desc.shape.len();
@@ -416,15 +437,4 @@ fn check(desc: &TensorDesc<'_>) -> Result<(Layout, *mut c_void)> {
         );
     }
     Ok((layout, desc.data.with_addr(first)))
-}
-
-/// # Safety
-/// `bytes` bytes can be read from `from`, or `bytes` is 0.
-unsafe fn host_copy(from: *const u8, bytes: usize) -> Vec<u128> {
-    let mut out = vec![0_u128; bytes.div_ceil(16)];
-    if bytes > 0 {
-        // SAFETY: the caller's contract, and `out` has at least `bytes` bytes.
-        unsafe { out.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(from, bytes) };
-    }
-    out
 }

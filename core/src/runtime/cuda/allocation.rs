@@ -1,0 +1,183 @@
+//! Memory from the driver, with the owner that gives it back.
+//!
+//! Freeing waits for the device, except for memory of a pool; so all other memory is freed by the reaper, never by
+//! the thread that happens to release it last.
+
+use core::ffi::c_void;
+
+use cudarc::driver::sys::{CUdevice, CUdeviceptr, CUmemAttach_flags_enum as Attach};
+
+use super::context::{self, Apart, Context, Current};
+use super::driver::{Code, Driver};
+use super::event::Event;
+use super::reaper;
+use super::stream::Stream;
+use crate::device::{Device, DeviceType};
+use crate::error::{Result, refuse};
+use crate::memory::Owner;
+use crate::trace;
+
+/// Memory of the driver: its address, where it is, and what frees it.
+#[derive(Debug)]
+pub struct Allocation {
+    /// Address of the first byte; NULL if no bytes were asked for.
+    pub address: *mut c_void,
+    /// Where it is.
+    pub device: Device,
+    /// Frees it.
+    pub owner: Owner,
+}
+
+/// How a block is given back.
+struct Block {
+    driver: &'static Driver,
+    context: Context,
+    address: usize,
+    how: How,
+}
+
+#[derive(Clone, Copy)]
+enum How {
+    Device,
+    Host,
+    Pool(Stream),
+}
+
+impl Allocation {
+    /// Device memory.
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE`, `DEVX_OUT_OF_MEMORY`, `DEVX_DRIVER`.
+    pub fn device(ordinal: i32, bytes: usize) -> Result<Self> {
+        let device = Device { kind: DeviceType::CUDA, id: ordinal };
+        Self::make(ordinal, device, bytes, How::Device, |driver, address| {
+            // SAFETY: a call of the driver with room for its result.
+            driver.check("cuMemAlloc", unsafe { (driver.mem_alloc)(address, bytes) })
+        })
+    }
+
+    /// Device memory of the device's default pool, ready for work on `stream`, to which it is given back.
+    ///
+    /// # Errors
+    /// As [`Allocation::device`]; `DEVX_INVALID_STREAM` for a stream of another device, whose pool it would come from;
+    /// `DEVX_UNSUPPORTED` if the stream is being captured: the memory would be the graph's.
+    pub fn pool(ordinal: i32, stream: Stream, bytes: usize) -> Result<Self> {
+        let device = Device { kind: DeviceType::CUDA, id: ordinal };
+        Self::make(ordinal, device, bytes, How::Pool(stream), |driver, address| {
+            let mut of: CUdevice = 0;
+            // SAFETY: a call of the driver with room for its result.
+            driver.check("cuCtxGetDevice", unsafe { (driver.ctx_get_device)(&mut of) })?;
+            if of != ordinal {
+                return refuse!(DEVX_INVALID_STREAM, "stream is {:#x}: of cuda:{of}, not of {device}", stream.value());
+            }
+            stream.require_no_capture()?;
+            // SAFETY: a call of the driver with room for its result.
+            driver.check("cuMemAllocAsync", unsafe { (driver.mem_alloc_async)(address, bytes, stream.raw()) })
+        })
+    }
+
+    /// Managed memory, which host and devices can use.
+    ///
+    /// # Errors
+    /// As [`Allocation::device`].
+    pub fn managed(ordinal: i32, bytes: usize) -> Result<Self> {
+        let device = Device { kind: DeviceType::CUDA_MANAGED, id: 0 };
+        Self::make(ordinal, device, bytes, How::Device, |driver, address| {
+            let flags = Attach::CU_MEM_ATTACH_GLOBAL as u32;
+            // SAFETY: a call of the driver with room for its result.
+            driver.check("cuMemAllocManaged", unsafe { (driver.mem_alloc_managed)(address, bytes, flags) })
+        })
+    }
+
+    /// Pinned host memory, which every device can copy from and to without staging.
+    ///
+    /// # Errors
+    /// As [`Allocation::device`].
+    pub fn pinned(ordinal: i32, bytes: usize) -> Result<Self> {
+        /// `CU_MEMHOSTALLOC_PORTABLE`: pinned for all contexts, not just for the current one.
+        const PORTABLE: u32 = 1;
+        let device = Device { kind: DeviceType::CUDA_HOST, id: 0 };
+        Self::make(ordinal, device, bytes, How::Host, |driver, address| {
+            let mut host = std::ptr::null_mut();
+            // SAFETY: a call of the driver with room for its result.
+            driver.check("cuMemHostAlloc", unsafe { (driver.mem_host_alloc)(&mut host, bytes, PORTABLE) })?;
+            *address = host.expose_provenance() as CUdeviceptr;
+            Ok(())
+        })
+    }
+
+    fn make(
+        ordinal: i32,
+        device: Device,
+        bytes: usize,
+        how: How,
+        allocate: impl FnOnce(&Driver, &mut CUdeviceptr) -> Result<()>,
+    ) -> Result<Self> {
+        if bytes == 0 {
+            return Ok(Self { address: std::ptr::null_mut(), device, owner: Owner::none() });
+        }
+        let driver = Driver::get()?;
+        let context = match how {
+            How::Pool(stream) => stream.context()?,
+            _ => context::primary(driver, ordinal)?,
+        };
+        let _current = Current::enter(driver, context)?;
+        let _apart = Apart::enter(driver)?;
+        let mut address: CUdeviceptr = 0;
+        allocate(driver, &mut address)?;
+        let block = Block { driver, context, address: address as usize, how };
+        Ok(Self {
+            address: std::ptr::with_exposed_provenance_mut(address as usize),
+            device,
+            owner: match how {
+                How::Pool(stream) => Owner::in_order_of(stream, move || block.release()),
+                How::Device | How::Host => Owner::on_release(move || block.release()),
+            },
+        })
+    }
+}
+
+impl Block {
+    fn release(self) {
+        match self.how {
+            // The free would be the graph's, and the memory never given back.
+            How::Pool(stream) if Driver::loaded().is_some() && stream.is_capturing() == Ok(true) => {
+                reaper::after_capture(stream, Owner::on_release(move || self.free()));
+            }
+            How::Pool(_) => self.free(),
+            // Freed by the reaper, with nothing to wait for before it: the wait is the free's own.
+            How::Device | How::Host => reaper::after(Vec::<Event>::new(), Owner::on_release(move || self.free())),
+        }
+    }
+
+    fn free(self) {
+        if Driver::loaded().is_none() {
+            trace::say(format_args!("a forked process leaves {:#x} to its parent", self.address));
+            return;
+        }
+        let driver = self.driver;
+        let _current = match Current::enter(driver, self.context) {
+            Ok(current) => current,
+            Err(error) => return self.lose(Code(error.driver_code() as u32)),
+        };
+        let code = match self.how {
+            // SAFETY: the block was allocated by the driver and is given back once.
+            How::Device => unsafe { (driver.mem_free)(self.address as CUdeviceptr) },
+            // SAFETY: as above.
+            How::Host => unsafe { (driver.mem_free_host)(std::ptr::with_exposed_provenance_mut(self.address)) },
+            // SAFETY: as above; the caller's stream lives as long as its allocations.
+            How::Pool(stream) => unsafe { (driver.mem_free_async)(self.address as CUdeviceptr, stream.raw()) },
+        };
+        if code != Code::SUCCESS {
+            self.lose(code);
+        }
+    }
+
+    fn lose(&self, code: Code) {
+        // What ends with its context or with the driver is not lost.
+        if code != Code::DEINITIALIZED && code != Code::CONTEXT_IS_DESTROYED {
+            trace::say(format_args!("{:#x} could not be freed: driver code {}", self.address, code.0));
+            reaper::abandon(Owner::none());
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Contexts: made current for the length of a scope, and the caller's own one restored on every path.
+
+use core::ffi::{c_int, c_uint};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use cudarc::driver::sys::{CUcontext, CUdevice};
+
+use super::driver::{Code, Driver};
+use crate::error::{Result, refuse};
+
+/// A context of the driver, by its address. Contexts are never destroyed by this library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Context(pub(crate) CUcontext);
+
+// SAFETY: the driver lets every thread use every context.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+/// The primary contexts that this library has retained: one for each device that was used, kept until the process ends.
+static PRIMARY: OnceLock<Vec<Mutex<Option<Context>>>> = OnceLock::new();
+
+/// The primary context of a device, retained at the first use of that device.
+///
+/// # Errors
+/// `DEVX_DEVICE` for an ordinal that there is no device for, `DEVX_DRIVER`.
+pub(crate) fn primary(driver: &Driver, ordinal: i32) -> Result<Context> {
+    let mut slot = slot(driver, ordinal)?.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(context) = *slot {
+        return Ok(context);
+    }
+    let mut device: CUdevice = 0;
+    // SAFETY: a call of the driver with room for its result.
+    driver.check("cuDeviceGet", unsafe { (driver.device_get)(&mut device, ordinal) })?;
+    let mut context = std::ptr::null_mut();
+    // SAFETY: as above.
+    driver.check("cuDevicePrimaryCtxRetain", unsafe { (driver.primary_ctx_retain)(&mut context, device) })?;
+    *slot = Some(Context(context));
+    Ok(Context(context))
+}
+
+/// Checks that there is a driver and such a device. Costs no call of the driver after the first time.
+///
+/// # Errors
+/// `DEVX_DEVICE`, `DEVX_DRIVER`.
+pub fn require_device(ordinal: i32) -> Result<()> {
+    slot(Driver::get()?, ordinal).map(|_| ())
+}
+
+fn slot(driver: &Driver, ordinal: i32) -> Result<&'static Mutex<Option<Context>>> {
+    let slots = match PRIMARY.get() {
+        Some(slots) => slots,
+        None => {
+            let count = device_count(driver)?;
+            PRIMARY.get_or_init(|| (0..count).map(|_| Mutex::new(None)).collect())
+        }
+    };
+    match usize::try_from(ordinal).ok().and_then(|ordinal| slots.get(ordinal)) {
+        Some(slot) => Ok(slot),
+        None => refuse!(DEVX_DEVICE, "device_id is {ordinal}: there are {} CUDA devices", slots.len()),
+    }
+}
+
+pub(crate) fn device_count(driver: &Driver) -> Result<usize> {
+    let mut count: c_int = 0;
+    // SAFETY: a call of the driver with room for its result.
+    driver.check("cuDeviceGetCount", unsafe { (driver.device_get_count)(&mut count) })?;
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
+/// While this lives, a context is current on this thread. Then the one that was current before is again.
+pub(crate) struct Current<'a> {
+    driver: &'a Driver,
+    pushed: Option<Context>,
+}
+
+/// How often a call that restores something is tried, as there is nobody to tell if it fails.
+const TRIES: u32 = 3;
+
+impl<'a> Current<'a> {
+    /// Makes `context` current; if it is already, nothing is changed.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`; then nothing was changed.
+    pub(crate) fn enter(driver: &'a Driver, context: Context) -> Result<Self> {
+        let mut now = std::ptr::null_mut();
+        // SAFETY: a call of the driver with room for its result.
+        driver.check("cuCtxGetCurrent", unsafe { (driver.ctx_get_current)(&mut now) })?;
+        if now == context.0 {
+            return Ok(Self { driver, pushed: None });
+        }
+        // SAFETY: a context of the driver, pushed here and popped when this is dropped.
+        driver.check("cuCtxPushCurrent", unsafe { (driver.ctx_push_current)(context.0) })?;
+        Ok(Self { driver, pushed: Some(context) })
+    }
+}
+
+impl Drop for Current<'_> {
+    fn drop(&mut self) {
+        let Some(pushed) = self.pushed else { return };
+        for _ in 0..TRIES {
+            let (mut popped, mut now) = (std::ptr::null_mut(), std::ptr::null_mut());
+            // SAFETY: `enter` pushed a context on this thread; the guard is neither `Send` nor nested wrongly.
+            if unsafe { (self.driver.ctx_pop_current)(&mut popped) } == Code::SUCCESS {
+                return;
+            }
+            // The code may be that of earlier work, and the context popped all the same: the caller's must stay.
+            // SAFETY: a call of the driver with room for its result.
+            let asked = unsafe { (self.driver.ctx_get_current)(&mut now) };
+            if asked == Code::SUCCESS && now != pushed.0 {
+                return;
+            }
+        }
+    }
+}
+
+/// While this lives, this thread may call what can wait or allocate although some stream is being captured: such a call
+/// would be refused and break the capture, even if its own stream has nothing to do with it.
+pub(crate) struct Apart<'a> {
+    driver: &'a Driver,
+    before: c_uint,
+}
+
+impl<'a> Apart<'a> {
+    /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
+    const MODE: c_uint = 2;
+
+    /// # Errors
+    /// `DEVX_DRIVER`; then nothing was changed.
+    pub(crate) fn enter(driver: &'a Driver) -> Result<Self> {
+        let mut before = Self::MODE;
+        // SAFETY: a call of the driver with a mode that it knows, and room for the one before.
+        let code = unsafe { (driver.exchange_capture_mode)(&mut before) };
+        driver.check("cuThreadExchangeStreamCaptureMode", code)?;
+        Ok(Self { driver, before })
+    }
+}
+
+impl Drop for Apart<'_> {
+    fn drop(&mut self) {
+        for _ in 0..TRIES {
+            let mut mode = self.before;
+            // SAFETY: the mode that the driver gave.
+            if unsafe { (self.driver.exchange_capture_mode)(&mut mode) } == Code::SUCCESS {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The CUDA driver: found at run time, probed once, called through signatures whose result is a number.
+//!
+//! cudarc finds the library and has the types and constants. Its functions are not used, because they return a Rust
+//! enum, and a newer driver returns codes that the enum does not have.
+
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::OnceLock;
+
+use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUstream, CUuuid};
+
+use crate::abi::types::{DEVX_DEVICE, DEVX_DRIVER, DEVX_OUT_OF_MEMORY};
+use crate::error::{Error, Result};
+
+/// What a driver call came to. The set is open.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Code(pub(crate) u32);
+
+impl Code {
+    pub(crate) const SUCCESS: Self = Self(0);
+    pub(crate) const OUT_OF_MEMORY: Self = Self(2);
+    /// The driver is shutting down with the process.
+    pub(crate) const DEINITIALIZED: Self = Self(4);
+    pub(crate) const NO_DEVICE: Self = Self(100);
+    pub(crate) const INVALID_HANDLE: Self = Self(400);
+    pub(crate) const CONTEXT_IS_DESTROYED: Self = Self(709);
+    pub(crate) const NOT_READY: Self = Self(600);
+    /// The legacy default stream was named while a stream that it waits for is being captured.
+    pub(crate) const CAPTURE_IMPLICIT: Self = Self(906);
+}
+
+macro_rules! functions {
+    ($($name:ident: $symbol:literal ($($argument:ty),*);)*) => {
+        /// The functions of the driver that this library uses.
+        pub(crate) struct Driver {
+            $(pub(crate) $name: unsafe extern "C" fn($($argument),*) -> Code,)*
+            process: u32,
+        }
+
+        impl Driver {
+            /// # Safety
+            /// `find` returns NULL or the function of that name of a CUDA driver that stays loaded.
+            unsafe fn from_symbols(find: impl Fn(&CStr) -> *const c_void) -> std::result::Result<Self, Vec<&'static str>> {
+                let mut missing = Vec::new();
+                let mut find = |symbol: &'static str, name: &CStr| {
+                    let address = find(name);
+                    if address.is_null() {
+                        missing.push(symbol);
+                    }
+                    address
+                };
+                $(let $name = find($symbol, match CStr::from_bytes_with_nul(concat!($symbol, "\0").as_bytes()) {
+                    Ok(name) => name,
+                    Err(_) => c"",
+                });)*
+                if !missing.is_empty() {
+                    return Err(missing);
+                }
+                Ok(Self {
+                    // SAFETY: not NULL, and by the contract of this function the driver's function of this name, whose
+                    // signature this is (cuda.h); the result is an `int` in C, of which only the bits are taken.
+                    $($name: unsafe {
+                        std::mem::transmute::<*const c_void, unsafe extern "C" fn($($argument),*) -> Code>($name)
+                    },)*
+                    process: std::process::id(),
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    init: "cuInit" (c_uint);
+    driver_get_version: "cuDriverGetVersion" (*mut c_int);
+    get_error_name: "cuGetErrorName" (Code, *mut *const c_char);
+    get_error_string: "cuGetErrorString" (Code, *mut *const c_char);
+    device_get: "cuDeviceGet" (*mut CUdevice, c_int);
+    device_get_count: "cuDeviceGetCount" (*mut c_int);
+    device_get_name: "cuDeviceGetName" (*mut c_char, c_int, CUdevice);
+    device_get_uuid: "cuDeviceGetUuid_v2" (*mut CUuuid, CUdevice);
+    primary_ctx_retain: "cuDevicePrimaryCtxRetain" (*mut CUcontext, CUdevice);
+    ctx_get_current: "cuCtxGetCurrent" (*mut CUcontext);
+    ctx_get_device: "cuCtxGetDevice" (*mut CUdevice);
+    ctx_push_current: "cuCtxPushCurrent_v2" (CUcontext);
+    ctx_pop_current: "cuCtxPopCurrent_v2" (*mut CUcontext);
+    stream_create: "cuStreamCreate" (*mut CUstream, c_uint);
+    stream_destroy: "cuStreamDestroy_v2" (CUstream);
+    stream_synchronize: "cuStreamSynchronize" (CUstream);
+    stream_wait_event: "cuStreamWaitEvent" (CUstream, CUevent, c_uint);
+    stream_get_ctx: "cuStreamGetCtx" (CUstream, *mut CUcontext);
+    stream_is_capturing: "cuStreamIsCapturing" (CUstream, *mut c_uint);
+    exchange_capture_mode: "cuThreadExchangeStreamCaptureMode" (*mut c_uint);
+    event_create: "cuEventCreate" (*mut CUevent, c_uint);
+    event_record: "cuEventRecord" (CUevent, CUstream);
+    event_query: "cuEventQuery" (CUevent);
+    event_synchronize: "cuEventSynchronize" (CUevent);
+    event_destroy: "cuEventDestroy_v2" (CUevent);
+    mem_get_info: "cuMemGetInfo_v2" (*mut usize, *mut usize);
+    mem_alloc: "cuMemAlloc_v2" (*mut CUdeviceptr, usize);
+    mem_free: "cuMemFree_v2" (CUdeviceptr);
+    mem_alloc_async: "cuMemAllocAsync" (*mut CUdeviceptr, usize, CUstream);
+    mem_free_async: "cuMemFreeAsync" (CUdeviceptr, CUstream);
+    mem_host_alloc: "cuMemHostAlloc" (*mut *mut c_void, usize, c_uint);
+    mem_free_host: "cuMemFreeHost" (*mut c_void);
+    mem_alloc_managed: "cuMemAllocManaged" (*mut CUdeviceptr, usize, c_uint);
+    pointer_get_attributes: "cuPointerGetAttributes" (c_uint, *mut c_uint, *mut *mut c_void, CUdeviceptr);
+    memcpy_async: "cuMemcpyAsync" (CUdeviceptr, CUdeviceptr, usize, CUstream);
+}
+
+/// Why there is no driver. Found out once; the answer stays for the life of the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Absent {
+    NoLibrary,
+    MissingSymbols(Vec<&'static str>),
+    Init(u32),
+}
+
+static DRIVER: OnceLock<std::result::Result<Driver, Absent>> = OnceLock::new();
+
+impl Driver {
+    /// The driver, looked for at the first call.
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE` if there is no library, if it lacks functions, or if it has no device; also in a child of `fork`,
+    /// where the driver must not be called any more.
+    pub(crate) fn get() -> Result<&'static Self> {
+        match DRIVER.get_or_init(probe) {
+            Ok(driver) if driver.process == std::process::id() => Ok(driver),
+            Ok(driver) => {
+                let text = format!(
+                    "the CUDA driver was initialised in process {}, of which this one is a fork: it cannot be used here",
+                    driver.process
+                );
+                Err(Error::new(DEVX_DEVICE, text))
+            }
+            Err(absent) => Err(Error::new(DEVX_DEVICE, absent.to_string())),
+        }
+    }
+
+    /// The driver if it was needed before, for release paths: they must not be what loads it.
+    pub(crate) fn loaded() -> Option<&'static Self> {
+        let driver = DRIVER.get()?.as_ref().ok()?;
+        (driver.process == std::process::id()).then_some(driver)
+    }
+
+    /// The result of a call as an error that names the call, the code and its meaning.
+    pub(crate) fn check(&self, call: &str, code: Code) -> Result<()> {
+        if code == Code::SUCCESS {
+            return Ok(());
+        }
+        let status = if code == Code::OUT_OF_MEMORY { DEVX_OUT_OF_MEMORY } else { DEVX_DRIVER };
+        // SAFETY: this function writes the address of a static text, or NULL.
+        let name = unsafe { self.describe(self.get_error_name, code) };
+        // SAFETY: as above.
+        let meaning = unsafe { self.describe(self.get_error_string, code) };
+        let text = match (name, meaning) {
+            (Some(name), Some(meaning)) => format!("{call}: {name} ({}): {meaning}", code.0),
+            _ => format!("{call}: driver code {}, which this driver has no name for", code.0),
+        };
+        Err(Error::driver(status, i32::try_from(code.0).unwrap_or(i32::MAX), text))
+    }
+
+    /// # Safety
+    /// `function` writes NULL or the address of a static text.
+    unsafe fn describe(
+        &self,
+        function: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
+        code: Code,
+    ) -> Option<String> {
+        let mut text = std::ptr::null();
+        // SAFETY: a call of the driver with room for its result.
+        let result = unsafe { function(code, &mut text) };
+        if result != Code::SUCCESS || text.is_null() {
+            return None;
+        }
+        // SAFETY: the driver's texts are static and NUL-terminated.
+        Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+    }
+}
+
+fn probe() -> std::result::Result<Driver, Absent> {
+    // SAFETY: loading a CUDA driver has no preconditions.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(Absent::NoLibrary);
+    }
+    // SAFETY: present, so this does not panic; the library is never closed.
+    let library = unsafe { sys::culib() };
+    let find = |name: &CStr| {
+        // SAFETY: the symbol is only taken as an address here.
+        let symbol = unsafe { library.get::<*const c_void>(name.to_bytes_with_nul()) };
+        // SAFETY: as above; the library stays loaded.
+        symbol.map_or(std::ptr::null(), |symbol| unsafe { symbol.try_as_raw_ptr() }.unwrap_or_default().cast_const())
+    };
+    // SAFETY: these are the symbols of the CUDA driver.
+    let driver = unsafe { Driver::from_symbols(find) }.map_err(Absent::MissingSymbols)?;
+    // SAFETY: the first call of the driver; 0 is the only flag that there is.
+    match unsafe { (driver.init)(0) } {
+        Code::SUCCESS => Ok(driver),
+        Code(code) => Err(Absent::Init(code)),
+    }
+}
+
+impl std::fmt::Display for Absent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoLibrary => f.write_str("there is no CUDA driver on this machine (libcuda.so.1 was not found)"),
+            Self::MissingSymbols(symbols) => {
+                write!(f, "the CUDA driver of this machine lacks {}: it is too old", symbols.join(", "))
+            }
+            Self::Init(code) if *code == Code::NO_DEVICE.0 => {
+                f.write_str("there is a CUDA driver, but no CUDA device that it may use (cuInit: 100)")
+            }
+            Self::Init(code) => write!(f, "the CUDA driver cannot be initialised (cuInit: {code})"),
+        }
+    }
+}

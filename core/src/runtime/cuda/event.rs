@@ -1,0 +1,207 @@
+//! Events without timing, from a pool for each context.
+
+use core::ffi::c_void;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::driver::sys::{CUevent, CUevent_flags};
+
+use super::context::{Context, Current};
+use super::driver::{Code, Driver};
+use super::stream::Stream;
+use crate::error::{Result, refuse};
+
+/// Most events that a pool keeps for the next time.
+const KEPT: usize = 256;
+
+/// An event that was recorded. Shared by counting; the last one gives the event back to its pool.
+#[derive(Clone, Debug)]
+pub struct Event(Arc<Recorded>);
+
+struct Recorded {
+    driver: &'static Driver,
+    context: Context,
+    stream: Stream,
+    /// What an Arrow `sync_event` points to: at this address as long as the event lives.
+    handle: Handle,
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+struct Handle(CUevent);
+
+// SAFETY: the driver lets every thread use every event.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+impl std::fmt::Debug for Recorded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recorded").field("handle", &self.handle).field("context", &self.context).finish()
+    }
+}
+
+/// Events that are not in use, with their contexts.
+static POOL: Mutex<Vec<(Context, Handle)>> = Mutex::new(Vec::new());
+
+impl Event {
+    /// An event that completes when all that was queued on `stream` until now is done. One call of the driver, and one
+    /// more if the pool has no event for the stream's context.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`.
+    pub fn record(stream: Stream) -> Result<Self> {
+        let driver = Driver::get()?;
+        let context = stream.context()?;
+        // Events are made in, and belong to, the context that is current.
+        let _current = Current::enter(driver, context)?;
+        loop {
+            let (handle, kept) = take(driver, context)?;
+            // SAFETY: an event and a stream of the same context.
+            let code = unsafe { (driver.event_record)(handle.0, stream.raw()) };
+            if kept && GONE.contains(&code) && is_gone(driver, handle) {
+                // It ended with its context, which somebody reset. The pool has lost it; the loop ends with a new one.
+                continue;
+            }
+            let event = Self(Arc::new(Recorded { driver, context, stream, handle }));
+            return driver.check("cuEventRecord", code).map(|()| event);
+        }
+    }
+
+    /// Makes `stream` wait, on the device, until this event is complete.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`.
+    pub fn wait(&self, stream: Stream) -> Result<()> {
+        wait_raw(stream, self.0.handle.0)
+    }
+
+    /// Whether the event is complete. Does not wait.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`.
+    pub fn is_complete(&self) -> Result<bool> {
+        let Recorded { driver, handle, .. } = *self.0;
+        // SAFETY: an event that was recorded and is not destroyed.
+        match unsafe { (driver.event_query)(handle.0) } {
+            Code::NOT_READY => Ok(false),
+            code => driver.check("cuEventQuery", code).map(|()| true),
+        }
+    }
+
+    /// Blocks the host until the event is complete. For reading data on the host, never for an exchange.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`.
+    pub fn synchronize(&self) -> Result<()> {
+        let Recorded { driver, handle, .. } = *self.0;
+        // SAFETY: an event that was recorded and is not destroyed.
+        driver.check("cuEventSynchronize", unsafe { (driver.event_synchronize)(handle.0) })
+    }
+
+    /// The address of the event's handle (`CUevent *`), valid as long as this event.
+    pub(crate) fn address(&self) -> *mut c_void {
+        (&raw const self.0.handle).cast_mut().cast()
+    }
+
+    /// Whether it was recorded on this stream.
+    pub(crate) fn is_on(&self, stream: Stream) -> bool {
+        self.0.stream == stream
+    }
+}
+
+/// An event of somebody else's, who keeps it alive.
+#[derive(Clone, Copy, Debug)]
+pub struct ForeignEvent(*const Handle);
+
+// SAFETY: the handle is only read, and the driver lets every thread use every event.
+unsafe impl Send for ForeignEvent {}
+// SAFETY: as above.
+unsafe impl Sync for ForeignEvent {}
+
+impl ForeignEvent {
+    /// From the address of its handle.
+    ///
+    /// # Errors
+    /// `DEVX_NULL_ARGUMENT` if there is no event at that address.
+    ///
+    /// # Safety
+    /// `address` points to a `CUevent` that lives as long as this and its copies are used.
+    pub(crate) unsafe fn new(address: *const c_void) -> Result<Self> {
+        let address = address.cast::<Handle>();
+        // SAFETY: the caller's contract.
+        if unsafe { *address }.0.is_null() {
+            return refuse!(DEVX_NULL_ARGUMENT, "*sync_event is NULL: a sync_event points to an event");
+        }
+        Ok(Self(address))
+    }
+
+    /// See [`Event::wait`].
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`.
+    pub fn wait(&self, stream: Stream) -> Result<()> {
+        // SAFETY: alive, by the contract of `new`.
+        wait_raw(stream, unsafe { *self.0 }.0)
+    }
+
+    pub(crate) fn address(&self) -> *mut c_void {
+        self.0.cast_mut().cast()
+    }
+}
+
+/// Makes `stream` wait for an event that may be somebody else's.
+///
+/// # Errors
+/// `DEVX_DRIVER`.
+fn wait_raw(stream: Stream, event: CUevent) -> Result<()> {
+    let driver = Driver::get()?;
+    let _current = Current::enter(driver, stream.context()?)?;
+    // SAFETY: the caller's event; the driver refuses one that is not valid.
+    driver.check("cuStreamWaitEvent", unsafe { (driver.stream_wait_event)(stream.raw(), event, 0) })
+}
+
+/// What the driver says of an event that does not exist any more.
+const GONE: [Code; 2] = [Code::INVALID_HANDLE, Code::CONTEXT_IS_DESTROYED];
+
+fn is_gone(driver: &Driver, handle: Handle) -> bool {
+    // SAFETY: an event of this library's.
+    GONE.contains(&unsafe { (driver.event_query)(handle.0) })
+}
+
+/// How many events are kept for the next time.
+pub fn kept_events() -> usize {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner).len()
+}
+
+/// An event of the context that is current, and whether it was in use before.
+fn take(driver: &Driver, context: Context) -> Result<(Handle, bool)> {
+    {
+        let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = pool.iter().rposition(|(owner, _)| *owner == context) {
+            return Ok((pool.swap_remove(at).1, true));
+        }
+    }
+    let mut event = std::ptr::null_mut();
+    let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+    // SAFETY: a call of the driver with room for its result.
+    driver.check("cuEventCreate", unsafe { (driver.event_create)(&mut event, flags) })?;
+    Ok((Handle(event), false))
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        // Not even the lock is touched in a forked child: the parent may have held it.
+        if Driver::loaded().is_none() {
+            return;
+        }
+        // Recording an event again does not disturb the waits that were queued for it before.
+        let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+        if pool.len() < KEPT {
+            pool.push((self.context, self.handle));
+            return;
+        }
+        drop(pool);
+        // SAFETY: nobody else knows of the event; destroying one that is not complete is allowed.
+        let _ = unsafe { (self.driver.event_destroy)(self.handle.0) };
+    }
+}

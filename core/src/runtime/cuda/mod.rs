@@ -1,0 +1,16 @@
+//! The CUDA runtime: the only place that talks to the driver, and the only one that names cudarc.
+
+pub mod allocation;
+mod context;
+pub mod copy;
+mod driver;
+mod event;
+pub mod info;
+pub mod pointer;
+pub mod reaper;
+mod stream;
+
+pub use allocation::Allocation;
+pub use context::require_device;
+pub use event::{Event, ForeignEvent, kept_events};
+pub use stream::{LEGACY, PER_THREAD, Stream};

@@ -1,0 +1,96 @@
+//! What a pointer is: the driver knows, whatever its producer says.
+
+use core::ffi::{c_int, c_uint, c_void};
+
+use cudarc::driver::sys::{CUdeviceptr, CUpointer_attribute_enum as Attribute};
+
+use super::driver::Driver;
+use crate::device::{Device, DeviceType};
+use crate::error::{Result, refuse};
+
+/// `CU_MEMORYTYPE_HOST`.
+const HOST: c_uint = 1;
+/// `CU_MEMORYTYPE_DEVICE`.
+const DEVICE: c_uint = 2;
+
+/// Where a pointer points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Kind of memory and device; `DeviceType::CPU` for memory that the driver does not know.
+    pub device: Device,
+    /// Device whose streams work on the memory; −1 for memory that the driver does not know.
+    pub ordinal: i32,
+}
+
+/// Asks the driver what `address` points to. One call, for which no context is needed.
+///
+/// # Errors
+/// `DEVX_DEVICE` if there is no driver, `DEVX_DRIVER`.
+pub fn locate(address: *const c_void) -> Result<Place> {
+    ask(address).map(|(place, ..)| place)
+}
+
+/// The place, and start and size of the allocation.
+fn ask(address: *const c_void) -> Result<(Place, CUdeviceptr, usize)> {
+    let driver = Driver::get()?;
+    let (mut kind, mut managed, mut ordinal): (c_uint, c_uint, c_int) = (0, 0, -1);
+    let (mut base, mut size): (CUdeviceptr, usize) = (0, 0);
+    let mut attributes = [
+        Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE as c_uint,
+        Attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED as c_uint,
+        Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL as c_uint,
+        Attribute::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR as c_uint,
+        Attribute::CU_POINTER_ATTRIBUTE_RANGE_SIZE as c_uint,
+    ];
+    let mut values: [*mut c_void; 5] = [
+        (&raw mut kind).cast(),
+        (&raw mut managed).cast(),
+        (&raw mut ordinal).cast(),
+        (&raw mut base).cast(),
+        (&raw mut size).cast(),
+    ];
+    let count = attributes.len() as c_uint;
+    // SAFETY: there is a place of the attribute's own type for each of the values.
+    let code = unsafe {
+        (driver.pointer_get_attributes)(
+            count,
+            attributes.as_mut_ptr(),
+            values.as_mut_ptr(),
+            address.addr() as CUdeviceptr,
+        )
+    };
+    driver.check("cuPointerGetAttributes", code)?;
+    let kind = match kind {
+        // The driver writes a byte for a bool.
+        _ if managed & 0xff != 0 => DeviceType::CUDA_MANAGED,
+        HOST => DeviceType::CUDA_HOST,
+        DEVICE => DeviceType::CUDA,
+        _ => return Ok((Place { device: Device::CPU, ordinal: -1 }, 0, 0)),
+    };
+    // Pinned and managed memory belongs to no device in particular: by convention number 0 (DLPack, `device_id`).
+    let id = if kind == DeviceType::CUDA { ordinal } else { 0 };
+    Ok((Place { device: Device { kind, id }, ordinal: ordinal.max(0) }, base, size))
+}
+
+/// Checks that an address is where its producer says, and that `bytes` bytes from there are one allocation's.
+///
+/// # Errors
+/// `DEVX_DEVICE` if it is somewhere else, freed included, or runs out of its allocation; `DEVX_DRIVER`.
+pub fn require(address: *const c_void, bytes: usize, declared: Device) -> Result<()> {
+    let (place, base, size) = ask(address)?;
+    if place.ordinal < 0 {
+        return refuse!(DEVX_DEVICE, "data {address:p} is no memory of CUDA (any more), but declared as {declared}");
+    }
+    if place.device != declared {
+        return refuse!(DEVX_DEVICE, "data {address:p} is memory of {}, but declared as {declared}", place.device);
+    }
+    let offset = (address.addr() as CUdeviceptr).saturating_sub(base);
+    let left = (size as CUdeviceptr).saturating_sub(offset);
+    if bytes as CUdeviceptr > left {
+        return refuse!(
+            DEVX_DEVICE,
+            "data {address:p} needs {bytes} bytes, but its allocation of {size} bytes at {base:#x} ends after {left}"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! Stream-ordered release: what is still used by queued work is given up by one thread, after that work.
+//!
+//! The thread starts with the first such release. It holds no lock while it asks the driver or calls a release. At the
+//! end of the process it is given a bounded time; what is not done then is left to the system. A child of `fork` has no
+//! such thread and must not call the driver: what is released there is left to the parent.
+
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::context::Apart;
+use super::driver::{Code, Driver};
+use super::event::Event;
+use super::stream::Stream;
+use crate::memory::Owner;
+use crate::trace;
+
+/// Between two looks at the events: short at first, for work that is nearly done.
+const SHORTEST: Duration = Duration::from_micros(20);
+const LONGEST: Duration = Duration::from_millis(1);
+
+/// How often a query may fail before its memory is given up for lost.
+const TRIES: u32 = 3;
+
+/// How long the end of the process waits for queued work.
+const AT_EXIT: Duration = Duration::from_millis(500);
+
+struct Pending {
+    events: Vec<Event>,
+    /// Not before this stream is no longer being captured.
+    capturing: Option<Stream>,
+    owner: Owner,
+    failures: u32,
+}
+
+static INBOX: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
+static ARRIVED: Condvar = Condvar::new();
+static WAITING: AtomicI64 = AtomicI64::new(0);
+static LEAKED: AtomicI64 = AtomicI64::new(0);
+
+/// Releases that wait for work, those being called included.
+pub fn waiting() -> i64 {
+    WAITING.load(Relaxed)
+}
+
+/// Releases that were never called, because the driver could not say whether the work is done, and memory that the driver
+/// did not take back. Freeing memory under running work would be worse.
+pub fn leaked() -> i64 {
+    LEAKED.load(Relaxed)
+}
+
+/// Gives up `owner` when all events are complete. Returns at once.
+pub(crate) fn after(events: Vec<Event>, owner: Owner) {
+    push(Pending { events, capturing: None, owner, failures: 0 });
+}
+
+/// Gives up `owner` when `stream` is no longer being captured. Returns at once.
+pub(crate) fn after_capture(stream: Stream, owner: Owner) {
+    push(Pending { events: Vec::new(), capturing: Some(stream), owner, failures: 0 });
+}
+
+/// Never gives up `owner`, and counts it: what may still be used by work that cannot be waited for.
+pub(crate) fn abandon(owner: Owner) {
+    owner.into_raw();
+    LEAKED.fetch_add(1, Relaxed);
+}
+
+fn push(pending: Pending) {
+    if Driver::loaded().is_none() {
+        trace::say(format_args!("a forked process leaves a release that waits for work to its parent"));
+        let Pending { events, owner, .. } = pending;
+        drop(events);
+        owner.into_raw();
+        return;
+    }
+    WAITING.fetch_add(1, Relaxed);
+    if !started() {
+        lose(pending);
+        return;
+    }
+    INBOX.lock().unwrap_or_else(PoisonError::into_inner).push(pending);
+    ARRIVED.notify_one();
+}
+
+/// Starts the thread, once; whether there is one.
+fn started() -> bool {
+    static STARTED: OnceLock<bool> = OnceLock::new();
+    *STARTED.get_or_init(|| {
+        let thread = std::thread::Builder::new().name("devexchange-reaper".into()).spawn(run);
+        // SAFETY: a function without arguments that does not unwind.
+        unsafe { libc::atexit(at_exit) };
+        thread.is_ok()
+    })
+}
+
+fn run() {
+    let mut waiting = Vec::new();
+    let mut pause = SHORTEST;
+    // Looking at events and freeing would otherwise break what other threads capture. It stays so for this thread.
+    let mut relaxed = false;
+    loop {
+        if !relaxed && let Some(Ok(guard)) = Driver::loaded().map(Apart::enter) {
+            std::mem::forget(guard);
+            relaxed = true;
+        }
+        {
+            let inbox = INBOX.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut inbox = if !waiting.is_empty() {
+                ARRIVED.wait_timeout(inbox, pause).map_or_else(|error| error.into_inner().0, |(inbox, _)| inbox)
+            } else {
+                ARRIVED.wait_while(inbox, |inbox| inbox.is_empty()).unwrap_or_else(PoisonError::into_inner)
+            };
+            if !inbox.is_empty() {
+                waiting.append(&mut inbox);
+                pause = SHORTEST;
+            }
+        }
+        let before = waiting.len();
+        for pending in std::mem::take(&mut waiting) {
+            waiting.extend(look(pending));
+        }
+        pause = if waiting.len() < before { SHORTEST } else { (pause * 2).min(LONGEST) };
+    }
+}
+
+/// Gives up what is done; what is not is given back.
+fn look(mut pending: Pending) -> Option<Pending> {
+    if pending.capturing.is_some_and(|stream| stream.is_capturing() == Ok(true)) {
+        return Some(pending);
+    }
+    while let Some(event) = pending.events.last() {
+        match event.is_complete() {
+            Ok(true) => {
+                pending.failures = 0;
+                drop(pending.events.pop());
+            }
+            Ok(false) => {
+                pending.failures = 0;
+                return Some(pending);
+            }
+            Err(_) if pending.failures < TRIES => {
+                pending.failures += 1;
+                return Some(pending);
+            }
+            // With its context or the driver gone, as is said each time, the work is too.
+            Err(error)
+                if [Code::DEINITIALIZED, Code::CONTEXT_IS_DESTROYED]
+                    .map(|code| code.0 as i32)
+                    .contains(&error.driver_code()) =>
+            {
+                drop(pending.events.pop());
+            }
+            Err(error) => {
+                trace::say(format_args!("a release is given up for lost, its work cannot be waited for: {error}"));
+                lose(pending);
+                return None;
+            }
+        }
+    }
+    drop(pending.owner);
+    WAITING.fetch_sub(1, Relaxed);
+    None
+}
+
+fn lose(pending: Pending) {
+    abandon(pending.owner);
+    WAITING.fetch_sub(1, Relaxed);
+}
+
+extern "C" fn at_exit() {
+    // A forked child inherits the handler, but neither the thread nor the right to call the driver.
+    if Driver::loaded().is_none() {
+        return;
+    }
+    let end = Instant::now() + AT_EXIT;
+    while waiting() > 0 && Instant::now() < end {
+        std::thread::sleep(SHORTEST * 10);
+    }
+}

@@ -1,0 +1,193 @@
+//! Streams, by their raw handle: whoever made a stream destroys it.
+
+use cudarc::driver::sys::{CUdevice, CUstream, CUstream_flags_enum as CUstream_flags};
+
+use super::context::{self, Apart, Context, Current};
+use super::driver::{Code, Driver};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::error::{Result, refuse};
+
+/// A stream on a device: a handle, or one of the two default streams.
+#[derive(Clone, Copy, Debug)]
+pub struct Stream {
+    handle: usize,
+    ordinal: i32,
+    /// Whose default stream it is, if it is a thread's; otherwise 0.
+    thread: u64,
+}
+
+/// Two names of one stream: a handle says it all, a default stream is one of a device, and maybe of a thread.
+impl PartialEq for Stream {
+    fn eq(&self, other: &Self) -> bool {
+        self.handle == other.handle
+            && (!self.is_default() || (self.ordinal == other.ordinal && self.thread == other.thread))
+    }
+}
+
+impl Eq for Stream {}
+
+/// The legacy default stream, as DLPack and the CUDA Array Interface write it.
+pub const LEGACY: i64 = 1;
+/// The default stream of the calling thread.
+pub const PER_THREAD: i64 = 2;
+
+/// The number of the calling thread; 0 for one that is about to end.
+fn this_thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NUMBER: u64 = NEXT.fetch_add(1, Relaxed);
+    }
+    NUMBER.try_with(|number| *number).unwrap_or(0)
+}
+
+impl Stream {
+    /// A stream of device `ordinal` from the number that the protocols use: 1 legacy default, 2 per-thread default,
+    /// otherwise a handle (`CUstream`, `cudaStream_t`).
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_STREAM` for 0, which is ambiguous, and for negative numbers.
+    pub fn new(ordinal: i32, value: i64) -> Result<Self> {
+        match usize::try_from(value) {
+            Ok(handle) if handle > 0 => {
+                let thread = if value == PER_THREAD { this_thread() } else { 0 };
+                Ok(Self { handle, ordinal, thread })
+            }
+            _ => refuse!(
+                DEVX_INVALID_STREAM,
+                "stream is {value}: 1 is the legacy default stream, 2 the per-thread one, others are handles"
+            ),
+        }
+    }
+
+    /// A new stream of device `ordinal` that does not wait for the legacy default stream. Its maker destroys it.
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE`, `DEVX_DRIVER`.
+    pub fn create(ordinal: i32) -> Result<Self> {
+        let driver = Driver::get()?;
+        let _current = Current::enter(driver, context::primary(driver, ordinal)?)?;
+        let mut stream = std::ptr::null_mut();
+        let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: a call of the driver with room for its result.
+        driver.check("cuStreamCreate", unsafe { (driver.stream_create)(&mut stream, flags) })?;
+        Ok(Self { handle: stream.expose_provenance(), ordinal, thread: 0 })
+    }
+
+    /// Destroys a stream; what is queued on it is still done.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_STREAM` for a default stream, `DEVX_DRIVER`.
+    ///
+    /// # Safety
+    /// Nobody uses the stream any more.
+    pub unsafe fn destroy(self) -> Result<()> {
+        if self.is_default() {
+            return refuse!(DEVX_INVALID_STREAM, "stream is {}: a default stream is not destroyed", self.value());
+        }
+        let driver = Driver::get()?;
+        // SAFETY: the caller's contract.
+        driver.check("cuStreamDestroy", unsafe { (driver.stream_destroy)(self.raw()) })
+    }
+
+    /// As the protocols write it.
+    pub fn value(self) -> i64 {
+        self.handle as i64
+    }
+
+    /// The device that it was said to be on.
+    pub fn ordinal(self) -> i32 {
+        self.ordinal
+    }
+
+    fn is_default(self) -> bool {
+        self.value() <= PER_THREAD
+    }
+
+    /// As the driver takes it: `CU_STREAM_LEGACY` is 1 and `CU_STREAM_PER_THREAD` 2, as in the protocols. The default
+    /// stream of another thread has no name here; the legacy one comes after it and before it, like after and before all
+    /// of them.
+    pub(crate) fn raw(self) -> CUstream {
+        let elsewhere = self.value() == PER_THREAD && self.thread != this_thread();
+        std::ptr::with_exposed_provenance_mut(if elsewhere { LEGACY as usize } else { self.handle })
+    }
+
+    /// The device that the stream's work runs on, whatever it was said to be.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`, `DEVX_DEVICE`.
+    pub fn device(self) -> Result<i32> {
+        if self.is_default() {
+            return Ok(self.ordinal);
+        }
+        let driver = Driver::get()?;
+        let _current = Current::enter(driver, self.context()?)?;
+        let mut device: CUdevice = 0;
+        // SAFETY: a call of the driver with room for its result.
+        driver.check("cuCtxGetDevice", unsafe { (driver.ctx_get_device)(&mut device) })?;
+        Ok(device)
+    }
+
+    /// The context that the stream's work runs in: its own, or for a default stream the device's primary one.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`, `DEVX_DEVICE`.
+    pub(crate) fn context(self) -> Result<Context> {
+        let driver = Driver::get()?;
+        if self.is_default() {
+            return context::primary(driver, self.ordinal);
+        }
+        let mut context = std::ptr::null_mut();
+        // SAFETY: a stream of the caller's, and room for the result.
+        driver.check("cuStreamGetCtx", unsafe { (driver.stream_get_ctx)(self.raw(), &mut context) })?;
+        Ok(Context(context))
+    }
+
+    /// Blocks the host until all work queued on the stream is done. Never part of an exchange.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`; `DEVX_UNSUPPORTED` if the stream is being captured, which the driver would punish by breaking the
+    /// capture.
+    pub fn synchronize(self) -> Result<()> {
+        self.require_no_capture()?;
+        let driver = Driver::get()?;
+        let _current = Current::enter(driver, self.context()?)?;
+        let _apart = Apart::enter(driver)?;
+        // SAFETY: a stream of the caller's.
+        driver.check("cuStreamSynchronize", unsafe { (driver.stream_synchronize)(self.raw()) })
+    }
+
+    /// Whether work queued on the stream is being captured into a graph instead of run.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`.
+    pub fn is_capturing(self) -> Result<bool> {
+        let driver = Driver::get()?;
+        // A default stream is that of the current context.
+        let _current = if self.is_default() { Some(Current::enter(driver, self.context()?)?) } else { None };
+        let mut status = 0;
+        // SAFETY: a stream of the caller's, and room for the result.
+        let code = unsafe { (driver.stream_is_capturing)(self.raw(), &mut status) };
+        if code == Code::CAPTURE_IMPLICIT {
+            return Ok(true);
+        }
+        driver.check("cuStreamIsCapturing", code)?;
+        Ok(status != 0)
+    }
+
+    /// Checks that work queued on the stream is run, not captured.
+    ///
+    /// # Errors
+    /// `DEVX_UNSUPPORTED` if it is captured, `DEVX_DRIVER`.
+    pub fn require_no_capture(self) -> Result<()> {
+        if !self.is_capturing()? {
+            return Ok(());
+        }
+        refuse!(
+            DEVX_UNSUPPORTED,
+            "stream {:#x} is being captured into a graph, which cannot wait for work outside of it, nor the other way \
+             round: hand the data over before",
+            self.value()
+        )
+    }
+}

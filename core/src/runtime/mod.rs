@@ -1,0 +1,74 @@
+//! The runtimes that own memory.
+
+pub mod cuda;
+
+use core::ffi::c_void;
+
+use crate::device::{Device, DeviceType};
+use crate::error::{Result, refuse};
+use crate::memory::Owner;
+use crate::order::Ready;
+use cuda::{Allocation, Stream, copy};
+
+/// New memory, what frees it, and when it may be touched.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(crate) address: *mut c_void,
+    pub(crate) owner: Owner,
+    pub(crate) ready: Ready,
+}
+
+/// Memory of a device, not initialised. On a GPU it comes from the device's pool, ready for work on `stream`; without a
+/// stream it is plain device memory, ready at once.
+///
+/// # Errors
+/// `DEVX_OUT_OF_MEMORY`, `DEVX_DEVICE`, `DEVX_DRIVER`.
+pub(crate) fn allocate(device: Device, bytes: usize, stream: Option<Stream>) -> Result<Memory> {
+    let (allocation, ready) = match (device.kind, stream) {
+        (DeviceType::CPU, _) => return host(bytes),
+        (DeviceType::CUDA, Some(stream)) => (Allocation::pool(device.id, stream, bytes)?, Ready::Queued(stream)),
+        (DeviceType::CUDA, None) => (Allocation::device(device.id, bytes)?, Ready::Now),
+        (DeviceType::CUDA_HOST, _) => (Allocation::pinned(device.id, bytes)?, Ready::Now),
+        (DeviceType::CUDA_MANAGED, _) => (Allocation::managed(device.id, bytes)?, Ready::Now),
+        _ => return refuse!(DEVX_DEVICE, "device is {device}: this library has no memory of it"),
+    };
+    Ok(Memory { address: allocation.address, owner: allocation.owner, ready })
+}
+
+fn host(bytes: usize) -> Result<Memory> {
+    let mut memory: Vec<u128> = Vec::new();
+    if memory.try_reserve_exact(bytes.div_ceil(size_of::<u128>())).is_err() {
+        return refuse!(DEVX_OUT_OF_MEMORY, "{bytes} bytes could not be allocated");
+    }
+    Ok(Memory { address: memory.as_mut_ptr().cast(), owner: Owner::new(memory), ready: Ready::Now })
+}
+
+/// The stream to allocate on for a copy to `device` that is queued on `stream`: none if that belongs to another device,
+/// whose pool is no place for it.
+///
+/// # Errors
+/// `DEVX_DRIVER`.
+pub(crate) fn allocating(device: Device, stream: Stream) -> Result<Option<Stream>> {
+    Ok((device.kind == DeviceType::CUDA && stream.device()? == device.id).then_some(stream))
+}
+
+/// Copies into memory of `to`: queued on `stream`, except that the host waits for copies into its own unpinned memory.
+/// Returns when the copy may be touched.
+///
+/// # Errors
+/// `DEVX_DRIVER`.
+///
+/// # Safety
+/// Each copy is a target, a source and a number of bytes, valid until they have run; nobody else uses the targets
+/// meanwhile.
+pub(crate) unsafe fn fill(to: Device, copies: &[(*mut c_void, *const c_void, usize)], stream: Stream) -> Result<Ready> {
+    for &(target, source, bytes) in copies {
+        // SAFETY: the caller's contract.
+        unsafe { copy::queue(target, source, bytes, stream) }?;
+    }
+    if to == Device::CPU {
+        stream.synchronize()?;
+        return Ok(Ready::Now);
+    }
+    Ok(Ready::Queued(stream))
+}

@@ -1,0 +1,194 @@
+//! New memory for tensors, and copies between devices and the host.
+
+use super::{Flags, Tensor, TensorDesc};
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::{Result, refuse};
+use crate::layout::{self, Layout, MAX_NDIM};
+use crate::memory::Owner;
+use crate::runtime::cuda::{Stream, copy};
+use crate::runtime::{self, Memory};
+
+impl Tensor {
+    /// A tensor over new memory of `device`, in compact row-major order. Its elements are not initialised. On a GPU the
+    /// memory comes from the device's pool, ready for work on `stream`, which is not destroyed before the tensor is
+    /// released; without a stream it is plain device memory, ready at once.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_SHAPE`, `DEVX_DEVICE`, `DEVX_DRIVER`.
+    pub fn allocate(device: Device, dtype: DType, shape: &[i64], stream: Option<Stream>) -> Result<Self> {
+        let bytes = layout::check(dtype, false, shape, None)?.bytes;
+        let Memory { address: data, owner, ready } = runtime::allocate(device, bytes, stream)?;
+        let desc = TensorDesc { data, device, dtype, shape, strides: None, byte_offset: 0, flags: Flags::default() };
+        // SAFETY: the memory has the bytes of the shape, and lives in the owner.
+        let mut tensor = unsafe { Self::from_raw_parts(&desc, owner) }?;
+        tensor.set_ready(ready);
+        Ok(tensor)
+    }
+
+    /// A copy on another device (or the same), queued on `stream`, after which it is ready; into host memory that is not
+    /// pinned the host waits for it. The source is released only after the copy.
+    ///
+    /// # Errors
+    /// `DEVX_COPY_REQUIRED` if the elements do not lie compactly, and as [`Tensor::allocate`].
+    pub fn copy_to(&self, device: Device, stream: Stream) -> Result<Self> {
+        self.require_compact()?;
+        stream.require_no_capture()?;
+        let pool = runtime::allocating(device, stream)?;
+        let mut copy = Self::allocate(device, self.dtype(), self.shape(), pool)?;
+        self.wait(stream)?;
+        let copies = [(copy.data(), self.data().cast_const(), self.layout().bytes)];
+        // SAFETY: the new memory is as large as the elements are compactly, and nobody else knows of it; `hold`
+        // keeps both alive.
+        let filled = unsafe { runtime::fill(device, &copies, stream) };
+        // Also if this failed: the copy may be queued.
+        self.hold(stream)?;
+        // Memory of the pool is given back in the order of the stream, host memory was waited for.
+        if pool.is_none() && (device != Device::CPU || filled.is_err()) {
+            copy.hold(stream)?;
+        }
+        let ready = filled?;
+        let flags = self.flags().without(Flags::READ_ONLY).with(Flags::IS_COPIED);
+        if let Some(header) = copy.0.unique() {
+            (header.ready, header.flags) = (ready, flags);
+        }
+        Ok(copy)
+    }
+
+    /// See [`Uses::hold`](crate::order::Uses::hold).
+    fn hold(&self, stream: Stream) -> Result<()> {
+        self.0.header().uses.hold(self.device(), stream, || Owner::of_slab(self.0.clone()))
+    }
+
+    /// After a copy between the elements and host memory that the host waits for: if that failed, it may still run.
+    fn done(&self, copied: Result<()>, stream: Stream) -> Result<()> {
+        if copied.is_err() {
+            let _ = self.hold(stream);
+        }
+        copied
+    }
+
+    /// Reads all elements into host memory, in row-major order. The host waits.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_ARGUMENT` for another number of bytes, `DEVX_COPY_REQUIRED` if the elements do not lie compactly,
+    /// `DEVX_DRIVER`.
+    pub fn read(&self, into: &mut [u8], stream: Stream) -> Result<()> {
+        self.require_bytes(into.len())?;
+        self.require_compact()?;
+        stream.require_no_capture()?;
+        self.wait(stream)?;
+        // SAFETY: the slice is as large as the elements are compactly, and the host waits for the copy.
+        let copied = unsafe { copy::now(into.as_mut_ptr().cast(), self.data(), into.len(), stream) };
+        self.done(copied, stream)
+    }
+
+    /// Writes all elements from host memory, in row-major order; work that is queued on `stream` afterwards sees them.
+    /// The host waits until its memory may be used again.
+    ///
+    /// # Errors
+    /// As [`Tensor::read`]; `DEVX_READ_ONLY`.
+    ///
+    /// # Safety
+    /// Nobody else uses the elements before the write is done.
+    pub unsafe fn write(&self, from: &[u8], stream: Stream) -> Result<()> {
+        self.require_bytes(from.len())?;
+        self.require_compact()?;
+        if self.flags().has(Flags::READ_ONLY) {
+            return refuse!(DEVX_READ_ONLY, "flags has READ_ONLY: the tensor must not be written");
+        }
+        stream.require_no_capture()?;
+        self.wait(stream)?;
+        // SAFETY: both are as large as the elements are compactly, and the host waits for the copy.
+        let copied = unsafe { copy::now(self.data(), from.as_ptr().cast(), from.len(), stream) };
+        self.done(copied, stream)
+    }
+
+    fn require_bytes(&self, bytes: usize) -> Result<()> {
+        let needed = self.layout().bytes;
+        if bytes == needed {
+            return Ok(());
+        }
+        refuse!(DEVX_INVALID_ARGUMENT, "there are {bytes} bytes, the elements are {needed}")
+    }
+
+    fn require_compact(&self) -> Result<()> {
+        if self.layout().row_major {
+            return Ok(());
+        }
+        refuse!(DEVX_COPY_REQUIRED, "strides {:?} of shape {:?} are not row-major", self.strides(), self.shape())
+    }
+
+    /// A compact row-major copy in host memory of this library's. Two allocations.
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE` for device memory, `DEVX_UNSUPPORTED` for strided sub-byte elements.
+    pub fn copy(&self) -> Result<Self> {
+        self.require_host()?;
+        let Layout { bytes, row_major, .. } = self.layout();
+        let flags = self.flags().without(Flags::READ_ONLY).with(Flags::IS_COPIED);
+        let buffer = if row_major {
+            // SAFETY: a row-major tensor's elements are `bytes` bytes from `data` on.
+            unsafe { host_copy(self.data().cast(), bytes) }
+        } else {
+            self.gather()?
+        };
+        let desc = TensorDesc {
+            data: buffer.as_ptr().cast_mut().cast(),
+            device: Device::CPU,
+            dtype: self.dtype(),
+            shape: self.shape(),
+            strides: None,
+            byte_offset: 0,
+            flags,
+        };
+        // SAFETY: the buffer has the bytes of the shape and lives in the owner, which does not move it.
+        Ok(unsafe { Self::from_raw_parts(&desc, Owner::new(buffer)) }?)
+    }
+
+    /// The elements in row-major order, one by one.
+    fn gather(&self) -> Result<Vec<u128>> {
+        let Some(width) = self.dtype().element_bytes() else {
+            return refuse!(
+                DEVX_UNSUPPORTED,
+                "a strided tensor of {} cannot be copied: elements share bytes",
+                self.dtype()
+            );
+        };
+        let Layout { elements, bytes, .. } = self.layout();
+        let mut out = vec![0_u128; bytes.div_ceil(16)];
+        let to = out.as_mut_ptr().cast::<u8>();
+        let mut index = [0_i64; MAX_NDIM];
+        let mut from = 0_isize;
+        for i in 0..elements {
+            // SAFETY: `from` is an offset that the shape and strides produce, so within the tensor's memory.
+            let source = unsafe { self.data().cast::<u8>().offset(from) };
+            // SAFETY: element `i` of `elements` lies within the `bytes` bytes of `out`.
+            let target = unsafe { to.add(i * width) };
+            // SAFETY: one element each, of different allocations.
+            unsafe { target.copy_from_nonoverlapping(source, width) };
+            for ((extent, stride), index) in self.shape().iter().zip(self.strides()).zip(&mut index).rev() {
+                let step = *stride as isize * width as isize;
+                *index += 1;
+                from += step;
+                if *index < *extent {
+                    break;
+                }
+                from -= step * *extent as isize;
+                *index = 0;
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// # Safety
+/// `bytes` bytes can be read from `from`, or `bytes` is 0.
+unsafe fn host_copy(from: *const u8, bytes: usize) -> Vec<u128> {
+    let mut out = vec![0_u128; bytes.div_ceil(16)];
+    if bytes > 0 {
+        // SAFETY: the caller's contract, and `out` has at least `bytes` bytes.
+        unsafe { out.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(from, bytes) };
+    }
+    out
+}
