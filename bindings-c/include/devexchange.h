@@ -51,6 +51,17 @@ devx_status devx_batch_column_named(
     devx_error *error);
 
 /**
+ * As `devx_tensor_copy_to`, for a whole batch: one allocation, one copy for each buffer. Of texts
+ * and binary in device memory the last offset is read first, which the host waits for.
+ */
+devx_status devx_batch_copy_to(
+    devx_batch_t const *batch,
+    DLDevice device,
+    int64_t stream,
+    devx_batch_t **out,
+    devx_error *error);
+
+/**
  * Makes a batch over memory of the caller's on `device`: one node for each field of the schema, in
  * the same order. The buffers are not copied; `owner` keeps them alive, and its release is called
  * once, when the last user is gone (NULL if they outlive everything). On failure the owner is the
@@ -130,6 +141,9 @@ devx_status devx_batch_import_pair_device(
     devx_batch_t **out,
     devx_error *error);
 
+/** As `devx_tensor_produced_on`. */
+devx_status devx_batch_produced_on(devx_batch_t *batch, int64_t stream, devx_error *error);
+
 /**
  * Gives up a batch and sets the handle to NULL. NULL and a handle that is NULL are fine. From any
  * thread.
@@ -144,6 +158,12 @@ devx_status devx_batch_schema(devx_batch_t const *batch, devx_schema_t **out, de
 
 /** Another reference to the same batch. */
 devx_status devx_batch_share(devx_batch_t const *batch, devx_batch_t **out, devx_error *error);
+
+/** As `devx_tensor_used_on`. */
+devx_status devx_batch_used_on(devx_batch_t const *batch, int64_t stream, devx_error *error);
+
+/** As `devx_tensor_wait`. */
+devx_status devx_batch_wait(devx_batch_t const *batch, int64_t stream, devx_error *error);
 
 /** The value of a row of bools: `*out` gets 0 or 1. */
 devx_status devx_column_bool(
@@ -249,6 +269,15 @@ devx_status devx_column_values(
     devx_error *error);
 
 /**
+ * How many devices of a type there are (1, the CPU: one; 2, CUDA: as many as the driver shows).
+ * `DEVX_DEVICE` if there is no driver for that type on this machine, or none of its devices.
+ */
+devx_status devx_device_count(int32_t device_type, int32_t *out, devx_error *error);
+
+/** What a device is called and how much memory it has. */
+devx_status devx_device_get_info(DLDevice device, devx_device_info *out, devx_error *error);
+
+/**
  * Calls the deleter of a DLPack tensor, if it has one, and sets the pointer to NULL. NULL is fine.
  * Right for every major version.
  */
@@ -272,6 +301,15 @@ int64_t devx_ledger_outstanding(void);
  * yet.
  */
 devx_status devx_ledger_read(devx_ledger *out, devx_error *error);
+
+/**
+ * How many releases were never called, because the driver could not say whether the work that used
+ * the memory is done.
+ */
+int64_t devx_releases_lost(void);
+
+/** How many releases wait for work that is queued on a device. */
+int64_t devx_releases_waiting(void);
 
 /**
  * Makes a schema of a list of fields in depth-first order: a field, its children each with all that
@@ -315,6 +353,32 @@ devx_status devx_schema_share(devx_schema_t const *schema, devx_schema_t **out, 
 char const *devx_status_name(devx_status status);
 
 /**
+ * Makes a stream on a device that does not wait for the legacy default stream. Whoever makes a
+ * stream destroys it.
+ */
+devx_status devx_stream_create(DLDevice device, int64_t *out, devx_error *error);
+
+/** Destroys a stream that nobody uses any more; what is queued on it is still done. */
+devx_status devx_stream_destroy(DLDevice device, int64_t stream, devx_error *error);
+
+/** Blocks until all work that is queued on a stream is done. No exchange needs it. */
+devx_status devx_stream_synchronize(DLDevice device, int64_t stream, devx_error *error);
+
+/**
+ * Makes a tensor over new memory of a device, compact and row-major, not initialised. On a GPU with
+ * a stream the memory comes from the device's pool, ready for work on that stream, which is not
+ * destroyed before the tensor is released; with -1 it is ready at once.
+ */
+devx_status devx_tensor_allocate(
+    DLDevice device,
+    DLDataType dtype,
+    int64_t const *shape,
+    size_t ndim,
+    int64_t stream,
+    devx_tensor_t **out,
+    devx_error *error);
+
+/**
  * A view of the tensor: strides are always there, `byte_offset` is 0, and all of it belongs to the
  * tensor and is valid as long as the handle. `flags`, which may be NULL, gets the
  * DLPACK_FLAG_BITMASK_... bits.
@@ -325,8 +389,23 @@ devx_status devx_tensor_borrow(
     uint64_t *flags,
     devx_error *error);
 
+/** Asks the driver whether the memory of a tensor is where the tensor says, all of it. */
+devx_status devx_tensor_check_pointers(devx_tensor_t const *tensor, devx_error *error);
+
 /** A compact row-major copy in host memory of this library's. */
 devx_status devx_tensor_copy(devx_tensor_t const *tensor, devx_tensor_t **out, devx_error *error);
+
+/**
+ * A copy of the tensor on another device (or the same), queued on `stream`, a stream of either; the
+ * tensor is released only after the copy. Copies into host memory that is not pinned are waited
+ * for.
+ */
+devx_status devx_tensor_copy_to(
+    devx_tensor_t const *tensor,
+    DLDevice device,
+    int64_t stream,
+    devx_tensor_t **out,
+    devx_error *error);
 
 /**
  * Makes a tensor over memory of the caller's.
@@ -396,10 +475,43 @@ devx_status devx_tensor_import_legacy(
     devx_error *error);
 
 /**
+ * As `devx_tensor_import`, of a tensor whose producer was asked for it with `stream`: its data is
+ * ready for work that is queued there from now on. -1 where the producer was asked for no
+ * synchronisation because the data is ready. The stream is not destroyed before the tensor was
+ * handed on or released.
+ */
+devx_status devx_tensor_import_on(
+    struct DLManagedTensorVersioned *source,
+    int64_t stream,
+    devx_tensor_t **out,
+    devx_error *error);
+
+/** As `devx_tensor_import_on`, for the struct of DLPack before 1.0. */
+devx_status devx_tensor_import_on_legacy(
+    struct DLManagedTensor *source,
+    int64_t stream,
+    devx_tensor_t **out,
+    devx_error *error);
+
+/**
  * How a tensor can be had as a column: as a view, with a copy, or not at all, and why. Nothing is
  * taken.
  */
 devx_status devx_tensor_plan_column(devx_tensor_t const *tensor, devx_plan *out, devx_error *error);
+
+/**
+ * Says that the data is there when what is queued on `stream` is done: for a producer that worked
+ * on another stream than the legacy default one. To be called before the tensor is shared.
+ */
+devx_status devx_tensor_produced_on(devx_tensor_t *tensor, int64_t stream, devx_error *error);
+
+/** Reads all elements into `bytes` bytes of host memory, in row-major order, and waits for them. */
+devx_status devx_tensor_read(
+    devx_tensor_t const *tensor,
+    void *into,
+    size_t bytes,
+    int64_t stream,
+    devx_error *error);
 
 /**
  * Gives up a tensor and sets the handle to NULL. NULL and a handle that is NULL are fine. From any
@@ -431,6 +543,30 @@ devx_status devx_tensor_to_column(
     char const *name,
     int32_t copy,
     devx_batch_t **out,
+    devx_error *error);
+
+/**
+ * Says that work which is queued on `stream` uses the tensor: its memory is released only when that
+ * work is done, however early the tensor is released. From any thread, for as many streams as there
+ * are.
+ */
+devx_status devx_tensor_used_on(devx_tensor_t const *tensor, int64_t stream, devx_error *error);
+
+/**
+ * Makes `stream` wait, on the device, until the data of the tensor may be touched. The host does
+ * not wait.
+ */
+devx_status devx_tensor_wait(devx_tensor_t const *tensor, int64_t stream, devx_error *error);
+
+/**
+ * Writes all elements from `bytes` bytes of host memory, in row-major order; work that is queued on
+ * `stream` afterwards sees them. Nobody else uses the elements meanwhile.
+ */
+devx_status devx_tensor_write(
+    devx_tensor_t const *tensor,
+    void const *from,
+    size_t bytes,
+    int64_t stream,
     devx_error *error);
 
 /** The version of the library: major x 65536 + minor x 256 + patch. */

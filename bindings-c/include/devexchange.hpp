@@ -262,7 +262,7 @@ struct Plan {
 struct Request {
     std::uint32_t max_major = DLPACK_MAJOR_VERSION;
     std::uint32_t max_minor = DLPACK_MINOR_VERSION;
-    std::int64_t stream = -1;
+    std::int64_t stream = -1; /* the consumer's, on which the data is to be ready */
     Copy copy = Copy::never;
 
     devx_dlpack_request raw() const noexcept {
@@ -276,6 +276,86 @@ struct Request {
 };
 
 inline constexpr DLDevice cpu{kDLCPU, 0};
+/* A CUDA device: the memory of one GPU. */
+inline constexpr DLDevice cuda(std::int32_t id = 0) noexcept {
+    return DLDevice{kDLCUDA, id};
+}
+
+/* --- devices and streams --- */
+
+/* How many devices of a type there are. Throws DEVX_DEVICE if there is no driver for it, or none of its devices. */
+inline std::int32_t device_count(DLDeviceType type) {
+    std::int32_t out = 0;
+    detail::check([&](devx_error *error) { return devx_device_count(type, &out, error); });
+    return out;
+}
+
+/* What a device is called and how much memory it has. */
+inline devx_device_info device_info(DLDevice device) {
+    devx_device_info out;
+    detail::check([&](devx_error *error) { return devx_device_get_info(device, &out, error); });
+    return out;
+}
+
+/* How many releases wait for work that is queued on a device. */
+inline std::int64_t releases_waiting() noexcept {
+    return devx_releases_waiting();
+}
+
+/* How many releases were never called, because nobody could say whether the work that used the memory is done. */
+inline std::int64_t releases_lost() noexcept {
+    return devx_releases_lost();
+}
+
+/* A stream is a number, as in the protocols: one of these, or a handle (CUstream, cudaStream_t). */
+inline constexpr std::int64_t no_stream = -1;
+inline constexpr std::int64_t legacy_stream = 1;
+inline constexpr std::int64_t per_thread_stream = 2;
+
+/* A stream of one's own, destroyed when this goes; what is queued on it is still done. It converts to the number. */
+class Stream {
+public:
+    /* No stream: what is left of one that was moved. */
+    Stream() noexcept = default;
+    /* A new stream that does not wait for the legacy default stream. */
+    explicit Stream(DLDevice device) : device_(device) {
+        detail::check([&](devx_error *error) { return devx_stream_create(device, &value_, error); });
+    }
+    Stream(Stream &&other) noexcept : device_(other.device_), value_(other.release()) {}
+    Stream &operator=(Stream &&other) noexcept {
+        if (this != &other) {
+            reset();
+            device_ = other.device_;
+            value_ = other.release();
+        }
+        return *this;
+    }
+    Stream(Stream const &) = delete;
+    Stream &operator=(Stream const &) = delete;
+    ~Stream() { reset(); }
+
+    explicit operator bool() const noexcept { return value_ != no_stream; }
+    operator std::int64_t() const noexcept { return value_; }
+    std::int64_t value() const noexcept { return value_; }
+    DLDevice device() const noexcept { return device_; }
+    /* Blocks until all that is queued here is done. No exchange needs it. */
+    void synchronize() const {
+        detail::check([&](devx_error *error) { return devx_stream_synchronize(device_, value_, error); });
+    }
+    /* Hands the stream over: somebody else destroys it. */
+    std::int64_t release() noexcept { return std::exchange(value_, no_stream); }
+    /* Destroys it now. */
+    void reset() noexcept {
+        std::int64_t const value = release();
+        if (value != no_stream) {
+            devx_stream_destroy(device_, value, nullptr);
+        }
+    }
+
+private:
+    DLDevice device_ = cpu;
+    std::int64_t value_ = no_stream;
+};
 
 namespace detail {
 
@@ -542,6 +622,43 @@ public:
         return out;
     }
 
+    /* Takes a tensor that its producer was asked for with `stream`; no_stream: its data is ready. */
+    static Tensor import_on(Dlpack &&source, std::int64_t stream) {
+        Tensor out = import_on(source.get(), stream);
+        static_cast<void>(source.release());
+        return out;
+    }
+    static Tensor import_on(DlpackLegacy &&source, std::int64_t stream) {
+        Tensor out = import_on(source.get(), stream);
+        static_cast<void>(source.release());
+        return out;
+    }
+    static Tensor import_on(DLManagedTensorVersioned *source, std::int64_t stream) {
+        Tensor out;
+        detail::check(
+            [&](devx_error *error) { return devx_tensor_import_on(source, stream, out.handle_.address(), error); });
+        return out;
+    }
+    static Tensor import_on(DLManagedTensor *source, std::int64_t stream) {
+        Tensor out;
+        detail::check([&](devx_error *error) {
+            return devx_tensor_import_on_legacy(source, stream, out.handle_.address(), error);
+        });
+        return out;
+    }
+
+    /* A compact row-major tensor over new memory, not initialised: of the device's pool, for work on `stream`, which
+     * is not destroyed before the tensor; without a stream it is ready at once. */
+    static Tensor allocate(DLDevice device, DLDataType type, std::vector<std::int64_t> const &shape,
+                           std::int64_t stream = no_stream) {
+        Tensor out;
+        detail::check([&](devx_error *error) {
+            return devx_tensor_allocate(device, type, shape.data(), shape.size(), stream, out.handle_.address(),
+                                        error);
+        });
+        return out;
+    }
+
     explicit operator bool() const noexcept { return handle_.get() != nullptr; }
     /* The handle, for a call of the C API. */
     devx_tensor_t *get() const noexcept { return handle_.get(); }
@@ -566,6 +683,50 @@ public:
         Tensor out;
         detail::check([&](devx_error *error) { return devx_tensor_copy(get(), out.handle_.address(), error); });
         return out;
+    }
+    /* A copy on another device, or the same, queued on `stream`; into plain host memory it is waited for. */
+    Tensor copy_to(DLDevice device, std::int64_t stream) const {
+        Tensor out;
+        detail::check([&](devx_error *error) {
+            return devx_tensor_copy_to(get(), device, stream, out.handle_.address(), error);
+        });
+        return out;
+    }
+    /* Reads all elements into host memory, in row-major order, and waits for them. */
+    void read(void *into, std::size_t bytes, std::int64_t stream) const {
+        detail::check([&](devx_error *error) { return devx_tensor_read(get(), into, bytes, stream, error); });
+    }
+    template <class T> std::vector<T> read(std::int64_t stream) const {
+        static_assert(!std::is_same_v<T, bool>, "a std::vector<bool> has bits, a tensor has bytes");
+        static_cast<void>(borrow().template data<T>()); /* throws if the elements are of another type */
+        std::vector<T> out(detail::to_size(size().elements));
+        read(out.data(), out.size() * sizeof(T), stream);
+        return out;
+    }
+    /* Writes all elements from host memory, in row-major order: work queued on `stream` afterwards sees them. */
+    void write(void const *from, std::size_t bytes, std::int64_t stream) const {
+        detail::check([&](devx_error *error) { return devx_tensor_write(get(), from, bytes, stream, error); });
+    }
+    template <class T> void write(std::vector<T> const &from, std::int64_t stream) const {
+        static_assert(!std::is_same_v<T, bool>, "a std::vector<bool> has bits, a tensor has bytes");
+        static_cast<void>(borrow().template data<T>());
+        write(from.data(), from.size() * sizeof(T), stream);
+    }
+    /* Makes `stream` wait, on the device, until the data may be touched. */
+    void wait(std::int64_t stream) const {
+        detail::check([&](devx_error *error) { return devx_tensor_wait(get(), stream, error); });
+    }
+    /* Work queued on `stream` uses the tensor: its memory is released only after that. */
+    void used_on(std::int64_t stream) const {
+        detail::check([&](devx_error *error) { return devx_tensor_used_on(get(), stream, error); });
+    }
+    /* The data is there after what is queued on `stream`; to be said before the tensor is shared. */
+    void produced_on(std::int64_t stream) {
+        detail::check([&](devx_error *error) { return devx_tensor_produced_on(get(), stream, error); });
+    }
+    /* Asks the driver whether the memory is where the tensor says, all of it. */
+    void check_pointers() const {
+        detail::check([&](devx_error *error) { return devx_tensor_check_pointers(get(), error); });
     }
     TensorSize size() const {
         TensorSize out{};
@@ -940,6 +1101,26 @@ public:
         Batch out;
         detail::check([&](devx_error *error) { return devx_batch_share(get(), out.handle_.address(), error); });
         return out;
+    }
+    /* A copy on another device, or the same, queued on `stream`; into plain host memory it is waited for. */
+    Batch copy_to(DLDevice device, std::int64_t stream) const {
+        Batch out;
+        detail::check([&](devx_error *error) {
+            return devx_batch_copy_to(get(), device, stream, out.handle_.address(), error);
+        });
+        return out;
+    }
+    /* Makes `stream` wait, on the device, until the data may be touched. */
+    void wait(std::int64_t stream) const {
+        detail::check([&](devx_error *error) { return devx_batch_wait(get(), stream, error); });
+    }
+    /* Work queued on `stream` uses the batch: its memory is released only after that. */
+    void used_on(std::int64_t stream) const {
+        detail::check([&](devx_error *error) { return devx_batch_used_on(get(), stream, error); });
+    }
+    /* The data is there after what is queued on `stream`; to be said before the batch is shared. */
+    void produced_on(std::int64_t stream) {
+        detail::check([&](devx_error *error) { return devx_batch_produced_on(get(), stream, error); });
     }
     /* Hands the batch to a consumer and keeps it. */
     OwnedArray export_share() const {

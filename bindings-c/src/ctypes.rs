@@ -59,6 +59,8 @@ named_in_c! {
     ColumnRecord(types::DevxColumn) = "devx_column";
     /// `devx_batch_info`.
     BatchInfoRecord(types::DevxBatchInfo) = "devx_batch_info";
+    /// `devx_device_info`.
+    DeviceInfoRecord(types::DevxDeviceInfo) = "devx_device_info";
     /// `devx_plan`.
     PlanRecord(types::DevxPlan) = "devx_plan";
     /// `devx_ledger`.

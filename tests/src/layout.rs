@@ -234,6 +234,7 @@ records! {
             has_dictionary node
         }
         DevxBatchInfo { length n_columns n_nodes device_type device_id }
+        DevxDeviceInfo { name uuid free_bytes total_bytes driver_version reserved }
         DevxPlan { kind reserved copy_bytes reason }
         DevxCount { total live }
         DevxLedger {
@@ -276,7 +277,7 @@ constants! {
         DEVX_INVALID_STREAM DEVX_NOT_READY DEVX_DRIVER DEVX_CALLBACK DEVX_PANIC
         DEVX_ERROR_MESSAGE_BYTES DEVX_COPY_NEVER DEVX_COPY_IF_NEEDED DEVX_COPY_ALWAYS
         DEVX_FIELD_ORDERED DEVX_FIELD_NULLABLE DEVX_FIELD_KEYS_SORTED
-        DEVX_PLAN_VIEW DEVX_PLAN_COPY DEVX_PLAN_IMPOSSIBLE DEVX_PLAN_REASON_BYTES;
+        DEVX_PLAN_VIEW DEVX_PLAN_COPY DEVX_PLAN_IMPOSSIBLE DEVX_PLAN_REASON_BYTES DEVX_DEVICE_NAME_BYTES;
 }
 
 /// The table of all types: `NAME size N align N`, and `NAME.field offset N` for each field.

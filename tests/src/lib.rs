@@ -2,7 +2,9 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "what only tests call fails by panicking")]
 
 pub mod c;
+pub mod foreign;
 pub mod layout;
+pub mod sim;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

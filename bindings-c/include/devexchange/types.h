@@ -227,6 +227,25 @@ typedef struct devx_batch_info {
   int32_t device_id;
 } devx_batch_info;
 
+/** Bytes of `devx_device_info.name`, the terminating NUL included. */
+#define DEVX_DEVICE_NAME_BYTES 128
+
+/** What a device is called and how much memory it has. */
+typedef struct devx_device_info {
+  /** NUL-terminated UTF-8. */
+  char name[DEVX_DEVICE_NAME_BYTES];
+  /** The same in every process, whatever the order of devices there; zero for the CPU. */
+  uint8_t uuid[16];
+  /** Bytes that are free now; -1 for the CPU. */
+  int64_t free_bytes;
+  /** Bytes in all; -1 for the CPU. */
+  int64_t total_bytes;
+  /** The driver's version as CUDA writes it (12040 is 12.4); 0 for the CPU. */
+  int32_t driver_version;
+  /** Always zero. */
+  int32_t reserved;
+} devx_device_info;
+
 /** How an exchange could be done: `DEVX_PLAN_VIEW`, `DEVX_PLAN_COPY` or `DEVX_PLAN_IMPOSSIBLE`. */
 #define DEVX_PLAN_VIEW 0
 /** Only with a copy; `reason` says why. */

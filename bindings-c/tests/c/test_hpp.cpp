@@ -25,6 +25,7 @@ static_assert(is_owner<dx::DlpackLegacy>);
 static_assert(is_owner<dx::OwnedSchema>);
 static_assert(is_owner<dx::OwnedArray>);
 static_assert(is_owner<dx::OwnedDeviceArray>);
+static_assert(is_owner<dx::Stream>);
 static_assert(std::is_base_of_v<std::runtime_error, dx::Error>);
 
 // An export that moves is of an rvalue only.

@@ -1,0 +1,266 @@
+//! `devx_stream_*`, and tensors and batches in the order of streams. A stream is a number, as in the protocols: 1 is the
+//! legacy default stream, 2 the per-thread one, others are handles (`CUstream`, `cudaStream_t`), −1 is none.
+
+use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
+use devexchange_core::device::Device;
+use devexchange_core::dlpack::{self, Managed};
+use devexchange_core::order::NO_SYNC;
+use devexchange_core::runtime::cuda::Stream;
+use devexchange_core::{DType, Result, Tensor};
+use safer_ffi::ffi_export;
+use safer_ffi::prelude::Out;
+
+use crate::batch::BatchHandle;
+use crate::ctypes::{DlDataType, DlDevice, ErrorRecord, Legacy, Status, Versioned, Void};
+use crate::error::{guard, list, required};
+use crate::tensor::TensorHandle;
+
+/// Makes a stream on a device that does not wait for the legacy default stream. Whoever makes a stream destroys it.
+#[ffi_export]
+fn devx_stream_create(device: DlDevice, out: Option<Out<'_, i64>>, error: Option<&mut ErrorRecord>) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        let device = Device::from_dlpack(device.0)?;
+        device.require_streams()?;
+        out.write(Stream::create(device.id)?.value());
+        Ok(())
+    })
+}
+
+/// Destroys a stream that nobody uses any more; what is queued on it is still done.
+#[ffi_export]
+unsafe fn devx_stream_destroy(device: DlDevice, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
+    // SAFETY: the caller is done with the stream.
+    guard(error, || unsafe { stream_of(Device::from_dlpack(device.0)?, stream)?.destroy() })
+}
+
+/// Blocks until all work that is queued on a stream is done. No exchange needs it.
+#[ffi_export]
+fn devx_stream_synchronize(device: DlDevice, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
+    guard(error, || stream_of(Device::from_dlpack(device.0)?, stream)?.synchronize())
+}
+
+fn stream_of(device: Device, value: i64) -> Result<Stream> {
+    device.stream_with(device, value)
+}
+
+/// As `devx_tensor_import`, of a tensor whose producer was asked for it with `stream`: its data is ready for work that is
+/// queued there from now on. −1 where the producer was asked for no synchronisation because the data is ready. The stream is
+/// not destroyed before the tensor was handed on or released.
+#[ffi_export]
+unsafe fn devx_tensor_import_on(
+    source: *mut Versioned,
+    stream: i64,
+    out: Option<Out<'_, *mut TensorHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a valid tensor that it owns.
+    guard(error, || unsafe { import_on(source.cast::<DLManagedTensorVersioned>(), stream, out) })
+}
+
+/// As `devx_tensor_import_on`, for the struct of DLPack before 1.0.
+#[ffi_export]
+unsafe fn devx_tensor_import_on_legacy(
+    source: *mut Legacy,
+    stream: i64,
+    out: Option<Out<'_, *mut TensorHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a valid tensor that it owns.
+    guard(error, || unsafe { import_on(source.cast::<DLManagedTensor>(), stream, out) })
+}
+
+/// # Safety
+/// As [`dlpack::import_on`].
+unsafe fn import_on<M: Managed>(source: *mut M, stream: i64, out: Option<Out<'_, *mut TensorHandle>>) -> Result<()> {
+    let out = required(out, "out")?;
+    // SAFETY: the caller's contract.
+    let tensor = unsafe { dlpack::import_on(source, Some(stream)) }?;
+    out.write(TensorHandle::give(tensor));
+    Ok(())
+}
+
+/// Makes a tensor over new memory of a device, compact and row-major, not initialised. On a GPU with a stream the memory
+/// comes from the device's pool, ready for work on that stream, which is not destroyed before the tensor is released; with
+/// −1 it is ready at once.
+#[ffi_export]
+unsafe fn devx_tensor_allocate(
+    device: DlDevice,
+    dtype: DlDataType,
+    shape: *const i64,
+    ndim: usize,
+    stream: i64,
+    out: Option<Out<'_, *mut TensorHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives `ndim` extents.
+        let shape = unsafe { list(shape, ndim, "shape") }?;
+        let device = Device::from_dlpack(device.0)?;
+        let stream = if stream == NO_SYNC { None } else { Some(stream_of(device, stream)?) };
+        let tensor = Tensor::allocate(device, DType::from_dlpack(dtype.0)?, shape, stream)?;
+        out.write(TensorHandle::give(tensor));
+        Ok(())
+    })
+}
+
+/// A copy of the tensor on another device (or the same), queued on `stream`, a stream of either; the tensor is released
+/// only after the copy. Copies into host memory that is not pinned are waited for.
+#[ffi_export]
+unsafe fn devx_tensor_copy_to(
+    tensor: *const TensorHandle,
+    device: DlDevice,
+    stream: i64,
+    out: Option<Out<'_, *mut TensorHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
+        let device = Device::from_dlpack(device.0)?;
+        let copy = tensor.copy_to(device, device.stream_with(tensor.device(), stream)?)?;
+        out.write(TensorHandle::give(copy));
+        Ok(())
+    })
+}
+
+/// Reads all elements into `bytes` bytes of host memory, in row-major order, and waits for them.
+#[ffi_export]
+unsafe fn devx_tensor_read(
+    tensor: *const TensorHandle,
+    into: *mut Void,
+    bytes: usize,
+    stream: i64,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
+        // SAFETY: the caller gives so many bytes, which are its own to be written.
+        let into = unsafe { list_mut(into.cast::<u8>(), bytes, "into") }?;
+        tensor.read(into, stream_of(tensor.device(), stream)?)
+    })
+}
+
+/// Writes all elements from `bytes` bytes of host memory, in row-major order; work that is queued on `stream` afterwards sees
+/// them. Nobody else uses the elements meanwhile.
+#[ffi_export]
+unsafe fn devx_tensor_write(
+    tensor: *const TensorHandle,
+    from: *const Void,
+    bytes: usize,
+    stream: i64,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
+        // SAFETY: the caller gives so many bytes.
+        let from = unsafe { list(from.cast::<u8>(), bytes, "from") }?;
+        // SAFETY: the caller keeps others away from the elements.
+        unsafe { tensor.write(from, stream_of(tensor.device(), stream)?) }
+    })
+}
+
+/// # Safety
+/// `first` is NULL or has `length` values that are the caller's alone.
+unsafe fn list_mut<'a, T>(first: *mut T, length: usize, name: &'static str) -> Result<&'a mut [T]> {
+    // SAFETY: the caller's contract.
+    let checked = unsafe { list(first.cast_const(), length, name) }?;
+    // SAFETY: as above; the shared view ends here.
+    Ok(unsafe { std::slice::from_raw_parts_mut(checked.as_ptr().cast_mut(), checked.len()) })
+}
+
+/// Asks the driver whether the memory of a tensor is where the tensor says, all of it.
+#[ffi_export]
+unsafe fn devx_tensor_check_pointers(tensor: *const TensorHandle, error: Option<&mut ErrorRecord>) -> Status {
+    // SAFETY: the caller gives a living handle.
+    guard(error, || unsafe { TensorHandle::borrow(tensor, "tensor") }?.check_pointers())
+}
+
+/// Says that the data is there when what is queued on `stream` is done: for a producer that worked on another stream than
+/// the legacy default one. To be called before the tensor is shared.
+#[ffi_export]
+unsafe fn devx_tensor_produced_on(tensor: *mut TensorHandle, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let mut tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
+        let stream = stream_of(tensor.device(), stream)?;
+        tensor.produced_on(stream)
+    })
+}
+
+/// Makes `stream` wait, on the device, until the data of the tensor may be touched. The host does not wait.
+#[ffi_export]
+unsafe fn devx_tensor_wait(tensor: *const TensorHandle, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
+        tensor.wait(stream_of(tensor.device(), stream)?)
+    })
+}
+
+/// Says that work which is queued on `stream` uses the tensor: its memory is released only when that work is done, however
+/// early the tensor is released. From any thread, for as many streams as there are.
+#[ffi_export]
+unsafe fn devx_tensor_used_on(tensor: *const TensorHandle, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
+        tensor.used_on(stream_of(tensor.device(), stream)?)
+    })
+}
+
+/// As `devx_tensor_copy_to`, for a whole batch: one allocation, one copy for each buffer. Of texts and binary in device
+/// memory the last offset is read first, which the host waits for.
+#[ffi_export]
+unsafe fn devx_batch_copy_to(
+    batch: *const BatchHandle,
+    device: DlDevice,
+    stream: i64,
+    out: Option<Out<'_, *mut BatchHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
+        let device = Device::from_dlpack(device.0)?;
+        let copy = batch.copy_to(device, device.stream_with(batch.device(), stream)?)?;
+        out.write(BatchHandle::give(copy));
+        Ok(())
+    })
+}
+
+/// As `devx_tensor_produced_on`.
+#[ffi_export]
+unsafe fn devx_batch_produced_on(batch: *mut BatchHandle, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let mut batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
+        let stream = stream_of(batch.device(), stream)?;
+        batch.produced_on(stream)
+    })
+}
+
+/// As `devx_tensor_wait`.
+#[ffi_export]
+unsafe fn devx_batch_wait(batch: *const BatchHandle, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
+        batch.wait(stream_of(batch.device(), stream)?)
+    })
+}
+
+/// As `devx_tensor_used_on`.
+#[ffi_export]
+unsafe fn devx_batch_used_on(batch: *const BatchHandle, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
+        batch.used_on(stream_of(batch.device(), stream)?)
+    })
+}

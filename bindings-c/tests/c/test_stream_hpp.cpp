@@ -1,0 +1,135 @@
+// devexchange.hpp on devices: with a driver, real or simulated, and without one.
+#include <devexchange.hpp>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "check.h"
+
+namespace dx = devexchange;
+
+static bool has_device() {
+    std::int32_t count = 0;
+    return devx_device_count(kDLCUDA, &count, nullptr) == DEVX_OK;
+}
+
+// Releases come on a thread of the library's, after the work.
+static bool releases_end() {
+    for (int i = 0; dx::releases_waiting() > 0 && i < 10'000; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return dx::releases_waiting() == 0 && dx::releases_lost() == 0;
+}
+
+template <class Call> static std::string thrown(Call &&call) {
+    try {
+        call();
+    } catch (dx::Error const &error) {
+        return std::string(error.name()) + ": " + error.what();
+    }
+    return "";
+}
+
+#define CHECK_THROWS(call, part)                                                                                       \
+    do {                                                                                                               \
+        std::string const said = thrown([&] { call; });                                                                \
+        CHECK_HAS(said.c_str(), part);                                                                                 \
+    } while (0)
+
+static std::vector<double> const six{0, 1, 2, 3, 4, 5};
+
+TEST(host_memory_needs_no_driver) {
+    CHECK_INT(dx::device_count(kDLCPU), 1);
+    CHECK_STR(dx::device_info(dx::cpu).name, "host memory");
+    auto const tensor = dx::Tensor::allocate(dx::cpu, dx::dtype<double>, {2, 3});
+    CHECK_INT(tensor.size().elements, 6);
+    auto const again = dx::Tensor::import_on(tensor.export_share(), dx::no_stream);
+    CHECK_PTR(again.borrow().raw().data, tensor.borrow().raw().data);
+    again.check_pointers();
+    CHECK_THROWS(again.used_on(dx::legacy_stream), "DEVX_DEVICE: ");
+    CHECK_THROWS(dx::Stream{dx::cpu}, "DEVX_DEVICE: ");
+}
+
+TEST(without_a_driver_devices_are_refused) {
+    if (has_device()) {
+        SKIP("there is a CUDA driver");
+    }
+    CHECK_THROWS(dx::device_count(kDLCUDA), "DEVX_DEVICE: there is no CUDA driver");
+    CHECK_THROWS(dx::device_info(dx::cuda()), "there is no CUDA driver");
+    CHECK_THROWS(dx::Stream{dx::cuda()}, "there is no CUDA driver");
+    CHECK_THROWS(dx::Tensor::allocate(dx::cuda(), dx::dtype<double>, {6}), "there is no CUDA driver");
+    CHECK_INT(dx::outstanding(), 0);
+}
+
+TEST(streams_are_moved_not_copied) {
+    if (!has_device()) {
+        SKIP("there is no CUDA driver");
+    }
+    dx::Stream first(dx::cuda());
+    auto const value = first.value();
+    dx::Stream second = std::move(first);
+    CHECK(!first);
+    CHECK_INT(second, value);
+    CHECK_INT(second.device().device_type, kDLCUDA);
+    second.synchronize();
+    second = dx::Stream(dx::cuda());
+    CHECK(second.value() != value);
+    second.reset();
+    second.reset();
+    CHECK(!second);
+}
+
+TEST(a_tensor_goes_to_the_device_and_back) {
+    if (!has_device()) {
+        SKIP("there is no CUDA driver");
+    }
+    dx::Stream const stream(dx::cuda()), other(dx::cuda());
+    {
+        auto const tensor = dx::Tensor::allocate(dx::cuda(), dx::dtype<double>, {2, 3}, stream);
+        tensor.write(six, stream);
+        CHECK(tensor.read<double>(stream) == six);
+        CHECK_THROWS(tensor.read<float>(stream), "DEVX_MISMATCH: ");
+
+        // Exported for a consumer's stream, and imported there.
+        dx::Request request;
+        request.stream = other;
+        auto const taken = dx::Tensor::import_on(tensor.export_share(request), other);
+        auto copy = taken.copy_to(dx::cuda(), other);
+        copy.wait(stream);
+        CHECK(copy.read<double>(stream) == six);
+        auto const host = copy.copy_to(dx::cpu, stream);
+        CHECK(host.borrow().at<double>({1, 2}) == 5);
+        taken.used_on(other);
+        CHECK_THROWS(taken.used_on(0), "DEVX_INVALID_STREAM: ");
+    }
+    CHECK(releases_end());
+    CHECK_INT(dx::outstanding(), 0);
+}
+
+TEST(a_batch_goes_to_the_device_and_back) {
+    if (!has_device()) {
+        SKIP("there is no CUDA driver");
+    }
+    static std::int64_t const numbers[] = {1, 2, 3};
+    int releases = 0;
+    dx::Stream const stream(dx::cuda());
+    {
+        auto const schema = dx::Schema::of({dx::Field{"number", "l"}});
+        auto const batch = dx::Batch::of(schema, 3, {dx::Node{3, {nullptr, numbers}}}, dx::owner([&] { ++releases; }));
+        auto copy = batch.copy_to(dx::cuda(), stream);
+        CHECK_INT(copy.info().device_type, kDLCUDA);
+        copy.produced_on(stream);
+        auto const taken = dx::Batch::import_from(std::move(copy).export_move_device(), schema);
+        taken.wait(dx::legacy_stream);
+        taken.used_on(dx::legacy_stream);
+        auto const host = taken.copy_to(dx::cpu, dx::legacy_stream);
+        CHECK_INT(host.column("number").values<std::int64_t>()[2], 3);
+    }
+    CHECK(releases_end());
+    CHECK_INT(releases, 1);
+    CHECK_INT(dx::outstanding(), 0);
+}
+
+CHECK_MAIN()

@@ -1,0 +1,78 @@
+//! A machine without a CUDA driver: the library works with host memory, and says so when it is asked for CUDA.
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
+
+use std::process::Command;
+
+use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
+use devexchange_core::abi::types::DEVX_DEVICE;
+use devexchange_core::dlpack::{self, Copying, Request};
+use devexchange_core::runtime::cuda::{Stream, info, pointer, reaper};
+use devexchange_core::{Batch, DType, Device, DeviceType, Tensor, convert};
+use devexchange_tests::foreign::{self, bytes_schema};
+
+/// Set for the process that has no driver to find.
+const CHILD: &str = "DEVX_WITHOUT_A_DRIVER";
+
+#[test]
+fn without_a_driver_host_memory_works() {
+    if std::env::var_os(CHILD).is_some() {
+        return without_a_driver();
+    }
+    let output = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "without_a_driver_host_memory_works", "--nocapture"])
+        .env("LD_LIBRARY_PATH", "")
+        .env(CHILD, "1")
+        .output()
+        .expect("run this program");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("1 passed"), "{text}");
+}
+
+fn without_a_driver() {
+    let cuda = Device { kind: DeviceType::CUDA, id: 0 };
+    let host = Tensor::from_vec(vec![1_u8, 2, 3, 4], &[4]).expect("a tensor");
+    let stream = Stream::new(0, 1).expect("a number");
+    let managed = foreign::dlpack(0x1000, 4, cuda, || ());
+    let mut array = foreign::arrow(0x1000, 4, cuda, 0, || ());
+    let mut bytes = [0; 4];
+    let refusals = [
+        info::device_count().map(drop),
+        info::driver_version().map(drop),
+        info::device_info(0).map(drop),
+        info::memory_info(0).map(drop),
+        Device::new(DeviceType::CUDA, 0).map(drop),
+        Device::new(DeviceType::CUDA_HOST, 0).map(drop),
+        Device::new(DeviceType::CUDA_MANAGED, 0).map(drop),
+        Stream::create(0).map(drop),
+        stream.synchronize(),
+        stream.is_capturing().map(drop),
+        pointer::locate(bytes.as_ptr().cast()).map(drop),
+        Tensor::allocate(cuda, DType::UINT8, &[4], None).map(drop),
+        Tensor::allocate(cuda, DType::UINT8, &[4], Some(stream)).map(drop),
+        host.copy_to(cuda, stream).map(drop),
+        host.read(&mut bytes, stream),
+        unsafe { dlpack::import(managed.as_ptr()) }.map(drop),
+        unsafe { Batch::import_device(&raw mut array, &bytes_schema()) }.map(drop),
+    ];
+    if info::device_count().is_ok() {
+        // A machine with a driver in the system's own path: there is no way around it.
+        println!("skipped: this machine has a driver");
+        return;
+    }
+    for (which, refused) in refusals.into_iter().enumerate() {
+        let error = refused.expect_err("there is no driver");
+        assert_eq!(error.status(), DEVX_DEVICE, "{which}: {error}");
+        assert!(error.message().contains("there is no CUDA driver on this machine"), "{which}: {error}");
+    }
+    drop(unsafe { dlpack::Owned::from_raw(managed) });
+    unsafe { devexchange_core::arrow::release_array(&raw mut array.array) };
+    // Host exchange.
+    let exported = dlpack::export::<DLManagedTensorVersioned>(host.clone(), &Request::default()).expect("exported");
+    assert_eq!(exported.import().expect("imported").as_slice::<u8>().expect("host memory"), [1, 2, 3, 4]);
+    let column = convert::column(&host, "x", Copying::Never).expect("a view");
+    assert_eq!(column.root().values::<u8>().expect("host memory"), [1, 2, 3, 4]);
+    assert!(host.used_on(stream).is_err());
+    assert_eq!((reaper::waiting(), reaper::leaked()), (0, 0));
+}

@@ -1,0 +1,182 @@
+//! What an exchange costs in calls of the driver, exactly: counts do not jitter.
+#![expect(clippy::expect_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
+
+use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+
+use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
+use devexchange_core::arrow::release_array;
+use devexchange_core::dlpack::{self, Copying, Request};
+use devexchange_core::runtime::cuda::Stream;
+use devexchange_core::{Batch, DType, Tensor, convert};
+use devexchange_tests::cu_ok;
+use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
+use devexchange_tests::sim::{self, Session};
+
+const N: u64 = 256;
+
+/// What the core calls, the two that find and restore the context aside.
+const FUNCTIONS: [&str; 17] = [
+    "cuStreamIsCapturing",
+    "cuStreamGetCtx",
+    "cuEventCreate",
+    "cuEventRecord",
+    "cuEventQuery",
+    "cuEventDestroy_v2",
+    "cuStreamWaitEvent",
+    "cuStreamSynchronize",
+    "cuEventSynchronize",
+    "cuPointerGetAttributes",
+    "cuMemAlloc_v2",
+    "cuMemAllocAsync",
+    "cuMemFree_v2",
+    "cuMemFreeAsync",
+    "cuMemcpyAsync",
+    "cuCtxGetDevice",
+    "cuThreadExchangeStreamCaptureMode",
+];
+const CONTEXT: [&str; 3] = ["cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"];
+
+/// The calls of the driver in `act`: those listed that occur, and `*` for how many there are, with the contexts'.
+fn cost<T>(act: impl FnOnce() -> T) -> (BTreeMap<&'static str, u64>, T) {
+    let count = || FUNCTIONS.iter().chain(&CONTEXT).chain(&["*"]).map(|name| (*name, sim::calls(name)));
+    let before: BTreeMap<_, _> = count().collect();
+    let result = act();
+    let mut cost: BTreeMap<_, _> = count().map(|(name, now)| (name, now - before[name])).collect();
+    let (all, context) = (cost["*"], CONTEXT.iter().filter_map(|name| cost.remove(name)).sum::<u64>());
+    cost.retain(|_, count| *count > 0);
+    let listed: u64 = FUNCTIONS.iter().filter_map(|name| cost.get(name)).sum();
+    assert_eq!(all, listed + context, "a call that is not listed: {cost:?}");
+    cost.remove("*");
+    (cost, result)
+}
+
+macro_rules! budget {
+    ($what:expr; $($name:literal: $count:literal),*) => {{
+        let (cost, result) = cost(|| $what);
+        assert_eq!(cost, BTreeMap::from([$(($name, $count)),*]), "{}", stringify!($what));
+        result
+    }};
+}
+
+fn on(value: u64) -> Stream {
+    Stream::new(0, value as i64).expect("a stream")
+}
+
+fn export(tensor: &Tensor, stream: u64) -> dlpack::Owned<DLManagedTensorVersioned> {
+    let request = Request { stream: stream as i64, ..Request::default() };
+    dlpack::export(tensor.clone(), &request).expect("exported")
+}
+
+fn export_arrow(batch: &Batch) -> devexchange_core::abi::arrow_device::ArrowDeviceArray {
+    let mut out = MaybeUninit::uninit();
+    unsafe { batch.clone().export_device(out.as_mut_ptr()) }.expect("exported");
+    unsafe { out.assume_init() }
+}
+
+fn release(mut array: devexchange_core::abi::arrow_device::ArrowDeviceArray) {
+    unsafe { release_array(&raw mut array.array) }
+}
+
+#[test]
+fn calls_for_each_operation() {
+    let session = Session::new();
+    if sim::skipped("the calls are counted by the simulated driver") {
+        return;
+    }
+    session.begin(sim::schedules(1)[0]);
+    let (data, stream, other) = (sim::alloc(N), sim::stream(), sim::stream());
+    // Warm-up: the contexts are retained, two events are in the pool.
+    let warm = foreign::tensor(data, N, CUDA0, || ());
+    let events = [(); 4].map(|()| convert::column(&warm, "x", Copying::Never).expect("a view"));
+    let exports = events.each_ref().map(export_arrow);
+    exports.into_iter().for_each(release);
+    drop((events, warm));
+
+    // DLPack.
+    let managed = foreign::dlpack(data, N, CUDA0, || ());
+    let tensor = budget!(unsafe { dlpack::import_on(managed.as_ptr(), Some(stream as i64)) }.expect("imported"););
+    budget!(tensor.wait(on(stream)).expect("the same stream"););
+    let same = budget!(export(&tensor, stream););
+    budget!(drop(same););
+    let unsynchronised = budget!(export(&tensor, -1_i64 as u64););
+    budget!(drop(unsynchronised););
+    let exported = budget!(export(&tensor, other);
+        "cuStreamIsCapturing": 2, "cuStreamGetCtx": 2, "cuEventRecord": 1, "cuStreamWaitEvent": 1);
+    budget!(drop(exported););
+    let legacy = budget!(
+        dlpack::export::<DLManagedTensor>(tensor.clone(), &Request { stream: 1, ..Request::default() });
+        "cuStreamIsCapturing": 2, "cuStreamGetCtx": 1, "cuEventRecord": 1, "cuStreamWaitEvent": 1);
+    drop(legacy.expect("exported"));
+    budget!(tensor.used_on(on(other)).expect("used");
+        "cuStreamIsCapturing": 1, "cuStreamGetCtx": 1, "cuEventRecord": 1);
+    budget!(tensor.used_on(on(other)).expect("used");
+        "cuStreamIsCapturing": 1, "cuStreamGetCtx": 1, "cuEventRecord": 1);
+
+    // Conversions, and Arrow.
+    let column = budget!(convert::column(&tensor, "x", Copying::Never).expect("a view"););
+    let again = budget!(convert::tensor(column.root(), Copying::Never).expect("a view"););
+    budget!(drop(again););
+    let mut array = budget!(export_arrow(&column); "cuStreamIsCapturing": 1, "cuStreamGetCtx": 1, "cuEventRecord": 1);
+    let batch = budget!(unsafe { Batch::import_device(&raw mut array, column.schema()) }.expect("imported"););
+    budget!(batch.wait(on(other)).expect("waits");
+        "cuStreamIsCapturing": 1, "cuStreamGetCtx": 1, "cuStreamWaitEvent": 1);
+    let reexported = budget!(export_arrow(&batch););
+    budget!(release(reexported););
+    budget!(drop(batch););
+    let event = sim::event();
+    cu_ok!("cuEventRecord", event, stream);
+    let mut array = foreign::arrow(data, N, CUDA0, event, || ());
+    let batch = budget!(unsafe { Batch::import_device(&raw mut array, &bytes_schema()) }.expect("imported"););
+    budget!(batch.wait(on(other)).expect("waits");
+        "cuStreamIsCapturing": 1, "cuStreamGetCtx": 1, "cuStreamWaitEvent": 1);
+    budget!(drop(batch););
+    let ready = {
+        let mut array = foreign::arrow(data, N, CUDA0, 0, || ());
+        unsafe { Batch::import_device(&raw mut array, &bytes_schema()) }.expect("imported")
+    };
+    budget!(ready.wait(on(other)).expect("ready"););
+    budget!(drop(ready););
+    drop((column, tensor));
+    sim::settle();
+
+    // Memory.
+    let pool = budget!(Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(on(stream))).expect("allocated");
+        "cuStreamGetCtx": 1, "cuCtxGetDevice": 1, "cuStreamIsCapturing": 1, "cuMemAllocAsync": 1,
+        "cuThreadExchangeStreamCaptureMode": 2);
+    budget!(drop(pool); "cuStreamIsCapturing": 1, "cuMemFreeAsync": 1);
+    let device = budget!(Tensor::allocate(CUDA0, DType::UINT8, &[16], None).expect("allocated");
+        "cuMemAlloc_v2": 1, "cuThreadExchangeStreamCaptureMode": 2);
+    budget!({ drop(device); sim::settle() }; "cuMemFree_v2": 1);
+
+    sim::synchronize(stream);
+    sim::synchronize(other);
+    cu_ok!("cuEventDestroy_v2", event);
+    sim::free(data);
+    sim::destroy(stream);
+    sim::destroy(other);
+}
+
+#[test]
+fn events_are_made_once() {
+    let session = Session::new();
+    if sim::skipped("the calls are counted by the simulated driver") {
+        return;
+    }
+    let (data, stream) = (sim::alloc(N), sim::stream());
+    let mut batch = foreign::batch(data, N, CUDA0, || ());
+    batch.produced_on(on(stream)).expect("not shared yet");
+    release(export_arrow(&batch));
+    let before = sim::calls("cuEventCreate");
+    for schedule in sim::schedules(100) {
+        session.begin(schedule);
+        release(export_arrow(&batch));
+        batch.wait(on(1)).expect("waits");
+    }
+    assert_eq!(sim::calls("cuEventCreate"), before);
+    drop(batch);
+    cu_ok!("cuCtxSynchronize");
+    sim::free(data);
+    sim::destroy(stream);
+}

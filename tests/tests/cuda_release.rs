@@ -1,0 +1,443 @@
+//! Release on CUDA: the foreign release is called once, after the work that was named, whoever names
+//! it and whenever the last handle goes; and the host never waits for that.
+#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+use devexchange_core::abi::arrow_device::ArrowDeviceArray;
+use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
+use devexchange_core::dlpack::{self, Copying, Request};
+use devexchange_core::runtime::cuda::{Stream, reaper};
+use devexchange_core::{Batch, DType, Device, DeviceType, Tensor, convert};
+use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
+use devexchange_tests::sim::{self, Session};
+use devexchange_tests::{cu, cu_ok};
+
+const N: u64 = 256;
+const SEEDS: u64 = 100;
+
+/// Foreign memory whose producer frees it at once when it is told to: a release that comes too early is a race.
+struct Foreign {
+    address: u64,
+    released: Arc<AtomicU32>,
+    thread: Arc<std::sync::Mutex<Option<ThreadId>>>,
+}
+
+impl Foreign {
+    fn new() -> Self {
+        let address = sim::alloc(N);
+        sim::fill(address, 1, N, 1);
+        cu_ok!("cuStreamSynchronize", 1);
+        Self { address, released: Arc::default(), thread: Arc::default() }
+    }
+
+    fn on_release(&self) -> impl FnOnce() + Send + 'static {
+        let (address, released, thread) = (self.address, Arc::clone(&self.released), Arc::clone(&self.thread));
+        let context = sim::primary(0);
+        move || {
+            *thread.lock().expect("not poisoned") = Some(std::thread::current().id());
+            cu_ok!("cuCtxPushCurrent_v2", context);
+            sim::free(address);
+            let mut popped = 0_u64;
+            cu_ok!("cuCtxPopCurrent_v2", &raw mut popped);
+            released.fetch_add(1, SeqCst);
+        }
+    }
+
+    fn tensor(&self) -> Tensor {
+        let managed = foreign::dlpack(self.address, N, CUDA0, self.on_release());
+        unsafe { dlpack::import_on(managed.as_ptr(), Some(-1)) }.expect("imported")
+    }
+
+    fn batch(&self) -> Batch {
+        let mut array = foreign::arrow(self.address, N, CUDA0, 0, self.on_release());
+        unsafe { Batch::import_device(&raw mut array, &bytes_schema()) }.expect("imported")
+    }
+
+    fn released(&self) -> u32 {
+        self.released.load(SeqCst)
+    }
+
+    fn end(self) {
+        sim::settle();
+        assert_eq!(self.released(), 1, "the release is called once");
+    }
+}
+
+/// A consumer's stream with work that reads `from`.
+struct Consumer {
+    stream: u64,
+    scratch: u64,
+}
+
+impl Consumer {
+    fn new() -> Self {
+        Self { stream: sim::stream(), scratch: sim::alloc(2 * N) }
+    }
+
+    fn read(&self, from: u64) {
+        sim::copy(self.scratch, from, N, self.stream);
+    }
+
+    fn on(&self) -> Stream {
+        Stream::new(0, self.stream as i64).expect("a stream")
+    }
+
+    fn end(self) {
+        sim::synchronize(self.stream);
+        sim::free(self.scratch);
+        sim::destroy(self.stream);
+    }
+}
+
+#[test]
+fn release_comes_after_the_named_work() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let (memory, other, consumer) = (Foreign::new(), Foreign::new(), Consumer::new());
+        let (tensor, batch) = (memory.tensor(), other.batch());
+        consumer.read(memory.address);
+        tensor.used_on(consumer.on()).expect("used");
+        consumer.read(other.address);
+        batch.used_on(consumer.on()).expect("used");
+        drop((tensor, batch));
+        memory.end();
+        other.end();
+        consumer.end();
+    });
+}
+
+#[test]
+fn release_without_the_name_of_the_work_is_seen() {
+    let session = Session::new();
+    if sim::skipped("a release that is too early shows only with the detector") {
+        return;
+    }
+    for schedule in sim::schedules(20) {
+        session.begin(schedule);
+        let (memory, consumer) = (Foreign::new(), Consumer::new());
+        let tensor = memory.tensor();
+        consumer.read(memory.address);
+        drop(tensor);
+        let findings = sim::take_findings();
+        assert!(findings.iter().any(|text| text.starts_with("FreeRace: ")), "{schedule:?}: {findings:?}");
+        memory.end();
+        consumer.end();
+    }
+}
+
+#[test]
+fn the_last_of_several_uses_counts() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let (memory, first, second) = (Foreign::new(), Consumer::new(), Consumer::new());
+        let tensor = memory.tensor();
+        for consumer in [&first, &second, &first] {
+            consumer.read(memory.address);
+            tensor.used_on(consumer.on()).expect("used");
+        }
+        let stream = Stream::new(0, 2).expect("per-thread");
+        sim::copy(first.scratch + N, memory.address, 8, 2);
+        tensor.used_on(stream).expect("used");
+        drop(tensor);
+        memory.end();
+        cu_ok!("cuStreamSynchronize", 2);
+        first.end();
+        second.end();
+    });
+}
+
+#[test]
+fn many_threads_use_and_drop() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let (memory, consumers) = (Foreign::new(), [Consumer::new(), Consumer::new(), Consumer::new()]);
+        let tensor = memory.tensor();
+        std::thread::scope(|scope| {
+            for consumer in &consumers {
+                let (tensor, address) = (tensor.clone(), memory.address);
+                scope.spawn(move || {
+                    sim::set_current(sim::primary(0));
+                    for per_thread in [false, true] {
+                        if per_thread {
+                            let scratch = sim::alloc(N);
+                            sim::copy(scratch, address, N, 2);
+                            tensor.used_on(Stream::new(0, 2).expect("per-thread")).expect("used");
+                            cu_ok!("cuMemFreeAsync", scratch, 2);
+                        } else {
+                            consumer.read(address);
+                            tensor.used_on(consumer.on()).expect("used");
+                        }
+                    }
+                });
+            }
+        });
+        drop(tensor);
+        memory.end();
+        consumers.into_iter().for_each(Consumer::end);
+        cu_ok!("cuCtxSynchronize");
+    });
+}
+
+#[test]
+fn uses_of_views_and_exports_count() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let (memory, other, consumer) = (Foreign::new(), Foreign::new(), Consumer::new());
+        // A column of a tensor of a foreign tensor; the consumer names its work on the last of them.
+        let column = convert::column(&memory.tensor(), "x", Copying::Never).expect("a view");
+        let view = convert::tensor(column.root(), Copying::Never).expect("a view");
+        drop(column);
+        consumer.read(memory.address);
+        view.used_on(consumer.on()).expect("used");
+        drop(view);
+        // Exported and taken in again: the second handle's uses come before the first one's release.
+        let exported = dlpack::export::<DLManagedTensorVersioned>(other.tensor(), &Request::default());
+        let again = exported.expect("exported").import().expect("imported");
+        consumer.read(other.address);
+        again.used_on(consumer.on()).expect("used");
+        drop(again);
+        memory.end();
+        other.end();
+        consumer.end();
+    });
+}
+
+#[test]
+fn memory_of_ours_is_freed_after_its_uses() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let (consumer, other) = (Consumer::new(), Consumer::new());
+        for kind in [DeviceType::CUDA, DeviceType::CUDA_HOST, DeviceType::CUDA_MANAGED] {
+            for stream in [None, Some(consumer.on())] {
+                let device = Device { kind, id: 0 };
+                let tensor = Tensor::allocate(device, DType::UINT8, &[N as i64], stream).expect("allocated");
+                tensor.wait(other.on()).expect("waits");
+                sim::fill(tensor.data() as u64, 3, N, other.stream);
+                tensor.used_on(other.on()).expect("used");
+                let column = convert::column(&tensor, "x", Copying::Never).expect("a view");
+                drop(tensor);
+                sim::copy(consumer.scratch, column.root().buffers()[1] as u64, 0, consumer.stream);
+                column.used_on(consumer.on()).expect("used");
+            }
+        }
+        // The streams may go as soon as the handles are gone.
+        consumer.end();
+        other.end();
+        sim::settle();
+    });
+}
+
+/// A release may do whatever a user of the library may.
+#[test]
+fn a_release_may_use_the_library() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let (consumer, inner) = (Consumer::new(), Foreign::new());
+        let inside = inner.tensor();
+        let (stream, address) = (consumer.on(), sim::alloc(N));
+        let context = sim::primary(0);
+        let outer = foreign::dlpack(address, N, CUDA0, move || {
+            inside.used_on(stream).expect("used");
+            let clone = inside.clone();
+            let exported = dlpack::export::<DLManagedTensorVersioned>(clone, &Request::default());
+            drop(exported.expect("exported"));
+            drop(inside);
+            cu_ok!("cuCtxPushCurrent_v2", context);
+            sim::free(address);
+            let mut popped = 0_u64;
+            cu_ok!("cuCtxPopCurrent_v2", &raw mut popped);
+        });
+        let outer = unsafe { dlpack::import_on(outer.as_ptr(), Some(-1)) }.expect("imported");
+        consumer.read(address);
+        outer.used_on(consumer.on()).expect("used");
+        drop(outer);
+        inner.end();
+        consumer.end();
+    });
+}
+
+#[test]
+fn deferred_releases_are_called_by_the_reaper() {
+    let session = Session::new();
+    session.each(5, || {
+        let (memory, consumer) = (Foreign::new(), Consumer::new());
+        let tensor = memory.tensor();
+        consumer.read(memory.address);
+        tensor.used_on(consumer.on()).expect("used");
+        drop(tensor);
+        sim::settle();
+        let thread = *memory.thread.lock().expect("not poisoned");
+        assert!(thread.is_some_and(|thread| thread != std::thread::current().id()));
+        memory.end();
+        consumer.end();
+    });
+}
+
+#[test]
+fn the_host_never_blocks() {
+    const BLOCKING: [&str; 7] = [
+        "cuStreamSynchronize",
+        "cuEventSynchronize",
+        "cuCtxSynchronize",
+        "cuMemFree_v2",
+        "cuMemFreeHost",
+        "cuMemcpyDtoH_v2",
+        "cuMemcpyHtoD_v2",
+    ];
+    let session = Session::new();
+    if sim::skipped("the calls are counted by the simulated driver") {
+        return;
+    }
+    session.each(5, || {
+        let (address, consumer) = (sim::alloc(N), Consumer::new());
+        let owned = [DeviceType::CUDA, DeviceType::CUDA_HOST, DeviceType::CUDA_MANAGED]
+            .map(|kind| Tensor::allocate(Device { kind, id: 0 }, DType::UINT8, &[N as i64], None).expect("allocated"));
+        let before = BLOCKING.map(sim::calls);
+        let managed = foreign::dlpack(address, N, CUDA0, || ());
+        let tensor = unsafe { dlpack::import_on(managed.as_ptr(), Some(1)) }.expect("imported");
+        let request = Request { stream: consumer.stream as i64, ..Request::default() };
+        drop(dlpack::export::<DLManagedTensorVersioned>(tensor.clone(), &request).expect("exported"));
+        let column = convert::column(&tensor, "x", Copying::Never).expect("a view");
+        let mut out = std::mem::MaybeUninit::<ArrowDeviceArray>::uninit();
+        unsafe { column.clone().export_device(out.as_mut_ptr()) }.expect("exported");
+        let mut out = unsafe { out.assume_init() };
+        let again = unsafe { Batch::import_device(&raw mut out, column.schema()) }.expect("imported");
+        again.wait(consumer.on()).expect("waits");
+        consumer.read(address);
+        again.used_on(consumer.on()).expect("used");
+        drop((again, column));
+        drop(tensor.copy_to(CUDA0, consumer.on()).expect("copied"));
+        drop(tensor);
+        sim::settle();
+        assert_eq!(BLOCKING.map(sim::calls), before, "{BLOCKING:?}");
+        // What may wait, the driver's free, is called by the reaper: a second free says who called the first.
+        sim::label(Some("the caller"));
+        let addresses = owned.each_ref().map(|tensor| tensor.data() as u64);
+        for tensor in owned {
+            tensor.used_on(consumer.on()).expect("used");
+            drop(tensor);
+        }
+        sim::settle();
+        cu!("cuMemFree_v2", addresses[0]);
+        cu!("cuMemFreeHost", addresses[1]);
+        cu!("cuMemFree_v2", addresses[2]);
+        sim::label(None);
+        let findings = sim::take_findings();
+        assert_eq!(findings.len(), 3, "{findings:?}");
+        for finding in findings {
+            let (second, first) = finding.split_once("before it").expect("both calls");
+            assert!(second.contains("the caller") && !first.contains("the caller"), "{finding}");
+        }
+        sim::synchronize(consumer.stream);
+        sim::free(address);
+        consumer.end();
+    });
+}
+
+// ---- ends of processes ----
+
+#[test]
+fn the_end_of_the_process_does_not_wait_for_ever() {
+    if sim::is_child() {
+        return end_with_endless_work();
+    }
+    if sim::skipped("work that never ends hangs a real driver") {
+        return;
+    }
+    let start = Instant::now();
+    let output = sim::child("the_end_of_the_process_does_not_wait_for_ever", &[("SIMCUDA_MODE", "threads")]);
+    let time = start.elapsed();
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("one release waits"), "{output:?}");
+    assert!(time < Duration::from_secs(2), "{time:?}");
+}
+
+fn end_with_endless_work() {
+    sim::set_current(sim::primary(0));
+    let stream = sim::stream();
+    let tensor = foreign::tensor(sim::alloc(N), N, CUDA0, || panic!("the work is not done"));
+    sim::block_forever(stream);
+    tensor.used_on(Stream::new(0, stream as i64).expect("a stream")).expect("used");
+    drop(tensor);
+    assert_eq!(reaper::waiting(), 1);
+    println!("one release waits");
+}
+
+/// Makes the code of the driver trap: who calls it in this process dies.
+fn forbid_the_driver(regions: &[(usize, usize)]) {
+    for &(start, end) in regions {
+        // SAFETY: code of the driver's, which must not be called any more.
+        unsafe { libc::mprotect(start as *mut libc::c_void, end - start, libc::PROT_NONE) };
+    }
+}
+
+fn code_of_the_driver() -> Vec<(usize, usize)> {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("the maps");
+    let hex = |text: &str| usize::from_str_radix(text, 16).expect("an address");
+    let driver = |line: &&str| line.contains(" r-xp ") && (line.contains("simcuda_driver") || line.contains("libcuda"));
+    let range =
+        |line: &str| line.split(' ').next().and_then(|range| range.split_once('-').map(|(a, b)| (hex(a), hex(b))));
+    maps.lines().filter(driver).filter_map(range).collect()
+}
+
+#[test]
+fn a_forked_child_never_calls_the_driver() {
+    let session = Session::new();
+    session.begin(sim::schedules(1)[0]);
+    let (memory, consumer) = (Foreign::new(), Consumer::new());
+    let tensor = memory.tensor();
+    consumer.read(memory.address);
+    tensor.used_on(consumer.on()).expect("used");
+    let kinds = [DeviceType::CUDA, DeviceType::CUDA_HOST, DeviceType::CUDA_MANAGED];
+    let owned: Vec<Tensor> = (kinds.into_iter())
+        .map(|kind| Tensor::allocate(Device { kind, id: 0 }, DType::UINT8, &[16], None).expect("allocated"))
+        .chain([Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(consumer.on())).expect("allocated")])
+        .collect();
+    owned.iter().for_each(|tensor| tensor.used_on(consumer.on()).expect("used"));
+    let unused = Tensor::allocate(CUDA0, DType::UINT8, &[16], None).expect("allocated");
+    let mut batch = foreign::batch(memory.address, N, CUDA0, || ());
+    batch.produced_on(consumer.on()).expect("not shared yet");
+    let mut out = std::mem::MaybeUninit::<ArrowDeviceArray>::uninit();
+    unsafe { batch.export_device(out.as_mut_ptr()) }.expect("exported");
+    let mut out = unsafe { out.assume_init() };
+    let code = code_of_the_driver();
+    assert!(!code.is_empty());
+    // SAFETY: the child only drops what it has and ends without running handlers.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        forbid_the_driver(&code);
+        let mut wrong = 0;
+        let errors = [
+            tensor.used_on(consumer.on()),
+            tensor.wait(consumer.on()),
+            tensor.check_pointers(),
+            Tensor::allocate(CUDA0, DType::UINT8, &[16], None).map(drop),
+        ];
+        for error in errors {
+            wrong += i32::from(!error.is_err_and(|error| error.message().contains("fork")));
+        }
+        drop((tensor, owned, unused));
+        unsafe { devexchange_core::arrow::release_array(&raw mut out.array) };
+        wrong += i32::from(memory.released() != 0) * 16;
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(wrong) };
+    }
+    let mut status = 0;
+    // SAFETY: the child that was made above.
+    unsafe { libc::waitpid(pid, &mut status, 0) };
+    assert_eq!(status, 0, "a wait status: exit code in the second byte, signal in the first");
+    drop((tensor, owned, unused));
+    unsafe { devexchange_core::arrow::release_array(&raw mut out.array) };
+    memory.end();
+    consumer.end();
+}
+
+#[test]
+fn run_by_threads() {
+    sim::again_with_threads("run_by_threads");
+}
