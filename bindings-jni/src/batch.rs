@@ -1,15 +1,17 @@
 //! Record batches and other arrays, in and out as Arrow.
 
+use devexchange_core::Result as CoreResult;
 use devexchange_core::abi::arrow_data::ArrowArray;
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::types::{DevxBatchInfo, DevxNode};
 use devexchange_core::arrow::format::Buffer;
 use devexchange_core::arrow::{Batch, Field, Schema, batch::NodeDesc};
-use devexchange_core::{Device, DeviceType, Result as CoreResult};
+use devexchange_core::order::Ready;
 use jni::Env;
 use jni::objects::JClass;
 use jni::sys::jlong;
 
+use crate::device::device;
 use crate::error::{Result, native, refuse};
 use crate::handle::{address, batch, give, schema, take};
 use crate::queue::{keep, owner};
@@ -22,14 +24,14 @@ fn batch_create<'l>(
     _: &mut Env<'l>,
     _: JClass<'l>,
     handle: jlong,
-    device: jlong,
+    packed: jlong,
     nodes: jlong,
     count: jlong,
     token: jlong,
 ) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let schema = unsafe { schema(handle) }?;
-    let device = Device::new(DeviceType(device as i32), device >> 32)?;
+    let device = device(packed)?;
     let first = take::<DevxNode>(nodes);
     // SAFETY: Java gives the address of so many records.
     let records = unsafe { std::slice::from_raw_parts(first, count.cast_unsigned() as usize) };
@@ -150,12 +152,17 @@ fn batch_export<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong, d
 }
 
 native! { batch_info(handle: jlong, out: jlong) }
-/// Writes what the batch is, at a glance.
+/// Writes what the batch is, at a glance, and after it a long: 1 if the data is ready now.
 fn batch_info<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
-    // SAFETY: Java gives the address of room for the record.
-    unsafe { take::<DevxBatchInfo>(out).write(batch.info()) };
+    let out = take::<DevxBatchInfo>(out);
+    // SAFETY: Java gives the address of room for the record, and a long.
+    unsafe { out.write(batch.info()) };
+    // SAFETY: as above.
+    let after = unsafe { out.add(1) }.cast::<i64>();
+    // SAFETY: as above.
+    unsafe { after.write(matches!(batch.ready(), Ready::Now).into()) };
     Ok(())
 }
 

@@ -12,25 +12,41 @@ use jni::sys::jlong;
 
 use crate::error::{Result, native};
 use crate::handle::{address, give, take, tensor};
+use crate::stream::number;
+
+native! { tensor_import_on(source: jlong, stream: jlong, legacy: jboolean) -> jlong }
+/// As `tensor_import`, of a tensor whose producer was asked for it with a stream, or with none (0) for no synchronisation.
+fn tensor_import_on<'l>(_: &mut Env<'l>, _: JClass<'l>, source: jlong, stream: jlong, legacy: bool) -> Result<jlong> {
+    // SAFETY: Java gives a living handle, or none.
+    let stream = Some(unsafe { number(stream) }?);
+    let tensor = if legacy {
+        // SAFETY: Java's caller says that there is a tensor that it owns.
+        unsafe { import::<DLManagedTensor>(source, stream) }
+    } else {
+        // SAFETY: as above.
+        unsafe { import::<DLManagedTensorVersioned>(source, stream) }
+    };
+    Ok(give(tensor?.into_raw()))
+}
 
 native! { tensor_import(source: jlong, legacy: jboolean) -> jlong }
 /// Takes a DLPack tensor from its producer; if this fails, it is untouched.
 fn tensor_import<'l>(_: &mut Env<'l>, _: JClass<'l>, source: jlong, legacy: bool) -> Result<jlong> {
     let tensor = if legacy {
         // SAFETY: Java's caller says that there is a tensor that it owns.
-        unsafe { import::<DLManagedTensor>(source) }
+        unsafe { import::<DLManagedTensor>(source, None) }
     } else {
         // SAFETY: as above.
-        unsafe { import::<DLManagedTensorVersioned>(source) }
+        unsafe { import::<DLManagedTensorVersioned>(source, None) }
     };
     Ok(give(tensor?.into_raw()))
 }
 
 /// # Safety
-/// As [`dlpack::import`].
-unsafe fn import<M: Managed>(source: jlong) -> Result<Tensor> {
+/// As [`dlpack::import_on`].
+unsafe fn import<M: Managed>(source: jlong, stream: Option<i64>) -> Result<Tensor> {
     // SAFETY: the caller's contract.
-    Ok(unsafe { dlpack::import(address::<M>(source, "tensor")?) }?)
+    Ok(unsafe { dlpack::import_on(address::<M>(source, "tensor")?, stream) }?)
 }
 
 native! { tensor_export(handle: jlong, request: jlong, legacy: jboolean) -> jlong }

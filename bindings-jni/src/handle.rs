@@ -5,13 +5,14 @@
 
 use core::ffi::c_void;
 
+use devexchange_core::runtime::cuda::Stream;
 use devexchange_core::{Batch, Borrowed, Schema, Tensor, trace};
 use jni::Env;
 use jni::objects::JClass;
 use jni::sys::jlong;
 
-use crate::cstruct;
 use crate::error::{Result, native, refuse};
+use crate::{cstruct, stream};
 
 /// Bits of a token that say what it is; 0 is a `Runnable`, which only Java knows.
 pub(crate) const TAG_BITS: jlong = 15;
@@ -21,6 +22,7 @@ const SCHEMA: jlong = 3;
 pub(crate) const ARROW_ARRAY: jlong = 4;
 pub(crate) const ARROW_SCHEMA: jlong = 5;
 pub(crate) const ARROW_DEVICE_ARRAY: jlong = 6;
+const STREAM: jlong = 7;
 
 /// A pointer as Java holds it.
 pub(crate) fn give<T>(pointer: *mut T) -> jlong {
@@ -61,6 +63,18 @@ borrow! { tensor: Tensor }
 borrow! { batch: Batch }
 borrow! { schema: Schema }
 
+/// The stream that Java holds, as it is for this thread.
+///
+/// # Safety
+/// `handle` is 0 or a living handle.
+pub(crate) unsafe fn stream(handle: jlong) -> Result<Stream> {
+    if handle == 0 {
+        return refuse!(DEVX_CLOSED, "the stream is closed");
+    }
+    // SAFETY: the caller's contract.
+    Ok(unsafe { stream::resolve(take::<c_void>(handle)) }?)
+}
+
 native! { release(token: jlong) }
 /// Gives a handle up.
 fn release<'l>(_: &mut Env<'l>, _: JClass<'l>, token: jlong) -> Result<()> {
@@ -74,6 +88,8 @@ fn release<'l>(_: &mut Env<'l>, _: JClass<'l>, token: jlong) -> Result<()> {
         BATCH => drop(unsafe { Batch::from_raw(raw) }),
         // SAFETY: the address of a schema, given up once.
         SCHEMA => drop(unsafe { Schema::from_raw(raw) }),
+        // SAFETY: the address of a stream, given up once.
+        STREAM => return unsafe { stream::close(raw) },
         // SAFETY: the address of a struct of this kind, given up once.
         _ => return unsafe { cstruct::free(kind, raw) },
     }
@@ -83,6 +99,11 @@ fn release<'l>(_: &mut Env<'l>, _: JClass<'l>, token: jlong) -> Result<()> {
 native! { give_up(token: jlong) }
 /// As `release`, for a handle that nobody closed: says so in the trace.
 fn give_up<'l>(env: &mut Env<'l>, class: JClass<'l>, token: jlong) -> Result<()> {
+    if token & TAG_BITS == STREAM {
+        // SAFETY: the address of a stream, given up once.
+        unsafe { stream::forget(take::<c_void>(token - STREAM)) };
+        return Ok(());
+    }
     let what = match token & TAG_BITS {
         TENSOR => "Tensor",
         BATCH => "Batch",

@@ -2,6 +2,7 @@
 
 use devexchange_core::abi::dlpack::DLTensor;
 use devexchange_core::layout::{self, Layout};
+use devexchange_core::order::Ready;
 use devexchange_core::{Flags, Tensor, TensorDesc, dlpack};
 use jni::Env;
 use jni::objects::JClass;
@@ -55,12 +56,13 @@ fn check_room(desc: &TensorDesc<'_>, room: isize) -> Result<()> {
 
 native! { tensor_describe(handle: jlong, out: jlong) }
 /// Writes the tensor as a `DLTensor`, and after it as longs: flags, elements, bytes, 1 if row-major, the byte offsets of
-/// the lowest element and of the end of the highest one, the shape, the strides.
+/// the lowest element and of the end of the highest one, 1 if the data is ready now, the shape, the strides.
 fn tensor_describe<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
     let Layout { elements, bytes, lowest, end, row_major } = tensor.layout();
-    let layout = [elements as i64, bytes as i64, row_major.into(), lowest as i64, end as i64];
+    let ready = matches!(tensor.ready(), Ready::Now);
+    let layout = [elements as i64, bytes as i64, row_major.into(), lowest as i64, end as i64, ready.into()];
     let numbers = [&[tensor.flags().0.cast_signed()], &layout[..], tensor.shape(), tensor.strides()].concat();
     let out = take::<DLTensor>(out);
     // SAFETY: Java gives the address of room for the record and the numbers of a tensor of the most dimensions.

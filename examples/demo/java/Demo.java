@@ -3,6 +3,10 @@ import dev.devexchange.CStruct;
 import dev.devexchange.Column;
 import dev.devexchange.DType;
 import dev.devexchange.DevExchange;
+import dev.devexchange.Device;
+import dev.devexchange.DeviceStream;
+import dev.devexchange.DeviceType;
+import dev.devexchange.DlpackRequest;
 import dev.devexchange.ReleaseQueue;
 import dev.devexchange.Tensor;
 import java.math.BigDecimal;
@@ -24,28 +28,64 @@ import java.util.stream.Stream;
  * The demo's consumer in Java: takes two record batches and a tensor from libweather without a copy, computes a few
  * figures, hands a tensor back, and gives up everything again.
  *
+ * <p>With {@code DEVX_DEVICE=cuda} in the environment the tables come in the memory of a CUDA device. The figures are
+ * computed from copies in host memory, everything is queued on a stream of this program's, and the means go back on the
+ * device.
+ *
  * <p>{@code java Demo DATADIR} prints KEY=VALUE lines for examples/demo/run.sh; every language prints the same keys.
  * Whatever is wrong ends the program with an exception, and so with an exit status that is not 0.
  */
 final class Demo {
     private static final int MEASUREMENTS = 4;
     private static final int MONTHS = 12;
+    private static final Duration PATIENCE = Duration.ofSeconds(30);
+
+    /** Where the tables are. */
+    private final Device device;
+
+    /** What this program queues its work on; null on the CPU, where there is nothing to queue. */
+    private final DeviceStream stream;
 
     private final Weather weather;
     private final Batch airports;
     private final Batch days;
     private final Tensor measurements;
 
+    /** The same in memory that the host can read: to compute from. */
+    private final Batch hostAirports;
+
+    private final Batch hostDays;
+    private final Tensor hostMeasurements;
+
     private Demo(String directory) {
+        device = chosenDevice();
+        stream = device.equals(Device.CPU) ? null : DeviceStream.create(device);
         weather = new Weather(directory);
+        weather.useDevice(device.type().value(), device.id());
         airports = take(weather::airports);
         days = take(weather::days);
-        measurements = Tensor.importDlpack(weather.measurements());
+        // The producer is asked for our stream, which waits on the device until the data is there.
+        measurements = Tensor.importDlpack(weather.measurements(streamValue()), stream);
+        require(measurements.device().equals(device), "the measurements are on another device");
+        hostAirports = stream == null ? airports.share() : airports.copyTo(Device.CPU, stream);
+        hostDays = stream == null ? days.share() : days.copyTo(Device.CPU, stream);
+        hostMeasurements = stream == null ? measurements.share() : measurements.copyTo(Device.CPU, stream);
+    }
+
+    private static Device chosenDevice() {
+        String name = System.getenv().getOrDefault("DEVX_DEVICE", "host");
+        require(name.equals("host") || name.equals("cuda"), "DEVX_DEVICE is neither host nor cuda: " + name);
+        return name.equals("cuda") ? new Device(DeviceType.CUDA, 0) : Device.CPU;
+    }
+
+    private long streamValue() {
+        return stream == null ? DlpackRequest.NO_SYNC : stream.value();
     }
 
     public static void main(String[] arguments) throws InterruptedException {
         require(arguments.length == 1, "usage: java Demo DATADIR");
         Demo demo = new Demo(arguments[0]);
+        print("device", demo.device.info().name());
         demo.printFigures();
         demo.checkAddresses();
         demo.handBackMeans();
@@ -82,16 +122,16 @@ final class Demo {
     // ---- figures ----
 
     private void printFigures() {
-        print("airports", airports.length());
-        print("top_states", list(count(airports.column("state")).entrySet().stream()
+        print("airports", hostAirports.length());
+        print("top_states", list(count(hostAirports.column("state")).entrySet().stream()
                 .sorted(Comparator.<Map.Entry<String, Long>>comparingLong(Map.Entry::getValue)
                         .reversed()
                         .thenComparing(Map.Entry::getKey))
                 .limit(3)));
-        print("mean_temp_max", rounded(mean(doubles(days, "temp_max")), 4));
-        print("mean_temp_min", rounded(mean(doubles(days, "temp_min")), 4));
+        print("mean_temp_max", rounded(mean(doubles(hostDays, "temp_max")), 4));
+        print("mean_temp_min", rounded(mean(doubles(hostDays, "temp_min")), 4));
         print("wettest_day", wettestDay());
-        print("categories", list(count(days.column("weather")).entrySet().stream()));
+        print("categories", list(count(hostDays.column("weather")).entrySet().stream()));
     }
 
     /** How often each text is there, by name. Nulls do not count. */
@@ -118,14 +158,14 @@ final class Demo {
     }
 
     private String wettestDay() {
-        DoubleBuffer rain = doubles(days, "precipitation");
+        DoubleBuffer rain = doubles(hostDays, "precipitation");
         int wettest = 0;
         for (int row = 1; row < rain.limit(); row++) {
             if (rain.get(row) > rain.get(wettest)) {
                 wettest = row;
             }
         }
-        return days.column("date").getDate(wettest) + " " + rounded(rain.get(wettest), 1);
+        return hostDays.column("date").getDate(wettest) + " " + rounded(rain.get(wettest), 1);
     }
 
     /** As printf does: the exact value, rounded once. */
@@ -158,8 +198,13 @@ final class Demo {
         AtomicInteger freed = new AtomicInteger();
         long[] shape = {MONTHS, MEASUREMENTS};
         Tensor means = Tensor.create(monthlyMeans(), DType.FLOAT64, shape, freed::incrementAndGet);
-        weather.checkMeans(means.exportMove());
-        require(ReleaseQueue.flush(Duration.ofSeconds(30)), "the release queue does not move");
+        if (stream != null) {
+            Tensor copy = means.copyTo(device, stream);
+            means.close();
+            means = copy;
+        }
+        weather.checkMeans(means.exportMove(DlpackRequest.DEFAULT.withStream(streamValue())), streamValue());
+        finishReleases();
         require(freed.get() == 1, "the means were released " + freed.get() + " times");
         print("means_checked", "yes");
     }
@@ -171,12 +216,12 @@ final class Demo {
                 "the measurements are not days x " + MEASUREMENTS);
         double[] sums = new double[MONTHS * MEASUREMENTS];
         int[] daysIn = new int[MONTHS];
-        Column dates = days.column("date");
+        Column dates = hostDays.column("date");
         for (long row = 0; row < days.length(); row++) {
             int month = dates.getDate(row).getMonthValue() - 1;
             daysIn[month]++;
             for (int k = 0; k < MEASUREMENTS; k++) {
-                sums[month * MEASUREMENTS + k] += measurements.getDouble(row, k);
+                sums[month * MEASUREMENTS + k] += hostMeasurements.getDouble(row, k);
             }
         }
         ByteBuffer means = ByteBuffer.allocateDirect(sums.length * Double.BYTES).order(ByteOrder.nativeOrder());
@@ -195,10 +240,27 @@ final class Demo {
         measurements.close();
         days.close();
         airports.close();
+        hostMeasurements.close();
+        hostDays.close();
+        hostAirports.close();
+        if (stream != null) {
+            stream.close();
+        }
+    }
+
+    /** What was used by work on the stream is released after that work, by a thread of devexchange's. */
+    private static void finishReleases() throws InterruptedException {
+        long end = System.nanoTime() + PATIENCE.toNanos();
+        while (DevExchange.releasesWaiting() > 0) {
+            require(System.nanoTime() < end, "releases wait for work that is not done");
+            Thread.sleep(1);
+        }
+        require(DevExchange.releasesLost() == 0, "a release was never called");
+        require(ReleaseQueue.flush(PATIENCE), "the release queue does not move");
     }
 
     private static void printLedger() throws InterruptedException {
-        require(ReleaseQueue.flush(Duration.ofSeconds(30)), "the release queue does not move");
+        finishReleases();
         long ours = DevExchange.outstanding();
         print("outstanding", ours);
         print("producer_outstanding", Weather.outstanding());

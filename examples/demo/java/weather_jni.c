@@ -38,6 +38,12 @@ JNIEXPORT void JNICALL Java_Weather_close(JNIEnv *env, jclass class, jlong handl
     weather_close(pointer(handle));
 }
 
+JNIEXPORT void JNICALL Java_Weather_useDevice(JNIEnv *env, jclass class, jlong handle, jint type, jint id) {
+    (void)class;
+    DLDevice const device = {type, id};
+    check(env, weather_use_device(pointer(handle), device));
+}
+
 JNIEXPORT void JNICALL Java_Weather_airports(JNIEnv *env, jclass class, jlong handle, jlong array, jlong schema) {
     (void)class;
     check(env, weather_airports(pointer(handle), pointer(array), pointer(schema)));
@@ -48,10 +54,10 @@ JNIEXPORT void JNICALL Java_Weather_days(JNIEnv *env, jclass class, jlong handle
     check(env, weather_days(pointer(handle), pointer(array), pointer(schema)));
 }
 
-JNIEXPORT jlong JNICALL Java_Weather_measurements(JNIEnv *env, jclass class, jlong handle) {
+JNIEXPORT jlong JNICALL Java_Weather_measurements(JNIEnv *env, jclass class, jlong handle, jlong stream) {
     (void)class;
     struct DLManagedTensorVersioned *tensor = NULL;
-    check(env, weather_measurements(pointer(handle), &tensor));
+    check(env, weather_measurements(pointer(handle), stream, &tensor));
     return address_of(tensor);
 }
 
@@ -66,9 +72,9 @@ JNIEXPORT jlong JNICALL Java_Weather_address(JNIEnv *env, jclass class, jlong ha
     return address_of(address);
 }
 
-JNIEXPORT void JNICALL Java_Weather_checkMeans(JNIEnv *env, jclass class, jlong handle, jlong tensor) {
+JNIEXPORT void JNICALL Java_Weather_checkMeans(JNIEnv *env, jclass class, jlong handle, jlong tensor, jlong stream) {
     (void)class;
-    check(env, weather_check_means(pointer(handle), pointer(tensor)));
+    check(env, weather_check_means(pointer(handle), pointer(tensor), stream));
 }
 
 JNIEXPORT jlong JNICALL Java_Weather_liveBuffers(JNIEnv *env, jclass class) {

@@ -19,10 +19,16 @@ public final class Batch implements AutoCloseable {
     private static final int INFO_DEVICE_TYPE = Records.BATCH_INFO.at("device_type");
     private static final int INFO_DEVICE_ID = Records.BATCH_INFO.at("device_id");
 
+    /** Whether the data is there already follows the record (batch.rs). */
+    private static final int INFO_READY = Records.BATCH_INFO.size();
+
     private final Handle handle;
     private final long length;
     private final int columnCount;
     private final Device device;
+
+    /** Whether the data is there, and not after what is queued on a stream. */
+    private volatile boolean ready;
 
     /** The fields in Java, once somebody asked for them. */
     private volatile Field field;
@@ -36,6 +42,7 @@ public final class Batch implements AutoCloseable {
         length = info.getLong(INFO_LENGTH);
         columnCount = Math.toIntExact(info.getLong(INFO_COLUMNS));
         device = new Device(new DeviceType(info.getInt(INFO_DEVICE_TYPE)), info.getInt(INFO_DEVICE_ID));
+        ready = info.getLong(INFO_READY) != 0;
     }
 
     /**
@@ -64,13 +71,12 @@ public final class Batch implements AutoCloseable {
         write(nodes, scratch.buffer, scratch.address, rooms, rooms + Long.BYTES * buffers);
         List<Object> kept = new ArrayList<>();
         nodes.forEach(node -> kept.add(node.kept()));
-        long packed = Integer.toUnsignedLong(device.type().value()) | (long) device.id() << 32;
         long token = ReleaseQueue.register(kept, release);
         long made = 0;
         long open = 0;
         try {
             open = schema.enter("Batch.create");
-            made = Native.batchCreate(open, packed, scratch.address, nodes.size(), token);
+            made = Native.batchCreate(open, device.packed(), scratch.address, nodes.size(), token);
         } finally {
             if (open != 0) {
                 schema.exit();
@@ -356,6 +362,84 @@ public final class Batch implements AutoCloseable {
         return columns;
     }
 
+    // ---- on devices ----
+
+    /**
+     * A copy on another device (or the same), queued on a stream. This batch may be closed at once: its memory stays
+     * until the copy is done. The host waits for copies into host memory, and for the sizes of texts and binary in
+     * device memory.
+     *
+     * @param target where the copy is to be
+     * @param stream of this device or of the other one, to be closed after the returned copy
+     * @return the copy, which the caller closes; its data is there for work that is queued on {@code stream} afterwards
+     * @throws DevExchangeException {@link Status#OUT_OF_MEMORY}, {@link Status#INVALID_BUFFERS}, {@link Status#DEVICE},
+     *     {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the stream is being captured, {@link Status#CLOSED}
+     */
+    public Batch copyTo(Device target, DeviceStream stream) {
+        long batch = enter("Batch.copyTo");
+        try {
+            long queue = stream.enter("Batch.copyTo");
+            try {
+                return new Batch(Native.batchCopyTo(batch, target.packed(), queue), field);
+            } finally {
+                stream.exit();
+            }
+        } finally {
+            exit();
+        }
+    }
+
+    /**
+     * Makes a stream wait, on the device, until the data of the batch may be touched. The host does not wait.
+     *
+     * @param stream the one that work with the data will be queued on
+     * @throws DevExchangeException {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if a stream is being captured,
+     *     {@link Status#CLOSED}
+     */
+    public void waitOn(DeviceStream stream) {
+        ordered("Batch.waitOn", stream, Native::batchWaitOn);
+    }
+
+    /**
+     * Says that work which is queued on a stream by now uses the batch: its memory is released only when that work is
+     * done, however early the batch is closed. From any thread, for as many streams as there are.
+     *
+     * @param stream the one that the work is queued on
+     * @throws DevExchangeException {@link Status#DEVICE} if the batch is not on a device with streams,
+     *     {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the stream is being captured, {@link Status#CLOSED}
+     */
+    public void usedOn(DeviceStream stream) {
+        ordered("Batch.usedOn", stream, Native::batchUsedOn);
+    }
+
+    private void ordered(String method, DeviceStream stream, DeviceStream.Order order) {
+        long batch = enter(method);
+        try {
+            stream.order(method, batch, order);
+        } finally {
+            exit();
+        }
+    }
+
+    /**
+     * Says that the data is there when what is queued on a stream is done: for a producer that worked on another stream
+     * than the legacy default one. To be called before the batch is shared, exported or used by other threads.
+     *
+     * @param stream the one that filled the memory, to be closed after the batch
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} if the batch is shared already or used by another
+     *     thread, {@link Status#DEVICE} if it is not on a device with streams, {@link Status#CLOSED}
+     */
+    public void producedOn(DeviceStream stream) {
+        long batch = handle.enterAlone("Batch.producedOn");
+        try {
+            stream.order("Batch.producedOn", batch, Native::batchProducedOn);
+            ready = false;
+        } finally {
+            handle.exitAlone();
+            Reference.reachabilityFence(this);
+        }
+    }
+
     /** {@return whether it was closed or moved} */
     public boolean isClosed() {
         return handle.isClosed();
@@ -387,10 +471,8 @@ public final class Batch implements AutoCloseable {
         handle.check(method);
     }
 
-    /** Refuses to read values that are not in host memory. */
+    /** Refuses to read values that are not in host memory, or not there yet. */
     void requireHost() {
-        if (!device.isHost()) {
-            throw new DevExchangeException(Status.DEVICE, "device is " + device + ", not host memory");
-        }
+        device.requireHost(ready);
     }
 }

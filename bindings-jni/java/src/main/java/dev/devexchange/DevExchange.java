@@ -33,4 +33,23 @@ public final class DevExchange {
     public static long outstanding() {
         return Native.ledgerOutstanding();
     }
+
+    /**
+     * How many releases wait for work that is queued on a device ({@link Tensor#usedOn}).
+     *
+     * @return 0 when nothing waits
+     */
+    public static long releasesWaiting() {
+        return Native.releasesWaiting();
+    }
+
+    /**
+     * How many releases were never called, because the driver could not say whether the work that used the memory is
+     * done. Freeing it would be worse.
+     *
+     * @return the number since the library was loaded
+     */
+    public static long releasesLost() {
+        return Native.releasesLost();
+    }
 }

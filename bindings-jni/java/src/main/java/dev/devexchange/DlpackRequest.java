@@ -7,7 +7,8 @@ import java.nio.ByteBuffer;
  *
  * @param maxMajor highest major version that the consumer reads
  * @param maxMinor highest minor version of that major version that it knows
- * @param stream the consumer's stream; on the CPU −1 (no synchronisation) only
+ * @param stream the consumer's stream, which is made to wait until the data is there: a {@link DeviceStream#value}; −1
+ *     for no synchronisation, which is the only one on the CPU
  * @param copy whether a copy is allowed
  */
 public record DlpackRequest(int maxMajor, int maxMinor, long stream, Copy copy) {
@@ -32,7 +33,7 @@ public record DlpackRequest(int maxMajor, int maxMinor, long stream, Copy copy) 
     /**
      * The same request for a consumer's stream.
      *
-     * @param consumerStream as DLPack numbers streams
+     * @param consumerStream as DLPack numbers streams ({@link DeviceStream#value})
      * @return the request
      */
     public DlpackRequest withStream(long consumerStream) {

@@ -19,7 +19,8 @@ final class Handle {
         SCHEMA(3, "schema"),
         ARROW_ARRAY(4, "struct"),
         ARROW_SCHEMA(5, "struct"),
-        ARROW_DEVICE_ARRAY(6, "struct");
+        ARROW_DEVICE_ARRAY(6, "struct"),
+        STREAM(7, "stream");
 
         /** The low bits of a token; the same numbers as in {@code handle.rs}. */
         final int tag;
@@ -31,6 +32,9 @@ final class Handle {
             this.noun = noun;
         }
     }
+
+    /** What {@link #users} has more while one call has the handle for itself. */
+    private static final int ALONE = 1 << 30;
 
     private static final Cleaner CLEANER = Cleaner.create();
 
@@ -60,7 +64,10 @@ final class Handle {
     /** Starts a use. {@code method} is for the message if the handle is closed. */
     long enter(String method) {
         for (int n = users.get(); n > 0; n = users.get()) {
-            if (users.compareAndSet(n, n + 1)) {
+            if (n >= ALONE) {
+                // Not for long: such a call neither waits nor calls the driver.
+                Thread.onSpinWait();
+            } else if (users.compareAndSet(n, n + 1)) {
                 long open = address.get();
                 if (open != 0) {
                     return open;
@@ -77,6 +84,25 @@ final class Handle {
         if (users.decrementAndGet() == 0) {
             Native.release(token);
         }
+    }
+
+    /** As {@link #enter}, and until {@link #exitAlone} nobody else enters. Refuses if somebody is inside. */
+    long enterAlone(String method) {
+        long open = address.get();
+        if (open == 0) {
+            throw closed(method);
+        }
+        if (!users.compareAndSet(1, 2 + ALONE)) {
+            check(method);
+            throw new DevExchangeException(
+                    Status.INVALID_ARGUMENT, method + ": another thread is using the " + kind.noun);
+        }
+        return open;
+    }
+
+    void exitAlone() {
+        users.addAndGet(-ALONE);
+        exit();
     }
 
     /** Closes it; false if it was closed already. */

@@ -5,7 +5,8 @@ import java.nio.ByteBuffer;
 /**
  * The native methods: what {@code bindings-jni/src} defines. Handles are those of {@link Handle}, and whoever calls
  * one of these is between its {@code enter} and {@code exit}. Addresses named {@code out}, {@code column},
- * {@code request} and so on are those of records ({@link Records}). What fails throws a {@link DevExchangeException}.
+ * {@code request} and so on are those of records ({@link Records}). A {@code device} is the number of its type and,
+ * above 32 bits, its id; a {@code stream} is a handle, or 0. What fails throws a {@link DevExchangeException}.
  */
 final class Native {
     static {
@@ -55,6 +56,50 @@ final class Native {
 
     static native int queueWait(long tokens, int capacity);
 
+    // device.rs
+
+    static native int deviceCount(int deviceType);
+
+    static native void deviceInfo(long device, long out);
+
+    static native long releasesWaiting();
+
+    static native long releasesLost();
+
+    // stream.rs
+
+    static native long streamCreate(long device);
+
+    static native long streamOf(long device, long value);
+
+    static native long streamValue(long stream);
+
+    static native void streamSynchronize(long stream);
+
+    static native long tensorAllocate(long device, int dtype, long shape, long ndim, long stream);
+
+    static native long tensorCopyTo(long tensor, long device, long stream);
+
+    static native void tensorRead(long tensor, long into, long bytes, long stream);
+
+    static native void tensorWrite(long tensor, long source, long bytes, long stream);
+
+    static native void tensorCheckPointers(long tensor);
+
+    static native void tensorProducedOn(long tensor, long stream);
+
+    static native void tensorWaitOn(long tensor, long stream);
+
+    static native void tensorUsedOn(long tensor, long stream);
+
+    static native long batchCopyTo(long batch, long device, long stream);
+
+    static native void batchProducedOn(long batch, long stream);
+
+    static native void batchWaitOn(long batch, long stream);
+
+    static native void batchUsedOn(long batch, long stream);
+
     // tensor.rs
 
     static native long tensorCreate(long description, long flags, long room, long token);
@@ -68,6 +113,8 @@ final class Native {
     // dlpack.rs
 
     static native long tensorImport(long source, boolean legacy);
+
+    static native long tensorImportOn(long source, long stream, boolean legacy);
 
     static native long tensorExport(long tensor, long request, boolean legacy);
 

@@ -164,6 +164,11 @@ final class Records {
             .i64("n_buffers", "n_children", "has_dictionary", "node");
     static final Struct BATCH_INFO =
             struct("devx_batch_info").i64("length", "n_columns", "n_nodes").i32("device_type", "device_id");
+    static final Struct DEVICE_INFO = struct("devx_device_info")
+            .array(128, 1, "name")
+            .array(16, 1, "uuid")
+            .i64("free_bytes", "total_bytes")
+            .i32("driver_version", "reserved");
     static final Struct PLAN =
             struct("devx_plan").i32("kind", "reserved").i64("copy_bytes").array(240, 1, "reason");
     static final Struct COUNT = struct("devx_count").i64("total", "live");

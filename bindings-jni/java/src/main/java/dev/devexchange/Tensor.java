@@ -3,6 +3,7 @@ package dev.devexchange;
 import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.ReadOnlyBufferException;
 import java.util.Arrays;
 
 /**
@@ -44,6 +45,9 @@ public final class Tensor implements AutoCloseable {
     private final long[] strides;
     private final Element element;
 
+    /** Whether the data is there, and not after what is queued on a stream. */
+    private volatile boolean ready;
+
     private volatile HostMemory memory;
 
     Tensor(long raw) {
@@ -59,7 +63,7 @@ public final class Tensor implements AutoCloseable {
                 Short.toUnsignedInt(in.getShort(LANES)));
         element = Element.of(dtype);
         int ndim = in.getInt(NDIM);
-        long[] numbers = new long[6 + 2 * ndim];
+        long[] numbers = new long[7 + 2 * ndim];
         in.duplicate().order(in.order()).position(NUMBERS).asLongBuffer().get(numbers);
         flags = numbers[0];
         elements = numbers[1];
@@ -67,8 +71,9 @@ public final class Tensor implements AutoCloseable {
         rowMajor = numbers[3] != 0;
         lowest = numbers[4];
         end = numbers[5];
-        shape = Arrays.copyOfRange(numbers, 6, 6 + ndim);
-        strides = Arrays.copyOfRange(numbers, 6 + ndim, numbers.length);
+        ready = numbers[6] != 0;
+        shape = Arrays.copyOfRange(numbers, 7, 7 + ndim);
+        strides = Arrays.copyOfRange(numbers, 7 + ndim, numbers.length);
     }
 
     // ---- making and taking ----
@@ -189,10 +194,38 @@ public final class Tensor implements AutoCloseable {
     }
 
     /**
+     * A tensor over new memory of a device, compact and row-major, not initialised. On a GPU with a stream the memory
+     * comes from the device's pool, ready for work on that stream, and is given back in its order; without one it is
+     * ready at once.
+     *
+     * @param device where the memory is to be
+     * @param dtype type of the elements
+     * @param shape extents; empty for a scalar
+     * @param stream of that device, which is closed after the tensor and what was exported of it; may be null
+     * @return the tensor, which the caller closes
+     * @throws DevExchangeException {@link Status#OUT_OF_MEMORY}, {@link Status#INVALID_SHAPE},
+     *     {@link Status#INVALID_DTYPE}, {@link Status#DEVICE}, {@link Status#DRIVER}, {@link Status#CLOSED}
+     */
+    public static Tensor allocate(Device device, DType dtype, long[] shape, DeviceStream stream) {
+        Scratch scratch = Scratch.of((long) Long.BYTES * shape.length);
+        scratch.buffer.duplicate().order(scratch.buffer.order()).asLongBuffer().put(shape);
+        int packed = dtype.code() | dtype.bits() << 8 | dtype.lanes() << 16;
+        long queue = DeviceStream.enterIfAny(stream, "Tensor.allocate");
+        try {
+            return new Tensor(
+                    Native.tensorAllocate(device.packed(), packed, scratch.address, shape.length, queue));
+        } finally {
+            DeviceStream.exitIfAny(stream);
+            Reference.reachabilityFence(scratch);
+        }
+    }
+
+    /**
      * Takes a DLPack tensor from its producer. On success its deleter is called once, when the last user is gone, on
      * whatever thread that is; on failure it is untouched and still the caller's ({@link Dlpack#release}).
      *
-     * @param address of a {@code DLManagedTensorVersioned} that the caller owns and whose data is ready
+     * @param address of a {@code DLManagedTensorVersioned} that the caller owns. On a GPU its data is there for work on
+     *     the legacy default stream, as if its producer had been asked for no stream in particular
      * @return the tensor, which the caller closes
      * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#VERSION} for another major version (of
      *     which nothing else is read), {@link Status#DEVICE}, {@link Status#INVALID_DTYPE},
@@ -203,14 +236,50 @@ public final class Tensor implements AutoCloseable {
     }
 
     /**
-     * As {@link #importDlpack}, for the struct of DLPack before 1.0, which has neither a version nor flags.
+     * As {@link #importDlpack(long)}, for the struct of DLPack before 1.0, which has neither a version nor flags.
      *
-     * @param address of a {@code DLManagedTensor} that the caller owns and whose data is ready
+     * @param address of a {@code DLManagedTensor} that the caller owns
      * @return the tensor, which the caller closes
-     * @throws DevExchangeException as {@link #importDlpack}
+     * @throws DevExchangeException as {@link #importDlpack(long)}
      */
     public static Tensor importDlpackLegacy(long address) {
         return new Tensor(Native.tensorImport(address, true));
+    }
+
+    /**
+     * As {@link #importDlpack(long)}, of a tensor whose producer was asked for it with a stream: its data is there for
+     * work that is queued on that stream from now on.
+     *
+     * @param address of a {@code DLManagedTensorVersioned} that the caller owns
+     * @param stream the one that the producer was given, which is closed after the tensor; null if the producer was
+     *     asked for no synchronisation (−1)
+     * @return the tensor, which the caller closes
+     * @throws DevExchangeException as {@link #importDlpack(long)}; {@link Status#INVALID_STREAM} for a stream that the
+     *     tensor's device does not take
+     */
+    public static Tensor importDlpack(long address, DeviceStream stream) {
+        return importOn("Tensor.importDlpack", address, stream, false);
+    }
+
+    /**
+     * As {@link #importDlpack(long, DeviceStream)}, for the struct of DLPack before 1.0.
+     *
+     * @param address of a {@code DLManagedTensor} that the caller owns
+     * @param stream as there
+     * @return the tensor, which the caller closes
+     * @throws DevExchangeException as {@link #importDlpack(long, DeviceStream)}
+     */
+    public static Tensor importDlpackLegacy(long address, DeviceStream stream) {
+        return importOn("Tensor.importDlpackLegacy", address, stream, true);
+    }
+
+    private static Tensor importOn(String method, long address, DeviceStream stream, boolean legacy) {
+        long queue = DeviceStream.enterIfAny(stream, method);
+        try {
+            return new Tensor(Native.tensorImportOn(address, queue, legacy));
+        } finally {
+            DeviceStream.exitIfAny(stream);
+        }
     }
 
     // ---- handing over ----
@@ -230,7 +299,7 @@ public final class Tensor implements AutoCloseable {
      *
      * @param request what the consumer asks for
      * @return the address of a {@code DLManagedTensorVersioned}: whoever has it calls its deleter, once
-     *     ({@link #importDlpack} or {@link Dlpack#release} do)
+     *     ({@link #importDlpack(long)} or {@link Dlpack#release} do)
      * @throws DevExchangeException {@link Status#VERSION} if the consumer reads the legacy struct only,
      *     {@link Status#INVALID_STREAM}, {@link Status#CLOSED}
      */
@@ -264,7 +333,7 @@ public final class Tensor implements AutoCloseable {
      *
      * @param request what the consumer asks for; its version is not looked at
      * @return the address of a {@code DLManagedTensor}: whoever has it calls its deleter, once
-     *     ({@link #importDlpackLegacy} or {@link Dlpack#releaseLegacy} do)
+     *     ({@link #importDlpackLegacy(long)} or {@link Dlpack#releaseLegacy} do)
      * @throws DevExchangeException also {@link Status#READ_ONLY} for read-only memory, unless the request allows a
      *     copy, and {@link Status#UNSUPPORTED} for padded sub-byte elements: that struct cannot say so
      */
@@ -368,6 +437,148 @@ public final class Tensor implements AutoCloseable {
             return new Batch(Native.tensorToColumn(tensor, name, copy.value), null);
         } finally {
             exit();
+        }
+    }
+
+    // ---- on devices ----
+
+    /**
+     * A copy on another device (or the same), queued on a stream. This tensor may be closed at once: its memory stays
+     * until the copy is done. The host waits for copies into host memory.
+     *
+     * @param target where the copy is to be
+     * @param stream of this device or of the other one, to be closed after the returned copy
+     * @return the copy, with {@link Flags#IS_COPIED} and writable, which the caller closes; its data is there for work
+     *     that is queued on {@code stream} afterwards
+     * @throws DevExchangeException {@link Status#COPY_REQUIRED} if the elements do not lie compactly,
+     *     {@link Status#OUT_OF_MEMORY}, {@link Status#DEVICE}, {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the
+     *     stream is being captured, {@link Status#CLOSED}
+     */
+    public Tensor copyTo(Device target, DeviceStream stream) {
+        long tensor = handle.enter("Tensor.copyTo");
+        try {
+            long queue = stream.enter("Tensor.copyTo");
+            try {
+                return new Tensor(Native.tensorCopyTo(tensor, target.packed(), queue));
+            } finally {
+                stream.exit();
+            }
+        } finally {
+            exit();
+        }
+    }
+
+    /**
+     * Reads all elements into host memory, in row-major order, and waits for them.
+     *
+     * @param into a direct buffer in native byte order, of which as many bytes remain as the elements take; its
+     *     position stays
+     * @param stream the one that the copy is queued on
+     * @throws java.nio.ReadOnlyBufferException if the buffer is read-only
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer, another byte order or another
+     *     number of bytes, {@link Status#COPY_REQUIRED} if the elements do not lie compactly, {@link Status#DRIVER},
+     *     {@link Status#CLOSED}
+     */
+    public void read(ByteBuffer into, DeviceStream stream) {
+        if (into.isReadOnly()) {
+            throw new ReadOnlyBufferException();
+        }
+        transfer("Tensor.read", into, "into", stream, Native::tensorRead);
+    }
+
+    /**
+     * Writes all elements from host memory, in row-major order; work that is queued on the stream afterwards sees them.
+     * The buffer may be used again at once. Nobody else uses the elements meanwhile.
+     *
+     * @param from a direct buffer in native byte order, of which as many bytes remain as the elements take; its
+     *     position stays
+     * @param stream the one that the copy is queued on
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer, another byte order or another
+     *     number of bytes, {@link Status#READ_ONLY}, {@link Status#COPY_REQUIRED} if the elements do not lie compactly,
+     *     {@link Status#DRIVER}, {@link Status#CLOSED}
+     */
+    public void write(ByteBuffer from, DeviceStream stream) {
+        transfer("Tensor.write", from, "from", stream, Native::tensorWrite);
+    }
+
+    private interface Transfer {
+        void apply(long tensor, long host, long bytes, long stream);
+    }
+
+    private void transfer(String method, ByteBuffer buffer, String name, DeviceStream stream, Transfer transfer) {
+        long host = HostMemory.address(buffer, name);
+        long tensor = handle.enter(method);
+        try {
+            stream.order(method, tensor, (open, queue) -> transfer.apply(open, host, buffer.remaining(), queue));
+        } finally {
+            exit();
+            Reference.reachabilityFence(buffer);
+        }
+    }
+
+    /**
+     * Asks the driver whether the memory is where the tensor says, all of it: what no description can prove. Host
+     * memory is not asked for.
+     *
+     * @throws DevExchangeException {@link Status#DEVICE} if it is not, {@link Status#DRIVER}, {@link Status#CLOSED}
+     */
+    public void checkPointers() {
+        long tensor = handle.enter("Tensor.checkPointers");
+        try {
+            Native.tensorCheckPointers(tensor);
+        } finally {
+            exit();
+        }
+    }
+
+    /**
+     * Makes a stream wait, on the device, until the data of the tensor may be touched. The host does not wait.
+     *
+     * @param stream the one that work with the data will be queued on
+     * @throws DevExchangeException {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if a stream is being captured,
+     *     {@link Status#CLOSED}
+     */
+    public void waitOn(DeviceStream stream) {
+        ordered("Tensor.waitOn", stream, Native::tensorWaitOn);
+    }
+
+    /**
+     * Says that work which is queued on a stream by now uses the tensor: its memory is released only when that work is
+     * done, however early the tensor is closed. From any thread, for as many streams as there are.
+     *
+     * @param stream the one that the work is queued on
+     * @throws DevExchangeException {@link Status#DEVICE} if the tensor is not on a device with streams,
+     *     {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the stream is being captured, {@link Status#CLOSED}
+     */
+    public void usedOn(DeviceStream stream) {
+        ordered("Tensor.usedOn", stream, Native::tensorUsedOn);
+    }
+
+    private void ordered(String method, DeviceStream stream, DeviceStream.Order order) {
+        long tensor = handle.enter(method);
+        try {
+            stream.order(method, tensor, order);
+        } finally {
+            exit();
+        }
+    }
+
+    /**
+     * Says that the data is there when what is queued on a stream is done: for a producer that worked on another stream
+     * than the legacy default one. To be called before the tensor is shared, exported or used by other threads.
+     *
+     * @param stream the one that filled the memory, to be closed after the tensor
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} if the tensor is shared already or used by another
+     *     thread, {@link Status#DEVICE} if it is not on a device with streams, {@link Status#CLOSED}
+     */
+    public void producedOn(DeviceStream stream) {
+        long tensor = handle.enterAlone("Tensor.producedOn");
+        try {
+            stream.order("Tensor.producedOn", tensor, Native::tensorProducedOn);
+            ready = false;
+        } finally {
+            handle.exitAlone();
+            Reference.reachabilityFence(this);
         }
     }
 
@@ -481,12 +692,13 @@ public final class Tensor implements AutoCloseable {
      * @return a buffer in native byte order, read-only if the tensor is. It owns nothing: it is not to be used after
      *     the tensor is closed, and nothing checks that
      * @throws DevExchangeException {@link Status#COPY_REQUIRED} for other strides, {@link Status#UNSUPPORTED} for more
-     *     than a buffer can have (2 GiB), {@link Status#DEVICE}, {@link Status#CLOSED}
+     *     than a buffer can have (2 GiB), {@link Status#DEVICE} for memory that the host cannot read,
+     *     {@link Status#NOT_READY} for data that is queued on a stream, {@link Status#CLOSED}
      */
     public ByteBuffer byteBuffer() {
         handle.enter("Tensor.byteBuffer");
         try {
-            requireHost();
+            device.requireHost(ready);
             if (!rowMajor) {
                 throw new DevExchangeException(
                         Status.COPY_REQUIRED,
@@ -568,17 +780,11 @@ public final class Tensor implements AutoCloseable {
     }
 
     private HostMemory memory() {
+        device.requireHost(ready);
         if (memory == null) {
-            requireHost();
             memory = HostMemory.of(address + lowest, end - lowest);
         }
         return memory;
-    }
-
-    private void requireHost() {
-        if (!device.isHost()) {
-            throw new DevExchangeException(Status.DEVICE, "device is " + device + ", not host memory");
-        }
     }
 
     private DevExchangeException mismatch(String wanted) {

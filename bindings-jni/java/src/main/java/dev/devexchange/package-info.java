@@ -3,7 +3,8 @@
  *
  * <p>An exchange answers four questions: <b>what</b> it is ({@link dev.devexchange.DType}, shape and strides,
  * {@link dev.devexchange.Schema}), <b>where</b> it is ({@link dev.devexchange.Device}), <b>who</b> keeps it alive (a
- * release that is called exactly once) and <b>when</b> it may be touched (host memory: always).
+ * release that is called exactly once) and <b>when</b> it may be touched (host memory: always; device memory: in the
+ * order of a {@link dev.devexchange.DeviceStream}; the host never waits, except where a method says so).
  * {@link dev.devexchange.Tensor} speaks DLPack, {@link dev.devexchange.Batch} and {@link dev.devexchange.Schema} speak
  * the Arrow C data and C device interfaces; structs of those standards are passed as addresses ({@code long}), for
  * example those of Arrow Java's {@code ArrowArray.memoryAddress()} or of {@link dev.devexchange.CStruct}.
@@ -19,6 +20,9 @@
  * <li><b>Release callbacks</b> ({@code Runnable}) run once, on the thread {@code devexchange-releases}: never on the
  *     thread that gave up the memory, which may be one that the JVM has never seen. See
  *     {@link dev.devexchange.ReleaseQueue}.
+ * <li><b>Devices.</b> Nothing of CUDA is needed until a device is named; without a driver that is a clear error
+ *     ({@link dev.devexchange.Status#DEVICE}). Device memory that queued work uses is released after that work, once
+ *     {@link dev.devexchange.Tensor#usedOn} was told of it.
  * <li><b>Errors</b> are {@link dev.devexchange.DevExchangeException}s with a status; the text names the field and its
  *     value. A {@code null} where an object is needed is a {@code NullPointerException}.
  * <li><b>Threads.</b> Everything may be used from any thread. Closing while another thread is inside a call is safe:

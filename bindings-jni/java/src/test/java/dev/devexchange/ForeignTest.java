@@ -36,17 +36,7 @@ class ForeignTest {
 
     @BeforeAll
     static void compile() throws IOException, InterruptedException {
-        Path java = Path.of(System.getProperty("java.home"), "include");
-        Path source = Path.of(System.getProperty("devexchange.root"), "bindings-jni/java/src/test/c/foreign.c");
-        Path library = directory.resolve("libforeign.so");
-        Process compiler = new ProcessBuilder(
-                        "cc", "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1", "-shared", "-fPIC",
-                                "-pthread",
-                        "-I" + java, "-I" + java.resolve("linux"), "-o", library.toString(), source.toString())
-                .redirectErrorStream(true)
-                .start();
-        String output = new String(compiler.getInputStream().readAllBytes());
-        assertEquals(0, compiler.waitFor(), output);
+        Path library = Cc.shared("foreign.c", directory);
         System.setProperty(PROPERTY, library.toString());
         System.load(library.toString());
     }

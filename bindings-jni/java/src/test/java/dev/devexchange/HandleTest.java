@@ -3,6 +3,7 @@ package dev.devexchange;
 import static dev.devexchange.Check.refused;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -16,6 +17,7 @@ import java.util.List;
 import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
@@ -114,6 +116,16 @@ class HandleTest {
         if (type == String.class) {
             return "x";
         }
+        if (type == ByteBuffer.class) {
+            return Direct.room(1);
+        }
+        if (type == Device.class) {
+            return Device.CPU;
+        }
+        if (type == DeviceStream.class) {
+            // Without a driver there is none; a closed thing says that it is closed before it looks.
+            return null;
+        }
         throw new AssertionError("no value of " + type);
     }
 
@@ -139,6 +151,35 @@ class HandleTest {
         Tensor tensor = tensor();
         tensor.close();
         assertEquals("Tensor (closed)", tensor.toString());
+    }
+
+    /** It fails with or without others, as it has no stream here; what counts is that nobody else notices. */
+    @Test
+    void aCallThatWantsToBeAloneDisturbsNobody() throws InterruptedException {
+        try (Tensor tensor = tensor()) {
+            Thread reader = new Thread(() -> {
+                for (int i = 0; i < 100_000; i++) {
+                    assertEquals(4, tensor.getLong(3));
+                }
+            });
+            AtomicReference<Throwable> failure = new AtomicReference<>();
+            reader.setUncaughtExceptionHandler((thread, thrown) -> failure.set(thrown));
+            reader.start();
+            while (reader.isAlive()) {
+                try {
+                    tensor.producedOn(null);
+                } catch (DevExchangeException e) {
+                    assertEquals(Status.INVALID_ARGUMENT, e.status(), e.getMessage());
+                    assertEquals("Tensor.producedOn: another thread is using the tensor", e.getMessage());
+                } catch (NullPointerException e) {
+                    continue;
+                }
+            }
+            reader.join();
+            assertNull(failure.get());
+            assertThrows(NullPointerException.class, () -> tensor.producedOn(null));
+            assertEquals(4, tensor.getLong(3));
+        }
     }
 
     @Test

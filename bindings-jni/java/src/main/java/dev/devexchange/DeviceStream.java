@@ -1,0 +1,155 @@
+package dev.devexchange;
+
+import java.lang.ref.Reference;
+
+/**
+ * A queue of work on a device: made here ({@link #create}), or somebody else's ({@link #of}).
+ *
+ * <p>No call of this library waits on the host for what is queued, except those that say so: {@link #synchronize},
+ * and copies from and to host memory. What a method "queues" is done by the device, after what was queued before.
+ *
+ * <p>A stream outlives what depends on it: close it after the tensors and batches that were allocated, imported or
+ * copied on it, and after what was exported of them was released by its consumers. Releases that only wait for queued
+ * work ({@link DevExchange#releasesWaiting}) need not be thought of: a closed stream is destroyed after them. One that
+ * was made here and is never closed is not destroyed, as memory may still have to be given back on it;
+ * {@code DEVEXCHANGE_TRACE=1} says so on stderr. Any thread may use a stream.
+ */
+public final class DeviceStream implements AutoCloseable {
+    /** The number of the legacy default stream, which all streams wait for that do not say otherwise. */
+    public static final long LEGACY_DEFAULT = 1;
+    /** The number of the default stream of whatever thread makes a call. */
+    public static final long PER_THREAD_DEFAULT = 2;
+
+    private final Handle handle;
+    private final Device device;
+
+    private DeviceStream(Device device, long raw) {
+        this.handle = new Handle(this, Handle.Kind.STREAM, raw);
+        this.device = device;
+    }
+
+    /**
+     * Makes a stream that does not wait for the legacy default stream. What is queued on it when it is closed is still
+     * done.
+     *
+     * @param device a CUDA device
+     * @return the stream, which the caller closes
+     * @throws DevExchangeException {@link Status#DEVICE} for a device that is not there or has no streams,
+     *     {@link Status#DRIVER}
+     */
+    public static DeviceStream create(Device device) {
+        return new DeviceStream(device, Native.streamCreate(device.packed()));
+    }
+
+    /**
+     * A stream of somebody else's, who also destroys it.
+     *
+     * @param device the device that it is on
+     * @param value {@link #LEGACY_DEFAULT}, {@link #PER_THREAD_DEFAULT}, or a handle ({@code CUstream},
+     *     {@code cudaStream_t}); it is not checked that there is such a stream
+     * @return the stream; closing it ends its use here, and nothing else
+     * @throws DevExchangeException {@link Status#DEVICE} for a device that is not there or has no streams,
+     *     {@link Status#INVALID_STREAM} for 0, which is ambiguous, and for negative numbers
+     */
+    public static DeviceStream of(Device device, long value) {
+        return new DeviceStream(device, Native.streamOf(device.packed(), value));
+    }
+
+    /**
+     * The stream as the protocols write it, for example in {@link DlpackRequest#withStream}.
+     *
+     * @return {@link #LEGACY_DEFAULT}, {@link #PER_THREAD_DEFAULT}, or a handle
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public long value() {
+        long stream = enter("DeviceStream.value");
+        try {
+            return Native.streamValue(stream);
+        } finally {
+            exit();
+        }
+    }
+
+    /**
+     * The device that it is on.
+     *
+     * @return the device
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public Device device() {
+        handle.check("DeviceStream.device");
+        return device;
+    }
+
+    /**
+     * Blocks until all work that is queued on the stream is done. No exchange needs it.
+     *
+     * @throws DevExchangeException {@link Status#UNSUPPORTED} if the stream is being captured into a graph,
+     *     {@link Status#DRIVER}, {@link Status#CLOSED}
+     */
+    public void synchronize() {
+        long stream = enter("DeviceStream.synchronize");
+        try {
+            Native.streamSynchronize(stream);
+        } finally {
+            exit();
+        }
+    }
+
+    /** {@return whether it was closed} */
+    public boolean isClosed() {
+        return handle.isClosed();
+    }
+
+    /**
+     * Ends its use. A stream that was made here is destroyed, as soon as no release waits for work. Closing twice is
+     * fine.
+     *
+     * @throws DevExchangeException {@link Status#DRIVER}
+     */
+    @Override
+    public void close() {
+        handle.close();
+    }
+
+    /** {@return number and device, or that it is closed} */
+    @Override
+    public String toString() {
+        return isClosed() ? "DeviceStream (closed)" : "DeviceStream (0x" + Long.toHexString(value()) + ", " + device
+                + ")";
+    }
+
+    long enter(String method) {
+        return handle.enter(method);
+    }
+
+    void exit() {
+        handle.exit();
+        Reference.reachabilityFence(this);
+    }
+
+    /** A call that puts a tensor or a batch into the order of a stream. */
+    interface Order {
+        void apply(long thing, long stream);
+    }
+
+    void order(String method, long thing, Order order) {
+        long stream = enter(method);
+        try {
+            order.apply(thing, stream);
+        } finally {
+            exit();
+        }
+    }
+
+    /** As {@link #enter}; 0 if there is none. */
+    static long enterIfAny(DeviceStream stream, String method) {
+        return stream == null ? 0 : stream.enter(method);
+    }
+
+    static void exitIfAny(DeviceStream stream) {
+        if (stream != null) {
+            stream.exit();
+        }
+    }
+}

@@ -1,0 +1,536 @@
+package dev.devexchange;
+
+import java.nio.ByteBuffer;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
+
+/** Programs for a JVM with a simulated CUDA driver; see {@link DeviceTest}. Each ends with everything given back. */
+final class DeviceScenario {
+    static final String PROPERTY = "devexchange.test.device";
+
+    private static final Device CUDA = new Device(DeviceType.CUDA, 0);
+    private static final Device SECOND = new Device(DeviceType.CUDA, 1);
+    private static final ByteBuffer NONE = null;
+    private static final long[] SIX = {6};
+
+    /** Long enough for a busy machine. JUnit, and so {@link Check}, is not on the class path here. */
+    private static final Duration PATIENCE = Duration.ofSeconds(30);
+
+    static native int useContext();
+
+    static native long context();
+
+    static native int work(long to, long from, long bytes, long stream);
+
+    static native int closeGate(long stream);
+
+    static native void openGate();
+
+    static native long stat(String name);
+
+    static native String finding();
+
+    private DeviceScenario() {}
+
+    public static void main(String[] arguments) throws Exception {
+        System.load(System.getProperty(PROPERTY));
+        check(useContext() == 0);
+        switch (arguments[0]) {
+            case "everything" -> everything();
+            case "crowd" -> crowd();
+            case "outstanding" -> outstanding();
+            case "forgotten" -> forgotten();
+            case "race" -> race();
+            default -> throw new AssertionError(arguments[0]);
+        }
+        System.out.println("main is done");
+    }
+
+    private static void everything() throws InterruptedException {
+        long before = context();
+        devices();
+        streams();
+        writeAndRead();
+        whatTheHostCannotRead();
+        exportsForAStream();
+        producers();
+        pointers();
+        batches();
+        releases();
+        check(context() == before);
+        finish();
+    }
+
+    /** Nothing is left: not here, not on the device, and the driver has nothing to say. */
+    private static void finish() throws InterruptedException {
+        settle();
+        check(DevExchange.releasesLost() == 0);
+        same(0L, DevExchange.outstanding());
+        same(0, ReleaseQueue.pending());
+        same(0L, stat("live_device"));
+        same(0L, stat("live_host"));
+        same(0L, stat("live_managed"));
+        same(0L, stat("live_streams"));
+        same(null, finding());
+    }
+
+    private static void settle() throws InterruptedException {
+        long end = System.nanoTime() + PATIENCE.toNanos();
+        while (DevExchange.releasesWaiting() > 0) {
+            check(System.nanoTime() < end);
+            Thread.sleep(1);
+        }
+        flush();
+    }
+
+    private static void flush() throws InterruptedException {
+        check(ReleaseQueue.flush(PATIENCE));
+    }
+
+    private static void devices() {
+        same(2, Device.count(DeviceType.CUDA));
+        DeviceInfo info = CUDA.info();
+        check(info.name().contains("Simulated"));
+        check(info.totalBytes() > 0 && info.freeBytes() > 0 && info.freeBytes() <= info.totalBytes());
+        same(12090, info.driverVersion());
+        check(info.uuid().getMostSignificantBits() != 0);
+        check(!info.uuid().equals(SECOND.info().uuid()));
+        Device third = new Device(DeviceType.CUDA, 2);
+        refused(Status.DEVICE, third::info, "device_id is 2", "there are 2 CUDA devices");
+    }
+
+    private static void streams() {
+        DeviceStream stream = DeviceStream.create(CUDA);
+        long value = stream.value();
+        check(value > DeviceStream.PER_THREAD_DEFAULT);
+        same(CUDA, stream.device());
+        stream.synchronize();
+        check(stream.toString().contains(Long.toHexString(value)));
+        try (DeviceStream other = DeviceStream.of(CUDA, value)) {
+            same(value, other.value());
+            other.synchronize();
+        }
+        stream.synchronize();
+        stream.close();
+        stream.close();
+        check(stream.isClosed());
+        same("DeviceStream (closed)", stream.toString());
+        refused(Status.CLOSED, stream::value, "DeviceStream.value", "the stream is closed");
+        refused(Status.CLOSED, stream::device, "DeviceStream.device");
+        refused(Status.CLOSED, stream::synchronize, "DeviceStream.synchronize");
+        refused(Status.CLOSED, () -> Tensor.allocate(CUDA, DType.INT8, SIX, stream), "Tensor.allocate");
+        refused(Status.CLOSED, () -> Tensor.importDlpack(0, stream), "Tensor.importDlpack");
+        for (long wrong : new long[] {0, -1, Long.MIN_VALUE}) {
+            refused(Status.INVALID_STREAM, () -> DeviceStream.of(CUDA, wrong), "stream is " + wrong);
+        }
+        for (long standard : new long[] {DeviceStream.LEGACY_DEFAULT, DeviceStream.PER_THREAD_DEFAULT}) {
+            try (DeviceStream given = DeviceStream.of(CUDA, standard)) {
+                same(standard, given.value());
+                given.synchronize();
+            }
+        }
+    }
+
+    private static Tensor filled(DeviceStream stream) {
+        Tensor tensor = Tensor.allocate(CUDA, DType.INT32, SIX, stream);
+        tensor.write(Direct.ints(1, 2, 3, 4, 5, 6), stream);
+        return tensor;
+    }
+
+    private static void holds(Tensor tensor, DeviceStream stream) {
+        ByteBuffer read = Direct.room(24);
+        tensor.read(read, stream);
+        same(Direct.ints(1, 2, 3, 4, 5, 6), read);
+    }
+
+    private static void writeAndRead() {
+        try (DeviceStream stream = DeviceStream.create(CUDA);
+                DeviceStream other = DeviceStream.create(CUDA);
+                DeviceStream second = DeviceStream.create(SECOND);
+                DeviceStream perThread = DeviceStream.of(CUDA, DeviceStream.PER_THREAD_DEFAULT);
+                Tensor tensor = filled(stream);
+                Tensor plain = Tensor.allocate(CUDA, DType.INT32, SIX, null);
+                Tensor copy = tensor.copyTo(CUDA, other);
+                Tensor there = copy.copyTo(SECOND, second);
+                Tensor pinned = tensor.copyTo(new Device(DeviceType.CUDA_HOST, 0), stream);
+                Tensor managed = tensor.copyTo(new Device(DeviceType.CUDA_MANAGED, 0), stream);
+                Tensor host = there.copyTo(Device.CPU, second)) {
+            same(CUDA, tensor.device());
+            same(SECOND, there.device());
+            same(Flags.IS_COPIED, copy.flags());
+            for (Tensor here : List.of(tensor, copy)) {
+                holds(here, stream);
+                holds(here, other);
+                holds(here, perThread);
+            }
+            holds(there, second);
+            same(6L, host.getLong(5));
+            same(4, host.byteBuffer().getInt(12));
+            plain.write(Direct.ints(1, 2, 3, 4, 5, 6), perThread);
+            holds(plain, perThread);
+            for (Tensor shared : List.of(pinned, managed)) {
+                refused(Status.NOT_READY, () -> shared.getLong(0), "queued on a stream");
+                refused(Status.NOT_READY, shared::byteBuffer, "queued on a stream");
+                holds(shared, stream);
+            }
+            ByteBuffer part = Direct.ints(0, 1, 2, 3, 4, 5, 6, 7).position(4).limit(28);
+            plain.write(part, other);
+            same(4, part.position());
+            holds(plain, other);
+            refused(Status.INVALID_ARGUMENT, () -> tensor.write(Direct.room(20), stream), "20 bytes", "24");
+            refused(Status.INVALID_ARGUMENT, () -> tensor.read(Direct.room(28), stream), "28 bytes", "24");
+            refused(Status.INVALID_ARGUMENT, () -> tensor.read(ByteBuffer.allocate(24), stream), "into", "heap");
+            long huge = 1L << 60;
+            refused(
+                    Status.OUT_OF_MEMORY,
+                    () -> Tensor.allocate(CUDA, DType.INT8, new long[] {huge}, null),
+                    "cuMemAlloc");
+        }
+    }
+
+    private static void whatTheHostCannotRead() {
+        try (DeviceStream stream = DeviceStream.create(CUDA);
+                Tensor tensor = filled(stream);
+                Tensor strided = Tensor.create(
+                        tensor.address(), CUDA, DType.INT32, new long[] {3}, new long[] {2}, 0, null)) {
+            refused(Status.DEVICE, tensor::byteBuffer, "device is cuda:0, not host memory");
+            refused(Status.DEVICE, () -> tensor.getLong(0), "device is cuda:0, not host memory");
+            refused(Status.DEVICE, tensor::copy, "cuda:0");
+            refused(Status.COPY_REQUIRED, () -> strided.copyTo(Device.CPU, stream), "[2]");
+            refused(Status.COPY_REQUIRED, () -> strided.read(Direct.room(12), stream), "[2]");
+            try (Tensor readOnly = Tensor.create(
+                    tensor.address(), CUDA, DType.INT32, SIX, null, Flags.READ_ONLY, null)) {
+                refused(Status.READ_ONLY, () -> readOnly.write(Direct.room(24), stream), "READ_ONLY");
+            }
+        }
+    }
+
+    private static void exportsForAStream() {
+        try (DeviceStream stream = DeviceStream.create(CUDA);
+                DeviceStream consumer = DeviceStream.create(CUDA);
+                Tensor tensor = filled(stream)) {
+            for (long value : new long[] {consumer.value(), 1, 2}) {
+                DlpackRequest request = DlpackRequest.DEFAULT.withStream(value);
+                try (DeviceStream theirs = DeviceStream.of(CUDA, value);
+                        Tensor imported = Tensor.importDlpack(tensor.exportShare(request), theirs);
+                        Tensor legacy = Tensor.importDlpackLegacy(tensor.exportShareLegacy(request), theirs);
+                        Tensor target = Tensor.allocate(CUDA, DType.INT32, SIX, theirs)) {
+                    same(tensor.address(), imported.address());
+                    // As a kernel of the consumer's: nothing but its own stream orders it.
+                    same(0, work(target.address(), imported.address(), 24, value));
+                    holds(target, theirs);
+                    holds(legacy, theirs);
+                    imported.usedOn(theirs);
+                    legacy.usedOn(theirs);
+                }
+            }
+            DlpackRequest ambiguous = DlpackRequest.DEFAULT.withStream(0);
+            refused(Status.INVALID_STREAM, () -> tensor.exportShare(ambiguous), "stream is 0");
+            stream.synchronize();
+            // Ready, so that nobody has to wait.
+            try (Tensor ready = Tensor.importDlpack(tensor.exportShare(DlpackRequest.DEFAULT), null)) {
+                ready.waitOn(consumer);
+                holds(ready, consumer);
+            }
+        }
+        try (DeviceStream stream = DeviceStream.create(CUDA);
+                Tensor host = Tensor.create(Direct.ints(1), DType.INT32, new long[] {1}, null)) {
+            long exported = host.exportShare();
+            refused(Status.INVALID_STREAM, () -> Tensor.importDlpack(exported, stream), "the cpu takes -1");
+            Dlpack.release(exported);
+            refused(Status.DEVICE, () -> host.usedOn(stream), "cpu:0", "no streams");
+            refused(Status.DEVICE, () -> host.producedOn(stream), "cpu:0", "no streams");
+            host.waitOn(stream);
+        }
+    }
+
+    /** A tensor over foreign memory, filled on the producer's stream. */
+    private static void producers() {
+        try (DeviceStream producer = DeviceStream.create(CUDA);
+                DeviceStream consumer = DeviceStream.create(CUDA);
+                Tensor memory = Tensor.allocate(CUDA, DType.INT32, SIX, null);
+                Tensor source = filled(producer)) {
+            same(0, work(memory.address(), source.address(), 24, producer.value()));
+            Tensor view = Tensor.create(memory.address(), CUDA, DType.INT32, SIX, null, 0, null);
+            view.producedOn(producer);
+            view.waitOn(consumer);
+            holds(view, consumer);
+            try (Tensor share = view.share()) {
+                refused(Status.INVALID_ARGUMENT, () -> share.producedOn(consumer), "shared already");
+            }
+            view.producedOn(producer);
+            long exported = view.exportMove(DlpackRequest.DEFAULT.withStream(consumer.value()));
+            try (Tensor imported = Tensor.importDlpack(exported, consumer)) {
+                holds(imported, consumer);
+            }
+            refused(Status.CLOSED, () -> view.producedOn(producer), "Tensor.producedOn");
+        }
+    }
+
+    private static void pointers() {
+        try (DeviceStream stream = DeviceStream.create(CUDA);
+                Tensor tensor = filled(stream);
+                Tensor tooLong = Tensor.create(
+                        tensor.address(), CUDA, DType.INT8, new long[] {1L << 24}, null, 0, null);
+                Tensor elsewhere = Tensor.create(tensor.address(), SECOND, DType.INT32, SIX, null, 0, null);
+                Tensor nowhere = Tensor.create(
+                        Direct.address(Direct.room(64)), CUDA, DType.INT8, new long[] {4}, null, 0, null)) {
+            tensor.checkPointers();
+            refused(Status.DEVICE, tooLong::checkPointers);
+            refused(Status.DEVICE, elsewhere::checkPointers, "cuda:1");
+            refused(Status.DEVICE, nowhere::checkPointers);
+        }
+    }
+
+    /** Strings, nulls, bools, a dictionary, lists. */
+    private static Batch batch(Runnable release) {
+        Field[] fields = {
+            Field.of("n", Format.INT32).nullable(),
+            Field.of("t", Format.UTF8).nullable(),
+            Field.of("b", Format.BOOL),
+            Field.of("s", Format.INT8).withDictionary(Field.of("", Format.UTF8)),
+            Field.of("l", Format.LIST).withChildren(Field.of("", Format.FLOAT64))
+        };
+        List<Node> nodes = List.of(
+                Node.of(3, NONE),
+                Node.of(3, Direct.bits("101"), Direct.ints(1, 2, 3)),
+                Node.of(3, Direct.bits("110"), Direct.ints(0, 2, 5, 5), Direct.text("ab\u00e4c")),
+                Node.of(3, NONE, Direct.bits("011")),
+                Node.of(3, NONE, Direct.bytes(1, 0, 1)),
+                Node.of(2, NONE, Direct.ints(0, 1, 2), Direct.text("xy")),
+                Node.of(3, NONE, Direct.ints(0, 1, 1, 2)),
+                Node.of(2, NONE, Direct.doubles(1.5, 2.5)));
+        try (Schema schema = Schema.batch(fields)) {
+            return Batch.create(schema, Device.CPU, nodes, release);
+        }
+    }
+
+    private static void holds(Batch batch) {
+        same(3L, batch.length());
+        same(1, batch.column("n").getInt(0));
+        check(batch.column("n").isNull(1));
+        same(1L, batch.column("n").nullCount());
+        same("ab", batch.column("t").getString(0));
+        same("\u00e4c", batch.column("t").getString(1));
+        same(null, batch.column("t").getString(2));
+        check(!batch.column("b").getBoolean(0) && batch.column("b").getBoolean(2));
+        same("y", batch.column("s").getString(0));
+        same(2.5, batch.column("l").list(2).getDouble(0));
+    }
+
+    private static void batches() throws InterruptedException {
+        AtomicInteger released = new AtomicInteger();
+        try (DeviceStream stream = DeviceStream.create(CUDA);
+                DeviceStream consumer = DeviceStream.create(CUDA)) {
+            Batch host = batch(released::incrementAndGet);
+            Batch device = host.copyTo(CUDA, stream);
+            host.close();
+            same(CUDA, device.device());
+            refused(Status.DEVICE, () -> device.column("n").getInt(0), "device is cuda:0, not host memory");
+            refused(Status.DEVICE, () -> device.column("t").getString(0), "device is cuda:0, not host memory");
+            try (Batch back = device.copyTo(Device.CPU, consumer)) {
+                holds(back);
+            }
+            // Out and in again as Arrow, with an event.
+            try (CStruct array = CStruct.arrowDeviceArray();
+                    CStruct schema = CStruct.arrowSchema()) {
+                device.exportShareDevice(array.address());
+                try (Schema fields = device.schema()) {
+                    fields.exportArrow(schema.address());
+                }
+                check(array.memory().getLong(Records.ARROW_DEVICE_ARRAY.at("sync_event")) != 0);
+                refused(Status.DEVICE, () -> device.exportShare(array.address()), "cuda:0");
+                try (Batch imported = Batch.importArrowDevice(array.address(), schema.address());
+                        Batch pinned = imported.copyTo(new Device(DeviceType.CUDA_HOST, 0), consumer);
+                        Batch back = imported.copyTo(Device.CPU, consumer);
+                        Tensor numbers = imported.column("l").child(0).toTensor(Copy.NEVER)) {
+                    holds(back);
+                    refused(Status.NOT_READY, () -> pinned.column("n").getInt(0), "queued on a stream");
+                    imported.waitOn(consumer);
+                    ByteBuffer values = Direct.room(16);
+                    numbers.read(values, consumer);
+                    same(2.5, values.getDouble(8));
+                    imported.usedOn(consumer);
+                }
+            }
+            device.close();
+            settle();
+            same(1, released.get());
+            try (Batch again = batch(null)) {
+                refused(Status.DEVICE, () -> again.producedOn(stream), "no streams");
+                refused(Status.DEVICE, () -> again.usedOn(stream), "no streams");
+                again.waitOn(stream);
+                try (Batch copy = again.copyTo(CUDA, stream)) {
+                    copy.producedOn(stream);
+                    copy.waitOn(consumer);
+                }
+            }
+        }
+    }
+
+    /** The memory that queued work uses is given back after that work, once, however it is given up. */
+    private static void releases() throws InterruptedException {
+        AtomicInteger released = new AtomicInteger();
+        try (DeviceStream stream = DeviceStream.create(CUDA);
+                DeviceStream other = DeviceStream.create(CUDA);
+                Tensor memory = Tensor.allocate(CUDA, DType.INT32, SIX, null);
+                Tensor target = Tensor.allocate(CUDA, DType.INT32, SIX, null)) {
+            memory.write(Direct.ints(1, 2, 3, 4, 5, 6), stream);
+            Tensor tensor = foreign(memory, released);
+            tensor.producedOn(stream);
+            Tensor imported = Tensor.importDlpack(tensor.exportMove());
+            same(0, closeGate(stream.value()));
+            same(0, work(target.address(), imported.address(), 24, stream.value()));
+            imported.usedOn(stream);
+            imported.usedOn(stream);
+            imported.usedOn(other);
+            imported.close();
+            flush();
+            TimeUnit.MILLISECONDS.sleep(20);
+            flush();
+            same(0, released.get());
+            same(1L, DevExchange.releasesWaiting());
+            openGate();
+            settle();
+            same(1, released.get());
+            stream.synchronize();
+
+            // A consumer that says nothing has nothing to wait for.
+            foreign(memory, released).close();
+            settle();
+            same(2, released.get());
+        }
+    }
+
+    /** Somebody else's memory, as far as the library knows. */
+    private static Tensor foreign(Tensor memory, AtomicInteger released) {
+        return Tensor.create(
+                memory.address(), CUDA, DType.INT32, SIX, null, 0, released::incrementAndGet);
+    }
+
+    /** Threads with a stream each hand tensors round. */
+    private static void crowd() throws InterruptedException {
+        AtomicInteger released = new AtomicInteger();
+        AtomicReference<Throwable> failure = new AtomicReference<>();
+        List<Thread> threads = new ArrayList<>();
+        try (DeviceStream producer = DeviceStream.create(CUDA);
+                Tensor source = filled(producer)) {
+            for (int i = 0; i < 4; i++) {
+                threads.add(new Thread(() -> consume(source, released), "consumer " + i));
+            }
+            for (Thread thread : threads) {
+                thread.setUncaughtExceptionHandler((ended, thrown) -> failure.set(thrown));
+                thread.start();
+            }
+            for (Thread thread : threads) {
+                thread.join();
+            }
+            settle();
+        }
+        if (failure.get() != null) {
+            throw new AssertionError(failure.get());
+        }
+        same(4 * 25, released.get());
+        finish();
+    }
+
+    private static void consume(Tensor source, AtomicInteger released) {
+        check(useContext() == 0);
+        try (DeviceStream own = DeviceStream.create(CUDA);
+                DeviceStream perThread = DeviceStream.of(CUDA, DeviceStream.PER_THREAD_DEFAULT)) {
+            for (int round = 0; round < 25; round++) {
+                DeviceStream stream = round % 5 == 0 ? perThread : own;
+                DlpackRequest request = DlpackRequest.DEFAULT.withStream(stream.value());
+                Tensor target = Tensor.allocate(CUDA, DType.INT32, SIX, null);
+                Tensor view = Tensor.create(
+                        target.address(), CUDA, DType.INT32, SIX, null, 0, () -> {
+                            target.close();
+                            released.incrementAndGet();
+                        });
+                try (Tensor imported = Tensor.importDlpack(source.exportShare(request), stream);
+                        view) {
+                    check(work(target.address(), imported.address(), 24, stream.value()) == 0);
+                    imported.usedOn(stream);
+                    view.producedOn(stream);
+                    view.usedOn(stream);
+                    try (Tensor copy = view.copyTo(Device.CPU, stream)) {
+                        same(6L, copy.getLong(5));
+                    }
+                }
+            }
+            own.synchronize();
+            perThread.synchronize();
+        }
+    }
+
+    /** Ends while work still uses memory that was given up. */
+    private static void outstanding() {
+        DeviceStream stream = DeviceStream.create(CUDA);
+        Tensor tensor = filled(stream);
+        Tensor view = Tensor.create(tensor.address(), CUDA, DType.INT32, SIX, null, 0, () -> {});
+        stream.synchronize();
+        closeGate(stream.value());
+        view.usedOn(stream);
+        view.close();
+        System.out.println("waiting " + DevExchange.releasesWaiting());
+        // The device gets no further before the end, and that is waited for no longer than the library says.
+    }
+
+    /** Leaves the closing of a stream to the garbage collector; memory is given back on it later. */
+    private static void forgotten() throws InterruptedException {
+        Tensor tensor = filled(DeviceStream.create(CUDA));
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(2);
+        while (System.nanoTime() < end) {
+            System.gc();
+            Thread.sleep(50);
+        }
+        tensor.close();
+        settle();
+        same(0L, DevExchange.outstanding());
+        same(null, finding());
+    }
+
+    /** Work of a consumer that did not wait for the producer. */
+    private static void race() {
+        try (DeviceStream producer = DeviceStream.create(CUDA);
+                DeviceStream consumer = DeviceStream.create(CUDA);
+                Tensor source = filled(producer);
+                Tensor between = source.copyTo(CUDA, producer);
+                Tensor target = Tensor.allocate(CUDA, DType.INT32, SIX, consumer)) {
+            work(target.address(), between.address(), 24, consumer.value());
+            producer.synchronize();
+            consumer.synchronize();
+        }
+    }
+
+    private static void check(boolean holds) {
+        if (!holds) {
+            throw new AssertionError();
+        }
+    }
+
+    private static void same(Object expected, Object found) {
+        if (expected == null ? found != null : !expected.equals(found)) {
+            throw new AssertionError("expected " + expected + ", found " + found);
+        }
+    }
+
+    private static void refused(int status, Runnable call, String... texts) {
+        try {
+            call.run();
+        } catch (DevExchangeException e) {
+            same(Status.name(status), e.statusName() + (e.status() == status ? "" : ": " + e.getMessage()));
+            for (String text : texts) {
+                if (!e.getMessage().contains(text)) {
+                    throw new AssertionError(e.getMessage() + "\nhas no: " + text);
+                }
+            }
+            return;
+        }
+        throw new AssertionError("not refused: " + String.join(", ", texts));
+    }
+}

@@ -1,0 +1,195 @@
+package dev.devexchange;
+
+import static dev.devexchange.Check.refused;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeFalse;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ReadOnlyBufferException;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import java.util.regex.Pattern;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.io.TempDir;
+
+/**
+ * Devices: without a driver here, and with the simulated one (tests/simcuda) in JVMs of their own ({@link
+ * DeviceScenario}). Whatever that driver finds wrong with the order or the lifetime of memory ends the JVM badly.
+ */
+@ExtendWith(Check.class)
+class DeviceTest {
+    private static final Device CUDA = new Device(DeviceType.CUDA, 0);
+
+    /** Where the repository's builds go, as scripts/env.sh says it. */
+    private static final Path TARGET = target();
+
+    private static final Pattern COMPLAINT = Pattern.compile(
+            "(WARNING|FATAL ERROR) in native method|JNI call made without checking exceptions|exceeds capacity");
+
+    @TempDir
+    static Path directory;
+
+    private static Path library;
+
+    private static Path target() {
+        Path root = Path.of(System.getProperty("devexchange.root"));
+        Map<String, String> environment = System.getenv();
+        String said = environment.getOrDefault("DEVX_TARGET", environment.getOrDefault("CARGO_TARGET_DIR", "target"));
+        return root.resolve(said).toAbsolutePath().normalize();
+    }
+
+    /** Cargo does nothing if the driver is there and up to date. */
+    @BeforeAll
+    static void placeTheDriver() throws IOException, InterruptedException {
+        String place = Path.of(System.getProperty("devexchange.root"), "tests/simcuda/driver/place.sh").toString();
+        ProcessBuilder tool = new ProcessBuilder("sh", place, driver().toString());
+        tool.environment().put("CARGO_TARGET_DIR", TARGET.toString());
+        Cc.run(tool);
+        library = Cc.shared("device.c", directory);
+    }
+
+    private static Path driver() {
+        return TARGET.resolve("simcuda");
+    }
+
+    private static Jvm.End run(String scenario, String mode, int seed) throws IOException, InterruptedException {
+        Map<String, String> environment = new HashMap<>();
+        environment.put("LD_LIBRARY_PATH", driver().toString());
+        environment.put("SIMCUDA_FATAL", "exit");
+        environment.put("SIMCUDA_DEVICES", "2");
+        environment.put("SIMCUDA_MODE", mode);
+        environment.put("SIMCUDA_SEED", String.valueOf(seed));
+        environment.put("DEVEXCHANGE_TRACE", "1");
+        List<String> options = List.of("-Xcheck:jni", "-D" + DeviceScenario.PROPERTY + "=" + library);
+        return Jvm.run(options, environment, DeviceScenario.class, scenario);
+    }
+
+    private static String endsWell(String scenario, String mode, int seed) throws IOException, InterruptedException {
+        Jvm.End end = run(scenario, mode, seed);
+        String output = mode + " " + seed + ": " + end.output();
+        assertEquals(0, end.status(), output);
+        assertTrue(end.output().contains("main is done"), output);
+        assertFalse(COMPLAINT.matcher(end.output()).find(), output);
+        assertFalse(end.output().contains("finding"), output);
+        return end.output();
+    }
+
+    // ---- without a driver ----
+
+    @Test
+    void withoutADriverEveryCallSaysSo() {
+        assumeFalse(thereIsADriver(), "this machine has a CUDA driver");
+        String why = "there is no CUDA driver on this machine";
+        refused(Status.DEVICE, () -> Device.count(DeviceType.CUDA), why, "libcuda.so.1");
+        refused(Status.DEVICE, CUDA::info, why);
+        refused(Status.DEVICE, () -> DeviceStream.create(CUDA), why);
+        refused(Status.DEVICE, () -> DeviceStream.of(CUDA, DeviceStream.LEGACY_DEFAULT), why);
+        for (DeviceType type : List.of(DeviceType.CUDA, DeviceType.CUDA_HOST, DeviceType.CUDA_MANAGED)) {
+            Device device = new Device(type, 0);
+            refused(Status.DEVICE, () -> Tensor.allocate(device, DType.INT8, new long[] {4}, null), why, "device_type");
+            refused(
+                    Status.DEVICE,
+                    () -> Tensor.create(4096, device, DType.INT8, new long[] {4}, null, 0, null),
+                    why);
+        }
+        assertEquals(0, DevExchange.releasesWaiting());
+        assertEquals(0, DevExchange.releasesLost());
+    }
+
+    private static boolean thereIsADriver() {
+        try {
+            Device.count(DeviceType.CUDA);
+            return true;
+        } catch (DevExchangeException e) {
+            return !e.getMessage().contains("there is no CUDA driver");
+        }
+    }
+
+    @Test
+    void theHostIsADeviceToo() {
+        assertEquals(1, Device.count(DeviceType.CPU));
+        assertEquals(new DeviceInfo("host memory", new UUID(0, 0), -1, -1, 0), Device.CPU.info());
+        refused(Status.DEVICE, () -> Device.count(DeviceType.ROCM), "rocm (10)");
+        refused(Status.DEVICE, () -> Device.count(new DeviceType(99)), "99");
+        refused(Status.DEVICE, () -> DeviceStream.create(Device.CPU), "cpu:0", "no streams");
+        refused(Status.DEVICE, () -> DeviceStream.of(Device.CPU, 1), "cpu:0", "no streams");
+        try (Tensor tensor = Tensor.allocate(Device.CPU, DType.FLOAT64, new long[] {2, 3}, null)) {
+            assertEquals("Tensor (float64, [2, 3], cpu:0)", tensor.toString());
+            tensor.byteBuffer().putDouble(40, 2.5);
+            assertEquals(2.5, tensor.getDouble(1, 2));
+            tensor.checkPointers();
+            assertThrows(NullPointerException.class, () -> tensor.copyTo(Device.CPU, null));
+            assertThrows(NullPointerException.class, () -> tensor.usedOn(null));
+            ByteBuffer readOnly = Direct.room(48).asReadOnlyBuffer();
+            assertThrows(ReadOnlyBufferException.class, () -> tensor.read(readOnly, null));
+            refused(Status.INVALID_ARGUMENT, () -> tensor.write(ByteBuffer.allocate(48), null), "from", "heap");
+        }
+        refused(Status.INVALID_SHAPE, () -> Tensor.allocate(Device.CPU, DType.INT8, new long[] {-1}, null), "-1");
+        refused(
+                Status.OUT_OF_MEMORY,
+                () -> Tensor.allocate(Device.CPU, DType.INT8, new long[] {Long.MAX_VALUE / 2}, null),
+                "bytes");
+        long[] shape = new long[1000];
+        refused(Status.INVALID_SHAPE, () -> Tensor.allocate(Device.CPU, DType.INT8, shape, null), "ndim", "1000");
+        try (Tensor tensor = Tensor.allocate(Device.CPU, DType.INT8, new long[] {1}, null)) {
+            Tensor imported = Tensor.importDlpack(tensor.exportShare(), null);
+            imported.close();
+            Tensor.importDlpackLegacy(tensor.exportShareLegacy(DlpackRequest.DEFAULT), null).close();
+        }
+    }
+
+    // ---- with the simulated driver ----
+
+    @Test
+    void everythingIsRightInEveryOrder() throws IOException, InterruptedException {
+        for (int seed = 1; seed <= 4; seed++) {
+            endsWell("everything", "lazy", seed);
+        }
+        endsWell("everything", "adversarial", 1);
+    }
+
+    @Test
+    void everythingIsRightWithThreads() throws IOException, InterruptedException {
+        for (int seed = 1; seed <= 3; seed++) {
+            endsWell("everything", "threads", seed);
+        }
+    }
+
+    @Test
+    void manyThreadsMayUseOneDevice() throws IOException, InterruptedException {
+        endsWell("crowd", "lazy", 5);
+        endsWell("crowd", "threads", 5);
+    }
+
+    @Test
+    void theJvmExitsWhileReleasesWait() throws IOException, InterruptedException {
+        assertTrue(endsWell("outstanding", "lazy", 1).contains("waiting 1"));
+    }
+
+    @Test
+    void aStreamThatNobodyClosedIsNotDestroyed() throws IOException, InterruptedException {
+        String output = endsWell("forgotten", "lazy", 1);
+        assertTrue(output.contains("devexchange: a DeviceStream was not closed"), output);
+    }
+
+    /** Otherwise all of the above would say nothing. */
+    @Test
+    void aMissingWaitIsFound() throws IOException, InterruptedException {
+        for (String mode : List.of("lazy", "threads")) {
+            Jvm.End end = run("race", mode, 1);
+            assertNotEquals(0, end.status(), end.output());
+            assertTrue(end.output().contains("main is done"), end.output());
+            assertTrue(end.output().contains("Race: read after write"), end.output());
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Streams, and tensors and batches in their order. Java holds a stream as a handle of its own, so that one that it made
+//! is destroyed once, and never while a call uses it.
+
+use core::ffi::c_void;
+use std::sync::{Mutex, PoisonError};
+
+use devexchange_core::abi::dlpack::DLDataType;
+use devexchange_core::order::NO_SYNC;
+use devexchange_core::runtime::cuda::{Stream, reaper};
+use devexchange_core::{DType, Device, Result as CoreResult, Tensor, trace};
+use jni::Env;
+use jni::objects::JClass;
+use jni::sys::{jint, jlong};
+
+use crate::device::device;
+use crate::error::{Result, native};
+use crate::handle::{batch, give, stream, take, tensor};
+
+/// What Java holds: the number of a stream, with the device that it is on. The address leaves room for a tag.
+#[repr(align(16))]
+pub(crate) struct Held {
+    device: Device,
+    value: i64,
+    /// Whether it was made for Java, and not by somebody else.
+    owned: bool,
+}
+
+impl Held {
+    /// What the number means on this thread: 2 is the default stream of the one that asks.
+    fn stream(&self) -> CoreResult<Stream> {
+        self.device.stream_with(self.device, self.value)
+    }
+
+    fn give(device: Device, value: i64, owned: bool) -> jlong {
+        give(Box::into_raw(Box::new(Self { device, value, owned })))
+    }
+
+    /// # Safety
+    /// `raw` is from [`Held::give`], and is used no more.
+    unsafe fn take_back(raw: *mut c_void) -> Box<Self> {
+        // SAFETY: the caller's contract.
+        unsafe { Box::from_raw(raw.cast()) }
+    }
+}
+
+/// The stream that Java holds.
+///
+/// # Safety
+/// `raw` is a living handle.
+pub(crate) unsafe fn resolve(raw: *mut c_void) -> CoreResult<Stream> {
+    // SAFETY: the caller's contract.
+    unsafe { &*raw.cast::<Held>() }.stream()
+}
+
+/// Gives up a handle that Java closed. A stream that was made for it is destroyed, once no release waits for work.
+///
+/// # Safety
+/// `raw` is a handle, which is given up once; if its stream was made for Java, nobody uses that any more.
+pub(crate) unsafe fn close(raw: *mut c_void) -> Result<()> {
+    // SAFETY: the caller's contract.
+    let held = unsafe { Held::take_back(raw) };
+    if held.owned {
+        CLOSED.lock().unwrap_or_else(PoisonError::into_inner).push(held.stream()?);
+    }
+    destroy_closed()
+}
+
+/// Streams that Java closed, and that are not destroyed yet.
+static CLOSED: Mutex<Vec<Stream>> = Mutex::new(Vec::new());
+
+/// Destroys the streams that were closed, unless a release waits for work: it may give memory back on any of them. Java
+/// closes a stream last, but cannot see that a consumer's release is still to come.
+pub(crate) fn destroy_closed() -> Result<()> {
+    if reaper::waiting() > 0 {
+        return Ok(());
+    }
+    let closed = std::mem::take(&mut *CLOSED.lock().unwrap_or_else(PoisonError::into_inner));
+    // SAFETY: made for Java, closed, and what waited for its work has been given up.
+    let destroy = |stream: Stream| unsafe { stream.destroy() };
+    Ok(closed.into_iter().map(destroy).fold(Ok(()), CoreResult::and)?)
+}
+
+/// Gives up a handle that nobody closed. The stream stays: memory may still have to be given back on it.
+///
+/// # Safety
+/// `raw` is a handle, which is given up once.
+pub(crate) unsafe fn forget(raw: *mut c_void) {
+    // SAFETY: the caller's contract.
+    let held = unsafe { Held::take_back(raw) };
+    if held.owned {
+        trace::say(format_args!(
+            "a DeviceStream was not closed; the garbage collector found it, and it is left to the driver, as memory may \
+             still be given back on it"
+        ));
+    }
+}
+
+native! { stream_create(device: jlong) -> jlong }
+/// Makes a stream on a device, which is destroyed when the handle is closed.
+fn stream_create<'l>(_: &mut Env<'l>, _: JClass<'l>, packed: jlong) -> Result<jlong> {
+    let device = device(packed)?;
+    device.require_streams()?;
+    Ok(Held::give(device, Stream::create(device.id)?.value(), true))
+}
+
+native! { stream_of(device: jlong, value: jlong) -> jlong }
+/// A handle for a stream of somebody else's.
+fn stream_of<'l>(_: &mut Env<'l>, _: JClass<'l>, packed: jlong, value: jlong) -> Result<jlong> {
+    let device = device(packed)?;
+    device.require_streams()?;
+    device.stream_with(device, value)?;
+    Ok(Held::give(device, value, false))
+}
+
+native! { stream_value(handle: jlong) -> jlong }
+/// The number of the stream, as the protocols write it.
+fn stream_value<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    Ok(unsafe { stream(handle) }?.value())
+}
+
+native! { stream_synchronize(handle: jlong) }
+/// Blocks until all work that is queued on the stream is done.
+fn stream_synchronize<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    Ok(unsafe { stream(handle) }?.synchronize()?)
+}
+
+/// A stream where there may be none: Java has 0 for that.
+///
+/// # Safety
+/// `handle` is 0 or a living handle.
+pub(crate) unsafe fn optional(handle: jlong) -> Result<Option<Stream>> {
+    if handle == 0 {
+        return Ok(None);
+    }
+    // SAFETY: the caller's contract.
+    unsafe { stream(handle) }.map(Some)
+}
+
+/// The number of a stream where there may be none.
+///
+/// # Safety
+/// As [`optional`].
+pub(crate) unsafe fn number(handle: jlong) -> Result<i64> {
+    // SAFETY: the caller's contract.
+    Ok(unsafe { optional(handle) }?.map_or(NO_SYNC, Stream::value))
+}
+
+native! { tensor_allocate(device: jlong, dtype: jint, shape: jlong, ndim: jlong, stream: jlong) -> jlong }
+/// A tensor over new memory. `dtype` is the type as DLPack has it, in the order of its bytes; `shape` is the address of
+/// `ndim` longs; without a stream the memory is ready at once.
+fn tensor_allocate<'l>(
+    _: &mut Env<'l>,
+    _: JClass<'l>,
+    packed: jlong,
+    dtype: jint,
+    shape: jlong,
+    ndim: jlong,
+    stream: jlong,
+) -> Result<jlong> {
+    // SAFETY: Java gives the address of so many extents.
+    let shape = unsafe { std::slice::from_raw_parts(take::<i64>(shape), ndim.cast_unsigned() as usize) };
+    // SAFETY: Java gives a living handle, or none.
+    let stream = unsafe { optional(stream) }?;
+    let tensor = Tensor::allocate(device(packed)?, DType::from_dlpack(unpack(dtype))?, shape, stream)?;
+    Ok(give(tensor.into_raw()))
+}
+
+fn unpack(dtype: jint) -> DLDataType {
+    let [code, bits, low, high] = dtype.to_le_bytes();
+    DLDataType { code, bits, lanes: u16::from_le_bytes([low, high]) }
+}
+
+native! { tensor_copy_to(handle: jlong, device: jlong, stream: jlong) -> jlong }
+/// A copy on another device, queued on a stream.
+fn tensor_copy_to<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, packed: jlong, queue: jlong) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let tensor = unsafe { tensor(handle) }?;
+    // SAFETY: as above.
+    let stream = unsafe { stream(queue) }?;
+    Ok(give(tensor.copy_to(device(packed)?, stream)?.into_raw()))
+}
+
+native! { tensor_read(handle: jlong, into: jlong, bytes: jlong, stream: jlong) }
+/// Reads all elements into memory of Java's, and waits for them.
+fn tensor_read<'l>(
+    _: &mut Env<'l>,
+    _: JClass<'l>,
+    handle: jlong,
+    into: jlong,
+    bytes: jlong,
+    queue: jlong,
+) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    let tensor = unsafe { tensor(handle) }?;
+    // SAFETY: as above.
+    let stream = unsafe { stream(queue) }?;
+    // SAFETY: Java gives a buffer of its caller's, of so many bytes, which is there to be written.
+    let into = unsafe { std::slice::from_raw_parts_mut(take::<u8>(into), bytes.cast_unsigned() as usize) };
+    Ok(tensor.read(into, stream)?)
+}
+
+native! { tensor_write(handle: jlong, source: jlong, bytes: jlong, stream: jlong) }
+/// Writes all elements from memory of Java's.
+fn tensor_write<'l>(
+    _: &mut Env<'l>,
+    _: JClass<'l>,
+    handle: jlong,
+    source: jlong,
+    bytes: jlong,
+    queue: jlong,
+) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    let tensor = unsafe { tensor(handle) }?;
+    // SAFETY: as above.
+    let stream = unsafe { stream(queue) }?;
+    // SAFETY: Java gives a buffer of its caller's, of so many bytes.
+    let source = unsafe { std::slice::from_raw_parts(take::<u8>(source), bytes.cast_unsigned() as usize) };
+    // SAFETY: Java's caller keeps others away from the elements.
+    Ok(unsafe { tensor.write(source, stream) }?)
+}
+
+native! { tensor_check_pointers(handle: jlong) }
+/// Asks the driver whether the memory is where the tensor says, all of it.
+fn tensor_check_pointers<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    Ok(unsafe { tensor(handle) }?.check_pointers()?)
+}
+
+/// The calls that a tensor and a batch have in common.
+macro_rules! ordered {
+    ($what:ident: $produced_on:ident, $wait_on:ident, $used_on:ident) => {
+        native! { $produced_on(handle: jlong, stream: jlong) }
+        /// The data is there when what is queued on the stream is done. Java sees to it that no other call is in the
+        /// handle meanwhile.
+        fn $produced_on<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, queue: jlong) -> Result<()> {
+            // SAFETY: Java gives a living handle.
+            let mut thing = unsafe { $what(handle) }?;
+            // SAFETY: as above.
+            let stream = unsafe { stream(queue) }?;
+            Ok(thing.produced_on(stream)?)
+        }
+
+        native! { $wait_on(handle: jlong, stream: jlong) }
+        /// Makes the stream wait until the data may be touched.
+        fn $wait_on<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, queue: jlong) -> Result<()> {
+            // SAFETY: Java gives a living handle.
+            let thing = unsafe { $what(handle) }?;
+            // SAFETY: as above.
+            let stream = unsafe { stream(queue) }?;
+            Ok(thing.wait(stream)?)
+        }
+
+        native! { $used_on(handle: jlong, stream: jlong) }
+        /// Work that is queued on the stream uses the data.
+        fn $used_on<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, queue: jlong) -> Result<()> {
+            // SAFETY: Java gives a living handle.
+            let thing = unsafe { $what(handle) }?;
+            // SAFETY: as above.
+            let stream = unsafe { stream(queue) }?;
+            Ok(thing.used_on(stream)?)
+        }
+    };
+}
+ordered! { tensor: tensor_produced_on, tensor_wait_on, tensor_used_on }
+ordered! { batch: batch_produced_on, batch_wait_on, batch_used_on }
+
+native! { batch_copy_to(handle: jlong, device: jlong, stream: jlong) -> jlong }
+/// A copy on another device, queued on a stream.
+fn batch_copy_to<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, packed: jlong, queue: jlong) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let batch = unsafe { batch(handle) }?;
+    // SAFETY: as above.
+    let stream = unsafe { stream(queue) }?;
+    Ok(give(batch.copy_to(device(packed)?, stream)?.into_raw()))
+}
