@@ -13,6 +13,8 @@ called exactly once, on whatever thread that happens.
 - [`Batch`](@ref), [`Column`](@ref), [`Schema`](@ref): tables in and out as Arrow, with [`import_arrow`](@ref),
   [`import_arrow_device`](@ref).
 - [`plan_tensor`](@ref), [`plan_column`](@ref): one as the other.
+- [`DeviceStream`](@ref), [`allocate`](@ref), [`copy_to`](@ref), [`used_on`](@ref): memory of a CUDA device, and the
+  order of what is done there. The driver is looked for when it is first needed; everything else works without one.
 - [`ledger`](@ref), [`outstanding`](@ref): what is not released yet.
 
 `close` what you do not need any more; a finalizer sees to what was forgotten. Julia code runs on threads of Julia's
@@ -26,14 +28,15 @@ using Dates
 using Libdl
 
 export ArrowArray, ArrowDeviceArray, ArrowSchema, Batch, Bytes, Column, DLDataType, DLDevice, DLManagedTensor,
-    DLManagedTensorVersioned, DLTensor, DevExchangeError, DictionaryVector, Field, Node, Plan, RawElement, Schema,
-    Tensor, arrow_release, borrow, bytes, children, columns, dictionary, dlpack_release, drain, export_move,
-    export_move_legacy, export_share, export_share_legacy, import_arrow, import_arrow_device, import_dlpack,
-    import_dlpack_legacy, import_schema, indices, ledger, outstanding, plan_column, plan_tensor, root, schema, share,
-    timezone
+    DLManagedTensorVersioned, DLTensor, DevExchangeError, DeviceInfo, DeviceStream, DictionaryVector, Field, Node, Plan,
+    RawElement, Schema, Tensor, allocate, arrow_release, borrow, bytes, check_pointers, children, columns, copy_to,
+    device_count, device_info, dictionary, dlpack_release, drain, export_move, export_move_legacy, export_share,
+    export_share_legacy, import_arrow, import_arrow_device, import_dlpack, import_dlpack_legacy, import_schema, indices,
+    ledger, outstanding, plan_column, plan_tensor, produced_on, releases_lost, releases_waiting, root, schema, share,
+    synchronize, timezone, used_on, wait_on, write!
 # Documented, too, and to be called as `DevExchange.flags(t)`: names that are too common to be taken.
-# buffers, device, dtype, dtype_name, fields, flags, format, library_path, metadata, name, release_failures, rooted,
-# status_name.
+# CPU, LEGACY_STREAM, MANAGED, PER_THREAD_STREAM, PINNED, buffers, cuda, device, dtype, dtype_name, fields, flags,
+# format, library_path, metadata, name, release_failures, rooted, status_name.
 
 include("library.jl")
 include("types.jl")
@@ -42,6 +45,7 @@ include("queue.jl")
 include("handle.jl")
 include("dtype.jl")
 include("device.jl")
+include("stream.jl")
 include("tensor.jl")
 include("dlpack.jl")
 include("layout.jl")
@@ -49,6 +53,7 @@ include("schema.jl")
 include("batch.jl")
 include("column.jl")
 include("convert.jl")
+include("order.jl")
 include("ledger.jl")
 
 function __init__()

@@ -15,23 +15,30 @@ Get one with [`import_arrow`](@ref), of Julia columns, or out of a tensor with `
 **Ownership, threads.** As for [`Tensor`](@ref): one reference, given up once by `close`, by [`export_move`](@ref) or,
 if need be, by the finalizer. The columns of a batch keep it from being finalized, but not from being closed: then they
 throw `DEVX_CLOSED`, too.
+
+**Device memory.** As for [`Tensor`](@ref): columns of a batch on a device have a name, a length and buffers, but
+elements only after [`copy_to`](@ref). Those of a column whose nulls the producer has not counted cannot even be typed:
+then `batch[:name]` throws `DEVX_DEVICE`, too.
 """
 struct Batch
     handle::Handle{TAG_BATCH}
     rows::Int
     columns::Int
     device::DLDevice
+    # As in `Tensor`.
+    readable::Bool
 end
 
 # Takes over a reference of the C API.
-function adopt_batch(address::Ptr{Cvoid})
+function adopt_batch(address::Ptr{Cvoid}; ready::Bool=false)
     handle = Handle{TAG_BATCH}(address)
     info = Ref{DevxBatchInfo}()
     held(handle) do address
         @checked devx_batch_get_info(address::Ptr{Cvoid}, info::Ptr{DevxBatchInfo})
     end
     i = info[]
-    return Batch(handle, i.length, i.n_columns, DLDevice(i.device_type, i.device_id))
+    device = DLDevice(i.device_type, i.device_id)
+    return Batch(handle, i.length, i.n_columns, device, is_host(device) && (ready || device.device_type == kDLCPU))
 end
 
 """
@@ -92,9 +99,10 @@ end
     Batch(schema::Schema, nodes::AbstractVector{Node}; device=DevExchange.CPU, release=nothing)
 
 Makes a batch over buffers that are described by hand: one [`Node`](@ref) for each field of the schema, depth first: a
-node, its children each with all below it, the values of its dictionary. The schema is shared. Arrays among the buffers
-are kept alive as long as the memory is used; then `release()` is called once, on a task of this module. If this throws,
-`release` is not called.
+node, its children each with all below it, the values of its dictionary. The schema is shared. For a device other than
+the CPU buffers are given as `Ptr`s, and are taken to be filled by what is queued on the legacy default stream (see
+[`produced_on`](@ref)). Arrays among the buffers are kept alive as long as the memory is used; then `release()` is
+called once, on a task of this module. If this throws, `release` is not called.
 
 Throws `DEVX_INVALID_LENGTH`, `DEVX_INVALID_NULL_COUNT`, `DEVX_INVALID_BUFFERS`, `DEVX_MISMATCH`, `DEVX_DEVICE` with the
 field and its value.
@@ -149,20 +157,46 @@ end
     import_arrow_device(array, schema) -> Batch
 
 As [`import_arrow`](@ref), for an [`ArrowDeviceArray`](@ref), which says where it is and when it may be touched.
-Non-zero `reserved` bytes are ignored. Also throws `DEVX_DEVICE` for a device that the library has no runtime for, an id
-that cannot be, and an event on the CPU.
+Non-zero `reserved` bytes are ignored. Nothing is waited for: `sync_event` is what a stream is made to wait for when the
+data is used ([`wait_on`](@ref), [`copy_to`](@ref)) or exported, and is handed on. Also throws `DEVX_DEVICE` for a
+device that the library has no runtime for, an id that cannot be, and an event on the CPU.
 """
 function import_arrow_device(array::Ref{ArrowDeviceArray}, schema::Schema)
+    ready = without_event(array)
     out = Ref{Ptr{Cvoid}}(C_NULL)
     held(schema.handle) do schema
         @checked devx_batch_import_device(array::Ptr{ArrowDeviceArray}, schema::Ptr{Cvoid}, out::Ptr{Ptr{Cvoid}})
     end
-    return adopt_batch(out[])
+    return adopt_batch(out[]; ready=ready)
 end
 function import_arrow_device(array::Ref{ArrowDeviceArray}, schema::Ref{ArrowSchema})
+    ready = without_event(array)
     out = Ref{Ptr{Cvoid}}(C_NULL)
     @checked devx_batch_import_pair_device(
         array::Ptr{ArrowDeviceArray}, schema::Ptr{ArrowSchema}, out::Ptr{Ptr{Cvoid}})
+    return adopt_batch(out[]; ready=ready)
+end
+
+# Whether a producer says that its data may be touched now.
+function without_event(array::Ref{ArrowDeviceArray})
+    GC.@preserve array begin
+        p = Base.unsafe_convert(Ptr{ArrowDeviceArray}, array)
+        return p != C_NULL && unsafe_load(Ptr{Ptr{Cvoid}}(field_address(p, :sync_event))) == C_NULL
+    end
+end
+
+"""
+    copy_to(b::Batch, device::DLDevice, stream) -> Batch
+
+A copy of a whole batch on another device (or the same): one allocation, and one copy for each buffer, queued on a
+stream of either. Of texts and binary in device memory the last offset is read first, which the host waits for.
+Otherwise as for tensors. Also throws `DEVX_INVALID_BUFFERS`.
+"""
+function copy_to(b::Batch, device::DLDevice, stream::AnyStream)
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    in_order(b.handle, stream) do batch, stream
+        @checked devx_batch_copy_to(batch::Ptr{Cvoid}, device::DLDevice, stream::Int64, out::Ptr{Ptr{Cvoid}})
+    end
     return adopt_batch(out[])
 end
 
@@ -171,9 +205,9 @@ end
     export_share(b::Batch, array, schema)
 
 Hands a batch to a consumer and keeps it. `array` is a `Ref` or `Ptr` of [`ArrowArray`](@ref), or of
-[`ArrowDeviceArray`](@ref) to say the device, too; `schema`, if given, one of [`ArrowSchema`](@ref). The consumer owns
-what is written, and releases each once, from any thread ([`arrow_release`](@ref)). What the structs held before is
-overwritten, not released. On failure neither is written.
+[`ArrowDeviceArray`](@ref) to say the device, and by an event when the data may be touched, too; `schema`, if given, one
+of [`ArrowSchema`](@ref). The consumer owns what is written, and releases each once, from any thread
+([`arrow_release`](@ref)). What the structs held before is overwritten, not released. On failure neither is written.
 
 Throws `DEVX_CLOSED` after `close`.
 """
@@ -249,11 +283,13 @@ function schema(b::Batch)
     return Schema(Handle{TAG_SCHEMA}(out[]))
 end
 
-share(b::Batch) = Batch(Handle{TAG_BATCH}(share_address(b.handle)), b.rows, b.columns, b.device)
+share(b::Batch) = Batch(Handle{TAG_BATCH}(share_address(b.handle)), b.rows, b.columns, b.device, b.readable)
 
 Base.isopen(b::Batch) = isopen(b.handle)
 Base.close(b::Batch) = close(b.handle)
 device(b::Batch) = b.device
+
+require_readable(b::Batch) = b.readable || throw(not_readable(b.device))
 
 # ---- as a table ----
 

@@ -300,7 +300,7 @@ Base.IndexStyle(::Type{<:Column}) = IndexLinear()
 
 @inline function Base.getindex(c::Column{T}, i::Int) where {T}
     require_open(c.batch.handle)
-    require_host(c.batch.device)
+    require_readable(c.batch)
     @boundscheck checkbounds(c, i)
     return GC.@preserve c at(c, Int(c.record.offset) + i - 1)::T
 end
@@ -315,6 +315,7 @@ function Base.unsafe_convert(::Type{Ptr{S}}, c::NumberColumn{S}) where {S}
     return c.layout.data + c.record.offset * sizeof(S)
 end
 is_memory(::NumberColumn{S}, ::Type{S}) where {S} = true
+require_readable_memory(c::Column) = require_readable(c.batch)
 
 references(b::Batch) = (Handle{TAG_BATCH | TAG_KEPT}(share_address(b.handle)),)
 references(c::Column) = references(c.batch)
@@ -447,12 +448,13 @@ end
 
 @inline function Base.getindex(b::Bytes, i::Int)
     require_open(b.batch.handle)
-    require_host(b.batch.device)
+    require_readable(b.batch)
     @boundscheck checkbounds(b, i)
     return GC.@preserve b unsafe_load(b.data, i)
 end
 
 references(b::Bytes) = references(b.batch)
+require_readable_memory(b::Bytes) = require_readable(b.batch)
 write_protected(::Bytes) = true
 
 Base.String(b::Bytes) = GC.@preserve b isempty(b) ? "" : unsafe_string(pointer(b), b.length)
@@ -465,7 +467,7 @@ The bytes of row `i` of texts or binary, without a copy. Those of a null are not
 """
 function bytes(c::Column, i::Integer)
     require_open(c.batch.handle)
-    require_host(c.batch.device)
+    require_readable(c.batch)
     checkbounds(c, i)
     return GC.@preserve c bytes_at(c, c.layout, Int(c.record.offset) + Int(i) - 1)
 end
@@ -479,9 +481,14 @@ bytes_at(c, l, p) = throw(DevExchangeError(DEVX_MISMATCH,
     "the column is neither text nor binary: its format is $(repr(format(c)))"))
 
 function Base.show(io::IO, mime::MIME"text/plain", c::Column)
-    if isopen(c.batch)
-        invoke(show, Tuple{IO,MIME"text/plain",AbstractArray}, io, mime, c)
-    else
-        print(io, "Column of ", length(c), " rows (closed)")
-    end
+    shows_elements(c) || return show(io, c)
+    invoke(show, Tuple{IO,MIME"text/plain",AbstractArray}, io, mime, c)
 end
+
+function Base.show(io::IO, c::Column)
+    shows_elements(c) && return invoke(show, Tuple{IO,AbstractArray}, io, c)
+    print(io, "Column of ", length(c), " rows", isopen(c.batch) ? " on $(place(c.batch.device))" : " (closed)")
+end
+
+# Without a look at memory that cannot be read here.
+shows_elements(c::Column) = isopen(c.batch) && c.batch.readable

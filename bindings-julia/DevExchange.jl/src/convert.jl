@@ -61,7 +61,7 @@ function Tensor(c::Column; copy=:never)
         @checked devx_column_to_tensor(
             address::Ptr{Cvoid}, Ref(c.record)::Ptr{DevxColumn}, code::Int32, out::Ptr{Ptr{Cvoid}})
     end
-    return adopt_tensor(out[])
+    return adopt_tensor(out[]; ready=c.batch.readable)
 end
 
 """
@@ -94,5 +94,5 @@ function Batch(t::Tensor; name::AbstractString="", copy=:never)
     held(t.handle) do address
         @checked devx_tensor_to_column(address::Ptr{Cvoid}, text::Cstring, code::Int32, out::Ptr{Ptr{Cvoid}})
     end
-    return adopt_batch(out[])
+    return adopt_batch(out[]; ready=t.readable)
 end

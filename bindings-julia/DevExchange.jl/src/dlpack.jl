@@ -1,7 +1,7 @@
 # Tensors in and out as DLPack 1.3: the versioned struct and the one before 1.0.
 
 """
-    export_share(t::Tensor; max_version=(1, 3), stream=-1, copy=:never) -> Ptr{DLManagedTensorVersioned}
+    export_share(t::Tensor; max_version=(1, 3), stream=nothing, copy=:never) -> Ptr{DLManagedTensorVersioned}
 
 Hands a tensor to a consumer and keeps it. The consumer owns what it is given: it calls the deleter once, from any
 thread, or the caller does so with [`dlpack_release`](@ref) if nobody takes it. Data, shape, strides and flags are those
@@ -10,70 +10,79 @@ of the tensor; nothing is copied unless `copy` says so.
 The keywords are the arguments of `__dlpack__` (Python array API standard):
 - `max_version`: the highest version that the consumer reads. A major version of 0 is refused (`DEVX_VERSION`); use
   [`export_share_legacy`](@ref). The minor version written is the lower of this and 3.
-- `stream`: the consumer's stream; on the CPU -1 or `nothing`, otherwise `DEVX_INVALID_STREAM`.
+- `stream`: the consumer's stream, a [`DeviceStream`](@ref) or a number, which is made to wait until the data may be
+  touched; -1 for no synchronisation. `nothing` is the legacy default stream on CUDA (as in the array API), and nothing
+  to wait for on the CPU, which takes no stream (`DEVX_INVALID_STREAM`).
 - `copy`: `:never`, `:if_needed` or `:always`.
 
 Throws `DEVX_CLOSED` after `close`.
 """
 function export_share(t::Tensor; keywords...)
-    request = dlpack_request(; keywords...)
     out = Ref{Ptr{DLManagedTensorVersioned}}(C_NULL)
-    held(t.handle) do address
-        @checked devx_tensor_export_share(
-            address::Ptr{Cvoid}, request::Ptr{DevxDlpackRequest}, out::Ptr{Ptr{DLManagedTensorVersioned}})
+    requested(t; keywords...) do request
+        held(t.handle) do address
+            @checked devx_tensor_export_share(
+                address::Ptr{Cvoid}, request::Ptr{DevxDlpackRequest}, out::Ptr{Ptr{DLManagedTensorVersioned}})
+        end
     end
     return out[]
 end
 
 """
-    export_move(t::Tensor; max_version=(1, 3), stream=-1, copy=:never) -> Ptr{DLManagedTensorVersioned}
+    export_move(t::Tensor; max_version=(1, 3), stream=nothing, copy=:never) -> Ptr{DLManagedTensorVersioned}
 
 As [`export_share`](@ref), and gives the tensor up: it is closed when this returns. If this throws, it is as before.
 """
 function export_move(t::Tensor; keywords...)
-    request = dlpack_request(; keywords...)
     out = Ref{Ptr{DLManagedTensorVersioned}}(C_NULL)
-    moved(t.handle) do slot
-        @checked devx_tensor_export_move(
-            slot::Ptr{Ptr{Cvoid}}, request::Ptr{DevxDlpackRequest}, out::Ptr{Ptr{DLManagedTensorVersioned}})
+    requested(t; keywords...) do request
+        moved(t.handle) do slot
+            @checked devx_tensor_export_move(
+                slot::Ptr{Ptr{Cvoid}}, request::Ptr{DevxDlpackRequest}, out::Ptr{Ptr{DLManagedTensorVersioned}})
+        end
     end
     return out[]
 end
 
 """
-    export_share_legacy(t::Tensor; stream=-1, copy=:never) -> Ptr{DLManagedTensor}
+    export_share_legacy(t::Tensor; stream=nothing, copy=:never) -> Ptr{DLManagedTensor}
 
 As [`export_share`](@ref), as the struct of DLPack before 1.0. It has no flags: read-only tensors are refused
 (`DEVX_READ_ONLY`) or copied, if `copy` allows it; padded sub-byte elements are refused (`DEVX_UNSUPPORTED`).
 """
-function export_share_legacy(t::Tensor; stream=-1, copy=:never)
-    request = dlpack_request(; max_version=(0, 0), stream=stream, copy=copy)
+function export_share_legacy(t::Tensor; stream=nothing, copy=:never)
     out = Ref{Ptr{DLManagedTensor}}(C_NULL)
-    held(t.handle) do address
-        @checked devx_tensor_export_share_legacy(
-            address::Ptr{Cvoid}, request::Ptr{DevxDlpackRequest}, out::Ptr{Ptr{DLManagedTensor}})
+    requested(t; max_version=(0, 0), stream=stream, copy=copy) do request
+        held(t.handle) do address
+            @checked devx_tensor_export_share_legacy(
+                address::Ptr{Cvoid}, request::Ptr{DevxDlpackRequest}, out::Ptr{Ptr{DLManagedTensor}})
+        end
     end
     return out[]
 end
 
 """
-    export_move_legacy(t::Tensor; stream=-1, copy=:never) -> Ptr{DLManagedTensor}
+    export_move_legacy(t::Tensor; stream=nothing, copy=:never) -> Ptr{DLManagedTensor}
 
 As [`export_share_legacy`](@ref), and gives the tensor up. If this throws, it is as before.
 """
-function export_move_legacy(t::Tensor; stream=-1, copy=:never)
-    request = dlpack_request(; max_version=(0, 0), stream=stream, copy=copy)
+function export_move_legacy(t::Tensor; stream=nothing, copy=:never)
     out = Ref{Ptr{DLManagedTensor}}(C_NULL)
-    moved(t.handle) do slot
-        @checked devx_tensor_export_move_legacy(
-            slot::Ptr{Ptr{Cvoid}}, request::Ptr{DevxDlpackRequest}, out::Ptr{Ptr{DLManagedTensor}})
+    requested(t; max_version=(0, 0), stream=stream, copy=copy) do request
+        moved(t.handle) do slot
+            @checked devx_tensor_export_move_legacy(
+                slot::Ptr{Ptr{Cvoid}}, request::Ptr{DevxDlpackRequest}, out::Ptr{Ptr{DLManagedTensor}})
+        end
     end
     return out[]
 end
 
-function dlpack_request(; max_version=(DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION), stream=-1, copy=:never)
+# Calls `f` with what a consumer asks for, whose stream is not destroyed meanwhile.
+function requested(f, t::Tensor; max_version=(DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION), stream=nothing, copy=:never)
     major, minor = max_version isa VersionNumber ? (max_version.major, max_version.minor) : max_version
-    return Ref(DevxDlpackRequest(major, minor, stream === nothing ? -1 : stream, copy_code(copy)))
+    code = copy_code(copy)
+    stream === nothing && is_cuda(t.device) && (stream = LEGACY_STREAM)
+    return on_stream(value -> f(Ref(DevxDlpackRequest(major, minor, value, code))), stream)
 end
 
 # A symbol of ours, or a number for the library to judge.
@@ -87,27 +96,31 @@ function copy_code(copy::Symbol)
 end
 
 """
-    import_dlpack(source::Ptr{DLManagedTensorVersioned}) -> Tensor
-    import_dlpack(Tensor{T,N}, source) -> Tensor{T,N}
+    import_dlpack(source::Ptr{DLManagedTensorVersioned}; stream=nothing) -> Tensor
+    import_dlpack(Tensor{T,N}, source; stream=nothing) -> Tensor{T,N}
 
 Takes a DLPack tensor from its producer, without a copy. Element type and number of dimensions are those of the tensor,
 known only at run time: work on the result in a function that it is passed to, or say what it is. `Ptr{Cvoid}` is taken,
 too.
 
+`stream` is what the producer was asked for it with, a [`DeviceStream`](@ref) or a number: the data is ready for work
+that is queued there from now on. With `nothing` data on CUDA is taken to be that of the legacy default stream. The
+stream is not closed before the tensor was handed on or closed.
+
 On success its deleter is called once, when the last user of the tensor is gone: at the latest by `close`, on the thread
-that does so. On failure the source is untouched and still the caller's, to be given back with
-[`dlpack_release`](@ref), also if its major version is unknown (then nothing but the version was read; DLPack 1.3,
-`DLPackVersion`).
+that does so, or after the work that [`used_on`](@ref) named. On failure the source is untouched and still the caller's,
+to be given back with [`dlpack_release`](@ref), also if its major version is unknown (then nothing but the version was
+read; DLPack 1.3, `DLPackVersion`).
 
 Throws `DEVX_NULL_ARGUMENT`, `DEVX_VERSION`, `DEVX_DEVICE`, `DEVX_INVALID_DTYPE`, `DEVX_INVALID_SHAPE`,
 `DEVX_INVALID_ARGUMENT` with the field and its value; `DEVX_UNSUPPORTED` for elements that a Julia array cannot have
 (packed, less than a byte each); `DEVX_MISMATCH` if it is not a `Tensor{T,N}`.
 """
-import_dlpack(source::Ptr) = adopt_tensor(take_versioned(nothing, source))
-import_dlpack(::Type{Tensor{T,N}}, source::Ptr) where {T,N} =
-    adopt_tensor(Tensor{T,N}, take_versioned(Tensor{T,N}, source))
+import_dlpack(source::Ptr; stream=nothing) = adopt_tensor(take_versioned(nothing, source, stream))
+import_dlpack(::Type{Tensor{T,N}}, source::Ptr; stream=nothing) where {T,N} =
+    adopt_tensor(Tensor{T,N}, take_versioned(Tensor{T,N}, source, stream))
 
-function take_versioned(wanted, source::Ptr)
+function take_versioned(wanted, source::Ptr, stream)
     managed = Ptr{DLManagedTensorVersioned}(source)
     # Behind another major version there may be anything; the library refuses it.
     if managed != C_NULL && unsafe_load(Ptr{DLPackVersion}(managed)).major == DLPACK_MAJOR_VERSION
@@ -115,25 +128,38 @@ function take_versioned(wanted, source::Ptr)
         require_array(wanted, m.dl_tensor, m.flags)
     end
     out = Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_tensor_import(managed::Ptr{DLManagedTensorVersioned}, out::Ptr{Ptr{Cvoid}})
+    if stream === nothing
+        @checked devx_tensor_import(managed::Ptr{DLManagedTensorVersioned}, out::Ptr{Ptr{Cvoid}})
+    else
+        on_stream(stream) do stream
+            @checked devx_tensor_import_on(
+                managed::Ptr{DLManagedTensorVersioned}, stream::Int64, out::Ptr{Ptr{Cvoid}})
+        end
+    end
     return out[]
 end
 
 """
-    import_dlpack_legacy(source::Ptr{DLManagedTensor}) -> Tensor
-    import_dlpack_legacy(Tensor{T,N}, source) -> Tensor{T,N}
+    import_dlpack_legacy(source::Ptr{DLManagedTensor}; stream=nothing) -> Tensor
+    import_dlpack_legacy(Tensor{T,N}, source; stream=nothing) -> Tensor{T,N}
 
 As [`import_dlpack`](@ref), for the struct of DLPack before 1.0.
 """
-import_dlpack_legacy(source::Ptr) = adopt_tensor(take_legacy(nothing, source))
-import_dlpack_legacy(::Type{Tensor{T,N}}, source::Ptr) where {T,N} =
-    adopt_tensor(Tensor{T,N}, take_legacy(Tensor{T,N}, source))
+import_dlpack_legacy(source::Ptr; stream=nothing) = adopt_tensor(take_legacy(nothing, source, stream))
+import_dlpack_legacy(::Type{Tensor{T,N}}, source::Ptr; stream=nothing) where {T,N} =
+    adopt_tensor(Tensor{T,N}, take_legacy(Tensor{T,N}, source, stream))
 
-function take_legacy(wanted, source::Ptr)
+function take_legacy(wanted, source::Ptr, stream)
     managed = Ptr{DLManagedTensor}(source)
     managed == C_NULL || require_array(wanted, unsafe_load(managed).dl_tensor, UInt64(0))
     out = Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_tensor_import_legacy(managed::Ptr{DLManagedTensor}, out::Ptr{Ptr{Cvoid}})
+    if stream === nothing
+        @checked devx_tensor_import_legacy(managed::Ptr{DLManagedTensor}, out::Ptr{Ptr{Cvoid}})
+    else
+        on_stream(stream) do stream
+            @checked devx_tensor_import_on_legacy(managed::Ptr{DLManagedTensor}, stream::Int64, out::Ptr{Ptr{Cvoid}})
+        end
+    end
     return out[]
 end
 

@@ -2,7 +2,8 @@
 
 const CLOSED = typemin(Int)
 
-# Tensor, batch and schema hold one of these; `TAG` says which, and whether it is an error not to close it.
+# Tensor, batch, schema and stream hold one of these; `TAG` says which, and whether it is an error not to close it. The
+# address of a stream is a token (see `STREAMS`).
 #
 # `users` counts the calls that are at work with the handle; its sign bit says that it was closed. Whoever closes it, or
 # leaves it last after it was closed, takes the address and releases it, so that one task may close what another one is
@@ -19,8 +20,12 @@ mutable struct Handle{TAG}
     end
 end
 
-kind_of(tag) = tag & ~TAG_KEPT
-kind_name(tag) = kind_of(tag) == TAG_TENSOR ? "tensor" : kind_of(tag) == TAG_BATCH ? "batch" : "schema"
+is_kept(tag) = tag & TAG_KEPT != 0 && tag != TAG_STREAM
+kind_of(tag) = is_kept(tag) ? tag & ~TAG_KEPT : tag
+function kind_name(tag)
+    kind = kind_of(tag)
+    return kind == TAG_TENSOR ? "tensor" : kind == TAG_BATCH ? "batch" : kind == TAG_SCHEMA ? "schema" : "stream"
+end
 
 function release_handle(tag, address::Ptr{Cvoid})
     slot = Ref(address)
@@ -28,6 +33,8 @@ function release_handle(tag, address::Ptr{Cvoid})
     kind == TAG_TENSOR && ccall(devx_tensor_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
     kind == TAG_BATCH && ccall(devx_batch_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
     kind == TAG_SCHEMA && ccall(devx_schema_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
+    # When Julia ends a finalizer may get here, which must not take a lock; the driver ends its streams.
+    kind == TAG_STREAM && !EXITING[] && close_stream(UInt64(UInt(address)))
     return nothing
 end
 

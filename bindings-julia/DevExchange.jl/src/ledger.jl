@@ -24,3 +24,17 @@ How many things are not released yet, over all kinds of the [`ledger`](@ref); 0 
 Julia still has to deliver (see [`drain`](@ref)) is released already as far as this count goes.
 """
 outstanding() = Int(ccall(devx_ledger_outstanding[], Int64, ()))
+
+"""
+    releases_waiting() -> Int
+
+How many releases wait for work that is queued on a device (see [`used_on`](@ref)).
+"""
+releases_waiting() = Int(ccall(devx_releases_waiting[], Int64, ()))
+
+"""
+    releases_lost() -> Int
+
+How many releases were never called, because the driver could not say whether the work that used the memory is done.
+"""
+releases_lost() = Int(ccall(devx_releases_lost[], Int64, ()))

@@ -3,13 +3,14 @@
 #
 # A token is a number with a tag in its lowest three bits: 0 for a rooted object, otherwise the kind of a handle whose
 # address the rest is (handles are aligned to 8 bytes at least). `TAG_KEPT` is added for references that nobody could
-# have closed.
+# have closed; alone it would be a rooted object, which has none, and says that the rest is the number of a stream.
 
 const TAG_ROOT = UInt64(0)
 const TAG_TENSOR = UInt64(1)
 const TAG_BATCH = UInt64(2)
 const TAG_SCHEMA = UInt64(3)
 const TAG_KEPT = UInt64(4)
+const TAG_STREAM = UInt64(4)
 const TAG_BITS = UInt64(7)
 
 # What is kept alive for the native side, references to close when it is done, and what to call then.
@@ -23,6 +24,13 @@ end
 const ROOTS = Dict{UInt64,Root}()
 const ROOTS_LOCK = ReentrantLock()
 const NEXT_TOKEN = Threads.Atomic{UInt64}(TAG_BITS + 1)
+
+# Streams that were made here, by token: device and value. Then the tokens of those that were closed, or that only a
+# finalizer gave up, and are not destroyed yet.
+const STREAMS = Dict{UInt64,Tuple{DLDevice,Int64}}()
+const CLOSED_STREAMS = UInt64[]
+const FORGOTTEN_STREAMS = UInt64[]
+const STREAMS_LOCK = ReentrantLock()
 
 # Held while tokens are taken and delivered, so that `drain()` returns only when all that it could have taken is done.
 const DRAINING = ReentrantLock()
@@ -118,8 +126,44 @@ function deliver_all()
         foreach(i -> deliver(tokens[i]), 1:taken)
         total += taken
         # Not before there is nothing: what was delivered may have released more.
-        taken == 0 && return total
+        taken == 0 && break
     end
+    destroy_streams()
+    return total
+end
+
+# Memory is given back on the stream that it was allocated on. That of tensors which were closed before the stream may
+# still wait for work; with a stream that was never closed there may be such tensors still, also in other hands.
+function destroy_streams()
+    isempty(CLOSED_STREAMS) && isempty(FORGOTTEN_STREAMS) && return nothing
+    releases_waiting() == 0 || return nothing
+    nothing_used = outstanding() == 0
+    tokens = lock(STREAMS_LOCK) do
+        nothing_used && append!(CLOSED_STREAMS, splice!(FORGOTTEN_STREAMS, eachindex(FORGOTTEN_STREAMS)))
+        splice!(CLOSED_STREAMS, eachindex(CLOSED_STREAMS))
+    end
+    for token in tokens
+        try
+            destroy_stream(token)
+        catch
+            # As in `deliver`; what the driver says of it, it says of other calls, too.
+        end
+    end
+    return nothing
+end
+
+function close_stream(token::UInt64)
+    releases_waiting() == 0 && return destroy_stream(token)
+    lock(() -> push!(CLOSED_STREAMS, token), STREAMS_LOCK)
+    return nothing
+end
+
+function destroy_stream(token::UInt64)
+    found = lock(() -> pop!(STREAMS, token, nothing), STREAMS_LOCK)
+    found === nothing && return nothing
+    device, stream = found
+    @checked devx_stream_destroy(device::DLDevice, stream::Int64)
+    return nothing
 end
 
 function deliver(token::UInt64)
@@ -142,8 +186,12 @@ end
 
 # What a finalizer left behind.
 function give_back(tag, address)
-    release_handle(tag, address)
-    if tag & TAG_KEPT == 0 && tracing()
+    if tag == TAG_STREAM
+        lock(() -> push!(FORGOTTEN_STREAMS, UInt64(UInt(address))), STREAMS_LOCK)
+    else
+        release_handle(tag, address)
+    end
+    if !is_kept(tag) && tracing()
         println(stderr, "devexchange: a ", kind_name(tag), " was not closed; its finalizer gave it up")
     end
     return nothing

@@ -21,6 +21,11 @@ tensor while another task works on its elements.
 
 **Read-only** tensors (`isreadonly`) refuse `setindex!` with `DEVX_READ_ONLY`.
 
+**Device memory.** A tensor may lie on a CUDA device ([`allocate`](@ref), [`copy_to`](@ref), imports): then it has size,
+strides and a `pointer` as any other, but its elements are not touched, also not by `show`. Element access throws
+`DEVX_DEVICE`, or `DEVX_NOT_READY` for pinned and managed memory that work on a stream may still be writing (see
+[`synchronize`](@ref)). Take them over with [`copy_to`](@ref) or [`read!`](@ref Base.read!).
+
 **Threads.** Any task may use a tensor and close it.
 """
 struct Tensor{T,N} <: AbstractArray{T,N}
@@ -30,6 +35,11 @@ struct Tensor{T,N} <: AbstractArray{T,N}
     strides::Dims{N}
     flags::UInt64
     device::DLDevice
+    # Whether the elements may be read here: host memory that no work on a stream may still be writing.
+    readable::Bool
+
+    Tensor{T,N}(handle, data, size, strides, flags, device, readable=device.device_type == kDLCPU) where {T,N} =
+        new{T,N}(handle, data, size, strides, flags, device, readable)
 end
 
 # ---- making one ----
@@ -90,9 +100,10 @@ address_of(numbers::Ref{NTuple{N,Int64}}) where {N} =
 # What an overflow makes of the strides does not matter: the shape is refused.
 column_major(size::NTuple{N,Int64}) where {N} = ntuple(k -> prod(ntuple(i -> i < k ? max(size[i], 1) : 1, N)), N)
 
-# Address and strides of an array in memory.
-memory_of(array::StridedArray) = (pointer(array), strides(array))
+# Address and strides of an array in memory that the host can read.
+memory_of(array::Array) = (pointer(array), strides(array))
 function memory_of(array::AbstractArray)
+    require_readable_memory(array)
     try
         return (pointer(array), strides(array))
     catch e
@@ -102,21 +113,25 @@ function memory_of(array::AbstractArray)
     end
 end
 
+# Whether an array is of memory that can be read here, whatever it is a view of.
+require_readable_memory(t::Tensor) = require_readable(t)
+require_readable_memory(array::AbstractArray) = (p = parent(array); p === array || require_readable_memory(p))
+
 # Takes over a reference of the C API, for a tensor whose type it has to say.
-function adopt_tensor(address::Ptr{Cvoid})
+function adopt_tensor(address::Ptr{Cvoid}; ready::Bool=false)
     handle = Handle{TAG_TENSOR}(address)
     held(handle) do address
         view, flags = look_at(address)
         T = element_type(view.dtype, flags)
         T === nothing && throw(no_element_type(view.dtype))
-        return Tensor(handle, T, Val(Int(view.ndim)), view, flags)
+        return Tensor(handle, T, Val(Int(view.ndim)), view, flags, ready)
     end
 end
 
 # As above, for a tensor whose type is known.
-function adopt_tensor(::Type{Tensor{T,N}}, address::Ptr{Cvoid}) where {T,N}
+function adopt_tensor(::Type{Tensor{T,N}}, address::Ptr{Cvoid}; ready::Bool=false) where {T,N}
     handle = Handle{TAG_TENSOR}(address)
-    held(address -> Tensor(handle, T, Val(N), look_at(address)...), handle)::Tensor{T,N}
+    held(address -> Tensor(handle, T, Val(N), look_at(address)..., ready), handle)::Tensor{T,N}
 end
 
 function look_at(address::Ptr{Cvoid})
@@ -126,10 +141,13 @@ function look_at(address::Ptr{Cvoid})
     return view[], flags[]
 end
 
-function Tensor(handle::Handle{TAG_TENSOR}, ::Type{T}, ::Val{N}, view::DLTensor, flags::UInt64) where {T,N}
+# `ready` says that no work on a stream may still be writing it, as none ever is with memory of the CPU.
+function Tensor(handle::Handle{TAG_TENSOR}, ::Type{T}, ::Val{N}, view::DLTensor, flags::UInt64,
+                ready::Bool) where {T,N}
     extents = ntuple(k -> Int(unsafe_load(view.shape, k)), Val(N))
     steps = ntuple(k -> Int(unsafe_load(view.strides, k)), Val(N))
-    return Tensor{T,N}(handle, Ptr{T}(view.data), extents, steps, flags, view.device)
+    readable = is_host(view.device) && (ready || view.device.device_type == kDLCPU)
+    return Tensor{T,N}(handle, Ptr{T}(view.data), extents, steps, flags, view.device, readable)
 end
 
 no_element_type(d::DLDataType) = DevExchangeError(DEVX_UNSUPPORTED,
@@ -149,7 +167,7 @@ end
 
 @inline function Base.getindex(t::Tensor{T,N}, index::Vararg{Int,N}) where {T,N}
     require_open(t.handle)
-    require_host(t.device)
+    require_readable(t)
     @boundscheck checkbounds(t, index...)
     GC.@preserve t load_element(t.data, offset(t.strides, index))
 end
@@ -157,7 +175,7 @@ end
 @inline function Base.setindex!(t::Tensor{T,N}, value, index::Vararg{Int,N}) where {T,N}
     isreadonly(t) && throw(read_only())
     require_open(t.handle)
-    require_host(t.device)
+    require_readable(t)
     @boundscheck checkbounds(t, index...)
     element = convert(T, value)
     GC.@preserve t unsafe_store!(t.data, element, offset(t.strides, index) + 1)
@@ -171,6 +189,8 @@ offset(::Tuple{}, ::Tuple{}) = 0
 @inline load_element(data::Ptr{T}, offset::Int) where {T} = unsafe_load(data, offset + 1)
 # A byte of somebody else's may be true without being 1, which a `Bool` must not be.
 @inline load_element(data::Ptr{Bool}, offset::Int) = unsafe_load(Ptr{UInt8}(data), offset + 1) != 0x00
+
+@inline require_readable(t::Tensor) = t.readable || throw(not_readable(t.device))
 
 @noinline read_only() =
     DevExchangeError(DEVX_READ_ONLY, "the tensor has READ_ONLY in its flags: it must not be written")
@@ -186,7 +206,7 @@ Throws `DEVX_COPY_REQUIRED` for other strides, and for `Bool` tensors, whose byt
 row-major matrix can be had transposed: `unsafe_wrap(Array, Tensor(PermutedDimsArray(t, (2, 1))))`.
 """
 function Base.unsafe_wrap(::Type{Array}, t::Tensor{T,N}) where {T,N}
-    require_host(t.device)
+    require_readable(t)
     T === Bool && throw(DevExchangeError(DEVX_COPY_REQUIRED, "eltype is Bool: its bytes need not be 0 or 1"))
     if !is_column_major(t)
         throw(DevExchangeError(DEVX_COPY_REQUIRED,
@@ -219,12 +239,17 @@ device(t::Tensor) = t.device
 dtype(::Tensor{T}) where {T} = dtype(T)
 
 function Base.show(io::IO, mime::MIME"text/plain", t::Tensor)
-    if isopen(t)
-        invoke(show, Tuple{IO,MIME"text/plain",AbstractArray}, io, mime, t)
-    else
-        print(io, summary(t), " (closed)")
-    end
+    shows_elements(t) || return show(io, t)
+    invoke(show, Tuple{IO,MIME"text/plain",AbstractArray}, io, mime, t)
 end
+
+function Base.show(io::IO, t::Tensor)
+    shows_elements(t) && return invoke(show, Tuple{IO,AbstractArray}, io, t)
+    print(io, summary(t), isopen(t) ? " on $(place(t.device))" : " (closed)")
+end
+
+# Without a look at memory that cannot be read here.
+shows_elements(t::Tensor) = isopen(t) && t.readable
 
 # ---- ownership ----
 
@@ -245,7 +270,7 @@ Another reference to the same tensor or batch: both have to be closed (or moved 
 are. Throws `DEVX_CLOSED`.
 """
 share(t::Tensor{T,N}) where {T,N} =
-    Tensor{T,N}(Handle{TAG_TENSOR}(share_address(t.handle)), t.data, t.size, t.strides, t.flags, t.device)
+    Tensor{T,N}(Handle{TAG_TENSOR}(share_address(t.handle)), t.data, t.size, t.strides, t.flags, t.device, t.readable)
 
 Tensor(t::Tensor) = share(t)
 
@@ -256,7 +281,7 @@ references(t::Tensor) = (Handle{TAG_TENSOR | TAG_KEPT}(share_address(t.handle)),
     copy(t::Tensor{T,N}) -> Tensor{T,N}
 
 A compact row-major copy in host memory of the library's, writable, with `DLPACK_FLAG_BITMASK_IS_COPIED`. For a Julia
-array, use `Array(t)`. Throws `DEVX_CLOSED`.
+array, use `Array(t)`; for memory of a device, [`copy_to`](@ref). Throws `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_CLOSED`.
 """
 function Base.copy(t::Tensor{T,N}) where {T,N}
     out = Ref{Ptr{Cvoid}}(C_NULL)
@@ -281,4 +306,164 @@ function borrow(f, t::Tensor)
     finally
         close(reference)
     end
+end
+
+# ---- on devices ----
+#
+# Memory that is allocated here is compact and row-major, as all of DLPack's world expects it. A Julia array is
+# column-major. What goes between the two is the same element at the same index, never the same bytes under another
+# index: for two or more dimensions that is a reordering, which is done by the host.
+
+"""
+    allocate(T, dims, device::DLDevice; stream=nothing) -> Tensor{T}
+
+A tensor over new memory of a device, not initialised, with elements of type `T` (one that [`dtype`](@ref
+DevExchange.dtype) knows). It is compact and **row-major**: the last index is the fastest, `strides` says so.
+
+With a `stream` memory of a CUDA device comes from the device's pool: it is ready for work on that stream, and given
+back on it, so do not close the stream before the tensor is released. Without one it is ready at once. For
+`DevExchange.PINNED`, `DevExchange.MANAGED` and `DevExchange.CPU` elements can be written and read here at once.
+
+Throws `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_SHAPE`, `DEVX_DEVICE` (no driver, no such device), `DEVX_INVALID_STREAM` (a
+stream of another device), `DEVX_UNSUPPORTED`, `DEVX_DRIVER`.
+"""
+allocate(::Type{T}, dims::Integer, device::DLDevice; stream=nothing) where {T} =
+    allocate(T, (dims,), device; stream=stream)
+function allocate(::Type{T}, dims::NTuple{N,Integer}, device::DLDevice; stream=nothing) where {T,N}
+    d = dtype(T)
+    d.bits < 8 && throw(DevExchangeError(DEVX_UNSUPPORTED, "eltype is $T: memory for $(dtype_name(d)) would be packed"))
+    extents = Ref(NTuple{N,Int64}(dims))
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    on_stream(stream) do stream
+        GC.@preserve extents begin
+            shape = address_of(extents)
+            @checked devx_tensor_allocate(device::DLDevice, d::DLDataType, shape::Ptr{Int64}, N::Csize_t,
+                stream::Int64, out::Ptr{Ptr{Cvoid}})
+        end
+    end
+    return adopt_tensor(Tensor{T,N}, out[]; ready=true)
+end
+
+"""
+    copy_to(t::Tensor{T,N}, device::DLDevice, stream) -> Tensor{T,N}
+    copy_to(array::AbstractArray{T,N}, device::DLDevice, stream) -> Tensor{T,N}
+
+A copy on another device (or the same), queued on a stream of either, after which it is ready: it can be handed on at
+once, and the source closed. A copy on the CPU is waited for, and can be read. Size and elements stay the same, index by
+index, in compact **row-major** order.
+
+Of a Julia array of two or more dimensions, which is column-major, this first makes a row-major copy in host memory;
+`PermutedDimsArray(array, (2, 1))` and the like, whose memory is row-major, goes as it is. A tensor is not reordered:
+`DEVX_COPY_REQUIRED` if its elements are not row-major.
+
+Throws `DEVX_OUT_OF_MEMORY`, `DEVX_DEVICE`, `DEVX_INVALID_STREAM`, `DEVX_DRIVER`, `DEVX_UNSUPPORTED` if the stream is
+being captured, `DEVX_CLOSED`.
+"""
+function copy_to(t::Tensor{T,N}, device::DLDevice, stream::AnyStream) where {T,N}
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    in_order(t.handle, stream) do tensor, stream
+        @checked devx_tensor_copy_to(tensor::Ptr{Cvoid}, device::DLDevice, stream::Int64, out::Ptr{Ptr{Cvoid}})
+    end
+    return adopt_tensor(Tensor{T,N}, out[])
+end
+
+function copy_to(array::AbstractArray{T,N}, device::DLDevice, stream::AnyStream) where {T,N}
+    memory = row_major(array)
+    source = Tensor(pointer(memory), size(array); strides=row_major_strides(size(array)), root=memory)
+    try
+        return copy_to(source, device, stream)
+    finally
+        close(source)
+    end
+end
+
+"""
+    read!(array::AbstractArray{T,N}, t::Tensor{T,N}, stream) -> array
+
+Copies all elements of a tensor on a device into a Julia array of the same size, index by index, in the order of a
+stream, and waits for them. The tensor has to be compact and row-major. A column-major array of two or more dimensions
+is filled through a copy in host memory; the memory of `PermutedDimsArray(matrix, (2, 1))` is row-major and filled
+directly.
+
+Throws `DEVX_INVALID_SHAPE` for another size, `DEVX_COPY_REQUIRED` for other strides, `DEVX_DEVICE` for memory without
+streams (that of the CPU), `DEVX_INVALID_STREAM`, `DEVX_DRIVER`, `DEVX_CLOSED`.
+"""
+function Base.read!(array::AbstractArray{T,N}, t::Tensor{T,N}, stream::AnyStream) where {T,N}
+    require_same_size(array, t)
+    # Bytes of somebody else's may be true without being 1.
+    direct = T !== Bool && is_row_major(array)
+    memory = direct ? array : Array{T,N}(undef, reverse(size(t)))
+    GC.@preserve memory begin
+        bytes = pointer(memory)
+        in_order(t.handle, stream) do tensor, stream
+            @checked devx_tensor_read(
+                tensor::Ptr{Cvoid}, bytes::Ptr{Cvoid}, (length(t) * sizeof(T))::Csize_t, stream::Int64)
+        end
+        T === Bool && foreach(k -> memory[k] = load_element(pointer(memory), k - 1), eachindex(memory))
+    end
+    direct || permutedims!(array, memory, N:-1:1)
+    return array
+end
+
+"""
+    write!(t::Tensor{T,N}, array::AbstractArray{T,N}, stream) -> t
+
+Copies a Julia array of the same size to a tensor on a device, index by index; work that is queued on the stream
+afterwards sees the elements. The array may be used again when this returns. Nobody else may use the elements of the
+tensor meanwhile, and if the stream is not the one that it was made on, say [`produced_on`](@ref). Order of elements as
+for [`read!`](@ref Base.read!).
+
+Throws as [`read!`](@ref Base.read!), and `DEVX_READ_ONLY`.
+"""
+function write!(t::Tensor{T,N}, array::AbstractArray{T,N}, stream::AnyStream) where {T,N}
+    require_same_size(array, t)
+    memory = row_major(array)
+    GC.@preserve memory begin
+        bytes = pointer(memory)
+        in_order(t.handle, stream) do tensor, stream
+            @checked devx_tensor_write(
+                tensor::Ptr{Cvoid}, bytes::Ptr{Cvoid}, (length(t) * sizeof(T))::Csize_t, stream::Int64)
+        end
+    end
+    return t
+end
+
+"""
+    check_pointers(t::Tensor)
+
+Asks the driver whether the memory of a tensor is where the tensor says, all of it: what no description can prove.
+Nothing is asked for memory of the CPU. Throws `DEVX_DEVICE` with what the driver says, `DEVX_DRIVER`, `DEVX_CLOSED`.
+"""
+function check_pointers(t::Tensor)
+    held(t.handle) do address
+        @checked devx_tensor_check_pointers(address::Ptr{Cvoid})
+    end
+    return nothing
+end
+
+function require_same_size(array, t::Tensor)
+    size(array) == size(t) || throw(DevExchangeError(DEVX_INVALID_SHAPE,
+        "the array has size $(size(array)), the tensor has size $(size(t))"))
+    return nothing
+end
+
+row_major_strides(size::NTuple{N,Integer}) where {N} = reverse(column_major(NTuple{N,Int64}(reverse(size))))
+
+# Whether an array has memory in which its elements lie side by side in row-major order.
+function is_row_major(array::AbstractArray{T,N}) where {T,N}
+    steps = try
+        memory_of(array)[2]
+    catch e
+        e isa DevExchangeError && e.status == DEVX_UNSUPPORTED || rethrow()
+        # No memory with strides.
+        return false
+    end
+    compact = row_major_strides(size(array))
+    return all(k -> size(array, k) == 1 || steps[k] == compact[k], 1:N)
+end
+
+# Memory with the elements of an array in row-major order: its own, or new memory.
+function row_major(array::AbstractArray{T,N}) where {T,N}
+    dtype(T)
+    return is_row_major(array) ? array : permutedims!(Array{T,N}(undef, reverse(size(array))), array, N:-1:1)
 end

@@ -339,6 +339,18 @@ struct DevxBatchInfo
     device_id::Int32
 end
 
+const DEVX_DEVICE_NAME_BYTES = 128
+
+# As `DevxError`, only behind a reference.
+struct DevxDeviceInfo
+    name::NTuple{DEVX_DEVICE_NAME_BYTES,UInt8}
+    uuid::NTuple{16,UInt8}
+    free_bytes::Int64
+    total_bytes::Int64
+    driver_version::Int32
+    reserved::Int32
+end
+
 # As `DevxError`, only behind a reference.
 struct DevxPlan
     kind::Int32

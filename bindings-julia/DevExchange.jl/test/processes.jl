@@ -1,10 +1,11 @@
 # What only shows in a process of its own: how it starts and how it ends.
 
 # Runs a program in another Julia; what it wrote to both outputs, and whether it ended well.
-function run_julia(program; environment...)
+run_julia(program::String; environment...) = run_julia(`-e $program`; environment...)
+function run_julia(arguments::Cmd; environment...)
     output = IOBuffer()
     pairs = [string(k) => string(v) for (k, v) in environment]
-    command = `$(Base.julia_cmd()) --startup-file=no --project=$(Base.active_project()) -e $program`
+    command = `$(Base.julia_cmd()) --startup-file=no --project=$(Base.active_project()) $arguments`
     ended = withenv(pairs...) do
         success(pipeline(command; stdout=output, stderr=output))
     end

@@ -17,6 +17,7 @@ suite = @testset Counting "DevExchange" begin
     include("ownership.jl")
     include("threads.jl")
     include("processes.jl")
+    include("devices.jl")
 end
 
 println("julia ", VERSION, ", ", Threads.nthreads(), " thread(s), ", DX.library_path())

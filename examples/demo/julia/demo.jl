@@ -3,6 +3,9 @@
 #
 #   julia --project=bindings-julia/DevExchange.jl examples/demo/julia/demo.jl DATADIR
 #
+# With DEVX_DEVICE=cuda in the environment the tables come in the memory of a CUDA device. The figures are computed from
+# copies in host memory, everything is queued on a stream of this program's, and the means go back on the device.
+#
 # DEVX_WEATHER says where libweather.so is. Prints KEY=VALUE lines for examples/demo/run.sh; every language prints the
 # same keys. Whatever is wrong ends the program with status 1 and a line on stderr.
 
@@ -20,11 +23,30 @@ weather(name) = Libdl.dlsym(WEATHER, name)
 # A call of libweather that has to work.
 worked(status) = status == 0 || fail("libweather: ", unsafe_string(ccall(weather(:weather_error), Cstring, ())))
 
+# --- the device ---
+
+const DEVICE_NAME = get(ENV, "DEVX_DEVICE", "host")
+DEVICE_NAME in ("host", "cuda") || fail("DEVX_DEVICE is ", DEVICE_NAME, ", neither host nor cuda")
+const DEVICE = DEVICE_NAME == "cuda" ? DevExchange.cuda() : DevExchange.CPU
+# None for host memory, which is always ready.
+const STREAM = DEVICE == DevExchange.CPU ? nothing : DeviceStream(DEVICE)
+stream_number() = STREAM === nothing ? -1 : STREAM.value
+
+# A batch or tensor in host memory, where it can be computed with; the same one if it is there.
+on_host(x) = STREAM === nothing ? share(x) : copy_to(x, DevExchange.CPU, STREAM)
+
+# What was used by work on the stream is released after that work, by a thread of the library's.
+function finish_releases()
+    timedwait(() -> releases_waiting() == 0, 10.0; pollint=0.001) === :ok || fail("the releases still wait after 10 s")
+    releases_lost() == 0 || fail(releases_lost(), " release(s) were never called")
+end
+
 # --- taking ---
 
 function open_weather(directory)
     w = Ref{Ptr{Cvoid}}(C_NULL)
     worked(ccall(weather(:weather_open), Cint, (Cstring, Ptr{Ptr{Cvoid}}), directory, w))
+    worked(ccall(weather(:weather_use_device), Cint, (Ptr{Cvoid}, DLDevice), w[], DEVICE))
     return w[]
 end
 
@@ -35,15 +57,18 @@ function take_batch(w, name)
     return import_arrow_device(array, schema)
 end
 
+# Libweather is asked for the tensor with our stream, which waits, on the device, until the data is there.
 function take_measurements(w)
     managed = Ref{Ptr{DLManagedTensorVersioned}}(C_NULL)
-    worked(ccall(weather(:weather_measurements), Cint, (Ptr{Cvoid}, Ptr{Ptr{DLManagedTensorVersioned}}), w, managed))
-    return import_dlpack(Tensor{Float64,2}, managed[])
+    worked(ccall(weather(:weather_measurements), Cint, (Ptr{Cvoid}, Int64, Ptr{Ptr{DLManagedTensorVersioned}}),
+        w, stream_number(), managed))
+    return import_dlpack(Tensor{Float64,2}, managed[]; stream=STREAM)
 end
 
 # --- zero copy ---
 
-# Whether each address is the producer's; the buffers of a column are validity, then (text) offsets, then the values.
+# Whether each address is the producer's, on whatever device; the buffers of a column are validity, then (text) offsets,
+# then the values.
 function check_addresses(w, airports, days, measurements)
     of(column) = last(DevExchange.buffers(column))
     found = [
@@ -98,14 +123,29 @@ end
 # A matrix of Julia is column-major: its strides go with it, and libweather reads it as it lies.
 function hand_back_means(w, measurements, dates)
     freed = Ref(0)
-    tensor = Tensor(monthly_means(measurements, dates); release=() -> freed[] += 1)
-    managed = export_move(tensor)
-    status = ccall(weather(:weather_check_means), Cint, (Ptr{Cvoid}, Ptr{DLManagedTensorVersioned}), w, managed)
+    means = monthly_means(measurements, dates)
+    if STREAM === nothing
+        tensor = Tensor(means; release=() -> freed[] += 1)
+    else
+        tensor = means_on_device(means, () -> freed[] += 1)
+    end
+    managed = export_move(tensor; stream=STREAM)
+    status = ccall(weather(:weather_check_means), Cint, (Ptr{Cvoid}, Ptr{DLManagedTensorVersioned}, Int64),
+        w, managed, stream_number())
     status == 0 || dlpack_release(managed)
     worked(status)
     drain()
     freed[] == 1 || fail("the means were released ", freed[], " times, not once")
     println("means_checked=yes")
+end
+
+# Memory of a device is row-major, so there the means are laid out like that.
+function means_on_device(means, release)
+    rows = permutedims(means)
+    host = Tensor(PermutedDimsArray(rows, (2, 1)); release=release)
+    tensor = copy_to(host, DEVICE, STREAM)
+    close(host)
+    return tensor
 end
 
 # --- all of it ---
@@ -122,17 +162,25 @@ function print_ledger()
 end
 
 function main(directory)
+    println("device=", device_info(DEVICE).name)
     w = open_weather(directory)
     airports, days = take_batch(w, :weather_airports), take_batch(w, :weather_days)
     measurements = take_measurements(w)
     size(measurements) == (size(days, 1), 4) || fail("the measurements have size ", size(measurements))
-    print_figures(airports, days)
+    DevExchange.device(measurements) == DEVICE || fail("the measurements are on another device")
+    # The driver, if there is one, is asked where the memory is.
+    check_pointers(measurements)
     check_addresses(w, airports, days, measurements)
-    hand_back_means(w, measurements, days["date"])
+    host_airports, host_days, host_measurements = on_host(airports), on_host(days), on_host(measurements)
+    print_figures(host_airports, host_days)
+    hand_back_means(w, host_measurements, host_days["date"])
+    foreach(close, (host_measurements, host_days, host_airports))
     # The producer goes first: what we hold stays valid until we release it.
     ccall(weather(:weather_close), Cvoid, (Ptr{Cvoid},), w)
     live_buffers() == 2 || fail("libweather: its buffers were freed although they are in use")
     foreach(close, (measurements, days, airports))
+    finish_releases()
+    STREAM === nothing || close(STREAM)
     print_ledger()
 end
 

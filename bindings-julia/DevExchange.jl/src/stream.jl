@@ -1,0 +1,90 @@
+# Queues of work on a device.
+
+"The legacy default stream of a CUDA device, as the protocols number it: what most libraries use if not told otherwise."
+const LEGACY_STREAM = 1
+
+"""
+The default stream of the calling thread, as the protocols number it. A Julia task may go on on another thread after any
+call that waits: prefer a [`DeviceStream`](@ref).
+"""
+const PER_THREAD_STREAM = 2
+
+"""
+    DeviceStream(device::DLDevice)
+    DeviceStream(device::DLDevice, value::Integer)
+
+A queue of work on a device. Work on one stream is done in order, after what a stream was made to wait for; the host
+goes on meanwhile.
+
+The first form makes a stream that does not wait for the legacy default stream. The second one refers to a stream that
+is somebody else's, by its handle (`CUstream`, `cudaStream_t`), or to a default stream (`DevExchange.LEGACY_STREAM`,
+`DevExchange.PER_THREAD_STREAM`): it has to be there as long as this is used, and is never destroyed from here.
+
+Wherever a function takes a `stream`, such a value may be given instead, and the device is that of the data.
+`stream.value` is the handle for other libraries.
+
+**Ownership.** `close(stream)` destroys a stream that was made here; what is queued on it is still done, and closing it
+again does nothing. Close it *after* the tensors and batches that were allocated, copied or imported in its order, those
+that were handed on included: memory of a device's pool is given back on the stream that it was allocated on. Releases
+that still wait for work ([`releases_waiting`](@ref)) come first; then the stream is destroyed by a later
+[`drain`](@ref), or when the next one is made. A stream that was never closed is destroyed some time after it became
+unreachable, when nothing of this library is outstanding any more ([`outstanding`](@ref)). At the end of the process
+streams are left to the driver.
+
+Throws `DEVX_DEVICE` if there is no driver or no such device, or if the device has no streams (the CPU), `DEVX_DRIVER`,
+`DEVX_INVALID_STREAM`; `DEVX_CLOSED` for every use after `close`.
+"""
+struct DeviceStream
+    # Nothing for a stream of somebody else's.
+    handle::Union{Nothing,Handle{TAG_STREAM}}
+    device::DLDevice
+    value::Int64
+end
+
+function DeviceStream(device::DLDevice)
+    destroy_streams()
+    value = Ref{Int64}(0)
+    @checked devx_stream_create(device::DLDevice, value::Ptr{Int64})
+    token = Threads.atomic_add!(NEXT_TOKEN, TAG_BITS + 1)
+    lock(() -> STREAMS[token] = (device, value[]), STREAMS_LOCK)
+    return DeviceStream(Handle{TAG_STREAM}(Ptr{Cvoid}(UInt(token))), device, value[])
+end
+
+function DeviceStream(device::DLDevice, value::Integer)
+    is_cuda(device) || throw(DevExchangeError(DEVX_DEVICE, "device is of $(place(device)), which has no streams"))
+    value > 0 || throw(DevExchangeError(DEVX_INVALID_STREAM,
+        "stream is $value: 1 is the legacy default stream, 2 the per-thread one, others are handles"))
+    return DeviceStream(nothing, device, value)
+end
+
+device(s::DeviceStream) = s.device
+Base.isopen(s::DeviceStream) = s.handle === nothing || isopen(s.handle)
+Base.close(s::DeviceStream) = s.handle === nothing ? nothing : close(s.handle)
+
+function Base.show(io::IO, s::DeviceStream)
+    print(io, "DeviceStream(", repr(s.value), " on ", place(s.device), isopen(s) ? ")" : ", closed)")
+end
+
+# Calls `f` with the number of a stream, which is not destroyed meanwhile.
+on_stream(f, s::DeviceStream) = s.handle === nothing ? f(s.value) : held(_ -> f(s.value), s.handle)
+on_stream(f, value::Integer) = f(Int64(value))
+# No stream.
+on_stream(f, ::Nothing) = f(Int64(-1))
+
+const AnyStream = Union{DeviceStream,Integer}
+
+"""
+    synchronize(stream::DeviceStream)
+
+Waits until all work that is queued on a stream is done. The calling thread blocks, and with it the garbage collector of
+all threads. No exchange needs this: `wait_on` orders work without the host.
+
+Throws `DEVX_DRIVER` with what a driver reports, which may be the failure of earlier work; `DEVX_UNSUPPORTED` if the
+stream is being captured; `DEVX_CLOSED`.
+"""
+function synchronize(s::DeviceStream)
+    on_stream(s) do stream
+        @checked devx_stream_synchronize(s.device::DLDevice, stream::Int64)
+    end
+    return nothing
+end

@@ -1,0 +1,79 @@
+# CUDA: what is said where there is none, and the rest in a process of its own with the simulated driver.
+
+using Libdl
+
+const SIMCUDA = normpath(joinpath(@__DIR__, "..", "..", "..", "tests", "simcuda", "driver"))
+
+const ON_DEVICE = joinpath(@__DIR__, "on_device.jl")
+
+# Where the simulated driver lies now, or nothing if there is no cargo or no checkout to build it with.
+function place_driver()
+    isfile(joinpath(SIMCUDA, "place.sh")) && Sys.which("cargo") !== nothing || return nothing
+    target = get(ENV, "CARGO_TARGET_DIR", "")
+    checkout = normpath(joinpath(SIMCUDA, "..", "..", ".."))
+    directory = joinpath(isempty(target) ? joinpath(checkout, "target") : joinpath(checkout, target), "simcuda-julia")
+    # Not with the libraries of Julia.
+    withenv("LD_LIBRARY_PATH" => nothing) do
+        run(`$(joinpath(SIMCUDA, "place.sh")) $directory`)
+    end
+    return directory
+end
+
+# Runs Julia with the driver in a directory.
+function run_with_driver(directory, program; environment...)
+    path = join((directory, get(ENV, "LD_LIBRARY_PATH", "")), ':')
+    return run_julia(program; LD_LIBRARY_PATH=path, SIMCUDA_FATAL="exit", environment...)
+end
+
+@testset "devices: without a driver" begin
+    info = device_info(DX.CPU)
+    @test info.name == "host memory" && info.total_bytes == -1 && device_count(DX.kDLCPU) == 1
+    @test refused(() -> device_count(99), DX.DEVX_DEVICE, "99")
+    @test refused(() -> DeviceStream(DX.CPU), DX.DEVX_DEVICE, "no streams")
+    @test refused(() -> DeviceStream(DX.CPU, 1), DX.DEVX_DEVICE, "no streams")
+    @test refused(() -> DeviceStream(DLDevice(99, 0)), DX.DEVX_DEVICE, "99")
+    # Memory of the CPU is like that of any device, but without streams.
+    t = allocate(Float32, (2, 3), DX.CPU)
+    t .= 1:2
+    @test t == [1 1 1; 2 2 2] && strides(t) == (3, 1) && !isreadonly(t) && check_pointers(t) === nothing
+    for f in (() -> copy_to(t, DX.CPU, 1), () -> read!(zeros(Float32, 2, 3), t, 1), () -> wait_on(t, 1),
+              () -> write!(t, zeros(Float32, 2, 3), 1), () -> used_on(t, 1), () -> produced_on(t, 1))
+        @test refused(f, DX.DEVX_DEVICE, "streams")
+    end
+    p = export_share(t)
+    @test refused(() -> import_dlpack(p; stream=1), DX.DEVX_INVALID_STREAM, "stream is 1")
+    dlpack_release(p)
+    close(t)
+    b = Batch((a=[1],))
+    @test refused(() -> wait_on(b, 1), DX.DEVX_DEVICE) && refused(() -> used_on(b, 1), DX.DEVX_DEVICE)
+    close(b)
+    @test releases_waiting() == 0 && releases_lost() == 0
+    if Libdl.dlopen_e("libcuda.so.1") == C_NULL
+        for f in (device_count, () -> device_info(DX.cuda()), () -> DeviceStream(DX.cuda()),
+                  () -> allocate(Int, 3, DX.cuda()), () -> allocate(Int, 3, DX.PINNED),
+                  () -> copy_to([1], DX.cuda(), 1))
+            @test refused(f, DX.DEVX_DEVICE, "no CUDA driver")
+        end
+    else
+        @test_skip "there is a CUDA driver" == ""
+    end
+    @test nothing_left()
+end
+
+# One schedule for each of the two runs of these tests, with one thread and with several.
+@testset "devices: with the simulated driver" begin
+    directory = place_driver()
+    if directory === nothing
+        @test_skip place_driver() !== nothing
+    else
+        schedule = Threads.nthreads() == 1 ? NamedTuple() : (SIMCUDA_MODE="threads",)
+        output, ended = run_with_driver(directory, `$ON_DEVICE`; schedule...)
+        counts = match(r"^on a device: (\d+) passed, 0 failed$"m, output)
+        ok = ended && counts !== nothing && parse(Int, counts.captures[1]) > 20
+        ok || println(output)
+        @test ok
+        # A driver that shows no device.
+        output, ended = run_with_driver(directory, "using DevExchange; device_count()"; SIMCUDA_DEVICES=0)
+        @test !ended && occursin("DEVX_DEVICE", output)
+    end
+end

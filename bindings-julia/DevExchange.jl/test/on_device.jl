@@ -1,0 +1,264 @@
+# What only a device can show, in a process of its own: `devices.jl` starts it with the simulated driver in reach, which
+# makes the process fail if anything was touched too early, or released too soon.
+using DevExchange
+using Dates, Libdl
+using Test
+
+const DX = DevExchange
+
+include("counting.jl")
+
+const DRIVER = Libdl.dlopen("libcuda.so.1")
+driver(name) = Libdl.dlsym(DRIVER, name)
+# Counters of the simulated driver: only a GPU has none.
+stat(name) = ccall(driver(:simcuda_stat), Int64, (Cstring,), name)
+
+const GPU = DX.cuda()
+
+# Queues work that is done when `let_go` says so: it waits for a semaphore.
+function hold_up(stream)
+    gate = Libc.malloc(64)
+    ccall(:sem_init, Cint, (Ptr{Cvoid}, Cint, Cuint), gate, 0, 0)
+    code = ccall(driver(:cuLaunchHostFunc), Cint, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}),
+        Ptr{Cvoid}(UInt(stream.value)), cglobal(:sem_wait), gate)
+    code == 0 || error("the work could not be queued: $code")
+    return gate
+end
+let_go(gate) = ccall(:sem_post, Cint, (Ptr{Cvoid},), gate)
+
+# What was used on streams is released by another thread.
+function releases_done()
+    for _ in 1:10_000
+        releases_waiting() == 0 && return drain() >= 0
+        sleep(0.001)
+    end
+    return false
+end
+
+all_back() = releases_done() && nothing_left() && releases_lost() == 0 && stat("findings") == 0
+
+function tensors_there_and_back()
+    s, other = DeviceStream(GPU), DeviceStream(GPU)
+    a = Float32[10i + j for i in 1:3, j in 1:4]
+    t = allocate(Float32, (3, 4), GPU; stream=s)
+    ok = size(t) == (3, 4) && strides(t) == (4, 1) && DX.device(t) == GPU
+    write!(t, a, s)
+    # Index by index, whatever the order in memory.
+    ok &= read!(zeros(Float32, 3, 4), t, s) == a
+    rows = PermutedDimsArray(zeros(Float32, 4, 3), (2, 1))
+    ok &= read!(rows, t, s) == a && parent(rows) == a'
+    # Out for one stream and in on it; over to the host on another one.
+    u = import_dlpack(Tensor{Float32,2}, export_share(t; stream=other); stream=other)
+    close(t)
+    host = copy_to(u, DX.CPU, other)
+    ok &= host == a && DX.flags(host) & DX.DLPACK_FLAG_BITMASK_IS_COPIED != 0 && pointer(u) != pointer(host)
+    # Copies: of a matrix, of a view, on the device, and moved on without a wait.
+    c = copy_to(view(a, 1:2, [1, 4]), GPU, s)
+    d = copy_to(c, GPU, other)
+    v = import_dlpack(export_move(d; stream=s); stream=s)
+    ok &= read!(zeros(Float32, 2, 2), v, s) == a[1:2, [1, 4]]
+    flags = copy_to([true false; false true], GPU, s)
+    ok &= read!(zeros(Bool, 2, 2), flags, s) == [true false; false true]
+    none = copy_to(zeros(0, 3), GPU, s)
+    ok &= size(read!(zeros(0, 3), none, s)) == (0, 3)
+    legacy = import_dlpack_legacy(export_share_legacy(c; stream=s); stream=s)
+    ok &= read!(zeros(Float32, 2, 2), legacy, s) == a[1:2, [1, 4]]
+    foreach(close, (u, host, c, v, flags, none, legacy))
+    close(s)
+    close(other)
+    return ok && !isopen(s)
+end
+
+# Without streams of ours: everything on the legacy default stream.
+function on_the_legacy_stream()
+    t = copy_to([1.5, 2.5], GPU, DX.LEGACY_STREAM)
+    u = import_dlpack(export_share(t))
+    close(t)
+    wait_on(u, DX.LEGACY_STREAM)
+    ok = read!(zeros(2), u, DeviceStream(GPU, DX.LEGACY_STREAM)) == [1.5, 2.5]
+    close(u)
+    return ok
+end
+
+# A batch with texts, nulls and nested columns, there and back, by way of Arrow.
+function batches_there_and_back()
+    s = DeviceStream(GPU)
+    wanted = (n=[1, missing, 3], t=["Zürich", missing, ""], d=DictionaryVector(["sun", "rain", "sun"]),
+        f=[true, false, true], l=[[1, 2], Int[], [3]], v=[(1.0, 2.0), (3.0, 4.0), (5.0, 6.0)],
+        w=[Date(2012, 1, 1), Date(2012, 1, 2), missing])
+    b = Batch(wanted)
+    there = copy_to(b, GPU, s)
+    close(b)
+    ok = DX.device(there) == GPU && size(there) == (3, 7) && DX.name(there[:t]) == "t"
+    array, schema = Ref(ArrowDeviceArray()), Ref(ArrowSchema())
+    export_move(there, array, schema)
+    ok &= array[].device_type == DX.kDLCUDA && array[].device_id == 0 && array[].sync_event != C_NULL
+    again = import_arrow_device(array, schema)
+    other = DeviceStream(GPU)
+    back = copy_to(again, DX.CPU, other)
+    for (k, column) in enumerate(wanted)
+        ok &= same(back[k], column)
+    end
+    foreach(close, (again, back, other, s))
+    return ok
+end
+
+# Memory that work still uses is released later, on its own, once.
+function released_after_the_work()
+    s = DeviceStream(GPU)
+    memory = copy_to([1.0, 2.0, 3.0], GPU, s)
+    called = Ref(0)
+    schema = Schema(Field("x", "g"))
+    b = Batch(schema, [Node(3, (nothing, pointer(memory)); null_count=0)]; device=GPU, release=() -> called[] += 1)
+    close(schema)
+    produced_on(b, s)
+    gate = hold_up(s)
+    used_on(b, s)
+    used_on(memory, s)
+    close(b)
+    drain()
+    ok = called[] == 0 && releases_waiting() >= 1
+    let_go(gate)
+    ok &= releases_done() && called[] == 1
+    close(memory)
+    ok &= releases_done() && called[] == 1
+    synchronize(s)
+    close(s)
+    return ok
+end
+
+function pinned_and_managed()
+    s = DeviceStream(GPU)
+    ok = true
+    for place in (DX.PINNED, DX.MANAGED)
+        t = allocate(Int32, (2, 2), place)
+        t .= Int32[1 2; 3 4]
+        ok &= t == [1 2; 3 4] && DX.device(t) == place
+        there = copy_to(t, GPU, s)
+        back = copy_to(there, place, s)
+        # The copy may be on its way.
+        ok &= refused(() -> back[1], DX.DEVX_NOT_READY, "stream") && occursin("device type", repr(back))
+        ready = synchronize(back, s)
+        ok &= ready == [1 2; 3 4] && pointer(ready) == pointer(back)
+        foreach(close, (t, there, back, ready))
+    end
+    ok &= releases_done()
+    close(s)
+    return ok
+end
+
+# Nobody closes anything: finalizers see to the memory, and then to the stream.
+@noinline function forget_everything()
+    s = DeviceStream(GPU)
+    t = copy_to(collect(1:1000), GPU, s)
+    used_on(t, s)
+    share(t)
+    return nothing
+end
+
+function forgotten()
+    before = stat("live_streams")
+    foreach(_ -> forget_everything(), 1:3)
+    for _ in 1:100
+        GC.gc()
+        drain()
+        stat("live_streams") == before && return outstanding() == 0
+        sleep(0.01)
+    end
+    return false
+end
+
+function refusals()
+    s = DeviceStream(GPU)
+    t = copy_to([1.0 2.0; 3.0 4.0], GPU, s)
+    ok = true
+    for f in (t -> t[1], t -> t[1] = 2.0, sum, t -> unsafe_wrap(Array, t), collect, t -> t == t, copy,
+              t -> Tensor(view(t, 1:1, :)), t -> Batch((x=view(t, :, 1),)), t -> write!(t, t, s))
+        ok &= refused(() -> f(t), DX.DEVX_DEVICE)
+    end
+    ok &= sprint(show, MIME"text/plain"(), t) == repr(t) == "2×2 $(typeof(t)) on device type 2, id 0"
+    ok &= occursin("device type 2", repr([t]))
+    ok &= refused(() -> write!(t, zeros(4, 1), s), DX.DEVX_INVALID_SHAPE, "(4, 1)")
+    ok &= refused(() -> read!(zeros(4, 1), t, s), DX.DEVX_INVALID_SHAPE, "(2, 2)")
+    for f in (() -> read!(zeros(2, 2), t, 0), () -> export_share(t; stream=0), () -> DeviceStream(GPU, 0),
+              () -> wait_on(t, -1))
+        ok &= refused(f, DX.DEVX_INVALID_STREAM, "stream is")
+    end
+    ok &= refused(() -> DeviceStream(DX.cuda(99)), DX.DEVX_DEVICE, "99")
+    ok &= refused(() -> allocate(Float64, (1 << 50,), GPU; stream=s), DX.DEVX_OUT_OF_MEMORY)
+    ok &= refused(() -> allocate(Float64, -1, GPU), DX.DEVX_INVALID_SHAPE)
+    ok &= refused(() -> allocate(RawElement{0x01,0x04,UInt8}, 3, GPU), DX.DEVX_UNSUPPORTED, "packed")
+    ok &= refused(() -> allocate(String, 3, GPU), DX.DEVX_UNSUPPORTED)
+    # Strides of Julia, of a tensor.
+    m = Tensor([1.0 2.0; 3.0 4.0])
+    ok &= refused(() -> copy_to(m, GPU, s), DX.DEVX_COPY_REQUIRED) && refused(() -> used_on(m, s), DX.DEVX_DEVICE)
+    close(m)
+    # Where the memory is: asked of the driver.
+    ok &= check_pointers(t) === nothing
+    other = share(t)
+    ok &= refused(() -> produced_on(t, s), DX.DEVX_INVALID_ARGUMENT, "shared")
+    close(other)
+    # A column on the device has a name, a length and buffers.
+    b = copy_to(Batch((x=[1.0, 2.0], s=["a", "b"])), GPU, s)
+    c = b["x"]
+    ok &= length(c) == 2 && DX.buffers(c)[2] != C_NULL && repr(c) == "Column of 2 rows on device type 2, id 0"
+    for f in (() -> c[1], () -> b["s"][1], () -> values(c), () -> bytes(b["s"], 1), () -> Batch((y=c,)))
+        ok &= refused(f, DX.DEVX_DEVICE)
+    end
+    foreach(close, (b, t))
+    for f in (() -> wait_on(t, s), () -> used_on(t, s), () -> copy_to(b, GPU, s), () -> read!(zeros(2, 2), t, s),
+              () -> check_pointers(t))
+        ok &= refused(f, DX.DEVX_CLOSED)
+    end
+    close(s)
+    close(s)
+    for f in (() -> synchronize(s), () -> allocate(Int, 1, GPU; stream=s), () -> copy_to([1], GPU, s))
+        ok &= refused(f, DX.DEVX_CLOSED, "stream")
+    end
+    foreign = DeviceStream(GPU, DX.PER_THREAD_STREAM)
+    close(foreign)
+    ok &= isopen(foreign) && synchronize(foreign) === nothing && occursin("closed", repr(s))
+    return ok
+end
+
+# Several tasks at once, on as many threads as there are.
+function tasks_at_once()
+    tasks = [Threads.@spawn begin
+        s = DeviceStream(GPU)
+        t = copy_to([k k + 1; k + 2 k + 3], GPU, s)
+        u = import_dlpack(export_move(t; stream=s); stream=s)
+        good = read!(zeros(Int, 2, 2), u, s) == [k k + 1; k + 2 k + 3]
+        used_on(u, s)
+        close(u)
+        close(s)
+        good
+    end for k in 1:8]
+    return all(fetch, tasks)
+end
+
+suite = @testset Counting "on a device" begin
+    info = device_info(GPU)
+    @test device_count() == 1 && startswith(info.name, "Simulated") && info.uuid != Base.UUID(0)
+    @test 0 < info.free_bytes <= info.total_bytes && info.driver_version >= 11000
+    @test refusals()
+    @test pinned_and_managed()
+    @test all_back()
+    # The schedules of the simulated driver, if it was not told which.
+    schedules = haskey(ENV, "SIMCUDA_MODE") ? [(ENV["SIMCUDA_MODE"], seed) for seed in 1:4] :
+        [[("lazy", seed) for seed in 1:8]; [("adversarial", seed) for seed in 1:4]]
+    for (mode, seed) in schedules
+        ccall(driver(:simcuda_seed), Cint, (Cstring, UInt64), mode, seed)
+        for scenario in (tensors_there_and_back, on_the_legacy_stream, batches_there_and_back, released_after_the_work,
+                         tasks_at_once)
+            ok = scenario()
+            ok || println(scenario, " with schedule ", mode, " ", seed)
+            @test ok
+        end
+        @test all_back()
+    end
+    @test forgotten()
+    @test all_back() && stat("live_streams") == 0
+end
+
+println("on a device: ", suite.passed, " passed, ", suite.failed, " failed")
+exit(suite.failed == 0 ? 0 : 1)
