@@ -3,7 +3,7 @@
 PREFIX ?= /usr/local
 LIBDIR ?= lib
 DESTDIR ?=
-# What the demo runs on.
+# What the demo runs on: host, or cuda (a GPU, or the simulated driver where there is none).
 DEVICE ?= host
 
 # The scripts know where the tools are, also those that `make setup` put into the checkout.
@@ -19,7 +19,7 @@ help: ## this table
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
 	  /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nVariables: PREFIX=%s LIBDIR=%s DESTDIR=%s (install), DEVICE=%s (demo), CARGO_TARGET_DIR\n' \
+	@printf '\nVariables: PREFIX=%s LIBDIR=%s DESTDIR=%s (install), DEVICE=%s (demo: host or cuda), CARGO_TARGET_DIR\n' \
 	  '$(PREFIX)' '$(LIBDIR)' '$(DESTDIR)' '$(DEVICE)'
 
 demo: ## one real table through C, Java and Julia without a copy

@@ -4,6 +4,8 @@
 #   scripts/test-c.sh             everything
 #   scripts/test-c.sh tensor      only bindings-c/tests/c/test_*tensor*.{c,cpp}, plain and under valgrind
 #
+# test_stream* run without a CUDA driver (or with the one that is there) and again on the simulated one.
+#
 # Prints a line a test and, last, `counts: N passed, N failed, N skipped`.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
@@ -159,7 +161,7 @@ compile_test() { # SOURCE PROGRAM
   local lib=$DEVX_PREFIX/lib
   local flags=("${warnings[@]}" -g -O1 -pthread -I"$DEVX_PREFIX/include" -I"$tests"
     "-DDEVX_TEST_VERSION=\"$DEVX_VERSION\"" "-DDEVX_TEST_DATA=\"$DEVX_ROOT/examples/data\""
-    -o "$2" "$1" -L"$lib" -ldevexchange "-Wl,-rpath,$lib" -lm)
+    -o "$2" "$1" -L"$lib" -ldevexchange "-Wl,-rpath,$lib" -lm -ldl)
   case $1 in
     *.cpp) "$CXX" -std=c++17 "${flags[@]}" ;;
     *) "$CC" -std=c11 "${flags[@]}" ;;
@@ -199,6 +201,32 @@ under_valgrind() { # NAME PROGRAM
   { grep -v '^ok - ' "$work/valgrind.out"; sed -n 1,80p "$work/valgrind.log"; } | indented
 }
 
+place_simulated() {
+  if [ -z "${simulated_at:-}" ]; then
+    check "the simulated CUDA driver is there" "$DEVX_ROOT/tests/simcuda/driver/place.sh" "$work/simcuda" || return
+    simulated_at=$work/simcuda
+  fi
+}
+
+# What one run of a program skips and the other one does is no test that was skipped.
+done_elsewhere() { # REASON
+  grep -v "^ok - .* # skip $1\$" "$work/out" >"$work/rest" || true
+  mv "$work/rest" "$work/out"
+}
+
+# Again on the simulated CUDA driver, with two small devices: a race or a use after free ends the program badly.
+# valgrind can give the driver less room for its addresses.
+run_on_simulated() { # NAME PROGRAM
+  local status=0
+  place_simulated || return 0
+  export LD_LIBRARY_PATH=$simulated_at SIMCUDA_FATAL=exit SIMCUDA_MEM_MB=64 SIMCUDA_DEVICES=2 SIMCUDA_VA_GB=8
+  "$2" >"$work/out" 2>&1 </dev/null || status=$?
+  done_elsewhere "there is a CUDA driver"
+  take_over "$1 on the simulated driver" "$status" "$work/out"
+  under_valgrind "$1 on the simulated driver" "$2"
+  unset LD_LIBRARY_PATH SIMCUDA_FATAL SIMCUDA_MEM_MB SIMCUDA_DEVICES SIMCUDA_VA_GB
+}
+
 run_test_file() { # SOURCE
   local name=${1##*/} program status=0
   program=$work/${name//./_}
@@ -206,8 +234,10 @@ run_test_file() { # SOURCE
   echo "# $name"
   check "$name compiles" compile_test "$1" "$program" || return 0
   "$program" >"$work/out" 2>&1 </dev/null || status=$?
+  case $name in test_stream*) done_elsewhere "there is no CUDA driver" ;; esac
   take_over "$name" "$status" "$work/out"
   under_valgrind "$name" "$program"
+  case $name in test_stream*) run_on_simulated "$name" "$program" ;; esac
 }
 
 run_test_files() { # FILTER

@@ -14,7 +14,7 @@ set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
-all_suites=(rust c java julia julia-threads demo readme)
+all_suites=(rust c java julia julia-threads demo demo-cuda readme)
 logs=$DEVX_TARGET/test-logs
 java_project=$DEVX_ROOT/bindings-jni/java
 julia_project=$DEVX_ROOT/bindings-julia/DevExchange.jl
@@ -88,11 +88,16 @@ suite_julia-threads() {
   suite_julia
 }
 
-suite_demo() {
+run_demo() { # DEVICE
   needs_file "$demo"
   needs_libraries
-  "$demo"
+  DEVICE=$1 "$demo"
 }
+
+suite_demo() { run_demo host; }
+
+# On a GPU, or on the simulated driver where there is none.
+suite_demo-cuda() { run_demo cuda; }
 
 suite_readme() {
   needs_file "$DEVX_ROOT/README.md"
@@ -134,7 +139,8 @@ count_demo() {
 
 count() { # SUITE LOG
   case $1 in
-    rust | java | demo) "count_$1" "$2" ;;
+    rust | java) "count_$1" "$2" ;;
+    demo*) count_demo "$2" ;;
     *) count_line "$2" ;;
   esac
 }
@@ -185,7 +191,7 @@ parts_for() { # SUITE...: what setup.sh has to see to
       c) echo c ;;
       java) echo java ;;
       julia*) echo julia ;;
-      demo | readme) printf '%s\n' c java julia ;;
+      demo* | readme) printf '%s\n' c java julia ;;
     esac
   done
 }
@@ -202,7 +208,8 @@ choose_suites() {
   for name in "$@"; do
     case $name in
       julia) suites+=(julia julia-threads) ;;
-      rust | c | java | demo | readme) suites+=("$name") ;;
+      demo) suites+=(demo demo-cuda) ;;
+      rust | c | java | readme) suites+=("$name") ;;
       *) echo "test: unknown suite '$name'; there are: rust c java julia demo readme" >&2; exit 2 ;;
     esac
   done

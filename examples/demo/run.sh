@@ -12,7 +12,8 @@
 # and the exit status 0 if every program worked, all figures agree, and everything was released. A program that is not
 # ok has FAILED (the reason stands above the table) or DIFFERS (from C; the row has a mark).
 #
-#   DEVICE=host          what it runs on; there is nothing else yet
+#   DEVICE=host          what it runs on: `host` memory, or `cuda`: the memory of a GPU, or of the simulated driver in
+#                        tests/simcuda where there is none (the output says which)
 #   DEMO_TIME_LIMIT=120  seconds that each of the three programs may take
 set -euo pipefail
 # shellcheck source=scripts/env.sh
@@ -29,6 +30,9 @@ weather=$build/libweather.so
 java_project=$DEVX_ROOT/bindings-jni/java
 julia_project=$DEVX_ROOT/bindings-julia/DevExchange.jl
 time_limit=${DEMO_TIME_LIMIT:-120}
+device=${DEVICE:-host}
+driver=''      # of CUDA: real or simulated
+device_name='' # as the driver says it
 
 declare -A reasons=() # LANGUAGE -> why it failed
 declare -A logs=()    # LANGUAGE -> what it had to say about that
@@ -110,9 +114,35 @@ build_julia() { # nothing to compile; but Julia takes long enough to start that 
   if [ ! -e "$demo/julia/demo.jl" ]; then echo "$demo/julia/demo.jl is not there"; return 1; fi
 }
 
+build_probe() {
+  "$CC" -std=c11 -O2 -Wall -Wextra -Werror -D_GNU_SOURCE -o "$build/driver" "$demo/c/driver.c" -ldl
+}
+
+place_simulated() { "$DEVX_ROOT/tests/simcuda/driver/place.sh" "$build/simcuda"; }
+
+probe_driver() { { read -r driver && read -r device_name; } < <("$build/driver" </dev/null 2>/dev/null); }
+
+# A real driver with a device, or the simulated one. What is seen from here is what the programs see.
+find_driver() {
+  needed_step driver "the question for a CUDA driver" build_probe
+  probe_driver || { driver=none device_name="the question for a driver died"; }
+  if [ "$driver" = none ]; then
+    local why=$device_name
+    needed_step simcuda "the simulated CUDA driver" place_simulated
+    export LD_LIBRARY_PATH=$build/simcuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    if ! probe_driver || [ "$driver" != simulated ]; then
+      echo "demo: FAILED: no GPU ($why), and the simulated driver in $build/simcuda does not work"
+      exit 1
+    fi
+  fi
+  # Races, uses after free and the like end a program badly.
+  if [ "$driver" = simulated ]; then export SIMCUDA_FATAL=exit; fi
+}
+
 build_all() {
   echo "building"
   needed_step libdevexchange "libdevexchange, installed" build_library
+  if [ "$device" = cuda ]; then find_driver; fi
   needed_step libweather "libweather, the third party" build_weather
   local language
   for language in "${languages[@]}"; do
@@ -251,10 +281,21 @@ rows_of_wettest_day() {
   row "  precipitation, mm" "${amounts[@]}"
 }
 
+# Nothing may look like the result of a GPU that is not one.
+print_device() {
+  case $driver in
+    real) echo "The device is a real GPU: $device_name." ;;
+    simulated) echo "The device is SIMULATED, no GPU was used: $device_name, the driver in tests/simcuda." ;;
+  esac
+}
+
 print_table() {
+  local head="host memory, nothing copied"
+  if [ "$device" = cuda ]; then head=$device_name; fi
   echo
+  print_device
   printf '%s' "$bold"
-  cells "host memory, nothing copied" C Java Julia ""
+  cells "${head:0:34}" C Java Julia ""
   printf '%s' "$plain"
   row_of "airports" airports
   rows_of_list "  in NAME" top_states
@@ -275,6 +316,15 @@ print_table() {
 }
 
 # --- the verdict ---
+
+# A program that was somewhere else has failed, whatever it computed.
+find_stray() { # LANGUAGE
+  local said=${values[$1,device]:-}
+  if [ "$device" = cuda ] && [ -z "${reasons[$1]:-}" ] && [ "$said" != "$device_name" ]; then
+    reasons[$1]="it was not on the device, but on: ${said:-it did not say}"
+    logs[$1]=$build/$1/err.txt
+  fi
+}
 
 # A program that ended well but did not say everything has failed too.
 find_silence() { # LANGUAGE
@@ -326,22 +376,24 @@ verdict() {
 }
 
 main() {
-  case ${DEVICE:-host} in
-    host) ;;
-    cuda) echo "demo: DEVICE=cuda is not there yet: this version has host memory only"; exit 2 ;;
-    *) echo "demo: DEVICE=$DEVICE is unknown; there is host"; exit 2 ;;
+  case $device in
+    host | cuda) ;;
+    *) echo "demo: DEVICE=$device is unknown; there are host and cuda"; exit 2 ;;
   esac
   mkdir -p "$build"
   build_all
   run_all
   local language
-  for language in "${languages[@]}"; do find_silence "$language"; done
+  for language in "${languages[@]}"; do
+    find_silence "$language"
+    find_stray "$language"
+  done
   print_reasons
   print_table
   verdict
 }
 
 # What the three programs are given; see README.md beside this file.
-export DEVX_PREFIX=$prefix DEVX_WEATHER=$weather DEVEXCHANGE_LIBRARY_DIR=$DEVX_LIBDIR
+export DEVX_PREFIX=$prefix DEVX_WEATHER=$weather DEVEXCHANGE_LIBRARY_DIR=$DEVX_LIBDIR DEVX_DEVICE=$device
 
 if [ -n "${DEMO_RUN:-}" ]; then "run_$DEMO_RUN"; else main; fi

@@ -4,9 +4,14 @@
  *
  *   demo DATADIR
  *
+ * With DEVX_DEVICE=cuda in the environment the tables come in the memory of a CUDA device. The figures are computed
+ * from copies in host memory, everything is queued on a stream of this program's, and the means go back on the device.
+ *
  * Prints KEY=VALUE lines for examples/demo/run.sh; every language prints the same keys. Whatever is wrong ends the
  * program with status 1 and one line on stderr.
  */
+#define _POSIX_C_SOURCE 200809L /* nanosleep */
+
 #include <devexchange.h>
 #include <weather.h>
 
@@ -14,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { MEASUREMENTS = 4, MONTHS = 12, TOP = 3 };
 
@@ -49,6 +55,44 @@ static void *allocate(size_t count, size_t size) {
     return memory;
 }
 
+/* --- the device --- */
+
+static const DLDevice cpu = {kDLCPU, 0};
+
+static DLDevice device = {kDLCPU, 0};
+static int64_t stream = -1; /* none: host memory is always ready */
+
+static int on_device(void) {
+    return device.device_type != kDLCPU;
+}
+
+static void choose_device(void) {
+    const char *name = getenv("DEVX_DEVICE");
+    devx_device_info info;
+    if (name != NULL && strcmp(name, "cuda") == 0) {
+        device = (DLDevice){kDLCUDA, 0};
+        DEVX(devx_stream_create(device, &stream, &error));
+    } else if (name != NULL && strcmp(name, "host") != 0) {
+        give_up("DEVX_DEVICE is neither host nor cuda", name);
+    }
+    DEVX(devx_device_get_info(device, &info, &error));
+    printf("device=%s\n", info.name);
+}
+
+/* What was used by work on the stream is released after that work, by a thread of devexchange's. */
+static void finish_releases(void) {
+    struct timespec const pause = {0, 1000 * 1000};
+    for (int i = 0; devx_releases_waiting() > 0; ++i) {
+        if (i == 10 * 1000) {
+            give_up("the releases", "they still wait after 10 s");
+        }
+        nanosleep(&pause, NULL);
+    }
+    if (devx_releases_lost() != 0) {
+        give_up("the releases", "some were never called");
+    }
+}
+
 /* --- taking --- */
 
 /* What libweather exports becomes ours: the import moves it out of the two structs. */
@@ -59,6 +103,20 @@ static devx_batch_t *take_batch(struct ArrowDeviceArray *array, struct ArrowSche
     DEVX(devx_batch_import_device(array, schema, &batch, &error));
     devx_schema_release(&schema); /* the batch has its own reference */
     return batch;
+}
+
+/* The same in host memory, for the figures; the caller releases it. */
+static devx_batch_t *host_batch(const devx_batch_t *batch) {
+    devx_batch_t *host = NULL;
+    DEVX(on_device() ? devx_batch_copy_to(batch, cpu, stream, &host, &error) : devx_batch_share(batch, &host, &error));
+    return host;
+}
+
+static devx_tensor_t *host_tensor(const devx_tensor_t *tensor) {
+    devx_tensor_t *host = NULL;
+    DEVX(on_device() ? devx_tensor_copy_to(tensor, cpu, stream, &host, &error)
+                     : devx_tensor_share(tensor, &host, &error));
+    return host;
 }
 
 static devx_column column_named(const devx_batch_t *batch, const char *name) {
@@ -105,12 +163,12 @@ static void check_address(const weather *w, const char *what, const void *addres
 
 static void check_addresses(const weather *w, const devx_batch_t *airports, const devx_batch_t *days,
                             const void *tensor) {
-    /* Text: validity, offsets, bytes. Dictionary: validity, indices. */
+    /* Text: validity, offsets, bytes. Anything else: validity, values; of a dictionary the indices. */
     check_address(w, "airports.iata", column_named(airports, "iata").buffers[2]);
     check_address(w, "airports.name", column_named(airports, "name").buffers[2]);
-    check_address(w, "airports.latitude", doubles(airports, "latitude"));
-    check_address(w, "days.date", dates_of(days));
-    check_address(w, "days.temp_max", doubles(days, "temp_max"));
+    check_address(w, "airports.latitude", column_named(airports, "latitude").buffers[1]);
+    check_address(w, "days.date", column_named(days, "date").buffers[1]);
+    check_address(w, "days.temp_max", column_named(days, "temp_max").buffers[1]);
     check_address(w, "days.weather", column_named(days, "weather").buffers[1]);
     check_address(w, "measurements", tensor);
     printf("zero_copy=%d of %d\n", addresses_equal, addresses_checked);
@@ -294,13 +352,20 @@ static void free_means(void *memory) {
 static void hand_back_means(weather *w, const DLTensor *measurements, const int32_t *dates) {
     double *means = monthly_means(measurements, dates);
     int64_t shape[2] = {MONTHS, MEASUREMENTS};
-    DLTensor const description = {means, {kDLCPU, 0}, 2, {kDLFloat, 64, 1}, shape, NULL, 0};
+    DLTensor const description = {means, cpu, 2, {kDLFloat, 64, 1}, shape, NULL, 0};
     devx_owner const owner = {means, free_means};
     devx_tensor_t *tensor = NULL;
     struct DLManagedTensorVersioned *exported = NULL;
+    devx_dlpack_request const request = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION, stream, DEVX_COPY_NEVER};
     DEVX(devx_tensor_create(&description, 0, &owner, &tensor, &error));
-    DEVX(devx_tensor_export_move(&tensor, NULL, &exported, &error));
-    WEATHER(weather_check_means(w, exported));
+    if (on_device()) {
+        devx_tensor_t *copy = NULL;
+        DEVX(devx_tensor_copy_to(tensor, device, stream, &copy, &error));
+        devx_tensor_release(&tensor);
+        tensor = copy;
+    }
+    DEVX(devx_tensor_export_move(&tensor, &request, &exported, &error));
+    WEATHER(weather_check_means(w, exported, stream));
     if (means_freed != 1) {
         give_up("the means", means_freed == 0 ? "they were not freed" : "they were freed more than once");
     }
@@ -321,33 +386,61 @@ static void print_ledger(void) {
     }
 }
 
+/* The tensor is also asked of the producer for our stream, which waits on the device until the data is there. */
+static devx_tensor_t *take_measurements(weather *w) {
+    struct DLManagedTensorVersioned *exported = NULL;
+    devx_tensor_t *tensor = NULL;
+    WEATHER(weather_measurements(w, stream, &exported));
+    DEVX(devx_tensor_import_on(exported, stream, &tensor, &error));
+    return tensor;
+}
+
+static void check_measurements(const DLTensor *measurements, int64_t days) {
+    if (measurements->ndim != 2 || measurements->shape[0] != days || measurements->shape[1] != MEASUREMENTS ||
+        measurements->dtype.code != kDLFloat || measurements->dtype.bits != 64 || measurements->dtype.lanes != 1) {
+        give_up("the measurements", "they are not float64 of shape days x 4");
+    }
+    if (measurements->device.device_type != device.device_type || measurements->device.device_id != device.device_id) {
+        give_up("the measurements", "they are on another device");
+    }
+}
+
+/* Everything that is computed, from memory that the host can read. */
+static void compute(weather *w, const devx_batch_t *airports, const devx_batch_t *days, const devx_tensor_t *tensor) {
+    devx_batch_t *host_airports = host_batch(airports);
+    devx_batch_t *host_days = host_batch(days);
+    devx_tensor_t *host_measurements = host_tensor(tensor);
+    DLTensor values;
+    DEVX(devx_tensor_borrow(host_measurements, &values, NULL, &error));
+    print_figures(host_airports, host_days);
+    hand_back_means(w, &values, dates_of(host_days));
+    devx_tensor_release(&host_measurements);
+    devx_batch_release(&host_days);
+    devx_batch_release(&host_airports);
+}
+
 int main(int argc, char **argv) {
     weather *w = NULL;
     struct ArrowDeviceArray array;
     struct ArrowSchema schema;
-    struct DLManagedTensorVersioned *exported = NULL;
-    devx_tensor_t *tensor = NULL;
     DLTensor measurements;
     if (argc != 2) {
         give_up("usage", "demo DATADIR");
     }
 
+    choose_device();
     WEATHER(weather_open(argv[1], &w));
+    WEATHER(weather_use_device(w, device));
     WEATHER(weather_airports(w, &array, &schema));
     devx_batch_t *airports = take_batch(&array, &schema);
     WEATHER(weather_days(w, &array, &schema));
     devx_batch_t *days = take_batch(&array, &schema);
-    WEATHER(weather_measurements(w, &exported));
-    DEVX(devx_tensor_import(exported, &tensor, &error));
+    devx_tensor_t *tensor = take_measurements(w);
     DEVX(devx_tensor_borrow(tensor, &measurements, NULL, &error));
-    if (measurements.ndim != 2 || measurements.shape[0] != rows_of(days) || measurements.shape[1] != MEASUREMENTS ||
-        measurements.dtype.code != kDLFloat || measurements.dtype.bits != 64 || measurements.dtype.lanes != 1) {
-        give_up("the measurements", "they are not float64 of shape days x 4");
-    }
+    check_measurements(&measurements, rows_of(days));
 
-    print_figures(airports, days);
     check_addresses(w, airports, days, measurements.data);
-    hand_back_means(w, &measurements, dates_of(days));
+    compute(w, airports, days, tensor);
 
     /* The producer goes first: what we hold stays valid until we release it. */
     weather_close(w);
@@ -357,6 +450,10 @@ int main(int argc, char **argv) {
     devx_tensor_release(&tensor);
     devx_batch_release(&days);
     devx_batch_release(&airports);
+    finish_releases();
+    if (on_device()) {
+        DEVX(devx_stream_destroy(device, stream, &error));
+    }
     print_ledger();
     return 0;
 }

@@ -4,7 +4,7 @@
  *
  * A table's buffers are one set with a reference count: one reference is that of `weather` itself, and each thing that
  * is handed out holds another one, as the owner that devexchange releases. Whoever comes last frees the set, so exports
- * outlive weather_close().
+ * outlive weather_close(). On a device the set has the copies there too, and a share in the stream that fills them.
  */
 #define _POSIX_C_SOURCE 200809L /* newlocale, uselocale */
 
@@ -107,6 +107,13 @@ typedef struct column {
     int32_t categories;
 } column;
 
+/* A device and the stream that this library works on there, for all that use it: whoever comes last destroys it. */
+typedef struct place {
+    atomic_int references;
+    DLDevice device;
+    int64_t stream;
+} place;
+
 typedef struct table {
     atomic_int references;
     const char *name;
@@ -115,6 +122,10 @@ typedef struct table {
     int64_t rows;
     column columns[MAX_COLUMNS];
     double *matrix; /* the measurements of each row side by side; only of the days */
+    /* The same on a device; NULL if the tables stay in host memory. */
+    place *place;
+    devx_batch_t *on_device;
+    devx_tensor_t *matrix_on_device;
 } table;
 
 enum { DATE_COLUMN = 0, FIRST_MEASUREMENT = 1 }; /* of the days */
@@ -142,6 +153,14 @@ static table *table_new(const char *name, const column_kind *kinds, int n_column
     return t;
 }
 
+static void place_release(place *p) {
+    if (p != NULL && atomic_fetch_sub_explicit(&p->references, 1, memory_order_acq_rel) == 1) {
+        /* What is still queued there is done all the same. */
+        devx_stream_destroy(p->device, p->stream, NULL);
+        free(p);
+    }
+}
+
 /* The release of an owner: called from whatever thread the last consumer is on. */
 static void table_release(void *context) {
     table *t = context;
@@ -157,6 +176,9 @@ static void table_release(void *context) {
         free(c->texts.data);
     }
     free(t->matrix);
+    devx_tensor_release(&t->matrix_on_device);
+    devx_batch_release(&t->on_device);
+    place_release(t->place); /* after the memory that is given back on its stream */
     free(t);
     atomic_fetch_sub(&live_sets, 1);
     atomic_fetch_add(&freed_sets, 1);
@@ -582,21 +604,58 @@ static void describe_table(const table *t, description *d) {
     }
 }
 
+/* The buffers of the next node are those of a column on the device. */
+static void set_device_buffers(description *d, size_t node, const devx_column *c) {
+    for (int64_t i = 0; i < d->nodes[node].n_buffers; ++i) {
+        d->buffers[node][i] = c->buffers[i];
+    }
+}
+
+/* The same table, with the addresses that it has on the device. */
+static int describe_on_device(const table *t, description *d, devx_error *error) {
+    describe_table(t, d);
+    size_t node = 1;
+    for (int i = 0; i < t->n_columns; ++i) {
+        devx_column column, dictionary;
+        if (devx_batch_column(t->on_device, i, &column, error) != DEVX_OK) {
+            return 1;
+        }
+        set_device_buffers(d, node++, &column);
+        if (column.has_dictionary) {
+            if (devx_column_dictionary(t->on_device, &column, &dictionary, error) != DEVX_OK) {
+                return 1;
+            }
+            set_device_buffers(d, node++, &dictionary);
+        }
+    }
+    return 0;
+}
+
+static const DLDevice cpu = {kDLCPU, 0};
+
 /* The batch over a table's buffers, or NULL. */
 static devx_batch_t *make_batch(table *t, devx_schema_t **schema) {
     description d;
     devx_error error;
     devx_batch_t *batch = NULL;
-    describe_table(t, &d);
-    if (devx_schema_create(d.fields, d.count, schema, &error) != DEVX_OK) {
+    int described = 1;
+    if (t->place == NULL) {
+        describe_table(t, &d);
+    } else {
+        described = describe_on_device(t, &d, &error) == 0;
+    }
+    if (!described || devx_schema_create(d.fields, d.count, schema, &error) != DEVX_OK) {
         fail_devx(t->name, &error);
         return NULL;
     }
-    DLDevice const cpu = {kDLCPU, 0};
     devx_owner const owner = table_owner(t);
-    if (devx_batch_create(*schema, cpu, d.nodes, d.count, &owner, &batch, &error) != DEVX_OK) {
+    DLDevice const device = t->place == NULL ? cpu : t->place->device;
+    if (devx_batch_create(*schema, device, d.nodes, d.count, &owner, &batch, &error) != DEVX_OK) {
         fail_devx(t->name, &error);
         owner.release(owner.context);
+    } else if (t->place != NULL && devx_batch_produced_on(batch, t->place->stream, &error) != DEVX_OK) {
+        fail_devx(t->name, &error);
+        devx_batch_release(&batch);
     }
     return batch;
 }
@@ -640,25 +699,131 @@ int weather_days(weather *w, struct ArrowDeviceArray *array, struct ArrowSchema 
 
 static const DLDataType float64 = {kDLFloat, 64, 1};
 
-int weather_measurements(weather *w, struct DLManagedTensorVersioned **out) {
+/* The tensor over a table's matrix, or NULL. */
+static devx_tensor_t *make_matrix_tensor(table *days) {
+    int64_t shape[2] = {days->rows, MEASUREMENTS};
+    DLTensor description = {days->matrix, cpu, 2, float64, shape, NULL, 0};
+    devx_tensor_t *tensor = NULL;
+    devx_error error;
+    if (days->place != NULL && devx_tensor_borrow(days->matrix_on_device, &description, NULL, &error) != DEVX_OK) {
+        fail_devx("measurements", &error);
+        return NULL;
+    }
+    devx_owner const owner = table_owner(days);
+    if (devx_tensor_create(&description, 0, &owner, &tensor, &error) != DEVX_OK) {
+        fail_devx("measurements", &error);
+        owner.release(owner.context);
+    } else if (days->place != NULL && devx_tensor_produced_on(tensor, days->place->stream, &error) != DEVX_OK) {
+        fail_devx("measurements", &error);
+        devx_tensor_release(&tensor);
+    }
+    return tensor;
+}
+
+int weather_measurements(weather *w, int64_t stream, struct DLManagedTensorVersioned **out) {
     if (w == NULL || out == NULL) {
         return fail("weather_measurements: an argument is NULL");
     }
-    int64_t shape[2] = {w->days->rows, MEASUREMENTS};
-    DLTensor const description = {w->days->matrix, {kDLCPU, 0}, 2, float64, shape, NULL, 0};
-    devx_owner const owner = table_owner(w->days);
-    devx_tensor_t *tensor = NULL;
-    devx_error error;
-    if (devx_tensor_create(&description, 0, &owner, &tensor, &error) != DEVX_OK) {
-        owner.release(owner.context);
-        return fail_devx("measurements", &error);
+    devx_tensor_t *tensor = make_matrix_tensor(w->days);
+    if (tensor == NULL) {
+        return 1;
     }
-    if (devx_tensor_export_move(&tensor, NULL, out, &error) != DEVX_OK) {
+    devx_dlpack_request const request = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION, stream, DEVX_COPY_NEVER};
+    devx_error error;
+    if (devx_tensor_export_move(&tensor, &request, out, &error) != DEVX_OK) {
         devx_tensor_release(&tensor);
         return fail_devx("measurements", &error);
     }
     return 0;
 }
+
+/* --- devices --- */
+
+/*
+ * Through pinned memory, so that the copies to the device are queued and this library does not wait for them. The
+ * pinned memory is given up here and now; devexchange releases it when the copies are done.
+ */
+static devx_batch_t *batch_on_device(const devx_batch_t *batch, const place *p, devx_error *error) {
+    devx_batch_t *pinned = NULL;
+    devx_batch_t *out = NULL;
+    if (devx_batch_copy_to(batch, (DLDevice){kDLCUDAHost, 0}, p->stream, &pinned, error) == DEVX_OK) {
+        devx_batch_copy_to(pinned, p->device, p->stream, &out, error);
+    }
+    devx_batch_release(&pinned);
+    return out;
+}
+
+static devx_tensor_t *tensor_on_device(const devx_tensor_t *tensor, const place *p, devx_error *error) {
+    devx_tensor_t *pinned = NULL;
+    devx_tensor_t *out = NULL;
+    if (devx_tensor_copy_to(tensor, (DLDevice){kDLCUDAHost, 0}, p->stream, &pinned, error) == DEVX_OK) {
+        devx_tensor_copy_to(pinned, p->device, p->stream, &out, error);
+    }
+    devx_tensor_release(&pinned);
+    return out;
+}
+
+/* What a table has on the device; on failure nothing is set. */
+static int copy_to_device(table *t, const place *p) {
+    devx_schema_t *schema = NULL;
+    devx_batch_t *batch = make_batch(t, &schema);
+    devx_tensor_t *matrix = batch == NULL || t->matrix == NULL ? NULL : make_matrix_tensor(t);
+    devx_error error;
+    int failed = batch == NULL || (matrix == NULL && t->matrix != NULL);
+    if (!failed && (t->on_device = batch_on_device(batch, p, &error)) == NULL) {
+        failed = fail_devx(t->name, &error);
+    }
+    if (!failed && matrix != NULL && (t->matrix_on_device = tensor_on_device(matrix, p, &error)) == NULL) {
+        failed = fail_devx(t->name, &error);
+        devx_batch_release(&t->on_device);
+    }
+    devx_tensor_release(&matrix);
+    devx_batch_release(&batch);
+    devx_schema_release(&schema);
+    return failed;
+}
+
+/* From now on the exports are those of the device. */
+static void set_place(table *t, place *p) {
+    atomic_fetch_add_explicit(&p->references, 1, memory_order_relaxed);
+    t->place = p;
+}
+
+int weather_use_device(weather *w, DLDevice device) {
+    if (w == NULL) {
+        return fail("weather_use_device: the argument is NULL");
+    }
+    if (w->days->place != NULL) {
+        return fail("weather_use_device: the tables are on a device already");
+    }
+    if (device.device_type == kDLCPU) {
+        return 0;
+    }
+    devx_error error;
+    place *p = malloc(sizeof *p);
+    if (p == NULL) {
+        return fail("out of memory");
+    }
+    atomic_init(&p->references, 1);
+    p->device = device;
+    if (devx_stream_create(device, &p->stream, &error) != DEVX_OK) {
+        free(p);
+        return fail_devx("weather_use_device", &error);
+    }
+    int failed = copy_to_device(w->airports, p);
+    if (!failed && copy_to_device(w->days, p) != 0) {
+        devx_batch_release(&w->airports->on_device);
+        failed = 1;
+    }
+    if (!failed) {
+        set_place(w->airports, p);
+        set_place(w->days, p);
+    }
+    place_release(p);
+    return failed;
+}
+
+/* --- the consumer's answer --- */
 
 /* The means as this library computes them. */
 static void monthly_means(const table *days, double means[MONTHS][MEASUREMENTS]) {
@@ -702,12 +867,33 @@ static int compare_means(const table *days, const DLTensor *given) {
     return 0;
 }
 
+/* The means in host memory, in the order of the stream, or NULL. */
+static devx_tensor_t *means_on_host(const struct DLManagedTensorVersioned *means, int64_t stream) {
+    devx_tensor_t *view = NULL;
+    devx_tensor_t *host = NULL;
+    devx_error error;
+    if (devx_tensor_create(&means->dl_tensor, means->flags, NULL, &view, &error) != DEVX_OK) {
+        fail_devx("the means", &error);
+        return NULL;
+    }
+    if (means->dl_tensor.device.device_type == kDLCPU) {
+        return view;
+    }
+    /* What is ready already is so for the legacy default stream, 1, too. */
+    int64_t const order = stream == -1 ? 1 : stream;
+    if (devx_tensor_produced_on(view, order, &error) != DEVX_OK ||
+        devx_tensor_copy_to(view, cpu, order, &host, &error) != DEVX_OK) {
+        fail_devx("the means", &error);
+    }
+    devx_tensor_release(&view);
+    return host;
+}
+
 /*
  * The tensor is taken only if it is right. So it is looked at through a view first, which owns nothing and has the
- * strides filled in, and imported last.
+ * strides filled in, or through a copy in host memory, and imported last.
  */
-int weather_check_means(weather *w, struct DLManagedTensorVersioned *means) {
-    devx_tensor_t *view = NULL;
+int weather_check_means(weather *w, struct DLManagedTensorVersioned *means, int64_t stream) {
     devx_tensor_t *taken = NULL;
     devx_error error;
     DLTensor given;
@@ -718,16 +904,17 @@ int weather_check_means(weather *w, struct DLManagedTensorVersioned *means) {
         return fail("the means are of DLPack %u, not %u", (unsigned)means->version.major,
                     (unsigned)DLPACK_MAJOR_VERSION);
     }
-    if (devx_tensor_create(&means->dl_tensor, means->flags, NULL, &view, &error) != DEVX_OK) {
-        return fail_devx("the means", &error);
+    devx_tensor_t *host = means_on_host(means, stream);
+    if (host == NULL) {
+        return 1;
     }
     int failed = 0;
-    if (devx_tensor_borrow(view, &given, NULL, &error) != DEVX_OK) {
+    if (devx_tensor_borrow(host, &given, NULL, &error) != DEVX_OK) {
         failed = fail_devx("the means", &error);
     }
     failed = failed || compare_means(w->days, &given) != 0;
-    devx_tensor_release(&view);
-    if (!failed && devx_tensor_import(means, &taken, &error) != DEVX_OK) {
+    devx_tensor_release(&host);
+    if (!failed && devx_tensor_import_on(means, stream, &taken, &error) != DEVX_OK) {
         failed = fail_devx("the means", &error);
     }
     devx_tensor_release(&taken);
@@ -738,11 +925,26 @@ int weather_check_means(weather *w, struct DLManagedTensorVersioned *means) {
 
 static const void *column_address(const table *t, const char *name) {
     for (int i = 0; i < t->n_columns; ++i) {
-        if (strcmp(name, t->kinds[i].name) == 0) {
+        if (strcmp(name, t->kinds[i].name) != 0) {
+            continue;
+        }
+        devx_column column;
+        if (t->place == NULL) {
             return t->columns[i].values.data;
+        }
+        if (devx_batch_column(t->on_device, i, &column, NULL) == DEVX_OK) {
+            return column.buffers[t->kinds[i].kind == TEXT ? 2 : 1];
         }
     }
     return NULL;
+}
+
+static const void *matrix_address(const table *days) {
+    DLTensor on_device;
+    if (days->place == NULL) {
+        return days->matrix;
+    }
+    return devx_tensor_borrow(days->matrix_on_device, &on_device, NULL, NULL) == DEVX_OK ? on_device.data : NULL;
 }
 
 const void *weather_address(const weather *w, const char *what) {
@@ -750,7 +952,7 @@ const void *weather_address(const weather *w, const char *what) {
         return NULL;
     }
     if (strcmp(what, "measurements") == 0) {
-        return w->days->matrix;
+        return matrix_address(w->days);
     }
     if (strncmp(what, "airports.", 9) == 0) {
         return column_address(w->airports, what + 9);

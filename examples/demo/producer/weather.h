@@ -18,6 +18,13 @@ typedef struct weather weather;
 /* Reads airports.csv and seattle-weather.csv from a directory. */
 int weather_open(const char *directory, weather **out);
 
+/*
+ * Puts the tables onto a device: from now on the exports are memory of `device`, filled in the order of a stream of the
+ * library's own, and carry what a consumer has to wait for. weather_address then gives addresses of that memory. To be
+ * called once, before the first export; {kDLCPU, 0} changes nothing.
+ */
+int weather_use_device(weather *w, DLDevice device);
+
 /* What is left of the exports stays valid: each holds on to the buffers until it is released. */
 void weather_close(weather *w);
 
@@ -36,8 +43,11 @@ int weather_airports(weather *w, struct ArrowDeviceArray *array, struct ArrowSch
  */
 int weather_days(weather *w, struct ArrowDeviceArray *array, struct ArrowSchema *schema);
 
-/* The four measurements of each day, float64 of shape 1461 x 4 in the order above; the caller owns the tensor. */
-int weather_measurements(weather *w, struct DLManagedTensorVersioned **out);
+/*
+ * The four measurements of each day, float64 of shape 1461 x 4 in the order above; the caller owns the tensor. On a device
+ * its data is ready for work that the caller queues on `stream` (-1 on the CPU).
+ */
+int weather_measurements(weather *w, int64_t stream, struct DLManagedTensorVersioned **out);
 
 /*
  * The address of a buffer, so that a consumer can see that nothing was copied: "measurements", or "TABLE.COLUMN" for
@@ -48,9 +58,10 @@ const void *weather_address(const weather *w, const char *what);
 
 /*
  * A consumer's answer: the monthly means of the measurements, float64 of shape 12 x 4 (row: month, column: as above).
- * Takes the tensor on success and checks every value against its own computation (to 1e-9).
+ * Takes the tensor on success and checks every value against its own computation (to 1e-9). It may be on any device; its
+ * data is ready for work on `stream` (-1: ready already).
  */
-int weather_check_means(weather *w, struct DLManagedTensorVersioned *means);
+int weather_check_means(weather *w, struct DLManagedTensorVersioned *means, int64_t stream);
 
 /* How many sets of buffers are not freed yet, over all weather objects: 0 when everything was given back. */
 int64_t weather_live_buffers(void);
