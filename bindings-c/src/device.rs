@@ -1,9 +1,7 @@
 //! `devx_device_*`: which devices there are.
 
-use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_DEVICE_NAME_BYTES, DevxDeviceInfo};
 use devexchange_core::device::{Device, DeviceType};
-use devexchange_core::runtime::cuda::{info, reaper};
-use devexchange_core::{Error, Result, text};
+use devexchange_core::runtime::cuda::reaper;
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
@@ -15,16 +13,7 @@ use crate::error::{guard, required};
 #[ffi_export]
 fn devx_device_count(device_type: i32, out: Option<Out<'_, i32>>, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
-        let count = match DeviceType(device_type) {
-            DeviceType::CPU => 1,
-            DeviceType::CUDA => info::device_count()? as i32,
-            kind => {
-                return Err(Error::new(
-                    DEVX_DEVICE,
-                    format!("device_type is {kind}: cpu (1) and cuda (2) are counted"),
-                ));
-            }
-        };
+        let count = Device::count(DeviceType(device_type))?;
         required(out, "out")?.write(count);
         Ok(())
     })
@@ -39,28 +28,8 @@ fn devx_device_get_info(
 ) -> Status {
     guard(error, || {
         let out = required(out, "out")?;
-        out.write(DeviceInfoRecord(describe(Device::from_dlpack(device.0)?)?));
+        out.write(DeviceInfoRecord(Device::from_dlpack(device.0)?.info()?));
         Ok(())
-    })
-}
-
-fn describe(device: Device) -> Result<DevxDeviceInfo> {
-    let mut name = [0; DEVX_DEVICE_NAME_BYTES];
-    if device == Device::CPU {
-        text::fill("host memory", &mut name);
-        let (free_bytes, total_bytes) = (-1, -1);
-        return Ok(DevxDeviceInfo { name, uuid: [0; 16], free_bytes, total_bytes, driver_version: 0, reserved: 0 });
-    }
-    let found = info::device_info(device.id)?;
-    let (free, total) = info::memory_info(device.id)?;
-    text::fill(&found.name, &mut name);
-    Ok(DevxDeviceInfo {
-        name,
-        uuid: found.uuid,
-        free_bytes: free as i64,
-        total_bytes: total as i64,
-        driver_version: info::driver_version()?,
-        reserved: 0,
     })
 }
 

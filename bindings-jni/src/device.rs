@@ -1,13 +1,13 @@
 //! Which devices there are, and what waits for their work.
 
-use devexchange_core::abi::types::{DEVX_DEVICE_NAME_BYTES, DevxDeviceInfo};
-use devexchange_core::runtime::cuda::{info, reaper};
-use devexchange_core::{Device, DeviceType, Result as CoreResult, text};
+use devexchange_core::abi::types::DevxDeviceInfo;
+use devexchange_core::runtime::cuda::reaper;
+use devexchange_core::{Device, DeviceType, Result as CoreResult};
 use jni::Env;
 use jni::objects::JClass;
 use jni::sys::{jint, jlong};
 
-use crate::error::{Result, native, refuse};
+use crate::error::{Result, native};
 use crate::handle::take;
 use crate::stream::destroy_closed;
 
@@ -19,40 +19,16 @@ pub(crate) fn device(packed: jlong) -> CoreResult<Device> {
 native! { device_count(device_type: jint) -> jint }
 /// How many devices of a type there are.
 fn device_count<'l>(_: &mut Env<'l>, _: JClass<'l>, device_type: jint) -> Result<jint> {
-    match DeviceType(device_type) {
-        DeviceType::CPU => Ok(1),
-        DeviceType::CUDA => Ok(info::device_count()? as jint),
-        kind => refuse!(DEVX_DEVICE, "device_type is {kind}: cpu (1) and cuda (2) are counted"),
-    }
+    Ok(Device::count(DeviceType(device_type))?)
 }
 
 native! { device_info(device: jlong, out: jlong) }
 /// Writes what a device is called and how much memory it has.
 fn device_info<'l>(_: &mut Env<'l>, _: JClass<'l>, packed: jlong, out: jlong) -> Result<()> {
-    let info = describe(device(packed)?)?;
+    let info = device(packed)?.info()?;
     // SAFETY: Java gives the address of room for the record.
     unsafe { take::<DevxDeviceInfo>(out).write(info) };
     Ok(())
-}
-
-fn describe(device: Device) -> CoreResult<DevxDeviceInfo> {
-    let mut name = [0; DEVX_DEVICE_NAME_BYTES];
-    if device == Device::CPU {
-        text::fill("host memory", &mut name);
-        let (free_bytes, total_bytes) = (-1, -1);
-        return Ok(DevxDeviceInfo { name, uuid: [0; 16], free_bytes, total_bytes, driver_version: 0, reserved: 0 });
-    }
-    let found = info::device_info(device.id)?;
-    let (free, total) = info::memory_info(device.id)?;
-    text::fill(&found.name, &mut name);
-    Ok(DevxDeviceInfo {
-        name,
-        uuid: found.uuid,
-        free_bytes: free as i64,
-        total_bytes: total as i64,
-        driver_version: info::driver_version()?,
-        reserved: 0,
-    })
 }
 
 native! { releases_waiting() -> jlong }

@@ -3,8 +3,10 @@
 use std::fmt;
 
 use crate::abi::dlpack::{self as dl, DLDevice};
+use crate::abi::types::{DEVX_DEVICE_NAME_BYTES, DevxDeviceInfo};
 use crate::error::{Result, refuse};
 use crate::runtime::cuda::{self, Stream};
+use crate::text;
 
 /// A kind of device. The set is open: a number that has no name here stays a number.
 #[repr(transparent)]
@@ -138,6 +140,42 @@ impl Device {
     /// Whether the host can read the memory through the pointer as it is, once it is ready.
     pub fn is_host(self) -> bool {
         matches!(self.kind, DeviceType::CPU | DeviceType::CUDA_HOST | DeviceType::CUDA_MANAGED)
+    }
+
+    /// How many devices of a type there are: one CPU, and as many CUDA devices as the driver shows.
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE` if there is no driver for the type, or another type is asked for; `DEVX_DRIVER`.
+    pub fn count(kind: DeviceType) -> Result<i32> {
+        match kind {
+            DeviceType::CPU => Ok(1),
+            DeviceType::CUDA => Ok(cuda::info::device_count()? as i32),
+            _ => refuse!(DEVX_DEVICE, "device_type is {kind}: cpu (1) and cuda (2) are counted"),
+        }
+    }
+
+    /// What the device is called and how much memory it has, as the C record.
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE`, `DEVX_DRIVER`.
+    pub fn info(self) -> Result<DevxDeviceInfo> {
+        let mut name = [0; DEVX_DEVICE_NAME_BYTES];
+        if self == Self::CPU {
+            text::fill("host memory", &mut name);
+            let (free_bytes, total_bytes) = (-1, -1);
+            return Ok(DevxDeviceInfo { name, uuid: [0; 16], free_bytes, total_bytes, driver_version: 0, reserved: 0 });
+        }
+        let found = cuda::info::device_info(self.id)?;
+        let (free, total) = cuda::info::memory_info(self.id)?;
+        text::fill(&found.name, &mut name);
+        Ok(DevxDeviceInfo {
+            name,
+            uuid: found.uuid,
+            free_bytes: free as i64,
+            total_bytes: total as i64,
+            driver_version: cuda::info::driver_version()?,
+            reserved: 0,
+        })
     }
 
     pub(crate) fn require_host(self) -> Result<()> {
