@@ -354,7 +354,8 @@ fn the_end_of_the_process_does_not_wait_for_ever() {
     let time = start.elapsed();
     assert!(output.status.success(), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("one release waits"), "{output:?}");
-    assert!(time < Duration::from_secs(2), "{time:?}");
+    // Half a second is what it gives the work; the rest is for a machine that is busy.
+    assert!(time < Duration::from_secs(20), "{time:?}");
 }
 
 fn end_with_endless_work() {
