@@ -1,6 +1,7 @@
 //! Arrow C data and C Device data interface: schemas, arrays and record batches, both ways.
 
 pub mod batch;
+mod check;
 pub mod column;
 pub mod format;
 pub mod metadata;

@@ -1,0 +1,159 @@
+//! Whether an array is what its schema says, as far as it can be seen without reading a buffer.
+
+use super::format::{Buffer, Type};
+use super::schema::Schema;
+use super::tree::Links;
+use crate::abi::arrow_data::ArrowArray;
+use crate::error::{Result, refuse};
+use crate::memory::{entry, set_entry};
+
+/// Refuses an array that was released or moved from.
+pub(super) fn require_live(array: &ArrowArray) -> Result<()> {
+    match array.release {
+        Some(_) => Ok(()),
+        None => refuse!(DEVX_RELEASED, "array.release is NULL: the array was released or moved from"),
+    }
+}
+
+/// Checks every array against its field, level by level, and writes down where it is.
+///
+/// # Safety
+/// `root` is valid, `nodes` has room for the nodes of `schema`.
+pub(super) unsafe fn read_nodes(root: *const ArrowArray, schema: &Schema, nodes: *mut *const ArrowArray) -> Result<()> {
+    // SAFETY: room for the root at least.
+    unsafe { set_entry(nodes, 0, root) };
+    for i in 0..schema.nodes() {
+        // SAFETY: address `i` was written: by its parent, or as the root.
+        let array = unsafe { entry(nodes, i) };
+        // SAFETY: not NULL, and valid by the caller's contract.
+        let array = unsafe { &*array };
+        let links = schema.links(i);
+        // SAFETY: as above.
+        unsafe { check_array(array, schema.ty(i), links, nodes) }.map_err(|error| {
+            let name = schema.field(i).map_or("", |field| field.name());
+            if name.is_empty() { error } else { error.within(format_args!("array {name:?}: ")) }
+        })?;
+    }
+    Ok(())
+}
+
+/// # Safety
+/// `array` is valid, `nodes` has room for all nodes of the schema.
+unsafe fn check_array(array: &ArrowArray, ty: Type, links: Links, nodes: *mut *const ArrowArray) -> Result<()> {
+    let end = check_length(array)?;
+    // SAFETY: the array is valid.
+    unsafe { check_buffers(array, ty, end) }?;
+    let n_children = links.n_children as usize;
+    if array.n_children != i64::from(links.n_children) {
+        return refuse!(DEVX_MISMATCH, "n_children is {}: the schema has {n_children}", array.n_children);
+    }
+    if n_children > 0 && array.children.is_null() {
+        return refuse!(DEVX_INVALID_CHILDREN, "children is NULL with n_children {n_children}");
+    }
+    for k in 0..n_children {
+        // SAFETY: the table has `n_children` entries.
+        let child = unsafe { entry(array.children, k) };
+        // SAFETY: a child that is not NULL is valid.
+        let length = match unsafe { child.as_ref() } {
+            None => return refuse!(DEVX_INVALID_CHILDREN, "children[{k}] is NULL"),
+            Some(child) if child.release.is_none() => {
+                return refuse!(DEVX_INVALID_CHILDREN, "children[{k}] is released or was moved out");
+            }
+            Some(child) => child.length,
+        };
+        let least = match ty {
+            Type::Struct => Some(end),
+            Type::FixedSizeList(size) => end.checked_mul(size.into()),
+            _ => Some(0),
+        };
+        // A negative length is the child's own fault, which is said with its name.
+        if length >= 0 && least.is_none_or(|least| length < least) {
+            return refuse!(
+                DEVX_INVALID_LENGTH,
+                "children[{k}].length is {length}: {ty} of length {} and offset {} needs more",
+                array.length,
+                array.offset
+            );
+        }
+        // SAFETY: the schema counts this child among its nodes.
+        unsafe { set_entry(nodes, links.first_child as usize + k, child) };
+    }
+    // SAFETY: a dictionary that is not NULL is valid.
+    match (unsafe { array.dictionary.as_ref() }, links.dictionary()) {
+        (None, None) => Ok(()),
+        (Some(_), None) => refuse!(DEVX_MISMATCH, "there is a dictionary, but the schema has none"),
+        (None, Some(_)) => refuse!(DEVX_MISMATCH, "dictionary is NULL, but the schema has one"),
+        (Some(dictionary), Some(_)) if dictionary.release.is_none() => {
+            refuse!(DEVX_INVALID_CHILDREN, "dictionary is released or was moved out")
+        }
+        (Some(dictionary), Some(node)) => {
+            // SAFETY: the schema counts the dictionary among its nodes.
+            unsafe { set_entry(nodes, node, std::ptr::from_ref(dictionary)) };
+            Ok(())
+        }
+    }
+}
+
+/// Returns `offset + length`.
+fn check_length(array: &ArrowArray) -> Result<i64> {
+    let ArrowArray { length, null_count, offset, .. } = *array;
+    if length < 0 {
+        return refuse!(DEVX_INVALID_LENGTH, "length is {length}");
+    }
+    if offset < 0 {
+        return refuse!(DEVX_INVALID_LENGTH, "offset is {offset}");
+    }
+    if null_count < -1 || null_count > length {
+        return refuse!(DEVX_INVALID_NULL_COUNT, "null_count is {null_count} with length {length}");
+    }
+    match offset.checked_add(length) {
+        Some(end) => Ok(end),
+        None => refuse!(DEVX_INVALID_LENGTH, "offset {offset} and length {length} are more than an int64 can count"),
+    }
+}
+
+/// # Safety
+/// `array` is valid.
+unsafe fn check_buffers(array: &ArrowArray, ty: Type, end: i64) -> Result<()> {
+    let expected = ty.buffers();
+    let n_buffers = array.n_buffers;
+    if n_buffers != expected.count() as i64 {
+        return refuse!(DEVX_INVALID_BUFFERS, "n_buffers is {n_buffers}: {ty} has {}", expected.count());
+    }
+    if n_buffers > 0 && array.buffers.is_null() {
+        return refuse!(DEVX_INVALID_BUFFERS, "buffers is NULL with n_buffers {n_buffers}");
+    }
+    for i in 0..expected.count() {
+        // SAFETY: the table has `n_buffers` entries.
+        let buffer = unsafe { entry(array.buffers, i) };
+        let (needed, bits) = match expected.get(i) {
+            Some(Buffer::Validity) => {
+                if buffer.is_null() && array.null_count > 0 {
+                    return refuse!(
+                        DEVX_INVALID_NULL_COUNT,
+                        "null_count is {} but the validity buffer is NULL",
+                        array.null_count
+                    );
+                }
+                (false, 1)
+            }
+            Some(Buffer::Values(bits)) => (end > 0 && bits > 0, bits),
+            Some(Buffer::Offsets(bytes)) => (end > 0, u64::from(bytes) * 8),
+            Some(Buffer::Data) | None => (false, 0),
+        };
+        if needed && buffer.is_null() {
+            return refuse!(
+                DEVX_INVALID_BUFFERS,
+                "buffers[{i}] is NULL with length {} and offset {}",
+                array.length,
+                array.offset
+            );
+        }
+        // One more than `end`, for offsets.
+        let bytes = (i128::from(end) + 1) * i128::from(bits) / 8;
+        if isize::try_from(bytes).is_err() {
+            return refuse!(DEVX_INVALID_LENGTH, "buffers[{i}] would have {bytes} bytes: more than can be addressed");
+        }
+    }
+    Ok(())
+}
