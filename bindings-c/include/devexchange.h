@@ -141,6 +141,19 @@ devx_status devx_batch_import_pair_device(
     devx_batch_t **out,
     devx_error *error);
 
+/**
+ * Makes a record batch out of columns that are batches themselves (any arrays), of the same length
+ * on the same device, under new names. They are shared, nothing is copied. Columns on a GPU are
+ * ordered by `stream`, which waits for all of them on the device; -1 if all are ready.
+ */
+devx_status devx_batch_of_columns(
+    char const *const *names,
+    devx_batch_t const *const *columns,
+    size_t n_columns,
+    int64_t stream,
+    devx_batch_t **out,
+    devx_error *error);
+
 /** As `devx_tensor_produced_on`. */
 devx_status devx_batch_produced_on(devx_batch_t *batch, int64_t stream, devx_error *error);
 
@@ -211,6 +224,19 @@ devx_status devx_column_dictionary_index(
     int64_t *out,
     devx_error *error);
 
+/**
+ * The bytes of a row of a column whose values all have the same number of them (numbers, dates,
+ * decimals, intervals, fixed-size binary), as they are stored: an address in the batch's memory,
+ * which need not be aligned, and their number.
+ */
+devx_status devx_column_fixed(
+    devx_batch_t const *batch,
+    devx_column const *column,
+    int64_t row,
+    char const **out,
+    size_t *length,
+    devx_error *error);
+
 /** Whether the value of a row is there: `*out` gets 1, or 0 for null. */
 devx_status devx_column_is_valid(
     devx_batch_t const *batch,
@@ -219,7 +245,10 @@ devx_status devx_column_is_valid(
     int32_t *out,
     devx_error *error);
 
-/** The values of a row of lists, as a column. */
+/**
+ * The values of a row of lists, as a column; of a row of maps its entries, a struct of keys and
+ * values.
+ */
 devx_status devx_column_list(
     devx_batch_t const *batch,
     devx_column const *column,
@@ -235,6 +264,17 @@ devx_status devx_column_null_count(
     devx_error *error);
 
 /**
+ * The number of nulls of a column in memory of any device. If it is not known, the validity buffer
+ * is copied on `stream`, for which the host waits, and counted.
+ */
+devx_status devx_column_null_count_on(
+    devx_batch_t const *batch,
+    devx_column const *column,
+    int64_t stream,
+    int64_t *out,
+    devx_error *error);
+
+/**
  * How a column can be had as a tensor: as a view, with a copy, or not at all, and why. Nothing is
  * taken.
  */
@@ -242,6 +282,43 @@ devx_status devx_column_plan_tensor(
     devx_batch_t const *batch,
     devx_column const *column,
     devx_plan *out,
+    devx_error *error);
+
+/**
+ * Where the value of a row is stored, behind dictionaries, unions and runs: a column of another
+ * type, and the row of it. `*valid` gets 1; or 0 if the value is null there or on the way, and the
+ * others are not written.
+ */
+devx_status devx_column_resolve(
+    devx_batch_t const *batch,
+    devx_column const *column,
+    int64_t row,
+    int32_t *valid,
+    devx_column *stored_in,
+    int64_t *stored_row,
+    devx_error *error);
+
+/** Which run of a run-end encoded column a row is in: the row of its value in the second child. */
+devx_status devx_column_run(
+    devx_batch_t const *batch,
+    devx_column const *column,
+    int64_t row,
+    int64_t *out,
+    devx_error *error);
+
+/**
+ * The value of a row as text, to be shown: numbers plainly, text in quotes as in JSON, bytes as
+ * `0x...`, lists as `[...]`, structs as `{"name": ...}`, nothing as `null`. Writes up to `capacity`
+ * bytes, the terminating NUL included and cut at a character, and to `*length` how many bytes the
+ * whole text has without it.
+ */
+devx_status devx_column_text(
+    devx_batch_t const *batch,
+    devx_column const *column,
+    int64_t row,
+    char *buffer,
+    size_t capacity,
+    size_t *length,
     devx_error *error);
 
 /**
@@ -254,6 +331,19 @@ devx_status devx_column_to_tensor(
     devx_column const *column,
     int32_t copy,
     devx_tensor_t **out,
+    devx_error *error);
+
+/**
+ * Which child of a union holds the value of a row: its type id, the child as a column, and the row
+ * of it.
+ */
+devx_status devx_column_union(
+    devx_batch_t const *batch,
+    devx_column const *column,
+    int64_t row,
+    int32_t *type_id,
+    devx_column *child,
+    int64_t *child_row,
     devx_error *error);
 
 /**

@@ -4,14 +4,16 @@ use devexchange_core::abi::types::DEVX_NULL_ARGUMENT;
 use devexchange_core::arrow::Schema;
 use devexchange_core::arrow::batch::{Batch, NodeDesc};
 use devexchange_core::error::Refused;
+use devexchange_core::order::NO_SYNC;
 use devexchange_core::{Device, Error, Owner, Result};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
 use crate::ctypes::{
-    ArrowArray, ArrowDeviceArray, ArrowSchema, BatchInfoRecord, DlDevice, ErrorRecord, NodeRecord, OwnerRecord, Status,
+    ArrowArray, ArrowDeviceArray, ArrowSchema, BatchInfoRecord, Char, DlDevice, ErrorRecord, NodeRecord, OwnerRecord,
+    Status,
 };
-use crate::error::{guard, guard_release, handle, list, required};
+use crate::error::{guard, guard_release, handle, list, required, text};
 use crate::schema::SchemaHandle;
 use crate::tensor::keep;
 
@@ -52,6 +54,40 @@ unsafe fn devx_batch_create(
         // SAFETY: the caller describes memory that its owner keeps alive.
         let batch = keep(unsafe { Batch::from_raw_parts(&schema, device, &nodes, owner) })?;
         out.write(BatchHandle::give(batch));
+        Ok(())
+    })
+}
+
+/// Makes a record batch out of columns that are batches themselves (any arrays), of the same length on the same device,
+/// under new names. They are shared, nothing is copied. Columns on a GPU are ordered by `stream`, which waits for all of
+/// them on the device; −1 if all are ready.
+#[ffi_export]
+unsafe fn devx_batch_of_columns(
+    names: *const *const Char,
+    columns: *const *const BatchHandle,
+    n_columns: usize,
+    stream: i64,
+    out: Option<Out<'_, *mut BatchHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives `n_columns` names and columns.
+        let (names, columns) =
+            (unsafe { list(names, n_columns, "names") }?, unsafe { list(columns, n_columns, "columns") }?);
+        let mut borrowed = Vec::with_capacity(n_columns);
+        for (&name, &column) in names.iter().zip(columns) {
+            // SAFETY: the caller gives NUL-terminated names.
+            let name = required(unsafe { text(name, "names[i]") }?, "names[i]")?.to_str().unwrap_or_default();
+            // SAFETY: the caller gives living handles.
+            borrowed.push((name, unsafe { BatchHandle::borrow(column, "columns[i]") }?));
+        }
+        let columns: Vec<(&str, &Batch)> = borrowed.iter().map(|(name, batch)| (*name, &**batch)).collect();
+        let stream = match columns.first() {
+            Some((_, first)) if stream != NO_SYNC => Some(first.device().stream_with(first.device(), stream)?),
+            _ => None,
+        };
+        out.write(BatchHandle::give(Batch::of_columns(&columns, stream)?));
         Ok(())
     })
 }

@@ -1,6 +1,8 @@
 //! `devx_batch_column*`, `devx_column_*`: looking at the columns of a batch. Columns are borrowed: they own nothing and
 //! are valid as long as the batch.
 
+use core::ffi::c_char;
+
 use devexchange_core::abi::types::{DEVX_MISMATCH, DEVX_OUT_OF_RANGE};
 use devexchange_core::arrow::{Batch, Column};
 use devexchange_core::{Borrowed, Error, Result};
@@ -9,7 +11,7 @@ use safer_ffi::prelude::Out;
 
 use crate::batch::BatchHandle;
 use crate::ctypes::{Char, ColumnRecord, DlDataType, ErrorRecord, Status, Void};
-use crate::error::{guard, required, text};
+use crate::error::{guard, list_mut, required, text};
 use devexchange_core::DType;
 
 /// The whole array of the batch as one column; for a record batch a column of type struct.
@@ -189,7 +191,29 @@ unsafe fn devx_column_bytes(
     })
 }
 
-/// The values of a row of lists, as a column.
+/// The bytes of a row of a column whose values all have the same number of them (numbers, dates, decimals, intervals,
+/// fixed-size binary), as they are stored: an address in the batch's memory, which need not be aligned, and their number.
+#[ffi_export]
+unsafe fn devx_column_fixed(
+    batch: *const BatchHandle,
+    column: Option<&ColumnRecord>,
+    row: i64,
+    out: Option<Out<'_, *const Char>>,
+    length: Option<Out<'_, usize>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    let batch = unsafe { BatchHandle::borrow(batch, "batch") };
+    guard(error, || {
+        let (out, length, batch) = (required(out, "out")?, required(length, "length")?, batch?);
+        let bytes = view(&batch, column)?.fixed(row)?;
+        out.write(bytes.as_ptr().cast());
+        length.write(bytes.len());
+        Ok(())
+    })
+}
+
+/// The values of a row of lists, as a column; of a row of maps its entries, a struct of keys and values.
 #[ffi_export]
 unsafe fn devx_column_list(
     batch: *const BatchHandle,
@@ -217,6 +241,101 @@ unsafe fn devx_column_dictionary_index(
     guard(error, || {
         let index = view(&batch?, column)?.dictionary_index(row)?;
         required(out, "out")?.write(index);
+        Ok(())
+    })
+}
+
+/// Which child of a union holds the value of a row: its type id, the child as a column, and the row of it.
+#[ffi_export]
+unsafe fn devx_column_union(
+    batch: *const BatchHandle,
+    column: Option<&ColumnRecord>,
+    row: i64,
+    type_id: Option<Out<'_, i32>>,
+    child: Option<Out<'_, ColumnRecord>>,
+    child_row: Option<Out<'_, i64>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    let batch = unsafe { BatchHandle::borrow(batch, "batch") };
+    guard(error, || {
+        let (type_id, child_row) = (required(type_id, "type_id")?, required(child_row, "child_row")?);
+        let (child, batch) = (required(child, "child")?, batch?);
+        let (id, column, row) = view(&batch, column)?.union_value(row)?;
+        type_id.write(id.into());
+        child.write(ColumnRecord(column.to_raw()));
+        child_row.write(row);
+        Ok(())
+    })
+}
+
+/// Which run of a run-end encoded column a row is in: the row of its value in the second child.
+#[ffi_export]
+unsafe fn devx_column_run(
+    batch: *const BatchHandle,
+    column: Option<&ColumnRecord>,
+    row: i64,
+    out: Option<Out<'_, i64>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    let batch = unsafe { BatchHandle::borrow(batch, "batch") };
+    guard(error, || {
+        let run = view(&batch?, column)?.run(row)?;
+        required(out, "out")?.write(run);
+        Ok(())
+    })
+}
+
+/// Where the value of a row is stored, behind dictionaries, unions and runs: a column of another type, and the row of it.
+/// `*valid` gets 1; or 0 if the value is null there or on the way, and the others are not written.
+#[ffi_export]
+unsafe fn devx_column_resolve(
+    batch: *const BatchHandle,
+    column: Option<&ColumnRecord>,
+    row: i64,
+    valid: Option<Out<'_, i32>>,
+    stored_in: Option<Out<'_, ColumnRecord>>,
+    stored_row: Option<Out<'_, i64>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    let batch = unsafe { BatchHandle::borrow(batch, "batch") };
+    guard(error, || {
+        let (valid, stored_row) = (required(valid, "valid")?, required(stored_row, "stored_row")?);
+        let (stored_in, batch) = (required(stored_in, "stored_in")?, batch?);
+        let stored = view(&batch, column)?.resolve(row)?;
+        valid.write(stored.is_some().into());
+        if let Some((column, row)) = stored {
+            stored_in.write(ColumnRecord(column.to_raw()));
+            stored_row.write(row);
+        }
+        Ok(())
+    })
+}
+
+/// The value of a row as text, to be shown: numbers plainly, text in quotes as in JSON, bytes as `0x…`, lists as `[…]`,
+/// structs as `{"name": …}`, nothing as `null`. Writes up to `capacity` bytes, the terminating NUL included and cut at a
+/// character, and to `*length` how many bytes the whole text has without it.
+#[ffi_export]
+unsafe fn devx_column_text(
+    batch: *const BatchHandle,
+    column: Option<&ColumnRecord>,
+    row: i64,
+    buffer: *mut Char,
+    capacity: usize,
+    length: Option<Out<'_, usize>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    let batch = unsafe { BatchHandle::borrow(batch, "batch") };
+    // SAFETY: the caller gives so many bytes of its own.
+    let buffer = unsafe { list_mut(buffer.cast::<c_char>(), capacity, "buffer") };
+    guard(error, || {
+        let (length, batch, buffer) = (required(length, "length")?, batch?, buffer?);
+        let value = view(&batch, column)?.value(row)?.to_string();
+        devexchange_core::text::fill(&value, buffer);
+        length.write(value.len());
         Ok(())
     })
 }

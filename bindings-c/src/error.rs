@@ -70,6 +70,18 @@ pub(crate) unsafe fn list<'a, T>(first: *const T, length: usize, name: &'static 
     Ok(unsafe { std::slice::from_raw_parts(first, length) })
 }
 
+/// As [`list`], of values that are written.
+///
+/// # Safety
+/// As [`list`], and nobody else uses the values meanwhile.
+pub(crate) unsafe fn list_mut<'a, T>(first: *mut T, length: usize, name: &'static str) -> Result<&'a mut [T]> {
+    // SAFETY: the caller's contract.
+    let length = unsafe { list(first.cast_const(), length, name) }?.len();
+    let first = if length == 0 { std::ptr::NonNull::dangling().as_ptr() } else { first };
+    // SAFETY: the caller's contract.
+    Ok(unsafe { std::slice::from_raw_parts_mut(first, length) })
+}
+
 /// Handles: the address of a counted reference, as C holds it.
 macro_rules! handle {
     ($(#[$doc:meta])* $Handle:ident = $c_name:literal of $Core:ty) => {

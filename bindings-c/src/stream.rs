@@ -11,7 +11,8 @@ use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
 use crate::batch::BatchHandle;
-use crate::ctypes::{DlDataType, DlDevice, ErrorRecord, Legacy, Status, Versioned, Void};
+use crate::column::view;
+use crate::ctypes::{ColumnRecord, DlDataType, DlDevice, ErrorRecord, Legacy, Status, Versioned, Void};
 use crate::error::{guard, list, required};
 use crate::tensor::TensorHandle;
 
@@ -262,5 +263,25 @@ unsafe fn devx_batch_used_on(batch: *const BatchHandle, stream: i64, error: Opti
         // SAFETY: the caller gives a living handle.
         let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
         batch.used_on(stream_of(batch.device(), stream)?)
+    })
+}
+
+/// The number of nulls of a column in memory of any device. If it is not known, the validity buffer is copied on `stream`,
+/// for which the host waits, and counted.
+#[ffi_export]
+unsafe fn devx_column_null_count_on(
+    batch: *const BatchHandle,
+    column: Option<&ColumnRecord>,
+    stream: i64,
+    out: Option<Out<'_, i64>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    let batch = unsafe { BatchHandle::borrow(batch, "batch") };
+    guard(error, || {
+        let (out, batch) = (required(out, "out")?, batch?);
+        let stream = stream_of(batch.device(), stream)?;
+        out.write(view(&batch, column)?.null_count_on(stream)?);
+        Ok(())
     })
 }

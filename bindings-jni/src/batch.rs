@@ -56,7 +56,8 @@ fn check_rooms(schema: &Schema, nodes: &[NodeDesc<'_>], rooms: &[i64]) -> Result
     for (field, node) in depth_first(schema).into_iter().zip(nodes) {
         let end = i128::from(node.length) + i128::from(node.offset);
         for (i, &room) in rooms.by_ref().take(node.buffers.len()).enumerate() {
-            let needed = field.ty().buffers().get(i).map_or(0, |buffer| bytes(buffer, end));
+            let buffer = field.ty().buffers().get(i, node.buffers.len());
+            let needed = buffer.map_or(0, |buffer| bytes(buffer, end));
             if room >= 0 && i128::from(room) < needed {
                 return too_small(field, i, needed, room, end);
             }
@@ -72,7 +73,8 @@ fn bytes(buffer: Buffer, end: i128) -> i128 {
         Buffer::Values(bits) => (end * i128::from(bits) + 7) / 8,
         Buffer::Offsets(_) if end == 0 => 0,
         Buffer::Offsets(width) => (end + 1) * i128::from(width),
-        Buffer::Data => 0,
+        // How long they have to be is in other buffers.
+        Buffer::Data | Buffer::ViewData | Buffer::ViewSizes => 0,
     }
 }
 

@@ -485,14 +485,16 @@ TEST(bad_formats_are_refused) {
         {"ttx", DEVX_INVALID_FORMAT, "\"ttx\""},
         {"tDx", DEVX_INVALID_FORMAT, "\"tDx\""},
         {"tix", DEVX_INVALID_FORMAT, "\"tix\""},
-        {"vu", DEVX_UNSUPPORTED, "\"vu\""},
-        {"vz", DEVX_UNSUPPORTED, "\"vz\""},
-        {"+vl", DEVX_UNSUPPORTED, "\"+vl\""},
-        {"+vL", DEVX_UNSUPPORTED, "\"+vL\""},
-        {"+m", DEVX_UNSUPPORTED, "\"+m\""},
-        {"+r", DEVX_UNSUPPORTED, "\"+r\""},
-        {"+ud:0,1", DEVX_UNSUPPORTED, "\"+ud:0,1\""},
-        {"+us:0,1", DEVX_UNSUPPORTED, "\"+us:0,1\""},
+        {"vx", DEVX_INVALID_FORMAT, "\"vx\""},
+        {"+vs", DEVX_INVALID_FORMAT, "\"+vs\""},
+        {"+us", DEVX_INVALID_FORMAT, "\"+us\""},
+        {"+us:0,0", DEVX_INVALID_FORMAT, "\"+us:0,0\""},
+        {"+ud:0,128", DEVX_INVALID_FORMAT, "\"+ud:0,128\""},
+        {"+ud:-1", DEVX_INVALID_FORMAT, "\"+ud:-1\""},
+        {"+ud:0,", DEVX_INVALID_FORMAT, "\"+ud:0,\""},
+        {"+m", DEVX_INVALID_CHILDREN, "map has 1"},
+        {"+r", DEVX_INVALID_CHILDREN, "run_end_encoded has 2"},
+        {"+us:0,1", DEVX_INVALID_CHILDREN, "\"+us:0,1\" has 2 type ids"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
         struct tally tally = {0};
@@ -1184,7 +1186,7 @@ TEST(values_that_lie_are_found_when_they_are_read) {
     text_buffers[2] = NULL;
     CHECK_OK(devx_batch_create(schema, cpu, nodes, 1, NULL, &batch, &error));
     CHECK_REFUSED(devx_column_bytes(batch, &column, 0, &bytes, &length, &error), DEVX_INVALID_BUFFERS,
-                  "data buffer is NULL");
+                  "buffers[2] is NULL");
     CHECK_PTR(bytes, UNWRITTEN);
     CHECK_INT(length, 77);
     devx_batch_release(&batch);

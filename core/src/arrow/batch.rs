@@ -178,9 +178,7 @@ impl Batch {
         // SAFETY: the caller's contract.
         match unsafe { Self::describe(schema, device, nodes) } {
             Ok(mut batch) => {
-                if let Some(Source::Own { _owner, .. }) = batch.0.unique().map(|header| &mut header.source) {
-                    *_owner = owner;
-                }
+                batch.set_owner(owner);
                 Ok(batch)
             }
             Err(error) => Err(Refused { error, returned: owner }),
@@ -343,6 +341,13 @@ impl Batch {
         self.0.header().device
     }
 
+    /// Gives a batch over memory of the caller's, which nobody shares yet, the owner of that memory.
+    pub(super) fn set_owner(&mut self, owner: Owner) {
+        if let Some(Source::Own { _owner, .. }) = self.0.unique().map(|header| &mut header.source) {
+            *_owner = owner;
+        }
+    }
+
     pub(crate) fn set_ready(&mut self, ready: Ready) {
         if let Some(header) = self.0.unique() {
             header.ready = ready;
@@ -449,6 +454,16 @@ impl Batch {
         let array = unsafe { entry(self.0.header().nodes, node) };
         // SAFETY: the source keeps the struct alive and in place.
         unsafe { &*array }
+    }
+
+    /// The buffers' addresses of one array.
+    pub(crate) fn buffers(&self, node: usize) -> &[*const c_void] {
+        let array = self.array(node);
+        if array.n_buffers == 0 {
+            return &[];
+        }
+        // SAFETY: the table was checked when the batch was made.
+        unsafe { std::slice::from_raw_parts(array.buffers, array.n_buffers as usize) }
     }
 
     /// The address of the batch, which keeps this reference: how a binding holds one.

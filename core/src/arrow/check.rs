@@ -1,6 +1,6 @@
 //! Whether an array is what its schema says, as far as it can be seen without reading a buffer.
 
-use super::format::{Buffer, Type};
+use super::format::{Buffer, Buffers, Type};
 use super::schema::Schema;
 use super::tree::Links;
 use crate::abi::arrow_data::ArrowArray;
@@ -41,6 +41,9 @@ pub(super) unsafe fn read_nodes(root: *const ArrowArray, schema: &Schema, nodes:
 /// `array` is valid, `nodes` has room for all nodes of the schema.
 unsafe fn check_array(array: &ArrowArray, ty: Type, links: Links, nodes: *mut *const ArrowArray) -> Result<()> {
     let end = check_length(array)?;
+    if array.null_count > 0 && (ty.is_union() || ty == Type::RunEndEncoded) {
+        return refuse!(DEVX_INVALID_NULL_COUNT, "null_count is {}: {ty} has no nulls of its own", array.null_count);
+    }
     // SAFETY: the array is valid.
     unsafe { check_buffers(array, ty, end) }?;
     let n_children = links.n_children as usize;
@@ -50,20 +53,25 @@ unsafe fn check_array(array: &ArrowArray, ty: Type, links: Links, nodes: *mut *c
     if n_children > 0 && array.children.is_null() {
         return refuse!(DEVX_INVALID_CHILDREN, "children is NULL with n_children {n_children}");
     }
+    // Number of run ends, which come first.
+    let mut runs = 0;
     for k in 0..n_children {
         // SAFETY: the table has `n_children` entries.
         let child = unsafe { entry(array.children, k) };
         // SAFETY: a child that is not NULL is valid.
-        let length = match unsafe { child.as_ref() } {
+        let (length, null_count) = match unsafe { child.as_ref() } {
             None => return refuse!(DEVX_INVALID_CHILDREN, "children[{k}] is NULL"),
             Some(child) if child.release.is_none() => {
                 return refuse!(DEVX_INVALID_CHILDREN, "children[{k}] is released or was moved out");
             }
-            Some(child) => child.length,
+            Some(child) => (child.length, child.null_count),
         };
         let least = match ty {
-            Type::Struct => Some(end),
+            Type::Struct | Type::SparseUnion => Some(end),
             Type::FixedSizeList(size) => end.checked_mul(size.into()),
+            // As many values as run ends, and one run at least if there is anything.
+            Type::RunEndEncoded if k == 0 => Some(i64::from(end > 0)),
+            Type::RunEndEncoded => Some(runs),
             _ => Some(0),
         };
         // A negative length is the child's own fault, which is said with its name.
@@ -74,6 +82,15 @@ unsafe fn check_array(array: &ArrowArray, ty: Type, links: Links, nodes: *mut *c
                 array.length,
                 array.offset
             );
+        }
+        if ty == Type::RunEndEncoded && k == 0 {
+            runs = length;
+            if null_count > 0 {
+                return refuse!(
+                    DEVX_INVALID_NULL_COUNT,
+                    "children[0].null_count is {null_count}: run ends are never null"
+                );
+            }
         }
         // SAFETY: the schema counts this child among its nodes.
         unsafe { set_entry(nodes, links.first_child as usize + k, child) };
@@ -117,16 +134,18 @@ fn check_length(array: &ArrowArray) -> Result<i64> {
 unsafe fn check_buffers(array: &ArrowArray, ty: Type, end: i64) -> Result<()> {
     let expected = ty.buffers();
     let n_buffers = array.n_buffers;
-    if n_buffers != expected.count() as i64 {
-        return refuse!(DEVX_INVALID_BUFFERS, "n_buffers is {n_buffers}: {ty} has {}", expected.count());
+    if !expected.fits(n_buffers) {
+        let at_least = if expected == Buffers::Views { "at least " } else { "" };
+        return refuse!(DEVX_INVALID_BUFFERS, "n_buffers is {n_buffers}: {ty} has {at_least}{}", expected.count());
     }
     if n_buffers > 0 && array.buffers.is_null() {
         return refuse!(DEVX_INVALID_BUFFERS, "buffers is NULL with n_buffers {n_buffers}");
     }
-    for i in 0..expected.count() {
+    let count = n_buffers as usize;
+    for i in 0..count {
         // SAFETY: the table has `n_buffers` entries.
         let buffer = unsafe { entry(array.buffers, i) };
-        let (needed, bits) = match expected.get(i) {
+        let (needed, bits) = match expected.get(i, count) {
             Some(Buffer::Validity) => {
                 if buffer.is_null() && array.null_count > 0 {
                     return refuse!(
@@ -139,7 +158,9 @@ unsafe fn check_buffers(array: &ArrowArray, ty: Type, end: i64) -> Result<()> {
             }
             Some(Buffer::Values(bits)) => (end > 0 && bits > 0, bits),
             Some(Buffer::Offsets(bytes)) => (end > 0, u64::from(bytes) * 8),
-            Some(Buffer::Data) | None => (false, 0),
+            // How long they are, and so whether they may be missing, is in the sizes, which are data.
+            Some(Buffer::ViewSizes) => (end > 0 && count > expected.count(), 0),
+            Some(Buffer::Data | Buffer::ViewData) | None => (false, 0),
         };
         if needed && buffer.is_null() {
             return refuse!(

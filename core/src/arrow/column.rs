@@ -11,6 +11,7 @@ use crate::abi::types::DevxColumn;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result, refuse};
 use crate::memory::entry;
+use crate::runtime::cuda::{Stream, copy};
 
 /// A view of one array of a batch. Rows are counted from 0; `offset` is where row 0 is in the buffers.
 #[derive(Clone, Copy, Debug)]
@@ -106,24 +107,21 @@ impl<'a> Column<'a> {
 
     /// The buffers' addresses, in memory of the batch's device.
     pub fn buffers(self) -> &'a [*const c_void] {
-        let array = self.array();
-        if array.n_buffers == 0 {
-            return &[];
-        }
-        // SAFETY: the table was checked when the batch was made.
-        unsafe { std::slice::from_raw_parts(array.buffers, array.n_buffers as usize) }
+        self.batch.buffers(self.node)
     }
 
     fn buffer(self, index: usize) -> *const c_void {
         self.buffers().get(index).copied().unwrap_or(std::ptr::null())
     }
 
-    /// The number of nulls as far as it is known without reading the data: −1 if it is not.
+    /// The number of nulls as far as it is known without reading the data: −1 if it is not. A union and runs have none of
+    /// their own: their children do.
     pub fn known_null_count(self) -> i64 {
         let array = self.array();
         let whole = self.offset == array.offset && self.length == array.length;
         match (self.ty(), array.null_count) {
             (Type::Null, _) => self.length,
+            (ty, _) if !ty.buffers().has_validity() => 0,
             _ if self.buffer(0).is_null() => 0,
             (_, 0) => 0,
             (_, count) if whole => count,
@@ -134,7 +132,7 @@ impl<'a> Column<'a> {
     /// The number of nulls; counted if it is not known.
     ///
     /// # Errors
-    /// `DEVX_DEVICE` if it has to be counted in device memory.
+    /// `DEVX_DEVICE` if it has to be counted in device memory; see [`Column::null_count_on`].
     pub fn null_count(self) -> Result<i64> {
         match self.known_null_count() {
             -1 => {
@@ -145,13 +143,38 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// The child at `index`: of a struct and of a fixed-size list the rows that this column sees, of a list all
-    /// values (see [`Column::list`]).
+    /// As [`Column::null_count`], also in device memory: if it is not known, the validity buffer is copied on `stream`,
+    /// after the data is ready there, and the host waits for it.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`, `DEVX_INVALID_STREAM` while `stream` is captured, `DEVX_OUT_OF_MEMORY`.
+    pub fn null_count_on(self, stream: Stream) -> Result<i64> {
+        if self.known_null_count() != -1 || self.require_host().is_ok() {
+            return self.null_count();
+        }
+        stream.require_no_capture()?;
+        self.batch.wait(stream)?;
+        let (first, end) = (self.offset as usize, (self.offset + self.length) as usize);
+        let mut bits = Vec::new();
+        let bytes = first / 8..end.div_ceil(8);
+        if bits.try_reserve_exact(bytes.len()).is_err() {
+            return refuse!(DEVX_OUT_OF_MEMORY, "{} bytes could not be allocated", bytes.len());
+        }
+        bits.resize(bytes.len(), 0_u8);
+        let source = self.buffer(0).wrapping_byte_add(bytes.start);
+        // SAFETY: the producer of the array promises a bit for each row, and the host waits for the copy.
+        unsafe { copy::now(bits.as_mut_ptr().cast(), source, bits.len(), stream) }?;
+        let is_null = |row: &usize| bits.get(row / 8 - bytes.start).is_some_and(|byte| byte >> (row % 8) & 1 == 0);
+        Ok((first..end).filter(is_null).count() as i64)
+    }
+
+    /// The child at `index`: of a struct, a sparse union and a fixed-size list the rows that this column sees, of other
+    /// types all values (see [`Column::list`], [`Column::union_value`], [`Column::run`]).
     pub fn child(self, index: usize) -> Option<Self> {
         let node = self.batch.schema().links(self.node).child(index)?;
         let child = Self::whole(self.batch, node);
         Some(match self.ty() {
-            Type::Struct => child.slice(self.offset, self.length),
+            Type::Struct | Type::SparseUnion => child.slice(self.offset, self.length),
             Type::FixedSizeList(size) => child.slice(self.offset * i64::from(size), self.length * i64::from(size)),
             _ => child,
         })
@@ -167,14 +190,15 @@ impl<'a> Column<'a> {
         Some(Self::whole(self.batch, node))
     }
 
-    /// Whether the value of a row is there.
+    /// Whether the value of a row is there. Of a dictionary this is about the index, of a union and of runs it is always
+    /// true: [`Column::resolve`] goes on to the value itself.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`.
     pub fn is_valid(self, row: i64) -> Result<bool> {
         self.require_row(row)?;
-        if self.ty() == Type::Null {
-            return Ok(false);
+        if !self.ty().buffers().has_validity() {
+            return Ok(self.ty() != Type::Null);
         }
         if self.buffer(0).is_null() {
             return Ok(true);
@@ -230,28 +254,85 @@ impl<'a> Column<'a> {
         Ok(self.bit(1, row))
     }
 
+    /// The bytes of a row whose values all have the same number of them ([`Type::byte_width`]), as they are stored:
+    /// numbers and decimals in native byte order, two's complement.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`.
+    pub fn fixed(self, row: i64) -> Result<&'a [u8]> {
+        let Some(width) = self.ty().byte_width() else {
+            return refuse!(DEVX_MISMATCH, "the column is {}, whose values are not a fixed number of bytes", self.ty());
+        };
+        self.require_row(row)?;
+        self.require_host()?;
+        let start = (self.offset + row) as usize * width as usize;
+        self.part(1, start..start + width as usize, row)
+    }
+
     /// The bytes of a row of text or binary; those of a null are not defined, usually none.
     ///
     /// # Errors
-    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_INVALID_BUFFERS` for offsets that go backwards.
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_INVALID_BUFFERS` for offsets that go backwards or
+    /// views that point beyond their data.
     pub fn bytes(self, row: i64) -> Result<&'a [u8]> {
         let range = match self.ty() {
-            Type::FixedSizeBinary(width) => {
-                self.require_row(row)?;
-                self.require_host()?;
-                let start = (self.offset + row) as usize * width as usize;
-                start..start + width as usize
-            }
+            Type::FixedSizeBinary(_) => return self.fixed(row),
+            Type::BinaryView | Type::Utf8View => return self.viewed(row),
             Type::Binary | Type::Utf8 => self.range::<i32>(row)?,
             Type::LargeBinary | Type::LargeUtf8 => self.range::<i64>(row)?,
             other => return refuse!(DEVX_MISMATCH, "the column is {other}, neither text nor binary"),
         };
-        let data = self.buffer(self.buffers().len().saturating_sub(1)).cast::<u8>();
+        self.part(2, range, row)
+    }
+
+    /// What a view of 16 bytes stands for: a length, then up to 12 bytes, or 4 of them and the number of a data buffer
+    /// and an offset into it (Arrow columnar format, "Variable-size Binary View Layout").
+    fn viewed(self, row: i64) -> Result<&'a [u8]> {
+        const IN_PLACE: usize = 12;
+        self.require_row(row)?;
+        self.require_host()?;
+        let start = (self.offset + row) as usize * 16;
+        let view = self.part(1, start..start + 16, row)?;
+        let word = |at: usize| match view.get(at..at + 4) {
+            Some(&[a, b, c, d]) => i32::from_ne_bytes([a, b, c, d]),
+            _ => -1,
+        };
+        let Ok(length) = usize::try_from(word(0)) else {
+            return refuse!(DEVX_INVALID_BUFFERS, "the view of row {row} has length {}", word(0));
+        };
+        if length <= IN_PLACE {
+            return Ok(view.get(4..4 + length).unwrap_or_default());
+        }
+        let (index, offset) = (word(8), word(12));
+        let buffers = self.buffers().len();
+        let data = usize::try_from(index).ok().filter(|&index| index + 3 < buffers);
+        let (Some(data), Ok(start)) = (data, usize::try_from(offset)) else {
+            return refuse!(
+                DEVX_INVALID_BUFFERS,
+                "the view of row {row} is buffer {index}, offset {offset}: there are {} data buffers",
+                buffers.saturating_sub(3)
+            );
+        };
+        let sizes = self.part(buffers - 1, data * 8..data * 8 + 8, row)?;
+        let size = sizes.try_into().map_or(-1, i64::from_ne_bytes);
+        if usize::try_from(size).is_ok_and(|size| start + length <= size) {
+            self.part(data + 2, start..start + length, row)
+        } else {
+            refuse!(
+                DEVX_INVALID_BUFFERS,
+                "the view of row {row} is {length} bytes at offset {offset} of data buffer {index}, which has {size}"
+            )
+        }
+    }
+
+    /// Bytes of a buffer in host memory.
+    fn part(self, buffer: usize, range: Range<usize>, row: i64) -> Result<&'a [u8]> {
+        let data = self.buffer(buffer).cast::<u8>();
         if range.is_empty() {
             return Ok(&[]);
         }
         if data.is_null() {
-            return refuse!(DEVX_INVALID_BUFFERS, "the data buffer is NULL, but row {row} has {} bytes", range.len());
+            return refuse!(DEVX_INVALID_BUFFERS, "buffers[{buffer}] is NULL, but row {row} has {} bytes", range.len());
         }
         // SAFETY: the producer of the array promises that its offsets are within its data.
         let first = unsafe { data.add(range.start) };
@@ -264,7 +345,7 @@ impl<'a> Column<'a> {
     /// # Errors
     /// As [`Column::bytes`]; `DEVX_INVALID_TEXT` if it is not UTF-8.
     pub fn text(self, row: i64) -> Result<&'a str> {
-        if !matches!(self.ty(), Type::Utf8 | Type::LargeUtf8) {
+        if !self.ty().is_text() {
             return refuse!(DEVX_MISMATCH, "the column is {}, not text", self.ty());
         }
         let bytes = self.bytes(row)?;
@@ -274,13 +355,15 @@ impl<'a> Column<'a> {
         })
     }
 
-    /// The values of a row of lists: the child, seen from where the list starts to where it ends.
+    /// The values of a row of lists or of a map: the child, seen from where the list starts to where it ends. Of a map
+    /// that is a struct of keys and values.
     ///
     /// # Errors
     /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_INVALID_BUFFERS` for offsets that go backwards or
     /// beyond the child.
     pub fn list(self, row: i64) -> Result<Self> {
-        let Some(child) = self.child(0).filter(|_| self.ty() != Type::Struct) else {
+        let is_list = self.ty().is_list() || matches!(self.ty(), Type::FixedSizeList(_));
+        let Some(child) = self.child(0).filter(|_| is_list) else {
             return refuse!(DEVX_MISMATCH, "the column is {}, not a list", self.ty());
         };
         let range = match self.ty() {
@@ -288,14 +371,100 @@ impl<'a> Column<'a> {
                 self.require_row(row)?;
                 return Ok(child.slice(row * i64::from(size), size.into()));
             }
-            Type::List => self.range::<i32>(row)?,
-            _ => self.range::<i64>(row)?,
+            Type::List | Type::Map => self.range::<i32>(row)?,
+            Type::LargeList => self.range::<i64>(row)?,
+            Type::ListView => self.range_of_view::<i32>(row)?,
+            _ => self.range_of_view::<i64>(row)?,
         };
         let (start, length) = (range.start as i64, range.len() as i64);
         if start > child.length || length > child.length - start {
             return refuse!(DEVX_INVALID_BUFFERS, "row {row} is {range:?} of a child with length {}", child.length);
         }
         Ok(child.slice(start, length))
+    }
+
+    /// Which child of a union holds the value of a row, and in which row of it: its type id, the child as
+    /// [`Column::child`] gives it, and the row.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_INVALID_BUFFERS` for a type id that is none of the
+    /// union's, or an offset beyond the child.
+    pub fn union_value(self, row: i64) -> Result<(i8, Self, i64)> {
+        let Some(ids) = self.field().type_ids() else {
+            return refuse!(DEVX_MISMATCH, "the column is {}, not a union", self.ty());
+        };
+        self.require_row(row)?;
+        self.require_host()?;
+        // SAFETY: the producer of the array promises a type id for each row.
+        let id = unsafe { entry(self.buffer(0).cast::<i8>(), (self.offset + row) as usize) };
+        let Some((number, child)) = ids.child(id).and_then(|number| Some((number, self.child(number)?))) else {
+            return refuse!(DEVX_INVALID_BUFFERS, "row {row} has type id {id}: {:?} has none", self.field().format());
+        };
+        if self.ty() == Type::SparseUnion {
+            return Ok((id, child, row));
+        }
+        let offset = i64::from(self.one_of::<i32>(1, row));
+        if (0..child.length).contains(&offset) {
+            Ok((id, child, offset))
+        } else {
+            refuse!(
+                DEVX_INVALID_BUFFERS,
+                "row {row} is offset {offset} of child {number}, whose length is {}",
+                child.length
+            )
+        }
+    }
+
+    /// Which run a row is in, counted from 0: the row of the value in the second child. Found by halving, as run ends
+    /// grow.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_INVALID_BUFFERS` if the runs end before the row.
+    pub fn run(self, row: i64) -> Result<i64> {
+        let Some(ends) = self.child(0).filter(|_| self.ty() == Type::RunEndEncoded) else {
+            return refuse!(DEVX_MISMATCH, "the column is {}, not run-end encoded", self.ty());
+        };
+        self.require_row(row)?;
+        self.require_host()?;
+        let logical = self.offset + row;
+        let end = |run: i64| match ends.ty() {
+            Type::Int(2) => ends.one_of::<i16>(1, run).into(),
+            Type::Int(4) => ends.one_of::<i32>(1, run).into(),
+            _ => ends.one_of::<i64>(1, run),
+        };
+        let (mut low, mut high) = (0, ends.length);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if end(middle) <= logical { low = middle + 1 } else { high = middle }
+        }
+        if low < ends.length {
+            return Ok(low);
+        }
+        refuse!(DEVX_INVALID_BUFFERS, "row {row} with offset {} is behind the end of all {low} runs", self.offset)
+    }
+
+    /// Where the value of a row is stored, behind dictionaries, unions and runs: a column of another type, and the row
+    /// of it. `None` if it is null there or on the way.
+    ///
+    /// # Errors
+    /// As [`Column::dictionary_index`], [`Column::union_value`], [`Column::run`].
+    pub fn resolve(self, row: i64) -> Result<Option<(Self, i64)>> {
+        let (mut column, mut row) = (self, row);
+        // Each step goes down in a tree whose depth was checked.
+        loop {
+            if !column.is_valid(row)? {
+                return Ok(None);
+            }
+            (column, row) = match (column.dictionary(), column.ty(), column.child(1)) {
+                (Some(dictionary), ..) => (dictionary, column.dictionary_index(row)?),
+                (_, Type::RunEndEncoded, Some(values)) => (values, column.run(row)?),
+                (_, ty, _) if ty.is_union() => {
+                    let (_, child, row) = column.union_value(row)?;
+                    (child, row)
+                }
+                _ => return Ok(Some((column, row))),
+            };
+        }
     }
 
     /// The index into the dictionary that a row holds.
@@ -334,15 +503,34 @@ impl<'a> Column<'a> {
     fn range<O: Element + TryInto<usize> + Into<i64>>(self, row: i64) -> Result<Range<usize>> {
         self.require_row(row)?;
         self.require_host()?;
-        let offsets = self.buffer(1).cast::<O>();
-        // SAFETY: the producer of the array promises one more offset than rows.
-        let first = unsafe { offsets.add((self.offset + row) as usize) };
-        // SAFETY: as above; offsets need not be aligned for this.
-        let [start, end] = unsafe { first.cast::<[O; 2]>().read_unaligned() };
+        let (start, end) = (self.one_of::<O>(1, row), self.one_of::<O>(1, row + 1));
         match (start.try_into(), end.try_into()) {
             (Ok(start), Ok(end)) if start <= end => Ok(start..end),
             _ => refuse!(DEVX_INVALID_BUFFERS, "the offsets of row {row} are {} and {}", start.into(), end.into()),
         }
+    }
+
+    fn range_of_view<O: Element + TryInto<usize> + Into<i64>>(self, row: i64) -> Result<Range<usize>> {
+        self.require_row(row)?;
+        self.require_host()?;
+        let (start, size) = (self.one_of::<O>(1, row), self.one_of::<O>(2, row));
+        let end = |start: usize| start.checked_add(size.try_into().ok()?);
+        match start.try_into().ok().and_then(|start| Some(start..end(start)?)) {
+            Some(range) => Ok(range),
+            None => {
+                refuse!(DEVX_INVALID_BUFFERS, "row {row} has offset {} and size {}", start.into(), size.into())
+            }
+        }
+    }
+
+    /// Element of a row in a buffer of numbers in host memory. The rows of the array, and one more of offsets, may be
+    /// asked for.
+    fn one_of<T: Element>(self, buffer: usize, row: i64) -> T {
+        let values = self.buffer(buffer).cast::<T>();
+        // SAFETY: the producer of the array promises an element for each row.
+        let place = unsafe { values.add((self.offset + row) as usize) };
+        // SAFETY: as above; it need not be aligned for this.
+        unsafe { place.read_unaligned() }
     }
 
     /// Bit of a row in a bitmap of host memory.

@@ -74,6 +74,22 @@ pub enum Type {
     LargeList,
     /// So many of the child's values each.
     FixedSizeList(i32),
+    /// Bytes, short ones in place, long ones in any of several data buffers.
+    BinaryView,
+    /// UTF-8 text, short ones in place, long ones in any of several data buffers.
+    Utf8View,
+    /// Lists of the child's values in any order, with 32-bit offsets and sizes.
+    ListView,
+    /// Lists of the child's values in any order, with 64-bit offsets and sizes.
+    LargeListView,
+    /// Lists of keys and values (the child is a struct of both), with 32-bit offsets.
+    Map,
+    /// A value of one of the children, which all have as many rows as the union.
+    SparseUnion,
+    /// A value of one of the children, with a 32-bit offset into it.
+    DenseUnion,
+    /// Runs of equal values: the children are where each run ends and what its value is.
+    RunEndEncoded,
 }
 
 /// What a buffer holds, which decides when it may be NULL and how many bytes it has.
@@ -87,6 +103,12 @@ pub enum Buffer {
     Offsets(u32),
     /// Bytes that the offsets point into; NULL if there are none.
     Data,
+    /// Bytes that views point into; [`Buffer::ViewSizes`] says how many there are.
+    ViewData,
+    /// The number of bytes of each [`Buffer::ViewData`], 64-bit; may be NULL if there are none.
+    ///
+    /// Producers do not agree on where it is: Arrow C++ has it in host memory also for arrays of a device.
+    ViewSizes,
 }
 
 /// How many children a type has.
@@ -100,6 +122,9 @@ pub enum Children {
 
 const FIXED: fn(u64) -> Buffers = |bits| Buffers::Two(Buffer::Values(bits));
 
+/// Bits of a view: a length, and either the bytes themselves or where they are.
+const VIEW_BITS: u64 = 128;
+
 /// The buffers of a type, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffers {
@@ -111,26 +136,57 @@ pub enum Buffers {
     Two(Buffer),
     /// Validity, offsets of so many bytes, and data.
     Three(u32),
+    /// Validity, and offsets and sizes of so many bits, one of each for each element.
+    Lists(u64),
+    /// Validity, views, any number of data buffers, and their sizes.
+    Views,
+    /// The type id of each element.
+    Sparse,
+    /// The type id of each element, and its offset in the child.
+    Dense,
 }
 
 impl Buffers {
-    /// How many buffers there are.
+    /// How many buffers there are; for [`Buffers::Views`] without the data that they point into.
     pub fn count(self) -> usize {
         match self {
             Self::None => 0,
-            Self::One => 1,
-            Self::Two(_) => 2,
-            Self::Three(_) => 3,
+            Self::One | Self::Sparse => 1,
+            Self::Two(_) | Self::Dense => 2,
+            Self::Three(_) | Self::Lists(_) | Self::Views => 3,
         }
     }
 
-    /// The buffer at `index`.
-    pub fn get(self, index: usize) -> Option<Buffer> {
+    /// Whether an array of this type may have so many buffers.
+    pub fn fits(self, n_buffers: i64) -> bool {
+        match self {
+            Self::Views => (3..=super::MAX_NODES as i64).contains(&n_buffers),
+            _ => n_buffers == self.count() as i64,
+        }
+    }
+
+    /// Whether the first buffer says which elements are valid.
+    pub fn has_validity(self) -> bool {
+        !matches!(self, Self::None | Self::Sparse | Self::Dense)
+    }
+
+    /// The buffer at `index` of an array that has `n_buffers`.
+    pub fn get(self, index: usize, n_buffers: usize) -> Option<Buffer> {
+        if index >= n_buffers {
+            return None;
+        }
         match (self, index) {
-            (Self::One | Self::Two(_) | Self::Three(_), 0) => Some(Buffer::Validity),
+            (Self::Sparse | Self::Dense, 0) => Some(Buffer::Values(8)),
+            (Self::Dense, 1) => Some(Buffer::Values(32)),
+            (Self::None | Self::Sparse | Self::Dense, _) => None,
+            (_, 0) => Some(Buffer::Validity),
             (Self::Two(buffer), 1) => Some(buffer),
             (Self::Three(width), 1) => Some(Buffer::Offsets(width)),
             (Self::Three(_), 2) => Some(Buffer::Data),
+            (Self::Lists(bits), 1 | 2) => Some(Buffer::Values(bits)),
+            (Self::Views, 1) => Some(Buffer::Values(VIEW_BITS)),
+            (Self::Views, _) if index == n_buffers - 1 => Some(Buffer::ViewSizes),
+            (Self::Views, _) => Some(Buffer::ViewData),
             _ => None,
         }
     }
@@ -140,7 +196,7 @@ impl Type {
     /// Parses a format string.
     ///
     /// # Errors
-    /// `DEVX_INVALID_FORMAT` with the string; `DEVX_UNSUPPORTED` for a type of Arrow that this library does not have.
+    /// `DEVX_INVALID_FORMAT` with the string.
     pub fn parse(format: &str) -> Result<Self> {
         if let Some(simple) = simple(format) {
             return Ok(simple);
@@ -153,8 +209,8 @@ impl Type {
             Some(("w", width)) => count(width).map(Self::FixedSizeBinary),
             Some(("+w", size)) => count(size).map(Self::FixedSizeList),
             Some(("d", parameters)) => decimal(parameters),
-            Some(("+ud" | "+us", _)) => return unsupported(format),
-            _ if matches!(format, "vu" | "vz" | "+vl" | "+vL" | "+m" | "+r") => return unsupported(format),
+            Some(("+us", ids)) => TypeIds::parse(ids).map(|_| Self::SparseUnion),
+            Some(("+ud", ids)) => TypeIds::parse(ids).map(|_| Self::DenseUnion),
             _ => None,
         };
         match parsed {
@@ -166,11 +222,16 @@ impl Type {
     /// The buffers of an array of this type.
     pub fn buffers(self) -> Buffers {
         match self {
-            Self::Null => Buffers::None,
+            Self::Null | Self::RunEndEncoded => Buffers::None,
             Self::Struct | Self::FixedSizeList(_) => Buffers::One,
             Self::Binary | Self::Utf8 => Buffers::Three(4),
             Self::LargeBinary | Self::LargeUtf8 => Buffers::Three(8),
-            Self::List => Buffers::Two(Buffer::Offsets(4)),
+            Self::BinaryView | Self::Utf8View => Buffers::Views,
+            Self::List | Self::Map => Buffers::Two(Buffer::Offsets(4)),
+            Self::ListView => Buffers::Lists(32),
+            Self::LargeListView => Buffers::Lists(64),
+            Self::SparseUnion => Buffers::Sparse,
+            Self::DenseUnion => Buffers::Dense,
             Self::LargeList => Buffers::Two(Buffer::Offsets(8)),
             Self::Bool => FIXED(1),
             _ => FIXED(u64::from(self.byte_width().unwrap_or(0)) * 8),
@@ -192,10 +253,27 @@ impl Type {
     /// How many children a field of this type has.
     pub fn children(self) -> Children {
         match self {
-            Self::Struct => Children::Any,
-            Self::List | Self::LargeList | Self::FixedSizeList(_) => Children::Exactly(1),
+            Self::Struct | Self::SparseUnion | Self::DenseUnion => Children::Any,
+            Self::RunEndEncoded => Children::Exactly(2),
+            Self::FixedSizeList(_) => Children::Exactly(1),
+            list if list.is_list() => Children::Exactly(1),
             _ => Children::Exactly(0),
         }
+    }
+
+    /// Whether each value is a range of the child's that buffers describe: any list but those of a fixed size.
+    pub fn is_list(self) -> bool {
+        matches!(self, Self::List | Self::LargeList | Self::ListView | Self::LargeListView | Self::Map)
+    }
+
+    /// Whether each value is one of a child's, and the type id says which.
+    pub fn is_union(self) -> bool {
+        matches!(self, Self::SparseUnion | Self::DenseUnion)
+    }
+
+    /// Whether the values are text.
+    pub fn is_text(self) -> bool {
+        matches!(self, Self::Utf8 | Self::LargeUtf8 | Self::Utf8View)
     }
 
     /// Whether the values may index a dictionary.
@@ -253,6 +331,13 @@ impl fmt::Display for Type {
             }
             Self::FixedSizeBinary(width) => write!(f, "fixed_size_binary({width})"),
             Self::FixedSizeList(size) => write!(f, "fixed_size_list({size})"),
+            Self::BinaryView => f.write_str("binary_view"),
+            Self::Utf8View => f.write_str("utf8_view"),
+            Self::ListView => f.write_str("list_view"),
+            Self::LargeListView => f.write_str("large_list_view"),
+            Self::SparseUnion => f.write_str("sparse_union"),
+            Self::DenseUnion => f.write_str("dense_union"),
+            Self::RunEndEncoded => f.write_str("run_end_encoded"),
             other => write!(f, "{}", format!("{other:?}").to_lowercase()),
         }
     }
@@ -294,12 +379,14 @@ fn simple(format: &str) -> Option<Type> {
         "+s" => Type::Struct,
         "+l" => Type::List,
         "+L" => Type::LargeList,
+        "vz" => Type::BinaryView,
+        "vu" => Type::Utf8View,
+        "+vl" => Type::ListView,
+        "+vL" => Type::LargeListView,
+        "+m" => Type::Map,
+        "+r" => Type::RunEndEncoded,
         _ => return None,
     })
-}
-
-fn unsupported(format: &str) -> Result<Type> {
-    refuse!(DEVX_UNSUPPORTED, "format is {format:?}: this type of Arrow is not supported yet")
 }
 
 /// A number without a sign: what a width or a list size may be.
@@ -323,4 +410,47 @@ fn decimal(parameters: &str) -> Option<Type> {
     };
     let precision = u8::try_from(precision).ok().filter(|precision| (1..=most).contains(precision))?;
     parts.next().is_none().then_some(Type::Decimal { width, precision, scale })
+}
+
+/// The type ids of a union, one for each child: which of the numbers in its first buffer stands for which child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TypeIds {
+    child_of: [u8; 128],
+    count: u32,
+}
+
+/// No child has this number: there are at most 128, as there are so many ids.
+const NO_CHILD: u8 = u8::MAX;
+
+impl TypeIds {
+    /// Of what follows the colon of a union's format string; `None` if that is not a list of different ids.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut ids = Self { child_of: [NO_CHILD; 128], count: 0 };
+        for id in text.split(',').filter(|_| !text.is_empty()) {
+            let slot = ids.child_of.get_mut(usize::try_from(count(id).filter(|_| !id.is_empty())?).ok()?)?;
+            if *slot != NO_CHILD {
+                return None;
+            }
+            *slot = ids.count as u8;
+            ids.count += 1;
+        }
+        Some(ids)
+    }
+
+    /// How many children the ids are for.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The child that `id` stands for.
+    pub fn child(&self, id: i8) -> Option<usize> {
+        let child = *self.child_of.get(usize::try_from(id).ok()?)?;
+        (child != NO_CHILD).then_some(child.into())
+    }
+
+    /// The id that stands for a child.
+    pub fn id(&self, child: usize) -> Option<i8> {
+        let id = self.child_of.iter().position(|&of| usize::from(of) == child && of != NO_CHILD)?;
+        i8::try_from(id).ok()
+    }
 }

@@ -1,6 +1,7 @@
 //! Arrow C data and C Device data interface: schemas, arrays and record batches, both ways.
 
 pub mod batch;
+pub mod builder;
 mod check;
 pub mod column;
 pub mod format;
@@ -8,11 +9,14 @@ pub mod metadata;
 pub mod schema;
 mod transfer;
 mod tree;
+pub mod value;
 
 pub use batch::Batch;
+pub use builder::ArrayBuilder;
 pub use column::Column;
 pub use format::{TimeUnit, Type};
 pub use schema::{Field, Schema};
+pub use value::Value;
 
 use crate::abi::arrow_data::{ArrowArray, ArrowSchema};
 use crate::memory::release;

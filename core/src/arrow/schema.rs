@@ -4,7 +4,7 @@ use core::ffi::{c_char, c_void};
 use std::ffi::CStr;
 use std::fmt;
 
-use super::format::{Children, Type};
+use super::format::{Children, Type, TypeIds};
 use super::metadata::{self, Metadata};
 use super::tree::{self, Links};
 use crate::abi::arrow_data::{ARROW_FLAG_NULLABLE, ArrowSchema};
@@ -16,6 +16,11 @@ use crate::tensor::Borrowed;
 
 /// Most bytes of a name or a format string.
 pub const MAX_TEXT: usize = 1 << 20;
+
+/// Key of the metadata pair that names an extension type.
+pub const EXTENSION_NAME: &[u8] = b"ARROW:extension:name";
+/// Key of the metadata pair with the parameters of an extension type, in a form that its name defines.
+pub const EXTENSION_METADATA: &[u8] = b"ARROW:extension:metadata";
 
 /// A schema: the root field and all below it. Cloning shares it.
 #[derive(Clone)]
@@ -406,7 +411,36 @@ unsafe fn read_records(root: *const ArrowSchema, records: *mut Record, nodes: us
         // SAFETY: as for reading it.
         unsafe { set_entry(records, i, record) };
     }
+    for i in 0..nodes {
+        // SAFETY: all records are written.
+        let record = unsafe { entry(records, i) };
+        // SAFETY: as above; a child is one of the nodes.
+        let child = |index| record.links.child(index).map(|node| unsafe { entry(records.cast_const(), node) });
+        check_children(record.ty, child)?;
+    }
     Ok(())
+}
+
+/// What a type asks of its children beyond their number.
+fn check_children(ty: Type, child: impl Fn(usize) -> Option<Record>) -> Result<()> {
+    match (ty, child(0)) {
+        (Type::Map, Some(entries)) if entries.ty != Type::Struct || entries.links.n_children != 2 => {
+            refuse!(
+                DEVX_INVALID_CHILDREN,
+                "children[0] of map is {} with {} children: it has to be a struct of a key and a value",
+                entries.ty,
+                entries.links.n_children
+            )
+        }
+        (Type::RunEndEncoded, Some(ends)) if !matches!(ends.ty, Type::Int(2 | 4 | 8)) || ends.links.has_dictionary => {
+            refuse!(
+                DEVX_INVALID_CHILDREN,
+                "children[0] of {ty} is {}: run ends have to be int16, int32 or int64",
+                ends.ty
+            )
+        }
+        _ => Ok(()),
+    }
 }
 
 /// # Safety
@@ -416,7 +450,8 @@ unsafe fn check_field(source: &ArrowSchema) -> Result<(Type, Links)> {
         return refuse!(DEVX_INVALID_FORMAT, "format is NULL");
     }
     // SAFETY: a producer's format is NUL-terminated.
-    let ty = Type::parse(unsafe { text(source.format, "format") }?)?;
+    let format = unsafe { text(source.format, "format") }?;
+    let ty = Type::parse(format)?;
     // SAFETY: a producer's name is NULL or NUL-terminated.
     unsafe { text(source.name, "name") }?;
     // SAFETY: a producer's metadata is NULL or as long as it says.
@@ -428,11 +463,19 @@ unsafe fn check_field(source: &ArrowSchema) -> Result<(Type, Links)> {
         }
         _ => {}
     }
+    if let Some(ids) = type_ids(ty, format).filter(|ids| ids.count() != n_children) {
+        return refuse!(DEVX_INVALID_CHILDREN, "n_children is {n_children}: {format:?} has {} type ids", ids.count());
+    }
     let has_dictionary = !source.dictionary.is_null();
     if has_dictionary && !ty.is_integer() {
         return refuse!(DEVX_MISMATCH, "there is a dictionary, but the index type is {ty}, not an integer");
     }
     Ok((ty, Links { first_child: 0, n_children, has_dictionary }))
+}
+
+/// The type ids in the format string of a union.
+fn type_ids(ty: Type, format: &str) -> Option<TypeIds> {
+    TypeIds::parse(format.get(4..).filter(|_| ty.is_union())?)
 }
 
 /// A text of a foreign struct; NULL is the empty one.
@@ -469,6 +512,22 @@ impl<'a> Field<'a> {
         self.schema.raw(self.node)
     }
 
+    pub(super) fn raw_format(self) -> &'a CStr {
+        // SAFETY: checked when the schema was made to be there and to end.
+        unsafe { CStr::from_ptr(self.raw().format) }
+    }
+
+    pub(super) fn raw_name(self) -> &'a CStr {
+        let name = self.raw().name;
+        // SAFETY: checked when the schema was made to end.
+        if name.is_null() { c"" } else { unsafe { CStr::from_ptr(name) } }
+    }
+
+    pub(super) fn raw_metadata(self) -> Option<&'a [u8]> {
+        // SAFETY: checked when the schema was made.
+        unsafe { metadata::block(self.raw().metadata) }.ok().flatten()
+    }
+
     /// Which node of the tree this is.
     pub fn node(self) -> usize {
         self.node
@@ -497,6 +556,18 @@ impl<'a> Field<'a> {
             Type::Timestamp(_) => self.format().get(4..).unwrap_or(""),
             _ => "",
         }
+    }
+
+    /// The type ids of a union.
+    pub fn type_ids(self) -> Option<TypeIds> {
+        type_ids(self.ty(), self.format())
+    }
+
+    /// The name and the serialized parameters of an extension type, if this is one (Arrow columnar format, "Extension
+    /// types"). The values are those of the type that it is stored as, which [`Field::ty`] says.
+    pub fn extension(self) -> Option<(&'a [u8], &'a [u8])> {
+        let value = |wanted: &[u8]| self.metadata().find(|(key, _)| *key == wanted).map(|(_, value)| value);
+        Some((value(EXTENSION_NAME)?, value(EXTENSION_METADATA).unwrap_or_default()))
     }
 
     /// `ARROW_FLAG_…` bits, unknown ones included.

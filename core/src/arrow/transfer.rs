@@ -5,9 +5,9 @@ use core::ffi::c_void;
 use super::batch::{Batch, NodeDesc};
 use super::format::Buffer;
 use crate::abi::arrow_data::ArrowArray;
-use crate::device::Device;
+use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
-use crate::memory::entry;
+use crate::memory::Owner;
 use crate::order::Ready;
 use crate::runtime::cuda::{Stream, copy};
 use crate::runtime::{self, Memory};
@@ -15,10 +15,45 @@ use crate::runtime::{self, Memory};
 /// Where a buffer starts in the new memory: at a multiple of what Arrow recommends.
 const ALIGN: usize = 64;
 
+/// A buffer that is to be copied.
+struct Part {
+    source: *const c_void,
+    bytes: usize,
+    /// The sizes of view data, which are known to the host already.
+    sizes: Option<Vec<i64>>,
+}
+
+/// New memory that is given out piece by piece.
+struct Room {
+    next: *mut u8,
+    bytes: usize,
+}
+
+impl Room {
+    const NONE: Self = Self { next: std::ptr::null_mut(), bytes: 0 };
+
+    fn reserve(&mut self, bytes: usize) -> Result<()> {
+        match bytes.checked_next_multiple_of(ALIGN).and_then(|bytes| self.bytes.checked_add(bytes)) {
+            Some(total) => self.bytes = total,
+            None => return refuse!(DEVX_OUT_OF_MEMORY, "the buffers have more bytes than can be addressed"),
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, bytes: usize) -> *mut c_void {
+        let place = self.next;
+        self.next = place.wrapping_add(bytes.next_multiple_of(ALIGN));
+        place.cast()
+    }
+}
+
 impl Batch {
     /// A copy on another device (or the same), queued on `stream`, after which it is ready; into host memory that is not
     /// pinned the host waits for it. The source is released only after the copy. Of texts and binary in device memory the
-    /// last offset has to be read first, for which the host waits, too.
+    /// last offset or the sizes of the view data have to be read first, for which the host waits, too.
+    ///
+    /// The sizes of view data are in pinned memory if the copy is on a GPU: some consumers read them on the host, some on
+    /// the device.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_BUFFERS`, `DEVX_DEVICE`, `DEVX_DRIVER`.
@@ -26,30 +61,36 @@ impl Batch {
         stream.require_no_capture()?;
         self.wait(stream)?;
         let order = self.schema().depth_first();
-        let mut sources: Vec<(*const c_void, usize)> = Vec::new();
-        let mut total = 0_usize;
-        for &node in &order {
-            for (index, buffer) in self.buffers_of(node) {
-                let bytes = if buffer.is_null() { 0 } else { self.size_of_buffer(node, index, stream)? };
-                total = match bytes.checked_next_multiple_of(ALIGN).and_then(|bytes| total.checked_add(bytes)) {
-                    Some(total) => total,
-                    None => return refuse!(DEVX_OUT_OF_MEMORY, "the buffers have more bytes than can be addressed"),
-                };
-                sources.push((buffer, bytes));
-            }
+        let parts = self.parts(&order, stream)?;
+        let (mut room, mut readable) = (Room::NONE, Room::NONE);
+        let apart = |part: &Part| part.sizes.is_some() && device.kind == DeviceType::CUDA;
+        for part in &parts {
+            if apart(part) { &mut readable } else { &mut room }.reserve(part.bytes)?;
         }
         let pool = runtime::allocating(device, stream)?;
-        let Memory { address, owner, .. } = runtime::allocate(device, total, pool)?;
-        let mut next = address.cast::<u8>();
-        let mut copies = Vec::with_capacity(sources.len());
-        let mut buffers = Vec::with_capacity(sources.len());
-        for &(source, bytes) in &sources {
-            let present = !source.is_null();
-            buffers.push(if present { next.cast::<c_void>().cast_const() } else { std::ptr::null() });
-            if bytes > 0 {
-                copies.push((next.cast::<c_void>(), source, bytes));
+        let Memory { address, mut owner, .. } = runtime::allocate(device, room.bytes, pool)?;
+        room.next = address.cast();
+        if readable.bytes > 0 {
+            let pinned = Device { kind: DeviceType::CUDA_HOST, ..device };
+            let memory = runtime::allocate(pinned, readable.bytes, None)?;
+            readable.next = memory.address.cast();
+            owner = Owner::boxed((owner, memory.owner));
+        }
+        let mut copies = Vec::with_capacity(parts.len());
+        let mut buffers = Vec::with_capacity(parts.len());
+        for part in &parts {
+            if part.source.is_null() {
+                buffers.push(std::ptr::null());
+                continue;
             }
-            next = next.wrapping_add(bytes.next_multiple_of(ALIGN));
+            let place = if apart(part) { &mut readable } else { &mut room }.take(part.bytes);
+            buffers.push(place.cast_const());
+            match &part.sizes {
+                // SAFETY: the room is for so many sizes, in memory that the host can write, and nobody knows of it yet.
+                Some(sizes) => unsafe { place.cast::<i64>().copy_from_nonoverlapping(sizes.as_ptr(), sizes.len()) },
+                None if part.bytes > 0 => copies.push((place, part.source, part.bytes)),
+                None => {}
+            }
         }
         let mut rest = buffers.as_slice();
         let nodes: Vec<_> = order
@@ -77,42 +118,55 @@ impl Batch {
         Ok(copy)
     }
 
-    fn buffers_of(&self, node: usize) -> impl Iterator<Item = (usize, *const c_void)> {
-        let array = self.array(node);
-        // SAFETY: the table was checked when the batch was made.
-        (0..array.n_buffers as usize).map(|index| (index, unsafe { entry(array.buffers, index) }))
+    /// All buffers, node by node, with the bytes that belong to the arrays.
+    fn parts(&self, order: &[usize], stream: Stream) -> Result<Vec<Part>> {
+        let mut parts = Vec::new();
+        for &node in order {
+            let sizes = self.view_sizes(node, stream)?;
+            for (index, &source) in self.buffers(node).iter().enumerate() {
+                let bytes = if source.is_null() { 0 } else { self.size_of_buffer(node, index, &sizes, stream)? };
+                let is_sizes = self.kind_of_buffer(node, index) == Some(Buffer::ViewSizes) && !source.is_null();
+                parts.push(Part { source, bytes, sizes: is_sizes.then(|| sizes.clone()) });
+            }
+        }
+        Ok(parts)
+    }
+
+    fn kind_of_buffer(&self, node: usize, index: usize) -> Option<Buffer> {
+        self.schema().ty(node).buffers().get(index, self.buffers(node).len())
     }
 
     /// How many bytes of a buffer belong to the array.
-    fn size_of_buffer(&self, node: usize, index: usize, stream: Stream) -> Result<usize> {
+    fn size_of_buffer(&self, node: usize, index: usize, sizes: &[i64], stream: Stream) -> Result<usize> {
         let array = self.array(node);
         let end = (array.offset + array.length) as usize;
-        Ok(match self.schema().ty(node).buffers().get(index) {
+        Ok(match self.kind_of_buffer(node, index) {
             Some(Buffer::Validity) => end.div_ceil(8),
             Some(Buffer::Values(bits)) => (end as u128 * u128::from(bits)).div_ceil(8) as usize,
             Some(Buffer::Offsets(width)) => (end + 1) * width as usize,
             Some(Buffer::Data) if end > 0 => return self.last_offset(node, end, stream),
+            Some(Buffer::ViewSizes) => size_of_val(sizes),
+            Some(Buffer::ViewData) => {
+                let size = index.checked_sub(2).and_then(|index| sizes.get(index)).copied().unwrap_or(0);
+                match usize::try_from(size) {
+                    Ok(size) => size,
+                    Err(_) => return refuse!(DEVX_INVALID_BUFFERS, "the size of buffers[{index}] is {size}"),
+                }
+            }
             Some(Buffer::Data) | None => 0,
         })
     }
 
     /// The offset after the last element: the size of the data that the offsets point into.
     fn last_offset(&self, node: usize, end: usize, stream: Stream) -> Result<usize> {
-        let width = match self.schema().ty(node).buffers().get(1) {
+        let width = match self.kind_of_buffer(node, 1) {
             Some(Buffer::Offsets(width)) => width as usize,
             _ => return Ok(0),
         };
-        // SAFETY: an array with data has an offsets buffer before it, which was checked to be there.
-        let offsets = unsafe { entry(self.array(node).buffers, 1) }.cast::<u8>();
+        let offsets = self.buffers(node).get(1).copied().unwrap_or(std::ptr::null()).cast::<u8>();
         let mut bytes = [0_u8; 8];
-        let source = offsets.wrapping_add(end * width);
-        if self.device().is_host() && matches!(self.ready(), Ready::Now) {
-            // SAFETY: the producer of the array promises one more offset than elements.
-            unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(source, width) };
-        } else {
-            // SAFETY: as above, and the host waits for the copy.
-            unsafe { copy::now(bytes.as_mut_ptr().cast(), source.cast(), width, stream) }?;
-        }
+        // SAFETY: the producer of the array promises one more offset than elements.
+        unsafe { self.read(bytes.as_mut_ptr(), offsets.wrapping_add(end * width), width, stream) }?;
         let last = if width == 4 {
             i64::from(i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
         } else {
@@ -122,5 +176,31 @@ impl Batch {
             Ok(last) => Ok(last),
             Err(_) => refuse!(DEVX_INVALID_BUFFERS, "the last offset is {last}"),
         }
+    }
+
+    /// The sizes of the data buffers of a node of views; none of another node.
+    fn view_sizes(&self, node: usize, stream: Stream) -> Result<Vec<i64>> {
+        let Some((&source, others)) = self.buffers(node).split_last() else { return Ok(Vec::new()) };
+        if source.is_null() || self.kind_of_buffer(node, others.len()) != Some(Buffer::ViewSizes) {
+            return Ok(Vec::new());
+        }
+        let mut sizes = vec![0_i64; others.len().saturating_sub(2)];
+        // SAFETY: the producer of the array promises a size for each data buffer, wherever the sizes are.
+        unsafe { self.read(sizes.as_mut_ptr().cast(), source.cast(), size_of_val(sizes.as_slice()), stream) }?;
+        Ok(sizes)
+    }
+
+    /// Reads bytes of a buffer into host memory; the host waits for it.
+    ///
+    /// # Safety
+    /// Both ranges are valid.
+    unsafe fn read(&self, to: *mut u8, from: *const u8, bytes: usize, stream: Stream) -> Result<()> {
+        if self.device().is_host() && matches!(self.ready(), Ready::Now) {
+            // SAFETY: the caller's contract.
+            unsafe { to.copy_from_nonoverlapping(from, bytes) };
+            return Ok(());
+        }
+        // SAFETY: the caller's contract; the driver knows on which side each range is.
+        unsafe { copy::now(to.cast(), from.cast(), bytes, stream) }
     }
 }

@@ -33,6 +33,11 @@ impl Owner {
         Self { context: std::ptr::null_mut(), release: None, entry: None, stream: None }
     }
 
+    /// Whether there is nothing to call.
+    pub(crate) fn is_none(&self) -> bool {
+        self.release.is_none()
+    }
+
     /// Takes over a C owner. The ledger counts it until its release was called.
     ///
     /// # Safety

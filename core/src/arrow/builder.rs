@@ -1,0 +1,294 @@
+//! Making batches: out of buffers that the producer owns, described as a tree, or out of columns that exist already.
+
+use core::ffi::c_void;
+use std::ffi::{CStr, CString};
+use std::fmt;
+
+use super::batch::{Batch, NodeDesc};
+use super::metadata;
+use super::schema::{Field, FieldDesc, Schema};
+use crate::abi::arrow_data::{ARROW_FLAG_NULLABLE, ArrowArray};
+use crate::device::Device;
+use crate::error::{Error, Refused, Result, refuse};
+use crate::memory::Owner;
+use crate::order::Ready;
+use crate::runtime::cuda::Stream;
+
+/// An array that is being described: its field, its buffers, what is below it, and who keeps its memory alive. Nothing is
+/// checked before [`ArrayBuilder::build`].
+///
+/// ```
+/// # use devexchange_core::arrow::builder::ArrayBuilder;
+/// # use devexchange_core::{Device, Owner};
+/// let (n, x) = (vec![1_i32, 2, 3], vec![0.5_f64, 1.5, 2.5]);
+/// let column = |name, format, buffer| ArrayBuilder::new(name, format, 3).buffer(std::ptr::null()).buffer(buffer);
+/// let table = ArrayBuilder::batch(3)
+///     .child(column("n", "i", n.as_ptr().cast()).owner(Owner::new(n)))
+///     .child(column("x", "g", x.as_ptr().cast()).owner(Owner::new(x)));
+/// // SAFETY: the vectors have three values each, and belong to the owners.
+/// let batch = unsafe { table.build(Device::CPU) }?;
+/// assert_eq!(batch.column_named("x").unwrap().values::<f64>()?, [0.5, 1.5, 2.5]);
+/// # Ok::<(), devexchange_core::Error>(())
+/// ```
+pub struct ArrayBuilder {
+    name: String,
+    format: String,
+    metadata: Vec<(Vec<u8>, Vec<u8>)>,
+    flags: i64,
+    length: i64,
+    null_count: i64,
+    offset: i64,
+    buffers: Vec<*const c_void>,
+    children: Vec<Self>,
+    dictionary: Option<Box<Self>>,
+    owner: Owner,
+}
+
+impl ArrayBuilder {
+    /// A nullable array of so many elements, whose number of nulls is not known, without buffers.
+    pub fn new(name: &str, format: &str, length: i64) -> Self {
+        Self {
+            name: name.to_owned(),
+            format: format.to_owned(),
+            metadata: Vec::new(),
+            flags: ARROW_FLAG_NULLABLE,
+            length,
+            null_count: -1,
+            offset: 0,
+            buffers: Vec::new(),
+            children: Vec::new(),
+            dictionary: None,
+            owner: Owner::none(),
+        }
+    }
+
+    /// The root of a record batch with so many rows: a struct without nulls, whose children are the columns.
+    pub fn batch(rows: i64) -> Self {
+        Self { flags: 0, null_count: 0, ..Self::new("", "+s", rows) }.buffer(std::ptr::null())
+    }
+
+    /// The next buffer in the order of the Arrow columnar format: validity first, NULL if there are no nulls. For views,
+    /// the last one is the sizes of the data buffers, 64-bit.
+    #[must_use]
+    pub fn buffer(mut self, address: *const c_void) -> Self {
+        self.buffers.push(address);
+        self
+    }
+
+    /// The next child.
+    #[must_use]
+    pub fn child(mut self, child: Self) -> Self {
+        self.children.push(child);
+        self
+    }
+
+    /// The values of a dictionary; the array's own values are indices.
+    #[must_use]
+    pub fn dictionary(self, values: Self) -> Self {
+        Self { dictionary: Some(Box::new(values)), ..self }
+    }
+
+    /// The number of nulls.
+    #[must_use]
+    pub fn null_count(self, null_count: i64) -> Self {
+        Self { null_count, ..self }
+    }
+
+    /// Elements to skip in each buffer.
+    #[must_use]
+    pub fn offset(self, offset: i64) -> Self {
+        Self { offset, ..self }
+    }
+
+    /// `ARROW_FLAG_…` bits, in place of "nullable".
+    #[must_use]
+    pub fn flags(self, flags: i64) -> Self {
+        Self { flags, ..self }
+    }
+
+    /// One more pair of metadata.
+    #[must_use]
+    pub fn metadata(mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
+        self.metadata.push((key.into(), value.into()));
+        self
+    }
+
+    /// Who keeps the buffers of this array alive, and what is below it unless that has owners of its own.
+    #[must_use]
+    pub fn owner(self, owner: Owner) -> Self {
+        Self { owner, ..self }
+    }
+
+    /// The batch, in memory of `device`. Its order is unknown (see [`Ready::unknown`]) until
+    /// [`Batch::produced_on`] says more.
+    ///
+    /// # Errors
+    /// As [`Schema::new`] and [`Batch::from_raw_parts`]; then everything is given back, and nothing is released.
+    ///
+    /// # Safety
+    /// As [`Batch::from_raw_parts`], of all owners together.
+    pub unsafe fn build(mut self, device: Device) -> std::result::Result<Batch, Refused<Box<Self>>> {
+        let mut texts = Vec::new();
+        if let Err(error) = self.texts(&mut texts) {
+            return Err(Refused { error, returned: Box::new(self) });
+        }
+        let (mut fields, mut nodes) = (Vec::with_capacity(texts.len()), Vec::with_capacity(texts.len()));
+        self.describe(&mut texts.iter(), &mut fields, &mut nodes);
+        // SAFETY: the caller's contract; what has no owner yet gets it below, before anybody else sees the batch.
+        let made = Schema::new(&fields)
+            .and_then(|schema| Ok(unsafe { Batch::from_raw_parts(&schema, device, &nodes, Owner::none()) }?));
+        match made {
+            Ok(mut batch) => {
+                let mut owners = Vec::new();
+                self.take_owners(&mut owners);
+                batch.set_owner(all_of(owners));
+                Ok(batch)
+            }
+            Err(error) => Err(Refused { error, returned: Box::new(self) }),
+        }
+    }
+
+    /// The texts of all nodes, depth-first.
+    fn texts(&self, texts: &mut Vec<Texts>) -> Result<()> {
+        let pairs: Vec<_> = self.metadata.iter().map(|(key, value)| (key.as_slice(), value.as_slice())).collect();
+        texts.push(Texts {
+            name: terminated("name", &self.name)?,
+            format: terminated("format", &self.format)?,
+            metadata: if pairs.is_empty() { None } else { Some(metadata::encode(&pairs)?) },
+        });
+        self.below().try_for_each(|node| node.texts(texts))
+    }
+
+    fn describe<'a>(
+        &'a self,
+        texts: &mut std::slice::Iter<'a, Texts>,
+        fields: &mut Vec<FieldDesc<'a>>,
+        nodes: &mut Vec<NodeDesc<'a>>,
+    ) {
+        let Some(text) = texts.next() else { return };
+        fields.push(FieldDesc {
+            format: &text.format,
+            name: &text.name,
+            metadata: text.metadata.as_deref(),
+            flags: self.flags,
+            n_children: self.children.len() as u32,
+            has_dictionary: self.dictionary.is_some(),
+        });
+        let Self { length, null_count, offset, ref buffers, .. } = *self;
+        nodes.push(NodeDesc { length, null_count, offset, buffers });
+        self.below().for_each(|node| node.describe(texts, fields, nodes));
+    }
+
+    fn below(&self) -> impl Iterator<Item = &Self> {
+        self.children.iter().chain(self.dictionary.as_deref())
+    }
+
+    fn take_owners(&mut self, owners: &mut Vec<Owner>) {
+        owners.push(std::mem::replace(&mut self.owner, Owner::none()));
+        for node in self.children.iter_mut().chain(self.dictionary.as_deref_mut()) {
+            node.take_owners(owners);
+        }
+    }
+}
+
+impl fmt::Debug for ArrayBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ArrayBuilder")
+            .field("name", &self.name)
+            .field("format", &self.format)
+            .field("length", &self.length)
+            .field("children", &self.children)
+            .finish_non_exhaustive()
+    }
+}
+
+struct Texts {
+    name: CString,
+    format: CString,
+    metadata: Option<Vec<u8>>,
+}
+
+fn terminated(what: &str, text: &str) -> Result<CString> {
+    CString::new(text)
+        .map_err(|_| Error::new(crate::abi::types::DEVX_INVALID_TEXT, format!("{what} {text:?} has a NUL byte in it")))
+}
+
+/// One owner in place of several.
+fn all_of(mut owners: Vec<Owner>) -> Owner {
+    owners.retain(|owner| !owner.is_none());
+    match owners.pop() {
+        None => Owner::none(),
+        Some(only) if owners.is_empty() => only,
+        Some(last) => {
+            owners.push(last);
+            Owner::boxed(owners)
+        }
+    }
+}
+
+impl Batch {
+    /// A record batch whose columns are other batches (any arrays, not record batches only) of the same length on the same
+    /// device, under new names. They are shared: nothing is copied.
+    ///
+    /// Columns that are not ready now are ordered by `stream`, which is made to wait for all of them; it is needed only
+    /// then.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH` if lengths or devices differ, `DEVX_NOT_READY` without a stream that is needed,
+    /// `DEVX_INVALID_TEXT` for a name with a NUL byte, `DEVX_DRIVER`.
+    pub fn of_columns(columns: &[(&str, &Self)], stream: Option<Stream>) -> Result<Self> {
+        let Some((_, first)) = columns.first() else {
+            return refuse!(
+                DEVX_INVALID_ARGUMENT,
+                "there is no column: a batch of none cannot say on which device it is"
+            );
+        };
+        let names: Result<Vec<_>> = columns.iter().map(|(name, _)| terminated("name", name)).collect();
+        let names = names?;
+        let mut fields = vec![FieldDesc::batch(columns.len() as u32)];
+        let validity = [std::ptr::null()];
+        let mut nodes = vec![NodeDesc { length: first.length(), null_count: 0, offset: 0, buffers: &validity }];
+        for (name, (_, column)) in names.iter().zip(columns) {
+            if (column.length(), column.device()) != (first.length(), first.device()) {
+                return refuse!(
+                    DEVX_MISMATCH,
+                    "column {name:?} has {} rows on {}, the first one has {} on {}",
+                    column.length(),
+                    column.device(),
+                    first.length(),
+                    first.device()
+                );
+            }
+            for node in column.schema().depth_first() {
+                let Some(field) = column.schema().field(node) else { continue };
+                let name = if node == 0 { name.as_c_str() } else { field.raw_name() };
+                fields.push(described(field, name));
+                let array = column.array(node);
+                let ArrowArray { length, null_count, offset, .. } = *array;
+                nodes.push(NodeDesc { length, null_count, offset, buffers: column.buffers(node) });
+            }
+        }
+        let ready = match stream {
+            _ if columns.iter().all(|(_, column)| matches!(column.ready(), Ready::Now)) => Ready::Now,
+            Some(stream) => Ready::merge(columns.iter().map(|(_, column)| column.ready()), stream)?,
+            None => return refuse!(DEVX_NOT_READY, "the columns are not ready, and there is no stream to order them"),
+        };
+        let shared: Vec<Self> = columns.iter().map(|&(_, column)| column.clone()).collect();
+        let schema = Schema::new(&fields)?;
+        // SAFETY: the columns describe their memory, and keep it alive.
+        let mut batch = unsafe { Self::from_raw_parts(&schema, first.device(), &nodes, Owner::boxed(shared)) }?;
+        batch.set_ready(ready);
+        Ok(batch)
+    }
+}
+
+fn described<'a>(field: Field<'a>, name: &'a CStr) -> FieldDesc<'a> {
+    FieldDesc {
+        format: field.raw_format(),
+        name,
+        metadata: field.raw_metadata(),
+        flags: field.flags(),
+        n_children: field.n_children() as u32,
+        has_dictionary: field.dictionary().is_some(),
+    }
+}

@@ -1,0 +1,246 @@
+//! The value of one row, whatever its type: for readers that look at a few rows, and for showing them to a person.
+//! Whole columns are read through [`Column::values`] and its neighbours.
+
+use std::fmt;
+
+use super::column::Column;
+use super::format::Type;
+use crate::error::Result;
+
+/// One value in host memory.
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'a> {
+    /// There is none.
+    Null,
+    /// A truth value.
+    Bool(bool),
+    /// A signed integer; also a date, time, timestamp or duration, as the number that it is stored as.
+    Int(i64),
+    /// An unsigned integer.
+    UInt(u64),
+    /// A floating point number; those of half and single precision are widened, which is exact.
+    Float(f64),
+    /// A decimal.
+    Decimal(Decimal<'a>),
+    /// A span of the calendar, whose parts are not converted into each other.
+    Interval {
+        /// Calendar months.
+        months: i32,
+        /// Days.
+        days: i32,
+        /// Nanoseconds.
+        nanoseconds: i64,
+    },
+    /// Text.
+    Text(&'a str),
+    /// Bytes.
+    Binary(&'a [u8]),
+    /// The values of a list.
+    List(Column<'a>),
+    /// The entries of a map: a struct of keys and values.
+    Map(Column<'a>),
+    /// A row of a struct.
+    Struct(Column<'a>, i64),
+}
+
+/// A decimal as it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decimal<'a> {
+    /// The number without its point: two's complement in native byte order, of 4, 8, 16 or 32 bytes.
+    pub unscaled: &'a [u8],
+    /// Digits after the point.
+    pub scale: i32,
+}
+
+impl<'a> Column<'a> {
+    /// The value of a row, found behind dictionaries, unions and runs ([`Column::resolve`]).
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE` for memory that the host cannot read, `DEVX_INVALID_BUFFERS`,
+    /// `DEVX_INVALID_TEXT`.
+    pub fn value(self, row: i64) -> Result<Value<'a>> {
+        let Some((column, row)) = self.resolve(row)? else { return Ok(Value::Null) };
+        Ok(match column.ty() {
+            Type::Bool => Value::Bool(column.bool(row)?),
+            Type::Float(width) => Value::Float(float(width, column.fixed(row)?)),
+            Type::UInt(_) => Value::UInt(unsigned(column.fixed(row)?)),
+            Type::Decimal { scale, .. } => Value::Decimal(Decimal { unscaled: column.fixed(row)?, scale }),
+            Type::IntervalMonths | Type::IntervalDayTime | Type::IntervalMonthDayNano => {
+                interval(column.ty(), column.fixed(row)?)
+            }
+            Type::FixedSizeBinary(_) | Type::Binary | Type::LargeBinary | Type::BinaryView => {
+                Value::Binary(column.bytes(row)?)
+            }
+            Type::Utf8 | Type::LargeUtf8 | Type::Utf8View => Value::Text(column.text(row)?),
+            Type::Struct => Value::Struct(column, row),
+            Type::Map => Value::Map(column.list(row)?),
+            ty if ty.is_list() || matches!(ty, Type::FixedSizeList(_)) => Value::List(column.list(row)?),
+            _ => Value::Int(signed(column.fixed(row)?)),
+        })
+    }
+}
+
+/// An integer of up to 8 bytes.
+fn unsigned(bytes: &[u8]) -> u64 {
+    let byte = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
+    if cfg!(target_endian = "little") { bytes.iter().rev().fold(0, byte) } else { bytes.iter().fold(0, byte) }
+}
+
+fn signed(bytes: &[u8]) -> i64 {
+    let missing = 64 - 8 * bytes.len().clamp(1, 8) as u32;
+    (unsigned(bytes) << missing).cast_signed() >> missing
+}
+
+fn float(width: u8, bytes: &[u8]) -> f64 {
+    let bits = unsigned(bytes);
+    match width {
+        2 => half(bits as u16),
+        4 => f32::from_bits(bits as u32).into(),
+        _ => f64::from_bits(bits),
+    }
+}
+
+/// A number of half precision (IEEE 754 binary16).
+fn half(bits: u16) -> f64 {
+    let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
+    let size = match exponent {
+        0 => fraction * 2_f64.powi(-24),
+        0x1f if fraction == 0.0 => f64::INFINITY,
+        0x1f => f64::NAN,
+        _ => (fraction + 1024.0) * 2_f64.powi(exponent - 25),
+    };
+    if bits >> 15 == 1 { -size } else { size }
+}
+
+fn interval<'a>(ty: Type, bytes: &[u8]) -> Value<'a> {
+    let part = |at: usize, width: usize| signed(bytes.get(at..at + width).unwrap_or_default());
+    let (months, days, nanoseconds) = match ty {
+        Type::IntervalMonths => (part(0, 4), 0, 0),
+        Type::IntervalDayTime => (0, part(0, 4), part(4, 4) * 1_000_000),
+        _ => (part(0, 4), part(4, 4), part(8, 8)),
+    };
+    Value::Interval { months: months as i32, days: days as i32, nanoseconds }
+}
+
+/// How a value is shown: numbers plainly, text in quotes as in JSON, bytes as `0x…`, lists as `[…]`, structs as
+/// `{"name": …}`, maps as `{key: …}`. A value that cannot be read is shown as the reason in angle brackets.
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Null => f.write_str("null"),
+            Self::Bool(value) => value.fmt(f),
+            Self::Int(value) => value.fmt(f),
+            Self::UInt(value) => value.fmt(f),
+            Self::Float(value) => value.fmt(f),
+            Self::Decimal(value) => value.fmt(f),
+            Self::Interval { months, days, nanoseconds } => write!(f, "{months} months {days} days {nanoseconds} ns"),
+            Self::Text(text) => quote(text, f),
+            Self::Binary(bytes) => {
+                f.write_str("0x")?;
+                bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+            Self::List(values) => {
+                f.write_str("[")?;
+                separated(0..values.length(), f, |row, f| show(values, row, f))?;
+                f.write_str("]")
+            }
+            Self::Map(entries) => {
+                f.write_str("{")?;
+                let (keys, values) = (entries.child(0), entries.child(1));
+                separated(0..entries.length(), f, |row, f| {
+                    keys.map_or(Ok(()), |keys| show(keys, row, f))?;
+                    f.write_str(": ")?;
+                    values.map_or(Ok(()), |values| show(values, row, f))
+                })?;
+                f.write_str("}")
+            }
+            Self::Struct(column, row) => {
+                f.write_str("{")?;
+                separated((0..).map_while(|index| column.child(index)), f, |child, f| {
+                    quote(child.field().name(), f)?;
+                    f.write_str(": ")?;
+                    show(child, row, f)
+                })?;
+                f.write_str("}")
+            }
+        }
+    }
+}
+
+fn separated<T>(
+    items: impl Iterator<Item = T>,
+    f: &mut fmt::Formatter<'_>,
+    write: impl Fn(T, &mut fmt::Formatter<'_>) -> fmt::Result,
+) -> fmt::Result {
+    for (i, item) in items.enumerate() {
+        if i > 0 {
+            f.write_str(", ")?;
+        }
+        write(item, f)?;
+    }
+    Ok(())
+}
+
+fn show(column: Column<'_>, row: i64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match column.value(row) {
+        Ok(value) => write!(f, "{value}"),
+        Err(error) => write!(f, "<{error}>"),
+    }
+}
+
+fn quote(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str("\"")?;
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => write!(f, "\\{character}")?,
+            '\n' => f.write_str("\\n")?,
+            control if u32::from(control) < 0x20 => write!(f, "\\u{:04x}", u32::from(control))?,
+            plain => write!(f, "{plain}")?,
+        }
+    }
+    f.write_str("\"")
+}
+
+impl fmt::Display for Decimal<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut bytes: Vec<u8> = self.unscaled.to_vec();
+        if cfg!(target_endian = "big") {
+            bytes.reverse();
+        }
+        let negative = bytes.last().is_some_and(|&top| top >= 0x80);
+        if negative {
+            let mut carry = true;
+            for byte in &mut bytes {
+                let (flipped, over) = (!*byte).overflowing_add(carry.into());
+                (*byte, carry) = (flipped, over);
+            }
+        }
+        // Digits from the last to the first, by dividing by ten.
+        let mut digits = Vec::new();
+        while bytes.iter().any(|&byte| byte != 0) {
+            let mut rest = 0;
+            for byte in bytes.iter_mut().rev() {
+                let value = rest << 8 | u32::from(*byte);
+                (*byte, rest) = ((value / 10) as u8, value % 10);
+            }
+            digits.push(b'0' + rest as u8);
+        }
+        let after = usize::try_from(self.scale).unwrap_or(0);
+        let before = usize::try_from(-self.scale).unwrap_or(0);
+        if !digits.is_empty() {
+            digits.splice(0..0, std::iter::repeat_n(b'0', before));
+        }
+        while digits.len() <= after {
+            digits.push(b'0');
+        }
+        let mut text: Vec<u8> = Vec::with_capacity(digits.len() + 2);
+        text.extend(negative.then_some(b'-'));
+        for (left, digit) in digits.iter().enumerate().rev() {
+            text.push(*digit);
+            if left == after && after > 0 {
+                text.push(b'.');
+            }
+        }
+        f.write_str(&String::from_utf8_lossy(&text))
+    }
+}
