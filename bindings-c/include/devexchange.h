@@ -154,6 +154,12 @@ devx_status devx_batch_of_columns(
     devx_batch_t **out,
     devx_error *error);
 
+/**
+ * How a record batch of equal columns can be had as a matrix: as a view, with a copy, or not at
+ * all, and why. Nothing is taken.
+ */
+devx_status devx_batch_plan_matrix(devx_batch_t const *batch, devx_plan *out, devx_error *error);
+
 /** As `devx_tensor_produced_on`. */
 devx_status devx_batch_produced_on(devx_batch_t *batch, int64_t stream, devx_error *error);
 
@@ -171,6 +177,19 @@ devx_status devx_batch_schema(devx_batch_t const *batch, devx_schema_t **out, de
 
 /** Another reference to the same batch. */
 devx_status devx_batch_share(devx_batch_t const *batch, devx_batch_t **out, devx_error *error);
+
+/**
+ * The record batch as a matrix with a row for each row and a column for each column, column-major.
+ * `copy` as in `devx_column_to_tensor`; a copy of memory that the host cannot read is queued on
+ * `stream`, -1 if there is none. A view is read-only and keeps the batch's memory alive; it needs
+ * columns that follow each other at equal distances.
+ */
+devx_status devx_batch_to_matrix(
+    devx_batch_t const *batch,
+    int32_t copy,
+    int64_t stream,
+    devx_tensor_t **out,
+    devx_error *error);
 
 /** As `devx_tensor_used_on`. */
 devx_status devx_batch_used_on(devx_batch_t const *batch, int64_t stream, devx_error *error);
@@ -584,10 +603,25 @@ devx_status devx_tensor_import_on_legacy(
     devx_error *error);
 
 /**
+ * How a matrix can be had as a record batch: as a view, with a copy, or not at all, and why.
+ * Nothing is taken.
+ */
+devx_status devx_tensor_plan_batch(devx_tensor_t const *tensor, devx_plan *out, devx_error *error);
+
+/**
  * How a tensor can be had as a column: as a view, with a copy, or not at all, and why. Nothing is
  * taken.
  */
 devx_status devx_tensor_plan_column(devx_tensor_t const *tensor, devx_plan *out, devx_error *error);
+
+/**
+ * How a tensor can be had as a column of the extension type `arrow.fixed_shape_tensor`. Nothing is
+ * taken.
+ */
+devx_status devx_tensor_plan_fixed_shape_column(
+    devx_tensor_t const *tensor,
+    devx_plan *out,
+    devx_error *error);
 
 /**
  * Says that the data is there when what is queued on `stream` is done: for a producer that worked
@@ -624,11 +658,35 @@ devx_status devx_tensor_size(
     devx_error *error);
 
 /**
+ * The matrix as a record batch with a column for each column: their names, or none (NULL and 0) for
+ * "0", "1", and so on. `copy` as in `devx_column_to_tensor`. A view keeps the tensor's memory
+ * alive; it needs columns whose values follow each other.
+ */
+devx_status devx_tensor_to_batch(
+    devx_tensor_t const *tensor,
+    char const *const *names,
+    size_t n_names,
+    int32_t copy,
+    devx_batch_t **out,
+    devx_error *error);
+
+/**
  * The tensor as a column: its first dimension are the rows, the others fixed-size lists. The result
  * is the column itself, not a record batch. `name` may be NULL; `copy` as in
  * `devx_column_to_tensor`. A view keeps the tensor's memory alive.
  */
 devx_status devx_tensor_to_column(
+    devx_tensor_t const *tensor,
+    char const *name,
+    int32_t copy,
+    devx_batch_t **out,
+    devx_error *error);
+
+/**
+ * As `devx_tensor_to_column`, as a column of the extension type `arrow.fixed_shape_tensor`: each
+ * row is a tensor, whose dimensions may lie in any order.
+ */
+devx_status devx_tensor_to_fixed_shape_column(
     devx_tensor_t const *tensor,
     char const *name,
     int32_t copy,

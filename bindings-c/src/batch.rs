@@ -4,7 +4,6 @@ use devexchange_core::abi::types::DEVX_NULL_ARGUMENT;
 use devexchange_core::arrow::Schema;
 use devexchange_core::arrow::batch::{Batch, NodeDesc};
 use devexchange_core::error::Refused;
-use devexchange_core::order::NO_SYNC;
 use devexchange_core::{Device, Error, Owner, Result};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
@@ -13,8 +12,9 @@ use crate::ctypes::{
     ArrowArray, ArrowDeviceArray, ArrowSchema, BatchInfoRecord, Char, DlDevice, ErrorRecord, NodeRecord, OwnerRecord,
     Status,
 };
-use crate::error::{guard, guard_release, handle, list, required, text};
+use crate::error::{guard, guard_release, handle, list, required, texts};
 use crate::schema::SchemaHandle;
+use crate::stream::stream_or_none;
 use crate::tensor::keep;
 
 handle! {
@@ -72,21 +72,15 @@ unsafe fn devx_batch_of_columns(
 ) -> Status {
     guard(error, || {
         let out = required(out, "out")?;
-        // SAFETY: the caller gives `n_columns` names and columns.
-        let (names, columns) =
-            (unsafe { list(names, n_columns, "names") }?, unsafe { list(columns, n_columns, "columns") }?);
-        let mut borrowed = Vec::with_capacity(n_columns);
-        for (&name, &column) in names.iter().zip(columns) {
-            // SAFETY: the caller gives NUL-terminated names.
-            let name = required(unsafe { text(name, "names[i]") }?, "names[i]")?.to_str().unwrap_or_default();
-            // SAFETY: the caller gives living handles.
-            borrowed.push((name, unsafe { BatchHandle::borrow(column, "columns[i]") }?));
-        }
-        let columns: Vec<(&str, &Batch)> = borrowed.iter().map(|(name, batch)| (*name, &**batch)).collect();
-        let stream = match columns.first() {
-            Some((_, first)) if stream != NO_SYNC => Some(first.device().stream_with(first.device(), stream)?),
-            _ => None,
-        };
+        // SAFETY: the caller gives `n_columns` NUL-terminated names.
+        let names = unsafe { texts(names, n_columns, "names") }?;
+        // SAFETY: the caller gives `n_columns` columns.
+        let handles = unsafe { list(columns, n_columns, "columns") }?.iter();
+        // SAFETY: the caller gives living handles.
+        let columns = handles.map(|&column| unsafe { BatchHandle::borrow(column, "columns[i]") });
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let stream = columns.first().map_or(Ok(None), |first| stream_or_none(first.device(), stream))?;
+        let columns: Vec<(&str, &Batch)> = names.into_iter().zip(columns.iter().map(|column| &**column)).collect();
         out.write(BatchHandle::give(Batch::of_columns(&columns, stream)?));
         Ok(())
     })

@@ -1,15 +1,16 @@
 //! Tensors as columns, columns as tensors: the plan first, then the thing.
 
-use devexchange_core::Result;
 use devexchange_core::convert::{self, Plan};
 use devexchange_core::dlpack::Copying;
+use devexchange_core::{Batch, Result, Tensor};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
 use crate::batch::BatchHandle;
 use crate::column::view;
 use crate::ctypes::{Char, ColumnRecord, ErrorRecord, PlanRecord, Status};
-use crate::error::{guard, required, text};
+use crate::error::{guard, required, text, texts};
+use crate::stream::stream_or_none;
 use crate::tensor::TensorHandle;
 
 /// How a column can be had as a tensor: as a view, with a copy, or not at all, and why. Nothing is taken.
@@ -47,6 +48,107 @@ unsafe fn devx_column_to_tensor(
     })
 }
 
+/// How a record batch of equal columns can be had as a matrix: as a view, with a copy, or not at all, and why. Nothing is
+/// taken.
+#[ffi_export]
+unsafe fn devx_batch_plan_matrix(
+    batch: *const BatchHandle,
+    out: Option<Out<'_, PlanRecord>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
+        write(out, &convert::plan_matrix(&batch)?)
+    })
+}
+
+/// The record batch as a matrix with a row for each row and a column for each column, column-major. `copy` as in
+/// `devx_column_to_tensor`; a copy of memory that the host cannot read is queued on `stream`, −1 if there is none. A view is
+/// read-only and keeps the batch's memory alive; it needs columns that follow each other at equal distances.
+#[ffi_export]
+unsafe fn devx_batch_to_matrix(
+    batch: *const BatchHandle,
+    copy: i32,
+    stream: i64,
+    out: Option<Out<'_, *mut TensorHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
+        let stream = stream_or_none(batch.device(), stream)?;
+        out.write(TensorHandle::give(convert::matrix(&batch, Copying::from_raw(copy)?, stream)?));
+        Ok(())
+    })
+}
+
+/// How a matrix can be had as a record batch: as a view, with a copy, or not at all, and why. Nothing is taken.
+#[ffi_export]
+unsafe fn devx_tensor_plan_batch(
+    tensor: *const TensorHandle,
+    out: Option<Out<'_, PlanRecord>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
+        write(out, &convert::plan_batch(&tensor))
+    })
+}
+
+/// The matrix as a record batch with a column for each column: their names, or none (NULL and 0) for "0", "1", and so on.
+/// `copy` as in `devx_column_to_tensor`. A view keeps the tensor's memory alive; it needs columns whose values follow each
+/// other.
+#[ffi_export]
+unsafe fn devx_tensor_to_batch(
+    tensor: *const TensorHandle,
+    names: *const *const Char,
+    n_names: usize,
+    copy: i32,
+    out: Option<Out<'_, *mut BatchHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
+        // SAFETY: the caller gives `n_names` NUL-terminated names.
+        let names = unsafe { texts(names, n_names, "names") }?;
+        out.write(BatchHandle::give(convert::batch(&tensor, &names, Copying::from_raw(copy)?)?));
+        Ok(())
+    })
+}
+
+/// How a tensor can be had as a column of the extension type `arrow.fixed_shape_tensor`. Nothing is taken.
+#[ffi_export]
+unsafe fn devx_tensor_plan_fixed_shape_column(
+    tensor: *const TensorHandle,
+    out: Option<Out<'_, PlanRecord>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
+        write(out, &convert::plan_fixed_shape_column(&tensor))
+    })
+}
+
+/// As `devx_tensor_to_column`, as a column of the extension type `arrow.fixed_shape_tensor`: each row is a tensor, whose
+/// dimensions may lie in any order.
+#[ffi_export]
+unsafe fn devx_tensor_to_fixed_shape_column(
+    tensor: *const TensorHandle,
+    name: *const Char,
+    copy: i32,
+    out: Option<Out<'_, *mut BatchHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle, and NULL or a NUL-terminated text.
+    guard(error, || unsafe { to_column(tensor, name, copy, out, convert::fixed_shape_column) })
+}
+
 /// How a tensor can be had as a column: as a view, with a copy, or not at all, and why. Nothing is taken.
 #[ffi_export]
 unsafe fn devx_tensor_plan_column(
@@ -72,16 +174,26 @@ unsafe fn devx_tensor_to_column(
     out: Option<Out<'_, *mut BatchHandle>>,
     error: Option<&mut ErrorRecord>,
 ) -> Status {
-    guard(error, || {
-        let out = required(out, "out")?;
-        // SAFETY: the caller gives a living handle.
-        let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
-        // SAFETY: the caller gives NULL or a NUL-terminated text.
-        let name = unsafe { text(name, "name") }?.unwrap_or_default().to_string_lossy();
-        let batch = convert::column(&tensor, &name, Copying::from_raw(copy)?)?;
-        out.write(BatchHandle::give(batch));
-        Ok(())
-    })
+    // SAFETY: the caller gives a living handle, and NULL or a NUL-terminated text.
+    guard(error, || unsafe { to_column(tensor, name, copy, out, convert::column) })
+}
+
+/// # Safety
+/// `tensor` is NULL or a living handle, `name` NULL or NUL-terminated.
+unsafe fn to_column(
+    tensor: *const TensorHandle,
+    name: *const Char,
+    copy: i32,
+    out: Option<Out<'_, *mut BatchHandle>>,
+    convert: fn(&Tensor, &str, Copying) -> Result<Batch>,
+) -> Result<()> {
+    let out = required(out, "out")?;
+    // SAFETY: the caller's contract.
+    let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
+    // SAFETY: the caller's contract.
+    let name = unsafe { text(name, "name") }?.unwrap_or_default().to_string_lossy();
+    out.write(BatchHandle::give(convert(&tensor, &name, Copying::from_raw(copy)?)?));
+    Ok(())
 }
 
 fn write(out: Option<Out<'_, PlanRecord>>, plan: &Plan) -> Result<()> {

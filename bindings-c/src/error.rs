@@ -52,6 +52,27 @@ pub(crate) unsafe fn text<'a>(text: *const crate::ctypes::Char, name: &str) -> R
     }
 }
 
+/// A list of texts, none of which may be NULL.
+///
+/// # Safety
+/// `first` is NULL or has `length` texts, each NULL or NUL-terminated, that outlive the result.
+pub(crate) unsafe fn texts<'a>(
+    first: *const *const crate::ctypes::Char,
+    length: usize,
+    name: &'static str,
+) -> Result<Vec<&'a str>> {
+    // SAFETY: the caller's contract.
+    let list = unsafe { list(first, length, name) }?.iter().enumerate();
+    list.map(|(i, &one)| {
+        // SAFETY: the caller's contract.
+        let one = unsafe { text(one, &format!("{name}[{i}]")) }?;
+        let one = one.ok_or_else(|| Error::new(types::DEVX_NULL_ARGUMENT, format!("{name}[{i}] is NULL")))?;
+        // Checked by `text`.
+        Ok(one.to_str().unwrap_or_default())
+    })
+    .collect()
+}
+
 /// A list argument: its address may be NULL if it is empty.
 ///
 /// # Safety

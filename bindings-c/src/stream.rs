@@ -45,6 +45,11 @@ fn stream_of(device: Device, value: i64) -> Result<Stream> {
     device.stream_with(device, value)
 }
 
+/// A stream that may be missing: −1.
+pub(crate) fn stream_or_none(device: Device, value: i64) -> Result<Option<Stream>> {
+    (value != NO_SYNC).then(|| stream_of(device, value)).transpose()
+}
+
 /// As `devx_tensor_import`, of a tensor whose producer was asked for it with `stream`: its data is ready for work that is
 /// queued there from now on. −1 where the producer was asked for no synchronisation because the data is ready. The stream is
 /// not destroyed before the tensor was handed on or released.
@@ -99,7 +104,7 @@ unsafe fn devx_tensor_allocate(
         // SAFETY: the caller gives `ndim` extents.
         let shape = unsafe { list(shape, ndim, "shape") }?;
         let device = Device::from_dlpack(device.0)?;
-        let stream = if stream == NO_SYNC { None } else { Some(stream_of(device, stream)?) };
+        let stream = stream_or_none(device, stream)?;
         let tensor = Tensor::allocate(device, DType::from_dlpack(dtype.0)?, shape, stream)?;
         out.write(TensorHandle::give(tensor));
         Ok(())

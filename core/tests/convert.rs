@@ -5,9 +5,14 @@ use core::ffi::c_void;
 use std::ptr::null;
 
 use devexchange_core::abi::types::*;
+use devexchange_core::arrow::ArrayBuilder;
 use devexchange_core::arrow::batch::NodeDesc;
 use devexchange_core::arrow::schema::FieldDesc;
-use devexchange_core::convert::{Plan, column, plan_column, plan_tensor, tensor};
+use devexchange_core::arrow::schema::{EXTENSION_METADATA, EXTENSION_NAME};
+use devexchange_core::convert::{
+    Plan, batch, column, fixed_shape_column, matrix, plan_batch, plan_column, plan_fixed_shape_column, plan_matrix,
+    plan_tensor, tensor,
+};
 use devexchange_core::dlpack::Copying;
 use devexchange_core::{Batch, Device, Flags, Owner, Schema, Tensor};
 
@@ -102,4 +107,157 @@ fn strides_need_a_copy() {
     assert_eq!(column(&transposed, "t", Copying::Never).unwrap_err().status(), DEVX_COPY_REQUIRED);
     let copied = column(&transposed, "t", Copying::IfNeeded).unwrap();
     assert_eq!(copied.root().child(0).unwrap().values::<i64>().unwrap(), [0, 3, 1, 4, 2, 5]);
+}
+
+/// A view of a host tensor that outlives it.
+fn seen(of: &Tensor, shape: &[i64], strides: &[i64]) -> Tensor {
+    let desc = devexchange_core::TensorDesc {
+        data: of.data(),
+        device: Device::CPU,
+        dtype: of.dtype(),
+        shape,
+        strides: Some(strides),
+        byte_offset: 0,
+        flags: Flags::default(),
+    };
+    // SAFETY: the tests give strides within the tensor.
+    unsafe { Tensor::from_raw_parts(&desc, Owner::none()) }.unwrap()
+}
+
+fn elements(tensor: &Tensor) -> Vec<i32> {
+    tensor.copy().unwrap().as_slice::<i32>().unwrap().to_vec()
+}
+
+#[test]
+fn tensors_of_one_shape() {
+    let cube = Tensor::from_vec((0..24_i32).collect(), &[2, 3, 4]).unwrap();
+    assert_eq!(plan_fixed_shape_column(&cube), Plan::View);
+    let made = fixed_shape_column(&cube, "cube", Copying::Never).unwrap();
+    let field = made.schema().root();
+    assert_eq!((field.name(), field.format(), made.length()), ("cube", "+w:12", 2));
+    assert_eq!(field.extension(), Some((&b"arrow.fixed_shape_tensor"[..], &b"{\"shape\":[3, 4]}"[..])));
+    let back = tensor(made.root(), Copying::Never).unwrap();
+    assert_eq!((back.shape(), back.strides(), back.data()), (&[2, 3, 4][..], &[12, 4, 1][..], cube.data()));
+
+    // Values whose dimensions lie in another order are seen in place too, and say so.
+    let turned = seen(&cube, &[2, 4, 3], &[12, 1, 4]);
+    let made = fixed_shape_column(&turned, "turned", Copying::Never).unwrap();
+    let (_, parameters) = made.schema().root().extension().unwrap();
+    assert_eq!(parameters, b"{\"shape\":[3, 4],\"permutation\":[1, 0]}");
+    let back = tensor(made.root(), Copying::Never).unwrap();
+    assert_eq!((back.shape(), back.strides(), back.data()), (turned.shape(), turned.strides(), cube.data()));
+
+    // Three dimensions, turned round: the permutation is not its own inverse.
+    let four = Tensor::from_vec((0..24_i32).collect(), &[1, 2, 3, 4]).unwrap();
+    let turned = seen(&four, &[1, 4, 2, 3], &[24, 1, 12, 4]);
+    let made = fixed_shape_column(&turned, "", Copying::Never).unwrap();
+    let (_, parameters) = made.schema().root().extension().unwrap();
+    assert_eq!(parameters, b"{\"shape\":[2, 3, 4],\"permutation\":[2, 0, 1]}");
+    let back = tensor(made.root(), Copying::Never).unwrap();
+    assert_eq!((back.shape(), back.strides()), (turned.shape(), turned.strides()));
+
+    // Every other row.
+    let apart = seen(&cube, &[2, 3, 2], &[12, 4, 2]);
+    assert_eq!(fixed_shape_column(&apart, "", Copying::Never).unwrap_err().status(), DEVX_COPY_REQUIRED);
+    let copied = tensor(fixed_shape_column(&apart, "", Copying::IfNeeded).unwrap().root(), Copying::Never).unwrap();
+    assert_eq!((copied.shape(), elements(&copied)), (apart.shape(), elements(&apart)));
+
+    for shape in [&[3][..], &[0, 3, 4], &[2, 0, 4], &[3, 1, 1]] {
+        let size = shape.iter().product::<i64>();
+        let odd = Tensor::from_vec((0..size as i32).collect(), shape).unwrap();
+        let made = fixed_shape_column(&odd, "", Copying::Never).unwrap();
+        assert_eq!(tensor(made.root(), Copying::Never).unwrap().shape(), shape);
+        let made = column(&odd, "", Copying::Never).unwrap();
+        assert_eq!((made.length(), tensor(made.root(), Copying::Never).unwrap().shape()), (shape[0], shape));
+    }
+}
+
+#[test]
+fn tensor_columns_that_contradict_themselves() {
+    let of = |parameters: &str| {
+        let values = ArrayBuilder::new("item", "i", 0).buffer(null()).buffer(null());
+        let list = ArrayBuilder::new("", "+w:6", 0).buffer(null()).child(values);
+        let list = list.metadata(EXTENSION_NAME, "arrow.fixed_shape_tensor").metadata(EXTENSION_METADATA, parameters);
+        // SAFETY: there are no values.
+        let made = unsafe { list.build(Device::CPU) }.map_err(|refused| refused.error).unwrap();
+        plan_tensor(made.root()).unwrap()
+    };
+    assert_eq!(of("{\"shape\": [2, 3], \"dim_names\": [\"a\", \"b\"]}"), Plan::View);
+    assert_eq!(of("{\"shape\": [6], \"permutation\": null}"), Plan::View);
+    for (parameters, says) in [
+        ("", "there is no shape"),
+        ("[1]", "there is no shape"),
+        ("{\"shape\": 6}", "there is no shape"),
+        ("{\"shape\": [2, \"3\"]}", "there is no shape"),
+        ("{\"shape\": [2, 2]}", "has shape [2, 2], but lists of 6 values"),
+        ("{\"shape\": [-2, -3]}", "has shape [-2, -3]"),
+        ("{\"shape\": [9223372036854775807, 9]}", "but lists of 6 values"),
+        ("{\"shape\": [2, 3], \"permutation\": [0]}", "permutation [0] of 2 dimensions"),
+        ("{\"shape\": [2, 3], \"permutation\": [1, 1]}", "permutation [1, 1] of 2 dimensions"),
+    ] {
+        let said = reason(of(parameters));
+        assert!(said.contains(says), "{parameters}: {said}");
+    }
+}
+
+#[test]
+fn columns_of_a_matrix() {
+    let whole = Tensor::from_vec((0..6_i32).collect(), &[2, 3]).unwrap();
+    // Column-major: two columns of three values each.
+    let tall = seen(&whole, &[3, 2], &[1, 3]);
+    assert_eq!(plan_batch(&tall), Plan::View);
+    let table = batch(&tall, &["a", "b"], Copying::Never).unwrap();
+    assert_eq!(table.column_named("b").unwrap().values::<i32>().unwrap(), [3, 4, 5]);
+    assert_eq!(plan_matrix(&table).unwrap(), Plan::View);
+    let back = matrix(&table, Copying::Never, None).unwrap();
+    assert_eq!((back.shape(), back.strides(), back.data()), (&[3, 2][..], &[1, 3][..], whole.data()));
+    assert!(back.flags().has(Flags::READ_ONLY));
+
+    // Row-major needs a copy.
+    let error = batch(&whole, &[], Copying::Never).unwrap_err();
+    assert_eq!(error.status(), DEVX_COPY_REQUIRED);
+    let table = batch(&whole, &[], Copying::IfNeeded).unwrap();
+    assert_eq!((table.n_columns(), table.column(2).unwrap().field().name()), (3, "2"));
+    assert_eq!(table.column(2).unwrap().values::<i32>().unwrap(), [2, 5]);
+
+    // Columns from here and there.
+    let (first, second) = (column(&tall_one(1), "", Copying::Never), column(&tall_one(7), "", Copying::Never));
+    let (first, second) = (first.unwrap(), second.unwrap());
+    let far = Batch::of_columns(&[("x", &second), ("y", &first), ("z", &second)], None).unwrap();
+    let Plan::Copy { bytes, reason } = plan_matrix(&far).unwrap() else { panic!("columns in one place") };
+    assert_eq!((bytes, reason.contains("equal distances")), (36, true));
+    assert_eq!(matrix(&far, Copying::Never, None).unwrap_err().status(), DEVX_COPY_REQUIRED);
+    let copied = matrix(&far, Copying::IfNeeded, None).unwrap();
+    assert_eq!((copied.shape(), elements(&copied)), (&[3, 3][..], vec![7, 1, 7, 8, 2, 8, 9, 3, 9]));
+    drop((first, second, far));
+    assert_eq!(elements(&copied), [7, 1, 7, 8, 2, 8, 9, 3, 9]);
+
+    assert_eq!(batch(&whole, &["one"], Copying::IfNeeded).unwrap_err().status(), DEVX_MISMATCH);
+    let cube = Tensor::from_vec(vec![0_i32; 8], &[2, 2, 2]).unwrap();
+    assert!(self::reason(plan_batch(&cube)).contains("two dimensions"));
+    let empty = Tensor::from_vec(Vec::<i32>::new(), &[0, 3]).unwrap();
+    let table = batch(&empty, &[], Copying::Never).unwrap();
+    assert_eq!(matrix(&table, Copying::Never, None).unwrap().shape(), [0, 3]);
+}
+
+fn tall_one(from: i32) -> Tensor {
+    Tensor::from_vec((from..from + 3).collect(), &[3]).unwrap()
+}
+
+#[test]
+fn what_is_no_matrix() {
+    let plan = |columns: &[(&str, &Batch)]| reason(plan_matrix(&Batch::of_columns(columns, None).unwrap()).unwrap());
+    let ints = column(&tall_one(1), "", Copying::Never).unwrap();
+    let floats = column(&Tensor::from_vec(vec![0.0_f64; 3], &[3]).unwrap(), "", Copying::Never).unwrap();
+    assert_eq!(plan(&[("n", &ints), ("x", &floats)]), "column \"x\" is float64, the first one is int32");
+    static BITS: [u8; 1] = [0b110];
+    static VALUES: [i32; 3] = [1, 2, 3];
+    let holes = ArrayBuilder::new("", "i", 3).buffer(BITS.as_ptr().cast()).buffer(VALUES.as_ptr().cast());
+    // SAFETY: the buffers are static.
+    let holes = unsafe { holes.build(Device::CPU) }.map_err(|refused| refused.error).unwrap();
+    assert_eq!(plan(&[("n", &ints), ("h", &holes)]), "1 values of column \"h\" are null, which a tensor cannot say");
+    // SAFETY: there are no columns.
+    let none = unsafe { ArrayBuilder::batch(3).build(Device::CPU) }.map_err(|refused| refused.error).unwrap();
+    assert_eq!(reason(plan_matrix(&none).unwrap()), "the batch has no columns, so no type of number");
+    assert!(reason(plan_matrix(&ints).unwrap()).contains("no columns"));
 }

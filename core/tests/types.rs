@@ -297,9 +297,8 @@ fn extension_types_and_flags() {
     let plain = || ArrayBuilder::new("p", "g", 0).buffer(null()).buffer(null());
     let point = plain().metadata(EXTENSION_NAME, "geo.point").metadata(EXTENSION_METADATA, "{}").flags(7);
     // SAFETY: there are no values.
-    let (point, plain) = unsafe { (point.build(Device::CPU), plain().build(Device::CPU)) };
-    let (point, plain) =
-        (point.map_err(|refused| refused.error).unwrap(), plain.map_err(|refused| refused.error).unwrap());
+    let build = |array: ArrayBuilder| unsafe { array.build(Device::CPU) }.map_err(|refused| refused.error).unwrap();
+    let (point, plain) = (build(point), build(plain()));
     assert_eq!(point.schema().root().extension(), Some((&b"geo.point"[..], &b"{}"[..])));
     assert_eq!((point.schema().root().flags(), plain.schema().root().extension()), (7, None));
 }

@@ -408,4 +408,71 @@ TEST(copies_are_chosen_by_a_number_that_exists) {
     CHECK_NOTHING_OUTSTANDING();
 }
 
+/* --- matrices and tensor columns --- */
+
+TEST(a_matrix_is_a_batch_and_a_batch_is_a_matrix) {
+    struct tally tally = {0};
+    int64_t shape[] = {4, 3}, strides[] = {1, 4};
+    const char *const names[] = {"x", "y", "z"};
+    int32_t values[12];
+    devx_plan plan;
+    devx_batch_t *batch = NULL;
+    devx_column column;
+    devx_tensor_t *tensor = NULL, *back = NULL;
+    memcpy(values, twelve, sizeof values);
+    tensor = tensor_over(values, (DLDataType){kDLInt, 32, 1}, 2, shape, strides, 0, &tally);
+    CHECK_MADE(tensor);
+    CHECK_OK(devx_tensor_plan_batch(tensor, &plan, &error));
+    CHECK_INT(plan.kind, DEVX_PLAN_VIEW);
+    CHECK_REFUSED(devx_tensor_to_batch(tensor, names, 2, DEVX_COPY_NEVER, &batch, &error), DEVX_MISMATCH, "2 names for 3");
+    CHECK_OK(devx_tensor_to_batch(tensor, names, 3, DEVX_COPY_NEVER, &batch, &error));
+    devx_tensor_release(&tensor);
+    CHECK_OK(devx_batch_column_named(batch, "z", &column, &error));
+    CHECK_PTR(column.buffers[1], &values[8]);
+    CHECK_OK(devx_batch_plan_matrix(batch, &plan, &error));
+    CHECK_INT(plan.kind, DEVX_PLAN_VIEW);
+    CHECK_OK(devx_batch_to_matrix(batch, DEVX_COPY_NEVER, -1, &back, &error));
+    devx_batch_release(&batch);
+    CHECK_INT(tally.releases, 0);
+    DLTensor seen;
+    CHECK_OK(devx_tensor_borrow(back, &seen, NULL, &error));
+    CHECK_PTR(seen.data, values);
+    CHECK_INT(seen.shape[1], 3);
+    CHECK_INT(seen.strides[1], 4);
+    devx_tensor_release(&back);
+    CHECK_INT(tally.releases, 1);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+TEST(a_tensor_is_a_column_of_tensors) {
+    struct tally tally = {0};
+    int64_t shape[] = {2, 3, 2}, strides[] = {6, 1, 3};
+    int32_t values[12];
+    devx_plan plan;
+    devx_batch_t *batch = NULL;
+    devx_column column;
+    devx_tensor_t *tensor = NULL, *back = NULL;
+    DLTensor seen;
+    memcpy(values, twelve, sizeof values);
+    tensor = tensor_over(values, (DLDataType){kDLInt, 32, 1}, 3, shape, strides, 0, &tally);
+    CHECK_MADE(tensor);
+    CHECK_OK(devx_tensor_plan_column(tensor, &plan, &error));
+    CHECK_INT(plan.kind, DEVX_PLAN_COPY);
+    CHECK_OK(devx_tensor_plan_fixed_shape_column(tensor, &plan, &error));
+    CHECK_INT(plan.kind, DEVX_PLAN_VIEW);
+    CHECK_OK(devx_tensor_to_fixed_shape_column(tensor, "t", DEVX_COPY_NEVER, &batch, &error));
+    devx_tensor_release(&tensor);
+    CHECK_OK(devx_batch_root(batch, &column, &error));
+    CHECK_STR(column.format, "+w:6");
+    CHECK_OK(devx_column_to_tensor(batch, &column, DEVX_COPY_NEVER, &back, &error));
+    devx_batch_release(&batch);
+    CHECK_OK(devx_tensor_borrow(back, &seen, NULL, &error));
+    CHECK_PTR(seen.data, values);
+    CHECK(memcmp(seen.shape, shape, sizeof shape) == 0);
+    CHECK(memcmp(seen.strides, strides, sizeof strides) == 0);
+    devx_tensor_release(&back);
+    CHECK_INT(tally.releases, 1);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
 CHECK_MAIN()

@@ -56,7 +56,7 @@ impl Tensor {
     }
 
     /// See [`Uses::hold`](crate::order::Uses::hold).
-    fn hold(&self, stream: Stream) -> Result<()> {
+    pub(crate) fn hold(&self, stream: Stream) -> Result<()> {
         self.0.header().uses.hold(self.device(), stream, || Owner::of_slab(self.0.clone()))
     }
 

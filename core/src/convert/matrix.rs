@@ -1,0 +1,234 @@
+//! A record batch of equal columns as a matrix, a matrix as a record batch. The columns of one are those of the other.
+
+use super::{Plan, impossible};
+use crate::arrow::{ArrayBuilder, Batch, Column, Type};
+use crate::device::{Device, DeviceType};
+use crate::dlpack::Copying;
+use crate::dtype::DType;
+use crate::error::{Result, refuse};
+use crate::memory::Owner;
+use crate::order::{Ready, Uses};
+use crate::runtime::cuda::{Stream, copy};
+use crate::tensor::{Flags, Tensor, TensorDesc};
+
+// ---- batch → matrix ----
+
+/// The columns of a batch as a matrix would have them: all of one number type.
+struct Columns {
+    dtype: DType,
+    /// Bytes of a value.
+    width: i64,
+    /// Of each column, its first value.
+    starts: Vec<*const u8>,
+}
+
+/// How a record batch can be had as a matrix. Reads validity buffers if the number of nulls is not known.
+///
+/// A view needs columns that follow each other in memory at equal distances, with little between them, as they do in a
+/// batch that was copied as a whole or made of a matrix.
+///
+/// # Errors
+/// `DEVX_DEVICE` if nulls would have to be counted in device memory.
+pub fn plan_matrix(batch: &Batch) -> Result<Plan> {
+    for column in batch.columns() {
+        let nulls = column.null_count()?;
+        if nulls > 0 {
+            let name = column.field().name();
+            return Ok(impossible(format!("{nulls} values of column {name:?} are null, which a tensor cannot say")));
+        }
+    }
+    Ok(match columns(batch) {
+        Err(error) => impossible(error.message()),
+        Ok(columns) if distance(&columns, batch.length()).is_some() => Plan::View,
+        Ok(columns) => Plan::Copy {
+            bytes: columns.starts.len() * batch.length() as usize * columns.width as usize,
+            reason: "the columns do not follow each other in memory at equal distances".into(),
+        },
+    })
+}
+
+fn columns(batch: &Batch) -> Result<Columns> {
+    let Some(first) = batch.column(0) else {
+        return refuse!(DEVX_IMPOSSIBLE, "the batch has no columns, so no type of number");
+    };
+    let number = |column: Column<'_>| column.ty().dtype().filter(|_| column.dictionary().is_none());
+    let Some(dtype) = number(first) else {
+        return refuse!(DEVX_IMPOSSIBLE, "column {:?} is {}, which is no number", first.field().name(), first.ty());
+    };
+    let width = dtype.element_bytes().unwrap_or(1);
+    let mut starts = Vec::with_capacity(batch.n_columns());
+    for column in batch.columns() {
+        if number(column) != Some(dtype) {
+            let name = column.field().name();
+            return refuse!(DEVX_IMPOSSIBLE, "column {name:?} is {}, the first one is {}", column.ty(), first.ty());
+        }
+        let values = column.buffers().get(1).copied().unwrap_or(std::ptr::null()).cast::<u8>();
+        starts.push(values.wrapping_add(column.offset() as usize * width));
+    }
+    Ok(Columns { dtype, width: width as i64, starts })
+}
+
+/// The distance from one column to the next, in elements, if it is the same for all and hardly more than a column needs:
+/// what lies between distant columns is somebody else's.
+fn distance(columns: &Columns, rows: i64) -> Option<i64> {
+    const PADDING: i64 = 4096;
+    let bytes = rows * columns.width;
+    let (Some(&first), Some(&second)) = (columns.starts.first(), columns.starts.get(1)) else { return Some(rows) };
+    if rows == 0 {
+        return Some(0);
+    }
+    let step = second.addr() as i64 - first.addr() as i64;
+    let even = columns
+        .starts
+        .iter()
+        .enumerate()
+        .all(|(k, start)| start.addr() as i64 - first.addr() as i64 == step * k as i64);
+    (even && step % columns.width == 0 && (bytes..bytes + PADDING).contains(&step)).then(|| step / columns.width)
+}
+
+/// The batch as a matrix with a row for each row and a column for each column, column-major. A view keeps the batch alive
+/// and is read-only. A copy in memory of a GPU is queued on `stream`, which is needed only then.
+///
+/// # Errors
+/// As [`Plan::allow`]; `DEVX_NOT_READY` without a stream that is needed, `DEVX_DEVICE`, `DEVX_OUT_OF_MEMORY`,
+/// `DEVX_DRIVER`.
+pub fn matrix(batch: &Batch, copy: Copying, stream: Option<Stream>) -> Result<Tensor> {
+    let must_copy = plan_matrix(batch)?.allow(copy)?;
+    let columns = columns(batch)?;
+    match distance(&columns, batch.length()) {
+        Some(distance) if !must_copy => seen_in_place(batch, &columns, distance),
+        _ => gathered(batch, &columns, stream),
+    }
+}
+
+fn seen_in_place(batch: &Batch, columns: &Columns, distance: i64) -> Result<Tensor> {
+    let desc = TensorDesc {
+        data: columns.starts.first().copied().unwrap_or(std::ptr::null()).cast_mut().cast(),
+        device: batch.device(),
+        dtype: columns.dtype,
+        shape: &[batch.length(), columns.starts.len() as i64],
+        strides: Some(&[1, distance]),
+        byte_offset: 0,
+        flags: Flags::READ_ONLY,
+    };
+    // SAFETY: the batch describes the memory of each column and, kept alive by the owner, the memory too.
+    let mut view = unsafe { Tensor::from_raw_parts(&desc, batch.clone().into_owner()) }?;
+    view.set_view(batch.ready().clone(), Uses::OfBatch(batch.clone()));
+    Ok(view)
+}
+
+/// All columns copied one after the other: by the host where it can, otherwise on `stream`.
+fn gathered(batch: &Batch, columns: &Columns, stream: Option<Stream>) -> Result<Tensor> {
+    let rows = batch.length();
+    let shape = [columns.starts.len() as i64, rows];
+    let bytes = (rows * columns.width) as usize;
+    let places = |to: &Tensor| {
+        let first = to.data();
+        columns
+            .starts
+            .iter()
+            .enumerate()
+            .filter(|_| bytes > 0)
+            .map(move |(k, &from)| (first.wrapping_byte_add(k * bytes), from))
+    };
+    if batch.root().require_host().is_ok() {
+        let whole = Tensor::allocate(Device::CPU, columns.dtype, &shape, None)?;
+        for (to, from) in places(&whole) {
+            // SAFETY: a column of the new matrix, which nobody else knows of, and as many values of the batch.
+            unsafe { to.cast::<u8>().copy_from_nonoverlapping(from, bytes) };
+        }
+        return transposed(&whole, Flags::IS_COPIED);
+    }
+    let Some(stream) = stream else {
+        return refuse!(DEVX_NOT_READY, "a copy of data on {} needs a stream", batch.device());
+    };
+    stream.require_no_capture()?;
+    batch.wait(stream)?;
+    let is_gpu = batch.device().kind == DeviceType::CUDA;
+    let mut whole = Tensor::allocate(batch.device(), columns.dtype, &shape, is_gpu.then_some(stream))?;
+    // SAFETY: columns of the new matrix, which nobody else knows of, and as many values of the batch; `hold` keeps both
+    // alive.
+    let filled = places(&whole).try_for_each(|(to, from)| unsafe { copy::queue(to, from.cast(), bytes, stream) });
+    // Also if a later copy could not be queued: an earlier one may be running.
+    batch.hold(stream)?;
+    if !is_gpu {
+        whole.hold(stream)?;
+    }
+    filled?;
+    whole.set_ready(Ready::Queued(stream));
+    transposed(&whole, Flags::IS_COPIED)
+}
+
+/// A matrix seen with its dimensions swapped.
+fn transposed(matrix: &Tensor, flags: Flags) -> Result<Tensor> {
+    let (&[rows, columns], &[row, column]) = (matrix.shape(), matrix.strides()) else {
+        return refuse!(DEVX_IMPOSSIBLE, "shape is {:?}: a matrix has two dimensions", matrix.shape());
+    };
+    let desc = TensorDesc {
+        data: matrix.data(),
+        device: matrix.device(),
+        dtype: matrix.dtype(),
+        shape: &[columns, rows],
+        strides: Some(&[column, row]),
+        byte_offset: 0,
+        flags,
+    };
+    // SAFETY: the same elements, which the matrix keeps alive.
+    let mut view = unsafe { Tensor::from_raw_parts(&desc, Owner::boxed(matrix.clone())) }?;
+    view.set_view(matrix.ready().clone(), Uses::OfTensor(matrix.clone()));
+    Ok(view)
+}
+
+// ---- matrix → batch ----
+
+/// How a tensor can be had as a record batch: it has two dimensions, and a view needs each column in one piece.
+pub fn plan_batch(tensor: &Tensor) -> Plan {
+    let (shape, dtype) = (tensor.shape(), tensor.dtype());
+    let &[rows, _] = shape else {
+        return impossible(format!("shape is {shape:?}: a record batch has rows and columns, so two dimensions"));
+    };
+    if Type::format_of(dtype).is_none() {
+        return impossible(format!("{dtype} has no type in Arrow that a column could be a view of"));
+    }
+    if tensor.layout().elements > 0 && rows > 1 && tensor.strides().first() != Some(&1) {
+        let reason = format!("strides {:?} of shape {shape:?}: the values of a column are apart", tensor.strides());
+        return Plan::Copy { bytes: tensor.layout().bytes, reason };
+    }
+    Plan::View
+}
+
+/// The matrix as a record batch with a column for each column, named by `names`, or by their numbers if there are none.
+/// A view shares the tensor.
+///
+/// # Errors
+/// As [`Plan::allow`]; `DEVX_MISMATCH` for another number of names, `DEVX_INVALID_TEXT`; `DEVX_DEVICE` for a copy of device
+/// memory.
+pub fn batch(tensor: &Tensor, names: &[&str], copy: Copying) -> Result<Batch> {
+    let must_copy = plan_batch(tensor).allow(copy)?;
+    let &[rows, columns] = tensor.shape() else {
+        return refuse!(DEVX_IMPOSSIBLE, "shape is {:?}: a matrix has two dimensions", tensor.shape());
+    };
+    if !names.is_empty() && names.len() as i64 != columns {
+        return refuse!(DEVX_MISMATCH, "there are {} names for {columns} columns", names.len());
+    }
+    // Row-major with the dimensions swapped is column-major.
+    let tensor = if must_copy {
+        transposed(&transposed(tensor, tensor.flags())?.copy()?, Flags::IS_COPIED)?
+    } else {
+        tensor.clone()
+    };
+    let format = Type::format_of(tensor.dtype()).unwrap_or("");
+    let width = tensor.dtype().element_bytes().unwrap_or(0) as i64;
+    let step = tensor.strides().get(1).copied().unwrap_or(0).wrapping_mul(width);
+    let mut table = ArrayBuilder::batch(rows).owner(Owner::new(tensor.clone()));
+    for k in 0..columns {
+        let name = names.get(k as usize).map_or_else(|| k.to_string(), |name| (*name).to_owned());
+        let values = tensor.data().wrapping_byte_offset((step * k) as isize).cast_const();
+        let column = ArrayBuilder::new(&name, format, rows).flags(0).null_count(0).buffer(std::ptr::null());
+        table = table.child(column.buffer(values));
+    }
+    // SAFETY: the tensor describes the memory of each column, and keeps it alive.
+    let mut batch = unsafe { table.build(tensor.device()) }?;
+    batch.set_view(tensor.ready().clone(), Uses::OfTensor(tensor.clone()));
+    Ok(batch)
+}

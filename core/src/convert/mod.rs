@@ -1,0 +1,85 @@
+//! Tensors as Arrow and Arrow as tensors: what can be seen without a copy, what needs one, what cannot be.
+//! The plan can be asked for before anything is taken.
+//!
+//! * a column of numbers is a vector, one of fixed-size lists has a dimension more for each level: [`tensor`], [`column`];
+//! * a column of type `arrow.fixed_shape_tensor` says the shape of its values: [`tensor`], [`fixed_shape_column`];
+//! * a record batch of equal columns is a matrix: [`matrix`], [`batch`].
+
+mod column;
+mod fixed_shape;
+mod matrix;
+
+pub use column::{column, plan_column, plan_tensor, tensor};
+pub use fixed_shape::{fixed_shape_column, plan_fixed_shape_column};
+pub use matrix::{batch, matrix, plan_batch, plan_matrix};
+
+use std::fmt;
+
+use crate::abi::types::{DEVX_PLAN_COPY, DEVX_PLAN_IMPOSSIBLE, DEVX_PLAN_REASON_BYTES, DEVX_PLAN_VIEW, DevxPlan};
+use crate::dlpack::Copying;
+use crate::error::{Error, Result, refuse};
+use crate::text;
+
+/// How a conversion can be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// The same memory, seen differently.
+    View,
+    /// Only with a copy.
+    Copy {
+        /// Bytes that the copy writes.
+        bytes: usize,
+        /// Why a view is not possible.
+        reason: String,
+    },
+    /// Not at all.
+    Impossible {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Plan {
+    /// Whether the conversion may go on under this policy, and whether it has to copy.
+    ///
+    /// # Errors
+    /// `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE`, with the reason.
+    pub fn allow(self, policy: Copying) -> Result<bool> {
+        match (self, policy) {
+            (Self::Impossible { reason }, _) => Err(Error::new(crate::abi::types::DEVX_IMPOSSIBLE, reason)),
+            (Self::Copy { bytes, reason }, Copying::Never) => {
+                refuse!(DEVX_COPY_REQUIRED, "{reason}: a copy of {bytes} bytes is needed, which was not allowed")
+            }
+            (Self::View, Copying::Never | Copying::IfNeeded) => Ok(false),
+            _ => Ok(true),
+        }
+    }
+}
+
+impl Plan {
+    /// As the C record.
+    pub fn to_raw(&self) -> DevxPlan {
+        let (kind, copy_bytes, why) = match self {
+            Self::View => (DEVX_PLAN_VIEW, 0, ""),
+            Self::Copy { bytes, reason } => (DEVX_PLAN_COPY, *bytes as i64, reason.as_str()),
+            Self::Impossible { reason } => (DEVX_PLAN_IMPOSSIBLE, 0, reason.as_str()),
+        };
+        let mut reason = [0; DEVX_PLAN_REASON_BYTES];
+        text::fill(why, &mut reason);
+        DevxPlan { kind, reserved: 0, copy_bytes, reason }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::View => f.write_str("view"),
+            Self::Copy { bytes, reason } => write!(f, "copy of {bytes} bytes: {reason}"),
+            Self::Impossible { reason } => write!(f, "impossible: {reason}"),
+        }
+    }
+}
+
+fn impossible(reason: impl Into<String>) -> Plan {
+    Plan::Impossible { reason: reason.into() }
+}

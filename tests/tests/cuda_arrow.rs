@@ -1,0 +1,168 @@
+//! Arrow on CUDA: whole batches of every layout to the device and back, what has to be read before it is known, and
+//! matrices; whatever the schedule.
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+use core::ffi::c_void;
+use std::ptr::null;
+
+use devexchange_core::arrow::{ArrayBuilder, Type};
+use devexchange_core::convert::{self, Plan};
+use devexchange_core::dlpack::Copying;
+use devexchange_core::runtime::cuda::Stream;
+use devexchange_core::{Batch, Device, Owner, Tensor};
+use devexchange_tests::cu_ok;
+use devexchange_tests::foreign::CUDA0;
+use devexchange_tests::sim::{self, Session};
+
+const SEEDS: u64 = 100;
+
+fn on(value: u64) -> Stream {
+    Stream::new(0, value as i64).expect("a stream")
+}
+
+fn at<T: Copy + Send + 'static>(values: &'static [T]) -> *const c_void {
+    values.as_ptr().cast()
+}
+
+fn array(format: &str, length: i64) -> ArrayBuilder {
+    ArrayBuilder::new(format, format, length)
+}
+
+fn numbers(length: i64) -> ArrayBuilder {
+    array("i", length).buffer(null()).buffer(at(&[10_i32, 11, 12, 13, 14, 15]))
+}
+
+/// Four rows of each layout, all in static host memory.
+fn everything() -> Batch {
+    static LONG: [u8; 16] = *b"a text of 16 ch.";
+    static VIEWS: [[u32; 4]; 4] = [
+        [2, u32::from_le_bytes(*b"hi\0\0"), 0, 0],
+        [16, u32::from_le_bytes(*b"a te"), 0, 0],
+        [14, u32::from_le_bytes(*b"text"), 0, 2],
+        [0, 0, 0, 0],
+    ];
+    let views = array("vu", 4).buffer(at(&[0b0111_u8])).buffer(at(&VIEWS)).buffer(at(&LONG)).buffer(at(&[16_i64]));
+    let no_data = array("vz", 4).buffer(null()).buffer(at(&[[0_u32; 4]; 4])).buffer(null());
+    let text = array("u", 5).buffer(null()).buffer(at(&[0_i32, 1, 3, 3, 4, 6])).buffer(at(b"abcdef"));
+    let list_view = array("+vl", 4).buffer(null()).buffer(at(&[4_i32, 0, 0, 1])).buffer(at(&[2_i32, 0, 5, 1]));
+    let entries = array("+s", 5).buffer(null()).child(text).child(numbers(5));
+    let map = array("+m", 4).buffer(null()).buffer(at(&[0_i32, 2, 2, 3, 5])).child(entries);
+    let ids = at(&[5_i8, 7, 7, 5]);
+    let sparse = array("+us:5,7", 4).buffer(ids).child(numbers(4)).child(array("n", 4));
+    let dense = array("+ud:5,7", 4).buffer(ids).buffer(at(&[1_i32, 0, 1, 0]));
+    let dense = dense.child(numbers(2)).child(array("d:5,1,32", 2).buffer(null()).buffer(at(&[15_i32, -7])));
+    let ends = array("s", 2).buffer(null()).buffer(at(&[3_i16, 5]));
+    let runs = array("+r", 4).offset(1).child(ends).child(numbers(2));
+    let columns = [views, no_data, list_view.child(numbers(6)), map, sparse, dense, runs];
+    let table = columns.into_iter().fold(ArrayBuilder::batch(4), ArrayBuilder::child);
+    // SAFETY: the buffers are static.
+    unsafe { table.build(Device::CPU) }.expect("well-formed")
+}
+
+fn shown(batch: &Batch) -> Vec<String> {
+    (0..batch.length()).map(|row| batch.root().value(row).expect("readable").to_string()).collect()
+}
+
+#[test]
+fn every_layout_to_the_device_and_back() {
+    let session = Session::new();
+    let expected = shown(&everything());
+    session.each(SEEDS, || {
+        let (up, down) = (sim::stream(), sim::stream());
+        let on_device = everything().copy_to(CUDA0, on(up)).expect("copied up");
+        let error = on_device.column(0).expect("a column").value(0).expect_err("device memory");
+        assert!(error.message().contains("cuda:0"), "{error}");
+        let back = on_device.copy_to(Device::CPU, on(down)).expect("copied down");
+        assert_eq!(shown(&back), expected);
+        drop((on_device, back));
+        sim::settle();
+        sim::destroy(up);
+        sim::destroy(down);
+    });
+}
+
+/// Some producers have the sizes of view data on the device, Arrow C++ has them on the host.
+#[test]
+fn sizes_of_views_are_read_wherever_they_are() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let stream = sim::stream();
+        let on_device = everything().copy_to(CUDA0, on(stream)).expect("copied up");
+        let views = on_device.column(0).expect("a column");
+        assert_eq!(views.ty(), Type::Utf8View);
+        for sizes_on_device in [false, true] {
+            let device_sizes = sim::alloc(8);
+            let host_sizes = Box::new(16_u64);
+            cu_ok!("cuMemcpyHtoDAsync_v2", device_sizes, (&raw const *host_sizes).expose_provenance(), 8, stream);
+            let buffers = views.buffers();
+            let sizes = if sizes_on_device {
+                std::ptr::with_exposed_provenance(device_sizes as usize)
+            } else {
+                (&raw const *host_sizes).cast::<c_void>()
+            };
+            let array =
+                buffers.iter().take(3).fold(array("vu", 4), |array, &buffer| array.buffer(buffer)).buffer(sizes);
+            let keep = on_device.clone();
+            // SAFETY: the buffers are those of a batch that the owner keeps; the sizes live until the end.
+            let mut foreign = unsafe { array.owner(Owner::new(keep)).build(CUDA0) }.expect("well-formed");
+            foreign.produced_on(on(stream)).expect("not shared");
+            let back = foreign.copy_to(Device::CPU, on(stream)).expect("copied down");
+            assert_eq!(shown(&back), ["\"hi\"", "\"a text of 16 ch.\"", "\"text of 16 ch.\"", "null"]);
+            drop((foreign, back));
+            sim::settle();
+            sim::free(device_sizes);
+        }
+        drop(on_device);
+        sim::settle();
+        sim::destroy(stream);
+    });
+}
+
+#[test]
+fn nulls_on_the_device_are_counted_after_the_wait() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let (producer, consumer) = (sim::stream(), sim::stream());
+        let bits = array("i", 17).buffer(at(&[0xff_u8, 0x0f, 0])).buffer(at(&[0_i32; 17])).null_count(-1);
+        // SAFETY: the buffers are static.
+        let on_host = unsafe { bits.offset(0).build(Device::CPU) }.expect("well-formed");
+        let on_device = on_host.copy_to(CUDA0, on(producer)).expect("copied up");
+        assert!(on_device.root().null_count().is_err());
+        assert_eq!(on_device.root().null_count_on(on(consumer)).expect("counted"), 5);
+        drop(on_device);
+        sim::settle();
+        sim::destroy(producer);
+        sim::destroy(consumer);
+    });
+}
+
+#[test]
+fn columns_and_matrices() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let (producer, consumer) = (sim::stream(), sim::stream());
+        let column = |from: i32| {
+            let host = Tensor::from_vec(vec![from, from + 1, from + 2], &[3]).expect("three values");
+            let tensor = host.copy_to(CUDA0, on(producer)).expect("copied up");
+            convert::column(&tensor, "", Copying::Never).expect("a view")
+        };
+        let (a, b, c) = (column(1), column(7), column(4));
+        // Three allocations in an order that no allocator gives.
+        let table = Batch::of_columns(&[("a", &c), ("b", &a), ("c", &b)], Some(on(consumer))).expect("columns");
+        assert!(matches!(convert::plan_matrix(&table).expect("a plan"), Plan::Copy { bytes: 36, .. }));
+        assert!(convert::matrix(&table, Copying::IfNeeded, None).is_err());
+        let matrix = convert::matrix(&table, Copying::IfNeeded, Some(on(consumer))).expect("gathered");
+        drop((a, b, c, table));
+        assert_eq!((matrix.shape(), matrix.strides()), (&[3, 2 + 1][..], &[1, 3][..]));
+        // Its columns are a batch again, without a copy.
+        let table = convert::batch(&matrix, &["x", "y", "z"], Copying::Never).expect("a view");
+        assert_eq!(convert::plan_matrix(&table).expect("a plan"), Plan::View);
+        drop(matrix);
+        let back = table.copy_to(Device::CPU, on(producer)).expect("copied down");
+        assert_eq!(shown(&back)[0], "{\"x\": 4, \"y\": 1, \"z\": 7}");
+        drop((table, back));
+        sim::settle();
+        sim::destroy(producer);
+        sim::destroy(consumer);
+    });
+}
