@@ -1,0 +1,221 @@
+//! Two devices in one exchange: copies between them, a consumer whose stream is on the other one, release after work there.
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
+
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use devexchange_core::abi::arrow_device::ArrowDeviceArray;
+use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
+use devexchange_core::dlpack::{self, Owned, Request};
+use devexchange_core::runtime::cuda::Stream;
+use devexchange_core::{Batch, DType, Device, DeviceType, Tensor};
+use devexchange_tests::cu_ok;
+use devexchange_tests::foreign::{self, CUDA0};
+use devexchange_tests::sim::{self, Session};
+
+const N: u64 = 256;
+const SEEDS: u64 = 100;
+const CUDA1: Device = Device { kind: DeviceType::CUDA, id: 1 };
+
+/// A stream on each device. Device 0 is current before and after.
+struct Streams {
+    zero: u64,
+    one: u64,
+}
+
+impl Streams {
+    fn new() -> Self {
+        let zero = sim::stream();
+        sim::set_current(sim::primary(1));
+        let one = sim::stream();
+        sim::set_current(sim::primary(0));
+        Self { zero, one }
+    }
+
+    fn of(&self, device: Device) -> Stream {
+        Stream::new(device.id, if device == CUDA0 { self.zero } else { self.one } as i64).expect("a stream")
+    }
+
+    fn end(self) {
+        assert_eq!(sim::current(), sim::primary(0), "the context of the caller is as it was");
+        sim::settle();
+        sim::destroy(self.zero);
+        sim::destroy(self.one);
+    }
+}
+
+fn two_devices() -> Option<Session> {
+    let session = Session::new();
+    if sim::skipped("this needs two devices") { None } else { Some(session) }
+}
+
+fn numbers() -> Tensor {
+    Tensor::from_vec((0..64_i32).collect(), &[8, 8]).expect("a matrix")
+}
+
+fn require_numbers(tensor: &Tensor, stream: Stream) {
+    let mut seen = vec![0_u8; 256];
+    tensor.read(&mut seen, stream).expect("read");
+    let expected: Vec<u8> = (0..64_i32).flat_map(i32::to_ne_bytes).collect();
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn tensors_are_copied_both_ways_on_streams_of_either() {
+    let Some(session) = two_devices() else { return };
+    for (there, back) in [(CUDA0, CUDA0), (CUDA0, CUDA1), (CUDA1, CUDA0), (CUDA1, CUDA1)] {
+        session.each(SEEDS, || {
+            let streams = Streams::new();
+            let at_zero = numbers().copy_to(CUDA0, streams.of(CUDA0)).expect("copied up");
+            let at_one = at_zero.copy_to(CUDA1, streams.of(there)).expect("copied over");
+            assert_eq!(at_one.device(), CUDA1);
+            at_one.check_pointers().expect("it is where it says");
+            drop(at_zero);
+            let again = at_one.copy_to(CUDA0, streams.of(back)).expect("copied back");
+            drop(at_one);
+            again.check_pointers().expect("it is where it says");
+            require_numbers(&again, streams.of(CUDA0));
+            drop(again);
+            streams.end();
+        });
+    }
+}
+
+#[test]
+fn batches_are_copied_between_devices() {
+    let Some(session) = two_devices() else { return };
+    session.each(SEEDS, || {
+        let streams = Streams::new();
+        let data = sim::alloc(N);
+        sim::fill(data, 0x5a, N, streams.zero);
+        let mut batch = foreign::batch(data, N, CUDA0, move || sim::free(data));
+        batch.produced_on(streams.of(CUDA0)).expect("not shared");
+        let over = batch.copy_to(CUDA1, streams.of(CUDA1)).expect("copied over");
+        drop(batch);
+        let back = over.copy_to(Device::CPU, streams.of(CUDA1)).expect("copied down");
+        drop(over);
+        assert!(back.root().values::<u8>().expect("bytes").iter().all(|byte| *byte == 0x5a));
+        streams.end();
+    });
+}
+
+/// The consumer works on device 1 with memory of device 0: what the producer queued comes before.
+#[test]
+fn a_stream_of_the_other_device_waits() {
+    let Some(session) = two_devices() else { return };
+    session.each(SEEDS, || {
+        let streams = Streams::new();
+        let (data, scratch) = (sim::alloc(N), sim::alloc(N));
+        sim::fill(data, 0x5a, N, streams.zero);
+        let mut batch = foreign::batch(data, N, CUDA0, move || sim::free(data));
+        batch.produced_on(streams.of(CUDA0)).expect("not shared");
+        let mut exported = MaybeUninit::<ArrowDeviceArray>::uninit();
+        unsafe { batch.export_device(exported.as_mut_ptr()) }.map_err(|refused| refused.error).expect("exported");
+        let mut exported = unsafe { exported.assume_init() };
+        let schema = foreign::bytes_schema();
+        let imported = unsafe { Batch::import_device(&raw mut exported, &schema) }.expect("imported");
+        imported.wait(streams.of(CUDA1)).expect("waits");
+        sim::copy(scratch, data, N, streams.one);
+        imported.used_on(streams.of(CUDA1)).expect("noted");
+        drop(imported);
+        assert!(sim::download(scratch, N, streams.one).iter().all(|byte| *byte == 0x5a));
+        sim::free(scratch);
+        streams.end();
+    });
+}
+
+#[test]
+fn a_wait_that_is_left_out_is_found() {
+    let Some(session) = two_devices() else { return };
+    for schedule in sim::schedules(20) {
+        session.begin(schedule);
+        let streams = Streams::new();
+        let (data, scratch) = (sim::alloc(N), sim::alloc(N));
+        sim::fill(data, 0x5a, N, streams.zero);
+        sim::copy(scratch, data, N, streams.one);
+        sim::synchronize(streams.one);
+        sim::synchronize(streams.zero);
+        let findings = sim::take_findings();
+        assert!(findings.iter().any(|text| text.starts_with("Race: ")), "{schedule:?}: {findings:?}");
+        sim::free(data);
+        sim::free(scratch);
+        streams.end();
+    }
+}
+
+/// Memory of device 0 and of its pool, used on a stream of device 1: it is given back after that work, from a thread on
+/// which neither device's context is current.
+#[test]
+fn release_waits_for_work_on_the_other_device() {
+    let Some(session) = two_devices() else { return };
+    session.each(SEEDS, || {
+        let streams = Streams::new();
+        let released = Arc::new(AtomicBool::new(false));
+        let (data, scratch) = (sim::alloc(N), sim::alloc(N));
+        let seen = Arc::clone(&released);
+        sim::fill(data, 1, N, streams.zero);
+        let mut foreign = foreign::tensor(data, N, CUDA0, move || {
+            sim::free(data);
+            seen.store(true, SeqCst);
+        });
+        foreign.produced_on(streams.of(CUDA0)).expect("not shared");
+        let pool = Tensor::allocate(CUDA0, DType::UINT8, &[N as i64], Some(streams.of(CUDA0))).expect("allocated");
+        let exported: Owned<DLManagedTensorVersioned> =
+            dlpack::export(foreign, &Request { stream: streams.one as i64, ..Request::default() }).expect("exported");
+        let imported = unsafe { dlpack::import_on(exported.into_raw(), Some(streams.one as i64)) }.expect("imported");
+        pool.wait(streams.of(CUDA1)).expect("waits");
+        sim::copy(pool.data().expose_provenance() as u64, data, N, streams.one);
+        sim::copy(scratch, pool.data().expose_provenance() as u64, N, streams.one);
+        imported.used_on(streams.of(CUDA1)).expect("noted");
+        pool.used_on(streams.of(CUDA1)).expect("noted");
+        let releaser = std::thread::spawn(move || {
+            sim::set_current(0);
+            drop((imported, pool));
+            assert_eq!(sim::current(), 0);
+        });
+        releaser.join().expect("released");
+        assert!(sim::download(scratch, N, streams.one).iter().all(|byte| *byte == 1));
+        sim::settle();
+        assert!(released.load(SeqCst));
+        sim::free(scratch);
+        streams.end();
+    });
+}
+
+/// Pinned memory belongs to no device: the stream that it was used on says whose events to wait for.
+#[test]
+fn pinned_memory_follows_the_stream_that_is_named() {
+    let Some(session) = two_devices() else { return };
+    session.each(SEEDS, || {
+        let streams = Streams::new();
+        let pinned = Device { kind: DeviceType::CUDA_HOST, id: 0 };
+        let at_one = numbers().copy_to(CUDA1, streams.of(CUDA1)).expect("copied up");
+        let host = at_one.copy_to(pinned, streams.of(CUDA1)).expect("copied down");
+        drop(at_one);
+        assert!(host.as_slice::<i32>().is_err(), "it is not ready");
+        host.wait(streams.of(CUDA0)).expect("waits");
+        let at_zero = host.copy_to(CUDA0, streams.of(CUDA0)).expect("copied up again");
+        host.used_on(streams.of(CUDA0)).expect("noted");
+        drop(host);
+        require_numbers(&at_zero, streams.of(CUDA0));
+        drop(at_zero);
+        streams.end();
+    });
+}
+
+#[test]
+fn a_stream_of_the_wrong_device_is_named() {
+    let Some(session) = two_devices() else { return };
+    let streams = Streams::new();
+    let mistaken = Stream::new(1, streams.zero as i64).expect("the number alone does not tell");
+    match Tensor::allocate(CUDA1, DType::UINT8, &[4], Some(mistaken)) {
+        Err(error) => assert!(error.message().contains("stream"), "{error}"),
+        Ok(tensor) => tensor.check_pointers().expect("then it is where it says"),
+    }
+    cu_ok!("cuCtxSetCurrent", sim::primary(0));
+    sim::settle();
+    streams.end();
+    session.accept();
+}
