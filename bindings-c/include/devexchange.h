@@ -15,6 +15,7 @@
 #include "arrow/c/stream.h"
 #include "arrow/c/device_stream.h"
 #include "arrow/c/async.h"
+#include "devexchange/cuda_array.h"
 #include "devexchange/types.h"
 
 #ifdef __cplusplus
@@ -378,6 +379,28 @@ devx_status devx_column_values(
     devx_error *error);
 
 /**
+ * Takes a CUDA array from its producer. On success it is moved from (its `release` is NULL) and
+ * released once, when the last user is gone; on failure it is untouched. What the producer has
+ * queued on its stream until now is waited for on the device, also by `request->stream`; the stream
+ * is alive until the array is released. `request` may be NULL.
+ *
+ * `*mask` gets a tensor that says which elements are valid, or NULL if all are; with a NULL `mask`,
+ * an array that has one is refused.
+ */
+devx_status devx_cuda_array_import(
+    devx_cuda_array *source,
+    devx_cuda_array_request const *request,
+    devx_tensor_t **out,
+    devx_tensor_t **mask,
+    devx_error *error);
+
+/**
+ * Gives up a CUDA array that nobody imported: calls its release, unless it is released already.
+ * NULL is fine.
+ */
+void devx_cuda_array_release(devx_cuda_array *array);
+
+/**
  * How many devices of a type there are (1, the CPU: one; 2, CUDA: as many as the driver shows).
  * `DEVX_DEVICE` if there is no driver for that type on this machine, or none of its devices.
  */
@@ -540,6 +563,16 @@ devx_status devx_tensor_export_move(
     struct DLManagedTensorVersioned **out,
     devx_error *error);
 
+/**
+ * As `devx_tensor_export_share_cuda_array`, and sets the handle to NULL. On failure it is as
+ * before.
+ */
+devx_status devx_tensor_export_move_cuda_array(
+    devx_tensor_t **tensor,
+    devx_cuda_array_request const *request,
+    devx_cuda_array *out,
+    devx_error *error);
+
 /** As `devx_tensor_export_move`, as the struct of DLPack before 1.0. */
 devx_status devx_tensor_export_move_legacy(
     devx_tensor_t **tensor,
@@ -555,6 +588,17 @@ devx_status devx_tensor_export_share(
     devx_tensor_t const *tensor,
     devx_dlpack_request const *request,
     struct DLManagedTensorVersioned **out,
+    devx_error *error);
+
+/**
+ * Hands a tensor to a consumer as a CUDA array, which the consumer releases, and keeps it. What
+ * `out` held is overwritten. Its `stream` is the one behind which the data is. `request` may be
+ * NULL.
+ */
+devx_status devx_tensor_export_share_cuda_array(
+    devx_tensor_t const *tensor,
+    devx_cuda_array_request const *request,
+    devx_cuda_array *out,
     devx_error *error);
 
 /**

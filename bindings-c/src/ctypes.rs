@@ -2,7 +2,7 @@
 
 use core::ffi::c_char;
 
-use devexchange_core::abi::{arrow_data, arrow_device, dlpack, types};
+use devexchange_core::abi::{arrow_data, arrow_device, cuda_array, dlpack, types};
 
 macro_rules! named_in_c {
     ($( $(#[$doc:meta])* $Name:ident($Inner:ty) = $c_name:literal; )*) => {$(
@@ -65,6 +65,10 @@ named_in_c! {
     PlanRecord(types::DevxPlan) = "devx_plan";
     /// `devx_ledger`.
     LedgerRecord(types::DevxLedger) = "devx_ledger";
+    /// `devx_cuda_array`.
+    CudaArray(cuda_array::DevxCudaArray) = "devx_cuda_array";
+    /// `devx_cuda_array_request`.
+    CudaArrayRequestRecord(cuda_array::DevxCudaArrayRequest) = "devx_cuda_array_request";
     /// `DLTensor`.
     DlTensor(dlpack::DLTensor) = "DLTensor";
     /// `DLDevice`.

@@ -12,6 +12,7 @@ mod batch;
 mod column;
 mod convert;
 mod ctypes;
+mod cuda_array;
 mod device;
 mod dlpack;
 mod error;

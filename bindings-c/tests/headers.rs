@@ -30,7 +30,7 @@ struct Layout {
     style: Style,
 }
 
-const LAYOUTS: [Layout; 7] = [
+const LAYOUTS: [Layout; 8] = [
     Layout {
         path: "dlpack/dlpack.h",
         guard: "DLPACK_DLPACK_H_",
@@ -84,6 +84,15 @@ const LAYOUTS: [Layout; 7] = [
         uses: &["arrow_data.rs", "arrow_device.rs"],
         includes: &["<stdint.h>", "\"arrow/c/data.h\"", "\"arrow/c/device.h\""],
         style: Style::Tag,
+    },
+    Layout {
+        path: "devexchange/cuda_array.h",
+        guard: "DEVEXCHANGE_CUDA_ARRAY_H_",
+        title: "devexchange: the CUDA Array Interface as a C struct. Needs nothing else of this library.",
+        source: "cuda_array.rs",
+        uses: &[],
+        includes: &["<stdint.h>"],
+        style: Style::Both,
     },
     Layout {
         path: "devexchange/types.h",

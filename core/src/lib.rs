@@ -16,6 +16,7 @@
 pub mod abi;
 pub mod arrow;
 pub mod convert;
+pub mod cuda_array;
 
 pub mod device;
 pub mod dlpack;

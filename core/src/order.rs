@@ -118,6 +118,9 @@ impl Ready {
 pub(crate) enum Uses {
     /// Of data with an owner of its own.
     Own(OnceLock<Mutex<Vec<Event>>>),
+    /// Of data whose producer works on a stream, which has to wait for the uses before it goes on (CUDA Array Interface,
+    /// "Synchronization").
+    Lent(OnceLock<Mutex<Vec<Event>>>, Stream),
     /// Of a view: what uses it uses what it is a view of, which is the one to wait.
     OfTensor(Tensor),
     /// As above.
@@ -134,7 +137,7 @@ impl Uses {
     /// Notes that work which is queued on `stream` until now uses the data.
     pub(crate) fn add(&self, stream: Stream) -> Result<()> {
         let own = match self {
-            Self::Own(own) => own,
+            Self::Own(own) | Self::Lent(own, _) => own,
             Self::OfTensor(tensor) => return tensor.used_on(stream),
             Self::OfBatch(batch) => return batch.used_on(stream),
         };
@@ -160,9 +163,19 @@ impl Uses {
 
     /// Gives up `owner` when all uses are over: at once if there are none.
     pub(crate) fn then_release(&mut self, owner: impl FnOnce() -> Owner) {
-        let Self::Own(own) = self else { return };
+        let (own, producer) = match self {
+            Self::Own(own) => (own, None),
+            Self::Lent(own, producer) => (own, Some(*producer)),
+            Self::OfTensor(_) | Self::OfBatch(_) => return,
+        };
         match own.take().map(|events| events.into_inner().unwrap_or_else(PoisonError::into_inner)) {
-            Some(events) if !events.is_empty() => release_after(events, owner()),
+            Some(events) if !events.is_empty() => {
+                if let Some(producer) = producer.filter(|producer| producer.is_capturing() == Ok(false)) {
+                    // If it cannot wait, the release still does.
+                    events.iter().filter(|event| !event.is_on(producer)).for_each(|event| drop(event.wait(producer)));
+                }
+                release_after(events, owner());
+            }
             _ => {}
         }
     }

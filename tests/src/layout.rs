@@ -5,7 +5,9 @@
 
 use crate::c::Language;
 use core::ffi::CStr;
-use devexchange_core::abi::{arrow_async, arrow_data, arrow_device, arrow_device_stream, arrow_stream, dlpack, types};
+use devexchange_core::abi::{
+    arrow_async, arrow_data, arrow_device, arrow_device_stream, arrow_stream, cuda_array, dlpack, types,
+};
 use std::fmt::Write as _;
 
 /// A type of a header.
@@ -95,6 +97,7 @@ fn header(module: &str) -> &'static str {
         "arrow_stream" => "arrow/c/stream.h",
         "arrow_device_stream" => "arrow/c/device_stream.h",
         "arrow_async" => "arrow/c/async.h",
+        "cuda_array" => "devexchange/cuda_array.h",
         _ => "devexchange/types.h",
     }
 }
@@ -222,6 +225,11 @@ records! {
         ArrowAsyncDeviceStreamHandler {
             on_schema on_next_task on_error release producer private_data
         };
+    cuda_array:
+        DevxCudaArray {
+            version read_only data ndim shape strides typestr descr mask stream release private_data
+        }
+        DevxCudaArrayRequest { max_version no_stream stream };
     types:
         DevxStatus {}
         DevxError { status driver_code message }
@@ -268,6 +276,9 @@ constants! {
         ARROW_DEVICE_VULKAN ARROW_DEVICE_METAL ARROW_DEVICE_VPI ARROW_DEVICE_ROCM
         ARROW_DEVICE_ROCM_HOST ARROW_DEVICE_EXT_DEV ARROW_DEVICE_CUDA_MANAGED ARROW_DEVICE_ONEAPI
         ARROW_DEVICE_WEBGPU ARROW_DEVICE_HEXAGON;
+    cuda_array:
+        DEVX_CUDA_ARRAY_VERSION DEVX_CUDA_ARRAY_NO_STREAM DEVX_NO_STREAM_LEGACY_DEFAULT
+        DEVX_NO_STREAM_HOST_SYNC DEVX_NO_STREAM_TRUST;
     types:
         DEVX_OK DEVX_NULL_ARGUMENT DEVX_INVALID_ARGUMENT DEVX_RELEASED DEVX_CLOSED
         DEVX_INVALID_FORMAT DEVX_INVALID_DTYPE DEVX_INVALID_SHAPE DEVX_INVALID_LENGTH

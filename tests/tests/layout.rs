@@ -64,7 +64,7 @@ fn official_headers_say_the_same() {
         for header in OFFICIAL_HEADERS {
             text += &include(official(), header);
         }
-        text += &assertions(language, |header| header != "devexchange/types.h");
+        text += &assertions(language, |header| !header.starts_with("devexchange/"));
         must_compile(language, "layout of the official headers", &text);
     }
 }

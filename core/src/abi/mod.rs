@@ -5,5 +5,6 @@ pub mod arrow_data;
 pub mod arrow_device;
 pub mod arrow_device_stream;
 pub mod arrow_stream;
+pub mod cuda_array;
 pub mod dlpack;
 pub mod types;

@@ -6,6 +6,7 @@ use core::ffi::c_void;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::sync::OnceLock;
 
 use crate::abi::dlpack::{
     DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor,
@@ -159,6 +160,13 @@ impl Tensor {
     pub(crate) fn set_ready(&mut self, ready: Ready) {
         if let Some(header) = self.0.unique() {
             header.ready = ready;
+        }
+    }
+
+    /// Says on which stream the producer works, which is to wait for all uses in the end. As [`Tensor::set_ready`].
+    pub(crate) fn set_producer(&mut self, producer: Stream) {
+        if let Some(header) = self.0.unique() {
+            header.uses = Uses::Lent(OnceLock::new(), producer);
         }
     }
 

@@ -81,6 +81,7 @@ functions! {
     primary_ctx_retain: "cuDevicePrimaryCtxRetain" (*mut CUcontext, CUdevice);
     ctx_get_current: "cuCtxGetCurrent" (*mut CUcontext);
     ctx_get_device: "cuCtxGetDevice" (*mut CUdevice);
+    ctx_synchronize: "cuCtxSynchronize" ();
     ctx_push_current: "cuCtxPushCurrent_v2" (CUcontext);
     ctx_pop_current: "cuCtxPopCurrent_v2" (*mut CUcontext);
     stream_create: "cuStreamCreate" (*mut CUstream, c_uint);

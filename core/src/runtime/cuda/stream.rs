@@ -157,6 +157,19 @@ impl Stream {
         driver.check("cuStreamSynchronize", unsafe { (driver.stream_synchronize)(self.raw()) })
     }
 
+    /// Blocks the host until the stream's device has done all work of its context, on whatever stream. Never part of an
+    /// exchange, unless a caller asks for it.
+    ///
+    /// # Errors
+    /// As [`Stream::synchronize`].
+    pub fn synchronize_device(self) -> Result<()> {
+        self.require_no_capture()?;
+        let driver = Driver::get()?;
+        let _current = Current::enter(driver, self.context()?)?;
+        // SAFETY: a call of the driver.
+        driver.check("cuCtxSynchronize", unsafe { (driver.ctx_synchronize)() })
+    }
+
     /// Whether work queued on the stream is being captured into a graph instead of run.
     ///
     /// # Errors

@@ -1,0 +1,104 @@
+//! `devx_cuda_array_*`: the CUDA Array Interface as a C struct, in and out.
+
+use devexchange_core::abi::types::DEVX_NULL_ARGUMENT;
+use devexchange_core::cuda_array::{self, Imported, Request};
+use devexchange_core::error::Refused;
+use devexchange_core::{Error, Result, Tensor};
+use safer_ffi::ffi_export;
+use safer_ffi::prelude::Out;
+
+use crate::ctypes::{CudaArray, CudaArrayRequestRecord, ErrorRecord, Status};
+use crate::error::{guard, guard_release, required};
+use crate::tensor::TensorHandle;
+
+/// Takes a CUDA array from its producer. On success it is moved from (its `release` is NULL) and released once, when the
+/// last user is gone; on failure it is untouched. What the producer has queued on its stream until now is waited for on the
+/// device, also by `request->stream`; the stream is alive until the array is released. `request` may be NULL.
+///
+/// `*mask` gets a tensor that says which elements are valid, or NULL if all are; with a NULL `mask`, an array that has one is
+/// refused.
+#[ffi_export]
+unsafe fn devx_cuda_array_import(
+    source: *mut CudaArray,
+    request: Option<&CudaArrayRequestRecord>,
+    out: Option<Out<'_, *mut TensorHandle>>,
+    mask: Option<Out<'_, *mut TensorHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        let request = request_of(request)?;
+        // SAFETY: the caller gives a valid array that it owns.
+        let imported = unsafe { cuda_array::import(source.cast(), &request, mask.is_some()) }?;
+        let Imported { tensor, mask: valid } = imported;
+        out.write(TensorHandle::give(tensor));
+        if let Some(mask) = mask {
+            mask.write(valid.map_or(std::ptr::null_mut(), TensorHandle::give));
+        }
+        Ok(())
+    })
+}
+
+/// Hands a tensor to a consumer as a CUDA array, which the consumer releases, and keeps it. What `out` held is overwritten.
+/// Its `stream` is the one behind which the data is. `request` may be NULL.
+#[ffi_export]
+unsafe fn devx_tensor_export_share_cuda_array(
+    tensor: *const TensorHandle,
+    request: Option<&CudaArrayRequestRecord>,
+    out: *mut CudaArray,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
+        let request = request_of(request)?;
+        // SAFETY: the caller gives room for an array.
+        Ok(unsafe { export(Tensor::clone(&tensor), &request, out) }?)
+    })
+}
+
+/// As `devx_tensor_export_share_cuda_array`, and sets the handle to NULL. On failure it is as before.
+#[ffi_export]
+unsafe fn devx_tensor_export_move_cuda_array(
+    tensor: Option<&mut *mut TensorHandle>,
+    request: Option<&CudaArrayRequestRecord>,
+    out: *mut CudaArray,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let handle = required(tensor, "tensor")?;
+        let request = request_of(request)?;
+        // SAFETY: the caller gives a living handle.
+        let taken = unsafe { TensorHandle::take(Some(&mut *handle)) };
+        let taken = taken.ok_or_else(|| Error::new(DEVX_NULL_ARGUMENT, "*tensor is NULL"))?;
+        // SAFETY: the caller gives room for an array.
+        unsafe { export(taken, &request, out) }.map_err(|refused| {
+            *handle = TensorHandle::give(refused.returned);
+            refused.error
+        })
+    })
+}
+
+/// Gives up a CUDA array that nobody imported: calls its release, unless it is released already. NULL is fine.
+#[ffi_export]
+unsafe fn devx_cuda_array_release(array: *mut CudaArray) {
+    // SAFETY: the caller gives NULL, or a valid array that it owns.
+    guard_release(|| unsafe { cuda_array::release(array.cast()) });
+}
+
+fn request_of(request: Option<&CudaArrayRequestRecord>) -> Result<Request> {
+    request.map_or(Ok(Request::default()), |request| Request::from_raw(&request.0))
+}
+
+/// # Safety
+/// `out` is NULL or has room for an array.
+unsafe fn export(tensor: Tensor, request: &Request, out: *mut CudaArray) -> std::result::Result<(), Refused<Tensor>> {
+    if out.is_null() {
+        let error = Error::new(DEVX_NULL_ARGUMENT, "out is NULL");
+        return Err(Refused { error, returned: tensor });
+    }
+    let array = cuda_array::export(tensor, request)?.into_raw();
+    // SAFETY: the caller's contract.
+    unsafe { out.cast::<devexchange_core::abi::cuda_array::DevxCudaArray>().write(array) };
+    Ok(())
+}

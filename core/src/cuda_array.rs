@@ -1,0 +1,482 @@
+//! CUDA Array Interface, versions 0 to 3, both ways, as a C struct.
+//!
+//! The stream of this interface is the producer's, not the consumer's as in DLPack: whoever takes an array waits for that
+//! stream, and makes it wait for its own work at the end (version 3, "Synchronization"). Both happen on the device. Versions
+//! before 3 have no stream: what takes its place is said by [`NoStream`].
+
+use core::ffi::{CStr, c_char, c_void};
+
+use crate::abi::cuda_array::{
+    DEVX_CUDA_ARRAY_NO_STREAM, DEVX_CUDA_ARRAY_VERSION, DEVX_NO_STREAM_HOST_SYNC, DEVX_NO_STREAM_LEGACY_DEFAULT,
+    DEVX_NO_STREAM_TRUST, DevxCudaArray, DevxCudaArrayRequest,
+};
+use crate::abi::dlpack::{self as dl, DLDataType};
+use crate::device::{Device, DeviceType};
+use crate::dtype::DType;
+use crate::error::{Error, Refused, Result, refuse};
+use crate::layout::MAX_NDIM;
+use crate::ledger::{Entry, Kind};
+use crate::memory::{Foreign, Owner, Releasable, Slab, TailSize, entry};
+use crate::order::Ready;
+use crate::runtime::cuda::{Event, LEGACY, Stream, pointer};
+use crate::tensor::{Flags, Tensor, TensorDesc};
+
+/// Longest type string that is read.
+const MAX_TYPESTR: usize = 64;
+
+/// What takes the place of a stream in versions that have none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NoStream {
+    /// The legacy default stream stands for the producer's, as array libraries use it unless told otherwise.
+    #[default]
+    LegacyDefault,
+    /// The host waits until the device has done all its work.
+    HostSync,
+    /// Nobody waits: the caller knows that the data is ready.
+    Trust,
+}
+
+/// How an array is taken in or handed out.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// Highest version that the consumer reads (for an export).
+    pub max_version: i32,
+    /// For versions without a stream.
+    pub no_stream: NoStream,
+    /// Import: the stream that the consumer works on, which waits for the data. Export: the stream that the data is ordered
+    /// on if it does not lie behind one already; without one, the legacy default stream.
+    pub stream: Option<i64>,
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Self { max_version: DEVX_CUDA_ARRAY_VERSION, no_stream: NoStream::default(), stream: None }
+    }
+}
+
+impl Request {
+    /// From the C record.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_ARGUMENT` for a policy that does not exist, `DEVX_VERSION` for a negative version.
+    pub fn from_raw(raw: &DevxCudaArrayRequest) -> Result<Self> {
+        let no_stream = match raw.no_stream {
+            DEVX_NO_STREAM_LEGACY_DEFAULT => NoStream::LegacyDefault,
+            DEVX_NO_STREAM_HOST_SYNC => NoStream::HostSync,
+            DEVX_NO_STREAM_TRUST => NoStream::Trust,
+            other => return refuse!(DEVX_INVALID_ARGUMENT, "no_stream is {other}: it is 0, 1 or 2"),
+        };
+        if raw.max_version < 0 {
+            return refuse!(DEVX_VERSION, "max_version is {}: versions are 0 to 3", raw.max_version);
+        }
+        let stream = (raw.stream != DEVX_CUDA_ARRAY_NO_STREAM).then_some(raw.stream);
+        Ok(Self { max_version: raw.max_version, no_stream, stream })
+    }
+}
+
+// SAFETY: `release` is the struct's own member.
+unsafe impl Releasable for DevxCudaArray {
+    fn release(&self) -> Option<unsafe extern "C" fn(*mut Self)> {
+        self.release
+    }
+
+    fn disarm(&mut self) {
+        self.release = None;
+    }
+}
+
+// ---- in ----
+
+/// What an import gives.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// The elements.
+    pub tensor: Tensor,
+    /// Which of them are valid: true or not true; `None` if all are.
+    pub mask: Option<Tensor>,
+}
+
+/// Takes an array from its producer: on success `*source` is marked as moved from, and its release is called once, when the
+/// last user is gone. On failure it is untouched.
+///
+/// Where the memory is, the driver says, not the producer. What the producer has queued until now is waited for, on the
+/// device: by the consumer's stream, and by whoever else the tensor is handed on to. When the tensor is given up, the
+/// producer's stream waits for the work that was noted with [`Tensor::used_on`].
+///
+/// # Errors
+/// `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_VERSION`, `DEVX_INVALID_DTYPE`, `DEVX_UNSUPPORTED` (byte order, structured
+/// elements, a mask where `with_mask` is false), `DEVX_INVALID_SHAPE`, `DEVX_INVALID_STREAM`, `DEVX_DEVICE` for memory
+/// that no device can access, `DEVX_DRIVER`.
+///
+/// # Safety
+/// `source` is NULL, or points to a valid array (released or not) that nobody else uses now; its stream is alive now, and
+/// until the array is released.
+pub unsafe fn import(source: *mut DevxCudaArray, request: &Request, with_mask: bool) -> Result<Imported> {
+    // SAFETY: the caller's contract.
+    let Some(array) = (unsafe { source.as_ref() }) else {
+        return refuse!(DEVX_NULL_ARGUMENT, "array is NULL");
+    };
+    if array.release.is_none() {
+        return refuse!(DEVX_RELEASED, "array.release is NULL: the array was released or moved from");
+    }
+    // SAFETY: the caller's contract.
+    let (mut tensor, device) = unsafe { describe(array, None) }?;
+    // SAFETY: a mask that is not NULL is valid.
+    let mask = match unsafe { array.mask.as_ref() } {
+        None => None,
+        Some(_) if !with_mask => {
+            return refuse!(DEVX_UNSUPPORTED, "mask is there: some elements are not valid, which a tensor cannot say");
+        }
+        // SAFETY: the caller's contract.
+        Some(mask) => Some(unsafe { describe(mask, Some(device)) }.map_err(|error| error.within("mask: "))?.0),
+    };
+    if let Some(mask) = mask.as_ref().filter(|mask| mask.shape() != tensor.shape()) {
+        return refuse!(DEVX_MISMATCH, "mask has shape {:?}, the array {:?}", mask.shape(), tensor.shape());
+    }
+    let producer = producer_of(array, device, request)?;
+    let ready = ready_of(array, device, producer, request)?;
+    if let Some(stream) = request.stream {
+        match device.stream(stream) {
+            Some(stream) => ready.wait(stream?)?,
+            None => return refuse!(DEVX_INVALID_STREAM, "stream is {stream}: {device} has no streams"),
+        }
+    }
+    // SAFETY: the caller gives the array to us now that nothing can fail any more.
+    tensor.adopt(Owner::boxed(unsafe { Foreign::take(source, Kind::TensorImport) }));
+    tensor.set_ready(ready.clone());
+    if let Some(producer) = producer {
+        tensor.set_producer(producer);
+    }
+    let mask = mask.map(|mut mask| {
+        mask.adopt(Owner::boxed(tensor.clone()));
+        mask.set_view(ready, crate::order::Uses::OfTensor(tensor.clone()));
+        mask
+    });
+    Ok(Imported { tensor, mask })
+}
+
+/// The array as a tensor without an owner yet, and where the driver says that it is.
+///
+/// # Safety
+/// The members are valid.
+unsafe fn describe(array: &DevxCudaArray, parent: Option<Device>) -> Result<(Tensor, Device)> {
+    if !(0..=DEVX_CUDA_ARRAY_VERSION).contains(&array.version) {
+        return refuse!(
+            DEVX_VERSION,
+            "version is {}: this library reads 0 to {DEVX_CUDA_ARRAY_VERSION}",
+            array.version
+        );
+    }
+    // SAFETY: the caller's contract.
+    let dtype = dtype_of(unsafe { typestr_of(array.typestr) }?)?;
+    let ndim = match usize::try_from(array.ndim) {
+        Ok(ndim) if ndim <= MAX_NDIM => ndim,
+        _ => return refuse!(DEVX_INVALID_SHAPE, "ndim is {}: it must be between 0 and {MAX_NDIM}", array.ndim),
+    };
+    if array.shape.is_null() && ndim > 0 {
+        return refuse!(DEVX_INVALID_SHAPE, "shape is NULL with ndim {ndim}");
+    }
+    // SAFETY: a producer's shape has `ndim` extents.
+    let shape: Vec<i64> = (0..ndim).map(|i| unsafe { entry(array.shape, i) }).collect();
+    let width = dtype.element_bytes().unwrap_or(1) as i64;
+    let mut strides = Vec::with_capacity(ndim);
+    for i in 0..if array.strides.is_null() { 0 } else { ndim } {
+        // SAFETY: a producer's strides are `ndim` distances.
+        let bytes = unsafe { entry(array.strides, i) };
+        if bytes % width != 0 {
+            return refuse!(
+                DEVX_INVALID_SHAPE,
+                "strides[{i}] is {bytes} bytes: not a multiple of the {width} of {dtype}"
+            );
+        }
+        strides.push(bytes / width);
+    }
+    let is_empty = shape.contains(&0);
+    if array.data.is_null() && !is_empty {
+        return refuse!(DEVX_INVALID_ARGUMENT, "data is NULL with shape {shape:?}");
+    }
+    let device = match parent {
+        _ if !is_empty => pointer::locate(array.data)?.device,
+        Some(parent) => parent,
+        None => Device { kind: DeviceType::CUDA, id: 0 },
+    };
+    if device == Device::CPU {
+        return refuse!(DEVX_DEVICE, "data is {:p}: host memory that no CUDA device can access", array.data);
+    }
+    let tensor = Tensor::describe(&TensorDesc {
+        data: array.data,
+        device,
+        dtype,
+        shape: &shape,
+        strides: (!array.strides.is_null()).then_some(&strides),
+        byte_offset: 0,
+        flags: if array.read_only != 0 { Flags::READ_ONLY } else { Flags::default() },
+    })?;
+    tensor.check_pointers()?;
+    Ok((tensor, device))
+}
+
+/// The stream that the producer works on, if there is one to wait for.
+fn producer_of(array: &DevxCudaArray, device: Device, request: &Request) -> Result<Option<Stream>> {
+    let value = match (array.version, request.no_stream) {
+        (DEVX_CUDA_ARRAY_VERSION, _) if array.stream == DEVX_CUDA_ARRAY_NO_STREAM => return Ok(None),
+        (DEVX_CUDA_ARRAY_VERSION, _) => array.stream,
+        (_, NoStream::LegacyDefault) => LEGACY,
+        _ => return Ok(None),
+    };
+    let stream = device.stream(value).transpose().map_err(|error| error.within("array: "))?;
+    // A stream may be on another device than the memory: its event knows.
+    Ok(stream)
+}
+
+fn ready_of(array: &DevxCudaArray, device: Device, producer: Option<Stream>, request: &Request) -> Result<Ready> {
+    match producer {
+        // At once: the stream may be gone later.
+        Some(producer) => {
+            producer.require_no_capture()?;
+            Ok(Ready::After(Event::record(producer)?))
+        }
+        None if array.version < DEVX_CUDA_ARRAY_VERSION && request.no_stream == NoStream::HostSync => {
+            if let Some(legacy) = device.stream(LEGACY) {
+                legacy?.synchronize_device()?;
+            }
+            Ok(Ready::Now)
+        }
+        None => Ok(Ready::Now),
+    }
+}
+
+/// # Safety
+/// `typestr` is NULL or NUL-terminated, and outlives the result.
+unsafe fn typestr_of<'a>(typestr: *const c_char) -> Result<&'a str> {
+    if typestr.is_null() {
+        return refuse!(DEVX_INVALID_DTYPE, "typestr is NULL");
+    }
+    // SAFETY: the caller's contract; the bound keeps a missing NUL from running through all of memory.
+    let length = unsafe { libc::strnlen(typestr, MAX_TYPESTR) };
+    if length == MAX_TYPESTR {
+        return refuse!(DEVX_INVALID_DTYPE, "typestr has no end within {MAX_TYPESTR} bytes");
+    }
+    // SAFETY: `length` bytes were read above.
+    let bytes = unsafe { std::slice::from_raw_parts(typestr.cast::<u8>(), length) };
+    std::str::from_utf8(bytes).map_err(|_| {
+        Error::new(crate::abi::types::DEVX_INVALID_DTYPE, format!("typestr is not valid UTF-8: {bytes:?}"))
+    })
+}
+
+/// The element type that a type string of NumPy names.
+///
+/// # Errors
+/// `DEVX_INVALID_DTYPE`; `DEVX_UNSUPPORTED` for another byte order and for types that are no numbers.
+pub fn dtype_of(typestr: &str) -> Result<DType> {
+    let mut letters = typestr.chars();
+    let (order, kind, digits) = (letters.next(), letters.next(), letters.as_str());
+    let width =
+        (!digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit())).then(|| digits.parse::<u16>());
+    let (Some(order @ ('<' | '>' | '|' | '=')), Some(kind), Some(Ok(width))) = (order, kind, width) else {
+        if typestr.get(1..2).is_some_and(|kind| "MmOSUVt".contains(kind)) {
+            return refuse!(DEVX_UNSUPPORTED, "typestr is {typestr:?}: its elements are no numbers of a tensor");
+        }
+        return refuse!(DEVX_INVALID_DTYPE, "typestr is {typestr:?}: it is a byte order, a kind and a number of bytes");
+    };
+    let code = match kind {
+        'b' => dl::kDLBool,
+        'i' => dl::kDLInt,
+        'u' => dl::kDLUInt,
+        'f' => dl::kDLFloat,
+        'c' => dl::kDLComplex,
+        'M' | 'm' | 'O' | 'S' | 'U' | 'V' | 't' => {
+            return refuse!(DEVX_UNSUPPORTED, "typestr is {typestr:?}: its elements are no numbers of a tensor");
+        }
+        _ => return refuse!(DEVX_INVALID_DTYPE, "typestr is {typestr:?}: {kind:?} is not a kind of NumPy's"),
+    };
+    let foreign = if cfg!(target_endian = "little") { '>' } else { '<' };
+    if order == foreign && width > 1 {
+        return refuse!(DEVX_UNSUPPORTED, "typestr is {typestr:?}: the bytes are not in the order of this machine");
+    }
+    if order == '|' && width > 1 {
+        return refuse!(DEVX_INVALID_DTYPE, "typestr is {typestr:?}: {width} bytes have an order");
+    }
+    let bits = u8::try_from(u32::from(width) * 8).unwrap_or(0);
+    let dtype = DLDataType { code: code as u8, bits, lanes: 1 };
+    DType::from_dlpack(dtype).map_err(|error| error.within(format_args!("typestr is {typestr:?}: ")))
+}
+
+/// The type string of an element type, with its NUL; `None` if NumPy has none.
+fn typestr(dtype: DType) -> Option<[u8; 8]> {
+    let DLDataType { code, bits, lanes } = dtype.to_dlpack();
+    let kind = match dl::DLDataTypeCode::from(code) {
+        dl::kDLBool => 'b',
+        dl::kDLInt => 'i',
+        dl::kDLUInt => 'u',
+        dl::kDLFloat => 'f',
+        dl::kDLComplex => 'c',
+        _ => return None,
+    };
+    if lanes != 1 || !matches!(bits, 8 | 16 | 32 | 64 | 128) {
+        return None;
+    }
+    let order = match bits {
+        8 => '|',
+        _ if cfg!(target_endian = "little") => '<',
+        _ => '>',
+    };
+    let mut text = [0; 8];
+    let said = format!("{order}{kind}{}", bits / 8);
+    text.iter_mut().zip(said.bytes()).for_each(|(place, byte)| *place = byte);
+    Some(text)
+}
+
+// ---- out ----
+
+/// An array that was handed over and not taken yet: whoever has this owns it. Dropping it releases it.
+#[derive(Debug)]
+pub struct Owned(DevxCudaArray);
+
+// SAFETY: the struct may be used and released on any thread.
+unsafe impl Send for Owned {}
+
+impl Owned {
+    /// The struct for a consumer, who releases it.
+    pub fn into_raw(mut self) -> DevxCudaArray {
+        let array = self.0;
+        self.0.release = None;
+        array
+    }
+
+    /// The struct, which stays this one's.
+    pub fn as_raw(&self) -> &DevxCudaArray {
+        &self.0
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // SAFETY: owned and not given away, so the release is ours to call.
+        unsafe { crate::memory::release(&mut self.0) }
+    }
+}
+
+/// Gives up an array that the caller holds and nobody imports: calls its release, unless it is released already. NULL is
+/// fine.
+///
+/// # Safety
+/// `array` is NULL, or points to a valid array (released or not) that nobody else uses now.
+pub unsafe fn release(array: *mut DevxCudaArray) {
+    // SAFETY: the caller's contract.
+    if let Some(array) = unsafe { array.as_mut() } {
+        // SAFETY: as above.
+        unsafe { crate::memory::release(array) }
+    }
+}
+
+struct Export {
+    tensor: Tensor,
+    typestr: [u8; 8],
+    _ready: Ready,
+    _entry: Entry,
+}
+
+/// Hands a tensor to a consumer, which releases the struct. Pass a clone to share the tensor, the tensor itself to move it.
+/// One allocation. The stream of the struct is the one behind which the data is: a consumer that waits for it sees all of it.
+/// To a consumer that reads no stream (before version 3) the policy applies.
+///
+/// # Errors
+/// `DEVX_DEVICE` for memory that no device can access, `DEVX_UNSUPPORTED` for elements that NumPy has no name for,
+/// `DEVX_INVALID_STREAM`, `DEVX_DRIVER`; the tensor is given back.
+pub fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned, Refused<Tensor>> {
+    match prepare(&tensor, request) {
+        Ok((typestr, stream, ready)) => hand_over(tensor, typestr, stream, ready, request.max_version),
+        Err(error) => Err(Refused { error, returned: tensor }),
+    }
+}
+
+fn prepare(tensor: &Tensor, request: &Request) -> Result<([u8; 8], i64, Ready)> {
+    let device = tensor.device();
+    if device.kind == DeviceType::CPU {
+        return refuse!(
+            DEVX_DEVICE,
+            "device is {device}: the CUDA Array Interface is for memory that a CUDA device can access"
+        );
+    }
+    let Some(typestr) = typestr(tensor.dtype()) else {
+        return refuse!(DEVX_UNSUPPORTED, "dtype is {}: NumPy has no type string for it", tensor.dtype());
+    };
+    let named = request.stream.map(|value| match device.stream(value) {
+        Some(stream) => stream,
+        None => refuse!(DEVX_INVALID_STREAM, "stream is {value}: {device} has no streams"),
+    });
+    let named = named.transpose()?;
+    let has_stream = request.max_version >= DEVX_CUDA_ARRAY_VERSION;
+    let legacy = || match device.stream(LEGACY) {
+        Some(stream) => stream,
+        None => refuse!(DEVX_DEVICE, "{device} has no streams"),
+    };
+    let (said, on) = match (tensor.ready(), named) {
+        (Ready::Now, None) => (None, None),
+        (Ready::Queued(stream), None) if has_stream => (Some(*stream), None),
+        (_, Some(stream)) if has_stream => (Some(stream), Some(stream)),
+        _ if has_stream => (Some(legacy()?), Some(legacy()?)),
+        _ if request.no_stream == NoStream::Trust => (None, None),
+        _ => (None, Some(legacy()?)),
+    };
+    if let Some(on) = on {
+        tensor.wait(on)?;
+        if !has_stream && request.no_stream == NoStream::HostSync {
+            on.synchronize()?;
+        }
+    }
+    let value = said.map_or(DEVX_CUDA_ARRAY_NO_STREAM, Stream::value);
+    Ok((typestr, value, tensor.ready().clone()))
+}
+
+fn hand_over(
+    tensor: Tensor,
+    typestr: [u8; 8],
+    stream: i64,
+    ready: Ready,
+    max_version: i32,
+) -> std::result::Result<Owned, Refused<Tensor>> {
+    let ndim = tensor.shape().len();
+    let size = match TailSize::default().and::<i64>(ndim) {
+        Ok(size) => size,
+        Err(error) => return Err(Refused { error, returned: tensor }),
+    };
+    let export = Export { tensor, typestr, _ready: ready, _entry: Entry::open(Kind::TensorExport) };
+    let slab = Slab::new(export, size)
+        .map_err(|refused| Refused { error: refused.error, returned: refused.returned.tensor })?;
+    let Export { tensor, typestr, .. } = slab.header();
+    let width = tensor.dtype().element_bytes().unwrap_or(1) as i64;
+    let strides = slab.tail().carve::<i64>(ndim);
+    for (i, stride) in tensor.strides().iter().enumerate() {
+        // SAFETY: the tail has room for `ndim` strides. The product is an offset within what can be addressed, or means
+        // nothing.
+        unsafe { crate::memory::set_entry(strides, i, stride.wrapping_mul(width)) };
+    }
+    let array = DevxCudaArray {
+        version: max_version.min(DEVX_CUDA_ARRAY_VERSION),
+        read_only: tensor.flags().has(Flags::READ_ONLY).into(),
+        data: if tensor.layout().elements == 0 { std::ptr::null_mut() } else { tensor.data() },
+        ndim: ndim as i64,
+        shape: tensor.shape().as_ptr(),
+        strides: if tensor.layout().row_major { std::ptr::null() } else { strides.cast_const() },
+        typestr: CStr::from_bytes_until_nul(typestr).unwrap_or_default().as_ptr(),
+        descr: std::ptr::null(),
+        mask: std::ptr::null(),
+        stream,
+        release: Some(release_export),
+        private_data: slab.as_raw(),
+    };
+    slab.into_raw();
+    Ok(Owned(array))
+}
+
+unsafe extern "C" fn release_export(array: *mut DevxCudaArray) {
+    // SAFETY: a release callback is called with a valid struct.
+    let Some(array) = (unsafe { array.as_mut() }) else { return };
+    if array.release.take().is_some() {
+        let slab: *mut c_void = array.private_data;
+        // SAFETY: made by `hand_over`, and marked as released above.
+        drop(unsafe { Slab::<Export>::from_raw(slab) });
+    }
+}

@@ -1,0 +1,444 @@
+//! The CUDA Array Interface as a C struct: every version both ways, the order that it asks of both sides, and what is
+//! refused; whatever the schedule.
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
+
+use std::ffi::CString;
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use devexchange_core::abi::cuda_array::{DEVX_CUDA_ARRAY_NO_STREAM, DevxCudaArray};
+use devexchange_core::abi::types::*;
+use devexchange_core::cuda_array::{self, NoStream, Request, dtype_of};
+use devexchange_core::runtime::cuda::{LEGACY, PER_THREAD, Stream};
+use devexchange_core::{DType, Device, Error, Flags, Owner, Tensor, TensorDesc};
+use devexchange_tests::foreign::{self, CUDA0};
+use devexchange_tests::sim::{self, Session};
+
+const N: u64 = 256;
+const SEEDS: u64 = 100;
+const TWINS: u64 = 20;
+
+/// A producer as somebody else would write it.
+struct Producer {
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+    typestr: CString,
+    mask: Option<Box<DevxCudaArray>>,
+    mask_type: CString,
+    released: Arc<AtomicU32>,
+    on_release: Option<Box<dyn FnOnce() + Send>>,
+}
+
+unsafe extern "C" fn give_up(array: *mut DevxCudaArray) {
+    let array = unsafe { &mut *array };
+    array.release = None;
+    let mut producer = unsafe { Box::from_raw(array.private_data.cast::<Producer>()) };
+    if let Some(on_release) = producer.on_release.take() {
+        on_release();
+    }
+    producer.released.fetch_add(1, SeqCst);
+}
+
+fn produce(data: u64, typestr: &str, shape: &[i64], on_release: impl FnOnce() + Send + 'static) -> DevxCudaArray {
+    let producer = Box::new(Producer {
+        shape: shape.to_vec(),
+        strides: Vec::new(),
+        typestr: CString::new(typestr).expect("no NUL"),
+        mask: None,
+        mask_type: CString::new("|b1").expect("no NUL"),
+        released: Arc::default(),
+        on_release: Some(Box::new(on_release)),
+    });
+    DevxCudaArray {
+        version: 3,
+        read_only: 0,
+        data: std::ptr::with_exposed_provenance_mut(data as usize),
+        ndim: shape.len() as i64,
+        shape: producer.shape.as_ptr(),
+        strides: null(),
+        typestr: producer.typestr.as_ptr(),
+        descr: null(),
+        mask: null(),
+        stream: DEVX_CUDA_ARRAY_NO_STREAM,
+        release: Some(give_up),
+        private_data: Box::into_raw(producer).cast(),
+    }
+}
+
+fn state<'a>(array: &DevxCudaArray) -> &'a mut Producer {
+    unsafe { &mut *array.private_data.cast::<Producer>() }
+}
+
+fn import(array: &mut DevxCudaArray, request: &Request) -> Result<Tensor, Error> {
+    unsafe { cuda_array::import(array, request, false) }.map(|imported| imported.tensor)
+}
+
+fn for_stream(stream: u64) -> Request {
+    Request { stream: Some(stream as i64), ..Request::default() }
+}
+
+fn on(value: u64) -> Stream {
+    Stream::new(0, value as i64).expect("a stream")
+}
+
+/// A producer and a consumer with a stream each.
+struct Scene {
+    data: u64,
+    scratch: u64,
+    producer: u64,
+    consumer: u64,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self { data: sim::alloc(N), scratch: sim::alloc(N), producer: sim::stream(), consumer: sim::stream() }
+    }
+
+    fn consume(&self, stream: u64) {
+        sim::copy(self.scratch, self.data, N, stream);
+        assert!(sim::download(self.scratch, N, stream).iter().all(|byte| *byte == 0x5a));
+    }
+
+    fn end(self) {
+        sim::settle();
+        for stream in [self.producer, self.consumer] {
+            sim::synchronize(stream);
+            sim::destroy(stream);
+        }
+        sim::free(self.data);
+        sim::free(self.scratch);
+    }
+}
+
+#[test]
+fn the_producers_stream_is_waited_for() {
+    let session = Session::new();
+    for value in [LEGACY, PER_THREAD, 0] {
+        session.each(SEEDS, || {
+            let scene = Scene::new();
+            // 0 stands for a handle here.
+            let stream = if value == 0 { scene.producer } else { value as u64 };
+            sim::fill(scene.data, 0x5a, N, stream);
+            let mut array = produce(scene.data, "|u1", &[N as i64], || ());
+            array.stream = stream as i64;
+            let tensor = import(&mut array, &for_stream(scene.consumer)).expect("imported");
+            assert!(array.release.is_none());
+            scene.consume(scene.consumer);
+            drop(tensor);
+            sim::synchronize(stream);
+            scene.end();
+        });
+    }
+}
+
+/// Nothing is said of a stream at import: whoever the tensor is handed on to waits.
+#[test]
+fn the_wait_is_handed_on() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let scene = Scene::new();
+        sim::fill(scene.data, 0x5a, N, scene.producer);
+        let mut array = produce(scene.data, "|u1", &[N as i64], || ());
+        array.stream = scene.producer as i64;
+        let tensor = import(&mut array, &Request::default()).expect("imported");
+        // The producer goes on with other things, and its stream may even end: the event stays.
+        tensor.wait(on(scene.consumer)).expect("waits");
+        scene.consume(scene.consumer);
+        drop(tensor);
+        scene.end();
+    });
+}
+
+/// At the end the producer's stream waits for the consumer's work, on the device.
+#[test]
+fn the_producers_stream_waits_at_the_end() {
+    let session = Session::new();
+    let scenario = |says_so: bool| {
+        let scene = Scene::new();
+        sim::fill(scene.data, 0x5a, N, scene.producer);
+        let mut array = produce(scene.data, "|u1", &[N as i64], || ());
+        array.stream = scene.producer as i64;
+        let tensor = import(&mut array, &for_stream(scene.consumer)).expect("imported");
+        sim::copy(scene.scratch, scene.data, N, scene.consumer);
+        if says_so {
+            tensor.used_on(on(scene.consumer)).expect("noted");
+        }
+        drop(tensor);
+        // The producer writes again, on its own stream, without a word to anybody.
+        sim::fill(scene.data, 1, N, scene.producer);
+        sim::synchronize(scene.producer);
+        sim::synchronize(scene.consumer);
+        scene
+    };
+    session.each(SEEDS, || scenario(true).end());
+    if sim::skipped("a missing wait shows only with the detector") {
+        return;
+    }
+    for schedule in sim::schedules(TWINS) {
+        session.begin(schedule);
+        let scene = scenario(false);
+        let findings = sim::take_findings();
+        assert!(findings.iter().any(|text| text.starts_with("Race: ")), "{schedule:?}: {findings:?}");
+        scene.end();
+    }
+}
+
+#[test]
+fn releases_come_once_and_after_the_work() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let scene = Scene::new();
+        let memory = sim::alloc(N);
+        sim::fill(memory, 0x5a, N, scene.producer);
+        let mut array = produce(memory, "|u1", &[N as i64], move || sim::free(memory));
+        array.stream = scene.producer as i64;
+        let released = Arc::clone(&state(&array).released);
+        let tensor = import(&mut array, &for_stream(scene.consumer)).expect("imported");
+        sim::copy(scene.scratch, memory, N, scene.consumer);
+        tensor.used_on(on(scene.consumer)).expect("noted");
+        drop(tensor);
+        sim::settle();
+        assert_eq!(released.load(SeqCst), 1);
+        scene.end();
+    });
+}
+
+/// Versions before 3 have no stream: the policy says what takes its place.
+#[test]
+fn producers_without_a_stream() {
+    let session = Session::new();
+    for version in 0..3 {
+        for (no_stream, filled_on_legacy) in [(NoStream::LegacyDefault, true), (NoStream::HostSync, false)] {
+            session.each(20, || {
+                let scene = Scene::new();
+                let stream = if filled_on_legacy { LEGACY as u64 } else { scene.producer };
+                sim::fill(scene.data, 0x5a, N, stream);
+                let mut array = produce(scene.data, "|u1", &[N as i64], || ());
+                (array.version, array.stream) = (version, 0);
+                let request = Request { no_stream, ..for_stream(scene.consumer) };
+                let tensor = import(&mut array, &request).expect("imported");
+                scene.consume(scene.consumer);
+                drop(tensor);
+                scene.end();
+            });
+        }
+    }
+    if sim::skipped("a missing wait shows only with the detector") {
+        return;
+    }
+    for schedule in sim::schedules(TWINS) {
+        session.begin(schedule);
+        let scene = Scene::new();
+        sim::fill(scene.data, 0x5a, N, LEGACY as u64);
+        let mut array = produce(scene.data, "|u1", &[N as i64], || ());
+        array.version = 2;
+        let request = Request { no_stream: NoStream::Trust, ..for_stream(scene.consumer) };
+        let tensor = import(&mut array, &request).expect("imported");
+        sim::copy(scene.scratch, scene.data, N, scene.consumer);
+        sim::synchronize(scene.consumer);
+        let findings = sim::take_findings();
+        assert!(findings.iter().any(|text| text.starts_with("Race: ")), "{schedule:?}: {findings:?}");
+        drop(tensor);
+        sim::synchronize(LEGACY as u64);
+        scene.end();
+    }
+}
+
+#[test]
+fn exports_name_the_stream_that_the_data_is_behind() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let scene = Scene::new();
+        sim::fill(scene.data, 0x5a, N, scene.producer);
+        let mut tensor = foreign::tensor(scene.data, N, CUDA0, || ());
+        tensor.produced_on(on(scene.producer)).expect("not shared");
+        // A consumer of version 3 waits for the stream that is named, as one in Python would.
+        for request in [Request::default(), for_stream(scene.consumer)] {
+            let exported = cuda_array::export(tensor.clone(), &request).map_err(Error::from).expect("exported");
+            let named = exported.as_raw().stream;
+            assert_eq!(named as u64, if request.stream.is_some() { scene.consumer } else { scene.producer });
+            sim::synchronize(named as u64);
+            scene.consume(scene.consumer);
+        }
+        // One of version 2 works on the legacy default stream.
+        let request = Request { max_version: 2, ..Request::default() };
+        let exported = cuda_array::export(tensor.clone(), &request).map_err(Error::from).expect("exported");
+        assert_eq!((exported.as_raw().version, exported.as_raw().stream), (2, DEVX_CUDA_ARRAY_NO_STREAM));
+        scene.consume(LEGACY as u64);
+        drop((exported, tensor));
+        scene.end();
+    });
+}
+
+#[test]
+fn what_is_described_comes_back() {
+    let session = Session::new();
+    session.each(5, || {
+        let scene = Scene::new();
+        let described = |dtype, shape: &[i64], strides: Option<&[i64]>, flags| {
+            let data = std::ptr::with_exposed_provenance_mut(scene.data as usize);
+            let desc = TensorDesc { data, device: CUDA0, dtype, shape, strides, byte_offset: 0, flags };
+            unsafe { Tensor::from_raw_parts(&desc, Owner::none()) }.map_err(Error::from).expect("described")
+        };
+        for (dtype, typestr) in [
+            (DType::BOOL, "|b1"),
+            (DType::INT8, "|i1"),
+            (DType::UINT16, "<u2"),
+            (DType::INT64, "<i8"),
+            (DType::FLOAT16, "<f2"),
+            (DType::FLOAT64, "<f8"),
+        ] {
+            let tensor = described(dtype, &[2, 3], Some(&[1, 4]), Flags::READ_ONLY);
+            let mut array =
+                cuda_array::export(tensor, &Request::default()).map_err(Error::from).expect("exported").into_raw();
+            let said = unsafe { std::ffi::CStr::from_ptr(array.typestr) };
+            assert_eq!((said.to_str(), array.read_only), (Ok(typestr), 1));
+            let width = dtype.element_bytes().expect("whole bytes") as i64;
+            assert_eq!(unsafe { std::slice::from_raw_parts(array.strides, 2) }, [width, 4 * width]);
+            let back = import(&mut array, &Request::default()).expect("imported");
+            assert_eq!((back.dtype(), back.shape(), back.strides()), (dtype, &[2, 3][..], &[1, 4][..]));
+            assert!(back.flags().has(Flags::READ_ONLY));
+            assert_eq!(back.data().addr() as u64, scene.data);
+        }
+        let compact = described(DType::FLOAT32, &[4, 2], None, Flags::default());
+        let exported = cuda_array::export(compact, &Request::default()).map_err(Error::from).expect("exported");
+        assert!(exported.as_raw().strides.is_null());
+        drop(exported);
+        let empty = described(DType::FLOAT32, &[0, 2], None, Flags::default());
+        let exported = cuda_array::export(empty, &Request::default()).map_err(Error::from).expect("exported");
+        assert!(exported.as_raw().data.is_null());
+        let mut array = exported.into_raw();
+        assert_eq!(import(&mut array, &Request::default()).expect("imported").shape(), [0, 2]);
+        scene.end();
+    });
+}
+
+#[test]
+fn masks_are_a_tensor_of_their_own() {
+    let session = Session::new();
+    session.each(5, || {
+        let scene = Scene::new();
+        sim::fill(scene.data, 1, N, scene.producer);
+        let mut array = produce(scene.data, "<i4", &[4], || ());
+        array.stream = scene.producer as i64;
+        let mask = DevxCudaArray {
+            data: std::ptr::with_exposed_provenance_mut(scene.data as usize + 64),
+            typestr: state(&array).mask_type.as_ptr(),
+            release: None,
+            private_data: null_mut(),
+            ..array
+        };
+        array.mask = &raw const **state(&array).mask.insert(Box::new(mask));
+        let released = Arc::clone(&state(&array).released);
+        let error = import(&mut array, &Request::default()).expect_err("a mask");
+        assert_eq!((error.status(), array.release.is_some()), (DEVX_UNSUPPORTED, true));
+        let imported = unsafe { cuda_array::import(&raw mut array, &Request::default(), true) }.expect("imported");
+        drop(imported.tensor);
+        let mask = imported.mask.expect("a mask");
+        assert_eq!((mask.dtype(), mask.shape(), mask.data().addr() as u64), (DType::BOOL, &[4][..], scene.data + 64));
+        assert_eq!(released.load(SeqCst), 0);
+        drop(mask);
+        assert_eq!(released.load(SeqCst), 1);
+        scene.end();
+    });
+}
+
+#[test]
+fn type_strings() {
+    let _session = Session::new();
+    for typestr in ["|b1", "<i2", "=u4", "<f8", "<c8", "<c16", "|i1", ">u1", "<f2"] {
+        dtype_of(typestr).expect(typestr);
+    }
+    for (typestr, status) in [
+        ("", DEVX_INVALID_DTYPE),
+        ("f4", DEVX_INVALID_DTYPE),
+        ("<f", DEVX_INVALID_DTYPE),
+        ("<f3", DEVX_INVALID_DTYPE),
+        ("<f+4", DEVX_INVALID_DTYPE),
+        ("<f99999", DEVX_INVALID_DTYPE),
+        ("|f4", DEVX_INVALID_DTYPE),
+        ("<x4", DEVX_INVALID_DTYPE),
+        ("<b2", DEVX_INVALID_DTYPE),
+        (">f4", DEVX_UNSUPPORTED),
+        ("<M8[ns]", DEVX_UNSUPPORTED),
+        ("|V8", DEVX_UNSUPPORTED),
+        ("|O", DEVX_UNSUPPORTED),
+        ("|S3", DEVX_UNSUPPORTED),
+        ("|t3", DEVX_UNSUPPORTED),
+    ] {
+        let error = dtype_of(typestr).expect_err(typestr);
+        assert_eq!(error.status(), status, "{error}");
+        assert!(error.message().contains(typestr), "{error}");
+    }
+}
+
+type Spoil = Box<dyn Fn(&mut DevxCudaArray)>;
+
+/// Each refusal names the field and the value, and takes nothing.
+#[test]
+fn bad_input() {
+    let session = Session::new();
+    let data = sim::alloc(N);
+    let freed = sim::alloc(N);
+    sim::free(freed);
+    sim::take_findings();
+    session.accept();
+    let host = Box::new([0_u8; 16]);
+    let host = (&raw const *host).expose_provenance() as u64;
+    let cases: Vec<(DevxStatus, &str, Spoil)> = vec![
+        (DEVX_VERSION, "version is 4", Box::new(|array| array.version = 4)),
+        (DEVX_VERSION, "version is -1", Box::new(|array| array.version = -1)),
+        (DEVX_INVALID_STREAM, "stream is 0", Box::new(|array| array.stream = 0)),
+        (DEVX_INVALID_STREAM, "stream is -2", Box::new(|array| array.stream = -2)),
+        (DEVX_INVALID_DTYPE, "typestr is NULL", Box::new(|array| array.typestr = null())),
+        (DEVX_INVALID_SHAPE, "ndim is -1", Box::new(|array| array.ndim = -1)),
+        (DEVX_INVALID_SHAPE, "ndim is 65", Box::new(|array| array.ndim = 65)),
+        (DEVX_INVALID_SHAPE, "shape is NULL", Box::new(|array| array.shape = null())),
+        (DEVX_INVALID_SHAPE, "shape[0] is -3", Box::new(|array| state(array).shape[0] = -3)),
+        (DEVX_INVALID_ARGUMENT, "data is NULL", Box::new(|array| array.data = null_mut())),
+        (
+            DEVX_INVALID_SHAPE,
+            "strides[0] is 6 bytes",
+            Box::new(|array| {
+                state(array).strides = vec![6];
+                array.strides = state(array).strides.as_ptr();
+            }),
+        ),
+        (DEVX_DEVICE, "needs 4000 bytes", Box::new(|array| state(array).shape[0] = 1000)),
+        (
+            DEVX_DEVICE,
+            "host memory",
+            Box::new(move |array| array.data = std::ptr::with_exposed_provenance_mut(host as usize)),
+        ),
+        (
+            DEVX_DEVICE,
+            "data is",
+            Box::new(move |array| array.data = std::ptr::with_exposed_provenance_mut(freed as usize)),
+        ),
+    ];
+    for (status, says, spoil) in cases {
+        let mut array = produce(data, "<i4", &[4], || ());
+        let released = Arc::clone(&state(&array).released);
+        spoil(&mut array);
+        let error = import(&mut array, &Request::default()).expect_err(says);
+        assert!(error.status() == status && error.message().contains(says), "{says}: {error}");
+        assert_eq!((array.release.is_some(), released.load(SeqCst)), (true, 0), "{says}");
+        unsafe { cuda_array::release(&raw mut array) };
+        unsafe { cuda_array::release(&raw mut array) };
+        assert_eq!(released.load(SeqCst), 1, "{says}");
+        let error = import(&mut array, &Request::default()).expect_err("released");
+        assert_eq!(error.status(), DEVX_RELEASED);
+    }
+    assert_eq!(
+        unsafe { cuda_array::import(null_mut(), &Request::default(), true) }.expect_err("NULL").status(),
+        DEVX_NULL_ARGUMENT
+    );
+    let on_host = Tensor::from_vec(vec![1_i32], &[1]).expect("a tensor");
+    let refused = cuda_array::export(on_host, &Request::default()).expect_err("host memory");
+    assert_eq!((refused.error.status(), refused.returned.device()), (DEVX_DEVICE, Device::CPU));
+    sim::free(data);
+    sim::take_findings();
+    session.accept();
+}
