@@ -673,7 +673,11 @@ devx_status devx_tensor_plan_fixed_shape_column(
  */
 devx_status devx_tensor_produced_on(devx_tensor_t *tensor, int64_t stream, devx_error *error);
 
-/** Reads all elements into `bytes` bytes of host memory, in row-major order, and waits for them. */
+/**
+ * Reads all elements of a tensor of a GPU (or in pinned or managed memory) into `bytes` bytes of
+ * host memory and waits for them. They have to lie compactly in row-major order. Host tensors are
+ * read through `devx_tensor_borrow`.
+ */
 devx_status devx_tensor_read(
     devx_tensor_t const *tensor,
     void *into,
@@ -751,8 +755,8 @@ devx_status devx_tensor_used_on(devx_tensor_t const *tensor, int64_t stream, dev
 devx_status devx_tensor_wait(devx_tensor_t const *tensor, int64_t stream, devx_error *error);
 
 /**
- * Writes all elements from `bytes` bytes of host memory, in row-major order; work that is queued on
- * `stream` afterwards sees them. Nobody else uses the elements meanwhile.
+ * Writes all elements from `bytes` bytes of host memory, as `devx_tensor_read` reads them; work
+ * that is queued on `stream` afterwards sees them. Nobody else uses the elements meanwhile.
  */
 devx_status devx_tensor_write(
     devx_tensor_t const *tensor,

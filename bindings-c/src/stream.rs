@@ -132,7 +132,8 @@ unsafe fn devx_tensor_copy_to(
     })
 }
 
-/// Reads all elements into `bytes` bytes of host memory, in row-major order, and waits for them.
+/// Reads all elements of a tensor of a GPU (or in pinned or managed memory) into `bytes` bytes of host memory and waits for
+/// them. They have to lie compactly in row-major order. Host tensors are read through `devx_tensor_borrow`.
 #[ffi_export]
 unsafe fn devx_tensor_read(
     tensor: *const TensorHandle,
@@ -150,8 +151,8 @@ unsafe fn devx_tensor_read(
     })
 }
 
-/// Writes all elements from `bytes` bytes of host memory, in row-major order; work that is queued on `stream` afterwards sees
-/// them. Nobody else uses the elements meanwhile.
+/// Writes all elements from `bytes` bytes of host memory, as `devx_tensor_read` reads them; work that is queued on `stream`
+/// afterwards sees them. Nobody else uses the elements meanwhile.
 #[ffi_export]
 unsafe fn devx_tensor_write(
     tensor: *const TensorHandle,

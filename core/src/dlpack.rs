@@ -348,7 +348,13 @@ impl Managed for DLManagedTensor {
             );
             return Err(Refused { error, returned: tensor });
         }
-        let tensor = copy_if(tensor, read_only || request.copy == Copying::Always)?;
+        let why = if read_only {
+            "flags has READ_ONLY, which the legacy struct cannot say, so a copy is needed: "
+        } else {
+            ""
+        };
+        let tensor = copy_if(tensor, read_only || request.copy == Copying::Always)
+            .map_err(|Refused { error, returned }| Refused { error: error.within(why), returned })?;
         hand_over(tensor, |tensor, context| Self {
             dl_tensor: tensor.as_dltensor(),
             manager_ctx: context,

@@ -1,7 +1,7 @@
 //! When data may be touched, and when it may be released.
 //!
 //! What a producer queued comes before a consumer's work: the consumer's stream waits on the device, the host never
-//! does. What a consumer queued comes before the release: [`Uses`] keeps an event for each stream that was named, and the
+//! does. What a consumer queued comes before the release: `Uses` keeps an event for each stream that was named, and the
 //! release is called when they are complete.
 
 use core::ffi::c_void;

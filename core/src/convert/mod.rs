@@ -1,9 +1,9 @@
 //! Tensors as Arrow and Arrow as tensors: what can be seen without a copy, what needs one, what cannot be.
 //! The plan can be asked for before anything is taken.
 //!
-//! * a column of numbers is a vector, one of fixed-size lists has a dimension more for each level: [`tensor`], [`column`];
-//! * a column of type `arrow.fixed_shape_tensor` says the shape of its values: [`tensor`], [`fixed_shape_column`];
-//! * a record batch of equal columns is a matrix: [`matrix`], [`batch`].
+//! * a column of numbers is a vector, one of fixed-size lists has a dimension more for each level: [`tensor()`], [`column()`];
+//! * a column of type `arrow.fixed_shape_tensor` says the shape of its values: [`tensor()`], [`fixed_shape_column()`];
+//! * a record batch of equal columns is a matrix: [`matrix()`], [`batch()`].
 
 mod column;
 mod fixed_shape;
