@@ -1,5 +1,6 @@
 //! The CUDA driver that the tests run on: the simulated one of `tests/simcuda`, loaded the way production loads a driver,
-//! or with `DEVX_GPU=1` the real one of the machine.
+//! or with `DEVX_GPU=1` the real one of the machine. `DEVX_GPU=rehearsal` does all that is done on a GPU, but on the
+//! simulated driver, which has to be the `libcuda.so.1` that the loader finds.
 //!
 //! cargo builds the cdylib; it is placed under both names of the driver and opened by its absolute path before the core
 //! is called for the first time. What opens `libcuda.so.1` afterwards, as the core does, finds the one that is loaded.
@@ -16,14 +17,20 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
 use crate::root;
 
-/// Whether the tests run on the driver of the machine.
+/// Whether the tests run on the driver of the machine, or do as if they did.
 pub fn on_gpu() -> bool {
-    std::env::var_os("DEVX_GPU").is_some_and(|value| value == "1")
+    rehearsal() || std::env::var_os("DEVX_GPU").is_some_and(|value| value == "1")
+}
+
+/// Whether what is done on a GPU is done on the simulated driver instead.
+fn rehearsal() -> bool {
+    std::env::var_os("DEVX_GPU").is_some_and(|value| value == "rehearsal")
 }
 
 static SKIPPED: AtomicU32 = AtomicU32::new(0);
 
-/// Says that a part of a test needs the simulated driver; for `if skipped("…") { return; }`.
+/// Says that a part of a test needs the simulated driver; for `if skipped("…") { return; }`. On a GPU the line that it
+/// prints makes `make gpu-test` count the whole test as skipped, since less was tested than its name says.
 pub fn skipped(why: &str) -> bool {
     if on_gpu() {
         let count = SKIPPED.fetch_add(1, Relaxed) + 1;
@@ -89,6 +96,16 @@ macro_rules! cu_ok {
 const CHILD: &str = "DEVX_SIM_CHILD";
 const PLACED: &str = "DEVX_SIM_PATH";
 
+static CHOSEN: OnceLock<PathBuf> = OnceLock::new();
+
+/// Chooses the driver of this process: for programs that are no tests, before they call it.
+///
+/// # Panics
+/// If one was chosen before.
+pub fn choose(path: &Path) {
+    CHOSEN.set(path.to_owned()).expect("chosen once");
+}
+
 /// The driver, loaded at the first call.
 ///
 /// # Panics
@@ -96,10 +113,11 @@ const PLACED: &str = "DEVX_SIM_PATH";
 pub fn cuda() -> &'static Cuda {
     static CUDA: OnceLock<Cuda> = OnceLock::new();
     CUDA.get_or_init(|| {
-        let path = match std::env::var_os(PLACED) {
+        let path = match (CHOSEN.get(), std::env::var_os(PLACED)) {
+            (Some(path), _) => path.clone(),
             _ if on_gpu() => PathBuf::from("libcuda.so.1"),
-            Some(path) => PathBuf::from(path),
-            None => place().join("libcuda.so.1"),
+            (None, Some(path)) => PathBuf::from(path),
+            (None, None) => place().join("libcuda.so.1"),
         };
         for (name, value) in [("SIMCUDA_DEVICES", "2"), ("SIMCUDA_MODE", mode_of_process())] {
             if std::env::var_os(name).is_none() {
@@ -138,9 +156,20 @@ impl Cuda {
         unsafe { function(a, b, c, d, e, f) }
     }
 
+    /// Whether there is a function of that name.
+    pub fn has(&self, name: &str) -> bool {
+        // SAFETY: the address is not used.
+        unsafe { self.library.get::<*const ()>(name.as_bytes()) }.is_ok()
+    }
+
+    /// A function that [`call`](Self::call) cannot call.
+    ///
     /// # Safety
     /// `T` is the type of the function of that name.
-    unsafe fn function<T: Copy>(&self, name: &str) -> T {
+    ///
+    /// # Panics
+    /// If there is no such function.
+    pub unsafe fn function<T: Copy>(&self, name: &str) -> T {
         // SAFETY: the caller's contract.
         let symbol = unsafe { self.library.get::<T>(name.as_bytes()) };
         *symbol.unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -176,7 +205,7 @@ pub fn schedules(lazy: u64) -> Vec<Schedule> {
 /// # Panics
 /// If a test fails there.
 pub fn again_with_threads(own_name: &str) {
-    if on_gpu() || mode_of_process() == "threads" {
+    if mode_of_process() == "threads" || skipped("who runs the work is the driver's own affair") {
         return;
     }
     let output = Command::new(std::env::current_exe().expect("this program"))
@@ -483,7 +512,7 @@ impl Session {
         });
         set_current(primary(0));
         let name = info::device_info(0).expect("the core finds the driver").name;
-        assert_eq!(name.contains("Simulated"), !on_gpu(), "the core uses {name}");
+        assert_eq!(name.contains("Simulated"), rehearsal() || !on_gpu(), "the core uses {name}");
         take_findings();
         let contexts = stat("live_contexts");
         Self { before: Mutex::new(Live::now()), contexts, schedule: Mutex::new(None), _alone: alone }

@@ -186,15 +186,15 @@ fn out_of_memory_in_the_middle() {
 #[test]
 fn devices_that_are_none() {
     let _session = Session::new();
-    for id in [-1, 2, 64, i64::from(i32::MAX), i64::MAX, i64::MIN] {
+    for id in [-1, 64, 65, i64::from(i32::MAX), i64::MAX, i64::MIN] {
         let refused = Device::new(DeviceType::CUDA, id).expect_err("no such device");
         check(&refused, DEVX_DEVICE, 0, &[&id.to_string()]);
     }
-    let device = Device { kind: DeviceType::CUDA, id: 9 };
+    let device = Device { kind: DeviceType::CUDA, id: 99 };
     let refused = Tensor::allocate(device, DType::UINT8, &[16], None).expect_err("no such device");
-    check(&refused, DEVX_DEVICE, 0, &["device_id is 9"]);
+    check(&refused, DEVX_DEVICE, 0, &["device_id is 99"]);
     let managed = foreign::dlpack(0x1000, N, device, || ());
     let refused = unsafe { dlpack::import(managed.as_ptr()) }.expect_err("no such device");
-    check(&refused, DEVX_DEVICE, 0, &["device_id is 9"]);
+    check(&refused, DEVX_DEVICE, 0, &["device_id is 99"]);
     drop(unsafe { dlpack::Owned::from_raw(managed) });
 }

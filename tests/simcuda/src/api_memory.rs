@@ -64,11 +64,14 @@ impl Sim {
         })
     }
 
-    /// `cuMemFreeHost`.
+    /// `cuMemFreeHost`; NULL is no error, as for `free`.
     #[track_caller]
     pub fn mem_free_host(&self, address: u64) -> CuResult<()> {
         self.release("cuMemFreeHost", address, |c| {
             c.unsafe_call()?;
+            if address == 0 {
+                return Ok(());
+            }
             let base = c.freeable(address, &[AllocKind::Pinned])?;
             c.free_now(base);
             Ok(())
@@ -95,14 +98,17 @@ impl Sim {
         })
     }
 
-    /// `cuMemHostUnregister`.
+    /// `cuMemHostUnregister`. What the driver itself allocated is an argument that makes no sense, like NULL; other memory
+    /// is not registered.
     #[track_caller]
     pub fn mem_host_unregister(&self, address: u64) -> CuResult<()> {
         self.release("cuMemHostUnregister", address, |c| {
             c.unsafe_call()?;
-            let known = c.st.allocs.get(&address).filter(|a| a.kind == AllocKind::Registered && a.freed.is_none());
-            if known.is_none() {
-                return Err(Code::HOST_NOT_REGISTERED);
+            match c.st.live(address).map(|(base, a)| (base, a.kind)) {
+                Some((base, AllocKind::Registered)) if base == address => {}
+                None if address != 0 => return Err(Code::HOST_NOT_REGISTERED),
+                Some((_, AllocKind::Registered)) => return Err(Code::HOST_NOT_REGISTERED),
+                _ => return Err(Code::INVALID_VALUE),
             }
             c.free_now(address);
             // The address belongs to the client, who may use it again.

@@ -85,6 +85,7 @@ impl Sim {
     #[track_caller]
     pub fn pool_attribute(&self, pool: u64, attribute: u32) -> CuResult<u64> {
         self.call("cuMemPoolGetAttribute", Need::Init, |c| {
+            c.unsafe_call()?;
             let p = c.pool(pool)?;
             let [a, b, d] = p.reuse.map(u64::from);
             Ok(match attribute {
@@ -105,6 +106,7 @@ impl Sim {
     #[track_caller]
     pub fn pool_set_attribute(&self, pool: u64, attribute: u32, value: u64) -> CuResult<()> {
         self.call("cuMemPoolSetAttribute", Need::Init, |c| {
+            c.unsafe_call()?;
             let p = c.pool(pool)?;
             match (attribute, value) {
                 (1..=3, _) => {

@@ -104,11 +104,12 @@ impl Sim {
         })
     }
 
-    /// `cuStreamGetDevice`.
+    /// `cuStreamGetDevice`. Other than `cuStreamGetCtx`, drivers refuse it during capture.
     #[track_caller]
     pub fn stream_device(&self, stream: u64) -> CuResult<i32> {
         self.call("cuStreamGetDevice", Need::Init, |c| {
             let stream = c.stream(stream)?;
+            c.unsafe_call()?;
             let ctx = c.st.streams.get(&stream).map(|s| s.ctx).ok_or(Code::INVALID_HANDLE)?;
             c.context(ctx).map(|x| crate::api_context::signed(x.device))
         })

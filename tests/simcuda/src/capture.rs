@@ -93,24 +93,17 @@ impl Sim {
         })
     }
 
-    /// `cuStreamIsCapturing`.
+    /// `cuStreamIsCapturing`. Of the legacy stream it cannot be asked while a blocking stream captures; asking breaks
+    /// nothing.
     #[track_caller]
     pub fn stream_is_capturing(&self, stream: u64) -> CuResult<CaptureStatus> {
-        self.call("cuStreamIsCapturing", Need::Init, |c| {
-            let stream = c.stream(stream)?;
-            c.legacy_during_capture(stream)?;
-            Ok(c.capture_status(stream).0)
-        })
+        self.call("cuStreamIsCapturing", Need::Init, |c| c.askable(stream).map(|stream| c.capture_status(stream).0))
     }
 
-    /// `cuStreamGetCaptureInfo_v2`: status, and the capture's number.
+    /// `cuStreamGetCaptureInfo_v2`: status, and the capture's number; may be asked as `cuStreamIsCapturing` may.
     #[track_caller]
     pub fn stream_capture_info(&self, stream: u64) -> CuResult<(CaptureStatus, u64)> {
-        self.call("cuStreamGetCaptureInfo_v2", Need::Init, |c| {
-            let stream = c.stream(stream)?;
-            c.legacy_during_capture(stream)?;
-            Ok(c.capture_status(stream))
-        })
+        self.call("cuStreamGetCaptureInfo_v2", Need::Init, |c| c.askable(stream).map(|stream| c.capture_status(stream)))
     }
 
     /// `cuThreadExchangeStreamCaptureMode`: sets the thread's mode and returns the one before.
@@ -195,12 +188,22 @@ impl Call<'_> {
         Err(Code::CAPTURE_UNSUPPORTED)
     }
 
+    /// The captures of blocking streams that the legacy stream, if it is that, would have to wait for.
+    fn captures_before(&self, stream: u64) -> Vec<u64> {
+        let Some(s) = self.st.streams.get(&stream).filter(|s| s.kind == StreamKind::Legacy) else { return Vec::new() };
+        let blocking = self.st.streams.values().filter(|o| o.ctx == s.ctx && !o.non_blocking);
+        blocking.filter_map(|o| o.capture).collect()
+    }
+
+    /// The stream that a handle means, if its state of capture can be told.
+    fn askable(&mut self, handle: u64) -> CuResult<u64> {
+        let stream = self.stream(handle)?;
+        if self.captures_before(stream).is_empty() { Ok(stream) } else { Err(Code::CAPTURE_IMPLICIT) }
+    }
+
     /// The legacy stream would have to wait for capturing blocking streams.
     fn legacy_during_capture(&mut self, stream: u64) -> CuResult<()> {
-        let Some(s) = self.st.streams.get(&stream).filter(|s| s.kind == StreamKind::Legacy) else { return Ok(()) };
-        let ctx = s.ctx;
-        let broken: Vec<u64> =
-            self.st.streams.values().filter(|o| o.ctx == ctx && !o.non_blocking).filter_map(|o| o.capture).collect();
+        let broken = self.captures_before(stream);
         if broken.is_empty() {
             return Ok(());
         }

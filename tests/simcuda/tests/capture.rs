@@ -37,7 +37,7 @@ fn a_violation_invalidates_and_the_end_says_so() {
     let w = World::lenient(Mode::Lazy, 1);
     let (a, s, e) = (w.dev(8), w.nb(), w.event());
     type Breaks = fn(&World, u64, u64, u64) -> Code;
-    let broken: [Breaks; 7] = [
+    let broken: [Breaks; 10] = [
         |w, s, _, _| w.stream_synchronize(s).unwrap_err(),
         |w, s, _, _| w.stream_query(s).unwrap_err(),
         |w, _, _, _| w.ctx_synchronize().unwrap_err(),
@@ -45,6 +45,9 @@ fn a_violation_invalidates_and_the_end_says_so() {
         |w, _, _, a| w.mem_free(a).unwrap_err(),
         |w, _, e, _| w.event_synchronize(e).unwrap_err(),
         |w, s, _, _| w.stream_add_callback(s, 0, || ()).unwrap_err(),
+        |w, s, _, _| w.stream_device(s).unwrap_err(),
+        |w, _, _, _| w.pool_attribute(w.default_pool(0).unwrap(), 4).unwrap_err(),
+        |w, _, _, _| w.pool_set_attribute(w.default_pool(0).unwrap(), 4, 0).unwrap_err(),
     ];
     for (n, breaks) in broken.into_iter().enumerate() {
         w.stream_begin_capture(s, GLOBAL).unwrap();
@@ -97,6 +100,9 @@ fn codes() {
     assert_eq!(w.stream_end_capture(s), Err(Code::INVALID_VALUE));
     // The legacy stream while a blocking stream captures.
     w.stream_begin_capture(b, RELAXED).unwrap();
+    assert_eq!(w.stream_is_capturing(LEGACY), Err(Code::CAPTURE_IMPLICIT));
+    assert_eq!(w.stream_capture_info(LEGACY), Err(Code::CAPTURE_IMPLICIT));
+    assert_eq!((w.stream_is_capturing(b), w.take_findings().len()), (Ok(CaptureStatus::Active), 0));
     assert_eq!(w.memset_d8_async(a, 1, 8, LEGACY), Err(Code::CAPTURE_IMPLICIT));
     assert_eq!(w.stream_end_capture(b), Err(Code::CAPTURE_INVALIDATED));
     // Two captures do not merge.

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# The CUDA part of the tests on the GPU of this machine (`make gpu-test`): makes the bundle if there is a cargo, else
+# takes the one that was brought along, and runs it. The arguments are those of scripts/gpu-run.sh. What was printed stays
+# in TARGET/gpu-results, where the next bundle leaves it alone.
+set -euo pipefail
+# shellcheck source=scripts/env.sh
+. "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+
+run=$DEVX_TARGET/gpu-bundle/run.sh
+if [ -n "$CARGO" ]; then
+  "$DEVX_ROOT/scripts/gpu-bundle.sh"
+elif [ ! -x "$run" ]; then
+  echo "gpu-test: no cargo here, and no bundle in ${run%/*}; 'make gpu-bundle' makes one elsewhere" >&2
+  exit 1
+fi
+exec "$run" --results "$DEVX_TARGET/gpu-results" "$@"

@@ -1,0 +1,175 @@
+//! A question to a driver: how it is asked and how its answer is judged.
+
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::answer::{Answer, SKIPPED};
+use crate::measured::Machine;
+use crate::scene;
+
+/// What an answer of the process that asks begins with; the rest of its output is the driver's.
+pub(crate) const ANSWER: &str = "answer: ";
+
+/// After so long, a driver that has not answered never will.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A question.
+pub(crate) struct Probe {
+    /// `theme.question`.
+    pub(crate) name: &'static str,
+    /// What is asked, in words.
+    pub(crate) asks: &'static str,
+    /// What is documented, or believed where nothing is.
+    pub(crate) expected: &'static str,
+    /// What else a real driver may answer: nothing here counts on it.
+    pub(crate) allowed: &'static [&'static str],
+    pub(crate) simulated: Simulated,
+    /// Without `cuInit` and a current context.
+    bare: bool,
+    run: fn() -> Answer,
+}
+
+/// What the simulated driver answers.
+#[derive(Clone, Copy)]
+pub(crate) enum Simulated {
+    /// What is expected.
+    Same,
+    /// Something else, on purpose.
+    Otherwise { answer: &'static str, why: &'static str },
+    /// Nothing: it does not go so far.
+    NotModelled(&'static str),
+}
+
+pub(crate) const fn probe(
+    name: &'static str,
+    asks: &'static str,
+    expected: &'static str,
+    run: fn() -> Answer,
+) -> Probe {
+    Probe { name, asks, expected, allowed: &[], simulated: Simulated::Same, bare: false, run }
+}
+
+impl Probe {
+    pub(crate) const fn or(mut self, allowed: &'static [&'static str]) -> Self {
+        self.allowed = allowed;
+        self
+    }
+
+    pub(crate) const fn simulated(mut self, answer: &'static str, why: &'static str) -> Self {
+        self.simulated = Simulated::Otherwise { answer, why };
+        self
+    }
+
+    pub(crate) const fn not_modelled(mut self, why: &'static str) -> Self {
+        self.simulated = Simulated::NotModelled(why);
+        self
+    }
+
+    pub(crate) const fn bare(mut self) -> Self {
+        self.bare = true;
+        self
+    }
+
+    /// Asks, in the process made for it.
+    pub(crate) fn ask(&self) -> Answer {
+        if !self.bare {
+            scene::start();
+        }
+        (self.run)()
+    }
+}
+
+/// How an answer compares with what is expected of this driver.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// As expected.
+    Passed,
+    /// Of a real driver: not what is documented or believed, but nothing counts on that.
+    Allowed,
+    /// Something else.
+    Failed,
+    /// Not asked.
+    Skipped,
+}
+
+/// An answer and its verdict.
+pub(crate) struct Outcome {
+    pub(crate) answer: Answer,
+    pub(crate) verdict: Verdict,
+}
+
+impl Probe {
+    /// Asks in a process of its own and judges the answer.
+    pub(crate) fn result(&self, machine: &Machine) -> Outcome {
+        if let (true, Simulated::NotModelled(_)) = (machine.simulated, self.simulated) {
+            return Outcome { answer: "not modelled".to_owned(), verdict: Verdict::Skipped };
+        }
+        let answer = answer_of_child(self.name, machine);
+        let expected = match self.simulated {
+            Simulated::Otherwise { answer, .. } if machine.simulated => answer,
+            _ => self.expected,
+        };
+        let verdict = if answer.starts_with(SKIPPED) {
+            Verdict::Skipped
+        } else if answer == expected {
+            Verdict::Passed
+        } else if !machine.simulated && self.allowed.contains(&answer.as_str()) {
+            Verdict::Allowed
+        } else {
+            Verdict::Failed
+        };
+        Outcome { answer, verdict }
+    }
+}
+
+/// This program again, on the same driver.
+pub(crate) fn again(driver: &std::path::Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.arg("--driver").arg(driver).env("SIMCUDA_FATAL", "off").stdin(Stdio::null());
+    command
+}
+
+fn answer_of_child(name: &str, machine: &Machine) -> Answer {
+    let mut command = again(&machine.library);
+    command.args(["--ask", name]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("run this program");
+    let Some(status) = end_of(&mut child) else { return "hangs".to_owned() };
+    let (mut out, mut complaint) = (String::new(), String::new());
+    // What a child leaves behind in a pipe is little; it does not have to be read while it runs.
+    let _ = child.stdout.take().map(|mut pipe| pipe.read_to_string(&mut out));
+    let _ = child.stderr.take().map(|mut pipe| pipe.read_to_string(&mut complaint));
+    let answer = out.lines().rev().find_map(|line| line.strip_prefix(ANSWER)).map(str::to_owned);
+    match (answer, status.signal(), status.code()) {
+        (Some(answer), None, Some(0)) => answer,
+        (_, Some(signal), _) => crash(signal),
+        (_, _, code) => {
+            let last = complaint.lines().find(|line| !line.is_empty() && !line.starts_with("thread ")).unwrap_or("");
+            format!("no answer: exit status {code:?}: {last}")
+        }
+    }
+}
+
+fn end_of(child: &mut Child) -> Option<ExitStatus> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        if Instant::now() > end {
+            let _ = child.kill();
+            let _ = child.wait();
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn crash(signal: i32) -> Answer {
+    match signal {
+        libc::SIGSEGV => "crash (SIGSEGV)".to_owned(),
+        libc::SIGABRT => "crash (SIGABRT)".to_owned(),
+        other => format!("crash (signal {other})"),
+    }
+}

@@ -1,0 +1,108 @@
+//! Functions of the host in a stream.
+
+use std::ffi::c_void;
+use std::sync::mpsc::{Sender, channel};
+
+use devexchange_tests::{cu, cu_ok, sim};
+
+use crate::answer::{Answer, NOT_PERMITTED, SUCCESS, said};
+use crate::probe::{Probe, probe};
+use crate::scene::N;
+
+/// It is not required that a driver notices.
+const UNNOTICED: &[&str] = &[SUCCESS, "hangs"];
+
+pub(super) const PROBES: &[Probe] = &[
+    probe("host_function.thread", "the thread of a host function", "another one", || {
+        let here = std::thread::current().id();
+        let there = inside(|| std::thread::current().id());
+        if here == there { "the caller's" } else { "another one" }.into()
+    }),
+    probe("host_function.allocates", "`cuMemAlloc` in a host function", NOT_PERMITTED, || {
+        said(inside(|| {
+            let mut address = 0_u64;
+            cu!("cuMemAlloc_v2", &raw mut address, N)
+        }))
+    })
+    .or(UNNOTICED),
+    probe("host_function.queries", "`cuEventQuery` in a host function", NOT_PERMITTED, || {
+        let event = sim::event();
+        said(inside(move || cu!("cuEventQuery", event)))
+    })
+    .or(UNNOTICED),
+    probe("host_function.asks", "`cuPointerGetAttribute` in a host function", NOT_PERMITTED, || {
+        let address = sim::alloc(N);
+        said(inside(move || {
+            let mut kind = 0_u32;
+            cu!("cuPointerGetAttribute", &raw mut kind, 2, address)
+        }))
+    })
+    .or(UNNOTICED),
+    probe("host_function.callback", "`cuMemAlloc` in a callback of `cuStreamAddCallback`", NOT_PERMITTED, in_callback)
+        .or(UNNOTICED),
+    probe("host_function.current", "`cuCtxGetCurrent` in a host function", NOT_PERMITTED, || {
+        said(inside(|| {
+            let mut context = 0_u64;
+            cu!("cuCtxGetCurrent", &raw mut context)
+        }))
+    })
+    .or(UNNOTICED),
+    probe("host_function.error_name", "`cuGetErrorName` in a host function", SUCCESS, || {
+        said(inside(|| {
+            let mut name: *const u8 = std::ptr::null();
+            cu!("cuGetErrorName", 1, &raw mut name)
+        }))
+    }),
+    probe("host_function.order", "a host function between two fills", "runs between them", || {
+        let (stream, memory) = (sim::stream(), sim::alloc_host(N));
+        sim::fill(memory, 1, N, stream);
+        let seen = inside_of(stream, move || {
+            // SAFETY: pinned memory that is never freed; the fill before it is over.
+            unsafe { (memory as *const u8).read_volatile() }
+        });
+        sim::fill(memory, 2, N, stream);
+        sim::synchronize(stream);
+        // SAFETY: as above, and the fill after it is over too.
+        let after = unsafe { (memory as *const u8).read_volatile() };
+        if (seen, after) == (1, 2) { "runs between them".into() } else { format!("saw {seen}, then {after}") }
+    }),
+];
+
+/// What `cuMemAlloc` returns in a callback, which says more than a host function: stream and status.
+fn in_callback() -> Answer {
+    extern "C" fn callback(_stream: *mut c_void, _status: u32, data: *mut c_void) {
+        let mut address = 0_u64;
+        let code = cu!("cuMemAlloc_v2", &raw mut address, N);
+        // SAFETY: a number that is never freed, and that nobody reads before the stream is done.
+        unsafe { data.cast::<u32>().write(code) };
+    }
+    let callback: extern "C" fn(*mut c_void, u32, *mut c_void) = callback;
+    let (stream, code) = (sim::stream(), Box::into_raw(Box::new(7777_u32)));
+    cu_ok!("cuStreamAddCallback", stream, callback as usize, code, 0);
+    sim::synchronize(stream);
+    // SAFETY: as above, and the stream is done.
+    said(unsafe { code.read() })
+}
+
+type Job<T> = (Box<dyn FnOnce() -> T + Send>, Sender<T>);
+
+extern "C" fn run<T>(data: *mut c_void) {
+    // SAFETY: the box that `inside_of` gave away, once.
+    let job = unsafe { Box::from_raw(data.cast::<Job<T>>()) };
+    let (act, done) = *job;
+    let _ = done.send(act());
+}
+
+/// What a host function returns.
+fn inside<T: Send>(act: impl FnOnce() -> T + Send + 'static) -> T {
+    inside_of(sim::stream(), act)
+}
+
+fn inside_of<T: Send>(stream: u64, act: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, result) = channel();
+    let job: Box<Job<T>> = Box::new((Box::new(act), done));
+    let run: extern "C" fn(*mut c_void) = run::<T>;
+    cu_ok!("cuLaunchHostFunc", stream, run as usize, Box::into_raw(job));
+    sim::synchronize(stream);
+    result.recv().expect("it has run")
+}

@@ -1,0 +1,158 @@
+//! What questions are asked with: work that is held until it is let go, and threads that wait.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use devexchange_tests::{cu, cu_ok, sim};
+
+/// Size of the memories that are asked about.
+pub(crate) const N: u64 = 256;
+/// The legacy default stream and that of the thread, as handles.
+pub(crate) const LEGACY: u64 = 1;
+pub(crate) const PER_THREAD: u64 = 2;
+
+/// How long something that may not happen is given to happen.
+const A_WHILE: Duration = Duration::from_millis(150);
+/// How long something that has to happen is given.
+const LONG: Duration = Duration::from_secs(20);
+
+/// Initialises the driver and makes the primary context of device 0 current.
+pub(crate) fn start() {
+    sim::set_current(sim::primary(0));
+}
+
+pub(crate) fn devices() -> i32 {
+    let mut count = 0_i32;
+    cu_ok!("cuDeviceGetCount", &raw mut count);
+    count
+}
+
+/// Work at the end of a stream that is not over before it is opened.
+pub(crate) struct Gate(&'static AtomicBool);
+
+extern "C" fn hold(data: *mut c_void) {
+    // SAFETY: a flag that is never freed.
+    let open = unsafe { &*data.cast::<AtomicBool>() };
+    while !open.load(SeqCst) {
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
+impl Gate {
+    pub(crate) fn on(stream: u64) -> Self {
+        let open: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+        let hold: extern "C" fn(*mut c_void) = hold;
+        cu_ok!("cuLaunchHostFunc", stream, hold as usize, &raw const *open);
+        Self(open)
+    }
+
+    pub(crate) fn open(&self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.open();
+    }
+}
+
+fn within(time: Duration, happens: impl Fn() -> bool) -> bool {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        if happens() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    happens()
+}
+
+/// Whether what is queued on a stream now is held up by a gate that is closed, and by nothing else.
+pub(crate) fn held_by(gate: &Gate, stream: u64) -> &'static str {
+    let done = || cu!("cuStreamQuery", stream) == 0;
+    if within(A_WHILE, done) {
+        return "does not wait";
+    }
+    gate.open();
+    if within(LONG, done) { "waits" } else { "never ends" }
+}
+
+/// Whether what is queued on a stream gets done though a gate is closed. For where it should.
+pub(crate) fn passes(stream: u64) -> &'static str {
+    if within(LONG, || cu!("cuStreamQuery", stream) == 0) { "does not wait" } else { "waits" }
+}
+
+/// A call on another thread, where the primary context is current.
+pub(crate) fn elsewhere<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+    let (send, receive) = channel();
+    std::thread::spawn(move || {
+        start();
+        let _ = send.send(act());
+    });
+    receive
+}
+
+/// Whether a call returns while a gate is closed. For where it should; on a busy machine that may take a moment.
+pub(crate) fn returns(gate: &Gate, act: impl FnOnce() -> u32 + Send + 'static) -> String {
+    returns_within(Duration::from_secs(5), gate, act)
+}
+
+/// The same for where it should wait.
+pub(crate) fn waits(gate: &Gate, act: impl FnOnce() -> u32 + Send + 'static) -> String {
+    returns_within(A_WHILE, gate, act)
+}
+
+fn returns_within(time: Duration, gate: &Gate, act: impl FnOnce() -> u32 + Send + 'static) -> String {
+    let receive = elsewhere(act);
+    let (when, code) = match receive.recv_timeout(time) {
+        Ok(code) => ("returns at once", code),
+        Err(_) => {
+            gate.open();
+            ("waits", receive.recv_timeout(LONG).expect("the call returns"))
+        }
+    };
+    if code == 0 { when.to_owned() } else { format!("{when}, {}", crate::answer::said(code)) }
+}
+
+/// A stream that waits for the legacy default stream and that it waits for.
+pub(crate) fn blocking_stream() -> u64 {
+    let mut stream = 0_u64;
+    cu_ok!("cuStreamCreate", &raw mut stream, 0);
+    stream
+}
+
+pub(crate) fn alloc_async(stream: u64) -> u64 {
+    let mut address = 0_u64;
+    cu_ok!("cuMemAllocAsync", &raw mut address, N, stream);
+    address
+}
+
+pub(crate) fn managed() -> u64 {
+    let mut address = 0_u64;
+    cu_ok!("cuMemAllocManaged", &raw mut address, N, 1);
+    address
+}
+
+/// Host memory of the program's own, whole pages of it.
+pub(crate) fn pageable(bytes: usize) -> &'static mut [u8] {
+    // SAFETY: a new mapping.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, 3, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
+    assert!(at != libc::MAP_FAILED);
+    // SAFETY: so many zero bytes, of which nobody else knows.
+    unsafe { std::slice::from_raw_parts_mut(at.cast(), bytes) }
+}
+
+/// Another context of device 0, which becomes current.
+pub(crate) fn second_context() -> u64 {
+    let mut context = 0_u64;
+    cu_ok!("cuCtxCreate_v2", &raw mut context, 0, 0);
+    context
+}
+
+/// Whether `bytes` are all the same one.
+pub(crate) fn all(bytes: &[u8], byte: u8) -> bool {
+    bytes.iter().all(|b| *b == byte)
+}

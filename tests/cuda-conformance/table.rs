@@ -1,0 +1,110 @@
+//! How results are shown: to a person who runs the program, and as the table in `docs`.
+
+use std::fmt::Write as _;
+
+use crate::measured::{Machine, Run};
+use crate::probe::{Outcome, Probe, Simulated, Verdict};
+
+/// A line for each question, more for one whose answer is not the expected one, and the counts.
+pub(crate) fn text(machine: &Machine, results: &[(&Probe, Outcome)]) -> String {
+    let mut text = format!("{}, {}\n\n", machine.device, machine.driver);
+    let mut counts = [0; 3];
+    for (probe, outcome) in results {
+        let (word, which) = match outcome.verdict {
+            Verdict::Passed => ("ok", 0),
+            Verdict::Allowed => ("ok, otherwise", 0),
+            Verdict::Failed => ("FAILED", 1),
+            Verdict::Skipped => ("skipped", 2),
+        };
+        counts[which] += 1;
+        let _ = writeln!(text, "{word:<14} {:<44} {}", probe.name, outcome.answer);
+        match (outcome.verdict, probe.simulated) {
+            (Verdict::Passed, _) => {}
+            (Verdict::Failed, Simulated::Otherwise { answer, .. }) if machine.simulated => {
+                let _ = writeln!(text, "{:<14} {}\n{:<14} expected: {answer}", "", probe.asks, "");
+            }
+            (Verdict::Skipped, Simulated::NotModelled(why)) if machine.simulated => {
+                let _ = writeln!(text, "{:<14} {why}", "");
+            }
+            (Verdict::Skipped, _) => {}
+            _ => {
+                let _ = writeln!(text, "{:<14} {}\n{:<14} expected: {}", "", probe.asks, "", probe.expected);
+            }
+        }
+    }
+    let [passed, failed, skipped] = counts;
+    let _ = writeln!(text, "\n{passed} passed, {failed} failed, {skipped} skipped");
+    text
+}
+
+/// The theme of a question: the first part of its name.
+fn theme(probe: &Probe) -> &str {
+    probe.name.split('.').next().unwrap_or_default()
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+/// The whole page, of a run on the simulated driver and of the runs on real ones that were recorded.
+pub(crate) fn markdown(results: &[(&Probe, Outcome)], runs: &[Run]) -> String {
+    let mut text = String::from(INTRODUCTION);
+    match runs {
+        [] => text.push_str("Recorded runs on real drivers: none yet. The column says `not measured`.\n"),
+        _ => text.push_str("Recorded runs on real drivers:\n\n"),
+    }
+    for (number, run) in runs.iter().enumerate() {
+        let Run { date, machine, driver, device, answers } = run;
+        let asked = results.iter().filter_map(|(probe, outcome)| Some((answers.get(probe.name)?, &outcome.answer)));
+        let (same, other): (Vec<_>, Vec<_>) = asked.partition(|(real, simulated)| real == simulated);
+        let counts = format!("{} answers are the same, {} are not", same.len(), other.len());
+        let _ = writeln!(text, "{}. {device}, driver {driver}, {machine}, {date}: {counts}", number + 1);
+    }
+    let mut last = "";
+    for (probe, outcome) in results {
+        if theme(probe) != last {
+            last = theme(probe);
+            let _ = write!(text, "\n## {last}\n\n| what is asked | simulated driver |");
+            let heading = |number: usize| if runs.len() > 1 { format!(" real driver {number} |") } else { REAL.into() };
+            (1..=runs.len().max(1)).for_each(|number| text.push_str(&heading(number)));
+            let _ = writeln!(text, "\n|---|---|{}", "---|".repeat(runs.len().max(1)));
+        }
+        let simulated = match probe.simulated {
+            Simulated::Same => outcome.answer.clone(),
+            Simulated::Otherwise { why, .. } => {
+                format!("{} ({why}; documented or believed: {})", outcome.answer, probe.expected)
+            }
+            Simulated::NotModelled(why) => format!("not modelled: {why}; documented or believed: {}", probe.expected),
+        };
+        let _ = write!(text, "| {} | {} |", cell(probe.asks), cell(&simulated));
+        if runs.is_empty() {
+            text.push_str(" not measured |");
+        }
+        for run in runs {
+            match run.answers.get(probe.name) {
+                None => text.push_str(" not measured |"),
+                Some(real) if *real == outcome.answer => text.push_str(" the same |"),
+                Some(real) => {
+                    let _ = write!(text, " **{}** |", cell(real));
+                }
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+const REAL: &str = " real driver |";
+
+const INTRODUCTION: &str = "\
+# What the simulated CUDA driver answers, and what real ones do
+
+`make conformance-table` writes this page; a test compares it with what the program prints. The questions are those of
+`tests/cuda-conformance`, which asks them of any driver with the same expectations. How to run it on a GPU is in
+[gpu.md](gpu.md).
+
+An answer of a real driver that is not the simulated one's is **bold**. Where the simulated driver is another one on
+purpose, or does not go so far, it says why, and what is documented, or believed where nothing is. What is believed comes
+from public reports of other projects, which the sources name, or is a guess: a run on a real driver decides.
+
+";
