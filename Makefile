@@ -12,13 +12,14 @@ env := . scripts/env.sh &&
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo install uninstall \
-        test test-rust test-c test-java test-julia test-readme headers lint clean distclean
+        test test-rust test-c test-java test-julia test-third-party test-readme \
+        gpu-test gpu-bundle gpu-rehearsal headers conformance-table lint clean distclean
 
 ##@ Start here
 help: ## this table
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	  /^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@printf '\nVariables: PREFIX=%s LIBDIR=%s DESTDIR=%s (install), DEVICE=%s (demo: host or cuda), CARGO_TARGET_DIR\n' \
 	  '$(PREFIX)' '$(LIBDIR)' '$(DESTDIR)' '$(DEVICE)'
 
@@ -56,13 +57,29 @@ test-java: ## the Maven project
 test-julia: ## DevExchange.jl, plain and with several threads
 	@scripts/test.sh julia
 
+test-third-party: ## cuda.core, nanoarrow and NumPy as producers and consumers, on the simulated driver
+	@scripts/test.sh third-party
+
 test-readme: ## the examples of the README
 	@scripts/test.sh readme
+
+##@ On a GPU (docs/gpu.md)
+gpu-test: ## the CUDA part of the tests on the GPU of this machine, from the bundle; ends with one line of counts
+	@scripts/gpu-test.sh
+
+gpu-bundle: ## what gpu-test runs, as an archive for a machine without Rust
+	@scripts/gpu-bundle.sh
+
+gpu-rehearsal: ## the same programs in the same way, but on the simulated driver
+	@scripts/test.sh gpu-rehearsal
 
 ##@ Work on it
 headers: ## write the generated headers and the snapshots anew (look at the diff afterwards)
 	@$(env) DEVX_BLESS=1 $$CARGO test --locked -p devexchange-c --test headers
 	@$(env) DEVX_BLESS=1 INSTA_UPDATE=always INSTA_FORCE_PASS=1 $$CARGO test --locked -p devexchange-tests
+
+conformance-table: ## write docs/cuda-conformance.md anew, with the recorded runs on real drivers
+	@$(env) DEVX_BLESS=1 $$CARGO test --locked -p devexchange-tests --test conformance_cuda the_page_is_up_to_date
 
 lint: ## rustfmt and clippy; a warning is an error
 	@$(env) $$CARGO fmt --all --check

@@ -2,7 +2,7 @@
 # Sees to it that the tools are there. What is there in a good version is used; what is not is installed where
 # this can be done unasked (root, with Debian's packages; Julia needs no root), else said in one line.
 #
-#   scripts/setup.sh [--quiet] [rust] [c] [java] [julia] [python]      default: all of them
+#   scripts/setup.sh [--quiet] [rust] [c] [java] [julia] [python] [python-headers]      default: all of them
 #
 # --quiet: not a word about what is there already.
 #
@@ -78,6 +78,14 @@ check_python() {
   found python "$("$PYTHON" -c 'import platform; print(platform.python_version())')"
 }
 
+# For packages with a part in C, which are built from source where no wheel fits.
+check_python-headers() {
+  if [ -z "$PYTHON" ]; then need "Python 3 with its headers" python3 python3-dev; return; fi
+  local header
+  header=$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_path("include") + "/Python.h")')
+  if [ ! -e "$header" ]; then need "Python's headers" python3-dev; fi
+}
+
 can_install() { [ "$(id -u)" -eq 0 ] && have apt-get; }
 
 # Debian's newest JDK package of those that are new enough; the name differs from release to release.
@@ -125,9 +133,9 @@ check_all() {
   local part
   for part in "$@"; do
     case $part in
-      rust | c | java | python) "check_$part" ;;
+      rust | c | java | python | python-headers) "check_$part" ;;
       julia) ;;
-      *) fail "unknown part '$part'; there are: rust c java julia python" ;;
+      *) fail "unknown part '$part'; there are: rust c java julia python python-headers" ;;
     esac
   done
 }
@@ -140,7 +148,7 @@ setup_julia() {
 
 main() {
   if [ "${1:-}" = --quiet ]; then quiet=yes; shift; fi
-  if [ $# -eq 0 ]; then set -- rust c java python julia; fi
+  if [ $# -eq 0 ]; then set -- rust c java python python-headers julia; fi
   check_all "$@" >/dev/null
   if [ ${#missing[@]} -ne 0 ]; then
     install_missing

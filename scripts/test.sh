@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test in every language (`make test`), or the suites that are named:
 #
-#   scripts/test.sh [rust] [c] [java] [julia] [demo] [readme]
+#   scripts/test.sh [rust] [c] [java] [julia] [demo] [third-party] [gpu-rehearsal] [readme]
 #
 # Installs what is missing, builds the release libraries once, runs suite after suite (none stops the next one),
 # prints a table, and ends with the plain line
@@ -14,7 +14,7 @@ set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
-all_suites=(rust c java julia julia-threads demo demo-cuda readme)
+all_suites=(rust c java julia julia-threads demo demo-cuda third-party gpu-rehearsal readme)
 logs=$DEVX_TARGET/test-logs
 java_project=$DEVX_ROOT/bindings-jni/java
 julia_project=$DEVX_ROOT/bindings-julia/DevExchange.jl
@@ -99,6 +99,22 @@ suite_demo() { run_demo host; }
 # On a GPU, or on the simulated driver where there is none.
 suite_demo-cuda() { run_demo cuda; }
 
+suite_third-party() {
+  needs_file "$DEVX_ROOT/tests/third-party"
+  needs_libraries
+  needs_tool "Python 3" "$PYTHON"
+  "$DEVX_ROOT/scripts/test-third-party.sh"
+}
+
+# What `make gpu-test` runs on a GPU, on the simulated driver, from elsewhere and with nothing in its environment.
+suite_gpu-rehearsal() {
+  needs_tool cargo "$CARGO"
+  needs_libraries
+  "$DEVX_ROOT/scripts/gpu-bundle.sh"
+  cd /
+  env -i PATH=/usr/bin:/bin "$DEVX_TARGET/gpu-bundle/run.sh" --simulated --results "$logs/gpu-rehearsal"
+}
+
 suite_readme() {
   needs_file "$DEVX_ROOT/README.md"
   needs_libraries
@@ -137,9 +153,14 @@ count_demo() {
   if [ "$(tail -n 1 "$1")" = "demo: c ok, java ok, julia ok; outstanding 0" ]; then echo 1 0 0; else echo 0 1 0; fi
 }
 
+# One test: what it runs counts elsewhere, and what it skips is run there.
+count_gpu-rehearsal() {
+  if tail -n 1 "$1" | grep -qE '^[1-9][0-9]* passed, 0 failed, [0-9]+ skipped$'; then echo 1 0 0; else echo 0 1 0; fi
+}
+
 count() { # SUITE LOG
   case $1 in
-    rust | java) "count_$1" "$2" ;;
+    rust | java | gpu-rehearsal) "count_$1" "$2" ;;
     demo*) count_demo "$2" ;;
     *) count_line "$2" ;;
   esac
@@ -191,6 +212,7 @@ parts_for() { # SUITE...: what setup.sh has to see to
       c) echo c ;;
       java) echo java ;;
       julia*) echo julia ;;
+      third-party) echo python-headers ;;
       demo* | readme) printf '%s\n' c java julia ;;
     esac
   done
@@ -209,8 +231,11 @@ choose_suites() {
     case $name in
       julia) suites+=(julia julia-threads) ;;
       demo) suites+=(demo demo-cuda) ;;
-      rust | c | java | readme) suites+=("$name") ;;
-      *) echo "test: unknown suite '$name'; there are: rust c java julia demo readme" >&2; exit 2 ;;
+      rust | c | java | third-party | gpu-rehearsal | readme) suites+=("$name") ;;
+      *)
+        echo "test: unknown suite '$name'; there are: rust c java julia demo third-party gpu-rehearsal readme" >&2
+        exit 2
+        ;;
     esac
   done
   if [ ${#suites[@]} -eq 0 ]; then suites=("${all_suites[@]}"); fi

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Other people's libraries as producers and consumers of ours, on the simulated CUDA driver: cuda.core, nanoarrow and
+# NumPy, from Python, where ours is called through ctypes.
+#
+#   scripts/test-third-party.sh [ARGUMENTS OF PYTEST]      after `make build`
+#
+# Installs pinned packages below the target directory once (tests/third-party/venv.sh). Every test runs on each
+# schedule of the driver. Prints, last, `counts: N passed, N failed, N skipped`.
+set -euo pipefail
+# shellcheck source=scripts/env.sh
+. "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+# shellcheck source=scripts/report.sh
+. "$DEVX_ROOT/scripts/report.sh"
+
+here=$DEVX_ROOT/tests/third-party
+out=$DEVX_TARGET/third-party
+packages=$out/packages
+driver=$out/simcuda
+python=$packages/venv/bin/python
+schedules=(lazy adversarial threads)
+
+# What the tests have in C: destructors of capsules, and copies by nanoarrow's C library.
+build_helpers() {
+  local includes=("$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')"
+    "$DEVX_ROOT/bindings-c/include" "$packages/nanoarrow"
+    "$packages"/venv/lib/python3*/site-packages/nvidia/cu13/include)
+  "$CC" -shared -fPIC -std=gnu11 -g -DNANOARROW_DEVICE_WITH_CUDA "${includes[@]/#/-I}" -o "$out/libthird_party.so" \
+    "$here"/*.c "$packages"/nanoarrow/nanoarrow{,_device}.c -L"$driver" -lcuda
+}
+
+# One schedule: pytest counts, and what the driver finds at the end of the process is in the status.
+run_tests() { # SCHEDULE ARGUMENTS...
+  local log=$out/$1.log status=0 passed failed skipped
+  echo "--- $1"
+  SIMCUDA_MODE=$1 "$python" -m pytest -q -p no:cacheprovider --tb=short "$here" "${@:2}" >"$log" 2>&1 || status=$?
+  cat "$log"
+  read -r passed failed skipped \
+    < <(sed -nE 's/^counts: ([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped$/\1 \2 \3/p' "$log") || true
+  tests_passed=$((tests_passed + ${passed:-0}))
+  tests_failed=$((tests_failed + ${failed:-0}))
+  tests_skipped=$((tests_skipped + ${skipped:-0}))
+  if [ "$status" -ne 0 ] && [ "${failed:-0}" -eq 0 ]; then not_ok "$1" "exit status $status"; fi
+}
+
+prepare() {
+  check "the simulated CUDA driver is there" "$DEVX_ROOT/tests/simcuda/driver/place.sh" "$driver" 13000 || return
+  check "the packages are there" "$here/venv.sh" "$packages" "$driver" || return
+  check "the helpers in C are built" build_helpers
+}
+
+main() {
+  mkdir -p "$out"
+  if prepare; then
+    export THIRD_PARTY_LIB=$out/libthird_party.so LD_LIBRARY_PATH=$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export SIMCUDA_FATAL=exit SIMCUDA_DEVICES=2 PYTHONDONTWRITEBYTECODE=1
+    local schedule
+    for schedule in "${schedules[@]}"; do run_tests "$schedule" "$@"; done
+  fi
+  report_counts
+}
+
+main "$@"

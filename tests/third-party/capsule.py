@@ -1,0 +1,57 @@
+"""PyCapsules around C structs: how Python libraries hand the structs of DLPack and Arrow to each other (capsules.c)."""
+
+import ctypes
+import os
+from ctypes import POINTER, PYFUNCTYPE, c_char_p, c_int, c_void_p, cast, py_object, pythonapi
+
+_library = ctypes.PyDLL(os.environ["THIRD_PARTY_LIB"])
+for _name in ["versioned", "unversioned"]:
+    _function = getattr(_library, f"new_{_name}")
+    _function.argtypes, _function.restype = [c_void_p], py_object
+for _name in ["schema", "array", "device_array"]:
+    _function = getattr(_library, f"new_{_name}")
+    _function.argtypes, _function.restype = [], py_object
+
+_pointer = PYFUNCTYPE(c_void_p, py_object, c_char_p)(("PyCapsule_GetPointer", pythonapi))
+_is_valid = PYFUNCTYPE(c_int, py_object, c_char_p)(("PyCapsule_IsValid", pythonapi))
+_rename = PYFUNCTYPE(c_int, py_object, c_char_p)(("PyCapsule_SetName", pythonapi))
+
+
+class Kind:
+    """Capsules of one name, around one struct."""
+
+    def __init__(self, name, new, struct):
+        self._name, self._used, self._new, self._struct = name, b"used_" + name, new, struct
+
+    def is_in(self, capsule):
+        """Whether it is such a capsule, and nobody consumed it."""
+        return bool(_is_valid(capsule, self._name))
+
+    def pointer(self, capsule):
+        """The struct, which lives as long as the capsule."""
+        return cast(_pointer(capsule, self._name), POINTER(self._struct))
+
+    def consume(self, capsule):
+        """Leaves a DLPack struct to whoever took it: its deleter is theirs to call."""
+        _rename(capsule, self._used)
+
+    def around(self, struct):
+        """A capsule that owns a DLPack struct of a producer's."""
+        return self._new(cast(struct, c_void_p))
+
+    def filled(self, fill):
+        """A capsule with an Arrow struct that `fill` writes to the pointer that it gets."""
+        capsule = self._new()
+        fill(self.pointer(capsule))
+        return capsule
+
+
+def kinds(versioned, unversioned, schema, array, device_array):
+    """The kinds of capsules, by the structs that are declared elsewhere."""
+    return (
+        Kind(b"dltensor_versioned", _library.new_versioned, versioned),
+        Kind(b"dltensor", _library.new_unversioned, unversioned),
+        Kind(b"arrow_schema", _library.new_schema, schema),
+        Kind(b"arrow_array", _library.new_array, array),
+        Kind(b"arrow_device_array", _library.new_device_array, device_array),
+    )

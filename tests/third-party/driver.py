@@ -1,0 +1,102 @@
+"""The simulated CUDA driver (tests/simcuda): its schedule, its findings, and work that is still queued."""
+
+import ctypes
+import os
+import time
+from functools import partial
+
+import numpy
+from cuda.bindings import driver as cuda
+from cuda.core import Buffer
+
+MODE = os.environ.get("SIMCUDA_MODE", "lazy")
+
+_library = ctypes.CDLL("libcuda.so.1")
+_library.simcuda_seed.argtypes = [ctypes.c_char_p, ctypes.c_uint64]
+_library.simcuda_stat.argtypes, _library.simcuda_stat.restype = [ctypes.c_char_p], ctypes.c_int64
+_library.simcuda_findings.restype = _library.simcuda_findings_clear.restype = ctypes.c_size_t
+for _name in ["simcuda_finding", "simcuda_ledger"]:
+    getattr(_library, _name).restype = ctypes.c_size_t
+_library.simcuda_finding.argtypes = [ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
+_library.simcuda_ledger.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+
+
+def set_seed(seed):
+    if _library.simcuda_seed(MODE.encode(), seed) != 0:
+        raise ValueError(f"SIMCUDA_MODE is {MODE!r}: lazy, adversarial or threads was expected")
+
+
+def stat(name):
+    return _library.simcuda_stat(name.encode())
+
+
+def _text(write):
+    room = ctypes.create_string_buffer(1 << 16)
+    write(room, len(room))
+    return room.value.decode()
+
+
+def ledger():
+    """What is live, a line each."""
+    return _text(_library.simcuda_ledger)
+
+
+def take_findings():
+    """What the driver complains about; it is dealt with by this."""
+    count = _library.simcuda_findings()
+    found = [_text(partial(_library.simcuda_finding, index)) for index in range(count)]
+    _library.simcuda_findings_clear()
+    return found
+
+
+def wait_until(done):
+    """For what another thread does when queued work is done."""
+    end = time.monotonic() + 10
+    while not done():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.001)
+
+
+def assert_found(kind):
+    """That the driver complains, and first of all about this."""
+    findings = take_findings()
+    assert findings and findings[0].startswith(f"{kind}: "), findings
+
+
+def ok(result):
+    """The result of a call of cuda.bindings, which has to succeed."""
+    code, *values = result
+    assert code == cuda.CUresult.CUDA_SUCCESS, code
+    return values[0] if values else None
+
+
+def number(stream):
+    """A stream of cuda.core as the number that DLPack writes."""
+    return int(stream.handle)
+
+
+def pending(device, values, stream):
+    """New device memory with `values` in it, but only when what is queued on `stream` now is done."""
+    values = numpy.ascontiguousarray(values)
+    memory, staging = (device.allocate(max(values.nbytes, 1), stream=stream) for _ in range(2))
+    if values.nbytes:
+        ok(cuda.cuMemcpyHtoDAsync(int(staging.handle), values.ctypes.data, values.nbytes, stream.handle))
+        memory.copy_from(staging, stream=stream)
+    staging.close(stream)
+    return memory
+
+
+def download(address, nbytes, stream):
+    """Bytes of device memory, as work on `stream` sees them."""
+    host = numpy.zeros(nbytes, numpy.uint8)
+    if nbytes:
+        ok(cuda.cuMemcpyDtoHAsync(host.ctypes.data, address, nbytes, stream.handle))
+    stream.sync()
+    return host
+
+
+def copy_on(device, address, nbytes, stream):
+    """Queues a copy out of device memory: work that uses it for as long as the copy takes."""
+    target = device.allocate(nbytes, stream=stream)
+    target.copy_from(Buffer.from_handle(address, nbytes), stream=stream)
+    return target
