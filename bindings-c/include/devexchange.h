@@ -23,19 +23,206 @@ extern "C" {
 #endif
 
 /**
+ * The consumer of an asynchronous stream. All functions may be called from any thread, several at
+ * once, and within callbacks; a batch goes to one of those who ask.
+ */
+typedef struct devx_async_reader devx_async_reader_t;
+
+/**
  * A record batch, or any other Arrow array, with its schema: one reference. It stays valid until it
  * is released or moved.
  */
 typedef struct devx_batch devx_batch_t;
 
+/** A metadata block: one reference. */
+typedef struct devx_metadata devx_metadata_t;
+
 /** A schema: one reference to a tree of fields, which never changes. */
 typedef struct devx_schema devx_schema_t;
+
+/**
+ * The producer of an asynchronous stream, for one handler. All functions may be called from any
+ * thread; while a callback of the handler's runs, those that need one are refused with DEVX_BUSY.
+ */
+typedef struct devx_async_writer devx_async_writer_t;
+
+/**
+ * A stream of batches of one schema on one kind of device: one reference. It stays valid until it
+ * is released or exported. Any thread may use it, but one call at a time.
+ */
+typedef struct devx_batch_stream devx_batch_stream_t;
 
 /**
  * A tensor: one reference to memory with a shape and an element type. It stays valid until it is
  * released or moved.
  */
 typedef struct devx_tensor devx_tensor_t;
+
+/**
+ * Asks the producer to stop and takes nothing any more: the stream ends here, without an error.
+ * Again it does nothing.
+ */
+devx_status devx_async_reader_cancel(devx_async_reader_t const *reader, devx_error *error);
+
+/**
+ * Makes the consumer of an asynchronous stream. It keeps `limit` batches requested: so many when
+ * the schema has come, and one more for each that is taken; with 0 they come only after
+ * `devx_async_reader_request`. `abi_h_metadata` is 1 if the producer's struct is that of Arrow's
+ * `abi.h` (40 bytes), so that its metadata can be read; 0 if that is not known, as the
+ * specification's text has another one. `wake`, which may be NULL, is called when there is
+ * something to ask for.
+ */
+devx_status devx_async_reader_create(
+    int64_t limit,
+    int32_t abi_h_metadata,
+    devx_wake const *wake,
+    devx_async_reader_t **out,
+    devx_error *error);
+
+/**
+ * The handler for a producer, once. Whoever has it calls its `release` exactly once: the producer
+ * that took it, or the caller if none did. It is valid until then, also after the reader was
+ * released.
+ */
+devx_status devx_async_reader_handler(
+    devx_async_reader_t const *reader,
+    struct ArrowAsyncDeviceStreamHandler **out,
+    devx_error *error);
+
+/**
+ * The next batch, and with `metadata` not NULL its metadata, or NULL where there is none. At the
+ * end, and when the stream was cancelled, the batch is NULL. Waits as `devx_async_reader_schema`
+ * does; DEVX_NOT_READY if none has come. An error is given once, after the batches that came before
+ * it: DEVX_CALLBACK if the producer failed or broke the contract.
+ */
+devx_status devx_async_reader_next(
+    devx_async_reader_t const *reader,
+    int64_t timeout_ns,
+    devx_batch_t **out,
+    devx_metadata_t **metadata,
+    devx_error *error);
+
+/**
+ * What the producer said of itself when the schema came, DEVX_NOT_READY before: the type of the
+ * devices of all batches, and its metadata, or NULL where there is none or it may not be read.
+ * Either output may be NULL.
+ */
+devx_status devx_async_reader_producer(
+    devx_async_reader_t const *reader,
+    int32_t *device_type,
+    devx_metadata_t **metadata,
+    devx_error *error);
+
+/**
+ * What the producer's `on_error` said besides the text: its `errno` code, 0 if it was not called,
+ * and its metadata, or NULL. Either output may be NULL.
+ */
+devx_status devx_async_reader_producer_error(
+    devx_async_reader_t const *reader,
+    int32_t *code,
+    devx_metadata_t **metadata,
+    devx_error *error);
+
+/**
+ * Gives up a reader and sets the handle to NULL: what is left of the stream is cancelled. NULL and
+ * a handle that is NULL are fine. From any thread.
+ */
+void devx_async_reader_release(devx_async_reader_t **reader);
+
+/** Asks for `n` more batches (`n` > 0). After the end it does nothing. */
+devx_status devx_async_reader_request(
+    devx_async_reader_t const *reader,
+    int64_t n,
+    devx_error *error);
+
+/**
+ * The schema: a new reference. Waits for it for so many nanoseconds, 0 for not at all, negative for
+ * as long as it takes; DEVX_NOT_READY if it has not come. DEVX_CLOSED if the stream was cancelled
+ * before.
+ */
+devx_status devx_async_reader_schema(
+    devx_async_reader_t const *reader,
+    int64_t timeout_ns,
+    devx_schema_t **out,
+    devx_error *error);
+
+/**
+ * Takes a handler from its consumer, and releases it at the end; on failure it is untouched. All
+ * batches will be on devices of this type (1, the CPU; 2, CUDA; ...). `metadata`, a block as in
+ * `ArrowSchema` or NULL, is for the whole stream. `wake`, which may be NULL, is called when the
+ * consumer asked for batches or for an end: then call any of these functions,
+ * `devx_async_writer_ready` for one, which also releases the handler if the consumer cancelled.
+ */
+devx_status devx_async_writer_create(
+    struct ArrowAsyncDeviceStreamHandler *handler,
+    int32_t device_type,
+    char const *metadata,
+    devx_wake const *wake,
+    devx_async_writer_t **out,
+    devx_error *error);
+
+/** How many batches the consumer requested and was not sent yet. */
+devx_status devx_async_writer_demand(
+    devx_async_writer_t const *writer,
+    int64_t *out,
+    devx_error *error);
+
+/**
+ * Tells the consumer of an error and releases the handler: an `errno` code other than 0, a text and
+ * a metadata block, either of which may be NULL. Fine too if the consumer cancelled; then it is not
+ * told.
+ */
+devx_status devx_async_writer_fail(
+    devx_async_writer_t const *writer,
+    int32_t code,
+    char const *message,
+    char const *metadata,
+    devx_error *error);
+
+/** Ends the stream and releases the handler. Fine too if the consumer cancelled. */
+devx_status devx_async_writer_finish(devx_async_writer_t const *writer, devx_error *error);
+
+/** 1 if the consumer cancelled, otherwise 0. */
+devx_status devx_async_writer_is_cancelled(
+    devx_async_writer_t const *writer,
+    int32_t *out,
+    devx_error *error);
+
+/**
+ * Waits until a batch can be sent, for so many nanoseconds, 0 for not at all, negative for as long
+ * as it takes: DEVX_NOT_READY if none can be sent yet. DEVX_CLOSED if the consumer cancelled,
+ * DEVX_CALLBACK if it refused something, DEVX_INVALID_ARGUMENT if it requested what cannot be; then
+ * the handler is released.
+ */
+devx_status devx_async_writer_ready(
+    devx_async_writer_t const *writer,
+    int64_t timeout_ns,
+    devx_error *error);
+
+/**
+ * Gives up a writer and sets the handle to NULL. If the stream was not ended, the consumer is told
+ * so (`on_error` with EPIPE), unless it cancelled. NULL and a handle that is NULL are fine.
+ */
+void devx_async_writer_release(devx_async_writer_t **writer);
+
+/**
+ * Gives the consumer the batch, with metadata (a block, or NULL), and sets the handle to NULL. On
+ * failure the handle is as before: DEVX_NOT_READY if no more are requested, otherwise as
+ * `devx_async_writer_ready`.
+ */
+devx_status devx_async_writer_send_move(
+    devx_async_writer_t const *writer,
+    devx_batch_t **batch,
+    char const *metadata,
+    devx_error *error);
+
+/**
+ * Tells the consumer the schema of all batches: the first thing to do. DEVX_CALLBACK if it refuses.
+ */
+devx_status devx_async_writer_start(
+    devx_async_writer_t const *writer,
+    devx_schema_t const *schema,
+    devx_error *error);
 
 /** The column at `index`, counted from 0. */
 devx_status devx_batch_column(
@@ -178,6 +365,78 @@ devx_status devx_batch_schema(devx_batch_t const *batch, devx_schema_t **out, de
 
 /** Another reference to the same batch. */
 devx_status devx_batch_share(devx_batch_t const *batch, devx_batch_t **out, devx_error *error);
+
+/**
+ * Makes a stream of what `source` gives: batches of `schema` on devices of this type (1, the CPU;
+ * 2, CUDA; ...). The source's release is called once, when the stream is released; on failure of
+ * this call it is the caller's as before.
+ */
+devx_status devx_batch_stream_create(
+    devx_schema_t const *schema,
+    int32_t device_type,
+    devx_batch_source const *source,
+    devx_batch_stream_t **out,
+    devx_error *error);
+
+/**
+ * The type of the devices that the batches lie on; which one of that type, each batch says itself.
+ */
+devx_status devx_batch_stream_device_type(
+    devx_batch_stream_t const *stream,
+    int32_t *out,
+    devx_error *error);
+
+/**
+ * Hands the stream to a consumer, which releases `out`, and sets the handle to NULL. What `out`
+ * held is overwritten, not released. On failure the handle is as before.
+ */
+devx_status devx_batch_stream_export(
+    devx_batch_stream_t **stream,
+    struct ArrowArrayStream *out,
+    devx_error *error);
+
+/** As `devx_batch_stream_export`, with the device type. */
+devx_status devx_batch_stream_export_device(
+    devx_batch_stream_t **stream,
+    struct ArrowDeviceArrayStream *out,
+    devx_error *error);
+
+/**
+ * Takes an Arrow stream of host arrays from its producer and asks it for its schema. On success it
+ * is moved from (its `release` is NULL) and released once, when the stream is; on failure it is its
+ * owner's as before.
+ */
+devx_status devx_batch_stream_import(
+    struct ArrowArrayStream *source,
+    devx_batch_stream_t **out,
+    devx_error *error);
+
+/** As `devx_batch_stream_import`, for a stream of device arrays. */
+devx_status devx_batch_stream_import_device(
+    struct ArrowDeviceArrayStream *source,
+    devx_batch_stream_t **out,
+    devx_error *error);
+
+/**
+ * The next batch, or NULL at the end. It outlives the stream. After the end comes the end again,
+ * after an error the same error again; `DEVX_BUSY` while another call on the stream runs.
+ */
+devx_status devx_batch_stream_next(
+    devx_batch_stream_t const *stream,
+    devx_batch_t **out,
+    devx_error *error);
+
+/**
+ * Gives up a stream and sets the handle to NULL; batches that came from it stay. NULL and a handle
+ * that is NULL are fine. From any thread.
+ */
+void devx_batch_stream_release(devx_batch_stream_t **stream);
+
+/** A reference to the schema that all batches of the stream have. */
+devx_status devx_batch_stream_schema(
+    devx_batch_stream_t const *stream,
+    devx_schema_t **out,
+    devx_error *error);
 
 /**
  * The record batch as a matrix with a row for each row and a column for each column, column-major.
@@ -433,6 +692,22 @@ int64_t devx_ledger_outstanding(void);
  * yet.
  */
 devx_status devx_ledger_read(devx_ledger *out, devx_error *error);
+
+/**
+ * The block, encoded as `ArrowSchema.metadata`, and its size in bytes, either of which may be NULL.
+ * It is valid as long as the handle.
+ */
+devx_status devx_metadata_block(
+    devx_metadata_t const *metadata,
+    char const **block,
+    size_t *bytes,
+    devx_error *error);
+
+/**
+ * Gives up a metadata block and sets the handle to NULL. NULL and a handle that is NULL are fine.
+ * From any thread.
+ */
+void devx_metadata_release(devx_metadata_t **metadata);
 
 /**
  * How many releases were never called, because the driver could not say whether the work that used

@@ -22,6 +22,7 @@
 #ifndef DEVEXCHANGE_DEVEXCHANGE_HPP_
 #define DEVEXCHANGE_DEVEXCHANGE_HPP_
 
+#include <algorithm>
 #include <atomic>
 #include <complex>
 #include <cstddef>
@@ -29,7 +30,9 @@
 #include <cstring>
 #include <exception>
 #include <initializer_list>
+#include <iterator>
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -415,6 +418,12 @@ inline ArrowArray &release_part(ArrowArray &value) noexcept {
 inline ArrowArray &release_part(ArrowDeviceArray &value) noexcept {
     return value.array;
 }
+inline ArrowArrayStream &release_part(ArrowArrayStream &value) noexcept {
+    return value;
+}
+inline ArrowDeviceArrayStream &release_part(ArrowDeviceArrayStream &value) noexcept {
+    return value;
+}
 
 } // namespace detail
 
@@ -423,7 +432,7 @@ using Dlpack = std::unique_ptr<DLManagedTensorVersioned, detail::DlpackDeleter>;
 /* The same for the struct of DLPack before 1.0. */
 using DlpackLegacy = std::unique_ptr<DLManagedTensor, detail::DlpackDeleter>;
 
-/* An ArrowSchema, ArrowArray or ArrowDeviceArray of somebody's, by value. A released one is empty. */
+/* An Arrow struct (schema, array, stream) of somebody's, by value. A released one is empty. */
 template <class T> class Owned {
 public:
     Owned() noexcept = default;
@@ -469,6 +478,8 @@ private:
 using OwnedSchema = Owned<ArrowSchema>;
 using OwnedArray = Owned<ArrowArray>;
 using OwnedDeviceArray = Owned<ArrowDeviceArray>;
+using OwnedStream = Owned<ArrowArrayStream>;
+using OwnedDeviceStream = Owned<ArrowDeviceArrayStream>;
 
 class Batch;
 
@@ -1170,6 +1181,405 @@ private:
     }
 
     detail::Handle<devx_batch_t, devx_batch_release> handle_;
+};
+
+/* --- streams of batches --- */
+
+namespace detail {
+
+/* What `devx_batch_source` calls: the callers of it cannot handle exceptions, so an exception becomes a status. */
+template <class Source> devx_status next_of(void *context, devx_batch_t **out, devx_error *error) noexcept {
+    auto const said = [error](devx_status status, char const *what, std::int32_t driver_code = 0) noexcept {
+        std::size_t const length = std::min(std::strlen(what), sizeof error->message - 1);
+        std::memcpy(error->message, what, length);
+        error->message[length] = '\0';
+        error->driver_code = driver_code;
+        return status;
+    };
+    try {
+        Batch batch = (*static_cast<Source *>(context))();
+        *out = batch.release();
+        return DEVX_OK;
+    } catch (Error const &exception) {
+        return said(exception.status(), exception.what(), exception.driver_code());
+    } catch (std::bad_alloc const &exception) {
+        return said(DEVX_OUT_OF_MEMORY, exception.what());
+    } catch (std::exception const &exception) {
+        return said(DEVX_CALLBACK, exception.what());
+    } catch (...) {
+        return said(DEVX_CALLBACK, "the source threw what is not a std::exception");
+    }
+}
+
+template <class Source> void destroy(void *context) noexcept {
+    delete static_cast<Source *>(context);
+}
+
+} // namespace detail
+
+/*
+ * A stream of batches of one schema on one type of device, pulled one after the other:
+ *
+ *   for (auto &batch : stream) { ... }                       // throws where the stream has an error
+ *   while (auto batch = stream.next()) { ... }               // the same
+ */
+class BatchStream {
+public:
+    BatchStream() noexcept = default;
+    explicit BatchStream(devx_batch_stream_t *raw) noexcept : handle_(raw) {}
+
+    /* A stream of what `source()` returns: batches, then an empty Batch. What it throws is the stream's error. It is
+     * called on whatever thread pulls, not any more after the end or an error, and destroyed with the stream. */
+    template <class Source>
+    static BatchStream create(Schema const &schema, Source &&source, DLDeviceType device_type = kDLCPU) {
+        using Stored = std::decay_t<Source>;
+        static_assert(std::is_convertible_v<std::invoke_result_t<Stored &>, Batch>, "a source returns a Batch");
+        auto stored = std::make_unique<Stored>(std::forward<Source>(source));
+        devx_batch_source raw{};
+        raw.context = stored.get();
+        raw.next = &detail::next_of<Stored>;
+        raw.release = &detail::destroy<Stored>;
+        BatchStream out;
+        detail::check([&](devx_error *error) {
+            return devx_batch_stream_create(schema.get(), device_type, &raw, out.handle_.address(), error);
+        });
+        static_cast<void>(stored.release());
+        return out;
+    }
+
+    /* Takes a stream from its producer. If this throws, it is still `source`'s. */
+    static BatchStream import_from(OwnedStream &&source) { return import_from(source.get()); }
+    static BatchStream import_from(OwnedDeviceStream &&source) { return import_from(source.get()); }
+    static BatchStream import_from(ArrowArrayStream *source) {
+        BatchStream out;
+        detail::check(
+            [&](devx_error *error) { return devx_batch_stream_import(source, out.handle_.address(), error); });
+        return out;
+    }
+    static BatchStream import_from(ArrowDeviceArrayStream *source) {
+        BatchStream out;
+        detail::check(
+            [&](devx_error *error) { return devx_batch_stream_import_device(source, out.handle_.address(), error); });
+        return out;
+    }
+
+    explicit operator bool() const noexcept { return handle_.get() != nullptr; }
+    devx_batch_stream_t *get() const noexcept { return handle_.get(); }
+    devx_batch_stream_t *release() noexcept { return handle_.release(); }
+
+    /* A reference to the schema that all batches have. */
+    Schema schema() const {
+        devx_schema_t *out = nullptr;
+        detail::check([&](devx_error *error) { return devx_batch_stream_schema(get(), &out, error); });
+        return Schema(out);
+    }
+    DLDeviceType device_type() const {
+        std::int32_t out = 0;
+        detail::check([&](devx_error *error) { return devx_batch_stream_device_type(get(), &out, error); });
+        return static_cast<DLDeviceType>(out);
+    }
+    /* The next batch, or an empty one at the end, again and again. Throws the stream's error, again and again. */
+    Batch next() {
+        devx_batch_t *out = nullptr;
+        detail::check([&](devx_error *error) { return devx_batch_stream_next(get(), &out, error); });
+        return Batch(out);
+    }
+
+    /* Hands the stream to a consumer; nothing is left in this object. If this throws, it is as before. */
+    OwnedStream export_move() && {
+        OwnedStream out;
+        detail::check(
+            [&](devx_error *error) { return devx_batch_stream_export(handle_.address(), out.get(), error); });
+        return out;
+    }
+    OwnedDeviceStream export_move_device() && {
+        OwnedDeviceStream out;
+        detail::check(
+            [&](devx_error *error) { return devx_batch_stream_export_device(handle_.address(), out.get(), error); });
+        return out;
+    }
+
+    /* For a range-for: each step pulls the next batch, which may be moved from. */
+    class iterator {
+    public:
+        using iterator_category = std::input_iterator_tag;
+        using value_type = Batch;
+        using difference_type = std::ptrdiff_t;
+        using pointer = Batch *;
+        using reference = Batch &;
+
+        iterator() noexcept = default;
+        explicit iterator(BatchStream *stream) : stream_(stream) { ++*this; }
+
+        Batch &operator*() noexcept { return batch_; }
+        Batch *operator->() noexcept { return &batch_; }
+        iterator &operator++() {
+            batch_ = stream_->next();
+            if (!batch_) {
+                stream_ = nullptr;
+            }
+            return *this;
+        }
+        bool operator==(iterator const &other) const noexcept { return stream_ == other.stream_; }
+        bool operator!=(iterator const &other) const noexcept { return stream_ != other.stream_; }
+
+    private:
+        BatchStream *stream_ = nullptr;
+        Batch batch_;
+    };
+
+    iterator begin() { return iterator(this); }
+    iterator end() noexcept { return iterator(); }
+
+private:
+    detail::Handle<devx_batch_stream_t, devx_batch_stream_release> handle_;
+};
+
+/* --- asynchronous streams of batches --- */
+
+/* A metadata block that came with a batch, a stream or an error: one reference. */
+class Metadata {
+public:
+    Metadata() noexcept = default;
+    explicit Metadata(devx_metadata_t *raw) noexcept : handle_(raw) {}
+
+    explicit operator bool() const noexcept { return handle_.get() != nullptr; }
+    /* The block, encoded as ArrowSchema.metadata; empty if there is none. Valid as long as this. */
+    std::string_view block() const {
+        char const *block = nullptr;
+        std::size_t bytes = 0;
+        if (*this) {
+            detail::check([&](devx_error *error) { return devx_metadata_block(handle_.get(), &block, &bytes, error); });
+        }
+        return {block, bytes};
+    }
+
+private:
+    detail::Handle<devx_metadata_t, devx_metadata_release> handle_;
+};
+
+namespace detail {
+
+/* A callable as devx_wake has it. */
+template <class Wake> devx_wake wake_of(Wake *wake) noexcept {
+    devx_wake raw{};
+    raw.context = wake;
+    raw.wake = [](void *context) noexcept { (*static_cast<Wake *>(context))(); };
+    raw.release = [](void *context) noexcept { delete static_cast<Wake *>(context); };
+    return raw;
+}
+
+/* A block as C has it. */
+inline char const *block_of(std::string const &metadata) noexcept {
+    return metadata.empty() ? nullptr : metadata.data();
+}
+
+/* Whether the call worked, `false` if it says DEVX_NOT_READY. */
+template <class Call> bool ready(Call &&call) {
+    devx_error error;
+    devx_status const status = call(&error);
+    if (status != DEVX_OK && status != DEVX_NOT_READY) {
+        throw Error(error);
+    }
+    return status == DEVX_OK;
+}
+
+} // namespace detail
+
+/* Times are in nanoseconds: 0 does not wait, a negative one waits for as long as it takes. */
+inline constexpr std::int64_t forever = -1;
+
+/*
+ * The consumer of somebody's asynchronous stream:
+ *
+ *   auto reader = AsyncReader::create(4);                    // keeps four batches requested
+ *   produce(reader.handler());                               // to any producer
+ *   while (auto batch = reader.next()) { ... }               // throws where the stream has an error
+ *
+ * Unlike other objects here, one may be used from several threads at once.
+ */
+class AsyncReader {
+public:
+    AsyncReader() noexcept = default;
+    explicit AsyncReader(devx_async_reader_t *raw) noexcept : handle_(raw) {}
+
+    /* Keeps `limit` batches requested; with 0 they come only after request(). `abi_h_metadata` says that the producer is
+     * laid out as in Arrow's abi.h, so that its metadata can be read. */
+    static AsyncReader create(std::int64_t limit, bool abi_h_metadata = false) {
+        return make(limit, abi_h_metadata, nullptr);
+    }
+    /* Also calls `wake()`, which must not throw, on any thread when there is something to ask for. */
+    template <class Wake> static AsyncReader create(std::int64_t limit, bool abi_h_metadata, Wake &&wake) {
+        auto stored = std::make_unique<std::decay_t<Wake>>(std::forward<Wake>(wake));
+        devx_wake const raw = detail::wake_of(stored.get());
+        AsyncReader out = make(limit, abi_h_metadata, &raw);
+        static_cast<void>(stored.release());
+        return out;
+    }
+
+    explicit operator bool() const noexcept { return handle_.get() != nullptr; }
+    devx_async_reader_t *get() const noexcept { return handle_.get(); }
+    devx_async_reader_t *release() noexcept { return handle_.release(); }
+
+    /* The handler for a producer, once; whoever has it calls its release once. It may outlive this. */
+    ArrowAsyncDeviceStreamHandler *handler() const {
+        ArrowAsyncDeviceStreamHandler *out = nullptr;
+        detail::check([&](devx_error *error) { return devx_async_reader_handler(get(), &out, error); });
+        return out;
+    }
+    void request(std::int64_t n) const {
+        detail::check([&](devx_error *error) { return devx_async_reader_request(get(), n, error); });
+    }
+    /* The stream ends here, without an error. */
+    void cancel() const {
+        detail::check([&](devx_error *error) { return devx_async_reader_cancel(get(), error); });
+    }
+    Schema schema(std::int64_t timeout_ns = forever) const {
+        devx_schema_t *out = nullptr;
+        detail::check([&](devx_error *error) { return devx_async_reader_schema(get(), timeout_ns, &out, error); });
+        return Schema(out);
+    }
+    /* The next batch, or an empty one at the end. */
+    Batch next(Metadata *metadata = nullptr) const {
+        Batch out;
+        try_next(out, forever, metadata);
+        return out;
+    }
+    /* As next(); `false` if nothing has come in time, then `out` is as before. */
+    bool try_next(Batch &out, std::int64_t timeout_ns = 0, Metadata *metadata = nullptr) const {
+        devx_batch_t *batch = nullptr;
+        devx_metadata_t *block = nullptr;
+        bool const come = detail::ready(
+            [&](devx_error *error) { return devx_async_reader_next(get(), timeout_ns, &batch, &block, error); });
+        Metadata held(block);
+        if (come) {
+            out = Batch(batch);
+            if (metadata != nullptr) {
+                *metadata = std::move(held);
+            }
+        }
+        return come;
+    }
+    /* What the producer said of itself when the schema came. */
+    DLDeviceType device_type() const {
+        std::int32_t out = 0;
+        detail::check([&](devx_error *error) { return devx_async_reader_producer(get(), &out, nullptr, error); });
+        return static_cast<DLDeviceType>(out);
+    }
+    Metadata metadata() const {
+        devx_metadata_t *out = nullptr;
+        detail::check([&](devx_error *error) { return devx_async_reader_producer(get(), nullptr, &out, error); });
+        return Metadata(out);
+    }
+    /* The errno code of the producer's error, 0 if there was none. */
+    std::int32_t producer_error(Metadata *metadata = nullptr) const {
+        std::int32_t out = 0;
+        devx_metadata_t *block = nullptr;
+        detail::check([&](devx_error *error) { return devx_async_reader_producer_error(get(), &out, &block, error); });
+        Metadata held(block);
+        if (metadata != nullptr) {
+            *metadata = std::move(held);
+        }
+        return out;
+    }
+
+private:
+    static AsyncReader make(std::int64_t limit, bool abi_h_metadata, devx_wake const *wake) {
+        AsyncReader out;
+        detail::check([&](devx_error *error) {
+            return devx_async_reader_create(limit, abi_h_metadata, wake, out.handle_.address(), error);
+        });
+        return out;
+    }
+
+    detail::Handle<devx_async_reader_t, devx_async_reader_release> handle_;
+};
+
+/*
+ * The producer of an asynchronous stream, for somebody's handler:
+ *
+ *   auto writer = AsyncWriter::create(handler);
+ *   writer.start(schema);
+ *   while (more && writer.ready()) { writer.send_move(next_batch()); }
+ *   writer.finish();
+ *
+ * If the consumer cancelled or refused something, what comes next throws and the handler is released.
+ */
+class AsyncWriter {
+public:
+    AsyncWriter() noexcept = default;
+    explicit AsyncWriter(devx_async_writer_t *raw) noexcept : handle_(raw) {}
+
+    /* Takes the handler; if this throws, it is untouched. `metadata` is of encode_metadata, or nothing. */
+    static AsyncWriter create(ArrowAsyncDeviceStreamHandler *handler, DLDeviceType device_type = kDLCPU,
+                              std::string const &metadata = {}) {
+        return make(handler, device_type, metadata, nullptr);
+    }
+    /* Also calls `wake()`, which must not throw, on any thread when the consumer asked for something: then call ready(0). */
+    template <class Wake>
+    static AsyncWriter create(ArrowAsyncDeviceStreamHandler *handler, DLDeviceType device_type,
+                              std::string const &metadata, Wake &&wake) {
+        auto stored = std::make_unique<std::decay_t<Wake>>(std::forward<Wake>(wake));
+        devx_wake const raw = detail::wake_of(stored.get());
+        AsyncWriter out = make(handler, device_type, metadata, &raw);
+        static_cast<void>(stored.release());
+        return out;
+    }
+
+    explicit operator bool() const noexcept { return handle_.get() != nullptr; }
+    devx_async_writer_t *get() const noexcept { return handle_.get(); }
+    devx_async_writer_t *release() noexcept { return handle_.release(); }
+
+    void start(Schema const &schema) const {
+        detail::check([&](devx_error *error) { return devx_async_writer_start(get(), schema.get(), error); });
+    }
+    /* Batches that are requested and not sent. */
+    std::int64_t demand() const {
+        std::int64_t out = 0;
+        detail::check([&](devx_error *error) { return devx_async_writer_demand(get(), &out, error); });
+        return out;
+    }
+    bool is_cancelled() const {
+        std::int32_t out = 0;
+        detail::check([&](devx_error *error) { return devx_async_writer_is_cancelled(get(), &out, error); });
+        return out != 0;
+    }
+    /* Whether a batch can be sent, in time. */
+    bool ready(std::int64_t timeout_ns = forever) const {
+        return detail::ready([&](devx_error *error) { return devx_async_writer_ready(get(), timeout_ns, error); });
+    }
+    /* Gives the consumer the batch. If this throws, the batch is still in `batch`. */
+    void send_move(Batch &&batch, std::string const &metadata = {}) const {
+        devx_batch_t *raw = batch.release();
+        devx_error error;
+        devx_status const status = devx_async_writer_send_move(get(), &raw, detail::block_of(metadata), &error);
+        batch = Batch(raw);
+        if (status != DEVX_OK) {
+            throw Error(error);
+        }
+    }
+    void finish() const {
+        detail::check([&](devx_error *error) { return devx_async_writer_finish(get(), error); });
+    }
+    /* Tells the consumer of an error, an errno code other than 0. */
+    void fail(std::int32_t code, std::string const &message, std::string const &metadata = {}) const {
+        detail::check([&](devx_error *error) {
+            return devx_async_writer_fail(get(), code, message.c_str(), detail::block_of(metadata), error);
+        });
+    }
+
+private:
+    static AsyncWriter make(ArrowAsyncDeviceStreamHandler *handler, DLDeviceType device_type,
+                            std::string const &metadata, devx_wake const *wake) {
+        AsyncWriter out;
+        detail::check([&](devx_error *error) {
+            return devx_async_writer_create(handler, device_type, detail::block_of(metadata), wake,
+                                            out.handle_.address(), error);
+        });
+        return out;
+    }
+
+    detail::Handle<devx_async_writer_t, devx_async_writer_release> handle_;
 };
 
 inline Batch Tensor::to_column(std::string const &name, Copy copy) const {

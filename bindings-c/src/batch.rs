@@ -1,10 +1,9 @@
 //! `devx_batch_*`: record batches and other arrays, in and out as Arrow.
 
-use devexchange_core::abi::types::DEVX_NULL_ARGUMENT;
 use devexchange_core::arrow::Schema;
 use devexchange_core::arrow::batch::{Batch, NodeDesc};
 use devexchange_core::error::Refused;
-use devexchange_core::{Device, Error, Owner, Result};
+use devexchange_core::{Device, Owner, Result};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
@@ -12,7 +11,7 @@ use crate::ctypes::{
     ArrowArray, ArrowDeviceArray, ArrowSchema, BatchInfoRecord, Char, DlDevice, ErrorRecord, NodeRecord, OwnerRecord,
     Status,
 };
-use crate::error::{guard, guard_release, handle, list, required, texts};
+use crate::error::{guard, guard_release, handed_over, handle, list, required, texts};
 use crate::schema::SchemaHandle;
 use crate::stream::stream_or_none;
 use crate::tensor::keep;
@@ -22,6 +21,7 @@ handle! {
     /// moved.
     BatchHandle = "devx_batch" of Batch
 }
+handed_over! { BatchHandle of Batch, "batch" }
 
 /// Makes a batch over memory of the caller's on `device`: one node for each field of the schema, in the same order.
 /// The buffers are not copied; `owner` keeps them alive, and its release is called once, when the last user is gone
@@ -217,7 +217,7 @@ unsafe fn devx_batch_export_move(
     error: Option<&mut ErrorRecord>,
 ) -> Status {
     // SAFETY: the caller gives a living handle and room for an array.
-    guard(error, || unsafe { hand_over(batch, out.cast(), Batch::export) })
+    guard(error, || unsafe { BatchHandle::hand_over(batch, out.cast(), Batch::export) })
 }
 
 /// As `devx_batch_export_move`, with device and event.
@@ -228,25 +228,7 @@ unsafe fn devx_batch_export_move_device(
     error: Option<&mut ErrorRecord>,
 ) -> Status {
     // SAFETY: the caller gives a living handle and room for an array.
-    guard(error, || unsafe { hand_over(batch, out.cast(), Batch::export_device) })
-}
-
-/// # Safety
-/// `*batch` is NULL or a living handle, and `out` has room for what `export` writes.
-unsafe fn hand_over<T>(
-    batch: Option<&mut *mut BatchHandle>,
-    out: *mut T,
-    export: unsafe fn(Batch, *mut T) -> std::result::Result<(), Refused<Batch>>,
-) -> Result<()> {
-    let handle = required(batch, "batch")?;
-    // SAFETY: the caller's contract.
-    let taken = unsafe { BatchHandle::take(Some(&mut *handle)) };
-    let taken = taken.ok_or_else(|| Error::new(DEVX_NULL_ARGUMENT, "*batch is NULL"))?;
-    // SAFETY: the caller's contract.
-    unsafe { export(taken, out) }.map_err(|refused| {
-        *handle = BatchHandle::give(refused.returned);
-        refused.error
-    })
+    guard(error, || unsafe { BatchHandle::hand_over(batch, out.cast(), Batch::export_device) })
 }
 
 /// What the batch is, at a glance.

@@ -2,7 +2,9 @@
 
 use core::ffi::c_char;
 
-use devexchange_core::abi::{arrow_data, arrow_device, cuda_array, dlpack, types};
+use devexchange_core::abi::{
+    arrow_async, arrow_data, arrow_device, arrow_device_stream, arrow_stream, cuda_array, dlpack, types,
+};
 
 macro_rules! named_in_c {
     ($( $(#[$doc:meta])* $Name:ident($Inner:ty) = $c_name:literal; )*) => {$(
@@ -49,6 +51,10 @@ named_in_c! {
     ErrorRecord(types::DevxError) = "devx_error";
     /// `devx_owner`.
     OwnerRecord(types::DevxOwner) = "devx_owner";
+    /// `devx_wake`.
+    WakeRecord(types::DevxWake) = "devx_wake";
+    /// `devx_batch_source`.
+    BatchSourceRecord(types::DevxBatchSource) = "devx_batch_source";
     /// `devx_dlpack_request`.
     RequestRecord(types::DevxDlpackRequest) = "devx_dlpack_request";
     /// `devx_field`.
@@ -85,4 +91,10 @@ named_in_c! {
     ArrowArray(arrow_data::ArrowArray) = "struct ArrowArray";
     /// `struct ArrowDeviceArray`.
     ArrowDeviceArray(arrow_device::ArrowDeviceArray) = "struct ArrowDeviceArray";
+    /// `struct ArrowArrayStream`.
+    ArrowArrayStream(arrow_stream::ArrowArrayStream) = "struct ArrowArrayStream";
+    /// `struct ArrowDeviceArrayStream`.
+    ArrowDeviceArrayStream(arrow_device_stream::ArrowDeviceArrayStream) = "struct ArrowDeviceArrayStream";
+    /// `struct ArrowAsyncDeviceStreamHandler`.
+    AsyncHandler(arrow_async::ArrowAsyncDeviceStreamHandler) = "struct ArrowAsyncDeviceStreamHandler";
 }

@@ -8,7 +8,10 @@
 //!   view that owns nothing.
 //! * Handles are counted references: any thread may use and release one, but one handle is released once.
 
+mod async_reader;
+mod async_writer;
 mod batch;
+mod batch_stream;
 mod column;
 mod convert;
 mod ctypes;
@@ -18,6 +21,8 @@ mod dlpack;
 mod error;
 mod ledger;
 mod library;
+mod metadata;
 mod schema;
 mod stream;
 mod tensor;
+mod wake;

@@ -21,7 +21,7 @@ fn start() -> MutexGuard<'static, ()> {
     // SAFETY: the counter lives as long as the process.
     let status = unsafe { devx_julia_queue_start(Some(count), std::ptr::from_ref(&WAKES).cast_mut().cast()) };
     assert_eq!(status, DEVX_OK);
-    assert_eq!(drain(16), []);
+    assert!(drain(16).is_empty());
     turn
 }
 
@@ -55,20 +55,20 @@ unsafe impl Send for Sent {}
 fn what_is_released_comes_out_once_and_in_order() {
     let _turn = start();
     let owners: Vec<_> = (0..5).map(register).collect();
-    assert_eq!(drain(16), []);
+    assert!(drain(16).is_empty());
     for i in [3, 0, 4] {
         release(owners.get(i).expect("there are five"));
     }
     assert_eq!(devx_julia_push(77), DEVX_OK);
     assert_eq!(drain(2), [3, 0]);
     assert_eq!(drain(2), [4, 77]);
-    assert_eq!(drain(2), []);
+    assert!(drain(2).is_empty());
     for i in [1, 2] {
         let owner = owners.get(i).expect("there are five");
         // SAFETY: these two were not released.
         unsafe { devx_julia_cancel(owner.context) };
     }
-    assert_eq!(drain(16), []);
+    assert!(drain(16).is_empty());
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn what_cannot_be_is_refused() {
     unsafe { devx_julia_cancel(null_mut()) };
     // SAFETY: as above.
     assert_eq!(unsafe { devx_julia_drain(null_mut(), 8) }, 0);
-    assert_eq!(drain(0), []);
+    assert!(drain(0).is_empty());
 }
 
 #[test]

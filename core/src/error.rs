@@ -13,6 +13,7 @@ use crate::abi::types::{self as t, DevxStatus as Status};
 pub struct Error {
     status: Status,
     driver_code: i32,
+    errno: i32,
     message: Cow<'static, str>,
 }
 
@@ -22,12 +23,17 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error of the library itself or of its input.
     pub fn new(status: Status, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, driver_code: 0, message: message.into() }
+        Self { status, driver_code: 0, errno: 0, message: message.into() }
     }
 
     /// An error of the device driver.
     pub fn driver(status: Status, driver_code: i32, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, driver_code, message: message.into() }
+        Self { status, driver_code, errno: 0, message: message.into() }
+    }
+
+    /// An error of a foreign callback that returned an `errno` code (Arrow C stream interface, "Error codes").
+    pub(crate) fn callback(errno: i32, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { status: t::DEVX_CALLBACK, driver_code: 0, errno, message: message.into() }
     }
 
     /// What a panic says that was caught at a boundary: a defect of this library, told as an error.
@@ -49,6 +55,11 @@ impl Error {
     /// Code of the failed device driver call, or 0.
     pub fn driver_code(&self) -> i32 {
         self.driver_code
+    }
+
+    /// What a foreign callback returned (`errno`), or 0.
+    pub fn errno(&self) -> i32 {
+        self.errno
     }
 
     /// The text, without the status.
@@ -114,5 +125,5 @@ names! {
     DEVX_INVALID_DTYPE DEVX_INVALID_SHAPE DEVX_INVALID_LENGTH DEVX_INVALID_NULL_COUNT DEVX_INVALID_BUFFERS
     DEVX_INVALID_CHILDREN DEVX_INVALID_METADATA DEVX_MISMATCH DEVX_TOO_DEEP DEVX_VERSION DEVX_DEVICE
     DEVX_UNSUPPORTED DEVX_COPY_REQUIRED DEVX_IMPOSSIBLE DEVX_READ_ONLY DEVX_OUT_OF_MEMORY DEVX_INVALID_TEXT
-    DEVX_OUT_OF_RANGE DEVX_INVALID_STREAM DEVX_NOT_READY DEVX_DRIVER DEVX_CALLBACK DEVX_PANIC
+    DEVX_OUT_OF_RANGE DEVX_INVALID_STREAM DEVX_NOT_READY DEVX_DRIVER DEVX_CALLBACK DEVX_BUSY DEVX_PANIC
 }

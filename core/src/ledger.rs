@@ -15,6 +15,8 @@ pub(crate) enum Kind {
     SchemaExport,
     SchemaImport,
     Owner,
+    StreamExport,
+    StreamImport,
 }
 
 struct Counter {
@@ -39,6 +41,8 @@ static BATCH_IMPORTS: Counter = Counter::new();
 static SCHEMA_EXPORTS: Counter = Counter::new();
 static SCHEMA_IMPORTS: Counter = Counter::new();
 static OWNERS: Counter = Counter::new();
+static STREAM_EXPORTS: Counter = Counter::new();
+static STREAM_IMPORTS: Counter = Counter::new();
 
 fn counter(kind: Kind) -> &'static Counter {
     match kind {
@@ -49,6 +53,8 @@ fn counter(kind: Kind) -> &'static Counter {
         Kind::SchemaExport => &SCHEMA_EXPORTS,
         Kind::SchemaImport => &SCHEMA_IMPORTS,
         Kind::Owner => &OWNERS,
+        Kind::StreamExport => &STREAM_EXPORTS,
+        Kind::StreamImport => &STREAM_IMPORTS,
     }
 }
 
@@ -82,14 +88,15 @@ pub fn read() -> DevxLedger {
         schema_exports: SCHEMA_EXPORTS.read(),
         schema_imports: SCHEMA_IMPORTS.read(),
         owners: OWNERS.read(),
+        stream_exports: STREAM_EXPORTS.read(),
+        stream_imports: STREAM_IMPORTS.read(),
     }
 }
 
 /// How many things are not released yet, over all kinds: 0 when nothing is outstanding.
 pub fn outstanding() -> i64 {
     let l = read();
-    [l.tensor_exports, l.tensor_imports, l.batch_exports, l.batch_imports, l.schema_exports, l.schema_imports, l.owners]
-        .iter()
-        .map(|count| count.live)
-        .sum()
+    let exports = [l.tensor_exports, l.batch_exports, l.schema_exports, l.stream_exports];
+    let imports = [l.tensor_imports, l.batch_imports, l.schema_imports, l.stream_imports];
+    exports.iter().chain(&imports).chain([&l.owners]).map(|count| count.live).sum()
 }

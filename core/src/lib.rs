@@ -15,6 +15,8 @@
 
 pub mod abi;
 pub mod arrow;
+#[cfg(feature = "arrow")]
+pub mod arrow_rs;
 pub mod convert;
 pub mod cuda_array;
 
@@ -31,7 +33,7 @@ pub mod tensor;
 pub mod text;
 pub mod trace;
 
-pub use arrow::{Batch, Column, Schema};
+pub use arrow::{Batch, BatchStream, Column, Schema};
 pub use device::{Device, DeviceType};
 pub use dtype::{DType, Element};
 pub use error::{Error, Refused, Result};

@@ -1,4 +1,5 @@
-//! Ten thousand rounds of export, import and release: nothing is left, and each step is one allocation at most.
+//! Ten thousand rounds of export, import and release, and a million batches through streams: nothing is left, and each
+//! step is one allocation at most.
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -12,11 +13,15 @@ use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
 use devexchange_core::arrow::batch::NodeDesc;
 use devexchange_core::arrow::schema::FieldDesc;
 use devexchange_core::dlpack::{self, Managed, Owned, Request};
-use devexchange_core::{Batch, Device, Owner, Schema, Tensor, ledger};
+use devexchange_core::{Batch, BatchStream, Device, DeviceType, Owner, Refused, Result, Schema, Tensor, ledger};
 
 const ROUNDS: usize = 10_000;
 
+/// Batches through each kind of stream.
+const BATCHES: usize = 1_000_000;
+
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 struct Counting;
 
@@ -24,11 +29,13 @@ struct Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Relaxed);
+        LIVE_BYTES.fetch_add(layout.size(), Relaxed);
         // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        LIVE_BYTES.fetch_sub(layout.size(), Relaxed);
         // SAFETY: the caller's contract.
         unsafe { System.dealloc(memory, layout) }
     }
@@ -101,6 +108,30 @@ fn batch_rounds(columns: usize, rounds: usize) {
     }
 }
 
+/// One batch, a million times over, into a consumer's struct and out of it again.
+fn stream_rounds<S>(
+    export: unsafe fn(BatchStream, *mut S) -> std::result::Result<(), Refused<BatchStream>>,
+    import: unsafe fn(*mut S) -> Result<BatchStream>,
+) {
+    let batch = wide(3);
+    let source = BatchStream::of(batch.schema(), DeviceType::CPU, std::iter::repeat_n(Ok(batch.clone()), BATCHES));
+    // SAFETY: an all-zero struct is a released one.
+    let mut exported = unsafe { zeroed::<S>() };
+    // SAFETY: there is room.
+    unsafe { export(source.unwrap(), &mut exported) }.unwrap();
+    // SAFETY: exported just now, and ours.
+    let stream = unsafe { import(&mut exported) }.unwrap();
+    let live = LIVE_BYTES.load(Relaxed);
+    for _ in 0..BATCHES {
+        let (batch, pull) = counted(|| stream.next().unwrap().unwrap());
+        assert_eq!((batch.length(), pull), (2, 2), "one for the export, one for the import");
+        drop(batch);
+        assert_eq!(LIVE_BYTES.load(Relaxed), live);
+    }
+    let (end, pull) = counted(|| stream.next().unwrap());
+    assert!(end.is_none() && pull == 0);
+}
+
 /// One test, because the counter and the ledger are the process's.
 #[test]
 fn nothing_is_left_after_ten_thousand_rounds() {
@@ -111,6 +142,9 @@ fn nothing_is_left_after_ten_thousand_rounds() {
     batch_rounds(3, ROUNDS);
     batch_rounds(0, 10);
     batch_rounds(1_000, 10);
+    stream_rounds(BatchStream::export, BatchStream::import);
+    stream_rounds(BatchStream::export_device, BatchStream::import_device);
     assert_eq!(ledger::outstanding(), 0);
     assert_eq!(ledger::read().tensor_imports.total as usize, 2 * ROUNDS);
+    assert_eq!(ledger::read().stream_imports.total, 2);
 }

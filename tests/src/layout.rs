@@ -234,6 +234,8 @@ records! {
         DevxStatus {}
         DevxError { status driver_code message }
         DevxOwner { context release }
+        DevxWake { context wake release }
+        DevxBatchSource { context next release }
         DevxDlpackRequest { max_major max_minor stream copy }
         DevxField { format name metadata flags n_children has_dictionary }
         DevxNode { length null_count offset buffers n_buffers }
@@ -247,7 +249,7 @@ records! {
         DevxCount { total live }
         DevxLedger {
             tensor_exports tensor_imports batch_exports batch_imports schema_exports schema_imports
-            owners
+            owners stream_exports stream_imports
         };
 }
 
@@ -285,7 +287,7 @@ constants! {
         DEVX_INVALID_NULL_COUNT DEVX_INVALID_BUFFERS DEVX_INVALID_CHILDREN DEVX_INVALID_METADATA
         DEVX_MISMATCH DEVX_TOO_DEEP DEVX_VERSION DEVX_DEVICE DEVX_UNSUPPORTED DEVX_COPY_REQUIRED
         DEVX_IMPOSSIBLE DEVX_READ_ONLY DEVX_OUT_OF_MEMORY DEVX_INVALID_TEXT DEVX_OUT_OF_RANGE
-        DEVX_INVALID_STREAM DEVX_NOT_READY DEVX_DRIVER DEVX_CALLBACK DEVX_PANIC
+        DEVX_INVALID_STREAM DEVX_NOT_READY DEVX_DRIVER DEVX_CALLBACK DEVX_BUSY DEVX_PANIC
         DEVX_ERROR_MESSAGE_BYTES DEVX_COPY_NEVER DEVX_COPY_IF_NEEDED DEVX_COPY_ALWAYS
         DEVX_FIELD_ORDERED DEVX_FIELD_NULLABLE DEVX_FIELD_KEYS_SORTED
         DEVX_PLAN_VIEW DEVX_PLAN_COPY DEVX_PLAN_IMPOSSIBLE DEVX_PLAN_REASON_BYTES DEVX_DEVICE_NAME_BYTES;

@@ -40,6 +40,8 @@ fn tables_are_complete() {
     }
     // An enumeration of C, whose values lie in a `uint8_t`: no struct holds one.
     assert!(declared.remove("DLDataTypeCode"));
+    // What a handle points to: it has no layout.
+    assert!(declared.remove("devx_batch"));
     let mut listed: BTreeSet<_> = records().into_iter().map(|record| record.name).collect();
     listed.extend(constants().into_iter().map(|constant| constant.name.to_owned()));
     check_same(("in core/src/abi", &declared), ("in tests/src/layout.rs", &listed));

@@ -76,6 +76,8 @@ typedef int32_t devx_status;
 #define DEVX_DRIVER 26
 /** A callback of the caller failed. */
 #define DEVX_CALLBACK 27
+/** The object is in use by another call; streams are for one thread at a time. */
+#define DEVX_BUSY 28
 /** A defect of this library: a panic was caught at the boundary. Nothing was taken. */
 #define DEVX_PANIC 255
 
@@ -110,6 +112,47 @@ typedef struct devx_owner {
   /** Called once; on failure of the call that was given the owner it is not called at all. */
   void (*release)(void *context);
 } devx_owner;
+
+/**
+ * Whom to wake when there is something to poll for. `wake(context)` may come on any thread, also on
+ * several at once and while other callbacks run further up on the same stack: it wakes a thread, a
+ * task or an event loop and does nothing else. It must not throw.
+ */
+typedef struct devx_wake {
+  /** Handed to both functions as it is. */
+  void *context;
+  /** NULL means nothing to call. */
+  void (*wake)(void *context);
+  /**
+   * Called once, from any thread, when nobody will be woken any more; NULL means nothing to call.
+   * On failure of the call that was given the record it is not called at all.
+   */
+  void (*release)(void *context);
+} devx_wake;
+
+/** What `devx_batch_t` is a handle of. */
+typedef struct devx_batch devx_batch;
+
+/**
+ * Where the batches of a stream come from. The functions are called on whatever thread pulls, one
+ * call at a time. They must not throw.
+ */
+typedef struct devx_batch_source {
+  /** Handed to both functions as it is. */
+  void *context;
+  /**
+   * Gives the next batch: `*out`, which is NULL before, becomes a handle that the stream takes
+   * over, or stays NULL at the end. Any status but `DEVX_OK` is an error, with the text and the
+   * driver code of `*error`, which may be left as it is; then `*out` is not looked at. Not called
+   * any more after the end or an error.
+   */
+  devx_status (*next)(void *context, struct devx_batch **out, struct devx_error *error);
+  /**
+   * Called once, from any thread, when the stream is released; NULL means nothing to call. On
+   * failure of the call that was given the source it is not called at all.
+   */
+  void (*release)(void *context);
+} devx_batch_source;
 
 /**
  * What a consumer asks of a DLPack export: the arguments of `__dlpack__` (array API, data
@@ -292,6 +335,10 @@ typedef struct devx_ledger {
   struct devx_count schema_imports;
   /** Owners (`devx_owner`) whose release has to be called. */
   struct devx_count owners;
+  /** Streams of Arrow arrays handed to consumers. */
+  struct devx_count stream_exports;
+  /** Streams of Arrow arrays taken from producers. */
+  struct devx_count stream_imports;
 } devx_ledger;
 
 #ifdef __cplusplus

@@ -25,6 +25,9 @@ static_assert(is_owner<dx::DlpackLegacy>);
 static_assert(is_owner<dx::OwnedSchema>);
 static_assert(is_owner<dx::OwnedArray>);
 static_assert(is_owner<dx::OwnedDeviceArray>);
+static_assert(is_owner<dx::BatchStream>);
+static_assert(is_owner<dx::OwnedStream>);
+static_assert(is_owner<dx::OwnedDeviceStream>);
 static_assert(is_owner<dx::Stream>);
 static_assert(std::is_base_of_v<std::runtime_error, dx::Error>);
 
@@ -34,6 +37,7 @@ template <class T>
 struct moves_from_lvalue<T, std::void_t<decltype(std::declval<T &>().export_move())>> : std::true_type {};
 static_assert(!moves_from_lvalue<dx::Tensor>::value);
 static_assert(!moves_from_lvalue<dx::Batch>::value);
+static_assert(!moves_from_lvalue<dx::BatchStream>::value);
 
 static_assert(dx::same_dtype(dx::dtype<double>, DLDataType{kDLFloat, 64, 1}));
 static_assert(dx::same_dtype(dx::dtype<float const>, DLDataType{kDLFloat, 32, 1}));

@@ -13,6 +13,8 @@
 
 static _Thread_local int counting;
 static _Thread_local int allocations;
+/* Blocks that this thread has allocated and not freed. */
+static _Thread_local int64_t blocks;
 
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
 extern void *__libc_malloc(size_t size);
@@ -23,30 +25,37 @@ extern void __libc_free(void *memory);
 
 void *malloc(size_t size) {
     allocations += counting;
+    blocks += 1;
     return __libc_malloc(size);
 }
 void *calloc(size_t count, size_t size) {
     allocations += counting;
+    blocks += 1;
     return __libc_calloc(count, size);
 }
 void *realloc(void *memory, size_t size) {
     allocations += counting;
+    blocks += memory == NULL;
     return __libc_realloc(memory, size);
 }
 void *memalign(size_t alignment, size_t size) {
     allocations += counting;
+    blocks += 1;
     return __libc_memalign(alignment, size);
 }
 void *aligned_alloc(size_t alignment, size_t size) {
     allocations += counting;
+    blocks += 1;
     return __libc_memalign(alignment, size);
 }
 int posix_memalign(void **out, size_t alignment, size_t size) {
     allocations += counting;
+    blocks += 1;
     *out = __libc_memalign(alignment, size);
     return *out == NULL ? ENOMEM : 0;
 }
 void free(void *memory) {
+    blocks -= memory != NULL;
     __libc_free(memory);
 }
 #endif
@@ -354,6 +363,75 @@ TEST(rounds_of_conversions) {
         CHECK_NOTHING_OUTSTANDING();
     }
     CHECK_INT(tally.live, 0);
+}
+
+/* --- a million batches --- */
+
+/* A foreign producer that gives the same batch for ever, without an allocation of its own: what is counted is the
+ * library's. A batch has to be released before the next one is pulled. */
+static int32_t const endless_numbers[4] = {1, 2, 3, 4};
+static const void *endless_buffers[2] = {NULL, endless_numbers};
+static struct ArrowArray endless_column;
+static struct ArrowArray *endless_columns[1] = {&endless_column};
+
+static void release_endless_array(struct ArrowArray *array) {
+    if (array->private_data != NULL) {
+        count_release(array->private_data);
+    }
+    array->release = NULL;
+}
+
+static int endless_next(struct ArrowArrayStream *stream, struct ArrowArray *out) {
+    struct ArrowArray const column = {4, 0, 0, 2, 0, endless_buffers, NULL, NULL, release_endless_array, NULL};
+    struct ArrowArray const root = {4,    0, 0, 1, 1, endless_buffers, endless_columns, NULL, release_endless_array,
+                                    stream->private_data};
+    endless_column = column;
+    *out = root;
+    return 0;
+}
+
+static int endless_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out) {
+    *out = foreign_schema((struct tally *)stream->private_data, "+s", "");
+    add_schema_child(out, foreign_schema((struct tally *)stream->private_data, "i", "n"));
+    return 0;
+}
+
+static const char *endless_last_error(struct ArrowArrayStream *stream) {
+    (void)stream;
+    return NULL;
+}
+
+static void endless_release(struct ArrowArrayStream *stream) {
+    stream->release = NULL;
+}
+
+/* From a foreign producer through both kinds of stream, both ways, to a foreign consumer: each batch takes one
+ * allocation at each of the four steps, and none stays. */
+TEST(a_million_batches_through_both_kinds_of_stream) {
+    struct tally tally = {0};
+    struct ArrowArrayStream plain = {endless_schema, endless_next, endless_last_error, endless_release, &tally};
+    struct ArrowDeviceArrayStream device;
+    devx_batch_stream_t *stream = NULL;
+    int const counted = counts(), n = counted ? 100 * rounds() : rounds();
+    CHECK_OK(devx_batch_stream_import(&plain, &stream, &error));
+    CHECK_OK(devx_batch_stream_export_device(&stream, &device, &error));
+    CHECK_OK(devx_batch_stream_import_device(&device, &stream, &error));
+    CHECK_OK(devx_batch_stream_export(&stream, &plain, &error));
+    int64_t const blocks_before = blocks;
+    for (int i = 0; i < n; ++i) {
+        struct ArrowArray array;
+        int code = -1, allocated = 0;
+        COUNT_ALLOCATIONS(allocated, code = plain.get_next(&plain, &array));
+        CHECK_INT(code, 0);
+        CHECK_PTR(array.children[0]->buffers[1], endless_numbers);
+        CHECK_INT(allocated, counted ? 4 : 0);
+        array.release(&array);
+        CHECK_INT(tally.releases, i + 1);
+        CHECK_INT(blocks, blocks_before);
+    }
+    plain.release(&plain);
+    CHECK_INT(tally.live, 0);
+    CHECK_NOTHING_OUTSTANDING();
 }
 
 /* What is refused a thousand times leaves nothing behind either. */

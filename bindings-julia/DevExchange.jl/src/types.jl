@@ -263,6 +263,7 @@ const DEVX_INVALID_STREAM = Int32(24)
 const DEVX_NOT_READY = Int32(25)
 const DEVX_DRIVER = Int32(26)
 const DEVX_CALLBACK = Int32(27)
+const DEVX_BUSY = Int32(28)
 const DEVX_PANIC = Int32(255)
 
 const DEVX_ERROR_MESSAGE_BYTES = 496
@@ -289,6 +290,18 @@ end
 
 struct DevxOwner
     context::Ptr{Cvoid}
+    release::Ptr{Cvoid}
+end
+
+struct DevxWake
+    context::Ptr{Cvoid}
+    wake::Ptr{Cvoid}
+    release::Ptr{Cvoid}
+end
+
+struct DevxBatchSource
+    context::Ptr{Cvoid}
+    next::Ptr{Cvoid}
     release::Ptr{Cvoid}
 end
 
@@ -372,6 +385,8 @@ struct DevxLedger
     schema_exports::DevxCount
     schema_imports::DevxCount
     owners::DevxCount
+    stream_exports::DevxCount
+    stream_imports::DevxCount
 end
 
 # Where a field of a record lies, for records that are read through a pointer.

@@ -67,6 +67,8 @@ pub const DEVX_NOT_READY: DevxStatus = DevxStatus(25);
 pub const DEVX_DRIVER: DevxStatus = DevxStatus(26);
 /// A callback of the caller failed.
 pub const DEVX_CALLBACK: DevxStatus = DevxStatus(27);
+/// The object is in use by another call; streams are for one thread at a time.
+pub const DEVX_BUSY: DevxStatus = DevxStatus(28);
 /// A defect of this library: a panic was caught at the boundary. Nothing was taken.
 pub const DEVX_PANIC: DevxStatus = DevxStatus(255);
 
@@ -95,6 +97,44 @@ pub struct DevxOwner {
     /// Handed to `release` as it is.
     pub context: *mut c_void,
     /// Called once; on failure of the call that was given the owner it is not called at all.
+    pub release: Option<unsafe extern "C" fn(context: *mut c_void)>,
+}
+
+/// Whom to wake when there is something to poll for. `wake(context)` may come on any thread, also on several at once and
+/// while other callbacks run further up on the same stack: it wakes a thread, a task or an event loop and does nothing
+/// else. It must not throw.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DevxWake {
+    /// Handed to both functions as it is.
+    pub context: *mut c_void,
+    /// NULL means nothing to call.
+    pub wake: Option<unsafe extern "C" fn(context: *mut c_void)>,
+    /// Called once, from any thread, when nobody will be woken any more; NULL means nothing to call. On failure of the
+    /// call that was given the record it is not called at all.
+    pub release: Option<unsafe extern "C" fn(context: *mut c_void)>,
+}
+
+/// What `devx_batch_t` is a handle of.
+pub struct DevxBatch {
+    _opaque: (),
+}
+
+/// Where the batches of a stream come from. The functions are called on whatever thread pulls, one call at a time.
+/// They must not throw.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DevxBatchSource {
+    /// Handed to both functions as it is.
+    pub context: *mut c_void,
+    /// Gives the next batch: `*out`, which is NULL before, becomes a handle that the stream takes over, or stays NULL
+    /// at the end. Any status but `DEVX_OK` is an error, with the text and the driver code of `*error`, which may be
+    /// left as it is; then `*out` is not looked at. Not called any more after the end or an error.
+    pub next: Option<
+        unsafe extern "C" fn(context: *mut c_void, out: *mut *mut DevxBatch, error: *mut DevxError) -> DevxStatus,
+    >,
+    /// Called once, from any thread, when the stream is released; NULL means nothing to call. On failure of the call
+    /// that was given the source it is not called at all.
     pub release: Option<unsafe extern "C" fn(context: *mut c_void)>,
 }
 
@@ -288,4 +328,8 @@ pub struct DevxLedger {
     pub schema_imports: DevxCount,
     /// Owners (`devx_owner`) whose release has to be called.
     pub owners: DevxCount,
+    /// Streams of Arrow arrays handed to consumers.
+    pub stream_exports: DevxCount,
+    /// Streams of Arrow arrays taken from producers.
+    pub stream_imports: DevxCount,
 }

@@ -321,7 +321,8 @@ impl Batch {
                 &mut slab.tail(),
                 nodes,
                 |i| source.schema().links(i),
-                |i| *source.array(i),
+                // Arrow Java takes an array without validity only if it says that it has no nulls.
+                |i| ArrowArray { null_count: Column::whole(source, i).known_null_count(), ..*source.array(i) },
                 tree::release::<ArrowArray, Export>,
                 slab.as_raw(),
             )

@@ -102,6 +102,31 @@ pub unsafe fn block<'a>(block: *const c_char) -> Result<Option<&'a [u8]>> {
     Ok((bytes > 0).then(|| unsafe { std::slice::from_raw_parts(block.cast::<u8>(), bytes) }))
 }
 
+/// Checks a block of which the size is known: it has to be as long as it says.
+///
+/// # Errors
+/// `DEVX_INVALID_METADATA` with the count, length or size that cannot be.
+pub fn check_bytes(block: &[u8]) -> Result<()> {
+    fn number(bytes: &mut &[u8]) -> Option<usize> {
+        let (number, rest) = bytes.split_first_chunk::<4>()?;
+        *bytes = rest;
+        usize::try_from(i32::from_ne_bytes(*number)).ok()
+    }
+    let mut rest = block;
+    let pairs = number(&mut rest).filter(|&pairs| pairs <= MAX_PAIRS as usize && block.len() <= MAX_BYTES);
+    let parts = pairs.and_then(|pairs| {
+        (0..2 * pairs).try_for_each(|_| {
+            let length = number(&mut rest)?;
+            rest = rest.get(length..)?;
+            Some(())
+        })
+    });
+    match parts {
+        Some(()) if rest.is_empty() => Ok(()),
+        _ => refuse!(DEVX_INVALID_METADATA, "metadata of {} bytes is not a block of that size", block.len()),
+    }
+}
+
 /// # Safety
 /// Four bytes can be read at `from`; they need not be aligned.
 unsafe fn read_i32(from: *const u8) -> i32 {

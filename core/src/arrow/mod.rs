@@ -1,6 +1,9 @@
-//! Arrow C data and C Device data interface: schemas, arrays and record batches, both ways.
+//! Arrow C data, C Device data, C stream and asynchronous interface: schemas, arrays, record batches and streams of
+//! them, both ways.
 
+pub mod asynchronous;
 pub mod batch;
+pub mod batch_stream;
 pub mod builder;
 mod check;
 pub mod column;
@@ -11,7 +14,9 @@ mod transfer;
 mod tree;
 pub mod value;
 
+pub use asynchronous::{AsyncReader, AsyncWriter};
 pub use batch::Batch;
+pub use batch_stream::BatchStream;
 pub use builder::ArrayBuilder;
 pub use column::Column;
 pub use format::{TimeUnit, Type};
@@ -19,7 +24,9 @@ pub use schema::{Field, Schema};
 pub use value::Value;
 
 use crate::abi::arrow_data::{ArrowArray, ArrowSchema};
-use crate::memory::release;
+use crate::abi::arrow_device_stream::ArrowDeviceArrayStream;
+use crate::abi::arrow_stream::ArrowArrayStream;
+use crate::memory::{Releasable, release};
 
 /// Deepest nesting that is accepted, the root being depth 1.
 pub const MAX_DEPTH: usize = 64;
@@ -34,10 +41,7 @@ pub const MAX_NODES: usize = 1 << 20;
 /// `array` is NULL, or points to a valid `ArrowArray` (released or not) that nobody else uses now.
 pub unsafe fn release_array(array: *mut ArrowArray) {
     // SAFETY: the caller's contract.
-    if let Some(array) = unsafe { array.as_mut() } {
-        // SAFETY: as above.
-        unsafe { release(array) }
-    }
+    unsafe { release_if_given(array) }
 }
 
 /// As [`release_array`], for a schema.
@@ -46,8 +50,33 @@ pub unsafe fn release_array(array: *mut ArrowArray) {
 /// As [`release_array`].
 pub unsafe fn release_schema(schema: *mut ArrowSchema) {
     // SAFETY: the caller's contract.
-    if let Some(schema) = unsafe { schema.as_mut() } {
+    unsafe { release_if_given(schema) }
+}
+
+/// As [`release_array`], for a stream.
+///
+/// # Safety
+/// As [`release_array`].
+pub unsafe fn release_stream(stream: *mut ArrowArrayStream) {
+    // SAFETY: the caller's contract.
+    unsafe { release_if_given(stream) }
+}
+
+/// As [`release_array`], for a stream of device arrays.
+///
+/// # Safety
+/// As [`release_array`].
+pub unsafe fn release_device_stream(stream: *mut ArrowDeviceArrayStream) {
+    // SAFETY: the caller's contract.
+    unsafe { release_if_given(stream) }
+}
+
+/// # Safety
+/// `given` is NULL, or valid and nobody else uses it now.
+unsafe fn release_if_given<T: Releasable>(given: *mut T) {
+    // SAFETY: the caller's contract.
+    if let Some(given) = unsafe { given.as_mut() } {
         // SAFETY: as above.
-        unsafe { release(schema) }
+        unsafe { release(given) }
     }
 }

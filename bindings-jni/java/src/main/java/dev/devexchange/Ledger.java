@@ -12,6 +12,8 @@ import java.nio.ByteBuffer;
  * @param schemaExports Arrow schemas handed to consumers
  * @param schemaImports Arrow schemas taken from producers
  * @param owners memory of this side, of which the release has to be told
+ * @param streamExports streams of Arrow arrays handed to consumers
+ * @param streamImports streams of Arrow arrays taken from producers
  */
 public record Ledger(
         Count tensorExports,
@@ -20,7 +22,9 @@ public record Ledger(
         Count batchImports,
         Count schemaExports,
         Count schemaImports,
-        Count owners) {
+        Count owners,
+        Count streamExports,
+        Count streamImports) {
 
     /**
      * How many there were.
@@ -38,7 +42,9 @@ public record Ledger(
                 count(record, "batch_imports"),
                 count(record, "schema_exports"),
                 count(record, "schema_imports"),
-                count(record, "owners"));
+                count(record, "owners"),
+                count(record, "stream_exports"),
+                count(record, "stream_imports"));
     }
 
     private static Count count(ByteBuffer record, String member) {

@@ -143,11 +143,27 @@ final class Records {
                 .pointers("on_schema", "on_next_task", "on_error", "release", "producer", "private_data");
     }
 
+    // devexchange/cuda_array.h
+
+    static {
+        struct("devx_cuda_array")
+                .i32("version", "read_only")
+                .pointers("data")
+                .i64("ndim")
+                .pointers("shape", "strides", "typestr", "descr", "mask")
+                .i64("stream")
+                .pointers("release", "private_data");
+        struct("devx_cuda_array_request").i32("max_version", "no_stream").i64("stream");
+    }
+
     // devexchange/types.h
 
     static {
+        struct("devx_wake").pointers("context", "wake", "release");
         struct("devx_error").i32("status", "driver_code").array(496, 1, "message");
         struct("devx_owner").pointers("context", "release");
+        struct("devx_wake").pointers("context", "wake", "release");
+        struct("devx_batch_source").pointers("context", "next", "release");
     }
 
     static final Struct DLPACK_REQUEST =
@@ -181,7 +197,9 @@ final class Records {
                     "batch_imports",
                     "schema_exports",
                     "schema_imports",
-                    "owners");
+                    "owners",
+                    "stream_exports",
+                    "stream_imports");
 
     private Records() {}
 

@@ -61,6 +61,8 @@ public final class Status {
     public static final int DRIVER = 26;
     /** A callback of the caller failed, or a call of the JVM. */
     public static final int CALLBACK = 27;
+    /** The object is in use by another call; streams are for one thread at a time. */
+    public static final int BUSY = 28;
     /** A defect of this library: a panic was caught at the boundary. */
     public static final int PANIC = 255;
 

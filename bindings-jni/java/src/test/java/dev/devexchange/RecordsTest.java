@@ -79,7 +79,9 @@ class RecordsTest {
         Map<String, String> there = table("constants.txt");
         here.forEach((name, value) -> assertEquals(there.get(name), value, name));
         there.forEach((name, value) -> {
-            if (name.startsWith("DEVX_") && !name.endsWith("_BYTES")) {
+            // The CUDA Array Interface is not spoken in Java.
+            boolean cudaArray = name.startsWith("DEVX_CUDA_ARRAY_") || name.startsWith("DEVX_NO_STREAM_");
+            if (name.startsWith("DEVX_") && !name.endsWith("_BYTES") && !cudaArray) {
                 assertTrue(here.containsKey(name), () -> name + " is not in Java");
             }
         });

@@ -1,0 +1,166 @@
+//! `devx_async_writer_*`: batches for somebody's asynchronous handler. The handler is called within these functions
+//! and nowhere else.
+
+use core::ffi::CStr;
+
+use devexchange_core::DeviceType;
+use devexchange_core::arrow::asynchronous::AsyncWriter;
+use devexchange_core::arrow::metadata;
+use safer_ffi::ffi_export;
+use safer_ffi::prelude::Out;
+
+use crate::batch::BatchHandle;
+use crate::ctypes::{AsyncHandler, Char, ErrorRecord, Status, WakeRecord};
+use crate::error::{guard, guard_release, handle, required, text};
+use crate::schema::SchemaHandle;
+use crate::wake::{timeout, with_wake};
+
+handle! {
+    /// The producer of an asynchronous stream, for one handler. All functions may be called from any thread; while a
+    /// callback of the handler's runs, those that need one are refused with DEVX_BUSY.
+    AsyncWriterHandle = "devx_async_writer" of AsyncWriter
+}
+
+/// Takes a handler from its consumer, and releases it at the end; on failure it is untouched. All batches will be on
+/// devices of this type (1, the CPU; 2, CUDA; ...). `metadata`, a block as in `ArrowSchema` or NULL, is for the whole
+/// stream. `wake`, which may be NULL, is called when the consumer asked for batches or for an end: then call any of
+/// these functions, `devx_async_writer_ready` for one, which also releases the handler if the consumer cancelled.
+#[ffi_export]
+unsafe fn devx_async_writer_create(
+    handler: *mut AsyncHandler,
+    device_type: i32,
+    metadata: *const Char,
+    wake: Option<&WakeRecord>,
+    out: Option<Out<'_, *mut AsyncWriterHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives NULL or a block.
+        let metadata = unsafe { metadata::block(metadata.cast()) }?;
+        // SAFETY: the caller gives a handler that no other producer has.
+        let make = |wake| unsafe { AsyncWriter::new(handler.cast(), DeviceType(device_type), metadata, wake) };
+        // SAFETY: the caller gives a record of its own.
+        let writer = unsafe { with_wake(wake, make) }?;
+        out.write(AsyncWriterHandle::give(writer));
+        Ok(())
+    })
+}
+
+/// Tells the consumer the schema of all batches: the first thing to do. DEVX_CALLBACK if it refuses.
+#[ffi_export]
+unsafe fn devx_async_writer_start(
+    writer: *const AsyncWriterHandle,
+    schema: *const SchemaHandle,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let writer = unsafe { AsyncWriterHandle::borrow(writer, "writer") }?;
+        // SAFETY: as above.
+        let schema = unsafe { SchemaHandle::borrow(schema, "schema") }?;
+        writer.start(&schema)
+    })
+}
+
+/// How many batches the consumer requested and was not sent yet.
+#[ffi_export]
+unsafe fn devx_async_writer_demand(
+    writer: *const AsyncWriterHandle,
+    out: Option<Out<'_, i64>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        out.write(unsafe { AsyncWriterHandle::borrow(writer, "writer") }?.demand());
+        Ok(())
+    })
+}
+
+/// 1 if the consumer cancelled, otherwise 0.
+#[ffi_export]
+unsafe fn devx_async_writer_is_cancelled(
+    writer: *const AsyncWriterHandle,
+    out: Option<Out<'_, i32>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        out.write(unsafe { AsyncWriterHandle::borrow(writer, "writer") }?.is_cancelled().into());
+        Ok(())
+    })
+}
+
+/// Waits until a batch can be sent, for so many nanoseconds, 0 for not at all, negative for as long as it takes:
+/// DEVX_NOT_READY if none can be sent yet. DEVX_CLOSED if the consumer cancelled, DEVX_CALLBACK if it refused
+/// something, DEVX_INVALID_ARGUMENT if it requested what cannot be; then the handler is released.
+#[ffi_export]
+unsafe fn devx_async_writer_ready(
+    writer: *const AsyncWriterHandle,
+    timeout_ns: i64,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    guard(error, || unsafe { AsyncWriterHandle::borrow(writer, "writer") }?.ready(timeout(timeout_ns)))
+}
+
+/// Gives the consumer the batch, with metadata (a block, or NULL), and sets the handle to NULL. On failure the handle
+/// is as before: DEVX_NOT_READY if no more are requested, otherwise as `devx_async_writer_ready`.
+#[ffi_export]
+unsafe fn devx_async_writer_send_move(
+    writer: *const AsyncWriterHandle,
+    batch: Option<&mut *mut BatchHandle>,
+    metadata: *const Char,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let writer = unsafe { AsyncWriterHandle::borrow(writer, "writer") }?;
+        // SAFETY: the caller gives NULL or a block.
+        let metadata = unsafe { metadata::block(metadata.cast()) }?;
+        let handle = required(batch, "batch")?;
+        // SAFETY: the caller gives a living handle, or NULL.
+        let batch = required(unsafe { BatchHandle::take(Some(&mut *handle)) }, "*batch")?;
+        writer.send(batch, metadata).map_err(|refused| {
+            *handle = BatchHandle::give(refused.returned);
+            refused.error
+        })
+    })
+}
+
+/// Ends the stream and releases the handler. Fine too if the consumer cancelled.
+#[ffi_export]
+unsafe fn devx_async_writer_finish(writer: *const AsyncWriterHandle, error: Option<&mut ErrorRecord>) -> Status {
+    // SAFETY: the caller gives a living handle.
+    guard(error, || unsafe { AsyncWriterHandle::borrow(writer, "writer") }?.finish())
+}
+
+/// Tells the consumer of an error and releases the handler: an `errno` code other than 0, a text and a metadata block,
+/// either of which may be NULL. Fine too if the consumer cancelled; then it is not told.
+#[ffi_export]
+unsafe fn devx_async_writer_fail(
+    writer: *const AsyncWriterHandle,
+    code: i32,
+    message: *const Char,
+    metadata: *const Char,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let writer = unsafe { AsyncWriterHandle::borrow(writer, "writer") }?;
+        // SAFETY: the caller gives NULL or a text.
+        let message = unsafe { text(message, "message") }?.map_or("", |text| CStr::to_str(text).unwrap_or_default());
+        // SAFETY: the caller gives NULL or a block.
+        writer.fail(code, message, unsafe { metadata::block(metadata.cast()) }?)
+    })
+}
+
+/// Gives up a writer and sets the handle to NULL. If the stream was not ended, the consumer is told so (`on_error`
+/// with EPIPE), unless it cancelled. NULL and a handle that is NULL are fine.
+#[ffi_export]
+unsafe fn devx_async_writer_release(writer: Option<&mut *mut AsyncWriterHandle>) {
+    // SAFETY: the caller gives a living handle, or NULL.
+    guard_release(|| drop(unsafe { AsyncWriterHandle::take(writer) }));
+}

@@ -1,0 +1,189 @@
+//! `devx_batch_stream_*`: streams of batches, in and out as Arrow streams.
+
+use core::ffi::c_void;
+
+use devexchange_core::abi::types::{DEVX_ERROR_MESSAGE_BYTES, DEVX_OK, DevxBatch, DevxError, DevxOwner, DevxStatus};
+use devexchange_core::arrow::BatchStream;
+use devexchange_core::error::status_name;
+use devexchange_core::{Batch, DeviceType, Error, Owner, Result, text};
+use safer_ffi::ffi_export;
+use safer_ffi::prelude::Out;
+
+use crate::batch::BatchHandle;
+use crate::ctypes::{ArrowArrayStream, ArrowDeviceArrayStream, BatchSourceRecord, ErrorRecord, Status};
+use crate::error::{guard, guard_release, handed_over, handle, required};
+use crate::schema::SchemaHandle;
+
+handle! {
+    /// A stream of batches of one schema on one kind of device: one reference. It stays valid until it is released or
+    /// exported. Any thread may use it, but one call at a time.
+    BatchStreamHandle = "devx_batch_stream" of BatchStream
+}
+handed_over! { BatchStreamHandle of BatchStream, "stream" }
+
+/// Makes a stream of what `source` gives: batches of `schema` on devices of this type (1, the CPU; 2, CUDA; ...). The
+/// source's release is called once, when the stream is released; on failure of this call it is the caller's as before.
+#[ffi_export]
+unsafe fn devx_batch_stream_create(
+    schema: *const SchemaHandle,
+    device_type: i32,
+    source: Option<&BatchSourceRecord>,
+    out: Option<Out<'_, *mut BatchStreamHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let schema = unsafe { SchemaHandle::borrow(schema, "schema") }?;
+        let source = required(source, "source")?.0;
+        let next = required(source.next, "source.next")?;
+        let stream = BatchStream::with(&schema, DeviceType(device_type), || {
+            let owner = DevxOwner { context: source.context, release: source.release };
+            // SAFETY: the caller hands over the source now that nothing can fail any more.
+            let mut source = Source { next, context: source.context, _owner: unsafe { Owner::from_raw(owner) } };
+            move || source.next()
+        })?;
+        out.write(BatchStreamHandle::give(stream));
+        Ok(())
+    })
+}
+
+struct Source {
+    next: unsafe extern "C" fn(*mut c_void, *mut *mut DevxBatch, *mut DevxError) -> DevxStatus,
+    context: *mut c_void,
+    _owner: Owner,
+}
+
+// SAFETY: by the contract of `devx_batch_source` its functions may be called on any thread.
+unsafe impl Send for Source {}
+
+impl Source {
+    fn next(&mut self) -> Result<Option<Batch>> {
+        let mut batch = std::ptr::null_mut();
+        let mut record = DevxError { status: DEVX_OK, driver_code: 0, message: [0; DEVX_ERROR_MESSAGE_BYTES] };
+        // SAFETY: the source is not released yet, and there is room for both outputs.
+        let status = unsafe { (self.next)(self.context, &mut batch, &mut record) };
+        if status != DEVX_OK {
+            let said = text::read(&record.message);
+            let name = status_name(status).map_or_else(|| status.0.to_string(), |name| name.to_string_lossy().into());
+            let message = if said.is_empty() { format!("source.next returned {name}") } else { said };
+            return Err(Error::driver(status, record.driver_code, message));
+        }
+        let mut handle = batch.cast::<BatchHandle>();
+        // SAFETY: the source gives NULL, or a living handle that it does not use any more.
+        Ok(unsafe { BatchHandle::take(Some(&mut handle)) })
+    }
+}
+
+/// Takes an Arrow stream of host arrays from its producer and asks it for its schema. On success it is moved from (its
+/// `release` is NULL) and released once, when the stream is; on failure it is its owner's as before.
+#[ffi_export]
+unsafe fn devx_batch_stream_import(
+    source: *mut ArrowArrayStream,
+    out: Option<Out<'_, *mut BatchStreamHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a valid stream that it owns.
+        let stream = unsafe { BatchStream::import(source.cast()) }?;
+        out.write(BatchStreamHandle::give(stream));
+        Ok(())
+    })
+}
+
+/// As `devx_batch_stream_import`, for a stream of device arrays.
+#[ffi_export]
+unsafe fn devx_batch_stream_import_device(
+    source: *mut ArrowDeviceArrayStream,
+    out: Option<Out<'_, *mut BatchStreamHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a valid stream that it owns.
+        let stream = unsafe { BatchStream::import_device(source.cast()) }?;
+        out.write(BatchStreamHandle::give(stream));
+        Ok(())
+    })
+}
+
+/// A reference to the schema that all batches of the stream have.
+#[ffi_export]
+unsafe fn devx_batch_stream_schema(
+    stream: *const BatchStreamHandle,
+    out: Option<Out<'_, *mut SchemaHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let stream = unsafe { BatchStreamHandle::borrow(stream, "stream") }?;
+        out.write(SchemaHandle::give(stream.schema().clone()));
+        Ok(())
+    })
+}
+
+/// The type of the devices that the batches lie on; which one of that type, each batch says itself.
+#[ffi_export]
+unsafe fn devx_batch_stream_device_type(
+    stream: *const BatchStreamHandle,
+    out: Option<Out<'_, i32>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let stream = unsafe { BatchStreamHandle::borrow(stream, "stream") }?;
+        out.write(stream.device_type().0);
+        Ok(())
+    })
+}
+
+/// The next batch, or NULL at the end. It outlives the stream. After the end comes the end again, after an error the
+/// same error again; `DEVX_BUSY` while another call on the stream runs.
+#[ffi_export]
+unsafe fn devx_batch_stream_next(
+    stream: *const BatchStreamHandle,
+    out: Option<Out<'_, *mut BatchHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let stream = unsafe { BatchStreamHandle::borrow(stream, "stream") }?;
+        out.write(stream.next()?.map_or(std::ptr::null_mut(), BatchHandle::give));
+        Ok(())
+    })
+}
+
+/// Hands the stream to a consumer, which releases `out`, and sets the handle to NULL. What `out` held is overwritten,
+/// not released. On failure the handle is as before.
+#[ffi_export]
+unsafe fn devx_batch_stream_export(
+    stream: Option<&mut *mut BatchStreamHandle>,
+    out: *mut ArrowArrayStream,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle and room for a stream.
+    guard(error, || unsafe { BatchStreamHandle::hand_over(stream, out.cast(), BatchStream::export) })
+}
+
+/// As `devx_batch_stream_export`, with the device type.
+#[ffi_export]
+unsafe fn devx_batch_stream_export_device(
+    stream: Option<&mut *mut BatchStreamHandle>,
+    out: *mut ArrowDeviceArrayStream,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle and room for a stream.
+    guard(error, || unsafe { BatchStreamHandle::hand_over(stream, out.cast(), BatchStream::export_device) })
+}
+
+/// Gives up a stream and sets the handle to NULL; batches that came from it stay. NULL and a handle that is NULL are
+/// fine. From any thread.
+#[ffi_export]
+unsafe fn devx_batch_stream_release(stream: Option<&mut *mut BatchStreamHandle>) {
+    // SAFETY: the caller gives a living handle, or NULL.
+    guard_release(|| drop(unsafe { BatchStreamHandle::take(stream) }));
+}

@@ -1,0 +1,151 @@
+// devexchange.hpp: streams of batches as ranges, with sources that throw.
+#include <devexchange.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "check.h"
+
+namespace dx = devexchange;
+
+static dx::Schema numbers_schema() {
+    return dx::Schema::of({dx::Field{"number", "i"}});
+}
+
+static dx::Batch numbers(dx::Schema const &schema, std::int64_t length, int &releases) {
+    static std::int32_t const values[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    return dx::Batch::of(schema, length, {dx::Node{length, {nullptr, values}}}, dx::owner([&releases] { ++releases; }));
+}
+
+// Batches of 1, 2, ... rows; `alive` dies with the source.
+static dx::BatchStream counting(int n, int &releases, std::shared_ptr<int> alive = nullptr) {
+    auto const schema = numbers_schema();
+    return dx::BatchStream::create(
+        schema, [n, &releases, given = 0, own = numbers_schema(), alive = std::move(alive)]() mutable {
+            return given == n ? dx::Batch() : numbers(own, ++given, releases);
+        });
+}
+
+// What the call throws, as text; empty if nothing.
+template <class Call> static std::string thrown(Call &&call) {
+    try {
+        call();
+    } catch (dx::Error const &error) {
+        return std::string(error.name()) + ": " + error.what();
+    }
+    return "";
+}
+
+#define CHECK_THROWS(call, part)                                                                                       \
+    do {                                                                                                               \
+        std::string const said = thrown(call);                                                                         \
+        CHECK_HAS(said.c_str(), part);                                                                                 \
+    } while (0)
+
+TEST(a_stream_is_a_range) {
+    int releases = 0;
+    auto alive = std::make_shared<int>(1);
+    std::weak_ptr<int> const watch = alive;
+    {
+        auto stream = counting(3, releases, std::move(alive));
+        CHECK_INT(stream.device_type(), kDLCPU);
+        CHECK(static_cast<bool>(stream.schema()));
+        std::vector<dx::Batch> kept;
+        std::int64_t rows = 0;
+        for (auto &batch : stream) {
+            rows += batch.length();
+            kept.push_back(std::move(batch));
+        }
+        CHECK_INT(rows, 6);
+        CHECK(stream.begin() == stream.end()); // the end stays the end
+        CHECK(!stream.next());
+        stream = dx::BatchStream();
+        CHECK(watch.expired());
+        CHECK_INT(releases, 0); // batches outlive their stream
+        CHECK_INT(kept[2].column("number").values<std::int32_t>()[2], 2);
+    }
+    CHECK_INT(releases, 3);
+    CHECK_INT(dx::outstanding(), 0);
+}
+
+TEST(a_stream_goes_out_and_comes_back) {
+    int releases = 0;
+    {
+        auto plain = dx::BatchStream::import_from(counting(2, releases).export_move());
+        auto device = dx::BatchStream::import_from(std::move(plain).export_move_device());
+        CHECK(!plain);
+        std::int64_t rows = 0;
+        while (auto batch = device.next()) {
+            rows += batch.length();
+        }
+        CHECK_INT(rows, 3);
+        CHECK_INT(dx::ledger().stream_imports.live, 2);
+        dx::OwnedStream released;
+        CHECK_THROWS([&] { dx::BatchStream::import_from(std::move(released)); }, "DEVX_RELEASED: ");
+    }
+    CHECK_INT(releases, 2);
+    CHECK_INT(dx::outstanding(), 0);
+}
+
+TEST(a_stream_that_nobody_takes_is_released) {
+    int releases = 0;
+    auto alive = std::make_shared<int>(1);
+    std::weak_ptr<int> const watch = alive;
+    {
+        auto const exported = counting(2, releases, std::move(alive)).export_move();
+        CHECK(!watch.expired());
+    }
+    CHECK(watch.expired());
+    CHECK_INT(dx::outstanding(), 0);
+}
+
+TEST(what_a_source_throws_is_the_error_of_the_stream) {
+    struct {
+        void (*act)();
+        char const *says;
+    } const all[] = {
+        {[] { throw dx::Error(DEVX_NOT_READY, "not yet"); }, "DEVX_NOT_READY: not yet"},
+        {[] { throw std::runtime_error("row 3 is bad"); }, "DEVX_CALLBACK: row 3 is bad"},
+        {[] { throw std::bad_alloc(); }, "DEVX_OUT_OF_MEMORY: "},
+        {[] { throw 5; }, "DEVX_CALLBACK: the source threw what is not a std::exception"},
+        {[] { throw std::runtime_error(std::string(5000, 'x')); }, "DEVX_CALLBACK: xxx"},
+    };
+    for (auto const &one : all) {
+        int releases = 0;
+        {
+            auto own = numbers_schema();
+            auto stream = dx::BatchStream::create(numbers_schema(), [&, first = true]() mutable {
+                if (!std::exchange(first, false)) {
+                    one.act();
+                }
+                return numbers(own, 1, releases);
+            });
+            int seen = 0;
+            auto const loop = [&] {
+                for (auto &batch : stream) {
+                    seen += batch ? 1 : 0;
+                }
+            };
+            CHECK_THROWS(loop, one.says);
+            CHECK_THROWS(loop, one.says); // never the end
+            CHECK_INT(seen, 1);
+        }
+        CHECK_INT(releases, 1);
+    }
+    CHECK_INT(dx::outstanding(), 0);
+}
+
+TEST(a_source_that_is_refused_is_destroyed_by_its_maker) {
+    auto alive = std::make_shared<int>(1);
+    std::weak_ptr<int> const watch = alive;
+    auto const make = [&] {
+        dx::BatchStream::create(
+            numbers_schema(), [alive = std::move(alive)] { return dx::Batch(); }, static_cast<DLDeviceType>(99));
+    };
+    CHECK_THROWS(make, "DEVX_DEVICE: device_type is 99");
+    CHECK(watch.expired());
+    CHECK_INT(dx::outstanding(), 0);
+}
+
+CHECK_MAIN()

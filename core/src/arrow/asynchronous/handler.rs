@@ -1,0 +1,284 @@
+//! The handler that a producer is given: its callbacks take what comes and tell the reader's state.
+
+use core::ffi::{c_char, c_int};
+use std::cell::UnsafeCell;
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::Poll;
+
+use super::bell::Belled;
+use super::reading::{Callback, Reading, Work};
+use super::task::Task;
+use super::{Caller, MetadataBlock, shielded};
+use crate::abi::arrow_async::{ArrowAsyncDeviceStreamHandler, ArrowAsyncProducer, ArrowAsyncTask};
+use crate::abi::arrow_data::ArrowSchema;
+use crate::arrow::{Schema, metadata, release_schema};
+use crate::device::DeviceType;
+use crate::error::{Error, Result};
+use crate::ledger::{Entry, Kind};
+
+/// Most bytes of an error's text that are read.
+const MAX_TEXT: usize = 1 << 16;
+
+/// A task that came, and its metadata.
+pub(super) struct Arrival {
+    pub(super) task: Task,
+    pub(super) metadata: Option<MetadataBlock>,
+}
+
+/// The producer, as it introduced itself in `on_schema`.
+pub(super) struct Peer {
+    address: *mut ArrowAsyncProducer,
+    request: unsafe extern "C" fn(*mut ArrowAsyncProducer, i64),
+    cancel: unsafe extern "C" fn(*mut ArrowAsyncProducer),
+    pub(super) device_type: DeviceType,
+    pub(super) metadata: Option<MetadataBlock>,
+}
+
+/// What reader and producer share. The producer holds one reference, which its release of the handler gives back.
+pub(super) struct Shared {
+    handler: UnsafeCell<ArrowAsyncDeviceStreamHandler>,
+    pub(super) state: Belled<Reading<Arrival, Schema>>,
+    pub(super) peer: OnceLock<Peer>,
+    /// Code and metadata of `on_error`.
+    pub(super) producer_error: OnceLock<(i32, Option<MetadataBlock>)>,
+    /// Whether the producer's metadata is where `abi.h` has it.
+    reads_metadata: bool,
+    /// From the moment that the handler is handed out.
+    handed_out: OnceLock<Entry>,
+}
+
+// SAFETY: the handler is written before it is handed out and then belongs to the producer, who calls one callback at a
+// time; the peer's address is only used within the calls that `Reading` allows. The rest is synchronised by itself.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    pub(super) fn new(limit: i64, reads_metadata: bool, wake: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new_cyclic(|shared: &Weak<Self>| Self {
+            handler: UnsafeCell::new(ArrowAsyncDeviceStreamHandler {
+                on_schema: Some(on_schema),
+                on_next_task: Some(on_next_task),
+                on_error: Some(on_error),
+                release: Some(release),
+                producer: std::ptr::null_mut(),
+                private_data: shared.as_ptr().cast_mut().cast(),
+            }),
+            state: Belled::new(Reading::new(limit), wake),
+            peer: OnceLock::new(),
+            producer_error: OnceLock::new(),
+            reads_metadata,
+            handed_out: OnceLock::new(),
+        })
+    }
+
+    /// The handler with a reference of its own, the first time.
+    pub(super) fn hand_out(self: &Arc<Self>) -> Option<*mut ArrowAsyncDeviceStreamHandler> {
+        let mut first = false;
+        self.handed_out.get_or_init(|| {
+            first = true;
+            Entry::open(Kind::StreamImport)
+        });
+        first.then(|| {
+            // Given back by `release`.
+            std::mem::forget(Arc::clone(self));
+            self.handler.get()
+        })
+    }
+
+    /// Does what follows from a step, with no lock held.
+    pub(super) fn settle(&self) {
+        let me = Caller::me();
+        while let Some(work) = self.state.with(|reading| reading.work(me)) {
+            match work {
+                Work::Drop(tasks) => drop(tasks),
+                Work::Wake => self.state.ring(),
+                Work::Cancel => {
+                    if let Some(peer) = self.peer.get() {
+                        // SAFETY: the producer is known and has not released; release waits for this call.
+                        unsafe { (peer.cancel)(peer.address) }
+                    }
+                    self.called(me, false);
+                }
+                Work::Request(n) => {
+                    if let Some(peer) = self.peer.get() {
+                        // SAFETY: as above.
+                        unsafe { (peer.request)(peer.address, n) }
+                    }
+                    self.called(me, true);
+                }
+            }
+        }
+    }
+
+    fn called(&self, me: Caller, request: bool) {
+        self.state.with(|reading| reading.called(me, request));
+        self.state.nudge();
+    }
+
+    /// Runs a callback of the producer's.
+    ///
+    /// # Safety
+    /// `handler` is one of ours that is not released, or whose reader is still there.
+    unsafe fn callback<R>(
+        handler: *mut ArrowAsyncDeviceStreamHandler,
+        callback: Callback,
+        otherwise: R,
+        body: impl FnOnce(&Arc<Self>) -> R,
+    ) -> R {
+        // SAFETY: the caller's contract.
+        let shared = unsafe { (*handler).private_data }.cast::<Self>().cast_const();
+        // SAFETY: made by `new`, in an `Arc`.
+        unsafe { Arc::increment_strong_count(shared) };
+        // SAFETY: the reference that was added just now: the last one may go within the callback.
+        let shared = unsafe { Arc::from_raw(shared) };
+        let me = Caller::me();
+        shared.state.with(|reading| reading.enter(me, callback));
+        let result = shielded(otherwise, || {
+            let result = body(&shared);
+            shared.settle();
+            result
+        });
+        shared.state.with(|reading| reading.leave(me));
+        result
+    }
+
+    /// The producer, if it is as it should be.
+    ///
+    /// # Safety
+    /// `address` is NULL or points to a producer that is valid until the handler is released.
+    unsafe fn meet(&self, address: *mut ArrowAsyncProducer) -> Result<Peer> {
+        if address.is_null() {
+            return broken("on_schema was called before handler.producer was set");
+        }
+        // The fields up to `cancel` lie at the same place in every layout that is in use.
+        // SAFETY: the caller's contract.
+        let producer = unsafe { &*address };
+        let (Some(request), Some(cancel)) = (producer.request, producer.cancel) else {
+            return broken("producer.request or producer.cancel is NULL");
+        };
+        let block = if self.reads_metadata { producer.additional_metadata } else { std::ptr::null() };
+        // SAFETY: the user says that the producer is laid out like this, and a block is as long as it says.
+        let metadata = unsafe { MetadataBlock::copy(block) }.map_err(|error| error.within("producer: "))?;
+        let device_type = DeviceType(producer.device_type);
+        Ok(Peer { address, request, cancel, device_type, metadata })
+    }
+}
+
+fn broken<T>(text: &str) -> Result<T> {
+    Err(Error::callback(libc::EPROTO, format!("the producer broke the contract: {text}")))
+}
+
+unsafe extern "C" fn on_schema(handler: *mut ArrowAsyncDeviceStreamHandler, schema: *mut ArrowSchema) -> c_int {
+    let body = |shared: &Arc<Shared>| {
+        // SAFETY: the producer sets its address before this call.
+        let producer = unsafe { (*handler).producer };
+        // SAFETY: as above.
+        let peer = unsafe { shared.meet(producer) };
+        let found = peer.and_then(|peer| {
+            // SAFETY: the producer gives a valid schema, which is the consumer's to move or release.
+            let schema = unsafe { Schema::import(schema) }?;
+            // The first producer stays: a second schema is refused by the state.
+            let _ = shared.peer.set(peer);
+            Ok(schema)
+        });
+        // SAFETY: as above; one that was imported is marked as moved from.
+        unsafe { release_schema(schema) };
+        match shared.state.with(|reading| reading.on_schema(found)) {
+            Ok(()) => 0,
+            Err(unwanted) => {
+                drop(unwanted);
+                if shared.state.with(|reading| reading.is_cancelled()) { libc::ECANCELED } else { libc::EINVAL }
+            }
+        }
+    };
+    // SAFETY: a producer passes the handler that it was given.
+    unsafe { Shared::callback(handler, Callback::Schema, libc::EIO, body) }
+}
+
+/// Always takes the task and returns 0: the specification does not say whose a refused task is, so there are none.
+unsafe extern "C" fn on_next_task(
+    handler: *mut ArrowAsyncDeviceStreamHandler,
+    task: *mut ArrowAsyncTask,
+    block: *const c_char,
+) -> c_int {
+    let body = |shared: &Arc<Shared>| {
+        let come = (!task.is_null()).then(|| {
+            // SAFETY: the producer gives a task that is the consumer's to extract.
+            let task = unsafe { Task::copy(task) };
+            if !task.can_be_extracted() {
+                let error = Error::callback(libc::EPROTO, "the producer broke the contract: task.extract_data is NULL");
+                return Err((error, None));
+            }
+            // SAFETY: NULL or a block that is valid during the call.
+            match unsafe { MetadataBlock::copy(block) } {
+                Ok(metadata) => Ok(Arrival { task, metadata }),
+                Err(error) => Err((error.within("batch: "), Some(Arrival { task, metadata: None }))),
+            }
+        });
+        shared.state.with(|reading| reading.on_next_task(come));
+        0
+    };
+    // SAFETY: a producer passes the handler that it was given.
+    unsafe { Shared::callback(handler, Callback::Task, 0, body) }
+}
+
+unsafe extern "C" fn on_error(
+    handler: *mut ArrowAsyncDeviceStreamHandler,
+    code: c_int,
+    message: *const c_char,
+    block: *const c_char,
+) {
+    let body = |shared: &Arc<Shared>| {
+        // SAFETY: NULL, or a text that is valid during the call.
+        let text = unsafe { text(message) }.unwrap_or_else(|| "it does not say why".to_owned());
+        // An error with bad metadata is still that error.
+        // SAFETY: as above.
+        let metadata = unsafe { MetadataBlock::copy(block) }.unwrap_or(None);
+        let _ = shared.producer_error.set((code, metadata));
+        let error = Error::callback(code, format!("the producer failed with error {code}: {text}"));
+        shared.state.with(|reading| reading.on_error(error));
+    };
+    // SAFETY: a producer passes the handler that it was given.
+    unsafe { Shared::callback(handler, Callback::Error, (), body) }
+}
+
+/// # Safety
+/// `text` is NULL or NUL-terminated.
+unsafe fn text(text: *const c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's contract.
+    let length = unsafe { libc::strnlen(text, MAX_TEXT) };
+    // SAFETY: `strnlen` walked over these bytes.
+    let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) };
+    Some(String::from_utf8_lossy(bytes).into_owned())
+}
+
+unsafe extern "C" fn release(handler: *mut ArrowAsyncDeviceStreamHandler) {
+    let body = |shared: &Arc<Shared>| {
+        if !shared.state.with(|reading| reading.release()) {
+            return;
+        }
+        let me = Caller::me();
+        let quiet =
+            |reading: &mut Reading<Arrival, Schema>| if reading.is_quiet(me) { Poll::Ready(()) } else { Poll::Pending };
+        let _ = shared.state.wait(None, quiet);
+        // SAFETY: the handler is the producer's until this call returns.
+        unsafe { (*handler).release = None };
+        // SAFETY: the reference that `hand_out` left with the producer; the state says that this happens once.
+        unsafe { Arc::decrement_strong_count(Arc::as_ptr(shared)) };
+    };
+    // SAFETY: a producer passes the handler that it was given.
+    unsafe { Shared::callback(handler, Callback::Release, (), body) }
+}
+
+impl MetadataBlock {
+    /// # Safety
+    /// As [`metadata::block`].
+    unsafe fn copy(block: *const c_char) -> Result<Option<Self>> {
+        // SAFETY: the caller's contract.
+        Ok(unsafe { metadata::block(block) }?.map(Self::new))
+    }
+}

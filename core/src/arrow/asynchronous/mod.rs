@@ -1,0 +1,52 @@
+//! Arrow's asynchronous device stream, both ways: [`AsyncReader`] is the consumer's handler, [`AsyncWriter`] a
+//! producer for somebody's handler (Arrow C device data interface, "Async Device Stream Interface").
+//!
+//! Neither starts a thread. Each is polled, and calls a wake callback when there is something to poll for. The
+//! callback may come on any thread, also while a callback of the peer's runs further up on the same stack; it wakes
+//! whoever polls and does nothing else.
+//!
+//! What may be done when is in `reading` and `writing`: state machines without pointers. The other modules only
+//! translate between them and the structs.
+
+#[deny(unsafe_code)]
+mod bell;
+#[cfg(test)]
+#[deny(unsafe_code)]
+mod explore;
+mod handler;
+mod producer;
+mod reader;
+#[deny(unsafe_code)]
+mod reading;
+mod task;
+mod writer;
+#[deny(unsafe_code)]
+mod writing;
+
+pub use producer::QUARANTINE;
+pub use reader::{AsyncReader, MetadataBlock, ReaderOptions, Received};
+pub use writer::AsyncWriter;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::trace;
+
+/// A thread that is in a call now. Unique among living threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Caller(usize);
+
+impl Caller {
+    fn me() -> Self {
+        thread_local!(static PLACE: u8 = const { 0 });
+        Self(PLACE.with(|place| std::ptr::from_ref(place).addr()))
+    }
+}
+
+/// Runs the body of a callback of ours; a panic ends here.
+fn shielded<R>(otherwise: R, body: impl FnOnce() -> R) -> R {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
+        let error = crate::Error::panicked(payload);
+        trace::say(format_args!("a callback of an asynchronous stream panicked: {error}"));
+        otherwise
+    })
+}

@@ -1,0 +1,291 @@
+//! The consumer of an asynchronous stream.
+
+use core::ffi::c_void;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use super::handler::{Arrival, Shared};
+use super::reading::Next;
+use crate::abi::arrow_async::ArrowAsyncDeviceStreamHandler;
+use crate::abi::types::DEVX_INVALID_ARGUMENT;
+use crate::arrow::metadata::Metadata;
+use crate::arrow::{Batch, Schema};
+use crate::device::DeviceType;
+use crate::error::{Error, Result, refuse};
+use crate::tensor::Borrowed;
+
+/// How a reader asks for batches, and what it reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReaderOptions {
+    /// Batches that are kept requested: so many when the schema has come, and one more for each that is taken. With 0,
+    /// batches come only after [`AsyncReader::request`].
+    pub limit: i64,
+    /// Whether the producer's struct is the one of Arrow's `abi.h` (40 bytes), so that its metadata can be read. The
+    /// specification's text has another one (48 bytes, with a `release`), in which the field lies elsewhere, and a
+    /// struct does not say which it is. All other fields that are read lie at the same place in both.
+    pub abi_h_metadata: bool,
+}
+
+/// A metadata block of a stream, a batch or an error. Cloning shares it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct MetadataBlock(Arc<Box<[u8]>>);
+
+impl MetadataBlock {
+    pub(super) fn new(block: &[u8]) -> Self {
+        Self(Arc::new(block.into()))
+    }
+
+    /// The block, encoded as `ArrowSchema.metadata`.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The pairs.
+    pub fn pairs(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        // SAFETY: the block was checked when it was copied, so it is as long as it says.
+        let checked = unsafe { Metadata::check(self.0.as_ptr().cast()) };
+        checked.into_iter().flat_map(|(pairs, _)| pairs)
+    }
+
+    /// The address of the block, which keeps this reference: how a binding holds one.
+    pub fn into_raw(self) -> *mut c_void {
+        Arc::into_raw(self.0).cast_mut().cast()
+    }
+
+    /// Takes a reference back.
+    ///
+    /// # Safety
+    /// `raw` is from [`MetadataBlock::into_raw`] and is taken back once.
+    pub unsafe fn from_raw(raw: *mut c_void) -> Self {
+        // SAFETY: the caller's contract.
+        Self(unsafe { Arc::from_raw(raw.cast()) })
+    }
+
+    /// Looks at a block that a binding holds.
+    ///
+    /// # Safety
+    /// `raw` is from [`MetadataBlock::into_raw`] and not taken back as long as the result is used.
+    pub unsafe fn borrow_raw<'a>(raw: *mut c_void) -> Borrowed<'a, Self> {
+        // SAFETY: the reference is not dropped, so it stays the holder's.
+        Borrowed::new(unsafe { Self::from_raw(raw) })
+    }
+}
+
+impl fmt::Debug for MetadataBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |bytes| String::from_utf8_lossy(bytes);
+        f.debug_map().entries(self.pairs().map(|(key, value)| (text(key), text(value)))).finish()
+    }
+}
+
+/// A batch and its metadata.
+pub type Received = (Batch, Option<MetadataBlock>);
+
+/// Takes the batches of somebody's asynchronous stream.
+///
+/// Give [`AsyncReader::handler`] to a producer; then poll for the schema and the batches, wait for them, or use the
+/// reader as a [`futures_core::Stream`]. All methods may be called from any thread, several at once, and from within
+/// callbacks. A batch goes to one of those who ask.
+///
+/// Every task of the producer's is extracted exactly once: for whoever takes the batch, or without its data when
+/// nobody wants it. An error is given once, after the batches that came before it. If the producer breaks the
+/// contract, the stream ends with an error with the code `EPROTO`, and the producer is asked to cancel.
+///
+/// Dropping the reader cancels the stream. What the producer was given stays valid until it releases the handler;
+/// that release waits for a call of `request` or `cancel` on another thread, so a producer must not hold a lock there
+/// that those take.
+pub struct AsyncReader(Arc<Shared>);
+
+impl AsyncReader {
+    /// A reader that calls `wake`, on any thread, when there is something to poll for.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_ARGUMENT` for a negative limit.
+    pub fn new(options: ReaderOptions, wake: impl Fn() + Send + Sync + 'static) -> Result<Self> {
+        let ReaderOptions { limit, abi_h_metadata } = options;
+        if limit < 0 {
+            return refuse!(DEVX_INVALID_ARGUMENT, "limit is {limit}");
+        }
+        Ok(Self(Shared::new(limit, abi_h_metadata, wake)))
+    }
+
+    /// The handler for a producer, once. Whoever has it calls its `release` exactly once: the producer that took it,
+    /// or the caller if none did. It is valid until then, whether the reader still is or not.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_ARGUMENT` the second time.
+    pub fn handler(&self) -> Result<*mut ArrowAsyncDeviceStreamHandler> {
+        let handler = self.0.hand_out();
+        handler.ok_or_else(|| Error::new(DEVX_INVALID_ARGUMENT, "the handler was handed out already"))
+    }
+
+    /// Asks for `n` more batches. After the end, or when the stream was cancelled, it does nothing.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_ARGUMENT` if `n` is not positive, `DEVX_OUT_OF_RANGE` if all that is requested cannot be counted.
+    pub fn request(&self, n: i64) -> Result<()> {
+        self.0.state.with(|reading| reading.request(n))?;
+        Arc::clone(&self.0).settle();
+        Ok(())
+    }
+
+    /// Asks the producer to stop, and takes nothing any more: the stream ends here, without an error. Again it does
+    /// nothing.
+    pub fn cancel(&self) {
+        self.0.state.with(|reading| reading.cancel());
+        Arc::clone(&self.0).settle();
+    }
+
+    /// The schema, if it has come.
+    ///
+    /// # Errors
+    /// What ended the stream before its schema; `DEVX_CLOSED` if it was cancelled.
+    pub fn try_schema(&self) -> Poll<Result<Schema>> {
+        self.0.state.with(|reading| reading.schema())
+    }
+
+    /// As [`AsyncReader::try_schema`]; the waker is called when there may be an answer. One task at a time has its
+    /// waker here.
+    ///
+    /// # Errors
+    /// As [`AsyncReader::try_schema`].
+    pub fn poll_schema(&self, cx: &mut Context<'_>) -> Poll<Result<Schema>> {
+        self.0.state.poll(cx, |reading| reading.schema())
+    }
+
+    /// Waits for the schema, `None` for as long as it takes.
+    ///
+    /// # Errors
+    /// As [`AsyncReader::try_schema`]; `DEVX_NOT_READY` after the time.
+    pub fn schema(&self, timeout: Option<Duration>) -> Result<Schema> {
+        let shared = Arc::clone(&self.0);
+        in_time(shared.state.wait(deadline(timeout), |reading| reading.schema()))?
+    }
+
+    /// The next batch with its metadata, if it has come; `None` at the end.
+    ///
+    /// # Errors
+    /// The producer's error, or that it broke the contract (`DEVX_CALLBACK` with the code in [`Error::errno`]), or what
+    /// [`Batch::import_device`] says of an array.
+    pub fn try_next(&self) -> Poll<Option<Result<Received>>> {
+        let next = self.0.state.with(|reading| reading.next());
+        next.map(|next| taken(&Arc::clone(&self.0), next))
+    }
+
+    /// As [`AsyncReader::try_next`]; the waker is called when there may be an answer. One task at a time has its waker
+    /// here.
+    ///
+    /// # Errors
+    /// As [`AsyncReader::try_next`].
+    pub fn poll_batch(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Received>>> {
+        let next = self.0.state.poll(cx, |reading| reading.next());
+        next.map(|next| taken(&Arc::clone(&self.0), next))
+    }
+
+    /// Waits for the next batch, `None` for as long as it takes.
+    ///
+    /// # Errors
+    /// As [`AsyncReader::try_next`]; `DEVX_NOT_READY` after the time.
+    pub fn next(&self, timeout: Option<Duration>) -> Result<Option<Received>> {
+        let shared = Arc::clone(&self.0);
+        let next = in_time(shared.state.wait(deadline(timeout), |reading| reading.next()))?;
+        taken(&shared, next).transpose()
+    }
+
+    /// The device type that the producer says its arrays have, when the schema has come.
+    pub fn device_type(&self) -> Option<DeviceType> {
+        self.0.peer.get().map(|peer| peer.device_type)
+    }
+
+    /// The producer's metadata, when the schema has come; see [`ReaderOptions::abi_h_metadata`].
+    pub fn metadata(&self) -> Option<MetadataBlock> {
+        self.0.peer.get().and_then(|peer| peer.metadata.clone())
+    }
+
+    /// What the producer's `on_error` said besides the text: code and metadata; `None` if there was none.
+    pub fn producer_error(&self) -> Option<(i32, Option<MetadataBlock>)> {
+        self.0.producer_error.get().cloned()
+    }
+
+    /// The address of the reader: how a binding holds one.
+    pub fn into_raw(self) -> *mut c_void {
+        let reader = std::mem::ManuallyDrop::new(self);
+        Arc::as_ptr(&reader.0).cast_mut().cast()
+    }
+
+    /// Takes a reader back.
+    ///
+    /// # Safety
+    /// `raw` is from [`AsyncReader::into_raw`] and is taken back once.
+    pub unsafe fn from_raw(raw: *mut c_void) -> Self {
+        // SAFETY: the caller's contract.
+        Self(unsafe { Arc::from_raw(raw.cast()) })
+    }
+
+    /// Looks at a reader that a binding holds.
+    ///
+    /// # Safety
+    /// `raw` is from [`AsyncReader::into_raw`] and not taken back as long as the result is used.
+    pub unsafe fn borrow_raw<'a>(raw: *mut c_void) -> Borrowed<'a, Self> {
+        // SAFETY: the reader is not dropped, so it stays the holder's.
+        Borrowed::new(unsafe { Self::from_raw(raw) })
+    }
+}
+
+/// What a step of the state gave, with the data of its task.
+fn taken(shared: &Shared, next: Next<Arrival>) -> Option<Result<Received>> {
+    let answer = match next {
+        Next::End => None,
+        Next::Error(error) => Some(Err(error)),
+        Next::Task(Arrival { task, metadata }) => {
+            // No task is accepted before the schema.
+            let batch = match (shared.peer.get(), shared.state.with(|reading| reading.schema())) {
+                (Some(peer), Poll::Ready(schema)) => schema.and_then(|schema| task.take(&schema, peer.device_type)),
+                _ => refuse!(DEVX_NOT_READY, "there is no schema"),
+            };
+            match batch {
+                Ok(batch) => Some(Ok((batch, metadata))),
+                Err(error) => shared.state.with(|reading| reading.failed(error)).map(Err),
+            }
+        }
+    };
+    shared.settle();
+    answer
+}
+
+/// A time that is too far away is waited for as if there was none.
+pub(super) fn deadline(timeout: Option<Duration>) -> Option<Instant> {
+    timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+}
+
+pub(super) fn in_time<T>(answer: Poll<T>) -> Result<T> {
+    match answer {
+        Poll::Ready(answer) => Ok(answer),
+        Poll::Pending => refuse!(DEVX_NOT_READY, "nothing has come in time"),
+    }
+}
+
+impl Drop for AsyncReader {
+    fn drop(&mut self) {
+        self.cancel();
+        self.0.state.silence();
+    }
+}
+
+/// The batches without their metadata.
+impl futures_core::Stream for AsyncReader {
+    type Item = Result<Batch>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Batch>>> {
+        self.poll_batch(cx).map(|next| next.map(|next| next.map(|(batch, _metadata)| batch)))
+    }
+}
+
+impl fmt::Debug for AsyncReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncReader").field("device_type", &self.device_type()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,379 @@
+//! The consumer's side of the contract, without pointers: what the producer may do, what it did, and what is to be
+//! done about it.
+//!
+//! Every step takes the state and returns at once. What has to be called is asked for with [`Reading::work`] and
+//! done without a lock.
+
+use std::collections::VecDeque;
+use std::task::Poll;
+
+use super::Caller;
+use crate::error::{Error, Result, refuse};
+
+/// How far the producer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Producer {
+    /// No schema yet: nobody knows where it is.
+    Unknown,
+    /// It may be called.
+    Known,
+    /// It said its last word; it is not called any more.
+    Done,
+    /// It released the handler, or is about to.
+    Released,
+}
+
+/// How the stream ended.
+#[derive(Clone, Debug)]
+enum Outcome {
+    End,
+    Cancelled,
+    Failed(Error),
+}
+
+/// Whether the producer's `cancel` is to be called, which happens once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cancel {
+    No,
+    Wanted,
+    Called,
+}
+
+/// The callbacks of a handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Callback {
+    Schema,
+    Task,
+    Error,
+    Release,
+}
+
+impl Callback {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Schema => "on_schema",
+            Self::Task => "on_next_task",
+            Self::Error => "on_error",
+            Self::Release => "release",
+        }
+    }
+}
+
+/// What is to be done, by whoever asked.
+#[derive(Debug)]
+pub(super) enum Work<T> {
+    /// Drop these tasks.
+    Drop(VecDeque<T>),
+    /// Call the producer's `cancel`, then [`Reading::called`].
+    Cancel,
+    /// Call the producer's `request`, then [`Reading::called`].
+    Request(i64),
+    /// Tell the user that there is something new.
+    Wake,
+}
+
+/// What the user gets next.
+#[derive(Debug)]
+pub(super) enum Next<T> {
+    Task(T),
+    Error(Error),
+    End,
+}
+
+/// A stream of tasks `T` with a schema `S`, as its consumer sees it.
+#[derive(Clone, Debug)]
+pub(super) struct Reading<T, S> {
+    /// How many tasks are kept requested without being asked for.
+    limit: i64,
+    producer: Producer,
+    schema: Option<S>,
+    /// Come, and not taken by the user.
+    queue: VecDeque<T>,
+    /// Come, and not wanted by anybody.
+    unwanted: VecDeque<T>,
+    /// Requested, and not come.
+    due: i64,
+    /// To be requested.
+    wanted: i64,
+    outcome: Option<Outcome>,
+    /// The user knows of the failure.
+    told: bool,
+    cancel: Cancel,
+    /// Threads in callbacks of the producer's.
+    callbacks: Vec<Caller>,
+    /// Threads that call the producer.
+    calls: Vec<Caller>,
+    /// One of them calls `request`, which no second thread does meanwhile.
+    requesting: bool,
+    news: bool,
+}
+
+impl<T, S: Clone> Reading<T, S> {
+    pub(super) fn new(limit: i64) -> Self {
+        Self {
+            limit,
+            producer: Producer::Unknown,
+            schema: None,
+            queue: VecDeque::new(),
+            unwanted: VecDeque::new(),
+            due: 0,
+            wanted: 0,
+            outcome: None,
+            told: false,
+            cancel: Cancel::No,
+            callbacks: Vec::new(),
+            calls: Vec::new(),
+            requesting: false,
+            news: false,
+        }
+    }
+
+    // --- the producer's callbacks ---
+
+    /// A callback begins. Those that overlap break the contract, except that `cancel` may call `on_error` from within
+    /// another callback.
+    pub(super) fn enter(&mut self, me: Caller, callback: Callback) {
+        let name = callback.name();
+        if self.callbacks.iter().any(|other| *other != me) {
+            self.violation(format!("{name} was called while another thread is in a callback"));
+        } else if !self.callbacks.is_empty() && matches!(callback, Callback::Schema | Callback::Task) {
+            self.violation(format!("{name} was called within another callback"));
+        }
+        self.callbacks.push(me);
+    }
+
+    /// A callback returns.
+    pub(super) fn leave(&mut self, me: Caller) {
+        remove_one(&mut self.callbacks, me);
+    }
+
+    /// The schema, or why it cannot be taken. An unwanted one is given back; then the callback returns an error and
+    /// the producer has to release.
+    pub(super) fn on_schema(&mut self, found: Result<S>) -> std::result::Result<(), Option<S>> {
+        if self.outcome.is_some() {
+            return Err(found.ok());
+        }
+        if self.producer != Producer::Unknown {
+            self.violation("on_schema was called a second time".into());
+            return Err(found.ok());
+        }
+        self.news = true;
+        match found {
+            Ok(schema) => {
+                self.schema = Some(schema);
+                self.producer = Producer::Known;
+                self.wanted += self.limit;
+                Ok(())
+            }
+            Err(error) => {
+                self.outcome = Some(Outcome::Failed(error));
+                Err(None)
+            }
+        }
+    }
+
+    /// A task, which is ours from now on in every case; `None` is the end, `Some(Err)` one that is
+    /// not as it should be.
+    pub(super) fn on_next_task(&mut self, task: Option<std::result::Result<T, (Error, Option<T>)>>) {
+        match self.producer {
+            Producer::Unknown => self.violation("on_next_task was called before on_schema".into()),
+            // Nothing but release may follow the end, and a second end changes nothing.
+            Producer::Done | Producer::Released => {}
+            Producer::Known => match &task {
+                None => {
+                    self.producer = Producer::Done;
+                    self.end(Outcome::End);
+                }
+                Some(_) if self.due == 0 => self.violation("a batch came that was not requested".into()),
+                Some(_) => self.due -= 1,
+            },
+        }
+        match task {
+            Some(Ok(task)) if self.outcome.is_none() => {
+                self.queue.push_back(task);
+                self.news = true;
+            }
+            Some(Ok(task)) => self.unwanted.push_back(task),
+            Some(Err((error, task))) => {
+                self.unwanted.extend(task);
+                self.give_up(error);
+            }
+            None => {}
+        }
+    }
+
+    /// The producer failed. What came before is still delivered.
+    pub(super) fn on_error(&mut self, error: Error) {
+        if matches!(self.producer, Producer::Unknown | Producer::Known) {
+            self.producer = Producer::Done;
+            self.end(Outcome::Failed(error));
+        }
+    }
+
+    /// The producer releases the handler: from now on nobody calls it. `false` the second time. The release returns
+    /// when [`Reading::is_quiet`].
+    pub(super) fn release(&mut self) -> bool {
+        if self.producer == Producer::Released {
+            return false;
+        }
+        self.producer = Producer::Released;
+        self.end(Outcome::Failed(broken("the handler was released without an end".into())));
+        self.news = true;
+        true
+    }
+
+    /// Whether no other thread is in a call of the producer's.
+    pub(super) fn is_quiet(&self, me: Caller) -> bool {
+        self.calls.iter().all(|caller| *caller == me)
+    }
+
+    // --- what the user does ---
+
+    /// Asks for `n` more tasks. After the end it does nothing.
+    pub(super) fn request(&mut self, n: i64) -> Result<()> {
+        if n <= 0 {
+            return refuse!(DEVX_INVALID_ARGUMENT, "n is {n}: it must be positive");
+        }
+        // The limit is added when the schema comes; later, each batch that leaves the queue adds one.
+        let parts = [self.wanted, self.queue.len() as i64, self.limit, n];
+        if parts.into_iter().try_fold(self.due, i64::checked_add).is_none() {
+            return refuse!(DEVX_OUT_OF_RANGE, "n is {n}, with {} requested already", self.due + self.wanted);
+        }
+        if self.outcome.is_none() {
+            self.wanted += n;
+        }
+        Ok(())
+    }
+
+    /// Nothing is wanted any more, an error included.
+    pub(super) fn cancel(&mut self) {
+        if !self.is_cancelled() {
+            self.unwanted.append(&mut self.queue);
+            self.outcome = Some(Outcome::Cancelled);
+            self.stop_producer();
+            self.news = true;
+        }
+    }
+
+    /// The schema, or why there is none.
+    pub(super) fn schema(&mut self) -> Poll<Result<S>> {
+        match (&self.schema, &self.outcome) {
+            (Some(schema), _) => Poll::Ready(Ok(schema.clone())),
+            (None, None) => Poll::Pending,
+            (None, Some(Outcome::Failed(error))) => {
+                self.told = true;
+                Poll::Ready(Err(error.clone()))
+            }
+            (None, Some(_)) => Poll::Ready(refuse!(DEVX_CLOSED, "the stream was cancelled before its schema came")),
+        }
+    }
+
+    /// The next task; an error is told once, after all that came before it.
+    pub(super) fn next(&mut self) -> Poll<Next<T>> {
+        if let Some(task) = self.queue.pop_front() {
+            if self.limit > 0 && self.outcome.is_none() {
+                self.wanted += 1;
+            }
+            return Poll::Ready(Next::Task(task));
+        }
+        match &self.outcome {
+            None => Poll::Pending,
+            Some(Outcome::Failed(error)) if !self.told => {
+                self.told = true;
+                Poll::Ready(Next::Error(error.clone()))
+            }
+            Some(_) => Poll::Ready(Next::End),
+        }
+    }
+
+    /// A task that was taken turned out to be bad: what the user is told of it, once. If the producer explained itself
+    /// meanwhile, that is what is told.
+    pub(super) fn failed(&mut self, error: Error) -> Option<Error> {
+        self.unwanted.append(&mut self.queue);
+        if matches!(self.outcome, None | Some(Outcome::End)) {
+            self.outcome = Some(Outcome::Failed(error));
+            self.stop_producer();
+            self.news = true;
+        }
+        match &self.outcome {
+            Some(Outcome::Failed(error)) if !self.told => {
+                self.told = true;
+                Some(error.clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the user cancelled.
+    pub(super) fn is_cancelled(&self) -> bool {
+        matches!(self.outcome, Some(Outcome::Cancelled))
+    }
+
+    // --- what follows ---
+
+    /// The next thing to be done; to be asked after every step until there is none.
+    pub(super) fn work(&mut self, me: Caller) -> Option<Work<T>> {
+        if !self.unwanted.is_empty() {
+            return Some(Work::Drop(std::mem::take(&mut self.unwanted)));
+        }
+        if self.producer == Producer::Known {
+            if self.cancel == Cancel::Wanted {
+                self.cancel = Cancel::Called;
+                self.calls.push(me);
+                return Some(Work::Cancel);
+            }
+            if self.wanted > 0 && self.outcome.is_none() && !self.requesting {
+                let n = std::mem::take(&mut self.wanted);
+                self.due += n;
+                self.requesting = true;
+                self.calls.push(me);
+                return Some(Work::Request(n));
+            }
+        }
+        std::mem::take(&mut self.news).then_some(Work::Wake)
+    }
+
+    /// A call of the producer's returned.
+    pub(super) fn called(&mut self, me: Caller, request: bool) {
+        remove_one(&mut self.calls, me);
+        if request {
+            self.requesting = false;
+        }
+    }
+
+    fn end(&mut self, outcome: Outcome) {
+        if self.outcome.is_none() {
+            self.outcome = Some(outcome);
+            self.news = true;
+        }
+    }
+
+    /// The stream cannot go on.
+    fn give_up(&mut self, error: Error) {
+        self.end(Outcome::Failed(error));
+        self.stop_producer();
+    }
+
+    fn violation(&mut self, text: String) {
+        if self.outcome.is_none() {
+            self.give_up(broken(text));
+        }
+    }
+
+    fn stop_producer(&mut self) {
+        if self.cancel == Cancel::No {
+            self.cancel = Cancel::Wanted;
+        }
+    }
+}
+
+/// The producer broke the contract.
+fn broken(text: String) -> Error {
+    Error::callback(libc::EPROTO, format!("the producer broke the contract: {text}"))
+}
+
+fn remove_one(callers: &mut Vec<Caller>, me: Caller) {
+    if let Some(at) = callers.iter().rposition(|caller| *caller == me) {
+        callers.swap_remove(at);
+    }
+}

@@ -1,0 +1,393 @@
+//! The producer of an asynchronous stream.
+
+use core::ffi::{c_char, c_void};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::producer::Block;
+use super::reader::{deadline, in_time};
+use super::task::Offer;
+use super::writing::{Last, Writing};
+use crate::abi::arrow_async::ArrowAsyncDeviceStreamHandler;
+use crate::abi::arrow_data::ArrowSchema;
+use crate::arrow::batch_stream::{require_device_type, require_runtime, require_same_shape};
+use crate::arrow::{Batch, Schema, metadata, release_schema};
+use crate::device::DeviceType;
+use crate::error::{Error, Refused, Result, refuse};
+use crate::ledger::{Entry, Kind};
+use crate::tensor::Borrowed;
+use crate::text::c_string;
+
+type Handler = ArrowAsyncDeviceStreamHandler;
+
+/// Gives batches to somebody's handler.
+///
+/// [`AsyncWriter::start`] comes first; then a batch may be sent for each that the consumer requested, and
+/// [`AsyncWriter::finish`] or [`AsyncWriter::fail`] ends the stream. Or use the writer as a [`futures_sink::Sink`].
+///
+/// The callbacks of the handler are called from within these methods and nowhere else, one at a time; while one runs,
+/// other calls that would need one are refused with `DEVX_BUSY`. What the consumer asks for (more batches, an end)
+/// wakes the user. If it cancelled, or requested what cannot be, the handler is released in the next call of any of
+/// these methods, [`AsyncWriter::ready`] included: whoever is woken calls one.
+///
+/// The handler is released exactly once. A writer that is dropped before the end tells the consumer so (`on_error`
+/// with `EPIPE`) unless it cancelled.
+pub struct AsyncWriter(Arc<Stream>);
+
+struct Stream {
+    handler: *mut Handler,
+    device_type: DeviceType,
+    block: Arc<Block>,
+    schema: Mutex<Option<Schema>>,
+    /// Until the handler is released.
+    entry: Mutex<Option<Entry>>,
+}
+
+// SAFETY: the handler may be called from any thread, one call at a time, which `Writing` sees to; the rest is
+// synchronised by itself.
+unsafe impl Send for Stream {}
+// SAFETY: as above.
+unsafe impl Sync for Stream {}
+
+impl AsyncWriter {
+    /// Takes a handler from its consumer; the writer releases it. `device_type` is that of all batches, and
+    /// `metadata` is a block for the whole stream. `wake` is called, on any thread, when the consumer asked for
+    /// something.
+    ///
+    /// # Errors
+    /// `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_ARGUMENT` if a callback is missing, `DEVX_DEVICE` for a
+    /// device type that is not known, `DEVX_INVALID_METADATA`.
+    /// Then the handler is untouched.
+    ///
+    /// # Safety
+    /// `handler` is NULL or points to a valid handler that no other producer has, and stays valid until its release is
+    /// called.
+    pub unsafe fn new(
+        handler: *mut Handler,
+        device_type: DeviceType,
+        metadata: Option<&[u8]>,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> Result<Self> {
+        // SAFETY: the caller's contract.
+        match unsafe { handler.as_ref() } {
+            None => return refuse!(DEVX_NULL_ARGUMENT, "handler is NULL"),
+            Some(handler) if handler.release.is_none() => {
+                return refuse!(DEVX_RELEASED, "handler.release is NULL: the handler was released already");
+            }
+            Some(Handler { on_schema: Some(_), on_next_task: Some(_), on_error: Some(_), .. }) => {}
+            Some(_) => {
+                return refuse!(DEVX_INVALID_ARGUMENT, "handler.on_schema, .on_next_task or .on_error is NULL");
+            }
+        }
+        require_runtime(device_type)?;
+        let block = Block::new(device_type.0, checked(metadata)?, wake);
+        // SAFETY: the consumer expects the producer here before the first callback.
+        unsafe { (*handler).producer = block.producer() };
+        let entry = Mutex::new(Some(Entry::open(Kind::StreamExport)));
+        Ok(Self(Arc::new(Stream { handler, device_type, block, schema: Mutex::new(None), entry })))
+    }
+
+    /// Tells the consumer the type of all batches.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_ARGUMENT` the second time, `DEVX_CALLBACK` if the consumer refuses it, `DEVX_CLOSED` if it cancelled;
+    /// what [`Schema::export`] says.
+    pub fn start(&self, schema: &Schema) -> Result<()> {
+        self.acting(|stream| {
+            // SAFETY: an all-zero struct is a released one.
+            let mut exported = unsafe { std::mem::zeroed::<ArrowSchema>() };
+            // SAFETY: there is room.
+            unsafe { schema.export(&mut exported) }?;
+            let answer = stream.block.state.with(|writing| writing.start()).and_then(|()| {
+                *stream.schema.lock().unwrap_or_else(PoisonError::into_inner) = Some(schema.clone());
+                // SAFETY: the handler is not released as long as the stream is busy.
+                let code = match unsafe { (*stream.handler).on_schema } {
+                    // SAFETY: as above; the struct is the consumer's to move or release.
+                    Some(on_schema) => unsafe { on_schema(stream.handler, &mut exported) },
+                    None => libc::EINVAL,
+                };
+                stream.answered("on_schema", code)
+            });
+            // SAFETY: ours unless the consumer moved or released it, which marks it.
+            unsafe { release_schema(&mut exported) };
+            answer
+        })
+    }
+
+    /// Batches that the consumer requested and that were not sent yet; 0 when none can be sent any more.
+    pub fn demand(&self) -> i64 {
+        self.0.block.state.with(|writing| writing.demand())
+    }
+
+    /// Whether the consumer cancelled. Then the next call releases the handler.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.block.state.with(|writing| writing.is_cancelled())
+    }
+
+    /// Whether a batch can be sent now.
+    ///
+    /// # Errors
+    /// Why none can be sent any more: `DEVX_CLOSED` if the consumer cancelled or the stream was ended,
+    /// `DEVX_INVALID_ARGUMENT` if the consumer requested what cannot be or the stream was not started, `DEVX_CALLBACK` if
+    /// the consumer refused something.
+    pub fn try_ready(&self) -> Poll<Result<()>> {
+        self.0.settle_alone();
+        self.0.block.state.with(|writing| writing.ready())
+    }
+
+    /// As [`AsyncWriter::try_ready`]; the waker is called when there may be an answer.
+    ///
+    /// # Errors
+    /// As [`AsyncWriter::try_ready`].
+    pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        loop {
+            self.0.settle_alone();
+            match self.0.block.state.poll(cx, look) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(answer)) => return Poll::Ready(answer),
+                Poll::Ready(None) => {}
+            }
+        }
+    }
+
+    /// Waits until a batch can be sent, `None` for as long as it takes.
+    ///
+    /// # Errors
+    /// As [`AsyncWriter::try_ready`]; `DEVX_NOT_READY` after the time.
+    pub fn ready(&self, timeout: Option<Duration>) -> Result<()> {
+        let deadline = deadline(timeout);
+        let stream = Arc::clone(&self.0);
+        loop {
+            stream.settle_alone();
+            if let Some(answer) = in_time(stream.block.state.wait(deadline, look))? {
+                return answer;
+            }
+        }
+    }
+
+    /// Gives the consumer a batch, with metadata for it. Pass a clone to share it, the batch itself to move it.
+    ///
+    /// # Errors
+    /// `DEVX_NOT_READY` if the consumer requested no more, `DEVX_DEVICE` or `DEVX_MISMATCH` if the batch is not of this
+    /// stream, `DEVX_BUSY`, `DEVX_INVALID_METADATA`; otherwise as [`AsyncWriter::try_ready`]. The batch is given back.
+    pub fn send(&self, batch: Batch, metadata: Option<&[u8]>) -> std::result::Result<(), Refused<Batch>> {
+        let kept = batch.clone();
+        self.acting(|stream| stream.send(batch, metadata)).map_err(|error| Refused { error, returned: kept })
+    }
+
+    /// Ends the stream and releases the handler. Fine too if the consumer cancelled.
+    ///
+    /// # Errors
+    /// `DEVX_CALLBACK` if the consumer refused something, `DEVX_CLOSED` if the stream was ended already,
+    /// `DEVX_INVALID_ARGUMENT` if it was not started, `DEVX_BUSY`.
+    pub fn finish(&self) -> Result<()> {
+        self.acting(|stream| stream.block.state.with(|writing| writing.finish()))
+    }
+
+    /// Tells the consumer of an error (an `errno` code, a text, and metadata) and releases the handler, started or
+    /// not. Fine too if the consumer cancelled; then it is not told.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_ARGUMENT` for the code 0, `DEVX_CLOSED` if the stream was ended already, `DEVX_INVALID_METADATA`,
+    /// `DEVX_BUSY`.
+    pub fn fail(&self, code: i32, message: &str, metadata: Option<&[u8]>) -> Result<()> {
+        if code == 0 {
+            return refuse!(DEVX_INVALID_ARGUMENT, "code is 0, which is no error");
+        }
+        let metadata = checked(metadata)?;
+        self.acting(|stream| stream.block.state.with(|writing| writing.fail(code, message.to_owned(), metadata)))
+    }
+
+    /// Runs what the user does. What the consumer asked for meanwhile comes before it and after it.
+    fn acting(&self, act: impl FnOnce(&Stream) -> Result<()>) -> Result<()> {
+        // The user may drop the writer within a callback.
+        let stream = Arc::clone(&self.0);
+        stream.settle_alone();
+        act(&stream).and(stream.settle())
+    }
+
+    /// The address of the writer: how a binding holds one.
+    pub fn into_raw(self) -> *mut c_void {
+        let writer = std::mem::ManuallyDrop::new(self);
+        Arc::as_ptr(&writer.0).cast_mut().cast()
+    }
+
+    /// Takes a writer back.
+    ///
+    /// # Safety
+    /// `raw` is from [`AsyncWriter::into_raw`] and is taken back once.
+    pub unsafe fn from_raw(raw: *mut c_void) -> Self {
+        // SAFETY: the caller's contract.
+        Self(unsafe { Arc::from_raw(raw.cast()) })
+    }
+
+    /// Looks at a writer that a binding holds.
+    ///
+    /// # Safety
+    /// `raw` is from [`AsyncWriter::into_raw`] and not taken back as long as the result is used.
+    pub unsafe fn borrow_raw<'a>(raw: *mut c_void) -> Borrowed<'a, Self> {
+        // SAFETY: the writer is not dropped, so it stays the holder's.
+        Borrowed::new(unsafe { Self::from_raw(raw) })
+    }
+}
+
+/// The state for those who wait; `None` if the handler has to be told something first.
+fn look(writing: &mut Writing) -> Poll<Option<Result<()>>> {
+    if writing.has_ending() { Poll::Ready(None) } else { writing.ready().map(Some) }
+}
+
+/// A copy of a metadata block of the user's.
+fn checked(block: Option<&[u8]>) -> Result<Option<Box<[u8]>>> {
+    let Some(block) = block else { return Ok(None) };
+    metadata::check_bytes(block)?;
+    Ok(Some(block.into()))
+}
+
+fn address(block: Option<&[u8]>) -> *const c_char {
+    block.map_or(std::ptr::null(), |block| block.as_ptr().cast())
+}
+
+impl Stream {
+    fn send(&self, batch: Batch, metadata: Option<&[u8]>) -> Result<()> {
+        if let Some(block) = metadata {
+            metadata::check_bytes(block)?;
+        }
+        self.require_same(&batch)?;
+        let state = &self.block.state;
+        state.with(|writing| writing.send())?;
+        let mut offer = match Offer::new(batch) {
+            Ok(offer) => offer,
+            Err(refused) => {
+                state.with(|writing| writing.unsent());
+                state.nudge();
+                return Err(refused.error);
+            }
+        };
+        let number = offer.number();
+        // SAFETY: the handler is not released as long as the stream is busy.
+        let code = match unsafe { (*self.handler).on_next_task } {
+            // SAFETY: as above; the task is valid during the call.
+            Some(on_next_task) => unsafe { on_next_task(self.handler, offer.as_mut_ptr(), address(metadata)) },
+            None => libc::EINVAL,
+        };
+        if code != 0 {
+            Offer::withdraw(number);
+        }
+        self.answered("on_next_task", code)
+    }
+
+    fn require_same(&self, batch: &Batch) -> Result<()> {
+        require_device_type(batch.device().kind, self.device_type)?;
+        match &*self.schema.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(schema) => require_same_shape(batch.schema(), schema),
+            // Then the next step says that the stream was not started.
+            None => Ok(()),
+        }
+    }
+
+    fn answered(&self, callback: &str, code: i32) -> Result<()> {
+        let answer = self.block.state.with(|writing| writing.answered(callback, code));
+        self.block.state.nudge();
+        answer
+    }
+
+    /// Tells the consumer what it is to be told last, if it is time for that, and releases the handler.
+    fn settle(&self) -> Result<()> {
+        let ending = self.block.state.with(|writing| writing.ending());
+        let answer = match ending {
+            None => Ok(()),
+            Some(last) => {
+                let answer = self.say(last);
+                self.release();
+                answer
+            }
+        };
+        self.block.tell();
+        answer
+    }
+
+    /// As [`Stream::settle`], before anything that the user does.
+    fn settle_alone(&self) {
+        // What is wrong then is what the next step says.
+        let _ = self.settle();
+    }
+
+    fn say(&self, last: Last) -> Result<()> {
+        // SAFETY: the handler is released after this.
+        let Handler { on_next_task, on_error, .. } = unsafe { *self.handler };
+        match last {
+            Last::Nothing => Ok(()),
+            Last::End => {
+                // SAFETY: as above; a NULL task is the end.
+                let code =
+                    on_next_task.map_or(0, |f| unsafe { f(self.handler, std::ptr::null_mut(), std::ptr::null()) });
+                if code == 0 {
+                    return Ok(());
+                }
+                Err(Error::callback(code, format!("the consumer's on_next_task returned {code} at the end")))
+            }
+            Last::Error(code, message, metadata) => {
+                let message = c_string(&message);
+                if let Some(on_error) = on_error {
+                    // SAFETY: as above; the texts are valid during the call.
+                    unsafe { on_error(self.handler, code, message.as_ptr(), address(metadata.as_deref())) }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Called once: the state says when.
+    fn release(&self) {
+        self.block.retire();
+        // SAFETY: the handler is released below and not before.
+        if let Some(release) = unsafe { (*self.handler).release } {
+            // SAFETY: no callback is running, and none comes after this.
+            unsafe { release(self.handler) }
+        }
+        let entry = self.entry.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(entry);
+        self.block.state.nudge();
+    }
+}
+
+impl Drop for AsyncWriter {
+    fn drop(&mut self) {
+        self.0.block.state.with(|writing| writing.abandon());
+        self.0.settle_alone();
+        self.0.block.state.silence();
+    }
+}
+
+/// Batches without metadata. Flushing does nothing: the consumer takes what was sent when it likes.
+impl futures_sink::Sink<Batch> for AsyncWriter {
+    type Error = Error;
+
+    fn poll_ready(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        AsyncWriter::poll_ready(&self, cx)
+    }
+
+    fn start_send(self: Pin<&mut Self>, batch: Batch) -> Result<()> {
+        Ok(self.send(batch, None)?)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<()>> {
+        Poll::Ready(self.finish())
+    }
+}
+
+impl fmt::Debug for AsyncWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncWriter")
+            .field("demand", &self.demand())
+            .field("is_cancelled", &self.is_cancelled())
+            .finish_non_exhaustive()
+    }
+}

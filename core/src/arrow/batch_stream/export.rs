@@ -1,0 +1,234 @@
+//! Streams for foreign consumers: callbacks that return `errno` codes, and texts that outlive the next call.
+
+use core::ffi::{CStr, c_char, c_int};
+use std::ffi::CString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
+
+use super::BatchStream;
+use super::interface::{Callbacks, Chunk, Interface};
+use crate::abi::arrow_data::ArrowSchema;
+use crate::abi::arrow_device_stream::ArrowDeviceArrayStream;
+use crate::abi::arrow_stream::ArrowArrayStream;
+use crate::abi::types::{
+    DEVX_BUSY, DEVX_CALLBACK, DEVX_DEVICE, DEVX_DRIVER, DEVX_IMPOSSIBLE, DEVX_NULL_ARGUMENT, DEVX_OUT_OF_MEMORY,
+    DEVX_PANIC, DEVX_UNSUPPORTED,
+};
+use crate::device::DeviceType;
+use crate::error::{Error, Refused, Result};
+use crate::ledger::{Entry, Kind};
+use crate::memory::{Slab, TailSize};
+use crate::tensor::Borrowed;
+use crate::{text, trace};
+
+impl BatchStream {
+    /// Hands the stream to a consumer, which releases it: pass a clone to keep pulling here, too.
+    ///
+    /// The consumer may move the struct and release it on any thread, also in the middle. Its calls return an `errno`
+    /// code, and a text that stays valid until the release; an error stays that error, the end stays the end. Calls
+    /// from several threads at once are refused (EBUSY).
+    ///
+    /// # Errors
+    /// `DEVX_NULL_ARGUMENT`, `DEVX_OUT_OF_MEMORY`, or `DEVX_DEVICE` if the batches are not in host memory, which the
+    /// plain struct cannot say. Then `*out` is not written and the stream is given back.
+    ///
+    /// # Safety
+    /// `out` is NULL or can be written; what it held is not released.
+    pub unsafe fn export(self, out: *mut ArrowArrayStream) -> std::result::Result<(), Refused<Self>> {
+        if self.device_type() != DeviceType::CPU {
+            let problem = format!("device_type is {}: a plain ArrowArrayStream is host memory", self.device_type());
+            return Err(Refused { error: Error::new(DEVX_DEVICE, problem), returned: self });
+        }
+        // SAFETY: the caller's contract.
+        unsafe { export(self, out) }
+    }
+
+    /// As [`BatchStream::export`], with the device type.
+    ///
+    /// # Errors
+    /// `DEVX_NULL_ARGUMENT`, `DEVX_OUT_OF_MEMORY`.
+    ///
+    /// # Safety
+    /// As [`BatchStream::export`].
+    pub unsafe fn export_device(self, out: *mut ArrowDeviceArrayStream) -> std::result::Result<(), Refused<Self>> {
+        // SAFETY: the caller's contract.
+        unsafe { export(self, out) }
+    }
+}
+
+/// # Safety
+/// As [`BatchStream::export`].
+unsafe fn export<S: Interface>(stream: BatchStream, out: *mut S) -> std::result::Result<(), Refused<BatchStream>> {
+    if out.is_null() {
+        return Err(Refused { error: Error::new(DEVX_NULL_ARGUMENT, "out is NULL"), returned: stream });
+    }
+    let device_type = stream.device_type();
+    let exported = Exported {
+        stream,
+        failure: OnceLock::new(),
+        said: AtomicPtr::default(),
+        _entry: Entry::open(Kind::StreamExport),
+    };
+    let slab = Slab::new(exported, TailSize::default())
+        .map_err(|refused| Refused { error: refused.error, returned: refused.returned.stream })?;
+    let callbacks = Callbacks {
+        get_schema: get_schema::<S>,
+        get_next: get_next::<S>,
+        get_last_error: get_last_error::<S>,
+        release: release::<S>,
+    };
+    // SAFETY: the caller's contract.
+    unsafe { out.write(S::filled_in(device_type, callbacks, slab.into_raw())) };
+    Ok(())
+}
+
+/// What the struct of a consumer stands for.
+struct Exported {
+    stream: BatchStream,
+    /// The error that ended the stream. It is told again and again, so its text needs no replacing.
+    failure: OnceLock<Failure>,
+    /// The text of the last call; NULL if it succeeded. It is static, or that of the failure.
+    said: AtomicPtr<c_char>,
+    _entry: Entry,
+}
+
+struct Failure {
+    code: c_int,
+    text: CString,
+}
+
+impl Failure {
+    fn of(error: &Error) -> Self {
+        Self { code: errno(error), text: text::c_string(error.message()) }
+    }
+}
+
+/// The code for a consumer: the one of the producer that failed, if one did.
+fn errno(error: &Error) -> c_int {
+    match error.status() {
+        _ if error.errno() != 0 => error.errno(),
+        DEVX_BUSY => libc::EBUSY,
+        DEVX_OUT_OF_MEMORY => libc::ENOMEM,
+        DEVX_UNSUPPORTED | DEVX_IMPOSSIBLE => libc::ENOTSUP,
+        DEVX_CALLBACK | DEVX_DRIVER | DEVX_PANIC => libc::EIO,
+        _ => libc::EINVAL,
+    }
+}
+
+impl Exported {
+    fn succeed(&self) -> c_int {
+        self.said.store(std::ptr::null_mut(), Release);
+        0
+    }
+
+    /// `text` lives as long as the export.
+    fn fail(&self, code: c_int, text: &CStr) -> c_int {
+        self.said.store(text.as_ptr().cast_mut(), Release);
+        code
+    }
+
+    fn fail_for_good(&self, failure: &Failure) -> c_int {
+        self.fail(failure.code, &failure.text)
+    }
+
+    /// # Safety
+    /// `out` can be written.
+    unsafe fn hand_over<C: Chunk>(&self, out: *mut C) -> Result<()> {
+        match self.stream.next()? {
+            // SAFETY: the caller's contract.
+            Some(batch) => unsafe { C::export(batch, out) }?,
+            // SAFETY: the caller's contract; all zero is a released array, which says that this is the end.
+            None => unsafe { out.write_bytes(0, 1) },
+        }
+        Ok(())
+    }
+}
+
+/// Runs a callback on what a consumer's struct stands for, which stays alive meanwhile, even if the struct is released;
+/// `None` if it is released already.
+///
+/// # Safety
+/// `stream` is NULL, released, or one that [`export`] filled in.
+unsafe fn with<S: Interface, T>(stream: *mut S, act: impl FnOnce(&Exported) -> T) -> Option<T> {
+    // SAFETY: the caller's contract.
+    let stream = unsafe { stream.as_ref() }?;
+    stream.release()?;
+    // SAFETY: not released, so the struct holds a reference, which stays there.
+    let borrowed = Borrowed::new(unsafe { Slab::<Exported>::from_raw(stream.private_data()) });
+    let held = Slab::clone(&borrowed);
+    Some(act(held.header()))
+}
+
+const OUT_IS_NULL: &CStr = c"out is NULL";
+
+/// # Safety
+/// As a callback of a stream that [`export`] filled in.
+unsafe extern "C" fn get_schema<S: Interface>(stream: *mut S, out: *mut ArrowSchema) -> c_int {
+    let act = |exported: &Exported| {
+        if out.is_null() {
+            return exported.fail(libc::EINVAL, OUT_IS_NULL);
+        }
+        // SAFETY: the caller gives room for a schema.
+        match caught(|| unsafe { exported.stream.schema().export(out) }) {
+            Ok(()) => exported.succeed(),
+            Err(error) => exported.fail(errno(&error), c"the schema could not be handed over"),
+        }
+    };
+    // SAFETY: the caller's contract.
+    unsafe { with(stream, act) }.unwrap_or(libc::EINVAL)
+}
+
+/// # Safety
+/// As a callback of a stream that [`export`] filled in.
+unsafe extern "C" fn get_next<S: Interface>(stream: *mut S, out: *mut S::Chunk) -> c_int {
+    let act = |exported: &Exported| {
+        if out.is_null() {
+            return exported.fail(libc::EINVAL, OUT_IS_NULL);
+        }
+        if let Some(failure) = exported.failure.get() {
+            return exported.fail_for_good(failure);
+        }
+        // SAFETY: the caller gives room for an array.
+        match caught(|| unsafe { exported.hand_over(out) }) {
+            Ok(()) => exported.succeed(),
+            Err(error) if error.status() == DEVX_BUSY => exported.fail(libc::EBUSY, c"another call is running"),
+            // Also if it was the export that failed: a batch that is lost must not be passed over.
+            Err(error) => exported.fail_for_good(exported.failure.get_or_init(|| Failure::of(&error))),
+        }
+    };
+    // SAFETY: the caller's contract.
+    unsafe { with(stream, act) }.unwrap_or(libc::EINVAL)
+}
+
+/// # Safety
+/// As a callback of a stream that [`export`] filled in.
+unsafe extern "C" fn get_last_error<S: Interface>(stream: *mut S) -> *const c_char {
+    // SAFETY: the caller's contract.
+    let said = unsafe { with(stream, |exported| exported.said.load(Acquire)) };
+    said.map_or(std::ptr::null(), |text| text.cast_const())
+}
+
+/// # Safety
+/// As a callback of a stream that [`export`] filled in.
+unsafe extern "C" fn release<S: Interface>(stream: *mut S) {
+    // SAFETY: a release callback is called with a valid struct.
+    let Some(stream) = (unsafe { stream.as_mut() }) else { return };
+    if stream.release().is_none() {
+        return;
+    }
+    stream.disarm();
+    let given_up = caught(|| {
+        // SAFETY: the struct's reference, which is given up once, because the struct is marked.
+        drop(unsafe { Slab::<Exported>::from_raw(stream.private_data()) });
+        Ok(())
+    });
+    if let Err(error) = given_up {
+        trace::say(format_args!("the release of a stream panicked ({error}); the panic ends here"));
+    }
+}
+
+/// No panic crosses into foreign code.
+fn caught<T>(act: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|payload| Err(Error::panicked(payload)))
+}

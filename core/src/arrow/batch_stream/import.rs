@@ -1,0 +1,158 @@
+//! Streams of foreign producers: taken only if that works, asked one batch at a time.
+
+use core::ffi::{c_char, c_int};
+use std::borrow::Cow;
+use std::io;
+use std::mem::zeroed;
+
+use super::interface::{Chunk, Interface};
+use super::{BatchStream, require_device_type, require_runtime};
+use crate::abi::arrow_data::ArrowSchema;
+use crate::abi::arrow_device_stream::ArrowDeviceArrayStream;
+use crate::abi::arrow_stream::ArrowArrayStream;
+use crate::arrow::{Batch, Schema};
+use crate::error::{Error, Result, refuse};
+use crate::ledger::Kind;
+use crate::memory::{Foreign, release};
+
+/// Most bytes of a producer's error text that are kept.
+const MAX_MESSAGE: usize = 4096;
+
+impl BatchStream {
+    /// Takes a stream of host arrays from its producer and asks it for its schema, once: on success `*stream` is marked
+    /// as moved from, and its release is ours to call, once, when the last clone is gone. On failure it is its owner's
+    /// as before.
+    ///
+    /// # Errors
+    /// `DEVX_NULL_ARGUMENT` (also for a missing callback), `DEVX_RELEASED`; `DEVX_CALLBACK` if `get_schema` failed,
+    /// with its code and its text; what [`Schema::import`] says of the schema.
+    ///
+    /// # Safety
+    /// `stream` is NULL, or points to a valid `ArrowArrayStream` (released or not) that nobody else uses now. Its
+    /// callbacks may be called from any thread, one at a time, and what `get_next` gives is an array of the schema.
+    pub unsafe fn import(stream: *mut ArrowArrayStream) -> Result<Self> {
+        // SAFETY: the caller's contract.
+        unsafe { import(stream) }
+    }
+
+    /// As [`BatchStream::import`], for a stream of device arrays.
+    ///
+    /// # Errors
+    /// As [`BatchStream::import`]; also `DEVX_DEVICE` for a device type that is not known or that this library has no
+    /// runtime for.
+    ///
+    /// # Safety
+    /// As [`BatchStream::import`].
+    pub unsafe fn import_device(stream: *mut ArrowDeviceArrayStream) -> Result<Self> {
+        // SAFETY: the caller's contract.
+        unsafe { import(stream) }
+    }
+}
+
+/// # Safety
+/// As [`BatchStream::import`].
+unsafe fn import<S: Interface>(stream: *mut S) -> Result<BatchStream> {
+    // SAFETY: the caller's contract.
+    let Some(given) = (unsafe { stream.as_ref() }) else {
+        return refuse!(DEVX_NULL_ARGUMENT, "stream is NULL");
+    };
+    if given.release().is_none() {
+        return refuse!(DEVX_RELEASED, "stream.release is NULL: the stream was released or moved from");
+    }
+    let get_schema = required(given.get_schema(), "get_schema")?;
+    required(given.get_next(), "get_next")?;
+    required(given.get_last_error(), "get_last_error")?;
+    let device_type = given.device_type();
+    // Before a callback is called.
+    require_runtime(device_type)?;
+    // SAFETY: an all-zero ArrowSchema is a released one.
+    let mut described = unsafe { zeroed::<ArrowSchema>() };
+    // SAFETY: the stream is not released, and there is room for a schema.
+    let code = unsafe { get_schema(stream, &mut described) };
+    if code != 0 {
+        // SAFETY: the last call on the stream failed.
+        return Err(unsafe { failed(stream, "get_schema", code) });
+    }
+    // SAFETY: a schema that was given is valid, and ours.
+    let schema = unsafe { Schema::import(&mut described) }.map_err(|error| {
+        // SAFETY: not taken, so still the one that was given.
+        unsafe { release(&mut described) };
+        error.within("get_schema: ")
+    })?;
+    BatchStream::with(&schema, device_type, || {
+        // SAFETY: the caller gives the stream to us now that nothing can fail any more.
+        let foreign = unsafe { Foreign::take(stream, Kind::StreamImport) };
+        let schema = schema.clone();
+        // SAFETY: the box of this closure is where the struct stays, and the stream calls it once at a time.
+        move || unsafe { next(&foreign, &schema) }
+    })
+}
+
+/// # Safety
+/// Nobody else uses the stream now.
+unsafe fn next<S: Interface>(foreign: &Foreign<S>, schema: &Schema) -> Result<Option<Batch>> {
+    let stream = foreign.as_ptr().cast_mut();
+    // SAFETY: the stream was moved to us and is valid.
+    let given = unsafe { &*stream };
+    let (get_next, device_type) = (required(given.get_next(), "get_next")?, given.device_type());
+    if given.release().is_none() {
+        return refuse!(DEVX_RELEASED, "stream.release is NULL: the stream was released by somebody else");
+    }
+    // SAFETY: an all-zero chunk is a released one.
+    let mut chunk = unsafe { zeroed::<S::Chunk>() };
+    // SAFETY: the stream is not released, and there is room for an array.
+    let code = unsafe { get_next(stream, &mut chunk) };
+    if code != 0 {
+        // SAFETY: the last call on the stream failed.
+        return Err(unsafe { failed(stream, "get_next", code) });
+    }
+    if chunk.array().release.is_none() {
+        return Ok(None);
+    }
+    let batch = require_device_type(chunk.device_type(), device_type).and_then(|()| {
+        // SAFETY: an array that was given is valid, and ours.
+        unsafe { chunk.import(schema) }
+    });
+    batch.map(Some).map_err(|error| {
+        // SAFETY: not taken, so still the one that was given.
+        unsafe { release(chunk.array()) };
+        error.within("get_next: ")
+    })
+}
+
+fn required<T>(callback: Option<T>, name: &str) -> Result<T> {
+    match callback {
+        Some(callback) => Ok(callback),
+        None => refuse!(DEVX_NULL_ARGUMENT, "stream.{name} is NULL"),
+    }
+}
+
+/// The error of a callback that returned `code`.
+///
+/// # Safety
+/// `stream` is valid, and the last call on it failed.
+unsafe fn failed<S: Interface>(stream: *mut S, callback: &str, code: c_int) -> Error {
+    // SAFETY: the caller's contract.
+    let get_last_error = unsafe { &*stream }.get_last_error();
+    let text = get_last_error.map_or(std::ptr::null(), |get_last_error| {
+        // SAFETY: the last call failed, which is when it may be called.
+        unsafe { get_last_error(stream) }
+    });
+    // SAFETY: no other callback was called since.
+    let text = unsafe { said(text) };
+    Error::callback(code, format!("{callback} failed: {}: {text}", io::Error::from_raw_os_error(code)))
+}
+
+/// A producer's text, cut if it is long.
+///
+/// # Safety
+/// `text` is NULL or NUL-terminated, and outlives the result.
+unsafe fn said<'a>(text: *const c_char) -> Cow<'a, str> {
+    if text.is_null() {
+        return "the producer says no more".into();
+    }
+    // SAFETY: the caller's contract; the bound keeps a missing NUL from running through all of memory.
+    let length = unsafe { libc::strnlen(text, MAX_MESSAGE) };
+    // SAFETY: `length` bytes were read above.
+    String::from_utf8_lossy(unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) })
+}

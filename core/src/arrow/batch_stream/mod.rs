@@ -1,0 +1,246 @@
+//! A stream of batches: of one schema, on one kind of device, pulled one after the other.
+//!
+//! It comes from Rust ([`BatchStream::new`]) or from a producer of the Arrow C stream interface or of the C Device data
+//! interface ("Device Stream Interface"), and goes to Rust ([`BatchStream::next`]) or to a consumer of either.
+
+mod export;
+mod import;
+mod interface;
+
+use core::ffi::c_void;
+use std::fmt;
+use std::iter::FusedIterator;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, TryLockError};
+
+use super::batch::Batch;
+use super::schema::Schema;
+use crate::device::{Device, DeviceType};
+use crate::error::{Error, Result, refuse};
+use crate::memory::{Slab, TailSize};
+use crate::tensor::Borrowed;
+
+/// A stream of batches. Cloning shares it: what one clone pulls, the others do not get.
+///
+/// Any thread may use it, but one call at a time: a call that comes while another one runs is refused with `DEVX_BUSY`.
+/// The source is given up when the last clone is gone. The batches do not depend on the stream that they came from.
+#[derive(Clone)]
+pub struct BatchStream(Slab<Header>);
+
+struct Header {
+    schema: Schema,
+    device_type: DeviceType,
+    state: Mutex<State>,
+}
+
+struct State {
+    source: Source,
+    /// How the stream came to its end, if it did: that stays so.
+    end: Option<Result<()>>,
+}
+
+type Source = Box<dyn FnMut() -> Result<Option<Batch>> + Send>;
+
+impl BatchStream {
+    /// A stream of what `source` gives: batches, then `None`. After that, or after an error, it is not called again.
+    /// It is called on whatever thread pulls.
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE` for a device type that is not known or that this library has no runtime for.
+    pub fn new(
+        schema: &Schema,
+        device_type: DeviceType,
+        source: impl FnMut() -> Result<Option<Batch>> + Send + 'static,
+    ) -> Result<Self> {
+        Self::with(schema, device_type, || source)
+    }
+
+    /// A stream of batches that are there or are made one by one.
+    ///
+    /// # Errors
+    /// As [`BatchStream::new`].
+    pub fn of<I>(schema: &Schema, device_type: DeviceType, batches: I) -> Result<Self>
+    where
+        I: IntoIterator<Item = Result<Batch>, IntoIter: Send + 'static>,
+    {
+        let mut batches = batches.into_iter();
+        Self::new(schema, device_type, move || batches.next().transpose())
+    }
+
+    /// As [`BatchStream::new`], for a source that may only be taken if nothing fails: `take` is called last, or never.
+    ///
+    /// # Errors
+    /// As [`BatchStream::new`]; then `take` was not called.
+    pub fn with<F>(schema: &Schema, device_type: DeviceType, take: impl FnOnce() -> F) -> Result<Self>
+    where
+        F: FnMut() -> Result<Option<Batch>> + Send + 'static,
+    {
+        require_runtime(device_type)?;
+        let state = Mutex::new(State { source: Box::new(|| Ok(None)), end: None });
+        let header = Header { schema: schema.clone(), device_type, state };
+        let mut slab = Slab::new(header, TailSize::default())?;
+        if let Some(Ok(state)) = slab.unique().map(|header| header.state.get_mut()) {
+            state.source = Box::new(take());
+        }
+        Ok(Self(slab))
+    }
+
+    /// The next batch, or `None` at the end. The end stays the end, and an error stays that error: the source is not
+    /// asked again after either.
+    ///
+    /// # Errors
+    /// What the source says; `DEVX_CALLBACK` if the callback of a producer failed, with its code ([`Error::errno`]) and
+    /// its text; what [`Batch::import`] says of an array of a producer, which is released then; `DEVX_MISMATCH` or
+    /// `DEVX_DEVICE` if the batch is not of the stream's schema or device type; `DEVX_PANIC` if the source panicked.
+    /// `DEVX_BUSY` while another call runs: that one goes on, and so does the stream.
+    pub fn next(&self) -> Result<Option<Batch>> {
+        let header = self.0.header();
+        let mut state = match header.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                return refuse!(DEVX_BUSY, "the stream is in use by another call: it is for one at a time");
+            }
+        };
+        if let Some(end) = &state.end {
+            return end.clone().map(|()| None);
+        }
+        let source = &mut state.source;
+        let given = catch_unwind(AssertUnwindSafe(source)).unwrap_or_else(|payload| Err(Error::panicked(payload)));
+        let next = given.and_then(|batch| match batch {
+            Some(batch) => header.require_fit(&batch).map(|()| Some(batch)),
+            None => Ok(None),
+        });
+        state.end = match &next {
+            Ok(Some(_)) => None,
+            Ok(None) => Some(Ok(())),
+            Err(error) => Some(Err(error.clone())),
+        };
+        next
+    }
+
+    /// The batches from here on, for a loop. An error comes once, then nothing more.
+    pub fn batches(&self) -> Batches<'_> {
+        Batches { stream: self, over: false }
+    }
+
+    /// What all batches are.
+    pub fn schema(&self) -> &Schema {
+        &self.0.header().schema
+    }
+
+    /// The kind of device that all batches lie on; which one of that kind, each says itself.
+    pub fn device_type(&self) -> DeviceType {
+        self.0.header().device_type
+    }
+
+    /// The address of the stream, which keeps this reference: how a binding holds one.
+    pub fn into_raw(self) -> *mut c_void {
+        self.0.into_raw()
+    }
+
+    /// Takes a reference back.
+    ///
+    /// # Safety
+    /// `raw` is from [`BatchStream::into_raw`] and is taken back once.
+    pub unsafe fn from_raw(raw: *mut c_void) -> Self {
+        // SAFETY: the caller's contract.
+        Self(unsafe { Slab::from_raw(raw) })
+    }
+
+    /// Looks at a stream that a binding holds.
+    ///
+    /// # Safety
+    /// `raw` is from [`BatchStream::into_raw`] and not taken back as long as the result is used.
+    pub unsafe fn borrow_raw<'a>(raw: *mut c_void) -> Borrowed<'a, Self> {
+        // SAFETY: the reference is not dropped, so it stays the holder's.
+        Borrowed::new(unsafe { Self::from_raw(raw) })
+    }
+}
+
+impl fmt::Debug for BatchStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BatchStream")
+            .field("device_type", &self.device_type())
+            .field("schema", self.schema())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Header {
+    fn require_fit(&self, batch: &Batch) -> Result<()> {
+        require_device_type(batch.device().kind, self.device_type)?;
+        require_same_shape(batch.schema(), &self.schema)
+    }
+}
+
+/// Refuses a device type of which no array could be taken.
+pub(in crate::arrow) fn require_runtime(device_type: DeviceType) -> Result<()> {
+    // Where there is a device of the type, there is one with this number.
+    Device::new(device_type, 0).map(drop)
+}
+
+/// Refuses an array on another kind of device than its stream's.
+pub(in crate::arrow) fn require_device_type(array: DeviceType, stream: DeviceType) -> Result<()> {
+    match array == stream {
+        true => Ok(()),
+        false => refuse!(DEVX_DEVICE, "device_type is {array}: the stream's is {stream}"),
+    }
+}
+
+/// Refuses a schema whose arrays lie differently in memory. Names, flags and metadata may differ.
+pub(in crate::arrow) fn require_same_shape(batch: &Schema, stream: &Schema) -> Result<()> {
+    // The root lies in its schema, so the same root is the same schema: the usual case.
+    if std::ptr::eq(batch.root().raw(), stream.root().raw()) {
+        return Ok(());
+    }
+    if batch.nodes() != stream.nodes() {
+        return refuse!(DEVX_MISMATCH, "the batch has {} fields, the stream {}", batch.nodes(), stream.nodes());
+    }
+    for (theirs, ours) in (0..stream.nodes()).filter_map(|node| Some((batch.field(node)?, stream.field(node)?))) {
+        let name = ours.name();
+        if theirs.format() != ours.format() {
+            let (theirs, ours) = (theirs.format(), ours.format());
+            return refuse!(DEVX_MISMATCH, "field {name:?}: the format is {theirs:?}, the stream's is {ours:?}");
+        }
+        let (n, wanted) = (theirs.n_children(), ours.n_children());
+        if n != wanted {
+            return refuse!(DEVX_MISMATCH, "field {name:?}: n_children is {n}, the stream's is {wanted}");
+        }
+        if theirs.dictionary().is_some() != ours.dictionary().is_some() {
+            return refuse!(DEVX_MISMATCH, "field {name:?}: only one of batch and stream has a dictionary");
+        }
+    }
+    Ok(())
+}
+
+/// What [`BatchStream::batches`] gives.
+#[derive(Debug)]
+pub struct Batches<'a> {
+    stream: &'a BatchStream,
+    over: bool,
+}
+
+impl Iterator for Batches<'_> {
+    type Item = Result<Batch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.over {
+            return None;
+        }
+        let next = self.stream.next().transpose();
+        self.over = !matches!(next, Some(Ok(_)));
+        next
+    }
+}
+
+impl FusedIterator for Batches<'_> {}
+
+impl<'a> IntoIterator for &'a BatchStream {
+    type Item = Result<Batch>;
+    type IntoIter = Batches<'a>;
+
+    fn into_iter(self) -> Batches<'a> {
+        self.batches()
+    }
+}

@@ -1,0 +1,468 @@
+//! Arrays, schemas and record batch readers of arrow-rs (the crates `arrow-array` and `arrow-schema`), both ways; with
+//! the feature `arrow`.
+//!
+//! | of arrow-rs | of ours | |
+//! |---|---|---|
+//! | `RecordBatch` | [`Batch`] | `TryFrom` of a reference, both ways |
+//! | `&dyn Array`, `ArrayRef` | [`Batch`] | [`Batch::from_arrow_rs`], [`Batch::to_arrow_rs`] |
+//! | `Schema` | [`Schema`] | `TryFrom` of a reference, both ways |
+//! | `Field` | [`Schema`] of one field, [`Field`] | `TryFrom`, both ways |
+//! | `RecordBatchReader` | [`BatchStream`] | [`BatchStream::from_arrow_rs`], [`BatchStream::to_arrow_rs`] |
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # use arrow_array::{Array, Int32Array, RecordBatch, cast::AsArray, types::Int32Type};
+//! # use devexchange_core::Batch;
+//! let numbers = Int32Array::from(vec![Some(1), None, Some(3)]);
+//! let address = numbers.values().as_ptr();
+//! let theirs = RecordBatch::try_from_iter([("n", Arc::new(numbers) as _)]).unwrap();
+//!
+//! let ours = Batch::try_from(&theirs)?;
+//! drop(theirs);
+//! assert_eq!(ours.column_named("n").unwrap().null_count()?, 1);
+//!
+//! let theirs = RecordBatch::try_from(&ours)?;
+//! drop(ours);
+//! assert_eq!(theirs["n"].as_primitive::<Int32Type>().values().as_ptr(), address); // nothing was copied
+//! # Ok::<(), devexchange_core::Error>(())
+//! ```
+//!
+//! **Ownership.** Whatever comes out shares what went in: the memory is released when both sides have let go of it, on
+//! the thread that was last.
+//!
+//! **Copies.** No values are copied. There are two exceptions, both made by arrow-rs: on the way to us the validity of
+//! a slice that does not start at a whole byte; on the way to arrow-rs a buffer that is not aligned as Rust wants it
+//! (16 bytes for views and decimals of 128 bits).
+//!
+//! **Only what the host can read goes to arrow-rs**: host memory that is ready. Everything else is refused, with
+//! `DEVX_DEVICE` or `DEVX_NOT_READY`. What the values are is checked as little as by arrow-rs itself: a batch was
+//! promised to be valid when it was made. `ArrayData::validate_full` looks at them.
+//!
+//! **What one side cannot say is lost**: arrow-rs has no place for unknown flags, for the name, the flags and the
+//! metadata of the values of a dictionary, for the order of metadata, and for the flags of the root of a record batch.
+//!
+//! **A panic of arrow-rs** becomes `DEVX_PANIC`, an error of arrow-rs keeps its text.
+
+use core::ffi::c_void;
+use std::iter::FusedIterator;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi_and_data_type};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader, StructArray, make_array};
+use arrow_schema::{ArrowError, DataType, SchemaRef};
+
+use crate::abi::arrow_data::{ArrowArray, ArrowSchema};
+use crate::abi::arrow_device::ArrowDeviceArray;
+use crate::abi::types::DEVX_INVALID_NULL_COUNT;
+use crate::arrow::format::{Buffer, Buffers};
+use crate::arrow::{Batch, BatchStream, Field, Schema, Type};
+use crate::device::{Device, DeviceType};
+use crate::error::{Error, Result, refuse};
+use crate::memory::entry;
+
+// Both sides write down the structs of the C data interface, so a pointer to one is a pointer to the other. The members
+// of theirs are private: that their order is the same is seen by the tests.
+const _: () = {
+    assert!(size_of::<FFI_ArrowArray>() == size_of::<ArrowArray>());
+    assert!(align_of::<FFI_ArrowArray>() == align_of::<ArrowArray>());
+    assert!(size_of::<FFI_ArrowSchema>() == size_of::<ArrowSchema>());
+    assert!(align_of::<FFI_ArrowSchema>() == align_of::<ArrowSchema>());
+};
+
+// ---- schemas ----
+
+impl TryFrom<&arrow_schema::Schema> for Schema {
+    type Error = Error;
+
+    /// The schema of a record batch. All texts are copied.
+    ///
+    /// # Errors
+    /// `DEVX_UNSUPPORTED` for what arrow-rs does not export, for example a name with a NUL byte; what
+    /// [`Schema::import`] says.
+    fn try_from(schema: &arrow_schema::Schema) -> Result<Self> {
+        caught(|| match FFI_ArrowSchema::try_from(schema) {
+            Ok(exported) => take_schema(exported),
+            Err(error) => {
+                let fails = |field: &&arrow_schema::FieldRef| FFI_ArrowSchema::try_from(*field).is_err();
+                let name = schema.fields().iter().find(fails).map_or("", |field| field.name());
+                refuse!(DEVX_UNSUPPORTED, "field {name:?}: {error}")
+            }
+        })
+    }
+}
+
+impl TryFrom<&arrow_schema::Field> for Schema {
+    type Error = Error;
+
+    /// The schema of an array that is not a record batch: the field is the root. All texts are copied.
+    ///
+    /// # Errors
+    /// As for a whole schema.
+    fn try_from(field: &arrow_schema::Field) -> Result<Self> {
+        caught(|| match FFI_ArrowSchema::try_from(field) {
+            Ok(exported) => take_schema(exported),
+            Err(error) => refuse!(DEVX_UNSUPPORTED, "field {:?}: {error}", field.name()),
+        })
+    }
+}
+
+impl TryFrom<&Schema> for arrow_schema::Schema {
+    type Error = Error;
+
+    /// All texts are copied.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH` if the root is not a struct, `DEVX_UNSUPPORTED` for a field that arrow-rs has no type for or
+    /// whose metadata is not UTF-8.
+    fn try_from(schema: &Schema) -> Result<Self> {
+        require_struct(schema)?;
+        caught(|| Self::try_from(raw(schema.root())).or_else(|error| refuse_field(schema.root(), &error)))
+    }
+}
+
+impl TryFrom<Field<'_>> for arrow_schema::Field {
+    type Error = Error;
+
+    /// All texts are copied.
+    ///
+    /// # Errors
+    /// `DEVX_UNSUPPORTED` for a field that arrow-rs has no type for or whose metadata is not UTF-8.
+    fn try_from(field: Field<'_>) -> Result<Self> {
+        caught(|| Self::try_from(raw(field)).or_else(|error| refuse_field(field, &error)))
+    }
+}
+
+fn take_schema(mut exported: FFI_ArrowSchema) -> Result<Schema> {
+    // SAFETY: the structs are the same, and arrow-rs made this one. If it is not taken, its drop releases it.
+    unsafe { Schema::import((&raw mut exported).cast()) }
+}
+
+/// The struct of a field, for arrow-rs to read.
+fn raw(field: Field<'_>) -> &FFI_ArrowSchema {
+    // SAFETY: the structs are the same, and this one was checked when the schema was made. It is only read.
+    unsafe { &*std::ptr::from_ref(field.raw()).cast() }
+}
+
+/// Refuses what is wrong below a field, of which arrow-rs only says what.
+fn refuse_field<T>(field: Field<'_>, error: &ArrowError) -> Result<T> {
+    let mut below = field.children().chain(field.dictionary());
+    match below.find(|child| arrow_schema::Field::try_from(raw(*child)).is_err()) {
+        Some(child) => refuse_field(child, error),
+        None => refuse!(DEVX_UNSUPPORTED, "field {:?}: format is {:?}: {error}", field.name(), field.format()),
+    }
+}
+
+fn require_struct(schema: &Schema) -> Result<()> {
+    match schema.ty(0) {
+        Type::Struct => Ok(()),
+        other => refuse!(DEVX_MISMATCH, "the array is {other}: a record batch is a struct"),
+    }
+}
+
+// ---- arrays and record batches ----
+
+impl TryFrom<&RecordBatch> for Batch {
+    type Error = Error;
+
+    /// Shares the columns.
+    ///
+    /// # Errors
+    /// What is said of the schema.
+    fn try_from(batch: &RecordBatch) -> Result<Self> {
+        let schema = Schema::try_from(batch.schema_ref().as_ref())?;
+        share_columns(batch, &schema)
+    }
+}
+
+impl TryFrom<&Batch> for RecordBatch {
+    type Error = Error;
+
+    /// Shares the columns.
+    ///
+    /// # Errors
+    /// As [`Batch::to_arrow_rs`]; also `DEVX_MISMATCH` if the batch is not a struct, `DEVX_INVALID_NULL_COUNT` for rows
+    /// or values that are null where arrow-rs has none.
+    fn try_from(batch: &Batch) -> Result<Self> {
+        record_batch(batch, Arc::new(batch.schema().try_into()?))
+    }
+}
+
+impl Batch {
+    /// An array of arrow-rs as a nullable array without a name. It is shared.
+    ///
+    /// # Errors
+    /// What is said of the schema.
+    pub fn from_arrow_rs(array: &dyn Array) -> Result<Self> {
+        Self::from_arrow_rs_as(array, &arrow_schema::Field::new("", array.data_type().clone(), true))
+    }
+
+    /// As [`Batch::from_arrow_rs`], with the name, the flags and the metadata of a field.
+    ///
+    /// # Errors
+    /// As [`Batch::from_arrow_rs`]; also `DEVX_MISMATCH` if the field is of another type.
+    pub fn from_arrow_rs_as(array: &dyn Array, field: &arrow_schema::Field) -> Result<Self> {
+        if array.data_type() != field.data_type() {
+            let (name, wanted) = (field.name(), field.data_type());
+            return refuse!(
+                DEVX_MISMATCH,
+                "field {name:?}: the type is {wanted}, the array's is {}",
+                array.data_type()
+            );
+        }
+        let schema = Schema::try_from(field)?;
+        caught(|| {
+            // SAFETY: the schema is that of the array.
+            unsafe { share(array, &schema) }
+        })
+    }
+
+    /// The array for arrow-rs, which shares it.
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE` if it is not in host memory, `DEVX_NOT_READY`, `DEVX_UNSUPPORTED` for a type that arrow-rs has
+    /// not, `DEVX_INVALID_BUFFERS` for offsets or sizes that arrow-rs could not use, `DEVX_PANIC`.
+    pub fn to_arrow_rs(&self) -> Result<ArrayRef> {
+        let field = arrow_schema::Field::try_from(self.schema().root())?;
+        caught(|| {
+            // SAFETY: the type is that of the batch.
+            unsafe { hand_over(self, field.data_type().clone()) }
+        })
+    }
+}
+
+/// # Safety
+/// `schema` describes arrays that lie in memory as this one.
+unsafe fn share(array: &dyn Array, schema: &Schema) -> Result<Batch> {
+    let mut exported = FFI_ArrowArray::new(&array.to_data());
+    // SAFETY: the structs are the same, and arrow-rs made this one. If it is not taken, its drop releases it.
+    unsafe { Batch::import((&raw mut exported).cast(), schema) }
+}
+
+/// `schema` is that of the batch.
+fn share_columns(batch: &RecordBatch, schema: &Schema) -> Result<Batch> {
+    caught(|| {
+        // SAFETY: the columns of a record batch are of the types of its schema.
+        unsafe { share(&StructArray::from(batch.clone()), schema) }
+    })
+}
+
+/// `schema` is that of the batch, or of the same shape.
+fn record_batch(batch: &Batch, schema: SchemaRef) -> Result<RecordBatch> {
+    require_struct(batch.schema())?;
+    caught(|| {
+        // SAFETY: the type is that of the batch, or lies in memory as that.
+        let rows = unsafe { hand_over(batch, DataType::Struct(schema.fields().clone())) }?.as_struct().clone();
+        let nulls = rows.null_count();
+        if nulls > 0 {
+            return refuse!(DEVX_INVALID_NULL_COUNT, "null_count is {nulls}: arrow-rs has no null rows in a batch");
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        RecordBatch::try_new_with_options(schema, rows.into_parts().1, &options)
+            .map_err(|error| Error::new(DEVX_INVALID_NULL_COUNT, error.to_string()))
+    })
+}
+
+/// # Safety
+/// `data_type` is of the shape of the batch's schema.
+unsafe fn hand_over(batch: &Batch, data_type: DataType) -> Result<ArrayRef> {
+    batch.root().require_host()?;
+    let mut exported = MaybeUninit::<ArrowDeviceArray>::uninit();
+    // SAFETY: there is room for an array.
+    unsafe { batch.clone().export_device(exported.as_mut_ptr()) }?;
+    // SAFETY: the export filled it in. That the data is ready was asked above, so there is no event to keep.
+    let root = unsafe { &raw mut (*exported.as_mut_ptr()).array };
+    // SAFETY: the structs are the same; from here on theirs releases it.
+    let mut array = unsafe { FFI_ArrowArray::from_raw(root.cast()) };
+    // SAFETY: exported just now, with the fields of the batch's schema.
+    unsafe { make_readable((&raw mut array).cast(), batch.schema().root()) }?;
+    // SAFETY: the array is of the type, by the caller's contract, and was promised to be valid when it was made.
+    match unsafe { from_ffi_and_data_type(array, data_type) } {
+        Ok(data) => Ok(make_array(data)),
+        Err(error) => refuse!(DEVX_INVALID_BUFFERS, "{error}"),
+    }
+}
+
+/// Sees to the data that arrow-rs reads before it knows how long its buffers are: offsets, and the sizes of what views
+/// point into. It takes them for aligned and not negative, and to be there even if there are no elements, when a
+/// producer may leave them out (Arrow columnar format, "Variable-size Binary Layout"; C data interface,
+/// `ArrowArray.buffers`).
+///
+/// # Safety
+/// `array` is one that [`Batch`] exported, whose tables may be replaced, of the type of `field`; its data is ready.
+unsafe fn make_readable(array: *mut ArrowArray, field: Field<'_>) -> Result<()> {
+    // SAFETY: the caller's contract.
+    let array = unsafe { &mut *array };
+    let (end, n_buffers) = ((array.offset + array.length) as usize, array.n_buffers as usize);
+    let checked = match field.ty().buffers() {
+        Buffers::Three(_) | Buffers::Two(Buffer::Offsets(_)) if end == 0 => {
+            array.buffers = (&raw const NO_ELEMENTS.0).cast_mut().cast();
+            Ok(())
+        }
+        Buffers::Views if end == 0 => {
+            // Without data, and so without sizes.
+            array.n_buffers = Buffers::Views.count() as i64;
+            Ok(())
+        }
+        // SAFETY: the batch checked the tables. There is one offset more than `end`, and the data is ready.
+        Buffers::Three(bytes) => unsafe { require_sizes(array, 1, bytes as usize, end..end + 1) },
+        // SAFETY: as above; there are as many sizes as buffers that views point into.
+        Buffers::Views => unsafe { require_sizes(array, n_buffers - 1, 8, 0..n_buffers - Buffers::Views.count()) },
+        _ => Ok(()),
+    };
+    checked.map_err(|error| error.within(format_args!("array {:?}: ", field.name())))?;
+    for (k, child) in field.children().enumerate() {
+        // SAFETY: as many children as the field has were exported.
+        let below = unsafe { entry(array.children, k) };
+        // SAFETY: as for the parent.
+        unsafe { make_readable(below, child) }?;
+    }
+    match field.dictionary() {
+        // SAFETY: as for the parent.
+        Some(values) => unsafe { make_readable(array.dictionary, values) },
+        None => Ok(()),
+    }
+}
+
+/// Checks what buffer `index` says, with integers of 4 or 8 bytes at the `places`, about the sizes of the buffers from
+/// the third one on.
+///
+/// # Safety
+/// The integers can be read, aligned or not, and there are as many buffers as places from the third one on.
+unsafe fn require_sizes(array: &ArrowArray, index: usize, bytes: usize, places: Range<usize>) -> Result<()> {
+    // SAFETY: the caller's contract.
+    let sizes = unsafe { entry(array.buffers, index) };
+    if !places.is_empty() && !sizes.addr().is_multiple_of(bytes) {
+        return refuse!(DEVX_INVALID_BUFFERS, "buffers[{index}] is {sizes:p}: not aligned to {bytes} bytes");
+    }
+    for (place, data) in places.zip(2..) {
+        let size: i64 = match bytes {
+            // SAFETY: the caller's contract.
+            4 => unsafe { entry(sizes.cast::<i32>(), place) }.into(),
+            // SAFETY: as above.
+            _ => unsafe { entry(sizes.cast::<i64>(), place) },
+        };
+        if size < 0 {
+            return refuse!(DEVX_INVALID_BUFFERS, "buffers[{index}][{place}] is {size}");
+        }
+        // SAFETY: as above.
+        if size > 0 && unsafe { entry(array.buffers, data) }.is_null() {
+            return refuse!(DEVX_INVALID_BUFFERS, "buffers[{data}] is NULL, but buffers[{index}][{place}] is {size}");
+        }
+    }
+    Ok(())
+}
+
+/// Buffers of no lists or texts: no validity, one offset, no data.
+static NO_ELEMENTS: Table = Table([null(), (&raw const ZERO).cast(), null()]);
+static ZERO: i64 = 0;
+
+struct Table([*const c_void; 3]);
+
+// SAFETY: it points to what is never written.
+unsafe impl Sync for Table {}
+
+// ---- readers ----
+
+impl BatchStream {
+    /// A stream of what a reader gives, in host memory. The batches share the reader's columns.
+    ///
+    /// The reader is asked on whatever thread pulls, one call at a time, and not again after an error or a panic. Its
+    /// errors become `DEVX_CALLBACK` with the text and an `errno` code, or what they were if they are of this library.
+    ///
+    /// # Errors
+    /// What is said of the schema; `DEVX_PANIC` if the reader cannot say what its schema is. Then it is dropped.
+    pub fn from_arrow_rs(mut reader: impl RecordBatchReader + Send + 'static) -> Result<Self> {
+        let theirs = caught(|| Ok(reader.schema()))?;
+        let schema = Schema::try_from(theirs.as_ref())?;
+        Self::with(&schema, DeviceType::CPU, || {
+            let schema = schema.clone();
+            move || match reader.next() {
+                None => Ok(None),
+                Some(Err(error)) => Err(reader_error(error)),
+                // The usual case: one schema for all, which was taken already.
+                Some(Ok(batch)) if *batch.schema_ref() == theirs => share_columns(&batch, &schema).map(Some),
+                Some(Ok(batch)) => Batch::try_from(&batch).map(Some),
+            }
+        })
+    }
+
+    /// A reader of what this stream gives from now on; what it pulls, the other clones of the stream do not get.
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE` if the batches are not in host memory, `DEVX_MISMATCH` if they are not structs, `DEVX_UNSUPPORTED`
+    /// for a field that arrow-rs has no type for.
+    pub fn to_arrow_rs(&self) -> Result<Reader> {
+        let kind = self.device_type();
+        if !(Device { kind, id: 0 }).is_host() {
+            return refuse!(DEVX_DEVICE, "device_type is {kind}: arrow-rs reads host memory");
+        }
+        let schema = arrow_schema::Schema::try_from(self.schema())?;
+        Ok(Reader { stream: self.clone(), schema: Arc::new(schema), over: false })
+    }
+}
+
+/// A [`BatchStream`] as a reader of record batches; from [`BatchStream::to_arrow_rs`].
+///
+/// An error comes once, then nothing more. It is an [`ArrowError::ExternalError`] with an [`Error`] in it.
+#[derive(Debug)]
+pub struct Reader {
+    stream: BatchStream,
+    schema: SchemaRef,
+    over: bool,
+}
+
+impl Iterator for Reader {
+    type Item = std::result::Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.over {
+            return None;
+        }
+        // The stream checks that all its batches are of the shape of its schema.
+        let next = match self.stream.next() {
+            Ok(batch) => batch.map(|batch| record_batch(&batch, Arc::clone(&self.schema))),
+            Err(error) => Some(Err(error)),
+        };
+        self.over = !matches!(next, Some(Ok(_)));
+        next.map(|batch| Ok(batch?))
+    }
+}
+
+impl FusedIterator for Reader {}
+
+impl RecordBatchReader for Reader {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+}
+
+impl From<Error> for ArrowError {
+    fn from(error: Error) -> Self {
+        Self::from_external_error(Box::new(error))
+    }
+}
+
+fn reader_error(error: ArrowError) -> Error {
+    let errno = match &error {
+        ArrowError::ExternalError(inner) => match inner.downcast_ref::<Error>() {
+            Some(ours) => return ours.clone(),
+            None => libc::EIO,
+        },
+        ArrowError::IoError(_, io) => io.raw_os_error().unwrap_or(libc::EIO),
+        ArrowError::MemoryError(_) => libc::ENOMEM,
+        ArrowError::NotYetImplemented(_) => libc::ENOTSUP,
+        _ => libc::EINVAL,
+    };
+    Error::callback(errno, format!("the reader failed: {error}"))
+}
+
+/// Runs what calls arrow-rs; a panic of it ends here.
+fn caught<T>(act: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(act))
+        .unwrap_or_else(|payload| Err(Error::panicked(payload).within("a panic on the side of arrow-rs: ")))
+}

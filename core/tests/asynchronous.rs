@@ -1,0 +1,392 @@
+//! Asynchronous streams on several threads, for a long time, and as `Stream` and `Sink`. What a peer may do is in
+//! `tests/async_schedules`.
+#![expect(clippy::multiple_unsafe_ops_per_block, reason = "a test plays the part of a foreign program")]
+#![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
+
+use core::ffi::{c_int, c_void};
+use std::pin::Pin;
+use std::ptr::null;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+use devexchange_core::abi::arrow_async::{ArrowAsyncDeviceStreamHandler, ArrowAsyncProducer, ArrowAsyncTask};
+use devexchange_core::abi::arrow_data::ArrowSchema;
+use devexchange_core::abi::arrow_device::{ARROW_DEVICE_CPU, ArrowDeviceArray};
+use devexchange_core::abi::types::*;
+use devexchange_core::arrow::asynchronous::{AsyncReader, AsyncWriter, QUARANTINE, ReaderOptions};
+use devexchange_core::arrow::batch::NodeDesc;
+use devexchange_core::arrow::metadata;
+use devexchange_core::arrow::schema::FieldDesc;
+use devexchange_core::{Batch, Device, DeviceType, Owner, Schema, ledger};
+use futures_core::Stream;
+use futures_sink::Sink;
+
+/// The ledger and the quarantine are the process's.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn schema() -> Schema {
+    Schema::new(&[FieldDesc::new(c"bytes", c"C")]).unwrap()
+}
+
+fn batch(schema: &Schema, length: usize) -> Batch {
+    static VALUES: [u8; 64] = [7; 64];
+    let buffers: [*const c_void; 2] = [null(), VALUES.as_ptr().cast()];
+    let nodes = [NodeDesc { length: length as i64, null_count: 0, offset: 0, buffers: &buffers }];
+    // SAFETY: the values are static, and no batch is longer.
+    unsafe { Batch::from_raw_parts(schema, Device::CPU, &nodes, Owner::none()) }
+        .map_err(|refused| refused.error)
+        .unwrap()
+}
+
+fn options(limit: i64) -> ReaderOptions {
+    ReaderOptions { limit, abi_h_metadata: true }
+}
+
+fn pair(limit: i64) -> (AsyncReader, AsyncWriter) {
+    let reader = AsyncReader::new(options(limit), || ()).unwrap();
+    // SAFETY: a handler of its own.
+    let writer = unsafe { AsyncWriter::new(reader.handler().unwrap(), DeviceType::CPU, None, || ()) }.unwrap();
+    (reader, writer)
+}
+
+/// Resident bytes of this process.
+fn resident() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+#[test]
+fn a_million_batches_need_no_more_memory_than_a_few() {
+    let _alone = alone();
+    let (reader, writer) = pair(8);
+    let schema = schema();
+    writer.start(&schema).unwrap();
+    let one = batch(&schema, 1);
+    let mut before = 0;
+    let mut taken = 0;
+    for i in 0..1_000_000 {
+        if i == 100_000 {
+            before = resident();
+        }
+        while !matches!(writer.try_ready(), Poll::Ready(Ok(()))) {
+            let Poll::Ready(Some(Ok((batch, _)))) = reader.try_next() else { panic!("nothing to take") };
+            taken += batch.length();
+        }
+        writer.send(one.clone(), None).map_err(|refused| refused.error).unwrap();
+    }
+    let grown = resident().saturating_sub(before);
+    writer.finish().unwrap();
+    while let Some((batch, _)) = reader.next(None).unwrap() {
+        taken += batch.length();
+    }
+    assert_eq!(taken, 1_000_000);
+    assert!(grown < 4 << 20, "{grown} bytes more after 900 000 batches");
+    drop((reader, writer, one, schema));
+    assert_eq!(ledger::outstanding(), 0);
+}
+
+#[test]
+fn ended_streams_leave_a_bounded_number_of_producers() {
+    let _alone = alone();
+    let schema = schema();
+    let mut before = 0;
+    for i in 0..20_000 {
+        if i == 4 * QUARANTINE {
+            before = resident();
+        }
+        let (reader, writer) = pair(1);
+        writer.start(&schema).unwrap();
+        writer.finish().unwrap();
+        assert!(reader.next(None).unwrap().is_none());
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 2 << 20, "{grown} bytes more");
+    assert_eq!(ledger::outstanding(), 0);
+}
+
+#[test]
+fn threads_read_write_and_cancel_at_once() {
+    let _alone = alone();
+    let watchdog = Arc::new(AtomicUsize::new(0));
+    let watched = Arc::clone(&watchdog);
+    thread::spawn(move || {
+        let mut seen = usize::MAX;
+        while watched.load(SeqCst) != seen {
+            seen = watched.load(SeqCst);
+            thread::sleep(Duration::from_secs(30));
+        }
+        eprintln!("round {seen} hangs");
+        std::process::abort();
+    });
+    let schema = schema();
+    for round in 0..2_000_usize {
+        watchdog.store(round, SeqCst);
+        let (reader, writer) = pair([0, 1, 4][round % 3]);
+        let reader = Arc::new(reader);
+        let (total, cancels) = (round % 40, round % 4 == 1);
+        let came = AtomicI64::new(0);
+        thread::scope(|scope| {
+            let canceller = Arc::clone(&reader);
+            if cancels {
+                scope.spawn(move || {
+                    for _ in 0..round % 50 {
+                        thread::yield_now();
+                    }
+                    canceller.cancel();
+                });
+            }
+            let asker = Arc::clone(&reader);
+            if round % 3 == 0 {
+                scope.spawn(move || (0..total).for_each(|_| asker.request(1).unwrap()));
+            }
+            let schema = &schema;
+            scope.spawn(move || {
+                let mut result = writer.start(schema);
+                for i in 0..total {
+                    result = result.and_then(|()| writer.ready(None));
+                    result = result.and_then(|()| Ok(writer.send(batch(schema, i), None)?));
+                }
+                match result.and_then(|()| writer.finish()) {
+                    Ok(()) => {}
+                    Err(error) => assert!(cancels && [DEVX_CLOSED, DEVX_CALLBACK].contains(&error.status()), "{error}"),
+                }
+            });
+            let taker = || {
+                while reader.next(None).unwrap().is_some() {
+                    came.fetch_add(1, SeqCst);
+                }
+            };
+            if round % 5 == 0 {
+                scope.spawn(taker);
+            }
+            taker();
+        });
+        assert!(cancels || came.load(SeqCst) == total as i64, "round {round}: {came:?} of {total}");
+        drop(reader);
+        assert_eq!(ledger::outstanding(), 0, "round {round}");
+    }
+    watchdog.store(usize::MAX - 1, SeqCst);
+}
+
+/// A producer whose `request` says that it is there and then takes its time.
+struct Slow {
+    inside: Barrier,
+    goes_on: Barrier,
+    returned: AtomicU32,
+}
+
+unsafe extern "C" fn slow_request(producer: *mut ArrowAsyncProducer, _n: i64) {
+    // SAFETY: set by the test, which keeps it.
+    let slow = unsafe { &*(*producer).private_data.cast::<Slow>() };
+    slow.inside.wait();
+    slow.goes_on.wait();
+    thread::sleep(Duration::from_millis(50));
+    slow.returned.store(1, SeqCst);
+}
+
+unsafe extern "C" fn no_cancel(_producer: *mut ArrowAsyncProducer) {}
+
+unsafe extern "C" fn nothing_to_extract(_task: *mut ArrowAsyncTask, _out: *mut ArrowDeviceArray) -> c_int {
+    5
+}
+
+/// An address for another thread.
+struct Sent<T>(*mut T);
+// SAFETY: the tests use it on one thread at a time, or as the test of the moment wants it.
+unsafe impl<T> Send for Sent<T> {}
+
+impl<T> Sent<T> {
+    fn get(&self) -> *mut T {
+        self.0
+    }
+}
+
+unsafe fn introduce(handler: *mut ArrowAsyncDeviceStreamHandler, producer: &mut ArrowAsyncProducer) -> c_int {
+    // SAFETY: an all-zero struct is a released one.
+    let mut exported = unsafe { std::mem::zeroed::<ArrowSchema>() };
+    // SAFETY: there is room.
+    unsafe { schema().export(&mut exported) }.unwrap();
+    // SAFETY: the caller's contract.
+    unsafe {
+        (*handler).producer = producer;
+        (*handler).on_schema.unwrap()(handler, &mut exported)
+    }
+}
+
+#[test]
+fn a_release_waits_for_a_call_on_another_thread() {
+    let _alone = alone();
+    let slow = Slow { inside: Barrier::new(2), goes_on: Barrier::new(2), returned: AtomicU32::new(0) };
+    let mut producer = ArrowAsyncProducer {
+        device_type: ARROW_DEVICE_CPU,
+        request: Some(slow_request),
+        cancel: Some(no_cancel),
+        additional_metadata: null(),
+        private_data: (&raw const slow).cast_mut().cast(),
+    };
+    let reader = AsyncReader::new(options(0), || ()).unwrap();
+    let handler = reader.handler().unwrap();
+    // SAFETY: handed out just now.
+    assert_eq!(unsafe { introduce(handler, &mut producer) }, 0);
+    let handler = Sent(handler);
+    thread::scope(|scope| {
+        scope.spawn(|| reader.request(1).unwrap());
+        slow.inside.wait();
+        let releasing = scope.spawn(|| {
+            let handler = handler;
+            // SAFETY: called once.
+            unsafe { (*handler.get()).release.unwrap()(handler.get()) };
+            slow.returned.load(SeqCst)
+        });
+        // A call that begins now would begin after the release has.
+        while !matches!(reader.try_next(), Poll::Ready(_)) {
+            thread::yield_now();
+        }
+        reader.request(1).unwrap();
+        reader.cancel();
+        slow.goes_on.wait();
+        assert_eq!(releasing.join().unwrap(), 1, "the release came back before the request did");
+    });
+    drop(reader);
+    assert_eq!(ledger::outstanding(), 0);
+}
+
+#[test]
+fn two_callbacks_at_once_are_seen() {
+    let _alone = alone();
+    let inside = Arc::new((Barrier::new(2), Barrier::new(2), AtomicU32::new(0)));
+    let woken = Arc::clone(&inside);
+    // The first task's wake holds its callback up.
+    let reader = AsyncReader::new(options(4), move || {
+        if woken.2.fetch_add(1, SeqCst) == 1 {
+            woken.0.wait();
+            woken.1.wait();
+        }
+    })
+    .unwrap();
+    let slow = Slow { inside: Barrier::new(1), goes_on: Barrier::new(1), returned: AtomicU32::new(0) };
+    let mut producer = ArrowAsyncProducer {
+        device_type: ARROW_DEVICE_CPU,
+        request: Some(slow_request),
+        cancel: Some(no_cancel),
+        additional_metadata: null(),
+        private_data: (&raw const slow).cast_mut().cast(),
+    };
+    let handler = reader.handler().unwrap();
+    // SAFETY: handed out just now.
+    assert_eq!(unsafe { introduce(handler, &mut producer) }, 0);
+    let give = |handler: *mut ArrowAsyncDeviceStreamHandler| {
+        let mut task = ArrowAsyncTask { extract_data: Some(nothing_to_extract), private_data: std::ptr::null_mut() };
+        // SAFETY: the handler is not released; the calls overlap on purpose.
+        unsafe { (*handler).on_next_task.unwrap()(handler, &mut task, null()) }
+    };
+    let other = Sent(handler);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let other = other;
+            give(other.get())
+        });
+        inside.0.wait();
+        assert_eq!(give(handler), 0);
+        inside.1.wait();
+    });
+    assert!(reader.next(None).is_err(), "the first task cannot be extracted");
+    // SAFETY: called once.
+    unsafe { (*handler).release.unwrap()(handler) };
+    drop(reader);
+    assert_eq!(ledger::outstanding(), 0);
+}
+
+/// Unparks the thread that polls.
+struct Unpark(thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut cx = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(value) = poll(&mut cx) {
+            return value;
+        }
+        thread::park_timeout(Duration::from_secs(60));
+    }
+}
+
+#[test]
+fn a_stream_reads_what_a_sink_writes() {
+    let _alone = alone();
+    let (mut reader, mut writer) = pair(2);
+    let schema = schema();
+    thread::scope(|scope| {
+        let schema = &schema;
+        scope.spawn(move || {
+            writer.start(schema).unwrap();
+            for i in 0..50 {
+                block_on(|cx| Sink::poll_ready(Pin::new(&mut writer), cx)).unwrap();
+                Pin::new(&mut writer).start_send(batch(schema, i)).unwrap();
+                block_on(|cx| Sink::<Batch>::poll_flush(Pin::new(&mut writer), cx)).unwrap();
+            }
+            block_on(|cx| Sink::<Batch>::poll_close(Pin::new(&mut writer), cx)).unwrap();
+        });
+        assert_eq!(block_on(|cx| reader.poll_schema(cx)).unwrap().nodes(), 1);
+        for i in 0..50 {
+            let next = block_on(|cx| Pin::new(&mut reader).poll_next(cx)).unwrap().unwrap();
+            assert_eq!(next.length(), i);
+        }
+        assert!(block_on(|cx| Pin::new(&mut reader).poll_next(cx)).is_none());
+    });
+    drop((reader, schema));
+    assert_eq!(ledger::outstanding(), 0);
+}
+
+#[test]
+fn metadata_and_errors_go_across() {
+    let _alone = alone();
+    let block = metadata::encode(&[(b"rows", b"12")]).unwrap();
+    let reader = AsyncReader::new(options(2), || ()).unwrap();
+    let handler = reader.handler().unwrap();
+    // SAFETY: handed out just now.
+    let refused = unsafe { AsyncWriter::new(handler, DeviceType::CPU, Some(&block[1..]), || ()) };
+    assert_eq!(refused.unwrap_err().status(), DEVX_INVALID_METADATA);
+    // SAFETY: as above; the handler was not taken.
+    let writer = unsafe { AsyncWriter::new(handler, DeviceType::CPU, Some(&block), || ()) }.unwrap();
+    let schema = schema();
+    assert!(writer.send(batch(&schema, 1), None).is_err(), "not started");
+    writer.start(&schema).unwrap();
+    assert!(writer.start(&schema).is_err());
+    assert_eq!(reader.device_type(), Some(DeviceType::CPU));
+    assert_eq!(reader.metadata().unwrap().pairs().collect::<Vec<_>>(), [(&b"rows"[..], &b"12"[..])]);
+
+    let other = Schema::new(&[FieldDesc::new(c"numbers", c"c")]).unwrap();
+    let refused = writer.send(batch(&other, 3), None).unwrap_err();
+    assert_eq!((refused.error.status(), refused.returned.length()), (DEVX_MISMATCH, 3));
+    assert_eq!(writer.demand(), 2);
+    let refused = writer.send(batch(&schema, 3), Some(b"no block")).unwrap_err();
+    assert_eq!(refused.error.status(), DEVX_INVALID_METADATA);
+    writer.send(batch(&schema, 5), Some(&block)).map_err(|refused| refused.error).unwrap();
+    assert_eq!(writer.fail(0, "no error", None).unwrap_err().status(), DEVX_INVALID_ARGUMENT);
+    writer.fail(libc::EIO, "no luck", Some(&block)).unwrap();
+    assert_eq!(writer.fail(libc::EIO, "again", None).unwrap_err().status(), DEVX_CLOSED);
+
+    let (taken, with) = reader.next(None).unwrap().unwrap();
+    assert_eq!((taken.length(), with.unwrap().as_bytes()), (5, &block[..]));
+    let error = reader.next(None).unwrap_err();
+    assert_eq!((error.status(), error.errno()), (DEVX_CALLBACK, libc::EIO));
+    assert!(error.message().contains("no luck"), "{error}");
+    let (code, with) = reader.producer_error().unwrap();
+    assert_eq!((code, with.unwrap().as_bytes()), (libc::EIO, &block[..]));
+    assert!(reader.next(None).unwrap().is_none());
+    drop((reader, writer, schema, other, taken));
+    assert_eq!(ledger::outstanding(), 0);
+}

@@ -1,0 +1,79 @@
+//! Memory of CUDA that the host can read goes to arrow-rs at its address, once it is ready; all else is refused.
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+use arrow_array::{Array, RecordBatchReader};
+use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_NOT_READY};
+use devexchange_core::runtime::cuda::Stream;
+use devexchange_core::{Batch, BatchStream, Device, DeviceType};
+use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
+use devexchange_tests::sim::{self, Session};
+use devexchange_tests::{cu, cu_ok};
+
+const N: u64 = 64;
+const PINNED: Device = Device { kind: DeviceType::CUDA_HOST, id: 0 };
+
+/// Pinned memory of a foreign producer, after `event`; 0 says that it is ready.
+fn pinned(event: u64) -> Batch {
+    let data = sim::alloc_host(N);
+    let mut array = foreign::arrow(data, N, PINNED, event, move || {
+        cu!("cuMemFreeHost", data);
+    });
+    // SAFETY: a valid array of bytes, which is ours.
+    unsafe { Batch::import_device(&mut array, &bytes_schema()) }.expect("imported")
+}
+
+/// A record batch of one column.
+fn rows(column: &Batch) -> Batch {
+    let stream = Stream::new(0, 1).expect("a stream");
+    Batch::of_columns(&[("bytes", column)], Some(stream)).expect("a batch")
+}
+
+#[test]
+fn pinned_memory_that_is_ready_is_shared() {
+    let _session = Session::new();
+    let batch = pinned(0);
+    let address = batch.root().buffers()[1];
+    let theirs = batch.to_arrow_rs().expect("handed over");
+    drop(batch);
+    let data = theirs.to_data();
+    assert_eq!((theirs.len() as u64, data.buffers()[0].as_ptr().cast()), (N, address));
+}
+
+#[test]
+fn what_is_queued_or_on_a_device_is_refused() {
+    let _session = Session::new();
+    let (stream, event) = (sim::stream(), sim::event());
+    cu_ok!("cuEventRecord", event, stream);
+    let error = pinned(event).to_arrow_rs().expect_err("not ready");
+    assert_eq!(error.status(), DEVX_NOT_READY, "{error}");
+    let data = sim::alloc(N);
+    let error = foreign::batch(data, N, CUDA0, move || sim::free(data)).to_arrow_rs().expect_err("not host memory");
+    assert_eq!(error.status(), DEVX_DEVICE, "{error}");
+    cu_ok!("cuStreamSynchronize", stream);
+    cu_ok!("cuEventDestroy_v2", event);
+    sim::destroy(stream);
+}
+
+#[test]
+fn a_reader_ends_at_what_is_not_ready() {
+    let _session = Session::new();
+    let (stream, event) = (sim::stream(), sim::event());
+    cu_ok!("cuEventRecord", event, stream);
+    let batches = [rows(&pinned(0)), rows(&pinned(event)), rows(&pinned(0))];
+    let schema = batches[0].schema().clone();
+    let mut reader =
+        BatchStream::of(&schema, PINNED.kind, batches.map(Ok)).expect("a stream").to_arrow_rs().expect("a reader");
+    assert_eq!(reader.schema().field(0).name(), "bytes");
+    assert_eq!(reader.next().map(|batch| batch.expect("ready").num_rows() as u64), Some(N));
+    let error = reader.next().expect("an error").expect_err("not ready").to_string();
+    assert!(error.contains("queued on a stream"), "{error}");
+    assert!(reader.next().is_none());
+    drop(reader);
+
+    let on_device = BatchStream::of(&schema, DeviceType::CUDA, std::iter::empty()).expect("a stream");
+    let error = on_device.to_arrow_rs().map(drop).expect_err("not host memory");
+    assert_eq!((error.status(), error.message()), (DEVX_DEVICE, "device_type is cuda (2): arrow-rs reads host memory"));
+    cu_ok!("cuStreamSynchronize", stream);
+    cu_ok!("cuEventDestroy_v2", event);
+    sim::destroy(stream);
+}
