@@ -26,6 +26,7 @@ pub mod dtype;
 pub mod error;
 pub mod layout;
 pub mod ledger;
+pub mod manager;
 pub mod memory;
 pub mod order;
 pub mod runtime;

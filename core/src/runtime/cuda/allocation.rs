@@ -10,6 +10,7 @@ use cudarc::driver::sys::{CUdevice, CUdeviceptr, CUmemAttach_flags_enum as Attac
 use super::context::{self, Apart, Context, Current};
 use super::driver::{Code, Driver};
 use super::event::Event;
+use super::pool::MemoryPool;
 use super::reaper;
 use super::stream::Stream;
 use crate::device::{Device, DeviceType};
@@ -40,6 +41,8 @@ struct Block {
 enum How {
     Device,
     Host,
+    /// Host memory of somebody else's that was pinned.
+    Registered,
     Pool(Stream),
 }
 
@@ -62,6 +65,30 @@ impl Allocation {
     /// As [`Allocation::device`]; `DEVX_INVALID_STREAM` for a stream of another device, whose pool it would come from;
     /// `DEVX_UNSUPPORTED` if the stream is being captured: the memory would be the graph's.
     pub fn pool(ordinal: i32, stream: Stream, bytes: usize) -> Result<Self> {
+        Self::in_order(ordinal, stream, bytes, |driver, address| {
+            // SAFETY: a call of the driver with room for its result.
+            driver.check("cuMemAllocAsync", unsafe { (driver.mem_alloc_async)(address, bytes, stream.raw()) })
+        })
+    }
+
+    /// As [`Allocation::pool`], of a pool of our own.
+    ///
+    /// # Errors
+    /// As [`Allocation::pool`].
+    pub fn of_pool(pool: &MemoryPool, stream: Stream, bytes: usize) -> Result<Self> {
+        Self::in_order(pool.ordinal(), stream, bytes, |driver, address| {
+            // SAFETY: as above, with a pool that is alive.
+            let code = unsafe { (driver.mem_alloc_from_pool)(address, bytes, pool.raw(), stream.raw()) };
+            driver.check("cuMemAllocFromPoolAsync", code)
+        })
+    }
+
+    fn in_order(
+        ordinal: i32,
+        stream: Stream,
+        bytes: usize,
+        allocate: impl FnOnce(&Driver, &mut CUdeviceptr) -> Result<()>,
+    ) -> Result<Self> {
         let device = Device { kind: DeviceType::CUDA, id: ordinal };
         Self::make(ordinal, device, bytes, How::Pool(stream), |driver, address| {
             let mut of: CUdevice = 0;
@@ -71,8 +98,7 @@ impl Allocation {
                 return refuse!(DEVX_INVALID_STREAM, "stream is {:#x}: of cuda:{of}, not of {device}", stream.value());
             }
             stream.require_no_capture()?;
-            // SAFETY: a call of the driver with room for its result.
-            driver.check("cuMemAllocAsync", unsafe { (driver.mem_alloc_async)(address, bytes, stream.raw()) })
+            allocate(driver, address)
         })
     }
 
@@ -96,11 +122,19 @@ impl Allocation {
     pub fn pinned(ordinal: i32, bytes: usize) -> Result<Self> {
         /// `CU_MEMHOSTALLOC_PORTABLE`: pinned for all contexts, not just for the current one.
         const PORTABLE: u32 = 1;
+        Self::pinned_with(ordinal, bytes, PORTABLE)
+    }
+
+    /// As [`Allocation::pinned`], with flags of the driver (`CU_MEMHOSTALLOC_…`).
+    ///
+    /// # Errors
+    /// As [`Allocation::device`].
+    pub fn pinned_with(ordinal: i32, bytes: usize, flags: u32) -> Result<Self> {
         let device = Device { kind: DeviceType::CUDA_HOST, id: 0 };
         Self::make(ordinal, device, bytes, How::Host, |driver, address| {
             let mut host = std::ptr::null_mut();
             // SAFETY: a call of the driver with room for its result.
-            driver.check("cuMemHostAlloc", unsafe { (driver.mem_host_alloc)(&mut host, bytes, PORTABLE) })?;
+            driver.check("cuMemHostAlloc", unsafe { (driver.mem_host_alloc)(&mut host, bytes, flags) })?;
             *address = host.expose_provenance() as CUdeviceptr;
             Ok(())
         })
@@ -131,10 +165,28 @@ impl Allocation {
             device,
             owner: match how {
                 How::Pool(stream) => Owner::in_order_of(stream, move || block.release()),
-                How::Device | How::Host => Owner::on_release(move || block.release()),
+                _ => Owner::on_release(move || block.release()),
             },
         })
     }
+}
+
+/// Pins host memory that is there already, until the owner is dropped. Unlike a free, unpinning does not wait for a
+/// reaper: the memory may be gone right after.
+///
+/// # Errors
+/// `DEVX_DEVICE`, `DEVX_OUT_OF_MEMORY`, `DEVX_DRIVER` (pinned already, for example).
+///
+/// # Safety
+/// `bytes` bytes at `address` are valid until the owner is dropped.
+pub(crate) unsafe fn pin_host(ordinal: i32, address: *mut c_void, bytes: usize, flags: u32) -> Result<Owner> {
+    let driver = Driver::get()?;
+    let context = context::primary(driver, ordinal)?;
+    let _current = Current::enter(driver, context)?;
+    // SAFETY: the caller's contract.
+    driver.check("cuMemHostRegister", unsafe { (driver.mem_host_register)(address, bytes, flags) })?;
+    let block = Block { driver, context, address: address.expose_provenance(), how: How::Registered };
+    Ok(Owner::on_release(move || block.free()))
 }
 
 impl Block {
@@ -146,7 +198,9 @@ impl Block {
             }
             How::Pool(_) => self.free(),
             // Freed by the reaper, with nothing to wait for before it: the wait is the free's own.
-            How::Device | How::Host => reaper::after(Vec::<Event>::new(), Owner::on_release(move || self.free())),
+            How::Device | How::Host | How::Registered => {
+                reaper::after(Vec::<Event>::new(), Owner::on_release(move || self.free()))
+            }
         }
     }
 
@@ -165,6 +219,10 @@ impl Block {
             How::Device => unsafe { (driver.mem_free)(self.address as CUdeviceptr) },
             // SAFETY: as above.
             How::Host => unsafe { (driver.mem_free_host)(std::ptr::with_exposed_provenance_mut(self.address)) },
+            // SAFETY: pinned by this library, and unpinned once.
+            How::Registered => unsafe {
+                (driver.mem_host_unregister)(std::ptr::with_exposed_provenance_mut(self.address))
+            },
             // SAFETY: as above; the caller's stream lives as long as its allocations.
             How::Pool(stream) => unsafe { (driver.mem_free_async)(self.address as CUdeviceptr, stream.raw()) },
         };

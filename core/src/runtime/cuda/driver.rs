@@ -6,7 +6,9 @@
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
-use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUstream, CUuuid};
+use cudarc::driver::sys::{
+    self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUmemPoolProps, CUmemoryPool, CUstream, CUuuid,
+};
 
 use crate::abi::types::{DEVX_DEVICE, DEVX_DRIVER, DEVX_OUT_OF_MEMORY};
 use crate::error::{Error, Result};
@@ -104,6 +106,14 @@ functions! {
     mem_host_alloc: "cuMemHostAlloc" (*mut *mut c_void, usize, c_uint);
     mem_free_host: "cuMemFreeHost" (*mut c_void);
     mem_alloc_managed: "cuMemAllocManaged" (*mut CUdeviceptr, usize, c_uint);
+    mem_host_register: "cuMemHostRegister_v2" (*mut c_void, usize, c_uint);
+    mem_host_unregister: "cuMemHostUnregister" (*mut c_void);
+    mem_pool_create: "cuMemPoolCreate" (*mut CUmemoryPool, *const CUmemPoolProps);
+    mem_pool_destroy: "cuMemPoolDestroy" (CUmemoryPool);
+    mem_pool_trim: "cuMemPoolTrimTo" (CUmemoryPool, usize);
+    mem_pool_get_attribute: "cuMemPoolGetAttribute" (CUmemoryPool, c_uint, *mut c_void);
+    mem_pool_set_attribute: "cuMemPoolSetAttribute" (CUmemoryPool, c_uint, *mut c_void);
+    mem_alloc_from_pool: "cuMemAllocFromPoolAsync" (*mut CUdeviceptr, usize, CUmemoryPool, CUstream);
     pointer_get_attributes: "cuPointerGetAttributes" (c_uint, *mut c_uint, *mut *mut c_void, CUdeviceptr);
     memcpy_async: "cuMemcpyAsync" (CUdeviceptr, CUdeviceptr, usize, CUstream);
 }

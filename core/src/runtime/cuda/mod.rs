@@ -7,10 +7,12 @@ mod driver;
 mod event;
 pub mod info;
 pub mod pointer;
+mod pool;
 pub mod reaper;
 mod stream;
 
 pub use allocation::Allocation;
 pub use context::require_device;
 pub use event::{Event, ForeignEvent, kept_events};
+pub use pool::MemoryPool;
 pub use stream::{LEGACY, PER_THREAD, Stream};

@@ -1,0 +1,202 @@
+//! What a manager has given out: counted, limited, given back once, all at once, or later.
+
+use core::ffi::c_void;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{Allocated, HostFlags};
+use crate::device::{Device, DeviceType};
+use crate::error::{Result, refuse};
+use crate::memory::Owner;
+use crate::order::Ready;
+use crate::runtime::cuda::allocation::pin_host;
+
+/// What was allocated and given back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Bytes in use now.
+    pub bytes: usize,
+    /// Most bytes that were in use at a time.
+    pub peak_bytes: usize,
+    /// Allocations in use now.
+    pub allocations: usize,
+    /// Allocations since the beginning.
+    pub total_allocations: u64,
+    /// Bytes allocated since the beginning.
+    pub total_bytes: u64,
+    /// Requests that were refused for want of memory.
+    pub refused: u64,
+}
+
+/// The books of one manager. The memory outlives them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Books(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    live: HashMap<u64, Live>,
+    next: u64,
+    /// How often cleanup was deferred, and what waits for its end.
+    depth: usize,
+    deferred: Vec<Owner>,
+    limit: Option<usize>,
+    statistics: Statistics,
+}
+
+#[derive(Debug)]
+struct Live {
+    ordinal: i32,
+    bytes: usize,
+    owner: Owner,
+}
+
+impl Books {
+    pub(super) fn with_limit(limit: usize) -> Self {
+        let books = Self::default();
+        books.lock().limit = Some(limit);
+        books
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn statistics(&self) -> Statistics {
+        self.lock().statistics
+    }
+
+    /// Runs `allocate` within the limit, and enters what it gives. The bytes count from before it runs, so that two threads
+    /// cannot pass the limit together.
+    pub(super) fn enter(
+        &self,
+        ordinal: i32,
+        bytes: usize,
+        allocate: impl FnOnce() -> Result<Allocated>,
+    ) -> Result<Allocated> {
+        self.reserve(bytes)?;
+        let made = allocate();
+        let mut state = self.lock();
+        let mut allocated = match made {
+            Ok(allocated) => allocated,
+            Err(error) => {
+                state.statistics.bytes -= bytes;
+                state.statistics.refused += u64::from(error.status() == crate::abi::types::DEVX_OUT_OF_MEMORY);
+                return Err(error);
+            }
+        };
+        let number = state.next;
+        state.next += 1;
+        let now = &mut state.statistics;
+        now.allocations += 1;
+        now.total_allocations += 1;
+        now.total_bytes += bytes as u64;
+        now.peak_bytes = now.peak_bytes.max(now.bytes);
+        let stream = allocated.owner.stream();
+        let books = self.clone();
+        let give_back = move || books.give_back(number);
+        let outer = match stream {
+            Some(stream) => Owner::in_order_of(stream, give_back),
+            None => Owner::on_release(give_back),
+        };
+        let owner = std::mem::replace(&mut allocated.owner, outer);
+        state.live.insert(number, Live { ordinal, bytes, owner });
+        Ok(allocated)
+    }
+
+    /// Pins host memory, and enters it without its bytes: they are the caller's.
+    ///
+    /// # Safety
+    /// As [`super::Manager::pin`].
+    pub(super) unsafe fn pin(
+        &self,
+        ordinal: i32,
+        address: *mut c_void,
+        bytes: usize,
+        flags: HostFlags,
+    ) -> Result<Owner> {
+        if flags.write_combined {
+            return refuse!(
+                DEVX_INVALID_ARGUMENT,
+                "write_combined is true: memory that is there already cannot become so"
+            );
+        }
+        let pinned = self.enter(ordinal, 0, || {
+            // SAFETY: the caller's contract.
+            let owner = unsafe { pin_host(ordinal, address, bytes, flags.bits()) }?;
+            let device = Device { kind: DeviceType::CUDA_HOST, id: 0 };
+            Ok(Allocated { address, device, bytes: 0, owner, ready: Ready::Now })
+        })?;
+        Ok(pinned.owner)
+    }
+
+    fn reserve(&self, bytes: usize) -> Result<()> {
+        let mut state = self.lock();
+        let limit = state.limit.unwrap_or(usize::MAX);
+        let now = &mut state.statistics;
+        match now.bytes.checked_add(bytes).filter(|sum| *sum <= limit) {
+            Some(sum) => now.bytes = sum,
+            None => {
+                now.refused += 1;
+                let used = now.bytes;
+                return refuse!(
+                    DEVX_OUT_OF_MEMORY,
+                    "{bytes} bytes with {used} in use are more than the limit of {limit}"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// What the owner of an allocation does. After a reset there is nothing left of it.
+    fn give_back(&self, number: u64) {
+        let mut state = self.lock();
+        let Some(Live { bytes, owner, .. }) = state.live.remove(&number) else { return };
+        state.statistics.bytes -= bytes;
+        state.statistics.allocations -= 1;
+        if state.depth > 0 {
+            state.deferred.push(owner);
+            return;
+        }
+        drop(state);
+        // Without the lock: giving back calls the driver, or somebody else's manager.
+        drop(owner);
+    }
+
+    pub(super) fn defer(&self) {
+        self.lock().depth += 1;
+    }
+
+    pub(super) fn resume(&self) {
+        let due = {
+            let mut state = self.lock();
+            state.depth = state.depth.saturating_sub(1);
+            if state.depth == 0 { std::mem::take(&mut state.deferred) } else { Vec::new() }
+        };
+        drop(due);
+    }
+
+    /// Gives back what waits for the end of a deferral, whether that has come or not: memory is needed.
+    pub(super) fn flush(&self) {
+        let due = std::mem::take(&mut self.lock().deferred);
+        drop(due);
+    }
+
+    /// Gives back all memory of a device.
+    pub(super) fn reset(&self, ordinal: i32) {
+        let due: Vec<Owner> = {
+            let mut state = self.lock();
+            let numbers: Vec<u64> =
+                state.live.iter().filter(|(_, live)| live.ordinal == ordinal).map(|(number, _)| *number).collect();
+            let mut due = std::mem::take(&mut state.deferred);
+            for Live { bytes, owner, .. } in
+                numbers.iter().filter_map(|number| state.live.remove(number)).collect::<Vec<_>>()
+            {
+                state.statistics.bytes -= bytes;
+                state.statistics.allocations -= 1;
+                due.push(owner);
+            }
+            due
+        };
+        drop(due);
+    }
+}

@@ -1,0 +1,108 @@
+//! Managers that ask the driver for each allocation.
+
+use core::ffi::c_void;
+
+use super::books::{Books, Statistics};
+use super::{Allocated, HostFlags, Manager, MemoryInfo, Request, allocated, driver_info, no_such_kind, pinned};
+use crate::device::{Device, DeviceType};
+use crate::error::{Result, refuse};
+use crate::memory::Owner;
+use crate::runtime;
+use crate::runtime::cuda::require_device;
+
+/// One call of the driver for each allocation, one for each free.
+#[derive(Debug)]
+pub struct Driver {
+    name: &'static str,
+    kinds: &'static [DeviceType],
+    /// What is given for device memory.
+    device_kind: DeviceType,
+    books: Books,
+}
+
+const ALL: &[DeviceType] = &[DeviceType::CUDA, DeviceType::CUDA_HOST, DeviceType::CUDA_MANAGED, DeviceType::CPU];
+
+impl Driver {
+    /// Every kind of memory. With a stream, device memory comes from the device's default pool.
+    pub fn new() -> Self {
+        Self { name: "driver", kinds: ALL, device_kind: DeviceType::CUDA, books: Books::default() }
+    }
+
+    /// Managed memory for every request of device memory: more than the device has can be allocated, and the host can read
+    /// it.
+    pub fn managed() -> Self {
+        Self { name: "managed", device_kind: DeviceType::CUDA_MANAGED, ..Self::new() }
+    }
+
+    /// Plain and pinned host memory only: for programs whose device memory is managed by somebody else, or that have no
+    /// device.
+    pub fn host_only() -> Self {
+        Self { name: "host-only", kinds: &[DeviceType::CUDA_HOST, DeviceType::CPU], ..Self::new() }
+    }
+
+    fn has_devices(&self) -> bool {
+        self.kinds.contains(&DeviceType::CUDA)
+    }
+}
+
+impl Default for Driver {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Manager for Driver {
+    fn initialize(&self, ordinal: i32) -> Result<()> {
+        if self.has_devices() { require_device(ordinal) } else { Ok(()) }
+    }
+
+    fn allocate(&self, request: &Request) -> Result<Allocated> {
+        let Request { kind, ordinal, bytes, stream, host } = *request;
+        if !self.kinds.contains(&kind) {
+            return no_such_kind(self.name, kind);
+        }
+        self.books.enter(ordinal, bytes, || {
+            if kind == DeviceType::CUDA_HOST {
+                return pinned(ordinal, bytes, host);
+            }
+            let kind = if kind == DeviceType::CUDA { self.device_kind } else { kind };
+            let id = if kind == DeviceType::CPU { 0 } else { ordinal };
+            let device = Device { kind, id };
+            Ok(allocated(device, bytes, runtime::allocate(device, bytes, stream)?))
+        })
+    }
+
+    unsafe fn pin(&self, ordinal: i32, address: *mut c_void, bytes: usize, flags: HostFlags) -> Result<Owner> {
+        // SAFETY: the caller's contract.
+        unsafe { self.books.pin(ordinal, address, bytes, flags) }
+    }
+
+    fn memory_info(&self, ordinal: i32) -> Result<MemoryInfo> {
+        if self.has_devices() {
+            return driver_info(ordinal);
+        }
+        refuse!(DEVX_UNSUPPORTED, "the {} manager does not know how much memory there is", self.name)
+    }
+
+    fn reset(&self, ordinal: i32) -> Result<()> {
+        self.books.reset(ordinal);
+        Ok(())
+    }
+
+    fn defer_cleanup(&self) {
+        self.books.defer();
+    }
+
+    fn resume_cleanup(&self) {
+        self.books.resume();
+    }
+
+    fn trim(&self, _ordinal: i32, _keep: usize) -> Result<()> {
+        self.books.flush();
+        Ok(())
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.books.statistics()
+    }
+}

@@ -1,0 +1,66 @@
+//! A manager that only counts and limits another one.
+
+use core::ffi::c_void;
+use std::sync::Arc;
+
+use super::books::{Books, Statistics};
+use super::{Allocated, HostFlags, Manager, MemoryInfo, Request};
+use crate::error::Result;
+use crate::memory::Owner;
+
+/// Lets another manager allocate up to a number of bytes at a time, over all devices.
+#[derive(Debug)]
+pub struct Limited {
+    inner: Arc<dyn Manager>,
+    limit: usize,
+    books: Books,
+}
+
+impl Limited {
+    /// At most `limit` bytes in use; `usize::MAX` only counts.
+    pub fn new(inner: Arc<dyn Manager>, limit: usize) -> Self {
+        Self { inner, limit, books: Books::with_limit(limit) }
+    }
+}
+
+impl Manager for Limited {
+    fn initialize(&self, ordinal: i32) -> Result<()> {
+        self.inner.initialize(ordinal)
+    }
+
+    fn allocate(&self, request: &Request) -> Result<Allocated> {
+        self.books.enter(request.ordinal, request.bytes, || self.inner.allocate(request))
+    }
+
+    unsafe fn pin(&self, ordinal: i32, address: *mut c_void, bytes: usize, flags: HostFlags) -> Result<Owner> {
+        // SAFETY: the caller's contract.
+        unsafe { self.inner.pin(ordinal, address, bytes, flags) }
+    }
+
+    fn memory_info(&self, ordinal: i32) -> Result<MemoryInfo> {
+        let info = self.inner.memory_info(ordinal)?;
+        let left = self.limit.saturating_sub(self.books.statistics().bytes);
+        Ok(MemoryInfo { free: info.free.min(left), total: info.total.min(self.limit) })
+    }
+
+    fn reset(&self, ordinal: i32) -> Result<()> {
+        self.books.reset(ordinal);
+        self.inner.reset(ordinal)
+    }
+
+    fn defer_cleanup(&self) {
+        self.inner.defer_cleanup();
+    }
+
+    fn resume_cleanup(&self) {
+        self.inner.resume_cleanup();
+    }
+
+    fn trim(&self, ordinal: i32, keep: usize) -> Result<()> {
+        self.inner.trim(ordinal, keep)
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.books.statistics()
+    }
+}

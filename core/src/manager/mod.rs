@@ -1,0 +1,223 @@
+//! Who allocates: managers of device, pinned and managed memory that can stand in for each other.
+//!
+//! The interface is that of Numba's external memory management plugin (version 1), with streams added: what it calls
+//! `memalloc`, `memhostalloc` and `mempin` are [`Manager::allocate`] and [`Manager::pin`], its finalizers are the [`Owner`]s
+//! of the memory. A manager has state for each device; its methods may be called from any thread, in any order, before
+//! [`Manager::initialize`] too. What it gives stays valid when the manager itself is gone.
+
+mod books;
+mod driver;
+mod limited;
+mod pool;
+
+pub use books::Statistics;
+pub use driver::Driver;
+pub use limited::Limited;
+pub use pool::{Pool, PoolOptions};
+
+use core::ffi::c_void;
+use std::fmt;
+
+use crate::device::{Device, DeviceType};
+use crate::dtype::DType;
+use crate::error::{Result, refuse};
+use crate::layout;
+use crate::memory::Owner;
+use crate::order::Ready;
+use crate::runtime::Memory;
+use crate::runtime::cuda::{Allocation, Stream, info};
+use crate::tensor::{Flags, Tensor, TensorDesc};
+
+/// The version of the interface.
+pub const VERSION: u32 = 1;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// Kind of memory: CUDA device memory, pinned host memory (`CUDA_HOST`), managed memory, or plain host memory.
+    pub kind: DeviceType,
+    /// The device that it is for.
+    pub ordinal: i32,
+    /// How much; none is fine.
+    pub bytes: usize,
+    /// The stream in whose order device memory is given and taken back, if the manager can do that; without one it is ready
+    /// at once.
+    pub stream: Option<Stream>,
+    /// Of pinned memory.
+    pub host: HostFlags,
+}
+
+impl Request {
+    /// Device memory, ready at once.
+    pub fn device(ordinal: i32, bytes: usize) -> Self {
+        Self { kind: DeviceType::CUDA, ordinal, bytes, stream: None, host: HostFlags::default() }
+    }
+
+    /// Device memory in the order of a stream.
+    pub fn on(stream: Stream, bytes: usize) -> Self {
+        Self { stream: Some(stream), ..Self::device(stream.ordinal(), bytes) }
+    }
+
+    /// Memory of another kind.
+    pub fn of(kind: DeviceType, ordinal: i32, bytes: usize) -> Self {
+        Self { kind, ..Self::device(ordinal, bytes) }
+    }
+}
+
+/// How host memory is pinned (`memhostalloc`, `mempin`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostFlags {
+    /// Devices can use it through the same address.
+    pub mapped: bool,
+    /// For all contexts, not only for the one of its device.
+    pub portable: bool,
+    /// Fast to write for the host and slow to read.
+    pub write_combined: bool,
+}
+
+impl HostFlags {
+    /// As the driver takes them (`CU_MEMHOSTALLOC_…`; those of `CU_MEMHOSTREGISTER_…` are the same but for the last).
+    fn bits(self) -> u32 {
+        u32::from(self.portable) | u32::from(self.mapped) << 1 | u32::from(self.write_combined) << 2
+    }
+}
+
+/// Memory that a manager gave: where it is, who gives it back, and when it may be touched.
+#[derive(Debug)]
+pub struct Allocated {
+    /// Address of the first byte; NULL if none were asked for.
+    pub address: *mut c_void,
+    /// Where it is.
+    pub device: Device,
+    /// How much was asked for.
+    pub bytes: usize,
+    /// Gives it back, once, on whatever thread it is dropped.
+    pub owner: Owner,
+    /// When it may be touched.
+    pub ready: Ready,
+}
+
+/// How much memory there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryInfo {
+    /// Bytes that can still be had.
+    pub free: usize,
+    /// Bytes in all.
+    pub total: usize,
+}
+
+/// Allocates memory for others, and decides when it is really given back.
+pub trait Manager: Send + Sync + fmt::Debug {
+    /// Prepares for allocations on a device. May be called any number of times; what was allocated before stays.
+    ///
+    /// # Errors
+    /// What keeps the manager from working there.
+    fn initialize(&self, ordinal: i32) -> Result<()>;
+
+    /// Memory, not initialised. What is freed while work is queued on it, as [`Tensor::used_on`] says, is given back after
+    /// that work.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`, `DEVX_UNSUPPORTED` for a kind that this manager does not have, `DEVX_DEVICE`, `DEVX_DRIVER`.
+    fn allocate(&self, request: &Request) -> Result<Allocated>;
+
+    /// Pins host memory that is there already, for as long as the owner lives. The memory outlives it.
+    ///
+    /// # Errors
+    /// As [`Manager::allocate`].
+    ///
+    /// # Safety
+    /// `bytes` bytes at `address` are valid until the owner is dropped.
+    unsafe fn pin(&self, ordinal: i32, address: *mut c_void, bytes: usize, flags: HostFlags) -> Result<Owner>;
+
+    /// How much memory there is for this manager.
+    ///
+    /// # Errors
+    /// `DEVX_UNSUPPORTED` if it cannot say.
+    fn memory_info(&self, ordinal: i32) -> Result<MemoryInfo>;
+
+    /// Gives all memory of a device back, also what is still in use: its owners have nothing to do any more. May be called
+    /// before [`Manager::initialize`].
+    ///
+    /// # Errors
+    /// None that leave anything behind.
+    fn reset(&self, ordinal: i32) -> Result<()>;
+
+    /// From now on, memory that is given up is kept until [`Manager::resume_cleanup`] was called as often: what is expensive
+    /// about giving it back does not happen meanwhile.
+    fn defer_cleanup(&self);
+
+    /// See [`Manager::defer_cleanup`].
+    fn resume_cleanup(&self);
+
+    /// Gives unused memory back to the driver, except for `keep` bytes.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`.
+    fn trim(&self, ordinal: i32, keep: usize) -> Result<()>;
+
+    /// What was allocated and given back.
+    fn statistics(&self) -> Statistics;
+}
+
+/// Cleanup is deferred as long as this lives.
+#[derive(Debug)]
+pub struct Deferred<'a>(&'a dyn Manager);
+
+impl<'a> Deferred<'a> {
+    /// Begins.
+    pub fn new(manager: &'a dyn Manager) -> Self {
+        manager.defer_cleanup();
+        Self(manager)
+    }
+}
+
+impl Drop for Deferred<'_> {
+    fn drop(&mut self) {
+        self.0.resume_cleanup();
+    }
+}
+
+impl Tensor {
+    /// As [`Tensor::allocate`], over memory of a manager.
+    ///
+    /// # Errors
+    /// As [`Manager::allocate`]; `DEVX_INVALID_SHAPE`.
+    pub fn allocate_with(
+        manager: &dyn Manager,
+        device: Device,
+        dtype: DType,
+        shape: &[i64],
+        stream: Option<Stream>,
+    ) -> Result<Self> {
+        let bytes = layout::check(dtype, false, shape, None)?.bytes;
+        let request = Request { stream, ..Request::of(device.kind, device.id, bytes) };
+        let Allocated { address: data, device, owner, ready, .. } = manager.allocate(&request)?;
+        let desc = TensorDesc { data, device, dtype, shape, strides: None, byte_offset: 0, flags: Flags::default() };
+        // SAFETY: the memory has the bytes of the shape, and lives in the owner.
+        let mut tensor = unsafe { Self::from_raw_parts(&desc, owner) }?;
+        tensor.set_ready(ready);
+        Ok(tensor)
+    }
+}
+
+/// Memory of the library's own allocator, as a manager gives it.
+fn allocated(device: Device, bytes: usize, memory: Memory) -> Allocated {
+    let Memory { address, owner, ready } = memory;
+    Allocated { address, device, bytes, owner, ready }
+}
+
+/// Pinned host memory, as every manager gives it.
+fn pinned(ordinal: i32, bytes: usize, flags: HostFlags) -> Result<Allocated> {
+    let Allocation { address, device, owner } = Allocation::pinned_with(ordinal, bytes, flags.bits())?;
+    Ok(Allocated { address, device, bytes, owner, ready: Ready::Now })
+}
+
+fn driver_info(ordinal: i32) -> Result<MemoryInfo> {
+    let (free, total) = info::memory_info(ordinal)?;
+    Ok(MemoryInfo { free, total })
+}
+
+fn no_such_kind<T>(manager: &str, kind: DeviceType) -> Result<T> {
+    refuse!(DEVX_UNSUPPORTED, "kind is {kind}: the {manager} manager does not have it")
+}

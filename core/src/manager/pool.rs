@@ -1,0 +1,147 @@
+//! Device memory out of a pool of our own, in the order of streams.
+
+use core::ffi::c_void;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::books::{Books, Statistics};
+use super::{Allocated, HostFlags, Manager, MemoryInfo, Request, driver_info, no_such_kind, pinned};
+use crate::abi::types::DEVX_OUT_OF_MEMORY;
+use crate::device::DeviceType;
+use crate::error::Result;
+use crate::memory::Owner;
+use crate::order::Ready;
+use crate::runtime::cuda::{Allocation, LEGACY, MemoryPool, Stream, require_device};
+
+/// How much a pool holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolOptions {
+    /// Most bytes in use at a time, over all devices.
+    pub limit: usize,
+    /// Unused bytes that each device's pool keeps when a stream is synchronised, rather than give them back to the driver.
+    pub keep: u64,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self { limit: usize::MAX, keep: u64::MAX }
+    }
+}
+
+/// A stream-ordered pool for each device, made at its first use. What is freed is ready for the next allocation on the same
+/// stream at once, on others when the driver sees that it is.
+///
+/// Without a stream, memory is given in the order of the legacy default stream. Out of memory, what waits to be given back
+/// is, the pool is trimmed, the stream waited for, and the allocation tried once more.
+#[derive(Debug)]
+pub struct Pool {
+    options: PoolOptions,
+    pools: Mutex<BTreeMap<i32, Arc<MemoryPool>>>,
+    books: Books,
+}
+
+impl Pool {
+    /// A manager without memory yet.
+    pub fn new(options: PoolOptions) -> Self {
+        Self { options, pools: Mutex::default(), books: Books::with_limit(options.limit) }
+    }
+
+    fn of(&self, ordinal: i32) -> Result<Arc<MemoryPool>> {
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = pools.get(&ordinal) {
+            return Ok(Arc::clone(pool));
+        }
+        let pool = Arc::new(MemoryPool::new(ordinal, self.options.keep)?);
+        pools.insert(ordinal, Arc::clone(&pool));
+        Ok(pool)
+    }
+
+    fn existing(&self, ordinal: i32) -> Option<Arc<MemoryPool>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner).get(&ordinal).cloned()
+    }
+
+    /// Bytes that a device's pool holds, in use or not.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`.
+    pub fn reserved(&self, ordinal: i32) -> Result<u64> {
+        self.existing(ordinal).map_or(Ok(0), |pool| pool.reserved())
+    }
+
+    fn device_memory(&self, ordinal: i32, bytes: usize, stream: Option<Stream>) -> Result<Allocated> {
+        let pool = self.of(ordinal)?;
+        let stream = match stream {
+            Some(stream) => stream,
+            None => Stream::new(ordinal, LEGACY)?,
+        };
+        let first = Allocation::of_pool(&pool, stream, bytes);
+        let made = match first {
+            Err(error) if error.status() == DEVX_OUT_OF_MEMORY => {
+                self.books.flush();
+                stream.synchronize()?;
+                pool.trim(0)?;
+                Allocation::of_pool(&pool, stream, bytes)
+            }
+            made => made,
+        }?;
+        let Allocation { address, device, owner } = made;
+        Ok(Allocated { address, device, bytes, owner, ready: Ready::Queued(stream) })
+    }
+}
+
+impl Manager for Pool {
+    fn initialize(&self, ordinal: i32) -> Result<()> {
+        require_device(ordinal)?;
+        self.of(ordinal).map(drop)
+    }
+
+    fn allocate(&self, request: &Request) -> Result<Allocated> {
+        let Request { kind, ordinal, bytes, stream, host } = *request;
+        match kind {
+            DeviceType::CUDA => self.books.enter(ordinal, bytes, || self.device_memory(ordinal, bytes, stream)),
+            DeviceType::CUDA_HOST => self.books.enter(ordinal, bytes, || pinned(ordinal, bytes, host)),
+            other => no_such_kind("pool", other),
+        }
+    }
+
+    unsafe fn pin(&self, ordinal: i32, address: *mut c_void, bytes: usize, flags: HostFlags) -> Result<Owner> {
+        // SAFETY: the caller's contract.
+        unsafe { self.books.pin(ordinal, address, bytes, flags) }
+    }
+
+    fn memory_info(&self, ordinal: i32) -> Result<MemoryInfo> {
+        let mut info = driver_info(ordinal)?;
+        if let Some(pool) = self.existing(ordinal) {
+            // What the pool holds and nobody uses can be had, too.
+            let unused = pool.reserved()?.saturating_sub(pool.used()?);
+            info.free = info.total.min(info.free + unused as usize);
+        }
+        let left = self.options.limit.saturating_sub(self.books.statistics().bytes);
+        Ok(MemoryInfo { free: info.free.min(left), total: info.total.min(self.options.limit) })
+    }
+
+    fn reset(&self, ordinal: i32) -> Result<()> {
+        self.books.reset(ordinal);
+        let pool = self.pools.lock().unwrap_or_else(PoisonError::into_inner).remove(&ordinal);
+        // Destroyed when the last allocation of it is given back.
+        drop(pool);
+        Ok(())
+    }
+
+    fn defer_cleanup(&self) {
+        self.books.defer();
+    }
+
+    fn resume_cleanup(&self) {
+        self.books.resume();
+    }
+
+    fn trim(&self, ordinal: i32, keep: usize) -> Result<()> {
+        self.books.flush();
+        self.existing(ordinal).map_or(Ok(()), |pool| pool.trim(keep))
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.books.statistics()
+    }
+}

@@ -1,0 +1,282 @@
+//! Memory managers on CUDA: what they give, count, limit and take back, on whatever schedule and with whatever fault.
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use devexchange_core::abi::types::*;
+use devexchange_core::manager::{
+    Deferred, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Statistics,
+};
+use devexchange_core::order::Ready;
+use devexchange_core::runtime::cuda::Stream;
+use devexchange_core::{DType, Device, DeviceType, Tensor};
+use devexchange_tests::foreign::CUDA0;
+use devexchange_tests::sim::{self, Session};
+
+const N: usize = 4096;
+const SEEDS: u64 = 50;
+
+fn on(value: u64) -> Stream {
+    Stream::new(0, value as i64).expect("a stream")
+}
+
+fn all() -> Vec<(&'static str, Arc<dyn Manager>)> {
+    let pool: Arc<dyn Manager> = Arc::new(Pool::new(PoolOptions::default()));
+    vec![
+        ("driver", Arc::new(Driver::new())),
+        ("managed", Arc::new(Driver::managed())),
+        ("pool", Arc::clone(&pool)),
+        ("limited", Arc::new(Limited::new(pool, 1 << 30))),
+    ]
+}
+
+/// Takes what the managers keep for themselves for granted: a pool lives as long as its manager.
+fn each(session: &Session, seeds: u64, mut scenario: impl FnMut(&str, &Arc<dyn Manager>)) {
+    for (name, manager) in all() {
+        session.each(seeds, || {
+            scenario(name, &manager);
+            manager.reset(0).expect("reset");
+        });
+    }
+}
+
+#[test]
+fn memory_is_given_and_taken_back_in_order() {
+    let session = Session::new();
+    each(&session, SEEDS, |name, manager| {
+        manager.initialize(0).expect("initialized");
+        manager.initialize(0).expect("initialized again");
+        let (producer, consumer) = (sim::stream(), sim::stream());
+        let tensor =
+            Tensor::allocate_with(&**manager, CUDA0, DType::UINT8, &[N as i64], Some(on(producer))).expect(name);
+        tensor.check_pointers().expect("it is where it says");
+        let data = tensor.data().expose_provenance() as u64;
+        sim::fill(data, 7, N as u64, producer);
+        let mut tensor = tensor;
+        tensor.produced_on(on(producer)).expect("not shared");
+        tensor.wait(on(consumer)).expect("waits");
+        let scratch = sim::alloc(N as u64);
+        sim::copy(scratch, data, N as u64, consumer);
+        tensor.used_on(on(consumer)).expect("noted");
+        assert_eq!(manager.statistics().bytes, N);
+        drop(tensor);
+        assert!(sim::download(scratch, N as u64, consumer).iter().all(|byte| *byte == 7));
+        sim::free(scratch);
+        sim::settle();
+        let Statistics { bytes, allocations, peak_bytes, .. } = manager.statistics();
+        assert_eq!((bytes, allocations, peak_bytes), (0, 0, N), "{name}");
+        sim::destroy(producer);
+        sim::destroy(consumer);
+    });
+}
+
+#[test]
+fn without_a_stream_and_of_every_kind() {
+    let session = Session::new();
+    each(&session, 5, |name, manager| {
+        let device = manager.allocate(&Request::device(0, N)).expect(name);
+        assert_eq!(device.bytes, N);
+        let pinned = manager.allocate(&Request::of(DeviceType::CUDA_HOST, 0, N)).expect(name);
+        assert_eq!(pinned.device.kind, DeviceType::CUDA_HOST);
+        assert!(matches!(pinned.ready, Ready::Now));
+        let none = manager.allocate(&Request::device(0, 0)).expect(name);
+        assert!(none.address.is_null());
+        let error = manager.allocate(&Request::of(DeviceType::ROCM, 0, N)).expect_err("no such kind");
+        assert_eq!(error.status(), DEVX_UNSUPPORTED);
+        let error = manager.allocate(&Request::device(7, N)).expect_err("no such device");
+        assert_eq!(error.status(), DEVX_DEVICE, "{error}");
+        let info = manager.memory_info(0).expect(name);
+        assert!(info.free <= info.total && info.total > 0, "{info:?}");
+        drop((device, pinned, none));
+    });
+    let host = Driver::host_only();
+    host.initialize(99).expect("no device is needed");
+    assert_eq!(host.allocate(&Request::device(0, N)).expect_err("host only").status(), DEVX_UNSUPPORTED);
+    drop(host.allocate(&Request::of(DeviceType::CPU, 0, N)).expect("host memory"));
+    assert_eq!(host.memory_info(0).expect_err("it cannot know").status(), DEVX_UNSUPPORTED);
+}
+
+#[test]
+fn host_memory_is_pinned_for_a_while() {
+    let session = Session::new();
+    each(&session, 5, |name, manager| {
+        let mut mine = vec![0_u8; N].into_boxed_slice();
+        let flags = HostFlags { mapped: true, portable: true, ..HostFlags::default() };
+        // SAFETY: the box outlives the owner.
+        let owner = unsafe { manager.pin(0, mine.as_mut_ptr().cast(), N, flags) }.expect(name);
+        // SAFETY: as above.
+        let twice = unsafe { manager.pin(0, mine.as_mut_ptr().cast(), N, flags) }.expect_err("pinned already");
+        assert_eq!((twice.status(), twice.driver_code()), (DEVX_DRIVER, 712), "{twice}");
+        drop(owner);
+        // SAFETY: as above.
+        drop(unsafe { manager.pin(0, mine.as_mut_ptr().cast(), N, flags) }.expect("pinned again"));
+        let wrong = HostFlags { write_combined: true, ..flags };
+        // SAFETY: as above.
+        let refused = unsafe { manager.pin(0, mine.as_mut_ptr().cast(), N, wrong) }.expect_err("not possible");
+        assert_eq!(refused.status(), DEVX_INVALID_ARGUMENT);
+    });
+}
+
+#[test]
+fn limits_count_what_is_in_use() {
+    let session = Session::new();
+    session.each(5, || {
+        let limited = Limited::new(Arc::new(Driver::new()), 2 * N);
+        let first = limited.allocate(&Request::device(0, N)).expect("within");
+        let second = limited.allocate(&Request::device(0, N)).expect("within");
+        let error = limited.allocate(&Request::device(0, 1)).expect_err("over");
+        assert_eq!(error.status(), DEVX_OUT_OF_MEMORY);
+        assert!(error.message().contains("1 bytes with 8192 in use are more than the limit of 8192"), "{error}");
+        assert_eq!(limited.memory_info(0).expect("known").free, 0);
+        drop(first);
+        drop(limited.allocate(&Request::device(0, N)).expect("within again"));
+        assert_eq!(
+            limited.allocate(&Request::device(0, usize::MAX)).expect_err("overflow").status(),
+            DEVX_OUT_OF_MEMORY
+        );
+        let now = limited.statistics();
+        assert_eq!((now.bytes, now.refused, now.total_allocations), (N, 2, 3));
+        drop(second);
+    });
+}
+
+/// While cleanup is deferred nothing is given back to the driver; then all of it.
+#[test]
+fn cleanup_is_deferred() {
+    let session = Session::new();
+    if sim::skipped("what is live is seen in the simulated driver only") {
+        return;
+    }
+    session.each(5, || {
+        let manager = Driver::new();
+        let before = sim::stat("live_device");
+        {
+            let _outer = Deferred::new(&manager);
+            let inner = Deferred::new(&manager);
+            drop(manager.allocate(&Request::device(0, N)).expect("allocated"));
+            drop(inner);
+            drop(manager.allocate(&Request::device(0, N)).expect("allocated"));
+            sim::settle();
+            assert_eq!(sim::stat("live_device"), before + 2);
+            assert_eq!(manager.statistics().bytes, 0);
+        }
+        sim::settle();
+        assert_eq!(sim::stat("live_device"), before);
+    });
+}
+
+/// A reset gives back what is still in use; its owners have nothing to do any more, and nothing is given back twice.
+#[test]
+fn reset_gives_everything_back_once() {
+    let session = Session::new();
+    each(&session, 5, |name, manager| {
+        manager.reset(0).expect("before anything");
+        let kept: Vec<_> = (0..4).map(|_| manager.allocate(&Request::device(0, N)).expect(name)).collect();
+        manager.reset(0).expect("in use");
+        sim::settle();
+        assert_eq!(manager.statistics().bytes, 0);
+        let after = manager.allocate(&Request::device(0, N)).expect("usable again");
+        drop(kept);
+        assert_eq!(manager.statistics().allocations, 1);
+        drop(after);
+    });
+}
+
+/// What a manager gave outlives it, and is given back from any thread.
+#[test]
+fn memory_outlives_its_manager() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        for (name, manager) in all() {
+            let stream = sim::stream();
+            let tensor =
+                Tensor::allocate_with(&*manager, CUDA0, DType::UINT8, &[N as i64], Some(on(stream))).expect(name);
+            drop(manager);
+            sim::fill(tensor.data().expose_provenance() as u64, 1, N as u64, stream);
+            tensor.used_on(on(stream)).expect("noted");
+            std::thread::spawn(move || drop(tensor)).join().expect("released");
+            sim::settle();
+            sim::destroy(stream);
+        }
+    });
+}
+
+/// A pool keeps what was freed, gives it to the next one, and to the driver when it is trimmed.
+#[test]
+fn pools_keep_and_trim() {
+    let session = Session::new();
+    session.each(5, || {
+        let pool = Pool::new(PoolOptions::default());
+        let stream = sim::stream();
+        drop(pool.allocate(&Request::on(on(stream), N)).expect("allocated"));
+        sim::synchronize(stream);
+        assert!(pool.reserved(0).expect("known") >= N as u64);
+        pool.trim(0, 0).expect("trimmed");
+        assert_eq!(pool.reserved(0).expect("known"), 0);
+        drop(pool);
+        sim::destroy(stream);
+    });
+}
+
+/// Out of memory, the pool trims and tries once more; a second refusal is the caller's.
+#[test]
+fn pools_try_again_when_memory_is_short() {
+    let session = Session::new();
+    if sim::skipped("faults are injected into the simulated driver only") {
+        return;
+    }
+    let pool = Pool::new(PoolOptions::default());
+    let stream = sim::stream();
+    sim::fail("cuMemAllocFromPoolAsync", 1, 2, false);
+    drop(pool.allocate(&Request::on(on(stream), N)).expect("the second try"));
+    sim::fail_clear();
+    sim::fail("cuMemAllocFromPoolAsync", 1, 2, true);
+    let error = pool.allocate(&Request::on(on(stream), N)).expect_err("no memory");
+    assert_eq!((error.status(), error.driver_code()), (DEVX_OUT_OF_MEMORY, 2));
+    sim::fail_clear();
+    let now = pool.statistics();
+    assert_eq!((now.bytes, now.refused, now.total_allocations), (0, 1, 1));
+    drop(pool);
+    sim::synchronize(stream);
+    sim::destroy(stream);
+    session.check();
+}
+
+/// Every call of the driver fails once, in every way: an error, and nothing is lost or given back twice.
+#[test]
+fn faults() {
+    let session = Session::new();
+    if sim::skipped("faults are injected into the simulated driver only") {
+        return;
+    }
+    for code in [1, 2, 201, 719, 9999] {
+        for nth in 1..40 {
+            for (_, manager) in all() {
+                sim::fail("*", nth, code, false);
+                let device = manager.allocate(&Request::device(0, N));
+                let pinned = manager.allocate(&Request::of(DeviceType::CUDA_HOST, 0, N));
+                let _ = manager.memory_info(0);
+                drop((device, pinned));
+                let _ = manager.trim(0, 0);
+                let _ = manager.reset(0);
+                sim::settle();
+                sim::fail_clear();
+                assert_eq!(manager.statistics().bytes, 0);
+            }
+            let findings = sim::take_findings();
+            assert!(findings.is_empty(), "call {nth}, code {code}: {findings:?}");
+        }
+    }
+    session.accept();
+}
+
+#[test]
+fn device_of_the_managed_manager() {
+    let session = Session::new();
+    session.each(5, || {
+        let managed = Driver::managed();
+        let given = managed.allocate(&Request::device(0, N)).expect("allocated");
+        assert_eq!(given.device, Device { kind: DeviceType::CUDA_MANAGED, id: 0 });
+        drop(given);
+    });
+}
