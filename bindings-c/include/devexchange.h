@@ -58,6 +58,9 @@ typedef struct devx_batch_stream devx_batch_stream_t;
  */
 typedef struct devx_tensor devx_tensor_t;
 
+/** A memory manager: one reference. Memory that it gave outlives it. Any thread may use it. */
+typedef struct devx_manager devx_manager_t;
+
 /**
  * Asks the producer to stop and takes nothing any more: the stream ends here, without an error.
  * Again it does nothing.
@@ -694,6 +697,115 @@ int64_t devx_ledger_outstanding(void);
 devx_status devx_ledger_read(devx_ledger *out, devx_error *error);
 
 /**
+ * Allocates memory; `out->owner` gives it back, once, from any thread, whether or not the manager
+ * is still there.
+ */
+devx_status devx_manager_allocate(
+    devx_manager_t const *manager,
+    devx_memory_request const *request,
+    devx_memory *out,
+    devx_error *error);
+
+/**
+ * A manager that the caller fills in. The table is copied; its `release` is called once, when the
+ * manager and all memory of it are given up.
+ */
+devx_status devx_manager_create(
+    devx_manager_table const *table,
+    devx_manager_t **out,
+    devx_error *error);
+
+/**
+ * A manager that asks the driver for each allocation: every kind of memory. With a stream, device
+ * memory comes from the device's default pool.
+ */
+devx_status devx_manager_create_driver(devx_manager_t **out, devx_error *error);
+
+/** A manager of plain and pinned host memory only. */
+devx_status devx_manager_create_host_only(devx_manager_t **out, devx_error *error);
+
+/**
+ * A manager that lets another one have at most `limit` bytes in use (-1 only counts). The other one
+ * is shared.
+ */
+devx_status devx_manager_create_limited(
+    devx_manager_t const *inner,
+    int64_t limit,
+    devx_manager_t **out,
+    devx_error *error);
+
+/** As `devx_manager_create_driver`, with managed memory for every request of device memory. */
+devx_status devx_manager_create_managed(devx_manager_t **out, devx_error *error);
+
+/**
+ * A manager with a stream-ordered pool of its own on each device: at most `limit` bytes in use over
+ * all devices, and up to `keep` unused bytes kept on each; -1 for no limit. Out of memory, it
+ * trims, waits for the stream and tries once more.
+ */
+devx_status devx_manager_create_pool(
+    int64_t limit,
+    int64_t keep,
+    devx_manager_t **out,
+    devx_error *error);
+
+/** Holds back what is given up until `devx_manager_resume_cleanup` was called as often. */
+devx_status devx_manager_defer_cleanup(devx_manager_t const *manager, devx_error *error);
+
+/** What a manager allocated and got back. */
+devx_status devx_manager_get_statistics(
+    devx_manager_t const *manager,
+    devx_manager_statistics *out,
+    devx_error *error);
+
+/** Prepares a manager for allocations on a device. May be called any number of times. */
+devx_status devx_manager_initialize(
+    devx_manager_t const *manager,
+    int32_t device_id,
+    devx_error *error);
+
+/** How much memory there is for a manager. */
+devx_status devx_manager_memory_info(
+    devx_manager_t const *manager,
+    int32_t device_id,
+    devx_memory_info *out,
+    devx_error *error);
+
+/**
+ * Pins host memory that is there already: `DEVX_HOST_...` bits in `flags`. `out` unpins it; the
+ * memory outlives that.
+ */
+devx_status devx_manager_pin(
+    devx_manager_t const *manager,
+    int32_t device_id,
+    void *address,
+    size_t bytes,
+    uint32_t flags,
+    devx_owner *out,
+    devx_error *error);
+
+/**
+ * Gives up a manager and sets the handle to NULL. Memory that it gave stays valid. NULL and a
+ * handle that is NULL are fine.
+ */
+void devx_manager_release(devx_manager_t **manager);
+
+/**
+ * Gives all memory of a device back, also what is still in use; its owners have nothing to do any
+ * more.
+ */
+devx_status devx_manager_reset(devx_manager_t const *manager, int32_t device_id, devx_error *error);
+
+/** See `devx_manager_defer_cleanup`. */
+devx_status devx_manager_resume_cleanup(devx_manager_t const *manager, devx_error *error);
+
+/** Gives unused memory of a device back to the driver, except for `keep` bytes. */
+devx_status devx_manager_trim(
+    devx_manager_t const *manager,
+    int32_t device_id,
+    size_t keep,
+    devx_error *error);
+
+/**
  * The block, encoded as `ArrowSchema.metadata`, and its size in bytes, either of which may be NULL.
  * It is valid as long as the handle.
  */
@@ -777,6 +889,20 @@ devx_status devx_stream_synchronize(DLDevice device, int64_t stream, devx_error 
  * destroyed before the tensor is released; with -1 it is ready at once.
  */
 devx_status devx_tensor_allocate(
+    DLDevice device,
+    DLDataType dtype,
+    int64_t const *shape,
+    size_t ndim,
+    int64_t stream,
+    devx_tensor_t **out,
+    devx_error *error);
+
+/**
+ * Makes a tensor over new memory of a manager, compact and row-major, not initialised; otherwise as
+ * `devx_tensor_allocate`.
+ */
+devx_status devx_tensor_allocate_with(
+    devx_manager_t const *manager,
     DLDevice device,
     DLDataType dtype,
     int64_t const *shape,

@@ -71,6 +71,16 @@ named_in_c! {
     PlanRecord(types::DevxPlan) = "devx_plan";
     /// `devx_ledger`.
     LedgerRecord(types::DevxLedger) = "devx_ledger";
+    /// `devx_memory_request`.
+    MemoryRequestRecord(types::DevxMemoryRequest) = "devx_memory_request";
+    /// `devx_memory`.
+    MemoryRecord(types::DevxMemory) = "devx_memory";
+    /// `devx_memory_info`.
+    MemoryInfoRecord(types::DevxMemoryInfo) = "devx_memory_info";
+    /// `devx_manager_table`.
+    ManagerTableRecord(types::DevxManagerTable) = "devx_manager_table";
+    /// `devx_manager_statistics`.
+    StatisticsRecord(types::DevxManagerStatistics) = "devx_manager_statistics";
     /// `devx_cuda_array`.
     CudaArray(cuda_array::DevxCudaArray) = "devx_cuda_array";
     /// `devx_cuda_array_request`.

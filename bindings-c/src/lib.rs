@@ -21,6 +21,7 @@ mod dlpack;
 mod error;
 mod ledger;
 mod library;
+mod manager;
 mod metadata;
 mod schema;
 mod stream;

@@ -246,6 +246,13 @@ records! {
         DevxBatchInfo { length n_columns n_nodes device_type device_id }
         DevxDeviceInfo { name uuid free_bytes total_bytes driver_version reserved }
         DevxPlan { kind reserved copy_bytes reason }
+        DevxMemoryRequest { device_type device_id bytes stream host_flags reserved }
+        DevxMemory { address device_type device_id owner }
+        DevxMemoryInfo { free_bytes total_bytes }
+        DevxManagerStatistics { bytes peak_bytes allocations total_allocations total_bytes refused }
+        DevxManagerTable {
+            version reserved context initialize allocate pin memory_info reset trim defer_cleanup release
+        }
         DevxCount { total live }
         DevxLedger {
             tensor_exports tensor_imports batch_exports batch_imports schema_exports schema_imports
@@ -290,7 +297,8 @@ constants! {
         DEVX_INVALID_STREAM DEVX_NOT_READY DEVX_DRIVER DEVX_CALLBACK DEVX_BUSY DEVX_PANIC
         DEVX_ERROR_MESSAGE_BYTES DEVX_COPY_NEVER DEVX_COPY_IF_NEEDED DEVX_COPY_ALWAYS
         DEVX_FIELD_ORDERED DEVX_FIELD_NULLABLE DEVX_FIELD_KEYS_SORTED
-        DEVX_PLAN_VIEW DEVX_PLAN_COPY DEVX_PLAN_IMPOSSIBLE DEVX_PLAN_REASON_BYTES DEVX_DEVICE_NAME_BYTES;
+        DEVX_PLAN_VIEW DEVX_PLAN_COPY DEVX_PLAN_IMPOSSIBLE DEVX_PLAN_REASON_BYTES DEVX_DEVICE_NAME_BYTES
+        DEVX_HOST_PORTABLE DEVX_HOST_MAPPED DEVX_HOST_WRITE_COMBINED DEVX_MANAGER_VERSION;
 }
 
 /// The table of all types: `NAME size N align N`, and `NAME.field offset N` for each field.

@@ -1,11 +1,9 @@
 //! Memory managers on CUDA: what they give, count, limit and take back, on whatever schedule and with whatever fault.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
-use std::sync::Arc;
-
 use devexchange_core::abi::types::*;
 use devexchange_core::manager::{
-    Deferred, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Statistics,
+    Deferred, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared, Statistics,
 };
 use devexchange_core::order::Ready;
 use devexchange_core::runtime::cuda::Stream;
@@ -20,18 +18,22 @@ fn on(value: u64) -> Stream {
     Stream::new(0, value as i64).expect("a stream")
 }
 
-fn all() -> Vec<(&'static str, Arc<dyn Manager>)> {
-    let pool: Arc<dyn Manager> = Arc::new(Pool::new(PoolOptions::default()));
+fn shared(manager: impl Manager + 'static) -> Shared {
+    Shared::new(manager).expect("room for a manager")
+}
+
+fn all() -> Vec<(&'static str, Shared)> {
+    let pool = shared(Pool::new(PoolOptions::default()));
     vec![
-        ("driver", Arc::new(Driver::new())),
-        ("managed", Arc::new(Driver::managed())),
-        ("pool", Arc::clone(&pool)),
-        ("limited", Arc::new(Limited::new(pool, 1 << 30))),
+        ("driver", shared(Driver::new())),
+        ("managed", shared(Driver::managed())),
+        ("pool", pool.clone()),
+        ("limited", shared(Limited::new(pool, 1 << 30))),
     ]
 }
 
 /// Takes what the managers keep for themselves for granted: a pool lives as long as its manager.
-fn each(session: &Session, seeds: u64, mut scenario: impl FnMut(&str, &Arc<dyn Manager>)) {
+fn each(session: &Session, seeds: u64, mut scenario: impl FnMut(&str, &Shared)) {
     for (name, manager) in all() {
         session.each(seeds, || {
             scenario(name, &manager);
@@ -121,7 +123,7 @@ fn host_memory_is_pinned_for_a_while() {
 fn limits_count_what_is_in_use() {
     let session = Session::new();
     session.each(5, || {
-        let limited = Limited::new(Arc::new(Driver::new()), 2 * N);
+        let limited = Limited::new(shared(Driver::new()), 2 * N);
         let first = limited.allocate(&Request::device(0, N)).expect("within");
         let second = limited.allocate(&Request::device(0, N)).expect("within");
         let error = limited.allocate(&Request::device(0, 1)).expect_err("over");

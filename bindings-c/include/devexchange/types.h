@@ -154,6 +154,125 @@ typedef struct devx_batch_source {
   void (*release)(void *context);
 } devx_batch_source;
 
+/** Pinned memory for all contexts, not only for the one of its device. */
+#define DEVX_HOST_PORTABLE 1
+/** Pinned memory that devices can use. */
+#define DEVX_HOST_MAPPED 2
+/** Pinned memory that the host writes fast and reads slowly. */
+#define DEVX_HOST_WRITE_COMBINED 4
+
+/** Memory that is asked of a manager. */
+typedef struct devx_memory_request {
+  /** Kind of memory: CUDA (2), CUDA_HOST (3), CUDA_MANAGED (13) or CPU (1). */
+  int32_t device_type;
+  /** The device that it is for. */
+  int32_t device_id;
+  /** How much; 0 is fine. */
+  int64_t bytes;
+  /**
+   * The stream in whose order device memory is given and taken back; -1 if it has to be ready at
+   * once.
+   */
+  int64_t stream;
+  /** `DEVX_HOST_...` bits, of pinned memory. */
+  uint32_t host_flags;
+  /** Always zero. */
+  uint32_t reserved;
+} devx_memory_request;
+
+/** Memory that a manager gave. */
+typedef struct devx_memory {
+  /** Address of the first byte; NULL if none were asked for. */
+  void *address;
+  /** Where it is. */
+  int32_t device_type;
+  /** Number of the device. */
+  int32_t device_id;
+  /** Gives it back: called once, from any thread. */
+  struct devx_owner owner;
+} devx_memory;
+
+/** How much memory there is. */
+typedef struct devx_memory_info {
+  /** Bytes that can still be had. */
+  int64_t free_bytes;
+  /** Bytes in all. */
+  int64_t total_bytes;
+} devx_memory_info;
+
+/** What a manager allocated and got back. */
+typedef struct devx_manager_statistics {
+  /** Bytes in use now. */
+  int64_t bytes;
+  /** Most bytes that were in use at a time. */
+  int64_t peak_bytes;
+  /** Allocations in use now. */
+  int64_t allocations;
+  /** Allocations since the beginning. */
+  int64_t total_allocations;
+  /** Bytes allocated since the beginning. */
+  int64_t total_bytes;
+  /** Requests that were refused for want of memory. */
+  int64_t refused;
+} devx_manager_statistics;
+
+/** The version of `devx_manager_table`. */
+#define DEVX_MANAGER_VERSION 1
+
+/**
+ * A memory manager of the caller's: a table of callbacks that the library then allocates through.
+ *
+ * They may be called from any thread, several at once, also before `initialize`, and must not
+ * throw. All but `allocate` may be NULL. A status other than `DEVX_OK` is an error, with the text
+ * and the driver code of `*error`, which may be left as it is. The interface is that of Numba's
+ * external memory management plugin.
+ */
+typedef struct devx_manager_table {
+  /** `DEVX_MANAGER_VERSION`. */
+  int32_t version;
+  /** Always zero. */
+  int32_t reserved;
+  /** Handed to all callbacks as it is. */
+  void *context;
+  /** Prepares for a device; any number of times. */
+  devx_status (*initialize)(void *context, int32_t device_id, struct devx_error *error);
+  /**
+   * Allocates: fills in `*out`, which is zero before. The owner that it gives is released once,
+   * also after `reset`.
+   */
+  devx_status (*allocate)(void *context,
+                          const struct devx_memory_request *request,
+                          struct devx_memory *out,
+                          struct devx_error *error);
+  /** Pins host memory until the owner is released. */
+  devx_status (*pin)(void *context,
+                     int32_t device_id,
+                     void *address,
+                     int64_t bytes,
+                     uint32_t host_flags,
+                     struct devx_owner *out,
+                     struct devx_error *error);
+  /** Says how much memory there is. */
+  devx_status (*memory_info)(void *context,
+                             int32_t device_id,
+                             struct devx_memory_info *out,
+                             struct devx_error *error);
+  /** Everything of a device has been given back; what the manager kept for it may go. */
+  devx_status (*reset)(void *context, int32_t device_id, struct devx_error *error);
+  /** Gives unused memory back, except for `keep` bytes. */
+  devx_status (*trim)(void *context, int32_t device_id, int64_t keep, struct devx_error *error);
+  /**
+   * Cleanup is deferred from now on (`begin` is 1), or no longer (0); the library holds back
+   * releases meanwhile.
+   */
+  void (*defer_cleanup)(void *context, int32_t begin);
+  /**
+   * Called once, from any thread, when the manager and all memory of it are given up. On failure of
+   * the call that was given the table it is not called at all.
+   */
+  void (*release)(void *context);
+} devx_manager_table;
+
 /**
  * What a consumer asks of a DLPack export: the arguments of `__dlpack__` (array API, data
  * interchange).

@@ -138,6 +138,136 @@ pub struct DevxBatchSource {
     pub release: Option<unsafe extern "C" fn(context: *mut c_void)>,
 }
 
+/// Pinned memory for all contexts, not only for the one of its device.
+pub const DEVX_HOST_PORTABLE: u32 = 1;
+/// Pinned memory that devices can use.
+pub const DEVX_HOST_MAPPED: u32 = 2;
+/// Pinned memory that the host writes fast and reads slowly.
+pub const DEVX_HOST_WRITE_COMBINED: u32 = 4;
+
+/// Memory that is asked of a manager.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DevxMemoryRequest {
+    /// Kind of memory: CUDA (2), CUDA_HOST (3), CUDA_MANAGED (13) or CPU (1).
+    pub device_type: i32,
+    /// The device that it is for.
+    pub device_id: i32,
+    /// How much; 0 is fine.
+    pub bytes: i64,
+    /// The stream in whose order device memory is given and taken back; -1 if it has to be ready at once.
+    pub stream: i64,
+    /// `DEVX_HOST_...` bits, of pinned memory.
+    pub host_flags: u32,
+    /// Always zero.
+    pub reserved: u32,
+}
+
+/// Memory that a manager gave.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DevxMemory {
+    /// Address of the first byte; NULL if none were asked for.
+    pub address: *mut c_void,
+    /// Where it is.
+    pub device_type: i32,
+    /// Number of the device.
+    pub device_id: i32,
+    /// Gives it back: called once, from any thread.
+    pub owner: DevxOwner,
+}
+
+/// How much memory there is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DevxMemoryInfo {
+    /// Bytes that can still be had.
+    pub free_bytes: i64,
+    /// Bytes in all.
+    pub total_bytes: i64,
+}
+
+/// What a manager allocated and got back.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DevxManagerStatistics {
+    /// Bytes in use now.
+    pub bytes: i64,
+    /// Most bytes that were in use at a time.
+    pub peak_bytes: i64,
+    /// Allocations in use now.
+    pub allocations: i64,
+    /// Allocations since the beginning.
+    pub total_allocations: i64,
+    /// Bytes allocated since the beginning.
+    pub total_bytes: i64,
+    /// Requests that were refused for want of memory.
+    pub refused: i64,
+}
+
+/// The version of `devx_manager_table`.
+pub const DEVX_MANAGER_VERSION: i32 = 1;
+
+/// A memory manager of the caller's: a table of callbacks that the library then allocates through.
+///
+/// They may be called from any thread, several at once, also before `initialize`, and must not throw. All but `allocate` may
+/// be NULL. A status other than `DEVX_OK` is an error, with the text and the driver code of `*error`, which may be left as it
+/// is. The interface is that of Numba's external memory management plugin.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DevxManagerTable {
+    /// `DEVX_MANAGER_VERSION`.
+    pub version: i32,
+    /// Always zero.
+    pub reserved: i32,
+    /// Handed to all callbacks as it is.
+    pub context: *mut c_void,
+    /// Prepares for a device; any number of times.
+    pub initialize:
+        Option<unsafe extern "C" fn(context: *mut c_void, device_id: i32, error: *mut DevxError) -> DevxStatus>,
+    /// Allocates: fills in `*out`, which is zero before. The owner that it gives is released once, also after `reset`.
+    pub allocate: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            request: *const DevxMemoryRequest,
+            out: *mut DevxMemory,
+            error: *mut DevxError,
+        ) -> DevxStatus,
+    >,
+    /// Pins host memory until the owner is released.
+    pub pin: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            device_id: i32,
+            address: *mut c_void,
+            bytes: i64,
+            host_flags: u32,
+            out: *mut DevxOwner,
+            error: *mut DevxError,
+        ) -> DevxStatus,
+    >,
+    /// Says how much memory there is.
+    pub memory_info: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            device_id: i32,
+            out: *mut DevxMemoryInfo,
+            error: *mut DevxError,
+        ) -> DevxStatus,
+    >,
+    /// Everything of a device has been given back; what the manager kept for it may go.
+    pub reset: Option<unsafe extern "C" fn(context: *mut c_void, device_id: i32, error: *mut DevxError) -> DevxStatus>,
+    /// Gives unused memory back, except for `keep` bytes.
+    pub trim: Option<
+        unsafe extern "C" fn(context: *mut c_void, device_id: i32, keep: i64, error: *mut DevxError) -> DevxStatus,
+    >,
+    /// Cleanup is deferred from now on (`begin` is 1), or no longer (0); the library holds back releases meanwhile.
+    pub defer_cleanup: Option<unsafe extern "C" fn(context: *mut c_void, begin: i32)>,
+    /// Called once, from any thread, when the manager and all memory of it are given up. On failure of the call that was
+    /// given the table it is not called at all.
+    pub release: Option<unsafe extern "C" fn(context: *mut c_void)>,
+}
+
 /// What a consumer asks of a DLPack export: the arguments of `__dlpack__` (array API, data interchange).
 ///
 /// A NULL request means: the newest version, no synchronisation, no copy.

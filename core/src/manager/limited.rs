@@ -1,24 +1,23 @@
 //! A manager that only counts and limits another one.
 
 use core::ffi::c_void;
-use std::sync::Arc;
 
 use super::books::{Books, Statistics};
-use super::{Allocated, HostFlags, Manager, MemoryInfo, Request};
+use super::{Allocated, HostFlags, Manager, MemoryInfo, Request, Shared};
 use crate::error::Result;
 use crate::memory::Owner;
 
 /// Lets another manager allocate up to a number of bytes at a time, over all devices.
 #[derive(Debug)]
 pub struct Limited {
-    inner: Arc<dyn Manager>,
+    inner: Shared,
     limit: usize,
     books: Books,
 }
 
 impl Limited {
     /// At most `limit` bytes in use; `usize::MAX` only counts.
-    pub fn new(inner: Arc<dyn Manager>, limit: usize) -> Self {
+    pub fn new(inner: Shared, limit: usize) -> Self {
         Self { inner, limit, books: Books::with_limit(limit) }
     }
 }

@@ -9,24 +9,27 @@ mod books;
 mod driver;
 mod limited;
 mod pool;
+mod table;
 
 pub use books::Statistics;
 pub use driver::Driver;
 pub use limited::Limited;
 pub use pool::{Pool, PoolOptions};
+pub use table::Table;
 
 use core::ffi::c_void;
 use std::fmt;
+use std::ops::Deref;
 
 use crate::device::{Device, DeviceType};
 use crate::dtype::DType;
 use crate::error::{Result, refuse};
 use crate::layout;
-use crate::memory::Owner;
+use crate::memory::{Owner, Slab, TailSize};
 use crate::order::Ready;
 use crate::runtime::Memory;
 use crate::runtime::cuda::{Allocation, Stream, info};
-use crate::tensor::{Flags, Tensor, TensorDesc};
+use crate::tensor::{Borrowed, Flags, Tensor, TensorDesc};
 
 /// The version of the interface.
 pub const VERSION: u32 = 1;
@@ -67,7 +70,7 @@ impl Request {
 /// How host memory is pinned (`memhostalloc`, `mempin`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostFlags {
-    /// Devices can use it through the same address.
+    /// Devices can use it.
     pub mapped: bool,
     /// For all contexts, not only for the one of its device.
     pub portable: bool,
@@ -79,6 +82,17 @@ impl HostFlags {
     /// As the driver takes them (`CU_MEMHOSTALLOC_…`; those of `CU_MEMHOSTREGISTER_…` are the same but for the last).
     fn bits(self) -> u32 {
         u32::from(self.portable) | u32::from(self.mapped) << 1 | u32::from(self.write_combined) << 2
+    }
+
+    /// From the bits of the C records (`DEVX_HOST_…`).
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_ARGUMENT` for others.
+    pub fn from_bits(bits: u32) -> Result<Self> {
+        if bits > 7 {
+            return refuse!(DEVX_INVALID_ARGUMENT, "host_flags is {bits:#x}: there are 1, 2 and 4");
+        }
+        Ok(Self { portable: bits & 1 != 0, mapped: bits & 2 != 0, write_combined: bits & 4 != 0 })
     }
 }
 
@@ -158,6 +172,52 @@ pub trait Manager: Send + Sync + fmt::Debug {
 
     /// What was allocated and given back.
     fn statistics(&self) -> Statistics;
+}
+
+/// A manager that several share, as bindings hold one.
+#[derive(Clone, Debug)]
+pub struct Shared(Slab<Box<dyn Manager>>);
+
+impl Shared {
+    /// Shares a manager.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub fn new(manager: impl Manager + 'static) -> Result<Self> {
+        let boxed: Box<dyn Manager> = Box::new(manager);
+        Ok(Self(Slab::new(boxed, TailSize::default())?))
+    }
+
+    /// The address of the manager, which keeps this reference: how a binding holds one.
+    pub fn into_raw(self) -> *mut c_void {
+        self.0.into_raw()
+    }
+
+    /// Takes a reference back.
+    ///
+    /// # Safety
+    /// `raw` is from [`Shared::into_raw`] and is taken back once.
+    pub unsafe fn from_raw(raw: *mut c_void) -> Self {
+        // SAFETY: the caller's contract.
+        Self(unsafe { Slab::from_raw(raw) })
+    }
+
+    /// Looks at a manager that a binding holds.
+    ///
+    /// # Safety
+    /// `raw` is from [`Shared::into_raw`] and not taken back as long as the result is used.
+    pub unsafe fn borrow_raw<'a>(raw: *mut c_void) -> Borrowed<'a, Self> {
+        // SAFETY: the reference is not dropped, so it stays the holder's.
+        Borrowed::new(unsafe { Self::from_raw(raw) })
+    }
+}
+
+impl Deref for Shared {
+    type Target = dyn Manager;
+
+    fn deref(&self) -> &Self::Target {
+        &**self.0.header()
+    }
 }
 
 /// Cleanup is deferred as long as this lives.

@@ -1,0 +1,275 @@
+//! `devx_manager_*`: who allocates. Managers that come with the library, managers that the caller fills in, and memory of
+//! either.
+
+use devexchange_core::abi::types::{
+    DEVX_INVALID_ARGUMENT, DevxManagerStatistics, DevxManagerTable, DevxMemory, DevxMemoryInfo, DevxMemoryRequest,
+};
+use devexchange_core::manager::{
+    Allocated, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared, Statistics, Table,
+};
+use devexchange_core::{DType, Device, DeviceType, Error, Result, Tensor};
+use safer_ffi::ffi_export;
+use safer_ffi::prelude::Out;
+
+use crate::ctypes::{
+    DlDataType, DlDevice, ErrorRecord, ManagerTableRecord, MemoryInfoRecord, MemoryRecord, MemoryRequestRecord,
+    OwnerRecord, StatisticsRecord, Status, Void,
+};
+use crate::error::{guard, guard_release, handle, list, required};
+use crate::stream::stream_or_none;
+use crate::tensor::TensorHandle;
+
+handle! {
+    /// A memory manager: one reference. Memory that it gave outlives it. Any thread may use it.
+    ManagerHandle = "devx_manager" of Shared
+}
+
+type OutManager<'a> = Option<Out<'a, *mut ManagerHandle>>;
+
+fn make(out: OutManager<'_>, error: Option<&mut ErrorRecord>, manager: impl Manager + 'static) -> Status {
+    guard(error, || {
+        required(out, "out")?.write(ManagerHandle::give(Shared::new(manager)?));
+        Ok(())
+    })
+}
+
+/// A manager that asks the driver for each allocation: every kind of memory. With a stream, device memory comes from the
+/// device's default pool.
+#[ffi_export]
+fn devx_manager_create_driver(out: OutManager<'_>, error: Option<&mut ErrorRecord>) -> Status {
+    make(out, error, Driver::new())
+}
+
+/// As `devx_manager_create_driver`, with managed memory for every request of device memory.
+#[ffi_export]
+fn devx_manager_create_managed(out: OutManager<'_>, error: Option<&mut ErrorRecord>) -> Status {
+    make(out, error, Driver::managed())
+}
+
+/// A manager of plain and pinned host memory only.
+#[ffi_export]
+fn devx_manager_create_host_only(out: OutManager<'_>, error: Option<&mut ErrorRecord>) -> Status {
+    make(out, error, Driver::host_only())
+}
+
+/// A manager with a stream-ordered pool of its own on each device: at most `limit` bytes in use over all devices, and up to
+/// `keep` unused bytes kept on each; -1 for no limit. Out of memory, it trims, waits for the stream and tries once more.
+#[ffi_export]
+fn devx_manager_create_pool(limit: i64, keep: i64, out: OutManager<'_>, error: Option<&mut ErrorRecord>) -> Status {
+    let options = PoolOptions {
+        limit: usize::try_from(limit).unwrap_or(usize::MAX),
+        keep: u64::try_from(keep).unwrap_or(u64::MAX),
+    };
+    make(out, error, Pool::new(options))
+}
+
+/// A manager that lets another one have at most `limit` bytes in use (-1 only counts). The other one is shared.
+#[ffi_export]
+unsafe fn devx_manager_create_limited(
+    inner: *const ManagerHandle,
+    limit: i64,
+    out: OutManager<'_>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let inner = unsafe { ManagerHandle::borrow(inner, "inner") }?;
+        let limited = Limited::new(Shared::clone(&inner), usize::try_from(limit).unwrap_or(usize::MAX));
+        out.write(ManagerHandle::give(Shared::new(limited)?));
+        Ok(())
+    })
+}
+
+/// A manager that the caller fills in. The table is copied; its `release` is called once, when the manager and all memory of
+/// it are given up.
+#[ffi_export]
+unsafe fn devx_manager_create(
+    table: Option<&ManagerTableRecord>,
+    out: OutManager<'_>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        let table: &DevxManagerTable = &required(table, "table")?.0;
+        // SAFETY: the caller gives callbacks that any thread may call.
+        out.write(ManagerHandle::give(Shared::new(unsafe { Table::new(table) }?)?));
+        Ok(())
+    })
+}
+
+/// Prepares a manager for allocations on a device. May be called any number of times.
+#[ffi_export]
+unsafe fn devx_manager_initialize(
+    manager: *const ManagerHandle,
+    device_id: i32,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    guard(error, || unsafe { ManagerHandle::borrow(manager, "manager") }?.initialize(device_id))
+}
+
+/// Allocates memory; `out->owner` gives it back, once, from any thread, whether or not the manager is still there.
+#[ffi_export]
+unsafe fn devx_manager_allocate(
+    manager: *const ManagerHandle,
+    request: Option<&MemoryRequestRecord>,
+    out: Option<Out<'_, MemoryRecord>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let (out, request) = (required(out, "out")?, required(request, "request")?);
+        // SAFETY: the caller gives a living handle.
+        let manager = unsafe { ManagerHandle::borrow(manager, "manager") }?;
+        let Allocated { address, device, owner, .. } = manager.allocate(&request_of(&request.0)?)?;
+        let (device_type, device_id) = (device.kind.0, device.id);
+        out.write(MemoryRecord(DevxMemory { address, device_type, device_id, owner: owner.into_raw() }));
+        Ok(())
+    })
+}
+
+/// Makes a tensor over new memory of a manager, compact and row-major, not initialised; otherwise as
+/// `devx_tensor_allocate`.
+#[ffi_export]
+unsafe fn devx_tensor_allocate_with(
+    manager: *const ManagerHandle,
+    device: DlDevice,
+    dtype: DlDataType,
+    shape: *const i64,
+    ndim: usize,
+    stream: i64,
+    out: Option<Out<'_, *mut TensorHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let manager = unsafe { ManagerHandle::borrow(manager, "manager") }?;
+        // SAFETY: the caller gives `ndim` extents.
+        let shape = unsafe { list(shape, ndim, "shape") }?;
+        let device = Device::from_dlpack(device.0)?;
+        let (dtype, stream) = (DType::from_dlpack(dtype.0)?, stream_or_none(device, stream)?);
+        out.write(TensorHandle::give(Tensor::allocate_with(&**manager, device, dtype, shape, stream)?));
+        Ok(())
+    })
+}
+
+/// Pins host memory that is there already: `DEVX_HOST_...` bits in `flags`. `out` unpins it; the memory outlives that.
+#[ffi_export]
+unsafe fn devx_manager_pin(
+    manager: *const ManagerHandle,
+    device_id: i32,
+    address: *mut Void,
+    bytes: usize,
+    flags: u32,
+    out: Option<Out<'_, OwnerRecord>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let manager = unsafe { ManagerHandle::borrow(manager, "manager") }?;
+        let flags = HostFlags::from_bits(flags)?;
+        // SAFETY: the caller gives memory that outlives the owner.
+        let owner = unsafe { manager.pin(device_id, address.cast(), bytes, flags) }?;
+        out.write(OwnerRecord(owner.into_raw()));
+        Ok(())
+    })
+}
+
+/// How much memory there is for a manager.
+#[ffi_export]
+unsafe fn devx_manager_memory_info(
+    manager: *const ManagerHandle,
+    device_id: i32,
+    out: Option<Out<'_, MemoryInfoRecord>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let info = unsafe { ManagerHandle::borrow(manager, "manager") }?.memory_info(device_id)?;
+        let (free_bytes, total_bytes) = (info.free as i64, info.total as i64);
+        out.write(MemoryInfoRecord(DevxMemoryInfo { free_bytes, total_bytes }));
+        Ok(())
+    })
+}
+
+/// Gives all memory of a device back, also what is still in use; its owners have nothing to do any more.
+#[ffi_export]
+unsafe fn devx_manager_reset(manager: *const ManagerHandle, device_id: i32, error: Option<&mut ErrorRecord>) -> Status {
+    // SAFETY: the caller gives a living handle.
+    guard(error, || unsafe { ManagerHandle::borrow(manager, "manager") }?.reset(device_id))
+}
+
+/// Gives unused memory of a device back to the driver, except for `keep` bytes.
+#[ffi_export]
+unsafe fn devx_manager_trim(
+    manager: *const ManagerHandle,
+    device_id: i32,
+    keep: usize,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    guard(error, || unsafe { ManagerHandle::borrow(manager, "manager") }?.trim(device_id, keep))
+}
+
+/// Holds back what is given up until `devx_manager_resume_cleanup` was called as often.
+#[ffi_export]
+unsafe fn devx_manager_defer_cleanup(manager: *const ManagerHandle, error: Option<&mut ErrorRecord>) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        unsafe { ManagerHandle::borrow(manager, "manager") }?.defer_cleanup();
+        Ok(())
+    })
+}
+
+/// See `devx_manager_defer_cleanup`.
+#[ffi_export]
+unsafe fn devx_manager_resume_cleanup(manager: *const ManagerHandle, error: Option<&mut ErrorRecord>) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        unsafe { ManagerHandle::borrow(manager, "manager") }?.resume_cleanup();
+        Ok(())
+    })
+}
+
+/// What a manager allocated and got back.
+#[ffi_export]
+unsafe fn devx_manager_get_statistics(
+    manager: *const ManagerHandle,
+    out: Option<Out<'_, StatisticsRecord>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let now: Statistics = unsafe { ManagerHandle::borrow(manager, "manager") }?.statistics();
+        out.write(StatisticsRecord(DevxManagerStatistics {
+            bytes: now.bytes as i64,
+            peak_bytes: now.peak_bytes as i64,
+            allocations: now.allocations as i64,
+            total_allocations: now.total_allocations as i64,
+            total_bytes: now.total_bytes as i64,
+            refused: now.refused as i64,
+        }));
+        Ok(())
+    })
+}
+
+/// Gives up a manager and sets the handle to NULL. Memory that it gave stays valid. NULL and a handle that is NULL are fine.
+#[ffi_export]
+unsafe fn devx_manager_release(manager: Option<&mut *mut ManagerHandle>) {
+    // SAFETY: the caller gives a living handle, or NULL.
+    guard_release(|| drop(unsafe { ManagerHandle::take(manager) }));
+}
+
+fn request_of(raw: &DevxMemoryRequest) -> Result<Request> {
+    let kind = DeviceType(raw.device_type);
+    let Ok(bytes) = usize::try_from(raw.bytes) else {
+        return Err(Error::new(DEVX_INVALID_ARGUMENT, format!("bytes is {}", raw.bytes)));
+    };
+    let stream = stream_or_none(Device { kind: DeviceType::CUDA, id: raw.device_id }, raw.stream)?;
+    let host = HostFlags::from_bits(raw.host_flags)?;
+    Ok(Request { stream, host, ..Request::of(kind, raw.device_id, bytes) })
+}

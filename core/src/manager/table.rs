@@ -1,0 +1,178 @@
+//! A manager that a program in another language fills in: a table of callbacks.
+
+use core::ffi::c_void;
+use std::fmt;
+use std::sync::Arc;
+
+use super::books::{Books, Statistics};
+use super::{Allocated, HostFlags, Manager, MemoryInfo, Request};
+use crate::abi::types::{
+    DEVX_CALLBACK, DEVX_MANAGER_VERSION, DEVX_OK, DevxError, DevxManagerTable, DevxMemory, DevxMemoryInfo,
+    DevxMemoryRequest, DevxOwner, DevxStatus,
+};
+use crate::device::{Device, DeviceType};
+use crate::error::{Error, Result, refuse};
+use crate::memory::Owner;
+use crate::order::{NO_SYNC, Ready};
+use crate::text;
+
+/// Allocates through somebody else's callbacks, which may come from any thread.
+pub struct Table {
+    table: DevxManagerTable,
+    books: Books,
+    /// Held by all memory, too: it may need the context.
+    release: Arc<Owner>,
+}
+
+// SAFETY: by the table's contract its callbacks may be called from any thread.
+unsafe impl Send for Table {}
+// SAFETY: as above, from several at once.
+unsafe impl Sync for Table {}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("context", &self.table.context).finish_non_exhaustive()
+    }
+}
+
+impl Table {
+    /// Takes a table over: its `release` is called once, when the manager and all memory of it are given up. On failure it
+    /// is the caller's as before.
+    ///
+    /// # Errors
+    /// `DEVX_VERSION`, `DEVX_NULL_ARGUMENT` if `allocate` is missing; all other callbacks may be.
+    ///
+    /// # Safety
+    /// The callbacks may be called from any thread, several at once, until `release` was.
+    pub unsafe fn new(table: &DevxManagerTable) -> Result<Self> {
+        if table.version != DEVX_MANAGER_VERSION {
+            return refuse!(DEVX_VERSION, "version is {}: this library reads {DEVX_MANAGER_VERSION}", table.version);
+        }
+        if table.allocate.is_none() {
+            return refuse!(DEVX_NULL_ARGUMENT, "allocate is NULL");
+        }
+        let owner = DevxOwner { context: table.context, release: table.release };
+        // SAFETY: the caller's contract.
+        let release = Arc::new(unsafe { Owner::from_raw(owner) });
+        Ok(Self { table: *table, books: Books::default(), release })
+    }
+
+    /// An owner of the manager's that keeps its context alive.
+    fn kept(&self, owner: Owner) -> Owner {
+        Owner::boxed((owner, Arc::clone(&self.release)))
+    }
+
+    /// Calls a callback that may be missing, and turns what it says into an error.
+    fn call(&self, name: &str, callback: impl FnOnce(*mut c_void, *mut DevxError) -> Option<DevxStatus>) -> Result<()> {
+        // SAFETY: an all-zero record has an empty text.
+        let mut record = unsafe { std::mem::zeroed::<DevxError>() };
+        match callback(self.table.context, &mut record) {
+            None => refuse!(DEVX_UNSUPPORTED, "the manager has no {name}"),
+            Some(DEVX_OK) => Ok(()),
+            Some(status) => {
+                let said = text::read(&record.message);
+                let error = Error::driver(status, record.driver_code, format!("{name}: {said}"));
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Manager for Table {
+    fn initialize(&self, ordinal: i32) -> Result<()> {
+        if self.table.initialize.is_none() {
+            return Ok(());
+        }
+        // SAFETY: the contract of `new`.
+        self.call("initialize", |context, error| Some(unsafe { self.table.initialize?(context, ordinal, error) }))
+    }
+
+    fn allocate(&self, request: &Request) -> Result<Allocated> {
+        let asked = DevxMemoryRequest {
+            device_type: request.kind.0,
+            device_id: request.ordinal,
+            bytes: request.bytes as i64,
+            stream: request.stream.map_or(NO_SYNC, |stream| stream.value()),
+            host_flags: request.host.bits(),
+            reserved: 0,
+        };
+        self.books.enter(request.ordinal, request.bytes, || {
+            // SAFETY: an all-zero record has no address and no owner.
+            let mut memory = unsafe { std::mem::zeroed::<DevxMemory>() };
+            self.call("allocate", |context, error| {
+                // SAFETY: the contract of `new`, with room for what it writes.
+                Some(unsafe { self.table.allocate?(context, &asked, &mut memory, error) })
+            })?;
+            // SAFETY: given to us now, to be released once.
+            let owner = self.kept(unsafe { Owner::from_raw(memory.owner) });
+            if memory.address.is_null() && request.bytes > 0 {
+                return refuse!(DEVX_CALLBACK, "allocate: the manager gave no address for {} bytes", request.bytes);
+            }
+            let device = Device::new(DeviceType(memory.device_type), memory.device_id.into())
+                .map_err(|error| error.within("allocate: "))?;
+            let ready = request.stream.map_or(Ready::Now, Ready::Queued);
+            Ok(Allocated { address: memory.address, device, bytes: request.bytes, owner, ready })
+        })
+    }
+
+    unsafe fn pin(&self, ordinal: i32, address: *mut c_void, bytes: usize, flags: HostFlags) -> Result<Owner> {
+        let mut owner = DevxOwner { context: std::ptr::null_mut(), release: None };
+        self.call("pin", |context, error| {
+            let (bytes, flags) = (bytes as i64, flags.bits());
+            // SAFETY: the contract of `new`, and the caller's.
+            Some(unsafe { self.table.pin?(context, ordinal, address, bytes, flags, &mut owner, error) })
+        })?;
+        // SAFETY: given to us now, to be released once.
+        Ok(self.kept(unsafe { Owner::from_raw(owner) }))
+    }
+
+    fn memory_info(&self, ordinal: i32) -> Result<MemoryInfo> {
+        let mut info = DevxMemoryInfo { free_bytes: 0, total_bytes: 0 };
+        self.call("memory_info", |context, error| {
+            // SAFETY: the contract of `new`, with room for what it writes.
+            Some(unsafe { self.table.memory_info?(context, ordinal, &mut info, error) })
+        })?;
+        match (usize::try_from(info.free_bytes), usize::try_from(info.total_bytes)) {
+            (Ok(free), Ok(total)) => Ok(MemoryInfo { free, total }),
+            _ => Err(Error::new(DEVX_CALLBACK, format!("memory_info: the manager says {info:?}"))),
+        }
+    }
+
+    fn reset(&self, ordinal: i32) -> Result<()> {
+        self.books.reset(ordinal);
+        if self.table.reset.is_none() {
+            return Ok(());
+        }
+        // SAFETY: the contract of `new`.
+        self.call("reset", |context, error| Some(unsafe { self.table.reset?(context, ordinal, error) }))
+    }
+
+    fn defer_cleanup(&self) {
+        self.books.defer();
+        if let Some(defer_cleanup) = self.table.defer_cleanup {
+            // SAFETY: the contract of `new`.
+            unsafe { defer_cleanup(self.table.context, 1) }
+        }
+    }
+
+    fn resume_cleanup(&self) {
+        self.books.resume();
+        if let Some(defer_cleanup) = self.table.defer_cleanup {
+            // SAFETY: the contract of `new`.
+            unsafe { defer_cleanup(self.table.context, 0) }
+        }
+    }
+
+    fn trim(&self, ordinal: i32, keep: usize) -> Result<()> {
+        self.books.flush();
+        if self.table.trim.is_none() {
+            return Ok(());
+        }
+        // SAFETY: the contract of `new`.
+        self.call("trim", |context, error| Some(unsafe { self.table.trim?(context, ordinal, keep as i64, error) }))
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.books.statistics()
+    }
+}
