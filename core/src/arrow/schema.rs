@@ -390,8 +390,7 @@ unsafe fn read_records(root: *const ArrowSchema, records: *mut Record, nodes: us
         // SAFETY: as above.
         let (ty, links) = unsafe { check_field(source) }.map_err(|error| {
             // SAFETY: as above.
-            let name = unsafe { text(source.name, "name") }.unwrap_or("?");
-            if name.is_empty() { error } else { error.within(format_args!("field {name:?}: ")) }
+            unsafe { in_field(source, error) }
         })?;
         record.ty = ty;
         record.links = links;
@@ -416,9 +415,24 @@ unsafe fn read_records(root: *const ArrowSchema, records: *mut Record, nodes: us
         let record = unsafe { entry(records, i) };
         // SAFETY: as above; a child is one of the nodes.
         let child = |index| record.links.child(index).map(|node| unsafe { entry(records.cast_const(), node) });
-        check_children(record.ty, child)?;
+        check_children(record.ty, child).map_err(|error| {
+            // SAFETY: `count` found the struct to be there.
+            unsafe { in_field(record.source, error) }
+        })?;
     }
     Ok(())
+}
+
+/// Says in which field something is wrong, if that has a name.
+///
+/// # Safety
+/// `source` is valid.
+unsafe fn in_field(source: *const ArrowSchema, error: Error) -> Error {
+    // SAFETY: the caller's contract.
+    let name = unsafe { (*source).name };
+    // SAFETY: a producer's name is NULL or NUL-terminated.
+    let name = unsafe { text(name, "name") }.unwrap_or("?");
+    if name.is_empty() { error } else { error.within(format_args!("field {name:?}: ")) }
 }
 
 /// What a type asks of its children beyond their number.

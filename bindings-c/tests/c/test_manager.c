@@ -1,0 +1,187 @@
+/* Memory managers: those of the library, and one that this program fills in, through which the library allocates. */
+#include "test_support.h"
+
+/* A manager over malloc that counts everything that is asked of it. */
+struct books {
+    _Atomic int allocations, frees, initialized, reset, trimmed, deferred, releases;
+    int refuse;
+};
+
+struct block {
+    struct books *books;
+};
+
+static void give_back(void *context) {
+    struct block *block = context;
+    block->books->frees += 1;
+    free(block);
+}
+
+static devx_status initialize(void *context, int32_t device_id, devx_error *say) {
+    (void)device_id;
+    (void)say;
+    ((struct books *)context)->initialized += 1;
+    return DEVX_OK;
+}
+
+static devx_status allocate(void *context, const devx_memory_request *request, devx_memory *out, devx_error *say) {
+    struct books *books = context;
+    struct block *block;
+    if (books->refuse) {
+        say->driver_code = 77;
+        strcpy(say->message, "no more today");
+        return DEVX_OUT_OF_MEMORY;
+    }
+    block = malloc(sizeof *block + 64 + (size_t)request->bytes);
+    block->books = books;
+    books->allocations += 1;
+    out->address = (char *)block + 64;
+    out->device_type = kDLCPU;
+    out->owner = (devx_owner){block, give_back};
+    return DEVX_OK;
+}
+
+static devx_status memory_info(void *context, int32_t device_id, devx_memory_info *out, devx_error *say) {
+    (void)context;
+    (void)device_id;
+    (void)say;
+    *out = (devx_memory_info){10, 100};
+    return DEVX_OK;
+}
+
+static devx_status reset(void *context, int32_t device_id, devx_error *say) {
+    (void)device_id;
+    (void)say;
+    ((struct books *)context)->reset += 1;
+    return DEVX_OK;
+}
+
+static void defer_cleanup(void *context, int32_t begin) {
+    ((struct books *)context)->deferred += begin ? 1 : -1;
+}
+
+static void end(void *context) {
+    ((struct books *)context)->releases += 1;
+}
+
+static devx_manager_table table_of(struct books *books) {
+    return (devx_manager_table){.version = DEVX_MANAGER_VERSION,
+                                .context = books,
+                                .initialize = initialize,
+                                .allocate = allocate,
+                                .memory_info = memory_info,
+                                .reset = reset,
+                                .defer_cleanup = defer_cleanup,
+                                .release = end};
+}
+
+TEST(the_library_allocates_through_a_table) {
+    struct books books = {0};
+    devx_manager_table const table = table_of(&books);
+    devx_manager_t *manager = NULL;
+    devx_tensor_t *tensor = NULL;
+    devx_memory_info info;
+    devx_manager_statistics now;
+    int64_t const shape[] = {4, 5};
+    DLTensor seen;
+    CHECK_OK(devx_manager_create(&table, &manager, &error));
+    CHECK_OK(devx_manager_initialize(manager, 0, &error));
+    CHECK_OK(devx_tensor_allocate_with(manager, cpu, int32, shape, 2, -1, &tensor, &error));
+    CHECK_OK(devx_tensor_borrow(tensor, &seen, NULL, &error));
+    memset(seen.data, 1, 4 * 5 * 4);
+    CHECK_OK(devx_manager_memory_info(manager, 0, &info, &error));
+    CHECK_INT(info.free_bytes, 10);
+    CHECK_OK(devx_manager_get_statistics(manager, &now, &error));
+    CHECK_INT(now.bytes, 80);
+    CHECK_INT(now.allocations, 1);
+    CHECK_INT(books.allocations, 1);
+    /* The manager goes first; its context lives as long as memory of it. */
+    devx_manager_release(&manager);
+    CHECK(manager == NULL);
+    CHECK_INT(books.releases, 0);
+    devx_tensor_release(&tensor);
+    CHECK_INT(books.frees, 1);
+    CHECK_INT(books.releases, 1);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+TEST(what_the_table_refuses_is_told) {
+    struct books books = {0};
+    devx_manager_table table = table_of(&books);
+    devx_manager_t *manager = NULL;
+    devx_tensor_t *tensor = NULL;
+    devx_owner owner;
+    int64_t const shape[] = {4};
+    CHECK_OK(devx_manager_create(&table, &manager, &error));
+    books.refuse = 1;
+    CHECK_REFUSED(devx_tensor_allocate_with(manager, cpu, int32, shape, 1, -1, &tensor, &error), DEVX_OUT_OF_MEMORY,
+                  "allocate: no more today");
+    CHECK_INT(error.driver_code, 77);
+    CHECK(tensor == NULL);
+    CHECK_REFUSED(devx_manager_pin(manager, 0, &books, sizeof books, 0, &owner, &error), DEVX_UNSUPPORTED, "no pin");
+    CHECK_REFUSED(devx_manager_pin(manager, 0, &books, sizeof books, 8, &owner, &error), DEVX_INVALID_ARGUMENT, "0x8");
+    devx_manager_release(&manager);
+    CHECK_INT(books.releases, 1);
+    table.version = 2;
+    CHECK_REFUSED(devx_manager_create(&table, &manager, &error), DEVX_VERSION, "version is 2");
+    table.version = DEVX_MANAGER_VERSION;
+    table.allocate = NULL;
+    CHECK_REFUSED(devx_manager_create(&table, &manager, &error), DEVX_NULL_ARGUMENT, "allocate is NULL");
+    CHECK_REFUSED(devx_manager_create(NULL, &manager, &error), DEVX_NULL_ARGUMENT, "table is NULL");
+    CHECK(manager == NULL);
+    CHECK_INT(books.releases, 1);
+}
+
+TEST(cleanup_waits_and_reset_takes_all) {
+    struct books books = {0};
+    devx_manager_table const table = table_of(&books);
+    devx_manager_t *manager = NULL;
+    devx_memory_request const request = {kDLCPU, 0, 16, -1, 0, 0};
+    devx_memory first, second;
+    CHECK_OK(devx_manager_create(&table, &manager, &error));
+    CHECK_OK(devx_manager_allocate(manager, &request, &first, &error));
+    CHECK_OK(devx_manager_allocate(manager, &request, &second, &error));
+    CHECK_OK(devx_manager_defer_cleanup(manager, &error));
+    CHECK_INT(books.deferred, 1);
+    first.owner.release(first.owner.context);
+    CHECK_INT(books.frees, 0);
+    CHECK_OK(devx_manager_resume_cleanup(manager, &error));
+    CHECK_INT(books.frees, 1);
+    CHECK_OK(devx_manager_reset(manager, 0, &error));
+    CHECK_INT(books.frees, 2);
+    CHECK_INT(books.reset, 1);
+    /* After a reset the owner has nothing to do, but is released all the same. */
+    second.owner.release(second.owner.context);
+    CHECK_INT(books.frees, 2);
+    devx_manager_release(&manager);
+    CHECK_INT(books.releases, 1);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+TEST(limits_and_host_memory) {
+    devx_manager_t *host = NULL, *limited = NULL;
+    devx_memory_request request = {kDLCPU, 0, 100, -1, 0, 0};
+    devx_memory memory, more;
+    devx_memory_info info;
+    CHECK_OK(devx_manager_create_host_only(&host, &error));
+    CHECK_OK(devx_manager_create_limited(host, 150, &limited, &error));
+    devx_manager_release(&host);
+    CHECK_OK(devx_manager_allocate(limited, &request, &memory, &error));
+    CHECK_REFUSED(devx_manager_allocate(limited, &request, &more, &error), DEVX_OUT_OF_MEMORY, "limit of 150");
+    memory.owner.release(memory.owner.context);
+    CHECK_OK(devx_manager_allocate(limited, &request, &memory, &error));
+    memory.owner.release(memory.owner.context);
+    request.device_type = kDLCUDA;
+    CHECK_REFUSED(devx_manager_allocate(limited, &request, &more, &error), DEVX_UNSUPPORTED, "host-only");
+    request.device_type = kDLCPU;
+    request.bytes = -1;
+    CHECK_REFUSED(devx_manager_allocate(limited, &request, &more, &error), DEVX_INVALID_ARGUMENT, "bytes is -1");
+    CHECK_REFUSED(devx_manager_memory_info(limited, 0, &info, &error), DEVX_UNSUPPORTED, "does not know");
+    CHECK_OK(devx_manager_trim(limited, 0, 0, &error));
+    devx_manager_release(&limited);
+    devx_manager_release(&limited);
+    devx_manager_release(NULL);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+CHECK_MAIN()
