@@ -1,0 +1,144 @@
+/* A program with benches, as benches/run talks with it:
+ *
+ *   PROGRAM list              prints a line `OPERATION<TAB>IMPLEMENTATION` for each bench
+ *   PROGRAM                   reads lines `OPERATION<TAB>IMPLEMENTATION<TAB>TIMES` and answers each one with
+ *                             `NANOSECONDS<TAB>ALLOCATIONS` of all the times together
+ *
+ * One sample a line, so that samples of several programs are taken in turn. What is set up for an operation stays until
+ * another one is asked for.
+ */
+#define _GNU_SOURCE
+#include "bench.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+/* --- allocations of this thread --- */
+
+static _Thread_local int64_t allocations;
+
+/* The program's own malloc goes before that of libc, also for the libraries that it loads. */
+extern void *__libc_malloc(size_t size);
+extern void *__libc_calloc(size_t count, size_t size);
+extern void *__libc_realloc(void *memory, size_t size);
+extern void *__libc_memalign(size_t alignment, size_t size);
+
+void *malloc(size_t size) {
+    allocations += 1;
+    return __libc_malloc(size);
+}
+
+void *calloc(size_t count, size_t size) {
+    allocations += 1;
+    return __libc_calloc(count, size);
+}
+
+void *realloc(void *memory, size_t size) {
+    allocations += 1;
+    return __libc_realloc(memory, size);
+}
+
+void *memalign(size_t alignment, size_t size) {
+    allocations += 1;
+    return __libc_memalign(alignment, size);
+}
+
+void *aligned_alloc(size_t alignment, size_t size) {
+    return memalign(alignment, size);
+}
+
+int posix_memalign(void **out, size_t alignment, size_t size) {
+    *out = memalign(alignment, size);
+    return *out == NULL ? ENOMEM : 0;
+}
+
+/* --- the benches --- */
+
+enum { MOST = 100, NAME_BYTES = 100, WARM_UP = 3 };
+
+struct bench {
+    char operation[NAME_BYTES];
+    int size;
+    void *(*set_up)(int size);
+    void (*run)(void *state, int64_t times);
+    void (*tear_down)(void *state);
+};
+
+static struct bench benches[MOST];
+static int n_benches;
+
+static const struct bench *current;
+static void *state;
+
+void bench_add(const char *operation, int size, void *(*set_up)(int size), void (*run)(void *state, int64_t times),
+               void (*tear_down)(void *state)) {
+    MUST(n_benches < MOST);
+    struct bench *bench = &benches[n_benches++];
+    *bench = (struct bench){"", size, set_up, run, tear_down};
+    int const length = size == 0 ? snprintf(bench->operation, NAME_BYTES, "%s", operation)
+                                 : snprintf(bench->operation, NAME_BYTES, "%s/%d", operation, size);
+    MUST(length > 0 && length < NAME_BYTES);
+}
+
+static const struct bench *find(const char *operation) {
+    for (int i = 0; i < n_benches; ++i) {
+        if (strcmp(benches[i].operation, operation) == 0) return &benches[i];
+    }
+    return NULL;
+}
+
+static void switch_to(const struct bench *bench) {
+    if (bench == current) return;
+    if (current != NULL) current->tear_down(state);
+    current = bench;
+    if (bench == NULL) return;
+    state = bench->set_up(bench->size);
+    bench->run(state, WARM_UP);
+}
+
+static int64_t now(void) {
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (int64_t)at.tv_sec * 1000000000 + at.tv_nsec;
+}
+
+/* Callgrind counts within this function only, which it finds by its name. */
+__attribute__((noinline)) void bench_measured(int64_t times) {
+    current->run(state, times);
+    __asm__ volatile("" ::: "memory"); /* not the last thing here, so that it is a call and no jump */
+}
+
+static void answer(int64_t times) {
+    int64_t const allocations_before = allocations, start = now();
+    bench_measured(times);
+    int64_t const ns = now() - start;
+    printf("%lld\t%lld\n", (long long)ns, (long long)(allocations - allocations_before));
+    fflush(stdout);
+}
+
+static void list(void) {
+    for (int i = 0; i < n_benches; ++i) printf("%s\t%s\n", benches[i].operation, BENCH_IMPLEMENTATION);
+}
+
+static void serve(void) {
+    char line[3 * NAME_BYTES], operation[NAME_BYTES], implementation[NAME_BYTES];
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        long long times = 0;
+        MUST(sscanf(line, "%99[^\t]\t%99[^\t]\t%lld", operation, implementation, &times) == 3 && times > 0);
+        const struct bench *bench = find(operation);
+        MUST(bench != NULL && strcmp(implementation, BENCH_IMPLEMENTATION) == 0);
+        switch_to(bench);
+        answer(times);
+    }
+    switch_to(NULL);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2 && strcmp(argv[1], "list") == 0) {
+        list();
+    } else {
+        MUST(argc == 1);
+        serve();
+    }
+}

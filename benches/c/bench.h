@@ -1,0 +1,29 @@
+/* What a program with benches is made of: ways of doing operations, each in a function that does it so many times.
+ * The rest (clock, count of allocations, the conversation with benches/run) is in bench.c.
+ */
+#ifndef BENCH_H_
+#define BENCH_H_
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Adds one way of doing an operation, whose name gets "/SIZE" if it has a size. `set_up` makes, and `tear_down` takes
+ * away, what `run` works on; only `run` is measured, and before that it ran a few times.
+ */
+void bench_add(const char *operation, int size, void *(*set_up)(int size), void (*run)(void *state, int64_t times),
+               void (*tear_down)(void *state));
+
+/* The body that follows adds the benches of a file; it runs before main, which is bench.c's. */
+#define BENCHES __attribute__((constructor)) static void add_benches(void)
+
+/* A bench in which something fails measures nothing. */
+#define MUST(condition)                                                                                                \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                                    \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+#endif

@@ -1,0 +1,27 @@
+/* What is exchanged, the same in all programs: a small matrix, and tables of int32 columns over the same values.
+ * Nobody reads the values: what is measured is the way there and back.
+ */
+#ifndef DATA_H_
+#define DATA_H_
+
+#include <stdint.h>
+
+enum { ROWS = 1024, MATRIX_NDIM = 2, COLUMN_NAME_BYTES = 16, N_MIXED_FORMATS = 8 };
+
+/* How many columns there are. */
+enum { N_ARRAY_WIDTHS = 5, N_STREAM_WIDTHS = 2, SCHEMA_WIDTH = 1000 };
+extern const int array_widths[N_ARRAY_WIDTHS];
+extern const int stream_widths[N_STREAM_WIDTHS];
+
+extern int32_t column_values[ROWS];
+extern float matrix_values[2 * 3];
+extern int64_t matrix_shape[MATRIX_NDIM];
+
+/* Formats of the columns by turns, where a schema is exchanged by itself; those of a table are all int32. */
+extern const char *const mixed_formats[N_MIXED_FORMATS];
+extern const char *const table_format;
+
+/* "c0", "c1", ...: one block of the caller's, COLUMN_NAME_BYTES for each name. */
+char *column_names(int columns);
+
+#endif

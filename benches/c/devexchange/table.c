@@ -1,0 +1,40 @@
+#include "table.h"
+#include "../bench.h"
+#include "../data.h"
+
+static DLDevice const cpu = {kDLCPU, 0};
+
+devx_schema_t *make_schema(int columns, const char *const *formats, int n_formats) {
+    char *names = column_names(columns);
+    devx_field *fields = calloc((size_t)columns + 1, sizeof *fields);
+    devx_schema_t *schema = NULL;
+    MUST(fields != NULL);
+    fields[0] = (devx_field){"+s", "", NULL, 0, columns, 0};
+    for (int i = 0; i < columns; ++i) {
+        const char *name = names + (size_t)i * COLUMN_NAME_BYTES;
+        fields[i + 1] = (devx_field){formats[i % n_formats], name, NULL, DEVX_FIELD_NULLABLE, 0, 0};
+    }
+    MUST(devx_schema_create(fields, (size_t)columns + 1, &schema, NULL) == DEVX_OK);
+    free(fields);
+    free(names);
+    return schema;
+}
+
+struct table make_table(int columns) {
+    static const void *const none[] = {NULL};
+    const void *const buffers[] = {NULL, column_values};
+    devx_node *nodes = calloc((size_t)columns + 1, sizeof *nodes);
+    struct table table = {make_schema(columns, &table_format, 1), NULL};
+    MUST(nodes != NULL);
+    nodes[0] = (devx_node){ROWS, 0, 0, none, 1};
+    for (int i = 0; i < columns; ++i) nodes[i + 1] = (devx_node){ROWS, 0, 0, buffers, 2};
+    MUST(devx_batch_create(table.schema, cpu, nodes, (size_t)columns + 1, NULL, &table.batch, NULL) == DEVX_OK);
+    free(nodes);
+    return table;
+}
+
+void release_table(struct table *table) {
+    devx_batch_release(&table->batch);
+    devx_schema_release(&table->schema);
+    MUST(devx_ledger_outstanding() == 0);
+}

@@ -1,0 +1,117 @@
+/* Device arrays with and without their schema, and schemas by themselves, with the least work. */
+#include "../bench.h"
+#include "../data.h"
+#include "table.h"
+
+/* --- arrays --- */
+
+struct arrays {
+    struct table *table;
+    struct seen_schema *agreed;
+};
+
+static void *set_up_arrays(int columns) {
+    struct arrays *arrays = calloc(1, sizeof *arrays);
+    struct ArrowSchema schema;
+    MUST(arrays != NULL);
+    arrays->table = new_table(columns, &table_format, 1);
+    MUST(export_schema(arrays->table, &schema) == 0);
+    arrays->agreed = import_schema(&schema);
+    MUST(arrays->agreed != NULL);
+    return arrays;
+}
+
+static void tear_down_arrays(void *state) {
+    struct arrays *arrays = state;
+    release_seen_schema(arrays->agreed);
+    MUST(atomic_load(&arrays->table->owner.users) == 1);
+    owner_drop(&arrays->table->owner);
+    free(arrays);
+}
+
+static void run_with_schema(void *state, int64_t times) {
+    const struct arrays *arrays = state;
+    for (int64_t i = 0; i < times; ++i) {
+        struct ArrowDeviceArray array;
+        struct ArrowSchema schema;
+        MUST(export_device_array(arrays->table, &array) == 0);
+        MUST(export_schema(arrays->table, &schema) == 0);
+        struct seen_schema *seen_schema = import_schema(&schema);
+        MUST(seen_schema != NULL);
+        struct seen *seen = import_device_array(&array, seen_schema);
+        MUST(seen != NULL);
+        release_seen(seen);
+        release_seen_schema(seen_schema);
+    }
+}
+
+static void run_schema_agreed(void *state, int64_t times) {
+    const struct arrays *arrays = state;
+    for (int64_t i = 0; i < times; ++i) {
+        struct ArrowDeviceArray array;
+        MUST(export_device_array(arrays->table, &array) == 0);
+        struct seen *seen = import_device_array(&array, arrays->agreed);
+        MUST(seen != NULL);
+        release_seen(seen);
+    }
+}
+
+/* --- schemas --- */
+
+struct schemas {
+    struct table *table;
+    /* A producer's, which has nothing to do when it is released. */
+    struct ArrowSchema foreign;
+    void (*release_foreign)(struct ArrowSchema *schema);
+};
+
+static void release_nothing(struct ArrowSchema *schema) {
+    schema->release = NULL;
+}
+
+static void *set_up_schemas(int columns) {
+    struct schemas *schemas = calloc(1, sizeof *schemas);
+    MUST(schemas != NULL);
+    schemas->table = new_table(columns, mixed_formats, N_MIXED_FORMATS);
+    MUST(export_schema(schemas->table, &schemas->foreign) == 0);
+    schemas->release_foreign = schemas->foreign.release;
+    schemas->foreign.release = release_nothing;
+    return schemas;
+}
+
+static void tear_down_schemas(void *state) {
+    struct schemas *schemas = state;
+    schemas->foreign.release = schemas->release_foreign;
+    schemas->foreign.release(&schemas->foreign);
+    MUST(atomic_load(&schemas->table->owner.users) == 1);
+    owner_drop(&schemas->table->owner);
+    free(schemas);
+}
+
+static void run_schema_export(void *state, int64_t times) {
+    const struct schemas *schemas = state;
+    for (int64_t i = 0; i < times; ++i) {
+        struct ArrowSchema exported;
+        MUST(export_schema(schemas->table, &exported) == 0);
+        exported.release(&exported);
+    }
+}
+
+static void run_schema_import(void *state, int64_t times) {
+    const struct schemas *schemas = state;
+    for (int64_t i = 0; i < times; ++i) {
+        struct ArrowSchema source = schemas->foreign;
+        struct seen_schema *seen = import_schema(&source);
+        MUST(seen != NULL);
+        release_seen_schema(seen);
+    }
+}
+
+BENCHES {
+    for (int i = 0; i < N_ARRAY_WIDTHS; ++i) {
+        bench_add("device-array/with-schema", array_widths[i], set_up_arrays, run_with_schema, tear_down_arrays);
+        bench_add("device-array/schema-agreed", array_widths[i], set_up_arrays, run_schema_agreed, tear_down_arrays);
+    }
+    bench_add("schema/export", SCHEMA_WIDTH, set_up_schemas, run_schema_export, tear_down_schemas);
+    bench_add("schema/import", SCHEMA_WIDTH, set_up_schemas, run_schema_import, tear_down_schemas);
+}

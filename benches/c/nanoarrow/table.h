@@ -1,0 +1,25 @@
+/* A producer's table of int32 columns, made and exported with nanoarrow. */
+#ifndef TABLE_H_
+#define TABLE_H_
+
+#include "../owner.h"
+
+#include <nanoarrow.h>
+#include <nanoarrow_device.h>
+
+struct table {
+    struct owner owner;
+    struct ArrowSchema schema;
+    struct ArrowDeviceArrayView view; /* the consumer's, of the agreed schema: shows one array after the other */
+};
+
+/* A schema with so many columns; the formats by turns. */
+void make_schema(struct ArrowSchema *out, int columns, const char *const *formats, int n_formats);
+
+struct table *new_table(int columns);
+void free_table(struct table *table);
+
+/* Another array over the same values: each column has a share of the owner, as each may be released by itself. */
+void export_array(struct table *table, struct ArrowArray *out);
+
+#endif

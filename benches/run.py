@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""Runs programs with benches against each other and says how ours does (docs/bench.md); called by scripts/bench.sh.
+
+    run.py --results FILE [--quick] [--only TEXT] [--missing "PEER: WHY"]... PROGRAM...
+
+Each program says what it offers (`PROGRAM list`) and then does what it is asked for, a line in, a line out, as
+c/bench.c has it. Samples of all programs are taken in turn, so what disturbs one disturbs all. Instructions are counted
+in a second set of the same programs, under valgrind.
+"""
+
+import argparse
+import itertools
+import json
+import math
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+OURS, FLOOR = "devexchange", "floor"
+OPERATIONS = pathlib.Path(__file__).with_name("operations.tsv")
+
+
+class Program:
+    """A running program with benches."""
+
+    def __init__(self, path, wrapper=()):
+        self.path = path
+        self.process = subprocess.Popen([*wrapper, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def sample(self, operation, implementation, times):
+        """Nanoseconds and allocations of so many times."""
+        self.process.stdin.write(f"{operation}\t{implementation}\t{times}\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            sys.exit(f"bench: {self.path} ended within {operation}")
+        return tuple(map(int, answer.split("\t")))
+
+    def end(self):
+        self.process.stdin.close()
+        if self.process.wait() != 0:
+            sys.exit(f"bench: {self.path}: exit status {self.process.returncode}")
+
+
+class CountedProgram(Program):
+    """The same under callgrind, which counts within `bench_measured` and dumps the count after each call of it."""
+
+    def __init__(self, path, directory):
+        self.dumps = (pathlib.Path(directory, f"dump.{n}") for n in itertools.count(1))
+        super().__init__(path, ["valgrind", "-q", "--tool=callgrind", f"--callgrind-out-file={directory}/dump",
+                                "--toggle-collect=bench_measured", "--dump-after=bench_measured"])
+
+    def count(self, row, times):
+        self.sample(row.operation, row.implementation, times)
+        dump = next(self.dumps)
+        totals = [line.split()[1] for line in dump.read_text().splitlines() if line.startswith("totals:")]
+        dump.unlink()
+        return int(totals[0])
+
+    def instructions(self, row, times):
+        """Per operation; what belongs to none of them falls out of the difference."""
+        once, twice = self.count(row, times), self.count(row, 2 * times)
+        return plain((twice - once) / times)
+
+
+class Row:
+    """One way of doing one operation."""
+
+    def __init__(self, operation, implementation, program):
+        self.operation, self.implementation, self.program, self.path = operation, implementation, program, program.path
+        self.times, self.ns, self.allocations, self.instructions = 1, [], [], None
+
+    def sample(self):
+        ns, allocations = self.program.sample(self.operation, self.implementation, self.times)
+        self.ns.append(ns / self.times)
+        self.allocations.append(allocations / self.times)
+
+    def calibrate(self, target_ns):
+        """Finds how many times fill a sample; these are the warm-up too."""
+        while True:
+            ns, _ = self.program.sample(self.operation, self.implementation, self.times)
+            if ns >= target_ns / 2:
+                break
+            self.times = math.ceil(self.times * min(100, 1.2 * target_ns / max(ns, 1)))
+
+    def result(self):
+        return {"operation": self.operation, "implementation": self.implementation,
+                "min_ns": round(min(self.ns), 2), "median_ns": round(statistics.median(self.ns), 2),
+                "allocations": plain(statistics.median(self.allocations)), "instructions": self.instructions}
+
+
+def plain(number):
+    """With one decimal at most, and with none where that says nothing."""
+    return round(number) if abs(number - round(number)) < 0.05 else round(number, 1)
+
+
+def read_operations():
+    """The operations in the order of the table, each with a word about its peers, or none."""
+    lines = [line.split("\t") for line in OPERATIONS.read_text().splitlines()]
+    return {line[0]: line[1] if len(line) > 1 else "" for line in lines}
+
+
+def read_lists(paths):
+    """Which program offers what: [(operation, implementation, path)]."""
+    offered = []
+    for path in paths:
+        text = subprocess.run([path, "list"], check=True, stdout=subprocess.PIPE, text=True).stdout
+        offered += [(*line.split("\t"), path) for line in text.splitlines()]
+    return offered
+
+
+def check_offers(offered, operations):
+    """Every operation is there for us and for the floor, and nobody offers another one."""
+    there = {(operation, implementation) for operation, implementation, _ in offered}
+    missing = sorted({(operation, who) for operation in operations for who in (OURS, FLOOR)} - there)
+    unknown = sorted(pair for pair in there if pair[0] not in operations)
+    if missing or unknown or len(there) != len(offered):
+        sys.exit(f"bench: missing {missing}, not in {OPERATIONS.name} {unknown}, {len(offered) - len(there)} twice")
+
+
+def is_elf(path):
+    with open(path, "rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+def measure_times(rows, options):
+    """Operation by operation; within one, the implementations in turn."""
+    rounds, target_ns = (2, 2e5) if options.quick else (21, 5e6)
+    for _, group in itertools.groupby(rows, key=lambda row: row.operation):
+        group = list(group)
+        for row in group:
+            row.calibrate(target_ns)
+        for _ in range(rounds):
+            for row in group:
+                row.sample()
+
+
+def count_instructions(rows, options):
+    """Of ELF programs, which are those that valgrind can run."""
+    if shutil.which("valgrind") is None:
+        print("instructions are not counted: no valgrind here")
+        return
+    for path in dict.fromkeys(row.path for row in rows if is_elf(row.path)):
+        with tempfile.TemporaryDirectory() as directory:
+            program = CountedProgram(path, directory)
+            for row in (row for row in rows if row.path == path):
+                row.instructions = program.instructions(row, 2 if options.quick or min(row.ns) > 1e5 else 100)
+            program.end()
+
+
+def best_peer(results):
+    """The peer with the fewest instructions; with the least time, if they were not counted for all."""
+    peers = [result for result in results if result["implementation"] not in (OURS, FLOOR)]
+    counted = all(peer["instructions"] is not None for peer in peers)
+    return min(peers, key=lambda peer: peer["instructions" if counted else "min_ns"], default=None)
+
+
+def number(result, key):
+    """Three digits at least, and no more behind the point than that takes."""
+    if result is None or result[key] is None:
+        return "-"
+    value = result[key]
+    return f"{value:,.1f}" if isinstance(value, float) and value < 100 else f"{value:,.0f}"
+
+
+def ratio(ours, theirs, key):
+    if theirs is None or ours[key] is None or not theirs[key]:
+        return "-"
+    return f"{ours[key] / theirs[key]:.2f}"
+
+
+def print_table(results, operations):
+    """Ours, and how many times the floor's and the best peer's that is."""
+    line = "{:<32}{:>10}{:>11}{:>8}{:>7}  {:>8}{:>7}{:>8}  {:>11}{:>8}{:>7}  {}"
+    print("\n" + line.format("", "time, ns", "", "", "", "allocs", "", "", "instr", "", "", ""))
+    print(line.format("operation", "min", "median", "/floor", "/peer", "ours", "floor", "peer",
+                      "ours", "/floor", "/peer", "best peer"))
+    groups = {}
+    for result in results:
+        groups.setdefault(result["operation"], {})[result["implementation"]] = result
+    for operation, group in groups.items():
+        ours, floor, peer = group[OURS], group[FLOOR], best_peer(group.values())
+        print(line.format(
+            operation, number(ours, "min_ns"), number(ours, "median_ns"),
+            ratio(ours, floor, "min_ns"), ratio(ours, peer, "min_ns"),
+            *(number(who, "allocations") for who in (ours, floor, peer)),
+            number(ours, "instructions"), ratio(ours, floor, "instructions"), ratio(ours, peer, "instructions"),
+            peer["implementation"] if peer else operations[operation] or "none here"))
+    print()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--results", required=True, type=pathlib.Path)
+    parser.add_argument("--quick", action="store_true", help="only to see that everything runs; its times say nothing")
+    parser.add_argument("--only", default="", help="operations with this text in their name")
+    parser.add_argument("--missing", action="append", default=[], help="a peer that is not here, and why")
+    parser.add_argument("programs", nargs="+")
+    options = parser.parse_args()
+
+    operations = read_operations()
+    offered = read_lists(options.programs)
+    check_offers(offered, operations)
+    if not any(options.only in operation for operation in operations):
+        sys.exit(f"bench: no operation has '{options.only}' in its name; they are in {OPERATIONS.name}")
+    running = {path: Program(path) for path in options.programs}
+    rows = [Row(operation, implementation, running[path]) for wanted in operations if options.only in wanted
+            for operation, implementation, path in offered if operation == wanted]
+
+    measure_times(rows, options)
+    for program in running.values():
+        program.end()
+    count_instructions(rows, options)
+    results = [row.result() for row in rows]
+    options.results.parent.mkdir(parents=True, exist_ok=True)
+    options.results.write_text("[\n" + ",\n".join("  " + json.dumps(result) for result in results) + "\n]\n")
+    print_table(results, operations)
+    for peer in options.missing:
+        print(f"not here: {peer}")
+    print(f"{len(results)} rows in {options.results}")
+
+
+if __name__ == "__main__":
+    main()
