@@ -16,6 +16,7 @@ use crate::error::{Result, native, refuse};
 use crate::handle::{address, batch, give, schema, take};
 use crate::queue::{keep, owner};
 use crate::schema::depth_first;
+use crate::stream::optional;
 
 native! { batch_create(schema: jlong, device: jlong, nodes: jlong, count: jlong, token: jlong) -> jlong }
 /// Makes a batch over memory of Java's. `device` is the device type and, above 32 bits, its id. `nodes` is the address
@@ -57,7 +58,7 @@ fn check_rooms(schema: &Schema, nodes: &[NodeDesc<'_>], rooms: &[i64]) -> Result
         let end = i128::from(node.length) + i128::from(node.offset);
         for (i, &room) in rooms.by_ref().take(node.buffers.len()).enumerate() {
             let buffer = field.ty().buffers().get(i, node.buffers.len());
-            let needed = buffer.map_or(0, |buffer| bytes(buffer, end));
+            let needed = buffer.map_or(0, |buffer| bytes(buffer, end, i));
             if room >= 0 && i128::from(room) < needed {
                 return too_small(field, i, needed, room, end);
             }
@@ -66,13 +67,15 @@ fn check_rooms(schema: &Schema, nodes: &[NodeDesc<'_>], rooms: &[i64]) -> Result
     Ok(())
 }
 
-/// How many bytes a buffer has at least, for elements up to `end`.
-fn bytes(buffer: Buffer, end: i128) -> i128 {
+/// How many bytes the buffer at `index` has at least, for elements up to `end`.
+fn bytes(buffer: Buffer, end: i128, index: usize) -> i128 {
     match buffer {
         Buffer::Validity => (end + 7) / 8,
         Buffer::Values(bits) => (end * i128::from(bits) + 7) / 8,
         Buffer::Offsets(_) if end == 0 => 0,
         Buffer::Offsets(width) => (end + 1) * i128::from(width),
+        // A long for each of the data buffers, which stand between the views and the sizes.
+        Buffer::ViewSizes if end > 0 => (index as i128 - 2) * 8,
         // How long they have to be is in other buffers.
         Buffer::Data | Buffer::ViewData | Buffer::ViewSizes => 0,
     }
@@ -84,6 +87,35 @@ fn too_small(field: Field<'_>, i: usize, needed: i128, room: i64, end: i128) -> 
         DEVX_INVALID_BUFFERS,
         "array {name:?}: buffers[{i}] has {room} bytes: offset and length {end} of {ty} take {needed}"
     )
+}
+
+/// A column of a batch that is being made of others, as Java describes it.
+#[repr(C)]
+struct Named {
+    batch: jlong,
+    /// The address of its name, UTF-8 without an end.
+    name: jlong,
+    bytes: jlong,
+}
+
+native! { batch_of_columns(columns: jlong, count: jlong, stream: jlong) -> jlong }
+/// A record batch of other batches, which it shares. `columns` is the address of `count` records of three longs: a
+/// batch, the address of its name, and how many bytes that has.
+fn batch_of_columns<'l>(_: &mut Env<'l>, _: JClass<'l>, columns: jlong, count: jlong, stream: jlong) -> Result<jlong> {
+    // SAFETY: Java gives the address of so many records.
+    let columns = unsafe { std::slice::from_raw_parts(take::<Named>(columns), count.cast_unsigned() as usize) };
+    // SAFETY: Java gives living handles.
+    let batches: Result<Vec<_>> = columns.iter().map(|column| unsafe { batch(column.batch) }).collect();
+    let batches = batches?;
+    let name = |column: &Named| {
+        // SAFETY: Java gives the address of so many bytes.
+        unsafe { std::slice::from_raw_parts(take::<u8>(column.name), column.bytes.cast_unsigned() as usize) }
+    };
+    let names: Vec<_> = columns.iter().map(|column| String::from_utf8_lossy(name(column))).collect();
+    let named: Vec<_> = names.iter().zip(&batches).map(|(name, batch)| (name.as_ref(), &**batch)).collect();
+    // SAFETY: Java gives a living handle, or none.
+    let stream = unsafe { optional(stream) }?;
+    Ok(give(Batch::of_columns(&named, stream)?.into_raw()))
 }
 
 native! { batch_import(source: jlong, schema: jlong, device: jboolean) -> jlong }

@@ -1,23 +1,23 @@
-//! Columns of a batch. Java holds them as records; each is followed by the addresses of its buffers. A column owns
-//! nothing and is valid as long as its batch.
+//! Columns of a batch. Java holds them as records, each followed by the addresses of its first buffers, and reads
+//! values in host memory by itself. A column owns nothing and is valid as long as its batch.
 
 use core::ffi::c_void;
 
 use devexchange_core::abi::types::DevxColumn;
 use devexchange_core::arrow::{Batch, Column};
 use jni::Env;
-use jni::objects::JClass;
+use jni::objects::{JClass, JString};
 use jni::sys::jlong;
 
 use crate::error::{Result, native, refuse};
-use crate::handle::{batch, take};
+use crate::handle::{batch, stream, take};
 
 native! { batch_root(batch: jlong, out: jlong) }
 /// The whole array of the batch as one column.
 fn batch_root<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
-    // SAFETY: Java gives the address of room for the record and its buffers.
+    // SAFETY: Java gives the address of room for the record and the first buffers.
     unsafe { write(out, batch.root()) };
     Ok(())
 }
@@ -32,7 +32,7 @@ fn column_child<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, column: jlong
     let Some(child) = usize::try_from(index).ok().and_then(|index| parent.child(index)) else {
         return refuse!(DEVX_OUT_OF_RANGE, "index is {index}: the column has {} children", parent.field().n_children());
     };
-    // SAFETY: Java gives the address of room for the record and its buffers.
+    // SAFETY: Java gives the address of room for the record and the first buffers.
     unsafe { write(column, child) };
     Ok(())
 }
@@ -46,20 +46,8 @@ fn column_dictionary<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, column: 
     let Some(dictionary) = unsafe { view(&batch, column) }?.dictionary() else {
         return refuse!(DEVX_MISMATCH, "the column has no dictionary");
     };
-    // SAFETY: Java gives the address of room for the record and its buffers.
+    // SAFETY: Java gives the address of room for the record and the first buffers.
     unsafe { write(column, dictionary) };
-    Ok(())
-}
-
-native! { column_list(batch: jlong, column: jlong, row: jlong) }
-/// Replaces the record at `column` by that of the values of one of its lists.
-fn column_list<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, column: jlong, row: jlong) -> Result<()> {
-    // SAFETY: Java gives a living handle.
-    let batch = unsafe { batch(handle) }?;
-    // SAFETY: Java gives the address of a record.
-    let list = unsafe { view(&batch, column) }?.list(row)?;
-    // SAFETY: Java gives the address of room for the record and its buffers.
-    unsafe { write(column, list) };
     Ok(())
 }
 
@@ -72,6 +60,33 @@ fn column_null_count<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, column: 
     Ok(unsafe { view(&batch, column) }?.null_count()?)
 }
 
+native! { column_null_count_on(batch: jlong, column: jlong, stream: jlong) -> jlong }
+/// As `column_null_count`, also in device memory: what has to be counted is copied on the stream.
+fn column_null_count_on<'l>(
+    _: &mut Env<'l>,
+    _: JClass<'l>,
+    handle: jlong,
+    column: jlong,
+    queue: jlong,
+) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let batch = unsafe { batch(handle) }?;
+    // SAFETY: as above.
+    let stream = unsafe { stream(queue) }?;
+    // SAFETY: Java gives the address of a record.
+    Ok(unsafe { view(&batch, column) }?.null_count_on(stream)?)
+}
+
+native! { column_text(batch: jlong, column: jlong, row: jlong) -> JString }
+/// The value of a row as the core shows it.
+fn column_text<'l>(env: &mut Env<'l>, _: JClass<'l>, handle: jlong, column: jlong, row: jlong) -> Result<JString<'l>> {
+    // SAFETY: Java gives a living handle.
+    let batch = unsafe { batch(handle) }?;
+    // SAFETY: Java gives the address of a record.
+    let value = unsafe { view(&batch, column) }?.value(row)?;
+    Ok(JString::from_str(env, value.to_string())?)
+}
+
 /// The column that Java holds the record of.
 ///
 /// # Safety
@@ -81,8 +96,12 @@ pub(crate) unsafe fn view(batch: &Batch, column: jlong) -> Result<Column<'_>> {
     Ok(Column::from_raw(batch, unsafe { &*take::<DevxColumn>(column) })?)
 }
 
+/// So many addresses of buffers follow a record: all of them, except of views, which have any number. Java reads the
+/// rest where the record says that they are. `Buffers.FEW` in Java is the same number.
+const FIRST_BUFFERS: usize = 3;
+
 /// # Safety
-/// `out` is the address of room for a record and the addresses of its buffers.
+/// `out` is the address of room for a record and the addresses of the first buffers.
 unsafe fn write(out: jlong, column: Column<'_>) {
     let out = take::<DevxColumn>(out);
     // SAFETY: the caller's contract.
@@ -90,6 +109,6 @@ unsafe fn write(out: jlong, column: Column<'_>) {
     // SAFETY: the caller's contract.
     let after = unsafe { out.add(1) }.cast::<*const c_void>();
     let buffers = column.buffers();
-    // SAFETY: the caller's contract.
-    unsafe { after.copy_from_nonoverlapping(buffers.as_ptr(), buffers.len()) };
+    // SAFETY: the caller's contract; there are that many.
+    unsafe { after.copy_from_nonoverlapping(buffers.as_ptr(), buffers.len().min(FIRST_BUFFERS)) };
 }

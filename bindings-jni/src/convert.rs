@@ -1,4 +1,4 @@
-//! Tensors as columns, columns as tensors: the plan first, then the thing.
+//! Tensors as columns and batches, columns and batches as tensors: the plan first, then the thing.
 
 use devexchange_core::abi::types::DevxPlan;
 use devexchange_core::convert::{self, Plan};
@@ -10,6 +10,7 @@ use jni::sys::{jint, jlong};
 use crate::column::view;
 use crate::error::{Result, native};
 use crate::handle::{batch, give, take, tensor};
+use crate::stream::optional;
 
 native! { column_plan_tensor(batch: jlong, column: jlong, out: jlong) }
 /// How a column can be had as a tensor. Nothing is taken.
@@ -56,6 +57,78 @@ fn tensor_to_column<'l>(
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
     Ok(give(convert::column(&tensor, &name, Copying::from_raw(copy)?)?.into_raw()))
+}
+
+native! { tensor_plan_fixed_shape_column(tensor: jlong, out: jlong) }
+/// How a tensor can be had as a column of tensors. Nothing is taken.
+fn tensor_plan_fixed_shape_column<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    let tensor = unsafe { tensor(handle) }?;
+    // SAFETY: Java gives the address of room for the plan.
+    unsafe { write(out, &convert::plan_fixed_shape_column(&tensor)) };
+    Ok(())
+}
+
+native! { tensor_to_fixed_shape_column(tensor: jlong, name: JString, copy: jint) -> jlong }
+/// The tensor as a column of tensors: a batch whose root it is.
+fn tensor_to_fixed_shape_column<'l>(
+    env: &mut Env<'l>,
+    _: JClass<'l>,
+    handle: jlong,
+    name: JString<'l>,
+    copy: jint,
+) -> Result<jlong> {
+    let name = name.try_to_string(env)?;
+    // SAFETY: Java gives a living handle.
+    let tensor = unsafe { tensor(handle) }?;
+    Ok(give(convert::fixed_shape_column(&tensor, &name, Copying::from_raw(copy)?)?.into_raw()))
+}
+
+native! { tensor_plan_batch(tensor: jlong, out: jlong) }
+/// How a matrix can be had as a record batch. Nothing is taken.
+fn tensor_plan_batch<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    let tensor = unsafe { tensor(handle) }?;
+    // SAFETY: Java gives the address of room for the plan.
+    unsafe { write(out, &convert::plan_batch(&tensor)) };
+    Ok(())
+}
+
+native! { tensor_to_batch(tensor: jlong, names: JString, count: jint, copy: jint) -> jlong }
+/// The matrix as a record batch. `names` are `count` names with a NUL between them.
+fn tensor_to_batch<'l>(
+    env: &mut Env<'l>,
+    _: JClass<'l>,
+    handle: jlong,
+    names: JString<'l>,
+    count: jint,
+    copy: jint,
+) -> Result<jlong> {
+    let names = names.try_to_string(env)?;
+    let names: Vec<&str> = if count == 0 { Vec::new() } else { names.split('\0').collect() };
+    // SAFETY: Java gives a living handle.
+    let tensor = unsafe { tensor(handle) }?;
+    Ok(give(convert::batch(&tensor, &names, Copying::from_raw(copy)?)?.into_raw()))
+}
+
+native! { batch_plan_matrix(batch: jlong, out: jlong) }
+/// How a record batch can be had as a matrix. Nothing is taken.
+fn batch_plan_matrix<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    let plan = convert::plan_matrix(&*unsafe { batch(handle) }?)?;
+    // SAFETY: Java gives the address of room for the plan.
+    unsafe { write(out, &plan) };
+    Ok(())
+}
+
+native! { batch_to_matrix(batch: jlong, copy: jint, stream: jlong) -> jlong }
+/// The record batch as a matrix; `stream` may be 0.
+fn batch_to_matrix<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, copy: jint, stream: jlong) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let batch = unsafe { batch(handle) }?;
+    // SAFETY: Java gives a living handle, or none.
+    let stream = unsafe { optional(stream) }?;
+    Ok(give(convert::matrix(&batch, Copying::from_raw(copy)?, stream)?.into_raw()))
 }
 
 /// # Safety

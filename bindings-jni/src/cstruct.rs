@@ -4,13 +4,17 @@ use core::ffi::c_void;
 
 use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
-use devexchange_core::arrow::{release_array, release_schema};
+use devexchange_core::abi::arrow_device_stream::ArrowDeviceArrayStream;
+use devexchange_core::abi::arrow_stream::ArrowArrayStream;
+use devexchange_core::arrow::{release_array, release_device_stream, release_schema, release_stream};
 use jni::Env;
 use jni::objects::JClass;
 use jni::sys::jlong;
 
 use crate::error::{Result, native, refuse};
-use crate::handle::{ARROW_ARRAY, ARROW_DEVICE_ARRAY, ARROW_SCHEMA, TAG_BITS, give, take};
+use crate::handle::{
+    ARROW_ARRAY, ARROW_DEVICE_ARRAY, ARROW_DEVICE_STREAM, ARROW_SCHEMA, ARROW_STREAM, TAG_BITS, give, take,
+};
 
 /// Room for any of the structs, aligned so that a token has its low bits free. All zero is a released struct.
 #[repr(C, align(16))]
@@ -50,6 +54,10 @@ unsafe fn release(kind: jlong, raw: *mut c_void) -> Result<()> {
         ARROW_ARRAY | ARROW_DEVICE_ARRAY => unsafe { release_array(raw.cast::<ArrowArray>()) },
         // SAFETY: the caller's contract.
         ARROW_SCHEMA => unsafe { release_schema(raw.cast::<ArrowSchema>()) },
+        // SAFETY: the caller's contract.
+        ARROW_STREAM => unsafe { release_stream(raw.cast::<ArrowArrayStream>()) },
+        // SAFETY: the caller's contract.
+        ARROW_DEVICE_STREAM => unsafe { release_device_stream(raw.cast::<ArrowDeviceArrayStream>()) },
         other => return refuse!(DEVX_INVALID_ARGUMENT, "{other} is no kind of handle"),
     }
     Ok(())

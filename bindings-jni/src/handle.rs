@@ -6,13 +6,13 @@
 use core::ffi::c_void;
 
 use devexchange_core::runtime::cuda::Stream;
-use devexchange_core::{Batch, Borrowed, Schema, Tensor, trace};
+use devexchange_core::{Batch, BatchStream, Borrowed, Schema, Tensor, trace};
 use jni::Env;
 use jni::objects::JClass;
 use jni::sys::jlong;
 
 use crate::error::{Result, native, refuse};
-use crate::{cstruct, stream};
+use crate::{async_reader, async_writer, cstruct, stream};
 
 /// Bits of a token that say what it is; 0 is a `Runnable`, which only Java knows.
 pub(crate) const TAG_BITS: jlong = 15;
@@ -23,6 +23,11 @@ pub(crate) const ARROW_ARRAY: jlong = 4;
 pub(crate) const ARROW_SCHEMA: jlong = 5;
 pub(crate) const ARROW_DEVICE_ARRAY: jlong = 6;
 const STREAM: jlong = 7;
+const BATCH_STREAM: jlong = 8;
+const ASYNC_READER: jlong = 9;
+const ASYNC_WRITER: jlong = 10;
+pub(crate) const ARROW_STREAM: jlong = 11;
+pub(crate) const ARROW_DEVICE_STREAM: jlong = 12;
 
 /// A pointer as Java holds it.
 pub(crate) fn give<T>(pointer: *mut T) -> jlong {
@@ -62,6 +67,7 @@ macro_rules! borrow {
 borrow! { tensor: Tensor }
 borrow! { batch: Batch }
 borrow! { schema: Schema }
+borrow! { batch_stream: BatchStream }
 
 /// The stream that Java holds, as it is for this thread.
 ///
@@ -88,6 +94,12 @@ fn release<'l>(_: &mut Env<'l>, _: JClass<'l>, token: jlong) -> Result<()> {
         BATCH => drop(unsafe { Batch::from_raw(raw) }),
         // SAFETY: the address of a schema, given up once.
         SCHEMA => drop(unsafe { Schema::from_raw(raw) }),
+        // SAFETY: the address of a stream of batches, given up once.
+        BATCH_STREAM => drop(unsafe { BatchStream::from_raw(raw) }),
+        // SAFETY: the address of a reader, given up once.
+        ASYNC_READER => drop(unsafe { async_reader::Held::take_back(raw) }),
+        // SAFETY: the address of a writer, given up once.
+        ASYNC_WRITER => drop(unsafe { async_writer::Held::take_back(raw) }),
         // SAFETY: the address of a stream, given up once.
         STREAM => return unsafe { stream::close(raw) },
         // SAFETY: the address of a struct of this kind, given up once.
@@ -108,6 +120,9 @@ fn give_up<'l>(env: &mut Env<'l>, class: JClass<'l>, token: jlong) -> Result<()>
         TENSOR => "Tensor",
         BATCH => "Batch",
         SCHEMA => "Schema",
+        BATCH_STREAM => "BatchStream",
+        ASYNC_READER => "AsyncReader",
+        ASYNC_WRITER => "AsyncWriter",
         _ => "CStruct",
     };
     trace::say(format_args!("a {what} was not closed; the garbage collector found it, and it is released now"));

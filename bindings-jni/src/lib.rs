@@ -7,9 +7,13 @@
 //!   given up while a call uses it (`Handle.java`).
 //! * Results of several values are written to an address that Java gives: the records of `devexchange/types.h`, whose
 //!   offsets stand in `Records.java`.
-//! * No release path calls Java: it queues a token, which a thread of Java's fetches; see [`queue`].
+//! * No foreign thread and no release path calls Java: it queues a token, which a thread of Java's fetches; see
+//!   [`queue`].
 
+mod async_reader;
+mod async_writer;
 mod batch;
+mod batch_stream;
 mod column;
 mod convert;
 mod cstruct;

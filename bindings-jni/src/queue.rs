@@ -1,5 +1,6 @@
-//! Releases on their way to Java: whoever releases memory of Java's queues a token, on any thread, without calling the
-//! JVM; the thread "devexchange-releases" of Java's waits in here and takes the tokens out.
+//! What is on its way to Java: whoever releases memory of Java's, or wants something of it, queues a token, on any
+//! thread, without calling the JVM. Java has a thread for each of the two queues, which waits in here and takes the
+//! tokens out: a release that takes long holds no event up.
 
 use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -15,17 +16,40 @@ use jni::{Env, EnvUnowned};
 use crate::error::{Result, native};
 use crate::handle::take;
 
-static QUEUE: LazyLock<Arc<ReleaseQueue>> = LazyLock::new(|| ReleaseQueue::new(wake));
+struct Line {
+    queue: LazyLock<Arc<ReleaseQueue>>,
+    /// The thread that takes the tokens out, once it is there.
+    taker: OnceLock<Thread>,
+}
 
-/// The thread that takes the tokens out, once it is there.
-static TAKER: OnceLock<Thread> = OnceLock::new();
+static RELEASES: Line = Line::new(|| ReleaseQueue::new(|| RELEASES.wake()));
+static EVENTS: Line = Line::new(|| ReleaseQueue::new(|| EVENTS.wake()));
 
-/// Called after each push, on the thread that pushed.
-fn wake() {
-    // Pairs with the fence in `queue_wait`: either the taker is seen here, or what was pushed is seen there.
-    fence(SeqCst);
-    if let Some(taker) = TAKER.get() {
-        taker.unpark();
+impl Line {
+    const fn new(queue: fn() -> Arc<ReleaseQueue>) -> Self {
+        Self { queue: LazyLock::new(queue), taker: OnceLock::new() }
+    }
+
+    /// Called after each push, on the thread that pushed.
+    fn wake(&self) {
+        // Pairs with the fence in `wait`: either the taker is seen here, or what was pushed is seen there.
+        fence(SeqCst);
+        if let Some(taker) = self.taker.get() {
+            taker.unpark();
+        }
+    }
+
+    /// Waits for tokens; says how many there are. For one thread, always the same.
+    fn wait(&self, tokens: &mut [u64]) -> usize {
+        self.taker.get_or_init(thread::current);
+        fence(SeqCst);
+        loop {
+            let taken = self.queue.drain(tokens);
+            if taken > 0 {
+                return taken;
+            }
+            thread::park();
+        }
     }
 }
 
@@ -35,7 +59,7 @@ pub(crate) fn owner(token: jlong) -> Owner {
         return Owner::none();
     }
     // SAFETY: an owner of the queue may be released once, by any thread, at any time.
-    unsafe { Owner::from_raw(QUEUE.register(token.cast_unsigned())) }
+    unsafe { Owner::from_raw(RELEASES.queue.register(token.cast_unsigned())) }
 }
 
 /// What a call came to that was given an owner of ours. If it was refused, Java keeps what the token stands for.
@@ -50,31 +74,46 @@ pub(crate) fn keep<T>(made: std::result::Result<T, Refused<Owner>>) -> std::resu
     })
 }
 
+/// Has Java do what it registered under `token`, soon, on a thread of its own.
+pub(crate) fn ask(token: jlong) {
+    EVENTS.queue.push(token.cast_unsigned());
+}
+
+/// A wake callback that asks for `token`. When it is given up, `token` is released, too.
+pub(crate) fn bell(token: jlong) -> impl Fn() + Send + Sync + 'static {
+    let bell = Bell { token, _owner: owner(token) };
+    move || bell.ring()
+}
+
+struct Bell {
+    token: jlong,
+    _owner: Owner,
+}
+
+impl Bell {
+    fn ring(&self) {
+        ask(self.token);
+    }
+}
+
 native! { queue_push(token: jlong) }
 /// Queues a token of Java's own: what a Cleaner does, which must not release by itself.
 fn queue_push<'l>(_: &mut Env<'l>, _: JClass<'l>, token: jlong) -> Result<()> {
-    QUEUE.push(token.cast_unsigned());
+    RELEASES.queue.push(token.cast_unsigned());
     Ok(())
 }
 
 // Raw: the thread stays in here for as long as nothing is released, and nothing in here can fail.
 const _: jni::NativeMethod = jni::native_method! {
     java_type = "dev.devexchange.Native",
-    static raw extern fn queue_wait(tokens: jlong, capacity: jint) -> jint
+    static raw extern fn queue_wait(events: jboolean, tokens: jlong, capacity: jint) -> jint
 };
-/// Waits until something is released and writes up to `capacity` tokens, oldest first, to the address `tokens`;
-/// returns how many. For one thread, always the same.
-fn queue_wait<'l>(_: EnvUnowned<'l>, _: JClass<'l>, tokens: jlong, capacity: jint) -> jint {
-    TAKER.get_or_init(thread::current);
-    fence(SeqCst);
+/// Waits until something is released, or until there is an event, and writes up to `capacity` tokens, oldest first, to
+/// the address `tokens`; returns how many. For one thread each, always the same.
+fn queue_wait<'l>(_: EnvUnowned<'l>, _: JClass<'l>, events: bool, tokens: jlong, capacity: jint) -> jint {
     let capacity = usize::try_from(capacity).unwrap_or(0);
     // SAFETY: Java gives the address of so many longs, which nobody else uses during the call.
     let tokens = unsafe { std::slice::from_raw_parts_mut(take::<u64>(tokens), capacity) };
-    loop {
-        let taken = QUEUE.drain(tokens);
-        if taken > 0 {
-            return taken as jint;
-        }
-        thread::park();
-    }
+    let line = if events { &EVENTS } else { &RELEASES };
+    line.wait(tokens) as jint
 }

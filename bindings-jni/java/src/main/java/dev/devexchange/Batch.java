@@ -4,6 +4,8 @@ import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
+import java.util.function.IntFunction;
 
 /**
  * A record batch: an Arrow array of type struct with its schema, whose children are the columns. Any other array with a
@@ -33,9 +35,16 @@ public final class Batch implements AutoCloseable {
     /** The fields in Java, once somebody asked for them. */
     private volatile Field field;
 
+    private final Map<String, String> metadata;
+
     Batch(long address, Field field) {
+        this(address, field, Map.of());
+    }
+
+    Batch(long address, Field field, Map<String, String> metadata) {
         this.handle = new Handle(this, Handle.Kind.BATCH, address);
         this.field = field;
+        this.metadata = metadata;
         Scratch scratch = Scratch.get();
         Native.batchInfo(address, scratch.address);
         ByteBuffer info = scratch.buffer;
@@ -64,11 +73,17 @@ public final class Batch implements AutoCloseable {
      *     {@link Status#MISMATCH}, {@link Status#DEVICE}, {@link Status#CLOSED}, with the field and the value
      */
     public static Batch create(Schema schema, Device device, List<Node> nodes, Runnable release) {
+        return create(schema, device, nodes, i -> "nodes[" + i + "]", release);
+    }
+
+    /** {@code names} is for messages: what to call a node. */
+    static Batch create(
+            Schema schema, Device device, List<Node> nodes, IntFunction<String> names, Runnable release) {
         int buffers = nodes.stream().mapToInt(Node::bufferCount).sum();
         // The records, then for each buffer how many bytes it has, then the tables of their addresses.
         int rooms = Math.multiplyExact(nodes.size(), Records.NODE.size());
         Scratch scratch = Scratch.of(rooms + 2L * Long.BYTES * buffers);
-        write(nodes, scratch.buffer, scratch.address, rooms, rooms + Long.BYTES * buffers);
+        write(nodes, names, scratch, rooms, rooms + Long.BYTES * buffers);
         List<Object> kept = new ArrayList<>();
         nodes.forEach(node -> kept.add(node.kept()));
         long token = ReleaseQueue.register(kept, release);
@@ -89,16 +104,82 @@ public final class Batch implements AutoCloseable {
         return new Batch(made, null);
     }
 
-    private static void write(List<Node> nodes, ByteBuffer out, long address, int rooms, int table) {
+    private static void write(List<Node> nodes, IntFunction<String> names, Scratch scratch, int rooms, int table) {
         int buffer = 0;
         for (int i = 0; i < nodes.size(); i++) {
             Node node = nodes.get(i);
-            node.write(out, i * Records.NODE.size(), address + table + (long) Long.BYTES * buffer);
+            node.write(
+                    scratch.buffer, i * Records.NODE.size(), scratch.address + table + (long) Long.BYTES * buffer);
             for (int k = 0; k < node.bufferCount(); k++, buffer++) {
-                out.putLong(rooms + Long.BYTES * buffer, node.room(k));
-                out.putLong(table + Long.BYTES * buffer, node.address(k, "nodes[" + i + "]"));
+                scratch.buffer.putLong(rooms + Long.BYTES * buffer, node.room(k));
+                scratch.buffer.putLong(table + Long.BYTES * buffer, node.address(k, names.apply(i)));
             }
         }
+    }
+
+    /**
+     * A record batch whose columns are other batches, of any type, which it shares: nothing is copied, and they may be
+     * closed at once.
+     *
+     * @param columns names and batches, in the order of the map; all of the same length and on the same device
+     * @param stream the one that is made to wait for columns whose data is not there yet, and that orders the new
+     *     batch then; {@code null} if all are there
+     * @return the batch, which the caller closes
+     * @throws DevExchangeException {@link Status#MISMATCH} if lengths or devices differ, {@link Status#NOT_READY}
+     *     without a stream that is needed, {@link Status#INVALID_ARGUMENT} for no columns, {@link Status#INVALID_TEXT},
+     *     {@link Status#DRIVER}, {@link Status#CLOSED}
+     */
+    public static Batch ofColumns(Map<String, Batch> columns, DeviceStream stream) {
+        return ofColumns(List.copyOf(columns.keySet()), List.copyOf(columns.values()), stream);
+    }
+
+    /**
+     * As {@link #ofColumns(Map, DeviceStream)}, also for names that repeat.
+     *
+     * @param names the names of the columns, in order
+     * @param columns as many batches; the same one may be there more than once
+     * @param stream may be {@code null}
+     * @return the batch, which the caller closes
+     * @throws DevExchangeException as {@link #ofColumns(Map, DeviceStream)}; {@link Status#MISMATCH} for another number
+     *     of names than of batches
+     */
+    public static Batch ofColumns(List<String> names, List<Batch> columns, DeviceStream stream) {
+        if (names.size() != columns.size()) {
+            throw new DevExchangeException(
+                    Status.MISMATCH, "there are " + names.size() + " names and " + columns.size() + " columns");
+        }
+        List<byte[]> texts = names.stream().map(Batch::name).toList();
+        // Three longs for each column, then the names that they point to.
+        int records = Math.multiplyExact(columns.size(), 3 * Long.BYTES);
+        Scratch scratch = Scratch.of(records + texts.stream().mapToLong(text -> text.length).sum());
+        int entered = 0;
+        long queue = 0;
+        try {
+            int text = records;
+            for (int at = 0; entered < columns.size(); at += 3 * Long.BYTES) {
+                byte[] name = texts.get(entered);
+                long open = columns.get(entered).enter("Batch.ofColumns");
+                entered++;
+                scratch.buffer.putLong(at, open);
+                scratch.buffer.putLong(at + Long.BYTES, scratch.address + text);
+                scratch.buffer.putLong(at + 2 * Long.BYTES, name.length);
+                scratch.buffer.put(text, name);
+                text += name.length;
+            }
+            queue = DeviceStream.enterIfAny(stream, "Batch.ofColumns");
+            return new Batch(Native.batchOfColumns(scratch.address, columns.size(), queue), null);
+        } finally {
+            if (queue != 0) {
+                stream.exit();
+            }
+            columns.subList(0, entered).forEach(Batch::exit);
+            Reference.reachabilityFence(scratch);
+        }
+    }
+
+    private static byte[] name(String name) {
+        return Field.encode(name, () -> new DevExchangeException(
+                Status.INVALID_TEXT, "name \"" + name + "\" is not valid Unicode"));
     }
 
     /**
@@ -229,12 +310,36 @@ public final class Batch implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Batch share() {
+        return share(metadata);
+    }
+
+    /**
+     * Another reference to the same batch, with this metadata, for an {@link AsyncWriter}.
+     *
+     * @param pairs keys and values; copied
+     * @return the batch, which the caller closes too
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public Batch share(Map<String, String> pairs) {
         long batch = enter("Batch.share");
         try {
-            return new Batch(Native.batchShare(batch), field);
+            return new Batch(Native.batchShare(batch), field, Map.copyOf(pairs));
         } finally {
             exit();
         }
+    }
+
+    /**
+     * What the producer of an asynchronous stream says about this batch, or what is to be said: metadata that comes with
+     * the batch and is not part of it. Arrow allows any bytes and keys that repeat; here bytes that are not UTF-8 are
+     * replaced and the last value of a key stays.
+     *
+     * @return keys and values; empty where there is nothing to say; unmodifiable
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public Map<String, String> metadata() {
+        handle.check("Batch.metadata");
+        return metadata;
     }
 
     /**
@@ -360,6 +465,49 @@ public final class Batch implements AutoCloseable {
             columns.add(root.child(i));
         }
         return columns;
+    }
+
+    /**
+     * How the batch, if its columns are of one number type, can be had as a matrix. Nothing is taken.
+     *
+     * @return the plan
+     * @throws DevExchangeException {@link Status#CLOSED}; {@link Status#DEVICE} if nulls would have to be counted there
+     */
+    public Plan planMatrix() {
+        long batch = enter("Batch.planMatrix");
+        try {
+            Scratch scratch = Scratch.get();
+            Native.batchPlanMatrix(batch, scratch.address);
+            return Plan.read(scratch.buffer, 0);
+        } finally {
+            exit();
+        }
+    }
+
+    /**
+     * The batch as a matrix with a row for each row and a column for each column, column-major. A view is read-only and
+     * keeps the memory alive by itself; it needs columns that follow each other in memory at equal distances.
+     *
+     * @param copy whether the values may be copied
+     * @param stream that a copy of memory which the host cannot read is queued on; {@code null} if there is none
+     * @return the matrix, which the caller closes
+     * @throws DevExchangeException {@link Status#COPY_REQUIRED}, {@link Status#IMPOSSIBLE}, {@link Status#NOT_READY}
+     *     without a stream that is needed, {@link Status#DEVICE}, {@link Status#DRIVER}, {@link Status#CLOSED}
+     */
+    public Tensor toMatrix(Copy copy, DeviceStream stream) {
+        long batch = enter("Batch.toMatrix");
+        try {
+            long queue = DeviceStream.enterIfAny(stream, "Batch.toMatrix");
+            try {
+                return new Tensor(Native.batchToMatrix(batch, copy.value, queue));
+            } finally {
+                if (queue != 0) {
+                    stream.exit();
+                }
+            }
+        } finally {
+            exit();
+        }
     }
 
     // ---- on devices ----

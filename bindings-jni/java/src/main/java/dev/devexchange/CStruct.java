@@ -5,7 +5,8 @@ import java.nio.ByteBuffer;
 
 /**
  * Off-heap memory for one struct of Arrow, zeroed: room for what a producer exports, or for what a consumer imports.
- * Arrow Java's {@code ArrowArray.memoryAddress()} and {@code ArrowSchema.memoryAddress()} do as well.
+ * {@code memoryAddress()} of Arrow Java's {@code ArrowArray}, {@code ArrowSchema} and {@code ArrowArrayStream} does as
+ * well.
  *
  * <p>Closing it releases what the struct holds, if it still does (an import moves it out), and frees the memory: its
  * address is not to be used any more.
@@ -38,6 +39,17 @@ public final class CStruct implements AutoCloseable {
     public static CStruct arrowDeviceArray() {
         // The array is its first member.
         return new CStruct(Handle.Kind.ARROW_DEVICE_ARRAY, Records.ARROW_DEVICE_ARRAY, Records.ARROW_ARRAY);
+    }
+
+    /** {@return an {@code ArrowArrayStream} that holds nothing, which the caller closes} */
+    public static CStruct arrowStream() {
+        return new CStruct(Handle.Kind.ARROW_STREAM, Records.ARROW_STREAM, Records.ARROW_STREAM);
+    }
+
+    /** {@return an {@code ArrowDeviceArrayStream} that holds nothing, which the caller closes} */
+    public static CStruct arrowDeviceStream() {
+        return new CStruct(
+                Handle.Kind.ARROW_DEVICE_STREAM, Records.ARROW_DEVICE_STREAM, Records.ARROW_DEVICE_STREAM);
     }
 
     /**

@@ -1,35 +1,47 @@
 package dev.devexchange;
 
+import java.math.BigDecimal;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.time.Instant;
 import java.time.LocalDate;
+import java.time.LocalDateTime;
+import java.time.LocalTime;
+import java.time.ZonedDateTime;
+import java.util.List;
+import java.util.Map;
 
 /**
  * A column: a borrowed view of one array of a {@link Batch}. It owns nothing and is valid while the batch is open;
  * every method says {@link Status#CLOSED} after that.
  *
- * <p>Rows are counted from 0; the slices of the arrays above are already in them. Values are read where they are,
- * without a copy of the column. A method that reads one value refuses the value of a row that is null
- * ({@link Status#INVALID_ARGUMENT}), or returns {@code null} where it returns an object. The values of a
- * dictionary-encoded column are those that its indices stand for. To read many numbers fast, take the
- * {@link #valuesBuffer()}.
+ * <p>Rows are counted from 0; the slices of the arrays above are already in them. Values are read where they are, in
+ * host memory, without a copy of the column. To read many numbers fast, take the {@link #valuesBuffer()}; to read any
+ * value whatever its type, {@link #getObject}.
+ *
+ * <p>The values of a dictionary, a union or runs are those that a row stands for: the methods {@code get…} and
+ * {@link #list} go on to where the value is stored ({@link #resolve}). If it is null, there or on the way, a method
+ * that returns an object returns {@code null}, and one that returns a number refuses
+ * ({@link Status#INVALID_ARGUMENT}). {@link #isNull} and {@link #nullCount()} are about this array only.
  */
 public final class Column {
     private static final int LENGTH = Records.COLUMN.at("length");
     private static final int NULL_COUNT = Records.COLUMN.at("null_count");
     private static final int OFFSET = Records.COLUMN.at("offset");
+    private static final int BUFFERS = Records.COLUMN.at("buffers");
     private static final int N_BUFFERS = Records.COLUMN.at("n_buffers");
     private static final int NODE = Records.COLUMN.at("node");
 
-    /** The addresses of the buffers follow the record. */
-    private static final int BUFFERS = Records.COLUMN.size();
+    /** The addresses of the first buffers follow the record. */
+    private static final int FIRST_BUFFERS = Records.COLUMN.size();
 
     /** Where in the scratch memory the result of a call is, while a record is at its beginning. */
     private static final int RESULT = 1024;
 
-    private static final long MILLIS_OF_DAY = 86_400_000;
+    private static final long NANOS_OF_MILLI = 1_000_000;
 
     private final Batch batch;
     private final Field field;
@@ -37,18 +49,16 @@ public final class Column {
     private final long node;
     private final long offset;
     private final long length;
-    private final long[] buffers;
+    private final Buffers buffers;
+
+    /** The column that this is a part of; null if it is no part. */
+    private final Column whole;
+
+    /** Children and, behind them, the dictionary, as soon as they were asked for. */
+    private final Column[] below;
 
     /** −1 as long as nobody has counted. */
     private volatile long nullCount;
-
-    private volatile HostMemory validity;
-
-    /** Values, bits or offsets. */
-    private volatile HostMemory values;
-
-    private volatile HostMemory data;
-    private volatile Column dictionary;
 
     /** The column whose record a native call has written. */
     Column(Batch batch, Field field, ByteBuffer record) {
@@ -59,10 +69,28 @@ public final class Column {
         this.offset = record.getLong(OFFSET);
         this.length = record.getLong(LENGTH);
         this.nullCount = record.getLong(NULL_COUNT);
-        this.buffers = new long[(int) record.getLong(N_BUFFERS)];
-        for (int i = 0; i < buffers.length; i++) {
-            buffers[i] = record.getLong(BUFFERS + i * Long.BYTES);
+        int count = (int) record.getLong(N_BUFFERS);
+        long[] first = new long[Math.min(count, Buffers.FEW)];
+        for (int i = 0; i < first.length; i++) {
+            first[i] = record.getLong(FIRST_BUFFERS + i * Long.BYTES);
         }
+        this.buffers = new Buffers(batch, layout, offset + length, count, record.getLong(BUFFERS), first);
+        this.whole = null;
+        this.below = new Column[field.children().size() + 1];
+    }
+
+    /** Some of the rows of a column. */
+    private Column(Column whole, long start, long length) {
+        this.batch = whole.batch;
+        this.field = whole.field;
+        this.layout = whole.layout;
+        this.node = whole.node;
+        this.offset = whole.offset + start;
+        this.length = length;
+        this.nullCount = whole.nullCount == 0 ? 0 : -1;
+        this.buffers = whole.buffers;
+        this.whole = whole;
+        this.below = new Column[whole.below.length];
     }
 
     /** The scratch memory with the record of this column in it, as far as the native calls read it. */
@@ -108,11 +136,11 @@ public final class Column {
     }
 
     /**
-     * The number of rows that are null; counted at the first call if it is not known.
+     * The number of rows that are null, as {@link #isNull} says it; counted at the first call if it is not known.
      *
      * @return 0 or more
-     * @throws DevExchangeException {@link Status#DEVICE} if it has to be counted and is not in host memory,
-     *     {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#DEVICE} if it has to be counted and is not in host memory: then
+     *     {@link #nullCount(DeviceStream)} does it; {@link Status#NOT_READY}, {@link Status#CLOSED}
      */
     public long nullCount() {
         long open = batch.enter("Column.nullCount");
@@ -127,7 +155,34 @@ public final class Column {
     }
 
     /**
-     * Whether a row is null: in a dictionary-encoded column, whether it has no index.
+     * As {@link #nullCount()}, also in device memory: if the number is not known, the validity is copied on a stream,
+     * after the data is there, and the host waits for it.
+     *
+     * @param stream of the batch's device
+     * @return 0 or more
+     * @throws DevExchangeException {@link Status#DRIVER}, {@link Status#INVALID_STREAM} if the stream is being
+     *     captured, {@link Status#OUT_OF_MEMORY}, {@link Status#CLOSED}
+     */
+    public long nullCount(DeviceStream stream) {
+        long open = batch.enter("Column.nullCount");
+        try {
+            long queue = stream.enter("Column.nullCount");
+            try {
+                if (nullCount < 0) {
+                    nullCount = Native.columnNullCountOn(open, record().address, queue);
+                }
+                return nullCount;
+            } finally {
+                stream.exit();
+            }
+        } finally {
+            batch.exit();
+        }
+    }
+
+    /**
+     * Whether a row is null in this array: in a dictionary-encoded column, whether it has no index; in a union and in
+     * runs never, as they have no nulls of their own. Whether the value behind it is there says {@link #resolve}.
      *
      * @param row counted from 0
      * @return whether there is no value
@@ -144,6 +199,26 @@ public final class Column {
     }
 
     /**
+     * Where the value of a row is stored, behind dictionaries, unions and runs.
+     *
+     * @param row counted from 0
+     * @return a column that holds values itself, and the row of it; {@code null} if the value is null, there or on the
+     *     way
+     * @throws DevExchangeException {@link Status#OUT_OF_RANGE} also for an index outside the dictionary,
+     *     {@link Status#INVALID_BUFFERS} for a type id, an offset or run ends that cannot be, {@link Status#DEVICE},
+     *     {@link Status#CLOSED}
+     */
+    public Cell resolve(long row) {
+        batch.enter("Column.resolve");
+        try {
+            requireRow(row);
+            return follow(row);
+        } finally {
+            batch.exit();
+        }
+    }
+
+    /**
      * The value of a row of bools.
      *
      * @param row counted from 0
@@ -154,12 +229,13 @@ public final class Column {
     public boolean getBoolean(long row) {
         batch.enter("Column.getBoolean");
         try {
-            requireValue(row);
-            if (field.dictionary() != null) {
-                return dictionaryColumn().getBoolean(index(row));
+            if (isIndirect()) {
+                Cell cell = value(row);
+                return cell.column().getBoolean(cell.row());
             }
+            requireValue(row);
             require(layout.kind() == Layout.Kind.BOOL, "a boolean");
-            return values().bit(offset + row);
+            return bit(row);
         } finally {
             batch.exit();
         }
@@ -177,12 +253,13 @@ public final class Column {
     public int getInt(long row) {
         batch.enter("Column.getInt");
         try {
-            requireValue(row);
-            if (field.dictionary() != null) {
-                return dictionaryColumn().getInt(index(row));
+            if (isIndirect()) {
+                Cell cell = value(row);
+                return cell.column().getInt(cell.row());
             }
+            requireValue(row);
             require(layout.element() != null && layout.element().fitsInt(), "an int");
-            return (int) layout.element().readLong(values(), place(row));
+            return (int) integer(row);
         } finally {
             batch.exit();
         }
@@ -195,18 +272,42 @@ public final class Column {
      * @param row counted from 0
      * @return the value
      * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE} also for an
-     *     unsigned value that a long cannot hold, {@link Status#INVALID_ARGUMENT} for a null, {@link Status#DEVICE},
-     *     {@link Status#CLOSED}
+     *     unsigned value that a long cannot hold,
+     *     {@link Status#INVALID_ARGUMENT} for a null, {@link Status#DEVICE}, {@link Status#CLOSED}
      */
     public long getLong(long row) {
         batch.enter("Column.getLong");
         try {
-            requireValue(row);
-            if (field.dictionary() != null) {
-                return dictionaryColumn().getLong(index(row));
+            if (isIndirect()) {
+                Cell cell = value(row);
+                return cell.column().getLong(cell.row());
             }
+            requireValue(row);
             require(layout.element() != null && layout.element().fitsLong(), "a long");
-            return layout.element().readLong(values(), place(row));
+            return integer(row);
+        } finally {
+            batch.exit();
+        }
+    }
+
+    /**
+     * The value of a row of floating point numbers of up to 32 bits (halves too), or of integers of up to 16 bits.
+     *
+     * @param row counted from 0
+     * @return the value, exactly
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
+     *     {@link Status#INVALID_ARGUMENT} for a null, {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public float getFloat(long row) {
+        batch.enter("Column.getFloat");
+        try {
+            if (isIndirect()) {
+                Cell cell = value(row);
+                return cell.column().getFloat(cell.row());
+            }
+            requireValue(row);
+            require(layout.element() != null && layout.element().fitsFloat(), "a float");
+            return (float) floating(row);
         } finally {
             batch.exit();
         }
@@ -223,12 +324,13 @@ public final class Column {
     public double getDouble(long row) {
         batch.enter("Column.getDouble");
         try {
-            requireValue(row);
-            if (field.dictionary() != null) {
-                return dictionaryColumn().getDouble(index(row));
+            if (isIndirect()) {
+                Cell cell = value(row);
+                return cell.column().getDouble(cell.row());
             }
+            requireValue(row);
             require(layout.element() != null && layout.element().fitsDouble(), "a double");
-            return layout.element().readDouble(values(), place(row));
+            return floating(row);
         } finally {
             batch.exit();
         }
@@ -238,80 +340,199 @@ public final class Column {
      * The text of a row.
      *
      * @param row counted from 0
-     * @return the text, or {@code null} if the row is null
+     * @return the text, or {@code null} if it is null
      * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
-     *     {@link Status#INVALID_TEXT} if it is not UTF-8, {@link Status#INVALID_BUFFERS} for offsets that cannot be,
-     *     {@link Status#DEVICE}, {@link Status#CLOSED}
+     *     {@link Status#INVALID_TEXT} if it is not UTF-8, {@link Status#INVALID_BUFFERS} for offsets or views that
+     *     cannot be, {@link Status#DEVICE}, {@link Status#CLOSED}
      */
     public String getString(long row) {
-        batch.enter("Column.getString");
-        try {
-            requireRow(row);
-            if (!isValid(row)) {
-                return null;
-            }
-            if (field.dictionary() != null) {
-                return dictionaryColumn().getString(index(row));
-            }
-            require(layout.kind() == Layout.Kind.TEXT, "text");
-            return decode(bytes(row), row);
-        } finally {
-            batch.exit();
-        }
+        return read("Column.getString", row, Column::text);
     }
 
     /**
-     * The bytes of a row of binary or text, or of a value of a fixed number of bytes that Java has no type for
-     * (decimals, intervals), as they lie in memory.
+     * The bytes of a row of binary or text, or of a value of a fixed number of bytes (numbers, decimals, intervals,
+     * dates and times), as they lie in memory.
      *
      * @param row counted from 0
-     * @return a copy of the bytes, or {@code null} if the row is null
+     * @return a copy of the bytes, or {@code null} if it is null
      * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
-     *     {@link Status#INVALID_BUFFERS} for offsets that cannot be, {@link Status#DEVICE}, {@link Status#CLOSED}
+     *     {@link Status#INVALID_BUFFERS} for offsets or views that cannot be, {@link Status#DEVICE},
+     *     {@link Status#CLOSED}
      */
     public byte[] getBytes(long row) {
-        batch.enter("Column.getBytes");
-        try {
-            requireRow(row);
-            if (!isValid(row)) {
-                return null;
-            }
-            if (field.dictionary() != null) {
-                return dictionaryColumn().getBytes(index(row));
-            }
-            return switch (layout.kind()) {
-                case TEXT, BYTES -> bytes(row);
-                case FIXED -> values().bytes(place(row), layout.width());
-                default -> throw mismatch("bytes");
-            };
-        } finally {
-            batch.exit();
-        }
+        return read("Column.getBytes", row, Column::bytes);
+    }
+
+    /**
+     * The value of a row of decimals, of whatever width.
+     *
+     * @param row counted from 0
+     * @return the number with the scale of the type, or {@code null} if it is null
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
+     *     {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public BigDecimal getDecimal(long row) {
+        return read("Column.getDecimal", row, Column::decimal);
     }
 
     /**
      * The date of a row of dates.
      *
      * @param row counted from 0
-     * @return the date, or {@code null} if the row is null; of a date64 the day that the time is in
+     * @return the date, or {@code null} if it is null; of a date64 the day that the time is in
      * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
      *     {@link Status#DEVICE}, {@link Status#CLOSED}
      */
     public LocalDate getDate(long row) {
-        batch.enter("Column.getDate");
+        return read("Column.getDate", row, (column, at) ->
+                Times.date(column.integer(Layout.Meaning.DATE, at, "a date"), column.layout.parameter()));
+    }
+
+    /**
+     * The time of a row of times of day.
+     *
+     * @param row counted from 0
+     * @return the time, or {@code null} if it is null
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE} also for
+     *     what {@code java.time} cannot say, {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public LocalTime getTime(long row) {
+        return read("Column.getTime", row, (column, at) ->
+                Times.time(column.integer(Layout.Meaning.TIME, at, "a time of day"), column.layout.parameter()));
+    }
+
+    /**
+     * The point in time of a row of timestamps with a time zone, which say it in UTC.
+     *
+     * @param row counted from 0
+     * @return the point in time, or {@code null} if it is null
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE} also for
+     *     what {@code java.time} cannot say, {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public Instant getInstant(long row) {
+        return read("Column.getInstant", row, (column, at) ->
+                Times.instant(column.timestamp(at, true), column.layout.parameter()));
+    }
+
+    /**
+     * As {@link #getInstant}, as clocks in the column's time zone show it.
+     *
+     * @param row counted from 0
+     * @return date, time and zone, or {@code null} if it is null
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE} also for
+     *     what {@code java.time} cannot say, {@link Status#UNSUPPORTED} for a zone that it does not know,
+     *     {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public ZonedDateTime getZonedDateTime(long row) {
+        return read("Column.getZonedDateTime", row, (column, at) ->
+                Times.zoned(column.timestamp(at, true), column.layout.parameter(), column.field.timeZone()));
+    }
+
+    /**
+     * Date and time of a row of timestamps without a time zone: what some clock showed.
+     *
+     * @param row counted from 0
+     * @return date and time, or {@code null} if it is null
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE} also for
+     *     what {@code java.time} cannot say, {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public LocalDateTime getDateTime(long row) {
+        return read("Column.getDateTime", row, (column, at) ->
+                Times.dateTime(column.timestamp(at, false), column.layout.parameter()));
+    }
+
+    /**
+     * The span of a row of durations.
+     *
+     * @param row counted from 0
+     * @return the span, or {@code null} if it is null
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
+     *     {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public Duration getDuration(long row) {
+        return read("Column.getDuration", row, (column, at) ->
+                Times.duration(column.integer(Layout.Meaning.DURATION, at, "a duration"), column.layout.parameter()));
+    }
+
+    /**
+     * The span of a row of intervals, of whatever kind.
+     *
+     * @param row counted from 0
+     * @return the span; the parts that the kind does not have are 0; or {@code null} if it is null
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
+     *     {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public Interval getInterval(long row) {
+        return read("Column.getInterval", row, Column::interval);
+    }
+
+    /**
+     * The values of a row of lists, of whatever kind; of a map its entries, which are structs of a key and a value.
+     *
+     * @param row counted from 0
+     * @return a view, valid while the batch is open; {@code null} if it is null
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
+     *     {@link Status#INVALID_BUFFERS} for offsets that cannot be, {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public Column list(long row) {
+        return read("Column.list", row, Column::items);
+    }
+
+    /**
+     * The keys and values of a row of maps, as {@link #getObject} gives them. Of a key that repeats the last value
+     * counts; {@link #list} has them all.
+     *
+     * @param row counted from 0
+     * @return keys and values in their order, unmodifiable; or {@code null} if it is null
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, and as {@link #getObject}
+     */
+    public Map<Object, Object> getMap(long row) {
+        return read("Column.getMap", row, (column, at) -> {
+            column.require(column.layout.kind() == Layout.Kind.MAP, "a map");
+            return Values.map(column.items(at));
+        });
+    }
+
+    /**
+     * The value of a row of any type:
+     *
+     * <ul>
+     * <li>bool: {@code Boolean}
+     * <li>int8, int16, int32, int64: {@code Byte}, {@code Short}, {@code Integer}, {@code Long}
+     * <li>uint8 and uint16: {@code Integer}; uint32: {@code Long}; uint64: {@code Long} if that can hold it, else
+     *     {@code BigInteger}
+     * <li>float16 and float32: {@code Float}; float64: {@code Double}
+     * <li>decimals: {@code BigDecimal}
+     * <li>text: {@code String}; binary of any kind: {@code byte[]}
+     * <li>dates: {@code LocalDate}; times: {@code LocalTime}; timestamps: {@code Instant} with a time zone,
+     *     {@code LocalDateTime} without; durations: {@code Duration}; intervals: {@link Interval}
+     * <li>lists: {@code List<Object>}; maps: {@code Map<Object, Object>}; structs: {@code Map<String, Object>} from
+     *     names to values, where of a name that repeats the last value counts. They are unmodifiable
+     * <li>dictionaries, unions and runs: the value that the row stands for; extension types: the value that is stored
+     * </ul>
+     *
+     * @param row counted from 0
+     * @return the value, or {@code null} if it is null
+     * @throws DevExchangeException {@link Status#OUT_OF_RANGE} also for what {@code java.time} cannot say,
+     *     {@link Status#INVALID_TEXT}, {@link Status#INVALID_BUFFERS}, {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public Object getObject(long row) {
+        return read("Column.getObject", row, Values::of);
+    }
+
+    /**
+     * The value of a row of any type as text for a person: numbers plainly (times as the numbers that they are stored
+     * as), text in quotes as in JSON, bytes as {@code 0x…}, lists as {@code […]}, structs as {@code {"name": …}}, maps
+     * as {@code {key: …}}. The same in all languages of this library.
+     *
+     * @param row counted from 0
+     * @return the text; {@code null} as a text if the value is null
+     * @throws DevExchangeException as {@link #getObject}
+     */
+    public String asText(long row) {
+        long open = batch.enter("Column.asText");
         try {
-            requireRow(row);
-            if (!isValid(row)) {
-                return null;
-            }
-            if (field.dictionary() != null) {
-                return dictionaryColumn().getDate(index(row));
-            }
-            return switch (field.format()) {
-                case Format.DATE32 -> LocalDate.ofEpochDay(values().i32(place(row)));
-                case Format.DATE64 -> LocalDate.ofEpochDay(Math.floorDiv(values().i64(place(row)), MILLIS_OF_DAY));
-                default -> throw mismatch("a date");
-            };
+            return Native.columnText(open, record().address, row);
         } finally {
             batch.exit();
         }
@@ -326,6 +547,9 @@ public final class Column {
     public Column dictionary() {
         batch.enter("Column.dictionary");
         try {
+            if (field.dictionary() == null) {
+                throw new DevExchangeException(Status.MISMATCH, "the column has no dictionary");
+            }
             return dictionaryColumn();
         } finally {
             batch.exit();
@@ -344,6 +568,9 @@ public final class Column {
     public long dictionaryIndex(long row) {
         batch.enter("Column.dictionaryIndex");
         try {
+            if (field.dictionary() == null) {
+                throw new DevExchangeException(Status.MISMATCH, "the column has no dictionary");
+            }
             requireValue(row);
             return index(row);
         } finally {
@@ -352,38 +579,80 @@ public final class Column {
     }
 
     /**
-     * The values of a row of lists, of whatever kind.
+     * The type id of a row of a union: one of the field's {@link Field#typeIds}.
      *
-     * @param row counted from 0; what a null holds is not defined, usually nothing
-     * @return a view, valid while the batch is open
+     * @param row counted from 0
+     * @return the number that stands for a child
      * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
-     *     {@link Status#INVALID_BUFFERS} for offsets that cannot be, {@link Status#DEVICE}, {@link Status#CLOSED}
+     *     {@link Status#DEVICE}, {@link Status#CLOSED}
      */
-    public Column list(long row) {
-        long open = batch.enter("Column.list");
+    public int typeId(long row) {
+        batch.enter("Column.typeId");
         try {
-            Scratch scratch = record();
-            Native.columnList(open, scratch.address, row);
-            return new Column(batch, field.children().get(0), scratch.buffer);
+            require(layout.kind().isUnion(), "a union");
+            requireRow(row);
+            return buffers.typeId(offset + row);
         } finally {
             batch.exit();
         }
     }
 
     /**
-     * The child at an index: of a struct and of a fixed-size list the rows that this column sees, of a list all values
-     * (see {@link #list}).
+     * Which child of a union holds the value of a row, and in which row of it.
+     *
+     * @param row counted from 0
+     * @return the child, as {@link #child} gives it, and the row
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
+     *     {@link Status#INVALID_BUFFERS} for a type id that is none of the union's, or an offset beyond the child,
+     *     {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public Cell unionValue(long row) {
+        batch.enter("Column.unionValue");
+        try {
+            require(layout.kind().isUnion(), "a union");
+            requireRow(row);
+            return chosen(row);
+        } finally {
+            batch.exit();
+        }
+    }
+
+    /**
+     * Which run of a run-end encoded column a row is in: the row of the value in the second child.
+     *
+     * @param row counted from 0
+     * @return the number of the run, counted from 0
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
+     *     {@link Status#INVALID_BUFFERS} if the runs end before the row, {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public long run(long row) {
+        batch.enter("Column.run");
+        try {
+            require(layout.kind() == Layout.Kind.RUNS, "runs");
+            requireRow(row);
+            return runOf(row);
+        } finally {
+            batch.exit();
+        }
+    }
+
+    /**
+     * The child at an index: of a struct, a sparse union and a fixed-size list the rows that this column sees, of other
+     * types all values (see {@link #list}, {@link #unionValue}, {@link #run}).
      *
      * @param index counted from 0
      * @return a view, valid while the batch is open
      * @throws DevExchangeException {@link Status#OUT_OF_RANGE}, {@link Status#CLOSED}
      */
     public Column child(int index) {
-        long open = batch.enter("Column.child");
+        batch.enter("Column.child");
         try {
-            Scratch scratch = record();
-            Native.columnChild(open, scratch.address, index);
-            return new Column(batch, field.children().get(index), scratch.buffer);
+            if (index < 0 || index >= field.children().size()) {
+                throw new DevExchangeException(
+                        Status.OUT_OF_RANGE,
+                        "index is " + index + ": the column has " + field.children().size() + " children");
+            }
+            return below(index);
         } finally {
             batch.exit();
         }
@@ -397,23 +666,27 @@ public final class Column {
      */
     public int bufferCount() {
         batch.check("Column.bufferCount");
-        return buffers.length;
+        return buffers.count();
     }
 
     /**
      * The address of a buffer, in memory of the batch's device. Row 0 is at index {@link #offset()} of it.
      *
-     * @param index in the order of the Arrow columnar format: 0 is the validity
+     * @param index in the order of the Arrow columnar format: 0 is the validity, except of unions
      * @return the address; 0 if there is no such buffer (a validity without nulls)
      * @throws DevExchangeException {@link Status#OUT_OF_RANGE}, {@link Status#CLOSED}
      */
     public long bufferAddress(int index) {
-        batch.check("Column.bufferAddress");
-        if (index < 0 || index >= buffers.length) {
-            throw new DevExchangeException(
-                    Status.OUT_OF_RANGE, "index is " + index + ": the column has " + buffers.length + " buffers");
+        batch.enter("Column.bufferAddress");
+        try {
+            if (index < 0 || index >= buffers.count()) {
+                throw new DevExchangeException(
+                        Status.OUT_OF_RANGE, "index is " + index + ": the column has " + buffers.count() + " buffers");
+            }
+            return buffers.address(index);
+        } finally {
+            batch.exit();
         }
-        return buffers[index];
     }
 
     /**
@@ -428,7 +701,7 @@ public final class Column {
     public ByteBuffer valuesBuffer() {
         batch.enter("Column.valuesBuffer");
         try {
-            require(layout.kind() == Layout.Kind.NUMBER || layout.kind() == Layout.Kind.FIXED, "a row of values");
+            require(layout.isFixed(), "a row of values");
             batch.requireHost();
             long bytes = length * layout.width();
             if (bytes > Integer.MAX_VALUE) {
@@ -436,7 +709,7 @@ public final class Column {
                         Status.UNSUPPORTED,
                         "the values take " + bytes + " bytes: a ByteBuffer has at most " + Integer.MAX_VALUE);
             }
-            return HostMemory.view(buffers[1] + offset * layout.width(), bytes)
+            return HostMemory.view(buffers.address(1) + offset * layout.width(), bytes)
                     .asReadOnlyBuffer()
                     .order(ByteOrder.nativeOrder());
         } finally {
@@ -485,7 +758,256 @@ public final class Column {
         return "Column (" + field + ", " + length + " rows)";
     }
 
-    // ---- reading; the caller is inside the batch ----
+    // ---- for {@link Values}: rows that are valid; the caller is inside the batch ----
+
+    Layout layout() {
+        return layout;
+    }
+
+    List<Field> fields() {
+        return field.children();
+    }
+
+    long rows() {
+        return length;
+    }
+
+    boolean hasZone() {
+        return !field.timeZone().isEmpty();
+    }
+
+    boolean bit(long row) {
+        return buffers.bit(offset + row);
+    }
+
+    long integer(long row) {
+        return buffers.integer(offset + row);
+    }
+
+    double floating(long row) {
+        return buffers.floating(offset + row);
+    }
+
+    long longWord(long row) {
+        return buffers.longWord(offset + row, 0);
+    }
+
+    byte[] bytes(long row) {
+        if (layout.isFixed()) {
+            return buffers.fixed(offset + row);
+        }
+        return switch (layout.kind()) {
+            case TEXT, BYTES, TEXT_VIEW, BYTES_VIEW -> buffers.bytes(offset + row, row);
+            default -> throw mismatch("bytes");
+        };
+    }
+
+    String text(long row) {
+        require(layout.kind().isText(), "text");
+        return decode(buffers.bytes(offset + row, row), row);
+    }
+
+    BigDecimal decimal(long row) {
+        require(layout.meaning() == Layout.Meaning.DECIMAL, "a decimal");
+        return Values.decimal(buffers.fixed(offset + row), layout.parameter());
+    }
+
+    Interval interval(long row) {
+        long at = offset + row;
+        return switch (layout.meaning()) {
+            case MONTHS -> new Interval(buffers.word(at, 0), 0, 0);
+            case DAY_TIME -> new Interval(0, buffers.word(at, 0), buffers.word(at, 4) * NANOS_OF_MILLI);
+            case MONTH_DAY_NANO ->
+                new Interval(buffers.word(at, 0), buffers.word(at, 4), buffers.longWord(at, 8));
+            default -> throw mismatch("an interval");
+        };
+    }
+
+    Column items(long row) {
+        require(layout.kind().isList(), "a list");
+        Column items = below(0);
+        if (layout.kind() == Layout.Kind.FIXED_LIST) {
+            return new Column(items, row * layout.width(), layout.width());
+        }
+        long start = buffers.offset(offset + row);
+        long size;
+        if (layout.kind() == Layout.Kind.LIST_VIEW) {
+            size = buffers.size(offset + row);
+            if (start < 0 || size < 0) {
+                throw Buffers.broken("row " + row + " has offset " + start + " and size " + size);
+            }
+        } else {
+            long end = buffers.offset(offset + row + 1);
+            if (start < 0 || end < start) {
+                throw Buffers.broken("the offsets of row " + row + " are " + start + " and " + end);
+            }
+            size = end - start;
+        }
+        if (start > items.length || size > items.length - start) {
+            throw Buffers.broken("row " + row + " is " + size + " values from " + start + " on of a child with length "
+                    + items.length);
+        }
+        return new Column(items, start, size);
+    }
+
+    /** The value of any row, which may be null. */
+    Object object(long row) {
+        if (isIndirect()) {
+            Cell cell = follow(row);
+            return cell == null ? null : Values.of(cell.column(), cell.row());
+        }
+        return isValid(row) ? Values.of(this, row) : null;
+    }
+
+    /** The child at an index, or the dictionary behind the last one. */
+    Column below(int index) {
+        Column column = below[index];
+        if (column == null) {
+            column = whole == null ? taken(index) : partOf(whole.below(index));
+            below[index] = column;
+        }
+        return column;
+    }
+
+    // ---- the caller is inside the batch ----
+
+    private Column taken(int index) {
+        long open = batch.enter("Column.child");
+        try {
+            Scratch scratch = record();
+            if (index < field.children().size()) {
+                Native.columnChild(open, scratch.address, index);
+                return new Column(batch, field.children().get(index), scratch.buffer);
+            }
+            Native.columnDictionary(open, scratch.address);
+            return new Column(batch, field.dictionary(), scratch.buffer);
+        } finally {
+            batch.exit();
+        }
+    }
+
+    /** What this part sees of something below the whole. */
+    private Column partOf(Column column) {
+        long start = offset - whole.offset;
+        return switch (layout.kind()) {
+            case STRUCT, SPARSE_UNION -> new Column(column, start, length);
+            case FIXED_LIST -> new Column(column, start * layout.width(), length * layout.width());
+            default -> column;
+        };
+    }
+
+    private Column dictionaryColumn() {
+        return below(field.children().size());
+    }
+
+    /** Whether the values are stored elsewhere. */
+    private boolean isIndirect() {
+        return field.dictionary() != null || layout.kind() == Layout.Kind.RUNS || layout.kind().isUnion();
+    }
+
+    /** Reads the value of a valid row of a column that holds values itself. */
+    private interface Reader<T> {
+        T read(Column column, long row);
+    }
+
+    private <T> T read(String method, long row, Reader<T> reader) {
+        batch.enter(method);
+        try {
+            requireRow(row);
+            if (isIndirect()) {
+                Cell cell = follow(row);
+                return cell == null ? null : reader.read(cell.column(), cell.row());
+            }
+            return isValid(row) ? reader.read(this, row) : null;
+        } finally {
+            batch.exit();
+        }
+    }
+
+    /** See {@link #resolve}. Each step goes down in a tree whose depth was checked. */
+    private Cell follow(long row) {
+        Column column = this;
+        long at = row;
+        while (column.isValid(at)) {
+            if (column.field.dictionary() != null) {
+                at = column.index(at);
+                column = column.dictionaryColumn();
+            } else if (column.layout.kind() == Layout.Kind.RUNS) {
+                at = column.runOf(at);
+                column = column.below(1);
+            } else if (column.layout.kind().isUnion()) {
+                Cell chosen = column.chosen(at);
+                at = chosen.row();
+                column = chosen.column();
+            } else {
+                return new Cell(column, at);
+            }
+        }
+        return null;
+    }
+
+    /** As {@link #follow}; refuses a null. */
+    private Cell value(long row) {
+        requireRow(row);
+        Cell cell = follow(row);
+        if (cell == null) {
+            throw isNullAt(row);
+        }
+        return cell;
+    }
+
+    private Cell chosen(long row) {
+        int id = buffers.typeId(offset + row);
+        int number = field.typeIds().indexOf(id);
+        if (number < 0) {
+            throw Buffers.broken("row " + row + " has type id " + id + ": \"" + field.format() + "\" has none");
+        }
+        Column child = below(number);
+        if (layout.kind() == Layout.Kind.SPARSE_UNION) {
+            return new Cell(child, row);
+        }
+        int at = buffers.denseOffset(offset + row);
+        if (at < 0 || at >= child.length) {
+            throw Buffers.broken("row " + row + " is offset " + at + " of child " + number + ", whose length is "
+                    + child.length);
+        }
+        return new Cell(child, at);
+    }
+
+    /** Found by halving, as run ends grow. */
+    private long runOf(long row) {
+        Column ends = below(0);
+        long low = 0;
+        long high = ends.length;
+        while (low < high) {
+            long middle = (low + high) >>> 1;
+            if (ends.integer(middle) <= offset + row) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        if (low == ends.length) {
+            throw Buffers.broken(
+                    "row " + row + " with offset " + offset + " is behind the end of all " + low + " runs");
+        }
+        return low;
+    }
+
+    private long index(long row) {
+        long size = dictionaryColumn().length;
+        long index = layout.element() == Element.UINT64 ? longWord(row) : integer(row);
+        if (index < 0 || index >= size) {
+            String shown = layout.element() == Element.UINT64 ? Long.toUnsignedString(index) : Long.toString(index);
+            throw new DevExchangeException(
+                    Status.OUT_OF_RANGE, "row " + row + " is index " + shown + " of a dictionary of " + size);
+        }
+        return index;
+    }
+
+    private boolean isValid(long row) {
+        return buffers.isValid(offset + row);
+    }
 
     private void requireRow(long row) {
         if (row < 0 || row >= length) {
@@ -497,9 +1019,24 @@ public final class Column {
     private void requireValue(long row) {
         requireRow(row);
         if (!isValid(row)) {
-            throw new DevExchangeException(
-                    Status.INVALID_ARGUMENT, "row " + row + " of column \"" + field.name() + "\" is null");
+            throw isNullAt(row);
         }
+    }
+
+    private DevExchangeException isNullAt(long row) {
+        return new DevExchangeException(
+                Status.INVALID_ARGUMENT, "row " + row + " of column \"" + field.name() + "\" is null");
+    }
+
+    private long integer(Layout.Meaning meaning, long row, String wanted) {
+        require(layout.meaning() == meaning, wanted);
+        return integer(row);
+    }
+
+    private long timestamp(long row, boolean zone) {
+        boolean fits = layout.meaning() == Layout.Meaning.TIMESTAMP && hasZone() == zone;
+        require(fits, zone ? "a timestamp with a time zone" : "a timestamp without a time zone");
+        return integer(row);
     }
 
     private void require(boolean fits, String wanted) {
@@ -512,98 +1049,6 @@ public final class Column {
         return new DevExchangeException(
                 Status.MISMATCH,
                 "the values of column \"" + field.name() + "\" have format " + field.format() + ": not " + wanted);
-    }
-
-    private boolean isValid(long row) {
-        if (layout.kind() == Layout.Kind.NULL) {
-            return false;
-        }
-        if (buffers[0] == 0) {
-            return true;
-        }
-        if (validity == null) {
-            batch.requireHost();
-            validity = HostMemory.of(buffers[0], (offset + length + 7) / 8);
-        }
-        return validity.bit(offset + row);
-    }
-
-    private long place(long row) {
-        return (offset + row) * layout.width();
-    }
-
-    /** The second buffer, up to the end of the last row. */
-    private HostMemory values() {
-        if (values == null) {
-            batch.requireHost();
-            long end = offset + length;
-            long bytes = switch (layout.kind()) {
-                case BOOL -> (end + 7) / 8;
-                case TEXT, BYTES -> (end + 1) * layout.width();
-                default -> end * layout.width();
-            };
-            values = HostMemory.of(buffers[1], bytes);
-        }
-        return values;
-    }
-
-    private Column dictionaryColumn() {
-        if (dictionary == null) {
-            long open = batch.enter("Column.dictionary");
-            try {
-                Scratch scratch = record();
-                Native.columnDictionary(open, scratch.address);
-                dictionary = new Column(batch, field.dictionary(), scratch.buffer);
-            } finally {
-                batch.exit();
-            }
-        }
-        return dictionary;
-    }
-
-    private long index(long row) {
-        long size = dictionaryColumn().length;
-        long index = layout.element().readLong(values(), place(row));
-        if (index < 0 || index >= size) {
-            throw new DevExchangeException(
-                    Status.OUT_OF_RANGE, "row " + row + " is index " + index + " of a dictionary of " + size);
-        }
-        return index;
-    }
-
-    private byte[] bytes(long row) {
-        long end = offsetOf(length);
-        long first = offsetOf(row);
-        long last = offsetOf(row + 1);
-        if (first < 0 || first > last || last > end) {
-            throw new DevExchangeException(
-                    Status.INVALID_BUFFERS,
-                    "the offsets of row " + row + " are " + first + " and " + last + ", those of the column end at "
-                            + end);
-        }
-        if (first == last) {
-            return new byte[0];
-        }
-        if (buffers[2] == 0) {
-            throw new DevExchangeException(
-                    Status.INVALID_BUFFERS, "the data buffer is NULL, but row " + row + " has " + (last - first)
-                            + " bytes");
-        }
-        if (last - first > Integer.MAX_VALUE) {
-            throw new DevExchangeException(
-                    Status.UNSUPPORTED, "row " + row + " has " + (last - first)
-                            + " bytes: more than an array can have");
-        }
-        if (data == null) {
-            data = HostMemory.of(buffers[2], end);
-        }
-        return data.bytes(first, (int) (last - first));
-    }
-
-    /** Where the bytes of a row start; for the row behind the last one, where they end. */
-    private long offsetOf(long row) {
-        long at = (offset + row) * layout.width();
-        return layout.width() == 4 ? values().i32(at) : values().i64(at);
     }
 
     private static String decode(byte[] bytes, long row) {

@@ -56,6 +56,10 @@ enum Element {
         return isInteger();
     }
 
+    boolean fitsFloat() {
+        return this != FLOAT64 && (!isInteger() || width < 4);
+    }
+
     boolean fitsDouble() {
         return !isInteger() || width < 8;
     }

@@ -1,7 +1,6 @@
 package dev.devexchange;
 
 import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.nio.CharBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
@@ -12,6 +11,8 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.function.Supplier;
+import java.util.stream.IntStream;
 
 /**
  * One field of a schema: a name, a type, and what is below it. Fields are values: nothing changes them, and the methods
@@ -27,6 +28,11 @@ public final class Field {
     /** Flag: the keys of a map are sorted. */
     public static final long KEYS_SORTED = 4;
 
+    /** Metadata key: the name of an extension type. */
+    private static final String EXTENSION_NAME = "ARROW:extension:name";
+    /** Metadata key: the parameters of an extension type. */
+    private static final String EXTENSION_METADATA = "ARROW:extension:metadata";
+
     private final String name;
     private final String format;
     private final long flags;
@@ -34,6 +40,9 @@ public final class Field {
     private final Field dictionary;
     private final Map<String, String> metadata;
     private final Layout layout;
+
+    /** The type ids of a union, once somebody asked for them. */
+    private volatile List<Integer> typeIds;
 
     private Field(
             String name,
@@ -65,6 +74,57 @@ public final class Field {
         return new Field(name, format, 0, List.of(), null, Map.of(), null);
     }
 
+    /**
+     * A field of maps. Arrow says nothing about keys that repeat.
+     *
+     * @param name may be empty
+     * @param key the field of the keys, which are never null
+     * @param value the field of the values
+     * @return the field, whose child is a struct of both, called {@code entries}
+     */
+    public static Field map(String name, Field key, Field value) {
+        return of(name, Format.MAP).withChildren(of("entries", Format.STRUCT).withChildren(key, value));
+    }
+
+    /**
+     * A field whose values are each of one of several types; all children have as many rows as the union.
+     *
+     * @param name may be empty
+     * @param children the types, with the type ids 0, 1, 2 …; see {@link Format#sparseUnion} for others
+     * @return the field
+     */
+    public static Field sparseUnion(String name, Field... children) {
+        return of(name, Format.sparseUnion(numbers(children))).withChildren(children);
+    }
+
+    /**
+     * A field whose values are each of one of several types; a child has only the rows that are of its type.
+     *
+     * @param name may be empty
+     * @param children the types, with the type ids 0, 1, 2 …; see {@link Format#denseUnion} for others
+     * @return the field
+     */
+    public static Field denseUnion(String name, Field... children) {
+        return of(name, Format.denseUnion(numbers(children))).withChildren(children);
+    }
+
+    private static int[] numbers(Field[] children) {
+        return IntStream.range(0, children.length).toArray();
+    }
+
+    /**
+     * A field of runs of equal values.
+     *
+     * @param name may be empty
+     * @param runEnds the type of the numbers that say where a run ends: {@link Format#INT16}, {@link Format#INT32} or
+     *     {@link Format#INT64}
+     * @param values the field of the values, one for each run
+     * @return the field
+     */
+    public static Field runEndEncoded(String name, String runEnds, Field values) {
+        return of(name, Format.RUN_END_ENCODED).withChildren(of("run_ends", runEnds), values);
+    }
+
     /** {@return the same field, of values that may be null} */
     public Field nullable() {
         return withFlags(flags | NULLABLE);
@@ -78,6 +138,16 @@ public final class Field {
      */
     public Field withFlags(long bits) {
         return new Field(name, format, bits, children, dictionary, metadata, null);
+    }
+
+    /** {@return the same field, of a dictionary whose order has a meaning} */
+    public Field ordered() {
+        return withFlags(flags | ORDERED);
+    }
+
+    /** {@return the same field, of maps whose keys are sorted} */
+    public Field keysSorted() {
+        return withFlags(flags | KEYS_SORTED);
     }
 
     /**
@@ -112,6 +182,21 @@ public final class Field {
         return new Field(name, format, flags, children, dictionary, copy, null);
     }
 
+    /**
+     * The same field as an extension type: what the values mean beyond their format (Arrow columnar format, "Extension
+     * types"). This library hands it on, and reads the values as those of the format.
+     *
+     * @param type the name of the extension type
+     * @param parameters its parameters, in a form that the name defines; may be empty
+     * @return the field, with two more pairs of metadata
+     */
+    public Field withExtension(String type, String parameters) {
+        Map<String, String> pairs = new LinkedHashMap<>(metadata);
+        pairs.put(EXTENSION_NAME, type);
+        pairs.put(EXTENSION_METADATA, parameters);
+        return withMetadata(pairs);
+    }
+
     /** {@return the name; empty if there is none} */
     public String name() {
         return name;
@@ -132,6 +217,16 @@ public final class Field {
         return (flags & NULLABLE) != 0;
     }
 
+    /** {@return whether the order of the dictionary has a meaning} */
+    public boolean isOrdered() {
+        return (flags & ORDERED) != 0;
+    }
+
+    /** {@return whether the keys of a map are sorted} */
+    public boolean isKeysSorted() {
+        return (flags & KEYS_SORTED) != 0;
+    }
+
     /** {@return the columns of a struct, the values of a list; unmodifiable} */
     public List<Field> children() {
         return children;
@@ -150,6 +245,51 @@ public final class Field {
      */
     public Map<String, String> metadata() {
         return metadata;
+    }
+
+    /** {@return the name of the extension type, or {@code null} if this is none} */
+    public String extensionName() {
+        return metadata.get(EXTENSION_NAME);
+    }
+
+    /** {@return the parameters of the extension type; empty if there are none} */
+    public String extensionMetadata() {
+        return metadata.getOrDefault(EXTENSION_METADATA, "");
+    }
+
+    /** {@return the time zone of a timestamp; empty if it has none or is none} */
+    public String timeZone() {
+        return isTimestamp() ? format.substring(format.indexOf(':') + 1) : "";
+    }
+
+    private boolean isTimestamp() {
+        return format.startsWith("ts") && format.indexOf(':') == 3;
+    }
+
+    /**
+     * The type ids of a union: for each child the number that stands for it.
+     *
+     * @return as many as there are children; empty for other types; unmodifiable
+     * @throws DevExchangeException {@link Status#INVALID_FORMAT} for what {@link Schema#of} would refuse
+     */
+    public List<Integer> typeIds() {
+        if (typeIds == null) {
+            typeIds = parseTypeIds();
+        }
+        return typeIds;
+    }
+
+    private List<Integer> parseTypeIds() {
+        boolean union = format.startsWith("+us:") || format.startsWith("+ud:");
+        if (!union || format.length() == 4) {
+            return List.of();
+        }
+        try {
+            return Arrays.stream(format.substring(4).split(",", -1)).map(Integer::valueOf).toList();
+        } catch (NumberFormatException e) {
+            throw new DevExchangeException(
+                    Status.INVALID_FORMAT, "field \"" + name + "\": format is \"" + format + "\"");
+        }
     }
 
     /** How the values lie; for fields that the native library has checked. */
@@ -188,29 +328,8 @@ public final class Field {
 
     /** The bytes of name, format and metadata, in this order; the texts end with NUL. */
     List<byte[]> texts() {
-        byte[] block = metadata.isEmpty() ? new byte[0] : metadataBlock();
+        byte[] block = metadata.isEmpty() ? new byte[0] : Metadata.block(metadata, context());
         return List.of(text(name, "name"), text(format, "format"), block);
-    }
-
-    /** C data interface, "metadata": 32-bit counts and lengths in native order, then the bytes. */
-    private byte[] metadataBlock() {
-        List<byte[]> parts = new ArrayList<>();
-        long size = Integer.BYTES;
-        for (Map.Entry<String, String> pair : metadata.entrySet()) {
-            for (String part : List.of(pair.getKey(), pair.getValue())) {
-                byte[] bytes = utf8(part, "metadata");
-                parts.add(bytes);
-                size += Integer.BYTES + bytes.length;
-            }
-        }
-        if (size > Integer.MAX_VALUE) {
-            throw new DevExchangeException(
-                    Status.INVALID_METADATA, "field \"" + name + "\": metadata of " + size + " bytes is too large");
-        }
-        ByteBuffer block = ByteBuffer.allocate((int) size).order(ByteOrder.nativeOrder());
-        block.putInt(metadata.size());
-        parts.forEach(part -> block.putInt(part.length).put(part));
-        return block.array();
     }
 
     private byte[] text(String text, String what) {
@@ -222,21 +341,29 @@ public final class Field {
     }
 
     private byte[] utf8(String text, String what) {
+        return encode(text, () -> invalid(what, text, "is not valid Unicode"));
+    }
+
+    /** The bytes of a text, or a refusal. */
+    static byte[] encode(String text, Supplier<DevExchangeException> refusal) {
         try {
             ByteBuffer encoded = StandardCharsets.UTF_8.newEncoder().encode(CharBuffer.wrap(text));
             byte[] bytes = new byte[encoded.remaining()];
             encoded.get(bytes);
             return bytes;
         } catch (CharacterCodingException e) {
-            throw invalid(what, text, "is not valid Unicode");
+            throw refusal.get();
         }
     }
 
     private DevExchangeException invalid(String what, String value, String why) {
         String shown = value.replace("\0", "\\0");
-        return new DevExchangeException(
-                Status.INVALID_TEXT,
-                "field \"" + name.replace("\0", "\\0") + "\": " + what + " \"" + shown + "\" " + why);
+        return new DevExchangeException(Status.INVALID_TEXT, context() + what + " \"" + shown + "\" " + why);
+    }
+
+    /** What a refusal begins with. */
+    private String context() {
+        return "field \"" + name.replace("\0", "\\0") + "\": ";
     }
 
     /** Reads records that follow each other in depth-first order; moves the position of {@code records} behind them. */
@@ -245,7 +372,7 @@ public final class Field {
         records.position(at + Records.FIELD.size());
         String name = Native.text(records.getLong(at + Records.FIELD.at("name")));
         String format = Native.text(records.getLong(at + Records.FIELD.at("format")));
-        Map<String, String> metadata = readMetadata(records.getLong(at + Records.FIELD.at("metadata")));
+        Map<String, String> metadata = Metadata.read(records.getLong(at + Records.FIELD.at("metadata")));
         long flags = records.getLong(at + Records.FIELD.at("flags"));
         long nChildren = records.getLong(at + Records.FIELD.at("n_children"));
         boolean hasDictionary = records.getLong(at + Records.FIELD.at("has_dictionary")) != 0;
@@ -255,24 +382,5 @@ public final class Field {
         }
         Field dictionary = hasDictionary ? read(records) : null;
         return new Field(name, format, flags, List.of(children), dictionary, metadata, Layout.of(format));
-    }
-
-    private static Map<String, String> readMetadata(long address) {
-        long size = Native.metadataBytes(address);
-        if (size == 0) {
-            return Map.of();
-        }
-        ByteBuffer block = HostMemory.view(address, size);
-        Map<String, String> metadata = new LinkedHashMap<>();
-        for (int left = block.getInt(); left > 0; left--) {
-            metadata.put(readText(block), readText(block));
-        }
-        return Collections.unmodifiableMap(metadata);
-    }
-
-    private static String readText(ByteBuffer block) {
-        byte[] bytes = new byte[block.getInt()];
-        block.get(bytes);
-        return new String(bytes, StandardCharsets.UTF_8);
     }
 }

@@ -1,6 +1,8 @@
 package dev.devexchange;
 
+import java.util.Arrays;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 
 /** Arrow types as format strings (C data interface, "Data type description"). */
 public final class Format {
@@ -38,16 +40,34 @@ public final class Format {
     public static final String UTF8 = "u";
     /** UTF-8 text, with 64-bit offsets. */
     public static final String LARGE_UTF8 = "U";
+    /** Bytes; short ones in place, long ones in any of several data buffers. */
+    public static final String BINARY_VIEW = "vz";
+    /** UTF-8 text; short ones in place, long ones in any of several data buffers. */
+    public static final String UTF8_VIEW = "vu";
     /** Days since 1970-01-01, 32-bit. */
     public static final String DATE32 = "tdD";
     /** Milliseconds since 1970-01-01, 64-bit. */
     public static final String DATE64 = "tdm";
+    /** Calendar months, 32-bit. */
+    public static final String INTERVAL_MONTHS = "tiM";
+    /** Days and milliseconds, 32-bit each. */
+    public static final String INTERVAL_DAY_TIME = "tiD";
+    /** Months and days, 32-bit each, and nanoseconds, 64-bit. */
+    public static final String INTERVAL_MONTH_DAY_NANO = "tin";
     /** A column for each child. */
     public static final String STRUCT = "+s";
     /** Lists of the child's values, with 32-bit offsets. */
     public static final String LIST = "+l";
     /** Lists of the child's values, with 64-bit offsets. */
     public static final String LARGE_LIST = "+L";
+    /** Lists of the child's values in any order, with 32-bit offsets and sizes. */
+    public static final String LIST_VIEW = "+vl";
+    /** Lists of the child's values in any order, with 64-bit offsets and sizes. */
+    public static final String LARGE_LIST_VIEW = "+vL";
+    /** Lists of keys and values, with 32-bit offsets; see {@link Field#map}. */
+    public static final String MAP = "+m";
+    /** Runs of equal values; see {@link Field#runEndEncoded}. */
+    public static final String RUN_END_ENCODED = "+r";
 
     private Format() {}
 
@@ -115,6 +135,30 @@ public final class Format {
      */
     public static String decimal(int precision, int scale, int bits) {
         return "d:" + precision + "," + scale + (bits == 128 ? "" : "," + bits);
+    }
+
+    /**
+     * A value of one of the children, which all have as many rows as the union.
+     *
+     * @param typeIds the number that stands for each child, from 0 to 127
+     * @return the format string
+     */
+    public static String sparseUnion(int... typeIds) {
+        return "+us:" + joined(typeIds);
+    }
+
+    /**
+     * A value of one of the children, with a 32-bit offset into it.
+     *
+     * @param typeIds the number that stands for each child, from 0 to 127
+     * @return the format string
+     */
+    public static String denseUnion(int... typeIds) {
+        return "+ud:" + joined(typeIds);
+    }
+
+    private static String joined(int[] typeIds) {
+        return Arrays.stream(typeIds).mapToObj(Integer::toString).collect(Collectors.joining(","));
     }
 
     private static String letter(TimeUnit unit) {

@@ -20,7 +20,12 @@ final class Handle {
         ARROW_ARRAY(4, "struct"),
         ARROW_SCHEMA(5, "struct"),
         ARROW_DEVICE_ARRAY(6, "struct"),
-        STREAM(7, "stream");
+        STREAM(7, "stream"),
+        BATCH_STREAM(8, "stream"),
+        ASYNC_READER(9, "reader"),
+        ASYNC_WRITER(10, "writer"),
+        ARROW_STREAM(11, "struct"),
+        ARROW_DEVICE_STREAM(12, "struct");
 
         /** The low bits of a token; the same numbers as in {@code handle.rs}. */
         final int tag;

@@ -54,7 +54,7 @@ final class Native {
 
     static native void queuePush(long token);
 
-    static native int queueWait(long tokens, int capacity);
+    static native int queueWait(boolean events, long tokens, int capacity);
 
     // device.rs
 
@@ -130,6 +130,18 @@ final class Native {
 
     static native long tensorToColumn(long tensor, String name, int copy);
 
+    static native void tensorPlanFixedShapeColumn(long tensor, long out);
+
+    static native long tensorToFixedShapeColumn(long tensor, String name, int copy);
+
+    static native void tensorPlanBatch(long tensor, long out);
+
+    static native long tensorToBatch(long tensor, String names, int count, int copy);
+
+    static native void batchPlanMatrix(long batch, long out);
+
+    static native long batchToMatrix(long batch, int copy, long stream);
+
     // schema.rs
 
     static native long schemaCreate(long fields, long count);
@@ -148,6 +160,8 @@ final class Native {
 
     static native long batchCreate(long schema, long device, long nodes, long count, long token);
 
+    static native long batchOfColumns(long columns, long count, long stream);
+
     static native long batchImport(long source, long schema, boolean device);
 
     static native long batchImportBoth(long source, long schemaSource, boolean device);
@@ -160,6 +174,59 @@ final class Native {
 
     static native long batchSchema(long batch);
 
+    // batch_stream.rs
+
+    static native long batchStreamCreate(long schema, int deviceType, long token);
+
+    /** Takes the reference. */
+    static native void sourceAnswer(long token, long batch);
+
+    static native void sourceFail(long token, int status, int driverCode, String text);
+
+    static native void sourcesClose();
+
+    static native long batchStreamImport(long source, boolean device);
+
+    static native long batchStreamSchema(long stream);
+
+    static native int batchStreamDeviceType(long stream);
+
+    static native long batchStreamNext(long stream);
+
+    static native void batchStreamExport(long stream, long out, boolean device);
+
+    // async_reader.rs
+
+    static native long asyncReaderCreate(boolean abiHMetadata, long token);
+
+    static native long asyncReaderHandler(long reader);
+
+    static native void asyncReaderRequest(long reader, long n);
+
+    static native void asyncReaderCancel(long reader);
+
+    static native long asyncReaderSchema(long reader, long out);
+
+    static native int asyncReaderNext(long reader, long out);
+
+    static native void asyncReaderError(long reader, long out);
+
+    // async_writer.rs
+
+    static native long asyncWriterCreate(long handler, int deviceType, long metadata, long token);
+
+    static native void asyncWriterStart(long writer, long schema);
+
+    static native long asyncWriterDemand(long writer);
+
+    static native boolean asyncWriterIsCancelled(long writer);
+
+    static native void asyncWriterSend(long writer, long batch, long metadata);
+
+    static native void asyncWriterFinish(long writer);
+
+    static native void asyncWriterFail(long writer, int code, String text);
+
     // column.rs
 
     static native void batchRoot(long batch, long out);
@@ -168,9 +235,11 @@ final class Native {
 
     static native void columnDictionary(long batch, long column);
 
-    static native void columnList(long batch, long column, long row);
-
     static native long columnNullCount(long batch, long column);
+
+    static native long columnNullCountOn(long batch, long column, long stream);
+
+    static native String columnText(long batch, long column, long row);
 
     // cstruct.rs
 

@@ -1,6 +1,7 @@
 package dev.devexchange;
 
 import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
@@ -18,15 +19,26 @@ public final class Node {
     private final long length;
     private final long nullCount;
     private final long offset;
-    private final List<ByteBuffer> buffers;
-    private final long[] addresses;
+    private final List<Memory> buffers;
 
-    private Node(long length, long nullCount, long offset, List<ByteBuffer> buffers, long[] addresses) {
+    /** A buffer of Java's, or if there is none, an address. */
+    private record Memory(ByteBuffer buffer, long address) {
+        static final Memory NONE = new Memory(null, 0);
+
+        static Memory of(ByteBuffer buffer) {
+            return buffer == null ? NONE : new Memory(buffer, 0);
+        }
+
+        static Memory at(long address) {
+            return new Memory(null, address);
+        }
+    }
+
+    private Node(long length, long nullCount, long offset, List<Memory> buffers) {
         this.length = length;
         this.nullCount = nullCount;
         this.offset = offset;
         this.buffers = buffers;
-        this.addresses = addresses;
     }
 
     /**
@@ -38,8 +50,7 @@ public final class Node {
      * @return the node, with an unknown number of nulls and offset 0
      */
     public static Node of(long length, ByteBuffer... buffers) {
-        List<ByteBuffer> copy = Collections.unmodifiableList(new ArrayList<>(Arrays.asList(buffers)));
-        return new Node(length, UNKNOWN, 0, copy, null);
+        return new Node(length, UNKNOWN, 0, Arrays.stream(buffers).map(Memory::of).toList());
     }
 
     /**
@@ -50,7 +61,59 @@ public final class Node {
      * @return the node, with an unknown number of nulls and offset 0
      */
     public static Node ofAddresses(long length, long... addresses) {
-        return new Node(length, UNKNOWN, 0, null, addresses.clone());
+        return new Node(length, UNKNOWN, 0, Arrays.stream(addresses).mapToObj(Memory::at).toList());
+    }
+
+    /**
+     * The same node with one more buffer.
+     *
+     * @param buffer a direct buffer in native byte order, from its position to its limit; or {@code null} if there is
+     *     none
+     * @return the node
+     */
+    public Node withBuffer(ByteBuffer buffer) {
+        return with(List.of(Memory.of(buffer)));
+    }
+
+    /**
+     * The same node with one more buffer, at an address. How long it is cannot be checked.
+     *
+     * @param address where it is; 0 if there is none
+     * @return the node
+     */
+    public Node withAddress(long address) {
+        return with(List.of(Memory.at(address)));
+    }
+
+    /**
+     * The same node with these data buffers of views, and the buffer of their sizes, which is made here. To be called
+     * when the node has validity and views.
+     *
+     * @param data direct buffers in native byte order, each from its position to its limit; there may be none
+     * @return the node
+     */
+    public Node withViewData(ByteBuffer... data) {
+        return with(Arrays.stream(data).map(Memory::of).toList())
+                .withViewSizes(Arrays.stream(data).mapToLong(ByteBuffer::remaining).toArray());
+    }
+
+    /**
+     * The same node with the last buffer of views: the sizes of the data buffers. It is made here, in host memory, as
+     * consumers expect it of arrays on any device.
+     *
+     * @param bytes of each data buffer
+     * @return the node
+     */
+    public Node withViewSizes(long... bytes) {
+        ByteBuffer sizes = ByteBuffer.allocateDirect(bytes.length * Long.BYTES).order(ByteOrder.nativeOrder());
+        sizes.asLongBuffer().put(bytes);
+        return withBuffer(sizes);
+    }
+
+    private Node with(List<Memory> more) {
+        List<Memory> all = new ArrayList<>(buffers);
+        all.addAll(more);
+        return new Node(length, nullCount, offset, Collections.unmodifiableList(all));
     }
 
     /**
@@ -60,7 +123,7 @@ public final class Node {
      * @return the node
      */
     public Node withNullCount(long count) {
-        return new Node(length, count, offset, buffers, addresses);
+        return new Node(length, count, offset, buffers);
     }
 
     /**
@@ -70,11 +133,11 @@ public final class Node {
      * @return the node
      */
     public Node withOffset(long elements) {
-        return new Node(length, nullCount, elements, buffers, addresses);
+        return new Node(length, nullCount, elements, buffers);
     }
 
     int bufferCount() {
-        return buffers == null ? addresses.length : buffers.size();
+        return buffers.size();
     }
 
     /** What has to stay reachable as long as the memory is used. */
@@ -93,16 +156,15 @@ public final class Node {
 
     /** The address of a buffer; {@code name} is for messages. */
     long address(int index, String name) {
-        if (buffers == null) {
-            return addresses[index];
-        }
-        ByteBuffer buffer = buffers.get(index);
-        return buffer == null ? 0 : HostMemory.address(buffer, name + ".buffers[" + index + "]");
+        Memory memory = buffers.get(index);
+        return memory.buffer == null
+                ? memory.address
+                : HostMemory.address(memory.buffer, name + ".buffers[" + index + "]");
     }
 
     /** How many bytes a buffer has; −1 if that is not known. */
     long room(int index) {
-        ByteBuffer buffer = buffers == null ? null : buffers.get(index);
+        ByteBuffer buffer = buffers.get(index).buffer;
         return buffer == null ? -1 : buffer.remaining();
     }
 }

@@ -130,11 +130,13 @@ final class Records {
             .pointers("sync_event")
             .array(3, 8, "reserved");
 
+    static final Struct ARROW_STREAM = struct("ArrowArrayStream")
+            .pointers("get_schema", "get_next", "get_last_error", "release", "private_data");
+    static final Struct ARROW_DEVICE_STREAM = struct("ArrowDeviceArrayStream")
+            .i32("device_type")
+            .pointers("get_schema", "get_next", "get_last_error", "release", "private_data");
+
     static {
-        struct("ArrowArrayStream").pointers("get_schema", "get_next", "get_last_error", "release", "private_data");
-        struct("ArrowDeviceArrayStream")
-                .i32("device_type")
-                .pointers("get_schema", "get_next", "get_last_error", "release", "private_data");
         struct("ArrowAsyncTask").pointers("extract_data", "private_data");
         struct("ArrowAsyncProducer")
                 .i32("device_type")
@@ -158,12 +160,24 @@ final class Records {
 
     // devexchange/types.h
 
+    static final Struct OWNER = struct("devx_owner").pointers("context", "release");
+
     static {
-        struct("devx_wake").pointers("context", "wake", "release");
         struct("devx_error").i32("status", "driver_code").array(496, 1, "message");
-        struct("devx_owner").pointers("context", "release");
         struct("devx_wake").pointers("context", "wake", "release");
         struct("devx_batch_source").pointers("context", "next", "release");
+        struct("devx_memory_request")
+                .i32("device_type", "device_id")
+                .i64("bytes", "stream")
+                .i32("host_flags", "reserved");
+        struct("devx_memory").pointers("address").i32("device_type", "device_id").structs(OWNER, "owner");
+        struct("devx_memory_info").i64("free_bytes", "total_bytes");
+        struct("devx_manager_statistics")
+                .i64("bytes", "peak_bytes", "allocations", "total_allocations", "total_bytes", "refused");
+        struct("devx_manager_table")
+                .i32("version", "reserved")
+                .pointers("context", "initialize", "allocate", "pin", "memory_info")
+                .pointers("reset", "trim", "defer_cleanup", "release");
     }
 
     static final Struct DLPACK_REQUEST =

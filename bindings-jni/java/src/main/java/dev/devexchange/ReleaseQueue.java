@@ -1,10 +1,7 @@
 package dev.devexchange;
 
-import java.lang.System.Logger;
-import java.lang.System.Logger.Level;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
@@ -20,8 +17,6 @@ import java.util.concurrent.atomic.AtomicLong;
  * not stop the thread. The thread does not keep the JVM from exiting; callbacks that are not due by then do not run.
  */
 public final class ReleaseQueue {
-    private static final int BATCH = 256;
-
     /** Bits of a token that say what it is; 0 is an entry of the table, the others are those of {@link Handle.Kind}. */
     private static final int TAG_BITS = 4;
 
@@ -31,12 +26,9 @@ public final class ReleaseQueue {
     private static final Map<Long, Entry> TABLE = new ConcurrentHashMap<>();
     private static final AtomicLong NEXT = new AtomicLong();
     private static final AtomicLong FAILURES = new AtomicLong();
-    private static final Thread THREAD = new Thread(null, ReleaseQueue::run, "devexchange-releases", 0, false);
+    private static final Thread THREAD = Background.taker("devexchange-releases", false, ReleaseQueue::deliver);
 
     static {
-        THREAD.setDaemon(true);
-        // What happens to be the context of whoever came first is not to be kept for good.
-        THREAD.setContextClassLoader(ClassLoader.getSystemClassLoader());
         THREAD.start();
     }
 
@@ -85,6 +77,11 @@ public final class ReleaseQueue {
         return token;
     }
 
+    /** One callback in place of several, each of which runs whatever becomes of the others; null for none. */
+    static Runnable all(List<Runnable> releases) {
+        return releases.isEmpty() ? null : () -> releases.forEach(ReleaseQueue::call);
+    }
+
     /** Takes a registration back whose token will not come. */
     static void cancel(long token) {
         TABLE.remove(token);
@@ -93,17 +90,6 @@ public final class ReleaseQueue {
     /** Has a handle released that nobody closed. */
     static void giveUp(long token) {
         Native.queuePush(token);
-    }
-
-    private static void run() {
-        ByteBuffer tokens = ByteBuffer.allocateDirect(BATCH * Long.BYTES).order(ByteOrder.nativeOrder());
-        long address = Native.bufferAddress(tokens);
-        while (true) {
-            int count = Native.queueWait(address, BATCH);
-            for (int i = 0; i < count; i++) {
-                deliver(tokens.getLong(i * Long.BYTES));
-            }
-        }
     }
 
     /** Whatever goes wrong with one release, the next one is due. */
@@ -115,22 +101,25 @@ public final class ReleaseQueue {
             }
             Entry entry = TABLE.remove(token);
             if (entry != null && entry.release != null) {
-                // An interrupt that came before was not meant for this callback.
-                Thread.interrupted();
-                entry.release.run();
+                call(entry.release);
             }
         } catch (Throwable thrown) {
-            FAILURES.incrementAndGet();
-            log(thrown);
+            failed(thrown);
         }
     }
 
-    private static void log(Throwable thrown) {
+    private static void call(Runnable release) {
         try {
-            Logger logger = System.getLogger("dev.devexchange");
-            logger.log(Level.ERROR, "a release callback failed; the memory counts as released", thrown);
-        } catch (Throwable ignored) {
-            // A logger that fails is no reason to stop releasing; the failure is counted.
+            // An interrupt that came before was not meant for this callback.
+            Thread.interrupted();
+            release.run();
+        } catch (Throwable thrown) {
+            failed(thrown);
         }
+    }
+
+    private static void failed(Throwable thrown) {
+        FAILURES.incrementAndGet();
+        Background.log("a release callback failed; the memory counts as released", thrown);
     }
 }

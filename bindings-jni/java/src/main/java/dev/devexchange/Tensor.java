@@ -5,6 +5,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.ReadOnlyBufferException;
 import java.util.Arrays;
+import java.util.List;
 
 /**
  * A tensor: one reference to an n-dimensional array in memory, made here ({@link #create}) or imported from a producer
@@ -411,14 +412,7 @@ public final class Tensor implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Plan planColumn() {
-        long tensor = handle.enter("Tensor.planColumn");
-        try {
-            Scratch scratch = Scratch.get();
-            Native.tensorPlanColumn(tensor, scratch.address);
-            return Plan.read(scratch.buffer, 0);
-        } finally {
-            exit();
-        }
+        return plan("Tensor.planColumn", Native::tensorPlanColumn);
     }
 
     /**
@@ -438,6 +432,85 @@ public final class Tensor implements AutoCloseable {
         } finally {
             exit();
         }
+    }
+
+    /**
+     * How the tensor can be had as a column of type {@code arrow.fixed_shape_tensor}. Nothing is taken.
+     *
+     * @return the plan
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public Plan planFixedShapeColumn() {
+        return plan("Tensor.planFixedShapeColumn", Native::tensorPlanFixedShapeColumn);
+    }
+
+    /**
+     * As {@link #toColumn}, as a column of the extension type {@code arrow.fixed_shape_tensor}: each row is a tensor,
+     * whose dimensions may lie in any order.
+     *
+     * @param name of the column; may be empty
+     * @param copy whether the elements may be copied
+     * @return a batch whose {@link Batch#root()} is the column; the caller closes it
+     * @throws DevExchangeException as {@link #toColumn}
+     */
+    public Batch toFixedShapeColumn(String name, Copy copy) {
+        long tensor = handle.enter("Tensor.toFixedShapeColumn");
+        try {
+            return new Batch(Native.tensorToFixedShapeColumn(tensor, name, copy.value), null);
+        } finally {
+            exit();
+        }
+    }
+
+    /**
+     * How the tensor, if it is a matrix, can be had as a record batch. Nothing is taken.
+     *
+     * @return the plan
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public Plan planBatch() {
+        return plan("Tensor.planBatch", Native::tensorPlanBatch);
+    }
+
+    /**
+     * The matrix as a record batch with a column for each column. A view shares the memory and keeps it alive by itself;
+     * it needs columns whose values follow each other, as in column-major order.
+     *
+     * @param names of the columns; none for "0", "1", and so on
+     * @param copy whether the elements may be copied
+     * @return the batch, which the caller closes
+     * @throws DevExchangeException {@link Status#COPY_REQUIRED}, {@link Status#IMPOSSIBLE}, {@link Status#MISMATCH} for
+     *     another number of names, {@link Status#INVALID_TEXT}, {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public Batch toBatch(List<String> names, Copy copy) {
+        for (String name : names) {
+            if (name.indexOf(0) >= 0) {
+                throw new DevExchangeException(Status.INVALID_TEXT, "name \"" + name + "\" has a NUL in it");
+            }
+        }
+        long tensor = handle.enter("Tensor.toBatch");
+        try {
+            String joined = String.join("\0", names);
+            return new Batch(Native.tensorToBatch(tensor, joined, names.size(), copy.value), null);
+        } finally {
+            exit();
+        }
+    }
+
+    private Plan plan(String call, PlanCall ask) {
+        long tensor = handle.enter(call);
+        try {
+            Scratch scratch = Scratch.get();
+            ask.accept(tensor, scratch.address);
+            return Plan.read(scratch.buffer, 0);
+        } finally {
+            exit();
+        }
+    }
+
+    /** A native that writes a plan to an address. */
+    private interface PlanCall {
+        void accept(long handle, long address);
     }
 
     // ---- on devices ----

@@ -7,7 +7,11 @@
  * order of a {@link dev.devexchange.DeviceStream}; the host never waits, except where a method says so).
  * {@link dev.devexchange.Tensor} speaks DLPack, {@link dev.devexchange.Batch} and {@link dev.devexchange.Schema} speak
  * the Arrow C data and C device interfaces; structs of those standards are passed as addresses ({@code long}), for
- * example those of Arrow Java's {@code ArrowArray.memoryAddress()} or of {@link dev.devexchange.CStruct}.
+ * example those of Arrow Java's {@code ArrowArray.memoryAddress()} or of {@link dev.devexchange.CStruct}. A producer
+ * describes buffers of its own with {@link dev.devexchange.ArrayBuilder}; a consumer reads a
+ * {@link dev.devexchange.Column}, whatever its type. {@link dev.devexchange.BatchStream} is many batches of one schema,
+ * one after the other; {@link dev.devexchange.AsyncReader} and {@link dev.devexchange.AsyncWriter} are that for those
+ * who do not wait.
  *
  * <p>Rules that hold everywhere:
  * <ul>
@@ -20,6 +24,8 @@
  * <li><b>Release callbacks</b> ({@code Runnable}) run once, on the thread {@code devexchange-releases}: never on the
  *     thread that gave up the memory, which may be one that the JVM has never seen. See
  *     {@link dev.devexchange.ReleaseQueue}.
+ * <li><b>Sources and subscribers</b> run on daemon threads {@code devexchange-worker-…}, or on an executor of the
+ *     user's, for the same reason: whoever asks for a batch of Java's waits for one of those threads.
  * <li><b>Devices.</b> Nothing of CUDA is needed until a device is named; without a driver that is a clear error
  *     ({@link dev.devexchange.Status#DEVICE}). Device memory that queued work uses is released after that work, once
  *     {@link dev.devexchange.Tensor#usedOn} was told of it.

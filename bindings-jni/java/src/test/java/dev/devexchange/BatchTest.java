@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.math.BigDecimal;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
@@ -185,6 +186,7 @@ class BatchTest {
         through(Format.decimal(38, 2, 128), Node.of(1, NONE, Direct.longs(12345, 0)), column -> {
             assertEquals(16, column.getBytes(0).length);
             assertEquals(12345, column.valuesBuffer().getLong(0));
+            assertEquals(new BigDecimal("123.45"), column.getDecimal(0));
             refused(Status.MISMATCH, () -> column.getLong(0), "d:38,2");
         });
         through(Format.decimal(9, 2, 32), Node.of(2, NONE, Direct.ints(1, 2)), column ->
@@ -471,8 +473,8 @@ class BatchTest {
                     "children[0].length is 2", "length 3");
             refused(
                     Status.DEVICE,
-                    () -> Batch.create(schema, new Device(DeviceType.CUDA, 1), days(), null),
-                    "device_type is cuda (2)");
+                    () -> Batch.create(schema, new Device(DeviceType.ROCM, 1), days(), null),
+                    "device_type is rocm (10)");
             assertThrows(NullPointerException.class, () -> Batch.create(schema, null, days(), null));
         }
     }
@@ -561,8 +563,8 @@ class BatchTest {
             assertEquals(0, memory.getLong(reserved) | memory.getLong(reserved + 8) | memory.getLong(reserved + 16));
             memory.putInt(type, 77);
             refused(Status.DEVICE, () -> Batch.importArrowDevice(array.address(), schema), "device_type is 77");
-            memory.putInt(type, 2);
-            refused(Status.DEVICE, () -> Batch.importArrowDevice(array.address(), schema), "cuda (2)");
+            memory.putInt(type, 10);
+            refused(Status.DEVICE, () -> Batch.importArrowDevice(array.address(), schema), "rocm (10)");
             memory.putInt(type, 1).putLong(id, 5);
             refused(Status.DEVICE, () -> Batch.importArrowDevice(array.address(), schema), "device_id is 5");
             memory.putLong(id, 0).putLong(event, 64);

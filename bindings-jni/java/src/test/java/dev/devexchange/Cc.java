@@ -13,10 +13,11 @@ final class Cc {
     static Path shared(String source, Path directory) throws IOException, InterruptedException {
         Path java = Path.of(System.getProperty("java.home"), "include");
         Path file = Path.of(System.getProperty("devexchange.root"), "bindings-jni/java/src/test/c", source);
+        Path headers = Path.of(System.getProperty("devexchange.root"), "bindings-c/include");
         Path library = directory.resolve("lib" + source.replace(".c", ".so"));
         run(new ProcessBuilder(
                 "cc", "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1", "-shared", "-fPIC", "-pthread",
-                "-I" + java, "-I" + java.resolve("linux"), "-o", library.toString(), file.toString(), "-ldl"));
+                "-I" + java, "-I" + java.resolve("linux"), "-I" + headers, "-o", library.toString(), file.toString(), "-ldl"));
         return library;
     }
 

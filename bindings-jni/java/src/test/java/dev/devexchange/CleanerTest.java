@@ -42,5 +42,11 @@ class CleanerTest {
         batch.exportShareDevice(deviceArray.address());
         Batch.importArrowDevice(deviceArray.address(), schema);
         batch.column(0).toTensor(Copy.NEVER);
+        BatchStream.of(schema, DeviceType.CPU, () -> null, null);
+        CStruct stream = CStruct.arrowStream();
+        BatchStream.of(schema, DeviceType.CPU, () -> null, null).exportArrow(stream.address());
+        CStruct deviceStream = CStruct.arrowDeviceStream();
+        BatchStream.of(schema, DeviceType.CPU, () -> null, null).exportArrowDevice(deviceStream.address());
+        BatchStream.importArrowDevice(deviceStream.address());
     }
 }

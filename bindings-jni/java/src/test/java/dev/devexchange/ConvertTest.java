@@ -146,4 +146,52 @@ class ConvertTest {
             refused(Status.INVALID_TEXT, () -> bools.toColumn("a\0b", Copy.ALWAYS), "name", "NUL");
         }
     }
+
+    @Test
+    void aMatrixIsABatchAndABatchIsAMatrix() {
+        ByteBuffer memory = Direct.doubles(1, 2, 3, 4, 5, 6);
+        long[] shape = {3, 2};
+        long[] columnMajor = {1, 3};
+        try (Tensor matrix = Tensor.create(memory, DType.FLOAT64, shape, columnMajor, Flags.NONE, null)) {
+            plan(Plan.Kind.VIEW, matrix.planBatch());
+            try (Batch batch = matrix.toBatch(List.of("a", "b"), Copy.NEVER)) {
+                assertEquals(6, batch.column("b").getDouble(2));
+                assertEquals(matrix.address() + 3 * Double.BYTES, batch.column("b").bufferAddress(1));
+                plan(Plan.Kind.VIEW, batch.planMatrix());
+                try (Tensor back = batch.toMatrix(Copy.NEVER, null)) {
+                    assertEquals(matrix.address(), back.address());
+                    assertArrayEquals(new long[] {3, 2}, back.shape());
+                    assertArrayEquals(new long[] {1, 3}, back.strides());
+                }
+            }
+            refused(Status.MISMATCH, () -> matrix.toBatch(List.of("a"), Copy.NEVER), "1 names for 2 columns");
+            refused(Status.INVALID_TEXT, () -> matrix.toBatch(List.of("a\0", "b"), Copy.NEVER), "NUL");
+        }
+        try (Tensor rows = Tensor.create(memory, DType.FLOAT64, shape, null)) {
+            plan(Plan.Kind.COPY, rows.planBatch(), "apart");
+            refused(Status.COPY_REQUIRED, () -> rows.toBatch(List.of(), Copy.NEVER), "apart");
+            try (Batch batch = rows.toBatch(List.of(), Copy.IF_NEEDED)) {
+                assertEquals(6, batch.column("1").getDouble(2));
+            }
+        }
+    }
+
+    @Test
+    void aTensorIsAColumnOfTensors() {
+        ByteBuffer memory = Direct.doubles(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11);
+        long[] shape = {2, 3, 2};
+        long[] strides = {6, 1, 3};
+        try (Tensor turned = Tensor.create(memory, DType.FLOAT64, shape, strides, Flags.NONE, null)) {
+            plan(Plan.Kind.COPY, turned.planColumn());
+            plan(Plan.Kind.VIEW, turned.planFixedShapeColumn());
+            try (Batch column = turned.toFixedShapeColumn("t", Copy.NEVER)) {
+                assertEquals("arrow.fixed_shape_tensor", column.root().field().metadata().get("ARROW:extension:name"));
+                try (Tensor back = column.root().toTensor(Copy.NEVER)) {
+                    assertEquals(turned.address(), back.address());
+                    assertArrayEquals(turned.shape(), back.shape());
+                    assertArrayEquals(turned.strides(), back.strides());
+                }
+            }
+        }
+    }
 }

@@ -4,6 +4,7 @@ import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
@@ -286,14 +287,18 @@ final class DeviceScenario {
         }
     }
 
-    /** Strings, nulls, bools, a dictionary, lists. */
+    /** Strings, nulls, bools, a dictionary, lists, views, a union, runs, a map. */
     private static Batch batch(Runnable release) {
         Field[] fields = {
             Field.of("n", Format.INT32).nullable(),
             Field.of("t", Format.UTF8).nullable(),
             Field.of("b", Format.BOOL),
             Field.of("s", Format.INT8).withDictionary(Field.of("", Format.UTF8)),
-            Field.of("l", Format.LIST).withChildren(Field.of("", Format.FLOAT64))
+            Field.of("l", Format.LIST).withChildren(Field.of("", Format.FLOAT64)),
+            Field.of("v", Format.UTF8_VIEW),
+            Field.denseUnion("u", Field.of("", Format.INT8), Field.of("", Format.UTF8)),
+            Field.runEndEncoded("r", Format.INT32, Field.of("", Format.INT16)),
+            Field.map("m", Field.of("", Format.INT8), Field.of("", Format.INT8))
         };
         List<Node> nodes = List.of(
                 Node.of(3, NONE),
@@ -303,7 +308,19 @@ final class DeviceScenario {
                 Node.of(3, NONE, Direct.bytes(1, 0, 1)),
                 Node.of(2, NONE, Direct.ints(0, 1, 2), Direct.text("xy")),
                 Node.of(3, NONE, Direct.ints(0, 1, 1, 2)),
-                Node.of(2, NONE, Direct.doubles(1.5, 2.5)));
+                Node.of(2, NONE, Direct.doubles(1.5, 2.5)),
+                Node.of(3, NONE, Direct.ints(1, 'x', 0, 0, 13, 0x33323130, 1, 2, 0, 0, 0, 0))
+                        .withViewData(Direct.text("no"), Direct.text("__0123456789abc")),
+                Node.of(3, Direct.bytes(1, 0, 1), Direct.ints(0, 0, 1)),
+                Node.of(1, NONE, Direct.bytes(7)),
+                Node.of(2, NONE, Direct.ints(0, 1, 2), Direct.text("ab")),
+                Node.of(3),
+                Node.of(2, NONE, Direct.ints(2, 3)),
+                Node.of(2, NONE, Direct.shorts(5, 6)),
+                Node.of(3, NONE, Direct.ints(0, 1, 1, 2)),
+                Node.of(2, NONE),
+                Node.of(2, NONE, Direct.bytes(1, 2)),
+                Node.of(2, NONE, Direct.bytes(3, 4)));
         try (Schema schema = Schema.batch(fields)) {
             return Batch.create(schema, Device.CPU, nodes, release);
         }
@@ -320,6 +337,28 @@ final class DeviceScenario {
         check(!batch.column("b").getBoolean(0) && batch.column("b").getBoolean(2));
         same("y", batch.column("s").getString(0));
         same(2.5, batch.column("l").list(2).getDouble(0));
+        same(List.of("x", "0123456789abc", ""), objects(batch.column("v")));
+        same(List.of("a", (byte) 7, "b"), objects(batch.column("u")));
+        same(List.of((short) 5, (short) 5, (short) 6), objects(batch.column("r")));
+        same(Map.of((byte) 2, (byte) 4), batch.column("m").getMap(2));
+    }
+
+    private static List<Object> objects(Column column) {
+        return List.of(column.getObject(0), column.getObject(1), column.getObject(2));
+    }
+
+    /** A batch of batches that are not ready needs a stream, and is ordered by it. */
+    private static void columns(Batch device, DeviceStream stream) {
+        refused(Status.NOT_READY, () -> Batch.ofColumns(Map.of("all", device), null), "no stream");
+        try (Batch both = Batch.ofColumns(List.of("a", "b"), List.of(device, device), stream);
+                Batch back = both.copyTo(Device.CPU, stream)) {
+            same(device.column("n").bufferAddress(1), both.column("b").child(0).bufferAddress(1));
+            same("\u00e4c", back.column("b").child(1).getString(1));
+        }
+        DeviceStream closed = DeviceStream.create(CUDA);
+        closed.close();
+        refused(Status.CLOSED, () -> Batch.ofColumns(Map.of("all", device), closed), "Batch.ofColumns");
+        refused(Status.CLOSED, () -> device.column("n").nullCount(closed), "Column.nullCount");
     }
 
     private static void batches() throws InterruptedException {
@@ -335,6 +374,13 @@ final class DeviceScenario {
             try (Batch back = device.copyTo(Device.CPU, consumer)) {
                 holds(back);
             }
+            for (String name : List.of("v", "u", "r", "m")) {
+                refused(Status.DEVICE, () -> device.column(name).getObject(0), "device is cuda:0, not host memory");
+                refused(Status.DEVICE, () -> device.column(name).asText(0), "device is cuda:0, not host memory");
+            }
+            same(1L, device.column("n").nullCount(consumer));
+            same(0L, device.column("u").nullCount(consumer));
+            columns(device, consumer);
             // Out and in again as Arrow, with an event.
             try (CStruct array = CStruct.arrowDeviceArray();
                     CStruct schema = CStruct.arrowSchema()) {

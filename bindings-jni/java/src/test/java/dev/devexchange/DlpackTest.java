@@ -197,7 +197,7 @@ class DlpackTest {
         refused(Status.INVALID_SHAPE, () -> new Foreign().word("shape", 0).take(), "shape is NULL with ndim 1");
         refused(Status.NULL_ARGUMENT, () -> new Foreign().word("data", 0).take(), "data is NULL");
         refused(Status.DEVICE, () -> new Foreign().number("device", 99).take(), "device_type is 99");
-        refused(Status.DEVICE, () -> new Foreign().number("device", 2).take(), "device_type is cuda (2)");
+        refused(Status.DEVICE, () -> new Foreign().number("device", 10).take(), "device_type is rocm (10)");
         refused(Status.INVALID_SHAPE, () -> new Foreign().word("byte_offset", -4).take(), "byte_offset");
         refused(Status.INVALID_ARGUMENT, () -> new Foreign().word("byte_offset", 2).take(), "byte_offset 2", "aligned");
         refused(

@@ -14,10 +14,12 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
@@ -46,7 +48,8 @@ class HandleTest {
     void closingTwiceIsFine() {
         List<AutoCloseable> all = List.of(
                 tensor(), batch(), Schema.batch(), CStruct.arrowArray(), CStruct.arrowSchema(),
-                        CStruct.arrowDeviceArray());
+                        CStruct.arrowDeviceArray(), CStruct.arrowStream(), CStruct.arrowDeviceStream(),
+                        Streams.stream(1), AsyncReader.create());
         for (AutoCloseable each : all) {
             try (each) {
                 each.close();
@@ -63,12 +66,14 @@ class HandleTest {
         Schema schema = batch.schema();
         Tensor tensor = tensor();
         CStruct struct = CStruct.arrowArray();
+        BatchStream stream = BatchStream.of(schema, DeviceType.CPU, List.<Batch>of().iterator());
+        stream.close();
         batch.close();
         schema.close();
         tensor.close();
         struct.close();
         int checked = 0;
-        for (Object closed : List.of(tensor, batch, column, schema, struct)) {
+        for (Object closed : List.of(tensor, batch, column, schema, struct, stream)) {
             for (Method method : closed.getClass().getMethods()) {
                 if (!Modifier.isStatic(method.getModifiers()) && !ALWAYS.contains(method.getName())) {
                     saysClosed(closed, method);
@@ -118,6 +123,15 @@ class HandleTest {
         }
         if (type == ByteBuffer.class) {
             return Direct.room(1);
+        }
+        if (type == List.class) {
+            return List.of();
+        }
+        if (type == Map.class) {
+            return Map.of();
+        }
+        if (type == Consumer.class) {
+            return (Consumer<Object>) any -> {};
         }
         if (type == Device.class) {
             return Device.CPU;

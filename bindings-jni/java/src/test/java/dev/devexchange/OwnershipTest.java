@@ -199,7 +199,7 @@ class OwnershipTest {
             refused(
                     Status.DEVICE,
                     () -> Tensor.create(
-                            64, new Device(DeviceType.CUDA, 0), DType.INT8, new long[] {1}, null, 0, release));
+                            64, new Device(DeviceType.ROCM, 0), DType.INT8, new long[] {1}, null, 0, release));
             Schema schema = Schema.batch(Field.of("x", Format.FLOAT64));
             List<Node> tooFew = List.of(Node.of(3, (ByteBuffer) null));
             refused(Status.MISMATCH, () -> Batch.create(schema, Device.CPU, tooFew, release), "1 nodes", "2 fields");

@@ -3,7 +3,11 @@ package dev.devexchange;
 import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
+import java.util.Map;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Flow;
+import java.util.concurrent.SubmissionPublisher;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
@@ -75,6 +79,11 @@ final class Scenario {
                     check(device.column("l").list(1).getDouble(0) == 2);
                     check(device.column("n").nullCount() == 1);
                     device.column("l").child(0).toTensor(Copy.NEVER).close();
+                    try (Batch columns = Batch.ofColumns(Map.of("first", both), null)) {
+                        check(columns.column(0).asText(1).equals("{\"n\": null, \"s\": \"a\", \"l\": [2]}"));
+                    }
+                    fails(() -> Batch.ofColumns(List.of("a"), List.of(), null));
+                    fails(() -> both.column("n").asText(9));
                 }
                 fails(() -> Batch.importArrow(array.address(), schema));
                 fails(() -> Batch.importArrow(0, 0));
@@ -82,6 +91,7 @@ final class Scenario {
                 fails(() -> batch.exportShare(0));
                 fails(() -> batch.column(0).toTensor(Copy.NEVER));
             }
+            streams();
             fails(() -> Tensor.importDlpack(0));
             fails(() -> Tensor.importDlpack(3));
             fails(() -> Schema.importArrow(0));
@@ -95,6 +105,69 @@ final class Scenario {
         check(DevExchange.ledger().tensorImports().total() > 0);
         check(Status.name(4).equals("DEVX_CLOSED"));
         check(DeviceType.CUDA.toString().equals("cuda"));
+    }
+
+    /** The first value of a batch, which is closed. */
+    private static int number(Batch taken) {
+        try (Batch batch = taken) {
+            return batch.root().getInt(0);
+        }
+    }
+
+    private static void streams() throws InterruptedException {
+        try (CStruct host = CStruct.arrowStream();
+                CStruct device = CStruct.arrowDeviceStream()) {
+            Streams.stream(3).exportArrow(host.address());
+            BatchStream.importArrow(host.address()).exportArrowDevice(device.address());
+            try (BatchStream stream = BatchStream.importArrowDevice(device.address());
+                    Schema schema = stream.schema()) {
+                check(stream.stream().mapToInt(Scenario::number).sum() == 3);
+                check(stream.deviceType().equals(DeviceType.CPU));
+                BatchStream broken = BatchStream.of(schema, DeviceType.CPU, () -> List.<Batch>of().get(0), null);
+                fails(broken::next);
+                broken.close();
+            }
+            fails(() -> BatchStream.importArrow(host.address()));
+        }
+        try (SubmissionPublisher<Batch> publisher = new SubmissionPublisher<>();
+                AsyncReader reader = AsyncReader.create(true, null);
+                Schema schema = Streams.schema()) {
+            Map<String, String> metadata = Map.of("k", "v");
+            AsyncWriter writer =
+                    AsyncWriter.create(reader.handlerAddress(), schema, DeviceType.CPU, metadata, null);
+            publisher.subscribe(writer);
+            CountDownLatch taken = new CountDownLatch(1);
+            CountDownLatch ended = new CountDownLatch(1);
+            reader.subscribe(new Flow.Subscriber<>() {
+                @Override
+                public void onSubscribe(Flow.Subscription subscription) {
+                    subscription.request(2);
+                }
+
+                @Override
+                public void onNext(Batch batch) {
+                    check(batch.metadata().equals(metadata) && number(batch) == 5);
+                    taken.countDown();
+                }
+
+                @Override
+                public void onError(Throwable thrown) {
+                    ended.countDown();
+                }
+
+                @Override
+                public void onComplete() {}
+            });
+            try (Batch batch = Streams.batch(5, null)) {
+                publisher.submit(batch.share(metadata));
+            }
+            taken.await();
+            publisher.closeExceptionally(new IllegalStateException("on purpose"));
+            ended.await();
+            writer.completion().toCompletableFuture().join();
+            check(reader.metadata().equals(metadata) && reader.producerError().code() == 5);
+            fails(reader::handlerAddress);
+        }
     }
 
     private static void check(boolean holds) {

@@ -72,6 +72,40 @@ class SchemaTest {
     }
 
     @Test
+    void fieldsOfEveryNestedType() {
+        Field map = Field.map("map", Field.of("key", Format.UTF8), Field.of("value", Format.INT8).nullable())
+                .keysSorted();
+        Field sparse = Field.sparseUnion("sparse", Field.of("a", Format.INT8), Field.of("b", Format.UTF8));
+        Field dense = Field.of("dense", Format.denseUnion(7, 0, 127))
+                .withChildren(sparse, Field.of("b", Format.UTF8_VIEW), Field.of("c", Format.BINARY_VIEW));
+        Field runs = Field.runEndEncoded("runs", Format.INT64, Field.of("values", Format.LIST_VIEW)
+                .withChildren(Field.of("item", Format.INTERVAL_MONTH_DAY_NANO)));
+        Field id = Field.of("id", Format.fixedSizeBinary(16)).withMetadata(Map.of("k", "v"))
+                .withExtension("arrow.uuid", "parameters");
+        Field sky = Field.of("sky", Format.INT8).withDictionary(Field.of("", Format.UTF8)).ordered().nullable();
+        Field time = Field.of("time", Format.timestamp(TimeUnit.SECONDS, "Asia/Tokyo"));
+        try (Schema schema = roundTrip(Schema.batch(map, dense, runs, id, sky, time))) {
+            List<Field> columns = schema.columns();
+            assertTrue(columns.get(0).isKeysSorted());
+            assertFalse(columns.get(0).isOrdered());
+            assertEquals("[\"entries\": +s [\"key\": u, \"value\": c]]", columns.get(0).children().toString());
+            assertEquals(List.of(7, 0, 127), columns.get(1).typeIds());
+            assertEquals(List.of(0, 1), columns.get(1).children().get(0).typeIds());
+            assertEquals("[\"run_ends\": l, \"values\": +vl [\"item\": tin]]", columns.get(2).children().toString());
+            assertEquals("arrow.uuid", columns.get(3).extensionName());
+            assertEquals("parameters", columns.get(3).extensionMetadata());
+            assertEquals("v", columns.get(3).metadata().get("k"));
+            assertTrue(columns.get(4).isOrdered() && columns.get(4).isNullable());
+            assertNull(columns.get(4).extensionName());
+            assertEquals("Asia/Tokyo", columns.get(5).timeZone());
+            assertEquals("", columns.get(4).timeZone());
+            assertEquals(List.of(), columns.get(5).typeIds());
+        }
+        refused(Status.INVALID_FORMAT, () -> Field.of("x", "+us:1,").typeIds(), "\"x\"", "+us:1,");
+        assertEquals(List.of(), Field.sparseUnion("none").typeIds());
+    }
+
+    @Test
     void formatsOfTimesAndSizes() {
         assertEquals("ttm", Format.time(TimeUnit.MILLISECONDS));
         assertEquals("tsu:Europe/Berlin", Format.timestamp(TimeUnit.MICROSECONDS, "Europe/Berlin"));
@@ -118,7 +152,21 @@ class SchemaTest {
         refuse(Status.INVALID_FORMAT, Field.of("x", "w:-1"), "\"w:-1\"");
         refuse(Status.INVALID_FORMAT, Field.of("x", "gg"), "\"gg\"");
         refuse(Status.INVALID_FORMAT, Field.of("x", Format.decimal(77, 0, 256)), "d:77,0,256");
-        refuse(Status.UNSUPPORTED, Field.of("x", "vu"), "\"vu\"");
+        refuse(Status.INVALID_FORMAT, Field.of("x", "vv"), "\"vv\"");
+        refuse(Status.INVALID_FORMAT, Field.of("x", "+us:0,0"), "\"+us:0,0\"");
+        refuse(Status.INVALID_FORMAT, Field.of("x", "+ud:128"), "\"+ud:128\"");
+        refuse(
+                Status.INVALID_CHILDREN,
+                Field.of("x", Format.sparseUnion(3, 4)).withChildren(Field.of("y", Format.INT8)),
+                "n_children is 1", "2 type ids");
+        refuse(
+                Status.INVALID_CHILDREN,
+                Field.of("x", Format.MAP).withChildren(Field.of("entries", Format.INT8)),
+                "map is int8");
+        refuse(
+                Status.INVALID_CHILDREN,
+                Field.runEndEncoded("x", Format.UINT32, Field.of("values", Format.INT8)),
+                "run ends", "uint32");
         refuse(Status.INVALID_CHILDREN, Field.of("x", Format.LIST), "n_children is 0");
         refuse(
                 Status.INVALID_CHILDREN,

@@ -269,7 +269,7 @@ class TensorTest {
                 Status.INVALID_SHAPE,
                 () -> Tensor.create(-8, Device.CPU, DType.FLOAT64, new long[] {2}, null, 0, null),
                 "address space");
-        for (DeviceType type : new DeviceType[] {DeviceType.CUDA, new DeviceType(99), new DeviceType(-1)}) {
+        for (DeviceType type : new DeviceType[] {DeviceType.ROCM, new DeviceType(99), new DeviceType(-1)}) {
             refused(
                     Status.DEVICE,
                     () -> Tensor.create(64, new Device(type, 0), DType.INT8, new long[] {1}, null, 0, null),

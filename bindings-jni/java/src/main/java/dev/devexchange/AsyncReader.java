@@ -1,0 +1,428 @@
+package dev.devexchange;
+
+import java.lang.ref.Reference;
+import java.time.Duration;
+import java.util.Map;
+import java.util.Objects;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Executor;
+import java.util.concurrent.Flow;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.LongConsumer;
+import java.util.function.LongUnaryOperator;
+
+/**
+ * The consumer of somebody's asynchronous stream (Arrow C Device data interface, "Async Device Stream Interface"), as a
+ * publisher of its batches. Give {@link #handlerAddress} to the producer and subscribe.
+ *
+ * <p>What the subscriber requests is what the producer is asked for, no more and no less, and {@code cancel} cancels
+ * the producer. One subscriber is served; another one gets {@code onError} with an {@link IllegalStateException}. The
+ * rules are those of {@link java.util.concurrent.Flow} and of Reactive Streams: {@code onSubscribe} comes first,
+ * signals come one after the other, no batch comes that was not requested, {@code request} of a number that is not
+ * positive is an {@link IllegalArgumentException} for {@code onError}, and after {@code onError} or {@code onComplete}
+ * nothing comes. Errors come after the batches that came before them; a producer that breaks its contract is one. If
+ * the subscriber throws, the stream is cancelled and the exception is logged.
+ *
+ * <p>Signals come on daemon threads of this library, or on an executor of the user's, never on a thread of the
+ * producer's. Whoever gets a batch closes it; {@link Batch#metadata} is what the producer said about it. Any thread may
+ * use a reader. Close it when it is not needed any more; what the producer was given stays valid until it is done.
+ */
+public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
+    // What `async_reader_next` returns.
+    private static final int PENDING = 0;
+    private static final int BATCH = 1;
+    private static final int END = 2;
+
+    /**
+     * What a producer said with its error, besides the text.
+     *
+     * @param code its {@code errno} code
+     * @param metadata its metadata; unmodifiable
+     */
+    public record ProducerError(int code, Map<String, String> metadata) {}
+
+    private final Handle handle;
+    private final Bell<AsyncReader> bell;
+    private final Serial signals;
+    private final CompletableFuture<Schema> schema = new CompletableFuture<>();
+    private volatile Field field;
+    private volatile DeviceType deviceType;
+    private volatile Map<String, String> metadata = Map.of();
+    private volatile ProducerError producerError;
+
+    private final AtomicBoolean subscribed = new AtomicBoolean();
+
+    /** Until the stream is over. */
+    private volatile Flow.Subscriber<? super Batch> subscriber;
+
+    /** Requested by the subscriber, and not given to it. */
+    private final AtomicLong demand = new AtomicLong();
+
+    private volatile boolean cancelled;
+
+    /** Why the stream does not go on: a request that cannot be, what the producer said, what became of this reader. */
+    private final AtomicReference<Throwable> failure = new AtomicReference<>();
+
+    // Of the step that gives signals: one at a time.
+    private boolean greeted;
+    private boolean over;
+
+    private AsyncReader(boolean abiHMetadata, Executor executor) {
+        this.bell = new Bell<>(this, AsyncReader::schedule, AsyncReader::giveUp);
+        this.signals = new Serial(Dispatcher.executor(executor, this::giveUp), this::step);
+        long token = Dispatcher.register(bell, null);
+        this.handle = new Handle(this, Handle.Kind.ASYNC_READER, Native.asyncReaderCreate(abiHMetadata, token));
+    }
+
+    /**
+     * A reader with signals on threads of this library, which does not read the metadata of the whole stream.
+     *
+     * @return the reader, which the caller closes
+     */
+    public static AsyncReader create() {
+        return create(false, null);
+    }
+
+    /**
+     * A reader.
+     *
+     * @param abiHMetadata whether the producer's struct is the one of Arrow's {@code abi.h} (40 bytes), so that
+     *     {@link #metadata} can be read; {@code false} if that is not known, as the text of the specification has
+     *     another one
+     * @param executor what signals come on; {@code null} for threads of this library. If it refuses to, the stream is
+     *     cancelled, which is logged
+     * @return the reader, which the caller closes
+     */
+    public static AsyncReader create(boolean abiHMetadata, Executor executor) {
+        return new AsyncReader(abiHMetadata, executor);
+    }
+
+    /**
+     * The handler for a producer, once. Whoever has it calls its {@code release} exactly once: the producer that takes
+     * it. If none does, let an {@link AsyncWriter} take it, and close that.
+     *
+     * @return the address of an {@code ArrowAsyncDeviceStreamHandler}, valid until it is released, also after this is
+     *     closed
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} the second time, {@link Status#CLOSED}
+     */
+    public long handlerAddress() {
+        long reader = enter("AsyncReader.handlerAddress");
+        try {
+            return Native.asyncReaderHandler(reader);
+        } finally {
+            exit();
+        }
+    }
+
+    @Override
+    public void subscribe(Flow.Subscriber<? super Batch> wanted) {
+        Objects.requireNonNull(wanted, "subscriber");
+        if (subscribed.compareAndSet(false, true)) {
+            subscriber = wanted;
+            bell.keep(this);
+            schedule();
+        } else {
+            Dispatcher.WORKERS.execute(() -> {
+                wanted.onSubscribe(NOTHING);
+                wanted.onError(new IllegalStateException("AsyncReader.subscribe: there is a subscriber already"));
+            });
+        }
+    }
+
+    private static final Flow.Subscription NOTHING = new Flow.Subscription() {
+        @Override
+        public void request(long n) {}
+
+        @Override
+        public void cancel() {}
+    };
+
+    private final class Subscription implements Flow.Subscription {
+        @Override
+        public void request(long n) {
+            if (n <= 0) {
+                refuse(n);
+                return;
+            }
+            // More than can be counted is as much as can be counted.
+            long before = demand.getAndUpdate(due -> due > Long.MAX_VALUE - n ? Long.MAX_VALUE : due + n);
+            long more = Math.min(n, Long.MAX_VALUE - before);
+            if (more > 0) {
+                ask(reader -> Native.asyncReaderRequest(reader, more));
+            }
+        }
+
+        private void refuse(long n) {
+            String text = "AsyncReader: n is " + n + ": a subscriber must request a positive number";
+            failure.compareAndSet(null, new IllegalArgumentException(text));
+            ask(Native::asyncReaderCancel);
+            schedule();
+        }
+
+        @Override
+        public void cancel() {
+            if (!cancelled) {
+                cancelled = true;
+                ask(Native::asyncReaderCancel);
+                schedule();
+            }
+        }
+    }
+
+    /** Calls the reader, unless the stream is over. */
+    private void ask(LongConsumer call) {
+        long reader;
+        try {
+            reader = enter("AsyncReader");
+        } catch (DevExchangeException closed) {
+            return;
+        }
+        try {
+            call.accept(reader);
+        } finally {
+            exit();
+        }
+    }
+
+    private void schedule() {
+        signals.schedule();
+    }
+
+    private void giveUp(Throwable why) {
+        Background.log("an asynchronous stream cannot give its signals and is cancelled", why);
+        cancelled = true;
+        handle.close();
+        bell.letGo();
+        schema.completeExceptionally(closed("the executor refused to go on"));
+    }
+
+    // ---- signals, one at a time ----
+
+    private void step() {
+        if (failure.get() == null) {
+            try {
+                lookForSchema();
+            } catch (DevExchangeException thrown) {
+                fail(thrown);
+            }
+        }
+        Flow.Subscriber<? super Batch> listener = subscriber;
+        if (listener != null && !over) {
+            try {
+                signal(listener);
+            } catch (Throwable thrown) {
+                Background.log("a subscriber failed; its stream is cancelled", thrown);
+                cancelled = true;
+                end();
+            }
+        }
+    }
+
+    /** What there is to know when the schema has come, once. */
+    private void lookForSchema() {
+        if (schema.isDone()) {
+            return;
+        }
+        Scratch scratch = Scratch.get();
+        long found = poll(reader -> {
+            long address = Native.asyncReaderSchema(reader, scratch.address);
+            if (address != 0) {
+                deviceType = new DeviceType((int) scratch.buffer.getLong(0));
+                metadata = Metadata.read(scratch.buffer.getLong(Long.BYTES));
+            }
+            return address;
+        });
+        if (found == 0) {
+            return;
+        }
+        Schema come = new Schema(found, null);
+        field = come.root();
+        if (!schema.complete(come)) {
+            come.close();
+        }
+    }
+
+    /** Asks the reader something. If the stream failed, what the producer said of that is kept. */
+    private long poll(LongUnaryOperator call) {
+        long reader = enter("AsyncReader");
+        try {
+            return call.applyAsLong(reader);
+        } catch (DevExchangeException thrown) {
+            Scratch scratch = Scratch.get();
+            Native.asyncReaderError(reader, scratch.address);
+            int code = (int) scratch.buffer.getLong(0);
+            if (code != 0) {
+                producerError = new ProducerError(code, Metadata.read(scratch.buffer.getLong(Long.BYTES)));
+            }
+            throw thrown;
+        } finally {
+            exit();
+        }
+    }
+
+    private void signal(Flow.Subscriber<? super Batch> listener) {
+        if (!greeted) {
+            greeted = true;
+            listener.onSubscribe(new Subscription());
+        }
+        while (!over) {
+            if (cancelled) {
+                end();
+            } else if (failure.get() != null) {
+                end();
+                listener.onError(failure.get());
+            } else if (!signalNext(listener)) {
+                return;
+            }
+        }
+    }
+
+    /** Whether there was something, if only an error for later. */
+    private boolean signalNext(Flow.Subscriber<? super Batch> listener) {
+        Batch[] next = new Batch[1];
+        long what;
+        try {
+            what = poll(reader -> next(reader, next));
+        } catch (DevExchangeException thrown) {
+            fail(thrown);
+            return true;
+        }
+        if (cancelled || failure.get() != null) {
+            // Whatever this was, it is not wanted, or what became of the cancelling.
+            if (what == BATCH) {
+                next[0].close();
+            }
+            return true;
+        }
+        if (what == END) {
+            end();
+            listener.onComplete();
+        } else if (what == BATCH) {
+            demand.decrementAndGet();
+            listener.onNext(next[0]);
+        }
+        return what != PENDING;
+    }
+
+    private int next(long reader, Batch[] next) {
+        Scratch scratch = Scratch.get();
+        int what = Native.asyncReaderNext(reader, scratch.address);
+        if (what == PENDING) {
+            return what;
+        }
+        long batch = scratch.buffer.getLong(0);
+        Map<String, String> said = what == BATCH ? Metadata.read(scratch.buffer.getLong(Long.BYTES)) : null;
+        // It may have come at the same time, but it came before.
+        lookForSchema();
+        if (what == BATCH) {
+            next[0] = new Batch(batch, field, said);
+        }
+        return what;
+    }
+
+    private void fail(DevExchangeException thrown) {
+        failure.compareAndSet(null, thrown);
+        try {
+            // What failed later than that does not change it.
+            lookForSchema();
+        } catch (DevExchangeException none) {
+            schema.completeExceptionally(thrown);
+        }
+    }
+
+    private void end() {
+        over = true;
+        handle.close();
+        bell.letGo();
+        subscriber = null;
+        schema.completeExceptionally(closed("the stream was cancelled"));
+    }
+
+    private static DevExchangeException closed(String why) {
+        return new DevExchangeException(Status.CLOSED, "AsyncReader: " + why);
+    }
+
+    // ---- what is known ----
+
+    /**
+     * The schema of all batches. A subscriber knows it from the first batch on; before that, this waits for it.
+     *
+     * @param timeout how long to wait at most
+     * @return a reference to the schema, which the caller closes
+     * @throws InterruptedException if the calling thread is interrupted meanwhile
+     * @throws DevExchangeException {@link Status#NOT_READY} if it did not come in time; what ended the stream before it
+     *     came; {@link Status#CLOSED} if it was cancelled before, or this is closed
+     */
+    public Schema schema(Duration timeout) throws InterruptedException {
+        try {
+            return schema.get(timeout.toNanos(), TimeUnit.NANOSECONDS).share();
+        } catch (TimeoutException e) {
+            throw new DevExchangeException(Status.NOT_READY, "AsyncReader.schema: it has not come in time");
+        } catch (ExecutionException e) {
+            int status = e.getCause() instanceof DevExchangeException known ? known.status() : Status.CALLBACK;
+            throw new DevExchangeException(status, e.getCause().getMessage());
+        }
+    }
+
+    /**
+     * The kind of device that all batches are on, as the producer says.
+     *
+     * @return the type; {@code null} before the schema has come
+     */
+    public DeviceType deviceType() {
+        return deviceType;
+    }
+
+    /**
+     * What the producer says about the whole stream.
+     *
+     * @return keys and values; empty before the schema has come, and if they may not be read; unmodifiable
+     */
+    public Map<String, String> metadata() {
+        return metadata;
+    }
+
+    /**
+     * What the producer said with its error, besides the text.
+     *
+     * @return code and metadata; {@code null} if it told no error
+     */
+    public ProducerError producerError() {
+        return producerError;
+    }
+
+    /** {@return whether it was closed, or the stream is over} */
+    public boolean isClosed() {
+        return handle.isClosed();
+    }
+
+    /**
+     * Cancels what is left of the stream; a subscriber in the middle of it gets {@code onError} with
+     * {@link Status#CLOSED}. Closing twice is fine.
+     */
+    @Override
+    public void close() {
+        boolean first = handle.close();
+        schema.completeExceptionally(closed("the reader is closed"));
+        if (!schema.isCompletedExceptionally()) {
+            schema.join().close();
+        }
+        if (first) {
+            schedule();
+        }
+    }
+
+    private long enter(String method) {
+        return handle.enter(method);
+    }
+
+    private void exit() {
+        handle.exit();
+        Reference.reachabilityFence(this);
+    }
+}

@@ -1,0 +1,322 @@
+package dev.devexchange;
+
+import java.lang.ref.Reference;
+import java.util.Map;
+import java.util.Objects;
+import java.util.Queue;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.Executor;
+import java.util.concurrent.Flow;
+import java.util.concurrent.atomic.AtomicReference;
+
+/**
+ * The producer of an asynchronous stream for somebody's handler (Arrow C Device data interface, "Async Device Stream
+ * Interface"), as a subscriber that is given the batches.
+ *
+ * <p>What the consumer requests is what the publisher is asked for, no more and no less; if the consumer cancels, so
+ * does this. {@code onComplete} ends the stream, {@code onError} becomes an error of the consumer's (code {@code EIO},
+ * with the exception as text), both after the batches that came before them. A publisher that gives a batch that was
+ * not requested or that is not of this stream is cancelled, and the consumer is told.
+ *
+ * <p>The handler is called on daemon threads of this library, or on an executor of the user's, one call after the
+ * other. {@code onNext} takes the batch and closes it; {@link Batch#metadata} goes to the consumer with it. The
+ * handler is released once, at the end or when this is closed before, which the consumer is told ({@code EPIPE}).
+ */
+public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable {
+    /** The code of an error that has none: {@code errno.h}. */
+    private static final int EIO = 5;
+
+    /** What the publisher said: a batch, or an error, or neither at the end. */
+    private record Signal(Batch batch, Throwable error) {
+        static final Signal END = new Signal(null, null);
+    }
+
+    private final Handle handle;
+    private final Bell<AsyncWriter> bell;
+    private final Serial steps;
+    private final Schema schema;
+    private final Queue<Signal> signals = new ConcurrentLinkedQueue<>();
+    private final AtomicReference<Flow.Subscription> subscription = new AtomicReference<>();
+    private final CompletableFuture<Void> completion = new CompletableFuture<>();
+
+    // Of the step that calls the handler: one at a time.
+    private boolean started;
+    private boolean over;
+
+    /** Requested of the publisher, and not sent. */
+    private long due;
+
+    private AsyncWriter(long handler, Schema schema, DeviceType deviceType, Map<String, String> metadata,
+            Executor executor) {
+        this.bell = new Bell<>(this, AsyncWriter::schedule, AsyncWriter::giveUp);
+        this.steps = new Serial(Dispatcher.executor(executor, this::giveUp), this::step);
+        this.schema = schema;
+        Scratch block = Metadata.offHeap(metadata);
+        long token = Dispatcher.register(bell, null);
+        try {
+            long made = Native.asyncWriterCreate(
+                    handler, deviceType.value(), block == null ? 0 : block.address, token);
+            this.handle = new Handle(this, Handle.Kind.ASYNC_WRITER, made);
+        } finally {
+            Reference.reachabilityFence(block);
+        }
+    }
+
+    /**
+     * A writer that calls the handler on threads of this library.
+     *
+     * @param handler the address of an {@code ArrowAsyncDeviceStreamHandler} that no other producer has. The writer
+     *     takes it and releases it; if this call fails, it is untouched
+     * @param schema what all batches are; it is shared and may be closed
+     * @param deviceType where all batches are
+     * @return the writer, to be given to a publisher, or closed
+     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#RELEASED},
+     *     {@link Status#INVALID_ARGUMENT} if a callback is missing, {@link Status#DEVICE} for a device type that is not
+     *     known or that this library has no runtime for, {@link Status#CLOSED}
+     */
+    public static AsyncWriter create(long handler, Schema schema, DeviceType deviceType) {
+        return create(handler, schema, deviceType, Map.of(), null);
+    }
+
+    /**
+     * As {@link #create(long, Schema, DeviceType)}.
+     *
+     * @param handler the address of an {@code ArrowAsyncDeviceStreamHandler}
+     * @param schema what all batches are
+     * @param deviceType where all batches are
+     * @param metadata said about the whole stream; may be empty
+     * @param executor what the handler is called on; {@code null} for threads of this library. If it refuses to, the
+     *     stream is given up
+     * @return the writer
+     * @throws DevExchangeException also {@link Status#INVALID_TEXT}, {@link Status#INVALID_METADATA}
+     */
+    public static AsyncWriter create(
+            long handler, Schema schema, DeviceType deviceType, Map<String, String> metadata, Executor executor) {
+        Schema shared = schema.share();
+        try {
+            return new AsyncWriter(handler, shared, deviceType, metadata, executor);
+        } catch (Throwable thrown) {
+            shared.close();
+            throw thrown;
+        }
+    }
+
+    @Override
+    public void onSubscribe(Flow.Subscription given) {
+        Objects.requireNonNull(given, "subscription");
+        if (subscription.compareAndSet(null, given)) {
+            bell.keep(this);
+            schedule();
+        } else {
+            given.cancel();
+        }
+    }
+
+    @Override
+    public void onNext(Batch batch) {
+        signal(new Signal(Objects.requireNonNull(batch, "batch"), null));
+    }
+
+    @Override
+    public void onError(Throwable thrown) {
+        signal(new Signal(null, Objects.requireNonNull(thrown, "error")));
+    }
+
+    @Override
+    public void onComplete() {
+        signal(Signal.END);
+    }
+
+    private void signal(Signal signal) {
+        signals.add(signal);
+        schedule();
+    }
+
+    /**
+     * How the stream ends: normally if the publisher completed it or failed and the consumer was told, or if the
+     * consumer cancelled; otherwise with a {@link DevExchangeException}: {@link Status#CALLBACK} if the consumer
+     * refused something, {@link Status#INVALID_ARGUMENT} if it requested what cannot be, {@link Status#MISMATCH},
+     * {@link Status#DEVICE} or {@link Status#NOT_READY} for a batch that could not be sent, {@link Status#CLOSED} if
+     * the writer was closed before the end. The handler is released then.
+     *
+     * @return a stage that completes on the thread of the last call of the handler
+     */
+    public CompletionStage<Void> completion() {
+        return completion.minimalCompletionStage();
+    }
+
+    private void schedule() {
+        steps.schedule();
+    }
+
+    private void giveUp(Throwable why) {
+        Background.log("an asynchronous stream cannot go on and is given up", why);
+        handle.close();
+        schema.close();
+        bell.letGo();
+        Flow.Subscription given = subscription.get();
+        if (given != null) {
+            given.cancel();
+        }
+        completion.completeExceptionally(why);
+        dropSignals();
+    }
+
+    // ---- calls of the handler, one at a time ----
+
+    private void step() {
+        try {
+            boolean more = !over;
+            while (more) {
+                more = goOn() && !over;
+            }
+        } catch (Throwable thrown) {
+            failed(thrown);
+        }
+        if (over) {
+            dropSignals();
+        }
+    }
+
+    /** What comes after the end is not wanted. */
+    private void dropSignals() {
+        for (Signal late = signals.poll(); late != null; late = signals.poll()) {
+            if (late.batch != null) {
+                late.batch.close();
+            }
+        }
+    }
+
+    /** Whether there may be more to do at once. */
+    private boolean goOn() {
+        long writer = handle.enter("AsyncWriter");
+        try {
+            Flow.Subscription given = subscription.get();
+            if (!started && !Native.asyncWriterIsCancelled(writer)) {
+                if (given == null) {
+                    return false;
+                }
+                started = true;
+                start(writer);
+            }
+            // Says so if the consumer cancelled, and releases the handler.
+            long demand = Native.asyncWriterDemand(writer);
+            Signal signal = signals.poll();
+            if (signal != null) {
+                handle(writer, signal);
+                return true;
+            }
+            if (demand > due) {
+                long more = demand - due;
+                due = demand;
+                given.request(more);
+                return true;
+            }
+            return false;
+        } finally {
+            handle.exit();
+            Reference.reachabilityFence(this);
+        }
+    }
+
+    private void start(long writer) {
+        long open = schema.enter("AsyncWriter");
+        try {
+            Native.asyncWriterStart(writer, open);
+        } finally {
+            schema.exit();
+        }
+    }
+
+    private void handle(long writer, Signal signal) {
+        if (signal.batch != null) {
+            try (Batch batch = signal.batch) {
+                send(writer, batch);
+            }
+        } else if (signal.error != null) {
+            Native.asyncWriterFail(writer, EIO, Background.text(signal.error));
+            end();
+        } else {
+            Native.asyncWriterFinish(writer);
+            end();
+        }
+    }
+
+    private void send(long writer, Batch batch) {
+        if (due == 0) {
+            throw new DevExchangeException(Status.NOT_READY, "the publisher gave a batch that was not requested");
+        }
+        due--;
+        Scratch block = Metadata.offHeap(batch.metadata());
+        long open = batch.enter("AsyncWriter.onNext");
+        try {
+            Native.asyncWriterSend(writer, open, block == null ? 0 : block.address);
+        } finally {
+            batch.exit();
+            Reference.reachabilityFence(block);
+        }
+    }
+
+    /** The stream is over as it should be. */
+    private void end() {
+        over = true;
+        handle.close();
+        schema.close();
+        bell.letGo();
+        completion.complete(null);
+    }
+
+    /** The stream is over before its time: the publisher is told, and the consumer if it does not know. */
+    private void failed(Throwable thrown) {
+        Flow.Subscription given = subscription.get();
+        if (given != null) {
+            try {
+                given.cancel();
+            } catch (Throwable again) {
+                Background.log("a subscription could not be cancelled", again);
+            }
+        }
+        if (!tell(thrown)) {
+            completion.completeExceptionally(thrown);
+        }
+        end();
+    }
+
+    /** Whether the consumer cancelled, so that nothing went wrong. */
+    private boolean tell(Throwable thrown) {
+        long writer;
+        try {
+            writer = handle.enter("AsyncWriter");
+        } catch (DevExchangeException closed) {
+            return false;
+        }
+        try {
+            boolean cancelled = Native.asyncWriterIsCancelled(writer);
+            Native.asyncWriterFail(writer, EIO, Background.text(thrown));
+            return cancelled;
+        } catch (DevExchangeException ended) {
+            // It was the consumer that ended it.
+            return false;
+        } finally {
+            handle.exit();
+        }
+    }
+
+    /** {@return whether it was closed, or the stream is over} */
+    public boolean isClosed() {
+        return handle.isClosed();
+    }
+
+    /**
+     * Ends the stream, if it is not over: the publisher is cancelled, and the consumer is told that the producer went
+     * away. Closing twice is fine.
+     */
+    @Override
+    public void close() {
+        if (handle.close()) {
+            schedule();
+        }
+    }
+}

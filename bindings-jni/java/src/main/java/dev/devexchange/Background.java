@@ -1,0 +1,57 @@
+package dev.devexchange;
+
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.Objects;
+import java.util.function.LongConsumer;
+
+/** What the threads of this library have in common: daemons, which keep no JVM from exiting. */
+final class Background {
+    private static final int BATCH = 256;
+
+    private Background() {}
+
+    /** A thread that is not started yet. */
+    static Thread thread(String name, Runnable run) {
+        Thread thread = new Thread(null, run, name, 0, false);
+        thread.setDaemon(true);
+        // What happens to be the context of whoever came first is not to be kept for good.
+        thread.setContextClassLoader(ClassLoader.getSystemClassLoader());
+        return thread;
+    }
+
+    /** A thread that gives {@code deliver}, which does not throw, the tokens of one of the two native queues. */
+    static Thread taker(String name, boolean events, LongConsumer deliver) {
+        return thread(name, () -> {
+            ByteBuffer tokens = ByteBuffer.allocateDirect(BATCH * Long.BYTES).order(ByteOrder.nativeOrder());
+            long address = Native.bufferAddress(tokens);
+            while (true) {
+                int count = Native.queueWait(events, address, BATCH);
+                for (int i = 0; i < count; i++) {
+                    deliver.accept(tokens.getLong(i * Long.BYTES));
+                }
+            }
+        });
+    }
+
+    /** An exception as a text for others; its class at least. */
+    static String text(Throwable thrown) {
+        try {
+            return Objects.toString(thrown);
+        } catch (Throwable again) {
+            return thrown.getClass().getName();
+        }
+    }
+
+    /** Says what went wrong where there is nobody to tell. */
+    static void log(String what, Throwable thrown) {
+        try {
+            Logger logger = System.getLogger("dev.devexchange");
+            logger.log(Level.ERROR, what, thrown);
+        } catch (Throwable ignored) {
+            // A logger that fails is no reason to stop.
+        }
+    }
+}

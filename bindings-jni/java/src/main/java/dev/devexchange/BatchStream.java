@@ -1,0 +1,332 @@
+package dev.devexchange;
+
+import java.lang.ref.Reference;
+import java.util.Iterator;
+import java.util.Objects;
+import java.util.Spliterator;
+import java.util.Spliterators;
+import java.util.function.Consumer;
+import java.util.stream.Stream;
+import java.util.stream.StreamSupport;
+
+/**
+ * A stream of batches of one schema on one kind of device, pulled one after the other. It comes from Java ({@link #of})
+ * or from a producer of the Arrow C stream interface or of the C Device data interface ("Device Stream Interface"), and
+ * goes to Java ({@link #next}, a loop, {@link #stream}) or to a consumer of either.
+ *
+ * <p>Any thread may use it, but one call at a time: one that comes while another pulls is refused with
+ * {@link Status#BUSY}, and the other one goes on. The end stays the end and an error stays that error; an error is an
+ * exception and never the end. Batches do not depend on the stream that they came from.
+ *
+ * <p>Close a stream when it is not needed any more, also in the middle.
+ */
+public final class BatchStream implements AutoCloseable, Iterable<Batch> {
+    /** Gives the batches of a stream. */
+    @FunctionalInterface
+    public interface Source {
+        /**
+         * The next batch, which the stream takes and closes.
+         *
+         * @return the batch, or {@code null} at the end
+         * @throws Exception becomes the error of the stream, with its text; of a {@link DevExchangeException} also the
+         *     status. The stream does not ask again
+         */
+        Batch next() throws Exception;
+    }
+
+    private final Handle handle;
+
+    /** Whether all batches have the very schema of the stream. */
+    private final boolean uniform;
+
+    /** The fields in Java of such batches, once there was one. */
+    private volatile Field field;
+
+    private BatchStream(long address, boolean uniform) {
+        this.handle = new Handle(this, Handle.Kind.BATCH_STREAM, address);
+        this.uniform = uniform;
+    }
+
+    /**
+     * A stream of what a source gives.
+     *
+     * <p>The source is asked on a daemon thread of this library, whoever pulls: a foreign thread never enters the JVM,
+     * it waits. It is asked for one batch at a time, not always on the same thread, and may use other streams. When the
+     * JVM exits, whoever waits for it gets an error.
+     *
+     * @param schema what all batches are; names, flags and metadata of a batch may differ. It is shared and stays open
+     * @param deviceType where all batches are
+     * @param source asked for each batch, until it gives {@code null} or throws
+     * @param release run once, on the thread of the {@link ReleaseQueue}, when the stream is not used any more, on this
+     *     side or by a consumer, whether it came to its end or not; may be null. If this call fails, it is never run
+     * @return the stream, which the caller closes or exports
+     * @throws DevExchangeException {@link Status#DEVICE} for a device type that is not known or that this library has
+     *     no runtime for, {@link Status#CLOSED}
+     */
+    public static BatchStream of(Schema schema, DeviceType deviceType, Source source, Runnable release) {
+        long token = Dispatcher.register(new Producer(Objects.requireNonNull(source, "source")), release);
+        long made = 0;
+        try {
+            long open = schema.enter("BatchStream.of");
+            try {
+                made = Native.batchStreamCreate(open, deviceType.value(), token);
+            } finally {
+                schema.exit();
+            }
+        } finally {
+            if (made == 0) {
+                Dispatcher.cancel(token);
+            }
+        }
+        return new BatchStream(made, false);
+    }
+
+    /**
+     * A stream of batches that are there or are made one by one; as {@link #of(Schema, DeviceType, Source, Runnable)}.
+     * The stream takes each batch that it asks for; what it does not ask for stays the caller's.
+     *
+     * @param schema what all batches are; it is shared and stays open
+     * @param deviceType where all batches are
+     * @param batches asked on a thread of this library; what it throws becomes the error of the stream
+     * @return the stream, which the caller closes or exports
+     * @throws DevExchangeException as {@link #of(Schema, DeviceType, Source, Runnable)}
+     */
+    public static BatchStream of(Schema schema, DeviceType deviceType, Iterator<Batch> batches) {
+        Objects.requireNonNull(batches, "batches");
+        Source source = () -> batches.hasNext() ? Objects.requireNonNull(batches.next(), "a batch is null") : null;
+        return of(schema, deviceType, source, null);
+    }
+
+    /** Answers those who wait for a source. */
+    private record Producer(Source source) implements Dispatcher.Task {
+        @Override
+        public void start(long token) {
+            Dispatcher.WORKERS.execute(() -> answer(token));
+        }
+
+        private void answer(long token) {
+            long batch;
+            try (Batch next = source.next()) {
+                batch = next == null ? 0 : share(next);
+            } catch (Throwable thrown) {
+                failed(token, thrown);
+                return;
+            }
+            Native.sourceAnswer(token, batch);
+        }
+
+        /** A reference for whoever waits. */
+        private static long share(Batch batch) {
+            long open = batch.enter("BatchStream.Source.next");
+            try {
+                return Native.batchShare(open);
+            } finally {
+                batch.exit();
+            }
+        }
+
+        @Override
+        public void failed(long token, Throwable why) {
+            if (why instanceof DevExchangeException known) {
+                Native.sourceFail(token, known.status(), known.driverCode(), known.getMessage());
+            } else {
+                Native.sourceFail(token, Status.CALLBACK, 0, Background.text(why));
+            }
+        }
+    }
+
+    /**
+     * Takes a stream of arrays in host memory from its producer and asks it for its schema. On success the struct is
+     * moved from (its {@code release} is NULL) and is released once, when the stream is not used any more; on failure
+     * it is untouched.
+     *
+     * @param address of an {@code ArrowArrayStream} that the caller owns; its callbacks may be called from any thread
+     * @return the stream, which the caller closes
+     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#RELEASED}, {@link Status#CALLBACK} if
+     *     the producer has no schema, with its code and its text, and as {@link Schema#importArrow}
+     */
+    public static BatchStream importArrow(long address) {
+        return new BatchStream(Native.batchStreamImport(address, false), true);
+    }
+
+    /**
+     * As {@link #importArrow}, for arrays that say where they are and when they may be touched.
+     *
+     * @param address of an {@code ArrowDeviceArrayStream} that the caller owns
+     * @return the stream, which the caller closes
+     * @throws DevExchangeException as {@link #importArrow}, also {@link Status#DEVICE} for a device type that is not
+     *     known or that this library has no runtime for
+     */
+    public static BatchStream importArrowDevice(long address) {
+        return new BatchStream(Native.batchStreamImport(address, true), true);
+    }
+
+    /**
+     * Hands the stream to a consumer, which releases it, and closes it here. On failure it stays open.
+     *
+     * <p>The consumer may call it on any thread and release it in the middle. A text that it is given stays valid until
+     * the release.
+     *
+     * @param address of room for an {@code ArrowArrayStream}; what it holds is overwritten, not released
+     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}, {@link Status#DEVICE} if the
+     *     batches are not in host memory, which this struct cannot say; then nothing is written
+     */
+    public void exportArrow(long address) {
+        export("BatchStream.exportArrow", address, Handle.Kind.ARROW_STREAM);
+    }
+
+    /**
+     * As {@link #exportArrow}, with the device type.
+     *
+     * @param address of room for an {@code ArrowDeviceArrayStream}; what it holds is overwritten, not released
+     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}; then nothing is written
+     */
+    public void exportArrowDevice(long address) {
+        export("BatchStream.exportArrowDevice", address, Handle.Kind.ARROW_DEVICE_STREAM);
+    }
+
+    private void export(String method, long address, Handle.Kind struct) {
+        long stream = enter(method);
+        try {
+            Native.batchStreamExport(stream, address, struct == Handle.Kind.ARROW_DEVICE_STREAM);
+        } finally {
+            exit();
+        }
+        if (!handle.close()) {
+            // Another thread closed or exported it at the same time, and was first.
+            Native.structRelease(struct.tag, address);
+            throw handle.closed(method);
+        }
+    }
+
+    /**
+     * The next batch. It blocks for as long as the producer does.
+     *
+     * @return the batch, which the caller closes; {@code null} at the end, and again after it
+     * @throws DevExchangeException what the source threw; {@link Status#CALLBACK} if the producer failed, with its code
+     *     and its text; what {@link Batch#importArrow(long, Schema)} says of an array; {@link Status#MISMATCH} or
+     *     {@link Status#DEVICE} if a batch is not of this stream: after each of them the same error again.
+     *     {@link Status#BUSY} while another call runs, {@link Status#CLOSED}
+     */
+    public Batch next() {
+        long stream = enter("BatchStream.next");
+        try {
+            long batch = Native.batchStreamNext(stream);
+            return batch == 0 ? null : new Batch(batch, fieldOfAll(stream));
+        } finally {
+            exit();
+        }
+    }
+
+    private Field fieldOfAll(long stream) {
+        if (uniform && field == null) {
+            try (Schema schema = new Schema(Native.batchStreamSchema(stream), null)) {
+                field = schema.root();
+            }
+        }
+        return field;
+    }
+
+    /**
+     * The batches from here on, for a loop. Whoever gets one closes it.
+     *
+     * @return an iterator, which pulls a batch when it is asked whether there is one, and throws what {@link #next}
+     *     does
+     */
+    @Override
+    public Iterator<Batch> iterator() {
+        return Spliterators.iterator(spliterator());
+    }
+
+    /** {@return the batches from here on, each pulled when it is asked for} */
+    @Override
+    public Spliterator<Batch> spliterator() {
+        handle.check("BatchStream.spliterator");
+        int characteristics = Spliterator.ORDERED | Spliterator.NONNULL;
+        return new Spliterators.AbstractSpliterator<>(Long.MAX_VALUE, characteristics) {
+            @Override
+            public boolean tryAdvance(Consumer<? super Batch> action) {
+                Objects.requireNonNull(action, "action");
+                Batch next = BatchStream.this.next();
+                if (next != null) {
+                    action.accept(next);
+                }
+                return next != null;
+            }
+
+            /** Those who split would pull ahead. */
+            @Override
+            public Spliterator<Batch> trySplit() {
+                return null;
+            }
+        };
+    }
+
+    /**
+     * The batches from here on as a stream of Java's, whose {@code close} closes this one. Whoever gets a batch closes
+     * it.
+     *
+     * @return a sequential stream, to be used with try-with-resources
+     */
+    public Stream<Batch> stream() {
+        return StreamSupport.stream(spliterator(), false).onClose(this::close);
+    }
+
+    /**
+     * A reference to the schema of all batches.
+     *
+     * @return the schema, which the caller closes
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public Schema schema() {
+        long stream = enter("BatchStream.schema");
+        try {
+            return new Schema(Native.batchStreamSchema(stream), field);
+        } finally {
+            exit();
+        }
+    }
+
+    /**
+     * The kind of device that all batches are on; which one of that kind, each says itself.
+     *
+     * @return the type
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public DeviceType deviceType() {
+        long stream = enter("BatchStream.deviceType");
+        try {
+            return new DeviceType(Native.batchStreamDeviceType(stream));
+        } finally {
+            exit();
+        }
+    }
+
+    /** {@return whether it was closed or exported} */
+    public boolean isClosed() {
+        return handle.isClosed();
+    }
+
+    /**
+     * Gives the stream up; batches that came from it stay. A call that is running ends first. Closing twice is fine.
+     */
+    @Override
+    public void close() {
+        handle.close();
+    }
+
+    /** {@return the device type, or that it is closed} */
+    @Override
+    public String toString() {
+        return isClosed() ? "BatchStream (closed)" : "BatchStream (" + deviceType() + ")";
+    }
+
+    private long enter(String method) {
+        return handle.enter(method);
+    }
+
+    private void exit() {
+        handle.exit();
+        Reference.reachabilityFence(this);
+    }
+}

@@ -1,0 +1,233 @@
+package dev.devexchange;
+
+/**
+ * The buffers of one array of a batch, read where they are in host memory. Elements are counted from the beginning of
+ * the buffers. Whoever uses this is inside the batch, and asks for elements before {@link #end} only.
+ */
+final class Buffers {
+    /** Of views: up to so many bytes lie in the view itself. */
+    private static final int IN_PLACE = 12;
+
+    /** Only views have more buffers than this; so many addresses follow the record of a column (column.rs). */
+    static final int FEW = 3;
+
+    /** No buffer is larger. */
+    private static final long MOST_BYTES = 1L << 47;
+
+    /** Views count bytes with 32 bits, and so see no more of a data buffer. */
+    private static final long MOST_OF_VIEW = 1L << 32;
+
+    private final Batch batch;
+    private final Layout layout;
+    private final int count;
+    private final long table;
+
+    /** The addresses of the first buffers, which are all that are read often. */
+    private final long[] first;
+
+    /** The number of elements of which something may be read. */
+    private final long end;
+
+    private volatile HostMemory validity;
+
+    /** Values, bits, offsets, views, or type ids. */
+    private volatile HostMemory values;
+
+    /** Sizes of list views, offsets of dense unions, or sizes of the data buffers of views. */
+    private volatile HostMemory seconds;
+
+    /** What the offsets or views point into: one buffer, or as many as there are. */
+    private volatile HostMemory[] data;
+
+    /** {@code table} is where all the addresses are. */
+    Buffers(Batch batch, Layout layout, long end, int count, long table, long[] first) {
+        this.batch = batch;
+        this.layout = layout;
+        this.end = end;
+        this.count = count;
+        this.table = table;
+        this.first = first;
+    }
+
+    /** How many there are. */
+    int count() {
+        return count;
+    }
+
+    /** The address of a buffer. The table of addresses is host memory on every device. */
+    long address(int index) {
+        return index < FEW ? first[index] : HostMemory.view(table + (long) index * Long.BYTES, Long.BYTES).getLong(0);
+    }
+
+    boolean isValid(long element) {
+        if (!layout.kind().hasValidity()) {
+            return layout.kind() != Layout.Kind.NULL;
+        }
+        if (first[0] == 0) {
+            return true;
+        }
+        if (validity == null) {
+            validity = map(first[0], (end + 7) / 8);
+        }
+        return validity.bit(element);
+    }
+
+    boolean bit(long element) {
+        return values().bit(element);
+    }
+
+    /** The integer that a number is, or is stored as. */
+    long integer(long element) {
+        return layout.element().readLong(values(), element * layout.width());
+    }
+
+    /** A number that a double can hold. */
+    double floating(long element) {
+        return layout.element().readDouble(values(), element * layout.width());
+    }
+
+    /** The bytes of a value of a type that has a fixed number of them. */
+    byte[] fixed(long element) {
+        return values().bytes(element * layout.width(), layout.width());
+    }
+
+    /** 32 bits of such a value. */
+    int word(long element, int at) {
+        return values().i32(element * layout.width() + at);
+    }
+
+    /** 64 bits of such a value. */
+    long longWord(long element, int at) {
+        return values().i64(element * layout.width() + at);
+    }
+
+    /** The offset of an element: of text, binary or a list; for the one behind the last, where that ends. */
+    long offset(long element) {
+        return sized(values(), element);
+    }
+
+    /** The size of an element of list views. */
+    long size(long element) {
+        return sized(seconds(2, end * layout.width()), element);
+    }
+
+    private long sized(HostMemory memory, long element) {
+        long at = element * layout.width();
+        return layout.width() == Integer.BYTES ? memory.i32(at) : memory.i64(at);
+    }
+
+    /** The type id of an element of a union. */
+    int typeId(long element) {
+        return values().i8(element);
+    }
+
+    /** Where the value of an element of a dense union is in its child. */
+    int denseOffset(long element) {
+        return seconds(1, end * Integer.BYTES).i32(element * Integer.BYTES);
+    }
+
+    /** The bytes of text or binary; {@code row} is for messages. */
+    byte[] bytes(long element, long row) {
+        return layout.kind().isView() ? viewed(element, row) : between(element, row);
+    }
+
+    private byte[] between(long element, long row) {
+        long last = offset(end);
+        long from = offset(element);
+        long to = offset(element + 1);
+        if (from < 0 || from > to || to > last) {
+            throw broken("the offsets of row " + row + " are " + from + " and " + to + ", those of the column end at "
+                    + last);
+        }
+        if (from == to) {
+            return new byte[0];
+        }
+        if (first[2] == 0) {
+            throw broken("the data buffer is NULL, but row " + row + " has " + (to - from) + " bytes");
+        }
+        if (to - from > Integer.MAX_VALUE) {
+            throw new DevExchangeException(
+                    Status.UNSUPPORTED, "row " + row + " has " + (to - from) + " bytes: more than an array can have");
+        }
+        if (data == null) {
+            data = new HostMemory[] {map(first[2], last)};
+        }
+        return data[0].bytes(from, (int) (to - from));
+    }
+
+    /**
+     * What a view stands for: a length, then up to 12 bytes, or 4 of them, the number of a data buffer and an offset
+     * into it (Arrow columnar format, "Variable-size Binary View Layout").
+     */
+    private byte[] viewed(long element, long row) {
+        int length = word(element, 0);
+        if (length < 0) {
+            throw broken("the view of row " + row + " has length " + length);
+        }
+        if (length <= IN_PLACE) {
+            return values().bytes(element * layout.width() + Integer.BYTES, length);
+        }
+        int index = word(element, 8);
+        int offset = word(element, 12);
+        int dataBuffers = count - FEW;
+        if (index < 0 || index >= dataBuffers || offset < 0) {
+            throw broken("the view of row " + row + " is buffer " + index + ", offset " + offset + ": there are "
+                    + dataBuffers + " data buffers");
+        }
+        long size = seconds(count - 1, (long) dataBuffers * Long.BYTES).i64((long) index * Long.BYTES);
+        if (size < (long) offset + length) {
+            throw broken("the view of row " + row + " is " + length + " bytes at offset " + offset
+                    + " of data buffer " + index + ", which has " + size);
+        }
+        return dataBuffer(index, size, row).bytes(offset, length);
+    }
+
+    private HostMemory dataBuffer(int index, long size, long row) {
+        if (data == null) {
+            data = new HostMemory[count - FEW];
+        }
+        HostMemory mapped = data[index];
+        if (mapped == null) {
+            long address = address(index + 2);
+            if (address == 0) {
+                throw broken("buffers[" + (index + 2) + "] is NULL, but row " + row + " is in it");
+            }
+            mapped = map(address, Math.min(size, MOST_OF_VIEW));
+            data[index] = mapped;
+        }
+        return mapped;
+    }
+
+    /** The second buffer, or the first one of a union. */
+    private HostMemory values() {
+        if (values == null) {
+            long bytes = switch (layout.kind()) {
+                case BOOL -> (end + 7) / 8;
+                case TEXT, BYTES, LIST, MAP -> (end + 1) * layout.width();
+                case SPARSE_UNION, DENSE_UNION -> end;
+                default -> end * layout.width();
+            };
+            values = map(first[layout.kind().isUnion() ? 0 : 1], bytes);
+        }
+        return values;
+    }
+
+    private HostMemory seconds(int index, long bytes) {
+        if (seconds == null) {
+            seconds = map(address(index), bytes);
+        }
+        return seconds;
+    }
+
+    private HostMemory map(long address, long bytes) {
+        batch.requireHost();
+        if (bytes < 0 || bytes > MOST_BYTES) {
+            throw broken("a buffer would have " + bytes + " bytes");
+        }
+        return HostMemory.of(address, bytes);
+    }
+
+    static DevExchangeException broken(String what) {
+        return new DevExchangeException(Status.INVALID_BUFFERS, what);
+    }
+}

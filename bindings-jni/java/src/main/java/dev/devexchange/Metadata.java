@@ -1,0 +1,72 @@
+package dev.devexchange;
+
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/** Key-value metadata (C data interface, "metadata"): 32-bit counts and lengths in native order, then the bytes. */
+final class Metadata {
+    private Metadata() {}
+
+    /** The block of these pairs; {@code context} is put before what a refusal says. */
+    static byte[] block(Map<String, String> pairs, String context) {
+        List<byte[]> parts = new ArrayList<>();
+        long size = Integer.BYTES;
+        for (Map.Entry<String, String> pair : pairs.entrySet()) {
+            for (String part : List.of(pair.getKey(), pair.getValue())) {
+                byte[] bytes = Field.encode(part, () -> new DevExchangeException(
+                        Status.INVALID_TEXT,
+                        context + "metadata \"" + part.replace("\0", "\\0") + "\" is not valid Unicode"));
+                parts.add(bytes);
+                size += Integer.BYTES + bytes.length;
+            }
+        }
+        if (size > Integer.MAX_VALUE) {
+            throw new DevExchangeException(
+                    Status.INVALID_METADATA, context + "metadata of " + size + " bytes is too large");
+        }
+        ByteBuffer block = ByteBuffer.allocate((int) size).order(ByteOrder.nativeOrder());
+        block.putInt(pairs.size());
+        parts.forEach(part -> block.putInt(part.length).put(part));
+        return block.array();
+    }
+
+    /** The block of these pairs in memory off the heap; {@code null} if there are none. */
+    static Scratch offHeap(Map<String, String> pairs) {
+        if (pairs.isEmpty()) {
+            return null;
+        }
+        byte[] block = block(pairs, "");
+        Scratch scratch = Scratch.of(block.length);
+        scratch.buffer.put(0, block);
+        return scratch;
+    }
+
+    /**
+     * The pairs of a block that the core has checked; none for the address 0. Bytes that are not UTF-8 are replaced,
+     * and the last one of several values of a key stays.
+     */
+    static Map<String, String> read(long address) {
+        long size = Native.metadataBytes(address);
+        if (size == 0) {
+            return Map.of();
+        }
+        ByteBuffer block = HostMemory.view(address, size);
+        Map<String, String> pairs = new LinkedHashMap<>();
+        for (int left = block.getInt(); left > 0; left--) {
+            pairs.put(text(block), text(block));
+        }
+        return Collections.unmodifiableMap(pairs);
+    }
+
+    private static String text(ByteBuffer block) {
+        byte[] bytes = new byte[block.getInt()];
+        block.get(bytes);
+        return new String(bytes, StandardCharsets.UTF_8);
+    }
+}

@@ -1,0 +1,89 @@
+package dev.devexchange;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.Arrays;
+import java.util.List;
+import java.util.function.Consumer;
+import java.util.function.Supplier;
+
+/** Arrays made with {@link ArrayBuilder}, handed over as Arrow through both structs, and taken in again. */
+final class Exchanged {
+    private Exchanged() {}
+
+    /** Checks an array as it was made, and as it comes back each time: at the same addresses. */
+    static void through(ArrayBuilder builder, Consumer<Column> check) {
+        try (Batch made = builder.build(Device.CPU);
+                Schema schema = made.schema();
+                CStruct array = CStruct.arrowArray();
+                CStruct fields = CStruct.arrowSchema();
+                CStruct deviceArray = CStruct.arrowDeviceArray()) {
+            check.accept(made.root());
+            made.exportShare(array.address());
+            schema.exportArrow(fields.address());
+            try (Batch host = Batch.importArrow(array.address(), fields.address())) {
+                assertTrue(array.isReleased() && fields.isReleased());
+                check.accept(host.root());
+                host.exportShareDevice(deviceArray.address());
+                try (Batch device = Batch.importArrowDevice(deviceArray.address(), schema)) {
+                    check.accept(device.root());
+                    sameAddresses(made.root(), device.root());
+                }
+            }
+        }
+    }
+
+    private static void sameAddresses(Column one, Column other) {
+        assertEquals(one.bufferCount(), other.bufferCount());
+        for (int i = 0; i < one.bufferCount(); i++) {
+            assertEquals(one.bufferAddress(i), other.bufferAddress(i));
+        }
+        for (int i = 0; i < one.field().children().size(); i++) {
+            sameAddresses(one.child(i), other.child(i));
+        }
+    }
+
+    /** Checks what {@link Column#getObject} makes of all rows, also where they are a slice of a struct, in a list. */
+    static void values(Supplier<ArrayBuilder> builder, Object... expected) {
+        List<Object> all = Arrays.asList(expected);
+        through(builder.get(), column -> {
+            assertEquals(all, objects(column));
+            for (int row = 0; row < expected.length; row++) {
+                assertEquals(expected[row] == null, column.resolve(row) == null);
+                assertEquals(expected[row] == null, column.asText(row).equals("null"), column.asText(row));
+            }
+        });
+        int rows = expected.length;
+        if (rows < 2) {
+            return;
+        }
+        // The struct leaves out the first row, the list the first row of that.
+        ArrayBuilder struct = ArrayBuilder.of("s", Format.STRUCT, rows - 1)
+                .buffer(null)
+                .offset(1)
+                .child(builder.get());
+        ArrayBuilder list = ArrayBuilder.of("l", Format.LIST, 1)
+                .offset(1)
+                .buffer(null)
+                .buffer(Direct.ints(0, 1, rows - 1))
+                .child(struct);
+        through(list, column -> {
+            Column structs = column.list(0);
+            assertEquals(all.subList(2, rows), objects(structs.child(0)));
+            for (int row = 2; row < rows; row++) {
+                assertEquals(structs.child(0).asText(row - 2), column.child(0).child(0).asText(row - 1));
+                assertEquals(expected[row] == null, structs.child(0).resolve(row - 2) == null);
+            }
+            assertEquals(column.child(0).child(0).offset() + 1, structs.child(0).offset());
+        });
+    }
+
+    static List<Object> objects(Column column) {
+        Object[] objects = new Object[(int) column.length()];
+        for (int row = 0; row < objects.length; row++) {
+            objects[row] = column.getObject(row);
+        }
+        return Arrays.asList(objects);
+    }
+}

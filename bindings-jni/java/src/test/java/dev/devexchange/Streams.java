@@ -1,0 +1,86 @@
+package dev.devexchange;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.Iterator;
+import java.util.List;
+import java.util.stream.IntStream;
+
+/** Streams of small batches in Java and in C: batch {@code i} has the values {@code i} and {@code i + 1}. */
+final class Streams {
+    static final String PROPERTY = "devexchange.test.streams";
+
+    /** No batch has this number. */
+    static final int NEVER = 1 << 30;
+
+    private Streams() {}
+
+    static native int live();
+
+    static native String text();
+
+    static native void produce(long address, boolean device, int batches, int failAt);
+
+    static native long consume(long address, boolean device, int most);
+
+    static native boolean consumeAtExit(long address);
+
+    static native void produceAsync(long handler, int batches, int failAt);
+
+    static native long sink(int refuseAt, int cancelAt);
+
+    static native long awaitSink(long handler);
+
+    static void compile(Path directory) throws IOException, InterruptedException {
+        if (System.getProperty(PROPERTY) == null) {
+            Path library = Cc.shared("streams.c", directory);
+            System.setProperty(PROPERTY, library.toString());
+            System.load(library.toString());
+        }
+    }
+
+    /** Producers in C may still be at their last words. */
+    static void nothingLives() throws InterruptedException {
+        long end = System.nanoTime() + Check.PATIENCE.toNanos();
+        while (live() != 0 && System.nanoTime() < end) {
+            Thread.sleep(1);
+        }
+        assertEquals(0, live());
+    }
+
+    static Schema schema() {
+        return Schema.of(Field.of("n", Format.INT32));
+    }
+
+    static Batch batch(int number, Runnable release) {
+        try (Schema schema = schema()) {
+            return Batch.create(
+                    schema, Device.CPU, List.of(Node.of(2, null, Direct.ints(number, number + 1))), release);
+        }
+    }
+
+    static Iterator<Batch> batches(int count, Runnable release) {
+        return IntStream.range(0, count).mapToObj(i -> batch(i, release)).iterator();
+    }
+
+    static BatchStream stream(int count) {
+        try (Schema schema = schema()) {
+            return BatchStream.of(schema, DeviceType.CPU, batches(count, null));
+        }
+    }
+
+    /** The number of a batch, which is closed. */
+    static int number(Batch taken) {
+        try (Batch batch = taken) {
+            assertEquals(batch.root().getInt(0) + 1, batch.root().getInt(1));
+            return batch.root().getInt(0);
+        }
+    }
+
+    /** What the values of so many batches add up to. */
+    static long sum(long batches) {
+        return batches * batches;
+    }
+}

@@ -1,0 +1,134 @@
+//! The consumer of somebody's asynchronous stream. Nothing here waits: Java polls, after its token came as an event.
+
+use core::ffi::{c_char, c_void};
+use std::sync::{Mutex, PoisonError};
+use std::task::Poll;
+
+use devexchange_core::arrow::asynchronous::{AsyncReader, MetadataBlock, ReaderOptions};
+use jni::Env;
+use jni::objects::JClass;
+use jni::sys::{jint, jlong};
+
+use crate::error::{Result, native, refuse};
+use crate::handle::{give, take};
+use crate::queue::bell;
+
+/// What Java holds. The address leaves room for a tag.
+#[repr(align(16))]
+pub(crate) struct Held {
+    reader: AsyncReader,
+    /// That of the batch that was given last: Java reads it before it asks for the next one.
+    metadata: Mutex<Option<MetadataBlock>>,
+}
+
+impl Held {
+    /// # Safety
+    /// `handle` is 0 or a living handle, which is not given up while the result is used.
+    unsafe fn borrow<'a>(handle: jlong) -> Result<&'a Self> {
+        // SAFETY: the caller's contract.
+        match unsafe { take::<Self>(handle).as_ref() } {
+            Some(held) => Ok(held),
+            None => refuse!(DEVX_CLOSED, "the reader is closed"),
+        }
+    }
+
+    /// # Safety
+    /// `raw` is a handle, and is used no more.
+    pub(crate) unsafe fn take_back(raw: *mut c_void) -> Box<Self> {
+        // SAFETY: the caller's contract.
+        unsafe { Box::from_raw(raw.cast()) }
+    }
+
+    /// The address of a block that stays until the next one comes.
+    fn keep(&self, block: Option<MetadataBlock>) -> jlong {
+        let address = address(block.as_ref());
+        *self.metadata.lock().unwrap_or_else(PoisonError::into_inner) = block;
+        address
+    }
+}
+
+/// Where a block is, 0 for none.
+fn address(block: Option<&MetadataBlock>) -> jlong {
+    block.map_or(0, |block| give(block.as_bytes().as_ptr().cast_mut().cast::<c_char>()))
+}
+
+/// # Safety
+/// `out` is the address of room for so many longs.
+unsafe fn write<const N: usize>(out: jlong, values: [jlong; N]) {
+    // SAFETY: the caller's contract.
+    unsafe { take::<[jlong; N]>(out).write_unaligned(values) };
+}
+
+native! { async_reader_create(abi_h_metadata: jboolean, token: jlong) -> jlong }
+/// A reader that asks for `token` when there is something to poll for. The token is released with it, or now if this
+/// fails.
+fn async_reader_create<'l>(_: &mut Env<'l>, _: JClass<'l>, abi_h_metadata: bool, token: jlong) -> Result<jlong> {
+    let reader = AsyncReader::new(ReaderOptions { limit: 0, abi_h_metadata }, bell(token))?;
+    Ok(give(Box::into_raw(Box::new(Held { reader, metadata: Mutex::new(None) }))))
+}
+
+native! { async_reader_handler(handle: jlong) -> jlong }
+/// The handler for a producer, once.
+fn async_reader_handler<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    Ok(give(unsafe { Held::borrow(handle) }?.reader.handler()?))
+}
+
+native! { async_reader_request(handle: jlong, n: jlong) }
+/// Asks for more batches.
+fn async_reader_request<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, n: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    Ok(unsafe { Held::borrow(handle) }?.reader.request(n)?)
+}
+
+native! { async_reader_cancel(handle: jlong) }
+/// Asks the producer to stop.
+fn async_reader_cancel<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    unsafe { Held::borrow(handle) }?.reader.cancel();
+    Ok(())
+}
+
+native! { async_reader_schema(handle: jlong, out: jlong) -> jlong }
+/// A reference to the schema, or 0 if it has not come. With it, writes two longs: the device type, and the address of
+/// the producer's metadata or 0.
+fn async_reader_schema<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let reader = &unsafe { Held::borrow(handle) }?.reader;
+    let Poll::Ready(schema) = reader.try_schema() else { return Ok(0) };
+    let schema = schema?;
+    let device_type = reader.device_type().map_or(0, |device_type| device_type.0);
+    // The reader keeps the block.
+    // SAFETY: Java gives the address of room for two longs.
+    unsafe { write(out, [device_type.into(), address(reader.metadata().as_ref())]) };
+    Ok(give(schema.into_raw()))
+}
+
+const PENDING: jint = 0;
+const BATCH: jint = 1;
+const END: jint = 2;
+
+native! { async_reader_next(handle: jlong, out: jlong) -> jint }
+/// What comes next: 0 if nothing has come, 2 for the end, 1 for a batch. Of that, two longs are written: its handle,
+/// and the address of its metadata or 0, valid until the next call.
+fn async_reader_next<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<jint> {
+    // SAFETY: Java gives a living handle.
+    let held = unsafe { Held::borrow(handle) }?;
+    let Poll::Ready(next) = held.reader.try_next() else { return Ok(PENDING) };
+    let Some((batch, block)) = next.transpose()? else { return Ok(END) };
+    // SAFETY: Java gives the address of room for two longs.
+    unsafe { write(out, [give(batch.into_raw()), held.keep(block)]) };
+    Ok(BATCH)
+}
+
+native! { async_reader_error(handle: jlong, out: jlong) }
+/// What the producer said with its error, as two longs: the code, 0 if it said nothing, and the address of the metadata
+/// or 0.
+fn async_reader_error<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    let (code, block) = unsafe { Held::borrow(handle) }?.reader.producer_error().unwrap_or((0, None));
+    // The reader keeps the block.
+    // SAFETY: Java gives the address of room for two longs.
+    unsafe { write(out, [code.into(), address(block.as_ref())]) };
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! Streams of batches, in and out as Arrow, and of batches that Java gives.
+//!
+//! Whoever pulls at a stream of Java's does not enter the JVM: it queues the source's token and waits, and a thread of
+//! Java's answers.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use devexchange_core::abi::types::{DEVX_CALLBACK, DevxStatus};
+use devexchange_core::{Batch, BatchStream, DeviceType, Error, Owner, Result as CoreResult};
+use jni::Env;
+use jni::objects::{JClass, JString};
+use jni::sys::{jint, jlong};
+
+use crate::error::{Result, native};
+use crate::handle::{address, batch_stream, give, schema, take};
+use crate::queue::{ask, owner};
+
+/// The next batch of a source, or `None` at its end.
+type Answer = CoreResult<Option<Batch>>;
+
+/// Who waits for an answer, by the token of the source: one at a time, as a stream pulls. `None` when no more answers
+/// come.
+static WAITING: Mutex<Option<BTreeMap<jlong, SyncSender<Answer>>>> = Mutex::new(Some(BTreeMap::new()));
+
+fn waiting() -> MutexGuard<'static, Option<BTreeMap<jlong, SyncSender<Answer>>>> {
+    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A source of Java's.
+struct Source {
+    token: jlong,
+    _owner: Owner,
+}
+
+impl Source {
+    fn next(&self) -> Answer {
+        let gone = || Err(Error::new(DEVX_CALLBACK, "the JVM that gives the batches is exiting"));
+        let (sender, answer) = sync_channel(1);
+        match &mut *waiting() {
+            Some(waiting) => waiting.insert(self.token, sender),
+            None => return gone(),
+        };
+        ask(self.token);
+        answer.recv().unwrap_or_else(|_| gone())
+    }
+}
+
+/// Tells whoever waits for the source, if somebody does.
+fn answer(token: jlong, answer: Answer) {
+    let sender = waiting().as_mut().and_then(|waiting| waiting.remove(&token));
+    if let Some(sender) = sender {
+        // There is room for the one answer; who is gone wants none.
+        let _ = sender.send(answer);
+    }
+}
+
+native! { source_answer(token: jlong, batch: jlong) }
+/// A source's next batch, whose reference is taken; 0 is its end.
+fn source_answer<'l>(_: &mut Env<'l>, _: JClass<'l>, token: jlong, batch: jlong) -> Result<()> {
+    // SAFETY: Java gives up a reference that it has for this, or none.
+    let next = (batch != 0).then(|| unsafe { Batch::from_raw(take(batch)) });
+    answer(token, Ok(next));
+    Ok(())
+}
+
+native! { source_fail(token: jlong, status: jint, driver_code: jint, text: JString) }
+/// Why a source gives no batch.
+fn source_fail<'l>(
+    env: &mut Env<'l>,
+    _: JClass<'l>,
+    token: jlong,
+    status: jint,
+    driver_code: jint,
+    text: JString<'l>,
+) -> Result<()> {
+    let text = text.try_to_string(env).unwrap_or_else(|_| "the source failed, and its text cannot be read".to_owned());
+    answer(token, Err(Error::driver(DevxStatus(status), driver_code, text)));
+    Ok(())
+}
+
+native! { sources_close() }
+/// Ends every wait for a source, and those to come: the JVM is about to end.
+fn sources_close<'l>(_: &mut Env<'l>, _: JClass<'l>) -> Result<()> {
+    let left = waiting().take();
+    drop(left);
+    Ok(())
+}
+
+native! { batch_stream_create(schema: jlong, device_type: jint, token: jlong) -> jlong }
+/// A stream of what Java's source gives. If this fails, the token is not released.
+fn batch_stream_create<'l>(
+    _: &mut Env<'l>,
+    _: JClass<'l>,
+    handle: jlong,
+    device_type: jint,
+    token: jlong,
+) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let schema = unsafe { schema(handle) }?;
+    let stream = BatchStream::with(&schema, DeviceType(device_type), || {
+        let source = Source { token, _owner: owner(token) };
+        move || source.next()
+    })?;
+    Ok(give(stream.into_raw()))
+}
+
+native! { batch_stream_import(source: jlong, device: jboolean) -> jlong }
+/// Takes a stream from its producer; if this fails, it is untouched.
+fn batch_stream_import<'l>(_: &mut Env<'l>, _: JClass<'l>, source: jlong, device: bool) -> Result<jlong> {
+    let stream = if device {
+        // SAFETY: Java's caller says that there is a stream that it owns.
+        unsafe { BatchStream::import_device(address(source, "stream")?) }?
+    } else {
+        // SAFETY: as above.
+        unsafe { BatchStream::import(address(source, "stream")?) }?
+    };
+    Ok(give(stream.into_raw()))
+}
+
+native! { batch_stream_schema(handle: jlong) -> jlong }
+/// A reference to the schema of the batches.
+fn batch_stream_schema<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let stream = unsafe { batch_stream(handle) }?;
+    Ok(give(stream.schema().clone().into_raw()))
+}
+
+native! { batch_stream_device_type(handle: jlong) -> jint }
+/// The type of the devices that the batches are on.
+fn batch_stream_device_type<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jint> {
+    // SAFETY: Java gives a living handle.
+    Ok(unsafe { batch_stream(handle) }?.device_type().0)
+}
+
+native! { batch_stream_next(handle: jlong) -> jlong }
+/// The next batch, or 0 at the end.
+fn batch_stream_next<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let next = unsafe { batch_stream(handle) }?.next()?;
+    Ok(next.map_or(0, |batch| give(batch.into_raw())))
+}
+
+native! { batch_stream_export(handle: jlong, out: jlong, device: jboolean) }
+/// Hands the stream to a consumer, which releases `out`, and keeps a reference.
+fn batch_stream_export<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong, device: bool) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    let stream = BatchStream::clone(&*unsafe { batch_stream(handle) }?);
+    if device {
+        // SAFETY: Java's caller says that there is room for the struct.
+        unsafe { stream.export_device(address(out, "out")?) }?;
+    } else {
+        // SAFETY: as above.
+        unsafe { stream.export(address(out, "out")?) }?;
+    }
+    Ok(())
+}
