@@ -389,6 +389,8 @@ fn consumer_sees_the_error<S: Foreign>() {
         (DEVX_DRIVER, libc::EIO),
         (DEVX_CALLBACK, libc::EIO),
         (DEVX_MISMATCH, libc::EINVAL),
+        // Of the source's own, which is not another call on this stream.
+        (DEVX_BUSY, libc::EBUSY),
     ];
     for (status, code) in cases {
         let source = move || Err(Error::new(status, "größer\0 than 4"));

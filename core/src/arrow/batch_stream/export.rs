@@ -132,16 +132,19 @@ impl Exported {
         self.fail(failure.code, &failure.text)
     }
 
+    /// Whether there was a turn: not while another call runs.
+    ///
     /// # Safety
     /// `out` can be written.
-    unsafe fn hand_over<C: Chunk>(&self, out: *mut C) -> Result<()> {
-        match self.stream.next()? {
+    unsafe fn hand_over<C: Chunk>(&self, out: *mut C) -> Result<bool> {
+        let Some(next) = self.stream.pull() else { return Ok(false) };
+        match next? {
             // SAFETY: the caller's contract.
             Some(batch) => unsafe { C::export(batch, out) }?,
             // SAFETY: the caller's contract; all zero is a released array, which says that this is the end.
             None => unsafe { out.write_bytes(0, 1) },
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -191,8 +194,8 @@ unsafe extern "C" fn get_next<S: Interface>(stream: *mut S, out: *mut S::Chunk) 
         }
         // SAFETY: the caller gives room for an array.
         match caught(|| unsafe { exported.hand_over(out) }) {
-            Ok(()) => exported.succeed(),
-            Err(error) if error.status() == DEVX_BUSY => exported.fail(libc::EBUSY, c"another call is running"),
+            Ok(true) => exported.succeed(),
+            Ok(false) => exported.fail(libc::EBUSY, c"another call is running"),
             // Also if it was the export that failed: a batch that is lost must not be passed over.
             Err(error) => exported.fail_for_good(exported.failure.get_or_init(|| Failure::of(&error))),
         }

@@ -94,16 +94,22 @@ impl BatchStream {
     /// `DEVX_DEVICE` if the batch is not of the stream's schema or device type; `DEVX_PANIC` if the source panicked.
     /// `DEVX_BUSY` while another call runs: that one goes on, and so does the stream.
     pub fn next(&self) -> Result<Option<Batch>> {
+        match self.pull() {
+            Some(next) => next,
+            None => refuse!(DEVX_BUSY, "the stream is in use by another call: it is for one at a time"),
+        }
+    }
+
+    /// As [`BatchStream::next`]; `None` while another call runs.
+    fn pull(&self) -> Option<Result<Option<Batch>>> {
         let header = self.0.header();
         let mut state = match header.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                return refuse!(DEVX_BUSY, "the stream is in use by another call: it is for one at a time");
-            }
+            Err(TryLockError::WouldBlock) => return None,
         };
         if let Some(end) = &state.end {
-            return end.clone().map(|()| None);
+            return Some(end.clone().map(|()| None));
         }
         let source = &mut state.source;
         let given = catch_unwind(AssertUnwindSafe(source)).unwrap_or_else(|payload| Err(Error::panicked(payload)));
@@ -116,7 +122,7 @@ impl BatchStream {
             Ok(None) => Some(Ok(())),
             Err(error) => Some(Err(error.clone())),
         };
-        next
+        Some(next)
     }
 
     /// The batches from here on, for a loop. An error comes once, then nothing more.
