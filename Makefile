@@ -12,8 +12,8 @@ env := . scripts/env.sh &&
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo install uninstall \
-        test test-rust test-c test-java test-julia test-third-party test-readme \
-        gpu-test gpu-bundle gpu-rehearsal headers conformance-table lint clean distclean
+        test test-rust test-c test-java test-julia test-third-party conformance test-readme \
+        gpu-test gpu-bundle gpu-rehearsal bench test-bench headers conformance-table lint clean distclean
 
 ##@ Start here
 help: ## this table
@@ -60,8 +60,14 @@ test-julia: ## DevExchange.jl, plain and with several threads
 test-third-party: ## cuda.core, nanoarrow and NumPy as producers and consumers, on the simulated driver
 	@scripts/test.sh third-party
 
+conformance: ## every Arrow type to Arrow C++, pyarrow, nanoarrow, arrow-rs, Arrow Java and back, compared
+	@scripts/test.sh conformance
+
 test-readme: ## the examples of the README
 	@scripts/test.sh readme
+
+test-bench: ## whether the benches build and run
+	@scripts/test.sh bench
 
 ##@ On a GPU (docs/gpu.md)
 gpu-test: ## the CUDA part of the tests on the GPU of this machine, from the bundle; ends with one line of counts
@@ -72,6 +78,11 @@ gpu-bundle: ## what gpu-test runs, as an archive for a machine without Rust
 
 gpu-rehearsal: ## the same programs in the same way, but on the simulated driver
 	@scripts/test.sh gpu-rehearsal
+
+##@ How fast it is (docs/bench.md)
+bench: ## ours against other libraries and the least that can be done; QUICK=1 only sees whether it runs
+	@scripts/setup.sh --quiet rust c python
+	@scripts/bench.sh $(if $(QUICK),--quick) $(if $(ONLY),--only '$(ONLY)')
 
 ##@ Work on it
 headers: ## write the generated headers and the snapshots anew (look at the diff afterwards)

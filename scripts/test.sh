@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test in every language (`make test`), or the suites that are named:
 #
-#   scripts/test.sh [rust] [c] [java] [julia] [demo] [third-party] [gpu-rehearsal] [readme]
+#   scripts/test.sh [rust] [c] [java] [julia] [demo] [third-party] [conformance] [gpu-rehearsal] [bench] [readme]
 #
 # Installs what is missing, builds the release libraries once, runs suite after suite (none stops the next one),
 # prints a table, and ends with the plain line
@@ -14,7 +14,7 @@ set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
-all_suites=(rust c java julia julia-threads demo demo-cuda third-party gpu-rehearsal readme)
+all_suites=(rust c java julia julia-threads demo demo-cuda third-party conformance gpu-rehearsal bench readme)
 logs=$DEVX_TARGET/test-logs
 java_project=$DEVX_ROOT/bindings-jni/java
 julia_project=$DEVX_ROOT/bindings-julia/DevExchange.jl
@@ -106,6 +106,15 @@ suite_third-party() {
   "$DEVX_ROOT/scripts/test-third-party.sh"
 }
 
+suite_conformance() {
+  needs_file "$DEVX_ROOT/tests/conformance-arrow"
+  needs_libraries
+  needs_tool "Python 3" "$PYTHON"
+  needs_tool Maven "$MVN"
+  needs_tool "JDK >= 17" "$JAVA_HOME"
+  "$DEVX_ROOT/scripts/test-conformance.sh"
+}
+
 # What `make gpu-test` runs on a GPU, on the simulated driver, from elsewhere and with nothing in its environment.
 suite_gpu-rehearsal() {
   needs_tool cargo "$CARGO"
@@ -113,6 +122,12 @@ suite_gpu-rehearsal() {
   "$DEVX_ROOT/scripts/gpu-bundle.sh"
   cd /
   env -i PATH=/usr/bin:/bin "$DEVX_TARGET/gpu-bundle/run.sh" --simulated --results "$logs/gpu-rehearsal"
+}
+
+suite_bench() {
+  needs_libraries
+  needs_tool "Python 3" "$PYTHON"
+  "$DEVX_ROOT/scripts/test-bench.sh"
 }
 
 suite_readme() {
@@ -209,10 +224,11 @@ parts_for() { # SUITE...: what setup.sh has to see to
   printf '%s\n' rust python
   for suite in "$@"; do
     case $suite in
-      c) echo c ;;
+      c | bench) echo c ;;
       java) echo java ;;
       julia*) echo julia ;;
       third-party) echo python-headers ;;
+      conformance) printf '%s\n' c java python-headers ;;
       demo* | readme) printf '%s\n' c java julia ;;
     esac
   done
@@ -231,9 +247,10 @@ choose_suites() {
     case $name in
       julia) suites+=(julia julia-threads) ;;
       demo) suites+=(demo demo-cuda) ;;
-      rust | c | java | third-party | gpu-rehearsal | readme) suites+=("$name") ;;
+      rust | c | java | third-party | conformance | gpu-rehearsal | bench | readme) suites+=("$name") ;;
       *)
-        echo "test: unknown suite '$name'; there are: rust c java julia demo third-party gpu-rehearsal readme" >&2
+        echo "test: unknown suite '$name'; there are:" \
+          "rust c java julia demo third-party conformance gpu-rehearsal bench readme" >&2
         exit 2
         ;;
     esac

@@ -1,4 +1,5 @@
-//! arrow-rs as the peer: `peer-arrow-rs CORPUS LIBOURS`. Prints a line for each exchange (`results.py` says what is in it).
+//! arrow-rs as the peer: `peer-arrow-rs CORPUS LIBOURS`. Prints a line for each exchange (`results.py` says what is in
+//! it).
 
 mod ours;
 

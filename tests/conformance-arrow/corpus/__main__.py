@@ -1,0 +1,67 @@
+"""Writes the corpus: python corpus DIRECTORY
+
+For each case NAME and each LAYOUT of it:
+
+    NAME.arrow            an IPC stream of the batch, from which a peer makes an array of its own; not there for what
+                          Arrow C++ writes and cannot read
+    NAME.rows             the rows as text, a line each
+    NAME.LAYOUT.tree      the fields and arrays of the same batch in another layout of memory, and
+    NAME.LAYOUT.buffers   their buffers: what devexchange makes its batch of
+
+    plain   offsets of 0, null counts as counted, buffers at multiples of 64 bytes
+    inner   every array below the root begins at an odd offset of its own, null counts are unknown, buffers are aligned
+            to 8 bytes only
+    root    as inner, and the batch itself begins at row 3
+    bare    buffers of no bytes are NULL (only for batches without rows)
+
+`cases` and `layouts` list them, a line each.
+"""
+
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+
+import tree
+from cases import CASES
+from text import text
+
+# Arrow C++ writes a dictionary of dictionaries and says "buffer_index out of range" when it reads it.
+UNREADABLE = {"dictionary_of_dictionaries"}
+
+
+def layouts(node):
+    yield "plain", node, 64
+    yield "inner", tree.Shift().root(node, 0), 8
+    yield "root", tree.Shift().root(node, 3), 8
+    if node.length == 0:
+        yield "bare", tree.without_buffers(node), 64
+
+
+def main(directory):
+    directory.mkdir(parents=True, exist_ok=True)
+    listed = []
+    for case in CASES:
+        batch = case.batch
+        if case.name not in UNREADABLE:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+            written = sink.getvalue()
+            (directory / f"{case.name}.arrow").write_bytes(written)
+            # What was read back has no offsets.
+            batch = pa.ipc.open_stream(written).read_next_batch()
+        (directory / f"{case.name}.rows").write_text("".join(text(row) + "\n" for row in case.rows))
+        batch.validate(full=True)
+        assert batch.num_rows == len(case.rows), case.name
+        plain = tree.of_batch(batch)
+        nulls = [tree.null_count(column) for column in plain.children]
+        for layout, node, alignment in layouts(plain):
+            stem = f"{case.name}.{layout}"
+            tree.write(node, nulls, alignment, directory / f"{stem}.tree", directory / f"{stem}.buffers")
+            listed.append(f"{case.name} {layout}\n")
+    (directory / "layouts").write_text("".join(listed))
+    (directory / "cases").write_text("".join(f"{case.name}\n" for case in CASES))
+
+
+main(Path(sys.argv[1]))

@@ -1,0 +1,61 @@
+"""How devexchange shows values (core/src/arrow/value.rs), written down a second time: what the rows of the corpus are
+expected to read, made from plain Python values and not from anything that has been through Arrow.
+
+None, bool, int, float, Decimal, bytes, str, list and dict (a struct) stand for themselves, Map and Interval for what
+Python has no word for. Dates, times and durations are ints. A float is given as the number that is stored.
+"""
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+
+class Map(list):
+    """Pairs of a key and a value."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    months: int
+    days: int
+    nanoseconds: int
+
+
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n"}
+
+
+def _quoted(text):
+    return '"' + "".join(_ESCAPES.get(c, f"\\u{ord(c):04x}" if c < " " else c) for c in text) + '"'
+
+
+def _float(value):
+    if value != value:
+        return "NaN"
+    plain = format(Decimal(repr(value)), "f") if abs(value) != float("inf") else str(value)
+    return plain.removesuffix(".0") if "." in plain else plain
+
+
+def text(value):
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case int():
+            return str(value)
+        case float():
+            return _float(value)
+        case Decimal():
+            return format(value, "f")
+        case Interval():
+            return f"{value.months} months {value.days} days {value.nanoseconds} ns"
+        case bytes():
+            return "0x" + value.hex()
+        case str():
+            return _quoted(value)
+        case Map():
+            return "{" + ", ".join(f"{text(key)}: {text(item)}" for key, item in value) + "}"
+        case list():
+            return "[" + ", ".join(map(text, value)) + "]"
+        case dict():
+            return "{" + ", ".join(f"{_quoted(name)}: {text(item)}" for name, item in value.items()) + "}"
+    raise TypeError(f"{value!r} has no text")

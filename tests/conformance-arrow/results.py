@@ -1,0 +1,195 @@
+"""Puts together what the peers said: python results.py RESULTS... [--doc FILE [--bless]]
+
+RESULTS is a file PEER.tsv with a line for each exchange, in columns:
+
+    case        of the corpus
+    direction   "to peer": the peer took what we handed out, found it valid in every respect and equal to its own;
+                "from peer": we took what the peer handed out, and found schema, rows and null counts as expected
+    transport   array, device array, stream, device stream, async
+    place       host or cuda
+    layout      of the corpus; in "from peer" what the peer was given and handed back. "its own" is what the peer read
+                from a file, "its own slice" the same without the first row and the last
+    result      ok; wrong: it went through and something is not as it was; refused: an error of the peer's; crashes
+    how
+
+and with `outstanding<TAB>0` at the end: everything was released. For known.toml that is the case "the end".
+
+known.toml explains what is not ok. Whatever it does not explain fails, and so does what it explains and is ok.
+Prints a matrix for each peer, and last `counts: N passed, N failed, N skipped`.
+"""
+
+import argparse
+import re
+import sys
+import tomllib
+from collections import namedtuple
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+HERE = Path(__file__).parent
+FIELDS = ("case", "direction", "transport", "place", "layout", "result", "how")
+Exchange = namedtuple("Exchange", ("peer", *FIELDS))
+
+TRANSPORTS = ("array", "device array", "stream", "device stream", "async")
+PATHS = [(transport, place) for transport in TRANSPORTS for place in ("host", "cuda")]
+PATHS = [path for path in PATHS if path not in (("array", "cuda"), ("stream", "cuda"))]
+DIRECTIONS = ("to peer", "from peer")
+# The case that the last line of a peer belongs to.
+THE_END = "the end"
+
+
+class Known:
+    """One explanation: whatever it names has to be so, and a case for each of its patterns."""
+
+    def __init__(self, number, entry):
+        self.number = number
+        self.why, self.how = entry.pop("why"), entry.pop("how", "")
+        self.cases = {pattern: 0 for pattern in entry.pop("cases", ["*"])}
+        self._wanted = {field: [value] if isinstance(value, str) else value for field, value in entry.items()}
+        self.peers = set(self._wanted["peer"])
+        unknown = self._wanted.keys() - Exchange._fields
+        if unknown:
+            raise SystemExit(f"known.toml: {unknown} is nothing that an exchange has")
+
+    def explains(self, exchange):
+        if any(getattr(exchange, field) not in values for field, values in self._wanted.items()):
+            return False
+        if not re.search(self.how, exchange.how):
+            return False
+        matching = [pattern for pattern in self.cases if fnmatchcase(exchange.case, pattern)]
+        for pattern in matching:
+            self.cases[pattern] += 1
+        return bool(matching)
+
+    def unused(self):
+        return [pattern for pattern, count in self.cases.items() if count == 0]
+
+
+class Count:
+    passed = failed = 0
+
+    @classmethod
+    def ok(cls):
+        cls.passed += 1
+
+    @classmethod
+    def not_ok(cls, what):
+        cls.failed += 1
+        print(f"not ok - {what}")
+
+
+def read(file):
+    """The exchanges with one peer."""
+    found, outstanding = [], None
+    for line in file.read_text(errors="replace").split("\n")[:-1]:
+        words = line.split("\t")
+        if words[0] == "outstanding":
+            outstanding = words[1]
+        elif len(words) == len(FIELDS):
+            found.append(Exchange(file.stem, *words))
+        else:
+            Count.not_ok(f"{file.stem}: {line!r} is no result")
+    result = "ok" if outstanding == "0" else "wrong"
+    return [*found, Exchange(file.stem, THE_END, "", "", "", "", result, f"outstanding is {outstanding}")]
+
+
+def judge(exchanges, known):
+    """What is to be written into the cells: (peer, case, path) to the numbers of explanations, "ok" and "not ok"."""
+    cells = {}
+    for exchange in exchanges:
+        cell = cells.setdefault((exchange.peer, exchange.case, (exchange.transport, exchange.place)), {})
+        direction = cell.setdefault(exchange.direction, [])
+        if exchange.result == "ok":
+            direction.append("ok")
+            Count.ok()
+            continue
+        numbers = [entry.number for entry in known if entry.explains(exchange)]
+        if numbers:
+            direction.extend(numbers)
+            Count.ok()
+        else:
+            direction.append("not ok")
+            Count.not_ok(" | ".join(exchange))
+    for entry in known:
+        for pattern in entry.unused():
+            Count.not_ok(f"known.toml: nothing is as in {pattern!r} of: {entry.why}")
+    return cells
+
+
+def shown(found):
+    """ok, if some layout is; the numbers of what is known about others; not ok, if anything is not known."""
+    words = ["not ok"] if "not ok" in found or not found else []
+    words += ["ok"] if "ok" in found else []
+    return " ".join(words + [f"[{note}]" for note in sorted({note for note in found if isinstance(note, int)})])
+
+
+def matrices(cases, peers, cells, known):
+    """The document, line by line."""
+    for peer, about in peers.items():
+        lacks = about.get("lacks", {})
+        yield f"## {about['title']}"
+        yield ""
+        yield f"{about['version']}; {about['how']}."
+        for transport, why in lacks.items():
+            yield f"No {transport}: {why}."
+        yield ""
+        paths = [path for path in PATHS if path[0] not in lacks and " ".join(path) not in lacks]
+        yield "| case | " + " | ".join(f"{transport}, {place}: to / from" for transport, place in paths) + " |"
+        yield "|---|" + "---|" * len(paths)
+        used = set()
+        for case in cases:
+            row = []
+            for path in paths:
+                cell = cells.get((peer, case, path), {})
+                if "from peer" not in cell and "ok" not in cell.get("to peer", ["ok"]):
+                    # There was nothing to hand back.
+                    cell["from peer"] = cell["to peer"]
+                words = [shown(cell.get(direction, [])) for direction in DIRECTIONS]
+                for direction in DIRECTIONS:
+                    if direction not in cell:
+                        Count.not_ok(f"{peer} | {case} | {direction} | {' '.join(path)}: nobody tried")
+                used.update(note for found in cell.values() for note in found)
+                row.append(words[0] if words[0] == words[1] else " / ".join(words))
+            yield f"| {case} | " + " | ".join(row) + " |"
+        yield ""
+        for entry in known:
+            if entry.number in used:
+                yield f"* [{entry.number}] {entry.why}"
+        yield ""
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("results", nargs="+", type=Path)
+    parser.add_argument("--corpus", type=Path, required=True)
+    parser.add_argument("--doc", type=Path)
+    parser.add_argument("--bless", action="store_true")
+    parser.add_argument("--before", default="0 0", help="what passed and what failed before, which counts as well")
+    arguments = parser.parse_args()
+
+    table = tomllib.loads((HERE / "known.toml").read_text())
+    found = {file.stem for file in arguments.results}
+    peers = {peer: about for peer, about in table["peers"].items() if peer in found}
+    known = [Known(number, entry) for number, entry in enumerate(table["known"], 1)]
+    known = [entry for entry in known if entry.peers & found]
+    cases = (arguments.corpus / "cases").read_text().splitlines()
+    cells = judge([exchange for file in arguments.results for exchange in read(file)], known)
+    lines = list(matrices(cases, peers, cells, known))
+    head = (HERE / "head.md").read_text().replace("@CASES@", str(len(cases)))
+    text = head + "\n".join(lines).rstrip() + "\n"
+    print(text)
+    if arguments.doc:
+        if arguments.bless:
+            arguments.doc.write_text(text)
+        if arguments.doc.exists() and arguments.doc.read_text() == text:
+            Count.ok()
+        else:
+            Count.not_ok(f"{arguments.doc} is not what was found now; DEVX_BLESS=1 make conformance writes it")
+    Count.passed, Count.failed = (
+        sum(pair) for pair in zip(map(int, arguments.before.split()), (Count.passed, Count.failed))
+    )
+    print(f"counts: {Count.passed} passed, {Count.failed} failed, 0 skipped")
+    return Count.failed > 0
+
+
+sys.exit(main())
