@@ -1,27 +1,37 @@
-//! The native half of `DevExchange.jl`: a queue that carries releases from any thread to a Julia task.
+//! The native half of `DevExchange.jl`: a queue that carries releases, wakes and requests from any thread to a Julia
+//! task.
 //!
 //! No Julia code may run on a thread that Julia has not started, and a finalizer must neither block nor switch tasks.
 //! So both only push a number here, which takes no lock, and wake Julia's event loop (`uv_async_send`); a task of
-//! `DevExchange.jl` drains the numbers and does the rest.
+//! `DevExchange.jl` drains the numbers and does the rest. Only who asks a Julia source for a batch needs an answer: on
+//! a thread of Julia's the source is called, any other thread pushes a request and waits.
 //!
 //! The functions are private to `DevExchange.jl` of the same version. They may be called from any thread, at any time,
 //! during shutdown too; no panic leaves them.
 
 mod gate;
+mod request;
+mod source;
 
 use core::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
+use devexchange_core::Owner;
 use devexchange_core::abi::types::{
-    DEVX_CLOSED, DEVX_NULL_ARGUMENT, DEVX_OK, DEVX_PANIC, DevxOwner, DevxStatus as Status,
+    DEVX_CLOSED, DEVX_NULL_ARGUMENT, DEVX_OK, DEVX_PANIC, DevxBatch, DevxBatchSource, DevxError, DevxOwner,
+    DevxStatus as Status, DevxWake,
 };
 use devexchange_core::memory::ReleaseQueue;
 
 use gate::{Gate, Wake};
+use request::{Answer, Desk, Request};
+use source::{NO_ERROR, Serve, Source, Waker};
 
 static GATE: Gate = Gate::new();
 static QUEUE: OnceLock<Arc<ReleaseQueue>> = OnceLock::new();
+static DESK: Desk = Desk::closed();
 
 /// Starts the queue, or, if it runs already, makes it wake somebody else: when this returns, the handle of the call
 /// before is not touched any more.
@@ -37,6 +47,7 @@ pub unsafe extern "C" fn devx_julia_queue_start(wake: Option<Wake>, handle: *mut
         // SAFETY: the caller's contract.
         unsafe { GATE.open(wake, handle) };
         QUEUE.get_or_init(|| ReleaseQueue::new(|| GATE.pass()));
+        DESK.open();
         // What was pushed while nobody could be woken.
         GATE.pass();
         DEVX_OK
@@ -108,11 +119,151 @@ pub unsafe extern "C" fn devx_julia_drain(tokens: *mut u64, capacity: usize) -> 
     })
 }
 
+/// Says that the calling thread is one of Julia's. To be called on each of them before a source is used there.
+#[unsafe(no_mangle)]
+pub extern "C" fn devx_julia_thread() {
+    guard((), source::mark_thread);
+}
+
+/// Writes a source that asks Julia for batches. On a thread of Julia's it calls `serve(token, out, error)`, with the
+/// outputs of `devx_batch_source.next`. On any other thread it pushes the address of a request, shifted to the left by
+/// three bits, plus `tag`, and waits for [`devx_julia_answer`]: so many nanoseconds, negative for as long as it takes,
+/// until the request is taken ([`devx_julia_take`]), and from then on for as long as it takes.
+///
+/// The source takes `owner` over: released with it, or given back by [`devx_julia_discard_source`], to which the
+/// context goes if nobody takes the source over.
+///
+/// `DEVX_NULL_ARGUMENT` if an argument is NULL, `DEVX_CLOSED` if the queue was never started; then `owner` is the
+/// caller's as before.
+///
+/// # Safety
+/// `owner` and `out` are NULL, or can be read and written. `serve` may be called on any thread that said that it is
+/// Julia's, until the source is released.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn devx_julia_source(
+    token: u64,
+    tag: u64,
+    serve: Option<Serve>,
+    patience_ns: i64,
+    owner: *const DevxOwner,
+    out: *mut DevxBatchSource,
+) -> Status {
+    guard(DEVX_PANIC, || {
+        // SAFETY: NULL, or readable by the caller's contract.
+        let owner = unsafe { owner.as_ref() }.filter(|_| !out.is_null());
+        let (Some(&owner), Some(serve)) = (owner, serve) else { return DEVX_NULL_ARGUMENT };
+        let Some(queue) = QUEUE.get().cloned() else { return DEVX_CLOSED };
+        let patience = u64::try_from(patience_ns).ok().map(Duration::from_nanos);
+        // SAFETY: handed over by the caller.
+        let owner = unsafe { Owner::from_raw(owner) };
+        let source = Source { token, serve, tag, patience, desk: &DESK, queue, owner };
+        // SAFETY: not NULL, and writable by the caller's contract.
+        unsafe { out.write(source.into_record()) };
+        DEVX_OK
+    })
+}
+
+/// Takes back a source that nobody took over. Its owner is not released: it is the caller's again. NULL is fine.
+///
+/// # Safety
+/// `context` is NULL, or that of a source whose release was not and will not be called.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn devx_julia_discard_source(context: *mut c_void) {
+    guard((), || {
+        if !context.is_null() {
+            // SAFETY: `devx_julia_source` made it, and by the contract nobody else has it.
+            let source = unsafe { Box::from_raw(context.cast::<Source>()) };
+            source.owner.into_raw();
+        }
+    });
+}
+
+/// Writes a record whose `wake` pushes `token`, from whatever thread it is called on. It takes `owner` over as
+/// [`devx_julia_source`] does; the context of a record that nobody took over goes to [`devx_julia_discard_wake`].
+///
+/// `DEVX_NULL_ARGUMENT` if an argument is NULL, `DEVX_CLOSED` if the queue was never started.
+///
+/// # Safety
+/// `owner` and `out` are NULL, or can be read and written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn devx_julia_wake(token: u64, owner: *const DevxOwner, out: *mut DevxWake) -> Status {
+    guard(DEVX_PANIC, || {
+        // SAFETY: NULL, or readable by the caller's contract.
+        let owner = unsafe { owner.as_ref() }.filter(|_| !out.is_null());
+        let Some(&owner) = owner else { return DEVX_NULL_ARGUMENT };
+        let Some(queue) = QUEUE.get().cloned() else { return DEVX_CLOSED };
+        // SAFETY: handed over by the caller.
+        let owner = unsafe { Owner::from_raw(owner) };
+        // SAFETY: not NULL, and writable by the caller's contract.
+        unsafe { out.write(Waker { token, queue, owner }.into_record()) };
+        DEVX_OK
+    })
+}
+
+/// As [`devx_julia_discard_source`], for a record of [`devx_julia_wake`].
+///
+/// # Safety
+/// `context` is NULL, or that of a record whose release was not and will not be called.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn devx_julia_discard_wake(context: *mut c_void) {
+    guard((), || {
+        if !context.is_null() {
+            // SAFETY: `devx_julia_wake` made it, and by the contract nobody else has it.
+            let waker = unsafe { Box::from_raw(context.cast::<Waker>()) };
+            waker.owner.into_raw();
+        }
+    });
+}
+
+/// Takes on a request that was drained, by its address: the token of the source that is asked. Then
+/// [`devx_julia_answer`] has to be called. 0 if nobody waits for the answer any more: the request is gone.
+///
+/// # Safety
+/// `request` came out of the queue, and this is called once for it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn devx_julia_take(request: *mut c_void) -> u64 {
+    // SAFETY: the caller's contract.
+    guard(0, || unsafe { Request::take(request) }.unwrap_or(0))
+}
+
+/// Answers a request with what `devx_batch_source.next` returns and writes; a NULL `error` is an empty one.
+///
+/// `DEVX_CLOSED` if nobody waits for the answer any more: then `batch` is still the caller's.
+///
+/// # Safety
+/// `request` was taken, and this is called once for it. `error` is NULL or can be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn devx_julia_answer(
+    request: *mut c_void,
+    status: Status,
+    batch: *mut DevxBatch,
+    error: *const DevxError,
+) -> Status {
+    guard(DEVX_PANIC, || {
+        // SAFETY: the caller's contract.
+        let error = unsafe { error.as_ref() }.copied().unwrap_or(NO_ERROR);
+        // SAFETY: as above.
+        match unsafe { Request::answer(request, Answer { status, batch, error }) } {
+            Ok(()) => DEVX_OK,
+            Err(refused) => refused.status(),
+        }
+    })
+}
+
 /// Stops waking anybody, for a Julia that is about to close its event loop: when this returns, the handle is not
-/// touched any more. Tokens still queue up and can be drained.
+/// touched any more. Tokens still queue up and can be drained. Whoever waits for an answer, or asks later, is told
+/// that there will be none (`DEVX_CLOSED`).
 #[unsafe(no_mangle)]
 pub extern "C" fn devx_julia_silence() {
-    guard((), || GATE.close());
+    guard((), || {
+        GATE.close();
+        DESK.close();
+    });
+}
+
+/// The token that stands for an address, which is aligned to eight bytes and lies below 2^61, with a tag.
+fn address_token(address: *mut c_void, tag: u64) -> u64 {
+    (address.expose_provenance() as u64) << 3 | tag
 }
 
 /// Runs the body of a function; a panic becomes `otherwise`.

@@ -6,6 +6,8 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use devexchange_core::abi::types::DEVX_NOT_READY;
+
 static TURN: Mutex<()> = Mutex::new(());
 static WAKES: AtomicUsize = AtomicUsize::new(0);
 
@@ -216,4 +218,180 @@ fn several_may_drain() {
     let mut seen = seen.into_inner().unwrap_or_else(PoisonError::into_inner);
     seen.sort_unstable();
     assert_eq!(seen, (0..EACH).collect::<Vec<_>>());
+}
+
+// ---- requests ----
+
+const TAG: u64 = 5;
+
+/// Gives the token as the driver code, on a thread of Julia's.
+unsafe extern "C" fn serve(token: u64, _: *mut *mut DevxBatch, error: *mut DevxError) -> Status {
+    // SAFETY: the tests give room for an error.
+    unsafe { (*error).driver_code = token as i32 };
+    DEVX_OK
+}
+
+fn source(token: u64, patience_ns: i64) -> DevxBatchSource {
+    let owner = register(token);
+    let mut source = DevxBatchSource { context: null_mut(), next: None, release: None };
+    // SAFETY: both can be read and written, and `serve` may be called anywhere.
+    let status = unsafe { devx_julia_source(token, TAG, Some(serve), patience_ns, &raw const owner, &raw mut source) };
+    assert_eq!(status, DEVX_OK);
+    source
+}
+
+/// Asks on this thread; the status, the driver code and the text.
+fn ask(source: &DevxBatchSource) -> (Status, i32, String) {
+    let (mut batch, mut error) = (null_mut(), NO_ERROR);
+    let next = source.next.expect("a source of ours has a next");
+    // SAFETY: the source is not released, and the outputs can be written.
+    let status = unsafe { next(source.context, &raw mut batch, &raw mut error) };
+    (status, error.driver_code, devexchange_core::text::read(&error.message))
+}
+
+fn release_source(source: &DevxBatchSource) {
+    let call = source.release.expect("a source of ours has a release");
+    // SAFETY: the tests release each source once.
+    unsafe { call(source.context) }
+}
+
+struct Asked(DevxBatchSource);
+// SAFETY: a source may be asked on any thread.
+unsafe impl Sync for Asked {}
+impl Asked {
+    fn ask(&self) -> (Status, i32, String) {
+        ask(&self.0)
+    }
+}
+
+/// The address in the next token of a request.
+fn request() -> *mut c_void {
+    loop {
+        if let [token] = *drain(1) {
+            assert_eq!(token & 7, TAG);
+            return std::ptr::with_exposed_provenance_mut((token >> 3) as usize & !7);
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn answer(request: *mut c_void, status: Status) -> Status {
+    let error = DevxError { driver_code: 4, ..NO_ERROR };
+    // SAFETY: the tests answer what they took, once.
+    unsafe { devx_julia_answer(request, status, null_mut(), &raw const error) }
+}
+
+#[test]
+fn a_foreign_thread_waits_for_the_answer() {
+    let _turn = start();
+    let source = Asked(source(9, -1));
+    std::thread::scope(|scope| {
+        let asker = scope.spawn(|| source.ask());
+        let request = request();
+        // SAFETY: it came out of the queue.
+        assert_eq!(unsafe { devx_julia_take(request) }, 9);
+        assert!(!asker.is_finished());
+        assert_eq!(answer(request, DEVX_CLOSED), DEVX_OK);
+        assert_eq!(asker.join().expect("no panic"), (DEVX_CLOSED, 4, String::new()));
+    });
+    release_source(&source.0);
+    assert_eq!(drain(8), [9]);
+}
+
+#[test]
+fn a_julia_thread_is_served_at_once() {
+    let _turn = start();
+    let source = Asked(source(11, -1));
+    let said = std::thread::scope(|scope| {
+        let asker = scope.spawn(|| {
+            devx_julia_thread();
+            source.ask()
+        });
+        asker.join().expect("no panic")
+    });
+    assert_eq!(said, (DEVX_OK, 11, String::new()));
+    release_source(&source.0);
+    assert_eq!(drain(8), [11]);
+}
+
+#[test]
+fn a_request_that_nobody_takes_runs_out() {
+    let _turn = start();
+    let source = source(9, 20_000_000);
+    let (status, _, said) = ask(&source);
+    assert_eq!(status, DEVX_NOT_READY);
+    assert!(said.contains("within 0.02 s"), "{said}");
+    // SAFETY: it came out of the queue.
+    assert_eq!(unsafe { devx_julia_take(request()) }, 0);
+    release_source(&source);
+    assert_eq!(drain(8), [9]);
+}
+
+#[test]
+fn silence_sends_everybody_away() {
+    let _turn = start();
+    let source = Asked(source(9, -1));
+    std::thread::scope(|scope| {
+        let askers = [scope.spawn(|| source.ask()), scope.spawn(|| source.ask())];
+        let (taken, waiting) = (request(), request());
+        // SAFETY: it came out of the queue.
+        assert_eq!(unsafe { devx_julia_take(taken) }, 9);
+        devx_julia_silence();
+        for asker in askers {
+            assert_eq!(asker.join().expect("no panic").0, DEVX_CLOSED);
+        }
+        assert_eq!(answer(taken, DEVX_OK), DEVX_CLOSED);
+        // SAFETY: it came out of the queue.
+        assert_eq!(unsafe { devx_julia_take(waiting) }, 0);
+    });
+    assert_eq!(source.ask().0, DEVX_CLOSED);
+    release_source(&source.0);
+    assert_eq!(drain(8), [9]);
+}
+
+#[test]
+fn what_nobody_took_is_discarded() {
+    let _turn = start();
+    let owner = register(9);
+    let mut source = DevxBatchSource { context: null_mut(), next: None, release: None };
+    let mut wake = DevxWake { context: null_mut(), wake: None, release: None };
+    // SAFETY: what is refused is not touched.
+    let status = unsafe { devx_julia_source(9, TAG, None, -1, &raw const owner, &raw mut source) };
+    assert_eq!(status, DEVX_NULL_ARGUMENT);
+    // SAFETY: as above.
+    let status = unsafe { devx_julia_wake(9, std::ptr::null(), &raw mut wake) };
+    assert_eq!(status, DEVX_NULL_ARGUMENT);
+    // SAFETY: both can be read and written.
+    let status = unsafe { devx_julia_source(9, TAG, Some(serve), -1, &raw const owner, &raw mut source) };
+    assert_eq!(status, DEVX_OK);
+    // SAFETY: nobody took the source, which gives the owner back.
+    unsafe { devx_julia_discard_source(source.context) };
+    // SAFETY: both can be read and written.
+    assert_eq!(unsafe { devx_julia_wake(9, &raw const owner, &raw mut wake) }, DEVX_OK);
+    // SAFETY: nobody took the record, which gives the owner back.
+    unsafe { devx_julia_discard_wake(wake.context) };
+    // SAFETY: NULL is fine.
+    unsafe { devx_julia_discard_source(null_mut()) };
+    // SAFETY: as above.
+    unsafe { devx_julia_discard_wake(null_mut()) };
+    // SAFETY: nobody has the owner.
+    unsafe { devx_julia_cancel(owner.context) };
+    assert!(drain(8).is_empty());
+}
+
+#[test]
+fn a_waker_pushes_its_token_until_it_is_released() {
+    let _turn = start();
+    let owner = register(64);
+    let mut record = DevxWake { context: null_mut(), wake: None, release: None };
+    // SAFETY: both can be read and written.
+    assert_eq!(unsafe { devx_julia_wake(70, &raw const owner, &raw mut record) }, DEVX_OK);
+    let (wake, release) = (record.wake.expect("it has one"), record.release.expect("it has one"));
+    for _ in 0..2 {
+        // SAFETY: not released yet.
+        unsafe { wake(record.context) };
+    }
+    // SAFETY: released once.
+    unsafe { release(record.context) };
+    assert_eq!(drain(8), [70, 70, 64]);
 }

@@ -11,8 +11,11 @@ called exactly once, on whatever thread that happens.
 - [`Tensor`](@ref): arrays in and out as DLPack, with [`import_dlpack`](@ref), [`export_share`](@ref),
   [`export_move`](@ref).
 - [`Batch`](@ref), [`Column`](@ref), [`Schema`](@ref): tables in and out as Arrow, with [`import_arrow`](@ref),
-  [`import_arrow_device`](@ref).
-- [`plan_tensor`](@ref), [`plan_column`](@ref): one as the other.
+  [`import_arrow_device`](@ref); [`ArrayBuilder`](@ref) for whoever has the buffers already.
+- [`BatchStream`](@ref): streams of batches in and out; [`AsyncReader`](@ref), [`AsyncWriter`](@ref): the asynchronous
+  ones.
+- [`plan_tensor`](@ref), [`plan_column`](@ref), [`matrix`](@ref), [`record_batch`](@ref),
+  [`fixed_shape_column`](@ref): one as the other.
 - [`DeviceStream`](@ref), [`allocate`](@ref), [`copy_to`](@ref), [`used_on`](@ref): memory of a CUDA device, and the
   order of what is done there. The driver is looked for when it is first needed; everything else works without one.
 - [`ledger`](@ref), [`outstanding`](@ref): what is not released yet.
@@ -27,16 +30,21 @@ module DevExchange
 using Dates
 using Libdl
 
-export ArrowArray, ArrowDeviceArray, ArrowSchema, Batch, Bytes, Column, DLDataType, DLDevice, DLManagedTensor,
-    DLManagedTensorVersioned, DLTensor, DevExchangeError, DeviceInfo, DeviceStream, DictionaryVector, Field, Node, Plan,
-    RawElement, Schema, Tensor, allocate, arrow_release, borrow, bytes, check_pointers, children, columns, copy_to,
-    device_count, device_info, dictionary, dlpack_release, drain, export_move, export_move_legacy, export_share,
-    export_share_legacy, import_arrow, import_arrow_device, import_dlpack, import_dlpack_legacy, import_schema, indices,
-    ledger, outstanding, plan_column, plan_tensor, produced_on, releases_lost, releases_waiting, root, schema, share,
-    synchronize, timezone, used_on, wait_on, write!
+export ArrayBuilder, ArrowArray, ArrowArrayStream, ArrowAsyncDeviceStreamHandler, ArrowDeviceArray,
+    ArrowDeviceArrayStream, ArrowSchema, AsyncReader, AsyncWriter, Batch, BatchStream, Bytes, Column, DLDataType,
+    DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLTensor, DayTime, Decimal, DevExchangeError, DeviceInfo,
+    DeviceStream, DictionaryVector, Entries, Field, MonthDayNano, Node, Plan, RawElement, Row, RunEndVector, Schema,
+    Tensor, allocate, arrow_release, borrow, bytes, check_pointers, children, columns, copy_to, device_count,
+    device_info, dictionary, dlpack_release, drain, export_move, export_move_legacy, export_share,
+    export_share_legacy, extension, extension_metadata, extension_name, fixed_shape_column, import_arrow,
+    import_arrow_device, import_dlpack, import_dlpack_legacy, import_schema, indices, ledger, list_field, map_field,
+    matrix, next!, null_count, outstanding, plan_batch, plan_column, plan_fixed_shape_column, plan_matrix,
+    plan_tensor, produced_on, receive, record_batch, releases_lost, releases_waiting, root, run_end_field, schema,
+    share, struct_field, synchronize, timezone, type_id, type_ids, union_field, used_on, wait_on, write!
 # Documented, too, and to be called as `DevExchange.flags(t)`: names that are too common to be taken.
-# CPU, LEGACY_STREAM, MANAGED, PER_THREAD_STREAM, PINNED, buffers, cuda, device, dtype, dtype_name, fields, flags,
-# format, library_path, metadata, name, release_failures, rooted, status_name.
+# CPU, Int256, LEGACY_STREAM, MANAGED, PER_THREAD_STREAM, PINNED, buffers, cuda, demand, device, device_type, dtype,
+# dtype_name, fields, flags, format, handler, is_cancelled, keys_sorted, library_path, metadata, name, nullable,
+# ordered, producer_error, release_failures, request, rooted, status_name, text.
 
 include("library.jl")
 include("types.jl")
@@ -48,12 +56,22 @@ include("device.jl")
 include("stream.jl")
 include("tensor.jl")
 include("dlpack.jl")
+include("value.jl")
 include("layout.jl")
+include("field.jl")
 include("schema.jl")
 include("batch.jl")
+include("builder.jl")
 include("column.jl")
+include("views.jl")
+include("readers.jl")
+include("vector.jl")
 include("convert.jl")
 include("order.jl")
+include("batch_stream.jl")
+include("async.jl")
+include("async_reader.jl")
+include("async_writer.jl")
 include("ledger.jl")
 
 function __init__()

@@ -17,8 +17,7 @@ if need be, by the finalizer. The columns of a batch keep it from being finalize
 throw `DEVX_CLOSED`, too.
 
 **Device memory.** As for [`Tensor`](@ref): columns of a batch on a device have a name, a length and buffers, but
-elements only after [`copy_to`](@ref). Those of a column whose nulls the producer has not counted cannot even be typed:
-then `batch[:name]` throws `DEVX_DEVICE`, too.
+elements only after [`copy_to`](@ref). Nulls can be counted there ([`null_count`](@ref)).
 """
 struct Batch
     handle::Handle{TAG_BATCH}
@@ -50,13 +49,17 @@ Makes a record batch of Julia columns: a named tuple of vectors, or any pairs `n
 |---|---|---|
 | integers of 8 to 64 bits, floats | the same | the vector's own |
 | `Time`; `Second`, `Millisecond`, `Microsecond`, `Nanosecond` | time (ns); durations | the vector's own |
+| [`Decimal`](@ref); [`DayTime`](@ref), [`MonthDayNano`](@ref) | decimal; intervals | the vector's own |
 | `Bool` | bool | of a `BitVector` its own, else laid out |
 | `AbstractString`; vectors of `UInt8` | utf8; binary (large from 2 GiB on) | laid out |
-| `Date`; `DateTime` | date32; timestamp (ms, no zone) | laid out |
+| `Date`; `DateTime`; `Month` | date32; timestamp (ms, no zone); interval (months) | laid out |
 | [`DictionaryVector`](@ref) | dictionary | the indices' own, values as above |
+| [`RunEndVector`](@ref) | run-end encoded | the ends' own, values as above |
 | vectors | list | laid out |
 | `NTuple`s | fixed-size list | of plain elements the vector's own |
 | `NamedTuple`s | struct | laid out |
+| dictionaries (`AbstractDict`) | map | laid out |
+| a `Union` of several of these | dense union | laid out |
 | `Missing` only | null | none |
 
 With `Union{T,Missing}` a column is laid out, with a validity bitmap if anything is missing. "Laid out" is a copy, once,
@@ -317,12 +320,14 @@ function Base.getindex(b::Batch, name::AbstractString)
     return Column(b, record[])
 end
 
-function root(b::Batch)
+root(b::Batch) = Column(b, root_record(b))
+
+function root_record(b::Batch)
     record = Ref{DevxColumn}()
     held(b.handle) do address
         @checked devx_batch_root(address::Ptr{Cvoid}, record::Ptr{DevxColumn})
     end
-    return Column(b, record[])
+    return record[]
 end
 
 # Columns count from 1 in Julia.
@@ -335,6 +340,28 @@ function column_record(b::Batch, k::Integer)
         @checked devx_batch_column(address::Ptr{Cvoid}, (k - 1)::Int64, record::Ptr{DevxColumn})
     end
     return record[]
+end
+
+# The rows that are shown of a batch.
+const ROWS_SHOWN = 10
+
+function Base.show(io::IO, ::MIME"text/plain", b::Batch)
+    show(io, b)
+    isopen(b) && b.readable || return nothing
+    rows = root_record(b)
+    shown = min(rows.length, ROWS_SHOWN)
+    for i in 1:shown
+        line = try
+            text(b, rows, i)
+        catch e
+            e isa DevExchangeError || rethrow()
+            "<$(e.message)>"
+        end
+        limit = get(io, :limit, false) ? displaysize(io)[2] - 2 : typemax(Int)
+        print(io, "\n ", length(line) <= limit ? line : string(first(line, limit - 1), '…'))
+    end
+    shown < rows.length && print(io, "\n … and ", rows.length - shown, " more")
+    return nothing
 end
 
 function Base.show(io::IO, b::Batch)

@@ -96,3 +96,105 @@ function Batch(t::Tensor; name::AbstractString="", copy=:never)
     end
     return adopt_batch(out[]; ready=t.readable)
 end
+
+"""
+    plan_fixed_shape_column(t::Tensor) -> Plan
+
+How a tensor can be had as a column of tensors ([`fixed_shape_column`](@ref)). Throws `DEVX_CLOSED`.
+"""
+function plan_fixed_shape_column(t::Tensor)
+    record = Ref{DevxPlan}()
+    held(t.handle) do address
+        @checked devx_tensor_plan_fixed_shape_column(address::Ptr{Cvoid}, record::Ptr{DevxPlan})
+    end
+    return Plan(record)
+end
+
+"""
+    fixed_shape_column(t::Tensor; name="", copy=:never) -> Batch
+
+A tensor as an Arrow array of the extension type `arrow.fixed_shape_tensor`: its first dimension are the rows, each of
+which is a tensor of the others, in whatever order they lie. With `Tensor(column)`, a column of that type becomes a
+tensor of the same shape again. Otherwise as [`Batch(::Tensor)`](@ref).
+
+Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_INVALID_TEXT`, `DEVX_CLOSED`.
+"""
+function fixed_shape_column(t::Tensor; name::AbstractString="", copy=:never)
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    code = copy_code(copy)
+    text = ctext(name, "name")
+    held(t.handle) do address
+        @checked devx_tensor_to_fixed_shape_column(
+            address::Ptr{Cvoid}, text::Cstring, code::Int32, out::Ptr{Ptr{Cvoid}})
+    end
+    return adopt_batch(out[]; ready=t.readable)
+end
+
+"""
+    plan_matrix(b::Batch) -> Plan
+
+How a record batch whose columns are of one number type can be had as a matrix ([`matrix`](@ref)). Throws `DEVX_CLOSED`,
+`DEVX_DEVICE` if nulls would have to be counted there.
+"""
+function plan_matrix(b::Batch)
+    record = Ref{DevxPlan}()
+    held(b.handle) do address
+        @checked devx_batch_plan_matrix(address::Ptr{Cvoid}, record::Ptr{DevxPlan})
+    end
+    return Plan(record)
+end
+
+"""
+    matrix(b::Batch; copy=:never) -> Tensor
+
+A record batch as a matrix with a row for each row and a column for each column: column-major, as Julia's are. A view is
+read-only and keeps the memory; it needs columns that follow each other in memory at equal distances.
+
+Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_NOT_READY` for a copy of memory that the host
+cannot read, `DEVX_CLOSED`.
+"""
+function matrix(b::Batch; copy=:never)
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    code = copy_code(copy)
+    held(b.handle) do address
+        @checked devx_batch_to_matrix(address::Ptr{Cvoid}, code::Int32, (-1)::Int64, out::Ptr{Ptr{Cvoid}})
+    end
+    return adopt_tensor(out[]; ready=b.readable)
+end
+
+"""
+    plan_batch(t::Tensor) -> Plan
+
+How a matrix can be had as a record batch ([`record_batch`](@ref)). Throws `DEVX_CLOSED`.
+"""
+function plan_batch(t::Tensor)
+    record = Ref{DevxPlan}()
+    held(t.handle) do address
+        @checked devx_tensor_plan_batch(address::Ptr{Cvoid}, record::Ptr{DevxPlan})
+    end
+    return Plan(record)
+end
+
+"""
+    record_batch(t::Tensor; names=(), copy=:never) -> Batch
+
+A matrix as a record batch with a column for each column, named by `names`, or "0", "1" and so on without any. A view
+keeps the tensor's memory; a Julia matrix is one, as its columns lie in one piece.
+
+Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_MISMATCH` for another number of names,
+`DEVX_INVALID_TEXT`, `DEVX_CLOSED`.
+"""
+function record_batch(t::Tensor; names=(), copy=:never)
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    code = copy_code(copy)
+    texts = [Base.cconvert(Cstring, ctext(String(name), "name")) for name in names]
+    GC.@preserve texts begin
+        pointers = Ptr{UInt8}[Ptr{UInt8}(Base.unsafe_convert(Cstring, text)) for text in texts]
+        held(t.handle) do address
+            @checked devx_tensor_to_batch(
+                address::Ptr{Cvoid}, pointers::Ptr{Ptr{UInt8}}, length(pointers)::Csize_t, code::Int32,
+                out::Ptr{Ptr{Cvoid}})
+        end
+    end
+    return adopt_batch(out[]; ready=t.readable)
+end

@@ -2,8 +2,8 @@
 
 const CLOSED = typemin(Int)
 
-# Tensor, batch, schema and stream hold one of these; `TAG` says which, and whether it is an error not to close it. The
-# address of a stream is a token (see `STREAMS`).
+# Tensor, batch, schema and the streams hold one of these; `TAG` says which, and whether it is an error not to close it.
+# The address of a device's stream is a number (see `STREAMS`).
 #
 # `users` counts the calls that are at work with the handle; its sign bit says that it was closed. Whoever closes it, or
 # leaves it last after it was closed, takes the address and releases it, so that one task may close what another one is
@@ -20,11 +20,16 @@ mutable struct Handle{TAG}
     end
 end
 
-is_kept(tag) = tag & TAG_KEPT != 0 && tag != TAG_STREAM
-kind_of(tag) = is_kept(tag) ? tag & ~TAG_KEPT : tag
+is_kept(tag) = tag & TAG_KEPT != 0
+kind_of(tag) = tag & ~TAG_KEPT
 function kind_name(tag)
     kind = kind_of(tag)
-    return kind == TAG_TENSOR ? "tensor" : kind == TAG_BATCH ? "batch" : kind == TAG_SCHEMA ? "schema" : "stream"
+    kind == TAG_TENSOR && return "tensor"
+    kind == TAG_BATCH && return "batch"
+    kind == TAG_SCHEMA && return "schema"
+    kind == TAG_ASYNC_READER && return "reader"
+    kind == TAG_ASYNC_WRITER && return "writer"
+    return "stream"
 end
 
 function release_handle(tag, address::Ptr{Cvoid})
@@ -33,6 +38,9 @@ function release_handle(tag, address::Ptr{Cvoid})
     kind == TAG_TENSOR && ccall(devx_tensor_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
     kind == TAG_BATCH && ccall(devx_batch_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
     kind == TAG_SCHEMA && ccall(devx_schema_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
+    kind == TAG_BATCH_STREAM && ccall(devx_batch_stream_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
+    kind == TAG_ASYNC_READER && ccall(devx_async_reader_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
+    kind == TAG_ASYNC_WRITER && ccall(devx_async_writer_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
     # When Julia ends a finalizer may get here, which must not take a lock; the driver ends its streams.
     kind == TAG_STREAM && !EXITING[] && close_stream(UInt64(UInt(address)))
     return nothing
@@ -63,7 +71,7 @@ function give_up(handle::Handle{TAG}) where {TAG}
     if EXITING[]
         release_handle(TAG, Ptr{Cvoid}(address))
     else
-        ccall(devx_julia_push[], DevxStatus, (UInt64,), UInt64(address) | TAG)
+        ccall(devx_julia_push[], DevxStatus, (UInt64,), address_token(address, TAG))
     end
     return nothing
 end

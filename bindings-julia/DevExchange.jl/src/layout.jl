@@ -78,6 +78,47 @@ Base.@propagate_inbounds function Base.getindex(d::DictionaryVector{T}, i::Int) 
     return ismissing(index) ? missing : d.values[index + 1]
 end
 
+"""
+    RunEndVector(ends, values)
+    RunEndVector(vector)
+
+A vector that is stored as runs of equal values: `values[k]` up to index `ends[k]`, from behind the run before. Ends are
+`Int16`, `Int32` or `Int64` and grow. The second form finds the runs. [`Batch`](@ref) makes a run-end encoded column of
+it; the ends are not copied.
+
+The vectors are kept as they are given, not copied. Throws `DEVX_MISMATCH` if they differ in length, and
+`DEVX_OUT_OF_RANGE` for ends that do not grow.
+"""
+struct RunEndVector{T,X<:AbstractVector{<:Union{Int16,Int32,Int64}},V<:AbstractVector{T}} <: AbstractVector{T}
+    ends::X
+    values::V
+
+    function RunEndVector(ends::X, values::V) where {X<:AbstractVector,T,V<:AbstractVector{T}}
+        length(ends) == length(values) || throw(DevExchangeError(DEVX_MISMATCH,
+            "there are $(length(ends)) ends of runs for $(length(values)) values"))
+        last = 0
+        for x in ends
+            x > last || throw(DevExchangeError(DEVX_OUT_OF_RANGE, "a run ends at $x, the one before at $last"))
+            last = x
+        end
+        return new{T,X,V}(ends, values)
+    end
+end
+
+function RunEndVector(vector::AbstractVector)
+    Base.require_one_based_indexing(vector)
+    n = length(vector)
+    I = n <= typemax(Int32) ? Int32 : Int64
+    ends = I[k for k in 1:n if k == n || !isequal(vector[k], vector[k+1])]
+    return RunEndVector(ends, vector[ends])
+end
+
+Base.size(r::RunEndVector) = (isempty(r.ends) ? 0 : Int(last(r.ends)),)
+Base.@propagate_inbounds function Base.getindex(r::RunEndVector, i::Int)
+    @boundscheck checkbounds(r, i)
+    return r.values[searchsortedfirst(r.ends, i)]
+end
+
 # ---- the types ----
 
 nonmissing(::Type{T}) where {T} = Base.nonmissingtype(T)
@@ -87,7 +128,7 @@ const UNIX_DAY = Dates.value(Date(1970))
 
 const PlainNumber = Union{Int8,Int16,Int32,Int64,UInt8,UInt16,UInt32,UInt64,Float16,Float32,Float64}
 # Types of Julia that lie in memory just as a type of Arrow does.
-const Plainly = Union{PlainNumber,Time,Second,Millisecond,Microsecond,Nanosecond}
+const Plainly = Union{PlainNumber,Decimal,Time,Second,Millisecond,Microsecond,Nanosecond,DayTime,MonthDayNano}
 
 format_of(::Type{Int8}, name) = "c"
 format_of(::Type{UInt8}, name) = "C"
@@ -108,16 +149,29 @@ format_of(::Type{Second}, name) = "tDs"
 format_of(::Type{Millisecond}, name) = "tDm"
 format_of(::Type{Microsecond}, name) = "tDu"
 format_of(::Type{Nanosecond}, name) = "tDn"
+format_of(::Type{Month}, name) = "tiM"
+format_of(::Type{DayTime}, name) = "tiD"
+format_of(::Type{MonthDayNano}, name) = "tin"
+format_of(::Type{Decimal{P,S,Int128}}, name) where {P,S} = "d:$P,$S"
+format_of(::Type{Decimal{P,S,I}}, name) where {P,S,I} = "d:$P,$S,$(8 * sizeof(I))"
 format_of(::Type{Union{}}, name) = "n"
 format_of(::Type{<:AbstractString}, name) = "u"
 format_of(::Type{<:AbstractVector{UInt8}}, name) = "z"
-format_of(::Type{T}, name) where {T} = throw(no_format(T, name))
+format_of(::Type{<:AbstractVector{E}}, name) where {E} = "+l"
+format_of(::Type{<:AbstractDict{K,V}}, name) where {K,V} = "+m"
+format_of(::Type{<:NamedTuple{names}}, name) where {names} = "+s"
+format_of(::Type{Tuple{}}, name) = throw(no_format(Tuple{}, name))
+format_of(::Type{NTuple{L,E}}, name) where {L,E} = "+w:$L"
+format_of(::Type{T}, name) where {T} = T isa Union ? "+ud:" * join(0:length(Base.uniontypes(T))-1, ',') :
+    throw(no_format(T, name))
 
 no_format(T, name) = DevExchangeError(DEVX_UNSUPPORTED,
     "column $(repr(name)): eltype $T has no type in Arrow; make it a column of one concrete type")
 
 # The value of a place whose value is missing; Arrow does not define it.
-placeholder(::Type{S}) where {S<:Number} = zero(S)
+placeholder(::Type{S}) where {S<:Union{Number,Decimal}} = zero(S)
+placeholder(::Type{DayTime}) = DayTime(0, 0)
+placeholder(::Type{MonthDayNano}) = MonthDayNano(0, 0, 0)
 placeholder(::Type{Time}) = Time(0)
 placeholder(::Type{S}) where {S<:Period} = S(0)
 
@@ -126,7 +180,13 @@ placeholder(::Type{S}) where {S<:Period} = S(0)
 # `lay!(nodes, name, v, S)` appends the arrays that the values `v` of type `S`, some of them perhaps missing, consist
 # of, depth first, and returns their field.
 
-lay!(nodes, name, v::AbstractVector{T}) where {T} = lay!(nodes, name, v, nonmissing(T))
+function lay!(nodes, name, v::AbstractVector{T}) where {T}
+    S = nonmissing(T)
+    return is_union(S) ? lay_union!(nodes, name, v, Base.uniontypes(S)) : lay!(nodes, name, v, S)
+end
+
+# Several kinds of texts, or of vectors with the same elements, are one type in Arrow.
+is_union(S) = S isa Union && !(S <: AbstractString) && !(S <: AbstractVector && eltype(S) !== Any)
 
 function lay!(nodes, name, v, ::Type{S}) where {S<:Plainly}
     return lay_flat!(nodes, name, v, format_of(S, name), is_memory(v, S) ? v : filled(identity, v, placeholder(S)))
@@ -143,6 +203,10 @@ lay!(nodes, name, v, ::Type{Date}) =
 # Milliseconds since 1970-01-01, 64 bits, in no time zone.
 lay!(nodes, name, v, ::Type{DateTime}) =
     lay_flat!(nodes, name, v, "tsm:", filled(d -> Dates.value(d) - Dates.UNIXEPOCH, v, Int64(0)))
+
+# Months, 32 bits.
+lay!(nodes, name, v, ::Type{Month}) =
+    lay_flat!(nodes, name, v, "tiM", filled(m -> Int32(Dates.value(m)), v, Int32(0)))
 
 # An array without values and so without buffers.
 function lay!(nodes, name, v, ::Type{Union{}})
@@ -189,14 +253,50 @@ function lay!(nodes, name, v, ::Type{S}) where {names,S<:NamedTuple{names}}
     return Field(name, "+s"; nullable=Missing <: eltype(v), children=collect(Field, children))
 end
 
+function lay!(nodes, name, v, ::Type{S}) where {K,V,S<:AbstractDict{K,V}}
+    nulls, bits = validity(v)
+    keys, values = K[], V[]
+    ends = [(ismissing(x) || foreach(((k, y),) -> (push!(keys, k); push!(values, y)), x); length(keys)) for x in v]
+    offsets = offsets_of(ends)
+    eltype(offsets) === Int32 || throw(DevExchangeError(DEVX_INVALID_LENGTH,
+        "column $(repr(name)) has $(length(keys)) entries of maps: their offsets have 32 bits"))
+    push!(nodes, Node(length(v), (bits, offsets); null_count=nulls), Node(length(keys), (nothing,); null_count=0))
+    key = lay!(nodes, "key", keys)
+    return map_field(name, key, lay!(nodes, "value", values); nullable=Missing <: eltype(v))
+end
+
 # Anything else: no type in Arrow.
 lay!(nodes, name, v, ::Type{S}) where {S} = throw(no_format(S, name))
 lay!(nodes, name, v, ::Type{Tuple{}}) = throw(no_format(Tuple{}, name))
+
+# A dense union. What is missing is so in the first child.
+function lay_union!(nodes, name, v, types)
+    home(x) = ismissing(x) ? 1 : findfirst(T -> x isa T, types)::Int
+    homes = Int[home(x) for x in v]
+    offsets, counts = zeros(Int32, length(v)), zeros(Int32, length(types))
+    for (row, k) in enumerate(homes)
+        offsets[row] = counts[k]
+        counts[k] += 1
+    end
+    push!(nodes, Node(length(v), (Int8.(homes .- 1), offsets); null_count=0))
+    children = map(enumerate(types)) do (k, T)
+        E = k == 1 && Missing <: eltype(v) ? Union{T,Missing} : T
+        lay!(nodes, string(k - 1), E[v[row] for row in eachindex(homes) if homes[row] == k])
+    end
+    return union_field(name, children; nullable=Missing <: eltype(v))
+end
 
 function lay!(nodes, name, d::DictionaryVector)
     indices = lay!(nodes, name, d.indices)
     values = lay!(nodes, "", d.values)
     return Field(name, indices.format; nullable=Missing <: eltype(d.indices), dictionary=values)
+end
+
+function lay!(nodes, name, r::RunEndVector)
+    push!(nodes, Node(length(r), (); null_count=0))
+    ends = lay!(nodes, "run_ends", r.ends)
+    values = lay!(nodes, "values", r.values)
+    return Field(name, "+r"; nullable=Missing <: eltype(r), children=[ends, values])
 end
 
 function lay_flat!(nodes, name, v, format, values)

@@ -5,7 +5,8 @@
 
 What the library has handed out and taken in: for each kind how many there were (`total`) and how many are not released
 yet (`live`). An exported tree of Arrow arrays counts once; `owners` are the releases that have to be called, one for
-each tensor or batch that was made of Julia's memory, and for copies.
+each tensor or batch that was made of Julia's memory, and for copies. Streams are exports while a foreign consumer has
+one, and imports while a foreign producer's is in use.
 
 The counts are those of the C library in this process, whoever uses it.
 """

@@ -2,27 +2,38 @@
 
 # libdevexchange: the C API.
 const C_FUNCTIONS = (
-    :devx_batch_column, :devx_batch_column_named, :devx_batch_copy_to, :devx_batch_create, :devx_batch_export_move,
-    :devx_batch_export_move_device, :devx_batch_export_share, :devx_batch_export_share_device, :devx_batch_get_info,
-    :devx_batch_import, :devx_batch_import_device, :devx_batch_import_pair, :devx_batch_import_pair_device,
-    :devx_batch_produced_on, :devx_batch_release, :devx_batch_root, :devx_batch_schema, :devx_batch_share,
+    :devx_async_reader_create, :devx_async_reader_handler, :devx_async_reader_next, :devx_async_reader_producer,
+    :devx_async_reader_producer_error, :devx_async_reader_release, :devx_async_reader_request,
+    :devx_async_reader_schema, :devx_async_writer_create, :devx_async_writer_demand, :devx_async_writer_fail,
+    :devx_async_writer_finish, :devx_async_writer_is_cancelled, :devx_async_writer_ready, :devx_async_writer_release,
+    :devx_async_writer_send_move, :devx_async_writer_start, :devx_batch_column, :devx_batch_column_named,
+    :devx_batch_copy_to, :devx_batch_create, :devx_batch_export_move, :devx_batch_export_move_device,
+    :devx_batch_export_share, :devx_batch_export_share_device, :devx_batch_get_info, :devx_batch_import,
+    :devx_batch_import_device, :devx_batch_import_pair, :devx_batch_import_pair_device, :devx_batch_of_columns,
+    :devx_batch_plan_matrix, :devx_batch_produced_on, :devx_batch_release, :devx_batch_root, :devx_batch_schema,
+    :devx_batch_share, :devx_batch_stream_create, :devx_batch_stream_device_type, :devx_batch_stream_export,
+    :devx_batch_stream_export_device, :devx_batch_stream_import, :devx_batch_stream_import_device,
+    :devx_batch_stream_next, :devx_batch_stream_release, :devx_batch_stream_schema, :devx_batch_to_matrix,
     :devx_batch_used_on, :devx_batch_wait, :devx_column_child, :devx_column_dictionary, :devx_column_null_count,
-    :devx_column_plan_tensor, :devx_column_to_tensor, :devx_column_values, :devx_device_count, :devx_device_get_info,
-    :devx_dlpack_release, :devx_dlpack_release_legacy, :devx_dtype_name, :devx_ledger_outstanding, :devx_ledger_read,
+    :devx_column_null_count_on, :devx_column_plan_tensor, :devx_column_text, :devx_column_to_tensor,
+    :devx_column_values, :devx_device_count, :devx_device_get_info, :devx_dlpack_release, :devx_dlpack_release_legacy,
+    :devx_dtype_name, :devx_ledger_outstanding, :devx_ledger_read, :devx_metadata_block, :devx_metadata_release,
     :devx_releases_lost, :devx_releases_waiting, :devx_schema_create, :devx_schema_export, :devx_schema_import,
     :devx_schema_release, :devx_status_name, :devx_stream_create, :devx_stream_destroy, :devx_stream_synchronize,
     :devx_tensor_allocate, :devx_tensor_borrow, :devx_tensor_check_pointers, :devx_tensor_copy, :devx_tensor_copy_to,
     :devx_tensor_create, :devx_tensor_export_move, :devx_tensor_export_move_legacy, :devx_tensor_export_share,
     :devx_tensor_export_share_legacy, :devx_tensor_import, :devx_tensor_import_legacy, :devx_tensor_import_on,
-    :devx_tensor_import_on_legacy, :devx_tensor_plan_column, :devx_tensor_produced_on, :devx_tensor_read,
-    :devx_tensor_release, :devx_tensor_share, :devx_tensor_to_column, :devx_tensor_used_on, :devx_tensor_wait,
-    :devx_tensor_write, :devx_version, :devx_version_string,
+    :devx_tensor_import_on_legacy, :devx_tensor_plan_batch, :devx_tensor_plan_column,
+    :devx_tensor_plan_fixed_shape_column, :devx_tensor_produced_on, :devx_tensor_read, :devx_tensor_release,
+    :devx_tensor_share, :devx_tensor_to_batch, :devx_tensor_to_column, :devx_tensor_to_fixed_shape_column,
+    :devx_tensor_used_on, :devx_tensor_wait, :devx_tensor_write, :devx_version, :devx_version_string,
 )
 
-# libdevexchange_julia: the release queue.
+# libdevexchange_julia: the queue of releases, wakes and requests.
 const QUEUE_FUNCTIONS = (
     :devx_julia_queue_start, :devx_julia_register, :devx_julia_cancel, :devx_julia_push, :devx_julia_drain,
-    :devx_julia_silence,
+    :devx_julia_silence, :devx_julia_thread, :devx_julia_source, :devx_julia_discard_source, :devx_julia_wake,
+    :devx_julia_discard_wake, :devx_julia_take, :devx_julia_answer,
 )
 
 # Each function is a constant of its name that holds its address, looked up once when the module is loaded: a library

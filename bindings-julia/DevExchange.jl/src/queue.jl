@@ -1,17 +1,28 @@
 # Who keeps memory alive, on Julia's side: objects that are rooted until the native side has released them, and the
-# queue that brings those releases, and what finalizers leave behind, to a Julia task.
+# queue that brings those releases, and what finalizers leave behind, to a Julia task. Wakes, and requests of foreign
+# threads, come the same way.
 #
-# A token is a number with a tag in its lowest three bits: 0 for a rooted object, otherwise the kind of a handle whose
-# address the rest is (handles are aligned to 8 bytes at least). `TAG_KEPT` is added for references that nobody could
-# have closed; alone it would be a rooted object, which has none, and says that the rest is the number of a stream.
+# A token is a number with a tag in its lowest six bits. 0 is a rooted object that was released, whose number is the
+# token itself; `TAG_WAKE` is added to that number where somebody is to be woken. Otherwise the rest is an address, in
+# eighths (all are aligned to 8 bytes at least), and the tag says of what: of a handle of this kind, with `TAG_KEPT`
+# added for references that nobody could have closed, or of a request. What stands for the address of a device's
+# stream is the number of one in `STREAMS`.
 
 const TAG_ROOT = UInt64(0)
 const TAG_TENSOR = UInt64(1)
 const TAG_BATCH = UInt64(2)
 const TAG_SCHEMA = UInt64(3)
-const TAG_KEPT = UInt64(4)
 const TAG_STREAM = UInt64(4)
-const TAG_BITS = UInt64(7)
+const TAG_BATCH_STREAM = UInt64(5)
+const TAG_ASYNC_READER = UInt64(6)
+const TAG_ASYNC_WRITER = UInt64(7)
+const TAG_WAKE = UInt64(8)
+const TAG_REQUEST = UInt64(9)
+const TAG_KEPT = UInt64(32)
+const TAG_BITS = UInt64(63)
+
+address_token(address::UInt, tag) = UInt64(address) << 3 | tag
+token_address(token) = Ptr{Cvoid}(UInt(token >> 3 & ~UInt64(7)))
 
 # What is kept alive for the native side, references to close when it is done, and what to call then.
 struct Root
@@ -35,6 +46,7 @@ const STREAMS_LOCK = ReentrantLock()
 # Held while tokens are taken and delivered, so that `drain()` returns only when all that it could have taken is done.
 const DRAINING = ReentrantLock()
 const RELEASE_FAILURES = Threads.Atomic{Int}(0)
+const DELIVERY_TURNS = Threads.Atomic{Int}(0)
 
 # Holds the condition for ever: its handle is known to foreign threads.
 const WAKE = Ref{Base.AsyncCondition}()
@@ -80,9 +92,25 @@ function start_queue()
     status = ccall(devx_julia_queue_start[], DevxStatus, (Ptr{Cvoid}, Ptr{Cvoid}),
         cglobal(:uv_async_send), Base.unsafe_convert(Ptr{Cvoid}, condition))
     status == DEVX_OK || throw(DevExchangeError(status, "the release queue could not be started"))
+    mark_threads()
     # Not sticky: any Julia thread that is free may deliver.
     Threads.@spawn deliver_forever(condition)
     atexit(stop_queue)
+    return nothing
+end
+
+# Says on each of Julia's threads that it is one. There the sources of streams are called directly; a thread that has
+# not come to it yet is taken for a foreign one, so whoever makes a source marks the own one first.
+mark_thread() = ccall(devx_julia_thread[], Cvoid, ())
+function mark_threads()
+    mark_thread()
+    threads = isdefined(Threads, :maxthreadid) ? Threads.maxthreadid() : Threads.nthreads()
+    for k in 1:threads
+        task = Task(mark_thread)
+        task.sticky = true
+        ccall(:jl_set_task_tid, Cvoid, (Any, Cint), task, k - 1)
+        schedule(task)
+    end
     return nothing
 end
 
@@ -114,6 +142,18 @@ function stop_queue()
             return nothing
         end
         sleep(0.01)
+    end
+    return nothing
+end
+
+# As `drain`, now and then and only if nobody else delivers: for loops over batches that never yield, in which nothing
+# else would release anything.
+function deliver_now_and_then()
+    Threads.atomic_add!(DELIVERY_TURNS, 1) % 16 == 0 && trylock(DRAINING) || return nothing
+    try
+        deliver_all()
+    finally
+        unlock(DRAINING)
     end
     return nothing
 end
@@ -169,7 +209,15 @@ end
 function deliver(token::UInt64)
     try
         tag = token & TAG_BITS
-        tag == TAG_ROOT ? unroot(token) : give_back(tag, Ptr{Cvoid}(UInt(token & ~TAG_BITS)))
+        if tag == TAG_ROOT
+            unroot(token)
+        elseif tag == TAG_WAKE
+            wake_up(token & ~TAG_BITS)
+        elseif tag == TAG_REQUEST
+            take_request(token_address(token))
+        else
+            give_back(tag, token_address(token))
+        end
     catch
         # What a logger or a closed stderr throws must not cost the other tokens their delivery.
     end
@@ -212,7 +260,10 @@ tracing() = get(ENV, "DEVEXCHANGE_TRACE", "0") != "0"
 
 # Roots `object` and gives `f` an owner whose release, on whatever thread it comes, drops the root, closes `references`
 # and has `release` called. If `f` throws, nothing took the owner: the root is dropped and `release` is not called.
-function owned(f, object, references, release)
+owned(f, object, references, release) = owned_by_token((owner, _) -> f(owner), object, references, release)
+
+# As `owned`; `f` gets the number of the rooted object, too.
+function owned_by_token(f, object, references, release)
     token = Threads.atomic_add!(NEXT_TOKEN, TAG_BITS + 1)
     lock(() -> ROOTS[token] = Root(object, references, release), ROOTS_LOCK)
     owner = Ref(DevxOwner(C_NULL, C_NULL))
@@ -220,7 +271,7 @@ function owned(f, object, references, release)
         status = ccall(devx_julia_register[], DevxStatus, (UInt64, Ptr{DevxOwner}), token, owner)
         status == DEVX_OK || throw(DevExchangeError(status,
             "the release queue is not there: nothing is exchanged while a package is precompiled"))
-        return f(owner)
+        return f(owner, token)
     catch
         lock(() -> delete!(ROOTS, token), ROOTS_LOCK)
         ccall(devx_julia_cancel[], Cvoid, (Ptr{Cvoid},), owner[].context)

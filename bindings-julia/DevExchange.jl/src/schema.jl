@@ -1,46 +1,6 @@
 # What the arrays of a batch are: fields, described in Julia, and schemas, held by the C API.
 
 """
-    Field(name, format; nullable=true, flags=0, metadata=(), children=Field[], dictionary=nothing)
-    Field(name, T::Type; ...)
-
-One field of a schema: a name, an Arrow format string (C data interface, "Data type description"; `"g"` is float64) and
-what hangs below it. `metadata` are pairs of texts, `flags` further `DevExchange.DEVX_FIELD_...` bits, `dictionary` the
-field of the values if those of this one are indices (then `format` is an integer's). `T` may be any element type that
-[`Batch`](@ref) takes without children.
-
-A field is plain Julia data and owns nothing.
-"""
-struct Field
-    name::String
-    format::String
-    flags::Int64
-    metadata::Vector{Pair{String,String}}
-    children::Vector{Field}
-    dictionary::Union{Nothing,Field}
-end
-
-function Field(name::AbstractString, format::AbstractString; nullable::Bool=true, flags::Integer=0, metadata=(),
-               children=Field[], dictionary::Union{Nothing,Field}=nothing)
-    flags = Int64(flags) | (nullable ? DEVX_FIELD_NULLABLE : Int64(0))
-    pairs = Pair{String,String}[String(k) => String(v) for (k, v) in metadata]
-    return Field(String(name), String(format), flags, pairs, collect(Field, children), dictionary)
-end
-
-Field(name::AbstractString, ::Type{T}; keywords...) where {T} =
-    Field(name, format_of(nonmissing(T), name); nullable=Missing <: T, keywords...)
-
-Base.:(==)(a::Field, b::Field) = all(f -> getfield(a, f) == getfield(b, f), fieldnames(Field))
-Base.hash(f::Field, seed::UInt) = hash(f.name, hash(f.format, seed))
-
-function Base.show(io::IO, f::Field)
-    print(io, "Field(", repr(f.name), ", ", repr(f.format))
-    isempty(f.children) || print(io, ", children=", f.children)
-    f.dictionary === nothing || print(io, ", dictionary=", f.dictionary)
-    print(io, ')')
-end
-
-"""
     Schema(columns::AbstractVector{Field}; metadata=())
     Schema(root::Field)
 

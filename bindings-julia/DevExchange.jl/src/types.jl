@@ -192,6 +192,13 @@ ArrowSchema() = ArrowSchema(C_NULL, C_NULL, C_NULL, 0, 0, C_NULL, C_NULL, C_NULL
 ArrowArray() = ArrowArray(0, 0, 0, 0, 0, C_NULL, C_NULL, C_NULL, C_NULL, C_NULL)
 ArrowDeviceArray() = ArrowDeviceArray(ArrowArray(), 0, 0, C_NULL, (0, 0, 0))
 
+"""
+    ArrowArrayStream()
+
+A producer of arrays in host memory, of one schema (Arrow C stream interface). Without arguments a released one, all
+zero: room for a producer to write to, as `Ref(ArrowArrayStream())`. Whoever holds it calls [`arrow_release`](@ref) once
+or imports it ([`import_arrow`](@ref)).
+"""
 struct ArrowArrayStream
     get_schema::Ptr{Cvoid}
     get_next::Ptr{Cvoid}
@@ -200,6 +207,12 @@ struct ArrowArrayStream
     private_data::Ptr{Cvoid}
 end
 
+"""
+    ArrowDeviceArrayStream()
+
+As [`ArrowArrayStream`](@ref), of arrays on devices of one type (Arrow C device data interface, "Device Stream
+Interface").
+"""
 struct ArrowDeviceArrayStream
     device_type::ArrowDeviceType
     get_schema::Ptr{Cvoid}
@@ -208,6 +221,9 @@ struct ArrowDeviceArrayStream
     release::Ptr{Cvoid}
     private_data::Ptr{Cvoid}
 end
+
+ArrowArrayStream() = ArrowArrayStream(C_NULL, C_NULL, C_NULL, C_NULL, C_NULL)
+ArrowDeviceArrayStream() = ArrowDeviceArrayStream(0, C_NULL, C_NULL, C_NULL, C_NULL, C_NULL)
 
 struct ArrowAsyncTask
     extract_data::Ptr{Cvoid}
@@ -222,6 +238,10 @@ struct ArrowAsyncProducer
     private_data::Ptr{Cvoid}
 end
 
+"""
+The consumer of an asynchronous stream as its producer sees it (Arrow C device data interface, "Async Device Stream
+Interface"): what [`AsyncWriter`](@ref) takes, and [`AsyncReader`](@ref) gives.
+"""
 struct ArrowAsyncDeviceStreamHandler
     on_schema::Ptr{Cvoid}
     on_next_task::Ptr{Cvoid}
@@ -305,6 +325,55 @@ struct DevxBatchSource
     release::Ptr{Cvoid}
 end
 
+struct DevxMemoryRequest
+    device_type::Int32
+    device_id::Int32
+    bytes::Int64
+    stream::Int64
+    host_flags::UInt32
+    reserved::UInt32
+end
+
+struct DevxMemory
+    address::Ptr{Cvoid}
+    device_type::Int32
+    device_id::Int32
+    owner::DevxOwner
+end
+
+struct DevxMemoryInfo
+    free_bytes::Int64
+    total_bytes::Int64
+end
+
+struct DevxManagerStatistics
+    bytes::Int64
+    peak_bytes::Int64
+    allocations::Int64
+    total_allocations::Int64
+    total_bytes::Int64
+    refused::Int64
+end
+
+struct DevxManagerTable
+    version::Int32
+    reserved::Int32
+    context::Ptr{Cvoid}
+    initialize::Ptr{Cvoid}
+    allocate::Ptr{Cvoid}
+    pin::Ptr{Cvoid}
+    memory_info::Ptr{Cvoid}
+    reset::Ptr{Cvoid}
+    trim::Ptr{Cvoid}
+    defer_cleanup::Ptr{Cvoid}
+    release::Ptr{Cvoid}
+end
+
+const DEVX_MANAGER_VERSION = Int32(1)
+const DEVX_HOST_PORTABLE = UInt32(1)
+const DEVX_HOST_MAPPED = UInt32(2)
+const DEVX_HOST_WRITE_COMBINED = UInt32(4)
+
 struct DevxDlpackRequest
     max_major::UInt32
     max_minor::UInt32
@@ -387,6 +456,33 @@ struct DevxLedger
     owners::DevxCount
     stream_exports::DevxCount
     stream_imports::DevxCount
+end
+
+const DEVX_CUDA_ARRAY_VERSION = 3
+const DEVX_CUDA_ARRAY_NO_STREAM = -1
+const DEVX_NO_STREAM_LEGACY_DEFAULT = Int32(0)
+const DEVX_NO_STREAM_HOST_SYNC = Int32(1)
+const DEVX_NO_STREAM_TRUST = Int32(2)
+
+struct DevxCudaArray
+    version::Int32
+    read_only::Int32
+    data::Ptr{Cvoid}
+    ndim::Int64
+    shape::Ptr{Int64}
+    strides::Ptr{Int64}
+    typestr::Ptr{UInt8}
+    descr::Ptr{UInt8}
+    mask::Ptr{DevxCudaArray}
+    stream::Int64
+    release::Ptr{Cvoid}
+    private_data::Ptr{Cvoid}
+end
+
+struct DevxCudaArrayRequest
+    max_version::Int32
+    no_stream::Int32
+    stream::Int64
 end
 
 # Where a field of a record lies, for records that are read through a pointer.

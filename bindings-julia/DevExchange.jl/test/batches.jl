@@ -31,7 +31,27 @@ const COLUMNS = Pair{String,AbstractVector}[
     "fixed-size list of texts" => [(w, w) for w in words];
     "list of lists" => [[collect(1:j) for j in 1:k] for k in 0:6];
     "struct of lists" => [(l=collect(1:k), f=(k, k + 1)) for k in 0:6];
+    "decimal 32" => Decimal{9,2,Int32}.(Int32[0, 1, -1, 150, -99999, 7, 8]);
+    "decimal 64" => Decimal{18,-2,Int64}.(1:7);
+    "decimal 128" => Decimal{38,10,Int128}.(Int128(10)^30 .* (-3:3));
+    "decimal 256" => Decimal{76,3,DX.Int256}.(DX.Int256.(big(10)^70 .* (-3:3)));
+    "interval months" => Month.(-3:3);
+    "interval day-time" => DayTime.(1:7, -3:3);
+    "interval month-day-nano" => MonthDayNano.(1:7, -3:3, 10^12 .* (1:7));
+    "map" => [Dict(string(j) => j for j in 1:k) for k in 0:6];
+    "map of lists" => [Dict(j => collect(1:j) for j in 1:k) for k in 0:6];
+    "union" => Union{Int,String,Date}[1, "two", 3, dates[2], "", 6, dates[3]];
+    "union of numbers" => Union{Int,Float32,Date}[1, 2.5f0, dates[1], 4, 5.5f0, dates[2], 7];
+    "union of vectors" => Union{Vector{Int},Vector{String}}[isodd(k) ? [k] : ["x"] for k in 1:7];
+    "list of unions" => [Union{Bool,String}[isodd(j) ? "x" : true for j in 1:k] for k in 0:6];
+    "runs" => RunEndVector(["a", "a", "b", "b", "b", "a", ""]);
+    "runs of structs" => RunEndVector([(a=div(k, 3), b="x") for k in 1:7]);
 ]
+
+# A vector with some values missing, stored as it was.
+with_nulls(v) = nulls(v)
+with_nulls(v::DictionaryVector) = DictionaryVector(nulls(collect(v)))
+with_nulls(v::RunEndVector) = RunEndVector(nulls(collect(v)))
 
 const FORMATS = Dict("number Int8" => "c", "number UInt8" => "C", "number Int16" => "s", "number UInt16" => "S",
     "number Int32" => "i", "number UInt32" => "I", "number Int64" => "l", "number UInt64" => "L",
@@ -39,7 +59,11 @@ const FORMATS = Dict("number Int8" => "c", "number UInt8" => "C", "number Int16"
     "utf8" => "u", "substring" => "u", "binary" => "z", "date" => "tdD", "timestamp" => "tsm:", "time" => "ttn",
     "duration s" => "tDs", "duration ms" => "tDm", "duration us" => "tDu", "duration ns" => "tDn", "dictionary" => "c",
     "struct" => "+s", "list" => "+l", "list of texts" => "+l", "fixed-size list" => "+w:3",
-    "fixed-size list of texts" => "+w:2", "list of lists" => "+l", "struct of lists" => "+s")
+    "fixed-size list of texts" => "+w:2", "list of lists" => "+l", "struct of lists" => "+s",
+    "decimal 32" => "d:9,2,32", "decimal 64" => "d:18,-2,64", "decimal 128" => "d:38,10", "decimal 256" => "d:76,3,256",
+    "interval months" => "tiM", "interval day-time" => "tiD", "interval month-day-nano" => "tin", "map" => "+m",
+    "map of lists" => "+m", "union" => "+ud:0,1,2", "union of numbers" => "+ud:0,1,2",
+    "union of vectors" => "+ud:0,1", "list of unions" => "+l", "runs" => "+r", "runs of structs" => "+r")
 
 function move_through_c(batch)
     array, schema = Ref(ArrowDeviceArray()), Ref(ArrowSchema())
@@ -48,9 +72,8 @@ function move_through_c(batch)
 end
 
 @testset "batches: every type" begin
-    for (suffix, change) in ("" => identity, " with nulls" => nulls)
-        columns = [name * suffix => (name == "dictionary" && suffix != "" ? DictionaryVector(nulls(v)) : change(v))
-                   for (name, v) in COLUMNS]
+    for (suffix, change) in ("" => identity, " with nulls" => with_nulls)
+        columns = [name * suffix => change(v) for (name, v) in COLUMNS]
         b = Batch(columns)
         @test size(b) == (ROWS, length(columns)) && keys(b) == Symbol.(first.(columns))
         array, schema = move_through_c(b)
@@ -72,9 +95,8 @@ end
 
 # Slices at every level: of the whole batch, and of each column on its own.
 @testset "batches: slices" begin
-    for change in (identity, nulls)
-        columns = [name => (name == "dictionary" ? DictionaryVector(change(collect(v))) : change(v))
-                   for (name, v) in COLUMNS]
+    for change in (identity, with_nulls)
+        columns = [name => change(v) for (name, v) in COLUMNS]
         for (outer, inner) in ((2, 0), (0, 1), (2, 1))
             b = Batch(columns)
             array, schema = Ref(ArrowArray()), Ref(ArrowSchema())
@@ -124,11 +146,12 @@ hand_made(format, n, buffers; children=Field[], nodes=Node[], dictionary=nothing
     @test made(c -> same(c, [60]) && timezone(c) == "UTC", "tsu:UTC", 1, (nothing, Int64[0, 60]))
     @test made(c -> same(c, [60]), "tsn:", 1, (nothing, Int64[0, 60]))
     @test made(c -> same(c, [Month(5)]), "tiM", 1, (nothing, Int32[0, 5]))
-    @test made(c -> same(c, [(days=3, milliseconds=4)]), "tiD", 1, (nothing, Int32[1, 2, 3, 4]))
-    @test made(c -> same(c, [(months=3, days=4, nanoseconds=5)]), "tin", 1, (nothing, Int64[1, 2, 3 + (4 << 32), 5]))
-    @test made(c -> same(c, [12345]) && eltype(c) == Int128, "d:10,2", 1, (nothing, Int128[1, 12345]))
-    @test made(c -> same(c, [(1, 2, 3, 4)]), "d:60,2,256", 1, (nothing, UInt64[0, 0, 0, 0, 1, 2, 3, 4]))
-    @test made(c -> same(c, [7]) && eltype(c) == Int32, "d:5,2,32", 1, (nothing, Int32[1, 7]))
+    @test made(c -> same(c, [DayTime(3, 4)]), "tiD", 1, (nothing, Int32[1, 2, 3, 4]))
+    @test made(c -> same(c, [MonthDayNano(3, 4, 5)]), "tin", 1, (nothing, Int64[1, 2, 3 + (4 << 32), 5]))
+    @test made(c -> same(c, [12345 // 100]) && eltype(c) == Decimal{10,2,Int128}, "d:10,2", 1,
+        (nothing, Int128[1, 12345]))
+    @test made(c -> BigInt(c[1].unscaled) == 1 + sum(k * big(2)^(64k) for k in 1:3), "d:60,2,256", 1,
+        (nothing, UInt64[0, 0, 0, 0, 1, 1, 2, 3]))
     @test made(c -> same(c, [missing, missing]) && eltype(c) == Missing, "n", 2, ())
     # A list of large lists of numbers, each level with an offset.
     item = Field("item", "+L"; children=[Field("item", "l")])

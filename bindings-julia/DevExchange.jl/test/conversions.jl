@@ -74,3 +74,34 @@
     foreach(close, (matrix, column, rows, transposed, plain, flags, bits, scalar, complex))
     @test nothing_left()
 end
+
+@testset "matrices and columns of tensors" begin
+    m = Float64[1 4; 2 5; 3 6]
+    t = Tensor(m)
+    @test plan_batch(t).kind === :view
+    b = record_batch(t; names=["a", :b])
+    @test b[:b] == [4, 5, 6] && pointer(b[:b]) == pointer(m, 4)
+    @test refused(() -> record_batch(t; names=["a"]), DX.DEVX_MISMATCH, "1 names for 2 columns")
+    @test plan_matrix(b).kind === :view
+    back = matrix(b)
+    @test back == m && pointer(back) == pointer(m) && isreadonly(back)
+    foreach(close, (back, b, t))
+    rows = Tensor(PermutedDimsArray(m, (2, 1)))
+    @test plan_batch(rows).kind === :copy && refused(() -> record_batch(rows), DX.DEVX_COPY_REQUIRED, "apart")
+    b = record_batch(rows; copy=:if_needed)
+    @test b[Symbol("2")] == [3, 6]
+    foreach(close, (b, rows))
+    mixed = Batch((x=[1.0, 2.0], n=[1, 2]))
+    @test plan_matrix(mixed).kind === :impossible
+    @test refused(() -> matrix(mixed; copy=:if_needed), DX.DEVX_IMPOSSIBLE, "\"n\" is int64")
+    close(mixed)
+
+    cube = reshape(collect(Int32, 1:24), 2, 3, 4)
+    c = Tensor(PermutedDimsArray(cube, (3, 1, 2)))
+    @test plan_column(c).kind === :copy && plan_fixed_shape_column(c).kind === :view
+    f = fixed_shape_column(c; name="cube")
+    again = Tensor(root(f))
+    @test again == c && pointer(again) == pointer(cube) && strides(again) == strides(c)
+    foreach(close, (again, f, c))
+    @test nothing_left()
+end

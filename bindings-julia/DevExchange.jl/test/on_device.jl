@@ -103,6 +103,39 @@ function batches_there_and_back()
     return ok
 end
 
+# Types whose data is behind other data: views, unions, runs; and nulls that nobody has counted.
+function every_type_there_and_back()
+    s = DeviceStream(GPU)
+    views = reinterpret(UInt8, Int32[2, 0x6261, 0, 0, 14, 0, 0, 1]) |> collect
+    long = Vector{UInt8}("-fourteen bytes")
+    b = Batch([
+        ArrayBuilder("v", "vu", 2, (nothing, views, long, Int64[15])),
+        ArrayBuilder("n", "l", 2, (UInt8[0b10], [1, 2])),
+        ArrayBuilder("r", "+r", 2; children=[ArrayBuilder("e", "i", 1, (nothing, Int32[2]); nullable=false),
+            ArrayBuilder("x", "g", 1, (nothing, [1.5]))]),
+        ArrayBuilder("u", "+ud:0,1", 2, (Int8[1, 0], Int32[0, 0]); children=[ArrayBuilder("0", "l", 1, (nothing, [7])),
+            ArrayBuilder("1", "g", 1, (nothing, [2.5]))]),
+        ArrayBuilder("m", "+m", 2, (nothing, Int32[0, 1, 1]); children=[ArrayBuilder("entries", "+s", 1, (nothing,);
+            nullable=false, children=[ArrayBuilder("key", "l", 1, (nothing, [3]); nullable=false),
+                ArrayBuilder("value", "g", 1, (nothing, [4.5]))])])])
+    there = copy_to(b, GPU, s)
+    close(b)
+    n = there["n"]
+    ok = eltype(n) == Union{Missing,Int} && null_count(n, s) == 1
+    ok &= refused(() -> null_count(n), DX.DEVX_DEVICE) && refused(() -> null_count(n, 0), DX.DEVX_INVALID_STREAM)
+    for c in columns(there)
+        ok &= length(c) == 2 && refused(() -> c[1], DX.DEVX_DEVICE) && refused(() -> collect(c), DX.DEVX_DEVICE)
+    end
+    joined = Batch("a" => there, "b" => there; stream=s)
+    ok &= refused(() -> Batch("a" => there), DX.DEVX_NOT_READY) && DX.device(joined) == GPU
+    back = copy_to(joined, DX.CPU, s)
+    c = children(back["b"])
+    ok &= same(c[1], ["ab", "fourteen bytes"]) && same(c[2], [missing, 2]) && collect(c[3]) == [1.5, 1.5] &&
+        same(c[4], [2.5, 7]) && c[5] == [Dict(3 => 4.5), Dict()]
+    foreach(close, (there, joined, back, s))
+    return ok
+end
+
 # Memory that work still uses is released later, on its own, once.
 function released_after_the_work()
     s = DeviceStream(GPU)
@@ -248,8 +281,8 @@ suite = @testset Counting "on a device" begin
         [[("lazy", seed) for seed in 1:8]; [("adversarial", seed) for seed in 1:4]]
     for (mode, seed) in schedules
         ccall(driver(:simcuda_seed), Cint, (Cstring, UInt64), mode, seed)
-        for scenario in (tensors_there_and_back, on_the_legacy_stream, batches_there_and_back, released_after_the_work,
-                         tasks_at_once)
+        for scenario in (tensors_there_and_back, on_the_legacy_stream, batches_there_and_back,
+                         every_type_there_and_back, released_after_the_work, tasks_at_once)
             ok = scenario()
             ok || println(scenario, " with schedule ", mode, " ", seed)
             @test ok

@@ -124,7 +124,7 @@ child_of(p) = unsafe_load(unsafe_load(p).children)
     for format in ("q", "", "w:-1", "+w:x", "tsx:")
         @test bad_batch(nothing_wrong, DX.DEVX_INVALID_FORMAT, "\"x\"", "format is \"$format\""; format=format)
     end
-    @test bad_batch(nothing_wrong, DX.DEVX_UNSUPPORTED, "\"x\"", "format is \"vu\""; format="vu")
+    @test bad_batch(nothing_wrong, DX.DEVX_INVALID_BUFFERS, "array \"x\"", "n_buffers is 2"; format="vu")
     @test bad_batch((a, s, c) -> set!(child_of(s); format=C_NULL), DX.DEVX_INVALID_FORMAT, "format is NULL")
     @test bad_batch((a, s, c) -> set!(child_of(s); metadata=at(Int32[-1])), DX.DEVX_INVALID_METADATA, "-1")
     @test bad_batch((a, s, c) -> set!(s; n_children=-1), DX.DEVX_INVALID_CHILDREN, "n_children is -1")

@@ -1,22 +1,28 @@
 # The tests of DevExchange.jl. Run them with one thread and with several (JULIA_NUM_THREADS).
 using DevExchange
 using Dates
+using Libdl
 using Test
 
 const DX = DevExchange
 
 include("counting.jl")
 include("producers.jl")
+include("foreign.jl")
 
 suite = @testset Counting "DevExchange" begin
     include("records.jl")
     include("tensors.jl")
     include("batches.jl")
+    include("types.jl")
+    include("builders.jl")
     include("conversions.jl")
     include("refusals.jl")
     include("ownership.jl")
     include("threads.jl")
     include("processes.jl")
+    include("batch_streams.jl")
+    include("async.jl")
     include("devices.jl")
 end
 

@@ -57,7 +57,7 @@ end
             i % 3 == 1 && dlpack_release(export_move(u))
             i % 5 == 0 || close(t)
             b = Batch((a=memory, s=["x", string(i)]))
-            (b["s"]::Column{String,DX.Text{Int32}})[2] == string(i) || return false
+            (b["s"]::Column{String,DX.Text{DX.InData{Int32}}})[2] == string(i) || return false
             i % 2 == 0 && close(b)
             i % 100 == 0 && GC.gc(false)
         end

@@ -1,0 +1,198 @@
+# The producer of an asynchronous stream.
+
+"""
+    AsyncWriter(handler::Ptr{ArrowAsyncDeviceStreamHandler}, schema::Schema; device_type=DevExchange.kDLCPU,
+                metadata=())
+    AsyncWriter(f, handler, schema; ...)
+
+Gives batches to a foreign consumer of an Arrow asynchronous stream (see [`AsyncReader`](@ref)): takes its handler and
+tells it the schema. Then [`put!`](@ref) gives it a batch, as soon as it asked for one, and `close` ends the stream:
+
+```julia
+AsyncWriter(handler, schema) do writer
+    for part in parts
+        put!(writer, Batch(part))
+    end
+end
+```
+
+The second form calls `f(writer)`, and closes the writer; if `f` throws, the consumer is told so with the text of the
+exception. `metadata` are pairs of texts for the whole stream.
+
+**Ownership, threads.** From a call that succeeds on, or whose schema was refused, the handler is the writer's, which
+releases it once: at the end, or soon after the consumer cancelled. All callbacks of the handler are called on threads
+of Julia's. Any task may use a writer, one after the other; what a handler's callback calls itself is refused
+(`DEVX_BUSY`). A writer that was not closed tells the consumer of an error when it is finalized.
+
+Throws `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_ARGUMENT` if a callback is missing, `DEVX_DEVICE` for a type
+of device that this library has no runtime for, and then the handler is untouched; `DEVX_CALLBACK` if the consumer
+refuses the schema, `DEVX_CLOSED` if it cancelled.
+"""
+struct AsyncWriter
+    handle::Handle{TAG_ASYNC_WRITER}
+    bell::Bell
+    # Held while the consumer is told something, so that tasks take turns.
+    turn::ReentrantLock
+end
+
+function AsyncWriter(handler::Ptr{ArrowAsyncDeviceStreamHandler}, schema::Schema; device_type::Integer=kDLCPU,
+                     metadata=())
+    bell, turn = Bell(), ReentrantLock()
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    with_metadata(metadata) do block
+        ringing(bell) do wake
+            @checked devx_async_writer_create(handler::Ptr{ArrowAsyncDeviceStreamHandler}, device_type::Int32,
+                block::Ptr{UInt8}, wake::Ptr{DevxWake}, out::Ptr{Ptr{Cvoid}})
+        end
+    end
+    handle = Handle{TAG_ASYNC_WRITER}(out[])
+    w = AsyncWriter(handle, bell, turn)
+    try
+        in_turn(w) do writer
+            held(schema.handle) do schema
+                @checked devx_async_writer_start(writer::Ptr{Cvoid}, schema::Ptr{Cvoid})
+            end
+        end
+    catch
+        close(handle)
+        rethrow()
+    end
+    bell.answer = handle -> settle(handle, turn)
+    bell.of = WeakRef(handle)
+    # What came before anybody was told of it.
+    ring(bell)
+    return w
+end
+
+function AsyncWriter(f, handler::Ptr{ArrowAsyncDeviceStreamHandler}, schema::Schema; keywords...)
+    w = AsyncWriter(handler, schema; keywords...)
+    try
+        f(w)
+    catch e
+        try
+            close(w, e isa Exception ? e : ErrorException(string(e)))
+        catch
+            # The first error is the one to tell.
+        end
+        rethrow()
+    end
+    close(w)
+    return nothing
+end
+
+in_turn(f, w::AsyncWriter) = lock(() -> held(f, w.handle), w.turn)
+
+# Releases the handler of a consumer that cancelled: after the turn of whoever has it now.
+function settle(handle::Handle{TAG_ASYNC_WRITER}, turn)
+    isopen(handle) || return nothing
+    if !trylock(turn)
+        @async (lock(() -> nothing, turn); settle(handle, turn))
+        return nothing
+    end
+    try
+        held(handle) do writer
+            @checked devx_async_writer_ready(writer::Ptr{Cvoid}, 0::Int64)
+        end
+    catch
+        # Why no batch can be sent is what `put!` says.
+    finally
+        unlock(turn)
+    end
+    return nothing
+end
+
+"""
+    put!(w::AsyncWriter, b::Batch; metadata=()) -> AsyncWriter
+
+Gives a batch to the consumer, with pairs of texts. Until it asks for one the task waits. The batch is *moved*: it is
+closed afterwards. If this throws, it is as before.
+
+Throws `DEVX_CLOSED` if the consumer cancelled or the writer was closed, `DEVX_CALLBACK` if the consumer refused
+something,
+`DEVX_INVALID_ARGUMENT` if it asked for what cannot be, `DEVX_MISMATCH` or `DEVX_DEVICE` if the batch is not of the
+stream's schema or device type.
+"""
+function Base.put!(w::AsyncWriter, b::Batch; metadata=())
+    with_metadata(metadata) do block
+        wait_until(w.bell) do
+            # Not before a batch is asked for: a handle that is tried in vain is closed meanwhile.
+            in_turn(w) do writer
+                is_ready() do
+                    @checked devx_async_writer_ready(writer::Ptr{Cvoid}, 0::Int64)
+                    moved(b.handle) do slot
+                        @checked devx_async_writer_send_move(
+                            writer::Ptr{Cvoid}, slot::Ptr{Ptr{Cvoid}}, block::Ptr{UInt8})
+                    end
+                end
+            end
+        end
+    end
+    return w
+end
+
+"""
+    demand(w::AsyncWriter) -> Int
+
+How many batches the consumer asked for and was not given yet. Throws `DEVX_CLOSED`.
+"""
+function demand(w::AsyncWriter)
+    out = Ref{Int64}(0)
+    held(w.handle) do writer
+        @checked devx_async_writer_demand(writer::Ptr{Cvoid}, out::Ptr{Int64})
+    end
+    return Int(out[])
+end
+
+"""
+    is_cancelled(w::AsyncWriter) -> Bool
+
+Whether the consumer cancelled. Throws `DEVX_CLOSED`.
+"""
+function is_cancelled(w::AsyncWriter)
+    out = Ref{Int32}(0)
+    held(w.handle) do writer
+        @checked devx_async_writer_is_cancelled(writer::Ptr{Cvoid}, out::Ptr{Int32})
+    end
+    return out[] != 0
+end
+
+"""
+    close(w::AsyncWriter)
+    close(w::AsyncWriter, error::Exception; code=Libc.EIO, metadata=())
+
+Ends a stream, or ends it with an error: the consumer is told the text of the exception, an `errno` code and pairs of
+texts. If it cancelled, it is told nothing. Tasks that wait in [`put!`](@ref) get `DEVX_CLOSED`. Again this does
+nothing.
+
+Throws `DEVX_CALLBACK` if the consumer refused something, `DEVX_INVALID_ARGUMENT` for the code 0. The writer is closed
+then, too.
+"""
+function Base.close(w::AsyncWriter)
+    end_with(w) do writer
+        @checked devx_async_writer_finish(writer::Ptr{Cvoid})
+    end
+end
+
+function Base.close(w::AsyncWriter, error::Exception; code::Integer=Libc.EIO, metadata=())
+    message = visible(failure(error).message)
+    with_metadata(metadata) do block
+        end_with(w) do writer
+            @checked devx_async_writer_fail(writer::Ptr{Cvoid}, code::Int32, message::Cstring, block::Ptr{UInt8})
+        end
+    end
+end
+
+function end_with(f, w::AsyncWriter)
+    try
+        lock(() -> isopen(w) && held(f, w.handle), w.turn)
+    finally
+        close(w.handle)
+        # Those who wait.
+        ring(w.bell)
+    end
+    return nothing
+end
+
+Base.isopen(w::AsyncWriter) = isopen(w.handle)
+
+Base.show(io::IO, w::AsyncWriter) = print(io, "AsyncWriter", isopen(w) ? "" : " (closed)")

@@ -1,0 +1,115 @@
+# Batches out of buffers that their producer owns, described as a tree.
+
+"""
+    ArrayBuilder(name, type, length, buffers=(); children=ArrayBuilder[], dictionary=nothing, release=nothing,
+                 null_count=-1, offset=0, nullable=true, ordered=false, keys_sorted=false, flags=0, metadata=())
+
+An array that is described for `Batch`: what it is, its buffers, what is below it, and who keeps its memory alive. It is
+made by whoever has the buffers already, on any device, and nothing is copied.
+
+`type` is an Arrow format string, or an element type without children. `buffers` are those of the Arrow columnar format
+in its order, as for [`Node`](@ref): arrays, which are kept alive, `Ptr`s to memory of the batch's device, or `nothing`.
+Validity comes first, `nothing` if there are no nulls; for views the sizes of the data buffers, 64-bit, come last.
+`null_count` -1 means not counted; `offset` elements of every buffer are skipped. `dictionary` describes the values of a
+dictionary, the array's own being indices. Flags and metadata are those of [`Field`](@ref).
+
+`release()` is called once, on a task of this module, when nobody uses the batch any more: that of each array that has
+one.
+
+```julia
+item = ArrayBuilder("item", Int64, 3, (nothing, pointer); release=() -> Libc.free(pointer))
+lists = ArrayBuilder("lists", "+l", 2, (nothing, Int32[0, 1, 3]); children=[item])
+batch = Batch([lists])
+```
+
+A builder is plain Julia data; nothing is checked, and nothing taken, before `Batch` makes a batch of it.
+"""
+struct ArrayBuilder
+    field::Field
+    node::Node
+    children::Vector{ArrayBuilder}
+    dictionary::Union{Nothing,ArrayBuilder}
+    release::Any
+end
+
+function ArrayBuilder(name::AbstractString, type, length::Integer, buffers=(); children=ArrayBuilder[],
+                      dictionary::Union{Nothing,ArrayBuilder}=nothing, release=nothing, null_count::Integer=-1,
+                      offset::Integer=0, keywords...)
+    format = type isa Type ? format_of(nonmissing(type), name) : type
+    node = Node(length, buffers; null_count=null_count, offset=offset)
+    return ArrayBuilder(Field(name, format; keywords...), node, collect(ArrayBuilder, children), dictionary, release)
+end
+
+Base.show(io::IO, b::ArrayBuilder) =
+    print(io, "ArrayBuilder(", repr(b.field.name), ", ", repr(b.field.format), ", ", b.node.length, ')')
+
+"""
+    Batch(array::ArrayBuilder; device=DevExchange.CPU)
+    Batch(columns::AbstractVector{ArrayBuilder}; rows=nothing, device=DevExchange.CPU, metadata=(), release=nothing)
+
+Makes a batch of arrays that are described by [`ArrayBuilder`](@ref)s: of any one array, or a record batch of columns.
+`rows` is needed only if there are no columns. Memory of a device other than the CPU is taken to be filled by what is
+queued on the legacy default stream (see [`produced_on`](@ref)). If this throws, no `release` is called.
+
+Throws as [`Schema`](@ref) and `Batch(schema, nodes)`.
+"""
+function Batch(array::ArrayBuilder; device::DLDevice=CPU)
+    nodes, releases = Node[], Any[]
+    schema = Schema(describe!(nodes, releases, array))
+    release = isempty(releases) ? nothing : () -> foreach(call_release, releases)
+    try
+        return Batch(schema, nodes; device=device, release=release)
+    finally
+        close(schema)
+    end
+end
+
+function Batch(columns::AbstractVector{ArrayBuilder}; rows=nothing, device::DLDevice=CPU, metadata=(), release=nothing)
+    length = rows !== nothing ? rows : isempty(columns) ? 0 : first(columns).node.length
+    return Batch(ArrayBuilder("", "+s", length, (nothing,); children=columns, null_count=0, nullable=false,
+        metadata=metadata, release=release); device=device)
+end
+
+# Depth first: the array, its children each with all below it, the values of its dictionary. Returns the whole field.
+function describe!(nodes, releases, b::ArrayBuilder)
+    push!(nodes, b.node)
+    b.release === nothing || push!(releases, b.release)
+    children = Field[describe!(nodes, releases, child) for child in b.children]
+    dictionary = b.dictionary === nothing ? nothing : describe!(nodes, releases, b.dictionary)
+    return Field(b.field.name, b.field.format, b.field.flags, b.field.metadata, children, dictionary)
+end
+
+"""
+    Batch(name => batch, ...; stream=nothing)
+    Batch((name = batch, ...); stream=nothing)
+
+Makes a record batch whose columns are batches themselves (any arrays), of the same length on the same device, under new
+names. They are shared, nothing is copied; each may be closed afterwards. If one is not ready yet (on a device), the
+result is in the order of `stream`, which waits for all of them on the device.
+
+Throws `DEVX_MISMATCH` if lengths or devices differ, `DEVX_NOT_READY` without a stream that is needed,
+`DEVX_INVALID_TEXT`, `DEVX_INVALID_STREAM`, `DEVX_DRIVER`, `DEVX_CLOSED`.
+"""
+Batch(column::Pair{<:Any,Batch}, others::Pair{<:Any,Batch}...; stream=nothing) =
+    join_columns((column, others...), stream)
+Batch(columns::AbstractVector{<:Pair{<:Any,Batch}}; stream=nothing) = join_columns(columns, stream)
+Batch(columns::NamedTuple{names,<:Tuple{Batch,Vararg{Batch}}}; stream=nothing) where {names} =
+    join_columns(pairs(columns), stream)
+
+function join_columns(columns, stream)
+    names = [ctext(String(name), "name") for (name, _) in columns]
+    # References of our own, which nobody else closes meanwhile.
+    shared = Batch[]
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    try
+        foreach(((_, batch),) -> push!(shared, share(batch)), columns)
+        addresses = Ptr{Cvoid}[Base.unsafe_convert(Ptr{Cvoid}, batch.handle) for batch in shared]
+        GC.@preserve names on_stream(stream) do value
+            @checked devx_batch_of_columns(pointer.(names)::Ptr{Ptr{UInt8}}, addresses::Ptr{Ptr{Cvoid}},
+                length(addresses)::Csize_t, value::Int64, out::Ptr{Ptr{Cvoid}})
+        end
+        return adopt_batch(out[]; ready=all(batch -> batch.readable, shared))
+    finally
+        foreach(close, shared)
+    end
+end

@@ -1,0 +1,204 @@
+# What one array of a batch is, described in Julia.
+
+"""
+    Field(name, format; nullable=true, ordered=false, keys_sorted=false, flags=0, metadata=(), children=Field[],
+          dictionary=nothing)
+    Field(name, T::Type; ...)
+
+One field of a schema: a name, an Arrow format string (C data interface, "Data type description"; `"g"` is float64) and
+what hangs below it. `metadata` are pairs of texts, `dictionary` the field of the values if those of this one are
+indices (then `format` is an integer's). The flags of the standard are `nullable` (there may be nulls), `ordered` (the
+order of the dictionary has a meaning) and `keys_sorted` (within each row of a map); `flags` are further bits.
+
+`T` is any element type that [`Batch`](@ref) takes, with what is below it: `Field("x", Union{Missing,Int})` may be null,
+`Field("x", Vector{Int})` is a list, `Field("x", Dict{String,Int})` a map. For what no type of Julia says there are
+[`list_field`](@ref), [`struct_field`](@ref), [`map_field`](@ref), [`union_field`](@ref), [`run_end_field`](@ref) and
+[`extension`](@ref).
+
+A field is plain Julia data and owns nothing.
+"""
+struct Field
+    name::String
+    format::String
+    flags::Int64
+    metadata::Vector{Pair{String,String}}
+    children::Vector{Field}
+    dictionary::Union{Nothing,Field}
+end
+
+function Field(name::AbstractString, format::AbstractString; nullable::Bool=true, ordered::Bool=false,
+               keys_sorted::Bool=false, flags::Integer=0, metadata=(), children=Field[],
+               dictionary::Union{Nothing,Field}=nothing)
+    bits = Int64(flags) | DEVX_FIELD_NULLABLE * nullable | DEVX_FIELD_ORDERED * ordered |
+        DEVX_FIELD_KEYS_SORTED * keys_sorted
+    pairs = Pair{String,String}[String(k) => String(v) for (k, v) in metadata]
+    return Field(String(name), String(format), bits, pairs, collect(Field, children), dictionary)
+end
+
+Field(name::AbstractString, ::Type{T}; keywords...) where {T} =
+    Field(name, format_of(nonmissing(T), name); nullable=Missing <: T, children=fields_below(nonmissing(T)),
+        keywords...)
+
+Base.:(==)(a::Field, b::Field) = all(f -> getfield(a, f) == getfield(b, f), fieldnames(Field))
+Base.hash(f::Field, seed::UInt) = hash(f.name, hash(f.format, seed))
+
+function Base.show(io::IO, f::Field)
+    print(io, "Field(", repr(f.name), ", ", repr(f.format))
+    isempty(f.children) || print(io, ", children=", f.children)
+    f.dictionary === nothing || print(io, ", dictionary=", f.dictionary)
+    print(io, ')')
+end
+
+# The fields below one of this element type.
+fields_below(::Type{T}) where {T} =
+    T isa Union ? Field[Field(string(k - 1), S) for (k, S) in enumerate(Base.uniontypes(T))] : Field[]
+fields_below(::Type{<:AbstractVector{UInt8}}) = Field[]
+fields_below(::Type{<:AbstractVector{E}}) where {E} = [Field("item", E)]
+fields_below(::Type{NTuple{L,E}}) where {L,E} = [Field("item", E)]
+fields_below(::Type{Tuple{}}) = Field[]
+fields_below(::Type{S}) where {names,S<:NamedTuple{names}} = [Field(string(k), fieldtype(S, k)) for k in names]
+fields_below(::Type{<:AbstractDict{K,V}}) where {K,V} = [entries_field(Field("key", K), Field("value", V))]
+fields_below(::Type{Union{}}) = Field[]
+
+named(name, f::Field) = f
+named(name, T::Type) = Field(name, T)
+
+# Keys are there, and so are the entries.
+function entries_field(key::Field, value::Field)
+    key = Field(key.name, key.format, key.flags & ~DEVX_FIELD_NULLABLE, key.metadata, key.children, key.dictionary)
+    return Field("entries", "+s"; nullable=false, children=[key, value])
+end
+
+"""
+    list_field(name, item; size=nothing, large=false, view=false, ...) -> Field
+
+A field of lists of `item`, a [`Field`](@ref) or an element type: of so many values each if there is a `size`, otherwise
+of any number, with offsets of 64 bits if they are `large`, and in any order if each row is a `view` of them (an offset
+and a size). Further keywords are those of `Field`.
+
+Buffers: validity; offsets; of views, offsets and sizes; of a fixed size, validity only.
+"""
+function list_field(name::AbstractString, item::Union{Field,Type}; size::Union{Nothing,Integer}=nothing,
+                    large::Bool=false, view::Bool=false, keywords...)
+    format = size === nothing ? string('+', view ? "v" : "", large ? 'L' : 'l') : "+w:$size"
+    return Field(name, format; children=[named("item", item)], keywords...)
+end
+
+"""
+    struct_field(name, members; ...) -> Field
+
+A field of structs of `members`, [`Field`](@ref)s. Further keywords are those of `Field`. Buffers: validity.
+"""
+struct_field(name::AbstractString, members; keywords...) = Field(name, "+s"; children=members, keywords...)
+
+"""
+    map_field(name, key, value; ...) -> Field
+
+A field of maps; `key` and `value` are [`Field`](@ref)s or element types. Further keywords are those of `Field`, among
+them `keys_sorted`. Buffers: validity, offsets of 32 bits into the one child, which is a struct of keys and values.
+"""
+map_field(name::AbstractString, key::Union{Field,Type}, value::Union{Field,Type}; keywords...) =
+    Field(name, "+m"; children=[entries_field(named("key", key), named("value", value))], keywords...)
+
+"""
+    union_field(name, members; dense=true, type_ids=0:length(members)-1, ...) -> Field
+
+A field of values of one of `members` each, which are [`Field`](@ref)s or element types; `type_ids` are the numbers from
+0 to 127 that stand for them, in their order. Further keywords are those of `Field`.
+
+Buffers: the type id of each row, 8 bits; of a `dense` union also the offset of each row in its child, 32 bits. The
+children of a union that is not dense (sparse) have as many rows as it has itself. There is no validity: nulls are the
+children's.
+"""
+function union_field(name::AbstractString, members; dense::Bool=true, type_ids=0:length(members)-1, keywords...)
+    children = Field[named(string(k - 1), member) for (k, member) in enumerate(members)]
+    length(type_ids) == length(children) || throw(DevExchangeError(DEVX_MISMATCH,
+        "union $(repr(name)) has $(length(type_ids)) type ids for $(length(children)) members"))
+    return Field(name, string(dense ? "+ud:" : "+us:", join(type_ids, ',')); children=children, keywords...)
+end
+
+"""
+    run_end_field(name, values; ends=Int32, ...) -> Field
+
+A field of runs of equal values; `values` is a [`Field`](@ref) or an element type, `ends` the type of the numbers that
+say where runs end: `Int16`, `Int32` or `Int64`. Further keywords are those of `Field`. There are no buffers; the first
+child holds the ends, the second the values.
+"""
+run_end_field(name::AbstractString, values::Union{Field,Type}; ends::Type=Int32, keywords...) =
+    Field(name, "+r"; children=[Field("run_ends", ends), named("values", values)], keywords...)
+
+const EXTENSION_NAME = "ARROW:extension:name"
+const EXTENSION_METADATA = "ARROW:extension:metadata"
+
+"""
+    extension(f::Field, name, metadata="") -> Field
+
+The field as one of an extension type: of this name, with parameters in a form that the name defines (Arrow columnar
+format, "Extension Types"). Whoever does not know the type reads the field as it was.
+"""
+function extension(f::Field, name::AbstractString, metadata::AbstractString="")
+    others = filter(pair -> first(pair) != EXTENSION_NAME && first(pair) != EXTENSION_METADATA, f.metadata)
+    pairs = Pair{String,String}[EXTENSION_NAME => name, EXTENSION_METADATA => metadata]
+    return Field(f.name, f.format, f.flags, append!(pairs, others), f.children, f.dictionary)
+end
+
+"""
+    extension_name(x) -> Union{String,Nothing}
+
+The name of the extension type of a [`Field`](@ref) or [`Column`](@ref); `nothing` if there is none.
+"""
+extension_name(x) = metadata_value(x, EXTENSION_NAME)
+
+"""
+    extension_metadata(x) -> Union{String,Nothing}
+
+The parameters of the extension type of a [`Field`](@ref) or [`Column`](@ref); `nothing` if there are none.
+"""
+extension_metadata(x) = metadata_value(x, EXTENSION_METADATA)
+
+function metadata_value(x, key)
+    pairs = metadata(x)
+    k = findfirst(pair -> first(pair) == key, pairs)
+    return k === nothing ? nothing : last(pairs[k])
+end
+
+"""
+    type_ids(x) -> Vector{Int}
+
+The numbers that stand for the children of a union, in their order; `x` is a [`Field`](@ref) or a [`Column`](@ref).
+Throws `DEVX_MISMATCH` for another type.
+"""
+type_ids(x) = type_ids(format(x))
+
+function type_ids(format::AbstractString)
+    startswith(format, "+us:") || startswith(format, "+ud:") || throw(no_union(format))
+    return Int[parse(Int, id) for id in split(SubString(format, 5), ','; keepempty=false)]
+end
+
+no_union(format) = DevExchangeError(DEVX_MISMATCH, "format is $(repr(format)): not a union's")
+
+"""
+    nullable(x) -> Bool
+
+Whether a [`Field`](@ref) or [`Column`](@ref) says that there may be nulls.
+"""
+nullable(x) = flags(x) & DEVX_FIELD_NULLABLE != 0
+
+"""
+    ordered(x) -> Bool
+
+Whether a [`Field`](@ref) or [`Column`](@ref) says that the order of its dictionary has a meaning.
+"""
+ordered(x) = flags(x) & DEVX_FIELD_ORDERED != 0
+
+"""
+    keys_sorted(x) -> Bool
+
+Whether a [`Field`](@ref) or [`Column`](@ref) says that the keys of each row of its maps are sorted.
+"""
+keys_sorted(x) = flags(x) & DEVX_FIELD_KEYS_SORTED != 0
+
+format(f::Field) = f.format
+metadata(f::Field) = f.metadata
+name(f::Field) = f.name
+flags(f::Field) = f.flags

@@ -1,0 +1,405 @@
+# How the values of a column lie in its buffers, and how they are read. A layout is made from the record of a column;
+# `value(layout, p)` is the value at index `p` of the buffers, counted from 0 (`record.offset` is that of row 1).
+
+# Levels of columns within the type of a column, and members in the type of a row. What is nested deeper or is wider is
+# looked up when it is read: types that grow with the data would take the compiler longer than the work.
+const MOST_LEVELS = 4
+const MOST_MEMBERS = 32
+
+# The type under which a layout holds on to a column, and the type of its elements as the layout knows them.
+held_type(c) = c.depth < MOST_LEVELS ? typeof(c) : Column
+held_eltype(c) = c.depth < MOST_LEVELS ? eltype(c) : Any
+levels_above(c) = c.depth < MOST_LEVELS ? c.depth + 1 : 1
+most_levels(columns) = mapreduce(levels_above, max, columns; init=0)
+
+# The type under which a layout holds on to several columns: a tuple, if they are few enough.
+held_types(columns, most) = length(columns) > most ? Vector{Column} : Tuple{map(held_type, columns)...}
+
+bad_data(what) = DevExchangeError(DEVX_INVALID_BUFFERS, what)
+
+# ---- ranges: which values or bytes belong to a row ----
+
+# From one offset to the next.
+struct Offsets{O}
+    starts::Ptr{O}
+end
+
+# From an offset on, so many.
+struct Spans{O}
+    starts::Ptr{O}
+    sizes::Ptr{O}
+end
+
+# Where the range of a row starts, and how long it is.
+function range_of(r::Offsets, p)
+    start, stop = Int(unsafe_load(r.starts, p + 1)), Int(unsafe_load(r.starts, p + 2))
+    0 <= start <= stop || throw(bad_data("the offsets of a row are $start and $stop"))
+    return start, stop - start
+end
+
+function range_of(r::Spans, p)
+    start, size = Int(unsafe_load(r.starts, p + 1)), Int(unsafe_load(r.sizes, p + 1))
+    0 <= start && 0 <= size || throw(bad_data("the offset of a row is $start, its size $size"))
+    return start, size
+end
+
+# ---- places: where the bytes of a row are ----
+
+struct InData{O}
+    ranges::Offsets{O}
+    data::Ptr{UInt8}
+end
+
+# So many bytes each.
+struct Fixed
+    width::Int
+    data::Ptr{UInt8}
+end
+
+# Short ones within views of 16 bytes, long ones in one of several data buffers (Arrow columnar format, "Variable-size
+# Binary View Layout").
+struct InViews
+    views::Ptr{UInt8}
+    buffers::Ptr{Ptr{UInt8}}
+    count::Int
+    sizes::Ptr{Int64}
+end
+
+const VIEW_BYTES = 16
+const IN_PLACE_BYTES = 12
+
+InViews(record) = InViews(buffer(record, 2), Ptr{Ptr{UInt8}}(record.buffers) + 2 * sizeof(Ptr), record.n_buffers - 3,
+    Ptr{Int64}(buffer(record, record.n_buffers)))
+
+# The address of the bytes of a row, and how many there are.
+function place_of(l::InData, p)
+    start, n = range_of(l.ranges, p)
+    l.data == C_NULL && n > 0 && throw(bad_data("the data buffer is NULL, but a row has $n bytes"))
+    return l.data + start, n
+end
+
+place_of(l::Fixed, p) = l.data + p * l.width, l.width
+
+function place_of(l::InViews, p)
+    view = l.views + VIEW_BYTES * p
+    word(at) = Int(unsafe_load(Ptr{Int32}(view + at)))
+    n = word(0)
+    n < 0 && throw(bad_data("a view has length $n"))
+    n <= IN_PLACE_BYTES && return view + 4, n
+    index, offset = word(8), word(12)
+    0 <= index < l.count ||
+        throw(bad_data("a view is in data buffer $index, counted from 0: there are $(l.count)"))
+    l.sizes == C_NULL && throw(bad_data("the sizes of $(l.count) data buffers are NULL"))
+    size = unsafe_load(l.sizes, index + 1)
+    0 <= offset <= size - n || throw(bad_data(
+        "a view is $n bytes at offset $offset of data buffer $index, counted from 0, which has $size"))
+    data = unsafe_load(l.buffers, index + 1)
+    data == C_NULL && throw(bad_data("data buffer $index, counted from 0, is NULL, but a row has $n bytes"))
+    return data + offset, n
+end
+
+# ---- values without others below them ----
+
+# Fixed-width values: `S` is what is stored, `decode` makes a value of it.
+struct Plain{S,F}
+    data::Ptr{S}
+    decode::F
+end
+
+# One bit each.
+struct Bits
+    data::Ptr{UInt8}
+end
+
+struct Text{P}
+    place::P
+end
+
+struct Binary{P}
+    place::P
+    batch::Batch
+end
+
+struct Nothings end
+
+value_type(::Plain{S,typeof(identity)}) where {S} = S
+value_type(::Plain{<:Any,Type{T}}) where {T} = T
+value_type(::Bits) = Bool
+value_type(::Text) = String
+value_type(::Binary) = Bytes
+value_type(::Nothings) = Missing
+
+@inline value(l::Plain, p) = l.decode(unsafe_load(l.data, p + 1))
+@inline value(l::Bits, p) = bit(l.data, p)
+value(::Nothings, p) = missing
+
+function value(l::Text, p)
+    data, n = place_of(l.place, p)
+    return n == 0 ? "" : unsafe_string(data, n)
+end
+
+value(l::Binary, p) = Bytes(l.batch, place_of(l.place, p)...)
+
+@inline bit(data::Ptr{UInt8}, p) = (unsafe_load(data, (p >> 3) + 1) >> (p & 7)) & 0x01 == 0x01
+
+# ---- values out of other columns ----
+
+levels(_) = 0
+
+# Indices of type `I` into a column of values.
+struct Encoded{I,C}
+    indices::Ptr{I}
+    values::C
+end
+
+encoded(indices::Ptr{I}, values) where {I} = Encoded{I,held_type(values)}(indices, values)
+
+value_type(l::Encoded) = held_eltype(l.values)
+levels(l::Encoded) = levels_above(l.values)
+
+function value(l::Encoded, p)
+    index = unsafe_load(l.indices, p + 1)
+    values = l.values
+    0 <= index < length(values) || throw(DevExchangeError(DEVX_OUT_OF_RANGE,
+        "an index is $index: the dictionary has $(length(values)) values, counted from 0"))
+    return at(values, values.record.offset + Int(index))
+end
+
+# Row `p` is a range of the child, which is seen whole.
+struct Lists{R,C}
+    ranges::R
+    child::C
+end
+
+lists(ranges::R, child) where {R} = Lists{R,held_type(child)}(ranges, child)
+
+value_type(::Lists{R,C}) where {R,C} = C
+levels(l::Lists) = levels_above(l.child)
+
+# The rows of a child with a length that a row is: where they are in the child's buffers, and how many they are.
+function rows_of(ranges, p, child)
+    start, n = range_of(ranges, p)
+    start <= length(child) - n || throw(bad_data(
+        "a list is $n values from $start on, counted from 0, of a child with length $(length(child))"))
+    return child.record.offset + start, n
+end
+
+value(l::Lists, p) = slice(l.child, rows_of(l.ranges, p, l.child)...)
+
+# Row `p` is `size` rows of the child, from `start + p * size` of its buffers on.
+struct FixedLists{C}
+    size::Int
+    start::Int
+    child::C
+end
+
+# The library gives children sliced as the record is; they are looked at by index into the buffers.
+fixed_lists(size, record::DevxColumn, child) =
+    FixedLists{held_type(child)}(size, child.record.offset - record.offset * size, child)
+
+value_type(::FixedLists{C}) where {C} = C
+levels(l::FixedLists) = levels_above(l.child)
+
+value(l::FixedLists, p) = slice(l.child, l.start + p * l.size, l.size)
+
+# Row `p` is a range of entries, the two columns of which are seen whole.
+struct Maps{K,V}
+    ranges::Offsets{Int32}
+    keys::K
+    values::V
+end
+
+maps(ranges, keys, values) = Maps{held_type(keys),held_type(values)}(ranges, keys, values)
+
+value_type(l::Maps{K,V}) where {K,V} = Entries{held_eltype(l.keys),held_eltype(l.values),K,V}
+levels(l::Maps) = max(levels_above(l.keys), levels_above(l.values))
+
+function value(l::Maps{K,V}, p) where {K,V}
+    rows(c) = slice(c, rows_of(l.ranges, p, c)...)
+    return value_type(l)(rows(l.keys), rows(l.values))
+end
+
+# Row `p` is an `R` of what is at index `starts[k] + p` of the buffers of child `k`.
+struct Structs{R,C}
+    names::Vector{Symbol}
+    starts::Vector{Int}
+    children::C
+end
+
+function structs(record::DevxColumn, columns::Vector{Column})
+    names = Symbol[Symbol(name(c)) for c in columns]
+    starts = Int[c.record.offset - record.offset for c in columns]
+    C = held_types(columns, MOST_MEMBERS)
+    C <: Tuple || return Structs{Row,C}(names, starts, columns)
+    values = Tuple{map(held_eltype, columns)...}
+    R = allunique(names) ? NamedTuple{Tuple(names),values} : values
+    return Structs{R,C}(names, starts, Tuple(columns))
+end
+
+value_type(::Structs{R}) where {R} = R
+levels(l::Structs) = most_levels(l.children)
+
+value(l::Structs{R}, p) where {R} = R(ntuple(k -> at(l.children[k], l.starts[k] + p), length(l.children)))
+value(l::Structs{Row}, p) = Row(l.names, l.children, l.starts .+ p)
+
+# Row `p` is of the child that its type id stands for (`numbers[id + 1]`, 0 for none): of a sparse union at index
+# `starts[k] + p` of the child's buffers, of a dense one at `starts[k]` and an offset of the row's own.
+struct Unions{T,O,C}
+    ids::Ptr{Int8}
+    offsets::O
+    numbers::Vector{Int}
+    starts::Vector{Int}
+    lengths::Vector{Int}
+    children::C
+end
+
+# Beyond this a tuple is no faster than a vector.
+const MOST_UNION_MEMBERS = 8
+
+function unions(record::DevxColumn, format, columns::Vector{Column})
+    dense = startswith(format, "+ud")
+    numbers = zeros(Int, 128)
+    foreach(pair -> numbers[pair[2]+1] = pair[1], enumerate(type_ids(format)))
+    starts = Int[c.record.offset - (dense ? 0 : record.offset) for c in columns]
+    offsets = dense ? Ptr{Int32}(buffer(record, 2)) : nothing
+    C = held_types(columns, MOST_UNION_MEMBERS)
+    T = length(columns) > MOST_MEMBERS ? Any : Union{map(held_eltype, columns)...}
+    return Unions{T,typeof(offsets),C}(Ptr{Int8}(buffer(record, 1)), offsets, numbers, starts, length.(columns),
+        C <: Tuple ? Tuple(columns) : columns)
+end
+
+value_type(::Unions{T}) where {T} = T
+levels(l::Unions) = most_levels(l.children)
+
+# Which child holds the value of a row, and where in its buffers.
+function member_of(l::Unions, p)
+    id = Int(unsafe_load(l.ids, p + 1))
+    k = id < 0 ? 0 : l.numbers[id+1]
+    k == 0 && throw(bad_data("a row has type id $id: no child of the union has"))
+    return k, l.starts[k] + index_in_child(l, l.offsets, k, p)
+end
+
+index_in_child(l, ::Nothing, k, p) = p
+function index_in_child(l, offsets::Ptr, k, p)
+    offset = Int(unsafe_load(offsets, p + 1))
+    0 <= offset < l.lengths[k] || throw(bad_data(
+        "a row is at offset $offset of child $(k - 1), counted from 0, whose length is $(l.lengths[k])"))
+    return offset
+end
+
+value(l::Unions{T}, p) where {T} = at_member(l.children, member_of(l, p)...)::T
+
+at_member(children::Vector{Column}, k, p) = at(children[k], p)
+at_member(children::Tuple, k, p) = k == 1 ? at(children[1], p) : at_member(Base.tail(children), k - 1, p)
+at_member(::Tuple{}, k, p) = throw(BoundsError())
+
+# Row `p` is the value of the first run that ends behind it.
+struct Runs{I,C}
+    ends::Ptr{I}
+    count::Int
+    values::C
+end
+
+function runs(ends::DevxColumn, values)
+    I = PLAIN_FORMATS[unsafe_string(ends.format)][1]
+    return Runs{I,held_type(values)}(Ptr{I}(buffer(ends, 2)) + ends.offset * sizeof(I), ends.length, values)
+end
+
+value_type(l::Runs) = held_eltype(l.values)
+levels(l::Runs) = levels_above(l.values)
+
+run_end(l::Runs, run) = Int(unsafe_load(l.ends, run))
+
+# The run that a row is in, counted from 1, found by halving, as run ends grow.
+function run_of(l::Runs, p)
+    low, high = 1, l.count + 1
+    while low < high
+        middle = low + (high - low) >> 1
+        if run_end(l, middle) <= p
+            low = middle + 1
+        else
+            high = middle
+        end
+    end
+    low > l.count && throw(no_run(l, p))
+    return low
+end
+
+no_run(l, p) = bad_data("a row has index $p, counted from 0: it is behind the end of all $(l.count) runs")
+
+value_of_run(l::Runs, run) = at(l.values, Int(l.values.record.offset) + run - 1)
+value(l::Runs, p) = value_of_run(l, run_of(l, p))
+
+# ---- from a format string ----
+
+date_of_day(day) = Date(Dates.UTD(UNIX_DAY + day))
+date_of_millisecond(ms) = date_of_day(fld(ms, 86_400_000))
+datetime_of_second(s) = datetime_of_millisecond(Base.checked_mul(s, 1000))
+datetime_of_millisecond(ms) = DateTime(Dates.UTM(Dates.UNIXEPOCH + ms))
+time_of_second(n) = Time(Nanosecond(n * 1_000_000_000))
+time_of_millisecond(n) = Time(Nanosecond(n * 1_000_000))
+time_of_microsecond(n) = Time(Nanosecond(n * 1_000))
+time_of_nanosecond(n) = Time(Nanosecond(n))
+
+value_type(::Plain{<:Any,<:Union{typeof.((date_of_day, date_of_millisecond))...}}) = Date
+value_type(::Plain{<:Any,<:Union{typeof.((datetime_of_second, datetime_of_millisecond))...}}) = DateTime
+value_type(::Plain) = Time
+
+# What is stored and how it becomes a value, by format string.
+const PLAIN_FORMATS = Dict{String,Tuple{DataType,Any}}(
+    "c" => (Int8, identity), "C" => (UInt8, identity), "s" => (Int16, identity), "S" => (UInt16, identity),
+    "i" => (Int32, identity), "I" => (UInt32, identity), "l" => (Int64, identity), "L" => (UInt64, identity),
+    "e" => (Float16, identity), "f" => (Float32, identity), "g" => (Float64, identity),
+    "tdD" => (Int32, date_of_day), "tdm" => (Int64, date_of_millisecond),
+    "tts" => (Int32, time_of_second), "ttm" => (Int32, time_of_millisecond),
+    "ttu" => (Int64, time_of_microsecond), "ttn" => (Int64, time_of_nanosecond),
+    "tDs" => (Int64, Second), "tDm" => (Int64, Millisecond), "tDu" => (Int64, Microsecond),
+    "tDn" => (Int64, Nanosecond), "tiM" => (Int32, Month), "tiD" => (DayTime, identity),
+    "tin" => (MonthDayNano, identity),
+    # Of these the format goes on with a time zone.
+    "tss" => (Int64, datetime_of_second), "tsm" => (Int64, datetime_of_millisecond),
+    "tsu" => (Int64, identity), "tsn" => (Int64, identity),
+)
+
+function layout_of(batch::Batch, record::DevxColumn, format::String)
+    plain(S, decode) = Plain{S,Core.Typeof(decode)}(Ptr{S}(buffer(record, 2)), decode)
+    data(O) = InData(Offsets(Ptr{O}(buffer(record, 2))), buffer(record, 3))
+    spans(O) = Spans(Ptr{O}(buffer(record, 2)), Ptr{O}(buffer(record, 3)))
+    offsets(O) = Offsets(Ptr{O}(buffer(record, 2)))
+    if record.has_dictionary != 0
+        return encoded(Ptr{PLAIN_FORMATS[format][1]}(buffer(record, 2)), dictionary(batch, record))
+    end
+    stored, decode = get(PLAIN_FORMATS, startswith(format, "ts") ? SubString(format, 1, 3) : format, (Nothing, nothing))
+    decode === nothing || return plain(stored, decode)
+    format == "n" && return Nothings()
+    format == "b" && return Bits(buffer(record, 2))
+    format == "u" && return Text(data(Int32))
+    format == "U" && return Text(data(Int64))
+    format == "vu" && return Text(InViews(record))
+    format == "z" && return Binary(data(Int32), batch)
+    format == "Z" && return Binary(data(Int64), batch)
+    format == "vz" && return Binary(InViews(record), batch)
+    format == "+l" && return lists(offsets(Int32), child(batch, record, 1))
+    format == "+L" && return lists(offsets(Int64), child(batch, record, 1))
+    format == "+vl" && return lists(spans(Int32), child(batch, record, 1))
+    format == "+vL" && return lists(spans(Int64), child(batch, record, 1))
+    format == "+s" && return structs(record, children(batch, record))
+    format == "+r" && return runs(child_record(batch, record, 1), child(batch, record, 2))
+    startswith(format, "+u") && return unions(record, format, children(batch, record))
+    startswith(format, "w:") && return Binary(Fixed(number(format, 3), buffer(record, 2)), batch)
+    startswith(format, "+w:") && return fixed_lists(number(format, 4), record, child(batch, record, 1))
+    startswith(format, "d:") && return plain(decimal_type(format), identity)
+    if format == "+m"
+        entries = child_record(batch, record, 1)
+        return maps(offsets(Int32), child(batch, entries, 1), child(batch, entries, 2))
+    end
+    throw(DevExchangeError(DEVX_UNSUPPORTED, "format is $(repr(format)): this package cannot read it yet"))
+end
+
+number(text, from) = parse(Int, SubString(text, from))
+
+function decimal_type(format)
+    numbers = parse.(Int, split(SubString(format, 3), ','))
+    bits = length(numbers) == 3 ? numbers[3] : 128
+    return Decimal{numbers[1],numbers[2],bits == 32 ? Int32 : bits == 64 ? Int64 : bits == 128 ? Int128 : Int256}
+end

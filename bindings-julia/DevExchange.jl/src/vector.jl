@@ -1,0 +1,259 @@
+# A column as a vector, and what can be asked of it.
+
+Base.size(c::Column) = (Int(c.record.length),)
+Base.IndexStyle(::Type{<:Column}) = IndexLinear()
+
+@inline function Base.getindex(c::Column{T}, i::Int) where {T}
+    require_open(c.batch.handle)
+    require_readable(c.batch)
+    @boundscheck checkbounds(c, i)
+    return GC.@preserve c at(c, Int(c.record.offset) + i - 1)::T
+end
+
+# Runs are looked up once each. The state is the next row, the run of the row before, its last row and its value.
+Base.iterate(c::Column{<:Any,<:Runs}) = isempty(c) ? nothing : enter_run(c, 1, run_of_row(c, 1))
+
+function Base.iterate(c::Column{<:Any,<:Runs}, (i, run, last, x))
+    i <= last && return x, (i + 1, run, last, x)
+    return i > length(c) ? nothing : enter_run(c, i, run + 1)
+end
+
+Base.collect(c::Column{T,<:Runs}) where {T} = T[x for x in c]
+
+function run_of_row(c::Column, i)
+    require_open(c.batch.handle)
+    require_readable(c.batch)
+    return GC.@preserve c run_of(c.layout, Int(c.record.offset) + i - 1)
+end
+
+# Row `i`, the first one in a run.
+function enter_run(c::Column{T}, i, run) where {T}
+    require_open(c.batch.handle)
+    l, offset = c.layout, Int(c.record.offset)
+    GC.@preserve c begin
+        run <= l.count || throw(no_run(l, offset + i - 1))
+        last = min(run_end(l, run) - offset, length(c))
+        x = value_of_run(l, run)::T
+        return x, (i + 1, run, last, x)
+    end
+end
+
+# Numbers lie side by side: a strided array.
+const NumberColumn{S} = Column{S,Plain{S,typeof(identity)}}
+
+Base.strides(::NumberColumn) = (1,)
+Base.elsize(::Type{<:NumberColumn{S}}) where {S} = sizeof(S)
+function Base.unsafe_convert(::Type{Ptr{S}}, c::NumberColumn{S}) where {S}
+    require_open(c.batch.handle)
+    return c.layout.data + c.record.offset * sizeof(S)
+end
+is_memory(::NumberColumn{S}, ::Type{S}) where {S} = true
+require_readable_memory(c::Column) = require_readable(c.batch)
+
+references(b::Batch) = (Handle{TAG_BATCH | TAG_KEPT}(share_address(b.handle)),)
+references(c::Column) = references(c.batch)
+write_protected(::Column) = true
+
+"""
+    values(c::Column)
+
+Of integers and floats without nulls, the elements as a `Vector` over the same memory, for loops that shall run at full
+speed. The vector holds a reference of its own: the memory stays as long as anything refers to it, also after the batch
+is closed. Arrow data must not be changed: do not write or resize it, nothing keeps you from it.
+
+Of any other column, the column itself. Throws `DEVX_INVALID_BUFFERS` if the memory is not aligned for the type.
+"""
+function Base.values(c::NumberColumn{S}) where {S<:PlainNumber}
+    data = Ref{Ptr{Cvoid}}(C_NULL)
+    held(c.batch.handle) do address
+        @checked devx_column_values(
+            address::Ptr{Cvoid}, Ref(c.record)::Ptr{DevxColumn}, dtype(S)::DLDataType, data::Ptr{Ptr{Cvoid}})
+    end
+    return wrap_memory(Ptr{S}(data[]), size(c), c.batch.handle)
+end
+
+"""
+    name(c::Column) -> String
+
+The name of a column; empty if it has none.
+"""
+name(c::Column) = text_of(c, c.record.name)
+
+"""
+    format(c::Column) -> String
+
+The Arrow format string of a column's type, for example `"g"` for float64; of a dictionary column that of the indices.
+"""
+format(c::Column) = text_of(c, c.record.format)
+
+"""
+    timezone(c::Column) -> String
+
+The time zone of a timestamp column; empty if it has none, and for other types.
+"""
+timezone(c::Column) = (f = format(c); startswith(f, "ts") ? f[5:end] : "")
+
+"""
+    metadata(c::Column) -> Vector{Pair{String,String}}
+
+The metadata of a column's field.
+"""
+function metadata(c::Column)
+    require_open(c.batch.handle)
+    return GC.@preserve c read_metadata(c.record.metadata)
+end
+
+"""
+    flags(c::Column) -> Int64
+
+The `DevExchange.DEVX_FIELD_...` bits of a column's field: see [`nullable`](@ref DevExchange.nullable),
+[`ordered`](@ref DevExchange.ordered), [`keys_sorted`](@ref DevExchange.keys_sorted).
+"""
+flags(c::Column) = c.record.flags
+
+function text_of(c::Column, text::Ptr{UInt8})
+    require_open(c.batch.handle)
+    return GC.@preserve c unsafe_string(text)
+end
+
+"""
+    buffers(c::Column) -> Vector{Ptr{Cvoid}}
+
+The addresses of a column's buffers, in the order of the Arrow columnar format, validity first; NULL for one that is not
+there. They are those of the producer: row 1 lies `offset` elements behind them, if the column is a slice.
+"""
+function buffers(c::Column)
+    require_open(c.batch.handle)
+    return GC.@preserve c [Ptr{Cvoid}(buffer(c.record, k)) for k in 1:c.record.n_buffers]
+end
+
+"""
+    children(c::Column) -> Vector{Column}
+
+The child columns: of structs, for each member the rows that the column sees, and so of sparse unions; of fixed-size
+lists their values, in one column; of other types all values of the child, also those that no row refers to: of lists,
+of maps (their entries, as structs), of dense unions, of runs (where they end, then their values). Nulls of the column
+itself are not in them.
+"""
+children(c::Column) = children(c.batch, c.record)
+
+"""
+    type_id(c::Column, i) -> Int
+
+Which child of a union the value of row `i` comes from: one of [`type_ids`](@ref)`(c)`, which are in the order of
+[`children`](@ref)`(c)`. Throws `DEVX_MISMATCH` for another column.
+"""
+function type_id(c::Column, i::Integer)
+    require_open(c.batch.handle)
+    require_readable(c.batch)
+    checkbounds(c, i)
+    return type_id_at(c, c.layout, Int(c.record.offset) + Int(i) - 1)
+end
+
+type_id_at(c, l::Unions, p) = GC.@preserve c Int(unsafe_load(l.ids, p + 1))
+type_id_at(c, l, p) = throw(no_union(format(c)))
+
+"""
+    null_count(c::Column) -> Int
+    null_count(c::Column, stream) -> Int
+
+The number of nulls. If the producer has not counted them they are counted here: in memory that the host can read, or,
+with a stream, in that of any device: then the validity buffer is copied on the stream, for which the host waits. Of a
+union and of runs it is 0: nulls are their children's.
+
+Throws `DEVX_DEVICE` or `DEVX_NOT_READY` without a stream that is needed, `DEVX_INVALID_STREAM`, `DEVX_DRIVER`,
+`DEVX_CLOSED`.
+"""
+null_count(c::Column) = null_count(c.batch, c.record)
+function null_count(c::Column, stream::AnyStream)
+    count = Ref{Int64}(0)
+    in_order(c.batch.handle, stream) do address, value
+        @checked devx_column_null_count_on(
+            address::Ptr{Cvoid}, Ref(c.record)::Ptr{DevxColumn}, value::Int64, count::Ptr{Int64})
+    end
+    return Int(count[])
+end
+
+"""
+    text(c::Column, i) -> String
+
+The value of row `i`, whatever its type, as text to be shown, the same in every language: numbers plainly, text in
+quotes as in JSON, bytes as `0x...`, lists as `[...]`, structs as `{"name": ...}`, maps as `{key: ...}`, a null as
+`null`.
+
+Throws `BoundsError`, `DEVX_DEVICE`, `DEVX_INVALID_BUFFERS`, `DEVX_INVALID_TEXT`, `DEVX_CLOSED`.
+"""
+function text(c::Column, i::Integer)
+    require_open(c.batch.handle)
+    checkbounds(c, i)
+    return text(c.batch, c.record, i)
+end
+
+function text(batch::Batch, record::DevxColumn, i::Integer)
+    room, bytes = Vector{UInt8}(undef, 256), Ref{Csize_t}(0)
+    while true
+        held(batch.handle) do address
+            @checked devx_column_text(address::Ptr{Cvoid}, Ref(record)::Ptr{DevxColumn}, (i - 1)::Int64,
+                room::Ptr{UInt8}, length(room)::Csize_t, bytes::Ptr{Csize_t})
+        end
+        bytes[] < length(room) && return String(resize!(room, bytes[]))
+        resize!(room, bytes[] + 1)
+    end
+end
+
+"""
+    indices(c::Column) -> Column
+
+The indices of a dictionary column, counted from 0, as integers of the stored width. Throws `DEVX_MISMATCH` for another
+column.
+"""
+function indices(c::Column{T,Encoded{I,C}}) where {T,I,C}
+    S = may_have_nulls(c.batch, c.record) ? Union{I,Missing} : I
+    layout = Plain(c.layout.indices, identity)
+    return Column{S,typeof(layout)}(c.batch, c.record, c.validity, layout, 0)
+end
+indices(c::Column) = throw(no_dictionary(c))
+
+"""
+    dictionary(c::Column) -> Column
+
+The values of a dictionary column: `c[i] == dictionary(c)[indices(c)[i] + 1]`. Throws `DEVX_MISMATCH` for another
+column.
+"""
+dictionary(c::Column{<:Any,<:Encoded}) = c.layout.values
+dictionary(c::Column) = throw(no_dictionary(c))
+
+no_dictionary(c) = DevExchangeError(DEVX_MISMATCH, "the column has no dictionary: its format is $(repr(format(c)))")
+
+"""
+    bytes(c::Column, i) -> Bytes
+
+The bytes of row `i` of texts or binary, without a copy. Those of a null are not defined, usually none. Throws
+`DEVX_MISMATCH` for another column.
+"""
+function bytes(c::Column, i::Integer)
+    require_open(c.batch.handle)
+    require_readable(c.batch)
+    checkbounds(c, i)
+    return GC.@preserve c bytes_at(c, c.layout, Int(c.record.offset) + Int(i) - 1)
+end
+
+bytes_at(c, l::Union{Text,Binary}, p) = Bytes(c.batch, place_of(l.place, p)...)
+bytes_at(c, l, p) = throw(DevExchangeError(DEVX_MISMATCH,
+    "the column is neither text nor binary: its format is $(repr(format(c)))"))
+
+# Without the types of what is nested.
+Base.showarg(io::IO, c::Column, toplevel) = print(io, "Column of format ", repr(format(c)))
+
+function Base.show(io::IO, mime::MIME"text/plain", c::Column)
+    shows_elements(c) || return show(io, c)
+    invoke(show, Tuple{IO,MIME"text/plain",AbstractArray}, io, mime, c)
+end
+
+function Base.show(io::IO, c::Column)
+    shows_elements(c) && return invoke(show, Tuple{IO,AbstractArray}, IOContext(io, :typeinfo => typeof(c)), c)
+    print(io, "Column of ", length(c), " rows", isopen(c.batch) ? " on $(place(c.batch.device))" : " (closed)")
+end
+
+# Without a look at memory that cannot be read here.
+shows_elements(c::Column) = isopen(c.batch) && c.batch.readable

@@ -1,0 +1,183 @@
+# Fields of every type, arrays that are described as a tree, and batches of batches.
+using Logging
+
+@testset "builders: fields" begin
+    @test Field("x", Vector{Int}) == list_field("x", Field("item", "l"; nullable=false); nullable=false)
+    @test Field("x", Union{Missing,Dict{String,Union{Missing,Int}}}) == map_field("x", String, Union{Missing,Int})
+    @test Field("x", NamedTuple{(:a, :b),Tuple{Int,String}}).children ==
+        [Field("a", "l"; nullable=false), Field("b", "u"; nullable=false)]
+    # Texts of two types of Julia are of one of Arrow, and so are such lists.
+    @test Field("x", Union{String,SubString{String}}).format == "u"
+    @test Field("x", Union{Vector{Int},UnitRange{Int}}) == Field("x", Vector{Int})
+    @test Field("x", NTuple{3,Int8}).format == "+w:3" && Field("x", Decimal{9,2,Int32}).format == "d:9,2,32"
+    lists(; keywords...) = list_field("x", Int; keywords...).format
+    @test (lists(), lists(large=true), lists(view=true), lists(view=true, large=true)) == ("+l", "+L", "+vl", "+vL")
+    @test lists(size=3) == "+w:3"
+    u = union_field("u", [Int, Field("t", "vu")]; type_ids=(3, 7))
+    @test u.format == "+ud:3,7" && type_ids(u) == [3, 7] && DX.name.(u.children) == ["0", "t"]
+    @test union_field("u", []; dense=false).format == "+us:" && isempty(type_ids(union_field("u", [])))
+    @test refused(() -> union_field("u", [Int]; type_ids=[1, 2]), DX.DEVX_MISMATCH, "\"u\"", "2 type ids", "1 members")
+    @test refused(() -> type_ids(Field("x", "l")), DX.DEVX_MISMATCH, "\"l\"")
+    r = run_end_field("r", String; ends=Int16)
+    @test r.format == "+r" && r.children[1] == Field("run_ends", "s"; nullable=false) && r.children[2].format == "u"
+    # The type of a vector's elements says the same as its column.
+    for (name, v) in COLUMNS
+        v isa Union{DictionaryVector,RunEndVector} && continue
+        b = Batch((x=v,))
+        s = schema(b)
+        ok = DX.fields(s) == [Field("x", eltype(v))]
+        ok || println(name, ": ", DX.fields(s), " and not ", Field("x", eltype(v)))
+        @test ok
+        foreach(close, (s, b))
+    end
+    # All of it through the structs.
+    point = extension(Field("p", "w:16"; metadata=("k" => "v",)), "test.point", "{}")
+    days = Field("d", "c"; ordered=true, flags=64, dictionary=Field("", "vu"))
+    sorted = map_field("m", Int, u; keys_sorted=true, nullable=false)
+    all_fields = [u, r, point, days, sorted, struct_field("s", [point]), list_field("l", sorted; view=true)]
+    s = Schema(all_fields)
+    out = Ref(ArrowSchema())
+    export_move(s, out)
+    s = import_schema(out)
+    @test DX.fields(s) == all_fields
+    close(s)
+    @test extension_name(point) == "test.point" && extension_metadata(point) == "{}" && extension_name(u) === nothing
+    @test extension(point, "other").metadata ==
+        ["ARROW:extension:name" => "other", "ARROW:extension:metadata" => "", "k" => "v"]
+    @test DX.ordered(days) && DX.nullable(days) && !DX.keys_sorted(days) && DX.flags(days) == 64 | 2 | 1
+    @test DX.keys_sorted(sorted) && !DX.nullable(sorted) && !DX.nullable(sorted.children[1].children[1])
+    for (status, part, format, children) in ((DX.DEVX_INVALID_CHILDREN, "int64", "+m", [Field("e", Int)]),
+            (DX.DEVX_INVALID_CHILDREN, "1 children", "+m", [struct_field("e", [Field("k", Int)])]),
+            (DX.DEVX_INVALID_CHILDREN, "float64", "+r", [Field("e", Float64), Field("v", Int)]),
+            (DX.DEVX_INVALID_FORMAT, "\"+us:0,0\"", "+us:0,0", [u, u]),
+            (DX.DEVX_INVALID_FORMAT, "\"+ud:128\"", "+ud:128", [u]),
+            (DX.DEVX_INVALID_CHILDREN, "2", "+ud:0", [u, u]), (DX.DEVX_INVALID_CHILDREN, "0", "+vl", Field[]))
+        @test refused(() -> Schema(Field("bad", format; children=children)), status, part)
+    end
+    @test nothing_left()
+end
+
+@testset "builders: arrays" begin
+    # Memory of somebody else's with a release, arrays of Julia's without, a dictionary, metadata.
+    called = Symbol[]
+    data = Ptr{Int64}(Libc.malloc(24))
+    foreach(k -> unsafe_store!(data, 10k, k), 1:3)
+    item = ArrayBuilder("item", Int64, 3, (nothing, data); release=() -> (Libc.free(data); push!(called, :item)))
+    lists = ArrayBuilder("lists", "+l", 2, (nothing, Int32[0, 1, 3]); children=[item], metadata=("k" => "v",),
+        null_count=0)
+    words = ArrayBuilder("", "u", 2, (nothing, Int32[0, 1, 2], Vector{UInt8}("ab"));
+        release=() -> push!(called, :words))
+    coded = ArrayBuilder("coded", Int8, 2, (nothing, Int8[9, 1, 0]); offset=1, dictionary=words, ordered=true)
+    @test repr(coded) == "ArrayBuilder(\"coded\", \"c\", 2)"
+    b = Batch([lists, coded]; metadata=("of" => "the batch",), release=() -> push!(called, :batch))
+    GC.gc()
+    @test same(b["lists"], [[10], [20, 30]]) && same(b["coded"], ["b", "a"]) && DX.metadata(b["lists"]) == ["k" => "v"]
+    @test DX.metadata(root(b)) == ["of" => "the batch"] && DX.ordered(b["coded"]) && isempty(called)
+    @test pointer(children(b["lists"])[1]) == data
+    c = returned(b)
+    @test same(c["lists"], [[10], [20, 30]]) && isempty(called)
+    close(c)
+    drain()
+    @test sort(called) == [:batch, :item, :words] && nothing_left()
+
+    # No columns, no rows, one array of any type.
+    b = Batch(ArrayBuilder[]; rows=5)
+    @test size(b) == (5, 0)
+    close(b)
+    b = Batch(ArrayBuilder("n", "n", 4))
+    @test size(b) == (4, 0) && all(ismissing, root(b))
+    close(b)
+
+    # What is wrong is refused, with the field and the value, and nothing is released.
+    empty!(called)
+    release() = push!(called, :released)
+    bad(status, array, parts...; keywords...) = refused(() -> Batch(array; keywords...), status, parts...)
+    one(format, n, buffers=(); keywords...) = ArrayBuilder("x", format, n, buffers; release=release, keywords...)
+    child = numbers([1, 2])
+    @test bad(DX.DEVX_INVALID_FORMAT, one("?", 1), "\"x\"", "?")
+    @test bad(DX.DEVX_INVALID_LENGTH, one("l", -1, (nothing, [1])), "length is -1")
+    @test bad(DX.DEVX_INVALID_LENGTH, one("l", 1, (nothing, [1]); offset=-2), "offset is -2")
+    @test bad(DX.DEVX_INVALID_BUFFERS, one("vu", 1, (nothing, [1])), "n_buffers is 2")
+    @test bad(DX.DEVX_INVALID_BUFFERS, one("+vl", 1, (nothing, [1]); children=[child]), "n_buffers is 2")
+    @test bad(DX.DEVX_INVALID_BUFFERS, one("+vl", 1, (nothing, [1], nothing); children=[child]), "buffers[2] is NULL")
+    @test bad(DX.DEVX_INVALID_BUFFERS, one("+ud:0", 1, (nothing, Int32[0]); children=[child]), "buffers[0] is NULL")
+    @test bad(DX.DEVX_INVALID_BUFFERS, one("+r", 1, (nothing,); children=[numbers(Int32[1]), child]), "n_buffers is 1")
+    @test bad(DX.DEVX_INVALID_LENGTH, one("+us:0", 3, (Int8[0, 0, 0],); children=[child]), "children[0].length is 2")
+    @test bad(DX.DEVX_INVALID_LENGTH, one("+r", 1; children=[numbers(Int32[]), child]), "children[0].length is 0")
+    @test bad(DX.DEVX_INVALID_LENGTH, one("+r", 1; children=[numbers(Int32[1, 2, 3]), child]),
+        "children[1].length is 2")
+    @test bad(DX.DEVX_INVALID_NULL_COUNT, one("+us:0", 2, (Int8[0, 0],); children=[child], null_count=1),
+        "null_count is 1")
+    @test bad(DX.DEVX_MISMATCH, one("g", 1, (nothing, [1.5]); dictionary=child), "index type")
+    @test bad(DX.DEVX_DEVICE, one("l", 1, (nothing, [1])), "99"; device=DLDevice(99, 0))
+    @test bad(DX.DEVX_INVALID_LENGTH, [one("l", 2, (nothing, [1, 2])), one("l", 1, (nothing, [1]))],
+        "children[1].length is 1")
+    @test refused(() -> ArrayBuilder("x", Char, 1), DX.DEVX_UNSUPPORTED, "\"x\"")
+    drain()
+    @test isempty(called) && nothing_left()
+
+    # A release that fails does not keep the others from being called.
+    failures = DX.release_failures()
+    failing = ArrayBuilder("a", "l", 1, (nothing, [1]); release=() -> error("on purpose"))
+    b = Batch([failing, one("l", 1, (nothing, [1]))])
+    close(b)
+    with_logger(drain, NullLogger())
+    @test called == [:released] && DX.release_failures() == failures + 1 && nothing_left()
+end
+
+@testset "builders: batches of batches" begin
+    called = Ref(0)
+    release() = called[] += 1
+    a = Batch((p=[1, 2], q=["x", missing]); release=release)
+    t = Tensor([1.5, 2.5]; release=release)
+    c = Batch(t; name="other")
+    joined = Batch("a" => a, :t => c)
+    again = Batch([a, c] |> list -> ["l" => list[1], "r" => list[2]])
+    named = Batch((first=a, second=c))
+    foreach(close, (a, t, c))
+    drain()
+    @test called[] == 0 && keys(joined) == [:a, :t] && joined["t"] == [1.5, 2.5]
+    @test isequal(joined["a"][2], (p=2, q=missing))
+    @test keys(again) == [:l, :r] && keys(named) == [:first, :second] && pointer(again["r"]) == pointer(named["second"])
+    b = returned(joined)
+    @test b["t"] == [1.5, 2.5] && same(children(b["a"])[2], ["x", missing])
+    foreach(close, (b, again, named))
+    drain()
+    @test called[] == 2
+    two, three = Batch((x=[1, 2],)), Batch((x=[1, 2, 3],))
+    @test refused(() -> Batch("a" => two, "b" => three), DX.DEVX_MISMATCH, "\"b\" has 3 rows", "2")
+    @test refused(() -> Batch("a\0" => two), DX.DEVX_INVALID_TEXT, "a\\0")
+    close(three)
+    @test refused(() -> Batch("a" => two, "b" => three), DX.DEVX_CLOSED)
+    @test two["x"] == [1, 2]
+    close(two)
+    @test nothing_left()
+end
+
+@testset "builders: vectors" begin
+    # What has no type is refused by name, at any depth.
+    for bad in (Any[1, "a"], [Dict{Any,Int}()], [Dict("a" => 'x')], Union{Int,Char}[1, 'a'], [[1, 'a']], [(a='x',)])
+        @test refused(() -> Batch((x=bad,)), DX.DEVX_UNSUPPORTED, "no type in Arrow")
+    end
+    # Columns of these types are columns of the next batch.
+    first = Batch([name => v for (name, v) in COLUMNS])
+    again = Batch([name => b for (name, b) in zip(keys(first), columns(first))])
+    @test all(k -> same(again[k], COLUMNS[k].second), eachindex(COLUMNS))
+    @test pointer(again["decimal 128"]) == pointer(first["decimal 128"])
+    foreach(close, (first, again))
+    b = returned(Batch((s=Union{String,SubString{String}}["a", SubString("abc", 2)],
+        l=Union{Vector{Int},UnitRange{Int}}[[1], 2:3])))
+    @test same(b[:s], ["a", "bc"]) && same(b[:l], [[1], [2, 3]])
+    close(b)
+    b = returned(Batch((r=RunEndVector(fill(1, 100_000)), s=RunEndVector(1:100_000))))
+    @test all(isequal(1), b[:r]) && length(children(b[:r])[1]) == 1 && collect(b[:s]) == 1:100_000
+    close(b)
+    # Nulls may be in any of a union's rows.
+    v = Union{Missing,Int,String}[missing, 1, "a", missing]
+    D = Dict{Int,Union{Missing,Float64}}
+    b = returned(Batch((x=v, y=[missing, D(1 => missing), D(2 => 3.5), missing])))
+    @test same(b[:x], v) && ismissing(b[:y][1]) && ismissing(b[:y][2][1]) && b[:y][3] == Dict(2 => 3.5)
+    @test null_count(b[:x]) == 0 && null_count(b[:y]) == 2
+    close(b)
+    @test nothing_left()
+end

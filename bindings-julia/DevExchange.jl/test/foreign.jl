@@ -1,0 +1,84 @@
+# Streams with somebody else at the other end, in C, on threads of their own: foreign.c, compiled here.
+
+const FOREIGN_LIBRARY = let
+    library = joinpath(mktempdir(), "foreign." * Libdl.dlext)
+    source = joinpath(@__DIR__, "foreign.c")
+    headers = normpath(joinpath(@__DIR__, "..", "..", "..", "bindings-c", "include"))
+    run(`$(get(ENV, "CC", "cc")) -std=c11 -D_GNU_SOURCE -O1 -Wall -Wextra -Werror -fPIC -shared -pthread -I$headers
+         -o $library $source`)
+    library
+end
+const FOREIGN = Libdl.dlopen(FOREIGN_LIBRARY)
+foreign(name) = Libdl.dlsym(FOREIGN, name)
+
+foreign_live() = ccall(foreign(:foreign_arrays_live), Clong, ()) + ccall(foreign(:foreign_schemas_live), Clong, ())
+
+# The structs of foreign.c, as words that stay where they are. A function of this name gives the place of each word.
+word(names...) = Dict(name => k for (k, name) in enumerate(names))
+const PRODUCER = word(:batches, :fails, :given, :releases)
+const PULLER = word(:stream, :most, :batches, :sum, :code, :done, :text)
+const ASYNC_PRODUCER = word(:batches, :fails, :schema_first, :sent, :extracted, :most_ahead, :cancels, :done)
+const ASYNC_CONSUMER =
+    word(:at_a_time, :cancels_at, :refuses_at, :batches, :sum, :pairs, :ended, :code, :releases, :text)
+
+struct Words
+    names::Dict{Symbol,Int}
+    memory::Vector{Int64}
+end
+function Words(names; bytes=8 * (length(names) + 80), values...)
+    w = Words(names, kept(zeros(Int64, cld(bytes, 8))))
+    foreach(((name, value),) -> w.memory[names[name]] = value, values)
+    return w
+end
+Base.getindex(w::Words, name::Symbol) = w.memory[w.names[name]]
+Base.pointer(w::Words) = pointer(w.memory)
+said(w::Words) = GC.@preserve w unsafe_string(Ptr{UInt8}(pointer(w.memory, w.names[:text])))
+
+# Waits, with the task only, until something is so.
+comes(f) = timedwait(f, 60.0; pollint=0.002) === :ok
+
+# A foreign stream of `batches` arrays of one number each, 1, 2, ..., as either struct.
+function foreign_stream(::Type{ArrowArrayStream}; values...)
+    producer, stream = Words(PRODUCER; values...), kept(Ref(ArrowArrayStream()))
+    ccall(foreign(:foreign_stream), Cvoid, (Ptr{Cvoid}, Ptr{ArrowArrayStream}), pointer(producer), stream)
+    return stream, producer
+end
+function foreign_stream(::Type{ArrowDeviceArrayStream}; values...)
+    producer, stream = Words(PRODUCER; values...), kept(Ref(ArrowDeviceArrayStream()))
+    ccall(foreign(:foreign_device_stream), Cvoid, (Ptr{Cvoid}, Ptr{ArrowDeviceArrayStream}), pointer(producer), stream)
+    return stream, producer
+end
+
+import_any(stream::Ref{ArrowArrayStream}) = import_arrow(stream)
+import_any(stream::Ref{ArrowDeviceArrayStream}) = import_arrow_device(stream)
+
+# A foreign consumer of a stream.
+function puller(s::BatchStream; most=-1)
+    exported = kept(Ref(ArrowArrayStream()))
+    export_move(s, exported)
+    return Words(PULLER; stream=Int64(UInt(Base.unsafe_convert(Ptr{ArrowArrayStream}, exported))), most=most)
+end
+
+pull(p::Words) = ccall(foreign(:foreign_pull), Cint, (Ptr{Cvoid},), pointer(p))
+pull_on_thread(p::Words) = ccall(foreign(:foreign_pull_on_thread), Cint, (Ptr{Cvoid},), pointer(p)) == 0
+pull_and_join(p::Words) = ccall(foreign(:foreign_pull_and_join), Cint, (Ptr{Cvoid},), pointer(p)) == 0
+
+# One batch of one number, and the schema of all such.
+numbered(k) = Batch(NUMBERED, [Node(1, (nothing,); null_count=0), Node(1, (nothing, Int64[k]); null_count=0)])
+const NUMBERED = Schema([Field("a", Int64; nullable=false)])
+value_of(b::Batch) = (b[:a]::Column{Int64})[1]
+taken(b::Batch) = (value = value_of(b); close(b); value)
+
+# All batches of a stream until it ends or fails: the numbers, and the error.
+function all_of(stream)
+    numbers = Int64[]
+    try
+        for batch in stream
+            push!(numbers, taken(batch))
+        end
+    catch e
+        e isa DevExchangeError || rethrow()
+        return numbers, e
+    end
+    return numbers, nothing
+end

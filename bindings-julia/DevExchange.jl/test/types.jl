@@ -1,0 +1,286 @@
+# Types that Julia columns do not become, described by hand and through the structs of Arrow. Each array has an offset.
+
+returned(b::Batch) = (out = move_through_c(b); import_arrow_device(out...))
+
+# Whether an array comes back as a column that `check` likes.
+function comes_back(check, array::ArrayBuilder)
+    b = returned(Batch(array))
+    try
+        return check(root(b))
+    finally
+        close(b)
+    end
+end
+
+array(format, n, buffers=(); keywords...) = ArrayBuilder("x", format, n, buffers; offset=1, keywords...)
+numbers(values; name="item", keywords...) =
+    ArrayBuilder(name, eltype(values), length(values), (nothing, values); keywords...)
+
+# Views of texts: the bytes in place, or at an offset of a data buffer.
+in_place(s) = (n = ncodeunits(s); (Int32(n), Tuple(reinterpret(Int32, [codeunits(s); zeros(UInt8, 12 - n)]))...))
+elsewhere(n, index, offset) = (Int32(n), Int32(0), Int32(index), Int32(offset))
+views(items...) = reinterpret(UInt8, Int32[word for item in items for word in item]) |> collect
+
+const LONG = Vector{UInt8}("a text of more than twelve bytes, and another one that is long")
+
+@testset "types: views" begin
+    buffers = (UInt8[0b11011], views(in_place("skipped"), in_place("Zürich"), in_place("null"),
+        elsewhere(32, 0, 0), elsewhere(13, 1, 2)), LONG, LONG, Int64[length(LONG), length(LONG)])
+    wanted = ["Zürich", missing, String(LONG[1:32]), String(LONG[3:15])]
+    @test comes_back(c -> same(c, wanted) && bytes(c, 3) == LONG[1:32], array("vu", 4, buffers))
+    @test comes_back(c -> c[1] isa Bytes && same(c, [ismissing(w) ? w : codeunits(w) for w in wanted]),
+        array("vz", 4, buffers))
+    # All in place: no data buffers, and no sizes.
+    @test comes_back(c -> same(c, ["", "twelve bytes"]), array("vu", 2, (nothing,
+        views(in_place("x"), in_place(""), in_place("twelve bytes")), nothing)))
+    @test comes_back(isempty, ArrayBuilder("x", "vu", 0, (nothing, nothing, nothing)))
+    # Views that point nowhere.
+    for (item, parts) in ((elsewhere(-1, 0, 0), ("length -1",)), (elsewhere(13, 2, 0), ("buffer 2", "2")),
+            (elsewhere(13, -1, 0), ("buffer -1",)), (elsewhere(13, 0, -1), ("offset -1",)),
+            (elsewhere(40, 1, 23), ("40 bytes", "offset 23", "62")), (elsewhere(typemax(Int32), 0, 1), ("62",)))
+        b = Batch(array("vu", 1, (nothing, views(item, item), LONG, LONG, Int64[62, 62])))
+        @test refused(() -> root(b)[1], DX.DEVX_INVALID_BUFFERS, parts...)
+        close(b)
+    end
+    @test length(LONG) == 62
+    b = Batch(array("vu", 1, (nothing, views(in_place(""), elsewhere(13, 0, 0)), nothing, Int64[62])))
+    @test refused(() -> root(b)[1], DX.DEVX_INVALID_BUFFERS, "data buffer 0", "NULL")
+    close(b)
+    @test nothing_left()
+end
+
+@testset "types: lists and maps" begin
+    child = numbers([10, 20, 30, 40, 50]; offset=0)
+    for (format, O) in ("+vl" => Int32, "+vL" => Int64)
+        # In any order, some values twice.
+        spans = (UInt8[0b11011], O[0, 3, 0, 0, 1], O[9, 2, 0, 5, 2])
+        @test comes_back(array(format, 4, spans; children=[child])) do c
+            same(c, [[40, 50], missing, [10, 20, 30, 40, 50], [20, 30]]) && same(children(c)[1], 10:10:50)
+        end
+        for (start, size) in ((-1, 1), (0, -1), (5, 1), (0, 6), (typemax(O), typemax(O)))
+            b = Batch(array(format, 1, (nothing, O[0, start], O[0, size]); children=[child]))
+            @test refused(() -> root(b)[1], DX.DEVX_INVALID_BUFFERS, string(start < 0 ? start : size))
+            close(b)
+        end
+    end
+    entries = ArrayBuilder("entries", "+s", 3, (nothing,); nullable=false, offset=1, children=[
+        ArrayBuilder("key", "u", 4, (nothing, Int32[0, 1, 2, 3, 4], Vector{UInt8}("-aba")); nullable=false),
+        ArrayBuilder("value", Float16, 4, (UInt8[0b1011], Float16[0, 1, 2, 3]))])
+    made = array("+m", 3, (UInt8[0b1011], Int32[9, 0, 2, 2, 3]); children=[entries], keys_sorted=true)
+    @test comes_back(made) do c
+        m = c[1]
+        DX.keys_sorted(c) && m isa Entries{String,Union{Missing,Float16}} && m isa AbstractDict &&
+            collect(keys(m)) == ["a", "b"] && m["a"] === Float16(1) && ismissing(m["b"]) && !haskey(m, "c") &&
+            isequal(Dict(m), Dict("a" => Float16(1), "b" => missing)) && get(m, "c", 7) == 7 && ismissing(c[2]) &&
+            c[3] == Dict("a" => Float16(3)) && sprint(show, c[3]) == "Entries(\"a\" => Float16(3.0))" &&
+            DX.text(c, 3) == "{\"a\": 3}" && length(children(c)[1]) == 3
+    end
+    # Keys may repeat: the first counts.
+    twice = ArrayBuilder("x", "+m", 1, (nothing, Int32[0, 2]); children=[ArrayBuilder("entries", "+s", 2, (nothing,);
+        nullable=false, children=[numbers(Int8[1, 1]; nullable=false), numbers([5, 6])])])
+    @test comes_back(c -> c[1][1] == 5 && length(c[1]) == 2, twice)
+    @test nothing_left()
+end
+
+@testset "types: unions" begin
+    texts = ArrayBuilder("t", "u", 3, (UInt8[0b110], Int32[0, 1, 2, 4], Vector{UInt8}("abcd")); offset=0)
+    # Type ids that are not the children's numbers.
+    ids, offsets = Int8[0, 5, 100, 5, 100], Int32[9, 1, 0, 0, 2]
+    dense = array("+ud:5,100", 4, (ids, offsets); children=[numbers([7, 8]; name="n"), texts])
+    @test comes_back(dense) do c
+        same(c, [8, missing, 7, "cd"]) && eltype(c) == Union{Int,String,Missing} && null_count(c) == 0 &&
+            type_ids(c) == [5, 100] && [type_id(c, k) for k in 1:4] == [5, 100, 5, 100] && length(children(c)) == 2 &&
+            DX.text(c, 4) == "\"cd\""
+    end
+    sparse = array("+us:1,0", 2, (Int8[0, 1, 0],); children=[numbers([6, 7, 8, 9]; offset=1),
+        ArrayBuilder("b", "b", 3, (nothing, UInt8[0b101]))])
+    @test comes_back(c -> same(c, [8, true]) && same(children(c)[1], [8, 9]), sparse)
+    # Within lists and structs, each with an offset.
+    lists = array("+l", 2, (nothing, Int32[9, 1, 2, 4]); children=[dense])
+    @test comes_back(c -> same(c, [[missing], [7, "cd"]]), lists)
+    structs = array("+s", 1, (nothing,); children=[sparse])
+    @test comes_back(c -> isequal(c[1], (x=true,)), structs)
+    # Of more children than a tuple has, and than a Union of Julia has.
+    for n in (9, 40)
+        many = ArrayBuilder("x", "+us:" * join(0:n-1, ','), n, (Int8.(0:n-1),);
+            children=[isodd(k) ? numbers(fill(Int8(k), n)) : numbers(fill(k / 2, n)) for k in 1:n])
+        @test comes_back(c -> same(c, [isodd(k) ? k : k / 2 for k in 1:n]) &&
+            (eltype(c) == (n == 9 ? Union{Int8,Float64} : Any)), many)
+    end
+    @test comes_back(isempty, ArrayBuilder("x", "+ud:", 0, (nothing, nothing)))
+    # What is not there.
+    for (id, offset, parts) in ((4, 0, ("type id 4",)), (-1, 0, ("type id -1",)), (5, 2, ("offset 2", "is 2")),
+                                (5, -1, ("offset -1",)))
+        b = Batch(array("+ud:5,100", 1, (Int8[0, id], Int32[0, offset]); children=dense.children))
+        @test refused(() -> root(b)[1], DX.DEVX_INVALID_BUFFERS, parts...)
+        close(b)
+    end
+    b = Batch((a=[1],))
+    @test refused(() -> type_id(b[1], 1), DX.DEVX_MISMATCH, "\"l\"") && refused(() -> type_ids(b[1]), DX.DEVX_MISMATCH)
+    close(b)
+    @test nothing_left()
+end
+
+@testset "types: runs" begin
+    for I in (Int16, Int32, Int64)
+        values = ArrayBuilder("values", "u", 4, (UInt8[0b11011], Int32[0, 1, 2, 3, 5], Vector{UInt8}("-abcd")))
+        ends = ArrayBuilder("run_ends", I, 3, (nothing, I[9, 2, 3, 7]); nullable=false, offset=1)
+        # Rows 3 to 6 of 7, of runs that are "-", "a" and missing.
+        runs = ArrayBuilder("x", "+r", 4; offset=2, children=[ends, values])
+        # By index, and in a loop, which looks up each run once.
+        wanted = ["a", missing, missing, missing]
+        @test comes_back(c -> same(c, wanted) && isequal([x for x in c], wanted) && isequal(collect(c), wanted) &&
+            null_count(c) == 0 && Missing <: eltype(c), runs)
+    end
+    # Runs that end too early, or backwards.
+    short = ArrayBuilder("x", "+r", 3; children=[numbers(Int32[1, 2]; nullable=false), numbers([5, 6])])
+    b = Batch(short)
+    @test root(b)[1:2] == [5, 6] && refused(() -> root(b)[3], DX.DEVX_INVALID_BUFFERS, "index 2", "2 runs")
+    @test refused(() -> collect(root(b)), DX.DEVX_INVALID_BUFFERS, "2 runs")
+    close(b)
+    @test comes_back(isempty, ArrayBuilder("x", "+r", 0; children=[numbers(Int32[]; nullable=false), numbers(Int[])]))
+    # In lists, of lists, of dictionaries, and of runs.
+    inner = ArrayBuilder("values", "+r", 3; children=[numbers(Int32[1, 3]; nullable=false), numbers([5, 6])])
+    outer = array("+r", 3; children=[numbers(Int32[1, 3, 4]; nullable=false), inner])
+    @test comes_back(c -> same(c, [6, 6, 6]) && collect(c) == [6, 6, 6], outer)
+    @test comes_back(c -> same(c, [[6], [6, 6]]),
+        ArrayBuilder("x", "+l", 2, (nothing, Int32[0, 1, 3]); children=[outer]))
+    r = RunEndVector([1, 1, 2])
+    @test r == [1, 1, 2] && r.ends == Int32[2, 3] && isempty(RunEndVector(Int[]))
+    @test isequal(RunEndVector([missing, missing]), [missing, missing])
+    @test refused(() -> RunEndVector([1, 2], [1]), DX.DEVX_MISMATCH, "2 ends", "1 values")
+    @test refused(() -> RunEndVector([2, 2], [1, 1]), DX.DEVX_OUT_OF_RANGE, "ends at 2")
+    @test_throws BoundsError r[4]
+    @test nothing_left()
+end
+
+@testset "types: dictionaries of anything" begin
+    indices = (UInt8[0b11011], Int8[9, 1, 0, 0, 1])
+    check(values, wanted) = comes_back(array("c", 4, indices; dictionary=values)) do c
+        same(c, wanted[[2, 3, 1, 2]]) && length(dictionary(c)) == 2
+    end
+    @test check(array("+l", 2, (nothing, Int32[0, 1, 2, 3]); children=[numbers([1, 2, 3])]), [[2], [3], missing])
+    @test check(array("+s", 2, (nothing,); children=[numbers([1, 2, 3]; name="a")]), [(a=2,), (a=3,), missing])
+    @test check(array("vu", 2, (nothing, views(in_place("-"), in_place("a"), in_place("b")), nothing)),
+        ["a", "b", missing])
+    @test check(ArrayBuilder("x", "+r", 2; children=[numbers(Int32[1, 2]; nullable=false), numbers([1.5, 2.5])]),
+        [1.5, 2.5, missing])
+    @test check(numbers(Float16[0.5, NaN]), [Float16(0.5), Float16(NaN), missing])
+    @test nothing_left()
+end
+
+@testset "types: values" begin
+    d = Decimal{9,2,Int32}(-150)
+    @test string(d) == "-1.50" && d == -3 // 2 && Float64(d) == -1.5 && BigFloat(d) == -1.5 && isless(d, 0) && d != 1
+    @test d == Decimal{38,1,Int128}(-15) && hash(d) == hash(Decimal{38,1,Int128}(-15)) && isequal(d, -3 // 2)
+    @test string(Decimal{9,-3,Int32}(12)) == "12000" && string(Decimal{9,3,Int32}(0)) == "0.000"
+    @test string(Decimal{9,2_000_000_000,Int32}(12)) == "12e-2000000000" && 0 < Decimal{9,2,Int32}(1)
+    for x in (0, -1, 1, big(2)^255 - 1, -big(2)^255, -big(10)^60)
+        @test BigInt(DX.Int256(x)) == x
+    end
+    @test_throws InexactError DX.Int256(big(2)^255)
+    @test Date(2024, 1, 31) + Dates.CompoundPeriod(MonthDayNano(1, 1, 0)) == Date(2024, 3, 1)
+    @test DateTime(2024) + Dates.CompoundPeriod(DayTime(1, 5)) == DateTime(2024, 1, 2, 0, 0, 0, 5)
+    # As text, whatever the type.
+    b = Batch((a=[1, missing], b=["x\"y", "z"^600],
+        c=[(k=[1.5], m=Dict("a" => d)), (k=Float64[], m=Dict{String,typeof(d)}())]))
+    @test DX.text(root(b), 1) == "{\"a\": 1, \"b\": \"x\\\"y\", \"c\": {\"k\": [1.5], \"m\": {\"a\": -1.50}}}"
+    @test DX.text(b[:b], 2) == repr("z"^600) && DX.text(b[:a], 2) == "null"
+    @test_throws BoundsError DX.text(b[:a], 3)
+    shown = repr("text/plain", b)
+    @test startswith(shown, "Batch of 2 rows") && occursin("\n {\"a\": 1, ", shown) && !occursin("more", shown)
+    @test occursin("…", repr("text/plain", b; context=:limit => true))
+    @test !occursin("Column{", repr("text/plain", b[:c][1].k))
+    c = b[:a]
+    close(b)
+    @test refused(() -> DX.text(c, 1), DX.DEVX_CLOSED) && repr("text/plain", b) == "Batch (closed)"
+    b = Batch((a=1:30,))
+    @test endswith(repr("text/plain", b), "… and 20 more")
+    close(b)
+    @test nothing_left()
+end
+
+# Lists and structs in turn, `levels` of them, round three numbers.
+function deep(levels)
+    inner = numbers([1, 2, 3]; name="x")
+    for k in 1:levels
+        inner = isodd(k) ? ArrayBuilder("x", "+l", 2, (nothing, Int32[0, 1, 2]); children=[inner]) :
+            ArrayBuilder("x", "+s", 2, (UInt8[0b01],); children=[inner])
+    end
+    return inner
+end
+
+innermost(x) = x isa NamedTuple ? innermost(x.x) : x isa AbstractVector ? innermost(x[1]) : x
+
+@testset "types: deep and wide" begin
+    levels = 63
+    @test comes_back(deep(levels)) do c
+        innermost(c) == 1 && length(repr(typeof(c))) < 5000 && occursin("[1]", repr(c)) &&
+            startswith(DX.text(c, 1), "[{")
+    end
+    @test refused(() -> Batch(deep(64)), DX.DEVX_TOO_DEEP, "64")
+    # Maps of unions of runs of lists.
+    runs = ArrayBuilder("v", "+r", 2; children=[numbers(Int32[1, 2]; nullable=false),
+        ArrayBuilder("l", "+vl", 2, (nothing, Int32[0, 1], Int32[1, 2]); children=[numbers([1, 2, 3])])])
+    union = ArrayBuilder("value", "+us:3,4", 2, (Int8[3, 4],); children=[runs, numbers([1.5, 2.5])])
+    entries = ArrayBuilder("entries", "+s", 2, (nothing,); nullable=false,
+        children=[numbers([10, 20]; name="key", nullable=false), union])
+    @test comes_back(ArrayBuilder("x", "+m", 1, (nothing, Int32[0, 2]); children=[entries])) do c
+        m = c[1]
+        m[10] == [1] && m[20] == 2.5 && DX.text(c, 1) == "{10: [1], 20: 2.5}"
+    end
+    # A thousand columns: their rows are looked up.
+    b = returned(Batch(["c$k" => (isodd(k) ? [k, missing] : ["a", "b"]) for k in 1:1000]))
+    r = root(b)[2]
+    @test size(b) == (2, 1000) && length(columns(b)) == 1000 && r isa Row && length(r) == 1000
+    @test ismissing(r.c1) && r[:c2] == "b" && r[4] == "b" && keys(r) == keys(b) && length(collect(r)) == 1000
+    @test isequal(r, root(b)[2]) && !isequal(r, root(b)[1]) && hash(r) == hash(root(b)[2]) && r.c1000 == last(values(r))
+    @test startswith(repr(r), "Row(c1 = missing, c2 = \"b\", ") && :c7 in propertynames(r)
+    @test_throws KeyError r.nope
+    @test_throws BoundsError r[1001]
+    close(b)
+    @test refused(() -> r.c1, DX.DEVX_CLOSED)
+    b = Batch([Symbol("c$k") => [k] for k in 1:40])
+    @test NamedTuple(root(b)[1]) == (; (Symbol("c$k") => k for k in 1:40)...)
+    close(b)
+    # No rows at all, of each type.
+    b = returned(Batch([name => v[1:0] for (name, v) in COLUMNS if !(v isa DictionaryVector || v isa RunEndVector)]))
+    @test size(b, 1) == 0 && all(isempty, columns(b)) && isempty(root(b)) && isempty(collect(root(b)))
+    close(b)
+    @test nothing_left()
+end
+
+# Slices of a list view, of unions and of runs as another library makes them: offsets and lengths of every level.
+@testset "types: slices" begin
+    inner(n) = numbers(collect(1:n); name="item")
+    make() = Batch([
+        ArrayBuilder("v", "vu", 6, (nothing, views((in_place(string(k)) for k in 1:6)...), nothing)),
+        ArrayBuilder("lv", "+vl", 6, (nothing, Int32[5, 4, 3, 2, 1, 0], Int32[1, 2, 3, 2, 1, 0]); children=[inner(6)]),
+        ArrayBuilder("su", "+us:0,1", 6, (Int8[0, 1, 0, 1, 0, 1],); children=[inner(6), numbers(collect(0.5:5.5))]),
+        ArrayBuilder("du", "+ud:0,1", 6, (Int8[0, 1, 0, 1, 0, 1], Int32[0, 0, 1, 1, 2, 2]); children=[inner(3),
+            numbers([0.5, 1.5, 2.5])]),
+        ArrayBuilder("r", "+r", 6; children=[numbers(Int32[1, 4, 6]; nullable=false), numbers([10, 20, 30])]),
+    ])
+    whole = make()
+    wanted = [collect(c) for c in columns(whole)]
+    @test wanted[1] == string.(1:6) && wanted[2] == [[6], [5, 6], [4, 5, 6], [3, 4], [2], []] &&
+        wanted[3] == [1, 1.5, 3, 3.5, 5, 5.5] && wanted[4] == [1, 0.5, 2, 1.5, 3, 2.5] &&
+        wanted[5] == [10, 20, 20, 20, 30, 30]
+    for outer in 0:2, own in 0:2
+        array, schema = Ref(ArrowArray()), Ref(ArrowSchema())
+        b = make()
+        export_move(b, array, schema)
+        p = at(array)
+        for k in 1:5
+            set!(unsafe_load(unsafe_load(p).children, k); offset=own, length=6 - own, null_count=-1)
+        end
+        set!(p; offset=outer, length=6 - own - outer, null_count=0)
+        b = import_arrow(array, schema)
+        ok = all(k -> same(b[k], wanted[k][1+own+outer:6]) && isequal(collect(b[k]), wanted[k][1+own+outer:6]), 1:5)
+        ok || println("slice ", outer, " + ", own, ": ", columns(b))
+        @test ok
+        close(b)
+    end
+    close(whole)
+    @test nothing_left()
+end
