@@ -3,6 +3,7 @@
 use devexchange_core::abi::types::DevxPlan;
 use devexchange_core::convert::{self, Plan};
 use devexchange_core::dlpack::Copying;
+use devexchange_core::{Batch, Tensor};
 use jni::Env;
 use jni::objects::{JClass, JString};
 use jni::sys::{jint, jlong};
@@ -37,11 +38,8 @@ fn column_to_tensor<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, column: j
 native! { tensor_plan_column(tensor: jlong, out: jlong) }
 /// How a tensor can be had as a column. Nothing is taken.
 fn tensor_plan_column<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
-    // SAFETY: Java gives a living handle.
-    let tensor = unsafe { tensor(handle) }?;
-    // SAFETY: Java gives the address of room for the plan.
-    unsafe { write(out, &convert::plan_column(&tensor)) };
-    Ok(())
+    // SAFETY: Java gives a living handle and the address of room for the plan.
+    unsafe { plan_of_tensor(handle, out, convert::plan_column) }
 }
 
 native! { tensor_to_column(tensor: jlong, name: JString, copy: jint) -> jlong }
@@ -53,20 +51,15 @@ fn tensor_to_column<'l>(
     name: JString<'l>,
     copy: jint,
 ) -> Result<jlong> {
-    let name = name.try_to_string(env)?;
     // SAFETY: Java gives a living handle.
-    let tensor = unsafe { tensor(handle) }?;
-    Ok(give(convert::column(&tensor, &name, Copying::from_raw(copy)?)?.into_raw()))
+    unsafe { to_column(env, handle, name, copy, convert::column) }
 }
 
 native! { tensor_plan_fixed_shape_column(tensor: jlong, out: jlong) }
 /// How a tensor can be had as a column of tensors. Nothing is taken.
 fn tensor_plan_fixed_shape_column<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
-    // SAFETY: Java gives a living handle.
-    let tensor = unsafe { tensor(handle) }?;
-    // SAFETY: Java gives the address of room for the plan.
-    unsafe { write(out, &convert::plan_fixed_shape_column(&tensor)) };
-    Ok(())
+    // SAFETY: Java gives a living handle and the address of room for the plan.
+    unsafe { plan_of_tensor(handle, out, convert::plan_fixed_shape_column) }
 }
 
 native! { tensor_to_fixed_shape_column(tensor: jlong, name: JString, copy: jint) -> jlong }
@@ -78,20 +71,30 @@ fn tensor_to_fixed_shape_column<'l>(
     name: JString<'l>,
     copy: jint,
 ) -> Result<jlong> {
-    let name = name.try_to_string(env)?;
     // SAFETY: Java gives a living handle.
+    unsafe { to_column(env, handle, name, copy, convert::fixed_shape_column) }
+}
+
+/// # Safety
+/// `handle` is that of a tensor.
+unsafe fn to_column<'l>(
+    env: &mut Env<'l>,
+    handle: jlong,
+    name: JString<'l>,
+    copy: jint,
+    convert: fn(&Tensor, &str, Copying) -> devexchange_core::Result<Batch>,
+) -> Result<jlong> {
+    let name = name.try_to_string(env)?;
+    // SAFETY: the caller's contract.
     let tensor = unsafe { tensor(handle) }?;
-    Ok(give(convert::fixed_shape_column(&tensor, &name, Copying::from_raw(copy)?)?.into_raw()))
+    Ok(give(convert(&tensor, &name, Copying::from_raw(copy)?)?.into_raw()))
 }
 
 native! { tensor_plan_batch(tensor: jlong, out: jlong) }
 /// How a matrix can be had as a record batch. Nothing is taken.
 fn tensor_plan_batch<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
-    // SAFETY: Java gives a living handle.
-    let tensor = unsafe { tensor(handle) }?;
-    // SAFETY: Java gives the address of room for the plan.
-    unsafe { write(out, &convert::plan_batch(&tensor)) };
-    Ok(())
+    // SAFETY: Java gives a living handle and the address of room for the plan.
+    unsafe { plan_of_tensor(handle, out, convert::plan_batch) }
 }
 
 native! { tensor_to_batch(tensor: jlong, names: JString, count: jint, copy: jint) -> jlong }
@@ -129,6 +132,16 @@ fn batch_to_matrix<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, copy: jint
     // SAFETY: Java gives a living handle, or none.
     let stream = unsafe { optional(stream) }?;
     Ok(give(convert::matrix(&batch, Copying::from_raw(copy)?, stream)?.into_raw()))
+}
+
+/// # Safety
+/// `handle` is that of a tensor, `out` the address of room for the record.
+unsafe fn plan_of_tensor(handle: jlong, out: jlong, plan: fn(&Tensor) -> Plan) -> Result<()> {
+    // SAFETY: the caller's contract.
+    let tensor = unsafe { tensor(handle) }?;
+    // SAFETY: as above.
+    unsafe { write(out, &plan(&tensor)) };
+    Ok(())
 }
 
 /// # Safety

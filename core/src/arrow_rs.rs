@@ -47,7 +47,6 @@ use core::ffi::c_void;
 use std::iter::FusedIterator;
 use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null;
 use std::sync::Arc;
 
@@ -58,11 +57,11 @@ use arrow_schema::{ArrowError, DataType, SchemaRef};
 
 use crate::abi::arrow_data::{ArrowArray, ArrowSchema};
 use crate::abi::arrow_device::ArrowDeviceArray;
-use crate::abi::types::DEVX_INVALID_NULL_COUNT;
+use crate::abi::types::{DEVX_INVALID_NULL_COUNT, DEVX_PANIC};
 use crate::arrow::format::{Buffer, Buffers};
 use crate::arrow::{Batch, BatchStream, Field, Schema, Type};
 use crate::device::{Device, DeviceType};
-use crate::error::{Error, Result, refuse};
+use crate::error::{self, Error, Result, refuse};
 use crate::memory::entry;
 
 // Both sides write down the structs of the C data interface, so a pointer to one is a pointer to the other. The members
@@ -463,6 +462,8 @@ fn reader_error(error: ArrowError) -> Error {
 
 /// Runs what calls arrow-rs; a panic of it ends here.
 fn caught<T>(act: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(act))
-        .unwrap_or_else(|payload| Err(Error::panicked(payload).within("a panic on the side of arrow-rs: ")))
+    error::caught(act).map_err(|error| match error.status() {
+        DEVX_PANIC => error.within("a panic on the side of arrow-rs: "),
+        _ => error,
+    })
 }

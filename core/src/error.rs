@@ -98,6 +98,11 @@ impl<T> From<Refused<T>> for Error {
     }
 }
 
+/// Runs what may panic; a panic ends here, as an error.
+pub(crate) fn caught<T>(act: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|payload| Err(Error::panicked(payload)))
+}
+
 /// `Err` with a status constant of [`crate::abi::types`] and a formatted text.
 macro_rules! refuse {
     ($status:ident, $($text:tt)*) => {

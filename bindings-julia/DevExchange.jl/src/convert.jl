@@ -31,18 +31,21 @@ function Base.show(io::IO, p::Plan)
     isempty(p.reason) || print(io, ": ", p.reason)
 end
 
+# The plan that a call writes for what a handle stands for.
+function planned(ask, handle)
+    record = Ref{DevxPlan}()
+    held(address -> ask(address, record), handle)
+    return Plan(record)
+end
+
 """
     plan_tensor(c::Column) -> Plan
 
 How a column can be had as a [`Tensor`](@ref): as a view (numbers without nulls, also in fixed-size lists), with a copy
 (bools, which are bits in Arrow and bytes in DLPack), or not at all, and why. Throws `DEVX_CLOSED`.
 """
-function plan_tensor(c::Column)
-    record = Ref{DevxPlan}()
-    held(c.batch.handle) do address
-        @checked devx_column_plan_tensor(address::Ptr{Cvoid}, Ref(c.record)::Ptr{DevxColumn}, record::Ptr{DevxPlan})
-    end
-    return Plan(record)
+plan_tensor(c::Column) = planned(c.batch.handle) do address, record
+    @checked devx_column_plan_tensor(address::Ptr{Cvoid}, Ref(c.record)::Ptr{DevxColumn}, record::Ptr{DevxPlan})
 end
 
 """
@@ -70,12 +73,8 @@ end
 How a tensor can be had as a [`Column`](@ref): as a view (compact row-major numbers), with a copy (other strides, such
 as those of a Julia matrix; bools), or not at all, and why. Throws `DEVX_CLOSED`.
 """
-function plan_column(t::Tensor)
-    record = Ref{DevxPlan}()
-    held(t.handle) do address
-        @checked devx_tensor_plan_column(address::Ptr{Cvoid}, record::Ptr{DevxPlan})
-    end
-    return Plan(record)
+plan_column(t::Tensor) = planned(t.handle) do address, record
+    @checked devx_tensor_plan_column(address::Ptr{Cvoid}, record::Ptr{DevxPlan})
 end
 
 """
@@ -102,12 +101,8 @@ end
 
 How a tensor can be had as a column of tensors ([`fixed_shape_column`](@ref)). Throws `DEVX_CLOSED`.
 """
-function plan_fixed_shape_column(t::Tensor)
-    record = Ref{DevxPlan}()
-    held(t.handle) do address
-        @checked devx_tensor_plan_fixed_shape_column(address::Ptr{Cvoid}, record::Ptr{DevxPlan})
-    end
-    return Plan(record)
+plan_fixed_shape_column(t::Tensor) = planned(t.handle) do address, record
+    @checked devx_tensor_plan_fixed_shape_column(address::Ptr{Cvoid}, record::Ptr{DevxPlan})
 end
 
 """
@@ -136,12 +131,8 @@ end
 How a record batch whose columns are of one number type can be had as a matrix ([`matrix`](@ref)). Throws `DEVX_CLOSED`,
 `DEVX_DEVICE` if nulls would have to be counted there.
 """
-function plan_matrix(b::Batch)
-    record = Ref{DevxPlan}()
-    held(b.handle) do address
-        @checked devx_batch_plan_matrix(address::Ptr{Cvoid}, record::Ptr{DevxPlan})
-    end
-    return Plan(record)
+plan_matrix(b::Batch) = planned(b.handle) do address, record
+    @checked devx_batch_plan_matrix(address::Ptr{Cvoid}, record::Ptr{DevxPlan})
 end
 
 """
@@ -167,12 +158,8 @@ end
 
 How a matrix can be had as a record batch ([`record_batch`](@ref)). Throws `DEVX_CLOSED`.
 """
-function plan_batch(t::Tensor)
-    record = Ref{DevxPlan}()
-    held(t.handle) do address
-        @checked devx_tensor_plan_batch(address::Ptr{Cvoid}, record::Ptr{DevxPlan})
-    end
-    return Plan(record)
+plan_batch(t::Tensor) = planned(t.handle) do address, record
+    @checked devx_tensor_plan_batch(address::Ptr{Cvoid}, record::Ptr{DevxPlan})
 end
 
 """

@@ -27,8 +27,7 @@ pub use producer::QUARANTINE;
 pub use reader::{AsyncReader, MetadataBlock, ReaderOptions, Received};
 pub use writer::AsyncWriter;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
+use crate::error::caught;
 use crate::trace;
 
 /// A thread that is in a call now. Unique among living threads.
@@ -44,8 +43,7 @@ impl Caller {
 
 /// Runs the body of a callback of ours; a panic ends here.
 fn shielded<R>(otherwise: R, body: impl FnOnce() -> R) -> R {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
-        let error = crate::Error::panicked(payload);
+    caught(|| Ok(body())).unwrap_or_else(|error| {
         trace::say(format_args!("a callback of an asynchronous stream panicked: {error}"));
         otherwise
     })

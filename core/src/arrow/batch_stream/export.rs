@@ -2,7 +2,6 @@
 
 use core::ffi::{CStr, c_char, c_int};
 use std::ffi::CString;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
 
@@ -16,7 +15,7 @@ use crate::abi::types::{
     DEVX_PANIC, DEVX_UNSUPPORTED,
 };
 use crate::device::DeviceType;
-use crate::error::{Error, Refused, Result};
+use crate::error::{Error, Refused, Result, caught};
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Slab, TailSize};
 use crate::tensor::Borrowed;
@@ -229,9 +228,4 @@ unsafe extern "C" fn release<S: Interface>(stream: *mut S) {
     if let Err(error) = given_up {
         trace::say(format_args!("the release of a stream panicked ({error}); the panic ends here"));
     }
-}
-
-/// No panic crosses into foreign code.
-fn caught<T>(act: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|payload| Err(Error::panicked(payload)))
 }

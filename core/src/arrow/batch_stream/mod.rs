@@ -10,13 +10,12 @@ mod interface;
 use core::ffi::c_void;
 use std::fmt;
 use std::iter::FusedIterator;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, TryLockError};
 
 use super::batch::Batch;
 use super::schema::Schema;
 use crate::device::{Device, DeviceType};
-use crate::error::{Error, Result, refuse};
+use crate::error::{Result, caught, refuse};
 use crate::memory::{Slab, TailSize};
 use crate::tensor::Borrowed;
 
@@ -112,7 +111,7 @@ impl BatchStream {
             return Some(end.clone().map(|()| None));
         }
         let source = &mut state.source;
-        let given = catch_unwind(AssertUnwindSafe(source)).unwrap_or_else(|payload| Err(Error::panicked(payload)));
+        let given = caught(source);
         let next = given.and_then(|batch| match batch {
             Some(batch) => header.require_fit(&batch).map(|()| Some(batch)),
             None => Ok(None),
