@@ -2,9 +2,9 @@
 
 use super::format::{Buffer, Buffers, Type};
 use super::schema::Schema;
-use super::tree::Links;
+use super::tree::{Links, standing_twice};
 use crate::abi::arrow_data::ArrowArray;
-use crate::error::{Result, refuse};
+use crate::error::{Error, Result, refuse};
 use crate::memory::{entry, set_entry};
 
 /// Refuses an array that was released or moved from.
@@ -29,12 +29,20 @@ pub(super) unsafe fn read_nodes(root: *const ArrowArray, schema: &Schema, nodes:
         let array = unsafe { &*array };
         let links = schema.links(i);
         // SAFETY: as above.
-        unsafe { check_array(array, schema.ty(i), links, nodes) }.map_err(|error| {
-            let name = schema.field(i).map_or("", |field| field.name());
-            if name.is_empty() { error } else { error.within(format_args!("array {name:?}: ")) }
-        })?;
+        unsafe { check_array(array, schema.ty(i), links, nodes) }.map_err(|error| in_array(schema, i, error))?;
     }
-    Ok(())
+    // SAFETY: all addresses are written.
+    match standing_twice(schema.nodes(), |i| unsafe { entry(nodes, i) }) {
+        None => Ok(()),
+        Some(i) => refuse!(DEVX_INVALID_CHILDREN, "the struct stands in the tree twice: both parents would release it")
+            .map_err(|error| in_array(schema, i, error)),
+    }
+}
+
+/// Says in which array something is wrong, if its field has a name.
+fn in_array(schema: &Schema, node: usize, error: Error) -> Error {
+    let name = schema.field(node).map_or("", |field| field.name());
+    if name.is_empty() { error } else { error.within(format_args!("array {name:?}: ")) }
 }
 
 /// # Safety

@@ -420,7 +420,14 @@ unsafe fn read_records(root: *const ArrowSchema, records: *mut Record, nodes: us
             unsafe { in_field(record.source, error) }
         })?;
     }
-    Ok(())
+    // SAFETY: all records are written.
+    let place = |i| unsafe { entry(records.cast_const(), i) }.source;
+    match tree::standing_twice(nodes, place) {
+        None => Ok(()),
+        Some(i) => refuse!(DEVX_INVALID_CHILDREN, "the struct stands in the tree twice: both parents would release it")
+            // SAFETY: `count` found the struct to be there.
+            .map_err(|error| unsafe { in_field(place(i), error) }),
+    }
 }
 
 /// Says in which field something is wrong, if that has a name.

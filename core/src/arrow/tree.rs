@@ -130,6 +130,27 @@ unsafe fn count_below<N: Node>(node: *const N, depth: usize, nodes: &mut usize) 
     }
 }
 
+/// A node whose struct stands elsewhere in the tree too, so that both parents would release it.
+///
+/// `place(i)` is where the struct of node `i` is. Producers lay structs out in order, or nearly: then this is one walk.
+pub(super) fn standing_twice<N>(nodes: usize, place: impl Fn(usize) -> *const N) -> Option<usize> {
+    let below = || (1..nodes).map(|i| place(i).addr());
+    let root = place(0).addr();
+    if let Some(at) = below().position(|address| address == root) {
+        return Some(at + 1);
+    }
+    if below().is_sorted_by(|left, right| left < right) || below().is_sorted_by(|left, right| left > right) {
+        return None;
+    }
+    let mut sorted: Vec<usize> = below().collect();
+    sorted.sort_unstable();
+    let twice = sorted.windows(2).find_map(|pair| match *pair {
+        [left, right] => (left == right).then_some(left),
+        _ => None,
+    })?;
+    below().position(|address| address == twice).map(|at| at + 1)
+}
+
 /// Where the nodes of a tree hang: the same for the schema and for every array of it.
 ///
 /// Nodes are numbered level by level, so that the children of a node follow each other, and then its dictionary.
