@@ -1,9 +1,11 @@
 //! Record batches and other arrays, in and out as Arrow.
 
-use devexchange_core::Batch;
+use core::ffi::c_void;
+
 use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::types::DevxColumn;
+use devexchange_core::{Batch, Schema as CoreSchema};
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -204,14 +206,20 @@ pub(crate) fn refuse_arguments(arguments: Option<&Bound<'_, PyDict>>) -> Result<
 pub(crate) fn import(pair: &Bound<'_, PyAny>, on_device: bool) -> Result<RecordBatch> {
     let (schema, array) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
     let schema = capsule::pointer::<ArrowSchema>(&schema)?;
-    let batch = if on_device {
-        let array = capsule::pointer::<ArrowDeviceArray>(&array)?;
-        // SAFETY: what capsules of these names hold is valid, and attached as we are nobody else uses it now.
-        unsafe { devexchange_core::Schema::import_for(schema, |schema| Batch::import_device(array, schema)) }?
-    } else {
-        let array = capsule::pointer::<ArrowArray>(&array)?;
-        // SAFETY: as above.
-        unsafe { devexchange_core::Schema::import_for(schema, |schema| Batch::import(array, schema)) }?
+    let array: *mut c_void = match on_device {
+        true => capsule::pointer::<ArrowDeviceArray>(&array)?.cast(),
+        false => capsule::pointer::<ArrowArray>(&array)?.cast(),
     };
+    let import = |schema: &CoreSchema| {
+        if on_device {
+            // SAFETY: as below.
+            unsafe { Batch::import_device(array.cast(), schema) }
+        } else {
+            // SAFETY: what a capsule of this name holds is valid, and attached as we are nobody else uses it now.
+            unsafe { Batch::import(array.cast(), schema) }
+        }
+    };
+    // SAFETY: as above.
+    let batch = unsafe { CoreSchema::import_for(schema, import) }?;
     Ok(RecordBatch::new(batch))
 }

@@ -56,7 +56,10 @@ impl Described {
         let width = (view.itemsize as i64).max(1);
         let mut strides = extents(view, view.strides)?;
         if let Some(stride) = strides.iter().find(|&&stride| stride % width != 0) {
-            return refuse!(DEVX_UNSUPPORTED, "strides has {stride} bytes: not a multiple of the {width} of an element");
+            return refuse!(
+                DEVX_UNSUPPORTED,
+                "strides has {stride} bytes: not a multiple of the {width} of an element"
+            );
         }
         strides.iter_mut().for_each(|stride| *stride /= width);
         Ok(Self {
@@ -113,7 +116,7 @@ fn dtype_of(format: &str, itemsize: isize) -> Result<DType> {
     if !sizes.contains(&itemsize) {
         return refuse!(DEVX_INVALID_DTYPE, "itemsize is {itemsize}: the format {format:?} has {sizes:?}");
     }
-    Ok(DType::from_dlpack(DLDataType { code: code as u8, bits: (itemsize * 8) as u8, lanes: 1 })?)
+    Ok(DType::from_dlpack(DLDataType { code, bits: (itemsize * 8) as u8, lanes: 1 })?)
 }
 
 // ---- out ----
@@ -129,17 +132,13 @@ struct Lent {
 ///
 /// # Safety
 /// `view` can be written, and is not filled in.
-pub(crate) unsafe fn lend(
-    object: Bound<'_, PyAny>,
-    tensor: CoreTensor,
-    view: *mut ffi::Py_buffer,
-    flags: c_int,
-) -> Result<()> {
+pub(crate) unsafe fn lend(object: Bound<'_, Tensor>, view: *mut ffi::Py_buffer, flags: c_int) -> Result<()> {
     // SAFETY: the caller's contract.
     let Some(view) = (unsafe { view.as_mut() }) else {
         return refuse!(DEVX_NULL_ARGUMENT, "view is NULL");
     };
     view.obj = std::ptr::null_mut();
+    let tensor = object.get().get()?;
     require_host(&tensor)?;
     let format = format_of(tensor.dtype())?;
     let read_only = tensor.flags().has(Flags::READ_ONLY);

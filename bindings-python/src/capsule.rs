@@ -162,7 +162,10 @@ arrow_structs! {
 }
 
 /// A capsule around a struct that `fill` writes to the address that it gets.
-pub(crate) fn filled<T: ArrowStruct>(py: Python<'_>, fill: impl FnOnce(*mut T) -> Result<()>) -> Result<Bound<'_, PyAny>> {
+pub(crate) fn filled<T: ArrowStruct>(
+    py: Python<'_>,
+    fill: impl FnOnce(*mut T) -> Result<()>,
+) -> Result<Bound<'_, PyAny>> {
     // SAFETY: all zero is a released struct.
     let raw = Box::into_raw(Box::new(unsafe { std::mem::zeroed::<T>() }));
     // SAFETY: the destructor is that of this struct.

@@ -19,7 +19,8 @@ use crate::tensor::Tensor;
 // ---- in ----
 
 /// Takes a tensor from an object with `__cuda_array_interface__`, which is kept alive until the last user of the tensor is
-/// gone. Where the memory is, the driver says.
+/// gone. Where the memory is, the driver says. Python's cycle collector cannot see that: an object that keeps the tensor made
+/// over it has to close it.
 ///
 /// What the producer queued on its stream is waited for on the device: by `stream`, if one is given, and by whoever the
 /// tensor is handed to. Producers before version 3 name no stream; `no_stream` says what takes its place: "legacy-default",
@@ -47,7 +48,7 @@ pub(crate) fn from_cuda_array_interface(
         }
     };
     let request = Request { no_stream, stream: stream::optional(stream)?, ..Request::default() };
-    let Ok(interface) = obj.getattr("__cuda_array_interface__") else {
+    let Some(interface) = obj.getattr_opt("__cuda_array_interface__")? else {
         return wrong_type!("{} has no __cuda_array_interface__", obj.get_type());
     };
     let Ok(interface) = interface.cast_into::<PyDict>() else {

@@ -94,7 +94,12 @@ fn request<'py>(obj: &Bound<'py, PyAny>, stream: Option<i64>, copy: Option<bool>
 }
 
 /// A copy on a device, queued on a stream (the legacy default one if none is named), from which on it is ready.
-pub(crate) fn duplicate(py: Python<'_>, tensor: &CoreTensor, target: Device, stream: Option<i64>) -> Result<CoreTensor> {
+pub(crate) fn duplicate(
+    py: Python<'_>,
+    tensor: &CoreTensor,
+    target: Device,
+    stream: Option<i64>,
+) -> Result<CoreTensor> {
     let copy = py.detach(|| {
         if tensor.device() == Device::CPU && target == Device::CPU {
             return tensor.copy();

@@ -53,7 +53,9 @@ fn waking() -> MutexGuard<'static, Wake> {
 fn wake() {
     let mut wake = waking();
     if wake.ending {
-        trace::say(format_args!("an object of Python's is given up while the interpreter ends; it may be left to the process"));
+        trace::say(format_args!(
+            "an object of Python's is given up while the interpreter ends; it may be left to the process"
+        ));
     } else if !wake.scheduled {
         // SAFETY: may be called on any thread, without the GIL; the interpreter has not begun to end, because `end` takes
         // the lock first.

@@ -146,9 +146,8 @@ impl Tensor {
     }
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> Result<()> {
-        let tensor = slf.get().get()?;
         // SAFETY: Python gives the address of a view, to be filled in.
-        unsafe { buffer::lend(slf.into_any(), tensor, view, flags) }
+        unsafe { buffer::lend(slf, view, flags) }
     }
 
     unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {

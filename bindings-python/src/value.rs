@@ -70,9 +70,7 @@ fn integer<'py>(py: Python<'py>, column: Column<'_>, value: i64) -> Result<Bound
     Ok(match column.ty() {
         Type::Date32 => DATE.make(py, epoch)?.add(span(py, value, 86_400_000_000)?)?,
         Type::Date64 => DATE.make(py, epoch)?.add(span(py, value, 1000)?)?,
-        Type::Time(unit) => {
-            DATETIME.make(py, epoch)?.add(microseconds(py, value, unit)?)?.call_method0("time")?
-        }
+        Type::Time(unit) => DATETIME.make(py, epoch)?.add(microseconds(py, value, unit)?)?.call_method0("time")?,
         Type::Timestamp(unit) => timestamp(py, column.field().timezone(), &microseconds(py, value, unit)?)?,
         Type::Duration(unit) => microseconds(py, value, unit)?,
         _ => value.into_pyobject(py).map_err(PyErr::from)?.into_any(),

@@ -1,5 +1,5 @@
-"""The exceptions of the package. Each has the status of the C API, and is also an exception of Python's own, so that code
-which knows nothing of this package catches what it expects, for example BufferError from ``__dlpack__``."""
+"""The exceptions of the package. Each has the status of the C API, and is also an exception of Python's own, so that
+code which knows nothing of this package catches what it expects, for example BufferError from ``__dlpack__``."""
 
 
 class Error(Exception):
