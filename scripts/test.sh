@@ -101,7 +101,6 @@ suite_demo-cuda() { run_demo cuda; }
 
 suite_python() {
   needs_file "$DEVX_ROOT/bindings-python/tests"
-  needs_libraries
   needs_tool "Python 3" "$PYTHON"
   "$DEVX_ROOT/scripts/test-python.sh"
 }

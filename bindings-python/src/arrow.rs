@@ -6,11 +6,11 @@ use crate::error::{Result, wrong_type};
 use crate::schema::{self, Schema};
 use crate::{batch, batch_stream, queue};
 
-/// Takes what an object offers through the Arrow PyCapsule interface: a `RecordBatch`, a `BatchStream` or a `Schema`. Of
-/// several protocols the first one is used: device array, array, device stream, stream, schema.
+/// Takes what an object offers through the Arrow PyCapsule interface: a `RecordBatch`, a `BatchStream` or a `Schema`.
+/// Of several protocols the first one is used: device array, array, device stream, stream, schema.
 ///
-/// Raises TypeError for objects without any of them, ValueError for data that cannot be, BufferError for devices that this
-/// library has no runtime for. Then nothing was taken.
+/// Raises TypeError for objects without any of them, ValueError for data that cannot be, BufferError for devices that
+/// this library has no runtime for. Then nothing was taken.
 #[pyfunction]
 #[pyo3(signature = (obj, /))]
 pub(crate) fn from_arrow<'py>(obj: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {

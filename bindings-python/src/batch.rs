@@ -16,8 +16,8 @@ use crate::handle::Handle;
 use crate::schema::{self, Schema};
 use crate::{capsule, device, dlpack, stream};
 
-/// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns; of any
-/// other array, `root` is the one column that there is.
+/// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns; of
+/// any other array, `root` is the one column that there is.
 ///
 /// It comes from `from_arrow`, a stream or a tensor, and goes to every consumer of the Arrow PyCapsule interface. The
 /// memory is released when the last user is gone.
@@ -90,7 +90,8 @@ impl RecordBatch {
         self.root()?.to_pylist(py)
     }
 
-    /// Says that work which is queued on `stream` until now uses the memory: it is released only when that work is done.
+    /// Says that work which is queued on `stream` until now uses the memory: it is released only when that work is
+    /// done.
     fn used_on(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
         let batch = self.get()?;
         Ok(batch.used_on(stream::of(batch.device(), stream)?)?)
@@ -102,8 +103,8 @@ impl RecordBatch {
         Ok(batch.wait(stream::of(batch.device(), stream)?)?)
     }
 
-    /// A copy on `device`, a pair of device type and number, queued on `stream` (by default the legacy default stream),
-    /// after which it is ready; into host memory the call waits.
+    /// A copy on `device`, a pair of device type and number, queued on `stream` (by default the legacy default
+    /// stream), after which it is ready; into host memory the call waits.
     #[pyo3(signature = (device, stream=None))]
     fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<Self> {
         let (batch, target) = (self.get()?, device::from_python(device)?);

@@ -12,8 +12,8 @@ use crate::handle::Handle;
 use crate::schema::{self, Schema};
 use crate::{capsule, queue};
 
-/// Batches of one schema on one kind of device, pulled one after the other: an iterator. Who it is handed to as an Arrow
-/// stream pulls from the same source.
+/// Batches of one schema on one kind of device, pulled one after the other: an iterator. Who it is handed to as an
+/// Arrow stream pulls from the same source.
 #[pyclass(frozen, module = "devexchange", weakref)]
 pub(crate) struct BatchStream(Handle<CoreStream>);
 

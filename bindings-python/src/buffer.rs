@@ -14,8 +14,8 @@ use crate::tensor::{Tensor, require_host};
 
 // ---- in ----
 
-/// A view of the memory of an object with the buffer protocol (bytes, bytearray, array.array, memoryview, NumPy arrays,
-/// …), which stays locked until the last user of the tensor is gone.
+/// A view of the memory of an object with the buffer protocol (bytes, bytearray, array.array, memoryview, NumPy
+/// arrays, …), which stays locked until the last user of the tensor is gone.
 ///
 /// Raises TypeError for objects without the protocol, BufferError for elements that are no numbers in this machine's
 /// byte order.

@@ -1,5 +1,5 @@
-//! PyCapsules around the structs of DLPack and Arrow: how Python libraries hand them to each other. A destructor gives up
-//! what nobody took. It may run while an exception is on its way, which it puts aside.
+//! PyCapsules around the structs of DLPack and Arrow: how Python libraries hand them to each other. A destructor
+//! gives up what nobody took. It may run while an exception is on its way, which it puts aside.
 
 use core::ffi::{CStr, c_void};
 use std::ptr::NonNull;

@@ -76,8 +76,8 @@ impl Column {
         convert::plan_tensor(py, self.view()?)
     }
 
-    /// The column as a read-only tensor. `copy` is True for a copy in any case, False for none in any case, None for one
-    /// where a view is not possible.
+    /// The column as a read-only tensor. `copy` is True for a copy in any case, False for none in any case, None for
+    /// one where a view is not possible.
     #[pyo3(signature = (*, copy=None))]
     fn to_tensor(&self, copy: Option<bool>) -> Result<Tensor> {
         convert::tensor(self.view()?, copy)

@@ -1,4 +1,5 @@
-//! Tensors in and out through the CUDA Array Interface, versions 0 to 3 in, 3 out. Here only the dictionary is translated.
+//! Tensors in and out through the CUDA Array Interface, versions 0 to 3 in, 3 out. Here only the dictionary is
+//! translated.
 
 use core::ffi::{CStr, c_void};
 use std::ffi::CString;
@@ -18,13 +19,14 @@ use crate::tensor::Tensor;
 
 // ---- in ----
 
-/// Takes a tensor from an object with `__cuda_array_interface__`, which is kept alive until the last user of the tensor is
-/// gone. Where the memory is, the driver says. Python's cycle collector cannot see that: an object that keeps the tensor made
-/// over it has to close it.
+/// Takes a tensor from an object with `__cuda_array_interface__`, which is kept alive until the last user of the
+/// tensor is gone. An object that keeps the tensor made over it has to close it: Python's cycle collector cannot see
+/// such a cycle. Where the memory is, the driver says.
 ///
-/// What the producer queued on its stream is waited for on the device: by `stream`, if one is given, and by whoever the
-/// tensor is handed to. Producers before version 3 name no stream; `no_stream` says what takes its place: "legacy-default",
-/// "host-sync" (the host waits until the device has done all its work), or "trust" (the data is ready).
+/// What the producer queued on its stream is waited for on the device: by `stream`, if one is given, and by whoever
+/// the tensor is handed to. Producers before version 3 name no stream; `no_stream` says what takes its place:
+/// "legacy-default", "host-sync" (the host waits until the device has done all its work), or "trust" (the data is
+/// ready).
 ///
 /// Raises TypeError for objects without the protocol and entries of a wrong type, ValueError for what no array can be,
 /// BufferError for what a tensor cannot say (masks, structured elements, foreign byte order) and for host memory.

@@ -21,8 +21,8 @@ use crate::{capsule, device, queue, stream};
 /// device. On a GPU the producer is always told a stream, on which the data is ready then: `stream`, or the legacy
 /// default stream (1).
 ///
-/// Raises BufferError if the exchange is not possible as asked, TypeError for objects without the protocol, ValueError for
-/// what no tensor or stream can be. Then nothing was taken.
+/// Raises BufferError if the exchange is not possible as asked, TypeError for objects without the protocol,
+/// ValueError for what no tensor or stream can be. Then nothing was taken.
 #[pyfunction]
 #[pyo3(signature = (obj, /, *, device=None, copy=None, stream=None))]
 pub(crate) fn from_dlpack(
@@ -123,8 +123,8 @@ pub(crate) struct Asked {
     pub(crate) copy: Option<bool>,
 }
 
-/// A capsule with the tensor. A legacy consumer cannot be told that memory is read-only or a copy, so it gets a copy only
-/// if it asked for one.
+/// A capsule with the tensor. A legacy consumer cannot be told that memory is read-only or a copy, so it gets a copy
+/// only if it asked for one.
 pub(crate) fn export<'py>(py: Python<'py>, tensor: CoreTensor, asked: &Asked) -> Result<Bound<'py, PyAny>> {
     let source = tensor.device();
     let target = asked.device.unwrap_or(source);

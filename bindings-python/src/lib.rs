@@ -1,8 +1,8 @@
 //! The Python binding, native half: the module `devexchange._native`. What a person uses is the package `devexchange`
 //! (`python/devexchange`), which names what is here.
 //!
-//! One file has one noun, as in the core. A method converts, guards and delegates. Python holds a counted reference to a
-//! thing of the core's; what the core holds of Python's is given up through [`queue`].
+//! One file has one noun, as in the core. A method converts, guards and delegates. Python holds a counted reference
+//! to a thing of the core's; what the core holds of Python's is given up through [`queue`].
 
 mod arrow;
 mod batch;

@@ -1,4 +1,5 @@
-//! What is written in Python and used from here: exceptions and records (`python/devexchange/_errors.py`, `_types.py`).
+//! What is written in Python and used from here: exceptions and records (`python/devexchange/_errors.py`,
+//! `_types.py`).
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

@@ -1,8 +1,8 @@
-//! Releases on their way to Python. Whoever gives up the last reference to something of Python's queues it, on any thread,
-//! attached to the interpreter or not: that takes no GIL, waits for nothing and cannot fail. Python empties the queue:
-//! whenever it calls in to take something or to close something, and through a pending call of the interpreter, which its
-//! main thread runs soon. When the interpreter ends, pending calls end, too: what is queued later by other threads is left
-//! to the process, and the trace says so.
+//! Releases on their way to Python. Whoever gives up the last reference to something of Python's queues it, on any
+//! thread, attached to the interpreter or not: that takes no GIL, waits for nothing and cannot fail. Python empties
+//! the queue: whenever it calls in to take something or to close something, and through a pending call of the
+//! interpreter, which its main thread runs soon. When the interpreter ends, pending calls end, too: what is queued
+//! later by other threads is left to the process, and the trace says so.
 
 use core::ffi::{c_int, c_void};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -57,8 +57,8 @@ fn wake() {
             "an object of Python's is given up while the interpreter ends; it may be left to the process"
         ));
     } else if !wake.scheduled {
-        // SAFETY: may be called on any thread, without the GIL; the interpreter has not begun to end, because `end` takes
-        // the lock first.
+        // SAFETY: may be called on any thread, without the GIL; the interpreter has not begun to end, because `end`
+        // takes the lock first.
         wake.scheduled = unsafe { ffi::Py_AddPendingCall(Some(pending_call), std::ptr::null_mut()) } == 0;
     }
 }

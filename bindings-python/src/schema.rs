@@ -84,8 +84,8 @@ pub(crate) fn import(capsule: &Bound<'_, PyAny>) -> Result<CoreSchema> {
     Ok(unsafe { CoreSchema::import(capsule::pointer::<ArrowSchema>(capsule)?) }?)
 }
 
-/// Looks at the schema that a consumer would like to have. Nothing is converted here, which the consumer has to expect;
-/// but data with other fields than it asked for is refused (Arrow PyCapsule interface, "Schema requests").
+/// Looks at the schema that a consumer would like to have. Nothing is converted here, which the consumer has to
+/// expect; but data with other fields than it asked for is refused (Arrow PyCapsule interface, "Schema requests").
 pub(crate) fn check_request(schema: &CoreSchema, requested: Option<&Bound<'_, PyAny>>) -> Result<()> {
     let Some(requested) = requested else { return Ok(()) };
     let requested = import(requested)?;

@@ -7,8 +7,8 @@ use pyo3::types::{PyBool, PyInt};
 
 use crate::error::{Result, refuse, wrong_type};
 
-/// The number of a stream: an integer as the protocols write it, or an object with `__cuda_stream__`, which gives a pair of
-/// a version and a handle (cuda.core, "CUDA stream protocol").
+/// The number of a stream: an integer as the protocols write it, or an object with `__cuda_stream__`, which gives a
+/// pair of a version and a handle (cuda.core, "CUDA stream protocol").
 pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<i64> {
     if stream.is_instance_of::<PyBool>() {
         return wrong_type!("stream is {stream}: a bool is not a stream");

@@ -16,8 +16,9 @@ use crate::{buffer, convert, cuda_array, device, dlpack, stream};
 /// N-dimensional memory of somebody's: what it is, where it is, who keeps it alive and when it may be touched.
 ///
 /// It comes from `from_dlpack`, `from_cuda_array_interface`, `from_buffer` or a column, and goes to every consumer of
-/// DLPack, of the CUDA Array Interface and, in host memory, of the buffer protocol. The memory is released when the last
-/// user is gone: this object, or whoever it was handed to. `close`, or a `with` block, gives up this object's part.
+/// DLPack, of the CUDA Array Interface and, in host memory, of the buffer protocol. The memory is released when the
+/// last user is gone: this object, or whoever it was handed to. `close`, or a `with` block, gives up this object's
+/// part.
 #[pyclass(frozen, module = "devexchange", weakref)]
 pub(crate) struct Tensor(Handle<CoreTensor>);
 
@@ -81,7 +82,8 @@ impl Tensor {
         Ok(self.get()?.flags().has(Flags::IS_COPIED))
     }
 
-    /// Says that work which is queued on `stream` until now uses the memory: it is released only when that work is done.
+    /// Says that work which is queued on `stream` until now uses the memory: it is released only when that work is
+    /// done.
     fn used_on(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
         let tensor = self.get()?;
         Ok(tensor.used_on(stream::of(tensor.device(), stream)?)?)
@@ -93,8 +95,8 @@ impl Tensor {
         Ok(tensor.wait(stream::of(tensor.device(), stream)?)?)
     }
 
-    /// A copy on `device`, a pair of device type and number, queued on `stream` (by default the legacy default stream),
-    /// after which it is ready. Between host and host no stream is used; into host memory the call waits.
+    /// A copy on `device`, a pair of device type and number, queued on `stream` (by default the legacy default
+    /// stream), after which it is ready. Between host and host no stream is used; into host memory the call waits.
     #[pyo3(signature = (device, stream=None))]
     fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<Self> {
         let target = device::from_python(device)?;
@@ -106,8 +108,8 @@ impl Tensor {
         convert::plan_column(py, &self.get()?)
     }
 
-    /// The tensor as an Arrow array: numbers if it is a vector, fixed-size lists for each dimension more. `copy` is as for
-    /// `from_dlpack`. The result has one array and no columns; see `RecordBatch.root`.
+    /// The tensor as an Arrow array: numbers if it is a vector, fixed-size lists for each dimension more. `copy` is
+    /// as for `from_dlpack`. The result has one array and no columns; see `RecordBatch.root`.
     #[pyo3(signature = (name="", *, copy=None))]
     fn to_column(&self, name: &str, copy: Option<bool>) -> Result<RecordBatch> {
         convert::column(&self.get()?, name, copy)
@@ -119,9 +121,9 @@ impl Tensor {
         Ok((device.kind.0, device.id))
     }
 
-    /// A capsule with the tensor, for one consumer (array API). The consumer's `stream` is made to wait for the elements;
-    /// None is the legacy default stream, -1 is none. Without `max_version` the consumer gets the struct of DLPack before
-    /// 1.0.
+    /// A capsule with the tensor, for one consumer (array API). The consumer's `stream` is made to wait for the
+    /// elements; None is the legacy default stream, -1 is none. Without `max_version` the consumer gets the struct of
+    /// DLPack before 1.0.
     ///
     /// Raises BufferError if that is not possible as asked: read-only memory for a consumer that cannot know, another
     /// device or a copy where `copy` is False.
