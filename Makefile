@@ -11,8 +11,8 @@ env := . scripts/env.sh &&
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo install uninstall \
-        test test-rust test-c test-java test-julia test-third-party conformance test-readme \
+.PHONY: help setup build wheel demo install uninstall \
+        test test-rust test-c test-java test-julia test-python test-third-party conformance test-readme \
         gpu-test gpu-bundle gpu-rehearsal bench test-bench headers conformance-table lint clean distclean
 
 ##@ Start here
@@ -38,6 +38,10 @@ setup: ## install the tools that are missing (JDK, Maven, Julia, ...), or say in
 build: ## the release libraries
 	@scripts/build.sh
 
+wheel: ## the wheel of the Python binding, for CPython 3.11 and newer, into target/wheels
+	@scripts/setup.sh --quiet rust python
+	@scripts/build-python.sh
+
 install: ## the C library, its headers, pkg-config and CMake files below PREFIX
 	@PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' DESTDIR='$(DESTDIR)' scripts/install.sh install
 
@@ -56,6 +60,9 @@ test-java: ## the Maven project
 
 test-julia: ## DevExchange.jl, plain and with several threads
 	@scripts/test.sh julia
+
+test-python: ## the wheel with NumPy, PyArrow, nanoarrow, tvm-ffi and, on the simulated driver, cuda.core
+	@scripts/test.sh python
 
 test-third-party: ## cuda.core, nanoarrow and NumPy as producers and consumers, on the simulated driver
 	@scripts/test.sh third-party

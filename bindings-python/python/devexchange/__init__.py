@@ -1,0 +1,53 @@
+"""Hand memory from one runtime to another, in one process: no copy, released once, touched only when it is ready.
+
+``from_dlpack``, ``from_cuda_array_interface`` and ``from_buffer`` give a ``Tensor``, ``from_arrow`` gives a
+``RecordBatch``, a ``BatchStream`` or a ``Schema``; each of them goes on to whoever speaks the same protocols. What is
+closed, or no longer referred to, is released when its last user is gone; ``outstanding`` counts what is not.
+
+Any thread may use any object. An object whose memory is held here may lose its last user on a thread that knows nothing
+of Python: it is then given up by Python's main thread soon after, or by the next call into this package.
+"""
+
+from ._errors import Error, Failed, InvalidType, InvalidValue, OutOfMemory, OutOfRange, Refused
+from ._native import (
+    BatchStream,
+    Column,
+    RecordBatch,
+    Schema,
+    Tensor,
+    __version__,
+    from_arrow,
+    from_buffer,
+    from_cuda_array_interface,
+    from_dlpack,
+    ledger,
+    outstanding,
+)
+from ._types import Count, Device, DeviceType, Interval, Plan
+
+__all__ = [
+    "BatchStream",
+    "Column",
+    "Count",
+    "Device",
+    "DeviceType",
+    "Error",
+    "Failed",
+    "Interval",
+    "InvalidType",
+    "InvalidValue",
+    "OutOfMemory",
+    "OutOfRange",
+    "Plan",
+    "RecordBatch",
+    "Refused",
+    "Schema",
+    "Tensor",
+    "__version__",
+    "from_arrow",
+    "from_buffer",
+    "from_cuda_array_interface",
+    "from_dlpack",
+    "ledger",
+    "outstanding",
+]

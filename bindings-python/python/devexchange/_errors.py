@@ -1,0 +1,43 @@
+"""The exceptions of the package. Each has the status of the C API, and is also an exception of Python's own, so that
+code which knows nothing of this package catches what it expects, for example BufferError from ``__dlpack__``."""
+
+
+class Error(Exception):
+    """A call was refused: nothing was taken, nothing was changed. The text names the field and the value."""
+
+    #: The number that the C API returns for this error (``DEVX_…``).
+    status: int
+    #: The code of the device driver's failed call, or 0.
+    driver_code: int
+
+    def __init__(self, message: str, status: int = 0, driver_code: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+        self.driver_code = driver_code
+
+    def __reduce__(self):
+        return type(self), (str(self), self.status, self.driver_code)
+
+
+class Refused(Error, BufferError):
+    """The exchange is not possible as it was asked for: other device, read-only, only with a copy, unsupported."""
+
+
+class InvalidValue(Error, ValueError):
+    """A value that cannot be: a shape, a stream, lengths that do not fit; or something that is closed already."""
+
+
+class InvalidType(Error, TypeError):
+    """Things that do not go together: schema and array, column and element type."""
+
+
+class OutOfRange(Error, IndexError):
+    """There is no such row or column."""
+
+
+class OutOfMemory(Error, MemoryError):
+    """Memory could not be allocated."""
+
+
+class Failed(Error, RuntimeError):
+    """The driver or a foreign callback failed, or a stream is in use by another call."""

@@ -1,0 +1,34 @@
+//! The way in for everything of Arrow.
+
+use pyo3::prelude::*;
+
+use crate::error::{Result, wrong_type};
+use crate::schema::{self, Schema};
+use crate::{batch, batch_stream, queue};
+
+/// Takes what an object offers through the Arrow PyCapsule interface: a `RecordBatch`, a `BatchStream` or a `Schema`.
+/// Of several protocols the first one is used: device array, array, device stream, stream, schema.
+///
+/// Raises TypeError for objects without any of them, ValueError for data that cannot be, BufferError for devices that
+/// this library has no runtime for. Then nothing was taken.
+#[pyfunction]
+#[pyo3(signature = (obj, /))]
+pub(crate) fn from_arrow<'py>(obj: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+    queue::drain();
+    let py = obj.py();
+    for (method, on_device) in [("__arrow_c_device_array__", true), ("__arrow_c_array__", false)] {
+        if obj.hasattr(method)? {
+            return Ok(Bound::new(py, batch::import(&obj.call_method0(method)?, on_device)?)?.into_any());
+        }
+    }
+    for (method, on_device) in [("__arrow_c_device_stream__", true), ("__arrow_c_stream__", false)] {
+        if obj.hasattr(method)? {
+            return Ok(Bound::new(py, batch_stream::import(&obj.call_method0(method)?, on_device)?)?.into_any());
+        }
+    }
+    if obj.hasattr("__arrow_c_schema__")? {
+        let schema = schema::import(&obj.call_method0("__arrow_c_schema__")?)?;
+        return Ok(Bound::new(py, Schema::new(schema))?.into_any());
+    }
+    wrong_type!("{} has no method of the Arrow PyCapsule interface", obj.get_type())
+}

@@ -1,0 +1,226 @@
+//! Record batches and other arrays, in and out as Arrow.
+
+use core::ffi::c_void;
+
+use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
+use devexchange_core::abi::arrow_device::ArrowDeviceArray;
+use devexchange_core::abi::types::DevxColumn;
+use devexchange_core::{Batch, Schema as CoreSchema};
+use pyo3::exceptions::PyNotImplementedError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+use crate::column::Column;
+use crate::error::{Error, Result, refuse};
+use crate::handle::Handle;
+use crate::schema::{self, Schema};
+use crate::{capsule, device, dlpack, stream};
+
+/// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns; of
+/// any other array, `root` is the one column that there is.
+///
+/// It comes from `from_arrow`, a stream or a tensor, and goes to every consumer of the Arrow PyCapsule interface. The
+/// memory is released when the last user is gone.
+#[pyclass(frozen, module = "devexchange", weakref)]
+pub(crate) struct RecordBatch(Handle<Batch>);
+
+impl RecordBatch {
+    pub(crate) fn new(batch: Batch) -> Self {
+        Self(Handle::new("batch", batch))
+    }
+
+    pub(crate) fn get(&self) -> Result<Batch> {
+        self.0.get()
+    }
+}
+
+#[pymethods]
+impl RecordBatch {
+    /// What the arrays are.
+    #[getter]
+    fn schema(&self) -> Result<Schema> {
+        Ok(Schema::new(self.get()?.schema().clone()))
+    }
+
+    /// Where the memory is.
+    #[getter]
+    fn device<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        device::to_python(py, self.get()?.device())
+    }
+
+    /// Number of columns: 0 if it is not a record batch.
+    #[getter]
+    fn n_columns(&self) -> Result<usize> {
+        Ok(self.get()?.n_columns())
+    }
+
+    /// Names of the columns.
+    #[getter]
+    fn names(&self) -> Result<Vec<String>> {
+        let batch = self.get()?;
+        Ok(batch.columns().map(|column| column.field().name().to_owned()).collect())
+    }
+
+    /// The whole array as one column.
+    #[getter]
+    fn root(&self) -> Result<Column> {
+        let batch = self.get()?;
+        let root = batch.root().to_raw();
+        Ok(Column::new(batch, &root))
+    }
+
+    /// The column with this number, negative ones from the end, or the first one with this name.
+    fn column(&self, which: &Bound<'_, PyAny>) -> Result<Column> {
+        let batch = self.get()?;
+        let raw = find(&batch, which)?;
+        Ok(Column::new(batch, &raw))
+    }
+
+    fn __getitem__(&self, which: &Bound<'_, PyAny>) -> Result<Column> {
+        self.column(which)
+    }
+
+    /// Number of rows.
+    fn __len__(&self) -> Result<usize> {
+        Ok(self.get()?.length() as usize)
+    }
+
+    /// All rows as Python objects; those of a record batch are dicts.
+    fn to_pylist<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyList>> {
+        self.root()?.to_pylist(py)
+    }
+
+    /// Says that work which is queued on `stream` until now uses the memory: it is released only when that work is
+    /// done.
+    fn used_on(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
+        let batch = self.get()?;
+        Ok(batch.used_on(stream::of(batch.device(), stream)?)?)
+    }
+
+    /// Makes `stream` wait, on the device, until the data may be touched.
+    fn wait(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
+        let batch = self.get()?;
+        Ok(batch.wait(stream::of(batch.device(), stream)?)?)
+    }
+
+    /// A copy on `device`, a pair of device type and number, queued on `stream` (by default the legacy default
+    /// stream), after which it is ready; into host memory the call waits.
+    #[pyo3(signature = (device, stream=None))]
+    fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<Self> {
+        let (batch, target) = (self.get()?, device::from_python(device)?);
+        let stream = target.stream_with(batch.device(), dlpack::stream_of_copy(stream::optional(stream)?))?;
+        Ok(Self::new(py.detach(|| batch.copy_to(target, stream))?))
+    }
+
+    /// A capsule with the schema (Arrow PyCapsule interface).
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        schema::export(py, self.get()?.schema())
+    }
+
+    /// Capsules with schema and array, for one consumer. Nothing is converted: `requested_schema` must have as many
+    /// fields.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> Result<Bound<'py, PyTuple>> {
+        let batch = self.get()?;
+        schema::check_request(batch.schema(), requested_schema)?;
+        let schema = schema::export(py, batch.schema())?;
+        // SAFETY: the capsule has room for the struct.
+        let array = capsule::filled::<ArrowArray>(py, |out| Ok(unsafe { batch.export(out) }?))?;
+        Ok(PyTuple::new(py, [schema, array])?)
+    }
+
+    /// As `__arrow_c_array__`, with device and event.
+    #[pyo3(signature = (requested_schema=None, **kwargs))]
+    fn __arrow_c_device_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyTuple>> {
+        refuse_arguments(kwargs)?;
+        let batch = self.get()?;
+        schema::check_request(batch.schema(), requested_schema)?;
+        let schema = schema::export(py, batch.schema())?;
+        // SAFETY: the capsule has room for the struct.
+        let array = capsule::filled::<ArrowDeviceArray>(py, |out| Ok(unsafe { batch.export_device(out) }?))?;
+        Ok(PyTuple::new(py, [schema, array])?)
+    }
+
+    /// Gives up this object's part of the memory. Closing again does nothing.
+    fn close(&self) {
+        self.0.close();
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
+        self.close();
+    }
+
+    fn __repr__(&self) -> String {
+        match self.get() {
+            Err(_) => "<devexchange.RecordBatch closed>".to_owned(),
+            Ok(batch) => {
+                let (rows, fields) = (batch.length(), schema::fields(batch.schema()));
+                format!("<devexchange.RecordBatch {rows} rows on {}: {fields}>", batch.device())
+            }
+        }
+    }
+}
+
+fn find(batch: &Batch, which: &Bound<'_, PyAny>) -> Result<DevxColumn> {
+    let n = batch.n_columns();
+    let column = if let Ok(name) = which.extract::<String>() {
+        let Some(column) = batch.column_named(&name) else {
+            return refuse!(DEVX_OUT_OF_RANGE, "there is no column {name:?}");
+        };
+        column
+    } else {
+        let index = which.extract::<isize>()?;
+        let counted = if index < 0 { index + n as isize } else { index };
+        match usize::try_from(counted).ok().and_then(|counted| batch.column(counted)) {
+            Some(column) => column,
+            None => return refuse!(DEVX_OUT_OF_RANGE, "column is {index}: there are {n}"),
+        }
+    };
+    Ok(column.to_raw())
+}
+
+/// Keyword arguments that this library does not know must be None (Arrow PyCapsule interface).
+pub(crate) fn refuse_arguments(arguments: Option<&Bound<'_, PyDict>>) -> Result<()> {
+    for (name, value) in arguments.into_iter().flatten() {
+        if !value.is_none() {
+            return Err(Error::Python(PyNotImplementedError::new_err(format!("{name} is {value}: not supported"))));
+        }
+    }
+    Ok(())
+}
+
+/// Takes an array and its schema out of their capsules, both or neither.
+pub(crate) fn import(pair: &Bound<'_, PyAny>, on_device: bool) -> Result<RecordBatch> {
+    let (schema, array) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
+    let schema = capsule::pointer::<ArrowSchema>(&schema)?;
+    let array: *mut c_void = match on_device {
+        true => capsule::pointer::<ArrowDeviceArray>(&array)?.cast(),
+        false => capsule::pointer::<ArrowArray>(&array)?.cast(),
+    };
+    let import = |schema: &CoreSchema| {
+        if on_device {
+            // SAFETY: as below.
+            unsafe { Batch::import_device(array.cast(), schema) }
+        } else {
+            // SAFETY: what a capsule of this name holds is valid, and attached as we are nobody else uses it now.
+            unsafe { Batch::import(array.cast(), schema) }
+        }
+    };
+    // SAFETY: as above.
+    let batch = unsafe { CoreSchema::import_for(schema, import) }?;
+    Ok(RecordBatch::new(batch))
+}

@@ -1,0 +1,132 @@
+//! Streams of batches, in and out as Arrow.
+
+use devexchange_core::abi::arrow_device_stream::ArrowDeviceArrayStream;
+use devexchange_core::abi::arrow_stream::ArrowArrayStream;
+use devexchange_core::{BatchStream as CoreStream, Device};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::batch::{RecordBatch, refuse_arguments};
+use crate::error::Result;
+use crate::handle::Handle;
+use crate::schema::{self, Schema};
+use crate::{capsule, queue};
+
+/// Batches of one schema on one kind of device, pulled one after the other: an iterator. Who it is handed to as an
+/// Arrow stream pulls from the same source.
+#[pyclass(frozen, module = "devexchange", weakref)]
+pub(crate) struct BatchStream(Handle<CoreStream>);
+
+impl BatchStream {
+    fn new(stream: CoreStream) -> Self {
+        Self(Handle::new("stream", stream))
+    }
+
+    fn get(&self) -> Result<CoreStream> {
+        self.0.get()
+    }
+}
+
+#[pymethods]
+impl BatchStream {
+    /// A stream of batches that are there already.
+    #[staticmethod]
+    #[pyo3(signature = (schema, batches, /))]
+    fn of(schema: &Schema, batches: Vec<Bound<'_, RecordBatch>>) -> Result<Self> {
+        let batches = batches.iter().map(|batch| batch.get().get()).collect::<Result<Vec<_>>>()?;
+        let device = batches.first().map_or(Device::CPU, devexchange_core::Batch::device);
+        Ok(Self::new(CoreStream::of(schema.get(), device.kind, batches.into_iter().map(Ok))?))
+    }
+
+    /// What all batches are.
+    #[getter]
+    fn schema(&self) -> Result<Schema> {
+        Ok(Schema::new(self.get()?.schema().clone()))
+    }
+
+    /// The kind of device that all batches lie on (1 the host, 2 CUDA, …).
+    #[getter]
+    fn device_type(&self) -> Result<i32> {
+        Ok(self.get()?.device_type().0)
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> Result<Option<RecordBatch>> {
+        queue::drain();
+        let stream = self.get()?;
+        Ok(py.detach(|| stream.next())?.map(RecordBatch::new))
+    }
+
+    /// A capsule with the schema (Arrow PyCapsule interface).
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        schema::export(py, self.get()?.schema())
+    }
+
+    /// A capsule with the stream, for one consumer. Nothing is converted: `requested_schema` must have as many fields.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> Result<Bound<'py, PyAny>> {
+        let stream = self.get()?;
+        schema::check_request(stream.schema(), requested_schema)?;
+        // SAFETY: the capsule has room for the struct.
+        capsule::filled::<ArrowArrayStream>(py, |out| Ok(unsafe { stream.export(out) }?))
+    }
+
+    /// As `__arrow_c_stream__`, with the device type.
+    #[pyo3(signature = (requested_schema=None, **kwargs))]
+    fn __arrow_c_device_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyAny>> {
+        refuse_arguments(kwargs)?;
+        let stream = self.get()?;
+        schema::check_request(stream.schema(), requested_schema)?;
+        // SAFETY: the capsule has room for the struct.
+        capsule::filled::<ArrowDeviceArrayStream>(py, |out| Ok(unsafe { stream.export_device(out) }?))
+    }
+
+    /// Gives up this object's part of the stream. Closing again does nothing.
+    fn close(&self) {
+        self.0.close();
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
+        self.close();
+    }
+
+    fn __repr__(&self) -> String {
+        match self.get() {
+            Err(_) => "<devexchange.BatchStream closed>".to_owned(),
+            Ok(stream) => {
+                format!("<devexchange.BatchStream on {}: {}>", stream.device_type(), schema::fields(stream.schema()))
+            }
+        }
+    }
+}
+
+/// Takes the stream out of a capsule.
+pub(crate) fn import(capsule: &Bound<'_, PyAny>, on_device: bool) -> Result<BatchStream> {
+    let stream = if on_device {
+        let stream = capsule::pointer::<ArrowDeviceArrayStream>(capsule)?;
+        // SAFETY: what a capsule of this name holds is valid, and attached as we are nobody else uses it now.
+        unsafe { CoreStream::import_device(stream) }?
+    } else {
+        let stream = capsule::pointer::<ArrowArrayStream>(capsule)?;
+        // SAFETY: as above.
+        unsafe { CoreStream::import(stream) }?
+    };
+    Ok(BatchStream::new(stream))
+}

@@ -1,0 +1,223 @@
+//! Host memory in and out through Python's buffer protocol (PEP 3118).
+
+use core::ffi::{CStr, c_int, c_void};
+
+use devexchange_core::abi::dlpack::{self as dl, DLDataType};
+use devexchange_core::layout::MAX_NDIM;
+use devexchange_core::{DType, Device, Flags, Tensor as CoreTensor, TensorDesc};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::error::{Result, refuse};
+use crate::queue::{self, Held};
+use crate::tensor::{Tensor, require_host};
+
+// ---- in ----
+
+/// A view of the memory of an object with the buffer protocol (bytes, bytearray, array.array, memoryview, NumPy
+/// arrays, …), which stays locked until the last user of the tensor is gone.
+///
+/// Raises TypeError for objects without the protocol, BufferError for elements that are no numbers in this machine's
+/// byte order.
+#[pyfunction]
+#[pyo3(signature = (obj, /))]
+pub(crate) fn from_buffer(obj: &Bound<'_, PyAny>) -> Result<Tensor> {
+    queue::drain();
+    let mut view = Box::new(ffi::Py_buffer::new());
+    // SAFETY: attached, and there is room for the view.
+    if unsafe { ffi::PyObject_GetBuffer(obj.as_ptr(), &raw mut *view, ffi::PyBUF_RECORDS_RO) } != 0 {
+        return Err(PyErr::fetch(obj.py()).into());
+    }
+    let Described { data, dtype, shape, strides, flags } = Described::new(&view).inspect_err(|_| {
+        // SAFETY: attached; filled in above, and given back here only.
+        unsafe { ffi::PyBuffer_Release(&raw mut *view) }
+    })?;
+    let owner = queue::owner(Held::Buffer(view));
+    let strides = Some(strides.as_slice());
+    let desc = TensorDesc { data, device: Device::CPU, dtype, shape: &shape, strides, byte_offset: 0, flags };
+    // SAFETY: the object promises memory of this description until the view is given back.
+    Ok(Tensor::new(queue::keep(unsafe { CoreTensor::from_raw_parts(&desc, owner) })?))
+}
+
+/// What a view says.
+struct Described {
+    data: *mut c_void,
+    dtype: DType,
+    shape: Vec<i64>,
+    /// In elements.
+    strides: Vec<i64>,
+    flags: Flags,
+}
+
+impl Described {
+    fn new(view: &ffi::Py_buffer) -> Result<Self> {
+        // SAFETY: a view with a format has one that ends, or none, which is a byte.
+        let format = if view.format.is_null() { c"B" } else { unsafe { CStr::from_ptr(view.format) } };
+        let width = (view.itemsize as i64).max(1);
+        let mut strides = extents(view, view.strides)?;
+        if let Some(stride) = strides.iter().find(|&&stride| stride % width != 0) {
+            return refuse!(
+                DEVX_UNSUPPORTED,
+                "strides has {stride} bytes: not a multiple of the {width} of an element"
+            );
+        }
+        strides.iter_mut().for_each(|stride| *stride /= width);
+        Ok(Self {
+            data: view.buf,
+            dtype: dtype_of(&format.to_string_lossy(), view.itemsize)?,
+            shape: extents(view, view.shape)?,
+            strides,
+            flags: if view.readonly != 0 { Flags::READ_ONLY } else { Flags::default() },
+        })
+    }
+}
+
+/// Shape or strides, which a view that was asked for has so many of.
+fn extents(view: &ffi::Py_buffer, from: *const ffi::Py_ssize_t) -> Result<Vec<i64>> {
+    let ndim = match usize::try_from(view.ndim) {
+        Ok(ndim) if ndim <= MAX_NDIM => ndim,
+        _ => return refuse!(DEVX_INVALID_SHAPE, "ndim is {}: it must be between 0 and {MAX_NDIM}", view.ndim),
+    };
+    if ndim == 0 {
+        return Ok(Vec::new());
+    }
+    if from.is_null() {
+        return refuse!(DEVX_INVALID_SHAPE, "the view has {ndim} dimensions, but no shape or no strides");
+    }
+    // SAFETY: not NULL, so there is one for each dimension.
+    Ok(unsafe { std::slice::from_raw_parts(from, ndim) }.iter().map(|&extent| extent as i64).collect())
+}
+
+/// The element type of a format of the module `struct`, with `Z` before a floating point number for a complex one.
+fn dtype_of(format: &str, itemsize: isize) -> Result<DType> {
+    let foreign: &[char] = if cfg!(target_endian = "little") { &['>', '!'] } else { &['<'] };
+    if itemsize > 1 && format.starts_with(foreign) {
+        return refuse!(DEVX_UNSUPPORTED, "format is {format:?}: the bytes are not in the order of this machine");
+    }
+    let (code, sizes): (_, &[isize]) = match format.trim_start_matches(['@', '=', '<', '>', '!']) {
+        "?" => (dl::kDLBool, &[1]),
+        "b" => (dl::kDLInt, &[1]),
+        "h" => (dl::kDLInt, &[2]),
+        "i" => (dl::kDLInt, &[4]),
+        "l" | "n" => (dl::kDLInt, &[4, 8]),
+        "q" => (dl::kDLInt, &[8]),
+        "B" | "c" => (dl::kDLUInt, &[1]),
+        "H" => (dl::kDLUInt, &[2]),
+        "I" => (dl::kDLUInt, &[4]),
+        "L" | "N" => (dl::kDLUInt, &[4, 8]),
+        "Q" => (dl::kDLUInt, &[8]),
+        "e" => (dl::kDLFloat, &[2]),
+        "f" => (dl::kDLFloat, &[4]),
+        "d" => (dl::kDLFloat, &[8]),
+        "Zf" => (dl::kDLComplex, &[8]),
+        "Zd" => (dl::kDLComplex, &[16]),
+        _ => return refuse!(DEVX_UNSUPPORTED, "format is {format:?}: its elements are no numbers of a tensor"),
+    };
+    if !sizes.contains(&itemsize) {
+        return refuse!(DEVX_INVALID_DTYPE, "itemsize is {itemsize}: the format {format:?} has {sizes:?}");
+    }
+    Ok(DType::from_dlpack(DLDataType { code, bits: (itemsize * 8) as u8, lanes: 1 })?)
+}
+
+// ---- out ----
+
+/// What a lent view points to: it is kept in the view's `internal`.
+struct Lent {
+    tensor: CoreTensor,
+    /// In bytes.
+    strides: Vec<isize>,
+}
+
+/// Fills in a view of a tensor in host memory, which keeps the tensor until it is given back.
+///
+/// # Safety
+/// `view` can be written, and is not filled in.
+pub(crate) unsafe fn lend(object: Bound<'_, Tensor>, view: *mut ffi::Py_buffer, flags: c_int) -> Result<()> {
+    // SAFETY: the caller's contract.
+    let Some(view) = (unsafe { view.as_mut() }) else {
+        return refuse!(DEVX_NULL_ARGUMENT, "view is NULL");
+    };
+    view.obj = std::ptr::null_mut();
+    let tensor = object.get().get()?;
+    require_host(&tensor)?;
+    let format = format_of(tensor.dtype())?;
+    let read_only = tensor.flags().has(Flags::READ_ONLY);
+    let wants = |flag: c_int| flags & flag == flag;
+    if read_only && wants(ffi::PyBUF_WRITABLE) {
+        return refuse!(DEVX_READ_ONLY, "flags has READ_ONLY: the tensor must not be written");
+    }
+    let row_major = tensor.layout().row_major;
+    let needs_rows = !wants(ffi::PyBUF_STRIDES) || wants(ffi::PyBUF_C_CONTIGUOUS);
+    let fits = match () {
+        () if wants(ffi::PyBUF_ANY_CONTIGUOUS) => row_major || is_column_major(&tensor),
+        () if wants(ffi::PyBUF_F_CONTIGUOUS) => is_column_major(&tensor),
+        () => row_major || !needs_rows,
+    };
+    if !fits {
+        let (strides, shape) = (tensor.strides(), tensor.shape());
+        return refuse!(DEVX_COPY_REQUIRED, "strides {strides:?} of shape {shape:?} are not as they were asked for");
+    }
+    let width = tensor.dtype().element_bytes().unwrap_or(1) as isize;
+    let strides = tensor.strides().iter().map(|&stride| stride as isize * width).collect();
+    let lent = Box::into_raw(Box::new(Lent { tensor, strides }));
+    // SAFETY: made above.
+    let Lent { tensor, strides } = unsafe { &*lent };
+    // A view of nothing still has an address.
+    view.buf = if tensor.data().is_null() { lent.cast() } else { tensor.data() };
+    view.len = tensor.layout().bytes as isize;
+    view.itemsize = width;
+    view.readonly = read_only.into();
+    view.ndim = tensor.shape().len() as c_int;
+    view.format = if wants(ffi::PyBUF_FORMAT) { format.as_ptr().cast_mut() } else { std::ptr::null_mut() };
+    view.shape = if wants(ffi::PyBUF_ND) { tensor.shape().as_ptr().cast_mut().cast() } else { std::ptr::null_mut() };
+    view.strides = if wants(ffi::PyBUF_STRIDES) { strides.as_ptr().cast_mut() } else { std::ptr::null_mut() };
+    view.suboffsets = std::ptr::null_mut();
+    view.internal = lent.cast::<c_void>();
+    view.obj = object.into_ptr();
+    Ok(())
+}
+
+/// Takes a view back.
+///
+/// # Safety
+/// `view` was filled in by [`lend`], and is taken back once.
+pub(crate) unsafe fn take_back(view: *mut ffi::Py_buffer) {
+    // SAFETY: the caller's contract.
+    let internal = unsafe { (*view).internal };
+    // SAFETY: as above.
+    drop(unsafe { Box::from_raw(internal.cast::<Lent>()) });
+    queue::drain();
+}
+
+fn is_column_major(tensor: &CoreTensor) -> bool {
+    let mut expected = 1;
+    tensor.layout().elements == 0
+        || tensor.shape().iter().zip(tensor.strides()).all(|(&extent, &stride)| {
+            let fits = extent == 1 || stride == expected;
+            expected *= extent;
+            fits
+        })
+}
+
+fn format_of(dtype: DType) -> Result<&'static CStr> {
+    let DLDataType { code, bits, lanes } = dtype.to_dlpack();
+    Ok(match (dl::DLDataTypeCode::from(code), bits, lanes) {
+        (dl::kDLBool, 8, 1) => c"?",
+        (dl::kDLInt, 8, 1) => c"b",
+        (dl::kDLInt, 16, 1) => c"h",
+        (dl::kDLInt, 32, 1) => c"i",
+        (dl::kDLInt, 64, 1) => c"q",
+        (dl::kDLUInt, 8, 1) => c"B",
+        (dl::kDLUInt, 16, 1) => c"H",
+        (dl::kDLUInt, 32, 1) => c"I",
+        (dl::kDLUInt, 64, 1) => c"Q",
+        (dl::kDLFloat, 16, 1) => c"e",
+        (dl::kDLFloat, 32, 1) => c"f",
+        (dl::kDLFloat, 64, 1) => c"d",
+        (dl::kDLComplex, 64, 1) => c"Zf",
+        (dl::kDLComplex, 128, 1) => c"Zd",
+        _ => return refuse!(DEVX_UNSUPPORTED, "dtype is {dtype}: buffers have no format for it"),
+    })
+}
+
+const _: () = assert!(size_of::<ffi::Py_ssize_t>() == size_of::<i64>(), "extents are those of 64-bit machines");

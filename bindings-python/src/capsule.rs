@@ -1,0 +1,199 @@
+//! PyCapsules around the structs of DLPack and Arrow: how Python libraries hand them to each other. A destructor
+//! gives up what nobody took. It may run while an exception is on its way, which it puts aside.
+
+use core::ffi::{CStr, c_void};
+use std::ptr::NonNull;
+
+use devexchange_core::Tensor;
+use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
+use devexchange_core::abi::arrow_device::ArrowDeviceArray;
+use devexchange_core::abi::arrow_device_stream::ArrowDeviceArrayStream;
+use devexchange_core::abi::arrow_stream::ArrowArrayStream;
+use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
+use devexchange_core::arrow;
+use devexchange_core::dlpack::{self, Managed, Owned};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::error::{Result, refuse, wrong_type};
+use crate::queue::Aside;
+
+/// Whether it is a capsule of this name.
+fn is_named(capsule: &Bound<'_, PyAny>, name: &CStr) -> bool {
+    // SAFETY: attached; any object may be asked.
+    unsafe { ffi::PyCapsule_IsValid(capsule.as_ptr(), name.as_ptr()) == 1 }
+}
+
+/// What a capsule of this name holds.
+fn content<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> Result<NonNull<T>> {
+    if !is_named(capsule, name) {
+        return wrong_type!("{capsule} is not a capsule with the name {name:?}");
+    }
+    // SAFETY: attached, and a capsule of this name.
+    let pointer = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), name.as_ptr()) };
+    match NonNull::new(pointer.cast()) {
+        Some(pointer) => Ok(pointer),
+        None => Err(PyErr::fetch(capsule.py()).into()),
+    }
+}
+
+/// # Safety
+/// `destructor` is right for a capsule of this name around `pointer`.
+unsafe fn new<'py>(
+    py: Python<'py>,
+    pointer: *mut c_void,
+    name: &'static CStr,
+    destructor: ffi::PyCapsule_Destructor,
+) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: attached; the name lives for ever.
+    let capsule = unsafe { ffi::PyCapsule_New(pointer, name.as_ptr(), Some(destructor)) };
+    // SAFETY: a new reference, or NULL with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
+}
+
+// ---- DLPack: the struct is the producer's, its deleter frees it; a consumer renames the capsule ----
+
+/// A struct of DLPack, with the names of its capsules.
+pub(crate) trait DlpackStruct: Managed + 'static {
+    const NAME: &'static CStr;
+    const USED: &'static CStr;
+}
+
+impl DlpackStruct for DLManagedTensorVersioned {
+    const NAME: &'static CStr = c"dltensor_versioned";
+    const USED: &'static CStr = c"used_dltensor_versioned";
+}
+
+impl DlpackStruct for DLManagedTensor {
+    const NAME: &'static CStr = c"dltensor";
+    const USED: &'static CStr = c"used_dltensor";
+}
+
+/// A capsule for a consumer of a tensor.
+pub(crate) fn give<M: DlpackStruct>(py: Python<'_>, tensor: Owned<M>) -> Result<Bound<'_, PyAny>> {
+    let raw = tensor.into_raw();
+    // SAFETY: the destructor is that of this struct.
+    let made = unsafe { new(py, raw.cast(), M::NAME, drop_tensor::<M>) };
+    if made.is_err()
+        && let Some(raw) = NonNull::new(raw)
+    {
+        // SAFETY: exported above, and nobody took it.
+        drop(unsafe { Owned::from_raw(raw) });
+    }
+    Ok(made?)
+}
+
+unsafe extern "C" fn drop_tensor<M: DlpackStruct>(capsule: *mut ffi::PyObject) {
+    // SAFETY: a destructor is called by who is attached.
+    let py = unsafe { Python::assume_attached() };
+    let _aside = Aside::new(py);
+    // SAFETY: attached. The name says that nobody took the tensor.
+    if unsafe { ffi::PyCapsule_IsValid(capsule, M::NAME.as_ptr()) } == 1 {
+        // SAFETY: attached, and of this name.
+        let raw = unsafe { ffi::PyCapsule_GetPointer(capsule, M::NAME.as_ptr()) };
+        // SAFETY: the capsule owns the tensor, and is gone after this.
+        drop(NonNull::new(raw.cast::<M>()).map(|raw| unsafe { Owned::from_raw(raw) }));
+    }
+}
+
+/// Takes the tensor out of a capsule of either name, whose producer was asked for it with `stream`. If that fails, the
+/// capsule is as it was, and still owns the tensor. Of two that try only one finds the name.
+pub(crate) fn take(capsule: &Bound<'_, PyAny>, stream: Option<i64>) -> Result<Tensor> {
+    if is_named(capsule, DLManagedTensorVersioned::NAME) {
+        take_as::<DLManagedTensorVersioned>(capsule, stream)
+    } else if is_named(capsule, DLManagedTensor::NAME) {
+        take_as::<DLManagedTensor>(capsule, stream)
+    } else if is_named(capsule, DLManagedTensorVersioned::USED) || is_named(capsule, DLManagedTensor::USED) {
+        refuse!(DEVX_RELEASED, "the capsule is used: its tensor was taken already")
+    } else {
+        wrong_type!("__dlpack__ gave {capsule}: not a capsule with the name dltensor_versioned or dltensor")
+    }
+}
+
+fn take_as<M: DlpackStruct>(capsule: &Bound<'_, PyAny>, stream: Option<i64>) -> Result<Tensor> {
+    let raw = content::<M>(capsule, M::NAME)?;
+    rename(capsule, M::USED)?;
+    // SAFETY: what a capsule of this name owns, and owns no more; its producer was asked for it with this stream.
+    match unsafe { dlpack::import_on(raw.as_ptr(), stream) } {
+        Ok(tensor) => Ok(tensor),
+        Err(error) => {
+            rename(capsule, M::NAME)?;
+            Err(error.into())
+        }
+    }
+}
+
+fn rename(capsule: &Bound<'_, PyAny>, name: &'static CStr) -> Result<()> {
+    // SAFETY: attached; the name lives for ever.
+    match unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), name.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(PyErr::fetch(capsule.py()).into()),
+    }
+}
+
+// ---- Arrow: the struct is the capsule's; its release is NULL once somebody took what is in it ----
+
+/// A struct of Arrow, with the name of its capsule (Arrow PyCapsule interface).
+pub(crate) trait ArrowStruct: Sized + 'static {
+    const NAME: &'static CStr;
+    /// # Safety
+    /// `this` is valid, and nobody else uses it.
+    unsafe fn release(this: *mut Self);
+}
+
+macro_rules! arrow_structs {
+    ($($Struct:ident = $name:literal: |$this:ident| $release:expr;)*) => {$(
+        impl ArrowStruct for $Struct {
+            const NAME: &'static CStr = $name;
+            unsafe fn release($this: *mut Self) {
+                // SAFETY: the caller's contract.
+                unsafe { $release }
+            }
+        }
+    )*};
+}
+arrow_structs! {
+    ArrowSchema = c"arrow_schema": |this| arrow::release_schema(this);
+    ArrowArray = c"arrow_array": |this| arrow::release_array(this);
+    // A device array begins with its array.
+    ArrowDeviceArray = c"arrow_device_array": |this| arrow::release_array(this.cast());
+    ArrowArrayStream = c"arrow_array_stream": |this| arrow::release_stream(this);
+    ArrowDeviceArrayStream = c"arrow_device_array_stream": |this| arrow::release_device_stream(this);
+}
+
+/// A capsule around a struct that `fill` writes to the address that it gets.
+pub(crate) fn filled<T: ArrowStruct>(
+    py: Python<'_>,
+    fill: impl FnOnce(*mut T) -> Result<()>,
+) -> Result<Bound<'_, PyAny>> {
+    // SAFETY: all zero is a released struct.
+    let raw = Box::into_raw(Box::new(unsafe { std::mem::zeroed::<T>() }));
+    // SAFETY: the destructor is that of this struct.
+    match unsafe { new(py, raw.cast(), T::NAME, drop_struct::<T>) } {
+        Ok(capsule) => fill(raw).map(|()| capsule),
+        Err(error) => {
+            // SAFETY: made above, and nobody has it.
+            drop(unsafe { Box::from_raw(raw) });
+            Err(error.into())
+        }
+    }
+}
+
+unsafe extern "C" fn drop_struct<T: ArrowStruct>(capsule: *mut ffi::PyObject) {
+    // SAFETY: a destructor is called by who is attached.
+    let py = unsafe { Python::assume_attached() };
+    let _aside = Aside::new(py);
+    // SAFETY: attached; a capsule of ours keeps its name.
+    let raw = unsafe { ffi::PyCapsule_GetPointer(capsule, T::NAME.as_ptr()) }.cast::<T>();
+    if !raw.is_null() {
+        // SAFETY: made by `filled`, and nobody else uses it any more.
+        unsafe { T::release(raw) };
+        // SAFETY: as above.
+        drop(unsafe { Box::from_raw(raw) });
+    }
+}
+
+/// The struct in a capsule of somebody else's, which lives as long as the capsule.
+pub(crate) fn pointer<T: ArrowStruct>(capsule: &Bound<'_, PyAny>) -> Result<*mut T> {
+    Ok(content::<T>(capsule, T::NAME)?.as_ptr())
+}

@@ -1,0 +1,101 @@
+//! Columns of a batch.
+
+use devexchange_core::abi::types::DevxColumn;
+use devexchange_core::{Batch, Column as CoreColumn};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::error::{Result, refuse};
+use crate::tensor::Tensor;
+use crate::{convert, value};
+
+/// A view of one array of a batch, whose memory it keeps: a sequence of values.
+#[pyclass(frozen, module = "devexchange")]
+pub(crate) struct Column {
+    batch: Batch,
+    node: i64,
+    offset: i64,
+    length: i64,
+}
+
+impl Column {
+    pub(crate) fn new(batch: Batch, raw: &DevxColumn) -> Self {
+        Self { batch, node: raw.node, offset: raw.offset, length: raw.length }
+    }
+
+    fn view(&self) -> Result<CoreColumn<'_>> {
+        let Self { batch, node, offset, length } = self;
+        // Only these three say which column it is.
+        let raw = DevxColumn { node: *node, offset: *offset, length: *length, ..batch.root().to_raw() };
+        Ok(CoreColumn::from_raw(batch, &raw)?)
+    }
+}
+
+#[pymethods]
+impl Column {
+    /// Name; empty if there is none.
+    #[getter]
+    fn name(&self) -> Result<&str> {
+        Ok(self.view()?.field().name())
+    }
+
+    /// Name of the type, for people.
+    #[getter]
+    fn r#type(&self) -> Result<String> {
+        Ok(self.view()?.ty().to_string())
+    }
+
+    /// Format string (Arrow C data interface).
+    #[getter]
+    fn format(&self) -> Result<&str> {
+        Ok(self.view()?.field().format())
+    }
+
+    /// Number of nulls; counted, in host memory, if it is not known.
+    #[getter]
+    fn null_count(&self) -> Result<i64> {
+        Ok(self.view()?.null_count()?)
+    }
+
+    /// The columns below: of a struct, a list, a union, ….
+    #[getter]
+    fn children(&self) -> Result<Vec<Self>> {
+        let view = self.view()?;
+        let child = |column: CoreColumn<'_>| Self::new(self.batch.clone(), &column.to_raw());
+        Ok((0..view.field().n_children()).filter_map(|index| view.child(index)).map(child).collect())
+    }
+
+    /// The values of all rows as Python objects: None for nulls, int, float, bool, str, bytes, Decimal, date, time,
+    /// datetime, timedelta, lists, lists of pairs for maps, dicts for structs. For host memory.
+    pub(crate) fn to_pylist<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyList>> {
+        value::list(py, self.view()?)
+    }
+
+    /// How `to_tensor` would make a tensor of it: as a view, with a copy, or not at all, and why.
+    fn plan_tensor<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        convert::plan_tensor(py, self.view()?)
+    }
+
+    /// The column as a read-only tensor. `copy` is True for a copy in any case, False for none in any case, None for
+    /// one where a view is not possible.
+    #[pyo3(signature = (*, copy=None))]
+    fn to_tensor(&self, copy: Option<bool>) -> Result<Tensor> {
+        convert::tensor(self.view()?, copy)
+    }
+
+    fn __len__(&self) -> usize {
+        self.length as usize
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, row: i64) -> Result<Bound<'py, PyAny>> {
+        let counted = if row < 0 { row + self.length } else { row };
+        if !(0..self.length).contains(&counted) {
+            return refuse!(DEVX_OUT_OF_RANGE, "row is {row}: the column has {}", self.length);
+        }
+        value::of(py, self.view()?, counted)
+    }
+
+    fn __repr__(&self) -> Result<String> {
+        Ok(format!("<devexchange.Column {:?}: {} rows of {}>", self.name()?, self.length, self.r#type()?))
+    }
+}

@@ -1,0 +1,241 @@
+//! Tensors in and out through the CUDA Array Interface, versions 0 to 3 in, 3 out. Here only the dictionary is
+//! translated.
+
+use core::ffi::{CStr, c_void};
+use std::ffi::CString;
+
+use devexchange_core::abi::cuda_array::{DEVX_CUDA_ARRAY_NO_STREAM, DevxCudaArray};
+use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_UNSUPPORTED};
+use devexchange_core::cuda_array::{self, NoStream, Request};
+use devexchange_core::{Owner, Tensor as CoreTensor};
+use pyo3::exceptions::PyAttributeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyInt, PyString, PyTuple};
+
+use crate::error::{Error, Result, refuse, wrong_type};
+use crate::queue::{self, Held};
+use crate::stream;
+use crate::tensor::Tensor;
+
+// ---- in ----
+
+/// Takes a tensor from an object with `__cuda_array_interface__`, which is kept alive until the last user of the
+/// tensor is gone. An object that keeps the tensor made over it has to close it: Python's cycle collector cannot see
+/// such a cycle. Where the memory is, the driver says.
+///
+/// What the producer queued on its stream is waited for on the device: by `stream`, if one is given, and by whoever
+/// the tensor is handed to. Producers before version 3 name no stream; `no_stream` says what takes its place:
+/// "legacy-default", "host-sync" (the host waits until the device has done all its work), or "trust" (the data is
+/// ready).
+///
+/// Raises TypeError for objects without the protocol and entries of a wrong type, ValueError for what no array can be,
+/// BufferError for what a tensor cannot say (masks, structured elements, foreign byte order) and for host memory.
+#[pyfunction]
+#[pyo3(signature = (obj, /, *, stream=None, no_stream="legacy-default"))]
+pub(crate) fn from_cuda_array_interface(
+    obj: &Bound<'_, PyAny>,
+    stream: Option<&Bound<'_, PyAny>>,
+    no_stream: &str,
+) -> Result<Tensor> {
+    queue::drain();
+    let no_stream = match no_stream {
+        "legacy-default" => NoStream::LegacyDefault,
+        "host-sync" => NoStream::HostSync,
+        "trust" => NoStream::Trust,
+        _ => {
+            return refuse!(
+                DEVX_INVALID_ARGUMENT,
+                "no_stream is {no_stream:?}: legacy-default, host-sync or trust was expected"
+            );
+        }
+    };
+    let request = Request { no_stream, stream: stream::optional(stream)?, ..Request::default() };
+    let Some(interface) = obj.getattr_opt("__cuda_array_interface__")? else {
+        return wrong_type!("{} has no __cuda_array_interface__", obj.get_type());
+    };
+    let Ok(interface) = interface.cast_into::<PyDict>() else {
+        return wrong_type!("__cuda_array_interface__ is not a dict");
+    };
+    let source = Source::read(&interface, obj)?;
+    // The copy of the dictionary is read from here on: the object may change it.
+    let mut array = source.into_array();
+    // The host may have to wait, and Python meanwhile goes on.
+    let imported = import(obj.py(), &mut array, &request);
+    if imported.is_err() {
+        // SAFETY: refused, so the array is as it was, and ours.
+        unsafe { cuda_array::release(&raw mut array) };
+        queue::drain();
+    }
+    Ok(Tensor::new(imported?))
+}
+
+fn import(py: Python<'_>, array: &mut DevxCudaArray, request: &Request) -> devexchange_core::Result<CoreTensor> {
+    let array = Sendable(array);
+    py.detach(|| {
+        let array = array;
+        // SAFETY: made just now, and nobody else has it; its producer vouches for the stream.
+        Ok(unsafe { cuda_array::import(array.0, request, false) }?.tensor)
+    })
+}
+
+/// The array is this thread's, also while it is not attached.
+struct Sendable<'a>(&'a mut DevxCudaArray);
+// SAFETY: it stays on this thread.
+unsafe impl Send for Sendable<'_> {}
+
+/// A copy of the dictionary, with what the array points to.
+struct Source {
+    version: i32,
+    read_only: bool,
+    data: usize,
+    shape: Vec<i64>,
+    strides: Option<Vec<i64>>,
+    typestr: CString,
+    stream: i64,
+    _owner: Owner,
+}
+
+impl Source {
+    fn read(interface: &Bound<'_, PyDict>, obj: &Bound<'_, PyAny>) -> Result<Self> {
+        let version = integer(&required(interface, "version")?, "version")?;
+        let Ok(data) = required(interface, "data")?.cast_into::<PyTuple>() else {
+            return wrong_type!("data is not a tuple of an address and a bool");
+        };
+        let (address, read_only) = match data.len() {
+            2 => (data.get_item(0)?, data.get_item(1)?),
+            n => return refuse!(DEVX_INVALID_ARGUMENT, "data has {n} entries: an address and a bool were expected"),
+        };
+        if !read_only.is_instance_of::<PyBool>() {
+            return wrong_type!("data[1] is {read_only}: a bool was expected");
+        }
+        let shape = integers(&required(interface, "shape")?, "shape")?;
+        let strides = optional(interface, "strides")?.map(|strides| integers(&strides, "strides")).transpose()?;
+        if let Some(n) = strides.as_ref().map(Vec::len).filter(|&n| n != shape.len()) {
+            return refuse!(DEVX_INVALID_SHAPE, "there are {n} strides for {} dimensions", shape.len());
+        }
+        let Ok(typestr) = required(interface, "typestr")?.cast_into::<PyString>() else {
+            return wrong_type!("typestr is not a str");
+        };
+        let Ok(typestr) = CString::new(typestr.to_string_lossy().as_bytes()) else {
+            return refuse!(DEVX_INVALID_DTYPE, "typestr has a NUL in it");
+        };
+        if optional(interface, "mask")?.is_some() {
+            return refuse!(DEVX_UNSUPPORTED, "mask is there: some elements are not valid, which a tensor cannot say");
+        }
+        Ok(Self {
+            version: i32::try_from(version).unwrap_or(i32::MAX),
+            read_only: read_only.is_truthy()?,
+            data: self::address(&address)?,
+            shape,
+            strides,
+            typestr,
+            stream: match optional(interface, "stream")? {
+                None => DEVX_CUDA_ARRAY_NO_STREAM,
+                Some(value) => match integer(&value, "stream")? {
+                    value if value < 0 => return refuse!(DEVX_INVALID_STREAM, "stream is {value}: negative"),
+                    value => value,
+                },
+            },
+            _owner: queue::owner(Held::Object(obj.clone().unbind())),
+        })
+    }
+
+    fn into_array(self) -> DevxCudaArray {
+        let source = Box::new(self);
+        DevxCudaArray {
+            version: source.version,
+            read_only: source.read_only.into(),
+            data: std::ptr::with_exposed_provenance_mut(source.data),
+            ndim: source.shape.len() as i64,
+            shape: source.shape.as_ptr(),
+            strides: source.strides.as_ref().map_or(std::ptr::null(), |strides| strides.as_ptr()),
+            typestr: source.typestr.as_ptr(),
+            descr: std::ptr::null(),
+            mask: std::ptr::null(),
+            stream: source.stream,
+            release: Some(release),
+            private_data: Box::into_raw(source).cast::<c_void>(),
+        }
+    }
+}
+
+unsafe extern "C" fn release(array: *mut DevxCudaArray) {
+    // SAFETY: a release callback is called with a valid struct.
+    let Some(array) = (unsafe { array.as_mut() }) else { return };
+    if array.release.take().is_some() {
+        // SAFETY: made by `into_array`, and marked as released above.
+        drop(unsafe { Box::from_raw(array.private_data.cast::<Source>()) });
+    }
+}
+
+fn optional<'py>(interface: &Bound<'py, PyDict>, key: &str) -> Result<Option<Bound<'py, PyAny>>> {
+    Ok(interface.get_item(key)?.filter(|value| !value.is_none()))
+}
+
+fn required<'py>(interface: &Bound<'py, PyDict>, key: &str) -> Result<Bound<'py, PyAny>> {
+    match interface.get_item(key)? {
+        Some(value) => Ok(value),
+        None => refuse!(DEVX_INVALID_ARGUMENT, "__cuda_array_interface__ has no {key}"),
+    }
+}
+
+fn is_integer(value: &Bound<'_, PyAny>) -> bool {
+    value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>()
+}
+
+fn integer(value: &Bound<'_, PyAny>, what: &str) -> Result<i64> {
+    if !is_integer(value) {
+        return wrong_type!("{what} is {value}: an int was expected");
+    }
+    match value.extract() {
+        Ok(value) => Ok(value),
+        Err(_) => refuse!(DEVX_INVALID_SHAPE, "{what} is {value}: more than 64 bits"),
+    }
+}
+
+fn integers(values: &Bound<'_, PyAny>, what: &str) -> Result<Vec<i64>> {
+    match values.cast::<PyTuple>() {
+        Ok(values) => values.iter().map(|value| integer(&value, what)).collect(),
+        Err(_) => wrong_type!("{what} is {values}: a tuple of ints was expected"),
+    }
+}
+
+fn address(value: &Bound<'_, PyAny>) -> Result<usize> {
+    if !is_integer(value) {
+        return wrong_type!("data[0] is {value}: an int was expected");
+    }
+    match value.extract() {
+        Ok(value) => Ok(value),
+        Err(_) => refuse!(DEVX_INVALID_ARGUMENT, "data[0] is {value}: not an address"),
+    }
+}
+
+// ---- out ----
+
+/// The dictionary for a tensor. Host memory has none, as `hasattr` is to see.
+pub(crate) fn export(py: Python<'_>, tensor: CoreTensor) -> Result<Bound<'_, PyDict>> {
+    let exported = match cuda_array::export(tensor, &Request::default()).map_err(|refused| refused.error) {
+        Ok(exported) => exported,
+        Err(error) if [DEVX_DEVICE, DEVX_UNSUPPORTED].contains(&error.status()) => {
+            return Err(Error::Python(PyAttributeError::new_err(error.message().to_owned())));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let array = exported.as_raw();
+    let extents = |from: *const i64| {
+        let n = if from.is_null() { 0 } else { array.ndim as usize };
+        // SAFETY: an exported array has so many of each.
+        let values = if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(from, n) } };
+        PyTuple::new(py, values)
+    };
+    // SAFETY: an exported array has a type that ends.
+    let typestr = unsafe { CStr::from_ptr(array.typestr) }.to_string_lossy();
+    let interface = PyDict::new(py);
+    interface.set_item("version", array.version)?;
+    interface.set_item("shape", extents(array.shape)?)?;
+    interface.set_item("typestr", typestr)?;
+    interface.set_item("data", (array.data.addr(), array.read_only != 0))?;
+    interface.set_item("strides", (!array.strides.is_null()).then(|| extents(array.strides)).transpose()?)?;
+    interface.set_item("stream", (array.stream != DEVX_CUDA_ARRAY_NO_STREAM).then_some(array.stream))?;
+    Ok(interface)
+}

@@ -1,0 +1,157 @@
+//! Tensors in and out as DLPack (array API, `__dlpack__`, `__dlpack_device__`, `from_dlpack`).
+
+use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned, DLPackVersion};
+use devexchange_core::dlpack::{self, Copying, Request, VERSION};
+use devexchange_core::order::{self, NO_SYNC};
+use devexchange_core::runtime::cuda::LEGACY;
+use devexchange_core::{Device, Flags, Tensor as CoreTensor};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::error::{Result, refuse, wrong_type};
+use crate::tensor::Tensor;
+use crate::{capsule, device, queue, stream};
+
+/// Takes a tensor from an object with `__dlpack__`: a view of the same memory, which is released when the last user of
+/// the tensor is gone.
+///
+/// `device` is where the elements are wanted, a pair of device type and number; by default where they are. `copy` is
+/// True for a copy in any case, False for none in any case, None for one where it is needed, which is for another
+/// device. On a GPU the producer is always told a stream, on which the data is ready then: `stream`, or the legacy
+/// default stream (1).
+///
+/// Raises BufferError if the exchange is not possible as asked, TypeError for objects without the protocol,
+/// ValueError for what no tensor or stream can be. Then nothing was taken.
+#[pyfunction]
+#[pyo3(signature = (obj, /, *, device=None, copy=None, stream=None))]
+pub(crate) fn from_dlpack(
+    obj: &Bound<'_, PyAny>,
+    device: Option<&Bound<'_, PyAny>>,
+    copy: Option<bool>,
+    stream: Option<&Bound<'_, PyAny>>,
+) -> Result<Tensor> {
+    queue::drain();
+    if !obj.hasattr("__dlpack__")? || !obj.hasattr("__dlpack_device__")? {
+        return wrong_type!("{} has no __dlpack__ and __dlpack_device__", obj.get_type());
+    }
+    let source = device::from_python(&obj.call_method0("__dlpack_device__")?)?;
+    let target = device.map(device::from_python).transpose()?.unwrap_or(source);
+    let stream = stream::optional(stream)?;
+    if target != source && copy == Some(false) {
+        return refuse!(DEVX_COPY_REQUIRED, "device is {target}: the data is on {source}, and copy is False");
+    }
+    let asked = asked_stream(source, target, stream)?;
+    let tensor = capsule::take(&request(obj, asked, copy)?, asked)?;
+    if tensor.device() != source {
+        return refuse!(DEVX_DEVICE, "the tensor is on {}: __dlpack_device__ said {source}", tensor.device());
+    }
+    if copy == Some(false) && tensor.flags().has(Flags::IS_COPIED) {
+        return refuse!(DEVX_COPY_REQUIRED, "the producer made a copy, and copy is False");
+    }
+    if target != source || copy == Some(true) {
+        return Ok(Tensor::new(duplicate(obj.py(), &tensor, target, stream)?));
+    }
+    Ok(Tensor::new(tensor))
+}
+
+/// The stream that a producer is told: always one where there are streams.
+fn asked_stream(source: Device, target: Device, stream: Option<i64>) -> Result<Option<i64>> {
+    if source.require_streams().is_ok() {
+        let value = stream.unwrap_or(LEGACY);
+        order::check_stream(source, value)?;
+        return Ok(Some(value));
+    }
+    // A stream may still be for a copy to where there are some.
+    order::check_stream(target, stream.unwrap_or(NO_SYNC))?;
+    Ok(None)
+}
+
+/// Asks a producer for its capsule. Producers that are older than an argument raise `TypeError` for it, and are asked
+/// without; where there are streams never without that.
+fn request<'py>(obj: &Bound<'py, PyAny>, stream: Option<i64>, copy: Option<bool>) -> Result<Bound<'py, PyAny>> {
+    let (py, method) = (obj.py(), obj.getattr("__dlpack__")?);
+    let arguments = PyDict::new(py);
+    arguments.set_item("stream", stream)?;
+    arguments.set_item("max_version", (VERSION.major, VERSION.minor))?;
+    let mut newest_first = vec!["max_version"];
+    // A copy is made here, whatever the producer can; only that it makes none is its to know.
+    if copy == Some(false) {
+        arguments.set_item("copy", false)?;
+        newest_first.insert(0, "copy");
+    }
+    if stream.is_none() {
+        newest_first.push("stream");
+    }
+    let mut newest_first = newest_first.into_iter();
+    loop {
+        match (method.call((), Some(&arguments)), newest_first.next()) {
+            (Ok(capsule), _) => return Ok(capsule),
+            (Err(error), Some(argument)) if error.is_instance_of::<PyTypeError>(py) => arguments.del_item(argument)?,
+            (Err(error), _) => return Err(error.into()),
+        }
+    }
+}
+
+/// A copy on a device, queued on a stream (the legacy default one if none is named), from which on it is ready.
+pub(crate) fn duplicate(
+    py: Python<'_>,
+    tensor: &CoreTensor,
+    target: Device,
+    stream: Option<i64>,
+) -> Result<CoreTensor> {
+    let copy = py.detach(|| {
+        if tensor.device() == Device::CPU && target == Device::CPU {
+            return tensor.copy();
+        }
+        let value = stream_of_copy(stream);
+        tensor.copy_to(target, target.stream_with(tensor.device(), value)?)
+    });
+    Ok(copy?)
+}
+
+/// The stream for a copy.
+pub(crate) fn stream_of_copy(stream: Option<i64>) -> i64 {
+    stream.filter(|&value| value != NO_SYNC).unwrap_or(LEGACY)
+}
+
+/// What `__dlpack__` was asked for.
+pub(crate) struct Asked {
+    pub(crate) stream: Option<i64>,
+    pub(crate) max_version: Option<(u32, u32)>,
+    pub(crate) device: Option<Device>,
+    pub(crate) copy: Option<bool>,
+}
+
+/// A capsule with the tensor. A legacy consumer cannot be told that memory is read-only or a copy, so it gets a copy
+/// only if it asked for one.
+pub(crate) fn export<'py>(py: Python<'py>, tensor: CoreTensor, asked: &Asked) -> Result<Bound<'py, PyAny>> {
+    let source = tensor.device();
+    let target = asked.device.unwrap_or(source);
+    if target != source && asked.copy == Some(false) {
+        return refuse!(DEVX_COPY_REQUIRED, "dl_device is {target}: the data is on {source}, and copy is False");
+    }
+    let stream = asked.stream.unwrap_or(if has_streams(source) || has_streams(target) { LEGACY } else { NO_SYNC });
+    order::check_stream(if has_streams(source) { source } else { target }, stream)?;
+    let tensor = if target != source || asked.copy == Some(true) {
+        duplicate(py, &tensor, target, Some(stream))?
+    } else {
+        tensor
+    };
+    let (major, minor) = asked.max_version.unwrap_or_default();
+    let request = Request {
+        max_version: DLPackVersion { major, minor },
+        // What is copied to the host was waited for.
+        stream: if has_streams(target) { stream } else { NO_SYNC },
+        copy: Copying::Never,
+    };
+    if major >= VERSION.major {
+        capsule::give(py, dlpack::export::<DLManagedTensorVersioned>(tensor, &request)?)
+    } else {
+        capsule::give(py, dlpack::export::<DLManagedTensor>(tensor, &request)?)
+    }
+}
+
+fn has_streams(device: Device) -> bool {
+    device.require_streams().is_ok()
+}

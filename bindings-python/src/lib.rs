@@ -1,0 +1,59 @@
+//! The Python binding, native half: the module `devexchange._native`. What a person uses is the package `devexchange`
+//! (`python/devexchange`), which names what is here.
+//!
+//! One file has one noun, as in the core. A method converts, guards and delegates. Python holds a counted reference
+//! to a thing of the core's; what the core holds of Python's is given up through [`queue`].
+
+mod arrow;
+mod batch;
+mod batch_stream;
+mod buffer;
+mod capsule;
+mod column;
+mod convert;
+mod cuda_array;
+mod device;
+mod dlpack;
+mod error;
+mod handle;
+mod ledger;
+mod python;
+mod queue;
+mod schema;
+mod stream;
+mod tensor;
+mod value;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::arrow::from_arrow;
+    #[pymodule_export]
+    use crate::batch::RecordBatch;
+    #[pymodule_export]
+    use crate::batch_stream::BatchStream;
+    #[pymodule_export]
+    use crate::buffer::from_buffer;
+    #[pymodule_export]
+    use crate::column::Column;
+    #[pymodule_export]
+    use crate::cuda_array::from_cuda_array_interface;
+    #[pymodule_export]
+    use crate::dlpack::from_dlpack;
+    #[pymodule_export]
+    use crate::ledger::{ledger, outstanding};
+    #[pymodule_export]
+    use crate::schema::Schema;
+    #[pymodule_export]
+    use crate::tensor::Tensor;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        crate::queue::at_exit(module.py())
+    }
+}

@@ -1,0 +1,143 @@
+//! Releases on their way to Python. Whoever gives up the last reference to something of Python's queues it, on any
+//! thread, attached to the interpreter or not: that takes no GIL, waits for nothing and cannot fail. Python empties
+//! the queue: whenever it calls in to take something or to close something, and through a pending call of the
+//! interpreter, which its main thread runs soon. When the interpreter ends, pending calls end, too: what is queued
+//! later by other threads is left to the process, and the trace says so.
+
+use core::ffi::{c_int, c_void};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use devexchange_core::memory::ReleaseQueue;
+use devexchange_core::{Owner, Refused, trace};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// Something of Python's that keeps memory alive.
+pub(crate) enum Held {
+    /// An object.
+    #[expect(dead_code, reason = "it is held, and dropped")]
+    Object(Py<PyAny>),
+    /// A buffer that an object has lent; it must not move.
+    Buffer(Box<ffi::Py_buffer>),
+}
+
+// SAFETY: the buffer is touched only by who is attached to the interpreter.
+unsafe impl Send for Held {}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Self::Buffer(buffer) = self {
+            // SAFETY: filled in by the object that lent it, and dropped by `drain`, which is attached.
+            unsafe { ffi::PyBuffer_Release(&raw mut **buffer) }
+        }
+    }
+}
+
+static QUEUE: LazyLock<Arc<ReleaseQueue>> = LazyLock::new(|| ReleaseQueue::new(wake));
+
+struct Wake {
+    /// A pending call is on its way.
+    scheduled: bool,
+    /// The interpreter ends: there are no more pending calls.
+    ending: bool,
+}
+
+static WAKE: Mutex<Wake> = Mutex::new(Wake { scheduled: false, ending: false });
+
+/// Held for as long as it takes to note a pending call, and never while Python runs.
+fn waking() -> MutexGuard<'static, Wake> {
+    WAKE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Called after each push, on the thread that pushed.
+fn wake() {
+    let mut wake = waking();
+    if wake.ending {
+        trace::say(format_args!(
+            "an object of Python's is given up while the interpreter ends; it may be left to the process"
+        ));
+    } else if !wake.scheduled {
+        // SAFETY: may be called on any thread, without the GIL; the interpreter has not begun to end, because `end`
+        // takes the lock first.
+        wake.scheduled = unsafe { ffi::Py_AddPendingCall(Some(pending_call), std::ptr::null_mut()) } == 0;
+    }
+}
+
+extern "C" fn pending_call(_: *mut c_void) -> c_int {
+    waking().scheduled = false;
+    drain();
+    0
+}
+
+/// Gives up what is queued. An exception that is on its way stays on its way. Without an interpreter nothing happens.
+pub(crate) fn drain() {
+    Python::try_attach(|py| {
+        let _aside = Aside::new(py);
+        let mut tokens = [0; 32];
+        loop {
+            let taken = QUEUE.drain(&mut tokens);
+            for &token in tokens.iter().take(taken) {
+                // SAFETY: made by `owner`, and a token comes out once.
+                drop(unsafe { Box::from_raw(pointer(token)) });
+            }
+            if taken < tokens.len() {
+                break;
+            }
+        }
+    });
+}
+
+fn pointer(token: u64) -> *mut Held {
+    std::ptr::with_exposed_provenance_mut(token as usize)
+}
+
+/// What the core holds instead of something of Python's.
+pub(crate) fn owner(held: Held) -> Owner {
+    let owner = QUEUE.register(Box::into_raw(Box::new(held)).expose_provenance() as u64);
+    // SAFETY: an owner of the queue may be released once, by any thread, at any time.
+    unsafe { Owner::from_raw(owner) }
+}
+
+/// What a call came to that was given such an owner. If it was refused, Python has its object back.
+pub(crate) fn keep<T>(made: std::result::Result<T, Refused<Owner>>) -> devexchange_core::Result<T> {
+    made.map_err(|refused| {
+        drop(refused.returned);
+        drain();
+        refused.error
+    })
+}
+
+/// Sees to it that the end of the interpreter is noticed.
+pub(crate) fn at_exit(py: Python<'_>) -> PyResult<()> {
+    py.import("atexit")?.call_method1("register", (wrap_pyfunction!(end, py)?,))?;
+    Ok(())
+}
+
+#[pyfunction]
+fn end() {
+    waking().ending = true;
+    drain();
+}
+
+/// An exception that is on its way, put aside while foreign code runs that must not see or replace it.
+pub(crate) struct Aside<'py> {
+    exception: [*mut ffi::PyObject; 3],
+    _py: Python<'py>,
+}
+
+impl<'py> Aside<'py> {
+    pub(crate) fn new(py: Python<'py>) -> Self {
+        let [mut kind, mut value, mut traceback] = [std::ptr::null_mut(); 3];
+        // SAFETY: attached, and there is room for all three.
+        unsafe { ffi::PyErr_Fetch(&raw mut kind, &raw mut value, &raw mut traceback) };
+        Self { exception: [kind, value, traceback], _py: py }
+    }
+}
+
+impl Drop for Aside<'_> {
+    fn drop(&mut self) {
+        let [kind, value, traceback] = self.exception;
+        // SAFETY: attached; the references are those that were taken, and are given back once.
+        unsafe { ffi::PyErr_Restore(kind, value, traceback) }
+    }
+}

@@ -1,0 +1,97 @@
+//! Schemas: in and out as Arrow, and what they say.
+
+use devexchange_core::Schema as CoreSchema;
+use devexchange_core::abi::arrow_data::ArrowSchema;
+use devexchange_core::arrow::Field;
+use pyo3::prelude::*;
+
+use crate::capsule;
+use crate::error::{Result, refuse};
+
+/// What the arrays of a batch are: a tree of fields.
+#[pyclass(frozen, module = "devexchange")]
+pub(crate) struct Schema(CoreSchema);
+
+impl Schema {
+    pub(crate) fn new(schema: CoreSchema) -> Self {
+        Self(schema)
+    }
+
+    pub(crate) fn get(&self) -> &CoreSchema {
+        &self.0
+    }
+}
+
+#[pymethods]
+impl Schema {
+    /// Names of the columns.
+    #[getter]
+    fn names(&self) -> Vec<&str> {
+        self.0.root().children().map(Field::name).collect()
+    }
+
+    /// Format strings of the columns (Arrow C data interface), or of the dictionaries' indices.
+    #[getter]
+    fn formats(&self) -> Vec<&str> {
+        self.0.root().children().map(Field::format).collect()
+    }
+
+    /// Format string of the root; "+s" for record batches.
+    #[getter]
+    fn format(&self) -> &str {
+        self.0.root().format()
+    }
+
+    /// Name of the root, often empty.
+    #[getter]
+    fn name(&self) -> &str {
+        self.0.root().name()
+    }
+
+    /// A capsule with the schema (Arrow PyCapsule interface).
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        export(py, &self.0)
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.root().n_children()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<devexchange.Schema {}>", fields(&self.0))
+    }
+}
+
+/// Names and types, for people.
+pub(crate) fn fields(schema: &CoreSchema) -> String {
+    let root = schema.root();
+    if root.n_children() == 0 {
+        return root.ty().to_string();
+    }
+    let children: Vec<_> = root.children().map(|field| format!("{}: {}", field.name(), field.ty())).collect();
+    children.join(", ")
+}
+
+/// A capsule with a schema.
+pub(crate) fn export<'py>(py: Python<'py>, schema: &CoreSchema) -> Result<Bound<'py, PyAny>> {
+    // SAFETY: the capsule has room for the struct.
+    capsule::filled::<ArrowSchema>(py, |out| Ok(unsafe { schema.export(out) }?))
+}
+
+/// Takes the schema out of a capsule.
+pub(crate) fn import(capsule: &Bound<'_, PyAny>) -> Result<CoreSchema> {
+    // SAFETY: what a capsule of this name holds is valid, and attached as we are nobody else uses it now.
+    Ok(unsafe { CoreSchema::import(capsule::pointer::<ArrowSchema>(capsule)?) }?)
+}
+
+/// Looks at the schema that a consumer would like to have. Nothing is converted here, which the consumer has to
+/// expect; but data with other fields than it asked for is refused (Arrow PyCapsule interface, "Schema requests").
+pub(crate) fn check_request(schema: &CoreSchema, requested: Option<&Bound<'_, PyAny>>) -> Result<()> {
+    let Some(requested) = requested else { return Ok(()) };
+    let requested = import(requested)?;
+    let (wanted, there) = (requested.root().n_children(), schema.root().n_children());
+    if wanted != there {
+        return refuse!(DEVX_INVALID_CHILDREN, "requested_schema has {wanted} fields: the data has {there}");
+    }
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! Streams, as Python programs name them.
+
+use devexchange_core::Device;
+use devexchange_core::runtime::cuda::Stream;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyInt};
+
+use crate::error::{Result, refuse, wrong_type};
+
+/// The number of a stream: an integer as the protocols write it, or an object with `__cuda_stream__`, which gives a
+/// pair of a version and a handle (cuda.core, "CUDA stream protocol").
+pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<i64> {
+    if stream.is_instance_of::<PyBool>() {
+        return wrong_type!("stream is {stream}: a bool is not a stream");
+    }
+    if stream.is_instance_of::<PyInt>() {
+        return integer(stream);
+    }
+    let Ok(protocol) = stream.getattr("__cuda_stream__") else {
+        return wrong_type!("stream is {stream}: neither an integer nor an object with __cuda_stream__");
+    };
+    let (version, handle) = protocol.call0()?.extract::<(i64, Bound<'_, PyAny>)>()?;
+    if version != 0 {
+        return refuse!(DEVX_UNSUPPORTED, "__cuda_stream__ is of version {version}: this library knows version 0");
+    }
+    integer(&handle)
+}
+
+fn integer(value: &Bound<'_, PyAny>) -> Result<i64> {
+    match value.extract::<i64>() {
+        Ok(value) => Ok(value),
+        Err(_) => refuse!(DEVX_INVALID_STREAM, "stream is {value}: neither -1 nor a stream handle"),
+    }
+}
+
+/// As [`number`], where `None` stands for no stream.
+pub(crate) fn optional(stream: Option<&Bound<'_, PyAny>>) -> Result<Option<i64>> {
+    stream.map(number).transpose()
+}
+
+/// A stream of a device's.
+pub(crate) fn of(device: Device, stream: &Bound<'_, PyAny>) -> Result<Stream> {
+    Ok(device.stream_with(device, number(stream)?)?)
+}

@@ -1,0 +1,191 @@
+//! Tensors: looking at them, handing them on.
+
+use core::ffi::c_int;
+
+use devexchange_core::{Flags, Tensor as CoreTensor, order};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::batch::RecordBatch;
+use crate::dlpack::Asked;
+use crate::error::{Result, refuse};
+use crate::handle::Handle;
+use crate::{buffer, convert, cuda_array, device, dlpack, stream};
+
+/// N-dimensional memory of somebody's: what it is, where it is, who keeps it alive and when it may be touched.
+///
+/// It comes from `from_dlpack`, `from_cuda_array_interface`, `from_buffer` or a column, and goes to every consumer of
+/// DLPack, of the CUDA Array Interface and, in host memory, of the buffer protocol. The memory is released when the
+/// last user is gone: this object, or whoever it was handed to. `close`, or a `with` block, gives up this object's
+/// part.
+#[pyclass(frozen, module = "devexchange", weakref)]
+pub(crate) struct Tensor(Handle<CoreTensor>);
+
+impl Tensor {
+    pub(crate) fn new(tensor: CoreTensor) -> Self {
+        Self(Handle::new("tensor", tensor))
+    }
+
+    pub(crate) fn get(&self) -> Result<CoreTensor> {
+        self.0.get()
+    }
+}
+
+#[pymethods]
+impl Tensor {
+    /// Extents.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyTuple>> {
+        Ok(PyTuple::new(py, self.get()?.shape())?)
+    }
+
+    /// Distances of neighbours along each dimension, in elements.
+    #[getter]
+    fn strides<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyTuple>> {
+        Ok(PyTuple::new(py, self.get()?.strides())?)
+    }
+
+    /// Name of the element type, for example "float32".
+    #[getter]
+    fn dtype(&self) -> Result<String> {
+        Ok(self.get()?.dtype().to_string())
+    }
+
+    /// Where the memory is.
+    #[getter]
+    fn device<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        device::to_python(py, self.get()?.device())
+    }
+
+    /// Address of the first element; 0 if there are none.
+    #[getter]
+    fn data_ptr(&self) -> Result<usize> {
+        Ok(self.get()?.data().addr())
+    }
+
+    /// Bytes of all elements, without gaps.
+    #[getter]
+    fn nbytes(&self) -> Result<usize> {
+        Ok(self.get()?.layout().bytes)
+    }
+
+    /// Whether the elements must not be written.
+    #[getter]
+    fn read_only(&self) -> Result<bool> {
+        Ok(self.get()?.flags().has(Flags::READ_ONLY))
+    }
+
+    /// Whether the memory is a copy that was made for this exchange.
+    #[getter]
+    fn is_copied(&self) -> Result<bool> {
+        Ok(self.get()?.flags().has(Flags::IS_COPIED))
+    }
+
+    /// Says that work which is queued on `stream` until now uses the memory: it is released only when that work is
+    /// done.
+    fn used_on(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
+        let tensor = self.get()?;
+        Ok(tensor.used_on(stream::of(tensor.device(), stream)?)?)
+    }
+
+    /// Makes `stream` wait, on the device, until the elements may be touched.
+    fn wait(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
+        let tensor = self.get()?;
+        Ok(tensor.wait(stream::of(tensor.device(), stream)?)?)
+    }
+
+    /// A copy on `device`, a pair of device type and number, queued on `stream` (by default the legacy default
+    /// stream), after which it is ready. Between host and host no stream is used; into host memory the call waits.
+    #[pyo3(signature = (device, stream=None))]
+    fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<Self> {
+        let target = device::from_python(device)?;
+        Ok(Self::new(dlpack::duplicate(py, &self.get()?, target, stream::optional(stream)?)?))
+    }
+
+    /// How `to_column` would make a column of it: as a view, with a copy, or not at all, and why.
+    fn plan_column<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        convert::plan_column(py, &self.get()?)
+    }
+
+    /// The tensor as an Arrow array: numbers if it is a vector, fixed-size lists for each dimension more. `copy` is
+    /// as for `from_dlpack`. The result has one array and no columns; see `RecordBatch.root`.
+    #[pyo3(signature = (name="", *, copy=None))]
+    fn to_column(&self, name: &str, copy: Option<bool>) -> Result<RecordBatch> {
+        convert::column(&self.get()?, name, copy)
+    }
+
+    /// Device type and number (array API).
+    fn __dlpack_device__(&self) -> Result<(i32, i32)> {
+        let device = self.get()?.device();
+        Ok((device.kind.0, device.id))
+    }
+
+    /// A capsule with the tensor, for one consumer (array API). The consumer's `stream` is made to wait for the
+    /// elements; None is the legacy default stream, -1 is none. Without `max_version` the consumer gets the struct of
+    /// DLPack before 1.0.
+    ///
+    /// Raises BufferError if that is not possible as asked: read-only memory for a consumer that cannot know, another
+    /// device or a copy where `copy` is False.
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        stream: Option<&Bound<'py, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<&Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> Result<Bound<'py, PyAny>> {
+        let device = dl_device.map(device::from_python).transpose()?;
+        let asked = Asked { stream: stream::optional(stream)?, max_version, device, copy };
+        dlpack::export(py, self.get()?, &asked)
+    }
+
+    /// The CUDA Array Interface, version 3; there is none for host memory. It keeps nothing alive, this object does.
+    #[getter]
+    fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
+        cuda_array::export(py, self.get()?)
+    }
+
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> Result<()> {
+        // SAFETY: Python gives the address of a view, to be filled in.
+        unsafe { buffer::lend(slf, view, flags) }
+    }
+
+    unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
+        // SAFETY: Python gives back a view that was filled in.
+        unsafe { buffer::take_back(view) }
+    }
+
+    /// Gives up this object's part of the memory. Who it was handed to keeps theirs. Closing again does nothing.
+    fn close(&self) {
+        self.0.close();
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
+        self.close();
+    }
+
+    fn __repr__(&self) -> String {
+        let Ok(tensor) = self.get() else { return "<devexchange.Tensor closed>".to_owned() };
+        let read_only = if tensor.flags().has(Flags::READ_ONLY) { " read-only" } else { "" };
+        let (dtype, shape, device) = (tensor.dtype(), tensor.shape(), tensor.device());
+        format!("<devexchange.Tensor {dtype} {shape:?} on {device}{read_only}>")
+    }
+}
+
+/// Refuses memory that the host cannot read as it is, now.
+pub(crate) fn require_host(tensor: &CoreTensor) -> Result<()> {
+    if !tensor.device().is_host() {
+        return refuse!(DEVX_DEVICE, "device is {}, not host memory", tensor.device());
+    }
+    match tensor.ready() {
+        order::Ready::Now => Ok(()),
+        _ => refuse!(DEVX_NOT_READY, "the data is still to be waited for: copy it to the host"),
+    }
+}

@@ -1,0 +1,125 @@
+//! Values as Python has them.
+
+use devexchange_core::Column;
+use devexchange_core::arrow::{TimeUnit, Type, Value};
+use pyo3::exceptions::PyOverflowError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyString};
+
+use crate::error::{Result, refuse};
+use crate::python::Class;
+
+static DECIMAL: Class = Class::new("decimal", "Decimal");
+static DATE: Class = Class::new("datetime", "date");
+static DATETIME: Class = Class::new("datetime", "datetime");
+static TIMEDELTA: Class = Class::new("datetime", "timedelta");
+static TIMEZONE: Class = Class::new("datetime", "timezone");
+static ZONE_INFO: Class = Class::new("zoneinfo", "ZoneInfo");
+static INTERVAL: Class = Class::new("devexchange._types", "Interval");
+
+/// All rows of a column.
+pub(crate) fn list<'py>(py: Python<'py>, column: Column<'_>) -> Result<Bound<'py, PyList>> {
+    let values = PyList::empty(py);
+    for row in 0..column.length() {
+        values.append(of(py, column, row)?)?;
+    }
+    Ok(values)
+}
+
+/// The value of a row.
+pub(crate) fn of<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<Bound<'py, PyAny>> {
+    // Behind dictionaries, unions and runs lies what says how an integer is meant.
+    let Some((column, row)) = column.resolve(row)? else { return Ok(py.None().into_bound(py)) };
+    Ok(match column.value(row)? {
+        Value::Null => py.None().into_bound(py),
+        Value::Bool(value) => PyBool::new(py, value).to_owned().into_any(),
+        Value::Int(value) => integer(py, column, value)?,
+        Value::UInt(value) => value.into_pyobject(py).map_err(PyErr::from)?.into_any(),
+        Value::Float(value) => value.into_pyobject(py).map_err(PyErr::from)?.into_any(),
+        Value::Decimal(value) => DECIMAL.make(py, (value.to_string(),))?,
+        Value::Interval { months, days, nanoseconds } => INTERVAL.make(py, (months, days, nanoseconds))?,
+        Value::Text(text) => PyString::new(py, text).into_any(),
+        Value::Binary(bytes) => PyBytes::new(py, bytes).into_any(),
+        Value::List(values) => list(py, values)?.into_any(),
+        Value::Map(entries) => map(py, entries)?.into_any(),
+        Value::Struct(column, row) => fields(py, column, row)?.into_any(),
+    })
+}
+
+fn map<'py>(py: Python<'py>, entries: Column<'_>) -> Result<Bound<'py, PyList>> {
+    let pairs = PyList::empty(py);
+    if let (Some(keys), Some(values)) = (entries.child(0), entries.child(1)) {
+        for row in 0..entries.length() {
+            pairs.append((of(py, keys, row)?, of(py, values, row)?))?;
+        }
+    }
+    Ok(pairs)
+}
+
+fn fields<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<Bound<'py, PyDict>> {
+    let values = PyDict::new(py);
+    for child in (0..).map_while(|index| column.child(index)) {
+        values.set_item(child.field().name(), of(py, child, row)?)?;
+    }
+    Ok(values)
+}
+
+/// An integer, or the date, time or span that it stands for.
+fn integer<'py>(py: Python<'py>, column: Column<'_>, value: i64) -> Result<Bound<'py, PyAny>> {
+    let epoch = (1970, 1, 1);
+    Ok(match column.ty() {
+        Type::Date32 => DATE.make(py, epoch)?.add(span(py, value, 86_400_000_000)?)?,
+        Type::Date64 => DATE.make(py, epoch)?.add(span(py, value, 1000)?)?,
+        Type::Time(unit) => DATETIME.make(py, epoch)?.add(microseconds(py, value, unit)?)?.call_method0("time")?,
+        Type::Timestamp(unit) => timestamp(py, column.field().timezone(), &microseconds(py, value, unit)?)?,
+        Type::Duration(unit) => microseconds(py, value, unit)?,
+        _ => value.into_pyobject(py).map_err(PyErr::from)?.into_any(),
+    })
+}
+
+/// Without a time zone it is as on a clock on the wall; with one it is a moment, shown in that zone.
+fn timestamp<'py>(py: Python<'py>, zone: &str, since: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+    let epoch = DATETIME.make(py, (1970, 1, 1))?;
+    if zone.is_empty() {
+        return Ok(epoch.add(since)?);
+    }
+    let utc = TIMEZONE.get(py)?.getattr("utc")?;
+    let replaced = PyDict::new(py);
+    replaced.set_item("tzinfo", &utc)?;
+    let moment = epoch.call_method("replace", (), Some(&replaced))?.add(since)?;
+    Ok(moment.call_method1("astimezone", (time_zone(py, zone)?,))?)
+}
+
+/// A zone by its name, or as an offset ("+05:30").
+fn time_zone<'py>(py: Python<'py>, zone: &str) -> Result<Bound<'py, PyAny>> {
+    let offset = zone.strip_prefix(['+', '-']).and_then(|digits| {
+        let (hours, minutes) = digits.split_once(':')?;
+        Some(hours.parse::<i64>().ok()? * 60 + minutes.parse::<i64>().ok()?)
+    });
+    match offset {
+        None => Ok(ZONE_INFO.make(py, (zone,))?),
+        Some(minutes) => {
+            let minutes = if zone.starts_with('-') { -minutes } else { minutes };
+            Ok(TIMEZONE.make(py, (span(py, minutes, 60_000_000)?,))?)
+        }
+    }
+}
+
+fn microseconds(py: Python<'_>, value: i64, unit: TimeUnit) -> Result<Bound<'_, PyAny>> {
+    match unit {
+        TimeUnit::Second => span(py, value, 1_000_000),
+        TimeUnit::Millisecond => span(py, value, 1000),
+        TimeUnit::Microsecond => span(py, value, 1),
+        TimeUnit::Nanosecond if value % 1000 == 0 => span(py, value / 1000, 1),
+        TimeUnit::Nanosecond => {
+            refuse!(DEVX_UNSUPPORTED, "the value is {value} ns: Python's times are whole microseconds")
+        }
+    }
+}
+
+fn span(py: Python<'_>, value: i64, microseconds: i64) -> Result<Bound<'_, PyAny>> {
+    let Some(microseconds) = value.checked_mul(microseconds) else {
+        return Err(PyOverflowError::new_err(format!("{value} times {microseconds} microseconds is too long")).into());
+    };
+    Ok(TIMEDELTA.make(py, (0, 0, microseconds))?)
+}

@@ -1,0 +1,18 @@
+"""For all tests: the line that scripts/test-python.sh counts by."""
+
+import os
+import re
+
+MODE = os.environ.get("SIMCUDA_MODE", "lazy")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """A test that runs with several seeds is one."""
+
+    def tests(*outcomes):
+        reports = [report for outcome in outcomes for report in terminalreporter.stats.get(outcome, [])]
+        return {re.sub(rf"{MODE}-\d+", "", report.nodeid) for report in reports}
+
+    failed, skipped = tests("failed", "error"), tests("skipped", "xfailed", "xpassed")
+    passed = tests("passed") - failed
+    terminalreporter.write_line(f"counts: {len(passed)} passed, {len(failed)} failed, {len(skipped)} skipped")

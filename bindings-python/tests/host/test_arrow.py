@@ -1,0 +1,371 @@
+"""Arrays, record batches, streams and schemas of others, and ours in their hands."""
+
+import ctypes
+import threading
+
+import nanoarrow
+import numpy
+import pyarrow
+import pytest
+from nanoarrow.device import c_device_array
+from structs import new_capsule
+
+import devexchange
+from devexchange import BatchStream, Column, RecordBatch, Schema, from_arrow, from_dlpack
+
+
+def table():
+    return pyarrow.table(
+        {
+            "number": pyarrow.array([1, None, 3, 4], pyarrow.int64()),
+            "text": pyarrow.array(["a", "b", None, "dd"]),
+            "list": pyarrow.array([[1, 2], [], None, [3]], pyarrow.list_(pyarrow.int32())),
+            "struct": pyarrow.array([{"x": 1.5}, {"x": None}, None, {"x": 2.5}]),
+            "dictionary": pyarrow.array(["u", "v", "u", None]).dictionary_encode(),
+        }
+    )
+
+
+def batch():
+    return table().to_batches()[0]
+
+
+def addresses(array):
+    """Of no rows, they do not matter."""
+    return [buffer.address if buffer else None for buffer in array.buffers()] if len(array) else []
+
+
+@pytest.mark.parametrize("source", [batch(), batch().slice(1, 2), batch().slice(4), batch().select([])])
+def test_batch_of_pyarrow_and_back(source):
+    ours = from_arrow(source)
+    assert isinstance(ours, RecordBatch)
+    assert (len(ours), ours.n_columns, ours.names) == (source.num_rows, source.num_columns, source.schema.names)
+    assert ours.to_pylist() == source.to_pylist()
+    back = pyarrow.record_batch(ours)
+    assert back.equals(source)
+    for there, here in zip(source.columns, back.columns, strict=True):
+        assert addresses(there) == addresses(here)
+
+
+def test_array_of_pyarrow_and_back():
+    source = pyarrow.array([1, None, 3], pyarrow.int16())
+    ours = from_arrow(source)
+    assert (len(ours), ours.n_columns, ours.root.type, ours.root.format) == (3, 0, "int16", "s")
+    assert ours.root.to_pylist() == ours.to_pylist() == [1, None, 3]
+    assert pyarrow.array(ours).equals(source)
+
+
+def test_array_of_nanoarrow_and_back():
+    ours = from_arrow(nanoarrow.c_array([1, None, 3], nanoarrow.int32()))
+    assert ours.to_pylist() == [1, None, 3]
+    assert nanoarrow.Array(ours).to_pylist() == [1, None, 3]
+    strings = from_arrow(nanoarrow.c_array(["a", "b"], nanoarrow.string()))
+    assert nanoarrow.Array(strings).to_pylist() == ["a", "b"]
+
+
+def test_device_array_of_ours():
+    seen = c_device_array(from_arrow(batch()))
+    assert (seen.device_id, seen.array.length) == (-1, 4)
+    with pytest.raises(NotImplementedError, match="stream"):
+        from_arrow(batch()).__arrow_c_device_array__(stream=1)
+    from_arrow(batch()).__arrow_c_device_array__(stream=None)
+
+
+def test_memory_lives_as_long_as_the_batch():
+    before = pyarrow.total_allocated_bytes()
+    source = pyarrow.array(range(100_000))
+    held = pyarrow.total_allocated_bytes()
+    ours = from_arrow(source)
+    del source
+    column, seen = ours.root, pyarrow.array(ours)
+    ours.close()
+    assert pyarrow.total_allocated_bytes() >= held
+    assert seen[99_999].as_py() == 99_999
+    del seen
+    assert column[99_999] == 99_999
+    del column
+    assert pyarrow.total_allocated_bytes() == before
+
+
+# --- columns ---
+
+
+def test_columns():
+    ours = from_arrow(batch())
+    assert [ours.column(name).name for name in ours.names] == ours.names
+    assert ours[0].to_pylist() == ours["number"].to_pylist() == ours[-5].to_pylist() == [1, None, 3, 4]
+    assert (len(ours["text"]), ours["text"][1], ours["text"][-1], ours["text"].null_count) == (4, "b", "dd", 1)
+    assert list(ours["number"]) == [1, None, 3, 4]
+    assert [child.name for child in ours["struct"].children] == ["x"]
+    assert isinstance(ours[0], Column)
+    assert repr(ours["text"]) == '<devexchange.Column "text": 4 rows of utf8>'
+    for which in [5, -6, "missing"]:
+        with pytest.raises(IndexError):
+            ours[which]
+    for row in [4, -5]:
+        with pytest.raises(IndexError, match="row is"):
+            ours[0][row]
+
+
+def test_column_as_a_tensor():
+    source = pyarrow.array([1.5, 2.5, 3.5, 4.5]).slice(1)
+    column = from_arrow(source).root
+    assert column.plan_tensor() == ("view", 0, "")
+    tensor = column.to_tensor(copy=False)
+    assert (tensor.shape, tensor.dtype, tensor.read_only) == ((3,), "float64", True)
+    assert tensor.data_ptr == source.buffers()[1].address + 8
+    assert numpy.from_dlpack(tensor).tolist() == [2.5, 3.5, 4.5]
+
+
+def test_column_that_needs_a_copy():
+    column = from_arrow(pyarrow.array([True, False, True])).root
+    assert column.plan_tensor().kind == "copy"
+    with pytest.raises(BufferError, match="bools are bits"):
+        column.to_tensor(copy=False)
+    assert numpy.from_dlpack(column.to_tensor()).tolist() == [True, False, True]
+
+
+def test_column_that_is_no_tensor():
+    column = from_arrow(pyarrow.array([1, None])).root
+    assert column.plan_tensor().kind == "impossible"
+    with pytest.raises(BufferError, match="are null"):
+        column.to_tensor()
+
+
+def test_tensor_as_a_column():
+    array = numpy.arange(6.0).reshape(3, 2)
+    tensor = from_dlpack(array)
+    assert tensor.plan_column() == ("view", 0, "")
+    column = tensor.to_column("matrix", copy=False)
+    assert column.schema.name == "matrix"
+    seen = pyarrow.array(column)
+    assert seen.type == pyarrow.list_(pyarrow.field("item", pyarrow.float64(), nullable=False), 2)
+    assert seen.to_pylist() == array.tolist()
+    assert seen.values.buffers()[1].address == array.ctypes.data
+    transposed = from_dlpack(array.T)
+    assert transposed.plan_column().kind == "copy" and transposed.plan_column().copy_bytes == 48
+    with pytest.raises(BufferError, match="copy"):
+        transposed.to_column(copy=False)
+    assert transposed.to_column().to_pylist() == array.T.tolist()
+
+
+# --- schemas ---
+
+
+def test_schema():
+    ours = from_arrow(table().schema)
+    assert isinstance(ours, Schema)
+    assert (len(ours), ours.names, ours.format) == (5, table().schema.names, "+s")
+    assert ours.formats[:2] == ["l", "u"]
+    assert pyarrow.schema(ours).equals(table().schema)
+    assert pyarrow.schema(from_arrow(batch()).schema).equals(table().schema)
+    assert from_arrow(pyarrow.float32()).format == "f"
+    assert repr(from_arrow(pyarrow.schema([("a", pyarrow.int8())]))) == "<devexchange.Schema a: int8>"
+
+
+def test_schema_that_is_asked_for():
+    ours = from_arrow(batch())
+    same = table().schema.__arrow_c_schema__()
+    assert pyarrow.record_batch(RequestedBy(ours, same)).equals(batch())
+    other_types = pyarrow.schema([(name, pyarrow.utf8()) for name in ours.names]).__arrow_c_schema__()
+    assert pyarrow.record_batch(RequestedBy(ours, other_types)).equals(batch())
+    fewer = pyarrow.schema([("number", pyarrow.int64())])
+    for export in [ours.__arrow_c_array__, ours.__arrow_c_device_array__, stream_of(batch()).__arrow_c_stream__]:
+        with pytest.raises(ValueError, match="requested_schema has 1 fields: the data has 5"):
+            export(fewer.__arrow_c_schema__())
+    with pytest.raises(TypeError, match="arrow_schema"):
+        ours.__arrow_c_array__(1)
+
+
+class RequestedBy:
+    def __init__(self, batch, schema):
+        self.batch, self.schema = batch, schema
+
+    def __arrow_c_array__(self, requested_schema=None):
+        return self.batch.__arrow_c_array__(self.schema)
+
+
+# --- streams ---
+
+
+def stream_of(*batches):
+    return from_arrow(pyarrow.RecordBatchReader.from_batches(table().schema, list(batches)))
+
+
+def test_stream_of_pyarrow_and_back():
+    ours = stream_of(batch(), batch().slice(2))
+    assert isinstance(ours, BatchStream)
+    assert (ours.device_type, ours.schema.names) == (1, table().schema.names)
+    assert [each.to_pylist() for each in ours] == [batch().to_pylist(), batch().slice(2).to_pylist()]
+    assert list(ours) == []
+    for theirs in [pyarrow.RecordBatchReader.from_stream(stream_of(batch())), pyarrow.table(stream_of(batch()))]:
+        assert (theirs.read_all() if hasattr(theirs, "read_all") else theirs).equals(table())
+
+
+def test_table_and_chunked_array():
+    assert next(from_arrow(table())).to_pylist() == table().to_pylist()
+    chunks = pyarrow.chunked_array([[1, 2], [3]])
+    assert [each.to_pylist() for each in from_arrow(chunks)] == [[1, 2], [3]]
+
+
+def test_stream_of_nanoarrow_and_back():
+    theirs = nanoarrow.ArrayStream(stream_of(batch(), batch()).__arrow_c_stream__.__self__)
+    assert [len(each) for each in theirs.iter_chunks()] == [4, 4]
+    ours = from_arrow(nanoarrow.c_array_stream(nanoarrow.c_array([1, 2], nanoarrow.int32())))
+    assert [each.to_pylist() for each in ours] == [[1, 2]]
+
+
+def test_device_stream_of_ours():
+    class DeviceOnly:
+        def __init__(self, stream):
+            self.stream = stream
+
+        def __arrow_c_device_stream__(self, requested_schema=None, **kwargs):
+            return self.stream.__arrow_c_device_stream__(requested_schema, **kwargs)
+
+    ours = from_arrow(DeviceOnly(stream_of(batch())))
+    assert [each.to_pylist() for each in ours] == [batch().to_pylist()]
+    with pytest.raises(NotImplementedError):
+        stream_of().__arrow_c_device_stream__(stream=1)
+
+
+def test_stream_of_batches_that_are_there():
+    schema = from_arrow(table().schema)
+    batches = [from_arrow(batch()), from_arrow(batch().slice(1))]
+    stream = BatchStream.of(schema, batches)
+    for each in batches:
+        each.close()
+    assert pyarrow.table(stream).num_rows == 7
+    assert list(BatchStream.of(schema, [])) == []
+    wrong = from_arrow(pyarrow.array([1]))
+    with pytest.raises(devexchange.Error):
+        list(BatchStream.of(schema, [wrong]))
+
+
+def test_error_of_a_stream_stays_an_error():
+    def batches():
+        yield batch()
+        raise OSError("the disk is gone")
+
+    ours = from_arrow(pyarrow.RecordBatchReader.from_batches(table().schema, batches()))
+    assert len(next(ours)) == 4
+    for _ in range(2):
+        with pytest.raises(devexchange.Failed, match="the disk is gone") as caught:
+            next(ours)
+        assert isinstance(caught.value, RuntimeError) and caught.value.status == 27
+
+
+def test_stream_is_pulled_by_many_threads():
+    ours, counted = stream_of(*[batch()] * 200), []
+
+    def pull():
+        while True:
+            try:
+                counted.append(len(next(ours)))
+            except StopIteration:
+                return
+            except devexchange.Failed:
+                pass
+
+    threads = [threading.Thread(target=pull) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counted == [4] * 200
+
+
+# --- what is refused ---
+
+
+def test_object_without_a_protocol():
+    for thing in [None, [1], object()]:
+        with pytest.raises(TypeError, match="has no method of the Arrow PyCapsule interface"):
+            from_arrow(thing)
+
+
+class Gives:
+    def __init__(self, pair):
+        self.pair = pair
+
+    def __arrow_c_array__(self, requested_schema=None):
+        return self.pair
+
+
+def test_thing_that_is_no_pair_of_capsules():
+    schema, array = pyarrow.array([1]).__arrow_c_array__()
+    for pair in [(array, schema), (1, 2), (schema, new_capsule(1, b"arrow", None)), None, (schema,)]:
+        with pytest.raises((TypeError, ValueError)):
+            from_arrow(Gives(pair))
+    assert from_arrow(Gives((schema, array))).to_pylist() == [1]
+
+
+def test_capsules_are_taken_once():
+    pair = pyarrow.array([1]).__arrow_c_array__()
+    assert from_arrow(Gives(pair)).to_pylist() == [1]
+    with pytest.raises(ValueError, match="released"):
+        from_arrow(Gives(pair))
+
+
+def test_refused_array_is_as_it_was():
+    schema, array = pyarrow.array(["a"]).__arrow_c_array__()
+    wrong = pyarrow.int32().__arrow_c_schema__()
+    with pytest.raises(devexchange.InvalidValue, match="n_buffers is 3"):
+        from_arrow(Gives((wrong, array)))
+    assert from_arrow(Gives((schema, array))).to_pylist() == ["a"]
+
+
+def test_schema_with_a_wrong_format():
+    class Wrong:
+        def __arrow_c_schema__(self):
+            capsule = pyarrow.int32().__arrow_c_schema__()
+            struct = ctypes.cast(pointer(capsule, b"arrow_schema"), ctypes.POINTER(ctypes.c_char_p))
+            struct[0] = b"nonsense"
+            return capsule
+
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    with pytest.raises(ValueError, match="nonsense"):
+        from_arrow(Wrong())
+
+
+def test_capsules_that_nobody_takes_are_released():
+    ours = from_arrow(batch())
+    kept = [ours.__arrow_c_array__(), ours.__arrow_c_device_array__(), ours.__arrow_c_schema__()]
+    kept.append(stream_of(batch()).__arrow_c_stream__())
+    ours.close()
+    assert devexchange.outstanding() > 0
+    del kept, ours
+    assert devexchange.outstanding() == 0
+
+
+def test_closed_things():
+    for thing in [from_arrow(batch()), stream_of(batch())]:
+        with thing:
+            assert "closed" not in repr(thing)
+        thing.close()
+        assert "closed" in repr(thing)
+        with pytest.raises(ValueError, match="is closed"):
+            _ = thing.schema
+
+
+def test_memory_stays_flat():
+    source = batch()
+    stream = table()
+
+    def exchange():
+        from_arrow(source).to_pylist()
+        pyarrow.record_batch(from_arrow(source))
+        list(from_arrow(stream))
+
+    def resident():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096
+
+    for _ in range(1_000):
+        exchange()
+    before = resident()
+    for _ in range(10_000):
+        exchange()
+    assert resident() - before < 2 << 20

@@ -1,0 +1,122 @@
+"""The buffer protocol, both ways."""
+
+import array
+import ctypes
+import zlib
+
+import numpy
+import pytest
+import structs
+from test_dlpack_in import DTYPES, LAYOUTS, element_strides, matrix
+
+from devexchange import from_buffer, from_dlpack
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_array_of_numpy_and_back(dtype, layout):
+    source = LAYOUTS[layout](matrix(dtype))
+    tensor = from_buffer(source)
+    assert (tensor.shape, tensor.dtype, tensor.read_only) == (
+        source.shape,
+        source.dtype.name,
+        not source.flags.writeable,
+    )
+    if source.size:
+        assert (tensor.data_ptr, tensor.strides) == (source.ctypes.data, element_strides(source))
+    seen = numpy.asarray(tensor)
+    numpy.testing.assert_array_equal(seen, source)
+    assert (seen.dtype, seen.flags.writeable) == (source.dtype, source.flags.writeable)
+    if source.size:
+        assert (seen.ctypes.data, seen.strides) == (source.ctypes.data, source.strides)
+
+
+@pytest.mark.parametrize("code", "bBhHiIlLqQfd")
+def test_array_of_the_standard_library(code):
+    source = array.array(code, [1, 2, 3])
+    tensor = from_buffer(source)
+    assert (tensor.shape, tensor.read_only, tensor.nbytes) == ((3,), False, 3 * source.itemsize)
+    assert memoryview(tensor).tolist() == [1, 2, 3]
+
+
+def test_bytes_are_read_only():
+    tensor = from_buffer(b"abc")
+    assert (tensor.dtype, tensor.read_only) == ("uint8", True)
+    assert bytes(tensor) == b"abc"
+    with pytest.raises(TypeError):
+        memoryview(tensor)[0] = 1
+    with pytest.raises((BufferError, TypeError)):
+        (ctypes.c_char * 3).from_buffer(tensor)
+
+
+def is_free(source):
+    try:
+        source.append(0)
+    except BufferError:
+        return False
+    return True
+
+
+def test_object_is_locked_as_long_as_it_is_used():
+    source = bytearray(b"abc")
+    tensor = from_buffer(source)
+    seen = numpy.from_dlpack(tensor)
+    tensor.close()
+    with pytest.raises(BufferError):
+        source.append(0)
+    del seen
+    # NumPy's release knows nothing of this package, so Python's main thread does the rest, soon.
+    structs.wait_until(lambda: is_free(source))
+
+
+def test_lent_view_outlives_the_tensor():
+    source = bytearray(b"abc")
+    tensor = from_buffer(source)
+    view = memoryview(tensor)
+    tensor.close()
+    assert view.tobytes() == b"abc"
+    view.release()
+    source.append(0)
+
+
+def test_contiguous_view_that_was_asked_for():
+    rows = numpy.arange(6.0).reshape(2, 3)
+    for source, order in [(rows, "C"), (rows.T, "F")]:
+        tensor = from_dlpack(source)
+        assert memoryview(tensor).contiguous
+        assert memoryview(tensor).tobytes(order) == source.tobytes(order)
+    # A consumer without strides cannot be told that these are columns.
+    assert zlib.crc32(from_dlpack(rows)) == zlib.crc32(rows)
+    with pytest.raises(BufferError, match="strides"):
+        zlib.crc32(from_dlpack(rows.T))
+
+
+@pytest.mark.parametrize("dtype", [">i4", "S3", "U2", "O", "M8[s]", [("a", "i4"), ("b", "f4")], "g", "2i4"])
+def test_elements_that_are_no_numbers_are_refused(dtype):
+    source = numpy.zeros(2, dtype)
+    if dtype == "2i4":
+        assert from_buffer(source).shape == (2, 2)
+        return
+    with pytest.raises((BufferError, ValueError)):
+        from_buffer(source)
+
+
+def test_object_without_a_buffer():
+    with pytest.raises(TypeError):
+        from_buffer([1, 2])
+
+
+def test_element_type_without_a_format():
+    class Bfloat:
+        def __dlpack_device__(self):
+            return (1, 0)
+
+        def __dlpack__(self, **_):
+            return self.producer.capsule
+
+    thing = Bfloat()
+    thing.producer = structs.Producer(code=4, bits=16)
+    tensor = from_dlpack(thing)
+    assert tensor.dtype == "bfloat16"
+    with pytest.raises(BufferError, match="bfloat16"):
+        memoryview(tensor)

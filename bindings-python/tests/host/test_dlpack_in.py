@@ -1,0 +1,298 @@
+"""Tensors of others by DLPack."""
+
+import threading
+
+import numpy
+import pyarrow
+import pytest
+import tvm_ffi
+from structs import Producer, new_capsule
+
+import devexchange
+from devexchange import from_dlpack
+
+DTYPES = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"]
+LAYOUTS = {
+    "vector": lambda array: array.reshape(-1),
+    "matrix": lambda array: array,
+    "transposed": lambda array: array.T,
+    "every second": lambda array: array[::2, 1::2],
+    "backwards": lambda array: array[::-1],
+    "repeated": lambda array: numpy.broadcast_to(array[0], (3, 6)),
+    "empty": lambda array: array[:0],
+    "scalar": lambda array: array[1:2, 1:2].reshape(()),
+}
+
+
+def matrix(dtype="f8"):
+    return numpy.arange(24).astype(dtype).reshape(4, 6)
+
+
+def element_strides(array):
+    return tuple(stride // array.itemsize for stride in array.strides)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_array_of_numpy_and_back(dtype, layout):
+    array = LAYOUTS[layout](matrix(dtype))
+    tensor = from_dlpack(array)
+    assert (tensor.shape, tensor.dtype, tensor.device) == (array.shape, array.dtype.name, (1, 0))
+    assert tensor.data_ptr == (array.ctypes.data if array.size else 0)
+    if array.size:
+        assert tensor.strides == element_strides(array)
+    assert tensor.nbytes == array.nbytes
+    seen = numpy.from_dlpack(tensor)
+    numpy.testing.assert_array_equal(seen, array)
+    assert seen.dtype == array.dtype
+    if array.size:
+        assert seen.ctypes.data == array.ctypes.data
+        assert seen.flags.writeable == array.flags.writeable
+
+
+def test_writes_are_seen_on_both_sides():
+    array = matrix()
+    numpy.from_dlpack(from_dlpack(array))[1, 2] = 77
+    assert array[1, 2] == 77
+
+
+def test_read_only_is_kept():
+    array = matrix()
+    array.flags.writeable = False
+    tensor = from_dlpack(array)
+    assert tensor.read_only
+    assert not numpy.from_dlpack(tensor).flags.writeable
+
+
+def test_tensor_of_tvm_ffi():
+    array = matrix("f4")
+    tensor = from_dlpack(tvm_ffi.from_dlpack(array))
+    assert (tensor.shape, tensor.data_ptr) == (array.shape, array.ctypes.data)
+    numpy.testing.assert_array_equal(numpy.from_dlpack(tensor), array)
+
+
+def test_array_of_pyarrow():
+    array = pyarrow.array([1, 2, 3], pyarrow.int32())
+    tensor = from_dlpack(array)
+    assert (tensor.shape, tensor.dtype, tensor.read_only) == ((3,), "int32", True)
+    assert numpy.from_dlpack(tensor).tolist() == [1, 2, 3]
+
+
+def test_memory_lives_as_long_as_the_tensor():
+    producer = Producer()
+    tensor = from_dlpack(producer)
+    assert producer.is_taken() and producer.deleted == 0
+    seen = numpy.from_dlpack(tensor)
+    tensor.close()
+    assert producer.deleted == 0
+    assert seen.tolist() == [[0, 1, 2], [3, 4, 5]]
+    del seen
+    assert producer.deleted == 1
+
+
+# --- producers that know fewer arguments ---
+
+
+class Old:
+    """A producer of DLPack before 1.0, which raises TypeError for what it does not know."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+class KnowsStream(Old):
+    def __dlpack__(self, stream=None):
+        assert stream is None
+        return self.array.__dlpack__()
+
+
+class KnowsNothing(Old):
+    def __dlpack__(self):
+        return self.array.__dlpack__()
+
+
+class KnowsVersion(Old):
+    def __dlpack__(self, *, stream=None, max_version=None):
+        return self.array.__dlpack__(max_version=max_version)
+
+
+@pytest.mark.parametrize("kind", [KnowsStream, KnowsNothing, KnowsVersion])
+@pytest.mark.parametrize("copy", [None, True, False])
+def test_old_producer(kind, copy):
+    array = matrix()
+    tensor = from_dlpack(kind(array), copy=copy)
+    assert (tensor.data_ptr == array.ctypes.data) is (copy is not True)
+    numpy.testing.assert_array_equal(numpy.from_dlpack(tensor), array)
+
+
+def test_error_of_a_producer_comes_through():
+    class Broken(Old):
+        def __dlpack__(self, **_):
+            raise TypeError("broken")
+
+    with pytest.raises(TypeError, match="broken"):
+        from_dlpack(Broken(None))
+
+
+# --- copies and devices ---
+
+
+def test_copy_is_made_if_it_was_asked_for():
+    array = matrix()[::2]
+    tensor = from_dlpack(array, copy=True)
+    assert tensor.is_copied and tensor.data_ptr != array.ctypes.data
+    numpy.testing.assert_array_equal(numpy.from_dlpack(tensor), array)
+
+
+def test_copy_of_a_producer_is_refused_if_none_was_allowed():
+    with pytest.raises(BufferError, match="the producer made a copy"):
+        from_dlpack(Producer(flags=2), copy=False)
+
+
+def test_host_is_a_device_under_both_numbers():
+    array = matrix()
+    for device in [(1, 0), (1, -1), devexchange.Device(devexchange.DeviceType.CPU)]:
+        assert from_dlpack(array, device=device).data_ptr == array.ctypes.data
+
+
+def test_device_without_a_driver_is_refused():
+    with pytest.raises(BufferError, match="device_type is cuda"):
+        from_dlpack(matrix(), device=(2, 0))
+    with pytest.raises(BufferError, match="device_type is vulkan"):
+        from_dlpack(matrix(), device=(7, 0))
+
+
+def test_stream_for_the_host_is_refused():
+    with pytest.raises(ValueError, match="stream is 7"):
+        from_dlpack(matrix(), stream=7)
+    assert from_dlpack(matrix(), stream=-1).shape == (4, 6)
+
+
+# --- what is no producer ---
+
+
+@pytest.mark.parametrize("thing", [None, 1, "text", [1, 2], object()])
+def test_object_without_the_protocol(thing):
+    with pytest.raises(TypeError, match="has no __dlpack__"):
+        from_dlpack(thing)
+
+
+class Gives(Old):
+    def __dlpack__(self, **_):
+        return self.array
+
+
+def test_thing_that_is_no_capsule_of_dlpack():
+    for thing in [None, 1, new_capsule(1, b"something else", None), new_capsule(1, None, None)]:
+        with pytest.raises(TypeError, match="not a capsule with the name"):
+            from_dlpack(Gives(thing))
+
+
+@pytest.mark.parametrize("device", [None, 1, (1,), ("cpu", 0), (1, 0, 0)])
+def test_device_that_is_no_pair(device):
+    class Odd(Producer):
+        def __dlpack_device__(self):
+            return device
+
+    with pytest.raises(TypeError, match="a pair"):
+        from_dlpack(Odd())
+
+
+def test_used_capsule_is_refused():
+    producer = Producer()
+    tensor = from_dlpack(producer)
+    with pytest.raises(ValueError, match="used"):
+        from_dlpack(producer)
+    assert producer.deleted == 0
+    tensor.close()
+    assert producer.deleted == 1
+
+
+def test_capsule_that_many_threads_want_has_one_winner():
+    for _ in range(50):
+        producer, taken, refused = Producer(), [], []
+        start = threading.Barrier(4)
+
+        def take(producer=producer, taken=taken, refused=refused, start=start):
+            start.wait()
+            try:
+                taken.append(from_dlpack(producer))
+            except ValueError as error:
+                refused.append(error)
+
+        threads = [threading.Thread(target=take) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (len(taken), len(refused)) == (1, 3)
+        taken.pop().close()
+        assert producer.deleted == 1
+
+
+# --- bad inputs: an error that names the field, and the capsule as it was ---
+
+HUGE = 1 << 62
+BAD = {
+    "major 0": ({"major": 0}, BufferError, "version is 0.3"),
+    "major 2": ({"major": 2}, BufferError, "version is 2.3"),
+    "ndim negative": ({"ndim": -1}, ValueError, "ndim is -1"),
+    "ndim huge": ({"ndim": 2**31 - 1}, ValueError, "ndim is 2147483647"),
+    "shape missing": ({"shape": None}, ValueError, "shape is NULL"),
+    "extent negative": ({"shape": (-2, 3)}, ValueError, "shape"),
+    "shape overflows": ({"shape": (HUGE, HUGE)}, ValueError, "shape"),
+    "strides overflow": ({"strides": (HUGE, HUGE)}, ValueError, "strides|shape"),
+    "data missing": ({"data": None}, ValueError, "data is NULL"),
+    "byte_offset overflows": ({"byte_offset": 2**64 - 4}, ValueError, "byte_offset is"),
+    "misaligned": ({"byte_offset": 1}, ValueError, "not aligned"),
+    "code unknown": ({"code": 99}, ValueError, "dtype.code is 99"),
+    "opaque handle": ({"code": 3, "bits": 64}, BufferError, "dtype.code is 3"),
+    "bits unknown": ({"bits": 3}, ValueError, "dtype.bits is 3"),
+    "bool of 32 bits": ({"code": 6}, ValueError, "dtype.bits is 32"),
+    "no lanes": ({"lanes": 0}, ValueError, "dtype.lanes is 0"),
+    "device unknown": ({"device_type": 99}, BufferError, "device_type is 99"),
+    "device 0": ({"device_type": 0}, BufferError, "device_type is 0"),
+    "another CPU": ({"device_id": 3}, BufferError, "device_id is 3"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_tensor_is_refused_and_stays_the_producers(name):
+    fields, kind, text = BAD[name]
+    producer = Producer(**fields)
+    with pytest.raises(kind, match=text) as caught:
+        from_dlpack(producer)
+    assert isinstance(caught.value, devexchange.Error) and caught.value.status > 0
+    assert producer.is_untouched()
+
+
+GOOD = {
+    "newer minor": {"minor": 99},
+    "unknown flag": {"flags": 1 << 40},
+    "no strides": {"strides": None},
+    "strides of both signs": {"strides": (-3, 1), "byte_offset": 12},
+    "overlapping": {"strides": (0, 1)},
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_unusual_tensor_is_taken(name):
+    producer = Producer(**GOOD[name])
+    tensor = from_dlpack(producer)
+    assert tensor.shape == (2, 3)
+    tensor.close()
+    assert producer.deleted == 1
+
+
+def test_tensor_without_a_deleter_is_taken():
+    producer = Producer(no_deleter=True)
+    assert numpy.from_dlpack(from_dlpack(producer)).tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_empty_tensor_without_an_address_is_taken():
+    producer = Producer(shape=(0, HUGE), data=None)
+    tensor = from_dlpack(producer)
+    assert (tensor.shape, tensor.data_ptr, tensor.nbytes) == ((0, HUGE), 0, 0)

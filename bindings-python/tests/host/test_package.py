@@ -1,0 +1,76 @@
+"""The package itself: names, exceptions, types for checkers."""
+
+import copy
+import pickle
+import re
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+import devexchange
+
+
+def test_version():
+    manifest = Path(__file__).parents[3] / "Cargo.toml"
+    assert devexchange.__version__ == tomllib.loads(manifest.read_text())["workspace"]["package"]["version"]
+
+
+@pytest.mark.parametrize(
+    "kind, builtin",
+    [
+        (devexchange.Refused, BufferError),
+        (devexchange.InvalidValue, ValueError),
+        (devexchange.InvalidType, TypeError),
+        (devexchange.OutOfRange, IndexError),
+        (devexchange.OutOfMemory, MemoryError),
+        (devexchange.Failed, RuntimeError),
+    ],
+)
+def test_exceptions(kind, builtin):
+    error = kind("text", 7, 700)
+    assert isinstance(error, (devexchange.Error, builtin))
+    for each in [error, copy.copy(error), pickle.loads(pickle.dumps(error))]:
+        assert (type(each), str(each), each.status, each.driver_code) == (kind, "text", 7, 700)
+
+
+def test_ledger():
+    counts = devexchange.ledger()
+    assert sum(count.live for count in counts.values()) == devexchange.outstanding() == 0
+    before = counts["tensor_imports"].total
+    memoryview(devexchange.from_buffer(b"a"))
+    with devexchange.from_dlpack(devexchange.from_buffer(bytearray(1))):
+        assert devexchange.ledger()["tensor_imports"] == (before + 1, 1)
+
+
+def test_device():
+    tensor = devexchange.from_buffer(b"a")
+    assert (tensor.device.type, tensor.device.id, str(tensor.device)) == (devexchange.DeviceType.CPU, 0, "cpu:0")
+
+
+def test_everything_is_declared_and_described():
+    stub = files(devexchange).joinpath("_native.pyi").read_text()
+    assert files(devexchange).joinpath("py.typed").is_file()
+    for name in devexchange.__all__:
+        thing = getattr(devexchange, name)
+        assert isinstance(thing, str) or thing.__doc__
+        if getattr(thing, "__module__", "") in ("devexchange", "devexchange._native") and isinstance(thing, type):
+            assert f"class {name}" in stub
+            for member in vars(thing):
+                if not member.startswith("_") or member.startswith(("__dlpack", "__arrow", "__cuda")):
+                    assert f" {member}" in stub, (name, member)
+                    assert getattr(thing, member).__doc__, (name, member)
+        elif callable(thing) and not isinstance(thing, type):
+            assert f"def {name}(" in stub
+
+
+def test_example_of_the_readme(capsys):
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    exec(example, {})
+    assert capsys.readouterr().out.splitlines() == [
+        "(2, 3) cpu:0 True",
+        "[[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]",
+        "['a', None, 'c'] 6",
+    ]

@@ -1,0 +1,96 @@
+"""Every type as Python objects: what PyArrow says of its own array is what we say of it."""
+
+import datetime
+import decimal
+import math
+
+import numpy
+import pyarrow
+import pytest
+
+from devexchange import Refused, from_arrow
+
+DAY = datetime.date(2024, 2, 29)
+MOMENT = datetime.datetime(2024, 2, 29, 12, 34, 56, 789012)
+ARRAYS = {
+    "null": pyarrow.nulls(2),
+    "bool": pyarrow.array([True, None, False]),
+    **{
+        f"{sign}int{bits}": pyarrow.array([0, None, 2 ** (bits - 1) - 1], f"{sign}int{bits}")
+        for sign in ("", "u")
+        for bits in (8, 16, 32, 64)
+    },
+    "negative": pyarrow.array([-(2**63), -1], pyarrow.int64()),
+    "uint64": pyarrow.array([2**64 - 1], pyarrow.uint64()),
+    "float16": pyarrow.array(numpy.array([0.5, -2.0], "f2")),
+    "float32": pyarrow.array([0.5, None], pyarrow.float32()),
+    "float64": pyarrow.array([0.1, math.inf]),
+    "decimal32": pyarrow.array([decimal.Decimal("1.25"), None], pyarrow.decimal32(7, 2)),
+    "decimal128": pyarrow.array([decimal.Decimal("-123.45"), None], pyarrow.decimal128(20, 2)),
+    "decimal256": pyarrow.array([decimal.Decimal("9" * 60)], pyarrow.decimal256(60, 0)),
+    "utf8": pyarrow.array(["a", None, "ü€𝄞"]),
+    "large_utf8": pyarrow.array(["a", None], pyarrow.large_utf8()),
+    "string_view": pyarrow.array(["a", None, "long enough to be elsewhere"], pyarrow.string_view()),
+    "binary": pyarrow.array([b"\0\xff", None]),
+    "large_binary": pyarrow.array([b"a"], pyarrow.large_binary()),
+    "binary_view": pyarrow.array([b"long enough to be elsewhere"], pyarrow.binary_view()),
+    "fixed_size_binary": pyarrow.array([b"ab", None], pyarrow.binary(2)),
+    "date32": pyarrow.array([DAY, None], pyarrow.date32()),
+    "date64": pyarrow.array([DAY, datetime.date(1969, 1, 1)], pyarrow.date64()),
+    "time32": pyarrow.array([datetime.time(1, 2, 3), None], pyarrow.time32("s")),
+    "time64": pyarrow.array([datetime.time(1, 2, 3, 4)], pyarrow.time64("us")),
+    "timestamp": pyarrow.array([MOMENT, None, datetime.datetime(1901, 1, 1)], pyarrow.timestamp("us")),
+    "timestamp of seconds": pyarrow.array([MOMENT.replace(microsecond=0)], pyarrow.timestamp("s")),
+    "timestamp in UTC": pyarrow.array([MOMENT], pyarrow.timestamp("us", "UTC")),
+    "timestamp with an offset": pyarrow.array([MOMENT], pyarrow.timestamp("us", "+05:30")),
+    "timestamp of nanoseconds": pyarrow.array([1_000_000_000_123_456_000], pyarrow.timestamp("ns", "-08:00")),
+    "duration": pyarrow.array([datetime.timedelta(days=-3, microseconds=5)], pyarrow.duration("us")),
+    "list": pyarrow.array([[1], [], None, [2, None]]),
+    "large_list": pyarrow.array([[1], None], pyarrow.large_list(pyarrow.int8())),
+    "list_view": pyarrow.array([[1, 2], None], pyarrow.list_view(pyarrow.int8())),
+    "fixed_size_list": pyarrow.array([[1, 2], [3, 4]], pyarrow.list_(pyarrow.int8(), 2)),
+    "struct": pyarrow.array([{"a": 1, "b": "x"}, None]),
+    "map": pyarrow.array([[("a", 1), ("b", None)], None], pyarrow.map_(pyarrow.utf8(), pyarrow.int32())),
+    "dictionary": pyarrow.array(["a", None, "a"]).dictionary_encode(),
+    "run ends": pyarrow.RunEndEncodedArray.from_arrays(pyarrow.array([2, 3], pyarrow.int32()), ["a", "b"]),
+    "sparse union": pyarrow.UnionArray.from_sparse(
+        pyarrow.array([0, 1], pyarrow.int8()), [pyarrow.array([1, 2]), pyarrow.array(["a", "b"])]
+    ),
+    "dense union": pyarrow.UnionArray.from_dense(
+        pyarrow.array([1, 0], pyarrow.int8()),
+        pyarrow.array([0, 0], pyarrow.int32()),
+        [pyarrow.array([1]), pyarrow.array(["a"])],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("first", [0, 1])
+def test_values(name, first):
+    source = ARRAYS[name].slice(first)
+    ours, theirs = from_arrow(source).to_pylist(), source.to_pylist()
+    assert ours == theirs
+    assert [type(value) for value in ours] == [type(value) for value in theirs] or name == "timestamp of nanoseconds"
+
+
+def test_zones():
+    source = pyarrow.array([MOMENT], pyarrow.timestamp("us", "Europe/Berlin"))
+    (ours,) = from_arrow(source).to_pylist()
+    assert ours == source.to_pylist()[0]
+    assert ours.utcoffset() == datetime.timedelta(hours=1)
+
+
+def test_interval():
+    source = pyarrow.array([pyarrow.MonthDayNano([1, 2, 3]), None])
+    assert from_arrow(source).to_pylist() == [(1, 2, 3), None]
+
+
+def test_time_that_python_does_not_have():
+    source = pyarrow.array([1, 1000], pyarrow.timestamp("ns"))
+    column = from_arrow(source).root
+    with pytest.raises(Refused, match="1 ns"):
+        column.to_pylist()
+    assert column[1] == datetime.datetime(1970, 1, 1, microsecond=1)
+    for value in [2**62, -(2**62)]:
+        with pytest.raises(OverflowError):
+            from_arrow(pyarrow.array([value], pyarrow.timestamp("s"))).to_pylist()

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Builds the wheel of the Python binding into the target directory (target/wheels) and installs it into a virtual
+# environment there (target/python/venv), beside what its tests need (bindings-python/tests/requirements.txt).
+#
+#   scripts/build-python.sh [PYTHON]       default: the python3 of scripts/env.sh; 3.11 or newer
+#
+# One wheel is for every CPython from 3.11 on (the stable ABI). Prints the wheel's path.
+set -euo pipefail
+# shellcheck source=scripts/env.sh
+. "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+
+python=${1:-$PYTHON}
+project=$DEVX_ROOT/bindings-python
+requirements=$project/tests/requirements.txt
+out=$DEVX_TARGET/python
+venv=$out/venv
+wheels=$DEVX_TARGET/wheels
+pip=("$venv/bin/python" -m pip --disable-pip-version-check --no-input)
+
+# Everything that the environment depends on.
+inputs() {
+  cat "$requirements"
+  "$python" -VV
+  echo "$venv"
+}
+
+make_environment() {
+  local wanted
+  wanted=$(inputs | sha256sum)
+  if [ "$(cat "$out/inputs" 2>/dev/null)" = "$wanted" ]; then return; fi
+  rm -rf "$venv"
+  "$python" -m venv "$venv"
+  "${pip[@]}" install -q -r "$requirements"
+  echo "$wanted" >"$out/inputs"
+}
+
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+  echo "$("$python" --version) is too old: the Python binding needs 3.11 or newer" >&2
+  exit 1
+fi
+mkdir -p "$out" "$wheels"
+make_environment >&2
+rm -f "$wheels"/devexchange-*.whl
+cd "$project"
+PATH=$(dirname "$CARGO"):$PATH "$venv/bin/maturin" build --quiet --release --locked --compatibility linux \
+  --interpreter "$venv/bin/python" --out "$wheels" >&2
+wheel=("$wheels"/devexchange-*.whl)
+"${pip[@]}" install -q --no-index --no-deps --force-reinstall "${wheel[0]}" >&2
+echo "${wheel[0]}"
