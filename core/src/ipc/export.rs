@@ -18,7 +18,7 @@ use crate::ledger::{Entry, Kind};
 use crate::memory::Owner;
 use crate::order::Ready;
 use crate::runtime::cuda::ipc::{self, How, Shared};
-use crate::runtime::cuda::{Event, Stream, info};
+use crate::runtime::cuda::{Event, Stream, info, reaper};
 use crate::tensor::{Flags, Tensor};
 
 /// A tensor or batch as another process takes it in: the bytes of its descriptor, and the file descriptors that go along.
@@ -28,8 +28,17 @@ pub struct Exported {
     descriptor: Vec<u8>,
     fds: Vec<OwnedFd>,
     kind: Kind,
-    _event: Option<Event>,
-    _kept: Owner,
+    event: Option<Event>,
+    kept: Option<Owner>,
+}
+
+impl Drop for Exported {
+    fn drop(&mut self) {
+        // The importer may have released the memory without a look at it, while the producer still works on it.
+        if let (Some(event), Some(kept)) = (self.event.take(), self.kept.take()) {
+            reaper::after(vec![event], kept);
+        }
+    }
 }
 
 impl Exported {
@@ -272,7 +281,7 @@ impl Regions {
             What::Batch(_) => Kind::BatchExport,
         };
         let descriptor = Descriptor { place, order, regions, what }.encode()?;
-        Ok(Exported { descriptor, fds, kind, _event: event, _kept: kept })
+        Ok(Exported { descriptor, fds, kind, event, kept: Some(kept) })
     }
 }
 

@@ -8,7 +8,9 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -33,6 +35,8 @@ const MAX_LEASES: usize = 1 << 16;
 const HEAD: usize = 64;
 /// How long nobody is let in after the system refused to.
 const PAUSE: Duration = Duration::from_millis(20);
+/// How long the end of a server waits for its address to be free, if its thread is busy with somebody's release.
+const AT_END: Duration = Duration::from_secs(1);
 
 /// Offers tensors and batches to other processes of this machine. A thread of its own answers them.
 ///
@@ -42,6 +46,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub struct Server {
     shared: Arc<Shared>,
     path: Option<PathBuf>,
+    thread: ThreadId,
+    /// Disconnected when the address is free again.
+    listening: Mutex<Receiver<()>>,
 }
 
 #[derive(Debug)]
@@ -90,10 +97,13 @@ impl Server {
             users,
             process: std::process::id(),
         });
-        let server = Self { shared: Arc::clone(&shared), path };
+        let (until, listening) = channel();
+        let own = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("devexchange-ipc".into());
-        match thread.spawn(move || Loop { shared, listener: Some(listener), connections: Vec::new() }.run()) {
-            Ok(_) => Ok(server),
+        match thread
+            .spawn(move || Loop { shared: own, listener: Some((listener, until)), connections: Vec::new() }.run())
+        {
+            Ok(thread) => Ok(Self { shared, path, thread: thread.thread().id(), listening: Mutex::new(listening) }),
             Err(error) => refuse!(DEVX_SYSTEM, "the thread of the server: {error}"),
         }
     }
@@ -154,6 +164,11 @@ impl Drop for Server {
         drop(offers);
         self.shared.closed.store(true, SeqCst);
         let _ = rustix::io::write(&self.shared.wake, &1_u64.to_ne_bytes());
+        // A release may be what drops the server, on its own thread.
+        if self.thread != std::thread::current().id() {
+            let listening = self.listening.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let _ = listening.recv_timeout(AT_END);
+        }
     }
 }
 
@@ -167,7 +182,7 @@ fn exporter() -> u64 {
 struct Loop {
     shared: Arc<Shared>,
     /// `None` when the server is closed.
-    listener: Option<Socket>,
+    listener: Option<(Socket, Sender<()>)>,
     connections: Vec<Connection>,
 }
 
@@ -204,7 +219,7 @@ impl Loop {
     fn turn(&mut self) -> Result<()> {
         let listening = usize::from(self.listener.is_some());
         let mut fds = vec![PollFd::new(&self.shared.wake, PollFlags::IN)];
-        fds.extend(self.listener.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
+        fds.extend(self.listener.iter().map(|(listener, _)| PollFd::new(listener, PollFlags::IN)));
         fds.extend(self.connections.iter().map(|connection| PollFd::new(&connection.socket, PollFlags::IN)));
         match poll(&mut fds, Some(&timespec(Duration::from_secs(60)))) {
             Ok(_) => {}
@@ -224,7 +239,9 @@ impl Loop {
     }
 
     fn admit(&mut self) -> Result<()> {
-        let Some(socket) = self.listener.as_ref().map_or(Ok(None), Socket::accept)? else { return Ok(()) };
+        let Some(socket) = self.listener.as_ref().map_or(Ok(None), |(listener, _)| listener.accept())? else {
+            return Ok(());
+        };
         let refusal = match socket.peer_user() {
             _ if self.connections.len() >= MAX_CONNECTIONS => format!("there are {MAX_CONNECTIONS} importers already"),
             Err(error) => error.to_string(),
@@ -326,6 +343,10 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.shared.leases.fetch_sub(self.leases.len() as i64, Relaxed);
+        let leases = std::mem::take(&mut self.leases);
+        let count = leases.len() as i64;
+        drop(leases);
+        // Counted until it is really given up.
+        self.shared.leases.fetch_sub(count, Relaxed);
     }
 }
