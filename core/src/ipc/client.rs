@@ -1,7 +1,5 @@
 //! The importer: asks an exporter for what it offers, and says when it is done with it.
 
-#![forbid(unsafe_code)]
-
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,6 +24,8 @@ pub const TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection to an exporter. Any thread may import; what was imported keeps the connection.
 #[derive(Clone, Debug)]
 pub struct Client(Arc<Connection>);
+
+crate::ipc::held_by_bindings!(Client of Connection);
 
 #[derive(Debug)]
 struct Connection {

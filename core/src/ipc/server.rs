@@ -1,16 +1,14 @@
 //! The exporter: offers tensors and batches under names, and keeps what it gave alive until the importer releases it or is
 //! gone.
 
-#![forbid(unsafe_code)]
-
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::ThreadId;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -40,15 +38,18 @@ const AT_END: Duration = Duration::from_secs(1);
 
 /// Offers tensors and batches to other processes of this machine. A thread of its own answers them.
 ///
-/// Dropping it ends the offers; what was given stays valid until its importers release it. When this process ends, host
-/// memory that was given stays valid, device memory does not.
+/// Cloning shares it. With the last reference the offers end; what was given stays valid until its importers release it. When
+/// this process ends, host memory that was given stays valid, device memory does not.
+#[derive(Clone, Debug)]
+pub struct Server(Arc<Offering>);
+
+crate::ipc::held_by_bindings!(Server of Offering);
+
 #[derive(Debug)]
-pub struct Server {
+struct Offering {
     shared: Arc<Shared>,
     path: Option<PathBuf>,
-    thread: ThreadId,
-    /// Disconnected when the address is free again.
-    listening: Mutex<Receiver<()>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -56,6 +57,9 @@ struct Shared {
     offers: Mutex<BTreeMap<String, Arc<Exported>>>,
     leases: AtomicI64,
     closed: AtomicBool,
+    /// Whether the address is in use, and when that changes.
+    listening: Mutex<bool>,
+    changed: Condvar,
     wake: OwnedFd,
     users: Users,
     process: u32,
@@ -93,17 +97,16 @@ impl Server {
             offers: Mutex::default(),
             leases: AtomicI64::new(0),
             closed: AtomicBool::new(false),
+            listening: Mutex::new(true),
+            changed: Condvar::new(),
             wake,
             users,
             process: std::process::id(),
         });
-        let (until, listening) = channel();
         let own = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("devexchange-ipc".into());
-        match thread
-            .spawn(move || Loop { shared: own, listener: Some((listener, until)), connections: Vec::new() }.run())
-        {
-            Ok(thread) => Ok(Self { shared, path, thread: thread.thread().id(), listening: Mutex::new(listening) }),
+        match thread.spawn(move || Loop { shared: own, listener: Some(listener), connections: Vec::new() }.run()) {
+            Ok(thread) => Ok(Self(Arc::new(Offering { shared, path, thread: Some(thread) }))),
             Err(error) => refuse!(DEVX_SYSTEM, "the thread of the server: {error}"),
         }
     }
@@ -130,28 +133,30 @@ impl Server {
     }
 
     fn offer(&self, name: &str, exported: Exported) {
-        let before = self.offers().insert(name.to_owned(), Arc::new(exported));
+        let before = self.0.offers().insert(name.to_owned(), Arc::new(exported));
         // Its release may be anybody's code: not with the lock held.
         drop(before);
     }
 
     /// Ends an offer; whether there was one. What was given of it stays valid.
     pub fn withdraw(&self, name: &str) -> bool {
-        let before = self.offers().remove(name);
+        let before = self.0.offers().remove(name);
         before.is_some()
     }
 
     /// How much was given and is not released yet.
     pub fn leases(&self) -> i64 {
-        self.shared.leases.load(Relaxed)
+        self.0.shared.leases.load(Relaxed)
     }
+}
 
+impl Offering {
     fn offers(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<Exported>>> {
         self.shared.offers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Server {
+impl Drop for Offering {
     fn drop(&mut self) {
         // A fork has neither the thread nor the right to end the offers of its parent.
         if self.shared.process != std::process::id() {
@@ -165,9 +170,23 @@ impl Drop for Server {
         self.shared.closed.store(true, SeqCst);
         let _ = rustix::io::write(&self.shared.wake, &1_u64.to_ne_bytes());
         // A release may be what drops the server, on its own thread.
-        if self.thread != std::thread::current().id() {
-            let listening = self.listening.get_mut().unwrap_or_else(PoisonError::into_inner);
-            let _ = listening.recv_timeout(AT_END);
+        if !SERVING.get() {
+            self.wait();
+        }
+    }
+}
+
+impl Offering {
+    /// Waits until the address is free again, and for the thread if it has nothing left to do.
+    fn wait(&mut self) {
+        let listening = self.shared.listening.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.shared.changed.wait_timeout_while(listening, AT_END, |listening| *listening);
+        let listening = waited.is_ok_and(|(listening, _)| *listening);
+        if !listening
+            && self.shared.leases.load(SeqCst) == 0
+            && let Some(thread) = self.thread.take()
+        {
+            let _ = thread.join();
         }
     }
 }
@@ -178,11 +197,16 @@ fn exporter() -> u64 {
     *EXPORTER.get_or_init(|| RandomState::new().build_hasher().finish())
 }
 
+thread_local! {
+    /// Whether this is the thread of a server.
+    static SERVING: Cell<bool> = const { Cell::new(false) };
+}
+
 /// What the thread has.
 struct Loop {
     shared: Arc<Shared>,
     /// `None` when the server is closed.
-    listener: Option<(Socket, Sender<()>)>,
+    listener: Option<Socket>,
     connections: Vec<Connection>,
 }
 
@@ -201,9 +225,10 @@ struct Lease {
 
 impl Loop {
     fn run(mut self) {
+        SERVING.set(true);
         loop {
             if self.shared.closed.load(SeqCst) {
-                self.listener = None;
+                self.stop_listening();
                 self.connections.retain(|connection| !connection.leases.is_empty());
                 if self.connections.is_empty() {
                     return;
@@ -216,10 +241,18 @@ impl Loop {
         }
     }
 
+    fn stop_listening(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            drop(listener);
+            *self.shared.listening.lock().unwrap_or_else(PoisonError::into_inner) = false;
+            self.shared.changed.notify_all();
+        }
+    }
+
     fn turn(&mut self) -> Result<()> {
         let listening = usize::from(self.listener.is_some());
         let mut fds = vec![PollFd::new(&self.shared.wake, PollFlags::IN)];
-        fds.extend(self.listener.iter().map(|(listener, _)| PollFd::new(listener, PollFlags::IN)));
+        fds.extend(self.listener.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
         fds.extend(self.connections.iter().map(|connection| PollFd::new(&connection.socket, PollFlags::IN)));
         match poll(&mut fds, Some(&timespec(Duration::from_secs(60)))) {
             Ok(_) => {}
@@ -239,7 +272,7 @@ impl Loop {
     }
 
     fn admit(&mut self) -> Result<()> {
-        let Some(socket) = self.listener.as_ref().map_or(Ok(None), |(listener, _)| listener.accept())? else {
+        let Some(socket) = self.listener.as_ref().map_or(Ok(None), Socket::accept)? else {
             return Ok(());
         };
         let refusal = match socket.peer_user() {
