@@ -34,8 +34,8 @@ unsafe fn name_of<'a>(given: *const Char, name: &'static str) -> Result<&'a str>
     Ok(given.to_str().unwrap_or_default())
 }
 
-/// Listens at an address: the path of a socket, or '@' and a name that no file stands for. A thread of the library answers
-/// importers. Processes of other users are refused.
+/// Listens at an address: the path of a socket, or '@' and a name that no file stands for. A thread of the library
+/// answers importers. Processes of other users are refused.
 #[ffi_export]
 unsafe fn devx_ipc_server_create(
     address: *const Char,
@@ -51,10 +51,10 @@ unsafe fn devx_ipc_server_create(
     })
 }
 
-/// Offers a tensor under a name, in place of what had that name. It is shared: importers get the same memory, which stays
-/// valid until the last of them has released it or is gone. Host memory that is not from `devx_tensor_allocate_shared` is
-/// copied, if `copy` (`DEVX_COPY_...`) allows it. What the tensor's producer has queued until now is waited for by the
-/// importers' streams.
+/// Offers a tensor under a name, in place of what had that name. It is shared: importers get the same memory, which
+/// stays valid until the last of them has released it or is gone. Host memory that is not from
+/// `devx_tensor_allocate_shared` is copied, if `copy` (`DEVX_COPY_...`) allows it. What the tensor's producer has
+/// queued until now is waited for by the importers' streams.
 #[ffi_export]
 unsafe fn devx_ipc_server_offer_tensor(
     server: *const ServerHandle,

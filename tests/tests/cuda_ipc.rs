@@ -1,5 +1,6 @@
-//! Device memory shared between processes: allocations and memory of pools by the driver's handles, in the order of an event,
-//! opened once, closed after the importer's work. The other process is this program again, with a driver of its own.
+//! Device memory shared between processes: allocations and memory of pools by the driver's handles, in the order of an
+//! event, opened once, closed after the importer's work. The other process is this program again, with a driver of its
+//! own.
 #![expect(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over memory that they own")]
 
@@ -291,4 +292,9 @@ fn what_cannot_be_shared_says_why() {
     cu_ok!("cuStreamSynchronize", stream);
     sim::settle();
     sim::destroy(stream);
+}
+
+#[test]
+fn run_by_threads() {
+    sim::again_with_threads("run_by_threads");
 }

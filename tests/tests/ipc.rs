@@ -1,5 +1,5 @@
-//! Host memory shared between processes: the same bytes on both sides, given up when the importer releases it or dies, valid
-//! when the exporter dies. The other process is this program again, playing the part that its first line names.
+//! Host memory shared between processes: the same bytes on both sides, given up when the importer releases it or dies,
+//! valid when the exporter dies. The other process is this program again, playing the part that its first line names.
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests write into memory that they own")]
 

@@ -77,8 +77,8 @@ impl Client {
         Ok(Self(Arc::new(Connection { socket, timeout, exporter, request, late, process })))
     }
 
-    /// Imports the tensor that is offered under a name, zero-copy. The exporter keeps its memory until the last reference is
-    /// gone here, and all work that was named with [`Tensor::used_on`] is done.
+    /// Imports the tensor that is offered under a name, zero-copy. The exporter keeps its memory until the last
+    /// reference is gone here, and all work that was named with [`Tensor::used_on`] is done.
     ///
     /// # Errors
     /// `DEVX_CLOSED` if the exporter is gone, what the exporter says, and as [`import_tensor`].
@@ -199,7 +199,8 @@ impl Connection {
         late.waiting = thread.spawn(move || own.tell_later()).is_ok();
     }
 
-    /// Tells the exporter as much as there is room for; whether that was all. An exporter that is gone needs no telling.
+    /// Tells the exporter as much as there is room for; whether that was all. An exporter that is gone needs no
+    /// telling.
     fn tell(&self, leases: &mut Vec<u64>) -> bool {
         while !leases.is_empty() {
             let some = leases.get(..leases.len().min(MAX_RELEASES)).unwrap_or_default().to_vec();

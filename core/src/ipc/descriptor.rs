@@ -1,7 +1,7 @@
 //! What travels between two processes: where a tensor's or a batch's memory is, and how it lies there.
 //!
 //! ```text
-//! "DEVXIPC\n"  version u32  kind u32 (1 tensor, 2 batch)  length u64 (all bytes)  checksum u64 (FNV-1a, this field as 0)
+//! "DEVXIPC\n"  version u32  kind u32 (1 tensor, 2 batch)  length u64 (all bytes)  checksum u64 (FNV-1a, itself as 0)
 //! place:       0 host | 1 CUDA, UUID of the device [16]
 //! order:       0 ready now | 1 after an event, its handle [64]
 //! regions:     count, then each: kind u8, bytes u64, and
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Everything is little-endian. A region of kind 0 or 2 goes with one file descriptor; they follow in the order of the
-//! regions. Whoever reads a descriptor trusts nothing in it: [`Descriptor::decode`] takes any bytes, and what it returns lies
-//! within its regions.
+//! regions. Whoever reads a descriptor trusts nothing in it: [`Descriptor::decode`] takes any bytes, and what it
+//! returns lies within its regions.
 
 #![forbid(unsafe_code)]
 
@@ -176,8 +176,8 @@ impl Descriptor {
     /// Reads a descriptor out of whatever bytes there are. Time and memory are bounded by their number.
     ///
     /// # Errors
-    /// `DEVX_INVALID_ARGUMENT`, `DEVX_VERSION`, and what is wrong with a dtype, shape, schema or array, with the field and
-    /// the value.
+    /// `DEVX_INVALID_ARGUMENT`, `DEVX_VERSION`, and what is wrong with a dtype, shape, schema or array, with the field
+    /// and the value.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         if bytes.len() > MAX_BYTES {
             return refuse!(DEVX_INVALID_ARGUMENT, "the descriptor has {} bytes: more than {MAX_BYTES}", bytes.len());

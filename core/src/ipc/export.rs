@@ -18,27 +18,18 @@ use crate::ledger::{Entry, Kind};
 use crate::memory::Owner;
 use crate::order::Ready;
 use crate::runtime::cuda::ipc::{self, How, Shared};
-use crate::runtime::cuda::{Event, Stream, info, reaper};
+use crate::runtime::cuda::{Event, Stream, info};
 use crate::tensor::{Flags, Tensor};
 
-/// A tensor or batch as another process takes it in: the bytes of its descriptor, and the file descriptors that go along.
-/// The memory stays valid as long as this lives, which has to be as long as the importer uses it.
+/// A tensor or batch as another process takes it in: the bytes of its descriptor, and the file descriptors that go
+/// along. The memory stays valid as long as this lives, which has to be as long as the importer uses it.
 #[derive(Debug)]
 pub struct Exported {
     descriptor: Vec<u8>,
     fds: Vec<OwnedFd>,
     kind: Kind,
-    event: Option<Event>,
-    kept: Option<Owner>,
-}
-
-impl Drop for Exported {
-    fn drop(&mut self) {
-        // The importer may have released the memory without a look at it, while the producer still works on it.
-        if let (Some(event), Some(kept)) = (self.event.take(), self.kept.take()) {
-            reaper::after(vec![event], kept);
-        }
-    }
+    _event: Option<Event>,
+    _kept: Owner,
 }
 
 impl Exported {
@@ -85,8 +76,8 @@ fn plan(device: Device, ready: &Ready, seen: Result<()>, copy_bytes: impl FnOnce
     }
 }
 
-/// Exports a tensor: host memory of [`super::allocate_tensor`] as it is, other host memory as a copy if that is allowed,
-/// device memory as it is.
+/// Exports a tensor: host memory of [`super::allocate_tensor`] as it is, other host memory as a copy if that is
+/// allowed, device memory as it is.
 ///
 /// # Errors
 /// `DEVX_COPY_REQUIRED`, `DEVX_IMPOSSIBLE` with the reason; `DEVX_OUT_OF_MEMORY`, `DEVX_DRIVER`, `DEVX_SYSTEM`.
@@ -107,8 +98,10 @@ pub fn export_tensor(tensor: &Tensor, copying: Copying) -> Result<Exported> {
         spot,
     };
     let writable = !tensor.flags().has(Flags::READ_ONLY);
-    let (device, ready) = (tensor.device(), tensor.ready().clone());
-    regions.finish(device, &ready, writable, What::Tensor(part), Owner::boxed(tensor))
+    let event = order(tensor.device(), tensor.ready())?;
+    // The importer may release the memory without a look at it, while the producer still works on it.
+    event.iter().for_each(|event| tensor.used_until(event.clone()));
+    regions.finish(event, writable, What::Tensor(part), Owner::boxed(tensor))
 }
 
 /// As [`export_tensor`], for a batch. The importer cannot write the memory.
@@ -125,8 +118,9 @@ pub fn export_batch(batch: &Batch, copying: Copying) -> Result<Exported> {
     let mut regions = Regions::of(batch.device());
     let nodes = regions.batch(&batch)?;
     let part = BatchPart { schema: batch.schema().clone(), nodes };
-    let (device, ready) = (batch.device(), batch.ready().clone());
-    regions.finish(device, &ready, false, What::Batch(part), Owner::boxed(batch))
+    let event = order(batch.device(), batch.ready())?;
+    event.iter().for_each(|event| batch.used_until(event.clone()));
+    regions.finish(event, false, What::Batch(part), Owner::boxed(batch))
 }
 
 /// A copy of a host batch in one block of memory that can be shared.
@@ -249,10 +243,9 @@ impl Regions {
         Ok(NodePart { length: array.length, null_count: array.null_count, offset: array.offset, buffers })
     }
 
-    fn finish(self, device: Device, ready: &Ready, writable: bool, what: What, kept: Owner) -> Result<Exported> {
-        let event = order(device, ready)?;
+    fn finish(self, event: Option<Event>, writable: bool, what: What, kept: Owner) -> Result<Exported> {
         let (mut regions, mut fds) = (Vec::with_capacity(self.found.len()), Vec::new());
-        let mut at = device;
+        let mut at = self.device;
         for found in self.found {
             let bytes = found.range().1 as u64;
             let kind = match found {
@@ -281,7 +274,7 @@ impl Regions {
             What::Batch(_) => Kind::BatchExport,
         };
         let descriptor = Descriptor { place, order, regions, what }.encode()?;
-        Ok(Exported { descriptor, fds, kind, event, kept: Some(kept) })
+        Ok(Exported { descriptor, fds, kind, _event: event, _kept: kept })
     }
 }
 

@@ -26,12 +26,13 @@ pub struct Peer {
     pub keep: Owner,
 }
 
-/// Takes in a tensor of another process, zero-copy. The descriptor is checked as the untrusted bytes that it is, and the
-/// files for the sizes and seals that it says. The data itself is the exporter's, who may still write it.
+/// Takes in a tensor of another process, zero-copy. The descriptor is checked as the untrusted bytes that it is, and
+/// the files for the sizes and seals that it says. The data itself is the exporter's, who may still write it.
 ///
 /// # Errors
-/// `DEVX_INVALID_ARGUMENT` and others that name the field and the value, `DEVX_VERSION`; `DEVX_DEVICE` for a device that this
-/// process does not see; `DEVX_MISMATCH` for a batch; `DEVX_DRIVER`, `DEVX_SYSTEM`. Then `peer.keep` is given up.
+/// `DEVX_INVALID_ARGUMENT` and others that name the field and the value, `DEVX_VERSION`; `DEVX_DEVICE` for a device
+/// that this process does not see; `DEVX_MISMATCH` for a batch; `DEVX_DRIVER`, `DEVX_SYSTEM`. Then `peer.keep` is given
+/// up.
 pub fn import_tensor(descriptor: &[u8], fds: Vec<OwnedFd>, peer: Peer) -> Result<Tensor> {
     let (Descriptor { place, order, regions, what }, fds) = read(descriptor, fds)?;
     let What::Tensor(part) = what else {
@@ -40,8 +41,8 @@ pub fn import_tensor(descriptor: &[u8], fds: Vec<OwnedFd>, peer: Peer) -> Result
     Opened::new(place, order, &regions, fds, peer, Kind::TensorImport)?.tensor(&part)
 }
 
-/// As [`import_tensor`], for a batch. What its offsets and views point to is data: as with every producer, it is used as it
-/// is.
+/// As [`import_tensor`], for a batch. What its offsets and views point to is data: as with every producer, it is used
+/// as it is.
 ///
 /// # Errors
 /// As [`import_tensor`]; `DEVX_MISMATCH` for a tensor.
@@ -72,7 +73,8 @@ struct Opened {
     owner: Owner,
 }
 
-/// What an import holds, in the order in which it is given up: the exporter may free its memory only after all is closed.
+/// What an import holds, in the order in which it is given up: the exporter may free its memory only after all is
+/// closed.
 struct Held {
     _files: Vec<Arc<Mapping>>,
     _openings: Vec<Opening>,
@@ -182,8 +184,8 @@ impl Opened {
                 buffers,
             })
             .collect();
-        // SAFETY: decoding found every buffer to be as long as its array needs, within the regions, which are open as long
-        // as the owner lives; the exporter keeps them.
+        // SAFETY: decoding found every buffer to be as long as its array needs, within the regions, which are open as
+        // long as the owner lives; the exporter keeps them.
         let mut batch = unsafe { Batch::from_raw_parts(&part.schema, self.device, &nodes, self.owner) }?;
         batch.set_ready(self.ready);
         Ok(batch)

@@ -1,7 +1,7 @@
 //! Host memory that processes can share: memory files, mapped once each in a process, and found again by address.
 //!
-//! A file is sealed, so that nobody can cut it off under a reader. What was handed over stays valid when the process that made
-//! it ends: the system keeps the file as long as somebody maps it.
+//! A file is sealed, so that nobody can cut it off under a reader. What was handed over stays valid when the process
+//! that made it ends: the system keeps the file as long as somebody maps it.
 
 use core::ffi::c_void;
 use std::collections::BTreeMap;
@@ -214,7 +214,8 @@ pub(super) fn file_of(bytes: &[u8]) -> Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Host memory that can be shared with other processes without a copy. It is zeroed, and whoever imports it can write it.
+/// Host memory that can be shared with other processes without a copy. It is zeroed, and whoever imports it can write
+/// it.
 ///
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.

@@ -1,23 +1,23 @@
 //! Sharing tensors and batches between the processes of one machine, zero-copy.
 //!
 //! The exporter [offers](Server::offer_tensor) them under a name, the importer [connects](connect()) and
-//! [imports](Client::import_tensor) them: the same memory, with the same type, shape and order. The exporter keeps the memory
-//! until the importer releases it or is gone, whichever comes first; the importer's release comes after the work that it
-//! named with `used_on`, as everywhere.
+//! [imports](Client::import_tensor) them: the same memory, with the same type, shape and order. The exporter keeps the
+//! memory until the importer releases it or is gone, whichever comes first; the importer's release comes after the work
+//! that it named with `used_on`, as everywhere.
 //!
 //! | memory | how | what it takes |
 //! |---|---|---|
-//! | of the host | a memory file, whose descriptor goes over the socket | [`allocate`]; anything else is copied there, if allowed |
+//! | of the host | a memory file, whose descriptor goes over the socket | [`allocate`]; else it is copied, if allowed |
 //! | of a device | a handle of the driver's | an allocation that is not of a pool |
 //! | of a pool | the pool's descriptor and a handle | [`Pool::shareable`](crate::manager::Pool::shareable) |
 //!
-//! Pinned and managed memory cannot be shared. Data that is not ready goes with an event, for which the importer's streams
-//! wait as for any other. A device is named by its UUID, because processes may count them differently.
+//! Pinned and managed memory cannot be shared. Data that is not ready goes with an event, for which the importer's
+//! streams wait as for any other. A device is named by its UUID, because processes may count them differently.
 //!
 //! What an importer gets is taken for the untrusted bytes that it is: a versioned descriptor, every number of which is
-//! checked before it is used, and files that are sealed and as large as it says. Both sides look at the other's user, and
-//! refuse another one unless told otherwise. The data itself is shared: an exporter that alters it under a reader is a
-//! defect that no check can find.
+//! checked before it is used, and files that are sealed and as large as it says. Both sides look at the other's user,
+//! and refuse another one unless told otherwise. The data itself is shared: an exporter that alters it under a reader
+//! is a defect that no check can find.
 //!
 //! ```
 //! use devexchange_core::{DType, dlpack::Copying, ipc};

@@ -1,12 +1,12 @@
-//! The exporter: offers tensors and batches under names, and keeps what it gave alive until the importer releases it or is
-//! gone.
+//! The exporter: offers tensors and batches under names, and keeps what it gave alive until the importer releases it or
+//! is gone.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -38,8 +38,8 @@ const AT_END: Duration = Duration::from_secs(1);
 
 /// Offers tensors and batches to other processes of this machine. A thread of its own answers them.
 ///
-/// Cloning shares it. With the last reference the offers end; what was given stays valid until its importers release it. When
-/// this process ends, host memory that was given stays valid, device memory does not.
+/// Cloning shares it. With the last reference the offers end; what was given stays valid until its importers release
+/// it. When this process ends, host memory that was given stays valid, device memory does not.
 #[derive(Clone, Debug)]
 pub struct Server(Arc<Offering>);
 
@@ -76,7 +76,8 @@ pub enum Users {
 }
 
 impl Server {
-    /// Listens at an address: a path, or `@` and a name in the kernel's name space of sockets. For processes of the same user.
+    /// Listens at an address: a path, or `@` and a name in the kernel's name space of sockets. For processes of the
+    /// same user.
     ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` for an address that is none, `DEVX_SYSTEM` if it is in use, for example.
@@ -111,8 +112,8 @@ impl Server {
         }
     }
 
-    /// Offers a tensor under a name, in place of what had that name. It is shared as it is now: an importer's stream waits
-    /// for what the producer has queued until this call.
+    /// Offers a tensor under a name, in place of what had that name. It is shared as it is now: an importer's stream
+    /// waits for what the producer has queued until this call.
     ///
     /// # Errors
     /// As [`export_tensor`]; `DEVX_INVALID_ARGUMENT` for a name that is empty or too long.
@@ -146,7 +147,7 @@ impl Server {
 
     /// How much was given and is not released yet.
     pub fn leases(&self) -> i64 {
-        self.0.shared.leases.load(Relaxed)
+        self.0.shared.leases.load(SeqCst)
     }
 }
 
@@ -343,7 +344,7 @@ impl Connection {
 
     fn release(&mut self, lease: u64) {
         if self.leases.remove(&lease).is_some() {
-            self.shared.leases.fetch_sub(1, Relaxed);
+            self.shared.leases.fetch_sub(1, SeqCst);
         }
     }
 
@@ -363,14 +364,17 @@ impl Connection {
         let fds: Vec<BorrowedFd<'_>> = file.iter().chain(exported.fds()).map(AsFd::as_fd).collect();
         let lease = self.next;
         let descriptor = file.is_none().then_some(descriptor);
-        let sent = self.socket.send(&Message::Given { request, lease, descriptor }.encode(), &fds)?;
-        if sent == Sent::Yes {
-            self.next += 1;
-            self.shared.leases.fetch_add(1, Relaxed);
-            let entry = exported.entry();
-            self.leases.insert(lease, Lease { _exported: exported, _entry: entry });
+        // Counted before the importer can know of it, so that nobody who has it sees a count without it.
+        self.shared.leases.fetch_add(1, SeqCst);
+        let sent = self.socket.send(&Message::Given { request, lease, descriptor }.encode(), &fds);
+        if sent != Ok(Sent::Yes) {
+            self.shared.leases.fetch_sub(1, SeqCst);
+            return sent;
         }
-        Ok(sent)
+        self.next += 1;
+        let entry = exported.entry();
+        self.leases.insert(lease, Lease { _exported: exported, _entry: entry });
+        sent
     }
 }
 
@@ -380,6 +384,6 @@ impl Drop for Connection {
         let count = leases.len() as i64;
         drop(leases);
         // Counted until it is really given up.
-        self.shared.leases.fetch_sub(count, Relaxed);
+        self.shared.leases.fetch_sub(count, SeqCst);
     }
 }

@@ -1,5 +1,5 @@
-//! Unix sockets that keep messages apart (`SOCK_SEQPACKET`), with file descriptors in them. No call here waits longer than it
-//! is told to, and what is received is bounded.
+//! Unix sockets that keep messages apart (`SOCK_SEQPACKET`), with file descriptors in them. No call here waits longer
+//! than it is told to, and what is received is bounded.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Numbers and bytes, little-endian, one after the other. Reading never looks beyond what is there, and makes no room for
-//! more than there is.
+//! Numbers and bytes, little-endian, one after the other. Reading never looks beyond what is there, and makes no room
+//! for more than there is.
 
 #![forbid(unsafe_code)]
 

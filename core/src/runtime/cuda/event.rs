@@ -94,7 +94,8 @@ impl Event {
         let _current = Current::enter(driver, context)?;
         let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 | CUevent_flags::CU_EVENT_INTERPROCESS as u32;
         let handle = create(driver, flags)?;
-        let event = Self::of(driver, context, Some(stream), true, handle, Owner::none());
+        // It may outlive its stream, and with that what the stream is called.
+        let event = Self::of(driver, context, None, true, handle, Owner::none());
         // SAFETY: an event and a stream of the same context.
         driver.check("cuEventRecord", unsafe { (driver.event_record)(handle.0, stream.raw()) })?;
         Ok(event)

@@ -1,7 +1,7 @@
 //! Memory that processes share, by the driver's handles.
 //!
-//! An allocation is opened once in a process, however often it is imported: a second opening may fail, and costs about a
-//! millisecond. It is closed with the last import, by the reaper, because closing waits for the device.
+//! An allocation is opened once in a process, however often it is imported: a second opening may fail, and costs about
+//! a millisecond. It is closed with the last import, by the reaper, because closing waits for the device.
 
 use core::ffi::{c_char, c_uint, c_void};
 use std::collections::BTreeMap;
@@ -138,8 +138,8 @@ struct Opened {
 
 static OPEN: Mutex<BTreeMap<Key, Opened>> = Mutex::new(BTreeMap::new());
 
-/// A counted reference to an allocation of another process. It must be given up by the reaper, after the work that uses the
-/// memory.
+/// A counted reference to an allocation of another process. It must be given up by the reaper, after the work that uses
+/// the memory.
 #[derive(Debug)]
 pub(crate) struct Opening {
     key: Key,
