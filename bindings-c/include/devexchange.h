@@ -58,6 +58,15 @@ typedef struct devx_batch_stream devx_batch_stream_t;
  */
 typedef struct devx_tensor devx_tensor_t;
 
+/** A connection of an importer to an exporter. Any thread may use it. */
+typedef struct devx_ipc_client devx_ipc_client_t;
+
+/**
+ * An exporter: what it offers under names, other processes of the same user can import. Any thread
+ * may use it.
+ */
+typedef struct devx_ipc_server devx_ipc_server_t;
+
 /** A memory manager: one reference. Memory that it gave outlives it. Any thread may use it. */
 typedef struct devx_manager devx_manager_t;
 
@@ -687,6 +696,95 @@ void devx_dlpack_release_legacy(struct DLManagedTensor **tensor);
  */
 devx_status devx_dtype_name(DLDataType dtype, char *out, size_t capacity, devx_error *error);
 
+/**
+ * Connects to the exporter at an address. It has `timeout_ms` milliseconds for each answer; -1 for
+ * ten seconds.
+ */
+devx_status devx_ipc_client_create(
+    char const *address,
+    int64_t timeout_ms,
+    devx_ipc_client_t **out,
+    devx_error *error);
+
+/** As `devx_ipc_client_import_tensor`, for a batch. */
+devx_status devx_ipc_client_import_batch(
+    devx_ipc_client_t const *client,
+    char const *name,
+    devx_batch_t **out,
+    devx_error *error);
+
+/**
+ * Imports the tensor that is offered under a name, without a copy. It may outlive the client's
+ * handle.
+ */
+devx_status devx_ipc_client_import_tensor(
+    devx_ipc_client_t const *client,
+    char const *name,
+    devx_tensor_t **out,
+    devx_error *error);
+
+/**
+ * Gives up a connection and sets the handle to NULL. What was imported stays valid. NULL is fine.
+ */
+void devx_ipc_client_release(devx_ipc_client_t **client);
+
+/** As `devx_ipc_plan_tensor`, for a batch. */
+devx_status devx_ipc_plan_batch(devx_batch_t const *batch, devx_plan *out, devx_error *error);
+
+/**
+ * How a tensor can be offered to other processes: as a view, with a copy, or not at all, and why.
+ * Nothing is taken.
+ */
+devx_status devx_ipc_plan_tensor(devx_tensor_t const *tensor, devx_plan *out, devx_error *error);
+
+/**
+ * Listens at an address: the path of a socket, or '@' and a name that no file stands for. A thread
+ * of the library answers importers. Processes of other users are refused.
+ */
+devx_status devx_ipc_server_create(char const *address, devx_ipc_server_t **out, devx_error *error);
+
+/** How much was given to importers that they have not released yet. */
+devx_status devx_ipc_server_get_leases(
+    devx_ipc_server_t const *server,
+    int64_t *out,
+    devx_error *error);
+
+/**
+ * As `devx_ipc_server_offer_tensor`, for a batch. Importers cannot write its memory if it is the
+ * host's.
+ */
+devx_status devx_ipc_server_offer_batch(
+    devx_ipc_server_t const *server,
+    char const *name,
+    devx_batch_t const *batch,
+    int32_t copy,
+    devx_error *error);
+
+/**
+ * Offers a tensor under a name, in place of what had that name. It is shared: importers get the
+ * same memory, which stays valid until the last of them has released it or is gone. Host memory
+ * that is not from `devx_tensor_allocate_shared` is copied, if `copy` (`DEVX_COPY_...`) allows it.
+ * What the tensor's producer has queued until now is waited for by the importers' streams.
+ */
+devx_status devx_ipc_server_offer_tensor(
+    devx_ipc_server_t const *server,
+    char const *name,
+    devx_tensor_t const *tensor,
+    int32_t copy,
+    devx_error *error);
+
+/**
+ * Ends all offers and sets the handle to NULL. What was given stays valid until it is released.
+ * NULL is fine.
+ */
+void devx_ipc_server_release(devx_ipc_server_t **server);
+
+/** Ends an offer, if there is one under this name. What was given of it stays valid. */
+devx_status devx_ipc_server_withdraw(
+    devx_ipc_server_t const *server,
+    char const *name,
+    devx_error *error);
+
 /** How many things are not released yet, over all kinds; 0 when nothing is outstanding. */
 int64_t devx_ledger_outstanding(void);
 
@@ -743,6 +841,16 @@ devx_status devx_manager_create_managed(devx_manager_t **out, devx_error *error)
  * trims, waits for the stream and tries once more.
  */
 devx_status devx_manager_create_pool(
+    int64_t limit,
+    int64_t keep,
+    devx_manager_t **out,
+    devx_error *error);
+
+/**
+ * As `devx_manager_create_pool`, of device memory that can be offered to other processes
+ * (`devx_ipc_server_offer_tensor`).
+ */
+devx_status devx_manager_create_shareable_pool(
     int64_t limit,
     int64_t keep,
     devx_manager_t **out,
@@ -894,6 +1002,17 @@ devx_status devx_tensor_allocate(
     int64_t const *shape,
     size_t ndim,
     int64_t stream,
+    devx_tensor_t **out,
+    devx_error *error);
+
+/**
+ * Makes a host tensor over memory that can be offered to other processes without a copy: compact,
+ * row-major, zeroed.
+ */
+devx_status devx_tensor_allocate_shared(
+    DLDataType dtype,
+    int64_t const *shape,
+    size_t ndim,
     devx_tensor_t **out,
     devx_error *error);
 

@@ -19,6 +19,7 @@ mod cuda_array;
 mod device;
 mod dlpack;
 mod error;
+mod ipc;
 mod ledger;
 mod library;
 mod manager;

@@ -56,11 +56,22 @@ fn devx_manager_create_host_only(out: OutManager<'_>, error: Option<&mut ErrorRe
 /// `keep` unused bytes kept on each; -1 for no limit. Out of memory, it trims, waits for the stream and tries once more.
 #[ffi_export]
 fn devx_manager_create_pool(limit: i64, keep: i64, out: OutManager<'_>, error: Option<&mut ErrorRecord>) -> Status {
-    let options = PoolOptions {
-        limit: usize::try_from(limit).unwrap_or(usize::MAX),
-        keep: u64::try_from(keep).unwrap_or(u64::MAX),
-    };
-    make(out, error, Pool::new(options))
+    make(out, error, Pool::new(pool_options(limit, keep)))
+}
+
+/// As `devx_manager_create_pool`, of device memory that can be offered to other processes (`devx_ipc_server_offer_tensor`).
+#[ffi_export]
+fn devx_manager_create_shareable_pool(
+    limit: i64,
+    keep: i64,
+    out: OutManager<'_>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    make(out, error, Pool::shareable(pool_options(limit, keep)))
+}
+
+fn pool_options(limit: i64, keep: i64) -> PoolOptions {
+    PoolOptions { limit: usize::try_from(limit).unwrap_or(usize::MAX), keep: u64::try_from(keep).unwrap_or(u64::MAX) }
 }
 
 /// A manager that lets another one have at most `limit` bytes in use (-1 only counts). The other one is shared.

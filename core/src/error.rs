@@ -36,6 +36,13 @@ impl Error {
         Self { status: t::DEVX_CALLBACK, driver_code: 0, errno, message: message.into() }
     }
 
+    /// An error of the operating system.
+    pub(crate) fn system(call: &str, errno: rustix::io::Errno) -> Self {
+        let errno = errno.raw_os_error();
+        let text = format!("{call}: {}", std::io::Error::from_raw_os_error(errno));
+        Self { status: t::DEVX_SYSTEM, driver_code: 0, errno, message: text.into() }
+    }
+
     /// What a panic says that was caught at a boundary: a defect of this library, told as an error.
     pub fn panicked(payload: Box<dyn Any + Send>) -> Self {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -57,7 +64,7 @@ impl Error {
         self.driver_code
     }
 
-    /// What a foreign callback returned (`errno`), or 0.
+    /// What a foreign callback or the operating system returned (`errno`), or 0.
     pub fn errno(&self) -> i32 {
         self.errno
     }
@@ -130,5 +137,6 @@ names! {
     DEVX_INVALID_DTYPE DEVX_INVALID_SHAPE DEVX_INVALID_LENGTH DEVX_INVALID_NULL_COUNT DEVX_INVALID_BUFFERS
     DEVX_INVALID_CHILDREN DEVX_INVALID_METADATA DEVX_MISMATCH DEVX_TOO_DEEP DEVX_VERSION DEVX_DEVICE
     DEVX_UNSUPPORTED DEVX_COPY_REQUIRED DEVX_IMPOSSIBLE DEVX_READ_ONLY DEVX_OUT_OF_MEMORY DEVX_INVALID_TEXT
-    DEVX_OUT_OF_RANGE DEVX_INVALID_STREAM DEVX_NOT_READY DEVX_DRIVER DEVX_CALLBACK DEVX_BUSY DEVX_PANIC
+    DEVX_OUT_OF_RANGE DEVX_INVALID_STREAM DEVX_NOT_READY DEVX_DRIVER DEVX_CALLBACK DEVX_BUSY
+    DEVX_SYSTEM DEVX_PANIC
 }

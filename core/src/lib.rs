@@ -24,6 +24,7 @@ pub mod device;
 pub mod dlpack;
 pub mod dtype;
 pub mod error;
+pub mod ipc;
 pub mod layout;
 pub mod ledger;
 pub mod manager;

@@ -150,6 +150,19 @@ impl Uses {
         Ok(())
     }
 
+    /// Notes that the data is used until an event is complete.
+    pub(crate) fn add_event(&self, event: Event) {
+        let own = match self {
+            Self::Own(own) | Self::Lent(own, _) => own,
+            Self::OfTensor(tensor) => return tensor.used_until(event),
+            Self::OfBatch(batch) => return batch.used_until(event),
+        };
+        let mut events = own.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        // Nobody says of such events which stands for which: what is over goes, or there would be ever more.
+        events.retain(|earlier| earlier.is_complete() != Ok(true));
+        events.push(event);
+    }
+
     /// Notes work that is queued already. If that cannot be noted, the host waits for it; if not even that is possible, one
     /// reference is never given up.
     ///

@@ -4,6 +4,7 @@
 pub mod c;
 pub mod foreign;
 pub mod layout;
+pub mod peer;
 pub mod sim;
 
 use std::collections::BTreeSet;

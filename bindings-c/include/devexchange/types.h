@@ -78,6 +78,8 @@ typedef int32_t devx_status;
 #define DEVX_CALLBACK 27
 /** The object is in use by another call; streams are for one thread at a time. */
 #define DEVX_BUSY 28
+/** A call of the operating system failed; the text says which and how. */
+#define DEVX_SYSTEM 29
 /** A defect of this library: a panic was caught at the boundary. Nothing was taken. */
 #define DEVX_PANIC 255
 

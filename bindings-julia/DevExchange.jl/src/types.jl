@@ -284,6 +284,7 @@ const DEVX_NOT_READY = Int32(25)
 const DEVX_DRIVER = Int32(26)
 const DEVX_CALLBACK = Int32(27)
 const DEVX_BUSY = Int32(28)
+const DEVX_SYSTEM = Int32(29)
 const DEVX_PANIC = Int32(255)
 
 const DEVX_ERROR_MESSAGE_BYTES = 496

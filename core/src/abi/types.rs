@@ -69,6 +69,8 @@ pub const DEVX_DRIVER: DevxStatus = DevxStatus(26);
 pub const DEVX_CALLBACK: DevxStatus = DevxStatus(27);
 /// The object is in use by another call; streams are for one thread at a time.
 pub const DEVX_BUSY: DevxStatus = DevxStatus(28);
+/// A call of the operating system failed; the text says which and how.
+pub const DEVX_SYSTEM: DevxStatus = DevxStatus(29);
 /// A defect of this library: a panic was caught at the boundary. Nothing was taken.
 pub const DEVX_PANIC: DevxStatus = DevxStatus(255);
 

@@ -16,7 +16,7 @@ use crate::error::{Error, Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Foreign, Owner, Slab, TailSize, entry};
 use crate::order::{self, Ready, Uses};
-use crate::runtime::cuda::Stream;
+use crate::runtime::cuda::{Event, Stream};
 use crate::tensor::Borrowed;
 
 /// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns.
@@ -397,6 +397,11 @@ impl Batch {
     pub fn used_on(&self, stream: Stream) -> Result<()> {
         self.device().require_streams()?;
         self.0.header().uses.add(stream)
+    }
+
+    /// See [`Uses::add_event`].
+    pub(crate) fn used_until(&self, event: Event) {
+        self.0.header().uses.add_event(event);
     }
 
     /// See [`Uses::hold`].

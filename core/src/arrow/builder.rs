@@ -282,7 +282,7 @@ impl Batch {
     }
 }
 
-fn described<'a>(field: Field<'a>, name: &'a CStr) -> FieldDesc<'a> {
+pub(crate) fn described<'a>(field: Field<'a>, name: &'a CStr) -> FieldDesc<'a> {
     FieldDesc {
         format: field.raw_format(),
         name,

@@ -111,6 +111,19 @@ pub enum Buffer {
     ViewSizes,
 }
 
+impl Buffer {
+    /// Bytes for so many elements, if that depends on nothing else.
+    pub(crate) fn bytes(self, elements: u64) -> Option<u128> {
+        let elements = u128::from(elements);
+        match self {
+            Self::Validity => Some(elements.div_ceil(8)),
+            Self::Values(bits) => Some((elements * u128::from(bits)).div_ceil(8)),
+            Self::Offsets(width) => Some((elements + 1) * u128::from(width)),
+            Self::Data | Self::ViewData | Self::ViewSizes => None,
+        }
+    }
+}
+
 /// How many children a type has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Children {

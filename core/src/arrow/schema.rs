@@ -533,18 +533,18 @@ impl<'a> Field<'a> {
         self.schema.raw(self.node)
     }
 
-    pub(super) fn raw_format(self) -> &'a CStr {
+    pub(crate) fn raw_format(self) -> &'a CStr {
         // SAFETY: checked when the schema was made to be there and to end.
         unsafe { CStr::from_ptr(self.raw().format) }
     }
 
-    pub(super) fn raw_name(self) -> &'a CStr {
+    pub(crate) fn raw_name(self) -> &'a CStr {
         let name = self.raw().name;
         // SAFETY: checked when the schema was made to end.
         if name.is_null() { c"" } else { unsafe { CStr::from_ptr(name) } }
     }
 
-    pub(super) fn raw_metadata(self) -> Option<&'a [u8]> {
+    pub(crate) fn raw_metadata(self) -> Option<&'a [u8]> {
         // SAFETY: checked when the schema was made.
         unsafe { metadata::block(self.raw().metadata) }.ok().flatten()
     }

@@ -61,7 +61,7 @@ impl Batch {
         stream.require_no_capture()?;
         self.wait(stream)?;
         let order = self.schema().depth_first();
-        let parts = self.parts(&order, stream)?;
+        let parts = self.parts(&order, Some(stream))?;
         let (mut room, mut readable) = (Room::NONE, Room::NONE);
         let apart = |part: &Part| part.sizes.is_some() && device.kind == DeviceType::CUDA;
         for part in &parts {
@@ -92,16 +92,7 @@ impl Batch {
                 None => {}
             }
         }
-        let mut rest = buffers.as_slice();
-        let nodes: Vec<_> = order
-            .iter()
-            .map(|&node| {
-                let ArrowArray { length, null_count, offset, n_buffers, .. } = *self.array(node);
-                let (buffers, others) = rest.split_at_checked(n_buffers as usize).unwrap_or((rest, &[]));
-                rest = others;
-                NodeDesc { length, null_count, offset, buffers }
-            })
-            .collect();
+        let nodes = self.with_buffers(&order, &buffers);
         // SAFETY: the buffers are copies of those of this batch, in memory of `device` that the owner keeps.
         let mut copy = unsafe { Self::from_raw_parts(self.schema(), device, &nodes, owner) }?;
         // SAFETY: the new memory has room for all buffers one after the other, and nobody else knows of it; `hold` keeps
@@ -118,8 +109,64 @@ impl Batch {
         Ok(copy)
     }
 
-    /// All buffers, node by node, with the bytes that belong to the arrays.
-    fn parts(&self, order: &[usize], stream: Stream) -> Result<Vec<Part>> {
+    /// A copy in one block of host memory that `allocate` gives, made by the host; no driver is needed.
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE` and `DEVX_NOT_READY` if the host cannot read the batch, `DEVX_INVALID_BUFFERS`, and those of `allocate`.
+    pub(crate) fn copy_on_host(&self, allocate: impl FnOnce(usize) -> Result<Memory>) -> Result<Self> {
+        self.device().require_host()?;
+        self.ready().require_now()?;
+        let order = self.schema().depth_first();
+        let parts = self.parts(&order, None)?;
+        let mut room = Room::NONE;
+        parts.iter().try_for_each(|part| room.reserve(part.bytes))?;
+        let Memory { address, owner, .. } = allocate(room.bytes)?;
+        room.next = address.cast();
+        let mut buffers = Vec::with_capacity(parts.len());
+        for Part { source, bytes, .. } in &parts {
+            if source.is_null() {
+                buffers.push(std::ptr::null());
+                continue;
+            }
+            let place = room.take(*bytes);
+            buffers.push(place.cast_const());
+            if *bytes > 0 {
+                // SAFETY: the producer of the batch promises so many bytes, and the room was made for all buffers one after
+                // the other.
+                unsafe { place.cast::<u8>().copy_from_nonoverlapping(source.cast(), *bytes) };
+            }
+        }
+        let nodes = self.with_buffers(&order, &buffers);
+        // SAFETY: the buffers are copies of those of this batch, in host memory that the owner keeps.
+        Ok(unsafe { Self::from_raw_parts(self.schema(), Device::CPU, &nodes, owner) }?)
+    }
+
+    /// The arrays as they are, but with other buffers, which follow each other.
+    fn with_buffers<'a>(&self, order: &[usize], mut buffers: &'a [*const c_void]) -> Vec<NodeDesc<'a>> {
+        let describe = |&node: &usize| {
+            let ArrowArray { length, null_count, offset, n_buffers, .. } = *self.array(node);
+            let (own, others) = buffers.split_at_checked(n_buffers as usize).unwrap_or((buffers, &[]));
+            buffers = others;
+            NodeDesc { length, null_count, offset, buffers: own }
+        };
+        order.iter().map(describe).collect()
+    }
+
+    /// How many bytes a copy of all buffers has.
+    ///
+    /// # Errors
+    /// As [`Batch::copy_on_host`].
+    pub(crate) fn bytes_on_host(&self) -> Result<usize> {
+        self.device().require_host()?;
+        self.ready().require_now()?;
+        let parts = self.parts(&self.schema().depth_first(), None)?;
+        let mut room = Room::NONE;
+        parts.iter().try_for_each(|part| room.reserve(part.bytes))?;
+        Ok(room.bytes)
+    }
+
+    /// All buffers, node by node, with the bytes that belong to the arrays. Without a stream, of what the host can read.
+    fn parts(&self, order: &[usize], stream: Option<Stream>) -> Result<Vec<Part>> {
         let mut parts = Vec::new();
         for &node in order {
             let sizes = self.view_sizes(node, stream)?;
@@ -132,18 +179,18 @@ impl Batch {
         Ok(parts)
     }
 
-    fn kind_of_buffer(&self, node: usize, index: usize) -> Option<Buffer> {
+    pub(crate) fn kind_of_buffer(&self, node: usize, index: usize) -> Option<Buffer> {
         self.schema().ty(node).buffers().get(index, self.buffers(node).len())
     }
 
     /// How many bytes of a buffer belong to the array.
-    fn size_of_buffer(&self, node: usize, index: usize, sizes: &[i64], stream: Stream) -> Result<usize> {
+    fn size_of_buffer(&self, node: usize, index: usize, sizes: &[i64], stream: Option<Stream>) -> Result<usize> {
         let array = self.array(node);
         let end = (array.offset + array.length) as usize;
         Ok(match self.kind_of_buffer(node, index) {
-            Some(Buffer::Validity) => end.div_ceil(8),
-            Some(Buffer::Values(bits)) => (end as u128 * u128::from(bits)).div_ceil(8) as usize,
-            Some(Buffer::Offsets(width)) => (end + 1) * width as usize,
+            Some(buffer @ (Buffer::Validity | Buffer::Values(_) | Buffer::Offsets(_))) => {
+                buffer.bytes(end as u64).unwrap_or(0) as usize
+            }
             Some(Buffer::Data) if end > 0 => return self.last_offset(node, end, stream),
             Some(Buffer::ViewSizes) => size_of_val(sizes),
             Some(Buffer::ViewData) => {
@@ -158,7 +205,7 @@ impl Batch {
     }
 
     /// The offset after the last element: the size of the data that the offsets point into.
-    fn last_offset(&self, node: usize, end: usize, stream: Stream) -> Result<usize> {
+    fn last_offset(&self, node: usize, end: usize, stream: Option<Stream>) -> Result<usize> {
         let width = match self.kind_of_buffer(node, 1) {
             Some(Buffer::Offsets(width)) => width as usize,
             _ => return Ok(0),
@@ -179,7 +226,7 @@ impl Batch {
     }
 
     /// The sizes of the data buffers of a node of views; none of another node.
-    fn view_sizes(&self, node: usize, stream: Stream) -> Result<Vec<i64>> {
+    fn view_sizes(&self, node: usize, stream: Option<Stream>) -> Result<Vec<i64>> {
         let Some((&source, others)) = self.buffers(node).split_last() else { return Ok(Vec::new()) };
         if source.is_null() || self.kind_of_buffer(node, others.len()) != Some(Buffer::ViewSizes) {
             return Ok(Vec::new());
@@ -194,12 +241,15 @@ impl Batch {
     ///
     /// # Safety
     /// Both ranges are valid.
-    unsafe fn read(&self, to: *mut u8, from: *const u8, bytes: usize, stream: Stream) -> Result<()> {
+    unsafe fn read(&self, to: *mut u8, from: *const u8, bytes: usize, stream: Option<Stream>) -> Result<()> {
         if self.device().is_host() && matches!(self.ready(), Ready::Now) {
             // SAFETY: the caller's contract.
             unsafe { to.copy_from_nonoverlapping(from, bytes) };
             return Ok(());
         }
+        let Some(stream) = stream else {
+            return refuse!(DEVX_NOT_READY, "the data is on {}, and there is no stream to read it on", self.device());
+        };
         // SAFETY: the caller's contract; the driver knows on which side each range is.
         unsafe { copy::now(to.cast(), from.cast(), bytes, stream) }
     }

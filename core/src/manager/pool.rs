@@ -36,6 +36,7 @@ impl Default for PoolOptions {
 #[derive(Debug)]
 pub struct Pool {
     options: PoolOptions,
+    shareable: bool,
     pools: Mutex<BTreeMap<i32, Arc<MemoryPool>>>,
     books: Books,
 }
@@ -43,7 +44,12 @@ pub struct Pool {
 impl Pool {
     /// A manager without memory yet.
     pub fn new(options: PoolOptions) -> Self {
-        Self { options, pools: Mutex::default(), books: Books::with_limit(options.limit) }
+        Self { options, shareable: false, pools: Mutex::default(), books: Books::with_limit(options.limit) }
+    }
+
+    /// As [`Pool::new`], of memory that can be shared with other processes ([`crate::ipc`]).
+    pub fn shareable(options: PoolOptions) -> Self {
+        Self { shareable: true, ..Self::new(options) }
     }
 
     fn of(&self, ordinal: i32) -> Result<Arc<MemoryPool>> {
@@ -51,7 +57,8 @@ impl Pool {
         if let Some(pool) = pools.get(&ordinal) {
             return Ok(Arc::clone(pool));
         }
-        let pool = Arc::new(MemoryPool::new(ordinal, self.options.keep)?);
+        let make = if self.shareable { MemoryPool::shareable } else { MemoryPool::new };
+        let pool = Arc::new(make(ordinal, self.options.keep)?);
         pools.insert(ordinal, Arc::clone(&pool));
         Ok(pool)
     }

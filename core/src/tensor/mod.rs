@@ -17,7 +17,7 @@ use crate::error::{Refused, Result, refuse};
 use crate::layout::{self, Layout, MAX_NDIM};
 use crate::memory::{Owner, Slab, TailSize};
 use crate::order::{Ready, Uses};
-use crate::runtime::cuda::{Stream, pointer};
+use crate::runtime::cuda::{Event, Stream, pointer};
 
 /// Properties of a tensor that DLPack carries as bits (`DLPACK_FLAG_BITMASK_…`). Unknown bits are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -214,6 +214,11 @@ impl Tensor {
     pub fn used_on(&self, stream: Stream) -> Result<()> {
         self.device().require_streams()?;
         self.0.header().uses.add(stream)
+    }
+
+    /// See [`Uses::add_event`].
+    pub(crate) fn used_until(&self, event: Event) {
+        self.0.header().uses.add_event(event);
     }
 
     /// Gives a described tensor its owner.

@@ -124,46 +124,56 @@ impl Tensor {
     /// # Errors
     /// `DEVX_DEVICE` for device memory, `DEVX_UNSUPPORTED` for strided sub-byte elements.
     pub fn copy(&self) -> Result<Self> {
+        self.copy_on_host(|bytes| runtime::allocate(Device::CPU, bytes, None))
+    }
+
+    /// As [`Tensor::copy`], in host memory that `allocate` gives.
+    ///
+    /// # Errors
+    /// As [`Tensor::copy`], and those of `allocate`.
+    pub(crate) fn copy_on_host(&self, allocate: impl FnOnce(usize) -> Result<Memory>) -> Result<Self> {
         self.require_host()?;
         let Layout { bytes, row_major, .. } = self.layout();
         let flags = self.flags().without(Flags::READ_ONLY).with(Flags::IS_COPIED);
-        let buffer = if row_major {
-            // SAFETY: a row-major tensor's elements are `bytes` bytes from `data` on.
-            unsafe { host_copy(self.data().cast(), bytes) }
-        } else {
-            self.gather()?
-        };
-        let desc = TensorDesc {
-            data: buffer.as_ptr().cast_mut().cast(),
-            device: Device::CPU,
-            dtype: self.dtype(),
-            shape: self.shape(),
-            strides: None,
-            byte_offset: 0,
-            flags,
-        };
-        // SAFETY: the buffer has the bytes of the shape and lives in the owner, which does not move it.
-        Ok(unsafe { Self::from_raw_parts(&desc, Owner::new(buffer)) }?)
+        let width = self.width_to_gather(row_major)?;
+        let Memory { address: data, owner, .. } = allocate(bytes)?;
+        match width {
+            // SAFETY: the new memory has `bytes` bytes, which are those of all elements.
+            Some(width) => unsafe { self.gather(data.cast(), width) },
+            None if bytes > 0 => {
+                // SAFETY: a row-major tensor's elements are `bytes` bytes from `data` on; the new memory has as many.
+                unsafe { data.cast::<u8>().copy_from_nonoverlapping(self.data().cast(), bytes) };
+            }
+            None => {}
+        }
+        let (dtype, shape) = (self.dtype(), self.shape());
+        let desc = TensorDesc { data, device: Device::CPU, dtype, shape, strides: None, byte_offset: 0, flags };
+        // SAFETY: the memory has the bytes of the shape and lives in the owner.
+        Ok(unsafe { Self::from_raw_parts(&desc, owner) }?)
     }
 
-    /// The elements in row-major order, one by one.
-    fn gather(&self) -> Result<Vec<u128>> {
-        let Some(width) = self.dtype().element_bytes() else {
-            return refuse!(
-                DEVX_UNSUPPORTED,
-                "a strided tensor of {} cannot be copied: elements share bytes",
-                self.dtype()
-            );
-        };
-        let Layout { elements, bytes, .. } = self.layout();
-        let mut out = vec![0_u128; bytes.div_ceil(16)];
-        let to = out.as_mut_ptr().cast::<u8>();
+    /// The bytes of an element, if a copy has to collect the elements one by one.
+    fn width_to_gather(&self, row_major: bool) -> Result<Option<usize>> {
+        match self.dtype().element_bytes() {
+            _ if row_major => Ok(None),
+            Some(width) => Ok(Some(width)),
+            None => {
+                refuse!(DEVX_UNSUPPORTED, "a strided tensor of {} cannot be copied: elements share bytes", self.dtype())
+            }
+        }
+    }
+
+    /// Writes the elements in row-major order, one by one.
+    ///
+    /// # Safety
+    /// There is room for all elements, of `width` bytes each, at `to`.
+    unsafe fn gather(&self, to: *mut u8, width: usize) {
         let mut index = [0_i64; MAX_NDIM];
         let mut from = 0_isize;
-        for i in 0..elements {
+        for i in 0..self.layout().elements {
             // SAFETY: `from` is an offset that the shape and strides produce, so within the tensor's memory.
             let source = unsafe { self.data().cast::<u8>().offset(from) };
-            // SAFETY: element `i` of `elements` lies within the `bytes` bytes of `out`.
+            // SAFETY: the caller's contract.
             let target = unsafe { to.add(i * width) };
             // SAFETY: one element each, of different allocations.
             unsafe { target.copy_from_nonoverlapping(source, width) };
@@ -178,17 +188,5 @@ impl Tensor {
                 *index = 0;
             }
         }
-        Ok(out)
     }
-}
-
-/// # Safety
-/// `bytes` bytes can be read from `from`, or `bytes` is 0.
-unsafe fn host_copy(from: *const u8, bytes: usize) -> Vec<u128> {
-    let mut out = vec![0_u128; bytes.div_ceil(16)];
-    if bytes > 0 {
-        // SAFETY: the caller's contract, and `out` has at least `bytes` bytes.
-        unsafe { out.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(from, bytes) };
-    }
-    out
 }

@@ -7,7 +7,8 @@ use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 use cudarc::driver::sys::{
-    self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUmemPoolProps, CUmemoryPool, CUstream, CUuuid,
+    self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUmemPoolProps,
+    CUmemPoolPtrExportData, CUmemoryPool, CUstream, CUuuid,
 };
 
 use crate::abi::types::{DEVX_DEVICE, DEVX_DRIVER, DEVX_OUT_OF_MEMORY};
@@ -24,6 +25,8 @@ impl Code {
     /// The driver is shutting down with the process.
     pub(crate) const DEINITIALIZED: Self = Self(4);
     pub(crate) const NO_DEVICE: Self = Self(100);
+    /// No context is current, or an IPC handle is this process's own.
+    pub(crate) const INVALID_CONTEXT: Self = Self(201);
     pub(crate) const INVALID_HANDLE: Self = Self(400);
     pub(crate) const CONTEXT_IS_DESTROYED: Self = Self(709);
     pub(crate) const NOT_READY: Self = Self(600);
@@ -114,6 +117,15 @@ functions! {
     mem_pool_get_attribute: "cuMemPoolGetAttribute" (CUmemoryPool, c_uint, *mut c_void);
     mem_pool_set_attribute: "cuMemPoolSetAttribute" (CUmemoryPool, c_uint, *mut c_void);
     mem_alloc_from_pool: "cuMemAllocFromPoolAsync" (*mut CUdeviceptr, usize, CUmemoryPool, CUstream);
+    mem_pool_export: "cuMemPoolExportToShareableHandle" (*mut c_void, CUmemoryPool, c_uint, u64);
+    mem_pool_import: "cuMemPoolImportFromShareableHandle" (*mut CUmemoryPool, *mut c_void, c_uint, u64);
+    mem_pool_export_pointer: "cuMemPoolExportPointer" (*mut CUmemPoolPtrExportData, CUdeviceptr);
+    mem_pool_import_pointer: "cuMemPoolImportPointer" (*mut CUdeviceptr, CUmemoryPool, *mut CUmemPoolPtrExportData);
+    ipc_get_mem_handle: "cuIpcGetMemHandle" (*mut CUipcMemHandle, CUdeviceptr);
+    ipc_open_mem_handle: "cuIpcOpenMemHandle_v2" (*mut CUdeviceptr, CUipcMemHandle, c_uint);
+    ipc_close_mem_handle: "cuIpcCloseMemHandle" (CUdeviceptr);
+    ipc_get_event_handle: "cuIpcGetEventHandle" (*mut CUipcEventHandle, CUevent);
+    ipc_open_event_handle: "cuIpcOpenEventHandle" (*mut CUevent, CUipcEventHandle);
     pointer_get_attributes: "cuPointerGetAttributes" (c_uint, *mut c_uint, *mut *mut c_void, CUdeviceptr);
     memcpy_async: "cuMemcpyAsync" (CUdeviceptr, CUdeviceptr, usize, CUstream);
 }

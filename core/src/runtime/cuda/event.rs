@@ -1,14 +1,15 @@
 //! Events without timing, from a pool for each context.
 
-use core::ffi::c_void;
+use core::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::sys::{CUevent, CUevent_flags};
+use cudarc::driver::sys::{CUevent, CUevent_flags, CUipcEventHandle};
 
-use super::context::{Context, Current};
+use super::context::{self, Context, Current};
 use super::driver::{Code, Driver};
 use super::stream::Stream;
 use crate::error::{Result, refuse};
+use crate::memory::Owner;
 
 /// Most events that a pool keeps for the next time.
 const KEPT: usize = 256;
@@ -20,7 +21,12 @@ pub struct Event(Arc<Recorded>);
 struct Recorded {
     driver: &'static Driver,
     context: Context,
-    stream: Stream,
+    /// Where it was recorded, if that was in this process.
+    stream: Option<Stream>,
+    /// What makes it usable in another process keeps it out of the pool, which has events for here only.
+    shared: bool,
+    /// Of an event that another process recorded: what keeps it alive there.
+    _keep: Owner,
     /// What an Arrow `sync_event` points to: at this address as long as the event lives.
     handle: Handle,
 }
@@ -62,9 +68,65 @@ impl Event {
                 // It ended with its context, which somebody reset. The pool has lost it; the loop ends with a new one.
                 continue;
             }
-            let event = Self(Arc::new(Recorded { driver, context, stream, handle }));
+            let event = Self::of(driver, context, Some(stream), false, handle, Owner::none());
             return driver.check("cuEventRecord", code).map(|()| event);
         }
+    }
+
+    fn of(
+        driver: &'static Driver,
+        context: Context,
+        stream: Option<Stream>,
+        shared: bool,
+        handle: Handle,
+        keep: Owner,
+    ) -> Self {
+        Self(Arc::new(Recorded { driver, context, stream, shared, _keep: keep, handle }))
+    }
+
+    /// As [`Event::record`], of an event that other processes can wait for.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`.
+    pub(crate) fn record_shared(stream: Stream) -> Result<Self> {
+        let driver = Driver::get()?;
+        let context = stream.context()?;
+        let _current = Current::enter(driver, context)?;
+        let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 | CUevent_flags::CU_EVENT_INTERPROCESS as u32;
+        let handle = create(driver, flags)?;
+        // It may outlive its stream, and with that what the stream is called.
+        let event = Self::of(driver, context, None, true, handle, Owner::none());
+        // SAFETY: an event and a stream of the same context.
+        driver.check("cuEventRecord", unsafe { (driver.event_record)(handle.0, stream.raw()) })?;
+        Ok(event)
+    }
+
+    /// What another process opens this event by, if it is from [`Event::record_shared`].
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`.
+    pub(crate) fn ipc_handle(&self) -> Result<[u8; 64]> {
+        let Recorded { driver, context, handle, .. } = *self.0;
+        let _current = Current::enter(driver, context)?;
+        let mut ipc = CUipcEventHandle { reserved: [0; 64] };
+        // SAFETY: an event that is alive, and room for the result.
+        driver.check("cuIpcGetEventHandle", unsafe { (driver.ipc_get_event_handle)(&mut ipc, handle.0) })?;
+        Ok(ipc.reserved.map(|byte| byte as u8))
+    }
+
+    /// An event of another process; `keep` is given up when this is no longer used.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`, `DEVX_DEVICE`.
+    pub(crate) fn open(ordinal: i32, ipc: [u8; 64], keep: impl FnOnce() -> Owner) -> Result<Self> {
+        let driver = Driver::get()?;
+        let context = context::primary(driver, ordinal)?;
+        let _current = Current::enter(driver, context)?;
+        let ipc = CUipcEventHandle { reserved: ipc.map(|byte| byte as c_char) };
+        let mut event = std::ptr::null_mut();
+        // SAFETY: a call of the driver with room for its result; it is the driver that judges the handle.
+        driver.check("cuIpcOpenEventHandle", unsafe { (driver.ipc_open_event_handle)(&mut event, ipc) })?;
+        Ok(Self::of(driver, context, None, true, Handle(event), keep()))
     }
 
     /// Makes `stream` wait, on the device, until this event is complete.
@@ -105,7 +167,7 @@ impl Event {
 
     /// Whether it was recorded on this stream.
     pub(crate) fn is_on(&self, stream: Stream) -> bool {
-        self.0.stream == stream
+        self.0.stream == Some(stream)
     }
 }
 
@@ -181,11 +243,15 @@ fn take(driver: &Driver, context: Context) -> Result<(Handle, bool)> {
             return Ok((pool.swap_remove(at).1, true));
         }
     }
+    Ok((create(driver, CUevent_flags::CU_EVENT_DISABLE_TIMING as u32)?, false))
+}
+
+/// A new event of the context that is current.
+fn create(driver: &Driver, flags: u32) -> Result<Handle> {
     let mut event = std::ptr::null_mut();
-    let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
     // SAFETY: a call of the driver with room for its result.
     driver.check("cuEventCreate", unsafe { (driver.event_create)(&mut event, flags) })?;
-    Ok((Handle(event), false))
+    Ok(Handle(event))
 }
 
 impl Drop for Recorded {
@@ -194,6 +260,9 @@ impl Drop for Recorded {
         if Driver::loaded().is_none() {
             return;
         }
+        if self.shared {
+            return self.destroy();
+        }
         // Recording an event again does not disturb the waits that were queued for it before.
         let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
         if pool.len() < KEPT {
@@ -201,6 +270,12 @@ impl Drop for Recorded {
             return;
         }
         drop(pool);
+        self.destroy();
+    }
+}
+
+impl Recorded {
+    fn destroy(&self) {
         // SAFETY: nobody else knows of the event; destroying one that is not complete is allowed.
         let _ = unsafe { (self.driver.event_destroy)(self.handle.0) };
     }

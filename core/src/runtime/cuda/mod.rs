@@ -6,6 +6,7 @@ pub mod copy;
 mod driver;
 mod event;
 pub mod info;
+pub(crate) mod ipc;
 pub mod pointer;
 mod pool;
 pub mod reaper;

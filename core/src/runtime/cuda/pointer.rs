@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 
-use cudarc::driver::sys::{CUdeviceptr, CUpointer_attribute_enum as Attribute};
+use cudarc::driver::sys::{CUdeviceptr, CUmemoryPool, CUpointer_attribute_enum as Attribute};
 
 use super::driver::Driver;
 use crate::device::{Device, DeviceType};
@@ -27,27 +27,44 @@ pub struct Place {
 /// # Errors
 /// `DEVX_DEVICE` if there is no driver, `DEVX_DRIVER`.
 pub fn locate(address: *const c_void) -> Result<Place> {
-    ask(address).map(|(place, ..)| place)
+    ask(address).map(|found| found.place)
 }
 
-/// The place, and start and size of the allocation.
-fn ask(address: *const c_void) -> Result<(Place, CUdeviceptr, usize)> {
+/// An allocation of the driver's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) place: Place,
+    /// Its first byte.
+    pub(crate) base: CUdeviceptr,
+    pub(crate) bytes: usize,
+    /// The pool that it is of, or NULL.
+    pub(crate) pool: CUmemoryPool,
+}
+
+/// The allocation that an address lies in.
+///
+/// # Errors
+/// As [`locate`].
+pub(crate) fn ask(address: *const c_void) -> Result<Found> {
     let driver = Driver::get()?;
     let (mut kind, mut managed, mut ordinal): (c_uint, c_uint, c_int) = (0, 0, -1);
-    let (mut base, mut size): (CUdeviceptr, usize) = (0, 0);
+    let (mut base, mut bytes): (CUdeviceptr, usize) = (0, 0);
+    let mut pool: CUmemoryPool = std::ptr::null_mut();
     let mut attributes = [
         Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE as c_uint,
         Attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED as c_uint,
         Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL as c_uint,
         Attribute::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR as c_uint,
         Attribute::CU_POINTER_ATTRIBUTE_RANGE_SIZE as c_uint,
+        Attribute::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE as c_uint,
     ];
-    let mut values: [*mut c_void; 5] = [
+    let mut values: [*mut c_void; 6] = [
         (&raw mut kind).cast(),
         (&raw mut managed).cast(),
         (&raw mut ordinal).cast(),
         (&raw mut base).cast(),
-        (&raw mut size).cast(),
+        (&raw mut bytes).cast(),
+        (&raw mut pool).cast(),
     ];
     let count = attributes.len() as c_uint;
     // SAFETY: there is a place of the attribute's own type for each of the values.
@@ -65,11 +82,14 @@ fn ask(address: *const c_void) -> Result<(Place, CUdeviceptr, usize)> {
         _ if managed & 0xff != 0 => DeviceType::CUDA_MANAGED,
         HOST => DeviceType::CUDA_HOST,
         DEVICE => DeviceType::CUDA,
-        _ => return Ok((Place { device: Device::CPU, ordinal: -1 }, 0, 0)),
+        _ => {
+            let place = Place { device: Device::CPU, ordinal: -1 };
+            return Ok(Found { place, base: 0, bytes: 0, pool: std::ptr::null_mut() });
+        }
     };
     // Pinned and managed memory belongs to no device in particular: by convention number 0 (DLPack, `device_id`).
     let id = if kind == DeviceType::CUDA { ordinal } else { 0 };
-    Ok((Place { device: Device { kind, id }, ordinal: ordinal.max(0) }, base, size))
+    Ok(Found { place: Place { device: Device { kind, id }, ordinal: ordinal.max(0) }, base, bytes, pool })
 }
 
 /// Checks that an address is where its producer says, and that `bytes` bytes from there are one allocation's.
@@ -77,7 +97,7 @@ fn ask(address: *const c_void) -> Result<(Place, CUdeviceptr, usize)> {
 /// # Errors
 /// `DEVX_DEVICE` if it is somewhere else, freed included, or runs out of its allocation; `DEVX_DRIVER`.
 pub fn require(address: *const c_void, bytes: usize, declared: Device) -> Result<()> {
-    let (place, base, size) = ask(address)?;
+    let Found { place, base, bytes: size, .. } = ask(address)?;
     if place.ordinal < 0 {
         return refuse!(DEVX_DEVICE, "data {address:p} is no memory of CUDA (any more), but declared as {declared}");
     }

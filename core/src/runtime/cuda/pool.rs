@@ -30,13 +30,25 @@ impl MemoryPool {
     /// # Errors
     /// `DEVX_DEVICE`, `DEVX_OUT_OF_MEMORY`, `DEVX_DRIVER`.
     pub fn new(ordinal: i32, keep: u64) -> Result<Self> {
+        Self::make(ordinal, keep, CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE)
+    }
+
+    /// As [`MemoryPool::new`], of memory that other processes can be given.
+    ///
+    /// # Errors
+    /// As [`MemoryPool::new`]; `DEVX_DRIVER` also where the driver has no such pools.
+    pub fn shareable(ordinal: i32, keep: u64) -> Result<Self> {
+        Self::make(ordinal, keep, CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    }
+
+    fn make(ordinal: i32, keep: u64, handles: CUmemAllocationHandleType) -> Result<Self> {
         require_device(ordinal)?;
         let driver = Driver::get()?;
         // The device has to be in use before it has pools.
         context::primary(driver, ordinal)?;
         let props = CUmemPoolProps {
             allocType: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
-            handleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+            handleTypes: handles,
             location: CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: ordinal },
             win32SecurityAttributes: std::ptr::null_mut(),
             maxSize: 0,

@@ -90,6 +90,14 @@ impl Stream {
         driver.check("cuStreamDestroy", unsafe { (driver.stream_destroy)(self.raw()) })
     }
 
+    /// Destroys a stream of this library's own, which nobody else has seen.
+    pub(crate) fn end(self) {
+        // SAFETY: by the contract of this function nobody else uses it.
+        if let Err(error) = unsafe { self.destroy() } {
+            crate::trace::say(format_args!("a stream could not be destroyed: {error}"));
+        }
+    }
+
     /// As the protocols write it.
     pub fn value(self) -> i64 {
         self.handle as i64

@@ -63,6 +63,8 @@ public final class Status {
     public static final int CALLBACK = 27;
     /** The object is in use by another call; streams are for one thread at a time. */
     public static final int BUSY = 28;
+    /** A call of the operating system failed; the text says which and how. */
+    public static final int SYSTEM = 29;
     /** A defect of this library: a panic was caught at the boundary. */
     public static final int PANIC = 255;
 

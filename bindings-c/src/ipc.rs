@@ -1,0 +1,244 @@
+//! `devx_ipc_*`: tensors and batches shared with other processes of this machine.
+
+use std::time::Duration;
+
+use devexchange_core::abi::types::DEVX_NULL_ARGUMENT;
+use devexchange_core::dlpack::Copying;
+use devexchange_core::ipc::{self, Client, Server, Users};
+use devexchange_core::{DType, Error, Result};
+use safer_ffi::ffi_export;
+use safer_ffi::prelude::Out;
+
+use crate::batch::BatchHandle;
+use crate::ctypes::{Char, DlDataType, ErrorRecord, PlanRecord, Status};
+use crate::error::{guard, guard_release, handle, list, required, text};
+use crate::tensor::TensorHandle;
+
+handle! {
+    /// An exporter: what it offers under names, other processes of the same user can import. Any thread may use it.
+    ServerHandle = "devx_ipc_server" of Server
+}
+
+handle! {
+    /// A connection of an importer to an exporter. Any thread may use it.
+    ClientHandle = "devx_ipc_client" of Client
+}
+
+/// # Safety
+/// `given` is NULL or NUL-terminated, and outlives the result.
+unsafe fn name_of<'a>(given: *const Char, name: &'static str) -> Result<&'a str> {
+    // SAFETY: the caller's contract.
+    let given = unsafe { text(given, name) }?;
+    let given = given.ok_or_else(|| Error::new(DEVX_NULL_ARGUMENT, format!("{name} is NULL")))?;
+    // Checked by `text`.
+    Ok(given.to_str().unwrap_or_default())
+}
+
+/// Listens at an address: the path of a socket, or '@' and a name that no file stands for. A thread of the library
+/// answers importers. Processes of other users are refused.
+#[ffi_export]
+unsafe fn devx_ipc_server_create(
+    address: *const Char,
+    out: Option<Out<'_, *mut ServerHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives NULL or a NUL-terminated text.
+        let address = unsafe { name_of(address, "address") }?;
+        out.write(ServerHandle::give(Server::bind(address)?));
+        Ok(())
+    })
+}
+
+/// Offers a tensor under a name, in place of what had that name. It is shared: importers get the same memory, which
+/// stays valid until the last of them has released it or is gone. Host memory that is not from
+/// `devx_tensor_allocate_shared` is copied, if `copy` (`DEVX_COPY_...`) allows it. What the tensor's producer has
+/// queued until now is waited for by the importers' streams.
+#[ffi_export]
+unsafe fn devx_ipc_server_offer_tensor(
+    server: *const ServerHandle,
+    name: *const Char,
+    tensor: *const TensorHandle,
+    copy: i32,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let server = unsafe { ServerHandle::borrow(server, "server") }?;
+        // SAFETY: the caller gives a living handle.
+        let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
+        // SAFETY: the caller gives NULL or a NUL-terminated text.
+        let name = unsafe { name_of(name, "name") }?;
+        server.offer_tensor(name, &tensor, Copying::from_raw(copy)?)
+    })
+}
+
+/// As `devx_ipc_server_offer_tensor`, for a batch. Importers cannot write its memory if it is the host's.
+#[ffi_export]
+unsafe fn devx_ipc_server_offer_batch(
+    server: *const ServerHandle,
+    name: *const Char,
+    batch: *const BatchHandle,
+    copy: i32,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let server = unsafe { ServerHandle::borrow(server, "server") }?;
+        // SAFETY: the caller gives a living handle.
+        let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
+        // SAFETY: the caller gives NULL or a NUL-terminated text.
+        let name = unsafe { name_of(name, "name") }?;
+        server.offer_batch(name, &batch, Copying::from_raw(copy)?)
+    })
+}
+
+/// Ends an offer, if there is one under this name. What was given of it stays valid.
+#[ffi_export]
+unsafe fn devx_ipc_server_withdraw(
+    server: *const ServerHandle,
+    name: *const Char,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let server = unsafe { ServerHandle::borrow(server, "server") }?;
+        // SAFETY: the caller gives NULL or a NUL-terminated text.
+        server.withdraw(unsafe { name_of(name, "name") }?);
+        Ok(())
+    })
+}
+
+/// How much was given to importers that they have not released yet.
+#[ffi_export]
+unsafe fn devx_ipc_server_get_leases(
+    server: *const ServerHandle,
+    out: Option<Out<'_, i64>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        out.write(unsafe { ServerHandle::borrow(server, "server") }?.leases());
+        Ok(())
+    })
+}
+
+/// Ends all offers and sets the handle to NULL. What was given stays valid until it is released. NULL is fine.
+#[ffi_export]
+unsafe fn devx_ipc_server_release(server: Option<&mut *mut ServerHandle>) {
+    // SAFETY: the caller gives a living handle, or NULL.
+    guard_release(|| drop(unsafe { ServerHandle::take(server) }));
+}
+
+/// Connects to the exporter at an address. It has `timeout_ms` milliseconds for each answer; -1 for ten seconds.
+#[ffi_export]
+unsafe fn devx_ipc_client_create(
+    address: *const Char,
+    timeout_ms: i64,
+    out: Option<Out<'_, *mut ClientHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives NULL or a NUL-terminated text.
+        let address = unsafe { name_of(address, "address") }?;
+        let timeout = u64::try_from(timeout_ms).map_or(ipc::TIMEOUT, Duration::from_millis);
+        out.write(ClientHandle::give(Client::connect(address, Users::Same, timeout)?));
+        Ok(())
+    })
+}
+
+/// Imports the tensor that is offered under a name, without a copy. It may outlive the client's handle.
+#[ffi_export]
+unsafe fn devx_ipc_client_import_tensor(
+    client: *const ClientHandle,
+    name: *const Char,
+    out: Option<Out<'_, *mut TensorHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let client = unsafe { ClientHandle::borrow(client, "client") }?;
+        // SAFETY: the caller gives NULL or a NUL-terminated text.
+        out.write(TensorHandle::give(client.import_tensor(unsafe { name_of(name, "name") }?)?));
+        Ok(())
+    })
+}
+
+/// As `devx_ipc_client_import_tensor`, for a batch.
+#[ffi_export]
+unsafe fn devx_ipc_client_import_batch(
+    client: *const ClientHandle,
+    name: *const Char,
+    out: Option<Out<'_, *mut BatchHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let client = unsafe { ClientHandle::borrow(client, "client") }?;
+        // SAFETY: the caller gives NULL or a NUL-terminated text.
+        out.write(BatchHandle::give(client.import_batch(unsafe { name_of(name, "name") }?)?));
+        Ok(())
+    })
+}
+
+/// Gives up a connection and sets the handle to NULL. What was imported stays valid. NULL is fine.
+#[ffi_export]
+unsafe fn devx_ipc_client_release(client: Option<&mut *mut ClientHandle>) {
+    // SAFETY: the caller gives a living handle, or NULL.
+    guard_release(|| drop(unsafe { ClientHandle::take(client) }));
+}
+
+/// Makes a host tensor over memory that can be offered to other processes without a copy: compact, row-major, zeroed.
+#[ffi_export]
+unsafe fn devx_tensor_allocate_shared(
+    dtype: DlDataType,
+    shape: *const i64,
+    ndim: usize,
+    out: Option<Out<'_, *mut TensorHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives `ndim` extents.
+        let shape = unsafe { list(shape, ndim, "shape") }?;
+        out.write(TensorHandle::give(ipc::allocate_tensor(DType::from_dlpack(dtype.0)?, shape)?));
+        Ok(())
+    })
+}
+
+/// How a tensor can be offered to other processes: as a view, with a copy, or not at all, and why. Nothing is taken.
+#[ffi_export]
+unsafe fn devx_ipc_plan_tensor(
+    tensor: *const TensorHandle,
+    out: Option<Out<'_, PlanRecord>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
+        out.write(PlanRecord(ipc::plan_tensor(&tensor).to_raw()));
+        Ok(())
+    })
+}
+
+/// As `devx_ipc_plan_tensor`, for a batch.
+#[ffi_export]
+unsafe fn devx_ipc_plan_batch(
+    batch: *const BatchHandle,
+    out: Option<Out<'_, PlanRecord>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
+        out.write(PlanRecord(ipc::plan_batch(&batch).to_raw()));
+        Ok(())
+    })
+}

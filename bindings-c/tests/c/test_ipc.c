@@ -1,0 +1,123 @@
+/* Tensors and batches shared with another process, which is a fork from before the library was used. */
+#define _POSIX_C_SOURCE 200809L
+#include "test_support.h"
+
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static int64_t const shape_4[1] = {4};
+
+static void address_of(char *out, size_t size, pid_t exporter) {
+    snprintf(out, size, "@devexchange-c-test-%ld", (long)exporter);
+}
+
+/* The importer: 0 if all was as it should be, otherwise the number of the step that was not. */
+static int import_all(char const *address) {
+    devx_ipc_client_t *client = NULL;
+    devx_tensor_t *tensor = NULL;
+    devx_batch_t *batch = NULL;
+    devx_batch_info info;
+    DLTensor seen;
+    devx_error why;
+    if (devx_ipc_client_create(address, -1, &client, &why) != DEVX_OK) return 1;
+    if (devx_ipc_client_import_tensor(client, "t", &tensor, &why) != DEVX_OK) return 2;
+    if (devx_ipc_client_import_tensor(client, "none", &tensor, &why) != DEVX_INVALID_ARGUMENT) return 3;
+    if (strstr(why.message, "nothing is offered") == NULL) return 4;
+    if (devx_ipc_client_import_batch(client, "b", &batch, &why) != DEVX_OK) return 5;
+    devx_ipc_client_release(&client);
+    if (client != NULL) return 6;
+    if (devx_tensor_borrow(tensor, &seen, NULL, &why) != DEVX_OK || seen.shape[0] != 4) return 7;
+    if (((int32_t *)seen.data)[3] != 40) return 8;
+    ((int32_t *)seen.data)[0] = 77;
+    if (devx_batch_get_info(batch, &info, &why) != DEVX_OK || info.length != 4) return 9;
+    devx_tensor_release(&tensor);
+    devx_batch_release(&batch);
+    return 0;
+}
+
+TEST(a_tensor_and_a_batch_go_to_another_process) {
+    int ready[2], status = 0;
+    char address[64];
+    devx_ipc_server_t *server = NULL;
+    devx_tensor_t *tensor = NULL;
+    devx_batch_t *batch = NULL;
+    devx_plan plan;
+    DLTensor seen;
+    int64_t leases = -1;
+    pid_t child;
+    CHECK(pipe(ready) == 0);
+    address_of(address, sizeof address, getpid());
+    child = fork();
+    if (child == 0) {
+        char byte;
+        _exit(read(ready[0], &byte, 1) == 1 ? import_all(address) : 100);
+    }
+    CHECK_OK(devx_ipc_server_create(address, &server, &error));
+    CHECK_OK(devx_tensor_allocate_shared(int32, shape_4, 1, &tensor, &error));
+    CHECK_OK(devx_tensor_borrow(tensor, &seen, NULL, &error));
+    for (int32_t i = 0; i < 4; ++i) {
+        ((int32_t *)seen.data)[i] = 10 * (i + 1);
+    }
+    CHECK_OK(devx_ipc_plan_tensor(tensor, &plan, &error));
+    CHECK_INT(plan.kind, DEVX_PLAN_VIEW);
+    CHECK_OK(devx_ipc_server_offer_tensor(server, "t", tensor, DEVX_COPY_NEVER, &error));
+    CHECK_OK(devx_tensor_to_column(tensor, "x", DEVX_COPY_NEVER, &batch, &error));
+    CHECK_OK(devx_ipc_plan_batch(batch, &plan, &error));
+    CHECK_INT(plan.kind, DEVX_PLAN_VIEW);
+    CHECK_OK(devx_ipc_server_offer_batch(server, "b", batch, DEVX_COPY_NEVER, &error));
+    CHECK(write(ready[1], "!", 1) == 1);
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK_INT(status, 0);
+    CHECK_INT(((int32_t *)seen.data)[0], 77);
+    for (int i = 0; i < 5000 && leases != 0; ++i) {
+        struct timespec const pause = {0, 1000000};
+        CHECK_OK(devx_ipc_server_get_leases(server, &leases, &error));
+        nanosleep(&pause, NULL);
+    }
+    CHECK_INT(leases, 0);
+    CHECK_OK(devx_ipc_server_withdraw(server, "t", &error));
+    CHECK_OK(devx_ipc_server_withdraw(server, "t", &error));
+    devx_ipc_server_release(&server);
+    CHECK(server == NULL);
+    devx_ipc_server_release(&server);
+    devx_ipc_server_release(NULL);
+    devx_ipc_client_release(NULL);
+    devx_batch_release(&batch);
+    devx_tensor_release(&tensor);
+    close(ready[0]);
+    close(ready[1]);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+TEST(what_cannot_be_is_refused) {
+    devx_ipc_server_t *server = NULL;
+    devx_ipc_client_t *client = NULL;
+    devx_tensor_t *tensor = NULL;
+    devx_plan plan;
+    int32_t values[4] = {1, 2, 3, 4};
+    DLTensor const private = {values, {kDLCPU, 0}, 1, {kDLInt, 32, 1}, (int64_t *)shape_4, NULL, 0};
+    char address[64];
+    address_of(address, sizeof address, getpid());
+    CHECK_REFUSED(devx_ipc_server_create(NULL, &server, &error), DEVX_NULL_ARGUMENT, "address is NULL");
+    CHECK_REFUSED(devx_ipc_server_create("@", &server, &error), DEVX_INVALID_ARGUMENT, "address is \"@\"");
+    CHECK_REFUSED(devx_ipc_client_create(address, 100, &client, &error), DEVX_SYSTEM, "connect");
+    CHECK_OK(devx_ipc_server_create(address, &server, &error));
+    CHECK_OK(devx_tensor_create(&private, 0, NULL, &tensor, &error));
+    CHECK_OK(devx_ipc_plan_tensor(tensor, &plan, &error));
+    CHECK_INT(plan.kind, DEVX_PLAN_COPY);
+    CHECK_INT(plan.copy_bytes, 16);
+    CHECK_REFUSED(devx_ipc_server_offer_tensor(server, "t", tensor, DEVX_COPY_NEVER, &error), DEVX_COPY_REQUIRED,
+                  "memory of this process alone");
+    CHECK_REFUSED(devx_ipc_server_offer_tensor(server, "t", tensor, 9, &error), DEVX_INVALID_ARGUMENT, "copy is 9");
+    CHECK_REFUSED(devx_ipc_server_offer_tensor(server, "", tensor, DEVX_COPY_ALWAYS, &error), DEVX_INVALID_ARGUMENT,
+                  "name has 0 bytes");
+    CHECK_REFUSED(devx_ipc_server_offer_tensor(NULL, "t", tensor, DEVX_COPY_ALWAYS, &error), DEVX_NULL_ARGUMENT,
+                  "server is NULL");
+    CHECK_OK(devx_ipc_server_offer_tensor(server, "t", tensor, DEVX_COPY_IF_NEEDED, &error));
+    devx_tensor_release(&tensor);
+    devx_ipc_server_release(&server);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+CHECK_MAIN()

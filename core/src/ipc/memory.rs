@@ -1,0 +1,246 @@
+//! Host memory that processes can share: memory files, mapped once each in a process, and found again by address.
+//!
+//! A file is sealed, so that nobody can cut it off under a reader. What was handed over stays valid when the process
+//! that made it ends: the system keeps the file as long as somebody maps it.
+
+use core::ffi::c_void;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use rustix::fs::{self, FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::abi::types::DEVX_OUT_OF_MEMORY;
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::{Error, Result, refuse};
+use crate::layout;
+use crate::manager::Allocated;
+use crate::memory::Owner;
+use crate::order::Ready;
+use crate::runtime::Memory;
+use crate::tensor::{Flags, Tensor, TensorDesc};
+
+/// What a file must not do while it is mapped.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+
+/// Which file it is, and whether it can be written.
+type Key = (u64, u64, bool);
+
+/// A memory file in the address space of this process.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    address: usize,
+    bytes: usize,
+    fd: OwnedFd,
+    key: Key,
+    /// The process that mapped it: a fork has the mapping, but must not touch the books, whose lock may be held.
+    process: u32,
+}
+
+/// The mappings of this process.
+struct Books {
+    by_address: BTreeMap<usize, Weak<Mapping>>,
+    by_file: BTreeMap<Key, Weak<Mapping>>,
+}
+
+static BOOKS: Mutex<Books> = Mutex::new(Books { by_address: BTreeMap::new(), by_file: BTreeMap::new() });
+
+impl Mapping {
+    /// A new file of so many bytes, which are there: running out of memory is an error now, not a signal later.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.
+    fn new(bytes: usize) -> Result<Arc<Self>> {
+        let fd = file("devexchange", bytes)?;
+        seal(&fd)?;
+        Self::map(fd, bytes, true)
+    }
+
+    /// A file of another process. It is mapped once, however often it comes.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_ARGUMENT` for a file that is no sealed memory, or of another size; `DEVX_SYSTEM`.
+    pub(super) fn open(fd: OwnedFd, bytes: u64, writable: bool) -> Result<Arc<Self>> {
+        let seals = fs::fcntl_get_seals(&fd).unwrap_or(SealFlags::empty());
+        if !seals.contains(SEALS) {
+            return refuse!(
+                DEVX_INVALID_ARGUMENT,
+                "the file descriptor of a region has the seals {:#x}: its memory could be cut off under a reader",
+                seals.bits()
+            );
+        }
+        let found = fs::fstat(&fd).map_err(|errno| Error::system("fstat", errno))?;
+        if u64::try_from(found.st_size) != Ok(bytes) {
+            return refuse!(
+                DEVX_INVALID_ARGUMENT,
+                "region.bytes is {bytes}, but the file has {}: it is not the one that is meant",
+                found.st_size
+            );
+        }
+        Self::map(fd, bytes as usize, writable)
+    }
+
+    fn map(fd: OwnedFd, bytes: usize, writable: bool) -> Result<Arc<Self>> {
+        let found = fs::fstat(&fd).map_err(|errno| Error::system("fstat", errno))?;
+        let key = (found.st_dev, found.st_ino, writable);
+        // Held over the system call, so that a file is not mapped by two threads at once.
+        let mut books = BOOKS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = books.by_file.get(&key).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        let access = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        // SAFETY: a new mapping at an address that the system chooses.
+        let address = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, &fd, 0) };
+        let address = address.map_err(|errno| Error::system("mmap", errno))?.expose_provenance();
+        let mapping = Arc::new(Self { address, bytes, fd, key, process: std::process::id() });
+        books.by_address.insert(address, Arc::downgrade(&mapping));
+        books.by_file.insert(key, Arc::downgrade(&mapping));
+        Ok(mapping)
+    }
+
+    /// The mapping that all of a range lies in, and where it begins there.
+    pub(super) fn find(address: usize, bytes: usize) -> Option<(Arc<Self>, usize)> {
+        let books = BOOKS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mapping = books.by_address.range(..=address).next_back()?.1.upgrade()?;
+        // If this was the last reference by now, its end needs the lock.
+        drop(books);
+        let offset = address - mapping.address;
+        (offset.checked_add(bytes)? <= mapping.bytes).then_some((mapping, offset))
+    }
+
+    pub(super) fn address(&self) -> *mut c_void {
+        std::ptr::with_exposed_provenance_mut(self.address)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn is_writable(&self) -> bool {
+        self.key.2
+    }
+
+    /// A descriptor for another process, which can write through it only if that is wanted and can be.
+    ///
+    /// # Errors
+    /// `DEVX_SYSTEM`.
+    pub(super) fn descriptor(&self, writable: bool) -> Result<OwnedFd> {
+        if writable || !self.is_writable() {
+            return self.fd.try_clone().map_err(|error| Error::system("dup", errno_of(&error)));
+        }
+        let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| Error::system("open", errno))
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let forked = self.process != std::process::id();
+        let mut books = (!forked).then(|| BOOKS.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(books) = &mut books {
+            books.by_address.remove(&self.address);
+            // Another thread may have mapped the file anew.
+            if books.by_file.get(&self.key).is_some_and(|known| known.strong_count() == 0) {
+                books.by_file.remove(&self.key);
+            }
+        }
+        // SAFETY: mapped by this value, whose users hold references to it.
+        let _ = unsafe { munmap(self.address(), self.bytes) };
+    }
+}
+
+/// A memory file that has so many bytes. It is not sealed yet.
+///
+/// # Errors
+/// `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.
+pub(super) fn file(name: &str, bytes: usize) -> Result<OwnedFd> {
+    let fd = fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+        .map_err(|errno| Error::system("memfd_create", errno))?;
+    match fs::fallocate(&fd, FallocateFlags::empty(), 0, bytes as u64) {
+        Ok(()) => Ok(fd),
+        Err(_) => Err(Error::new(DEVX_OUT_OF_MEMORY, format!("{bytes} bytes of shared memory could not be allocated"))),
+    }
+}
+
+/// # Errors
+/// `DEVX_SYSTEM`.
+pub(super) fn seal(fd: &OwnedFd) -> Result<()> {
+    fs::fcntl_add_seals(fd, SEALS | SealFlags::SEAL).map_err(|errno| Error::system("fcntl", errno))
+}
+
+fn errno_of(error: &std::io::Error) -> rustix::io::Errno {
+    rustix::io::Errno::from_io_error(error).unwrap_or(rustix::io::Errno::IO)
+}
+
+/// Reads the whole of a small file that came from a peer, at most `most` bytes.
+///
+/// # Errors
+/// `DEVX_INVALID_ARGUMENT`, `DEVX_SYSTEM`.
+pub(super) fn read_all(fd: BorrowedFd<'_>, most: usize) -> Result<Vec<u8>> {
+    let found = fs::fstat(fd).map_err(|errno| Error::system("fstat", errno))?;
+    let bytes = usize::try_from(found.st_size).unwrap_or(usize::MAX);
+    if bytes > most {
+        return refuse!(DEVX_INVALID_ARGUMENT, "the descriptor has {bytes} bytes: more than {most}");
+    }
+    let mut all = vec![0_u8; bytes];
+    let mut filled = 0;
+    while let Some(rest) = all.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match rustix::io::pread(fd, rest, filled as u64) {
+            Ok(0) => return refuse!(DEVX_INVALID_ARGUMENT, "the descriptor ends after {filled} of {bytes} bytes"),
+            Ok(read) => filled += read,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(Error::system("pread", errno)),
+        }
+    }
+    Ok(all)
+}
+
+/// A memory file with these bytes.
+///
+/// # Errors
+/// As [`file`].
+pub(super) fn file_of(bytes: &[u8]) -> Result<OwnedFd> {
+    let fd = file("devexchange-descriptor", bytes.len())?;
+    let mut written = 0;
+    while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
+        match rustix::io::pwrite(fd.as_fd(), rest, written as u64) {
+            Ok(more) => written += more,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(Error::system("pwrite", errno)),
+        }
+    }
+    Ok(fd)
+}
+
+/// Host memory that can be shared with other processes without a copy. It is zeroed, and whoever imports it can write
+/// it.
+///
+/// # Errors
+/// `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.
+pub fn allocate(bytes: usize) -> Result<Allocated> {
+    let Memory { address, owner, ready } = block(bytes)?;
+    Ok(Allocated { address, device: Device::CPU, bytes, owner, ready })
+}
+
+pub(super) fn block(bytes: usize) -> Result<Memory> {
+    if bytes == 0 {
+        return Ok(Memory { address: std::ptr::null_mut(), owner: Owner::none(), ready: Ready::Now });
+    }
+    let mapping = Mapping::new(bytes)?;
+    Ok(Memory { address: mapping.address(), owner: Owner::new(mapping), ready: Ready::Now })
+}
+
+/// A host tensor over memory of [`allocate`], compact and row-major.
+///
+/// # Errors
+/// `DEVX_INVALID_SHAPE`, and as [`allocate`].
+pub fn allocate_tensor(dtype: DType, shape: &[i64]) -> Result<Tensor> {
+    let bytes = layout::check(dtype, false, shape, None)?.bytes;
+    let Memory { address: data, owner, .. } = block(bytes)?;
+    let (device, flags) = (Device::CPU, Flags::default());
+    let desc = TensorDesc { data, device, dtype, shape, strides: None, byte_offset: 0, flags };
+    // SAFETY: the memory has the bytes of the shape, and lives in the owner.
+    Ok(unsafe { Tensor::from_raw_parts(&desc, owner) }?)
+}

@@ -1,0 +1,85 @@
+//! Sharing tensors and batches between the processes of one machine, zero-copy.
+//!
+//! The exporter [offers](Server::offer_tensor) them under a name, the importer [connects](connect()) and
+//! [imports](Client::import_tensor) them: the same memory, with the same type, shape and order. The exporter keeps the
+//! memory until the importer releases it or is gone, whichever comes first; the importer's release comes after the work
+//! that it named with `used_on`, as everywhere.
+//!
+//! | memory | how | what it takes |
+//! |---|---|---|
+//! | of the host | a memory file, whose descriptor goes over the socket | [`allocate`]; else it is copied, if allowed |
+//! | of a device | a handle of the driver's | an allocation that is not of a pool |
+//! | of a pool | the pool's descriptor and a handle | [`Pool::shareable`](crate::manager::Pool::shareable) |
+//!
+//! Pinned and managed memory cannot be shared. Data that is not ready goes with an event, for which the importer's
+//! streams wait as for any other. A device is named by its UUID, because processes may count them differently.
+//!
+//! What an importer gets is taken for the untrusted bytes that it is: a versioned descriptor, every number of which is
+//! checked before it is used, and files that are sealed and as large as it says. Both sides look at the other's user,
+//! and refuse another one unless told otherwise. The data itself is shared: an exporter that alters it under a reader
+//! is a defect that no check can find.
+//!
+//! ```
+//! use devexchange_core::{DType, dlpack::Copying, ipc};
+//!
+//! let address = format!("@devexchange-doc-{}", std::process::id());
+//! let server = ipc::Server::bind(&address)?;
+//! let tensor = ipc::allocate_tensor(DType::FLOAT32, &[2, 3])?;
+//! server.offer_tensor("weights", &tensor, Copying::Never)?;
+//! // In another process, as a rule.
+//! let imported = ipc::connect(&address)?.import_tensor("weights")?;
+//! assert_eq!(imported.shape(), [2, 3]);
+//! # Ok::<(), devexchange_core::Error>(())
+//! ```
+
+/// How a binding holds a counted reference: by its address.
+macro_rules! held_by_bindings {
+    ($Name:ident of $Inner:ty) => {
+        impl $Name {
+            /// The address of this, which keeps this reference: how a binding holds one.
+            pub fn into_raw(self) -> *mut core::ffi::c_void {
+                Arc::into_raw(self.0).cast_mut().cast()
+            }
+
+            /// Takes a reference back.
+            ///
+            /// # Safety
+            /// `raw` is from `into_raw` of the same type and is taken back once.
+            pub unsafe fn from_raw(raw: *mut core::ffi::c_void) -> Self {
+                // SAFETY: the caller's contract.
+                Self(unsafe { Arc::from_raw(raw.cast_const().cast::<$Inner>()) })
+            }
+
+            /// Looks at what a binding holds.
+            ///
+            /// # Safety
+            /// `raw` is from `into_raw` of the same type and not taken back as long as the result is used.
+            pub unsafe fn borrow_raw<'a>(raw: *mut core::ffi::c_void) -> crate::tensor::Borrowed<'a, Self> {
+                // SAFETY: the reference is not dropped, so it stays the holder's.
+                crate::tensor::Borrowed::new(unsafe { Self::from_raw(raw) })
+            }
+        }
+    };
+}
+use held_by_bindings;
+
+mod client;
+mod descriptor;
+mod export;
+mod import;
+mod memory;
+mod message;
+mod server;
+mod socket;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use client::{Client, TIMEOUT, connect};
+pub use descriptor::{MAX_BYTES, MAX_REGIONS, VERSION};
+pub use export::{Exported, copy_batch, export_batch, export_tensor, plan_batch, plan_tensor};
+pub use import::{Peer, import_batch, import_tensor};
+pub use memory::{allocate, allocate_tensor};
+pub use message::MAX_NAME;
+pub use server::{Server, Users};

@@ -1,0 +1,186 @@
+//! Unix sockets that keep messages apart (`SOCK_SEQPACKET`), with file descriptors in them. No call here waits longer
+//! than it is told to, and what is received is bounded.
+
+#![forbid(unsafe_code)]
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{
+    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+
+use super::descriptor::MAX_REGIONS;
+use super::message::MAX_MESSAGE;
+use crate::error::{Error, Result, refuse};
+
+/// The regions' descriptors, and the file of a long message.
+const MAX_FDS: usize = MAX_REGIONS + 1;
+
+/// Between two tries to connect to somebody who is busy.
+const AGAIN: Duration = Duration::from_millis(2);
+
+#[derive(Debug)]
+pub(super) struct Socket(OwnedFd);
+
+/// What there was to receive.
+#[derive(Debug)]
+pub(super) enum Received {
+    /// Nothing yet.
+    Nothing,
+    /// The peer is gone.
+    End,
+    Message(Vec<u8>, Vec<OwnedFd>),
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    Yes,
+    /// The peer does not read fast enough.
+    Full,
+    /// The peer is gone.
+    End,
+}
+
+fn fresh() -> Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        .map_err(|errno| Error::system("socket", errno))
+}
+
+/// A path, or after an `@` a name in the kernel's own ("abstract") name space, which no file stands for.
+fn address_of(address: &str) -> Result<SocketAddrUnix> {
+    let made = match address.strip_prefix('@') {
+        Some("") => Err(Errno::INVAL),
+        Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes()),
+        None if address.is_empty() => Err(Errno::INVAL),
+        None => SocketAddrUnix::new(address),
+    };
+    match made {
+        Ok(made) => Ok(made),
+        Err(_) => {
+            refuse!(DEVX_INVALID_ARGUMENT, "address is {address:?}: a path or '@' and a name, of at most 107 bytes")
+        }
+    }
+}
+
+impl Socket {
+    pub(super) fn listen(address: &str) -> Result<Self> {
+        let (socket, at) = (fresh()?, address_of(address)?);
+        let said = |call| move |errno| Error::system(call, errno).within(format_args!("address {address:?}: "));
+        net::bind(&socket, &at).map_err(said("bind"))?;
+        net::listen(&socket, 64).map_err(said("listen"))?;
+        Ok(Self(socket))
+    }
+
+    /// The next peer that wants to connect, if there is one.
+    pub(super) fn accept(&self) -> Result<Option<Self>> {
+        match net::accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Ok(socket) => Ok(Some(Self(socket))),
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
+            Err(errno) => Err(Error::system("accept", errno)),
+        }
+    }
+
+    pub(super) fn connect(address: &str, end: Instant) -> Result<Self> {
+        let (socket, at) = (fresh()?, address_of(address)?);
+        loop {
+            match net::connect(&socket, &at) {
+                Ok(()) => return Ok(Self(socket)),
+                Err(Errno::AGAIN | Errno::INTR) if Instant::now() < end => std::thread::sleep(AGAIN),
+                Err(errno) => return Err(Error::system("connect", errno).within(format_args!("address {address:?}: "))),
+            }
+        }
+    }
+
+    /// The user that the process at the other end had when it connected or listened.
+    pub(super) fn peer_user(&self) -> Result<u32> {
+        let peer = socket_peercred(&self.0).map_err(|errno| Error::system("getsockopt", errno))?;
+        Ok(peer.uid.as_raw())
+    }
+
+    /// Waits until there is something to receive (or, for sending, room); whether there is.
+    pub(super) fn wait(&self, flags: PollFlags, end: Instant) -> Result<bool> {
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let mut fds = [PollFd::new(&self.0, flags)];
+            match poll(&mut fds, Some(&timespec(left))) {
+                Ok(0) if Instant::now() >= end => return Ok(false),
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(true),
+                Err(errno) => return Err(Error::system("poll", errno)),
+            }
+        }
+    }
+
+    /// Sends a message, all of it or nothing. Does not wait.
+    pub(super) fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Sent> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+            return refuse!(DEVX_UNSUPPORTED, "{} file descriptors are more than {MAX_FDS}", fds.len());
+        }
+        loop {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            return match net::sendmsg(&self.0, &[IoSlice::new(bytes)], &mut control, flags) {
+                Ok(_) => Ok(Sent::Yes),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN | Errno::TOOMANYREFS) => Ok(Sent::Full),
+                Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => Ok(Sent::End),
+                Err(errno) => Err(Error::system("sendmsg", errno)),
+            };
+        }
+    }
+
+    /// Receives a message. Does not wait. File descriptors of a message that is refused are closed.
+    pub(super) fn receive(&self) -> Result<Received> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut bytes = vec![0_u8; MAX_MESSAGE];
+        let got = loop {
+            let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+            match net::recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
+                Ok(got) => break got,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(Received::Nothing),
+                Err(Errno::CONNRESET | Errno::NOTCONN) => return Ok(Received::End),
+                Err(errno) => return Err(Error::system("recvmsg", errno)),
+            }
+        };
+        let mut fds = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                fds.extend(rights);
+            }
+        }
+        if got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+            return refuse!(
+                DEVX_INVALID_ARGUMENT,
+                "a message has more than {MAX_MESSAGE} bytes or {MAX_FDS} file descriptors"
+            );
+        }
+        // A packet of no bytes is no message, so this is the end.
+        if got.bytes == 0 {
+            return Ok(Received::End);
+        }
+        bytes.truncate(got.bytes);
+        Ok(Received::Message(bytes, fds))
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+pub(super) fn timespec(duration: Duration) -> Timespec {
+    Timespec { tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX), tv_nsec: duration.subsec_nanos().into() }
+}

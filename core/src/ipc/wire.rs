@@ -1,0 +1,129 @@
+//! Numbers and bytes, little-endian, one after the other. Reading never looks beyond what is there, and makes no room
+//! for more than there is.
+
+#![forbid(unsafe_code)]
+
+use crate::error::{Result, refuse};
+
+/// Bytes that are being written.
+#[derive(Debug, Default)]
+pub(super) struct Writer(Vec<u8>);
+
+macro_rules! numbers {
+    ($($name:ident)*) => {
+        impl Writer {
+            $(pub(super) fn $name(&mut self, value: $name) {
+                self.0.extend_from_slice(&value.to_le_bytes());
+            })*
+        }
+
+        impl Reader<'_> {
+            $(pub(super) fn $name(&mut self, what: &'static str) -> Result<$name> {
+                self.array(what).map(<$name>::from_le_bytes)
+            })*
+        }
+    };
+}
+numbers! { u8 u16 u32 u64 i32 i64 }
+
+impl Writer {
+    pub(super) fn raw(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// Bytes with their number before them.
+    pub(super) fn counted(&mut self, bytes: &[u8]) {
+        self.u32(bytes.len() as u32);
+        self.raw(bytes);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+/// Bytes from somebody who may have got them wrong.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    rest: &'a [u8],
+    total: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes, total: bytes.len() }
+    }
+
+    fn at(&self) -> usize {
+        self.total - self.rest.len()
+    }
+
+    pub(super) fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N]> {
+        match self.rest.split_first_chunk::<N>() {
+            Some((bytes, rest)) => {
+                self.rest = rest;
+                Ok(*bytes)
+            }
+            None => refuse!(
+                DEVX_INVALID_ARGUMENT,
+                "{what} has {N} bytes at {}, but there are {} in all",
+                self.at(),
+                self.total
+            ),
+        }
+    }
+
+    pub(super) fn raw(&mut self, bytes: usize, what: &'static str) -> Result<&'a [u8]> {
+        match self.rest.split_at_checked(bytes) {
+            Some((bytes, rest)) => {
+                self.rest = rest;
+                Ok(bytes)
+            }
+            None => refuse!(
+                DEVX_INVALID_ARGUMENT,
+                "{what} has {bytes} bytes at {}, but there are {} in all",
+                self.at(),
+                self.total
+            ),
+        }
+    }
+
+    /// What [`Writer::counted`] wrote.
+    pub(super) fn counted(&mut self, what: &'static str) -> Result<&'a [u8]> {
+        let bytes = self.u32(what)? as usize;
+        self.raw(bytes, what)
+    }
+
+    /// How many of something follow, each of so many bytes at least: not more than there is room for.
+    pub(super) fn count(&mut self, what: &'static str, most: usize, each: usize) -> Result<usize> {
+        let count = self.u32(what)? as usize;
+        if count > most {
+            return refuse!(DEVX_INVALID_ARGUMENT, "{what} is {count}: more than {most}");
+        }
+        if count.saturating_mul(each) > self.rest.len() {
+            return refuse!(
+                DEVX_INVALID_ARGUMENT,
+                "{what} is {count}, but only {} bytes follow, {each} for each at least",
+                self.rest.len()
+            );
+        }
+        Ok(count)
+    }
+
+    /// All that is left.
+    pub(super) fn rest(self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Says that nothing may follow.
+    pub(super) fn end(self) -> Result<()> {
+        if self.rest.is_empty() {
+            return Ok(());
+        }
+        refuse!(DEVX_INVALID_ARGUMENT, "{} bytes follow after the end at {}", self.rest.len(), self.at())
+    }
+}

@@ -1,0 +1,283 @@
+//! Memory that processes share, by the driver's handles.
+//!
+//! An allocation is opened once in a process, however often it is imported: a second opening may fail, and costs about
+//! a millisecond. It is closed with the last import, by the reaper, because closing waits for the device.
+
+use core::ffi::{c_char, c_uint, c_void};
+use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use cudarc::driver::sys::{CUdeviceptr, CUipcMemHandle, CUmemPoolPtrExportData, CUmemoryPool};
+
+use super::context::{self, Apart, Current};
+use super::driver::{Code, Driver};
+use super::{info, pointer, reaper};
+use crate::device::DeviceType;
+use crate::error::{Error, Result, refuse};
+use crate::memory::Owner;
+use crate::trace;
+
+/// A handle of the driver's, as it travels.
+pub(crate) type Handle = [u8; 64];
+
+/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
+const FILE_DESCRIPTOR: c_uint = 1;
+/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`.
+const LAZY_PEER_ACCESS: c_uint = 1;
+
+/// An allocation that other processes can open.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Its first byte.
+    pub(crate) base: usize,
+    pub(crate) bytes: usize,
+    pub(crate) ordinal: i32,
+    pub(crate) how: How,
+}
+
+/// By what it is opened.
+#[derive(Debug)]
+pub(crate) enum How {
+    Allocation(Handle),
+    /// The number is the pool's here, the descriptor opens the pool there.
+    Pool {
+        pool: u64,
+        pointer: Handle,
+        fd: OwnedFd,
+    },
+}
+
+/// Makes the allocation that an address lies in known to other processes.
+///
+/// # Errors
+/// `DEVX_UNSUPPORTED` for memory that cannot be shared, and why; `DEVX_DRIVER`.
+pub(crate) fn share(address: *const c_void) -> Result<Shared> {
+    let driver = Driver::get()?;
+    let found = pointer::ask(address)?;
+    let (place, base) = (found.place, found.base);
+    if place.device.kind != DeviceType::CUDA {
+        return refuse!(
+            DEVX_UNSUPPORTED,
+            "data {address:p} is memory of {}, which processes cannot share",
+            place.device
+        );
+    }
+    let ordinal = place.device.id;
+    let _current = Current::enter(driver, context::primary(driver, ordinal)?)?;
+    let how = if found.pool.is_null() {
+        let mut handle = CUipcMemHandle { reserved: [0; 64] };
+        // SAFETY: a call of the driver with room for its result.
+        let code = unsafe { (driver.ipc_get_mem_handle)(&mut handle, base) };
+        driver.check("cuIpcGetMemHandle", code).map_err(|error| unshareable(error, "it may be another process's"))?;
+        How::Allocation(handle.reserved.map(|byte| byte as u8))
+    } else {
+        share_of_pool(driver, found.pool, base)?
+    };
+    Ok(Shared { base: base as usize, bytes: found.bytes, ordinal, how })
+}
+
+fn unshareable(error: Error, why: &str) -> Error {
+    Error::driver(crate::abi::types::DEVX_UNSUPPORTED, error.driver_code(), format!("{}: {why}", error.message()))
+}
+
+fn share_of_pool(driver: &Driver, pool: CUmemoryPool, base: CUdeviceptr) -> Result<How> {
+    let why = "the memory is of a pool that was not made to be shared (a device's default pool never is), \
+               or another process's";
+    let mut fd = -1_i32;
+    // SAFETY: the pool that the driver named, and room for a descriptor.
+    let code = unsafe { (driver.mem_pool_export)((&raw mut fd).cast(), pool, FILE_DESCRIPTOR, 0) };
+    driver.check("cuMemPoolExportToShareableHandle", code).map_err(|error| unshareable(error, why))?;
+    // SAFETY: a descriptor that the driver made for us.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut pointer = CUmemPoolPtrExportData { reserved: [0; 64] };
+    // SAFETY: an allocation of that pool, and room for the result.
+    let code = unsafe { (driver.mem_pool_export_pointer)(&mut pointer, base) };
+    driver.check("cuMemPoolExportPointer", code).map_err(|error| unshareable(error, why))?;
+    Ok(How::Pool { pool: pool.addr() as u64, pointer: pointer.reserved, fd })
+}
+
+/// The device of this process that has this UUID.
+///
+/// # Errors
+/// `DEVX_DEVICE` if there is none, with those that there are; `DEVX_DRIVER`.
+pub(crate) fn ordinal_of(uuid: [u8; 16]) -> Result<i32> {
+    static UUIDS: OnceLock<Vec<[u8; 16]>> = OnceLock::new();
+    let uuids = match UUIDS.get() {
+        Some(uuids) => uuids,
+        None => {
+            let count = info::device_count()? as i32;
+            let found = (0..count).map(|ordinal| info::device_info(ordinal).map(|device| device.uuid));
+            let found = found.collect::<Result<Vec<_>>>()?;
+            UUIDS.get_or_init(|| found)
+        }
+    };
+    let hex = |uuid: &[u8; 16]| uuid.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    match uuids.iter().position(|known| *known == uuid) {
+        Some(ordinal) => Ok(ordinal as i32),
+        None => refuse!(
+            DEVX_DEVICE,
+            "uuid is {}: this process sees no such device, but {}",
+            hex(&uuid),
+            uuids.iter().map(hex).collect::<Vec<_>>().join(", ")
+        ),
+    }
+}
+
+/// What tells allocations of other processes apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Allocation { ordinal: i32, handle: Handle },
+    Pool { peer: u64, pool: u64, pointer: Handle },
+}
+
+struct Opened {
+    address: usize,
+    count: usize,
+}
+
+static OPEN: Mutex<BTreeMap<Key, Opened>> = Mutex::new(BTreeMap::new());
+
+/// A counted reference to an allocation of another process. It must be given up by the reaper, after the work that uses
+/// the memory.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    key: Key,
+    ordinal: i32,
+    address: usize,
+    _pool: Option<Arc<ImportedPool>>,
+}
+
+impl Opening {
+    /// Opens an allocation, or counts it if it is open.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`; `DEVX_UNSUPPORTED` for an allocation of this very process.
+    pub(crate) fn allocation(ordinal: i32, handle: Handle) -> Result<Self> {
+        Self::open(Key::Allocation { ordinal, handle }, ordinal, None, |driver, address| {
+            let ipc = CUipcMemHandle { reserved: handle.map(|byte| byte as c_char) };
+            // SAFETY: a call of the driver with room for its result; it is the driver that judges the handle.
+            let code = unsafe { (driver.ipc_open_mem_handle)(address, ipc, LAZY_PEER_ACCESS) };
+            driver.check("cuIpcOpenMemHandle", code).map_err(|error| {
+                if code == Code::INVALID_CONTEXT {
+                    unshareable(error, "the memory is this process's own")
+                } else {
+                    error
+                }
+            })
+        })
+    }
+
+    /// As [`Opening::allocation`], of an allocation of a pool of the peer's.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`.
+    pub(crate) fn of_pool(ordinal: i32, peer: u64, pool: u64, fd: &OwnedFd, pointer: Handle) -> Result<Self> {
+        let imported = ImportedPool::open(ordinal, peer, pool, fd)?;
+        let handle = imported.handle;
+        Self::open(Key::Pool { peer, pool, pointer }, ordinal, Some(imported), |driver, address| {
+            let mut data = CUmemPoolPtrExportData { reserved: pointer };
+            // SAFETY: as above, with a pool that is alive.
+            let code = unsafe { (driver.mem_pool_import_pointer)(address, handle, &mut data) };
+            driver.check("cuMemPoolImportPointer", code)
+        })
+    }
+
+    fn open(
+        key: Key,
+        ordinal: i32,
+        pool: Option<Arc<ImportedPool>>,
+        open: impl FnOnce(&Driver, &mut CUdeviceptr) -> Result<()>,
+    ) -> Result<Self> {
+        let driver = Driver::get()?;
+        let _current = Current::enter(driver, context::primary(driver, ordinal)?)?;
+        let _apart = Apart::enter(driver)?;
+        // Held while the driver opens and closes: it must not be asked to open what it is about to close.
+        let mut all = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.get_mut(&key) {
+            known.count += 1;
+            return Ok(Self { key, ordinal, address: known.address, _pool: pool });
+        }
+        let mut address: CUdeviceptr = 0;
+        open(driver, &mut address)?;
+        let address = address as usize;
+        all.insert(key, Opened { address, count: 1 });
+        Ok(Self { key, ordinal, address, _pool: pool })
+    }
+
+    /// The first byte of the allocation, in this process.
+    pub(crate) fn address(&self) -> usize {
+        self.address
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let Some(driver) = Driver::loaded() else { return };
+        let mut all = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(known) = all.get_mut(&self.key) else { return };
+        known.count -= 1;
+        if known.count > 0 {
+            return;
+        }
+        all.remove(&self.key);
+        let current = context::primary(driver, self.ordinal).and_then(|context| Current::enter(driver, context));
+        let address = self.address as CUdeviceptr;
+        let code = match (current, self.key) {
+            (Err(error), _) => Code(error.driver_code() as u32),
+            // SAFETY: opened by this library, and closed once.
+            (Ok(_current), Key::Allocation { .. }) => unsafe { (driver.ipc_close_mem_handle)(address) },
+            // SAFETY: as above.
+            (Ok(_current), Key::Pool { .. }) => unsafe { (driver.mem_free)(address) },
+        };
+        if ![Code::SUCCESS, Code::DEINITIALIZED, Code::CONTEXT_IS_DESTROYED].contains(&code) {
+            trace::say(format_args!("shared memory {address:#x} could not be closed: driver code {}", code.0));
+            reaper::abandon(Owner::none());
+        }
+    }
+}
+
+/// A pool of another process.
+#[derive(Debug)]
+struct ImportedPool {
+    handle: CUmemoryPool,
+}
+
+// SAFETY: the driver lets every thread use a pool.
+unsafe impl Send for ImportedPool {}
+// SAFETY: as above.
+unsafe impl Sync for ImportedPool {}
+
+/// Pools that are open, by the peer and what it calls them.
+static POOLS: Mutex<BTreeMap<(u64, u64), Weak<ImportedPool>>> = Mutex::new(BTreeMap::new());
+
+impl ImportedPool {
+    fn open(ordinal: i32, peer: u64, pool: u64, fd: &OwnedFd) -> Result<Arc<Self>> {
+        let driver = Driver::get()?;
+        let _current = Current::enter(driver, context::primary(driver, ordinal)?)?;
+        let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+        pools.retain(|_, known| known.strong_count() > 0);
+        if let Some(known) = pools.get(&(peer, pool)).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        let mut handle = std::ptr::null_mut();
+        let number = std::ptr::without_provenance_mut(fd.as_raw_fd() as usize);
+        // SAFETY: a call of the driver with room for its result, and a descriptor that stays open meanwhile.
+        let code = unsafe { (driver.mem_pool_import)(&mut handle, number, FILE_DESCRIPTOR, 0) };
+        driver.check("cuMemPoolImportFromShareableHandle", code)?;
+        let imported = Arc::new(Self { handle });
+        pools.insert((peer, pool), Arc::downgrade(&imported));
+        Ok(imported)
+    }
+}
+
+impl Drop for ImportedPool {
+    fn drop(&mut self) {
+        let Some(driver) = Driver::loaded() else { return };
+        // SAFETY: the last use of the pool; what was imported from it was given back before.
+        let code = unsafe { (driver.mem_pool_destroy)(self.handle) };
+        if code != Code::SUCCESS && code != Code::DEINITIALIZED {
+            trace::say(format_args!("an imported memory pool could not be destroyed: driver code {}", code.0));
+        }
+    }
+}

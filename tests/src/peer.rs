@@ -1,0 +1,130 @@
+//! Two processes that talk in lines: a test, and the same test as a process of its own in another part.
+
+use std::io::{BufRead, BufReader, Lines, Write, stdin, stdout};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Names the part of a process; also marks its lines, as the test program prints others.
+const PART: &str = "DEVX_PEER";
+
+/// The part that this process plays; none in the test itself.
+pub fn part() -> Option<String> {
+    std::env::var(PART).ok()
+}
+
+/// The other process.
+#[derive(Debug)]
+pub struct Peer {
+    child: Child,
+    to: ChildStdin,
+    from: Lines<BufReader<ChildStdout>>,
+}
+
+impl Peer {
+    /// Runs a test of this program in a part.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn start(test: &str, part: &str, variables: &[(&str, &str)]) -> Self {
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", test, "--nocapture", "--test-threads=1"])
+            .env(PART, part)
+            .envs(variables.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("run this program");
+        let (to, from) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+        Self { child, to, from: BufReader::new(from).lines() }
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until it says this.
+    ///
+    /// # Panics
+    /// If it says something else, or ends.
+    pub fn expect(&mut self, wanted: &str) {
+        loop {
+            let line = self.from.next().unwrap_or_else(|| panic!("the peer ended before {wanted:?}")).expect("a line");
+            if let Some((_, said)) = line.split_once(PART) {
+                assert_eq!(said.trim(), wanted);
+                return;
+            }
+        }
+    }
+
+    /// Says something and waits for the answer.
+    ///
+    /// # Panics
+    /// As [`Peer::expect`].
+    pub fn tell(&mut self, command: &str, answer: &str) {
+        writeln!(self.to, "{command}").expect("it listens");
+        self.expect(answer);
+    }
+
+    /// Kills it at once (`SIGKILL`), and waits until it is gone.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn kill(mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("gone");
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// If its test failed.
+    pub fn end(mut self) {
+        drop(self.to);
+        let rest: Vec<_> = self.from.map_while(Result::ok).collect();
+        let status = self.child.wait().expect("it ends");
+        assert!(status.success(), "{status}: {rest:#?}");
+    }
+}
+
+/// In the other process: says a line.
+pub fn say(line: &str) {
+    println!("{PART} {line}");
+    stdout().flush().expect("the parent listens");
+}
+
+/// In the other process: waits for a line, which must be this one.
+///
+/// # Panics
+/// If it is another one.
+pub fn ask(wanted: &str) {
+    let line = stdin().lines().next().expect("the parent goes on").expect("a line");
+    assert_eq!(line, wanted);
+}
+
+/// In the other process: answers lines until one that is `last`.
+///
+/// # Panics
+/// If there are no more.
+pub fn commands(mut answer: impl FnMut(&str) -> &'static str, last: &str) {
+    for line in stdin().lines() {
+        let line = line.expect("a line");
+        say(answer(&line));
+        if line == last {
+            return;
+        }
+    }
+    panic!("the parent ended before {last:?}");
+}
+
+/// Waits until something is so.
+///
+/// # Panics
+/// If that takes more than twenty seconds.
+pub fn soon(what: &str, mut is: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !is() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}

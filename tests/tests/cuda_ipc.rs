@@ -1,0 +1,300 @@
+//! Device memory shared between processes: allocations and memory of pools by the driver's handles, in the order of an
+//! event, opened once, closed after the importer's work. The other process is this program again, with a driver of its
+//! own.
+#![expect(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over memory that they own")]
+
+use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_IMPOSSIBLE};
+use devexchange_core::arrow::{ArrayBuilder, Batch};
+use devexchange_core::convert::Plan;
+use devexchange_core::dlpack::Copying;
+use devexchange_core::manager::{Pool, PoolOptions};
+use devexchange_core::runtime::cuda::Stream;
+use devexchange_core::{DType, Device, DeviceType, Owner, Tensor, ipc};
+use devexchange_tests::cu_ok;
+use devexchange_tests::foreign::CUDA0;
+use devexchange_tests::peer::{Peer, ask, commands, part, say, soon};
+use devexchange_tests::sim::{self, Session};
+
+const N: u64 = 4096;
+
+fn address(of: &str, process: u32) -> String {
+    format!("@devexchange-cuda-{of}-{process}")
+}
+
+fn own(of: &str) -> String {
+    address(of, std::process::id())
+}
+
+fn theirs(of: &str) -> ipc::Client {
+    ipc::connect(&address(of, std::os::unix::process::parent_id())).expect("connected")
+}
+
+fn start(test: &str, part: &str, variables: &[(&str, &str)]) -> Peer {
+    let path = sim::cuda().path.to_str().expect("UTF-8").to_owned();
+    let mut all = vec![("DEVX_SIM_PATH", path.as_str())];
+    all.extend_from_slice(variables);
+    Peer::start(test, part, &all)
+}
+
+fn on(stream: u64) -> Stream {
+    Stream::new(0, stream as i64).expect("a stream")
+}
+
+/// What is in a tensor, read by a stream of its own after the data is ready there; the use is named.
+fn read(tensor: &Tensor) -> Vec<u8> {
+    let stream = sim::stream();
+    tensor.wait(on(stream)).expect("waits");
+    let bytes = sim::download(tensor.data() as u64, tensor.layout().bytes as u64, stream);
+    tensor.used_on(on(stream)).expect("used");
+    sim::destroy(stream);
+    bytes
+}
+
+/// A tensor that is still being filled on a stream.
+fn filled(tensor: Tensor, byte: u8, stream: u64) -> Tensor {
+    tensor.wait(on(stream)).expect("waits");
+    sim::fill(tensor.data() as u64, byte, tensor.layout().bytes as u64, stream);
+    let mut tensor = tensor;
+    tensor.produced_on(on(stream)).expect("not shared yet");
+    tensor
+}
+
+fn plain() -> Tensor {
+    Tensor::allocate(CUDA0, DType::UINT8, &[N as i64], None).expect("allocated")
+}
+
+/// A batch of one column over the second half of an allocation, which is filled on a stream.
+fn batch(byte: u8, stream: u64) -> Batch {
+    let tensor = filled(plain(), byte, stream);
+    let half = (tensor.data() as u64 + N / 2) as *const std::ffi::c_void;
+    let column = ArrayBuilder::new("x", "C", (N / 2) as i64).buffer(std::ptr::null()).buffer(half);
+    let table = ArrayBuilder::batch((N / 2) as i64).child(column).owner(Owner::new(tensor));
+    let mut batch = unsafe { table.build(CUDA0) }.expect("built");
+    batch.produced_on(on(stream)).expect("not shared yet");
+    batch
+}
+
+#[test]
+fn memory_and_its_order_go_to_another_process() {
+    const NAME: &str = "memory_and_its_order_go_to_another_process";
+    let session = Session::new();
+    if part().is_some() {
+        return importer(&session, "order");
+    }
+    let pool = Pool::shareable(PoolOptions::default());
+    session.each(6, || {
+        let server = ipc::Server::bind(&own("order")).expect("bound");
+        let stream = sim::stream();
+        let pooled =
+            Tensor::allocate_with(&pool, CUDA0, DType::UINT8, &[N as i64], Some(on(stream))).expect("a tensor");
+        for (name, tensor) in [("plain", plain()), ("pooled", pooled)] {
+            let tensor = filled(tensor, 7, stream);
+            assert_eq!(ipc::plan_tensor(&tensor), Plan::View);
+            server.offer_tensor(name, &tensor, Copying::Never).expect("offered");
+        }
+        server.offer_batch("batch", &batch(8, stream), Copying::Never).expect("offered");
+        let mut peer = start(NAME, "importer", &[]);
+        peer.expect("has all");
+        // Nobody here has the memory any more, except for the importer.
+        ["plain", "pooled", "batch"].iter().for_each(|name| assert!(server.withdraw(name)));
+        assert_eq!(server.leases(), 4);
+        peer.tell("read", "read");
+        peer.tell("write", "written");
+        peer.tell("release", "released");
+        soon("all is released", || server.leases() == 0);
+        peer.end();
+        sim::synchronize(stream);
+        sim::destroy(stream);
+        drop(server);
+    });
+    drop(pool);
+}
+
+fn importer(session: &Session, of: &str) {
+    session.begin(sim::schedules(1)[0]);
+    let client = theirs(of);
+    let opens = || sim::calls("cuIpcOpenMemHandle_v2") + sim::calls("cuMemPoolImportPointer");
+    let before = opens();
+    let (plain, pooled) =
+        (client.import_tensor("plain").expect("plain"), client.import_tensor("pooled").expect("pooled"));
+    let again = client.import_tensor("plain").expect("again");
+    assert_eq!(again.data(), plain.data());
+    let batch = client.import_batch("batch").expect("a batch");
+    assert!(sim::on_gpu() || opens() == before + 3, "each is opened once");
+    assert_eq!((plain.device(), plain.shape()), (CUDA0, &[N as i64][..]));
+    say("has all");
+    commands(
+        |command| match command {
+            "read" => {
+                for tensor in [&plain, &pooled, &again] {
+                    assert_eq!(read(tensor), vec![7; N as usize]);
+                }
+                let stream = sim::stream();
+                batch.wait(on(stream)).expect("waits");
+                let column = batch.column(0).expect("a column").buffers()[1] as u64;
+                assert_eq!(sim::download(column, N / 2, stream), vec![8; N as usize / 2]);
+                batch.used_on(on(stream)).expect("used");
+                sim::destroy(stream);
+                "read"
+            }
+            "write" => {
+                let stream = sim::stream();
+                plain.wait(on(stream)).expect("waits");
+                sim::fill(plain.data() as u64, 9, N, stream);
+                sim::synchronize(stream);
+                sim::destroy(stream);
+                assert_eq!(read(&again), vec![9; N as usize]);
+                "written"
+            }
+            "release" => {
+                // Work that is still queued when the last reference goes.
+                let stream = sim::stream();
+                let scratch = sim::alloc(N);
+                for tensor in [&plain, &pooled] {
+                    tensor.wait(on(stream)).expect("waits");
+                    sim::copy(scratch, tensor.data() as u64, N, stream);
+                    tensor.used_on(on(stream)).expect("used");
+                }
+                STREAM.with(|kept| kept.set((stream, scratch)));
+                "released"
+            }
+            other => panic!("{other}"),
+        },
+        "release",
+    );
+    drop((plain, pooled, again, batch));
+    sim::settle();
+    let (stream, scratch) = STREAM.with(std::cell::Cell::get);
+    sim::synchronize(stream);
+    sim::destroy(stream);
+    sim::free(scratch);
+}
+
+thread_local! {
+    static STREAM: std::cell::Cell<(u64, u64)> = const { std::cell::Cell::new((0, 0)) };
+}
+
+/// An exporter that knows its memory only by a foreign event records one that can travel.
+#[test]
+fn an_event_of_this_process_becomes_one_of_both() {
+    const NAME: &str = "an_event_of_this_process_becomes_one_of_both";
+    let session = Session::new();
+    if part().is_some() {
+        session.begin(sim::schedules(1)[0]);
+        let imported = theirs("event").import_batch("batch").expect("imported");
+        let stream = sim::stream();
+        imported.wait(on(stream)).expect("waits");
+        assert_eq!(
+            sim::download(imported.column(0).expect("x").buffers()[1] as u64, N / 2, stream),
+            vec![5; N as usize / 2]
+        );
+        imported.used_on(on(stream)).expect("used");
+        sim::destroy(stream);
+        drop(imported);
+        sim::settle();
+        return say("done");
+    }
+    session.each(4, || {
+        let server = ipc::Server::bind(&own("event")).expect("bound");
+        let stream = sim::stream();
+        // Out to Arrow and in again: what is known of the order now is an event.
+        let mut out = std::mem::MaybeUninit::<devexchange_core::abi::arrow_device::ArrowDeviceArray>::uninit();
+        let made = batch(5, stream);
+        let schema = made.schema().clone();
+        unsafe { made.export_device(out.as_mut_ptr()) }.expect("exported");
+        let mut out = unsafe { out.assume_init() };
+        assert!(!out.sync_event.is_null());
+        let again = unsafe { Batch::import_device(&raw mut out, &schema) }.expect("imported");
+        server.offer_batch("batch", &again, Copying::Never).expect("offered");
+        drop(again);
+        let mut peer = start(NAME, "importer", &[]);
+        peer.expect("done");
+        peer.end();
+        soon("it is released", || server.leases() == 0);
+        server.withdraw("batch");
+        sim::synchronize(stream);
+        sim::destroy(stream);
+    });
+}
+
+#[test]
+fn a_killed_importer_gives_device_memory_back() {
+    const NAME: &str = "a_killed_importer_gives_device_memory_back";
+    let session = Session::new();
+    if part().is_some() {
+        let client = theirs("killed");
+        let _held = (client.import_tensor("t").expect("imported"), client.import_tensor("t").expect("imported"));
+        say("holds");
+        return ask("never asked");
+    }
+    session.each(1, || {
+        let server = ipc::Server::bind(&own("killed")).expect("bound");
+        server.offer_tensor("t", &plain(), Copying::Never).expect("offered");
+        let mut peer = start(NAME, "importer", &[]);
+        peer.expect("holds");
+        server.withdraw("t");
+        assert_eq!(server.leases(), 2);
+        peer.kill();
+        soon("it is released", || server.leases() == 0);
+    });
+}
+
+#[test]
+fn a_device_that_is_not_there_is_named() {
+    const NAME: &str = "a_device_that_is_not_there_is_named";
+    if part().is_some() {
+        sim::cuda();
+        let error = theirs("device").import_tensor("t").expect_err("refused");
+        assert_eq!(error.status(), DEVX_DEVICE, "{error}");
+        assert!(error.message().contains("this process sees no such device"), "{error}");
+        return say("refused");
+    }
+    let _session = Session::new();
+    if sim::skipped("the machine has one device, which both processes see") {
+        return;
+    }
+    let server = ipc::Server::bind(&own("device")).expect("bound");
+    let second = Device { kind: DeviceType::CUDA, id: 1 };
+    let tensor = Tensor::allocate(second, DType::UINT8, &[64], None).expect("allocated");
+    server.offer_tensor("t", &tensor, Copying::Never).expect("offered");
+    let mut peer = start(NAME, "importer", &[("SIMCUDA_DEVICES", "1")]);
+    peer.expect("refused");
+    peer.end();
+    soon("it is released", || server.leases() == 0);
+}
+
+#[test]
+fn what_cannot_be_shared_says_why() {
+    let _session = Session::new();
+    let stream = sim::stream();
+    let of = |kind| Tensor::allocate(Device { kind, id: 0 }, DType::UINT8, &[64], None).expect("allocated");
+    let pooled = Tensor::allocate(CUDA0, DType::UINT8, &[64], Some(on(stream))).expect("allocated");
+    let cases = [
+        (pooled, "of a pool that was not made to be shared"),
+        (of(DeviceType::CUDA_HOST), "device is cuda_host:0: its memory cannot be shared"),
+        (of(DeviceType::CUDA_MANAGED), "device is cuda_managed:0: its memory cannot be shared"),
+    ];
+    for (tensor, why) in cases {
+        match ipc::plan_tensor(&tensor) {
+            Plan::Impossible { reason } => assert!(reason.contains(why), "{reason}"),
+            other => panic!("{other}"),
+        }
+        let error = ipc::export_tensor(&tensor, Copying::IfNeeded).expect_err("refused");
+        assert!(error.status() == DEVX_IMPOSSIBLE && error.message().contains(why), "{error}");
+    }
+    // A process does not open what is its own.
+    let tensor = plain();
+    let exported = ipc::export_tensor(&tensor, Copying::Never).expect("exported");
+    let peer = ipc::Peer { id: 1, keep: Owner::none() };
+    let error = ipc::import_tensor(exported.descriptor(), Vec::new(), peer).expect_err("its own");
+    assert!(error.message().contains("the memory is this process's own"), "{error}");
+    cu_ok!("cuStreamSynchronize", stream);
+    sim::settle();
+    sim::destroy(stream);
+}
+
+#[test]
+fn run_by_threads() {
+    sim::again_with_threads("run_by_threads");
+}

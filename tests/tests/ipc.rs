@@ -1,0 +1,358 @@
+//! Host memory shared between processes: the same bytes on both sides, given up when the importer releases it or dies,
+//! valid when the exporter dies. The other process is this program again, playing the part that its first line names.
+#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::undocumented_unsafe_blocks, reason = "the tests write into memory that they own")]
+
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use devexchange_core::abi::types::{DEVX_CLOSED, DEVX_SYSTEM};
+use devexchange_core::arrow::ArrayBuilder;
+use devexchange_core::dlpack::Copying;
+use devexchange_core::{Batch, DType, Device, Flags, Owner, Tensor, TensorDesc, ipc, ledger};
+use devexchange_tests::peer::{Peer, ask, commands, part, say, soon};
+
+/// One test at a time: they count what the whole process has.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn address(of: &str, process: u32) -> String {
+    format!("@devexchange-ipc-{of}-{process}")
+}
+
+fn own(of: &str) -> String {
+    address(of, std::process::id())
+}
+
+fn shared(values: &[i32]) -> Tensor {
+    let tensor = ipc::allocate_tensor(DType::INT32, &[values.len() as i64]).expect("allocated");
+    unsafe { tensor.data().cast::<i32>().copy_from_nonoverlapping(values.as_ptr(), values.len()) };
+    tensor
+}
+
+fn batch(first: i64) -> Batch {
+    let values = vec![first, first + 1, first + 2];
+    let (offsets, text) = (vec![0_i32, 3, 3, 9], b"onesecond".to_vec());
+    let table = ArrayBuilder::batch(3)
+        .child(
+            ArrayBuilder::new("n", "l", 3)
+                .buffer(std::ptr::null())
+                .buffer(values.as_ptr().cast())
+                .metadata("unit", "m")
+                .owner(Owner::new(values)),
+        )
+        .child(
+            ArrayBuilder::new("t", "u", 3)
+                .buffer(std::ptr::null())
+                .buffer(offsets.as_ptr().cast())
+                .buffer(text.as_ptr().cast())
+                .owner(Owner::new((offsets, text))),
+        );
+    unsafe { table.build(Device::CPU) }.expect("built")
+}
+
+fn check_batch(batch: &Batch, first: i64) {
+    let numbers = batch.column_named("n").expect("the column");
+    assert_eq!(numbers.values::<i64>(), Ok(&[first, first + 1, first + 2][..]));
+    assert_eq!(numbers.field().metadata().next(), Some((&b"unit"[..], &b"m"[..])));
+    let texts = batch.column_named("t").expect("the column");
+    assert_eq!([0, 1, 2].map(|row| texts.text(row)), [Ok("one"), Ok(""), Ok("second")]);
+}
+
+fn write(tensor: &Tensor, value: i32) {
+    unsafe { tensor.data().cast::<i32>().write(value) };
+}
+
+/// How the memory at an address is mapped, as the system says.
+fn mapped_as(address: usize) -> String {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("the maps");
+    let hex = |text: &str| usize::from_str_radix(text, 16).expect("an address");
+    let line = maps.lines().find(|line| {
+        let (start, end) = line.split(' ').next().and_then(|range| range.split_once('-')).expect("a range");
+        (hex(start)..hex(end)).contains(&address)
+    });
+    line.and_then(|line| line.split(' ').nth(1)).expect("a mapping").to_owned()
+}
+
+#[test]
+fn both_ways_and_the_same_memory() {
+    let _alone = alone();
+    const NAME: &str = "both_ways_and_the_same_memory";
+    if part().is_some() {
+        return both_ways_peer();
+    }
+    let server = ipc::Server::bind(&own("both")).expect("bound");
+    let (tensor, fixed) = (shared(&[1, 2, 3]), shared(&[7]));
+    server.offer_tensor("tensor", &tensor, Copying::Never).expect("offered");
+    server.offer_batch("batch", &batch(10), Copying::IfNeeded).expect("offered");
+    let (data, device, dtype, strides) = (fixed.data(), Device::CPU, DType::INT32, None);
+    let flags = Flags::READ_ONLY;
+    let desc = TensorDesc { data, device, dtype, shape: &[1], strides, byte_offset: 0, flags };
+    let fixed = unsafe { Tensor::from_raw_parts(&desc, Owner::new(fixed)) }.expect("read-only");
+    server.offer_tensor("fixed", &fixed, Copying::Never).expect("offered");
+    let mut peer = Peer::start(NAME, "importer and exporter", &[]);
+    peer.expect("has all");
+    let theirs = ipc::connect(&address("both", peer.id())).expect("connected");
+    assert_eq!(tensor.as_slice::<i32>(), Ok(&[100, 2, 3][..]), "what the importer wrote");
+    write(&tensor, 200);
+    peer.tell("look", "sees it");
+    let (back, table) =
+        (theirs.import_tensor("tensor").expect("a tensor"), theirs.import_batch("batch").expect("a batch"));
+    assert_eq!(back.as_slice::<i32>(), Ok(&[4, 5][..]));
+    check_batch(&table, 20);
+    write(&back, 300);
+    peer.tell("and yours", "sees that too");
+    assert_eq!(server.leases(), 3);
+    peer.tell("release", "released");
+    soon("all is released", || server.leases() == 0);
+    drop((back, table));
+    peer.tell("all back?", "all back");
+    peer.end();
+}
+
+fn both_ways_peer() {
+    let server = ipc::Server::bind(&own("both")).expect("bound");
+    let tensor = shared(&[4, 5]);
+    server.offer_tensor("tensor", &tensor, Copying::Never).expect("offered");
+    server.offer_batch("batch", &batch(20), Copying::IfNeeded).expect("offered");
+    let parent = std::os::unix::process::parent_id();
+    let client = ipc::connect(&address("both", parent)).expect("connected");
+    let theirs = client.import_tensor("tensor").expect("a tensor");
+    assert_eq!(theirs.as_slice::<i32>(), Ok(&[1, 2, 3][..]));
+    let table = client.import_batch("batch").expect("a batch");
+    check_batch(&table, 10);
+    let fixed = client.import_tensor("fixed").expect("a tensor");
+    assert_eq!((fixed.as_slice::<i32>(), fixed.flags()), (Ok(&[7][..]), Flags::READ_ONLY));
+    let column = table.column_named("n").expect("the column").values::<i64>().expect("numbers");
+    assert_eq!(mapped_as(theirs.data().addr()), "rw-s");
+    assert_eq!([mapped_as(column.as_ptr().addr()), mapped_as(fixed.data().addr())], ["r--s", "r--s"]);
+    write(&theirs, 100);
+    say("has all");
+    commands(
+        |command| match command {
+            "look" => {
+                assert_eq!(theirs.as_slice::<i32>(), Ok(&[200, 2, 3][..]));
+                "sees it"
+            }
+            "and yours" => {
+                assert_eq!(tensor.as_slice::<i32>(), Ok(&[300, 5][..]));
+                "sees that too"
+            }
+            "release" => "released",
+            other => panic!("{other}"),
+        },
+        "release",
+    );
+    drop((theirs, table, fixed));
+    ask("all back?");
+    soon("all is released", || server.leases() == 0);
+    say("all back");
+}
+
+/// A tensor over shared memory, whose release is counted.
+fn counted(released: &Arc<AtomicU32>) -> Tensor {
+    let memory = ipc::allocate(64).expect("allocated");
+    let count = Arc::clone(released);
+    let owner = Owner::on_release(move || {
+        drop(memory.owner);
+        count.fetch_add(1, SeqCst);
+    });
+    let (data, device, dtype) = (memory.address, memory.device, DType::UINT8);
+    let (shape, strides, flags) = (&[64][..], None, Flags::default());
+    let desc = TensorDesc { data, device, dtype, shape, strides, byte_offset: 0, flags };
+    unsafe { Tensor::from_raw_parts(&desc, owner) }.expect("a tensor")
+}
+
+#[test]
+fn what_a_killed_importer_holds_is_released() {
+    let _alone = alone();
+    const NAME: &str = "what_a_killed_importer_holds_is_released";
+    if part().is_some() {
+        let client = ipc::connect(&address("killed", std::os::unix::process::parent_id())).expect("connected");
+        let _held = (client.import_tensor("t").expect("imported"), client.import_tensor("t").expect("imported"));
+        say("holds");
+        return ask("never asked");
+    }
+    let released = Arc::new(AtomicU32::new(0));
+    let server = ipc::Server::bind(&own("killed")).expect("bound");
+    server.offer_tensor("t", &counted(&released), Copying::Never).expect("offered");
+    let mut peers = [Peer::start(NAME, "importer", &[]), Peer::start(NAME, "importer", &[])];
+    peers.iter_mut().for_each(|peer| peer.expect("holds"));
+    assert!(server.withdraw("t"));
+    assert_eq!((server.leases(), released.load(SeqCst)), (4, 0));
+    let [first, second] = peers;
+    first.kill();
+    soon("the first one's are released", || server.leases() == 2);
+    assert_eq!(released.load(SeqCst), 0);
+    // The end of the server takes nothing from those who hold something.
+    drop(server);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    assert_eq!(released.load(SeqCst), 0);
+    second.kill();
+    soon("and then the memory", || released.load(SeqCst) == 1);
+}
+
+#[test]
+fn what_a_killed_exporter_gave_stays_valid() {
+    let _alone = alone();
+    const NAME: &str = "what_a_killed_exporter_gave_stays_valid";
+    if part().is_some() {
+        let server = ipc::Server::bind(&own("exporter")).expect("bound");
+        server.offer_tensor("t", &shared(&[1, 2, 3]), Copying::Never).expect("offered");
+        server.offer_batch("b", &batch(5), Copying::Always).expect("offered");
+        say("offers");
+        return ask("never asked");
+    }
+    let mut peer = Peer::start(NAME, "exporter", &[]);
+    peer.expect("offers");
+    let client = ipc::connect(&address("exporter", peer.id())).expect("connected");
+    let (tensor, table) = (client.import_tensor("t").expect("a tensor"), client.import_batch("b").expect("a batch"));
+    peer.kill();
+    assert_eq!(tensor.as_slice::<i32>(), Ok(&[1, 2, 3][..]));
+    check_batch(&table, 5);
+    write(&tensor, 9);
+    let error = client.import_tensor("t").expect_err("nobody is there");
+    assert_eq!(error.status(), DEVX_CLOSED, "{error}");
+    // Its memory can be handed on: it is shared memory as before.
+    let server = ipc::Server::bind(&own("onwards")).expect("bound");
+    server.offer_tensor("t", &tensor, Copying::Never).expect("a view");
+    let again = ipc::connect(&own("onwards")).expect("connected").import_tensor("t").expect("imported");
+    assert_eq!((again.as_slice::<i32>(), again.data()), (Ok(&[9, 2, 3][..]), tensor.data()));
+}
+
+fn open_files() -> usize {
+    std::fs::read_dir("/proc/self/fd").expect("the descriptors").count()
+}
+
+/// Kilobytes of memory that are in use, shared ones included.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("the status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the size");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+#[test]
+fn a_thousand_exchanges_leave_nothing() {
+    let _alone = alone();
+    const NAME: &str = "a_thousand_exchanges_leave_nothing";
+    if part().is_some() {
+        return thousand_peer();
+    }
+    let server = ipc::Server::bind(&own("thousand")).expect("bound");
+    let mut peer = Peer::start(NAME, "importer", &[]);
+    peer.expect("connected");
+    let mut before = None;
+    for round in 0..11 {
+        // A hundred times something new; the first round is to fill what is kept for reuse.
+        for _ in 0..100 {
+            let tensor = shared(&vec![round; 4096]);
+            server.offer_tensor("t", &tensor, Copying::Never).expect("offered");
+            server.offer_batch("b", &batch(i64::from(round)), Copying::IfNeeded).expect("offered");
+            peer.tell("import", "imported");
+        }
+        server.withdraw("t");
+        server.withdraw("b");
+        soon("all is released", || server.leases() == 0);
+        let now = (open_files(), ledger::outstanding(), resident());
+        let (files, owners, bytes) = *before.get_or_insert(now);
+        assert_eq!((now.0, now.1), (files, owners), "round {round}");
+        assert!(now.2 < bytes + 4096, "{} kB were {bytes}", now.2);
+    }
+    peer.tell("end", "flat");
+    peer.end();
+}
+
+fn thousand_peer() {
+    let client = ipc::connect(&address("thousand", std::os::unix::process::parent_id())).expect("connected");
+    let before = (open_files(), ledger::outstanding());
+    let mut after_first = 0;
+    let mut count = 0;
+    say("connected");
+    commands(
+        |command| {
+            if command == "end" {
+                assert_eq!((open_files(), ledger::outstanding()), before);
+                assert!(resident() < after_first + 4096, "{} kB were {after_first}", resident());
+                return "flat";
+            }
+            let tensor = client.import_tensor("t").expect("a tensor");
+            let table = client.import_batch("b").expect("a batch");
+            let values = tensor.as_slice::<i32>().expect("numbers");
+            check_batch(&table, i64::from(values.last().copied().expect("4096")));
+            count += 1;
+            if count == 100 {
+                after_first = resident();
+            }
+            "imported"
+        },
+        "end",
+    );
+}
+
+/// A process of this user is let in; where a process may change its user, one of another user is not.
+#[test]
+fn who_may_import() {
+    let _alone = alone();
+    const NAME: &str = "who_may_import";
+    let try_to = |address: &str| match ipc::connect(address) {
+        Ok(client) => client.import_tensor("t").map(drop),
+        Err(error) => Err(error),
+    };
+    if let Some(part) = part() {
+        if part == "another" {
+            // SAFETY: only the user of this process is changed.
+            assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
+        }
+        let parent = std::os::unix::process::parent_id();
+        let answer = try_to(&address("who", parent));
+        return match part.as_str() {
+            "another" => {
+                let error = answer.expect_err("refused");
+                assert!(error.status() == DEVX_SYSTEM && error.message().contains("is a process of user"), "{error}");
+                say("refused");
+            }
+            _ => {
+                answer.expect("imported");
+                say("imported");
+            }
+        };
+    }
+    let server = ipc::Server::bind(&own("who")).expect("bound");
+    server.offer_tensor("t", &shared(&[1]), Copying::Never).expect("offered");
+    let mut same = Peer::start(NAME, "same", &[]);
+    same.expect("imported");
+    same.end();
+    // SAFETY: asks for the user of this process.
+    if unsafe { libc::geteuid() } == 0 {
+        let mut another = Peer::start(NAME, "another", &[]);
+        another.expect("refused");
+        another.end();
+    }
+    soon("nothing is held", || server.leases() == 0);
+}
+
+#[test]
+fn a_fork_gives_nothing_up() {
+    let _alone = alone();
+    let server = ipc::Server::bind(&own("fork")).expect("bound");
+    server.offer_tensor("t", &shared(&[1, 2]), Copying::Never).expect("offered");
+    let client = ipc::connect(&own("fork")).expect("connected");
+    let tensor = client.import_tensor("t").expect("imported");
+    // SAFETY: the child only drops what it has and ends without running handlers.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let refused = client.import_tensor("t").is_err_and(|error| error.message().contains("fork"));
+        drop((tensor, client, server));
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(i32::from(!refused)) };
+    }
+    let mut status = 0;
+    // SAFETY: the child that was made above.
+    unsafe { libc::waitpid(pid, &mut status, 0) };
+    assert_eq!(status, 0, "a wait status: exit code in the second byte, signal in the first");
+    assert_eq!(server.leases(), 1);
+    assert_eq!(tensor.as_slice::<i32>(), Ok(&[1, 2][..]));
+    client.import_tensor("t").expect("still offered");
+}
