@@ -5,8 +5,9 @@ use std::ffi::{CStr, CString};
 use std::fmt;
 
 use super::batch::{Batch, NodeDesc};
+use super::field::Field;
 use super::metadata;
-use super::schema::{Field, FieldDesc, Schema};
+use super::schema::{FieldDesc, Schema};
 use crate::abi::arrow_data::{ARROW_FLAG_NULLABLE, ArrowArray};
 use crate::device::Device;
 use crate::error::{Error, Refused, Result, refuse};

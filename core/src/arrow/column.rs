@@ -4,8 +4,8 @@ use core::ffi::c_void;
 use std::ops::Range;
 
 use super::batch::Batch;
+use super::field::Field;
 use super::format::Type;
-use super::schema::Field;
 use crate::abi::arrow_data::ArrowArray;
 use crate::abi::types::DevxColumn;
 use crate::dtype::{DType, Element};

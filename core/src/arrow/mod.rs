@@ -7,6 +7,7 @@ pub mod batch_stream;
 pub mod builder;
 mod check;
 pub mod column;
+mod field;
 pub mod format;
 pub mod metadata;
 pub mod schema;
@@ -19,8 +20,9 @@ pub use batch::Batch;
 pub use batch_stream::BatchStream;
 pub use builder::ArrayBuilder;
 pub use column::Column;
+pub use field::Field;
 pub use format::{TimeUnit, Type};
-pub use schema::{Field, Schema};
+pub use schema::Schema;
 pub use value::Value;
 
 use crate::abi::arrow_data::{ArrowArray, ArrowSchema};

@@ -4,6 +4,7 @@ use core::ffi::{c_char, c_void};
 use std::ffi::CStr;
 use std::fmt;
 
+use super::field::Field;
 use super::format::{Children, Type, TypeIds};
 use super::metadata::{self, Metadata};
 use super::tree::{self, Links};
@@ -284,12 +285,12 @@ impl Schema {
 
     /// The root field: of type struct for a record batch.
     pub fn root(&self) -> Field<'_> {
-        Field { schema: self, node: 0 }
+        Field::at(self, 0)
     }
 
     /// The field of one node of the tree.
     pub fn field(&self, node: usize) -> Option<Field<'_>> {
-        (node < self.nodes()).then_some(Field { schema: self, node })
+        (node < self.nodes()).then(|| Field::at(self, node))
     }
 
     /// How many fields there are in the whole tree.
@@ -305,7 +306,7 @@ impl Schema {
         self.record(node).ty
     }
 
-    fn raw(&self, node: usize) -> &ArrowSchema {
+    pub(super) fn raw(&self, node: usize) -> &ArrowSchema {
         // SAFETY: the root keeps every struct of the tree alive and in place.
         unsafe { &*self.record(node).source }
     }
@@ -495,7 +496,7 @@ unsafe fn check_field(source: &ArrowSchema) -> Result<(Type, Links)> {
 }
 
 /// The type ids in the format string of a union.
-fn type_ids(ty: Type, format: &str) -> Option<TypeIds> {
+pub(super) fn type_ids(ty: Type, format: &str) -> Option<TypeIds> {
     TypeIds::parse(format.get(4..).filter(|_| ty.is_union())?)
 }
 
@@ -503,7 +504,7 @@ fn type_ids(ty: Type, format: &str) -> Option<TypeIds> {
 ///
 /// # Safety
 /// `from` is NULL or NUL-terminated, and outlives the result.
-unsafe fn text<'a>(from: *const c_char, what: &str) -> Result<&'a str> {
+pub(super) unsafe fn text<'a>(from: *const c_char, what: &str) -> Result<&'a str> {
     if from.is_null() {
         return Ok("");
     }
@@ -518,130 +519,4 @@ unsafe fn text<'a>(from: *const c_char, what: &str) -> Result<&'a str> {
         let shown = String::from_utf8_lossy(bytes).into_owned();
         Error::new(crate::abi::types::DEVX_INVALID_TEXT, format!("{what} is not valid UTF-8: {shown:?}"))
     })
-}
-
-/// One field of a schema.
-#[derive(Clone, Copy)]
-pub struct Field<'a> {
-    schema: &'a Schema,
-    node: usize,
-}
-
-impl<'a> Field<'a> {
-    /// The struct as the producer filled it in. Its texts are valid as long as the schema.
-    pub fn raw(self) -> &'a ArrowSchema {
-        self.schema.raw(self.node)
-    }
-
-    pub(crate) fn raw_format(self) -> &'a CStr {
-        // SAFETY: checked when the schema was made to be there and to end.
-        unsafe { CStr::from_ptr(self.raw().format) }
-    }
-
-    pub(crate) fn raw_name(self) -> &'a CStr {
-        let name = self.raw().name;
-        // SAFETY: checked when the schema was made to end.
-        if name.is_null() { c"" } else { unsafe { CStr::from_ptr(name) } }
-    }
-
-    pub(crate) fn raw_metadata(self) -> Option<&'a [u8]> {
-        // SAFETY: checked when the schema was made.
-        unsafe { metadata::block(self.raw().metadata) }.ok().flatten()
-    }
-
-    /// Which node of the tree this is.
-    pub fn node(self) -> usize {
-        self.node
-    }
-
-    /// The parsed type.
-    pub fn ty(self) -> Type {
-        self.schema.ty(self.node)
-    }
-
-    /// The format string.
-    pub fn format(self) -> &'a str {
-        // SAFETY: checked when the schema was made.
-        unsafe { text(self.raw().format, "format") }.unwrap_or("")
-    }
-
-    /// The name; empty if there is none.
-    pub fn name(self) -> &'a str {
-        // SAFETY: checked when the schema was made.
-        unsafe { text(self.raw().name, "name") }.unwrap_or("")
-    }
-
-    /// The time zone of a timestamp; empty if it has none.
-    pub fn timezone(self) -> &'a str {
-        match self.ty() {
-            Type::Timestamp(_) => self.format().get(4..).unwrap_or(""),
-            _ => "",
-        }
-    }
-
-    /// The type ids of a union.
-    pub fn type_ids(self) -> Option<TypeIds> {
-        type_ids(self.ty(), self.format())
-    }
-
-    /// The name and the serialized parameters of an extension type, if this is one (Arrow columnar format, "Extension
-    /// types"). The values are those of the type that it is stored as, which [`Field::ty`] says.
-    pub fn extension(self) -> Option<(&'a [u8], &'a [u8])> {
-        let value = |wanted: &[u8]| self.metadata().find(|(key, _)| *key == wanted).map(|(_, value)| value);
-        Some((value(EXTENSION_NAME)?, value(EXTENSION_METADATA).unwrap_or_default()))
-    }
-
-    /// `ARROW_FLAG_…` bits, unknown ones included.
-    pub fn flags(self) -> i64 {
-        self.raw().flags
-    }
-
-    /// Whether values may be null.
-    pub fn is_nullable(self) -> bool {
-        self.flags() & ARROW_FLAG_NULLABLE != 0
-    }
-
-    /// The pairs of the metadata.
-    pub fn metadata(self) -> Metadata<'a> {
-        // SAFETY: checked when the schema was made.
-        match unsafe { Metadata::check(self.raw().metadata) } {
-            Ok((metadata, _)) => metadata,
-            Err(_) => unreachable!("metadata was checked when the schema was made"),
-        }
-    }
-
-    /// How many children there are.
-    pub fn n_children(self) -> usize {
-        self.schema.links(self.node).n_children as usize
-    }
-
-    /// The child at `index`.
-    pub fn child(self, index: usize) -> Option<Field<'a>> {
-        self.schema.links(self.node).child(index).map(|node| Field { node, ..self })
-    }
-
-    /// All children.
-    pub fn children(self) -> impl ExactSizeIterator<Item = Field<'a>> {
-        let first = self.schema.links(self.node).first_child as usize;
-        (first..first + self.n_children()).map(move |node| Field { node, ..self })
-    }
-
-    /// The field of the dictionary's values, if the values of this one are indices.
-    pub fn dictionary(self) -> Option<Field<'a>> {
-        self.schema.links(self.node).dictionary().map(|node| Field { node, ..self })
-    }
-}
-
-impl fmt::Debug for Field<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut out = f.debug_struct("Field");
-        out.field("name", &self.name()).field("format", &self.format());
-        if self.n_children() > 0 {
-            out.field("children", &self.children().collect::<Vec<_>>());
-        }
-        if let Some(dictionary) = self.dictionary() {
-            out.field("dictionary", &dictionary);
-        }
-        out.finish()
-    }
 }
