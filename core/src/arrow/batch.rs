@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 use std::fmt;
 
-use super::check::{read_nodes, require_live};
+use super::check::{read_nodes, require_distinct, require_live};
 use super::column::Column;
 use super::format::Type;
 use super::schema::Schema;
@@ -149,10 +149,14 @@ impl Batch {
             uses: Uses::default(),
             schema: schema.clone(),
         };
-        let mut slab = Slab::new(header, TailSize::default().and::<*const ArrowArray>(count)?)?;
-        let nodes = slab.tail().carve::<*const ArrowArray>(count);
+        let size = TailSize::default().and::<*const ArrowArray>(count)?.and::<usize>(count)?;
+        let mut slab = Slab::new(header, size)?;
+        let mut tail = slab.tail();
+        let nodes = tail.carve::<*const ArrowArray>(count);
         // SAFETY: the tail has room for `count` addresses; the array is valid by the caller's contract.
         unsafe { read_nodes(array, schema, nodes) }?;
+        // SAFETY: written just now.
+        unsafe { require_distinct(schema, nodes.cast_const(), tail.zeroed(count)) }?;
         if let Some(header) = slab.unique() {
             header.nodes = nodes;
             // SAFETY: the caller gives the array to us now that nothing can fail any more.

@@ -31,8 +31,20 @@ pub(super) unsafe fn read_nodes(root: *const ArrowArray, schema: &Schema, nodes:
         // SAFETY: as above.
         unsafe { check_array(array, schema.ty(i), links, nodes) }.map_err(|error| in_array(schema, i, error))?;
     }
-    // SAFETY: all addresses are written.
-    match standing_twice(schema.nodes(), |i| unsafe { entry(nodes, i) }) {
+    Ok(())
+}
+
+/// Refuses a tree in which a struct stands twice.
+///
+/// # Safety
+/// `nodes` are the addresses that [`read_nodes`] wrote.
+pub(super) unsafe fn require_distinct(
+    schema: &Schema,
+    nodes: *const *const ArrowArray,
+    scratch: &mut [usize],
+) -> Result<()> {
+    // SAFETY: the caller's contract.
+    match standing_twice(scratch, |i| unsafe { entry(nodes, i) }) {
         None => Ok(()),
         Some(i) => refuse!(DEVX_INVALID_CHILDREN, "the struct stands in the tree twice: both parents would release it")
             .map_err(|error| in_array(schema, i, error)),

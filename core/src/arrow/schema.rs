@@ -139,10 +139,13 @@ impl Schema {
         // SAFETY: an all-zero ArrowSchema is a released one.
         let none = unsafe { std::mem::zeroed::<ArrowSchema>() };
         let header = Header { root: Root::Own(none), records: std::ptr::null(), nodes };
-        let mut slab = Slab::new(header, TailSize::default().and::<Record>(nodes)?)?;
-        let records = slab.tail().carve::<Record>(nodes);
+        let mut slab = Slab::new(header, TailSize::default().and::<Record>(nodes)?.and::<usize>(nodes)?)?;
+        let mut tail = slab.tail();
+        let records = tail.carve::<Record>(nodes);
         // SAFETY: the tail has room for `nodes` records, and `count` walked over that many.
         unsafe { read_records(source, records, nodes) }?;
+        // SAFETY: written just now.
+        unsafe { require_distinct(records.cast_const(), tail.zeroed(nodes)) }?;
         if let Some(header) = slab.unique() {
             header.records = records;
             // SAFETY: the caller gives the schema to us now that nothing can fail any more.
@@ -421,9 +424,17 @@ unsafe fn read_records(root: *const ArrowSchema, records: *mut Record, nodes: us
             unsafe { in_field(record.source, error) }
         })?;
     }
-    // SAFETY: all records are written.
-    let place = |i| unsafe { entry(records.cast_const(), i) }.source;
-    match tree::standing_twice(nodes, place) {
+    Ok(())
+}
+
+/// Refuses a tree in which a struct stands twice.
+///
+/// # Safety
+/// `records` are those that [`read_records`] wrote.
+unsafe fn require_distinct(records: *const Record, scratch: &mut [usize]) -> Result<()> {
+    // SAFETY: the caller's contract.
+    let place = |i| unsafe { entry(records, i) }.source;
+    match tree::standing_twice(scratch, place) {
         None => Ok(()),
         Some(i) => refuse!(DEVX_INVALID_CHILDREN, "the struct stands in the tree twice: both parents would release it")
             // SAFETY: `count` found the struct to be there.

@@ -133,22 +133,24 @@ unsafe fn count_below<N: Node>(node: *const N, depth: usize, nodes: &mut usize) 
 /// A node whose struct stands elsewhere in the tree too, so that both parents would release it.
 ///
 /// `place(i)` is where the struct of node `i` is. Producers lay structs out in order, or nearly: then this is one walk.
-pub(super) fn standing_twice<N>(nodes: usize, place: impl Fn(usize) -> *const N) -> Option<usize> {
-    let below = || (1..nodes).map(|i| place(i).addr());
+/// `scratch` is as long as there are nodes.
+pub(super) fn standing_twice<N>(scratch: &mut [usize], place: impl Fn(usize) -> *const N) -> Option<usize> {
+    let below = |nodes: usize| (1..nodes).map(|i| place(i).addr());
+    let nodes = scratch.len();
     let root = place(0).addr();
-    if let Some(at) = below().position(|address| address == root) {
+    if let Some(at) = below(nodes).position(|address| address == root) {
         return Some(at + 1);
     }
-    if below().is_sorted_by(|left, right| left < right) || below().is_sorted_by(|left, right| left > right) {
+    if below(nodes).is_sorted_by(|left, right| left < right) || below(nodes).is_sorted_by(|left, right| left > right) {
         return None;
     }
-    let mut sorted: Vec<usize> = below().collect();
-    sorted.sort_unstable();
-    let twice = sorted.windows(2).find_map(|pair| match *pair {
+    scratch.iter_mut().enumerate().for_each(|(i, slot)| *slot = place(i).addr());
+    scratch.sort_unstable();
+    let twice = scratch.windows(2).find_map(|pair| match *pair {
         [left, right] => (left == right).then_some(left),
         _ => None,
     })?;
-    below().position(|address| address == twice).map(|at| at + 1)
+    below(nodes).position(|address| address == twice).map(|at| at + 1)
 }
 
 /// Where the nodes of a tree hang: the same for the schema and for every array of it.

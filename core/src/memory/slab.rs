@@ -184,6 +184,15 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
+    /// The next `n` numbers, all zero, for as long as the tail is being carved.
+    pub(crate) fn zeroed(&mut self, n: usize) -> &mut [usize] {
+        let first = self.carve::<usize>(n);
+        // SAFETY: room for `n` numbers, carved for this alone.
+        unsafe { first.write_bytes(0, n) };
+        // SAFETY: initialised in the line above; the borrow of the tail keeps the block in use.
+        unsafe { std::slice::from_raw_parts_mut(first, n) }
+    }
+
     /// The next `n` values of `T`, uninitialised; an empty tail gives dangling room for zero values.
     pub(crate) fn carve<T>(&mut self, n: usize) -> *mut T {
         const { assert!(align_of::<T>() <= ALIGN) };

@@ -88,9 +88,10 @@ impl BatchStream {
     /// asked again after either.
     ///
     /// # Errors
-    /// What the source says; `DEVX_CALLBACK` if the callback of a producer failed, with its code ([`Error::errno`]) and
-    /// its text; what [`Batch::import`] says of an array of a producer, which is released then; `DEVX_MISMATCH` or
-    /// `DEVX_DEVICE` if the batch is not of the stream's schema or device type; `DEVX_PANIC` if the source panicked.
+    /// What the source says; `DEVX_CALLBACK` if the callback of a producer failed, with its code and its text
+    /// ([`crate::Error::errno`]); what [`Batch::import`] says of an array of a producer, which is released then;
+    /// `DEVX_MISMATCH` or `DEVX_DEVICE` if the batch is not of the stream's schema or device type; `DEVX_PANIC` if the
+    /// source panicked.
     /// `DEVX_BUSY` while another call runs: that one goes on, and so does the stream.
     pub fn next(&self) -> Result<Option<Batch>> {
         match self.pull() {
