@@ -167,6 +167,23 @@ fn cleanup_is_deferred() {
     });
 }
 
+/// What belongs to a stream goes back on it while it is there, whatever is deferred.
+#[test]
+fn memory_of_a_stream_is_not_deferred() {
+    let session = Session::new();
+    each(&session, 5, |name, manager| {
+        let stream = sim::stream();
+        let deferred = Deferred::new(&**manager);
+        let tensor = Tensor::allocate_with(&**manager, CUDA0, DType::UINT8, &[N as i64], Some(on(stream))).expect(name);
+        tensor.used_on(on(stream)).expect("noted");
+        drop(tensor);
+        sim::settle();
+        sim::synchronize(stream);
+        sim::destroy(stream);
+        drop(deferred);
+    });
+}
+
 /// A reset gives back what is still in use; its owners have nothing to do any more, and nothing is given back twice.
 #[test]
 fn reset_gives_everything_back_once() {

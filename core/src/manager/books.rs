@@ -153,7 +153,8 @@ impl Books {
         let Some(Live { bytes, owner, .. }) = state.live.remove(&number) else { return };
         state.statistics.bytes -= bytes;
         state.statistics.allocations -= 1;
-        if state.depth > 0 {
+        // What is given back in the order of a stream costs nothing now, and the stream may be gone later.
+        if state.depth > 0 && owner.stream().is_none() {
             state.deferred.push(owner);
             return;
         }
