@@ -859,6 +859,18 @@ devx_status devx_manager_create_shareable_pool(
 /** Holds back what is given up until `devx_manager_resume_cleanup` was called as often. */
 devx_status devx_manager_defer_cleanup(devx_manager_t const *manager, devx_error *error);
 
+/**
+ * The driver's handle for the allocation that an address of this manager's lies in: for programs
+ * that send handles on their own. The memory must live until the other process has closed it.
+ * `devx_ipc_server_offer_tensor` sees to all of that by itself, and shares memory of pools, which
+ * has no such handle.
+ */
+devx_status devx_manager_get_ipc_handle(
+    devx_manager_t const *manager,
+    void const *address,
+    devx_ipc_handle *out,
+    devx_error *error);
+
 /** What a manager allocated and got back. */
 devx_status devx_manager_get_statistics(
     devx_manager_t const *manager,

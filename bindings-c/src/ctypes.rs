@@ -75,6 +75,8 @@ named_in_c! {
     MemoryRequestRecord(types::DevxMemoryRequest) = "devx_memory_request";
     /// `devx_memory`.
     MemoryRecord(types::DevxMemory) = "devx_memory";
+    /// `devx_ipc_handle`.
+    IpcHandleRecord(types::DevxIpcHandle) = "devx_ipc_handle";
     /// `devx_memory_info`.
     MemoryInfoRecord(types::DevxMemoryInfo) = "devx_memory_info";
     /// `devx_manager_table`.

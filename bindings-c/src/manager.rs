@@ -2,7 +2,8 @@
 //! either.
 
 use devexchange_core::abi::types::{
-    DEVX_INVALID_ARGUMENT, DevxManagerStatistics, DevxManagerTable, DevxMemory, DevxMemoryInfo, DevxMemoryRequest,
+    DEVX_INVALID_ARGUMENT, DevxIpcHandle, DevxManagerStatistics, DevxManagerTable, DevxMemory, DevxMemoryInfo,
+    DevxMemoryRequest,
 };
 use devexchange_core::manager::{
     Allocated, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared, Statistics, Table,
@@ -12,8 +13,8 @@ use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
 use crate::ctypes::{
-    DlDataType, DlDevice, ErrorRecord, ManagerTableRecord, MemoryInfoRecord, MemoryRecord, MemoryRequestRecord,
-    OwnerRecord, StatisticsRecord, Status, Void,
+    DlDataType, DlDevice, ErrorRecord, IpcHandleRecord, ManagerTableRecord, MemoryInfoRecord, MemoryRecord,
+    MemoryRequestRecord, OwnerRecord, StatisticsRecord, Status, Void,
 };
 use crate::error::{guard, guard_release, handle, list, required};
 use crate::stream::stream_or_none;
@@ -202,6 +203,31 @@ unsafe fn devx_manager_memory_info(
         let info = unsafe { ManagerHandle::borrow(manager, "manager") }?.memory_info(device_id)?;
         let (free_bytes, total_bytes) = (info.free as i64, info.total as i64);
         out.write(MemoryInfoRecord(DevxMemoryInfo { free_bytes, total_bytes }));
+        Ok(())
+    })
+}
+
+/// The driver's handle for the allocation that an address of this manager's lies in: for programs that send handles on their
+/// own. The memory must live until the other process has closed it. `devx_ipc_server_offer_tensor` sees to all of that by
+/// itself, and shares memory of pools, which has no such handle.
+#[ffi_export]
+unsafe fn devx_manager_get_ipc_handle(
+    manager: *const ManagerHandle,
+    address: *const Void,
+    out: Option<Out<'_, IpcHandleRecord>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let found = unsafe { ManagerHandle::borrow(manager, "manager") }?.ipc_handle(address.cast())?;
+        out.write(IpcHandleRecord(DevxIpcHandle {
+            handle: found.handle,
+            offset: found.offset as i64,
+            bytes: found.bytes as i64,
+            device_id: found.ordinal,
+            reserved: 0,
+        }));
         Ok(())
     })
 }

@@ -249,9 +249,10 @@ records! {
         DevxMemoryRequest { device_type device_id bytes stream host_flags reserved }
         DevxMemory { address device_type device_id owner }
         DevxMemoryInfo { free_bytes total_bytes }
+        DevxIpcHandle { handle offset bytes device_id reserved }
         DevxManagerStatistics { bytes peak_bytes allocations total_allocations total_bytes refused }
         DevxManagerTable {
-            version reserved context initialize allocate pin memory_info reset trim defer_cleanup release
+            version reserved context initialize allocate pin memory_info get_ipc_handle reset trim defer_cleanup release
         }
         DevxCount { total live }
         DevxLedger {

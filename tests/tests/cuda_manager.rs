@@ -120,6 +120,30 @@ fn host_memory_is_pinned_for_a_while() {
 }
 
 #[test]
+fn allocations_have_handles_for_other_processes() {
+    let session = Session::new();
+    each(&session, 2, |name, manager| {
+        let device = manager.allocate(&Request::device(0, N)).expect(name);
+        let inside = device.address.wrapping_byte_add(100);
+        match manager.ipc_handle(inside) {
+            Ok(found) => {
+                assert_eq!((found.ordinal, found.offset, found.bytes), (0, 100, N), "{name}");
+                assert_eq!(manager.ipc_handle(device.address).expect(name).handle, found.handle);
+                assert_ne!(found.handle, [0; 64]);
+            }
+            Err(error) => {
+                assert_eq!(error.status(), DEVX_UNSUPPORTED, "{error}");
+                let why = if device.device.kind == DeviceType::CUDA_MANAGED { "cannot share" } else { "of a pool" };
+                assert!(error.message().contains(why), "{name}: {error}");
+            }
+        }
+        let pinned = manager.allocate(&Request::of(DeviceType::CUDA_HOST, 0, N)).expect(name);
+        assert_eq!(manager.ipc_handle(pinned.address).expect_err("pinned").status(), DEVX_UNSUPPORTED);
+        assert!(manager.ipc_handle(std::ptr::null()).is_err());
+    });
+}
+
+#[test]
 fn limits_count_what_is_in_use() {
     let session = Session::new();
     session.each(5, || {

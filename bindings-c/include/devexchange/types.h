@@ -202,6 +202,23 @@ typedef struct devx_memory_info {
   int64_t total_bytes;
 } devx_memory_info;
 
+/** By what another process opens the allocation that an address lies in (`cuIpcOpenMemHandle`). */
+typedef struct devx_ipc_handle {
+  /** The driver's handle. */
+  uint8_t handle[64];
+  /**
+   * Where the address is, in bytes from the beginning of the allocation, which is what the handle
+   * opens.
+   */
+  int64_t offset;
+  /** Bytes of the allocation. */
+  int64_t bytes;
+  /** The device that the allocation is on. */
+  int32_t device_id;
+  /** Always zero. */
+  uint32_t reserved;
+} devx_ipc_handle;
+
 /** What a manager allocated and got back. */
 typedef struct devx_manager_statistics {
   /** Bytes in use now. */
@@ -259,6 +276,14 @@ typedef struct devx_manager_table {
                              int32_t device_id,
                              struct devx_memory_info *out,
                              struct devx_error *error);
+  /**
+   * Gives the handle of the allocation that an address of this manager's lies in; without this
+   * callback the driver is asked.
+   */
+  devx_status (*get_ipc_handle)(void *context,
+                                const void *address,
+                                struct devx_ipc_handle *out,
+                                struct devx_error *error);
   /** Everything of a device has been given back; what the manager kept for it may go. */
   devx_status (*reset)(void *context, int32_t device_id, struct devx_error *error);
   /** Gives unused memory back, except for `keep` bytes. */

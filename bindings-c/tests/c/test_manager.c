@@ -49,6 +49,17 @@ static devx_status memory_info(void *context, int32_t device_id, devx_memory_inf
     return DEVX_OK;
 }
 
+static devx_status get_ipc_handle(void *context, const void *address, devx_ipc_handle *out, devx_error *say) {
+    struct books *books = context;
+    (void)address;
+    (void)say;
+    memset(out->handle, 7, sizeof out->handle);
+    out->offset = books->refuse ? 101 : 99;
+    out->bytes = 100;
+    out->device_id = 3;
+    return DEVX_OK;
+}
+
 static devx_status reset(void *context, int32_t device_id, devx_error *say) {
     (void)device_id;
     (void)say;
@@ -70,6 +81,7 @@ static devx_manager_table table_of(struct books *books) {
                                 .initialize = initialize,
                                 .allocate = allocate,
                                 .memory_info = memory_info,
+                                .get_ipc_handle = get_ipc_handle,
                                 .reset = reset,
                                 .defer_cleanup = defer_cleanup,
                                 .release = end};
@@ -82,6 +94,7 @@ TEST(the_library_allocates_through_a_table) {
     devx_tensor_t *tensor = NULL;
     devx_memory_info info;
     devx_manager_statistics now;
+    devx_ipc_handle handle;
     int64_t const shape[] = {4, 5};
     DLTensor seen;
     CHECK_OK(devx_manager_create(&table, &manager, &error));
@@ -91,6 +104,10 @@ TEST(the_library_allocates_through_a_table) {
     memset(seen.data, 1, 4 * 5 * 4);
     CHECK_OK(devx_manager_memory_info(manager, 0, &info, &error));
     CHECK_INT(info.free_bytes, 10);
+    CHECK_OK(devx_manager_get_ipc_handle(manager, seen.data, &handle, &error));
+    CHECK_INT(handle.handle[63], 7);
+    CHECK_INT(handle.offset, 99);
+    CHECK_INT(handle.device_id, 3);
     CHECK_OK(devx_manager_get_statistics(manager, &now, &error));
     CHECK_INT(now.bytes, 80);
     CHECK_INT(now.allocations, 1);
@@ -111,6 +128,7 @@ TEST(what_the_table_refuses_is_told) {
     devx_manager_t *manager = NULL;
     devx_tensor_t *tensor = NULL;
     devx_owner owner;
+    devx_ipc_handle handle;
     int64_t const shape[] = {4};
     CHECK_OK(devx_manager_create(&table, &manager, &error));
     books.refuse = 1;
@@ -118,6 +136,8 @@ TEST(what_the_table_refuses_is_told) {
                   "allocate: no more today");
     CHECK_INT(error.driver_code, 77);
     CHECK(tensor == NULL);
+    CHECK_REFUSED(devx_manager_get_ipc_handle(manager, &books, &handle, &error), DEVX_CALLBACK, "offset 101 of 100");
+    table.get_ipc_handle = NULL;
     CHECK_REFUSED(devx_manager_pin(manager, 0, &books, sizeof books, 0, &owner, &error), DEVX_UNSUPPORTED, "no pin");
     CHECK_REFUSED(devx_manager_pin(manager, 0, &books, sizeof books, 8, &owner, &error), DEVX_INVALID_ARGUMENT, "0x8");
     devx_manager_release(&manager);

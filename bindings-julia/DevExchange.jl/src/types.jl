@@ -347,6 +347,14 @@ struct DevxMemoryInfo
     total_bytes::Int64
 end
 
+struct DevxIpcHandle
+    handle::NTuple{64,UInt8}
+    offset::Int64
+    bytes::Int64
+    device_id::Int32
+    reserved::UInt32
+end
+
 struct DevxManagerStatistics
     bytes::Int64
     peak_bytes::Int64
@@ -364,6 +372,7 @@ struct DevxManagerTable
     allocate::Ptr{Cvoid}
     pin::Ptr{Cvoid}
     memory_info::Ptr{Cvoid}
+    get_ipc_handle::Ptr{Cvoid}
     reset::Ptr{Cvoid}
     trim::Ptr{Cvoid}
     defer_cleanup::Ptr{Cvoid}

@@ -189,6 +189,22 @@ pub struct DevxMemoryInfo {
     pub total_bytes: i64,
 }
 
+/// By what another process opens the allocation that an address lies in (`cuIpcOpenMemHandle`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DevxIpcHandle {
+    /// The driver's handle.
+    pub handle: [u8; 64],
+    /// Where the address is, in bytes from the beginning of the allocation, which is what the handle opens.
+    pub offset: i64,
+    /// Bytes of the allocation.
+    pub bytes: i64,
+    /// The device that the allocation is on.
+    pub device_id: i32,
+    /// Always zero.
+    pub reserved: u32,
+}
+
 /// What a manager allocated and got back.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -254,6 +270,16 @@ pub struct DevxManagerTable {
             context: *mut c_void,
             device_id: i32,
             out: *mut DevxMemoryInfo,
+            error: *mut DevxError,
+        ) -> DevxStatus,
+    >,
+    /// Gives the handle of the allocation that an address of this manager's lies in; without this callback the driver is
+    /// asked.
+    pub get_ipc_handle: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            address: *const c_void,
+            out: *mut DevxIpcHandle,
             error: *mut DevxError,
         ) -> DevxStatus,
     >,

@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 
 use super::books::{Books, Statistics};
-use super::{Allocated, HostFlags, Manager, MemoryInfo, Request, Shared};
+use super::{Allocated, HostFlags, IpcHandle, Manager, MemoryInfo, Request, Shared};
 use crate::error::Result;
 use crate::memory::Owner;
 
@@ -40,6 +40,10 @@ impl Manager for Limited {
         let info = self.inner.memory_info(ordinal)?;
         let left = self.limit.saturating_sub(self.books.statistics().bytes);
         Ok(MemoryInfo { free: info.free.min(left), total: info.total.min(self.limit) })
+    }
+
+    fn ipc_handle(&self, address: *const c_void) -> Result<IpcHandle> {
+        self.inner.ipc_handle(address)
     }
 
     fn reset(&self, ordinal: i32) -> Result<()> {

@@ -28,6 +28,7 @@ use crate::layout;
 use crate::memory::{Owner, Slab, TailSize};
 use crate::order::Ready;
 use crate::runtime::Memory;
+use crate::runtime::cuda::ipc::{self, How};
 use crate::runtime::cuda::{Allocation, Stream, info};
 use crate::tensor::{Borrowed, Flags, Tensor, TensorDesc};
 
@@ -120,6 +121,19 @@ pub struct MemoryInfo {
     pub total: usize,
 }
 
+/// By what another process opens the allocation that an address lies in (`cuIpcOpenMemHandle`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IpcHandle {
+    /// The driver's handle.
+    pub handle: [u8; 64],
+    /// The device that the allocation is on.
+    pub ordinal: i32,
+    /// Where the address is, in bytes from the beginning of the allocation, which is what the handle opens.
+    pub offset: usize,
+    /// Bytes of the allocation.
+    pub bytes: usize,
+}
+
 /// Allocates memory for others, and decides when it is really given back.
 pub trait Manager: Send + Sync + fmt::Debug {
     /// Prepares for allocations on a device. May be called any number of times; what was allocated before stays.
@@ -149,6 +163,15 @@ pub trait Manager: Send + Sync + fmt::Debug {
     /// # Errors
     /// `DEVX_UNSUPPORTED` if it cannot say.
     fn memory_info(&self, ordinal: i32) -> Result<MemoryInfo>;
+
+    /// A handle for the allocation that an address of this manager's lies in. The memory must live until the other process
+    /// has closed the handle; [`crate::ipc`] sees to that by itself, and can share memory of pools.
+    ///
+    /// # Errors
+    /// `DEVX_UNSUPPORTED` for memory that has no such handle: of pools, pinned, managed, or plain host memory.
+    fn ipc_handle(&self, address: *const c_void) -> Result<IpcHandle> {
+        driver_ipc_handle(address)
+    }
 
     /// Gives all memory of a device back, also what is still in use: its owners have nothing to do any more. May be called
     /// before [`Manager::initialize`].
@@ -276,6 +299,21 @@ fn pinned(ordinal: i32, bytes: usize, flags: HostFlags) -> Result<Allocated> {
 fn driver_info(ordinal: i32) -> Result<MemoryInfo> {
     let (free, total) = info::memory_info(ordinal)?;
     Ok(MemoryInfo { free, total })
+}
+
+/// What the driver says of an allocation of its own.
+fn driver_ipc_handle(address: *const c_void) -> Result<IpcHandle> {
+    let shared = ipc::share(address)?;
+    match shared.how {
+        How::Allocation(handle) => {
+            let offset = address.addr() - shared.base;
+            Ok(IpcHandle { handle, ordinal: shared.ordinal, offset, bytes: shared.bytes })
+        }
+        How::Pool { .. } => refuse!(
+            DEVX_UNSUPPORTED,
+            "address {address:p} is memory of a pool, which has no handle of its own: offer it with devx_ipc_server"
+        ),
+    }
 }
 
 fn no_such_kind<T>(manager: &str, kind: DeviceType) -> Result<T> {

@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::books::{Books, Statistics};
-use super::{Allocated, HostFlags, Manager, MemoryInfo, Request};
+use super::{Allocated, HostFlags, IpcHandle, Manager, MemoryInfo, Request};
 use crate::abi::types::{
-    DEVX_CALLBACK, DEVX_MANAGER_VERSION, DEVX_OK, DevxError, DevxManagerTable, DevxMemory, DevxMemoryInfo,
-    DevxMemoryRequest, DevxOwner, DevxStatus,
+    DEVX_CALLBACK, DEVX_MANAGER_VERSION, DEVX_OK, DevxError, DevxIpcHandle, DevxManagerTable, DevxMemory,
+    DevxMemoryInfo, DevxMemoryRequest, DevxOwner, DevxStatus,
 };
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, refuse};
@@ -135,6 +135,29 @@ impl Manager for Table {
         match (usize::try_from(info.free_bytes), usize::try_from(info.total_bytes)) {
             (Ok(free), Ok(total)) => Ok(MemoryInfo { free, total }),
             _ => Err(Error::new(DEVX_CALLBACK, format!("memory_info: the manager says {info:?}"))),
+        }
+    }
+
+    #[expect(clippy::not_unsafe_ptr_arg_deref, reason = "the callback is told the address, nobody reads there")]
+    fn ipc_handle(&self, address: *const c_void) -> Result<IpcHandle> {
+        if self.table.get_ipc_handle.is_none() {
+            return super::driver_ipc_handle(address);
+        }
+        let mut found = DevxIpcHandle { handle: [0; 64], offset: 0, bytes: 0, device_id: 0, reserved: 0 };
+        self.call("get_ipc_handle", |context, error| {
+            // SAFETY: the contract of `new`, with room for what it writes.
+            Some(unsafe { self.table.get_ipc_handle?(context, address, &mut found, error) })
+        })?;
+        match (usize::try_from(found.offset), usize::try_from(found.bytes)) {
+            (Ok(offset), Ok(bytes)) if offset <= bytes => {
+                Ok(IpcHandle { handle: found.handle, ordinal: found.device_id, offset, bytes })
+            }
+            _ => refuse!(
+                DEVX_CALLBACK,
+                "get_ipc_handle: the manager says offset {} of {} bytes",
+                found.offset,
+                found.bytes
+            ),
         }
     }
 

@@ -172,11 +172,15 @@ final class Records {
                 .i32("host_flags", "reserved");
         struct("devx_memory").pointers("address").i32("device_type", "device_id").structs(OWNER, "owner");
         struct("devx_memory_info").i64("free_bytes", "total_bytes");
+        struct("devx_ipc_handle")
+                .array(64, 1, "handle")
+                .i64("offset", "bytes")
+                .i32("device_id", "reserved");
         struct("devx_manager_statistics")
                 .i64("bytes", "peak_bytes", "allocations", "total_allocations", "total_bytes", "refused");
         struct("devx_manager_table")
                 .i32("version", "reserved")
-                .pointers("context", "initialize", "allocate", "pin", "memory_info")
+                .pointers("context", "initialize", "allocate", "pin", "memory_info", "get_ipc_handle")
                 .pointers("reset", "trim", "defer_cleanup", "release");
     }
 
