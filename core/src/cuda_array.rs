@@ -11,6 +11,7 @@ use crate::abi::cuda_array::{
     DEVX_NO_STREAM_TRUST, DevxCudaArray, DevxCudaArrayRequest,
 };
 use crate::abi::dlpack::{self as dl, DLDataType};
+use crate::abi::types::DEVX_NULL_ARGUMENT;
 use crate::device::{Device, DeviceType};
 use crate::dtype::DType;
 use crate::error::{Error, Refused, Result, refuse};
@@ -389,6 +390,27 @@ pub fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned, R
         Ok((typestr, stream, ready)) => hand_over(tensor, typestr, stream, ready, request.max_version),
         Err(error) => Err(Refused { error, returned: tensor }),
     }
+}
+
+/// As [`export`], written to where the consumer wants the struct. What is there is overwritten; on failure it is not.
+///
+/// # Errors
+/// As [`export`]; `DEVX_NULL_ARGUMENT`.
+///
+/// # Safety
+/// `out` is NULL or has room for an array.
+pub unsafe fn export_to(
+    tensor: Tensor,
+    request: &Request,
+    out: *mut DevxCudaArray,
+) -> std::result::Result<(), Refused<Tensor>> {
+    if out.is_null() {
+        return Err(Refused { error: Error::new(DEVX_NULL_ARGUMENT, "out is NULL"), returned: tensor });
+    }
+    let array = export(tensor, request)?.into_raw();
+    // SAFETY: the caller's contract.
+    unsafe { out.write(array) };
+    Ok(())
 }
 
 fn prepare(tensor: &Tensor, request: &Request) -> Result<([u8; 8], i64, Ready)> {
