@@ -1,5 +1,7 @@
 //! The records of the C API that say what managers are asked for and what they answer.
 
+#![forbid(unsafe_code)]
+
 use super::{HostFlags, IpcHandle, MemoryInfo, PoolOptions, Request, Statistics};
 use crate::abi::types::{DevxIpcHandle, DevxManagerStatistics, DevxMemoryInfo, DevxMemoryRequest};
 use crate::device::{Device, DeviceType};
