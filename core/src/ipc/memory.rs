@@ -152,12 +152,31 @@ impl Drop for Mapping {
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.
 pub(super) fn file(name: &str, bytes: usize) -> Result<OwnedFd> {
+    let refused = |why: String| {
+        Err(Error::new(DEVX_OUT_OF_MEMORY, format!("{bytes} bytes of shared memory could not be allocated: {why}")))
+    };
+    if bytes >= LARGE
+        && let Some(available) = available().filter(|available| bytes as u64 > *available)
+    {
+        return refused(format!("the system has {available}"));
+    }
     let fd = fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
         .map_err(|errno| Error::system("memfd_create", errno))?;
     match fs::fallocate(&fd, FallocateFlags::empty(), 0, bytes as u64) {
         Ok(()) => Ok(fd),
-        Err(_) => Err(Error::new(DEVX_OUT_OF_MEMORY, format!("{bytes} bytes of shared memory could not be allocated"))),
+        Err(errno) => refused(errno.to_string()),
     }
+}
+
+/// From how many bytes on the system is asked first whether it has them: it would not refuse them, but give all memory
+/// that there is, and end other programs to have more.
+const LARGE: usize = 64 << 20;
+
+/// Bytes that the system says it can give.
+fn available() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// # Errors

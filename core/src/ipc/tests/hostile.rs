@@ -388,6 +388,17 @@ fn what_one_importer_holds_is_limited() {
     soon("its end gives all back", || server.leases() == 0);
 }
 
+/// More than the system has is refused before it tries: it would end other programs first.
+#[test]
+fn more_than_there_is_is_refused_at_once() {
+    for bytes in [1 << 44, 1 << 60, isize::MAX as usize] {
+        let error = crate::ipc::allocate(bytes).expect_err("nobody has so much");
+        assert_eq!(error.status(), DEVX_OUT_OF_MEMORY);
+        let wanted = format!("{bytes} bytes of shared memory could not be allocated: the system has ");
+        assert!(error.message().starts_with(&wanted), "{error}");
+    }
+}
+
 /// Nobody passes for another exporter, whatever number it says: its pools would be taken for the other's.
 #[test]
 fn exporters_are_told_apart_by_their_process() {
