@@ -172,11 +172,14 @@ pub(super) fn file(name: &str, bytes: usize) -> Result<OwnedFd> {
 /// that there is, and end other programs to have more.
 const LARGE: usize = 64 << 20;
 
-/// Bytes that the system says it can give.
+/// Bytes that the system says it can give, swapping included.
 fn available() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+    let kilobytes = |name| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    };
+    kilobytes("MemAvailable:")?.checked_add(kilobytes("SwapFree:").unwrap_or(0))?.checked_mul(1024)
 }
 
 /// # Errors

@@ -114,10 +114,10 @@ fn every_truncation_and_every_changed_byte_is_refused() {
         let error = Descriptor::decode(&longer).expect_err("longer");
         assert!(error.message().contains("1 bytes follow after the end"), "{error}");
         for at in 0..bytes.len() {
-            for value in (0..=u8::MAX).filter(|value| *value != bytes[at]) {
+            for mask in [1, 2, 4, 8, 0x10, 0x20, 0x40, 0x80, 0xff] {
                 let mut changed = bytes.clone();
-                changed[at] = value;
-                assert!(Descriptor::decode(&changed).is_err(), "byte {at} is {value}");
+                changed[at] ^= mask;
+                assert!(Descriptor::decode(&changed).is_err(), "byte {at} is {}", changed[at]);
             }
         }
     }
