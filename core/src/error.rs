@@ -60,6 +60,12 @@ impl Error {
         self.status
     }
 
+    /// The same error with another status, for a caller to whom it means something else.
+    pub(crate) fn with_status(mut self, status: Status) -> Self {
+        self.status = status;
+        self
+    }
+
     /// Code of the failed device driver call, or 0.
     pub fn driver_code(&self) -> i32 {
         self.driver_code
