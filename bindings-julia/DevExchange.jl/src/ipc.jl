@@ -62,11 +62,11 @@ the same memory, which stays valid until the last of them has released it or is 
 producer has queued until now is waited for by the importers' streams.
 
 Device memory is shared as it is, unless it is of a pool that was not made for it ([`pool_manager`](@ref) with
-`shareable=true`). Host memory that is not from [`allocate_shared`](@ref) is copied, if `copy` (`:never`, `:if_needed` or
-`:always`) allows it; [`plan_offer`](@ref) says what will be. Importers cannot write the host memory of a batch or of a
-read-only tensor.
+`shareable=true`). Host memory that is not from [`allocate_shared`](@ref) is copied, if `copy` (`:never`, `:if_needed`
+or `:always`) allows it; [`plan_offer`](@ref) says what will be. Importers cannot write the host memory of a batch or of
+a read-only tensor.
 
-Throws `DEVX_COPY_REQUIRED` or `DEVX_UNSUPPORTED` with the reason, `DEVX_INVALID_ARGUMENT` for a name that is empty or
+Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_INVALID_ARGUMENT` for a name that is empty or
 too long, `DEVX_INVALID_TEXT`, `DEVX_SYSTEM`, `DEVX_DRIVER`, `DEVX_CLOSED`.
 """
 offer(s::IpcServer, name::AbstractString, t::Tensor; copy=:never) =
@@ -116,13 +116,13 @@ end
 """
     import_tensor(client::IpcClient, name) -> Tensor
 
-Imports the tensor that is offered under a name, without a copy: the same memory, type, shape, strides and order. Element
-type and number of dimensions are known only at run time. It may outlive the client; `close` tells the exporter that it is
-released, after the work that was named with [`used_on`](@ref).
+Imports the tensor that is offered under a name, without a copy: the same memory, type, shape, strides and order.
+Element type and number of dimensions are known only at run time. It may outlive the client; `close` tells the exporter
+that it is released, after the work that was named with [`used_on`](@ref).
 
-Throws `DEVX_INVALID_ARGUMENT` if nothing of that kind is offered under this name, `DEVX_SYSTEM` if the exporter is gone or
-does not answer in time, `DEVX_UNSUPPORTED` for elements that a Julia array cannot have, `DEVX_DEVICE`, `DEVX_DRIVER`,
-`DEVX_INVALID_TEXT`, `DEVX_CLOSED`.
+Throws `DEVX_INVALID_ARGUMENT` if nothing is offered under this name, `DEVX_MISMATCH` if it is a batch, `DEVX_CLOSED` if
+the exporter is gone, `DEVX_SYSTEM` if it does not answer in time, `DEVX_BUSY` if this client holds too much already,
+`DEVX_UNSUPPORTED` for elements that a Julia array cannot have, `DEVX_DEVICE`, `DEVX_DRIVER`, `DEVX_INVALID_TEXT`.
 """
 function import_tensor(c::IpcClient, name::AbstractString)
     text, out = ctext(name, "name"), Ref{Ptr{Cvoid}}(C_NULL)
@@ -166,8 +166,8 @@ end
 """
     plan_offer(x) -> Plan
 
-How a [`Tensor`](@ref) or [`Batch`](@ref) can be offered to other processes ([`offer`](@ref)): as a view, with a copy, or
-not at all, and why. Nothing is taken. Throws `DEVX_CLOSED`.
+How a [`Tensor`](@ref) or [`Batch`](@ref) can be offered to other processes ([`offer`](@ref)): as a view, with a copy,
+or not at all, and why. Nothing is taken. Throws `DEVX_CLOSED`.
 """
 plan_offer(t::Tensor) = planned(t.handle) do tensor, record
     @checked devx_ipc_plan_tensor(tensor::Ptr{Cvoid}, record::Ptr{DevxPlan})

@@ -110,8 +110,8 @@ end
 """
     limited_manager(inner::MemoryManager, limit=nothing) -> MemoryManager
 
-A manager that lets another one have at most `limit` bytes in use, over all devices; `nothing` only counts. The other one
-is shared: it may be closed.
+A manager that lets another one have at most `limit` bytes in use, over all devices; `nothing` only counts. The other
+one is shared: it may be closed.
 
 Throws `DEVX_OUT_OF_RANGE` for a negative limit, `DEVX_CLOSED`.
 """
@@ -146,8 +146,8 @@ end
 
 Memory of a manager, not initialised; `device` also says of which kind: `DevExchange.cuda(id)`, `DevExchange.PINNED`,
 `DevExchange.MANAGED`, `DevExchange.CPU`. With a `stream` device memory is given and taken back in the order of that
-stream, if the manager can do that: do not close the stream before the memory was given back. Without one it is ready at
-once. `host_flags` are those of pinned memory (`DevExchange.DEVX_HOST_...`).
+stream, if the manager can do that: do not close the stream before the memory was given back. Without one it is ready
+at once, or, if it is of a pool, in the order of the legacy default stream. `host_flags` are those of pinned memory (`DevExchange.DEVX_HOST_...`).
 
 Throws `DEVX_OUT_OF_MEMORY`, `DEVX_UNSUPPORTED` for a kind that this manager does not have, `DEVX_OUT_OF_RANGE` for a
 negative number of bytes, `DEVX_INVALID_ARGUMENT` for other flags, `DEVX_INVALID_STREAM`, `DEVX_DEVICE`, `DEVX_DRIVER`,
@@ -193,8 +193,8 @@ end
     pin(m::MemoryManager, array::Array; device_id=0, host_flags=0) -> Allocation
     pin(m::MemoryManager, address::Ptr, bytes; device_id=0, host_flags=0, root=nothing) -> Allocation
 
-Pins host memory that is there already, for a CUDA device, until the result is closed. The memory outlives that: an array
-and `root` are kept alive until then. An array must not be resized meanwhile. `host_flags` are
+Pins host memory that is there already, for a CUDA device, until the result is closed. The memory outlives that: an
+array and `root` are kept alive until then. An array must not be resized meanwhile. `host_flags` are
 `DevExchange.DEVX_HOST_...` bits.
 
 Throws as [`allocate`](@ref), and `DEVX_UNSUPPORTED` for an array whose elements are no plain values.
@@ -252,9 +252,9 @@ end
 
 The driver's handle for the allocation that an address of a manager's lies in, as a named tuple: 64 bytes, where the
 address is in the allocation, how large that is, and its device. `memory` is an [`Allocation`](@ref), a [`Tensor`](@ref)
-or a `Ptr`. It is for programs that send handles on their own (`cuIpcOpenMemHandle`): the memory must live until the other
-process has closed it. [`offer`](@ref) sees to all of that by itself, and shares memory of pools, which has no such
-handle.
+or a `Ptr`. It is for programs that send handles on their own (`cuIpcOpenMemHandle`): the memory must live until the
+other process has closed it. [`offer`](@ref) sees to all of that by itself, and shares memory of pools, which has no
+such handle.
 
 Throws `DEVX_UNSUPPORTED` for memory without a handle, `DEVX_DRIVER`, `DEVX_CLOSED`.
 """

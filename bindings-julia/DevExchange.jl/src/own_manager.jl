@@ -3,9 +3,9 @@
 """
     MemoryRequest
 
-What a manager is asked for: `device` (which, and which kind of memory), `bytes` (0 is fine), the `stream` in whose order
-device memory is given and taken back, as a number, or `nothing` if it has to be ready at once, and `host_flags` of
-pinned memory (`DevExchange.DEVX_HOST_...`).
+What a manager is asked for: `device` (which, and which kind of memory), `bytes` (0 is fine), the `stream` in whose
+order device memory is given and taken back, as a number, or `nothing` if it has to be ready at once, and `host_flags`
+of pinned memory (`DevExchange.DEVX_HOST_...`).
 """
 struct MemoryRequest
     device::DLDevice
@@ -38,8 +38,8 @@ A manager that Julia fills in. `allocate(request::MemoryRequest)` gives `(addres
 - `initialize(device_id)` prepares for a device; any number of times.
 - `pin(device_id, address, bytes, host_flags)` pins host memory and gives a function that unpins it, or `nothing`.
 - `memory_info(device_id)` gives `(free_bytes, total_bytes)`.
-- `ipc_handle(address)` gives `(handle, offset, bytes, device_id)` as [`ipc_handle`](@ref) does; without it the driver is
-  asked.
+- `ipc_handle(address)` gives `(handle, offset, bytes, device_id)` as [`ipc_handle`](@ref) does; without it the driver
+  is asked.
 - `reset(device_id)`: everything of a device has been given back; what was kept for it may go.
 - `trim(device_id, keep)` gives unused memory back, except for `keep` bytes.
 - `defer_cleanup(begins::Bool)`: cleanup is deferred from now on, or no longer. What it throws is logged (`@error`).
@@ -50,8 +50,8 @@ What a function throws is the error of whoever asked, with its text (`DEVX_CALLB
 `OutOfMemoryError`, or the status of a [`DevExchangeError`](@ref)). A missing function is `DEVX_UNSUPPORTED`, or has
 nothing to do.
 
-**Who runs the functions.** They are asked from any thread, also several at a time. On a thread of Julia's they run right
-there; a foreign thread waits while a task of Julia's runs them, under the conditions and with the `patience` (in
+**Who runs the functions.** They are asked from any thread, also several at a time. On a thread of Julia's they run
+right there; a foreign thread waits while a task of Julia's runs them, under the conditions and with the `patience` (in
 seconds) that [`BatchStream`](@ref BatchStream(::Schema, ::Any)) describes. The `release` functions run in tasks of this
 module, as all releases do ([`drain`](@ref)): before `reset` and `trim` all that are due have run, before `allocate` all
 that are due unless another task is just at it. So none of them must wait for a task that asks this manager.

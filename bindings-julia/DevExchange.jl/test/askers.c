@@ -1,12 +1,13 @@
 /*
- * Somebody else who asks a memory manager, on a thread that Julia has not started. The functions of the C API come as
- * addresses, because this does not link to it. managers.jl reads what is counted here.
+ * Somebody else who asks a memory manager, on a thread that Julia has not started, and who hands out CUDA arrays, which
+ * such a thread may release. The functions of the C API come as addresses, because this does not link to it.
  */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "devexchange/cuda_array.h"
 #include "devexchange/types.h"
 
 typedef devx_status (*allocate_fn)(const void *, const devx_memory_request *, devx_memory *, devx_error *);
@@ -96,4 +97,10 @@ int foreign_ask_on_thread(struct asker *own) {
 int foreign_ask_and_join(struct asker *own) {
     int const code = pthread_create(&own->thread, NULL, ask_on_thread, own);
     return code ? code : pthread_join(own->thread, NULL);
+}
+
+/* The release of an array, which counts its calls where `private_data` points to. */
+void foreign_release_cuda_array(devx_cuda_array *array) {
+    __atomic_add_fetch((int64_t *)array->private_data, 1, __ATOMIC_SEQ_CST);
+    array->release = NULL;
 }
