@@ -30,7 +30,7 @@ function kind_name(tag)
     kind == TAG_ASYNC_READER && return "reader"
     kind == TAG_ASYNC_WRITER && return "writer"
     kind == TAG_MANAGER && return "manager"
-    kind == TAG_ALLOCATION && return "allocation"
+    kind == TAG_ALLOCATION && return "memory allocation"
     kind == TAG_IPC_SERVER && return "server"
     kind == TAG_IPC_CLIENT && return "client"
     return "stream"

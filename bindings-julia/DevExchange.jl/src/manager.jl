@@ -147,7 +147,8 @@ end
 Memory of a manager, not initialised; `device` also says of which kind: `DevExchange.cuda(id)`, `DevExchange.PINNED`,
 `DevExchange.MANAGED`, `DevExchange.CPU`. With a `stream` device memory is given and taken back in the order of that
 stream, if the manager can do that: do not close the stream before the memory was given back. Without one it is ready
-at once, or, if it is of a pool, in the order of the legacy default stream. `host_flags` are those of pinned memory (`DevExchange.DEVX_HOST_...`).
+at once, or, if it is of a pool, in the order of the legacy default stream. `host_flags` are those of pinned memory
+(`DevExchange.DEVX_HOST_...`).
 
 Throws `DEVX_OUT_OF_MEMORY`, `DEVX_UNSUPPORTED` for a kind that this manager does not have, `DEVX_OUT_OF_RANGE` for a
 negative number of bytes, `DEVX_INVALID_ARGUMENT` for other flags, `DEVX_INVALID_STREAM`, `DEVX_DEVICE`, `DEVX_DRIVER`,

@@ -101,6 +101,9 @@ const EXPORTER = """
     @test t == [1, 2, 3, 44] && (t[1] = 5; t[1] == 5)
     @test refused(() -> import_tensor(client, "t"), DX.DEVX_CLOSED, "exporter is gone")
     foreach(close, (t, client, client))
+    # One that ends as programs do, with a server that is open.
+    other = Peer(EXPORTER, address)
+    @test hear(other) == "ready" && leave(other)
     @test refused(() -> import_tensor(client, "t"), DX.DEVX_CLOSED, "client")
     @test refused(() -> IpcClient(address), DX.DEVX_SYSTEM, "connect") && comes(nothing_left)
 end
