@@ -24,10 +24,14 @@ const CALL_RESET = Int32(6)
 const CALL_TRIM = Int32(7)
 const CALL_DEFER_CLEANUP = Int32(8)
 
-field_pointer(call::Ptr{Call}, field::Symbol) =
-    Ptr{fieldtype(Call, Base.fieldindex(Call, field))}(field_address(call, field))
-argument(call::Ptr{Call}, field::Symbol) = unsafe_load(field_pointer(call, field))
-answer!(call::Ptr{Call}, field::Symbol, value) = unsafe_store!(field_pointer(call, field), value)
+# Where a field lies; one method each, so that its type is known where it is used.
+for (k, field) in enumerate(fieldnames(Call))
+    @eval field_pointer(call::Ptr{Call}, ::Val{$(QuoteNode(field))}) =
+        Ptr{$(fieldtype(Call, k))}(Ptr{UInt8}(call) + $(fieldoffset(Call, k)))
+end
+@inline field_pointer(call::Ptr{Call}, field::Symbol) = field_pointer(call, Val(field))
+@inline argument(call::Ptr{Call}, field::Symbol) = unsafe_load(field_pointer(call, field))
+@inline answer!(call::Ptr{Call}, field::Symbol, value) = unsafe_store!(field_pointer(call, field), value)
 
 # Roots `object` and has it asked through a record of the C API: `make(number, limit, owner, record)` writes the record,
 # `hand_over(record)` gives it to the library. If either throws, nothing was taken.
