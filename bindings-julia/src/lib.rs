@@ -3,13 +3,15 @@
 //!
 //! No Julia code may run on a thread that Julia has not started, and a finalizer must neither block nor switch tasks.
 //! So both only push a number here, which takes no lock, and wake Julia's event loop (`uv_async_send`); a task of
-//! `DevExchange.jl` drains the numbers and does the rest. Only who asks a Julia source for a batch needs an answer: on
-//! a thread of Julia's the source is called, any other thread pushes a request and waits.
+//! `DevExchange.jl` drains the numbers and does the rest. Only who asks a Julia source for a batch, or a Julia manager for
+//! memory, needs an answer: on a thread of Julia's it is called, any other thread pushes a request and waits.
 //!
 //! The functions are private to `DevExchange.jl` of the same version. They may be called from any thread, at any time,
 //! during shutdown too; no panic leaves them.
 
+mod call;
 mod gate;
+mod manager;
 mod request;
 mod source;
 
@@ -20,14 +22,15 @@ use std::time::Duration;
 
 use devexchange_core::Owner;
 use devexchange_core::abi::types::{
-    DEVX_CLOSED, DEVX_NULL_ARGUMENT, DEVX_OK, DEVX_PANIC, DevxBatch, DevxBatchSource, DevxError, DevxOwner,
+    DEVX_CLOSED, DEVX_NULL_ARGUMENT, DEVX_OK, DEVX_PANIC, DevxBatchSource, DevxManagerTable, DevxOwner,
     DevxStatus as Status, DevxWake,
 };
 use devexchange_core::memory::ReleaseQueue;
 
+use call::{Call, Callee, Serve};
 use gate::{Gate, Wake};
-use request::{Answer, Desk, Request};
-use source::{NO_ERROR, Serve, Source, Waker};
+use request::{Desk, Request};
+use source::Waker;
 
 static GATE: Gate = Gate::new();
 static QUEUE: OnceLock<Arc<ReleaseQueue>> = OnceLock::new();
@@ -119,19 +122,20 @@ pub unsafe extern "C" fn devx_julia_drain(tokens: *mut u64, capacity: usize) -> 
     })
 }
 
-/// Says that the calling thread is one of Julia's. To be called on each of them before a source is used there.
+/// Says that the calling thread is one of Julia's. To be called on each of them before a source or a manager is used
+/// there.
 #[unsafe(no_mangle)]
 pub extern "C" fn devx_julia_thread() {
-    guard((), source::mark_thread);
+    guard((), call::mark_thread);
 }
 
-/// Writes a source that asks Julia for batches. On a thread of Julia's it calls `serve(token, out, error)`, with the
-/// outputs of `devx_batch_source.next`. On any other thread it pushes the address of a request, shifted to the left by
-/// three bits, plus `tag`, and waits for [`devx_julia_answer`]: so many nanoseconds, negative for as long as it takes,
-/// until the request is taken ([`devx_julia_take`]), and from then on for as long as it takes.
+/// Writes a source that asks Julia for batches. On a thread of Julia's it calls `serve(token, call)`. On any other thread
+/// it pushes the address of a request, shifted to the left by three bits, plus `tag`, and waits for
+/// [`devx_julia_answer`]: so many nanoseconds, negative for as long as it takes, until the request is taken
+/// ([`devx_julia_take`]), and from then on for as long as it takes.
 ///
-/// The source takes `owner` over: released with it, or given back by [`devx_julia_discard_source`], to which the
-/// context goes if nobody takes the source over.
+/// The source takes `owner` over: released with it, or given back by [`devx_julia_discard`], to which the context goes if
+/// nobody takes the source over.
 ///
 /// `DEVX_NULL_ARGUMENT` if an argument is NULL, `DEVX_CLOSED` if the queue was never started; then `owner` is the
 /// caller's as before.
@@ -148,6 +152,40 @@ pub unsafe extern "C" fn devx_julia_source(
     owner: *const DevxOwner,
     out: *mut DevxBatchSource,
 ) -> Status {
+    // SAFETY: the caller's contract.
+    unsafe { make(token, tag, serve, patience_ns, owner, out, source::record) }
+}
+
+/// Writes a manager that asks Julia, as [`devx_julia_source`] does a source. `callbacks` has a bit for each callback that
+/// may be missing and is there: `1 << operation`.
+///
+/// # Safety
+/// As [`devx_julia_source`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn devx_julia_manager(
+    token: u64,
+    tag: u64,
+    serve: Option<Serve>,
+    patience_ns: i64,
+    callbacks: u32,
+    owner: *const DevxOwner,
+    out: *mut DevxManagerTable,
+) -> Status {
+    // SAFETY: the caller's contract.
+    unsafe { make(token, tag, serve, patience_ns, owner, out, |callee| manager::table(callee, callbacks)) }
+}
+
+/// # Safety
+/// As [`devx_julia_source`].
+unsafe fn make<R>(
+    token: u64,
+    tag: u64,
+    serve: Option<Serve>,
+    patience_ns: i64,
+    owner: *const DevxOwner,
+    out: *mut R,
+    record: impl FnOnce(Callee) -> R,
+) -> Status {
     guard(DEVX_PANIC, || {
         // SAFETY: NULL, or readable by the caller's contract.
         let owner = unsafe { owner.as_ref() }.filter(|_| !out.is_null());
@@ -156,24 +194,24 @@ pub unsafe extern "C" fn devx_julia_source(
         let patience = u64::try_from(patience_ns).ok().map(Duration::from_nanos);
         // SAFETY: handed over by the caller.
         let owner = unsafe { Owner::from_raw(owner) };
-        let source = Source { token, serve, tag, patience, desk: &DESK, queue, owner };
         // SAFETY: not NULL, and writable by the caller's contract.
-        unsafe { out.write(source.into_record()) };
+        unsafe { out.write(record(Callee { token, serve, tag, patience, desk: &DESK, queue, owner })) };
         DEVX_OK
     })
 }
 
-/// Takes back a source that nobody took over. Its owner is not released: it is the caller's again. NULL is fine.
+/// Takes back a source or a manager that nobody took over. Its owner is not released: it is the caller's again. NULL is
+/// fine.
 ///
 /// # Safety
-/// `context` is NULL, or that of a source whose release was not and will not be called.
+/// `context` is NULL, or that of a source or a manager whose release was not and will not be called.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn devx_julia_discard_source(context: *mut c_void) {
+pub unsafe extern "C" fn devx_julia_discard(context: *mut c_void) {
     guard((), || {
         if !context.is_null() {
-            // SAFETY: `devx_julia_source` made it, and by the contract nobody else has it.
-            let source = unsafe { Box::from_raw(context.cast::<Source>()) };
-            source.owner.into_raw();
+            // SAFETY: `make` made it, and by the contract nobody else has it.
+            let callee = unsafe { Box::from_raw(context.cast::<Callee>()) };
+            callee.owner.into_raw();
         }
     });
 }
@@ -200,7 +238,7 @@ pub unsafe extern "C" fn devx_julia_wake(token: u64, owner: *const DevxOwner, ou
     })
 }
 
-/// As [`devx_julia_discard_source`], for a record of [`devx_julia_wake`].
+/// As [`devx_julia_discard`], for a record of [`devx_julia_wake`].
 ///
 /// # Safety
 /// `context` is NULL, or that of a record whose release was not and will not be called.
@@ -215,39 +253,76 @@ pub unsafe extern "C" fn devx_julia_discard_wake(context: *mut c_void) {
     });
 }
 
-/// Takes on a request that was drained, by its address: the token of the source that is asked. Then
-/// [`devx_julia_answer`] has to be called. 0 if nobody waits for the answer any more: the request is gone.
+/// Takes on a request that was drained, by its address: writes what is asked, and returns the token of the object that is
+/// asked. Then [`devx_julia_answer`] has to be called. 0 if nobody waits for the answer any more: the request is gone.
 ///
 /// # Safety
-/// `request` came out of the queue, and this is called once for it.
+/// `request` came out of the queue, and this is called once for it. `out` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn devx_julia_take(request: *mut c_void) -> u64 {
-    // SAFETY: the caller's contract.
-    guard(0, || unsafe { Request::take(request) }.unwrap_or(0))
+pub unsafe extern "C" fn devx_julia_take(request: *mut c_void, out: *mut Call) -> u64 {
+    guard(0, || {
+        // SAFETY: the caller's contract.
+        let Some((token, call)) = (unsafe { Request::take(request) }) else { return 0 };
+        // SAFETY: as above.
+        unsafe { out.write(call) };
+        token
+    })
 }
 
-/// Answers a request with what `devx_batch_source.next` returns and writes; a NULL `error` is an empty one.
+/// Answers a request with a status, and with what it wrote to the call.
 ///
-/// `DEVX_CLOSED` if nobody waits for the answer any more: then `batch` is still the caller's.
+/// `DEVX_CLOSED` if nobody waits for the answer any more: then what is in the call is still the caller's.
 ///
 /// # Safety
-/// `request` was taken, and this is called once for it. `error` is NULL or can be read.
+/// `request` was taken, and this is called once for it. `call` can be read.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn devx_julia_answer(
-    request: *mut c_void,
-    status: Status,
-    batch: *mut DevxBatch,
-    error: *const DevxError,
-) -> Status {
+pub unsafe extern "C" fn devx_julia_answer(request: *mut c_void, status: Status, call: *const Call) -> Status {
     guard(DEVX_PANIC, || {
         // SAFETY: the caller's contract.
-        let error = unsafe { error.as_ref() }.copied().unwrap_or(NO_ERROR);
+        let call = unsafe { *call };
         // SAFETY: as above.
-        match unsafe { Request::answer(request, Answer { status, batch, error }) } {
+        match unsafe { Request::answer(request, status, call) } {
             Ok(()) => DEVX_OK,
             Err(refused) => refused.status(),
         }
     })
+}
+
+/// Keeps an owner, and another one that is released after it, under one address; either may be empty. The address goes to
+/// [`devx_julia_let_go`]. NULL if an argument is NULL; then they are the caller's as before.
+///
+/// # Safety
+/// `owner` and `then` are NULL, or can be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn devx_julia_keep(owner: *const DevxOwner, then: *const DevxOwner) -> *mut c_void {
+    guard(std::ptr::null_mut(), || {
+        // SAFETY: NULL, or readable by the caller's contract.
+        let owner = unsafe { owner.as_ref() };
+        // SAFETY: as above.
+        let (Some(&owner), Some(&then)) = (owner, unsafe { then.as_ref() }) else { return std::ptr::null_mut() };
+        // SAFETY: handed over by the caller.
+        let owner = unsafe { Owner::from_raw(owner) };
+        // SAFETY: as above.
+        let kept: Kept = (owner, unsafe { Owner::from_raw(then) });
+        Box::into_raw(Box::new(kept)).cast()
+    })
+}
+
+/// Two owners that are released one after the other: a tuple is dropped from left to right.
+type Kept = (Owner, Owner);
+
+/// Releases what [`devx_julia_keep`] keeps, on the calling thread. NULL is fine.
+///
+/// # Safety
+/// `kept` is NULL, or an address of [`devx_julia_keep`], and this is called once for it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn devx_julia_let_go(kept: *mut c_void) {
+    guard((), || {
+        if !kept.is_null() {
+            // SAFETY: the caller's contract.
+            drop(unsafe { Box::from_raw(kept.cast::<Kept>()) });
+        }
+    });
 }
 
 /// Stops waking anybody, for a Julia that is about to close its event loop: when this returns, the handle is not

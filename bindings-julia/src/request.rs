@@ -4,8 +4,10 @@ use core::ffi::c_void;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use devexchange_core::abi::types::{DEVX_CLOSED, DEVX_NOT_READY, DevxBatch, DevxError, DevxStatus as Status};
+use devexchange_core::abi::types::{DEVX_CLOSED, DEVX_NOT_READY, DevxStatus as Status};
 use devexchange_core::error::{Error, Result};
+
+use crate::call::Call;
 
 /// The requests that nobody has answered yet.
 pub(crate) struct Desk(Mutex<Queue>);
@@ -15,7 +17,7 @@ struct Queue {
     waiting: Vec<Arc<Request>>,
 }
 
-/// One question: for the next batch of the source with this token.
+/// One question, to the object with this token.
 pub(crate) struct Request {
     token: u64,
     state: Mutex<State>,
@@ -23,23 +25,13 @@ pub(crate) struct Request {
 }
 
 enum State {
-    Asked,
+    Asked(Box<Call>),
     /// A task is working on it.
     Taken,
-    Answered(Box<Answer>),
+    Answered(Status, Box<Call>),
     /// Nobody waits for the answer any more, or somebody has it.
     Over,
 }
-
-/// What the source of a stream returned and wrote.
-pub(crate) struct Answer {
-    pub(crate) status: Status,
-    pub(crate) batch: *mut DevxBatch,
-    pub(crate) error: DevxError,
-}
-
-// SAFETY: the batch is a reference that whoever has the answer may use on any thread.
-unsafe impl Send for Answer {}
 
 impl Desk {
     /// A desk where nobody answers.
@@ -61,13 +53,19 @@ impl Desk {
         waiting.iter().for_each(|request| request.end());
     }
 
-    /// Asks for the next batch of a source and waits for the answer: as long as it takes once a task works on it, until
-    /// then only for the time that is given, if one is. `send` makes a Julia task aware of the request.
+    /// Asks the object with a token and waits for the answer: as long as it takes once a task works on it, until then only
+    /// for the time that is given, if one is. `send` makes a Julia task aware of the request.
     ///
     /// # Errors
     /// `DEVX_CLOSED` if nobody answers any more, `DEVX_NOT_READY` if nobody took the request in time.
-    pub(crate) fn ask(&self, token: u64, patience: Option<Duration>, send: impl FnOnce(*mut c_void)) -> Result<Answer> {
-        let state = Mutex::new(State::Asked);
+    pub(crate) fn ask(
+        &self,
+        token: u64,
+        call: Call,
+        patience: Option<Duration>,
+        send: impl FnOnce(*mut c_void),
+    ) -> Result<(Status, Call)> {
+        let state = Mutex::new(State::Asked(Box::new(call)));
         let request = Arc::new(Request { token, state, changed: Condvar::new() });
         {
             let mut queue = lock(&self.0);
@@ -84,21 +82,21 @@ impl Desk {
 }
 
 impl Request {
-    fn wait(&self, patience: Option<Duration>) -> Result<Answer> {
+    fn wait(&self, patience: Option<Duration>) -> Result<(Status, Call)> {
         // A time that is too far away is as good as none.
         let deadline = patience.and_then(|patience| Instant::now().checked_add(patience));
         let mut state = lock(&self.state);
         loop {
             let left = match (&*state, deadline) {
-                (State::Answered(_), _) => {
+                (State::Answered(..), _) => {
                     return match std::mem::replace(&mut *state, State::Over) {
-                        State::Answered(answer) => Ok(*answer),
+                        State::Answered(status, call) => Ok((status, *call)),
                         _ => closed(),
                     };
                 }
                 (State::Over, _) => return closed(),
-                (State::Asked, Some(deadline)) => Some(deadline.saturating_duration_since(Instant::now())),
-                (State::Asked, None) | (State::Taken, _) => None,
+                (State::Asked(_), Some(deadline)) => Some(deadline.saturating_duration_since(Instant::now())),
+                (State::Asked(_), None) | (State::Taken, _) => None,
             };
             state = match left {
                 None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
@@ -116,40 +114,41 @@ impl Request {
         self.changed.notify_one();
     }
 
-    /// Takes a request on: the token of the source that is asked, or `None` if nobody waits for it any more.
+    /// Takes a request on: the token of the object that is asked, and what; `None` if nobody waits for it any more.
     ///
     /// # Safety
     /// `address` is one that [`Desk::ask`] sent, and was not taken before.
-    pub(crate) unsafe fn take(address: *mut c_void) -> Option<u64> {
+    pub(crate) unsafe fn take(address: *mut c_void) -> Option<(u64, Call)> {
         // SAFETY: `ask` made it from a reference, which it left to the receiver.
         let request = unsafe { Arc::from_raw(address.cast::<Self>()) };
-        let mut state = lock(&request.state);
-        if !matches!(*state, State::Asked) {
-            return None;
-        }
-        *state = State::Taken;
-        drop(state);
+        let call = {
+            let mut state = lock(&request.state);
+            let State::Asked(call) = &*state else { return None };
+            let call = **call;
+            *state = State::Taken;
+            call
+        };
         let token = request.token;
         // The reference stays the receiver's until it answers.
         let _ = Arc::into_raw(request);
-        Some(token)
+        Some((token, call))
     }
 
     /// Answers a request.
     ///
     /// # Errors
-    /// `DEVX_CLOSED` if nobody waits for the answer any more: a batch in it is still the caller's.
+    /// `DEVX_CLOSED` if nobody waits for the answer any more: what is in it is still the caller's.
     ///
     /// # Safety
     /// `address` is one that [`Request::take`] took on, and was not answered before.
-    pub(crate) unsafe fn answer(address: *mut c_void, answer: Answer) -> Result<()> {
+    pub(crate) unsafe fn answer(address: *mut c_void, status: Status, call: Call) -> Result<()> {
         // SAFETY: the reference that `take` left to the receiver.
         let request = unsafe { Arc::from_raw(address.cast::<Self>()) };
         let mut state = lock(&request.state);
         if !matches!(*state, State::Taken) {
             return closed();
         }
-        *state = State::Answered(Box::new(answer));
+        *state = State::Answered(status, Box::new(call));
         drop(state);
         request.changed.notify_one();
         Ok(())

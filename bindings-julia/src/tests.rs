@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use devexchange_core::abi::types::DEVX_NOT_READY;
+use devexchange_core::abi::types::{DEVX_NOT_READY, DEVX_OUT_OF_MEMORY};
 
 static TURN: Mutex<()> = Mutex::new(());
 static WAKES: AtomicUsize = AtomicUsize::new(0);
@@ -224,11 +224,11 @@ fn several_may_drain() {
 
 const TAG: u64 = 5;
 
-/// Gives the token as the driver code, on a thread of Julia's.
-unsafe extern "C" fn serve(token: u64, _: *mut *mut DevxBatch, error: *mut DevxError) -> Status {
-    // SAFETY: the tests give room for an error.
-    unsafe { (*error).driver_code = token as i32 };
-    DEVX_OK
+/// Fails with the token as the driver code, on a thread of Julia's.
+unsafe extern "C" fn serve(token: u64, call: *mut Call) -> Status {
+    // SAFETY: the call can be written.
+    unsafe { (*call).error.driver_code = token as i32 };
+    DEVX_OUT_OF_MEMORY
 }
 
 fn source(token: u64, patience_ns: i64) -> DevxBatchSource {
@@ -242,7 +242,7 @@ fn source(token: u64, patience_ns: i64) -> DevxBatchSource {
 
 /// Asks on this thread; the status, the driver code and the text.
 fn ask(source: &DevxBatchSource) -> (Status, i32, String) {
-    let (mut batch, mut error) = (null_mut(), NO_ERROR);
+    let (mut batch, mut error) = (null_mut(), Call::of(call::NEXT).error);
     let next = source.next.expect("a source of ours has a next");
     // SAFETY: the source is not released, and the outputs can be written.
     let status = unsafe { next(source.context, &raw mut batch, &raw mut error) };
@@ -275,10 +275,19 @@ fn request() -> *mut c_void {
     }
 }
 
+/// The token of a request, which is taken on, and what it asks.
+fn take(request: *mut c_void) -> (u64, Call) {
+    let mut call = Call::of(-1);
+    // SAFETY: the tests take each request once, and the call can be written.
+    let token = unsafe { devx_julia_take(request, &raw mut call) };
+    (token, call)
+}
+
 fn answer(request: *mut c_void, status: Status) -> Status {
-    let error = DevxError { driver_code: 4, ..NO_ERROR };
+    let mut call = Call::of(call::NEXT);
+    call.error.driver_code = 4;
     // SAFETY: the tests answer what they took, once.
-    unsafe { devx_julia_answer(request, status, null_mut(), &raw const error) }
+    unsafe { devx_julia_answer(request, status, &raw const call) }
 }
 
 #[test]
@@ -288,8 +297,8 @@ fn a_foreign_thread_waits_for_the_answer() {
     std::thread::scope(|scope| {
         let asker = scope.spawn(|| source.ask());
         let request = request();
-        // SAFETY: it came out of the queue.
-        assert_eq!(unsafe { devx_julia_take(request) }, 9);
+        let (token, asked) = take(request);
+        assert_eq!((token, asked.operation), (9, call::NEXT));
         assert!(!asker.is_finished());
         assert_eq!(answer(request, DEVX_CLOSED), DEVX_OK);
         assert_eq!(asker.join().expect("no panic"), (DEVX_CLOSED, 4, String::new()));
@@ -309,7 +318,7 @@ fn a_julia_thread_is_served_at_once() {
         });
         asker.join().expect("no panic")
     });
-    assert_eq!(said, (DEVX_OK, 11, String::new()));
+    assert_eq!(said, (DEVX_OUT_OF_MEMORY, 11, String::new()));
     release_source(&source.0);
     assert_eq!(drain(8), [11]);
 }
@@ -321,8 +330,7 @@ fn a_request_that_nobody_takes_runs_out() {
     let (status, _, said) = ask(&source);
     assert_eq!(status, DEVX_NOT_READY);
     assert!(said.contains("within 0.02 s"), "{said}");
-    // SAFETY: it came out of the queue.
-    assert_eq!(unsafe { devx_julia_take(request()) }, 0);
+    assert_eq!(take(request()).0, 0);
     release_source(&source);
     assert_eq!(drain(8), [9]);
 }
@@ -334,15 +342,13 @@ fn silence_sends_everybody_away() {
     std::thread::scope(|scope| {
         let askers = [scope.spawn(|| source.ask()), scope.spawn(|| source.ask())];
         let (taken, waiting) = (request(), request());
-        // SAFETY: it came out of the queue.
-        assert_eq!(unsafe { devx_julia_take(taken) }, 9);
+        assert_eq!(take(taken).0, 9);
         devx_julia_silence();
         for asker in askers {
             assert_eq!(asker.join().expect("no panic").0, DEVX_CLOSED);
         }
         assert_eq!(answer(taken, DEVX_OK), DEVX_CLOSED);
-        // SAFETY: it came out of the queue.
-        assert_eq!(unsafe { devx_julia_take(waiting) }, 0);
+        assert_eq!(take(waiting).0, 0);
     });
     assert_eq!(source.ask().0, DEVX_CLOSED);
     release_source(&source.0);
@@ -365,13 +371,13 @@ fn what_nobody_took_is_discarded() {
     let status = unsafe { devx_julia_source(9, TAG, Some(serve), -1, &raw const owner, &raw mut source) };
     assert_eq!(status, DEVX_OK);
     // SAFETY: nobody took the source, which gives the owner back.
-    unsafe { devx_julia_discard_source(source.context) };
+    unsafe { devx_julia_discard(source.context) };
     // SAFETY: both can be read and written.
     assert_eq!(unsafe { devx_julia_wake(9, &raw const owner, &raw mut wake) }, DEVX_OK);
     // SAFETY: nobody took the record, which gives the owner back.
     unsafe { devx_julia_discard_wake(wake.context) };
     // SAFETY: NULL is fine.
-    unsafe { devx_julia_discard_source(null_mut()) };
+    unsafe { devx_julia_discard(null_mut()) };
     // SAFETY: as above.
     unsafe { devx_julia_discard_wake(null_mut()) };
     // SAFETY: nobody has the owner.
@@ -395,3 +401,22 @@ fn a_waker_pushes_its_token_until_it_is_released() {
     unsafe { release(record.context) };
     assert_eq!(drain(8), [70, 70, 64]);
 }
+
+#[test]
+fn what_is_kept_is_let_go_in_order() {
+    let _turn = start();
+    let (first, second) = (register(3), register(4));
+    // SAFETY: both can be read.
+    let kept = unsafe { devx_julia_keep(&raw const first, &raw const second) };
+    assert!(drain(8).is_empty());
+    // SAFETY: kept above.
+    unsafe { devx_julia_let_go(kept) };
+    assert_eq!(drain(8), [3, 4]);
+    // SAFETY: NULL is fine.
+    assert!(unsafe { devx_julia_keep(std::ptr::null(), &raw const second) }.is_null());
+    // SAFETY: as above.
+    unsafe { devx_julia_let_go(null_mut()) };
+    assert!(drain(8).is_empty());
+}
+
+mod managers;

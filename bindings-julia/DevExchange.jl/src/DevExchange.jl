@@ -18,6 +18,9 @@ called exactly once, on whatever thread that happens.
   [`fixed_shape_column`](@ref): one as the other.
 - [`DeviceStream`](@ref), [`allocate`](@ref), [`copy_to`](@ref), [`used_on`](@ref): memory of a CUDA device, and the
   order of what is done there. The driver is looked for when it is first needed; everything else works without one.
+- [`import_cuda_array`](@ref), [`export_share_cuda_array`](@ref): tensors as the CUDA Array Interface, a C struct.
+- [`MemoryManager`](@ref): who allocates; the library's managers, and one's own.
+- [`IpcServer`](@ref), [`IpcClient`](@ref): tensors and batches shared with other processes.
 - [`ledger`](@ref), [`outstanding`](@ref): what is not released yet.
 
 `close` what you do not need any more; a finalizer sees to what was forgotten. Julia code runs on threads of Julia's
@@ -30,32 +33,40 @@ module DevExchange
 using Dates
 using Libdl
 
-export ArrayBuilder, ArrowArray, ArrowArrayStream, ArrowAsyncDeviceStreamHandler, ArrowDeviceArray,
+export Allocation, ArrayBuilder, ArrowArray, ArrowArrayStream, ArrowAsyncDeviceStreamHandler, ArrowDeviceArray,
     ArrowDeviceArrayStream, ArrowSchema, AsyncReader, AsyncWriter, Batch, BatchStream, Bytes, Column, DLDataType,
     DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLTensor, DayTime, Decimal, DevExchangeError, DeviceInfo,
-    DeviceStream, DictionaryVector, Entries, Field, MonthDayNano, Node, Plan, RawElement, Row, RunEndVector, Schema,
-    Tensor, allocate, arrow_release, borrow, bytes, check_pointers, children, columns, copy_to, device_count,
-    device_info, dictionary, dlpack_release, drain, export_move, export_move_legacy, export_share,
-    export_share_legacy, extension, extension_metadata, extension_name, fixed_shape_column, import_arrow,
-    import_arrow_device, import_dlpack, import_dlpack_legacy, import_schema, indices, ledger, list_field, map_field,
-    matrix, next!, null_count, outstanding, plan_batch, plan_column, plan_fixed_shape_column, plan_matrix,
-    plan_tensor, produced_on, receive, record_batch, releases_lost, releases_waiting, root, run_end_field, schema,
-    share, struct_field, synchronize, timezone, type_id, type_ids, union_field, used_on, wait_on, write!
+    DeviceStream, DevxCudaArray, DictionaryVector, Entries, Field, IpcClient, IpcServer, MemoryManager, MemoryRequest,
+    MonthDayNano, Node, Plan, RawElement, Row, RunEndVector, Schema, Tensor, allocate, allocate_shared, arrow_release,
+    borrow, bytes, check_pointers, children, columns, copy_to, cuda_array_release, defer_cleanup, device_count,
+    device_info, dictionary, dlpack_release, drain, driver_manager, export_move, export_move_cuda_array,
+    export_move_legacy, export_share, export_share_cuda_array, export_share_legacy, extension, extension_metadata,
+    extension_name, fixed_shape_column, host_only_manager, import_arrow, import_arrow_device, import_batch,
+    import_cuda_array, import_dlpack, import_dlpack_legacy, import_schema, import_tensor, indices, ipc_handle, leases,
+    ledger, limited_manager, list_field, managed_manager, map_field, matrix, memory_info, next!, null_count, offer,
+    outstanding, pin, plan_batch, plan_column, plan_fixed_shape_column, plan_matrix, plan_offer, plan_tensor,
+    pool_manager, produced_on, receive, record_batch, releases_lost, releases_waiting, reset!, root, run_end_field,
+    schema, share, struct_field, synchronize, timezone, trim!, type_id, type_ids, union_field, used_on, wait_on,
+    withdraw, write!
 # Documented, too, and to be called as `DevExchange.flags(t)`: names that are too common to be taken.
 # CPU, Int256, LEGACY_STREAM, MANAGED, PER_THREAD_STREAM, PINNED, buffers, cuda, demand, device, device_type, dtype,
-# dtype_name, fields, flags, format, handler, is_cancelled, keys_sorted, library_path, metadata, name, nullable,
-# ordered, producer_error, release_failures, request, rooted, status_name, text.
+# dtype_name, fields, flags, format, handler, initialize, is_cancelled, keys_sorted, library_path, metadata, name,
+# nullable, ordered, producer_error, release_failures, request, rooted, statistics, status_name, text.
 
 include("library.jl")
 include("types.jl")
 include("error.jl")
 include("queue.jl")
 include("handle.jl")
+include("call.jl")
 include("dtype.jl")
 include("device.jl")
 include("stream.jl")
 include("tensor.jl")
 include("dlpack.jl")
+include("cuda_array.jl")
+include("manager.jl")
+include("own_manager.jl")
 include("value.jl")
 include("layout.jl")
 include("field.jl")
@@ -72,6 +83,7 @@ include("batch_stream.jl")
 include("async.jl")
 include("async_reader.jl")
 include("async_writer.jl")
+include("ipc.jl")
 include("ledger.jl")
 
 function __init__()

@@ -34,9 +34,9 @@ const AnyStreamStruct = Union{ArrowArrayStream,ArrowDeviceArrayStream}
 A stream of batches that Julia makes. `source` is a function without arguments that gives the next [`Batch`](@ref), or
 `nothing` at the end; or it is anything that can be iterated, a `Channel` too. Each batch is *moved* into the stream: it
 is closed afterwards. It has to be of this schema, on a device of this type. The schema is shared. What `source` throws
-is the error of the stream, with its text (`DEVX_CALLBACK`, or the status of a [`DevExchangeError`](@ref)); after that,
-or after the end, it is not asked again. `release()`, if given, is called once, on a task of this module, when the
-stream was released; if this throws, it is not.
+is the error of the stream, with its text (`DEVX_CALLBACK`, `DEVX_OUT_OF_MEMORY` for an `OutOfMemoryError`, or the
+status of a [`DevExchangeError`](@ref)); after that, or after the end, it is not asked again. `release()`, if given, is
+called once, on a task of this module, when the stream was released; if this throws, it is not.
 
 **Who runs the source.** On a thread of Julia's, a consumer that asks for a batch calls `source` right there. On any
 other thread no Julia code may run: the consumer waits while a task of Julia's does it. So a Julia thread has to be free
@@ -50,25 +50,15 @@ Throws `DEVX_DEVICE` for a type of device that this library has no runtime for, 
 `patience`, `DEVX_CLOSED`.
 """
 function BatchStream(schema::Schema, source; device_type::Integer=kDLCPU, release=nothing, patience::Real=60)
-    mark_thread()
-    patience >= 0 || throw(DevExchangeError(DEVX_OUT_OF_RANGE, "patience is $patience s"))
-    limit = patience < 1e9 ? round(Int64, 1e9 * patience) : Int64(-1)
     next = source isa Function ? source : Pulled(source, nothing, false)
     out = Ref{Ptr{Cvoid}}(C_NULL)
-    owned_by_token(next, (), release) do owner, number
-        record = Ref(DevxBatchSource(C_NULL, C_NULL, C_NULL))
-        status = ccall(devx_julia_source[], DevxStatus,
-            (UInt64, UInt64, Ptr{Cvoid}, Int64, Ptr{DevxOwner}, Ptr{DevxBatchSource}),
-            number, TAG_REQUEST, serve_address(), limit, owner, record)
-        status == DEVX_OK || throw(DevExchangeError(status, "the source could not be made"))
-        try
-            held(schema.handle) do schema
-                @checked devx_batch_stream_create(
-                    schema::Ptr{Cvoid}, device_type::Int32, record::Ptr{DevxBatchSource}, out::Ptr{Ptr{Cvoid}})
-            end
-        catch
-            ccall(devx_julia_discard_source[], Cvoid, (Ptr{Cvoid},), record[].context)
-            rethrow()
+    make(number, limit, owner, record) = ccall(devx_julia_source[], DevxStatus,
+        (UInt64, UInt64, Ptr{Cvoid}, Int64, Ptr{DevxOwner}, Ptr{DevxBatchSource}),
+        number, TAG_REQUEST, serve_address(), limit, owner, record)
+    asked_through(make, Ref(DevxBatchSource(C_NULL, C_NULL, C_NULL)), next, release, patience) do record
+        held(schema.handle) do schema
+            @checked devx_batch_stream_create(
+                schema::Ptr{Cvoid}, device_type::Int32, record::Ptr{DevxBatchSource}, out::Ptr{Ptr{Cvoid}})
         end
     end
     return BatchStream(Handle{TAG_BATCH_STREAM}(out[]))
@@ -90,67 +80,14 @@ function (p::Pulled)()
     return next[1]
 end
 
-# What a stream calls on a thread of Julia's: `devx_batch_source.next` of the source with this number.
-function serve(number::UInt64, out::Ptr{Ptr{Cvoid}}, error::Ptr{DevxError})
-    try
-        deliver_now_and_then()
-        source = lock(() -> ROOTS[number].object, ROOTS_LOCK)
-        # The task may be older than the source.
-        batch = Base.invokelatest(source)
-        batch === nothing && return DEVX_OK
-        batch isa Batch || throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
-            "the source gave a $(typeof(batch)), not a Batch, or nothing at the end"))
-        moved(slot -> unsafe_store!(out, slot[]), batch.handle)
-        return DEVX_OK
-    catch e
-        return write_failure(error, failure(e))
-    end
-end
-
-serve_address() = @cfunction(serve, DevxStatus, (UInt64, Ptr{Ptr{Cvoid}}, Ptr{DevxError}))
-
-# What a consumer is told of an exception. `DEVX_OK` would be the end, and `DEVX_BUSY` another call's.
-function failure(@nospecialize(e))
-    e isa DevExchangeError && e.status != DEVX_OK && e.status != DEVX_BUSY && return e
-    text = try
-        Base.invokelatest(sprint, showerror, e)
-    catch
-        string("an exception that cannot be shown: ", typeof(e))
-    end
-    return DevExchangeError(DEVX_CALLBACK, text)
-end
-
-function write_failure(target::Ptr{DevxError}, e::DevExchangeError)
-    text = visible(e.message)
-    most = DEVX_ERROR_MESSAGE_BYTES - 1
-    bytes = ncodeunits(text) <= most ? ncodeunits(text) : thisind(text, most + 1) - 1
-    unsafe_store!(Ptr{DevxStatus}(field_address(target, :status)), e.status)
-    unsafe_store!(Ptr{Int32}(field_address(target, :driver_code)), e.driver_code)
-    message = field_address(target, :message)
-    GC.@preserve text unsafe_copyto!(message, pointer(text), bytes)
-    unsafe_store!(message, 0x00, bytes + 1)
-    return e.status
-end
-
-# For C, where a text ends at its first NUL.
-visible(text::String) = replace(text, '\0' => '?')
-
-# A request of a foreign thread. Its answer may take its time, so another task gives it.
-function take_request(request::Ptr{Cvoid})
-    number = ccall(devx_julia_take[], UInt64, (Ptr{Cvoid},), request)
-    number == 0 || Threads.@spawn answer(request, number)
-    return nothing
-end
-
-function answer(request, number)
-    out, error = Ref{Ptr{Cvoid}}(C_NULL), Ref{DevxError}()
-    GC.@preserve out error begin
-        said = Base.unsafe_convert(Ptr{DevxError}, error)
-        status = serve(number, Base.unsafe_convert(Ptr{Ptr{Cvoid}}, out), said)
-        waited_for = ccall(devx_julia_answer[], DevxStatus, (Ptr{Cvoid}, DevxStatus, Ptr{Cvoid}, Ptr{DevxError}),
-            request, status, out[], status == DEVX_OK ? Ptr{DevxError}(C_NULL) : said)
-    end
-    waited_for == DEVX_OK || out[] == C_NULL || release_handle(TAG_BATCH, out[])
+# The next batch of a source.
+function reply(source, call::Ptr{Call})
+    # The task may be older than the source.
+    batch = Base.invokelatest(source)
+    batch === nothing && return nothing
+    batch isa Batch || throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
+        "the source gave a $(typeof(batch)), not a Batch, or nothing at the end"))
+    moved(slot -> answer!(call, :batch, slot[]), batch.handle)
     return nothing
 end
 

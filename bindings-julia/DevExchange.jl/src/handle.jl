@@ -2,8 +2,8 @@
 
 const CLOSED = typemin(Int)
 
-# Tensor, batch, schema and the streams hold one of these; `TAG` says which, and whether it is an error not to close it.
-# The address of a device's stream is a number (see `STREAMS`).
+# Tensor, batch, schema, streams, managers and so on hold one of these; `TAG` says which, and whether it is an error not
+# to close it. The address of a device's stream is a number (see `STREAMS`).
 #
 # `users` counts the calls that are at work with the handle; its sign bit says that it was closed. Whoever closes it, or
 # leaves it last after it was closed, takes the address and releases it, so that one task may close what another one is
@@ -29,6 +29,10 @@ function kind_name(tag)
     kind == TAG_SCHEMA && return "schema"
     kind == TAG_ASYNC_READER && return "reader"
     kind == TAG_ASYNC_WRITER && return "writer"
+    kind == TAG_MANAGER && return "manager"
+    kind == TAG_ALLOCATION && return "memory allocation"
+    kind == TAG_IPC_SERVER && return "server"
+    kind == TAG_IPC_CLIENT && return "client"
     return "stream"
 end
 
@@ -41,6 +45,10 @@ function release_handle(tag, address::Ptr{Cvoid})
     kind == TAG_BATCH_STREAM && ccall(devx_batch_stream_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
     kind == TAG_ASYNC_READER && ccall(devx_async_reader_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
     kind == TAG_ASYNC_WRITER && ccall(devx_async_writer_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
+    kind == TAG_MANAGER && ccall(devx_manager_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
+    kind == TAG_ALLOCATION && ccall(devx_julia_let_go[], Cvoid, (Ptr{Cvoid},), address)
+    kind == TAG_IPC_SERVER && ccall(devx_ipc_server_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
+    kind == TAG_IPC_CLIENT && ccall(devx_ipc_client_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
     # When Julia ends a finalizer may get here, which must not take a lock; the driver ends its streams.
     kind == TAG_STREAM && !EXITING[] && close_stream(UInt64(UInt(address)))
     return nothing

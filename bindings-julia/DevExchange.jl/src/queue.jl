@@ -18,6 +18,10 @@ const TAG_ASYNC_READER = UInt64(6)
 const TAG_ASYNC_WRITER = UInt64(7)
 const TAG_WAKE = UInt64(8)
 const TAG_REQUEST = UInt64(9)
+const TAG_MANAGER = UInt64(10)
+const TAG_ALLOCATION = UInt64(11)
+const TAG_IPC_SERVER = UInt64(12)
+const TAG_IPC_CLIENT = UInt64(13)
 const TAG_KEPT = UInt64(32)
 const TAG_BITS = UInt64(63)
 
@@ -99,8 +103,8 @@ function start_queue()
     return nothing
 end
 
-# Says on each of Julia's threads that it is one. There the sources of streams are called directly; a thread that has
-# not come to it yet is taken for a foreign one, so whoever makes a source marks the own one first.
+# Says on each of Julia's threads that it is one. There sources and managers are called directly; a thread that has not
+# come to it yet is taken for a foreign one, so whoever makes or asks one marks the own one first.
 mark_thread() = ccall(devx_julia_thread[], Cvoid, ())
 function mark_threads()
     mark_thread()
@@ -149,7 +153,12 @@ end
 # As `drain`, now and then and only if nobody else delivers: for loops over batches that never yield, in which nothing
 # else would release anything.
 function deliver_now_and_then()
-    Threads.atomic_add!(DELIVERY_TURNS, 1) % 16 == 0 && trylock(DRAINING) || return nothing
+    Threads.atomic_add!(DELIVERY_TURNS, 1) % 16 == 0 && deliver_if_idle()
+    return nothing
+end
+
+function deliver_if_idle()
+    trylock(DRAINING) || return nothing
     try
         deliver_all()
     finally

@@ -123,7 +123,10 @@ function adopt_tensor(address::Ptr{Cvoid}; ready::Bool=false)
     held(handle) do address
         view, flags = look_at(address)
         T = element_type(view.dtype, flags)
-        T === nothing && throw(no_element_type(view.dtype))
+        if T === nothing
+            close(handle)
+            throw(no_element_type(view.dtype))
+        end
         return Tensor(handle, T, Val(Int(view.ndim)), view, flags, ready)
     end
 end
@@ -330,9 +333,7 @@ stream of another device), `DEVX_UNSUPPORTED`, `DEVX_DRIVER`.
 allocate(::Type{T}, dims::Integer, device::DLDevice; stream=nothing) where {T} =
     allocate(T, (dims,), device; stream=stream)
 function allocate(::Type{T}, dims::NTuple{N,Integer}, device::DLDevice; stream=nothing) where {T,N}
-    d = dtype(T)
-    d.bits < 8 && throw(DevExchangeError(DEVX_UNSUPPORTED, "eltype is $T: memory for $(dtype_name(d)) would be packed"))
-    extents = Ref(NTuple{N,Int64}(dims))
+    d, extents = memory_dtype(T), Ref(NTuple{N,Int64}(dims))
     out = Ref{Ptr{Cvoid}}(C_NULL)
     on_stream(stream) do stream
         GC.@preserve extents begin
@@ -342,6 +343,13 @@ function allocate(::Type{T}, dims::NTuple{N,Integer}, device::DLDevice; stream=n
         end
     end
     return adopt_tensor(Tensor{T,N}, out[]; ready=true)
+end
+
+# The element type of memory that is made here.
+function memory_dtype(::Type{T}) where {T}
+    d = dtype(T)
+    d.bits < 8 && throw(DevExchangeError(DEVX_UNSUPPORTED, "eltype is $T: memory for $(dtype_name(d)) would be packed"))
+    return d
 end
 
 """

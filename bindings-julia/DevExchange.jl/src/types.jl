@@ -474,6 +474,13 @@ const DEVX_NO_STREAM_LEGACY_DEFAULT = Int32(0)
 const DEVX_NO_STREAM_HOST_SYNC = Int32(1)
 const DEVX_NO_STREAM_TRUST = Int32(2)
 
+"""
+    DevxCudaArray()
+
+An array in memory that a CUDA device can access (CUDA Array Interface, versions 0 to 3), with strides in bytes. Without
+arguments a released one, all zero: room for a producer to write to, as `Ref(DevxCudaArray())`. Whoever holds it calls
+[`cuda_array_release`](@ref) once or imports it ([`import_cuda_array`](@ref)).
+"""
 struct DevxCudaArray
     version::Int32
     read_only::Int32
@@ -488,6 +495,8 @@ struct DevxCudaArray
     release::Ptr{Cvoid}
     private_data::Ptr{Cvoid}
 end
+
+DevxCudaArray() = DevxCudaArray(0, 0, C_NULL, 0, C_NULL, C_NULL, C_NULL, C_NULL, C_NULL, 0, C_NULL, C_NULL)
 
 struct DevxCudaArrayRequest
     max_version::Int32

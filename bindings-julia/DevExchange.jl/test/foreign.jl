@@ -1,11 +1,12 @@
-# Streams with somebody else at the other end, in C, on threads of their own: foreign.c, compiled here.
+# Somebody else at the other end of streams and managers, in C, on threads of their own: foreign.c and askers.c, which
+# are compiled here.
 
 const FOREIGN_LIBRARY = let
     library = joinpath(mktempdir(), "foreign." * Libdl.dlext)
-    source = joinpath(@__DIR__, "foreign.c")
+    sources = [joinpath(@__DIR__, "foreign.c"), joinpath(@__DIR__, "askers.c")]
     headers = normpath(joinpath(@__DIR__, "..", "..", "..", "bindings-c", "include"))
     run(`$(get(ENV, "CC", "cc")) -std=c11 -D_GNU_SOURCE -O1 -Wall -Wextra -Werror -fPIC -shared -pthread -I$headers
-         -o $library $source`)
+         -o $library $sources`)
     library
 end
 const FOREIGN = Libdl.dlopen(FOREIGN_LIBRARY)
@@ -20,6 +21,8 @@ const PULLER = word(:stream, :most, :batches, :sum, :code, :done, :text)
 const ASYNC_PRODUCER = word(:batches, :fails, :schema_first, :sent, :extracted, :most_ahead, :cancels, :done)
 const ASYNC_CONSUMER =
     word(:at_a_time, :cancels_at, :refuses_at, :batches, :sum, :pairs, :ended, :code, :releases, :text)
+const ASKER = word(:manager, :rounds, :bytes, :all, :got, :free_bytes, :total_bytes, :handle_bytes, :code, :done,
+    :allocate, :pin, :initialize, :reset, :memory_info, :get_ipc_handle, :trim, :defer_cleanup, :resume_cleanup, :text)
 
 struct Words
     names::Dict{Symbol,Int}
@@ -62,6 +65,23 @@ end
 pull(p::Words) = ccall(foreign(:foreign_pull), Cint, (Ptr{Cvoid},), pointer(p))
 pull_on_thread(p::Words) = ccall(foreign(:foreign_pull_on_thread), Cint, (Ptr{Cvoid},), pointer(p)) == 0
 pull_and_join(p::Words) = ccall(foreign(:foreign_pull_and_join), Cint, (Ptr{Cvoid},), pointer(p)) == 0
+
+# Somebody who asks a manager, which must not be closed meanwhile.
+function asker(m::MemoryManager; rounds=1, bytes=64, all=0)
+    functions = (allocate=DX.devx_manager_allocate, pin=DX.devx_manager_pin, initialize=DX.devx_manager_initialize,
+        reset=DX.devx_manager_reset, memory_info=DX.devx_manager_memory_info,
+        get_ipc_handle=DX.devx_manager_get_ipc_handle, trim=DX.devx_manager_trim,
+        defer_cleanup=DX.devx_manager_defer_cleanup, resume_cleanup=DX.devx_manager_resume_cleanup)
+    addresses = map(f -> Int64(UInt(f[])), functions)
+    manager = Int64(UInt(Base.unsafe_convert(Ptr{Cvoid}, m.handle)))
+    a = Words(ASKER; manager=manager, rounds=rounds, all=all, addresses...)
+    a.memory[ASKER[:bytes]] = bytes
+    return a
+end
+
+ask(a::Words) = ccall(foreign(:foreign_ask), Cint, (Ptr{Cvoid},), pointer(a))
+ask_on_thread(a::Words) = ccall(foreign(:foreign_ask_on_thread), Cint, (Ptr{Cvoid},), pointer(a)) == 0
+ask_and_join(a::Words) = ccall(foreign(:foreign_ask_and_join), Cint, (Ptr{Cvoid},), pointer(a)) == 0
 
 # One batch of one number, and the schema of all such.
 numbered(k) = Batch(NUMBERED, [Node(1, (nothing,); null_count=0), Node(1, (nothing, Int64[k]); null_count=0)])

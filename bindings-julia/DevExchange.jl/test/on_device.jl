@@ -7,6 +7,8 @@ using Test
 const DX = DevExchange
 
 include("counting.jl")
+include("producers.jl")
+include("foreign.jl")
 
 const DRIVER = Libdl.dlopen("libcuda.so.1")
 driver(name) = Libdl.dlsym(DRIVER, name)
@@ -270,6 +272,7 @@ function tasks_at_once()
 end
 
 suite = @testset Counting "on a device" begin
+    include("on_device_memory.jl")
     info = device_info(GPU)
     @test device_count() == 1 && startswith(info.name, "Simulated") && info.uuid != Base.UUID(0)
     @test 0 < info.free_bytes <= info.total_bytes && info.driver_version >= 11000
@@ -282,7 +285,7 @@ suite = @testset Counting "on a device" begin
     for (mode, seed) in schedules
         ccall(driver(:simcuda_seed), Cint, (Cstring, UInt64), mode, seed)
         for scenario in (tensors_there_and_back, on_the_legacy_stream, batches_there_and_back,
-                         every_type_there_and_back, released_after_the_work, tasks_at_once)
+                         every_type_there_and_back, released_after_the_work, tasks_at_once, MEMORY_SCENARIOS...)
             ok = scenario()
             ok || println(scenario, " with schedule ", mode, " ", seed)
             @test ok

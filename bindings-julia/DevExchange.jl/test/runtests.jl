@@ -9,6 +9,7 @@ const DX = DevExchange
 include("counting.jl")
 include("producers.jl")
 include("foreign.jl")
+include("peers.jl")
 
 suite = @testset Counting "DevExchange" begin
     include("records.jl")
@@ -23,7 +24,9 @@ suite = @testset Counting "DevExchange" begin
     include("processes.jl")
     include("batch_streams.jl")
     include("async.jl")
+    include("managers.jl")
     include("devices.jl")
+    include("ipc.jl")
 end
 
 println("julia ", VERSION, ", ", Threads.nthreads(), " thread(s), ", DX.library_path())

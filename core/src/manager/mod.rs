@@ -289,6 +289,8 @@ impl Tensor {
 /// Memory of the library's own allocator, as a manager gives it.
 fn allocated(device: Device, bytes: usize, memory: Memory) -> Allocated {
     let Memory { address, owner, ready } = memory;
+    // No bytes of the host have an address that means nothing.
+    let address = if bytes == 0 { std::ptr::null_mut() } else { address };
     Allocated { address, device, bytes, owner, ready }
 }
 

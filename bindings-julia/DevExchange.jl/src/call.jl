@@ -1,0 +1,118 @@
+# What others ask of Julia and wait for: the next batch of a source, memory of a manager. Whoever asks, the answer is
+# found by `reply(object, call)`: on a thread of Julia's right there, for a foreign thread in a task.
+
+# A question and its answer, field by field as in bindings-julia/src/call.rs. Only ever used behind a pointer.
+struct Call
+    operation::Int32
+    begins::Int32
+    address::Ptr{Cvoid}
+    request::DevxMemoryRequest
+    batch::Ptr{Cvoid}
+    memory::DevxMemory
+    info::DevxMemoryInfo
+    handle::DevxIpcHandle
+    error::DevxError
+end
+
+const CALL_NEXT = Int32(0)
+const CALL_INITIALIZE = Int32(1)
+const CALL_ALLOCATE = Int32(2)
+const CALL_PIN = Int32(3)
+const CALL_MEMORY_INFO = Int32(4)
+const CALL_GET_IPC_HANDLE = Int32(5)
+const CALL_RESET = Int32(6)
+const CALL_TRIM = Int32(7)
+const CALL_DEFER_CLEANUP = Int32(8)
+
+# Where a field lies; one method each, so that its type is known where it is used.
+for (k, field) in enumerate(fieldnames(Call))
+    @eval field_pointer(call::Ptr{Call}, ::Val{$(QuoteNode(field))}) =
+        Ptr{$(fieldtype(Call, k))}(Ptr{UInt8}(call) + $(fieldoffset(Call, k)))
+end
+@inline field_pointer(call::Ptr{Call}, field::Symbol) = field_pointer(call, Val(field))
+@inline argument(call::Ptr{Call}, field::Symbol) = unsafe_load(field_pointer(call, field))
+@inline answer!(call::Ptr{Call}, field::Symbol, value) = unsafe_store!(field_pointer(call, field), value)
+
+# Roots `object` and has it asked through a record of the C API: `make(number, limit, owner, record)` writes the record,
+# `hand_over(record)` gives it to the library. If either throws, nothing was taken.
+function asked_through(hand_over, make, record::Ref, object, release, patience::Real)
+    mark_thread()
+    patience >= 0 || throw(DevExchangeError(DEVX_OUT_OF_RANGE, "patience is $patience s"))
+    limit = patience < 1e9 ? round(Int64, 1e9 * patience) : Int64(-1)
+    owned_by_token(object, (), release) do owner, number
+        status = make(number, limit, owner, record)
+        status == DEVX_OK || throw(DevExchangeError(status, "the callbacks could not be made"))
+        try
+            hand_over(record)
+        catch
+            ccall(devx_julia_discard[], Cvoid, (Ptr{Cvoid},), record[].context)
+            rethrow()
+        end
+    end
+    return nothing
+end
+
+# Answers a question to the object with this number, on a thread of Julia's.
+function serve(number::UInt64, call::Ptr{Call})
+    try
+        deliver_now_and_then()
+        reply(lock(() -> ROOTS[number].object, ROOTS_LOCK), call)
+        return DEVX_OK
+    catch e
+        return write_failure(field_pointer(call, :error), failure(e))
+    end
+end
+
+serve_address() = @cfunction(serve, DevxStatus, (UInt64, Ptr{Call}))
+
+# What a caller is told of an exception. `DEVX_OK` would be an answer, and `DEVX_BUSY` another call's.
+function failure(@nospecialize(e))
+    e isa DevExchangeError && e.status != DEVX_OK && e.status != DEVX_BUSY && return e
+    text = try
+        Base.invokelatest(sprint, showerror, e)
+    catch
+        string("an exception that cannot be shown: ", typeof(e))
+    end
+    return DevExchangeError(e isa OutOfMemoryError ? DEVX_OUT_OF_MEMORY : DEVX_CALLBACK, text)
+end
+
+function write_failure(target::Ptr{DevxError}, e::DevExchangeError)
+    text = visible(e.message)
+    most = DEVX_ERROR_MESSAGE_BYTES - 1
+    bytes = ncodeunits(text) <= most ? ncodeunits(text) : thisind(text, most + 1) - 1
+    unsafe_store!(Ptr{DevxStatus}(field_address(target, :status)), e.status)
+    unsafe_store!(Ptr{Int32}(field_address(target, :driver_code)), e.driver_code)
+    message = field_address(target, :message)
+    GC.@preserve text unsafe_copyto!(message, pointer(text), bytes)
+    unsafe_store!(message, 0x00, bytes + 1)
+    return e.status
+end
+
+# For C, where a text ends at its first NUL.
+visible(text::String) = replace(text, '\0' => '?')
+
+# A request of a foreign thread. Its answer may take its time, so another task gives it.
+function take_request(request::Ptr{Cvoid})
+    call = Ref{Call}()
+    number = ccall(devx_julia_take[], UInt64, (Ptr{Cvoid}, Ptr{Call}), request, call)
+    number == 0 || Threads.@spawn answer_request(request, number, call)
+    return nothing
+end
+
+function answer_request(request, number, call)
+    GC.@preserve call begin
+        asked = Base.unsafe_convert(Ptr{Call}, call)
+        status = serve(number, asked)
+        waited_for = ccall(devx_julia_answer[], DevxStatus, (Ptr{Cvoid}, DevxStatus, Ptr{Call}), request, status, asked)
+        waited_for == DEVX_OK || status != DEVX_OK || take_back(asked)
+    end
+    return nothing
+end
+
+# What nobody waited for.
+function take_back(call::Ptr{Call})
+    batch, owner = argument(call, :batch), argument(call, :memory).owner
+    batch == C_NULL || release_handle(TAG_BATCH, batch)
+    owner.release == C_NULL || ccall(owner.release, Cvoid, (Ptr{Cvoid},), owner.context)
+    return nothing
+end

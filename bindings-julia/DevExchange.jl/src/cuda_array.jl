@@ -1,0 +1,109 @@
+# Tensors in and out as the CUDA Array Interface, a C struct.
+
+"""
+    import_cuda_array(array; stream=nothing, no_stream=:legacy_default) -> Tensor
+    import_cuda_array(array; mask=true, ...) -> (tensor, mask)
+
+Takes an array of the CUDA Array Interface, versions 0 to 3, from its producer, without a copy. `array` is a `Ref` or
+`Ptr` of [`DevxCudaArray`](@ref). Element type and number of dimensions are those of the array, known only at run time;
+dimensions stay in the producer's order, strides become those of elements. Where the memory is, the driver says.
+
+- `stream`: what the consumer works on, a [`DeviceStream`](@ref) or a number, which is made to wait, on the device, for
+  what the producer has queued until now. Without one nobody waits yet: see [`wait_on`](@ref).
+- `no_stream`: what takes the place of the producer's stream in versions before 3, which have none: `:legacy_default`,
+  `:host_sync` (the host waits until the device is idle) or `:trust` (nobody waits).
+- `mask`: whether to take a mask, too: a tensor that says which elements are valid (true, or not 0), or `nothing` if all
+  are. With `false`, an array that has one is refused.
+
+On success the array is moved from (its `release` is NULL) and released once, when the last user of both is gone: at the
+latest by `close`; the producer's stream waits for the work that was named with [`used_on`](@ref). That stream has to be
+there until then. On failure the array is untouched, and the caller's to give back ([`cuda_array_release`](@ref)).
+
+Throws `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_VERSION`, `DEVX_INVALID_DTYPE`, `DEVX_INVALID_SHAPE`,
+`DEVX_INVALID_ARGUMENT`, `DEVX_INVALID_STREAM` with the field and its value; `DEVX_UNSUPPORTED` for another byte order,
+for elements that are no numbers, and for a mask that was not asked for; `DEVX_MISMATCH` for a mask of another shape;
+`DEVX_DEVICE` for memory that no CUDA device can access, or without a driver; `DEVX_DRIVER`.
+"""
+function import_cuda_array(array::Union{Ref{DevxCudaArray},Ptr{Cvoid}}; stream=nothing, no_stream=:legacy_default,
+                           mask::Bool=false)
+    policy = no_stream_code(no_stream)
+    out, valid = Ref{Ptr{Cvoid}}(C_NULL), Ref{Ptr{Cvoid}}(C_NULL)
+    on_stream(stream) do stream
+        request = Ref(DevxCudaArrayRequest(DEVX_CUDA_ARRAY_VERSION, policy, stream))
+        place = mask ? Base.unsafe_convert(Ptr{Ptr{Cvoid}}, valid) : Ptr{Ptr{Cvoid}}(C_NULL)
+        GC.@preserve valid @checked devx_cuda_array_import(array::Ptr{DevxCudaArray},
+            request::Ptr{DevxCudaArrayRequest}, out::Ptr{Ptr{Cvoid}}, place::Ptr{Ptr{Cvoid}})
+    end
+    tensor = adopt_tensor(out[])
+    return mask ? (tensor, valid[] == C_NULL ? nothing : adopt_tensor(valid[])) : tensor
+end
+
+"""
+    export_share_cuda_array(t::Tensor, target; max_version=3, stream=nothing, no_stream=:legacy_default)
+
+Hands a tensor to a consumer as an array of the CUDA Array Interface, and keeps it. `target` is a `Ref` or `Ptr` of
+[`DevxCudaArray`](@ref). The consumer owns what is written, and releases it once, from any thread, or the caller does so
+with [`cuda_array_release`](@ref) if nobody takes it. What `target` held before is overwritten, not released.
+
+- `max_version`: the highest version that the consumer reads; what is written is the lower of this and 3.
+- `stream`: the stream that the data is to be ordered on if it does not lie behind one already. The `stream` of the
+  struct is the one behind which the data is.
+- `no_stream`: for consumers of versions before 3, which wait for nothing: `:legacy_default` puts the data behind the
+  legacy default stream, `:host_sync` waits for it, too, `:trust` does nothing.
+
+Throws `DEVX_DEVICE` for memory that no CUDA device can access (that of the CPU), `DEVX_UNSUPPORTED` for elements that
+NumPy has no name for, `DEVX_VERSION`, `DEVX_INVALID_ARGUMENT`, `DEVX_INVALID_STREAM`, `DEVX_NULL_ARGUMENT`,
+`DEVX_DRIVER`, `DEVX_CLOSED`.
+"""
+function export_share_cuda_array(t::Tensor, target::Union{Ref{DevxCudaArray},Ptr{Cvoid}}; keywords...)
+    cuda_array_requested(; keywords...) do request
+        held(t.handle) do tensor
+            @checked devx_tensor_export_share_cuda_array(
+                tensor::Ptr{Cvoid}, request::Ptr{DevxCudaArrayRequest}, target::Ptr{DevxCudaArray})
+        end
+    end
+    return nothing
+end
+
+"""
+    export_move_cuda_array(t::Tensor, target; max_version=3, stream=nothing, no_stream=:legacy_default)
+
+As [`export_share_cuda_array`](@ref), and gives the tensor up: it is closed when this returns. If this throws, it is as
+before.
+"""
+function export_move_cuda_array(t::Tensor, target::Union{Ref{DevxCudaArray},Ptr{Cvoid}}; keywords...)
+    cuda_array_requested(; keywords...) do request
+        moved(t.handle) do slot
+            @checked devx_tensor_export_move_cuda_array(
+                slot::Ptr{Ptr{Cvoid}}, request::Ptr{DevxCudaArrayRequest}, target::Ptr{DevxCudaArray})
+        end
+    end
+    return nothing
+end
+
+function cuda_array_requested(f; max_version::Integer=DEVX_CUDA_ARRAY_VERSION, stream=nothing,
+                              no_stream=:legacy_default)
+    policy = no_stream_code(no_stream)
+    return on_stream(value -> f(Ref(DevxCudaArrayRequest(max_version, policy, value))), stream)
+end
+
+# A symbol of ours, or a number for the library to judge.
+no_stream_code(policy::Integer) = Int32(policy)
+function no_stream_code(policy::Symbol)
+    policy === :legacy_default && return DEVX_NO_STREAM_LEGACY_DEFAULT
+    policy === :host_sync && return DEVX_NO_STREAM_HOST_SYNC
+    policy === :trust && return DEVX_NO_STREAM_TRUST
+    throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
+        "no_stream is $(repr(policy)): neither :legacy_default, :host_sync nor :trust"))
+end
+
+"""
+    cuda_array_release(array)
+
+Gives an array of the CUDA Array Interface that the caller owns back to its producer: calls its `release`, unless it is
+NULL already. For an export that nobody took, or an array whose import failed. NULL is fine.
+"""
+function cuda_array_release(array::Union{Ref{DevxCudaArray},Ptr{Cvoid}})
+    ccall(devx_cuda_array_release[], Cvoid, (Ptr{DevxCudaArray},), array)
+    return nothing
+end

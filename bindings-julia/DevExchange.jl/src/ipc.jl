@@ -1,0 +1,177 @@
+# Tensors and batches shared with other processes of this machine.
+
+"""
+    IpcServer(address)
+
+An exporter: what it offers under names ([`offer`](@ref)), other processes of the same user can import with an
+[`IpcClient`](@ref), without a copy. `address` is the path of a socket, or '@' and a name that no file stands for. A
+thread of the library answers importers; it needs nothing of Julia.
+
+**Ownership, threads.** `close(server)` ends all offers; what was given stays valid until it is released, or until its
+importer is gone, whichever comes first. The memory is kept so long ([`leases`](@ref)). Any task may use a server.
+
+Throws `DEVX_INVALID_ARGUMENT` for an address that cannot be one, `DEVX_INVALID_TEXT`, `DEVX_SYSTEM` with what the
+system says, for example if somebody listens there.
+"""
+struct IpcServer
+    handle::Handle{TAG_IPC_SERVER}
+end
+
+"""
+    IpcClient(address; timeout=10)
+
+A connection of an importer to the [`IpcServer`](@ref) at an address: [`import_tensor`](@ref), [`import_batch`](@ref).
+The exporter has `timeout` seconds for each answer (`Inf` for no limit); the calling thread blocks meanwhile.
+
+**Ownership, threads.** `close(client)` gives the connection up; what was imported stays valid. Any task may use a
+client.
+
+Throws `DEVX_INVALID_ARGUMENT`, `DEVX_INVALID_TEXT`, `DEVX_OUT_OF_RANGE` for a negative timeout, `DEVX_SYSTEM` if nobody
+listens there or the peer is another user's process.
+"""
+struct IpcClient
+    handle::Handle{TAG_IPC_CLIENT}
+end
+
+function IpcServer(address::AbstractString)
+    text = ctext(address, "address")
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    @checked devx_ipc_server_create(text::Ptr{UInt8}, out::Ptr{Ptr{Cvoid}})
+    return IpcServer(Handle{TAG_IPC_SERVER}(out[]))
+end
+
+function IpcClient(address::AbstractString; timeout::Real=10)
+    text = ctext(address, "address")
+    timeout >= 0 || throw(DevExchangeError(DEVX_OUT_OF_RANGE, "timeout is $timeout s"))
+    # Beyond 30 years there is no limit.
+    limit = round(Int64, 1e3 * min(timeout, 1e9))
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    @checked devx_ipc_client_create(text::Ptr{UInt8}, limit::Int64, out::Ptr{Ptr{Cvoid}})
+    return IpcClient(Handle{TAG_IPC_CLIENT}(out[]))
+end
+
+Base.isopen(x::Union{IpcServer,IpcClient}) = isopen(x.handle)
+Base.close(x::Union{IpcServer,IpcClient}) = close(x.handle)
+Base.show(io::IO, x::Union{IpcServer,IpcClient}) = print(io, nameof(typeof(x)), isopen(x) ? "" : " (closed)")
+
+"""
+    offer(server::IpcServer, name, x; copy=:never)
+
+Offers a [`Tensor`](@ref) or [`Batch`](@ref) under a name, in place of what had that name. It is shared: importers get
+the same memory, which stays valid until the last of them has released it or is gone. `x` may be closed. What its
+producer has queued until now is waited for by the importers' streams.
+
+Device memory is shared as it is, unless it is of a pool that was not made for it ([`pool_manager`](@ref) with
+`shareable=true`). Host memory that is not from [`allocate_shared`](@ref) is copied, if `copy` (`:never`, `:if_needed`
+or `:always`) allows it; [`plan_offer`](@ref) says what will be. Importers cannot write the host memory of a batch or of
+a read-only tensor.
+
+Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_INVALID_ARGUMENT` for a name that is empty or
+too long, `DEVX_INVALID_TEXT`, `DEVX_SYSTEM`, `DEVX_DRIVER`, `DEVX_CLOSED`.
+"""
+offer(s::IpcServer, name::AbstractString, t::Tensor; copy=:never) =
+    offered(s, name, t.handle, copy) do server, text, tensor, code
+        @checked devx_ipc_server_offer_tensor(
+            server::Ptr{Cvoid}, text::Ptr{UInt8}, tensor::Ptr{Cvoid}, code::Int32)
+    end
+offer(s::IpcServer, name::AbstractString, b::Batch; copy=:never) =
+    offered(s, name, b.handle, copy) do server, text, batch, code
+        @checked devx_ipc_server_offer_batch(
+            server::Ptr{Cvoid}, text::Ptr{UInt8}, batch::Ptr{Cvoid}, code::Int32)
+    end
+
+function offered(f, s::IpcServer, name, handle, copy)
+    text, code = ctext(name, "name"), copy_code(copy)
+    held(server -> held(x -> f(server, text, x, code), handle), s.handle)
+    return nothing
+end
+
+"""
+    withdraw(server::IpcServer, name)
+
+Ends an offer, if there is one under this name. What was given of it stays valid. Throws `DEVX_INVALID_TEXT`,
+`DEVX_CLOSED`.
+"""
+function withdraw(s::IpcServer, name::AbstractString)
+    text = ctext(name, "name")
+    held(s.handle) do server
+        @checked devx_ipc_server_withdraw(server::Ptr{Cvoid}, text::Ptr{UInt8})
+    end
+    return nothing
+end
+
+"""
+    leases(server::IpcServer) -> Int
+
+How much was given to importers that they have not released yet. Throws `DEVX_CLOSED`.
+"""
+function leases(s::IpcServer)
+    out = Ref{Int64}(0)
+    held(s.handle) do server
+        @checked devx_ipc_server_get_leases(server::Ptr{Cvoid}, out::Ptr{Int64})
+    end
+    return Int(out[])
+end
+
+"""
+    import_tensor(client::IpcClient, name) -> Tensor
+
+Imports the tensor that is offered under a name, without a copy: the same memory, type, shape, strides and order.
+Element type and number of dimensions are known only at run time. It may outlive the client; `close` tells the exporter
+that it is released, after the work that was named with [`used_on`](@ref).
+
+Throws `DEVX_INVALID_ARGUMENT` if nothing is offered under this name, `DEVX_MISMATCH` if it is a batch, `DEVX_CLOSED` if
+the exporter is gone, `DEVX_SYSTEM` if it does not answer in time, `DEVX_BUSY` if this client holds too much already,
+`DEVX_UNSUPPORTED` for elements that a Julia array cannot have, `DEVX_DEVICE`, `DEVX_DRIVER`, `DEVX_INVALID_TEXT`.
+"""
+function import_tensor(c::IpcClient, name::AbstractString)
+    text, out = ctext(name, "name"), Ref{Ptr{Cvoid}}(C_NULL)
+    held(c.handle) do client
+        @checked devx_ipc_client_import_tensor(client::Ptr{Cvoid}, text::Ptr{UInt8}, out::Ptr{Ptr{Cvoid}})
+    end
+    return adopt_tensor(out[])
+end
+
+"""
+    import_batch(client::IpcClient, name) -> Batch
+
+As [`import_tensor`](@ref), for a batch. The memory of one in host memory cannot be written.
+"""
+function import_batch(c::IpcClient, name::AbstractString)
+    text, out = ctext(name, "name"), Ref{Ptr{Cvoid}}(C_NULL)
+    held(c.handle) do client
+        @checked devx_ipc_client_import_batch(client::Ptr{Cvoid}, text::Ptr{UInt8}, out::Ptr{Ptr{Cvoid}})
+    end
+    return adopt_batch(out[])
+end
+
+"""
+    allocate_shared(T, dims) -> Tensor{T}
+
+A host tensor over memory that can be offered to other processes without a copy ([`offer`](@ref)): zeroed, compact and
+**row-major**, as that of `allocate(T, dims, device)`. Throws `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_SHAPE`,
+`DEVX_UNSUPPORTED`, `DEVX_SYSTEM`.
+"""
+allocate_shared(::Type{T}, dims::Integer) where {T} = allocate_shared(T, (dims,))
+function allocate_shared(::Type{T}, dims::NTuple{N,Integer}) where {T,N}
+    d, extents = memory_dtype(T), Ref(NTuple{N,Int64}(dims))
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    GC.@preserve extents begin
+        shape = address_of(extents)
+        @checked devx_tensor_allocate_shared(d::DLDataType, shape::Ptr{Int64}, N::Csize_t, out::Ptr{Ptr{Cvoid}})
+    end
+    return adopt_tensor(Tensor{T,N}, out[])
+end
+
+"""
+    plan_offer(x) -> Plan
+
+How a [`Tensor`](@ref) or [`Batch`](@ref) can be offered to other processes ([`offer`](@ref)): as a view, with a copy,
+or not at all, and why. Nothing is taken. Throws `DEVX_CLOSED`.
+"""
+plan_offer(t::Tensor) = planned(t.handle) do tensor, record
+    @checked devx_ipc_plan_tensor(tensor::Ptr{Cvoid}, record::Ptr{DevxPlan})
+end
+plan_offer(b::Batch) = planned(b.handle) do batch, record
+    @checked devx_ipc_plan_batch(batch::Ptr{Cvoid}, record::Ptr{DevxPlan})
+end

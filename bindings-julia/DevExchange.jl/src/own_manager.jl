@@ -1,0 +1,142 @@
+# Managers that are written in Julia.
+
+"""
+    MemoryRequest
+
+What a manager is asked for: `device` (which, and which kind of memory), `bytes` (0 is fine), the `stream` in whose
+order device memory is given and taken back, as a number, or `nothing` if it has to be ready at once, and `host_flags`
+of pinned memory (`DevExchange.DEVX_HOST_...`).
+"""
+struct MemoryRequest
+    device::DLDevice
+    bytes::Int
+    stream::Union{Nothing,Int64}
+    host_flags::UInt32
+end
+
+MemoryRequest(r::DevxMemoryRequest) = MemoryRequest(
+    DLDevice(r.device_type, r.device_id), r.bytes, r.stream == -1 ? nothing : r.stream, r.host_flags)
+
+# The functions of a manager; `nothing` for those that it does not have.
+struct ManagerFunctions
+    allocate::Any
+    initialize::Any
+    pin::Any
+    memory_info::Any
+    ipc_handle::Any
+    reset::Any
+    trim::Any
+    defer_cleanup::Any
+end
+
+"""
+    MemoryManager(allocate; initialize, pin, memory_info, ipc_handle, reset, trim, defer_cleanup, release, patience=60)
+
+A manager that Julia fills in. `allocate(request::MemoryRequest)` gives `(address, device::DLDevice, release)`:
+`release()` gives the memory back, or it is `nothing` if there is nothing to do. The other functions may be left out:
+
+- `initialize(device_id)` prepares for a device; any number of times.
+- `pin(device_id, address, bytes, host_flags)` pins host memory and gives a function that unpins it, or `nothing`.
+- `memory_info(device_id)` gives `(free_bytes, total_bytes)`.
+- `ipc_handle(address)` gives `(handle, offset, bytes, device_id)` as [`ipc_handle`](@ref) does; without it the driver
+  is asked.
+- `reset(device_id)`: everything of a device has been given back; what was kept for it may go.
+- `trim(device_id, keep)` gives unused memory back, except for `keep` bytes.
+- `defer_cleanup(begins::Bool)`: cleanup is deferred from now on, or no longer. What it throws is logged (`@error`).
+- `release()` is called once, when the manager and all memory of it were given up, after the last of its memory; not if
+  this throws.
+
+What a function throws is the error of whoever asked, with its text (`DEVX_CALLBACK`, `DEVX_OUT_OF_MEMORY` for an
+`OutOfMemoryError`, or the status of a [`DevExchangeError`](@ref)). A missing function is `DEVX_UNSUPPORTED`, or has
+nothing to do.
+
+**Who runs the functions.** They are asked from any thread, also several at a time. On a thread of Julia's they run
+right there; a foreign thread waits while a task of Julia's runs them, under the conditions and with the `patience` (in
+seconds) that [`BatchStream`](@ref BatchStream(::Schema, ::Any)) describes. The `release` functions run in tasks of this
+module, as all releases do ([`drain`](@ref)): before `reset` and `trim` all that are due have run, before `allocate` all
+that are due unless another task is just at it. So none of them must wait for a task that asks this manager.
+
+Throws `DEVX_OUT_OF_RANGE` for a negative `patience`.
+"""
+function MemoryManager(allocate; initialize=nothing, pin=nothing, memory_info=nothing, ipc_handle=nothing,
+                       reset=nothing, trim=nothing, defer_cleanup=nothing, release=nothing, patience::Real=60)
+    functions = ManagerFunctions(allocate, initialize, pin, memory_info, ipc_handle, reset, trim, defer_cleanup)
+    optional = (CALL_INITIALIZE => initialize, CALL_PIN => pin, CALL_MEMORY_INFO => memory_info,
+        CALL_GET_IPC_HANDLE => ipc_handle, CALL_RESET => reset, CALL_TRIM => trim, CALL_DEFER_CLEANUP => defer_cleanup)
+    callbacks = reduce(|, (UInt32(1) << operation for (operation, f) in optional if f !== nothing); init=UInt32(0))
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    make(number, limit, owner, table) = ccall(devx_julia_manager[], DevxStatus,
+        (UInt64, UInt64, Ptr{Cvoid}, Int64, UInt32, Ptr{DevxOwner}, Ptr{DevxManagerTable}),
+        number, TAG_REQUEST, serve_address(), limit, callbacks, owner, table)
+    asked_through(make, Ref{DevxManagerTable}(), functions, release, patience) do table
+        @checked devx_manager_create(table::Ptr{DevxManagerTable}, out::Ptr{Ptr{Cvoid}})
+    end
+    return MemoryManager(Handle{TAG_MANAGER}(out[]))
+end
+
+# What others ask of a manager. The task may be older than its functions, hence `invokelatest`.
+function reply(m::ManagerFunctions, call::Ptr{Call})
+    operation, request = argument(call, :operation), argument(call, :request)
+    device_id = Int(request.device_id)
+    if operation == CALL_ALLOCATE
+        deliver_if_idle()
+        give_memory(call, Base.invokelatest(m.allocate, MemoryRequest(request)))
+    elseif operation == CALL_PIN
+        address, bytes = argument(call, :address), Int(request.bytes)
+        unpin = Base.invokelatest(m.pin, device_id, address, bytes, request.host_flags)
+        give_memory(call, (address, DLDevice(kDLCUDAHost, 0), unpin))
+    elseif operation == CALL_MEMORY_INFO
+        info = parts_of(Base.invokelatest(m.memory_info, device_id), "(free_bytes, total_bytes)", 2)
+        answer!(call, :info, DevxMemoryInfo(info...))
+    elseif operation == CALL_GET_IPC_HANDLE
+        answer!(call, :handle, handle_record(Base.invokelatest(m.ipc_handle, argument(call, :address))))
+    elseif operation == CALL_DEFER_CLEANUP
+        announce(m.defer_cleanup, argument(call, :begins) != 0)
+    elseif operation == CALL_INITIALIZE
+        Base.invokelatest(m.initialize, device_id)
+    elseif operation == CALL_RESET
+        drain()
+        Base.invokelatest(m.reset, device_id)
+    elseif operation == CALL_TRIM
+        drain()
+        Base.invokelatest(m.trim, device_id, Int(request.bytes))
+    else
+        throw(DevExchangeError(DEVX_UNSUPPORTED, "operation is $operation: a newer library's"))
+    end
+    return nothing
+end
+
+function give_memory(call, given)
+    address, device, release = parts_of(given, "(address, device, release)", 3)
+    try
+        place, on = Ptr{Cvoid}(address), device::DLDevice
+        give(owner) = answer!(call, :memory, DevxMemory(place, on.device_type, on.device_id, owner))
+        release === nothing ? give(DevxOwner(C_NULL, C_NULL)) : owned(owner -> give(owner[]), nothing, (), release)
+    catch
+        release === nothing || call_release(release)
+        rethrow()
+    end
+    return nothing
+end
+
+function handle_record(given)
+    handle, offset, bytes, device_id = parts_of(given, "(handle, offset, bytes, device_id)", 4)
+    length(handle) == 64 || throw(DevExchangeError(DEVX_INVALID_ARGUMENT, "handle has $(length(handle)) bytes, not 64"))
+    return DevxIpcHandle(NTuple{64,UInt8}(handle), offset, bytes, device_id, 0)
+end
+
+# A tuple, with names or without.
+function parts_of(given, wanted, count)
+    given isa Union{Tuple,NamedTuple} && length(given) == count && return Tuple(given)
+    throw(DevExchangeError(DEVX_INVALID_ARGUMENT, "the manager gave a $(typeof(given)), not $wanted"))
+end
+
+# Nobody could be told that this failed.
+function announce(defer_cleanup, begins)
+    try
+        Base.invokelatest(defer_cleanup, begins)
+    catch e
+        @error "DevExchange: the defer_cleanup of a manager failed" exception = (e, catch_backtrace())
+    end
+    return nothing
+end
