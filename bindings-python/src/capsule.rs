@@ -9,7 +9,9 @@ use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::arrow_device_stream::ArrowDeviceArrayStream;
 use devexchange_core::abi::arrow_stream::ArrowArrayStream;
-use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
+use devexchange_core::abi::dlpack::{
+    DLManagedTensor, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader,
+};
 use devexchange_core::arrow;
 use devexchange_core::dlpack::{self, Managed, Owned};
 use pyo3::ffi;
@@ -43,12 +45,27 @@ unsafe fn new<'py>(
     py: Python<'py>,
     pointer: *mut c_void,
     name: &'static CStr,
-    destructor: ffi::PyCapsule_Destructor,
+    destructor: Option<ffi::PyCapsule_Destructor>,
 ) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: attached; the name lives for ever.
-    let capsule = unsafe { ffi::PyCapsule_New(pointer, name.as_ptr(), Some(destructor)) };
+    let capsule = unsafe { ffi::PyCapsule_New(pointer, name.as_ptr(), destructor) };
     // SAFETY: a new reference, or NULL with an exception.
     unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
+}
+
+// ---- DLPack: tables that nobody owns ----
+
+const TABLE: &CStr = c"dlpack_exchange_api";
+
+/// A capsule around a function table.
+pub(crate) fn of_table<'py>(py: Python<'py>, table: &'static DLPackExchangeAPI) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: nothing is to be given up.
+    unsafe { new(py, std::ptr::from_ref(table).cast_mut().cast(), TABLE, None) }
+}
+
+/// The function table in a capsule; none if this is no capsule of that name.
+pub(crate) fn table_in(capsule: &Bound<'_, PyAny>) -> Option<NonNull<DLPackExchangeAPIHeader>> {
+    if is_named(capsule, TABLE) { content(capsule, TABLE).ok() } else { None }
 }
 
 // ---- DLPack: the struct is the producer's, its deleter frees it; a consumer renames the capsule ----
@@ -73,7 +90,7 @@ impl DlpackStruct for DLManagedTensor {
 pub(crate) fn give<M: DlpackStruct>(py: Python<'_>, tensor: Owned<M>) -> Result<Bound<'_, PyAny>> {
     let raw = tensor.into_raw();
     // SAFETY: the destructor is that of this struct.
-    let made = unsafe { new(py, raw.cast(), M::NAME, drop_tensor::<M>) };
+    let made = unsafe { new(py, raw.cast(), M::NAME, Some(drop_tensor::<M>)) };
     if made.is_err()
         && let Some(raw) = NonNull::new(raw)
     {
@@ -169,7 +186,7 @@ pub(crate) fn filled<T: ArrowStruct>(
     // SAFETY: all zero is a released struct.
     let raw = Box::into_raw(Box::new(unsafe { std::mem::zeroed::<T>() }));
     // SAFETY: the destructor is that of this struct.
-    match unsafe { new(py, raw.cast(), T::NAME, drop_struct::<T>) } {
+    match unsafe { new(py, raw.cast(), T::NAME, Some(drop_struct::<T>)) } {
         Ok(capsule) => fill(raw).map(|()| capsule),
         Err(error) => {
             // SAFETY: made above, and nobody has it.

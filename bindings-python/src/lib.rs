@@ -4,6 +4,7 @@
 //! One file has one noun, as in the core. A method converts, guards and delegates. Python holds a counted reference
 //! to a thing of the core's; what the core holds of Python's is given up through [`queue`].
 
+mod address;
 mod arrow;
 mod batch;
 mod batch_stream;
@@ -15,6 +16,8 @@ mod cuda_array;
 mod device;
 mod dlpack;
 mod error;
+mod exchange;
+mod exchange_table;
 mod handle;
 mod ledger;
 mod python;
@@ -53,6 +56,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::queue::require_main_interpreter(module.py())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         crate::queue::at_exit(module.py())
     }

@@ -5,8 +5,8 @@ use devexchange_core::abi::arrow_data::ArrowSchema;
 use devexchange_core::arrow::Field;
 use pyo3::prelude::*;
 
-use crate::capsule;
 use crate::error::{Result, refuse};
+use crate::{address, capsule};
 
 /// What the arrays of a batch are: a tree of fields.
 #[pyclass(frozen, module = "devexchange")]
@@ -51,6 +51,22 @@ impl Schema {
     /// A capsule with the schema (Arrow PyCapsule interface).
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         export(py, &self.0)
+    }
+
+    /// Takes a schema from the `ArrowSchema` at this address, which is marked as released. The address is believed: there
+    /// has to be such a struct, and nobody else may use it meanwhile.
+    #[staticmethod]
+    #[pyo3(signature = (address, /))]
+    fn import_arrow(address: usize) -> Result<Self> {
+        // SAFETY: the caller vouches for the address.
+        Ok(Self(unsafe { CoreSchema::import(address::pointer(address)) }?))
+    }
+
+    /// Fills in the `ArrowSchema` at this address, whose release is its consumer's to call. The address is believed.
+    #[pyo3(signature = (address, /))]
+    fn export_arrow(&self, address: usize) -> Result<()> {
+        // SAFETY: as above.
+        Ok(unsafe { self.0.export(address::pointer(address)) }?)
     }
 
     fn __len__(&self) -> usize {
