@@ -240,13 +240,15 @@ pub(crate) fn refuse_arguments(arguments: Option<&Bound<'_, PyDict>>) -> Result<
 /// Takes an array and its schema out of their capsules, both or neither.
 pub(crate) fn import(pair: &Bound<'_, PyAny>, on_device: bool) -> Result<RecordBatch> {
     let (schema, array) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
-    let schema = capsule::pointer::<ArrowSchema>(&schema)?;
-    let array: *mut c_void = match on_device {
-        true => capsule::pointer::<ArrowDeviceArray>(&array)?.cast(),
-        false => capsule::pointer::<ArrowArray>(&array)?.cast(),
-    };
-    // SAFETY: what capsules of these names hold is valid, and attached as we are nobody else uses it now.
-    unsafe { import_at(array, schema, on_device) }
+    let schema = capsule::claim::<ArrowSchema>(&schema)?;
+    if on_device {
+        let array = capsule::claim::<ArrowDeviceArray>(&array)?;
+        // SAFETY: what capsules of these names hold is valid, and claimed by this call.
+        return unsafe { import_at(array.pointer.cast(), schema.pointer, on_device) };
+    }
+    let array = capsule::claim::<ArrowArray>(&array)?;
+    // SAFETY: as above.
+    unsafe { import_at(array.pointer.cast(), schema.pointer, on_device) }
 }
 
 /// Takes an array and its schema from where they are, both or neither.

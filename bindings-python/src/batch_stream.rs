@@ -151,13 +151,13 @@ impl BatchStream {
 /// Takes the stream out of a capsule.
 pub(crate) fn import(capsule: &Bound<'_, PyAny>, on_device: bool) -> Result<BatchStream> {
     let stream = if on_device {
-        let stream = capsule::pointer::<ArrowDeviceArrayStream>(capsule)?;
-        // SAFETY: what a capsule of this name holds is valid, and attached as we are nobody else uses it now.
-        unsafe { CoreStream::import_device(stream) }?
+        let stream = capsule::claim::<ArrowDeviceArrayStream>(capsule)?;
+        // SAFETY: what a capsule of this name holds is valid, and claimed by this call.
+        unsafe { CoreStream::import_device(stream.pointer) }?
     } else {
-        let stream = capsule::pointer::<ArrowArrayStream>(capsule)?;
+        let stream = capsule::claim::<ArrowArrayStream>(capsule)?;
         // SAFETY: as above.
-        unsafe { CoreStream::import(stream) }?
+        unsafe { CoreStream::import(stream.pointer) }?
     };
     Ok(BatchStream::new(stream))
 }

@@ -111,7 +111,9 @@ pub(crate) fn keep<T>(made: std::result::Result<T, Refused<Owner>>) -> devexchan
 /// Refuses other interpreters of the process: the one queue cannot tell whose an object is.
 pub(crate) fn require_main_interpreter(_py: Python<'_>) -> PyResult<()> {
     // SAFETY: attached, so there is a current interpreter.
-    let id = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
+    let interpreter = unsafe { ffi::PyInterpreterState_Get() };
+    // SAFETY: as above.
+    let id = unsafe { ffi::PyInterpreterState_GetID(interpreter) };
     match id {
         0 => Ok(()),
         _ => Err(PyImportError::new_err(format!(

@@ -96,8 +96,9 @@ pub(crate) fn export<'py>(py: Python<'py>, schema: &CoreSchema) -> Result<Bound<
 
 /// Takes the schema out of a capsule.
 pub(crate) fn import(capsule: &Bound<'_, PyAny>) -> Result<CoreSchema> {
-    // SAFETY: what a capsule of this name holds is valid, and attached as we are nobody else uses it now.
-    Ok(unsafe { CoreSchema::import(capsule::pointer::<ArrowSchema>(capsule)?) }?)
+    let schema = capsule::claim::<ArrowSchema>(capsule)?;
+    // SAFETY: what a capsule of this name holds is valid, and claimed by this call.
+    Ok(unsafe { CoreSchema::import(schema.pointer) }?)
 }
 
 /// Looks at the schema that a consumer would like to have. Nothing is converted here, which the consumer has to

@@ -219,7 +219,7 @@ def run(program, *arguments):
 
 PRELUDE = """
     import ctypes, sys
-    sys.path[:0] = [sys.argv[1], sys.argv[1] + "/host"]
+    sys.path.insert(0, sys.argv[1])
     import numpy, devexchange
     from structs import Managed
     from tables import build
