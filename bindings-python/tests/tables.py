@@ -1,5 +1,5 @@
-"""Function tables of the DLPack exchange API, made by hand and read by hand, and a helper in C for what Python cannot do:
-to fail without an exception, or to call without the GIL."""
+"""Function tables of the DLPack exchange API, made by hand and read by hand, and a helper in C for what Python cannot
+do: to fail without an exception, or to call without the GIL."""
 
 import ctypes
 import os

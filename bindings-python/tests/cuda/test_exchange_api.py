@@ -1,4 +1,4 @@
-"""Function tables of types with device memory: they do not synchronise, so the order is made by who takes the tensor."""
+"""Function tables of types with device memory: they do not synchronise, so who takes the tensor makes the order."""
 
 import ctypes
 from ctypes import byref, c_void_p

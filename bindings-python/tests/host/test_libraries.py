@@ -1,5 +1,6 @@
 """Other people's libraries in both directions: values, addresses, strides, flags, and the refusals that they have to
-give. NumPy is in test_dlpack_in.py, tvm-ffi in test_exchange_api.py, Arrow in test_arrow.py, PyTorch in tests/pytorch."""
+give. More of NumPy is in test_dlpack_in.py, of tvm-ffi in test_exchange_api.py, of Arrow in test_arrow.py, and PyTorch is
+in tests/pytorch."""
 
 import jax
 import jax.numpy
@@ -24,6 +25,7 @@ LAYOUTS = {
     "empty": MATRIX[:0],
     "scalar": MATRIX[1, 1:2].reshape(()),
 }
+OF_JAX = ["bool", "bfloat16", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2"]
 NUMBERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"]
 
 
@@ -38,7 +40,7 @@ class ReadOnly:
 # --- JAX: arrays that nobody writes; it asks for the struct before 1.0 ---
 
 
-@pytest.mark.parametrize("dtype", [*NUMBERS, "bool", "bfloat16", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("dtype", [*NUMBERS, *OF_JAX])
 def test_array_of_jax_and_back(dtype):
     array = jax.numpy.arange(6).astype(dtype).reshape(2, 3)
     tensor = from_dlpack(array)

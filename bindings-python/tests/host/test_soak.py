@@ -36,16 +36,16 @@ def stream():
     return BatchStream.of(ours.schema, [ours])
 
 
-def arrow_structs():
-    return [(ctypes.c_void_p * 16)() for _ in range(2)]
+# Room for an ArrowArray and for an ArrowSchema.
+STRUCTS = [(ctypes.c_void_p * 10)() for _ in range(2)]
 
 
 def by_address():
     Tensor.import_dlpack(from_dlpack(ARRAY).export_share()).close()
 
 
-def arrow_by_address(structs=arrow_structs()):
-    array, schema = map(ctypes.addressof, structs)
+def arrow_by_address():
+    array, schema = map(ctypes.addressof, STRUCTS)
     ours = from_arrow(BATCH)
     ours.export_share(array)
     ours.schema.export_arrow(schema)

@@ -8,11 +8,12 @@ import textwrap
 import threading
 from ctypes import c_size_t, c_void_p
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy
 import pyarrow
 import pytest
-from structs import Managed, Producer, wait_until
+from structs import Managed, Producer, pointer_of, wait_until
 from tables import build
 
 import devexchange
@@ -34,23 +35,7 @@ def delete_on_threads(managed, threads):
 # --- deleters ---
 
 
-class Kept:
-    """An object that a tensor keeps alive, with a buffer: it notes when it is gone."""
-
-    gone = 0
-
-    def __init__(self):
-        self.memory = (ctypes.c_char * 16)()
-        Kept.alive.add(id(self))
-
-    alive = set()
-
-    def __buffer__(self, flags):
-        return memoryview(self.memory)
-
-
 def test_deleters_on_raw_threads_while_python_runs():
-    """Half a million of Python's own steps go on meanwhile."""
     array = numpy.zeros(16)
     references = sys.getrefcount(array)
     stop = threading.Event()
@@ -115,7 +100,7 @@ def raced(take, refusal, rounds):
         worker.start()
     try:
         for _ in range(rounds):
-            winners.clear(), losers.clear()
+            winners.clear()
             things[0] = yield
             before.wait()
             after.wait()
@@ -128,21 +113,9 @@ def raced(take, refusal, rounds):
             worker.join()
 
 
-class Holds:
-    def __init__(self, **methods):
-        self.__dict__.update(methods)
-
-    def __dlpack_device__(self):
-        return (1, 0)
-
-    def __dlpack__(self, **_):
-        return self.capsule
-
-    def __arrow_c_array__(self):
-        return self.pair
-
-    def __arrow_c_stream__(self):
-        return self.stream
+def gives(method, thing):
+    """An object with a protocol that has one answer."""
+    return SimpleNamespace(**{method: lambda **_: thing, "__dlpack_device__": lambda: (1, 0)})
 
 
 @pytest.fixture
@@ -162,9 +135,9 @@ def test_capsule_of_a_tensor_has_one_winner(switching_often, version):
     race = raced(from_dlpack, ValueError, ROUNDS)
     next(race)
     for _ in range(ROUNDS - 1):
-        race.send(Holds(capsule=tensor.__dlpack__(max_version=version)))
+        race.send(gives("__dlpack__", tensor.__dlpack__(max_version=version)))
     with pytest.raises(StopIteration):
-        race.send(Holds(capsule=tensor.__dlpack__(max_version=version)))
+        race.send(gives("__dlpack__", tensor.__dlpack__(max_version=version)))
 
 
 @pytest.mark.parametrize("kind", ["array", "stream"])
@@ -173,16 +146,51 @@ def test_capsule_of_arrow_has_one_winner(switching_often, kind):
 
     def made():
         if kind == "array":
-            return type("Array", (), {"__arrow_c_array__": lambda self, pair=theirs.__arrow_c_array__(): pair})()
+            return gives("__arrow_c_array__", theirs.__arrow_c_array__())
         reader = pyarrow.RecordBatchReader.from_batches(theirs.schema, [theirs])
-        return type("Stream", (), {"__arrow_c_stream__": lambda self, stream=reader.__arrow_c_stream__(): stream})()
+        return gives("__arrow_c_stream__", reader.__arrow_c_stream__())
 
-    race = raced(from_arrow, ValueError, 500)
+    # Without a GIL the other thread may see that it is being taken.
+    race = raced(from_arrow, (ValueError, RuntimeError), 500)
     next(race)
     for _ in range(499):
         race.send(made())
     with pytest.raises(StopIteration):
         race.send(made())
+
+
+class CStream(ctypes.Structure):
+    _fields_ = [(name, c_void_p) for name in ("get_schema", "get_next", "get_last_error", "release", "private_data")]
+
+
+def test_stream_that_lets_another_thread_in_has_one_winner():
+    """Its producer is asked for the schema before the stream is taken, and runs Python then."""
+    theirs = pyarrow.record_batch({"n": [1, 2, 3]})
+    capsule = pyarrow.RecordBatchReader.from_batches(theirs.schema, [theirs]).__arrow_c_stream__()
+    stream = CStream.from_address(pointer_of(capsule, b"arrow_array_stream"))
+    get_schema = ctypes.CFUNCTYPE(ctypes.c_int, c_void_p, c_void_p)(stream.get_schema)
+    seen = []
+
+    def other():
+        try:
+            seen.append(from_arrow(gives("__arrow_c_stream__", capsule)))
+        except RuntimeError as error:
+            seen.append(str(error))
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, c_void_p, c_void_p)
+    def slow(stream, out):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        return get_schema(stream, out)
+
+    stream.get_schema = ctypes.cast(slow, c_void_p).value
+    taken = from_arrow(gives("__arrow_c_stream__", capsule))
+    assert seen == ["another thread is taking what the capsule holds"]
+    assert [batch.to_pylist() for batch in taken] == [theirs.to_pylist()]
+    taken.close()
+    with pytest.raises(ValueError):
+        from_arrow(gives("__arrow_c_stream__", capsule))
 
 
 def test_tensor_that_is_closed_while_others_export_it():
@@ -250,7 +258,9 @@ LATE = """
 
 
 def test_memory_of_a_c_producer_is_released_by_a_raw_thread_after_python():
-    program = PRELUDE + f"""
+    program = (
+        PRELUDE
+        + f"""
     import pathlib, tempfile
     source = pathlib.Path(tempfile.mkdtemp()) / "late.c"
     source.write_text({textwrap.dedent(LATE)!r})
@@ -269,11 +279,14 @@ def test_memory_of_a_c_producer_is_released_by_a_raw_thread_after_python():
     deleter = ctypes.cast(Managed.from_address(managed).deleter, ctypes.c_void_p)
     late.at_exit(deleter, ctypes.c_void_p(managed))
     """
+    )
     assert run(program) == "freed 1\n"
 
 
 def test_memory_of_python_is_left_to_the_process():
-    program = PRELUDE + f"""
+    program = (
+        PRELUDE
+        + f"""
     import pathlib, tempfile
     source = pathlib.Path(tempfile.mkdtemp()) / "late.c"
     source.write_text({textwrap.dedent(LATE)!r})
@@ -282,11 +295,14 @@ def test_memory_of_python_is_left_to_the_process():
     deleter = ctypes.cast(Managed.from_address(managed).deleter, ctypes.c_void_p)
     late.at_exit(deleter, ctypes.c_void_p(managed))
     """
+    )
     assert run(program) == "freed 0\n"
 
 
 def test_interpreter_ends_while_raw_threads_release():
-    run(PRELUDE + """
+    run(
+        PRELUDE
+        + """
     import threading, time
     unattached = ctypes.CDLL(build(sys.argv[1] + "/helper.c")._name)
     def go_on():
@@ -298,7 +314,8 @@ def test_interpreter_ends_while_raw_threads_release():
     for _ in range(3):
         threading.Thread(target=go_on, daemon=True).start()
     time.sleep(0.5)
-    """)
+    """
+    )
 
 
 # --- fork ---
@@ -325,7 +342,8 @@ def test_child_of_a_fork_may_use_and_release_what_it_inherits():
             try:
                 assert numpy.from_dlpack(tensor).tolist() == [0, 1, 2, 3]
                 Tensor.import_dlpack(managed).close()
-                tensor.close(), lent.close()
+                tensor.close()
+                lent.close()
                 from_dlpack(array).close()
                 code = 0
             finally:

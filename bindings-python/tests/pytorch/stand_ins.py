@@ -80,10 +80,10 @@ def make(compiler, path, by_version):
             for version, found in nodes
         )
     )
-    command = [compiler, "-x", "c", "-w", "-fno-builtin", "-shared", "-fPIC", f"-Wl,-soname,{path.name}", "-o", str(path), "-"]
+    command = [compiler, "-x", "c", "-w", "-fno-builtin", "-shared", "-fPIC", f"-Wl,-soname,{path.name}"]
     if nodes:
         command.append(f"-Wl,--version-script={script}")
-    subprocess.run(command, input=source(names), text=True, check=True)
+    subprocess.run([*command, "-o", path, "-"], input=source(names), text=True, check=True)
     script.unlink()
 
 

@@ -91,8 +91,10 @@ def test_tensor_of_torch_and_back(given, dtype, layout):
     seen = torch.from_dlpack(ours)
     assert (seen.dtype, seen.shape, seen.device) == (theirs.dtype, theirs.shape, theirs.device)
     # Comparing is not there for every type; bytes are.
-    as_bytes = [tensor.contiguous().view(torch.uint8) if tensor.dim() else tensor.reshape(1).view(torch.uint8)
-                for tensor in (seen, theirs)]
+    as_bytes = [
+        tensor.contiguous().view(torch.uint8) if tensor.dim() else tensor.reshape(1).view(torch.uint8)
+        for tensor in (seen, theirs)
+    ]
     assert torch.equal(*as_bytes)
     if theirs.numel():
         assert (seen.data_ptr(), seen.stride()) == (theirs.data_ptr(), theirs.stride())
