@@ -1,5 +1,6 @@
 """Function tables of types with device memory: they do not synchronise, so who takes the tensor makes the order."""
 
+import collections
 import ctypes
 from ctypes import byref, c_void_p
 
@@ -21,7 +22,7 @@ class Offers:
     def __init__(self, cuda, names=None):
         self.tensor = from_cuda_array_interface(Array(cuda, stream=None))
         self.stream = driver.number(names or cuda.producer)
-        self.asked = []
+        self.asked = collections.deque(maxlen=4)
         self.functions = FromObject(self.share), WorkStream(self.work_stream)
         from_object, work_stream = map(address, self.functions)
         self.table = Table(major=1, minor=3, from_object=from_object, work_stream=work_stream)
@@ -60,7 +61,7 @@ def offers(cuda):
 def test_order_of_the_producers_stream_is_kept(cuda, offers, named):
     producer = offers()
     tensor = from_dlpack(producer, stream=cuda.consumer if named else None)
-    assert (tensor.device, tensor.data_ptr, producer.asked) == (CUDA, producer.tensor.data_ptr, [CUDA])
+    assert (tensor.device, tensor.data_ptr, list(producer.asked)) == (CUDA, producer.tensor.data_ptr, [CUDA])
     if named:
         # Without a word of ours in between: the consumer's stream waits already.
         elements = driver.download(tensor.data_ptr, VALUES.nbytes, cuda.consumer).view("f4").reshape(4, 6)

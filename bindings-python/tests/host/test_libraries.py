@@ -1,6 +1,6 @@
 """Other people's libraries in both directions: values, addresses, strides, flags, and the refusals that they have to
-give. More of NumPy is in test_dlpack_in.py, of tvm-ffi in test_exchange_api.py, of Arrow in test_arrow.py, and PyTorch is
-in tests/pytorch."""
+give. There is more of NumPy in test_dlpack_in.py, of tvm-ffi in test_exchange_api.py, of Arrow in test_arrow.py, and
+PyTorch is in tests/pytorch."""
 
 import jax
 import jax.numpy
