@@ -63,10 +63,10 @@ test-java: ## the Maven project
 test-julia: ## DevExchange.jl, plain and with several threads
 	@scripts/test.sh julia
 
-test-python: ## the wheel with NumPy, PyArrow, nanoarrow, tvm-ffi, JAX, a JVM and, on the simulated driver, cuda.core
+test-python: ## the wheel with NumPy, PyArrow, nanoarrow, tvm-ffi, JAX, a JVM; cuda.core on the simulated driver
 	@scripts/test.sh python
 
-test-torch: ## the wheel with PyTorch on the CPU, alone and with a JVM (not in `make test`: fetches half a gigabyte)
+test-torch: ## the wheel with PyTorch on the CPU and a JVM (not in `make test`: fetches half a gigabyte)
 	@scripts/setup.sh --quiet rust python java
 	@scripts/test-torch.sh
 

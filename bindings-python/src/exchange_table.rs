@@ -17,7 +17,7 @@ use devexchange_core::abi::dlpack::{
 };
 use devexchange_core::dlpack::{self, Request, VERSION};
 use devexchange_core::runtime::cuda::LEGACY;
-use devexchange_core::{DType, Device, DeviceType, Error as CoreError, Tensor as CoreTensor};
+use devexchange_core::{Device, DeviceType, Error as CoreError, Flags, Tensor as CoreTensor, TensorDesc};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -183,13 +183,8 @@ fn in_words(error: &Error) -> (&'static CStr, CString) {
 fn new_like(prototype: &DLTensor) -> Result<*mut DLManagedTensorVersioned> {
     let wanted = DLTensor { data: std::ptr::null_mut(), strides: std::ptr::null_mut(), byte_offset: 0, ..*prototype };
     // SAFETY: a prototype has `ndim` extents.
-    let wanted = unsafe { dlpack::describe(&wanted, devexchange_core::Flags::default()) }?;
-    allocated(wanted.device, wanted.dtype, wanted.shape)
-}
-
-fn allocated(device: Device, dtype: DType, shape: &[i64]) -> Result<*mut DLManagedTensorVersioned> {
-    let stream = device.stream(LEGACY).transpose()?;
-    let tensor = CoreTensor::allocate(device, dtype, shape, stream)?;
+    let TensorDesc { device, dtype, shape, .. } = unsafe { dlpack::describe(&wanted, Flags::default()) }?;
+    let tensor = CoreTensor::allocate(device, dtype, shape, device.stream(LEGACY).transpose()?)?;
     let request = Request { stream: default_stream(device), ..Request::default() };
     Ok(dlpack::export::<DLManagedTensorVersioned>(tensor, &request)?.into_raw())
 }

@@ -29,7 +29,8 @@ mod value;
 
 use pyo3::prelude::*;
 
-#[pymodule]
+// Without a GIL, what must be one step is a lock (`handle`, `queue`) or a critical section (`capsule`).
+#[pymodule(gil_used = false)]
 mod _native {
     use pyo3::prelude::*;
 

@@ -229,7 +229,7 @@ fn require_no_padding(flags: Flags) -> Result<()> {
     if flags.has(Flags::SUBBYTE_PADDED) {
         return refuse!(
             DEVX_UNSUPPORTED,
-            "flags has SUBBYTE_TYPE_PADDED: the legacy struct of DLPack has no flags to say so"
+            "flags has SUBBYTE_TYPE_PADDED: a struct of DLPack without flags cannot say so"
         );
     }
     Ok(())

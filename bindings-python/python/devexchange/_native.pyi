@@ -18,12 +18,20 @@ class _Dlpack(Protocol):
     def __dlpack__(self, *, stream: Any = ...) -> CapsuleType: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
+class _ExchangeApi(Protocol):
+    __dlpack_c_exchange_api__: ClassVar[CapsuleType]
+
 class _CudaArray(Protocol):
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]: ...
 
 def from_dlpack(
-    obj: _Dlpack, /, *, device: _Device | None = None, copy: bool | None = None, stream: _Stream | None = None
+    obj: _Dlpack | _ExchangeApi,
+    /,
+    *,
+    device: _Device | None = None,
+    copy: bool | None = None,
+    stream: _Stream | None = None,
 ) -> Tensor: ...
 def from_cuda_array_interface(
     obj: _CudaArray,

@@ -8,7 +8,8 @@ import driver
 import numpy
 import pytest
 from cuda.core import Stream
-from tables import FromObject, Table, WorkStream, address, table_of
+from structs import Producer
+from tables import Allocator, FromObject, SetError, Table, WorkStream, address, table_of
 from test_cuda import CPU, CUDA, VALUES, Array, read
 
 from devexchange import Tensor, from_cuda_array_interface, from_dlpack
@@ -123,6 +124,29 @@ def test_what_our_table_lends_is_ready_on_the_stream_that_it_names(cuda):
     assert FromObject(OURS.borrow)(id(tensor), ctypes.cast(lent, ctypes.POINTER(c_void_p))) == 0
     elements = driver.download(lent[0], VALUES.nbytes, Stream.from_handle(1))
     numpy.testing.assert_array_equal(elements.view("f4").reshape(4, 6), VALUES)
+
+
+def test_what_our_table_takes_is_in_the_order_of_the_stream_that_it_names(cuda):
+    tensor, out = from_cuda_array_interface(Array(cuda)), ctypes.py_object()
+    exported = tensor.export_share(stream=1)
+    tensor.close()
+    raw = ctypes.cast(byref(out), ctypes.POINTER(c_void_p))
+    assert FromObject(OURS.to_object)(exported, raw) == 0
+    taken = out.value
+    ctypes.pythonapi.Py_DecRef(ctypes.py_object(taken))
+    numpy.testing.assert_array_equal(read(taken, cuda.consumer), VALUES)
+
+
+@pytest.mark.parametrize("kind", [2, 3, 13])
+def test_memory_of_our_allocator(cuda, kind):
+    like, out = Producer(device_type=kind, data=None), c_void_p()
+    described = ctypes.addressof(like.managed.dl_tensor)
+    assert Allocator(OURS.allocator)(described, byref(out), None, SetError()) == 0
+    tensor = Tensor.import_dlpack(out.value)
+    assert (tensor.shape, tensor.dtype, tensor.device.type) == ((2, 3), "float32", kind)
+    if kind == 2:
+        filled = from_dlpack(tensor, stream=cuda.consumer)
+        driver.download(filled.data_ptr, filled.nbytes, cuda.consumer)
 
 
 def test_tensor_of_ours_by_our_table(cuda):

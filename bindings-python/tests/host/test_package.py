@@ -1,8 +1,11 @@
 """The package itself: names, exceptions, types for checkers."""
 
 import copy
+import os
 import pickle
 import re
+import subprocess
+import sys
 import tomllib
 from importlib.resources import files
 from pathlib import Path
@@ -67,10 +70,21 @@ def test_everything_is_declared_and_described():
 
 def test_example_of_the_readme(capsys):
     readme = (Path(__file__).parents[3] / "README.md").read_text()
-    (example,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
-    exec(example, {})
+    example = re.search(r"For example:\n\n```python\n(.*?)```", readme, re.DOTALL)
+    exec(example[1], {})
     assert capsys.readouterr().out.splitlines() == [
         "(2, 3) cpu:0 True",
         "[[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]",
         "['a', None, 'c'] 6",
     ]
+
+
+def test_package_does_not_bring_a_gil_back():
+    """Interpreters without a GIL switch one on for modules that do not say that they can do without."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
+    ask = "import sys; print(getattr(sys, '_is_gil_enabled', lambda: True)())"
+    answers = [
+        subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+        for program in (ask, "import devexchange; " + ask)
+    ]
+    assert answers[0].stdout == answers[1].stdout and answers[1].stderr == ""
