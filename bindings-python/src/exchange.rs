@@ -11,9 +11,9 @@ use devexchange_core::dlpack::{Owned, VERSION};
 use devexchange_core::order::NO_SYNC;
 use devexchange_core::runtime::cuda::LEGACY;
 use devexchange_core::{Device, Tensor as CoreTensor};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use pyo3::{ffi, intern};
 
 use crate::capsule;
 use crate::dlpack::Wanted;
@@ -31,13 +31,7 @@ pub(crate) struct Table {
 /// The table that the type of an object offers; none if it has none that this library can use: not in a capsule of the
 /// right name, of other major versions only, or without a function that must be there.
 pub(crate) fn table_of(obj: &Bound<'_, PyAny>) -> Result<Option<Table>> {
-    let name = intern!(obj.py(), "__dlpack_c_exchange_api__");
-    // Most types have none. Asked of the object, that costs no exception.
-    // SAFETY: attached; any object may be asked.
-    if unsafe { ffi::PyObject_HasAttr(obj.as_ptr(), name.as_ptr()) } == 0 {
-        return Ok(None);
-    }
-    let attribute = obj.get_type().getattr_opt(name)?;
+    let attribute = obj.get_type().getattr_opt(intern!(obj.py(), "__dlpack_c_exchange_api__"))?;
     let mut next = attribute.as_ref().and_then(capsule::table_in);
     for _ in 0..MAX_TABLES {
         let Some(header) = next else { break };
