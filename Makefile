@@ -5,6 +5,8 @@ LIBDIR ?= lib
 DESTDIR ?=
 # What the demo runs on: host, or cuda (a GPU, or the simulated driver where there is none).
 DEVICE ?= host
+# How many exchanges `make soak-python` makes for each protocol.
+ROUNDS ?= 1000000
 
 # The scripts know where the tools are, also those that `make setup` put into the checkout.
 env := . scripts/env.sh &&
@@ -12,7 +14,7 @@ env := . scripts/env.sh &&
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup build wheel demo install uninstall \
-        test test-rust test-c test-java test-julia test-python test-third-party conformance test-readme \
+        test test-rust test-c test-java test-julia test-python test-torch test-python-ft soak-python test-third-party conformance test-readme \
         gpu-test gpu-bundle gpu-rehearsal bench test-bench headers conformance-table lint clean distclean
 
 ##@ Start here
@@ -61,8 +63,20 @@ test-java: ## the Maven project
 test-julia: ## DevExchange.jl, plain and with several threads
 	@scripts/test.sh julia
 
-test-python: ## the wheel with NumPy, PyArrow, nanoarrow, tvm-ffi and, on the simulated driver, cuda.core
+test-python: ## the wheel with NumPy, PyArrow, nanoarrow, tvm-ffi, JAX, a JVM; cuda.core on the simulated driver
 	@scripts/test.sh python
+
+test-torch: ## the wheel with PyTorch on the CPU and a JVM (not in `make test`: fetches half a gigabyte)
+	@scripts/setup.sh --quiet rust python java
+	@scripts/test-torch.sh
+
+test-python-ft: ## the wheel on a CPython without a GIL: FREE_THREADED_PYTHON=python3.14t (not in `make test`)
+	@scripts/setup.sh --quiet rust python
+	@scripts/test-python-ft.sh
+
+soak-python: ## a million exchanges for each protocol in Python, memory measured; ROUNDS=1000000
+	@scripts/setup.sh --quiet rust python
+	@ROUNDS='$(ROUNDS)' scripts/soak-python.sh
 
 test-third-party: ## cuda.core, nanoarrow and NumPy as producers and consumers, on the simulated driver
 	@scripts/test.sh third-party

@@ -2,9 +2,10 @@
 # Builds the wheel of the Python binding into the target directory (target/wheels) and installs it into a virtual
 # environment there (target/python/venv), beside what its tests need (bindings-python/tests/requirements.txt).
 #
-#   scripts/build-python.sh [PYTHON]       default: the python3 of scripts/env.sh; 3.11 or newer
+#   scripts/build-python.sh [PYTHON [NAME]]    default: the python3 of scripts/env.sh; 3.11 or newer
 #
-# One wheel is for every CPython from 3.11 on (the stable ABI). Prints the wheel's path.
+# One wheel is for every CPython from 3.11 on (the stable ABI); interpreters without a GIL get one of their own. With a
+# NAME, the wheel and the environment are below target/python/NAME instead. Prints the wheel's path.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -12,9 +13,10 @@ set -euo pipefail
 python=${1:-$PYTHON}
 project=$DEVX_ROOT/bindings-python
 requirements=$project/tests/requirements.txt
-out=$DEVX_TARGET/python
+out=$DEVX_TARGET/python${2:+/$2}
 venv=$out/venv
 wheels=$DEVX_TARGET/wheels
+if [ -n "${2:-}" ]; then wheels=$out/wheels; fi
 pip=("$venv/bin/python" -m pip --disable-pip-version-check --no-input)
 
 # Everything that the environment depends on.

@@ -108,6 +108,17 @@ devx_mvn() { # GOALS AND OPTIONS
   "$MVN" -q -B -f "$DEVX_ROOT/bindings-jni/java/pom.xml" "$@" </dev/null 2>&1 | sed -u 's/\x1b\[[0-9;]*m//g'
 }
 
+# The jar that a user would put on the class path.
+devx_find_jar() {
+  find "$DEVX_ROOT/bindings-jni/java/target" -maxdepth 1 -name '*.jar' ! -name '*-sources.jar' ! -name '*-javadoc.jar' \
+    ! -name '*-tests.jar' ! -name 'original-*.jar' 2>/dev/null | sort | sed -n 1p
+}
+
+devx_make_jar() {
+  if [ -n "$(devx_find_jar)" ]; then return; fi
+  "$DEVX_ROOT/scripts/build.sh" && devx_mvn -DskipTests package
+}
+
 # shellcheck disable=SC2034 # exported below, by name
 devx_env() {
   DEVX_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)

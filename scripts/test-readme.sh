@@ -92,23 +92,13 @@ run_cpp() {
   compile_c "$CXX" -std=c++17 "$1" && "$1.out"
 }
 
-# The jar that a user would put on the class path.
-find_jar() {
-  find "$DEVX_ROOT/bindings-jni/java/target" -maxdepth 1 -name '*.jar' ! -name '*-sources.jar' ! -name '*-javadoc.jar' \
-    ! -name '*-tests.jar' ! -name 'original-*.jar' 2>/dev/null | sort | sed -n 1p
-}
-
-prepare_java() {
-  if [ -n "$(find_jar)" ]; then return; fi
-  "$DEVX_ROOT/scripts/build.sh"
-  devx_mvn -DskipTests package
-}
+prepare_java() { devx_make_jar; }
 
 run_java() {
   if ! grep -qE '\b(class|interface|record|enum) +[A-Z]' "$1"; then
     wrap "$1" '^import ' 'class Example { public static void main(String[] args) throws Exception {' '} }'
   fi
-  "$JAVA" -ea -cp "$(find_jar)" "$1"
+  "$JAVA" -ea -cp "$(devx_find_jar)" "$1"
 }
 
 prepare_julia() { "$DEVX_ROOT/scripts/build.sh"; }

@@ -232,7 +232,7 @@ parts_for() { # SUITE...: what setup.sh has to see to
   for suite in "$@"; do
     case $suite in
       c | bench) echo c ;;
-      java) echo java ;;
+      java | python) echo java ;;
       julia*) echo julia ;;
       third-party) echo python-headers ;;
       conformance) printf '%s\n' c java python-headers ;;

@@ -15,7 +15,7 @@ use crate::error::{Error, Result, refuse};
 use crate::handle::Handle;
 use crate::schema::{self, Schema};
 use crate::tensor::Tensor;
-use crate::{capsule, convert, device, dlpack, stream};
+use crate::{address, capsule, convert, device, dlpack, stream};
 
 /// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns; of
 /// any other array, `root` is the one column that there is.
@@ -164,6 +164,40 @@ impl RecordBatch {
         Ok(PyTuple::new(py, [schema, array])?)
     }
 
+    /// Takes an array and its schema from structs of the Arrow C data interface at these addresses, as PyArrow's
+    /// `_export_to_c` fills them in: both or neither. The structs are marked as released.
+    ///
+    /// The addresses are believed: there have to be such structs, and nobody else may use them meanwhile.
+    #[staticmethod]
+    #[pyo3(signature = (array_address, schema_address, /))]
+    fn import_arrow(array_address: usize, schema_address: usize) -> Result<Self> {
+        // SAFETY: the caller vouches for the addresses.
+        unsafe { import_at(address::pointer(array_address), address::pointer(schema_address), false) }
+    }
+
+    /// As `import_arrow`, from an `ArrowDeviceArray`.
+    #[staticmethod]
+    #[pyo3(signature = (array_address, schema_address, /))]
+    fn import_arrow_device(array_address: usize, schema_address: usize) -> Result<Self> {
+        // SAFETY: as above.
+        unsafe { import_at(address::pointer(array_address), address::pointer(schema_address), true) }
+    }
+
+    /// Fills in the `ArrowArray` at this address (Arrow C data interface), whose release is its consumer's to call. This
+    /// object keeps its part; `schema.export_arrow` gives the schema. The address is believed.
+    #[pyo3(signature = (address, /))]
+    fn export_share(&self, address: usize) -> Result<()> {
+        // SAFETY: the caller vouches for the address.
+        Ok(unsafe { self.get()?.export(address::pointer(address)) }?)
+    }
+
+    /// As `export_share`, into an `ArrowDeviceArray`.
+    #[pyo3(signature = (address, /))]
+    fn export_share_device(&self, address: usize) -> Result<()> {
+        // SAFETY: as above.
+        Ok(unsafe { self.get()?.export_device(address::pointer(address)) }?)
+    }
+
     /// Gives up this object's part of the memory. Closing again does nothing.
     fn close(&self) {
         self.0.close();
@@ -238,21 +272,32 @@ pub(crate) fn offered(obj: &Bound<'_, PyAny>) -> Result<Option<Batch>> {
 /// Takes an array and its schema out of their capsules, both or neither.
 fn import(pair: &Bound<'_, PyAny>, on_device: bool) -> Result<RecordBatch> {
     let (schema, array) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
-    let schema = capsule::pointer::<ArrowSchema>(&schema)?;
-    let array: *mut c_void = match on_device {
-        true => capsule::pointer::<ArrowDeviceArray>(&array)?.cast(),
-        false => capsule::pointer::<ArrowArray>(&array)?.cast(),
-    };
+    let schema = capsule::claim::<ArrowSchema>(&schema)?;
+    if on_device {
+        let array = capsule::claim::<ArrowDeviceArray>(&array)?;
+        // SAFETY: what capsules of these names hold is valid, and claimed by this call.
+        return unsafe { import_at(array.pointer.cast(), schema.pointer, on_device) };
+    }
+    let array = capsule::claim::<ArrowArray>(&array)?;
+    // SAFETY: as above.
+    unsafe { import_at(array.pointer.cast(), schema.pointer, on_device) }
+}
+
+/// Takes an array and its schema from where they are, both or neither.
+///
+/// # Safety
+/// Each address is NULL or that of a valid struct that nobody else uses now; `array` is an `ArrowDeviceArray` if it is
+/// `on_device`, or else an `ArrowArray`.
+unsafe fn import_at(array: *mut c_void, schema: *mut ArrowSchema, on_device: bool) -> Result<RecordBatch> {
     let import = |schema: &CoreSchema| {
         if on_device {
-            // SAFETY: as below.
+            // SAFETY: the caller's contract.
             unsafe { Batch::import_device(array.cast(), schema) }
         } else {
-            // SAFETY: what a capsule of this name holds is valid, and attached as we are nobody else uses it now.
+            // SAFETY: as above.
             unsafe { Batch::import(array.cast(), schema) }
         }
     };
     // SAFETY: as above.
-    let batch = unsafe { CoreSchema::import_for(schema, import) }?;
-    Ok(RecordBatch::new(batch))
+    Ok(RecordBatch::new(unsafe { CoreSchema::import_for(schema, import) }?))
 }

@@ -11,7 +11,7 @@ use crate::batch_source::Source;
 use crate::error::{Result, wrong_type};
 use crate::handle::Handle;
 use crate::schema::{self, Schema};
-use crate::{capsule, queue};
+use crate::{address, capsule, queue};
 
 /// Batches of one schema on one kind of device, pulled one after the other: an iterator. Who it is handed to as an
 /// Arrow stream pulls from the same source.
@@ -110,6 +110,37 @@ impl BatchStream {
         capsule::filled::<ArrowDeviceArrayStream>(py, |out| Ok(unsafe { stream.export_device(out) }?))
     }
 
+    /// Takes a stream from the `ArrowArrayStream` at this address, which is marked as released. The address is believed:
+    /// there has to be such a struct, and nobody else may use it meanwhile.
+    #[staticmethod]
+    #[pyo3(signature = (address, /))]
+    fn import_arrow(address: usize) -> Result<Self> {
+        // SAFETY: the caller vouches for the address.
+        Ok(Self::new(unsafe { CoreStream::import(address::pointer(address)) }?))
+    }
+
+    /// As `import_arrow`, from an `ArrowDeviceArrayStream`.
+    #[staticmethod]
+    #[pyo3(signature = (address, /))]
+    fn import_arrow_device(address: usize) -> Result<Self> {
+        // SAFETY: as above.
+        Ok(Self::new(unsafe { CoreStream::import_device(address::pointer(address)) }?))
+    }
+
+    /// Fills in the `ArrowArrayStream` at this address, whose release is its consumer's to call. The address is believed.
+    #[pyo3(signature = (address, /))]
+    fn export_arrow(&self, address: usize) -> Result<()> {
+        // SAFETY: as above.
+        Ok(unsafe { self.get()?.export(address::pointer(address)) }?)
+    }
+
+    /// As `export_arrow`, into an `ArrowDeviceArrayStream`.
+    #[pyo3(signature = (address, /))]
+    fn export_arrow_device(&self, address: usize) -> Result<()> {
+        // SAFETY: as above.
+        Ok(unsafe { self.get()?.export_device(address::pointer(address)) }?)
+    }
+
     /// Gives up this object's part of the stream. Closing again does nothing.
     fn close(&self) {
         self.0.close();
@@ -137,13 +168,13 @@ impl BatchStream {
 /// Takes the stream out of a capsule.
 pub(crate) fn import(capsule: &Bound<'_, PyAny>, on_device: bool) -> Result<BatchStream> {
     let stream = if on_device {
-        let stream = capsule::pointer::<ArrowDeviceArrayStream>(capsule)?;
-        // SAFETY: what a capsule of this name holds is valid, and attached as we are nobody else uses it now.
-        unsafe { CoreStream::import_device(stream) }?
+        let stream = capsule::claim::<ArrowDeviceArrayStream>(capsule)?;
+        // SAFETY: what a capsule of this name holds is valid, and claimed by this call.
+        unsafe { CoreStream::import_device(stream.pointer) }?
     } else {
-        let stream = capsule::pointer::<ArrowArrayStream>(capsule)?;
+        let stream = capsule::claim::<ArrowArrayStream>(capsule)?;
         // SAFETY: as above.
-        unsafe { CoreStream::import(stream) }?
+        unsafe { CoreStream::import(stream.pointer) }?
     };
     Ok(BatchStream::new(stream))
 }

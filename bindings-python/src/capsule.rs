@@ -9,11 +9,14 @@ use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::arrow_device_stream::ArrowDeviceArrayStream;
 use devexchange_core::abi::arrow_stream::ArrowArrayStream;
-use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
+use devexchange_core::abi::dlpack::{
+    DLManagedTensor, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader,
+};
 use devexchange_core::arrow;
 use devexchange_core::dlpack::{self, Managed, Owned};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
 
 use crate::error::{Result, refuse, wrong_type};
 use crate::queue::Aside;
@@ -24,16 +27,41 @@ fn is_named(capsule: &Bound<'_, PyAny>, name: &CStr) -> bool {
     unsafe { ffi::PyCapsule_IsValid(capsule.as_ptr(), name.as_ptr()) == 1 }
 }
 
-/// What a capsule of this name holds.
-fn content<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> Result<NonNull<T>> {
-    if !is_named(capsule, name) {
-        return wrong_type!("{capsule} is not a capsule with the name {name:?}");
+/// What a capsule holds, for this call only: meanwhile it has another name, under which nobody else finds it, and
+/// afterwards its own again.
+pub(crate) struct Claim<'a, 'py, T> {
+    capsule: &'a Bound<'py, PyAny>,
+    pub(crate) pointer: *mut T,
+    afterwards: &'static CStr,
+}
+
+impl<'a, 'py, T> Claim<'a, 'py, T> {
+    /// Of several threads that try it only one finds the name; `None` for the others, and for other things.
+    fn new(capsule: &'a Bound<'py, PyAny>, name: &'static CStr, meanwhile: &'static CStr) -> Result<Option<Self>> {
+        with_critical_section(capsule, || {
+            if !is_named(capsule, name) {
+                return Ok(None);
+            }
+            // SAFETY: attached, and a capsule of this name.
+            let pointer = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), name.as_ptr()) }.cast();
+            rename(capsule, meanwhile)?;
+            Ok(Some(Self { capsule, pointer, afterwards: name }))
+        })
     }
-    // SAFETY: attached, and a capsule of this name.
-    let pointer = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), name.as_ptr()) };
-    match NonNull::new(pointer.cast()) {
-        Some(pointer) => Ok(pointer),
-        None => Err(PyErr::fetch(capsule.py()).into()),
+}
+
+impl<T> Drop for Claim<'_, '_, T> {
+    fn drop(&mut self) {
+        // Only what is no capsule cannot be named.
+        let _ = rename(self.capsule, self.afterwards);
+    }
+}
+
+fn rename(capsule: &Bound<'_, PyAny>, name: &'static CStr) -> Result<()> {
+    // SAFETY: attached; the name lives for ever.
+    match unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), name.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(PyErr::fetch(capsule.py()).into()),
     }
 }
 
@@ -43,12 +71,31 @@ unsafe fn new<'py>(
     py: Python<'py>,
     pointer: *mut c_void,
     name: &'static CStr,
-    destructor: ffi::PyCapsule_Destructor,
+    destructor: Option<ffi::PyCapsule_Destructor>,
 ) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: attached; the name lives for ever.
-    let capsule = unsafe { ffi::PyCapsule_New(pointer, name.as_ptr(), Some(destructor)) };
+    let capsule = unsafe { ffi::PyCapsule_New(pointer, name.as_ptr(), destructor) };
     // SAFETY: a new reference, or NULL with an exception.
     unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
+}
+
+// ---- DLPack: tables that nobody owns ----
+
+const TABLE: &CStr = c"dlpack_exchange_api";
+
+/// A capsule around a function table.
+pub(crate) fn of_table<'py>(py: Python<'py>, table: &'static DLPackExchangeAPI) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: nothing is to be given up.
+    unsafe { new(py, std::ptr::from_ref(table).cast_mut().cast(), TABLE, None) }
+}
+
+/// The function table in a capsule; none if this is no capsule of that name.
+pub(crate) fn table_in(capsule: &Bound<'_, PyAny>) -> Option<NonNull<DLPackExchangeAPIHeader>> {
+    if !is_named(capsule, TABLE) {
+        return None;
+    }
+    // SAFETY: attached, and a capsule of this name.
+    NonNull::new(unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), TABLE.as_ptr()) }.cast())
 }
 
 // ---- DLPack: the struct is the producer's, its deleter frees it; a consumer renames the capsule ----
@@ -73,7 +120,7 @@ impl DlpackStruct for DLManagedTensor {
 pub(crate) fn give<M: DlpackStruct>(py: Python<'_>, tensor: Owned<M>) -> Result<Bound<'_, PyAny>> {
     let raw = tensor.into_raw();
     // SAFETY: the destructor is that of this struct.
-    let made = unsafe { new(py, raw.cast(), M::NAME, drop_tensor::<M>) };
+    let made = unsafe { new(py, raw.cast(), M::NAME, Some(drop_tensor::<M>)) };
     if made.is_err()
         && let Some(raw) = NonNull::new(raw)
     {
@@ -97,41 +144,27 @@ unsafe extern "C" fn drop_tensor<M: DlpackStruct>(capsule: *mut ffi::PyObject) {
 }
 
 /// Takes the tensor out of a capsule of either name, whose producer was asked for it with `stream`. If that fails, the
-/// capsule is as it was, and still owns the tensor. Of two that try only one finds the name.
+/// capsule is as it was, and still owns the tensor.
 pub(crate) fn take(capsule: &Bound<'_, PyAny>, stream: Option<i64>) -> Result<Tensor> {
-    if is_named(capsule, DLManagedTensorVersioned::NAME) {
-        take_as::<DLManagedTensorVersioned>(capsule, stream)
-    } else if is_named(capsule, DLManagedTensor::NAME) {
-        take_as::<DLManagedTensor>(capsule, stream)
-    } else if is_named(capsule, DLManagedTensorVersioned::USED) || is_named(capsule, DLManagedTensor::USED) {
-        refuse!(DEVX_RELEASED, "the capsule is used: its tensor was taken already")
-    } else {
-        wrong_type!("__dlpack__ gave {capsule}: not a capsule with the name dltensor_versioned or dltensor")
+    if let Some(tensor) = take_as::<DLManagedTensorVersioned>(capsule, stream)? {
+        return Ok(tensor);
     }
+    if let Some(tensor) = take_as::<DLManagedTensor>(capsule, stream)? {
+        return Ok(tensor);
+    }
+    if is_named(capsule, DLManagedTensorVersioned::USED) || is_named(capsule, DLManagedTensor::USED) {
+        return refuse!(DEVX_RELEASED, "the capsule is used: its tensor was taken already");
+    }
+    wrong_type!("__dlpack__ gave {capsule}: not a capsule with the name dltensor_versioned or dltensor")
 }
 
-fn take_as<M: DlpackStruct>(capsule: &Bound<'_, PyAny>, stream: Option<i64>) -> Result<Tensor> {
-    let raw = content::<M>(capsule, M::NAME)?;
-    rename(capsule, M::USED)?;
+fn take_as<M: DlpackStruct>(capsule: &Bound<'_, PyAny>, stream: Option<i64>) -> Result<Option<Tensor>> {
+    let Some(mut claim) = Claim::<M>::new(capsule, M::NAME, M::USED)? else { return Ok(None) };
     // SAFETY: what a capsule of this name owns, and owns no more; its producer was asked for it with this stream.
-    match unsafe { dlpack::import_on(raw.as_ptr(), stream) } {
-        Ok(tensor) => Ok(tensor),
-        Err(error) => {
-            rename(capsule, M::NAME)?;
-            Err(error.into())
-        }
-    }
+    let tensor = unsafe { dlpack::import_on(claim.pointer, stream) }?;
+    claim.afterwards = M::USED;
+    Ok(Some(tensor))
 }
-
-fn rename(capsule: &Bound<'_, PyAny>, name: &'static CStr) -> Result<()> {
-    // SAFETY: attached; the name lives for ever.
-    match unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), name.as_ptr()) } {
-        0 => Ok(()),
-        _ => Err(PyErr::fetch(capsule.py()).into()),
-    }
-}
-
-// ---- Arrow: the struct is the capsule's; its release is NULL once somebody took what is in it ----
 
 /// A struct of Arrow, with the name of its capsule (Arrow PyCapsule interface).
 pub(crate) trait ArrowStruct: Sized + 'static {
@@ -169,7 +202,7 @@ pub(crate) fn filled<T: ArrowStruct>(
     // SAFETY: all zero is a released struct.
     let raw = Box::into_raw(Box::new(unsafe { std::mem::zeroed::<T>() }));
     // SAFETY: the destructor is that of this struct.
-    match unsafe { new(py, raw.cast(), T::NAME, drop_struct::<T>) } {
+    match unsafe { new(py, raw.cast(), T::NAME, Some(drop_struct::<T>)) } {
         Ok(capsule) => fill(raw).map(|()| capsule),
         Err(error) => {
             // SAFETY: made above, and nobody has it.
@@ -193,7 +226,13 @@ unsafe extern "C" fn drop_struct<T: ArrowStruct>(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// The struct in a capsule of somebody else's, which lives as long as the capsule.
-pub(crate) fn pointer<T: ArrowStruct>(capsule: &Bound<'_, PyAny>) -> Result<*mut T> {
-    Ok(content::<T>(capsule, T::NAME)?.as_ptr())
+const TAKING: &CStr = c"devexchange is taking this";
+
+/// The struct in a capsule of somebody else's, to be moved out of it or left as it is.
+pub(crate) fn claim<'a, 'py, T: ArrowStruct>(capsule: &'a Bound<'py, PyAny>) -> Result<Claim<'a, 'py, T>> {
+    match Claim::new(capsule, T::NAME, TAKING)? {
+        Some(claim) => Ok(claim),
+        None if is_named(capsule, TAKING) => refuse!(DEVX_BUSY, "another thread is taking what the capsule holds"),
+        None => wrong_type!("{capsule} is not a capsule with the name {:?}", T::NAME),
+    }
 }

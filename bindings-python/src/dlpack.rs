@@ -11,15 +11,15 @@ use pyo3::types::PyDict;
 
 use crate::error::{Result, refuse, wrong_type};
 use crate::tensor::Tensor;
-use crate::{capsule, device, queue, stream};
+use crate::{capsule, device, exchange, queue, stream};
 
-/// Takes a tensor from an object with `__dlpack__`: a view of the same memory, which is released when the last user of
-/// the tensor is gone.
+/// Takes a tensor from an object whose type has `__dlpack_c_exchange_api__`, or with `__dlpack__`: a view of the same
+/// memory, which is released when the last user of the tensor is gone.
 ///
 /// `device` is where the elements are wanted, a pair of device type and number; by default where they are. `copy` is
 /// True for a copy in any case, False for none in any case, None for one where it is needed, which is for another
-/// device. On a GPU the producer is always told a stream, on which the data is ready then: `stream`, or the legacy
-/// default stream (1).
+/// device. On a GPU the data is ready for work on `stream`, or on the legacy default stream (1), which is made to wait
+/// for the producer's work; with -1 nothing waits.
 ///
 /// Raises BufferError if the exchange is not possible as asked, TypeError for objects without the protocol,
 /// ValueError for what no tensor or stream can be. Then nothing was taken.
@@ -32,39 +32,68 @@ pub(crate) fn from_dlpack(
     stream: Option<&Bound<'_, PyAny>>,
 ) -> Result<Tensor> {
     queue::drain();
-    if !obj.hasattr("__dlpack__")? || !obj.hasattr("__dlpack_device__")? {
-        return wrong_type!("{} has no __dlpack__ and __dlpack_device__", obj.get_type());
-    }
-    let source = device::from_python(&obj.call_method0("__dlpack_device__")?)?;
-    let target = device.map(device::from_python).transpose()?.unwrap_or(source);
-    let stream = stream::optional(stream)?;
-    if target != source && copy == Some(false) {
-        return refuse!(DEVX_COPY_REQUIRED, "device is {target}: the data is on {source}, and copy is False");
-    }
-    let asked = asked_stream(source, target, stream)?;
-    let tensor = capsule::take(&request(obj, asked, copy)?, asked)?;
-    if tensor.device() != source {
-        return refuse!(DEVX_DEVICE, "the tensor is on {}: __dlpack_device__ said {source}", tensor.device());
-    }
+    let device = device.map(device::from_python).transpose()?;
+    let wanted = Wanted { device, copy, stream: stream::optional(stream)? };
+    let tensor = match exchange::table_of(obj)? {
+        Some(table) => match table.take(obj, &wanted)? {
+            Ok(tensor) => tensor,
+            Err(error) if !has_method(obj)? => return Err(error),
+            Err(_) => by_capsule(obj, &wanted)?,
+        },
+        None if !has_method(obj)? => {
+            return wrong_type!("{} has no __dlpack__ and __dlpack_device__", obj.get_type());
+        }
+        None => by_capsule(obj, &wanted)?,
+    };
     if copy == Some(false) && tensor.flags().has(Flags::IS_COPIED) {
         return refuse!(DEVX_COPY_REQUIRED, "the producer made a copy, and copy is False");
     }
-    if target != source || copy == Some(true) {
-        return Ok(Tensor::new(duplicate(obj.py(), &tensor, target, stream)?));
+    let target = wanted.device.unwrap_or(tensor.device());
+    if target != tensor.device() || copy == Some(true) {
+        return Ok(Tensor::new(duplicate(obj.py(), &tensor, target, wanted.stream)?));
     }
     Ok(Tensor::new(tensor))
 }
 
-/// The stream that a producer is told: always one where there are streams.
-fn asked_stream(source: Device, target: Device, stream: Option<i64>) -> Result<Option<i64>> {
-    if source.require_streams().is_ok() {
-        let value = stream.unwrap_or(LEGACY);
-        order::check_stream(source, value)?;
-        return Ok(Some(value));
+/// What a caller of `from_dlpack` asks for.
+pub(crate) struct Wanted {
+    device: Option<Device>,
+    copy: Option<bool>,
+    stream: Option<i64>,
+}
+
+impl Wanted {
+    /// The stream that data on `source` is to be ready for: always one where there are streams. Refuses what is not
+    /// possible with data that is there.
+    pub(crate) fn stream_for(&self, source: Device) -> Result<Option<i64>> {
+        let target = self.device.unwrap_or(source);
+        if target != source && self.copy == Some(false) {
+            return refuse!(DEVX_COPY_REQUIRED, "device is {target}: the data is on {source}, and copy is False");
+        }
+        if has_streams(source) {
+            let value = self.stream.unwrap_or(LEGACY);
+            order::check_stream(source, value)?;
+            return Ok(Some(value));
+        }
+        // A stream may still be for a copy to where there are some.
+        order::check_stream(target, self.stream.unwrap_or(NO_SYNC))?;
+        Ok(None)
     }
-    // A stream may still be for a copy to where there are some.
-    order::check_stream(target, stream.unwrap_or(NO_SYNC))?;
-    Ok(None)
+}
+
+fn has_method(obj: &Bound<'_, PyAny>) -> Result<bool> {
+    Ok(obj.hasattr("__dlpack__")? && obj.hasattr("__dlpack_device__")?)
+}
+
+/// Takes a tensor by way of `__dlpack__`.
+fn by_capsule(obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<CoreTensor> {
+    let source = device::from_python(&obj.call_method0("__dlpack_device__")?)?;
+    let stream = wanted.stream_for(source)?;
+    let tensor = capsule::take(&request(obj, stream, wanted.copy)?, stream)?;
+    if tensor.device() != source {
+        return refuse!(DEVX_DEVICE, "the tensor is on {}: __dlpack_device__ said {source}", tensor.device());
+    }
+    Ok(tensor)
 }
 
 /// Asks a producer for its capsule. Producers that are older than an argument raise `TypeError` for it, and are asked
@@ -131,8 +160,9 @@ pub(crate) fn export<'py>(py: Python<'py>, tensor: CoreTensor, asked: &Asked) ->
     if target != source && asked.copy == Some(false) {
         return refuse!(DEVX_COPY_REQUIRED, "dl_device is {target}: the data is on {source}, and copy is False");
     }
-    let stream = asked.stream.unwrap_or(if has_streams(source) || has_streams(target) { LEGACY } else { NO_SYNC });
-    order::check_stream(if has_streams(source) { source } else { target }, stream)?;
+    let either = if has_streams(source) { source } else { target };
+    let stream = asked.stream.unwrap_or_else(|| default_stream(either));
+    order::check_stream(either, stream)?;
     let tensor = if target != source || asked.copy == Some(true) {
         duplicate(py, &tensor, target, Some(stream))?
     } else {
@@ -150,6 +180,11 @@ pub(crate) fn export<'py>(py: Python<'py>, tensor: CoreTensor, asked: &Asked) ->
     } else {
         capsule::give(py, dlpack::export::<DLManagedTensor>(tensor, &request)?)
     }
+}
+
+/// The stream of a consumer that names none: the legacy default one where there are streams.
+pub(crate) fn default_stream(device: Device) -> i64 {
+    if has_streams(device) { LEGACY } else { NO_SYNC }
 }
 
 fn has_streams(device: Device) -> bool {

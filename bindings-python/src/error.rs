@@ -1,5 +1,7 @@
 //! The one place where errors become exceptions.
 
+use core::ffi::CStr;
+
 use devexchange_core::abi::types::{self as t, DevxStatus};
 use devexchange_core::{Error as CoreError, Refused};
 use pyo3::prelude::*;
@@ -51,22 +53,27 @@ impl From<Error> for PyErr {
     }
 }
 
-macro_rules! classes {
-    ($($NAME:ident = $name:literal;)*) => {
-        $(static $NAME: Class = Class::new("devexchange._errors", $name);)*
-    };
-}
-classes! {
-    REFUSED = "Refused";
-    INVALID_VALUE = "InvalidValue";
-    INVALID_TYPE = "InvalidType";
-    OUT_OF_RANGE = "OutOfRange";
-    OUT_OF_MEMORY = "OutOfMemory";
-    FAILED = "Failed";
+/// A kind of error: our class, and the name of Python's own that it also is (`_errors.py`).
+struct Kind {
+    class: Class,
+    builtin: &'static CStr,
 }
 
-/// Which class says it: see `_errors.py`, where each is also an exception of Python's own.
-fn class(status: DevxStatus) -> &'static Class {
+macro_rules! kinds {
+    ($($NAME:ident = $name:literal, $builtin:literal;)*) => {
+        $(static $NAME: Kind = Kind { class: Class::new("devexchange._errors", $name), builtin: $builtin };)*
+    };
+}
+kinds! {
+    REFUSED = "Refused", c"BufferError";
+    INVALID_VALUE = "InvalidValue", c"ValueError";
+    INVALID_TYPE = "InvalidType", c"TypeError";
+    OUT_OF_RANGE = "OutOfRange", c"IndexError";
+    OUT_OF_MEMORY = "OutOfMemory", c"MemoryError";
+    FAILED = "Failed", c"RuntimeError";
+}
+
+fn kind(status: DevxStatus) -> &'static Kind {
     match status {
         t::DEVX_OUT_OF_MEMORY => &OUT_OF_MEMORY,
         t::DEVX_OUT_OF_RANGE => &OUT_OF_RANGE,
@@ -83,9 +90,14 @@ fn class(status: DevxStatus) -> &'static Class {
     }
 }
 
+/// The name of Python's own exception that says it, for who must not ask Python.
+pub(crate) fn builtin(status: DevxStatus) -> &'static CStr {
+    kind(status).builtin
+}
+
 fn exception(py: Python<'_>, error: &CoreError) -> PyErr {
     let arguments = (error.message(), error.status().0, error.driver_code());
-    match class(error.status()).make(py, arguments) {
+    match kind(error.status()).class.make(py, arguments) {
         Ok(exception) => PyErr::from_value(exception),
         Err(error) => error,
     }

@@ -16,6 +16,16 @@ impl<T: Clone> Handle<T> {
         Self { thing: Mutex::new(Some(thing)), what }
     }
 
+    /// A handle that is closed until it is filled.
+    pub(crate) fn closed(what: &'static str) -> Self {
+        Self { thing: Mutex::new(None), what }
+    }
+
+    /// Opens a closed handle.
+    pub(crate) fn fill(&self, thing: T) {
+        *self.thing.lock().unwrap_or_else(PoisonError::into_inner) = Some(thing);
+    }
+
     /// A reference of one's own: a call that goes on while another thread closes the handle keeps the thing.
     pub(crate) fn get(&self) -> Result<T> {
         match &*self.thing.lock().unwrap_or_else(PoisonError::into_inner) {

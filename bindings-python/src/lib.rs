@@ -4,6 +4,7 @@
 //! One file has one noun, as in the core. A method converts, guards and delegates. Python holds a counted reference
 //! to a thing of the core's; what the core holds of Python's is given up through [`queue`].
 
+mod address;
 mod arrow;
 mod batch;
 mod batch_source;
@@ -17,6 +18,8 @@ mod device;
 mod dlpack;
 mod dtype;
 mod error;
+mod exchange;
+mod exchange_table;
 mod handle;
 mod ipc;
 mod ledger;
@@ -29,7 +32,8 @@ mod value;
 
 use pyo3::prelude::*;
 
-#[pymodule]
+// Without a GIL, what must be one step is a lock (`handle`, `queue`) or a critical section (`capsule`).
+#[pymodule(gil_used = false)]
 mod _native {
     use pyo3::prelude::*;
 
@@ -58,6 +62,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::queue::require_main_interpreter(module.py())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         crate::queue::at_exit(module.py())
     }

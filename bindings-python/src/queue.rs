@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use devexchange_core::memory::ReleaseQueue;
 use devexchange_core::{Owner, Refused, trace};
+use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -132,6 +133,20 @@ pub(crate) fn keep<T>(made: std::result::Result<T, Refused<Owner>>) -> devexchan
         drain();
         refused.error
     })
+}
+
+/// Refuses other interpreters of the process: the one queue cannot tell whose an object is.
+pub(crate) fn require_main_interpreter(_py: Python<'_>) -> PyResult<()> {
+    // SAFETY: attached, so there is a current interpreter.
+    let interpreter = unsafe { ffi::PyInterpreterState_Get() };
+    // SAFETY: as above.
+    let id = unsafe { ffi::PyInterpreterState_GetID(interpreter) };
+    match id {
+        0 => Ok(()),
+        _ => Err(PyImportError::new_err(format!(
+            "this is interpreter {id}: devexchange is for the main interpreter only"
+        ))),
+    }
 }
 
 /// Sees to it that the end of the interpreter is noticed.

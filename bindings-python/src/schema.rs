@@ -5,8 +5,8 @@ use devexchange_core::abi::arrow_data::ArrowSchema;
 use devexchange_core::arrow::Field;
 use pyo3::prelude::*;
 
-use crate::capsule;
 use crate::error::{Result, refuse};
+use crate::{address, capsule};
 
 /// What the arrays of a batch are: a tree of fields.
 #[pyclass(frozen, module = "devexchange")]
@@ -53,6 +53,22 @@ impl Schema {
         export(py, &self.0)
     }
 
+    /// Takes a schema from the `ArrowSchema` at this address, which is marked as released. The address is believed: there
+    /// has to be such a struct, and nobody else may use it meanwhile.
+    #[staticmethod]
+    #[pyo3(signature = (address, /))]
+    fn import_arrow(address: usize) -> Result<Self> {
+        // SAFETY: the caller vouches for the address.
+        Ok(Self(unsafe { CoreSchema::import(address::pointer(address)) }?))
+    }
+
+    /// Fills in the `ArrowSchema` at this address, whose release is its consumer's to call. The address is believed.
+    #[pyo3(signature = (address, /))]
+    fn export_arrow(&self, address: usize) -> Result<()> {
+        // SAFETY: as above.
+        Ok(unsafe { self.0.export(address::pointer(address)) }?)
+    }
+
     fn __len__(&self) -> usize {
         self.0.root().n_children()
     }
@@ -80,8 +96,9 @@ pub(crate) fn export<'py>(py: Python<'py>, schema: &CoreSchema) -> Result<Bound<
 
 /// Takes the schema out of a capsule.
 pub(crate) fn import(capsule: &Bound<'_, PyAny>) -> Result<CoreSchema> {
-    // SAFETY: what a capsule of this name holds is valid, and attached as we are nobody else uses it now.
-    Ok(unsafe { CoreSchema::import(capsule::pointer::<ArrowSchema>(capsule)?) }?)
+    let schema = capsule::claim::<ArrowSchema>(capsule)?;
+    // SAFETY: what a capsule of this name holds is valid, and claimed by this call.
+    Ok(unsafe { CoreSchema::import(schema.pointer) }?)
 }
 
 /// The schema that an object offers, if it does.

@@ -11,7 +11,7 @@ use crate::batch::RecordBatch;
 use crate::dlpack::Asked;
 use crate::error::{Result, refuse};
 use crate::handle::Handle;
-use crate::{buffer, convert, cuda_array, device, dlpack, stream};
+use crate::{address, buffer, convert, cuda_array, device, dlpack, exchange_table, stream};
 
 /// N-dimensional memory of somebody's: what it is, where it is, who keeps it alive and when it may be touched.
 ///
@@ -25,6 +25,15 @@ pub(crate) struct Tensor(Handle<CoreTensor>);
 impl Tensor {
     pub(crate) fn new(tensor: CoreTensor) -> Self {
         Self(Handle::new("tensor", tensor))
+    }
+
+    /// An object for a tensor that [`Tensor::fill`] gives it.
+    pub(crate) fn closed() -> Self {
+        Self(Handle::closed("tensor"))
+    }
+
+    pub(crate) fn fill(&self, tensor: CoreTensor) {
+        self.0.fill(tensor);
     }
 
     pub(crate) fn get(&self) -> Result<CoreTensor> {
@@ -163,6 +172,31 @@ impl Tensor {
         let device = dl_device.map(device::from_python).transpose()?;
         let asked = Asked { stream: stream::optional(stream)?, max_version, device, copy };
         dlpack::export(py, self.get()?, &asked)
+    }
+
+    /// Takes a tensor from the `DLManagedTensorVersioned` at this address, whose deleter is called when the last user is
+    /// gone. Its producer was asked for it with `stream`, or made it ready for the legacy default one.
+    ///
+    /// The address is believed: there has to be such a struct, which belongs to the caller.
+    #[staticmethod]
+    #[pyo3(signature = (address, /, *, stream=None))]
+    fn import_dlpack(address: usize, stream: Option<&Bound<'_, PyAny>>) -> Result<Self> {
+        // SAFETY: the caller vouches for the address.
+        Ok(Self::new(unsafe { address::import_dlpack(address, stream::optional(stream)?) }?))
+    }
+
+    /// The address of a new `DLManagedTensorVersioned` with the tensor, for a consumer in this process that takes
+    /// addresses: it calls the deleter, once. The consumer's `stream` is as for `__dlpack__`. This object keeps its part.
+    #[pyo3(signature = (*, stream=None))]
+    fn export_share(&self, stream: Option<&Bound<'_, PyAny>>) -> Result<usize> {
+        address::export_dlpack(self.get()?, stream::optional(stream)?)
+    }
+
+    /// The function table for exchanges in C (DLPack 1.3, `DLPackExchangeAPI`). None of its functions makes the host
+    /// wait; the stream that it names is the legacy default one of the device.
+    #[classattr]
+    fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Py<PyAny>> {
+        Ok(exchange_table::capsule(py)?.unbind())
     }
 
     /// The CUDA Array Interface, version 3; there is none for host memory. It keeps nothing alive, this object does.

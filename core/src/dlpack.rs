@@ -11,8 +11,7 @@ use crate::abi::dlpack::{
     DLManagedTensor, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION, DLPackVersion, DLTensor,
 };
 use crate::abi::types::{
-    DEVX_COPY_ALWAYS, DEVX_COPY_IF_NEEDED, DEVX_COPY_NEVER, DEVX_READ_ONLY, DEVX_UNSUPPORTED, DEVX_VERSION,
-    DevxDlpackRequest,
+    DEVX_COPY_ALWAYS, DEVX_COPY_IF_NEEDED, DEVX_COPY_NEVER, DEVX_READ_ONLY, DEVX_VERSION, DevxDlpackRequest,
 };
 use crate::device::Device;
 use crate::dtype::DType;
@@ -211,6 +210,31 @@ pub fn export<M: Managed>(tensor: Tensor, request: &Request) -> std::result::Res
     }
 }
 
+/// Describes a tensor to a consumer that looks at it for the length of one call, and whose `stream` is made to wait for
+/// the data. Nothing is handed over: the description is valid as long as the tensor.
+///
+/// # Errors
+/// `DEVX_READ_ONLY` and `DEVX_UNSUPPORTED` for what a plain `DLTensor` cannot say, `DEVX_INVALID_STREAM`, `DEVX_DRIVER`.
+pub fn borrow(tensor: &Tensor, stream: i64) -> Result<DLTensor> {
+    require_no_padding(tensor.flags())?;
+    if tensor.flags().has(Flags::READ_ONLY) {
+        return refuse!(DEVX_READ_ONLY, "flags has READ_ONLY: a plain DLTensor has no flags to say so");
+    }
+    make_ready(tensor, stream)?;
+    Ok(tensor.as_dltensor())
+}
+
+/// Checks what a struct without flags can say of elements of less than 8 bits.
+fn require_no_padding(flags: Flags) -> Result<()> {
+    if flags.has(Flags::SUBBYTE_PADDED) {
+        return refuse!(
+            DEVX_UNSUPPORTED,
+            "flags has SUBBYTE_TYPE_PADDED: a struct of DLPack without flags cannot say so"
+        );
+    }
+    Ok(())
+}
+
 /// Makes the consumer's stream wait for the data.
 fn make_ready(tensor: &Tensor, stream: i64) -> Result<()> {
     order::check_stream(tensor.device(), stream)?;
@@ -333,11 +357,7 @@ impl Managed for DLManagedTensor {
 
     fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned<Self>, Refused<Tensor>> {
         let flags = tensor.flags();
-        if flags.has(Flags::SUBBYTE_PADDED) {
-            let error = Error::new(
-                DEVX_UNSUPPORTED,
-                "flags has SUBBYTE_TYPE_PADDED: the legacy struct of DLPack has no flags to say so",
-            );
+        if let Err(error) = require_no_padding(flags) {
             return Err(Refused { error, returned: tensor });
         }
         let read_only = flags.has(Flags::READ_ONLY);

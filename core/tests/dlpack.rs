@@ -76,6 +76,22 @@ fn flags_survive_and_the_legacy_struct_refuses_what_it_cannot_say() {
 }
 
 #[test]
+fn a_borrowed_description_owns_nothing_and_refuses_what_it_cannot_say() {
+    let tensor = Tensor::from_vec(vec![1_i64, 2], &[2]).unwrap();
+    let lent = dlpack::borrow(&tensor, -1).unwrap();
+    assert_eq!((lent.data, lent.ndim), (tensor.data(), 1));
+    assert_eq!(dlpack::borrow(&tensor, 7).unwrap_err().status(), DEVX_INVALID_STREAM);
+
+    let mut data = [0.0_f32; 2];
+    for (flags, status) in [(Flags::READ_ONLY, DEVX_READ_ONLY), (Flags::SUBBYTE_PADDED, DEVX_UNSUPPORTED)] {
+        let described = TensorDesc { flags, ..desc(&mut data, &[2]) };
+        // SAFETY: the array outlives the tensor.
+        let tensor = unsafe { Tensor::from_raw_parts(&described, Owner::none()) }.unwrap();
+        assert_eq!(dlpack::borrow(&tensor, -1).unwrap_err().status(), status);
+    }
+}
+
+#[test]
 fn versions_are_negotiated() {
     let tensor = Tensor::from_vec(vec![1_i64, 2], &[2]).unwrap();
     for (asked, written) in [((1, 0), (1, 0)), ((1, 1), (1, 1)), ((1, 9), (1, 3)), ((2, 0), (1, 3))] {

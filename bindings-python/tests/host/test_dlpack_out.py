@@ -246,7 +246,7 @@ def test_interpreter_ends_before_a_foreign_thread_releases():
         # The process calls this at its end, after Python.
         assert ctypes.CDLL(None).__cxa_atexit(deleter, ctypes.c_void_p(managed), None) == 0
     """
-    run(program, str(Path(__file__).parent))
+    run(program, str(Path(__file__).parents[1]))
 
 
 # --- a hundred thousand exchanges ---

@@ -1,7 +1,10 @@
 """The package itself: names, exceptions, types for checkers."""
 
 import copy
+import os
 import pickle
+import subprocess
+import sys
 import tomllib
 from importlib.resources import files
 from pathlib import Path
@@ -62,3 +65,14 @@ def test_everything_is_declared_and_described():
                     assert getattr(thing, member).__doc__, (name, member)
         elif callable(thing) and not isinstance(thing, type):
             assert f"def {name}(" in stub
+
+
+def test_package_does_not_bring_a_gil_back():
+    """Interpreters without a GIL switch one on for modules that do not say that they can do without."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
+    ask = "import sys; print(getattr(sys, '_is_gil_enabled', lambda: True)())"
+    answers = [
+        subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+        for program in (ask, "import devexchange; " + ask)
+    ]
+    assert answers[0].stdout == answers[1].stdout and answers[1].stderr == ""

@@ -1,0 +1,127 @@
+//! Tensors of producers whose type has a function table (`__dlpack_c_exchange_api__`, DLPack 1.3): a struct instead of
+//! a capsule, without a call of a method. The table does not synchronise, so the order is made here.
+
+use core::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+
+use devexchange_core::abi::dlpack::{
+    DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader,
+};
+use devexchange_core::dlpack::{Owned, VERSION};
+use devexchange_core::order::NO_SYNC;
+use devexchange_core::runtime::cuda::LEGACY;
+use devexchange_core::{Device, Tensor as CoreTensor};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::capsule;
+use crate::dlpack::Wanted;
+use crate::error::{Error, Result, refuse};
+
+/// Tables of older versions that are looked at before a chain is taken for a circle.
+const MAX_TABLES: usize = 16;
+
+/// What is needed of a producer's table.
+pub(crate) struct Table {
+    from_object: unsafe extern "C" fn(*mut c_void, *mut *mut DLManagedTensorVersioned) -> c_int,
+    work_stream: unsafe extern "C" fn(DLDeviceType, i32, *mut *mut c_void) -> c_int,
+}
+
+/// The table that the type of an object offers; none if it has none that this library can use: not in a capsule of the
+/// right name, of other major versions only, or without a function that must be there.
+pub(crate) fn table_of(obj: &Bound<'_, PyAny>) -> Result<Option<Table>> {
+    let attribute = obj.get_type().getattr_opt(intern!(obj.py(), "__dlpack_c_exchange_api__"))?;
+    let mut next = attribute.as_ref().and_then(capsule::table_in);
+    for _ in 0..MAX_TABLES {
+        let Some(header) = next else { break };
+        // SAFETY: a capsule of this name has a table, which lives for ever; its header has this form in each version.
+        let DLPackExchangeAPIHeader { version, prev_api } = unsafe { header.read_unaligned() };
+        if version.major == VERSION.major {
+            // SAFETY: as above; the major version is ours, so the table is.
+            let table = unsafe { header.cast::<DLPackExchangeAPI>().read_unaligned() };
+            let functions = table.managed_tensor_from_py_object_no_sync.zip(table.current_work_stream);
+            let table = functions.map(|(from_object, work_stream)| Table { from_object, work_stream });
+            return Ok(if is_marked(obj)? { None } else { table });
+        }
+        next = NonNull::new(prev_api);
+    }
+    Ok(None)
+}
+
+/// Whether the memory of an object does not mean what it holds. PyTorch only marks a tensor that is conjugated or
+/// negated, or that belongs to a graph of gradients. Its table hands out the memory as if there was no mark; its
+/// `__dlpack__` refuses, except for negated ones, which are refused here.
+fn is_marked(obj: &Bound<'_, PyAny>) -> Result<bool> {
+    let py = obj.py();
+    let Some(gradient) = obj.getattr_opt(intern!(py, "requires_grad"))? else { return Ok(false) };
+    if asked(obj, intern!(py, "is_neg"))? {
+        return refuse!(DEVX_COPY_REQUIRED, "the negative bit of the tensor is set: call resolve_neg");
+    }
+    Ok(gradient.is_truthy()? || asked(obj, intern!(py, "is_conj"))?)
+}
+
+fn asked(obj: &Bound<'_, PyAny>, question: &Bound<'_, PyString>) -> Result<bool> {
+    match obj.getattr_opt(question)? {
+        Some(method) => Ok(method.call0()?.is_truthy()?),
+        None => Ok(false),
+    }
+}
+
+impl Table {
+    /// Takes the tensor of an object. It is ready for work on the stream that is wanted. If a function of the table
+    /// fails, nothing was taken, and `__dlpack__` may still give it.
+    pub(crate) fn take(&self, obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<Result<CoreTensor>> {
+        let mut tensor = match self.tensor_of(obj) {
+            Ok(tensor) => tensor.import()?,
+            Err(error) => return Ok(Err(error)),
+        };
+        let device = tensor.device();
+        let stream = wanted.stream_for(device)?.filter(|&value| value != NO_SYNC);
+        if let Some(consumer) = stream.and_then(|value| device.stream(value)).transpose()? {
+            let producer = match self.work_stream_of(obj.py(), device) {
+                Ok(value) => device.stream_with(device, value)?,
+                Err(error) => return Ok(Err(error)),
+            };
+            tensor.produced_on(producer)?;
+            tensor.wait(consumer)?;
+            tensor.produced_on(consumer)?;
+        }
+        Ok(Ok(tensor))
+    }
+
+    /// A tensor that is ours from now on: whatever is dropped is given back to its deleter.
+    fn tensor_of(&self, obj: &Bound<'_, PyAny>) -> Result<Owned<DLManagedTensorVersioned>> {
+        let mut out = std::ptr::null_mut();
+        // SAFETY: attached, an object of the type that has the table, and room for an address.
+        let code = unsafe { (self.from_object)(obj.as_ptr().cast(), &raw mut out) };
+        // What a call that failed left there is not a tensor.
+        let taken = NonNull::new(out).filter(|_| code == 0);
+        // SAFETY: the producer gave it to us, and the data is touched on a stream that waits for it only.
+        let taken = taken.map(|tensor| unsafe { Owned::from_raw(tensor) });
+        check(obj.py(), code, "managed_tensor_from_py_object_no_sync")?;
+        match taken {
+            Some(tensor) => Ok(tensor),
+            None => refuse!(DEVX_CALLBACK, "managed_tensor_from_py_object_no_sync gave NULL for a tensor"),
+        }
+    }
+
+    /// The stream that the producer queues its work on: the number that the protocols use.
+    fn work_stream_of(&self, py: Python<'_>, device: Device) -> Result<i64> {
+        let mut stream = std::ptr::null_mut();
+        // SAFETY: attached, and there is room for an address.
+        let code = unsafe { (self.work_stream)(device.kind.0, device.id, &raw mut stream) };
+        check(py, code, "current_work_stream")?;
+        // NULL is the default stream of who does not say which; that one waits for every other default stream.
+        Ok(if stream.is_null() { LEGACY } else { stream.addr() as i64 })
+    }
+}
+
+/// What a function of a table came to.
+fn check(py: Python<'_>, code: c_int, function: &str) -> Result<()> {
+    match (PyErr::take(py), code) {
+        (Some(error), _) => Err(Error::Python(error)),
+        (None, 0) => Ok(()),
+        (None, code) => refuse!(DEVX_CALLBACK, "{function} returned {code} without an exception"),
+    }
+}

@@ -1,0 +1,190 @@
+//! The function table that this library offers to others: `type(Tensor).__dlpack_c_exchange_api__` (DLPack 1.3,
+//! `DLPackExchangeAPI`).
+//!
+//! None of its functions makes the host wait. The stream that it names is the legacy default one: what goes out is
+//! ready for work that is queued there, and what comes in is taken to be queued there.
+//!
+//! Functions that are given objects of Python's are called by who is attached to the interpreter; the other two by
+//! anybody.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::CString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+
+use devexchange_core::abi::dlpack::{
+    DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader, DLTensor,
+};
+use devexchange_core::dlpack::{self, Request, VERSION};
+use devexchange_core::runtime::cuda::LEGACY;
+use devexchange_core::{Device, DeviceType, Error as CoreError, Flags, Tensor as CoreTensor, TensorDesc};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::capsule;
+use crate::dlpack::default_stream;
+use crate::error::{Error, Result, builtin, refuse, wrong_type};
+use crate::tensor::Tensor;
+
+/// A table that never changes.
+#[repr(transparent)]
+struct Table(DLPackExchangeAPI);
+// SAFETY: nothing in it is written, and its one pointer is NULL.
+unsafe impl Sync for Table {}
+
+static TABLE: Table = Table(DLPackExchangeAPI {
+    header: DLPackExchangeAPIHeader { version: VERSION, prev_api: std::ptr::null_mut() },
+    managed_tensor_allocator: Some(allocate),
+    managed_tensor_from_py_object_no_sync: Some(share),
+    managed_tensor_to_py_object_no_sync: Some(take),
+    dltensor_from_py_object_no_sync: Some(borrow),
+    current_work_stream: Some(work_stream),
+});
+
+/// The table, in its capsule.
+pub(crate) fn capsule(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    capsule::of_table(py, &TABLE.0)
+}
+
+/// Runs `work` as a function of the table: 0, or -1 after `tell` was told why.
+fn answer(work: impl FnOnce() -> Result<()>, tell: impl FnOnce(Error)) -> c_int {
+    let done = catch_unwind(AssertUnwindSafe(work));
+    match done.unwrap_or_else(|payload| Err(Error::Refused(CoreError::panicked(payload)))) {
+        Ok(()) => 0,
+        Err(error) => {
+            tell(error);
+            -1
+        }
+    }
+}
+
+fn raise(error: Error) {
+    Python::attach(|py| PyErr::from(error).restore(py));
+}
+
+/// An argument that must not be NULL.
+fn given<T>(pointer: *mut T, name: &str) -> Result<NonNull<T>> {
+    match NonNull::new(pointer) {
+        Some(pointer) => Ok(pointer),
+        None => refuse!(DEVX_NULL_ARGUMENT, "{name} is NULL"),
+    }
+}
+
+/// The tensor that an object of ours holds.
+///
+/// # Safety
+/// `object` is NULL or a borrowed object of Python's, and the caller is attached.
+unsafe fn tensor_of(object: *mut c_void) -> Result<CoreTensor> {
+    let object = given(object, "py_object")?.cast::<ffi::PyObject>();
+    // SAFETY: the caller's contract.
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: as above.
+    let object = unsafe { Bound::from_borrowed_ptr(py, object.as_ptr()) };
+    match object.cast::<Tensor>() {
+        Ok(tensor) => tensor.get().get(),
+        Err(_) => wrong_type!("py_object is a {}, not a devexchange.Tensor", object.get_type()),
+    }
+}
+
+unsafe extern "C" fn share(object: *mut c_void, out: *mut *mut DLManagedTensorVersioned) -> c_int {
+    let work = || {
+        let out = given(out, "out")?;
+        // SAFETY: the contract of the table.
+        let tensor = unsafe { tensor_of(object) }?;
+        let request = Request { stream: default_stream(tensor.device()), ..Request::default() };
+        let exported = dlpack::export::<DLManagedTensorVersioned>(tensor, &request)?;
+        // SAFETY: room for an address, by the contract of the table.
+        unsafe { out.write(exported.into_raw()) };
+        Ok(())
+    };
+    answer(work, raise)
+}
+
+unsafe extern "C" fn borrow(object: *mut c_void, out: *mut DLTensor) -> c_int {
+    let work = || {
+        let out = given(out, "out")?;
+        // SAFETY: the contract of the table.
+        let tensor = unsafe { tensor_of(object) }?;
+        let borrowed = dlpack::borrow(&tensor, default_stream(tensor.device()))?;
+        // SAFETY: room for a tensor, by the contract of the table.
+        unsafe { out.write(borrowed) };
+        Ok(())
+    };
+    answer(work, raise)
+}
+
+/// On failure the tensor is still the caller's.
+unsafe extern "C" fn take(managed: *mut DLManagedTensorVersioned, out: *mut *mut c_void) -> c_int {
+    let work = || {
+        let (managed, out) = (given(managed, "tensor")?, given(out, "out_py_object")?);
+        // SAFETY: the contract of the table: attached.
+        let py = unsafe { Python::assume_attached() };
+        // The object first: making it may fail, and the tensor cannot be given back once it was taken.
+        let object = Bound::new(py, Tensor::closed())?;
+        // SAFETY: the caller gives a tensor that it owns; work on it was queued on the stream that this table names.
+        let tensor = unsafe { dlpack::import(managed.as_ptr()) }?;
+        object.get().fill(tensor);
+        // SAFETY: room for an address, by the contract of the table.
+        unsafe { out.write(object.into_ptr().cast()) };
+        Ok(())
+    };
+    answer(work, raise)
+}
+
+/// May be called by anybody.
+unsafe extern "C" fn work_stream(kind: DLDeviceType, id: i32, out: *mut *mut c_void) -> c_int {
+    let work = || {
+        let out = given(out, "out_current_stream")?;
+        let device = Device::new(DeviceType(kind), id.into())?;
+        // NULL is for devices without streams.
+        let stream = default_stream(device).max(0) as usize;
+        // SAFETY: room for an address, by the contract of the table.
+        unsafe { out.write(std::ptr::without_provenance_mut(stream)) };
+        Ok(())
+    };
+    answer(work, raise)
+}
+
+type SetError = Option<unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char)>;
+
+/// May be called by anybody: errors go to `set_error`.
+unsafe extern "C" fn allocate(
+    prototype: *mut DLTensor,
+    out: *mut *mut DLManagedTensorVersioned,
+    error_ctx: *mut c_void,
+    set_error: SetError,
+) -> c_int {
+    let work = || {
+        let (prototype, out) = (given(prototype, "prototype")?, given(out, "out")?);
+        // SAFETY: the contract of the table.
+        let made = new_like(unsafe { prototype.as_ref() })?;
+        // SAFETY: room for an address, by the contract of the table.
+        unsafe { out.write(made) };
+        Ok(())
+    };
+    answer(work, |error| {
+        let (kind, text) = in_words(&error);
+        if let Some(set_error) = set_error {
+            // SAFETY: the contract of the table; both texts live during the call.
+            unsafe { set_error(error_ctx, kind.as_ptr(), text.as_ptr()) };
+        }
+    })
+}
+
+/// Kind and text of an error, without Python.
+fn in_words(error: &Error) -> (&'static CStr, CString) {
+    match error {
+        Error::Refused(error) => (builtin(error.status()), CString::new(error.message()).unwrap_or_default()),
+        Error::Python(_) => (c"RuntimeError", CString::default()),
+    }
+}
+
+/// New memory of the prototype's type, shape and device, which is all that counts of it.
+fn new_like(prototype: &DLTensor) -> Result<*mut DLManagedTensorVersioned> {
+    let wanted = DLTensor { data: std::ptr::null_mut(), strides: std::ptr::null_mut(), byte_offset: 0, ..*prototype };
+    // SAFETY: a prototype has `ndim` extents.
+    let TensorDesc { device, dtype, shape, .. } = unsafe { dlpack::describe(&wanted, Flags::default()) }?;
+    let tensor = CoreTensor::allocate(device, dtype, shape, device.stream(LEGACY).transpose()?)?;
+    let request = Request { stream: default_stream(device), ..Request::default() };
+    Ok(dlpack::export::<DLManagedTensorVersioned>(tensor, &request)?.into_raw())
+}

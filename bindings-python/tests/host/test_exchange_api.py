@@ -1,0 +1,444 @@
+"""Function tables of types: `__dlpack_c_exchange_api__`, of others and of ours."""
+
+import ctypes
+import subprocess
+import sys
+import textwrap
+import threading
+from ctypes import byref, c_int, c_void_p, py_object
+
+import numpy
+import pytest
+import tvm_ffi
+from structs import Managed, Producer
+from tables import (
+    Allocator,
+    FromObject,
+    SetError,
+    Table,
+    WorkStream,
+    WorkStreamUnattached,
+    address,
+    helper,
+    table_of,
+)
+
+import devexchange
+from devexchange import Tensor, from_buffer, from_dlpack
+
+# --- of others ---
+
+
+def table(**fields):
+    """A table of the helper's functions."""
+    functions = {"from_object": address(helper.answer_from_object), "work_stream": address(helper.answer_work_stream)}
+    return Table(**{"major": 1, "minor": 3, **functions, **fields})
+
+
+def type_with(attribute, *bases):
+    return type("Offers", bases, {"__dlpack_c_exchange_api__": attribute})
+
+
+class OnlyMethod:
+    """Gives a tensor by `__dlpack__`, which counts."""
+
+    def __init__(self):
+        self.array, self.asked = numpy.arange(3.0), 0
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+    def __dlpack__(self, **arguments):
+        self.asked += 1
+        return self.array.__dlpack__(**arguments)
+
+
+@pytest.fixture
+def answers():
+    """What the helper's functions answer: a tensor, unless a test says something else."""
+
+    def set_to(**values):
+        for name, value in values.items():
+            kind = c_void_p if name in ("answer_tensor", "answer_stream") else c_int
+            kind.in_dll(helper, name).value = value
+
+    def reset():
+        set_to(answer_code=0, answer_raises=0, answer_tensor=None, answer_calls=0)
+        set_to(stream_code=0, stream_raises=0, answer_stream=None, stream_calls=0)
+
+    reset()
+    yield set_to
+    reset()
+
+
+def calls():
+    return c_int.in_dll(helper, "answer_calls").value
+
+
+def test_table_is_used_instead_of_the_method(answers):
+    theirs, producer = table(), Producer()
+    answers(answer_tensor=ctypes.addressof(producer.managed))
+    offers = type_with(theirs.capsule(), OnlyMethod)()
+    tensor = from_dlpack(offers)
+    assert (tensor.shape, tensor.data_ptr) == ((2, 3), ctypes.addressof(producer.values))
+    assert (calls(), offers.asked, producer.deleted) == (1, 0, 0)
+    tensor.close()
+    assert producer.deleted == 1
+
+
+def test_table_is_enough(answers):
+    theirs, producer = table(), Producer()
+    answers(answer_tensor=ctypes.addressof(producer.managed))
+    tensor = from_dlpack(type_with(theirs.capsule())(), copy=True)
+    assert tensor.is_copied and producer.deleted == 1
+
+
+def test_host_memory_needs_no_stream(answers):
+    theirs, producer = table(), Producer()
+    answers(answer_tensor=ctypes.addressof(producer.managed), stream_code=-1)
+    from_dlpack(type_with(theirs.capsule())()).close()
+    assert c_int.in_dll(helper, "stream_calls").value == 0
+
+
+@pytest.mark.parametrize("chain", [(1,), (2, 1), (3, 2, 1), (7, 2, 1, 2)])
+def test_older_table_in_the_chain(answers, chain):
+    tables = [table(major=major, minor=9) for major in chain]
+    for newer, older in zip(tables, tables[1:], strict=False):
+        newer.prev_api = ctypes.addressof(older)
+        if newer.major != 1:
+            newer.from_object = newer.work_stream = 1  # not to be called
+    producer = Producer()
+    answers(answer_tensor=ctypes.addressof(producer.managed))
+    from_dlpack(type_with(tables[0].capsule())()).close()
+    assert (calls(), producer.deleted) == (1, 1)
+
+
+def in_a_circle():
+    first, second = table(major=2), table(major=3)
+    first.prev_api, second.prev_api = ctypes.addressof(second), ctypes.addressof(first)
+    first.kept = second
+    return first
+
+
+# What is no table that can be used: the attribute, and what it needs to live.
+UNUSABLE = {
+    "no function for tensors": lambda: table(from_object=None),
+    "no function for streams": lambda: table(work_stream=None),
+    "unknown major": lambda: table(major=2),
+    "major 0": lambda: table(major=0),
+    "a circle of unknown ones": in_a_circle,
+}
+NO_CAPSULE = {
+    "a number": 1,
+    "None": None,
+    "a property": property(lambda self: 1 / 0),
+    "a capsule of another name": table().capsule(b"dltensor_versioned"),
+    "a capsule without a name": table().capsule(None),
+}
+
+
+@pytest.mark.parametrize("name", [*UNUSABLE, *NO_CAPSULE])
+def test_table_that_cannot_be_used(answers, name):
+    theirs = UNUSABLE[name]() if name in UNUSABLE else None
+    attribute = theirs.capsule() if theirs is not None else NO_CAPSULE[name]
+    offers = type_with(attribute, OnlyMethod)()
+    with from_dlpack(offers) as tensor:
+        assert tensor.shape == (3,)
+    assert (calls(), offers.asked) == (0, 1)
+    with pytest.raises(TypeError, match="has no __dlpack__"):
+        from_dlpack(type_with(attribute)())
+
+
+def test_table_of_an_object_is_none_of_its_type(answers):
+    theirs = table()
+    offers = OnlyMethod()
+    offers.__dlpack_c_exchange_api__ = theirs.capsule()
+    from_dlpack(offers).close()
+    assert (calls(), offers.asked) == (0, 1)
+
+
+FAILS = {
+    "an exception": ({"answer_code": -1, "answer_raises": 1}, KeyError, "producer's own"),
+    "a code and no exception": ({"answer_code": -1}, RuntimeError, "returned -1 without an exception"),
+    "another code": ({"answer_code": 7}, RuntimeError, "returned 7 without an exception"),
+    "an exception and success": ({"answer_raises": 1}, KeyError, "producer's own"),
+    "no tensor": ({"answer_tensor": None}, RuntimeError, "gave NULL"),
+}
+
+
+@pytest.mark.parametrize("name", FAILS)
+def test_function_that_fails(answers, name):
+    values, kind, text = FAILS[name]
+    theirs, producer = table(), Producer()
+    answers(answer_tensor=ctypes.addressof(producer.managed))
+    answers(**values)
+    given = name == "an exception and success"
+    offers = type_with(theirs.capsule(), OnlyMethod)()
+    with from_dlpack(offers) as tensor:
+        assert tensor.shape == (3,)
+    assert (offers.asked, producer.deleted) == (1, int(given))
+    with pytest.raises(kind, match=text):
+        from_dlpack(type_with(theirs.capsule())())
+    assert producer.deleted == 2 * given
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"), [({"major": 2}, BufferError), ({"ndim": -1}, ValueError), ({"device_type": 99}, BufferError)]
+)
+def test_tensor_of_a_table_that_is_refused_is_given_back(answers, fields, kind):
+    theirs, producer = table(), Producer(**fields)
+    answers(answer_tensor=ctypes.addressof(producer.managed))
+    with pytest.raises(kind):
+        from_dlpack(type_with(theirs.capsule(), OnlyMethod)())
+    assert producer.deleted == 1
+
+
+def test_wish_that_is_refused_gives_the_tensor_back(answers):
+    theirs, producer = table(), Producer()
+    answers(answer_tensor=ctypes.addressof(producer.managed))
+    with pytest.raises(ValueError, match="stream is 7"):
+        from_dlpack(type_with(theirs.capsule())(), stream=7)
+    assert producer.deleted == 1
+
+
+class Marked(OnlyMethod):
+    """As PyTorch marks a tensor."""
+
+    requires_grad, conjugated, negated = False, False, False
+
+    def is_conj(self):
+        return self.conjugated
+
+    def is_neg(self):
+        return self.negated
+
+
+@pytest.mark.parametrize("mark", ["requires_grad", "conjugated", None])
+def test_memory_that_does_not_mean_what_it_holds_goes_by_the_method(answers, mark):
+    theirs, producer = table(), Producer()
+    answers(answer_tensor=ctypes.addressof(producer.managed))
+    offers = type_with(theirs.capsule(), Marked)()
+    if mark:
+        setattr(offers, mark, True)
+    from_dlpack(offers).close()
+    assert (calls(), offers.asked) == ((0, 1) if mark else (1, 0))
+
+
+def test_negated_memory_is_refused(answers):
+    theirs = table()
+    offers = type_with(theirs.capsule(), Marked)()
+    offers.negated = True
+    with pytest.raises(BufferError, match="negative bit"):
+        from_dlpack(offers)
+    assert (calls(), offers.asked) == (0, 0)
+
+
+# --- ours ---
+
+OURS = table_of(Tensor)
+share = FromObject(OURS.from_object)
+borrow = FromObject(OURS.borrow)
+take = FromObject(OURS.to_object)
+work_stream = WorkStream(OURS.work_stream)
+allocate = Allocator(OURS.allocator)
+UNTOUCHED = 0x5A
+
+
+def address_of(thing):
+    return id(thing)
+
+
+def refused(function, argument, kind, text):
+    """Calls a function of the table, which sets an exception and leaves its output alone."""
+    out = c_void_p(UNTOUCHED)
+    with pytest.raises(kind, match=text):
+        function(argument, byref(out))
+    assert out.value == UNTOUCHED
+
+
+def delete(managed):
+    Managed.from_address(managed).deleter(managed)
+
+
+def test_table_is_on_the_type():
+    assert (OURS.major, OURS.minor, OURS.prev_api) == (1, 3, None)
+    assert "__dlpack_c_exchange_api__" in vars(Tensor)
+    assert all(getattr(OURS, name) for name in ("allocator", "from_object", "to_object", "borrow", "work_stream"))
+
+
+def test_share():
+    array = numpy.arange(6.0).reshape(2, 3)[:, ::2]
+    array.flags.writeable = False
+    tensor, out = from_dlpack(array), c_void_p()
+    assert share(address_of(tensor), byref(out)) == 0
+    tensor.close()
+    managed = Managed.from_address(out.value)
+    described = managed.dl_tensor
+    assert (managed.major, managed.minor, managed.flags) == (1, 3, 1)
+    assert (described.data, described.shape[:2], described.strides[:2]) == (array.ctypes.data, [2, 2], [3, 2])
+    assert devexchange.ledger()["tensor_exports"].live == 1
+    delete(out.value)
+
+
+def test_share_refuses():
+    closed = from_dlpack(numpy.zeros(1))
+    closed.close()
+    refused(share, address_of(closed), ValueError, "closed")
+    other = []
+    refused(share, address_of(other), TypeError, "py_object is a <class 'list'>")
+    refused(share, None, ValueError, "py_object is NULL")
+    with pytest.raises(ValueError, match="out is NULL"):
+        share(address_of(closed), None)
+
+
+def test_borrow():
+    array = numpy.arange(6.0).reshape(2, 3)
+    tensor, out = from_dlpack(array), (c_void_p * 6)()
+    before = devexchange.outstanding()
+    assert borrow(address_of(tensor), ctypes.cast(out, ctypes.POINTER(c_void_p))) == 0
+    assert out[0] == array.ctypes.data and devexchange.outstanding() == before
+
+
+def test_borrow_refuses_what_it_cannot_say():
+    read_only = from_buffer(b"abc")
+    refused(borrow, address_of(read_only), BufferError, "READ_ONLY")
+    refused(borrow, address_of(1), TypeError, "not a devexchange.Tensor")
+
+
+def test_take():
+    producer, out = Producer(flags=1), py_object()
+    raw = ctypes.cast(byref(out), ctypes.POINTER(c_void_p))
+    assert take(ctypes.addressof(producer.managed), raw) == 0
+    tensor = out.value
+    assert type(tensor) is Tensor and tensor.shape == (2, 3) and tensor.read_only and producer.deleted == 0
+    # The reference that the table gave is the caller's.
+    ctypes.pythonapi.Py_DecRef(py_object(tensor))
+    del out, raw, tensor
+    assert producer.deleted == 1
+
+
+@pytest.mark.parametrize("fields", [{"major": 2}, {"ndim": -1}, {"code": 99}, {"device_type": 99}])
+def test_take_refuses_and_the_tensor_stays_its_owners(fields):
+    producer = Producer(**fields)
+    refused(take, ctypes.addressof(producer.managed), (BufferError, ValueError), "is")
+    assert producer.deleted == 0
+    refused(take, None, ValueError, "tensor is NULL")
+
+
+def test_work_stream():
+    out = c_void_p(UNTOUCHED)
+    assert work_stream(1, 0, byref(out)) == 0 and out.value is None
+    for kind, number, text in [(2, 0, "no CUDA driver"), (99, 0, "device_type is 99"), (1, 5, "device_id is 5")]:
+        out = c_void_p(UNTOUCHED)
+        with pytest.raises(BufferError, match=text):
+            work_stream(kind, number, byref(out))
+        assert out.value == UNTOUCHED
+    unattached = WorkStreamUnattached(OURS.work_stream)
+    assert unattached(1, 0, byref(out)) == 0 and out.value is None
+
+
+def prototype(**fields):
+    return Producer(data=None, strides=None, byte_offset=3, **fields)
+
+
+def on_a_thread(call):
+    results = []
+    thread = threading.Thread(target=lambda: results.append(call()))
+    thread.start()
+    thread.join()
+    return results[0]
+
+
+def test_allocator_needs_no_gil():
+    told, out, like = [], c_void_p(), prototype()
+    set_error = SetError(lambda *error: told.append(error))
+    described = ctypes.addressof(like.managed.dl_tensor)
+    assert on_a_thread(lambda: allocate(described, byref(out), 7, set_error)) == 0 and told == []
+    made = Managed.from_address(out.value).dl_tensor
+    assert (made.shape[:2], made.strides[:2], made.byte_offset, made.device_type) == ([2, 3], [3, 1], 0, 1)
+    assert made.data % 16 == 0
+    ctypes.memset(made.data, 1, 24)
+    delete(out.value)
+
+
+REFUSED = {
+    "extent": ({"shape": (-1, 3)}, b"ValueError", b"shape"),
+    "device": ({"device_type": 99}, b"BufferError", b"device_type is 99"),
+    "no driver": ({"device_type": 2}, b"BufferError", b"device"),
+    "dtype": ({"code": 99}, b"ValueError", b"dtype.code is 99"),
+    "too much": ({"shape": (1 << 45, 1 << 10)}, b"MemoryError", b"bytes"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_allocator_refuses(name):
+    fields, kind, text = REFUSED[name]
+    told, out, like = [], c_void_p(UNTOUCHED), prototype(**fields)
+    set_error = SetError(lambda *error: told.append(error))
+    assert allocate(ctypes.addressof(like.managed.dl_tensor), byref(out), 7, set_error) == -1
+    assert [error[:2] for error in told] == [(7, kind)] and text in told[0][2] and out.value == UNTOUCHED
+    assert allocate(ctypes.addressof(like.managed.dl_tensor), byref(out), None, SetError()) == -1
+
+
+# --- tvm-ffi, which knows the table ---
+
+echo = tvm_ffi.get_global_func("testing.echo")
+
+
+def test_tvm_ffi_takes_by_the_table():
+    tensor = from_dlpack(numpy.arange(6, dtype="f4").reshape(2, 3))
+    exports = devexchange.ledger()["tensor_exports"].total
+    seen = tvm_ffi.from_dlpack(tensor)
+    assert (tuple(seen.shape), devexchange.ledger()["tensor_exports"].total) == ((2, 3), exports + 1)
+    tensor.close()
+    numpy.testing.assert_array_equal(numpy.from_dlpack(seen), [[0, 1, 2], [3, 4, 5]])
+
+
+def test_function_of_tvm_ffi_gets_and_gives_our_tensor():
+    tensor = from_dlpack(numpy.arange(6, dtype="f4").reshape(2, 3))
+    given = echo(tensor)
+    assert type(given) is Tensor and given is not tensor
+    assert (given.shape, given.dtype, given.data_ptr) == ((2, 3), "float32", tensor.data_ptr)
+
+
+def test_tensor_that_tvm_ffi_gives_by_its_table():
+    wrapped = tvm_ffi.core.DLTensorTestWrapper(tvm_ffi.from_dlpack(numpy.arange(4, dtype="i8")))
+    assert hasattr(type(wrapped), "__dlpack_c_exchange_api__")
+    tensor = from_dlpack(wrapped)
+    assert (tensor.shape, tensor.dtype) == ((4,), "int64")
+    assert numpy.from_dlpack(tensor).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("layout", ["transposed", "empty", "scalar"])
+def test_layouts_through_tvm_ffi(layout):
+    matrix = numpy.arange(24.0).reshape(4, 6)
+    array = {"transposed": matrix.T, "empty": matrix[:0], "scalar": matrix[1, 1:2].reshape(())}[layout]
+    given = echo(from_dlpack(array))
+    assert given.shape == array.shape and (not array.size or given.data_ptr == array.ctypes.data)
+    numpy.testing.assert_array_equal(numpy.from_dlpack(given), array)
+
+
+def test_subinterpreter_is_refused():
+    program = '''
+        import sys
+        try:
+            import _interpreters as interpreters
+        except ImportError:
+            import _xxsubinterpreters as interpreters
+        code = f"""if True:
+            import sys
+            sys.path[:] = {sys.path!r}
+            try:
+                import devexchange
+            except ImportError as error:
+                print("refused:", error, flush=True)
+        """
+        interpreters.run_string(interpreters.create(), code)
+        import devexchange
+        interpreters.run_string(interpreters.create(), code)
+        print(devexchange.outstanding())
+    '''
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["refused", "refused", "0"], done.stdout

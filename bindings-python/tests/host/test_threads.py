@@ -1,0 +1,357 @@
+"""Releases without the GIL, capsules that several threads want, ends of interpreters and forks of processes."""
+
+import ctypes
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from ctypes import c_size_t, c_void_p
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy
+import pyarrow
+import pytest
+from structs import Managed, Producer, pointer_of, wait_until
+from tables import build
+
+import devexchange
+from devexchange import Tensor, from_arrow, from_buffer, from_dlpack
+
+TESTS = Path(__file__).parents[1]
+# The same library without the GIL.
+unattached = ctypes.CDLL(build(TESTS / "helper.c")._name)
+unattached.release_on_threads.argtypes = [c_void_p, c_void_p, c_size_t, c_size_t]
+
+
+def delete_on_threads(managed, threads):
+    """Calls the deleters of DLPack structs on threads that Python has never seen, while this thread has no GIL."""
+    things = (c_void_p * len(managed))(*managed)
+    deleter = ctypes.cast(Managed.from_address(managed[0]).deleter, c_void_p)
+    assert unattached.release_on_threads(deleter, things, len(managed), threads) == 0
+
+
+# --- deleters ---
+
+
+def test_deleters_on_raw_threads_while_python_runs():
+    array = numpy.zeros(16)
+    references = sys.getrefcount(array)
+    stop = threading.Event()
+
+    def work():
+        while not stop.is_set():
+            sum(range(100))
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        for _ in range(20):
+            managed = [from_buffer(array).export_share() for _ in range(500)]
+            assert sys.getrefcount(array) > references
+            delete_on_threads(managed, 8)
+    finally:
+        stop.set()
+        worker.join()
+    wait_until(lambda: devexchange.outstanding() == 0 and sys.getrefcount(array) == references)
+
+
+def test_object_is_given_up_by_an_attached_thread():
+    """What a release on a raw thread leaves to Python runs Python: the destructor of the object that was kept."""
+    gone = []
+
+    class Owner(bytearray):
+        def __del__(self):
+            gone.append(threading.get_ident())
+
+    managed = [from_buffer(Owner(8)).export_share() for _ in range(10)]
+    delete_on_threads(managed, 4)
+    wait_until(lambda: len(gone) == 10)
+    assert set(gone) == {threading.main_thread().ident}
+
+
+def test_producers_of_others_are_released_at_once_on_the_thread_that_is_last():
+    producers = [Producer() for _ in range(8)]
+    managed = [from_dlpack(producer).export_share() for producer in producers]
+    delete_on_threads(managed, 4)
+    assert [producer.deleted for producer in producers] == [1] * 8
+
+
+# --- capsules that several threads want ---
+
+
+def raced(take, refusal, rounds):
+    """In each round two threads want the same; exactly one gets it, the other is told so."""
+    threads, things, winners, losers = 2, [None], [], []
+    before, after = threading.Barrier(threads + 1), threading.Barrier(threads + 1)
+
+    def want():
+        for _ in range(rounds):
+            before.wait()
+            try:
+                winners.append(take(things[0]))
+            except refusal as error:
+                losers.append(error)
+            after.wait()
+
+    workers = [threading.Thread(target=want) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    try:
+        for _ in range(rounds):
+            winners.clear()
+            things[0] = yield
+            before.wait()
+            after.wait()
+            assert (len(winners), len(losers)) == (1, 1), (winners, losers)
+            winners.pop().close()
+            things[0] = None
+            losers.clear()
+    finally:
+        for worker in workers:
+            worker.join()
+
+
+def gives(method, thing):
+    """An object with a protocol that has one answer."""
+    return SimpleNamespace(**{method: lambda **_: thing, "__dlpack_device__": lambda: (1, 0)})
+
+
+@pytest.fixture
+def switching_often():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+ROUNDS = 2000
+
+
+@pytest.mark.parametrize("version", [None, (1, 3)])
+def test_capsule_of_a_tensor_has_one_winner(switching_often, version):
+    tensor = from_dlpack(numpy.zeros(3))
+    race = raced(from_dlpack, ValueError, ROUNDS)
+    next(race)
+    for _ in range(ROUNDS - 1):
+        race.send(gives("__dlpack__", tensor.__dlpack__(max_version=version)))
+    with pytest.raises(StopIteration):
+        race.send(gives("__dlpack__", tensor.__dlpack__(max_version=version)))
+
+
+@pytest.mark.parametrize("kind", ["array", "stream"])
+def test_capsule_of_arrow_has_one_winner(switching_often, kind):
+    theirs = pyarrow.record_batch({"n": [1, 2, 3]})
+
+    def made():
+        if kind == "array":
+            return gives("__arrow_c_array__", theirs.__arrow_c_array__())
+        reader = pyarrow.RecordBatchReader.from_batches(theirs.schema, [theirs])
+        return gives("__arrow_c_stream__", reader.__arrow_c_stream__())
+
+    # Without a GIL the other thread may see that it is being taken.
+    race = raced(from_arrow, (ValueError, RuntimeError), 500)
+    next(race)
+    for _ in range(499):
+        race.send(made())
+    with pytest.raises(StopIteration):
+        race.send(made())
+
+
+class CStream(ctypes.Structure):
+    _fields_ = [(name, c_void_p) for name in ("get_schema", "get_next", "get_last_error", "release", "private_data")]
+
+
+def test_stream_that_lets_another_thread_in_has_one_winner():
+    """Its producer is asked for the schema before the stream is taken, and runs Python then."""
+    theirs = pyarrow.record_batch({"n": [1, 2, 3]})
+    capsule = pyarrow.RecordBatchReader.from_batches(theirs.schema, [theirs]).__arrow_c_stream__()
+    stream = CStream.from_address(pointer_of(capsule, b"arrow_array_stream"))
+    get_schema = ctypes.CFUNCTYPE(ctypes.c_int, c_void_p, c_void_p)(stream.get_schema)
+    seen = []
+
+    def other():
+        try:
+            seen.append(from_arrow(gives("__arrow_c_stream__", capsule)))
+        except RuntimeError as error:
+            seen.append(str(error))
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, c_void_p, c_void_p)
+    def slow(stream, out):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        return get_schema(stream, out)
+
+    stream.get_schema = ctypes.cast(slow, c_void_p).value
+    taken = from_arrow(gives("__arrow_c_stream__", capsule))
+    assert seen == ["another thread is taking what the capsule holds"]
+    assert [batch.to_pylist() for batch in taken] == [theirs.to_pylist()]
+    taken.close()
+    with pytest.raises(ValueError):
+        from_arrow(gives("__arrow_c_stream__", capsule))
+
+
+def test_tensor_that_is_closed_while_others_export_it():
+    for _ in range(100):
+        tensor = from_dlpack(numpy.zeros(3))
+        managed = []
+
+        def export(tensor=tensor, managed=managed):
+            try:
+                while True:
+                    managed.append(tensor.export_share())
+            except ValueError as error:
+                assert "closed" in str(error)
+
+        worker = threading.Thread(target=export)
+        worker.start()
+        wait_until(lambda managed=managed: managed)
+        tensor.close()
+        worker.join()
+        for address in managed:
+            Tensor.import_dlpack(address).close()
+    assert devexchange.outstanding() == 0
+
+
+# --- the end of the interpreter ---
+
+
+def run(program, *arguments):
+    command = [sys.executable, "-c", textwrap.dedent(program), str(TESTS), *arguments]
+    child = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (child.returncode, child.stderr) == (0, ""), child
+    return child.stdout
+
+
+PRELUDE = """
+    import ctypes, sys
+    sys.path.insert(0, sys.argv[1])
+    import numpy, devexchange
+    from structs import Managed
+    from tables import build
+"""
+
+# Each keeps memory past `Py_Finalize`; the process calls `late` afterwards, on a thread that it starts.
+LATE = """
+    #include <pthread.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    static void (*release)(void *);
+    static void *managed;
+    static int freed;
+    void note(void *unused) { (void)unused; freed++; }
+    static void *on_thread(void *unused) { release(managed); return unused; }
+    static void late(void) {
+      pthread_t thread;
+      pthread_create(&thread, NULL, on_thread, NULL);
+      pthread_join(thread, NULL);
+      printf("freed %d\\n", freed);
+    }
+    void at_exit(void (*function)(void *), void *thing) {
+      release = function;
+      managed = thing;
+      atexit(late);
+    }
+"""
+
+
+def test_memory_of_a_c_producer_is_released_by_a_raw_thread_after_python():
+    program = (
+        PRELUDE
+        + f"""
+    import pathlib, tempfile
+    source = pathlib.Path(tempfile.mkdtemp()) / "late.c"
+    source.write_text({textwrap.dedent(LATE)!r})
+    late = build(source)
+    shape = (ctypes.c_int64 * 1)(4)
+    values = (ctypes.c_float * 4)()
+    theirs = Managed(major=1, minor=3)
+    theirs.deleter = ctypes.cast(late.note, type(theirs.deleter))
+    theirs.dl_tensor.data, theirs.dl_tensor.device_type, theirs.dl_tensor.ndim = ctypes.addressof(values), 1, 1
+    theirs.dl_tensor.code, theirs.dl_tensor.bits, theirs.dl_tensor.lanes = 2, 32, 1
+    theirs.dl_tensor.shape = shape
+    # The struct and what it points to outlive Python.
+    for each in (shape, values, theirs):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+    managed = devexchange.Tensor.import_dlpack(ctypes.addressof(theirs)).export_share()
+    deleter = ctypes.cast(Managed.from_address(managed).deleter, ctypes.c_void_p)
+    late.at_exit(deleter, ctypes.c_void_p(managed))
+    """
+    )
+    assert run(program) == "freed 1\n"
+
+
+def test_memory_of_python_is_left_to_the_process():
+    program = (
+        PRELUDE
+        + f"""
+    import pathlib, tempfile
+    source = pathlib.Path(tempfile.mkdtemp()) / "late.c"
+    source.write_text({textwrap.dedent(LATE)!r})
+    late = build(source)
+    managed = devexchange.from_buffer(bytearray(99)).export_share()
+    deleter = ctypes.cast(Managed.from_address(managed).deleter, ctypes.c_void_p)
+    late.at_exit(deleter, ctypes.c_void_p(managed))
+    """
+    )
+    assert run(program) == "freed 0\n"
+
+
+def test_interpreter_ends_while_raw_threads_release():
+    run(
+        PRELUDE
+        + """
+    import threading, time
+    unattached = ctypes.CDLL(build(sys.argv[1] + "/helper.c")._name)
+    def go_on():
+        while True:
+            managed = [devexchange.from_buffer(bytearray(9)).export_share() for _ in range(200)]
+            things = (ctypes.c_void_p * len(managed))(*managed)
+            deleter = ctypes.cast(Managed.from_address(managed[0]).deleter, ctypes.c_void_p)
+            unattached.release_on_threads(deleter, things, ctypes.c_size_t(len(managed)), ctypes.c_size_t(4))
+    for _ in range(3):
+        threading.Thread(target=go_on, daemon=True).start()
+    time.sleep(0.5)
+    """
+    )
+
+
+# --- fork ---
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_child_of_a_fork_may_use_and_release_what_it_inherits():
+    array = numpy.arange(4.0)
+    tensor, lent = from_dlpack(array), from_buffer(bytearray(b"abcd"))
+    managed = lent.export_share()
+    # Another thread works on releases when the process is copied.
+    stop = threading.Event()
+
+    def release():
+        while not stop.is_set():
+            Tensor.import_dlpack(from_buffer(bytearray(3)).export_share()).close()
+
+    worker = threading.Thread(target=release)
+    worker.start()
+    for _ in range(20):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                assert numpy.from_dlpack(tensor).tolist() == [0, 1, 2, 3]
+                Tensor.import_dlpack(managed).close()
+                tensor.close()
+                lent.close()
+                from_dlpack(array).close()
+                code = 0
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+    stop.set()
+    worker.join()
+    # The parent's are its own still.
+    Tensor.import_dlpack(managed).close()
+    assert numpy.from_dlpack(tensor).tolist() == [0, 1, 2, 3]

@@ -1,0 +1,230 @@
+"""PyTorch in both directions: by its function table, and by `__dlpack__`."""
+
+import ctypes
+import gc
+import sys
+
+import numpy
+import pytest
+import torch
+import tvm_ffi
+from structs import Managed, Producer
+from tables import FromObject, table_of
+
+import devexchange
+from devexchange import Tensor, from_buffer, from_dlpack
+
+DTYPES = [
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+    "float8_e4m3fn",
+    "float8_e5m2",
+]
+
+
+class ByMethod:
+    """A tensor of PyTorch's without the table of its type."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+    def __dlpack__(self, **arguments):
+        return self.tensor.__dlpack__(**arguments)
+
+
+WAYS = {"table": lambda tensor: tensor, "method": ByMethod}
+
+
+@pytest.fixture(params=WAYS)
+def given(request):
+    return WAYS[request.param]
+
+
+@pytest.fixture(autouse=True)
+def nothing_outstanding():
+    yield
+    gc.collect()
+    assert devexchange.outstanding() == 0, devexchange.ledger()
+
+
+def matrix(dtype="float64"):
+    return torch.arange(24).to(getattr(torch, dtype)).reshape(4, 6)
+
+
+LAYOUTS = {
+    "rows": lambda tensor: tensor,
+    "columns": lambda tensor: tensor.t(),
+    "every second": lambda tensor: tensor[::2, 1::2],
+    "repeated": lambda tensor: tensor[0].expand(3, 6),
+    "empty": lambda tensor: tensor[:0],
+    "scalar": lambda tensor: tensor[1, 1],
+}
+
+
+def test_type_has_a_table():
+    table = table_of(torch.Tensor)
+    assert table.major == 1 and table.from_object and table.work_stream
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_tensor_of_torch_and_back(given, dtype, layout):
+    theirs = LAYOUTS[layout](matrix(dtype))
+    ours = from_dlpack(given(theirs))
+    assert (ours.shape, ours.dtype, ours.device, ours.read_only) == (tuple(theirs.shape), dtype, (1, 0), False)
+    assert ours.data_ptr == (theirs.data_ptr() if theirs.numel() else 0)
+    if theirs.numel():
+        assert ours.strides == theirs.stride()
+    seen = torch.from_dlpack(ours)
+    assert (seen.dtype, seen.shape, seen.device) == (theirs.dtype, theirs.shape, theirs.device)
+    # Comparing is not there for every type; bytes are.
+    as_bytes = [
+        tensor.contiguous().view(torch.uint8) if tensor.dim() else tensor.reshape(1).view(torch.uint8)
+        for tensor in (seen, theirs)
+    ]
+    assert torch.equal(*as_bytes)
+    if theirs.numel():
+        assert (seen.data_ptr(), seen.stride()) == (theirs.data_ptr(), theirs.stride())
+
+
+def test_writes_are_seen_on_both_sides(given):
+    theirs = matrix()
+    torch.from_dlpack(from_dlpack(given(theirs)))[1, 2] = 77
+    assert theirs[1, 2] == 77
+
+
+def test_copy_is_made_if_it_was_asked_for(given):
+    theirs = matrix().t()
+    ours = from_dlpack(given(theirs), copy=True)
+    assert ours.is_copied and ours.data_ptr != theirs.data_ptr()
+    assert torch.equal(torch.from_dlpack(ours), theirs)
+
+
+# --- what a tensor of PyTorch's is only marked with ---
+
+
+def test_tensor_that_requires_a_gradient_is_refused(given):
+    for theirs in [torch.ones(3, requires_grad=True), torch.nn.Parameter(torch.ones(3))]:
+        with pytest.raises(BufferError, match="require gradient"):
+            from_dlpack(given(theirs))
+        assert from_dlpack(given(theirs.detach())).data_ptr == theirs.data_ptr()
+
+
+def test_conjugated_tensor_is_refused(given):
+    theirs = torch.ones(3, dtype=torch.complex64).conj()
+    assert theirs.is_conj()
+    with pytest.raises(BufferError, match="conjugate"):
+        from_dlpack(given(theirs))
+    seen = numpy.from_dlpack(from_dlpack(given(theirs.resolve_conj())))
+    numpy.testing.assert_array_equal(seen, theirs.resolve_conj().numpy())
+
+
+def test_negated_tensor_is_refused():
+    """PyTorch's own functions hand it out as if it was not negated."""
+    theirs = torch.tensor([1 + 2j, 3 + 4j]).conj().imag
+    assert theirs.is_neg()
+    with pytest.raises(BufferError, match="negative bit"):
+        from_dlpack(theirs)
+    assert numpy.from_dlpack(from_dlpack(theirs.resolve_neg())).tolist() == [-2, -4]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["sparse", "meta", "quantized"])
+def test_tensor_without_plain_memory_is_refused(given, kind):
+    theirs = {
+        "sparse": lambda: torch.ones(3).to_sparse(),
+        "meta": lambda: torch.ones(3, device="meta"),
+        "quantized": lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8),
+    }[kind]()
+    with pytest.raises((BufferError, ValueError)):
+        from_dlpack(given(theirs))
+
+
+# --- out ---
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_read_only_memory_in_torch():
+    """PyTorch has no tensors that must not be written: it takes the struct that says so, and forgets it."""
+    ours = from_buffer(b"abcd")
+    assert ours.read_only
+    seen = torch.from_dlpack(ours)
+    assert seen.tolist() == [97, 98, 99, 100] and not from_dlpack(seen).read_only
+
+
+def test_table_of_torch_takes_our_tensor():
+    ours = from_dlpack(numpy.arange(6.0).reshape(2, 3))
+    out = ctypes.py_object()
+    raw = ctypes.cast(ctypes.byref(out), ctypes.POINTER(ctypes.c_void_p))
+    take = FromObject(table_of(torch.Tensor).to_object)
+    assert take(ours.export_share(), raw) == 0
+    seen = out.value
+    ctypes.pythonapi.Py_DecRef(ctypes.py_object(seen))
+    assert type(seen) is torch.Tensor and seen.data_ptr() == ours.data_ptr
+    assert seen.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_torch_by_our_table_through_tvm_ffi():
+    theirs = matrix("float32")
+    given = tvm_ffi.get_global_func("testing.echo")(from_dlpack(theirs))
+    assert type(given) is Tensor and given.data_ptr == theirs.data_ptr()
+
+
+# --- lifetime ---
+
+
+def test_storage_of_torch_is_freed_once(given):
+    memory = bytearray(24 * 8)
+    before = sys.getrefcount(memory)
+    theirs = torch.frombuffer(memory, dtype=torch.float64).reshape(4, 6)
+    address = theirs.data_ptr()
+    assert sys.getrefcount(memory) == before + 1
+    ours = from_dlpack(given(theirs))
+    del theirs
+    gc.collect()
+    exported = ours.export_share()
+    ours.close()
+    assert Managed.from_address(exported).dl_tensor.data == address and sys.getrefcount(memory) == before + 1
+    Tensor.import_dlpack(exported).close()
+    assert sys.getrefcount(memory) == before
+
+
+def test_memory_of_torch_stays_flat(given):
+    """Eight megabytes in each round: storage that was not freed would be seen."""
+
+    def resident():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096
+
+    for round in range(100):
+        torch.from_dlpack(from_dlpack(given(torch.ones(1 << 20, dtype=torch.float64))))
+        if round == 20:
+            before = resident()
+    assert resident() - before < 64 << 20
+
+
+def test_our_memory_is_released_when_torch_drops_it():
+    producer = Producer()
+    ours = from_dlpack(producer)
+    seen = torch.from_dlpack(ours)
+    view = seen[1:]
+    ours.close()
+    del seen
+    gc.collect()
+    assert producer.deleted == 0 and view.tolist() == [[3, 4, 5]]
+    del view
+    gc.collect()
+    assert producer.deleted == 1

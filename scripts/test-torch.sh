@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# The Python binding with PyTorch on the CPU, both ways, and the README's program with PyTorch and Java in one process.
+#
+#   scripts/test-torch.sh [ARGUMENTS OF PYTEST]
+#
+# Not part of `make test`, because PyTorch's wheel has half a gigabyte. The libraries of CUDA that it is linked with
+# would be three more: empty ones take their place (tests/pytorch/stand_ins.py), so PyTorch finds no GPU.
+#
+# Prints, last, `counts: N passed, N failed, N skipped`.
+set -euo pipefail
+# shellcheck source=scripts/env.sh
+. "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+# shellcheck source=scripts/report.sh
+. "$DEVX_ROOT/scripts/report.sh"
+# shellcheck source=scripts/pytest.sh
+. "$DEVX_ROOT/scripts/pytest.sh"
+
+tests=$DEVX_ROOT/bindings-python/tests
+out=$DEVX_TARGET/python/torch
+python=$out/venv/bin/python
+pip=("$python" -m pip --disable-pip-version-check --no-input)
+
+# Everything that the environment depends on.
+inputs() {
+  cat "$tests/requirements.txt" "$tests/pytorch/requirements.txt" "$tests/pytorch/stand_ins.py"
+  "$PYTHON" -VV
+  echo "$out"
+}
+
+# PyTorch without its requirements, which name the packages of CUDA; those that it needs here are listed.
+make_environment() {
+  local wanted
+  wanted=$(inputs | sha256sum)
+  if [ "$(cat "$out/inputs" 2>/dev/null)" = "$wanted" ]; then return; fi
+  rm -rf "$out"
+  "$PYTHON" -m venv "$out/venv"
+  "${pip[@]}" install -q --no-deps -r "$tests/pytorch/requirements.txt"
+  "$python" "$tests/pytorch/stand_ins.py" "$CC"
+  echo "$wanted" >"$out/inputs"
+}
+
+main() {
+  export PYTHONDONTWRITEBYTECODE=1 DEVX_TORCH=1
+  local wheel
+  if check "the wheel is built" "$DEVX_ROOT/scripts/build-python.sh" && check "PyTorch is installed" make_environment; then
+    wheel=("$DEVX_TARGET"/wheels/devexchange-*.whl)
+    "${pip[@]}" install -q --no-index --no-deps --force-reinstall "${wheel[0]}"
+    run_tests "$python" torch pytorch "$@"
+    if check "the jar of the Java binding is there" devx_make_jar; then
+      DEVX_JAR=$(devx_find_jar) run_tests "$python" torch-jvm jvm "$@"
+    fi
+  fi
+  report_counts
+}
+
+main "$@"
