@@ -17,12 +17,15 @@ mod dlpack;
 mod error;
 mod handle;
 mod ledger;
+mod manager;
+mod memory;
 mod python;
 mod queue;
 mod schema;
 mod stream;
 mod tensor;
 mod value;
+mod written;
 
 use pyo3::prelude::*;
 
@@ -46,6 +49,10 @@ mod _native {
     use crate::dlpack::from_dlpack;
     #[pymodule_export]
     use crate::ledger::{ledger, outstanding};
+    #[pymodule_export]
+    use crate::manager::{MemoryManager, empty};
+    #[pymodule_export]
+    use crate::memory::Memory;
     #[pymodule_export]
     use crate::schema::Schema;
     #[pymodule_export]

@@ -19,6 +19,10 @@ pub(crate) enum Held {
     Object(Py<PyAny>),
     /// A buffer that an object has lent; it must not move.
     Buffer(Box<ffi::Py_buffer>),
+    /// A function that is called without arguments when it is given up. What it raises goes to `sys.unraisablehook`.
+    Call(Py<PyAny>),
+    /// An object whose method `close` is called when it is given up, with the same end for what it raises.
+    Closing(Py<PyAny>),
 }
 
 // SAFETY: the buffer is touched only by who is attached to the interpreter.
@@ -26,11 +30,24 @@ unsafe impl Send for Held {}
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Self::Buffer(buffer) = self {
+        match self {
+            Self::Object(_) => {}
             // SAFETY: filled in by the object that lent it, and dropped by `drain`, which is attached.
-            unsafe { ffi::PyBuffer_Release(&raw mut **buffer) }
+            Self::Buffer(buffer) => unsafe { ffi::PyBuffer_Release(&raw mut **buffer) },
+            Self::Call(function) => tell(function, |function| function.call0()),
+            Self::Closing(object) => tell(object, |object| object.call_method0("close")),
         }
     }
+}
+
+/// Calls what has nobody to raise an exception to.
+fn tell(object: &Py<PyAny>, call: impl for<'py> FnOnce(&Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>) {
+    Python::attach(|py| {
+        let object = object.bind(py);
+        if let Err(error) = call(object) {
+            error.write_unraisable(py, Some(object));
+        }
+    });
 }
 
 static QUEUE: LazyLock<Arc<ReleaseQueue>> = LazyLock::new(|| ReleaseQueue::new(wake));
@@ -47,6 +64,12 @@ static WAKE: Mutex<Wake> = Mutex::new(Wake { scheduled: false, ending: false });
 /// Held for as long as it takes to note a pending call, and never while Python runs.
 fn waking() -> MutexGuard<'static, Wake> {
     WAKE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Attaches a thread of anybody's, which has to get an answer from Python. None while the interpreter ends: it would
+/// never let go of the thread.
+pub(crate) fn attach<T>(act: impl FnOnce(Python<'_>) -> T) -> Option<T> {
+    if waking().ending { None } else { Python::try_attach(act) }
 }
 
 /// Called after each push, on the thread that pushed.

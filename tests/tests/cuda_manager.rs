@@ -208,6 +208,20 @@ fn memory_of_a_stream_is_not_deferred() {
     });
 }
 
+/// Host memory is its owner's again as soon as nobody wants it pinned, who may free it or pin it again.
+#[test]
+fn pinning_is_not_deferred() {
+    let session = Session::new();
+    each(&session, 5, |name, manager| {
+        let mut mine = vec![0_u8; N].into_boxed_slice();
+        let _deferred = Deferred::new(&**manager);
+        for _ in 0..2 {
+            // SAFETY: the box outlives the owner.
+            drop(unsafe { manager.pin(0, mine.as_mut_ptr().cast(), N, HostFlags::default()) }.expect(name));
+        }
+    });
+}
+
 /// A reset gives back what is still in use; its owners have nothing to do any more, and nothing is given back twice.
 #[test]
 fn reset_gives_everything_back_once() {
