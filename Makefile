@@ -12,7 +12,7 @@ env := . scripts/env.sh &&
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup build wheel demo install uninstall \
-        test test-rust test-c test-java test-julia test-python test-third-party conformance test-readme \
+        test test-rust test-c test-java test-julia test-python test-numba test-third-party conformance test-readme \
         gpu-test gpu-bundle gpu-rehearsal bench test-bench headers conformance-table lint clean distclean
 
 ##@ Start here
@@ -63,6 +63,9 @@ test-julia: ## DevExchange.jl, plain and with several threads
 
 test-python: ## the wheel with NumPy, PyArrow, nanoarrow, tvm-ffi and, on the simulated driver, cuda.core
 	@scripts/test.sh python
+
+test-numba: ## Numba's own tests on our memory managers, in both of its generations, on the simulated driver
+	@scripts/test.sh numba
 
 test-third-party: ## cuda.core, nanoarrow and NumPy as producers and consumers, on the simulated driver
 	@scripts/test.sh third-party

@@ -26,7 +26,9 @@ make_environment() { # GENERATION PYTHON
   wanted=$({ cat "$here/$1.txt" && "$2" -VV && echo "$folder"; } | sha256sum)
   if [ "$(cat "$folder/inputs" 2>/dev/null)" != "$wanted" ]; then
     rm -rf "$folder/venv"
-    "$2" -m venv "$folder/venv" && "${pip[@]}" install -q -r "$here/$1.txt" && echo "$wanted" >"$folder/inputs" || return
+    "$2" -m venv "$folder/venv" || return
+    "${pip[@]}" install -q -r "$here/$1.txt" || return
+    echo "$wanted" >"$folder/inputs"
   fi
   "${pip[@]}" install -q --no-index --no-deps --force-reinstall "$DEVX_TARGET"/wheels/devexchange-*.whl &&
     "$DEVX_ROOT/tests/simcuda/driver/place.sh" "$folder/simcuda" "${drivers[$1]}"

@@ -3,7 +3,7 @@
 #
 #   scripts/test-readme.sh [FILE]        default: README.md
 #
-# In the file, a line `<!-- test: NAME -->` before a fenced block (c, cpp, java, julia, rust) makes it a test, and
+# In the file, a line `<!-- test: NAME -->` before a fenced block (c, cpp, java, julia, rust, python) makes it a test, and
 # `<!-- output: NAME -->` before a ```text block says what it prints. Several languages may share one NAME and
 # so one output; without an output the program has to end well. Programs run in examples/data.
 #
@@ -27,7 +27,7 @@ extract() {
     function close_block() { if (file != "") close(file); file = ""; inside = 0 }
     function marker(line) { sub(/^<!-- *(test|output): */, "", line); sub(/ *-->.*$/, "", line); return line }
     BEGIN {
-      split("c cpp java julia rust", languages, " "); split("c cpp java jl rs", endings, " ")
+      split("c cpp java julia rust python", languages, " "); split("c cpp java jl rs py", endings, " ")
       for (i in languages) ending[languages[i]] = endings[i]
     }
     inside && /^```/ { close_block(); next }
@@ -145,12 +145,21 @@ run_rust() {
   "$CARGO" run --quiet --manifest-path "$out/crate/Cargo.toml" --bin "${name%.rs}"
 }
 
+# An environment with Numba, and with the simulated CUDA driver as on a machine with a GPU.
+prepare_python() { "$DEVX_ROOT/scripts/test-numba.sh" --environments; }
+
+run_python() {
+  local environment=$DEVX_TARGET/numba/numba-cuda
+  SIMCUDA_FREE=waits SIMCUDA_STAGING=waits LD_LIBRARY_PATH=$environment/simcuda "$environment/venv/bin/python" "$1"
+}
+
 # --- the tests ---
 
 language_of() { # FILE
   case $1 in
     *.jl) echo julia ;;
     *.rs) echo rust ;;
+    *.py) echo python ;;
     *) echo "${1##*.}" ;;
   esac
 }
@@ -192,7 +201,7 @@ check_outputs_belong_to_tests() {
   local file
   for file in "$out"/*.expected; do
     [ -e "$file" ] || continue
-    if ! compgen -G "${file%.expected}.[cjr]*" >/dev/null; then
+    if ! compgen -G "${file%.expected}.[cjpr]*" >/dev/null; then
       file=${file##*/}
       not_ok "${file%.expected}" "has an output in the README but no test"
     fi
@@ -212,6 +221,7 @@ main() {
   run_language java "$out"/*.java
   run_language julia "$out"/*.jl
   run_language rust "$out"/*.rs
+  run_language python "$out"/*.py
   report_counts
 }
 

@@ -23,15 +23,15 @@ static STATISTICS: Class = Class::new("devexchange._types", "Statistics");
 /// Allocates memory, and decides when it is really given back. Those of the library come from `driver`, `managed`,
 /// `host_only`, `pool` and `limited`.
 ///
-/// `MemoryManager(object)` is one that is written in Python. The object has a method `allocate(request)`, which is given a
-/// `MemoryRequest` and gives a `Memory` of another manager, or a pair of an address and a function without arguments that
-/// gives the memory back (None if there is nothing to do). It may have `initialize(device_id)`, `pin(request, address)`,
-/// which gives the function that unpins, `memory_info(device_id)`, which gives a pair of free and all bytes,
-/// `ipc_handle(address)`, which gives an `IpcHandle`, `reset(device_id)`, `trim(device_id, keep)`, `defer_cleanup(begin)`
-/// and `close()`, which is called when the manager and all memory of it are given up. Any thread may call them, several at
-/// once; an exception becomes the error of the call that was made. What gives memory back is called by whichever thread
-/// of Python's is the next one to call into this package. A cycle between such an object and its manager is not
-/// seen by Python's collector: close the manager.
+/// `MemoryManager(object)` is one that is written in Python. The object has a method `allocate(request)`, which is
+/// given a `MemoryRequest` and gives a `Memory` of another manager, or a pair of an address and a function without
+/// arguments that gives the memory back (None if there is nothing to do). It may have `initialize(device_id)`,
+/// `pin(request, address)`, which gives the function that unpins, `memory_info(device_id)`, which gives a pair of free
+/// and all bytes, `ipc_handle(address)`, which gives an `IpcHandle`, `reset(device_id)`, `trim(device_id, keep)`,
+/// `defer_cleanup(begin)` and `close()`, which is called when the manager and all memory of it are given up. Any thread
+/// may call them, several at once; an exception becomes the error of the call that was made. What gives memory back is
+/// called by whichever thread of Python's is the next one to call into this package. A cycle between such an object and
+/// its manager is not seen by Python's collector: close the manager.
 ///
 /// Any thread may use a manager. `close`, or a `with` block, gives up this object's part; memory outlives its manager.
 #[pyclass(frozen, module = "devexchange", weakref)]
@@ -85,10 +85,10 @@ impl MemoryManager {
         Self::of(Driver::host_only())
     }
 
-    /// One with a stream-ordered pool of its own on each device: at most `limit` bytes in use over all devices, and up to
-    /// `keep` unused bytes kept on each; None for no limit. Without a stream, memory is in the order of the legacy default
-    /// stream. Out of memory, it trims, waits for the stream and tries once more. Memory of a pool that is `shareable`
-    /// can be shared with other processes.
+    /// One with a stream-ordered pool of its own on each device: at most `limit` bytes in use over all devices, and up
+    /// to `keep` unused bytes kept on each; None for no limit. Without a stream, memory is in the order of the legacy
+    /// default stream. Out of memory, it trims, waits for the stream and tries once more. Memory of a pool that is
+    /// `shareable` can be shared with other processes.
     #[staticmethod]
     #[pyo3(signature = (limit=None, keep=None, shareable=false))]
     fn pool(limit: Option<usize>, keep: Option<u64>, shareable: bool) -> Result<Self> {
@@ -109,10 +109,10 @@ impl MemoryManager {
         self.ask(py, |manager| manager.initialize(device_id))
     }
 
-    /// Memory of a kind, and for a device, as `device` says: (2, n) device memory, (3, n) pinned, (13, n) managed, (1, 0)
-    /// plain host memory. With a `stream`, device memory is given and taken back in its order, if the manager can do
-    /// that. `mapped`, `portable` and `write_combined` are of pinned memory: devices can use it; in all contexts; fast to
-    /// write for the host and slow to read.
+    /// Memory of a kind, and for a device, as `device` says: (2, n) device memory, (3, n) pinned, (13, n) managed, (1,
+    /// 0) plain host memory. With a `stream`, device memory is given and taken back in its order, if the manager can do
+    /// that. `mapped`, `portable` and `write_combined` are of pinned memory: devices can use it; in all contexts; fast
+    /// to write for the host and slow to read.
     ///
     /// Raises OutOfMemory, and Refused for a kind that the manager does not have.
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
@@ -135,8 +135,8 @@ impl MemoryManager {
     }
 
     /// Pins host memory that is there already, until the result is closed: that of an object with the buffer protocol,
-    /// which is kept, or `bytes` bytes at an address, which the caller keeps. It is unpinned at once, also while cleanup
-    /// is deferred.
+    /// which is kept, or `bytes` bytes at an address, which the caller keeps. It is unpinned at once, also while
+    /// cleanup is deferred.
     #[pyo3(signature = (memory, bytes=None, *, device_id=0, mapped=false, portable=false))]
     fn pin(
         &self,

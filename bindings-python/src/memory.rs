@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::handle::Handle;
 use crate::{device, stream};
 
-/// Memory of a `MemoryManager`, not initialised. It is given back once: by `close`, at the end of a `with` block, or when
-/// nothing refers to this object any more, on whatever thread that is. It outlives its manager.
+/// Memory of a `MemoryManager`, not initialised. It is given back once: by `close`, at the end of a `with` block, or
+/// when nothing refers to this object any more, on whatever thread that is. It outlives its manager.
 #[pyclass(frozen, module = "devexchange", weakref)]
 pub(crate) struct Memory(Handle<Arc<Allocated>>);
 

@@ -3,10 +3,10 @@
     gate.py MANAGER EXPECTED... [--write]
 
 Runs in an environment with one generation of Numba, with the driver on LD_LIBRARY_PATH. MANAGER is what
-DEVEXCHANGE_NUMBA_MANAGER takes. The files EXPECTED list what cannot be: methods that need a kernel, with the reason. All
-others have to pass, or Numba itself skips them and says why. A listed method that passes, or fails for another reason,
-is a failure, and so is a module whose process does not end well: the driver ends it badly for what was done wrong.
-`--write` writes the first list anew.
+DEVEXCHANGE_NUMBA_MANAGER takes. The files EXPECTED list what cannot be: methods that need a kernel, with the reason.
+All others have to pass, or Numba itself skips them and says why. A listed method that passes, or fails for another
+reason, is a failure, and so is a module whose process does not end well: the driver ends it badly for what was done
+wrong. `--write` writes the first list anew.
 
 Prints what failed, what did not run, and last `counts: N passed, N failed, 0 skipped`.
 """

@@ -299,6 +299,49 @@ fn pools_try_again_when_memory_is_short() {
     session.check();
 }
 
+/// Memory that was given up may still be on its way to the driver when memory runs short, or be held back.
+#[test]
+fn the_driver_is_asked_again_when_memory_is_short() {
+    let session = Session::new();
+    if sim::skipped("faults are injected into the simulated driver only") {
+        return;
+    }
+    let manager = Driver::new();
+    let before = sim::stat("live_device");
+    let deferred = Deferred::new(&manager);
+    drop(manager.allocate(&Request::device(0, N)).expect("allocated"));
+    assert_eq!(sim::stat("live_device"), before + 1);
+    // Twice: without and with what was held back.
+    sim::fail("cuMemAlloc_v2", 1, 2, false);
+    sim::fail("cuMemAlloc_v2", 2, 2, false);
+    let memory = manager.allocate(&Request::device(0, N)).expect("the last try");
+    sim::fail_clear();
+    sim::settle();
+    assert_eq!(sim::stat("live_device"), before + 1, "what was held back is gone");
+    drop((memory, deferred));
+    sim::settle();
+    session.check();
+}
+
+/// When a reset returns, the driver has everything back, also what was given up before: the device itself may be reset.
+#[test]
+fn a_reset_is_done_when_it_returns() {
+    let session = Session::new();
+    if sim::skipped("what is live is seen in the simulated driver only") {
+        return;
+    }
+    session.each(5, || {
+        let manager = Driver::new();
+        let before = (sim::stat("live_device"), sim::stat("live_host"));
+        let held = manager.allocate(&Request::device(0, N)).expect("allocated");
+        drop(manager.allocate(&Request::device(0, N)).expect("allocated"));
+        drop(manager.allocate(&Request::of(DeviceType::CUDA_HOST, 0, N)).expect("allocated"));
+        manager.reset(0).expect("reset");
+        assert_eq!((sim::stat("live_device"), sim::stat("live_host")), before);
+        drop(held);
+    });
+}
+
 /// Every call of the driver fails once, in every way: an error, and nothing is lost or given back twice.
 #[test]
 fn faults() {

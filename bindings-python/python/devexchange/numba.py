@@ -9,9 +9,9 @@ Without ``use``, ``DEVEXCHANGE_NUMBA_MANAGER`` says which manager it is: ``drive
 ``pool``, each with a limit in bytes if one is wanted: ``pool:2G``. It works with ``numba.cuda`` as Numba has it and as
 ``numba-cuda`` has it. This module imports Numba; the rest of the package never does.
 
-What ``numba.cuda.defer_cleanup()`` means: until it ends, nothing is freed that costs a call of the driver which may wait
-for the device: device memory of ``driver`` and ``managed``, pinned and managed memory of all. Memory of a ``pool`` goes
-back to the pool all the same, which costs nothing and lets the next allocation have it. Arrays that were pinned
+What ``numba.cuda.defer_cleanup()`` means: until it ends, nothing is freed that costs a call of the driver which may
+wait for the device: device memory of ``driver`` and ``managed``, pinned memory of all. Memory of a ``pool`` goes back
+to the pool all the same, which costs nothing and lets the next allocation have it. Arrays that were pinned
 (``numba.cuda.pinned``, ``mapped``) are unpinned all the same: Numba may pin them again. A manager that runs out of
 memory may give up what it holds back.
 
@@ -92,8 +92,8 @@ else:
 class DevexchangeMemoryManager(cuda.BaseCUDAMemoryManager):
     """The memory manager of one context of Numba's. All methods are called by Numba.
 
-    What Numba's pointers have as finalizer is the ``close`` of one allocation's own ``Memory``: it gives that back once,
-    on any thread, and does nothing after a reset or when the driver is gone.
+    What Numba's pointers have as finalizer is the ``close`` of one allocation's own ``Memory``: it gives that back
+    once, on any thread, and does nothing after a reset or when the driver is gone.
     """
 
     def __init__(self, context):

@@ -100,7 +100,9 @@ def test_limit():
     with MemoryManager.host_only() as inner:
         manager = MemoryManager.limited(inner, 100)
     memory = manager.allocate(60, CPU)
-    with pytest.raises(devexchange.OutOfMemory, match="41 bytes with 60 in use are more than the limit of 100") as refused:
+    with pytest.raises(
+        devexchange.OutOfMemory, match="41 bytes with 60 in use are more than the limit of 100"
+    ) as refused:
         manager.allocate(41, CPU)
     assert isinstance(refused.value, MemoryError)
     assert manager.statistics().refused == 1
