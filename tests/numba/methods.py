@@ -54,8 +54,9 @@ def main(module, path):
     with open(path, "w") as results:
         suite = unittest.defaultTestLoader.loadTestsFromName(PREFIX + module)
         # numba-cuda gives a fresh process 4 s to answer; on a busy machine its imports take longer.
-        if hasattr(sys.modules[PREFIX + module], "FUTURE_TIMEOUT"):
-            sys.modules[PREFIX + module].FUTURE_TIMEOUT = 60
+        tested = sys.modules.get(PREFIX + module)
+        if hasattr(tested, "FUTURE_TIMEOUT"):
+            tested.FUTURE_TIMEOUT = 60
         suite.run(Recorder(results))
         import devexchange.numba
 
