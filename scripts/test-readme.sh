@@ -3,8 +3,8 @@
 #
 #   scripts/test-readme.sh [FILE]        default: README.md
 #
-# In the file, a line `<!-- test: NAME -->` before a fenced block (c, cpp, java, julia, rust, python) makes it a test, and
-# `<!-- output: NAME -->` before a ```text block says what it prints. Several languages may share one NAME and
+# In the file, a line `<!-- test: NAME -->` before a fenced block (c, cpp, java, julia, rust, python) makes it a test,
+# and `<!-- output: NAME -->` before a ```text block says what it prints. Several languages may share one NAME and
 # so one output; without an output the program has to end well. Programs run in examples/data.
 #
 # An example may leave out the ceremony, it is added here: a C or C++ block without a main, a Java block without a

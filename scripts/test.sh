@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Every test in every language (`make test`), or the suites that are named:
 #
-#   scripts/test.sh [rust] [c] [java] [julia] [demo] [python] [numba] [third-party] [conformance] [gpu-rehearsal] [bench]
-#                   [readme]
+#   scripts/test.sh [rust] [c] [java] [julia] [demo] [python] [numba] [third-party] [conformance] [gpu-rehearsal]
+#                   [bench] [readme]
 #
 # Installs what is missing, builds the release libraries once, runs suite after suite (none stops the next one),
 # prints a table, and ends with the plain line
@@ -261,7 +261,9 @@ choose_suites() {
     case $name in
       julia) suites+=(julia julia-threads) ;;
       demo) suites+=(demo demo-cuda) ;;
-      rust | c | java | python | numba | third-party | conformance | gpu-rehearsal | bench | readme) suites+=("$name") ;;
+      rust | c | java | python | numba | third-party | conformance | gpu-rehearsal | bench | readme)
+        suites+=("$name")
+        ;;
       *)
         echo "test: unknown suite '$name'; there are:" \
           "rust c java julia demo python numba third-party conformance gpu-rehearsal bench readme" >&2

@@ -116,8 +116,8 @@ impl Books {
         Ok(allocated)
     }
 
-    /// Pins host memory, and enters it without its bytes: they are the caller's, who may free them or pin them again as soon
-    /// as the owner is gone. So it never waits for the end of a deferral.
+    /// Pins host memory, and enters it without its bytes: they are the caller's, who may free them or pin them again as
+    /// soon as the owner is gone. So it never waits for the end of a deferral.
     ///
     /// # Safety
     /// As [`super::Manager::pin`].

@@ -11,8 +11,8 @@ use crate::memory::Owner;
 use crate::runtime;
 use crate::runtime::cuda::require_device;
 
-/// One call of the driver for each allocation, one for each free. Out of memory, what waits to be given back is, and the
-/// allocation is tried once more.
+/// One call of the driver for each allocation, one for each free. Out of memory, what waits to be given back is, and
+/// the allocation is tried once more.
 #[derive(Debug)]
 pub struct Driver {
     name: &'static str,

@@ -201,8 +201,8 @@ pub trait Manager: Send + Sync + fmt::Debug {
     fn reset(&self, ordinal: i32) -> Result<()>;
 
     /// From now on, memory that is given up is kept until [`Manager::resume_cleanup`] was called as often: what is expensive
-    /// about giving it back does not happen meanwhile. Memory in the order of a stream is given back to its pool at once, and
-    /// host memory that was pinned is unpinned at once: it is its owner's again.
+    /// about giving it back does not happen meanwhile. Memory in the order of a stream is given back to its pool at once,
+    /// and host memory that was pinned is unpinned at once: it is its owner's again.
     fn defer_cleanup(&self);
 
     /// See [`Manager::defer_cleanup`].

@@ -62,8 +62,8 @@ pub(crate) fn after_capture(stream: Stream, owner: Owner) {
     push(Pending { events: Vec::new(), capturing: Some(stream), owner, failures: 0 });
 }
 
-/// Waits until what was to be given up before, and waits for no event, is given up. That is what is freed here only because
-/// a free may wait for the device; so this may wait for it, too.
+/// Waits until what was to be given up before, and waits for no event, is given up. That is what is freed here only
+/// because a free may wait for the device; so this may wait for it, too.
 pub(crate) fn settle() {
     // A forked child has no such thread, and the thread itself has nobody to wait for.
     let thread = THREAD.get().copied().flatten();
