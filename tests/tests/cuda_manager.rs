@@ -6,7 +6,7 @@ use devexchange_core::manager::{
     Deferred, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared, Statistics,
 };
 use devexchange_core::order::Ready;
-use devexchange_core::runtime::cuda::Stream;
+use devexchange_core::runtime::cuda::{Stream, kept_events};
 use devexchange_core::{DType, Device, DeviceType, Tensor};
 use devexchange_tests::foreign::CUDA0;
 use devexchange_tests::sim::{self, Session};
@@ -338,8 +338,15 @@ fn a_reset_is_done_when_it_returns() {
         let held = manager.allocate(&Request::device(0, N)).expect("allocated");
         drop(manager.allocate(&Request::device(0, N)).expect("allocated"));
         drop(manager.allocate(&Request::of(DeviceType::CUDA_HOST, 0, N)).expect("allocated"));
+        let tensor = Tensor::allocate_with(&manager, CUDA0, DType::UINT8, &[8], None).expect("allocated");
+        tensor.used_on(on(1)).expect("noted");
+        drop(tensor);
+        sim::settle();
+        let kept = kept_events();
+        assert!(kept > 0, "there is one for the next time");
         manager.reset(0).expect("reset");
         assert_eq!((sim::stat("live_device"), sim::stat("live_host")), before);
+        assert!(kept_events() < kept, "they would end with the context");
         drop(held);
     });
 }

@@ -10,7 +10,7 @@ use crate::error::{Result, refuse};
 use crate::memory::Owner;
 use crate::order::Ready;
 use crate::runtime::cuda::allocation::pin_host;
-use crate::runtime::cuda::reaper;
+use crate::runtime::cuda::before_reset;
 
 /// What was allocated and given back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -213,6 +213,6 @@ impl Books {
             due
         };
         drop(due);
-        reaper::settle();
+        before_reset(ordinal);
     }
 }
