@@ -137,7 +137,8 @@ def report(methods, failures, allocated):
     reasons = Counter(reason_of(text) for outcome, text in methods.values() if outcome == "failed")
     for reason, count in sorted((reason, count) for reason, count in reasons.items() if reason):
         print(f"not run here: {count} methods {REASONS[reason][1]} ({reason})")
-    print(f"{len(methods)} methods: {dict(outcomes)}; {allocated} allocations of our manager")
+    elsewhere = f"{sum(reasons.values())} cannot be here, {outcomes['skipped']} skipped by Numba"
+    print(f"{len(methods)} methods: {outcomes['passed']} passed, {elsewhere}; {allocated} allocations of our manager")
     print(f"counts: {outcomes['passed']} passed, {len(failures)} failed, 0 skipped")
 
 
