@@ -14,7 +14,8 @@ env := . scripts/env.sh &&
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup build wheel demo install uninstall \
-        test test-rust test-c test-java test-julia test-python test-torch test-python-ft soak-python test-third-party conformance test-readme \
+        test test-rust test-c test-java test-julia test-python test-torch test-python-ft soak-python test-numba \
+        test-third-party conformance test-readme \
         gpu-test gpu-bundle gpu-rehearsal bench test-bench headers conformance-table lint clean distclean
 
 ##@ Start here
@@ -77,6 +78,9 @@ test-python-ft: ## the wheel on a CPython without a GIL: FREE_THREADED_PYTHON=py
 soak-python: ## a million exchanges for each protocol in Python, memory measured; ROUNDS=1000000
 	@scripts/setup.sh --quiet rust python
 	@ROUNDS='$(ROUNDS)' scripts/soak-python.sh
+
+test-numba: ## Numba's own tests on our memory managers, in both of its generations, on the simulated driver
+	@scripts/test.sh numba
 
 test-third-party: ## cuda.core, nanoarrow and NumPy as producers and consumers, on the simulated driver
 	@scripts/test.sh third-party

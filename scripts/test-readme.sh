@@ -107,10 +107,20 @@ run_julia() {
   "$JULIA" --startup-file=no --project="$DEVX_ROOT/bindings-julia/DevExchange.jl" "$1"
 }
 
-# The wheel, installed as a user would install it.
-prepare_python() { "$DEVX_ROOT/scripts/build-python.sh"; }
+# The wheel, installed as a user would install it; for Numba in an environment of its own, with the simulated CUDA driver
+# as on a machine with a GPU.
+prepare_python() {
+  "$DEVX_ROOT/scripts/build-python.sh"
+  if uses_numba "$out"/*.py; then "$DEVX_ROOT/scripts/test-numba.sh" --environments; fi
+}
 
-run_python() { "$DEVX_TARGET/python/venv/bin/python" "$1"; }
+uses_numba() { grep -qE '^(import|from) numba\b' "$@"; }
+
+run_python() {
+  if ! uses_numba "$1"; then "$DEVX_TARGET/python/venv/bin/python" "$1"; return; fi
+  local environment=$DEVX_TARGET/numba/numba-cuda
+  SIMCUDA_FREE=waits SIMCUDA_STAGING=waits LD_LIBRARY_PATH=$environment/simcuda "$environment/venv/bin/python" "$1"
+}
 
 # A crate outside the workspace with a path dependency, with the versions of our lock file.
 prepare_rust() {

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Every test in every language (`make test`), or the suites that are named:
 #
-#   scripts/test.sh [rust] [c] [java] [julia] [demo] [python] [third-party] [conformance] [gpu-rehearsal] [bench] [readme]
+#   scripts/test.sh [rust] [c] [java] [julia] [demo] [python] [numba] [third-party] [conformance] [gpu-rehearsal]
+#                   [bench] [readme]
 #
 # Installs what is missing, builds the release libraries once, runs suite after suite (none stops the next one),
 # prints a table, and ends with the plain line
@@ -14,7 +15,8 @@ set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
-all_suites=(rust c java julia julia-threads demo demo-cuda python third-party conformance gpu-rehearsal bench readme)
+all_suites=(rust c java julia julia-threads demo demo-cuda python numba third-party conformance gpu-rehearsal bench
+  readme)
 logs=$DEVX_TARGET/test-logs
 java_project=$DEVX_ROOT/bindings-jni/java
 julia_project=$DEVX_ROOT/bindings-julia/DevExchange.jl
@@ -103,6 +105,12 @@ suite_python() {
   needs_file "$DEVX_ROOT/bindings-python/tests"
   needs_tool "Python 3" "$PYTHON"
   "$DEVX_ROOT/scripts/test-python.sh"
+}
+
+suite_numba() {
+  needs_file "$DEVX_ROOT/tests/numba"
+  needs_tool "Python 3" "$PYTHON"
+  "$DEVX_ROOT/scripts/test-numba.sh"
 }
 
 suite_third-party() {
@@ -254,10 +262,12 @@ choose_suites() {
     case $name in
       julia) suites+=(julia julia-threads) ;;
       demo) suites+=(demo demo-cuda) ;;
-      rust | c | java | python | third-party | conformance | gpu-rehearsal | bench | readme) suites+=("$name") ;;
+      rust | c | java | python | numba | third-party | conformance | gpu-rehearsal | bench | readme)
+        suites+=("$name")
+        ;;
       *)
         echo "test: unknown suite '$name'; there are:" \
-          "rust c java julia demo python third-party conformance gpu-rehearsal bench readme" >&2
+          "rust c java julia demo python numba third-party conformance gpu-rehearsal bench readme" >&2
         exit 2
         ;;
     esac

@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_int, c_void};
 
 use devexchange_core::abi::dlpack::{self as dl, DLDataType};
 use devexchange_core::layout::MAX_NDIM;
-use devexchange_core::{DType, Device, Flags, Tensor as CoreTensor, TensorDesc};
+use devexchange_core::{DType, Device, Flags, Owner, Tensor as CoreTensor, TensorDesc};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -37,6 +37,16 @@ pub(crate) fn from_buffer(obj: &Bound<'_, PyAny>) -> Result<Tensor> {
     let desc = TensorDesc { data, device: Device::CPU, dtype, shape: &shape, strides, byte_offset: 0, flags };
     // SAFETY: the object promises memory of this description until the view is given back.
     Ok(Tensor::new(queue::keep(unsafe { CoreTensor::from_raw_parts(&desc, owner) })?))
+}
+
+/// The bytes of an object with the buffer protocol, and what keeps them where they are.
+pub(crate) fn bytes_of(obj: &Bound<'_, PyAny>) -> Result<(*mut c_void, usize, Owner)> {
+    let mut view = Box::new(ffi::Py_buffer::new());
+    // SAFETY: attached, and there is room for the view.
+    if unsafe { ffi::PyObject_GetBuffer(obj.as_ptr(), &raw mut *view, ffi::PyBUF_SIMPLE) } != 0 {
+        return Err(PyErr::fetch(obj.py()).into());
+    }
+    Ok((view.buf, view.len as usize, queue::owner(Held::Buffer(view))))
 }
 
 /// What a view says.

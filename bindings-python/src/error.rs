@@ -4,6 +4,7 @@ use core::ffi::CStr;
 
 use devexchange_core::abi::types::{self as t, DevxStatus};
 use devexchange_core::{Error as CoreError, Refused};
+use pyo3::exceptions::{PyMemoryError, PyNotImplementedError};
 use pyo3::prelude::*;
 
 use crate::python::Class;
@@ -71,6 +72,29 @@ kinds! {
     OUT_OF_RANGE = "OutOfRange", c"IndexError";
     OUT_OF_MEMORY = "OutOfMemory", c"MemoryError";
     FAILED = "Failed", c"RuntimeError";
+}
+
+/// What all of ours are.
+static ERROR: Class = Class::new("devexchange._errors", "Error");
+
+/// As the core has it: the text names the exception, whose status is its own if it is one of ours.
+pub(crate) fn to_core(py: Python<'_>, error: Error) -> CoreError {
+    let error = match error {
+        Error::Refused(error) => return error,
+        Error::Python(error) => error,
+    };
+    let value = error.value(py);
+    let number = |name: &str| value.getattr(name).and_then(|number| number.extract::<i32>()).ok();
+    let status = if ERROR.get(py).is_ok_and(|class| value.is_instance(class).unwrap_or(false)) {
+        number("status").filter(|status| *status != 0).map(DevxStatus)
+    } else if error.is_instance_of::<PyMemoryError>(py) {
+        Some(t::DEVX_OUT_OF_MEMORY)
+    } else if error.is_instance_of::<PyNotImplementedError>(py) {
+        Some(t::DEVX_UNSUPPORTED)
+    } else {
+        None
+    };
+    CoreError::driver(status.unwrap_or(t::DEVX_CALLBACK), number("driver_code").unwrap_or(0), error.to_string())
 }
 
 fn kind(status: DevxStatus) -> &'static Kind {

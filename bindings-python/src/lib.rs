@@ -23,12 +23,15 @@ mod exchange_table;
 mod handle;
 mod ipc;
 mod ledger;
+mod manager;
+mod memory;
 mod python;
 mod queue;
 mod schema;
 mod stream;
 mod tensor;
 mod value;
+mod written;
 
 use pyo3::prelude::*;
 
@@ -55,6 +58,10 @@ mod _native {
     use crate::ipc::{Client, Server, empty_shared, plan_offer};
     #[pymodule_export]
     use crate::ledger::{ledger, outstanding};
+    #[pymodule_export]
+    use crate::manager::{MemoryManager, empty};
+    #[pymodule_export]
+    use crate::memory::Memory;
     #[pymodule_export]
     use crate::schema::Schema;
     #[pymodule_export]

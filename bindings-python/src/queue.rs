@@ -21,6 +21,10 @@ pub(crate) enum Held {
     Object(Py<PyAny>),
     /// A buffer that an object has lent; it must not move.
     Buffer(Box<ffi::Py_buffer>),
+    /// A function that is called without arguments when it is given up. What it raises goes to `sys.unraisablehook`.
+    Call(Py<PyAny>),
+    /// An object whose method `close` is called when it is given up, with the same end for what it raises.
+    Closing(Py<PyAny>),
 }
 
 // SAFETY: the buffer is touched only by who is attached to the interpreter.
@@ -28,11 +32,24 @@ unsafe impl Send for Held {}
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Self::Buffer(buffer) = self {
+        match self {
+            Self::Object(_) => {}
             // SAFETY: filled in by the object that lent it, and dropped by `drain`, which is attached.
-            unsafe { ffi::PyBuffer_Release(&raw mut **buffer) }
+            Self::Buffer(buffer) => unsafe { ffi::PyBuffer_Release(&raw mut **buffer) },
+            Self::Call(function) => tell(function, |function| function.call0()),
+            Self::Closing(object) => tell(object, |object| object.call_method0("close")),
         }
     }
+}
+
+/// Calls what has nobody to raise an exception to.
+fn tell(object: &Py<PyAny>, call: impl for<'py> FnOnce(&Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>) {
+    Python::attach(|py| {
+        let object = object.bind(py);
+        if let Err(error) = call(object) {
+            error.write_unraisable(py, Some(object));
+        }
+    });
 }
 
 static QUEUE: LazyLock<Arc<ReleaseQueue>> = LazyLock::new(|| ReleaseQueue::new(wake));

@@ -128,21 +128,29 @@ impl fmt::Display for DType {
     }
 }
 
-/// From a name, as [`DType`] displays it, of one lane: `float32`, `bfloat16`, `bool`, ….
 impl FromStr for DType {
     type Err = Error;
 
+    /// From the name that it is shown by, for example `float32`, `bool` or `uint8x4`.
+    ///
     /// # Errors
     /// `DEVX_INVALID_DTYPE`.
     fn from_str(name: &str) -> Result<Self> {
-        let all = (0..=u8::MAX)
-            .flat_map(|code| [1, 2, 4, 6, 8, 16, 32, 64, 128].map(|bits| DLDataType { code, bits, lanes: 1 }));
-        let named = |dtype: &Self| dtype.to_string() == name;
-        match all.filter_map(|dtype| Self::from_dlpack(dtype).ok()).find(named) {
+        let lanes = || name.rsplit_once('x').and_then(|(one, lanes)| Some((one, lanes.parse().ok()?)));
+        match by_name(name, 1).or_else(|| lanes().and_then(|(one, lanes)| by_name(one, lanes))) {
             Some(dtype) => Ok(dtype),
-            None => refuse!(DEVX_INVALID_DTYPE, "dtype is {name:?}: not the name of an element type"),
+            None => refuse!(DEVX_INVALID_DTYPE, "dtype is {name:?}: there is no element type of that name"),
         }
     }
+}
+
+/// The element type whose scalar is shown as `scalar`.
+fn by_name(scalar: &str, lanes: u16) -> Option<DType> {
+    let codes = dl::kDLInt..=dl::kDLFloat4_e2m1fn;
+    let widths: [u8; 9] = [1, 2, 4, 6, 8, 16, 32, 64, 128];
+    let all = codes.flat_map(|code| widths.map(|bits| DLDataType { code, bits, lanes: 1 }));
+    let found = all.filter_map(|raw| DType::from_dlpack(raw).ok()).find(|dtype| dtype.to_string() == scalar)?;
+    DType::from_dlpack(DLDataType { lanes, ..found.to_dlpack() }).ok()
 }
 
 impl fmt::Debug for DType {

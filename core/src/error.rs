@@ -120,7 +120,10 @@ impl<T> From<Refused<T>> for Error {
 }
 
 /// Runs what may panic; a panic ends here, as an error.
-pub(crate) fn caught<T>(act: impl FnOnce() -> Result<T>) -> Result<T> {
+///
+/// # Errors
+/// What `act` returns; `DEVX_PANIC`.
+pub fn caught<T>(act: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|payload| Err(Error::panicked(payload)))
 }
 

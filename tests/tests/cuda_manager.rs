@@ -6,7 +6,7 @@ use devexchange_core::manager::{
     Deferred, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared, Statistics,
 };
 use devexchange_core::order::Ready;
-use devexchange_core::runtime::cuda::Stream;
+use devexchange_core::runtime::cuda::{Stream, kept_events};
 use devexchange_core::{DType, Device, DeviceType, Tensor};
 use devexchange_tests::foreign::CUDA0;
 use devexchange_tests::sim::{self, Session};
@@ -208,6 +208,20 @@ fn memory_of_a_stream_is_not_deferred() {
     });
 }
 
+/// Host memory is its owner's again as soon as nobody wants it pinned, who may free it or pin it again.
+#[test]
+fn pinning_is_not_deferred() {
+    let session = Session::new();
+    each(&session, 5, |name, manager| {
+        let mut mine = vec![0_u8; N].into_boxed_slice();
+        let _deferred = Deferred::new(&**manager);
+        for _ in 0..2 {
+            // SAFETY: the box outlives the owner.
+            drop(unsafe { manager.pin(0, mine.as_mut_ptr().cast(), N, HostFlags::default()) }.expect(name));
+        }
+    });
+}
+
 /// A reset gives back what is still in use; its owners have nothing to do any more, and nothing is given back twice.
 #[test]
 fn reset_gives_everything_back_once() {
@@ -270,8 +284,10 @@ fn pools_try_again_when_memory_is_short() {
     }
     let pool = Pool::new(PoolOptions::default());
     let stream = sim::stream();
+    // Twice: an allocation asks again by itself, once what was released before is freed.
     sim::fail("cuMemAllocFromPoolAsync", 1, 2, false);
-    drop(pool.allocate(&Request::on(on(stream), N)).expect("the second try"));
+    sim::fail("cuMemAllocFromPoolAsync", 2, 2, false);
+    drop(pool.allocate(&Request::on(on(stream), N)).expect("the last try"));
     sim::fail_clear();
     sim::fail("cuMemAllocFromPoolAsync", 1, 2, true);
     let error = pool.allocate(&Request::on(on(stream), N)).expect_err("no memory");
@@ -283,6 +299,56 @@ fn pools_try_again_when_memory_is_short() {
     sim::synchronize(stream);
     sim::destroy(stream);
     session.check();
+}
+
+/// Memory that was given up may still be on its way to the driver when memory runs short, or be held back.
+#[test]
+fn the_driver_is_asked_again_when_memory_is_short() {
+    let session = Session::new();
+    if sim::skipped("faults are injected into the simulated driver only") {
+        return;
+    }
+    let manager = Driver::new();
+    let before = sim::stat("live_device");
+    let deferred = Deferred::new(&manager);
+    drop(manager.allocate(&Request::device(0, N)).expect("allocated"));
+    assert_eq!(sim::stat("live_device"), before + 1);
+    // Twice: without and with what was held back.
+    sim::fail("cuMemAlloc_v2", 1, 2, false);
+    sim::fail("cuMemAlloc_v2", 2, 2, false);
+    let memory = manager.allocate(&Request::device(0, N)).expect("the last try");
+    sim::fail_clear();
+    sim::settle();
+    assert_eq!(sim::stat("live_device"), before + 1, "what was held back is gone");
+    drop((memory, deferred));
+    sim::settle();
+    session.check();
+}
+
+/// When a reset returns, the driver has everything back, also what was given up before: the device itself may be reset.
+#[test]
+fn a_reset_is_done_when_it_returns() {
+    let session = Session::new();
+    if sim::skipped("what is live is seen in the simulated driver only") {
+        return;
+    }
+    session.each(5, || {
+        let manager = Driver::new();
+        let before = (sim::stat("live_device"), sim::stat("live_host"));
+        let held = manager.allocate(&Request::device(0, N)).expect("allocated");
+        drop(manager.allocate(&Request::device(0, N)).expect("allocated"));
+        drop(manager.allocate(&Request::of(DeviceType::CUDA_HOST, 0, N)).expect("allocated"));
+        let tensor = Tensor::allocate_with(&manager, CUDA0, DType::UINT8, &[8], None).expect("allocated");
+        tensor.used_on(on(1)).expect("noted");
+        drop(tensor);
+        sim::settle();
+        let kept = kept_events();
+        assert!(kept > 0, "there is one for the next time");
+        manager.reset(0).expect("reset");
+        assert_eq!((sim::stat("live_device"), sim::stat("live_host")), before);
+        assert!(kept_events() < kept, "they would end with the context");
+        drop(held);
+    });
 }
 
 /// Every call of the driver fails once, in every way: an error, and nothing is lost or given back twice.

@@ -1,6 +1,6 @@
 """Hand memory from one runtime to another, in one process: no copy, released once, touched only when it is ready.
 
-``from_dlpack``, ``from_cuda_array_interface`` and ``from_buffer`` give a ``Tensor``, ``from_arrow`` gives a
+``from_dlpack``, ``from_cuda_array_interface``, ``from_buffer`` and ``empty`` give a ``Tensor``, ``from_arrow`` gives a
 ``RecordBatch``, a ``BatchStream`` or a ``Schema``; each of them goes on to whoever speaks the same protocols. What is
 closed, or no longer referred to, is released when its last user is gone; ``outstanding`` counts what is not.
 
@@ -12,10 +12,13 @@ from ._errors import Error, Failed, InvalidType, InvalidValue, OutOfMemory, OutO
 from ._native import (
     BatchStream,
     Column,
+    Memory,
+    MemoryManager,
     RecordBatch,
     Schema,
     Tensor,
     __version__,
+    empty,
     from_arrow,
     from_buffer,
     from_cuda_array_interface,
@@ -23,7 +26,17 @@ from ._native import (
     ledger,
     outstanding,
 )
-from ._types import Count, Device, DeviceType, Interval, Plan
+from ._types import (
+    Count,
+    Device,
+    DeviceType,
+    Interval,
+    IpcHandle,
+    MemoryInfo,
+    MemoryRequest,
+    Plan,
+    Statistics,
+)
 
 __all__ = [
     "BatchStream",
@@ -36,14 +49,21 @@ __all__ = [
     "Interval",
     "InvalidType",
     "InvalidValue",
+    "IpcHandle",
+    "Memory",
+    "MemoryInfo",
+    "MemoryManager",
+    "MemoryRequest",
     "OutOfMemory",
     "OutOfRange",
     "Plan",
     "RecordBatch",
     "Refused",
     "Schema",
+    "Statistics",
     "Tensor",
     "__version__",
+    "empty",
     "from_arrow",
     "from_buffer",
     "from_cuda_array_interface",

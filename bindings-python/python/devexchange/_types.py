@@ -43,6 +43,57 @@ class Count(NamedTuple):
     live: int
 
 
+class MemoryRequest(NamedTuple):
+    """What a memory manager that is written in Python is asked for."""
+
+    #: Kind of memory, and the device that it is for.
+    device: Device
+    bytes: int
+    #: The stream in whose order device memory is given and taken back; None if it has to be ready at once.
+    stream: int | None = None
+    #: Of pinned memory: devices can use it; in all contexts; fast to write for the host and slow to read.
+    mapped: bool = False
+    portable: bool = False
+    write_combined: bool = False
+
+
+class MemoryInfo(NamedTuple):
+    """How much memory there is for a memory manager, in bytes."""
+
+    free: int
+    total: int
+
+
+class IpcHandle(NamedTuple):
+    """By what another process opens the allocation that an address lies in (``cuIpcOpenMemHandle``)."""
+
+    #: The driver's handle, 64 bytes.
+    handle: bytes
+    #: Where the address is, in bytes from the beginning of the allocation, which is what the handle opens.
+    offset: int
+    #: Bytes of the allocation.
+    bytes: int
+    #: The device that the allocation is on.
+    device_id: int
+
+
+class Statistics(NamedTuple):
+    """What a memory manager allocated and got back."""
+
+    #: In use now.
+    bytes: int
+    #: Most bytes that were in use at a time.
+    peak_bytes: int
+    #: In use now.
+    allocations: int
+    #: Since the beginning.
+    total_allocations: int
+    #: Since the beginning.
+    total_bytes: int
+    #: Requests that were refused for want of memory.
+    refused: int
+
+
 class Interval(NamedTuple):
     """A span of the calendar, whose parts are not converted into each other."""
 

@@ -10,6 +10,7 @@ use crate::error::{Result, refuse};
 use crate::memory::Owner;
 use crate::order::Ready;
 use crate::runtime::cuda::allocation::pin_host;
+use crate::runtime::cuda::before_reset;
 
 /// What was allocated and given back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +49,8 @@ struct Live {
     ordinal: i32,
     bytes: usize,
     owner: Owner,
+    /// Whether giving it back may wait for the end of a deferral.
+    may_wait: bool,
 }
 
 impl Books {
@@ -69,6 +72,16 @@ impl Books {
     /// cannot pass the limit together.
     pub(super) fn enter(
         &self,
+        ordinal: i32,
+        bytes: usize,
+        allocate: impl FnOnce() -> Result<Allocated>,
+    ) -> Result<Allocated> {
+        self.enter_as(true, ordinal, bytes, allocate)
+    }
+
+    fn enter_as(
+        &self,
+        may_wait: bool,
         ordinal: i32,
         bytes: usize,
         allocate: impl FnOnce() -> Result<Allocated>,
@@ -99,11 +112,12 @@ impl Books {
             None => Owner::on_release(give_back),
         };
         let owner = std::mem::replace(&mut allocated.owner, outer);
-        state.live.insert(number, Live { ordinal, bytes, owner });
+        state.live.insert(number, Live { ordinal, bytes, owner, may_wait });
         Ok(allocated)
     }
 
-    /// Pins host memory, and enters it without its bytes: they are the caller's.
+    /// Pins host memory, and enters it without its bytes: they are the caller's, who may free them or pin them again as
+    /// soon as the owner is gone. So it never waits for the end of a deferral.
     ///
     /// # Safety
     /// As [`super::Manager::pin`].
@@ -120,7 +134,7 @@ impl Books {
                 "write_combined is true: memory that is there already cannot become so"
             );
         }
-        let pinned = self.enter(ordinal, 0, || {
+        let pinned = self.enter_as(false, ordinal, 0, || {
             // SAFETY: the caller's contract.
             let owner = unsafe { pin_host(ordinal, address, bytes, flags.bits()) }?;
             let device = Device { kind: DeviceType::CUDA_HOST, id: 0 };
@@ -150,11 +164,11 @@ impl Books {
     /// What the owner of an allocation does. After a reset there is nothing left of it.
     fn give_back(&self, number: u64) {
         let mut state = self.lock();
-        let Some(Live { bytes, owner, .. }) = state.live.remove(&number) else { return };
+        let Some(Live { bytes, owner, may_wait, .. }) = state.live.remove(&number) else { return };
         state.statistics.bytes -= bytes;
         state.statistics.allocations -= 1;
         // What is given back in the order of a stream costs nothing now, and the stream may be gone later.
-        if state.depth > 0 && owner.stream().is_none() {
+        if state.depth > 0 && may_wait && owner.stream().is_none() {
             state.deferred.push(owner);
             return;
         }
@@ -182,7 +196,7 @@ impl Books {
         drop(due);
     }
 
-    /// Gives back all memory of a device.
+    /// Gives back all memory of a device: the driver has it when this returns, and the device may be reset.
     pub(super) fn reset(&self, ordinal: i32) {
         let due: Vec<Owner> = {
             let mut state = self.lock();
@@ -199,5 +213,6 @@ impl Books {
             due
         };
         drop(due);
+        before_reset(ordinal);
     }
 }

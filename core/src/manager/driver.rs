@@ -4,13 +4,15 @@ use core::ffi::c_void;
 
 use super::books::{Books, Statistics};
 use super::{Allocated, HostFlags, Manager, MemoryInfo, Request, allocated, driver_info, no_such_kind, pinned};
+use crate::abi::types::DEVX_OUT_OF_MEMORY;
 use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
 use crate::memory::Owner;
 use crate::runtime;
 use crate::runtime::cuda::require_device;
 
-/// One call of the driver for each allocation, one for each free.
+/// One call of the driver for each allocation, one for each free. Out of memory, what waits to be given back is, and
+/// the allocation is tried once more.
 #[derive(Debug)]
 pub struct Driver {
     name: &'static str,
@@ -68,7 +70,15 @@ impl Manager for Driver {
             let kind = if kind == DeviceType::CUDA { self.device_kind } else { kind };
             let id = if kind == DeviceType::CPU { 0 } else { ordinal };
             let device = Device { kind, id };
-            Ok(allocated(device, bytes, runtime::allocate(device, bytes, stream)?))
+            let allocate = || runtime::allocate(device, bytes, stream);
+            let memory = allocate().or_else(|error| {
+                if error.status() != DEVX_OUT_OF_MEMORY {
+                    return Err(error);
+                }
+                self.books.flush();
+                allocate()
+            })?;
+            Ok(allocated(device, bytes, memory))
         })
     }
 

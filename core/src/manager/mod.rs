@@ -114,6 +114,26 @@ pub struct Allocated {
     pub ready: Ready,
 }
 
+// SAFETY: the address is a number here, and the owner may be dropped on any thread.
+unsafe impl Send for Allocated {}
+// SAFETY: as above; nothing changes behind a shared reference.
+unsafe impl Sync for Allocated {}
+
+impl Allocated {
+    /// Blocks the host until anybody may touch the memory, on whatever stream.
+    ///
+    /// # Errors
+    /// As [`Stream::synchronize`].
+    pub fn synchronize(&self) -> Result<()> {
+        match &self.ready {
+            Ready::Now => Ok(()),
+            Ready::Queued(stream) => stream.synchronize(),
+            Ready::After(event) => event.synchronize(),
+            Ready::Foreign(_) => refuse!(DEVX_UNSUPPORTED, "the memory is ready after somebody else's event"),
+        }
+    }
+}
+
 /// How much memory there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryInfo {
@@ -183,7 +203,8 @@ pub trait Manager: Send + Sync + fmt::Debug {
     fn reset(&self, ordinal: i32) -> Result<()>;
 
     /// From now on, memory that is given up is kept until [`Manager::resume_cleanup`] was called as often: what is expensive
-    /// about giving it back does not happen meanwhile. Memory in the order of a stream is given back to its pool at once.
+    /// about giving it back does not happen meanwhile. Memory in the order of a stream is given back to its pool at once,
+    /// and host memory that was pinned is unpinned at once: it is its owner's again.
     fn defer_cleanup(&self);
 
     /// See [`Manager::defer_cleanup`].

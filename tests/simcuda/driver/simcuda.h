@@ -6,6 +6,7 @@
  *   SIMCUDA_SEED        seed of every choice; without it one is drawn, and reports print it
  *   SIMCUDA_WORKERS, SIMCUDA_DELAY_US    for mode threads
  *   SIMCUDA_DEVICES     number of devices, 0 included           SIMCUDA_PEER      0: devices are no peers
+ *   SIMCUDA_VISIBLE     1: no more devices than CUDA_VISIBLE_DEVICES names
  *   SIMCUDA_VERSION     another version than the one placed (names for dlsym stay)
  *   SIMCUDA_MEM_MB      memory of each device
  *   SIMCUDA_VA_GB       reserved address space (default 1024; valgrind needs about 8)

@@ -43,7 +43,8 @@ pub enum Fatal {
 /// The parameters of a simulator.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Number of devices, 0 included. `SIMCUDA_DEVICES`.
+    /// Number of devices, 0 included. `SIMCUDA_DEVICES`; with `SIMCUDA_VISIBLE` = 1 no more than `CUDA_VISIBLE_DEVICES`
+    /// names, as a real driver has it (a machine's own setting should not decide what a test sees).
     pub devices: u32,
     /// Version profile as the driver reports it: 11080, 12020, 12090 or 13000. `SIMCUDA_VERSION`.
     pub version: u32,
@@ -149,6 +150,13 @@ impl Config {
         if let Some(v) = num("SIMCUDA_DEVICES", &mut bad) {
             c.devices = small(v).min(64);
         }
+        if num("SIMCUDA_VISIBLE", &mut bad) == Some(1)
+            && let Some(names) = get("CUDA_VISIBLE_DEVICES")
+        {
+            // What follows the first name of no device is invisible, too.
+            let known = |name: &str| name.trim().parse::<u32>().is_ok_and(|number| number < c.devices);
+            c.devices = names.split(',').take_while(|name| known(name)).count() as u32;
+        }
         if let Some(v) = num("SIMCUDA_VERSION", &mut bad) {
             c.version = small(v);
         }
@@ -228,6 +236,7 @@ mod tests {
             ("SIMCUDA_FATAL", "maybe"),
             ("SIMCUDA_ALLOW", "Race,Nonsense"),
             ("SIMCUDA_FAIL", "cuMemAlloc_v2:2:2,*:9:1234:1,what"),
+            ("CUDA_VISIBLE_DEVICES", "0"),
         ];
         let (c, bad) = Config::from_env(|n| vars.iter().find(|v| v.0 == n).map(|v| v.1.to_owned()));
         assert_eq!((c.devices, c.seed, c.free_waits), (3, 77, true));
@@ -235,5 +244,14 @@ mod tests {
         assert_eq!(c.allowed, [Kind::Race]);
         assert_eq!(c.faults.len(), 2);
         assert_eq!(bad.len(), 4, "{bad:?}");
+    }
+
+    #[test]
+    fn devices_are_hidden_as_by_a_real_driver() {
+        for (names, devices) in [("", 0), ("1", 1), ("2, 0", 2), ("0,7,1", 1), ("0,1,2", 3), ("-1", 0)] {
+            let vars = [("SIMCUDA_DEVICES", "3"), ("SIMCUDA_VISIBLE", "1"), ("CUDA_VISIBLE_DEVICES", names)];
+            let (c, bad) = Config::from_env(|n| vars.iter().find(|v| v.0 == n).map(|v| v.1.to_owned()));
+            assert_eq!((c.devices, bad.len()), (devices, 0), "{names:?}");
+        }
     }
 }

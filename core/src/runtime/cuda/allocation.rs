@@ -13,6 +13,7 @@ use super::event::Event;
 use super::pool::MemoryPool;
 use super::reaper;
 use super::stream::Stream;
+use crate::abi::types::DEVX_OUT_OF_MEMORY;
 use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
 use crate::memory::Owner;
@@ -87,7 +88,7 @@ impl Allocation {
         ordinal: i32,
         stream: Stream,
         bytes: usize,
-        allocate: impl FnOnce(&Driver, &mut CUdeviceptr) -> Result<()>,
+        allocate: impl Fn(&Driver, &mut CUdeviceptr) -> Result<()>,
     ) -> Result<Self> {
         let device = Device { kind: DeviceType::CUDA, id: ordinal };
         Self::make(ordinal, device, bytes, How::Pool(stream), |driver, address| {
@@ -145,7 +146,7 @@ impl Allocation {
         device: Device,
         bytes: usize,
         how: How,
-        allocate: impl FnOnce(&Driver, &mut CUdeviceptr) -> Result<()>,
+        allocate: impl Fn(&Driver, &mut CUdeviceptr) -> Result<()>,
     ) -> Result<Self> {
         if bytes == 0 {
             return Ok(Self { address: std::ptr::null_mut(), device, owner: Owner::none() });
@@ -158,7 +159,14 @@ impl Allocation {
         let _current = Current::enter(driver, context)?;
         let _apart = Apart::enter(driver)?;
         let mut address: CUdeviceptr = 0;
-        allocate(driver, &mut address)?;
+        allocate(driver, &mut address).or_else(|error| {
+            if error.status() != DEVX_OUT_OF_MEMORY {
+                return Err(error);
+            }
+            // What was released before may still be on its way to the driver.
+            reaper::settle();
+            allocate(driver, &mut address)
+        })?;
         let block = Block { driver, context, address: address as usize, how };
         Ok(Self {
             address: std::ptr::with_exposed_provenance_mut(address as usize),

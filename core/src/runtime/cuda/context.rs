@@ -39,6 +39,12 @@ pub(crate) fn primary(driver: &Driver, ordinal: i32) -> Result<Context> {
     Ok(Context(context))
 }
 
+/// The primary context of a device, if it is in use here.
+pub(crate) fn known_primary(ordinal: i32) -> Option<Context> {
+    let slot = PRIMARY.get()?.get(usize::try_from(ordinal).ok()?)?;
+    *slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Checks that there is a driver and such a device. Costs no call of the driver after the first time.
 ///
 /// # Errors

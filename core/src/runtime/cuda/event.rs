@@ -236,6 +236,18 @@ pub fn kept_events() -> usize {
     POOL.lock().unwrap_or_else(PoisonError::into_inner).len()
 }
 
+/// Gives up the events that are kept for a context, which may be reset next.
+pub(crate) fn forget(context: Context) {
+    let Some(driver) = Driver::loaded() else { return };
+    let kept = {
+        let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+        pool.extract_if(.., |(owner, _)| *owner == context).collect::<Vec<_>>()
+    };
+    for (_, handle) in kept {
+        destroy(driver, handle);
+    }
+}
+
 /// An event of the context that is current, and whether it was in use before.
 fn take(driver: &Driver, context: Context) -> Result<(Handle, bool)> {
     {
@@ -262,7 +274,7 @@ impl Drop for Recorded {
             return;
         }
         if self.shared {
-            return self.destroy();
+            return destroy(self.driver, self.handle);
         }
         // Recording an event again does not disturb the waits that were queued for it before.
         let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -271,14 +283,12 @@ impl Drop for Recorded {
             return;
         }
         drop(pool);
-        self.destroy();
+        destroy(self.driver, self.handle);
     }
 }
 
-impl Recorded {
-    fn destroy(&self) {
-        // SAFETY: nobody else knows of the event; destroying one that is not complete is allowed.
-        let code = unsafe { (self.driver.event_destroy)(self.handle.0) };
-        reaper::check_returned("an event", code);
-    }
+fn destroy(driver: &Driver, handle: Handle) {
+    // SAFETY: nobody else knows of the event; destroying one that is not complete is allowed.
+    let code = unsafe { (driver.event_destroy)(handle.0) };
+    reaper::check_returned("an event", code);
 }

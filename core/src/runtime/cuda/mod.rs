@@ -17,3 +17,12 @@ pub use context::require_device;
 pub use event::{Event, ForeignEvent, kept_events};
 pub use pool::MemoryPool;
 pub use stream::{LEGACY, PER_THREAD, Stream};
+
+/// Gives the driver back what is on its way there, and what is kept of a device for the next time: the device may be
+/// reset next, by somebody else.
+pub(crate) fn before_reset(ordinal: i32) {
+    reaper::settle();
+    if let Some(context) = context::known_primary(ordinal) {
+        event::forget(context);
+    }
+}

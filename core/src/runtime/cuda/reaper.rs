@@ -5,7 +5,8 @@
 //! such thread and must not call the driver: what is released there is left to the parent.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError, mpsc};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use super::context::Apart;
@@ -37,6 +38,8 @@ static INBOX: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
 static ARRIVED: Condvar = Condvar::new();
 static WAITING: AtomicI64 = AtomicI64::new(0);
 static LEAKED: AtomicI64 = AtomicI64::new(0);
+/// The thread, as long as there is one.
+static THREAD: OnceLock<Option<ThreadId>> = OnceLock::new();
 
 /// Releases that wait for work, those being called included.
 pub fn waiting() -> i64 {
@@ -57,6 +60,20 @@ pub(crate) fn after(events: Vec<Event>, owner: Owner) {
 /// Gives up `owner` when `stream` is no longer being captured. Returns at once.
 pub(crate) fn after_capture(stream: Stream, owner: Owner) {
     push(Pending { events: Vec::new(), capturing: Some(stream), owner, failures: 0 });
+}
+
+/// Waits until what was to be given up before, and waits for no event, is given up. That is what is freed here only
+/// because a free may wait for the device; so this may wait for it, too.
+pub(crate) fn settle() {
+    // A forked child has no such thread, and the thread itself has nobody to wait for.
+    let thread = THREAD.get().copied().flatten();
+    if thread.is_none() || thread == Some(std::thread::current().id()) || Driver::loaded().is_none() {
+        return;
+    }
+    let (done, wait) = mpsc::channel::<()>();
+    after(Vec::new(), Owner::on_release(move || drop(done)));
+    // The thread looks at everything in the order in which it came. There is no message, only the end of the sender.
+    _ = wait.recv();
 }
 
 /// Never gives up `owner`, and counts it: what may still be used by work that cannot be waited for.
@@ -92,13 +109,13 @@ fn push(pending: Pending) {
 
 /// Starts the thread, once; whether there is one.
 fn started() -> bool {
-    static STARTED: OnceLock<bool> = OnceLock::new();
-    *STARTED.get_or_init(|| {
+    let thread = THREAD.get_or_init(|| {
         let thread = std::thread::Builder::new().name("devexchange-reaper".into()).spawn(run);
         // SAFETY: a function without arguments that does not unwind.
         unsafe { libc::atexit(at_exit) };
-        thread.is_ok()
-    })
+        thread.ok().map(|thread| thread.thread().id())
+    });
+    thread.is_some()
 }
 
 fn run() {

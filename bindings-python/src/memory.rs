@@ -1,0 +1,89 @@
+//! Memory that a manager gave.
+
+use std::sync::Arc;
+
+use devexchange_core::manager::Allocated;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::error::Result;
+use crate::handle::Handle;
+use crate::{device, stream};
+
+/// Memory of a `MemoryManager`, not initialised. It is given back once: by `close`, at the end of a `with` block, or
+/// when nothing refers to this object any more, on whatever thread that is. It outlives its manager.
+#[pyclass(frozen, module = "devexchange", weakref)]
+pub(crate) struct Memory(Handle<Arc<Allocated>>);
+
+impl Memory {
+    pub(crate) fn new(allocated: Allocated) -> Self {
+        Self(Handle::new("memory", Arc::new(allocated)))
+    }
+
+    pub(crate) fn get(&self) -> Result<Arc<Allocated>> {
+        self.0.get()
+    }
+}
+
+impl Drop for Memory {
+    /// Drivers wait for the device before they free memory, and the device may wait for a callback in Python.
+    fn drop(&mut self) {
+        // Without an interpreter that can be attached to there is nothing to detach from: the handle closes itself.
+        Python::try_attach(|py| self.close(py));
+    }
+}
+
+#[pymethods]
+impl Memory {
+    /// Address of the first byte; 0 if none were asked for.
+    #[getter]
+    fn address(&self) -> Result<usize> {
+        Ok(self.get()?.address.addr())
+    }
+
+    /// Where the memory is.
+    #[getter]
+    fn device<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        device::to_python(py, self.get()?.device)
+    }
+
+    /// How many bytes were asked for.
+    #[getter]
+    fn bytes(&self) -> Result<usize> {
+        Ok(self.get()?.bytes)
+    }
+
+    /// Makes `stream` wait, on the device, until the memory may be touched.
+    fn wait(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
+        let memory = self.get()?;
+        Ok(memory.ready.wait(stream::of(memory.device, stream)?)?)
+    }
+
+    /// Waits until the memory may be touched by anybody: for memory in the order of a stream, until the work that was
+    /// queued there before is done.
+    fn synchronize(&self, py: Python<'_>) -> Result<()> {
+        let memory = self.get()?;
+        Ok(py.detach(|| memory.synchronize())?)
+    }
+
+    /// Gives the memory back. Closing again does nothing.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.0.close());
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self) -> String {
+        match self.get() {
+            Ok(memory) => format!("<devexchange.Memory of {} bytes on {}>", memory.bytes, memory.device),
+            Err(_) => "<devexchange.Memory closed>".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,318 @@
+"""Memory managers of host memory: those of the library, and those that are written in Python."""
+
+import ctypes
+import gc
+import sys
+import threading
+import weakref
+
+import numpy
+import pytest
+
+import devexchange
+from devexchange import Device, IpcHandle, MemoryInfo, MemoryManager, MemoryRequest, Statistics, empty
+
+CPU = (1, 0)
+
+
+class Arena:
+    """A manager in Python: ctypes allocates, and everything that it is asked is written down."""
+
+    def __init__(self):
+        self.asked, self.blocks = [], {}
+
+    def allocate(self, request):
+        self.asked.append(request)
+        block = ctypes.create_string_buffer(max(request.bytes, 1))
+        address = ctypes.addressof(block)
+        self.blocks[address] = block
+        return address, lambda: self.blocks.pop(address)
+
+
+class Everything(Arena):
+    def initialize(self, device_id):
+        self.asked.append(("initialize", device_id))
+
+    def pin(self, request, address):
+        self.asked.append(("pin", request, address))
+        return lambda: self.asked.append("unpinned")
+
+    def memory_info(self, device_id):
+        return 10 + device_id, 20
+
+    def ipc_handle(self, address):
+        return IpcHandle(bytes(range(64)), address % 16, 16, 3)
+
+    def reset(self, device_id):
+        self.asked.append(("reset", device_id))
+
+    def trim(self, device_id, keep):
+        self.asked.append(("trim", device_id, keep))
+
+    def defer_cleanup(self, begin):
+        self.asked.append(("defer", begin))
+
+    def close(self):
+        self.asked.append("closed")
+
+
+def test_memory_is_given_back_once():
+    manager = MemoryManager.host_only()
+    with manager.allocate(100, CPU) as memory:
+        assert (memory.device, memory.bytes, memory.address % 16) == (Device(1), 100, 0)
+        ctypes.memset(memory.address, 7, 100)
+        memory.synchronize()
+        assert manager.statistics() == Statistics(100, 100, 1, 1, 100, 0)
+    memory.close()
+    assert manager.statistics() == Statistics(0, 100, 0, 1, 100, 0)
+    assert repr(memory) == "<devexchange.Memory closed>"
+    with pytest.raises(ValueError, match="the memory is closed"):
+        _ = memory.address
+
+
+def test_memory_is_given_back_when_nobody_refers_to_it_on_any_thread():
+    manager = MemoryManager.host_only()
+    held = [manager.allocate(8, CPU) for _ in range(100)]
+    threads = [threading.Thread(target=lambda: [held.pop() for _ in range(25)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert manager.statistics()[:4] == (0, 800, 0, 100)
+
+
+def test_nothing_is_memory_too():
+    with MemoryManager.host_only().allocate(0, CPU) as memory:
+        assert memory.bytes == 0
+
+
+def test_memory_outlives_its_manager():
+    manager = MemoryManager.host_only()
+    memory = manager.allocate(4, CPU)
+    manager.close()
+    with pytest.raises(ValueError, match="the manager is closed"):
+        manager.allocate(4, CPU)
+    ctypes.memset(memory.address, 1, 4)
+    memory.close()
+
+
+def test_limit():
+    with MemoryManager.host_only() as inner:
+        manager = MemoryManager.limited(inner, 100)
+    memory = manager.allocate(60, CPU)
+    with pytest.raises(
+        devexchange.OutOfMemory, match="41 bytes with 60 in use are more than the limit of 100"
+    ) as refused:
+        manager.allocate(41, CPU)
+    assert isinstance(refused.value, MemoryError)
+    assert manager.statistics().refused == 1
+    memory.close()
+    manager.allocate(100, CPU).close()
+
+
+def test_what_a_manager_does_not_have():
+    manager = MemoryManager.host_only()
+    with pytest.raises(BufferError, match="the host-only manager does not have it"):
+        manager.allocate(4, (2, 0))
+    with pytest.raises(BufferError, match="memory_info|how much memory"):
+        manager.memory_info()
+    with pytest.raises(TypeError, match="bytes is needed"):
+        manager.pin(1234)
+    with pytest.raises(TypeError, match="no method allocate"):
+        MemoryManager(object())
+
+
+def test_reset_gives_everything_back():
+    manager = MemoryManager.host_only()
+    memory = manager.allocate(8, CPU)
+    manager.reset()
+    assert manager.statistics().bytes == 0
+    memory.close()
+    assert manager.statistics().allocations == 0
+
+
+def test_deferred_cleanup():
+    arena = Arena()
+    manager = MemoryManager(arena)
+    with manager.defer_cleanup(), manager.defer_cleanup():
+        manager.allocate(8, CPU).close()
+        assert len(arena.blocks) == 1
+        assert manager.statistics().bytes == 0
+    assert not arena.blocks
+
+
+def test_deferral_that_is_never_ended_ends_with_its_object():
+    arena = Arena()
+    manager = MemoryManager(arena)
+    manager.defer_cleanup().__enter__()
+    manager.allocate(8, CPU).close()
+    assert not arena.blocks
+
+
+def test_tensor_of_new_memory():
+    manager = MemoryManager.host_only()
+    for dtype in ["float32", numpy.dtype("float32"), numpy.float32]:
+        tensor = empty((2, 3), dtype, manager=manager)
+        assert (tensor.shape, tensor.dtype, tensor.device) == ((2, 3), "float32", CPU)
+        assert manager.statistics().bytes == 24
+        array = numpy.from_dlpack(tensor)
+        array[:] = 1
+        tensor.close()
+        assert manager.statistics().bytes == 24
+        del array
+        assert manager.statistics().bytes == 0
+    with empty(5) as tensor:
+        assert (tensor.shape, tensor.dtype) == ((5,), "float64")
+    with pytest.raises(ValueError, match="dtype is .float33"):
+        empty(1, "float33")
+    with pytest.raises(TypeError, match="dtype is 3"):
+        empty(1, 3)
+    with pytest.raises(ValueError, match="-1"):
+        empty((2, -1))
+
+
+# --- in Python ---
+
+
+def test_manager_in_python():
+    arena = Arena()
+    manager = MemoryManager(arena)
+    tensor = empty(4, "int32", manager=manager)
+    assert arena.asked == [MemoryRequest(Device(1), 16)]
+    assert tensor.data_ptr in arena.blocks
+    tensor.close()
+    assert not arena.blocks
+    manager.initialize()
+    manager.trim()
+    assert manager.statistics().total_bytes == 16
+
+
+def test_manager_in_python_with_everything():
+    arena = Everything()
+    manager = MemoryManager(arena)
+    manager.initialize(2)
+    host = bytearray(8)
+    with manager.pin(host, device_id=1, mapped=True) as pinned:
+        address = pinned.address
+        assert (pinned.bytes, pinned.device) == (8, Device(3))
+        with pytest.raises(BufferError):
+            host.append(1)
+    host.append(1)
+    manager.pin(address, 4, portable=True).close()
+    assert manager.memory_info(1) == MemoryInfo(11, 20)
+    assert manager.ipc_handle(address) == IpcHandle(bytes(range(64)), address % 16, 16, 3)
+    with manager.defer_cleanup():
+        pass
+    manager.trim(1, 5)
+    manager.reset(1)
+    memory = manager.allocate(1, CPU)
+    manager.close()
+    assert arena.asked[-1] == MemoryRequest(Device(1), 1)
+    memory.close()
+    pins = [MemoryRequest(Device(3, 1), 8, mapped=True), MemoryRequest(Device(3), 4, portable=True)]
+    assert arena.asked == [
+        ("initialize", 2),
+        ("pin", pins[0], address),
+        "unpinned",
+        ("pin", pins[1], address),
+        "unpinned",
+        ("defer", True),
+        ("defer", False),
+        ("trim", 1, 5),
+        ("reset", 1),
+        MemoryRequest(Device(1), 1),
+        "closed",
+    ]
+
+
+def test_manager_in_python_that_hands_on_memory_of_another_one():
+    class Counting:
+        def __init__(self):
+            self.inner, self.bytes = MemoryManager.host_only(), 0
+
+        def allocate(self, request):
+            self.bytes += request.bytes
+            return self.inner.allocate(request.bytes, request.device)
+
+    counting = Counting()
+    manager = MemoryManager(counting)
+    memory = manager.allocate(12, CPU)
+    assert (counting.bytes, counting.inner.statistics().bytes) == (12, 12)
+    memory.close()
+    assert counting.inner.statistics().bytes == 0
+
+
+@pytest.mark.parametrize(
+    "raised, kind, text",
+    [
+        (KeyError("mine"), devexchange.Failed, "allocate: KeyError: 'mine'"),
+        (MemoryError("full"), devexchange.OutOfMemory, "allocate: MemoryError: full"),
+        (NotImplementedError("no"), devexchange.Refused, "allocate: NotImplementedError: no"),
+        (devexchange.InvalidValue("odd", 8, 3), devexchange.InvalidValue, "allocate: .*odd"),
+    ],
+)
+def test_exceptions_of_a_manager_in_python(raised, kind, text):
+    class Raises:
+        def allocate(self, request):
+            raise raised
+
+    manager = MemoryManager(Raises())
+    with pytest.raises(kind, match=text) as error:
+        manager.allocate(1, CPU)
+    assert error.value.driver_code == getattr(raised, "driver_code", 0)
+    assert manager.statistics().bytes == 0
+
+
+@pytest.mark.parametrize("given", [None, 5, (1,), ("a", None), (5, 6), (0, None)])
+def test_nonsense_of_a_manager_in_python(given):
+    class Odd:
+        def allocate(self, request):
+            return given
+
+    with pytest.raises(devexchange.Failed, match="allocate: "):
+        MemoryManager(Odd()).allocate(1, CPU)
+
+
+def test_what_gives_memory_back_may_raise(monkeypatch):
+    seen = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: seen.append(raised.exc_type))
+
+    class Odd:
+        def allocate(self, request):
+            return 16, lambda: 1 / 0
+
+        def close(self):
+            raise KeyError
+
+    manager = MemoryManager(Odd())
+    manager.allocate(1, CPU).close()
+    manager.close()
+    assert seen == [ZeroDivisionError, KeyError]
+
+
+def test_object_goes_with_its_manager():
+    arena = Arena()
+    gone = weakref.ref(arena)
+    manager = MemoryManager(arena)
+    memory = manager.allocate(1, CPU)
+    del arena, manager
+    gc.collect()
+    assert gone() is not None
+    memory.close()
+    assert gone() is None
+
+
+def test_many_threads_at_once():
+    manager = MemoryManager(Arena())
+
+    def work():
+        for size in range(200):
+            manager.allocate(size, CPU).close()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert manager.statistics()[0] == 0
+    assert manager.statistics().total_allocations == 800

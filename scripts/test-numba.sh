@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Numba on our memory managers: its own tests (tests/numba), on the simulated CUDA driver, in both of its generations:
+# numba.cuda as Numba has it, and numba-cuda. Then what tests/numba says of the plugin itself.
+#
+#   scripts/test-numba.sh [--environments]
+#
+# Each generation has an environment of its own below the target directory (numba/GENERATION/venv), with pinned packages
+# and our wheel; --environments makes them and no more. Prints, last, `counts: N passed, N failed, N skipped`; methods
+# that need a kernel and those that Numba skips are named before, and are in no count.
+set -euo pipefail
+# shellcheck source=scripts/env.sh
+. "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+# shellcheck source=scripts/report.sh
+. "$DEVX_ROOT/scripts/report.sh"
+
+here=$DEVX_ROOT/tests/numba
+out=$DEVX_TARGET/numba
+
+# numba 0.60 takes a function of a driver of CUDA 13 for another one that had its name before.
+declare -A drivers=([numba]=12090 [numba-cuda]=13000)
+
+make_environment() { # GENERATION PYTHON
+  local folder=$out/$1 wanted
+  local pip=("$folder/venv/bin/python" -m pip --disable-pip-version-check --no-input)
+  mkdir -p "$folder"
+  wanted=$({ cat "$here/$1.txt" && "$2" -VV && echo "$folder"; } | sha256sum)
+  if [ "$(cat "$folder/inputs" 2>/dev/null)" != "$wanted" ]; then
+    rm -rf "$folder/venv"
+    "$2" -m venv "$folder/venv" || return
+    "${pip[@]}" install -q -r "$here/$1.txt" || return
+    echo "$wanted" >"$folder/inputs"
+  fi
+  "${pip[@]}" install -q --no-index --no-deps --force-reinstall "$DEVX_TARGET"/wheels/devexchange-*.whl &&
+    "$DEVX_ROOT/tests/simcuda/driver/place.sh" "$folder/simcuda" "${drivers[$1]}"
+}
+
+# numba 0.60 is for Python 3.12 at most.
+python_for() { # GENERATION
+  local name
+  if [ "$1" = numba-cuda ]; then echo "$PYTHON"; return; fi
+  for name in "$PYTHON" python3.12 python3.11; do
+    if "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null; then
+      echo "$name"
+      return
+    fi
+  done
+}
+
+prepare() { # GENERATION
+  local python
+  python=$(python_for "$1")
+  if [ -z "$python" ]; then skipped "$1" "needs Python 3.11 or 3.12"; return 1; fi
+  check "$1 and the simulated CUDA driver are there" make_environment "$1" "$python"
+}
+
+run() { # GENERATION PROGRAM ARGUMENTS...
+  local folder=$out/$1
+  LD_LIBRARY_PATH=$folder/simcuda "$folder/venv/bin/python" "$here/$2" "${@:3}"
+}
+
+# Runs one gate into a file; several run at once.
+start() { # NAME GENERATION PROGRAM ARGUMENTS...
+  names+=("$1")
+  run "${@:2}" >"$out/$1.log" 2>&1 &
+  jobs+=($!)
+}
+
+finish() {
+  local index passed failed status
+  for index in "${!names[@]}"; do
+    status=0
+    wait "${jobs[index]}" || status=$?
+    echo "--- ${names[index]}"
+    cat "$out/${names[index]}.log"
+    passed='' failed=''
+    read -r passed failed \
+      < <(sed -nE 's/^counts: ([0-9]+) passed, ([0-9]+) failed, 0 skipped$/\1 \2/p' "$out/${names[index]}.log") || true
+    tests_passed=$((tests_passed + ${passed:-0}))
+    tests_failed=$((tests_failed + ${failed:-0}))
+    if [ "$status" -ne 0 ] && [ "${failed:-0}" -eq 0 ]; then not_ok "${names[index]}" "exit status $status"; fi
+  done
+}
+
+main() {
+  local generation ready=() names=() jobs=()
+  export PYTHONDONTWRITEBYTECODE=1
+  mkdir -p "$out"
+  if check "the wheel is built" "$DEVX_ROOT/scripts/build-python.sh"; then
+    for generation in numba numba-cuda; do
+      if prepare "$generation"; then ready+=("$generation"); fi
+    done
+  fi
+  if [ "${1:-}" != --environments ]; then
+    for generation in "${ready[@]}"; do
+      start "$generation" "$generation" gate.py driver "$here/$generation.kernels"
+      start "$generation-plugin" "$generation" plugin.py
+    done
+    case " ${ready[*]} " in
+      *" numba-cuda "*) start numba-cuda-pool numba-cuda gate.py pool "$here/numba-cuda.kernels" "$here/pool.handles" ;;
+    esac
+    finish
+  fi
+  report_counts
+}
+
+main "$@"

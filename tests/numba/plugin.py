@@ -1,0 +1,198 @@
+"""What Numba's own tests do not ask of the plugin: finalizers, resets, empty arrays, and which manager it uses.
+
+Runs in an environment with one generation of Numba, with the driver on LD_LIBRARY_PATH. Each test has a process of its
+own, which the driver ends badly for what was done wrong. Prints, last, `counts: N passed, N failed, 0 skipped`.
+"""
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+
+
+def chosen():
+    """Numba on a pool of our own."""
+    import devexchange
+    import devexchange.numba
+
+    manager = devexchange.MemoryManager.pool()
+    devexchange.numba.use(manager)
+    return manager
+
+
+def in_use(manager):
+    return manager.statistics().allocations
+
+
+def test_arrays_come_from_the_manager():
+    from numba import cuda
+
+    manager = chosen()
+    array = cuda.to_device(np.arange(6.0))
+    assert manager.statistics().bytes == 48
+    part = array[2:4]
+    del array
+    assert in_use(manager) == 1
+    assert part.copy_to_host().tolist() == [2, 3]
+    del part
+    assert in_use(manager) == 0
+
+
+def test_without_a_context_nothing_is_touched():
+    from numba import cuda
+
+    import devexchange.numba
+
+    plugin = devexchange.numba._numba_memory_manager(context=None)
+    assert plugin.interface_version == 1 and isinstance(plugin, cuda.BaseCUDAMemoryManager)
+    assert devexchange.numba._chosen is None
+
+
+def test_nothing_is_memory_too():
+    from numba import cuda
+
+    chosen()
+    context = cuda.current_context()
+    assert context.memalloc(0).size == 0
+    for make in [cuda.device_array, cuda.pinned_array, cuda.mapped_array]:
+        assert make(0).shape == (0,)
+
+
+def test_every_kind_of_memory():
+    from numba import cuda
+
+    manager = chosen()
+    arrays = [cuda.pinned_array(4), cuda.mapped_array(4), cuda.managed_array(4)]
+    for number, array in enumerate(arrays):
+        array[:] = number
+        assert array.sum() == 4 * number
+    host = np.zeros(100)
+    with cuda.defer_cleanup():
+        for _ in range(2):
+            with cuda.pinned(host), cuda.defer_cleanup():
+                pass
+    with cuda.mapped(host) as mapped:
+        assert mapped.copy_to_host().sum() == 0
+    del arrays, array, mapped
+    assert in_use(manager) == 0
+
+
+def test_memory_is_given_back_on_any_thread():
+    from numba import cuda
+
+    manager = chosen()
+    arrays = [cuda.device_array(8) for _ in range(40)]
+    threads = [threading.Thread(target=lambda: [arrays.pop() for _ in range(10)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert in_use(manager) == 0
+
+
+def test_reset_while_arrays_are_there():
+    from numba import cuda
+
+    manager = chosen()
+    arrays = [cuda.to_device(np.arange(3)), cuda.pinned_array(3), cuda.mapped_array(3), cuda.managed_array(3)]
+    cuda.current_context().reset()
+    assert manager.statistics().bytes == 0
+    cuda.close()
+    again = cuda.to_device(np.arange(3))
+    assert again.copy_to_host().tolist() == [0, 1, 2]
+    del arrays
+    gc.collect()
+    assert in_use(manager) == 1
+
+
+def test_reset_before_initialize():
+    from numba import cuda
+
+    import devexchange.numba
+
+    manager = chosen()
+    plugin = devexchange.numba._numba_memory_manager(context=cuda.current_context())
+    plugin.reset()
+    assert manager.statistics().bytes == 0
+
+
+def test_manager_that_cannot_say_how_much_there_is():
+    from numba import cuda
+
+    import devexchange
+    import devexchange.numba
+
+    class Silent:
+        inner = devexchange.MemoryManager.driver()
+
+        def allocate(self, request):
+            return self.inner.allocate(request.bytes, request.device)
+
+    devexchange.numba.use(devexchange.MemoryManager(Silent()))
+    try:
+        cuda.current_context().get_memory_info()
+    except RuntimeError as error:
+        assert "memory_info" in str(error), error
+    else:
+        raise AssertionError("it says something")
+    assert cuda.to_device(np.arange(2)).copy_to_host().tolist() == [0, 1]
+    assert Silent.inner.statistics().total_allocations == 1
+
+
+def test_arrays_at_the_end_of_the_interpreter():
+    from numba import cuda
+
+    chosen()
+    # A cycle keeps it until the interpreter ends.
+    cycle = [cuda.to_device(np.arange(3)), cuda.mapped_array(3)]
+    cycle.append(cycle)
+
+
+def test_names_of_managers():
+    import devexchange
+    from devexchange.numba import _named
+
+    for name in ["driver", "managed", "pool", "driver:1K", "managed:10", "pool:2G"]:
+        manager = _named(name)
+        assert isinstance(manager, devexchange.MemoryManager)
+    try:
+        _named("driver:1K").allocate(1025)
+    except MemoryError as error:
+        assert "1024" in str(error)
+    for name in ["", "other", "pool:x", "pool:1X", "pool:G"]:
+        try:
+            _named(name)
+        except ValueError as error:
+            assert repr(name) in str(error)
+        else:
+            raise AssertionError(name)
+
+
+TESTS = {name: test for name, test in globals().items() if name.startswith("test_")}
+
+
+def main():
+    environment = {name: text for name, text in os.environ.items() if not name.startswith(("NUMBA_", "SIMCUDA_"))}
+    environment |= {"SIMCUDA_FATAL": "exit", "SIMCUDA_FREE": "waits", "SIMCUDA_STAGING": "waits"}
+    failed = 0
+    for name in TESTS:
+        done = subprocess.run(
+            [sys.executable, __file__, name], env=environment, timeout=300, capture_output=True, text=True
+        )
+        if done.returncode != 0 or done.stderr:
+            failed += 1
+            print(f"not ok - {name}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
+        else:
+            print(f"ok - {name}")
+    print(f"counts: {len(TESTS) - failed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        TESTS[sys.argv[1]]()
+    else:
+        sys.exit(main())
