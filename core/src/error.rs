@@ -110,10 +110,17 @@ pub(crate) fn caught<T>(act: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|payload| Err(Error::panicked(payload)))
 }
 
+/// Makes an error, out of the way of what usually happens.
+#[cold]
+#[inline(never)]
+pub(crate) fn refused(make: impl FnOnce() -> Error) -> Error {
+    make()
+}
+
 /// `Err` with a status constant of [`crate::abi::types`] and a formatted text.
 macro_rules! refuse {
     ($status:ident, $($text:tt)*) => {
-        Err($crate::error::Error::new($crate::abi::types::$status, format!($($text)*)))
+        Err($crate::error::refused(move || $crate::error::Error::new($crate::abi::types::$status, format!($($text)*))))
     };
 }
 pub(crate) use refuse;

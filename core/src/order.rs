@@ -34,6 +34,7 @@ pub enum Ready {
 impl Ready {
     /// What is right for data of which nothing is known: on a GPU it was queued on the legacy default stream (array API,
     /// `stream=None`; CUDA Array Interface before version 3).
+    #[inline]
     pub fn unknown(device: Device) -> Self {
         match device.stream(LEGACY) {
             Some(Ok(stream)) => Self::Queued(stream),
@@ -175,6 +176,7 @@ impl Uses {
     }
 
     /// Gives up `owner` when all uses are over: at once if there are none.
+    #[inline]
     pub(crate) fn then_release(&mut self, owner: impl FnOnce() -> Owner) {
         let (own, producer) = match self {
             Self::Own(own) => (own, None),
@@ -209,9 +211,13 @@ fn release_after(events: Vec<Event>, owner: Owner) {
 ///
 /// # Errors
 /// `DEVX_INVALID_STREAM` with the value and what the device takes.
+#[inline]
 pub fn check_stream(device: Device, stream: i64) -> Result<()> {
+    if stream == NO_SYNC { Ok(()) } else { check_any_stream(device, stream) }
+}
+
+fn check_any_stream(device: Device, stream: i64) -> Result<()> {
     match (device.kind, stream) {
-        (DeviceType::CPU, NO_SYNC) => Ok(()),
         (DeviceType::CPU, _) => {
             refuse!(DEVX_INVALID_STREAM, "stream is {stream}: the cpu takes -1 (no synchronisation) or none")
         }
@@ -222,7 +228,6 @@ pub fn check_stream(device: Device, stream: i64) -> Result<()> {
         (DeviceType::ROCM | DeviceType::ROCM_HOST, 1 | 2) => {
             refuse!(DEVX_INVALID_STREAM, "stream is {stream}: rocm has 0 for the default stream, or a handle")
         }
-        (_, NO_SYNC) => Ok(()),
         (_, s) if s < NO_SYNC => refuse!(DEVX_INVALID_STREAM, "stream is {stream}: neither -1 nor a stream handle"),
         _ => Ok(()),
     }

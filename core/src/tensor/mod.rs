@@ -11,11 +11,11 @@ use std::sync::OnceLock;
 use crate::abi::dlpack::{
     DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor,
 };
-use crate::device::Device;
+use crate::device::{Device, DeviceType};
 use crate::dtype::{DType, Element};
 use crate::error::{Refused, Result, refuse};
-use crate::layout::{self, Layout, MAX_NDIM};
-use crate::memory::{Owner, Slab, TailSize};
+use crate::layout::{self, Layout, MAX_NDIM, RowMajor};
+use crate::memory::{Owner, Slab, TailSize, set_entry};
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::{Event, Stream, pointer};
 
@@ -109,6 +109,7 @@ impl Tensor {
     /// # Safety
     /// `desc.data` with its offset, shape and strides describes memory that is valid until `owner` is
     /// released and, unless the consumers agree on it, is not written meanwhile.
+    #[inline]
     pub unsafe fn from_raw_parts(desc: &TensorDesc<'_>, owner: Owner) -> std::result::Result<Self, Refused<Owner>> {
         let mut tensor = match Self::describe(desc) {
             Ok(tensor) => tensor,
@@ -121,42 +122,45 @@ impl Tensor {
     /// The tensor without an owner yet: all that can fail, before anything is taken.
     pub(crate) fn describe(desc: &TensorDesc<'_>) -> Result<Self> {
         let (layout, data) = check(desc)?;
-        let ndim = desc.shape.len();
-        let size = TailSize::default().and::<i64>(ndim)?.and::<i64>(ndim)?;
-        let header = Header {
-            data,
-            device: desc.device,
-            dtype: desc.dtype,
-            flags: desc.flags,
-            ndim,
-            shape: std::ptr::null_mut(),
-            strides: std::ptr::null_mut(),
-            layout,
-            ready: Ready::unknown(desc.device),
-            uses: Uses::default(),
-            owner: Owner::none(),
-        };
-        let mut slab = Slab::new(header, size)?;
-        let mut tail = slab.tail();
-        let (shape, strides) = (tail.carve::<i64>(ndim), tail.carve::<i64>(ndim));
-        // SAFETY: the tail has room for `ndim` extents at `shape`.
-        unsafe { shape.copy_from_nonoverlapping(desc.shape.as_ptr(), ndim) };
-        // SAFETY: zero is a valid stride and the tail has room for `ndim` of them.
-        unsafe { strides.write_bytes(0, ndim) };
-        // SAFETY: initialised in the line above and not referred to by anything else yet.
-        let strides_now = unsafe { std::slice::from_raw_parts_mut(strides, ndim) };
-        match desc.strides {
-            Some(given) => strides_now.copy_from_slice(given),
-            None => layout::row_major_strides(desc.shape, strides_now),
+        let plain = Plain { data, dtype: desc.dtype, shape: desc.shape, layout };
+        Self::build(&plain, desc.device, desc.flags, desc.strides, Owner::none)
+    }
+
+    /// A tensor of what is checked already.
+    #[inline]
+    pub(crate) fn build(
+        plain: &Plain<'_>,
+        device: Device,
+        flags: Flags,
+        given: Option<&[i64]>,
+        owner: impl FnOnce() -> Owner,
+    ) -> Result<Self> {
+        let &Plain { data, dtype, shape: extents, layout } = plain;
+        let ndim = extents.len();
+        // One part for both: extents, then strides.
+        let room = Slab::room(TailSize::of::<[i64; 2]>(ndim))?;
+        let shape = room.tail().carve::<[i64; 2]>(ndim).cast::<i64>();
+        // SAFETY: the part has room for twice as many.
+        let strides = unsafe { shape.add(ndim) };
+        let mut compact = RowMajor::new();
+        for (i, &extent) in extents.iter().enumerate().rev() {
+            // SAFETY: the part has room for `ndim` extents.
+            unsafe { set_entry(shape, i, extent) };
+            // SAFETY: and as many strides.
+            unsafe { set_entry(strides, i, compact.next(extent)) };
         }
-        if let Some(header) = slab.unique() {
-            (header.shape, header.strides) = (shape, strides);
+        if let Some(given) = given {
+            // SAFETY: as above; `check` made sure that there are as many.
+            unsafe { strides.copy_from_nonoverlapping(given.as_ptr(), ndim) };
         }
-        Ok(Self(slab))
+        let (ready, uses) = (Ready::unknown(device), Uses::default());
+        let (data, owner) = (data.cast(), owner());
+        Ok(Self(room.fill(Header { data, device, dtype, flags, ndim, shape, strides, layout, ready, uses, owner })))
     }
 
     /// Says when the data may be touched, if that is not after what is queued on the legacy default stream. For the maker
     /// of a tensor: there is no second reference to it yet.
+    #[inline]
     pub(crate) fn set_ready(&mut self, ready: Ready) {
         if let Some(header) = self.0.unique() {
             header.ready = ready;
@@ -222,6 +226,7 @@ impl Tensor {
     }
 
     /// Gives a described tensor its owner.
+    #[inline]
     pub(crate) fn adopt(&mut self, owner: Owner) {
         if let Some(header) = self.0.unique() {
             header.owner = owner;
@@ -256,21 +261,25 @@ impl Tensor {
     }
 
     /// Address of the first element; NULL if there are none.
+    #[inline]
     pub fn data(&self) -> *mut c_void {
         self.0.header().data
     }
 
     /// Where the memory is.
+    #[inline]
     pub fn device(&self) -> Device {
         self.0.header().device
     }
 
     /// Type of the elements.
+    #[inline]
     pub fn dtype(&self) -> DType {
         self.0.header().dtype
     }
 
     /// Properties.
+    #[inline]
     pub fn flags(&self) -> Flags {
         self.0.header().flags
     }
@@ -339,6 +348,7 @@ impl Tensor {
     }
 
     /// The tensor as DLPack describes it. Everything in it is the tensor's and lives as long.
+    #[inline]
     pub fn as_dltensor(&self) -> DLTensor {
         let header = self.0.header();
         let scalar = header.ndim == 0;
@@ -354,6 +364,7 @@ impl Tensor {
     }
 
     /// The address of the tensor, which keeps this reference: how a binding holds one.
+    #[inline]
     pub fn into_raw(self) -> *mut c_void {
         self.0.into_raw()
     }
@@ -362,6 +373,7 @@ impl Tensor {
     ///
     /// # Safety
     /// `raw` is from [`Tensor::into_raw`] and is taken back once.
+    #[inline]
     pub unsafe fn from_raw(raw: *mut c_void) -> Self {
         // SAFETY: the caller's contract.
         Self(unsafe { Slab::from_raw(raw) })
@@ -371,6 +383,7 @@ impl Tensor {
     ///
     /// # Safety
     /// `raw` is from [`Tensor::into_raw`] and not taken back as long as the result is used.
+    #[inline]
     pub unsafe fn borrow_raw<'a>(raw: *mut c_void) -> Borrowed<'a, Self> {
         // SAFETY: the reference is not dropped, so it stays the holder's.
         Borrowed::new(unsafe { Self::from_raw(raw) })
@@ -416,6 +429,40 @@ impl<T> DerefMut for Borrowed<'_, T> {
     }
 }
 
+/// What and where a compact row-major tensor is, if that is in host memory; checked.
+pub(crate) struct Plain<'a> {
+    pub(crate) data: *mut c_void,
+    pub(crate) dtype: DType,
+    pub(crate) shape: &'a [i64],
+    pub(crate) layout: Layout,
+}
+
+impl<'a> Plain<'a> {
+    /// Recognises what nearly every tensor is: numbers of whole bytes in host memory, compact and row-major. For anything
+    /// else, right or wrong, `None`: [`check`] knows better, and says why.
+    ///
+    /// # Safety
+    /// `tensor` is a valid `DLTensor` of DLPack 1.
+    #[inline]
+    pub(crate) unsafe fn recognise(tensor: &'a DLTensor) -> Option<Self> {
+        let (ndim, device) = (usize::try_from(tensor.ndim).ok()?, tensor.device);
+        let in_host_memory = Device::is_cpu(DeviceType(device.device_type), device.device_id.into());
+        if !in_host_memory || !(1..=8).contains(&ndim) || tensor.shape.is_null() {
+            return None;
+        }
+        let dtype = DType::plain(tensor.dtype)?;
+        // SAFETY: not NULL, and a producer's shape has `ndim` extents.
+        let shape = unsafe { std::slice::from_raw_parts(tensor.shape.cast_const(), ndim) };
+        // SAFETY: the same of strides.
+        let strides = (!tensor.strides.is_null()).then(|| unsafe { std::slice::from_raw_parts(tensor.strides, ndim) });
+        let layout = layout::compact(dtype, shape, strides)?;
+        let first = tensor.data.addr().checked_add(usize::try_from(tensor.byte_offset).ok()?)?;
+        first.checked_add(layout.bytes)?;
+        let aligned = first & (dtype.alignment() - 1) == 0;
+        (!tensor.data.is_null() && aligned).then(|| Self { data: tensor.data.with_addr(first), dtype, shape, layout })
+    }
+}
+
 /// The rules that every description has to keep, ours and foreign ones.
 fn check(desc: &TensorDesc<'_>) -> Result<(Layout, *mut c_void)> {
     let ndim = desc.shape.len();
@@ -442,7 +489,7 @@ fn check(desc: &TensorDesc<'_>) -> Result<(Layout, *mut c_void)> {
         return refuse!(DEVX_INVALID_SHAPE, "byte_offset is {offset}: with data {data:#x} it leaves the address space");
     };
     let alignment = desc.dtype.alignment();
-    if first % alignment != 0 {
+    if first & (alignment - 1) != 0 {
         return refuse!(
             DEVX_INVALID_ARGUMENT,
             "data {data:#x} with byte_offset {offset} is not aligned to {alignment} bytes, as {} needs",
