@@ -219,8 +219,8 @@ impl Type {
     }
 
     fn parse_long(format: &str) -> Result<Self> {
-        if let Some(simple) = simple(format) {
-            return Ok(simple);
+        if let Some(fixed) = of_word(format) {
+            return Ok(fixed);
         }
         let parsed = match format.split_once(':') {
             Some(("tss", _)) => Some(Self::Timestamp(TimeUnit::Second)),
@@ -346,7 +346,7 @@ impl Type {
     pub fn format_of(dtype: DType) -> Option<&'static str> {
         ["c", "C", "s", "S", "i", "I", "l", "L", "e", "f", "g"]
             .into_iter()
-            .find(|format| simple(format).and_then(Self::dtype) == Some(dtype))
+            .find(|format| format.bytes().next().and_then(of_letter).and_then(Self::dtype) == Some(dtype))
     }
 }
 
@@ -373,7 +373,7 @@ impl fmt::Display for Type {
     }
 }
 
-fn simple(format: &str) -> Option<Type> {
+fn of_word(format: &str) -> Option<Type> {
     use TimeUnit::{Microsecond, Millisecond, Nanosecond, Second};
     Some(match format {
         "tdD" => Type::Date32,
