@@ -149,7 +149,7 @@ pub unsafe fn import(source: *mut DevxCudaArray, request: &Request, with_mask: b
     }
     let mask = mask.map(|mut mask| {
         mask.adopt(Owner::boxed(tensor.clone()));
-        mask.set_view(ready, crate::order::Uses::OfTensor(tensor.clone()));
+        mask.set_view(ready, crate::order::Uses::of_tensor(tensor.clone()));
         mask
     });
     Ok(Imported { tensor, mask })

@@ -189,28 +189,49 @@ pub unsafe fn import_on<M: Managed>(source: *mut M, stream: Option<i64>) -> Resu
     let tensor = unsafe { &*tensor };
     // SAFETY: the caller owns the tensor and gives it to us when nothing can fail any more.
     let owner = || unsafe { Owner::counted(source.cast(), M::IMPORT.delete, Kind::TensorImport) };
+    match stream {
+        // SAFETY: the caller's contract.
+        None => unsafe { described(tensor, flags, owner) },
+        Some(stream) => {
+            // SAFETY: as above.
+            let mut imported = unsafe { described_on(tensor, flags, stream) }?;
+            imported.adopt(owner());
+            Ok(imported)
+        }
+    }
+}
+
+/// A tensor over memory that `owner` keeps alive, from a plain `DLTensor`, as a C producer gives it. One allocation; shape
+/// and strides are copied. The owner is asked for when nothing can fail any more.
+///
+/// # Errors
+/// As [`import`].
+///
+/// # Safety
+/// `tensor`, its shape and its strides are valid for the length of the call; the memory that it describes as for
+/// [`Tensor::from_raw_parts`].
+#[inline]
+pub unsafe fn described(tensor: &DLTensor, flags: Flags, owner: impl FnOnce() -> Owner) -> Result<Tensor> {
     // SAFETY: the caller's contract.
-    if let (Some(plain), None) = (unsafe { Plain::recognise(tensor) }, stream) {
+    if let Some(plain) = unsafe { Plain::recognise(tensor) } {
         return Tensor::build(&plain, Device::CPU, flags, None, owner);
     }
     // SAFETY: as above.
-    let mut imported = unsafe { describe_any(tensor, flags, stream) }?;
-    imported.adopt(owner());
-    Ok(imported)
+    let mut made = Tensor::describe(&unsafe { description(tensor, flags) }?)?;
+    made.adopt(owner());
+    Ok(made)
 }
 
 /// # Safety
-/// `tensor` is a valid `DLTensor` of DLPack 1.
-unsafe fn describe_any(tensor: &DLTensor, flags: Flags, stream: Option<i64>) -> Result<Tensor> {
+/// As [`described`].
+unsafe fn described_on(tensor: &DLTensor, flags: Flags, value: i64) -> Result<Tensor> {
     // SAFETY: the caller's contract.
-    let mut imported = Tensor::describe(&unsafe { description(tensor, flags) }?)?;
-    if let Some(value) = stream {
-        order::check_stream(imported.device(), value)?;
-        if let Some(stream) = imported.device().stream(value).filter(|_| value != order::NO_SYNC) {
-            imported.set_ready(Ready::Queued(stream?));
-        }
+    let mut made = unsafe { described(tensor, flags, Owner::none) }?;
+    order::check_stream(made.device(), value)?;
+    if let Some(stream) = made.device().stream(value).filter(|_| value != order::NO_SYNC) {
+        made.set_ready(Ready::Queued(stream?));
     }
-    Ok(imported)
+    Ok(made)
 }
 
 /// Hands a tensor to a consumer ([`Owned::into_raw`]), which calls the deleter once. Pass a clone to share the tensor, the

@@ -6,7 +6,6 @@ use core::ffi::c_void;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
-use std::sync::OnceLock;
 
 use crate::abi::dlpack::{
     DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor,
@@ -127,7 +126,7 @@ impl Tensor {
     }
 
     /// A tensor of what is checked already.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn build(
         plain: &Plain<'_>,
         device: Device,
@@ -170,7 +169,7 @@ impl Tensor {
     /// Says on which stream the producer works, which is to wait for all uses in the end. As [`Tensor::set_ready`].
     pub(crate) fn set_producer(&mut self, producer: Stream) {
         if let Some(header) = self.0.unique() {
-            header.uses = Uses::Lent(OnceLock::new(), producer);
+            header.uses = Uses::lent(producer);
         }
     }
 
@@ -443,7 +442,7 @@ impl<'a> Plain<'a> {
     ///
     /// # Safety
     /// `tensor` is a valid `DLTensor` of DLPack 1.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn recognise(tensor: &'a DLTensor) -> Option<Self> {
         let (ndim, device) = (usize::try_from(tensor.ndim).ok()?, tensor.device);
         let in_host_memory = Device::is_cpu(DeviceType(device.device_type), device.device_id.into());
