@@ -21,7 +21,7 @@ use crate::layout::MAX_NDIM;
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Owner, Slab, TailSize};
 use crate::order::{self, Ready};
-use crate::tensor::{Flags, Plain, Tensor, TensorDesc};
+use crate::tensor::{Flags, Tensor, TensorDesc};
 
 /// The version that this library writes at most.
 pub const VERSION: DLPackVersion = DLPackVersion { major: DLPACK_MAJOR_VERSION, minor: DLPACK_MINOR_VERSION };
@@ -212,13 +212,15 @@ pub unsafe fn import_on<M: Managed>(source: *mut M, stream: Option<i64>) -> Resu
 /// [`Tensor::from_raw_parts`].
 #[inline]
 pub unsafe fn described(tensor: &DLTensor, flags: Flags, owner: impl FnOnce() -> Owner) -> Result<Tensor> {
+    let mut owner = Some(owner);
+    let mut take = || owner.take().map_or(Owner::none(), |owner| owner());
     // SAFETY: the caller's contract.
-    if let Some(plain) = unsafe { Plain::recognise(tensor) } {
-        return Tensor::build(&plain, Device::CPU, flags, None, owner);
+    if let Some(plain) = unsafe { Tensor::plain(tensor, flags, &mut take) } {
+        return Ok(plain);
     }
     // SAFETY: as above.
     let mut made = Tensor::describe(&unsafe { description(tensor, flags) }?)?;
-    made.adopt(owner());
+    made.adopt(take());
     Ok(made)
 }
 
@@ -314,6 +316,7 @@ pub unsafe fn describe<'a>(tensor: &'a DLTensor, flags: Flags) -> Result<TensorD
 impl Managed for DLManagedTensorVersioned {
     const IMPORT: ImportParts<Self> = ImportParts { describe: describe_versioned, delete: delete_versioned };
 
+    #[inline]
     fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned<Self>, Refused<Tensor>> {
         let asked = request.max_version;
         if asked.major < VERSION.major {

@@ -30,30 +30,6 @@ pub struct Layout {
 /// # Errors
 /// `DEVX_INVALID_SHAPE` with the dimension and its value.
 pub fn check(dtype: DType, padded: bool, shape: &[i64], strides: Option<&[i64]>) -> Result<Layout> {
-    match compact(dtype, shape, strides) {
-        Some(layout) => Ok(layout),
-        None => check_any(dtype, padded, shape, strides),
-    }
-}
-
-/// What nearly every tensor is: some whole bytes, compact, row-major. For anything else, right or wrong, `None`.
-#[inline]
-pub(crate) fn compact(dtype: DType, shape: &[i64], strides: Option<&[i64]>) -> Option<Layout> {
-    let width = dtype.element_bytes()?;
-    let mut elements = 1_i64;
-    for (i, &extent) in shape.iter().enumerate().rev() {
-        let stride = strides.map_or(Some(elements), |strides| strides.get(i).copied())?;
-        if extent <= 0 || (stride != elements && extent != 1) {
-            return None;
-        }
-        elements = elements.checked_mul(extent)?;
-    }
-    let bytes = usize::try_from(elements).ok()?.checked_mul(width)?;
-    let end = isize::try_from(bytes).ok()?;
-    Some(Layout { elements: elements as usize, bytes, lowest: 0, end, row_major: true })
-}
-
-fn check_any(dtype: DType, padded: bool, shape: &[i64], strides: Option<&[i64]>) -> Result<Layout> {
     let bits = element_bits(dtype, padded);
     let elements = count(shape)?;
     let bytes = bytes_of(i128::from(elements) * bits);
@@ -95,38 +71,13 @@ fn check_any(dtype: DType, padded: bool, shape: &[i64], strides: Option<&[i64]>)
     }
 }
 
-/// The strides, in elements, of a compact row-major tensor, from the last dimension to the first.
-#[derive(Clone, Copy, Debug)]
-pub struct RowMajor(i64);
-
-impl RowMajor {
-    /// Before the last dimension.
-    #[must_use]
-    pub fn new() -> Self {
-        Self(1)
-    }
-
-    /// The stride of the next dimension, which has this extent.
-    #[inline]
-    pub fn next(&mut self, extent: i64) -> i64 {
-        let stride = self.0;
-        // A zero extent makes the tensor empty; the strides stay those of a tensor with extent 1.
-        self.0 = stride.wrapping_mul(extent.max(1));
-        stride
-    }
-}
-
-impl Default for RowMajor {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// Writes the strides, in elements, of a compact row-major tensor.
 pub fn row_major_strides(shape: &[i64], strides: &mut [i64]) {
-    let mut compact = RowMajor::new();
+    let mut next = 1_i64;
     for (extent, stride) in shape.iter().zip(strides).rev() {
-        *stride = compact.next(*extent);
+        *stride = next;
+        // A zero extent makes the tensor empty; the strides stay those of a tensor with extent 1.
+        next = next.wrapping_mul((*extent).max(1));
     }
 }
 

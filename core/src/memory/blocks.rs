@@ -5,7 +5,7 @@
 //! took it. `DEVEXCHANGE_KEEP_BLOCKS=0` in the environment turns it off, for tools that watch malloc.
 
 use std::alloc::{Layout, alloc, dealloc};
-use std::cell::{Cell, OnceCell};
+use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
 use crate::local;
@@ -27,7 +27,7 @@ const BINS: usize = SMALL_BINS + 4 * (LARGE.ilog2() - SMALL.ilog2()) as usize;
 pub(crate) struct Blocks {
     bins: [Cell<*mut Free>; BINS],
     bytes: Cell<usize>,
-    most: OnceCell<usize>,
+    most: usize,
 }
 
 /// A block that nobody uses.
@@ -35,37 +35,94 @@ struct Free {
     next: *mut Free,
 }
 
+/// How large a block is, with the bin that it belongs to in the bits that are zero in all sizes that are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size(usize);
+
+const BIN_BITS: usize = BINS - 1;
+const _: () = assert!(BINS.is_power_of_two() && BINS <= STEP);
+
+impl Size {
+    /// Of a block for so many bytes; `None` for more than can be addressed.
+    #[inline]
+    fn of(bytes: usize) -> Option<Self> {
+        if bytes <= SMALL {
+            let bin = bytes.saturating_sub(1) / STEP;
+            return Some(Self((bin + 1) * STEP + bin));
+        }
+        if bytes > LARGE {
+            let rounded = bytes.checked_next_multiple_of(STEP)?;
+            return Layout::from_size_align(rounded, ALIGN).is_ok().then_some(Self(rounded));
+        }
+        // A power of two and above it, in quarters: 5/4, 6/4, 7/4, 8/4.
+        let power = (bytes - 1).ilog2() as usize;
+        let quarter = power - 2;
+        let quarters = ((bytes - 1) >> quarter) + 1;
+        let bin = SMALL_BINS + 4 * (power - SMALL.ilog2() as usize) + quarters - 5;
+        Some(Self((quarters << quarter) + bin))
+    }
+
+    fn of_bin(bin: usize) -> Self {
+        let bytes = match bin.checked_sub(SMALL_BINS) {
+            None => (bin + 1) * STEP,
+            Some(quarters) => (quarters % 4 + 5) << (quarters / 4 + SMALL.ilog2() as usize - 2),
+        };
+        Self(bytes + bin)
+    }
+
+    #[inline]
+    pub(super) fn bytes(self) -> usize {
+        self.0 & !BIN_BITS
+    }
+
+    #[inline]
+    fn bin(self) -> usize {
+        self.0 & BIN_BITS
+    }
+
+    fn layout(self) -> Layout {
+        // SAFETY: a power of two, and `of` made sure that the size can be addressed.
+        unsafe { Layout::from_size_align_unchecked(self.bytes(), ALIGN) }
+    }
+}
+
 impl Blocks {
-    pub(crate) const fn new() -> Self {
-        Self { bins: [const { Cell::new(ptr::null_mut()) }; BINS], bytes: Cell::new(0), most: OnceCell::new() }
+    pub(crate) fn new() -> Self {
+        let off = std::env::var_os("DEVEXCHANGE_KEEP_BLOCKS").is_some_and(|value| value == "0");
+        let bins = [const { Cell::new(ptr::null_mut()) }; BINS];
+        Self { bins, bytes: Cell::new(0), most: if off { 0 } else { MOST } }
     }
 
-    fn most(&self) -> usize {
-        *self.most.get_or_init(|| match std::env::var_os("DEVEXCHANGE_KEEP_BLOCKS") {
-            Some(value) if value == "0" => 0,
-            _ => MOST,
-        })
+    #[expect(clippy::indexing_slicing, reason = "a bin is a number of so many bits")]
+    #[inline]
+    fn bin(&self, size: Size) -> &Cell<*mut Free> {
+        &self.bins[size.bin()]
     }
 
-    fn take(&self, bin: usize, size: usize) -> Option<NonNull<u8>> {
-        let bin = self.bins.get(bin)?;
+    #[inline]
+    fn take(&self, size: Size) -> Option<NonNull<u8>> {
+        if size.bytes() > LARGE {
+            return None;
+        }
+        let bin = self.bin(size);
         let block = NonNull::new(bin.get())?;
         // SAFETY: in a bin, so nobody else's, and written by `give`.
         bin.set(unsafe { block.as_ref() }.next);
-        self.bytes.set(self.bytes.get() - size);
+        self.bytes.set(self.bytes.get() - size.bytes());
         Some(block.cast())
     }
 
     /// Keeps a block, if there is room; otherwise it is the caller's as before.
     ///
     /// # Safety
-    /// The block is the caller's, and has the size of the bin.
-    unsafe fn give(&self, bin: usize, size: usize, block: NonNull<u8>) -> bool {
-        let (Some(bin), bytes) = (self.bins.get(bin), self.bytes.get() + size) else { return false };
-        if bytes > self.most() {
+    /// The block is the caller's, and of this size.
+    #[inline]
+    unsafe fn give(&self, size: Size, block: NonNull<u8>) -> bool {
+        let bytes = self.bytes.get().saturating_add(size.bytes());
+        if bytes > self.most || size.bytes() > LARGE {
             return false;
         }
-        let free = block.cast::<Free>();
+        let (bin, free) = (self.bin(size), block.cast::<Free>());
         // SAFETY: a block is large enough and aligned, and the caller's, who gives it up.
         unsafe { free.write(Free { next: bin.get() }) };
         bin.set(free.as_ptr());
@@ -75,64 +132,30 @@ impl Blocks {
 
     /// Frees all that is kept.
     pub(crate) fn free(&self) {
-        for (index, bin) in self.bins.iter().enumerate() {
-            let size = size_of_bin(index);
-            while let Some(block) = self.take(index, size) {
+        for size in (0..BINS).map(Size::of_bin) {
+            while let Some(block) = self.take(size) {
                 // SAFETY: allocated by `allocate` with this size.
-                unsafe { dealloc(block.as_ptr(), layout(size)) };
+                unsafe { dealloc(block.as_ptr(), size.layout()) };
             }
-            debug_assert!(bin.get().is_null());
         }
     }
 }
 
-/// The bin for so many bytes, and the size of its blocks; `None` for what is not kept.
+/// A block of at least so many bytes, uninitialised, and how large it is; `None` if there is no memory.
 #[inline]
-fn bin_of(bytes: usize) -> Option<(usize, usize)> {
-    if bytes <= SMALL {
-        let bin = bytes.saturating_sub(1) / STEP;
-        return Some((bin, (bin + 1) * STEP));
-    }
-    if bytes > LARGE {
-        return None;
-    }
-    // A power of two and above it, in quarters: 5/4, 6/4, 7/4, 8/4.
-    let power = (bytes - 1).ilog2() as usize;
-    let quarter = power - 2;
-    let quarters = ((bytes - 1) >> quarter) + 1;
-    Some((SMALL_BINS + 4 * (power - SMALL.ilog2() as usize) + quarters - 5, quarters << quarter))
-}
-
-fn size_of_bin(bin: usize) -> usize {
-    match bin.checked_sub(SMALL_BINS) {
-        None => (bin + 1) * STEP,
-        Some(quarters) => (quarters % 4 + 5) << (quarters / 4 + SMALL.ilog2() as usize - 2),
-    }
-}
-
-fn layout(size: usize) -> Layout {
-    // SAFETY: a power of two; sizes come from `allocate`, which made sure of the rest.
-    unsafe { Layout::from_size_align_unchecked(size, ALIGN) }
-}
-
-/// A block of at least so many bytes, uninitialised, and how many it has; `None` if there is no memory.
-#[inline]
-pub(super) fn allocate(bytes: usize) -> Option<(NonNull<u8>, usize)> {
-    let Some((bin, size)) = bin_of(bytes) else {
-        Layout::from_size_align(bytes, ALIGN).ok()?;
-        return fresh(bytes);
+pub(super) fn allocate(bytes: usize) -> Option<(NonNull<u8>, Size)> {
+    let size = Size::of(bytes)?;
+    let block = match local::here().and_then(|local| local.blocks.take(size)) {
+        Some(block) => block,
+        None => fresh(size)?,
     };
-    match local::here().and_then(|local| local.blocks.take(bin, size)) {
-        Some(block) => Some((block, size)),
-        None => fresh(size),
-    }
+    Some((block, size))
 }
 
 #[cold]
-fn fresh(size: usize) -> Option<(NonNull<u8>, usize)> {
-    // SAFETY: not zero, and checked by `allocate`.
-    let block = unsafe { alloc(layout(size)) };
-    Some((NonNull::new(block)?, size))
+fn fresh(size: Size) -> Option<NonNull<u8>> {
+    // SAFETY: sizes are not zero.
+    NonNull::new(unsafe { alloc(size.layout()) })
 }
 
 /// Gives a block back.
@@ -140,16 +163,21 @@ fn fresh(size: usize) -> Option<(NonNull<u8>, usize)> {
 /// # Safety
 /// `block` is from [`allocate`], with this size, and nobody uses it any more.
 #[inline]
-pub(super) unsafe fn free(block: NonNull<u8>, size: usize) {
-    if let Some((bin, size)) = bin_of(size)
-        && let Some(local) = local::here()
-        // SAFETY: the caller's contract; a size that `allocate` gave is that of its bin.
-        && unsafe { local.blocks.give(bin, size, block) }
-    {
+pub(super) unsafe fn free(block: NonNull<u8>, size: Size) {
+    // SAFETY: the caller's contract.
+    if local::here().is_some_and(|local| unsafe { local.blocks.give(size, block) }) {
         return;
     }
     // SAFETY: the caller's contract.
-    unsafe { dealloc(block.as_ptr(), layout(size)) };
+    unsafe { release(block, size) }
+}
+
+/// # Safety
+/// As [`free`].
+#[cold]
+unsafe fn release(block: NonNull<u8>, size: Size) {
+    // SAFETY: the caller's contract.
+    unsafe { dealloc(block.as_ptr(), size.layout()) };
 }
 
 #[cfg(test)]
@@ -160,16 +188,18 @@ mod tests {
     fn bins_hold_what_they_are_for() {
         let (mut last, mut bytes) = (None, 0);
         while bytes <= LARGE {
-            let (bin, size) = bin_of(bytes).expect("small enough");
-            assert!(size >= bytes && size <= bytes * 5 / 4 + STEP, "{size} for {bytes}");
-            assert!(bin < BINS && size_of_bin(bin) == size, "{bin} of {size} for {bytes}");
-            assert_eq!(bin_of(size), Some((bin, size)));
+            let size = Size::of(bytes).expect("small enough");
+            let bin = size.bin();
+            assert!(size.bytes() >= bytes && size.bytes() <= bytes * 5 / 4 + STEP, "{size:?} for {bytes}");
+            assert_eq!(Size::of_bin(bin), size, "{bytes}");
+            assert_eq!(Size::of(size.bytes()), Some(size));
             assert!(last == Some(bin) || last.map_or(0, |last| last + 1) == bin, "{bin} after {last:?}");
             last = Some(bin);
             bytes += if bytes < 5000 { 1 } else { 997 };
         }
-        assert_eq!(bin_of(LARGE).map(|(bin, _)| bin), Some(BINS - 1));
-        assert_eq!(bin_of(usize::MAX), None);
+        assert_eq!(Size::of(LARGE).map(Size::bin), Some(BINS - 1));
+        assert_eq!(Size::of(LARGE + 1).map(Size::bytes), Some(LARGE + STEP));
+        assert_eq!(Size::of(usize::MAX), None);
     }
 
     #[test]
@@ -177,11 +207,11 @@ mod tests {
         let (first, size) = allocate(5000).expect("memory");
         // SAFETY: just allocated.
         unsafe { free(first, size) };
-        let (again, _) = allocate(size - 100).expect("memory");
+        let (again, _) = allocate(size.bytes() - 100).expect("memory");
         assert_eq!(first, again);
         // SAFETY: as above.
         unsafe { free(again, size) };
-        let all: Vec<_> = (0..100).map(|_| allocate(LARGE).expect("memory")).collect();
+        let all: Vec<_> = (0..100).map(|i| allocate(LARGE + i % 2).expect("memory")).collect();
         for (block, size) in all {
             // SAFETY: as above.
             unsafe { free(block, size) };

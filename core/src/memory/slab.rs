@@ -8,7 +8,7 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 
-use super::blocks::{self, ALIGN};
+use super::blocks::{self, ALIGN, Size};
 use crate::error::{Refused, Result, refuse};
 
 /// More references than this are a leak in a loop, not use; the count must not wrap.
@@ -18,7 +18,7 @@ const MAX_REFS: usize = isize::MAX as usize;
 #[repr(C, align(16))]
 struct Block<H> {
     refs: AtomicUsize,
-    bytes: usize,
+    size: Size,
     header: H,
 }
 
@@ -43,7 +43,7 @@ impl<H> Slab<H> {
     pub(crate) fn room(tail: TailSize) -> Result<Room<H>> {
         const { assert!(align_of::<Block<H>>() == ALIGN) };
         match size_of::<Block<H>>().checked_add(tail.0).and_then(blocks::allocate) {
-            Some((block, bytes)) => Ok(Room { block: block.cast(), bytes }),
+            Some((block, size)) => Ok(Room { block: block.cast(), size }),
             None => refuse!(DEVX_OUT_OF_MEMORY, "{} bytes could not be allocated", tail.0),
         }
     }
@@ -76,8 +76,8 @@ impl<H> Slab<H> {
     /// The tail, to be carved in the order in which [`TailSize`] was summed up.
     pub(crate) fn tail(&self) -> Tail {
         // SAFETY: the block is alive.
-        let bytes = unsafe { (*self.block.as_ptr()).bytes };
-        tail_of(self.block, bytes)
+        let size = unsafe { (*self.block.as_ptr()).size };
+        tail_of(self.block, size)
     }
 
     /// Adds `n` references that are given up through [`Slab::release_raw`].
@@ -135,7 +135,7 @@ impl<H> Slab<H> {
 /// Nobody refers to the block any more.
 unsafe fn free<H>(block: *mut Block<H>) {
     // SAFETY: the block is alive and ours alone.
-    let bytes = unsafe { (*block).bytes };
+    let size = unsafe { (*block).size };
     // SAFETY: as above.
     let header = unsafe { &raw mut (*block).header };
     // SAFETY: the header is dropped once, here.
@@ -143,13 +143,13 @@ unsafe fn free<H>(block: *mut Block<H>) {
     // SAFETY: the address of a block.
     let block = unsafe { NonNull::new_unchecked(block) };
     // SAFETY: allocated in `new`, with this size.
-    unsafe { blocks::free(block.cast(), bytes) }
+    unsafe { blocks::free(block.cast(), size) }
 }
 
 /// Room for a block. What is carved from its tail stays where it is.
 pub(crate) struct Room<H> {
     block: NonNull<Block<H>>,
-    bytes: usize,
+    size: Size,
 }
 
 impl<H> Room<H> {
@@ -162,7 +162,7 @@ impl<H> Room<H> {
     /// The tail, as [`Slab::tail`].
     #[inline]
     pub(crate) fn tail(&self) -> Tail {
-        tail_of(self.block, self.bytes)
+        tail_of(self.block, self.size)
     }
 
     /// The block, with one reference.
@@ -170,7 +170,7 @@ impl<H> Room<H> {
     pub(crate) fn fill(self, header: H) -> Slab<H> {
         let room = ManuallyDrop::new(self);
         // SAFETY: allocated for a `Block` and more, with its alignment.
-        unsafe { room.block.write(Block { refs: AtomicUsize::new(1), bytes: room.bytes, header }) };
+        unsafe { room.block.write(Block { refs: AtomicUsize::new(1), size: room.size, header }) };
         Slab { block: room.block, _owns: PhantomData }
     }
 }
@@ -178,15 +178,15 @@ impl<H> Room<H> {
 impl<H> Drop for Room<H> {
     fn drop(&mut self) {
         // SAFETY: allocated in `room`, with this size, and not used.
-        unsafe { blocks::free(self.block.cast(), self.bytes) }
+        unsafe { blocks::free(self.block.cast(), self.size) }
     }
 }
 
 #[inline]
-fn tail_of<H>(block: NonNull<Block<H>>, bytes: usize) -> Tail {
+fn tail_of<H>(block: NonNull<Block<H>>, size: Size) -> Tail {
     // SAFETY: the block is one allocation that starts with a `Block`.
     let start = unsafe { block.add(1) }.cast::<u8>();
-    Tail { next: start, left: bytes - size_of::<Block<H>>() }
+    Tail { next: start, left: size.bytes() - size_of::<Block<H>>() }
 }
 
 impl<H> Clone for Slab<H> {

@@ -13,8 +13,8 @@ use crate::abi::dlpack::{
 use crate::device::{Device, DeviceType};
 use crate::dtype::{DType, Element};
 use crate::error::{Refused, Result, refuse};
-use crate::layout::{self, Layout, MAX_NDIM, RowMajor};
-use crate::memory::{Owner, Slab, TailSize, set_entry};
+use crate::layout::{self, Layout, MAX_NDIM};
+use crate::memory::{Owner, Room, Slab, TailSize, entry, set_entry};
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::{Event, Stream, pointer};
 
@@ -121,40 +121,64 @@ impl Tensor {
     /// The tensor without an owner yet: all that can fail, before anything is taken.
     pub(crate) fn describe(desc: &TensorDesc<'_>) -> Result<Self> {
         let (layout, data) = check(desc)?;
-        let plain = Plain { data, dtype: desc.dtype, shape: desc.shape, layout };
-        Self::build(&plain, desc.device, desc.flags, desc.strides, Owner::none)
+        let TensorDesc { device, dtype, shape: extents, flags, .. } = *desc;
+        let ndim = extents.len();
+        let room = Slab::room(TailSize::of::<[i64; 2]>(ndim))?;
+        let (shape, strides) = extents_and_strides(&room, ndim);
+        // SAFETY: the tail has room for `ndim` extents at `shape`.
+        unsafe { shape.copy_from_nonoverlapping(extents.as_ptr(), ndim) };
+        // SAFETY: zero is a valid stride and the tail has room for `ndim` of them.
+        unsafe { strides.write_bytes(0, ndim) };
+        // SAFETY: initialised in the line above and not referred to by anything else yet.
+        let strides_now = unsafe { std::slice::from_raw_parts_mut(strides, ndim) };
+        match desc.strides {
+            Some(given) => strides_now.copy_from_slice(given),
+            None => layout::row_major_strides(extents, strides_now),
+        }
+        let (ready, uses, owner) = (Ready::unknown(device), Uses::default(), Owner::none());
+        Ok(Self(room.fill(Header { data, device, dtype, flags, ndim, shape, strides, layout, ready, uses, owner })))
     }
 
-    /// A tensor of what is checked already.
+    /// What nearly every tensor is: numbers of whole bytes in host memory, compact and row-major. For anything else, right
+    /// or wrong, and without memory, `None`: [`Tensor::describe`] knows better, and says why.
+    ///
+    /// # Safety
+    /// `tensor` is a valid `DLTensor` of DLPack 1.
     #[inline(always)]
-    pub(crate) fn build(
-        plain: &Plain<'_>,
-        device: Device,
-        flags: Flags,
-        given: Option<&[i64]>,
-        owner: impl FnOnce() -> Owner,
-    ) -> Result<Self> {
-        let &Plain { data, dtype, shape: extents, layout } = plain;
-        let ndim = extents.len();
-        // One part for both: extents, then strides.
-        let room = Slab::room(TailSize::of::<[i64; 2]>(ndim))?;
-        let shape = room.tail().carve::<[i64; 2]>(ndim).cast::<i64>();
-        // SAFETY: the part has room for twice as many.
-        let strides = unsafe { shape.add(ndim) };
-        let mut compact = RowMajor::new();
-        for (i, &extent) in extents.iter().enumerate().rev() {
-            // SAFETY: the part has room for `ndim` extents.
+    pub(crate) unsafe fn plain(tensor: &DLTensor, flags: Flags, owner: impl FnOnce() -> Owner) -> Option<Self> {
+        let (ndim, device) = (usize::try_from(tensor.ndim).ok()?, tensor.device);
+        let in_host_memory = Device::is_cpu(DeviceType(device.device_type), device.device_id.into());
+        if !in_host_memory || !(1..=PLAIN_NDIM).contains(&ndim) || tensor.shape.is_null() || tensor.data.is_null() {
+            return None;
+        }
+        let dtype = DType::plain(tensor.dtype)?;
+        let room = Slab::room(TailSize::of::<[i64; 2]>(PLAIN_NDIM)).ok()?;
+        let (shape, strides) = extents_and_strides(&room, ndim);
+        let mut elements = 1_i64;
+        for i in (0..ndim).rev() {
+            // SAFETY: a producer's shape has `ndim` extents.
+            let extent = unsafe { entry(tensor.shape.cast_const(), i) };
+            // SAFETY: the same of strides.
+            if extent <= 0
+                || !tensor.strides.is_null() && unsafe { entry(tensor.strides, i) } != elements && extent != 1
+            {
+                return None;
+            }
+            // SAFETY: the tail has room for `ndim` extents.
             unsafe { set_entry(shape, i, extent) };
             // SAFETY: and as many strides.
-            unsafe { set_entry(strides, i, compact.next(extent)) };
+            unsafe { set_entry(strides, i, elements) };
+            elements = elements.checked_mul(extent)?;
         }
-        if let Some(given) = given {
-            // SAFETY: as above; `check` made sure that there are as many.
-            unsafe { strides.copy_from_nonoverlapping(given.as_ptr(), ndim) };
+        let bytes = isize::try_from(elements).ok()?.checked_mul(dtype.element_bytes()? as isize)?;
+        let first = tensor.data.addr().checked_add(usize::try_from(tensor.byte_offset).ok()?)?;
+        if first & (dtype.alignment() - 1) != 0 || first.checked_add_signed(bytes).is_none() {
+            return None;
         }
-        let (ready, uses) = (Ready::unknown(device), Uses::default());
-        let (data, owner) = (data.cast(), owner());
-        Ok(Self(room.fill(Header { data, device, dtype, flags, ndim, shape, strides, layout, ready, uses, owner })))
+        let (elements, data) = (elements as usize, tensor.data.with_addr(first));
+        let layout = Layout { elements, bytes: bytes as usize, lowest: 0, end: bytes, row_major: true };
+        let (device, ready, uses, owner) = (Device::CPU, Ready::Now, Uses::default(), owner());
+        Some(Self(room.fill(Header { data, device, dtype, flags, ndim, shape, strides, layout, ready, uses, owner })))
     }
 
     /// Says when the data may be touched, if that is not after what is queued on the legacy default stream. For the maker
@@ -428,38 +452,14 @@ impl<T> DerefMut for Borrowed<'_, T> {
     }
 }
 
-/// What and where a compact row-major tensor is, if that is in host memory; checked.
-pub(crate) struct Plain<'a> {
-    pub(crate) data: *mut c_void,
-    pub(crate) dtype: DType,
-    pub(crate) shape: &'a [i64],
-    pub(crate) layout: Layout,
-}
+/// Most dimensions of what is recognised as plain.
+const PLAIN_NDIM: usize = 8;
 
-impl<'a> Plain<'a> {
-    /// Recognises what nearly every tensor is: numbers of whole bytes in host memory, compact and row-major. For anything
-    /// else, right or wrong, `None`: [`check`] knows better, and says why.
-    ///
-    /// # Safety
-    /// `tensor` is a valid `DLTensor` of DLPack 1.
-    #[inline(always)]
-    pub(crate) unsafe fn recognise(tensor: &'a DLTensor) -> Option<Self> {
-        let (ndim, device) = (usize::try_from(tensor.ndim).ok()?, tensor.device);
-        let in_host_memory = Device::is_cpu(DeviceType(device.device_type), device.device_id.into());
-        if !in_host_memory || !(1..=8).contains(&ndim) || tensor.shape.is_null() {
-            return None;
-        }
-        let dtype = DType::plain(tensor.dtype)?;
-        // SAFETY: not NULL, and a producer's shape has `ndim` extents.
-        let shape = unsafe { std::slice::from_raw_parts(tensor.shape.cast_const(), ndim) };
-        // SAFETY: the same of strides.
-        let strides = (!tensor.strides.is_null()).then(|| unsafe { std::slice::from_raw_parts(tensor.strides, ndim) });
-        let layout = layout::compact(dtype, shape, strides)?;
-        let first = tensor.data.addr().checked_add(usize::try_from(tensor.byte_offset).ok()?)?;
-        first.checked_add(layout.bytes)?;
-        let aligned = first & (dtype.alignment() - 1) == 0;
-        (!tensor.data.is_null() && aligned).then(|| Self { data: tensor.data.with_addr(first), dtype, shape, layout })
-    }
+/// Where the extents go, and behind them the strides: one part of the tail, for as many dimensions at least.
+#[inline]
+fn extents_and_strides(room: &Room<Header>, ndim: usize) -> (*mut i64, *mut i64) {
+    let shape = room.tail().carve::<[i64; 2]>(ndim).cast::<i64>();
+    (shape, shape.wrapping_add(ndim))
 }
 
 /// The rules that every description has to keep, ours and foreign ones.
