@@ -159,9 +159,8 @@ impl Tensor {
             // SAFETY: a producer's shape has `ndim` extents.
             let extent = unsafe { entry(tensor.shape.cast_const(), i) };
             // SAFETY: the same of strides.
-            if extent <= 0
-                || !tensor.strides.is_null() && unsafe { entry(tensor.strides, i) } != elements && extent != 1
-            {
+            let stride = if tensor.strides.is_null() { elements } else { unsafe { entry(tensor.strides, i) } };
+            if extent <= 0 || (stride != elements && extent != 1) {
                 return None;
             }
             // SAFETY: the tail has room for `ndim` extents.
