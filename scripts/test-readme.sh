@@ -3,7 +3,7 @@
 #
 #   scripts/test-readme.sh [FILE]        default: README.md
 #
-# In the file, a line `<!-- test: NAME -->` before a fenced block (c, cpp, java, julia, rust) makes it a test, and
+# In the file, a line `<!-- test: NAME -->` before a fenced block (c, cpp, java, julia, python, rust) makes it a test, and
 # `<!-- output: NAME -->` before a ```text block says what it prints. Several languages may share one NAME and
 # so one output; without an output the program has to end well. Programs run in examples/data.
 #
@@ -27,7 +27,7 @@ extract() {
     function close_block() { if (file != "") close(file); file = ""; inside = 0 }
     function marker(line) { sub(/^<!-- *(test|output): */, "", line); sub(/ *-->.*$/, "", line); return line }
     BEGIN {
-      split("c cpp java julia rust", languages, " "); split("c cpp java jl rs", endings, " ")
+      split("c cpp java julia python rust", languages, " "); split("c cpp java jl py rs", endings, " ")
       for (i in languages) ending[languages[i]] = endings[i]
     }
     inside && /^```/ { close_block(); next }
@@ -117,6 +117,11 @@ run_julia() {
   "$JULIA" --startup-file=no --project="$DEVX_ROOT/bindings-julia/DevExchange.jl" "$1"
 }
 
+# The wheel, installed as a user would install it.
+prepare_python() { "$DEVX_ROOT/scripts/build-python.sh"; }
+
+run_python() { "$DEVX_TARGET/python/venv/bin/python" "$1"; }
+
 # A crate outside the workspace with a path dependency, with the versions of our lock file.
 prepare_rust() {
   local crate=$out/crate
@@ -150,6 +155,7 @@ run_rust() {
 language_of() { # FILE
   case $1 in
     *.jl) echo julia ;;
+    *.py) echo python ;;
     *.rs) echo rust ;;
     *) echo "${1##*.}" ;;
   esac
@@ -192,7 +198,7 @@ check_outputs_belong_to_tests() {
   local file
   for file in "$out"/*.expected; do
     [ -e "$file" ] || continue
-    if ! compgen -G "${file%.expected}.[cjr]*" >/dev/null; then
+    if ! compgen -G "${file%.expected}.[cjpr]*" >/dev/null; then
       file=${file##*/}
       not_ok "${file%.expected}" "has an output in the README but no test"
     fi
@@ -211,6 +217,7 @@ main() {
   run_language cpp "$out"/*.cpp
   run_language java "$out"/*.java
   run_language julia "$out"/*.jl
+  run_language python "$out"/*.py
   run_language rust "$out"/*.rs
   report_counts
 }

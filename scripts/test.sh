@@ -139,6 +139,7 @@ suite_bench() {
 suite_readme() {
   needs_file "$DEVX_ROOT/README.md"
   needs_libraries
+  needs_tool "Python 3" "$PYTHON"
   "$DEVX_ROOT/scripts/test-readme.sh"
 }
 

@@ -1,8 +1,7 @@
 //! `devx_cuda_array_*`: the CUDA Array Interface as a C struct, in and out.
 
 use devexchange_core::abi::types::DEVX_NULL_ARGUMENT;
-use devexchange_core::cuda_array::{self, Imported, Request};
-use devexchange_core::error::Refused;
+use devexchange_core::cuda_array::{self, Imported, Request, export_to};
 use devexchange_core::{Error, Result, Tensor};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
@@ -53,7 +52,7 @@ unsafe fn devx_tensor_export_share_cuda_array(
         let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
         let request = request_of(request)?;
         // SAFETY: the caller gives room for an array.
-        Ok(unsafe { export(Tensor::clone(&tensor), &request, out) }?)
+        Ok(unsafe { export_to(Tensor::clone(&tensor), &request, out.cast()) }?)
     })
 }
 
@@ -72,7 +71,7 @@ unsafe fn devx_tensor_export_move_cuda_array(
         let taken = unsafe { TensorHandle::take(Some(&mut *handle)) };
         let taken = taken.ok_or_else(|| Error::new(DEVX_NULL_ARGUMENT, "*tensor is NULL"))?;
         // SAFETY: the caller gives room for an array.
-        unsafe { export(taken, &request, out) }.map_err(|refused| {
+        unsafe { export_to(taken, &request, out.cast()) }.map_err(|refused| {
             *handle = TensorHandle::give(refused.returned);
             refused.error
         })
@@ -88,17 +87,4 @@ unsafe fn devx_cuda_array_release(array: *mut CudaArray) {
 
 fn request_of(request: Option<&CudaArrayRequestRecord>) -> Result<Request> {
     request.map_or(Ok(Request::default()), |request| Request::from_raw(&request.0))
-}
-
-/// # Safety
-/// `out` is NULL or has room for an array.
-unsafe fn export(tensor: Tensor, request: &Request, out: *mut CudaArray) -> std::result::Result<(), Refused<Tensor>> {
-    if out.is_null() {
-        let error = Error::new(DEVX_NULL_ARGUMENT, "out is NULL");
-        return Err(Refused { error, returned: tensor });
-    }
-    let array = cuda_array::export(tensor, request)?.into_raw();
-    // SAFETY: the caller's contract.
-    unsafe { out.cast::<devexchange_core::abi::cuda_array::DevxCudaArray>().write(array) };
-    Ok(())
 }

@@ -3,8 +3,8 @@
 use core::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use devexchange_core::abi::types::{self, DevxError};
-use devexchange_core::{Error, Result, text};
+use devexchange_core::abi::types;
+use devexchange_core::{Error, Result};
 
 use crate::ctypes::{ErrorRecord, Status};
 
@@ -16,9 +16,7 @@ pub(crate) fn guard(record: Option<&mut ErrorRecord>, body: impl FnOnce() -> Res
         Err(payload) => Error::panicked(payload),
     };
     if let Some(record) = record {
-        let mut message = [0; types::DEVX_ERROR_MESSAGE_BYTES];
-        text::fill(error.message(), &mut message);
-        record.0 = DevxError { status: error.status(), driver_code: error.driver_code(), message };
+        record.0 = error.to_raw();
     }
     Status(error.status())
 }

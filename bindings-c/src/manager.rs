@@ -1,14 +1,11 @@
 //! `devx_manager_*`: who allocates. Managers that come with the library, managers that the caller fills in, and memory of
 //! either.
 
-use devexchange_core::abi::types::{
-    DEVX_INVALID_ARGUMENT, DevxIpcHandle, DevxManagerStatistics, DevxManagerTable, DevxMemory, DevxMemoryInfo,
-    DevxMemoryRequest,
-};
+use devexchange_core::abi::types::{DevxManagerTable, DevxMemory};
 use devexchange_core::manager::{
-    Allocated, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared, Statistics, Table,
+    Allocated, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared, Table, limit_from_raw,
 };
-use devexchange_core::{DType, Device, DeviceType, Error, Result, Tensor};
+use devexchange_core::{DType, Device, Tensor};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
@@ -57,7 +54,7 @@ fn devx_manager_create_host_only(out: OutManager<'_>, error: Option<&mut ErrorRe
 /// `keep` unused bytes kept on each; -1 for no limit. Out of memory, it trims, waits for the stream and tries once more.
 #[ffi_export]
 fn devx_manager_create_pool(limit: i64, keep: i64, out: OutManager<'_>, error: Option<&mut ErrorRecord>) -> Status {
-    make(out, error, Pool::new(pool_options(limit, keep)))
+    make(out, error, Pool::new(PoolOptions::from_raw(limit, keep)))
 }
 
 /// As `devx_manager_create_pool`, of device memory that can be offered to other processes (`devx_ipc_server_offer_tensor`).
@@ -68,11 +65,7 @@ fn devx_manager_create_shareable_pool(
     out: OutManager<'_>,
     error: Option<&mut ErrorRecord>,
 ) -> Status {
-    make(out, error, Pool::shareable(pool_options(limit, keep)))
-}
-
-fn pool_options(limit: i64, keep: i64) -> PoolOptions {
-    PoolOptions { limit: usize::try_from(limit).unwrap_or(usize::MAX), keep: u64::try_from(keep).unwrap_or(u64::MAX) }
+    make(out, error, Pool::shareable(PoolOptions::from_raw(limit, keep)))
 }
 
 /// A manager that lets another one have at most `limit` bytes in use (-1 only counts). The other one is shared.
@@ -87,7 +80,7 @@ unsafe fn devx_manager_create_limited(
         let out = required(out, "out")?;
         // SAFETY: the caller gives a living handle.
         let inner = unsafe { ManagerHandle::borrow(inner, "inner") }?;
-        let limited = Limited::new(Shared::clone(&inner), usize::try_from(limit).unwrap_or(usize::MAX));
+        let limited = Limited::new(Shared::clone(&inner), limit_from_raw(limit));
         out.write(ManagerHandle::give(Shared::new(limited)?));
         Ok(())
     })
@@ -133,7 +126,7 @@ unsafe fn devx_manager_allocate(
         let (out, request) = (required(out, "out")?, required(request, "request")?);
         // SAFETY: the caller gives a living handle.
         let manager = unsafe { ManagerHandle::borrow(manager, "manager") }?;
-        let Allocated { address, device, owner, .. } = manager.allocate(&request_of(&request.0)?)?;
+        let Allocated { address, device, owner, .. } = manager.allocate(&Request::from_raw(&request.0)?)?;
         let (device_type, device_id) = (device.kind.0, device.id);
         out.write(MemoryRecord(DevxMemory { address, device_type, device_id, owner: owner.into_raw() }));
         Ok(())
@@ -201,8 +194,7 @@ unsafe fn devx_manager_memory_info(
         let out = required(out, "out")?;
         // SAFETY: the caller gives a living handle.
         let info = unsafe { ManagerHandle::borrow(manager, "manager") }?.memory_info(device_id)?;
-        let (free_bytes, total_bytes) = (info.free as i64, info.total as i64);
-        out.write(MemoryInfoRecord(DevxMemoryInfo { free_bytes, total_bytes }));
+        out.write(MemoryInfoRecord(info.to_raw()));
         Ok(())
     })
 }
@@ -221,13 +213,7 @@ unsafe fn devx_manager_get_ipc_handle(
         let out = required(out, "out")?;
         // SAFETY: the caller gives a living handle.
         let found = unsafe { ManagerHandle::borrow(manager, "manager") }?.ipc_handle(address.cast())?;
-        out.write(IpcHandleRecord(DevxIpcHandle {
-            handle: found.handle,
-            offset: found.offset as i64,
-            bytes: found.bytes as i64,
-            device_id: found.ordinal,
-            reserved: 0,
-        }));
+        out.write(IpcHandleRecord(found.to_raw()));
         Ok(())
     })
 }
@@ -281,15 +267,8 @@ unsafe fn devx_manager_get_statistics(
     guard(error, || {
         let out = required(out, "out")?;
         // SAFETY: the caller gives a living handle.
-        let now: Statistics = unsafe { ManagerHandle::borrow(manager, "manager") }?.statistics();
-        out.write(StatisticsRecord(DevxManagerStatistics {
-            bytes: now.bytes as i64,
-            peak_bytes: now.peak_bytes as i64,
-            allocations: now.allocations as i64,
-            total_allocations: now.total_allocations as i64,
-            total_bytes: now.total_bytes as i64,
-            refused: now.refused as i64,
-        }));
+        let now = unsafe { ManagerHandle::borrow(manager, "manager") }?.statistics();
+        out.write(StatisticsRecord(now.to_raw()));
         Ok(())
     })
 }
@@ -299,14 +278,4 @@ unsafe fn devx_manager_get_statistics(
 unsafe fn devx_manager_release(manager: Option<&mut *mut ManagerHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.
     guard_release(|| drop(unsafe { ManagerHandle::take(manager) }));
-}
-
-fn request_of(raw: &DevxMemoryRequest) -> Result<Request> {
-    let kind = DeviceType(raw.device_type);
-    let Ok(bytes) = usize::try_from(raw.bytes) else {
-        return Err(Error::new(DEVX_INVALID_ARGUMENT, format!("bytes is {}", raw.bytes)));
-    };
-    let stream = stream_or_none(Device { kind: DeviceType::CUDA, id: raw.device_id }, raw.stream)?;
-    let host = HostFlags::from_bits(raw.host_flags)?;
-    Ok(Request { stream, host, ..Request::of(kind, raw.device_id, bytes) })
 }

@@ -1,6 +1,6 @@
 //! The consumer of somebody's asynchronous stream. Nothing here waits: Java polls, after its token came as an event.
 
-use core::ffi::{c_char, c_void};
+use core::ffi::c_char;
 use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 
@@ -9,36 +9,24 @@ use jni::Env;
 use jni::objects::JClass;
 use jni::sys::{jint, jlong};
 
-use crate::error::{Result, native, refuse};
+use crate::boxed::{Held, held, hold};
+use crate::error::{Result, native};
 use crate::handle::{give, take};
 use crate::queue::bell;
 
-/// What Java holds. The address leaves room for a tag.
-#[repr(align(16))]
-pub(crate) struct Held {
+/// What Java holds.
+struct Reader {
     reader: AsyncReader,
     /// That of the batch that was given last: Java reads it before it asks for the next one.
     metadata: Mutex<Option<MetadataBlock>>,
 }
 
-impl Held {
-    /// # Safety
-    /// `handle` is 0 or a living handle, which is not given up while the result is used.
-    unsafe fn borrow<'a>(handle: jlong) -> Result<&'a Self> {
-        // SAFETY: the caller's contract.
-        match unsafe { take::<Self>(handle).as_ref() } {
-            Some(held) => Ok(held),
-            None => refuse!(DEVX_CLOSED, "the reader is closed"),
-        }
-    }
+impl Held for Reader {
+    const CLASS: &'static str = "AsyncReader";
+    const NOUN: &'static str = "reader";
+}
 
-    /// # Safety
-    /// `raw` is a handle, and is used no more.
-    pub(crate) unsafe fn take_back(raw: *mut c_void) -> Box<Self> {
-        // SAFETY: the caller's contract.
-        unsafe { Box::from_raw(raw.cast()) }
-    }
-
+impl Reader {
     /// The address of a block that stays until the next one comes.
     fn keep(&self, block: Option<MetadataBlock>) -> jlong {
         let address = address(block.as_ref());
@@ -64,28 +52,28 @@ native! { async_reader_create(abi_h_metadata: jboolean, token: jlong) -> jlong }
 /// fails.
 fn async_reader_create<'l>(_: &mut Env<'l>, _: JClass<'l>, abi_h_metadata: bool, token: jlong) -> Result<jlong> {
     let reader = AsyncReader::new(ReaderOptions { limit: 0, abi_h_metadata }, bell(token))?;
-    Ok(give(Box::into_raw(Box::new(Held { reader, metadata: Mutex::new(None) }))))
+    Ok(hold(Reader { reader, metadata: Mutex::new(None) }))
 }
 
 native! { async_reader_handler(handle: jlong) -> jlong }
 /// The handler for a producer, once.
 fn async_reader_handler<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
-    Ok(give(unsafe { Held::borrow(handle) }?.reader.handler()?))
+    Ok(give(unsafe { held::<Reader>(handle) }?.reader.handler()?))
 }
 
 native! { async_reader_request(handle: jlong, n: jlong) }
 /// Asks for more batches.
 fn async_reader_request<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, n: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
-    Ok(unsafe { Held::borrow(handle) }?.reader.request(n)?)
+    Ok(unsafe { held::<Reader>(handle) }?.reader.request(n)?)
 }
 
 native! { async_reader_cancel(handle: jlong) }
 /// Asks the producer to stop.
 fn async_reader_cancel<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
-    unsafe { Held::borrow(handle) }?.reader.cancel();
+    unsafe { held::<Reader>(handle) }?.reader.cancel();
     Ok(())
 }
 
@@ -94,7 +82,7 @@ native! { async_reader_schema(handle: jlong, out: jlong) -> jlong }
 /// the producer's metadata or 0.
 fn async_reader_schema<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
-    let reader = &unsafe { Held::borrow(handle) }?.reader;
+    let reader = &unsafe { held::<Reader>(handle) }?.reader;
     let Poll::Ready(schema) = reader.try_schema() else { return Ok(0) };
     let schema = schema?;
     let device_type = reader.device_type().map_or(0, |device_type| device_type.0);
@@ -113,11 +101,11 @@ native! { async_reader_next(handle: jlong, out: jlong) -> jint }
 /// and the address of its metadata or 0, valid until the next call.
 fn async_reader_next<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<jint> {
     // SAFETY: Java gives a living handle.
-    let held = unsafe { Held::borrow(handle) }?;
-    let Poll::Ready(next) = held.reader.try_next() else { return Ok(PENDING) };
+    let reader = unsafe { held::<Reader>(handle) }?;
+    let Poll::Ready(next) = reader.reader.try_next() else { return Ok(PENDING) };
     let Some((batch, block)) = next.transpose()? else { return Ok(END) };
     // SAFETY: Java gives the address of room for two longs.
-    unsafe { write(out, [give(batch.into_raw()), held.keep(block)]) };
+    unsafe { write(out, [give(batch.into_raw()), reader.keep(block)]) };
     Ok(BATCH)
 }
 
@@ -126,7 +114,7 @@ native! { async_reader_error(handle: jlong, out: jlong) }
 /// or 0.
 fn async_reader_error<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
-    let (code, block) = unsafe { Held::borrow(handle) }?.reader.producer_error().unwrap_or((0, None));
+    let (code, block) = unsafe { held::<Reader>(handle) }?.reader.producer_error().unwrap_or((0, None));
     // The reader keeps the block.
     // SAFETY: Java gives the address of room for two longs.
     unsafe { write(out, [code.into(), address(block.as_ref())]) };

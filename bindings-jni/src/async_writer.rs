@@ -1,8 +1,6 @@
 //! The producer of an asynchronous stream, for somebody's handler, which is called within these functions and nowhere
 //! else.
 
-use core::ffi::c_void;
-
 use devexchange_core::arrow::asynchronous::AsyncWriter;
 use devexchange_core::arrow::metadata;
 use devexchange_core::{Batch, DeviceType};
@@ -10,31 +8,14 @@ use jni::Env;
 use jni::objects::{JClass, JString};
 use jni::sys::{jint, jlong};
 
-use crate::error::{Result, native, refuse};
-use crate::handle::{address, batch, give, schema, take};
+use crate::boxed::{Held, held, hold};
+use crate::error::{Result, native};
+use crate::handle::{address, batch, schema, take};
 use crate::queue::bell;
 
-/// What Java holds. The address leaves room for a tag.
-#[repr(align(16))]
-pub(crate) struct Held(AsyncWriter);
-
-impl Held {
-    /// # Safety
-    /// `handle` is 0 or a living handle, which is not given up while the result is used.
-    unsafe fn borrow<'a>(handle: jlong) -> Result<&'a AsyncWriter> {
-        // SAFETY: the caller's contract.
-        match unsafe { take::<Self>(handle).as_ref() } {
-            Some(Self(writer)) => Ok(writer),
-            None => refuse!(DEVX_CLOSED, "the writer is closed"),
-        }
-    }
-
-    /// # Safety
-    /// `raw` is a handle, and is used no more.
-    pub(crate) unsafe fn take_back(raw: *mut c_void) -> Box<Self> {
-        // SAFETY: the caller's contract.
-        unsafe { Box::from_raw(raw.cast()) }
-    }
+impl Held for AsyncWriter {
+    const CLASS: &'static str = "AsyncWriter";
+    const NOUN: &'static str = "writer";
 }
 
 native! { async_writer_create(handler: jlong, device_type: jint, block: jlong, token: jlong) -> jlong }
@@ -54,14 +35,14 @@ fn async_writer_create<'l>(
     let metadata = unsafe { metadata::block(take(block)) }?;
     // SAFETY: Java's caller says that there is a handler that no other producer has.
     let writer = unsafe { AsyncWriter::new(handler, DeviceType(device_type), metadata, wake) }?;
-    Ok(give(Box::into_raw(Box::new(Held(writer)))))
+    Ok(hold(writer))
 }
 
 native! { async_writer_start(handle: jlong, schema: jlong) }
 /// Tells the consumer the schema.
 fn async_writer_start<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, schema_handle: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
-    let writer = unsafe { Held::borrow(handle) }?;
+    let writer = unsafe { held::<AsyncWriter>(handle) }?;
     // SAFETY: as above.
     Ok(writer.start(&*unsafe { schema(schema_handle) }?)?)
 }
@@ -70,7 +51,7 @@ native! { async_writer_demand(handle: jlong) -> jlong }
 /// How many batches may be sent. If no more can be, throws why; then the handler is released.
 fn async_writer_demand<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
-    let writer = unsafe { Held::borrow(handle) }?;
+    let writer = unsafe { held::<AsyncWriter>(handle) }?;
     match writer.try_ready() {
         std::task::Poll::Ready(Err(error)) => Err(error.into()),
         _ => Ok(writer.demand()),
@@ -81,7 +62,7 @@ native! { async_writer_is_cancelled(handle: jlong) -> jboolean }
 /// Whether the consumer cancelled.
 fn async_writer_is_cancelled<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<bool> {
     // SAFETY: Java gives a living handle.
-    Ok(unsafe { Held::borrow(handle) }?.is_cancelled())
+    Ok(unsafe { held::<AsyncWriter>(handle) }?.is_cancelled())
 }
 
 native! { async_writer_send(handle: jlong, batch: jlong, block: jlong) }
@@ -94,7 +75,7 @@ fn async_writer_send<'l>(
     block: jlong,
 ) -> Result<()> {
     // SAFETY: Java gives a living handle.
-    let writer = unsafe { Held::borrow(handle) }?;
+    let writer = unsafe { held::<AsyncWriter>(handle) }?;
     // SAFETY: as above.
     let batch = Batch::clone(&*unsafe { batch(batch_handle) }?);
     // SAFETY: Java gives 0 or a block.
@@ -106,13 +87,13 @@ native! { async_writer_finish(handle: jlong) }
 /// Ends the stream and releases the handler.
 fn async_writer_finish<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
-    Ok(unsafe { Held::borrow(handle) }?.finish()?)
+    Ok(unsafe { held::<AsyncWriter>(handle) }?.finish()?)
 }
 
 native! { async_writer_fail(handle: jlong, code: jint, text: JString) }
 /// Tells the consumer of an error and releases the handler.
 fn async_writer_fail<'l>(env: &mut Env<'l>, _: JClass<'l>, handle: jlong, code: jint, text: JString<'l>) -> Result<()> {
     // SAFETY: Java gives a living handle.
-    let writer = unsafe { Held::borrow(handle) }?;
+    let writer = unsafe { held::<AsyncWriter>(handle) }?;
     Ok(writer.fail(code, &text.try_to_string(env)?, None)?)
 }

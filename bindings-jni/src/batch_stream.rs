@@ -3,16 +3,13 @@
 //! Whoever pulls at a stream of Java's does not enter the JVM: it queues the source's token and waits, and a thread of
 //! Java's answers.
 
-use std::collections::BTreeMap;
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use devexchange_core::abi::types::{DEVX_CALLBACK, DevxStatus};
+use devexchange_core::abi::types::DEVX_CALLBACK;
 use devexchange_core::{Batch, BatchStream, DeviceType, Error, Owner, Result as CoreResult};
 use jni::Env;
 use jni::objects::{JClass, JString};
 use jni::sys::{jint, jlong};
 
+use crate::answers::{Answers, thrown};
 use crate::error::{Result, native};
 use crate::handle::{address, batch_stream, give, schema, take};
 use crate::queue::{ask, owner};
@@ -20,12 +17,12 @@ use crate::queue::{ask, owner};
 /// The next batch of a source, or `None` at its end.
 type Answer = CoreResult<Option<Batch>>;
 
-/// Who waits for an answer, by the token of the source: one at a time, as a stream pulls. `None` when no more answers
-/// come.
-static WAITING: Mutex<Option<BTreeMap<jlong, SyncSender<Answer>>>> = Mutex::new(Some(BTreeMap::new()));
+/// Who waits for a batch, by the token of the source: one at a time, as a stream pulls.
+static ANSWERS: Answers<Answer> = Answers::new();
 
-fn waiting() -> MutexGuard<'static, Option<BTreeMap<jlong, SyncSender<Answer>>>> {
-    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
+/// Ends every wait for a source, and those to come.
+pub(crate) fn close() {
+    ANSWERS.close();
 }
 
 /// A source of Java's.
@@ -36,23 +33,8 @@ struct Source {
 
 impl Source {
     fn next(&self) -> Answer {
-        let gone = || Err(Error::new(DEVX_CALLBACK, "the JVM that gives the batches is exiting"));
-        let (sender, answer) = sync_channel(1);
-        match &mut *waiting() {
-            Some(waiting) => waiting.insert(self.token, sender),
-            None => return gone(),
-        };
-        ask(self.token);
-        answer.recv().unwrap_or_else(|_| gone())
-    }
-}
-
-/// Tells whoever waits for the source, if somebody does.
-fn answer(token: jlong, answer: Answer) {
-    let sender = waiting().as_mut().and_then(|waiting| waiting.remove(&token));
-    if let Some(sender) = sender {
-        // There is room for the one answer; who is gone wants none.
-        let _ = sender.send(answer);
+        let answer = ANSWERS.wait(self.token, || ask(self.token));
+        answer.unwrap_or_else(|| Err(Error::new(DEVX_CALLBACK, "the JVM that gives the batches is exiting")))
     }
 }
 
@@ -61,7 +43,7 @@ native! { source_answer(token: jlong, batch: jlong) }
 fn source_answer<'l>(_: &mut Env<'l>, _: JClass<'l>, token: jlong, batch: jlong) -> Result<()> {
     // SAFETY: Java gives up a reference that it has for this, or none.
     let next = (batch != 0).then(|| unsafe { Batch::from_raw(take(batch)) });
-    answer(token, Ok(next));
+    ANSWERS.give(token, Ok(next));
     Ok(())
 }
 
@@ -75,16 +57,7 @@ fn source_fail<'l>(
     driver_code: jint,
     text: JString<'l>,
 ) -> Result<()> {
-    let text = text.try_to_string(env).unwrap_or_else(|_| "the source failed, and its text cannot be read".to_owned());
-    answer(token, Err(Error::driver(DevxStatus(status), driver_code, text)));
-    Ok(())
-}
-
-native! { sources_close() }
-/// Ends every wait for a source, and those to come: the JVM is about to end.
-fn sources_close<'l>(_: &mut Env<'l>, _: JClass<'l>) -> Result<()> {
-    let left = waiting().take();
-    drop(left);
+    ANSWERS.give(token, Err(thrown(env, status, driver_code, &text)));
     Ok(())
 }
 

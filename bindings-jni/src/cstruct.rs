@@ -1,4 +1,4 @@
-//! Memory for the structs of Arrow, for Java callers who have none.
+//! Memory for the structs of Arrow and of the CUDA Array Interface, for Java callers who have none.
 
 use core::ffi::c_void;
 
@@ -6,14 +6,16 @@ use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::arrow_device_stream::ArrowDeviceArrayStream;
 use devexchange_core::abi::arrow_stream::ArrowArrayStream;
+use devexchange_core::abi::cuda_array::DevxCudaArray;
 use devexchange_core::arrow::{release_array, release_device_stream, release_schema, release_stream};
+use devexchange_core::cuda_array;
 use jni::Env;
 use jni::objects::JClass;
 use jni::sys::jlong;
 
 use crate::error::{Result, native, refuse};
 use crate::handle::{
-    ARROW_ARRAY, ARROW_DEVICE_ARRAY, ARROW_DEVICE_STREAM, ARROW_SCHEMA, ARROW_STREAM, TAG_BITS, give, take,
+    ARROW_ARRAY, ARROW_DEVICE_ARRAY, ARROW_DEVICE_STREAM, ARROW_SCHEMA, ARROW_STREAM, CUDA_ARRAY, TAG_BITS, give, take,
 };
 
 /// Room for any of the structs, aligned so that a token has its low bits free. All zero is a released struct.
@@ -21,6 +23,7 @@ use crate::handle::{
 struct Room([u8; size_of::<ArrowDeviceArray>()]);
 
 const _: () = assert!(align_of::<Room>() as jlong > TAG_BITS && size_of::<Room>() >= size_of::<ArrowSchema>());
+const _: () = assert!(size_of::<Room>() >= size_of::<DevxCudaArray>());
 
 native! { struct_create() -> jlong }
 fn struct_create<'l>(_: &mut Env<'l>, _: JClass<'l>) -> Result<jlong> {
@@ -58,6 +61,8 @@ unsafe fn release(kind: jlong, raw: *mut c_void) -> Result<()> {
         ARROW_STREAM => unsafe { release_stream(raw.cast::<ArrowArrayStream>()) },
         // SAFETY: the caller's contract.
         ARROW_DEVICE_STREAM => unsafe { release_device_stream(raw.cast::<ArrowDeviceArrayStream>()) },
+        // SAFETY: the caller's contract.
+        CUDA_ARRAY => unsafe { cuda_array::release(raw.cast::<DevxCudaArray>()) },
         other => return refuse!(DEVX_INVALID_ARGUMENT, "{other} is no kind of handle"),
     }
     Ok(())

@@ -12,7 +12,7 @@ use jni::objects::JClass;
 use jni::sys::jlong;
 
 use crate::error::{Result, native, refuse};
-use crate::{async_reader, async_writer, cstruct, stream};
+use crate::{boxed, cstruct, stream};
 
 /// Bits of a token that say what it is; 0 is a `Runnable`, which only Java knows.
 pub(crate) const TAG_BITS: jlong = 15;
@@ -24,8 +24,8 @@ pub(crate) const ARROW_SCHEMA: jlong = 5;
 pub(crate) const ARROW_DEVICE_ARRAY: jlong = 6;
 const STREAM: jlong = 7;
 const BATCH_STREAM: jlong = 8;
-const ASYNC_READER: jlong = 9;
-const ASYNC_WRITER: jlong = 10;
+const BOXED: jlong = 9;
+pub(crate) const CUDA_ARRAY: jlong = 10;
 pub(crate) const ARROW_STREAM: jlong = 11;
 pub(crate) const ARROW_DEVICE_STREAM: jlong = 12;
 
@@ -96,10 +96,8 @@ fn release<'l>(_: &mut Env<'l>, _: JClass<'l>, token: jlong) -> Result<()> {
         SCHEMA => drop(unsafe { Schema::from_raw(raw) }),
         // SAFETY: the address of a stream of batches, given up once.
         BATCH_STREAM => drop(unsafe { BatchStream::from_raw(raw) }),
-        // SAFETY: the address of a reader, given up once.
-        ASYNC_READER => drop(unsafe { async_reader::Held::take_back(raw) }),
-        // SAFETY: the address of a writer, given up once.
-        ASYNC_WRITER => drop(unsafe { async_writer::Held::take_back(raw) }),
+        // SAFETY: the address of a box, given up once.
+        BOXED => unsafe { boxed::give_up(raw) },
         // SAFETY: the address of a stream, given up once.
         STREAM => return unsafe { stream::close(raw) },
         // SAFETY: the address of a struct of this kind, given up once.
@@ -111,18 +109,20 @@ fn release<'l>(_: &mut Env<'l>, _: JClass<'l>, token: jlong) -> Result<()> {
 native! { give_up(token: jlong) }
 /// As `release`, for a handle that nobody closed: says so in the trace.
 fn give_up<'l>(env: &mut Env<'l>, class: JClass<'l>, token: jlong) -> Result<()> {
-    if token & TAG_BITS == STREAM {
+    let kind = token & TAG_BITS;
+    let raw = take::<c_void>(token - kind);
+    if kind == STREAM {
         // SAFETY: the address of a stream, given up once.
-        unsafe { stream::forget(take::<c_void>(token - STREAM)) };
+        unsafe { stream::forget(raw) };
         return Ok(());
     }
-    let what = match token & TAG_BITS {
+    let what = match kind {
         TENSOR => "Tensor",
         BATCH => "Batch",
         SCHEMA => "Schema",
         BATCH_STREAM => "BatchStream",
-        ASYNC_READER => "AsyncReader",
-        ASYNC_WRITER => "AsyncWriter",
+        // SAFETY: the address of a box.
+        BOXED => unsafe { boxed::class(raw) },
         _ => "CStruct",
     };
     trace::say(format_args!("a {what} was not closed; the garbage collector found it, and it is released now"));

@@ -8,21 +8,27 @@
 //! * Results of several values are written to an address that Java gives: the records of `devexchange/types.h`, whose
 //!   offsets stand in `Records.java`.
 //! * No foreign thread and no release path calls Java: it queues a token, which a thread of Java's fetches; see
-//!   [`queue`].
+//!   [`queue`]. Whoever needs an answer waits for it; see [`answers`].
 
+mod allocator;
+mod answers;
 mod async_reader;
 mod async_writer;
 mod batch;
 mod batch_stream;
+mod boxed;
 mod column;
 mod convert;
 mod cstruct;
+mod cuda_array;
 mod device;
 mod dlpack;
 mod error;
 mod handle;
+mod ipc;
 mod ledger;
 mod library;
+mod manager;
 mod memory;
 mod queue;
 mod schema;

@@ -4,13 +4,12 @@
 use core::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
-use devexchange_core::abi::dlpack::DLDataType;
 use devexchange_core::order::NO_SYNC;
 use devexchange_core::runtime::cuda::{Stream, reaper};
-use devexchange_core::{DType, Device, Result as CoreResult, Tensor, trace};
+use devexchange_core::{Device, Result as CoreResult, trace};
 use jni::Env;
 use jni::objects::JClass;
-use jni::sys::{jint, jlong};
+use jni::sys::jlong;
 
 use crate::device::device;
 use crate::error::{Result, native};
@@ -145,31 +144,6 @@ pub(crate) unsafe fn optional(handle: jlong) -> Result<Option<Stream>> {
 pub(crate) unsafe fn number(handle: jlong) -> Result<i64> {
     // SAFETY: the caller's contract.
     Ok(unsafe { optional(handle) }?.map_or(NO_SYNC, Stream::value))
-}
-
-native! { tensor_allocate(device: jlong, dtype: jint, shape: jlong, ndim: jlong, stream: jlong) -> jlong }
-/// A tensor over new memory. `dtype` is the type as DLPack has it, in the order of its bytes; `shape` is the address of
-/// `ndim` longs; without a stream the memory is ready at once.
-fn tensor_allocate<'l>(
-    _: &mut Env<'l>,
-    _: JClass<'l>,
-    packed: jlong,
-    dtype: jint,
-    shape: jlong,
-    ndim: jlong,
-    stream: jlong,
-) -> Result<jlong> {
-    // SAFETY: Java gives the address of so many extents.
-    let shape = unsafe { std::slice::from_raw_parts(take::<i64>(shape), ndim.cast_unsigned() as usize) };
-    // SAFETY: Java gives a living handle, or none.
-    let stream = unsafe { optional(stream) }?;
-    let tensor = Tensor::allocate(device(packed)?, DType::from_dlpack(unpack(dtype))?, shape, stream)?;
-    Ok(give(tensor.into_raw()))
-}
-
-fn unpack(dtype: jint) -> DLDataType {
-    let [code, bits, low, high] = dtype.to_le_bytes();
-    DLDataType { code, bits, lanes: u16::from_le_bytes([low, high]) }
 }
 
 native! { tensor_copy_to(handle: jlong, device: jlong, stream: jlong) -> jlong }

@@ -3,7 +3,7 @@
 use devexchange_core::abi::dlpack::DLTensor;
 use devexchange_core::layout::{self, Layout};
 use devexchange_core::order::Ready;
-use devexchange_core::{Flags, Tensor, TensorDesc, dlpack};
+use devexchange_core::{DType, Device, Flags, Tensor, TensorDesc, dlpack};
 use jni::Env;
 use jni::objects::JClass;
 use jni::sys::jlong;
@@ -11,6 +11,7 @@ use jni::sys::jlong;
 use crate::error::{Result, native, refuse};
 use crate::handle::{give, take, tensor};
 use crate::queue::{keep, owner};
+use crate::stream::optional;
 
 native! { tensor_create(description: jlong, flags: jlong, room: jlong, token: jlong) -> jlong }
 /// Makes a tensor over memory of Java's. `description` is the address of a `DLTensor`; `room` says how many bytes there
@@ -52,6 +53,28 @@ fn check_room(desc: &TensorDesc<'_>, room: isize) -> Result<()> {
             "strides {strides:?} with shape {shape:?} of {dtype} reach from {lowest} to {end} bytes: the buffer has {room}"
         ),
     }
+}
+
+/// Device, type and extents of a tensor that is to be made, from a `DLTensor` without an address.
+///
+/// # Safety
+/// `description` is the address of one, which outlives the result.
+pub(crate) unsafe fn wanted<'a>(description: jlong) -> Result<(Device, DType, &'a [i64])> {
+    // SAFETY: the caller's contract.
+    let wanted = unsafe { &*take::<DLTensor>(description) };
+    // SAFETY: as above; Java has as many extents as it says.
+    let shape = unsafe { std::slice::from_raw_parts(wanted.shape, wanted.ndim as usize) };
+    Ok((Device::from_dlpack(wanted.device)?, DType::from_dlpack(wanted.dtype)?, shape))
+}
+
+native! { tensor_allocate(description: jlong, stream: jlong) -> jlong }
+/// A tensor over new memory, as it is described; without a stream the memory is ready at once.
+fn tensor_allocate<'l>(_: &mut Env<'l>, _: JClass<'l>, description: jlong, stream: jlong) -> Result<jlong> {
+    // SAFETY: Java gives the address of a description that is valid for the length of the call.
+    let (device, dtype, shape) = unsafe { wanted(description) }?;
+    // SAFETY: Java gives a living handle, or none.
+    let stream = unsafe { optional(stream) }?;
+    Ok(give(Tensor::allocate(device, dtype, shape, stream)?.into_raw()))
 }
 
 native! { tensor_describe(handle: jlong, out: jlong) }

@@ -16,18 +16,15 @@ use crate::{batch, batch_stream, queue};
 pub(crate) fn from_arrow<'py>(obj: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
     queue::drain();
     let py = obj.py();
-    for (method, on_device) in [("__arrow_c_device_array__", true), ("__arrow_c_array__", false)] {
-        if obj.hasattr(method)? {
-            return Ok(Bound::new(py, batch::import(&obj.call_method0(method)?, on_device)?)?.into_any());
-        }
+    if let Some(batch) = batch::exported(obj)? {
+        return Ok(Bound::new(py, batch)?.into_any());
     }
     for (method, on_device) in [("__arrow_c_device_stream__", true), ("__arrow_c_stream__", false)] {
         if obj.hasattr(method)? {
             return Ok(Bound::new(py, batch_stream::import(&obj.call_method0(method)?, on_device)?)?.into_any());
         }
     }
-    if obj.hasattr("__arrow_c_schema__")? {
-        let schema = schema::import(&obj.call_method0("__arrow_c_schema__")?)?;
+    if let Some(schema) = schema::exported(obj)? {
         return Ok(Bound::new(py, Schema::new(schema))?.into_any());
     }
     wrong_type!("{} has no method of the Arrow PyCapsule interface", obj.get_type())

@@ -14,7 +14,8 @@ use crate::column::Column;
 use crate::error::{Error, Result, refuse};
 use crate::handle::Handle;
 use crate::schema::{self, Schema};
-use crate::{capsule, device, dlpack, stream};
+use crate::tensor::Tensor;
+use crate::{capsule, convert, device, dlpack, stream};
 
 /// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns; of
 /// any other array, `root` is the one column that there is.
@@ -112,6 +113,19 @@ impl RecordBatch {
         Ok(Self::new(py.detach(|| batch.copy_to(target, stream))?))
     }
 
+    /// How `to_matrix` would make a matrix of it: as a view, with a copy, or not at all, and why.
+    fn plan_matrix<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        convert::plan_matrix(py, &self.get()?)
+    }
+
+    /// A record batch of equal columns as a matrix with a row for each row and a column for each column, column-major.
+    /// `copy` is as for `Column.to_tensor`; a copy of device memory is queued on `stream` (by default the legacy
+    /// default stream). A view is read-only; it needs columns that follow each other at equal distances.
+    #[pyo3(signature = (*, copy=None, stream=None))]
+    fn to_matrix(&self, py: Python<'_>, copy: Option<bool>, stream: Option<&Bound<'_, PyAny>>) -> Result<Tensor> {
+        convert::matrix(py, &self.get()?, copy, stream::optional(stream)?)
+    }
+
     /// A capsule with the schema (Arrow PyCapsule interface).
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         schema::export(py, self.get()?.schema())
@@ -203,8 +217,26 @@ pub(crate) fn refuse_arguments(arguments: Option<&Bound<'_, PyDict>>) -> Result<
     Ok(())
 }
 
+/// What an object offers through the Arrow PyCapsule interface, if it offers an array.
+pub(crate) fn exported(obj: &Bound<'_, PyAny>) -> Result<Option<RecordBatch>> {
+    for (method, on_device) in [("__arrow_c_device_array__", true), ("__arrow_c_array__", false)] {
+        if obj.hasattr(method)? {
+            return import(&obj.call_method0(method)?, on_device).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+/// The batch that an object is, or offers.
+pub(crate) fn offered(obj: &Bound<'_, PyAny>) -> Result<Option<Batch>> {
+    match obj.cast::<RecordBatch>() {
+        Ok(batch) => batch.get().get().map(Some),
+        Err(_) => exported(obj)?.map(|batch| batch.get()).transpose(),
+    }
+}
+
 /// Takes an array and its schema out of their capsules, both or neither.
-pub(crate) fn import(pair: &Bound<'_, PyAny>, on_device: bool) -> Result<RecordBatch> {
+fn import(pair: &Bound<'_, PyAny>, on_device: bool) -> Result<RecordBatch> {
     let (schema, array) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
     let schema = capsule::pointer::<ArrowSchema>(&schema)?;
     let array: *mut c_void = match on_device {

@@ -2,12 +2,13 @@
 
 use devexchange_core::abi::arrow_device_stream::ArrowDeviceArrayStream;
 use devexchange_core::abi::arrow_stream::ArrowArrayStream;
-use devexchange_core::{BatchStream as CoreStream, Device};
+use devexchange_core::{BatchStream as CoreStream, DeviceType};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::batch::{RecordBatch, refuse_arguments};
-use crate::error::Result;
+use crate::batch_source::Source;
+use crate::error::{Result, wrong_type};
 use crate::handle::Handle;
 use crate::schema::{self, Schema};
 use crate::{capsule, queue};
@@ -29,13 +30,29 @@ impl BatchStream {
 
 #[pymethods]
 impl BatchStream {
-    /// A stream of batches that are there already.
+    /// A stream of what an iterable gives: `RecordBatch`es, or other arrays with the methods of the Arrow PyCapsule
+    /// interface, of `schema` and on devices of `device_type` (1 the host, 2 CUDA, …). An iterator, for example a
+    /// generator, is asked for a batch when the consumer asks, on the consumer's thread, and is given up at its end, at
+    /// its first error, or when the stream is released.
+    ///
+    /// An exception ends the stream; whoever pulls gets its text. When the interpreter ends, so do its streams, with an
+    /// error. An iterator that keeps the stream is a cycle which Python's collector cannot see: close the stream.
     #[staticmethod]
-    #[pyo3(signature = (schema, batches, /))]
-    fn of(schema: &Schema, batches: Vec<Bound<'_, RecordBatch>>) -> Result<Self> {
-        let batches = batches.iter().map(|batch| batch.get().get()).collect::<Result<Vec<_>>>()?;
-        let device = batches.first().map_or(Device::CPU, devexchange_core::Batch::device);
-        Ok(Self::new(CoreStream::of(schema.get(), device.kind, batches.into_iter().map(Ok))?))
+    #[pyo3(signature = (schema, batches, /, *, device_type=1))]
+    fn of(schema: &Bound<'_, PyAny>, batches: &Bound<'_, PyAny>, device_type: i32) -> Result<Self> {
+        let schema = match schema.cast::<Schema>() {
+            Ok(schema) => schema.get().get().clone(),
+            Err(_) => match schema::exported(schema)? {
+                Some(schema) => schema,
+                None => return wrong_type!("{} has no __arrow_c_schema__", schema.get_type()),
+            },
+        };
+        let batches = batches.try_iter()?;
+        let stream = CoreStream::with(&schema, DeviceType(device_type), || {
+            let mut source = Source::new(batches);
+            move || source.next()
+        })?;
+        Ok(Self::new(stream))
     }
 
     /// What all batches are.

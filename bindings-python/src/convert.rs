@@ -2,10 +2,11 @@
 
 use devexchange_core::convert::{self, Plan};
 use devexchange_core::dlpack::Copying;
-use devexchange_core::{Column, Tensor as CoreTensor};
+use devexchange_core::{Batch, Column, Tensor as CoreTensor};
 use pyo3::prelude::*;
 
 use crate::batch::RecordBatch;
+use crate::dlpack::stream_of_copy;
 use crate::error::Result;
 use crate::python::Class;
 use crate::tensor::Tensor;
@@ -13,7 +14,7 @@ use crate::tensor::Tensor;
 static PLAN: Class = Class::new("devexchange._types", "Plan");
 
 /// True for always, False for never, None for where it is needed.
-fn copying(copy: Option<bool>) -> Copying {
+pub(crate) fn copying(copy: Option<bool>) -> Copying {
     match copy {
         Some(true) => Copying::Always,
         Some(false) => Copying::Never,
@@ -21,7 +22,7 @@ fn copying(copy: Option<bool>) -> Copying {
     }
 }
 
-fn plan(py: Python<'_>, plan: Plan) -> Result<Bound<'_, PyAny>> {
+pub(crate) fn plan(py: Python<'_>, plan: Plan) -> Result<Bound<'_, PyAny>> {
     Ok(match plan {
         Plan::View => PLAN.make(py, ("view", 0, ""))?,
         Plan::Copy { bytes, reason } => PLAN.make(py, ("copy", bytes, reason))?,
@@ -43,4 +44,45 @@ pub(crate) fn plan_tensor<'py>(py: Python<'py>, column: Column<'_>) -> Result<Bo
 
 pub(crate) fn tensor(column: Column<'_>, copy: Option<bool>) -> Result<Tensor> {
     Ok(Tensor::new(convert::tensor(column, copying(copy))?))
+}
+
+pub(crate) fn plan_matrix<'py>(py: Python<'py>, batch: &Batch) -> Result<Bound<'py, PyAny>> {
+    plan(py, convert::plan_matrix(batch)?)
+}
+
+pub(crate) fn matrix(py: Python<'_>, batch: &Batch, copy: Option<bool>, stream: Option<i64>) -> Result<Tensor> {
+    let device = batch.device();
+    let matrix = py.detach(|| {
+        let stream = device.stream(stream_of_copy(stream)).transpose()?;
+        convert::matrix(batch, copying(copy), stream)
+    });
+    Ok(Tensor::new(matrix?))
+}
+
+pub(crate) fn plan_batch<'py>(py: Python<'py>, tensor: &CoreTensor) -> Result<Bound<'py, PyAny>> {
+    plan(py, convert::plan_batch(tensor))
+}
+
+pub(crate) fn batch(
+    py: Python<'_>,
+    tensor: &CoreTensor,
+    names: Option<Vec<String>>,
+    copy: Option<bool>,
+) -> Result<RecordBatch> {
+    let names = names.unwrap_or_default();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    Ok(RecordBatch::new(py.detach(|| convert::batch(tensor, &names, copying(copy)))?))
+}
+
+pub(crate) fn plan_fixed_shape_column<'py>(py: Python<'py>, tensor: &CoreTensor) -> Result<Bound<'py, PyAny>> {
+    plan(py, convert::plan_fixed_shape_column(tensor))
+}
+
+pub(crate) fn fixed_shape_column(
+    py: Python<'_>,
+    tensor: &CoreTensor,
+    name: &str,
+    copy: Option<bool>,
+) -> Result<RecordBatch> {
+    Ok(RecordBatch::new(py.detach(|| convert::fixed_shape_column(tensor, name, copying(copy)))?))
 }

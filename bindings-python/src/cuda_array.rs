@@ -4,9 +4,9 @@
 use core::ffi::{CStr, c_void};
 use std::ffi::CString;
 
-use devexchange_core::abi::cuda_array::{DEVX_CUDA_ARRAY_NO_STREAM, DevxCudaArray};
+use devexchange_core::abi::cuda_array::{DEVX_CUDA_ARRAY_NO_STREAM, DEVX_CUDA_ARRAY_VERSION, DevxCudaArray};
 use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_UNSUPPORTED};
-use devexchange_core::cuda_array::{self, NoStream, Request};
+use devexchange_core::cuda_array::{self, Imported, NoStream, Request};
 use devexchange_core::{Owner, Tensor as CoreTensor};
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
@@ -28,15 +28,19 @@ use crate::tensor::Tensor;
 /// "legacy-default", "host-sync" (the host waits until the device has done all its work), or "trust" (the data is
 /// ready).
 ///
+/// With `mask=True` the result is a pair: the tensor, and None or a tensor of the same shape that says which elements
+/// are valid, true or not true. Without it, an array with a mask is refused.
+///
 /// Raises TypeError for objects without the protocol and entries of a wrong type, ValueError for what no array can be,
-/// BufferError for what a tensor cannot say (masks, structured elements, foreign byte order) and for host memory.
+/// BufferError for what a tensor cannot say (structured elements, foreign byte order) and for host memory.
 #[pyfunction]
-#[pyo3(signature = (obj, /, *, stream=None, no_stream="legacy-default"))]
-pub(crate) fn from_cuda_array_interface(
-    obj: &Bound<'_, PyAny>,
-    stream: Option<&Bound<'_, PyAny>>,
+#[pyo3(signature = (obj, /, *, stream=None, no_stream="legacy-default", mask=false))]
+pub(crate) fn from_cuda_array_interface<'py>(
+    obj: &Bound<'py, PyAny>,
+    stream: Option<&Bound<'py, PyAny>>,
     no_stream: &str,
-) -> Result<Tensor> {
+    mask: bool,
+) -> Result<Bound<'py, PyAny>> {
     queue::drain();
     let no_stream = match no_stream {
         "legacy-default" => NoStream::LegacyDefault,
@@ -50,31 +54,35 @@ pub(crate) fn from_cuda_array_interface(
         }
     };
     let request = Request { no_stream, stream: stream::optional(stream)?, ..Request::default() };
-    let Some(interface) = obj.getattr_opt("__cuda_array_interface__")? else {
-        return wrong_type!("{} has no __cuda_array_interface__", obj.get_type());
-    };
-    let Ok(interface) = interface.cast_into::<PyDict>() else {
-        return wrong_type!("__cuda_array_interface__ is not a dict");
-    };
-    let source = Source::read(&interface, obj)?;
+    let source = Source::read(obj, mask)?;
     // The copy of the dictionary is read from here on: the object may change it.
     let mut array = source.into_array();
     // The host may have to wait, and Python meanwhile goes on.
-    let imported = import(obj.py(), &mut array, &request);
+    let imported = import(obj.py(), &mut array, &request, mask);
     if imported.is_err() {
         // SAFETY: refused, so the array is as it was, and ours.
         unsafe { cuda_array::release(&raw mut array) };
         queue::drain();
     }
-    Ok(Tensor::new(imported?))
+    let Imported { tensor, mask: valid } = imported?;
+    let tensor = Bound::new(obj.py(), Tensor::new(tensor))?;
+    if !mask {
+        return Ok(tensor.into_any());
+    }
+    Ok((tensor, valid.map(Tensor::new)).into_pyobject(obj.py())?.into_any())
 }
 
-fn import(py: Python<'_>, array: &mut DevxCudaArray, request: &Request) -> devexchange_core::Result<CoreTensor> {
+fn import(
+    py: Python<'_>,
+    array: &mut DevxCudaArray,
+    request: &Request,
+    mask: bool,
+) -> devexchange_core::Result<Imported> {
     let array = Sendable(array);
     py.detach(|| {
         let array = array;
         // SAFETY: made just now, and nobody else has it; its producer vouches for the stream.
-        Ok(unsafe { cuda_array::import(array.0, request, false) }?.tensor)
+        unsafe { cuda_array::import(array.0, request, mask) }
     })
 }
 
@@ -92,11 +100,29 @@ struct Source {
     strides: Option<Vec<i64>>,
     typestr: CString,
     stream: i64,
+    mask: Option<Box<Mask>>,
     _owner: Owner,
 }
 
+/// A mask is part of its array, and released with it.
+struct Mask {
+    array: DevxCudaArray,
+    /// What the array points to.
+    _source: Source,
+}
+
+// SAFETY: what the array points to is its source's, and so its own.
+unsafe impl Send for Mask {}
+
 impl Source {
-    fn read(interface: &Bound<'_, PyDict>, obj: &Bound<'_, PyAny>) -> Result<Self> {
+    fn read(obj: &Bound<'_, PyAny>, with_mask: bool) -> Result<Self> {
+        let Some(interface) = obj.getattr_opt("__cuda_array_interface__")? else {
+            return wrong_type!("{} has no __cuda_array_interface__", obj.get_type());
+        };
+        let Ok(interface) = interface.cast_into::<PyDict>() else {
+            return wrong_type!("__cuda_array_interface__ is not a dict");
+        };
+        let interface = &interface;
         let version = integer(&required(interface, "version")?, "version")?;
         let Ok(data) = required(interface, "data")?.cast_into::<PyTuple>() else {
             return wrong_type!("data is not a tuple of an address and a bool");
@@ -119,9 +145,16 @@ impl Source {
         let Ok(typestr) = CString::new(typestr.to_string_lossy().as_bytes()) else {
             return refuse!(DEVX_INVALID_DTYPE, "typestr has a NUL in it");
         };
-        if optional(interface, "mask")?.is_some() {
-            return refuse!(DEVX_UNSUPPORTED, "mask is there: some elements are not valid, which a tensor cannot say");
-        }
+        let mask = match optional(interface, "mask")? {
+            None => None,
+            Some(_) if !with_mask => {
+                return refuse!(
+                    DEVX_UNSUPPORTED,
+                    "mask is there: some elements are not valid, which a tensor cannot say; mask=True gives the mask"
+                );
+            }
+            Some(mask) => Some(Mask::read(&mask)?),
+        };
         Ok(Self {
             version: i32::try_from(version).unwrap_or(i32::MAX),
             read_only: read_only.is_truthy()?,
@@ -129,33 +162,48 @@ impl Source {
             shape,
             strides,
             typestr,
-            stream: match optional(interface, "stream")? {
+            // Before version 3 the entry has no meaning.
+            stream: match optional(interface, "stream")?.filter(|_| version >= DEVX_CUDA_ARRAY_VERSION.into()) {
                 None => DEVX_CUDA_ARRAY_NO_STREAM,
                 Some(value) => match integer(&value, "stream")? {
                     value if value < 0 => return refuse!(DEVX_INVALID_STREAM, "stream is {value}: negative"),
                     value => value,
                 },
             },
+            mask,
             _owner: queue::owner(Held::Object(obj.clone().unbind())),
         })
     }
 
-    fn into_array(self) -> DevxCudaArray {
-        let source = Box::new(self);
+    /// As a struct that nobody releases, over what this has.
+    fn describe(&self) -> DevxCudaArray {
         DevxCudaArray {
-            version: source.version,
-            read_only: source.read_only.into(),
-            data: std::ptr::with_exposed_provenance_mut(source.data),
-            ndim: source.shape.len() as i64,
-            shape: source.shape.as_ptr(),
-            strides: source.strides.as_ref().map_or(std::ptr::null(), |strides| strides.as_ptr()),
-            typestr: source.typestr.as_ptr(),
+            version: self.version,
+            read_only: self.read_only.into(),
+            data: std::ptr::with_exposed_provenance_mut(self.data),
+            ndim: self.shape.len() as i64,
+            shape: self.shape.as_ptr(),
+            strides: self.strides.as_ref().map_or(std::ptr::null(), |strides| strides.as_ptr()),
+            typestr: self.typestr.as_ptr(),
             descr: std::ptr::null(),
-            mask: std::ptr::null(),
-            stream: source.stream,
-            release: Some(release),
-            private_data: Box::into_raw(source).cast::<c_void>(),
+            mask: self.mask.as_ref().map_or(std::ptr::null(), |mask| &raw const mask.array),
+            stream: self.stream,
+            release: None,
+            private_data: std::ptr::null_mut(),
         }
+    }
+
+    fn into_array(self) -> DevxCudaArray {
+        let array = self.describe();
+        let private_data = Box::into_raw(Box::new(self)).cast::<c_void>();
+        DevxCudaArray { release: Some(release), private_data, ..array }
+    }
+}
+
+impl Mask {
+    fn read(mask: &Bound<'_, PyAny>) -> Result<Box<Self>> {
+        let source = Source::read(mask, false).map_err(|error| error.within("mask: "))?;
+        Ok(Box::new(Self { array: source.describe(), _source: source }))
     }
 }
 

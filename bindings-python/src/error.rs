@@ -20,6 +20,16 @@ impl From<CoreError> for Error {
     }
 }
 
+impl Error {
+    /// The same reason, said of a part. An exception stays as it is.
+    pub(crate) fn within(self, context: &str) -> Self {
+        match self {
+            Self::Refused(error) => Self::Refused(error.within(context)),
+            raised @ Self::Python(_) => raised,
+        }
+    }
+}
+
 impl<T> From<Refused<T>> for Error {
     fn from(refused: Refused<T>) -> Self {
         Self::Refused(refused.error)

@@ -6,6 +6,7 @@
 
 mod arrow;
 mod batch;
+mod batch_source;
 mod batch_stream;
 mod buffer;
 mod capsule;
@@ -14,8 +15,10 @@ mod convert;
 mod cuda_array;
 mod device;
 mod dlpack;
+mod dtype;
 mod error;
 mod handle;
+mod ipc;
 mod ledger;
 mod python;
 mod queue;
@@ -44,6 +47,8 @@ mod _native {
     use crate::cuda_array::from_cuda_array_interface;
     #[pymodule_export]
     use crate::dlpack::from_dlpack;
+    #[pymodule_export]
+    use crate::ipc::{Client, Server, empty_shared, plan_offer};
     #[pymodule_export]
     use crate::ledger::{ledger, outstanding};
     #[pymodule_export]

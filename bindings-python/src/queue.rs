@@ -5,7 +5,8 @@
 //! later by other threads is left to the process, and the trace says so.
 
 use core::ffi::{c_int, c_void};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use devexchange_core::memory::ReleaseQueue;
 use devexchange_core::{Owner, Refused, trace};
@@ -38,13 +39,19 @@ static QUEUE: LazyLock<Arc<ReleaseQueue>> = LazyLock::new(|| ReleaseQueue::new(w
 struct Wake {
     /// A pending call is on its way.
     scheduled: bool,
-    /// The interpreter ends: there are no more pending calls.
+    /// The interpreter ends: there are no more pending calls, and nobody enters any more.
     ending: bool,
+    /// How many threads of others are in Python.
+    inside: usize,
 }
 
-static WAKE: Mutex<Wake> = Mutex::new(Wake { scheduled: false, ending: false });
+static WAKE: Mutex<Wake> = Mutex::new(Wake { scheduled: false, ending: false, inside: 0 });
+/// One thread less is inside.
+static LEFT: Condvar = Condvar::new();
+/// How long the end of the interpreter waits for those inside: who does not come out is left to it.
+const AT_END: Duration = Duration::from_secs(10);
 
-/// Held for as long as it takes to note a pending call, and never while Python runs.
+/// Held for as long as it takes to note something, and never while Python runs.
 fn waking() -> MutexGuard<'static, Wake> {
     WAKE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -87,6 +94,26 @@ pub(crate) fn drain() {
     });
 }
 
+/// Runs Python on a thread that may know nothing of it. `None` if the interpreter ends or is gone: a thread that tried
+/// to enter then would not come back.
+pub(crate) fn enter<T>(act: impl FnOnce(Python<'_>) -> T) -> Option<T> {
+    struct Inside;
+    impl Drop for Inside {
+        fn drop(&mut self) {
+            waking().inside -= 1;
+            LEFT.notify_all();
+        }
+    }
+    let mut wake = waking();
+    if wake.ending {
+        return None;
+    }
+    wake.inside += 1;
+    let _inside = Inside;
+    drop(wake);
+    Python::try_attach(act)
+}
+
 fn pointer(token: u64) -> *mut Held {
     std::ptr::with_exposed_provenance_mut(token as usize)
 }
@@ -114,8 +141,9 @@ pub(crate) fn at_exit(py: Python<'_>) -> PyResult<()> {
 }
 
 #[pyfunction]
-fn end() {
+fn end(py: Python<'_>) {
     waking().ending = true;
+    py.detach(|| drop(LEFT.wait_timeout_while(waking(), AT_END, |wake| wake.inside > 0)));
     drain();
 }
 

@@ -84,6 +84,14 @@ pub(crate) fn import(capsule: &Bound<'_, PyAny>) -> Result<CoreSchema> {
     Ok(unsafe { CoreSchema::import(capsule::pointer::<ArrowSchema>(capsule)?) }?)
 }
 
+/// The schema that an object offers, if it does.
+pub(crate) fn exported(obj: &Bound<'_, PyAny>) -> Result<Option<CoreSchema>> {
+    match obj.hasattr("__arrow_c_schema__")? {
+        true => import(&obj.call_method0("__arrow_c_schema__")?).map(Some),
+        false => Ok(None),
+    }
+}
+
 /// Looks at the schema that a consumer would like to have. Nothing is converted here, which the consumer has to
 /// expect; but data with other fields than it asked for is refused (Arrow PyCapsule interface, "Schema requests").
 pub(crate) fn check_request(schema: &CoreSchema, requested: Option<&Bound<'_, PyAny>>) -> Result<()> {

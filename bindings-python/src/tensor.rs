@@ -115,6 +115,30 @@ impl Tensor {
         convert::column(&self.get()?, name, copy)
     }
 
+    /// How `to_batch` would make a record batch of it: as a view, with a copy, or not at all, and why.
+    fn plan_batch<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        convert::plan_batch(py, &self.get()?)
+    }
+
+    /// A matrix as a record batch with a column for each column, named by `names`, or "0", "1" and so on. `copy` is as
+    /// for `from_dlpack`. A view needs columns whose values follow each other (column-major).
+    #[pyo3(signature = (names=None, *, copy=None))]
+    fn to_batch(&self, py: Python<'_>, names: Option<Vec<String>>, copy: Option<bool>) -> Result<RecordBatch> {
+        convert::batch(py, &self.get()?, names, copy)
+    }
+
+    /// How `to_fixed_shape_column` would make a column of it: as a view, with a copy, or not at all, and why.
+    fn plan_fixed_shape_column<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        convert::plan_fixed_shape_column(py, &self.get()?)
+    }
+
+    /// As `to_column`, as a column of the extension type `arrow.fixed_shape_tensor`: the rows are the first dimension,
+    /// each is a tensor of the others, which may lie in any order. `Column.to_tensor` is the way back.
+    #[pyo3(signature = (name="", *, copy=None))]
+    fn to_fixed_shape_column(&self, py: Python<'_>, name: &str, copy: Option<bool>) -> Result<RecordBatch> {
+        convert::fixed_shape_column(py, &self.get()?, name, copy)
+    }
+
     /// Device type and number (array API).
     fn __dlpack_device__(&self) -> Result<(i32, i32)> {
         let device = self.get()?.device();

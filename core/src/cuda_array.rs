@@ -11,6 +11,7 @@ use crate::abi::cuda_array::{
     DEVX_NO_STREAM_TRUST, DevxCudaArray, DevxCudaArrayRequest,
 };
 use crate::abi::dlpack::{self as dl, DLDataType};
+use crate::abi::types::DEVX_NULL_ARGUMENT;
 use crate::device::{Device, DeviceType};
 use crate::dtype::DType;
 use crate::error::{Error, Refused, Result, refuse};
@@ -101,12 +102,13 @@ pub struct Imported {
 ///
 /// Where the memory is, the driver says, not the producer. What the producer has queued until now is waited for, on the
 /// device: by the consumer's stream, and by whoever else the tensor is handed on to. When the tensor is given up, the
-/// producer's stream waits for the work that was noted with [`Tensor::used_on`].
+/// producer's stream waits for the work that was noted with [`Tensor::used_on`]. A mask has an order of its own, and is
+/// given the shape of its array.
 ///
 /// # Errors
 /// `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_VERSION`, `DEVX_INVALID_DTYPE`, `DEVX_UNSUPPORTED` (byte order, structured
-/// elements, a mask where `with_mask` is false), `DEVX_INVALID_SHAPE`, `DEVX_INVALID_STREAM`, `DEVX_DEVICE` for memory
-/// that no device can access, `DEVX_DRIVER`.
+/// elements, a mask where `with_mask` is false), `DEVX_INVALID_SHAPE`, `DEVX_MISMATCH` for a mask that does not fit,
+/// `DEVX_INVALID_STREAM`, `DEVX_DEVICE` for memory that no device can access, `DEVX_DRIVER`.
 ///
 /// # Safety
 /// `source` is NULL, or points to a valid array (released or not) that nobody else uses now; its stream is alive now, and
@@ -119,20 +121,60 @@ pub unsafe fn import(source: *mut DevxCudaArray, request: &Request, with_mask: b
     if array.release.is_none() {
         return refuse!(DEVX_RELEASED, "array.release is NULL: the array was released or moved from");
     }
+    if !with_mask && !array.mask.is_null() {
+        return refuse!(DEVX_UNSUPPORTED, "mask is there: some elements are not valid, which a tensor cannot say");
+    }
     // SAFETY: the caller's contract.
-    let (mut tensor, device) = unsafe { describe(array, None) }?;
+    let seen = unsafe { look(array, request, None) }?;
     // SAFETY: a mask that is not NULL is valid.
     let mask = match unsafe { array.mask.as_ref() } {
         None => None,
-        Some(_) if !with_mask => {
-            return refuse!(DEVX_UNSUPPORTED, "mask is there: some elements are not valid, which a tensor cannot say");
+        Some(mask) => {
+            let of = &seen.tensor;
+            // SAFETY: the caller's contract.
+            let looked_at = unsafe { look(mask, request, Some(of.device())) };
+            let mut mask = looked_at.map_err(|error| error.within("mask: "))?;
+            if mask.tensor.shape() != of.shape() {
+                mask.tensor = broadcast(&mask.tensor, of.shape())?;
+            }
+            Some(mask)
         }
-        // SAFETY: the caller's contract.
-        Some(mask) => Some(unsafe { describe(mask, Some(device)) }.map_err(|error| error.within("mask: "))?.0),
     };
-    if let Some(mask) = mask.as_ref().filter(|mask| mask.shape() != tensor.shape()) {
-        return refuse!(DEVX_MISMATCH, "mask has shape {:?}, the array {:?}", mask.shape(), tensor.shape());
+    // SAFETY: the caller gives the array to us now that nothing can fail any more.
+    let tensor = seen.owned_by(Owner::boxed(unsafe { Foreign::take(source, Kind::TensorImport) }));
+    let mask = mask.map(|mask| mask.owned_by(Owner::boxed(tensor.clone())));
+    Ok(Imported { tensor, mask })
+}
+
+/// What is to be imported: a tensor without an owner yet, and its order.
+struct Seen {
+    tensor: Tensor,
+    ready: Ready,
+    producer: Option<Stream>,
+}
+
+impl Seen {
+    fn owned_by(self, owner: Owner) -> Tensor {
+        let mut tensor = self.tensor;
+        tensor.adopt(owner);
+        tensor.set_ready(self.ready);
+        if let Some(producer) = self.producer {
+            tensor.set_producer(producer);
+        }
+        tensor
     }
+}
+
+/// Looks at an array, or at the mask of one on a device, and makes the consumer's stream wait for it.
+///
+/// # Safety
+/// As [`import`].
+unsafe fn look(array: &DevxCudaArray, request: &Request, masked: Option<Device>) -> Result<Seen> {
+    if masked.is_some() && !array.mask.is_null() {
+        return refuse!(DEVX_UNSUPPORTED, "a mask has no mask of its own");
+    }
+    // SAFETY: the caller's contract.
+    let (tensor, device) = unsafe { describe(array, masked) }?;
     let producer = producer_of(array, device, request)?;
     let ready = ready_of(array, device, producer, request)?;
     if let Some(stream) = request.stream {
@@ -141,18 +183,32 @@ pub unsafe fn import(source: *mut DevxCudaArray, request: &Request, with_mask: b
             None => return refuse!(DEVX_INVALID_STREAM, "stream is {stream}: {device} has no streams"),
         }
     }
-    // SAFETY: the caller gives the array to us now that nothing can fail any more.
-    tensor.adopt(Owner::boxed(unsafe { Foreign::take(source, Kind::TensorImport) }));
-    tensor.set_ready(ready.clone());
-    if let Some(producer) = producer {
-        tensor.set_producer(producer);
+    Ok(Seen { tensor, ready, producer })
+}
+
+/// A mask in the shape of what it is for (NumPy, array interface: a mask is "broadcastable" to the shape of its array).
+///
+/// # Errors
+/// `DEVX_MISMATCH`.
+fn broadcast(mask: &Tensor, shape: &[i64]) -> Result<Tensor> {
+    let of_mask = || mask.shape().iter().zip(mask.strides()).rev();
+    let fits = |(extent, (of_mask, _)): (&i64, (&i64, &i64))| of_mask == extent || *of_mask == 1;
+    if mask.shape().len() > shape.len() || !shape.iter().rev().zip(of_mask()).all(fits) {
+        return refuse!(DEVX_MISMATCH, "mask has shape {:?}, the array {shape:?}", mask.shape());
     }
-    let mask = mask.map(|mut mask| {
-        mask.adopt(Owner::boxed(tensor.clone()));
-        mask.set_view(ready, crate::order::Uses::of_tensor(tensor.clone()));
-        mask
-    });
-    Ok(Imported { tensor, mask })
+    let steps = of_mask().map(|(&extent, &stride)| if extent == 1 { 0 } else { stride });
+    let mut strides: Vec<i64> = steps.chain(std::iter::repeat(0)).take(shape.len()).collect();
+    strides.reverse();
+    Tensor::describe(&TensorDesc {
+        data: mask.data(),
+        device: mask.device(),
+        dtype: mask.dtype(),
+        shape,
+        strides: Some(&strides),
+        byte_offset: 0,
+        // An element that stands for several must not be written.
+        flags: mask.flags().with(Flags::READ_ONLY),
+    })
 }
 
 /// The array as a tensor without an owner yet, and where the driver says that it is.
@@ -389,6 +445,27 @@ pub fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned, R
         Ok((typestr, stream, ready)) => hand_over(tensor, typestr, stream, ready, request.max_version),
         Err(error) => Err(Refused { error, returned: tensor }),
     }
+}
+
+/// As [`export`], written to where the consumer wants the struct. What is there is overwritten; on failure it is not.
+///
+/// # Errors
+/// As [`export`]; `DEVX_NULL_ARGUMENT`.
+///
+/// # Safety
+/// `out` is NULL or has room for an array.
+pub unsafe fn export_to(
+    tensor: Tensor,
+    request: &Request,
+    out: *mut DevxCudaArray,
+) -> std::result::Result<(), Refused<Tensor>> {
+    if out.is_null() {
+        return Err(Refused { error: Error::new(DEVX_NULL_ARGUMENT, "out is NULL"), returned: tensor });
+    }
+    let array = export(tensor, request)?.into_raw();
+    // SAFETY: the caller's contract.
+    unsafe { out.write(array) };
+    Ok(())
 }
 
 fn prepare(tensor: &Tensor, request: &Request) -> Result<([u8; 8], i64, Ready)> {

@@ -1,10 +1,11 @@
 //! What an element is: code, bits and lanes as in DLPack (`DLDataType`).
 
 use std::fmt;
+use std::str::FromStr;
 
 use crate::abi::dlpack::{self as dl, DLDataType};
 use crate::abi::types::{DEVX_INVALID_DTYPE, DEVX_UNSUPPORTED};
-use crate::error::{Error, Result, refused};
+use crate::error::{Error, Result, refuse, refused};
 
 /// A checked element type. All elements are in native byte order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -129,6 +130,23 @@ impl fmt::Display for DType {
             code => write!(f, "code{code}_{}", self.bits)?,
         }
         if self.lanes > 1 { write!(f, "x{}", self.lanes) } else { Ok(()) }
+    }
+}
+
+/// From a name, as [`DType`] displays it, of one lane: `float32`, `bfloat16`, `bool`, ….
+impl FromStr for DType {
+    type Err = Error;
+
+    /// # Errors
+    /// `DEVX_INVALID_DTYPE`.
+    fn from_str(name: &str) -> Result<Self> {
+        let all = (0..=u8::MAX)
+            .flat_map(|code| [1, 2, 4, 6, 8, 16, 32, 64, 128].map(|bits| DLDataType { code, bits, lanes: 1 }));
+        let named = |dtype: &Self| dtype.to_string() == name;
+        match all.filter_map(|dtype| Self::from_dlpack(dtype).ok()).find(named) {
+            Some(dtype) => Ok(dtype),
+            None => refuse!(DEVX_INVALID_DTYPE, "dtype is {name:?}: not the name of an element type"),
+        }
     }
 }
 

@@ -6,7 +6,8 @@ use std::ffi::CStr;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::abi::types::{self as t, DevxStatus as Status};
+use crate::abi::types::{self as t, DevxError, DevxStatus as Status};
+use crate::text;
 
 /// The reason of a refusal. Nothing was taken and no output was written.
 ///
@@ -81,6 +82,13 @@ impl Error {
     /// The text, without the status.
     pub fn message(&self) -> &str {
         &self.0.message
+    }
+
+    /// As the C record, whose text is cut if it is too long.
+    pub fn to_raw(&self) -> DevxError {
+        let mut message = [0; t::DEVX_ERROR_MESSAGE_BYTES];
+        text::fill(self.message(), &mut message);
+        DevxError { status: self.0.status, driver_code: self.0.driver_code, message }
     }
 
     /// The same error, said of a part: `context` is put before the text.

@@ -1,6 +1,7 @@
 //! Shapes and strides against a slow, obvious computation.
 
-use devexchange_core::abi::types::DEVX_INVALID_SHAPE;
+use devexchange_core::abi::dlpack::DLDataType;
+use devexchange_core::abi::types::{DEVX_INVALID_DTYPE, DEVX_INVALID_SHAPE};
 use devexchange_core::layout::{check, row_major_strides};
 use devexchange_core::{DType, DType as D};
 
@@ -85,4 +86,21 @@ fn nothing_overflows() {
 fn an_empty_tensor_may_have_any_extents_and_strides() {
     let layout = check(D::INT64, false, &[i64::MAX, 0, i64::MAX], Some(&[i64::MAX, i64::MIN, 1])).unwrap();
     assert_eq!((layout.elements, layout.bytes), (0, 0));
+}
+
+#[test]
+fn every_element_type_is_found_by_its_name() {
+    let mut found = 0;
+    for (code, bits) in (0..=u8::MAX).flat_map(|code| (0..=u8::MAX).map(move |bits| (code, bits))) {
+        if let Ok(dtype) = DType::from_dlpack(DLDataType { code, bits, lanes: 1 }) {
+            assert_eq!(dtype.to_string().parse::<DType>(), Ok(dtype));
+            found += 1;
+        }
+    }
+    assert!(found > 30, "{found}");
+    for name in ["", "float", "float33", "Float32", " float32", "float32\0"] {
+        let error = name.parse::<DType>().expect_err("no name");
+        assert_eq!(error.status(), DEVX_INVALID_DTYPE);
+        assert!(error.message().contains(&format!("dtype is {name:?}")), "{error}");
+    }
 }

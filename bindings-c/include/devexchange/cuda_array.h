@@ -42,8 +42,9 @@ typedef struct devx_cuda_array {
   /** NumPy's `descr` as text for structured elements, or NULL. */
   const char *descr;
   /**
-   * Which elements are valid: an array of the same shape, true or not true; or NULL if all are. It
-   * is part of this struct and released with it: its own `release` is NULL.
+   * Which elements are valid: an array, true or not true, whose shape is this one's or can be
+   * broadcast to it; or NULL if all are. It has a stream of its own, and is part of this struct and
+   * released with it: its own `release` is NULL.
    */
   const struct devx_cuda_array *mask;
   /**

@@ -33,16 +33,17 @@ def pytest_collection_finish():
 
 
 class Cuda:
-    """A device and its streams; those of a producer and of a consumer do not wait for each other."""
+    """A device and its streams; those of a producer, of a consumer and of others do not wait for each other."""
 
     def __init__(self):
         self.device = Device(0)
         self.device.set_current()
         self.producer = self.device.create_stream()
         self.consumer = self.device.create_stream()
+        self.other = self.device.create_stream()
 
     def close(self):
-        for stream in (self.producer, self.consumer):
+        for stream in (self.producer, self.consumer, self.other):
             stream.sync()
             stream.close()
 

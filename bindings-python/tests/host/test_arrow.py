@@ -233,8 +233,6 @@ def test_stream_of_batches_that_are_there():
     schema = from_arrow(table().schema)
     batches = [from_arrow(batch()), from_arrow(batch().slice(1))]
     stream = BatchStream.of(schema, batches)
-    for each in batches:
-        each.close()
     assert pyarrow.table(stream).num_rows == 7
     assert list(BatchStream.of(schema, [])) == []
     wrong = from_arrow(pyarrow.array([1]))

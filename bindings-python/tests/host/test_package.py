@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import re
 import tomllib
 from importlib.resources import files
 from pathlib import Path
@@ -63,14 +62,3 @@ def test_everything_is_declared_and_described():
                     assert getattr(thing, member).__doc__, (name, member)
         elif callable(thing) and not isinstance(thing, type):
             assert f"def {name}(" in stub
-
-
-def test_example_of_the_readme(capsys):
-    readme = (Path(__file__).parents[3] / "README.md").read_text()
-    (example,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
-    exec(example, {})
-    assert capsys.readouterr().out.splitlines() == [
-        "(2, 3) cpu:0 True",
-        "[[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]",
-        "['a', None, 'c'] 6",
-    ]

@@ -32,8 +32,8 @@ pub struct DevxCudaArray {
     pub typestr: *const c_char,
     /// NumPy's `descr` as text for structured elements, or NULL.
     pub descr: *const c_char,
-    /// Which elements are valid: an array of the same shape, true or not true; or NULL if all are. It is part of this
-    /// struct and released with it: its own `release` is NULL.
+    /// Which elements are valid: an array, true or not true, whose shape is this one's or can be broadcast to it; or NULL
+    /// if all are. It has a stream of its own, and is part of this struct and released with it: its own `release` is NULL.
     pub mask: *const DevxCudaArray,
     /// The stream that the producer works on, in version 3: 1 the legacy default stream, 2 the per-thread one, otherwise a
     /// handle; `DEVX_CUDA_ARRAY_NO_STREAM` if there is nothing to wait for; never 0.

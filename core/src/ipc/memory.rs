@@ -156,6 +156,12 @@ impl Drop for Mapping {
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.
 pub(super) fn file(name: &str, bytes: usize) -> Result<OwnedFd> {
+    // The system would take page after page and then kill somebody, rather than say at once that there are too few.
+    let there = rustix::system::sysinfo();
+    let most = (there.totalram as u128 + there.totalswap as u128) * u128::from(there.mem_unit);
+    if bytes as u128 > most {
+        return refuse!(DEVX_OUT_OF_MEMORY, "{bytes} bytes of shared memory are more than the {most} of this machine");
+    }
     let fd = fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
         .map_err(|errno| Error::system("memfd_create", errno))?;
     match fs::fallocate(&fd, FallocateFlags::empty(), 0, bytes as u64) {

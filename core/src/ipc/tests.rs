@@ -323,6 +323,14 @@ fn memory_of_one_process_is_copied_if_that_is_allowed() {
     assert_eq!(text.text(2), Ok("ccc"));
 }
 
+/// Asked for, it would take the whole machine with it.
+#[test]
+fn more_than_the_machine_has_is_refused_at_once() {
+    let error = super::allocate_tensor(DType::UINT8, &[1 << 50]).expect_err("a petabyte");
+    assert_eq!(error.status(), DEVX_OUT_OF_MEMORY);
+    assert!(error.message().contains("1125899906842624 bytes of shared memory are more than"), "{error}");
+}
+
 #[test]
 fn views_keep_their_strides_offsets_and_flags() {
     let whole = shared(&(0..24).collect::<Vec<_>>());

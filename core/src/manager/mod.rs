@@ -9,12 +9,14 @@ mod books;
 mod driver;
 mod limited;
 mod pool;
+mod records;
 mod table;
 
 pub use books::Statistics;
 pub use driver::Driver;
 pub use limited::Limited;
 pub use pool::{Pool, PoolOptions};
+pub use records::limit_from_raw;
 pub use table::Table;
 
 use core::ffi::c_void;

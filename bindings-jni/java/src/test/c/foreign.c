@@ -2,6 +2,7 @@
  * What only a native program can do to the binding: threads that the JVM has never seen, a producer with a deleter of its
  * own, a release at exit. ForeignTest.java compiles it; its native methods take and return addresses.
  */
+#include <devexchange/cuda_array.h>
 #include <jni.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -50,6 +51,31 @@ JNIEXPORT jlong JNICALL Java_dev_devexchange_ForeignTest_produce(JNIEnv *env, jc
     made->managed.dl_tensor =
         (tensor){.data = made->values, .device_type = 1, .ndim = 1, .code = 2, .bits = 64, .lanes = 1, .shape = made->shape};
     return (jlong)(intptr_t)&made->managed;
+}
+
+static void release_array(devx_cuda_array *self) {
+    atomic_fetch_add(&deleted, 1);
+    free(self->private_data);
+    self->release = NULL;
+}
+
+/* An array of version 3 without elements, in a struct that the next but three overwrites. */
+JNIEXPORT jlong JNICALL Java_dev_devexchange_ForeignTest_produceCudaArray(JNIEnv *env, jclass class) {
+    (void)env, (void)class;
+    static devx_cuda_array arrays[4];
+    static int made;
+    devx_cuda_array *array = &arrays[made++ % 4];
+    int64_t *shape = calloc(2, sizeof *shape);
+    if (shape == NULL) return 0;
+    shape[0] = 3;
+    *array = (devx_cuda_array){.version = DEVX_CUDA_ARRAY_VERSION,
+                               .ndim = 2,
+                               .shape = shape,
+                               .typestr = "<f4",
+                               .stream = DEVX_CUDA_ARRAY_NO_STREAM,
+                               .release = release_array,
+                               .private_data = shape};
+    return (jlong)(intptr_t)array;
 }
 
 JNIEXPORT jint JNICALL Java_dev_devexchange_ForeignTest_deleted(JNIEnv *env, jclass class) {

@@ -36,6 +36,13 @@ final class Background {
         });
     }
 
+    /** What a callback of the user's threw, as whoever called is told it: with its status, if it has one. */
+    static DevExchangeException failure(Throwable thrown) {
+        return thrown instanceof DevExchangeException known
+                ? known
+                : new DevExchangeException(Status.CALLBACK, text(thrown));
+    }
+
     /** An exception as a text for others; its class at least. */
     static String text(Throwable thrown) {
         try {

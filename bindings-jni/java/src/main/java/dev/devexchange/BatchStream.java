@@ -127,11 +127,8 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
 
         @Override
         public void failed(long token, Throwable why) {
-            if (why instanceof DevExchangeException known) {
-                Native.sourceFail(token, known.status(), known.driverCode(), known.getMessage());
-            } else {
-                Native.sourceFail(token, Status.CALLBACK, 0, Background.text(why));
-            }
+            DevExchangeException failure = Background.failure(why);
+            Native.sourceFail(token, failure.status(), failure.driverCode(), failure.getMessage());
         }
     }
 

@@ -4,7 +4,7 @@ import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 
 /**
- * Off-heap memory for one struct of Arrow, zeroed: room for what a producer exports, or for what a consumer imports.
+ * Off-heap memory for one struct of Arrow or of the CUDA Array Interface, zeroed: room for what a producer exports, or for what a consumer imports.
  * {@code memoryAddress()} of Arrow Java's {@code ArrowArray}, {@code ArrowSchema} and {@code ArrowArrayStream} does as
  * well.
  *
@@ -50,6 +50,11 @@ public final class CStruct implements AutoCloseable {
     public static CStruct arrowDeviceStream() {
         return new CStruct(
                 Handle.Kind.ARROW_DEVICE_STREAM, Records.ARROW_DEVICE_STREAM, Records.ARROW_DEVICE_STREAM);
+    }
+
+    /** {@return a {@code devx_cuda_array} that holds nothing, which the caller closes} */
+    public static CStruct cudaArray() {
+        return new CStruct(Handle.Kind.CUDA_ARRAY, Records.CUDA_ARRAY, Records.CUDA_ARRAY);
     }
 
     /**

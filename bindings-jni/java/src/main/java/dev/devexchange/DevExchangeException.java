@@ -1,5 +1,7 @@
 package dev.devexchange;
 
+import java.util.Objects;
+
 /**
  * Why a call was refused. Nothing was taken, nothing was released, and no output was written; the text names the field
  * and its value.
@@ -20,8 +22,19 @@ public final class DevExchangeException extends RuntimeException {
         this.driverCode = driverCode;
     }
 
-    DevExchangeException(int status, String message) {
-        this(status, 0, message);
+    /**
+     * A refusal of a callback's: what an {@link Allocator} or a {@link BatchStream.Source} throws so that whoever called
+     * gets this status.
+     *
+     * @param status one of {@link Status}, not {@link Status#OK}
+     * @param message what is wrong: the field, its value, and what was expected
+     * @throws IllegalArgumentException if the status is {@link Status#OK}
+     */
+    public DevExchangeException(int status, String message) {
+        this(status, 0, Objects.requireNonNull(message, "message"));
+        if (status == Status.OK) {
+            throw new IllegalArgumentException("status is " + Status.OK + ": that is no refusal");
+        }
     }
 
     /**

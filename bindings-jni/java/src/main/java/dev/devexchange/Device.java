@@ -39,6 +39,11 @@ public record Device(DeviceType type, int id) {
         return Integer.toUnsignedLong(type.value()) | (long) id << 32;
     }
 
+    /** The other way round. */
+    static Device unpack(long packed) {
+        return new Device(new DeviceType((int) packed), (int) (packed >> 32));
+    }
+
     /** {@return whether the host may read the memory through its address, once the data is there} */
     boolean isHost() {
         return type.equals(DeviceType.CPU) || type.equals(DeviceType.CUDA_HOST) || type.equals(DeviceType.CUDA_MANAGED);

@@ -42,9 +42,9 @@ final class Dispatcher {
         THREAD.start();
         try {
             // Who still waits for Java then would wait for ever.
-            Runtime.getRuntime().addShutdownHook(new Thread(Native::sourcesClose, "devexchange-exit"));
+            Runtime.getRuntime().addShutdownHook(new Thread(Native::answersClose, "devexchange-exit"));
         } catch (IllegalStateException e) {
-            Native.sourcesClose();
+            Native.answersClose();
         }
     }
 

@@ -22,10 +22,19 @@ final class Handle {
         ARROW_DEVICE_ARRAY(6, "struct"),
         STREAM(7, "stream"),
         BATCH_STREAM(8, "stream"),
-        ASYNC_READER(9, "reader"),
-        ASYNC_WRITER(10, "writer"),
+        CUDA_ARRAY(10, "struct"),
         ARROW_STREAM(11, "struct"),
-        ARROW_DEVICE_STREAM(12, "struct");
+        ARROW_DEVICE_STREAM(12, "struct"),
+        ASYNC_READER(Kind.BOXED, "reader"),
+        ASYNC_WRITER(Kind.BOXED, "writer"),
+        MANAGER(Kind.BOXED, "manager"),
+        MEMORY(Kind.BOXED, "memory"),
+        DEFERRED(Kind.BOXED, "scope"),
+        IPC_SERVER(Kind.BOXED, "server"),
+        IPC_CLIENT(Kind.BOXED, "client");
+
+        /** Of everything whose box knows by itself what it is ({@code boxed.rs}). */
+        private static final int BOXED = 9;
 
         /** The low bits of a token; the same numbers as in {@code handle.rs}. */
         final int tag;

@@ -76,8 +76,6 @@ final class Native {
 
     static native void streamSynchronize(long stream);
 
-    static native long tensorAllocate(long device, int dtype, long shape, long ndim, long stream);
-
     static native long tensorCopyTo(long tensor, long device, long stream);
 
     static native void tensorRead(long tensor, long into, long bytes, long stream);
@@ -103,6 +101,8 @@ final class Native {
     // tensor.rs
 
     static native long tensorCreate(long description, long flags, long room, long token);
+
+    static native long tensorAllocate(long description, long stream);
 
     static native void tensorDescribe(long tensor, long out);
 
@@ -183,8 +183,6 @@ final class Native {
 
     static native void sourceFail(long token, int status, int driverCode, String text);
 
-    static native void sourcesClose();
-
     static native long batchStreamImport(long source, boolean device);
 
     static native long batchStreamSchema(long stream);
@@ -226,6 +224,84 @@ final class Native {
     static native void asyncWriterFinish(long writer);
 
     static native void asyncWriterFail(long writer, int code, String text);
+
+    // answers.rs
+
+    static native void answersClose();
+
+    // manager.rs
+
+    static native long managerDriver();
+
+    static native long managerManaged();
+
+    static native long managerHostOnly();
+
+    static native long managerPool(long limit, long keep, boolean shareable);
+
+    static native long managerLimited(long inner, long limit);
+
+    static native long managerCreate(long token);
+
+    static native void managerInitialize(long manager, int deviceId);
+
+    static native long managerAllocate(long manager, long request, long out);
+
+    static native long tensorAllocateWith(long manager, long description, long stream);
+
+    static native long managerPin(long manager, long request, long address, long token);
+
+    static native void managerMemoryInfo(long manager, int deviceId, long out);
+
+    static native void managerIpcHandle(long manager, long address, long out);
+
+    static native void managerReset(long manager, int deviceId);
+
+    static native void managerTrim(long manager, int deviceId, long keep);
+
+    static native long managerDeferCleanup(long manager);
+
+    static native void managerStatistics(long manager, long out);
+
+    // allocator.rs
+
+    static native long allocatorTake(long token, long out);
+
+    static native void allocatorAnswer(long question, long first, long second, long token);
+
+    static native void allocatorAnswerIpcHandle(long question, long record);
+
+    static native void allocatorFail(long question, int status, int driverCode, String text);
+
+    // cuda_array.rs
+
+    static native void cudaArrayImport(long source, long request, boolean withMask, long out);
+
+    static native void tensorExportCudaArray(long tensor, long request, long out);
+
+    // ipc.rs
+
+    static native long ipcServerBind(String address);
+
+    static native void ipcServerOfferTensor(long server, String name, long tensor, int copy);
+
+    static native void ipcServerOfferBatch(long server, String name, long batch, int copy);
+
+    static native boolean ipcServerWithdraw(long server, String name);
+
+    static native long ipcServerLeases(long server);
+
+    static native long ipcClientConnect(String address, long timeout);
+
+    static native long ipcClientImportTensor(long client, String name);
+
+    static native long ipcClientImportBatch(long client, String name);
+
+    static native long tensorAllocateShared(long description);
+
+    static native void ipcPlanTensor(long tensor, long out);
+
+    static native void ipcPlanBatch(long batch, long out);
 
     // column.rs
 

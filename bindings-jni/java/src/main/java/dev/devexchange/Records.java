@@ -147,16 +147,15 @@ final class Records {
 
     // devexchange/cuda_array.h
 
-    static {
-        struct("devx_cuda_array")
-                .i32("version", "read_only")
-                .pointers("data")
-                .i64("ndim")
-                .pointers("shape", "strides", "typestr", "descr", "mask")
-                .i64("stream")
-                .pointers("release", "private_data");
-        struct("devx_cuda_array_request").i32("max_version", "no_stream").i64("stream");
-    }
+    static final Struct CUDA_ARRAY = struct("devx_cuda_array")
+            .i32("version", "read_only")
+            .pointers("data")
+            .i64("ndim")
+            .pointers("shape", "strides", "typestr", "descr", "mask")
+            .i64("stream")
+            .pointers("release", "private_data");
+    static final Struct CUDA_ARRAY_REQUEST =
+            struct("devx_cuda_array_request").i32("max_version", "no_stream").i64("stream");
 
     // devexchange/types.h
 
@@ -166,24 +165,24 @@ final class Records {
         struct("devx_error").i32("status", "driver_code").array(496, 1, "message");
         struct("devx_wake").pointers("context", "wake", "release");
         struct("devx_batch_source").pointers("context", "next", "release");
-        struct("devx_memory_request")
-                .i32("device_type", "device_id")
-                .i64("bytes", "stream")
-                .i32("host_flags", "reserved");
         struct("devx_memory").pointers("address").i32("device_type", "device_id").structs(OWNER, "owner");
-        struct("devx_memory_info").i64("free_bytes", "total_bytes");
-        struct("devx_ipc_handle")
-                .array(64, 1, "handle")
-                .i64("offset", "bytes")
-                .i32("device_id", "reserved");
-        struct("devx_manager_statistics")
-                .i64("bytes", "peak_bytes", "allocations", "total_allocations", "total_bytes", "refused");
         struct("devx_manager_table")
                 .i32("version", "reserved")
                 .pointers("context", "initialize", "allocate", "pin", "memory_info", "get_ipc_handle")
                 .pointers("reset", "trim", "defer_cleanup", "release");
     }
 
+    static final Struct MEMORY_REQUEST = struct("devx_memory_request")
+            .i32("device_type", "device_id")
+            .i64("bytes", "stream")
+            .i32("host_flags", "reserved");
+    static final Struct MEMORY_INFO = struct("devx_memory_info").i64("free_bytes", "total_bytes");
+    static final Struct IPC_HANDLE = struct("devx_ipc_handle")
+            .array(64, 1, "handle")
+            .i64("offset", "bytes")
+            .i32("device_id", "reserved");
+    static final Struct MANAGER_STATISTICS = struct("devx_manager_statistics")
+            .i64("bytes", "peak_bytes", "allocations", "total_allocations", "total_bytes", "refused");
     static final Struct DLPACK_REQUEST =
             struct("devx_dlpack_request").i32("max_major", "max_minor").i64("stream").i32("copy");
     static final Struct FIELD = struct("devx_field")

@@ -9,72 +9,25 @@ import java.util.List;
 
 /**
  * A tensor: one reference to an n-dimensional array in memory, made here ({@link #create}) or imported from a producer
- * through DLPack.
+ * through DLPack or the CUDA Array Interface.
  *
  * <p>Shapes are extents; strides are the distances of neighbours along each dimension, in elements, and may be
  * negative. The memory is released when the last reference and the last export are gone. Any thread may use a tensor;
  * close it when it is not needed any more. After that every method says {@link Status#CLOSED}.
  */
 public final class Tensor implements AutoCloseable {
-    private static final int DATA = Records.DL_TENSOR.at("data");
-    private static final int DEVICE = Records.DL_TENSOR.at("device");
-    private static final int DEVICE_TYPE = DEVICE + Records.DL_DEVICE.at("device_type");
-    private static final int DEVICE_ID = DEVICE + Records.DL_DEVICE.at("device_id");
-    private static final int NDIM = Records.DL_TENSOR.at("ndim");
-    private static final int DTYPE = Records.DL_TENSOR.at("dtype");
-    private static final int CODE = DTYPE + Records.DL_DATA_TYPE.at("code");
-    private static final int BITS = DTYPE + Records.DL_DATA_TYPE.at("bits");
-    private static final int LANES = DTYPE + Records.DL_DATA_TYPE.at("lanes");
-    private static final int SHAPE = Records.DL_TENSOR.at("shape");
-    private static final int STRIDES = Records.DL_TENSOR.at("strides");
-    private static final int BYTE_OFFSET = Records.DL_TENSOR.at("byte_offset");
-
-    /** The numbers that follow the record in a description (tensor.rs). */
-    private static final int NUMBERS = Records.DL_TENSOR.size();
-
     private final Handle handle;
-    private final long address;
-    private final Device device;
-    private final DType dtype;
-    private final long flags;
-    private final long elements;
-    private final long bytes;
-    private final boolean rowMajor;
-    private final long lowest;
-    private final long end;
-    private final long[] shape;
-    private final long[] strides;
-    private final Element element;
+    private final Description is;
+    private final Elements each;
 
     /** Whether the data is there, and not after what is queued on a stream. */
     private volatile boolean ready;
 
-    private volatile HostMemory memory;
-
     Tensor(long raw) {
         handle = new Handle(this, Handle.Kind.TENSOR, raw);
-        Scratch scratch = Scratch.get();
-        Native.tensorDescribe(raw, scratch.address);
-        ByteBuffer in = scratch.buffer;
-        address = in.getLong(DATA);
-        device = new Device(new DeviceType(in.getInt(DEVICE_TYPE)), in.getInt(DEVICE_ID));
-        dtype = new DType(
-                Byte.toUnsignedInt(in.get(CODE)),
-                Byte.toUnsignedInt(in.get(BITS)),
-                Short.toUnsignedInt(in.getShort(LANES)));
-        element = Element.of(dtype);
-        int ndim = in.getInt(NDIM);
-        long[] numbers = new long[7 + 2 * ndim];
-        in.duplicate().order(in.order()).position(NUMBERS).asLongBuffer().get(numbers);
-        flags = numbers[0];
-        elements = numbers[1];
-        bytes = numbers[2];
-        rowMajor = numbers[3] != 0;
-        lowest = numbers[4];
-        end = numbers[5];
-        ready = numbers[6] != 0;
-        shape = Arrays.copyOfRange(numbers, 7, 7 + ndim);
-        strides = Arrays.copyOfRange(numbers, 7 + ndim, numbers.length);
+        is = Description.of(raw);
+        each = new Elements(is);
+        ready = is.ready();
     }
 
     // ---- making and taking ----
@@ -155,8 +108,7 @@ public final class Tensor implements AutoCloseable {
                     Status.INVALID_SHAPE,
                     "there are " + strides.length + " strides for " + shape.length + " dimensions");
         }
-        Scratch scratch = Scratch.of(NUMBERS + 2L * Long.BYTES * shape.length);
-        write(scratch, address, device, dtype, shape, strides);
+        Scratch scratch = Description.write(address, device, dtype, shape, strides);
         boolean owned = kept != null || release != null;
         long token = owned ? ReleaseQueue.register(kept, release) : 0;
         long made = 0;
@@ -169,29 +121,6 @@ public final class Tensor implements AutoCloseable {
             Reference.reachabilityFence(scratch);
         }
         return new Tensor(made);
-    }
-
-    private static void write(
-            Scratch scratch, long address, Device device, DType dtype, long[] shape, long[] strides) {
-        ByteBuffer out = scratch.buffer;
-        out.putLong(DATA, address);
-        out.putInt(DEVICE_TYPE, device.type().value());
-        out.putInt(DEVICE_ID, device.id());
-        out.putInt(NDIM, shape.length);
-        out.put(CODE, (byte) dtype.code());
-        out.put(BITS, (byte) dtype.bits());
-        out.putShort(LANES, (short) dtype.lanes());
-        out.putLong(BYTE_OFFSET, 0);
-        int at = NUMBERS;
-        out.putLong(SHAPE, scratch.address + at);
-        for (long extent : shape) {
-            out.putLong(at, extent);
-            at += Long.BYTES;
-        }
-        out.putLong(STRIDES, strides == null ? 0 : scratch.address + at);
-        for (int i = 0; strides != null && i < strides.length; i++) {
-            out.putLong(at + i * Long.BYTES, strides[i]);
-        }
     }
 
     /**
@@ -208,13 +137,59 @@ public final class Tensor implements AutoCloseable {
      *     {@link Status#INVALID_DTYPE}, {@link Status#DEVICE}, {@link Status#DRIVER}, {@link Status#CLOSED}
      */
     public static Tensor allocate(Device device, DType dtype, long[] shape, DeviceStream stream) {
-        Scratch scratch = Scratch.of((long) Long.BYTES * shape.length);
-        scratch.buffer.duplicate().order(scratch.buffer.order()).asLongBuffer().put(shape);
-        int packed = dtype.code() | dtype.bits() << 8 | dtype.lanes() << 16;
+        return allocate(device, dtype, shape, stream, Native::tensorAllocate);
+    }
+
+    /**
+     * As {@link #allocate(Device, DType, long[], DeviceStream)}, over memory of a manager.
+     *
+     * @param manager who allocates, and gets the memory back; it may be closed before the tensor
+     * @param device kind of memory, and the id of the device that it is for
+     * @param dtype type of the elements
+     * @param shape extents; empty for a scalar
+     * @param stream of that device, in whose order the memory is given and taken back, if the manager can do that; it
+     *     is closed after the tensor and what was exported of it; may be null
+     * @return the tensor, which the caller closes
+     * @throws DevExchangeException {@link Status#INVALID_SHAPE}, {@link Status#INVALID_DTYPE}, and as
+     *     {@link MemoryManager#allocate}
+     */
+    public static Tensor allocate(
+            MemoryManager manager, Device device, DType dtype, long[] shape, DeviceStream stream) {
+        long open = manager.enter("Tensor.allocate");
+        try {
+            return allocate(device, dtype, shape, stream, (description, queue) ->
+                    Native.tensorAllocateWith(open, description, queue));
+        } finally {
+            manager.exit();
+        }
+    }
+
+    /**
+     * A tensor over new host memory that can be offered to other processes without a copy ({@link IpcServer}):
+     * compact, row-major, zeroed.
+     *
+     * @param dtype type of the elements
+     * @param shape extents; empty for a scalar
+     * @return the tensor, which the caller closes
+     * @throws DevExchangeException {@link Status#OUT_OF_MEMORY}, {@link Status#INVALID_SHAPE},
+     *     {@link Status#INVALID_DTYPE}, {@link Status#SYSTEM}
+     */
+    public static Tensor allocateShared(DType dtype, long[] shape) {
+        return allocate(Device.CPU, dtype, shape, null, (description, none) ->
+                Native.tensorAllocateShared(description));
+    }
+
+    /** A native that makes a tensor of a description, for a stream or 0. */
+    private interface AllocateCall {
+        long apply(long description, long stream);
+    }
+
+    private static Tensor allocate(
+            Device device, DType dtype, long[] shape, DeviceStream stream, AllocateCall allocate) {
+        Scratch scratch = Description.write(0, device, dtype, shape, null);
         long queue = DeviceStream.enterIfAny(stream, "Tensor.allocate");
         try {
-            return new Tensor(
-                    Native.tensorAllocate(device.packed(), packed, scratch.address, shape.length, queue));
+            return new Tensor(allocate.apply(scratch.address, queue));
         } finally {
             DeviceStream.exitIfAny(stream);
             Reference.reachabilityFence(scratch);
@@ -281,6 +256,20 @@ public final class Tensor implements AutoCloseable {
         } finally {
             DeviceStream.exitIfAny(stream);
         }
+    }
+
+    /**
+     * Takes an array without a mask from its producer, as the C struct of the CUDA Array Interface; as
+     * {@link CudaArray#importCudaArray}, which is for arrays with one.
+     *
+     * @param address of a {@code devx_cuda_array} that the caller owns
+     * @param request the consumer's stream, and the policy for producers without one
+     * @return the tensor, which the caller closes
+     * @throws DevExchangeException also {@link Status#UNSUPPORTED} if there is a mask, which a tensor cannot say; and
+     *     as there
+     */
+    public static Tensor importCudaArray(long address, CudaArrayRequest request) {
+        return CudaArray.take(address, request, false).tensor();
     }
 
     // ---- handing over ----
@@ -372,6 +361,48 @@ public final class Tensor implements AutoCloseable {
             throw handle.closed(method);
         }
         return exported;
+    }
+
+    /**
+     * Hands the tensor to a consumer as the C struct of the CUDA Array Interface, which the consumer releases, and
+     * keeps it. The stream of the struct is the one behind which the data is.
+     *
+     * @param request what the consumer reads, and the stream that the data is to be ordered on
+     * @param address of room for a {@code devx_cuda_array}; what it holds is overwritten, not released
+     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#DEVICE} for memory that no device can
+     *     access, {@link Status#UNSUPPORTED} for elements that NumPy has no name for, {@link Status#VERSION},
+     *     {@link Status#INVALID_STREAM}, {@link Status#DRIVER}, {@link Status#CLOSED}; then nothing is written
+     */
+    public void exportShareCudaArray(CudaArrayRequest request, long address) {
+        exportCudaArray("Tensor.exportShareCudaArray", request, address);
+    }
+
+    /**
+     * As {@link #exportShareCudaArray}, and closes the tensor here. On failure it stays open.
+     *
+     * @param request what the consumer reads, and the stream that the data is to be ordered on
+     * @param address of room for a {@code devx_cuda_array}; what it holds is overwritten, not released
+     * @throws DevExchangeException as {@link #exportShareCudaArray}
+     */
+    public void exportMoveCudaArray(CudaArrayRequest request, long address) {
+        String method = "Tensor.exportMoveCudaArray";
+        exportCudaArray(method, request, address);
+        if (!handle.close()) {
+            // Another thread closed or moved it at the same time, and was first.
+            CudaArray.release(address);
+            throw handle.closed(method);
+        }
+    }
+
+    private void exportCudaArray(String method, CudaArrayRequest request, long address) {
+        long tensor = enter(method);
+        try {
+            Scratch scratch = Scratch.get();
+            request.write(scratch.buffer);
+            Native.tensorExportCudaArray(tensor, scratch.address, address);
+        } finally {
+            exit();
+        }
     }
 
     /**
@@ -497,7 +528,7 @@ public final class Tensor implements AutoCloseable {
         }
     }
 
-    private Plan plan(String call, PlanCall ask) {
+    Plan plan(String call, PlanCall ask) {
         long tensor = handle.enter(call);
         try {
             Scratch scratch = Scratch.get();
@@ -509,7 +540,7 @@ public final class Tensor implements AutoCloseable {
     }
 
     /** A native that writes a plan to an address. */
-    private interface PlanCall {
+    interface PlanCall {
         void accept(long handle, long address);
     }
 
@@ -665,7 +696,7 @@ public final class Tensor implements AutoCloseable {
      */
     public long address() {
         handle.check("Tensor.address");
-        return address;
+        return is.address();
     }
 
     /**
@@ -676,7 +707,7 @@ public final class Tensor implements AutoCloseable {
      */
     public Device device() {
         handle.check("Tensor.device");
-        return device;
+        return is.device();
     }
 
     /**
@@ -687,7 +718,7 @@ public final class Tensor implements AutoCloseable {
      */
     public DType dtype() {
         handle.check("Tensor.dtype");
-        return dtype;
+        return is.dtype();
     }
 
     /**
@@ -698,7 +729,7 @@ public final class Tensor implements AutoCloseable {
      */
     public long[] shape() {
         handle.check("Tensor.shape");
-        return shape.clone();
+        return is.shape().clone();
     }
 
     /**
@@ -709,7 +740,7 @@ public final class Tensor implements AutoCloseable {
      */
     public long[] strides() {
         handle.check("Tensor.strides");
-        return strides.clone();
+        return is.strides().clone();
     }
 
     /**
@@ -720,7 +751,7 @@ public final class Tensor implements AutoCloseable {
      */
     public long flags() {
         handle.check("Tensor.flags");
-        return flags;
+        return is.flags();
     }
 
     /**
@@ -731,7 +762,7 @@ public final class Tensor implements AutoCloseable {
      */
     public long elements() {
         handle.check("Tensor.elements");
-        return elements;
+        return is.elements();
     }
 
     /**
@@ -743,7 +774,7 @@ public final class Tensor implements AutoCloseable {
      */
     public long bytes() {
         handle.check("Tensor.bytes");
-        return bytes;
+        return is.bytes();
     }
 
     /**
@@ -754,7 +785,7 @@ public final class Tensor implements AutoCloseable {
      */
     public boolean isRowMajor() {
         handle.check("Tensor.isRowMajor");
-        return rowMajor;
+        return is.rowMajor();
     }
 
     // ---- reading ----
@@ -771,20 +802,20 @@ public final class Tensor implements AutoCloseable {
     public ByteBuffer byteBuffer() {
         handle.enter("Tensor.byteBuffer");
         try {
-            device.requireHost(ready);
-            if (!rowMajor) {
+            is.device().requireHost(ready);
+            if (!is.rowMajor()) {
                 throw new DevExchangeException(
                         Status.COPY_REQUIRED,
-                        "strides " + Arrays.toString(strides) + " of shape " + Arrays.toString(shape)
+                        "strides " + Arrays.toString(is.strides()) + " of shape " + Arrays.toString(is.shape())
                                 + " are not row-major");
             }
-            if (bytes > Integer.MAX_VALUE) {
+            if (is.bytes() > Integer.MAX_VALUE) {
                 throw new DevExchangeException(
                         Status.UNSUPPORTED,
-                        "the elements take " + bytes + " bytes: a ByteBuffer has at most " + Integer.MAX_VALUE);
+                        "the elements take " + is.bytes() + " bytes: a ByteBuffer has at most " + Integer.MAX_VALUE);
             }
-            ByteBuffer view = HostMemory.view(address, bytes);
-            boolean readOnly = Flags.has(flags, Flags.READ_ONLY);
+            ByteBuffer view = HostMemory.view(is.address(), is.bytes());
+            boolean readOnly = Flags.has(is.flags(), Flags.READ_ONLY);
             return readOnly ? view.asReadOnlyBuffer().order(ByteOrder.nativeOrder()) : view;
         } finally {
             exit();
@@ -802,11 +833,7 @@ public final class Tensor implements AutoCloseable {
     public double getDouble(long... index) {
         handle.enter("Tensor.getDouble");
         try {
-            if (element == null || !element.fitsDouble()) {
-                throw mismatch("a double");
-            }
-            long at = place(index);
-            return element.readDouble(memory(), at);
+            return each.getDouble(ready, index);
         } finally {
             exit();
         }
@@ -824,44 +851,10 @@ public final class Tensor implements AutoCloseable {
     public long getLong(long... index) {
         handle.enter("Tensor.getLong");
         try {
-            if (element == null || !element.fitsLong()) {
-                throw mismatch("a long");
-            }
-            long at = place(index);
-            return element.readLong(memory(), at);
+            return each.getLong(ready, index);
         } finally {
             exit();
         }
-    }
-
-    /** Bytes from the lowest element to the one at an index. */
-    private long place(long[] index) {
-        if (index.length != shape.length) {
-            throw new DevExchangeException(
-                    Status.INVALID_ARGUMENT,
-                    "there are " + index.length + " indices for " + shape.length + " dimensions");
-        }
-        long distance = 0;
-        for (int i = 0; i < index.length; i++) {
-            if (index[i] < 0 || index[i] >= shape[i]) {
-                throw new DevExchangeException(
-                        Status.OUT_OF_RANGE, "index[" + i + "] is " + index[i] + ": the extent is " + shape[i]);
-            }
-            distance += index[i] * strides[i];
-        }
-        return distance * element.width - lowest;
-    }
-
-    private HostMemory memory() {
-        device.requireHost(ready);
-        if (memory == null) {
-            memory = HostMemory.of(address + lowest, end - lowest);
-        }
-        return memory;
-    }
-
-    private DevExchangeException mismatch(String wanted) {
-        return new DevExchangeException(Status.MISMATCH, "dtype is " + dtype + ": not " + wanted);
     }
 
     // ---- closing ----
@@ -880,11 +873,15 @@ public final class Tensor implements AutoCloseable {
     /** {@return type, shape and device, or that it is closed} */
     @Override
     public String toString() {
-        return isClosed() ? "Tensor (closed)" : "Tensor (" + dtype + ", " + Arrays.toString(shape) + ", " + device
-                + ")";
+        return isClosed() ? "Tensor (closed)" : "Tensor (" + is.dtype() + ", " + Arrays.toString(is.shape()) + ", "
+                + is.device() + ")";
     }
 
-    private void exit() {
+    long enter(String method) {
+        return handle.enter(method);
+    }
+
+    void exit() {
         handle.exit();
         Reference.reachabilityFence(this);
     }

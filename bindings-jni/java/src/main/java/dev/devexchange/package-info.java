@@ -5,13 +5,16 @@
  * {@link dev.devexchange.Schema}), <b>where</b> it is ({@link dev.devexchange.Device}), <b>who</b> keeps it alive (a
  * release that is called exactly once) and <b>when</b> it may be touched (host memory: always; device memory: in the
  * order of a {@link dev.devexchange.DeviceStream}; the host never waits, except where a method says so).
- * {@link dev.devexchange.Tensor} speaks DLPack, {@link dev.devexchange.Batch} and {@link dev.devexchange.Schema} speak
- * the Arrow C data and C device interfaces; structs of those standards are passed as addresses ({@code long}), for
- * example those of Arrow Java's {@code ArrowArray.memoryAddress()} or of {@link dev.devexchange.CStruct}. A producer
- * describes buffers of its own with {@link dev.devexchange.ArrayBuilder}; a consumer reads a
- * {@link dev.devexchange.Column}, whatever its type. {@link dev.devexchange.BatchStream} is many batches of one schema,
- * one after the other; {@link dev.devexchange.AsyncReader} and {@link dev.devexchange.AsyncWriter} are that for those
- * who do not wait.
+ * {@link dev.devexchange.Tensor} speaks DLPack and the CUDA Array Interface ({@link dev.devexchange.CudaArray} is one
+ * with a mask), {@link dev.devexchange.Batch} and {@link dev.devexchange.Schema} speak the Arrow C data and C device
+ * interfaces; structs of those standards are passed as addresses ({@code long}), for example those of Arrow Java's
+ * {@code ArrowArray.memoryAddress()} or of {@link dev.devexchange.CStruct}. A producer describes buffers of its own with
+ * {@link dev.devexchange.ArrayBuilder}; a consumer reads a {@link dev.devexchange.Column}, whatever its type.
+ * {@link dev.devexchange.BatchStream} is many batches of one schema, one after the other;
+ * {@link dev.devexchange.AsyncReader} and {@link dev.devexchange.AsyncWriter} are that for those who do not wait. Memory
+ * comes from a {@link dev.devexchange.MemoryManager}, which may be the program's own
+ * ({@link dev.devexchange.Allocator}), and goes to other processes through {@link dev.devexchange.IpcServer} and
+ * {@link dev.devexchange.IpcClient}.
  *
  * <p>Rules that hold everywhere:
  * <ul>
@@ -24,8 +27,9 @@
  * <li><b>Release callbacks</b> ({@code Runnable}) run once, on the thread {@code devexchange-releases}: never on the
  *     thread that gave up the memory, which may be one that the JVM has never seen. See
  *     {@link dev.devexchange.ReleaseQueue}.
- * <li><b>Sources and subscribers</b> run on daemon threads {@code devexchange-worker-…}, or on an executor of the
- *     user's, for the same reason: whoever asks for a batch of Java's waits for one of those threads.
+ * <li><b>Sources, allocators and subscribers</b> run on daemon threads {@code devexchange-worker-…}, subscribers also on
+ *     an executor of the user's, for the same reason: whoever asks for a batch or for memory of Java's waits for one of
+ *     those threads, and what they throw is the error of whoever asked.
  * <li><b>Devices.</b> Nothing of CUDA is needed until a device is named; without a driver that is a clear error
  *     ({@link dev.devexchange.Status#DEVICE}). Device memory that queued work uses is released after that work, once
  *     {@link dev.devexchange.Tensor#usedOn} was told of it.

@@ -13,10 +13,10 @@ import java.util.concurrent.atomic.AtomicReference;
 final class DeviceScenario {
     static final String PROPERTY = "devexchange.test.device";
 
-    private static final Device CUDA = new Device(DeviceType.CUDA, 0);
-    private static final Device SECOND = new Device(DeviceType.CUDA, 1);
+    static final Device CUDA = new Device(DeviceType.CUDA, 0);
+    static final Device SECOND = new Device(DeviceType.CUDA, 1);
     private static final ByteBuffer NONE = null;
-    private static final long[] SIX = {6};
+    static final long[] SIX = {6};
 
     /** Long enough for a busy machine. JUnit, and so {@link Check}, is not on the class path here. */
     private static final Duration PATIENCE = Duration.ofSeconds(30);
@@ -38,8 +38,7 @@ final class DeviceScenario {
     private DeviceScenario() {}
 
     public static void main(String[] arguments) throws Exception {
-        System.load(System.getProperty(PROPERTY));
-        check(useContext() == 0);
+        begin();
         switch (arguments[0]) {
             case "everything" -> everything();
             case "crowd" -> crowd();
@@ -49,6 +48,11 @@ final class DeviceScenario {
             default -> throw new AssertionError(arguments[0]);
         }
         System.out.println("main is done");
+    }
+
+    static void begin() {
+        System.load(System.getProperty(PROPERTY));
+        check(useContext() == 0);
     }
 
     private static void everything() throws InterruptedException {
@@ -67,7 +71,7 @@ final class DeviceScenario {
     }
 
     /** Nothing is left: not here, not on the device, and the driver has nothing to say. */
-    private static void finish() throws InterruptedException {
+    static void finish() throws InterruptedException {
         settle();
         check(DevExchange.releasesLost() == 0);
         same(0L, DevExchange.outstanding());
@@ -79,7 +83,7 @@ final class DeviceScenario {
         same(null, finding());
     }
 
-    private static void settle() throws InterruptedException {
+    static void settle() throws InterruptedException {
         long end = System.nanoTime() + PATIENCE.toNanos();
         while (DevExchange.releasesWaiting() > 0) {
             check(System.nanoTime() < end);
@@ -88,7 +92,7 @@ final class DeviceScenario {
         flush();
     }
 
-    private static void flush() throws InterruptedException {
+    static void flush() throws InterruptedException {
         check(ReleaseQueue.flush(PATIENCE));
     }
 
@@ -136,13 +140,13 @@ final class DeviceScenario {
         }
     }
 
-    private static Tensor filled(DeviceStream stream) {
+    static Tensor filled(DeviceStream stream) {
         Tensor tensor = Tensor.allocate(CUDA, DType.INT32, SIX, stream);
         tensor.write(Direct.ints(1, 2, 3, 4, 5, 6), stream);
         return tensor;
     }
 
-    private static void holds(Tensor tensor, DeviceStream stream) {
+    static void holds(Tensor tensor, DeviceStream stream) {
         ByteBuffer read = Direct.room(24);
         tensor.read(read, stream);
         same(Direct.ints(1, 2, 3, 4, 5, 6), read);
@@ -453,7 +457,7 @@ final class DeviceScenario {
     }
 
     /** Somebody else's memory, as far as the library knows. */
-    private static Tensor foreign(Tensor memory, AtomicInteger released) {
+    static Tensor foreign(Tensor memory, AtomicInteger released) {
         return Tensor.create(
                 memory.address(), CUDA, DType.INT32, SIX, null, 0, released::incrementAndGet);
     }
@@ -553,19 +557,19 @@ final class DeviceScenario {
         }
     }
 
-    private static void check(boolean holds) {
+    static void check(boolean holds) {
         if (!holds) {
             throw new AssertionError();
         }
     }
 
-    private static void same(Object expected, Object found) {
+    static void same(Object expected, Object found) {
         if (expected == null ? found != null : !expected.equals(found)) {
             throw new AssertionError("expected " + expected + ", found " + found);
         }
     }
 
-    private static void refused(int status, Runnable call, String... texts) {
+    static void refused(int status, Runnable call, String... texts) {
         try {
             call.run();
         } catch (DevExchangeException e) {

@@ -2,7 +2,6 @@ package dev.devexchange;
 
 import static dev.devexchange.Check.refused;
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -12,76 +11,32 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ReadOnlyBufferException;
 import java.nio.file.Path;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.UUID;
-import java.util.regex.Pattern;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 
 /**
- * Devices: without a driver here, and with the simulated one (tests/simcuda) in JVMs of their own ({@link
- * DeviceScenario}). Whatever that driver finds wrong with the order or the lifetime of memory ends the JVM badly.
+ * Devices: without a driver here, and with the simulated one in JVMs of their own ({@link DeviceScenario}).
  */
 @ExtendWith(Check.class)
 class DeviceTest {
     private static final Device CUDA = new Device(DeviceType.CUDA, 0);
 
-    /** Where the repository's builds go, as scripts/env.sh says it. */
-    private static final Path TARGET = target();
-
-    private static final Pattern COMPLAINT = Pattern.compile(
-            "(WARNING|FATAL ERROR) in native method|JNI call made without checking exceptions|exceeds capacity");
-
     @TempDir
     static Path directory;
 
-    private static Path library;
+    private static Simulated simulated;
 
-    private static Path target() {
-        Path root = Path.of(System.getProperty("devexchange.root"));
-        Map<String, String> environment = System.getenv();
-        String said = environment.getOrDefault("DEVX_TARGET", environment.getOrDefault("CARGO_TARGET_DIR", "target"));
-        return root.resolve(said).toAbsolutePath().normalize();
-    }
-
-    /** Cargo does nothing if the driver is there and up to date. */
     @BeforeAll
     static void placeTheDriver() throws IOException, InterruptedException {
-        String place = Path.of(System.getProperty("devexchange.root"), "tests/simcuda/driver/place.sh").toString();
-        ProcessBuilder tool = new ProcessBuilder("sh", place, driver().toString());
-        tool.environment().put("CARGO_TARGET_DIR", TARGET.toString());
-        Cc.run(tool);
-        library = Cc.shared("device.c", directory);
-    }
-
-    private static Path driver() {
-        return TARGET.resolve("simcuda");
-    }
-
-    private static Jvm.End run(String scenario, String mode, int seed) throws IOException, InterruptedException {
-        Map<String, String> environment = new HashMap<>();
-        environment.put("LD_LIBRARY_PATH", driver().toString());
-        environment.put("SIMCUDA_FATAL", "exit");
-        environment.put("SIMCUDA_DEVICES", "2");
-        environment.put("SIMCUDA_MODE", mode);
-        environment.put("SIMCUDA_SEED", String.valueOf(seed));
-        environment.put("DEVEXCHANGE_TRACE", "1");
-        List<String> options = List.of("-Xcheck:jni", "-D" + DeviceScenario.PROPERTY + "=" + library);
-        return Jvm.run(options, environment, DeviceScenario.class, scenario);
+        simulated = new Simulated(directory);
     }
 
     private static String endsWell(String scenario, String mode, int seed) throws IOException, InterruptedException {
-        Jvm.End end = run(scenario, mode, seed);
-        String output = mode + " " + seed + ": " + end.output();
-        assertEquals(0, end.status(), output);
-        assertTrue(end.output().contains("main is done"), output);
-        assertFalse(COMPLAINT.matcher(end.output()).find(), output);
-        assertFalse(end.output().contains("finding"), output);
-        return end.output();
+        return simulated.endsWell(DeviceScenario.class, scenario, mode, seed);
     }
 
     // ---- without a driver ----
@@ -186,7 +141,7 @@ class DeviceTest {
     @Test
     void aMissingWaitIsFound() throws IOException, InterruptedException {
         for (String mode : List.of("lazy", "threads")) {
-            Jvm.End end = run("race", mode, 1);
+            Jvm.End end = simulated.run(DeviceScenario.class, "race", mode, 1);
             assertNotEquals(0, end.status(), end.output());
             assertTrue(end.output().contains("main is done"), end.output());
             assertTrue(end.output().contains("Race: read after write"), end.output());

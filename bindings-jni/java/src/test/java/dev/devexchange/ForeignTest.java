@@ -26,6 +26,8 @@ class ForeignTest {
 
     static native long produce();
 
+    static native long produceCudaArray();
+
     static native int deleted();
 
     static native boolean deleteElsewhere(long address);
@@ -64,6 +66,30 @@ class ForeignTest {
         assertEquals(before, deleted());
         Dlpack.release(produced);
         assertEquals(before + 1, deleted());
+    }
+
+    /** Without elements, so that no driver is asked. */
+    @Test
+    void theReleaseOfAForeignCudaArrayIsCalledOnce() {
+        int before = deleted();
+        long produced = produceCudaArray();
+        HostMemory.view(produced, 8).putInt(0, 4);
+        refused(Status.VERSION, () -> Tensor.importCudaArray(produced, CudaArrayRequest.DEFAULT), "version is 4");
+        assertEquals(before, deleted());
+        HostMemory.view(produced, 8).putInt(0, CudaArray.VERSION);
+        try (CudaArray array = CudaArray.importCudaArray(produced, CudaArrayRequest.DEFAULT);
+                Tensor share = array.tensor().share()) {
+            assertEquals(0, array.tensor().elements());
+            refused(Status.RELEASED, () -> Tensor.importCudaArray(produced, CudaArrayRequest.DEFAULT));
+            CudaArray.release(produced);
+            assertEquals(DType.FLOAT32, share.dtype());
+            assertEquals(before, deleted());
+        }
+        assertEquals(before + 1, deleted());
+        CudaArray.release(produced);
+        assertEquals(before + 1, deleted());
+        CudaArray.release(produceCudaArray());
+        assertEquals(before + 2, deleted());
     }
 
     @Test

@@ -44,12 +44,33 @@ class HandleTest {
         return Tensor.create(Direct.ints(1, 2, 3, 4), DType.INT32, new long[] {4}, null);
     }
 
+    private static MemoryManager manager() {
+        return MemoryManager.hostOnly();
+    }
+
+    private static Memory memory() {
+        try (MemoryManager manager = manager()) {
+            return manager.allocate(MemoryRequest.of(Device.CPU, 4));
+        }
+    }
+
+    private static DeferredCleanup deferred() {
+        try (MemoryManager manager = manager()) {
+            return manager.deferCleanup();
+        }
+    }
+
+    private static IpcServer server() {
+        return IpcServer.bind("@devexchange-java-handles-" + ProcessHandle.current().pid());
+    }
+
     @Test
     void closingTwiceIsFine() {
         List<AutoCloseable> all = List.of(
                 tensor(), batch(), Schema.batch(), CStruct.arrowArray(), CStruct.arrowSchema(),
                         CStruct.arrowDeviceArray(), CStruct.arrowStream(), CStruct.arrowDeviceStream(),
-                        Streams.stream(1), AsyncReader.create());
+                        Streams.stream(1), AsyncReader.create(), CStruct.cudaArray(), MemoryManager.hostOnly(),
+                        MemoryManager.of(request -> null, null), memory(), deferred(), server());
         for (AutoCloseable each : all) {
             try (each) {
                 each.close();
@@ -72,8 +93,17 @@ class HandleTest {
         schema.close();
         tensor.close();
         struct.close();
+        MemoryManager manager = manager();
+        manager.close();
+        Memory memory = memory();
+        memory.close();
+        IpcServer server = server();
+        IpcClient client = IpcClient.connect("@devexchange-java-handles-" + ProcessHandle.current().pid());
+        client.close();
+        server.close();
         int checked = 0;
-        for (Object closed : List.of(tensor, batch, column, schema, struct, stream)) {
+        for (Object closed :
+                List.of(tensor, batch, column, schema, struct, stream, manager, memory, server, client)) {
             for (Method method : closed.getClass().getMethods()) {
                 if (!Modifier.isStatic(method.getModifiers()) && !ALWAYS.contains(method.getName())) {
                     saysClosed(closed, method);
@@ -81,7 +111,7 @@ class HandleTest {
                 }
             }
         }
-        assertTrue(checked > 60, "only " + checked + " methods");
+        assertTrue(checked > 85, "only " + checked + " methods");
     }
 
     private static void saysClosed(Object closed, Method method) throws IllegalAccessException {
@@ -117,6 +147,16 @@ class HandleTest {
         }
         if (type == DlpackRequest.class) {
             return DlpackRequest.DEFAULT;
+        }
+        if (type == CudaArrayRequest.class) {
+            return CudaArrayRequest.DEFAULT;
+        }
+        if (type == MemoryRequest.class) {
+            return MemoryRequest.of(Device.CPU, 1);
+        }
+        if (type == Tensor.class || type == Batch.class) {
+            // Of a closed server it is not looked at.
+            return null;
         }
         if (type == String.class) {
             return "x";

@@ -1,5 +1,7 @@
 package dev.devexchange;
 
+import java.io.BufferedReader;
+import java.io.BufferedWriter;
 import java.io.File;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -16,8 +18,74 @@ final class Jvm {
 
     private Jvm() {}
 
+    /** A JVM that goes on, with which to talk line by line. */
+    static final class Peer implements AutoCloseable {
+        private final Process process;
+        private final BufferedReader lines;
+
+        private Peer(Process process) {
+            this.process = process;
+            lines = process.inputReader(StandardCharsets.UTF_8);
+            killLater(process);
+        }
+
+        /** The next line that it says, as it has to be. */
+        void expect(String line) throws IOException {
+            String said = lines.readLine();
+            if (!line.equals(said)) {
+                StringBuilder all = new StringBuilder("expected \"" + line + "\", heard:");
+                for (; said != null; said = lines.readLine()) {
+                    all.append('\n').append(said);
+                }
+                throw new AssertionError(all);
+            }
+        }
+
+        void tell(String line, String answer) throws IOException {
+            BufferedWriter to = process.outputWriter(StandardCharsets.UTF_8);
+            to.write(line);
+            to.newLine();
+            to.flush();
+            expect(answer);
+        }
+
+        /** As if the machine had thrown it out. */
+        void kill() throws InterruptedException {
+            process.destroyForcibly().waitFor();
+        }
+
+        /** Lets it end, which has to be well. */
+        void end() throws IOException, InterruptedException {
+            process.outputWriter(StandardCharsets.UTF_8).close();
+            expect("main is done");
+            String more = lines.readLine();
+            if (more != null || process.waitFor() != 0) {
+                throw new AssertionError("ended with " + process.waitFor() + ": " + more);
+            }
+        }
+
+        @Override
+        public void close() {
+            process.destroyForcibly();
+        }
+    }
+
     static End run(List<String> options, Map<String, String> environment, Class<?> main, String... arguments)
             throws IOException, InterruptedException {
+        Process process = begin(options, environment, main, arguments);
+        process.getOutputStream().close();
+        killLater(process);
+        String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        return new End(process.waitFor(), output);
+    }
+
+    static Peer start(List<String> options, Class<?> main, String... arguments) throws IOException {
+        return new Peer(begin(options, Map.of(), main, arguments));
+    }
+
+    private static Process begin(
+            List<String> options, Map<String, String> environment, Class<?> main, String... arguments)
+            throws IOException {
         List<String> command = new ArrayList<>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
         command.addAll(options);
@@ -26,8 +94,11 @@ final class Jvm {
         command.addAll(List.of(arguments));
         ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);
         builder.environment().putAll(environment);
-        Process process = builder.start();
-        process.getOutputStream().close();
+        return builder.start();
+    }
+
+    /** No JVM outlives this one's patience. */
+    private static void killLater(Process process) {
         Thread killer = new Thread(() -> {
             try {
                 if (!process.waitFor(120, TimeUnit.SECONDS)) {
@@ -39,8 +110,6 @@ final class Jvm {
         });
         killer.setDaemon(true);
         killer.start();
-        String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-        return new End(process.waitFor(), output);
     }
 
     private static String place(Class<?> type) {

@@ -55,11 +55,19 @@ class JvmTest {
     }
 
     @Test
+    void theJvmExitsWhileThreadsWaitForAnAllocator() throws IOException, InterruptedException {
+        String output = endsWell(run("allocating"));
+        assertTrue(output.contains("hook: allocate: the JVM that the manager is in is exiting"), output);
+    }
+
+    @Test
     void theTraceNamesWhatNobodyClosed() throws IOException, InterruptedException {
         String output = endsWell(
                 Jvm.run(List.of(), Map.of("DEVEXCHANGE_TRACE", "1"), Scenario.class, "forgotten"));
         assertTrue(output.contains("devexchange: a Batch was not closed"), output);
         assertTrue(output.contains("devexchange: a Tensor was not closed"), output);
+        assertTrue(output.contains("devexchange: a Memory was not closed"), output);
+        assertFalse(output.contains("a MemoryManager was not closed"), output);
         assertFalse(output.contains("a Schema was not closed"), output);
         assertFalse(endsWell(run("forgotten")).contains("not closed"), "the trace is off");
     }

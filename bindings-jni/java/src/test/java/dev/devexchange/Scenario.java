@@ -4,7 +4,6 @@ import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
-import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Flow;
 import java.util.concurrent.SubmissionPublisher;
@@ -22,6 +21,7 @@ final class Scenario {
             case "everything" -> everything();
             case "outstanding" -> outstanding();
             case "busy" -> busy();
+            case "allocating" -> allocating();
             case "forgotten" -> forgotten();
             case "version" -> System.out.println("version " + DevExchange.version());
             default -> throw new AssertionError(arguments[0]);
@@ -92,6 +92,10 @@ final class Scenario {
                 fails(() -> batch.column(0).toTensor(Copy.NEVER));
             }
             streams();
+            managers(release);
+            sharing();
+            fails(() -> Tensor.importCudaArray(0, CudaArrayRequest.DEFAULT));
+            fails(() -> made.exportShareCudaArray(CudaArrayRequest.DEFAULT, 0));
             fails(() -> Tensor.importDlpack(0));
             fails(() -> Tensor.importDlpack(3));
             fails(() -> Schema.importArrow(0));
@@ -100,7 +104,7 @@ final class Scenario {
             fails(() -> Tensor.create(Direct.room(1), DType.FLOAT64, new long[] {-1}, release));
         }
         check(ReleaseQueue.flush(Duration.ofSeconds(30)));
-        check(released.get() == 40);
+        check(released.get() == 80);
         check(DevExchange.outstanding() == 0);
         check(DevExchange.ledger().tensorImports().total() > 0);
         check(Status.name(4).equals("DEVX_CLOSED"));
@@ -170,6 +174,78 @@ final class Scenario {
         }
     }
 
+    private static void managers(Runnable release) {
+        Allocator allocator = new Allocator() {
+            @Override
+            public Allocation allocate(MemoryRequest request) {
+                if (request.bytes() > 100) {
+                    throw new DevExchangeException(Status.OUT_OF_MEMORY, "too much");
+                }
+                return Allocation.of(Direct.room((int) request.bytes()), release);
+            }
+
+            @Override
+            public MemoryInfo memoryInfo(int deviceId) {
+                return new MemoryInfo(1, 2);
+            }
+
+            @Override
+            public IpcHandle ipcHandle(long address) {
+                return new IpcHandle(new byte[64], 0, address, 0);
+            }
+
+            @Override
+            public Runnable pin(int deviceId, long address, long bytes, int hostFlags) {
+                return null;
+            }
+        };
+        try (MemoryManager manager = MemoryManager.of(allocator, release);
+                MemoryManager limited = MemoryManager.limited(manager, 200);
+                MemoryManager host = MemoryManager.hostOnly();
+                CStruct array = CStruct.cudaArray()) {
+            limited.initialize(0);
+            try (Tensor tensor = Tensor.allocate(limited, Device.CPU, DType.INT8, new long[] {8}, null);
+                    DeferredCleanup scope = manager.deferCleanup()) {
+                fails(() -> tensor.exportShareCudaArray(CudaArrayRequest.DEFAULT, array.address()));
+                check(!scope.isClosed());
+            }
+            fails(() -> limited.allocate(MemoryRequest.of(Device.CPU, 101)));
+            check(manager.memoryInfo(0).totalBytes() == 2);
+            check(manager.ipcHandle(77).bytes() == 77);
+            manager.pin(0, Direct.room(8), HostFlags.NONE).close();
+            manager.trim(0, 0);
+            manager.reset(0);
+            check(manager.statistics().refused() == 1);
+            host.allocate(MemoryRequest.of(Device.CPU, 8)).close();
+            fails(() -> host.ipcHandle(8));
+            fails(() -> host.pin(0, 8, -1, 0));
+            MemoryManager.driver().close();
+            MemoryManager.managed().close();
+            MemoryManager.pool(1, 1).close();
+            MemoryManager.shareablePool(1, 1).close();
+        }
+    }
+
+    private static void sharing() {
+        String address = "@devexchange-java-scenario-" + ProcessHandle.current().pid();
+        try (IpcServer server = IpcServer.bind(address);
+                Tensor tensor = Tensor.allocateShared(DType.INT32, new long[] {2});
+                Batch batch = batch(null)) {
+            server.offer("tensor", tensor, Copy.NEVER);
+            server.offer("batch", batch, Copy.IF_NEEDED);
+            check(IpcServer.plan(tensor).kind() == Plan.Kind.VIEW && IpcServer.plan(batch).copyBytes() > 0);
+            try (IpcClient client = IpcClient.connect(address);
+                    Tensor imported = client.importTensor("tensor");
+                    Batch rows = client.importBatch("batch")) {
+                check(imported.elements() == 2 && rows.length() == 2);
+                fails(() -> client.importTensor("other"));
+            }
+            check(server.withdraw("batch") && server.leases() >= 0);
+            fails(() -> IpcServer.bind(address));
+        }
+        fails(() -> IpcClient.connect(address));
+    }
+
     private static void check(boolean holds) {
         if (!holds) {
             throw new AssertionError();
@@ -210,9 +286,39 @@ final class Scenario {
         running.await();
     }
 
+    /** Ends while threads wait for an allocator that does not answer, and while one asks it again. */
+    private static void allocating() throws InterruptedException {
+        CountDownLatch asked = new CountDownLatch(2);
+        MemoryManager manager = MemoryManager.of(
+                request -> {
+                    asked.countDown();
+                    TimeUnit.HOURS.sleep(1);
+                    return null;
+                },
+                null);
+        for (int i = 0; i < 2; i++) {
+            Thread thread = new Thread(() -> manager.allocate(MemoryRequest.of(Device.CPU, 8)));
+            thread.setDaemon(true);
+            thread.setUncaughtExceptionHandler((which, thrown) -> System.out.println("told: " + thrown.getMessage()));
+            thread.start();
+        }
+        asked.await();
+        // After the hook of the library, or before it: the thread is told, or is still waiting.
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+            try {
+                manager.allocate(MemoryRequest.of(Device.CPU, 8));
+            } catch (DevExchangeException e) {
+                System.out.println("hook: " + e.getMessage());
+            }
+        }));
+    }
+
     /** Leaves the closing to the garbage collector. */
     private static void forgotten() throws InterruptedException {
         batch(() -> {});
+        try (MemoryManager manager = MemoryManager.of(request -> Allocation.of(Direct.room(8), () -> {}), null)) {
+            manager.allocate(MemoryRequest.of(Device.CPU, 8));
+        }
         Tensor.create(Direct.bytes(1), DType.INT8, new long[] {1}, null);
         while (DevExchange.outstanding() > 0) {
             System.gc();

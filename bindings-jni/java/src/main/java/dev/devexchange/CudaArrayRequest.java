@@ -1,0 +1,64 @@
+package dev.devexchange;
+
+import java.nio.ByteBuffer;
+
+/**
+ * How an array of the CUDA Array Interface is taken in or handed out.
+ *
+ * @param maxVersion highest version that the consumer reads (for an export): 0 to {@link CudaArray#VERSION}
+ * @param noStream what takes the place of a stream in versions that have none
+ * @param stream import: the stream that the consumer works on, which waits for the data; export: the stream that the
+ *     data is to be ordered on if it does not lie behind one already. A {@link DeviceStream#value}, or
+ *     {@link CudaArray#NO_STREAM}
+ */
+public record CudaArrayRequest(int maxVersion, NoStream noStream, long stream) {
+    /** What takes the place of a stream in versions before 3, which have none. */
+    public enum NoStream {
+        /** The legacy default stream stands for the producer's: it is waited for, and it waits at the end. */
+        LEGACY_DEFAULT,
+        /** The host waits until the device has done all its work. */
+        HOST_SYNC,
+        /** Nobody waits: the caller knows that the data is ready. */
+        TRUST
+    }
+
+    /** Version 3, no stream, {@link NoStream#LEGACY_DEFAULT}. */
+    public static final CudaArrayRequest DEFAULT =
+            new CudaArrayRequest(CudaArray.VERSION, NoStream.LEGACY_DEFAULT, CudaArray.NO_STREAM);
+
+    /**
+     * The same request for a consumer that reads up to this version.
+     *
+     * @param version highest version
+     * @return the request
+     */
+    public CudaArrayRequest withMaxVersion(int version) {
+        return new CudaArrayRequest(version, noStream, stream);
+    }
+
+    /**
+     * The same request with another policy for versions without a stream.
+     *
+     * @param policy what takes its place
+     * @return the request
+     */
+    public CudaArrayRequest withNoStream(NoStream policy) {
+        return new CudaArrayRequest(maxVersion, policy, stream);
+    }
+
+    /**
+     * The same request for another stream.
+     *
+     * @param number as the protocols write it ({@link DeviceStream#value})
+     * @return the request
+     */
+    public CudaArrayRequest withStream(long number) {
+        return new CudaArrayRequest(maxVersion, noStream, number);
+    }
+
+    void write(ByteBuffer record) {
+        record.putInt(Records.CUDA_ARRAY_REQUEST.at("max_version"), maxVersion);
+        record.putInt(Records.CUDA_ARRAY_REQUEST.at("no_stream"), noStream.ordinal());
+        record.putLong(Records.CUDA_ARRAY_REQUEST.at("stream"), stream);
+    }
+}

@@ -1,0 +1,24 @@
+package dev.devexchange;
+
+import java.lang.ref.Reference;
+
+/** As long as this is open, a {@link MemoryManager} defers cleanup ({@link MemoryManager#deferCleanup}). */
+public final class DeferredCleanup implements AutoCloseable {
+    private final Handle handle;
+
+    DeferredCleanup(long raw) {
+        handle = new Handle(this, Handle.Kind.DEFERRED, raw);
+    }
+
+    /** {@return whether it was closed} */
+    public boolean isClosed() {
+        return handle.isClosed();
+    }
+
+    /** Ends the deferral; with the last one, what was held back is given back. Closing twice is fine. */
+    @Override
+    public void close() {
+        handle.close();
+        Reference.reachabilityFence(this);
+    }
+}

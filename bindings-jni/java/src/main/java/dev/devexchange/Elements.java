@@ -1,0 +1,63 @@
+package dev.devexchange;
+
+/** The elements of a tensor in host memory, one by one. Whoever uses this sees to it that the memory is still there. */
+final class Elements {
+    private final Description of;
+
+    /** Null for a type whose values Java does not have. */
+    private final Element element;
+
+    private volatile HostMemory memory;
+
+    Elements(Description of) {
+        this.of = of;
+        this.element = Element.of(of.dtype());
+    }
+
+    double getDouble(boolean ready, long[] index) {
+        if (element == null || !element.fitsDouble()) {
+            throw mismatch("a double");
+        }
+        long at = place(index);
+        return element.readDouble(memory(ready), at);
+    }
+
+    long getLong(boolean ready, long[] index) {
+        if (element == null || !element.fitsLong()) {
+            throw mismatch("a long");
+        }
+        long at = place(index);
+        return element.readLong(memory(ready), at);
+    }
+
+    /** Bytes from the lowest element to the one at an index. */
+    private long place(long[] index) {
+        long[] shape = of.shape();
+        if (index.length != shape.length) {
+            throw new DevExchangeException(
+                    Status.INVALID_ARGUMENT,
+                    "there are " + index.length + " indices for " + shape.length + " dimensions");
+        }
+        long distance = 0;
+        for (int i = 0; i < index.length; i++) {
+            if (index[i] < 0 || index[i] >= shape[i]) {
+                throw new DevExchangeException(
+                        Status.OUT_OF_RANGE, "index[" + i + "] is " + index[i] + ": the extent is " + shape[i]);
+            }
+            distance += index[i] * of.strides()[i];
+        }
+        return distance * element.width - of.lowest();
+    }
+
+    private HostMemory memory(boolean ready) {
+        of.device().requireHost(ready);
+        if (memory == null) {
+            memory = HostMemory.of(of.address() + of.lowest(), of.end() - of.lowest());
+        }
+        return memory;
+    }
+
+    private DevExchangeException mismatch(String wanted) {
+        return new DevExchangeException(Status.MISMATCH, "dtype is " + of.dtype() + ": not " + wanted);
+    }
+}

@@ -1,0 +1,113 @@
+package dev.devexchange;
+
+import java.lang.ref.Reference;
+import java.time.Duration;
+
+/**
+ * A connection of an importer to an exporter ({@link IpcServer}) in another process of the same user. What is imported
+ * is the exporter's memory, without a copy, and outlives the connection's handle. Any thread may use it; one that waits
+ * for an answer makes the others wait. Close it when it is not needed any more.
+ */
+public final class IpcClient implements AutoCloseable {
+    /** How long an exporter has for an answer, unless it is said otherwise. */
+    public static final Duration TIMEOUT = Duration.ofSeconds(10);
+
+    private static final Duration LONGEST = Duration.ofNanos(Long.MAX_VALUE);
+
+    private final Handle handle;
+
+    private IpcClient(long raw) {
+        handle = new Handle(this, Handle.Kind.IPC_CLIENT, raw);
+    }
+
+    /**
+     * Connects to the exporter at an address, which has {@link #TIMEOUT} for each answer.
+     *
+     * @param address as in {@link IpcServer#bind}
+     * @return the connection, which the caller closes
+     * @throws DevExchangeException as {@link #connect(String, Duration)}
+     */
+    public static IpcClient connect(String address) {
+        return connect(address, TIMEOUT);
+    }
+
+    /**
+     * Connects to the exporter at an address.
+     *
+     * @param address as in {@link IpcServer#bind}
+     * @param timeout how long it has for each answer
+     * @return the connection, which the caller closes
+     * @throws DevExchangeException {@link Status#SYSTEM} if nobody listens there, the user is another one, or there is
+     *     no answer in time; {@link Status#INVALID_ARGUMENT} for an address that is none and for a negative time;
+     *     {@link Status#VERSION}
+     */
+    public static IpcClient connect(String address, Duration timeout) {
+        if (timeout.isNegative()) {
+            throw new DevExchangeException(
+                    Status.INVALID_ARGUMENT, "timeout is " + timeout + ": it must not be negative");
+        }
+        long nanoseconds = (timeout.compareTo(LONGEST) > 0 ? LONGEST : timeout).toNanos();
+        return new IpcClient(Native.ipcClientConnect(address, nanoseconds));
+    }
+
+    /**
+     * Imports the tensor that is offered under a name, without a copy. The exporter keeps its memory until the last
+     * reference is gone here and all work that was named with {@link Tensor#usedOn} is done, or this process ends.
+     *
+     * @param name of the offer
+     * @return the tensor, which the caller closes
+     * @throws DevExchangeException {@link Status#CLOSED} if the exporter or this handle is gone, what the exporter says
+     *     if there is no such offer, {@link Status#SYSTEM} if there is no answer in time, {@link Status#DEVICE} if this
+     *     process does not have its device, {@link Status#DRIVER}
+     */
+    public Tensor importTensor(String name) {
+        long client = enter("IpcClient.importTensor");
+        try {
+            return new Tensor(Native.ipcClientImportTensor(client, name));
+        } finally {
+            exit();
+        }
+    }
+
+    /**
+     * As {@link #importTensor}, for a batch. Host memory of it cannot be written.
+     *
+     * @param name of the offer
+     * @return the batch, which the caller closes
+     * @throws DevExchangeException as {@link #importTensor}
+     */
+    public Batch importBatch(String name) {
+        long client = enter("IpcClient.importBatch");
+        try {
+            return new Batch(Native.ipcClientImportBatch(client, name), null);
+        } finally {
+            exit();
+        }
+    }
+
+    /** {@return whether it was closed} */
+    public boolean isClosed() {
+        return handle.isClosed();
+    }
+
+    /** Gives the connection up; what was imported stays valid. Closing twice is fine. */
+    @Override
+    public void close() {
+        handle.close();
+    }
+
+    /** {@return that it is open, or that it is closed} */
+    @Override
+    public String toString() {
+        return isClosed() ? "IpcClient (closed)" : "IpcClient (open)";
+    }
+
+    private long enter(String method) {
+        return handle.enter(method);
+    }
+
+    private void exit() {
+        handle.exit();
+        Reference.reachabilityFence(this);
+    }
+}

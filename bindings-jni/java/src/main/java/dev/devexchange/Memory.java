@@ -1,0 +1,74 @@
+package dev.devexchange;
+
+import java.lang.ref.Reference;
+
+/**
+ * Memory that a {@link MemoryManager} gave, or host memory that it pinned. It outlives the manager; closing it gives it
+ * back, or unpins it. For a tensor over it, hand it on:
+ * {@code Tensor.create(memory.address(), memory.device(), dtype, shape, null, Flags.NONE, memory::close)}. Any thread
+ * may use it.
+ */
+public final class Memory implements AutoCloseable {
+    private final Handle handle;
+    private final long address;
+    private final Device device;
+    private final long bytes;
+
+    Memory(long raw, long address, Device device, long bytes) {
+        this.handle = new Handle(this, Handle.Kind.MEMORY, raw);
+        this.address = address;
+        this.device = device;
+        this.bytes = bytes;
+    }
+
+    /**
+     * Where it begins.
+     *
+     * @return an address that is valid until this is closed; 0 if no bytes were asked for
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public long address() {
+        handle.check("Memory.address");
+        return address;
+    }
+
+    /**
+     * Where it is.
+     *
+     * @return the device, as the manager says it
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public Device device() {
+        handle.check("Memory.device");
+        return device;
+    }
+
+    /**
+     * How much it is.
+     *
+     * @return the bytes that were asked for
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public long bytes() {
+        handle.check("Memory.bytes");
+        return bytes;
+    }
+
+    /** {@return whether it was closed} */
+    public boolean isClosed() {
+        return handle.isClosed();
+    }
+
+    /** Gives it back. Closing twice is fine. */
+    @Override
+    public void close() {
+        handle.close();
+        Reference.reachabilityFence(this);
+    }
+
+    /** {@return bytes and device, or that it is closed} */
+    @Override
+    public String toString() {
+        return isClosed() ? "Memory (closed)" : "Memory (" + bytes + " bytes, " + device + ")";
+    }
+}

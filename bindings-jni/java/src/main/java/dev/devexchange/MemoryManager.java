@@ -1,0 +1,340 @@
+package dev.devexchange;
+
+import java.lang.ref.Reference;
+import java.nio.ByteBuffer;
+import java.util.Objects;
+
+/**
+ * Who allocates: a manager of device, pinned, managed and host memory. Some come with the library, one is filled in by
+ * the program ({@link #of}), and one limits another ({@link #limited}). {@link Tensor#allocate(MemoryManager, Device,
+ * DType, long[], DeviceStream)} allocates through it.
+ *
+ * <p>Memory that a manager gave outlives it. Nothing of CUDA is asked for before memory of a device is. Any thread may
+ * use a manager; close it when it is not needed any more. After that every method says {@link Status#CLOSED}.
+ */
+public final class MemoryManager implements AutoCloseable {
+    /** The version of the interface: that of Numba's external memory management plugin. */
+    public static final int VERSION = 1;
+
+    /** In place of a number of bytes: no limit. */
+    public static final long NO_LIMIT = -1;
+
+    private final Handle handle;
+
+    private MemoryManager(long raw) {
+        handle = new Handle(this, Handle.Kind.MANAGER, raw);
+    }
+
+    // ---- making ----
+
+    /**
+     * A manager that asks the driver for each allocation: every kind of memory. With a stream, device memory comes from
+     * the device's default pool.
+     *
+     * @return the manager, which the caller closes
+     */
+    public static MemoryManager driver() {
+        return new MemoryManager(Native.managerDriver());
+    }
+
+    /**
+     * As {@link #driver}, with managed memory for every request of device memory.
+     *
+     * @return the manager, which the caller closes
+     */
+    public static MemoryManager managed() {
+        return new MemoryManager(Native.managerManaged());
+    }
+
+    /**
+     * A manager of plain and pinned host memory only.
+     *
+     * @return the manager, which the caller closes
+     */
+    public static MemoryManager hostOnly() {
+        return new MemoryManager(Native.managerHostOnly());
+    }
+
+    /**
+     * A manager with a stream-ordered pool of its own on each device. Out of memory, it trims, waits for the stream and
+     * tries once more.
+     *
+     * @param limit most bytes in use at a time, over all devices; {@link #NO_LIMIT} for no limit
+     * @param keep unused bytes that each pool keeps; {@link #NO_LIMIT} for all of them
+     * @return the manager, which the caller closes
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for other negative numbers
+     */
+    public static MemoryManager pool(long limit, long keep) {
+        return pool(limit, keep, false);
+    }
+
+    /**
+     * As {@link #pool(long, long)}, of device memory that can be offered to other processes ({@link IpcServer}).
+     *
+     * @param limit most bytes in use at a time, over all devices; {@link #NO_LIMIT} for no limit
+     * @param keep unused bytes that each pool keeps; {@link #NO_LIMIT} for all of them
+     * @return the manager, which the caller closes
+     * @throws DevExchangeException as {@link #pool(long, long)}
+     */
+    public static MemoryManager shareablePool(long limit, long keep) {
+        return pool(limit, keep, true);
+    }
+
+    private static MemoryManager pool(long limit, long keep, boolean shareable) {
+        checkLimit(limit, "limit");
+        checkLimit(keep, "keep");
+        return new MemoryManager(Native.managerPool(limit, keep, shareable));
+    }
+
+    /**
+     * A manager that lets another one, which is shared and stays open, have no more than so many bytes in use.
+     *
+     * @param inner who allocates
+     * @param limit most bytes in use at a time, over all devices; with {@link #NO_LIMIT} it only counts
+     * @return the manager, which the caller closes
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for other negative numbers, {@link Status#CLOSED}
+     */
+    public static MemoryManager limited(MemoryManager inner, long limit) {
+        checkLimit(limit, "limit");
+        long open = inner.enter("MemoryManager.limited");
+        try {
+            return new MemoryManager(Native.managerLimited(open, limit));
+        } finally {
+            inner.exit();
+        }
+    }
+
+    private static void checkLimit(long limit, String name) {
+        if (limit < NO_LIMIT) {
+            throw new DevExchangeException(
+                    Status.INVALID_ARGUMENT, name + " is " + limit + ": a number of bytes, or -1 for no limit");
+        }
+    }
+
+    /**
+     * A manager of the program's own.
+     *
+     * @param allocator asked for everything, on threads of this library
+     * @param release run once, on the thread of the {@link ReleaseQueue}, when the manager and all memory of it are
+     *     given up; may be null. If this call fails, it is never run
+     * @return the manager, which the caller closes
+     */
+    public static MemoryManager of(Allocator allocator, Runnable release) {
+        long token = Dispatcher.register(new AllocatorTask(Objects.requireNonNull(allocator, "allocator")), release);
+        long made = 0;
+        try {
+            made = Native.managerCreate(token);
+        } finally {
+            if (made == 0) {
+                Dispatcher.cancel(token);
+            }
+        }
+        return new MemoryManager(made);
+    }
+
+    // ---- memory ----
+
+    /**
+     * Prepares for allocations on a device. May be called any number of times; nothing needs it.
+     *
+     * @param deviceId which CUDA device
+     * @throws DevExchangeException {@link Status#DEVICE}, {@link Status#DRIVER}, what an {@link Allocator} throws,
+     *     {@link Status#CLOSED}
+     */
+    public void initialize(int deviceId) {
+        call("MemoryManager.initialize", manager -> Native.managerInitialize(manager, deviceId));
+    }
+
+    /**
+     * Allocates memory, not initialised.
+     *
+     * @param request what is asked for
+     * @return the memory, which the caller closes
+     * @throws DevExchangeException {@link Status#OUT_OF_MEMORY}, {@link Status#UNSUPPORTED} for a kind of memory that
+     *     this manager does not have, {@link Status#INVALID_ARGUMENT} for a negative number of bytes and unknown flags,
+     *     {@link Status#INVALID_STREAM}, {@link Status#DEVICE}, {@link Status#DRIVER}, what an {@link Allocator}
+     *     throws, {@link Status#CALLBACK} if it gives no address, {@link Status#CLOSED}
+     */
+    public Memory allocate(MemoryRequest request) {
+        long manager = enter("MemoryManager.allocate");
+        try {
+            Scratch scratch = Scratch.get();
+            request.write(scratch.buffer);
+            long raw = Native.managerAllocate(manager, scratch.address, scratch.address);
+            Device device = Device.unpack(scratch.buffer.getLong(Long.BYTES));
+            return new Memory(raw, scratch.buffer.getLong(0), device, request.bytes());
+        } finally {
+            exit();
+        }
+    }
+
+    /**
+     * Pins the memory of a buffer, which stays reachable meanwhile; as {@link #pin(int, long, long, int)}.
+     *
+     * @param deviceId for which device
+     * @param memory a direct buffer in native byte order; what remains in it is pinned
+     * @param hostFlags bits of {@link HostFlags}
+     * @return pinned memory, at the same address, which the caller closes
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer or another byte order, and as
+     *     there
+     */
+    public Memory pin(int deviceId, ByteBuffer memory, int hostFlags) {
+        return pin(deviceId, HostMemory.address(memory, "memory"), memory.remaining(), hostFlags, memory);
+    }
+
+    /**
+     * Pins host memory that is there already.
+     *
+     * @param deviceId for which device
+     * @param address of the first byte
+     * @param bytes how many there are; they are there until the result is closed and, while cleanup is deferred, until
+     *     that ends
+     * @param hostFlags bits of {@link HostFlags}
+     * @return pinned memory, at the same address, which the caller closes: that unpins it
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a negative number of bytes and for flags that
+     *     are unknown or not possible, {@link Status#UNSUPPORTED}, {@link Status#DEVICE}, {@link Status#DRIVER}, what
+     *     an {@link Allocator} throws, {@link Status#CLOSED}
+     */
+    public Memory pin(int deviceId, long address, long bytes, int hostFlags) {
+        return pin(deviceId, address, bytes, hostFlags, null);
+    }
+
+    private Memory pin(int deviceId, long address, long bytes, int hostFlags, Object kept) {
+        Device device = new Device(DeviceType.CUDA_HOST, deviceId);
+        long manager = enter("MemoryManager.pin");
+        long token = kept == null ? 0 : ReleaseQueue.register(kept, null);
+        long raw = 0;
+        try {
+            Scratch scratch = Scratch.get();
+            new MemoryRequest(device, bytes, MemoryRequest.NO_STREAM, hostFlags).write(scratch.buffer);
+            raw = Native.managerPin(manager, scratch.address, address, token);
+        } finally {
+            if (raw == 0) {
+                ReleaseQueue.cancel(token);
+            }
+            exit();
+        }
+        return new Memory(raw, address, new Device(DeviceType.CUDA_HOST, 0), bytes);
+    }
+
+    /**
+     * How much memory there is for this manager.
+     *
+     * @param deviceId of which CUDA device
+     * @return the numbers as they are now
+     * @throws DevExchangeException {@link Status#UNSUPPORTED} if it cannot say, {@link Status#DEVICE},
+     *     {@link Status#DRIVER}, what an {@link Allocator} throws, {@link Status#CLOSED}
+     */
+    public MemoryInfo memoryInfo(int deviceId) {
+        Scratch scratch = Scratch.get();
+        call("MemoryManager.memoryInfo", manager -> Native.managerMemoryInfo(manager, deviceId, scratch.address));
+        return MemoryInfo.read(scratch.buffer);
+    }
+
+    /**
+     * The driver's handle for the allocation that an address of this manager's lies in: for programs that send handles
+     * on their own. The memory must live until the other process has closed it. {@link IpcServer} sees to all of that
+     * by itself, and shares memory of pools, which has no such handle.
+     *
+     * @param address somewhere in memory of this manager's
+     * @return the handle
+     * @throws DevExchangeException {@link Status#UNSUPPORTED} for memory that has no handle, {@link Status#DEVICE},
+     *     {@link Status#DRIVER}, what an {@link Allocator} throws, {@link Status#CLOSED}
+     */
+    public IpcHandle ipcHandle(long address) {
+        Scratch scratch = Scratch.get();
+        call("MemoryManager.ipcHandle", manager -> Native.managerIpcHandle(manager, address, scratch.address));
+        return IpcHandle.read(scratch.buffer);
+    }
+
+    /**
+     * Gives all memory of a device back, also what is still in use: closing that has nothing to do any more.
+     *
+     * @param deviceId the device that the memory was asked for
+     * @throws DevExchangeException what an {@link Allocator} throws, {@link Status#CLOSED}
+     */
+    public void reset(int deviceId) {
+        call("MemoryManager.reset", manager -> Native.managerReset(manager, deviceId));
+    }
+
+    /**
+     * Gives unused memory of a device back to the driver.
+     *
+     * @param deviceId which CUDA device
+     * @param keep bytes that stay
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a negative number, {@link Status#DRIVER}, what
+     *     an {@link Allocator} throws, {@link Status#CLOSED}
+     */
+    public void trim(int deviceId, long keep) {
+        call("MemoryManager.trim", manager -> Native.managerTrim(manager, deviceId, keep));
+    }
+
+    /**
+     * Holds back what is given up, until the result is closed: what is expensive about giving memory back does not
+     * happen meanwhile. Memory in the order of a stream is given back to its pool at once.
+     *
+     * @return the scope, which the caller closes, best with try-with-resources; it may outlive this handle
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public DeferredCleanup deferCleanup() {
+        long manager = enter("MemoryManager.deferCleanup");
+        try {
+            return new DeferredCleanup(Native.managerDeferCleanup(manager));
+        } finally {
+            exit();
+        }
+    }
+
+    /**
+     * What was allocated and given back.
+     *
+     * @return the numbers as they are now
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public ManagerStatistics statistics() {
+        Scratch scratch = Scratch.get();
+        call("MemoryManager.statistics", manager -> Native.managerStatistics(manager, scratch.address));
+        return ManagerStatistics.read(scratch.buffer);
+    }
+
+    // ---- closing ----
+
+    /** {@return whether it was closed} */
+    public boolean isClosed() {
+        return handle.isClosed();
+    }
+
+    /** Gives up this reference; memory that the manager gave stays valid. Closing twice is fine. */
+    @Override
+    public void close() {
+        handle.close();
+    }
+
+    /** {@return bytes in use, or that it is closed} */
+    @Override
+    public String toString() {
+        return isClosed() ? "MemoryManager (closed)" : "MemoryManager (" + statistics().bytes() + " bytes in use)";
+    }
+
+    private interface Call {
+        void apply(long manager);
+    }
+
+    private void call(String method, Call call) {
+        long manager = enter(method);
+        try {
+            call.apply(manager);
+        } finally {
+            exit();
+        }
+    }
+
+    long enter(String method) {
+        return handle.enter(method);
+    }
+
+    void exit() {
+        handle.exit();
+        Reference.reachabilityFence(this);
+    }
+}

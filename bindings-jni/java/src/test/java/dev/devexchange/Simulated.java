@@ -1,0 +1,81 @@
+package dev.devexchange;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.regex.Pattern;
+
+/**
+ * JVMs of their own with the simulated CUDA driver (tests/simcuda), for programs like {@link DeviceScenario}. Whatever
+ * that driver finds wrong with the order or the lifetime of memory ends the JVM badly.
+ */
+final class Simulated {
+    /** Where the repository's builds go, as scripts/env.sh says it. */
+    private static final Path TARGET = target();
+
+    private static final Pattern COMPLAINT = Pattern.compile(
+            "(WARNING|FATAL ERROR) in native method|JNI call made without checking exceptions|exceeds capacity");
+
+    private final Path library;
+
+    /** Places the driver (cargo does nothing if it is there and up to date), and compiles what is beside it. */
+    Simulated(Path directory) throws IOException, InterruptedException {
+        String place = Path.of(System.getProperty("devexchange.root"), "tests/simcuda/driver/place.sh").toString();
+        ProcessBuilder tool = new ProcessBuilder("sh", place, driver().toString());
+        tool.environment().put("CARGO_TARGET_DIR", TARGET.toString());
+        Cc.run(tool);
+        library = Cc.shared("device.c", directory);
+    }
+
+    private static Path target() {
+        Path root = Path.of(System.getProperty("devexchange.root"));
+        Map<String, String> environment = System.getenv();
+        String said = environment.getOrDefault("DEVX_TARGET", environment.getOrDefault("CARGO_TARGET_DIR", "target"));
+        return root.resolve(said).toAbsolutePath().normalize();
+    }
+
+    private static Path driver() {
+        return TARGET.resolve("simcuda");
+    }
+
+    Jvm.End run(Class<?> main, String scenario, String mode, int seed) throws IOException, InterruptedException {
+        Map<String, String> environment = new HashMap<>();
+        environment.put("LD_LIBRARY_PATH", driver().toString());
+        environment.put("SIMCUDA_FATAL", "exit");
+        environment.put("SIMCUDA_DEVICES", "2");
+        environment.put("SIMCUDA_MODE", mode);
+        environment.put("SIMCUDA_SEED", String.valueOf(seed));
+        environment.put("DEVEXCHANGE_TRACE", "1");
+        return Jvm.run(List.of("-Xcheck:jni", option()), environment, main, scenario);
+    }
+
+    private String option() {
+        return "-D" + DeviceScenario.PROPERTY + "=" + library;
+    }
+
+    /** What it said on both channels. */
+    String endsWell(Class<?> main, String scenario, String mode, int seed) throws IOException, InterruptedException {
+        Jvm.End end = run(main, scenario, mode, seed);
+        String output = mode + " " + seed + ": " + end.output();
+        assertEquals(0, end.status(), output);
+        assertTrue(end.output().contains("main is done"), output);
+        assertFalse(COMPLAINT.matcher(end.output()).find(), output);
+        assertFalse(end.output().contains("finding"), output);
+        return end.output();
+    }
+
+    /** In the orders that the driver has: late, hostile, and with threads. */
+    void endsWellInEveryOrder(Class<?> main, String scenario) throws IOException, InterruptedException {
+        for (int seed = 1; seed <= 3; seed++) {
+            endsWell(main, scenario, "lazy", seed);
+        }
+        endsWell(main, scenario, "adversarial", 1);
+        endsWell(main, scenario, "threads", 1);
+    }
+}

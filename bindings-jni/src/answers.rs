@@ -1,0 +1,66 @@
+//! Answers of Java's that native threads wait for. They ask with a token ([`ask`](crate::queue::ask)) and never enter
+//! the JVM; a thread of Java's answers.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use devexchange_core::Error;
+use devexchange_core::abi::types::DevxStatus;
+use jni::Env;
+use jni::objects::{JClass, JString};
+use jni::sys::{jint, jlong};
+
+use crate::error::{Result, native};
+use crate::{allocator, batch_stream};
+
+/// Who waits for an answer, by the number of the question. `None` when no more answers come.
+pub(crate) struct Answers<A>(Mutex<Option<BTreeMap<jlong, SyncSender<A>>>>);
+
+impl<A> Answers<A> {
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(Some(BTreeMap::new())))
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Option<BTreeMap<jlong, SyncSender<A>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks, and waits for the answer to a question that nobody else asks now. `None` if no more answers come: the JVM
+    /// is exiting.
+    pub(crate) fn wait(&self, question: jlong, ask: impl FnOnce()) -> Option<A> {
+        let (sender, answer) = sync_channel(1);
+        self.waiting().as_mut()?.insert(question, sender);
+        ask();
+        answer.recv().ok()
+    }
+
+    /// Tells whoever waits; if nobody does, the answer is dropped.
+    pub(crate) fn give(&self, question: jlong, answer: A) {
+        let sender = self.waiting().as_mut().and_then(|waiting| waiting.remove(&question));
+        if let Some(sender) = sender {
+            // There is room for the one answer; who is gone wants none.
+            let _ = sender.send(answer);
+        }
+    }
+
+    /// Ends every wait, and those to come.
+    pub(crate) fn close(&self) {
+        let left = self.waiting().take();
+        drop(left);
+    }
+}
+
+/// What a callback of Java's threw, as an error.
+pub(crate) fn thrown(env: &Env<'_>, status: jint, driver_code: jint, text: &JString<'_>) -> Error {
+    let text = text.try_to_string(env).unwrap_or_else(|_| "a callback failed, and its text cannot be read".to_owned());
+    Error::driver(DevxStatus(status), driver_code, text)
+}
+
+native! { answers_close() }
+/// Ends every wait for Java, and those to come: the JVM is about to end.
+fn answers_close<'l>(_: &mut Env<'l>, _: JClass<'l>) -> Result<()> {
+    batch_stream::close();
+    allocator::close();
+    Ok(())
+}

@@ -1,0 +1,208 @@
+//! Memory managers: making them, and memory of theirs. One that Java fills in is in [`allocator`](crate::allocator).
+
+use devexchange_core::abi::types::{DevxIpcHandle, DevxManagerStatistics, DevxMemoryInfo, DevxMemoryRequest};
+use devexchange_core::manager::{
+    Allocated, Driver, Limited, Manager, Pool, PoolOptions, Request, Shared, limit_from_raw,
+};
+use devexchange_core::{Owner, Tensor};
+use jni::Env;
+use jni::objects::JClass;
+use jni::sys::{jint, jlong};
+
+use crate::allocator::{pack, table};
+use crate::boxed::{Held, held, hold};
+use crate::error::{Result, native, refuse};
+use crate::handle::{give, take};
+use crate::queue::owner;
+use crate::stream::optional;
+use crate::tensor::wanted;
+
+impl Held for Shared {
+    const CLASS: &'static str = "MemoryManager";
+    const NOUN: &'static str = "manager";
+}
+
+/// Memory that a manager gave or pinned, until this is dropped.
+struct Memory {
+    _owner: Owner,
+    /// What keeps pinned memory of Java's; dropped after it is not pinned any more.
+    _kept: Owner,
+}
+
+impl Held for Memory {
+    const CLASS: &'static str = "Memory";
+    const NOUN: &'static str = "memory";
+}
+
+/// Cleanup is deferred as long as this lives.
+struct Deferred(Shared);
+
+impl Drop for Deferred {
+    fn drop(&mut self) {
+        self.0.resume_cleanup();
+    }
+}
+
+impl Held for Deferred {
+    const CLASS: &'static str = "DeferredCleanup";
+    const NOUN: &'static str = "scope";
+}
+
+fn share(manager: impl Manager + 'static) -> Result<jlong> {
+    Ok(hold(Shared::new(manager)?))
+}
+
+native! { manager_driver() -> jlong }
+/// A manager of every kind of memory of the driver's.
+fn manager_driver<'l>(_: &mut Env<'l>, _: JClass<'l>) -> Result<jlong> {
+    share(Driver::new())
+}
+
+native! { manager_managed() -> jlong }
+/// A manager that gives managed memory for device memory.
+fn manager_managed<'l>(_: &mut Env<'l>, _: JClass<'l>) -> Result<jlong> {
+    share(Driver::managed())
+}
+
+native! { manager_host_only() -> jlong }
+/// A manager of host memory.
+fn manager_host_only<'l>(_: &mut Env<'l>, _: JClass<'l>) -> Result<jlong> {
+    share(Driver::host_only())
+}
+
+native! { manager_pool(limit: jlong, keep: jlong, shareable: jboolean) -> jlong }
+/// A manager with pools of its own; −1 is no limit.
+fn manager_pool<'l>(_: &mut Env<'l>, _: JClass<'l>, limit: jlong, keep: jlong, shareable: bool) -> Result<jlong> {
+    let options = PoolOptions::from_raw(limit, keep);
+    share(if shareable { Pool::shareable(options) } else { Pool::new(options) })
+}
+
+native! { manager_limited(inner: jlong, limit: jlong) -> jlong }
+/// A manager that limits another one, which is shared; −1 only counts.
+fn manager_limited<'l>(_: &mut Env<'l>, _: JClass<'l>, inner: jlong, limit: jlong) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let inner = Shared::clone(unsafe { held::<Shared>(inner) }?);
+    share(Limited::new(inner, limit_from_raw(limit)))
+}
+
+native! { manager_create(token: jlong) -> jlong }
+/// A manager that asks Java with a token, which is released with the manager and all memory of it, or now if this
+/// fails.
+fn manager_create<'l>(_: &mut Env<'l>, _: JClass<'l>, token: jlong) -> Result<jlong> {
+    share(table(token)?)
+}
+
+native! { manager_initialize(handle: jlong, device_id: jint) }
+/// Prepares for allocations on a device.
+fn manager_initialize<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, device_id: jint) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    Ok(unsafe { held::<Shared>(handle) }?.initialize(device_id)?)
+}
+
+native! { manager_allocate(handle: jlong, request: jlong, out: jlong) -> jlong }
+/// A handle for memory. `request` is the address of a record; two longs are written: address and device.
+fn manager_allocate<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, request: jlong, out: jlong) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let manager = unsafe { held::<Shared>(handle) }?;
+    // SAFETY: Java gives the address of a record that it filled in.
+    let request = Request::from_raw(unsafe { &*take::<DevxMemoryRequest>(request) })?;
+    let Allocated { address, device, owner, .. } = manager.allocate(&request)?;
+    // SAFETY: Java gives the address of room for two longs.
+    unsafe { take::<[jlong; 2]>(out).write_unaligned([give(address), pack(device.kind.0, device.id)]) };
+    Ok(hold(Memory { _owner: owner, _kept: Owner::none() }))
+}
+
+native! { tensor_allocate_with(manager: jlong, description: jlong, stream: jlong) -> jlong }
+/// As `tensor_allocate`, over memory of a manager.
+fn tensor_allocate_with<'l>(
+    _: &mut Env<'l>,
+    _: JClass<'l>,
+    manager: jlong,
+    description: jlong,
+    stream: jlong,
+) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let manager = unsafe { held::<Shared>(manager) }?;
+    // SAFETY: Java gives the address of a description that is valid for the length of the call.
+    let (device, dtype, shape) = unsafe { wanted(description) }?;
+    // SAFETY: Java gives a living handle, or none.
+    let stream = unsafe { optional(stream) }?;
+    Ok(give(Tensor::allocate_with(&**manager, device, dtype, shape, stream)?.into_raw()))
+}
+
+native! { manager_pin(handle: jlong, request: jlong, address: jlong, token: jlong) -> jlong }
+/// Pins host memory that is there already, as much of it and in the way that a record says. `token` stands for what
+/// keeps the memory; if this fails, it is not released.
+fn manager_pin<'l>(
+    _: &mut Env<'l>,
+    _: JClass<'l>,
+    handle: jlong,
+    request: jlong,
+    address: jlong,
+    token: jlong,
+) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let manager = unsafe { held::<Shared>(handle) }?;
+    // SAFETY: Java gives the address of a record that it filled in.
+    let request = Request::from_raw(unsafe { &*take::<DevxMemoryRequest>(request) })?;
+    // SAFETY: Java's caller says that there is memory which outlives the result.
+    let pinned = unsafe { manager.pin(request.ordinal, take(address), request.bytes, request.host) }?;
+    Ok(hold(Memory { _owner: pinned, _kept: owner(token) }))
+}
+
+native! { manager_memory_info(handle: jlong, device_id: jint, out: jlong) }
+/// Writes how much memory there is.
+fn manager_memory_info<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, device_id: jint, out: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    let info = unsafe { held::<Shared>(handle) }?.memory_info(device_id)?;
+    // SAFETY: Java gives the address of room for the record.
+    unsafe { take::<DevxMemoryInfo>(out).write(info.to_raw()) };
+    Ok(())
+}
+
+native! { manager_ipc_handle(handle: jlong, address: jlong, out: jlong) }
+/// Writes the handle of the allocation that an address lies in.
+fn manager_ipc_handle<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, address: jlong, out: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    let found = unsafe { held::<Shared>(handle) }?.ipc_handle(take(address))?;
+    // SAFETY: Java gives the address of room for the record.
+    unsafe { take::<DevxIpcHandle>(out).write(found.to_raw()) };
+    Ok(())
+}
+
+native! { manager_reset(handle: jlong, device_id: jint) }
+/// Gives all memory of a device back.
+fn manager_reset<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, device_id: jint) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    Ok(unsafe { held::<Shared>(handle) }?.reset(device_id)?)
+}
+
+native! { manager_trim(handle: jlong, device_id: jint, keep: jlong) }
+/// Gives unused memory of a device back, except for `keep` bytes.
+fn manager_trim<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, device_id: jint, keep: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    let manager = unsafe { held::<Shared>(handle) }?;
+    let Ok(keep) = usize::try_from(keep) else {
+        return refuse!(DEVX_INVALID_ARGUMENT, "keep is {keep}: it must not be negative");
+    };
+    Ok(manager.trim(device_id, keep)?)
+}
+
+native! { manager_defer_cleanup(handle: jlong) -> jlong }
+/// A handle for as long as cleanup is deferred.
+fn manager_defer_cleanup<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let manager = Shared::clone(unsafe { held::<Shared>(handle) }?);
+    manager.defer_cleanup();
+    Ok(hold(Deferred(manager)))
+}
+
+native! { manager_statistics(handle: jlong, out: jlong) }
+/// Writes what was allocated and given back.
+fn manager_statistics<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    let now = unsafe { held::<Shared>(handle) }?.statistics();
+    // SAFETY: Java gives the address of room for the record.
+    unsafe { take::<DevxManagerStatistics>(out).write(now.to_raw()) };
+    Ok(())
+}

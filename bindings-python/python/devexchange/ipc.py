@@ -1,0 +1,13 @@
+"""Tensors and batches shared with other processes of this machine, without a copy: one process offers them under names
+(``Server``), others import them (``Client``), as the same memory in the same order.
+
+Host memory goes without a copy if it is from ``empty_shared``, device memory if it is an allocation of the driver's or
+of a pool that is made to be shared. Pinned and managed memory cannot be shared. The exporter keeps what it gave until
+the importer releases it or is gone. The data itself is shared: both sides may write it, and have to agree who does
+when.
+"""
+
+from ._native import Client, Server, empty_shared
+from ._native import plan_offer as plan
+
+__all__ = ["Client", "Server", "empty_shared", "plan"]

@@ -1,0 +1,212 @@
+//! Tensors and batches shared with other processes of this machine: what the module `devexchange.ipc` names.
+
+use std::time::Duration;
+
+use devexchange_core::ipc::{self, Client as CoreClient, Server as CoreServer, Users};
+use devexchange_core::{Batch, Tensor as CoreTensor};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::batch::RecordBatch;
+use crate::error::{Result, refuse, wrong_type};
+use crate::handle::Handle;
+use crate::tensor::Tensor;
+use crate::{batch, convert, dlpack, dtype, queue};
+
+/// What can be shared.
+enum Thing {
+    Tensor(CoreTensor),
+    Batch(Batch),
+}
+
+impl Thing {
+    fn of(obj: &Bound<'_, PyAny>) -> Result<Self> {
+        if let Ok(tensor) = obj.cast::<Tensor>() {
+            return Ok(Self::Tensor(tensor.get().get()?));
+        }
+        if let Some(batch) = batch::offered(obj)? {
+            return Ok(Self::Batch(batch));
+        }
+        if obj.hasattr("__dlpack__")? {
+            return Ok(Self::Tensor(dlpack::from_dlpack(obj, None, None, None)?.get()?));
+        }
+        wrong_type!("{} has neither __arrow_c_device_array__, __arrow_c_array__ nor __dlpack__", obj.get_type())
+    }
+}
+
+/// How `Server.offer` would offer a tensor or batch: as a view, with a copy, or not at all, and why.
+#[pyfunction]
+#[pyo3(signature = (thing, /))]
+pub(crate) fn plan_offer<'py>(py: Python<'py>, thing: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+    let plan = match Thing::of(thing)? {
+        Thing::Tensor(tensor) => ipc::plan_tensor(&tensor),
+        Thing::Batch(batch) => ipc::plan_batch(&batch),
+    };
+    convert::plan(py, plan)
+}
+
+/// A tensor in host memory that can be offered to other processes without a copy: compact, row-major, zeroed. `shape`
+/// is an extent or several; `dtype` a name ("float32"), or a dtype of NumPy.
+///
+/// Raises ValueError for shapes and types that cannot be, MemoryError.
+#[pyfunction]
+#[pyo3(signature = (shape, dtype))]
+pub(crate) fn empty_shared(py: Python<'_>, shape: &Bound<'_, PyAny>, dtype: &Bound<'_, PyAny>) -> Result<Tensor> {
+    let shape = match shape.extract::<i64>() {
+        Ok(extent) => vec![extent],
+        Err(_) => shape.extract()?,
+    };
+    let dtype = dtype::from_python(dtype)?;
+    Ok(Tensor::new(py.detach(|| ipc::allocate_tensor(dtype, &shape))?))
+}
+
+/// Offers tensors and batches under names to other processes of the same user, at an address: the path of a socket,
+/// or "@" and a name that no file stands for. A thread of the library answers them, and needs no Python for it.
+///
+/// What was given stays valid until the importer has released it or is gone. `close`, or a `with` block, ends the
+/// offers. When this process ends, host memory that was given stays valid, device memory does not.
+///
+/// Raises ValueError for an address that is none or is in use.
+#[pyclass(frozen, module = "devexchange.ipc", weakref)]
+pub(crate) struct Server {
+    server: Handle<CoreServer>,
+    /// Where it listens.
+    #[pyo3(get)]
+    address: String,
+}
+
+#[pymethods]
+impl Server {
+    #[new]
+    #[pyo3(signature = (address, /))]
+    fn new(py: Python<'_>, address: String) -> Result<Self> {
+        let server = py.detach(|| CoreServer::bind(&address))?;
+        Ok(Self { server: Handle::new("server", server), address })
+    }
+
+    /// Offers a tensor or batch under a name, in place of what had that name: a `Tensor`, a `RecordBatch`, or an object
+    /// with the methods of Arrow arrays or of DLPack. Importers get the same memory, and wait for what is queued now.
+    ///
+    /// Host memory that is not from `empty_shared` or from another process has to be copied: `copy` is True for a copy
+    /// in any case, False for none in any case, None for one where it is needed. `plan` says which it would be.
+    /// Importers cannot write host memory of batches and of read-only tensors.
+    ///
+    /// Raises BufferError for memory that cannot be shared (pinned and managed memory, pools that are not made for it),
+    /// ValueError for a name that is empty or too long.
+    #[pyo3(signature = (name, thing, /, *, copy=None))]
+    fn offer(&self, py: Python<'_>, name: &str, thing: &Bound<'_, PyAny>, copy: Option<bool>) -> Result<()> {
+        let (server, thing, copying) = (self.server.get()?, Thing::of(thing)?, convert::copying(copy));
+        py.detach(|| match &thing {
+            Thing::Tensor(tensor) => server.offer_tensor(name, tensor, copying),
+            Thing::Batch(batch) => server.offer_batch(name, batch, copying),
+        })?;
+        queue::drain();
+        Ok(())
+    }
+
+    /// Ends an offer; whether there was one. What was given of it stays valid.
+    #[pyo3(signature = (name, /))]
+    fn withdraw(&self, name: &str) -> Result<bool> {
+        let withdrawn = self.server.get()?.withdraw(name);
+        queue::drain();
+        Ok(withdrawn)
+    }
+
+    /// How much was given to importers that they have not released yet.
+    #[getter]
+    fn leases(&self) -> Result<i64> {
+        Ok(self.server.get()?.leases())
+    }
+
+    /// Ends all offers. Closing again does nothing.
+    fn close(&self, py: Python<'_>) {
+        // It waits for the thread to be done with the address.
+        py.detach(|| self.server.close());
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self) -> String {
+        let closed = if self.server.get().is_err() { " closed" } else { "" };
+        format!("<devexchange.ipc.Server {:?}{closed}>", self.address)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        Python::try_attach(|py| self.close(py));
+    }
+}
+
+/// A connection to the `Server` at an address. What is imported may outlive it, and is given back to the exporter when
+/// its last user is gone, after the work that was named with `used_on`.
+///
+/// The exporter has `timeout` seconds to let this process in, and for each answer.
+///
+/// Raises ValueError if nobody listens there, or a process of another user, or does not answer in time; BufferError if
+/// the exporter speaks another version.
+#[pyclass(frozen, module = "devexchange.ipc", weakref)]
+pub(crate) struct Client {
+    client: Handle<CoreClient>,
+    /// Where the exporter listens.
+    #[pyo3(get)]
+    address: String,
+}
+
+#[pymethods]
+impl Client {
+    #[new]
+    #[pyo3(signature = (address, /, *, timeout=10.0))]
+    fn new(py: Python<'_>, address: String, timeout: f64) -> Result<Self> {
+        let Ok(within) = Duration::try_from_secs_f64(timeout) else {
+            return refuse!(DEVX_INVALID_ARGUMENT, "timeout is {timeout}: not a number of seconds");
+        };
+        let client = py.detach(|| CoreClient::connect(&address, Users::Same, within))?;
+        Ok(Self { client: Handle::new("client", client), address })
+    }
+
+    /// The tensor that is offered under a name, without a copy.
+    ///
+    /// Raises ValueError if there is none or the exporter is gone, TypeError if it is a batch, BufferError for a device
+    /// that this process does not see.
+    #[pyo3(signature = (name, /))]
+    fn tensor(&self, py: Python<'_>, name: &str) -> Result<Tensor> {
+        queue::drain();
+        let client = self.client.get()?;
+        Ok(Tensor::new(py.detach(|| client.import_tensor(name))?))
+    }
+
+    /// As `tensor`, for a batch.
+    #[pyo3(signature = (name, /))]
+    fn batch(&self, py: Python<'_>, name: &str) -> Result<RecordBatch> {
+        queue::drain();
+        let client = self.client.get()?;
+        Ok(RecordBatch::new(py.detach(|| client.import_batch(name))?))
+    }
+
+    /// Gives the connection up. What was imported stays valid. Closing again does nothing.
+    fn close(&self) {
+        self.client.close();
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
+        self.close();
+    }
+
+    fn __repr__(&self) -> String {
+        let closed = if self.client.get().is_err() { " closed" } else { "" };
+        format!("<devexchange.ipc.Client {:?}{closed}>", self.address)
+    }
+}

@@ -1,0 +1,282 @@
+"""Streams of what an iterable of Python gives: asked when the consumer asks, on its thread, given up once."""
+
+import gc
+import subprocess
+import sys
+import textwrap
+import threading
+import weakref
+
+import nanoarrow
+import pyarrow
+import pyarrow.dataset
+import pytest
+
+import devexchange
+from devexchange import BatchStream, from_arrow
+
+SCHEMA = pyarrow.schema([("n", pyarrow.int64())])
+
+
+def batch(*numbers):
+    return pyarrow.record_batch({"n": list(numbers)}, schema=SCHEMA)
+
+
+class Source:
+    """A generator of batches of one row, and what became of it."""
+
+    def __init__(self, stop=3, fail=None):
+        self.stop, self.fail = stop, fail
+        self.given, self.ended, self.threads = 0, 0, set()
+
+    def __iter__(self):
+        try:
+            for number in range(self.stop):
+                self.given += 1
+                self.threads.add(threading.current_thread())
+                yield batch(number)
+            if self.fail:
+                raise self.fail
+        finally:
+            self.ended += 1
+
+
+def numbers(batches):
+    return [row["n"] for each in batches for row in each.to_pylist()]
+
+
+def test_generator_is_asked_when_the_consumer_asks():
+    source = Source()
+    stream = BatchStream.of(SCHEMA, source)
+    assert (stream.schema.names, stream.device_type, source.given) == (["n"], 1, 0)
+    assert next(stream).to_pylist() == [{"n": 0}]
+    assert (source.given, source.ended) == (1, 0)
+    reader = pyarrow.RecordBatchReader.from_stream(stream)
+    assert source.given == 1
+    assert reader.read_next_batch().to_pydict() == {"n": [1]}
+    assert (source.given, source.ended) == (2, 0)
+    assert numbers(reader) == [2]
+    assert (source.given, source.ended) == (3, 1)
+    assert list(stream) == []
+
+
+def test_items_of_others():
+    items = [
+        from_arrow(batch(1)),
+        batch(2),
+        nanoarrow.c_array(batch(3)),
+        pyarrow.array([{"n": 4}], pyarrow.struct([("n", pyarrow.int64())])),
+    ]
+    for schema in [SCHEMA, from_arrow(SCHEMA)]:
+        assert numbers(BatchStream.of(schema, items)) == [1, 2, 3, 4]
+    # Closed only after they were given.
+    items[0].close()
+    column = BatchStream.of(pyarrow.int8(), (pyarrow.array([n], pyarrow.int8()) for n in range(3)))
+    assert nanoarrow.Array(column).to_pylist() == [0, 1, 2]
+    assert numbers(BatchStream.of(SCHEMA, BatchStream.of(SCHEMA, Source()))) == [0, 1, 2]
+    assert list(BatchStream.of(SCHEMA, [])) == []
+
+
+def test_generator_is_asked_on_a_thread_of_the_consumers():
+    """Of one that Python did not start."""
+    source = Source(50)
+    reader = pyarrow.RecordBatchReader.from_stream(BatchStream.of(SCHEMA, source))
+    table = pyarrow.dataset.Scanner.from_batches(reader).to_table()
+    assert sorted(table["n"].to_pylist()) == list(range(50))
+    assert threading.main_thread() not in source.threads
+    assert source.ended == 1
+
+
+@pytest.mark.parametrize("how", ["closed", "dropped", "never asked", "foreign", "foreign, on a thread", "capsule"])
+def test_generator_is_given_up_once_if_the_consumer_drops_early(how):
+    source = Source()
+    iterator = iter(source)
+    seen = weakref.ref(iterator)
+    stream = BatchStream.of(SCHEMA, iterator)
+    del iterator
+    if how != "never asked":
+        next(stream)
+    if how.startswith("foreign"):
+        stream = pyarrow.RecordBatchReader.from_stream(stream)
+        stream.read_next_batch()
+    if how == "capsule":
+        stream = stream.__arrow_c_stream__()
+    if how == "closed":
+        stream.close()
+    elif how == "foreign, on a thread":
+        kept = [stream]
+        thread = threading.Thread(target=kept.clear)
+        del stream
+        thread.start()
+        thread.join()
+    else:
+        del stream
+    gc.collect()
+    devexchange.from_buffer(b"").close()
+    assert seen() is None
+    # A generator that was never asked has nothing to end.
+    assert source.ended == (how != "never asked")
+
+
+def test_generator_that_somebody_else_holds_is_not_closed():
+    iterator = iter(Source())
+    with BatchStream.of(SCHEMA, iterator) as stream:
+        next(stream)
+    assert next(iterator).to_pydict() == {"n": [1]}
+    iterator.close()
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise ValueError("not even a text")
+
+
+@pytest.mark.parametrize(
+    "raised, kind, text",
+    [
+        (OSError("the disk is gone"), RuntimeError, "OSError: the disk is gone"),
+        (KeyError("k"), RuntimeError, "KeyError: 'k'"),
+        (ValueError("tëxt\0 with a NUL"), RuntimeError, "ValueError: tëxt"),
+        (KeyboardInterrupt(), RuntimeError, "KeyboardInterrupt"),
+        (SystemExit(3), RuntimeError, "SystemExit: 3"),
+        (MemoryError("none left"), MemoryError, "none left"),
+        (Unprintable(), RuntimeError, "Unprintable"),
+        (devexchange.Refused("not so", 17), BufferError, "^not so$"),
+        (devexchange.Failed("of the driver", 26, 700), RuntimeError, "^of the driver$"),
+        (devexchange.Error("without a status"), RuntimeError, "without a status"),
+    ],
+)
+def test_exception_is_the_error_of_the_stream(raised, kind, text):
+    source = Source(1, raised)
+    stream = BatchStream.of(SCHEMA, source)
+    next(stream)
+    for _ in range(2):
+        with pytest.raises(kind, match=text) as caught:
+            next(stream)
+        assert caught.value.driver_code == getattr(raised, "driver_code", 0)
+    assert source.ended == 1
+    source = Source(1, raised)
+    reader = pyarrow.RecordBatchReader.from_stream(BatchStream.of(SCHEMA, source))
+    reader.read_next_batch()
+    with pytest.raises((OSError, pyarrow.ArrowException, MemoryError), match=text.strip("^$")):
+        reader.read_next_batch()
+    assert source.ended == 1
+
+
+@pytest.mark.parametrize(
+    "items, kind, text",
+    [
+        ([1], RuntimeError, "TypeError: the iterable gave <class 'int'>: neither a RecordBatch"),
+        ([None], RuntimeError, "NoneType"),
+        ([pyarrow.table({"n": [1]})], RuntimeError, "the iterable gave <class 'pyarrow.lib.Table'>"),
+        ([pyarrow.record_batch({"n": ["text"]})], TypeError, "the format is .u., the stream's is .l."),
+        ([pyarrow.record_batch({"n": [1], "m": [2]})], TypeError, "has 3 fields, the stream 2"),
+    ],
+)
+def test_items_that_do_not_fit(items, kind, text):
+    stream = BatchStream.of(SCHEMA, items)
+    for _ in range(2):
+        with pytest.raises(kind, match=text):
+            next(stream)
+
+
+def test_item_that_is_closed():
+    closed = from_arrow(batch(1))
+    closed.close()
+    with pytest.raises(ValueError, match="the batch is closed"):
+        next(BatchStream.of(SCHEMA, [closed]))
+
+
+def test_item_whose_method_raises():
+    class Raises:
+        def __arrow_c_array__(self, requested_schema=None):
+            raise LookupError("not here")
+
+    with pytest.raises(RuntimeError, match="LookupError: not here"):
+        next(BatchStream.of(SCHEMA, [Raises()]))
+
+
+def test_bad_arguments():
+    for schema, batches, text in [(SCHEMA, 1, "not iterable"), (1, [], "__arrow_c_schema__"), (None, [], "NoneType")]:
+        with pytest.raises(TypeError, match=text):
+            BatchStream.of(schema, batches)
+    for device_type in [0, 99, 2**31 - 1]:
+        with pytest.raises(BufferError, match="device"):
+            BatchStream.of(SCHEMA, [], device_type=device_type)
+    with pytest.raises((TypeError, OverflowError)):
+        BatchStream.of(SCHEMA, [], device_type=2**40)
+
+
+def test_generator_that_asks_its_own_stream():
+    def recursive():
+        yield batch(1)
+        with pytest.raises(devexchange.Failed, match="in use by another call"):
+            next(stream)
+        yield batch(2)
+
+    stream = BatchStream.of(SCHEMA, recursive())
+    assert numbers(stream) == [1, 2]
+    stream.close()
+
+
+def test_error_that_is_on_its_way_stays():
+    """A consumer may drop and pull streams while it handles an exception."""
+    try:
+        raise LookupError("first")
+    except LookupError as error:
+        assert numbers(BatchStream.of(SCHEMA, Source())) == [0, 1, 2]
+        with pytest.raises(RuntimeError, match="OSError: second"):
+            list(BatchStream.of(SCHEMA, Source(0, OSError("second"))))
+        assert str(error) == "first"
+
+
+def run(program):
+    """A program of its own, to its end."""
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    return done.stdout.splitlines()
+
+
+def test_interpreter_that_ended_is_an_error():
+    lines = run("""
+        import atexit
+
+        def late():
+            try:
+                next(stream)
+            except ValueError as error:
+                print(error)
+
+        # What is registered first is called last: after what this package registers.
+        atexit.register(late)
+        import devexchange, pyarrow
+        schema = pyarrow.schema([("n", pyarrow.int64())])
+        stream = devexchange.BatchStream.of(schema, (print("asked") for _ in range(3)))
+        print("before")
+    """)
+    assert lines == ["before", "the interpreter of Python, which has the source, ends"]
+
+
+def test_end_of_the_interpreter_waits_for_a_generator_on_another_thread():
+    lines = run("""
+        import threading, time
+        import devexchange, pyarrow, pyarrow.dataset
+        schema = pyarrow.schema([("n", pyarrow.int64())])
+        asked = threading.Event()
+
+        def slow():
+            asked.set()
+            time.sleep(0.3)
+            print("given", flush=True)
+            yield pyarrow.record_batch({"n": [1]}, schema=schema)
+            while True:
+                yield pyarrow.record_batch({"n": [2]}, schema=schema)
+
+        reader = pyarrow.RecordBatchReader.from_stream(devexchange.BatchStream.of(schema, slow()))
+        scanned = pyarrow.dataset.Scanner.from_batches(reader).to_reader()
+        thread = threading.Thread(target=scanned.read_next_batch, daemon=True)
+        thread.start()
+        asked.wait()
+        print("ends", flush=True)
+    """)
+    assert lines == ["ends", "given"]

@@ -1,0 +1,227 @@
+"""Another process with a Python of its own, which runs what it is told, and its end of a socket, played by hand."""
+
+import array
+import ast
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+_PROGRAM = """
+import ast, gc, sys
+here = {}
+for line in sys.stdin:
+    source, value, error = ast.literal_eval(line), None, None
+    try:
+        try:
+            code = compile(source, "<told>", "eval")
+        except SyntaxError:
+            exec(source, here)
+        else:
+            value = eval(code, here)
+    except Exception as raised:
+        error = type(raised).__name__, str(raised)
+    print(repr((value, error)), flush=True)
+here.clear()
+gc.collect()
+import devexchange
+devexchange.from_buffer(b"").close()
+assert devexchange.outstanding() == 0, devexchange.ledger()
+"""
+
+
+class PeerError(Exception):
+    """What the other process raised: the name of its type, and its text."""
+
+
+class Peer:
+    """The other process. At the end of a `with` block it ends, in order, and has nothing outstanding."""
+
+    def __init__(self, setup="", **environment):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **environment},
+        )
+        if setup:
+            self.run(setup)
+
+    def run(self, source):
+        """Runs statements there, or gives the value of an expression."""
+        # Nobody waits for ever.
+        guard = threading.Timer(60, self.process.kill)
+        guard.start()
+        self.process.stdin.write(repr(source) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        guard.cancel()
+        assert line, "the other process ended"
+        value, error = ast.literal_eval(line)
+        if error:
+            raise PeerError(*error)
+        return value
+
+    def kill(self):
+        self.process.kill()
+        self.end()
+
+    def end(self):
+        self.process.stdin.close()
+        status = self.process.wait(60)
+        self.process.stdout.close()
+        return status
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if self.process.returncode is None:
+            status = self.end()
+            assert kind or status == 0, f"the other process ended with status {status}"
+
+
+def soon(done):
+    """For what another process or thread does."""
+    end = time.monotonic() + 10
+    while not done():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.001)
+
+
+# --- what is said over the socket (core/src/ipc/message.rs) ---
+
+MAGIC, PROTOCOL = 0x49505844, 1
+HELLO, GET, RELEASE, GIVEN, REFUSED = range(1, 6)
+MOST = 32 << 10
+FILES = 65
+
+
+def head(kind):
+    return struct.pack("<II", MAGIC, kind)
+
+
+def hello(protocol=PROTOCOL):
+    return head(HELLO) + struct.pack("<IQ", protocol, 9)
+
+
+def get(name, request=1):
+    return head(GET) + struct.pack("<Q", request) + name
+
+
+def given(request, lease, descriptor, in_file=0):
+    return head(GIVEN) + struct.pack("<QQB", request, lease, in_file) + descriptor
+
+
+def refused(request, status, text):
+    return head(REFUSED) + struct.pack("<Qi", request, status) + text
+
+
+def release(*leases):
+    return head(RELEASE) + struct.pack(f"<{len(leases)}Q", *leases)
+
+
+def sealed(descriptor):
+    """With the length and the checksum that are right for these bytes (FNV-1a, where the checksum itself is zeros)."""
+    descriptor = descriptor[:16] + struct.pack("<QQ", len(descriptor), 0) + descriptor[32:]
+    total = 0xCBF29CE484222325
+    for byte in descriptor:
+        total = ((total ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return descriptor[:24] + struct.pack("<Q", total) + descriptor[32:]
+
+
+def _address(address):
+    return "\0" + address[1:] if address.startswith("@") else address
+
+
+class Raw:
+    """One end of a connection that says what it is told to."""
+
+    def __init__(self, connection):
+        self.socket = connection
+        self.socket.settimeout(10)
+
+    @classmethod
+    def connect(cls, address):
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.connect(_address(address))
+        raw = cls(connection)
+        assert raw.receive()[0].startswith(head(HELLO))
+        return raw
+
+    def say(self, message, files=()):
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
+        self.socket.sendmsg([message], rights)
+
+    def receive(self):
+        """A message, of no bytes if the peer is gone, and the files that came along."""
+        files = array.array("i")
+        while True:
+            try:
+                message, ancillary, *_ = self.socket.recvmsg(MOST, socket.CMSG_SPACE(FILES * files.itemsize))
+                break
+            except ConnectionResetError:
+                # It is gone without having read all; what it said before is still to come.
+                continue
+        for level, kind, data in ancillary:
+            assert (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
+            files.frombytes(data[: len(data) - len(data) % files.itemsize])
+        return message, list(files)
+
+    def given(self, name):
+        """What the exporter gives: lease, descriptor and files."""
+        self.say(get(name))
+        message, files = self.receive()
+        assert message.startswith(head(GIVEN)), message
+        _, lease, in_file = struct.unpack_from("<QQB", message, 8)
+        assert in_file == 0
+        return lease, message[25:], files
+
+    def close(self):
+        self.socket.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Exporter:
+    """An exporter of one importer: `answer(raw, request)` says what it likes for each request."""
+
+    def __init__(self, address, answer, greeting=None):
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listener.bind(_address(address))
+        self.listener.listen()
+        self.listener.settimeout(10)
+        self.answer, self.greeting, self.heard = answer, hello() if greeting is None else greeting, []
+        self.thread = threading.Thread(target=self._serve)
+        self.thread.start()
+
+    def _serve(self):
+        connection, _ = self.listener.accept()
+        with Raw(connection) as raw:
+            if self.greeting:
+                raw.say(self.greeting)
+            while True:
+                try:
+                    message, _ = raw.receive()
+                    if not message:
+                        return
+                    self.heard.append(message)
+                    if message.startswith(head(GET)) and self.answer(raw, struct.unpack_from("<Q", message, 8)[0]):
+                        return
+                except (BrokenPipeError, ConnectionResetError):
+                    return
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.thread.join()
+        self.listener.close()

@@ -1,0 +1,71 @@
+//! The records of the C API that say what managers are asked for and what they answer.
+
+#![forbid(unsafe_code)]
+
+use super::{HostFlags, IpcHandle, MemoryInfo, PoolOptions, Request, Statistics};
+use crate::abi::types::{DevxIpcHandle, DevxManagerStatistics, DevxMemoryInfo, DevxMemoryRequest};
+use crate::device::{Device, DeviceType};
+use crate::error::{Result, refuse};
+use crate::order::NO_SYNC;
+
+impl Request {
+    /// From the C record.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_ARGUMENT` for a negative number of bytes and for flags that do not exist, `DEVX_INVALID_STREAM`.
+    pub fn from_raw(raw: &DevxMemoryRequest) -> Result<Self> {
+        let Ok(bytes) = usize::try_from(raw.bytes) else {
+            return refuse!(DEVX_INVALID_ARGUMENT, "bytes is {}: it must not be negative", raw.bytes);
+        };
+        let device = Device { kind: DeviceType::CUDA, id: raw.device_id };
+        let stream = (raw.stream != NO_SYNC).then(|| device.stream_with(device, raw.stream)).transpose()?;
+        let host = HostFlags::from_bits(raw.host_flags)?;
+        Ok(Self { stream, host, ..Self::of(DeviceType(raw.device_type), raw.device_id, bytes) })
+    }
+}
+
+impl PoolOptions {
+    /// From the numbers of the C API, where −1 is no limit.
+    pub fn from_raw(limit: i64, keep: i64) -> Self {
+        Self { limit: limit_from_raw(limit), keep: u64::try_from(keep).unwrap_or(u64::MAX) }
+    }
+}
+
+/// A limit as the C API has it: −1 for none.
+pub fn limit_from_raw(limit: i64) -> usize {
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+impl MemoryInfo {
+    /// As the C record.
+    pub fn to_raw(self) -> DevxMemoryInfo {
+        DevxMemoryInfo { free_bytes: self.free as i64, total_bytes: self.total as i64 }
+    }
+}
+
+impl IpcHandle {
+    /// As the C record.
+    pub fn to_raw(self) -> DevxIpcHandle {
+        DevxIpcHandle {
+            handle: self.handle,
+            offset: self.offset as i64,
+            bytes: self.bytes as i64,
+            device_id: self.ordinal,
+            reserved: 0,
+        }
+    }
+}
+
+impl Statistics {
+    /// As the C record.
+    pub fn to_raw(self) -> DevxManagerStatistics {
+        DevxManagerStatistics {
+            bytes: self.bytes as i64,
+            peak_bytes: self.peak_bytes as i64,
+            allocations: self.allocations as i64,
+            total_allocations: self.total_allocations as i64,
+            total_bytes: self.total_bytes as i64,
+            refused: self.refused as i64,
+        }
+    }
+}
