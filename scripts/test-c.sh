@@ -3,6 +3,7 @@
 #
 #   scripts/test-c.sh             everything
 #   scripts/test-c.sh tensor      only bindings-c/tests/c/test_*tensor*.{c,cpp}, plain and under valgrind
+#   ROUNDS=1000000 scripts/test-c.sh rounds    as many rounds of every exchange instead of 10000, and the memory of each
 #
 # test_stream* run without a CUDA driver (or with the one that is there) and again on the simulated one.
 #
@@ -15,6 +16,8 @@ set -euo pipefail
 
 tests=$DEVX_ROOT/bindings-c/tests/c
 valgrind_status=99
+export DEVX_ROUNDS=${ROUNDS:-10000}
+valgrind_rounds=1000 # a leak of one shows there; the many are for the memory of the process
 warnings=(-Wall -Wextra -Wpedantic -Werror)
 work=$(mktemp -d) # outside the tree: what is found there by accident would not be found by a user
 trap 'rm -rf "$work"' EXIT
@@ -195,7 +198,7 @@ under_valgrind() { # NAME PROGRAM
     "--error-exitcode=$valgrind_status" --num-callers=24 --log-file="$work/valgrind.log")
   if [ -e "$tests/valgrind.supp" ]; then options+=(--suppressions="$tests/valgrind.supp"); fi
   local status=0
-  valgrind "${options[@]}" "$2" >"$work/valgrind.out" 2>&1 </dev/null || status=$?
+  DEVX_ROUNDS=$valgrind_rounds valgrind "${options[@]}" "$2" >"$work/valgrind.out" 2>&1 </dev/null || status=$?
   if [ "$status" -eq 0 ]; then ok "$1 under valgrind"; return; fi
   not_ok "$1 under valgrind" "$(meaning_of "$status")"
   { grep -v '^ok - ' "$work/valgrind.out"; sed -n 1,80p "$work/valgrind.log"; } | indented

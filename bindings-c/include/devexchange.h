@@ -751,7 +751,7 @@ devx_status devx_ipc_server_get_leases(
 
 /**
  * As `devx_ipc_server_offer_tensor`, for a batch. Importers cannot write its memory if it is the
- * host's.
+ * host's. To copy texts on a device, the host waits for their last offsets.
  */
 devx_status devx_ipc_server_offer_batch(
     devx_ipc_server_t const *server,
@@ -762,9 +762,11 @@ devx_status devx_ipc_server_offer_batch(
 
 /**
  * Offers a tensor under a name, in place of what had that name. It is shared: importers get the
- * same memory, which stays valid until the last of them has released it or is gone. Host memory
- * that is not from `devx_tensor_allocate_shared` is copied, if `copy` (`DEVX_COPY_...`) allows it.
- * What the tensor's producer has queued until now is waited for by the importers' streams.
+ * same memory, which stays valid until the last of them has released it or is gone. What cannot be
+ * shared is copied if `copy` (`DEVX_COPY_...`) allows it: host memory that is not from
+ * `devx_tensor_allocate_shared`; pinned and managed memory and device memory of a pool that was not
+ * made to be shared, into plain device memory, in the order of the producer's stream. What the
+ * tensor's producer has queued until now is waited for by the importers' streams.
  */
 devx_status devx_ipc_server_offer_tensor(
     devx_ipc_server_t const *server,

@@ -100,6 +100,34 @@ private:
     T *raw_ = nullptr;
 };
 
+/* What a callback of the C API returns: its callers cannot handle exceptions, so an exception becomes a status. */
+template <class Act> devx_status status_of(devx_error *error, Act &&act) noexcept {
+    auto const said = [error](devx_status status, char const *what, std::int32_t driver_code = 0) noexcept {
+        std::size_t const length = std::min(std::strlen(what), sizeof error->message - 1);
+        std::memcpy(error->message, what, length);
+        error->message[length] = '\0';
+        error->driver_code = driver_code;
+        return status;
+    };
+    try {
+        act();
+        return DEVX_OK;
+    } catch (Error const &exception) {
+        return said(exception.status(), exception.what(), exception.driver_code());
+    } catch (std::bad_alloc const &exception) {
+        return said(DEVX_OUT_OF_MEMORY, exception.what());
+    } catch (std::exception const &exception) {
+        return said(DEVX_CALLBACK, exception.what());
+    } catch (...) {
+        return said(DEVX_CALLBACK, "a callback threw what is not a std::exception");
+    }
+}
+
+/* What gives up an object that a table of callbacks has as its context. */
+template <class Object> void destroy(void *context) noexcept {
+    delete static_cast<Object *>(context);
+}
+
 inline std::size_t to_size(std::int64_t number) noexcept {
     return number < 0 ? 0 : static_cast<std::size_t>(number);
 }
@@ -424,6 +452,9 @@ inline ArrowArrayStream &release_part(ArrowArrayStream &value) noexcept {
 inline ArrowDeviceArrayStream &release_part(ArrowDeviceArrayStream &value) noexcept {
     return value;
 }
+inline devx_cuda_array &release_part(devx_cuda_array &value) noexcept {
+    return value;
+}
 
 } // namespace detail
 
@@ -432,7 +463,7 @@ using Dlpack = std::unique_ptr<DLManagedTensorVersioned, detail::DlpackDeleter>;
 /* The same for the struct of DLPack before 1.0. */
 using DlpackLegacy = std::unique_ptr<DLManagedTensor, detail::DlpackDeleter>;
 
-/* An Arrow struct (schema, array, stream) of somebody's, by value. A released one is empty. */
+/* An Arrow struct (schema, array, stream) or a CUDA array of somebody's, by value. A released one is empty. */
 template <class T> class Owned {
 public:
     Owned() noexcept = default;
@@ -480,8 +511,33 @@ using OwnedArray = Owned<ArrowArray>;
 using OwnedDeviceArray = Owned<ArrowDeviceArray>;
 using OwnedStream = Owned<ArrowArrayStream>;
 using OwnedDeviceStream = Owned<ArrowDeviceArrayStream>;
+using OwnedCudaArray = Owned<devx_cuda_array>;
+
+/* What takes the place of a stream in versions of the CUDA Array Interface that have none (0 to 2). */
+enum class NoStream : std::int32_t {
+    legacy_default = DEVX_NO_STREAM_LEGACY_DEFAULT, /* the legacy default stream stands for the producer's */
+    host_sync = DEVX_NO_STREAM_HOST_SYNC,           /* the host waits for the device */
+    trust = DEVX_NO_STREAM_TRUST,                   /* the data is known to be ready */
+};
+
+/* How a CUDA array is taken in or handed out; what is not said is version 3 and no stream. */
+struct CudaArrayRequest {
+    std::int32_t max_version = 3; /* the newest that the consumer reads, for an export */
+    NoStream no_stream = NoStream::legacy_default;
+    std::int64_t stream = DEVX_CUDA_ARRAY_NO_STREAM; /* import: the consumer's; export: to order the data on */
+
+    devx_cuda_array_request raw() const noexcept {
+        devx_cuda_array_request request{};
+        request.max_version = max_version;
+        request.no_stream = static_cast<std::int32_t>(no_stream);
+        request.stream = stream;
+        return request;
+    }
+};
 
 class Batch;
+class Manager;
+struct MaskedTensor;
 
 /* --- tensors --- */
 
@@ -670,6 +726,35 @@ public:
         return out;
     }
 
+    /* The same over memory of a manager. */
+    static Tensor allocate_with(Manager const &manager, DLDevice device, DLDataType type,
+                                std::vector<std::int64_t> const &shape, std::int64_t stream = no_stream);
+    /* A compact row-major tensor over zeroed host memory, which can be offered to other processes without a copy. */
+    static Tensor allocate_shared(DLDataType type, std::vector<std::int64_t> const &shape) {
+        Tensor out;
+        detail::check([&](devx_error *error) {
+            return devx_tensor_allocate_shared(type, shape.data(), shape.size(), out.handle_.address(), error);
+        });
+        return out;
+    }
+
+    /* Takes a CUDA array from its producer, whose stream is waited for on the device, and alive until the array is
+     * released. If this throws, it is still `source`'s. An array with a mask is refused. */
+    static Tensor import_from(OwnedCudaArray &&source, CudaArrayRequest const &request = {}) {
+        return import_from(source.get(), request);
+    }
+    static Tensor import_from(devx_cuda_array *source, CudaArrayRequest const &request = {}) {
+        Tensor out;
+        auto const raw = request.raw();
+        detail::check([&](devx_error *error) {
+            return devx_cuda_array_import(source, &raw, out.handle_.address(), nullptr, error);
+        });
+        return out;
+    }
+    /* The same with a tensor that says which elements are valid; an empty one if all are. */
+    static MaskedTensor import_masked(devx_cuda_array *source, CudaArrayRequest const &request = {});
+    static MaskedTensor import_masked(OwnedCudaArray &&source, CudaArrayRequest const &request = {});
+
     explicit operator bool() const noexcept { return handle_.get() != nullptr; }
     /* The handle, for a call of the C API. */
     devx_tensor_t *get() const noexcept { return handle_.get(); }
@@ -778,6 +863,25 @@ public:
         return DlpackLegacy(out);
     }
 
+    /* Hands the tensor to a consumer as a CUDA array, and keeps it. */
+    OwnedCudaArray export_share_cuda_array(CudaArrayRequest const &request = {}) const {
+        OwnedCudaArray out;
+        auto const raw = request.raw();
+        detail::check([&](devx_error *error) {
+            return devx_tensor_export_share_cuda_array(get(), &raw, out.get(), error);
+        });
+        return out;
+    }
+    /* The same; nothing is left in this object. If this throws, it is as before. */
+    OwnedCudaArray export_move_cuda_array(CudaArrayRequest const &request = {}) && {
+        OwnedCudaArray out;
+        auto const raw = request.raw();
+        detail::check([&](devx_error *error) {
+            return devx_tensor_export_move_cuda_array(handle_.address(), &raw, out.get(), error);
+        });
+        return out;
+    }
+
     /* How the tensor can be had as a column. Nothing is taken. */
     Plan plan_column() const {
         devx_plan out;
@@ -790,6 +894,25 @@ public:
 private:
     detail::Handle<devx_tensor_t, devx_tensor_release> handle_;
 };
+
+/* What an import of a CUDA array gives: the elements, and which of them are valid (empty: all). */
+struct MaskedTensor {
+    Tensor tensor;
+    Tensor mask;
+};
+
+inline MaskedTensor Tensor::import_masked(devx_cuda_array *source, CudaArrayRequest const &request) {
+    MaskedTensor out;
+    auto const raw = request.raw();
+    detail::check([&](devx_error *error) {
+        return devx_cuda_array_import(source, &raw, out.tensor.handle_.address(), out.mask.handle_.address(), error);
+    });
+    return out;
+}
+
+inline MaskedTensor Tensor::import_masked(OwnedCudaArray &&source, CudaArrayRequest const &request) {
+    return import_masked(source.get(), request);
+}
 
 /* --- schemas --- */
 
@@ -1187,32 +1310,12 @@ private:
 
 namespace detail {
 
-/* What `devx_batch_source` calls: the callers of it cannot handle exceptions, so an exception becomes a status. */
+/* What `devx_batch_source` calls. */
 template <class Source> devx_status next_of(void *context, devx_batch_t **out, devx_error *error) noexcept {
-    auto const said = [error](devx_status status, char const *what, std::int32_t driver_code = 0) noexcept {
-        std::size_t const length = std::min(std::strlen(what), sizeof error->message - 1);
-        std::memcpy(error->message, what, length);
-        error->message[length] = '\0';
-        error->driver_code = driver_code;
-        return status;
-    };
-    try {
+    return status_of(error, [&] {
         Batch batch = (*static_cast<Source *>(context))();
         *out = batch.release();
-        return DEVX_OK;
-    } catch (Error const &exception) {
-        return said(exception.status(), exception.what(), exception.driver_code());
-    } catch (std::bad_alloc const &exception) {
-        return said(DEVX_OUT_OF_MEMORY, exception.what());
-    } catch (std::exception const &exception) {
-        return said(DEVX_CALLBACK, exception.what());
-    } catch (...) {
-        return said(DEVX_CALLBACK, "the source threw what is not a std::exception");
-    }
-}
-
-template <class Source> void destroy(void *context) noexcept {
-    delete static_cast<Source *>(context);
+    });
 }
 
 } // namespace detail
@@ -1580,6 +1683,366 @@ private:
     }
 
     detail::Handle<devx_async_writer_t, devx_async_writer_release> handle_;
+};
+
+/* --- memory managers --- */
+
+/* Memory that a manager gave. It is given back when this goes, also after the manager. */
+struct Memory {
+    void *address = nullptr;
+    DLDevice device = cpu;
+    Owner owner = {};
+};
+
+/* Memory that is asked of a manager. */
+inline devx_memory_request memory_request(DLDevice device, std::int64_t bytes, std::int64_t stream = no_stream,
+                                          std::uint32_t host_flags = 0) noexcept {
+    devx_memory_request request{};
+    request.device_type = device.device_type;
+    request.device_id = device.device_id;
+    request.bytes = bytes;
+    request.stream = stream;
+    request.host_flags = host_flags;
+    return request;
+}
+
+namespace detail {
+
+/* Whether an expression of a type is one. */
+template <template <class> class Expression, class T, class = void> struct can : std::false_type {};
+template <template <class> class Expression, class T>
+struct can<Expression, T, std::void_t<Expression<T>>> : std::true_type {};
+
+/* What a manager of one's own may have besides `allocate`. */
+template <class Own> using can_initialize = decltype(std::declval<Own &>().initialize(std::int32_t{}));
+template <class Own>
+using can_pin = decltype(std::declval<Own &>().pin(std::int32_t{}, std::declval<void *>(), std::int64_t{},
+                                                   std::uint32_t{}));
+template <class Own> using can_memory_info = decltype(std::declval<Own &>().memory_info(std::int32_t{}));
+template <class Own> using can_ipc_handle = decltype(std::declval<Own &>().ipc_handle(std::declval<void const *>()));
+template <class Own> using can_reset = decltype(std::declval<Own &>().reset(std::int32_t{}));
+template <class Own> using can_trim = decltype(std::declval<Own &>().trim(std::int32_t{}, std::int64_t{}));
+template <class Own> using can_defer_cleanup = decltype(std::declval<Own &>().defer_cleanup(true));
+
+/* The table of an object of C++, which is its context. What the object has no member for is left out. */
+template <class Own> devx_manager_table manager_table(Own *context) noexcept {
+    devx_manager_table table{};
+    table.version = DEVX_MANAGER_VERSION;
+    table.context = context;
+    table.release = &destroy<Own>;
+    table.allocate = [](void *own, devx_memory_request const *request, devx_memory *out, devx_error *error) noexcept {
+        return status_of(error, [&] {
+            auto const ask = [&]() -> Memory {
+                if constexpr (std::is_invocable_v<Own &, devx_memory_request const &>) {
+                    return (*static_cast<Own *>(own))(*request);
+                } else {
+                    return static_cast<Own *>(own)->allocate(*request);
+                }
+            };
+            Memory memory = ask();
+            out->address = memory.address;
+            out->device_type = memory.device.device_type;
+            out->device_id = memory.device.device_id;
+            out->owner = memory.owner.release();
+        });
+    };
+    if constexpr (can<can_initialize, Own>::value) {
+        table.initialize = [](void *own, std::int32_t id, devx_error *error) noexcept {
+            return status_of(error, [&] { static_cast<Own *>(own)->initialize(id); });
+        };
+    }
+    if constexpr (can<can_pin, Own>::value) {
+        table.pin = [](void *own, std::int32_t id, void *address, std::int64_t bytes, std::uint32_t flags,
+                       devx_owner *out, devx_error *error) noexcept {
+            return status_of(error, [&] {
+                Owner pinned = static_cast<Own *>(own)->pin(id, address, bytes, flags);
+                *out = pinned.release();
+            });
+        };
+    }
+    if constexpr (can<can_memory_info, Own>::value) {
+        table.memory_info = [](void *own, std::int32_t id, devx_memory_info *out, devx_error *error) noexcept {
+            return status_of(error, [&] { *out = static_cast<Own *>(own)->memory_info(id); });
+        };
+    }
+    if constexpr (can<can_ipc_handle, Own>::value) {
+        table.get_ipc_handle = [](void *own, void const *address, devx_ipc_handle *out, devx_error *error) noexcept {
+            return status_of(error, [&] { *out = static_cast<Own *>(own)->ipc_handle(address); });
+        };
+    }
+    if constexpr (can<can_reset, Own>::value) {
+        table.reset = [](void *own, std::int32_t id, devx_error *error) noexcept {
+            return status_of(error, [&] { static_cast<Own *>(own)->reset(id); });
+        };
+    }
+    if constexpr (can<can_trim, Own>::value) {
+        table.trim = [](void *own, std::int32_t id, std::int64_t keep, devx_error *error) noexcept {
+            return status_of(error, [&] { static_cast<Own *>(own)->trim(id, keep); });
+        };
+    }
+    if constexpr (can<can_defer_cleanup, Own>::value) {
+        table.defer_cleanup = [](void *own, std::int32_t begin) noexcept {
+            devx_error ignored;
+            static_cast<void>(status_of(&ignored, [&] { static_cast<Own *>(own)->defer_cleanup(begin != 0); }));
+        };
+    }
+    return table;
+}
+
+} // namespace detail
+
+/* While this is there, a manager holds back what is given up. The manager outlives it. */
+class CleanupDeferral {
+public:
+    explicit CleanupDeferral(devx_manager_t const *manager) : manager_(manager) {
+        detail::check([&](devx_error *error) { return devx_manager_defer_cleanup(manager, error); });
+    }
+    CleanupDeferral(CleanupDeferral &&other) noexcept : manager_(std::exchange(other.manager_, nullptr)) {}
+    CleanupDeferral &operator=(CleanupDeferral &&) = delete;
+    ~CleanupDeferral() {
+        if (manager_ != nullptr) {
+            devx_manager_resume_cleanup(manager_, nullptr);
+        }
+    }
+
+private:
+    devx_manager_t const *manager_;
+};
+
+/*
+ * Who allocates: one reference to a manager of the library's or of one's own.
+ *
+ *   auto const manager = Manager::pool();
+ *   auto const tensor = Tensor::allocate_with(manager, cuda(), dtype<float>, {2, 3}, stream);
+ *
+ * Memory that it gave outlives it. Any thread may use it.
+ */
+class Manager {
+public:
+    Manager() noexcept = default;
+    explicit Manager(devx_manager_t *raw) noexcept : handle_(raw) {}
+
+    /* Asks the driver for each allocation: every kind of memory. */
+    static Manager driver() { return made(&devx_manager_create_driver); }
+    /* As driver(), with managed memory for every request of device memory. */
+    static Manager managed() { return made(&devx_manager_create_managed); }
+    /* Plain and pinned host memory only. */
+    static Manager host_only() { return made(&devx_manager_create_host_only); }
+    /* A stream-ordered pool on each device: at most `limit` bytes in use, up to `keep` unused ones kept; -1: no limit. */
+    static Manager pool(std::int64_t limit = -1, std::int64_t keep = -1) {
+        return made([&](auto out, auto error) { return devx_manager_create_pool(limit, keep, out, error); });
+    }
+    /* As pool(), of memory that can be offered to other processes. */
+    static Manager shareable_pool(std::int64_t limit = -1, std::int64_t keep = -1) {
+        return made([&](auto out, auto error) { return devx_manager_create_shareable_pool(limit, keep, out, error); });
+    }
+    /* Lets another one, which is shared, have at most `limit` bytes in use; -1 only counts. */
+    static Manager limited(Manager const &inner, std::int64_t limit) {
+        return made(
+            [&](auto out, auto error) { return devx_manager_create_limited(inner.get(), limit, out, error); });
+    }
+    /* A manager of one's own: an object with `Memory allocate(devx_memory_request const &)`, or that can be called so (a
+     * lambda), and any of
+     *
+     *   initialize(id), Owner pin(id, address, bytes, flags), devx_memory_info memory_info(id),
+     *   devx_ipc_handle ipc_handle(address), reset(id), trim(id, keep), defer_cleanup(bool begin)
+     *
+     * as devx_manager_table has them. They are called from any thread, several at once; what they throw is the error of
+     * the call (of defer_cleanup it is dropped). The object goes with the manager and all memory of it. */
+    template <class Own> static Manager create(Own &&own) {
+        using Stored = std::decay_t<Own>;
+        auto stored = std::make_unique<Stored>(std::forward<Own>(own));
+        devx_manager_table const table = detail::manager_table(stored.get());
+        Manager out = made([&](auto out, auto error) { return devx_manager_create(&table, out, error); });
+        static_cast<void>(stored.release());
+        return out;
+    }
+
+    explicit operator bool() const noexcept { return handle_.get() != nullptr; }
+    devx_manager_t *get() const noexcept { return handle_.get(); }
+    devx_manager_t *release() noexcept { return handle_.release(); }
+
+    /* Prepares for allocations on a device; any number of times. */
+    void initialize(std::int32_t device_id) const {
+        detail::check([&](devx_error *error) { return devx_manager_initialize(get(), device_id, error); });
+    }
+    Memory allocate(devx_memory_request const &request) const {
+        devx_memory raw{};
+        detail::check([&](devx_error *error) { return devx_manager_allocate(get(), &request, &raw, error); });
+        DLDevice const device{static_cast<DLDeviceType>(raw.device_type), raw.device_id};
+        return Memory{raw.address, device, Owner(raw.owner)};
+    }
+    /* Pins host memory that is there already, which outlives the result: DEVX_HOST_... bits in `flags`. */
+    Owner pin(std::int32_t device_id, void *address, std::size_t bytes, std::uint32_t flags = 0) const {
+        devx_owner raw{};
+        detail::check(
+            [&](devx_error *error) { return devx_manager_pin(get(), device_id, address, bytes, flags, &raw, error); });
+        return Owner(raw);
+    }
+    devx_memory_info memory_info(std::int32_t device_id) const {
+        devx_memory_info out{};
+        detail::check([&](devx_error *error) { return devx_manager_memory_info(get(), device_id, &out, error); });
+        return out;
+    }
+    /* The driver's handle of the allocation that an address lies in: for programs that send handles on their own. */
+    devx_ipc_handle ipc_handle(void const *address) const {
+        devx_ipc_handle out{};
+        detail::check([&](devx_error *error) { return devx_manager_get_ipc_handle(get(), address, &out, error); });
+        return out;
+    }
+    /* Gives all memory of a device back, also what is in use. */
+    void reset(std::int32_t device_id) const {
+        detail::check([&](devx_error *error) { return devx_manager_reset(get(), device_id, error); });
+    }
+    /* Gives unused memory of a device back to the driver, except for `keep` bytes. */
+    void trim(std::int32_t device_id, std::size_t keep = 0) const {
+        detail::check([&](devx_error *error) { return devx_manager_trim(get(), device_id, keep, error); });
+    }
+    /* Holds back what is given up as long as the result is there. */
+    CleanupDeferral defer_cleanup() const { return CleanupDeferral(get()); }
+    devx_manager_statistics statistics() const {
+        devx_manager_statistics out{};
+        detail::check([&](devx_error *error) { return devx_manager_get_statistics(get(), &out, error); });
+        return out;
+    }
+
+private:
+    template <class Create> static Manager made(Create &&create) {
+        Manager out;
+        detail::check([&](devx_error *error) { return create(out.handle_.address(), error); });
+        return out;
+    }
+
+    detail::Handle<devx_manager_t, devx_manager_release> handle_;
+};
+
+inline Tensor Tensor::allocate_with(Manager const &manager, DLDevice device, DLDataType type,
+                                    std::vector<std::int64_t> const &shape, std::int64_t stream) {
+    Tensor out;
+    detail::check([&](devx_error *error) {
+        return devx_tensor_allocate_with(manager.get(), device, type, shape.data(), shape.size(), stream,
+                                         out.handle_.address(), error);
+    });
+    return out;
+}
+
+/* --- sharing between processes --- */
+
+namespace detail {
+
+/* A name or address as C has it. */
+inline char const *c_text(std::string const &text, char const *what) {
+    if (text.find('\0') != std::string::npos) {
+        throw Error(DEVX_INVALID_TEXT, std::string(what) + " has a NUL byte at " + std::to_string(text.find('\0')));
+    }
+    return text.c_str();
+}
+
+} // namespace detail
+
+/* How a tensor or batch can be offered to other processes. Nothing is taken. */
+inline Plan ipc_plan(Tensor const &tensor) {
+    devx_plan out;
+    detail::check([&](devx_error *error) { return devx_ipc_plan_tensor(tensor.get(), &out, error); });
+    return Plan(out);
+}
+inline Plan ipc_plan(Batch const &batch) {
+    devx_plan out;
+    detail::check([&](devx_error *error) { return devx_ipc_plan_batch(batch.get(), &out, error); });
+    return Plan(out);
+}
+
+/*
+ * An exporter. Its offers end with it; what it gave stays valid until the importers release it.
+ *
+ *   auto const server = IpcServer::create("@weights");       // a name without a file, or the path of a socket
+ *   server.offer("layer 1", tensor);
+ */
+class IpcServer {
+public:
+    IpcServer() noexcept = default;
+    explicit IpcServer(devx_ipc_server_t *raw) noexcept : handle_(raw) {}
+
+    /* Listens; for processes of the same user. */
+    static IpcServer create(std::string const &address) {
+        IpcServer out;
+        char const *const at = detail::c_text(address, "address");
+        detail::check([&](devx_error *error) { return devx_ipc_server_create(at, out.handle_.address(), error); });
+        return out;
+    }
+
+    explicit operator bool() const noexcept { return handle_.get() != nullptr; }
+    devx_ipc_server_t *get() const noexcept { return handle_.get(); }
+    devx_ipc_server_t *release() noexcept { return handle_.release(); }
+
+    /* Offers the memory under a name, in place of what had it; memory that cannot be shared is copied if `copy` allows. */
+    void offer(std::string const &name, Tensor const &tensor, Copy copy = Copy::never) const {
+        char const *const text = detail::c_text(name, "name");
+        detail::check([&](devx_error *error) {
+            return devx_ipc_server_offer_tensor(get(), text, tensor.get(), static_cast<std::int32_t>(copy), error);
+        });
+    }
+    void offer(std::string const &name, Batch const &batch, Copy copy = Copy::never) const {
+        char const *const text = detail::c_text(name, "name");
+        detail::check([&](devx_error *error) {
+            return devx_ipc_server_offer_batch(get(), text, batch.get(), static_cast<std::int32_t>(copy), error);
+        });
+    }
+    /* Ends an offer, if there is one. What was given of it stays valid. */
+    void withdraw(std::string const &name) const {
+        char const *const text = detail::c_text(name, "name");
+        detail::check([&](devx_error *error) { return devx_ipc_server_withdraw(get(), text, error); });
+    }
+    /* How much was given and is not released yet. */
+    std::int64_t leases() const {
+        std::int64_t out = 0;
+        detail::check([&](devx_error *error) { return devx_ipc_server_get_leases(get(), &out, error); });
+        return out;
+    }
+
+private:
+    detail::Handle<devx_ipc_server_t, devx_ipc_server_release> handle_;
+};
+
+/*
+ * A connection of an importer. What was imported may outlive it, and is given back to the exporter when it goes.
+ *
+ *   auto const tensor = IpcClient::create("@weights").import_tensor("layer 1");
+ */
+class IpcClient {
+public:
+    IpcClient() noexcept = default;
+    explicit IpcClient(devx_ipc_client_t *raw) noexcept : handle_(raw) {}
+
+    /* Connects to an exporter of the same user, which has `timeout_ms` for each answer; -1: ten seconds. */
+    static IpcClient create(std::string const &address, std::int64_t timeout_ms = -1) {
+        IpcClient out;
+        char const *const at = detail::c_text(address, "address");
+        detail::check(
+            [&](devx_error *error) { return devx_ipc_client_create(at, timeout_ms, out.handle_.address(), error); });
+        return out;
+    }
+
+    explicit operator bool() const noexcept { return handle_.get() != nullptr; }
+    devx_ipc_client_t *get() const noexcept { return handle_.get(); }
+    devx_ipc_client_t *release() noexcept { return handle_.release(); }
+
+    /* The tensor that is offered under a name, without a copy. */
+    Tensor import_tensor(std::string const &name) const {
+        devx_tensor_t *out = nullptr;
+        char const *const text = detail::c_text(name, "name");
+        detail::check([&](devx_error *error) { return devx_ipc_client_import_tensor(get(), text, &out, error); });
+        return Tensor(out);
+    }
+    Batch import_batch(std::string const &name) const {
+        devx_batch_t *out = nullptr;
+        char const *const text = detail::c_text(name, "name");
+        detail::check([&](devx_error *error) { return devx_ipc_client_import_batch(get(), text, &out, error); });
+        return Batch(out);
+    }
+
+private:
+    detail::Handle<devx_ipc_client_t, devx_ipc_client_release> handle_;
 };
 
 inline Batch Tensor::to_column(std::string const &name, Copy copy) const {

@@ -87,12 +87,13 @@ impl Server {
     /// Offers a tensor or batch under a name, in place of what had that name: a `Tensor`, a `RecordBatch`, or an object
     /// with the methods of Arrow arrays or of DLPack. Importers get the same memory, and wait for what is queued now.
     ///
-    /// Host memory that is not from `empty_shared` or from another process has to be copied: `copy` is True for a copy
-    /// in any case, False for none in any case, None for one where it is needed. `plan` says which it would be.
-    /// Importers cannot write host memory of batches and of read-only tensors.
+    /// Host memory that is not from `empty_shared` or from another process has to be copied, and so has pinned and managed
+    /// memory, and device memory of a pool that is not made to be shared: `copy` is True for a copy in any case, False
+    /// for none in any case, None for one where it is needed. `plan` says which it would be. Importers cannot write host
+    /// memory of batches and of read-only tensors.
     ///
-    /// Raises BufferError for memory that cannot be shared (pinned and managed memory, pools that are not made for it),
-    /// ValueError for a name that is empty or too long.
+    /// Raises BufferError for memory that has to be copied where `copy` is False, ValueError for a name that is empty or
+    /// too long.
     #[pyo3(signature = (name, thing, /, *, copy=None))]
     fn offer(&self, py: Python<'_>, name: &str, thing: &Bound<'_, PyAny>, copy: Option<bool>) -> Result<()> {
         let (server, thing, copying) = (self.server.get()?, Thing::of(thing)?, convert::copying(copy));

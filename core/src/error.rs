@@ -69,6 +69,12 @@ impl Error {
         self.0.status
     }
 
+    /// The same error with another status, for a caller to whom it means something else.
+    pub(crate) fn with_status(mut self, status: Status) -> Self {
+        self.status = status;
+        self
+    }
+
     /// Code of the failed device driver call, or 0.
     pub fn driver_code(&self) -> i32 {
         self.0.driver_code

@@ -62,8 +62,16 @@ impl Peer {
     /// # Panics
     /// As [`Peer::expect`].
     pub fn tell(&mut self, command: &str, answer: &str) {
-        writeln!(self.to, "{command}").expect("it listens");
+        self.send(command);
         self.expect(answer);
+    }
+
+    /// Says something that has no answer.
+    ///
+    /// # Panics
+    /// If it is gone.
+    pub fn send(&mut self, command: &str) {
+        writeln!(self.to, "{command}").expect("it listens");
     }
 
     /// Kills it at once (`SIGKILL`), and waits until it is gone.

@@ -462,6 +462,7 @@ fn bad_input() {
         (DEVX_VERSION, "version is -1", Box::new(|array| array.version = -1)),
         (DEVX_INVALID_STREAM, "stream is 0", Box::new(|array| array.stream = 0)),
         (DEVX_INVALID_STREAM, "stream is -2", Box::new(|array| array.stream = -2)),
+        (DEVX_DRIVER, "(400)", Box::new(|array| array.stream = 0x12345)),
         (DEVX_INVALID_DTYPE, "typestr is NULL", Box::new(|array| array.typestr = null())),
         (DEVX_INVALID_SHAPE, "ndim is -1", Box::new(|array| array.ndim = -1)),
         (DEVX_INVALID_SHAPE, "ndim is 65", Box::new(|array| array.ndim = 65)),

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use devexchange_core::abi::types::{DEVX_CLOSED, DEVX_SYSTEM};
+use devexchange_core::abi::types::{DEVX_CLOSED, DEVX_INVALID_ARGUMENT, DEVX_OUT_OF_MEMORY, DEVX_SYSTEM};
 use devexchange_core::arrow::ArrayBuilder;
 use devexchange_core::dlpack::Copying;
 use devexchange_core::{Batch, DType, Device, Flags, Owner, Tensor, TensorDesc, ipc, ledger};
@@ -291,26 +291,32 @@ fn thousand_peer() {
     );
 }
 
-/// A process of this user is let in; where a process may change its user, one of another user is not.
+/// A process of this user is let in; where a process may change its user, one of another user is not, neither as an
+/// importer nor as an exporter.
 #[test]
 fn who_may_import() {
     let _alone = alone();
     const NAME: &str = "who_may_import";
-    let try_to = |address: &str| match ipc::connect(address) {
-        Ok(client) => client.import_tensor("t").map(drop),
-        Err(error) => Err(error),
+    let try_to = |address: &str| ipc::connect(address).and_then(|client| client.import_tensor("t").map(drop));
+    let refused = |answer: Result<(), devexchange_core::Error>| {
+        let error = answer.expect_err("refused");
+        assert!(error.status() == DEVX_SYSTEM && error.message().contains("is a process of user"), "{error}");
     };
     if let Some(part) = part() {
-        if part == "another" {
+        if part != "same" {
             // SAFETY: only the user of this process is changed.
             assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
         }
-        let parent = std::os::unix::process::parent_id();
-        let answer = try_to(&address("who", parent));
+        if part == "exporter" {
+            let server = ipc::Server::bind(&own("other")).expect("bound");
+            server.offer_tensor("t", &shared(&[1]), Copying::Never).expect("offered");
+            say("offers");
+            return ask("end");
+        }
+        let answer = try_to(&address("who", std::os::unix::process::parent_id()));
         return match part.as_str() {
             "another" => {
-                let error = answer.expect_err("refused");
-                assert!(error.status() == DEVX_SYSTEM && error.message().contains("is a process of user"), "{error}");
+                refused(answer);
                 say("refused");
             }
             _ => {
@@ -329,8 +335,86 @@ fn who_may_import() {
         let mut another = Peer::start(NAME, "another", &[]);
         another.expect("refused");
         another.end();
+        let mut exporter = Peer::start(NAME, "exporter", &[]);
+        exporter.expect("offers");
+        refused(try_to(&address("other", exporter.id())));
+        exporter.send("end");
+        exporter.end();
     }
     soon("nothing is held", || server.leases() == 0);
+}
+
+/// Sets a limit of this process for as long as something is done.
+fn limited<T>(resource: libc::__rlimit_resource_t, to: u64, act: impl FnOnce() -> T) -> T {
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: room for the result.
+    assert_eq!(unsafe { libc::getrlimit(resource, &mut before) }, 0);
+    let limit = libc::rlimit { rlim_cur: to, ..before };
+    // SAFETY: a limit of this process.
+    assert_eq!(unsafe { libc::setrlimit(resource, &limit) }, 0);
+    let done = act();
+    // SAFETY: as it was before.
+    assert_eq!(unsafe { libc::setrlimit(resource, &before) }, 0);
+    done
+}
+
+/// The system gives no more file descriptors, or no more bytes of a file: an error, and nothing is left of it.
+#[test]
+fn what_the_system_refuses_is_an_error() {
+    let _alone = alone();
+    const NAME: &str = "what_the_system_refuses_is_an_error";
+    if part().is_none() {
+        // The limits are a process's: one of its own.
+        let server = ipc::Server::bind(&own("limits")).expect("bound");
+        server.offer_tensor("t", &shared(&[1, 2, 3]), Copying::Never).expect("offered");
+        let mut peer = Peer::start(NAME, "limited", &[]);
+        peer.expect("done");
+        peer.end();
+        return soon("all is released", || server.leases() == 0);
+    }
+    let theirs = address("limits", std::os::unix::process::parent_id());
+    let private = Tensor::from_vec(vec![1_i32; 16], &[16]).expect("a tensor");
+    let round = || {
+        let mut errors = 0;
+        let mut note = |error: Option<devexchange_core::Error>| {
+            if let Some(error) = error {
+                assert!([DEVX_SYSTEM, DEVX_OUT_OF_MEMORY, DEVX_INVALID_ARGUMENT].contains(&error.status()), "{error}");
+                assert!(!error.message().is_empty());
+                errors += 1;
+            }
+        };
+        note(ipc::allocate_tensor(DType::INT32, &[16]).err());
+        note(ipc::export_tensor(&private, Copying::IfNeeded).err());
+        match ipc::connect(&theirs) {
+            Ok(client) => note(client.import_tensor("t").err()),
+            Err(error) => note(Some(error)),
+        }
+        match ipc::Server::bind(&own("limited")) {
+            Ok(server) => note(server.offer_tensor("t", &private, Copying::Always).err()),
+            Err(error) => note(Some(error)),
+        }
+        errors
+    };
+    assert_eq!(round(), 0, "without a limit all is well");
+    let before = (open_files(), ledger::outstanding());
+    let highest = before.0 as u64 + 8;
+    let (mut some, mut all) = (0, 0);
+    for limit in 3..highest {
+        let errors = limited(libc::RLIMIT_NOFILE, limit, round);
+        some += u32::from(errors > 0);
+        all += u32::from(errors == 4);
+        soon("nothing is left", || (open_files(), ledger::outstanding()) == before);
+    }
+    assert!(some > all && all > 0, "{some} limits were met, {all} by every call");
+    assert_eq!(round(), 0, "and all is well again");
+    // A process that is not ended by the signal gets an error.
+    // SAFETY: ignores a signal.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    let error = limited(libc::RLIMIT_FSIZE, 4096, || ipc::allocate(1 << 20)).expect_err("no room");
+    assert_eq!(error.status(), DEVX_OUT_OF_MEMORY);
+    assert!(error.message().contains("1048576 bytes of shared memory could not be allocated"), "{error}");
+    soon("nothing is left", || (open_files(), ledger::outstanding()) == before);
+    say("done");
 }
 
 #[test]

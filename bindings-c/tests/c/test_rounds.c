@@ -2,9 +2,10 @@
  *
  * Allocations are counted where all of them pass: this program defines malloc and its relatives itself, so that those
  * of the library are ours too. Valgrind and ASan bring a malloc of their own, which goes first; then nothing can be
- * counted, and those tests say so. DEVX_ROUNDS sets another number of rounds.
+ * counted, and those tests say so.
  */
 #define _GNU_SOURCE
+#include "rounds.h"
 #include "test_support.h"
 
 #include <errno.h>
@@ -87,12 +88,6 @@ static int counts(void) {
             SKIP("malloc is not ours here (valgrind, ASan)");                                                          \
         }                                                                                                              \
     } while (0)
-
-static int rounds(void) {
-    const char *text = getenv("DEVX_ROUNDS");
-    int const wanted = text == NULL ? 0 : atoi(text);
-    return wanted > 0 ? wanted : 10000;
-}
 
 /* --- the allocations of a step --- */
 
@@ -260,6 +255,7 @@ TEST(rounds_of_foreign_tensors) {
     struct tally tally = {0};
     int const n = rounds();
     for (int i = 0; i < n; ++i) {
+        note_round(i, n);
         devx_tensor_t *tensor = NULL;
         struct DLManagedTensorVersioned *managed = NULL;
         CHECK_OK(devx_tensor_import(foreign_tensor(&tally, 2, shape_2x3, NULL), &tensor, &error));
@@ -269,6 +265,7 @@ TEST(rounds_of_foreign_tensors) {
         CHECK_INT(tally.releases, i + 1);
         CHECK_NOTHING_OUTSTANDING();
     }
+    CHECK_CALL(check_flat("DLPack, versioned", n));
     CHECK_INT(tally.live, 0);
 }
 
@@ -280,6 +277,7 @@ TEST(rounds_of_own_tensors) {
     DLTensor const description = {values, {kDLCPU, 0}, 2, {kDLFloat, 64, 1}, shape, NULL, 0};
     devx_owner const owner = counting_owner(&tally);
     for (int i = 0; i < n; ++i) {
+        note_round(i, n);
         devx_tensor_t *tensor = NULL;
         struct DLManagedTensor *legacy = NULL;
         CHECK_OK(devx_tensor_create(&description, 0, &owner, &tensor, &error));
@@ -290,12 +288,14 @@ TEST(rounds_of_own_tensors) {
         CHECK_INT(tally.releases, i + 1);
         CHECK_NOTHING_OUTSTANDING();
     }
+    CHECK_CALL(check_flat("DLPack, legacy", n));
 }
 
 TEST(rounds_of_foreign_batches) {
     struct tally tally = {0};
     int const n = rounds();
     for (int i = 0; i < n; ++i) {
+        note_round(i, n);
         struct ArrowSchema described;
         struct ArrowArray array, child;
         struct ArrowDeviceArray device;
@@ -318,6 +318,7 @@ TEST(rounds_of_foreign_batches) {
         CHECK_INT(tally.releases, 6 * (i + 1));
         CHECK_NOTHING_OUTSTANDING();
     }
+    CHECK_CALL(check_flat("Arrow arrays and device arrays", n));
     CHECK_INT(tally.live, 0);
 }
 
@@ -330,6 +331,7 @@ TEST(rounds_of_own_batches) {
     int const n = rounds();
     devx_owner const owner = counting_owner(&tally);
     for (int i = 0; i < n; ++i) {
+        note_round(i, n);
         devx_schema_t *schema = NULL;
         devx_batch_t *batch = NULL;
         struct ArrowArray array;
@@ -342,6 +344,7 @@ TEST(rounds_of_own_batches) {
         CHECK_INT(tally.releases, i + 1);
         CHECK_NOTHING_OUTSTANDING();
     }
+    CHECK_CALL(check_flat("Arrow arrays of one's own", n));
 }
 
 /* Between the two kinds, and with copies. */
@@ -349,6 +352,7 @@ TEST(rounds_of_conversions) {
     struct tally tally = {0};
     int const n = rounds();
     for (int i = 0; i < n; ++i) {
+        note_round(i, n);
         devx_tensor_t *tensor = NULL, *back = NULL;
         devx_batch_t *batch = NULL;
         devx_column column;
@@ -362,6 +366,7 @@ TEST(rounds_of_conversions) {
         CHECK_INT(tally.releases, i + 1);
         CHECK_NOTHING_OUTSTANDING();
     }
+    CHECK_CALL(check_flat("tensors and columns", n));
     CHECK_INT(tally.live, 0);
 }
 
@@ -412,13 +417,14 @@ TEST(a_million_batches_through_both_kinds_of_stream) {
     struct ArrowArrayStream plain = {endless_schema, endless_next, endless_last_error, endless_release, &tally};
     struct ArrowDeviceArrayStream device;
     devx_batch_stream_t *stream = NULL;
-    int const counted = counts(), n = counted ? 100 * rounds() : rounds();
+    int const counted = counts(), n = counted && rounds() <= 10000 ? 100 * rounds() : rounds();
     CHECK_OK(devx_batch_stream_import(&plain, &stream, &error));
     CHECK_OK(devx_batch_stream_export_device(&stream, &device, &error));
     CHECK_OK(devx_batch_stream_import_device(&device, &stream, &error));
     CHECK_OK(devx_batch_stream_export(&stream, &plain, &error));
     int64_t const blocks_before = blocks;
     for (int i = 0; i < n; ++i) {
+        note_round(i, n);
         struct ArrowArray array;
         int code = -1, allocated = 0;
         COUNT_ALLOCATIONS(allocated, code = plain.get_next(&plain, &array));
@@ -429,6 +435,7 @@ TEST(a_million_batches_through_both_kinds_of_stream) {
         CHECK_INT(tally.releases, i + 1);
         CHECK_INT(blocks, blocks_before);
     }
+    CHECK_CALL(check_flat("Arrow streams and device streams", n));
     plain.release(&plain);
     CHECK_INT(tally.live, 0);
     CHECK_NOTHING_OUTSTANDING();

@@ -2,9 +2,9 @@
 (``Server``), others import them (``Client``), as the same memory in the same order.
 
 Host memory goes without a copy if it is from ``empty_shared``, device memory if it is an allocation of the driver's or
-of a pool that is made to be shared. Pinned and managed memory cannot be shared. The exporter keeps what it gave until
-the importer releases it or is gone. The data itself is shared: both sides may write it, and have to agree who does
-when.
+of a pool that is made to be shared. Anything else, pinned and managed memory too, is copied, if a copy is allowed. The
+exporter keeps what it gave until the importer releases it or is gone. The data itself is shared: both sides may write
+it, and have to agree who does when.
 """
 
 from ._native import Client, Server, empty_shared

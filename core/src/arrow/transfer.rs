@@ -59,15 +59,28 @@ impl Batch {
     /// `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_BUFFERS`, `DEVX_DEVICE`, `DEVX_DRIVER`.
     pub fn copy_to(&self, device: Device, stream: Stream) -> Result<Self> {
         stream.require_no_capture()?;
+        self.copy_parts(device, stream, runtime::allocating(device, stream)?, device.kind == DeviceType::CUDA)
+    }
+
+    /// As [`Batch::copy_to`], into one block of plain device memory, the sizes of view data included: as another process
+    /// can open it.
+    ///
+    /// # Errors
+    /// As [`Batch::copy_to`].
+    pub(crate) fn copy_to_one_block(&self, device: Device, stream: Stream) -> Result<Self> {
+        self.copy_parts(device, stream, None, false)
+    }
+
+    /// The copy, in memory of the pool of a stream's device or plain; sizes of view data in pinned memory or with the rest.
+    fn copy_parts(&self, device: Device, stream: Stream, pool: Option<Stream>, pin_sizes: bool) -> Result<Self> {
         self.wait(stream)?;
         let order = self.schema().depth_first();
         let parts = self.parts(&order, Some(stream))?;
         let (mut room, mut readable) = (Room::NONE, Room::NONE);
-        let apart = |part: &Part| part.sizes.is_some() && device.kind == DeviceType::CUDA;
+        let apart = |part: &Part| part.sizes.is_some() && pin_sizes;
         for part in &parts {
             if apart(part) { &mut readable } else { &mut room }.reserve(part.bytes)?;
         }
-        let pool = runtime::allocating(device, stream)?;
         let Memory { address, mut owner, .. } = runtime::allocate(device, room.bytes, pool)?;
         room.next = address.cast();
         if readable.bytes > 0 {
@@ -87,9 +100,11 @@ impl Batch {
             buffers.push(place.cast_const());
             match &part.sizes {
                 // SAFETY: the room is for so many sizes, in memory that the host can write, and nobody knows of it yet.
-                Some(sizes) => unsafe { place.cast::<i64>().copy_from_nonoverlapping(sizes.as_ptr(), sizes.len()) },
-                None if part.bytes > 0 => copies.push((place, part.source, part.bytes)),
-                None => {}
+                Some(sizes) if device.is_host() || pin_sizes => unsafe {
+                    place.cast::<i64>().copy_from_nonoverlapping(sizes.as_ptr(), sizes.len())
+                },
+                _ if part.bytes > 0 => copies.push((place, part.source, part.bytes)),
+                _ => {}
             }
         }
         let nodes = self.with_buffers(&order, &buffers);
@@ -152,14 +167,21 @@ impl Batch {
         order.iter().map(describe).collect()
     }
 
-    /// How many bytes a copy of all buffers has.
+    /// How many bytes a copy of all buffers has. Without a stream, of what the host can read; with one, what has to be read
+    /// for it is waited for.
     ///
     /// # Errors
-    /// As [`Batch::copy_on_host`].
-    pub(crate) fn bytes_on_host(&self) -> Result<usize> {
-        self.device().require_host()?;
-        self.ready().require_now()?;
-        let parts = self.parts(&self.schema().depth_first(), None)?;
+    /// `DEVX_DEVICE` and `DEVX_NOT_READY` without a stream, if the host cannot read the batch; `DEVX_INVALID_BUFFERS`,
+    /// `DEVX_DRIVER`.
+    pub(crate) fn copy_bytes(&self, stream: Option<Stream>) -> Result<usize> {
+        match stream {
+            Some(stream) => self.wait(stream)?,
+            None => {
+                self.device().require_host()?;
+                self.ready().require_now()?;
+            }
+        }
+        let parts = self.parts(&self.schema().depth_first(), stream)?;
         let mut room = Room::NONE;
         parts.iter().try_for_each(|part| room.reserve(part.bytes))?;
         Ok(room.bytes)

@@ -1,7 +1,8 @@
 //! The importer: asks an exporter for what it offers, and says when it is done with it.
 
+use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
@@ -63,10 +64,11 @@ impl Client {
     pub fn connect(address: &str, users: Users, timeout: Duration) -> Result<Self> {
         let end = deadline(timeout);
         let socket = Socket::connect(address, end)?;
-        require_user(users, socket.peer_user()?)?;
-        let (bytes, _) = receive(&socket, end)?;
+        let peer = socket.peer()?;
+        require_user(users, peer.user)?;
+        let (bytes, _) = receive(&socket, end, timeout)?;
         let exporter = match Message::decode(&bytes)? {
-            Message::Hello { protocol: PROTOCOL, exporter } => exporter,
+            Message::Hello { protocol: PROTOCOL, exporter } => told_apart(exporter, peer.process),
             Message::Hello { protocol, .. } => {
                 return refuse!(DEVX_VERSION, "the exporter speaks version {protocol}, this library {PROTOCOL}");
             }
@@ -115,7 +117,7 @@ impl Client {
             }
         }
         loop {
-            let (bytes, mut fds) = receive(&this.socket, end)?;
+            let (bytes, mut fds) = receive(&this.socket, end, this.timeout)?;
             match Message::decode(&bytes)? {
                 Message::Given { request: of, lease, descriptor } => {
                     // From here on the lease is given up, whatever happens.
@@ -159,16 +161,24 @@ fn late(timeout: Duration) -> Error {
     Error::new(DEVX_SYSTEM, format!("the exporter did not answer within {timeout:?}"))
 }
 
-fn receive(socket: &Socket, end: Instant) -> Result<(Vec<u8>, Vec<OwnedFd>)> {
-    let begin = Instant::now();
+/// The next message. Whoever sends without end what nobody asked for is late, too.
+fn receive(socket: &Socket, end: Instant, timeout: Duration) -> Result<(Vec<u8>, Vec<OwnedFd>)> {
     loop {
         match socket.receive()? {
-            Received::Message(bytes, fds) => return Ok((bytes, fds)),
             Received::End => return Err(gone()),
+            _ if Instant::now() >= end => return Err(late(timeout)),
+            Received::Message(bytes, fds) => return Ok((bytes, fds)),
             Received::Nothing if socket.wait(PollFlags::IN, end)? => {}
-            Received::Nothing => return Err(late(end.saturating_duration_since(begin))),
+            Received::Nothing => return Err(late(timeout)),
         }
     }
+}
+
+/// What tells an exporter from others in this process: the number that it chose, and the process that the system says it
+/// is, so that nobody passes for another one whose memory is open here. Mixed in a way that nobody else can foresee.
+pub(super) fn told_apart(chosen: u64, process: i32) -> u64 {
+    static MIX: OnceLock<RandomState> = OnceLock::new();
+    MIX.get_or_init(RandomState::new).hash_one((chosen, process))
 }
 
 /// Something that the exporter keeps for this process, until this is dropped.

@@ -1,23 +1,23 @@
-//! The exporting side: where the memory of a tensor or batch lies, as a descriptor with its file descriptors.
+//! The exporting side: a tensor or batch as a descriptor with its file descriptors, if need be from a copy in memory that
+//! can be shared.
 
 #![forbid(unsafe_code)]
 
-use core::ffi::c_void;
 use std::os::fd::OwnedFd;
 
-use super::descriptor::{BatchPart, Descriptor, NodePart, Place, Region, RegionKind, Spot, TensorPart, What};
-use super::memory::{self, Mapping};
+use super::descriptor::{BatchPart, Descriptor, Place, Region, RegionKind, TensorPart, What};
+use super::memory;
+use super::regions::{Found, Regions};
 use crate::abi::types::DEVX_COPY_REQUIRED;
 use crate::arrow::Batch;
-use crate::arrow::format::Buffer;
 use crate::convert::Plan;
 use crate::device::{Device, DeviceType};
 use crate::dlpack::Copying;
-use crate::error::{Error, Result, refuse};
+use crate::error::{Error, Result};
 use crate::ledger::{Entry, Kind};
 use crate::memory::Owner;
 use crate::order::Ready;
-use crate::runtime::cuda::ipc::{self, How, Shared};
+use crate::runtime::cuda::ipc::{How, Shared};
 use crate::runtime::cuda::{Event, Stream, info};
 use crate::tensor::{Flags, Tensor};
 
@@ -51,76 +51,55 @@ impl Exported {
 
 /// How a tensor can be exported: as it is, or only from a copy in memory that can be shared.
 pub fn plan_tensor(tensor: &Tensor) -> Plan {
-    let mut regions = Regions::of(tensor.device());
-    let bytes = tensor.layout().bytes;
-    plan(tensor.device(), tensor.ready(), regions.tensor(tensor).map(drop), || Ok(bytes))
+    plan_of(tensor)
 }
 
-/// As [`plan_tensor`], for a batch. The last offsets of texts may be read to know the size of a copy.
+/// As [`plan_tensor`], for a batch. The last offsets of texts may be read to know the size of a copy; if they are on a
+/// device, the host waits for them.
 pub fn plan_batch(batch: &Batch) -> Plan {
-    let mut regions = Regions::of(batch.device());
-    plan(batch.device(), batch.ready(), regions.batch(batch).map(drop), || batch.bytes_on_host())
+    plan_of(batch)
 }
 
-fn plan(device: Device, ready: &Ready, seen: Result<()>, copy_bytes: impl FnOnce() -> Result<usize>) -> Plan {
-    let impossible = |error: Error| Plan::Impossible { reason: error.message().to_owned() };
+fn plan_of(given: &impl Exportable) -> Plan {
+    let seen = given.describe(&mut Regions::of(given.device()));
+    plan(given, seen.map(drop)).unwrap_or_else(|error| impossible(&error))
+}
+
+fn impossible(error: &Error) -> Plan {
+    Plan::Impossible { reason: error.message().to_owned() }
+}
+
+/// What can be done with something that can be shared as it is, or why it cannot. What the driver did not do is an
+/// error, not a plan.
+fn plan(given: &impl Exportable, seen: Result<()>) -> Result<Plan> {
+    let failed = |error: Error| if error.driver_code() == 0 { Ok(impossible(&error)) } else { Err(error) };
     match seen {
-        Ok(()) => Plan::View,
-        Err(error) if device == Device::CPU && error.status() == DEVX_COPY_REQUIRED => {
-            match ready.require_now().and_then(|()| copy_bytes()) {
-                Ok(bytes) => Plan::Copy { bytes, reason: error.message().to_owned() },
-                Err(error) => impossible(error),
-            }
-        }
-        Err(error) => impossible(error),
+        Ok(()) => Ok(Plan::View),
+        Err(why) if why.status() == DEVX_COPY_REQUIRED => match given.bytes_to_copy() {
+            Ok(bytes) => Ok(Plan::Copy { bytes, reason: why.message().to_owned() }),
+            Err(error) => failed(error),
+        },
+        Err(error) => failed(error),
     }
 }
 
-/// Exports a tensor: host memory of [`super::allocate_tensor`] as it is, other host memory as a copy if that is
-/// allowed, device memory as it is.
+/// Exports a tensor: host memory of [`super::allocate_tensor`], device memory and that of pools made to be shared as it
+/// is. All other memory is copied if that is allowed: of the host into a memory file; pinned, managed and device memory
+/// into plain device memory, in the order of the producer's stream; the importer waits for that.
 ///
 /// # Errors
 /// `DEVX_COPY_REQUIRED`, `DEVX_IMPOSSIBLE` with the reason; `DEVX_OUT_OF_MEMORY`, `DEVX_DRIVER`, `DEVX_SYSTEM`.
 pub fn export_tensor(tensor: &Tensor, copying: Copying) -> Result<Exported> {
-    let tensor = if plan_tensor(tensor).allow(copying)? {
-        require_host_copy(tensor.device())?;
-        tensor.copy_on_host(memory::block)?
-    } else {
-        tensor.clone()
-    };
-    let mut regions = Regions::of(tensor.device());
-    let spot = regions.tensor(&tensor)?;
-    let part = TensorPart {
-        dtype: tensor.dtype(),
-        flags: tensor.flags(),
-        shape: tensor.shape().to_vec(),
-        strides: tensor.strides().to_vec(),
-        spot,
-    };
-    let writable = !tensor.flags().has(Flags::READ_ONLY);
-    let event = order(tensor.device(), tensor.ready())?;
-    // The importer may release the memory without a look at it, while the producer still works on it.
-    event.iter().for_each(|event| tensor.used_until(event.clone()));
-    regions.finish(event, writable, What::Tensor(part), Owner::boxed(tensor))
+    export(tensor, copying)
 }
 
-/// As [`export_tensor`], for a batch. The importer cannot write the memory.
+/// As [`export_tensor`], for a batch. The importer cannot write the memory if it is the host's. To copy texts on a device,
+/// their last offsets are read first, for which the host waits.
 ///
 /// # Errors
 /// As [`export_tensor`].
 pub fn export_batch(batch: &Batch, copying: Copying) -> Result<Exported> {
-    let batch = if plan_batch(batch).allow(copying)? {
-        require_host_copy(batch.device())?;
-        copy_batch(batch)?
-    } else {
-        batch.clone()
-    };
-    let mut regions = Regions::of(batch.device());
-    let nodes = regions.batch(&batch)?;
-    let part = BatchPart { schema: batch.schema().clone(), nodes };
-    let event = order(batch.device(), batch.ready())?;
-    event.iter().for_each(|event| batch.used_until(event.clone()));
-    regions.finish(event, false, What::Batch(part), Owner::boxed(batch))
+    export(batch, copying)
 }
 
 /// A copy of a host batch in one block of memory that can be shared.
@@ -131,151 +110,167 @@ pub fn copy_batch(batch: &Batch) -> Result<Batch> {
     batch.copy_on_host(memory::block)
 }
 
-fn require_host_copy(device: Device) -> Result<()> {
-    if device == Device::CPU {
-        return Ok(());
+/// A tensor or a batch.
+trait Exportable: Clone + Send + 'static {
+    fn device(&self) -> Device;
+    fn ready(&self) -> &Ready;
+    fn used_until(&self, event: Event);
+    /// What is written into the descriptor.
+    fn describe(&self, regions: &mut Regions) -> Result<What>;
+    fn bytes_to_copy(&self) -> Result<usize>;
+    /// A copy of host memory in a memory file.
+    fn copy_on_host(&self) -> Result<Self>;
+    /// A copy in plain memory of a device, queued on a stream.
+    fn copy_on_device(&self, device: Device, stream: Stream) -> Result<Self>;
+}
+
+impl Exportable for Tensor {
+    fn device(&self) -> Device {
+        self.device()
     }
-    refuse!(DEVX_UNSUPPORTED, "device is {device}: only host memory is copied to be shared; copy it there first")
-}
 
-/// The regions that memory was found in so far.
-struct Regions {
-    device: Device,
-    found: Vec<Found>,
-}
+    fn ready(&self) -> &Ready {
+        self.ready()
+    }
 
-enum Found {
-    Host(std::sync::Arc<Mapping>),
-    Cuda(Shared),
-}
+    fn used_until(&self, event: Event) {
+        self.used_until(event);
+    }
 
-impl Found {
-    fn range(&self) -> (usize, usize) {
-        match self {
-            Self::Host(mapping) => (mapping.address().addr(), mapping.bytes()),
-            Self::Cuda(shared) => (shared.base, shared.bytes),
+    fn describe(&self, regions: &mut Regions) -> Result<What> {
+        let spot = regions.tensor(self)?;
+        let (shape, strides) = (self.shape().to_vec(), self.strides().to_vec());
+        Ok(What::Tensor(TensorPart { dtype: self.dtype(), flags: self.flags(), shape, strides, spot }))
+    }
+
+    fn bytes_to_copy(&self) -> Result<usize> {
+        if self.device() != Device::CPU {
+            return Ok(self.span_bytes());
         }
+        self.ready().require_now()?;
+        Ok(self.layout().bytes)
+    }
+
+    fn copy_on_host(&self) -> Result<Self> {
+        self.copy_on_host(memory::block)
+    }
+
+    fn copy_on_device(&self, device: Device, stream: Stream) -> Result<Self> {
+        self.copy_span(device, stream, None)
     }
 }
 
-impl Regions {
-    fn of(device: Device) -> Self {
-        Self { device, found: Vec::new() }
+impl Exportable for Batch {
+    fn device(&self) -> Device {
+        self.device()
     }
 
-    /// Where the first byte is, and how many bytes its region has from there.
-    ///
-    /// # Errors
-    /// `DEVX_COPY_REQUIRED` for host memory that is not of ours, `DEVX_UNSUPPORTED`, `DEVX_DEVICE`, `DEVX_DRIVER`.
-    fn spot(&mut self, address: *const c_void, bytes: usize) -> Result<(Spot, usize)> {
-        let at = address.addr();
-        let inside = |found: &Found| {
-            let (base, size) = found.range();
-            at.checked_sub(base).filter(|&offset| offset <= size && bytes <= size - offset)
-        };
-        let known = self.found.iter().enumerate().find_map(|(i, found)| Some((i, inside(found)?)));
-        let (region, offset) = match known {
-            Some(known) => known,
-            None => {
-                let found = self.look(address, bytes)?;
-                let Some(offset) = inside(&found) else {
-                    let (base, size) = found.range();
-                    return refuse!(
-                        DEVX_DEVICE,
-                        "data {address:p} needs {bytes} bytes, but its allocation has {size} bytes at {base:#x}"
-                    );
-                };
-                self.found.push(found);
-                (self.found.len() - 1, offset)
+    fn ready(&self) -> &Ready {
+        self.ready()
+    }
+
+    fn used_until(&self, event: Event) {
+        self.used_until(event);
+    }
+
+    fn describe(&self, regions: &mut Regions) -> Result<What> {
+        let nodes = regions.batch(self)?;
+        Ok(What::Batch(BatchPart { schema: self.schema().clone(), nodes }))
+    }
+
+    fn bytes_to_copy(&self) -> Result<usize> {
+        if self.device() == Device::CPU {
+            return self.copy_bytes(None);
+        }
+        behind_producer(self, |stream| self.copy_bytes(Some(stream)))
+    }
+
+    fn copy_on_host(&self) -> Result<Self> {
+        copy_batch(self)
+    }
+
+    fn copy_on_device(&self, device: Device, stream: Stream) -> Result<Self> {
+        self.copy_to_one_block(device, stream)
+    }
+}
+
+/// Does something in the order of the producer's work: on its stream, so that what it queues there next comes after, or
+/// on one of our own that waits.
+fn behind_producer<T>(given: &impl Exportable, act: impl FnOnce(Stream) -> Result<T>) -> Result<T> {
+    match given.ready() {
+        Ready::Queued(stream) => stream.require_no_capture().and_then(|()| act(*stream)),
+        _ => on_own_stream(given.device(), act),
+    }
+}
+
+/// Does something with a stream that ends afterwards; what is queued there is still done.
+fn on_own_stream<T>(device: Device, act: impl FnOnce(Stream) -> Result<T>) -> Result<T> {
+    let stream = Stream::create(device.id)?;
+    let done = act(stream);
+    stream.end();
+    done
+}
+
+fn export<T: Exportable>(given: &T, copying: Copying) -> Result<Exported> {
+    let mut regions = Regions::of(given.device());
+    match (given.describe(&mut regions), copying) {
+        (Ok(what), Copying::Never | Copying::IfNeeded) => finish(given.clone(), regions, what),
+        // The refusal with the driver's code in it.
+        (Err(error), Copying::Never) if error.driver_code() != 0 => Err(error),
+        (seen, _) => {
+            plan(given, seen.map(drop))?.allow(copying)?;
+            let device = given.device();
+            if device == Device::CPU {
+                return share(given.copy_on_host()?);
             }
-        };
-        let left = self.found.get(region).map_or(0, |found| found.range().1 - offset);
-        Ok((Spot { region: region as u32, offset: offset as u64 }, left))
-    }
-
-    fn look(&self, address: *const c_void, bytes: usize) -> Result<Found> {
-        match self.device.kind {
-            DeviceType::CPU => match Mapping::find(address.addr(), bytes) {
-                Some((mapping, _)) => Ok(Found::Host(mapping)),
-                None => refuse!(DEVX_COPY_REQUIRED, "data {address:p} is in memory of this process alone"),
-            },
-            DeviceType::CUDA => ipc::share(address).map(Found::Cuda),
-            _ => refuse!(DEVX_UNSUPPORTED, "device is {}: its memory cannot be shared between processes", self.device),
+            let target = Device { kind: DeviceType::CUDA, id: device.id };
+            behind_producer(given, |stream| given.copy_on_device(target, stream).and_then(share))
         }
     }
+}
 
-    fn tensor(&mut self, tensor: &Tensor) -> Result<Option<Spot>> {
-        let layout = tensor.layout();
-        if layout.elements == 0 {
-            return Ok(None);
-        }
-        let lowest = tensor.data().wrapping_byte_offset(layout.lowest);
-        let (mut spot, _) = self.spot(lowest, (layout.end - layout.lowest) as usize)?;
-        spot.offset += layout.lowest.unsigned_abs() as u64;
-        Ok(Some(spot))
-    }
+/// Exports what lies in memory that can be shared.
+fn share<T: Exportable>(given: T) -> Result<Exported> {
+    let mut regions = Regions::of(given.device());
+    let what = given.describe(&mut regions)?;
+    finish(given, regions, what)
+}
 
-    fn batch(&mut self, batch: &Batch) -> Result<Vec<NodePart>> {
-        let order = batch.schema().depth_first();
-        order.into_iter().map(|node| self.node(batch, node)).collect()
-    }
-
-    fn node(&mut self, batch: &Batch, node: usize) -> Result<NodePart> {
-        let array = batch.array(node);
-        let end = array.offset + array.length;
-        let addresses = batch.buffers(node);
-        let mut buffers = Vec::with_capacity(addresses.len());
-        for (index, &address) in addresses.iter().enumerate() {
-            // Nothing is read in a buffer of no elements: it may be anywhere.
-            if address.is_null() || end == 0 {
-                buffers.push(None);
-                continue;
+fn finish<T: Exportable>(given: T, all: Regions, what: What) -> Result<Exported> {
+    let event = order(given.device(), given.ready())?;
+    // The importer may release the memory without a look at it, while the producer still works on it.
+    event.iter().for_each(|event| given.used_until(event.clone()));
+    let (kind, may_write) = match &what {
+        What::Tensor(part) => (Kind::TensorExport, !part.flags.has(Flags::READ_ONLY)),
+        What::Batch(_) => (Kind::BatchExport, false),
+    };
+    let (mut regions, mut fds) = (Vec::with_capacity(all.found.len()), Vec::new());
+    let mut at = all.device;
+    for found in all.found {
+        let bytes = found.range().1 as u64;
+        let kind = match found {
+            Found::Host(mapping) => {
+                let writable = may_write && mapping.is_writable();
+                fds.push(mapping.descriptor(writable)?);
+                RegionKind::Host { writable }
             }
-            let needed = match batch.kind_of_buffer(node, index) {
-                Some(Buffer::ViewSizes) => Some(addresses.len().saturating_sub(3) as u128 * 8),
-                Some(buffer) => buffer.bytes(end as u64),
-                None => Some(0),
-            };
-            let (spot, left) = self.spot(address, needed.unwrap_or(0) as usize)?;
-            // How much of it the offsets or views use is in the data, which is not read: up to the end of the region.
-            buffers.push(Some((spot, needed.map_or(left as u64, |needed| needed as u64))));
-        }
-        Ok(NodePart { length: array.length, null_count: array.null_count, offset: array.offset, buffers })
-    }
-
-    fn finish(self, event: Option<Event>, writable: bool, what: What, kept: Owner) -> Result<Exported> {
-        let (mut regions, mut fds) = (Vec::with_capacity(self.found.len()), Vec::new());
-        let mut at = self.device;
-        for found in self.found {
-            let bytes = found.range().1 as u64;
-            let kind = match found {
-                Found::Host(mapping) => {
-                    let writable = writable && mapping.is_writable();
-                    fds.push(mapping.descriptor(writable)?);
-                    RegionKind::Host { writable }
-                }
-                Found::Cuda(Shared { how, ordinal, .. }) => {
-                    at.id = ordinal;
-                    match how {
-                        How::Allocation(handle) => RegionKind::Cuda(handle),
-                        How::Pool { pool, pointer, fd } => {
-                            fds.push(fd);
-                            RegionKind::Pool { pool, pointer }
-                        }
+            Found::Cuda(Shared { how, ordinal, .. }) => {
+                at.id = ordinal;
+                match how {
+                    How::Allocation(handle) => RegionKind::Cuda(handle),
+                    How::Pool { pool, pointer, fd } => {
+                        fds.push(fd);
+                        RegionKind::Pool { pool, pointer }
                     }
                 }
-            };
-            regions.push(Region { bytes, kind });
-        }
-        let place = if at == Device::CPU { Place::Host } else { Place::Cuda(info::device_info(at.id)?.uuid) };
-        let order = event.as_ref().map(Event::ipc_handle).transpose()?;
-        let kind = match what {
-            What::Tensor(_) => Kind::TensorExport,
-            What::Batch(_) => Kind::BatchExport,
+            }
         };
-        let descriptor = Descriptor { place, order, regions, what }.encode()?;
-        Ok(Exported { descriptor, fds, kind, _event: event, _kept: kept })
+        regions.push(Region { bytes, kind });
     }
+    let place = if at == Device::CPU { Place::Host } else { Place::Cuda(info::device_info(at.id)?.uuid) };
+    let order = event.as_ref().map(Event::ipc_handle).transpose()?;
+    let descriptor = Descriptor { place, order, regions, what }.encode()?;
+    Ok(Exported { descriptor, fds, kind, _event: event, _kept: Owner::boxed(given) })
 }
 
 /// The event that another process waits for; none if the data is ready.
@@ -288,10 +283,8 @@ fn order(device: Device, ready: &Ready) -> Result<Option<Event>> {
         }
         other => {
             // An event of this process cannot travel: one that can is recorded behind it, on a stream of its own.
-            let stream = Stream::create(device.id)?;
-            let recorded = other.wait(stream).and_then(|()| Event::record_shared(stream));
-            stream.end();
-            recorded.map(Some)
+            let record = |stream| other.wait(stream).and_then(|()| Event::record_shared(stream));
+            on_own_stream(device, record).map(Some)
         }
     }
 }

@@ -58,7 +58,11 @@ fn read(bytes: &[u8], fds: Vec<OwnedFd>) -> Result<(Descriptor, Vec<OwnedFd>)> {
     let descriptor = Descriptor::decode(bytes)?;
     let wanted = descriptor.fds();
     if fds.len() != wanted {
-        return refuse!(DEVX_INVALID_ARGUMENT, "there are {} file descriptors, the regions have {wanted}", fds.len());
+        return refuse!(
+            DEVX_INVALID_ARGUMENT,
+            "there are {} file descriptors, the regions have {wanted} (a process at its limit of open files gets none)",
+            fds.len()
+        );
     }
     Ok((descriptor, fds))
 }

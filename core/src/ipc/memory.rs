@@ -63,21 +63,17 @@ impl Mapping {
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` for a file that is no sealed memory, or of another size; `DEVX_SYSTEM`.
     pub(super) fn open(fd: OwnedFd, bytes: u64, writable: bool) -> Result<Arc<Self>> {
-        let seals = fs::fcntl_get_seals(&fd).unwrap_or(SealFlags::empty());
-        if !seals.contains(SEALS) {
+        let found = sealed_bytes(fd.as_fd(), "the file descriptor of a region")?;
+        if found != bytes {
             return refuse!(
                 DEVX_INVALID_ARGUMENT,
-                "the file descriptor of a region has the seals {:#x}: its memory could be cut off under a reader",
-                seals.bits()
+                "region.bytes is {bytes}, but the file has {found}: it is not the one that is meant"
             );
         }
-        let found = fs::fstat(&fd).map_err(|errno| Error::system("fstat", errno))?;
-        if u64::try_from(found.st_size) != Ok(bytes) {
-            return refuse!(
-                DEVX_INVALID_ARGUMENT,
-                "region.bytes is {bytes}, but the file has {}: it is not the one that is meant",
-                found.st_size
-            );
+        // Asked here because the file may be mapped already, for somebody who may write it.
+        let mode = fs::fcntl_getfl(&fd).map_err(|errno| Error::system("fcntl", errno))? & OFlags::ACCMODE;
+        if writable && mode != OFlags::RDWR {
+            return refuse!(DEVX_INVALID_ARGUMENT, "region.writable is 1, but the file cannot be written");
         }
         Self::map(fd, bytes as usize, writable)
     }
@@ -156,18 +152,34 @@ impl Drop for Mapping {
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.
 pub(super) fn file(name: &str, bytes: usize) -> Result<OwnedFd> {
-    // The system would take page after page and then kill somebody, rather than say at once that there are too few.
-    let there = rustix::system::sysinfo();
-    let most = (there.totalram as u128 + there.totalswap as u128) * u128::from(there.mem_unit);
-    if bytes as u128 > most {
-        return refuse!(DEVX_OUT_OF_MEMORY, "{bytes} bytes of shared memory are more than the {most} of this machine");
+    let refused = |why: String| {
+        Err(Error::new(DEVX_OUT_OF_MEMORY, format!("{bytes} bytes of shared memory could not be allocated: {why}")))
+    };
+    if bytes >= LARGE
+        && let Some(available) = available().filter(|available| bytes as u64 > *available)
+    {
+        return refused(format!("the system has {available}"));
     }
     let fd = fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
         .map_err(|errno| Error::system("memfd_create", errno))?;
     match fs::fallocate(&fd, FallocateFlags::empty(), 0, bytes as u64) {
         Ok(()) => Ok(fd),
-        Err(_) => Err(Error::new(DEVX_OUT_OF_MEMORY, format!("{bytes} bytes of shared memory could not be allocated"))),
+        Err(errno) => refused(errno.to_string()),
     }
+}
+
+/// From how many bytes on the system is asked first whether it has them: it would not refuse them, but give all memory
+/// that there is, and end other programs to have more.
+const LARGE: usize = 64 << 20;
+
+/// Bytes that the system says it can give, swapping included.
+fn available() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kilobytes = |name| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    };
+    kilobytes("MemAvailable:")?.checked_add(kilobytes("SwapFree:").unwrap_or(0))?.checked_mul(1024)
 }
 
 /// # Errors
@@ -180,13 +192,32 @@ fn errno_of(error: &std::io::Error) -> rustix::io::Errno {
     rustix::io::Errno::from_io_error(error).unwrap_or(rustix::io::Errno::IO)
 }
 
+/// How large a file of a peer's is that nobody can cut off. Only memory files can be sealed, so this is none that could
+/// make a reader wait.
+///
+/// # Errors
+/// `DEVX_INVALID_ARGUMENT` for any other file; `DEVX_SYSTEM`.
+fn sealed_bytes(fd: BorrowedFd<'_>, what: &str) -> Result<u64> {
+    let Ok(seals) = fs::fcntl_get_seals(fd) else {
+        return refuse!(DEVX_INVALID_ARGUMENT, "{what} is no memory file: it has no seals");
+    };
+    if !seals.contains(SEALS) {
+        return refuse!(
+            DEVX_INVALID_ARGUMENT,
+            "{what} has the seals {:#x}: its memory could be cut off under a reader",
+            seals.bits()
+        );
+    }
+    let found = fs::fstat(fd).map_err(|errno| Error::system("fstat", errno))?;
+    Ok(u64::try_from(found.st_size).unwrap_or(0))
+}
+
 /// Reads the whole of a small file that came from a peer, at most `most` bytes.
 ///
 /// # Errors
 /// `DEVX_INVALID_ARGUMENT`, `DEVX_SYSTEM`.
 pub(super) fn read_all(fd: BorrowedFd<'_>, most: usize) -> Result<Vec<u8>> {
-    let found = fs::fstat(fd).map_err(|errno| Error::system("fstat", errno))?;
-    let bytes = usize::try_from(found.st_size).unwrap_or(usize::MAX);
+    let bytes = usize::try_from(sealed_bytes(fd, "the file of the descriptor")?).unwrap_or(usize::MAX);
     if bytes > most {
         return refuse!(DEVX_INVALID_ARGUMENT, "the descriptor has {bytes} bytes: more than {most}");
     }
@@ -203,7 +234,7 @@ pub(super) fn read_all(fd: BorrowedFd<'_>, most: usize) -> Result<Vec<u8>> {
     Ok(all)
 }
 
-/// A memory file with these bytes.
+/// A memory file with these bytes, sealed.
 ///
 /// # Errors
 /// As [`file`].
@@ -217,6 +248,7 @@ pub(super) fn file_of(bytes: &[u8]) -> Result<OwnedFd> {
             Err(errno) => return Err(Error::system("pwrite", errno)),
         }
     }
+    seal(&fd)?;
     Ok(fd)
 }
 

@@ -132,10 +132,13 @@ fn text<'a>(what: &str, bytes: &'a [u8], most: usize) -> Result<&'a str> {
 /// Checks a name under which something is offered.
 ///
 /// # Errors
-/// `DEVX_INVALID_ARGUMENT`.
+/// `DEVX_INVALID_ARGUMENT`; `DEVX_INVALID_TEXT` for a name that C cannot write.
 pub(super) fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > MAX_NAME {
         return refuse!(DEVX_INVALID_ARGUMENT, "name has {} bytes: between 1 and {MAX_NAME} are allowed", name.len());
+    }
+    if let Some(at) = name.find('\0') {
+        return refuse!(DEVX_INVALID_TEXT, "name is {name:?}: there is a NUL byte at {at}");
     }
     Ok(())
 }

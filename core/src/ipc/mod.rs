@@ -11,7 +11,8 @@
 //! | of a device | a handle of the driver's | an allocation that is not of a pool |
 //! | of a pool | the pool's descriptor and a handle | [`Pool::shareable`](crate::manager::Pool::shareable) |
 //!
-//! Pinned and managed memory cannot be shared. Data that is not ready goes with an event, for which the importer's
+//! Other memory of CUDA (pinned, managed, of a pool for one process, from another process) cannot be shared; if the caller
+//! allows it, it is copied into plain device memory. Data that is not ready goes with an event, for which the importer's
 //! streams wait as for any other. A device is named by its UUID, because processes may count them differently.
 //!
 //! What an importer gets is taken for the untrusted bytes that it is: a versioned descriptor, every number of which is
@@ -69,6 +70,7 @@ mod export;
 mod import;
 mod memory;
 mod message;
+mod regions;
 mod server;
 mod socket;
 mod wire;

@@ -276,10 +276,10 @@ impl Loop {
         let Some(socket) = self.listener.as_ref().map_or(Ok(None), Socket::accept)? else {
             return Ok(());
         };
-        let refusal = match socket.peer_user() {
+        let refusal = match socket.peer() {
             _ if self.connections.len() >= MAX_CONNECTIONS => format!("there are {MAX_CONNECTIONS} importers already"),
             Err(error) => error.to_string(),
-            Ok(user) => match require_user(self.shared.users, user) {
+            Ok(peer) => match require_user(self.shared.users, peer.user) {
                 Ok(()) => {
                     let hello = Message::Hello { protocol: PROTOCOL, exporter: exporter() }.encode();
                     if socket.send(&hello, &[])? == Sent::Yes {

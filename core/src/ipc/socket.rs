@@ -29,6 +29,13 @@ const AGAIN: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(super) struct Socket(OwnedFd);
 
+/// Who is at the other end, as the system says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Credentials {
+    pub(super) user: u32,
+    pub(super) process: i32,
+}
+
 /// What there was to receive.
 #[derive(Debug)]
 pub(super) enum Received {
@@ -100,10 +107,10 @@ impl Socket {
         }
     }
 
-    /// The user that the process at the other end had when it connected or listened.
-    pub(super) fn peer_user(&self) -> Result<u32> {
+    /// The process at the other end, as it was when it connected or listened.
+    pub(super) fn peer(&self) -> Result<Credentials> {
         let peer = socket_peercred(&self.0).map_err(|errno| Error::system("getsockopt", errno))?;
-        Ok(peer.uid.as_raw())
+        Ok(Credentials { user: peer.uid.as_raw(), process: peer.pid.as_raw_nonzero().get() })
     }
 
     /// Waits until there is something to receive (or, for sending, room); whether there is.
@@ -139,7 +146,8 @@ impl Socket {
         }
     }
 
-    /// Receives a message. Does not wait. File descriptors of a message that is refused are closed.
+    /// Receives a message. Does not wait. File descriptors of a message that is refused are closed, and all of them if there
+    /// is no room for all.
     pub(super) fn receive(&self) -> Result<Received> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -160,11 +168,12 @@ impl Socket {
                 fds.extend(rights);
             }
         }
-        if got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-            return refuse!(
-                DEVX_INVALID_ARGUMENT,
-                "a message has more than {MAX_MESSAGE} bytes or {MAX_FDS} file descriptors"
-            );
+        if got.flags.contains(ReturnFlags::TRUNC) {
+            return refuse!(DEVX_INVALID_ARGUMENT, "a message has more than {MAX_MESSAGE} bytes");
+        }
+        // More than there can be, or than this process may open: what the message says still counts, a lease above all.
+        if got.flags.contains(ReturnFlags::CTRUNC) {
+            fds.clear();
         }
         // A packet of no bytes is no message, so this is the end.
         if got.bytes == 0 {

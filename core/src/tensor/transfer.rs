@@ -34,12 +34,33 @@ impl Tensor {
     pub fn copy_to(&self, device: Device, stream: Stream) -> Result<Self> {
         self.require_compact()?;
         stream.require_no_capture()?;
-        let pool = runtime::allocating(device, stream)?;
-        let mut copy = Self::allocate(device, self.dtype(), self.shape(), pool)?;
+        self.copy_span(device, stream, runtime::allocating(device, stream)?)
+    }
+
+    /// A copy of all bytes from the lowest element to the highest one, with the same strides; otherwise as
+    /// [`Tensor::copy_to`]. The memory is of the pool of the device of `pool`, without one it is plain.
+    ///
+    /// # Errors
+    /// As [`Tensor::allocate`].
+    pub(crate) fn copy_span(&self, device: Device, stream: Stream, pool: Option<Stream>) -> Result<Self> {
+        let Layout { lowest, row_major, .. } = self.layout();
+        let bytes = self.span_bytes();
+        let Memory { address, owner, ready } = runtime::allocate(device, bytes, pool)?;
+        let desc = TensorDesc {
+            data: address.wrapping_byte_offset(lowest.wrapping_neg()),
+            device,
+            dtype: self.dtype(),
+            shape: self.shape(),
+            strides: (!row_major).then_some(self.strides()),
+            byte_offset: 0,
+            flags: self.flags().without(Flags::READ_ONLY).with(Flags::IS_COPIED),
+        };
+        // SAFETY: the memory has the bytes of all elements and of what lies between them, and lives in the owner.
+        let mut copy = unsafe { Self::from_raw_parts(&desc, owner) }?;
+        copy.set_ready(ready);
         self.wait(stream)?;
-        let copies = [(copy.data(), self.data().cast_const(), self.layout().bytes)];
-        // SAFETY: the new memory is as large as the elements are compactly, and nobody else knows of it; `hold`
-        // keeps both alive.
+        let copies = [(address, self.data().wrapping_byte_offset(lowest).cast_const(), bytes)];
+        // SAFETY: the new memory is as large as what is copied, and nobody else knows of it; `hold` keeps both alive.
         let filled = unsafe { runtime::fill(device, &copies, stream) };
         // Also if this failed: the copy may be queued.
         self.hold(stream)?;
@@ -47,12 +68,14 @@ impl Tensor {
         if pool.is_none() && (device != Device::CPU || filled.is_err()) {
             copy.hold(stream)?;
         }
-        let ready = filled?;
-        let flags = self.flags().without(Flags::READ_ONLY).with(Flags::IS_COPIED);
-        if let Some(header) = copy.0.unique() {
-            (header.ready, header.flags) = (ready, flags);
-        }
+        copy.set_ready(filled?);
         Ok(copy)
+    }
+
+    /// Bytes from the lowest element to the highest one, with what lies between.
+    pub(crate) fn span_bytes(&self) -> usize {
+        let Layout { lowest, end, .. } = self.layout();
+        end.wrapping_sub(lowest).unsigned_abs()
     }
 
     /// See [`Uses::hold`](crate::order::Uses::hold).

@@ -212,7 +212,12 @@ impl Block {
         let driver = self.driver;
         let _current = match Current::enter(driver, self.context) {
             Ok(current) => current,
-            Err(error) => return self.lose(Code(error.driver_code() as u32)),
+            Err(error) => {
+                return reaper::check_returned(
+                    format_args!("memory {:#x}", self.address),
+                    Code(error.driver_code() as u32),
+                );
+            }
         };
         let code = match self.how {
             // SAFETY: the block was allocated by the driver and is given back once.
@@ -226,16 +231,6 @@ impl Block {
             // SAFETY: as above; the caller's stream lives as long as its allocations.
             How::Pool(stream) => unsafe { (driver.mem_free_async)(self.address as CUdeviceptr, stream.raw()) },
         };
-        if code != Code::SUCCESS {
-            self.lose(code);
-        }
-    }
-
-    fn lose(&self, code: Code) {
-        // What ends with its context or with the driver is not lost.
-        if code != Code::DEINITIALIZED && code != Code::CONTEXT_IS_DESTROYED {
-            trace::say(format_args!("{:#x} could not be freed: driver code {}", self.address, code.0));
-            reaper::abandon(Owner::none());
-        }
+        reaper::check_returned(format_args!("memory {:#x}", self.address), code);
     }
 }

@@ -7,6 +7,7 @@ use cudarc::driver::sys::{CUevent, CUevent_flags, CUipcEventHandle};
 
 use super::context::{self, Context, Current};
 use super::driver::{Code, Driver};
+use super::reaper;
 use super::stream::Stream;
 use crate::error::{Result, refuse};
 use crate::memory::Owner;
@@ -277,6 +278,7 @@ impl Drop for Recorded {
 impl Recorded {
     fn destroy(&self) {
         // SAFETY: nobody else knows of the event; destroying one that is not complete is allowed.
-        let _ = unsafe { (self.driver.event_destroy)(self.handle.0) };
+        let code = unsafe { (self.driver.event_destroy)(self.handle.0) };
+        reaper::check_returned("an event", code);
     }
 }

@@ -15,8 +15,6 @@ use super::driver::{Code, Driver};
 use super::{info, pointer, reaper};
 use crate::device::DeviceType;
 use crate::error::{Error, Result, refuse};
-use crate::memory::Owner;
-use crate::trace;
 
 /// A handle of the driver's, as it travels.
 pub(crate) type Handle = [u8; 64];
@@ -230,10 +228,7 @@ impl Drop for Opening {
             // SAFETY: as above.
             (Ok(_current), Key::Pool { .. }) => unsafe { (driver.mem_free)(address) },
         };
-        if ![Code::SUCCESS, Code::DEINITIALIZED, Code::CONTEXT_IS_DESTROYED].contains(&code) {
-            trace::say(format_args!("shared memory {address:#x} could not be closed: driver code {}", code.0));
-            reaper::abandon(Owner::none());
-        }
+        reaper::check_returned(format_args!("shared memory {address:#x}"), code);
     }
 }
 
@@ -276,8 +271,6 @@ impl Drop for ImportedPool {
         let Some(driver) = Driver::loaded() else { return };
         // SAFETY: the last use of the pool; what was imported from it was given back before.
         let code = unsafe { (driver.mem_pool_destroy)(self.handle) };
-        if code != Code::SUCCESS && code != Code::DEINITIALIZED {
-            trace::say(format_args!("an imported memory pool could not be destroyed: driver code {}", code.0));
-        }
+        reaper::check_returned("an imported memory pool", code);
     }
 }

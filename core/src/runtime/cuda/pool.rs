@@ -7,10 +7,9 @@ use cudarc::driver::sys::{
     CUmemPool_attribute_enum as Attribute, CUmemPoolProps, CUmemoryPool,
 };
 
-use super::driver::{Code, Driver};
-use super::{context, require_device};
+use super::driver::Driver;
+use super::{context, reaper, require_device};
 use crate::error::Result;
-use crate::trace;
 
 /// A pool of one device. It ends when this and all memory of it are given up.
 #[derive(Debug)]
@@ -119,8 +118,6 @@ impl Drop for MemoryPool {
         let Some(driver) = Driver::loaded() else { return };
         // SAFETY: the last use of the pool; the driver keeps it until its memory is given back.
         let code = unsafe { (driver.mem_pool_destroy)(self.handle) };
-        if code != Code::SUCCESS && code != Code::DEINITIALIZED {
-            trace::say(format_args!("a memory pool could not be destroyed: driver code {}", code.0));
-        }
+        reaper::check_returned("a memory pool", code);
     }
 }

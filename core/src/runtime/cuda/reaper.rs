@@ -43,8 +43,8 @@ pub fn waiting() -> i64 {
     WAITING.load(Relaxed)
 }
 
-/// Releases that were never called, because the driver could not say whether the work is done, and memory that the driver
-/// did not take back. Freeing memory under running work would be worse.
+/// Releases that were never called, because the driver could not say whether the work is done, and memory, events and
+/// streams that the driver did not take back. Freeing memory under running work would be worse.
 pub fn leaked() -> i64 {
     LEAKED.load(Relaxed)
 }
@@ -63,6 +63,14 @@ pub(crate) fn after_capture(stream: Stream, owner: Owner) {
 pub(crate) fn abandon(owner: Owner) {
     owner.into_raw();
     LEAKED.fetch_add(1, Relaxed);
+}
+
+/// Counts what the driver did not take back, unless it went with its context or with the driver.
+pub(crate) fn check_returned(what: impl std::fmt::Display, code: Code) {
+    if ![Code::SUCCESS, Code::DEINITIALIZED, Code::CONTEXT_IS_DESTROYED].contains(&code) {
+        trace::say(format_args!("{what} could not be given back: driver code {}", code.0));
+        abandon(Owner::none());
+    }
 }
 
 fn push(pending: Pending) {

@@ -4,6 +4,7 @@ use cudarc::driver::sys::{CUdevice, CUstream, CUstream_flags_enum as CUstream_fl
 
 use super::context::{self, Apart, Context, Current};
 use super::driver::{Code, Driver};
+use super::reaper;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::error::{Result, refuse};
@@ -94,7 +95,7 @@ impl Stream {
     pub(crate) fn end(self) {
         // SAFETY: by the contract of this function nobody else uses it.
         if let Err(error) = unsafe { self.destroy() } {
-            crate::trace::say(format_args!("a stream could not be destroyed: {error}"));
+            reaper::check_returned("a stream", Code(error.driver_code() as u32));
         }
     }
 

@@ -8,7 +8,7 @@ import java.lang.ref.Reference;
  *
  * <p>What was given to an importer stays valid until that has released it or is gone. Host memory that is not from
  * {@link Tensor#allocateShared} is copied, if the offer allows it; device memory is an allocation of the driver's, or
- * from {@link MemoryManager#shareablePool}; pinned and managed memory cannot be shared. A native thread answers the
+ * from {@link MemoryManager#shareablePool}; anything else is copied, if that is allowed. A native thread answers the
  * importers. Any thread may use a server; close it when it is not needed any more.
  */
 public final class IpcServer implements AutoCloseable {

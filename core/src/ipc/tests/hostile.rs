@@ -1,0 +1,418 @@
+//! Peers that do not do what they should: what they send is refused by name or harmless, nobody waits for ever, and nobody
+//! else notices.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use super::{Raw, address, duplicates, export_tensor, numbers_and_texts, reseal, shared, soon};
+use crate::abi::types::*;
+use crate::dlpack::Copying;
+use crate::error::Error;
+use crate::ipc::memory::{file, file_of, seal};
+use crate::ipc::message::{MAX_RELEASES, Message, PROTOCOL};
+use crate::ipc::server::{Server, Users};
+use crate::ipc::socket::{Sent, Socket};
+use crate::ipc::{Client, Peer, connect, export_batch, import_batch, import_tensor};
+use crate::memory::Owner;
+use crate::tensor::Tensor;
+
+/// How long the importers of these tests wait for an answer.
+const PATIENCE: Duration = Duration::from_millis(150);
+
+/// An owner, and whether it was given up.
+fn watched() -> (Peer, Arc<AtomicBool>) {
+    let flag = Arc::new(AtomicBool::new(false));
+    let own = Arc::clone(&flag);
+    (Peer { id: 0, keep: Owner::on_release(move || own.store(true, SeqCst)) }, flag)
+}
+
+/// Reads the lowest and the highest byte of a host tensor: they have to be in a mapping.
+fn touch(tensor: &Tensor) {
+    let layout = tensor.layout();
+    for offset in [layout.lowest, layout.end - 1].into_iter().filter(|_| layout.elements > 0) {
+        let at = tensor.data().cast::<u8>().wrapping_offset(offset);
+        // SAFETY: what was imported lies in a mapping, which is what is tested.
+        std::hint::black_box(unsafe { at.read_volatile() });
+    }
+}
+
+/// Every byte of a real descriptor with every value, resealed, imported with its real file.
+#[test]
+fn altered_descriptors_are_refused_or_lie_in_their_file() {
+    let exported = export_tensor(&shared(&[1, 2, 3, 4]), Copying::Never).expect("exported");
+    let (mut taken, mut refused) = (0, 0);
+    let bytes = exported.descriptor().to_vec();
+    for (at, value) in (0..bytes.len()).flat_map(|at| (0..=u8::MAX).map(move |value| (at, value))) {
+        let mut changed = bytes.clone();
+        changed[at] = value;
+        reseal(&mut changed);
+        let (peer, given_up) = watched();
+        match import_tensor(&changed, duplicates(&exported), peer) {
+            Ok(tensor) => {
+                touch(&tensor);
+                taken += 1;
+            }
+            Err(error) => {
+                assert!(!error.message().is_empty());
+                refused += 1;
+            }
+        }
+        assert!(given_up.load(SeqCst), "byte {at} is {value}");
+    }
+    assert!(taken > 255 && refused > 10_000, "{taken} taken, {refused} refused");
+}
+
+#[test]
+fn altered_descriptors_of_batches_are_refused_or_lie_in_their_file() {
+    let exported = export_batch(&numbers_and_texts(), Copying::Always).expect("exported");
+    let bytes = exported.descriptor().to_vec();
+    for at in 0..bytes.len() {
+        for bit in 0..8 {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1 << bit;
+            reseal(&mut changed);
+            let (peer, given_up) = watched();
+            if let Ok(batch) = import_batch(&changed, duplicates(&exported), peer) {
+                // All numbers that can be read are in the file: a fault would end this program.
+                let column = batch.column(0).expect("a column");
+                if let Ok(values) = column.values::<i64>() {
+                    assert!(values.iter().fold(0_i64, |sum, value| sum.wrapping_add(*value)) != i64::MIN);
+                }
+            }
+            assert!(given_up.load(SeqCst), "bit {bit} of byte {at}");
+        }
+    }
+}
+
+fn sealed(bytes: usize) -> OwnedFd {
+    let fd = file("test", bytes).expect("a file");
+    seal(&fd).expect("sealed");
+    fd
+}
+
+/// What is no memory of anybody's: file descriptors of every other kind.
+fn wrong_kinds() -> Vec<(&'static str, OwnedFd)> {
+    let (one, _) = UnixStream::pair().expect("a pair");
+    let on_disk = std::env::temp_dir().join(format!("devx-ipc-file-{}", std::process::id()));
+    let regular = File::create_new(&on_disk).expect("a file");
+    regular.set_len(16).expect("made longer");
+    std::fs::remove_file(&on_disk).expect("removed");
+    vec![
+        ("socket", one.into()),
+        ("directory", File::open("/").expect("a directory").into()),
+        ("/dev/null", File::open("/dev/null").expect("a device").into()),
+        ("/dev/zero", File::open("/dev/zero").expect("a device").into()),
+        ("pipe", std::io::pipe().expect("a pipe").0.into()),
+        ("file on a disk", regular.into()),
+        ("memory that is not sealed", file("test", 16).expect("a file")),
+    ]
+}
+
+#[test]
+fn files_of_the_wrong_kind_are_refused() {
+    let exported = export_tensor(&shared(&[1, 2, 3, 4]), Copying::Never).expect("exported");
+    for (kind, fd) in wrong_kinds() {
+        let (peer, given_up) = watched();
+        let error = import_tensor(exported.descriptor(), vec![fd], peer).expect_err(kind);
+        assert_eq!(error.status(), DEVX_INVALID_ARGUMENT, "{kind}: {error}");
+        assert!(error.message().contains("seals"), "{kind}: {error}");
+        assert!(given_up.load(SeqCst));
+    }
+    // Sealed and large enough, but nobody may write it.
+    let read_only = export_batch(&numbers_and_texts(), Copying::Always).expect("exported");
+    let mut says_writable = read_only.descriptor().to_vec();
+    let writable_at = 32 + 2 + 4 + 9;
+    assert_eq!(says_writable[writable_at], 0);
+    says_writable[writable_at] = 1;
+    reseal(&mut says_writable);
+    let error = import_batch(&says_writable, duplicates(&read_only), watched().0).expect_err("read-only");
+    assert!(error.status() == DEVX_INVALID_ARGUMENT && error.message().contains("region.writable is 1"), "{error}");
+}
+
+/// An exporter that is played by hand, for any number of importers in turn.
+struct Fake {
+    address: String,
+    over: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Fake {
+    /// Does `act` with every importer that connects, before anything was said.
+    fn start(of: &str, mut act: impl FnMut(&Raw) + Send + 'static) -> Self {
+        let (address, over) = (address(of), Arc::new(AtomicBool::new(false)));
+        let (listener, end) = (Socket::listen(&address).expect("listening"), Arc::clone(&over));
+        let thread = std::thread::spawn(move || {
+            while !end.load(SeqCst) {
+                let soon = Instant::now() + Duration::from_millis(5);
+                match listener.accept().expect("accepting") {
+                    Some(socket) => act(&Raw(socket)),
+                    None => drop(listener.wait(rustix::event::PollFlags::IN, soon).expect("waited")),
+                }
+            }
+        });
+        Self { address, over, thread: Some(thread) }
+    }
+
+    fn connect(&self) -> Result<Client, Error> {
+        Client::connect(&self.address, Users::Same, PATIENCE)
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.over.store(true, SeqCst);
+        drop(self.thread.take().map(std::thread::JoinHandle::join));
+    }
+}
+
+fn hello() -> Vec<u8> {
+    Message::Hello { protocol: PROTOCOL, exporter: 9 }.encode()
+}
+
+/// Answers a request with these bytes and file descriptors.
+fn answer(raw: &Raw, fds: &[BorrowedFd<'_>], bytes: impl FnOnce(u64) -> Vec<u8>) {
+    raw.say(&hello());
+    let Some((asked, _)) = raw.receive() else { return };
+    if let Ok(Message::Get { request, .. }) = Message::decode(&asked) {
+        let _ = raw.0.send(&bytes(request), fds);
+        // Until the importer is gone: what it says is not looked at.
+        while raw.receive().is_some() {}
+    }
+}
+
+/// Every byte of a real answer altered, and every length that it can be cut to: refused, late, or the same tensor.
+#[test]
+fn altered_answers_are_refused_or_the_same() {
+    let exported = export_tensor(&shared(&[5, 6, 7]), Copying::Never).expect("exported");
+    let given = |request| Message::Given { request, lease: 3, descriptor: Some(exported.descriptor()) }.encode();
+    let length = given(1).len();
+    // Which byte is altered how; without a mask, that and all after it are cut off.
+    let forms: Vec<(usize, u8)> = (0..length).flat_map(|at| [0, 0x01, 0x80, 0xff].map(|mask| (at, mask))).collect();
+    let count = forms.len();
+    let (again, mut forms) = (exported.descriptor().to_vec(), forms.into_iter());
+    let files = duplicates(&exported);
+    let fake = Fake::start("answers", move |raw| {
+        let Some((at, mask)) = forms.next() else { return };
+        let fds: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+        answer(raw, &fds, |request| {
+            let mut bytes = Message::Given { request, lease: 3, descriptor: Some(&again) }.encode();
+            bytes[at] ^= mask;
+            bytes.truncate(if mask == 0 { at } else { length });
+            bytes
+        });
+    });
+    let (mut same, mut refused) = (0, 0);
+    for _ in 0..count {
+        match fake.connect().expect("connected").import_tensor("t") {
+            Ok(tensor) => {
+                assert_eq!(tensor.as_slice::<i32>(), Ok(&[5, 6, 7][..]));
+                same += 1;
+            }
+            Err(error) => {
+                assert!(!error.message().is_empty());
+                refused += 1;
+            }
+        }
+    }
+    // The number of the lease is the exporter's own: each of its bytes may be another one.
+    assert_eq!((same, refused), (8 * 3, count - 8 * 3));
+}
+
+#[test]
+fn a_descriptor_in_a_file_of_the_wrong_kind_is_refused() {
+    let mut kinds = wrong_kinds();
+    kinds.push(("too large", sealed((1 << 24) + 1)));
+    let names: Vec<_> = kinds.iter().map(|(name, _)| *name).collect();
+    let mut kinds = kinds.into_iter();
+    let fake = Fake::start("in-file", move |raw| {
+        let Some((_, fd)) = kinds.next() else { return };
+        let given = |request| Message::Given { request, lease: 1, descriptor: None }.encode();
+        answer(raw, &[fd.as_fd()], given);
+    });
+    for name in names {
+        let error = fake.connect().expect("connected").import_tensor("t").expect_err(name);
+        assert_eq!(error.status(), DEVX_INVALID_ARGUMENT, "{name}: {error}");
+        assert!(error.message().contains("seals") || error.message().contains("16777217 bytes"), "{name}: {error}");
+    }
+}
+
+#[test]
+fn an_importer_waits_no_longer_than_it_was_told() {
+    let quickly = |what: &str, act: &dyn Fn() -> Error| {
+        let begin = Instant::now();
+        let error = act();
+        assert!(begin.elapsed() < PATIENCE + Duration::from_secs(5), "{what}: {:?}", begin.elapsed());
+        error
+    };
+    let late = |error: &Error| error.status() == DEVX_SYSTEM && error.message().contains("did not answer within 150ms");
+    // Nobody takes the connection, and nobody says hello.
+    let silent = Socket::listen(&address("silent")).expect("listening");
+    let error =
+        quickly("silent", &|| Client::connect(&address("silent"), Users::Same, PATIENCE).expect_err("no hello"));
+    assert!(late(&error), "{error}");
+    drop(silent);
+    // Somebody who says without end what nobody asked for, fast and slowly.
+    for pause in [Duration::ZERO, Duration::from_millis(7)] {
+        let fake = Fake::start("flood", move |raw| {
+            raw.say(&hello());
+            let other = Message::Refused { request: 1 << 40, status: 2, text: "no" }.encode();
+            loop {
+                match raw.0.send(&other, &[]).expect("sent") {
+                    Sent::End => return,
+                    Sent::Yes | Sent::Full => std::thread::sleep(pause),
+                }
+            }
+        });
+        let client = fake.connect().expect("connected");
+        let error = quickly("flood", &|| client.import_tensor("t").expect_err("no answer"));
+        assert!(late(&error), "{error}");
+        drop(client);
+    }
+    // A hello of another version, garbage, and an end.
+    let mut says = [Message::Hello { protocol: 2, exporter: 1 }.encode(), vec![7; 20], Vec::new()].into_iter();
+    let fake = Fake::start("hello", move |raw| {
+        if let Some(said) = says.next().filter(|said| !said.is_empty()) {
+            raw.say(&said);
+        }
+    });
+    for (status, text) in [
+        (DEVX_VERSION, "speaks version 2, this library 1"),
+        (DEVX_INVALID_ARGUMENT, "message.magic is 0x7070707"),
+        (DEVX_CLOSED, "the exporter is gone"),
+    ] {
+        let error = quickly("hello", &|| fake.connect().expect_err("refused"));
+        assert!(error.status() == status && error.message().contains(text), "{error}");
+    }
+}
+
+/// An answer that was recorded is sent to another importer, when the exporter is gone: the same memory, or nothing.
+#[test]
+fn what_is_replayed_is_the_same_memory_or_nothing() {
+    let (descriptor, files) = {
+        let exported = export_tensor(&shared(&[8, 9]), Copying::Never).expect("exported");
+        (exported.descriptor().to_vec(), duplicates(&exported))
+    };
+    let replays = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&replays);
+    let fake = Fake::start("replay", move |raw| {
+        let fds: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+        count.fetch_add(1, SeqCst);
+        // The first time as it was; then to a request with another number.
+        let first = count.load(SeqCst) == 1;
+        answer(raw, &fds, |request| {
+            let request = if first { request } else { request + 1 };
+            Message::Given { request, lease: 1, descriptor: Some(&descriptor) }.encode()
+        });
+    });
+    let tensor = fake.connect().expect("connected").import_tensor("t").expect("sealed memory stays");
+    assert_eq!(tensor.as_slice::<i32>(), Ok(&[8, 9][..]));
+    drop(tensor);
+    let error = fake.connect().expect("connected").import_tensor("t").expect_err("for somebody else");
+    assert!(error.message().contains("did not answer"), "{error}");
+}
+
+/// Every byte of every message that an importer can say, altered, and what is cut off.
+#[test]
+fn an_exporter_survives_every_altered_message() {
+    let server = Server::bind(&address("altered")).expect("bound");
+    server.offer_tensor("t", &shared(&[1, 2, 3]), Copying::Never).expect("offered");
+    let good = connect(&address("altered")).expect("connected");
+    let get = Message::Get { request: 1, name: "t" }.encode();
+    let release = Message::Release { leases: vec![1, 2] }.encode();
+    for message in [get, release] {
+        for at in 0..message.len() {
+            for mask in [0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0xff] {
+                let raw = Raw::connect("altered");
+                let mut changed = message.clone();
+                changed[at] ^= mask;
+                raw.say(&changed);
+                // It may be cut off already.
+                let _ = raw.0.send(&message[..at.max(1)], &[]);
+            }
+        }
+        good.import_tensor("t").expect("the server goes on");
+    }
+    soon("all is released", || server.leases() == 0);
+}
+
+#[test]
+fn silent_importers_are_limited_and_leave_room_when_they_go() {
+    let server = Server::bind(&address("silent-importers")).expect("bound");
+    server.offer_tensor("t", &shared(&[1]), Copying::Never).expect("offered");
+    let try_one = || Client::connect(&address("silent-importers"), Users::Same, Duration::from_secs(5));
+    let held: Vec<_> = (0..512).map(|_| try_one().expect("connected")).collect();
+    let error = try_one().expect_err("too many");
+    assert!(error.status() == DEVX_SYSTEM && error.message().contains("there are 512 importers already"), "{error}");
+    held[0].import_tensor("t").expect("those who are in are served");
+    drop(held);
+    soon("there is room again", || try_one().is_ok());
+    for _ in 0..3000 {
+        drop(try_one());
+    }
+    soon("and still", || try_one().is_ok_and(|client| client.import_tensor("t").is_ok()));
+}
+
+#[test]
+fn what_one_importer_holds_is_limited() {
+    const MOST: usize = 1 << 16;
+    const AT_ONCE: usize = 32;
+    let server = Server::bind(&address("greedy")).expect("bound");
+    let empty = crate::ipc::allocate_tensor(crate::dtype::DType::INT32, &[0]).expect("nothing to allocate");
+    server.offer_tensor("t", &empty, Copying::Never).expect("offered");
+    let greedy = Raw::connect("greedy");
+    let get = Message::Get { request: 1, name: "t" }.encode();
+    for _ in 0..MOST / AT_ONCE {
+        (0..AT_ONCE).for_each(|_| greedy.say(&get));
+        (0..AT_ONCE).for_each(|_| assert!(greedy.receive().is_some()));
+    }
+    assert_eq!(server.leases(), MOST as i64);
+    greedy.say(&get);
+    let (answer, _) = greedy.receive().expect("an answer");
+    match Message::decode(&answer) {
+        Ok(Message::Refused { request: 1, status, text }) => {
+            assert_eq!(status, DEVX_BUSY.0);
+            assert!(text.contains("holds 65536 things already"), "{text}");
+        }
+        other => panic!("{other:?}"),
+    }
+    connect(&address("greedy")).expect("connected").import_tensor("t").expect("others are served");
+    greedy.say(&Message::Release { leases: (1..=MAX_RELEASES as u64).collect() }.encode());
+    soon("some are given back", || server.leases() == (MOST - MAX_RELEASES) as i64);
+    greedy.say(&get);
+    assert!(matches!(Message::decode(&greedy.receive().expect("an answer").0), Ok(Message::Given { .. })));
+    drop(greedy);
+    soon("its end gives all back", || server.leases() == 0);
+}
+
+/// More than the system has is refused before it tries: it would end other programs first.
+#[test]
+fn more_than_there_is_is_refused_at_once() {
+    for bytes in [1 << 44, 1 << 60, isize::MAX as usize] {
+        let error = crate::ipc::allocate(bytes).expect_err("nobody has so much");
+        assert_eq!(error.status(), DEVX_OUT_OF_MEMORY);
+        let wanted = format!("{bytes} bytes of shared memory could not be allocated: the system has ");
+        assert!(error.message().starts_with(&wanted), "{error}");
+    }
+}
+
+/// Nobody passes for another exporter, whatever number it says: its pools would be taken for the other's.
+#[test]
+fn exporters_are_told_apart_by_their_process() {
+    use crate::ipc::client::told_apart;
+    assert_eq!(told_apart(1, 2), told_apart(1, 2));
+    assert_ne!(told_apart(1, 2), told_apart(1, 3));
+    assert_ne!(told_apart(1, 2), told_apart(2, 2));
+}
+
+/// What was sealed for a reader cannot be made shorter or longer any more, by nobody.
+#[test]
+fn descriptors_in_files_are_sealed() {
+    let fd = file_of(b"sealed").expect("a file");
+    rustix::fs::ftruncate(&fd, 0).expect_err("sealed");
+    rustix::fs::ftruncate(&fd, 100).expect_err("sealed");
+    seal(&fd).expect_err("sealed for good");
+}

@@ -1,0 +1,92 @@
+//! CUDA arrays of foreign producers in, with a mask, in every version; and out again.
+
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+
+use devexchange_core::abi::cuda_array::{DEVX_CUDA_ARRAY_NO_STREAM, DevxCudaArray};
+use devexchange_core::cuda_array::{self, NoStream, Request};
+
+use super::{N, Scene, on};
+
+struct Producer {
+    shape: [i64; 1],
+    mask: DevxCudaArray,
+    on_release: Option<Box<dyn FnOnce() + Send>>,
+}
+
+unsafe extern "C" fn give_up(array: *mut DevxCudaArray) {
+    let array = unsafe { &mut *array };
+    array.release = None;
+    let mut producer = unsafe { Box::from_raw(array.private_data.cast::<Producer>()) };
+    if let Some(on_release) = producer.on_release.take() {
+        on_release();
+    }
+}
+
+/// Bytes of the scene's foreign memory, with a mask over its own.
+fn produce(scene: &Scene, which: usize, version: i32, stream: i64) -> DevxCudaArray {
+    let (address, release) = scene.release_of(which);
+    let array = DevxCudaArray {
+        version,
+        read_only: 0,
+        data: std::ptr::with_exposed_provenance_mut::<c_void>(address as usize),
+        ndim: 1,
+        shape: null(),
+        strides: null(),
+        typestr: c"|u1".as_ptr(),
+        descr: null(),
+        mask: null(),
+        stream,
+        release: None,
+        private_data: null_mut(),
+    };
+    let mask = DevxCudaArray {
+        data: std::ptr::with_exposed_provenance_mut(scene.data as usize),
+        typestr: c"|b1".as_ptr(),
+        ..array
+    };
+    let made = Box::into_raw(Box::new(Producer { shape: [N as i64], mask, on_release: Some(Box::new(release)) }));
+    let made = unsafe { &mut *made };
+    made.mask.shape = made.shape.as_ptr();
+    DevxCudaArray {
+        shape: made.shape.as_ptr(),
+        mask: &raw const made.mask,
+        release: Some(give_up),
+        private_data: std::ptr::from_mut(made).cast(),
+        ..array
+    }
+}
+
+pub(super) fn arrays(scene: &Scene) {
+    let cases = [
+        (3, scene.producer as i64, NoStream::LegacyDefault),
+        (2, DEVX_CUDA_ARRAY_NO_STREAM, if scene.stream == 1 { NoStream::HostSync } else { NoStream::LegacyDefault }),
+    ];
+    for (which, (version, stream, no_stream)) in cases.into_iter().enumerate() {
+        let mut array = produce(scene, which, version, stream);
+        let request = Request { no_stream, stream: Some(scene.stream()), ..Request::default() };
+        let Some(imported) = scene.note(unsafe { cuda_array::import(&raw mut array, &request, true) }) else {
+            assert!(array.release.is_some(), "a refused array is its producer's");
+            unsafe { cuda_array::release(&raw mut array) };
+            continue;
+        };
+        assert!(array.release.is_none());
+        let mask = imported.mask.expect("a mask");
+        scene.note(mask.wait(on(scene.producer)));
+        scene.note(mask.used_on(scene.on()));
+        let tensor = imported.tensor;
+        for max_version in [3, 2] {
+            for stream in [None, Some(scene.consumer as i64)] {
+                let request = Request { max_version, no_stream, stream };
+                let out = cuda_array::export(tensor.clone(), &request).map_err(Into::into);
+                let Some(out) = scene.note(out) else { continue };
+                let mut out = out.into_raw();
+                let request = Request { no_stream: NoStream::Trust, ..Request::default() };
+                match scene.note(unsafe { cuda_array::import(&raw mut out, &request, false) }) {
+                    Some(again) => drop(scene.note(again.tensor.used_on(on(scene.consumer)))),
+                    None => unsafe { cuda_array::release(&raw mut out) },
+                }
+            }
+        }
+    }
+}

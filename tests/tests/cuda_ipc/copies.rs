@@ -1,0 +1,128 @@
+//! Memory that processes cannot share is copied into memory that they can, if that is allowed: in the order of streams,
+//! and the source may go at once.
+
+use devexchange_core::abi::types::DEVX_COPY_REQUIRED;
+use devexchange_core::arrow::{ArrayBuilder, Batch};
+use devexchange_core::convert::Plan;
+use devexchange_core::dlpack::Copying;
+use devexchange_core::{DType, Device, DeviceType, Flags, Owner, Tensor, TensorDesc, ipc};
+use devexchange_tests::foreign::CUDA0;
+use devexchange_tests::peer::{part, say, soon};
+use devexchange_tests::sim::{self, Session};
+
+use super::{N, filled, on, own, plain, read, start, theirs};
+
+/// Every other byte of the second half of 64, backwards in one dimension.
+const SHAPE: [i64; 2] = [4, 3];
+const STRIDES: [i64; 2] = [-8, 2];
+const FIRST: i64 = 56;
+
+fn strided(stream: u64) -> Tensor {
+    let whole = Tensor::allocate(CUDA0, DType::UINT8, &[64], Some(on(stream))).expect("allocated");
+    let bytes: Vec<u8> = (0..64).collect();
+    unsafe { whole.write(&bytes, on(stream)) }.expect("written");
+    let data = whole.data().wrapping_byte_offset(FIRST as isize);
+    let (device, dtype, strides, flags) = (CUDA0, DType::UINT8, Some(&STRIDES[..]), Flags::default());
+    let desc = TensorDesc { data, device, dtype, shape: &SHAPE, strides, byte_offset: 0, flags };
+    let mut view = unsafe { Tensor::from_raw_parts(&desc, Owner::new(whole)) }.expect("a view");
+    view.produced_on(on(stream)).expect("not shared yet");
+    view
+}
+
+const LONG: &[u8; 16] = b"sixteen bytes !!";
+
+/// Numbers, texts, and views of texts, whose sizes the copy of the batch has on the device.
+fn table() -> Batch {
+    let view = |prefix: [u8; 4]| [16_i32, i32::from_ne_bytes(prefix), 0, 0];
+    let (numbers, offsets, text) = (vec![1_i64, 2], vec![0_i32, 2, 5], b"abcde".to_vec());
+    let (views, sizes) = (vec![view(*b"sixt"); 2], vec![16_i64]);
+    let array = |name, format| ArrayBuilder::new(name, format, 2).buffer(std::ptr::null());
+    let table = ArrayBuilder::batch(2)
+        .child(array("n", "l").buffer(numbers.as_ptr().cast()))
+        .child(array("t", "u").buffer(offsets.as_ptr().cast()).buffer(text.as_ptr().cast()))
+        .child(
+            array("v", "vu").buffer(views.as_ptr().cast()).buffer(LONG.as_ptr().cast()).buffer(sizes.as_ptr().cast()),
+        )
+        .owner(Owner::new((numbers, offsets, text, views, sizes)));
+    unsafe { table.build(Device::CPU) }.expect("built")
+}
+
+#[test]
+fn what_cannot_be_shared_is_copied() {
+    const NAME: &str = "copies::what_cannot_be_shared_is_copied";
+    let session = Session::new();
+    if part().is_some() {
+        return importer(&session);
+    }
+    session.each(6, || {
+        let server = ipc::Server::bind(&own("copies")).expect("bound");
+        let stream = sim::stream();
+        let of = |kind| Tensor::allocate(Device { kind, id: 0 }, DType::UINT8, &[N as i64], None).expect("allocated");
+        let pooled = Tensor::allocate(CUDA0, DType::UINT8, &[N as i64], Some(on(stream))).expect("allocated");
+        let tensors = [
+            ("pooled", filled(pooled, 3, stream)),
+            ("pinned", filled(of(DeviceType::CUDA_HOST), 4, stream)),
+            ("managed", filled(of(DeviceType::CUDA_MANAGED), 5, stream)),
+            ("strided", strided(stream)),
+        ];
+        for (name, tensor) in tensors {
+            let span = if name == "strided" { 29 } else { N as usize };
+            assert!(matches!(ipc::plan_tensor(&tensor), Plan::Copy { bytes, .. } if bytes == span), "{name}");
+            let error = server.offer_tensor(name, &tensor, Copying::Never).expect_err(name);
+            assert_eq!(error.status(), DEVX_COPY_REQUIRED, "{error}");
+            server.offer_tensor(name, &tensor, Copying::IfNeeded).expect(name);
+            // The last reference to the source goes here, with the work that fills it still queued.
+        }
+        // What can be shared is copied if that is what is asked for.
+        let shareable = filled(plain(), 6, stream);
+        server.offer_tensor("always", &shareable, Copying::Always).expect("offered");
+        sim::fill(shareable.data() as u64, 0xee, N, stream);
+        shareable.used_on(on(stream)).expect("used");
+        drop(shareable);
+        let on_device = table().copy_to(CUDA0, on(stream)).expect("copied");
+        assert!(matches!(ipc::plan_batch(&on_device), Plan::Copy { .. }));
+        let error = server.offer_batch("table", &on_device, Copying::Never).expect_err("never");
+        assert_eq!(error.status(), DEVX_COPY_REQUIRED, "{error}");
+        server.offer_batch("table", &on_device, Copying::IfNeeded).expect("offered");
+        drop(on_device);
+        let mut peer = start(NAME, "importer", &[]);
+        peer.expect("has read all");
+        peer.end();
+        soon("all is released", || server.leases() == 0);
+        drop(server);
+        sim::synchronize(stream);
+        sim::settle();
+        sim::destroy(stream);
+    });
+}
+
+fn importer(session: &Session) {
+    session.begin(sim::schedules(1)[0]);
+    let client = theirs("copies");
+    for (name, byte) in [("pooled", 3), ("pinned", 4), ("managed", 5), ("always", 6)] {
+        let tensor = client.import_tensor(name).expect(name);
+        assert!(tensor.device() == CUDA0 && tensor.flags().has(Flags::IS_COPIED), "{name}");
+        assert_eq!(read(&tensor), vec![byte; N as usize], "{name}");
+    }
+    let tensor = client.import_tensor("strided").expect("strided");
+    assert_eq!((tensor.shape(), tensor.strides()), (&SHAPE[..], &STRIDES[..]));
+    let stream = sim::stream();
+    tensor.wait(on(stream)).expect("waits");
+    let lowest = tensor.data() as u64 - 24;
+    let span = sim::download(lowest, 29, stream);
+    assert_eq!(span, (32..61).collect::<Vec<u8>>());
+    tensor.used_on(on(stream)).expect("used");
+    // Memory of another process cannot be handed on, but copied.
+    assert!(matches!(ipc::plan_tensor(&tensor), Plan::Copy { bytes: 29, .. }));
+    drop(ipc::export_tensor(&tensor, Copying::IfNeeded).expect("copied"));
+    let batch = client.import_batch("table").expect("a batch");
+    let host = batch.copy_to(Device::CPU, on(stream)).expect("copied");
+    let column = |name| host.column_named(name).expect("the column");
+    assert_eq!(column("n").values::<i64>(), Ok(&[1, 2][..]));
+    assert_eq!([0, 1].map(|row| column("t").text(row)), [Ok("ab"), Ok("cde")]);
+    assert_eq!(column("v").text(1).map(str::as_bytes), Ok(&LONG[..]));
+    drop((tensor, batch));
+    sim::settle();
+    sim::destroy(stream);
+    say("has read all");
+}

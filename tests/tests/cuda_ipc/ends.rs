@@ -1,0 +1,87 @@
+//! What ends while another process uses it: releases come after the importer's work, and nobody waits for the dead.
+
+use devexchange_core::abi::types::DEVX_CLOSED;
+use devexchange_core::dlpack::Copying;
+use devexchange_core::ipc;
+use devexchange_tests::foreign::{self, CUDA0};
+use devexchange_tests::peer::{Peer, ask, part, say, soon};
+use devexchange_tests::sim::{self, Session};
+
+use super::{N, address, filled, on, own, plain, read, start, theirs};
+
+/// The exporter writes its memory again as soon as it is released: a copy that the importer has queued and named sees
+/// what was there before.
+#[test]
+fn memory_is_used_again_only_after_the_importers_work() {
+    const NAME: &str = "ends::memory_is_used_again_only_after_the_importers_work";
+    let session = Session::new();
+    if part().is_some() {
+        session.begin(sim::schedules(1)[0]);
+        let tensor = theirs("again").import_tensor("t").expect("imported");
+        let (stream, scratch) = (sim::stream(), sim::alloc(N));
+        tensor.wait(on(stream)).expect("waits");
+        sim::copy(scratch, tensor.data() as u64, N, stream);
+        tensor.used_on(on(stream)).expect("used");
+        drop(tensor);
+        say("queued");
+        ask("written again");
+        assert_eq!(sim::download(scratch, N, stream), vec![7; N as usize]);
+        sim::free(scratch);
+        sim::destroy(stream);
+        return sim::settle();
+    }
+    session.each(4, || {
+        let server = ipc::Server::bind(&own("again")).expect("bound");
+        let (memory, stream) = (sim::alloc(N), sim::stream());
+        let again = move || {
+            sim::set_current(sim::primary(0));
+            sim::fill(memory, 0xee, N, stream);
+            sim::synchronize(stream);
+            sim::free(memory);
+        };
+        let tensor = filled(foreign::tensor(memory, N, CUDA0, again), 7, stream);
+        server.offer_tensor("t", &tensor, Copying::Never).expect("offered");
+        drop(tensor);
+        let mut peer = start(NAME, "importer", &[]);
+        peer.expect("queued");
+        server.withdraw("t");
+        soon("it is released", || server.leases() == 0);
+        sim::settle();
+        peer.send("written again");
+        peer.end();
+        drop(server);
+        sim::destroy(stream);
+    });
+}
+
+#[test]
+fn a_killed_exporter_leaves_nobody_waiting() {
+    const NAME: &str = "ends::a_killed_exporter_leaves_nobody_waiting";
+    let session = Session::new();
+    if part().is_some() {
+        session.begin(sim::schedules(1)[0]);
+        let server = ipc::Server::bind(&own("dead")).expect("bound");
+        let stream = sim::stream();
+        let tensor = filled(plain(), 4, stream);
+        server.offer_tensor("t", &tensor, Copying::Never).expect("offered");
+        // What is queued by a process that is killed may never be done.
+        sim::synchronize(stream);
+        say("offers");
+        return ask("never asked");
+    }
+    if sim::skipped("what is in the memory of a process that is gone is the driver's affair") {
+        return;
+    }
+    session.each(2, || {
+        let mut peer: Peer = start(NAME, "exporter", &[]);
+        peer.expect("offers");
+        let client = ipc::connect(&address("dead", peer.id())).expect("connected");
+        let tensor = client.import_tensor("t").expect("imported");
+        peer.kill();
+        assert_eq!(read(&tensor), vec![4; N as usize]);
+        let error = client.import_tensor("t").expect_err("nobody is there");
+        assert_eq!(error.status(), DEVX_CLOSED, "{error}");
+        let error = ipc::connect(&address("dead", std::process::id())).expect_err("nobody listens");
+        assert!(error.message().contains("connect: "), "{error}");
+    });
+}
