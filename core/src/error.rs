@@ -71,7 +71,7 @@ impl Error {
 
     /// The same error with another status, for a caller to whom it means something else.
     pub(crate) fn with_status(mut self, status: Status) -> Self {
-        self.status = status;
+        self.0.status = status;
         self
     }
 
