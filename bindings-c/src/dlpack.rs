@@ -96,6 +96,7 @@ unsafe fn devx_tensor_export_move_legacy(
     guard(error, || unsafe { hand_over::<DLManagedTensor, _>(tensor, request, out) })
 }
 
+#[inline]
 fn request_of(request: Option<&RequestRecord>) -> Result<Request> {
     request.map_or(Ok(Request::default()), |request| Request::from_raw(&request.0))
 }

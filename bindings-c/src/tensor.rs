@@ -30,12 +30,10 @@ unsafe fn devx_tensor_create(
     guard(error, || {
         let out = required(out, "out")?;
         let description = &required(description, "description")?.0;
-        // SAFETY: the caller's description is valid for the length of the call.
-        let desc = unsafe { dlpack::describe(description, Flags(flags)) }?;
         // SAFETY: the caller hands over an owner of its own.
-        let owner = owner.map_or(Owner::none(), |owner| unsafe { Owner::from_raw(owner.0) });
-        // SAFETY: the caller describes memory that its owner keeps alive.
-        let tensor = keep(unsafe { Tensor::from_raw_parts(&desc, owner) })?;
+        let owner = || owner.map_or(Owner::none(), |owner| unsafe { Owner::from_raw(owner.0) });
+        // SAFETY: the caller's description is valid for the length of the call, the memory as long as its owner keeps it.
+        let tensor = unsafe { dlpack::described(description, Flags(flags), owner) }?;
         out.write(TensorHandle::give(tensor));
         Ok(())
     })

@@ -354,7 +354,7 @@ pub fn dtype_of(typestr: &str) -> Result<DType> {
         return refuse!(DEVX_INVALID_DTYPE, "typestr is {typestr:?}: {width} bytes have an order");
     }
     let bits = u8::try_from(u32::from(width) * 8).unwrap_or(0);
-    let dtype = DLDataType { code: code as u8, bits, lanes: 1 };
+    let dtype = DLDataType { code, bits, lanes: 1 };
     DType::from_dlpack(dtype).map_err(|error| error.within(format_args!("typestr is {typestr:?}: ")))
 }
 

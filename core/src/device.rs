@@ -84,9 +84,18 @@ impl Device {
     ///
     /// # Errors
     /// `DEVX_DEVICE` for a device type or id that is not known, or that this library has no runtime for.
+    #[inline]
     pub fn new(kind: DeviceType, id: i64) -> Result<Self> {
+        if Self::is_cpu(kind, id) { Ok(Self::CPU) } else { Self::with_runtime(kind, id) }
+    }
+
+    #[inline]
+    pub(crate) fn is_cpu(kind: DeviceType, id: i64) -> bool {
+        kind == DeviceType::CPU && (id == 0 || id == -1)
+    }
+
+    fn with_runtime(kind: DeviceType, id: i64) -> Result<Self> {
         match kind {
-            DeviceType::CPU if id == 0 || id == -1 => Ok(Self::CPU),
             DeviceType::CPU => refuse!(DEVX_DEVICE, "device_id is {id}: the cpu is 0 or -1"),
             _ if kind.name().is_none() => {
                 refuse!(DEVX_DEVICE, "device_type is {}: not a device type of DLPack 1.3 or Arrow", kind.0)
@@ -110,6 +119,7 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::new`].
+    #[inline]
     pub fn from_dlpack(device: DLDevice) -> Result<Self> {
         Self::new(DeviceType(device.device_type), device.device_id.into())
     }
@@ -128,11 +138,13 @@ impl Device {
     }
 
     /// As DLPack writes it.
+    #[inline]
     pub fn to_dlpack(self) -> DLDevice {
         DLDevice { device_type: self.kind.0, device_id: self.id }
     }
 
     /// The id as Arrow writes it: −1 for the CPU (C Device data interface, `device_id`).
+    #[inline]
     pub fn arrow_id(self) -> i64 {
         if self.kind == DeviceType::CPU { -1 } else { self.id.into() }
     }
@@ -198,6 +210,7 @@ impl Device {
     ///
     /// # Errors
     /// `DEVX_INVALID_STREAM`.
+    #[inline]
     pub fn stream(self, value: i64) -> Option<Result<Stream>> {
         match self.kind {
             DeviceType::CUDA | DeviceType::CUDA_HOST | DeviceType::CUDA_MANAGED => Some(Stream::new(self.id, value)),

@@ -4,7 +4,7 @@
 use core::ffi::c_void;
 use std::cell::UnsafeCell;
 use std::fmt;
-use std::mem::{ManuallyDrop, MaybeUninit};
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use crate::abi::dlpack::{
@@ -163,6 +163,7 @@ impl<M: Managed> Drop for Owned<M> {
 /// # Safety
 /// `source` is NULL or points to a valid tensor that the caller owns. Its data is ready: this call does not
 /// wait for a stream.
+#[inline]
 pub unsafe fn import<M: Managed>(source: *mut M) -> Result<Tensor> {
     // SAFETY: the caller's contract.
     unsafe { import_on(source, None) }
@@ -176,6 +177,7 @@ pub unsafe fn import<M: Managed>(source: *mut M) -> Result<Tensor> {
 ///
 /// # Safety
 /// As [`import`]. The stream is not destroyed before the tensor was handed on or released.
+#[inline]
 pub unsafe fn import_on<M: Managed>(source: *mut M, stream: Option<i64>) -> Result<Tensor> {
     if source.is_null() {
         return refuse!(DEVX_NULL_ARGUMENT, "tensor is NULL");
@@ -184,17 +186,53 @@ pub unsafe fn import_on<M: Managed>(source: *mut M, stream: Option<i64>) -> Resu
     let (tensor, flags) = unsafe { (M::IMPORT.describe)(source) }?;
     // SAFETY: as above; `describe` made sure that the struct has the layout that we know.
     let tensor = unsafe { &*tensor };
-    // SAFETY: as above.
-    let mut imported = Tensor::describe(&unsafe { description(tensor, flags) }?)?;
-    if let Some(value) = stream {
-        order::check_stream(imported.device(), value)?;
-        if let Some(stream) = imported.device().stream(value).filter(|_| value != order::NO_SYNC) {
-            imported.set_ready(Ready::Queued(stream?));
+    // SAFETY: the caller owns the tensor and gives it to us when nothing can fail any more.
+    let owner = || unsafe { Owner::counted(source.cast(), M::IMPORT.delete, Kind::TensorImport) };
+    match stream {
+        // SAFETY: the caller's contract.
+        None => unsafe { described(tensor, flags, owner) },
+        Some(stream) => {
+            // SAFETY: as above.
+            let mut imported = unsafe { described_on(tensor, flags, stream) }?;
+            imported.adopt(owner());
+            Ok(imported)
         }
     }
-    // SAFETY: the caller owns the tensor and gives it to us now that nothing can fail any more.
-    imported.adopt(unsafe { Owner::counted(source.cast(), M::IMPORT.delete, Kind::TensorImport) });
-    Ok(imported)
+}
+
+/// A tensor over memory that `owner` keeps alive, from a plain `DLTensor`, as a C producer gives it. One allocation; shape
+/// and strides are copied. The owner is asked for when nothing can fail any more.
+///
+/// # Errors
+/// As [`import`].
+///
+/// # Safety
+/// `tensor`, its shape and its strides are valid for the length of the call; the memory that it describes as for
+/// [`Tensor::from_raw_parts`].
+#[inline]
+pub unsafe fn described(tensor: &DLTensor, flags: Flags, owner: impl FnOnce() -> Owner) -> Result<Tensor> {
+    let mut owner = Some(owner);
+    let mut take = || owner.take().map_or(Owner::none(), |owner| owner());
+    // SAFETY: the caller's contract.
+    if let Some(plain) = unsafe { Tensor::plain(tensor, flags, &mut take) } {
+        return Ok(plain);
+    }
+    // SAFETY: as above.
+    let mut made = Tensor::describe(&unsafe { description(tensor, flags) }?)?;
+    made.adopt(take());
+    Ok(made)
+}
+
+/// # Safety
+/// As [`described`].
+unsafe fn described_on(tensor: &DLTensor, flags: Flags, value: i64) -> Result<Tensor> {
+    // SAFETY: the caller's contract.
+    let mut made = unsafe { described(tensor, flags, Owner::none) }?;
+    order::check_stream(made.device(), value)?;
+    if let Some(stream) = made.device().stream(value).filter(|_| value != order::NO_SYNC) {
+        made.set_ready(Ready::Queued(stream?));
+    }
+    Ok(made)
 }
 
 /// Hands a tensor to a consumer ([`Owned::into_raw`]), which calls the deleter once. Pass a clone to share the tensor, the
@@ -203,6 +241,7 @@ pub unsafe fn import_on<M: Managed>(source: *mut M, stream: Option<i64>) -> Resu
 /// # Errors
 /// `DEVX_VERSION` if the consumer does not read this struct, `DEVX_READ_ONLY` for what the legacy struct
 /// cannot say, `DEVX_INVALID_STREAM`; the tensor is given back.
+#[inline]
 pub fn export<M: Managed>(tensor: Tensor, request: &Request) -> std::result::Result<Owned<M>, Refused<Tensor>> {
     match make_ready(&tensor, request.stream) {
         Ok(()) => M::export(tensor, request),
@@ -236,9 +275,13 @@ fn require_no_padding(flags: Flags) -> Result<()> {
 }
 
 /// Makes the consumer's stream wait for the data.
+#[inline]
 fn make_ready(tensor: &Tensor, stream: i64) -> Result<()> {
     order::check_stream(tensor.device(), stream)?;
-    match tensor.device().stream(stream).filter(|_| stream != order::NO_SYNC) {
+    if stream == order::NO_SYNC {
+        return Ok(());
+    }
+    match tensor.device().stream(stream) {
         Some(stream) => tensor.wait(stream?),
         None => Ok(()),
     }
@@ -271,6 +314,7 @@ unsafe fn description<'a>(tensor: &DLTensor, flags: Flags) -> Result<TensorDesc<
 
 /// # Safety
 /// `n` is 0, or `from` points to `n` values that outlive the result.
+#[inline]
 unsafe fn extents<'a>(from: *const i64, n: usize) -> &'a [i64] {
     if n == 0 {
         return &[];
@@ -296,6 +340,7 @@ pub unsafe fn describe<'a>(tensor: &'a DLTensor, flags: Flags) -> Result<TensorD
 impl Managed for DLManagedTensorVersioned {
     const IMPORT: ImportParts<Self> = ImportParts { describe: describe_versioned, delete: delete_versioned };
 
+    #[inline]
     fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned<Self>, Refused<Tensor>> {
         let asked = request.max_version;
         if asked.major < VERSION.major {
@@ -318,6 +363,7 @@ impl Managed for DLManagedTensorVersioned {
     }
 }
 
+#[inline]
 unsafe fn describe_versioned(source: *const DLManagedTensorVersioned) -> Result<(*const DLTensor, Flags)> {
     // SAFETY: `version` is the first member in every major version, so it may always be read.
     let DLPackVersion { major, minor } = unsafe { (*source).version };
@@ -408,28 +454,25 @@ unsafe extern "C" fn deleter_legacy(managed: *mut DLManagedTensor) {
 
 /// A struct that a consumer holds, with what it keeps alive.
 struct Export<M> {
-    managed: UnsafeCell<MaybeUninit<M>>,
-    tensor: Tensor,
+    managed: UnsafeCell<M>,
+    _tensor: Tensor,
     _entry: Entry,
 }
 
 /// Puts the managed struct of `tensor` at a stable address; `fill` is given the context for
 /// [`take_back`].
+#[inline]
 fn hand_over<M: Managed>(
     tensor: Tensor,
     fill: impl FnOnce(&Tensor, *mut c_void) -> M,
 ) -> std::result::Result<Owned<M>, Refused<Tensor>> {
-    let export = Export::<M> {
-        managed: UnsafeCell::new(MaybeUninit::uninit()),
-        tensor,
-        _entry: Entry::open(Kind::TensorExport),
+    let room = match Slab::<Export<M>>::room(TailSize::default()) {
+        Ok(room) => room,
+        Err(error) => return Err(Refused { error, returned: tensor }),
     };
-    let slab = Slab::new(export, TailSize::default())
-        .map_err(|refused| Refused { error: refused.error, returned: refused.returned.tensor })?;
-    let managed = slab.header().managed.get().cast::<M>();
-    let filled = fill(&slab.header().tensor, slab.as_raw());
-    // SAFETY: the header's room for an `M`, which nobody else knows of yet.
-    unsafe { managed.write(filled) };
+    let managed = UnsafeCell::new(fill(&tensor, room.as_raw()));
+    let slab = room.fill(Export { managed, _tensor: tensor, _entry: Entry::open(Kind::TensorExport) });
+    let managed = slab.header().managed.get();
     slab.into_raw();
     // SAFETY: the address of a part of the slab.
     Ok(Owned(unsafe { NonNull::new_unchecked(managed) }))
@@ -439,11 +482,13 @@ fn hand_over<M: Managed>(
 ///
 /// # Safety
 /// `context` is from [`hand_over`] of the same type and is given back once.
+#[inline]
 unsafe fn take_back<M>(context: *mut c_void) {
     // SAFETY: the caller's contract.
     drop(unsafe { Slab::<Export<M>>::from_raw(context) });
 }
 
+#[inline]
 fn copy_if(tensor: Tensor, copy: bool) -> std::result::Result<Tensor, Refused<Tensor>> {
     if !copy {
         return Ok(tensor);

@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::abi::dlpack::{self as dl, DLDataType};
-use crate::error::{Error, Result, refuse};
+use crate::abi::types::{DEVX_INVALID_DTYPE, DEVX_UNSUPPORTED};
+use crate::error::{Error, Result, refuse, refused};
 
 /// A checked element type. All elements are in native byte order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -54,45 +55,49 @@ impl DType {
     /// # Errors
     /// `DEVX_INVALID_DTYPE` for an unknown code, a width that the code does not have, or no lanes;
     /// `DEVX_UNSUPPORTED` for opaque handles, whose meaning DLPack leaves to the two sides.
+    #[inline]
     pub fn from_dlpack(dtype: DLDataType) -> Result<Self> {
         let DLDataType { code, bits, lanes } = dtype;
-        let widths: &[u8] = match dl::DLDataTypeCode::from(code) {
-            dl::kDLInt | dl::kDLUInt => &[1, 2, 4, 8, 16, 32, 64, 128],
-            dl::kDLFloat => &[16, 32, 64, 128],
-            dl::kDLOpaqueHandle => return refuse!(DEVX_UNSUPPORTED, "dtype.code is 3: opaque handles have no meaning"),
-            dl::kDLBfloat => &[16],
-            dl::kDLComplex => &[32, 64, 128],
-            dl::kDLBool | dl::kDLFloat8_e3m4..=dl::kDLFloat8_e8m0fnu => &[8],
-            dl::kDLFloat6_e2m3fn | dl::kDLFloat6_e3m2fn => &[6],
-            dl::kDLFloat4_e2m1fn => &[4],
-            _ => return refuse!(DEVX_INVALID_DTYPE, "dtype.code is {code}: not a type code of DLPack 1.3"),
-        };
-        if !widths.contains(&bits) {
-            return refuse!(DEVX_INVALID_DTYPE, "dtype.bits is {bits}: type code {code} has {widths:?}");
-        }
-        if lanes == 0 {
-            return refuse!(DEVX_INVALID_DTYPE, "dtype.lanes is 0: at least 1 is needed");
+        if !has_width(code, bits) || lanes == 0 {
+            return Err(refused(|| invalid(dtype)));
         }
         Ok(Self { code, bits, lanes })
     }
 
+    /// As [`DType::from_dlpack`], for what nearly every tensor has: one number of whole bytes.
+    #[inline]
+    pub(crate) fn plain(dtype: DLDataType) -> Option<Self> {
+        let DLDataType { code, bits, lanes } = dtype;
+        let number = matches!(dl::DLDataTypeCode::from(code), dl::kDLInt | dl::kDLUInt | dl::kDLFloat);
+        let narrowest = if code == dl::kDLFloat { 16 } else { 8 };
+        (number && lanes == 1 && (narrowest..=64).contains(&bits) && bits.is_power_of_two()).then_some(Self {
+            code,
+            bits,
+            lanes,
+        })
+    }
+
     /// As DLPack writes it.
+    #[inline]
     pub fn to_dlpack(self) -> DLDataType {
         DLDataType { code: self.code, bits: self.bits, lanes: self.lanes }
     }
 
     /// Bits of one element, all lanes together.
+    #[inline]
     pub fn element_bits(self) -> u32 {
         u32::from(self.bits) * u32::from(self.lanes)
     }
 
     /// Bytes of one element, or `None` when elements do not end on byte boundaries.
+    #[inline]
     pub fn element_bytes(self) -> Option<usize> {
         let bits = self.element_bits();
         bits.is_multiple_of(8).then_some((bits / 8) as usize)
     }
 
     /// The alignment in bytes that typed access needs: that of one component.
+    #[inline]
     pub fn alignment(self) -> usize {
         let component = match dl::DLDataTypeCode::from(self.code) {
             dl::kDLComplex => self.bits / 2,
@@ -156,6 +161,37 @@ fn by_name(scalar: &str, lanes: u16) -> Option<DType> {
 impl fmt::Debug for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// Whether a type code has elements of so many bits.
+#[inline]
+fn has_width(code: u8, bits: u8) -> bool {
+    match dl::DLDataTypeCode::from(code) {
+        dl::kDLInt | dl::kDLUInt => bits.is_power_of_two(),
+        dl::kDLFloat => bits.is_power_of_two() && bits >= 16,
+        dl::kDLBfloat => bits == 16,
+        dl::kDLComplex => bits.is_power_of_two() && bits >= 32,
+        dl::kDLBool | dl::kDLFloat8_e3m4..=dl::kDLFloat8_e8m0fnu => bits == 8,
+        dl::kDLFloat6_e2m3fn | dl::kDLFloat6_e3m2fn => bits == 6,
+        dl::kDLFloat4_e2m1fn => bits == 4,
+        _ => false,
+    }
+}
+
+/// What is wrong with a type.
+fn invalid(dtype: DLDataType) -> Error {
+    let DLDataType { code, bits, .. } = dtype;
+    let widths: Vec<u8> = (0..=u8::MAX).filter(|&bits| has_width(code, bits)).collect();
+    match dl::DLDataTypeCode::from(code) {
+        dl::kDLOpaqueHandle => Error::new(DEVX_UNSUPPORTED, "dtype.code is 3: opaque handles have no meaning"),
+        _ if widths.is_empty() => {
+            Error::new(DEVX_INVALID_DTYPE, format!("dtype.code is {code}: not a type code of DLPack 1.3"))
+        }
+        _ if !widths.contains(&bits) => {
+            Error::new(DEVX_INVALID_DTYPE, format!("dtype.bits is {bits}: type code {code} has {widths:?}"))
+        }
+        _ => Error::new(DEVX_INVALID_DTYPE, "dtype.lanes is 0: at least 1 is needed"),
     }
 }
 

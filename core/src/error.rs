@@ -10,8 +10,13 @@ use crate::abi::types::{self as t, DevxError, DevxStatus as Status};
 use crate::text;
 
 /// The reason of a refusal. Nothing was taken and no output was written.
+///
+/// One pointer, so that a result which is not an error is returned in registers.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Error(Box<Reason>);
+
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Error {
+struct Reason {
     status: Status,
     driver_code: i32,
     errno: i32,
@@ -24,24 +29,28 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error of the library itself or of its input.
     pub fn new(status: Status, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, driver_code: 0, errno: 0, message: message.into() }
+        Self::of(status, 0, 0, message.into())
+    }
+
+    fn of(status: Status, driver_code: i32, errno: i32, message: Cow<'static, str>) -> Self {
+        Self(Box::new(Reason { status, driver_code, errno, message }))
     }
 
     /// An error of the device driver.
     pub fn driver(status: Status, driver_code: i32, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, driver_code, errno: 0, message: message.into() }
+        Self::of(status, driver_code, 0, message.into())
     }
 
     /// An error of a foreign callback that returned an `errno` code (Arrow C stream interface, "Error codes").
     pub(crate) fn callback(errno: i32, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { status: t::DEVX_CALLBACK, driver_code: 0, errno, message: message.into() }
+        Self::of(t::DEVX_CALLBACK, 0, errno, message.into())
     }
 
     /// An error of the operating system.
     pub(crate) fn system(call: &str, errno: rustix::io::Errno) -> Self {
         let errno = errno.raw_os_error();
         let text = format!("{call}: {}", std::io::Error::from_raw_os_error(errno));
-        Self { status: t::DEVX_SYSTEM, driver_code: 0, errno, message: text.into() }
+        Self::of(t::DEVX_SYSTEM, 0, errno, text.into())
     }
 
     /// What a panic says that was caught at a boundary: a defect of this library, told as an error.
@@ -57,48 +66,54 @@ impl Error {
 
     /// The status that the C API returns for this error.
     pub fn status(&self) -> Status {
-        self.status
+        self.0.status
     }
 
     /// The same error with another status, for a caller to whom it means something else.
     pub(crate) fn with_status(mut self, status: Status) -> Self {
-        self.status = status;
+        self.0.status = status;
         self
     }
 
     /// Code of the failed device driver call, or 0.
     pub fn driver_code(&self) -> i32 {
-        self.driver_code
+        self.0.driver_code
     }
 
     /// What a foreign callback or the operating system returned (`errno`), or 0.
     pub fn errno(&self) -> i32 {
-        self.errno
+        self.0.errno
     }
 
     /// The text, without the status.
     pub fn message(&self) -> &str {
-        &self.message
+        &self.0.message
     }
 
     /// As the C record, whose text is cut if it is too long.
     pub fn to_raw(&self) -> DevxError {
         let mut message = [0; t::DEVX_ERROR_MESSAGE_BYTES];
         text::fill(self.message(), &mut message);
-        DevxError { status: self.status, driver_code: self.driver_code, message }
+        DevxError { status: self.0.status, driver_code: self.0.driver_code, message }
     }
 
     /// The same error, said of a part: `context` is put before the text.
     #[must_use]
     pub fn within(mut self, context: impl fmt::Display) -> Self {
-        self.message = format!("{context}{}", self.message).into();
+        self.0.message = format!("{context}{}", self.0.message).into();
         self
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        f.write_str(&self.0.message)
     }
 }
 
@@ -127,10 +142,17 @@ pub fn caught<T>(act: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|payload| Err(Error::panicked(payload)))
 }
 
+/// Makes an error, out of the way of what usually happens.
+#[cold]
+#[inline(never)]
+pub(crate) fn refused(make: impl FnOnce() -> Error) -> Error {
+    make()
+}
+
 /// `Err` with a status constant of [`crate::abi::types`] and a formatted text.
 macro_rules! refuse {
     ($status:ident, $($text:tt)*) => {
-        Err($crate::error::Error::new($crate::abi::types::$status, format!($($text)*)))
+        Err($crate::error::refused(move || $crate::error::Error::new($crate::abi::types::$status, format!($($text)*))))
     };
 }
 pub(crate) use refuse;

@@ -1,8 +1,10 @@
-//! The ledger: what is handed out and taken in, and not released yet. Counts only, no addresses.
+//! The ledger: what is handed out and taken in, and not released yet. Counts only, no addresses; each thread counts what it
+//! does, and who reads adds up.
 
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 use crate::abi::types::{DevxCount, DevxLedger};
+use crate::local;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,42 +21,42 @@ pub(crate) enum Kind {
     StreamImport,
 }
 
-struct Counter {
-    total: AtomicI64,
-    live: AtomicI64,
+const KINDS: usize = Kind::StreamImport as usize + 1;
+
+/// A part of the ledger, which one thread writes and all can read.
+pub(crate) struct Lines([Line; KINDS]);
+
+struct Line {
+    opened: AtomicI64,
+    closed: AtomicI64,
 }
 
-impl Counter {
-    const fn new() -> Self {
-        Self { total: AtomicI64::new(0), live: AtomicI64::new(0) }
+/// The part of threads that are about to end.
+static REST: Lines = Lines::new();
+
+impl Lines {
+    pub(crate) const fn new() -> Self {
+        Self([const { Line { opened: AtomicI64::new(0), closed: AtomicI64::new(0) } }; KINDS])
     }
 
-    fn read(&self) -> DevxCount {
-        DevxCount { total: self.total.load(Relaxed), live: self.live.load(Relaxed) }
+    #[expect(clippy::indexing_slicing, reason = "there are as many lines as kinds")]
+    fn line(&self, kind: Kind) -> &Line {
+        &self.0[kind as usize]
     }
 }
 
-static TENSOR_EXPORTS: Counter = Counter::new();
-static TENSOR_IMPORTS: Counter = Counter::new();
-static BATCH_EXPORTS: Counter = Counter::new();
-static BATCH_IMPORTS: Counter = Counter::new();
-static SCHEMA_EXPORTS: Counter = Counter::new();
-static SCHEMA_IMPORTS: Counter = Counter::new();
-static OWNERS: Counter = Counter::new();
-static STREAM_EXPORTS: Counter = Counter::new();
-static STREAM_IMPORTS: Counter = Counter::new();
-
-fn counter(kind: Kind) -> &'static Counter {
-    match kind {
-        Kind::TensorExport => &TENSOR_EXPORTS,
-        Kind::TensorImport => &TENSOR_IMPORTS,
-        Kind::BatchExport => &BATCH_EXPORTS,
-        Kind::BatchImport => &BATCH_IMPORTS,
-        Kind::SchemaExport => &SCHEMA_EXPORTS,
-        Kind::SchemaImport => &SCHEMA_IMPORTS,
-        Kind::Owner => &OWNERS,
-        Kind::StreamExport => &STREAM_EXPORTS,
-        Kind::StreamImport => &STREAM_IMPORTS,
+/// Counts in the calling thread's part, or in the one that all ending threads share.
+#[inline]
+fn count(kind: Kind, which: fn(&Line) -> &AtomicI64) {
+    match local::here() {
+        // Nobody else writes here. What was opened elsewhere is seen with the closing, see `read`.
+        Some(local) => {
+            let number = which(local.lines.line(kind));
+            number.store(number.load(Relaxed) + 1, Release);
+        }
+        None => {
+            which(REST.line(kind)).fetch_add(1, Release);
+        }
     }
 }
 
@@ -63,33 +65,44 @@ fn counter(kind: Kind) -> &'static Counter {
 pub(crate) struct Entry(Kind);
 
 impl Entry {
+    #[inline]
     pub(crate) fn open(kind: Kind) -> Self {
-        let counter = counter(kind);
-        counter.total.fetch_add(1, Relaxed);
-        counter.live.fetch_add(1, Relaxed);
+        count(kind, |line| &line.opened);
         Self(kind)
     }
 }
 
 impl Drop for Entry {
+    #[inline]
     fn drop(&mut self) {
-        counter(self.0).live.fetch_sub(1, Relaxed);
+        count(self.0, |line| &line.closed);
     }
 }
 
-/// The ledger as it stands. Each count is exact; counts that other threads change meanwhile may be
-/// from slightly different moments.
+fn sum(kind: Kind) -> DevxCount {
+    let over = |which: fn(&Line) -> &AtomicI64| {
+        let parts = local::all().map(|local| &local.lines).chain([&REST]);
+        parts.map(|lines| which(lines.line(kind)).load(Acquire)).sum::<i64>()
+    };
+    // In this order: whoever sees that something was closed sees that it was opened.
+    let closed = over(|line| &line.closed);
+    let total = over(|line| &line.opened);
+    DevxCount { total, live: total - closed }
+}
+
+/// The ledger as it stands. Each count is exact; what other threads do meanwhile may be counted or not, but nothing is
+/// missing that was opened before this call and is not closed.
 pub fn read() -> DevxLedger {
     DevxLedger {
-        tensor_exports: TENSOR_EXPORTS.read(),
-        tensor_imports: TENSOR_IMPORTS.read(),
-        batch_exports: BATCH_EXPORTS.read(),
-        batch_imports: BATCH_IMPORTS.read(),
-        schema_exports: SCHEMA_EXPORTS.read(),
-        schema_imports: SCHEMA_IMPORTS.read(),
-        owners: OWNERS.read(),
-        stream_exports: STREAM_EXPORTS.read(),
-        stream_imports: STREAM_IMPORTS.read(),
+        tensor_exports: sum(Kind::TensorExport),
+        tensor_imports: sum(Kind::TensorImport),
+        batch_exports: sum(Kind::BatchExport),
+        batch_imports: sum(Kind::BatchImport),
+        schema_exports: sum(Kind::SchemaExport),
+        schema_imports: sum(Kind::SchemaImport),
+        owners: sum(Kind::Owner),
+        stream_exports: sum(Kind::StreamExport),
+        stream_imports: sum(Kind::StreamImport),
     }
 }
 

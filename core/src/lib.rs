@@ -27,6 +27,7 @@ pub mod error;
 pub mod ipc;
 pub mod layout;
 pub mod ledger;
+mod local;
 pub mod manager;
 pub mod memory;
 pub mod order;

@@ -5,7 +5,9 @@
 //! release is called when they are complete.
 
 use core::ffi::c_void;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire};
+use std::sync::{Mutex, PoisonError};
 
 use crate::abi::types::DEVX_NOT_READY;
 use crate::arrow::Batch;
@@ -34,6 +36,7 @@ pub enum Ready {
 impl Ready {
     /// What is right for data of which nothing is known: on a GPU it was queued on the legacy default stream (array API,
     /// `stream=None`; CUDA Array Interface before version 3).
+    #[inline]
     pub fn unknown(device: Device) -> Self {
         match device.stream(LEGACY) {
             Some(Ok(stream)) => Self::Queued(stream),
@@ -113,37 +116,100 @@ impl Ready {
     }
 }
 
-/// The streams that use the data, by events. Nothing is allocated until the first one is named.
-#[derive(Debug)]
-pub(crate) enum Uses {
-    /// Of data with an owner of its own.
-    Own(OnceLock<Mutex<Vec<Event>>>),
-    /// Of data whose producer works on a stream, which has to wait for the uses before it goes on (CUDA Array Interface,
+/// The streams that use the data, by events. NULL as long as none was named, as for nearly all that is in host memory.
+pub(crate) struct Uses(AtomicPtr<Noted>);
+
+struct Noted {
+    events: Mutex<Vec<Event>>,
+    whose: Whose,
+}
+
+/// Whose data is used, and so who waits for the uses to be over.
+enum Whose {
+    /// It has an owner of its own.
+    Own,
+    /// Its producer works on a stream, which has to wait for the uses before it goes on (CUDA Array Interface,
     /// "Synchronization").
-    Lent(OnceLock<Mutex<Vec<Event>>>, Stream),
-    /// Of a view: what uses it uses what it is a view of, which is the one to wait.
+    Lent(Stream),
+    /// It is a view: what uses it uses what it is a view of, which is the one to wait.
     OfTensor(Tensor),
     /// As above.
     OfBatch(Batch),
 }
 
+// SAFETY: the box behind the pointer is shared as a reference, and what is in it is `Send + Sync`.
+unsafe impl Send for Uses {}
+// SAFETY: as above.
+unsafe impl Sync for Uses {}
+
 impl Default for Uses {
+    #[inline]
     fn default() -> Self {
-        Self::Own(OnceLock::new())
+        Self(AtomicPtr::new(ptr::null_mut()))
+    }
+}
+
+impl Drop for Uses {
+    #[inline]
+    fn drop(&mut self) {
+        let noted = *self.0.get_mut();
+        if !noted.is_null() {
+            // SAFETY: from a box, and nobody refers to it any more.
+            drop(unsafe { Box::from_raw(noted) });
+        }
     }
 }
 
 impl Uses {
+    fn of(whose: Whose) -> Self {
+        Self(AtomicPtr::new(Box::into_raw(Box::new(Noted { events: Mutex::default(), whose }))))
+    }
+
+    /// Of data whose producer works on a stream.
+    pub(crate) fn lent(producer: Stream) -> Self {
+        Self::of(Whose::Lent(producer))
+    }
+
+    /// Of a view of a tensor.
+    pub(crate) fn of_tensor(tensor: Tensor) -> Self {
+        Self::of(Whose::OfTensor(tensor))
+    }
+
+    /// Of a view of a batch.
+    pub(crate) fn of_batch(batch: Batch) -> Self {
+        Self::of(Whose::OfBatch(batch))
+    }
+
+    fn noted(&self) -> &Noted {
+        let noted = self.0.load(Acquire);
+        let noted = if noted.is_null() { self.begin() } else { noted };
+        // SAFETY: from a box, which lives as long as this.
+        unsafe { &*noted }
+    }
+
+    fn begin(&self) -> *mut Noted {
+        let mine = Box::into_raw(Box::new(Noted { events: Mutex::default(), whose: Whose::Own }));
+        match self.0.compare_exchange(ptr::null_mut(), mine, AcqRel, Acquire) {
+            Ok(_) => mine,
+            Err(theirs) => {
+                // SAFETY: from a box, and nobody else has seen it.
+                drop(unsafe { Box::from_raw(mine) });
+                theirs
+            }
+        }
+    }
+
     /// Notes that work which is queued on `stream` until now uses the data.
     pub(crate) fn add(&self, stream: Stream) -> Result<()> {
-        let own = match self {
-            Self::Own(own) | Self::Lent(own, _) => own,
-            Self::OfTensor(tensor) => return tensor.used_on(stream),
-            Self::OfBatch(batch) => return batch.used_on(stream),
-        };
+        let noted = self.noted();
+        match &noted.whose {
+            Whose::OfTensor(tensor) => return tensor.used_on(stream),
+            Whose::OfBatch(batch) => return batch.used_on(stream),
+            Whose::Own | Whose::Lent(_) => {}
+        }
         stream.require_no_capture()?;
         let event = Event::record(stream)?;
-        let mut events = own.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = noted.events.lock().unwrap_or_else(PoisonError::into_inner);
         // Work on one stream is done in order, so its last event stands for the ones before.
         events.retain(|earlier| !earlier.is_on(stream));
         events.push(event);
@@ -152,12 +218,13 @@ impl Uses {
 
     /// Notes that the data is used until an event is complete.
     pub(crate) fn add_event(&self, event: Event) {
-        let own = match self {
-            Self::Own(own) | Self::Lent(own, _) => own,
-            Self::OfTensor(tensor) => return tensor.used_until(event),
-            Self::OfBatch(batch) => return batch.used_until(event),
-        };
-        let mut events = own.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        let noted = self.noted();
+        match &noted.whose {
+            Whose::OfTensor(tensor) => return tensor.used_until(event),
+            Whose::OfBatch(batch) => return batch.used_until(event),
+            Whose::Own | Whose::Lent(_) => {}
+        }
+        let mut events = noted.events.lock().unwrap_or_else(PoisonError::into_inner);
         // Nobody says of such events which stands for which: what is over goes, or there would be ever more.
         events.retain(|earlier| earlier.is_complete() != Ok(true));
         events.push(event);
@@ -174,24 +241,29 @@ impl Uses {
         noted.or_else(|_| stream.synchronize()).inspect_err(|_| reaper::abandon(keep()))
     }
 
-    /// Gives up `owner` when all uses are over: at once if there are none.
+    /// Gives up `owner` when all uses are over: at once, by the caller, if there are none.
+    #[inline]
     pub(crate) fn then_release(&mut self, owner: impl FnOnce() -> Owner) {
-        let (own, producer) = match self {
-            Self::Own(own) => (own, None),
-            Self::Lent(own, producer) => (own, Some(*producer)),
-            Self::OfTensor(_) | Self::OfBatch(_) => return,
-        };
-        match own.take().map(|events| events.into_inner().unwrap_or_else(PoisonError::into_inner)) {
-            Some(events) if !events.is_empty() => {
-                if let Some(producer) = producer.filter(|producer| producer.is_capturing() == Ok(false)) {
-                    // If it cannot wait, the release still does.
-                    events.iter().filter(|event| !event.is_on(producer)).for_each(|event| drop(event.wait(producer)));
-                }
-                release_after(events, owner());
-            }
-            _ => {}
+        let noted = std::mem::replace(self.0.get_mut(), ptr::null_mut());
+        if !noted.is_null() {
+            // SAFETY: from a box, and nobody else refers to it any more.
+            release_noted(*unsafe { Box::from_raw(noted) }, owner);
         }
     }
+}
+
+fn release_noted(noted: Noted, owner: impl FnOnce() -> Owner) {
+    let events = noted.events.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match noted.whose {
+        Whose::OfTensor(_) | Whose::OfBatch(_) => return,
+        _ if events.is_empty() => return,
+        // If it cannot wait, the release still does.
+        Whose::Lent(producer) if producer.is_capturing() == Ok(false) => {
+            events.iter().filter(|event| !event.is_on(producer)).for_each(|event| drop(event.wait(producer)));
+        }
+        Whose::Lent(_) | Whose::Own => {}
+    }
+    release_after(events, owner());
 }
 
 fn release_after(events: Vec<Event>, owner: Owner) {
@@ -209,9 +281,13 @@ fn release_after(events: Vec<Event>, owner: Owner) {
 ///
 /// # Errors
 /// `DEVX_INVALID_STREAM` with the value and what the device takes.
+#[inline]
 pub fn check_stream(device: Device, stream: i64) -> Result<()> {
+    if stream == NO_SYNC { Ok(()) } else { check_any_stream(device, stream) }
+}
+
+fn check_any_stream(device: Device, stream: i64) -> Result<()> {
     match (device.kind, stream) {
-        (DeviceType::CPU, NO_SYNC) => Ok(()),
         (DeviceType::CPU, _) => {
             refuse!(DEVX_INVALID_STREAM, "stream is {stream}: the cpu takes -1 (no synchronisation) or none")
         }
@@ -222,7 +298,6 @@ pub fn check_stream(device: Device, stream: i64) -> Result<()> {
         (DeviceType::ROCM | DeviceType::ROCM_HOST, 1 | 2) => {
             refuse!(DEVX_INVALID_STREAM, "stream is {stream}: rocm has 0 for the default stream, or a handle")
         }
-        (_, NO_SYNC) => Ok(()),
         (_, s) if s < NO_SYNC => refuse!(DEVX_INVALID_STREAM, "stream is {stream}: neither -1 nor a stream handle"),
         _ => Ok(()),
     }

@@ -1,5 +1,5 @@
 //! Ten thousand rounds of export, import and release, and a million batches through streams: nothing is left, and each
-//! step is one allocation at most.
+//! step is one allocation the first time and none later, when the thread has blocks of its own to take.
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -52,12 +52,13 @@ fn counted<T>(step: impl FnOnce() -> T) -> (T, usize) {
 }
 
 fn tensor_rounds<M: Managed>(tensor: &Tensor) {
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
         let (exported, export) = counted(|| dlpack::export(tensor.clone(), &Request::default()).unwrap());
         let exported: Owned<M> = exported;
         let (imported, import) = counted(|| exported.import().unwrap());
         let ((), release) = counted(|| drop(imported));
-        assert_eq!((export, import, release), (1, 1, 0));
+        let most = usize::from(round == 0);
+        assert!(export <= most && import <= most && release == 0, "{export} {import} {release}");
     }
 }
 
@@ -79,7 +80,7 @@ fn wide(columns: usize) -> Batch {
 
 fn batch_rounds(columns: usize, rounds: usize) {
     let batch = wide(columns);
-    for _ in 0..rounds {
+    for round in 0..rounds {
         // SAFETY: an all-zero struct is a released one.
         let mut schema = unsafe { zeroed::<ArrowSchema>() };
         // SAFETY: as above.
@@ -104,7 +105,8 @@ fn batch_rounds(columns: usize, rounds: usize) {
             unsafe { Batch::import_device(&mut array, &imported_schema) }
         });
         drop(imported.unwrap());
-        assert_eq!((schema_export, export, schema_import, import), (1, 1, 1, 1), "{columns} columns");
+        let (steps, most) = ([schema_export, export, schema_import, import], usize::from(round == 0));
+        assert!(steps.iter().all(|&step| step <= most), "{steps:?} for {columns} columns");
     }
 }
 
@@ -121,10 +123,12 @@ fn stream_rounds<S>(
     unsafe { export(source.unwrap(), &mut exported) }.unwrap();
     // SAFETY: exported just now, and ours.
     let stream = unsafe { import(&mut exported) }.unwrap();
+    let first = stream.next().unwrap();
+    drop(first);
     let live = LIVE_BYTES.load(Relaxed);
-    for _ in 0..BATCHES {
+    for _ in 1..BATCHES {
         let (batch, pull) = counted(|| stream.next().unwrap().unwrap());
-        assert_eq!((batch.length(), pull), (2, 2), "one for the export, one for the import");
+        assert_eq!((batch.length(), pull), (2, 0));
         drop(batch);
         assert_eq!(LIVE_BYTES.load(Relaxed), live);
     }
@@ -142,6 +146,7 @@ fn nothing_is_left_after_ten_thousand_rounds() {
     batch_rounds(3, ROUNDS);
     batch_rounds(0, 10);
     batch_rounds(1_000, 10);
+    batch_rounds(10_000, 3);
     stream_rounds(BatchStream::export, BatchStream::import);
     stream_rounds(BatchStream::export_device, BatchStream::import_device);
     assert_eq!(ledger::outstanding(), 0);

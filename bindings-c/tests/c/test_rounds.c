@@ -1,93 +1,19 @@
-/* Ten thousand rounds of export, import and release with nothing left over; and how many allocations a step takes.
- *
- * Allocations are counted where all of them pass: this program defines malloc and its relatives itself, so that those
- * of the library are ours too. Valgrind and ASan bring a malloc of their own, which goes first; then nothing can be
- * counted, and those tests say so.
+/* Ten thousand rounds of export, import and release with nothing left over; and how many allocations a step takes if no
+ * thread keeps blocks (test_blocks.c is about those that do).
  */
 #define _GNU_SOURCE
+#include "counting.h"
 #include "rounds.h"
-#include "test_support.h"
 
-#include <errno.h>
-
-/* --- counting --- */
-
-static _Thread_local int counting;
-static _Thread_local int allocations;
-/* Blocks that this thread has allocated and not freed. */
-static _Thread_local int64_t blocks;
-
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
-extern void *__libc_malloc(size_t size);
-extern void *__libc_calloc(size_t count, size_t size);
-extern void *__libc_realloc(void *memory, size_t size);
-extern void *__libc_memalign(size_t alignment, size_t size);
-extern void __libc_free(void *memory);
-
-void *malloc(size_t size) {
-    allocations += counting;
-    blocks += 1;
-    return __libc_malloc(size);
-}
-void *calloc(size_t count, size_t size) {
-    allocations += counting;
-    blocks += 1;
-    return __libc_calloc(count, size);
-}
-void *realloc(void *memory, size_t size) {
-    allocations += counting;
-    blocks += memory == NULL;
-    return __libc_realloc(memory, size);
-}
-void *memalign(size_t alignment, size_t size) {
-    allocations += counting;
-    blocks += 1;
-    return __libc_memalign(alignment, size);
-}
-void *aligned_alloc(size_t alignment, size_t size) {
-    allocations += counting;
-    blocks += 1;
-    return __libc_memalign(alignment, size);
-}
-int posix_memalign(void **out, size_t alignment, size_t size) {
-    allocations += counting;
-    blocks += 1;
-    *out = __libc_memalign(alignment, size);
-    return *out == NULL ? ENOMEM : 0;
-}
-void free(void *memory) {
-    blocks -= memory != NULL;
-    __libc_free(memory);
-}
-#endif
-
-/* The number of allocations that the statement makes on this thread. */
-#define COUNT_ALLOCATIONS(into, statement)                                                                             \
-    do {                                                                                                               \
-        allocations = 0;                                                                                               \
-        counting = 1;                                                                                                  \
-        statement;                                                                                                     \
-        counting = 0;                                                                                                  \
-        (into) = allocations;                                                                                          \
-    } while (0)
-
-/* Whether an allocation of the library is seen here: a tensor is one at least. */
-static int counts(void) {
-    int seen = 0;
+/* Before the library is asked for anything; its first exchange on a thread allocates what the thread keeps. */
+__attribute__((constructor)) static void keep_no_blocks(void) {
     int64_t shape[1] = {0};
     DLTensor const empty = {NULL, {kDLCPU, 0}, 1, {kDLFloat, 64, 1}, shape, NULL, 0};
     devx_tensor_t *tensor = NULL;
-    COUNT_ALLOCATIONS(seen, (void)devx_tensor_create(&empty, 0, NULL, &tensor, NULL));
+    setenv("DEVEXCHANGE_KEEP_BLOCKS", "0", 1);
+    (void)devx_tensor_create(&empty, 0, NULL, &tensor, NULL);
     devx_tensor_release(&tensor);
-    return seen > 0;
 }
-
-#define NEEDS_COUNTS()                                                                                                 \
-    do {                                                                                                               \
-        if (!counts()) {                                                                                               \
-            SKIP("malloc is not ours here (valgrind, ASan)");                                                          \
-        }                                                                                                              \
-    } while (0)
 
 /* --- the allocations of a step --- */
 

@@ -141,28 +141,18 @@ impl Batch {
             Some(array) => require_live(array)?,
         }
         let count = schema.nodes();
-        let header = Header {
-            device,
-            nodes: std::ptr::null(),
-            source: Source::NONE,
-            ready,
-            uses: Uses::default(),
-            schema: schema.clone(),
-        };
         let size = TailSize::default().and::<*const ArrowArray>(count)?.and::<usize>(count)?;
-        let mut slab = Slab::new(header, size)?;
-        let mut tail = slab.tail();
+        let room = Slab::room(size)?;
+        let mut tail = room.tail();
         let nodes = tail.carve::<*const ArrowArray>(count);
         // SAFETY: the tail has room for `count` addresses; the array is valid by the caller's contract.
         unsafe { read_nodes(array, schema, nodes) }?;
         // SAFETY: written just now.
-        unsafe { require_distinct(schema, nodes.cast_const(), tail.zeroed(count)) }?;
-        if let Some(header) = slab.unique() {
-            header.nodes = nodes;
-            // SAFETY: the caller gives the array to us now that nothing can fail any more.
-            header.source = Source::Foreign(unsafe { Foreign::take(array, Kind::BatchImport) });
-        }
-        Ok(Self::rooted(slab, nodes))
+        unsafe { require_distinct(schema, nodes.cast_const(), tail.scratch(count)) }?;
+        // SAFETY: the caller gives the array to us now that nothing can fail any more.
+        let source = Source::Foreign(unsafe { Foreign::take(array, Kind::BatchImport) });
+        let (uses, schema) = (Uses::default(), schema.clone());
+        Ok(Self::rooted(room.fill(Header { device, nodes, source, ready, uses, schema }), nodes))
     }
 
     /// A batch over memory of the caller's that `owner` keeps alive. One allocation; the addresses are copied,
@@ -226,8 +216,7 @@ impl Batch {
         let root = unsafe {
             tree::build(
                 &mut tail,
-                count,
-                |i| schema.links(i),
+                schema.shapes().map(|(links, _)| links),
                 |i| arrays.get(i).copied().unwrap_or(NO_ARRAY),
                 tree::release_nothing::<ArrowArray>,
                 std::ptr::null_mut(),
@@ -263,10 +252,11 @@ impl Batch {
     /// # Safety
     /// `out` is NULL or can be written; what it held is not released.
     pub unsafe fn export(self, out: *mut ArrowArray) -> std::result::Result<(), Refused<Self>> {
+        let device = self.device();
         let problem = if out.is_null() {
             refuse!(DEVX_NULL_ARGUMENT, "out is NULL")
-        } else if self.device() != Device::CPU {
-            refuse!(DEVX_DEVICE, "device is {}: a plain ArrowArray is host memory", self.device())
+        } else if device != Device::CPU {
+            refuse!(DEVX_DEVICE, "device is {device}: a plain ArrowArray is host memory")
         } else {
             Ok(())
         };
@@ -315,22 +305,24 @@ impl Batch {
             Err(error) => return Err(Refused { error, returned: self }),
         };
         let sync_event = ready.sync_event();
-        let export = Export { batch: self, _ready: ready, _entry: Entry::open(Kind::BatchExport) };
-        let slab = Slab::new(export, size)
-            .map_err(|refused| Refused { error: refused.error, returned: refused.returned.batch })?;
-        let source = &slab.header().batch;
-        // SAFETY: the room is the slab's, and the schema numbers one tree.
-        let root = unsafe {
-            tree::build(
-                &mut slab.tail(),
-                nodes,
-                |i| source.schema().links(i),
-                // Arrow Java takes an array without validity only if it says that it has no nulls.
-                |i| ArrowArray { null_count: Column::whole(source, i).known_null_count(), ..*source.array(i) },
-                tree::release::<ArrowArray, Export>,
-                slab.as_raw(),
-            )
+        let room = match Slab::<Export>::room(size) {
+            Ok(room) => room,
+            Err(error) => return Err(Refused { error, returned: self }),
         };
+        let schema = self.schema();
+        let fill = |i: usize| {
+            let array = self.array(i);
+            // Arrow Java takes an array without validity only if it says that it has no nulls.
+            let null_count = match array.null_count {
+                known if known >= 0 && schema.is_plain(i) => known,
+                _ => Column::whole(&self, i).known_null_count(),
+            };
+            ArrowArray { null_count, ..*array }
+        };
+        let (links, release) = (schema.shapes().map(|(links, _)| links), tree::release::<ArrowArray, Export>);
+        // SAFETY: the room is the slab's, and the schema numbers one tree.
+        let root = unsafe { tree::build(&mut room.tail(), links, fill, release, room.as_raw()) };
+        let slab = room.fill(Export { _batch: self, _ready: ready, _entry: Entry::open(Kind::BatchExport) });
         slab.add_refs(nodes - 1);
         slab.into_raw();
         Ok((root, sync_event))
@@ -517,7 +509,7 @@ impl fmt::Debug for Batch {
 
 /// What an exported array keeps alive.
 struct Export {
-    batch: Batch,
+    _batch: Batch,
     _ready: Ready,
     _entry: Entry,
 }

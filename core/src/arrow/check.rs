@@ -1,5 +1,8 @@
 //! Whether an array is what its schema says, as far as it can be seen without reading a buffer.
 
+use core::ffi::c_void;
+use std::mem::MaybeUninit;
+
 use super::format::{Buffer, Buffers, Type};
 use super::schema::Schema;
 use super::tree::{Links, standing_twice};
@@ -22,12 +25,15 @@ pub(super) fn require_live(array: &ArrowArray) -> Result<()> {
 pub(super) unsafe fn read_nodes(root: *const ArrowArray, schema: &Schema, nodes: *mut *const ArrowArray) -> Result<()> {
     // SAFETY: room for the root at least.
     unsafe { set_entry(nodes, 0, root) };
-    for i in 0..schema.nodes() {
+    for (i, (links, plain)) in schema.shapes().enumerate() {
         // SAFETY: address `i` was written: by its parent, or as the root.
         let array = unsafe { entry(nodes, i) };
         // SAFETY: not NULL, and valid by the caller's contract.
         let array = unsafe { &*array };
-        let links = schema.links(i);
+        // SAFETY: as above.
+        if plain && unsafe { is_plain(array) } {
+            continue;
+        }
         // SAFETY: as above.
         unsafe { check_array(array, schema.ty(i), links, nodes) }.map_err(|error| in_array(schema, i, error))?;
     }
@@ -41,7 +47,7 @@ pub(super) unsafe fn read_nodes(root: *const ArrowArray, schema: &Schema, nodes:
 pub(super) unsafe fn require_distinct(
     schema: &Schema,
     nodes: *const *const ArrowArray,
-    scratch: &mut [usize],
+    scratch: &mut [MaybeUninit<usize>],
 ) -> Result<()> {
     // SAFETY: the caller's contract.
     match standing_twice(scratch, |i| unsafe { entry(nodes, i) }) {
@@ -49,6 +55,46 @@ pub(super) unsafe fn require_distinct(
         Some(i) => refuse!(DEVX_INVALID_CHILDREN, "the struct stands in the tree twice: both parents would release it")
             .map_err(|error| in_array(schema, i, error)),
     }
+}
+
+/// Recognises what nearly every array is, if its field is plain ([`super::Type::is_plain`]). For any other one, right or
+/// wrong, false: [`check_array`] knows better, and says why.
+///
+/// # Safety
+/// `array` is valid.
+#[inline]
+unsafe fn is_plain(array: &ArrowArray) -> bool {
+    // With 256 bits for each element, still less than can be addressed.
+    const MOST: i64 = 1 << 48;
+    let ArrowArray { length, null_count, offset, n_buffers, n_children, buffers, dictionary, .. } = *array;
+    let counts = (0..=MOST).contains(&length) && (0..=MOST).contains(&offset) && (-1..=length).contains(&null_count);
+    if !counts || n_buffers != 2 || buffers.is_null() || n_children != 0 || !dictionary.is_null() {
+        return false;
+    }
+    // SAFETY: the table has `n_buffers` entries.
+    let [validity, values] = unsafe { *buffers.cast::<[*const c_void; 2]>() };
+    (!values.is_null() || offset + length == 0) && (!validity.is_null() || null_count <= 0)
+}
+
+/// Whether all children are there and have `least` elements at least; if they are, writes down where.
+///
+/// # Safety
+/// The table has so many children, and `nodes` has room for all nodes of the schema, of which they are.
+#[inline]
+unsafe fn columns(array: &ArrowArray, links: Links, least: i64, nodes: *mut *const ArrowArray) -> bool {
+    for k in 0..links.n_children as usize {
+        // SAFETY: the caller's contract.
+        let child = unsafe { entry(array.children, k) };
+        // SAFETY: a child that is not NULL is valid.
+        match unsafe { child.as_ref() } {
+            // SAFETY: the caller's contract.
+            Some(ArrowArray { release: Some(_), length, .. }) if *length >= least => unsafe {
+                set_entry(nodes, links.first_child as usize + k, child.cast_const());
+            },
+            _ => return false,
+        }
+    }
+    true
 }
 
 /// Says in which array something is wrong, if its field has a name.
@@ -75,7 +121,9 @@ unsafe fn check_array(array: &ArrowArray, ty: Type, links: Links, nodes: *mut *c
     }
     // Number of run ends, which come first.
     let mut runs = 0;
-    for k in 0..n_children {
+    // SAFETY: as above, and the schema counts the children among its nodes.
+    let done = ty == Type::Struct && unsafe { columns(array, links, end, nodes) };
+    for k in 0..if done { 0 } else { n_children } {
         // SAFETY: the table has `n_children` entries.
         let child = unsafe { entry(array.children, k) };
         // SAFETY: a child that is not NULL is valid.

@@ -210,9 +210,17 @@ impl Type {
     ///
     /// # Errors
     /// `DEVX_INVALID_FORMAT` with the string.
+    #[inline]
     pub fn parse(format: &str) -> Result<Self> {
-        if let Some(simple) = simple(format) {
-            return Ok(simple);
+        match *format.as_bytes() {
+            [letter] if let Some(ty) = of_letter(letter) => Ok(ty),
+            _ => Self::parse_long(format),
+        }
+    }
+
+    fn parse_long(format: &str) -> Result<Self> {
+        if let Some(fixed) = of_word(format) {
+            return Ok(fixed);
         }
         let parsed = match format.split_once(':') {
             Some(("tss", _)) => Some(Self::Timestamp(TimeUnit::Second)),
@@ -261,6 +269,15 @@ impl Type {
             Self::IntervalMonthDayNano => 16,
             _ => return None,
         })
+    }
+
+    /// Whether an array of this type has a validity buffer and one of values with some bits each, not too many to count
+    /// with: what nearly every column is.
+    pub(crate) fn is_plain(self) -> bool {
+        match self {
+            Self::Bool | Self::Int(_) | Self::UInt(_) | Self::Float(_) | Self::Decimal { .. } => true,
+            _ => matches!(self.buffers(), Buffers::Two(Buffer::Values(1..=256))),
+        }
     }
 
     /// How many children a field of this type has.
@@ -329,7 +346,7 @@ impl Type {
     pub fn format_of(dtype: DType) -> Option<&'static str> {
         ["c", "C", "s", "S", "i", "I", "l", "L", "e", "f", "g"]
             .into_iter()
-            .find(|format| simple(format).and_then(Self::dtype) == Some(dtype))
+            .find(|format| format.bytes().next().and_then(of_letter).and_then(Self::dtype) == Some(dtype))
     }
 }
 
@@ -356,26 +373,9 @@ impl fmt::Display for Type {
     }
 }
 
-fn simple(format: &str) -> Option<Type> {
+fn of_word(format: &str) -> Option<Type> {
     use TimeUnit::{Microsecond, Millisecond, Nanosecond, Second};
     Some(match format {
-        "n" => Type::Null,
-        "b" => Type::Bool,
-        "c" => Type::Int(1),
-        "C" => Type::UInt(1),
-        "s" => Type::Int(2),
-        "S" => Type::UInt(2),
-        "i" => Type::Int(4),
-        "I" => Type::UInt(4),
-        "l" => Type::Int(8),
-        "L" => Type::UInt(8),
-        "e" => Type::Float(2),
-        "f" => Type::Float(4),
-        "g" => Type::Float(8),
-        "z" => Type::Binary,
-        "Z" => Type::LargeBinary,
-        "u" => Type::Utf8,
-        "U" => Type::LargeUtf8,
         "tdD" => Type::Date32,
         "tdm" => Type::Date64,
         "tts" => Type::Time(Second),
@@ -398,6 +398,45 @@ fn simple(format: &str) -> Option<Type> {
         "+vL" => Type::LargeListView,
         "+m" => Type::Map,
         "+r" => Type::RunEndEncoded,
+        _ => return None,
+    })
+}
+
+/// The type that a letter stands for, if there is one.
+#[inline]
+#[expect(clippy::indexing_slicing, reason = "while compiling")]
+pub(super) fn of_letter(letter: u8) -> Option<Type> {
+    const TYPES: [Option<Type>; 128] = {
+        let mut types = [None; 128];
+        let mut letter = 0;
+        while letter < 128 {
+            types[letter as usize] = letter_type(letter);
+            letter += 1;
+        }
+        types
+    };
+    *TYPES.get(usize::from(letter))?
+}
+
+const fn letter_type(letter: u8) -> Option<Type> {
+    Some(match letter {
+        b'n' => Type::Null,
+        b'b' => Type::Bool,
+        b'c' => Type::Int(1),
+        b'C' => Type::UInt(1),
+        b's' => Type::Int(2),
+        b'S' => Type::UInt(2),
+        b'i' => Type::Int(4),
+        b'I' => Type::UInt(4),
+        b'l' => Type::Int(8),
+        b'L' => Type::UInt(8),
+        b'e' => Type::Float(2),
+        b'f' => Type::Float(4),
+        b'g' => Type::Float(8),
+        b'z' => Type::Binary,
+        b'Z' => Type::LargeBinary,
+        b'u' => Type::Utf8,
+        b'U' => Type::LargeUtf8,
         _ => return None,
     })
 }

@@ -3,9 +3,10 @@
 use core::ffi::{c_char, c_void};
 use std::ffi::CStr;
 use std::fmt;
+use std::mem::MaybeUninit;
 
 use super::field::Field;
-use super::format::{Children, Type, TypeIds};
+use super::format::{self, Children, Type, TypeIds};
 use super::metadata::{self, Metadata};
 use super::tree::{self, Links};
 use crate::abi::arrow_data::{ARROW_FLAG_NULLABLE, ArrowSchema};
@@ -45,6 +46,8 @@ struct Record {
     source: *const ArrowSchema,
     ty: Type,
     links: Links,
+    /// No children, no dictionary, and a type whose arrays are quickly checked ([`Type::is_plain`]).
+    plain: bool,
 }
 
 // SAFETY: the structs and texts behind the pointers belong to the root and are only read.
@@ -136,22 +139,16 @@ impl Schema {
         }
         // SAFETY: the caller's contract.
         let nodes = unsafe { tree::count(source.cast_const()) }?;
-        // SAFETY: an all-zero ArrowSchema is a released one.
-        let none = unsafe { std::mem::zeroed::<ArrowSchema>() };
-        let header = Header { root: Root::Own(none), records: std::ptr::null(), nodes };
-        let mut slab = Slab::new(header, TailSize::default().and::<Record>(nodes)?.and::<usize>(nodes)?)?;
-        let mut tail = slab.tail();
+        let room = Slab::room(TailSize::default().and::<Record>(nodes)?.and::<usize>(nodes)?)?;
+        let mut tail = room.tail();
         let records = tail.carve::<Record>(nodes);
         // SAFETY: the tail has room for `nodes` records, and `count` walked over that many.
         unsafe { read_records(source, records, nodes) }?;
         // SAFETY: written just now.
-        unsafe { require_distinct(records.cast_const(), tail.zeroed(nodes)) }?;
-        if let Some(header) = slab.unique() {
-            header.records = records;
-            // SAFETY: the caller gives the schema to us now that nothing can fail any more.
-            header.root = Root::Foreign(unsafe { Foreign::take(source, Kind::SchemaImport) });
-        }
-        Ok(Self::rooted(slab, records))
+        unsafe { require_distinct(records.cast_const(), tail.scratch(nodes)) }?;
+        // SAFETY: the caller gives the schema to us now that nothing can fail any more.
+        let root = Root::Foreign(unsafe { Foreign::take(source, Kind::SchemaImport) });
+        Ok(Self::rooted(room.fill(Header { root, records, nodes }), records))
     }
 
     /// Imports a schema for a next step that needs it (importing an array of it): if that fails, the schema is the
@@ -222,12 +219,7 @@ impl Schema {
         let root = unsafe {
             tree::build(
                 &mut tail,
-                nodes,
-                |i| {
-                    order
-                        .get(i)
-                        .map_or(Links { first_child: 0, n_children: 0, has_dictionary: false }, |&(_, links)| links)
-                },
+                order.iter().map(|&(_, links)| links),
                 |i| structs.get(i).copied().unwrap_or(none),
                 tree::release_nothing::<ArrowSchema>,
                 std::ptr::null_mut(),
@@ -265,20 +257,18 @@ impl Schema {
             return refuse!(DEVX_NULL_ARGUMENT, "out is NULL");
         }
         let nodes = self.nodes();
-        let export = Export { schema: self.clone(), _entry: Entry::open(Kind::SchemaExport) };
-        let slab = Slab::new(export, tree::room::<ArrowSchema>(TailSize::default(), nodes)?)?;
-        let source = &slab.header().schema;
+        let room = Slab::<Export>::room(tree::room::<ArrowSchema>(TailSize::default(), nodes)?)?;
         // SAFETY: the room is the slab's, and the records number one tree.
         let root = unsafe {
             tree::build(
-                &mut slab.tail(),
-                nodes,
-                |i| source.record(i).links,
-                |i| *source.raw(i),
+                &mut room.tail(),
+                self.shapes().map(|(links, _)| links),
+                |i| *self.raw(i),
                 tree::release::<ArrowSchema, Export>,
-                slab.as_raw(),
+                room.as_raw(),
             )
         };
+        let slab = room.fill(Export { _schema: self.clone(), _entry: Entry::open(Kind::SchemaExport) });
         slab.add_refs(nodes - 1);
         slab.into_raw();
         // SAFETY: the caller's contract.
@@ -301,6 +291,23 @@ impl Schema {
         self.0.header().nodes
     }
 
+    fn records(&self) -> &[Record] {
+        let header = self.0.header();
+        // SAFETY: there are `nodes` records in the slab's tail, initialised when the schema was made.
+        unsafe { std::slice::from_raw_parts(header.records, header.nodes) }
+    }
+
+    /// For each node, what [`Schema::links`] and [`Schema::is_plain`] say.
+    #[inline]
+    pub(super) fn shapes(&self) -> impl ExactSizeIterator<Item = (Links, bool)> {
+        self.records().iter().map(|record| (record.links, record.plain))
+    }
+
+    /// Whether a node is one whose arrays are quickly checked.
+    pub(super) fn is_plain(&self, node: usize) -> bool {
+        self.record(node).plain
+    }
+
     pub(crate) fn links(&self, node: usize) -> Links {
         self.record(node).links
     }
@@ -314,12 +321,12 @@ impl Schema {
         unsafe { &*self.record(node).source }
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a node that the schema does not have is a bug, which must not be read"
+    )]
     fn record(&self, node: usize) -> &Record {
-        assert!(node < self.nodes(), "node {node} of {}", self.nodes());
-        // SAFETY: there are `nodes` records in the slab's tail.
-        let record = unsafe { self.0.header().records.add(node) };
-        // SAFETY: as above, initialised when the schema was made.
-        unsafe { &*record }
+        &self.records()[node]
     }
 
     /// For each node in depth-first order, its number in here.
@@ -367,7 +374,7 @@ impl fmt::Debug for Schema {
 
 /// What an exported schema keeps alive.
 struct Export {
-    schema: Schema,
+    _schema: Schema,
     _entry: Entry,
 }
 
@@ -376,12 +383,11 @@ struct Export {
 /// # Safety
 /// `records` has room for `nodes`, and `tree::count(root)` was `nodes`.
 unsafe fn read_records(root: *const ArrowSchema, records: *mut Record, nodes: usize) -> Result<()> {
-    let nowhere = Links { first_child: 0, n_children: 0, has_dictionary: false };
     let mut next = 0;
     let mut enqueue = |source| {
         assert!(next < nodes, "a schema changed while it was read");
         // SAFETY: within the room for the records.
-        unsafe { set_entry(records, next, Record { source, ty: Type::Null, links: nowhere }) };
+        unsafe { set_entry(records, next, Record { source, ty: Type::Null, links: Links::NONE, plain: false }) };
         next += 1;
         next as u32 - 1
     };
@@ -392,12 +398,19 @@ unsafe fn read_records(root: *const ArrowSchema, records: *mut Record, nodes: us
         // SAFETY: `count` found the struct to be there.
         let source = unsafe { &*record.source };
         // SAFETY: as above.
+        if let Some(ty) = unsafe { plain_field(source) } {
+            // SAFETY: as for reading it.
+            unsafe { set_entry(records, i, Record { ty, plain: ty.is_plain(), ..record }) };
+            continue;
+        }
+        // SAFETY: as above.
         let (ty, links) = unsafe { check_field(source) }.map_err(|error| {
             // SAFETY: as above.
             unsafe { in_field(source, error) }
         })?;
         record.ty = ty;
         record.links = links;
+        record.plain = links.below() == 0 && ty.is_plain();
         for k in 0..links.n_children as usize {
             // SAFETY: `count` found the table and its children to be there.
             let number = enqueue(unsafe { entry(source.children, k) }.cast_const());
@@ -417,6 +430,9 @@ unsafe fn read_records(root: *const ArrowSchema, records: *mut Record, nodes: us
     for i in 0..nodes {
         // SAFETY: all records are written.
         let record = unsafe { entry(records, i) };
+        if record.plain {
+            continue;
+        }
         // SAFETY: as above; a child is one of the nodes.
         let child = |index| record.links.child(index).map(|node| unsafe { entry(records.cast_const(), node) });
         check_children(record.ty, child).map_err(|error| {
@@ -431,7 +447,7 @@ unsafe fn read_records(root: *const ArrowSchema, records: *mut Record, nodes: us
 ///
 /// # Safety
 /// `records` are those that [`read_records`] wrote.
-unsafe fn require_distinct(records: *const Record, scratch: &mut [usize]) -> Result<()> {
+unsafe fn require_distinct(records: *const Record, scratch: &mut [MaybeUninit<usize>]) -> Result<()> {
     // SAFETY: the caller's contract.
     let place = |i| unsafe { entry(records, i) }.source;
     match tree::standing_twice(scratch, place) {
@@ -473,6 +489,27 @@ fn check_children(ty: Type, child: impl Fn(usize) -> Option<Record>) -> Result<(
             )
         }
         _ => Ok(()),
+    }
+}
+
+/// Recognises what nearly every field is: a type of one letter under a short name, and nothing more. For any other one, right
+/// or wrong, `None`: [`check_field`] knows better, and says why.
+///
+/// # Safety
+/// `source` is valid.
+#[inline]
+unsafe fn plain_field(source: &ArrowSchema) -> Option<Type> {
+    let ArrowSchema { format, name, metadata, n_children, dictionary, .. } = *source;
+    if n_children != 0 || !dictionary.is_null() || !metadata.is_null() || format.is_null() || name.is_null() {
+        return None;
+    }
+    // SAFETY: a producer's name is NUL-terminated.
+    unsafe { short(name) }?;
+    // SAFETY: a producer's format is NUL-terminated.
+    match unsafe { short(format) }?.as_bytes() {
+        // None of these types has children.
+        [letter] => format::of_letter(*letter),
+        _ => None,
     }
 }
 
@@ -519,6 +556,10 @@ pub(super) unsafe fn text<'a>(from: *const c_char, what: &str) -> Result<&'a str
     if from.is_null() {
         return Ok("");
     }
+    // SAFETY: the caller's contract.
+    if let Some(text) = unsafe { short(from) } {
+        return Ok(text);
+    }
     // SAFETY: the caller's contract; the bound keeps a missing NUL from running through all of memory.
     let length = unsafe { libc::strnlen(from, MAX_TEXT) };
     if length == MAX_TEXT {
@@ -530,4 +571,25 @@ pub(super) unsafe fn text<'a>(from: *const c_char, what: &str) -> Result<&'a str
         let shown = String::from_utf8_lossy(bytes).into_owned();
         Error::new(crate::abi::types::DEVX_INVALID_TEXT, format!("{what} is not valid UTF-8: {shown:?}"))
     })
+}
+
+/// What nearly every text is: a few letters of ASCII.
+///
+/// # Safety
+/// `from` is NUL-terminated, and outlives the result.
+#[inline]
+unsafe fn short<'a>(from: *const c_char) -> Option<&'a str> {
+    let mut all = 0;
+    for i in 0..64 {
+        // SAFETY: no byte before this one was the last.
+        let byte = unsafe { entry(from.cast::<u8>(), i) };
+        if byte == 0 {
+            // SAFETY: so many bytes were read above.
+            let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), i) };
+            // SAFETY: ASCII is UTF-8.
+            return (all < 0x80).then(|| unsafe { std::str::from_utf8_unchecked(bytes) });
+        }
+        all |= byte;
+    }
+    None
 }

@@ -6,6 +6,7 @@
 //! and with it the whole slab.
 
 use core::ffi::c_void;
+use std::mem::MaybeUninit;
 
 use super::{MAX_DEPTH, MAX_NODES};
 use crate::abi::arrow_data::{ArrowArray, ArrowSchema};
@@ -25,6 +26,9 @@ pub(super) unsafe trait Node: Releasable + Copy {
     fn children(&self) -> *mut *mut Self;
     fn dictionary(&self) -> *mut Self;
     fn private_data(&self) -> *mut c_void;
+    fn is_leaf(&self) -> bool {
+        self.n_children() == 0 && self.dictionary().is_null()
+    }
     fn set_below(&mut self, n_children: i64, children: *mut *mut Self, dictionary: *mut Self);
     fn set_release(&mut self, release: ReleaseFn<Self>, private_data: *mut c_void);
 }
@@ -113,6 +117,8 @@ unsafe fn count_below<N: Node>(node: *const N, depth: usize, nodes: &mut usize) 
             Some(child) if child.release().is_none() => {
                 return refuse!(DEVX_INVALID_CHILDREN, "children[{i}] is released or was moved out");
             }
+            // A leaf, which nearly every child is, has nothing to get wrong here.
+            Some(child) if child.is_leaf() && depth < MAX_DEPTH => *nodes += 1,
             // SAFETY: as above.
             Some(child) => unsafe { count_below(child, depth + 1, nodes) }
                 .map_err(|error| if depth < 8 { error.within(format_args!("children[{i}]: ")) } else { error })?,
@@ -134,23 +140,36 @@ unsafe fn count_below<N: Node>(node: *const N, depth: usize, nodes: &mut usize) 
 ///
 /// `place(i)` is where the struct of node `i` is. Producers lay structs out in order, or nearly: then this is one walk.
 /// `scratch` is as long as there are nodes.
-pub(super) fn standing_twice<N>(scratch: &mut [usize], place: impl Fn(usize) -> *const N) -> Option<usize> {
-    let below = |nodes: usize| (1..nodes).map(|i| place(i).addr());
+pub(super) fn standing_twice<N>(
+    scratch: &mut [MaybeUninit<usize>],
+    place: impl Fn(usize) -> *const N,
+) -> Option<usize> {
     let nodes = scratch.len();
     let root = place(0).addr();
-    if let Some(at) = below(nodes).position(|address| address == root) {
-        return Some(at + 1);
+    let (mut last, mut ascending, mut descending, mut again) = (None, true, true, None);
+    for i in 1..nodes {
+        let address = place(i).addr();
+        if address == root {
+            again = again.or(Some(i));
+        }
+        ascending &= last.is_none_or(|last| last < address);
+        descending &= last.is_none_or(|last| last > address);
+        last = Some(address);
     }
-    if below(nodes).is_sorted_by(|left, right| left < right) || below(nodes).is_sorted_by(|left, right| left > right) {
-        return None;
+    if again.is_some() || ascending || descending {
+        return again;
     }
-    scratch.iter_mut().enumerate().for_each(|(i, slot)| *slot = place(i).addr());
-    scratch.sort_unstable();
-    let twice = scratch.windows(2).find_map(|pair| match *pair {
+    for (i, slot) in scratch.iter_mut().enumerate() {
+        slot.write(place(i).addr());
+    }
+    // SAFETY: all of it was written in the line above.
+    let sorted = unsafe { &mut *(std::ptr::from_mut(scratch) as *mut [usize]) };
+    sorted.sort_unstable();
+    let twice = sorted.windows(2).find_map(|pair| match *pair {
         [left, right] => (left == right).then_some(left),
         _ => None,
     })?;
-    below(nodes).position(|address| address == twice).map(|at| at + 1)
+    (1..nodes).find(|&i| place(i).addr() == twice)
 }
 
 /// Where the nodes of a tree hang: the same for the schema and for every array of it.
@@ -164,6 +183,9 @@ pub(crate) struct Links {
 }
 
 impl Links {
+    /// Nothing hangs there.
+    pub(super) const NONE: Self = Self { first_child: 0, n_children: 0, has_dictionary: false };
+
     pub(crate) fn child(self, index: usize) -> Option<usize> {
         (index < self.n_children as usize).then_some(self.first_child as usize + index)
     }
@@ -185,42 +207,46 @@ pub(super) fn room<N: Node>(size: TailSize, nodes: usize) -> Result<TailSize> {
 
 /// Links nodes in a slab's tail into a tree.
 ///
-/// `links(i)` says what hangs below node `i`; `fill(i)` is node `i` without its children and release. Returns
-/// the root, which is not in the slab: it is the consumer's, or the header's.
+/// `links` says what hangs below each node; `fill(i)` is node `i` without its children and release. Returns the root, which
+/// is not in the slab: it is the consumer's, or the header's.
 ///
 /// # Safety
-/// `tail` has the room of [`room`], and `nodes` and `links` describe one tree, numbered as [`Links`] says.
+/// `tail` has the room of [`room`] for as many nodes as there are links, which describe one tree.
 pub(super) unsafe fn build<N: Node>(
     tail: &mut Tail,
-    nodes: usize,
-    links: impl Fn(usize) -> Links,
+    mut links: impl ExactSizeIterator<Item = Links>,
     fill: impl Fn(usize) -> N,
     release: ReleaseFn<N>,
     private_data: *mut c_void,
 ) -> N {
-    let below = nodes.saturating_sub(1);
+    let below = links.len().saturating_sub(1);
     let (structs, table) = (tail.carve::<N>(below), tail.carve::<*mut N>(below));
-    let make = |i: usize| {
-        let links = links(i);
+    let make = |i: usize, links: Links| {
         let mut node = fill(i);
+        node.set_release(release, private_data);
+        if links.below() == 0 {
+            node.set_below(0, std::ptr::null_mut(), std::ptr::null_mut());
+            return node;
+        }
         // Node `k` is at `structs[k - 1]`, and its entry in a table of children at `table[k - 1]`: the
         // children of one node follow each other, so their entries are one table.
         let first = (links.first_child as usize).wrapping_sub(1);
         let children = if links.n_children == 0 { std::ptr::null_mut() } else { table.wrapping_add(first) };
         let dictionary = links.dictionary().map_or(std::ptr::null_mut(), |k| structs.wrapping_add(k - 1));
         node.set_below(links.n_children.into(), children, dictionary);
-        node.set_release(release, private_data);
         node
     };
-    for i in 1..nodes {
-        // SAFETY: `i - 1` is within the room for the nodes below the root.
-        let place = unsafe { structs.add(i - 1) };
+    let root = make(0, links.next().unwrap_or(Links::NONE));
+    // Not more than there is room for, whatever the iterator does.
+    for (i, links) in links.take(below).enumerate() {
+        // SAFETY: `i` is within the room for the nodes below the root.
+        let place = unsafe { structs.add(i) };
         // SAFETY: as above; not initialised yet.
-        unsafe { place.write(make(i)) };
+        unsafe { place.write(make(i + 1, links)) };
         // SAFETY: the table has as many entries as there are structs.
-        unsafe { set_entry(table, i - 1, place) };
+        unsafe { set_entry(table, i, place) };
     }
-    make(0)
+    root
 }
 
 /// The release callback of every node of a tree that [`build`] made for a slab of `H`.
@@ -252,7 +278,15 @@ unsafe fn retire<N: Node>(node: &mut N, slab: *mut c_void) -> usize {
         // SAFETY: our own table of children, which consumers do not change.
         let child = unsafe { entry(children, i) };
         // SAFETY: as above, so NULL or a node of the slab.
-        given_up += unsafe { retire_below(child, slab) };
+        given_up += match unsafe { child.as_mut() } {
+            // A leaf in its place, which nearly every child is.
+            Some(leaf) if leaf.is_leaf() && leaf.release().is_some() && leaf.private_data() == slab => {
+                leaf.disarm();
+                1
+            }
+            // SAFETY: as above.
+            _ => unsafe { retire_below(child, slab) },
+        };
     }
     // SAFETY: our own dictionary, if any.
     given_up + unsafe { retire_below(dictionary, slab) }
@@ -330,8 +364,7 @@ pub(super) fn level_order(nodes: usize, below: impl Fn(usize) -> Result<(u32, bo
     }
     // The list itself is the queue of the walk; the third member is the depth.
     let mut order: Vec<(usize, Links, usize)> = Vec::with_capacity(nodes);
-    let links_of =
-        |p: usize| hanging.get(p).copied().unwrap_or(Links { first_child: 0, n_children: 0, has_dictionary: false });
+    let links_of = |p: usize| hanging.get(p).copied().unwrap_or(Links::NONE);
     order.push((0, links_of(0), 1));
     let mut i = 0;
     while let Some(&(p, links, depth)) = order.get(i) {

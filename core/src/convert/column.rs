@@ -72,7 +72,7 @@ pub fn tensor(column: Column<'_>, copy: Copying) -> Result<Tensor> {
     };
     // SAFETY: the batch describes the memory and, kept alive by the owner, the memory too.
     let mut view = unsafe { Tensor::from_raw_parts(&desc, column.batch().clone().into_owner()) }?;
-    view.set_view(column.batch().ready().clone(), Uses::OfBatch(column.batch().clone()));
+    view.set_view(column.batch().ready().clone(), Uses::of_batch(column.batch().clone()));
     if must_copy { view.copy() } else { Ok(view) }
 }
 
@@ -215,7 +215,7 @@ pub(super) fn over_values(tensor: &Tensor, name: &str, rows: i64, lists: Vec<Lis
     // SAFETY: the shape says how many values there are, and the owner keeps them alive.
     let mut column = unsafe { array.build(tensor.device()) }?;
     if !is_bool {
-        column.set_view(tensor.ready().clone(), Uses::OfTensor(tensor.clone()));
+        column.set_view(tensor.ready().clone(), Uses::of_tensor(tensor.clone()));
     }
     Ok(column)
 }

@@ -113,7 +113,7 @@ fn seen_in_place(batch: &Batch, columns: &Columns, distance: i64) -> Result<Tens
     };
     // SAFETY: the batch describes the memory of each column and, kept alive by the owner, the memory too.
     let mut view = unsafe { Tensor::from_raw_parts(&desc, batch.clone().into_owner()) }?;
-    view.set_view(batch.ready().clone(), Uses::OfBatch(batch.clone()));
+    view.set_view(batch.ready().clone(), Uses::of_batch(batch.clone()));
     Ok(view)
 }
 
@@ -175,7 +175,7 @@ fn transposed(matrix: &Tensor, flags: Flags) -> Result<Tensor> {
     };
     // SAFETY: the same elements, which the matrix keeps alive.
     let mut view = unsafe { Tensor::from_raw_parts(&desc, Owner::boxed(matrix.clone())) }?;
-    view.set_view(matrix.ready().clone(), Uses::OfTensor(matrix.clone()));
+    view.set_view(matrix.ready().clone(), Uses::of_tensor(matrix.clone()));
     Ok(view)
 }
 
@@ -229,6 +229,6 @@ pub fn batch(tensor: &Tensor, names: &[&str], copy: Copying) -> Result<Batch> {
     }
     // SAFETY: the tensor describes the memory of each column, and keeps it alive.
     let mut batch = unsafe { table.build(tensor.device()) }?;
-    batch.set_view(tensor.ready().clone(), Uses::OfTensor(tensor.clone()));
+    batch.set_view(tensor.ready().clone(), Uses::of_tensor(tensor.clone()));
     Ok(batch)
 }

@@ -35,6 +35,7 @@ impl<T: Releasable> Foreign<T> {
     ///
     /// # Safety
     /// `source` points to a valid, unreleased struct that nobody else uses now.
+    #[inline]
     pub(crate) unsafe fn take(source: *mut T, kind: Kind) -> Self {
         // SAFETY: valid for reads by the caller's contract; after `disarm` there is one live copy, this one.
         let value = unsafe { source.read() };

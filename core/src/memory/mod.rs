@@ -1,14 +1,16 @@
 //! Who keeps memory alive: owners, foreign structs with a release of their own, and reference-counted slabs.
 //! Every foreign release is called from here, exactly once.
 
+mod blocks;
 mod foreign;
 mod owner;
 mod queue;
 mod slab;
 mod table;
 
+pub(crate) use blocks::Blocks;
 pub(crate) use foreign::{Foreign, Releasable, release};
 pub use owner::Owner;
 pub use queue::ReleaseQueue;
-pub(crate) use slab::{Slab, Tail, TailSize};
+pub(crate) use slab::{Room, Slab, Tail, TailSize};
 pub(crate) use table::{entry, set_entry};

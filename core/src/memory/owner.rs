@@ -29,6 +29,7 @@ unsafe impl Sync for Owner {}
 
 impl Owner {
     /// Nothing to keep alive: the memory outlives everything (static data).
+    #[inline]
     pub const fn none() -> Self {
         Self { context: std::ptr::null_mut(), release: None, entry: None, stream: None }
     }
@@ -43,6 +44,7 @@ impl Owner {
     /// # Safety
     /// `owner.release(owner.context)` may be called once, from any thread, at any later time; the caller
     /// does not call it any more.
+    #[inline]
     pub unsafe fn from_raw(owner: DevxOwner) -> Self {
         let entry = owner.release.is_some().then(|| Entry::open(Kind::Owner));
         Self { context: owner.context, release: owner.release, entry, stream: None }
@@ -86,6 +88,7 @@ impl Owner {
     ///
     /// # Safety
     /// As [`Owner::from_raw`].
+    #[inline]
     pub(crate) unsafe fn counted(context: *mut c_void, release: Release, kind: Kind) -> Self {
         Self { context, release: Some(release), entry: Some(Entry::open(kind)), stream: None }
     }
@@ -97,6 +100,7 @@ impl Owner {
 }
 
 impl Drop for Owner {
+    #[inline]
     fn drop(&mut self) {
         if let Some(release) = self.release.take() {
             // SAFETY: by `from_raw` the callback may be called once, on any thread; `take` makes it once.

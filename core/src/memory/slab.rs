@@ -2,25 +2,23 @@
 //! A whole exchange (tensor, schema, array tree) is one of these: one allocation, one free.
 
 use core::ffi::c_void;
-use std::alloc::{Layout, alloc, dealloc};
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 
+use super::blocks::{self, ALIGN, Size};
 use crate::error::{Refused, Result, refuse};
-
-/// Alignment of the block and of everything that is carved from its tail.
-const ALIGN: usize = 16;
 
 /// More references than this are a leak in a loop, not use; the count must not wrap.
 const MAX_REFS: usize = isize::MAX as usize;
 
+/// The head of a block; its alignment, and that of everything that is carved from the tail, is [`ALIGN`].
 #[repr(C, align(16))]
 struct Block<H> {
     refs: AtomicUsize,
-    bytes: usize,
+    size: Size,
     header: H,
 }
 
@@ -37,32 +35,38 @@ unsafe impl<H: Send + Sync> Send for Slab<H> {}
 unsafe impl<H: Send + Sync> Sync for Slab<H> {}
 
 impl<H> Slab<H> {
+    /// Room for a block, before there is anything to put in.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    #[inline]
+    pub(crate) fn room(tail: TailSize) -> Result<Room<H>> {
+        const { assert!(align_of::<Block<H>>() == ALIGN) };
+        match size_of::<Block<H>>().checked_add(tail.0).and_then(blocks::allocate) {
+            Some((block, size)) => Ok(Room { block: block.cast(), size }),
+            None => refuse!(DEVX_OUT_OF_MEMORY, "{} bytes could not be allocated", tail.0),
+        }
+    }
+
     /// A new block with one reference. The tail is uninitialised; carve it with [`Slab::tail`].
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`, with the header given back.
     pub(crate) fn new(header: H, tail: TailSize) -> std::result::Result<Self, Refused<H>> {
-        let size = size_of::<Block<H>>().checked_add(tail.0);
-        let layout = size.and_then(|size| Layout::from_size_align(size, align_of::<Block<H>>()).ok());
-        let Some(layout) = layout else {
-            return Err(Refused { error: out_of_memory(tail.0), returned: header });
-        };
-        // SAFETY: the size is that of a `Block` at least, so not zero.
-        let memory = unsafe { alloc(layout) };
-        let Some(block) = NonNull::new(memory.cast::<Block<H>>()) else {
-            return Err(Refused { error: out_of_memory(layout.size()), returned: header });
-        };
-        // SAFETY: freshly allocated with the layout of a `Block` and more.
-        unsafe { block.write(Block { refs: AtomicUsize::new(1), bytes: layout.size(), header }) };
-        Ok(Self { block, _owns: PhantomData })
+        match Self::room(tail) {
+            Ok(room) => Ok(room.fill(header)),
+            Err(error) => Err(Refused { error, returned: header }),
+        }
     }
 
+    #[inline]
     pub(crate) fn header(&self) -> &H {
         // SAFETY: a reference is held, so the block is alive; headers are only changed through `unique`.
         unsafe { &(*self.block.as_ptr()).header }
     }
 
     /// The header for its maker, as long as there is no second reference.
+    #[inline]
     pub(crate) fn unique(&mut self) -> Option<&mut H> {
         // SAFETY: a reference is held, so the block is alive.
         let block = unsafe { self.block.as_mut() };
@@ -71,14 +75,13 @@ impl<H> Slab<H> {
 
     /// The tail, to be carved in the order in which [`TailSize`] was summed up.
     pub(crate) fn tail(&self) -> Tail {
-        // SAFETY: the block is one allocation that starts with a `Block`.
-        let start = unsafe { self.block.add(1) }.cast::<u8>();
         // SAFETY: the block is alive.
-        let bytes = unsafe { (*self.block.as_ptr()).bytes };
-        Tail { next: start, left: bytes - size_of::<Block<H>>() }
+        let size = unsafe { (*self.block.as_ptr()).size };
+        tail_of(self.block, size)
     }
 
     /// Adds `n` references that are given up through [`Slab::release_raw`].
+    #[inline]
     pub(crate) fn add_refs(&self, n: usize) {
         // SAFETY: a reference is held, so the block is alive.
         let old = unsafe { &(*self.block.as_ptr()).refs }.fetch_add(n, Relaxed);
@@ -89,11 +92,13 @@ impl<H> Slab<H> {
     }
 
     /// The address of the block, which keeps this reference.
+    #[inline]
     pub(crate) fn into_raw(self) -> *mut c_void {
         ManuallyDrop::new(self).block.as_ptr().cast()
     }
 
     /// The address of the block, which stays with this reference.
+    #[inline]
     pub(crate) fn as_raw(&self) -> *mut c_void {
         self.block.as_ptr().cast()
     }
@@ -102,6 +107,7 @@ impl<H> Slab<H> {
     ///
     /// # Safety
     /// `raw` is from [`Slab::into_raw`] of the same type, and this reference is taken back once.
+    #[inline]
     pub(crate) unsafe fn from_raw(raw: *mut c_void) -> Self {
         // SAFETY: `into_raw` gave the address of a block.
         Self { block: unsafe { NonNull::new_unchecked(raw.cast()) }, _owns: PhantomData }
@@ -111,11 +117,13 @@ impl<H> Slab<H> {
     ///
     /// # Safety
     /// `raw` is the address of a living block of this type, and the caller holds `n` of its references.
+    #[inline]
     pub(crate) unsafe fn release_raw(raw: *mut c_void, n: usize) {
         let block = raw.cast::<Block<H>>();
         // SAFETY: alive by the caller's references.
-        let before = unsafe { &(*block).refs }.fetch_sub(n, Release);
-        if before == n {
+        let refs = unsafe { &(*block).refs };
+        // If the caller holds all there are, nobody else can add or give up one: no need to count.
+        if refs.load(Acquire) == n || refs.fetch_sub(n, Release) == n {
             fence(Acquire);
             // SAFETY: those were the last references; the fence orders all earlier uses before this.
             unsafe { free(block) }
@@ -127,18 +135,62 @@ impl<H> Slab<H> {
 /// Nobody refers to the block any more.
 unsafe fn free<H>(block: *mut Block<H>) {
     // SAFETY: the block is alive and ours alone.
-    let bytes = unsafe { (*block).bytes };
+    let size = unsafe { (*block).size };
     // SAFETY: as above.
     let header = unsafe { &raw mut (*block).header };
     // SAFETY: the header is dropped once, here.
     unsafe { header.drop_in_place() };
-    // SAFETY: the same size and alignment made a valid layout in `new`.
-    let layout = unsafe { Layout::from_size_align_unchecked(bytes, align_of::<Block<H>>()) };
-    // SAFETY: allocated in `new` with this layout.
-    unsafe { dealloc(block.cast(), layout) }
+    // SAFETY: the address of a block.
+    let block = unsafe { NonNull::new_unchecked(block) };
+    // SAFETY: allocated in `new`, with this size.
+    unsafe { blocks::free(block.cast(), size) }
+}
+
+/// Room for a block. What is carved from its tail stays where it is.
+pub(crate) struct Room<H> {
+    block: NonNull<Block<H>>,
+    size: Size,
+}
+
+impl<H> Room<H> {
+    /// The address that the block will have.
+    #[inline]
+    pub(crate) fn as_raw(&self) -> *mut c_void {
+        self.block.as_ptr().cast()
+    }
+
+    /// The tail, as [`Slab::tail`].
+    #[inline]
+    pub(crate) fn tail(&self) -> Tail {
+        tail_of(self.block, self.size)
+    }
+
+    /// The block, with one reference.
+    #[inline]
+    pub(crate) fn fill(self, header: H) -> Slab<H> {
+        let room = ManuallyDrop::new(self);
+        // SAFETY: allocated for a `Block` and more, with its alignment.
+        unsafe { room.block.write(Block { refs: AtomicUsize::new(1), size: room.size, header }) };
+        Slab { block: room.block, _owns: PhantomData }
+    }
+}
+
+impl<H> Drop for Room<H> {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `room`, with this size, and not used.
+        unsafe { blocks::free(self.block.cast(), self.size) }
+    }
+}
+
+#[inline]
+fn tail_of<H>(block: NonNull<Block<H>>, size: Size) -> Tail {
+    // SAFETY: the block is one allocation that starts with a `Block`.
+    let start = unsafe { block.add(1) }.cast::<u8>();
+    Tail { next: start, left: size.bytes() - size_of::<Block<H>>() }
 }
 
 impl<H> Clone for Slab<H> {
+    #[inline]
     fn clone(&self) -> Self {
         self.add_refs(1);
         Self { block: self.block, _owns: PhantomData }
@@ -146,6 +198,7 @@ impl<H> Clone for Slab<H> {
 }
 
 impl<H> Drop for Slab<H> {
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: this value is one reference, given up here.
         unsafe { Self::release_raw(self.as_raw(), 1) }
@@ -158,16 +211,19 @@ impl<H: fmt::Debug> fmt::Debug for Slab<H> {
     }
 }
 
-fn out_of_memory(bytes: usize) -> crate::error::Error {
-    crate::error::Error::new(crate::abi::types::DEVX_OUT_OF_MEMORY, format!("{bytes} bytes could not be allocated"))
-}
-
 /// The size of a tail, summed up part by part.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TailSize(usize);
 
 impl TailSize {
+    /// Room for few values of `T`, whose number is checked already.
+    #[inline]
+    pub(crate) fn of<T>(n: usize) -> Self {
+        Self((size_of::<T>() * n).next_multiple_of(ALIGN))
+    }
+
     /// Room for `n` values of `T`.
+    #[inline]
     pub(crate) fn and<T>(self, n: usize) -> Result<Self> {
         let part = size_of::<T>().checked_mul(n).and_then(|bytes| bytes.checked_next_multiple_of(ALIGN));
         match part.and_then(|part| self.0.checked_add(part)) {
@@ -184,16 +240,15 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// The next `n` numbers, all zero, for as long as the tail is being carved.
-    pub(crate) fn zeroed(&mut self, n: usize) -> &mut [usize] {
-        let first = self.carve::<usize>(n);
-        // SAFETY: room for `n` numbers, carved for this alone.
-        unsafe { first.write_bytes(0, n) };
-        // SAFETY: initialised in the line above; the borrow of the tail keeps the block in use.
+    /// Room for the next `n` numbers, for as long as the tail is being carved.
+    pub(crate) fn scratch(&mut self, n: usize) -> &mut [MaybeUninit<usize>] {
+        let first = self.carve::<MaybeUninit<usize>>(n);
+        // SAFETY: room for `n` numbers, carved for this alone; the borrow of the tail keeps the block in use.
         unsafe { std::slice::from_raw_parts_mut(first, n) }
     }
 
     /// The next `n` values of `T`, uninitialised; an empty tail gives dangling room for zero values.
+    #[inline]
     pub(crate) fn carve<T>(&mut self, n: usize) -> *mut T {
         const { assert!(align_of::<T>() <= ALIGN) };
         let bytes = (size_of::<T>() * n).next_multiple_of(ALIGN);

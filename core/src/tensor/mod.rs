@@ -6,16 +6,15 @@ use core::ffi::c_void;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
-use std::sync::OnceLock;
 
 use crate::abi::dlpack::{
     DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor,
 };
-use crate::device::Device;
+use crate::device::{Device, DeviceType};
 use crate::dtype::{DType, Element};
 use crate::error::{Refused, Result, refuse};
 use crate::layout::{self, Layout, MAX_NDIM};
-use crate::memory::{Owner, Slab, TailSize};
+use crate::memory::{Owner, Room, Slab, TailSize, entry, set_entry};
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::{Event, Stream, pointer};
 
@@ -109,6 +108,7 @@ impl Tensor {
     /// # Safety
     /// `desc.data` with its offset, shape and strides describes memory that is valid until `owner` is
     /// released and, unless the consumers agree on it, is not written meanwhile.
+    #[inline]
     pub unsafe fn from_raw_parts(desc: &TensorDesc<'_>, owner: Owner) -> std::result::Result<Self, Refused<Owner>> {
         let mut tensor = match Self::describe(desc) {
             Ok(tensor) => tensor,
@@ -121,42 +121,68 @@ impl Tensor {
     /// The tensor without an owner yet: all that can fail, before anything is taken.
     pub(crate) fn describe(desc: &TensorDesc<'_>) -> Result<Self> {
         let (layout, data) = check(desc)?;
-        let ndim = desc.shape.len();
-        let size = TailSize::default().and::<i64>(ndim)?.and::<i64>(ndim)?;
-        let header = Header {
-            data,
-            device: desc.device,
-            dtype: desc.dtype,
-            flags: desc.flags,
-            ndim,
-            shape: std::ptr::null_mut(),
-            strides: std::ptr::null_mut(),
-            layout,
-            ready: Ready::unknown(desc.device),
-            uses: Uses::default(),
-            owner: Owner::none(),
-        };
-        let mut slab = Slab::new(header, size)?;
-        let mut tail = slab.tail();
-        let (shape, strides) = (tail.carve::<i64>(ndim), tail.carve::<i64>(ndim));
+        let TensorDesc { device, dtype, shape: extents, flags, .. } = *desc;
+        let ndim = extents.len();
+        let room = Slab::room(TailSize::of::<[i64; 2]>(ndim))?;
+        let (shape, strides) = extents_and_strides(&room, ndim);
         // SAFETY: the tail has room for `ndim` extents at `shape`.
-        unsafe { shape.copy_from_nonoverlapping(desc.shape.as_ptr(), ndim) };
+        unsafe { shape.copy_from_nonoverlapping(extents.as_ptr(), ndim) };
         // SAFETY: zero is a valid stride and the tail has room for `ndim` of them.
         unsafe { strides.write_bytes(0, ndim) };
         // SAFETY: initialised in the line above and not referred to by anything else yet.
         let strides_now = unsafe { std::slice::from_raw_parts_mut(strides, ndim) };
         match desc.strides {
             Some(given) => strides_now.copy_from_slice(given),
-            None => layout::row_major_strides(desc.shape, strides_now),
+            None => layout::row_major_strides(extents, strides_now),
         }
-        if let Some(header) = slab.unique() {
-            (header.shape, header.strides) = (shape, strides);
+        let (ready, uses, owner) = (Ready::unknown(device), Uses::default(), Owner::none());
+        Ok(Self(room.fill(Header { data, device, dtype, flags, ndim, shape, strides, layout, ready, uses, owner })))
+    }
+
+    /// What nearly every tensor is: numbers of whole bytes in host memory, compact and row-major. For anything else, right
+    /// or wrong, and without memory, `None`: [`Tensor::describe`] knows better, and says why.
+    ///
+    /// # Safety
+    /// `tensor` is a valid `DLTensor` of DLPack 1.
+    #[inline(always)]
+    pub(crate) unsafe fn plain(tensor: &DLTensor, flags: Flags, owner: impl FnOnce() -> Owner) -> Option<Self> {
+        let (ndim, device) = (usize::try_from(tensor.ndim).ok()?, tensor.device);
+        let in_host_memory = Device::is_cpu(DeviceType(device.device_type), device.device_id.into());
+        if !in_host_memory || !(1..=PLAIN_NDIM).contains(&ndim) || tensor.shape.is_null() || tensor.data.is_null() {
+            return None;
         }
-        Ok(Self(slab))
+        let dtype = DType::plain(tensor.dtype)?;
+        let room = Slab::room(TailSize::of::<[i64; 2]>(PLAIN_NDIM)).ok()?;
+        let (shape, strides) = extents_and_strides(&room, ndim);
+        let mut elements = 1_i64;
+        for i in (0..ndim).rev() {
+            // SAFETY: a producer's shape has `ndim` extents.
+            let extent = unsafe { entry(tensor.shape.cast_const(), i) };
+            // SAFETY: the same of strides.
+            let stride = if tensor.strides.is_null() { elements } else { unsafe { entry(tensor.strides, i) } };
+            if extent <= 0 || (stride != elements && extent != 1) {
+                return None;
+            }
+            // SAFETY: the tail has room for `ndim` extents.
+            unsafe { set_entry(shape, i, extent) };
+            // SAFETY: and as many strides.
+            unsafe { set_entry(strides, i, elements) };
+            elements = elements.checked_mul(extent)?;
+        }
+        let bytes = isize::try_from(elements).ok()?.checked_mul(dtype.element_bytes()? as isize)?;
+        let first = tensor.data.addr().checked_add(usize::try_from(tensor.byte_offset).ok()?)?;
+        if first & (dtype.alignment() - 1) != 0 || first.checked_add_signed(bytes).is_none() {
+            return None;
+        }
+        let (elements, data) = (elements as usize, tensor.data.with_addr(first));
+        let layout = Layout { elements, bytes: bytes as usize, lowest: 0, end: bytes, row_major: true };
+        let (device, ready, uses, owner) = (Device::CPU, Ready::Now, Uses::default(), owner());
+        Some(Self(room.fill(Header { data, device, dtype, flags, ndim, shape, strides, layout, ready, uses, owner })))
     }
 
     /// Says when the data may be touched, if that is not after what is queued on the legacy default stream. For the maker
     /// of a tensor: there is no second reference to it yet.
+    #[inline]
     pub(crate) fn set_ready(&mut self, ready: Ready) {
         if let Some(header) = self.0.unique() {
             header.ready = ready;
@@ -166,7 +192,7 @@ impl Tensor {
     /// Says on which stream the producer works, which is to wait for all uses in the end. As [`Tensor::set_ready`].
     pub(crate) fn set_producer(&mut self, producer: Stream) {
         if let Some(header) = self.0.unique() {
-            header.uses = Uses::Lent(OnceLock::new(), producer);
+            header.uses = Uses::lent(producer);
         }
     }
 
@@ -222,6 +248,7 @@ impl Tensor {
     }
 
     /// Gives a described tensor its owner.
+    #[inline]
     pub(crate) fn adopt(&mut self, owner: Owner) {
         if let Some(header) = self.0.unique() {
             header.owner = owner;
@@ -256,21 +283,25 @@ impl Tensor {
     }
 
     /// Address of the first element; NULL if there are none.
+    #[inline]
     pub fn data(&self) -> *mut c_void {
         self.0.header().data
     }
 
     /// Where the memory is.
+    #[inline]
     pub fn device(&self) -> Device {
         self.0.header().device
     }
 
     /// Type of the elements.
+    #[inline]
     pub fn dtype(&self) -> DType {
         self.0.header().dtype
     }
 
     /// Properties.
+    #[inline]
     pub fn flags(&self) -> Flags {
         self.0.header().flags
     }
@@ -339,6 +370,7 @@ impl Tensor {
     }
 
     /// The tensor as DLPack describes it. Everything in it is the tensor's and lives as long.
+    #[inline]
     pub fn as_dltensor(&self) -> DLTensor {
         let header = self.0.header();
         let scalar = header.ndim == 0;
@@ -354,6 +386,7 @@ impl Tensor {
     }
 
     /// The address of the tensor, which keeps this reference: how a binding holds one.
+    #[inline]
     pub fn into_raw(self) -> *mut c_void {
         self.0.into_raw()
     }
@@ -362,6 +395,7 @@ impl Tensor {
     ///
     /// # Safety
     /// `raw` is from [`Tensor::into_raw`] and is taken back once.
+    #[inline]
     pub unsafe fn from_raw(raw: *mut c_void) -> Self {
         // SAFETY: the caller's contract.
         Self(unsafe { Slab::from_raw(raw) })
@@ -371,6 +405,7 @@ impl Tensor {
     ///
     /// # Safety
     /// `raw` is from [`Tensor::into_raw`] and not taken back as long as the result is used.
+    #[inline]
     pub unsafe fn borrow_raw<'a>(raw: *mut c_void) -> Borrowed<'a, Self> {
         // SAFETY: the reference is not dropped, so it stays the holder's.
         Borrowed::new(unsafe { Self::from_raw(raw) })
@@ -416,6 +451,16 @@ impl<T> DerefMut for Borrowed<'_, T> {
     }
 }
 
+/// Most dimensions of what is recognised as plain.
+const PLAIN_NDIM: usize = 8;
+
+/// Where the extents go, and behind them the strides: one part of the tail, for as many dimensions at least.
+#[inline]
+fn extents_and_strides(room: &Room<Header>, ndim: usize) -> (*mut i64, *mut i64) {
+    let shape = room.tail().carve::<[i64; 2]>(ndim).cast::<i64>();
+    (shape, shape.wrapping_add(ndim))
+}
+
 /// The rules that every description has to keep, ours and foreign ones.
 fn check(desc: &TensorDesc<'_>) -> Result<(Layout, *mut c_void)> {
     let ndim = desc.shape.len();
@@ -442,7 +487,7 @@ fn check(desc: &TensorDesc<'_>) -> Result<(Layout, *mut c_void)> {
         return refuse!(DEVX_INVALID_SHAPE, "byte_offset is {offset}: with data {data:#x} it leaves the address space");
     };
     let alignment = desc.dtype.alignment();
-    if first % alignment != 0 {
+    if first & (alignment - 1) != 0 {
         return refuse!(
             DEVX_INVALID_ARGUMENT,
             "data {data:#x} with byte_offset {offset} is not aligned to {alignment} bytes, as {} needs",
