@@ -73,7 +73,7 @@ fn manager_host_only<'l>(_: &mut Env<'l>, _: JClass<'l>) -> Result<jlong> {
 native! { manager_pool(limit: jlong, keep: jlong, shareable: jboolean) -> jlong }
 /// A manager with pools of its own; −1 is no limit.
 fn manager_pool<'l>(_: &mut Env<'l>, _: JClass<'l>, limit: jlong, keep: jlong, shareable: bool) -> Result<jlong> {
-    let options = PoolOptions::from_raw(limit, keep);
+    let options = PoolOptions::from_raw(limit, keep)?;
     share(if shareable { Pool::shareable(options) } else { Pool::new(options) })
 }
 
@@ -82,7 +82,7 @@ native! { manager_limited(inner: jlong, limit: jlong) -> jlong }
 fn manager_limited<'l>(_: &mut Env<'l>, _: JClass<'l>, inner: jlong, limit: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let inner = Shared::clone(unsafe { held::<Shared>(inner) }?);
-    share(Limited::new(inner, limit_from_raw(limit)))
+    share(Limited::new(inner, limit_from_raw(limit)?))
 }
 
 native! { manager_create(token: jlong) -> jlong }

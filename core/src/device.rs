@@ -133,6 +133,7 @@ impl Device {
         let of_device = if self.kind != DeviceType::CUDA && other.kind == DeviceType::CUDA { other } else { self };
         match of_device.stream(value).or_else(|| other.stream(value)) {
             Some(stream) => stream,
+            None if self == other => refuse!(DEVX_DEVICE, "device is {self}, which has no streams"),
             None => refuse!(DEVX_DEVICE, "neither {self} nor {other} has streams"),
         }
     }

@@ -184,6 +184,8 @@ TEST(limits_and_host_memory) {
     devx_memory memory, more;
     devx_memory_info info;
     CHECK_OK(devx_manager_create_host_only(&host, &error));
+    CHECK_REFUSED(devx_manager_create_limited(host, -2, &limited, &error), DEVX_INVALID_ARGUMENT, "limit is -2");
+    CHECK_REFUSED(devx_manager_create_pool(1, -2, &limited, &error), DEVX_INVALID_ARGUMENT, "keep is -2");
     CHECK_OK(devx_manager_create_limited(host, 150, &limited, &error));
     devx_manager_release(&host);
     CHECK_OK(devx_manager_allocate(limited, &request, &memory, &error));

@@ -26,14 +26,28 @@ impl Request {
 
 impl PoolOptions {
     /// From the numbers of the C API, where −1 is no limit.
-    pub fn from_raw(limit: i64, keep: i64) -> Self {
-        Self { limit: limit_from_raw(limit), keep: u64::try_from(keep).unwrap_or(u64::MAX) }
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_ARGUMENT` for other negative numbers.
+    pub fn from_raw(limit: i64, keep: i64) -> Result<Self> {
+        Ok(Self { limit: bytes_from_raw("limit", limit)?, keep: bytes_from_raw("keep", keep)? as u64 })
     }
 }
 
 /// A limit as the C API has it: −1 for none.
-pub fn limit_from_raw(limit: i64) -> usize {
-    usize::try_from(limit).unwrap_or(usize::MAX)
+///
+/// # Errors
+/// `DEVX_INVALID_ARGUMENT` for other negative numbers.
+pub fn limit_from_raw(limit: i64) -> Result<usize> {
+    bytes_from_raw("limit", limit)
+}
+
+fn bytes_from_raw(name: &str, bytes: i64) -> Result<usize> {
+    match usize::try_from(bytes) {
+        Ok(bytes) => Ok(bytes),
+        Err(_) if bytes == -1 => Ok(usize::MAX),
+        Err(_) => refuse!(DEVX_INVALID_ARGUMENT, "{name} is {bytes}: neither a number of bytes nor -1"),
+    }
 }
 
 impl MemoryInfo {

@@ -187,8 +187,7 @@ public final class MemoryManager implements AutoCloseable {
      *
      * @param deviceId for which device
      * @param address of the first byte
-     * @param bytes how many there are; they are there until the result is closed and, while cleanup is deferred, until
-     *     that ends
+     * @param bytes how many there are; they are there until the result is closed
      * @param hostFlags bits of {@link HostFlags}
      * @return pinned memory, at the same address, which the caller closes: that unpins it
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a negative number of bytes and for flags that
