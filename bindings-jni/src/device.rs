@@ -1,7 +1,7 @@
 //! Which devices there are, and what waits for their work.
 
 use devexchange_core::abi::types::DevxDeviceInfo;
-use devexchange_core::runtime::cuda::reaper;
+use devexchange_core::runtime::cuda::{Stream, reaper};
 use devexchange_core::{Device, DeviceType, Result as CoreResult};
 use jni::Env;
 use jni::objects::JClass;
@@ -9,7 +9,6 @@ use jni::sys::{jint, jlong};
 
 use crate::error::{Result, native};
 use crate::handle::take;
-use crate::stream::destroy_closed;
 
 /// A device as Java passes it: the type and, above 32 bits, the id.
 pub(crate) fn device(packed: jlong) -> CoreResult<Device> {
@@ -37,7 +36,7 @@ native! { releases_waiting() -> jlong }
 fn releases_waiting<'l>(_: &mut Env<'l>, _: JClass<'l>) -> Result<jlong> {
     let waiting = reaper::waiting();
     if waiting == 0 {
-        destroy_closed()?;
+        Stream::destroy_closed()?;
     }
     Ok(waiting)
 }

@@ -2,10 +2,9 @@
 //! is destroyed once, and never while a call uses it.
 
 use core::ffi::c_void;
-use std::sync::{Mutex, PoisonError};
 
 use devexchange_core::order::NO_SYNC;
-use devexchange_core::runtime::cuda::{Stream, reaper};
+use devexchange_core::runtime::cuda::Stream;
 use devexchange_core::{Device, Result as CoreResult, trace};
 use jni::Env;
 use jni::objects::JClass;
@@ -59,24 +58,10 @@ pub(crate) unsafe fn close(raw: *mut c_void) -> Result<()> {
     // SAFETY: the caller's contract.
     let held = unsafe { Held::take_back(raw) };
     if held.owned {
-        CLOSED.lock().unwrap_or_else(PoisonError::into_inner).push(held.stream()?);
+        // SAFETY: the caller's contract.
+        unsafe { held.stream()?.close() }?;
     }
-    destroy_closed()
-}
-
-/// Streams that Java closed, and that are not destroyed yet.
-static CLOSED: Mutex<Vec<Stream>> = Mutex::new(Vec::new());
-
-/// Destroys the streams that were closed, unless a release waits for work: it may give memory back on any of them. Java
-/// closes a stream last, but cannot see that a consumer's release is still to come.
-pub(crate) fn destroy_closed() -> Result<()> {
-    if reaper::waiting() > 0 {
-        return Ok(());
-    }
-    let closed = std::mem::take(&mut *CLOSED.lock().unwrap_or_else(PoisonError::into_inner));
-    // SAFETY: made for Java, closed, and what waited for its work has been given up.
-    let destroy = |stream: Stream| unsafe { stream.destroy() };
-    Ok(closed.into_iter().map(destroy).fold(Ok(()), CoreResult::and)?)
+    Ok(())
 }
 
 /// Gives up a handle that nobody closed. The stream stays: memory may still have to be given back on it.

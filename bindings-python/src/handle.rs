@@ -39,9 +39,13 @@ impl<T> Handle<T> {
     /// Gives the reference up. Closing again does nothing.
     pub(crate) fn close(&self) {
         // The lock is given up before the thing is: its release may run Python.
-        let thing = self.thing.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(thing);
+        drop(self.take());
         queue::drain();
+    }
+
+    /// What is held, if it is not closed; it is now.
+    pub(crate) fn take(&self) -> Option<T> {
+        self.thing.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 

@@ -15,6 +15,7 @@ mod column;
 mod convert;
 mod cuda_array;
 mod device;
+mod device_stream;
 mod dlpack;
 mod dtype;
 mod error;
@@ -52,6 +53,8 @@ mod _native {
     use crate::column::Column;
     #[pymodule_export]
     use crate::cuda_array::from_cuda_array_interface;
+    #[pymodule_export]
+    use crate::device_stream::DeviceStream;
     #[pymodule_export]
     use crate::dlpack::from_dlpack;
     #[pymodule_export]

@@ -12,6 +12,7 @@ from ._errors import Error, Failed, InvalidType, InvalidValue, OutOfMemory, OutO
 from ._native import (
     BatchStream,
     Column,
+    DeviceStream,
     Memory,
     MemoryManager,
     RecordBatch,
@@ -43,6 +44,7 @@ __all__ = [
     "Column",
     "Count",
     "Device",
+    "DeviceStream",
     "DeviceType",
     "Error",
     "Failed",

@@ -6,6 +6,7 @@ use super::context::{self, Apart, Context, Current};
 use super::driver::{Code, Driver};
 use super::reaper;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Result, refuse};
 
@@ -32,6 +33,9 @@ impl Eq for Stream {}
 pub const LEGACY: i64 = 1;
 /// The default stream of the calling thread.
 pub const PER_THREAD: i64 = 2;
+
+/// Streams that were closed, and that are not destroyed yet.
+static CLOSED: Mutex<Vec<Stream>> = Mutex::new(Vec::new());
 
 /// The number of the calling thread; 0 for one that is about to end.
 fn this_thread() -> u64 {
@@ -89,6 +93,33 @@ impl Stream {
         let driver = Driver::get()?;
         // SAFETY: the caller's contract.
         driver.check("cuStreamDestroy", unsafe { (driver.stream_destroy)(self.raw()) })
+    }
+
+    /// Gives up a stream, which is destroyed when no release waits for work any more: it may give memory back on any stream,
+    /// and who closes one cannot see whether a consumer's release is still to come.
+    ///
+    /// # Errors
+    /// As [`Stream::destroy`], also of streams that were closed before.
+    ///
+    /// # Safety
+    /// Nobody uses the stream any more, except for releases.
+    pub unsafe fn close(self) -> Result<()> {
+        CLOSED.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+        Self::destroy_closed()
+    }
+
+    /// Destroys the streams that were closed, unless a release waits for work.
+    ///
+    /// # Errors
+    /// As [`Stream::destroy`].
+    pub fn destroy_closed() -> Result<()> {
+        if reaper::waiting() > 0 {
+            return Ok(());
+        }
+        let closed = std::mem::take(&mut *CLOSED.lock().unwrap_or_else(PoisonError::into_inner));
+        // SAFETY: closed, and what waited for work has been given up.
+        let destroy = |stream: Self| unsafe { stream.destroy() };
+        closed.into_iter().map(destroy).fold(Ok(()), Result::and)
     }
 
     /// Destroys a stream of this library's own, which nobody else has seen.

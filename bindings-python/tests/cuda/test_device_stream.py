@@ -1,0 +1,66 @@
+"""Streams that are made here, used here and by cuda.core."""
+
+import gc
+
+import numpy
+import pytest
+from cuda.core import Device, Stream
+
+import devexchange
+from devexchange import DeviceStream, empty, from_buffer
+
+CPU, CUDA = (1, 0), (2, 0)
+VALUES = numpy.arange(24, dtype="i4")
+
+
+def test_work_is_in_order(cuda):
+    with DeviceStream() as first, DeviceStream(CUDA) as second:
+        assert first.value != second.value and first.device == CUDA
+        assert repr(first) == f"<devexchange.DeviceStream {first.value:#x} on cuda:0>"
+        there = from_buffer(VALUES).copy_to(CUDA, first)
+        here = there.copy_to(CPU, second)
+        second.synchronize()
+        assert numpy.array_equal(numpy.from_dlpack(here), VALUES)
+        there.close()
+        here.close()
+
+
+def test_other_libraries_take_it(cuda):
+    with DeviceStream() as stream:
+        assert stream.__cuda_stream__() == (0, stream.value)
+        theirs = Device(0).create_stream(stream)
+        assert isinstance(theirs, Stream) and int(theirs.handle) == stream.value
+        tensor = empty(24, "int32", device=CUDA, stream=stream)
+        from_there = devexchange.from_dlpack(tensor, stream=theirs)
+        theirs.sync()
+        tensor.close()
+        from_there.close()
+
+
+def test_it_is_destroyed_after_releases(cuda):
+    stream = DeviceStream()
+    tensor = from_buffer(VALUES).copy_to(CUDA, stream)
+    tensor.used_on(cuda.consumer)
+    tensor.close()
+    stream.close()
+    stream.close()
+    assert repr(stream) == "<devexchange.DeviceStream closed>"
+    cuda.consumer.sync()
+    # The next one sees to those that were closed while a release was waiting.
+    DeviceStream().close()
+
+
+def test_closed_is_closed(cuda):
+    stream = DeviceStream()
+    stream.close()
+    for use in (lambda: stream.value, stream.synchronize, stream.__cuda_stream__):
+        with pytest.raises(devexchange.InvalidValue, match="the stream is closed"):
+            use()
+    gc.collect()
+
+
+def test_devices_that_have_none():
+    with pytest.raises(BufferError, match="device is cpu:0, which has no streams"):
+        DeviceStream(CPU)
+    with pytest.raises(BufferError, match="device_id is 9|device_type is cuda"):
+        DeviceStream((2, 9))
