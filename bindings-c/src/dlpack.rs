@@ -4,8 +4,8 @@ use std::ptr::NonNull;
 
 use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
 use devexchange_core::abi::types::DEVX_NULL_ARGUMENT;
-use devexchange_core::dlpack::{self, Managed, Request};
-use devexchange_core::{Error, Result, Tensor};
+use devexchange_core::dlpack::{self, Managed, Owned, Request};
+use devexchange_core::{Error, Refused, Result, Tensor};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
@@ -96,9 +96,17 @@ unsafe fn devx_tensor_export_move_legacy(
     guard(error, || unsafe { hand_over::<DLManagedTensor, _>(tensor, request, out) })
 }
 
+/// Exports as a request asks. Nearly none asks for anything, so that case is a copy of its own, with nothing to decide.
 #[inline]
-fn request_of(request: Option<&RequestRecord>) -> Result<Request> {
-    request.map_or(Ok(Request::default()), |request| Request::from_raw(&request.0))
+fn export<M: Managed>(
+    tensor: Tensor,
+    request: Option<&RequestRecord>,
+) -> std::result::Result<Owned<M>, Refused<Tensor>> {
+    let Some(request) = request else { return dlpack::export(tensor, &Request::default()) };
+    match Request::from_raw(&request.0) {
+        Ok(request) => dlpack::export(tensor, &request),
+        Err(error) => Err(Refused { error, returned: tensor }),
+    }
 }
 
 /// # Safety
@@ -111,7 +119,7 @@ unsafe fn share<M: Managed, C>(
     let out = required(out, "out")?;
     // SAFETY: the caller's contract.
     let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
-    let managed = dlpack::export::<M>(Tensor::clone(&tensor), &request_of(request)?)?;
+    let managed = export::<M>(Tensor::clone(&tensor), request)?;
     out.write(managed.into_raw().cast());
     Ok(())
 }
@@ -123,11 +131,11 @@ unsafe fn hand_over<M: Managed, C>(
     request: Option<&RequestRecord>,
     out: Option<Out<'_, *mut C>>,
 ) -> Result<()> {
-    let (out, request, handle) = (required(out, "out")?, request_of(request)?, required(tensor, "tensor")?);
+    let (out, handle) = (required(out, "out")?, required(tensor, "tensor")?);
     // SAFETY: the caller's contract.
     let taken = unsafe { TensorHandle::take(Some(&mut *handle)) };
     let taken = taken.ok_or_else(|| Error::new(DEVX_NULL_ARGUMENT, "*tensor is NULL"))?;
-    match dlpack::export::<M>(taken, &request) {
+    match export::<M>(taken, request) {
         Ok(managed) => {
             out.write(managed.into_raw().cast());
             Ok(())

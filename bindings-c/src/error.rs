@@ -30,8 +30,17 @@ pub(crate) fn guard_release(body: impl FnOnce()) {
 }
 
 /// An argument that must not be NULL.
+#[inline]
 pub(crate) fn required<T>(argument: Option<T>, name: &'static str) -> Result<T> {
-    argument.ok_or_else(|| Error::new(types::DEVX_NULL_ARGUMENT, format!("{name} is NULL")))
+    match argument {
+        Some(argument) => Ok(argument),
+        None => Err(missing(name)),
+    }
+}
+
+#[cold]
+fn missing(name: &'static str) -> Error {
+    Error::new(types::DEVX_NULL_ARGUMENT, format!("{name} is NULL"))
 }
 
 /// A text argument; `None` for NULL.

@@ -212,14 +212,15 @@ pub unsafe fn import_on<M: Managed>(source: *mut M, stream: Option<i64>) -> Resu
 #[inline]
 pub unsafe fn described(tensor: &DLTensor, flags: Flags, owner: impl FnOnce() -> Owner) -> Result<Tensor> {
     let mut owner = Some(owner);
-    let mut take = || owner.take().map_or(Owner::none(), |owner| owner());
     // SAFETY: the caller's contract.
-    if let Some(plain) = unsafe { Tensor::plain(tensor, flags, &mut take) } {
+    if let Some(plain) = unsafe { Tensor::plain(tensor, flags, &mut owner) } {
         return Ok(plain);
     }
     // SAFETY: as above.
     let mut made = Tensor::describe(&unsafe { description(tensor, flags) }?)?;
-    made.adopt(take());
+    if let Some(owner) = owner {
+        made.adopt(owner());
+    }
     Ok(made)
 }
 
@@ -241,7 +242,7 @@ unsafe fn described_on(tensor: &DLTensor, flags: Flags, value: i64) -> Result<Te
 /// # Errors
 /// `DEVX_VERSION` if the consumer does not read this struct, `DEVX_READ_ONLY` for what the legacy struct
 /// cannot say, `DEVX_INVALID_STREAM`; the tensor is given back.
-#[inline]
+#[inline(always)]
 pub fn export<M: Managed>(tensor: Tensor, request: &Request) -> std::result::Result<Owned<M>, Refused<Tensor>> {
     match make_ready(&tensor, request.stream) {
         Ok(()) => M::export(tensor, request),
@@ -340,7 +341,7 @@ pub unsafe fn describe<'a>(tensor: &'a DLTensor, flags: Flags) -> Result<TensorD
 impl Managed for DLManagedTensorVersioned {
     const IMPORT: ImportParts<Self> = ImportParts { describe: describe_versioned, delete: delete_versioned };
 
-    #[inline]
+    #[inline(always)]
     fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned<Self>, Refused<Tensor>> {
         let asked = request.max_version;
         if asked.major < VERSION.major {
@@ -488,7 +489,7 @@ unsafe fn take_back<M>(context: *mut c_void) {
     drop(unsafe { Slab::<Export<M>>::from_raw(context) });
 }
 
-#[inline]
+#[inline(always)]
 fn copy_if(tensor: Tensor, copy: bool) -> std::result::Result<Tensor, Refused<Tensor>> {
     if !copy {
         return Ok(tensor);

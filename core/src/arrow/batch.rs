@@ -315,6 +315,7 @@ impl Batch {
             // Arrow Java takes an array without validity only if it says that it has no nulls.
             let null_count = match array.null_count {
                 known if known >= 0 && schema.is_plain(i) => known,
+                0 if schema.ty(i) != Type::Null => 0,
                 _ => Column::whole(&self, i).known_null_count(),
             };
             ArrowArray { null_count, ..*array }

@@ -34,6 +34,10 @@ pub(super) unsafe fn read_nodes(root: *const ArrowArray, schema: &Schema, nodes:
         if plain && unsafe { is_plain(array) } {
             continue;
         }
+        // SAFETY: as above, and the schema counts the children among its nodes.
+        if schema.ty(i) == Type::Struct && unsafe { is_plain_struct(array, links, nodes) } {
+            continue;
+        }
         // SAFETY: as above.
         unsafe { check_array(array, schema.ty(i), links, nodes) }.map_err(|error| in_array(schema, i, error))?;
     }
@@ -64,16 +68,42 @@ pub(super) unsafe fn require_distinct(
 /// `array` is valid.
 #[inline]
 unsafe fn is_plain(array: &ArrowArray) -> bool {
-    // With 256 bits for each element, still less than can be addressed.
-    const MOST: i64 = 1 << 48;
-    let ArrowArray { length, null_count, offset, n_buffers, n_children, buffers, dictionary, .. } = *array;
-    let counts = (0..=MOST).contains(&length) && (0..=MOST).contains(&offset) && (-1..=length).contains(&null_count);
-    if !counts || n_buffers != 2 || buffers.is_null() || n_children != 0 || !dictionary.is_null() {
+    let ArrowArray { length, null_count, offset, n_buffers, n_children, buffers, .. } = *array;
+    if !has_plain_counts(array) || n_buffers != 2 || buffers.is_null() || n_children != 0 {
         return false;
     }
     // SAFETY: the table has `n_buffers` entries.
     let [validity, values] = unsafe { *buffers.cast::<[*const c_void; 2]>() };
     (!values.is_null() || offset + length == 0) && (!validity.is_null() || null_count <= 0)
+}
+
+/// As [`is_plain`], for a field that is a struct. If it is true, the addresses of the children are written down.
+///
+/// # Safety
+/// `array` is valid, and `nodes` has room for all nodes of the schema, of which the children are.
+#[inline(never)]
+unsafe fn is_plain_struct(array: &ArrowArray, links: Links, nodes: *mut *const ArrowArray) -> bool {
+    let ArrowArray { length, null_count, offset, n_buffers, n_children, buffers, children, .. } = *array;
+    let as_said = n_children == i64::from(links.n_children) && (n_children == 0 || !children.is_null());
+    if !has_plain_counts(array) || n_buffers != 1 || buffers.is_null() || !as_said || links.has_dictionary {
+        return false;
+    }
+    // SAFETY: the table has `n_buffers` entries.
+    let validity = unsafe { *buffers };
+    // SAFETY: the caller's contract.
+    (!validity.is_null() || null_count <= 0) && unsafe { columns(array, links, offset + length, nodes) }
+}
+
+/// Counts that cannot be wrong, nor too large to count with, and no dictionary.
+#[inline]
+fn has_plain_counts(array: &ArrowArray) -> bool {
+    // With 256 bits for each element, still less than can be addressed.
+    const MOST: i64 = 1 << 48;
+    let ArrowArray { length, null_count, offset, dictionary, .. } = *array;
+    (0..=MOST).contains(&length)
+        && (0..=MOST).contains(&offset)
+        && (-1..=length).contains(&null_count)
+        && dictionary.is_null()
 }
 
 /// Whether all children are there and have `least` elements at least; if they are, writes down where.
@@ -121,9 +151,7 @@ unsafe fn check_array(array: &ArrowArray, ty: Type, links: Links, nodes: *mut *c
     }
     // Number of run ends, which come first.
     let mut runs = 0;
-    // SAFETY: as above, and the schema counts the children among its nodes.
-    let done = ty == Type::Struct && unsafe { columns(array, links, end, nodes) };
-    for k in 0..if done { 0 } else { n_children } {
+    for k in 0..n_children {
         // SAFETY: the table has `n_children` entries.
         let child = unsafe { entry(array.children, k) };
         // SAFETY: a child that is not NULL is valid.

@@ -404,10 +404,14 @@ unsafe fn read_records(root: *const ArrowSchema, records: *mut Record, nodes: us
             continue;
         }
         // SAFETY: as above.
-        let (ty, links) = unsafe { check_field(source) }.map_err(|error| {
+        let (ty, links) = match unsafe { plain_struct(source) } {
+            true => (Type::Struct, Links { n_children: source.n_children as u32, ..Links::NONE }),
             // SAFETY: as above.
-            unsafe { in_field(source, error) }
-        })?;
+            false => unsafe { check_field(source) }.map_err(|error| {
+                // SAFETY: as above.
+                unsafe { in_field(source, error) }
+            })?,
+        };
         record.ty = ty;
         record.links = links;
         record.plain = links.below() == 0 && ty.is_plain();
@@ -511,6 +515,22 @@ unsafe fn plain_field(source: &ArrowSchema) -> Option<Type> {
         [letter] => format::of_letter(*letter),
         _ => None,
     }
+}
+
+/// Recognises what nearly every record batch is, as [`plain_field`].
+///
+/// # Safety
+/// As [`plain_field`].
+#[inline(never)]
+unsafe fn plain_struct(source: &ArrowSchema) -> bool {
+    let ArrowSchema { format, name, metadata, dictionary, .. } = *source;
+    if !dictionary.is_null() || !metadata.is_null() || format.is_null() {
+        return false;
+    }
+    // SAFETY: a producer's format is NUL-terminated.
+    let is_struct = unsafe { short(format) }.is_some_and(|format| format.as_bytes() == b"+s");
+    // SAFETY: a producer's name is NULL or NUL-terminated.
+    is_struct && (name.is_null() || unsafe { short(name) }.is_some())
 }
 
 /// # Safety

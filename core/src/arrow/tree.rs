@@ -221,32 +221,35 @@ pub(super) unsafe fn build<N: Node>(
 ) -> N {
     let below = links.len().saturating_sub(1);
     let (structs, table) = (tail.carve::<N>(below), tail.carve::<*mut N>(below));
-    let make = |i: usize, links: Links| {
+    let mut root = MaybeUninit::<N>::uninit();
+    let (mut i, mut place, mut now) = (0, root.as_mut_ptr(), links.next().unwrap_or(Links::NONE));
+    loop {
         let mut node = fill(i);
         node.set_release(release, private_data);
-        if links.below() == 0 {
+        if now.below() == 0 {
             node.set_below(0, std::ptr::null_mut(), std::ptr::null_mut());
-            return node;
+        } else {
+            // Node `k` is at `structs[k - 1]`, and its entry in a table of children at `table[k - 1]`: the
+            // children of one node follow each other, so their entries are one table.
+            let first = (now.first_child as usize).wrapping_sub(1);
+            let children = if now.n_children == 0 { std::ptr::null_mut() } else { table.wrapping_add(first) };
+            let dictionary = now.dictionary().map_or(std::ptr::null_mut(), |k| structs.wrapping_add(k - 1));
+            node.set_below(now.n_children.into(), children, dictionary);
         }
-        // Node `k` is at `structs[k - 1]`, and its entry in a table of children at `table[k - 1]`: the
-        // children of one node follow each other, so their entries are one table.
-        let first = (links.first_child as usize).wrapping_sub(1);
-        let children = if links.n_children == 0 { std::ptr::null_mut() } else { table.wrapping_add(first) };
-        let dictionary = links.dictionary().map_or(std::ptr::null_mut(), |k| structs.wrapping_add(k - 1));
-        node.set_below(links.n_children.into(), children, dictionary);
-        node
-    };
-    let root = make(0, links.next().unwrap_or(Links::NONE));
-    // Not more than there is room for, whatever the iterator does.
-    for (i, links) in links.take(below).enumerate() {
-        // SAFETY: `i` is within the room for the nodes below the root.
-        let place = unsafe { structs.add(i) };
-        // SAFETY: as above; not initialised yet.
-        unsafe { place.write(make(i + 1, links)) };
+        // SAFETY: the root, or within the room for the nodes below it; not initialised yet.
+        unsafe { place.write(node) };
+        // Not more than there is room for, whatever the iterator does.
+        match links.next() {
+            Some(next) if i < below => now = next,
+            // SAFETY: written in the first round.
+            _ => return unsafe { root.assume_init() },
+        }
+        // SAFETY: as above.
+        place = unsafe { structs.add(i) };
         // SAFETY: the table has as many entries as there are structs.
         unsafe { set_entry(table, i, place) };
+        i += 1;
     }
-    root
 }
 
 /// The release callback of every node of a tree that [`build`] made for a slab of `H`.

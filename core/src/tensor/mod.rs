@@ -140,12 +140,16 @@ impl Tensor {
     }
 
     /// What nearly every tensor is: numbers of whole bytes in host memory, compact and row-major. For anything else, right
-    /// or wrong, and without memory, `None`: [`Tensor::describe`] knows better, and says why.
+    /// or wrong, and without memory, `None`: [`Tensor::describe`] knows better, and says why. Then the owner is still there.
     ///
     /// # Safety
     /// `tensor` is a valid `DLTensor` of DLPack 1.
     #[inline(always)]
-    pub(crate) unsafe fn plain(tensor: &DLTensor, flags: Flags, owner: impl FnOnce() -> Owner) -> Option<Self> {
+    pub(crate) unsafe fn plain<F: FnOnce() -> Owner>(
+        tensor: &DLTensor,
+        flags: Flags,
+        owner: &mut Option<F>,
+    ) -> Option<Self> {
         let (ndim, device) = (usize::try_from(tensor.ndim).ok()?, tensor.device);
         let in_host_memory = Device::is_cpu(DeviceType(device.device_type), device.device_id.into());
         if !in_host_memory || !(1..=PLAIN_NDIM).contains(&ndim) || tensor.shape.is_null() || tensor.data.is_null() {
@@ -176,7 +180,7 @@ impl Tensor {
         }
         let (elements, data) = (elements as usize, tensor.data.with_addr(first));
         let layout = Layout { elements, bytes: bytes as usize, lowest: 0, end: bytes, row_major: true };
-        let (device, ready, uses, owner) = (Device::CPU, Ready::Now, Uses::default(), owner());
+        let (device, ready, uses, owner) = (Device::CPU, Ready::Now, Uses::default(), (owner.take()?)());
         Some(Self(room.fill(Header { data, device, dtype, flags, ndim, shape, strides, layout, ready, uses, owner })))
     }
 
