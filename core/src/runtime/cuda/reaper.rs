@@ -4,9 +4,9 @@
 //! end of the process it is given a bounded time; what is not done then is left to the system. A child of `fork` has no
 //! such thread and must not call the driver: what is released there is left to the parent.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError, mpsc};
-use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use super::context::Apart;
@@ -38,8 +38,9 @@ static INBOX: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
 static ARRIVED: Condvar = Condvar::new();
 static WAITING: AtomicI64 = AtomicI64::new(0);
 static LEAKED: AtomicI64 = AtomicI64::new(0);
-/// The thread, as long as there is one.
-static THREAD: OnceLock<Option<ThreadId>> = OnceLock::new();
+/// Whether there is a thread; it is asked for with the first release that waits.
+static STARTED: OnceLock<bool> = OnceLock::new();
+thread_local!(static IS_REAPER: Cell<bool> = const { Cell::new(false) });
 
 /// Releases that wait for work, those being called included.
 pub fn waiting() -> i64 {
@@ -66,8 +67,7 @@ pub(crate) fn after_capture(stream: Stream, owner: Owner) {
 /// because a free may wait for the device; so this may wait for it, too.
 pub(crate) fn settle() {
     // A forked child has no such thread, and the thread itself has nobody to wait for.
-    let thread = THREAD.get().copied().flatten();
-    if thread.is_none() || thread == Some(std::thread::current().id()) || Driver::loaded().is_none() {
+    if STARTED.get() != Some(&true) || IS_REAPER.get() || Driver::loaded().is_none() {
         return;
     }
     let (done, wait) = mpsc::channel::<()>();
@@ -109,16 +109,16 @@ fn push(pending: Pending) {
 
 /// Starts the thread, once; whether there is one.
 fn started() -> bool {
-    let thread = THREAD.get_or_init(|| {
+    *STARTED.get_or_init(|| {
         let thread = std::thread::Builder::new().name("devexchange-reaper".into()).spawn(run);
         // SAFETY: a function without arguments that does not unwind.
         unsafe { libc::atexit(at_exit) };
-        thread.ok().map(|thread| thread.thread().id())
-    });
-    thread.is_some()
+        thread.is_ok()
+    })
 }
 
 fn run() {
+    IS_REAPER.set(true);
     let mut waiting = Vec::new();
     let mut pause = SHORTEST;
     // Looking at events and freeing would otherwise break what other threads capture. It stays so for this thread.
