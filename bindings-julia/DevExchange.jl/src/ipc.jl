@@ -62,9 +62,9 @@ the same memory, which stays valid until the last of them has released it or is 
 producer has queued until now is waited for by the importers' streams.
 
 Device memory is shared as it is, unless it is of a pool that was not made for it ([`pool_manager`](@ref) with
-`shareable=true`). Host memory that is not from [`allocate_shared`](@ref) is copied, if `copy` (`:never`, `:if_needed`
-or `:always`) allows it; [`plan_offer`](@ref) says what will be. Importers cannot write the host memory of a batch or of
-a read-only tensor.
+`shareable=true`). Such memory, pinned and managed memory, and host memory that is not from [`allocate_shared`](@ref) is
+copied, if `copy` (`:never`, `:if_needed` or `:always`) allows it; [`plan_offer`](@ref) says what will be. Importers
+cannot write the host memory of a batch or of a read-only tensor.
 
 Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_INVALID_ARGUMENT` for a name that is empty or
 too long, `DEVX_INVALID_TEXT`, `DEVX_SYSTEM`, `DEVX_DRIVER`, `DEVX_CLOSED`.

@@ -80,15 +80,16 @@ end
 suite = @testset Counting "ipc on a device" begin
     @test exchange()
     @test all_back()
-    # What cannot be shared says so.
-    s, server = DeviceStream(GPU), IpcServer(address_of_test("refused"))
+    # What cannot be shared is copied, if that is allowed.
+    s, server = DeviceStream(GPU), IpcServer(address_of_test("copied"))
     pool, managed = pool_manager(), managed_manager()
     of_pool, of_host = allocate(pool, Int, 2, GPU; stream=s), allocate(pool, Int, 2, DX.PINNED)
     of_managed, of_default = allocate(managed, Int, 2, GPU), allocate(Int, 2, GPU; stream=s)
     for t in (of_pool, of_managed, of_host, of_default)
         plan = plan_offer(t)
-        @test plan.kind === :impossible && !isempty(plan.reason)
-        @test refused(() -> offer(server, "t", t; copy=:if_needed), DX.DEVX_IMPOSSIBLE)
+        @test plan.kind === :copy && plan.copy_bytes == 16 && !isempty(plan.reason)
+        @test refused(() -> offer(server, "t", t; copy=:never), DX.DEVX_COPY_REQUIRED)
+        offer(server, "t", t; copy=:if_needed)
     end
     foreach(close, (of_pool, of_host, of_managed, of_default, pool, managed, server))
     @test all_back() && stat("findings") == 0
