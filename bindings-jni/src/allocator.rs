@@ -20,7 +20,7 @@ use jni::objects::{JClass, JString};
 use jni::sys::{jint, jlong};
 
 use crate::answers::{Answers, thrown};
-use crate::error::{Result, native};
+use crate::error::{Result, native, plain};
 use crate::handle::{give, take};
 use crate::queue::{ask, owner};
 
@@ -267,10 +267,10 @@ pub(crate) fn pack(device_type: i32, device_id: i32) -> jlong {
     jlong::from(device_type.cast_unsigned()) | jlong::from(device_id) << 32
 }
 
-native! { allocator_take(token: jlong, out: jlong) -> jlong }
+plain! { allocator_take(token: jlong, out: jlong) -> jlong }
 /// The number of the next question to the manager with this token, 0 if there is none. It is written as five longs,
 /// unless `out` is 0.
-fn allocator_take<'l>(_: &mut Env<'l>, _: JClass<'l>, token: jlong, out: jlong) -> Result<jlong> {
+fn allocator_take(token: jlong, out: jlong) -> Result<jlong> {
     let Some((number, question)) = next(token) else { return Ok(0) };
     if out != 0 {
         // SAFETY: Java gives the address of room for five longs.
@@ -279,23 +279,16 @@ fn allocator_take<'l>(_: &mut Env<'l>, _: JClass<'l>, token: jlong, out: jlong) 
     Ok(number)
 }
 
-native! { allocator_answer(question: jlong, first: jlong, second: jlong, token: jlong) }
+plain! { allocator_answer(question: jlong, first: jlong, second: jlong, token: jlong) }
 /// Answers. `token` stands for what gives memory back, or is 0; if nobody waits any more, it is released now.
-fn allocator_answer<'l>(
-    _: &mut Env<'l>,
-    _: JClass<'l>,
-    question: jlong,
-    first: jlong,
-    second: jlong,
-    token: jlong,
-) -> Result<()> {
+fn allocator_answer(question: jlong, first: jlong, second: jlong, token: jlong) -> Result<()> {
     ANSWERS.give(question, Ok(Answer::Said { first, second, owner: owner(token) }));
     Ok(())
 }
 
-native! { allocator_answer_ipc_handle(question: jlong, record: jlong) }
+plain! { allocator_answer_ipc_handle(question: jlong, record: jlong) }
 /// Answers with the address of a record.
-fn allocator_answer_ipc_handle<'l>(_: &mut Env<'l>, _: JClass<'l>, question: jlong, record: jlong) -> Result<()> {
+fn allocator_answer_ipc_handle(question: jlong, record: jlong) -> Result<()> {
     // SAFETY: Java gives the address of a record that it filled in.
     let found = unsafe { take::<DevxIpcHandle>(record).read() };
     ANSWERS.give(question, Ok(Answer::IpcHandle(Box::new(found))));

@@ -8,10 +8,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use devexchange_core::Error;
 use devexchange_core::abi::types::DevxStatus;
 use jni::Env;
-use jni::objects::{JClass, JString};
+use jni::objects::JString;
 use jni::sys::{jint, jlong};
 
-use crate::error::{Result, native};
+use crate::error::{Result, plain};
 use crate::{allocator, batch_stream};
 
 /// Who waits for an answer, by the number of the question. `None` when no more answers come.
@@ -57,9 +57,9 @@ pub(crate) fn thrown(env: &Env<'_>, status: jint, driver_code: jint, text: &JStr
     Error::driver(DevxStatus(status), driver_code, text)
 }
 
-native! { answers_close() }
+plain! { answers_close() }
 /// Ends every wait for Java, and those to come: the JVM is about to end.
-fn answers_close<'l>(_: &mut Env<'l>, _: JClass<'l>) -> Result<()> {
+fn answers_close() -> Result<()> {
     batch_stream::close();
     allocator::close();
     Ok(())

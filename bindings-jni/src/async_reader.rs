@@ -5,12 +5,10 @@ use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 
 use devexchange_core::arrow::asynchronous::{AsyncReader, MetadataBlock, ReaderOptions};
-use jni::Env;
-use jni::objects::JClass;
 use jni::sys::{jint, jlong};
 
 use crate::boxed::{Held, held, hold};
-use crate::error::{Result, native};
+use crate::error::{Result, plain};
 use crate::handle::{give, take};
 use crate::queue::bell;
 
@@ -47,40 +45,40 @@ unsafe fn write<const N: usize>(out: jlong, values: [jlong; N]) {
     unsafe { take::<[jlong; N]>(out).write_unaligned(values) };
 }
 
-native! { async_reader_create(abi_h_metadata: jboolean, token: jlong) -> jlong }
+plain! { async_reader_create(abi_h_metadata: jboolean, token: jlong) -> jlong }
 /// A reader that asks for `token` when there is something to poll for. The token is released with it, or now if this
 /// fails.
-fn async_reader_create<'l>(_: &mut Env<'l>, _: JClass<'l>, abi_h_metadata: bool, token: jlong) -> Result<jlong> {
+fn async_reader_create(abi_h_metadata: bool, token: jlong) -> Result<jlong> {
     let reader = AsyncReader::new(ReaderOptions { limit: 0, abi_h_metadata }, bell(token))?;
     Ok(hold(Reader { reader, metadata: Mutex::new(None) }))
 }
 
-native! { async_reader_handler(handle: jlong) -> jlong }
+plain! { async_reader_handler(handle: jlong) -> jlong }
 /// The handler for a producer, once.
-fn async_reader_handler<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
+fn async_reader_handler(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     Ok(give(unsafe { held::<Reader>(handle) }?.reader.handler()?))
 }
 
-native! { async_reader_request(handle: jlong, n: jlong) }
+plain! { async_reader_request(handle: jlong, n: jlong) }
 /// Asks for more batches.
-fn async_reader_request<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, n: jlong) -> Result<()> {
+fn async_reader_request(handle: jlong, n: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     Ok(unsafe { held::<Reader>(handle) }?.reader.request(n)?)
 }
 
-native! { async_reader_cancel(handle: jlong) }
+plain! { async_reader_cancel(handle: jlong) }
 /// Asks the producer to stop.
-fn async_reader_cancel<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<()> {
+fn async_reader_cancel(handle: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     unsafe { held::<Reader>(handle) }?.reader.cancel();
     Ok(())
 }
 
-native! { async_reader_schema(handle: jlong, out: jlong) -> jlong }
+plain! { async_reader_schema(handle: jlong, out: jlong) -> jlong }
 /// A reference to the schema, or 0 if it has not come. With it, writes two longs: the device type, and the address of
 /// the producer's metadata or 0.
-fn async_reader_schema<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<jlong> {
+fn async_reader_schema(handle: jlong, out: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let reader = &unsafe { held::<Reader>(handle) }?.reader;
     let Poll::Ready(schema) = reader.try_schema() else { return Ok(0) };
@@ -96,10 +94,10 @@ const PENDING: jint = 0;
 const BATCH: jint = 1;
 const END: jint = 2;
 
-native! { async_reader_next(handle: jlong, out: jlong) -> jint }
+plain! { async_reader_next(handle: jlong, out: jlong) -> jint }
 /// What comes next: 0 if nothing has come, 2 for the end, 1 for a batch. Of that, two longs are written: its handle,
 /// and the address of its metadata or 0, valid until the next call.
-fn async_reader_next<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<jint> {
+fn async_reader_next(handle: jlong, out: jlong) -> Result<jint> {
     // SAFETY: Java gives a living handle.
     let reader = unsafe { held::<Reader>(handle) }?;
     let Poll::Ready(next) = reader.reader.try_next() else { return Ok(PENDING) };
@@ -109,10 +107,10 @@ fn async_reader_next<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlo
     Ok(BATCH)
 }
 
-native! { async_reader_error(handle: jlong, out: jlong) }
+plain! { async_reader_error(handle: jlong, out: jlong) }
 /// What the producer said with its error, as two longs: the code, 0 if it said nothing, and the address of the metadata
 /// or 0.
-fn async_reader_error<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
+fn async_reader_error(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let (code, block) = unsafe { held::<Reader>(handle) }?.reader.producer_error().unwrap_or((0, None));
     // The reader keeps the block.

@@ -9,7 +9,7 @@ use jni::objects::{JClass, JString};
 use jni::sys::{jint, jlong};
 
 use crate::boxed::{Held, held, hold};
-use crate::error::{Result, native};
+use crate::error::{Result, native, plain};
 use crate::handle::{address, batch, schema, take};
 use crate::queue::bell;
 
@@ -18,17 +18,10 @@ impl Held for AsyncWriter {
     const NOUN: &'static str = "writer";
 }
 
-native! { async_writer_create(handler: jlong, device_type: jint, block: jlong, token: jlong) -> jlong }
+plain! { async_writer_create(handler: jlong, device_type: jint, block: jlong, token: jlong) -> jlong }
 /// Takes a handler from its consumer; if this fails, it is untouched. `block` is the address of a metadata block, or 0.
 /// The token is asked for when the consumer wants something, and released with the writer, or now if this fails.
-fn async_writer_create<'l>(
-    _: &mut Env<'l>,
-    _: JClass<'l>,
-    handler: jlong,
-    device_type: jint,
-    block: jlong,
-    token: jlong,
-) -> Result<jlong> {
+fn async_writer_create(handler: jlong, device_type: jint, block: jlong, token: jlong) -> Result<jlong> {
     let wake = bell(token);
     let handler = address(handler, "handler")?;
     // SAFETY: Java gives 0 or a block.
@@ -38,18 +31,18 @@ fn async_writer_create<'l>(
     Ok(hold(writer))
 }
 
-native! { async_writer_start(handle: jlong, schema: jlong) }
+plain! { async_writer_start(handle: jlong, schema: jlong) }
 /// Tells the consumer the schema.
-fn async_writer_start<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, schema_handle: jlong) -> Result<()> {
+fn async_writer_start(handle: jlong, schema_handle: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let writer = unsafe { held::<AsyncWriter>(handle) }?;
     // SAFETY: as above.
     Ok(writer.start(&*unsafe { schema(schema_handle) }?)?)
 }
 
-native! { async_writer_demand(handle: jlong) -> jlong }
+plain! { async_writer_demand(handle: jlong) -> jlong }
 /// How many batches may be sent. If no more can be, throws why; then the handler is released.
-fn async_writer_demand<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
+fn async_writer_demand(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let writer = unsafe { held::<AsyncWriter>(handle) }?;
     match writer.try_ready() {
@@ -58,22 +51,16 @@ fn async_writer_demand<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Res
     }
 }
 
-native! { async_writer_is_cancelled(handle: jlong) -> jboolean }
+plain! { async_writer_is_cancelled(handle: jlong) -> jboolean }
 /// Whether the consumer cancelled.
-fn async_writer_is_cancelled<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<bool> {
+fn async_writer_is_cancelled(handle: jlong) -> Result<bool> {
     // SAFETY: Java gives a living handle.
     Ok(unsafe { held::<AsyncWriter>(handle) }?.is_cancelled())
 }
 
-native! { async_writer_send(handle: jlong, batch: jlong, block: jlong) }
+plain! { async_writer_send(handle: jlong, batch: jlong, block: jlong) }
 /// Gives the consumer a batch, which is shared, with a metadata block or 0.
-fn async_writer_send<'l>(
-    _: &mut Env<'l>,
-    _: JClass<'l>,
-    handle: jlong,
-    batch_handle: jlong,
-    block: jlong,
-) -> Result<()> {
+fn async_writer_send(handle: jlong, batch_handle: jlong, block: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let writer = unsafe { held::<AsyncWriter>(handle) }?;
     // SAFETY: as above.
@@ -83,9 +70,9 @@ fn async_writer_send<'l>(
     Ok(writer.send(batch, metadata)?)
 }
 
-native! { async_writer_finish(handle: jlong) }
+plain! { async_writer_finish(handle: jlong) }
 /// Ends the stream and releases the handler.
-fn async_writer_finish<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<()> {
+fn async_writer_finish(handle: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     Ok(unsafe { held::<AsyncWriter>(handle) }?.finish()?)
 }

@@ -7,29 +7,19 @@ use devexchange_core::abi::types::{DevxBatchInfo, DevxNode};
 use devexchange_core::arrow::format::Buffer;
 use devexchange_core::arrow::{Batch, Field, Schema, batch::NodeDesc};
 use devexchange_core::order::Ready;
-use jni::Env;
-use jni::objects::JClass;
 use jni::sys::jlong;
 
 use crate::device::device;
-use crate::error::{Result, native, refuse};
+use crate::error::{Result, plain, refuse};
 use crate::handle::{address, batch, give, schema, take};
 use crate::queue::{keep, owner};
 use crate::schema::depth_first;
 use crate::stream::optional;
 
-native! { batch_create(schema: jlong, device: jlong, nodes: jlong, count: jlong, token: jlong) -> jlong }
+plain! { batch_create(schema: jlong, device: jlong, nodes: jlong, count: jlong, token: jlong) -> jlong }
 /// Makes a batch over memory of Java's. `device` is the device type and, above 32 bits, its id. `nodes` is the address
 /// of `count` records and, after them, of one long for each of their buffers: how many bytes it has, or −1.
-fn batch_create<'l>(
-    _: &mut Env<'l>,
-    _: JClass<'l>,
-    handle: jlong,
-    packed: jlong,
-    nodes: jlong,
-    count: jlong,
-    token: jlong,
-) -> Result<jlong> {
+fn batch_create(handle: jlong, packed: jlong, nodes: jlong, count: jlong, token: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let schema = unsafe { schema(handle) }?;
     let device = device(packed)?;
@@ -98,10 +88,10 @@ struct Named {
     bytes: jlong,
 }
 
-native! { batch_of_columns(columns: jlong, count: jlong, stream: jlong) -> jlong }
+plain! { batch_of_columns(columns: jlong, count: jlong, stream: jlong) -> jlong }
 /// A record batch of other batches, which it shares. `columns` is the address of `count` records of three longs: a
 /// batch, the address of its name, and how many bytes that has.
-fn batch_of_columns<'l>(_: &mut Env<'l>, _: JClass<'l>, columns: jlong, count: jlong, stream: jlong) -> Result<jlong> {
+fn batch_of_columns(columns: jlong, count: jlong, stream: jlong) -> Result<jlong> {
     // SAFETY: Java gives the address of so many records.
     let columns = unsafe { std::slice::from_raw_parts(take::<Named>(columns), count.cast_unsigned() as usize) };
     // SAFETY: Java gives living handles.
@@ -118,9 +108,9 @@ fn batch_of_columns<'l>(_: &mut Env<'l>, _: JClass<'l>, columns: jlong, count: j
     Ok(give(Batch::of_columns(&named, stream)?.into_raw()))
 }
 
-native! { batch_import(source: jlong, schema: jlong, device: jboolean) -> jlong }
+plain! { batch_import(source: jlong, schema: jlong, device: jboolean) -> jlong }
 /// Takes an Arrow array of a known schema from its producer; if this fails, it is untouched.
-fn batch_import<'l>(_: &mut Env<'l>, _: JClass<'l>, source: jlong, handle: jlong, device: bool) -> Result<jlong> {
+fn batch_import(source: jlong, handle: jlong, device: bool) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let schema = unsafe { schema(handle) }?;
     let source = Source::new(source, device)?;
@@ -128,9 +118,9 @@ fn batch_import<'l>(_: &mut Env<'l>, _: JClass<'l>, source: jlong, handle: jlong
     Ok(give(unsafe { source.import(&schema) }?.into_raw()))
 }
 
-native! { batch_import_both(source: jlong, schema: jlong, device: jboolean) -> jlong }
+plain! { batch_import_both(source: jlong, schema: jlong, device: jboolean) -> jlong }
 /// Takes an Arrow array and its schema from their producer, both or neither.
-fn batch_import_both<'l>(_: &mut Env<'l>, _: JClass<'l>, source: jlong, schema: jlong, device: bool) -> Result<jlong> {
+fn batch_import_both(source: jlong, schema: jlong, device: bool) -> Result<jlong> {
     let source = Source::new(source, device)?;
     let schema = address(schema, "schema")?;
     // SAFETY: Java's caller says that there is an array that it owns.
@@ -162,17 +152,17 @@ impl Source {
     }
 }
 
-native! { batch_share(handle: jlong) -> jlong }
+plain! { batch_share(handle: jlong) -> jlong }
 /// Another reference to the same batch.
-fn batch_share<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
+fn batch_share(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
     Ok(give(Batch::clone(&batch).into_raw()))
 }
 
-native! { batch_export(handle: jlong, out: jlong, device: jboolean) }
+plain! { batch_export(handle: jlong, out: jlong, device: jboolean) }
 /// Hands the batch to a consumer, which releases `out`, and keeps it.
-fn batch_export<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong, device: bool) -> Result<()> {
+fn batch_export(handle: jlong, out: jlong, device: bool) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let batch = Batch::clone(&*unsafe { batch(handle) }?);
     if device {
@@ -185,9 +175,9 @@ fn batch_export<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong, d
     Ok(())
 }
 
-native! { batch_info(handle: jlong, out: jlong) }
+plain! { batch_info(handle: jlong, out: jlong) }
 /// Writes what the batch is, at a glance, and after it a long: 1 if the data is ready now.
-fn batch_info<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
+fn batch_info(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
     let out = take::<DevxBatchInfo>(out);
@@ -200,9 +190,9 @@ fn batch_info<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> 
     Ok(())
 }
 
-native! { batch_schema(handle: jlong) -> jlong }
+plain! { batch_schema(handle: jlong) -> jlong }
 /// A reference to the schema of the batch.
-fn batch_schema<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
+fn batch_schema(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
     Ok(give(batch.schema().clone().into_raw()))

@@ -10,7 +10,7 @@ use jni::objects::{JClass, JString};
 use jni::sys::{jint, jlong};
 
 use crate::answers::{Answers, thrown};
-use crate::error::{Result, native};
+use crate::error::{Result, native, plain};
 use crate::handle::{address, batch_stream, give, schema, take};
 use crate::queue::{ask, owner};
 
@@ -38,9 +38,9 @@ impl Source {
     }
 }
 
-native! { source_answer(token: jlong, batch: jlong) }
+plain! { source_answer(token: jlong, batch: jlong) }
 /// A source's next batch, whose reference is taken; 0 is its end.
-fn source_answer<'l>(_: &mut Env<'l>, _: JClass<'l>, token: jlong, batch: jlong) -> Result<()> {
+fn source_answer(token: jlong, batch: jlong) -> Result<()> {
     // SAFETY: Java gives up a reference that it has for this, or none.
     let next = (batch != 0).then(|| unsafe { Batch::from_raw(take(batch)) });
     ANSWERS.give(token, Ok(next));
@@ -61,15 +61,9 @@ fn source_fail<'l>(
     Ok(())
 }
 
-native! { batch_stream_create(schema: jlong, device_type: jint, token: jlong) -> jlong }
+plain! { batch_stream_create(schema: jlong, device_type: jint, token: jlong) -> jlong }
 /// A stream of what Java's source gives. If this fails, the token is not released.
-fn batch_stream_create<'l>(
-    _: &mut Env<'l>,
-    _: JClass<'l>,
-    handle: jlong,
-    device_type: jint,
-    token: jlong,
-) -> Result<jlong> {
+fn batch_stream_create(handle: jlong, device_type: jint, token: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let schema = unsafe { schema(handle) }?;
     let stream = BatchStream::with(&schema, DeviceType(device_type), || {
@@ -79,9 +73,9 @@ fn batch_stream_create<'l>(
     Ok(give(stream.into_raw()))
 }
 
-native! { batch_stream_import(source: jlong, device: jboolean) -> jlong }
+plain! { batch_stream_import(source: jlong, device: jboolean) -> jlong }
 /// Takes a stream from its producer; if this fails, it is untouched.
-fn batch_stream_import<'l>(_: &mut Env<'l>, _: JClass<'l>, source: jlong, device: bool) -> Result<jlong> {
+fn batch_stream_import(source: jlong, device: bool) -> Result<jlong> {
     let stream = if device {
         // SAFETY: Java's caller says that there is a stream that it owns.
         unsafe { BatchStream::import_device(address(source, "stream")?) }?
@@ -92,32 +86,32 @@ fn batch_stream_import<'l>(_: &mut Env<'l>, _: JClass<'l>, source: jlong, device
     Ok(give(stream.into_raw()))
 }
 
-native! { batch_stream_schema(handle: jlong) -> jlong }
+plain! { batch_stream_schema(handle: jlong) -> jlong }
 /// A reference to the schema of the batches.
-fn batch_stream_schema<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
+fn batch_stream_schema(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let stream = unsafe { batch_stream(handle) }?;
     Ok(give(stream.schema().clone().into_raw()))
 }
 
-native! { batch_stream_device_type(handle: jlong) -> jint }
+plain! { batch_stream_device_type(handle: jlong) -> jint }
 /// The type of the devices that the batches are on.
-fn batch_stream_device_type<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jint> {
+fn batch_stream_device_type(handle: jlong) -> Result<jint> {
     // SAFETY: Java gives a living handle.
     Ok(unsafe { batch_stream(handle) }?.device_type().0)
 }
 
-native! { batch_stream_next(handle: jlong) -> jlong }
+plain! { batch_stream_next(handle: jlong) -> jlong }
 /// The next batch, or 0 at the end.
-fn batch_stream_next<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
+fn batch_stream_next(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let next = unsafe { batch_stream(handle) }?.next()?;
     Ok(next.map_or(0, |batch| give(batch.into_raw())))
 }
 
-native! { batch_stream_export(handle: jlong, out: jlong, device: jboolean) }
+plain! { batch_stream_export(handle: jlong, out: jlong, device: jboolean) }
 /// Hands the stream to a consumer, which releases `out`, and keeps a reference.
-fn batch_stream_export<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong, device: bool) -> Result<()> {
+fn batch_stream_export(handle: jlong, out: jlong, device: bool) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let stream = BatchStream::clone(&*unsafe { batch_stream(handle) }?);
     if device {

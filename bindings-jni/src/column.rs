@@ -9,12 +9,12 @@ use jni::Env;
 use jni::objects::{JClass, JString};
 use jni::sys::jlong;
 
-use crate::error::{Result, native, refuse};
+use crate::error::{Result, native, plain, refuse};
 use crate::handle::{batch, stream, take};
 
-native! { batch_root(batch: jlong, out: jlong) }
+plain! { batch_root(batch: jlong, out: jlong) }
 /// The whole array of the batch as one column.
-fn batch_root<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
+fn batch_root(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
     // SAFETY: Java gives the address of room for the record and the first buffers.
@@ -22,9 +22,9 @@ fn batch_root<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> 
     Ok(())
 }
 
-native! { column_child(batch: jlong, column: jlong, index: jlong) }
+plain! { column_child(batch: jlong, column: jlong, index: jlong) }
 /// Replaces the record at `column` by that of a child.
-fn column_child<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, column: jlong, index: jlong) -> Result<()> {
+fn column_child(handle: jlong, column: jlong, index: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
     // SAFETY: Java gives the address of a record.
@@ -37,9 +37,9 @@ fn column_child<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, column: jlong
     Ok(())
 }
 
-native! { column_dictionary(batch: jlong, column: jlong) }
+plain! { column_dictionary(batch: jlong, column: jlong) }
 /// Replaces the record at `column` by that of its dictionary.
-fn column_dictionary<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, column: jlong) -> Result<()> {
+fn column_dictionary(handle: jlong, column: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
     // SAFETY: Java gives the address of a record.
@@ -51,24 +51,18 @@ fn column_dictionary<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, column: 
     Ok(())
 }
 
-native! { column_null_count(batch: jlong, column: jlong) -> jlong }
+plain! { column_null_count(batch: jlong, column: jlong) -> jlong }
 /// The number of nulls; counted, in host memory, if it is not known.
-fn column_null_count<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, column: jlong) -> Result<jlong> {
+fn column_null_count(handle: jlong, column: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
     // SAFETY: Java gives the address of a record.
     Ok(unsafe { view(&batch, column) }?.null_count()?)
 }
 
-native! { column_null_count_on(batch: jlong, column: jlong, stream: jlong) -> jlong }
+plain! { column_null_count_on(batch: jlong, column: jlong, stream: jlong) -> jlong }
 /// As `column_null_count`, also in device memory: what has to be counted is copied on the stream.
-fn column_null_count_on<'l>(
-    _: &mut Env<'l>,
-    _: JClass<'l>,
-    handle: jlong,
-    column: jlong,
-    queue: jlong,
-) -> Result<jlong> {
+fn column_null_count_on(handle: jlong, column: jlong, queue: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
     // SAFETY: as above.

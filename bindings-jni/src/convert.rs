@@ -9,13 +9,13 @@ use jni::objects::{JClass, JString};
 use jni::sys::{jint, jlong};
 
 use crate::column::view;
-use crate::error::{Result, native};
+use crate::error::{Result, native, plain};
 use crate::handle::{batch, give, take, tensor};
 use crate::stream::optional;
 
-native! { column_plan_tensor(batch: jlong, column: jlong, out: jlong) }
+plain! { column_plan_tensor(batch: jlong, column: jlong, out: jlong) }
 /// How a column can be had as a tensor. Nothing is taken.
-fn column_plan_tensor<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, column: jlong, out: jlong) -> Result<()> {
+fn column_plan_tensor(handle: jlong, column: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
     // SAFETY: Java gives the address of a record.
@@ -25,9 +25,9 @@ fn column_plan_tensor<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, column:
     Ok(())
 }
 
-native! { column_to_tensor(batch: jlong, column: jlong, copy: jint) -> jlong }
+plain! { column_to_tensor(batch: jlong, column: jlong, copy: jint) -> jlong }
 /// The column as a tensor.
-fn column_to_tensor<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, column: jlong, copy: jint) -> Result<jlong> {
+fn column_to_tensor(handle: jlong, column: jlong, copy: jint) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
     // SAFETY: Java gives the address of a record.
@@ -35,9 +35,9 @@ fn column_to_tensor<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, column: j
     Ok(give(convert::tensor(column, Copying::from_raw(copy)?)?.into_raw()))
 }
 
-native! { tensor_plan_column(tensor: jlong, out: jlong) }
+plain! { tensor_plan_column(tensor: jlong, out: jlong) }
 /// How a tensor can be had as a column. Nothing is taken.
-fn tensor_plan_column<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
+fn tensor_plan_column(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle and the address of room for the plan.
     unsafe { plan_of_tensor(handle, out, convert::plan_column) }
 }
@@ -55,9 +55,9 @@ fn tensor_to_column<'l>(
     unsafe { to_column(env, handle, name, copy, convert::column) }
 }
 
-native! { tensor_plan_fixed_shape_column(tensor: jlong, out: jlong) }
+plain! { tensor_plan_fixed_shape_column(tensor: jlong, out: jlong) }
 /// How a tensor can be had as a column of tensors. Nothing is taken.
-fn tensor_plan_fixed_shape_column<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
+fn tensor_plan_fixed_shape_column(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle and the address of room for the plan.
     unsafe { plan_of_tensor(handle, out, convert::plan_fixed_shape_column) }
 }
@@ -90,9 +90,9 @@ unsafe fn to_column<'l>(
     Ok(give(convert(&tensor, &name, Copying::from_raw(copy)?)?.into_raw()))
 }
 
-native! { tensor_plan_batch(tensor: jlong, out: jlong) }
+plain! { tensor_plan_batch(tensor: jlong, out: jlong) }
 /// How a matrix can be had as a record batch. Nothing is taken.
-fn tensor_plan_batch<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
+fn tensor_plan_batch(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle and the address of room for the plan.
     unsafe { plan_of_tensor(handle, out, convert::plan_batch) }
 }
@@ -114,9 +114,9 @@ fn tensor_to_batch<'l>(
     Ok(give(convert::batch(&tensor, &names, Copying::from_raw(copy)?)?.into_raw()))
 }
 
-native! { batch_plan_matrix(batch: jlong, out: jlong) }
+plain! { batch_plan_matrix(batch: jlong, out: jlong) }
 /// How a record batch can be had as a matrix. Nothing is taken.
-fn batch_plan_matrix<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
+fn batch_plan_matrix(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let plan = convert::plan_matrix(&*unsafe { batch(handle) }?)?;
     // SAFETY: Java gives the address of room for the plan.
@@ -124,9 +124,9 @@ fn batch_plan_matrix<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlo
     Ok(())
 }
 
-native! { batch_to_matrix(batch: jlong, copy: jint, stream: jlong) -> jlong }
+plain! { batch_to_matrix(batch: jlong, copy: jint, stream: jlong) -> jlong }
 /// The record batch as a matrix; `stream` may be 0.
-fn batch_to_matrix<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, copy: jint, stream: jlong) -> Result<jlong> {
+fn batch_to_matrix(handle: jlong, copy: jint, stream: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
     // SAFETY: Java gives a living handle, or none.

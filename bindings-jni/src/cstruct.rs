@@ -9,11 +9,9 @@ use devexchange_core::abi::arrow_stream::ArrowArrayStream;
 use devexchange_core::abi::cuda_array::DevxCudaArray;
 use devexchange_core::arrow::{release_array, release_device_stream, release_schema, release_stream};
 use devexchange_core::cuda_array;
-use jni::Env;
-use jni::objects::JClass;
 use jni::sys::jlong;
 
-use crate::error::{Result, native, refuse};
+use crate::error::{Result, plain, refuse};
 use crate::handle::{
     ARROW_ARRAY, ARROW_DEVICE_ARRAY, ARROW_DEVICE_STREAM, ARROW_SCHEMA, ARROW_STREAM, CUDA_ARRAY, TAG_BITS, give, take,
 };
@@ -25,14 +23,14 @@ struct Room([u8; size_of::<ArrowDeviceArray>()]);
 const _: () = assert!(align_of::<Room>() as jlong > TAG_BITS && size_of::<Room>() >= size_of::<ArrowSchema>());
 const _: () = assert!(size_of::<Room>() >= size_of::<DevxCudaArray>());
 
-native! { struct_create() -> jlong }
-fn struct_create<'l>(_: &mut Env<'l>, _: JClass<'l>) -> Result<jlong> {
+plain! { struct_create() -> jlong }
+fn struct_create() -> Result<jlong> {
     Ok(give(Box::into_raw(Box::new(Room([0; _])))))
 }
 
-native! { struct_release(kind: jlong, source: jlong) }
+plain! { struct_release(kind: jlong, source: jlong) }
 /// Releases what a struct holds, if it does; the memory stays.
-fn struct_release<'l>(_: &mut Env<'l>, _: JClass<'l>, kind: jlong, source: jlong) -> Result<()> {
+fn struct_release(kind: jlong, source: jlong) -> Result<()> {
     // SAFETY: Java gives the address of a struct that it, or its caller, owns.
     unsafe { release(kind, take(source)) }
 }

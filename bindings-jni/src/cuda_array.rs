@@ -3,11 +3,9 @@
 use devexchange_core::Tensor;
 use devexchange_core::abi::cuda_array::{DevxCudaArray, DevxCudaArrayRequest};
 use devexchange_core::cuda_array::{self, Imported, Request};
-use jni::Env;
-use jni::objects::JClass;
 use jni::sys::jlong;
 
-use crate::error::{Result, native};
+use crate::error::{Result, plain};
 use crate::handle::{address, give, take, tensor};
 
 /// # Safety
@@ -17,17 +15,10 @@ unsafe fn request_of(record: jlong) -> Result<Request> {
     Ok(Request::from_raw(unsafe { &*take::<DevxCudaArrayRequest>(record) })?)
 }
 
-native! { cuda_array_import(source: jlong, request: jlong, with_mask: jboolean, out: jlong) }
+plain! { cuda_array_import(source: jlong, request: jlong, with_mask: jboolean, out: jlong) }
 /// Takes a CUDA array from its producer; if this fails, it is untouched. Two longs are written: the tensor, and the
 /// mask or 0.
-fn cuda_array_import<'l>(
-    _: &mut Env<'l>,
-    _: JClass<'l>,
-    source: jlong,
-    request: jlong,
-    with_mask: bool,
-    out: jlong,
-) -> Result<()> {
+fn cuda_array_import(source: jlong, request: jlong, with_mask: bool, out: jlong) -> Result<()> {
     let source = address::<DevxCudaArray>(source, "array")?;
     // SAFETY: Java gives the address of a record that it filled in.
     let request = unsafe { request_of(request) }?;
@@ -39,15 +30,9 @@ fn cuda_array_import<'l>(
     Ok(())
 }
 
-native! { tensor_export_cuda_array(handle: jlong, request: jlong, out: jlong) }
+plain! { tensor_export_cuda_array(handle: jlong, request: jlong, out: jlong) }
 /// Hands the tensor to a consumer, which releases `out`, and keeps it.
-fn tensor_export_cuda_array<'l>(
-    _: &mut Env<'l>,
-    _: JClass<'l>,
-    handle: jlong,
-    request: jlong,
-    out: jlong,
-) -> Result<()> {
+fn tensor_export_cuda_array(handle: jlong, request: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let tensor = Tensor::clone(&*unsafe { tensor(handle) }?);
     // SAFETY: Java gives the address of a record that it filled in.

@@ -3,11 +3,9 @@
 use devexchange_core::abi::types::DevxDeviceInfo;
 use devexchange_core::runtime::cuda::{Stream, reaper};
 use devexchange_core::{Device, DeviceType, Result as CoreResult};
-use jni::Env;
-use jni::objects::JClass;
 use jni::sys::{jint, jlong};
 
-use crate::error::{Result, native};
+use crate::error::{Result, plain};
 use crate::handle::take;
 
 /// A device as Java passes it: the type and, above 32 bits, the id.
@@ -15,25 +13,25 @@ pub(crate) fn device(packed: jlong) -> CoreResult<Device> {
     Device::new(DeviceType(packed as i32), packed >> 32)
 }
 
-native! { device_count(device_type: jint) -> jint }
+plain! { device_count(device_type: jint) -> jint }
 /// How many devices of a type there are.
-fn device_count<'l>(_: &mut Env<'l>, _: JClass<'l>, device_type: jint) -> Result<jint> {
+fn device_count(device_type: jint) -> Result<jint> {
     Ok(Device::count(DeviceType(device_type))?)
 }
 
-native! { device_info(device: jlong, out: jlong) }
+plain! { device_info(device: jlong, out: jlong) }
 /// Writes what a device is called and how much memory it has.
-fn device_info<'l>(_: &mut Env<'l>, _: JClass<'l>, packed: jlong, out: jlong) -> Result<()> {
+fn device_info(packed: jlong, out: jlong) -> Result<()> {
     let info = device(packed)?.info()?;
     // SAFETY: Java gives the address of room for the record.
     unsafe { take::<DevxDeviceInfo>(out).write(info) };
     Ok(())
 }
 
-native! { releases_waiting() -> jlong }
+plain! { releases_waiting() -> jlong }
 /// How many releases wait for work that is queued on a device. Whoever waits for the last of them finds the streams
 /// destroyed that were closed.
-fn releases_waiting<'l>(_: &mut Env<'l>, _: JClass<'l>) -> Result<jlong> {
+fn releases_waiting() -> Result<jlong> {
     let waiting = reaper::waiting();
     if waiting == 0 {
         Stream::destroy_closed()?;
@@ -41,8 +39,8 @@ fn releases_waiting<'l>(_: &mut Env<'l>, _: JClass<'l>) -> Result<jlong> {
     Ok(waiting)
 }
 
-native! { releases_lost() -> jlong }
+plain! { releases_lost() -> jlong }
 /// How many releases were never called, because the driver could not say whether their work is done.
-fn releases_lost<'l>(_: &mut Env<'l>, _: JClass<'l>) -> Result<jlong> {
+fn releases_lost() -> Result<jlong> {
     Ok(reaper::leaked())
 }

@@ -6,17 +6,15 @@ use devexchange_core::Tensor;
 use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
 use devexchange_core::abi::types::DevxDlpackRequest;
 use devexchange_core::dlpack::{self, Managed, Owned, Request};
-use jni::Env;
-use jni::objects::JClass;
 use jni::sys::jlong;
 
-use crate::error::{Result, native};
+use crate::error::{Result, plain};
 use crate::handle::{address, give, take, tensor};
 use crate::stream::number;
 
-native! { tensor_import_on(source: jlong, stream: jlong, legacy: jboolean) -> jlong }
+plain! { tensor_import_on(source: jlong, stream: jlong, legacy: jboolean) -> jlong }
 /// As `tensor_import`, of a tensor whose producer was asked for it with a stream, or with none (0) for no synchronisation.
-fn tensor_import_on<'l>(_: &mut Env<'l>, _: JClass<'l>, source: jlong, stream: jlong, legacy: bool) -> Result<jlong> {
+fn tensor_import_on(source: jlong, stream: jlong, legacy: bool) -> Result<jlong> {
     // SAFETY: Java gives a living handle, or none.
     let stream = Some(unsafe { number(stream) }?);
     let tensor = if legacy {
@@ -29,9 +27,9 @@ fn tensor_import_on<'l>(_: &mut Env<'l>, _: JClass<'l>, source: jlong, stream: j
     Ok(give(tensor?.into_raw()))
 }
 
-native! { tensor_import(source: jlong, legacy: jboolean) -> jlong }
+plain! { tensor_import(source: jlong, legacy: jboolean) -> jlong }
 /// Takes a DLPack tensor from its producer; if this fails, it is untouched.
-fn tensor_import<'l>(_: &mut Env<'l>, _: JClass<'l>, source: jlong, legacy: bool) -> Result<jlong> {
+fn tensor_import(source: jlong, legacy: bool) -> Result<jlong> {
     let tensor = if legacy {
         // SAFETY: Java's caller says that there is a tensor that it owns.
         unsafe { import::<DLManagedTensor>(source, None) }
@@ -49,9 +47,9 @@ unsafe fn import<M: Managed>(source: jlong, stream: Option<i64>) -> Result<Tenso
     Ok(unsafe { dlpack::import_on(address::<M>(source, "tensor")?, stream) }?)
 }
 
-native! { tensor_export(handle: jlong, request: jlong, legacy: jboolean) -> jlong }
+plain! { tensor_export(handle: jlong, request: jlong, legacy: jboolean) -> jlong }
 /// Hands the tensor to a consumer, which calls the deleter, and keeps it. `request` is the address of a record.
-fn tensor_export<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, request: jlong, legacy: bool) -> Result<jlong> {
+fn tensor_export(handle: jlong, request: jlong, legacy: bool) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let tensor = Tensor::clone(&*unsafe { tensor(handle) }?);
     // SAFETY: Java gives the address of a record that it filled in.
@@ -63,9 +61,9 @@ fn tensor_export<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, request: jlo
     })
 }
 
-native! { dlpack_release(source: jlong, legacy: jboolean) }
+plain! { dlpack_release(source: jlong, legacy: jboolean) }
 /// Calls the deleter of a DLPack tensor, if it has one. Right for every major version.
-fn dlpack_release<'l>(_: &mut Env<'l>, _: JClass<'l>, source: jlong, legacy: bool) -> Result<()> {
+fn dlpack_release(source: jlong, legacy: bool) -> Result<()> {
     if legacy {
         // SAFETY: Java's caller says that there is a tensor that it owns.
         unsafe { delete::<DLManagedTensor>(source) }

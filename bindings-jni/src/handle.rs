@@ -7,11 +7,9 @@ use core::ffi::c_void;
 
 use devexchange_core::runtime::cuda::Stream;
 use devexchange_core::{Batch, BatchStream, Borrowed, Schema, Tensor, trace};
-use jni::Env;
-use jni::objects::JClass;
 use jni::sys::jlong;
 
-use crate::error::{Result, native, refuse};
+use crate::error::{Result, plain, refuse};
 use crate::{boxed, cstruct, stream};
 
 /// Bits of a token that say what it is; 0 is a `Runnable`, which only Java knows.
@@ -81,9 +79,9 @@ pub(crate) unsafe fn stream(handle: jlong) -> Result<Stream> {
     Ok(unsafe { stream::resolve(take::<c_void>(handle)) }?)
 }
 
-native! { release(token: jlong) }
+plain! { release(token: jlong) }
 /// Gives a handle up.
-fn release<'l>(_: &mut Env<'l>, _: JClass<'l>, token: jlong) -> Result<()> {
+fn release(token: jlong) -> Result<()> {
     let kind = token & TAG_BITS;
     let raw = take::<c_void>(token - kind);
     // Java gives a handle up once, with the kind that it was made with, when no call uses it.
@@ -106,9 +104,9 @@ fn release<'l>(_: &mut Env<'l>, _: JClass<'l>, token: jlong) -> Result<()> {
     Ok(())
 }
 
-native! { give_up(token: jlong) }
+plain! { give_up(token: jlong) }
 /// As `release`, for a handle that nobody closed: says so in the trace.
-fn give_up<'l>(env: &mut Env<'l>, class: JClass<'l>, token: jlong) -> Result<()> {
+fn give_up(token: jlong) -> Result<()> {
     let kind = token & TAG_BITS;
     let raw = take::<c_void>(token - kind);
     if kind == STREAM {
@@ -126,5 +124,5 @@ fn give_up<'l>(env: &mut Env<'l>, class: JClass<'l>, token: jlong) -> Result<()>
         _ => "CStruct",
     };
     trace::say(format_args!("a {what} was not closed; the garbage collector found it, and it is released now"));
-    release(env, class, token)
+    release(token)
 }

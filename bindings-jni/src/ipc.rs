@@ -10,7 +10,7 @@ use jni::objects::{JClass, JString};
 use jni::sys::{jint, jlong};
 
 use crate::boxed::{Held, held, hold};
-use crate::error::{Result, native};
+use crate::error::{Result, native, plain};
 use crate::handle::{batch, give, take, tensor};
 use crate::tensor::wanted;
 
@@ -72,9 +72,9 @@ fn ipc_server_withdraw<'l>(env: &mut Env<'l>, _: JClass<'l>, server: jlong, name
     Ok(unsafe { held::<Server>(server) }?.withdraw(&name))
 }
 
-native! { ipc_server_leases(server: jlong) -> jlong }
+plain! { ipc_server_leases(server: jlong) -> jlong }
 /// How much was given and is not released yet.
-fn ipc_server_leases<'l>(_: &mut Env<'l>, _: JClass<'l>, server: jlong) -> Result<jlong> {
+fn ipc_server_leases(server: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     Ok(unsafe { held::<Server>(server) }?.leases())
 }
@@ -103,17 +103,17 @@ fn ipc_client_import_batch<'l>(env: &mut Env<'l>, _: JClass<'l>, client: jlong, 
     Ok(give(unsafe { held::<Client>(client) }?.import_batch(&name)?.into_raw()))
 }
 
-native! { tensor_allocate_shared(description: jlong) -> jlong }
+plain! { tensor_allocate_shared(description: jlong) -> jlong }
 /// A tensor over host memory that can be offered without a copy; the device of the description is not looked at.
-fn tensor_allocate_shared<'l>(_: &mut Env<'l>, _: JClass<'l>, description: jlong) -> Result<jlong> {
+fn tensor_allocate_shared(description: jlong) -> Result<jlong> {
     // SAFETY: Java gives the address of a description that is valid for the length of the call.
     let (_, dtype, shape) = unsafe { wanted(description) }?;
     Ok(give(ipc::allocate_tensor(dtype, shape)?.into_raw()))
 }
 
-native! { ipc_plan_tensor(tensor: jlong, out: jlong) }
+plain! { ipc_plan_tensor(tensor: jlong, out: jlong) }
 /// How a tensor can be offered. Nothing is taken.
-fn ipc_plan_tensor<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
+fn ipc_plan_tensor(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let plan = ipc::plan_tensor(&*unsafe { tensor(handle) }?);
     // SAFETY: Java gives the address of room for the plan.
@@ -121,9 +121,9 @@ fn ipc_plan_tensor<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong
     Ok(())
 }
 
-native! { ipc_plan_batch(batch: jlong, out: jlong) }
+plain! { ipc_plan_batch(batch: jlong, out: jlong) }
 /// How a batch can be offered. Nothing is taken.
-fn ipc_plan_batch<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
+fn ipc_plan_batch(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let plan = ipc::plan_batch(&*unsafe { batch(handle) }?);
     // SAFETY: Java gives the address of room for the plan.

@@ -5,13 +5,11 @@ use devexchange_core::manager::{
     Allocated, Driver, Limited, Manager, Pool, PoolOptions, Request, Shared, limit_from_raw,
 };
 use devexchange_core::{Owner, Tensor};
-use jni::Env;
-use jni::objects::JClass;
 use jni::sys::{jint, jlong};
 
 use crate::allocator::{pack, table};
 use crate::boxed::{Held, held, hold};
-use crate::error::{Result, native, refuse};
+use crate::error::{Result, plain, refuse};
 use crate::handle::{give, take};
 use crate::queue::owner;
 use crate::stream::optional;
@@ -52,56 +50,56 @@ fn share(manager: impl Manager + 'static) -> Result<jlong> {
     Ok(hold(Shared::new(manager)?))
 }
 
-native! { manager_driver() -> jlong }
+plain! { manager_driver() -> jlong }
 /// A manager of every kind of memory of the driver's.
-fn manager_driver<'l>(_: &mut Env<'l>, _: JClass<'l>) -> Result<jlong> {
+fn manager_driver() -> Result<jlong> {
     share(Driver::new())
 }
 
-native! { manager_managed() -> jlong }
+plain! { manager_managed() -> jlong }
 /// A manager that gives managed memory for device memory.
-fn manager_managed<'l>(_: &mut Env<'l>, _: JClass<'l>) -> Result<jlong> {
+fn manager_managed() -> Result<jlong> {
     share(Driver::managed())
 }
 
-native! { manager_host_only() -> jlong }
+plain! { manager_host_only() -> jlong }
 /// A manager of host memory.
-fn manager_host_only<'l>(_: &mut Env<'l>, _: JClass<'l>) -> Result<jlong> {
+fn manager_host_only() -> Result<jlong> {
     share(Driver::host_only())
 }
 
-native! { manager_pool(limit: jlong, keep: jlong, shareable: jboolean) -> jlong }
+plain! { manager_pool(limit: jlong, keep: jlong, shareable: jboolean) -> jlong }
 /// A manager with pools of its own; −1 is no limit.
-fn manager_pool<'l>(_: &mut Env<'l>, _: JClass<'l>, limit: jlong, keep: jlong, shareable: bool) -> Result<jlong> {
+fn manager_pool(limit: jlong, keep: jlong, shareable: bool) -> Result<jlong> {
     let options = PoolOptions::from_raw(limit, keep)?;
     share(if shareable { Pool::shareable(options) } else { Pool::new(options) })
 }
 
-native! { manager_limited(inner: jlong, limit: jlong) -> jlong }
+plain! { manager_limited(inner: jlong, limit: jlong) -> jlong }
 /// A manager that limits another one, which is shared; −1 only counts.
-fn manager_limited<'l>(_: &mut Env<'l>, _: JClass<'l>, inner: jlong, limit: jlong) -> Result<jlong> {
+fn manager_limited(inner: jlong, limit: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let inner = Shared::clone(unsafe { held::<Shared>(inner) }?);
     share(Limited::new(inner, limit_from_raw(limit)?))
 }
 
-native! { manager_create(token: jlong) -> jlong }
+plain! { manager_create(token: jlong) -> jlong }
 /// A manager that asks Java with a token, which is released with the manager and all memory of it, or now if this
 /// fails.
-fn manager_create<'l>(_: &mut Env<'l>, _: JClass<'l>, token: jlong) -> Result<jlong> {
+fn manager_create(token: jlong) -> Result<jlong> {
     share(table(token)?)
 }
 
-native! { manager_initialize(handle: jlong, device_id: jint) }
+plain! { manager_initialize(handle: jlong, device_id: jint) }
 /// Prepares for allocations on a device.
-fn manager_initialize<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, device_id: jint) -> Result<()> {
+fn manager_initialize(handle: jlong, device_id: jint) -> Result<()> {
     // SAFETY: Java gives a living handle.
     Ok(unsafe { held::<Shared>(handle) }?.initialize(device_id)?)
 }
 
-native! { manager_allocate(handle: jlong, request: jlong, out: jlong) -> jlong }
+plain! { manager_allocate(handle: jlong, request: jlong, out: jlong) -> jlong }
 /// A handle for memory. `request` is the address of a record; two longs are written: address and device.
-fn manager_allocate<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, request: jlong, out: jlong) -> Result<jlong> {
+fn manager_allocate(handle: jlong, request: jlong, out: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let manager = unsafe { held::<Shared>(handle) }?;
     // SAFETY: Java gives the address of a record that it filled in.
@@ -112,15 +110,9 @@ fn manager_allocate<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, request: 
     Ok(hold(Memory { _owner: owner, _kept: Owner::none() }))
 }
 
-native! { tensor_allocate_with(manager: jlong, description: jlong, stream: jlong) -> jlong }
+plain! { tensor_allocate_with(manager: jlong, description: jlong, stream: jlong) -> jlong }
 /// As `tensor_allocate`, over memory of a manager.
-fn tensor_allocate_with<'l>(
-    _: &mut Env<'l>,
-    _: JClass<'l>,
-    manager: jlong,
-    description: jlong,
-    stream: jlong,
-) -> Result<jlong> {
+fn tensor_allocate_with(manager: jlong, description: jlong, stream: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let manager = unsafe { held::<Shared>(manager) }?;
     // SAFETY: Java gives the address of a description that is valid for the length of the call.
@@ -130,17 +122,10 @@ fn tensor_allocate_with<'l>(
     Ok(give(Tensor::allocate_with(&**manager, device, dtype, shape, stream)?.into_raw()))
 }
 
-native! { manager_pin(handle: jlong, request: jlong, address: jlong, token: jlong) -> jlong }
+plain! { manager_pin(handle: jlong, request: jlong, address: jlong, token: jlong) -> jlong }
 /// Pins host memory that is there already, as much of it and in the way that a record says. `token` stands for what
 /// keeps the memory; if this fails, it is not released.
-fn manager_pin<'l>(
-    _: &mut Env<'l>,
-    _: JClass<'l>,
-    handle: jlong,
-    request: jlong,
-    address: jlong,
-    token: jlong,
-) -> Result<jlong> {
+fn manager_pin(handle: jlong, request: jlong, address: jlong, token: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let manager = unsafe { held::<Shared>(handle) }?;
     // SAFETY: Java gives the address of a record that it filled in.
@@ -150,9 +135,9 @@ fn manager_pin<'l>(
     Ok(hold(Memory { _owner: pinned, _kept: owner(token) }))
 }
 
-native! { manager_memory_info(handle: jlong, device_id: jint, out: jlong) }
+plain! { manager_memory_info(handle: jlong, device_id: jint, out: jlong) }
 /// Writes how much memory there is.
-fn manager_memory_info<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, device_id: jint, out: jlong) -> Result<()> {
+fn manager_memory_info(handle: jlong, device_id: jint, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let info = unsafe { held::<Shared>(handle) }?.memory_info(device_id)?;
     // SAFETY: Java gives the address of room for the record.
@@ -160,9 +145,9 @@ fn manager_memory_info<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, device
     Ok(())
 }
 
-native! { manager_ipc_handle(handle: jlong, address: jlong, out: jlong) }
+plain! { manager_ipc_handle(handle: jlong, address: jlong, out: jlong) }
 /// Writes the handle of the allocation that an address lies in.
-fn manager_ipc_handle<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, address: jlong, out: jlong) -> Result<()> {
+fn manager_ipc_handle(handle: jlong, address: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let found = unsafe { held::<Shared>(handle) }?.ipc_handle(take(address))?;
     // SAFETY: Java gives the address of room for the record.
@@ -170,16 +155,16 @@ fn manager_ipc_handle<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, address
     Ok(())
 }
 
-native! { manager_reset(handle: jlong, device_id: jint) }
+plain! { manager_reset(handle: jlong, device_id: jint) }
 /// Gives all memory of a device back.
-fn manager_reset<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, device_id: jint) -> Result<()> {
+fn manager_reset(handle: jlong, device_id: jint) -> Result<()> {
     // SAFETY: Java gives a living handle.
     Ok(unsafe { held::<Shared>(handle) }?.reset(device_id)?)
 }
 
-native! { manager_trim(handle: jlong, device_id: jint, keep: jlong) }
+plain! { manager_trim(handle: jlong, device_id: jint, keep: jlong) }
 /// Gives unused memory of a device back, except for `keep` bytes.
-fn manager_trim<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, device_id: jint, keep: jlong) -> Result<()> {
+fn manager_trim(handle: jlong, device_id: jint, keep: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let manager = unsafe { held::<Shared>(handle) }?;
     let Ok(keep) = usize::try_from(keep) else {
@@ -188,18 +173,18 @@ fn manager_trim<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, device_id: ji
     Ok(manager.trim(device_id, keep)?)
 }
 
-native! { manager_defer_cleanup(handle: jlong) -> jlong }
+plain! { manager_defer_cleanup(handle: jlong) -> jlong }
 /// A handle for as long as cleanup is deferred.
-fn manager_defer_cleanup<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
+fn manager_defer_cleanup(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let manager = Shared::clone(unsafe { held::<Shared>(handle) }?);
     manager.defer_cleanup();
     Ok(hold(Deferred(manager)))
 }
 
-native! { manager_statistics(handle: jlong, out: jlong) }
+plain! { manager_statistics(handle: jlong, out: jlong) }
 /// Writes what was allocated and given back.
-fn manager_statistics<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
+fn manager_statistics(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let now = unsafe { held::<Shared>(handle) }?.statistics();
     // SAFETY: Java gives the address of room for the record.

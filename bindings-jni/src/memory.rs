@@ -7,7 +7,7 @@ use jni::Env;
 use jni::objects::{JByteBuffer, JClass, JString};
 use jni::sys::jlong;
 
-use crate::error::{Result, native};
+use crate::error::{Result, native, plain};
 use crate::handle::{give, take};
 
 native! { buffer_address(buffer: java.nio.ByteBuffer) -> jlong }
@@ -32,9 +32,9 @@ fn text<'l>(env: &mut Env<'l>, _: JClass<'l>, address: jlong) -> Result<JString<
     Ok(JString::from_str(env, text.to_string_lossy())?)
 }
 
-native! { metadata_bytes(address: jlong) -> jlong }
+plain! { metadata_bytes(address: jlong) -> jlong }
 /// How many bytes a metadata block of a schema has.
-fn metadata_bytes<'l>(_: &mut Env<'l>, _: JClass<'l>, address: jlong) -> Result<jlong> {
+fn metadata_bytes(address: jlong) -> Result<jlong> {
     // SAFETY: Java asks for blocks of a schema that it holds.
     Ok(unsafe { metadata::block(take(address)) }?.map_or(0, <[u8]>::len) as jlong)
 }

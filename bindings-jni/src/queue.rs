@@ -9,11 +9,11 @@ use std::thread::{self, Thread};
 use devexchange_core::error::Refused;
 use devexchange_core::memory::ReleaseQueue;
 use devexchange_core::{Error, Owner};
+use jni::EnvUnowned;
 use jni::objects::JClass;
 use jni::sys::{jint, jlong};
-use jni::{Env, EnvUnowned};
 
-use crate::error::{Result, native};
+use crate::error::{Result, plain};
 use crate::handle::take;
 
 struct Line {
@@ -96,9 +96,9 @@ impl Bell {
     }
 }
 
-native! { queue_push(token: jlong) }
+plain! { queue_push(token: jlong) }
 /// Queues a token of Java's own: what a Cleaner does, which must not release by itself.
-fn queue_push<'l>(_: &mut Env<'l>, _: JClass<'l>, token: jlong) -> Result<()> {
+fn queue_push(token: jlong) -> Result<()> {
     RELEASES.queue.push(token.cast_unsigned());
     Ok(())
 }

@@ -3,16 +3,14 @@
 use devexchange_core::abi::types::DevxField;
 use devexchange_core::arrow::Field;
 use devexchange_core::arrow::schema::{FieldDesc, Schema};
-use jni::Env;
-use jni::objects::JClass;
 use jni::sys::jlong;
 
-use crate::error::{Result, native};
+use crate::error::{Result, plain};
 use crate::handle::{address, give, schema, take};
 
-native! { schema_create(fields: jlong, count: jlong) -> jlong }
+plain! { schema_create(fields: jlong, count: jlong) -> jlong }
 /// Makes a schema of `count` field records, in depth-first order.
-fn schema_create<'l>(_: &mut Env<'l>, _: JClass<'l>, fields: jlong, count: jlong) -> Result<jlong> {
+fn schema_create(fields: jlong, count: jlong) -> Result<jlong> {
     // SAFETY: Java gives the address of so many records.
     let fields = unsafe { std::slice::from_raw_parts(take::<DevxField>(fields), count.cast_unsigned() as usize) };
     // SAFETY: their texts are valid for the length of the call.
@@ -21,41 +19,41 @@ fn schema_create<'l>(_: &mut Env<'l>, _: JClass<'l>, fields: jlong, count: jlong
     Ok(give(Schema::new(&fields?)?.into_raw()))
 }
 
-native! { schema_import(source: jlong) -> jlong }
+plain! { schema_import(source: jlong) -> jlong }
 /// Takes an Arrow schema from its producer; if this fails, it is untouched.
-fn schema_import<'l>(_: &mut Env<'l>, _: JClass<'l>, source: jlong) -> Result<jlong> {
+fn schema_import(source: jlong) -> Result<jlong> {
     // SAFETY: Java's caller says that there is a schema that it owns.
     let schema = unsafe { Schema::import(address(source, "schema")?) }?;
     Ok(give(schema.into_raw()))
 }
 
-native! { schema_export(handle: jlong, out: jlong) }
+plain! { schema_export(handle: jlong, out: jlong) }
 /// Hands the schema to a consumer, which releases `out`.
-fn schema_export<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
+fn schema_export(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let schema = unsafe { schema(handle) }?;
     // SAFETY: Java's caller says that there is room for a schema.
     Ok(unsafe { schema.export(address(out, "out")?) }?)
 }
 
-native! { schema_share(handle: jlong) -> jlong }
+plain! { schema_share(handle: jlong) -> jlong }
 /// Another reference to the same schema.
-fn schema_share<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
+fn schema_share(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let schema = unsafe { schema(handle) }?;
     Ok(give(Schema::clone(&schema).into_raw()))
 }
 
-native! { schema_nodes(handle: jlong) -> jlong }
+plain! { schema_nodes(handle: jlong) -> jlong }
 /// How many fields there are in the whole tree.
-fn schema_nodes<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
+fn schema_nodes(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     Ok(unsafe { schema(handle) }?.nodes() as jlong)
 }
 
-native! { schema_fields(handle: jlong, out: jlong) }
+plain! { schema_fields(handle: jlong, out: jlong) }
 /// Writes the records of all fields, in depth-first order; their texts are the schema's.
-fn schema_fields<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
+fn schema_fields(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let schema = unsafe { schema(handle) }?;
     let mut next = take::<DevxField>(out);

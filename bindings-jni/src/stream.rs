@@ -11,7 +11,7 @@ use jni::objects::JClass;
 use jni::sys::jlong;
 
 use crate::device::device;
-use crate::error::{Result, native};
+use crate::error::{Result, native, plain};
 use crate::handle::{batch, give, stream, take, tensor};
 
 /// What Java holds: the number of a stream, with the device that it is on. The address leaves room for a tag.
@@ -79,33 +79,33 @@ pub(crate) unsafe fn forget(raw: *mut c_void) {
     }
 }
 
-native! { stream_create(device: jlong) -> jlong }
+plain! { stream_create(device: jlong) -> jlong }
 /// Makes a stream on a device, which is destroyed when the handle is closed.
-fn stream_create<'l>(_: &mut Env<'l>, _: JClass<'l>, packed: jlong) -> Result<jlong> {
+fn stream_create(packed: jlong) -> Result<jlong> {
     let device = device(packed)?;
     device.require_streams()?;
     Ok(Held::give(device, Stream::create(device.id)?.value(), true))
 }
 
-native! { stream_of(device: jlong, value: jlong) -> jlong }
+plain! { stream_of(device: jlong, value: jlong) -> jlong }
 /// A handle for a stream of somebody else's.
-fn stream_of<'l>(_: &mut Env<'l>, _: JClass<'l>, packed: jlong, value: jlong) -> Result<jlong> {
+fn stream_of(packed: jlong, value: jlong) -> Result<jlong> {
     let device = device(packed)?;
     device.require_streams()?;
     device.stream_with(device, value)?;
     Ok(Held::give(device, value, false))
 }
 
-native! { stream_value(handle: jlong) -> jlong }
+plain! { stream_value(handle: jlong) -> jlong }
 /// The number of the stream, as the protocols write it.
-fn stream_value<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
+fn stream_value(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     Ok(unsafe { stream(handle) }?.value())
 }
 
-native! { stream_synchronize(handle: jlong) }
+plain! { stream_synchronize(handle: jlong) }
 /// Blocks until all work that is queued on the stream is done.
-fn stream_synchronize<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<()> {
+fn stream_synchronize(handle: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     Ok(unsafe { stream(handle) }?.synchronize()?)
 }
@@ -131,9 +131,9 @@ pub(crate) unsafe fn number(handle: jlong) -> Result<i64> {
     Ok(unsafe { optional(handle) }?.map_or(NO_SYNC, Stream::value))
 }
 
-native! { tensor_copy_to(handle: jlong, device: jlong, stream: jlong) -> jlong }
+plain! { tensor_copy_to(handle: jlong, device: jlong, stream: jlong) -> jlong }
 /// A copy on another device, queued on a stream.
-fn tensor_copy_to<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, packed: jlong, queue: jlong) -> Result<jlong> {
+fn tensor_copy_to(handle: jlong, packed: jlong, queue: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
     // SAFETY: as above.
@@ -141,16 +141,9 @@ fn tensor_copy_to<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, packed: jlo
     Ok(give(tensor.copy_to(device(packed)?, stream)?.into_raw()))
 }
 
-native! { tensor_read(handle: jlong, into: jlong, bytes: jlong, stream: jlong) }
+plain! { tensor_read(handle: jlong, into: jlong, bytes: jlong, stream: jlong) }
 /// Reads all elements into memory of Java's, and waits for them.
-fn tensor_read<'l>(
-    _: &mut Env<'l>,
-    _: JClass<'l>,
-    handle: jlong,
-    into: jlong,
-    bytes: jlong,
-    queue: jlong,
-) -> Result<()> {
+fn tensor_read(handle: jlong, into: jlong, bytes: jlong, queue: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
     // SAFETY: as above.
@@ -160,16 +153,9 @@ fn tensor_read<'l>(
     Ok(tensor.read(into, stream)?)
 }
 
-native! { tensor_write(handle: jlong, source: jlong, bytes: jlong, stream: jlong) }
+plain! { tensor_write(handle: jlong, source: jlong, bytes: jlong, stream: jlong) }
 /// Writes all elements from memory of Java's.
-fn tensor_write<'l>(
-    _: &mut Env<'l>,
-    _: JClass<'l>,
-    handle: jlong,
-    source: jlong,
-    bytes: jlong,
-    queue: jlong,
-) -> Result<()> {
+fn tensor_write(handle: jlong, source: jlong, bytes: jlong, queue: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
     // SAFETY: as above.
@@ -180,9 +166,9 @@ fn tensor_write<'l>(
     Ok(unsafe { tensor.write(source, stream) }?)
 }
 
-native! { tensor_check_pointers(handle: jlong) }
+plain! { tensor_check_pointers(handle: jlong) }
 /// Asks the driver whether the memory is where the tensor says, all of it.
-fn tensor_check_pointers<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<()> {
+fn tensor_check_pointers(handle: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     Ok(unsafe { tensor(handle) }?.check_pointers()?)
 }
@@ -225,9 +211,9 @@ macro_rules! ordered {
 ordered! { tensor: tensor_produced_on, tensor_wait_on, tensor_used_on }
 ordered! { batch: batch_produced_on, batch_wait_on, batch_used_on }
 
-native! { batch_copy_to(handle: jlong, device: jlong, stream: jlong) -> jlong }
+plain! { batch_copy_to(handle: jlong, device: jlong, stream: jlong) -> jlong }
 /// A copy on another device, queued on a stream.
-fn batch_copy_to<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, packed: jlong, queue: jlong) -> Result<jlong> {
+fn batch_copy_to(handle: jlong, packed: jlong, queue: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
     // SAFETY: as above.

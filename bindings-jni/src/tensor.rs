@@ -4,26 +4,17 @@ use devexchange_core::abi::dlpack::DLTensor;
 use devexchange_core::layout::{self, Layout};
 use devexchange_core::order::Ready;
 use devexchange_core::{DType, Device, Flags, Tensor, TensorDesc, dlpack};
-use jni::Env;
-use jni::objects::JClass;
 use jni::sys::jlong;
 
-use crate::error::{Result, native, refuse};
+use crate::error::{Result, plain, refuse};
 use crate::handle::{give, take, tensor};
 use crate::queue::{keep, owner};
 use crate::stream::optional;
 
-native! { tensor_create(description: jlong, flags: jlong, room: jlong, token: jlong) -> jlong }
+plain! { tensor_create(description: jlong, flags: jlong, room: jlong, token: jlong) -> jlong }
 /// Makes a tensor over memory of Java's. `description` is the address of a `DLTensor`; `room` says how many bytes there
 /// are from its data on, −1 that nobody knows; `token` stands for what keeps the memory alive.
-fn tensor_create<'l>(
-    _: &mut Env<'l>,
-    _: JClass<'l>,
-    description: jlong,
-    flags: jlong,
-    room: jlong,
-    token: jlong,
-) -> Result<jlong> {
+fn tensor_create(description: jlong, flags: jlong, room: jlong, token: jlong) -> Result<jlong> {
     // SAFETY: Java gives the address of a description that is valid for the length of the call.
     let description = unsafe { &*take::<DLTensor>(description) };
     // SAFETY: as above.
@@ -67,9 +58,9 @@ pub(crate) unsafe fn wanted<'a>(description: jlong) -> Result<(Device, DType, &'
     Ok((Device::from_dlpack(wanted.device)?, DType::from_dlpack(wanted.dtype)?, shape))
 }
 
-native! { tensor_allocate(description: jlong, stream: jlong) -> jlong }
+plain! { tensor_allocate(description: jlong, stream: jlong) -> jlong }
 /// A tensor over new memory, as it is described; without a stream the memory is ready at once.
-fn tensor_allocate<'l>(_: &mut Env<'l>, _: JClass<'l>, description: jlong, stream: jlong) -> Result<jlong> {
+fn tensor_allocate(description: jlong, stream: jlong) -> Result<jlong> {
     // SAFETY: Java gives the address of a description that is valid for the length of the call.
     let (device, dtype, shape) = unsafe { wanted(description) }?;
     // SAFETY: Java gives a living handle, or none.
@@ -77,10 +68,10 @@ fn tensor_allocate<'l>(_: &mut Env<'l>, _: JClass<'l>, description: jlong, strea
     Ok(give(Tensor::allocate(device, dtype, shape, stream)?.into_raw()))
 }
 
-native! { tensor_describe(handle: jlong, out: jlong) }
+plain! { tensor_describe(handle: jlong, out: jlong) }
 /// Writes the tensor as a `DLTensor`, and after it as longs: flags, elements, bytes, 1 if row-major, the byte offsets of
 /// the lowest element and of the end of the highest one, 1 if the data is ready now, the shape, the strides.
-fn tensor_describe<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong) -> Result<()> {
+fn tensor_describe(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
     let Layout { elements, bytes, lowest, end, row_major } = tensor.layout();
@@ -97,17 +88,17 @@ fn tensor_describe<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, out: jlong
     Ok(())
 }
 
-native! { tensor_share(handle: jlong) -> jlong }
+plain! { tensor_share(handle: jlong) -> jlong }
 /// Another reference to the same tensor.
-fn tensor_share<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
+fn tensor_share(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
     Ok(give(Tensor::clone(&tensor).into_raw()))
 }
 
-native! { tensor_copy(handle: jlong) -> jlong }
+plain! { tensor_copy(handle: jlong) -> jlong }
 /// A compact row-major copy in host memory of this library's.
-fn tensor_copy<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong) -> Result<jlong> {
+fn tensor_copy(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
     Ok(give(tensor.copy()?.into_raw()))
