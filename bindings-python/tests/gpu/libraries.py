@@ -8,11 +8,16 @@ for that stream reads something else.
 import contextlib
 import os
 import unittest
+from ctypes import POINTER, PYFUNCTYPE, byref, c_int, c_void_p, py_object, pythonapi
 
 import cudadriver
 import numpy
+from structs import pointer_of
 
 from devexchange import from_cuda_array_interface, from_dlpack
+
+TABLE = b"dlpack_exchange_api"
+ToObject = PYFUNCTYPE(c_int, c_void_p, POINTER(py_object))
 
 COPIES, BYTES = (8, 1 << 16) if cudadriver.SIMULATED else (200, 256 << 20)
 
@@ -129,6 +134,8 @@ class Torch(Library):
         if hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
             self.out["table"] = lambda array, stream: from_dlpack(array, stream=stream)
         self.into = {"dlpack": self.from_dlpack, "cuda array": self.from_cuda_array}
+        if "table" in self.out:
+            self.into["table"] = self.from_table
 
     def by_cuda_array(self, array, stream):
         # PyTorch's interface is of version 2, which names no stream, and its streams wait for no default one.
@@ -136,6 +143,16 @@ class Torch(Library):
 
     def from_dlpack(self, tensor, stream):
         return self.torch.from_dlpack(tensor)
+
+    def from_table(self, tensor, stream):
+        functions = (c_void_p * 7).from_address(pointer_of(self.torch.Tensor.__dlpack_c_exchange_api__, TABLE))
+        managed_tensor_to_py_object = ToObject(functions[4])
+        out = py_object()
+        if managed_tensor_to_py_object(tensor.export_share(stream=self.number(stream)), byref(out)) != 0:
+            raise RuntimeError("the table of torch.Tensor took no tensor")
+        seen = out.value
+        pythonapi.Py_DecRef(py_object(seen))
+        return seen
 
     def from_cuda_array(self, tensor, stream):
         # PyTorch does not look at the stream.
