@@ -2,7 +2,8 @@
 
     methods.py MODULE RESULTS
 
-RESULTS gets a line of JSON for each method (name, outcome, text), and a last one with what our manager allocated, if it is used.
+RESULTS gets a line of JSON for each method (name, outcome, text), and if our manager is used, a last one with what it
+allocated.
 """
 
 import json

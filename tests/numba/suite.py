@@ -12,8 +12,8 @@ those of gate.py.
 `compare` asks that every method that passes without our manager passes with it, or that Numba itself skips it there,
 and prints those that do not.
 
-Prints, last, `counts: N passed, N failed, N skipped`: a run is one test, a comparison is one for each method that passes
-without our manager.
+Prints, last, `counts: N passed, N failed, N skipped`: a run is one test, a comparison is one for each method that
+passes without our manager.
 """
 
 import argparse
@@ -133,7 +133,7 @@ def compare(results):
     for name in worse:
         outcome, text = ours.get(name, ("not there", ""))
         print(f"not ok - {name} passes without our manager, and with it is {outcome}: {text}")
-    for name, (outcome, text) in ours.items():
+    for name, (outcome, _) in ours.items():
         if outcome == "passed" and plain.get(name, ("",))[0] != "passed":
             print(f"only with our manager: {name}; without it: {': '.join(plain.get(name, ('not there',)))}")
     others = Counter(outcome for outcome, _ in plain.values() if outcome != "passed")

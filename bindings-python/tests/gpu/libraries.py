@@ -59,6 +59,8 @@ class Library:
     #: Its name, and why some test of all libraries cannot be done with it: by the name of the test.
     name = ""
     cannot = {}
+    #: Whether it takes -1 as the stream of a DLPack consumer, who then waits for nothing.
+    unordered = False
     #: Element types, by our names.
     dtypes = ["uint8", "int32", "int64", "float16", "float32", "float64", "complex64"]
     #: Views of a matrix that are not compact.
@@ -119,6 +121,7 @@ class Library:
 
 class Torch(Library):
     name = "PyTorch"
+    unordered = True
     dtypes = [*Library.dtypes, "bool", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 
     def __init__(self):
@@ -199,6 +202,7 @@ class Torch(Library):
 
 class CuPy(Library):
     name = "CuPy"
+    unordered = True
     dtypes = [*Library.dtypes, "bool"]
 
     def __init__(self):
