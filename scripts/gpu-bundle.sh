@@ -43,8 +43,8 @@ take_python() {
   find "$bundle/python" -name __pycache__ -prune -exec rm -rf {} +
   # Numba's tests import it, machines that run Numba seldom have it, and it is small and pure Python.
   needs=$(grep '^filecheck==' tests/numba/numba-cuda.txt)
-  "$DEVX_TARGET/python/venv/bin/python" -m pip --disable-pip-version-check --no-input install -q --no-deps --no-compile \
-    --target "$bundle/python/needs" "$needs"
+  "$DEVX_TARGET/python/venv/bin/python" -m pip --disable-pip-version-check --no-input install -q \
+    --no-deps --no-compile --target "$bundle/python/needs" "$needs"
 }
 
 built_from() {

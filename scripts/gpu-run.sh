@@ -10,8 +10,8 @@
 #                             conformance, core, c, python, numba-plain, numba-ours, numba-compare, sanitizer
 #     --results DIRECTORY     where to leave what was printed
 #
-# Every test in Rust and C is a process of its own, as is every library in Python. Prints a line a test and ends with the
-# plain line
+# Every test in Rust is a process of its own, as is every program in C and every library in Python. Prints a line a test
+# and ends with the plain line
 #
 #   N passed, N failed, N skipped
 #
@@ -167,12 +167,20 @@ find_python() {
   fi
   if ! why=$("$python" -c 'import numpy' 2>&1); then echo "$python has no NumPy: ${why##*$'\n'}"; return 1; fi
   rm -rf "$site"
-  if ! why=$("$python" -m zipfile -e "$here"/python/devexchange-*.whl "$site" 2>&1); then echo "no wheel: $why"; return 1; fi
+  if ! why=$("$python" -m zipfile -e "$here"/python/devexchange-*.whl "$site" 2>&1); then
+    echo "the wheel cannot be unpacked: $why"
+    return 1
+  fi
   export PYTHONPATH=$site:$here/python/tests:$here/python/tests/gpu:$here/python/needs${PYTHONPATH:+:$PYTHONPATH}
   export PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
   # Several libraries share the device.
   export XLA_PYTHON_CLIENT_PREALLOCATE=false
-  if [ -n "$simulated" ]; then export SIMCUDA_FREE=waits SIMCUDA_STAGING=waits; fi
+}
+
+# Numba counts on a driver that waits in frees and in uploads, and so do its users.
+in_python() { # COMMAND...
+  if [ -n "$simulated" ]; then set -- env SIMCUDA_FREE=waits SIMCUDA_STAGING=waits "$@"; fi
+  "$@" </dev/null
 }
 
 # unittest says how many tests there were and what became of them; a module that skips itself is one test.
@@ -181,14 +189,14 @@ run_library() { # LIBRARY
   echo "--- $1"
   (
     cd "$here/python/tests/gpu"
-    timeout -k 10 "$limit" "$python" -m unittest discover -v -p "test_$1.py"
-  ) >"$log" 2>&1 </dev/null || status=$?
+    in_python timeout -k 10 "$limit" "$python" -m unittest discover -v -p "test_$1.py"
+  ) >"$log" 2>&1 || status=$?
   cat "$log"
   ran=$(sed -nE 's/^Ran ([0-9]+) tests? in .*/\1/p' "$log" | tail -n 1)
-  bad=$(sed -nE 's/^FAILED \((.*)\)$/\1/p' "$log" | tail -n 1 | grep -oE '(failures|errors|unexpected successes)=[0-9]+' |
+  bad=$(grep -E '^FAILED \(' "$log" | tail -n 1 | grep -oE '(failures|errors|unexpected successes)=[0-9]+' |
     cut -d = -f 2 | paste -sd + || true)
   bad=$((${bad:-0}))
-  left=$(grep -E '^(OK|FAILED)( |$)' "$log" | tail -n 1 | sed -nE 's/.*skipped=([0-9]+).*/\1/p')
+  left=$(sed -nE 's/^(OK|FAILED) \(.*skipped=([0-9]+).*/\2/p' "$log" | tail -n 1)
   if [ -z "$ran" ] || { [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; }; then
     fail "$1: the process did not end well (exit status $status)"
   fi
@@ -209,7 +217,7 @@ rehearsed=(cudadrv.test_cuda_memory cudadrv.test_deallocations cudapy.test_cuda_
 run_suite() { # run KIND | compare
   local log=$results/numba-${2:-compare}.log status=0 counts why modules=()
   heading "numba's suite: $*"
-  if ! why=$("$python" -c 'import numba.cuda.tests' 2>&1); then
+  if ! why=$(in_python "$python" -c 'import numba.cuda.tests' 2>&1); then
     skip "Numba's suite" "$(tail -n 1 <<<"$why")"
     return
   fi
@@ -217,7 +225,7 @@ run_suite() { # run KIND | compare
     if [ -n "$simulated" ]; then modules=("${rehearsed[@]}"); fi
     set -- run --seconds "$suite_limit" "$2"
   fi
-  "$python" "$here/python/numba/suite.py" "$@" "$results" "${modules[@]}" >"$log" 2>&1 </dev/null || status=$?
+  in_python "$python" "$here/python/numba/suite.py" "$@" "$results" "${modules[@]}" >"$log" 2>&1 || status=$?
   cat "$log"
   counts=$(sed -nE 's/^counts: ([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped$/\1 \2 \3/p' "$log" | tail -n 1)
   if [ -z "$counts" ]; then fail "Numba's suite did not end well (exit status $status)"; fi

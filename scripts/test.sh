@@ -138,7 +138,8 @@ suite_gpu-rehearsal() {
   "$DEVX_ROOT/scripts/gpu-bundle.sh"
   "$DEVX_ROOT/scripts/test-numba.sh" --environments
   cd /
-  env -i PATH=/usr/bin:/bin PYTHON="$DEVX_TARGET/numba/numba-cuda/venv/bin/python" "$DEVX_TARGET/gpu-bundle/run.sh" --simulated --results "$logs/gpu-rehearsal"
+  env -i PATH=/usr/bin:/bin PYTHON="$DEVX_TARGET/numba/numba-cuda/venv/bin/python" \
+    "$DEVX_TARGET/gpu-bundle/run.sh" --simulated --results "$logs/gpu-rehearsal"
 }
 
 suite_bench() {
