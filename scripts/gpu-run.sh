@@ -269,7 +269,7 @@ run_sanitized() { # TOOL PROGRAM
 }
 
 run_part() { # PART
-  local program
+  local program why
   case $1 in
     conformance) run_conformance ;;
     core) for program in "$here"/bin/cuda_*; do run_tests_of "${program##*/}"; done ;;
@@ -277,6 +277,12 @@ run_part() { # PART
     sanitizer) run_sanitizer ;;
     *)
       if [ -n "$no_python" ]; then heading "$1"; skip "$1" "$no_python"; return; fi
+      # The driver has to be there, and to be what it is taken for.
+      if ! why=$(in_python "$python" -c 'import cudadriver' 2>&1); then
+        heading "$1"
+        fail "$1: ${why##*$'\n'}"
+        return
+      fi
       case $1 in
         python) run_python ;;
         numba-compare) run_suite compare ;;
