@@ -95,10 +95,11 @@ test-bench: ## whether the benches build and run
 	@scripts/test.sh bench
 
 ##@ On a GPU (docs/gpu.md)
-gpu-test: ## the CUDA part of the tests on the GPU of this machine, from the bundle; ends with one line of counts
-	@scripts/gpu-test.sh
+gpu-test: ## the CUDA part of the tests on the GPU of this machine, from the bundle; ONLY='python c': some parts
+	@scripts/gpu-test.sh $(foreach part,$(ONLY),--only $(part))
 
 gpu-bundle: ## what gpu-test runs, as an archive for a machine without Rust
+	@scripts/setup.sh --quiet rust python
 	@scripts/gpu-bundle.sh
 
 gpu-rehearsal: ## the same programs in the same way, but on the simulated driver

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Everything that `make gpu-test` runs, in one directory that a GPU machine needs nothing else for (`make gpu-bundle`):
 #
-#   TARGET/gpu-bundle/          run.sh, and what it runs; the simulated driver for rehearsals is in sim/
+#   TARGET/gpu-bundle/          run.sh, and what it runs; the simulated driver for rehearsals is in sim/, the wheel and
+#                               what is in Python is in python/
 #   TARGET/gpu-bundle.tar.gz    the same
 #
 # The programs are those that `cargo test` runs, without their debug information; libdevexchange is the release build.
@@ -32,6 +33,20 @@ build_c() { # SOURCE
     -L"$DEVX_LIBDIR" -ldevexchange -Wl,-rpath,'$ORIGIN/../lib' -lm -ldl
 }
 
+# The wheel, the tests with real libraries, and what Numba's own suite needs of ours and of others.
+take_python() {
+  local needs
+  mkdir -p "$bundle/python/tests" "$bundle/python/numba"
+  cp "$("$DEVX_ROOT/scripts/build-python.sh")" "$bundle/python/"
+  cp -r bindings-python/tests/{peer.py,structs.py,gpu} "$bundle/python/tests/"
+  cp tests/numba/{gate,methods,suite}.py "$bundle/python/numba/"
+  find "$bundle/python" -name __pycache__ -prune -exec rm -rf {} +
+  # Numba's tests import it, machines that run Numba seldom have it, and it is small and pure Python.
+  needs=$(grep '^filecheck==' tests/numba/numba-cuda.txt)
+  "$DEVX_TARGET/python/venv/bin/python" -m pip --disable-pip-version-check --no-input install -q \
+    --no-deps --no-compile --target "$bundle/python/needs" "$needs"
+}
+
 built_from() {
   local commit
   commit=$(git -C "$DEVX_ROOT" describe --always --dirty --exclude '*' 2>/dev/null) || commit=unknown
@@ -50,7 +65,9 @@ programs+=$'\n'$(executables test --no-run --test 'cuda_*')
 for program in $programs; do take "$program"; done
 strip -o "$bundle/lib/libdevexchange.so.${DEVX_VERSION%%.*}" "$DEVX_LIB_C"
 for source in bindings-c/tests/c/test_stream*; do build_c "$DEVX_ROOT/$source"; done
-tests/simcuda/driver/place.sh "$bundle/sim"
+take_python
+# A driver of CUDA 13: numba-cuda asks for functions of it.
+tests/simcuda/driver/place.sh "$bundle/sim" 13000
 strip "$bundle/sim/libcuda.so.1"
 install -m 755 scripts/gpu-run.sh "$bundle/run.sh"
 built_from >"$bundle/BUILT"

@@ -1,11 +1,17 @@
 #!/usr/bin/env bash
 # The CUDA part of the tests from the programs beside this script (a bundle of scripts/gpu-bundle.sh), on the CUDA driver
-# of this machine. Needs bash, coreutils, grep and sed; no Rust, no checkout, no network.
+# of this machine. Needs bash, coreutils, grep and sed; no Rust, no checkout, no network. What is in Python runs with
+# $PYTHON, or python3, and the libraries that it has; nothing is installed anywhere.
 #
-#   run.sh [--results DIRECTORY]               on the GPU
-#   run.sh --simulated [--results DIRECTORY]   the same on the simulated driver of the bundle: a rehearsal, not a result
+#   run.sh                on the GPU
+#   run.sh --simulated    the same on the simulated driver of the bundle: a rehearsal, not a result
 #
-# Every test is a process of its own. Prints a line a test and ends with the plain line
+#     --only PART             one part, or several if it is given several times; docs/gpu.md says what each is:
+#                             conformance, core, c, python, numba-plain, numba-ours, numba-compare, sanitizer
+#     --results DIRECTORY     where to leave what was printed
+#
+# Every test in Rust is a process of its own, as is every program in C and every library in Python. Prints a line a test
+# and ends with the plain line
 #
 #   N passed, N failed, N skipped
 #
@@ -15,20 +21,40 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 results=$here/results
 simulated=
-limit=300 # seconds for one test
+limit=300 # seconds for one test, or for one library in Python
+suite_limit=540 # seconds for one run of Numba's suite, which then still says what it did not run
+all_parts=(conformance core c python numba-plain numba-ours numba-compare sanitizer)
+parts=()
 
 passed=0 failed=0 skipped=0
 
-usage() { echo "usage: ${0##*/} [--simulated] [--results DIRECTORY]" >&2; exit 2; }
+usage() {
+  echo "usage: ${0##*/} [--simulated] [--results DIRECTORY] [--only PART]..." >&2
+  echo "parts: ${all_parts[*]}" >&2
+  exit 2
+}
+
+add_part() {
+  case " ${all_parts[*]} " in
+    *" $1 "*) parts+=("$1") ;;
+    *) usage ;;
+  esac
+}
 
 while [ $# -gt 0 ]; do
   case $1 in
     --simulated) simulated=yes ;;
     --results) [ $# -gt 1 ] || usage; results=$2; shift ;;
+    --only) [ $# -gt 1 ] || usage; add_part "$2"; shift ;;
     *) usage ;;
   esac
   shift
 done
+
+if [ ${#parts[@]} -eq 0 ]; then parts=("${all_parts[@]}"); fi
+# Every part may find itself somewhere else.
+mkdir -p "$results"
+results=$(cd "$results" && pwd)
 
 heading() { printf '\n=== %s ===\n' "$1"; }
 
@@ -56,6 +82,12 @@ choose_driver() {
   fi
 }
 
+fail() { failed=$((failed + 1)); echo "not ok - $1"; }
+
+skip() { skipped=$((skipped + 1)); echo "ok - $1 # skip $2"; } # WHAT WHY
+
+add() { passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3)); }
+
 # --- what CUDA answers ---
 
 run_conformance() {
@@ -71,7 +103,8 @@ run_conformance() {
     failed=1
     finish
   fi
-  read -r passed failed skipped <<<"$counts"
+  # shellcheck disable=SC2086 # three numbers
+  add $counts
 }
 
 # --- tests in Rust: the name of each is asked of its program ---
@@ -80,16 +113,14 @@ run_test() { # PROGRAM TEST
   local log=$results/$1.$2.log status=0 why
   timeout -k 10 "$limit" "$here/bin/$1" --exact "$2" --nocapture --test-threads=1 >"$log" 2>&1 </dev/null || status=$?
   if [ "$status" -ne 0 ] || ! grep -q '^test result: ok\. 1 passed' "$log"; then
-    failed=$((failed + 1))
-    echo "not ok - $1: $2 (exit status $status)"
+    fail "$1: $2 (exit status $status)"
     tail -n 40 "$log" | sed 's/^/    /'
     return
   fi
   # libtest knows nothing of tests that are skipped while they run; they say so themselves (devexchange_tests::sim).
   why=$(sed -nE 's/.*skipped \([0-9]+\): (.*)/\1/p' "$log" | sed -n 1p)
   if [ -n "$why" ]; then
-    skipped=$((skipped + 1))
-    echo "ok - $1: $2 # skip $why"
+    skip "$1: $2" "$why"
   else
     passed=$((passed + 1))
     echo "ok - $1: $2"
@@ -101,8 +132,7 @@ run_tests_of() { # PROGRAM
   heading "$1"
   names=$("$here/bin/$1" --list --format terse 2>&1 </dev/null | sed -n 's/: test$//p') || true
   if [ -z "$names" ]; then
-    failed=$((failed + 1))
-    echo "not ok - $1 lists no tests"
+    fail "$1 lists no tests"
   fi
   for name in $names; do run_test "$1" "$name"; done
 }
@@ -121,18 +151,156 @@ run_c() { # PROGRAM
     echo "not ok - $1 ends well (exit status $status)"
     bad=1
   fi
-  passed=$((passed + good)) failed=$((failed + bad)) skipped=$((skipped + left))
+  add "$good" "$bad" "$left"
+}
+
+# --- tests in Python ---
+
+# Finds the interpreter, and puts what the bundle has in front of its packages. Says why not, if there is none.
+find_python() {
+  local why site=$results/python
+  python=$(command -v "${PYTHON:-python3}" || true)
+  if [ -z "$python" ]; then echo "there is no ${PYTHON:-python3}"; return 1; fi
+  if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+    echo "$("$python" --version) is too old: the wheel is for 3.11 and newer"
+    return 1
+  fi
+  if ! why=$("$python" -c 'import numpy' 2>&1); then echo "$python has no NumPy: ${why##*$'\n'}"; return 1; fi
+  rm -rf "$site"
+  if ! why=$("$python" -m zipfile -e "$here"/python/devexchange-*.whl "$site" 2>&1); then
+    echo "the wheel cannot be unpacked: $why"
+    return 1
+  fi
+  export PYTHONPATH=$site:$here/python/tests:$here/python/tests/gpu:$here/python/needs${PYTHONPATH:+:$PYTHONPATH}
+  export PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+  # Several libraries share the device.
+  export XLA_PYTHON_CLIENT_PREALLOCATE=false
+}
+
+# Numba counts on a driver that waits in frees and in uploads, and so do its users.
+in_python() { # COMMAND...
+  if [ -n "$simulated" ]; then set -- env SIMCUDA_FREE=waits SIMCUDA_STAGING=waits "$@"; fi
+  "$@" </dev/null
+}
+
+# unittest says how many tests there were and what became of them. A module that skips itself is one of them until Python
+# 3.12, and later none at all.
+run_library() { # LIBRARY
+  local log=$results/python-$1.log status=0 ran=0 bad=0 left=0
+  echo "--- $1"
+  (
+    cd "$here/python/tests/gpu"
+    in_python timeout -k 10 "$limit" "$python" -m unittest discover -v -p "test_$1.py"
+  ) >"$log" 2>&1 || status=$?
+  cat "$log"
+  ran=$(sed -nE 's/^Ran ([0-9]+) tests? in .*/\1/p' "$log" | tail -n 1)
+  bad=$(grep -E '^FAILED \(' "$log" | tail -n 1 | grep -oE '(failures|errors|unexpected successes)=[0-9]+' |
+    cut -d = -f 2 | paste -sd + || true)
+  bad=$((${bad:-0}))
+  left=$(sed -nE 's/^(OK|FAILED|NO TESTS RAN) \(.*skipped=([0-9]+).*/\2/p' "$log" | tail -n 1)
+  if [ "$ran" = 0 ] && [ -n "$left" ]; then add 0 0 "$left"; return; fi
+  if [ -z "$ran" ] || { [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; }; then
+    fail "$1: the process did not end well (exit status $status)"
+  fi
+  add $((${ran:-0} - bad - ${left:-0})) "$bad" "${left:-0}"
+}
+
+run_python() {
+  local library
+  heading "python: $("$python" --version)"
+  for library in torch cupy jax numba between; do run_library "$library"; done
+}
+
+# --- Numba's own suite, without our manager and with it ---
+
+# On the simulated driver a few modules say whether the script works; `make test-numba` runs what can run there.
+rehearsed=(cudadrv.test_cuda_memory cudadrv.test_deallocations cudapy.test_cuda_array_interface)
+
+run_suite() { # run KIND | compare
+  local log=$results/numba-${2:-compare}.log status=0 counts why modules=()
+  heading "numba's suite: $*"
+  if ! why=$(in_python "$python" -c 'import numba.cuda.tests' 2>&1); then
+    skip "Numba's suite" "$(tail -n 1 <<<"$why")"
+    return
+  fi
+  if [ "$1" = run ]; then
+    if [ -n "$simulated" ]; then modules=("${rehearsed[@]}"); fi
+    set -- run --seconds "$suite_limit" "$2"
+  fi
+  in_python "$python" "$here/python/numba/suite.py" "$@" "$results" "${modules[@]}" >"$log" 2>&1 || status=$?
+  cat "$log"
+  counts=$(sed -nE 's/^counts: ([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped$/\1 \2 \3/p' "$log" | tail -n 1)
+  if [ -z "$counts" ]; then fail "Numba's suite did not end well (exit status $status)"; fi
+  # shellcheck disable=SC2086 # three numbers
+  add ${counts:-0 0 0}
+}
+
+# --- under NVIDIA's compute-sanitizer ---
+
+# Programs of ours have no kernels, so its other tools (racecheck, synccheck: shared memory) have nothing to look at.
+run_sanitizer() {
+  local program tool end=$((SECONDS + suite_limit))
+  heading sanitizer
+  if [ -n "$simulated" ]; then skip sanitizer "it is for a real driver"; return; fi
+  if ! command -v compute-sanitizer >/dev/null; then skip sanitizer "compute-sanitizer is not on PATH"; return; fi
+  for tool in memcheck initcheck; do
+    for program in "$here"/bin/cuda_* "$here"/bin/test_*; do
+      if [ "$SECONDS" -lt "$end" ]; then
+        run_sanitized "$tool" "$program"
+      else
+        skip "$tool: ${program##*/}" "there was no time left after $suite_limit s"
+      fi
+    done
+  done
+}
+
+run_sanitized() { # TOOL PROGRAM
+  local name=${2##*/} status=0 arguments=()
+  local log=$results/$1.$name.log
+  case $name in cuda_*) arguments=(--test-threads=1) ;; esac
+  # Tests make calls that have to fail.
+  timeout -k 10 "$limit" compute-sanitizer --tool "$1" --report-api-errors no --target-processes all \
+    --error-exitcode 99 "$2" "${arguments[@]}" >"$log" 2>&1 </dev/null || status=$?
+  if [ "$status" -eq 0 ] && grep -q 'ERROR SUMMARY: 0 errors' "$log"; then
+    passed=$((passed + 1))
+    echo "ok - $1: $name"
+  else
+    fail "$1: $name (exit status $status)"
+    { grep -E '^=+ ' "$log" || cat "$log"; } | head -n 40 | sed 's/^/    /'
+  fi
+}
+
+run_part() { # PART
+  local program why
+  case $1 in
+    conformance) run_conformance ;;
+    core) for program in "$here"/bin/cuda_*; do run_tests_of "${program##*/}"; done ;;
+    c) for program in "$here"/bin/test_*; do run_c "${program##*/}"; done ;;
+    sanitizer) run_sanitizer ;;
+    *)
+      if [ -n "$no_python" ]; then heading "$1"; skip "$1" "$no_python"; return; fi
+      # The driver has to be there, and to be what it is taken for.
+      if ! why=$(in_python "$python" -c 'import cudadriver' 2>&1); then
+        heading "$1"
+        fail "$1: ${why##*$'\n'}"
+        return
+      fi
+      case $1 in
+        python) run_python ;;
+        numba-compare) run_suite compare ;;
+        numba-*) run_suite run "${1#numba-}" ;;
+      esac
+      ;;
+  esac
 }
 
 main() {
-  local program
-  mkdir -p "$results"
+  local part python='' no_python=''
   choose_driver
   cat "$here/BUILT"
   banner
-  run_conformance
-  for program in "$here"/bin/cuda_*; do run_tests_of "${program##*/}"; done
-  for program in "$here"/bin/test_*; do run_c "${program##*/}"; done
+  find_python >"$results/no-python" || no_python=$(cat "$results/no-python")
+  for part in "${parts[@]}"; do run_part "$part"; done
   finish
 }
 

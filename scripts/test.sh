@@ -129,13 +129,17 @@ suite_conformance() {
   "$DEVX_ROOT/scripts/test-conformance.sh"
 }
 
-# What `make gpu-test` runs on a GPU, on the simulated driver, from elsewhere and with nothing in its environment.
+# What `make gpu-test` runs on a GPU, on the simulated driver, from elsewhere and with nothing in its environment but a
+# Python that has Numba.
 suite_gpu-rehearsal() {
   needs_tool cargo "$CARGO"
+  needs_tool "Python 3" "$PYTHON"
   needs_libraries
   "$DEVX_ROOT/scripts/gpu-bundle.sh"
+  "$DEVX_ROOT/scripts/test-numba.sh" --environments
   cd /
-  env -i PATH=/usr/bin:/bin "$DEVX_TARGET/gpu-bundle/run.sh" --simulated --results "$logs/gpu-rehearsal"
+  env -i PATH=/usr/bin:/bin PYTHON="$DEVX_TARGET/numba/numba-cuda/venv/bin/python" \
+    "$DEVX_TARGET/gpu-bundle/run.sh" --simulated --results "$logs/gpu-rehearsal"
 }
 
 suite_bench() {

@@ -80,16 +80,16 @@ def surroundings(manager):
     }
 
 
-def run(module, environment, results):
+def run(module, environment, results, seconds=SECONDS):
     """What became of the methods of a module: outcome and text by name."""
     command = [sys.executable, str(HERE / "methods.py"), module, str(results)]
     try:
         done = subprocess.run(
-            command, env=environment, timeout=SECONDS, capture_output=True, text=True, errors="replace"
+            command, env=environment, timeout=seconds, capture_output=True, text=True, errors="replace"
         )
         ended, said = f"exit status {done.returncode}" if done.returncode else "", done.stdout + done.stderr
     except subprocess.TimeoutExpired as error:
-        ended, said = f"it takes more than {SECONDS} s", (error.stderr or b"").decode(errors="replace")
+        ended, said = f"it takes more than {seconds:.0f} s", (error.stderr or b"").decode(errors="replace")
     lines = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
     methods = {name: (outcome, text or SKIPPED.get(name, "")) for name, outcome, text in lines if name}
     allocated = sum(text for name, _, text in lines if not name)
