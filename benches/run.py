@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs programs with benches against each other and says how ours does (docs/bench.md); called by scripts/bench.sh.
 
-    run.py --results FILE [--quick] [--only TEXT] [--missing "PEER: WHY"]... PROGRAM...
+    run.py --results FILE [--quick] [--only TEXT] [--missing WHAT WHY]... PROGRAM...
 
 Each program says what it offers (`PROGRAM list`) and then does what it is asked for, a line in, a line out, as
 c/bench.c has it. Samples of all programs are taken in turn, so what disturbs one disturbs all. Instructions are counted
@@ -73,6 +73,10 @@ class Row:
         self.operation, self.implementation, self.program, self.path = operation, implementation, program, program.path
         self.times, self.ns, self.allocations, self.instructions = 1, [], [], None
 
+    def is_counted(self):
+        """Valgrind runs one thread at a time, and how long they wait for each other is chance."""
+        return not self.operation.startswith("threads/")
+
     def sample(self):
         ns, allocations = self.program.sample(self.operation, self.implementation, self.times)
         self.ns.append(ns / self.times)
@@ -121,6 +125,12 @@ def check_offers(offered, operations):
         sys.exit(f"bench: missing {missing}, not in {OPERATIONS.name} {unknown}, {len(offered) - len(there)} twice")
 
 
+def without(missing, operations):
+    """The operations, but those of a language (or a part of one) that is not here."""
+    gone = tuple(what + "/" for what, _ in missing)
+    return {name: note for name, note in operations.items() if not name.startswith(gone)}
+
+
 def is_elf(path):
     with open(path, "rb") as file:
         return file.read(4) == b"\x7fELF"
@@ -146,7 +156,7 @@ def count_instructions(rows, options):
     for path in dict.fromkeys(row.path for row in rows if is_elf(row.path)):
         with tempfile.TemporaryDirectory() as directory:
             program = CountedProgram(path, directory)
-            for row in (row for row in rows if row.path == path):
+            for row in (row for row in rows if row.path == path and row.is_counted()):
                 row.instructions = program.instructions(row, 2 if options.quick or min(row.ns) > 1e5 else 100)
             program.end()
 
@@ -197,11 +207,12 @@ def main():
     parser.add_argument("--results", required=True, type=pathlib.Path)
     parser.add_argument("--quick", action="store_true", help="only to see that everything runs; its times say nothing")
     parser.add_argument("--only", default="", help="operations with this text in their name")
-    parser.add_argument("--missing", action="append", default=[], help="a peer that is not here, and why")
+    parser.add_argument("--missing", action="append", default=[], nargs=2, metavar=("WHAT", "WHY"),
+                        help="a peer, or the first part of names of operations, that is not here")
     parser.add_argument("programs", nargs="+")
     options = parser.parse_args()
 
-    operations = read_operations()
+    operations = without(options.missing, read_operations())
     offered = read_lists(options.programs)
     check_offers(offered, operations)
     if not any(options.only in operation for operation in operations):
@@ -218,8 +229,8 @@ def main():
     options.results.parent.mkdir(parents=True, exist_ok=True)
     options.results.write_text("[\n" + ",\n".join("  " + json.dumps(result) for result in results) + "\n]\n")
     print_table(results, operations)
-    for peer in options.missing:
-        print(f"not here: {peer}")
+    for what, why in options.missing:
+        print(f"not here: {what}: {why}")
     print(f"{len(results)} rows in {options.results}")
 
 

@@ -17,14 +17,17 @@ prefix=$out/prefix
 bin=$out/bin
 
 programs=() # what is measured
-missing=()  # `--missing TEXT` for each peer that is not here
+missing=()  # `--missing PREFIX WHY` for each peer, or language, that is not here
 quick=
 results=$out/results.json
 
-# A program of C: the harness, what is exchanged, and the files of one implementation.
+# The part that every program has: the harness, and what is exchanged.
+common=("$benches"/c/{allocations,bench,data,threads}.c)
+c=(-std=gnu11 -O2 -g -Wall -Wextra -Werror -pthread)
+
+# A program of C: that part, and the files of one implementation.
 build_c() { # IMPLEMENTATION FLAGS...
-  "$CC" -std=gnu11 -O2 -g -Wall -Wextra -Werror "-DBENCH_IMPLEMENTATION=\"$1\"" -o "$bin/c-$1" \
-    "$benches"/c/*.c "$benches/c/$1"/*.c "${@:2}"
+  "$CC" "${c[@]}" "-DBENCH_IMPLEMENTATION=\"$1\"" -o "$bin/c-$1" "${common[@]}" "$benches/c/$1"/*.c "${@:2}"
   programs+=("$bin/c-$1")
 }
 
@@ -40,7 +43,7 @@ build_ours() {
 # --- peers: each is built, or `is_missing` says why not ---
 
 is_missing() { # PEER WHY
-  missing+=(--missing "$1: $2")
+  missing+=(--missing "$1" "$2")
 }
 
 # Where the sources of nanoarrow's C library are, in one file each, as nanoarrow bundles them: those that the tests with
@@ -81,6 +84,41 @@ build_nanoarrow() {
   build_c nanoarrow -isystem "$sources" "$sources"/nanoarrow{,_device}.c
 }
 
+# Ours for Python, in an environment that has other people's packages beside it.
+venv=$DEVX_TARGET/python/venv
+build_wheel() {
+  "$DEVX_ROOT/scripts/build-python.sh" >"$out/wheel.log" 2>&1
+}
+
+# Crates of their own, with a lock file of their own.
+build_rust() {
+  local log=$out/rust.log peer
+  if ! CARGO_TARGET_DIR=$out/rust "$CARGO" build --quiet --release --locked \
+    --manifest-path "$benches/rust/Cargo.toml" >"$log" 2>&1; then
+    for peer in dlpark dlpack-rs arrow-rs; do is_missing "$peer" "cannot be built, see $log"; done
+    return
+  fi
+  for peer in dlpark dlpack-rs arrow-rs; do programs+=("$out/rust/release/rust-$peer"); done
+}
+
+# Headers and library out of the wheel.
+build_tvm_ffi() {
+  local log=$out/tvm-ffi.log package source objects=()
+  package=("$venv"/lib/python3*/site-packages/tvm_ffi)
+  if [ ! -d "${package[0]}/include" ]; then is_missing tvm-ffi "its wheel is not in $venv"; return; fi
+  for source in "${common[@]}"; do
+    objects+=("$bin/tvm-ffi-$(basename "$source" .c).o")
+    "$CC" "${c[@]}" '-DBENCH_IMPLEMENTATION="tvm-ffi"' -c -o "${objects[-1]}" "$source"
+  done
+  if ! "$CXX" -std=c++17 -O2 -g -Wall -Wextra -Werror -pthread -isystem "${package[0]}/include" -o "$bin/cpp-tvm-ffi" \
+    "$benches/cpp/tvm_ffi.cpp" "${objects[@]}" -L"${package[0]}/lib" -ltvm_ffi "-Wl,-rpath,${package[0]}/lib" \
+    >"$log" 2>&1; then
+    is_missing tvm-ffi "cannot be built, see $log"
+    return
+  fi
+  programs+=("$bin/cpp-tvm-ffi")
+}
+
 main() {
   local options=()
   while [ $# -gt 0 ]; do
@@ -93,6 +131,11 @@ main() {
   mkdir -p "$bin"
   build_ours
   build_nanoarrow
+  if [ -z "$quick" ]; then
+    build_wheel
+    build_rust
+    build_tvm_ffi
+  fi
   "$PYTHON" "$benches/run.py" --results "$results" "${options[@]}" "${missing[@]}" "${programs[@]}"
 }
 

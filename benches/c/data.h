@@ -6,6 +6,10 @@
 
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { ROWS = 1024, MATRIX_NDIM = 2, COLUMN_NAME_BYTES = 16, N_MIXED_FORMATS = 8 };
 
 /* How many columns there are. */
@@ -23,5 +27,9 @@ extern const char *const table_format;
 
 /* "c0", "c1", ...: one block of the caller's, COLUMN_NAME_BYTES for each name. */
 char *column_names(int columns);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

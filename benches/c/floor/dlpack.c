@@ -5,7 +5,9 @@
 #include "../bench.h"
 #include "../data.h"
 #include "../owner.h"
+#include "../threads.h"
 #include "pool.h"
+#include "returned.h"
 
 #include <dlpack/dlpack.h>
 #include <string.h>
@@ -24,6 +26,13 @@ struct producer {
 /* What is handed over. */
 struct handed {
     struct block block;
+    struct DLManagedTensorVersioned managed;
+};
+
+/* What is handed over to other threads: `home` is where it comes back to. */
+struct far_handed {
+    struct link block;
+    struct returned *home;
     struct DLManagedTensorVersioned managed;
 };
 
@@ -144,8 +153,39 @@ static void run_borrowed(void *state, int64_t times) {
     }
 }
 
+/* --- the same over two threads: what one of them releases is still the other one's to use again --- */
+
+static _Thread_local struct returned returned_here;
+
+static void delete_anywhere(struct DLManagedTensorVersioned *managed) {
+    struct far_handed *far = (struct far_handed *)((char *)managed - offsetof(struct far_handed, managed));
+    struct producer *producer = managed->manager_ctx;
+    returned_give(far->home, &far->block);
+    owner_drop(&producer->owner);
+}
+
+static void *export_far(void *state) {
+    struct producer *producer = state;
+    struct far_handed *far = returned_take(&returned_here, sizeof *far);
+    MUST(far != NULL);
+    far->home = &returned_here;
+    far->managed = (struct DLManagedTensorVersioned){
+        {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION}, producer, delete_anywhere, 0, producer->view};
+    owner_share(&producer->owner);
+    return &far->managed;
+}
+
+static void import_far(void *handed) {
+    struct DLManagedTensorVersioned *seen = import(handed);
+    MUST(seen != NULL);
+    release(seen);
+}
+
+static const struct thread_bench threads = {set_up, tear_down, export_far, import_far};
+
 BENCHES {
     bench_add("dlpack/shared", 0, set_up, run_shared, tear_down);
     bench_add("dlpack/moved", 0, set_up, run_moved, tear_down);
     bench_add("dlpack/borrowed", 0, set_up, run_borrowed, tear_down);
+    add_thread_benches(&threads);
 }

@@ -174,6 +174,31 @@ static inline enum type type_of(const char *format) {
     return strcmp(format, "tdD") == 0 ? DATE32 : UNKNOWN;
 }
 
+/* UTF-8 that is not all ASCII: no sequence longer than it has to be, no surrogate, nothing above U+10FFFF. */
+static __attribute__((noinline)) int is_utf8(const unsigned char *text) {
+    while (*text != '\0') {
+        unsigned char const lead = *text++;
+        if (lead < 0x80) continue;
+        int const more = lead < 0xc2 ? -1 : lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : lead < 0xf5 ? 3 : -1;
+        uint32_t code = more < 0 ? 0 : lead & (0x3fu >> more);
+        if (more < 0) return 0;
+        for (int i = 0; i < more; ++i, ++text) {
+            if ((*text & 0xc0) != 0x80) return 0;
+            code = code << 6 | (*text & 0x3fu);
+        }
+        if ((more == 2 && (code < 0x800 || code >> 11 == 0x1b)) || (more == 3 && code - 0x10000 > 0xfffff)) return 0;
+    }
+    return 1;
+}
+
+/* Nobody can use a column whose name cannot be read; so each is read to its end. */
+static inline int is_name(const char *name) {
+    unsigned char seen = 0;
+    if (name == NULL) return 1;
+    for (const char *at = name; *at != '\0'; ++at) seen |= (unsigned char)*at;
+    return seen < 0x80 || is_utf8((const unsigned char *)name);
+}
+
 struct seen_schema {
     struct block block;
     struct ArrowSchema source; /* has the names */
@@ -201,7 +226,7 @@ struct seen_schema *import_schema(struct ArrowSchema *source) {
     for (int64_t i = 0; i < n; ++i) {
         const struct ArrowSchema *child = source->children[i];
         seen->types[i] = (uint8_t)type_of(child->format);
-        if (seen->types[i] == UNKNOWN || child->release == NULL || child->n_children != 0 ||
+        if (seen->types[i] == UNKNOWN || !is_name(child->name) || child->release == NULL || child->n_children != 0 ||
             child->dictionary != NULL) {
             pool_give(&seen_schema_pool, seen);
             return NULL;
