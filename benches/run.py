@@ -83,9 +83,9 @@ class Row:
         self.allocations.append(allocations / self.times)
 
     def calibrate(self, target_ns):
-        """Finds how many times fill a sample; these are the warm-up too."""
+        """Finds how many times fill a sample, by the best of a few; these are the warm-up too."""
         while True:
-            ns, _ = self.program.sample(self.operation, self.implementation, self.times)
+            ns = min(self.program.sample(self.operation, self.implementation, self.times)[0] for _ in range(3))
             if ns >= target_ns / 2:
                 break
             self.times = math.ceil(self.times * min(100, 1.2 * target_ns / max(ns, 1)))
@@ -128,7 +128,7 @@ def check_offers(offered, operations):
 def without(missing, operations):
     """The operations, but those of a language (or a part of one) that is not here."""
     gone = tuple(what + "/" for what, _ in missing)
-    return {name: note for name, note in operations.items() if not name.startswith(gone)}
+    return {name: note for name, note in operations.items() if not f"{name}/".startswith(gone)}
 
 
 def is_elf(path):
@@ -182,16 +182,21 @@ def ratio(ours, theirs, key):
     return f"{ours[key] / theirs[key]:.2f}"
 
 
+def grouped(results):
+    """{operation: {implementation: result}}"""
+    groups = {}
+    for result in results:
+        groups.setdefault(result["operation"], {})[result["implementation"]] = result
+    return groups
+
+
 def print_table(results, operations):
     """Ours, and how many times the floor's and the best peer's that is."""
     line = "{:<32}{:>10}{:>11}{:>8}{:>7}  {:>8}{:>7}{:>8}  {:>11}{:>8}{:>7}  {}"
     print("\n" + line.format("", "time, ns", "", "", "", "allocs", "", "", "instr", "", "", ""))
     print(line.format("operation", "min", "median", "/floor", "/peer", "ours", "floor", "peer",
                       "ours", "/floor", "/peer", "best peer"))
-    groups = {}
-    for result in results:
-        groups.setdefault(result["operation"], {})[result["implementation"]] = result
-    for operation, group in groups.items():
+    for operation, group in grouped(results).items():
         ours, floor, peer = group[OURS], group[FLOOR], best_peer(group.values())
         print(line.format(
             operation, number(ours, "min_ns"), number(ours, "median_ns"),

@@ -276,6 +276,10 @@ struct seen *import_device_array(struct ArrowDeviceArray *source, const struct s
     return import_array(&source->array, schema);
 }
 
+const void *seen_values(const struct seen *seen, int64_t column) {
+    return seen->columns[column].values;
+}
+
 void release_seen(struct seen *seen) {
     seen->source.release(&seen->source);
     pool_give(&seen_pool, seen);
