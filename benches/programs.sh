@@ -1,7 +1,9 @@
 # shellcheck shell=bash
-# Builds the programs with benches; sourced by scripts/bench.sh, which sets benches, out and quick.
+# Builds the programs with benches; sourced by scripts/bench.sh after scripts/env.sh, with benches, out and quick.
 #
 # Sets `programs`, what is measured, and `missing`, the options of run.py for what is not here.
+
+: "${benches:?}" "${out:?}" "${JAVA=}"
 
 programs=()
 missing=()
@@ -131,7 +133,10 @@ build_python() {
     is_missing python "the wheel could not be built, see $log"
     return
   fi
-  if ! "$venv/bin/python" -c 'import devexchange' 2>/dev/null; then is_missing python "the wheel is not built"; return; fi
+  if ! "$venv/bin/python" -c 'import devexchange' 2>/dev/null; then
+    is_missing python "the wheel is not built"
+    return
+  fi
   include=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
   if [ ! -e "$include/Python.h" ]; then is_missing python "there is no $include/Python.h"; return; fi
   build_library floor.so -isystem "$include" "$benches/python/floor.c" "${floor[@]}"

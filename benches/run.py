@@ -190,6 +190,10 @@ def grouped(results):
     return groups
 
 
+def read_results(path):
+    return json.loads(path.read_text())
+
+
 def print_table(results, operations):
     """Ours, and how many times the floor's and the best peer's that is."""
     line = "{:<32}{:>10}{:>11}{:>8}{:>7}  {:>8}{:>7}{:>8}  {:>11}{:>8}{:>7}  {}"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Ours against its peers and against the least that can be done (`make bench`, docs/bench.md):
 #
-#   scripts/bench.sh [--quick] [--record] [--only TEXT]
+#   scripts/bench.sh [--quick] [--record WHERE] [--only TEXT]
 #
 # --quick sees whether everything builds and runs; what it measures says nothing. It downloads nothing, and takes what
 #   is there already: of the peers nanoarrow's sources, of the languages those whose library is built.
-# --record writes the picture and the table of the README and of docs/bench.md from this run.
+# --record writes the picture and the tables in README.md and docs/bench.md from this run; WHERE says what it ran on.
 # --only takes the operations with this text in their name.
 #
 # Builds the programs (benches/programs.sh), prints a table, and writes target/bench/results.json (quick.json) and
@@ -19,31 +19,35 @@ out=$DEVX_TARGET/bench
 quick=
 record=
 results=$out/results.json
-options=()
 
 # shellcheck source=benches/programs.sh
 . "$benches/programs.sh"
 
-while [ $# -gt 0 ]; do
-  case $1 in
-    --quick) quick=yes results=$out/quick.json options+=(--quick); shift ;;
-    --record) record=yes; shift ;;
-    --only) options+=(--only "${2?"--only wants a text"}"); shift 2 ;;
-    *) echo "bench: unknown option '$1'" >&2; exit 2 ;;
-  esac
-done
-if [ -n "$record" ] && [ ${#options[@]} -gt 0 ]; then
-  echo "bench: only a full run is recorded" >&2
-  exit 2
-fi
+main() {
+  local options=()
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --quick) quick=yes results=$out/quick.json options+=(--quick); shift ;;
+      --record) record=${2?"--record wants to know where it runs"}; shift 2 ;;
+      --only) options+=(--only "${2?"--only wants a text"}"); shift 2 ;;
+      *) echo "bench: unknown option '$1'" >&2; exit 2 ;;
+    esac
+  done
+  if [ -n "$record" ] && [ ${#options[@]} -gt 0 ]; then
+    echo "bench: only a full run is recorded" >&2
+    exit 2
+  fi
 
-build_programs
-"$PYTHON" "$benches/run.py" --results "$results" "${options[@]}" "${missing[@]}" "${programs[@]}"
-if [ ${#options[@]} -eq 0 ]; then
-  "$PYTHON" "$benches/picture.py" "$results" "$out/bench.svg"
-  echo "picture in $out/bench.svg"
-fi
-if [ -n "$record" ]; then
-  cp "$out/bench.svg" "$DEVX_ROOT/docs/bench.svg"
-  "$PYTHON" "$benches/record.py" "$results" "$DEVX_ROOT/README.md" "$DEVX_ROOT/docs/bench.md"
-fi
+  build_programs
+  "$PYTHON" "$benches/run.py" --results "$results" "${options[@]}" "${missing[@]}" "${programs[@]}"
+  if [ ${#options[@]} -eq 0 ]; then
+    "$PYTHON" "$benches/picture.py" "$results" "$out/bench.svg"
+    echo "picture in $out/bench.svg"
+  fi
+  if [ -n "$record" ]; then
+    cp "$out/bench.svg" "$DEVX_ROOT/docs/bench.svg"
+    "$PYTHON" "$benches/record.py" "$results" "$record" "$DEVX_ROOT/README.md" "$DEVX_ROOT/docs/bench.md"
+  fi
+}
+
+main "$@"

@@ -1,5 +1,5 @@
-/* The least that a JVM can pay for the same, by JNI, over the floor of C: numbers in, numbers out, and what is more than
- * one goes to memory of the caller's.
+/* The least that a JVM can pay for the same, by JNI, over the floor of C: numbers in, numbers out, and what is more
+ * than one goes to memory of the caller's.
  */
 #include "../c/allocations.h"
 #include "../c/data.h"

@@ -9,11 +9,12 @@ import itertools
 import sys
 import time
 
-import devexchange
 import floor
 import numpy
 import pyarrow
 import tvm_ffi
+
+import devexchange
 
 ROWS = 1024
 WIDTHS = 1, 10, 100, 1000

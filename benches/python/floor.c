@@ -1,5 +1,5 @@
-/* The least that a Python extension can do for the same: producers and consumers in C, with a Python object for what is
- * held, over the floor of C.
+/* The least that a Python extension can do for the same: producers and consumers in C, with a Python object for what
+ * is held, over the floor of C.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -121,7 +121,8 @@ static PyObject *from_arrow(PyObject *self, PyObject *thing) {
     if (pair == NULL) return NULL;
     if (PyTuple_CheckExact(pair) && PyTuple_GET_SIZE(pair) == 2) {
         struct ArrowSchema *schema = PyCapsule_GetPointer(PyTuple_GET_ITEM(pair, 0), "arrow_schema");
-        struct ArrowArray *array = schema == NULL ? NULL : PyCapsule_GetPointer(PyTuple_GET_ITEM(pair, 1), "arrow_array");
+        struct ArrowArray *array = NULL;
+        if (schema != NULL) array = PyCapsule_GetPointer(PyTuple_GET_ITEM(pair, 1), "arrow_array");
         if (array != NULL) kept = keep_batch(schema, array);
     } else {
         PyErr_SetString(PyExc_TypeError, "not a pair of capsules");

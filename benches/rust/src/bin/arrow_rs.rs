@@ -7,11 +7,15 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, from_ffi_and_data_type, to_ffi};
-use arrow_array::ffi_stream::{RecordBatchStreamReader, FFI_ArrowArrayStream};
-use arrow_array::{Array, ArrayRef, Int32Array, RecordBatch, RecordBatchReader, StructArray};
-use arrow_buffer::{Buffer, ScalarBuffer};
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
+use arrow_array::types::Int32Type;
+use arrow_array::{
+    Array, ArrayRef, DictionaryArray, Int32Array, ListArray, RecordBatch, RecordBatchReader, StringArray, StructArray,
+};
+use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, SchemaRef};
 use bench::{ARRAY_WIDTHS, Bench, ROWS, SCHEMA_WIDTH, STREAM_WIDTHS};
 
 /// A buffer over the static values, with an owner that is counted.
@@ -44,6 +48,31 @@ impl Bench for WithSchema {
         let seen = unsafe { from_ffi(array, &schema) }.expect("import");
         let batch = RecordBatch::from(StructArray::from(seen));
         assert!(batch.num_columns() == self.0.num_columns());
+    }
+}
+
+/// The same of the nodes of `nested` in `benches/c/data.c`.
+struct Nested(WithSchema);
+
+impl Bench for Nested {
+    fn set_up(_: usize) -> Self {
+        let owner = Arc::new(());
+        let ends = || OffsetBuffer::new(ScalarBuffer::from(vec![0; ROWS + 1]));
+        let texts = || Arc::new(StringArray::new(ends(), Buffer::from([0]), None));
+        let numbers = column(&owner).as_primitive::<Int32Type>().clone();
+        let word = DictionaryArray::new(numbers, texts());
+        let item = Arc::new(Field::new("item", DataType::Int32, true));
+        let list = ListArray::new(item, ends(), column(&owner), None);
+        let parts =
+            Fields::from(vec![Field::new("number", DataType::Int32, true), Field::new("text", DataType::Utf8, true)]);
+        let pair = StructArray::new(parts, vec![column(&owner), texts()], None);
+        let columns: [(&str, ArrayRef); 3] =
+            [("word", Arc::new(word)), ("list", Arc::new(list)), ("pair", Arc::new(pair))];
+        Self(WithSchema(RecordBatch::try_from_iter(columns).expect("a batch")))
+    }
+
+    fn once(&mut self) {
+        self.0.once();
     }
 }
 
@@ -147,6 +176,7 @@ fn add() {
         bench::add::<WithSchema>(c"device-array/with-schema", width);
         bench::add::<SchemaAgreed>(c"device-array/schema-agreed", width);
     }
+    bench::add::<Nested>(c"device-array/nested", 0);
     bench::add::<ExportSchema>(c"schema/export", SCHEMA_WIDTH);
     bench::add::<ImportSchema>(c"schema/import", SCHEMA_WIDTH);
     for width in STREAM_WIDTHS {
