@@ -87,7 +87,7 @@ gpu-rehearsal: ## the same programs in the same way, but on the simulated driver
 	@scripts/test.sh gpu-rehearsal
 
 ##@ How fast it is (docs/bench.md)
-bench: ## ours against other libraries and the least that can be done; QUICK=1 to see that it runs, RECORD=… to keep it
+bench: ## ours against other libraries and the least that can be done (QUICK=1, ONLY=…, RECORD=…)
 	@scripts/setup.sh --quiet rust c python
 	@scripts/bench.sh $(if $(QUICK),--quick) $(if $(ONLY),--only '$(ONLY)') $(if $(RECORD),--record '$(RECORD)')
 

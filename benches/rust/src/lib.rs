@@ -131,6 +131,7 @@ pub fn add_threads<T: Threads>() {
 #[macro_export]
 macro_rules! benches {
     ($name:literal, $add:path) => {
+        #[allow(non_upper_case_globals, reason = "the name is C's")]
         #[unsafe(no_mangle)]
         #[used]
         static bench_implementation: $crate::Name = $crate::Name::new($name);

@@ -2,7 +2,6 @@
 //! these are plain `ArrowArray`s.
 
 #![no_main]
-#![allow(non_upper_case_globals, reason = "the name is C's")]
 
 use std::ptr::NonNull;
 use std::sync::Arc;

@@ -1,7 +1,6 @@
 //! DLPack out and in again with dlpack-rs, which only exports: the consumer reads the struct itself.
 
 #![no_main]
-#![allow(non_upper_case_globals, reason = "the name is C's")]
 
 use std::ffi::c_void;
 use std::hint::black_box;

@@ -1,7 +1,6 @@
 //! DLPack out and in again with dlpark: rank known when compiled, the owner in an `Arc` where it is shared.
 
 #![no_main]
-#![allow(non_upper_case_globals, reason = "the name is C's")]
 
 use std::ffi::c_void;
 use std::sync::Arc;
