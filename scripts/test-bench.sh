@@ -45,6 +45,7 @@ documents_are_written() {
     "$PYTHON" "$DEVX_ROOT/benches/picture.py" "$results" "$work/bench.svg" &&
     "$PYTHON" "$DEVX_ROOT/benches/record.py" "$results" "nowhere" "$work/README.md" "$work/bench.md" &&
     "$PYTHON" -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$work/bench.svg" &&
+    grep -q '^nowhere, ' "$work/README.md" && grep -q '^nowhere, ' "$work/bench.md" &&
     grep -q 'dlpack/shared. | [0-9.]* (' "$work/README.md" &&
     grep -q 'stream/async/10. | [0-9,.]* (' "$work/bench.md"
 }
