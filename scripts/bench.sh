@@ -4,7 +4,7 @@
 #   scripts/bench.sh [--quick] [--record WHERE] [--only TEXT]
 #
 # --quick sees whether everything builds and runs; what it measures says nothing. It downloads nothing, and takes what
-#   is there already: of the peers nanoarrow's sources, of the languages those whose library is built.
+#   is there already: of the peers nanoarrow's sources, of Python the wheel and the packages beside it.
 # --record writes the picture and the tables in README.md and docs/bench.md from this run; WHERE says what it ran on.
 # --only takes the operations with this text in their name.
 #
