@@ -61,8 +61,11 @@ class CountedProgram(Program):
         return int(totals[0])
 
     def instructions(self, row, times):
-        """Per operation; what belongs to none of them falls out of the difference."""
-        once, twice = self.count(row, times), self.count(row, 2 * times)
+        """Per operation; what belongs to none of them falls out of the difference.
+
+        The first time is a warm-up: an allocator tidies up after the operation before.
+        """
+        _, once, twice = (self.count(row, n * times) for n in (1, 1, 2))
         return plain((twice - once) / times)
 
 
