@@ -36,8 +36,8 @@ def peers_of(group, selected):
 
 def table(results, selected, where):
     yield f"{where}, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}."
-    yield "Nanoseconds per operation, the least of 21 samples (and the median) · allocations · instructions, or - where they"
-    yield "are not counted."
+    yield "Nanoseconds per operation, the least of 21 samples (and the median) · allocations · instructions, or - where"
+    yield "they are not counted."
     yield ""
     yield "| operation | devexchange | least possible | " + ("best peer |" if selected else "peers |")
     yield "|---|---|---|---|"
