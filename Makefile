@@ -106,9 +106,9 @@ gpu-rehearsal: ## the same programs in the same way, but on the simulated driver
 	@scripts/test.sh gpu-rehearsal
 
 ##@ How fast it is (docs/bench.md)
-bench: ## ours against other libraries and the least that can be done; QUICK=1 only sees whether it runs
+bench: ## ours against other libraries and the least that can be done (QUICK=1, ONLY=…, RECORD=…)
 	@scripts/setup.sh --quiet rust c python
-	@scripts/bench.sh $(if $(QUICK),--quick) $(if $(ONLY),--only '$(ONLY)')
+	@scripts/bench.sh $(if $(QUICK),--quick) $(if $(ONLY),--only '$(ONLY)') $(if $(RECORD),--record '$(RECORD)')
 
 ##@ Work on it
 headers: ## write the generated headers and the snapshots anew (look at the diff afterwards)

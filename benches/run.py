@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs programs with benches against each other and says how ours does (docs/bench.md); called by scripts/bench.sh.
 
-    run.py --results FILE [--quick] [--only TEXT] [--missing "PEER: WHY"]... PROGRAM...
+    run.py --results FILE [--quick] [--only TEXT] [--missing WHAT WHY]... PROGRAM...
 
 Each program says what it offers (`PROGRAM list`) and then does what it is asked for, a line in, a line out, as
 c/bench.c has it. Samples of all programs are taken in turn, so what disturbs one disturbs all. Instructions are counted
@@ -61,8 +61,11 @@ class CountedProgram(Program):
         return int(totals[0])
 
     def instructions(self, row, times):
-        """Per operation; what belongs to none of them falls out of the difference."""
-        once, twice = self.count(row, times), self.count(row, 2 * times)
+        """Per operation; what belongs to none of them falls out of the difference.
+
+        The first time is a warm-up: an allocator tidies up after the operation before.
+        """
+        _, once, twice = (self.count(row, n * times) for n in (1, 1, 2))
         return plain((twice - once) / times)
 
 
@@ -73,15 +76,19 @@ class Row:
         self.operation, self.implementation, self.program, self.path = operation, implementation, program, program.path
         self.times, self.ns, self.allocations, self.instructions = 1, [], [], None
 
+    def is_counted(self):
+        """Valgrind runs one thread at a time, and how long they wait for each other is chance."""
+        return not self.operation.startswith("threads/")
+
     def sample(self):
         ns, allocations = self.program.sample(self.operation, self.implementation, self.times)
         self.ns.append(ns / self.times)
         self.allocations.append(allocations / self.times)
 
     def calibrate(self, target_ns):
-        """Finds how many times fill a sample; these are the warm-up too."""
+        """Finds how many times fill a sample, by the best of a few; these are the warm-up too."""
         while True:
-            ns, _ = self.program.sample(self.operation, self.implementation, self.times)
+            ns = min(self.program.sample(self.operation, self.implementation, self.times)[0] for _ in range(3))
             if ns >= target_ns / 2:
                 break
             self.times = math.ceil(self.times * min(100, 1.2 * target_ns / max(ns, 1)))
@@ -121,21 +128,29 @@ def check_offers(offered, operations):
         sys.exit(f"bench: missing {missing}, not in {OPERATIONS.name} {unknown}, {len(offered) - len(there)} twice")
 
 
+def without(missing, operations):
+    """The operations, but those of a language (or a part of one) that is not here."""
+    gone = tuple(what + "/" for what, _ in missing)
+    return {name: note for name, note in operations.items() if not f"{name}/".startswith(gone)}
+
+
 def is_elf(path):
     with open(path, "rb") as file:
         return file.read(4) == b"\x7fELF"
 
 
 def measure_times(rows, options):
-    """Operation by operation; within one, the implementations in turn."""
-    rounds, target_ns = (2, 2e5) if options.quick else (21, 5e6)
-    for _, group in itertools.groupby(rows, key=lambda row: row.operation):
-        group = list(group)
-        for row in group:
-            row.calibrate(target_ns)
-        for _ in range(rounds):
+    """Operation by operation, the implementations in turn; and all of it several times, so that what disturbs the
+    machine for seconds is not in all the samples of one operation."""
+    passes, rounds, target_ns = (1, 2, 2e5) if options.quick else (3, 7, 5e6)
+    for _ in range(passes):
+        for _, group in itertools.groupby(rows, key=lambda row: row.operation):
+            group = list(group)
             for row in group:
-                row.sample()
+                row.calibrate(target_ns)
+            for _ in range(rounds):
+                for row in group:
+                    row.sample()
 
 
 def count_instructions(rows, options):
@@ -146,7 +161,7 @@ def count_instructions(rows, options):
     for path in dict.fromkeys(row.path for row in rows if is_elf(row.path)):
         with tempfile.TemporaryDirectory() as directory:
             program = CountedProgram(path, directory)
-            for row in (row for row in rows if row.path == path):
+            for row in (row for row in rows if row.path == path and row.is_counted()):
                 row.instructions = program.instructions(row, 2 if options.quick or min(row.ns) > 1e5 else 100)
             program.end()
 
@@ -172,16 +187,25 @@ def ratio(ours, theirs, key):
     return f"{ours[key] / theirs[key]:.2f}"
 
 
+def grouped(results):
+    """{operation: {implementation: result}}"""
+    groups = {}
+    for result in results:
+        groups.setdefault(result["operation"], {})[result["implementation"]] = result
+    return groups
+
+
+def read_results(path):
+    return json.loads(path.read_text())
+
+
 def print_table(results, operations):
     """Ours, and how many times the floor's and the best peer's that is."""
     line = "{:<32}{:>10}{:>11}{:>8}{:>7}  {:>8}{:>7}{:>8}  {:>11}{:>8}{:>7}  {}"
     print("\n" + line.format("", "time, ns", "", "", "", "allocs", "", "", "instr", "", "", ""))
     print(line.format("operation", "min", "median", "/floor", "/peer", "ours", "floor", "peer",
                       "ours", "/floor", "/peer", "best peer"))
-    groups = {}
-    for result in results:
-        groups.setdefault(result["operation"], {})[result["implementation"]] = result
-    for operation, group in groups.items():
+    for operation, group in grouped(results).items():
         ours, floor, peer = group[OURS], group[FLOOR], best_peer(group.values())
         print(line.format(
             operation, number(ours, "min_ns"), number(ours, "median_ns"),
@@ -197,11 +221,12 @@ def main():
     parser.add_argument("--results", required=True, type=pathlib.Path)
     parser.add_argument("--quick", action="store_true", help="only to see that everything runs; its times say nothing")
     parser.add_argument("--only", default="", help="operations with this text in their name")
-    parser.add_argument("--missing", action="append", default=[], help="a peer that is not here, and why")
+    parser.add_argument("--missing", action="append", default=[], nargs=2, metavar=("WHAT", "WHY"),
+                        help="a peer, or the first part of names of operations, that is not here")
     parser.add_argument("programs", nargs="+")
     options = parser.parse_args()
 
-    operations = read_operations()
+    operations = without(options.missing, read_operations())
     offered = read_lists(options.programs)
     check_offers(offered, operations)
     if not any(options.only in operation for operation in operations):
@@ -218,8 +243,8 @@ def main():
     options.results.parent.mkdir(parents=True, exist_ok=True)
     options.results.write_text("[\n" + ",\n".join("  " + json.dumps(result) for result in results) + "\n]\n")
     print_table(results, operations)
-    for peer in options.missing:
-        print(f"not here: {peer}")
+    for what, why in options.missing:
+        print(f"not here: {what}: {why}")
     print(f"{len(results)} rows in {options.results}")
 
 

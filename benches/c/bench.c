@@ -1,4 +1,4 @@
-/* A program with benches, as benches/run talks with it:
+/* A program with benches, as benches/run.py talks with it:
  *
  *   PROGRAM list              prints a line `OPERATION<TAB>IMPLEMENTATION` for each bench
  *   PROGRAM                   reads lines `OPERATION<TAB>IMPLEMENTATION<TAB>TIMES` and answers each one with
@@ -9,49 +9,10 @@
  */
 #define _GNU_SOURCE
 #include "bench.h"
+#include "allocations.h"
 
-#include <errno.h>
 #include <string.h>
 #include <time.h>
-
-/* --- allocations of this thread --- */
-
-static _Thread_local int64_t allocations;
-
-/* The program's own malloc goes before that of libc, also for the libraries that it loads. */
-extern void *__libc_malloc(size_t size);
-extern void *__libc_calloc(size_t count, size_t size);
-extern void *__libc_realloc(void *memory, size_t size);
-extern void *__libc_memalign(size_t alignment, size_t size);
-
-void *malloc(size_t size) {
-    allocations += 1;
-    return __libc_malloc(size);
-}
-
-void *calloc(size_t count, size_t size) {
-    allocations += 1;
-    return __libc_calloc(count, size);
-}
-
-void *realloc(void *memory, size_t size) {
-    allocations += 1;
-    return __libc_realloc(memory, size);
-}
-
-void *memalign(size_t alignment, size_t size) {
-    allocations += 1;
-    return __libc_memalign(alignment, size);
-}
-
-void *aligned_alloc(size_t alignment, size_t size) {
-    return memalign(alignment, size);
-}
-
-int posix_memalign(void **out, size_t alignment, size_t size) {
-    *out = memalign(alignment, size);
-    return *out == NULL ? ENOMEM : 0;
-}
 
 /* --- the benches --- */
 
@@ -67,6 +28,10 @@ struct bench {
 
 static struct bench benches[MOST];
 static int n_benches;
+
+#ifdef BENCH_IMPLEMENTATION
+const char *const bench_implementation = BENCH_IMPLEMENTATION;
+#endif
 
 static const struct bench *current;
 static void *state;
@@ -110,15 +75,15 @@ __attribute__((noinline)) void bench_measured(int64_t times) {
 }
 
 static void answer(int64_t times) {
-    int64_t const allocations_before = allocations, start = now();
+    int64_t const before = bench_allocations(), start = now();
     bench_measured(times);
     int64_t const ns = now() - start;
-    printf("%lld\t%lld\n", (long long)ns, (long long)(allocations - allocations_before));
+    printf("%lld\t%lld\n", (long long)ns, (long long)(bench_allocations() - before));
     fflush(stdout);
 }
 
 static void list(void) {
-    for (int i = 0; i < n_benches; ++i) printf("%s\t%s\n", benches[i].operation, BENCH_IMPLEMENTATION);
+    for (int i = 0; i < n_benches; ++i) printf("%s\t%s\n", benches[i].operation, bench_implementation);
 }
 
 static void serve(void) {
@@ -127,7 +92,7 @@ static void serve(void) {
         long long times = 0;
         MUST(sscanf(line, "%99[^\t]\t%99[^\t]\t%lld", operation, implementation, &times) == 3 && times > 0);
         const struct bench *bench = find(operation);
-        MUST(bench != NULL && strcmp(implementation, BENCH_IMPLEMENTATION) == 0);
+        MUST(bench != NULL && strcmp(implementation, bench_implementation) == 0);
         switch_to(bench);
         answer(times);
     }

@@ -1,5 +1,5 @@
 /* What a program with benches is made of: ways of doing operations, each in a function that does it so many times.
- * The rest (clock, count of allocations, the conversation with benches/run) is in bench.c.
+ * The rest (clock, count of allocations, the conversation with benches/run.py) is in bench.c.
  */
 #ifndef BENCH_H_
 #define BENCH_H_
@@ -8,11 +8,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the table calls it: -DBENCH_IMPLEMENTATION, or the program's own where it is not C. */
+extern const char *const bench_implementation;
+
 /* Adds one way of doing an operation, whose name gets "/SIZE" if it has a size. `set_up` makes, and `tear_down` takes
  * away, what `run` works on; only `run` is measured, and before that it ran a few times.
  */
 void bench_add(const char *operation, int size, void *(*set_up)(int size), void (*run)(void *state, int64_t times),
                void (*tear_down)(void *state));
+
+#ifdef __cplusplus
+}
+#endif
 
 /* The body that follows adds the benches of a file; it runs before main, which is bench.c's. */
 #define BENCHES __attribute__((constructor)) static void add_benches(void)

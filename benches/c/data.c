@@ -11,6 +11,21 @@ int64_t matrix_shape[MATRIX_NDIM] = {2, 3};
 const char *const mixed_formats[N_MIXED_FORMATS] = {"i", "l", "f", "g", "u", "b", "z", "tdD"};
 const char *const table_format = "i";
 
+/* Texts and lists without elements. */
+static int32_t const offsets[ROWS + 1];
+static char const bytes[1];
+
+const struct nested_node nested[N_NESTED] = {
+    {"+s", "", 3, 0, 1, {NULL}},
+    {"i", "word", 0, 1, 2, {NULL, column_values}},
+    {"u", "", 0, 0, 3, {NULL, offsets, bytes}},
+    {"+l", "list", 1, 0, 2, {NULL, offsets}},
+    {"i", "item", 0, 0, 2, {NULL, column_values}},
+    {"+s", "pair", 2, 0, 1, {NULL}},
+    {"i", "number", 0, 0, 2, {NULL, column_values}},
+    {"u", "text", 0, 0, 3, {NULL, offsets, bytes}},
+};
+
 char *column_names(int columns) {
     char *names = malloc((size_t)columns * COLUMN_NAME_BYTES);
     MUST(names != NULL);

@@ -6,6 +6,10 @@
 
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { ROWS = 1024, MATRIX_NDIM = 2, COLUMN_NAME_BYTES = 16, N_MIXED_FORMATS = 8 };
 
 /* How many columns there are. */
@@ -21,7 +25,23 @@ extern int64_t matrix_shape[MATRIX_NDIM];
 extern const char *const mixed_formats[N_MIXED_FORMATS];
 extern const char *const table_format;
 
+/* A batch with a dictionary, a list and a struct, depth first: a node, its children, its dictionary's values. */
+struct nested_node {
+    const char *format;
+    const char *name;
+    int64_t n_children;
+    int64_t has_dictionary;
+    int64_t n_buffers;
+    const void *buffers[3];
+};
+enum { N_NESTED = 8 };
+extern const struct nested_node nested[N_NESTED];
+
 /* "c0", "c1", ...: one block of the caller's, COLUMN_NAME_BYTES for each name. */
 char *column_names(int columns);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

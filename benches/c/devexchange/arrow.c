@@ -12,6 +12,14 @@ static void *set_up_table(int columns) {
     return table;
 }
 
+static void *set_up_nested(int size) {
+    (void)size;
+    struct table *table = malloc(sizeof *table);
+    MUST(table != NULL);
+    *table = make_nested_table();
+    return table;
+}
+
 static void tear_down_table(void *state) {
     release_table(state);
     free(state);
@@ -97,6 +105,7 @@ BENCHES {
         bench_add("device-array/with-schema", array_widths[i], set_up_table, run_with_schema, tear_down_table);
         bench_add("device-array/schema-agreed", array_widths[i], set_up_table, run_schema_agreed, tear_down_table);
     }
+    bench_add("device-array/nested", 0, set_up_nested, run_with_schema, tear_down_table);
     bench_add("schema/export", SCHEMA_WIDTH, set_up_schemas, run_schema_export, tear_down_schemas);
     bench_add("schema/import", SCHEMA_WIDTH, set_up_schemas, run_schema_import, tear_down_schemas);
 }

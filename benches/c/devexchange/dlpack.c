@@ -1,6 +1,7 @@
 /* DLPack out and in again, through libdevexchange. */
 #include "../bench.h"
 #include "../data.h"
+#include "../threads.h"
 
 #include <devexchange.h>
 
@@ -38,19 +39,20 @@ static void tear_down(void *state) {
     free(producer);
 }
 
-static void import_and_release(struct DLManagedTensorVersioned *handed) {
+static void import_and_release(void *handed) {
     devx_tensor_t *seen = NULL;
     MUST(devx_tensor_import(handed, &seen, NULL) == DEVX_OK);
     devx_tensor_release(&seen);
 }
 
+static void *export_one(void *state) {
+    struct DLManagedTensorVersioned *handed = NULL;
+    MUST(devx_tensor_export_share(((struct producer *)state)->tensor, NULL, &handed, NULL) == DEVX_OK);
+    return handed;
+}
+
 static void run_shared(void *state, int64_t times) {
-    struct producer *producer = state;
-    for (int64_t i = 0; i < times; ++i) {
-        struct DLManagedTensorVersioned *handed = NULL;
-        MUST(devx_tensor_export_share(producer->tensor, NULL, &handed, NULL) == DEVX_OK);
-        import_and_release(handed);
-    }
+    for (int64_t i = 0; i < times; ++i) import_and_release(export_one(state));
 }
 
 static void run_moved(void *state, int64_t times) {
@@ -74,8 +76,11 @@ static void run_borrowed(void *state, int64_t times) {
     }
 }
 
+static const struct thread_bench threads = {set_up, tear_down, export_one, import_and_release};
+
 BENCHES {
     bench_add("dlpack/shared", 0, set_up, run_shared, tear_down);
     bench_add("dlpack/moved", 0, set_up, run_moved, tear_down);
     bench_add("dlpack/borrowed", 0, set_up, run_borrowed, tear_down);
+    add_thread_benches(&threads);
 }

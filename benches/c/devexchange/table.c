@@ -33,6 +33,21 @@ struct table make_table(int columns) {
     return table;
 }
 
+struct table make_nested_table(void) {
+    devx_field fields[N_NESTED];
+    devx_node nodes[N_NESTED];
+    struct table table = {NULL, NULL};
+    for (int i = 0; i < N_NESTED; ++i) {
+        const struct nested_node *node = &nested[i];
+        fields[i] = (devx_field){node->format,     node->name, NULL, DEVX_FIELD_NULLABLE, node->n_children,
+                                 node->has_dictionary};
+        nodes[i] = (devx_node){ROWS, 0, 0, node->buffers, node->n_buffers};
+    }
+    MUST(devx_schema_create(fields, N_NESTED, &table.schema, NULL) == DEVX_OK);
+    MUST(devx_batch_create(table.schema, cpu, nodes, N_NESTED, NULL, &table.batch, NULL) == DEVX_OK);
+    return table;
+}
+
 void release_table(struct table *table) {
     devx_batch_release(&table->batch);
     devx_schema_release(&table->schema);

@@ -12,6 +12,7 @@ struct table {
 /* A schema with so many columns; the formats by turns. */
 devx_schema_t *make_schema(int columns, const char *const *formats, int n_formats);
 struct table make_table(int columns);
+struct table make_nested_table(void);
 /* The last thing of a bench: nothing may be outstanding then. */
 void release_table(struct table *table);
 

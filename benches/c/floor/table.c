@@ -1,6 +1,7 @@
 #include "table.h"
 #include "../bench.h"
 #include "../data.h"
+#include "field.h"
 #include "pool.h"
 
 #include <errno.h>
@@ -163,17 +164,6 @@ int export_schema(struct table *table, struct ArrowSchema *out) {
 
 /* --- the consumer --- */
 
-enum type { UNKNOWN, INT32, INT64, FLOAT32, FLOAT64, TEXT, BOOL, BINARY, DATE32 };
-
-static const uint8_t types_of_letters[256] = {
-    ['i'] = INT32, ['l'] = INT64, ['f'] = FLOAT32, ['g'] = FLOAT64, ['u'] = TEXT, ['b'] = BOOL, ['z'] = BINARY,
-};
-
-static inline enum type type_of(const char *format) {
-    if (format[0] != '\0' && format[1] == '\0') return types_of_letters[(unsigned char)format[0]];
-    return strcmp(format, "tdD") == 0 ? DATE32 : UNKNOWN;
-}
-
 struct seen_schema {
     struct block block;
     struct ArrowSchema source; /* has the names */
@@ -201,7 +191,7 @@ struct seen_schema *import_schema(struct ArrowSchema *source) {
     for (int64_t i = 0; i < n; ++i) {
         const struct ArrowSchema *child = source->children[i];
         seen->types[i] = (uint8_t)type_of(child->format);
-        if (seen->types[i] == UNKNOWN || child->release == NULL || child->n_children != 0 ||
+        if (seen->types[i] == UNKNOWN || !is_name(child->name) || child->release == NULL || child->n_children != 0 ||
             child->dictionary != NULL) {
             pool_give(&seen_schema_pool, seen);
             return NULL;
@@ -249,6 +239,10 @@ struct seen *import_device_array(struct ArrowDeviceArray *source, const struct s
     /* In host memory there is nothing to wait for. */
     if (source->device_type != ARROW_DEVICE_CPU || source->sync_event != NULL) return NULL;
     return import_array(&source->array, schema);
+}
+
+const void *seen_values(const struct seen *seen, int64_t column) {
+    return seen->columns[column].values;
 }
 
 void release_seen(struct seen *seen) {

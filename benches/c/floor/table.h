@@ -35,6 +35,7 @@ struct seen_schema;
 struct seen_schema *import_schema(struct ArrowSchema *source);
 struct seen *import_array(struct ArrowArray *source, const struct seen_schema *schema);
 struct seen *import_device_array(struct ArrowDeviceArray *source, const struct seen_schema *schema);
+const void *seen_values(const struct seen *seen, int64_t column);
 void release_seen(struct seen *seen);
 void release_seen_schema(struct seen_schema *schema);
 

@@ -1,0 +1,46 @@
+#include "allocations.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Of the initial kind, as finding a variable of another kind may allocate. */
+static _Thread_local int64_t allocations __attribute__((tls_model("initial-exec")));
+
+int64_t bench_allocations(void) {
+    return allocations;
+}
+
+/* The malloc of a program, or of a library that is loaded before all others, goes before that of libc for all. */
+extern void *__libc_malloc(size_t size);
+extern void *__libc_calloc(size_t count, size_t size);
+extern void *__libc_realloc(void *memory, size_t size);
+extern void *__libc_memalign(size_t alignment, size_t size);
+
+void *malloc(size_t size) {
+    allocations += 1;
+    return __libc_malloc(size);
+}
+
+void *calloc(size_t count, size_t size) {
+    allocations += 1;
+    return __libc_calloc(count, size);
+}
+
+void *realloc(void *memory, size_t size) {
+    allocations += 1;
+    return __libc_realloc(memory, size);
+}
+
+void *memalign(size_t alignment, size_t size) {
+    allocations += 1;
+    return __libc_memalign(alignment, size);
+}
+
+void *aligned_alloc(size_t alignment, size_t size) {
+    return memalign(alignment, size);
+}
+
+int posix_memalign(void **out, size_t alignment, size_t size) {
+    *out = memalign(alignment, size);
+    return *out == NULL ? ENOMEM : 0;
+}

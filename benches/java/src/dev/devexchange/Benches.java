@@ -1,0 +1,99 @@
+package dev.devexchange;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.lang.reflect.Method;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.Map;
+
+/** The operations of Java as a program with benches (docs/bench.md): {@code Benches DIRECTORY [list]}. */
+public final class Benches {
+    /** Long enough for the compiler. */
+    private static final long WARM_UP_NS = 300_000_000;
+
+    private record Entry(int columns, Bench.SetUp setUp) {}
+
+    private final Map<String, Entry> entries = new LinkedHashMap<>();
+
+    private Benches() {}
+
+    private void add(String operation, String implementation, int columns, Bench.SetUp setUp) {
+        String name = columns == 0 ? operation : operation + "/" + columns;
+        entries.put(name + "\t" + implementation, new Entry(columns, setUp));
+    }
+
+    private static Bench ready(Entry entry) {
+        Bench bench = entry.setUp.make(entry.columns);
+        long end = System.nanoTime() + WARM_UP_NS;
+        while (System.nanoTime() < end) {
+            bench.run(100);
+        }
+        return bench;
+    }
+
+    /** What is set up for an operation stays until another operation is asked for. */
+    private void serve() throws IOException {
+        Map<String, Bench> ready = new HashMap<>();
+        String current = "";
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            String[] words = line.split("\t");
+            if (!words[0].equals(current)) {
+                close(ready);
+                current = words[0];
+            }
+            String name = words[0] + "\t" + words[1];
+            Bench bench = ready.computeIfAbsent(name, key -> ready(entries.get(key)));
+            long times = Long.parseLong(words[2]);
+            long allocations = Floor.allocations();
+            long start = System.nanoTime();
+            bench.run(times);
+            long ns = System.nanoTime() - start;
+            System.out.println(ns + "\t" + (Floor.allocations() - allocations));
+        }
+        close(ready);
+    }
+
+    private static void close(Map<String, Bench> ready) {
+        ready.values().forEach(Bench::close);
+        ready.clear();
+    }
+
+    /** Arrow Java is not in every class path. */
+    private void addArrowJava() throws ReflectiveOperationException {
+        Class<?> peer;
+        try {
+            peer = Class.forName("dev.devexchange.ArrowJavaBenches");
+        } catch (ClassNotFoundException missing) {
+            return;
+        }
+        Method method = peer.getDeclaredMethod("addTo", Bench.Adder.class);
+        method.invoke(null, (Bench.Adder) this::add);
+    }
+
+    /** Runs the program. */
+    public static void main(String[] args) throws IOException, InterruptedException, ReflectiveOperationException {
+        System.load(Path.of(args[0], "libfloor-java.so").toAbsolutePath().toString());
+        if (Floor.allocations() < 0) {
+            throw new IllegalStateException("the library that counts allocations is not loaded before all others");
+        }
+        Benches benches = new Benches();
+        OurBenches.addTo(benches::add);
+        FloorBenches.addTo(benches::add);
+        benches.addArrowJava();
+        if (args.length > 1) {
+            benches.entries.keySet().forEach(System.out::println);
+            return;
+        }
+        benches.serve();
+        ReleaseQueue.flush(Duration.ofSeconds(5));
+        if (DevExchange.outstanding() != 0) {
+            throw new IllegalStateException("outstanding: " + DevExchange.ledger());
+        }
+    }
+}

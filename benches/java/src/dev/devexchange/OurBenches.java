@@ -1,0 +1,126 @@
+package dev.devexchange;
+
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+
+/** Ours, by the public API; only {@code java/native-8-longs} is one native method by itself. */
+final class OurBenches {
+    static final int[] WIDTHS = {1, 100};
+    static final int ROWS = 1024;
+
+    private static final String NAME = "devexchange";
+
+    private OurBenches() {}
+
+    static void addTo(Bench.Adder benches) {
+        benches.add("java/call", NAME, 0, columns -> new Call());
+        benches.add("java/native-8-longs", NAME, 0, columns -> new EightLongs());
+        benches.add("java/tensor-round-trip", NAME, 0, columns -> new RoundTrip());
+        for (int columns : WIDTHS) {
+            benches.add("java/batch-read", NAME, columns, BatchRead::new);
+        }
+    }
+
+    private static ByteBuffer room(int bytes) {
+        return ByteBuffer.allocateDirect(bytes).order(ByteOrder.nativeOrder());
+    }
+
+    private static Tensor matrix() {
+        return Tensor.create(room(6 * Float.BYTES), DType.FLOAT32, new long[] {2, 3}, null);
+    }
+
+    private static final class Call extends Bench {
+        @Override
+        void run(long times) {
+            for (long i = 0; i < times; i++) {
+                sink += DevExchange.outstanding();
+            }
+        }
+    }
+
+    /** The description of a tensor of one dimension: a struct of 48 bytes, and nine numbers behind it. */
+    private static final class EightLongs extends Bench {
+        private final ByteBuffer values = room(Long.BYTES);
+        private final ByteBuffer out = room(128);
+        private final long address = Native.bufferAddress(out);
+        private final long tensor;
+
+        EightLongs() {
+            Scratch scratch = Description.write(
+                    Native.bufferAddress(values), Device.CPU, DType.INT64, new long[] {1}, null);
+            tensor = Native.tensorCreate(scratch.address, Flags.NONE, -1, 0);
+        }
+
+        @Override
+        void run(long times) {
+            for (long i = 0; i < times; i++) {
+                Native.tensorDescribe(tensor, address);
+                sink += out.getLong(0);
+            }
+        }
+
+        @Override
+        public void close() {
+            new Handle(this, Handle.Kind.TENSOR, tensor).close();
+        }
+    }
+
+    private static final class RoundTrip extends Bench {
+        private final Tensor tensor = matrix();
+
+        @Override
+        void run(long times) {
+            for (long i = 0; i < times; i++) {
+                try (Tensor seen = Tensor.importDlpack(tensor.exportShare())) {
+                    assert !seen.isClosed();
+                }
+            }
+        }
+
+        @Override
+        public void close() {
+            tensor.close();
+        }
+    }
+
+    private static final class BatchRead extends Bench {
+        private final int columns;
+        private final Batch batch;
+        private final Schema type;
+        private final CStruct array = CStruct.arrowArray();
+        private final CStruct schema = CStruct.arrowSchema();
+
+        BatchRead(int columns) {
+            this.columns = columns;
+            ArrayBuilder builder = ArrayBuilder.batch(ROWS);
+            ByteBuffer values = room(ROWS * Integer.BYTES);
+            for (int column = 0; column < columns; column++) {
+                builder.child(
+                        ArrayBuilder.of("c" + column, Format.INT32, ROWS).buffer(null).buffer(values));
+            }
+            batch = builder.build(Device.CPU);
+            type = batch.schema();
+        }
+
+        @Override
+        void run(long times) {
+            for (long i = 0; i < times; i++) {
+                batch.exportShare(array.address());
+                type.exportArrow(schema.address());
+                try (Batch seen = Batch.importArrow(array.address(), schema.address())) {
+                    for (int column = 0; column < columns; column++) {
+                        sink += seen.column(column).bufferAddress(1);
+                    }
+                }
+            }
+        }
+
+        @Override
+        public void close() {
+            array.close();
+            schema.close();
+            type.close();
+            batch.close();
+        }
+    }
+}

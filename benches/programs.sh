@@ -1,0 +1,195 @@
+# shellcheck shell=bash
+# Builds the programs with benches; sourced by scripts/bench.sh after scripts/env.sh, with benches, out and quick.
+#
+# Sets `programs`, what is measured, and `missing`, the options of run.py for what is not here.
+
+: "${benches:?}" "${out:?}" "${JAVA=}"
+
+programs=()
+missing=()
+bin=$out/bin
+prefix=$out/prefix
+# Ours for Python, in an environment that has other people's packages beside it.
+venv=$DEVX_TARGET/python/venv
+preloaded=$bin/liballocations.so
+not_quick="a quick run builds no such peers"
+
+# The part that every program in C has: the harness, and what is exchanged; and the floor that other languages call.
+common=("$benches"/c/{allocations,bench,data,threads}.c)
+floor=("$benches"/c/floor/{table,tensor}.c "$benches/c/data.c")
+c=(-std=gnu11 -O2 -g -Wall -Wextra -Werror -pthread)
+
+is_missing() { # WHAT WHY
+  missing+=(--missing "$1" "$2")
+}
+
+# --- C: ours and the floor, without which there is nothing to say ---
+
+build_c() { # IMPLEMENTATION FLAGS...
+  "$CC" "${c[@]}" "-DBENCH_IMPLEMENTATION=\"$1\"" -o "$bin/c-$1" "${common[@]}" "$benches/c/$1"/*.c "${@:2}"
+  programs+=("$bin/c-$1")
+}
+
+build_ours() {
+  if ! PREFIX=$prefix LIBDIR=lib DESTDIR='' "$DEVX_ROOT/scripts/install.sh" install >"$out/install.log" 2>&1; then
+    cat "$out/install.log" >&2
+    return 1
+  fi
+  build_c devexchange -I"$prefix/include" -L"$prefix/lib" -ldevexchange "-Wl,-rpath,$prefix/lib"
+  build_c floor -I"$prefix/include"
+}
+
+# --- peers of C: each is built, or `is_missing` says why not ---
+
+# Where the sources of nanoarrow's C library are, in one file each, as nanoarrow bundles them: those that the tests with
+# other people's libraries have made, or our own out of the same source distribution.
+nanoarrow_sources() {
+  local tests=$DEVX_TARGET/third-party/packages/nanoarrow own=$out/nanoarrow
+  if [ -e "$tests/nanoarrow_device.c" ]; then echo "$tests"; return; fi
+  if [ ! -e "$own/nanoarrow_device.c" ]; then
+    [ -z "$quick" ] || return 1
+    fetch_nanoarrow "$own" >"$out/nanoarrow.log" 2>&1 || return 1
+  fi
+  echo "$own"
+}
+
+fetch_nanoarrow() { # DIRECTORY
+  local work=$out/nanoarrow-work version
+  version=$(sed -n 's/^nanoarrow=//p' "$DEVX_ROOT/tests/third-party/venv.sh")
+  rm -rf "$work" "$1"
+  mkdir -p "$work/source"
+  "$PYTHON" -m venv "$work/venv" &&
+    "$work/venv/bin/python" -m pip --disable-pip-version-check --no-input download -q --no-deps --no-binary nanoarrow \
+      -d "$work" "$version" &&
+    tar -xzf "$work"/nanoarrow-*.tar.gz -C "$work/source" --strip-components=1 &&
+    "$work/venv/bin/python" "$work/source/subprojects/arrow-nanoarrow/ci/scripts/bundle.py" --with-device \
+      --header-namespace '' --symbol-namespace Bench --source-output-dir "$work/bundle" \
+      --include-output-dir "$work/bundle" &&
+    mv "$work/bundle" "$1" &&
+    rm -rf "$work"
+}
+
+build_nanoarrow() {
+  local sources
+  if ! sources=$(nanoarrow_sources); then
+    if [ -n "$quick" ]; then is_missing nanoarrow "a quick run downloads nothing"
+    else is_missing nanoarrow "its sources could not be had, see $out/nanoarrow.log"; fi
+    return
+  fi
+  build_c nanoarrow -isystem "$sources" "$sources"/nanoarrow{,_device}.c
+}
+
+# Crates of their own, with a lock file of their own.
+build_rust() {
+  local log=$out/rust.log peer why=$not_quick
+  if [ -z "$quick" ]; then
+    if CARGO_TARGET_DIR=$out/rust "$CARGO" build --quiet --release --locked \
+      --manifest-path "$benches/rust/Cargo.toml" >"$log" 2>&1; then
+      for peer in dlpark dlpack-rs arrow-rs; do programs+=("$out/rust/release/rust-$peer"); done
+      return
+    fi
+    why="cannot be built, see $log"
+  fi
+  for peer in dlpark dlpack-rs arrow-rs; do is_missing "$peer" "$why"; done
+}
+
+# Headers and library out of the wheel.
+build_tvm_ffi() {
+  local log=$out/tvm-ffi.log package source objects=()
+  if [ -n "$quick" ]; then is_missing tvm-ffi "$not_quick"; return; fi
+  package=("$venv"/lib/python3*/site-packages/tvm_ffi)
+  if [ ! -d "${package[0]}/include" ]; then is_missing tvm-ffi "its wheel is not in $venv"; return; fi
+  for source in "${common[@]}"; do
+    objects+=("$bin/tvm-ffi-$(basename "$source" .c).o")
+    "$CC" "${c[@]}" '-DBENCH_IMPLEMENTATION="tvm-ffi"' -c -o "${objects[-1]}" "$source"
+  done
+  if ! "$CXX" -std=c++17 -O2 -g -Wall -Wextra -Werror -pthread -isystem "${package[0]}/include" -o "$bin/cpp-tvm-ffi" \
+    "$benches/cpp/tvm_ffi.cpp" "${objects[@]}" -L"${package[0]}/lib" -ltvm_ffi "-Wl,-rpath,${package[0]}/lib" \
+    >"$log" 2>&1; then
+    is_missing tvm-ffi "cannot be built, see $log"
+    return
+  fi
+  programs+=("$bin/cpp-tvm-ffi")
+}
+
+# --- other languages: ours, the floor and the peers in one program, in front of which allocations are counted ---
+
+build_library() { # NAME FLAGS...
+  "$CC" "${c[@]}" -shared -fPIC -I"$prefix/include" -o "$bin/$1" "${@:2}"
+}
+
+add_launcher() { # LANGUAGE VARIABLES AND COMMAND...
+  printf '#!/bin/sh\nexec env LD_PRELOAD=%q' "$preloaded" >"$bin/$1"
+  printf ' %q' "${@:2}" >>"$bin/$1"
+  # shellcheck disable=SC2016 # what it is given
+  printf ' "$@"\n' >>"$bin/$1"
+  chmod +x "$bin/$1"
+  programs+=("$bin/$1")
+}
+
+build_python() {
+  local include operation log=$out/python.log
+  if [ -z "$quick" ] && ! "$DEVX_ROOT/scripts/build-python.sh" >"$log" 2>&1; then
+    is_missing python "the wheel could not be built, see $log"
+    return
+  fi
+  if ! "$venv/bin/python" -c 'import devexchange' 2>/dev/null; then
+    is_missing python "the wheel is not built"
+    return
+  fi
+  include=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
+  if [ ! -e "$include/Python.h" ]; then is_missing python "there is no $include/Python.h"; return; fi
+  build_library floor.so -isystem "$include" "$benches/python/floor.c" "${floor[@]}"
+  add_launcher python PYTHONPATH="$bin" "$venv/bin/python" "$benches/python/bench.py"
+  if "$venv/bin/python" -c 'import torch' 2>/dev/null; then return; fi
+  for operation in torch-in torch-out; do is_missing "python/$operation" "PyTorch is not in $venv"; done
+}
+
+# The classes that Arrow Java is made of, in the version that the conformance test has.
+arrow_java_classes() { # DIRECTORY
+  local files=$out/arrow-java.classpath
+  [ -n "$MVN" ] &&
+    "$MVN" -q -B -f "$DEVX_ROOT/tests/conformance-arrow/java/pom.xml" dependency:build-classpath \
+      -Dmdep.outputFile="$files" </dev/null &&
+    "$JAVAC" -nowarn -d "$1" -cp "$1:$(cat "$files")" "$benches"/java/arrow-java/dev/devexchange/*.java
+}
+
+build_java() {
+  local classes=$out/java log=$out/java.log path sources
+  if [ -z "$JAVAC" ]; then is_missing java "no JDK"; return; fi
+  rm -rf "$classes"
+  mkdir -p "$classes"
+  mapfile -t sources < <(find "$DEVX_ROOT/bindings-jni/java/src/main/java" "$benches/java/src" -name '*.java')
+  if ! "$JAVAC" -nowarn -d "$classes" "${sources[@]}" >"$log" 2>&1; then
+    is_missing java "cannot be compiled, see $log"
+    return
+  fi
+  path=$classes
+  if [ -n "$quick" ]; then is_missing arrow-java "$not_quick"
+  elif arrow_java_classes "$classes" >"$log" 2>&1; then path+=:$(cat "$out/arrow-java.classpath")
+  else is_missing arrow-java "could not be had, see $log"; fi
+  build_library libfloor-java.so -I"$JAVA_HOME/include" -I"$JAVA_HOME/include/linux" "$benches/java/floor.c" \
+    "${floor[@]}"
+  add_launcher java "$JAVA" -Xmx1g --add-opens=java.base/java.nio=ALL-UNNAMED \
+    -Ddevexchange.library.path="$DEVX_LIBDIR" -cp "$path" dev.devexchange.Benches "$bin"
+}
+
+build_julia() {
+  if [ -z "$JULIA" ]; then is_missing julia "no Julia"; return; fi
+  build_library libfloor-julia.so "$benches/julia/floor.c" "${floor[@]}"
+  add_launcher julia DEVEXCHANGE_LIBRARY_DIR="$DEVX_LIBDIR" "$JULIA" --startup-file=no \
+    --project="$DEVX_ROOT/bindings-julia/DevExchange.jl" "$benches/julia/bench.jl" "$bin/libfloor-julia.so"
+}
+
+build_programs() {
+  mkdir -p "$bin"
+  "$DEVX_ROOT/scripts/build.sh" --quiet
+  build_ours
+  "$CC" "${c[@]}" -shared -fPIC -o "$preloaded" "$benches/c/allocations.c"
+  build_python
+  build_nanoarrow
+  build_rust
+  build_tvm_ffi
+  build_java
+  build_julia
+}

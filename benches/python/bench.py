@@ -1,0 +1,160 @@
+"""The operations of Python as a program with benches (docs/bench.md): ours, the packages that are here, and the floor.
+
+It runs with a library in front of all others that counts allocations; scripts/bench.sh starts it so.
+"""
+
+import gc
+import importlib
+import itertools
+import sys
+import time
+
+import floor
+import numpy
+import pyarrow
+import tvm_ffi
+
+import devexchange
+
+ROWS = 1024
+WIDTHS = 1, 10, 100, 1000
+
+
+def optional(name):
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+torch = optional("torch")
+matrix = numpy.zeros((2, 3), numpy.float32)
+
+benches = {}  # (operation, implementation): makes a function and its argument
+
+
+def add(operation, implementation, function, argument):
+    """A bench that calls the function with the argument that the other function makes."""
+    benches[operation, implementation] = lambda: (function, argument())
+
+
+def pyarrow_batch(columns):
+    values = pyarrow.array(numpy.zeros(ROWS, numpy.int32))
+    return pyarrow.record_batch([values] * columns, [f"c{i}" for i in range(columns)])
+
+
+def add_calls():
+    benches["python/call", "devexchange"] = lambda: (devexchange.outstanding, None)
+    benches["python/call", "floor"] = lambda: (floor.nothing, None)
+
+
+def add_tensors():
+    def numpy_out(tensor):
+        return numpy.from_dlpack(tensor)
+
+    sources = {
+        "numpy": lambda: matrix,
+        "tvm": lambda: tvm_ffi.from_dlpack(matrix),
+        "devexchange": lambda: devexchange.from_dlpack(matrix),
+        "floor": floor.Producer,
+    }
+    add("python/numpy-in", "devexchange", devexchange.from_dlpack, sources["numpy"])
+    add("python/numpy-in", "floor", floor.from_dlpack, sources["numpy"])
+    add("python/numpy-in", "numpy", numpy_out, sources["numpy"])
+    add("python/numpy-in", "tvm-ffi", tvm_ffi.from_dlpack, sources["numpy"])
+    add("python/numpy-out", "devexchange", numpy_out, sources["devexchange"])
+    add("python/numpy-out", "floor", numpy_out, sources["floor"])
+    add("python/numpy-out", "numpy", numpy_out, sources["numpy"])
+    add("python/numpy-out", "tvm-ffi", numpy_out, sources["tvm"])
+    add("python/tvm-in", "devexchange", devexchange.from_dlpack, sources["tvm"])
+    add("python/tvm-in", "floor", floor.from_dlpack, sources["tvm"])
+    add("python/tvm-in", "tvm-ffi", tvm_ffi.from_dlpack, sources["tvm"])
+    add("python/tvm-in", "numpy", numpy_out, sources["tvm"])
+    add("python/tvm-out", "devexchange", tvm_ffi.from_dlpack, sources["devexchange"])
+    add("python/tvm-out", "floor", tvm_ffi.from_dlpack, sources["floor"])
+    add("python/tvm-out", "tvm-ffi", tvm_ffi.from_dlpack, sources["tvm"])
+    add("python/tvm-out", "numpy", tvm_ffi.from_dlpack, sources["numpy"])
+    if torch is not None:
+        sources["torch"] = lambda: torch.from_numpy(matrix)
+        add("python/torch-in", "devexchange", devexchange.from_dlpack, sources["torch"])
+        add("python/torch-in", "floor", floor.from_exchange_api, sources["torch"])
+        add("python/torch-in", "torch", torch.from_dlpack, sources["torch"])
+        add("python/torch-in", "tvm-ffi", tvm_ffi.from_dlpack, sources["torch"])
+        add("python/torch-out", "devexchange", torch.from_dlpack, sources["devexchange"])
+        add("python/torch-out", "floor", torch.from_dlpack, sources["floor"])
+        add("python/torch-out", "torch", torch.from_dlpack, sources["torch"])
+        add("python/torch-out", "tvm-ffi", torch.from_dlpack, sources["tvm"])
+
+
+def add_batches(columns):
+    def ours():
+        return devexchange.from_arrow(pyarrow_batch(columns))
+
+    def theirs():
+        return pyarrow_batch(columns)
+
+    def pyarrow_out(batch):
+        return pyarrow.RecordBatch._import_from_c_capsule(*batch.__arrow_c_array__())
+
+    add(f"python/arrow-in/{columns}", "devexchange", devexchange.from_arrow, theirs)
+    add(f"python/arrow-in/{columns}", "floor", floor.from_arrow, theirs)
+    add(f"python/arrow-in/{columns}", "pyarrow", pyarrow_out, theirs)
+    add(f"python/arrow-out/{columns}", "devexchange", pyarrow_out, ours)
+    add(f"python/arrow-out/{columns}", "floor", pyarrow_out, lambda: floor.Table(columns))
+    add(f"python/arrow-out/{columns}", "pyarrow", pyarrow_out, theirs)
+    nanoarrow = optional("nanoarrow")
+    if nanoarrow is not None:
+        add(f"python/arrow-in/{columns}", "nanoarrow", nanoarrow.c_array, theirs)
+
+
+def call(function, argument, times):
+    """The loop is the same for all, and its own time is in each figure."""
+    if argument is None:
+        for _ in itertools.repeat(None, times):
+            function()
+    else:
+        for _ in itertools.repeat(None, times):
+            function(argument)
+
+
+def measure(function, argument, times):
+    allocations = floor.allocations()
+    start = time.perf_counter_ns()
+    call(function, argument, times)
+    ns = time.perf_counter_ns() - start
+    return ns, floor.allocations() - allocations
+
+
+def serve():
+    """What is set up for an operation stays until another operation is asked for."""
+    current, ready = None, {}
+    for line in sys.stdin:
+        operation, implementation, times = line.rstrip("\n").split("\t")
+        if operation != current:
+            ready.clear()
+            current = operation
+        if implementation not in ready:
+            ready[implementation] = benches[operation, implementation]()
+            call(*ready[implementation], 3)
+        print("{}\t{}".format(*measure(*ready[implementation], int(times))), flush=True)
+    ready.clear()
+
+
+def main():
+    if floor.allocations() < 0:
+        sys.exit("the library that counts allocations is not loaded before all others")
+    add_calls()
+    add_tensors()
+    for columns in WIDTHS:
+        add_batches(columns)
+    if sys.argv[1:] == ["list"]:
+        for operation, implementation in benches:
+            print(f"{operation}\t{implementation}")
+        return
+    gc.disable()
+    serve()
+    if devexchange.outstanding() != 0:
+        sys.exit(f"outstanding: {devexchange.ledger()}")
+
+
+main()

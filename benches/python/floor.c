@@ -1,0 +1,308 @@
+/* The least that a Python extension can do for the same: producers and consumers in C, with a Python object for what
+ * is held, over the floor of C.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "../c/allocations.h"
+#include "../c/floor/table.h"
+#include "../c/floor/tensor.h"
+
+/* Of the library that is loaded before all others. */
+#pragma weak bench_allocations
+
+/* The names that are asked for, made once. */
+static PyObject *text_dlpack, *text_exchange_api, *text_arrow, *max_version, *max_version_name;
+
+/* --- handles: one object for what is held, of a type for each kind --- */
+
+struct handle {
+    PyObject_HEAD
+    void *held;
+    void *schema; /* a batch's */
+};
+
+/* As CPython does for its own small types: the last one that was freed is used again. */
+static PyObject *free_handle;
+
+static PyObject *new_handle(PyTypeObject *type, void *held, void *schema) {
+    PyObject *made = free_handle;
+    if (made != NULL) {
+        free_handle = NULL;
+        PyObject_Init(made, type);
+    } else {
+        made = PyObject_New(PyObject, type);
+        if (made == NULL) return NULL;
+    }
+    ((struct handle *)made)->held = held;
+    ((struct handle *)made)->schema = schema;
+    return made;
+}
+
+static void free_object(PyObject *self) {
+    if (free_handle == NULL) free_handle = self;
+    else PyObject_Free(self);
+}
+
+static void dealloc_tensor(PyObject *self) {
+    release_tensor(((struct handle *)self)->held);
+    free_object(self);
+}
+
+static void dealloc_batch(PyObject *self) {
+    release_seen(((struct handle *)self)->held);
+    release_seen_schema(((struct handle *)self)->schema);
+    free_object(self);
+}
+
+static PyTypeObject tensor_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "floor.Tensor",
+    .tp_basicsize = sizeof(struct handle),
+    .tp_dealloc = dealloc_tensor,
+};
+
+static PyTypeObject batch_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "floor.Batch",
+    .tp_basicsize = sizeof(struct handle),
+    .tp_dealloc = dealloc_batch,
+};
+
+/* --- consumers --- */
+
+static PyObject *keep(struct DLManagedTensorVersioned *managed) {
+    if (import_tensor(managed) != NULL) return new_handle(&tensor_type, managed, NULL);
+    release_tensor(managed);
+    PyErr_SetString(PyExc_BufferError, "not a compact tensor of float32 in host memory");
+    return NULL;
+}
+
+/* By the functions in C of its type, which are looked up once; there is no order to keep on the host. */
+static PyObject *from_exchange_api(PyObject *self, PyObject *thing) {
+    static PyTypeObject *known;
+    static const DLPackExchangeAPI *api;
+    struct DLManagedTensorVersioned *managed = NULL;
+    (void)self;
+    if (Py_TYPE(thing) != known) {
+        PyObject *capsule = PyObject_GetAttr((PyObject *)Py_TYPE(thing), text_exchange_api);
+        if (capsule == NULL) return NULL;
+        api = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+        Py_DECREF(capsule);
+        if (api == NULL) return NULL;
+        known = Py_TYPE(thing);
+    }
+    if (api->managed_tensor_from_py_object_no_sync(thing, &managed) != 0) return NULL;
+    return keep(managed);
+}
+
+static PyObject *from_dlpack(PyObject *self, PyObject *thing) {
+    PyObject *arguments[] = {thing, max_version};
+    (void)self;
+    PyObject *capsule = PyObject_VectorcallMethod(text_dlpack, arguments, 1, max_version_name);
+    if (capsule == NULL) return NULL;
+    struct DLManagedTensorVersioned *managed = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+    if (managed != NULL && PyCapsule_SetName(capsule, "used_dltensor_versioned") != 0) managed = NULL;
+    PyObject *kept = managed == NULL ? NULL : keep(managed);
+    Py_DECREF(capsule);
+    return kept;
+}
+
+static PyObject *keep_batch(struct ArrowSchema *schema, struct ArrowArray *array) {
+    struct seen_schema *seen_schema = import_schema(schema);
+    struct seen *seen = seen_schema == NULL ? NULL : import_array(array, seen_schema);
+    if (seen != NULL) return new_handle(&batch_type, seen, seen_schema);
+    if (seen_schema != NULL) release_seen_schema(seen_schema);
+    PyErr_SetString(PyExc_ValueError, "not a table of known types");
+    return NULL;
+}
+
+static PyObject *from_arrow(PyObject *self, PyObject *thing) {
+    (void)self;
+    PyObject *kept = NULL, *pair = PyObject_VectorcallMethod(text_arrow, &thing, 1, NULL);
+    if (pair == NULL) return NULL;
+    if (PyTuple_CheckExact(pair) && PyTuple_GET_SIZE(pair) == 2) {
+        struct ArrowSchema *schema = PyCapsule_GetPointer(PyTuple_GET_ITEM(pair, 0), "arrow_schema");
+        struct ArrowArray *array = NULL;
+        if (schema != NULL) array = PyCapsule_GetPointer(PyTuple_GET_ITEM(pair, 1), "arrow_array");
+        if (array != NULL) kept = keep_batch(schema, array);
+    } else {
+        PyErr_SetString(PyExc_TypeError, "not a pair of capsules");
+    }
+    Py_DECREF(pair);
+    return kept;
+}
+
+/* --- a producer of tensors, which is there as long as the program --- */
+
+static int64_t const matrix_strides[MATRIX_NDIM] = {3, 1};
+static DLTensor const matrix = {matrix_values,  {kDLCPU, 0},  MATRIX_NDIM, {kDLFloat, 32, 1},
+                                matrix_shape, (int64_t *)matrix_strides, 0};
+
+static void delete_managed(struct DLManagedTensorVersioned *managed) {
+    Py_DECREF((PyObject *)managed->manager_ctx);
+    PyMem_Free(managed);
+}
+
+static void delete_legacy(struct DLManagedTensor *managed) {
+    Py_DECREF((PyObject *)managed->manager_ctx);
+    PyMem_Free(managed);
+}
+
+static void end_capsule(PyObject *capsule) {
+    if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+        delete_managed(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
+    }
+}
+
+static void end_legacy_capsule(PyObject *capsule) {
+    if (PyCapsule_IsValid(capsule, "dltensor")) delete_legacy(PyCapsule_GetPointer(capsule, "dltensor"));
+}
+
+static PyObject *versioned_capsule(PyObject *producer) {
+    struct DLManagedTensorVersioned *managed = PyMem_Malloc(sizeof *managed);
+    if (managed == NULL) return PyErr_NoMemory();
+    *managed = (struct DLManagedTensorVersioned){
+        {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION}, Py_NewRef(producer), delete_managed, 0, matrix};
+    PyObject *capsule = PyCapsule_New(managed, "dltensor_versioned", end_capsule);
+    if (capsule == NULL) delete_managed(managed);
+    return capsule;
+}
+
+static PyObject *legacy_capsule(PyObject *producer) {
+    struct DLManagedTensor *managed = PyMem_Malloc(sizeof *managed);
+    if (managed == NULL) return PyErr_NoMemory();
+    *managed = (struct DLManagedTensor){matrix, Py_NewRef(producer), delete_legacy};
+    PyObject *capsule = PyCapsule_New(managed, "dltensor", end_legacy_capsule);
+    if (capsule == NULL) delete_legacy(managed);
+    return capsule;
+}
+
+/* Whoever asks for nothing knows nothing of versions; what else may be asked for makes no difference on the host. */
+static PyObject *producer_dlpack(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *names) {
+    (void)arguments, (void)n;
+    return names == NULL ? legacy_capsule(self) : versioned_capsule(self);
+}
+
+static PyObject *producer_device(PyObject *self, PyObject *unused) {
+    static PyObject *device;
+    (void)self, (void)unused;
+    if (device == NULL) device = Py_BuildValue("(ii)", kDLCPU, 0);
+    return Py_XNewRef(device);
+}
+
+static PyMethodDef producer_methods[] = {
+    {"__dlpack__", (PyCFunction)(void (*)(void))producer_dlpack, METH_FASTCALL | METH_KEYWORDS, NULL},
+    {"__dlpack_device__", producer_device, METH_NOARGS, NULL},
+    {0},
+};
+
+static PyTypeObject producer_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "floor.Producer",
+    .tp_basicsize = sizeof(PyObject),
+    .tp_new = PyType_GenericNew,
+    .tp_methods = producer_methods,
+};
+
+/* --- a producer of batches --- */
+
+struct tabular {
+    PyObject_HEAD
+    struct table *table;
+};
+
+static void end_schema_capsule(PyObject *capsule) {
+    struct ArrowSchema *schema = PyCapsule_GetPointer(capsule, "arrow_schema");
+    if (schema->release != NULL) schema->release(schema);
+    PyMem_Free(schema);
+}
+
+static void end_array_capsule(PyObject *capsule) {
+    struct ArrowArray *array = PyCapsule_GetPointer(capsule, "arrow_array");
+    if (array->release != NULL) array->release(array);
+    PyMem_Free(array);
+}
+
+static PyObject *schema_capsule(struct table *table) {
+    struct ArrowSchema *schema = PyMem_Malloc(sizeof *schema);
+    if (schema == NULL || export_schema(table, schema) != 0) return PyMem_Free(schema), PyErr_NoMemory();
+    return PyCapsule_New(schema, "arrow_schema", end_schema_capsule);
+}
+
+static PyObject *array_capsule(struct table *table) {
+    struct ArrowArray *array = PyMem_Malloc(sizeof *array);
+    if (array == NULL || export_array(table, array) != 0) return PyMem_Free(array), PyErr_NoMemory();
+    return PyCapsule_New(array, "arrow_array", end_array_capsule);
+}
+
+static PyObject *table_arrow(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *names) {
+    (void)arguments, (void)n, (void)names; /* no other schema can be asked for */
+    struct table *table = ((struct tabular *)self)->table;
+    PyObject *schema = schema_capsule(table), *array = schema == NULL ? NULL : array_capsule(table), *pair = NULL;
+    if (array != NULL) pair = PyTuple_Pack(2, schema, array);
+    Py_XDECREF(schema);
+    Py_XDECREF(array);
+    return pair;
+}
+
+static PyObject *table_new(PyTypeObject *type, PyObject *arguments, PyObject *names) {
+    int columns;
+    (void)names;
+    if (!PyArg_ParseTuple(arguments, "i", &columns)) return NULL;
+    struct tabular *made = (struct tabular *)type->tp_alloc(type, 0);
+    if (made != NULL) made->table = new_table(columns, &table_format, 1);
+    return (PyObject *)made;
+}
+
+static void table_dealloc(PyObject *self) {
+    owner_drop(&((struct tabular *)self)->table->owner);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyMethodDef table_methods[] = {
+    {"__arrow_c_array__", (PyCFunction)(void (*)(void))table_arrow, METH_FASTCALL | METH_KEYWORDS, NULL},
+    {0},
+};
+
+static PyTypeObject table_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "floor.Table",
+    .tp_basicsize = sizeof(struct tabular),
+    .tp_new = table_new,
+    .tp_dealloc = table_dealloc,
+    .tp_methods = table_methods,
+};
+
+/* --- the module --- */
+
+static PyObject *nothing(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    Py_RETURN_NONE;
+}
+
+static PyObject *count_allocations(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    return PyLong_FromLongLong(bench_allocations == NULL ? -1 : bench_allocations());
+}
+
+static PyMethodDef functions[] = {
+    {"nothing", nothing, METH_NOARGS, NULL},
+    {"allocations", count_allocations, METH_NOARGS, NULL},
+    {"from_dlpack", from_dlpack, METH_O, NULL},
+    {"from_exchange_api", from_exchange_api, METH_O, NULL},
+    {"from_arrow", from_arrow, METH_O, NULL},
+    {0},
+};
+
+static PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "floor", .m_size = -1, .m_methods = functions};
+
+PyMODINIT_FUNC PyInit_floor(void) {
+    PyObject *made = PyModule_Create(&module);
+    text_dlpack = PyUnicode_InternFromString("__dlpack__");
+    text_exchange_api = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
+    text_arrow = PyUnicode_InternFromString("__arrow_c_array__");
+    max_version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
+    max_version_name = Py_BuildValue("(s)", "max_version");
+    if (made == NULL || PyType_Ready(&tensor_type) != 0 || PyType_Ready(&batch_type) != 0 ||
+        PyModule_AddType(made, &producer_type) != 0 || PyModule_AddType(made, &table_type) != 0) {
+        return NULL;
+    }
+    return made;
+}

@@ -1,0 +1,186 @@
+//! Record batches and schemas out and in again with arrow-rs: what a user of its API does. It has no device structs, so
+//! these are plain `ArrowArray`s.
+
+#![no_main]
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, from_ffi_and_data_type, to_ffi};
+use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
+use arrow_array::types::Int32Type;
+use arrow_array::{
+    Array, ArrayRef, DictionaryArray, Int32Array, ListArray, RecordBatch, RecordBatchReader, StringArray, StructArray,
+};
+use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, SchemaRef};
+use bench::{ARRAY_WIDTHS, Bench, ROWS, SCHEMA_WIDTH, STREAM_WIDTHS};
+
+/// A buffer over the static values, with an owner that is counted.
+fn column(owner: &Arc<()>) -> ArrayRef {
+    let values = bench::column();
+    let start = NonNull::from(values).cast();
+    // SAFETY: the memory is static.
+    let buffer = unsafe { Buffer::from_custom_allocation(start, size_of_val(values), Arc::new(owner.clone())) };
+    Arc::new(Int32Array::new(ScalarBuffer::new(buffer, 0, ROWS), None))
+}
+
+fn table(columns: usize) -> RecordBatch {
+    let owner = Arc::new(());
+    let fields: Vec<_> = (0..columns).map(|i| Field::new(format!("c{i}"), DataType::Int32, true)).collect();
+    let arrays = (0..columns).map(|_| column(&owner)).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).expect("a batch")
+}
+
+/// A batch to a batch, through both structs.
+struct WithSchema(RecordBatch);
+
+impl Bench for WithSchema {
+    fn set_up(columns: usize) -> Self {
+        Self(table(columns))
+    }
+
+    fn once(&mut self) {
+        let (array, schema) = to_ffi(&StructArray::from(self.0.clone()).to_data()).expect("export");
+        // SAFETY: both were exported for us.
+        let seen = unsafe { from_ffi(array, &schema) }.expect("import");
+        let batch = RecordBatch::from(StructArray::from(seen));
+        assert!(batch.num_columns() == self.0.num_columns());
+    }
+}
+
+/// The same of the nodes of `nested` in `benches/c/data.c`.
+struct Nested(WithSchema);
+
+impl Bench for Nested {
+    fn set_up(_: usize) -> Self {
+        let owner = Arc::new(());
+        let ends = || OffsetBuffer::new(ScalarBuffer::from(vec![0; ROWS + 1]));
+        let texts = || Arc::new(StringArray::new(ends(), Buffer::from([0]), None));
+        let numbers = column(&owner).as_primitive::<Int32Type>().clone();
+        let word = DictionaryArray::new(numbers, texts());
+        let item = Arc::new(Field::new("item", DataType::Int32, true));
+        let list = ListArray::new(item, ends(), column(&owner), None);
+        let parts =
+            Fields::from(vec![Field::new("number", DataType::Int32, true), Field::new("text", DataType::Utf8, true)]);
+        let pair = StructArray::new(parts, vec![column(&owner), texts()], None);
+        let columns: [(&str, ArrayRef); 3] =
+            [("word", Arc::new(word)), ("list", Arc::new(list)), ("pair", Arc::new(pair))];
+        Self(WithSchema(RecordBatch::try_from_iter(columns).expect("a batch")))
+    }
+
+    fn once(&mut self) {
+        self.0.once();
+    }
+}
+
+/// The same where the consumer has the type already.
+struct SchemaAgreed {
+    batch: RecordBatch,
+    data_type: DataType,
+}
+
+impl Bench for SchemaAgreed {
+    fn set_up(columns: usize) -> Self {
+        let batch = table(columns);
+        let data_type = DataType::Struct(batch.schema().fields().clone());
+        Self { batch, data_type }
+    }
+
+    fn once(&mut self) {
+        let array = FFI_ArrowArray::new(&StructArray::from(self.batch.clone()).to_data());
+        // SAFETY: it was exported for us, and is of that type.
+        let seen = unsafe { from_ffi_and_data_type(array, self.data_type.clone()) }.expect("import");
+        let batch = RecordBatch::from(StructArray::from(seen));
+        assert!(batch.num_columns() == self.batch.num_columns());
+    }
+}
+
+/// The types of `mixed_formats` in `benches/c/data.c`.
+fn mixed_schema(columns: usize) -> Schema {
+    let types = [
+        DataType::Int32,
+        DataType::Int64,
+        DataType::Float32,
+        DataType::Float64,
+        DataType::Utf8,
+        DataType::Boolean,
+        DataType::Binary,
+        DataType::Date32,
+    ];
+    let field = |(i, data_type): (usize, &DataType)| Field::new(format!("c{i}"), data_type.clone(), true);
+    Schema::new(types.iter().cycle().take(columns).enumerate().map(field).collect::<Vec<_>>())
+}
+
+struct ExportSchema(Schema);
+
+impl Bench for ExportSchema {
+    fn set_up(columns: usize) -> Self {
+        Self(mixed_schema(columns))
+    }
+
+    fn once(&mut self) {
+        drop(FFI_ArrowSchema::try_from(&self.0).expect("export"));
+    }
+}
+
+/// arrow-rs reads the producer's struct, and leaves the release to the caller.
+struct ImportSchema(FFI_ArrowSchema);
+
+impl Bench for ImportSchema {
+    fn set_up(columns: usize) -> Self {
+        Self(FFI_ArrowSchema::try_from(&mixed_schema(columns)).expect("export"))
+    }
+
+    fn once(&mut self) {
+        let seen = Schema::try_from(&self.0).expect("import");
+        assert!(seen.fields().len() == SCHEMA_WIDTH as usize);
+    }
+}
+
+/// The same batch again and again.
+struct Endless(RecordBatch);
+
+impl Iterator for Endless {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(Ok(self.0.clone()))
+    }
+}
+
+impl RecordBatchReader for Endless {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+}
+
+struct Stream(RecordBatchStreamReader);
+
+impl Bench for Stream {
+    fn set_up(columns: usize) -> Self {
+        let stream = FFI_ArrowArrayStream::new(Box::new(Endless(table(columns))));
+        Self(RecordBatchStreamReader::try_new(stream).expect("import"))
+    }
+
+    fn once(&mut self) {
+        let batch = self.0.next().expect("no end").expect("a batch");
+        assert!(batch.num_rows() == ROWS);
+    }
+}
+
+fn add() {
+    for width in ARRAY_WIDTHS {
+        bench::add::<WithSchema>(c"device-array/with-schema", width);
+        bench::add::<SchemaAgreed>(c"device-array/schema-agreed", width);
+    }
+    bench::add::<Nested>(c"device-array/nested", 0);
+    bench::add::<ExportSchema>(c"schema/export", SCHEMA_WIDTH);
+    bench::add::<ImportSchema>(c"schema/import", SCHEMA_WIDTH);
+    for width in STREAM_WIDTHS {
+        bench::add::<Stream>(c"stream/plain", width);
+    }
+}
+
+bench::benches!(c"arrow-rs", add);
