@@ -269,7 +269,8 @@ impl Drop for DeferredCleanup {
 
 /// A tensor over new memory, compact and row-major, not initialised. `dtype` is a name, or an object that has one
 /// (`numpy.dtype`). Without a `manager` the library allocates by itself: with a `stream`, memory of a device comes from
-/// its default pool, ready for work on that stream; without one it is ready at once.
+/// its default pool, ready for work on that stream; without one it is ready at once. Such memory is given back on its
+/// stream, which must not be destroyed before everybody has released it; a `DeviceStream` waits for releases by itself.
 #[pyfunction]
 #[pyo3(signature = (shape, dtype=None, *, device=None, stream=None, manager=None))]
 pub(crate) fn empty(
