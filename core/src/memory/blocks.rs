@@ -7,6 +7,7 @@
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
 
 use crate::local;
 
@@ -88,7 +89,9 @@ impl Size {
 
 impl Blocks {
     pub(crate) fn new() -> Self {
-        let off = std::env::var_os("DEVEXCHANGE_KEEP_BLOCKS").is_some_and(|value| value == "0");
+        // Asked for once: the environment may be changed later, and not every program is careful with that.
+        static OFF: OnceLock<bool> = OnceLock::new();
+        let off = *OFF.get_or_init(|| std::env::var_os("DEVEXCHANGE_KEEP_BLOCKS").is_some_and(|value| value == "0"));
         let bins = [const { Cell::new(ptr::null_mut()) }; BINS];
         Self { bins, bytes: Cell::new(0), most: if off { 0 } else { MOST } }
     }
