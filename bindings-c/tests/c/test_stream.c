@@ -223,7 +223,7 @@ TEST(host_memory_has_a_device_and_no_streams) {
     CHECK_REFUSED(devx_device_count(kDLCPU, NULL, &error), DEVX_NULL_ARGUMENT, "out is NULL");
     CHECK_REFUSED(devx_device_get_info(cpu, NULL, &error), DEVX_NULL_ARGUMENT, "out is NULL");
     CHECK_REFUSED(devx_stream_create(cpu, &stream, &error), DEVX_DEVICE, "no streams");
-    CHECK_REFUSED(devx_stream_synchronize(cpu, 1, &error), DEVX_DEVICE, "has streams");
+    CHECK_REFUSED(devx_stream_synchronize(cpu, 1, &error), DEVX_DEVICE, "which has no streams");
     CHECK_INT(devx_releases_lost(), 0);
 }
 
@@ -240,10 +240,10 @@ TEST(host_memory_is_allocated_and_imported_without_a_stream) {
     CHECK_OK(devx_tensor_borrow(again, &view_again, NULL, &error));
     CHECK_PTR(view_again.data, view.data);
     CHECK_OK(devx_tensor_check_pointers(again, &error));
-    CHECK_REFUSED(devx_tensor_used_on(again, 1, &error), DEVX_DEVICE, "has streams");
-    CHECK_REFUSED(devx_tensor_wait(again, 1, &error), DEVX_DEVICE, "has streams");
-    CHECK_REFUSED(devx_tensor_produced_on(again, 1, &error), DEVX_DEVICE, "has streams");
-    CHECK_REFUSED(devx_tensor_copy_to(again, cpu, 1, &refused, &error), DEVX_DEVICE, "has streams");
+    CHECK_REFUSED(devx_tensor_used_on(again, 1, &error), DEVX_DEVICE, "which has no streams");
+    CHECK_REFUSED(devx_tensor_wait(again, 1, &error), DEVX_DEVICE, "which has no streams");
+    CHECK_REFUSED(devx_tensor_produced_on(again, 1, &error), DEVX_DEVICE, "which has no streams");
+    CHECK_REFUSED(devx_tensor_copy_to(again, cpu, 1, &refused, &error), DEVX_DEVICE, "which has no streams");
     CHECK_PTR(refused, UNWRITTEN);
     devx_tensor_release(&tensor);
     devx_tensor_release(&again);
