@@ -16,11 +16,16 @@ struct Inner<M> {
     state: M,
     waker: Option<Waker>,
     wake: Option<Wake>,
+    /// Threads that wait within this library: where there are none, the system need not be told.
+    waiting: usize,
 }
 
 impl<M> Belled<M> {
     pub(super) fn new(state: M, wake: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { inner: Mutex::new(Inner { state, waker: None, wake: Some(Arc::new(wake)) }), changed: Condvar::new() }
+        Self {
+            inner: Mutex::new(Inner { state, waker: None, wake: Some(Arc::new(wake)), waiting: 0 }),
+            changed: Condvar::new(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<M>> {
@@ -49,30 +54,37 @@ impl<M> Belled<M> {
             if let Poll::Ready(answer) = step(&mut inner.state) {
                 return Poll::Ready(answer);
             }
-            inner = match deadline {
+            let left = deadline.map(|deadline| deadline.checked_duration_since(Instant::now()));
+            if left == Some(None) {
+                return Poll::Pending;
+            }
+            inner.waiting += 1;
+            inner = match left.flatten() {
                 None => self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner),
-                Some(deadline) => {
-                    let Some(left) = deadline.checked_duration_since(Instant::now()) else {
-                        return Poll::Pending;
-                    };
-                    self.changed.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0
-                }
+                Some(left) => self.changed.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0,
             };
+            inner.waiting -= 1;
         }
     }
 
     /// Lets the threads look again that wait within this library.
     pub(super) fn nudge(&self) {
-        self.changed.notify_all();
+        // Who waits looked at the state under the same lock: either before it changed, and is counted, or after.
+        let anybody = self.lock().waiting > 0;
+        if anybody {
+            self.changed.notify_all();
+        }
     }
 
     /// Tells everybody that the state has changed.
     pub(super) fn ring(&self) {
-        self.nudge();
-        let (waker, wake) = {
+        let (waker, wake, anybody) = {
             let mut inner = self.lock();
-            (inner.waker.take(), inner.wake.clone())
+            (inner.waker.take(), inner.wake.clone(), inner.waiting > 0)
         };
+        if anybody {
+            self.changed.notify_all();
+        }
         if let Some(waker) = waker {
             waker.wake();
         }
