@@ -96,6 +96,9 @@ extern "C" fn pending_call(_: *mut c_void) -> c_int {
 
 /// Gives up what is queued. An exception that is on its way stays on its way. Without an interpreter nothing happens.
 pub(crate) fn drain() {
+    if QUEUE.is_empty() {
+        return;
+    }
     Python::try_attach(|py| {
         let _aside = Aside::new(py);
         let mut tokens = [0; 32];

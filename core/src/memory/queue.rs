@@ -67,6 +67,11 @@ impl ReleaseQueue {
         drop(unsafe { Box::from_raw(context.cast::<Node>()) });
     }
 
+    /// Whether nothing is queued, as far as this thread has seen.
+    pub fn is_empty(&self) -> bool {
+        self.head.load(Relaxed).is_null() && self.pending.lock().unwrap_or_else(PoisonError::into_inner).0.is_null()
+    }
+
     /// Moves released tokens into `tokens`, oldest first; returns how many. The rest stays for the next call.
     pub fn drain(&self, tokens: &mut [u64]) -> usize {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
