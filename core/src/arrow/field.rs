@@ -5,7 +5,8 @@ use std::fmt;
 
 use super::format::{Type, TypeIds};
 use super::metadata::{self, Metadata};
-use super::schema::{EXTENSION_METADATA, EXTENSION_NAME, Schema, text, type_ids};
+use super::record::{text, type_ids};
+use super::schema::{EXTENSION_METADATA, EXTENSION_NAME, Schema};
 use crate::abi::arrow_data::{ARROW_FLAG_NULLABLE, ArrowSchema};
 
 /// One field of a schema.

@@ -10,6 +10,7 @@ pub mod column;
 mod field;
 pub mod format;
 pub mod metadata;
+mod record;
 pub mod schema;
 mod transfer;
 mod tree;

@@ -237,7 +237,7 @@ pub(super) fn read_all(fd: BorrowedFd<'_>, most: usize) -> Result<Vec<u8>> {
 /// A memory file with these bytes, sealed.
 ///
 /// # Errors
-/// As [`file`].
+/// As [`file()`].
 pub(super) fn file_of(bytes: &[u8]) -> Result<OwnedFd> {
     let fd = file("devexchange-descriptor", bytes.len())?;
     let mut written = 0;
