@@ -434,7 +434,7 @@ struct Export {
 }
 
 /// Hands a tensor to a consumer, which releases the struct. Pass a clone to share the tensor, the tensor itself to move it.
-/// One allocation. The stream of the struct is the one behind which the data is: a consumer that waits for it sees all of it.
+/// One block of memory. The stream of the struct is the one behind which the data is: a consumer that waits for it sees all of it.
 /// To a consumer that reads no stream (before version 3) the policy applies.
 ///
 /// # Errors

@@ -200,7 +200,7 @@ pub unsafe fn import_on<M: Managed>(source: *mut M, stream: Option<i64>) -> Resu
     }
 }
 
-/// A tensor over memory that `owner` keeps alive, from a plain `DLTensor`, as a C producer gives it. One allocation; shape
+/// A tensor over memory that `owner` keeps alive, from a plain `DLTensor`, as a C producer gives it. One block of memory; shape
 /// and strides are copied. The owner is asked for when nothing can fail any more.
 ///
 /// # Errors
@@ -217,7 +217,7 @@ pub unsafe fn described(tensor: &DLTensor, flags: Flags, owner: impl FnOnce() ->
         return Ok(plain);
     }
     // SAFETY: as above.
-    let mut made = Tensor::describe(&unsafe { description(tensor, flags) }?)?;
+    let mut made = Tensor::describe(&unsafe { describe(tensor, flags) }?)?;
     if let Some(owner) = owner {
         made.adopt(owner());
     }
@@ -237,7 +237,7 @@ unsafe fn described_on(tensor: &DLTensor, flags: Flags, value: i64) -> Result<Te
 }
 
 /// Hands a tensor to a consumer ([`Owned::into_raw`]), which calls the deleter once. Pass a clone to share the tensor, the
-/// tensor itself to move it. One allocation.
+/// tensor itself to move it. One block of memory.
 ///
 /// # Errors
 /// `DEVX_VERSION` if the consumer does not read this struct, `DEVX_READ_ONLY` for what the legacy struct
@@ -288,9 +288,14 @@ fn make_ready(tensor: &Tensor, stream: i64) -> Result<()> {
     }
 }
 
+/// Reads a description out of a plain `DLTensor`, as a C producer gives it.
+///
+/// # Errors
+/// As [`import`].
+///
 /// # Safety
-/// `tensor` is a valid `DLTensor` of DLPack 1.
-unsafe fn description<'a>(tensor: &DLTensor, flags: Flags) -> Result<TensorDesc<'a>> {
+/// `tensor` is valid, its shape and strides too, for as long as the result is used.
+pub unsafe fn describe<'a>(tensor: &'a DLTensor, flags: Flags) -> Result<TensorDesc<'a>> {
     let ndim = match usize::try_from(tensor.ndim) {
         Ok(ndim) if ndim <= MAX_NDIM => ndim,
         _ => return refuse!(DEVX_INVALID_SHAPE, "ndim is {}: it must be between 0 and {MAX_NDIM}", tensor.ndim),
@@ -322,18 +327,6 @@ unsafe fn extents<'a>(from: *const i64, n: usize) -> &'a [i64] {
     }
     // SAFETY: the caller's contract.
     unsafe { std::slice::from_raw_parts(from, n) }
-}
-
-/// Reads a description out of a plain `DLTensor`, as a C producer gives it.
-///
-/// # Errors
-/// As [`import`].
-///
-/// # Safety
-/// `tensor` is valid, its shape and strides too, for as long as the result is used.
-pub unsafe fn describe<'a>(tensor: &'a DLTensor, flags: Flags) -> Result<TensorDesc<'a>> {
-    // SAFETY: the caller's contract.
-    unsafe { description(tensor, flags) }
 }
 
 // ---- the versioned struct ----

@@ -97,7 +97,7 @@ impl NodeDesc<'_> {
 
 impl Batch {
     /// Takes an array from its producer: on success `*array` is marked as moved from and its release is ours
-    /// to call, once, when the last user is gone. On failure it is untouched. One allocation. No buffer is read.
+    /// to call, once, when the last user is gone. On failure it is untouched. One block of memory. No buffer is read.
     ///
     /// # Errors
     /// `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_LENGTH`, `DEVX_INVALID_NULL_COUNT`,
@@ -155,7 +155,7 @@ impl Batch {
         Ok(Self::rooted(room.fill(Header { device, nodes, source, ready, uses, schema }), nodes))
     }
 
-    /// A batch over memory of the caller's that `owner` keeps alive. One allocation; the addresses are copied,
+    /// A batch over memory of the caller's that `owner` keeps alive. One block of memory; the addresses are copied,
     /// the buffers are not.
     ///
     /// # Errors
@@ -243,7 +243,7 @@ impl Batch {
     }
 
     /// Hands the batch to a consumer, which releases it: pass a clone to share it, the batch itself to move it.
-    /// One allocation. Child arrays may be moved out of it and outlive it.
+    /// One block of memory. Child arrays may be moved out of it and outlive it.
     ///
     /// # Errors
     /// `DEVX_NULL_ARGUMENT`, `DEVX_OUT_OF_MEMORY`, or `DEVX_DEVICE` if the memory is not host memory, which the

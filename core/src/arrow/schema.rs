@@ -106,7 +106,7 @@ impl<'a> FieldDesc<'a> {
 
 impl Schema {
     /// Takes a schema from its producer: on success `*source` is marked as moved from and its release is ours
-    /// to call. On failure it is untouched. One allocation; names and formats are not copied.
+    /// to call. On failure it is untouched. One block of memory; names and formats are not copied.
     ///
     /// # Errors
     /// `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_FORMAT`, `DEVX_INVALID_CHILDREN`,
@@ -159,7 +159,7 @@ impl Schema {
         done
     }
 
-    /// Makes a schema. One allocation for the schema itself; all texts are copied.
+    /// Makes a schema. One block of memory for the schema itself; all texts are copied.
     ///
     /// # Errors
     /// As [`Schema::import`].
@@ -232,7 +232,7 @@ impl Schema {
         Self(slab)
     }
 
-    /// Hands the schema to a consumer, which releases it. It shares this schema's texts. One allocation.
+    /// Hands the schema to a consumer, which releases it. It shares this schema's texts. One block of memory.
     ///
     /// # Errors
     /// `DEVX_NULL_ARGUMENT`, `DEVX_OUT_OF_MEMORY`; then `*out` is not written.

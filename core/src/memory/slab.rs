@@ -1,5 +1,5 @@
 //! One reference-counted block of memory: a header and a tail whose parts are laid out by their maker.
-//! A whole exchange (tensor, schema, array tree) is one of these: one allocation, one free.
+//! A whole exchange (tensor, schema, array tree) is one of these: one block.
 
 use core::ffi::c_void;
 use std::fmt;

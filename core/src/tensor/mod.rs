@@ -99,7 +99,7 @@ unsafe impl Send for Header {}
 unsafe impl Sync for Header {}
 
 impl Tensor {
-    /// A tensor over memory of the caller's that `owner` keeps alive. One allocation; shape and strides are copied.
+    /// A tensor over memory of the caller's that `owner` keeps alive. One block of memory; shape and strides are copied.
     ///
     /// # Errors
     /// `DEVX_INVALID_SHAPE` and `DEVX_INVALID_ARGUMENT` with the field and its value; the owner is given
