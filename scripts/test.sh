@@ -25,6 +25,7 @@ built=yes
 
 total_passed=0 total_failed=0 total_skipped=0
 rows=()
+failures=()
 
 if [ -t 1 ]; then bold=$'\e[1m' plain=$'\e[0m'; else bold='' plain=''; fi
 
@@ -226,6 +227,16 @@ run_suite() { # SUITE
     echo "$suite: $passed passed, $failed failed, $skipped skipped"
   fi
   add_row "$suite" "$passed" "$failed" "$skipped" $((SECONDS - start))
+  if [ "$failed" -gt 0 ]; then failures+=("$suite"); fi
+}
+
+# Again at the end what a long log says of a failure somewhere in its middle: the words of every harness for it.
+print_failures() {
+  local suite words='^not ok|^test .*FAILED|panicked at|^FAILED |^ERROR |\[ERROR\]|Test Failed|Error During Test|: FAILED'
+  for suite in "${failures[@]}"; do
+    printf '\n%s--- %s: what failed (all of it: target/test-logs/%s.log) ---%s\n' "$bold" "$suite" "$suite" "$plain"
+    grep -aE -A 12 "$words" "$logs/$suite.log" | head -n 120 || tail -n 20 "$logs/$suite.log"
+  done
 }
 
 # setup and build are rows only when they fail.
@@ -291,6 +302,7 @@ main() {
   devx_export
   if [ "${suites[*]}" != rust ]; then run_step build "$DEVX_ROOT/scripts/build.sh" || built=no; fi
   for suite in "${suites[@]}"; do run_suite "$suite"; done
+  print_failures
   print_table
   echo "$total_passed passed, $total_failed failed, $total_skipped skipped"
   [ "$total_failed" -eq 0 ] && [ "$total_passed" -gt 0 ]

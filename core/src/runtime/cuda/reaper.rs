@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::context::Apart;
@@ -70,10 +70,20 @@ pub(crate) fn settle() {
     if STARTED.get() != Some(&true) || IS_REAPER.get() || Driver::loaded().is_none() {
         return;
     }
-    let (done, wait) = mpsc::channel::<()>();
-    after(Vec::new(), Owner::on_release(move || drop(done)));
-    // The thread looks at everything in the order in which it came. There is no message, only the end of the sender.
-    _ = wait.recv();
+    // Not a channel: it would make a handle for the caller's thread, which is not ours and may never end.
+    let settled = Arc::new((Mutex::new(false), Condvar::new()));
+    let told = Arc::clone(&settled);
+    // The thread looks at everything in the order in which it came.
+    after(
+        Vec::new(),
+        Owner::on_release(move || {
+            *told.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            told.1.notify_one();
+        }),
+    );
+    let (done, change) = &*settled;
+    let done = done.lock().unwrap_or_else(PoisonError::into_inner);
+    drop(change.wait_while(done, |done| !*done));
 }
 
 /// Never gives up `owner`, and counts it: what may still be used by work that cannot be waited for.
