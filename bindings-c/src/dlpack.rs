@@ -97,7 +97,7 @@ unsafe fn devx_tensor_export_move_legacy(
 }
 
 /// Exports as a request asks. Nearly none asks for anything, so that case is a copy of its own, with nothing to decide.
-#[inline]
+#[inline(always)]
 fn export<M: Managed>(
     tensor: Tensor,
     request: Option<&RequestRecord>,

@@ -9,12 +9,19 @@ use devexchange_core::{Error, Result};
 use crate::ctypes::{ErrorRecord, Status};
 
 /// Runs the body of a function; no panic leaves it.
+#[inline(always)]
 pub(crate) fn guard(record: Option<&mut ErrorRecord>, body: impl FnOnce() -> Result<()>) -> Status {
-    let error = match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(())) => return Status(types::DEVX_OK),
-        Ok(Err(error)) => error,
-        Err(payload) => Error::panicked(payload),
-    };
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => Status(types::DEVX_OK),
+        Ok(Err(error)) => failed(record, error),
+        Err(payload) => failed(record, Error::panicked(payload)),
+    }
+}
+
+/// Apart from [`guard`], so that what succeeds has no room to make for a text.
+#[cold]
+#[inline(never)]
+fn failed(record: Option<&mut ErrorRecord>, error: Error) -> Status {
     if let Some(record) = record {
         record.0 = error.to_raw();
     }
@@ -22,6 +29,7 @@ pub(crate) fn guard(record: Option<&mut ErrorRecord>, body: impl FnOnce() -> Res
 }
 
 /// Runs a release function, which has nobody to tell of a panic.
+#[inline(always)]
 pub(crate) fn guard_release(body: impl FnOnce()) {
     guard(None, || {
         body();

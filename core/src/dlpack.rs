@@ -163,7 +163,7 @@ impl<M: Managed> Drop for Owned<M> {
 /// # Safety
 /// `source` is NULL or points to a valid tensor that the caller owns. Its data is ready: this call does not
 /// wait for a stream.
-#[inline]
+#[inline(always)]
 pub unsafe fn import<M: Managed>(source: *mut M) -> Result<Tensor> {
     // SAFETY: the caller's contract.
     unsafe { import_on(source, None) }
@@ -177,7 +177,7 @@ pub unsafe fn import<M: Managed>(source: *mut M) -> Result<Tensor> {
 ///
 /// # Safety
 /// As [`import`]. The stream is not destroyed before the tensor was handed on or released.
-#[inline]
+#[inline(always)]
 pub unsafe fn import_on<M: Managed>(source: *mut M, stream: Option<i64>) -> Result<Tensor> {
     if source.is_null() {
         return refuse!(DEVX_NULL_ARGUMENT, "tensor is NULL");
@@ -217,6 +217,21 @@ pub unsafe fn described(tensor: &DLTensor, flags: Flags, owner: impl FnOnce() ->
         return Ok(plain);
     }
     // SAFETY: as above.
+    unsafe { described_with_care(tensor, flags, owner) }
+}
+
+/// What is not plain: apart, so that it takes no room in what is.
+///
+/// # Safety
+/// As [`described`].
+#[cold]
+#[inline(never)]
+unsafe fn described_with_care(
+    tensor: &DLTensor,
+    flags: Flags,
+    owner: Option<impl FnOnce() -> Owner>,
+) -> Result<Tensor> {
+    // SAFETY: the caller's contract.
     let mut made = Tensor::describe(&unsafe { describe(tensor, flags) }?)?;
     if let Some(owner) = owner {
         made.adopt(owner());
@@ -455,7 +470,7 @@ struct Export<M> {
 
 /// Puts the managed struct of `tensor` at a stable address; `fill` is given the context for
 /// [`take_back`].
-#[inline]
+#[inline(always)]
 fn hand_over<M: Managed>(
     tensor: Tensor,
     fill: impl FnOnce(&Tensor, *mut c_void) -> M,
@@ -464,8 +479,9 @@ fn hand_over<M: Managed>(
         Ok(room) => room,
         Err(error) => return Err(Refused { error, returned: tensor }),
     };
+    let entry = Entry::open(Kind::TensorExport);
     let managed = UnsafeCell::new(fill(&tensor, room.as_raw()));
-    let slab = room.fill(Export { managed, _tensor: tensor, _entry: Entry::open(Kind::TensorExport) });
+    let slab = room.fill(Export { managed, _tensor: tensor, _entry: entry });
     let managed = slab.header().managed.get();
     slab.into_raw();
     // SAFETY: the address of a part of the slab.

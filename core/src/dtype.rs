@@ -64,17 +64,21 @@ impl DType {
         Ok(Self { code, bits, lanes })
     }
 
-    /// As [`DType::from_dlpack`], for what nearly every tensor has: one number of whole bytes.
+    /// Bytes of what nearly every tensor has: one number of whole bytes, a power of two of them. `None` for any other type,
+    /// right or wrong.
     #[inline]
-    pub(crate) fn plain(dtype: DLDataType) -> Option<Self> {
+    pub(crate) fn plain_bytes(dtype: DLDataType) -> Option<usize> {
         let DLDataType { code, bits, lanes } = dtype;
         let number = matches!(dl::DLDataTypeCode::from(code), dl::kDLInt | dl::kDLUInt | dl::kDLFloat);
         let narrowest = if code == dl::kDLFloat { 16 } else { 8 };
-        (number && lanes == 1 && (narrowest..=64).contains(&bits) && bits.is_power_of_two()).then_some(Self {
-            code,
-            bits,
-            lanes,
-        })
+        let plain = number && lanes == 1 && (narrowest..=64).contains(&bits) && bits & (bits - 1) == 0;
+        plain.then_some(usize::from(bits / 8))
+    }
+
+    /// A type that was checked before.
+    #[inline]
+    pub(crate) fn checked(DLDataType { code, bits, lanes }: DLDataType) -> Self {
+        Self { code, bits, lanes }
     }
 
     /// As DLPack writes it.

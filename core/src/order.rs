@@ -244,26 +244,35 @@ impl Uses {
     /// Gives up `owner` when all uses are over: at once, by the caller, if there are none.
     #[inline]
     pub(crate) fn then_release(&mut self, owner: impl FnOnce() -> Owner) {
-        let noted = std::mem::replace(self.0.get_mut(), ptr::null_mut());
-        if !noted.is_null() {
-            // SAFETY: from a box, and nobody else refers to it any more.
-            release_noted(*unsafe { Box::from_raw(noted) }, owner);
+        if !self.0.get_mut().is_null() {
+            self.release_noted(owner);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn release_noted(&mut self, owner: impl FnOnce() -> Owner) {
+        // SAFETY: from a box, and nobody else refers to it any more.
+        let noted = *unsafe { Box::from_raw(std::mem::replace(self.0.get_mut(), ptr::null_mut())) };
+        noted.release(owner);
     }
 }
 
-fn release_noted(noted: Noted, owner: impl FnOnce() -> Owner) {
-    let events = noted.events.into_inner().unwrap_or_else(PoisonError::into_inner);
-    match noted.whose {
-        Whose::OfTensor(_) | Whose::OfBatch(_) => return,
-        _ if events.is_empty() => return,
-        // If it cannot wait, the release still does.
-        Whose::Lent(producer) if producer.is_capturing() == Ok(false) => {
-            events.iter().filter(|event| !event.is_on(producer)).for_each(|event| drop(event.wait(producer)));
+impl Noted {
+    /// Gives up `owner` when all uses are over, if there are any.
+    fn release(self, owner: impl FnOnce() -> Owner) {
+        let events = self.events.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match self.whose {
+            Whose::OfTensor(_) | Whose::OfBatch(_) => return,
+            _ if events.is_empty() => return,
+            // If it cannot wait, the release still does.
+            Whose::Lent(producer) if producer.is_capturing() == Ok(false) => {
+                events.iter().filter(|event| !event.is_on(producer)).for_each(|event| drop(event.wait(producer)));
+            }
+            Whose::Lent(_) | Whose::Own => {}
         }
-        Whose::Lent(_) | Whose::Own => {}
+        release_after(events, owner());
     }
-    release_after(events, owner());
 }
 
 fn release_after(events: Vec<Event>, owner: Owner) {

@@ -102,11 +102,11 @@ impl Owner {
 impl Drop for Owner {
     #[inline]
     fn drop(&mut self) {
-        if let Some(release) = self.release.take() {
-            // SAFETY: by `from_raw` the callback may be called once, on any thread; `take` makes it once.
+        if let Some(release) = self.release {
+            // SAFETY: by `from_raw` the callback may be called once, on any thread; a drop is once.
             unsafe { release(self.context) }
         }
-        drop(self.entry.take());
+        // The entry of the ledger is closed after that, by its own drop.
     }
 }
 

@@ -131,8 +131,11 @@ impl<H> Slab<H> {
     }
 }
 
+/// Apart from [`Slab::release_raw`], which is in many places, and most often not the last.
+///
 /// # Safety
 /// Nobody refers to the block any more.
+#[inline(never)]
 unsafe fn free<H>(block: *mut Block<H>) {
     // SAFETY: the block is alive and ours alone.
     let size = unsafe { (*block).size };

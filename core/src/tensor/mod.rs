@@ -8,7 +8,8 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
 use crate::abi::dlpack::{
-    DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor,
+    DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, DLPACK_FLAG_BITMASK_READ_ONLY,
+    DLTensor,
 };
 use crate::device::{Device, DeviceType};
 use crate::dtype::{DType, Element};
@@ -72,13 +73,10 @@ pub struct TensorDesc<'a> {
 pub struct Tensor(Slab<Header>);
 
 struct Header {
-    data: *mut c_void,
-    device: Device,
-    dtype: DType,
+    /// As DLPack has it, with a checked device and type, no byte offset, and extents and strides in the slab's own tail;
+    /// without dimensions these are NULL.
+    described: DLTensor,
     flags: Flags,
-    ndim: usize,
-    shape: *mut i64,
-    strides: *mut i64,
     layout: Layout,
     ready: Ready,
     uses: Uses,
@@ -86,6 +84,7 @@ struct Header {
 }
 
 impl Drop for Header {
+    #[inline(always)]
     fn drop(&mut self) {
         let Self { uses, owner, .. } = self;
         uses.then_release(|| std::mem::replace(owner, Owner::none()));
@@ -124,19 +123,22 @@ impl Tensor {
         let TensorDesc { device, dtype, shape: extents, flags, .. } = *desc;
         let ndim = extents.len();
         let room = Slab::room(TailSize::of::<[i64; 2]>(ndim))?;
-        let (shape, strides) = extents_and_strides(&room, ndim);
-        // SAFETY: the tail has room for `ndim` extents at `shape`.
-        unsafe { shape.copy_from_nonoverlapping(extents.as_ptr(), ndim) };
-        // SAFETY: zero is a valid stride and the tail has room for `ndim` of them.
-        unsafe { strides.write_bytes(0, ndim) };
-        // SAFETY: initialised in the line above and not referred to by anything else yet.
-        let strides_now = unsafe { std::slice::from_raw_parts_mut(strides, ndim) };
-        match desc.strides {
-            Some(given) => strides_now.copy_from_slice(given),
-            None => layout::row_major_strides(extents, strides_now),
+        let mut described = described_in(&room, ndim);
+        (described.data, described.device, described.dtype) = (data, device.to_dlpack(), dtype.to_dlpack());
+        if ndim > 0 {
+            // SAFETY: the tail has room for `ndim` extents.
+            unsafe { described.shape.copy_from_nonoverlapping(extents.as_ptr(), ndim) };
+            // SAFETY: zero is a valid stride and the tail has room for `ndim` of them.
+            unsafe { described.strides.write_bytes(0, ndim) };
+            // SAFETY: initialised in the line above and not referred to by anything else yet.
+            let strides = unsafe { std::slice::from_raw_parts_mut(described.strides, ndim) };
+            match desc.strides {
+                Some(given) => strides.copy_from_slice(given),
+                None => layout::row_major_strides(extents, strides),
+            }
         }
         let (ready, uses, owner) = (Ready::unknown(device), Uses::default(), Owner::none());
-        Ok(Self(room.fill(Header { data, device, dtype, flags, ndim, shape, strides, layout, ready, uses, owner })))
+        Ok(Self(room.fill(Header { described, flags, layout, ready, uses, owner })))
     }
 
     /// What nearly every tensor is: numbers of whole bytes in host memory, compact and row-major. For anything else, right
@@ -155,11 +157,12 @@ impl Tensor {
         if !in_host_memory || !(1..=PLAIN_NDIM).contains(&ndim) || tensor.shape.is_null() || tensor.data.is_null() {
             return None;
         }
-        let dtype = DType::plain(tensor.dtype)?;
+        let bytes_each = DType::plain_bytes(tensor.dtype)?;
         let room = Slab::room(TailSize::of::<[i64; 2]>(PLAIN_NDIM)).ok()?;
-        let (shape, strides) = extents_and_strides(&room, ndim);
-        let mut elements = 1_i64;
-        for i in (0..ndim).rev() {
+        let mut described = described_in(&room, ndim);
+        let (mut elements, mut i) = (1_i64, ndim);
+        while i > 0 {
+            i -= 1;
             // SAFETY: a producer's shape has `ndim` extents.
             let extent = unsafe { entry(tensor.shape.cast_const(), i) };
             // SAFETY: the same of strides.
@@ -168,20 +171,22 @@ impl Tensor {
                 return None;
             }
             // SAFETY: the tail has room for `ndim` extents.
-            unsafe { set_entry(shape, i, extent) };
+            unsafe { set_entry(described.shape, i, extent) };
             // SAFETY: and as many strides.
-            unsafe { set_entry(strides, i, elements) };
+            unsafe { set_entry(described.strides, i, elements) };
             elements = elements.checked_mul(extent)?;
         }
-        let bytes = isize::try_from(elements).ok()?.checked_mul(dtype.element_bytes()? as isize)?;
+        let bytes = isize::try_from(elements).ok()?.checked_mul(bytes_each as isize)?;
         let first = tensor.data.addr().checked_add(usize::try_from(tensor.byte_offset).ok()?)?;
-        if first & (dtype.alignment() - 1) != 0 || first.checked_add_signed(bytes).is_none() {
+        if first & (bytes_each - 1) != 0 || first.checked_add_signed(bytes).is_none() {
             return None;
         }
-        let (elements, data) = (elements as usize, tensor.data.with_addr(first));
-        let layout = Layout { elements, bytes: bytes as usize, lowest: 0, end: bytes, row_major: true };
-        let (device, ready, uses, owner) = (Device::CPU, Ready::Now, Uses::default(), (owner.take()?)());
-        Some(Self(room.fill(Header { data, device, dtype, flags, ndim, shape, strides, layout, ready, uses, owner })))
+        described.data = tensor.data.with_addr(first);
+        (described.device, described.dtype) = (Device::CPU.to_dlpack(), tensor.dtype);
+        let layout =
+            Layout { elements: elements as usize, bytes: bytes as usize, lowest: 0, end: bytes, row_major: true };
+        let (ready, uses, owner) = (Ready::Now, Uses::default(), (owner.take()?)());
+        Some(Self(room.fill(Header { described, flags, layout, ready, uses, owner })))
     }
 
     /// Says when the data may be touched, if that is not after what is queued on the legacy default stream. For the maker
@@ -289,19 +294,20 @@ impl Tensor {
     /// Address of the first element; NULL if there are none.
     #[inline]
     pub fn data(&self) -> *mut c_void {
-        self.0.header().data
+        self.0.header().described.data
     }
 
     /// Where the memory is.
     #[inline]
     pub fn device(&self) -> Device {
-        self.0.header().device
+        let DLDevice { device_type, device_id } = self.0.header().described.device;
+        Device { kind: DeviceType(device_type), id: device_id }
     }
 
     /// Type of the elements.
     #[inline]
     pub fn dtype(&self) -> DType {
-        self.0.header().dtype
+        DType::checked(self.0.header().described.dtype)
     }
 
     /// Properties.
@@ -312,16 +318,16 @@ impl Tensor {
 
     /// Extents.
     pub fn shape(&self) -> &[i64] {
-        let header = self.0.header();
-        // SAFETY: `describe` initialised `ndim` extents in the slab's tail, which lives as long as `self`.
-        unsafe { std::slice::from_raw_parts(header.shape, header.ndim) }
+        let DLTensor { shape, ndim, .. } = self.0.header().described;
+        // SAFETY: NULL, or in the slab's tail, which lives as long as `self` and was filled by its maker.
+        unsafe { numbers(shape, ndim) }
     }
 
     /// Strides in elements.
     pub fn strides(&self) -> &[i64] {
-        let header = self.0.header();
-        // SAFETY: `describe` initialised `ndim` strides in the slab's tail, which lives as long as `self`.
-        unsafe { std::slice::from_raw_parts(header.strides, header.ndim) }
+        let DLTensor { strides, ndim, .. } = self.0.header().described;
+        // SAFETY: NULL, or in the slab's tail, which lives as long as `self` and was filled by its maker.
+        unsafe { numbers(strides, ndim) }
     }
 
     /// What shape and strides come to.
@@ -376,17 +382,7 @@ impl Tensor {
     /// The tensor as DLPack describes it. Everything in it is the tensor's and lives as long.
     #[inline]
     pub fn as_dltensor(&self) -> DLTensor {
-        let header = self.0.header();
-        let scalar = header.ndim == 0;
-        DLTensor {
-            data: header.data,
-            device: header.device.to_dlpack(),
-            ndim: header.ndim as i32,
-            dtype: header.dtype.to_dlpack(),
-            shape: if scalar { std::ptr::null_mut() } else { header.shape },
-            strides: if scalar { std::ptr::null_mut() } else { header.strides },
-            byte_offset: 0,
-        }
+        self.0.header().described
     }
 
     /// The address of the tensor, which keeps this reference: how a binding holds one.
@@ -458,11 +454,29 @@ impl<T> DerefMut for Borrowed<'_, T> {
 /// Most dimensions of what is recognised as plain.
 const PLAIN_NDIM: usize = 8;
 
-/// Where the extents go, and behind them the strides: one part of the tail, for as many dimensions at least.
+/// A description of so many dimensions with a place for the extents, and behind them the strides: one part of the tail, for
+/// as many dimensions at least. What else is in it is the caller's to fill in.
 #[inline]
-fn extents_and_strides(room: &Room<Header>, ndim: usize) -> (*mut i64, *mut i64) {
-    let shape = room.tail().carve::<[i64; 2]>(ndim).cast::<i64>();
-    (shape, shape.wrapping_add(ndim))
+fn described_in(room: &Room<Header>, ndim: usize) -> DLTensor {
+    let (shape, strides) = match ndim {
+        0 => (std::ptr::null_mut(), std::ptr::null_mut()),
+        _ => {
+            let shape = room.tail().carve::<[i64; 2]>(ndim).cast::<i64>();
+            (shape, shape.wrapping_add(ndim))
+        }
+    };
+    let (device, dtype) = (Device::CPU.to_dlpack(), DType::UINT8.to_dlpack());
+    DLTensor { data: std::ptr::null_mut(), device, ndim: ndim as i32, dtype, shape, strides, byte_offset: 0 }
+}
+
+/// # Safety
+/// `first` is NULL, or there are `ndim` numbers, which outlive the result.
+unsafe fn numbers<'a>(first: *const i64, ndim: i32) -> &'a [i64] {
+    if first.is_null() {
+        return &[];
+    }
+    // SAFETY: the caller's contract.
+    unsafe { std::slice::from_raw_parts(first, ndim as usize) }
 }
 
 /// The rules that every description has to keep, ours and foreign ones.
