@@ -8,7 +8,7 @@ use std::sync::atomic::{
 };
 
 use crate::ledger::Lines;
-use crate::memory::Blocks;
+use crate::memory::{Blocks, Returned, free_all};
 
 /// What one thread has. When the thread ends, the next one that begins takes it over: it is never freed, so that its part
 /// of the ledger can be read at any time.
@@ -16,11 +16,20 @@ pub(crate) struct Local {
     pub(crate) lines: Lines,
     /// Touched by the thread that has taken this only.
     pub(crate) blocks: Blocks,
+    /// Blocks on their way back here, from any thread.
+    pub(crate) returned: Returned,
     taken: AtomicBool,
     next: *const Local,
 }
 
-// SAFETY: `lines` are atomics and `next` never changes; `blocks` are given out by `here` to the thread that set `taken`.
+impl Local {
+    /// Whether a thread has this that is not the calling one; it may end at any time.
+    pub(crate) fn is_another_threads(&self) -> bool {
+        self.taken.load(Relaxed) && !kept().is_some_and(|here| ptr::eq(here, self))
+    }
+}
+
+// SAFETY: `lines` and `returned` are atomics and `next` never changes; `blocks` are given out by `here` to the thread that set `taken`.
 unsafe impl Sync for Local {}
 
 /// All of them, linked by `next`. It only ever grows, at the head.
@@ -41,6 +50,12 @@ pub(crate) fn here() -> Option<&'static Local> {
     }
 }
 
+/// What the calling thread has, if it has anything yet, or still.
+#[inline]
+pub(crate) fn kept() -> Option<&'static Local> {
+    HERE.get()
+}
+
 /// What every thread has or had.
 pub(crate) fn all() -> impl Iterator<Item = &'static Local> {
     // SAFETY: what is linked is never freed.
@@ -59,7 +74,8 @@ fn begin() -> Option<&'static Local> {
 }
 
 fn add() -> &'static Local {
-    let local = Local { lines: Lines::new(), blocks: Blocks::new(), taken: AtomicBool::new(true), next: ptr::null() };
+    let (lines, blocks, returned) = (Lines::new(), Blocks::new(), Returned::new());
+    let local = Local { lines, blocks, returned, taken: AtomicBool::new(true), next: ptr::null() };
     let local = Box::leak(Box::new(local));
     let mut head = ALL.load(Relaxed);
     loop {
@@ -77,7 +93,7 @@ struct End;
 impl Drop for End {
     fn drop(&mut self) {
         if let Some(local) = HERE.take() {
-            local.blocks.free();
+            free_all(local);
             local.taken.store(false, Release);
         }
     }

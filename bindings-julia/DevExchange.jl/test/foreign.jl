@@ -38,7 +38,7 @@ Base.pointer(w::Words) = pointer(w.memory)
 said(w::Words) = GC.@preserve w unsafe_string(Ptr{UInt8}(pointer(w.memory, w.names[:text])))
 
 # Waits, with the task only, until something is so.
-comes(f) = timedwait(f, 60.0; pollint=0.002) === :ok
+comes(f) = timedwait(f, 300.0; pollint=0.002) === :ok
 
 # A foreign stream of `batches` arrays of one number each, 1, 2, ..., as either struct.
 function foreign_stream(::Type{ArrowArrayStream}; values...)

@@ -12,7 +12,7 @@ const DRIVER = Libdl.dlopen("libcuda.so.1")
 stat(name) = ccall(Libdl.dlsym(DRIVER, :simcuda_stat), Int64, (Cstring,), name)
 const GPU = DX.cuda()
 
-comes(f) = timedwait(f, 60.0; pollint=0.002) === :ok
+comes(f) = timedwait(f, 300.0; pollint=0.002) === :ok
 all_back() = comes(() -> releases_waiting() == 0 && (drain(); outstanding() == 0)) && releases_lost() == 0
 
 # Imports everything, says what it sees, writes, gives the tensors back and holds the batch.

@@ -1,15 +1,18 @@
 //! Blocks of memory that a thread keeps when they are given back, and takes again.
 //!
 //! What an exchange costs is its allocations: malloc and free of a large block give its pages back to the system each time.
-//! Each thread keeps up to [`MOST`] bytes, sorted by size; a block may be given back on another thread than the one that
-//! took it. `DEVEXCHANGE_KEEP_BLOCKS=0` in the environment turns it off, for tools that watch malloc.
+//! Each thread keeps up to [`MOST`] bytes, sorted by size. A block that is given back on another thread returns to the one
+//! that took it, which finds it when it has no other: a producer whose consumers release elsewhere allocates nothing, and
+//! a thread that only releases hoards nothing. `DEVEXCHANGE_KEEP_BLOCKS=0` in the environment turns it off, for tools that
+//! watch malloc.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-use crate::local;
+use crate::local::{self, Local};
 
 /// Alignment of every block.
 pub(super) const ALIGN: usize = 16;
@@ -34,11 +37,34 @@ pub(crate) struct Blocks {
 /// A block that nobody uses.
 struct Free {
     next: *mut Free,
+    size: Size,
+}
+
+/// What a thread took and other threads gave back: a list that they push to, and the thread takes as a whole.
+#[repr(align(64))] // apart from what the thread writes all the time
+pub(crate) struct Returned {
+    first: AtomicPtr<Free>,
+    bytes: AtomicUsize,
+}
+
+/// What has to be known of a block to give it back.
+#[derive(Clone, Copy)]
+pub(super) struct Origin {
+    size: Size,
+    /// What the thread has that took it; NULL if it was about to end.
+    home: *const Local,
+}
+
+impl Origin {
+    #[inline]
+    pub(super) fn bytes(self) -> usize {
+        self.size.bytes()
+    }
 }
 
 /// How large a block is, with the bin that it belongs to in the bits that are zero in all sizes that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Size(usize);
+struct Size(usize);
 
 const BIN_BITS: usize = BINS - 1;
 const _: () = assert!(BINS.is_power_of_two() && BINS <= STEP);
@@ -72,7 +98,7 @@ impl Size {
     }
 
     #[inline]
-    pub(super) fn bytes(self) -> usize {
+    fn bytes(self) -> usize {
         self.0 & !BIN_BITS
     }
 
@@ -121,13 +147,13 @@ impl Blocks {
     /// The block is the caller's, and of this size.
     #[inline]
     unsafe fn give(&self, size: Size, block: NonNull<u8>) -> bool {
-        let bytes = self.bytes.get().saturating_add(size.bytes());
+        let bytes = self.bytes.get() + size.bytes(); // a layout's size and some MiB do not overflow
         if bytes > self.most || size.bytes() > LARGE {
             return false;
         }
         let (bin, free) = (self.bin(size), block.cast::<Free>());
         // SAFETY: a block is large enough and aligned, and the caller's, who gives it up.
-        unsafe { free.write(Free { next: bin.get() }) };
+        unsafe { free.write(Free { next: bin.get(), size }) };
         bin.set(free.as_ptr());
         self.bytes.set(bytes);
         true
@@ -144,19 +170,83 @@ impl Blocks {
     }
 }
 
-/// A block of at least so many bytes, uninitialised, and how large it is; `None` if there is no memory.
-#[inline]
-pub(super) fn allocate(bytes: usize) -> Option<(NonNull<u8>, Size)> {
-    let size = Size::of(bytes)?;
-    let block = match local::here().and_then(|local| local.blocks.take(size)) {
-        Some(block) => block,
-        None => fresh(size)?,
-    };
-    Some((block, size))
+impl Returned {
+    pub(crate) const fn new() -> Self {
+        Self { first: AtomicPtr::new(ptr::null_mut()), bytes: AtomicUsize::new(0) }
+    }
+
+    /// Keeps a block for the thread that it came from, if there is room; otherwise it is the caller's as before.
+    ///
+    /// # Safety
+    /// The block is the caller's, and of this size.
+    unsafe fn give(&self, size: Size, block: NonNull<u8>, most: usize) -> bool {
+        let bytes = self.bytes.load(Relaxed).saturating_add(size.bytes());
+        if bytes > most || size.bytes() > LARGE {
+            return false;
+        }
+        self.bytes.fetch_add(size.bytes(), Relaxed);
+        let free = block.cast::<Free>();
+        let mut next = self.first.load(Relaxed);
+        loop {
+            // SAFETY: a block is large enough and aligned, and the caller's, who gives it up.
+            unsafe { free.write(Free { next, size }) };
+            match self.first.compare_exchange_weak(next, free.as_ptr(), Release, Relaxed) {
+                Ok(_) => return true,
+                Err(other) => next = other,
+            }
+        }
+    }
+
+    /// All that was given.
+    fn take(&self) -> impl Iterator<Item = (NonNull<u8>, Size)> {
+        let mut next = self.first.swap(ptr::null_mut(), Acquire);
+        std::iter::from_fn(move || {
+            let free = NonNull::new(next)?;
+            // SAFETY: was in the list, so nobody else's, and written by `give`.
+            let Free { next: following, size } = unsafe { free.read() };
+            next = following;
+            self.bytes.fetch_sub(size.bytes(), Relaxed);
+            Some((free.cast(), size))
+        })
+    }
 }
 
+/// Frees all that `local` keeps. By its thread.
+pub(crate) fn free_all(local: &Local) {
+    local.blocks.free();
+    for (block, size) in local.returned.take() {
+        // SAFETY: nobody uses what was given back.
+        unsafe { release(block, size) }
+    }
+}
+
+/// A block of at least so many bytes, uninitialised, and what is to be known of it; `None` if there is no memory.
+#[inline]
+pub(super) fn allocate(bytes: usize) -> Option<(NonNull<u8>, Origin)> {
+    let size = Size::of(bytes)?;
+    let home = local::here();
+    let block = match home.and_then(|local| local.blocks.take(size)) {
+        Some(block) => block,
+        None => fresh(size, home)?,
+    };
+    Some((block, Origin { size, home: home.map_or(ptr::null(), ptr::from_ref) }))
+}
+
+/// Where the thread has no block at hand.
 #[cold]
-fn fresh(size: Size) -> Option<NonNull<u8>> {
+fn fresh(size: Size, home: Option<&'static Local>) -> Option<NonNull<u8>> {
+    if let Some(local) = home {
+        for (block, size) in local.returned.take() {
+            // SAFETY: nobody uses what was given back.
+            if !unsafe { local.blocks.give(size, block) } {
+                // SAFETY: as above.
+                unsafe { release(block, size) }
+            }
+        }
+        if let Some(block) = local.blocks.take(size) {
+            return Some(block);
+        }
+    }
     // SAFETY: sizes are not zero.
     NonNull::new(unsafe { alloc(size.layout()) })
 }
@@ -164,11 +254,31 @@ fn fresh(size: Size) -> Option<NonNull<u8>> {
 /// Gives a block back.
 ///
 /// # Safety
-/// `block` is from [`allocate`], with this size, and nobody uses it any more.
+/// `block` is from [`allocate`], with this origin, and nobody uses it any more.
 #[inline]
-pub(super) unsafe fn free(block: NonNull<u8>, size: Size) {
+pub(super) unsafe fn free(block: NonNull<u8>, origin: Origin) {
+    if let Some(here) = local::kept()
+        && ptr::eq(here, origin.home)
+        // SAFETY: the caller's contract.
+        && unsafe { here.blocks.give(origin.size, block) }
+    {
+        return;
+    }
     // SAFETY: the caller's contract.
-    if local::here().is_some_and(|local| unsafe { local.blocks.give(size, block) }) {
+    unsafe { free_elsewhere(block, origin) }
+}
+
+/// What is not kept here goes back to where it came from, or to the system.
+///
+/// # Safety
+/// As [`free`].
+#[cold]
+unsafe fn free_elsewhere(block: NonNull<u8>, Origin { size, home }: Origin) {
+    // SAFETY: NULL, or what a thread has, which is never freed.
+    if let Some(home) = unsafe { home.as_ref() }.filter(|home| home.is_another_threads())
+        // SAFETY: the caller's contract.
+        && unsafe { home.returned.give(size, block, home.blocks.most) }
+    {
         return;
     }
     // SAFETY: the caller's contract.
@@ -176,8 +286,7 @@ pub(super) unsafe fn free(block: NonNull<u8>, size: Size) {
 }
 
 /// # Safety
-/// As [`free`].
-#[cold]
+/// Nobody uses the block any more; it is of this size.
 unsafe fn release(block: NonNull<u8>, size: Size) {
     // SAFETY: the caller's contract.
     unsafe { dealloc(block.as_ptr(), size.layout()) };
@@ -222,5 +331,31 @@ mod tests {
         let kept = local::here().map(|local| local.blocks.bytes.get());
         assert!(kept.is_some_and(|bytes| bytes > 0 && bytes <= MOST), "{kept:?}");
         assert!(allocate(usize::MAX - 10).is_none());
+    }
+
+    #[test]
+    fn what_was_given_back_elsewhere_returns() {
+        struct Far(NonNull<u8>, Origin);
+        // SAFETY: a block is anybody's who has it.
+        unsafe impl Send for Far {}
+        let give = |Far(block, origin): Far| {
+            // SAFETY: just allocated.
+            unsafe { free(block, origin) }
+        };
+        // A size that no other test on this thread asks for.
+        let blocks: Vec<_> = (0..10).map(|_| allocate(3 << 20).expect("memory")).collect();
+        let mut addresses: Vec<_> = blocks.iter().map(|(block, _)| block.addr()).collect();
+        let far: Vec<_> = blocks.into_iter().map(|(block, origin)| Far(block, origin)).collect();
+        std::thread::spawn(move || far.into_iter().for_each(give)).join().expect("a thread");
+        // As many as are kept: the others went to the system, which may hand them out again.
+        addresses.sort();
+        let again: Vec<_> = (0..2).map(|_| allocate(3 << 20).expect("memory")).collect();
+        for &(block, origin) in &again {
+            assert!(addresses.binary_search(&block.addr()).is_ok());
+            // SAFETY: as above.
+            unsafe { free(block, origin) };
+        }
+        let returned = local::here().map(|local| local.returned.bytes.load(Relaxed));
+        assert_eq!(returned, Some(0));
     }
 }

@@ -8,7 +8,7 @@ mod queue;
 mod slab;
 mod table;
 
-pub(crate) use blocks::Blocks;
+pub(crate) use blocks::{Blocks, Returned, free_all};
 pub(crate) use foreign::{Foreign, Releasable, release};
 pub use owner::Owner;
 pub use queue::ReleaseQueue;

@@ -8,18 +8,22 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 
-use super::blocks::{self, ALIGN, Size};
+use super::blocks::{self, ALIGN, Origin};
 use crate::error::{Refused, Result, refuse};
 
 /// More references than this are a leak in a loop, not use; the count must not wrap.
 const MAX_REFS: usize = isize::MAX as usize;
 
-/// The head of a block; its alignment, and that of everything that is carved from the tail, is [`ALIGN`].
+/// What a block begins with; its alignment, and that of everything that is carved from the tail, is [`ALIGN`].
 #[repr(C, align(16))]
 struct Block<H> {
-    refs: AtomicUsize,
-    size: Size,
+    head: Head,
     header: H,
+}
+
+struct Head {
+    refs: AtomicUsize,
+    origin: Origin,
 }
 
 /// A counted reference to a block; the last one drops the header and frees the block.
@@ -43,7 +47,14 @@ impl<H> Slab<H> {
     pub(crate) fn room(tail: TailSize) -> Result<Room<H>> {
         const { assert!(align_of::<Block<H>>() == ALIGN) };
         match size_of::<Block<H>>().checked_add(tail.0).and_then(blocks::allocate) {
-            Some((block, size)) => Ok(Room { block: block.cast(), size }),
+            Some((block, origin)) => {
+                let block = block.cast::<Block<H>>();
+                // SAFETY: allocated for a `Block` and more, with its alignment.
+                let head = unsafe { &raw mut (*block.as_ptr()).head };
+                // SAFETY: as above.
+                unsafe { head.write(Head { refs: AtomicUsize::new(1), origin }) };
+                Ok(Room { block })
+            }
             None => refuse!(DEVX_OUT_OF_MEMORY, "{} bytes could not be allocated", tail.0),
         }
     }
@@ -70,21 +81,21 @@ impl<H> Slab<H> {
     pub(crate) fn unique(&mut self) -> Option<&mut H> {
         // SAFETY: a reference is held, so the block is alive.
         let block = unsafe { self.block.as_mut() };
-        (block.refs.load(Acquire) == 1).then_some(&mut block.header)
+        (block.head.refs.load(Acquire) == 1).then_some(&mut block.header)
     }
 
     /// The tail, to be carved in the order in which [`TailSize`] was summed up.
     pub(crate) fn tail(&self) -> Tail {
         // SAFETY: the block is alive.
-        let size = unsafe { (*self.block.as_ptr()).size };
-        tail_of(self.block, size)
+        let origin = unsafe { (*self.block.as_ptr()).head.origin };
+        tail_of(self.block, origin)
     }
 
     /// Adds `n` references that are given up through [`Slab::release_raw`].
     #[inline]
     pub(crate) fn add_refs(&self, n: usize) {
         // SAFETY: a reference is held, so the block is alive.
-        let old = unsafe { &(*self.block.as_ptr()).refs }.fetch_add(n, Relaxed);
+        let old = unsafe { &(*self.block.as_ptr()).head.refs }.fetch_add(n, Relaxed);
         if old > MAX_REFS || n > MAX_REFS {
             // The count would wrap into a use after free; nothing can be returned from here.
             std::process::abort();
@@ -121,7 +132,7 @@ impl<H> Slab<H> {
     pub(crate) unsafe fn release_raw(raw: *mut c_void, n: usize) {
         let block = raw.cast::<Block<H>>();
         // SAFETY: alive by the caller's references.
-        let refs = unsafe { &(*block).refs };
+        let refs = unsafe { &(*block).head.refs };
         // If the caller holds all there are, nobody else can add or give up one: no need to count.
         if refs.load(Acquire) == n || refs.fetch_sub(n, Release) == n {
             fence(Acquire);
@@ -138,21 +149,20 @@ impl<H> Slab<H> {
 #[inline(never)]
 unsafe fn free<H>(block: *mut Block<H>) {
     // SAFETY: the block is alive and ours alone.
-    let size = unsafe { (*block).size };
+    let origin = unsafe { (*block).head.origin };
     // SAFETY: as above.
     let header = unsafe { &raw mut (*block).header };
     // SAFETY: the header is dropped once, here.
     unsafe { header.drop_in_place() };
     // SAFETY: the address of a block.
     let block = unsafe { NonNull::new_unchecked(block) };
-    // SAFETY: allocated in `new`, with this size.
-    unsafe { blocks::free(block.cast(), size) }
+    // SAFETY: from `room`, with this origin.
+    unsafe { blocks::free(block.cast(), origin) }
 }
 
-/// Room for a block. What is carved from its tail stays where it is.
+/// Room for a block, in which only the header is missing. What is carved from its tail stays where it is.
 pub(crate) struct Room<H> {
     block: NonNull<Block<H>>,
-    size: Size,
 }
 
 impl<H> Room<H> {
@@ -165,31 +175,39 @@ impl<H> Room<H> {
     /// The tail, as [`Slab::tail`].
     #[inline]
     pub(crate) fn tail(&self) -> Tail {
-        tail_of(self.block, self.size)
+        // SAFETY: written by `room`.
+        let origin = unsafe { (*self.block.as_ptr()).head.origin };
+        tail_of(self.block, origin)
     }
 
     /// The block, with one reference.
     #[inline]
     pub(crate) fn fill(self, header: H) -> Slab<H> {
         let room = ManuallyDrop::new(self);
-        // SAFETY: allocated for a `Block` and more, with its alignment.
-        unsafe { room.block.write(Block { refs: AtomicUsize::new(1), size: room.size, header }) };
+        // SAFETY: allocated for a `Block`, which has all but this.
+        let place = unsafe { &raw mut (*room.block.as_ptr()).header };
+        // SAFETY: as above.
+        unsafe { place.write(header) };
         Slab { block: room.block, _owns: PhantomData }
     }
 }
 
 impl<H> Drop for Room<H> {
+    #[cold]
+    #[inline(never)]
     fn drop(&mut self) {
-        // SAFETY: allocated in `room`, with this size, and not used.
-        unsafe { blocks::free(self.block.cast(), self.size) }
+        // SAFETY: written by `room`.
+        let origin = unsafe { (*self.block.as_ptr()).head.origin };
+        // SAFETY: from `room`, with this origin, and not used.
+        unsafe { blocks::free(self.block.cast(), origin) }
     }
 }
 
 #[inline]
-fn tail_of<H>(block: NonNull<Block<H>>, size: Size) -> Tail {
+fn tail_of<H>(block: NonNull<Block<H>>, origin: Origin) -> Tail {
     // SAFETY: the block is one allocation that starts with a `Block`.
     let start = unsafe { block.add(1) }.cast::<u8>();
-    Tail { next: start, left: size.bytes() - size_of::<Block<H>>() }
+    Tail { next: start, left: origin.bytes() - size_of::<Block<H>>() }
 }
 
 impl<H> Clone for Slab<H> {
