@@ -16,7 +16,7 @@ SHELL := /bin/bash
 .PHONY: help setup build wheel demo install uninstall \
         test test-rust test-c test-java test-julia test-python test-torch test-python-ft soak-python test-numba \
         test-third-party conformance test-readme \
-        gpu-test gpu-bundle gpu-rehearsal bench test-bench headers conformance-table lint clean distclean
+        gpu-test gpu-bundle gpu-rehearsal bench test-bench headers conformance-table seeded-bugs lint clean distclean
 
 ##@ Start here
 help: ## this table
@@ -117,6 +117,10 @@ headers: ## write the generated headers and the snapshots anew (look at the diff
 
 conformance-table: ## write docs/cuda-conformance.md anew, with the recorded runs on real drivers
 	@$(env) DEVX_BLESS=1 $$CARGO test --locked -p devexchange-tests --test conformance_cuda the_page_is_up_to_date
+
+seeded-bugs: ## whether the tests see what they are for: 14 bugs, one after the other; ONLY=release: some of them
+	@scripts/setup.sh --quiet rust
+	@scripts/seeded-bugs.sh $(ONLY)
 
 lint: ## rustfmt and clippy; a warning is an error
 	@$(env) $$CARGO fmt --all --check
