@@ -79,14 +79,15 @@ impl Drop for Entry {
     }
 }
 
-fn sum(kind: Kind) -> DevxCount {
-    let over = |which: fn(&Line) -> &AtomicI64| {
-        let parts = local::all().map(|local| &local.lines).chain([&REST]);
-        parts.map(|lines| which(lines.line(kind)).load(Acquire)).sum::<i64>()
-    };
+/// What all parts come to, counted from one number or more of each.
+fn sum(of: impl Fn(&Lines) -> i64) -> i64 {
+    local::all().map(|local| &local.lines).chain([&REST]).map(of).sum()
+}
+
+fn count_of(kind: Kind) -> DevxCount {
     // In this order: whoever sees that something was closed sees that it was opened.
-    let closed = over(|line| &line.closed);
-    let total = over(|line| &line.opened);
+    let closed = sum(|lines| lines.line(kind).closed.load(Acquire));
+    let total = sum(|lines| lines.line(kind).opened.load(Acquire));
     DevxCount { total, live: total - closed }
 }
 
@@ -94,22 +95,22 @@ fn sum(kind: Kind) -> DevxCount {
 /// missing that was opened before this call and is not closed.
 pub fn read() -> DevxLedger {
     DevxLedger {
-        tensor_exports: sum(Kind::TensorExport),
-        tensor_imports: sum(Kind::TensorImport),
-        batch_exports: sum(Kind::BatchExport),
-        batch_imports: sum(Kind::BatchImport),
-        schema_exports: sum(Kind::SchemaExport),
-        schema_imports: sum(Kind::SchemaImport),
-        owners: sum(Kind::Owner),
-        stream_exports: sum(Kind::StreamExport),
-        stream_imports: sum(Kind::StreamImport),
+        tensor_exports: count_of(Kind::TensorExport),
+        tensor_imports: count_of(Kind::TensorImport),
+        batch_exports: count_of(Kind::BatchExport),
+        batch_imports: count_of(Kind::BatchImport),
+        schema_exports: count_of(Kind::SchemaExport),
+        schema_imports: count_of(Kind::SchemaImport),
+        owners: count_of(Kind::Owner),
+        stream_exports: count_of(Kind::StreamExport),
+        stream_imports: count_of(Kind::StreamImport),
     }
 }
 
 /// How many things are not released yet, over all kinds: 0 when nothing is outstanding.
 pub fn outstanding() -> i64 {
-    let l = read();
-    let exports = [l.tensor_exports, l.batch_exports, l.schema_exports, l.stream_exports];
-    let imports = [l.tensor_imports, l.batch_imports, l.schema_imports, l.stream_imports];
-    exports.iter().chain(&imports).chain([&l.owners]).map(|count| count.live).sum()
+    // In the order of `count_of`.
+    let closed = sum(|lines| lines.0.iter().map(|line| line.closed.load(Acquire)).sum());
+    let opened = sum(|lines| lines.0.iter().map(|line| line.opened.load(Acquire)).sum());
+    opened - closed
 }
