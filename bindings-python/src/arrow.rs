@@ -1,6 +1,8 @@
 //! The way in for everything of Arrow.
 
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use crate::error::{Result, wrong_type};
 use crate::schema::{self, Schema};
@@ -19,13 +21,23 @@ pub(crate) fn from_arrow<'py>(obj: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAn
     if let Some(batch) = batch::exported(obj)? {
         return Ok(Bound::new(py, batch)?.into_any());
     }
-    for (method, on_device) in [("__arrow_c_device_stream__", true), ("__arrow_c_stream__", false)] {
-        if obj.hasattr(method)? {
-            return Ok(Bound::new(py, batch_stream::import(&obj.call_method0(method)?, on_device)?)?.into_any());
+    for (method, on_device) in
+        [(intern!(py, "__arrow_c_device_stream__"), true), (intern!(py, "__arrow_c_stream__"), false)]
+    {
+        if let Some(capsule) = ask(obj, method)? {
+            return Ok(Bound::new(py, batch_stream::import(&capsule, on_device)?)?.into_any());
         }
     }
     if let Some(schema) = schema::exported(obj)? {
         return Ok(Bound::new(py, Schema::new(schema))?.into_any());
     }
     wrong_type!("{} has no method of the Arrow PyCapsule interface", obj.get_type())
+}
+
+/// What a method of the Arrow PyCapsule interface gives; none if the object has no such method.
+pub(crate) fn ask<'py>(obj: &Bound<'py, PyAny>, method: &Bound<'py, PyString>) -> Result<Option<Bound<'py, PyAny>>> {
+    match obj.getattr_opt(method)? {
+        Some(method) => Ok(Some(method.call0()?)),
+        None => Ok(None),
+    }
 }

@@ -32,6 +32,7 @@ fn is_named(capsule: &Bound<'_, PyAny>, name: &CStr) -> bool {
 pub(crate) struct Claim<'a, 'py, T> {
     capsule: &'a Bound<'py, PyAny>,
     pub(crate) pointer: *mut T,
+    meanwhile: &'static CStr,
     afterwards: &'static CStr,
 }
 
@@ -45,15 +46,17 @@ impl<'a, 'py, T> Claim<'a, 'py, T> {
             // SAFETY: attached, and a capsule of this name.
             let pointer = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), name.as_ptr()) }.cast();
             rename(capsule, meanwhile)?;
-            Ok(Some(Self { capsule, pointer, afterwards: name }))
+            Ok(Some(Self { capsule, pointer, meanwhile, afterwards: name }))
         })
     }
 }
 
 impl<T> Drop for Claim<'_, '_, T> {
     fn drop(&mut self) {
-        // Only what is no capsule cannot be named.
-        let _ = rename(self.capsule, self.afterwards);
+        if self.afterwards != self.meanwhile {
+            // Only what is no capsule cannot be named.
+            let _ = rename(self.capsule, self.afterwards);
+        }
     }
 }
 
@@ -131,11 +134,10 @@ pub(crate) fn give<M: DlpackStruct>(py: Python<'_>, tensor: Owned<M>) -> Result<
 }
 
 unsafe extern "C" fn drop_tensor<M: DlpackStruct>(capsule: *mut ffi::PyObject) {
-    // SAFETY: a destructor is called by who is attached.
-    let py = unsafe { Python::assume_attached() };
-    let _aside = Aside::new(py);
-    // SAFETY: attached. The name says that nobody took the tensor.
+    // SAFETY: a destructor is called by who is attached. The name says that nobody took the tensor.
     if unsafe { ffi::PyCapsule_IsValid(capsule, M::NAME.as_ptr()) } == 1 {
+        // SAFETY: as above.
+        let _aside = Aside::new(unsafe { Python::assume_attached() });
         // SAFETY: attached, and of this name.
         let raw = unsafe { ffi::PyCapsule_GetPointer(capsule, M::NAME.as_ptr()) };
         // SAFETY: the capsule owns the tensor, and is gone after this.
