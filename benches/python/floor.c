@@ -115,15 +115,17 @@ static PyObject *keep_batch(struct ArrowSchema *schema, struct ArrowArray *array
     return NULL;
 }
 
+/* With the device, or nobody knows that the data is in host memory. */
 static PyObject *from_arrow(PyObject *self, PyObject *thing) {
     (void)self;
     PyObject *kept = NULL, *pair = PyObject_VectorcallMethod(text_arrow, &thing, 1, NULL);
     if (pair == NULL) return NULL;
     if (PyTuple_CheckExact(pair) && PyTuple_GET_SIZE(pair) == 2) {
         struct ArrowSchema *schema = PyCapsule_GetPointer(PyTuple_GET_ITEM(pair, 0), "arrow_schema");
-        struct ArrowArray *array = NULL;
-        if (schema != NULL) array = PyCapsule_GetPointer(PyTuple_GET_ITEM(pair, 1), "arrow_array");
-        if (array != NULL) kept = keep_batch(schema, array);
+        struct ArrowDeviceArray *array = NULL;
+        if (schema != NULL) array = PyCapsule_GetPointer(PyTuple_GET_ITEM(pair, 1), "arrow_device_array");
+        if (array != NULL && array->device_type == ARROW_DEVICE_CPU) kept = keep_batch(schema, &array->array);
+        else if (array != NULL) PyErr_SetString(PyExc_BufferError, "not in host memory");
     } else {
         PyErr_SetString(PyExc_TypeError, "not a pair of capsules");
     }
@@ -297,9 +299,9 @@ PyMODINIT_FUNC PyInit_floor(void) {
     PyObject *made = PyModule_Create(&module);
     text_dlpack = PyUnicode_InternFromString("__dlpack__");
     text_exchange_api = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
-    text_arrow = PyUnicode_InternFromString("__arrow_c_array__");
+    text_arrow = PyUnicode_InternFromString("__arrow_c_device_array__");
     max_version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
-    max_version_name = Py_BuildValue("(s)", "max_version");
+    max_version_name = PyTuple_Pack(1, PyUnicode_InternFromString("max_version"));
     if (made == NULL || PyType_Ready(&tensor_type) != 0 || PyType_Ready(&batch_type) != 0 ||
         PyModule_AddType(made, &producer_type) != 0 || PyModule_AddType(made, &table_type) != 0) {
         return NULL;

@@ -2,9 +2,9 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 
 use crate::error::{Result, wrong_type};
+use crate::python::call_if_there;
 use crate::schema::{self, Schema};
 use crate::{batch, batch_stream, queue};
 
@@ -24,7 +24,7 @@ pub(crate) fn from_arrow<'py>(obj: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAn
     for (method, on_device) in
         [(intern!(py, "__arrow_c_device_stream__"), true), (intern!(py, "__arrow_c_stream__"), false)]
     {
-        if let Some(capsule) = ask(obj, method)? {
+        if let Some(capsule) = call_if_there(obj, method)? {
             return Ok(Bound::new(py, batch_stream::import(&capsule, on_device)?)?.into_any());
         }
     }
@@ -32,12 +32,4 @@ pub(crate) fn from_arrow<'py>(obj: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAn
         return Ok(Bound::new(py, Schema::new(schema))?.into_any());
     }
     wrong_type!("{} has no method of the Arrow PyCapsule interface", obj.get_type())
-}
-
-/// What a method of the Arrow PyCapsule interface gives; none if the object has no such method.
-pub(crate) fn ask<'py>(obj: &Bound<'py, PyAny>, method: &Bound<'py, PyString>) -> Result<Option<Bound<'py, PyAny>>> {
-    match obj.getattr_opt(method)? {
-        Some(method) => Ok(Some(method.call0()?)),
-        None => Ok(None),
-    }
 }

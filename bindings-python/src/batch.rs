@@ -14,9 +14,10 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use crate::column::Column;
 use crate::error::{Error, Result, refuse};
 use crate::handle::Handle;
+use crate::python::call_if_there;
 use crate::schema::{self, Schema};
 use crate::tensor::Tensor;
-use crate::{address, arrow, capsule, convert, device, dlpack, stream};
+use crate::{address, capsule, convert, device, dlpack, stream};
 
 /// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns; of
 /// any other array, `root` is the one column that there is.
@@ -258,7 +259,7 @@ pub(crate) fn exported(obj: &Bound<'_, PyAny>) -> Result<Option<RecordBatch>> {
     for (method, on_device) in
         [(intern!(py, "__arrow_c_device_array__"), true), (intern!(py, "__arrow_c_array__"), false)]
     {
-        if let Some(pair) = arrow::ask(obj, method)? {
+        if let Some(pair) = call_if_there(obj, method)? {
             return import(&pair, on_device).map(Some);
         }
     }

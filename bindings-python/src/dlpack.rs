@@ -75,16 +75,17 @@ impl Wanted {
 
 /// Takes a tensor by the function table of its type, or else by `__dlpack__`.
 fn take(obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<CoreTensor> {
-    let offer = Offer::of(obj)?;
-    let Some(table) = offer.table else { return by_capsule(obj, offer.on_host, wanted) };
-    if offer.marks && exchange::is_marked(obj)? {
-        return by_capsule(obj, false, wanted);
-    }
-    match table.take(obj, wanted)? {
-        Ok(tensor) => Ok(tensor),
-        Err(error) if !has_method(obj)? => Err(error),
-        Err(_) => by_capsule(obj, false, wanted),
-    }
+    Offer::with(obj, |offer| {
+        let Some(table) = &offer.table else { return by_capsule(obj, offer.on_host, wanted) };
+        if offer.marks && exchange::is_marked(obj)? {
+            return by_capsule(obj, false, wanted);
+        }
+        match table.take(obj, wanted)? {
+            Ok(tensor) => Ok(tensor),
+            Err(error) if !has_method(obj)? => Err(error),
+            Err(_) => by_capsule(obj, false, wanted),
+        }
+    })
 }
 
 fn has_method(obj: &Bound<'_, PyAny>) -> Result<bool> {
@@ -181,6 +182,7 @@ pub(crate) fn default_stream(device: Device) -> i64 {
     if has_streams(device) { LEGACY } else { NO_SYNC }
 }
 
-fn has_streams(device: Device) -> bool {
+/// Whether work on the device's memory is queued on streams.
+pub(crate) fn has_streams(device: Device) -> bool {
     device.stream(LEGACY).is_some()
 }

@@ -9,21 +9,22 @@ use devexchange_core::dlpack::Owned;
 use devexchange_core::order::NO_SYNC;
 use devexchange_core::runtime::cuda::LEGACY;
 use devexchange_core::{Device, Tensor as CoreTensor};
-use pyo3::exceptions::PyAttributeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::dlpack::Wanted;
 use crate::error::{Error, Result, refuse};
+use crate::python;
 
-/// What is needed of a table.
+/// What is needed of a function table. Its functions live as long as the process.
 #[derive(Clone, Copy)]
 pub(crate) struct Table {
     from_object: unsafe extern "C" fn(*mut c_void, *mut *mut DLManagedTensorVersioned) -> c_int,
-    to_object: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned, *mut *mut c_void) -> c_int>,
     work_stream: unsafe extern "C" fn(DLDeviceType, i32, *mut *mut c_void) -> c_int,
-    version: DLPackVersion,
+    /// For consumers.
+    pub(crate) to_object: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned, *mut *mut c_void) -> c_int>,
+    pub(crate) version: DLPackVersion,
 }
 
 /// Whether the memory of an object does not mean what it holds. PyTorch only marks a tensor that is conjugated or
@@ -32,18 +33,17 @@ pub(crate) struct Table {
 pub(crate) fn is_marked(obj: &Bound<'_, PyAny>) -> Result<bool> {
     let py = obj.py();
     let Some(gradient) = obj.getattr_opt(intern!(py, "requires_grad"))? else { return Ok(false) };
-    if asked(obj, intern!(py, "is_neg"))? {
+    if is(obj, intern!(py, "is_neg"))? {
         return refuse!(DEVX_COPY_REQUIRED, "the negative bit of the tensor is set: call resolve_neg");
     }
-    Ok(gradient.is_truthy()? || asked(obj, intern!(py, "is_conj"))?)
+    Ok(gradient.is_truthy()? || is(obj, intern!(py, "is_conj"))?)
 }
 
 /// What a method answers; no if there is none.
-fn asked(obj: &Bound<'_, PyAny>, question: &Bound<'_, PyString>) -> Result<bool> {
-    match obj.call_method0(question) {
-        Ok(answer) => Ok(answer.is_truthy()?),
-        Err(error) if error.is_instance_of::<PyAttributeError>(obj.py()) && !obj.hasattr(question)? => Ok(false),
-        Err(error) => Err(error.into()),
+fn is(obj: &Bound<'_, PyAny>, question: &Bound<'_, PyString>) -> Result<bool> {
+    match python::call_if_there(obj, question)? {
+        Some(answer) => Ok(answer.is_truthy()?),
+        None => Ok(false),
     }
 }
 
@@ -95,8 +95,8 @@ impl Table {
         }
     }
 
-    /// The stream that the producer queues its work on: the number that the protocols use.
-    fn work_stream_of(&self, py: Python<'_>, device: Device) -> Result<i64> {
+    /// The stream that the library queues its work on: the number that the protocols use.
+    pub(crate) fn work_stream_of(&self, py: Python<'_>, device: Device) -> Result<i64> {
         let mut stream = std::ptr::null_mut();
         // SAFETY: attached, and there is room for an address.
         let code = unsafe { (self.work_stream)(device.kind.0, device.id, &raw mut stream) };
@@ -107,7 +107,7 @@ impl Table {
 }
 
 /// What a function of a table came to.
-fn check(py: Python<'_>, code: c_int, function: &str) -> Result<()> {
+pub(crate) fn check(py: Python<'_>, code: c_int, function: &str) -> Result<()> {
     match (PyErr::take(py), code) {
         (Some(error), _) => Err(Error::Python(error)),
         (None, 0) => Ok(()),

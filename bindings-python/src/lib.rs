@@ -12,6 +12,7 @@ mod batch_stream;
 mod buffer;
 mod capsule;
 mod column;
+mod consumer;
 mod convert;
 mod cuda_array;
 mod device;

@@ -34,19 +34,24 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    /// What the type of an object offers.
-    pub(crate) fn of(obj: &Bound<'_, PyAny>) -> Result<Self> {
+    /// Does something with what the type of an object offers.
+    #[inline]
+    pub(crate) fn with<T>(obj: &Bound<'_, PyAny>, act: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         match recall(obj.get_type_ptr()) {
-            Some(offer) => Ok(offer),
-            None => Self::of_type(&obj.get_type()),
+            Some(offer) => act(offer),
+            None => act(&Self::ask(&obj.get_type())?),
         }
     }
 
     /// What a type offers.
-    pub(crate) fn of_type(kind: &Bound<'_, PyType>) -> Result<Self> {
-        if let Some(offer) = recall(kind.as_type_ptr()) {
-            return Ok(offer);
+    pub(crate) fn of(kind: &Bound<'_, PyType>) -> Result<Self> {
+        match recall(kind.as_type_ptr()) {
+            Some(offer) => Ok(*offer),
+            None => Self::ask(kind),
         }
+    }
+
+    fn ask(kind: &Bound<'_, PyType>) -> Result<Self> {
         // SAFETY: attached, and a type.
         let lasts = unsafe { ffi::PyType_GetFlags(kind.as_type_ptr()) } & ffi::Py_TPFLAGS_HEAPTYPE == 0;
         let table = table_of(kind)?;
@@ -101,18 +106,20 @@ const PLACES: usize = 4;
 static KNOWN: [AtomicPtr<Known>; SLOTS] = [const { AtomicPtr::new(null_mut()) }; SLOTS];
 
 /// Where a type may be.
+#[inline]
 fn places(kind: *mut ffi::PyTypeObject) -> impl Iterator<Item = &'static AtomicPtr<Known>> {
     // Types are some hundred bytes long.
     let first = (kind.addr() >> 5) ^ (kind.addr() >> 11);
-    (first..first + PLACES).filter_map(|place| KNOWN.get(place % SLOTS))
+    (0..PLACES).filter_map(move |next| KNOWN.get(first.wrapping_add(next) % SLOTS))
 }
 
-fn recall(kind: *mut ffi::PyTypeObject) -> Option<Offer> {
+#[inline]
+fn recall(kind: *mut ffi::PyTypeObject) -> Option<&'static Offer> {
     for place in places(kind) {
         // SAFETY: NULL, or from `remember`, and never freed.
         let known = unsafe { place.load(Acquire).as_ref() }?;
         if known.kind == kind {
-            return Some(known.offer);
+            return Some(&known.offer);
         }
     }
     None

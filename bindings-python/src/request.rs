@@ -46,35 +46,43 @@ pub(crate) fn request<'py>(
 
 /// One call of `__dlpack__`. `stream` is a borrowed object, if it is given.
 fn ask<'py>(obj: &Bound<'py, PyAny>, given: Given, stream: *mut ffi::PyObject) -> PyResult<Bound<'py, PyAny>> {
-    static VERSIONS: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
     let py = obj.py();
-    let names = given.names(py)?;
-    let no_copy = PyBool::new(py, false);
-    let version =
-        VERSIONS.get_or_try_init(py, || (VERSION.major, VERSION.minor).into_pyobject(py).map(Bound::unbind))?;
-    let values = [(given.copy, no_copy.as_ptr()), (given.max_version, version.as_ptr()), (given.stream, stream)];
-    let values = values.into_iter().filter_map(|(given, value)| given.then_some(value));
-    let mut arguments = [obj.as_ptr(), null_mut(), null_mut(), null_mut()];
-    for (argument, value) in arguments.iter_mut().skip(1).zip(values) {
-        *argument = value;
-    }
-    let method = intern!(py, "__dlpack__");
+    let (method, names) = (intern!(py, "__dlpack__"), given.names(py)?);
+    // In the order of the names.
+    let arguments = match (given.copy, given.max_version) {
+        (false, false) => [obj.as_ptr(), stream, null_mut(), null_mut()],
+        (false, true) => [obj.as_ptr(), version(py)?, stream, null_mut()],
+        (true, false) => [obj.as_ptr(), no(py), stream, null_mut()],
+        (true, true) => [obj.as_ptr(), no(py), version(py)?, stream],
+    };
     // SAFETY: attached; the object is the one argument without a name, and there are as many others as names.
     let capsule = unsafe { PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 1, names.as_ptr()) };
     // SAFETY: a new reference, or NULL with an exception.
     unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
 }
 
+/// The highest version that this library reads: a tuple that lives for ever.
+fn version(py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
+    static MADE: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
+    let version = MADE.get_or_try_init(py, || (VERSION.major, VERSION.minor).into_pyobject(py).map(Bound::unbind))?;
+    Ok(version.as_ptr())
+}
+
+/// `False`, which lives for ever.
+fn no(py: Python<'_>) -> *mut ffi::PyObject {
+    PyBool::new(py, false).as_ptr()
+}
+
 impl Given {
-    /// The names of what is given, in the order of the values.
+    /// The names of what is given.
     fn names(self, py: Python<'_>) -> PyResult<&Bound<'_, PyTuple>> {
-        static NAMES: [PyOnceLock<Py<PyTuple>>; 8] = [const { PyOnceLock::new() }; 8];
-        let names = [(self.copy, "copy"), (self.max_version, "max_version"), (self.stream, "stream")];
+        static MADE: [PyOnceLock<Py<PyTuple>>; 8] = [const { PyOnceLock::new() }; 8];
         let which = usize::from(self.copy) | usize::from(self.max_version) << 1 | usize::from(self.stream) << 2;
         #[expect(clippy::indexing_slicing, reason = "three bits")]
-        let made = NAMES[which].get_or_try_init(py, || {
-            let names = names.iter().filter(|(given, _)| *given).map(|(_, name)| PyString::intern(py, name));
-            PyTuple::new(py, names.collect::<Vec<_>>()).map(Bound::unbind)
+        let made = MADE[which].get_or_try_init(py, || {
+            let names = [(self.copy, "copy"), (self.max_version, "max_version"), (self.stream, "stream")];
+            let given = names.iter().filter(|(given, _)| *given).map(|(_, name)| PyString::intern(py, name));
+            PyTuple::new(py, given.collect::<Vec<_>>()).map(Bound::unbind)
         })?;
         Ok(made.bind(py))
     }

@@ -7,7 +7,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::error::{Result, refuse};
-use crate::{address, arrow, capsule};
+use crate::python::call_if_there;
+use crate::{address, capsule};
 
 /// What the arrays of a batch are: a tree of fields.
 #[pyclass(frozen, module = "devexchange")]
@@ -104,7 +105,7 @@ pub(crate) fn import(capsule: &Bound<'_, PyAny>) -> Result<CoreSchema> {
 
 /// The schema that an object offers, if it does.
 pub(crate) fn exported(obj: &Bound<'_, PyAny>) -> Result<Option<CoreSchema>> {
-    arrow::ask(obj, intern!(obj.py(), "__arrow_c_schema__"))?.map(|capsule| import(&capsule)).transpose()
+    call_if_there(obj, intern!(obj.py(), "__arrow_c_schema__"))?.map(|capsule| import(&capsule)).transpose()
 }
 
 /// Looks at the schema that a consumer would like to have. Nothing is converted here, which the consumer has to
