@@ -13,6 +13,7 @@
 
 /* The names that are asked for, made once. */
 static PyObject *text_dlpack, *text_exchange_api, *text_arrow, *max_version, *max_version_name;
+static PyObject *text_requires_grad, *text_is_neg;
 
 /* --- handles: one object for what is held, of a type for each kind --- */
 
@@ -76,19 +77,51 @@ static PyObject *keep(struct DLManagedTensorVersioned *managed) {
     return NULL;
 }
 
-/* By the functions in C of its type, which are looked up once; there is no order to keep on the host. */
-static PyObject *from_exchange_api(PyObject *self, PyObject *thing) {
+/* Whether objects of the type that was looked up last can be marked. */
+static int has_marks;
+
+/* The functions in C of a type, which are looked up once. */
+static const DLPackExchangeAPI *exchange_api(PyTypeObject *type) {
     static PyTypeObject *known;
     static const DLPackExchangeAPI *api;
-    struct DLManagedTensorVersioned *managed = NULL;
-    (void)self;
-    if (Py_TYPE(thing) != known) {
-        PyObject *capsule = PyObject_GetAttr((PyObject *)Py_TYPE(thing), text_exchange_api);
+    if (type != known) {
+        has_marks = PyObject_HasAttr((PyObject *)type, text_requires_grad);
+        PyObject *capsule = PyObject_GetAttr((PyObject *)type, text_exchange_api);
         if (capsule == NULL) return NULL;
         api = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
         Py_DECREF(capsule);
-        if (api == NULL) return NULL;
-        known = Py_TYPE(thing);
+        known = api == NULL ? NULL : type;
+    }
+    return api;
+}
+
+/* No if the object has no such method. */
+static int is(PyObject *thing, PyObject *question) {
+    PyObject *answer = PyObject_VectorcallMethod(question, &thing, 1, NULL);
+    int yes = answer == NULL ? -1 : PyObject_IsTrue(answer);
+    Py_XDECREF(answer);
+    return yes;
+}
+
+/* What PyTorch's table does not say: whether the memory of numbers that are not complex means what the tensor holds. */
+static int is_marked(PyObject *thing) {
+    PyObject *gradient = PyObject_GetAttr(thing, text_requires_grad);
+    if (gradient == NULL) return -1;
+    int marked = PyObject_IsTrue(gradient);
+    Py_DECREF(gradient);
+    return marked == 0 ? is(thing, text_is_neg) : marked;
+}
+
+/* There is no order to keep on the host. */
+static PyObject *from_exchange_api(PyObject *self, PyObject *thing) {
+    struct DLManagedTensorVersioned *managed = NULL;
+    const DLPackExchangeAPI *api = exchange_api(Py_TYPE(thing));
+    (void)self;
+    if (api == NULL) return NULL;
+    int marked = has_marks ? is_marked(thing) : 0;
+    if (marked != 0) {
+        if (marked > 0) PyErr_SetString(PyExc_BufferError, "the tensor is marked");
+        return NULL;
     }
     if (api->managed_tensor_from_py_object_no_sync(thing, &managed) != 0) return NULL;
     return keep(managed);
@@ -159,11 +192,17 @@ static void end_legacy_capsule(PyObject *capsule) {
     if (PyCapsule_IsValid(capsule, "dltensor")) delete_legacy(PyCapsule_GetPointer(capsule, "dltensor"));
 }
 
-static PyObject *versioned_capsule(PyObject *producer) {
+static struct DLManagedTensorVersioned *new_managed(PyObject *producer) {
     struct DLManagedTensorVersioned *managed = PyMem_Malloc(sizeof *managed);
-    if (managed == NULL) return PyErr_NoMemory();
+    if (managed == NULL) return PyErr_NoMemory(), NULL;
     *managed = (struct DLManagedTensorVersioned){
         {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION}, Py_NewRef(producer), delete_managed, 0, matrix};
+    return managed;
+}
+
+static PyObject *versioned_capsule(PyObject *producer) {
+    struct DLManagedTensorVersioned *managed = new_managed(producer);
+    if (managed == NULL) return NULL;
     PyObject *capsule = PyCapsule_New(managed, "dltensor_versioned", end_capsule);
     if (capsule == NULL) delete_managed(managed);
     return capsule;
@@ -191,7 +230,16 @@ static PyObject *producer_device(PyObject *self, PyObject *unused) {
     return Py_XNewRef(device);
 }
 
+static PyObject *producer_to(PyObject *self, PyObject *type) {
+    const DLPackExchangeAPI *api = exchange_api((PyTypeObject *)type);
+    struct DLManagedTensorVersioned *managed = api == NULL ? NULL : new_managed(self);
+    void *made = NULL;
+    if (managed == NULL || api->managed_tensor_to_py_object_no_sync(managed, &made) != 0) return NULL;
+    return made;
+}
+
 static PyMethodDef producer_methods[] = {
+    {"to", producer_to, METH_O, NULL},
     {"__dlpack__", (PyCFunction)(void (*)(void))producer_dlpack, METH_FASTCALL | METH_KEYWORDS, NULL},
     {"__dlpack_device__", producer_device, METH_NOARGS, NULL},
     {0},
@@ -299,6 +347,8 @@ PyMODINIT_FUNC PyInit_floor(void) {
     PyObject *made = PyModule_Create(&module);
     text_dlpack = PyUnicode_InternFromString("__dlpack__");
     text_exchange_api = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
+    text_requires_grad = PyUnicode_InternFromString("requires_grad");
+    text_is_neg = PyUnicode_InternFromString("is_neg");
     text_arrow = PyUnicode_InternFromString("__arrow_c_device_array__");
     max_version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
     max_version_name = PyTuple_Pack(1, PyUnicode_InternFromString("max_version"));

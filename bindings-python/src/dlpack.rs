@@ -81,6 +81,7 @@ fn take(obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<CoreTensor> {
             return by_capsule(obj, false, wanted);
         }
         match table.take(obj, wanted)? {
+            Ok(tensor) if offer.marks && exchange::is_conjugated(obj, &tensor)? => by_capsule(obj, false, wanted),
             Ok(tensor) => Ok(tensor),
             Err(error) if !has_method(obj)? => Err(error),
             Err(_) => by_capsule(obj, false, wanted),

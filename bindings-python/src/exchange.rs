@@ -4,7 +4,9 @@
 use core::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
-use devexchange_core::abi::dlpack::{DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackVersion};
+use devexchange_core::abi::dlpack::{
+    DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackVersion, kDLComplex,
+};
 use devexchange_core::dlpack::Owned;
 use devexchange_core::order::NO_SYNC;
 use devexchange_core::runtime::cuda::LEGACY;
@@ -27,16 +29,21 @@ pub(crate) struct Table {
     pub(crate) version: DLPackVersion,
 }
 
-/// Whether the memory of an object does not mean what it holds. PyTorch only marks a tensor that is conjugated or
-/// negated, or that belongs to a graph of gradients. Its table hands out the memory as if there was no mark; its
-/// `__dlpack__` refuses, except for negated ones, which are refused here.
+/// Whether the memory of an object does not mean what it holds. PyTorch only marks a tensor that is conjugated
+/// ([`is_conjugated`]) or negated, or that belongs to a graph of gradients. Its table hands out the memory as if there was
+/// no mark; its `__dlpack__` refuses, except for negated ones, which are refused here.
 pub(crate) fn is_marked(obj: &Bound<'_, PyAny>) -> Result<bool> {
     let py = obj.py();
     let Some(gradient) = obj.getattr_opt(intern!(py, "requires_grad"))? else { return Ok(false) };
     if is(obj, intern!(py, "is_neg"))? {
         return refuse!(DEVX_COPY_REQUIRED, "the negative bit of the tensor is set: call resolve_neg");
     }
-    Ok(gradient.is_truthy()? || is(obj, intern!(py, "is_conj"))?)
+    Ok(gradient.is_truthy()?)
+}
+
+/// The mark that only complex numbers can have, so that of other tensors nobody needs to be asked.
+pub(crate) fn is_conjugated(obj: &Bound<'_, PyAny>, taken: &CoreTensor) -> Result<bool> {
+    Ok(taken.dtype().to_dlpack().code == kDLComplex as u8 && is(obj, intern!(obj.py(), "is_conj"))?)
 }
 
 /// What a method answers; no if there is none.
