@@ -67,7 +67,7 @@ def add_tensors():
     add("python/numpy-out", "numpy", numpy_out, sources["numpy"])
     add("python/numpy-out", "tvm-ffi", numpy_out, sources["tvm"])
     add("python/tvm-in", "devexchange", devexchange.from_dlpack, sources["tvm"])
-    add("python/tvm-in", "floor", floor.from_dlpack, sources["tvm"])
+    add("python/tvm-in", "floor", floor.from_dlpack_of_host, sources["tvm"])
     add("python/tvm-in", "tvm-ffi", tvm_ffi.from_dlpack, sources["tvm"])
     add("python/tvm-in", "numpy", numpy_out, sources["tvm"])
     add("python/tvm-out", "devexchange", tvm_ffi.from_dlpack, sources["devexchange"])

@@ -12,7 +12,7 @@
 #pragma weak bench_allocations
 
 /* The names that are asked for, made once. */
-static PyObject *text_dlpack, *text_exchange_api, *text_arrow, *max_version, *max_version_name;
+static PyObject *text_dlpack, *text_device, *text_exchange_api, *text_arrow, *max_version, *max_version_name;
 static PyObject *text_requires_grad, *text_is_neg;
 
 /* --- handles: one object for what is held, of a type for each kind --- */
@@ -137,6 +137,18 @@ static PyObject *from_dlpack(PyObject *self, PyObject *thing) {
     PyObject *kept = managed == NULL ? NULL : keep(managed);
     Py_DECREF(capsule);
     return kept;
+}
+
+/* Of a producer that may have other memory, too: asked for without a stream only if it is on the host. */
+static PyObject *from_dlpack_of_host(PyObject *self, PyObject *thing) {
+    PyObject *device = PyObject_VectorcallMethod(text_device, &thing, 1, NULL);
+    if (device == NULL) return NULL;
+    int on_host = PyTuple_CheckExact(device) && PyTuple_GET_SIZE(device) == 2 &&
+                  PyLong_AsLong(PyTuple_GET_ITEM(device, 0)) == kDLCPU;
+    Py_DECREF(device);
+    if (on_host) return from_dlpack(self, thing);
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_BufferError, "not in host memory");
+    return NULL;
 }
 
 static PyObject *keep_batch(struct ArrowSchema *schema, struct ArrowArray *array) {
@@ -336,6 +348,7 @@ static PyMethodDef functions[] = {
     {"nothing", nothing, METH_NOARGS, NULL},
     {"allocations", count_allocations, METH_NOARGS, NULL},
     {"from_dlpack", from_dlpack, METH_O, NULL},
+    {"from_dlpack_of_host", from_dlpack_of_host, METH_O, NULL},
     {"from_exchange_api", from_exchange_api, METH_O, NULL},
     {"from_arrow", from_arrow, METH_O, NULL},
     {0},
@@ -346,6 +359,7 @@ static PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "floor", .m_size =
 PyMODINIT_FUNC PyInit_floor(void) {
     PyObject *made = PyModule_Create(&module);
     text_dlpack = PyUnicode_InternFromString("__dlpack__");
+    text_device = PyUnicode_InternFromString("__dlpack_device__");
     text_exchange_api = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
     text_requires_grad = PyUnicode_InternFromString("requires_grad");
     text_is_neg = PyUnicode_InternFromString("is_neg");

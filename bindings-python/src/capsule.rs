@@ -14,6 +14,7 @@ use devexchange_core::abi::dlpack::{
 };
 use devexchange_core::arrow;
 use devexchange_core::dlpack::{self, Managed, Owned};
+use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
@@ -201,14 +202,19 @@ pub(crate) fn filled<T: ArrowStruct>(
     py: Python<'_>,
     fill: impl FnOnce(*mut T) -> Result<()>,
 ) -> Result<Bound<'_, PyAny>> {
-    // SAFETY: all zero is a released struct.
-    let raw = Box::into_raw(Box::new(unsafe { std::mem::zeroed::<T>() }));
+    // SAFETY: attached. Python's memory is aligned for every type of C.
+    let raw = unsafe { ffi::PyMem_Malloc(size_of::<T>()) }.cast::<T>();
+    if raw.is_null() {
+        return Err(PyMemoryError::new_err(()).into());
+    }
+    // SAFETY: there is room for one; all zero is a released struct.
+    unsafe { raw.write_bytes(0, 1) };
     // SAFETY: the destructor is that of this struct.
     match unsafe { new(py, raw.cast(), T::NAME, Some(drop_struct::<T>)) } {
         Ok(capsule) => fill(raw).map(|()| capsule),
         Err(error) => {
-            // SAFETY: made above, and nobody has it.
-            drop(unsafe { Box::from_raw(raw) });
+            // SAFETY: attached; made above, and nobody has it.
+            unsafe { ffi::PyMem_Free(raw.cast()) };
             Err(error.into())
         }
     }
@@ -223,8 +229,8 @@ unsafe extern "C" fn drop_struct<T: ArrowStruct>(capsule: *mut ffi::PyObject) {
     if !raw.is_null() {
         // SAFETY: made by `filled`, and nobody else uses it any more.
         unsafe { T::release(raw) };
-        // SAFETY: as above.
-        drop(unsafe { Box::from_raw(raw) });
+        // SAFETY: attached, and as above.
+        unsafe { ffi::PyMem_Free(raw.cast()) };
     }
 }
 

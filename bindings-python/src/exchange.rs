@@ -30,8 +30,8 @@ pub(crate) struct Table {
 }
 
 /// Whether the memory of an object does not mean what it holds. PyTorch only marks a tensor that is conjugated
-/// ([`is_conjugated`]) or negated, or that belongs to a graph of gradients. Its table hands out the memory as if there was
-/// no mark; its `__dlpack__` refuses, except for negated ones, which are refused here.
+/// ([`is_conjugated`]) or negated, or that belongs to a graph of gradients. Its table hands out the memory as if there
+/// was no mark; its `__dlpack__` refuses, except for negated ones, which are refused here.
 pub(crate) fn is_marked(obj: &Bound<'_, PyAny>) -> Result<bool> {
     let py = obj.py();
     let Some(gradient) = obj.getattr_opt(intern!(py, "requires_grad"))? else { return Ok(false) };
@@ -43,7 +43,7 @@ pub(crate) fn is_marked(obj: &Bound<'_, PyAny>) -> Result<bool> {
 
 /// The mark that only complex numbers can have, so that of other tensors nobody needs to be asked.
 pub(crate) fn is_conjugated(obj: &Bound<'_, PyAny>, taken: &CoreTensor) -> Result<bool> {
-    Ok(taken.dtype().to_dlpack().code == kDLComplex as u8 && is(obj, intern!(obj.py(), "is_conj"))?)
+    Ok(taken.dtype().to_dlpack().code == kDLComplex && is(obj, intern!(obj.py(), "is_conj"))?)
 }
 
 /// What a method answers; no if there is none.

@@ -32,8 +32,8 @@ impl Class {
     }
 }
 
-/// What a method gives that takes no arguments; none if the object has no such method. It is called without being looked
-/// for first, and without an object for a method that is bound.
+/// What a method gives that takes no arguments; none if the object has no such method. It is called without being
+/// looked for first, and without an object for a method that is bound.
 pub(crate) fn call_if_there<'py>(
     obj: &Bound<'py, PyAny>,
     method: &Bound<'py, PyString>,

@@ -89,8 +89,8 @@ impl Given {
 }
 
 unsafe extern "C" {
-    /// A public function of CPython since 3.9, and part of the stable ABI since 3.12, with the same arguments. PyO3 has it
-    /// only where the stable ABI does.
+    /// A public function of CPython since 3.9, and part of the stable ABI since 3.12, with the same arguments. PyO3 has
+    /// it only where the stable ABI does.
     fn PyObject_VectorcallMethod(
         name: *mut ffi::PyObject,
         arguments: *const *mut ffi::PyObject,
