@@ -142,7 +142,7 @@ build_python() {
   build_library floor.so -isystem "$include" "$benches/python/floor.c" "${floor[@]}"
   add_launcher python PYTHONPATH="$bin" "$venv/bin/python" "$benches/python/bench.py"
   if "$venv/bin/python" -c 'import torch' 2>/dev/null; then return; fi
-  for operation in torch-in torch-out; do is_missing "python/$operation" "PyTorch is not in $venv"; done
+  for operation in torch-in torch-out torch-to; do is_missing "python/$operation" "PyTorch is not in $venv"; done
 }
 
 # The classes that Arrow Java is made of, in the version that the conformance test has.

@@ -67,13 +67,20 @@ def add_tensors():
     add("python/numpy-out", "numpy", numpy_out, sources["numpy"])
     add("python/numpy-out", "tvm-ffi", numpy_out, sources["tvm"])
     add("python/tvm-in", "devexchange", devexchange.from_dlpack, sources["tvm"])
-    add("python/tvm-in", "floor", floor.from_dlpack, sources["tvm"])
+    add("python/tvm-in", "floor", floor.from_dlpack_of_host, sources["tvm"])
     add("python/tvm-in", "tvm-ffi", tvm_ffi.from_dlpack, sources["tvm"])
     add("python/tvm-in", "numpy", numpy_out, sources["tvm"])
     add("python/tvm-out", "devexchange", tvm_ffi.from_dlpack, sources["devexchange"])
     add("python/tvm-out", "floor", tvm_ffi.from_dlpack, sources["floor"])
     add("python/tvm-out", "tvm-ffi", tvm_ffi.from_dlpack, sources["tvm"])
     add("python/tvm-out", "numpy", tvm_ffi.from_dlpack, sources["numpy"])
+    # The one type of tvm-ffi's that has a function table.
+    table = tvm_ffi.core.DLTensorTestWrapper
+    sources["table"] = lambda: table(sources["tvm"]())
+    add("python/table-in", "devexchange", devexchange.from_dlpack, sources["table"])
+    add("python/table-in", "floor", floor.from_exchange_api, sources["table"])
+    add("python/table-in", "tvm-ffi", tvm_ffi.from_dlpack, sources["table"])
+    add_making("python/table-to", sources, table)
     if torch is not None:
         sources["torch"] = lambda: torch.from_numpy(matrix)
         add("python/torch-in", "devexchange", devexchange.from_dlpack, sources["torch"])
@@ -84,6 +91,13 @@ def add_tensors():
         add("python/torch-out", "floor", torch.from_dlpack, sources["floor"])
         add("python/torch-out", "torch", torch.from_dlpack, sources["torch"])
         add("python/torch-out", "tvm-ffi", torch.from_dlpack, sources["tvm"])
+        add_making("python/torch-to", sources, torch.Tensor)
+
+
+def add_making(operation, sources, kind):
+    """A tensor makes an object of another library's type, by the function table of that type."""
+    for implementation in "devexchange", "floor":
+        benches[operation, implementation] = lambda source=sources[implementation]: (source().to, kind)
 
 
 def add_batches(columns):

@@ -12,7 +12,8 @@
 #pragma weak bench_allocations
 
 /* The names that are asked for, made once. */
-static PyObject *text_dlpack, *text_exchange_api, *text_arrow, *max_version, *max_version_name;
+static PyObject *text_dlpack, *text_device, *text_exchange_api, *text_arrow, *max_version, *max_version_name;
+static PyObject *text_requires_grad, *text_is_neg;
 
 /* --- handles: one object for what is held, of a type for each kind --- */
 
@@ -76,19 +77,51 @@ static PyObject *keep(struct DLManagedTensorVersioned *managed) {
     return NULL;
 }
 
-/* By the functions in C of its type, which are looked up once; there is no order to keep on the host. */
-static PyObject *from_exchange_api(PyObject *self, PyObject *thing) {
+/* Whether objects of the type that was looked up last can be marked. */
+static int has_marks;
+
+/* The functions in C of a type, which are looked up once. */
+static const DLPackExchangeAPI *exchange_api(PyTypeObject *type) {
     static PyTypeObject *known;
     static const DLPackExchangeAPI *api;
-    struct DLManagedTensorVersioned *managed = NULL;
-    (void)self;
-    if (Py_TYPE(thing) != known) {
-        PyObject *capsule = PyObject_GetAttr((PyObject *)Py_TYPE(thing), text_exchange_api);
+    if (type != known) {
+        has_marks = PyObject_HasAttr((PyObject *)type, text_requires_grad);
+        PyObject *capsule = PyObject_GetAttr((PyObject *)type, text_exchange_api);
         if (capsule == NULL) return NULL;
         api = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
         Py_DECREF(capsule);
-        if (api == NULL) return NULL;
-        known = Py_TYPE(thing);
+        known = api == NULL ? NULL : type;
+    }
+    return api;
+}
+
+/* No if the object has no such method. */
+static int is(PyObject *thing, PyObject *question) {
+    PyObject *answer = PyObject_VectorcallMethod(question, &thing, 1, NULL);
+    int yes = answer == NULL ? -1 : PyObject_IsTrue(answer);
+    Py_XDECREF(answer);
+    return yes;
+}
+
+/* What PyTorch's table does not say: whether the memory of numbers that are not complex means what the tensor holds. */
+static int is_marked(PyObject *thing) {
+    PyObject *gradient = PyObject_GetAttr(thing, text_requires_grad);
+    if (gradient == NULL) return -1;
+    int marked = PyObject_IsTrue(gradient);
+    Py_DECREF(gradient);
+    return marked == 0 ? is(thing, text_is_neg) : marked;
+}
+
+/* There is no order to keep on the host. */
+static PyObject *from_exchange_api(PyObject *self, PyObject *thing) {
+    struct DLManagedTensorVersioned *managed = NULL;
+    const DLPackExchangeAPI *api = exchange_api(Py_TYPE(thing));
+    (void)self;
+    if (api == NULL) return NULL;
+    int marked = has_marks ? is_marked(thing) : 0;
+    if (marked != 0) {
+        if (marked > 0) PyErr_SetString(PyExc_BufferError, "the tensor is marked");
+        return NULL;
     }
     if (api->managed_tensor_from_py_object_no_sync(thing, &managed) != 0) return NULL;
     return keep(managed);
@@ -106,6 +139,18 @@ static PyObject *from_dlpack(PyObject *self, PyObject *thing) {
     return kept;
 }
 
+/* Of a producer that may have other memory, too: asked for without a stream only if it is on the host. */
+static PyObject *from_dlpack_of_host(PyObject *self, PyObject *thing) {
+    PyObject *device = PyObject_VectorcallMethod(text_device, &thing, 1, NULL);
+    if (device == NULL) return NULL;
+    int on_host = PyTuple_CheckExact(device) && PyTuple_GET_SIZE(device) == 2 &&
+                  PyLong_AsLong(PyTuple_GET_ITEM(device, 0)) == kDLCPU;
+    Py_DECREF(device);
+    if (on_host) return from_dlpack(self, thing);
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_BufferError, "not in host memory");
+    return NULL;
+}
+
 static PyObject *keep_batch(struct ArrowSchema *schema, struct ArrowArray *array) {
     struct seen_schema *seen_schema = import_schema(schema);
     struct seen *seen = seen_schema == NULL ? NULL : import_array(array, seen_schema);
@@ -115,15 +160,17 @@ static PyObject *keep_batch(struct ArrowSchema *schema, struct ArrowArray *array
     return NULL;
 }
 
+/* With the device, or nobody knows that the data is in host memory. */
 static PyObject *from_arrow(PyObject *self, PyObject *thing) {
     (void)self;
     PyObject *kept = NULL, *pair = PyObject_VectorcallMethod(text_arrow, &thing, 1, NULL);
     if (pair == NULL) return NULL;
     if (PyTuple_CheckExact(pair) && PyTuple_GET_SIZE(pair) == 2) {
         struct ArrowSchema *schema = PyCapsule_GetPointer(PyTuple_GET_ITEM(pair, 0), "arrow_schema");
-        struct ArrowArray *array = NULL;
-        if (schema != NULL) array = PyCapsule_GetPointer(PyTuple_GET_ITEM(pair, 1), "arrow_array");
-        if (array != NULL) kept = keep_batch(schema, array);
+        struct ArrowDeviceArray *array = NULL;
+        if (schema != NULL) array = PyCapsule_GetPointer(PyTuple_GET_ITEM(pair, 1), "arrow_device_array");
+        if (array != NULL && array->device_type == ARROW_DEVICE_CPU) kept = keep_batch(schema, &array->array);
+        else if (array != NULL) PyErr_SetString(PyExc_BufferError, "not in host memory");
     } else {
         PyErr_SetString(PyExc_TypeError, "not a pair of capsules");
     }
@@ -157,11 +204,17 @@ static void end_legacy_capsule(PyObject *capsule) {
     if (PyCapsule_IsValid(capsule, "dltensor")) delete_legacy(PyCapsule_GetPointer(capsule, "dltensor"));
 }
 
-static PyObject *versioned_capsule(PyObject *producer) {
+static struct DLManagedTensorVersioned *new_managed(PyObject *producer) {
     struct DLManagedTensorVersioned *managed = PyMem_Malloc(sizeof *managed);
-    if (managed == NULL) return PyErr_NoMemory();
+    if (managed == NULL) return PyErr_NoMemory(), NULL;
     *managed = (struct DLManagedTensorVersioned){
         {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION}, Py_NewRef(producer), delete_managed, 0, matrix};
+    return managed;
+}
+
+static PyObject *versioned_capsule(PyObject *producer) {
+    struct DLManagedTensorVersioned *managed = new_managed(producer);
+    if (managed == NULL) return NULL;
     PyObject *capsule = PyCapsule_New(managed, "dltensor_versioned", end_capsule);
     if (capsule == NULL) delete_managed(managed);
     return capsule;
@@ -189,7 +242,16 @@ static PyObject *producer_device(PyObject *self, PyObject *unused) {
     return Py_XNewRef(device);
 }
 
+static PyObject *producer_to(PyObject *self, PyObject *type) {
+    const DLPackExchangeAPI *api = exchange_api((PyTypeObject *)type);
+    struct DLManagedTensorVersioned *managed = api == NULL ? NULL : new_managed(self);
+    void *made = NULL;
+    if (managed == NULL || api->managed_tensor_to_py_object_no_sync(managed, &made) != 0) return NULL;
+    return made;
+}
+
 static PyMethodDef producer_methods[] = {
+    {"to", producer_to, METH_O, NULL},
     {"__dlpack__", (PyCFunction)(void (*)(void))producer_dlpack, METH_FASTCALL | METH_KEYWORDS, NULL},
     {"__dlpack_device__", producer_device, METH_NOARGS, NULL},
     {0},
@@ -286,6 +348,7 @@ static PyMethodDef functions[] = {
     {"nothing", nothing, METH_NOARGS, NULL},
     {"allocations", count_allocations, METH_NOARGS, NULL},
     {"from_dlpack", from_dlpack, METH_O, NULL},
+    {"from_dlpack_of_host", from_dlpack_of_host, METH_O, NULL},
     {"from_exchange_api", from_exchange_api, METH_O, NULL},
     {"from_arrow", from_arrow, METH_O, NULL},
     {0},
@@ -296,10 +359,13 @@ static PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "floor", .m_size =
 PyMODINIT_FUNC PyInit_floor(void) {
     PyObject *made = PyModule_Create(&module);
     text_dlpack = PyUnicode_InternFromString("__dlpack__");
+    text_device = PyUnicode_InternFromString("__dlpack_device__");
     text_exchange_api = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
-    text_arrow = PyUnicode_InternFromString("__arrow_c_array__");
+    text_requires_grad = PyUnicode_InternFromString("requires_grad");
+    text_is_neg = PyUnicode_InternFromString("is_neg");
+    text_arrow = PyUnicode_InternFromString("__arrow_c_device_array__");
     max_version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
-    max_version_name = Py_BuildValue("(s)", "max_version");
+    max_version_name = PyTuple_Pack(1, PyUnicode_InternFromString("max_version"));
     if (made == NULL || PyType_Ready(&tensor_type) != 0 || PyType_Ready(&batch_type) != 0 ||
         PyModule_AddType(made, &producer_type) != 0 || PyModule_AddType(made, &table_type) != 0) {
         return NULL;

@@ -1,8 +1,10 @@
 //! The way in for everything of Arrow.
 
+use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::error::{Result, wrong_type};
+use crate::python::call_if_there;
 use crate::schema::{self, Schema};
 use crate::{batch, batch_stream, queue};
 
@@ -19,9 +21,11 @@ pub(crate) fn from_arrow<'py>(obj: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAn
     if let Some(batch) = batch::exported(obj)? {
         return Ok(Bound::new(py, batch)?.into_any());
     }
-    for (method, on_device) in [("__arrow_c_device_stream__", true), ("__arrow_c_stream__", false)] {
-        if obj.hasattr(method)? {
-            return Ok(Bound::new(py, batch_stream::import(&obj.call_method0(method)?, on_device)?)?.into_any());
+    for (method, on_device) in
+        [(intern!(py, "__arrow_c_device_stream__"), true), (intern!(py, "__arrow_c_stream__"), false)]
+    {
+        if let Some(capsule) = call_if_there(obj, method)? {
+            return Ok(Bound::new(py, batch_stream::import(&capsule, on_device)?)?.into_any());
         }
     }
     if let Some(schema) = schema::exported(obj)? {

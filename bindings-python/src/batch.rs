@@ -7,12 +7,14 @@ use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::types::DevxColumn;
 use devexchange_core::{Batch, Schema as CoreSchema};
 use pyo3::exceptions::PyNotImplementedError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::column::Column;
 use crate::error::{Error, Result, refuse};
 use crate::handle::Handle;
+use crate::python::call_if_there;
 use crate::schema::{self, Schema};
 use crate::tensor::Tensor;
 use crate::{address, capsule, convert, device, dlpack, stream};
@@ -253,9 +255,12 @@ pub(crate) fn refuse_arguments(arguments: Option<&Bound<'_, PyDict>>) -> Result<
 
 /// What an object offers through the Arrow PyCapsule interface, if it offers an array.
 pub(crate) fn exported(obj: &Bound<'_, PyAny>) -> Result<Option<RecordBatch>> {
-    for (method, on_device) in [("__arrow_c_device_array__", true), ("__arrow_c_array__", false)] {
-        if obj.hasattr(method)? {
-            return import(&obj.call_method0(method)?, on_device).map(Some);
+    let py = obj.py();
+    for (method, on_device) in
+        [(intern!(py, "__arrow_c_device_array__"), true), (intern!(py, "__arrow_c_array__"), false)]
+    {
+        if let Some(pair) = call_if_there(obj, method)? {
+            return import(&pair, on_device).map(Some);
         }
     }
     Ok(None)

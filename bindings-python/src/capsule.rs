@@ -14,6 +14,7 @@ use devexchange_core::abi::dlpack::{
 };
 use devexchange_core::arrow;
 use devexchange_core::dlpack::{self, Managed, Owned};
+use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
@@ -32,6 +33,7 @@ fn is_named(capsule: &Bound<'_, PyAny>, name: &CStr) -> bool {
 pub(crate) struct Claim<'a, 'py, T> {
     capsule: &'a Bound<'py, PyAny>,
     pub(crate) pointer: *mut T,
+    meanwhile: &'static CStr,
     afterwards: &'static CStr,
 }
 
@@ -45,15 +47,17 @@ impl<'a, 'py, T> Claim<'a, 'py, T> {
             // SAFETY: attached, and a capsule of this name.
             let pointer = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), name.as_ptr()) }.cast();
             rename(capsule, meanwhile)?;
-            Ok(Some(Self { capsule, pointer, afterwards: name }))
+            Ok(Some(Self { capsule, pointer, meanwhile, afterwards: name }))
         })
     }
 }
 
 impl<T> Drop for Claim<'_, '_, T> {
     fn drop(&mut self) {
-        // Only what is no capsule cannot be named.
-        let _ = rename(self.capsule, self.afterwards);
+        if self.afterwards != self.meanwhile {
+            // Only what is no capsule cannot be named.
+            let _ = rename(self.capsule, self.afterwards);
+        }
     }
 }
 
@@ -131,11 +135,10 @@ pub(crate) fn give<M: DlpackStruct>(py: Python<'_>, tensor: Owned<M>) -> Result<
 }
 
 unsafe extern "C" fn drop_tensor<M: DlpackStruct>(capsule: *mut ffi::PyObject) {
-    // SAFETY: a destructor is called by who is attached.
-    let py = unsafe { Python::assume_attached() };
-    let _aside = Aside::new(py);
-    // SAFETY: attached. The name says that nobody took the tensor.
+    // SAFETY: a destructor is called by who is attached. The name says that nobody took the tensor.
     if unsafe { ffi::PyCapsule_IsValid(capsule, M::NAME.as_ptr()) } == 1 {
+        // SAFETY: as above.
+        let _aside = Aside::new(unsafe { Python::assume_attached() });
         // SAFETY: attached, and of this name.
         let raw = unsafe { ffi::PyCapsule_GetPointer(capsule, M::NAME.as_ptr()) };
         // SAFETY: the capsule owns the tensor, and is gone after this.
@@ -199,14 +202,19 @@ pub(crate) fn filled<T: ArrowStruct>(
     py: Python<'_>,
     fill: impl FnOnce(*mut T) -> Result<()>,
 ) -> Result<Bound<'_, PyAny>> {
-    // SAFETY: all zero is a released struct.
-    let raw = Box::into_raw(Box::new(unsafe { std::mem::zeroed::<T>() }));
+    // SAFETY: attached. Python's memory is aligned for every type of C.
+    let raw = unsafe { ffi::PyMem_Malloc(size_of::<T>()) }.cast::<T>();
+    if raw.is_null() {
+        return Err(PyMemoryError::new_err(()).into());
+    }
+    // SAFETY: there is room for one; all zero is a released struct.
+    unsafe { raw.write_bytes(0, 1) };
     // SAFETY: the destructor is that of this struct.
     match unsafe { new(py, raw.cast(), T::NAME, Some(drop_struct::<T>)) } {
         Ok(capsule) => fill(raw).map(|()| capsule),
         Err(error) => {
-            // SAFETY: made above, and nobody has it.
-            drop(unsafe { Box::from_raw(raw) });
+            // SAFETY: attached; made above, and nobody has it.
+            unsafe { ffi::PyMem_Free(raw.cast()) };
             Err(error.into())
         }
     }
@@ -221,8 +229,8 @@ unsafe extern "C" fn drop_struct<T: ArrowStruct>(capsule: *mut ffi::PyObject) {
     if !raw.is_null() {
         // SAFETY: made by `filled`, and nobody else uses it any more.
         unsafe { T::release(raw) };
-        // SAFETY: as above.
-        drop(unsafe { Box::from_raw(raw) });
+        // SAFETY: attached, and as above.
+        unsafe { ffi::PyMem_Free(raw.cast()) };
     }
 }
 

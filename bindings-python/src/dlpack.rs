@@ -5,11 +5,13 @@ use devexchange_core::dlpack::{self, Copying, Request, VERSION};
 use devexchange_core::order::{self, NO_SYNC};
 use devexchange_core::runtime::cuda::LEGACY;
 use devexchange_core::{Device, Flags, Tensor as CoreTensor};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::PyAttributeError;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
-use crate::error::{Result, refuse, wrong_type};
+use crate::error::{Error, Result, refuse, wrong_type};
+use crate::offer::Offer;
+use crate::request::request;
 use crate::tensor::Tensor;
 use crate::{capsule, device, exchange, queue, stream};
 
@@ -34,17 +36,7 @@ pub(crate) fn from_dlpack(
     queue::drain();
     let device = device.map(device::from_python).transpose()?;
     let wanted = Wanted { device, copy, stream: stream::optional(stream)? };
-    let tensor = match exchange::table_of(obj)? {
-        Some(table) => match table.take(obj, &wanted)? {
-            Ok(tensor) => tensor,
-            Err(error) if !has_method(obj)? => return Err(error),
-            Err(_) => by_capsule(obj, &wanted)?,
-        },
-        None if !has_method(obj)? => {
-            return wrong_type!("{} has no __dlpack__ and __dlpack_device__", obj.get_type());
-        }
-        None => by_capsule(obj, &wanted)?,
-    };
+    let tensor = take(obj, &wanted)?;
     if copy == Some(false) && tensor.flags().has(Flags::IS_COPIED) {
         return refuse!(DEVX_COPY_REQUIRED, "the producer made a copy, and copy is False");
     }
@@ -81,45 +73,49 @@ impl Wanted {
     }
 }
 
-fn has_method(obj: &Bound<'_, PyAny>) -> Result<bool> {
-    Ok(obj.hasattr("__dlpack__")? && obj.hasattr("__dlpack_device__")?)
+/// Takes a tensor by the function table of its type, or else by `__dlpack__`.
+fn take(obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<CoreTensor> {
+    Offer::with(obj, |offer| {
+        let Some(table) = &offer.table else { return by_capsule(obj, offer.on_host, wanted) };
+        if offer.marks && exchange::is_marked(obj)? {
+            return by_capsule(obj, false, wanted);
+        }
+        match table.take(obj, wanted)? {
+            Ok(tensor) if offer.marks && exchange::is_conjugated(obj, &tensor)? => by_capsule(obj, false, wanted),
+            Ok(tensor) => Ok(tensor),
+            Err(error) if !has_method(obj)? => Err(error),
+            Err(_) => by_capsule(obj, false, wanted),
+        }
+    })
 }
 
-/// Takes a tensor by way of `__dlpack__`.
-fn by_capsule(obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<CoreTensor> {
-    let source = device::from_python(&obj.call_method0("__dlpack_device__")?)?;
+fn has_method(obj: &Bound<'_, PyAny>) -> Result<bool> {
+    let py = obj.py();
+    Ok(obj.hasattr(intern!(py, "__dlpack__"))? && obj.hasattr(intern!(py, "__dlpack_device__"))?)
+}
+
+/// Takes a tensor by way of `__dlpack__`. Where it is, is asked first, because the stream that the producer is given
+/// depends on that; `on_host` says that it is known.
+fn by_capsule(obj: &Bound<'_, PyAny>, on_host: bool, wanted: &Wanted) -> Result<CoreTensor> {
+    match by_methods(obj, on_host, wanted) {
+        Err(Error::Python(error)) if error.is_instance_of::<PyAttributeError>(obj.py()) && !has_method(obj)? => {
+            wrong_type!("{} has no __dlpack__ and __dlpack_device__", obj.get_type())
+        }
+        taken => taken,
+    }
+}
+
+fn by_methods(obj: &Bound<'_, PyAny>, on_host: bool, wanted: &Wanted) -> Result<CoreTensor> {
+    let source = match on_host {
+        true => Device::CPU,
+        false => device::from_python(&obj.call_method0(intern!(obj.py(), "__dlpack_device__"))?)?,
+    };
     let stream = wanted.stream_for(source)?;
     let tensor = capsule::take(&request(obj, stream, wanted.copy)?, stream)?;
     if tensor.device() != source {
         return refuse!(DEVX_DEVICE, "the tensor is on {}: __dlpack_device__ said {source}", tensor.device());
     }
     Ok(tensor)
-}
-
-/// Asks a producer for its capsule. Producers that are older than an argument raise `TypeError` for it, and are asked
-/// without; where there are streams never without that.
-fn request<'py>(obj: &Bound<'py, PyAny>, stream: Option<i64>, copy: Option<bool>) -> Result<Bound<'py, PyAny>> {
-    let (py, method) = (obj.py(), obj.getattr("__dlpack__")?);
-    let arguments = PyDict::new(py);
-    arguments.set_item("stream", stream)?;
-    arguments.set_item("max_version", (VERSION.major, VERSION.minor))?;
-    let mut newest_first = vec!["max_version"];
-    // A copy is made here, whatever the producer can; only that it makes none is its to know.
-    if copy == Some(false) {
-        arguments.set_item("copy", false)?;
-        newest_first.insert(0, "copy");
-    }
-    if stream.is_none() {
-        newest_first.push("stream");
-    }
-    let mut newest_first = newest_first.into_iter();
-    loop {
-        match (method.call((), Some(&arguments)), newest_first.next()) {
-            (Ok(capsule), _) => return Ok(capsule),
-            (Err(error), Some(argument)) if error.is_instance_of::<PyTypeError>(py) => arguments.del_item(argument)?,
-            (Err(error), _) => return Err(error.into()),
-        }
-    }
 }
 
 /// A copy on a device, queued on a stream (the legacy default one if none is named), from which on it is ready.
@@ -187,6 +183,7 @@ pub(crate) fn default_stream(device: Device) -> i64 {
     if has_streams(device) { LEGACY } else { NO_SYNC }
 }
 
-fn has_streams(device: Device) -> bool {
-    device.require_streams().is_ok()
+/// Whether work on the device's memory is queued on streams.
+pub(crate) fn has_streams(device: Device) -> bool {
+    device.stream(LEGACY).is_some()
 }

@@ -5,9 +5,9 @@ use core::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
 use devexchange_core::abi::dlpack::{
-    DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader,
+    DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackVersion, kDLComplex,
 };
-use devexchange_core::dlpack::{Owned, VERSION};
+use devexchange_core::dlpack::Owned;
 use devexchange_core::order::NO_SYNC;
 use devexchange_core::runtime::cuda::LEGACY;
 use devexchange_core::{Device, Tensor as CoreTensor};
@@ -15,60 +15,56 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::capsule;
 use crate::dlpack::Wanted;
 use crate::error::{Error, Result, refuse};
+use crate::python;
 
-/// Tables of older versions that are looked at before a chain is taken for a circle.
-const MAX_TABLES: usize = 16;
-
-/// What is needed of a producer's table.
+/// What is needed of a function table. Its functions live as long as the process.
+#[derive(Clone, Copy)]
 pub(crate) struct Table {
     from_object: unsafe extern "C" fn(*mut c_void, *mut *mut DLManagedTensorVersioned) -> c_int,
     work_stream: unsafe extern "C" fn(DLDeviceType, i32, *mut *mut c_void) -> c_int,
+    /// For consumers.
+    pub(crate) to_object: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned, *mut *mut c_void) -> c_int>,
+    pub(crate) version: DLPackVersion,
 }
 
-/// The table that the type of an object offers; none if it has none that this library can use: not in a capsule of the
-/// right name, of other major versions only, or without a function that must be there.
-pub(crate) fn table_of(obj: &Bound<'_, PyAny>) -> Result<Option<Table>> {
-    let attribute = obj.get_type().getattr_opt(intern!(obj.py(), "__dlpack_c_exchange_api__"))?;
-    let mut next = attribute.as_ref().and_then(capsule::table_in);
-    for _ in 0..MAX_TABLES {
-        let Some(header) = next else { break };
-        // SAFETY: a capsule of this name has a table, which lives for ever; its header has this form in each version.
-        let DLPackExchangeAPIHeader { version, prev_api } = unsafe { header.read_unaligned() };
-        if version.major == VERSION.major {
-            // SAFETY: as above; the major version is ours, so the table is.
-            let table = unsafe { header.cast::<DLPackExchangeAPI>().read_unaligned() };
-            let functions = table.managed_tensor_from_py_object_no_sync.zip(table.current_work_stream);
-            let table = functions.map(|(from_object, work_stream)| Table { from_object, work_stream });
-            return Ok(if is_marked(obj)? { None } else { table });
-        }
-        next = NonNull::new(prev_api);
-    }
-    Ok(None)
-}
-
-/// Whether the memory of an object does not mean what it holds. PyTorch only marks a tensor that is conjugated or
-/// negated, or that belongs to a graph of gradients. Its table hands out the memory as if there was no mark; its
-/// `__dlpack__` refuses, except for negated ones, which are refused here.
-fn is_marked(obj: &Bound<'_, PyAny>) -> Result<bool> {
+/// Whether the memory of an object does not mean what it holds. PyTorch only marks a tensor that is conjugated
+/// ([`is_conjugated`]) or negated, or that belongs to a graph of gradients. Its table hands out the memory as if there
+/// was no mark; its `__dlpack__` refuses, except for negated ones, which are refused here.
+pub(crate) fn is_marked(obj: &Bound<'_, PyAny>) -> Result<bool> {
     let py = obj.py();
     let Some(gradient) = obj.getattr_opt(intern!(py, "requires_grad"))? else { return Ok(false) };
-    if asked(obj, intern!(py, "is_neg"))? {
+    if is(obj, intern!(py, "is_neg"))? {
         return refuse!(DEVX_COPY_REQUIRED, "the negative bit of the tensor is set: call resolve_neg");
     }
-    Ok(gradient.is_truthy()? || asked(obj, intern!(py, "is_conj"))?)
+    Ok(gradient.is_truthy()?)
 }
 
-fn asked(obj: &Bound<'_, PyAny>, question: &Bound<'_, PyString>) -> Result<bool> {
-    match obj.getattr_opt(question)? {
-        Some(method) => Ok(method.call0()?.is_truthy()?),
+/// The mark that only complex numbers can have, so that of other tensors nobody needs to be asked.
+pub(crate) fn is_conjugated(obj: &Bound<'_, PyAny>, taken: &CoreTensor) -> Result<bool> {
+    Ok(taken.dtype().to_dlpack().code == kDLComplex && is(obj, intern!(obj.py(), "is_conj"))?)
+}
+
+/// What a method answers; no if there is none.
+fn is(obj: &Bound<'_, PyAny>, question: &Bound<'_, PyString>) -> Result<bool> {
+    match python::call_if_there(obj, question)? {
+        Some(answer) => Ok(answer.is_truthy()?),
         None => Ok(false),
     }
 }
 
 impl Table {
+    /// None for a table without a function that must be there.
+    pub(crate) fn new(table: &DLPackExchangeAPI) -> Option<Self> {
+        Some(Self {
+            from_object: table.managed_tensor_from_py_object_no_sync?,
+            to_object: table.managed_tensor_to_py_object_no_sync,
+            work_stream: table.current_work_stream?,
+            version: table.header.version,
+        })
+    }
+
     /// Takes the tensor of an object. It is ready for work on the stream that is wanted. If a function of the table
     /// fails, nothing was taken, and `__dlpack__` may still give it.
     pub(crate) fn take(&self, obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<Result<CoreTensor>> {
@@ -106,8 +102,8 @@ impl Table {
         }
     }
 
-    /// The stream that the producer queues its work on: the number that the protocols use.
-    fn work_stream_of(&self, py: Python<'_>, device: Device) -> Result<i64> {
+    /// The stream that the library queues its work on: the number that the protocols use.
+    pub(crate) fn work_stream_of(&self, py: Python<'_>, device: Device) -> Result<i64> {
         let mut stream = std::ptr::null_mut();
         // SAFETY: attached, and there is room for an address.
         let code = unsafe { (self.work_stream)(device.kind.0, device.id, &raw mut stream) };
@@ -118,7 +114,7 @@ impl Table {
 }
 
 /// What a function of a table came to.
-fn check(py: Python<'_>, code: c_int, function: &str) -> Result<()> {
+pub(crate) fn check(py: Python<'_>, code: c_int, function: &str) -> Result<()> {
     match (PyErr::take(py), code) {
         (Some(error), _) => Err(Error::Python(error)),
         (None, 0) => Ok(()),

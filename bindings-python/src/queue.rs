@@ -5,6 +5,7 @@
 //! later by other threads is left to the process, and the trace says so.
 
 use core::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -54,6 +55,9 @@ fn tell(object: &Py<PyAny>, call: impl for<'py> FnOnce(&Bound<'py, PyAny>) -> Py
 
 static QUEUE: LazyLock<Arc<ReleaseQueue>> = LazyLock::new(|| ReleaseQueue::new(wake));
 
+/// Something was pushed that nobody has begun to drain: what each call looks at.
+static PUSHED: AtomicBool = AtomicBool::new(false);
+
 struct Wake {
     /// A pending call is on its way.
     scheduled: bool,
@@ -76,6 +80,7 @@ fn waking() -> MutexGuard<'static, Wake> {
 
 /// Called after each push, on the thread that pushed.
 fn wake() {
+    PUSHED.store(true, Release);
     let mut wake = waking();
     if wake.ending {
         trace::say(format_args!(
@@ -96,11 +101,13 @@ extern "C" fn pending_call(_: *mut c_void) -> c_int {
 
 /// Gives up what is queued. An exception that is on its way stays on its way. Without an interpreter nothing happens.
 pub(crate) fn drain() {
-    if QUEUE.is_empty() {
+    if !PUSHED.load(Acquire) {
         return;
     }
     Python::try_attach(|py| {
         let _aside = Aside::new(py);
+        // Before the queue is looked into: what is pushed from now on is seen by it, or by the next call.
+        PUSHED.swap(false, AcqRel);
         let mut tokens = [0; 32];
         loop {
             let taken = QUEUE.drain(&mut tokens);

@@ -3,9 +3,11 @@
 use devexchange_core::Schema as CoreSchema;
 use devexchange_core::abi::arrow_data::ArrowSchema;
 use devexchange_core::arrow::Field;
+use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::error::{Result, refuse};
+use crate::python::call_if_there;
 use crate::{address, capsule};
 
 /// What the arrays of a batch are: a tree of fields.
@@ -103,10 +105,7 @@ pub(crate) fn import(capsule: &Bound<'_, PyAny>) -> Result<CoreSchema> {
 
 /// The schema that an object offers, if it does.
 pub(crate) fn exported(obj: &Bound<'_, PyAny>) -> Result<Option<CoreSchema>> {
-    match obj.hasattr("__arrow_c_schema__")? {
-        true => import(&obj.call_method0("__arrow_c_schema__")?).map(Some),
-        false => Ok(None),
-    }
+    call_if_there(obj, intern!(obj.py(), "__arrow_c_schema__"))?.map(|capsule| import(&capsule)).transpose()
 }
 
 /// Looks at the schema that a consumer would like to have. Nothing is converted here, which the consumer has to

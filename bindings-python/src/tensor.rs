@@ -5,13 +5,13 @@ use core::ffi::c_int;
 use devexchange_core::{Flags, Tensor as CoreTensor, order};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::batch::RecordBatch;
 use crate::dlpack::Asked;
 use crate::error::{Result, refuse};
 use crate::handle::Handle;
-use crate::{address, buffer, convert, cuda_array, device, dlpack, exchange_table, stream};
+use crate::{address, buffer, consumer, convert, cuda_array, device, dlpack, exchange_table, stream};
 
 /// N-dimensional memory of somebody's: what it is, where it is, who keeps it alive and when it may be touched.
 ///
@@ -197,6 +197,16 @@ impl Tensor {
     #[classattr]
     fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Py<PyAny>> {
         Ok(exchange_table::capsule(py)?.unbind())
+    }
+
+    /// An object of another library over the same memory, made by the function table of its type: `kind` has
+    /// `__dlpack_c_exchange_api__` (DLPack 1.3), as `torch.Tensor` has. It keeps the memory alive. The stream that this
+    /// library works on now is made to wait for the elements.
+    ///
+    /// Raises TypeError for a type without such a table, and what the library raises. Then nothing was given.
+    #[pyo3(signature = (kind, /))]
+    fn to<'py>(&self, kind: &Bound<'py, PyType>) -> Result<Bound<'py, PyAny>> {
+        consumer::make(kind, self.get()?)
     }
 
     /// The CUDA Array Interface, version 3; there is none for host memory. It keeps nothing alive, this object does.

@@ -58,5 +58,5 @@ def build(source):
 
 
 helper = build(Path(__file__).with_name("helper.c"))
-for function in ("answer_from_object", "answer_work_stream"):
+for function in ("answer_from_object", "answer_to_object", "answer_work_stream"):
     getattr(helper, function).restype = c_int

@@ -104,6 +104,31 @@ def test_stream_that_cannot_be_asked_for_gives_the_tensor_back(cuda, offers):
         from_dlpack(producer)
 
 
+def test_object_of_a_consumer_is_ready_on_the_stream_that_its_table_names(cuda):
+    """Without a word of the consumer's: its stream waits already."""
+    taken, asked = [], []
+
+    def take(managed, out):
+        taken.append(managed)
+        out[0] = id(taken)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(taken))
+        return 0
+
+    def work_stream(kind, number, out):
+        asked.append((kind, number))
+        out[0] = driver.number(cuda.consumer)
+        return 0
+
+    functions = FromObject(take), WorkStream(work_stream)
+    theirs = Table(major=1, minor=3, from_object=1, to_object=address(functions[0]), work_stream=address(functions[1]))
+    kind = type("Consumer", (), {"__dlpack_c_exchange_api__": theirs.capsule()})
+    tensor = from_cuda_array_interface(Array(cuda))
+    assert tensor.to(kind) is taken and asked == [CUDA]
+    elements = driver.download(tensor.data_ptr, VALUES.nbytes, cuda.consumer).view("f4").reshape(4, 6)
+    numpy.testing.assert_array_equal(elements, VALUES)
+    Tensor.import_dlpack(taken.pop(), stream=-1).close()
+
+
 # --- our table ---
 
 

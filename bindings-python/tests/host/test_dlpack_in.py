@@ -128,6 +128,26 @@ def test_old_producer(kind, copy):
     numpy.testing.assert_array_equal(numpy.from_dlpack(tensor), array)
 
 
+@pytest.mark.parametrize("copy", [None, False])
+@pytest.mark.parametrize("known", [{"copy", "max_version"}, {"max_version"}, set()])
+def test_producer_is_asked_for_the_newest_first(copy, known):
+    asked = []
+
+    class Records(Old):
+        def __dlpack__(self, **arguments):
+            asked.append(arguments)
+            if arguments.keys() - known:
+                raise TypeError("not known")
+            return self.array.__dlpack__(max_version=(1, 0))
+
+    from_dlpack(Records(matrix()), copy=copy).close()
+    tried = [{"max_version": (1, 3)}, {}]
+    if copy is False:
+        tried.insert(0, {"copy": False, "max_version": (1, 3)})
+    accepted = [arguments.keys() <= known for arguments in tried].index(True)
+    assert asked == tried[: accepted + 1]
+
+
 def test_error_of_a_producer_comes_through():
     class Broken(Old):
         def __dlpack__(self, **_):
@@ -174,10 +194,27 @@ def test_stream_for_the_host_is_refused():
 # --- what is no producer ---
 
 
-@pytest.mark.parametrize("thing", [None, 1, "text", [1, 2], object()])
+class HasOnlyDevice:
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+class HasOnlyMethod:
+    def __dlpack__(self, **_):
+        raise AssertionError("asked without a device")
+
+
+@pytest.mark.parametrize("thing", [None, 1, "text", [1, 2], object(), HasOnlyDevice(), HasOnlyMethod()])
 def test_object_without_the_protocol(thing):
     with pytest.raises(TypeError, match="has no __dlpack__"):
         from_dlpack(thing)
+
+
+@pytest.mark.parametrize("method", ["__dlpack_device__", "__dlpack__"])
+def test_attribute_that_a_method_misses_is_its_own_error(method):
+    producer = type("Misses", (Producer,), {method: lambda self, **_: self.nothing})()
+    with pytest.raises(AttributeError, match="nothing"):
+        from_dlpack(producer)
 
 
 class Gives(Old):

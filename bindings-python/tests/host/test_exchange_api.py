@@ -1,10 +1,13 @@
 """Function tables of types: `__dlpack_c_exchange_api__`, of others and of ours."""
 
+import builtins
 import ctypes
+import gc
 import subprocess
 import sys
 import textwrap
 import threading
+import weakref
 from ctypes import byref, c_int, c_void_p, py_object
 
 import numpy
@@ -31,7 +34,8 @@ from devexchange import Tensor, from_buffer, from_dlpack
 
 def table(**fields):
     """A table of the helper's functions."""
-    functions = {"from_object": address(helper.answer_from_object), "work_stream": address(helper.answer_work_stream)}
+    names = {"from_object": "answer_from_object", "to_object": "answer_to_object", "work_stream": "answer_work_stream"}
+    functions = {field: address(getattr(helper, name)) for field, name in names.items()}
     return Table(**{"major": 1, "minor": 3, **functions, **fields})
 
 
@@ -63,7 +67,7 @@ def answers():
             kind.in_dll(helper, name).value = value
 
     def reset():
-        set_to(answer_code=0, answer_raises=0, answer_tensor=None, answer_calls=0)
+        set_to(answer_code=0, answer_raises=0, answer_tensor=None, answer_calls=0, answer_deletes=0)
         set_to(stream_code=0, stream_raises=0, answer_stream=None, stream_calls=0)
 
     reset()
@@ -213,15 +217,38 @@ class Marked(OnlyMethod):
         return self.negated
 
 
-@pytest.mark.parametrize("mark", ["requires_grad", "conjugated", None])
-def test_memory_that_does_not_mean_what_it_holds_goes_by_the_method(answers, mark):
-    theirs, producer = table(), Producer()
+COMPLEX = {"code": 5, "bits": 64}
+# A mark, a tensor, how often the table was asked, how often the method.
+MARKS = {
+    "none": (None, {}, 1, 0),
+    "a gradient": ("requires_grad", {}, 0, 1),
+    "conjugated": ("conjugated", COMPLEX, 1, 1),
+    "complex": (None, COMPLEX, 1, 0),
+    "conjugated, which no real number is": ("conjugated", {}, 1, 0),
+}
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_memory_that_does_not_mean_what_it_holds_goes_by_the_method(answers, name):
+    mark, fields, by_table, by_method = MARKS[name]
+    theirs, producer = table(), Producer(**fields)
     answers(answer_tensor=ctypes.addressof(producer.managed))
     offers = type_with(theirs.capsule(), Marked)()
     if mark:
         setattr(offers, mark, True)
     from_dlpack(offers).close()
-    assert (calls(), offers.asked) == ((0, 1) if mark else (1, 0))
+    assert (calls(), offers.asked, producer.deleted) == (by_table, by_method, by_table)
+
+
+def test_mark_of_one_object_of_a_class(answers):
+    """A class does not say which attributes its objects will have."""
+    theirs, producer = table(), Producer()
+    answers(answer_tensor=ctypes.addressof(producer.managed))
+    offers = type_with(theirs.capsule(), OnlyMethod)()
+    from_dlpack(offers).close()
+    offers.requires_grad = True
+    from_dlpack(offers).close()
+    assert (calls(), offers.asked) == (1, 1)
 
 
 def test_negated_memory_is_refused(answers):
@@ -231,6 +258,217 @@ def test_negated_memory_is_refused(answers):
     with pytest.raises(BufferError, match="negative bit"):
         from_dlpack(offers)
     assert (calls(), offers.asked) == (0, 0)
+
+
+def test_error_of_a_question_comes_through(answers):
+    class Broken(Marked):
+        def is_neg(self):
+            return self.nothing
+
+    theirs = table()
+    with pytest.raises(AttributeError, match="nothing"):
+        from_dlpack(type_with(theirs.capsule(), Broken)())
+    assert calls() == 0
+
+
+# --- what is remembered of types ---
+
+
+def test_class_that_gains_and_loses_a_table(answers):
+    theirs, producer = table(), Producer()
+    answers(answer_tensor=ctypes.addressof(producer.managed))
+    base = type("Base", (OnlyMethod,), {})
+    offers = type("Derived", (base,), {})()
+    for holder in (type(offers), base):
+        before = calls(), offers.asked
+        from_dlpack(offers).close()
+        holder.__dlpack_c_exchange_api__ = theirs.capsule()
+        from_dlpack(offers).close()
+        del holder.__dlpack_c_exchange_api__
+        from_dlpack(offers).close()
+        assert (calls(), offers.asked) == (before[0] + 1, before[1] + 2)
+
+
+def test_subclass_has_its_own_answer(answers):
+    theirs, producer = table(), Producer()
+    answers(answer_tensor=ctypes.addressof(producer.managed))
+    base = type_with(theirs.capsule(), OnlyMethod)
+    without = type_with(None, base)
+    for kind in (base, without, type("Inherits", (base,), {}), without):
+        before = calls()
+        from_dlpack(kind()).close()
+        assert calls() == before + (kind is not without)
+
+
+def test_classes_that_die(answers):
+    """Others take their place in memory."""
+    theirs, producer = table(), Producer()
+    answers(answer_tensor=ctypes.addressof(producer.managed))
+    alive, places = [], set()
+    for i in range(400):
+        kind = type_with(theirs.capsule() if i % 2 else None, OnlyMethod)
+        offers, before = kind(), calls()
+        from_dlpack(offers).close()
+        assert (calls() - before, offers.asked) == ((1, 0) if i % 2 else (0, 1))
+        alive.append(weakref.ref(kind))
+        places.add(id(kind))
+        del kind, offers
+        gc.collect(0)
+    gc.collect()
+    assert not any(kind() for kind in alive) and len(places) < 400
+
+
+def test_subclass_of_numpys_type_is_asked_where_it_is():
+    asked = []
+
+    class Sub(numpy.ndarray):
+        def __dlpack_device__(self):
+            asked.append(self)
+            return super().__dlpack_device__()
+
+    for kind in (numpy.ndarray, Sub):
+        with from_dlpack(numpy.zeros(3).view(kind)) as tensor:
+            assert tensor.device == (1, 0)
+    assert len(asked) == 1
+
+
+def test_more_types_than_are_remembered():
+    """Python's exceptions alone are more."""
+    kinds = [kind for kind in vars(builtins).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+    unlike = UnicodeEncodeError, UnicodeDecodeError, UnicodeTranslateError, ExceptionGroup
+    things = [kind() for kind in kinds if kind not in unlike] + [None, 1, 1.0, "", b"", (), [], {}, set(), range(1)]
+    assert len({type(thing) for thing in things}) > 64
+    assert not any(type(thing).__flags__ >> 9 & 1 for thing in things)
+    array = numpy.arange(3.0)
+    wrapped = tvm_ffi.core.DLTensorTestWrapper(tvm_ffi.from_dlpack(array))
+    for _ in range(2):
+        for thing in things:
+            with pytest.raises(TypeError, match="has no __dlpack__"):
+                from_dlpack(thing)
+        for thing in (array, tvm_ffi.from_dlpack(array), wrapped):
+            with from_dlpack(thing) as tensor:
+                assert tensor.data_ptr == array.ctypes.data
+
+
+def test_types_in_many_threads(answers):
+    """Of a new interpreter, in which no type is known yet."""
+    program = """
+        import threading
+        import numpy, tvm_ffi
+        from devexchange import from_dlpack, outstanding
+
+        array = numpy.arange(6.0)
+        wrapped = tvm_ffi.core.DLTensorTestWrapper(tvm_ffi.from_dlpack(array))
+        things = [array, tvm_ffi.from_dlpack(array), wrapped, 1, array.view(numpy.memmap)]
+        start, done = threading.Barrier(4), []
+
+        def take(first):
+            start.wait()
+            for i in range(2000):
+                thing = things[(first + i) % len(things)]
+                try:
+                    with from_dlpack(thing) as tensor:
+                        assert tensor.data_ptr == array.ctypes.data
+                except TypeError:
+                    assert thing == 1
+            done.append(first)
+
+        threads = [threading.Thread(target=take, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(sorted(done), outstanding())
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[0, 1, 2, 3] 0\n", done.stderr
+
+
+# --- our tensors by the tables of others ---
+
+
+def test_to_a_type_with_a_table():
+    array = numpy.arange(6, dtype="f4").reshape(2, 3)[:, ::2]
+    array.flags.writeable = False
+    tensor = from_dlpack(array)
+    for kind in (Tensor, tvm_ffi.core.DLTensorTestWrapper):
+        made = tensor.to(kind)
+        with from_dlpack(made) as seen:
+            assert (seen.shape, seen.strides, seen.data_ptr) == ((2, 2), (3, 2), array.ctypes.data)
+    assert type(tensor.to(Tensor)) is Tensor and tensor.to(Tensor).read_only
+    made = tensor.to(Tensor)
+    tensor.close()
+    assert numpy.from_dlpack(made).tolist() == [[0, 2], [3, 5]]
+
+
+def test_object_keeps_the_memory_alive():
+    producer = Producer()
+    tensor = from_dlpack(producer)
+    made = tensor.to(tvm_ffi.core.DLTensorTestWrapper)
+    tensor.close()
+    assert producer.deleted == 0
+    del made
+    assert producer.deleted == 1
+
+
+def test_to_what_makes_no_object(answers):
+    tensor = from_dlpack(numpy.zeros(3))
+    without = table(to_object=None)
+    for kind in (int, OnlyMethod, type_with(1), type_with(without.capsule())):
+        with pytest.raises(TypeError, match="that makes objects"):
+            tensor.to(kind)
+    with pytest.raises(TypeError):
+        tensor.to(tensor)
+    tensor.close()
+    with pytest.raises(ValueError, match="closed"):
+        tensor.to(Tensor)
+
+
+REFUSES = {
+    "a code": ({"answer_code": -1}, RuntimeError, "to_py_object_no_sync returned -1 without an exception"),
+    "an exception": ({"answer_code": -1, "answer_raises": 1}, KeyError, "producer's own"),
+    # Who took it has deleted it, too: nothing is left of it.
+    "no object": ({"answer_deletes": 1}, RuntimeError, "gave NULL for an object"),
+}
+
+
+@pytest.mark.parametrize("deletes", [0, 1])
+@pytest.mark.parametrize("name", REFUSES)
+def test_consumer_that_fails(answers, name, deletes):
+    """Some have called the deleter then, some have not; it is called once."""
+    values, kind, text = REFUSES[name]
+    theirs, producer = table(), Producer()
+    answers(**{"answer_deletes": deletes, **values})
+    tensor = from_dlpack(producer)
+    with pytest.raises(kind, match=text):
+        tensor.to(type_with(theirs.capsule()))
+    assert (calls(), devexchange.ledger()["tensor_exports"].live, producer.deleted) == (1, 0, 0)
+    tensor.close()
+    assert producer.deleted == 1
+
+
+def test_consumer_that_is_asked_within_another_call(answers):
+    """The outer tensor is deleted within the inner call, and the outer call fails."""
+    tensor = from_dlpack(numpy.zeros(3))
+
+    def inner(outer, out):
+        managed = Managed.from_address(outer)
+
+        def also(innermost, out):
+            managed.deleter(outer)
+            return -1
+
+        also = FromObject(also)
+        theirs = table(to_object=address(also))
+        with pytest.raises(RuntimeError, match="returned -1"):
+            tensor.to(type_with(theirs.capsule()))
+        return -1
+
+    inner = FromObject(inner)
+    theirs = table(to_object=address(inner))
+    with pytest.raises(RuntimeError, match="returned -1"):
+        tensor.to(type_with(theirs.capsule()))
+    assert devexchange.ledger()["tensor_exports"].live == 0
 
 
 # --- ours ---

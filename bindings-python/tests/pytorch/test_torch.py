@@ -100,6 +100,29 @@ def test_tensor_of_torch_and_back(given, dtype, layout):
         assert (seen.data_ptr(), seen.stride()) == (theirs.data_ptr(), theirs.stride())
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_tensor_of_torch_by_the_table_of_its_type(dtype, layout):
+    theirs = LAYOUTS[layout](matrix(dtype))
+    with from_dlpack(theirs) as ours:
+        seen = ours.to(torch.Tensor)
+    assert type(seen) is torch.Tensor
+    assert (seen.dtype, seen.shape) == (theirs.dtype, theirs.shape)
+    if theirs.numel():
+        assert (seen.data_ptr(), seen.stride()) == (theirs.data_ptr(), theirs.stride())
+
+
+def test_type_that_torch_does_not_know_is_refused_and_not_lost():
+    ours = devexchange.empty(3, "float64")
+    wide = Producer(code=2, bits=32, lanes=4, shape=(1, 1), strides=(1, 1))
+    vectors = from_dlpack(wide)
+    with pytest.raises(Exception, match="lanes"):
+        vectors.to(torch.Tensor)
+    vectors.close()
+    assert wide.deleted == 1
+    assert ours.to(torch.Tensor).shape == (3,)
+
+
 def test_writes_are_seen_on_both_sides(given):
     theirs = matrix()
     torch.from_dlpack(from_dlpack(given(theirs)))[1, 2] = 77

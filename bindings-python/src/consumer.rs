@@ -1,0 +1,102 @@
+//! Tensors for consumers whose type has a function table (`__dlpack_c_exchange_api__`, DLPack 1.3): their object is
+//! made in one call, without a capsule. The table does not synchronise, so the order is made here.
+
+use std::cell::Cell;
+use std::ptr::{NonNull, null, null_mut};
+use std::sync::OnceLock;
+
+use devexchange_core::Tensor as CoreTensor;
+use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
+use devexchange_core::dlpack::{self, Owned, Request};
+use devexchange_core::order::NO_SYNC;
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+use crate::dlpack::has_streams;
+use crate::error::{Result, refuse, wrong_type};
+use crate::exchange::check;
+use crate::offer::Offer;
+
+/// The object that the function table of `kind` makes of a tensor. The stream that its library works on is made to wait
+/// for the elements.
+pub(crate) fn make<'py>(kind: &Bound<'py, PyType>, tensor: CoreTensor) -> Result<Bound<'py, PyAny>> {
+    let py = kind.py();
+    let Some((table, to_object)) = Offer::of(kind)?.table.and_then(|table| Some((table, table.to_object?))) else {
+        return wrong_type!("{kind} has no __dlpack_c_exchange_api__ that makes objects");
+    };
+    let device = tensor.device();
+    let stream = if has_streams(device) { table.work_stream_of(py, device)? } else { NO_SYNC };
+    let request = Request { max_version: table.version, stream, ..Request::default() };
+    let exported = dlpack::export::<DLManagedTensorVersioned>(tensor, &request)?;
+    let mut out = null_mut();
+    // SAFETY: attached, a tensor that its consumer is to own, and room for an address.
+    let code = hand_over(exported, |tensor| unsafe { to_object(tensor, &raw mut out) });
+    // What a call that failed left there is not an object.
+    let object = NonNull::new(out).filter(|_| code == 0);
+    // SAFETY: the consumer made it for us: a new reference.
+    let object = object.map(|object| unsafe { Bound::from_owned_ptr(py, object.as_ptr().cast()) });
+    check(py, code, "managed_tensor_to_py_object_no_sync")?;
+    match object {
+        Some(object) => Ok(object),
+        None => refuse!(DEVX_CALLBACK, "managed_tensor_to_py_object_no_sync gave NULL for an object"),
+    }
+}
+
+type Deleter = unsafe extern "C" fn(*mut DLManagedTensorVersioned);
+
+/// The deleter of every tensor that is exported: it is always the same one.
+static DELETER: OnceLock<Deleter> = OnceLock::new();
+
+/// A tensor that a consumer is being given.
+struct Handover {
+    tensor: *mut DLManagedTensorVersioned,
+    deleted: Cell<bool>,
+    /// The one within which this one happens.
+    outer: *const Handover,
+}
+
+thread_local! {
+    static INNERMOST: Cell<*const Handover> = const { Cell::new(null()) };
+}
+
+/// Gives a tensor to a function that returns 0 if it took it over. DLPack 1.3 says that the tensor is stolen
+/// (`DLPackManagedTensorToPyObjectNoSync`), and not whether it is so after a failure: of the libraries some have called
+/// its deleter then, others never will. So it is noted whether it was called, and made up for.
+fn hand_over(
+    tensor: Owned<DLManagedTensorVersioned>,
+    function: impl FnOnce(*mut DLManagedTensorVersioned) -> i32,
+) -> i32 {
+    let tensor = tensor.into_raw();
+    // SAFETY: exported just now, and nobody else has it.
+    if let Some(deleter) = unsafe { (*tensor).deleter.replace(noted) } {
+        DELETER.get_or_init(|| deleter);
+    }
+    let handover = Handover { tensor, deleted: Cell::new(false), outer: INNERMOST.get() };
+    INNERMOST.set(&raw const handover);
+    let code = function(tensor);
+    INNERMOST.set(handover.outer);
+    if code != 0
+        && !handover.deleted.get()
+        && let Some(tensor) = NonNull::new(tensor)
+    {
+        // SAFETY: the consumer failed and has not deleted it, so it is ours again.
+        drop(unsafe { Owned::from_raw(tensor) });
+    }
+    code
+}
+
+/// The deleter of what is handed over, on any thread, during the call or later.
+unsafe extern "C" fn noted(tensor: *mut DLManagedTensorVersioned) {
+    let mut next = INNERMOST.get();
+    // SAFETY: what is on this thread's list is on its stack, in a call that has not come back.
+    while let Some(handover) = unsafe { next.as_ref() } {
+        if handover.tensor == tensor {
+            handover.deleted.set(true);
+        }
+        next = handover.outer;
+    }
+    if let Some(deleter) = DELETER.get() {
+        // SAFETY: the tensor was exported with that deleter; a consumer calls it once.
+        unsafe { deleter(tensor) }
+    }
+}

@@ -1,0 +1,136 @@
+//! What the type of an object offers for exchanges of tensors.
+//!
+//! The attribute `__dlpack_c_exchange_api__` is the type's, and a consumer may remember it for each type (DLPack 1.3,
+//! `DLPackExchangeAPI`). Remembered is only what cannot become wrong: the answers of types that are not on the heap.
+//! These belong to extension modules and to Python itself, no program can change them, and they are never freed. A
+//! class can gain the attribute, lose it and die, so it is asked each time.
+
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire};
+
+use devexchange_core::abi::dlpack::{DLPackExchangeAPI, DLPackExchangeAPIHeader};
+use devexchange_core::dlpack::VERSION;
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+use crate::capsule;
+use crate::error::Result;
+use crate::exchange::Table;
+
+/// Tables of older versions that are looked at before a chain is taken for a circle.
+const MAX_TABLES: usize = 16;
+
+/// What is known of a type.
+#[derive(Clone, Copy)]
+pub(crate) struct Offer {
+    /// Its function table, if it has one that this library can use.
+    pub(crate) table: Option<Table>,
+    /// Its objects may be marked, so that their memory does not mean what they hold.
+    pub(crate) marks: bool,
+    /// Its objects are in host memory, all of them: they need not be asked where.
+    pub(crate) on_host: bool,
+}
+
+impl Offer {
+    /// Does something with what the type of an object offers.
+    #[inline]
+    pub(crate) fn with<T>(obj: &Bound<'_, PyAny>, act: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        match recall(obj.get_type_ptr()) {
+            Some(offer) => act(offer),
+            None => act(&Self::ask(&obj.get_type())?),
+        }
+    }
+
+    /// What a type offers.
+    pub(crate) fn of(kind: &Bound<'_, PyType>) -> Result<Self> {
+        match recall(kind.as_type_ptr()) {
+            Some(offer) => Ok(*offer),
+            None => Self::ask(kind),
+        }
+    }
+
+    fn ask(kind: &Bound<'_, PyType>) -> Result<Self> {
+        // SAFETY: attached, and a type.
+        let lasts = unsafe { ffi::PyType_GetFlags(kind.as_type_ptr()) } & ffi::Py_TPFLAGS_HEAPTYPE == 0;
+        let table = table_of(kind)?;
+        let offer = Self {
+            table,
+            // Of a class that may change the objects are asked, for what it has today may not be all.
+            marks: table.is_some() && (!lasts || kind.hasattr(intern!(kind.py(), "requires_grad"))?),
+            on_host: lasts && is_of_numpy(kind)?,
+        };
+        if lasts {
+            remember(kind.as_type_ptr(), offer);
+        }
+        Ok(offer)
+    }
+}
+
+/// The table that a type offers; none if it has none that this library can use: not in a capsule of the right name, of
+/// other major versions only, or without a function that must be there.
+fn table_of(kind: &Bound<'_, PyType>) -> Result<Option<Table>> {
+    let attribute = kind.getattr_opt(intern!(kind.py(), "__dlpack_c_exchange_api__"))?;
+    let mut next = attribute.as_ref().and_then(capsule::table_in);
+    for _ in 0..MAX_TABLES {
+        let Some(header) = next else { break };
+        // SAFETY: a capsule of this name has a table, which lives for ever; its header has this form in each version.
+        let DLPackExchangeAPIHeader { version, prev_api } = unsafe { header.read_unaligned() };
+        if version.major == VERSION.major {
+            // SAFETY: as above; the major version is ours, so the table is.
+            return Ok(Table::new(&unsafe { header.cast::<DLPackExchangeAPI>().read_unaligned() }));
+        }
+        next = NonNull::new(prev_api);
+    }
+    Ok(None)
+}
+
+/// Whether it is NumPy's own array type, which knows no other memory. A subclass may.
+fn is_of_numpy(kind: &Bound<'_, PyType>) -> Result<bool> {
+    Ok(kind.name()? == "ndarray" && kind.module()? == "numpy")
+}
+
+/// A type that is never freed.
+struct Known {
+    kind: *mut ffi::PyTypeObject,
+    offer: Offer,
+}
+
+/// As many types as are remembered. What does not fit is asked each time.
+const SLOTS: usize = 64;
+/// How many places there are for one type.
+const PLACES: usize = 4;
+
+/// Each slot is filled in once, and stays.
+static KNOWN: [AtomicPtr<Known>; SLOTS] = [const { AtomicPtr::new(null_mut()) }; SLOTS];
+
+/// Where a type may be.
+#[inline]
+fn places(kind: *mut ffi::PyTypeObject) -> impl Iterator<Item = &'static AtomicPtr<Known>> {
+    // Types are some hundred bytes long.
+    let first = (kind.addr() >> 5) ^ (kind.addr() >> 11);
+    (0..PLACES).filter_map(move |next| KNOWN.get(first.wrapping_add(next) % SLOTS))
+}
+
+#[inline]
+fn recall(kind: *mut ffi::PyTypeObject) -> Option<&'static Offer> {
+    for place in places(kind) {
+        // SAFETY: NULL, or from `remember`, and never freed.
+        let known = unsafe { place.load(Acquire).as_ref() }?;
+        if known.kind == kind {
+            return Some(&known.offer);
+        }
+    }
+    None
+}
+
+/// The type is not on the heap. It may be remembered twice, if two threads ask at once.
+fn remember(kind: *mut ffi::PyTypeObject, offer: Offer) {
+    let known = Box::into_raw(Box::new(Known { kind, offer }));
+    let free = |place: &AtomicPtr<Known>| place.compare_exchange(null_mut(), known, AcqRel, Acquire).is_ok();
+    if !places(kind).any(free) {
+        // SAFETY: made above, and nobody else has it.
+        drop(unsafe { Box::from_raw(known) });
+    }
+}

@@ -1,0 +1,100 @@
+//! How a producer is asked for its capsule (array API, `__dlpack__`): by keywords whose names are in tuples that are
+//! made once, so that a call makes neither a tuple nor a dict.
+
+use std::ptr::null_mut;
+
+use devexchange_core::dlpack::VERSION;
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyString, PyTuple};
+
+use crate::error::Result;
+
+/// Which arguments a producer is given; the others have their defaults.
+#[derive(Clone, Copy)]
+struct Given {
+    copy: bool,
+    max_version: bool,
+    stream: bool,
+}
+
+/// Asks a producer for its capsule. Producers that are older than an argument raise `TypeError` for it, and are asked
+/// without it; where there are streams never without that.
+pub(crate) fn request<'py>(
+    obj: &Bound<'py, PyAny>,
+    stream: Option<i64>,
+    copy: Option<bool>,
+) -> Result<Bound<'py, PyAny>> {
+    let py = obj.py();
+    let stream = stream.map(|value| value.into_pyobject(py)).transpose().map_err(PyErr::from)?;
+    // A copy is made here, whatever the producer can; only that it makes none is its to know.
+    let mut given = Given { copy: copy == Some(false), max_version: true, stream: stream.is_some() };
+    let stream = stream.as_ref().map_or(null_mut(), Bound::as_ptr);
+    loop {
+        match ask(obj, given, stream) {
+            Ok(capsule) => return Ok(capsule),
+            Err(error) if !error.is_instance_of::<PyTypeError>(py) => return Err(error.into()),
+            Err(_) if given.copy => given.copy = false,
+            Err(_) if given.max_version => given.max_version = false,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// One call of `__dlpack__`. `stream` is a borrowed object, if it is given.
+fn ask<'py>(obj: &Bound<'py, PyAny>, given: Given, stream: *mut ffi::PyObject) -> PyResult<Bound<'py, PyAny>> {
+    let py = obj.py();
+    let (method, names) = (intern!(py, "__dlpack__"), given.names(py)?);
+    // In the order of the names.
+    let arguments = match (given.copy, given.max_version) {
+        (false, false) => [obj.as_ptr(), stream, null_mut(), null_mut()],
+        (false, true) => [obj.as_ptr(), version(py)?, stream, null_mut()],
+        (true, false) => [obj.as_ptr(), no(py), stream, null_mut()],
+        (true, true) => [obj.as_ptr(), no(py), version(py)?, stream],
+    };
+    // SAFETY: attached; the object is the one argument without a name, and there are as many others as names.
+    let capsule = unsafe { PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 1, names.as_ptr()) };
+    // SAFETY: a new reference, or NULL with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
+}
+
+/// The highest version that this library reads: a tuple that lives for ever.
+fn version(py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
+    static MADE: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
+    let version = MADE.get_or_try_init(py, || (VERSION.major, VERSION.minor).into_pyobject(py).map(Bound::unbind))?;
+    Ok(version.as_ptr())
+}
+
+/// `False`, which lives for ever.
+fn no(py: Python<'_>) -> *mut ffi::PyObject {
+    PyBool::new(py, false).as_ptr()
+}
+
+impl Given {
+    /// The names of what is given.
+    fn names(self, py: Python<'_>) -> PyResult<&Bound<'_, PyTuple>> {
+        static MADE: [PyOnceLock<Py<PyTuple>>; 8] = [const { PyOnceLock::new() }; 8];
+        let which = usize::from(self.copy) | usize::from(self.max_version) << 1 | usize::from(self.stream) << 2;
+        #[expect(clippy::indexing_slicing, reason = "three bits")]
+        let made = MADE[which].get_or_try_init(py, || {
+            let names = [(self.copy, "copy"), (self.max_version, "max_version"), (self.stream, "stream")];
+            let given = names.iter().filter(|(given, _)| *given).map(|(_, name)| PyString::intern(py, name));
+            PyTuple::new(py, given.collect::<Vec<_>>()).map(Bound::unbind)
+        })?;
+        Ok(made.bind(py))
+    }
+}
+
+unsafe extern "C" {
+    /// A public function of CPython since 3.9, and part of the stable ABI since 3.12, with the same arguments. PyO3 has
+    /// it only where the stable ABI does.
+    fn PyObject_VectorcallMethod(
+        name: *mut ffi::PyObject,
+        arguments: *const *mut ffi::PyObject,
+        n_positional: usize,
+        names: *mut ffi::PyObject,
+    ) -> *mut ffi::PyObject;
+}
