@@ -164,6 +164,39 @@ fn a_foreign_tensor_without_strides_is_row_major() {
     });
 }
 
+/// An import recognises what is plain first: that says the same as the careful reading of the same description.
+#[test]
+fn what_is_plain_is_read_as_with_care() {
+    let (strides, device) = ([2_i64, 1], |id| DLDevice { device_type: kDLCPU, device_id: id });
+    let column = [1_i64, 1];
+    let mut cases = 0;
+    for shape in [[1_i64, 2], [2, 1], [1, 1]] {
+        for given in [null_mut(), strides.as_ptr().cast_mut(), column.as_ptr().cast_mut()] {
+            for (byte_offset, id, flags) in [(0, 0, 0), (4, -1, DLPACK_FLAG_BITMASK_READ_ONLY), (8, 0, 0)] {
+                with_foreign(|foreign, address| {
+                    foreign.shape = shape;
+                    foreign.managed.flags = flags;
+                    let tensor = &mut foreign.managed.dl_tensor;
+                    (tensor.strides, tensor.byte_offset, tensor.device) = (given, byte_offset, device(id));
+                    // SAFETY: valid for the test.
+                    let desc = unsafe { dlpack::describe(tensor, Flags(flags)) }.unwrap();
+                    // SAFETY: as above.
+                    let careful = unsafe { Tensor::from_raw_parts(&desc, Owner::none()) }.unwrap();
+                    // SAFETY: valid, and the test's.
+                    let tensor = unsafe { dlpack::import(address) }.unwrap();
+                    assert_eq!(tensor.data(), (&raw mut foreign.data).wrapping_byte_add(byte_offset as usize).cast());
+                    assert_eq!(tensor.data(), careful.data());
+                    assert_eq!((tensor.shape(), tensor.layout()), (careful.shape(), careful.layout()));
+                    assert_eq!((tensor.device(), tensor.dtype()), (careful.device(), careful.dtype()));
+                    assert_eq!((tensor.flags(), tensor.as_dltensor().byte_offset), (careful.flags(), 0));
+                    cases += 1;
+                });
+            }
+        }
+    }
+    assert_eq!(cases, 27);
+}
+
 #[test]
 fn a_null_deleter_is_legal() {
     with_foreign(|foreign, address| {
