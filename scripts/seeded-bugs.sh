@@ -21,14 +21,14 @@ caught=0 missed=0
 copy_tree() {
   rm -rf "$tree"
   mkdir -p "$tree"
-  (cd "$DEVX_ROOT" && git ls-files -z --cached --others --exclude-standard | tar --null -T - -cf -) | tar -xf - -C "$tree"
+  tar -C "$DEVX_ROOT" --exclude=target --exclude=.git --exclude=.tools -cf - . | tar -xf - -C "$tree"
 }
 
 line_of() { # NAME PATCH
   sed -n "s/^$1: //p" "$2" | sed -n 1p
 }
 
-# In no repository: git would look for the paths in the one around the tree.
+# Below a repository git would look for the paths in that one.
 apply() { # PATCH OPTIONS...
   (cd "$tree" && GIT_CEILING_DIRECTORIES=$work git apply "${@:2}" "$1")
 }
@@ -78,10 +78,14 @@ check_bug() { # PATCH
 
 main() {
   local action=try_bug patch
-  if [ "${1-}" = --check ]; then action=check_bug; shift; fi
   mkdir -p "$work"
   : >"$work/log"
-  copy_tree
+  if [ "${1-}" = --check ]; then
+    shift
+    action=check_bug tree=$DEVX_ROOT
+  else
+    copy_tree
+  fi
   for patch in "$bugs"/*"${1-}"*.patch; do "$action" "$patch"; done
   echo "counts: $caught passed, $missed failed, 0 skipped"
   [ "$missed" -eq 0 ] && [ "$caught" -gt 0 ]

@@ -2,7 +2,7 @@
 # Every test in every language (`make test`), or the suites that are named:
 #
 #   scripts/test.sh [rust] [c] [java] [julia] [demo] [python] [numba] [third-party] [conformance] [gpu-rehearsal]
-#                   [bench] [readme]
+#                   [bench] [readme] [seeded-bugs]
 #
 # Installs what is missing, builds the release libraries once, runs suite after suite (none stops the next one),
 # prints a table, and ends with the plain line
@@ -16,7 +16,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
 all_suites=(rust c java julia julia-threads demo demo-cuda python numba third-party conformance gpu-rehearsal bench
-  readme)
+  readme seeded-bugs)
 logs=$DEVX_TARGET/test-logs
 java_project=$DEVX_ROOT/bindings-jni/java
 julia_project=$DEVX_ROOT/bindings-julia/DevExchange.jl
@@ -149,6 +149,11 @@ suite_bench() {
   "$DEVX_ROOT/scripts/test-bench.sh"
 }
 
+# Only that they fit: `make seeded-bugs` shows that they are seen.
+suite_seeded-bugs() {
+  "$DEVX_ROOT/scripts/seeded-bugs.sh" --check
+}
+
 suite_readme() {
   needs_file "$DEVX_ROOT/README.md"
   needs_libraries
@@ -277,12 +282,13 @@ choose_suites() {
     case $name in
       julia) suites+=(julia julia-threads) ;;
       demo) suites+=(demo demo-cuda) ;;
-      rust | c | java | python | numba | third-party | conformance | gpu-rehearsal | bench | readme)
+      rust | c | java | python | numba | third-party | conformance | gpu-rehearsal | bench | readme | seeded-bugs)
         suites+=("$name")
         ;;
       *)
         echo "test: unknown suite '$name'; there are:" \
-          "rust c java julia demo python numba third-party conformance gpu-rehearsal bench readme" >&2
+          "rust c java julia demo python numba third-party conformance gpu-rehearsal bench readme" \
+          "seeded-bugs" >&2
         exit 2
         ;;
     esac
