@@ -132,10 +132,9 @@ def check_offers(offered, operations):
         sys.exit(f"bench: missing {missing}, not in the list {unknown}, {len(offered) - len(there)} twice")
 
 
-def without(missing, operations):
-    """The operations, but those of a language (or a part of one) that is not here."""
-    gone = tuple(what + "/" for what, _ in missing)
-    return {name: note for name, note in operations.items() if not f"{name}/".startswith(gone)}
+def is_gone(operation, missing):
+    """Whether it is of a language, or of a part of one, that is not here."""
+    return f"{operation}/".startswith(tuple(what + "/" for what, _ in missing))
 
 
 def is_elf(path):
@@ -226,15 +225,17 @@ def main():
     parser.add_argument("--results", required=True, type=pathlib.Path)
     parser.add_argument("--quick", action="store_true", help="only to see that everything runs; its times say nothing")
     parser.add_argument("--only", default="", help="operations with this text in their name")
-    parser.add_argument("--operations", default=OPERATIONS, type=pathlib.Path, help="all that there are, in their order")
+    parser.add_argument("--operations", default=OPERATIONS, type=pathlib.Path, help="all that there are, in order")
     parser.add_argument("--times-only", action="store_true", help="instructions are not counted")
     parser.add_argument("--missing", action="append", default=[], nargs=2, metavar=("WHAT", "WHY"),
                         help="a peer, or the first part of names of operations, that is not here")
     parser.add_argument("programs", nargs="+")
     options = parser.parse_args()
 
-    operations = without(options.missing, read_operations(options.operations))
-    offered = read_lists(options.programs)
+    missing = options.missing
+    listed = read_operations(options.operations)
+    operations = {name: note for name, note in listed.items() if not is_gone(name, missing)}
+    offered = [offer for offer in read_lists(options.programs) if not is_gone(offer[0], missing)]
     check_offers(offered, operations)
     if not any(options.only in operation for operation in operations):
         sys.exit(f"bench: no operation has '{options.only}' in its name; they are in {options.operations}")
@@ -251,7 +252,7 @@ def main():
     options.results.parent.mkdir(parents=True, exist_ok=True)
     options.results.write_text("[\n" + ",\n".join("  " + json.dumps(result) for result in results) + "\n]\n")
     print_table(results, operations)
-    for what, why in options.missing:
+    for what, why in missing:
         print(f"not here: {what}: {why}")
     print(f"{len(results)} rows in {options.results}")
 

@@ -64,6 +64,11 @@ else
   options+=(--missing rmm "${why##*$'\n'}")
 fi
 
+# Not every machine lets processes share device memory; the rest is measured there, too.
+ipc='ipc/first-import\tfloor\t1\nipc/import-again\tdevexchange\t1\n'
+# shellcheck disable=SC2059 # it is a format
+if ! why=$(printf "$ipc" | "$root/bin/gpu-bench" 2>&1); then options+=(--missing ipc "${why##*$'\n'}"); fi
+
 run() {
   echo "$about"
   "$python" -B "$here/run.py" --times-only --operations "$here/operations.tsv" --results "$directory/$file.json" \

@@ -6,8 +6,8 @@ const CLOSED = typemin(Int)
 # to close it. The address of a device's stream is a number (see `STREAMS`).
 #
 # `users` counts the calls that are at work with the handle; its sign bit says that it was closed, and from then on it
-# only becomes less. Whoever closes it while nobody is at work, or is the last one to leave it after that, releases the
-# address: one task may close what another one is using, and it is released once.
+# only becomes less (a move that fails takes it back). Whoever closes it while nobody is at work, or is the last one to
+# leave it after that, releases the address: one task may close what another one is using, and it is released once.
 mutable struct Handle{TAG}
     address::Ptr{Cvoid}
     users::Threads.Atomic{Int}
