@@ -20,6 +20,8 @@ static const struct {
     {"cuMemFree_v2", (void **)&cu.free},
     {"cuMemAllocAsync", (void **)&cu.alloc_async},
     {"cuMemFreeAsync", (void **)&cu.free_async},
+    {"cuDeviceGetDefaultMemPool", (void **)&cu.default_pool},
+    {"cuMemPoolSetAttribute", (void **)&cu.pool_set},
     {"cuMemHostAlloc", (void **)&cu.host_alloc},
     {"cuMemFreeHost", (void **)&cu.host_free},
     {"cuMemsetD8Async", (void **)&cu.fill},
@@ -60,6 +62,10 @@ void gpu_use(void) {
         fprintf(stderr, "gpu-bench: %s\n", missing);
         exit(1);
     }
+    void *pool = NULL;
+    uint64_t all = UINT64_MAX;
+    CU(cu.default_pool(&pool, 0));
+    CU(cu.pool_set(pool, POOL_RELEASE_THRESHOLD, &all));
 }
 
 int64_t gpu_stream(void) {

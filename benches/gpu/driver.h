@@ -23,6 +23,8 @@ extern struct driver {
     cu_result (*free)(cu_memory memory);
     cu_result (*alloc_async)(cu_memory *out, size_t bytes, void *stream);
     cu_result (*free_async)(cu_memory memory, void *stream);
+    cu_result (*default_pool)(void **pool, int device);
+    cu_result (*pool_set)(void *pool, int attribute, void *value);
     cu_result (*host_alloc)(void **out, size_t bytes, unsigned flags);
     cu_result (*host_free)(void *memory);
     cu_result (*fill)(cu_memory to, unsigned char value, size_t bytes, void *stream);
@@ -45,13 +47,15 @@ extern struct driver {
 /* Finds the driver and makes the primary context of device 0 current, once. What is missing, or NULL. */
 const char *gpu_open(void);
 
-/* The same, for a bench: without a driver there is none. */
+/* The same, for a bench: without a driver there is none. The device's default pool keeps what it has, as ours does: by
+ * itself it gives everything back whenever a stream is waited for.
+ */
 void gpu_use(void);
 
 #define CU(call) MUST((call) == 0)
 #define OK(call) MUST((call) == DEVX_OK)
 
-enum { EVENT_DISABLE_TIMING = 2, IPC_LAZY_PEER_ACCESS = 1 };
+enum { EVENT_DISABLE_TIMING = 2, IPC_LAZY_PEER_ACCESS = 1, POOL_RELEASE_THRESHOLD = 4 };
 
 static DLDevice const gpu = {kDLCUDA, 0};
 static DLDataType const float32 = {kDLFloat, 32, 1};
