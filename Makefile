@@ -16,7 +16,8 @@ SHELL := /bin/bash
 .PHONY: help setup build wheel demo install uninstall \
         test test-rust test-c test-java test-julia test-python test-torch test-python-ft soak-python test-numba \
         test-third-party conformance test-readme \
-        gpu-test gpu-bundle gpu-rehearsal bench test-bench headers conformance-table seeded-bugs lint clean distclean
+        gpu-test gpu-bundle gpu-rehearsal gpu-bench bench test-bench headers conformance-table seeded-bugs lint clean \
+        distclean
 
 ##@ Start here
 help: ## this table
@@ -109,6 +110,10 @@ gpu-rehearsal: ## the same programs in the same way, but on the simulated driver
 bench: ## ours against other libraries and the least that can be done (QUICK=1, ONLY=…, RECORD=…)
 	@scripts/setup.sh --quiet rust c python
 	@scripts/bench.sh $(if $(QUICK),--quick) $(if $(ONLY),--only '$(ONLY)') $(if $(RECORD),--record '$(RECORD)')
+
+gpu-bench: ## what exchanges cost on the GPU of this machine, docs/gpu.md (QUICK=1, ONLY=…, RECORD=FILE, SIMULATED=1)
+	@scripts/gpu-bench.sh $(if $(QUICK),--quick) $(if $(ONLY),--only '$(ONLY)') $(if $(RECORD),--record '$(RECORD)') \
+	  $(if $(SIMULATED),--simulated)
 
 ##@ Work on it
 headers: ## write the generated headers and the snapshots anew (look at the diff afterwards)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs programs with benches against each other and says how ours does (docs/bench.md); called by scripts/bench.sh.
 
-    run.py --results FILE [--quick] [--only TEXT] [--missing WHAT WHY]... PROGRAM...
+    run.py --results FILE [--quick] [--only TEXT] [--operations FILE] [--times-only] [--missing WHAT WHY]...
+           PROGRAM...
 
 Each program says what it offers (`PROGRAM list`) and then does what it is asked for, a line in, a line out, as
 c/bench.c has it. Samples of all programs are taken in turn, so what disturbs one disturbs all. Instructions are counted
@@ -21,6 +22,8 @@ import tempfile
 
 OURS, FLOOR = "devexchange", "floor"
 OPERATIONS = pathlib.Path(__file__).with_name("operations.tsv")
+# Operations that are the floor's alone: what others are made of.
+PARTS = "driver/"
 
 
 class Program:
@@ -104,9 +107,9 @@ def plain(number):
     return round(number) if abs(number - round(number)) < 0.05 else round(number, 1)
 
 
-def read_operations():
+def read_operations(path):
     """The operations in the order of the table, each with a word about its peers, or none."""
-    lines = [line.split("\t") for line in OPERATIONS.read_text().splitlines()]
+    lines = [line.split("\t") for line in path.read_text().splitlines()]
     return {line[0]: line[1] if len(line) > 1 else "" for line in lines}
 
 
@@ -122,16 +125,16 @@ def read_lists(paths):
 def check_offers(offered, operations):
     """Every operation is there for us and for the floor, and nobody offers another one."""
     there = {(operation, implementation) for operation, implementation, _ in offered}
-    missing = sorted({(operation, who) for operation in operations for who in (OURS, FLOOR)} - there)
-    unknown = sorted(pair for pair in there if pair[0] not in operations)
+    wanted = {(operation, who) for operation in operations for who in (OURS, FLOOR)
+              if who == FLOOR or not operation.startswith(PARTS)}
+    missing, unknown = sorted(wanted - there), sorted(pair for pair in there if pair[0] not in operations)
     if missing or unknown or len(there) != len(offered):
-        sys.exit(f"bench: missing {missing}, not in {OPERATIONS.name} {unknown}, {len(offered) - len(there)} twice")
+        sys.exit(f"bench: missing {missing}, not in the list {unknown}, {len(offered) - len(there)} twice")
 
 
-def without(missing, operations):
-    """The operations, but those of a language (or a part of one) that is not here."""
-    gone = tuple(what + "/" for what, _ in missing)
-    return {name: note for name, note in operations.items() if not f"{name}/".startswith(gone)}
+def is_gone(operation, missing):
+    """Whether it is of a language, or of a part of one, that is not here."""
+    return f"{operation}/".startswith(tuple(what + "/" for what, _ in missing))
 
 
 def is_elf(path):
@@ -200,13 +203,14 @@ def read_results(path):
 
 
 def print_table(results, operations):
-    """Ours, and how many times the floor's and the best peer's that is."""
-    line = "{:<32}{:>10}{:>11}{:>8}{:>7}  {:>8}{:>7}{:>8}  {:>11}{:>8}{:>7}  {}"
+    """Ours, and how many times the floor's and the best peer's that is; the floor's, where it is alone."""
+    line = "{:<32}{:>12}{:>12}{:>8}{:>7}  {:>8}{:>7}{:>8}  {:>11}{:>8}{:>7}  {}"
     print("\n" + line.format("", "time, ns", "", "", "", "allocs", "", "", "instr", "", "", ""))
     print(line.format("operation", "min", "median", "/floor", "/peer", "ours", "floor", "peer",
                       "ours", "/floor", "/peer", "best peer"))
     for operation, group in grouped(results).items():
-        ours, floor, peer = group[OURS], group[FLOOR], best_peer(group.values())
+        floor, peer = group[FLOOR] if OURS in group else None, best_peer(group.values())
+        ours = group.get(OURS, group[FLOOR])
         print(line.format(
             operation, number(ours, "min_ns"), number(ours, "median_ns"),
             ratio(ours, floor, "min_ns"), ratio(ours, peer, "min_ns"),
@@ -221,16 +225,20 @@ def main():
     parser.add_argument("--results", required=True, type=pathlib.Path)
     parser.add_argument("--quick", action="store_true", help="only to see that everything runs; its times say nothing")
     parser.add_argument("--only", default="", help="operations with this text in their name")
+    parser.add_argument("--operations", default=OPERATIONS, type=pathlib.Path, help="all that there are, in order")
+    parser.add_argument("--times-only", action="store_true", help="instructions are not counted")
     parser.add_argument("--missing", action="append", default=[], nargs=2, metavar=("WHAT", "WHY"),
                         help="a peer, or the first part of names of operations, that is not here")
     parser.add_argument("programs", nargs="+")
     options = parser.parse_args()
 
-    operations = without(options.missing, read_operations())
-    offered = read_lists(options.programs)
+    missing = options.missing
+    listed = read_operations(options.operations)
+    operations = {name: note for name, note in listed.items() if not is_gone(name, missing)}
+    offered = [offer for offer in read_lists(options.programs) if not is_gone(offer[0], missing)]
     check_offers(offered, operations)
     if not any(options.only in operation for operation in operations):
-        sys.exit(f"bench: no operation has '{options.only}' in its name; they are in {OPERATIONS.name}")
+        sys.exit(f"bench: no operation has '{options.only}' in its name; they are in {options.operations}")
     running = {path: Program(path) for path in options.programs}
     rows = [Row(operation, implementation, running[path]) for wanted in operations if options.only in wanted
             for operation, implementation, path in offered if operation == wanted]
@@ -238,12 +246,13 @@ def main():
     measure_times(rows, options)
     for program in running.values():
         program.end()
-    count_instructions(rows, options)
+    if not options.times_only:
+        count_instructions(rows, options)
     results = [row.result() for row in rows]
     options.results.parent.mkdir(parents=True, exist_ok=True)
     options.results.write_text("[\n" + ",\n".join("  " + json.dumps(result) for result in results) + "\n]\n")
     print_table(results, operations)
-    for what, why in options.missing:
+    for what, why in missing:
         print(f"not here: {what}: {why}")
     print(f"{len(results)} rows in {options.results}")
 

@@ -2,7 +2,7 @@
 # Everything that `make gpu-test` runs, in one directory that a GPU machine needs nothing else for (`make gpu-bundle`):
 #
 #   TARGET/gpu-bundle/          run.sh, and what it runs; the simulated driver for rehearsals is in sim/, the wheel and
-#                               what is in Python is in python/
+#                               what is in Python is in python/, the benches of `make gpu-bench` are in bench/
 #   TARGET/gpu-bundle.tar.gz    the same
 #
 # The programs are those that `cargo test` runs, without their debug information; libdevexchange is the release build.
@@ -65,6 +65,7 @@ programs+=$'\n'$(executables test --no-run --test 'cuda_*')
 for program in $programs; do take "$program"; done
 strip -o "$bundle/lib/libdevexchange.so.${DEVX_VERSION%%.*}" "$DEVX_LIB_C"
 for source in bindings-c/tests/c/test_stream*; do build_c "$DEVX_ROOT/$source"; done
+"$DEVX_ROOT/scripts/gpu-bench.sh" --build "$bundle"
 take_python
 # A driver of CUDA 13: numba-cuda asks for functions of it.
 tests/simcuda/driver/place.sh "$bundle/sim" 13000

@@ -7,7 +7,7 @@
 #   run.sh --simulated    the same on the simulated driver of the bundle: a rehearsal, not a result
 #
 #     --only PART             one part, or several if it is given several times; docs/gpu.md says what each is:
-#                             conformance, core, c, python, numba-plain, numba-ours, numba-compare, sanitizer
+#                             conformance, core, c, python, numba-plain, numba-ours, numba-compare, bench, sanitizer
 #     --results DIRECTORY     where to leave what was printed
 #
 # Every test in Rust is a process of its own, as is every program in C and every library in Python. Prints a line a test
@@ -23,7 +23,7 @@ results=$here/results
 simulated=
 limit=300 # seconds for one test, or for one library in Python
 suite_limit=540 # seconds for one run of Numba's suite, which then still says what it did not run
-all_parts=(conformance core c python numba-plain numba-ours numba-compare sanitizer)
+all_parts=(conformance core c python numba-plain numba-ours numba-compare bench sanitizer)
 parts=()
 
 passed=0 failed=0 skipped=0
@@ -235,6 +235,24 @@ run_suite() { # run KIND | compare
   add ${counts:-0 0 0}
 }
 
+# --- what it costs: nothing is judged but whether it runs ---
+
+run_bench() {
+  local log=$results/bench.log status=0 rehearsal=()
+  heading "what it costs"
+  if ! command -v "${PYTHON:-python3}" >/dev/null; then skip bench "there is no ${PYTHON:-python3}"; return; fi
+  if [ -n "$simulated" ]; then rehearsal=(--simulated); fi
+  timeout -k 10 "$suite_limit" "$here/bench/bench.sh" --results "$results" "${rehearsal[@]}" \
+    >"$log" 2>&1 </dev/null || status=$?
+  cat "$log"
+  if [ "$status" -eq 0 ]; then
+    passed=$((passed + 1))
+    echo "ok - bench"
+  else
+    fail "bench (exit status $status)"
+  fi
+}
+
 # --- under NVIDIA's compute-sanitizer ---
 
 # Programs of ours have no kernels, so its other tools (racecheck, synccheck: shared memory) have nothing to look at.
@@ -276,6 +294,7 @@ run_part() { # PART
     conformance) run_conformance ;;
     core) for program in "$here"/bin/cuda_*; do run_tests_of "${program##*/}"; done ;;
     c) for program in "$here"/bin/test_*; do run_c "${program##*/}"; done ;;
+    bench) run_bench ;;
     sanitizer) run_sanitizer ;;
     *)
       if [ -n "$no_python" ]; then heading "$1"; skip "$1" "$no_python"; return; fi

@@ -5,7 +5,7 @@
  *                             `NANOSECONDS<TAB>ALLOCATIONS` of all the times together
  *
  * One sample a line, so that samples of several programs are taken in turn. What is set up for an operation stays until
- * another one is asked for.
+ * another operation is asked for.
  */
 #define _GNU_SOURCE
 #include "bench.h"
@@ -19,11 +19,14 @@
 enum { MOST = 100, NAME_BYTES = 100, WARM_UP = 3 };
 
 struct bench {
+    const char *implementation;
     char operation[NAME_BYTES];
     int size;
     void *(*set_up)(int size);
     void (*run)(void *state, int64_t times);
     void (*tear_down)(void *state);
+    int is_up;
+    void *state;
 };
 
 static struct bench benches[MOST];
@@ -33,36 +36,49 @@ static int n_benches;
 const char *const bench_implementation = BENCH_IMPLEMENTATION;
 #endif
 
-static const struct bench *current;
-static void *state;
+int64_t bench_left_out;
+static struct bench *current;
 
 void bench_add(const char *operation, int size, void *(*set_up)(int size), void (*run)(void *state, int64_t times),
                void (*tear_down)(void *state)) {
+    bench_add_as(bench_implementation, operation, size, set_up, run, tear_down);
+}
+
+void bench_add_as(const char *implementation, const char *operation, int size, void *(*set_up)(int size),
+                  void (*run)(void *state, int64_t times), void (*tear_down)(void *state)) {
     MUST(n_benches < MOST);
     struct bench *bench = &benches[n_benches++];
-    *bench = (struct bench){"", size, set_up, run, tear_down};
+    *bench = (struct bench){implementation, "", size, set_up, run, tear_down, 0, NULL};
     int const length = size == 0 ? snprintf(bench->operation, NAME_BYTES, "%s", operation)
                                  : snprintf(bench->operation, NAME_BYTES, "%s/%d", operation, size);
     MUST(length > 0 && length < NAME_BYTES);
 }
 
-static const struct bench *find(const char *operation) {
+static struct bench *find(const char *operation, const char *implementation) {
     for (int i = 0; i < n_benches; ++i) {
-        if (strcmp(benches[i].operation, operation) == 0) return &benches[i];
+        struct bench *bench = &benches[i];
+        if (strcmp(bench->operation, operation) == 0 && strcmp(bench->implementation, implementation) == 0) return bench;
     }
     return NULL;
 }
 
-static void switch_to(const struct bench *bench) {
-    if (bench == current) return;
-    if (current != NULL) current->tear_down(state);
-    current = bench;
-    if (bench == NULL) return;
-    state = bench->set_up(bench->size);
-    bench->run(state, WARM_UP);
+static void end_operation(void) {
+    for (int i = 0; i < n_benches; ++i) {
+        if (benches[i].is_up) benches[i].tear_down(benches[i].state);
+        benches[i].is_up = 0;
+    }
 }
 
-static int64_t now(void) {
+static void switch_to(struct bench *bench) {
+    if (current != NULL && strcmp(bench->operation, current->operation) != 0) end_operation();
+    current = bench;
+    if (bench->is_up) return;
+    bench->state = bench->set_up(bench->size);
+    bench->is_up = 1;
+    bench->run(bench->state, WARM_UP);
+}
+
+int64_t bench_now(void) {
     struct timespec at;
     clock_gettime(CLOCK_MONOTONIC, &at);
     return (int64_t)at.tv_sec * 1000000000 + at.tv_nsec;
@@ -70,20 +86,21 @@ static int64_t now(void) {
 
 /* Callgrind counts within this function only, which it finds by its name. */
 __attribute__((noinline)) void bench_measured(int64_t times) {
-    current->run(state, times);
+    current->run(current->state, times);
     __asm__ volatile("" ::: "memory"); /* not the last thing here, so that it is a call and no jump */
 }
 
 static void answer(int64_t times) {
-    int64_t const before = bench_allocations(), start = now();
+    bench_left_out = 0;
+    int64_t const before = bench_allocations(), start = bench_now();
     bench_measured(times);
-    int64_t const ns = now() - start;
+    int64_t const ns = bench_now() - start - bench_left_out;
     printf("%lld\t%lld\n", (long long)ns, (long long)(bench_allocations() - before));
     fflush(stdout);
 }
 
 static void list(void) {
-    for (int i = 0; i < n_benches; ++i) printf("%s\t%s\n", benches[i].operation, bench_implementation);
+    for (int i = 0; i < n_benches; ++i) printf("%s\t%s\n", benches[i].operation, benches[i].implementation);
 }
 
 static void serve(void) {
@@ -91,12 +108,12 @@ static void serve(void) {
     while (fgets(line, sizeof line, stdin) != NULL) {
         long long times = 0;
         MUST(sscanf(line, "%99[^\t]\t%99[^\t]\t%lld", operation, implementation, &times) == 3 && times > 0);
-        const struct bench *bench = find(operation);
-        MUST(bench != NULL && strcmp(implementation, bench_implementation) == 0);
+        struct bench *bench = find(operation, implementation);
+        MUST(bench != NULL);
         switch_to(bench);
         answer(times);
     }
-    switch_to(NULL);
+    end_operation();
 }
 
 int main(int argc, char **argv) {

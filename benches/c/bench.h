@@ -21,6 +21,14 @@ extern const char *const bench_implementation;
 void bench_add(const char *operation, int size, void *(*set_up)(int size), void (*run)(void *state, int64_t times),
                void (*tear_down)(void *state));
 
+/* The same for a program that has several implementations. */
+void bench_add_as(const char *implementation, const char *operation, int size, void *(*set_up)(int size),
+                  void (*run)(void *state, int64_t times), void (*tear_down)(void *state));
+
+/* A run that has to do something which does not count adds its nanoseconds here. */
+extern int64_t bench_left_out;
+int64_t bench_now(void);
+
 #ifdef __cplusplus
 }
 #endif

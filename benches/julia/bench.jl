@@ -10,6 +10,14 @@ const NOTHING = Libdl.dlsym(FLOOR, :floor_nothing)
 const EXPORT = Libdl.dlsym(FLOOR, :export_tensor)
 const IMPORT = Libdl.dlsym(FLOOR, :import_tensor)
 const RELEASE = Libdl.dlsym(FLOOR, :release_tensor)
+const NEW_TABLE = Libdl.dlsym(FLOOR, :new_table)
+const EXPORT_ARRAY = Libdl.dlsym(FLOOR, :export_array)
+const EXPORT_SCHEMA = Libdl.dlsym(FLOOR, :export_schema)
+const IMPORT_SCHEMA = Libdl.dlsym(FLOOR, :import_schema)
+const IMPORT_ARRAY = Libdl.dlsym(FLOOR, :import_array)
+const VALUES = Libdl.dlsym(FLOOR, :seen_values)
+const RELEASE_SEEN = Libdl.dlsym(FLOOR, :release_seen)
+const RELEASE_SEEN_SCHEMA = Libdl.dlsym(FLOOR, :release_seen_schema)
 const PRODUCER = ccall(Libdl.dlsym(FLOOR, :floor_producer), Ptr{Cvoid}, ())
 
 allocations() = ccall(:bench_allocations, Int64, ())
@@ -33,6 +41,35 @@ function Base.close(held::Held)
     ccall(RELEASE, Cvoid, (Ptr{Cvoid},), address)
 end
 
+# The same of a table with its schema.
+mutable struct HeldTable
+    seen::Ptr{Cvoid}
+    schema::Ptr{Cvoid}
+    function HeldTable(array, schema)
+        type = ccall(IMPORT_SCHEMA, Ptr{Cvoid}, (Ptr{ArrowSchema},), schema)
+        type == C_NULL && error("no schema imported")
+        seen = ccall(IMPORT_ARRAY, Ptr{Cvoid}, (Ptr{ArrowArray}, Ptr{Cvoid}), array, type)
+        seen == C_NULL && error("no array imported")
+        return finalizer(close, new(seen, type))
+    end
+end
+
+function Base.close(held::HeldTable)
+    seen = held.seen
+    seen == C_NULL && return
+    held.seen = C_NULL
+    ccall(RELEASE_SEEN, Cvoid, (Ptr{Cvoid},), seen)
+    ccall(RELEASE_SEEN_SCHEMA, Cvoid, (Ptr{Cvoid},), held.schema)
+end
+
+const WIDTHS = (1, 100)
+const ROWS = 1024
+const TABLES = Dict(n => ccall(NEW_TABLE, Ptr{Cvoid}, (Cint, Ptr{Cvoid}, Cint), n, Libdl.dlsym(FLOOR, :table_format), 1)
+                    for n in WIDTHS)
+const BATCHES = Dict(n => Batch([string('c', k - 1) => zeros(Int32, ROWS) for k in 1:n]) for n in WIDTHS)
+# Where the addresses go, which nobody may leave out.
+const SINK = Ref(UInt(0))
+
 function floor_call(times)
     for _ in 1:times
         ccall(NOTHING, Cvoid, ())
@@ -42,6 +79,19 @@ end
 function floor_import(times)
     for _ in 1:times
         close(Held(ccall(IMPORT, Ptr{Cvoid}, (Ptr{Cvoid},), exported())))
+    end
+end
+
+function floor_batch(times, columns)
+    table, array, schema = TABLES[columns], Ref(ArrowArray()), Ref(ArrowSchema())
+    for _ in 1:times
+        ccall(EXPORT_ARRAY, Cint, (Ptr{Cvoid}, Ptr{ArrowArray}), table, array) == 0 || error("no array exported")
+        ccall(EXPORT_SCHEMA, Cint, (Ptr{Cvoid}, Ptr{ArrowSchema}), table, schema) == 0 || error("no schema exported")
+        held = HeldTable(array, schema)
+        for k in 1:columns
+            SINK[] += UInt(ccall(VALUES, Ptr{Cvoid}, (Ptr{Cvoid}, Int64), held.seen, k - 1))
+        end
+        close(held)
     end
 end
 
@@ -65,7 +115,19 @@ function our_round_trip(times)
     close(tensor)
 end
 
-const BENCHES = [
+function our_batch(times, columns)
+    batch, array, schema = BATCHES[columns], Ref(ArrowArray()), Ref(ArrowSchema())
+    for _ in 1:times
+        export_share(batch, array, schema)
+        seen = import_arrow(array, schema)
+        for k in 1:columns
+            SINK[] += UInt(pointer(seen[k])::Ptr{Int32})
+        end
+        close(seen)
+    end
+end
+
+const BENCHES = Pair{Tuple{String,String},Any}[
     ("julia/call", "devexchange") => our_call,
     ("julia/call", "floor") => floor_call,
     ("julia/tensor-import", "devexchange") => our_import,
@@ -73,6 +135,10 @@ const BENCHES = [
     ("julia/tensor-round-trip", "devexchange") => our_round_trip,
     ("julia/tensor-round-trip", "floor") => floor_import,
 ]
+for columns in WIDTHS
+    push!(BENCHES, ("julia/batch-read/$columns", "devexchange") => times -> our_batch(times, columns))
+    push!(BENCHES, ("julia/batch-read/$columns", "floor") => times -> floor_batch(times, columns))
+end
 
 function measure(run, times)
     before, start = allocations(), time_ns()
@@ -92,6 +158,7 @@ function serve()
         println(ns, '\t', counted)
         flush(stdout)
     end
+    foreach(close, values(BATCHES))
     drain()
     outstanding() == 0 || error("outstanding: $(ledger())")
 end

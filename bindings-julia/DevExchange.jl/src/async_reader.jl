@@ -58,9 +58,7 @@ Throws `DEVX_INVALID_ARGUMENT` the second time, `DEVX_CLOSED`.
 """
 function handler(r::AsyncReader)
     out = Ref{Ptr{ArrowAsyncDeviceStreamHandler}}(C_NULL)
-    held(r.handle) do reader
-        @checked devx_async_reader_handler(reader::Ptr{Cvoid}, out::Ptr{Ptr{ArrowAsyncDeviceStreamHandler}})
-    end
+    @checked devx_async_reader_handler(r.handle::Handle, out::Ptr{Ptr{ArrowAsyncDeviceStreamHandler}})
     return out[]
 end
 
@@ -83,9 +81,7 @@ Throws `DEVX_INVALID_ARGUMENT` unless `n` > 0, `DEVX_OUT_OF_RANGE` if all that i
 `DEVX_CLOSED`.
 """
 function request(r::AsyncReader, n::Integer)
-    held(r.handle) do reader
-        @checked devx_async_reader_request(reader::Ptr{Cvoid}, n::Int64)
-    end
+    @checked devx_async_reader_request(r.handle::Handle, n::Int64)
     return nothing
 end
 
@@ -120,9 +116,7 @@ metadata(r::AsyncReader) = about_producer(r)[2]
 function about_producer(r::AsyncReader)
     close(schema(r))
     type, block = Ref{Int32}(0), Ref{Ptr{Cvoid}}(C_NULL)
-    held(r.handle) do reader
-        @checked devx_async_reader_producer(reader::Ptr{Cvoid}, type::Ptr{Int32}, block::Ptr{Ptr{Cvoid}})
-    end
+    @checked devx_async_reader_producer(r.handle::Handle, type::Ptr{Int32}, block::Ptr{Ptr{Cvoid}})
     return type[], take_metadata(block)
 end
 
@@ -134,9 +128,7 @@ pairs of texts. Throws `DEVX_CLOSED`.
 """
 function producer_error(r::AsyncReader)
     code, block = Ref{Int32}(0), Ref{Ptr{Cvoid}}(C_NULL)
-    held(r.handle) do reader
-        @checked devx_async_reader_producer_error(reader::Ptr{Cvoid}, code::Ptr{Int32}, block::Ptr{Ptr{Cvoid}})
-    end
+    @checked devx_async_reader_producer_error(r.handle::Handle, code::Ptr{Int32}, block::Ptr{Ptr{Cvoid}})
     return (code=code[], metadata=take_metadata(block))
 end
 

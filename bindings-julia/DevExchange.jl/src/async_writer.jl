@@ -49,9 +49,7 @@ function AsyncWriter(handler::Ptr{ArrowAsyncDeviceStreamHandler}, schema::Schema
     w = AsyncWriter(handle, bell, turn)
     try
         in_turn(w) do writer
-            held(schema.handle) do schema
-                @checked devx_async_writer_start(writer::Ptr{Cvoid}, schema::Ptr{Cvoid})
-            end
+            @checked devx_async_writer_start(writer::Ptr{Cvoid}, schema.handle::Handle)
         end
     catch
         close(handle)
@@ -90,9 +88,7 @@ function settle(handle::Handle{TAG_ASYNC_WRITER}, turn)
         return nothing
     end
     try
-        held(handle) do writer
-            @checked devx_async_writer_ready(writer::Ptr{Cvoid}, 0::Int64)
-        end
+        @checked devx_async_writer_ready(handle::Handle, 0::Int64)
     catch
         # Why no batch can be sent is what `put!` says.
     finally
@@ -137,9 +133,7 @@ How many batches the consumer asked for and was not given yet. Throws `DEVX_CLOS
 """
 function demand(w::AsyncWriter)
     out = Ref{Int64}(0)
-    held(w.handle) do writer
-        @checked devx_async_writer_demand(writer::Ptr{Cvoid}, out::Ptr{Int64})
-    end
+    @checked devx_async_writer_demand(w.handle::Handle, out::Ptr{Int64})
     return Int(out[])
 end
 
@@ -150,9 +144,7 @@ Whether the consumer cancelled. Throws `DEVX_CLOSED`.
 """
 function is_cancelled(w::AsyncWriter)
     out = Ref{Int32}(0)
-    held(w.handle) do writer
-        @checked devx_async_writer_is_cancelled(writer::Ptr{Cvoid}, out::Ptr{Int32})
-    end
+    @checked devx_async_writer_is_cancelled(w.handle::Handle, out::Ptr{Int32})
     return out[] != 0
 end
 

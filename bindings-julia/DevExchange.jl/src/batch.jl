@@ -32,9 +32,7 @@ end
 function adopt_batch(address::Ptr{Cvoid}; ready::Bool=false)
     handle = Handle{TAG_BATCH}(address)
     info = Ref{DevxBatchInfo}()
-    held(handle) do address
-        @checked devx_batch_get_info(address::Ptr{Cvoid}, info::Ptr{DevxBatchInfo})
-    end
+    @checked devx_batch_get_info(handle::Handle, info::Ptr{DevxBatchInfo})
     i = info[]
     device = DLDevice(i.device_type, i.device_id)
     return Batch(handle, i.length, i.n_columns, device, is_host(device) && (ready || device.device_type == kDLCPU))
@@ -119,10 +117,9 @@ function Batch(schema::Schema, nodes::AbstractVector{Node}; device::DLDevice=CPU
                    for (node, table) in zip(nodes, tables)]
         held_on = Any[r for node in nodes for buffer in node.buffers for r in references(buffer)]
         owned(nodes, held_on, release) do owner
-            held(schema.handle) do schema
-                @checked devx_batch_create(schema::Ptr{Cvoid}, device::DLDevice, records::Ptr{DevxNode},
-                    length(records)::Csize_t, owner::Ptr{DevxOwner}, out::Ptr{Ptr{Cvoid}})
-            end
+            @checked devx_batch_create(
+                schema.handle::Handle, device::DLDevice, records::Ptr{DevxNode}, length(records)::Csize_t,
+                owner::Ptr{DevxOwner}, out::Ptr{Ptr{Cvoid}})
         end
     end
     return adopt_batch(out[])
@@ -145,9 +142,7 @@ Throws `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_FORMAT`, `DEVX_INVAL
 """
 function import_arrow(array::Ref{ArrowArray}, schema::Schema)
     out = Ref{Ptr{Cvoid}}(C_NULL)
-    held(schema.handle) do schema
-        @checked devx_batch_import(array::Ptr{ArrowArray}, schema::Ptr{Cvoid}, out::Ptr{Ptr{Cvoid}})
-    end
+    @checked devx_batch_import(array::Ptr{ArrowArray}, schema.handle::Handle, out::Ptr{Ptr{Cvoid}})
     return adopt_batch(out[])
 end
 function import_arrow(array::Ref{ArrowArray}, schema::Ref{ArrowSchema})
@@ -167,9 +162,7 @@ device that the library has no runtime for, an id that cannot be, and an event o
 function import_arrow_device(array::Ref{ArrowDeviceArray}, schema::Schema)
     ready = without_event(array)
     out = Ref{Ptr{Cvoid}}(C_NULL)
-    held(schema.handle) do schema
-        @checked devx_batch_import_device(array::Ptr{ArrowDeviceArray}, schema::Ptr{Cvoid}, out::Ptr{Ptr{Cvoid}})
-    end
+    @checked devx_batch_import_device(array::Ptr{ArrowDeviceArray}, schema.handle::Handle, out::Ptr{Ptr{Cvoid}})
     return adopt_batch(out[]; ready=ready)
 end
 function import_arrow_device(array::Ref{ArrowDeviceArray}, schema::Ref{ArrowSchema})
@@ -215,16 +208,12 @@ of [`ArrowSchema`](@ref). The consumer owns what is written, and releases each o
 Throws `DEVX_CLOSED` after `close`.
 """
 function export_share(b::Batch, array::Ref{ArrowArray})
-    held(b.handle) do address
-        @checked devx_batch_export_share(address::Ptr{Cvoid}, array::Ptr{ArrowArray})
-    end
+    @checked devx_batch_export_share(b.handle::Handle, array::Ptr{ArrowArray})
     return nothing
 end
 
 function export_share(b::Batch, array::Ref{ArrowDeviceArray})
-    held(b.handle) do address
-        @checked devx_batch_export_share_device(address::Ptr{Cvoid}, array::Ptr{ArrowDeviceArray})
-    end
+    @checked devx_batch_export_share_device(b.handle::Handle, array::Ptr{ArrowDeviceArray})
     return nothing
 end
 
@@ -280,9 +269,7 @@ The schema of a batch: a reference of its own, to be closed like any other.
 """
 function schema(b::Batch)
     out = Ref{Ptr{Cvoid}}(C_NULL)
-    held(b.handle) do address
-        @checked devx_batch_schema(address::Ptr{Cvoid}, out::Ptr{Ptr{Cvoid}})
-    end
+    @checked devx_batch_schema(b.handle::Handle, out::Ptr{Ptr{Cvoid}})
     return Schema(Handle{TAG_SCHEMA}(out[]))
 end
 
@@ -314,9 +301,7 @@ Base.getindex(b::Batch, name::Symbol) = b[String(name)]
 function Base.getindex(b::Batch, name::AbstractString)
     record = Ref{DevxColumn}()
     text = ctext(name, "name")
-    held(b.handle) do address
-        @checked devx_batch_column_named(address::Ptr{Cvoid}, text::Cstring, record::Ptr{DevxColumn})
-    end
+    @checked devx_batch_column_named(b.handle::Handle, text::Cstring, record::Ptr{DevxColumn})
     return Column(b, record[])
 end
 
@@ -324,9 +309,7 @@ root(b::Batch) = Column(b, root_record(b))
 
 function root_record(b::Batch)
     record = Ref{DevxColumn}()
-    held(b.handle) do address
-        @checked devx_batch_root(address::Ptr{Cvoid}, record::Ptr{DevxColumn})
-    end
+    @checked devx_batch_root(b.handle::Handle, record::Ptr{DevxColumn})
     return record[]
 end
 
@@ -336,9 +319,7 @@ function column_record(b::Batch, k::Integer)
     1 <= k <= b.columns ||
         throw(DevExchangeError(DEVX_OUT_OF_RANGE, "column is $k: the batch has $(b.columns), counted from 1"))
     record = Ref{DevxColumn}()
-    held(b.handle) do address
-        @checked devx_batch_column(address::Ptr{Cvoid}, (k - 1)::Int64, record::Ptr{DevxColumn})
-    end
+    @checked devx_batch_column(b.handle::Handle, (k - 1)::Int64, record::Ptr{DevxColumn})
     return record[]
 end
 

@@ -56,10 +56,8 @@ function BatchStream(schema::Schema, source; device_type::Integer=kDLCPU, releas
         (UInt64, UInt64, Ptr{Cvoid}, Int64, Ptr{DevxOwner}, Ptr{DevxBatchSource}),
         number, TAG_REQUEST, serve_address(), limit, owner, record)
     asked_through(make, Ref(DevxBatchSource(C_NULL, C_NULL, C_NULL)), next, release, patience) do record
-        held(schema.handle) do schema
-            @checked devx_batch_stream_create(
-                schema::Ptr{Cvoid}, device_type::Int32, record::Ptr{DevxBatchSource}, out::Ptr{Ptr{Cvoid}})
-        end
+        @checked devx_batch_stream_create(
+            schema.handle::Handle, device_type::Int32, record::Ptr{DevxBatchSource}, out::Ptr{Ptr{Cvoid}})
     end
     return BatchStream(Handle{TAG_BATCH_STREAM}(out[]))
 end
@@ -178,9 +176,7 @@ function next!(s::BatchStream)
     # For the source of a stream that was made in Julia.
     mark_thread()
     out = Ref{Ptr{Cvoid}}(C_NULL)
-    held(s.handle) do stream
-        @checked devx_batch_stream_next(stream::Ptr{Cvoid}, out::Ptr{Ptr{Cvoid}})
-    end
+    @checked devx_batch_stream_next(s.handle::Handle, out::Ptr{Ptr{Cvoid}})
     return out[] == C_NULL ? nothing : adopt_batch(out[])
 end
 
@@ -199,9 +195,7 @@ The schema that all batches of a stream have: a reference of its own, to be clos
 """
 function schema(s::BatchStream)
     out = Ref{Ptr{Cvoid}}(C_NULL)
-    held(s.handle) do stream
-        @checked devx_batch_stream_schema(stream::Ptr{Cvoid}, out::Ptr{Ptr{Cvoid}})
-    end
+    @checked devx_batch_stream_schema(s.handle::Handle, out::Ptr{Ptr{Cvoid}})
     return Schema(Handle{TAG_SCHEMA}(out[]))
 end
 
@@ -214,9 +208,7 @@ waits for it, as for its [`schema`](@ref).
 """
 function device_type(s::BatchStream)
     out = Ref{Int32}(0)
-    held(s.handle) do stream
-        @checked devx_batch_stream_device_type(stream::Ptr{Cvoid}, out::Ptr{Int32})
-    end
+    @checked devx_batch_stream_device_type(s.handle::Handle, out::Ptr{Int32})
     return out[]
 end
 

@@ -53,6 +53,8 @@ end
 # another record only.
 
 function Column(batch::Batch, record::DevxColumn)
+    numbers = number_column(batch, record)
+    numbers === nothing || return numbers
     format = GC.@preserve batch unsafe_string(record.format)
     layout = layout_of(batch, record, format)
     T = value_type(layout)
@@ -79,9 +81,7 @@ may_have_nulls(batch::Batch, record::DevxColumn) =
 
 function null_count(batch::Batch, record::DevxColumn)
     count = Ref{Int64}(0)
-    held(batch.handle) do address
-        @checked devx_column_null_count(address::Ptr{Cvoid}, Ref(record)::Ptr{DevxColumn}, count::Ptr{Int64})
-    end
+    @checked devx_column_null_count(batch.handle::Handle, Ref(record)::Ptr{DevxColumn}, count::Ptr{Int64})
     return Int(count[])
 end
 
@@ -89,10 +89,7 @@ end
 # other types all.
 function child_record(batch::Batch, record::DevxColumn, k::Integer)
     out = Ref{DevxColumn}()
-    held(batch.handle) do address
-        @checked devx_column_child(
-            address::Ptr{Cvoid}, Ref(record)::Ptr{DevxColumn}, (k - 1)::Int64, out::Ptr{DevxColumn})
-    end
+    @checked devx_column_child(batch.handle::Handle, Ref(record)::Ptr{DevxColumn}, (k - 1)::Int64, out::Ptr{DevxColumn})
     return out[]
 end
 
@@ -101,9 +98,7 @@ children(batch::Batch, record::DevxColumn) = Column[child(batch, record, k) for 
 
 function dictionary(batch::Batch, record::DevxColumn)
     out = Ref{DevxColumn}()
-    held(batch.handle) do address
-        @checked devx_column_dictionary(address::Ptr{Cvoid}, Ref(record)::Ptr{DevxColumn}, out::Ptr{DevxColumn})
-    end
+    @checked devx_column_dictionary(batch.handle::Handle, Ref(record)::Ptr{DevxColumn}, out::Ptr{DevxColumn})
     return Column(batch, out[])
 end
 

@@ -60,10 +60,8 @@ Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_CLOSED`.
 function Tensor(c::Column; copy=:never)
     out = Ref{Ptr{Cvoid}}(C_NULL)
     code = copy_code(copy)
-    held(c.batch.handle) do address
-        @checked devx_column_to_tensor(
-            address::Ptr{Cvoid}, Ref(c.record)::Ptr{DevxColumn}, code::Int32, out::Ptr{Ptr{Cvoid}})
-    end
+    @checked devx_column_to_tensor(
+        c.batch.handle::Handle, Ref(c.record)::Ptr{DevxColumn}, code::Int32, out::Ptr{Ptr{Cvoid}})
     return adopt_tensor(out[]; ready=c.batch.readable)
 end
 
@@ -90,9 +88,7 @@ function Batch(t::Tensor; name::AbstractString="", copy=:never)
     out = Ref{Ptr{Cvoid}}(C_NULL)
     code = copy_code(copy)
     text = ctext(name, "name")
-    held(t.handle) do address
-        @checked devx_tensor_to_column(address::Ptr{Cvoid}, text::Cstring, code::Int32, out::Ptr{Ptr{Cvoid}})
-    end
+    @checked devx_tensor_to_column(t.handle::Handle, text::Cstring, code::Int32, out::Ptr{Ptr{Cvoid}})
     return adopt_batch(out[]; ready=t.readable)
 end
 
@@ -118,10 +114,7 @@ function fixed_shape_column(t::Tensor; name::AbstractString="", copy=:never)
     out = Ref{Ptr{Cvoid}}(C_NULL)
     code = copy_code(copy)
     text = ctext(name, "name")
-    held(t.handle) do address
-        @checked devx_tensor_to_fixed_shape_column(
-            address::Ptr{Cvoid}, text::Cstring, code::Int32, out::Ptr{Ptr{Cvoid}})
-    end
+    @checked devx_tensor_to_fixed_shape_column(t.handle::Handle, text::Cstring, code::Int32, out::Ptr{Ptr{Cvoid}})
     return adopt_batch(out[]; ready=t.readable)
 end
 
@@ -147,9 +140,7 @@ cannot read, `DEVX_CLOSED`.
 function matrix(b::Batch; copy=:never)
     out = Ref{Ptr{Cvoid}}(C_NULL)
     code = copy_code(copy)
-    held(b.handle) do address
-        @checked devx_batch_to_matrix(address::Ptr{Cvoid}, code::Int32, (-1)::Int64, out::Ptr{Ptr{Cvoid}})
-    end
+    @checked devx_batch_to_matrix(b.handle::Handle, code::Int32, (-1)::Int64, out::Ptr{Ptr{Cvoid}})
     return adopt_tensor(out[]; ready=b.readable)
 end
 
@@ -177,11 +168,8 @@ function record_batch(t::Tensor; names=(), copy=:never)
     texts = [Base.cconvert(Cstring, ctext(String(name), "name")) for name in names]
     GC.@preserve texts begin
         pointers = Ptr{UInt8}[Ptr{UInt8}(Base.unsafe_convert(Cstring, text)) for text in texts]
-        held(t.handle) do address
-            @checked devx_tensor_to_batch(
-                address::Ptr{Cvoid}, pointers::Ptr{Ptr{UInt8}}, length(pointers)::Csize_t, code::Int32,
-                out::Ptr{Ptr{Cvoid}})
-        end
+        @checked devx_tensor_to_batch(
+            t.handle::Handle, pointers::Ptr{Ptr{UInt8}}, length(pointers)::Csize_t, code::Int32, out::Ptr{Ptr{Cvoid}})
     end
     return adopt_batch(out[]; ready=t.readable)
 end

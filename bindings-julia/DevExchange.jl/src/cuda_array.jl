@@ -57,10 +57,8 @@ NumPy has no name for, `DEVX_VERSION`, `DEVX_INVALID_ARGUMENT`, `DEVX_INVALID_ST
 """
 function export_share_cuda_array(t::Tensor, target::Union{Ref{DevxCudaArray},Ptr{Cvoid}}; keywords...)
     cuda_array_requested(; keywords...) do request
-        held(t.handle) do tensor
-            @checked devx_tensor_export_share_cuda_array(
-                tensor::Ptr{Cvoid}, request::Ptr{DevxCudaArrayRequest}, target::Ptr{DevxCudaArray})
-        end
+        @checked devx_tensor_export_share_cuda_array(
+            t.handle::Handle, request::Ptr{DevxCudaArrayRequest}, target::Ptr{DevxCudaArray})
     end
     return nothing
 end

@@ -17,15 +17,13 @@ The keywords are the arguments of `__dlpack__` (Python array API standard):
 
 Throws `DEVX_CLOSED` after `close`.
 """
-function export_share(t::Tensor; keywords...)
-    out = Ref{Ptr{DLManagedTensorVersioned}}(C_NULL)
-    requested(t; keywords...) do request
-        held(t.handle) do address
-            @checked devx_tensor_export_share(
-                address::Ptr{Cvoid}, request::Ptr{DevxDlpackRequest}, out::Ptr{Ptr{DLManagedTensorVersioned}})
-        end
+function export_share(t::Tensor; max_version=DLPACK_VERSION, stream=nothing, copy=:never)
+    return requested(t, max_version, stream, copy) do request
+        out = Ref{Ptr{DLManagedTensorVersioned}}(C_NULL)
+        @checked devx_tensor_export_share(t.handle::Handle, Ref(request)::Ptr{DevxDlpackRequest},
+            out::Ptr{Ptr{DLManagedTensorVersioned}})
+        return out[]
     end
-    return out[]
 end
 
 """
@@ -33,15 +31,15 @@ end
 
 As [`export_share`](@ref), and gives the tensor up: it is closed when this returns. If this throws, it is as before.
 """
-function export_move(t::Tensor; keywords...)
-    out = Ref{Ptr{DLManagedTensorVersioned}}(C_NULL)
-    requested(t; keywords...) do request
+function export_move(t::Tensor; max_version=DLPACK_VERSION, stream=nothing, copy=:never)
+    return requested(t, max_version, stream, copy) do request
+        out = Ref{Ptr{DLManagedTensorVersioned}}(C_NULL)
         moved(t.handle) do slot
             @checked devx_tensor_export_move(
-                slot::Ptr{Ptr{Cvoid}}, request::Ptr{DevxDlpackRequest}, out::Ptr{Ptr{DLManagedTensorVersioned}})
+                slot::Ptr{Ptr{Cvoid}}, Ref(request)::Ptr{DevxDlpackRequest}, out::Ptr{Ptr{DLManagedTensorVersioned}})
         end
+        return out[]
     end
-    return out[]
 end
 
 """
@@ -51,14 +49,12 @@ As [`export_share`](@ref), as the struct of DLPack before 1.0. It has no flags: 
 (`DEVX_READ_ONLY`) or copied, if `copy` allows it; padded sub-byte elements are refused (`DEVX_UNSUPPORTED`).
 """
 function export_share_legacy(t::Tensor; stream=nothing, copy=:never)
-    out = Ref{Ptr{DLManagedTensor}}(C_NULL)
-    requested(t; max_version=(0, 0), stream=stream, copy=copy) do request
-        held(t.handle) do address
-            @checked devx_tensor_export_share_legacy(
-                address::Ptr{Cvoid}, request::Ptr{DevxDlpackRequest}, out::Ptr{Ptr{DLManagedTensor}})
-        end
+    return requested(t, (0, 0), stream, copy) do request
+        out = Ref{Ptr{DLManagedTensor}}(C_NULL)
+        @checked devx_tensor_export_share_legacy(t.handle::Handle, Ref(request)::Ptr{DevxDlpackRequest},
+            out::Ptr{Ptr{DLManagedTensor}})
+        return out[]
     end
-    return out[]
 end
 
 """
@@ -67,22 +63,25 @@ end
 As [`export_share_legacy`](@ref), and gives the tensor up. If this throws, it is as before.
 """
 function export_move_legacy(t::Tensor; stream=nothing, copy=:never)
-    out = Ref{Ptr{DLManagedTensor}}(C_NULL)
-    requested(t; max_version=(0, 0), stream=stream, copy=copy) do request
+    return requested(t, (0, 0), stream, copy) do request
+        out = Ref{Ptr{DLManagedTensor}}(C_NULL)
         moved(t.handle) do slot
             @checked devx_tensor_export_move_legacy(
-                slot::Ptr{Ptr{Cvoid}}, request::Ptr{DevxDlpackRequest}, out::Ptr{Ptr{DLManagedTensor}})
+                slot::Ptr{Ptr{Cvoid}}, Ref(request)::Ptr{DevxDlpackRequest}, out::Ptr{Ptr{DLManagedTensor}})
         end
+        return out[]
     end
-    return out[]
 end
 
+# The latest one.
+const DLPACK_VERSION = (DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION)
+
 # Calls `f` with what a consumer asks for, whose stream is not destroyed meanwhile.
-function requested(f, t::Tensor; max_version=(DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION), stream=nothing, copy=:never)
+@inline function requested(f, t::Tensor, max_version, stream, copy)
     major, minor = max_version isa VersionNumber ? (max_version.major, max_version.minor) : max_version
     code = copy_code(copy)
     stream === nothing && is_cuda(t.device) && (stream = LEGACY_STREAM)
-    return on_stream(value -> f(Ref(DevxDlpackRequest(major, minor, value, code))), stream)
+    return on_stream(value -> f(DevxDlpackRequest(major, minor, value, code)), stream)
 end
 
 # A symbol of ours, or a number for the library to judge.
@@ -116,16 +115,16 @@ Throws `DEVX_NULL_ARGUMENT`, `DEVX_VERSION`, `DEVX_DEVICE`, `DEVX_INVALID_DTYPE`
 `DEVX_INVALID_ARGUMENT` with the field and its value; `DEVX_UNSUPPORTED` for elements that a Julia array cannot have
 (packed, less than a byte each); `DEVX_MISMATCH` if it is not a `Tensor{T,N}`.
 """
-import_dlpack(source::Ptr; stream=nothing) = adopt_tensor(take_versioned(nothing, source, stream))
+import_dlpack(source::Ptr; stream=nothing) = adopt_tensor(take_versioned(Tensor, source, stream))
 import_dlpack(::Type{Tensor{T,N}}, source::Ptr; stream=nothing) where {T,N} =
     adopt_tensor(Tensor{T,N}, take_versioned(Tensor{T,N}, source, stream))
 
-function take_versioned(wanted, source::Ptr, stream)
+function take_versioned(::Type{W}, source::Ptr, stream) where {W<:Tensor}
     managed = Ptr{DLManagedTensorVersioned}(source)
     # Behind another major version there may be anything; the library refuses it.
     if managed != C_NULL && unsafe_load(Ptr{DLPackVersion}(managed)).major == DLPACK_MAJOR_VERSION
         m = unsafe_load(managed)
-        require_array(wanted, m.dl_tensor, m.flags)
+        require_array(W, m.dl_tensor, m.flags)
     end
     out = Ref{Ptr{Cvoid}}(C_NULL)
     if stream === nothing
@@ -145,13 +144,13 @@ end
 
 As [`import_dlpack`](@ref), for the struct of DLPack before 1.0.
 """
-import_dlpack_legacy(source::Ptr; stream=nothing) = adopt_tensor(take_legacy(nothing, source, stream))
+import_dlpack_legacy(source::Ptr; stream=nothing) = adopt_tensor(take_legacy(Tensor, source, stream))
 import_dlpack_legacy(::Type{Tensor{T,N}}, source::Ptr; stream=nothing) where {T,N} =
     adopt_tensor(Tensor{T,N}, take_legacy(Tensor{T,N}, source, stream))
 
-function take_legacy(wanted, source::Ptr, stream)
+function take_legacy(::Type{W}, source::Ptr, stream) where {W<:Tensor}
     managed = Ptr{DLManagedTensor}(source)
-    managed == C_NULL || require_array(wanted, unsafe_load(managed).dl_tensor, UInt64(0))
+    managed == C_NULL || require_array(W, unsafe_load(managed).dl_tensor, UInt64(0))
     out = Ref{Ptr{Cvoid}}(C_NULL)
     if stream === nothing
         @checked devx_tensor_import_legacy(managed::Ptr{DLManagedTensor}, out::Ptr{Ptr{Cvoid}})
@@ -165,18 +164,21 @@ end
 
 # Refuses, before anything is taken, what could not be shown as the array that is wanted. What is no element type at all
 # is left to the library, which says more about it.
-function require_array(::Nothing, view::DLTensor, flags::UInt64)
+function require_array(::Type{Tensor}, view::DLTensor, flags::UInt64)
     element_type(view.dtype, flags) === nothing || return nothing
     dtype_name(view.dtype)
     throw(no_element_type(view.dtype))
 end
 
-function require_array(wanted::Type{Tensor{T,N}}, view::DLTensor, flags::UInt64) where {T,N}
-    require_array(nothing, view, flags)
-    found = element_type(view.dtype, flags)
-    (found, view.ndim) == (T, N) ||
-        throw(DevExchangeError(DEVX_MISMATCH, "the tensor has eltype $found and ndim $(view.ndim): not a $wanted"))
+@inline function require_array(::Type{Tensor{T,N}}, view::DLTensor, flags::UInt64) where {T,N}
+    has_elements(T, view.dtype, flags) && view.ndim == N || refuse_array(Tensor{T,N}, view, flags)
     return nothing
+end
+
+@noinline function refuse_array(@nospecialize(wanted), view::DLTensor, flags::UInt64)
+    require_array(Tensor, view, flags)
+    throw(DevExchangeError(DEVX_MISMATCH,
+        "the tensor has eltype $(element_type(view.dtype, flags)) and ndim $(view.ndim): not a $wanted"))
 end
 
 """

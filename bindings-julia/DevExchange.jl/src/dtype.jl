@@ -43,10 +43,10 @@ function dtype(::Type{NTuple{L,T}}) where {L,T}
 end
 
 # The types that are Julia's own, by code and bits.
+const NATIVE_TYPES = (Bool, Int8, Int16, Int32, Int64, Int128, UInt8, UInt16, UInt32, UInt64, UInt128, Float16, Float32,
+    Float64, ComplexF16, ComplexF32, ComplexF64)
 const NATIVE_ELEMENTS = Dict{Tuple{UInt8,UInt8},DataType}(
-    (d.code, d.bits) => T for (T, d) in ((T, dtype(T)) for T in (
-        Bool, Int8, Int16, Int32, Int64, Int128, UInt8, UInt16, UInt32, UInt64, UInt128, Float16, Float32, Float64,
-        ComplexF16, ComplexF32, ComplexF64)))
+    (d.code, d.bits) => T for (T, d) in ((T, dtype(T)) for T in NATIVE_TYPES))
 
 # The Julia type of an element whose dtype is one of DLPack's, or `nothing` if none has its layout: packed elements of
 # less than a byte, and vectors of more lanes than is reasonable. What is no dtype at all may come out as either.
@@ -62,6 +62,11 @@ function element_type(d::DLDataType, flags::UInt64)
     # Padding rounds up an element with all its lanes, not each lane.
     return d.bits >= 8 && 1 < d.lanes <= MAX_LANES ? NTuple{Int(d.lanes),T} : nothing
 end
+
+# Whether the Julia type of an element is `T`; for those that are Julia's own without a look at the table.
+has_elements(::Type{T}, d::DLDataType, flags::UInt64) where {T} = element_type(d, flags) === T
+@inline has_elements(::Type{T}, d::DLDataType, ::UInt64) where {T<:Union{NATIVE_TYPES...}} =
+    isconcretetype(T) && d === dtype(T)
 
 # The flags that an element type brings with it.
 element_flags(d::DLDataType) = d.bits < 8 ? DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED : UInt64(0)

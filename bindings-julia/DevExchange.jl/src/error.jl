@@ -31,28 +31,52 @@ The name of a status, for example `"DEVX_INVALID_SHAPE"`; `"DEVX_?"` for a numbe
 """
 status_name(status::Integer) = unsafe_string(ccall(devx_status_name[], Ptr{UInt8}, (DevxStatus,), status))
 
-# The one check: turns what a call returned and wrote into an exception.
-function check(status::DevxStatus, record::Ref{DevxError})
-    status == DEVX_OK && return nothing
-    GC.@preserve record begin
-        p = Base.unsafe_convert(Ptr{DevxError}, record)
-        code = unsafe_load(Ptr{Int32}(field_address(p, :driver_code)))
-        message = unsafe_string(field_address(p, :message))
-    end
-    throw(DevExchangeError(status, code, message))
+# What a call that failed has written, as an exception.
+@noinline function error_of(status::DevxStatus, record::Ptr{DevxError})
+    code = unsafe_load(Ptr{Int32}(field_address(record, :driver_code)))
+    return DevExchangeError(status, code, unsafe_string(field_address(record, :message)))
 end
 
-# `@checked devx_tensor_share(handle::Ptr{Cvoid}, out::Ptr{Ptr{Cvoid}})` calls a function of the C API, whose last
-# argument, the error record, is added here, and throws unless the status is `DEVX_OK`. The record is made for the call:
-# a shared one could be overwritten by another task before it is read.
+# `@checked devx_tensor_share(handle::Handle, out::Ptr{Ptr{Cvoid}})` calls a function of the C API, whose last argument,
+# the error record, is added here, and throws unless the status is `DEVX_OK`. The record is made for the call: a shared
+# one could be overwritten by another task before it is read. It lies on the stack, as it goes to no function of Julia's
+# but by its address; so do the arguments that are `Ref`s, if the caller does not give them to a closure.
+#
+# One argument may be a `Handle`, whose address is passed and stays good during the call (see `enter`). All arguments
+# are converted before, so that nothing throws between `enter` and `leave`: a `Cstring` is one of `ctext`, and what C
+# calls back here catches what it throws.
 macro checked(call)
     Meta.isexpr(call, :call) || error("@checked wants a call")
     name, arguments = call.args[1], call.args[2:end]
     all(a -> Meta.isexpr(a, :(::), 2), arguments) || error("@checked wants a type for each argument")
-    values, types = [a.args[1] for a in arguments], [a.args[2] for a in arguments]
+    count(a -> a.args[2] === :Handle, arguments) <= 1 || error("@checked takes one Handle")
+    prepare, types, values, before, after = [], [], [], [], []
+    for argument in arguments
+        value, type = argument.args
+        x = gensym("argument")
+        if type === :Handle
+            address = gensym("address")
+            push!(prepare, :($x = $(esc(value))))
+            push!(before, :($address = enter($x)))
+            push!(after, :(leave($x)))
+            push!(types, :(Ptr{Cvoid}))
+            push!(values, address)
+        else
+            push!(prepare, :($x = Base.cconvert($(esc(type)), $(esc(value)))))
+            push!(types, esc(type))
+            push!(values, x)
+        end
+    end
     return quote
         record = Ref{DevxError}()
-        check(ccall($name[], DevxStatus, ($(esc.(types)...), Ptr{DevxError}), $(esc.(values)...), record), record)
+        $(prepare...)
+        $(before...)
+        status = ccall($name[], DevxStatus, ($(types...), Ptr{DevxError}), $(values...), record)
+        $(after...)
+        if status != DEVX_OK
+            GC.@preserve record throw(error_of(status, Base.unsafe_convert(Ptr{DevxError}, record)))
+        end
+        nothing
     end
 end
 

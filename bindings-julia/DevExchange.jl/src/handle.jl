@@ -5,16 +5,16 @@ const CLOSED = typemin(Int)
 # Tensor, batch, schema, streams, managers and so on hold one of these; `TAG` says which, and whether it is an error not
 # to close it. The address of a device's stream is a number (see `STREAMS`).
 #
-# `users` counts the calls that are at work with the handle; its sign bit says that it was closed. Whoever closes it, or
-# leaves it last after it was closed, takes the address and releases it, so that one task may close what another one is
-# using. The address is swapped for 0 by whoever releases it, and so released once.
+# `users` counts the calls that are at work with the handle; its sign bit says that it was closed, and from then on it
+# only becomes less (a move that fails takes it back). Whoever closes it while nobody is at work, or is the last one to
+# leave it after that, releases the address: one task may close what another one is using, and it is released once.
 mutable struct Handle{TAG}
-    address::Threads.Atomic{UInt}
+    address::Ptr{Cvoid}
     users::Threads.Atomic{Int}
 
     # Takes over a reference of the C API.
     function Handle{TAG}(address::Ptr{Cvoid}) where {TAG}
-        handle = new{TAG}(Threads.Atomic{UInt}(UInt(address)), Threads.Atomic{Int}(0))
+        handle = new{TAG}(address, Threads.Atomic{Int}(0))
         finalizer(give_up, handle)
         return handle
     end
@@ -36,64 +36,61 @@ function kind_name(tag)
     return "stream"
 end
 
-function release_handle(tag, address::Ptr{Cvoid})
-    slot = Ref(address)
+# Inlined, as where it is called the kind is a constant mostly.
+@inline function release_handle(tag, address::Ptr{Cvoid})
     kind = kind_of(tag)
-    kind == TAG_TENSOR && ccall(devx_tensor_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
-    kind == TAG_BATCH && ccall(devx_batch_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
-    kind == TAG_SCHEMA && ccall(devx_schema_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
-    kind == TAG_BATCH_STREAM && ccall(devx_batch_stream_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
-    kind == TAG_ASYNC_READER && ccall(devx_async_reader_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
-    kind == TAG_ASYNC_WRITER && ccall(devx_async_writer_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
-    kind == TAG_MANAGER && ccall(devx_manager_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
-    kind == TAG_ALLOCATION && ccall(devx_julia_let_go[], Cvoid, (Ptr{Cvoid},), address)
-    kind == TAG_IPC_SERVER && ccall(devx_ipc_server_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
-    kind == TAG_IPC_CLIENT && ccall(devx_ipc_client_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
-    # When Julia ends a finalizer may get here, which must not take a lock; the driver ends its streams.
-    kind == TAG_STREAM && !EXITING[] && close_stream(UInt64(UInt(address)))
+    if kind == TAG_ALLOCATION
+        ccall(devx_julia_let_go[], Cvoid, (Ptr{Cvoid},), address)
+    elseif kind == TAG_STREAM
+        # When Julia ends a finalizer may get here, which must not take a lock; the driver ends its streams.
+        EXITING[] || close_stream(UInt64(UInt(address)))
+    else
+        ccall(release_function(kind), Cvoid, (Ptr{Ptr{Cvoid}},), Ref(address))
+    end
     return nothing
+end
+
+@inline function release_function(kind)
+    kind == TAG_TENSOR && return devx_tensor_release[]
+    kind == TAG_BATCH && return devx_batch_release[]
+    kind == TAG_SCHEMA && return devx_schema_release[]
+    kind == TAG_BATCH_STREAM && return devx_batch_stream_release[]
+    kind == TAG_ASYNC_READER && return devx_async_reader_release[]
+    kind == TAG_ASYNC_WRITER && return devx_async_writer_release[]
+    kind == TAG_MANAGER && return devx_manager_release[]
+    kind == TAG_IPC_SERVER && return devx_ipc_server_release[]
+    return devx_ipc_client_release[]
 end
 
 # Another reference to the same thing.
 function share_address(handle::Handle{TAG_TENSOR})
     out = Ref{Ptr{Cvoid}}(C_NULL)
-    held(handle) do address
-        @checked devx_tensor_share(address::Ptr{Cvoid}, out::Ptr{Ptr{Cvoid}})
-    end
+    @checked devx_tensor_share(handle::Handle, out::Ptr{Ptr{Cvoid}})
     return out[]
 end
 
 function share_address(handle::Handle{TAG_BATCH})
     out = Ref{Ptr{Cvoid}}(C_NULL)
-    held(handle) do address
-        @checked devx_batch_share(address::Ptr{Cvoid}, out::Ptr{Ptr{Cvoid}})
-    end
+    @checked devx_batch_share(handle::Handle, out::Ptr{Ptr{Cvoid}})
     return out[]
 end
 
 # The finalizer: it may run anywhere, so it only leaves a token. When Julia ends nobody takes tokens any more, and then
 # it releases by itself: a foreign release is called at shutdown, too.
 function give_up(handle::Handle{TAG}) where {TAG}
-    address = Threads.atomic_xchg!(handle.address, UInt(0))
-    address == 0 && return nothing
+    Threads.atomic_or!(handle.users, CLOSED) == 0 || return nothing
     if EXITING[]
-        release_handle(TAG, Ptr{Cvoid}(address))
+        release_handle(TAG, handle.address)
     else
-        ccall(devx_julia_push[], DevxStatus, (UInt64,), address_token(address, TAG))
+        ccall(devx_julia_push[], DevxStatus, (UInt64,), address_token(UInt(handle.address), TAG))
     end
-    return nothing
-end
-
-function release_now(handle::Handle{TAG}) where {TAG}
-    address = Threads.atomic_xchg!(handle.address, UInt(0))
-    address == 0 || release_handle(TAG, Ptr{Cvoid}(address))
     return nothing
 end
 
 Base.isopen(handle::Handle) = handle.users[] >= 0
 
-function Base.close(handle::Handle)
-    Threads.atomic_or!(handle.users, CLOSED) == 0 && release_now(handle)
+function Base.close(handle::Handle{TAG}) where {TAG}
+    Threads.atomic_or!(handle.users, CLOSED) == 0 && release_handle(TAG, handle.address)
     return nothing
 end
 
@@ -105,39 +102,53 @@ end
 # The address for a `ccall`, which keeps the object that it is converted from alive; closing it meanwhile is up to the
 # caller. The calls of this module use `held`.
 function Base.unsafe_convert(::Type{Ptr{Cvoid}}, handle::Handle)
-    address = handle.address[]
-    address == 0 && throw(closed(handle))
-    return Ptr{Cvoid}(address)
+    require_open(handle)
+    return handle.address
 end
 
-# Calls `f` with the address, which stays good meanwhile, whoever closes the handle.
+# The address, which stays good, whoever closes the handle, until `leave` is called: once, whatever happens.
+@inline function enter(handle::Handle)
+    users = handle.users[]
+    while true
+        users < 0 && throw(closed(handle))
+        found = Threads.atomic_cas!(handle.users, users, users + 1)
+        found == users && return handle.address
+        users = found
+    end
+end
+
+@inline function leave(handle::Handle{TAG}) where {TAG}
+    Threads.atomic_sub!(handle.users, 1) == CLOSED + 1 && release_handle(TAG, handle.address)
+    return nothing
+end
+
+# Calls `f` with the address, for what `@checked` with a handle cannot do.
 function held(f, handle::Handle)
+    address = enter(handle)
     try
-        # Also for a closed handle, as counted in is counted out.
-        Threads.atomic_add!(handle.users, 1) < 0 && throw(closed(handle))
-        address = handle.address[]
-        address == 0 && throw(closed(handle))
-        return f(Ptr{Cvoid}(address))
+        return f(address)
     finally
-        Threads.atomic_sub!(handle.users, 1) == CLOSED + 1 && release_now(handle)
+        leave(handle)
     end
 end
 
 # Calls `f` with a reference to the address, for a function of the C API that takes it and sets it to NULL. If it
 # throws, the handle is as before. Nobody else uses the handle meanwhile; to others it is closed from now on.
 function moved(f, handle::Handle)
-    Threads.atomic_or!(handle.users, CLOSED) < 0 && throw(closed(handle))
-    slot = Ref(Ptr{Cvoid}(Threads.atomic_xchg!(handle.address, UInt(0))))
+    address = enter(handle)
+    if Threads.atomic_or!(handle.users, CLOSED) < 0
+        leave(handle)
+        throw(closed(handle))
+    end
     # Calls that had begun: each is one call of the C API.
-    while handle.users[] != CLOSED
+    while handle.users[] != CLOSED + 1
         yield()
     end
     try
-        return f(slot)
+        # Who moved it never leaves, so nobody releases it.
+        return f(Ref(address))
     catch
-        # In this order: with the address back first, a call that finds the handle closed and leaves would release it.
-        Threads.atomic_and!(handle.users, ~CLOSED)
-        handle.address[] = UInt(slot[])
+        handle.users[] = 0
         rethrow()
     end
 end

@@ -94,9 +94,7 @@ Ends an offer, if there is one under this name. What was given of it stays valid
 """
 function withdraw(s::IpcServer, name::AbstractString)
     text = ctext(name, "name")
-    held(s.handle) do server
-        @checked devx_ipc_server_withdraw(server::Ptr{Cvoid}, text::Ptr{UInt8})
-    end
+    @checked devx_ipc_server_withdraw(s.handle::Handle, text::Ptr{UInt8})
     return nothing
 end
 
@@ -107,9 +105,7 @@ How much was given to importers that they have not released yet. Throws `DEVX_CL
 """
 function leases(s::IpcServer)
     out = Ref{Int64}(0)
-    held(s.handle) do server
-        @checked devx_ipc_server_get_leases(server::Ptr{Cvoid}, out::Ptr{Int64})
-    end
+    @checked devx_ipc_server_get_leases(s.handle::Handle, out::Ptr{Int64})
     return Int(out[])
 end
 
@@ -126,9 +122,7 @@ the exporter is gone, `DEVX_SYSTEM` if it does not answer in time, `DEVX_BUSY` i
 """
 function import_tensor(c::IpcClient, name::AbstractString)
     text, out = ctext(name, "name"), Ref{Ptr{Cvoid}}(C_NULL)
-    held(c.handle) do client
-        @checked devx_ipc_client_import_tensor(client::Ptr{Cvoid}, text::Ptr{UInt8}, out::Ptr{Ptr{Cvoid}})
-    end
+    @checked devx_ipc_client_import_tensor(c.handle::Handle, text::Ptr{UInt8}, out::Ptr{Ptr{Cvoid}})
     return adopt_tensor(out[])
 end
 
@@ -139,9 +133,7 @@ As [`import_tensor`](@ref), for a batch. The memory of one in host memory cannot
 """
 function import_batch(c::IpcClient, name::AbstractString)
     text, out = ctext(name, "name"), Ref{Ptr{Cvoid}}(C_NULL)
-    held(c.handle) do client
-        @checked devx_ipc_client_import_batch(client::Ptr{Cvoid}, text::Ptr{UInt8}, out::Ptr{Ptr{Cvoid}})
-    end
+    @checked devx_ipc_client_import_batch(c.handle::Handle, text::Ptr{UInt8}, out::Ptr{Ptr{Cvoid}})
     return adopt_batch(out[])
 end
 

@@ -118,9 +118,7 @@ Throws `DEVX_OUT_OF_RANGE` for a negative limit, `DEVX_CLOSED`.
 function limited_manager(inner::MemoryManager, limit=nothing)
     most = byte_limit("limit", limit)
     out = Ref{Ptr{Cvoid}}(C_NULL)
-    held(inner.handle) do inner
-        @checked devx_manager_create_limited(inner::Ptr{Cvoid}, most::Int64, out::Ptr{Ptr{Cvoid}})
-    end
+    @checked devx_manager_create_limited(inner.handle::Handle, most::Int64, out::Ptr{Ptr{Cvoid}})
     return MemoryManager(Handle{TAG_MANAGER}(out[]))
 end
 
@@ -328,9 +326,7 @@ What a manager allocated and got back: `bytes` and `allocations` in use now, `pe
 """
 function statistics(m::MemoryManager)
     out = Ref{DevxManagerStatistics}()
-    held(m.handle) do manager
-        @checked devx_manager_get_statistics(manager::Ptr{Cvoid}, out::Ptr{DevxManagerStatistics})
-    end
+    @checked devx_manager_get_statistics(m.handle::Handle, out::Ptr{DevxManagerStatistics})
     return as_named_tuple(out[])
 end
 

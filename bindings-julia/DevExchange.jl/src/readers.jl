@@ -361,6 +361,23 @@ const PLAIN_FORMATS = Dict{String,Tuple{DataType,Any}}(
     "tsu" => (Int64, identity), "tsn" => (Int64, identity),
 )
 
+# A column of numbers, whose format is one letter, or `nothing` for any other. Their types are written out, so that
+# nothing is looked up for the columns that there are most of.
+@eval function number_column(batch::Batch, record::DevxColumn)
+    letter = unsafe_load(record.format)
+    record.has_dictionary == 0 && letter != 0x00 && unsafe_load(record.format, 2) == 0x00 || return nothing
+    $((:(letter == $(UInt8(only(format))) && return number_column($stored, batch, record))
+       for (format, (stored, _)) in PLAIN_FORMATS if length(format) == 1)...)
+    return nothing
+end
+
+function number_column(::Type{S}, batch::Batch, record::DevxColumn) where {S}
+    layout, validity = Plain(Ptr{S}(buffer(record, 2)), identity), buffer(record, 1)
+    may_have_nulls(batch, record) &&
+        return Column{Union{S,Missing},typeof(layout)}(batch, record, validity, layout, 0)
+    return Column{S,typeof(layout)}(batch, record, validity, layout, 0)
+end
+
 function layout_of(batch::Batch, record::DevxColumn, format::String)
     plain(S, decode) = Plain{S,Core.Typeof(decode)}(Ptr{S}(buffer(record, 2)), decode)
     data(O) = InData(Offsets(Ptr{O}(buffer(record, 2))), buffer(record, 3))

@@ -87,9 +87,7 @@ Hands a schema to a consumer and keeps it; `target` is a `Ref` or `Ptr` of [`Arr
 releases it once ([`arrow_release`](@ref)). What it held before is overwritten, not released. Throws `DEVX_CLOSED`.
 """
 function export_share(s::Schema, target::Ref{ArrowSchema})
-    held(s.handle) do address
-        @checked devx_schema_export(address::Ptr{Cvoid}, target::Ptr{ArrowSchema})
-    end
+    @checked devx_schema_export(s.handle::Handle, target::Ptr{ArrowSchema})
     return nothing
 end
 

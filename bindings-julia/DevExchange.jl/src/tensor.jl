@@ -120,7 +120,8 @@ require_readable_memory(array::AbstractArray) = (p = parent(array); p === array 
 # Takes over a reference of the C API, for a tensor whose type it has to say.
 function adopt_tensor(address::Ptr{Cvoid}; ready::Bool=false)
     handle = Handle{TAG_TENSOR}(address)
-    held(handle) do address
+    # Nobody else has the handle yet, so nobody closes it; and so below.
+    GC.@preserve handle begin
         view, flags = look_at(address)
         T = element_type(view.dtype, flags)
         if T === nothing
@@ -134,7 +135,7 @@ end
 # As above, for a tensor whose type is known.
 function adopt_tensor(::Type{Tensor{T,N}}, address::Ptr{Cvoid}; ready::Bool=false) where {T,N}
     handle = Handle{TAG_TENSOR}(address)
-    held(address -> Tensor(handle, T, Val(N), look_at(address)..., ready), handle)::Tensor{T,N}
+    return GC.@preserve handle Tensor(handle, T, Val(N), look_at(address)..., ready)
 end
 
 function look_at(address::Ptr{Cvoid})
@@ -288,9 +289,7 @@ array, use `Array(t)`; for memory of a device, [`copy_to`](@ref). Throws `DEVX_D
 """
 function Base.copy(t::Tensor{T,N}) where {T,N}
     out = Ref{Ptr{Cvoid}}(C_NULL)
-    held(t.handle) do address
-        @checked devx_tensor_copy(address::Ptr{Cvoid}, out::Ptr{Ptr{Cvoid}})
-    end
+    @checked devx_tensor_copy(t.handle::Handle, out::Ptr{Ptr{Cvoid}})
     return adopt_tensor(Tensor{T,N}, out[])
 end
 
@@ -443,9 +442,7 @@ Asks the driver whether the memory of a tensor is where the tensor says, all of 
 Nothing is asked for memory of the CPU. Throws `DEVX_DEVICE` with what the driver says, `DEVX_DRIVER`, `DEVX_CLOSED`.
 """
 function check_pointers(t::Tensor)
-    held(t.handle) do address
-        @checked devx_tensor_check_pointers(address::Ptr{Cvoid})
-    end
+    @checked devx_tensor_check_pointers(t.handle::Handle)
     return nothing
 end
 

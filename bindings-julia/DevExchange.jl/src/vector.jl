@@ -65,10 +65,8 @@ Of any other column, the column itself. Throws `DEVX_INVALID_BUFFERS` if the mem
 """
 function Base.values(c::NumberColumn{S}) where {S<:PlainNumber}
     data = Ref{Ptr{Cvoid}}(C_NULL)
-    held(c.batch.handle) do address
-        @checked devx_column_values(
-            address::Ptr{Cvoid}, Ref(c.record)::Ptr{DevxColumn}, dtype(S)::DLDataType, data::Ptr{Ptr{Cvoid}})
-    end
+    @checked devx_column_values(
+        c.batch.handle::Handle, Ref(c.record)::Ptr{DevxColumn}, dtype(S)::DLDataType, data::Ptr{Ptr{Cvoid}})
     return wrap_memory(Ptr{S}(data[]), size(c), c.batch.handle)
 end
 
@@ -192,10 +190,9 @@ end
 function text(batch::Batch, record::DevxColumn, i::Integer)
     room, bytes = Vector{UInt8}(undef, 256), Ref{Csize_t}(0)
     while true
-        held(batch.handle) do address
-            @checked devx_column_text(address::Ptr{Cvoid}, Ref(record)::Ptr{DevxColumn}, (i - 1)::Int64,
-                room::Ptr{UInt8}, length(room)::Csize_t, bytes::Ptr{Csize_t})
-        end
+        @checked devx_column_text(
+            batch.handle::Handle, Ref(record)::Ptr{DevxColumn}, (i - 1)::Int64, room::Ptr{UInt8}, length(room)::Csize_t,
+            bytes::Ptr{Csize_t})
         bytes[] < length(room) && return String(resize!(room, bytes[]))
         resize!(room, bytes[] + 1)
     end

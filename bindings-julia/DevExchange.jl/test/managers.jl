@@ -392,9 +392,9 @@ end
     @test most[] < 100 && DX.statistics(m).total_allocations == 20_000
     drain()
     most[] = 0
-    a = asker(m; rounds=10_000)
+    a = asker(m; rounds=2_000)
     @test ask_on_thread(a) && comes(() -> (look(); a[:done] == 1))
-    @test a[:got] == 10_000 && most[] < 500
+    @test a[:got] == 2_000 && most[] < 500
     close(m)
     @test nothing_left() && live(log) == 0
 end

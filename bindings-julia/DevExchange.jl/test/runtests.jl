@@ -20,6 +20,7 @@ suite = @testset Counting "DevExchange" begin
     include("conversions.jl")
     include("refusals.jl")
     include("ownership.jl")
+    include("allocations.jl")
     include("threads.jl")
     include("processes.jl")
     include("batch_streams.jl")

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# What exchanges cost on the GPU of this machine, from the programs beside this script (docs/gpu.md):
+#
+#   bench.sh [--quick] [--only TEXT] [--results DIRECTORY] [--record FILE] [--simulated]
+#
+# --quick sees whether everything runs; --only takes the operations with this text in their name.
+# --record writes device, driver, date and the table to FILE: of a full run on a GPU, and of nothing else.
+# --simulated is a rehearsal, quick, on the simulated driver in sim/.
+#
+# Leaves gpu.json in DIRECTORY (that of this script), or gpu-quick.json or gpu-simulated.json. Needs Python 3 and
+# nothing else; a peer is rmm, if Python has it. Exit status 3: there is no GPU, and why.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=${here%/*}
+python=${PYTHON:-python3}
+directory=$here
+record=
+quick=
+options=()
+
+usage() {
+  echo "usage: ${0##*/} [--quick] [--only TEXT] [--results DIRECTORY] [--record FILE] [--simulated]" >&2
+  exit 2
+}
+
+while [ $# -gt 0 ]; do
+  case $1 in
+    --quick) quick=yes ;;
+    --only) [ $# -gt 1 ] || usage; options+=(--only "$2"); shift ;;
+    --results) [ $# -gt 1 ] || usage; directory=$2; shift ;;
+    --record) [ $# -gt 1 ] || usage; record=$2; shift ;;
+    --simulated)
+      quick=yes
+      export LD_LIBRARY_PATH=$root/sim
+      # One GPU, a race or a use after free ends a program badly; what it does is done soon.
+      export SIMCUDA_MODE=threads SIMCUDA_DEVICES=1 SIMCUDA_FATAL=exit SIMCUDA_DELAY_US=1 SIMCUDA_POISON=0
+      ;;
+    *) usage ;;
+  esac
+  shift
+done
+
+about=$("$root/bin/gpu-peer" about)
+file=gpu
+case $about in
+  SIMULATED*) file=gpu-simulated ;;
+  *) if [ -n "$quick" ]; then file=gpu-quick; fi ;;
+esac
+if [ -n "$quick" ]; then options+=(--quick); fi
+if [ -n "$record" ] && { [ "$file" != gpu ] || [ ${#options[@]} -gt 0 ]; }; then
+  echo "gpu-bench: only a full run on a GPU is recorded" >&2
+  exit 2
+fi
+
+mkdir -p "$directory"
+directory=$(cd "$directory" && pwd)
+programs=("$root/bin/gpu-bench")
+if why=$("$python" -c 'import rmm' 2>&1); then
+  printf '#!/bin/sh\nexec %q %q "$@"\n' "$python" "$here/rmm_pool.py" >"$directory/rmm-pool"
+  chmod +x "$directory/rmm-pool"
+  programs+=("$directory/rmm-pool")
+else
+  options+=(--missing rmm "${why##*$'\n'}")
+fi
+
+# Not every machine lets processes share device memory; the rest is measured there, too.
+ipc='ipc/first-import\tfloor\t1\nipc/import-again\tdevexchange\t1\n'
+# shellcheck disable=SC2059 # it is a format
+if ! why=$(printf "$ipc" | "$root/bin/gpu-bench" 2>&1); then options+=(--missing ipc "${why##*$'\n'}"); fi
+
+run() {
+  echo "$about"
+  "$python" -B "$here/run.py" --times-only --operations "$here/operations.tsv" --results "$directory/$file.json" \
+    "${options[@]}" "${programs[@]}"
+}
+
+if [ -n "$record" ]; then run | tee "$record"; else run; fi

@@ -1,0 +1,57 @@
+# How many objects of Julia's the ways that are taken often make: a type that is not known, a `Ref` that a closure holds
+# or an error record that is kept would be more.
+
+# Objects for each round of `f`, the least of a few attempts: a collection within one would count its finalizers, too.
+function objects(f, rounds=100)
+    attempt() = begin
+        before = Base.gc_num()
+        for _ in 1:rounds
+            f()
+        end
+        Base.gc_alloc_count(Base.GC_Diff(Base.gc_num(), before)) / rounds
+    end
+    attempt()
+    return minimum(attempt() for _ in 1:5)
+end
+
+@noinline boxed(x) = Ref{Any}(x)
+
+# A handle is two of them: itself and its count.
+const PER_HANDLE = 2
+
+@testset "allocations: tensors" begin
+    t = Tensor(zeros(Float32, 3, 2))
+    # What `objects` itself makes is there only once.
+    @test objects(() -> nothing) < 1
+    @test objects(() -> DX.releases_lost()) < 1
+    @test objects(() -> t[1, 2]) < 1
+    @test objects(() -> (t[1, 2] = 1.0f0; nothing)) < 1
+    @test objects(() -> dlpack_release(export_share(t))) < 1
+    @test objects(() -> dlpack_release(export_share_legacy(t))) < 1
+    @test objects(() -> close(share(t))) < PER_HANDLE + 1
+    @test objects(() -> close(import_dlpack(Tensor{Float32,2}, export_share(t)))) < PER_HANDLE + 1
+    @test objects(() -> close(import_dlpack_legacy(Tensor{Float32,2}, export_share_legacy(t)))) < PER_HANDLE + 1
+    # Of these only the objects that a dispatch at run time makes are more: those that it passes on.
+    @test objects(() -> close(import_dlpack(export_share(t)))) < 20
+    # That this counts at all.
+    @test objects(() -> boxed(t)) >= 1
+    close(t)
+    @test nothing_left()
+end
+
+@testset "allocations: batches" begin
+    b = Batch((a=Int32[1, 2, 3], b=[1.0, missing, 3.0]))
+    s = DX.schema(b)
+    array = Ref(ArrowArray())
+    round() = (export_share(b, array); close(import_arrow(array, s)))
+    @test objects(round) < PER_HANDLE + 1
+    # A column is one; its type is known only at run time.
+    @test objects(() -> b[1]) < 3
+    @test objects(() -> b[2]) < 3
+    c = b[1]
+    @test objects(() -> sum(c)) < 1
+    @test objects(() -> null_count(c)) < 1
+    close(s)
+    close(b)
+    @test nothing_left()
+end
