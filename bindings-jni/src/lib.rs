@@ -24,6 +24,7 @@ mod cuda_array;
 mod device;
 mod dlpack;
 mod error;
+mod foreign;
 mod handle;
 mod ipc;
 mod ledger;

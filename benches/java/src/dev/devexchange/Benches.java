@@ -11,7 +11,10 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** The operations of Java as a program with benches (docs/bench.md): {@code Benches DIRECTORY [list]}. */
+/**
+ * The operations of Java as a program with benches (docs/bench.md): {@code Benches LANGUAGE DIRECTORY [list]}. The
+ * language is what the names of the operations begin with: {@code java}, or another one on another JVM.
+ */
 public final class Benches {
     /** Long enough for the compiler. */
     private static final long WARM_UP_NS = 300_000_000;
@@ -20,10 +23,14 @@ public final class Benches {
 
     private final Map<String, Entry> entries = new LinkedHashMap<>();
 
-    private Benches() {}
+    private final String language;
+
+    private Benches(String language) {
+        this.language = language;
+    }
 
     private void add(String operation, String implementation, int columns, Bench.SetUp setUp) {
-        String name = columns == 0 ? operation : operation + "/" + columns;
+        String name = language + "/" + (columns == 0 ? operation : operation + "/" + columns);
         entries.put(name + "\t" + implementation, new Entry(columns, setUp));
     }
 
@@ -78,15 +85,15 @@ public final class Benches {
 
     /** Runs the program. */
     public static void main(String[] args) throws IOException, InterruptedException, ReflectiveOperationException {
-        System.load(Path.of(args[0], "libfloor-java.so").toAbsolutePath().toString());
+        System.load(Path.of(args[1], "libfloor-java.so").toAbsolutePath().toString());
         if (Floor.allocations() < 0) {
             throw new IllegalStateException("the library that counts allocations is not loaded before all others");
         }
-        Benches benches = new Benches();
+        Benches benches = new Benches(args[0]);
         OurBenches.addTo(benches::add);
         FloorBenches.addTo(benches::add);
         benches.addArrowJava();
-        if (args.length > 1) {
+        if (args.length > 2) {
             benches.entries.keySet().forEach(System.out::println);
             return;
         }
