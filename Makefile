@@ -16,7 +16,7 @@ SHELL := /bin/bash
 .PHONY: help setup build wheel demo install uninstall \
         test test-rust test-c test-java test-julia test-python test-torch test-python-ft soak-python test-numba \
         test-third-party conformance test-readme \
-        gpu-test gpu-bundle gpu-rehearsal bench test-bench headers conformance-table lint clean distclean
+        gpu-test gpu-bundle gpu-rehearsal bench bench-jmh test-bench headers conformance-table lint clean distclean
 
 ##@ Start here
 help: ## this table
@@ -109,6 +109,10 @@ gpu-rehearsal: ## the same programs in the same way, but on the simulated driver
 bench: ## ours against other libraries and the least that can be done (QUICK=1, ONLY=…, RECORD=…)
 	@scripts/setup.sh --quiet rust c python
 	@scripts/bench.sh $(if $(QUICK),--quick) $(if $(ONLY),--only '$(ONLY)') $(if $(RECORD),--record '$(RECORD)')
+
+bench-jmh: ## the operations of Java, ours and Arrow Java, by JMH (ONLY=…, JMH='-prof gc')
+	@scripts/setup.sh --quiet rust c java
+	@scripts/bench-jmh.sh $(if $(ONLY),--only '$(ONLY)') $(JMH)
 
 ##@ Work on it
 headers: ## write the generated headers and the snapshots anew (look at the diff afterwards)

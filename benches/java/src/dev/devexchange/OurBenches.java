@@ -55,7 +55,7 @@ final class OurBenches {
         @Override
         void run(long times) {
             for (long i = 0; i < times; i++) {
-                Native.tensorDescribe(tensor, address);
+                Calls.tensorDescribe(tensor, address);
                 sink += out.getLong(0);
             }
         }

@@ -5,7 +5,7 @@ import java.nio.ByteBuffer;
 
 /**
  * What a batch is, and all its arrays, as one native call has written them: a row of longs for each ({@code column.rs}),
- * at the place of its node. It never changes, and needs no native memory: any thread may read it at any time.
+ * at the place of its node. The numbers never change, and need no native memory: any thread may read them at any time.
  */
 final class BatchTable {
     private static final int LENGTH_OF_BATCH = Records.BATCH_INFO.at("length");
@@ -43,6 +43,9 @@ final class BatchTable {
     final boolean ready;
 
     private final long[] rows;
+
+    /** By their nodes, those that somebody has read values from: however many columns there are of one array. */
+    private volatile Buffers[] buffers;
 
     private BatchTable(Scratch scratch) {
         ByteBuffer in = scratch.buffer;
@@ -119,5 +122,20 @@ final class BatchTable {
         // The table of addresses is host memory on every device.
         long table = at(node, BUFFERS + FEW - 1);
         return HostMemory.view(table + (long) index * Long.BYTES, Long.BYTES).getLong(0);
+    }
+
+    /** The values of a node; the caller is inside the batch. */
+    Buffers buffers(Batch batch, int node) {
+        Buffers[] all = buffers;
+        if (all == null) {
+            all = new Buffers[nodes()];
+            buffers = all;
+        }
+        Buffers known = all[node];
+        if (known == null) {
+            known = new Buffers(batch, this, node, batch.field(this, node).layout());
+            all[node] = known;
+        }
+        return known;
     }
 }

@@ -90,7 +90,7 @@ public final class Column {
     private Buffers buffers() {
         Buffers known = buffers;
         if (known == null) {
-            known = whole == null ? new Buffers(batch, table, node, layout()) : whole.buffers();
+            known = table.buffers(batch, node);
             buffers = known;
         }
         return known;
