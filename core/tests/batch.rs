@@ -69,16 +69,19 @@ fn check_table(batch: &Batch) {
 }
 
 fn check_row(rows: &[Row], node: usize, column: Column<'_>) {
-    let row = &rows[node];
+    let row = rows.get(node).unwrap();
     assert_eq!((row.length, row.offset), (column.length(), column.offset()));
     assert_eq!(row.null_count, column.known_null_count());
     let (buffers, children) = (column.buffers(), column.field().n_children());
     assert_eq!(row.counts, buffers.len() as i64 | (children as i64) << 32);
-    if buffers.len() > row.buffers.len() {
-        assert_eq!(row.buffers, [buffers[0], buffers[1], buffers.as_ptr().cast()]);
-    } else {
-        assert_eq!(row.buffers[..buffers.len()], *buffers);
+    let mut expected = [null(); 3];
+    for (place, &buffer) in expected.iter_mut().zip(buffers) {
+        *place = buffer;
     }
+    if let (true, [.., last]) = (buffers.len() > 3, &mut expected) {
+        *last = buffers.as_ptr().cast();
+    }
+    assert_eq!(row.buffers, expected);
     let below = (0..children).map(|index| column.child(index).unwrap()).chain(column.dictionary());
     for (node, column) in (row.below as usize..).zip(below) {
         check_row(rows, node, column);
