@@ -64,7 +64,8 @@ final class BatchTable {
         long bytes = ROWS + scratch.buffer.getLong(NODES) * WIDTH * Long.BYTES;
         if (bytes > scratch.room()) {
             scratch = Scratch.of(bytes);
-            Calls.batchDescribe(batch, scratch.address, scratch.room());
+            // By JNI, which lets the garbage collector go on meanwhile: there may be a million arrays.
+            Native.batchDescribe(batch, scratch.address, scratch.room());
         }
         try {
             return new BatchTable(scratch);

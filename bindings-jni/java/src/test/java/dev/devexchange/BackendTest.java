@@ -35,8 +35,27 @@ class BackendTest {
                     Tensor seen = Tensor.importDlpack(tensor.exportShare());
                     Batch batch = seen.toColumn("x", Copy.NEVER)) {
                 System.out.println(seen.getLong(1) + batch.root().getInt(0));
+                System.out.println(failsWhenCompiled(tensor.enter("BackendTest")));
+                tensor.exit();
             }
         }
+    }
+
+    /** What the first call says that fails, when the compiler has known none. */
+    private static String failsWhenCompiled(long tensor) {
+        for (int i = 0; i < 100_000; i++) {
+            share(tensor);
+        }
+        try {
+            share(0);
+            return "nothing";
+        } catch (DevExchangeException e) {
+            return e.getMessage();
+        }
+    }
+
+    private static void share(long tensor) {
+        Native.release(Calls.tensorShare(tensor) | Handle.Kind.TENSOR.tag);
     }
 
     private static List<String> ask(String... options) throws IOException, InterruptedException {
@@ -52,14 +71,14 @@ class BackendTest {
 
     @Test
     void thePropertyAsksForOne() throws IOException, InterruptedException {
-        assertEquals(List.of("jni", "3"), ask("-Ddevexchange.backend=jni"));
-        assertEquals(List.of(EXPECTED, "3"), ask());
+        assertEquals(List.of("jni", "3", "the tensor is closed"), ask("-Ddevexchange.backend=jni"));
+        assertEquals(List.of(EXPECTED, "3", "the tensor is closed"), ask());
         assertEquals(
                 List.of("devexchange.backend is \"unsafe\": it must be jni or ffm"),
                 ask("-Ddevexchange.backend=unsafe"));
         List<String> ffm = ask("-Ddevexchange.backend=ffm");
         if (EXPECTED.equals("ffm")) {
-            assertEquals(List.of("ffm", "3"), ffm);
+            assertEquals(List.of("ffm", "3", "the tensor is closed"), ffm);
         } else {
             assertTrue(ffm.get(0).startsWith("devexchange.backend is \"ffm\": that takes JDK 22 or newer"), ffm::toString);
         }
