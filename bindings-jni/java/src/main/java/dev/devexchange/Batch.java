@@ -626,11 +626,12 @@ public final class Batch implements AutoCloseable {
     /** {@return rows, columns and device, or that it is closed} */
     @Override
     public String toString() {
-        if (isClosed()) {
+        try {
+            BatchTable is = table("Batch.toString");
+            return "Batch (" + is.length + " rows, " + is.columnCount + " columns, " + is.device + ")";
+        } catch (DevExchangeException closed) {
             return "Batch (closed)";
         }
-        BatchTable is = table("Batch.toString");
-        return "Batch (" + is.length + " rows, " + is.columnCount + " columns, " + is.device + ")";
     }
 
     long enter(String method) {

@@ -782,7 +782,11 @@ public final class Column {
     /** {@return field and number of rows, or that its batch is closed} */
     @Override
     public String toString() {
-        return batch.isClosed() ? "Column (closed)" : "Column (" + field() + ", " + length + " rows)";
+        try {
+            return "Column (" + field() + ", " + length + " rows)";
+        } catch (DevExchangeException closed) {
+            return "Column (closed)";
+        }
     }
 
     // ---- for {@link Values}: rows that are valid; the caller is inside the batch ----

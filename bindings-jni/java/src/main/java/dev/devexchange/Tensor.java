@@ -891,11 +891,12 @@ public final class Tensor implements AutoCloseable {
     /** {@return type, shape and device, or that it is closed} */
     @Override
     public String toString() {
-        if (isClosed()) {
+        try {
+            Description is = is("Tensor.toString");
+            return "Tensor (" + is.dtype() + ", " + Arrays.toString(is.shape()) + ", " + is.device() + ")";
+        } catch (DevExchangeException closed) {
             return "Tensor (closed)";
         }
-        Description is = is("Tensor.toString");
-        return "Tensor (" + is.dtype() + ", " + Arrays.toString(is.shape()) + ", " + is.device() + ")";
     }
 
     long enter(String method) {

@@ -195,10 +195,13 @@ class HandleTest {
     @Test
     void whatIsTakenFromAHandleOutlivesItsClosing() {
         Batch batch = batch();
-        Field field = batch.column(0).field();
+        Column column = batch.column(0);
+        Field field = column.field();
+        assertTrue(column.toString().startsWith("Column (") && column.toString().endsWith(", 3 rows)"), column::toString);
         Schema schema = batch.schema();
         batch.close();
         assertEquals("Batch (closed)", batch.toString());
+        assertEquals("Column (closed)", column.toString());
         assertEquals("x", field.name());
         assertEquals("x", schema.columns().get(0).name());
         schema.close();
