@@ -176,8 +176,8 @@ fn batch_export(handle: jlong, out: jlong, device: bool) -> Result<()> {
 }
 
 plain! { batch_describe(handle: jlong, out: jlong, room: jlong) }
-/// Writes what the batch is, at a glance, and after it a long, 1 if the data is ready now; then, if the `room` of so many
-/// bytes is enough, a row for each of its arrays ([`Row`]).
+/// Writes what the batch is, at a glance, and after it a long, 1 if the data is ready now; then, if the `room` of so
+/// many bytes is enough, a row for each of its arrays ([`Row`]).
 fn batch_describe(handle: jlong, out: jlong, room: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;

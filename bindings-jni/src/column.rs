@@ -1,5 +1,5 @@
-//! Columns of a batch. Java has one table of them, holds a column as a place in it and some of its rows, and reads values
-//! in host memory by itself. A column owns nothing and is valid as long as its batch.
+//! Columns of a batch. Java has one table of them, holds a column as a place in it and some of its rows, and reads
+//! values in host memory by itself. A column owns nothing and is valid as long as its batch.
 
 use devexchange_core::abi::types::DevxColumn;
 use devexchange_core::arrow::{Batch, Column};

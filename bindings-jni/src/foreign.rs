@@ -1,6 +1,6 @@
 //! Calls that a newer JVM makes without JNI, through its foreign function interface (`src/main/java22`): of the same
-//! symbols, with NULL for environment and class. Only what is declared with [`plain!`](crate::error::plain) can be called
-//! so. An error cannot be thrown then: it is kept for the thread, and a flag says that Java has to ask for it.
+//! symbols, with NULL for environment and class. Only what is declared with [`plain!`](crate::error::plain) can be
+//! called so. An error cannot be thrown then: it is kept for the thread, and a flag says that Java has to ask for it.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};

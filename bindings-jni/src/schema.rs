@@ -45,9 +45,9 @@ fn schema_share(handle: jlong) -> Result<jlong> {
 }
 
 plain! { schema_fields(handle: jlong, out: jlong, room: jlong) -> jlong }
-/// Writes all fields, in depth-first order, as far as the `room` of so many bytes goes, and says how many they take. Each
-/// is six longs, that is flags, number of children, 1 if there is a dictionary, and how many bytes format, name and
-/// metadata have; then those bytes.
+/// Writes all fields, in depth-first order, as far as the `room` of so many bytes goes, and says how many they take.
+/// Each is six longs, that is flags, number of children, 1 if there is a dictionary, and how many bytes format, name
+/// and metadata have; then those bytes.
 fn schema_fields(handle: jlong, out: jlong, room: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let schema = unsafe { schema(handle) }?;

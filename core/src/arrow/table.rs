@@ -22,8 +22,8 @@ pub struct Row {
     pub counts: i64,
     /// The node of the first child. The other children follow it, and the dictionary follows them.
     pub below: i64,
-    /// The addresses of the buffers, in memory of the batch's device. Only views may have more than these: then the last
-    /// one is that of the table of all of them.
+    /// The addresses of the buffers, in memory of the batch's device. Only views may have more than these: then the
+    /// last one is that of the table of all of them.
     pub buffers: [*const c_void; FEW],
 }
 
@@ -50,8 +50,8 @@ impl Row {
 }
 
 impl Batch {
-    /// Writes a row for each node of the schema, the root's first; the pointers are valid as long as the batch. Nothing is
-    /// allocated, and no buffer is read.
+    /// Writes a row for each node of the schema, the root's first; the pointers are valid as long as the batch.
+    /// Nothing is allocated, and no buffer is read.
     ///
     /// # Safety
     /// `rows` has room for as many rows as the schema has nodes.

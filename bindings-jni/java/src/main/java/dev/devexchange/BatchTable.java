@@ -4,8 +4,9 @@ import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 
 /**
- * What a batch is, and all its arrays, as one native call has written them: a row of longs for each ({@code column.rs}),
- * at the place of its node. The numbers never change, and need no native memory: any thread may read them at any time.
+ * What a batch is, and all its arrays, as one native call has written them: a row of longs for each ({@code
+ * column.rs}), at the place of its node. The numbers never change, and need no native memory: any thread may read them
+ * at any time.
  */
 final class BatchTable {
     private static final int LENGTH_OF_BATCH = Records.BATCH_INFO.at("length");

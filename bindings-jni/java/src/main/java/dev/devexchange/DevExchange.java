@@ -14,9 +14,9 @@ public final class DevExchange {
     }
 
     /**
-     * How this JVM calls the native library where it does so often: {@code ffm}, its foreign function interface, on JDK 22
-     * and newer, or else {@code jni}. The system property {@code devexchange.backend} asks for one of the two, and is
-     * read once.
+     * How this JVM calls the native library where it does so often: {@code ffm}, its foreign function interface, on
+     * JDK 22 and newer, or else {@code jni}. The system property {@code devexchange.backend} asks for one of the two,
+     * and is read once.
      *
      * @return {@code jni} or {@code ffm}
      */

@@ -6,8 +6,8 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 
 /**
- * What holds every open {@link Handle}, so that one whose owner is collected without being closed is found. A
- * {@code Cleaner} does the same, but each of its registrations takes a lock twice and makes two objects: most handles are
+ * What holds every open {@link Handle}, so that one whose owner is collected without being closed is found. A {@code
+ * Cleaner} does the same, but each of its registrations takes a lock twice and makes two objects: most handles are
  * closed soon, so here a handle goes to a free place of its thread's and leaves it without a lock.
  */
 final class Net {

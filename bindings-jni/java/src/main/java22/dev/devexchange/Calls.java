@@ -16,15 +16,17 @@ import java.util.Map;
 
 /**
  * The native calls that are made often, come back soon and call nobody, on JDK 22 and newer: without JNI, and without
- * leaving the state of a thread that runs Java ({@link Linker.Option#critical}). They are the same functions, declared in
- * {@link Native}, and get NULL for what JNI would give them ({@code foreign.rs}). The class of JDK 17 is in
- * {@code src/main/java}.
+ * leaving the state of a thread that runs Java ({@link Linker.Option#critical}). They are the same functions, declared
+ * in {@link Native}, and get NULL for what JNI would give them ({@code foreign.rs}). The class of JDK 17 is in {@code
+ * src/main/java}.
  */
 final class Calls {
     private static final String SYMBOLS = "Java_dev_devexchange_Native_";
 
     private static final Map<Class<?>, MemoryLayout> LAYOUTS = Map.of(
-            long.class, ValueLayout.JAVA_LONG, int.class, ValueLayout.JAVA_INT, boolean.class, ValueLayout.JAVA_BOOLEAN);
+            long.class, ValueLayout.JAVA_LONG,
+            int.class, ValueLayout.JAVA_INT,
+            boolean.class, ValueLayout.JAVA_BOOLEAN);
 
     static final Backend BACKEND = choose();
 
@@ -90,7 +92,8 @@ final class Calls {
         // JNI appends the types of the arguments, which are a letter each.
         String descriptor = type.descriptorString();
         String symbol = SYMBOLS + method.getName() + "__" + descriptor.substring(1, descriptor.indexOf(')'));
-        MemorySegment address = SymbolLookup.loaderLookup().find(symbol).orElseThrow(() -> new NoSuchMethodError(symbol));
+        MemorySegment address =
+                SymbolLookup.loaderLookup().find(symbol).orElseThrow(() -> new NoSuchMethodError(symbol));
         MethodType whole = type.insertParameterTypes(0, long.class, long.class);
         MemoryLayout[] arguments = whole.parameterList().stream().map(LAYOUTS::get).toArray(MemoryLayout[]::new);
         FunctionDescriptor function = type.returnType() == void.class

@@ -197,7 +197,8 @@ class HandleTest {
         Batch batch = batch();
         Column column = batch.column(0);
         Field field = column.field();
-        assertTrue(column.toString().startsWith("Column (") && column.toString().endsWith(", 3 rows)"), column::toString);
+        String shown = column.toString();
+        assertTrue(shown.startsWith("Column (") && shown.endsWith(", 3 rows)"), shown);
         Schema schema = batch.schema();
         batch.close();
         assertEquals("Batch (closed)", batch.toString());
