@@ -16,8 +16,8 @@ SHELL := /bin/bash
 .PHONY: help setup build wheel demo install uninstall \
         test test-rust test-c test-java test-julia test-python test-torch test-python-ft soak-python test-numba \
         test-third-party conformance test-readme \
-        gpu-test gpu-bundle gpu-rehearsal gpu-bench bench test-bench headers conformance-table seeded-bugs lint clean \
-        distclean
+        gpu-test gpu-bundle gpu-rehearsal gpu-bench bench bench-jmh test-bench headers conformance-table seeded-bugs lint \
+        clean distclean
 
 ##@ Start here
 help: ## this table
@@ -114,6 +114,10 @@ bench: ## ours against other libraries and the least that can be done (QUICK=1, 
 gpu-bench: ## what exchanges cost on the GPU of this machine, docs/gpu.md (QUICK=1, ONLY=…, RECORD=FILE, SIMULATED=1)
 	@scripts/gpu-bench.sh $(if $(QUICK),--quick) $(if $(ONLY),--only '$(ONLY)') $(if $(RECORD),--record '$(RECORD)') \
 	  $(if $(SIMULATED),--simulated)
+
+bench-jmh: ## the operations of Java, ours and Arrow Java, by JMH (ONLY=…, JMH='-prof gc')
+	@scripts/setup.sh --quiet rust c java
+	@scripts/bench-jmh.sh $(if $(ONLY),--only '$(ONLY)') $(JMH)
 
 ##@ Work on it
 headers: ## write the generated headers and the snapshots anew (look at the diff afterwards)

@@ -3,7 +3,7 @@
 #
 # Sets `programs`, what is measured, and `missing`, the options of run.py for what is not here.
 
-: "${benches:?}" "${out:?}" "${JAVA=}"
+: "${benches:?}" "${out:?}" "${JAVA=}" "${DEVX_JDK22=}"
 
 programs=()
 missing=()
@@ -156,12 +156,17 @@ arrow_java_classes() { # DIRECTORY
 
 build_java() {
   local classes=$out/java log=$out/java.log path sources
-  if [ -z "$JAVAC" ]; then is_missing java "no JDK"; return; fi
+  if [ -z "$JAVAC" ]; then
+    is_missing java "no JDK"
+    is_missing java-22 "no JDK"
+    return
+  fi
   rm -rf "$classes"
   mkdir -p "$classes"
   mapfile -t sources < <(find "$DEVX_ROOT/bindings-jni/java/src/main/java" "$benches/java/src" -name '*.java')
   if ! "$JAVAC" -nowarn -d "$classes" "${sources[@]}" >"$log" 2>&1; then
     is_missing java "cannot be compiled, see $log"
+    is_missing java-22 "cannot be compiled, see $log"
     return
   fi
   path=$classes
@@ -170,8 +175,27 @@ build_java() {
   else is_missing arrow-java "could not be had, see $log"; fi
   build_library libfloor-java.so -I"$JAVA_HOME/include" -I"$JAVA_HOME/include/linux" "$benches/java/floor.c" \
     "${floor[@]}"
-  add_launcher java "$JAVA" -Xmx1g --add-opens=java.base/java.nio=ALL-UNNAMED \
-    -Ddevexchange.library.path="$DEVX_LIBDIR" -cp "$path" dev.devexchange.Benches "$bin"
+  add_java java "$JAVA" "$path" -Ddevexchange.backend=jni
+  build_java_22 "$path"
+}
+
+# The same on a newer JVM, which calls without JNI.
+build_java_22() { # CLASS PATH
+  local classes=$out/java-22 log=$out/java-22.log
+  if [ -z "$DEVX_JDK22" ]; then is_missing java-22 "no JDK of 22 or newer"; return; fi
+  rm -rf "$classes"
+  mkdir -p "$classes"
+  if ! "$DEVX_JDK22/bin/javac" -nowarn --release 22 -d "$classes" -cp "$1" \
+    "$DEVX_ROOT"/bindings-jni/java/src/main/java22/dev/devexchange/*.java >"$log" 2>&1; then
+    is_missing java-22 "cannot be compiled, see $log"
+    return
+  fi
+  add_java java-22 "$DEVX_JDK22/bin/java" "$classes:$1" -Ddevexchange.backend=ffm --enable-native-access=ALL-UNNAMED
+}
+
+add_java() { # LANGUAGE JAVA CLASS-PATH OPTIONS...
+  add_launcher "$1" "$2" -Xmx1g --add-opens=java.base/java.nio=ALL-UNNAMED \
+    -Ddevexchange.library.path="$DEVX_LIBDIR" "${@:4}" -cp "$3" dev.devexchange.Benches "$1" "$bin"
 }
 
 build_julia() {

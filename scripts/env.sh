@@ -12,6 +12,7 @@
 #   DEVX_LIB_C DEVX_LIB_JNI DEVX_LIB_JULIA     those libraries
 #   DEVX_PREFIX                                the private prefix that the tests install to
 #   JAVA_HOME JAVA JAVAC MVN JULIA PYTHON      the tools, as found
+#   DEVX_JDK22                                 a JDK of 22 or newer, for the classes of the jar that need one
 #   CARGO RUSTC CC CXX                         the same, but not exported
 
 devx_version_ge() { # HAVE WANT
@@ -71,7 +72,7 @@ devx_jdk_major() { # JAVA_HOME
 }
 
 # The first JDK that is new enough: JAVA_HOME, the one on PATH, then what the distribution has installed.
-devx_find_jdk() {
+devx_find_jdk() { # OLDEST
   local dir javac candidates=("${JAVA_HOME:-}")
   if javac=$(command -v javac 2>/dev/null); then
     javac=$(readlink -f "$javac")
@@ -79,7 +80,7 @@ devx_find_jdk() {
   fi
   for dir in "${candidates[@]}" /usr/lib/jvm/*; do
     [ -n "$dir" ] || continue
-    if devx_version_ge "$(devx_jdk_major "$dir")" 17; then echo "$dir"; return; fi
+    if devx_version_ge "$(devx_jdk_major "$dir")" "$1"; then echo "$dir"; return; fi
   done
 }
 
@@ -137,7 +138,8 @@ devx_env() {
   RUSTC=$(devx_first_of "${RUSTC:-}" rustc)
   CC=$(devx_first_of "${CC:-}" cc gcc clang)
   CXX=$(devx_first_of "${CXX:-}" c++ g++ clang++)
-  JAVA_HOME=$(devx_find_jdk)
+  JAVA_HOME=$(devx_find_jdk 17)
+  DEVX_JDK22=$(devx_find_jdk 22)
   JAVA=${JAVA_HOME:+$JAVA_HOME/bin/java}
   JAVAC=${JAVA_HOME:+$JAVA_HOME/bin/javac}
   MVN=$(devx_first_of mvn)
@@ -146,7 +148,7 @@ devx_env() {
 }
 
 DEVX_EXPORTED="PATH HOME DEVX_ROOT DEVX_VERSION DEVX_RUST_VERSION DEVX_TARGET CARGO_TARGET_DIR DEVX_LIBDIR DEVX_LIB_C
-  DEVX_LIB_JNI DEVX_LIB_JULIA DEVX_PREFIX JAVA_HOME JAVA JAVAC MVN JULIA PYTHON"
+  DEVX_LIB_JNI DEVX_LIB_JULIA DEVX_PREFIX DEVX_JDK22 JAVA_HOME JAVA JAVAC MVN JULIA PYTHON"
 # For scripts only: cargo and its build scripts read these names themselves, and would build everything anew
 # for a caller whose environment has them and for one whose has not.
 DEVX_PLAIN="CARGO RUSTC CC CXX"

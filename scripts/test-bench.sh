@@ -16,7 +16,7 @@ rows_are_right() {
   "$PYTHON" - "$DEVX_ROOT/benches/operations.tsv" "$results" <<'PYTHON'
 import json, sys
 
-languages = "python", "java", "julia"
+languages = "python", "java", "java-22", "julia"
 operations = [line.split("\t")[0].rstrip("\n") for line in open(sys.argv[1])]
 rows = json.load(open(sys.argv[2]))
 there = [(row["operation"], row["implementation"]) for row in rows]
@@ -54,4 +54,9 @@ rm -f "$results"
 check "make bench QUICK=1" make --no-print-directory -C "$DEVX_ROOT" bench QUICK=1 || true
 check "every operation has its rows, with all figures" rows_are_right || true
 check "the picture and the tables are written" documents_are_written || true
+if [ -n "$MVN" ] && [ -n "$JAVAC" ]; then
+  check "the benches for JMH are compiled" "$DEVX_ROOT/scripts/bench-jmh.sh" --compile || true
+else
+  skipped "the benches for JMH are compiled" "no JDK or no Maven"
+fi
 report_counts

@@ -63,6 +63,7 @@ suite_java() {
   needs_libraries
   needs_tool Maven "$MVN"
   needs_tool "JDK >= 17" "$JAVA_HOME"
+  if [ -z "$DEVX_JDK22" ]; then echo "no JDK of 22 or newer: nothing is tested with foreign functions"; fi
   devx_mvn verify
   refuse_jni_warnings
 }

@@ -85,14 +85,19 @@ struct held {
     struct seen_schema *schema;
 };
 
-/* Two numbers to `out`, and the addresses of the columns behind them. */
+/* Two numbers to `out`, behind which there is room for a number for each column. */
 FLOOR(void, importBatch, jlong array, jlong schema, jlong out) {
     UNUSED;
     struct held *held = (struct held *)out;
-    int64_t const columns = ((struct ArrowArray *)array)->n_children;
     held->schema = import_schema((struct ArrowSchema *)schema);
     held->seen = held->schema == NULL ? NULL : import_array((struct ArrowArray *)array, held->schema);
     if (held->seen == NULL) abort();
+}
+
+/* The addresses of the columns. */
+FLOOR(void, readBatch, jlong out, jint columns) {
+    UNUSED;
+    struct held *held = (struct held *)out;
     const void **addresses = (const void **)(held + 1);
     for (int64_t i = 0; i < columns; ++i) addresses[i] = seen_values(held->seen, i);
 }

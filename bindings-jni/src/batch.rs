@@ -5,7 +5,7 @@ use devexchange_core::abi::arrow_data::ArrowArray;
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::types::{DevxBatchInfo, DevxNode};
 use devexchange_core::arrow::format::Buffer;
-use devexchange_core::arrow::{Batch, Field, Schema, batch::NodeDesc};
+use devexchange_core::arrow::{Batch, Field, Schema, batch::NodeDesc, table::Row};
 use devexchange_core::order::Ready;
 use jni::sys::jlong;
 
@@ -175,18 +175,27 @@ fn batch_export(handle: jlong, out: jlong, device: bool) -> Result<()> {
     Ok(())
 }
 
-plain! { batch_info(handle: jlong, out: jlong) }
-/// Writes what the batch is, at a glance, and after it a long: 1 if the data is ready now.
-fn batch_info(handle: jlong, out: jlong) -> Result<()> {
+plain! { batch_describe(handle: jlong, out: jlong, room: jlong) }
+/// Writes what the batch is, at a glance, and after it a long, 1 if the data is ready now; then, if the `room` of so
+/// many bytes is enough, a row for each of its arrays ([`Row`]).
+fn batch_describe(handle: jlong, out: jlong, room: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
     let out = take::<DevxBatchInfo>(out);
+    let info = batch.info();
     // SAFETY: Java gives the address of room for the record, and a long.
-    unsafe { out.write(batch.info()) };
+    unsafe { out.write(info) };
     // SAFETY: as above.
     let after = unsafe { out.add(1) }.cast::<i64>();
     // SAFETY: as above.
     unsafe { after.write(matches!(batch.ready(), Ready::Now).into()) };
+    let needed = size_of::<DevxBatchInfo>() + size_of::<i64>() + info.n_nodes as usize * size_of::<Row>();
+    if needed <= room.cast_unsigned() as usize {
+        // SAFETY: as above, and the rows are behind it.
+        let rows = unsafe { after.add(1) }.cast::<Row>();
+        // SAFETY: there is room for a row for each node.
+        unsafe { batch.write_table(rows) };
+    }
     Ok(())
 }
 

@@ -9,6 +9,8 @@ use jni::errors::{Error as JniError, ErrorPolicy, Result as JniResult};
 use jni::objects::{JString, JThrowable};
 use jni::{Env, EnvUnowned, jni_sig, jni_str};
 
+use crate::foreign;
+
 /// Why a call is refused: the core's reason, or trouble with the JVM.
 #[derive(Debug)]
 pub(crate) enum Error {
@@ -129,7 +131,7 @@ macro_rules! native {
 pub(crate) use native;
 
 /// As [`native!`], for a method that needs nothing of the JVM: the environment is looked at only to throw, which makes a
-/// call several times cheaper.
+/// call several times cheaper, and lets Java make it without JNI ([`foreign`]).
 macro_rules! plain {
     ($name:ident($($argument:ident: $type:ident),* $(,)?) $(-> $result:ident)?) => {
         const _: ::jni::NativeMethod = {
@@ -144,6 +146,8 @@ macro_rules! plain {
                 java_type = "dev.devexchange.Native",
                 static raw extern fn $name($($argument: $type),*) $(-> $result)?,
                 fn = raw,
+                // It asks JNI whether the method is static: all are, as a test of the Java part sees.
+                abi_check = UnsafeNever,
             }
         };
     };
@@ -162,5 +166,9 @@ pub(crate) fn answer<T: Default>(env: EnvUnowned<'_>, body: impl FnOnce() -> Res
 
 #[cold]
 fn thrown<T: Default>(mut env: EnvUnowned<'_>, error: Error) -> T {
+    if env.as_raw().is_null() {
+        foreign::keep(error);
+        return T::default();
+    }
     env.with_env(|_| Err(error)).resolve::<Throw>()
 }

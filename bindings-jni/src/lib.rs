@@ -3,6 +3,8 @@
 //! Conventions, without exceptions:
 //! * A function converts its arguments, guards them and delegates to the core. What fails is thrown as a
 //!   `DevExchangeException`, a panic too (status 255); see [`error`].
+//! * What needs nothing of the JVM is declared with [`plain!`](error::plain), and Java may call it without JNI; see
+//!   [`foreign`].
 //! * Handles are `long`s that Java gives up through one function, [`handle`]. Java makes sure that a handle is not
 //!   given up while a call uses it (`Handle.java`).
 //! * Results of several values are written to an address that Java gives: the records of `devexchange/types.h`, whose
@@ -24,6 +26,7 @@ mod cuda_array;
 mod device;
 mod dlpack;
 mod error;
+mod foreign;
 mod handle;
 mod ipc;
 mod ledger;

@@ -1,8 +1,8 @@
 //! Schemas: describing them, taking and handing them out, reading them back.
 
 use devexchange_core::abi::types::DevxField;
-use devexchange_core::arrow::Field;
 use devexchange_core::arrow::schema::{FieldDesc, Schema};
+use devexchange_core::arrow::{Field, metadata};
 use jni::sys::jlong;
 
 use crate::error::{Result, plain};
@@ -44,36 +44,50 @@ fn schema_share(handle: jlong) -> Result<jlong> {
     Ok(give(Schema::clone(&schema).into_raw()))
 }
 
-plain! { schema_nodes(handle: jlong) -> jlong }
-/// How many fields there are in the whole tree.
-fn schema_nodes(handle: jlong) -> Result<jlong> {
-    // SAFETY: Java gives a living handle.
-    Ok(unsafe { schema(handle) }?.nodes() as jlong)
-}
-
-plain! { schema_fields(handle: jlong, out: jlong) }
-/// Writes the records of all fields, in depth-first order; their texts are the schema's.
-fn schema_fields(handle: jlong, out: jlong) -> Result<()> {
+plain! { schema_fields(handle: jlong, out: jlong, room: jlong) -> jlong }
+/// Writes all fields, in depth-first order, as far as the `room` of so many bytes goes, and says how many they take.
+/// Each is six longs, that is flags, number of children, 1 if there is a dictionary, and how many bytes format, name
+/// and metadata have; then those bytes.
+fn schema_fields(handle: jlong, out: jlong, room: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let schema = unsafe { schema(handle) }?;
-    let mut next = take::<DevxField>(out);
+    let mut out = Room { next: take(out), left: room.cast_unsigned() as usize, taken: 0 };
     for field in depth_first(&schema) {
-        // SAFETY: Java gives the address of room for as many records as there are nodes.
-        unsafe { next.write(record(field)) };
-        next = next.wrapping_add(1);
+        let (format, name) = (field.format().as_bytes(), field.name().as_bytes());
+        // SAFETY: checked when the schema was made.
+        let metadata = unsafe { metadata::block(field.raw().metadata) }?.unwrap_or_default();
+        let sizes = [format, name, metadata].map(|bytes| bytes.len() as i64);
+        let numbers = [field.flags(), field.n_children() as i64, field.dictionary().is_some().into()];
+        for number in numbers.into_iter().chain(sizes) {
+            // SAFETY: Java gives the address of so much room.
+            unsafe { out.put(&number.to_ne_bytes()) };
+        }
+        for bytes in [format, name, metadata] {
+            // SAFETY: as above.
+            unsafe { out.put(bytes) };
+        }
     }
-    Ok(())
+    Ok(out.taken as jlong)
 }
 
-fn record(field: Field<'_>) -> DevxField {
-    let raw = field.raw();
-    DevxField {
-        format: raw.format,
-        name: raw.name,
-        metadata: raw.metadata,
-        flags: raw.flags,
-        n_children: raw.n_children,
-        has_dictionary: field.dictionary().is_some().into(),
+/// Memory that is filled from its beginning.
+struct Room {
+    next: *mut u8,
+    left: usize,
+    /// With what there was no room for.
+    taken: usize,
+}
+
+impl Room {
+    /// # Safety
+    /// There is room for `left` bytes in all, and `next` is behind those that were put there.
+    unsafe fn put(&mut self, bytes: &[u8]) {
+        self.taken += bytes.len();
+        if self.taken <= self.left {
+            // SAFETY: so much of the room was left.
+            unsafe { self.next.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+            self.next = self.next.wrapping_add(bytes.len());
+        }
     }
 }
 

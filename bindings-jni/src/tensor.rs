@@ -76,15 +76,18 @@ fn tensor_describe(handle: jlong, out: jlong) -> Result<()> {
     let tensor = unsafe { tensor(handle) }?;
     let Layout { elements, bytes, lowest, end, row_major } = tensor.layout();
     let ready = matches!(tensor.ready(), Ready::Now);
-    let layout = [elements as i64, bytes as i64, row_major.into(), lowest as i64, end as i64, ready.into()];
-    let numbers = [&[tensor.flags().0.cast_signed()], &layout[..], tensor.shape(), tensor.strides()].concat();
+    let flags = tensor.flags().0.cast_signed();
+    let numbers = [flags, elements as i64, bytes as i64, row_major.into(), lowest as i64, end as i64, ready.into()];
     let out = take::<DLTensor>(out);
     // SAFETY: Java gives the address of room for the record and the numbers of a tensor of the most dimensions.
     unsafe { out.write(tensor.as_dltensor()) };
     // SAFETY: as above.
-    let after = unsafe { out.add(1) }.cast::<i64>();
-    // SAFETY: as above.
-    unsafe { after.copy_from_nonoverlapping(numbers.as_ptr(), numbers.len()) };
+    let mut after = unsafe { out.add(1) }.cast::<i64>();
+    for part in [&numbers, tensor.shape(), tensor.strides()] {
+        // SAFETY: as above.
+        unsafe { after.copy_from_nonoverlapping(part.as_ptr(), part.len()) };
+        after = after.wrapping_add(part.len());
+    }
     Ok(())
 }
 

@@ -14,7 +14,8 @@ use devexchange_core::abi::types::*;
 use devexchange_core::arrow::batch::NodeDesc;
 use devexchange_core::arrow::metadata;
 use devexchange_core::arrow::schema::FieldDesc;
-use devexchange_core::{Batch, Device, Owner, Schema};
+use devexchange_core::arrow::table::Row;
+use devexchange_core::{Batch, Column, Device, Owner, Schema};
 
 fn counted() -> (Owner, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
@@ -56,7 +57,39 @@ fn sample() -> (Batch, Arc<AtomicUsize>) {
     (batch, released)
 }
 
+/// The table of a batch says what its columns say.
+fn check_table(batch: &Batch) {
+    let mut rows = Vec::<Row>::with_capacity(batch.schema().nodes());
+    // SAFETY: there is room for a row for each node, and then so many are there.
+    unsafe {
+        batch.write_table(rows.as_mut_ptr());
+        rows.set_len(batch.schema().nodes());
+    }
+    check_row(&rows, 0, batch.root());
+}
+
+fn check_row(rows: &[Row], node: usize, column: Column<'_>) {
+    let row = rows.get(node).unwrap();
+    assert_eq!((row.length, row.offset), (column.length(), column.offset()));
+    assert_eq!(row.null_count, column.known_null_count());
+    let (buffers, children) = (column.buffers(), column.field().n_children());
+    assert_eq!(row.counts, buffers.len() as i64 | (children as i64) << 32);
+    let mut expected = [null(); 3];
+    for (place, &buffer) in expected.iter_mut().zip(buffers) {
+        *place = buffer;
+    }
+    if let (true, [.., last]) = (buffers.len() > 3, &mut expected) {
+        *last = buffers.as_ptr().cast();
+    }
+    assert_eq!(row.buffers, expected);
+    let below = (0..children).map(|index| column.child(index).unwrap()).chain(column.dictionary());
+    for (node, column) in (row.below as usize..).zip(below) {
+        check_row(rows, node, column);
+    }
+}
+
 fn check_sample(batch: &Batch) {
+    check_table(batch);
     assert_eq!((batch.length(), batch.n_columns()), (3, 3));
     let n = batch.column_named("n").unwrap();
     assert_eq!(n.values::<i32>().unwrap(), [1, -1, 3]);
@@ -154,6 +187,7 @@ fn slices_apply_at_every_level() {
     ];
     // SAFETY: the buffers are static and have the rows that the nodes say.
     let batch = unsafe { Batch::from_raw_parts(&schema, Device::CPU, &nodes, Owner::none()) }.unwrap();
+    check_table(&batch);
     let n = batch.column_named("n").unwrap();
     assert_eq!(n.values::<i16>().unwrap(), [3, 4, 5]);
     assert_eq!([0, 1, 2].map(|row| n.is_valid(row).unwrap()), [false, true, true]);
@@ -181,6 +215,7 @@ fn dictionaries_hang_below_their_indices() {
     ];
     // SAFETY: the buffers are static and have the rows that the nodes say.
     let batch = unsafe { Batch::from_raw_parts(&schema, Device::CPU, &nodes, Owner::none()) }.unwrap();
+    check_table(&batch);
     let kind = batch.column(0).unwrap();
     let words = kind.dictionary().unwrap();
     let read = |row| kind.dictionary_index(row).and_then(|index| words.text(index));
@@ -426,4 +461,16 @@ fn devices_are_normalised_or_refused() {
     assert_eq!(import(1, 0, 8), Err(DEVX_DEVICE));
     assert_eq!(import(2, 0, 0), Err(DEVX_DEVICE));
     assert_eq!(import(99, 0, 0), Err(DEVX_DEVICE));
+}
+
+#[test]
+fn a_table_has_the_buffers_of_views_elsewhere() {
+    static VIEWS: [u8; 16] = [0; 16];
+    static DATA: [u8; 4] = *b"rain";
+    static SIZES: [i64; 2] = [4, 4];
+    let schema = Schema::new(&[FieldDesc::new(c"v", c"vu")]).unwrap();
+    let buffers = [null(), address(&VIEWS), address(&DATA), address(&DATA), address(&SIZES)];
+    let nodes = [NodeDesc { length: 1, null_count: -1, offset: 0, buffers: &buffers }];
+    // SAFETY: the buffers are static and have the rows that the node says.
+    check_table(&unsafe { Batch::from_raw_parts(&schema, Device::CPU, &nodes, Owner::none()) }.unwrap());
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::batch::Batch;
 use super::field::Field;
 use super::format::Type;
+use super::tree::Links;
 use crate::abi::arrow_data::ArrowArray;
 use crate::abi::types::DevxColumn;
 use crate::dtype::{DType, Element};
@@ -22,10 +23,35 @@ pub struct Column<'a> {
     length: i64,
 }
 
+/// What a column sees of its children.
+#[derive(Clone, Copy)]
+enum Seen {
+    All,
+    /// From a row on, so many.
+    Rows(i64, i64),
+}
+
+impl Seen {
+    #[inline]
+    fn of(self, child: Column<'_>) -> Column<'_> {
+        match self {
+            Self::All => child,
+            Self::Rows(offset, length) => child.slice(offset, length),
+        }
+    }
+}
+
 impl<'a> Column<'a> {
+    #[inline]
     pub(crate) fn whole(batch: &'a Batch, node: usize) -> Self {
         let array = batch.array(node);
         Self { batch, node, offset: array.offset, length: array.length }
+    }
+
+    /// Some of the rows of a node's array.
+    #[inline]
+    pub(super) fn rows_of(batch: &'a Batch, node: usize, offset: i64, length: i64) -> Self {
+        Self { batch, node, offset, length }
     }
 
     /// The column that a record of [`Column::to_raw`] describes.
@@ -118,12 +144,14 @@ impl<'a> Column<'a> {
     /// their own: their children do.
     pub fn known_null_count(self) -> i64 {
         let array = self.array();
+        if array.null_count == 0 && self.ty() != Type::Null {
+            return 0;
+        }
         let whole = self.offset == array.offset && self.length == array.length;
         match (self.ty(), array.null_count) {
             (Type::Null, _) => self.length,
             (ty, _) if !ty.buffers().has_validity() => 0,
             _ if self.buffer(0).is_null() => 0,
-            (_, 0) => 0,
             (_, count) if whole => count,
             _ => -1,
         }
@@ -172,12 +200,26 @@ impl<'a> Column<'a> {
     /// types all values (see [`Column::list`], [`Column::union_value`], [`Column::run`]).
     pub fn child(self, index: usize) -> Option<Self> {
         let node = self.batch.schema().links(self.node).child(index)?;
-        let child = Self::whole(self.batch, node);
-        Some(match self.ty() {
-            Type::Struct | Type::SparseUnion => child.slice(self.offset, self.length),
-            Type::FixedSizeList(size) => child.slice(self.offset * i64::from(size), self.length * i64::from(size)),
-            _ => child,
+        Some(self.seen_below().of(Self::whole(self.batch, node)))
+    }
+
+    /// The children and, behind them, the dictionary.
+    #[inline]
+    pub(super) fn below(self, links: Links) -> impl Iterator<Item = Self> {
+        let (seen, first, children) = (self.seen_below(), links.first_child as usize, links.n_children as usize);
+        (first..first + links.below()).map(move |node| {
+            let whole = Self::whole(self.batch, node);
+            if node < first + children { seen.of(whole) } else { whole }
         })
+    }
+
+    #[inline]
+    fn seen_below(self) -> Seen {
+        match self.ty() {
+            Type::Struct | Type::SparseUnion => Seen::Rows(self.offset, self.length),
+            Type::FixedSizeList(size) => Seen::Rows(self.offset * i64::from(size), self.length * i64::from(size)),
+            _ => Seen::All,
+        }
     }
 
     fn slice(self, offset: i64, length: i64) -> Self {

@@ -12,6 +12,7 @@ pub mod format;
 pub mod metadata;
 mod record;
 pub mod schema;
+pub mod table;
 mod transfer;
 mod tree;
 pub mod value;

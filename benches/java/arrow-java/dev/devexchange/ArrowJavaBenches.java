@@ -17,7 +17,7 @@ final class ArrowJavaBenches {
 
     static void addTo(Bench.Adder benches) {
         for (int columns : OurBenches.WIDTHS) {
-            benches.add("java/batch-read", "arrow-java", columns, BatchRead::new);
+            benches.add("batch-read", "arrow-java", columns, BatchRead::new);
         }
     }
 

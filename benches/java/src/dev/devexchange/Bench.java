@@ -7,7 +7,7 @@ abstract class Bench implements AutoCloseable {
         Bench make(int columns);
     }
 
-    /** Adds one to a program, whose name gets {@code /columns} unless that is 0. */
+    /** Adds one to a program, which puts its language before the name, and {@code /columns} behind unless it is 0. */
     interface Adder {
         void add(String operation, String implementation, int columns, SetUp setUp);
     }

@@ -10,8 +10,12 @@ import java.time.Duration;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Set;
 
-/** The operations of Java as a program with benches (docs/bench.md): {@code Benches DIRECTORY [list]}. */
+/**
+ * The operations of Java as a program with benches (docs/bench.md): {@code Benches LANGUAGE DIRECTORY [list]}. The
+ * language is what the names of the operations begin with: {@code java}, or another one on another JVM.
+ */
 public final class Benches {
     /** Long enough for the compiler. */
     private static final long WARM_UP_NS = 300_000_000;
@@ -20,15 +24,39 @@ public final class Benches {
 
     private final Map<String, Entry> entries = new LinkedHashMap<>();
 
-    private Benches() {}
+    private final String language;
+
+    private Benches(String language) {
+        this.language = language;
+    }
 
     private void add(String operation, String implementation, int columns, Bench.SetUp setUp) {
-        String name = columns == 0 ? operation : operation + "/" + columns;
+        String name = language + "/" + (columns == 0 ? operation : operation + "/" + columns);
         entries.put(name + "\t" + implementation, new Entry(columns, setUp));
     }
 
-    private static Bench ready(Entry entry) {
-        Bench bench = entry.setUp.make(entry.columns);
+    /** All that there are, after the floor's library was loaded. */
+    static Benches all(String language, Path floor) throws ReflectiveOperationException {
+        System.load(floor.toAbsolutePath().toString());
+        Benches benches = new Benches(language);
+        OurBenches.addTo(benches::add);
+        FloorBenches.addTo(benches::add);
+        benches.addArrowJava();
+        return benches;
+    }
+
+    /** What there is: an operation, a tab, an implementation. */
+    Set<String> rows() {
+        return entries.keySet();
+    }
+
+    Bench make(String row) {
+        Entry entry = entries.get(row);
+        return entry.setUp.make(entry.columns);
+    }
+
+    private Bench ready(String row) {
+        Bench bench = make(row);
         long end = System.nanoTime() + WARM_UP_NS;
         while (System.nanoTime() < end) {
             bench.run(100);
@@ -48,7 +76,7 @@ public final class Benches {
                 current = words[0];
             }
             String name = words[0] + "\t" + words[1];
-            Bench bench = ready.computeIfAbsent(name, key -> ready(entries.get(key)));
+            Bench bench = ready.computeIfAbsent(name, this::ready);
             long times = Long.parseLong(words[2]);
             long allocations = Floor.allocations();
             long start = System.nanoTime();
@@ -78,16 +106,12 @@ public final class Benches {
 
     /** Runs the program. */
     public static void main(String[] args) throws IOException, InterruptedException, ReflectiveOperationException {
-        System.load(Path.of(args[0], "libfloor-java.so").toAbsolutePath().toString());
+        Benches benches = all(args[0], Path.of(args[1], "libfloor-java.so"));
         if (Floor.allocations() < 0) {
             throw new IllegalStateException("the library that counts allocations is not loaded before all others");
         }
-        Benches benches = new Benches();
-        OurBenches.addTo(benches::add);
-        FloorBenches.addTo(benches::add);
-        benches.addArrowJava();
-        if (args.length > 1) {
-            benches.entries.keySet().forEach(System.out::println);
+        if (args.length > 2) {
+            benches.rows().forEach(System.out::println);
             return;
         }
         benches.serve();

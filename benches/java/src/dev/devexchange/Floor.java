@@ -28,5 +28,7 @@ final class Floor {
 
     static native void importBatch(long array, long schema, long out);
 
+    static native void readBatch(long out, int columns);
+
     static native void releaseBatch(long out);
 }

@@ -10,11 +10,12 @@ final class FloorBenches {
     private FloorBenches() {}
 
     static void addTo(Bench.Adder benches) {
-        benches.add("java/call", NAME, 0, columns -> new Call());
-        benches.add("java/native-8-longs", NAME, 0, columns -> new EightLongs());
-        benches.add("java/tensor-round-trip", NAME, 0, columns -> new RoundTrip());
+        benches.add("call", NAME, 0, columns -> new Call());
+        benches.add("native-8-longs", NAME, 0, columns -> new EightLongs());
+        benches.add("tensor-round-trip", NAME, 0, columns -> new RoundTrip());
         for (int columns : OurBenches.WIDTHS) {
-            benches.add("java/batch-read", NAME, columns, BatchRead::new);
+            benches.add("batch-read", NAME, columns, BatchRead::new);
+            benches.add("batch-columns", NAME, columns, BatchColumns::new);
         }
     }
 
@@ -76,6 +77,7 @@ final class FloorBenches {
             for (long i = 0; i < times; i++) {
                 Floor.exportBatch(table, array.address(), schema.address());
                 Floor.importBatch(array.address(), schema.address(), address);
+                Floor.readBatch(address, columns);
                 for (int column = 0; column < columns; column++) {
                     sink += out.getLong((2 + column) * Long.BYTES);
                 }
@@ -87,6 +89,40 @@ final class FloorBenches {
         public void close() {
             array.close();
             schema.close();
+            Floor.endTable(table);
+        }
+    }
+
+    private static final class BatchColumns extends Bench {
+        private final int columns;
+        private final long table;
+        private final ByteBuffer out;
+        private final long address;
+
+        BatchColumns(int columns) {
+            this.columns = columns;
+            table = Floor.table(columns);
+            out = ByteBuffer.allocateDirect((2 + columns) * Long.BYTES).order(ByteOrder.nativeOrder());
+            address = Native.bufferAddress(out);
+            try (CStruct array = CStruct.arrowArray(); CStruct schema = CStruct.arrowSchema()) {
+                Floor.exportBatch(table, array.address(), schema.address());
+                Floor.importBatch(array.address(), schema.address(), address);
+            }
+        }
+
+        @Override
+        void run(long times) {
+            for (long i = 0; i < times; i++) {
+                Floor.readBatch(address, columns);
+                for (int column = 0; column < columns; column++) {
+                    sink += out.getLong((2 + column) * Long.BYTES);
+                }
+            }
+        }
+
+        @Override
+        public void close() {
+            Floor.releaseBatch(address);
             Floor.endTable(table);
         }
     }

@@ -13,11 +13,12 @@ final class OurBenches {
     private OurBenches() {}
 
     static void addTo(Bench.Adder benches) {
-        benches.add("java/call", NAME, 0, columns -> new Call());
-        benches.add("java/native-8-longs", NAME, 0, columns -> new EightLongs());
-        benches.add("java/tensor-round-trip", NAME, 0, columns -> new RoundTrip());
+        benches.add("call", NAME, 0, columns -> new Call());
+        benches.add("native-8-longs", NAME, 0, columns -> new EightLongs());
+        benches.add("tensor-round-trip", NAME, 0, columns -> new RoundTrip());
         for (int columns : WIDTHS) {
-            benches.add("java/batch-read", NAME, columns, BatchRead::new);
+            benches.add("batch-read", NAME, columns, BatchRead::new);
+            benches.add("batch-columns", NAME, columns, BatchColumns::new);
         }
     }
 
@@ -54,7 +55,7 @@ final class OurBenches {
         @Override
         void run(long times) {
             for (long i = 0; i < times; i++) {
-                Native.tensorDescribe(tensor, address);
+                Calls.tensorDescribe(tensor, address);
                 sink += out.getLong(0);
             }
         }
@@ -83,6 +84,15 @@ final class OurBenches {
         }
     }
 
+    private static Batch batch(int columns) {
+        ArrayBuilder builder = ArrayBuilder.batch(ROWS);
+        ByteBuffer values = room(ROWS * Integer.BYTES);
+        for (int column = 0; column < columns; column++) {
+            builder.child(ArrayBuilder.of("c" + column, Format.INT32, ROWS).buffer(null).buffer(values));
+        }
+        return builder.build(Device.CPU);
+    }
+
     private static final class BatchRead extends Bench {
         private final int columns;
         private final Batch batch;
@@ -92,13 +102,7 @@ final class OurBenches {
 
         BatchRead(int columns) {
             this.columns = columns;
-            ArrayBuilder builder = ArrayBuilder.batch(ROWS);
-            ByteBuffer values = room(ROWS * Integer.BYTES);
-            for (int column = 0; column < columns; column++) {
-                builder.child(
-                        ArrayBuilder.of("c" + column, Format.INT32, ROWS).buffer(null).buffer(values));
-            }
-            batch = builder.build(Device.CPU);
+            batch = batch(columns);
             type = batch.schema();
         }
 
@@ -120,6 +124,32 @@ final class OurBenches {
             array.close();
             schema.close();
             type.close();
+            batch.close();
+        }
+    }
+
+    /** What of that is the reading: each time the batch is as if it had just been imported. */
+    private static final class BatchColumns extends Bench {
+        private final int columns;
+        private final Batch batch;
+
+        BatchColumns(int columns) {
+            this.columns = columns;
+            batch = batch(columns);
+        }
+
+        @Override
+        void run(long times) {
+            for (long i = 0; i < times; i++) {
+                batch.forget();
+                for (int column = 0; column < columns; column++) {
+                    sink += batch.column(column).bufferAddress(1);
+                }
+            }
+        }
+
+        @Override
+        public void close() {
             batch.close();
         }
     }

@@ -26,7 +26,7 @@ final class Background {
     static Thread taker(String name, boolean events, LongConsumer deliver) {
         return thread(name, () -> {
             ByteBuffer tokens = ByteBuffer.allocateDirect(BATCH * Long.BYTES).order(ByteOrder.nativeOrder());
-            long address = Native.bufferAddress(tokens);
+            long address = Calls.bufferAddress(tokens);
             while (true) {
                 int count = Native.queueWait(events, address, BATCH);
                 for (int i = 0; i < count; i++) {

@@ -16,24 +16,16 @@ import java.util.function.IntFunction;
  * needed any more. Its data is not to be changed.
  */
 public final class Batch implements AutoCloseable {
-    private static final int INFO_LENGTH = Records.BATCH_INFO.at("length");
-    private static final int INFO_COLUMNS = Records.BATCH_INFO.at("n_columns");
-    private static final int INFO_DEVICE_TYPE = Records.BATCH_INFO.at("device_type");
-    private static final int INFO_DEVICE_ID = Records.BATCH_INFO.at("device_id");
-
-    /** Whether the data is there already follows the record (batch.rs). */
-    private static final int INFO_READY = Records.BATCH_INFO.size();
-
     private final Handle handle;
-    private final long length;
-    private final int columnCount;
-    private final Device device;
 
-    /** Whether the data is there, and not after what is queued on a stream. */
-    private volatile boolean ready;
+    /** What it is, once somebody asked. */
+    private volatile BatchTable table;
 
     /** The fields in Java, once somebody asked for them. */
     private volatile Field field;
+
+    /** The same fields by their nodes, once somebody asked for one of a column. */
+    private volatile Field[] fields;
 
     private final Map<String, String> metadata;
 
@@ -45,13 +37,28 @@ public final class Batch implements AutoCloseable {
         this.handle = new Handle(this, Handle.Kind.BATCH, address);
         this.field = field;
         this.metadata = metadata;
-        Scratch scratch = Scratch.get();
-        Native.batchInfo(address, scratch.address);
-        ByteBuffer info = scratch.buffer;
-        length = info.getLong(INFO_LENGTH);
-        columnCount = Math.toIntExact(info.getLong(INFO_COLUMNS));
-        device = new Device(new DeviceType(info.getInt(INFO_DEVICE_TYPE)), info.getInt(INFO_DEVICE_ID));
-        ready = info.getLong(INFO_READY) != 0;
+    }
+
+    /** What it is; {@code method} is for the message if it is closed. */
+    private BatchTable table(String method) {
+        BatchTable known = table;
+        if (known != null) {
+            handle.check(method);
+            return known;
+        }
+        long batch = enter(method);
+        try {
+            known = BatchTable.of(batch);
+            table = known;
+            return known;
+        } finally {
+            exit();
+        }
+    }
+
+    /** Has it looked at anew when it is asked next: what is known of it is not so any more. */
+    void forget() {
+        table = null;
     }
 
     /**
@@ -237,7 +244,7 @@ public final class Batch implements AutoCloseable {
     private static Batch take(String method, long arrayAddress, Schema schema, boolean device) {
         long open = schema.enter(method);
         try {
-            return new Batch(Native.batchImport(arrayAddress, open, device), null);
+            return new Batch(Native.batchImport(arrayAddress, open, device), schema.known());
         } finally {
             schema.exit();
         }
@@ -323,7 +330,7 @@ public final class Batch implements AutoCloseable {
     public Batch share(Map<String, String> pairs) {
         long batch = enter("Batch.share");
         try {
-            return new Batch(Native.batchShare(batch), field, Map.copyOf(pairs));
+            return new Batch(Calls.batchShare(batch), field, Map.copyOf(pairs));
         } finally {
             exit();
         }
@@ -364,8 +371,7 @@ public final class Batch implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public long length() {
-        handle.check("Batch.length");
-        return length;
+        return table("Batch.length").length;
     }
 
     /**
@@ -375,8 +381,7 @@ public final class Batch implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Device device() {
-        handle.check("Batch.device");
-        return device;
+        return table("Batch.device").device;
     }
 
     /**
@@ -386,8 +391,7 @@ public final class Batch implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public int columnCount() {
-        handle.check("Batch.columnCount");
-        return columnCount;
+        return table("Batch.columnCount").columnCount;
     }
 
     /**
@@ -397,18 +401,10 @@ public final class Batch implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Column root() {
-        long batch = enter("Batch.root");
-        try {
-            Field root = field();
-            Scratch scratch = Scratch.get();
-            Native.batchRoot(batch, scratch.address);
-            return new Column(this, root, scratch.buffer);
-        } finally {
-            exit();
-        }
+        return new Column(this, table("Batch.root"), BatchTable.ROOT);
     }
 
-    /** The field of the root. */
+    /** The field of the root; the caller is inside. */
     private Field field() {
         if (field == null) {
             try (Schema schema = schema()) {
@@ -416,6 +412,28 @@ public final class Batch implements AutoCloseable {
             }
         }
         return field;
+    }
+
+    /** The field of a node; the caller is inside. */
+    Field field(BatchTable of, int node) {
+        Field[] all = fields;
+        if (all == null) {
+            all = new Field[of.nodes()];
+            place(all, field(), of, BatchTable.ROOT);
+            fields = all;
+        }
+        return all[node];
+    }
+
+    private static void place(Field[] all, Field field, BatchTable of, int node) {
+        all[node] = field;
+        int below = of.below(node);
+        for (Field child : field.children()) {
+            place(all, child, of, below++);
+        }
+        if (field.dictionary() != null) {
+            place(all, field.dictionary(), of, below);
+        }
     }
 
     /**
@@ -426,12 +444,12 @@ public final class Batch implements AutoCloseable {
      * @throws DevExchangeException {@link Status#OUT_OF_RANGE}, {@link Status#CLOSED}
      */
     public Column column(int index) {
-        handle.check("Batch.column");
-        if (index < 0 || index >= columnCount) {
+        BatchTable is = table("Batch.column");
+        if (index < 0 || index >= is.columnCount) {
             throw new DevExchangeException(
-                    Status.OUT_OF_RANGE, "index is " + index + ": the batch has " + columnCount + " columns");
+                    Status.OUT_OF_RANGE, "index is " + index + ": the batch has " + is.columnCount + " columns");
         }
-        return root().child(index);
+        return new Column(this, is, is.below(BatchTable.ROOT) + index);
     }
 
     /**
@@ -442,11 +460,17 @@ public final class Batch implements AutoCloseable {
      * @throws DevExchangeException {@link Status#OUT_OF_RANGE} if there is none, {@link Status#CLOSED}
      */
     public Column column(String name) {
-        Column root = root();
-        for (int i = 0; i < columnCount; i++) {
-            if (root.field().children().get(i).name().equals(name)) {
-                return root.child(i);
+        enter("Batch.column");
+        try {
+            BatchTable is = table("Batch.column");
+            for (int i = 0; i < is.columnCount; i++) {
+                int node = is.below(BatchTable.ROOT) + i;
+                if (field(is, node).name().equals(name)) {
+                    return new Column(this, is, node);
+                }
             }
+        } finally {
+            exit();
         }
         throw new DevExchangeException(
                 Status.OUT_OF_RANGE, "name is \"" + name + "\": the batch has no such column");
@@ -459,10 +483,10 @@ public final class Batch implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public List<Column> columns() {
-        Column root = root();
-        List<Column> columns = new ArrayList<>();
-        for (int i = 0; i < columnCount; i++) {
-            columns.add(root.child(i));
+        BatchTable is = table("Batch.columns");
+        List<Column> columns = new ArrayList<>(is.columnCount);
+        for (int i = 0; i < is.columnCount; i++) {
+            columns.add(new Column(this, is, is.below(BatchTable.ROOT) + i));
         }
         return columns;
     }
@@ -581,7 +605,7 @@ public final class Batch implements AutoCloseable {
         long batch = handle.enterAlone("Batch.producedOn");
         try {
             stream.order("Batch.producedOn", batch, Native::batchProducedOn);
-            ready = false;
+            forget();
         } finally {
             handle.exitAlone();
             Reference.reachabilityFence(this);
@@ -602,8 +626,12 @@ public final class Batch implements AutoCloseable {
     /** {@return rows, columns and device, or that it is closed} */
     @Override
     public String toString() {
-        return isClosed() ? "Batch (closed)" : "Batch (" + length + " rows, " + columnCount + " columns, " + device
-                + ")";
+        try {
+            BatchTable is = table("Batch.toString");
+            return "Batch (" + is.length + " rows, " + is.columnCount + " columns, " + is.device + ")";
+        } catch (DevExchangeException closed) {
+            return "Batch (closed)";
+        }
     }
 
     long enter(String method) {
@@ -619,8 +647,9 @@ public final class Batch implements AutoCloseable {
         handle.check(method);
     }
 
-    /** Refuses to read values that are not in host memory, or not there yet. */
+    /** Refuses to read values that are not in host memory, or not there yet. The caller is inside. */
     void requireHost() {
-        device.requireHost(ready);
+        BatchTable is = table("Batch");
+        is.device.requireHost(is.ready);
     }
 }

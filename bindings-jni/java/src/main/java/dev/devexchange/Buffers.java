@@ -8,8 +8,8 @@ final class Buffers {
     /** Of views: up to so many bytes lie in the view itself. */
     private static final int IN_PLACE = 12;
 
-    /** Only views have more buffers than this; so many addresses follow the record of a column (column.rs). */
-    static final int FEW = 3;
+    /** Views have as many buffers beside those of their data. */
+    private static final int BESIDE_DATA = 3;
 
     /** No buffer is larger. */
     private static final long MOST_BYTES = 1L << 47;
@@ -19,11 +19,8 @@ final class Buffers {
 
     private final Batch batch;
     private final Layout layout;
-    private final int count;
-    private final long table;
-
-    /** The addresses of the first buffers, which are all that are read often. */
-    private final long[] first;
+    private final BatchTable table;
+    private final int node;
 
     /** The number of elements of which something may be read. */
     private final long end;
@@ -39,35 +36,28 @@ final class Buffers {
     /** What the offsets or views point into: one buffer, or as many as there are. */
     private volatile HostMemory[] data;
 
-    /** {@code table} is where all the addresses are. */
-    Buffers(Batch batch, Layout layout, long end, int count, long table, long[] first) {
+    /** Of a node of the batch. */
+    Buffers(Batch batch, BatchTable table, int node, Layout layout) {
         this.batch = batch;
-        this.layout = layout;
-        this.end = end;
-        this.count = count;
         this.table = table;
-        this.first = first;
+        this.node = node;
+        this.layout = layout;
+        this.end = table.offset(node) + table.length(node);
     }
 
-    /** How many there are. */
-    int count() {
-        return count;
-    }
-
-    /** The address of a buffer. The table of addresses is host memory on every device. */
-    long address(int index) {
-        return index < FEW ? first[index] : HostMemory.view(table + (long) index * Long.BYTES, Long.BYTES).getLong(0);
+    private long address(int index) {
+        return table.buffer(node, index);
     }
 
     boolean isValid(long element) {
         if (!layout.kind().hasValidity()) {
             return layout.kind() != Layout.Kind.NULL;
         }
-        if (first[0] == 0) {
+        if (address(0) == 0) {
             return true;
         }
         if (validity == null) {
-            validity = map(first[0], (end + 7) / 8);
+            validity = map(address(0), (end + 7) / 8);
         }
         return validity.bit(element);
     }
@@ -142,7 +132,7 @@ final class Buffers {
         if (from == to) {
             return new byte[0];
         }
-        if (first[2] == 0) {
+        if (address(2) == 0) {
             throw broken("the data buffer is NULL, but row " + row + " has " + (to - from) + " bytes");
         }
         if (to - from > Integer.MAX_VALUE) {
@@ -150,7 +140,7 @@ final class Buffers {
                     Status.UNSUPPORTED, "row " + row + " has " + (to - from) + " bytes: more than an array can have");
         }
         if (data == null) {
-            data = new HostMemory[] {map(first[2], last)};
+            data = new HostMemory[] {map(address(2), last)};
         }
         return data[0].bytes(from, (int) (to - from));
     }
@@ -169,7 +159,8 @@ final class Buffers {
         }
         int index = word(element, 8);
         int offset = word(element, 12);
-        int dataBuffers = count - FEW;
+        int count = table.bufferCount(node);
+        int dataBuffers = count - BESIDE_DATA;
         if (index < 0 || index >= dataBuffers || offset < 0) {
             throw broken("the view of row " + row + " is buffer " + index + ", offset " + offset + ": there are "
                     + dataBuffers + " data buffers");
@@ -184,7 +175,7 @@ final class Buffers {
 
     private HostMemory dataBuffer(int index, long size, long row) {
         if (data == null) {
-            data = new HostMemory[count - FEW];
+            data = new HostMemory[table.bufferCount(node) - BESIDE_DATA];
         }
         HostMemory mapped = data[index];
         if (mapped == null) {
@@ -207,7 +198,7 @@ final class Buffers {
                 case SPARSE_UNION, DENSE_UNION -> end;
                 default -> end * layout.width();
             };
-            values = map(first[layout.kind().isUnion() ? 0 : 1], bytes);
+            values = map(address(layout.kind().isUnion() ? 0 : 1), bytes);
         }
         return values;
     }

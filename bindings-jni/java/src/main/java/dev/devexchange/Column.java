@@ -29,14 +29,8 @@ import java.util.Map;
  */
 public final class Column {
     private static final int LENGTH = Records.COLUMN.at("length");
-    private static final int NULL_COUNT = Records.COLUMN.at("null_count");
     private static final int OFFSET = Records.COLUMN.at("offset");
-    private static final int BUFFERS = Records.COLUMN.at("buffers");
-    private static final int N_BUFFERS = Records.COLUMN.at("n_buffers");
     private static final int NODE = Records.COLUMN.at("node");
-
-    /** The addresses of the first buffers follow the record. */
-    private static final int FIRST_BUFFERS = Records.COLUMN.size();
 
     /** Where in the scratch memory the result of a call is, while a record is at its beginning. */
     private static final int RESULT = 1024;
@@ -44,53 +38,73 @@ public final class Column {
     private static final long NANOS_OF_MILLI = 1_000_000;
 
     private final Batch batch;
-    private final Field field;
-    private final Layout layout;
-    private final long node;
+    private final BatchTable table;
+    private final int node;
     private final long offset;
     private final long length;
-    private final Buffers buffers;
 
     /** The column that this is a part of; null if it is no part. */
     private final Column whole;
 
-    /** Children and, behind them, the dictionary, as soon as they were asked for. */
-    private final Column[] below;
+    // What follows is there once somebody asked for it: a column is often made for one address only.
 
-    /** −1 as long as nobody has counted. */
-    private volatile long nullCount;
+    private volatile Field field;
+    private volatile Buffers buffers;
 
-    /** The column whose record a native call has written. */
-    Column(Batch batch, Field field, ByteBuffer record) {
+    /** Children and, behind them, the dictionary. */
+    private volatile Column[] below;
+
+    /** The number of nulls and one more. */
+    private volatile long counted;
+
+    /** The column that a node is. */
+    Column(Batch batch, BatchTable table, int node) {
+        this(batch, table, node, table.offset(node), table.length(node), null);
+    }
+
+    private Column(Batch batch, BatchTable table, int node, long offset, long length, Column whole) {
         this.batch = batch;
-        this.field = field;
-        this.layout = field.layout();
-        this.node = record.getLong(NODE);
-        this.offset = record.getLong(OFFSET);
-        this.length = record.getLong(LENGTH);
-        this.nullCount = record.getLong(NULL_COUNT);
-        int count = (int) record.getLong(N_BUFFERS);
-        long[] first = new long[Math.min(count, Buffers.FEW)];
-        for (int i = 0; i < first.length; i++) {
-            first[i] = record.getLong(FIRST_BUFFERS + i * Long.BYTES);
-        }
-        this.buffers = new Buffers(batch, layout, offset + length, count, record.getLong(BUFFERS), first);
-        this.whole = null;
-        this.below = new Column[field.children().size() + 1];
+        this.table = table;
+        this.node = node;
+        this.offset = offset;
+        this.length = length;
+        this.whole = whole;
     }
 
     /** Some of the rows of a column. */
     private Column(Column whole, long start, long length) {
-        this.batch = whole.batch;
-        this.field = whole.field;
-        this.layout = whole.layout;
-        this.node = whole.node;
-        this.offset = whole.offset + start;
-        this.length = length;
-        this.nullCount = whole.nullCount == 0 ? 0 : -1;
-        this.buffers = whole.buffers;
-        this.whole = whole;
-        this.below = new Column[whole.below.length];
+        this(whole.batch, whole.table, whole.node, whole.offset + start, length, whole);
+    }
+
+    /** As {@link #field}; the caller is inside the batch. */
+    private Field is() {
+        Field known = field;
+        if (known == null) {
+            known = batch.field(table, node);
+            field = known;
+        }
+        return known;
+    }
+
+    /** The caller is inside the batch. */
+    private Buffers buffers() {
+        Buffers known = buffers;
+        if (known == null) {
+            known = table.buffers(batch, node);
+            buffers = known;
+        }
+        return known;
+    }
+
+    /** The number of nulls; −1 as long as nobody has counted. */
+    private long knownNullCount() {
+        if (counted > 0) {
+            return counted - 1;
+        }
+        if (whole == null) {
+            return table.nullCount(node);
+        }
+        return whole.knownNullCount() == 0 ? 0 : -1;
     }
 
     /** The scratch memory with the record of this column in it, as far as the native calls read it. */
@@ -109,8 +123,12 @@ public final class Column {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Field field() {
-        batch.check("Column.field");
-        return field;
+        batch.enter("Column.field");
+        try {
+            return is();
+        } finally {
+            batch.exit();
+        }
     }
 
     /**
@@ -145,10 +163,12 @@ public final class Column {
     public long nullCount() {
         long open = batch.enter("Column.nullCount");
         try {
-            if (nullCount < 0) {
-                nullCount = Native.columnNullCount(open, record().address);
+            long known = knownNullCount();
+            if (known < 0) {
+                known = Native.columnNullCount(open, record().address);
+                counted = known + 1;
             }
-            return nullCount;
+            return known;
         } finally {
             batch.exit();
         }
@@ -168,10 +188,12 @@ public final class Column {
         try {
             long queue = stream.enter("Column.nullCount");
             try {
-                if (nullCount < 0) {
-                    nullCount = Native.columnNullCountOn(open, record().address, queue);
+                long known = knownNullCount();
+                if (known < 0) {
+                    known = Native.columnNullCountOn(open, record().address, queue);
+                    counted = known + 1;
                 }
-                return nullCount;
+                return known;
             } finally {
                 stream.exit();
             }
@@ -234,7 +256,7 @@ public final class Column {
                 return cell.column().getBoolean(cell.row());
             }
             requireValue(row);
-            require(layout.kind() == Layout.Kind.BOOL, "a boolean");
+            require(layout().kind() == Layout.Kind.BOOL, "a boolean");
             return bit(row);
         } finally {
             batch.exit();
@@ -258,7 +280,7 @@ public final class Column {
                 return cell.column().getInt(cell.row());
             }
             requireValue(row);
-            require(layout.element() != null && layout.element().fitsInt(), "an int");
+            require(layout().element() != null && layout().element().fitsInt(), "an int");
             return (int) integer(row);
         } finally {
             batch.exit();
@@ -283,7 +305,7 @@ public final class Column {
                 return cell.column().getLong(cell.row());
             }
             requireValue(row);
-            require(layout.element() != null && layout.element().fitsLong(), "a long");
+            require(layout().element() != null && layout().element().fitsLong(), "a long");
             return integer(row);
         } finally {
             batch.exit();
@@ -306,7 +328,7 @@ public final class Column {
                 return cell.column().getFloat(cell.row());
             }
             requireValue(row);
-            require(layout.element() != null && layout.element().fitsFloat(), "a float");
+            require(layout().element() != null && layout().element().fitsFloat(), "a float");
             return (float) floating(row);
         } finally {
             batch.exit();
@@ -329,7 +351,7 @@ public final class Column {
                 return cell.column().getDouble(cell.row());
             }
             requireValue(row);
-            require(layout.element() != null && layout.element().fitsDouble(), "a double");
+            require(layout().element() != null && layout().element().fitsDouble(), "a double");
             return floating(row);
         } finally {
             batch.exit();
@@ -385,7 +407,7 @@ public final class Column {
      */
     public LocalDate getDate(long row) {
         return read("Column.getDate", row, (column, at) ->
-                Times.date(column.integer(Layout.Meaning.DATE, at, "a date"), column.layout.parameter()));
+                Times.date(column.integer(Layout.Meaning.DATE, at, "a date"), column.layout().parameter()));
     }
 
     /**
@@ -398,7 +420,7 @@ public final class Column {
      */
     public LocalTime getTime(long row) {
         return read("Column.getTime", row, (column, at) ->
-                Times.time(column.integer(Layout.Meaning.TIME, at, "a time of day"), column.layout.parameter()));
+                Times.time(column.integer(Layout.Meaning.TIME, at, "a time of day"), column.layout().parameter()));
     }
 
     /**
@@ -411,7 +433,7 @@ public final class Column {
      */
     public Instant getInstant(long row) {
         return read("Column.getInstant", row, (column, at) ->
-                Times.instant(column.timestamp(at, true), column.layout.parameter()));
+                Times.instant(column.timestamp(at, true), column.layout().parameter()));
     }
 
     /**
@@ -425,7 +447,7 @@ public final class Column {
      */
     public ZonedDateTime getZonedDateTime(long row) {
         return read("Column.getZonedDateTime", row, (column, at) ->
-                Times.zoned(column.timestamp(at, true), column.layout.parameter(), column.field.timeZone()));
+                Times.zoned(column.timestamp(at, true), column.layout().parameter(), column.is().timeZone()));
     }
 
     /**
@@ -438,7 +460,7 @@ public final class Column {
      */
     public LocalDateTime getDateTime(long row) {
         return read("Column.getDateTime", row, (column, at) ->
-                Times.dateTime(column.timestamp(at, false), column.layout.parameter()));
+                Times.dateTime(column.timestamp(at, false), column.layout().parameter()));
     }
 
     /**
@@ -451,7 +473,7 @@ public final class Column {
      */
     public Duration getDuration(long row) {
         return read("Column.getDuration", row, (column, at) ->
-                Times.duration(column.integer(Layout.Meaning.DURATION, at, "a duration"), column.layout.parameter()));
+                Times.duration(column.integer(Layout.Meaning.DURATION, at, "a duration"), column.layout().parameter()));
     }
 
     /**
@@ -488,7 +510,7 @@ public final class Column {
      */
     public Map<Object, Object> getMap(long row) {
         return read("Column.getMap", row, (column, at) -> {
-            column.require(column.layout.kind() == Layout.Kind.MAP, "a map");
+            column.require(column.layout().kind() == Layout.Kind.MAP, "a map");
             return Values.map(column.items(at));
         });
     }
@@ -547,7 +569,7 @@ public final class Column {
     public Column dictionary() {
         batch.enter("Column.dictionary");
         try {
-            if (field.dictionary() == null) {
+            if (is().dictionary() == null) {
                 throw new DevExchangeException(Status.MISMATCH, "the column has no dictionary");
             }
             return dictionaryColumn();
@@ -568,7 +590,7 @@ public final class Column {
     public long dictionaryIndex(long row) {
         batch.enter("Column.dictionaryIndex");
         try {
-            if (field.dictionary() == null) {
+            if (is().dictionary() == null) {
                 throw new DevExchangeException(Status.MISMATCH, "the column has no dictionary");
             }
             requireValue(row);
@@ -589,9 +611,9 @@ public final class Column {
     public int typeId(long row) {
         batch.enter("Column.typeId");
         try {
-            require(layout.kind().isUnion(), "a union");
+            require(layout().kind().isUnion(), "a union");
             requireRow(row);
-            return buffers.typeId(offset + row);
+            return buffers().typeId(offset + row);
         } finally {
             batch.exit();
         }
@@ -609,7 +631,7 @@ public final class Column {
     public Cell unionValue(long row) {
         batch.enter("Column.unionValue");
         try {
-            require(layout.kind().isUnion(), "a union");
+            require(layout().kind().isUnion(), "a union");
             requireRow(row);
             return chosen(row);
         } finally {
@@ -628,7 +650,7 @@ public final class Column {
     public long run(long row) {
         batch.enter("Column.run");
         try {
-            require(layout.kind() == Layout.Kind.RUNS, "runs");
+            require(layout().kind() == Layout.Kind.RUNS, "runs");
             requireRow(row);
             return runOf(row);
         } finally {
@@ -647,10 +669,10 @@ public final class Column {
     public Column child(int index) {
         batch.enter("Column.child");
         try {
-            if (index < 0 || index >= field.children().size()) {
+            int children = table.childCount(node);
+            if (index < 0 || index >= children) {
                 throw new DevExchangeException(
-                        Status.OUT_OF_RANGE,
-                        "index is " + index + ": the column has " + field.children().size() + " children");
+                        Status.OUT_OF_RANGE, "index is " + index + ": the column has " + children + " children");
             }
             return below(index);
         } finally {
@@ -666,7 +688,7 @@ public final class Column {
      */
     public int bufferCount() {
         batch.check("Column.bufferCount");
-        return buffers.count();
+        return table.bufferCount(node);
     }
 
     /**
@@ -677,13 +699,18 @@ public final class Column {
      * @throws DevExchangeException {@link Status#OUT_OF_RANGE}, {@link Status#CLOSED}
      */
     public long bufferAddress(int index) {
+        batch.check("Column.bufferAddress");
+        int count = table.bufferCount(node);
+        if (index < 0 || index >= count) {
+            throw new DevExchangeException(
+                    Status.OUT_OF_RANGE, "index is " + index + ": the column has " + count + " buffers");
+        }
+        if (table.hasBuffer(node, index)) {
+            return table.buffer(node, index);
+        }
         batch.enter("Column.bufferAddress");
         try {
-            if (index < 0 || index >= buffers.count()) {
-                throw new DevExchangeException(
-                        Status.OUT_OF_RANGE, "index is " + index + ": the column has " + buffers.count() + " buffers");
-            }
-            return buffers.address(index);
+            return table.buffer(node, index);
         } finally {
             batch.exit();
         }
@@ -701,15 +728,15 @@ public final class Column {
     public ByteBuffer valuesBuffer() {
         batch.enter("Column.valuesBuffer");
         try {
-            require(layout.isFixed(), "a row of values");
+            require(layout().isFixed(), "a row of values");
             batch.requireHost();
-            long bytes = length * layout.width();
+            long bytes = length * layout().width();
             if (bytes > Integer.MAX_VALUE) {
                 throw new DevExchangeException(
                         Status.UNSUPPORTED,
                         "the values take " + bytes + " bytes: a ByteBuffer has at most " + Integer.MAX_VALUE);
             }
-            return HostMemory.view(buffers.address(1) + offset * layout.width(), bytes)
+            return HostMemory.view(table.buffer(node, 1) + offset * layout().width(), bytes)
                     .asReadOnlyBuffer()
                     .order(ByteOrder.nativeOrder());
         } finally {
@@ -752,20 +779,24 @@ public final class Column {
         }
     }
 
-    /** {@return field and number of rows} */
+    /** {@return field and number of rows, or that its batch is closed} */
     @Override
     public String toString() {
-        return "Column (" + field + ", " + length + " rows)";
+        try {
+            return "Column (" + field() + ", " + length + " rows)";
+        } catch (DevExchangeException closed) {
+            return "Column (closed)";
+        }
     }
 
     // ---- for {@link Values}: rows that are valid; the caller is inside the batch ----
 
     Layout layout() {
-        return layout;
+        return is().layout();
     }
 
     List<Field> fields() {
-        return field.children();
+        return is().children();
     }
 
     long rows() {
@@ -773,71 +804,71 @@ public final class Column {
     }
 
     boolean hasZone() {
-        return !field.timeZone().isEmpty();
+        return !is().timeZone().isEmpty();
     }
 
     boolean bit(long row) {
-        return buffers.bit(offset + row);
+        return buffers().bit(offset + row);
     }
 
     long integer(long row) {
-        return buffers.integer(offset + row);
+        return buffers().integer(offset + row);
     }
 
     double floating(long row) {
-        return buffers.floating(offset + row);
+        return buffers().floating(offset + row);
     }
 
     long longWord(long row) {
-        return buffers.longWord(offset + row, 0);
+        return buffers().longWord(offset + row, 0);
     }
 
     byte[] bytes(long row) {
-        if (layout.isFixed()) {
-            return buffers.fixed(offset + row);
+        if (layout().isFixed()) {
+            return buffers().fixed(offset + row);
         }
-        return switch (layout.kind()) {
-            case TEXT, BYTES, TEXT_VIEW, BYTES_VIEW -> buffers.bytes(offset + row, row);
+        return switch (layout().kind()) {
+            case TEXT, BYTES, TEXT_VIEW, BYTES_VIEW -> buffers().bytes(offset + row, row);
             default -> throw mismatch("bytes");
         };
     }
 
     String text(long row) {
-        require(layout.kind().isText(), "text");
-        return decode(buffers.bytes(offset + row, row), row);
+        require(layout().kind().isText(), "text");
+        return decode(buffers().bytes(offset + row, row), row);
     }
 
     BigDecimal decimal(long row) {
-        require(layout.meaning() == Layout.Meaning.DECIMAL, "a decimal");
-        return Values.decimal(buffers.fixed(offset + row), layout.parameter());
+        require(layout().meaning() == Layout.Meaning.DECIMAL, "a decimal");
+        return Values.decimal(buffers().fixed(offset + row), layout().parameter());
     }
 
     Interval interval(long row) {
         long at = offset + row;
-        return switch (layout.meaning()) {
-            case MONTHS -> new Interval(buffers.word(at, 0), 0, 0);
-            case DAY_TIME -> new Interval(0, buffers.word(at, 0), buffers.word(at, 4) * NANOS_OF_MILLI);
+        return switch (layout().meaning()) {
+            case MONTHS -> new Interval(buffers().word(at, 0), 0, 0);
+            case DAY_TIME -> new Interval(0, buffers().word(at, 0), buffers().word(at, 4) * NANOS_OF_MILLI);
             case MONTH_DAY_NANO ->
-                new Interval(buffers.word(at, 0), buffers.word(at, 4), buffers.longWord(at, 8));
+                new Interval(buffers().word(at, 0), buffers().word(at, 4), buffers().longWord(at, 8));
             default -> throw mismatch("an interval");
         };
     }
 
     Column items(long row) {
-        require(layout.kind().isList(), "a list");
+        require(layout().kind().isList(), "a list");
         Column items = below(0);
-        if (layout.kind() == Layout.Kind.FIXED_LIST) {
-            return new Column(items, row * layout.width(), layout.width());
+        if (layout().kind() == Layout.Kind.FIXED_LIST) {
+            return new Column(items, row * layout().width(), layout().width());
         }
-        long start = buffers.offset(offset + row);
+        long start = buffers().offset(offset + row);
         long size;
-        if (layout.kind() == Layout.Kind.LIST_VIEW) {
-            size = buffers.size(offset + row);
+        if (layout().kind() == Layout.Kind.LIST_VIEW) {
+            size = buffers().size(offset + row);
             if (start < 0 || size < 0) {
                 throw Buffers.broken("row " + row + " has offset " + start + " and size " + size);
             }
         } else {
-            long end = buffers.offset(offset + row + 1);
+            long end = buffers().offset(offset + row + 1);
             if (start < 0 || end < start) {
                 throw Buffers.broken("the offsets of row " + row + " are " + start + " and " + end);
             }
@@ -861,48 +892,41 @@ public final class Column {
 
     /** The child at an index, or the dictionary behind the last one. */
     Column below(int index) {
-        Column column = below[index];
+        Column[] all = below;
+        if (all == null) {
+            // And one for the dictionary, which there may be.
+            all = new Column[table.childCount(node) + 1];
+            below = all;
+        }
+        Column column = all[index];
         if (column == null) {
-            column = whole == null ? taken(index) : partOf(whole.below(index));
-            below[index] = column;
+            column = whole == null
+                    ? new Column(batch, table, table.below(node) + index)
+                    : partOf(whole.below(index));
+            all[index] = column;
         }
         return column;
     }
 
     // ---- the caller is inside the batch ----
 
-    private Column taken(int index) {
-        long open = batch.enter("Column.child");
-        try {
-            Scratch scratch = record();
-            if (index < field.children().size()) {
-                Native.columnChild(open, scratch.address, index);
-                return new Column(batch, field.children().get(index), scratch.buffer);
-            }
-            Native.columnDictionary(open, scratch.address);
-            return new Column(batch, field.dictionary(), scratch.buffer);
-        } finally {
-            batch.exit();
-        }
-    }
-
     /** What this part sees of something below the whole. */
     private Column partOf(Column column) {
         long start = offset - whole.offset;
-        return switch (layout.kind()) {
+        return switch (layout().kind()) {
             case STRUCT, SPARSE_UNION -> new Column(column, start, length);
-            case FIXED_LIST -> new Column(column, start * layout.width(), length * layout.width());
+            case FIXED_LIST -> new Column(column, start * layout().width(), length * layout().width());
             default -> column;
         };
     }
 
     private Column dictionaryColumn() {
-        return below(field.children().size());
+        return below(table.childCount(node));
     }
 
     /** Whether the values are stored elsewhere. */
     private boolean isIndirect() {
-        return field.dictionary() != null || layout.kind() == Layout.Kind.RUNS || layout.kind().isUnion();
+        return is().dictionary() != null || layout().kind() == Layout.Kind.RUNS || layout().kind().isUnion();
     }
 
     /** Reads the value of a valid row of a column that holds values itself. */
@@ -929,13 +953,13 @@ public final class Column {
         Column column = this;
         long at = row;
         while (column.isValid(at)) {
-            if (column.field.dictionary() != null) {
+            if (column.is().dictionary() != null) {
                 at = column.index(at);
                 column = column.dictionaryColumn();
-            } else if (column.layout.kind() == Layout.Kind.RUNS) {
+            } else if (column.layout().kind() == Layout.Kind.RUNS) {
                 at = column.runOf(at);
                 column = column.below(1);
-            } else if (column.layout.kind().isUnion()) {
+            } else if (column.layout().kind().isUnion()) {
                 Cell chosen = column.chosen(at);
                 at = chosen.row();
                 column = chosen.column();
@@ -957,16 +981,16 @@ public final class Column {
     }
 
     private Cell chosen(long row) {
-        int id = buffers.typeId(offset + row);
-        int number = field.typeIds().indexOf(id);
+        int id = buffers().typeId(offset + row);
+        int number = is().typeIds().indexOf(id);
         if (number < 0) {
-            throw Buffers.broken("row " + row + " has type id " + id + ": \"" + field.format() + "\" has none");
+            throw Buffers.broken("row " + row + " has type id " + id + ": \"" + is().format() + "\" has none");
         }
         Column child = below(number);
-        if (layout.kind() == Layout.Kind.SPARSE_UNION) {
+        if (layout().kind() == Layout.Kind.SPARSE_UNION) {
             return new Cell(child, row);
         }
-        int at = buffers.denseOffset(offset + row);
+        int at = buffers().denseOffset(offset + row);
         if (at < 0 || at >= child.length) {
             throw Buffers.broken("row " + row + " is offset " + at + " of child " + number + ", whose length is "
                     + child.length);
@@ -996,9 +1020,9 @@ public final class Column {
 
     private long index(long row) {
         long size = dictionaryColumn().length;
-        long index = layout.element() == Element.UINT64 ? longWord(row) : integer(row);
+        long index = layout().element() == Element.UINT64 ? longWord(row) : integer(row);
         if (index < 0 || index >= size) {
-            String shown = layout.element() == Element.UINT64 ? Long.toUnsignedString(index) : Long.toString(index);
+            String shown = layout().element() == Element.UINT64 ? Long.toUnsignedString(index) : Long.toString(index);
             throw new DevExchangeException(
                     Status.OUT_OF_RANGE, "row " + row + " is index " + shown + " of a dictionary of " + size);
         }
@@ -1006,7 +1030,7 @@ public final class Column {
     }
 
     private boolean isValid(long row) {
-        return buffers.isValid(offset + row);
+        return buffers().isValid(offset + row);
     }
 
     private void requireRow(long row) {
@@ -1025,16 +1049,16 @@ public final class Column {
 
     private DevExchangeException isNullAt(long row) {
         return new DevExchangeException(
-                Status.INVALID_ARGUMENT, "row " + row + " of column \"" + field.name() + "\" is null");
+                Status.INVALID_ARGUMENT, "row " + row + " of column \"" + is().name() + "\" is null");
     }
 
     private long integer(Layout.Meaning meaning, long row, String wanted) {
-        require(layout.meaning() == meaning, wanted);
+        require(layout().meaning() == meaning, wanted);
         return integer(row);
     }
 
     private long timestamp(long row, boolean zone) {
-        boolean fits = layout.meaning() == Layout.Meaning.TIMESTAMP && hasZone() == zone;
+        boolean fits = layout().meaning() == Layout.Meaning.TIMESTAMP && hasZone() == zone;
         require(fits, zone ? "a timestamp with a time zone" : "a timestamp without a time zone");
         return integer(row);
     }
@@ -1048,7 +1072,7 @@ public final class Column {
     private DevExchangeException mismatch(String wanted) {
         return new DevExchangeException(
                 Status.MISMATCH,
-                "the values of column \"" + field.name() + "\" have format " + field.format() + ": not " + wanted);
+                "the values of column \"" + is().name() + "\" have format " + is().format() + ": not " + wanted);
     }
 
     private static String decode(byte[] bytes, long row) {

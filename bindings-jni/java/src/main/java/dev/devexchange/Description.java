@@ -45,14 +45,14 @@ record Description(
     /** Of a tensor that Java holds. */
     static Description of(long tensor) {
         Scratch scratch = Scratch.get();
-        Native.tensorDescribe(tensor, scratch.address);
+        Calls.tensorDescribe(tensor, scratch.address);
         ByteBuffer in = scratch.buffer;
         int ndim = in.getInt(NDIM);
         long[] numbers = new long[7 + 2 * ndim];
-        in.duplicate().order(in.order()).position(NUMBERS).asLongBuffer().get(numbers);
+        scratch.longs.get(NUMBERS / Long.BYTES, numbers);
         return new Description(
                 in.getLong(DATA),
-                new Device(new DeviceType(in.getInt(DEVICE_TYPE)), in.getInt(DEVICE_ID)),
+                Device.of(in.getInt(DEVICE_TYPE), in.getInt(DEVICE_ID)),
                 new DType(
                         Byte.toUnsignedInt(in.get(CODE)),
                         Byte.toUnsignedInt(in.get(BITS)),

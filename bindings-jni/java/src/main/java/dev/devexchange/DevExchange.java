@@ -14,6 +14,17 @@ public final class DevExchange {
     }
 
     /**
+     * How this JVM calls the native library where it does so often: {@code ffm}, its foreign function interface, on
+     * JDK 22 and newer, or else {@code jni}. The system property {@code devexchange.backend} asks for one of the two,
+     * and is read once.
+     *
+     * @return {@code jni} or {@code ffm}
+     */
+    public static String backend() {
+        return Calls.BACKEND.toString();
+    }
+
+    /**
      * What this library has handed out and taken in since it was loaded, and what of it is not released yet. Each count
      * is exact; counts that other threads change meanwhile may be from slightly different moments.
      *
@@ -21,7 +32,7 @@ public final class DevExchange {
      */
     public static Ledger ledger() {
         Scratch scratch = Scratch.get();
-        Native.ledgerRead(scratch.address);
+        Calls.ledgerRead(scratch.address);
         return Ledger.read(scratch.buffer);
     }
 
@@ -31,7 +42,7 @@ public final class DevExchange {
      * @return 0 when everything was given back
      */
     public static long outstanding() {
-        return Native.ledgerOutstanding();
+        return Calls.ledgerOutstanding();
     }
 
     /**

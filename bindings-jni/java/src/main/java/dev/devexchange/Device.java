@@ -41,7 +41,12 @@ public record Device(DeviceType type, int id) {
 
     /** The other way round. */
     static Device unpack(long packed) {
-        return new Device(new DeviceType((int) packed), (int) (packed >> 32));
+        return of((int) packed, (int) (packed >> 32));
+    }
+
+    /** As the structs say it. */
+    static Device of(int type, int id) {
+        return type == CPU.type.value() && id == CPU.id ? CPU : new Device(new DeviceType(type), id);
     }
 
     /** {@return whether the host may read the memory through its address, once the data is there} */

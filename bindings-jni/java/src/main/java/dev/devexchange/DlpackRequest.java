@@ -12,6 +12,11 @@ import java.nio.ByteBuffer;
  * @param copy whether a copy is allowed
  */
 public record DlpackRequest(int maxMajor, int maxMinor, long stream, Copy copy) {
+    private static final int MAX_MAJOR = Records.DLPACK_REQUEST.at("max_major");
+    private static final int MAX_MINOR = Records.DLPACK_REQUEST.at("max_minor");
+    private static final int STREAM = Records.DLPACK_REQUEST.at("stream");
+    private static final int COPY = Records.DLPACK_REQUEST.at("copy");
+
     /** "Do not synchronise" as a stream. */
     public static final long NO_SYNC = -1;
 
@@ -50,10 +55,15 @@ public record DlpackRequest(int maxMajor, int maxMinor, long stream, Copy copy) 
         return new DlpackRequest(maxMajor, maxMinor, stream, policy);
     }
 
+    /** Whether an export for it only describes: no stream waits, and nothing is copied. */
+    boolean isImmediate() {
+        return stream == NO_SYNC && copy == Copy.NEVER;
+    }
+
     void write(ByteBuffer record) {
-        record.putInt(Records.DLPACK_REQUEST.at("max_major"), maxMajor);
-        record.putInt(Records.DLPACK_REQUEST.at("max_minor"), maxMinor);
-        record.putLong(Records.DLPACK_REQUEST.at("stream"), stream);
-        record.putInt(Records.DLPACK_REQUEST.at("copy"), copy.value);
+        record.putInt(MAX_MAJOR, maxMajor);
+        record.putInt(MAX_MINOR, maxMinor);
+        record.putLong(STREAM, stream);
+        record.putInt(COPY, copy.value);
     }
 }

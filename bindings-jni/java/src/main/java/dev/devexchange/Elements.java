@@ -14,20 +14,20 @@ final class Elements {
         this.element = Element.of(of.dtype());
     }
 
-    double getDouble(boolean ready, long[] index) {
+    double getDouble(long[] index) {
         if (element == null || !element.fitsDouble()) {
             throw mismatch("a double");
         }
         long at = place(index);
-        return element.readDouble(memory(ready), at);
+        return element.readDouble(memory(), at);
     }
 
-    long getLong(boolean ready, long[] index) {
+    long getLong(long[] index) {
         if (element == null || !element.fitsLong()) {
             throw mismatch("a long");
         }
         long at = place(index);
-        return element.readLong(memory(ready), at);
+        return element.readLong(memory(), at);
     }
 
     /** Bytes from the lowest element to the one at an index. */
@@ -49,8 +49,8 @@ final class Elements {
         return distance * element.width - of.lowest();
     }
 
-    private HostMemory memory(boolean ready) {
-        of.device().requireHost(ready);
+    private HostMemory memory() {
+        of.device().requireHost(of.ready());
         if (memory == null) {
             memory = HostMemory.of(of.address() + of.lowest(), of.end() - of.lowest());
         }

@@ -366,21 +366,26 @@ public final class Field {
         return "field \"" + name.replace("\0", "\\0") + "\": ";
     }
 
-    /** Reads records that follow each other in depth-first order; moves the position of {@code records} behind them. */
-    static Field read(ByteBuffer records) {
-        int at = records.position();
-        records.position(at + Records.FIELD.size());
-        String name = Native.text(records.getLong(at + Records.FIELD.at("name")));
-        String format = Native.text(records.getLong(at + Records.FIELD.at("format")));
-        Map<String, String> metadata = Metadata.read(records.getLong(at + Records.FIELD.at("metadata")));
-        long flags = records.getLong(at + Records.FIELD.at("flags"));
-        long nChildren = records.getLong(at + Records.FIELD.at("n_children"));
-        boolean hasDictionary = records.getLong(at + Records.FIELD.at("has_dictionary")) != 0;
-        Field[] children = new Field[(int) nChildren];
-        for (int i = 0; i < children.length; i++) {
-            children[i] = read(records);
+    /** Reads a field and all below it, as {@code schema.rs} writes them; moves the position behind them. */
+    static Field read(ByteBuffer in) {
+        long flags = in.getLong();
+        Field[] children = new Field[(int) in.getLong()];
+        boolean hasDictionary = in.getLong() != 0;
+        byte[] formatBytes = new byte[(int) in.getLong()];
+        byte[] nameBytes = new byte[(int) in.getLong()];
+        int metadataBytes = (int) in.getLong();
+        in.get(formatBytes).get(nameBytes);
+        String format = new String(formatBytes, StandardCharsets.UTF_8);
+        String name = new String(nameBytes, StandardCharsets.UTF_8);
+        Map<String, String> metadata = Map.of();
+        if (metadataBytes > 0) {
+            metadata = Metadata.read(in.slice(in.position(), metadataBytes).order(in.order()));
+            in.position(in.position() + metadataBytes);
         }
-        Field dictionary = hasDictionary ? read(records) : null;
+        for (int i = 0; i < children.length; i++) {
+            children[i] = read(in);
+        }
+        Field dictionary = hasDictionary ? read(in) : null;
         return new Field(name, format, flags, List.of(children), dictionary, metadata, Layout.of(format));
     }
 }

@@ -1,17 +1,17 @@
 package dev.devexchange;
 
-import java.lang.ref.Cleaner;
-import java.util.concurrent.atomic.AtomicInteger;
-import java.util.concurrent.atomic.AtomicLong;
+import java.lang.ref.PhantomReference;
+import java.util.concurrent.atomic.AtomicIntegerFieldUpdater;
 
 /**
  * One reference to a native thing, and who is using it right now.
  *
  * <p>Each native call stands between {@link #enter} and {@link #exit}. Closing makes {@code enter} fail from then on;
  * the reference itself is given up when the last one inside has left, which is at once unless another thread is in a
- * call. So a call never sees its thing disappear, and nobody waits for anybody.
+ * call. So a call never sees its thing disappear, and nobody waits for anybody. The reference to the owner is what
+ * {@link Net} finds it by, should nobody close it.
  */
-final class Handle {
+final class Handle extends PhantomReference<Object> {
     /** What it is a reference to. */
     enum Kind {
         TENSOR(1, "tensor"),
@@ -47,21 +47,24 @@ final class Handle {
         }
     }
 
-    /** What {@link #users} has more while one call has the handle for itself. */
+    /** The bit of {@link #state} that says that it is closed. */
+    private static final int CLOSED = 1;
+
+    /** What {@link #state} has more for each call that is inside. */
+    private static final int USE = 2;
+
+    /** What {@link #state} has more while one call has the handle for itself. */
     private static final int ALONE = 1 << 30;
 
-    private static final Cleaner CLEANER = Cleaner.create();
+    private static final AtomicIntegerFieldUpdater<Handle> STATE =
+            AtomicIntegerFieldUpdater.newUpdater(Handle.class, "state");
 
     private final Kind kind;
-    private final long token;
+    private final long address;
+    private final int place;
 
-    /** 0 once it is closed. */
-    private final AtomicLong address;
-
-    /** The handle itself until it is closed, and each call that is inside. */
-    private final AtomicInteger users = new AtomicInteger(1);
-
-    private final Cleaner.Cleanable net;
+    /** Open and unused at first; at {@link #CLOSED} alone the reference is given up. */
+    private volatile int state;
 
     /**
      * A reference that Java was just given.
@@ -69,69 +72,82 @@ final class Handle {
      * @param owner whoever closes it; if it is collected without that, the reference is given up all the same
      */
     Handle(Object owner, Kind kind, long address) {
+        super(owner, Net.COLLECTED);
         this.kind = kind;
-        this.token = address | kind.tag;
-        this.address = new AtomicLong(address);
-        this.net = CLEANER.register(owner, this::giveUp);
+        this.address = address;
+        this.place = Net.hold(this);
+    }
+
+    private long token() {
+        return address | kind.tag;
     }
 
     /** Starts a use. {@code method} is for the message if the handle is closed. */
     long enter(String method) {
-        for (int n = users.get(); n > 0; n = users.get()) {
-            if (n >= ALONE) {
+        while (true) {
+            int now = state;
+            if ((now & CLOSED) != 0) {
+                throw closed(method);
+            }
+            if (now >= ALONE) {
                 // Not for long: such a call neither waits nor calls the driver.
                 Thread.onSpinWait();
-            } else if (users.compareAndSet(n, n + 1)) {
-                long open = address.get();
-                if (open != 0) {
-                    return open;
-                }
-                exit();
-                break;
+            } else if (STATE.compareAndSet(this, now, now + USE)) {
+                return address;
             }
         }
-        throw closed(method);
     }
 
     /** Ends a use. */
     void exit() {
-        if (users.decrementAndGet() == 0) {
-            Native.release(token);
+        leave(USE);
+    }
+
+    private void leave(int use) {
+        if (STATE.addAndGet(this, -use) == CLOSED) {
+            Native.release(token());
         }
     }
 
     /** As {@link #enter}, and until {@link #exitAlone} nobody else enters. Refuses if somebody is inside. */
     long enterAlone(String method) {
-        long open = address.get();
-        if (open == 0) {
-            throw closed(method);
-        }
-        if (!users.compareAndSet(1, 2 + ALONE)) {
+        if (!STATE.compareAndSet(this, 0, ALONE)) {
             check(method);
             throw new DevExchangeException(
                     Status.INVALID_ARGUMENT, method + ": another thread is using the " + kind.noun);
         }
-        return open;
+        return address;
     }
 
     void exitAlone() {
-        users.addAndGet(-ALONE);
-        exit();
+        leave(ALONE);
     }
 
     /** Closes it; false if it was closed already. */
     boolean close() {
-        if (address.getAndSet(0) == 0) {
-            return false;
+        int before = shut();
+        if (before == 0) {
+            Native.release(token());
         }
-        // The net would find the handle closed; this takes it away.
-        net.clean();
-        exit();
-        return true;
+        return before != CLOSED;
+    }
+
+    /** Closes it, and returns the uses that there are, or {@link #CLOSED} if it was closed already. */
+    private int shut() {
+        while (true) {
+            int now = state;
+            if ((now & CLOSED) != 0) {
+                return CLOSED;
+            }
+            if (STATE.compareAndSet(this, now, now | CLOSED)) {
+                Net.drop(this, place);
+                return now;
+            }
+        }
     }
 
     boolean isClosed() {
-        return address.get() == 0;
+        return (state & CLOSED) != 0;
     }
 
     /** Refuses if it is closed: enough for what Java knows by itself. */
@@ -145,10 +161,10 @@ final class Handle {
         return new DevExchangeException(Status.CLOSED, method + ": the " + kind.noun + " is closed");
     }
 
-    /** What the Cleaner does: as a finalizer it only queues, and the thread of the queue releases. */
-    private void giveUp() {
-        if (address.getAndSet(0) != 0 && users.decrementAndGet() == 0) {
-            ReleaseQueue.giveUp(token);
+    /** What becomes of one whose owner is gone: as a finalizer it only queues, and the thread of the queue releases. */
+    void giveUp() {
+        if (shut() == 0) {
+            ReleaseQueue.giveUp(token());
         }
     }
 }

@@ -35,7 +35,7 @@ final class HostMemory {
 
     /** A buffer in native order over {@code bytes} bytes, which may be 0 at any address. */
     static ByteBuffer view(long address, long bytes) {
-        ByteBuffer view = bytes == 0 ? ByteBuffer.allocateDirect(0) : Native.view(address, bytes);
+        ByteBuffer view = bytes == 0 ? ByteBuffer.allocateDirect(0) : Calls.view(address, bytes);
         return view.order(ByteOrder.nativeOrder());
     }
 
@@ -51,7 +51,7 @@ final class HostMemory {
                     name + " has byte order " + buffer.order() + ": it must be the native one, "
                             + ByteOrder.nativeOrder());
         }
-        return Native.bufferAddress(buffer) + buffer.position();
+        return Calls.bufferAddress(buffer) + buffer.position();
     }
 
     private ByteBuffer part(long at) {

@@ -53,10 +53,11 @@ final class Metadata {
      */
     static Map<String, String> read(long address) {
         long size = Native.metadataBytes(address);
-        if (size == 0) {
-            return Map.of();
-        }
-        ByteBuffer block = HostMemory.view(address, size);
+        return size == 0 ? Map.of() : read(HostMemory.view(address, size));
+    }
+
+    /** As {@link #read(long)}, of a block in native order that has some. */
+    static Map<String, String> read(ByteBuffer block) {
         Map<String, String> pairs = new LinkedHashMap<>();
         for (int left = block.getInt(); left > 0; left--) {
             pairs.put(text(block), text(block));

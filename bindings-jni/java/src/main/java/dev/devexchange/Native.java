@@ -44,6 +44,12 @@ final class Native {
 
     static native long ledgerOutstanding();
 
+    // foreign.rs
+
+    static native long foreignFailed();
+
+    static native void foreignThrow();
+
     // handle.rs
 
     static native void release(long token);
@@ -152,9 +158,7 @@ final class Native {
 
     static native long schemaShare(long schema);
 
-    static native long schemaNodes(long schema);
-
-    static native void schemaFields(long schema, long out);
+    static native long schemaFields(long schema, long out, long room);
 
     // batch.rs
 
@@ -170,7 +174,7 @@ final class Native {
 
     static native void batchExport(long batch, long out, boolean device);
 
-    static native void batchInfo(long batch, long out);
+    static native void batchDescribe(long batch, long out, long room);
 
     static native long batchSchema(long batch);
 
@@ -304,12 +308,6 @@ final class Native {
     static native void ipcPlanBatch(long batch, long out);
 
     // column.rs
-
-    static native void batchRoot(long batch, long out);
-
-    static native void columnChild(long batch, long column, long index);
-
-    static native void columnDictionary(long batch, long column);
 
     static native long columnNullCount(long batch, long column);
 

@@ -113,7 +113,7 @@ public final class Schema implements AutoCloseable {
     public Schema share() {
         long schema = enter("Schema.share");
         try {
-            return new Schema(Native.schemaShare(schema), root);
+            return new Schema(Calls.schemaShare(schema), root);
         } finally {
             exit();
         }
@@ -137,11 +137,19 @@ public final class Schema implements AutoCloseable {
         }
     }
 
+    /** As {@link #root}, if somebody asked for it before; otherwise null. */
+    Field known() {
+        return root;
+    }
+
     private static Field read(long schema) {
-        int bytes = Math.toIntExact(Native.schemaNodes(schema) * Records.FIELD.size());
-        Scratch scratch = Scratch.of(bytes);
+        Scratch scratch = Scratch.get();
+        long bytes = Native.schemaFields(schema, scratch.address, scratch.room());
+        if (bytes > scratch.room()) {
+            scratch = Scratch.of(bytes);
+            Native.schemaFields(schema, scratch.address, scratch.room());
+        }
         try {
-            Native.schemaFields(schema, scratch.address);
             return Field.read(scratch.buffer.duplicate().order(scratch.buffer.order()));
         } finally {
             Reference.reachabilityFence(scratch);

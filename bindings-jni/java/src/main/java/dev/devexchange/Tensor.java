@@ -17,20 +17,33 @@ import java.util.List;
  */
 public final class Tensor implements AutoCloseable {
     private final Handle handle;
-    private final Description is;
-    private final Elements each;
 
-    /** Whether the data is there, and not after what is queued on a stream. */
-    private volatile boolean ready;
+    /** What it is, once somebody asked: a tensor is often only handed on. */
+    private volatile Description description;
+
+    /** Its elements, once somebody asked for one. */
+    private volatile Elements elements;
 
     Tensor(long raw) {
         handle = new Handle(this, Handle.Kind.TENSOR, raw);
-        is = Description.of(raw);
-        each = new Elements(is);
-        ready = is.ready();
     }
 
-    // ---- making and taking ----
+    /** What it is; {@code method} is for the message if it is closed. */
+    private Description is(String method) {
+        Description known = description;
+        if (known != null) {
+            handle.check(method);
+            return known;
+        }
+        long tensor = enter(method);
+        try {
+            known = Description.of(tensor);
+            description = known;
+            return known;
+        } finally {
+            exit();
+        }
+    }
 
     /**
      * A compact row-major tensor over a direct buffer; as
@@ -347,7 +360,9 @@ public final class Tensor implements AutoCloseable {
         try {
             Scratch scratch = Scratch.get();
             request.write(scratch.buffer);
-            return Native.tensorExport(tensor, scratch.address, legacy);
+            return request.isImmediate()
+                    ? Calls.tensorExport(tensor, scratch.address, legacy)
+                    : Native.tensorExport(tensor, scratch.address, legacy);
         } finally {
             exit();
         }
@@ -414,7 +429,7 @@ public final class Tensor implements AutoCloseable {
     public Tensor share() {
         long tensor = handle.enter("Tensor.share");
         try {
-            return new Tensor(Native.tensorShare(tensor));
+            return new Tensor(Calls.tensorShare(tensor));
         } finally {
             exit();
         }
@@ -679,7 +694,9 @@ public final class Tensor implements AutoCloseable {
         long tensor = handle.enterAlone("Tensor.producedOn");
         try {
             stream.order("Tensor.producedOn", tensor, Native::tensorProducedOn);
-            ready = false;
+            // They say no more whether the data is there.
+            description = null;
+            elements = null;
         } finally {
             handle.exitAlone();
             Reference.reachabilityFence(this);
@@ -695,8 +712,7 @@ public final class Tensor implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public long address() {
-        handle.check("Tensor.address");
-        return is.address();
+        return is("Tensor.address").address();
     }
 
     /**
@@ -706,8 +722,7 @@ public final class Tensor implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Device device() {
-        handle.check("Tensor.device");
-        return is.device();
+        return is("Tensor.device").device();
     }
 
     /**
@@ -717,8 +732,7 @@ public final class Tensor implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public DType dtype() {
-        handle.check("Tensor.dtype");
-        return is.dtype();
+        return is("Tensor.dtype").dtype();
     }
 
     /**
@@ -728,8 +742,7 @@ public final class Tensor implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public long[] shape() {
-        handle.check("Tensor.shape");
-        return is.shape().clone();
+        return is("Tensor.shape").shape().clone();
     }
 
     /**
@@ -739,8 +752,7 @@ public final class Tensor implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public long[] strides() {
-        handle.check("Tensor.strides");
-        return is.strides().clone();
+        return is("Tensor.strides").strides().clone();
     }
 
     /**
@@ -750,8 +762,7 @@ public final class Tensor implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public long flags() {
-        handle.check("Tensor.flags");
-        return is.flags();
+        return is("Tensor.flags").flags();
     }
 
     /**
@@ -761,8 +772,7 @@ public final class Tensor implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public long elements() {
-        handle.check("Tensor.elements");
-        return is.elements();
+        return is("Tensor.elements").elements();
     }
 
     /**
@@ -773,8 +783,7 @@ public final class Tensor implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public long bytes() {
-        handle.check("Tensor.bytes");
-        return is.bytes();
+        return is("Tensor.bytes").bytes();
     }
 
     /**
@@ -784,8 +793,7 @@ public final class Tensor implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public boolean isRowMajor() {
-        handle.check("Tensor.isRowMajor");
-        return is.rowMajor();
+        return is("Tensor.isRowMajor").rowMajor();
     }
 
     // ---- reading ----
@@ -802,7 +810,8 @@ public final class Tensor implements AutoCloseable {
     public ByteBuffer byteBuffer() {
         handle.enter("Tensor.byteBuffer");
         try {
-            is.device().requireHost(ready);
+            Description is = is("Tensor.byteBuffer");
+            is.device().requireHost(is.ready());
             if (!is.rowMajor()) {
                 throw new DevExchangeException(
                         Status.COPY_REQUIRED,
@@ -833,7 +842,7 @@ public final class Tensor implements AutoCloseable {
     public double getDouble(long... index) {
         handle.enter("Tensor.getDouble");
         try {
-            return each.getDouble(ready, index);
+            return elements("Tensor.getDouble").getDouble(index);
         } finally {
             exit();
         }
@@ -851,10 +860,19 @@ public final class Tensor implements AutoCloseable {
     public long getLong(long... index) {
         handle.enter("Tensor.getLong");
         try {
-            return each.getLong(ready, index);
+            return elements("Tensor.getLong").getLong(index);
         } finally {
             exit();
         }
+    }
+
+    private Elements elements(String method) {
+        Elements known = elements;
+        if (known == null) {
+            known = new Elements(is(method));
+            elements = known;
+        }
+        return known;
     }
 
     // ---- closing ----
@@ -873,8 +891,12 @@ public final class Tensor implements AutoCloseable {
     /** {@return type, shape and device, or that it is closed} */
     @Override
     public String toString() {
-        return isClosed() ? "Tensor (closed)" : "Tensor (" + is.dtype() + ", " + Arrays.toString(is.shape()) + ", "
-                + is.device() + ")";
+        try {
+            Description is = is("Tensor.toString");
+            return "Tensor (" + is.dtype() + ", " + Arrays.toString(is.shape()) + ", " + is.device() + ")";
+        } catch (DevExchangeException closed) {
+            return "Tensor (closed)";
+        }
     }
 
     long enter(String method) {

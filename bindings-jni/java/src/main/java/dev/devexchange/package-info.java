@@ -20,7 +20,7 @@
  * <ul>
  * <li><b>Ownership.</b> Handles are {@code AutoCloseable}: close them, best with try-with-resources. Closing gives up
  *     one reference; memory is released when the last user is gone, on either side. A handle that is never closed is
- *     found by a {@link java.lang.ref.Cleaner}, some time; {@code DEVEXCHANGE_TRACE=1} says so on stderr.
+ *     found by the garbage collector, some time; {@code DEVEXCHANGE_TRACE=1} says so on stderr.
  * <li><b>Handing over.</b> <i>Share</i> keeps the handle, <i>move</i> closes it, <i>borrow</i> (a {@link
  *     dev.devexchange.Column}, a {@code ByteBuffer}) is a view that owns nothing and ends with what it was taken from.
  * <li><b>Import</b> takes its source only on success. If it fails, the source is untouched and still the caller's.
@@ -35,6 +35,8 @@
  *     {@link dev.devexchange.Tensor#usedOn} was told of it.
  * <li><b>Errors</b> are {@link dev.devexchange.DevExchangeException}s with a status; the text names the field and its
  *     value. A {@code null} where an object is needed is a {@code NullPointerException}.
+ * <li><b>JNI or not.</b> On JDK 22 and newer, frequent calls that neither wait nor call anybody go through the foreign
+ *     function interface ({@link dev.devexchange.DevExchange#backend}). Nothing else is different.
  * <li><b>Threads.</b> Everything may be used from any thread. Closing while another thread is inside a call is safe:
  *     that call ends as if it had come first. Only {@code ByteBuffer}s are not guarded; they are not to be used after
  *     the handle that they came from is closed.

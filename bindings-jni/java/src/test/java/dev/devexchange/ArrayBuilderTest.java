@@ -26,6 +26,7 @@ class ArrayBuilderTest {
     @Test
     void aTreeIsBuiltAsItWasDescribed() {
         ByteBuffer memory = Direct.doubles(0.5, 1.5, 2.5, 3.5);
+        ByteBuffer valid = Direct.bits("1101");
         ArrayBuilder coded = ArrayBuilder.of("coded", Format.INT8, 3)
                 .flags(Field.ORDERED)
                 .buffer(null)
@@ -39,7 +40,7 @@ class ArrayBuilderTest {
                 .metadata("unit", "mm")
                 .nullCount(1)
                 .offset(1)
-                .address(Direct.address(Direct.bits("1101")))
+                .address(Direct.address(valid))
                 .address(Direct.address(memory));
         Field uuid = Field.of("id", Format.fixedSizeBinary(2)).withExtension("arrow.uuid", "");
         try (Batch batch = ArrayBuilder.batch(3)
@@ -57,6 +58,8 @@ class ArrayBuilderTest {
             assertEquals(1.5, x.getDouble(0));
             assertTrue(x.isNull(1));
             assertEquals(1, x.nullCount());
+            // Which also keeps both reachable until here.
+            assertEquals(Direct.address(valid), x.bufferAddress(0));
             assertEquals(Direct.address(memory), x.bufferAddress(1));
             assertEquals("arrow.uuid", batch.column("id").field().extensionName());
             assertEquals("", batch.column("id").field().extensionMetadata());

@@ -18,6 +18,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
@@ -606,6 +607,32 @@ class BatchTest {
                         null)) {
             refused(Status.INVALID_BUFFERS, () -> batch.root().list(0), "child with length 3");
             refused(Status.INVALID_BUFFERS, () -> batch.root().list(1), "row 1 are 9 and 3");
+        }
+    }
+
+    /** The table and the texts of so many columns are more than a thread keeps room for. */
+    @Test
+    void aWideBatchIsReadAtOnce() {
+        int width = 5000;
+        ByteBuffer values = Direct.ints(IntStream.range(0, width).toArray());
+        ArrayBuilder builder = ArrayBuilder.batch(1);
+        for (int i = 0; i < width; i++) {
+            builder.child(ArrayBuilder.of("column " + i, Format.INT32, 1)
+                    .buffer(null)
+                    .buffer(values.slice(i * Integer.BYTES, Integer.BYTES).order(values.order())));
+        }
+        try (Batch batch = builder.build(Device.CPU);
+                Batch narrow = ArrayBuilder.batch(1).build(Device.CPU);
+                Schema schema = batch.schema()) {
+            List<Column> columns = batch.columns();
+            assertEquals(width, columns.size());
+            assertEquals(0, narrow.columns().size());
+            for (int i = 0; i < width; i += 97) {
+                assertEquals(Calls.bufferAddress(values) + (long) i * Integer.BYTES, columns.get(i).bufferAddress(1));
+                assertEquals("column " + i, columns.get(i).field().name());
+                assertEquals(i, batch.column("column " + i).getInt(0));
+            }
+            assertEquals("column " + (width - 1), schema.columns().get(width - 1).name());
         }
     }
 }

@@ -26,6 +26,35 @@ class CleanerTest {
         assertEquals(2 * rounds, release.count());
     }
 
+    /** More at once than a thread has places for. */
+    @Test
+    void manyThatAreOpenAtOnceAreFound() throws InterruptedException {
+        Release release = new Release();
+        int count = 300;
+        Tensor[] all = new Tensor[count];
+        for (int i = 0; i < count; i++) {
+            all[i] = Tensor.create(Direct.bytes(1), DType.INT8, new long[] {1}, release);
+        }
+        for (int i = 0; i < count; i += 3) {
+            all[i].close();
+        }
+        all[1].close();
+        Check.flush();
+        assertEquals(count / 3 + 1, release.count());
+        Tensor kept = all[2];
+        all = null;
+        long end = System.nanoTime() + Check.PATIENCE.toNanos();
+        while (DevExchange.outstanding() > 1 && System.nanoTime() < end) {
+            System.gc();
+            Thread.sleep(10);
+        }
+        Check.flush();
+        assertEquals(count - 1, release.count());
+        kept.close();
+        Check.flush();
+        assertEquals(count, release.count());
+    }
+
     /** One of each, used and forgotten. */
     private static void drop(Runnable release) {
         Tensor tensor = Tensor.create(Direct.ints(1, 2), DType.INT32, new long[] {2}, release);

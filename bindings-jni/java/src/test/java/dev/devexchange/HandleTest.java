@@ -195,10 +195,14 @@ class HandleTest {
     @Test
     void whatIsTakenFromAHandleOutlivesItsClosing() {
         Batch batch = batch();
-        Field field = batch.column(0).field();
+        Column column = batch.column(0);
+        Field field = column.field();
+        String shown = column.toString();
+        assertTrue(shown.startsWith("Column (") && shown.endsWith(", 3 rows)"), shown);
         Schema schema = batch.schema();
         batch.close();
         assertEquals("Batch (closed)", batch.toString());
+        assertEquals("Column (closed)", column.toString());
         assertEquals("x", field.name());
         assertEquals("x", schema.columns().get(0).name());
         schema.close();

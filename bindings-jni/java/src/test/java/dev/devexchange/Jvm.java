@@ -88,6 +88,9 @@ final class Jvm {
             throws IOException {
         List<String> command = new ArrayList<>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+        if (Runtime.version().feature() >= 22) {
+            command.add("--enable-native-access=ALL-UNNAMED");
+        }
         command.addAll(options);
         command.addAll(List.of("-cp", place(DevExchange.class) + File.pathSeparator + place(main)));
         command.add(main.getName());

@@ -5,7 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
-import java.net.URL;
+import java.io.InputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -85,9 +85,11 @@ class JvmTest {
     @Test
     void aPropertyNamesALibraryInAnotherPlace(@TempDir Path elsewhere) throws IOException, InterruptedException {
         String platform = (System.getProperty("os.name") + "-" + System.getProperty("os.arch")).toLowerCase();
-        URL carried = DevExchange.class.getResource("/native/" + platform + "/libdevexchange_jni.so");
         Path library = elsewhere.resolve("libdevexchange_jni.so");
-        Files.copy(Path.of(carried.getPath()), library);
+        String carried = "/native/" + platform + "/libdevexchange_jni.so";
+        try (InputStream bytes = DevExchange.class.getResourceAsStream(carried)) {
+            Files.copy(bytes, library);
+        }
         for (Path place : List.of(library, elsewhere)) {
             endsWell(run("version", "-Ddevexchange.library.path=" + place));
         }

@@ -1,0 +1,88 @@
+package dev.devexchange;
+
+import java.nio.file.Path;
+import java.util.Collection;
+import java.util.concurrent.TimeUnit;
+import org.openjdk.jmh.annotations.Benchmark;
+import org.openjdk.jmh.annotations.BenchmarkMode;
+import org.openjdk.jmh.annotations.Level;
+import org.openjdk.jmh.annotations.Mode;
+import org.openjdk.jmh.annotations.OperationsPerInvocation;
+import org.openjdk.jmh.annotations.OutputTimeUnit;
+import org.openjdk.jmh.annotations.Param;
+import org.openjdk.jmh.annotations.Scope;
+import org.openjdk.jmh.annotations.Setup;
+import org.openjdk.jmh.annotations.State;
+import org.openjdk.jmh.annotations.TearDown;
+import org.openjdk.jmh.results.RunResult;
+import org.openjdk.jmh.runner.Runner;
+import org.openjdk.jmh.runner.RunnerException;
+import org.openjdk.jmh.runner.options.ChainedOptionsBuilder;
+import org.openjdk.jmh.runner.options.CommandLineOptionException;
+import org.openjdk.jmh.runner.options.CommandLineOptions;
+import org.openjdk.jmh.runner.options.OptionsBuilder;
+
+/**
+ * The same benches by JMH (docs/bench.md): {@code JmhBenches TEXT [OPTIONS OF JMH]} measures those with this text in
+ * their name, each in a JVM of its own.
+ */
+@State(Scope.Thread)
+@BenchmarkMode(Mode.AverageTime)
+@OutputTimeUnit(TimeUnit.NANOSECONDS)
+public class JmhBenches {
+    /** The path of the library with the floor. */
+    private static final String FLOOR = System.getProperty("devexchange.bench.floor");
+
+    /** A bench does its operation so often in a loop of its own. */
+    private static final int TIMES = 100;
+
+    /** An operation, a colon, an implementation. */
+    @Param("")
+    public String row;
+
+    private Bench bench;
+
+    private static Benches all() throws ReflectiveOperationException {
+        return Benches.all("java", Path.of(FLOOR));
+    }
+
+    /** Makes what the bench works on. */
+    @Setup(Level.Trial)
+    public void begin() throws ReflectiveOperationException {
+        bench = all().make(row.replace(':', '\t'));
+    }
+
+    /** Takes it away. */
+    @TearDown(Level.Trial)
+    public void end() {
+        bench.close();
+    }
+
+    /** {@return what was read, so that it is not left out} */
+    @Benchmark
+    @OperationsPerInvocation(TIMES)
+    public long run() {
+        bench.run(TIMES);
+        return Bench.sink;
+    }
+
+    /** Runs the benches. */
+    public static void main(String[] args)
+            throws ReflectiveOperationException, CommandLineOptionException, RunnerException {
+        String[] rows = all().rows().stream()
+                .filter(row -> row.contains(args[0]))
+                .map(row -> row.replace('\t', ':'))
+                .toArray(String[]::new);
+        String[] rest = new String[args.length - 1];
+        System.arraycopy(args, 1, rest, 0, rest.length);
+        ChainedOptionsBuilder options = new OptionsBuilder()
+                .parent(new CommandLineOptions(rest))
+                .include(JmhBenches.class.getName())
+                .param("row", rows)
+                .shouldFailOnError(true);
+        Collection<RunResult> results = new Runner(options.build()).run();
+        if (results.size() != rows.length) {
+            throw new IllegalStateException("of " + rows.length + " benches " + results.size() + " have a result");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+package dev.devexchange;
+
+import java.nio.ByteBuffer;
+
+/**
+ * The native calls that are made often, come back soon and call nobody: those that a newer JVM can make without JNI. On
+ * JDK 22 and newer the jar has another class of this name ({@code src/main/java22}) with the same methods.
+ */
+final class Calls {
+    static final Backend BACKEND = choose();
+
+    private Calls() {}
+
+    private static Backend choose() {
+        if (Backend.wanted() == Backend.FFM) {
+            throw new IllegalArgumentException(Backend.PROPERTY + " is \"ffm\": that takes JDK 22 or newer, which this"
+                    + " is not (" + Runtime.version().feature() + "), or the jar was built without one");
+        }
+        return Backend.JNI;
+    }
+
+    static long ledgerOutstanding() {
+        return Native.ledgerOutstanding();
+    }
+
+    static void ledgerRead(long out) {
+        Native.ledgerRead(out);
+    }
+
+    static void tensorDescribe(long tensor, long out) {
+        Native.tensorDescribe(tensor, out);
+    }
+
+    static long tensorShare(long tensor) {
+        return Native.tensorShare(tensor);
+    }
+
+    /** Of a request that neither waits nor copies ({@link DlpackRequest#isImmediate}). */
+    static long tensorExport(long tensor, long request, boolean legacy) {
+        return Native.tensorExport(tensor, request, legacy);
+    }
+
+    static void batchDescribe(long batch, long out, long room) {
+        Native.batchDescribe(batch, out, room);
+    }
+
+    static long batchShare(long batch) {
+        return Native.batchShare(batch);
+    }
+
+    static long schemaShare(long schema) {
+        return Native.schemaShare(schema);
+    }
+
+    /** The address of index 0 of a direct buffer. */
+    static long bufferAddress(ByteBuffer buffer) {
+        return Native.bufferAddress(buffer);
+    }
+
+    /** A direct buffer over memory that is there already. Whoever uses it sees to it that the memory stays. */
+    static ByteBuffer view(long address, long bytes) {
+        return Native.view(address, bytes);
+    }
+}

@@ -1,0 +1,67 @@
+package dev.devexchange;
+
+import java.lang.ref.ReferenceQueue;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicReferenceArray;
+
+/**
+ * What holds every open {@link Handle}, so that one whose owner is collected without being closed is found. A {@code
+ * Cleaner} does the same, but each of its registrations takes a lock twice and makes two objects: most handles are
+ * closed soon, so here a handle goes to a free place of its thread's and leaves it without a lock.
+ */
+final class Net {
+    /** Threads share a row of places only if there are more of them than rows. */
+    private static final int ROWS = 16;
+
+    private static final int PLACES_OF_ROW = 64;
+
+    private static final AtomicReferenceArray<Handle> PLACES = new AtomicReferenceArray<>(ROWS * PLACES_OF_ROW);
+
+    /** Those that found their row full: of a program that keeps many open. */
+    private static final Set<Handle> REST = ConcurrentHashMap.newKeySet();
+
+    private static final int IN_REST = -1;
+
+    /** Where the handles come to whose owners are gone. */
+    static final ReferenceQueue<Object> COLLECTED = new ReferenceQueue<>();
+
+    static {
+        Background.thread("devexchange-net", Net::watch).start();
+    }
+
+    private Net() {}
+
+    /** Holds a handle until {@link #drop}; returns what that is to be told. */
+    static int hold(Handle handle) {
+        int row = (int) (Thread.currentThread().getId() % ROWS) * PLACES_OF_ROW;
+        for (int place = row; place < row + PLACES_OF_ROW; place++) {
+            if (PLACES.getPlain(place) == null && PLACES.compareAndSet(place, null, handle)) {
+                return place;
+            }
+        }
+        REST.add(handle);
+        return IN_REST;
+    }
+
+    /** Holds it no more, which is done once. */
+    static void drop(Handle handle, int place) {
+        if (place == IN_REST) {
+            REST.remove(handle);
+        } else {
+            PLACES.setRelease(place, null);
+        }
+    }
+
+    private static void watch() {
+        while (true) {
+            try {
+                ((Handle) COLLECTED.remove()).giveUp();
+            } catch (InterruptedException ignored) {
+                // Nobody has a reason to.
+            } catch (Throwable thrown) {
+                Background.log("a handle that nobody closed could not be given up", thrown);
+            }
+        }
+    }
+}

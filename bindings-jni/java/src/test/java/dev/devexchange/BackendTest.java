@@ -1,0 +1,135 @@
+package dev.devexchange;
+
+import static dev.devexchange.Check.refused;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.atomic.AtomicReference;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
+
+/** How the native library is called: by JNI, and on JDK 22 and newer, out of the jar, without it. */
+@ExtendWith(Check.class)
+class BackendTest {
+    private static final String EXPECTED = System.getProperty("devexchange.backend.expected");
+
+    /** Says which backend it is, or why there is none; a tensor and a batch were used then. */
+    static final class Main {
+        public static void main(String[] args) {
+            try {
+                System.out.println(DevExchange.backend());
+            } catch (ExceptionInInitializerError e) {
+                System.out.println(e.getCause().getMessage());
+                return;
+            }
+            try (Tensor tensor = Tensor.create(Direct.ints(1, 2), DType.INT32, new long[] {2}, null);
+                    Tensor seen = Tensor.importDlpack(tensor.exportShare());
+                    Batch batch = seen.toColumn("x", Copy.NEVER)) {
+                System.out.println(seen.getLong(1) + batch.root().getInt(0));
+                System.out.println(failsWhenCompiled(tensor.enter("BackendTest")));
+                tensor.exit();
+            }
+        }
+    }
+
+    /** What the first call says that fails, when the compiler has known none. */
+    private static String failsWhenCompiled(long tensor) {
+        for (int i = 0; i < 100_000; i++) {
+            share(tensor);
+        }
+        try {
+            share(0);
+            return "nothing";
+        } catch (DevExchangeException e) {
+            return e.getMessage();
+        }
+    }
+
+    private static void share(long tensor) {
+        Native.release(Calls.tensorShare(tensor) | Handle.Kind.TENSOR.tag);
+    }
+
+    private static List<String> ask(String... options) throws IOException, InterruptedException {
+        Jvm.End end = Jvm.run(List.of(options), Map.of(), Main.class);
+        assertEquals(0, end.status(), end.output());
+        return end.output().lines().toList();
+    }
+
+    @Test
+    void theBackendIsTheBestThatThereIs() {
+        assertEquals(EXPECTED, DevExchange.backend());
+    }
+
+    @Test
+    void thePropertyAsksForOne() throws IOException, InterruptedException {
+        assertEquals(List.of("jni", "3", "the tensor is closed"), ask("-Ddevexchange.backend=jni"));
+        assertEquals(List.of(EXPECTED, "3", "the tensor is closed"), ask());
+        assertEquals(
+                List.of("devexchange.backend is \"unsafe\": it must be jni or ffm"),
+                ask("-Ddevexchange.backend=unsafe"));
+        List<String> ffm = ask("-Ddevexchange.backend=ffm");
+        if (EXPECTED.equals("ffm")) {
+            assertEquals(List.of("ffm", "3", "the tensor is closed"), ffm);
+        } else {
+            String refusal = "devexchange.backend is \"ffm\": that takes JDK 22 or newer";
+            assertTrue(ffm.get(0).startsWith(refusal), ffm::toString);
+        }
+    }
+
+    /** A call without JNI cannot throw; it is asked afterwards. */
+    @Test
+    void whatFailsThrowsInTheThreadThatCalled() throws InterruptedException {
+        long out = Scratch.get().address;
+        refused(Status.CLOSED, () -> Calls.tensorDescribe(0, out), "the tensor is closed");
+        refused(Status.CLOSED, () -> Calls.tensorShare(0), "the tensor is closed");
+        refused(Status.CLOSED, () -> Calls.tensorExport(0, out, false), "the tensor is closed");
+        refused(Status.CLOSED, () -> Calls.batchDescribe(0, out, 0), "the batch is closed");
+        refused(Status.CLOSED, () -> Calls.batchShare(0), "the batch is closed");
+        refused(Status.CLOSED, () -> Calls.schemaShare(0), "the schema is closed");
+        AtomicReference<Throwable> failure = new AtomicReference<>();
+        Thread other = new Thread(DevExchange::outstanding);
+        other.setUncaughtExceptionHandler((thread, thrown) -> failure.set(thrown));
+        other.start();
+        other.join();
+        assertNull(failure.get());
+        assertEquals(0, DevExchange.outstanding());
+    }
+
+    @Test
+    void memoryIsSeenWhereItIs() {
+        ByteBuffer buffer = ByteBuffer.allocateDirect(64).order(ByteOrder.nativeOrder()).putLong(8, 42).position(24);
+        long address = Calls.bufferAddress(buffer);
+        assertNotEquals(0, address);
+        assertEquals(address, Native.bufferAddress(buffer));
+        assertEquals(address, Calls.bufferAddress(buffer.asReadOnlyBuffer()));
+        assertEquals(address + 24, Calls.bufferAddress(buffer.slice()));
+        ByteBuffer view = Calls.view(address, 16).order(ByteOrder.nativeOrder());
+        assertTrue(view.isDirect());
+        assertEquals(16, view.capacity());
+        assertEquals(42, view.putLong(0, 7).getLong(8));
+        assertEquals(7, buffer.getLong(0));
+        assertEquals(address, Native.bufferAddress(view));
+    }
+
+    /** The native half does not look whether it is given a class or an object. */
+    @Test
+    void everyNativeMethodIsStatic() {
+        int seen = 0;
+        for (Method method : Native.class.getDeclaredMethods()) {
+            if (Modifier.isNative(method.getModifiers())) {
+                assertTrue(Modifier.isStatic(method.getModifiers()), method::toString);
+                seen++;
+            }
+        }
+        assertTrue(seen > 100, "only " + seen + " methods");
+    }
+}
