@@ -375,6 +375,44 @@ fn an_array_that_does_not_fit_is_refused_and_stays_with_its_owner() {
 }
 
 #[test]
+fn children_may_stand_anywhere_but_each_once() {
+    static VALUES: [[i32; 1]; 4] = [[0], [1], [2], [3]];
+    let fields = [c"a", c"b", c"c", c"d"].map(|name| FieldDesc::new(name, c"i"));
+    let schema = Schema::new(&[&[FieldDesc::batch(4)], &fields[..]].concat()).unwrap();
+    let buffers = VALUES.each_ref().map(|values| [null(), address(values)]);
+    let column = |buffers| NodeDesc { length: 1, null_count: 0, offset: 0, buffers };
+    let nodes: Vec<_> = [&[null()][..]].into_iter().chain(buffers.iter().map(|b| &b[..])).map(column).collect();
+    for (order, right) in [([0, 1, 2, 3], true), ([3, 2, 1, 0], true), ([2, 0, 3, 1], true), ([2, 0, 3, 0], false)] {
+        let (owner, released) = counted();
+        // SAFETY: the buffers are static and have the rows that the nodes say.
+        let batch = unsafe { Batch::from_raw_parts(&schema, Device::CPU, &nodes, owner) }.unwrap();
+        // SAFETY: an all-zero struct is a released one.
+        let mut array = unsafe { zeroed::<ArrowArray>() };
+        // SAFETY: there is room.
+        unsafe { batch.export(&mut array) }.unwrap();
+        // SAFETY: the root has four children, in a table that only its release looks at.
+        let table = unsafe { std::slice::from_raw_parts_mut(array.children, 4) };
+        let whole = table.to_vec();
+        table.copy_from_slice(&order.map(|i| whole[i]));
+        // SAFETY: a valid array, and ours.
+        match unsafe { Batch::import(&mut array, &schema) } {
+            Ok(imported) => {
+                assert!(right, "{order:?}");
+                let first = |column: devexchange_core::arrow::Column<'_>| column.values::<i32>().unwrap()[0] as usize;
+                assert!(imported.columns().map(first).eq(order));
+            }
+            Err(error) => {
+                assert!(!right && error.message().contains("in the tree twice"), "{order:?}: {error}");
+                table.copy_from_slice(&whole);
+                // SAFETY: still ours to release.
+                unsafe { release(&mut array) };
+            }
+        }
+        assert_eq!(released.load(SeqCst), 1, "{order:?}");
+    }
+}
+
+#[test]
 fn a_list_of_fields_that_is_no_tree_is_refused() {
     let batch = |n| FieldDesc::batch(n);
     let leaf = FieldDesc::new(c"x", c"i");

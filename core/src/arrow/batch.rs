@@ -7,14 +7,14 @@ use super::check::{read_nodes, require_distinct, require_live};
 use super::column::Column;
 use super::format::Type;
 use super::schema::Schema;
-use super::tree;
+use super::tree::{self, Releases};
 use crate::abi::arrow_data::ArrowArray;
 use crate::abi::arrow_device::ArrowDeviceArray;
 use crate::abi::types::{DevxBatchInfo, DevxNode};
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
-use crate::memory::{Foreign, Owner, Slab, TailSize, entry};
+use crate::memory::{Foreign, Owner, Slab, TailSize, fill_in};
 use crate::order::{self, Ready, Uses};
 use crate::runtime::cuda::{Event, Stream};
 use crate::tensor::Borrowed;
@@ -134,6 +134,7 @@ impl Batch {
         unsafe { Self::import_from(inner, device, ready, schema) }
     }
 
+    #[inline(always)]
     unsafe fn import_from(array: *mut ArrowArray, device: Device, ready: Ready, schema: &Schema) -> Result<Self> {
         // SAFETY: the caller's contract.
         match unsafe { array.as_ref() } {
@@ -141,18 +142,30 @@ impl Batch {
             Some(array) => require_live(array)?,
         }
         let count = schema.nodes();
-        let size = TailSize::default().and::<*const ArrowArray>(count)?.and::<usize>(count)?;
-        let room = Slab::room(size)?;
+        // And room to sort the addresses in, if that is needed.
+        let room = Slab::room(TailSize::of::<*const ArrowArray>(count).with(TailSize::of::<usize>(count)))?;
         let mut tail = room.tail();
         let nodes = tail.carve::<*const ArrowArray>(count);
         // SAFETY: the tail has room for `count` addresses; the array is valid by the caller's contract.
-        unsafe { read_nodes(array, schema, nodes) }?;
-        // SAFETY: written just now.
-        unsafe { require_distinct(schema, nodes.cast_const(), tail.scratch(count)) }?;
-        // SAFETY: the caller gives the array to us now that nothing can fail any more.
-        let source = Source::Foreign(unsafe { Foreign::take(array, Kind::BatchImport) });
-        let (uses, schema) = (Uses::default(), schema.clone());
-        Ok(Self::rooted(room.fill(Header { device, nodes, source, ready, uses, schema }), nodes))
+        let ascending = unsafe { read_nodes(array, schema, nodes) }?;
+        if !ascending {
+            // SAFETY: written just now.
+            unsafe { require_distinct(schema, nodes, tail.scratch(count)) }?;
+        }
+        let slab = fill_in!(
+            room,
+            1,
+            Header {
+                device: device,
+                nodes: nodes,
+                // SAFETY: the caller gives the array to us now that nothing can fail any more.
+                source: Source::Foreign(unsafe { Foreign::take(array, Kind::BatchImport) }),
+                ready: ready,
+                uses: Uses::default(),
+                schema: schema.clone(),
+            }
+        );
+        Ok(Self::rooted(slab, nodes))
     }
 
     /// A batch over memory of the caller's that `owner` keeps alive. One block of memory; the addresses are copied,
@@ -194,7 +207,7 @@ impl Batch {
             uses: Uses::default(),
             schema: schema.clone(),
         };
-        let mut slab = Slab::new(header, tree::room::<ArrowArray>(size, count)?)?;
+        let mut slab = Slab::new(header, size.with(tree::room::<ArrowArray>(count)))?;
         let mut tail = slab.tail();
         let table = tail.carve::<*const ArrowArray>(count);
         let mut place = tail.carve::<*const c_void>(n_buffers);
@@ -212,16 +225,11 @@ impl Batch {
             // SAFETY: as above.
             place = unsafe { place.add(node.buffers.len()) };
         }
+        let mut root = NO_ARRAY;
+        let fill = |i: usize| arrays.get(i).copied().unwrap_or(NO_ARRAY);
+        let (links, release) = (|i: usize| &schema.record(i).links, Releases::uncounted());
         // SAFETY: the room was summed up above, and the schema numbers one tree.
-        let root = unsafe {
-            tree::build(
-                &mut tail,
-                schema.shapes().map(|(links, _)| links),
-                |i| arrays.get(i).copied().unwrap_or(NO_ARRAY),
-                tree::release_nothing::<ArrowArray>,
-                std::ptr::null_mut(),
-            )
-        };
+        unsafe { tree::build(&mut tail, &mut root, count, count, fill, links, release) };
         // SAFETY: the tree was built just now, of the schema's shape.
         unsafe { read_nodes(&root, schema, table) }?;
         if let Some(header) = slab.unique() {
@@ -263,10 +271,8 @@ impl Batch {
         if let Err(error) = problem {
             return Err(Refused { error, returned: self });
         }
-        let (root, _) = self.export_tree()?;
         // SAFETY: the caller's contract.
-        unsafe { out.write(root) };
-        Ok(())
+        unsafe { self.export_tree(out) }.map(drop)
     }
 
     /// As [`Batch::export`], with device and event.
@@ -282,51 +288,61 @@ impl Batch {
             return Err(Refused { error, returned: self });
         }
         let device = self.device();
-        let (array, sync_event) = self.export_tree()?;
-        let exported = ArrowDeviceArray {
-            array,
-            device_id: device.arrow_id(),
-            device_type: device.kind.0,
-            sync_event,
-            reserved: [0; 3],
-        };
         // SAFETY: the caller's contract.
-        unsafe { out.write(exported) };
+        let array = unsafe { &raw mut (*out).array };
+        // SAFETY: as above.
+        let sync_event = unsafe { self.export_tree(array) }?;
+        // SAFETY: as above.
+        unsafe { (*out).device_id = device.arrow_id() };
+        // SAFETY: as above.
+        unsafe { (*out).device_type = device.kind.0 };
+        // SAFETY: as above.
+        unsafe { (*out).sync_event = sync_event };
+        // SAFETY: as above.
+        unsafe { (*out).reserved = [0; 3] };
         Ok(())
     }
 
-    /// The exported root and its `sync_event`, which points to what the exported tree keeps alive.
-    fn export_tree(self) -> std::result::Result<(ArrowArray, *mut c_void), Refused<Self>> {
-        let nodes = self.schema().nodes();
-        let prepared = tree::room::<ArrowArray>(TailSize::default(), nodes)
-            .and_then(|size| self.ready().settle().map(|ready| (size, ready)));
-        let (size, ready) = match prepared {
+    /// Writes the exported root and returns its `sync_event`, which points to what the exported tree keeps alive.
+    ///
+    /// # Safety
+    /// `out` can be written.
+    #[inline]
+    unsafe fn export_tree(self, out: *mut ArrowArray) -> std::result::Result<*mut c_void, Refused<Self>> {
+        let nodes = self.nodes().len();
+        // What is not recorded for this export is kept by the batch.
+        let recorded = match self.ready() {
+            queued @ Ready::Queued(_) => queued.settle().map(Some),
+            _ => Ok(None),
+        };
+        let prepared = recorded.and_then(|ready| Ok((ready, Slab::<Export>::room(tree::room::<ArrowArray>(nodes))?)));
+        let (recorded, room) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => return Err(Refused { error, returned: self }),
         };
-        let sync_event = ready.sync_event();
-        let room = match Slab::<Export>::room(size) {
-            Ok(room) => room,
-            Err(error) => return Err(Refused { error, returned: self }),
-        };
-        let schema = self.schema();
+        let sync_event = recorded.as_ref().unwrap_or(self.ready()).sync_event();
+        let (records, plain_from, arrays) = (self.schema().records(), self.schema().plain_from(), self.nodes());
+        // SAFETY: there is a record for each node.
+        let record = |i: usize| unsafe { records.get_unchecked(i) };
         let fill = |i: usize| {
-            let array = self.array(i);
+            // SAFETY: there is an address for each node.
+            let array = unsafe { arrays.get_unchecked(i) };
+            // SAFETY: the source keeps the struct alive and in place.
+            let array = unsafe { &**array };
             // Arrow Java takes an array without validity only if it says that it has no nulls.
             let null_count = match array.null_count {
-                known if known >= 0 && schema.is_plain(i) => known,
-                0 if schema.ty(i) != Type::Null => 0,
+                known if known >= 0 && record(i).plain != 0 => known,
+                0 if record(i).ty != Type::Null => 0,
                 _ => Column::whole(&self, i).known_null_count(),
             };
             ArrowArray { null_count, ..*array }
         };
-        let (links, release) = (schema.shapes().map(|(links, _)| links), tree::release::<ArrowArray, Export>);
-        // SAFETY: the room is the slab's, and the schema numbers one tree.
-        let root = unsafe { tree::build(&mut room.tail(), links, fill, release, room.as_raw()) };
-        let slab = room.fill(Export { _batch: self, _ready: ready, _entry: Entry::open(Kind::BatchExport) });
-        slab.add_refs(nodes - 1);
-        slab.into_raw();
-        Ok((root, sync_event))
+        let (links, release) = (|i: usize| &record(i).links, Releases::counted::<Export>(room.as_raw()));
+        // SAFETY: the room is the slab's, the schema numbers one tree, and the caller gives room for the root.
+        unsafe { tree::build(&mut room.tail(), out, nodes, plain_from, fill, links, release) };
+        fill_in!(room, nodes, Export { _batch: self, _recorded: recorded, _entry: Entry::open(Kind::BatchExport) })
+            .into_raw();
+        Ok(sync_event)
     }
 
     /// What the arrays are.
@@ -451,12 +467,21 @@ impl Batch {
         self.columns().find(|column| column.field().name() == name)
     }
 
-    pub(crate) fn array(&self, node: usize) -> &ArrowArray {
-        assert!(node < self.schema().nodes(), "node {node} of {}", self.schema().nodes());
+    /// Where the arrays are, one for each node of the schema.
+    #[inline]
+    fn nodes(&self) -> &[*const ArrowArray] {
+        let header = self.0.header();
         // SAFETY: there is an address for each node of the schema, in the slab's tail.
-        let array = unsafe { entry(self.0.header().nodes, node) };
+        unsafe { std::slice::from_raw_parts(header.nodes, header.schema.nodes()) }
+    }
+
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a node that the schema does not have is a bug, which must not be read"
+    )]
+    pub(crate) fn array(&self, node: usize) -> &ArrowArray {
         // SAFETY: the source keeps the struct alive and in place.
-        unsafe { &*array }
+        unsafe { &*self.nodes()[node] }
     }
 
     /// The buffers' addresses of one array.
@@ -511,7 +536,8 @@ impl fmt::Debug for Batch {
 /// What an exported array keeps alive.
 struct Export {
     _batch: Batch,
-    _ready: Ready,
+    /// The event that was recorded for it.
+    _recorded: Option<Ready>,
     _entry: Entry,
 }
 

@@ -1,11 +1,12 @@
 //! Whether an array is what its schema says, as far as it can be seen without reading a buffer.
 
-use core::ffi::c_void;
 use std::mem::MaybeUninit;
 
+use super::count::standing_twice;
 use super::format::{Buffer, Buffers, Type};
+use super::plain;
 use super::schema::Schema;
-use super::tree::{Links, standing_twice};
+use super::tree::Links;
 use crate::abi::arrow_data::ArrowArray;
 use crate::error::{Error, Result, refuse};
 use crate::memory::{entry, set_entry};
@@ -18,28 +19,43 @@ pub(super) fn require_live(array: &ArrowArray) -> Result<()> {
     }
 }
 
-/// Checks every array against its field, level by level, and writes down where it is.
+/// Checks every array against its field and writes down where it is. Returns whether each struct below the root stands
+/// behind the one before it: if not, one may stand in the tree twice, see [`require_distinct`].
+///
+/// # Errors
+/// Those of the first array, level by level, in which something is wrong.
 ///
 /// # Safety
 /// `root` is valid, `nodes` has room for the nodes of `schema`.
-pub(super) unsafe fn read_nodes(root: *const ArrowArray, schema: &Schema, nodes: *mut *const ArrowArray) -> Result<()> {
+#[inline(always)]
+pub(super) unsafe fn read_nodes(
+    root: *const ArrowArray,
+    schema: &Schema,
+    nodes: *mut *const ArrowArray,
+) -> Result<bool> {
+    // SAFETY: the caller's contract.
+    match unsafe { plain::recognise(root, schema, nodes) } {
+        Some(places) => Ok(places.ascending),
+        // SAFETY: the caller's contract.
+        None => unsafe { check_all(root, schema, nodes) }.map(|()| false),
+    }
+}
+
+/// Checks every array against its field, level by level, and writes down where it is.
+///
+/// # Safety
+/// As [`read_nodes`].
+#[cold]
+unsafe fn check_all(root: *const ArrowArray, schema: &Schema, nodes: *mut *const ArrowArray) -> Result<()> {
     // SAFETY: room for the root at least.
     unsafe { set_entry(nodes, 0, root) };
-    for (i, (links, plain)) in schema.shapes().enumerate() {
+    for (i, record) in schema.records().iter().enumerate() {
         // SAFETY: address `i` was written: by its parent, or as the root.
         let array = unsafe { entry(nodes, i) };
         // SAFETY: not NULL, and valid by the caller's contract.
         let array = unsafe { &*array };
-        // SAFETY: as above.
-        if plain && unsafe { is_plain(array) } {
-            continue;
-        }
         // SAFETY: as above, and the schema counts the children among its nodes.
-        if schema.ty(i) == Type::Struct && unsafe { is_plain_struct(array, links, nodes) } {
-            continue;
-        }
-        // SAFETY: as above.
-        unsafe { check_array(array, schema.ty(i), links, nodes) }.map_err(|error| in_array(schema, i, error))?;
+        unsafe { check_array(array, record.ty, &record.links, nodes) }.map_err(|error| in_array(schema, i, error))?;
     }
     Ok(())
 }
@@ -47,7 +63,8 @@ pub(super) unsafe fn read_nodes(root: *const ArrowArray, schema: &Schema, nodes:
 /// Refuses a tree in which a struct stands twice.
 ///
 /// # Safety
-/// `nodes` are the addresses that [`read_nodes`] wrote.
+/// `nodes` are the addresses that [`read_nodes`] wrote; `scratch` is as long.
+#[cold]
 pub(super) unsafe fn require_distinct(
     schema: &Schema,
     nodes: *const *const ArrowArray,
@@ -61,89 +78,30 @@ pub(super) unsafe fn require_distinct(
     }
 }
 
-/// Recognises what nearly every array is, if its field is plain ([`super::Type::is_plain`]). For any other one, right or
-/// wrong, false: [`check_array`] knows better, and says why.
-///
-/// # Safety
-/// `array` is valid.
-#[inline]
-unsafe fn is_plain(array: &ArrowArray) -> bool {
-    let ArrowArray { length, null_count, offset, n_buffers, n_children, buffers, .. } = *array;
-    if !has_plain_counts(array) || n_buffers != 2 || buffers.is_null() || n_children != 0 {
-        return false;
-    }
-    // SAFETY: the table has `n_buffers` entries.
-    let [validity, values] = unsafe { *buffers.cast::<[*const c_void; 2]>() };
-    (!values.is_null() || offset + length == 0) && (!validity.is_null() || null_count <= 0)
-}
-
-/// As [`is_plain`], for a field that is a struct. If it is true, the addresses of the children are written down.
-///
-/// # Safety
-/// `array` is valid, and `nodes` has room for all nodes of the schema, of which the children are.
-#[inline(never)]
-unsafe fn is_plain_struct(array: &ArrowArray, links: Links, nodes: *mut *const ArrowArray) -> bool {
-    let ArrowArray { length, null_count, offset, n_buffers, n_children, buffers, children, .. } = *array;
-    let as_said = n_children == i64::from(links.n_children) && (n_children == 0 || !children.is_null());
-    if !has_plain_counts(array) || n_buffers != 1 || buffers.is_null() || !as_said || links.has_dictionary {
-        return false;
-    }
-    // SAFETY: the table has `n_buffers` entries.
-    let validity = unsafe { *buffers };
-    // SAFETY: the caller's contract.
-    (!validity.is_null() || null_count <= 0) && unsafe { columns(array, links, offset + length, nodes) }
-}
-
-/// Counts that cannot be wrong, nor too large to count with, and no dictionary.
-#[inline]
-fn has_plain_counts(array: &ArrowArray) -> bool {
-    // With 256 bits for each element, still less than can be addressed.
-    const MOST: i64 = 1 << 48;
-    let ArrowArray { length, null_count, offset, dictionary, .. } = *array;
-    (0..=MOST).contains(&length)
-        && (0..=MOST).contains(&offset)
-        && (-1..=length).contains(&null_count)
-        && dictionary.is_null()
-}
-
-/// Whether all children are there and have `least` elements at least; if they are, writes down where.
-///
-/// # Safety
-/// The table has so many children, and `nodes` has room for all nodes of the schema, of which they are.
-#[inline]
-unsafe fn columns(array: &ArrowArray, links: Links, least: i64, nodes: *mut *const ArrowArray) -> bool {
-    for k in 0..links.n_children as usize {
-        // SAFETY: the caller's contract.
-        let child = unsafe { entry(array.children, k) };
-        // SAFETY: a child that is not NULL is valid.
-        match unsafe { child.as_ref() } {
-            // SAFETY: the caller's contract.
-            Some(ArrowArray { release: Some(_), length, .. }) if *length >= least => unsafe {
-                set_entry(nodes, links.first_child as usize + k, child.cast_const());
-            },
-            _ => return false,
-        }
-    }
-    true
-}
-
 /// Says in which array something is wrong, if its field has a name.
 fn in_array(schema: &Schema, node: usize, error: Error) -> Error {
     let name = schema.field(node).map_or("", |field| field.name());
     if name.is_empty() { error } else { error.within(format_args!("array {name:?}: ")) }
 }
 
+/// Checks one array and writes down where its children and its dictionary are.
+///
 /// # Safety
-/// `array` is valid, `nodes` has room for all nodes of the schema.
-unsafe fn check_array(array: &ArrowArray, ty: Type, links: Links, nodes: *mut *const ArrowArray) -> Result<()> {
+/// `array` is valid, `nodes` has room for all nodes of the schema, of which those are.
+pub(super) unsafe fn check_array(
+    array: &ArrowArray,
+    ty: Type,
+    links: &Links,
+    nodes: *mut *const ArrowArray,
+) -> Result<()> {
     let end = check_length(array)?;
     if array.null_count > 0 && (ty.is_union() || ty == Type::RunEndEncoded) {
         return refuse!(DEVX_INVALID_NULL_COUNT, "null_count is {}: {ty} has no nulls of its own", array.null_count);
     }
     // SAFETY: the array is valid.
     unsafe { check_buffers(array, ty, end) }?;
-    let n_children = links.n_children as usize;
-    if array.n_children != i64::from(links.n_children) {
+    let n_children = links.n_children();
+    if array.n_children != n_children as i64 {
         return refuse!(DEVX_MISMATCH, "n_children is {}: the schema has {n_children}", array.n_children);
     }
     if n_children > 0 && array.children.is_null() {

@@ -206,7 +206,7 @@ impl<'a> Column<'a> {
     /// The children and, behind them, the dictionary.
     #[inline]
     pub(super) fn below(self, links: Links) -> impl Iterator<Item = Self> {
-        let (seen, first, children) = (self.seen_below(), links.first_child as usize, links.n_children as usize);
+        let (seen, first, children) = (self.seen_below(), links.first_child as usize, links.n_children());
         (first..first + links.below()).map(move |node| {
             let whole = Self::whole(self.batch, node);
             if node < first + children { seen.of(whole) } else { whole }

@@ -106,7 +106,7 @@ impl<'a> Field<'a> {
 
     /// How many children there are.
     pub fn n_children(self) -> usize {
-        self.schema.links(self.node).n_children as usize
+        self.schema.links(self.node).n_children()
     }
 
     /// The child at `index`.

@@ -133,7 +133,9 @@ pub enum Children {
     Any,
 }
 
-const FIXED: fn(u64) -> Buffers = |bits| Buffers::Two(Buffer::Values(bits));
+const fn fixed(bits: u64) -> Buffers {
+    Buffers::Two(Buffer::Values(bits))
+}
 
 /// Bits of a view: a length, and either the bytes themselves or where they are.
 const VIEW_BITS: u64 = 128;
@@ -241,7 +243,7 @@ impl Type {
     }
 
     /// The buffers of an array of this type.
-    pub fn buffers(self) -> Buffers {
+    pub const fn buffers(self) -> Buffers {
         match self {
             Self::Null | Self::RunEndEncoded => Buffers::None,
             Self::Struct | Self::FixedSizeList(_) => Buffers::One,
@@ -254,15 +256,18 @@ impl Type {
             Self::SparseUnion => Buffers::Sparse,
             Self::DenseUnion => Buffers::Dense,
             Self::LargeList => Buffers::Two(Buffer::Offsets(8)),
-            Self::Bool => FIXED(1),
-            _ => FIXED(u64::from(self.byte_width().unwrap_or(0)) * 8),
+            Self::Bool => fixed(1),
+            _ => match self.byte_width() {
+                Some(bytes) => fixed(bytes as u64 * 8),
+                None => fixed(0),
+            },
         }
     }
 
     /// Bytes of a value, for types whose values all have the same whole number of them.
-    pub fn byte_width(self) -> Option<u32> {
+    pub const fn byte_width(self) -> Option<u32> {
         Some(match self {
-            Self::Int(width) | Self::UInt(width) | Self::Float(width) | Self::Decimal { width, .. } => width.into(),
+            Self::Int(width) | Self::UInt(width) | Self::Float(width) | Self::Decimal { width, .. } => width as u32,
             Self::FixedSizeBinary(width) => width.unsigned_abs(),
             Self::Date32 | Self::Time(TimeUnit::Second | TimeUnit::Millisecond) | Self::IntervalMonths => 4,
             Self::Date64 | Self::Time(_) | Self::Timestamp(_) | Self::Duration(_) | Self::IntervalDayTime => 8,
@@ -271,12 +276,14 @@ impl Type {
         })
     }
 
-    /// Whether an array of this type has a validity buffer and one of values with some bits each, not too many to count
-    /// with: what nearly every column is.
-    pub(crate) fn is_plain(self) -> bool {
-        match self {
-            Self::Bool | Self::Int(_) | Self::UInt(_) | Self::Float(_) | Self::Decimal { .. } => true,
-            _ => matches!(self.buffers(), Buffers::Two(Buffer::Values(1..=256))),
+    /// How many buffers an array of this type has, if they are what those of nearly every column are: validity, then one
+    /// that is there as soon as there is an element, with some bits for each, not too many to count with, then perhaps
+    /// data. Otherwise 0.
+    pub(super) const fn plain_buffers(self) -> u8 {
+        match self.buffers() {
+            Buffers::Two(Buffer::Values(1..=256)) => 2,
+            Buffers::Three(_) => 3,
+            _ => 0,
         }
     }
 
@@ -402,23 +409,38 @@ fn of_word(format: &str) -> Option<Type> {
     })
 }
 
-/// The type that a letter stands for, if there is one.
+/// [`Type::plain_buffers`] of the type that a letter stands for; 0 for any other byte.
 #[inline]
-#[expect(clippy::indexing_slicing, reason = "while compiling")]
-pub(super) fn of_letter(letter: u8) -> Option<Type> {
-    const TYPES: [Option<Type>; 128] = {
-        let mut types = [None; 128];
-        let mut letter = 0;
-        while letter < 128 {
-            types[letter as usize] = letter_type(letter);
-            letter += 1;
-        }
-        types
-    };
-    *TYPES.get(usize::from(letter))?
+#[expect(clippy::indexing_slicing, reason = "as many as there are bytes")]
+pub(super) fn plain_buffers_of_letter(letter: u8) -> u8 {
+    PLAIN_BUFFERS[usize::from(letter)]
 }
 
-const fn letter_type(letter: u8) -> Option<Type> {
+/// The type that a letter stands for; `Null` for any other byte.
+#[inline]
+#[expect(clippy::indexing_slicing, reason = "as many as there are bytes")]
+pub(super) fn type_of_letter(letter: u8) -> Type {
+    TYPES[usize::from(letter)]
+}
+
+static PLAIN_BUFFERS: [u8; 256] = letters().1;
+static TYPES: [Type; 256] = letters().0;
+
+#[expect(clippy::indexing_slicing, reason = "while compiling")]
+const fn letters() -> ([Type; 256], [u8; 256]) {
+    let (mut types, mut plain) = ([Type::Null; 256], [0; 256]);
+    let mut letter = 0;
+    while letter < 256 {
+        if let Some(ty) = of_letter(letter as u8) {
+            (types[letter], plain[letter]) = (ty, ty.plain_buffers());
+        }
+        letter += 1;
+    }
+    (types, plain)
+}
+
+/// The type that a letter stands for, if there is one.
+const fn of_letter(letter: u8) -> Option<Type> {
     Some(match letter {
         b'n' => Type::Null,
         b'b' => Type::Bool,

@@ -2,10 +2,12 @@
 
 use core::ffi::c_char;
 use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 
-use super::format::{self, Children, Type, TypeIds};
+use super::count::standing_twice;
+use super::format::{Children, Type, TypeIds, plain_buffers_of_letter, type_of_letter};
 use super::metadata::Metadata;
-use super::tree::{self, Links};
+use super::tree::{Links, Node};
 use crate::abi::arrow_data::ArrowSchema;
 use crate::error::{Error, Result, refuse};
 use crate::memory::{entry, set_entry};
@@ -19,69 +21,78 @@ pub(super) struct Record {
     pub(super) source: *const ArrowSchema,
     pub(super) ty: Type,
     pub(super) links: Links,
-    /// No children, no dictionary, and a type whose arrays are quickly checked ([`Type::is_plain`]).
-    pub(super) plain: bool,
+    /// [`Type::plain_buffers`], if nothing hangs below; otherwise 0.
+    pub(super) plain: u8,
 }
 
-/// Parses and checks every field, level by level.
+/// Parses and checks every field. Returns from which one on all are plain, the first not counted.
+///
+/// # Errors
+/// Those of the first field, level by level, in which something is wrong.
 ///
 /// # Safety
-/// `records` has room for `nodes`, and `tree::count(root)` was `nodes`.
-pub(super) unsafe fn read_records(root: *const ArrowSchema, records: *mut Record, nodes: usize) -> Result<()> {
-    let mut next = 0;
-    let mut enqueue = |source| {
-        assert!(next < nodes, "a schema changed while it was read");
-        // SAFETY: within the room for the records.
-        unsafe { set_entry(records, next, Record { source, ty: Type::Null, links: Links::NONE, plain: false }) };
-        next += 1;
-        next as u32 - 1
+/// `records` has room for `nodes`, and `count(root)` was `nodes`.
+pub(super) unsafe fn read_records(root: *const ArrowSchema, records: *mut Record, nodes: usize) -> Result<usize> {
+    let write = |i, source: *const ArrowSchema, ty, plain| {
+        // SAFETY: within the room for the records, as is made sure below.
+        unsafe { set_entry(records, i, Record { source, ty, links: Links::NONE, plain }) };
     };
-    enqueue(root);
-    for i in 0..nodes {
-        // SAFETY: record `i` was enqueued: by its parent, or as the root.
-        let mut record = unsafe { entry(records, i) };
+    write(0, root, Type::Null, 0);
+    // How many are found, and up to where there may be some that are not plain and so not read when they are found.
+    let (mut found, mut unread) = (1, 1);
+    let mut i = 0;
+    while i < unread {
+        // SAFETY: record `i` was found: by its parent, or as the root.
+        let record = unsafe { entry(records, i) };
+        i += 1;
+        if record.plain != 0 {
+            continue;
+        }
         // SAFETY: `count` found the struct to be there.
         let source = unsafe { &*record.source };
         // SAFETY: as above.
-        if let Some(ty) = unsafe { plain_field(source) } {
-            // SAFETY: as for reading it.
-            unsafe { set_entry(records, i, Record { ty, plain: ty.is_plain(), ..record }) };
-            continue;
-        }
-        // SAFETY: as above.
         let (ty, links) = match unsafe { plain_struct(source) } {
-            true => (Type::Struct, Links { n_children: source.n_children as u32, ..Links::NONE }),
+            true => (Type::Struct, Links::new(source.n_children as u32, false)),
             // SAFETY: as above.
             false => unsafe { check_field(source) }.map_err(|error| {
                 // SAFETY: as above.
                 unsafe { in_field(source, error) }
             })?,
         };
-        record.ty = ty;
-        record.links = links;
-        record.plain = links.below() == 0 && ty.is_plain();
-        for k in 0..links.n_children as usize {
-            // SAFETY: `count` found the table and its children to be there.
-            let number = enqueue(unsafe { entry(source.children, k) }.cast_const());
-            if k == 0 {
-                record.links.first_child = number;
-            }
-        }
-        if links.has_dictionary {
-            let number = enqueue(source.dictionary.cast_const());
-            if links.n_children == 0 {
-                record.links.first_child = number;
-            }
-        }
+        let links = links.numbered(found as u32);
+        let plain = if links.is_leaf() { ty.plain_buffers() } else { 0 };
         // SAFETY: as for reading it.
-        unsafe { set_entry(records, i, record) };
+        unsafe { set_entry(records, i - 1, Record { source, ty, links, plain }) };
+        assert!(found + links.below() <= nodes, "a schema changed while it was read");
+        let children = source.children;
+        for k in 0..links.n_children() {
+            // SAFETY: `count` found the table to be there.
+            let child = unsafe { entry(children, k) };
+            // SAFETY: as above.
+            let field = unsafe { &*child };
+            // SAFETY: as above.
+            let format = if field.is_leaf() { unsafe { plain_format(field) } } else { None };
+            // SAFETY: a producer's format is NUL-terminated.
+            if let Some(letter) = format.and_then(|format| unsafe { plain_letter(format) }) {
+                write(found + k, child, type_of_letter(letter), plain_buffers_of_letter(letter));
+            // SAFETY: as above.
+            } else if let Some((ty, plain)) = format.and_then(|format| unsafe { plain_word(format) }) {
+                write(found + k, child, ty, plain);
+            } else {
+                write(found + k, child, Type::Null, 0);
+                unread = found + k + 1;
+            }
+        }
+        found += links.below();
+        if links.dictionary().is_some() {
+            write(found - 1, source.dictionary, Type::Null, 0);
+            unread = found;
+        }
     }
-    for i in 0..nodes {
+    assert!(found == nodes, "a schema changed while it was read");
+    for i in 0..unread {
         // SAFETY: all records are written.
         let record = unsafe { entry(records, i) };
-        if record.plain {
-            continue;
-        }
         // SAFETY: as above; a child is one of the nodes.
         let child = |index| record.links.child(index).map(|node| unsafe { entry(records.cast_const(), node) });
         check_children(record.ty, child).map_err(|error| {
@@ -89,17 +100,18 @@ pub(super) unsafe fn read_records(root: *const ArrowSchema, records: *mut Record
             unsafe { in_field(record.source, error) }
         })?;
     }
-    Ok(())
+    Ok(unread)
 }
 
 /// Refuses a tree in which a struct stands twice.
 ///
 /// # Safety
-/// `records` are those that [`read_records`] wrote.
+/// `records` are those that [`read_records`] wrote; `scratch` is as long.
+#[cold]
 pub(super) unsafe fn require_distinct(records: *const Record, scratch: &mut [MaybeUninit<usize>]) -> Result<()> {
     // SAFETY: the caller's contract.
     let place = |i| unsafe { entry(records, i) }.source;
-    match tree::standing_twice(scratch, place) {
+    match standing_twice(scratch, place) {
         None => Ok(()),
         Some(i) => refuse!(DEVX_INVALID_CHILDREN, "the struct stands in the tree twice: both parents would release it")
             // SAFETY: `count` found the struct to be there.
@@ -121,16 +133,19 @@ unsafe fn in_field(source: *const ArrowSchema, error: Error) -> Error {
 
 /// What a type asks of its children beyond their number.
 fn check_children(ty: Type, child: impl Fn(usize) -> Option<Record>) -> Result<()> {
+    if !matches!(ty, Type::Map | Type::RunEndEncoded) {
+        return Ok(());
+    }
     match (ty, child(0)) {
-        (Type::Map, Some(entries)) if entries.ty != Type::Struct || entries.links.n_children != 2 => {
+        (Type::Map, Some(entries)) if entries.ty != Type::Struct || entries.links.n_children() != 2 => {
             refuse!(
                 DEVX_INVALID_CHILDREN,
                 "children[0] of map is {} with {} children: it has to be a struct of a key and a value",
                 entries.ty,
-                entries.links.n_children
+                entries.links.n_children()
             )
         }
-        (Type::RunEndEncoded, Some(ends)) if !matches!(ends.ty, Type::Int(2 | 4 | 8)) || ends.links.has_dictionary => {
+        (Type::RunEndEncoded, Some(ends)) if !matches!(ends.ty, Type::Int(2 | 4 | 8)) || !ends.links.is_leaf() => {
             refuse!(
                 DEVX_INVALID_CHILDREN,
                 "children[0] of {ty} is {}: run ends have to be int16, int32 or int64",
@@ -141,41 +156,56 @@ fn check_children(ty: Type, child: impl Fn(usize) -> Option<Record>) -> Result<(
     }
 }
 
-/// Recognises what nearly every field is: a type of one letter under a short name, and nothing more. For any other one, right
-/// or wrong, `None`: [`check_field`] knows better, and says why.
+/// The format of a field as nearly all are: with a short name, and without metadata and dictionary.
+///
+/// For any other one, right or wrong, `None`, as of the functions that follow: [`check_field`] knows better, and says why.
 ///
 /// # Safety
 /// `source` is valid.
-#[inline]
-unsafe fn plain_field(source: &ArrowSchema) -> Option<Type> {
-    let ArrowSchema { format, name, metadata, n_children, dictionary, .. } = *source;
-    if n_children != 0 || !dictionary.is_null() || !metadata.is_null() || format.is_null() || name.is_null() {
+#[inline(always)]
+unsafe fn plain_format(source: &ArrowSchema) -> Option<NonNull<c_char>> {
+    let ArrowSchema { format, name, metadata, dictionary, .. } = *source;
+    if !dictionary.is_null() || !metadata.is_null() || name.is_null() {
         return None;
     }
     // SAFETY: a producer's name is NUL-terminated.
     unsafe { short(name) }?;
-    // SAFETY: a producer's format is NUL-terminated.
-    match unsafe { short(format) }?.as_bytes() {
-        // None of these types has children.
-        [letter] => format::of_letter(*letter),
-        _ => None,
-    }
+    NonNull::new(format.cast_mut())
 }
 
-/// Recognises what nearly every record batch is, as [`plain_field`].
+/// A format that is one letter, for a type whose arrays are plain.
 ///
 /// # Safety
-/// As [`plain_field`].
+/// `format` is NUL-terminated.
+#[inline]
+unsafe fn plain_letter(format: NonNull<c_char>) -> Option<u8> {
+    // SAFETY: the caller's contract.
+    let letter = unsafe { entry(format.as_ptr().cast::<u8>(), 0) };
+    // SAFETY: as above, and the first byte was not the last.
+    (plain_buffers_of_letter(letter) != 0 && unsafe { entry(format.as_ptr(), 1) } == 0).then_some(letter)
+}
+
+/// The type that a word stands for and its [`Record::plain`], if its arrays are plain.
+///
+/// # Safety
+/// As [`plain_letter`].
+#[inline(never)]
+unsafe fn plain_word(format: NonNull<c_char>) -> Option<(Type, u8)> {
+    // SAFETY: the caller's contract.
+    let ty = Type::parse(unsafe { short(format.as_ptr()) }?).ok()?;
+    (ty.plain_buffers() != 0).then_some((ty, ty.plain_buffers()))
+}
+
+/// Whether a field is one of a struct, as the root of nearly every schema is.
+///
+/// # Safety
+/// `source` is valid.
 #[inline(never)]
 unsafe fn plain_struct(source: &ArrowSchema) -> bool {
-    let ArrowSchema { format, name, metadata, dictionary, .. } = *source;
-    if !dictionary.is_null() || !metadata.is_null() || format.is_null() {
-        return false;
-    }
+    // SAFETY: the caller's contract.
+    let format = unsafe { plain_format(source) };
     // SAFETY: a producer's format is NUL-terminated.
-    let is_struct = unsafe { short(format) }.is_some_and(|format| format.as_bytes() == b"+s");
-    // SAFETY: a producer's name is NULL or NUL-terminated.
-    is_struct && (name.is_null() || unsafe { short(name) }.is_some())
+    format.and_then(|format| unsafe { short(format.as_ptr()) }).is_some_and(|format| format == "+s")
 }
 
 /// # Safety
@@ -205,7 +235,7 @@ unsafe fn check_field(source: &ArrowSchema) -> Result<(Type, Links)> {
     if has_dictionary && !ty.is_integer() {
         return refuse!(DEVX_MISMATCH, "there is a dictionary, but the index type is {ty}, not an integer");
     }
-    Ok((ty, Links { first_child: 0, n_children, has_dictionary }))
+    Ok((ty, Links::new(n_children, has_dictionary)))
 }
 
 /// The type ids in the format string of a union.
@@ -244,17 +274,17 @@ pub(super) unsafe fn text<'a>(from: *const c_char, what: &str) -> Result<&'a str
 /// `from` is NUL-terminated, and outlives the result.
 #[inline]
 unsafe fn short<'a>(from: *const c_char) -> Option<&'a str> {
-    let mut all = 0;
     for i in 0..64 {
         // SAFETY: no byte before this one was the last.
-        let byte = unsafe { entry(from.cast::<u8>(), i) };
-        if byte == 0 {
-            // SAFETY: so many bytes were read above.
-            let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), i) };
-            // SAFETY: ASCII is UTF-8.
-            return (all < 0x80).then(|| unsafe { std::str::from_utf8_unchecked(bytes) });
+        let byte = unsafe { entry(from.cast::<i8>(), i) };
+        // As a signed number, what is not ASCII is negative.
+        if byte > 0 {
+            continue;
         }
-        all |= byte;
+        // SAFETY: so many bytes were read above.
+        let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), i) };
+        // SAFETY: ASCII is UTF-8.
+        return (byte == 0).then(|| unsafe { std::str::from_utf8_unchecked(bytes) });
     }
     None
 }

@@ -4,16 +4,17 @@ use core::ffi::{c_char, c_void};
 use std::ffi::CStr;
 use std::fmt;
 
+use super::count::count;
 use super::field::Field;
 use super::format::Type;
 use super::metadata;
 use super::record::{Record, read_records, require_distinct};
-use super::tree::{self, Links};
+use super::tree::{self, Links, Releases};
 use crate::abi::arrow_data::{ARROW_FLAG_NULLABLE, ArrowSchema};
 use crate::abi::types::DevxField;
 use crate::error::{Result, refuse};
 use crate::ledger::{Entry, Kind};
-use crate::memory::{Foreign, Slab, TailSize};
+use crate::memory::{Foreign, Slab, TailSize, fill_in};
 use crate::tensor::Borrowed;
 
 /// Key of the metadata pair that names an extension type.
@@ -29,6 +30,8 @@ struct Header {
     root: Root,
     records: *const Record,
     nodes: usize,
+    /// From this node on, all are plain.
+    plain_from: usize,
 }
 
 /// Whose struct the root is; the nodes below it belong to the root or lie in the slab.
@@ -125,17 +128,30 @@ impl Schema {
             Some(_) => {}
         }
         // SAFETY: the caller's contract.
-        let nodes = unsafe { tree::count(source.cast_const()) }?;
-        let room = Slab::room(TailSize::default().and::<Record>(nodes)?.and::<usize>(nodes)?)?;
+        let count = unsafe { count(source.cast_const()) }?;
+        let nodes = count.nodes;
+        // And room to sort their addresses in, if that is needed.
+        let room = Slab::room(TailSize::of::<Record>(nodes).with(TailSize::of::<usize>(nodes)))?;
         let mut tail = room.tail();
         let records = tail.carve::<Record>(nodes);
         // SAFETY: the tail has room for `nodes` records, and `count` walked over that many.
-        unsafe { read_records(source, records, nodes) }?;
-        // SAFETY: written just now.
-        unsafe { require_distinct(records.cast_const(), tail.scratch(nodes)) }?;
-        // SAFETY: the caller gives the schema to us now that nothing can fail any more.
-        let root = Root::Foreign(unsafe { Foreign::take(source, Kind::SchemaImport) });
-        Ok(Self::rooted(room.fill(Header { root, records, nodes }), records))
+        let plain_from = unsafe { read_records(source, records, nodes) }?;
+        if !count.ascending {
+            // SAFETY: written just now.
+            unsafe { require_distinct(records.cast_const(), tail.scratch(nodes)) }?;
+        }
+        let slab = fill_in!(
+            room,
+            1,
+            Header {
+                // SAFETY: the caller gives the schema to us now that nothing can fail any more.
+                root: Root::Foreign(unsafe { Foreign::take(source, Kind::SchemaImport) }),
+                records: records,
+                nodes: nodes,
+                plain_from: plain_from,
+            }
+        );
+        Ok(Self::rooted(slab, records))
     }
 
     /// Imports a schema for a next step that needs it (importing an array of it): if that fails, the schema is the
@@ -176,10 +192,9 @@ impl Schema {
         };
         let text_bytes = fields.iter().map(texts).sum();
         let size = TailSize::default().and::<Record>(nodes)?.and::<u8>(text_bytes)?;
-        let size = tree::room::<ArrowSchema>(size, nodes)?;
-        // SAFETY: an all-zero ArrowSchema is a released one.
-        let none = unsafe { std::mem::zeroed::<ArrowSchema>() };
-        let mut slab = Slab::new(Header { root: Root::Own(none), records: std::ptr::null(), nodes }, size)?;
+        let size = size.with(tree::room::<ArrowSchema>(nodes));
+        let mut slab =
+            Slab::new(Header { root: Root::Own(NO_SCHEMA), records: std::ptr::null(), nodes, plain_from: 0 }, size)?;
         let mut tail = slab.tail();
         let records = tail.carve::<Record>(nodes);
         let mut place = tail.carve::<u8>(text_bytes);
@@ -199,23 +214,18 @@ impl Schema {
                 name: store(field.name.to_bytes_with_nul()),
                 metadata: field.metadata.map_or(std::ptr::null(), &mut store),
                 flags: field.flags,
-                ..none
+                ..NO_SCHEMA
             });
         }
+        let mut root = NO_SCHEMA;
+        let links = |i: usize| order.get(i).map_or(&Links::NONE, |(_, links)| links);
+        let fill = |i: usize| structs.get(i).copied().unwrap_or(NO_SCHEMA);
         // SAFETY: the room was summed up above, and `level_order` numbered one tree.
-        let root = unsafe {
-            tree::build(
-                &mut tail,
-                order.iter().map(|&(_, links)| links),
-                |i| structs.get(i).copied().unwrap_or(none),
-                tree::release_nothing::<ArrowSchema>,
-                std::ptr::null_mut(),
-            )
-        };
+        unsafe { tree::build(&mut tail, &mut root, nodes, nodes, fill, links, Releases::uncounted()) };
         // SAFETY: the tree was built just now, with `nodes` nodes.
-        unsafe { read_records(&root, records, nodes) }?;
+        let plain_from = unsafe { read_records(&root, records, nodes) }?;
         if let Some(header) = slab.unique() {
-            header.records = records;
+            (header.records, header.plain_from) = (records, plain_from);
             header.root = Root::Own(root);
         }
         Ok(Self::rooted(slab, records))
@@ -244,22 +254,19 @@ impl Schema {
             return refuse!(DEVX_NULL_ARGUMENT, "out is NULL");
         }
         let nodes = self.nodes();
-        let room = Slab::<Export>::room(tree::room::<ArrowSchema>(TailSize::default(), nodes)?)?;
-        // SAFETY: the room is the slab's, and the records number one tree.
-        let root = unsafe {
-            tree::build(
-                &mut room.tail(),
-                self.shapes().map(|(links, _)| links),
-                |i| *self.raw(i),
-                tree::release::<ArrowSchema, Export>,
-                room.as_raw(),
-            )
+        let room = Slab::<Export>::room(tree::room::<ArrowSchema>(nodes))?;
+        let records = self.records();
+        // SAFETY: there is a record for each node.
+        let record = |i: usize| unsafe { records.get_unchecked(i) };
+        let fill = |i: usize| {
+            // SAFETY: the root keeps every struct of the tree alive and in place.
+            let ArrowSchema { format, name, metadata, flags, .. } = unsafe { &*record(i).source };
+            ArrowSchema { format: *format, name: *name, metadata: *metadata, flags: *flags, ..NO_SCHEMA }
         };
-        let slab = room.fill(Export { _schema: self.clone(), _entry: Entry::open(Kind::SchemaExport) });
-        slab.add_refs(nodes - 1);
-        slab.into_raw();
-        // SAFETY: the caller's contract.
-        unsafe { out.write(root) };
+        let (links, release) = (|i: usize| &record(i).links, Releases::counted::<Export>(room.as_raw()));
+        // SAFETY: the room is the slab's, the records number one tree, and the caller gives room for the root.
+        unsafe { tree::build(&mut room.tail(), out, nodes, self.plain_from(), fill, links, release) };
+        fill_in!(room, nodes, Export { _schema: self.clone(), _entry: Entry::open(Kind::SchemaExport) }).into_raw();
         Ok(())
     }
 
@@ -278,21 +285,17 @@ impl Schema {
         self.0.header().nodes
     }
 
-    fn records(&self) -> &[Record] {
+    /// What is known of each field.
+    #[inline]
+    pub(super) fn records(&self) -> &[Record] {
         let header = self.0.header();
         // SAFETY: there are `nodes` records in the slab's tail, initialised when the schema was made.
         unsafe { std::slice::from_raw_parts(header.records, header.nodes) }
     }
 
-    /// For each node, what [`Schema::links`] and [`Schema::is_plain`] say.
-    #[inline]
-    pub(super) fn shapes(&self) -> impl ExactSizeIterator<Item = (Links, bool)> {
-        self.records().iter().map(|record| (record.links, record.plain))
-    }
-
-    /// Whether a node is one whose arrays are quickly checked.
-    pub(super) fn is_plain(&self, node: usize) -> bool {
-        self.record(node).plain
+    /// From which node on all are plain.
+    pub(super) fn plain_from(&self) -> usize {
+        self.0.header().plain_from
     }
 
     pub(crate) fn links(&self, node: usize) -> Links {
@@ -312,7 +315,7 @@ impl Schema {
         clippy::indexing_slicing,
         reason = "a node that the schema does not have is a bug, which must not be read"
     )]
-    fn record(&self, node: usize) -> &Record {
+    pub(super) fn record(&self, node: usize) -> &Record {
         &self.records()[node]
     }
 
@@ -327,6 +330,12 @@ impl Schema {
             stack.extend((first..first + links.below()).rev());
         }
         order
+    }
+
+    /// Whether it is the very same.
+    #[inline]
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.0.as_raw() == other.0.as_raw()
     }
 
     /// The address of the schema, which keeps this reference: how a binding holds one.
@@ -364,3 +373,15 @@ struct Export {
     _schema: Schema,
     _entry: Entry,
 }
+
+const NO_SCHEMA: ArrowSchema = ArrowSchema {
+    format: std::ptr::null(),
+    name: std::ptr::null(),
+    metadata: std::ptr::null(),
+    flags: 0,
+    n_children: 0,
+    children: std::ptr::null_mut(),
+    dictionary: std::ptr::null_mut(),
+    release: None,
+    private_data: std::ptr::null_mut(),
+};

@@ -42,7 +42,7 @@ impl Row {
             length: column.length(),
             offset: column.offset(),
             null_count: column.known_null_count(),
-            counts: all.len() as i64 | i64::from(links.n_children) << 32,
+            counts: all.len() as i64 | (links.n_children() as i64) << 32,
             below: i64::from(links.first_child),
             buffers,
         }

@@ -35,13 +35,14 @@ impl<T: Releasable> Foreign<T> {
     ///
     /// # Safety
     /// `source` points to a valid, unreleased struct that nobody else uses now.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn take(source: *mut T, kind: Kind) -> Self {
+        let entry = Entry::open(kind);
         // SAFETY: valid for reads by the caller's contract; after `disarm` there is one live copy, this one.
-        let value = unsafe { source.read() };
+        let taken = Self { value: UnsafeCell::new(unsafe { source.read() }), _entry: entry };
         // SAFETY: as above, valid for writes.
         unsafe { (*source).disarm() };
-        Self { value: UnsafeCell::new(value), _entry: Entry::open(kind) }
+        taken
     }
 
     pub(crate) fn as_ptr(&self) -> *const T {

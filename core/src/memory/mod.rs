@@ -12,5 +12,5 @@ pub(crate) use blocks::{Blocks, Returned, free_all};
 pub(crate) use foreign::{Foreign, Releasable, release};
 pub use owner::Owner;
 pub use queue::ReleaseQueue;
-pub(crate) use slab::{Room, Slab, Tail, TailSize};
+pub(crate) use slab::{Room, Slab, Tail, TailSize, fill_in};
 pub(crate) use table::{entry, set_entry};

@@ -43,7 +43,7 @@ impl<H> Slab<H> {
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn room(tail: TailSize) -> Result<Room<H>> {
         const { assert!(align_of::<Block<H>>() == ALIGN) };
         match size_of::<Block<H>>().checked_add(tail.0).and_then(blocks::allocate) {
@@ -183,14 +183,54 @@ impl<H> Room<H> {
     /// The block, with one reference.
     #[inline]
     pub(crate) fn fill(self, header: H) -> Slab<H> {
+        // SAFETY: allocated for a `Block` and more, with its alignment.
+        unsafe { self.header().write(header) };
+        // SAFETY: the header was written just now.
+        unsafe { self.filled(1) }
+    }
+
+    /// Where the header goes; see [`fill_in`].
+    #[inline]
+    pub(crate) fn header(&self) -> *mut H {
+        // SAFETY: allocated for a `Block` and more, with its alignment.
+        unsafe { &raw mut (*self.block.as_ptr()).header }
+    }
+
+    /// The block, with so many references, of which all but one are given up through [`Slab::release_raw`].
+    ///
+    /// # Safety
+    /// The header was written.
+    #[inline]
+    pub(crate) unsafe fn filled(self, refs: usize) -> Slab<H> {
         let room = ManuallyDrop::new(self);
-        // SAFETY: allocated for a `Block`, which has all but this.
-        let place = unsafe { &raw mut (*room.block.as_ptr()).header };
+        // SAFETY: allocated for a `Block` and more, with its alignment.
+        let counter = unsafe { &raw mut (*room.block.as_ptr()).head.refs };
         // SAFETY: as above.
-        unsafe { place.write(header) };
+        unsafe { counter.write(AtomicUsize::new(refs)) };
         Slab { block: room.block, _owns: PhantomData }
     }
 }
+
+/// Makes a block with so many references, as [`Room::fill`]; but each member of the header is written where it belongs, so
+/// that none is moved about in memory on the way.
+macro_rules! fill_in {
+    ($room:expr, $refs:expr, $Header:ident { $($member:ident: $value:expr),* $(,)? }) => {{
+        // All members there are.
+        let _ = |$Header { $($member: _),* }: $Header| ();
+        let (room, refs): ($crate::memory::Room<$Header>, usize) = ($room, $refs);
+        let header = room.header();
+        $(
+            let value = $value;
+            // SAFETY: the room is for such a header.
+            let member = unsafe { &raw mut (*header).$member };
+            // SAFETY: as above.
+            unsafe { member.write(value) };
+        )*
+        // SAFETY: all members are written.
+        unsafe { room.filled(refs) }
+    }};
+}
+pub(crate) use fill_in;
 
 impl<H> Drop for Room<H> {
     #[cold]
@@ -241,6 +281,12 @@ impl TailSize {
     #[inline]
     pub(crate) fn of<T>(n: usize) -> Self {
         Self((size_of::<T>() * n).next_multiple_of(ALIGN))
+    }
+
+    /// Room for another part, too. What cannot be addressed together is refused by [`Slab::room`].
+    #[inline]
+    pub(crate) fn with(self, part: Self) -> Self {
+        Self(self.0.saturating_add(part.0))
     }
 
     /// Room for `n` values of `T`.

@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Poll;
 
-use super::bell::Belled;
+use super::bell::{Belled, Deadline};
 use super::reading::{Callback, Reading, Work};
 use super::task::Task;
 use super::{Caller, MetadataBlock, shielded};
@@ -112,8 +112,7 @@ impl Shared {
     }
 
     fn called(&self, me: Caller, request: bool) {
-        self.state.with(|reading| reading.called(me, request));
-        self.state.nudge();
+        self.state.with_nudge(|reading| reading.called(me, request));
     }
 
     /// Runs a callback of the producer's.
@@ -264,7 +263,7 @@ unsafe extern "C" fn release(handler: *mut ArrowAsyncDeviceStreamHandler) {
         let me = Caller::me();
         let quiet =
             |reading: &mut Reading<Arrival, Schema>| if reading.is_quiet(me) { Poll::Ready(()) } else { Poll::Pending };
-        let _ = shared.state.wait(None, quiet);
+        let _ = shared.state.wait(&Deadline::never(), quiet);
         // SAFETY: the handler is the producer's until this call returns.
         unsafe { (*handler).release = None };
         // SAFETY: the reference that `hand_out` left with the producer; the state says that this happens once.

@@ -81,8 +81,13 @@ impl Block {
         // SAFETY: the reference that was added just now: the last other one may go within the wake callback.
         let block = unsafe { Arc::from_raw(block) };
         shielded((), || {
-            block.state.with(step);
-            block.tell();
+            let news = block.state.with(|writing| {
+                step(writing);
+                writing.news()
+            });
+            if news {
+                block.state.ring();
+            }
         });
     }
 }

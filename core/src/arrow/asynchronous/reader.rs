@@ -5,8 +5,9 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::bell::Deadline;
 use super::handler::{Arrival, Shared};
 use super::reading::Next;
 use crate::abi::arrow_async::ArrowAsyncDeviceStreamHandler;
@@ -162,7 +163,7 @@ impl AsyncReader {
     /// As [`AsyncReader::try_schema`]; `DEVX_NOT_READY` after the time.
     pub fn schema(&self, timeout: Option<Duration>) -> Result<Schema> {
         let shared = Arc::clone(&self.0);
-        in_time(shared.state.wait(deadline(timeout), |reading| reading.schema()))?
+        in_time(shared.state.wait(&Deadline::after(timeout), |reading| reading.schema()))?
     }
 
     /// The next batch with its metadata, if it has come; `None` at the end.
@@ -191,7 +192,7 @@ impl AsyncReader {
     /// As [`AsyncReader::try_next`]; `DEVX_NOT_READY` after the time.
     pub fn next(&self, timeout: Option<Duration>) -> Result<Option<Received>> {
         let shared = Arc::clone(&self.0);
-        let next = in_time(shared.state.wait(deadline(timeout), |reading| reading.next()))?;
+        let next = in_time(shared.state.wait(&Deadline::after(timeout), |reading| reading.next()))?;
         taken(&shared, next).transpose()
     }
 
@@ -254,11 +255,6 @@ fn taken(shared: &Shared, next: Next<Arrival>) -> Option<Result<Received>> {
     };
     shared.settle();
     answer
-}
-
-/// A time that is too far away is waited for as if there was none.
-pub(super) fn deadline(timeout: Option<Duration>) -> Option<Instant> {
-    timeout.and_then(|timeout| Instant::now().checked_add(timeout))
 }
 
 pub(super) fn in_time<T>(answer: Poll<T>) -> Result<T> {

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::bell::Deadline;
 use super::producer::Block;
-use super::reader::{deadline, in_time};
+use super::reader::in_time;
 use super::task::Offer;
 use super::writing::{Last, Writing};
 use crate::abi::arrow_async::ArrowAsyncDeviceStreamHandler;
@@ -158,11 +159,11 @@ impl AsyncWriter {
     /// # Errors
     /// As [`AsyncWriter::try_ready`]; `DEVX_NOT_READY` after the time.
     pub fn ready(&self, timeout: Option<Duration>) -> Result<()> {
-        let deadline = deadline(timeout);
+        let deadline = Deadline::after(timeout);
         let stream = Arc::clone(&self.0);
         loop {
             stream.settle_alone();
-            if let Some(answer) = in_time(stream.block.state.wait(deadline, look))? {
+            if let Some(answer) = in_time(stream.block.state.wait(&deadline, look))? {
                 return answer;
             }
         }
@@ -261,8 +262,7 @@ impl Stream {
         let mut offer = match Offer::new(batch) {
             Ok(offer) => offer,
             Err(refused) => {
-                state.with(|writing| writing.unsent());
-                state.nudge();
+                state.with_nudge(|writing| writing.unsent());
                 return Err(refused.error);
             }
         };
@@ -289,22 +289,23 @@ impl Stream {
     }
 
     fn answered(&self, callback: &str, code: i32) -> Result<()> {
-        let answer = self.block.state.with(|writing| writing.answered(callback, code));
-        self.block.state.nudge();
-        answer
+        self.block.state.with_nudge(|writing| writing.answered(callback, code))
     }
 
     /// Tells the consumer what it is to be told last, if it is time for that, and releases the handler.
     fn settle(&self) -> Result<()> {
-        let ending = self.block.state.with(|writing| writing.ending());
-        let answer = match ending {
-            None => Ok(()),
-            Some(last) => {
-                let answer = self.say(last);
-                self.release();
-                answer
+        let (ending, news) = self.block.state.with(|writing| match writing.ending() {
+            None => (None, writing.news()),
+            ending => (ending, false),
+        });
+        let Some(last) = ending else {
+            if news {
+                self.block.state.ring();
             }
+            return Ok(());
         };
+        let answer = self.say(last);
+        self.release();
         self.block.tell();
         answer
     }

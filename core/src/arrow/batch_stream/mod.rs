@@ -15,7 +15,7 @@ use std::sync::{Mutex, TryLockError};
 use super::batch::Batch;
 use super::schema::Schema;
 use crate::device::{Device, DeviceType};
-use crate::error::{Result, caught, refuse};
+use crate::error::{Error, Result, caught, refuse};
 use crate::memory::{Slab, TailSize};
 use crate::tensor::Borrowed;
 
@@ -111,17 +111,14 @@ impl BatchStream {
         if let Some(end) = &state.end {
             return Some(end.clone().map(|()| None));
         }
-        let source = &mut state.source;
-        let given = caught(source);
+        let given = caught(&mut state.source);
         let next = given.and_then(|batch| match batch {
             Some(batch) => header.require_fit(&batch).map(|()| Some(batch)),
             None => Ok(None),
         });
-        state.end = match &next {
-            Ok(Some(_)) => None,
-            Ok(None) => Some(Ok(())),
-            Err(error) => Some(Err(error.clone())),
-        };
+        if !matches!(next, Ok(Some(_))) {
+            state.end = Some(next.as_ref().map(|_| ()).map_err(Error::clone));
+        }
         Some(next)
     }
 
@@ -195,11 +192,14 @@ pub(in crate::arrow) fn require_device_type(array: DeviceType, stream: DeviceTyp
 }
 
 /// Refuses a schema whose arrays lie differently in memory. Names, flags and metadata may differ.
+#[inline]
 pub(in crate::arrow) fn require_same_shape(batch: &Schema, stream: &Schema) -> Result<()> {
-    // The root lies in its schema, so the same root is the same schema: the usual case.
-    if std::ptr::eq(batch.root().raw(), stream.root().raw()) {
-        return Ok(());
-    }
+    // The usual case.
+    if batch.is(stream) { Ok(()) } else { compare_shapes(batch, stream) }
+}
+
+#[cold]
+fn compare_shapes(batch: &Schema, stream: &Schema) -> Result<()> {
     if batch.nodes() != stream.nodes() {
         return refuse!(DEVX_MISMATCH, "the batch has {} fields, the stream {}", batch.nodes(), stream.nodes());
     }

@@ -1,0 +1,152 @@
+//! Recognises what nearly every tree of arrays is: tables whose columns have a buffer of values, perhaps with nulls.
+//!
+//! What is not recognised may be right all the same: [`super::check`] knows, and says why if it is not.
+
+use super::check::check_array;
+use super::format::Type;
+use super::record::Record;
+use super::schema::Schema;
+use super::tree::Links;
+use crate::abi::arrow_data::ArrowArray;
+use crate::memory::{entry, set_entry};
+
+/// Where the structs below a root stand.
+#[derive(Clone, Copy)]
+pub(super) struct Places {
+    /// Whether each one stands behind the one before it: then none stands in the tree twice.
+    pub(super) ascending: bool,
+    last: *const ArrowArray,
+}
+
+/// Checks every array against its field and writes down where it is; `None` if anything is out of the ordinary.
+///
+/// # Safety
+/// `root` is valid, `nodes` has room for the nodes of `schema`.
+#[inline(always)]
+pub(super) unsafe fn recognise(
+    root: *const ArrowArray,
+    schema: &Schema,
+    nodes: *mut *const ArrowArray,
+) -> Option<Places> {
+    // SAFETY: room for the root at least.
+    unsafe { set_entry(nodes, 0, root) };
+    let records = schema.records();
+    let mut places = Places { ascending: true, last: std::ptr::null() };
+    for (i, record) in records.get(..schema.plain_from())?.iter().enumerate() {
+        // A plain array was looked at with its parent.
+        if record.plain != 0 && i > 0 {
+            continue;
+        }
+        // SAFETY: address `i` was written: by its parent, or as the root.
+        let array = unsafe { entry(nodes, i) };
+        // SAFETY: not NULL, and valid by the caller's contract.
+        let array = unsafe { &*array };
+        let links = &record.links;
+        let below = records.get(links.first_child as usize..)?.get(..links.below())?;
+        let target = nodes.wrapping_add(links.first_child as usize);
+        // SAFETY: the array is valid.
+        let (table, least) = if record.ty == Type::Struct && unsafe { is_plain_struct(array, links) } {
+            (array.children.cast::<*const ArrowArray>().cast_const(), array.offset + array.length)
+        } else {
+            // SAFETY: the array is valid, and there is room for all nodes of the schema.
+            unsafe { check_array(array, record.ty, links, nodes) }.ok()?;
+            (target.cast_const(), 0)
+        };
+        // SAFETY: the table has an address for each of them, and there is room for all nodes of the schema.
+        places = unsafe { recognise_below(root, table, below, least, target, places) }?;
+    }
+    Some(places)
+}
+
+/// What hangs below one array: whether all are there, with `least` elements at least, and the plain ones are right. If so,
+/// writes down where they are.
+///
+/// # Safety
+/// `table` has as many addresses as there are records, each NULL or of a valid array, and `target` has room for them.
+#[inline(never)]
+unsafe fn recognise_below(
+    root: *const ArrowArray,
+    table: *const *const ArrowArray,
+    records: &[Record],
+    least: i64,
+    target: *mut *const ArrowArray,
+    mut places: Places,
+) -> Option<Places> {
+    for (k, record) in records.iter().enumerate() {
+        // SAFETY: the caller's contract.
+        let child = unsafe { entry(table, k) };
+        // SAFETY: the caller's contract.
+        let array = unsafe { child.as_ref() }?;
+        if array.release.is_none() || array.length < least {
+            return None;
+        }
+        let right = match record.plain {
+            // A plain one cannot be the root, which has something below it.
+            0 => child != root,
+            // SAFETY: the array is valid.
+            n_buffers => unsafe { is_plain(array, n_buffers) },
+        };
+        if !right {
+            return None;
+        }
+        places = Places { ascending: places.ascending & (places.last < child), last: child };
+        // SAFETY: the caller's contract.
+        unsafe { set_entry(target, k, child) };
+    }
+    Some(places)
+}
+
+/// Whether an array is right whose field has this [`Record::plain`].
+///
+/// # Safety
+/// `array` is valid.
+#[inline]
+unsafe fn is_plain(array: &ArrowArray, n_buffers: u8) -> bool {
+    let ArrowArray { length, offset, buffers, .. } = *array;
+    if !has_shape(array, n_buffers.into(), 0) || !has_small_counts(array) || buffers.is_null() {
+        return false;
+    }
+    // SAFETY: the table has `n_buffers` entries, which are two at least.
+    let values = unsafe { entry(buffers, 1) };
+    // SAFETY: as above.
+    (!values.is_null() || offset + length == 0) && unsafe { has_right_nulls(array) }
+}
+
+/// As [`is_plain`], for a field that is a struct; its children are not looked at.
+///
+/// # Safety
+/// `array` is valid.
+#[inline]
+unsafe fn is_plain_struct(array: &ArrowArray, links: &Links) -> bool {
+    let ArrowArray { buffers, children, .. } = *array;
+    // A struct has no dictionary.
+    if !has_shape(array, 1, links.below() as i64) || !has_small_counts(array) || buffers.is_null() {
+        return false;
+    }
+    // SAFETY: the table of buffers has an entry.
+    (!children.is_null() || links.is_leaf()) && unsafe { has_right_nulls(array) }
+}
+
+/// So many buffers, so many children and no dictionary: one comparison instead of three.
+#[inline]
+fn has_shape(array: &ArrowArray, n_buffers: i64, n_children: i64) -> bool {
+    (array.n_buffers ^ n_buffers) | (array.n_children ^ n_children) | array.dictionary.addr() as i64 == 0
+}
+
+/// A length and an offset that are not negative, and few enough that with 256 bits for each element they can be addressed:
+/// none of the upper bits is set.
+#[inline]
+fn has_small_counts(array: &ArrowArray) -> bool {
+    (array.length | array.offset) as u64 >> 48 == 0
+}
+
+/// No nulls, or not known how many, or not more than there can be.
+///
+/// # Safety
+/// The table of buffers has an entry.
+#[inline]
+unsafe fn has_right_nulls(array: &ArrowArray) -> bool {
+    let ArrowArray { length, null_count, buffers, .. } = *array;
+    // SAFETY: the caller's contract.
+    matches!(null_count, -1 | 0) || ((0..=length).contains(&null_count) && !unsafe { *buffers }.is_null())
+}
