@@ -14,6 +14,8 @@ extern "C" {
 #endif
 
 typedef struct corpus_made corpus_made;
+struct ArrowSchema;
+struct ArrowAsyncDeviceStreamHandler;
 
 /* All cases have the numbers 0 to corpus_count() - 1. */
 int64_t corpus_count(void);

@@ -3,7 +3,7 @@
 #![expect(missing_docs, reason = "the header says it")]
 
 use core::ffi::{CStr, c_char, c_void};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -17,7 +17,7 @@ fn case(i: i64) -> &'static Case {
 
 /// A text that stays.
 fn kept(text: &str) -> *const c_char {
-    static TEXTS: OnceLock<Mutex<HashMap<String, CString>>> = OnceLock::new();
+    static TEXTS: OnceLock<Mutex<BTreeMap<String, CString>>> = OnceLock::new();
     let mut texts = TEXTS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     let new = || CString::new(text).expect("a text without a NUL");
     texts.entry(text.to_owned()).or_insert_with(new).as_ptr()
