@@ -28,8 +28,15 @@ int32_t corpus_is_for(int64_t i, const char *language);
 
 /* What the description says: "name"; "kind" (what is imported); "base"; "status" (the name of the error's status, empty
  * if the input has to be accepted); "says" (what the error's text has in it); "stage" ("import", or "read": the import
- * succeeds, and reading all rows or batches fails); "source" (of the rule); "edits" (a line each). */
+ * succeeds, and reading all rows or batches fails); "source" (of the rule); "needs" ("cuda", or empty); "edits" (a line
+ * each). */
 const char *corpus_text(int64_t i, const char *what);
+
+/* The number of the error's status; 0 if the input has to be accepted, -1 for what is no status of the C API. */
+int32_t corpus_status(int64_t i);
+
+/* 4096 bytes on CUDA device 0; NULL if there is no driver. For inputs that the runner makes itself. */
+void *corpus_device_memory(void);
 
 /* How many batches a stream gives before its end or its error. */
 int64_t corpus_batches(int64_t i);

@@ -19,6 +19,7 @@ suite = @testset Counting "DevExchange" begin
     include("builders.jl")
     include("conversions.jl")
     include("refusals.jl")
+    include("corpus.jl")
     include("ownership.jl")
     include("threads.jl")
     include("processes.jl")

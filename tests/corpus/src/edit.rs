@@ -7,7 +7,7 @@
 //! | `forbidden` | an address where reading kills the program: for what must not be looked at |
 //! | `"a\xff"` | the address of a text that ends, with escapes as in Rust |
 //! | `"x" * 2000000` | the address of so many of it, which end |
-//! | `i32[1, -2]` | the address of numbers; also `i8`, `i64` |
+//! | `i32[1, -2]`, `i64[1 * 64]` | the address of numbers, of one so many times; also `i8` |
 //! | `block[1, 3, "key"]` | the address of 32-bit numbers and texts without an end: metadata |
 //! | `bytes[64]` | the address of so many zero bytes |
 //! | `&children[0]`, `&root` | the address of a struct of the same tree |
@@ -132,7 +132,9 @@ fn list(kind: &str, items: &str, arena: &mut Arena) -> Option<usize> {
         if item.starts_with('"') {
             bytes.extend(text(item)?);
         } else {
-            bytes.extend(number(item)?.to_ne_bytes().get(..width)?);
+            let (item, times) = item.split_once('*').unwrap_or((item, "1"));
+            let number = number(item.trim())?.to_ne_bytes();
+            bytes.extend(number.get(..width)?.repeat(times.trim().parse().ok()?));
         }
     }
     Some(arena.store(&bytes))

@@ -7,6 +7,10 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use devexchange_core::abi::types::DevxStatus;
+use devexchange_core::error::{STATUSES, status_name};
+
+use crate::cuda;
 use crate::description::{Case, cases};
 use crate::made::Made;
 
@@ -64,9 +68,26 @@ pub unsafe extern "C" fn corpus_text(i: i64, what: *const c_char) -> *const c_ch
         "says" => kept(&case.says),
         "stage" => kept(&case.stage),
         "source" => kept(&case.source),
+        "needs" => kept(if case.needs_cuda() { "cuda" } else { "" }),
         "edits" => kept(&case.edits.join("\n")),
         other => panic!("a case has no {other:?}"),
     }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn corpus_status(i: i64) -> i32 {
+    let status = &case(i).status;
+    let number = |name: &str| {
+        let named =
+            |status: &&DevxStatus| status_name(**status).is_some_and(|other| other.to_bytes() == name.as_bytes());
+        STATUSES.iter().find(named).map(|status| status.0)
+    };
+    if status.is_empty() { 0 } else { number(status).unwrap_or(-1) }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn corpus_device_memory() -> *mut c_void {
+    std::ptr::with_exposed_provenance_mut(cuda::driver().map_or(0, |_| cuda::device_memory()))
 }
 
 #[unsafe(no_mangle)]
