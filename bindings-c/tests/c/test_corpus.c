@@ -28,28 +28,24 @@ static char why[1024];
 
 static devx_status read_rows(devx_batch_t *batch, const devx_column *column);
 
-/* A row under the first of the readers that its type has; one that has none of them is no data to be wrong. */
+/* A row, wherever it is stored, as a list or bytes; one that is neither has nothing that could be wrong. */
 static devx_status read_row(devx_batch_t *batch, const devx_column *column, int64_t row) {
-    devx_column values;
+    devx_column stored, values;
     const char *bytes;
     size_t length;
-    int64_t index;
-    devx_column dictionary;
-    devx_status status = devx_column_dictionary_index(batch, column, row, &index, &error);
-    if (status == DEVX_OK) {
-        return devx_column_dictionary(batch, column, &dictionary, &error);
-    }
-    if (status != DEVX_MISMATCH) {
+    int32_t valid;
+    devx_status status = devx_column_resolve(batch, column, row, &valid, &stored, &row, &error);
+    if (status != DEVX_OK || !valid) {
         return status;
     }
-    status = devx_column_list(batch, column, row, &values, &error);
+    status = devx_column_list(batch, &stored, row, &values, &error);
     if (status == DEVX_OK) {
         return read_rows(batch, &values);
     }
     if (status != DEVX_MISMATCH) {
         return status;
     }
-    status = devx_column_bytes(batch, column, row, &bytes, &length, &error);
+    status = devx_column_bytes(batch, &stored, row, &bytes, &length, &error);
     return status == DEVX_MISMATCH ? DEVX_OK : status;
 }
 

@@ -11,6 +11,7 @@
 //! | `block[1, 3, "key"]` | the address of 32-bit numbers and texts without an end: metadata |
 //! | `bytes[64]` | the address of so many zero bytes |
 //! | `&children[0]`, `&root` | the address of a struct of the same tree |
+//! | `forgetful` | a release that does all it should, but does not mark its struct as released |
 //! | `device`, `freed` | the address of memory of CUDA device 0, of such memory that was given back |
 //!
 //! `+=` adds a number to what is there.
@@ -21,6 +22,7 @@ use std::str::Chars;
 use crate::cuda;
 use crate::layout::{Struct, Type};
 use crate::memory::{Arena, forbidden, word, write};
+use crate::tree::forgetful;
 
 /// Changes what is at `root` as an edit says.
 pub(crate) fn apply(edit: &str, root: usize, layout: &'static Struct, arena: &mut Arena) {
@@ -36,7 +38,11 @@ pub(crate) fn apply(edit: &str, root: usize, layout: &'static Struct, arena: &mu
         Type::Inline(_) | Type::Words => return wrong(),
         _ => 8,
     };
-    let Some(mut number) = parse(value.trim(), root, layout, arena) else { return wrong() };
+    let number = match value.trim() {
+        "forgetful" => Some(forgetful(layout) as i128),
+        value => parse(value, root, layout, arena),
+    };
+    let Some(mut number) = number else { return wrong() };
     if add {
         number += word(at) as i128;
     }

@@ -5,7 +5,7 @@ use devexchange_core::abi::arrow_device::{ARROW_DEVICE_CPU, ArrowDeviceArray};
 
 use crate::description::Node;
 use crate::edit::value;
-use crate::layout::{ARRAY, DEVICE_ARRAY, SCHEMA};
+use crate::layout::{ARRAY, DEVICE_ARRAY, SCHEMA, Struct};
 use crate::memory::{word, write};
 use crate::thing::{Record, Thing};
 
@@ -103,8 +103,17 @@ fn fill_array(thing: &mut Thing, at: usize, node: &Node) {
     );
 }
 
+/// The release of a layout's struct that does not mark it.
+pub(crate) fn forgetful(layout: &'static Struct) -> usize {
+    let array: Release<ArrowArray> = forgetful_array;
+    let schema: Release<ArrowSchema> = forgetful_schema;
+    if std::ptr::eq(layout, &raw const SCHEMA) { schema as usize } else { array as usize }
+}
+
+type Release<T> = unsafe extern "C" fn(*mut T);
+
 macro_rules! releases {
-    ($($release:ident of $Struct:ty;)*) => {$(
+    ($($release:ident, $forgetful:ident of $Struct:ty;)*) => {$(
         /// As a producer should: what is below and still there first, and each part once.
         unsafe extern "C" fn $release(given: *mut $Struct) {
             // SAFETY: a consumer passes the struct that it was given, wherever it has moved it.
@@ -120,9 +129,18 @@ macro_rules! releases {
             node.release = None;
             record.count();
         }
+
+        unsafe extern "C" fn $forgetful(given: *mut $Struct) {
+            // SAFETY: the caller's contract.
+            let release = unsafe { (*given).release };
+            // SAFETY: as above.
+            unsafe { $release(given) };
+            // SAFETY: as above.
+            unsafe { (*given).release = release };
+        }
     )*};
 }
 releases! {
-    release_schema of ArrowSchema;
-    release_array of ArrowArray;
+    release_schema, forgetful_schema of ArrowSchema;
+    release_array, forgetful_array of ArrowArray;
 }
