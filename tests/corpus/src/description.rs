@@ -55,6 +55,11 @@ pub struct Case {
 }
 
 impl Case {
+    /// The languages whose runners have to run the case.
+    pub fn languages(&self) -> &[String] {
+        &self.languages
+    }
+
     /// Whether there is nothing to run without a CUDA driver.
     pub fn needs_cuda(&self) -> bool {
         self.needs == "cuda"

@@ -15,7 +15,7 @@ use crate::thing::Thing;
 use crate::{tensor, tree};
 
 /// How long a release may take that comes on another thread.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The input of a case.
 pub struct Made {

@@ -83,8 +83,7 @@ fn read_rows(column: Column<'_>) -> Result<()> {
 fn import(case: &Case, made: &Made) -> Result<Imported> {
     let at = made.address();
     Ok(match case.kind.as_str() {
-        // SAFETY: a schema, of which only what the case says is wrong; what no struct can say of itself is right. So are
-        // all structs below.
+        // SAFETY: a schema, of which only what the case says is wrong; what no struct can say of itself is right.
         "schema" => Box::new(unsafe { Schema::import(address(at)) }?),
         "array" | "device_array" => Box::new(import_batch(case, made)?),
         // SAFETY: a stream.
