@@ -5,8 +5,9 @@
 //! `given.lease`, `given.in_file`; and those of the descriptor. An edit names one. A text takes the number of its bytes
 //! along, which is the field `NAME.length`. After all edits the descriptor is sealed (length and checksum), unless an
 //! edit of a field begins with `then `: that one comes afterwards. And there are words for the rest:
-//! `cut = N` (after the seal, only N bytes are left), `append = "…"` (before it), `files = N`, `file.bytes = N`,
-//! `file.seals = 0` (a memory file that its exporter could cut off).
+//! `cut = N` (after the seal, only N bytes are left), `append = "…"` (before it), `hello.cut`, `given.cut`, `hello.append`
+//! (of the messages; one of no bytes is none: the exporter is gone), `files = N`, `file.bytes = N`, `file.seals = 0` (a
+//! memory file that its exporter could cut off).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -41,8 +42,9 @@ struct State {
 
 /// What is said.
 struct Said {
-    hello: Fields,
+    hello: Vec<u8>,
     given: Fields,
+    given_cut: usize,
     descriptor: Vec<u8>,
     files: Vec<OwnedFd>,
 }
@@ -152,7 +154,10 @@ struct Draft {
     descriptor: Fields,
     /// After the seal.
     late: Vec<(String, String)>,
+    /// So many bytes are left: of the descriptor, of the first message, of the second one.
     cut: usize,
+    hello_cut: usize,
+    given_cut: usize,
     files: u64,
     file_bytes: u64,
     file_seals: bool,
@@ -172,7 +177,8 @@ impl Draft {
         };
         let hello = hello.with("exporter", i64s(9));
         let (late, cut, file_bytes, file_seals) = (Vec::new(), usize::MAX, 64, true);
-        Self { hello, given, descriptor, late, cut, files, file_bytes, file_seals }
+        let (hello_cut, given_cut) = (cut, cut);
+        Self { hello, given, descriptor, late, cut, hello_cut, given_cut, files, file_bytes, file_seals }
     }
 
     fn apply(&mut self, edit: &str) {
@@ -184,6 +190,9 @@ impl Draft {
             "file.bytes" => self.file_bytes = number(),
             "file.seals" => self.file_seals = number() != 0,
             "cut" => self.cut = number() as usize,
+            "hello.cut" => self.hello_cut = number() as usize,
+            "given.cut" => self.given_cut = number() as usize,
+            "hello.append" => self.hello.0.push((String::new(), edit::text(value).expect("a text"))),
             "append" => self.descriptor.0.push((String::new(), edit::text(value).expect("a text"))),
             _ => {
                 if let Some(name) = name.strip_prefix("then ") {
@@ -209,7 +218,9 @@ impl Draft {
         let mut descriptor = self.descriptor.bytes();
         descriptor.truncate(self.cut);
         let files = (0..self.files).map(|_| file(self.file_bytes, self.file_seals)).collect();
-        Said { hello: self.hello, given: self.given, descriptor, files }
+        let mut hello = self.hello.bytes();
+        hello.truncate(self.hello_cut);
+        Said { hello, given: self.given, given_cut: self.given_cut, descriptor, files }
     }
 }
 
@@ -250,7 +261,10 @@ fn serve(socket: &OwnedFd, mut said: Said, state: &State) {
         return;
     }
     let peer = accept(socket).expect("an importer");
-    send(&peer, &said.hello.bytes(), &[]);
+    if said.hello.is_empty() {
+        return;
+    }
+    send(&peer, &said.hello, &[]);
     let mut message = [0_u8; 4096];
     while let Ok((bytes @ 1.., _)) = recv(&peer, &mut message[..], RecvFlags::empty()) {
         let message = message.get(..bytes).unwrap_or_default();
@@ -259,7 +273,11 @@ fn serve(socket: &OwnedFd, mut said: Said, state: &State) {
                 if let Some(request) = said.given.find("request") {
                     *request = rest.get(..8).unwrap_or_default().to_vec();
                 }
-                let answer = [said.given.bytes(), std::mem::take(&mut said.descriptor)].concat();
+                let mut answer = [said.given.bytes(), std::mem::take(&mut said.descriptor)].concat();
+                answer.truncate(said.given_cut);
+                if answer.is_empty() {
+                    return;
+                }
                 send(&peer, &answer, &said.files);
             }
             Some(([.., 3, 0, 0, 0], rest)) => {
