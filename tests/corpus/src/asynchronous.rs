@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 use std::ffi::CString;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
 
 use devexchange_core::abi::arrow_async::{ArrowAsyncDeviceStreamHandler, ArrowAsyncProducer, ArrowAsyncTask};
@@ -26,10 +26,9 @@ pub(crate) struct Producer {
     driven: AtomicBool,
 }
 
-/// What the consumer asked for; `private_data` points here.
+/// What the consumer asked for, as far as that matters; `private_data` points here.
 #[derive(Default)]
 struct Asked {
-    requested: AtomicI64,
     cancels: AtomicU32,
 }
 
@@ -198,10 +197,8 @@ unsafe fn asked<'a>(producer: *mut ArrowAsyncProducer) -> &'a Asked {
     unsafe { &*private_data.cast_const().cast::<Asked>() }
 }
 
-unsafe extern "C" fn request(producer: *mut ArrowAsyncProducer, n: i64) {
-    // SAFETY: a consumer passes the producer that it was told of.
-    unsafe { asked(producer) }.requested.fetch_add(n, SeqCst);
-}
+/// What comes is what the case says, whether it was requested or not.
+unsafe extern "C" fn request(_: *mut ArrowAsyncProducer, _: i64) {}
 
 unsafe extern "C" fn cancel(producer: *mut ArrowAsyncProducer) {
     // SAFETY: a consumer passes the producer that it was told of.

@@ -5,7 +5,8 @@
 //! API of its language, compares the error, and asks [`Made::after`] and [`Made::end`] whether everything was given
 //! back as it should be. Languages other than Rust reach the same through [`ffi`] (`corpus.h`).
 //!
-//! Nothing of the library that is tested is called here; its definitions of the standards' structs are used.
+//! Nothing of the library that is tested is called here; its definitions of the standards' structs and the numbers of its
+//! statuses are used.
 #![expect(clippy::expect_used, clippy::panic, reason = "what only tests call fails by panicking")]
 
 mod asynchronous;
