@@ -5,7 +5,7 @@
 #   scripts/test-c.sh tensor      only bindings-c/tests/c/test_*tensor*.{c,cpp}, plain and under valgrind
 #   ROUNDS=1000000 scripts/test-c.sh rounds    as many rounds of every exchange instead of 10000, and the memory of each
 #
-# test_stream* run without a CUDA driver (or with the one that is there) and again on the simulated one.
+# test_stream* and test_corpus run without a CUDA driver (or with the one that is there) and again on the simulated one.
 #
 # Prints a line a test and, last, `counts: N passed, N failed, N skipped`.
 set -euo pipefail
@@ -166,6 +166,7 @@ compile_test() { # SOURCE PROGRAM
     "-DDEVX_TEST_VERSION=\"$DEVX_VERSION\"" "-DDEVX_TEST_DATA=\"$DEVX_ROOT/examples/data\""
     -o "$2" "$1" -L"$lib" -ldevexchange "-Wl,-rpath,$lib" -lm -ldl)
   case $1 in
+    */test_corpus.c) "$CC" -std=c11 -I"$DEVX_ROOT/tests/corpus" "${flags[@]}" "$("$DEVX_ROOT/tests/corpus/build.sh")" ;;
     *.cpp) "$CXX" -std=c++17 "${flags[@]}" ;;
     *) "$CC" -std=c11 "${flags[@]}" ;;
   esac
@@ -241,7 +242,7 @@ run_test_file() { # SOURCE
   case $name in test_stream*) done_elsewhere "there is no CUDA driver" ;; esac
   take_over "$name" "$status" "$work/out"
   under_valgrind "$name" "$program"
-  case $name in test_stream*) run_on_simulated "$name" "$program" ;; esac
+  case $name in test_stream* | test_corpus*) run_on_simulated "$name" "$program" ;; esac
 }
 
 run_test_files() { # FILTER

@@ -5,7 +5,9 @@ use core::ffi::{CStr, c_void};
 use std::ffi::CString;
 
 use devexchange_core::abi::cuda_array::{DEVX_CUDA_ARRAY_NO_STREAM, DEVX_CUDA_ARRAY_VERSION, DevxCudaArray};
-use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_UNSUPPORTED};
+use devexchange_core::abi::types::{
+    DEVX_DEVICE, DEVX_INVALID_SHAPE, DEVX_INVALID_STREAM, DEVX_UNSUPPORTED, DEVX_VERSION, DevxStatus,
+};
 use devexchange_core::cuda_array::{self, Imported, NoStream, Request};
 use devexchange_core::{Owner, Tensor as CoreTensor};
 use pyo3::exceptions::PyAttributeError;
@@ -123,7 +125,10 @@ impl Source {
             return wrong_type!("__cuda_array_interface__ is not a dict");
         };
         let interface = &interface;
-        let version = integer(&required(interface, "version")?, "version")?;
+        let version = integer(&required(interface, "version")?, "version", DEVX_VERSION)?;
+        let Ok(version) = i32::try_from(version) else {
+            return refuse!(DEVX_VERSION, "version is {version}: this library reads 0 to {DEVX_CUDA_ARRAY_VERSION}");
+        };
         let Ok(data) = required(interface, "data")?.cast_into::<PyTuple>() else {
             return wrong_type!("data is not a tuple of an address and a bool");
         };
@@ -156,16 +161,16 @@ impl Source {
             Some(mask) => Some(Mask::read(&mask)?),
         };
         Ok(Self {
-            version: i32::try_from(version).unwrap_or(i32::MAX),
+            version,
             read_only: read_only.is_truthy()?,
             data: self::address(&address)?,
             shape,
             strides,
             typestr,
             // Before version 3 the entry has no meaning.
-            stream: match optional(interface, "stream")?.filter(|_| version >= DEVX_CUDA_ARRAY_VERSION.into()) {
+            stream: match optional(interface, "stream")?.filter(|_| version >= DEVX_CUDA_ARRAY_VERSION) {
                 None => DEVX_CUDA_ARRAY_NO_STREAM,
-                Some(value) => match integer(&value, "stream")? {
+                Some(value) => match integer(&value, "stream", DEVX_INVALID_STREAM)? {
                     value if value < 0 => return refuse!(DEVX_INVALID_STREAM, "stream is {value}: negative"),
                     value => value,
                 },
@@ -231,19 +236,20 @@ fn is_integer(value: &Bound<'_, PyAny>) -> bool {
     value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>()
 }
 
-fn integer(value: &Bound<'_, PyAny>, what: &str) -> Result<i64> {
+/// An int of 64 bits; `beyond` is the status of a larger one.
+fn integer(value: &Bound<'_, PyAny>, what: &str, beyond: DevxStatus) -> Result<i64> {
     if !is_integer(value) {
         return wrong_type!("{what} is {value}: an int was expected");
     }
     match value.extract() {
         Ok(value) => Ok(value),
-        Err(_) => refuse!(DEVX_INVALID_SHAPE, "{what} is {value}: more than 64 bits"),
+        Err(_) => Err(devexchange_core::Error::new(beyond, format!("{what} is {value}: more than 64 bits")).into()),
     }
 }
 
 fn integers(values: &Bound<'_, PyAny>, what: &str) -> Result<Vec<i64>> {
     match values.cast::<PyTuple>() {
-        Ok(values) => values.iter().map(|value| integer(&value, what)).collect(),
+        Ok(values) => values.iter().map(|value| integer(&value, what, DEVX_INVALID_SHAPE)).collect(),
         Err(_) => wrong_type!("{what} is {values}: a tuple of ints was expected"),
     }
 }

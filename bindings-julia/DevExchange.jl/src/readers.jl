@@ -74,7 +74,7 @@ InViews(record) = InViews(buffer(record, 2), Ptr{Ptr{UInt8}}(record.buffers) + 2
 # The address of the bytes of a row, and how many there are.
 function place_of(l::InData, p)
     start, n = range_of(l.ranges, p)
-    l.data == C_NULL && n > 0 && throw(bad_data("the data buffer is NULL, but a row has $n bytes"))
+    l.data == C_NULL && n > 0 && throw(bad_data("buffers[2] is NULL, but a row has $n bytes"))
     return l.data + start, n
 end
 
@@ -94,7 +94,7 @@ function place_of(l::InViews, p)
     0 <= offset <= size - n || throw(bad_data(
         "a view is $n bytes at offset $offset of data buffer $index, counted from 0, which has $size"))
     data = unsafe_load(l.buffers, index + 1)
-    data == C_NULL && throw(bad_data("data buffer $index, counted from 0, is NULL, but a row has $n bytes"))
+    data == C_NULL && throw(bad_data("buffers[$(index + 2)] is NULL, but a row has $n bytes"))
     return data + offset, n
 end
 

@@ -5,6 +5,7 @@ using Libdl
 const SIMCUDA = normpath(joinpath(@__DIR__, "..", "..", "..", "tests", "simcuda", "driver"))
 
 const ON_DEVICE = joinpath(@__DIR__, "on_device.jl")
+const CORPUS_ON_DEVICE = joinpath(@__DIR__, "corpus_on_device.jl")
 
 # Where the simulated driver lies now, or nothing if there is no cargo or no checkout to build it with.
 function place_driver()
@@ -70,6 +71,12 @@ end
         output, ended = run_with_driver(directory, `$ON_DEVICE`; schedule...)
         counts = match(r"^on a device: (\d+) passed, 0 failed$"m, output)
         ok = ended && counts !== nothing && parse(Int, counts.captures[1]) > 20
+        ok || println(output)
+        @test ok
+        # The corpus of bad input, with the cases that need a driver.
+        output, ended = run_with_driver(directory, `$CORPUS_ON_DEVICE`)
+        counts = match(r"^counts: (\d+) passed, 0 failed$"m, output)
+        ok = ended && counts !== nothing && parse(Int, counts.captures[1]) > 300
         ok || println(output)
         @test ok
         # A driver that shows no device.

@@ -19,6 +19,7 @@ suite = @testset Counting "DevExchange" begin
     include("builders.jl")
     include("conversions.jl")
     include("refusals.jl")
+    include("corpus.jl")
     include("ownership.jl")
     include("allocations.jl")
     include("threads.jl")

@@ -44,7 +44,7 @@ const LONG = Vector{UInt8}("a text of more than twelve bytes, and another one th
     end
     @test length(LONG) == 62
     b = Batch(array("vu", 1, (nothing, views(in_place(""), elsewhere(13, 0, 0)), nothing, Int64[62])))
-    @test refused(() -> root(b)[1], DX.DEVX_INVALID_BUFFERS, "data buffer 0", "NULL")
+    @test refused(() -> root(b)[1], DX.DEVX_INVALID_BUFFERS, "buffers[2]", "NULL")
     close(b)
     @test nothing_left()
 end

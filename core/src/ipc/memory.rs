@@ -63,7 +63,7 @@ impl Mapping {
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` for a file that is no sealed memory, or of another size; `DEVX_SYSTEM`.
     pub(super) fn open(fd: OwnedFd, bytes: u64, writable: bool) -> Result<Arc<Self>> {
-        let found = sealed_bytes(fd.as_fd(), "the file descriptor of a region")?;
+        let (found, seals) = sealed_bytes(fd.as_fd(), "the file descriptor of a region")?;
         if found != bytes {
             return refuse!(
                 DEVX_INVALID_ARGUMENT,
@@ -72,7 +72,7 @@ impl Mapping {
         }
         // Asked here because the file may be mapped already, for somebody who may write it.
         let mode = fs::fcntl_getfl(&fd).map_err(|errno| Error::system("fcntl", errno))? & OFlags::ACCMODE;
-        if writable && mode != OFlags::RDWR {
+        if writable && (mode != OFlags::RDWR || seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE)) {
             return refuse!(DEVX_INVALID_ARGUMENT, "region.writable is 1, but the file cannot be written");
         }
         Self::map(fd, bytes as usize, writable)
@@ -192,12 +192,12 @@ fn errno_of(error: &std::io::Error) -> rustix::io::Errno {
     rustix::io::Errno::from_io_error(error).unwrap_or(rustix::io::Errno::IO)
 }
 
-/// How large a file of a peer's is that nobody can cut off. Only memory files can be sealed, so this is none that could
-/// make a reader wait.
+/// How large a file of a peer's is that nobody can cut off, and all of its seals. Only memory files can be sealed, so this
+/// is none that could make a reader wait.
 ///
 /// # Errors
 /// `DEVX_INVALID_ARGUMENT` for any other file; `DEVX_SYSTEM`.
-fn sealed_bytes(fd: BorrowedFd<'_>, what: &str) -> Result<u64> {
+fn sealed_bytes(fd: BorrowedFd<'_>, what: &str) -> Result<(u64, SealFlags)> {
     let Ok(seals) = fs::fcntl_get_seals(fd) else {
         return refuse!(DEVX_INVALID_ARGUMENT, "{what} is no memory file: it has no seals");
     };
@@ -209,7 +209,7 @@ fn sealed_bytes(fd: BorrowedFd<'_>, what: &str) -> Result<u64> {
         );
     }
     let found = fs::fstat(fd).map_err(|errno| Error::system("fstat", errno))?;
-    Ok(u64::try_from(found.st_size).unwrap_or(0))
+    Ok((u64::try_from(found.st_size).unwrap_or(0), seals))
 }
 
 /// Reads the whole of a small file that came from a peer, at most `most` bytes.
@@ -217,7 +217,8 @@ fn sealed_bytes(fd: BorrowedFd<'_>, what: &str) -> Result<u64> {
 /// # Errors
 /// `DEVX_INVALID_ARGUMENT`, `DEVX_SYSTEM`.
 pub(super) fn read_all(fd: BorrowedFd<'_>, most: usize) -> Result<Vec<u8>> {
-    let bytes = usize::try_from(sealed_bytes(fd, "the file of the descriptor")?).unwrap_or(usize::MAX);
+    let (bytes, _) = sealed_bytes(fd, "the file of the descriptor")?;
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     if bytes > most {
         return refuse!(DEVX_INVALID_ARGUMENT, "the descriptor has {bytes} bytes: more than {most}");
     }

@@ -133,7 +133,7 @@ final class Buffers {
             return new byte[0];
         }
         if (address(2) == 0) {
-            throw broken("the data buffer is NULL, but row " + row + " has " + (to - from) + " bytes");
+            throw broken("buffers[2] is NULL, but row " + row + " has " + (to - from) + " bytes");
         }
         if (to - from > Integer.MAX_VALUE) {
             throw new DevExchangeException(

@@ -596,7 +596,7 @@ class BatchTest {
         try (Schema schema = Schema.of(Field.of("c", Format.LARGE_UTF8));
                 Batch batch = Batch.create(
                         schema, Device.CPU, List.of(Node.of(1, NONE, Direct.longs(0, 3), NONE)), null)) {
-            refused(Status.INVALID_BUFFERS, () -> batch.root().getString(0), "data buffer is NULL", "3 bytes");
+            refused(Status.INVALID_BUFFERS, () -> batch.root().getString(0), "buffers[2] is NULL", "3 bytes");
         }
         Field lists = Field.of("c", Format.LIST).withChildren(Field.of("", Format.INT8));
         try (Schema schema = Schema.of(lists);

@@ -1,0 +1,245 @@
+/* The corpus of bad input (tests/corpus) through the C API: a test for each case. What the cases are, and what becomes
+ * of the structs, the library of the corpus knows; here they are imported and the errors compared. */
+#include <corpus.h>
+#include <devexchange.h>
+#include <stdio.h>
+#include <string.h>
+
+static int64_t const PATIENCE_NS = INT64_C(10000000000);
+
+/* What an import gave. */
+struct imported {
+    devx_schema_t *schema;
+    devx_batch_t *batch;
+    devx_batch_stream_t *stream;
+    devx_async_reader_t *reader;
+    devx_tensor_t *tensor;
+};
+
+/* An output that was not written still says so. */
+#define UNWRITTEN ((void *)(uintptr_t)0x5a5a5a5a)
+
+static devx_error error;
+static char why[1024];
+
+#define WRONG(...) (snprintf(why, sizeof why, __VA_ARGS__), why)
+
+/* --- reading, for what only the data says --- */
+
+static devx_status read_rows(devx_batch_t *batch, const devx_column *column);
+
+/* A row, wherever it is stored, as a list or bytes; one that is neither has nothing that could be wrong. */
+static devx_status read_row(devx_batch_t *batch, const devx_column *column, int64_t row) {
+    devx_column stored, values;
+    const char *bytes;
+    size_t length;
+    int32_t valid;
+    devx_status status = devx_column_resolve(batch, column, row, &valid, &stored, &row, &error);
+    if (status != DEVX_OK || !valid) {
+        return status;
+    }
+    status = devx_column_list(batch, &stored, row, &values, &error);
+    if (status == DEVX_OK) {
+        return read_rows(batch, &values);
+    }
+    if (status != DEVX_MISMATCH) {
+        return status;
+    }
+    status = devx_column_bytes(batch, &stored, row, &bytes, &length, &error);
+    return status == DEVX_MISMATCH ? DEVX_OK : status;
+}
+
+static devx_status read_rows(devx_batch_t *batch, const devx_column *column) {
+    for (int64_t row = 0; row < column->length; ++row) {
+        devx_status const status = read_row(batch, column, row);
+        if (status != DEVX_OK) {
+            return status;
+        }
+    }
+    return DEVX_OK;
+}
+
+static devx_status read_batch(devx_batch_t *batch) {
+    devx_column root;
+    devx_status const status = devx_batch_root(batch, &root, &error);
+    return status == DEVX_OK ? read_rows(batch, &root) : status;
+}
+
+/* All batches until there are no more. */
+static devx_status read_stream(const struct imported *from, int64_t *batches) {
+    for (;;) {
+        devx_batch_t *batch = NULL;
+        devx_status const status = from->stream != NULL
+                                       ? devx_batch_stream_next(from->stream, &batch, &error)
+                                       : devx_async_reader_next(from->reader, PATIENCE_NS, &batch, NULL, &error);
+        if (status != DEVX_OK || batch == NULL) {
+            return status;
+        }
+        *batches += 1;
+        devx_batch_release(&batch);
+    }
+}
+
+static devx_status read_all(const struct imported *from, int64_t *batches) {
+    if (from->batch != NULL) {
+        return read_batch(from->batch);
+    }
+    return from->stream != NULL || from->reader != NULL ? read_stream(from, batches) : DEVX_OK;
+}
+
+/* --- the imports --- */
+
+static devx_status import_array(corpus_made *made, int device, struct imported *out) {
+    devx_status status = devx_schema_import(corpus_schema(made), &out->schema, &error);
+    if (status == DEVX_OK) {
+        status = device ? devx_batch_import_device(corpus_address(made), out->schema, &out->batch, &error)
+                        : devx_batch_import(corpus_address(made), out->schema, &out->batch, &error);
+    }
+    return status;
+}
+
+static devx_status import_async(corpus_made *made, struct imported *out) {
+    struct ArrowAsyncDeviceStreamHandler *handler = NULL;
+    devx_status status = devx_async_reader_create(4, 1, NULL, &out->reader, &error);
+    if (status != DEVX_OK) {
+        return status;
+    }
+    status = devx_async_reader_handler(out->reader, &handler, &error);
+    if (status != DEVX_OK) {
+        return status;
+    }
+    corpus_drive(made, handler);
+    return devx_async_reader_schema(out->reader, PATIENCE_NS, &out->schema, &error);
+}
+
+static devx_status import_ipc(corpus_made *made, int batch, struct imported *out) {
+    devx_ipc_client_t *client = NULL;
+    devx_status status = devx_ipc_client_create(corpus_listens(made), 10000, &client, &error);
+    if (status == DEVX_OK) {
+        status = batch ? devx_ipc_client_import_batch(client, "t", &out->batch, &error)
+                       : devx_ipc_client_import_tensor(client, "t", &out->tensor, &error);
+    }
+    devx_ipc_client_release(&client);
+    return status;
+}
+
+/* Imports what was made. 0 if there is no import of that kind. */
+static int import(const char *kind, corpus_made *made, struct imported *out, devx_status *status) {
+    void *const at = corpus_address(made);
+    if (strcmp(kind, "schema") == 0) {
+        *status = devx_schema_import(at, &out->schema, &error);
+    } else if (strcmp(kind, "array") == 0 || strcmp(kind, "device_array") == 0) {
+        *status = import_array(made, kind[0] == 'd', out);
+    } else if (strcmp(kind, "stream") == 0) {
+        *status = devx_batch_stream_import(at, &out->stream, &error);
+    } else if (strcmp(kind, "device_stream") == 0) {
+        *status = devx_batch_stream_import_device(at, &out->stream, &error);
+    } else if (strcmp(kind, "async") == 0) {
+        *status = import_async(made, out);
+    } else if (strcmp(kind, "dlpack") == 0) {
+        *status = devx_tensor_import(at, &out->tensor, &error);
+    } else if (strcmp(kind, "dlpack_legacy") == 0) {
+        *status = devx_tensor_import_legacy(at, &out->tensor, &error);
+    } else if (strcmp(kind, "cuda_array") == 0) {
+        *status = devx_cuda_array_import(at, NULL, &out->tensor, NULL, &error);
+    } else if (strcmp(kind, "ipc_tensor") == 0 || strcmp(kind, "ipc_batch") == 0) {
+        *status = import_ipc(made, kind[4] == 'b', out);
+    } else {
+        return 0;
+    }
+    return 1;
+}
+
+static void close_all(struct imported *all) {
+    devx_batch_release(&all->batch);
+    devx_batch_stream_release(&all->stream);
+    devx_async_reader_release(&all->reader);
+    devx_tensor_release(&all->tensor);
+    devx_schema_release(&all->schema);
+}
+
+/* --- a case --- */
+
+/* What is wrong with the error, or NULL. `status` is that of the call which failed, if one did. */
+static const char *judge(int64_t i, devx_status status, const char *stage, int64_t batches) {
+    const char *const expected = corpus_text(i, "status"), *const says = corpus_text(i, "says");
+    if (batches != corpus_batches(i)) {
+        return WRONG("%d batches came, not %d", (int)batches, (int)corpus_batches(i));
+    }
+    if (status == DEVX_OK) {
+        return expected[0] == '\0' ? NULL : WRONG("it was accepted, but is %s: %s", expected, says);
+    }
+    if (strcmp(devx_status_name(status), expected) != 0 || strstr(error.message, says) == NULL ||
+        strcmp(stage, corpus_text(i, "stage")) != 0) {
+        return WRONG("%s at %s: %s; expected %s: %s", devx_status_name(status), stage, error.message, expected, says);
+    }
+    return error.status == status ? NULL : WRONG("the record says %s", devx_status_name(error.status));
+}
+
+static const char *run(int64_t i) {
+    struct imported all = {NULL, NULL, NULL, NULL, NULL};
+    corpus_made *const made = corpus_make(i);
+    devx_status status = DEVX_OK;
+    int64_t batches = 0;
+    error = (devx_error){0, 0, ""};
+    if (!import(corpus_text(i, "kind"), made, &all, &status)) {
+        return WRONG("there is no import of a %s", corpus_text(i, "kind"));
+    }
+    const char *wrong = corpus_after(made, status != DEVX_OK);
+    const char *stage = "import";
+    if (status == DEVX_OK) {
+        stage = "read";
+        status = read_all(&all, &batches);
+    }
+    if (wrong == NULL) {
+        wrong = judge(i, status, stage, batches);
+    }
+    close_all(&all);
+    const char *const left = corpus_end(made);
+    if (wrong != NULL || left != NULL) {
+        return wrong != NULL ? wrong : left;
+    }
+    int64_t const outstanding = devx_ledger_outstanding();
+    return outstanding == 0 ? NULL : WRONG("%d things are outstanding", (int)outstanding);
+}
+
+/* Whether a refused import writes its output. The cases themselves have outputs that are NULL. */
+static const char *run_outputs(void) {
+    devx_schema_t *schema = UNWRITTEN;
+    for (int64_t i = 0; i < corpus_count(); ++i) {
+        if (strcmp(corpus_text(i, "kind"), "schema") != 0 || corpus_text(i, "status")[0] == '\0') {
+            continue;
+        }
+        corpus_made *const made = corpus_make(i);
+        devx_status const status = devx_schema_import(corpus_address(made), &schema, NULL);
+        const char *const after = corpus_after(made, status != DEVX_OK);
+        const char *const left = corpus_end(made);
+        if (status == DEVX_OK || schema != UNWRITTEN || after != NULL || left != NULL) {
+            return WRONG("%s, without a place for its text", corpus_text(i, "name"));
+        }
+    }
+    return NULL;
+}
+
+static int report(const char *name, const char *wrong) {
+    if (wrong == NULL) {
+        printf("ok - %s\n", name);
+        return 0;
+    }
+    printf("not ok - %s: %s\n", name, wrong);
+    return 1;
+}
+
+int main(void) {
+    int64_t ran = 0;
+    int failed = report("nobody has to want the text", run_outputs());
+    setvbuf(stdout, NULL, _IONBF, 0);
+    for (int64_t i = 0; i < corpus_count(); ++i) {
+        if (corpus_is_for(i, "c")) {
+            ran += 1;
+            failed += report(corpus_text(i, "name"), run(i));
+        }
+    }
+    failed += report("every case was run", ran == corpus_count_for("c") && ran > 300 ? NULL : "some were not");
+    return failed == 0 ? 0 : 1;
+}

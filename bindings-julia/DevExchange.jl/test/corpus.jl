@@ -1,0 +1,109 @@
+# The corpus of bad input (tests/corpus) through the Julia API. What the cases are, and what becomes of the structs, its
+# library knows; here they are imported and the errors compared.
+
+const CORPUS = let
+    build = normpath(joinpath(@__DIR__, "..", "..", "..", "tests", "corpus", "build.sh"))
+    # Not with the libraries of Julia.
+    library = withenv(() -> readchomp(`$build`), "LD_LIBRARY_PATH" => nothing)
+    Libdl.dlopen(library)
+end
+corpus(name) = Libdl.dlsym(CORPUS, name)
+
+corpus_text(i, what) = unsafe_string(ccall(corpus(:corpus_text), Ptr{UInt8}, (Int64, Cstring), i, what))
+corpus_string(p) = p == C_NULL ? nothing : unsafe_string(p)
+
+# The numbers of all cases that have to be run.
+function corpus_cases()
+    all = 0:ccall(corpus(:corpus_count), Int64, ())-1
+    cases = filter(i -> ccall(corpus(:corpus_is_for), Cint, (Int64, Cstring), i, "julia") != 0, all)
+    length(cases) == ccall(corpus(:corpus_count_for), Int64, (Cstring,), "julia") || error("not all cases were found")
+    length(cases) > 300 || error("there are $(length(cases)) cases")
+    return cases
+end
+
+function corpus_import(kind, made)
+    at = ccall(corpus(:corpus_address), Ptr{Cvoid}, (Ptr{Cvoid},), made)
+    schema = Ptr{ArrowSchema}(ccall(corpus(:corpus_schema), Ptr{Cvoid}, (Ptr{Cvoid},), made))
+    kind == "schema" && return import_schema(Ptr{ArrowSchema}(at))
+    kind == "array" && return import_arrow(Ptr{ArrowArray}(at), schema)
+    kind == "device_array" && return import_arrow_device(Ptr{ArrowDeviceArray}(at), schema)
+    kind == "stream" && return import_arrow(Ptr{ArrowArrayStream}(at))
+    kind == "device_stream" && return import_arrow_device(Ptr{ArrowDeviceArrayStream}(at))
+    kind == "dlpack" && return import_dlpack(Ptr{DLManagedTensorVersioned}(at))
+    kind == "dlpack_legacy" && return import_dlpack_legacy(Ptr{DLManagedTensor}(at))
+    kind == "cuda_array" && return import_cuda_array(at)
+    kind == "async" && return corpus_async(made)
+    kind in ("ipc_tensor", "ipc_batch") || error("there is no import of a $kind")
+    client = IpcClient(unsafe_string(ccall(corpus(:corpus_listens), Ptr{UInt8}, (Ptr{Cvoid},), made)))
+    try
+        return kind == "ipc_tensor" ? import_tensor(client, "t") : import_batch(client, "t")
+    finally
+        close(client)
+    end
+end
+
+function corpus_async(made)
+    reader = AsyncReader(; limit=4, abi_h_metadata=true)
+    try
+        ccall(corpus(:corpus_drive), Cvoid, (Ptr{Cvoid}, Ptr{Cvoid}), made, DX.handler(reader))
+        close(schema(reader))
+        return reader
+    catch
+        close(reader)
+        rethrow()
+    end
+end
+
+# Looks at everything, and counts batches as they come.
+read_corpus(batch::Batch, batches) = look(root(batch))
+function read_corpus(stream::Union{BatchStream,AsyncReader}, batches)
+    for batch in stream
+        batches[] += 1
+        close(batch)
+    end
+end
+read_corpus(other, batches) = nothing
+
+look(@nospecialize(values::AbstractVector)) = foreach(k -> look(values[k]), 1:length(values))
+look(@nospecialize(value)) = nothing
+
+# Whether a case is as it should be; if not, says why.
+function corpus_case(i)
+    made = ccall(corpus(:corpus_make), Ptr{Cvoid}, (Int64,), i)
+    after(refused) = corpus_string(ccall(corpus(:corpus_after), Ptr{UInt8}, (Ptr{Cvoid}, Cint), made, refused))
+    stage, batches, failed, wrong, imported = "import", Ref(0), nothing, nothing, nothing
+    try
+        imported = corpus_import(corpus_text(i, "kind"), made)
+        wrong = after(false)
+        stage = "read"
+        read_corpus(imported, batches)
+    catch e
+        e isa DevExchangeError || rethrow()
+        failed = e
+        stage == "import" && (wrong = after(true))
+    end
+    imported === nothing || close(imported)
+    wrong === nothing && (wrong = judge_corpus(i, failed, stage, batches[]))
+    left = corpus_string(ccall(corpus(:corpus_end), Ptr{UInt8}, (Ptr{Cvoid},), made))
+    wrong === nothing && (wrong = left)
+    wrong === nothing && !nothing_left() && (wrong = "something is left")
+    wrong === nothing || println(corpus_text(i, "name"), ": ", wrong)
+    return wrong === nothing
+end
+
+# What is wrong with an error, or with none.
+function judge_corpus(i, failed, stage, batches)
+    status, says = corpus_text(i, "status"), corpus_text(i, "says")
+    wanted = ccall(corpus(:corpus_batches), Int64, (Int64,), i)
+    batches == wanted || return "$batches batches came, not $wanted"
+    failed === nothing && return isempty(status) ? nothing : "it was accepted, but is $status: $says"
+    as_expected = DX.status_name(failed.status) == status && occursin(says, failed.message)
+    as_expected && stage == corpus_text(i, "stage") && return nothing
+    return "$(sprint(showerror, failed)) at $stage; expected $status: $says"
+end
+
+@testset "the corpus of bad input" begin
+    for i in corpus_cases()
+        @test corpus_case(i)
+    end
+end

@@ -1,0 +1,147 @@
+"""The corpus of bad input (tests/corpus) through the Python API. What the cases are, and what becomes of the structs,
+the library of the corpus knows; here they are imported and the errors compared."""
+
+import ctypes
+import subprocess
+from ctypes import c_char_p, c_int32, c_int64, c_void_p
+from pathlib import Path
+
+import structs
+
+import devexchange
+from devexchange import BatchStream, Error, RecordBatch, Schema, Tensor, ipc
+
+_BUILD = Path(__file__).parents[2] / "tests" / "corpus" / "build.sh"
+_library = ctypes.CDLL(subprocess.run([_BUILD], check=True, capture_output=True, text=True).stdout.strip())
+
+
+def _function(name, result, *arguments):
+    function = getattr(_library, f"corpus_{name}")
+    function.restype, function.argtypes = result, arguments
+    return function
+
+
+_count, _count_for = _function("count", c_int64), _function("count_for", c_int64, c_char_p)
+_is_for = _function("is_for", c_int32, c_int64, c_char_p)
+_text, _batches = _function("text", c_char_p, c_int64, c_char_p), _function("batches", c_int64, c_int64)
+_status, _device = _function("status", c_int32, c_int64), _function("device_memory", c_void_p)
+_make = _function("make", c_void_p, c_int64)
+_address, _schema = _function("address", c_void_p, c_void_p), _function("schema", c_void_p, c_void_p)
+_listens = _function("listens", c_char_p, c_void_p)
+_after, _end = _function("after", c_char_p, c_void_p, c_int32), _function("end", c_char_p, c_void_p)
+
+PYTHON = b"python"
+
+
+def text(i, what):
+    return _text(i, what.encode()).decode()
+
+
+def cases(*, only_cuda=False):
+    """The numbers of all cases that have to be run, by their names; or of those that there are only with a driver."""
+    found = {text(i, "name"): i for i in range(_count()) if _is_for(i, PYTHON)}
+    assert len(found) == _count_for(PYTHON) > 300
+    if only_cuda:
+        found = {name: i for name, i in found.items() if text(i, "needs") == "cuda"}
+        assert found
+    return found
+
+
+class _Legacy:
+    """Somebody who offers the legacy struct, as before DLPack 1.0."""
+
+    def __init__(self, address):
+        self.capsule = structs.new_capsule(address, b"dltensor", None)
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+    def __dlpack__(self, **_):
+        return self.capsule
+
+
+class _CudaArray:
+    def __init__(self, edits):
+        absent, device = object(), _device() or 4096
+        names = {"absent": absent, "device": device}
+        interface = {"version": 3, "shape": (4,), "typestr": "<f8", "data": (device, False)}
+        interface |= {"strides": None, "stream": 1}
+        for edit in edits.splitlines():
+            key, value = edit.split("=", 1)
+            # The corpus is a part of this repository.
+            value = eval(value.strip(), names)
+            if key.strip() == "interface":
+                interface = value
+            elif value is absent:
+                del interface[key.strip()]
+            else:
+                interface[key.strip()] = value
+        self.__cuda_array_interface__ = interface
+
+
+def _import(i, made):
+    """What an import of the case gives."""
+    address, kind = _address(made), text(i, "kind")
+    if kind == "schema":
+        return Schema.import_arrow(address)
+    if kind == "array":
+        return RecordBatch.import_arrow(address, _schema(made))
+    if kind == "device_array":
+        return RecordBatch.import_arrow_device(address, _schema(made))
+    if kind == "stream":
+        return BatchStream.import_arrow(address)
+    if kind == "device_stream":
+        return BatchStream.import_arrow_device(address)
+    if kind == "dlpack":
+        return Tensor.import_dlpack(address)
+    if kind == "dlpack_legacy":
+        return devexchange.from_dlpack(_Legacy(address))
+    if kind == "cuda_array_dict":
+        return devexchange.from_cuda_array_interface(_CudaArray(text(i, "edits")))
+    if kind in ("ipc_tensor", "ipc_batch"):
+        with ipc.Client(_listens(made).decode()) as client:
+            return client.tensor("t") if kind == "ipc_tensor" else client.batch("t")
+    raise AssertionError(f"there is no import of a {kind}")
+
+
+def _read(imported):
+    """How many batches there are, and what goes wrong when all of it is read."""
+    batches = 0
+    try:
+        if isinstance(imported, RecordBatch):
+            imported.root.to_pylist()
+        elif isinstance(imported, BatchStream):
+            for batch in imported:
+                batches += 1
+                batch.close()
+    except (Error, TypeError) as error:
+        return batches, error
+    return batches, None
+
+
+def run(i):
+    made, imported, error, stage, batches = _make(i), None, None, "import", 0
+    try:
+        imported = _import(i, made)
+    except (Error, TypeError) as raised:
+        error = raised.with_traceback(None)
+    wrong = _after(made, error is not None)
+    if error is None:
+        stage = "read"
+        batches, error = _read(imported)
+        if hasattr(imported, "close"):
+            imported.close()
+    imported = None
+    status, says = text(i, "status"), text(i, "says")
+    left = _end(made)
+    assert wrong is None and left is None, (wrong or left).decode()
+    assert devexchange.outstanding() == 0, devexchange.ledger()
+    assert batches == _batches(i)
+    if error is None:
+        assert not status, f"it was accepted, but is {status}: {says}"
+        return
+    assert says in str(error) and stage == text(i, "stage"), f"at {stage}: {error}, expected: {says}"
+    if status.startswith("DEVX_"):
+        assert isinstance(error, Error) and error.status == _status(i), f"{error.status}: {error}, expected {status}"
+    else:
+        assert type(error).__name__ == status

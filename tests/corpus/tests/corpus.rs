@@ -1,0 +1,205 @@
+//! The corpus through the Rust API: a test for each case. Arguments are parts of names, as for other tests.
+//!
+//! It runs itself again with the simulated CUDA driver in reach, for the cases that need one.
+#![expect(clippy::panic, reason = "what only tests call fails by panicking")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::ptr::with_exposed_provenance_mut as address;
+use std::time::Duration;
+
+use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
+use devexchange_core::arrow::asynchronous::{AsyncReader, ReaderOptions};
+use devexchange_core::arrow::value::Value;
+use devexchange_core::cuda_array;
+use devexchange_core::dlpack;
+use devexchange_core::error::status_name;
+use devexchange_core::ipc;
+use devexchange_core::{Batch, BatchStream, Column, Error, Result, Schema, ledger};
+use devexchange_corpus::{Case, Made, cases};
+use devexchange_tests::sim;
+
+/// What was imported, and gives it up when it goes.
+type Imported = Box<dyn Reads>;
+
+/// How an imported thing is read in full: the number of batches, and what went wrong.
+trait Reads {
+    fn read(&self) -> (u32, Result<()>) {
+        (0, Ok(()))
+    }
+}
+
+impl Reads for Schema {}
+impl Reads for devexchange_core::Tensor {}
+impl Reads for cuda_array::Imported {}
+
+impl Reads for Batch {
+    fn read(&self) -> (u32, Result<()>) {
+        (0, read_rows(self.root()))
+    }
+}
+
+impl Reads for BatchStream {
+    fn read(&self) -> (u32, Result<()>) {
+        count(|| self.next().map(|batch| batch.is_some()))
+    }
+}
+
+impl Reads for AsyncReader {
+    fn read(&self) -> (u32, Result<()>) {
+        let patience = Some(Duration::from_secs(10));
+        count(|| self.next(patience).map(|batch| batch.is_some()))
+    }
+}
+
+/// Asks for the next batch until there is none.
+fn count(mut next: impl FnMut() -> Result<bool>) -> (u32, Result<()>) {
+    let mut batches = 0;
+    loop {
+        match next() {
+            Ok(true) => batches += 1,
+            Ok(false) => return (batches, Ok(())),
+            Err(error) => return (batches, Err(error)),
+        }
+    }
+}
+
+/// Looks at every value, down to the leaves.
+fn read_rows(column: Column<'_>) -> Result<()> {
+    for row in 0..column.length() {
+        match column.value(row)? {
+            Value::List(values) | Value::Map(values) => read_rows(values)?,
+            Value::Struct(of, row) => {
+                for child in (0..).map_while(|k| of.child(k)) {
+                    child.value(row)?;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn import(case: &Case, made: &Made) -> Result<Imported> {
+    let at = made.address();
+    Ok(match case.kind.as_str() {
+        // SAFETY: a schema, of which only what the case says is wrong; what no struct can say of itself is right.
+        "schema" => Box::new(unsafe { Schema::import(address(at)) }?),
+        "array" | "device_array" => Box::new(import_batch(case, made)?),
+        // SAFETY: a stream.
+        "stream" => Box::new(unsafe { BatchStream::import(address(at)) }?),
+        // SAFETY: a device stream.
+        "device_stream" => Box::new(unsafe { BatchStream::import_device(address(at)) }?),
+        "async" => Box::new(import_async(made)?),
+        // SAFETY: a tensor.
+        "dlpack" => Box::new(unsafe { dlpack::import(address::<DLManagedTensorVersioned>(at)) }?),
+        // SAFETY: a tensor of the legacy struct.
+        "dlpack_legacy" => Box::new(unsafe { dlpack::import(address::<DLManagedTensor>(at)) }?),
+        // SAFETY: an array of the CUDA Array Interface.
+        "cuda_array" => Box::new(unsafe { cuda_array::import(address(at), &Default::default(), false) }?),
+        "ipc_tensor" => Box::new(ipc::connect(made.listens())?.import_tensor("t")?),
+        "ipc_batch" => Box::new(ipc::connect(made.listens())?.import_batch("t")?),
+        other => panic!("no runner for {other:?}"),
+    })
+}
+
+fn import_batch(case: &Case, made: &Made) -> Result<Batch> {
+    let at = made.address();
+    let then = |schema: &Schema| match case.kind.as_str() {
+        // SAFETY: an array, as in `import`.
+        "array" => unsafe { Batch::import(address(at), schema) },
+        // SAFETY: a device array.
+        _ => unsafe { Batch::import_device(address(at), schema) },
+    };
+    // SAFETY: a good schema.
+    unsafe { Schema::import_for(address(made.schema()), then) }
+}
+
+fn import_async(made: &Made) -> Result<AsyncReader> {
+    let reader = AsyncReader::new(ReaderOptions { limit: 4, abi_h_metadata: true }, || {})?;
+    let handler = reader.handler()?;
+    // SAFETY: the handler was handed out just now.
+    unsafe { made.drive(handler) };
+    reader.schema(Some(Duration::from_secs(10)))?;
+    Ok(reader)
+}
+
+/// Why a case fails.
+fn run(case: &'static Case) -> std::result::Result<(), String> {
+    let mut made = Made::new(case);
+    let imported = import(case, &made);
+    made.after(imported.is_err())?;
+    let (stage, batches, result) = match imported {
+        Err(error) => ("import", 0, Err(error)),
+        Ok(imported) => {
+            let (batches, result) = imported.read();
+            ("read", batches, result)
+        }
+    };
+    judge(case, stage, batches, result)?;
+    made.end()?;
+    match ledger::outstanding() {
+        0 => Ok(()),
+        n => Err(format!("{n} things are outstanding: {:?}", ledger::read())),
+    }
+}
+
+fn judge(case: &Case, stage: &str, batches: u32, result: Result<()>) -> std::result::Result<(), String> {
+    let Case { status, says, .. } = case;
+    if batches != case.batches {
+        return Err(format!("{batches} batches came, not {} ({result:?})", case.batches));
+    }
+    match result {
+        Ok(()) if status.is_empty() => Ok(()),
+        Ok(()) => Err(format!("it was accepted, but is {status}: {says}")),
+        Err(error) if name_of(&error) == *status && error.message().contains(says) && stage == case.stage => Ok(()),
+        Err(error) => {
+            Err(format!("{} at {stage}: {error}\n    expected {status} at {}: {says}", name_of(&error), case.stage))
+        }
+    }
+}
+
+fn name_of(error: &Error) -> String {
+    status_name(error.status()).map_or("?".into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// In the process that runs what needs a CUDA driver.
+const AGAIN: &str = "DEVX_CORPUS_AGAIN";
+
+/// Runs the cases that were not run yet, with the simulated driver.
+fn again(arguments: &[String]) -> bool {
+    if std::env::var_os(AGAIN).is_some() || cases().iter().all(|case| !case.needs_cuda() || case.is_for("rust")) {
+        return true;
+    }
+    let program = std::env::current_exe().and_then(|program| {
+        let mut program = std::process::Command::new(program);
+        program.args(arguments).env("LD_LIBRARY_PATH", sim::place()).env("SIMCUDA_FATAL", "exit").env(AGAIN, "1");
+        program.status()
+    });
+    program.is_ok_and(|status| status.success())
+}
+
+fn main() -> ExitCode {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let is_wanted = |case: &&Case| wanted.is_empty() || wanted.iter().any(|part| case.name.contains(part));
+    let only_cuda = std::env::var_os(AGAIN).is_some();
+    let (mut passed, mut failed) = (0, 0);
+    let all = cases().iter().filter(|case| case.is_for("rust") && (case.needs_cuda() || !only_cuda));
+    for case in all.filter(is_wanted) {
+        let result = catch_unwind(AssertUnwindSafe(|| run(case))).unwrap_or_else(|_| Err("it panicked".to_owned()));
+        match result {
+            Ok(()) => {
+                passed += 1;
+                println!("test {} ... ok", case.name);
+            }
+            Err(wrong) => {
+                failed += 1;
+                println!("test {} ... FAILED\n    {wrong}\n    rule: {}", case.name, case.source);
+            }
+        }
+    }
+    let is_good = failed == 0 && (passed > 0 || !wanted.is_empty());
+    let verdict = if is_good { "ok" } else { "FAILED" };
+    println!("\ntest result: {verdict}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out\n");
+    if again(&wanted) && is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
