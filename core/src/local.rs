@@ -1,14 +1,15 @@
 //! What each thread keeps for itself, so that an exchange writes to no memory that threads share: its part of the ledger,
 //! and blocks that it gave back and will take again.
 
+mod list;
+
 use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::{
-    AtomicBool, AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
-};
 
 use crate::ledger::Lines;
 use crate::memory::Blocks;
+use crate::sync::atomic::AtomicPtr;
+use list::{List, Place};
 
 /// What one thread has. When the thread ends, the next one that begins takes it over: it is never freed, so that its part
 /// of the ledger can be read at any time.
@@ -16,19 +17,16 @@ pub(crate) struct Local {
     pub(crate) lines: Lines,
     /// Touched by the thread that has taken this only.
     pub(crate) blocks: Blocks,
-    taken: AtomicBool,
-    next: *const Local,
 }
 
-// SAFETY: `lines` are atomics and `next` never changes; `blocks` are given out by `here` to the thread that set `taken`.
+// SAFETY: `lines` are atomics; `blocks` are given out by `here` to the thread that has taken this.
 unsafe impl Sync for Local {}
 
-/// All of them, linked by `next`. It only ever grows, at the head.
-static ALL: AtomicPtr<Local> = AtomicPtr::new(ptr::null_mut());
+static ALL: List<Local> = List { head: AtomicPtr::new(ptr::null_mut()) };
 
 thread_local! {
     /// Without a destructor, so that it can be asked at any time.
-    static HERE: Cell<Option<&'static Local>> = const { Cell::new(None) };
+    static HERE: Cell<Option<&'static Place<Local>>> = const { Cell::new(None) };
     static END: End = const { End };
 }
 
@@ -37,38 +35,22 @@ thread_local! {
 pub(crate) fn here() -> Option<&'static Local> {
     match HERE.get() {
         None => begin(),
-        local => local,
+        Some(place) => Some(&place.value),
     }
 }
 
 /// What every thread has or had.
 pub(crate) fn all() -> impl Iterator<Item = &'static Local> {
-    // SAFETY: what is linked is never freed.
-    let first = unsafe { ALL.load(Acquire).as_ref() };
-    // SAFETY: as above.
-    std::iter::successors(first, |local| unsafe { local.next.as_ref() })
+    ALL.all()
 }
 
 #[cold]
 fn begin() -> Option<&'static Local> {
     // Sees to it that the end of the thread is noticed; fails after that.
     END.try_with(|_| ()).ok()?;
-    let local = all().find(|local| !local.taken.swap(true, AcqRel)).unwrap_or_else(add);
-    HERE.set(Some(local));
-    Some(local)
-}
-
-fn add() -> &'static Local {
-    let local = Local { lines: Lines::new(), blocks: Blocks::new(), taken: AtomicBool::new(true), next: ptr::null() };
-    let local = Box::leak(Box::new(local));
-    let mut head = ALL.load(Relaxed);
-    loop {
-        local.next = head;
-        match ALL.compare_exchange_weak(head, local, Release, Relaxed) {
-            Ok(_) => return local,
-            Err(other) => head = other,
-        }
-    }
+    let place = ALL.take(|| Local { lines: Lines::new(), blocks: Blocks::new() });
+    HERE.set(Some(place));
+    Some(&place.value)
 }
 
 /// The end of a thread.
@@ -76,9 +58,9 @@ struct End;
 
 impl Drop for End {
     fn drop(&mut self) {
-        if let Some(local) = HERE.take() {
-            local.blocks.free();
-            local.taken.store(false, Release);
+        if let Some(place) = HERE.take() {
+            place.value.blocks.free();
+            place.leave();
         }
     }
 }

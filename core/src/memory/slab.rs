@@ -6,10 +6,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 
 use super::blocks::{self, ALIGN, Size};
 use crate::error::{Refused, Result, refuse};
+use crate::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 
 /// More references than this are a leak in a loop, not use; the count must not wrap.
 const MAX_REFS: usize = isize::MAX as usize;
