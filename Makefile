@@ -18,7 +18,7 @@ SHELL := /bin/bash
 .PHONY: help setup build wheel demo install uninstall \
         test test-rust test-c test-java test-julia test-python test-torch test-python-ft soak-python test-numba \
         test-third-party conformance test-readme \
-        fuzz test-fuzz fuzz-corpus loom \
+        fuzz test-fuzz fuzz-corpus loom sanitize \
         gpu-test gpu-bundle gpu-rehearsal bench test-bench headers conformance-table lint clean distclean
 
 ##@ Start here
@@ -107,6 +107,10 @@ fuzz: ## the fuzz targets with the address sanitizer, five minutes each; TARGET=
 
 loom: ## the lock-free parts in every order in which threads can meet, with the number of orders
 	@$(env) $$CARGO test --locked -p devexchange-schedules --lib -- --nocapture --test-threads=1
+
+sanitize: ## the tests with sanitizers, each shown first what it has to report; PART='address c'
+	@scripts/setup.sh --quiet rust c
+	@scripts/sanitize.sh $(PART)
 
 fuzz-corpus: ## keep what the long runs found in fuzz/corpus, as few inputs as reach all code
 	@scripts/setup.sh --quiet rust

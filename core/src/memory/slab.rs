@@ -136,14 +136,14 @@ impl<H> Slab<H> {
 unsafe fn free<H>(block: *mut Block<H>) {
     // SAFETY: the block is alive and ours alone.
     let size = unsafe { (*block).size };
-    // SAFETY: as above.
-    let header = unsafe { &raw mut (*block).header };
-    // SAFETY: the header is dropped once, here.
-    unsafe { header.drop_in_place() };
     // SAFETY: the address of a block.
     let block = unsafe { NonNull::new_unchecked(block) };
-    // SAFETY: allocated in `new`, with this size.
-    unsafe { blocks::free(block.cast(), size) }
+    // Dropped in the end, also if the header panics when it is dropped.
+    let room = Room { block, size };
+    // SAFETY: as above.
+    let header = unsafe { &raw mut (*room.block.as_ptr()).header };
+    // SAFETY: the header is dropped once, here.
+    unsafe { header.drop_in_place() };
 }
 
 /// Room for a block. What is carved from its tail stays where it is.
@@ -177,7 +177,7 @@ impl<H> Room<H> {
 
 impl<H> Drop for Room<H> {
     fn drop(&mut self) {
-        // SAFETY: allocated in `room`, with this size, and not used.
+        // SAFETY: allocated in `room`, with this size, and not used, or not any more.
         unsafe { blocks::free(self.block.cast(), self.size) }
     }
 }
