@@ -186,6 +186,7 @@ unsafe fn release(block: NonNull<u8>, size: Size) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::{Slab, TailSize};
 
     #[test]
     fn bins_hold_what_they_are_for() {
@@ -222,5 +223,22 @@ mod tests {
         let kept = local::here().map(|local| local.blocks.bytes.get());
         assert!(kept.is_some_and(|bytes| bytes > 0 && bytes <= MOST), "{kept:?}");
         assert!(allocate(usize::MAX - 10).is_none());
+    }
+
+    struct Panics;
+
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("as asked");
+        }
+    }
+
+    #[test]
+    fn the_block_of_a_header_that_panics_is_given_back() {
+        let slab = Slab::new(Panics, TailSize::default()).map_err(|refused| refused.error).expect("memory");
+        let at = slab.as_raw();
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(slab))).expect_err("a panic");
+        let again = Slab::new((), TailSize::default()).map_err(|refused| refused.error).expect("memory");
+        assert_eq!(again.as_raw(), at);
     }
 }
