@@ -69,7 +69,11 @@ impl Node {
 
 /// Static memory with these values.
 fn at<T: Copy + 'static, const N: usize>(values: [T; N]) -> *const c_void {
-    Box::leak(Box::new(values)).as_ptr().cast()
+    /// So that a search for leaks finds who keeps them.
+    static KEPT: std::sync::Mutex<Vec<usize>> = std::sync::Mutex::new(Vec::new());
+    let kept = Box::leak(Box::new(values)).as_ptr();
+    KEPT.lock().unwrap().push(kept.expose_provenance());
+    kept.cast()
 }
 
 /// What all rows look like, after a round trip through the Arrow structs.
