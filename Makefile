@@ -7,6 +7,8 @@ DESTDIR ?=
 DEVICE ?= host
 # How many exchanges `make soak-python` makes for each protocol.
 ROUNDS ?= 1000000
+# How long `make fuzz` runs each of its targets.
+MINUTES ?= 5
 
 # The scripts know where the tools are, also those that `make setup` put into the checkout.
 env := . scripts/env.sh &&
@@ -16,6 +18,7 @@ SHELL := /bin/bash
 .PHONY: help setup build wheel demo install uninstall \
         test test-rust test-c test-java test-julia test-python test-torch test-python-ft soak-python test-numba \
         test-third-party conformance test-readme \
+        fuzz test-fuzz fuzz-corpus loom sanitize \
         gpu-test gpu-bundle gpu-rehearsal gpu-bench bench bench-jmh test-bench headers conformance-table seeded-bugs lint \
         clean distclean
 
@@ -95,6 +98,25 @@ test-readme: ## the examples of the README
 test-bench: ## whether the benches build and run
 	@scripts/test.sh bench
 
+test-fuzz: ## the fuzz targets, a short run each: committed inputs and 12000 executions
+	@scripts/test.sh fuzz
+
+##@ Look for what nobody thought of (docs/reliability.md)
+fuzz: ## the fuzz targets with the address sanitizer, five minutes each; TARGET=arrow MINUTES=60
+	@scripts/setup.sh --quiet rust
+	@MINUTES='$(MINUTES)' scripts/fuzz.sh $(TARGET)
+
+loom: ## the lock-free parts in every order in which threads can meet, with the number of orders
+	@$(env) $$CARGO test --locked -p devexchange-schedules --lib -- --nocapture --test-threads=1
+
+sanitize: ## the tests with sanitizers, each shown first what it has to report; PART='address c'
+	@scripts/setup.sh --quiet rust c
+	@scripts/sanitize.sh $(PART)
+
+fuzz-corpus: ## keep what the long runs found in fuzz/corpus, as few inputs as reach all code
+	@scripts/setup.sh --quiet rust
+	@scripts/fuzz.sh --minimise $(TARGET)
+
 ##@ On a GPU (docs/gpu.md)
 gpu-test: ## the CUDA part of the tests on the GPU of this machine, from the bundle; ONLY='python c': some parts
 	@scripts/gpu-test.sh $(foreach part,$(ONLY),--only $(part))
@@ -134,6 +156,7 @@ seeded-bugs: ## whether the tests see what they are for: 14 bugs, one after the 
 lint: ## rustfmt and clippy; a warning is an error
 	@$(env) $$CARGO fmt --all --check
 	@$(env) $$CARGO clippy --workspace --all-targets --locked -- -D warnings
+	@scripts/fuzz.sh --lint
 
 clean: ## remove what was built
 	@$(env) $$CARGO clean

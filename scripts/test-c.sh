@@ -3,6 +3,8 @@
 #
 #   scripts/test-c.sh             everything
 #   scripts/test-c.sh tensor      only bindings-c/tests/c/test_*tensor*.{c,cpp}, plain and under valgrind
+#   SANITIZED=yes scripts/test-c.sh test_      the test programs with sanitizers instead of valgrind
+# (scripts/sanitize.sh)
 #   ROUNDS=1000000 scripts/test-c.sh rounds    as many rounds of every exchange instead of 10000, and the memory of each
 #
 # test_stream* and test_corpus run without a CUDA driver (or with the one that is there) and again on the simulated one.
@@ -18,6 +20,13 @@ tests=$DEVX_ROOT/bindings-c/tests/c
 valgrind_status=99
 export DEVX_ROUNDS=${ROUNDS:-10000}
 valgrind_rounds=1000 # a leak of one shows there; the many are for the memory of the process
+# What is in the library is not built with them: they see its use of malloc, and all that the test programs do.
+sanitizers=()
+if [ -n "${SANITIZED:-}" ]; then
+  sanitizers=(-fsanitize=address -fsanitize=undefined -fno-sanitize-recover=all)
+  # A block that a thread keeps is not free for a sanitizer, as for valgrind.
+  export DEVEXCHANGE_KEEP_BLOCKS=0
+fi
 warnings=(-Wall -Wextra -Wpedantic -Werror)
 work=$(mktemp -d) # outside the tree: what is found there by accident would not be found by a user
 trap 'rm -rf "$work"' EXIT
@@ -162,7 +171,7 @@ check_pkg_config() {
 
 compile_test() { # SOURCE PROGRAM
   local lib=$DEVX_PREFIX/lib
-  local flags=("${warnings[@]}" -g -O1 -pthread -I"$DEVX_PREFIX/include" -I"$tests"
+  local flags=("${warnings[@]}" "${sanitizers[@]}" -g -O1 -pthread -I"$DEVX_PREFIX/include" -I"$tests"
     "-DDEVX_TEST_VERSION=\"$DEVX_VERSION\"" "-DDEVX_TEST_DATA=\"$DEVX_ROOT/examples/data\""
     -o "$2" "$1" -L"$lib" -ldevexchange "-Wl,-rpath,$lib" -lm -ldl)
   case $1 in
@@ -194,6 +203,8 @@ meaning_of() { # STATUS
 
 # Possibly lost blocks count too: a pointer into the middle of a block is what a lost slab looks like.
 under_valgrind() { # NAME PROGRAM
+  # valgrind cannot run a program with sanitizers, which has run with them by now.
+  if [ ${#sanitizers[@]} -gt 0 ]; then return; fi
   local kinds="definite,indirect,possible"
   local options=(--quiet --leak-check=full "--errors-for-leak-kinds=$kinds" "--show-leak-kinds=$kinds"
     "--error-exitcode=$valgrind_status" --num-callers=24 --log-file="$work/valgrind.log")

@@ -2,7 +2,7 @@
 # Every test in every language (`make test`), or the suites that are named:
 #
 #   scripts/test.sh [rust] [c] [java] [julia] [demo] [python] [numba] [third-party] [conformance] [gpu-rehearsal]
-#                   [bench] [readme] [seeded-bugs]
+#                   [bench] [readme] [seeded-bugs] [fuzz]
 #
 # Installs what is missing, builds the release libraries once, runs suite after suite (none stops the next one),
 # prints a table, and ends with the plain line
@@ -16,7 +16,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
 all_suites=(rust c java julia julia-threads demo demo-cuda python numba third-party conformance gpu-rehearsal bench
-  readme seeded-bugs)
+  readme seeded-bugs fuzz)
 logs=$DEVX_TARGET/test-logs
 java_project=$DEVX_ROOT/bindings-jni/java
 julia_project=$DEVX_ROOT/bindings-julia/DevExchange.jl
@@ -162,6 +162,12 @@ suite_readme() {
   "$DEVX_ROOT/scripts/test-readme.sh"
 }
 
+suite_fuzz() {
+  needs_file "$DEVX_ROOT/fuzz/corpus"
+  needs_tool cargo "$CARGO"
+  "$DEVX_ROOT/scripts/fuzz.sh" --short
+}
+
 # --- counting: `passed failed skipped` out of a log, nothing if it does not say ---
 
 count_rust() {
@@ -260,7 +266,7 @@ parts_for() { # SUITE...: what setup.sh has to see to
   printf '%s\n' rust python
   for suite in "$@"; do
     case $suite in
-      c | bench) echo c ;;
+      c | bench | fuzz) echo c ;;
       java | python) echo java ;;
       julia*) echo julia ;;
       third-party) echo python-headers ;;
@@ -283,13 +289,13 @@ choose_suites() {
     case $name in
       julia) suites+=(julia julia-threads) ;;
       demo) suites+=(demo demo-cuda) ;;
-      rust | c | java | python | numba | third-party | conformance | gpu-rehearsal | bench | readme | seeded-bugs)
+      rust | c | java | python | numba | third-party | conformance | gpu-rehearsal | bench | readme | seeded-bugs | fuzz)
         suites+=("$name")
         ;;
       *)
         echo "test: unknown suite '$name'; there are:" \
           "rust c java julia demo python numba third-party conformance gpu-rehearsal bench readme" \
-          "seeded-bugs" >&2
+          "seeded-bugs fuzz" >&2
         exit 2
         ;;
     esac
@@ -307,7 +313,8 @@ main() {
   # What was installed just now was not there when this script looked.
   devx_env
   devx_export
-  if [ "${suites[*]}" != rust ]; then run_step build "$DEVX_ROOT/scripts/build.sh" || built=no; fi
+  # These two build what they need.
+  if printf '%s\n' "${suites[@]}" | grep -qvxE 'rust|fuzz'; then run_step build "$DEVX_ROOT/scripts/build.sh" || built=no; fi
   for suite in "${suites[@]}"; do run_suite "$suite"; done
   print_failures
   print_table

@@ -32,6 +32,7 @@ pub mod manager;
 pub mod memory;
 pub mod order;
 pub mod runtime;
+mod sync;
 pub mod tensor;
 pub mod text;
 pub mod trace;

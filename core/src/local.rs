@@ -1,14 +1,16 @@
 //! What each thread keeps for itself, so that an exchange writes to no memory that threads share: its part of the ledger,
 //! and blocks that it gave back and will take again.
 
+mod list;
+
 use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::{
-    AtomicBool, AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
-};
 
 use crate::ledger::Lines;
 use crate::memory::{Blocks, Returned, free_all};
+use crate::sync::atomic::AtomicPtr;
+use list::List;
+pub(crate) use list::Place;
 
 /// What one thread has. When the thread ends, the next one that begins takes it over: it is never freed, so that its part
 /// of the ledger can be read at any time.
@@ -18,32 +20,22 @@ pub(crate) struct Local {
     pub(crate) blocks: Blocks,
     /// Blocks on their way back here, from any thread.
     pub(crate) returned: Returned,
-    taken: AtomicBool,
-    next: *const Local,
 }
 
-impl Local {
-    /// Whether a thread has this that is not the calling one; it may end at any time.
-    pub(crate) fn is_another_threads(&self) -> bool {
-        self.taken.load(Relaxed) && !kept().is_some_and(|here| ptr::eq(here, self))
-    }
-}
-
-// SAFETY: `lines` and `returned` are atomics and `next` never changes; `blocks` are given out by `here` to the thread that set `taken`.
+// SAFETY: `lines` and `returned` are atomics; `blocks` are given out by `here` to the thread that has taken this.
 unsafe impl Sync for Local {}
 
-/// All of them, linked by `next`. It only ever grows, at the head.
-static ALL: AtomicPtr<Local> = AtomicPtr::new(ptr::null_mut());
+static ALL: List<Local> = List { head: AtomicPtr::new(ptr::null_mut()) };
 
 thread_local! {
     /// Without a destructor, so that it can be asked at any time.
-    static HERE: Cell<Option<&'static Local>> = const { Cell::new(None) };
+    static HERE: Cell<Option<&'static Place<Local>>> = const { Cell::new(None) };
     static END: End = const { End };
 }
 
 /// What the calling thread has; `None` for a thread that is about to end.
 #[inline]
-pub(crate) fn here() -> Option<&'static Local> {
+pub(crate) fn here() -> Option<&'static Place<Local>> {
     match HERE.get() {
         None => begin(),
         local => local,
@@ -52,39 +44,22 @@ pub(crate) fn here() -> Option<&'static Local> {
 
 /// What the calling thread has, if it has anything yet, or still.
 #[inline]
-pub(crate) fn kept() -> Option<&'static Local> {
+pub(crate) fn kept() -> Option<&'static Place<Local>> {
     HERE.get()
 }
 
 /// What every thread has or had.
 pub(crate) fn all() -> impl Iterator<Item = &'static Local> {
-    // SAFETY: what is linked is never freed.
-    let first = unsafe { ALL.load(Acquire).as_ref() };
-    // SAFETY: as above.
-    std::iter::successors(first, |local| unsafe { local.next.as_ref() })
+    ALL.all()
 }
 
 #[cold]
-fn begin() -> Option<&'static Local> {
+fn begin() -> Option<&'static Place<Local>> {
     // Sees to it that the end of the thread is noticed; fails after that.
     END.try_with(|_| ()).ok()?;
-    let local = all().find(|local| !local.taken.swap(true, AcqRel)).unwrap_or_else(add);
+    let local = ALL.take(|| Local { lines: Lines::new(), blocks: Blocks::new(), returned: Returned::new() });
     HERE.set(Some(local));
     Some(local)
-}
-
-fn add() -> &'static Local {
-    let (lines, blocks, returned) = (Lines::new(), Blocks::new(), Returned::new());
-    let local = Local { lines, blocks, returned, taken: AtomicBool::new(true), next: ptr::null() };
-    let local = Box::leak(Box::new(local));
-    let mut head = ALL.load(Relaxed);
-    loop {
-        local.next = head;
-        match ALL.compare_exchange_weak(head, local, Release, Relaxed) {
-            Ok(_) => return local,
-            Err(other) => head = other,
-        }
-    }
 }
 
 /// The end of a thread.
@@ -94,7 +69,7 @@ impl Drop for End {
     fn drop(&mut self) {
         if let Some(local) = HERE.take() {
             free_all(local);
-            local.taken.store(false, Release);
+            local.leave();
         }
     }
 }

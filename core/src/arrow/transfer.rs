@@ -210,6 +210,8 @@ impl Batch {
         let array = self.array(node);
         let end = (array.offset + array.length) as usize;
         Ok(match self.kind_of_buffer(node, index) {
+            // Of no elements there may be not even the first offset.
+            Some(Buffer::Validity | Buffer::Values(_) | Buffer::Offsets(_)) if end == 0 => 0,
             Some(buffer @ (Buffer::Validity | Buffer::Values(_) | Buffer::Offsets(_))) => {
                 buffer.bytes(end as u64).unwrap_or(0) as usize
             }

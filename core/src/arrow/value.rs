@@ -52,6 +52,9 @@ pub struct Decimal<'a> {
     pub scale: i32,
 }
 
+/// Most zeros with which a decimal is shown; the scale of a format string may ask for any number of them.
+const MOST_ZEROS: u32 = 128;
+
 impl<'a> Column<'a> {
     /// The value of a row, found behind dictionaries, unions and runs ([`Column::resolve`]).
     ///
@@ -123,7 +126,8 @@ fn interval<'a>(ty: Type, bytes: &[u8]) -> Value<'a> {
 }
 
 /// How a value is shown: numbers plainly, text in quotes as in JSON, bytes as `0x…`, lists as `[…]`, structs as
-/// `{"name": …}`, maps as `{key: …}`. A value that cannot be read is shown as the reason in angle brackets.
+/// `{"name": …}`, maps as `{key: …}`, decimals of a very large scale with an exponent. A value that cannot be read is shown
+/// as the reason in angle brackets.
 impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -225,8 +229,10 @@ impl fmt::Display for Decimal<'_> {
             }
             digits.push(b'0' + rest as u8);
         }
-        let after = usize::try_from(self.scale).unwrap_or(0);
-        let before = usize::try_from(-self.scale).unwrap_or(0);
+        // Zeros without end would tell nobody more than an exponent does.
+        let shown = if self.scale.unsigned_abs() > MOST_ZEROS { 0 } else { self.scale };
+        let after = usize::try_from(shown).unwrap_or(0);
+        let before = usize::try_from(-shown).unwrap_or(0);
         if !digits.is_empty() {
             digits.splice(0..0, std::iter::repeat_n(b'0', before));
         }
@@ -241,6 +247,7 @@ impl fmt::Display for Decimal<'_> {
                 text.push(b'.');
             }
         }
-        f.write_str(&String::from_utf8_lossy(&text))
+        f.write_str(&String::from_utf8_lossy(&text))?;
+        if shown == self.scale { Ok(()) } else { write!(f, "e{}", -i64::from(self.scale)) }
     }
 }

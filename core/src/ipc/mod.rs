@@ -67,6 +67,8 @@ use held_by_bindings;
 mod client;
 mod descriptor;
 mod export;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod import;
 mod memory;
 mod message;

@@ -12,7 +12,7 @@ use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-use crate::local::{self, Local};
+use crate::local::{self, Local, Place};
 
 /// Alignment of every block.
 pub(super) const ALIGN: usize = 16;
@@ -52,7 +52,7 @@ pub(crate) struct Returned {
 pub(super) struct Origin {
     size: Size,
     /// What the thread has that took it; NULL if it was about to end.
-    home: *const Local,
+    home: *const Place<Local>,
 }
 
 impl Origin {
@@ -234,7 +234,7 @@ pub(super) fn allocate(bytes: usize) -> Option<(NonNull<u8>, Origin)> {
 
 /// Where the thread has no block at hand.
 #[cold]
-fn fresh(size: Size, home: Option<&'static Local>) -> Option<NonNull<u8>> {
+fn fresh(size: Size, home: Option<&'static Place<Local>>) -> Option<NonNull<u8>> {
     if let Some(local) = home {
         for (block, size) in local.returned.take() {
             // SAFETY: nobody uses what was given back.
@@ -275,7 +275,7 @@ pub(super) unsafe fn free(block: NonNull<u8>, origin: Origin) {
 #[cold]
 unsafe fn free_elsewhere(block: NonNull<u8>, Origin { size, home }: Origin) {
     // SAFETY: NULL, or what a thread has, which is never freed.
-    if let Some(home) = unsafe { home.as_ref() }.filter(|home| home.is_another_threads())
+    if let Some(home) = unsafe { home.as_ref() }.filter(|home| home.is_taken() && !is_here(home))
         // SAFETY: the caller's contract.
         && unsafe { home.returned.give(size, block, home.blocks.most) }
     {
@@ -283,6 +283,10 @@ unsafe fn free_elsewhere(block: NonNull<u8>, Origin { size, home }: Origin) {
     }
     // SAFETY: the caller's contract.
     unsafe { release(block, size) }
+}
+
+fn is_here(home: &Place<Local>) -> bool {
+    local::kept().is_some_and(|here| ptr::eq(here, home))
 }
 
 /// # Safety
@@ -295,6 +299,7 @@ unsafe fn release(block: NonNull<u8>, size: Size) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::{Slab, TailSize};
 
     #[test]
     fn bins_hold_what_they_are_for() {
@@ -357,5 +362,22 @@ mod tests {
         }
         let returned = local::here().map(|local| local.returned.bytes.load(Relaxed));
         assert_eq!(returned, Some(0));
+    }
+
+    struct Panics;
+
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("as asked");
+        }
+    }
+
+    #[test]
+    fn the_block_of_a_header_that_panics_is_given_back() {
+        let slab = Slab::new(Panics, TailSize::default()).map_err(|refused| refused.error).expect("memory");
+        let at = slab.as_raw();
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(slab))).expect_err("a panic");
+        let again = Slab::new((), TailSize::default()).map_err(|refused| refused.error).expect("memory");
+        assert_eq!(again.as_raw(), at);
     }
 }

@@ -2,6 +2,7 @@
 //! Every foreign release is called from here, exactly once.
 
 mod blocks;
+mod fill;
 mod foreign;
 mod owner;
 mod queue;
@@ -9,8 +10,9 @@ mod slab;
 mod table;
 
 pub(crate) use blocks::{Blocks, Returned, free_all};
+pub(crate) use fill::fill_in;
 pub(crate) use foreign::{Foreign, Releasable, release};
 pub use owner::Owner;
 pub use queue::ReleaseQueue;
-pub(crate) use slab::{Room, Slab, Tail, TailSize, fill_in};
+pub(crate) use slab::{Room, Slab, Tail, TailSize};
 pub(crate) use table::{entry, set_entry};

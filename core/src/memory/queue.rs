@@ -3,12 +3,13 @@
 use core::ffi::c_void;
 use std::fmt;
 use std::ptr::null_mut;
-use std::sync::atomic::{
-    AtomicBool, AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
-};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use crate::abi::types::DevxOwner;
+use crate::sync::Mutex;
+use crate::sync::atomic::{
+    AtomicBool, AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 
 /// A queue of released tokens.
 ///
@@ -133,7 +134,7 @@ unsafe extern "C" fn push(context: *mut c_void) {
 impl Drop for ReleaseQueue {
     fn drop(&mut self) {
         // Every node holds the queue, so there is none left in `head`; `pending` likewise.
-        debug_assert!(self.head.get_mut().is_null());
+        debug_assert!(self.head.load(Relaxed).is_null());
     }
 }
 

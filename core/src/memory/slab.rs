@@ -6,10 +6,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 
 use super::blocks::{self, ALIGN, Origin};
 use crate::error::{Refused, Result, refuse};
+use crate::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 
 /// More references than this are a leak in a loop, not use; the count must not wrap.
 const MAX_REFS: usize = isize::MAX as usize;
@@ -150,12 +150,13 @@ impl<H> Slab<H> {
 unsafe fn free<H>(block: *mut Block<H>) {
     // SAFETY: the block is alive and ours alone.
     let origin = unsafe { (*block).head.origin };
-    // SAFETY: as above.
-    let header = unsafe { &raw mut (*block).header };
-    // SAFETY: the header is dropped once, here.
-    unsafe { header.drop_in_place() };
     // SAFETY: the address of a block.
     let block = unsafe { NonNull::new_unchecked(block) };
+    // Given back by its drop if the header panics when it is dropped.
+    let room = Room { block };
+    // SAFETY: the header is dropped once, here.
+    unsafe { room.header().drop_in_place() };
+    std::mem::forget(room);
     // SAFETY: from `room`, with this origin.
     unsafe { blocks::free(block.cast(), origin) }
 }
@@ -189,7 +190,7 @@ impl<H> Room<H> {
         unsafe { self.filled(1) }
     }
 
-    /// Where the header goes; see [`fill_in`].
+    /// Where the header goes; see `fill_in`.
     #[inline]
     pub(crate) fn header(&self) -> *mut H {
         // SAFETY: allocated for a `Block` and more, with its alignment.
@@ -210,27 +211,6 @@ impl<H> Room<H> {
         Slab { block: room.block, _owns: PhantomData }
     }
 }
-
-/// Makes a block with so many references, as [`Room::fill`]; but each member of the header is written where it belongs, so
-/// that none is moved about in memory on the way.
-macro_rules! fill_in {
-    ($room:expr, $refs:expr, $Header:ident { $($member:ident: $value:expr),* $(,)? }) => {{
-        // All members there are.
-        let _ = |$Header { $($member: _),* }: $Header| ();
-        let (room, refs): ($crate::memory::Room<$Header>, usize) = ($room, $refs);
-        let header = room.header();
-        $(
-            let value = $value;
-            // SAFETY: the room is for such a header.
-            let member = unsafe { &raw mut (*header).$member };
-            // SAFETY: as above.
-            unsafe { member.write(value) };
-        )*
-        // SAFETY: all members are written.
-        unsafe { room.filled(refs) }
-    }};
-}
-pub(crate) use fill_in;
 
 impl<H> Drop for Room<H> {
     #[cold]

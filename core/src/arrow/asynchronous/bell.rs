@@ -1,9 +1,11 @@
 //! A state that several threads look at, and who is told when it has changed.
 
 use std::cell::OnceCell;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
+
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 type Wake = Arc<dyn Fn() + Send + Sync>;
 

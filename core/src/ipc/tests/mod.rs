@@ -341,6 +341,25 @@ fn memory_of_one_process_is_copied_if_that_is_allowed() {
     assert_eq!(text.text(2), Ok("ccc"));
 }
 
+/// A producer of no elements need not have made room for the first offset.
+#[test]
+fn nothing_is_read_of_an_empty_batch() {
+    // An address that nobody may read, so that the test ends with a signal if somebody does.
+    let nowhere = std::ptr::without_provenance(64);
+    let texts = ["u", "U"]
+        .map(|format| ArrayBuilder::new("t", format, 0).buffer(std::ptr::null()).buffer(nowhere).buffer(nowhere));
+    let lists = ArrayBuilder::new("l", "+l", 0).buffer(std::ptr::null()).buffer(nowhere);
+    let numbers = ArrayBuilder::new("n", "i", 0).buffer(nowhere).buffer(nowhere);
+    let columns = texts.into_iter().chain([lists.child(numbers)]);
+    // SAFETY: of no elements there is nothing to read.
+    let batch =
+        unsafe { columns.fold(ArrayBuilder::batch(0), ArrayBuilder::child).build(Device::CPU) }.expect("a batch");
+    let copy = copy_batch(&batch).expect("copied");
+    assert_eq!((copy.length(), copy.n_columns()), (0, 3));
+    let exported = export_batch(&batch, Copying::IfNeeded).expect("copied");
+    import_batch(exported.descriptor(), duplicates(&exported), nobody()).expect("imported");
+}
+
 /// Asked for, it would take the whole machine with it.
 #[test]
 fn more_than_the_machine_has_is_refused_at_once() {

@@ -1,0 +1,58 @@
+//! What the fuzz targets reach behind the sockets (`fuzz/fuzz_targets/ipc.rs`): reading what a peer sent.
+
+#![forbid(unsafe_code)]
+
+use std::os::fd::OwnedFd;
+
+use super::descriptor::{self, Descriptor, Place, Region, RegionKind, Spot, TensorPart, What};
+use super::memory::{file, seal};
+use super::message::Message;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::tensor::Flags;
+
+/// Reads a message, and if it is one, what it comes to when it is written again.
+///
+/// # Errors
+/// As for the peer.
+pub fn message(bytes: &[u8]) -> Result<Vec<u8>> {
+    Message::decode(bytes).map(|message| message.encode())
+}
+
+/// Reads a descriptor, and if it is one, what it comes to when it is written again.
+///
+/// # Errors
+/// As for the peer.
+pub fn descriptor(bytes: &[u8]) -> Result<Vec<u8>> {
+    Descriptor::decode(bytes).and_then(|descriptor| descriptor.encode())
+}
+
+/// Makes length and checksum say the truth about bytes that do not.
+pub fn reseal(bytes: &mut [u8]) {
+    descriptor::seal(bytes);
+}
+
+/// The files that a descriptor asks for, all zeros; none if it is no descriptor, or of too many bytes.
+pub fn files(bytes: &[u8], most: u64) -> Option<Vec<OwnedFd>> {
+    let descriptor = Descriptor::decode(bytes).ok()?;
+    let total = descriptor.regions.iter().try_fold(0_u64, |sum, region| sum.checked_add(region.bytes))?;
+    let new = |region: &Region| {
+        let fd = file("fuzz", region.bytes as usize).ok()?;
+        seal(&fd).ok().map(|()| fd)
+    };
+    let all = || descriptor.regions.iter().filter(|region| region.kind.has_fd()).map(new).collect();
+    if total <= most { all() } else { None }
+}
+
+/// A tensor in the memory of a device, which cannot be exported where there is none.
+///
+/// # Errors
+/// None: it is small.
+pub fn on_a_device() -> Result<Vec<u8>> {
+    let pool = RegionKind::Pool { pool: 7, pointer: [9; 64] };
+    let regions = vec![Region { bytes: 8, kind: pool }, Region { bytes: 64, kind: RegionKind::Cuda([3; 64]) }];
+    let spot = Some(Spot { region: 1, offset: 20 });
+    let (dtype, flags) = (DType::FLOAT32, Flags::READ_ONLY);
+    let what = What::Tensor(TensorPart { dtype, flags, shape: vec![2, 3], strides: vec![-3, 1], spot });
+    Descriptor { place: Place::Cuda([5; 16]), order: Some([4; 64]), regions, what }.encode()
+}

@@ -1,0 +1,86 @@
+//! Trees of `ArrowSchema` and `ArrowArray`: imported together or with the agreed schema, plain or as device arrays,
+//! read, handed on and released. Every struct of the producer's is released once; what is refused is untouched.
+
+#![no_main]
+
+use arbitrary::{Arbitrary, Result, Unstructured};
+use devexchange_core::{Batch, Schema};
+use devexchange_fuzz::array::Array;
+use devexchange_fuzz::consumer::{HOST, Held, on, play};
+use devexchange_fuzz::field::Field;
+use devexchange_fuzz::{balanced, chance, init, oracle, producer};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(init: init(), |input: &[u8]| {
+    // An input that is too short is an input, too.
+    let _ = balanced(|| run(&mut Unstructured::new(input)));
+});
+
+fn run(u: &mut Unstructured<'_>) -> Result<()> {
+    let field = Field::arbitrary(u)?;
+    // Of another field, now and then.
+    let other = chance(u, 1, 16)?.then(|| Field::arbitrary(u)).transpose()?;
+    let array = Array::of(other.as_ref().unwrap_or(&field), 0, u)?;
+    let way = u.int_in_range(0..=3)?;
+    let mut schema = producer::schema(&field);
+    let mut given = producer::array(&array);
+    let before = (schema.bytes(), given.bytes());
+    let mut held = Vec::new();
+    let batch = match way {
+        0 => {
+            // SAFETY: a valid struct of ours.
+            let import = |schema: &Schema| unsafe { Batch::import(&raw mut *given.root, schema) };
+            // SAFETY: as above.
+            unsafe { Schema::import_for(&raw mut *schema.root, import) }
+        }
+        // SAFETY: as above.
+        _ => match unsafe { Schema::import(&raw mut *schema.root) } {
+            Err(error) => Err(error),
+            Ok(agreed) => {
+                assert!(!field.is_wrong(), "this schema was taken: {field:?}");
+                assert_eq!(agreed.nodes(), field.nodes(), "{field:?}");
+                held.push(Held::Schema(agreed.clone()));
+                match way {
+                    // SAFETY: as above.
+                    1 => unsafe { Batch::import(&raw mut *given.root, &agreed) },
+                    _ => import_device(&mut given.root, u, &agreed)?,
+                }
+            }
+        },
+    };
+    match batch {
+        Ok(batch) => {
+            assert!(!array.is_wrong() && !field.is_wrong(), "this was taken: {field:?} {array:?}");
+            assert!(given.root.release.is_none() && schema.root.release.is_none(), "taken, but still the producer's");
+            let may_be = oracle::is_readable(batch.schema().root(), &array);
+            held.push(Held::Batch(batch));
+            play(held, may_be, u)?;
+        }
+        Err(error) => {
+            assert!(!error.message().is_empty());
+            assert_eq!(given.bytes(), before.1, "refused, but not untouched: {error}");
+            if held.is_empty() {
+                assert_eq!(schema.bytes(), before.0, "refused, but not untouched: {error}");
+            }
+            play(held, false, u)?;
+        }
+    }
+    given.finish();
+    schema.finish();
+    Ok(())
+}
+
+/// As a device array, on the host or on a device that is not there.
+fn import_device(
+    root: &mut devexchange_core::abi::arrow_data::ArrowArray,
+    u: &mut Unstructured<'_>,
+    schema: &Schema,
+) -> Result<devexchange_core::Result<Batch>> {
+    let device = if chance(u, 7, 8)? { *u.choose(&HOST)? } else { (i32::arbitrary(u)?, i64::arbitrary(u)?) };
+    let mut device_array = on(*root, device);
+    // SAFETY: a valid struct of ours.
+    let batch = unsafe { Batch::import_device(&raw mut device_array, schema) };
+    // The producer's struct is the copy's source: it is moved from when the copy is.
+    root.release = device_array.array.release;
+    Ok(batch)
+}

@@ -1,0 +1,147 @@
+//! What another process sends: messages, and descriptors of real exchanges of which some bytes are others. What is
+//! taken lies within its files and is written again as it was; what is refused is given up.
+
+#![no_main]
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
+
+use arbitrary::{Arbitrary, Result, Unstructured};
+use devexchange_core::arrow::ArrayBuilder;
+use devexchange_core::dlpack::Copying;
+use devexchange_core::ipc::{Peer, export_batch, export_tensor, fuzzing, import_batch, import_tensor};
+use devexchange_core::{Batch, Device, Owner, Tensor};
+use devexchange_fuzz::{balanced, consumer, init};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(init: init(), |input: &[u8]| {
+    // An input that is too short is an input, too.
+    let _ = balanced(|| run(&mut Unstructured::new(input)));
+});
+
+fn run(u: &mut Unstructured<'_>) -> Result<()> {
+    match u.int_in_range(0..=3)? {
+        0 => {
+            message(u.bytes(u.len())?);
+            Ok(())
+        }
+        1 => {
+            let mut bytes = u.bytes(u.len())?.to_vec();
+            if bytes.len() >= 32 {
+                fuzzing::reseal(&mut bytes);
+            }
+            descriptor(&bytes);
+            Ok(())
+        }
+        _ => altered(u),
+    }
+}
+
+fn message(bytes: &[u8]) {
+    match fuzzing::message(bytes) {
+        Ok(again) => assert_eq!(again, bytes, "another message"),
+        Err(error) => assert!(!error.message().is_empty()),
+    }
+}
+
+/// A descriptor of a real exchange with other numbers in some places, and cut off or longer, now and then.
+fn altered(u: &mut Unstructured<'_>) -> Result<()> {
+    let examples = examples();
+    let mut bytes = examples[u.choose_index(examples.len())?].clone();
+    for _ in 0..u.int_in_range(0..=4)? {
+        let value = if bool::arbitrary(u)? { u.int_in_range(0..=300)? } else { u64::arbitrary(u)? };
+        let (at, width) = (u.choose_index(bytes.len())?, u.int_in_range(1..=8)?);
+        bytes.iter_mut().skip(at).zip(value.to_le_bytes()).take(width).for_each(|(place, byte)| *place = byte);
+    }
+    match u.int_in_range(0..=15)? {
+        0 => bytes.truncate(u.choose_index(bytes.len())?.max(32)),
+        1 => bytes.extend(u.bytes(u.len().min(40))?),
+        _ => {}
+    }
+    fuzzing::reseal(&mut bytes);
+    descriptor(&bytes);
+    Ok(())
+}
+
+fn descriptor(bytes: &[u8]) {
+    let again = match fuzzing::descriptor(bytes) {
+        Ok(again) => again,
+        Err(error) => {
+            assert!(!error.message().is_empty());
+            let error = import_tensor(bytes, Vec::new(), peer().0).expect_err("no descriptor");
+            assert!(!error.message().is_empty());
+            return;
+        }
+    };
+    // What was read is written as this library writes it, from where nothing changes any more.
+    assert_eq!(fuzzing::descriptor(&again).expect("what this library wrote"), again);
+    let Some(files) = fuzzing::files(bytes, 1 << 20) else { return };
+    let clones = || files.iter().map(|file| file.try_clone().expect("a duplicate")).collect();
+    let (keep, given_up) = peer();
+    if let Ok(tensor) = import_tensor(bytes, clones(), keep) {
+        assert!(!given_up.load(SeqCst), "given up while it is used");
+        touch(&tensor);
+    }
+    assert!(given_up.load(SeqCst), "not given up");
+    let (keep, given_up) = peer();
+    if let Ok(batch) = import_batch(bytes, clones(), keep) {
+        assert!(!given_up.load(SeqCst), "given up while it is used");
+        // All zeros: no offset leads anywhere else.
+        consumer::read(batch.root());
+    }
+    assert!(given_up.load(SeqCst), "not given up");
+}
+
+/// An exporter, and whether it was given up.
+fn peer() -> (Peer, Arc<AtomicBool>) {
+    let flag = Arc::new(AtomicBool::new(false));
+    let own = Arc::clone(&flag);
+    (Peer { id: 0, keep: Owner::on_release(move || own.store(true, SeqCst)) }, flag)
+}
+
+/// Reads the lowest and the highest byte of a tensor.
+fn touch(tensor: &Tensor) {
+    let layout = tensor.layout();
+    for offset in [layout.lowest, layout.end - 1].into_iter().filter(|_| layout.elements > 0) {
+        let at = tensor.data().cast::<u8>().wrapping_offset(offset);
+        // SAFETY: what was imported lies in a file, which is what is tested.
+        std::hint::black_box(unsafe { at.read_volatile() });
+    }
+}
+
+fn examples() -> &'static [Vec<u8>] {
+    static EXAMPLES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+    EXAMPLES.get_or_init(|| {
+        let vector = Tensor::from_vec(vec![1.0_f32; 6], &[2, 3]).expect("a tensor");
+        let empty = Tensor::from_vec(Vec::<i8>::new(), &[0, 5]).expect("a tensor");
+        let tensors = [&vector, &empty].map(|tensor| export_tensor(tensor, Copying::Always).expect("exported"));
+        let batch = export_batch(&batch(), Copying::Always).expect("exported");
+        let mut all: Vec<_> = tensors.iter().chain([&batch]).map(|exported| exported.descriptor().to_vec()).collect();
+        all.push(fuzzing::on_a_device().expect("small"));
+        all
+    })
+}
+
+/// A batch of a column of each layout.
+fn batch() -> Batch {
+    static NUMBERS: [i64; 64] = [0; 64];
+    let zeros = || NUMBERS.as_ptr().cast();
+    let none = std::ptr::null();
+    let numbers = |name: &str| ArrayBuilder::new(name, "i", 4).buffer(none).buffer(zeros());
+    let builder = ArrayBuilder::batch(4)
+        .child(numbers("i").dictionary(ArrayBuilder::new("", "u", 1).buffer(none).buffer(zeros()).buffer(zeros())))
+        .child(ArrayBuilder::new("vu", "vu", 4).buffer(none).buffer(zeros()).buffer(zeros()).buffer(zeros()))
+        .child(ArrayBuilder::new("l", "+l", 4).buffer(none).buffer(zeros()).child(numbers("item")).metadata("k", "v"))
+        .child(ArrayBuilder::new("w", "+w:1", 4).buffer(none).child(numbers("item")))
+        .child(
+            ArrayBuilder::new("ud", "+ud:0,5", 4)
+                .buffer(zeros())
+                .buffer(zeros())
+                .child(numbers("a"))
+                .child(numbers("b")),
+        )
+        .child(ArrayBuilder::new("r", "+r", 4).child(numbers("ends")).child(numbers("values")))
+        .child(ArrayBuilder::new("n", "n", 4));
+    // SAFETY: every buffer is as long as it has to be, and static.
+    unsafe { builder.build(Device::CPU) }.expect("a batch")
+}

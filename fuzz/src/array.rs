@@ -1,0 +1,207 @@
+//! Descriptions of arrays for a field: nearly right, with some wrong ones among them.
+
+use arbitrary::{Arbitrary, Result, Unstructured};
+use devexchange_core::arrow::Type;
+
+use crate::chance;
+use crate::field::{Field, Quirk};
+use crate::oracle;
+
+/// The memory of a buffer, exactly as long as it is, so that the sanitizer sees who reads beyond it.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    memory: Box<[u8]>,
+    skew: usize,
+}
+
+impl Buffer {
+    fn new(bytes: &[u8], skew: usize) -> Self {
+        let memory = std::iter::repeat_n(0, skew).chain(bytes.iter().copied()).collect();
+        Self { memory, skew }
+    }
+
+    /// What is in it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.memory[self.skew..]
+    }
+}
+
+/// One array and what is below it.
+#[derive(Clone, Debug)]
+pub struct Array {
+    /// Number of elements.
+    pub length: i64,
+    /// Number of nulls, or −1.
+    pub null_count: i64,
+    /// Elements to skip.
+    pub offset: i64,
+    /// Buffers; `None` for NULL.
+    pub buffers: Vec<Option<Buffer>>,
+    /// A number of buffers that is not that of the table.
+    pub n_buffers: Option<i64>,
+    /// Whether there is a table of buffers.
+    pub has_table: bool,
+    /// Children.
+    pub children: Vec<Array>,
+    /// The values of a dictionary.
+    pub dictionary: Option<Box<Array>>,
+    /// What is wrong.
+    pub quirk: Option<Quirk>,
+}
+
+const EXTREMES: &[i64] = &[-1, i64::MIN, i64::MAX, 1 << 31, 1 << 48, i64::MAX / 16];
+/// Lengths that are larger get no memory of their size.
+const MOST_BYTES: u128 = 4096;
+
+impl Array {
+    /// An array of a field, `least` elements long at least.
+    pub fn of(field: &Field, least: i64, u: &mut Unstructured<'_>) -> Result<Self> {
+        let format = field.format.as_deref().and_then(|format| std::str::from_utf8(format).ok());
+        let ty = format.and_then(|format| Type::parse(format).ok()).unwrap_or(Type::Null);
+        let mut length = least.saturating_add(u.int_in_range(0..=9)?);
+        let mut offset = if chance(u, 1, 2)? { 0 } else { u.int_in_range(0..=9)? };
+        let mut null_count = if chance(u, 1, 2)? { 0 } else { -1 };
+        match u.int_in_range(0..=95)? {
+            0 => length = *u.choose(EXTREMES)?,
+            1 => offset = *u.choose(EXTREMES)?,
+            2 => null_count = *u.choose(EXTREMES)?,
+            3 => null_count = length,
+            4 => length = length.saturating_sub(1),
+            _ => {}
+        }
+        let end = offset.saturating_add(length).max(0);
+        let mut children = Vec::new();
+        for (k, child) in field.children.iter().enumerate() {
+            let least = match ty {
+                Type::Struct | Type::SparseUnion => end,
+                Type::FixedSizeList(size) => end.saturating_mul(size.into()),
+                Type::RunEndEncoded if k == 0 => end.min(1),
+                Type::RunEndEncoded => children.first().map_or(0, |ends: &Self| ends.length),
+                _ => 0,
+            };
+            children.push(Self::of(child, least.clamp(0, 1 << 40), u)?);
+        }
+        if ty == Type::RunEndEncoded && chance(u, 7, 8)? {
+            children.iter_mut().take(1).for_each(|ends| ends.grow(end));
+        }
+        let dictionary = field.dictionary.as_deref().map(|values| Self::of(values, 0, u).map(Box::new)).transpose()?;
+        let values = children.first().or(dictionary.as_deref()).map_or(0, |values| values.length.clamp(0, 100));
+        let mut buffers = buffers(ty, u128::try_from(end).unwrap_or(0), values, u)?;
+        let (mut n_buffers, mut has_table) = (None, true);
+        match u.int_in_range(0..=127)? {
+            // Of views any number would be taken at its word.
+            0 if !matches!(ty, Type::BinaryView | Type::Utf8View) => n_buffers = Some(*u.choose(EXTREMES)?),
+            1 => has_table = false,
+            2 => drop(buffers.pop()),
+            3 => buffers.push(None),
+            _ => {}
+        }
+        let quirk = Quirk::pick(u, children.len())?;
+        Ok(Self { length, null_count, offset, buffers, n_buffers, has_table, children, dictionary, quirk })
+    }
+
+    /// Makes this the ends of runs, which grow up to `end`.
+    fn grow(&mut self, end: i64) {
+        let (rows, skipped) = (self.length.clamp(1, 512), self.offset.clamp(0, 512));
+        let Some(Some(values)) = self.buffers.get_mut(1) else { return };
+        let skew = values.skew;
+        let Some(width) = values.bytes().len().checked_div((rows + skipped) as usize) else { return };
+        for (row, place) in values.memory[skew..].chunks_mut(width.max(1)).enumerate() {
+            let run_end = (end * (row as i64 - skipped + 1).max(0)).div_euclid(rows);
+            place.copy_from_slice(&run_end.to_ne_bytes()[..place.len().min(8)]);
+        }
+    }
+
+    /// Whether no consumer may take this.
+    pub fn is_wrong(&self) -> bool {
+        let below = Quirk::reachable(self.quirk, &self.children).iter().chain(self.dictionary.as_deref());
+        self.length < 0
+            || self.offset < 0
+            || self.quirk.is_some_and(Quirk::is_fatal)
+            || below.into_iter().any(Self::is_wrong)
+    }
+}
+
+/// The buffers of a type, `end` elements long. Offsets and indices point below `values`, or into the data.
+fn buffers(ty: Type, end: u128, values: i64, u: &mut Unstructured<'_>) -> Result<Vec<Option<Buffer>>> {
+    let is_view = matches!(ty, Type::BinaryView | Type::Utf8View);
+    let count = ty.buffers().count() + if is_view { u.int_in_range(0..=2)? } else { 0 };
+    let data_bytes = u.int_in_range(0..=40)?;
+    let mut buffers = Vec::new();
+    for index in 0..count {
+        let needed = oracle::needed(ty, index, count, end).unwrap_or(data_bytes as u128).min(MOST_BYTES) as usize;
+        let random = chance(u, 1, 8)?;
+        let bytes = match (ty, index) {
+            (_, 0) if !ty.buffers().has_validity() => repeated(needed, |u| Ok(vec![u.int_in_range(0..=6)?]), u)?,
+            _ if random => repeated(needed, |u| Ok(vec![u8::arbitrary(u)?]), u)?,
+            (Type::Binary | Type::Utf8, 1) => offsets(needed, 4, data_bytes, u)?,
+            (Type::LargeBinary | Type::LargeUtf8, 1) => offsets(needed, 8, data_bytes, u)?,
+            (Type::List | Type::Map | Type::ListView, 1) => offsets(needed, 4, values, u)?,
+            (Type::LargeList | Type::LargeListView, 1) => offsets(needed, 8, values, u)?,
+            (Type::DenseUnion | Type::ListView, _) => repeated(needed, |u| int(u, 4, values.min(3)), u)?,
+            (Type::LargeListView, _) => repeated(needed, |u| int(u, 8, values.min(3)), u)?,
+            (Type::Int(width) | Type::UInt(width), 1) => repeated(needed, |u| int(u, width.into(), values), u)?,
+            (Type::BinaryView | Type::Utf8View, 1) => repeated(needed, |u| view(u, count - 3, data_bytes), u)?,
+            // Sizes of the data buffers, which all have the same.
+            _ if is_view && index > 1 && index + 1 == count => {
+                repeated(needed, |_| Ok(data_bytes.to_ne_bytes().into()), u)?
+            }
+            (_, 2) => repeated(needed, |u| Ok(vec![u.int_in_range(0x20..=0x7e)?]), u)?,
+            _ => repeated(needed, |u| Ok(vec![u8::arbitrary(u)?]), u)?,
+        };
+        buffers.push(match u.int_in_range(0..=63)? {
+            0..=1 => None,
+            2 => Some(Buffer::new(&bytes[..bytes.len().saturating_sub(1)], 0)),
+            3 => Some(Buffer::new(&bytes, 1)),
+            4..=16 if index == 0 => None,
+            _ => Some(Buffer::new(&bytes, 0)),
+        });
+    }
+    Ok(buffers)
+}
+
+/// So many bytes of what `make` gives again and again.
+fn repeated(
+    bytes: usize,
+    mut make: impl FnMut(&mut Unstructured<'_>) -> Result<Vec<u8>>,
+    u: &mut Unstructured<'_>,
+) -> Result<Vec<u8>> {
+    let mut all = Vec::with_capacity(bytes);
+    while all.len() < bytes {
+        all.extend(make(u)?);
+    }
+    all.truncate(bytes);
+    Ok(all)
+}
+
+/// A number of so many bytes, not larger than `most`.
+fn int(u: &mut Unstructured<'_>, width: usize, most: i64) -> Result<Vec<u8>> {
+    Ok(u.int_in_range(0..=most.max(0))?.to_ne_bytes()[..width].into())
+}
+
+/// Numbers that grow up to `most`.
+fn offsets(bytes: usize, width: usize, most: i64, u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
+    let mut last = 0;
+    repeated(
+        bytes,
+        |u| {
+            last = u.int_in_range(last..=most.min(last + 4).max(last))?;
+            Ok(last.to_ne_bytes()[..width].into())
+        },
+        u,
+    )
+}
+
+/// A view of up to 20 bytes, in place or in one of so many data buffers.
+fn view(u: &mut Unstructured<'_>, buffers: usize, data_bytes: i64) -> Result<Vec<u8>> {
+    let length: i32 = u.int_in_range(0..=if buffers == 0 { 12 } else { 20 })?;
+    let mut view = length.to_ne_bytes().to_vec();
+    if length <= 12 {
+        view.extend(b"abcdefghijkl");
+    } else {
+        view.extend(b"abcd");
+        view.extend((u.choose_index(buffers)? as i32).to_ne_bytes());
+        view.extend(u.int_in_range(0..=(data_bytes - i64::from(length)).max(0) as i32)?.to_ne_bytes());
+    }
+    Ok(view)
+}

@@ -1,0 +1,274 @@
+//! What a consumer may do with a batch, as often and in whatever order: look, read, convert, share, hand on, move
+//! children out, and release.
+
+use std::fmt::{self, Write};
+
+use arbitrary::{Result, Unstructured};
+use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
+use devexchange_core::abi::arrow_device::ArrowDeviceArray;
+use devexchange_core::arrow::{Column, release_array, release_schema};
+use devexchange_core::dlpack::Copying;
+use devexchange_core::{Batch, Device, Schema, Tensor, convert, ipc};
+
+use crate::chance;
+use crate::producer::NO_ARRAY;
+
+/// Something that is held and will be given up.
+#[derive(Debug)]
+pub enum Held {
+    /// A batch.
+    Batch(Batch),
+    /// A schema.
+    Schema(Schema),
+    /// A tensor over a column.
+    Tensor(Tensor),
+    /// An exported schema with its array, either of which may have been moved from.
+    Exported(Box<ArrowSchema>, Box<ArrowDeviceArray>),
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Self::Exported(schema, array) = self {
+            // SAFETY: ours, and valid whether released or not.
+            unsafe { release_schema(&raw mut **schema) };
+            // SAFETY: as above.
+            unsafe { release_array(&raw mut array.array) };
+        }
+    }
+}
+
+/// Does some of it, and gives everything up in an arbitrary order. Values are read only if they `may_be`.
+///
+/// # Errors
+/// None that matters: the input is used up.
+pub fn play(mut held: Vec<Held>, may_be: bool, u: &mut Unstructured<'_>) -> Result<()> {
+    for _ in 0..u.int_in_range(0..=12)? {
+        if held.is_empty() {
+            break;
+        }
+        let place = u.choose_index(held.len())?;
+        let more = match &mut held[place] {
+            Held::Batch(batch) => with_batch(batch, may_be, u)?,
+            Held::Schema(schema) => {
+                look_at_schema(schema);
+                chance(u, 1, 2)?.then(|| Held::Schema(schema.clone()))
+            }
+            Held::Tensor(tensor) => again(tensor, may_be),
+            Held::Exported(schema, array) => with_exported(schema, array, u)?,
+        };
+        held.extend(more);
+        if chance(u, 1, 4)? {
+            held.swap_remove(place);
+        }
+    }
+    while !held.is_empty() {
+        let place = u.choose_index(held.len()).unwrap_or(0);
+        held.swap_remove(place);
+    }
+    Ok(())
+}
+
+fn with_batch(batch: &Batch, may_be: bool, u: &mut Unstructured<'_>) -> Result<Option<Held>> {
+    look_at(batch.root());
+    Ok(match u.int_in_range(0..=7)? {
+        0 => Some(Held::Batch(batch.clone())),
+        1 => Some(Held::Schema(batch.schema().clone())),
+        2 | 3 => Some(export(batch)),
+        4 if may_be => {
+            read(batch.root());
+            None
+        }
+        5 => tensor_of(batch, may_be, u)?,
+        6 if may_be && batch.length() < 4096 => {
+            let copy = ipc::copy_batch(batch);
+            if let Ok(copy) = &copy {
+                read(copy.root());
+            }
+            copy.ok().map(Held::Batch)
+        }
+        _ => {
+            let columns: Vec<(&str, &Batch)> = vec![("first", batch), ("second", batch)];
+            Batch::of_columns(&columns, None).ok().map(Held::Batch)
+        }
+    })
+}
+
+fn copying(may_be: bool) -> Copying {
+    if may_be { Copying::IfNeeded } else { Copying::Never }
+}
+
+fn tensor_of(batch: &Batch, may_be: bool, u: &mut Unstructured<'_>) -> Result<Option<Held>> {
+    let plan = convert::plan_matrix(batch);
+    let columns = batch.n_columns();
+    let column = if columns == 0 { None } else { batch.column(u.choose_index(columns)?) };
+    Ok(match column {
+        // Only what the harness has the memory for.
+        Some(column) if column.length() < 4096 => {
+            let plan = convert::plan_tensor(column);
+            let tensor = convert::tensor(column, copying(may_be)).ok();
+            assert!(tensor.is_none() || plan.is_ok(), "a tensor that was not planned");
+            tensor.map(Held::Tensor)
+        }
+        _ if plan.is_ok() && batch.length() < 4096 => {
+            convert::matrix(batch, copying(may_be), None).ok().map(Held::Tensor)
+        }
+        _ => None,
+    })
+}
+
+/// A tensor as a column again, in one of the ways that there are.
+fn again(tensor: &Tensor, may_be: bool) -> Option<Held> {
+    let batch = convert::column(tensor, "again", copying(may_be));
+    let batch = batch.or_else(|_| convert::fixed_shape_column(tensor, "again", copying(may_be)));
+    batch.ok().map(Held::Batch)
+}
+
+fn export(batch: &Batch) -> Held {
+    let mut array = Box::new(ArrowDeviceArray {
+        array: NO_ARRAY,
+        device_id: 0,
+        device_type: 0,
+        sync_event: std::ptr::null_mut(),
+        reserved: [0; 3],
+    });
+    // SAFETY: room for a device array.
+    unsafe { batch.clone().export_device(&raw mut *array) }.expect("an export");
+    let mut schema = Box::new(RELEASED);
+    // SAFETY: room for a schema.
+    unsafe { batch.schema().export(&raw mut *schema) }.expect("an export");
+    assert_eq!(schema.n_children, array.array.n_children);
+    Held::Exported(schema, array)
+}
+
+const RELEASED: ArrowSchema = ArrowSchema {
+    format: std::ptr::null(),
+    name: std::ptr::null(),
+    metadata: std::ptr::null(),
+    flags: 0,
+    n_children: 0,
+    children: std::ptr::null_mut(),
+    dictionary: std::ptr::null_mut(),
+    release: None,
+    private_data: std::ptr::null_mut(),
+};
+
+fn with_exported(
+    schema: &mut ArrowSchema,
+    array: &mut ArrowDeviceArray,
+    u: &mut Unstructured<'_>,
+) -> Result<Option<Held>> {
+    if schema.release.is_none() || array.array.release.is_none() {
+        return Ok(None);
+    }
+    let children = usize::try_from(schema.n_children).unwrap_or(0);
+    match u.int_in_range(0..=3)? {
+        // Moves a child out of both trees.
+        0 | 1 if children > 0 => {
+            let k = u.choose_index(children)?;
+            // SAFETY: an exported tree has a table of so many children.
+            let schema = unsafe { child_at(schema.children, k) };
+            // SAFETY: as above.
+            let child = unsafe { child_at(array.array.children, k) };
+            if schema.release.is_none() || child.release.is_none() {
+                return Ok(None);
+            }
+            let moved = ArrowDeviceArray { array: move_out(child, |array| array.release = None), ..*array };
+            Ok(Some(Held::Exported(Box::new(move_out(schema, |schema| schema.release = None)), Box::new(moved))))
+        }
+        // Takes the tree in again, unless a child is missing.
+        2 => {
+            // SAFETY: valid, and nobody else's.
+            let import = |schema: &Schema| unsafe { Batch::import_device(array, schema) };
+            // SAFETY: as above.
+            let batch = unsafe { Schema::import_for(schema, import) };
+            Ok(batch.ok().map(Held::Batch))
+        }
+        // Gives up the array alone.
+        _ => {
+            // SAFETY: valid, and nobody else's.
+            unsafe { release_array(&raw mut array.array) };
+            Ok(None)
+        }
+    }
+}
+
+/// # Safety
+/// `table` has more than `k` children, which nobody else uses now.
+unsafe fn child_at<'a, S>(table: *mut *mut S, k: usize) -> &'a mut S {
+    // SAFETY: the caller's contract.
+    let place = unsafe { table.add(k) };
+    // SAFETY: as above.
+    let child = unsafe { place.read() };
+    // SAFETY: as above.
+    unsafe { &mut *child }
+}
+
+/// Moves a struct: a bitwise copy, and the source is marked.
+fn move_out<S: Copy>(source: &mut S, mark: impl FnOnce(&mut S)) -> S {
+    let moved = *source;
+    mark(source);
+    moved
+}
+
+fn look_at_schema(schema: &Schema) {
+    let mut text = Short(512);
+    for field in (0..schema.nodes()).filter_map(|node| schema.field(node)) {
+        // An end of the text is an error, and means nothing.
+        let _ = write!(text, "{} {field:?} {:?} {}", field.ty(), field.extension(), field.timezone());
+        assert_eq!(field.children().len(), field.n_children());
+        field.metadata().for_each(|(key, value)| drop((key.to_vec(), value.to_vec())));
+    }
+}
+
+/// Looks at what is known without reading the memory.
+fn look_at(column: Column<'_>) {
+    let raw = column.to_raw();
+    assert_eq!((raw.length, raw.offset), (column.length(), column.offset()));
+    assert!(column.length() >= 0 && column.offset().checked_add(column.length()).is_some());
+    let again = Column::from_raw(column.batch(), &raw).expect("the same column");
+    assert_eq!(again.length(), column.length());
+    let children = (0..).map_while(|index| column.child(index));
+    children.chain(column.dictionary()).for_each(look_at);
+}
+
+/// Reads all that there is, or the first and last rows of very much.
+pub fn read(column: Column<'_>) {
+    let last = column.length() - 1;
+    let mut text = Short(1 << 12);
+    for row in (0..column.length().min(64)).chain((last >= 64).then_some(last)) {
+        let valid = column.is_valid(row).expect("in host memory");
+        match column.value(row) {
+            Ok(value) => drop(write!(text, "{valid} {value}")),
+            Err(error) => assert!(!error.message().is_empty()),
+        }
+        drop((column.bytes(row), column.text(row), column.list(row), column.union_value(row), column.run(row)));
+        drop((column.fixed(row), column.bool(row), column.dictionary_index(row)));
+    }
+    if column.length() < 4096 {
+        let nulls = column.null_count().expect("in host memory");
+        assert!(nulls >= 0, "{nulls} nulls");
+        if let Ok(values) = column.values::<i32>() {
+            std::hint::black_box(values.iter().fold(0_i32, |sum, value| sum.wrapping_add(*value)));
+        }
+    }
+    let children = (0..).map_while(|index| column.child(index));
+    children.chain(column.dictionary()).for_each(read);
+}
+
+/// A text that takes so many bytes and no more: lists of lists may show the same values without end.
+struct Short(usize);
+
+impl Write for Short {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0 = self.0.checked_sub(text.len()).ok_or(fmt::Error)?;
+        Ok(())
+    }
+}
+
+/// The device of arrays in host memory, as producers write it.
+pub const HOST: [(i32, i64); 2] = [(Device::CPU.kind.0, -1), (Device::CPU.kind.0, 0)];
+
+/// An array as a device array.
+pub fn on(array: ArrowArray, (device_type, device_id): (i32, i64)) -> ArrowDeviceArray {
+    ArrowDeviceArray { array, device_id, device_type, sync_event: std::ptr::null_mut(), reserved: [0x5a; 3] }
+}

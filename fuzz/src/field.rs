@@ -1,0 +1,249 @@
+//! Descriptions of schemas: nearly right, with some wrong ones among them.
+
+use arbitrary::{Arbitrary, Result, Unstructured};
+use devexchange_core::arrow::metadata;
+
+use crate::chance;
+
+/// What is wrong with the links of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quirk {
+    /// A child was released already.
+    ChildReleased(usize),
+    /// The address of a child is missing.
+    ChildNull(usize),
+    /// A child stands in the table twice.
+    ChildTwice,
+    /// The root is a child of its own.
+    ChildIsRoot,
+    /// The table is missing.
+    NoTable,
+    /// A number of children that is not that of the table: less, or none that can be.
+    Count(i64),
+}
+
+impl Quirk {
+    /// For a node with so many children; nearly always none.
+    pub fn pick(u: &mut Unstructured<'_>, children: usize) -> Result<Option<Self>> {
+        if !chance(u, 1, 24)? {
+            return Ok(None);
+        }
+        let child = if children == 0 { 0 } else { u.choose_index(children)? };
+        let impossible = [-1, i64::MIN, i64::MAX, 1 << 21, children as i64 - 1];
+        Ok(match u.int_in_range(0..=5)? {
+            _ if children == 0 => Some(Self::Count(*u.choose(&impossible[..4])?)),
+            0 => Some(Self::ChildReleased(child)),
+            1 => Some(Self::ChildNull(child)),
+            2 => (children > 1).then_some(Self::ChildTwice),
+            3 => Some(Self::ChildIsRoot),
+            4 => Some(Self::NoTable),
+            _ => Some(Self::Count(*u.choose(&impossible)?)),
+        })
+    }
+
+    /// The children that a consumer learns of.
+    pub fn reachable<T>(this: Option<Self>, children: &[T]) -> &[T] {
+        match this {
+            Some(Self::Count(said)) => &children[..usize::try_from(said).unwrap_or(0).min(children.len())],
+            _ => children,
+        }
+    }
+
+    /// Whether no consumer may take a tree with this in it.
+    pub fn is_fatal(self) -> bool {
+        !matches!(self, Self::Count(0..))
+    }
+}
+
+/// One field and what is below it.
+#[derive(Clone, Debug)]
+pub struct Field {
+    /// The format string, without its NUL; `None` for NULL.
+    pub format: Option<Vec<u8>>,
+    /// The name, likewise.
+    pub name: Option<Vec<u8>>,
+    /// A block of metadata, as long as it says.
+    pub metadata: Option<Vec<u8>>,
+    /// `ARROW_FLAG_…` and others.
+    pub flags: i64,
+    /// Children.
+    pub children: Vec<Field>,
+    /// The field of a dictionary's values.
+    pub dictionary: Option<Box<Field>>,
+    /// What is wrong.
+    pub quirk: Option<Quirk>,
+}
+
+const FLAT: &[&str] = &[
+    "n",
+    "b",
+    "c",
+    "C",
+    "s",
+    "S",
+    "i",
+    "I",
+    "l",
+    "L",
+    "e",
+    "f",
+    "g",
+    "z",
+    "Z",
+    "u",
+    "U",
+    "vz",
+    "vu",
+    "d:9,2",
+    "d:38,-3",
+    "d:5,2,32",
+    "d:12,2,64",
+    "d:76,10,256",
+    "d:3,-2147483648",
+    "d:3,2147483647",
+    "w:3",
+    "w:0",
+    "w:2147483647",
+    "tdD",
+    "tdm",
+    "tts",
+    "ttm",
+    "ttu",
+    "ttn",
+    "tss:",
+    "tsn:Europe/Zurich",
+    "tDs",
+    "tiM",
+    "tiD",
+    "tin",
+];
+const NESTED: &[&str] = &["+s", "+l", "+L", "+vl", "+vL", "+m", "+r", "+w:", "+us:", "+ud:"];
+const MOST_NODES: usize = 48;
+
+impl Field {
+    fn plain(format: &str) -> Self {
+        Self {
+            format: Some(format.into()),
+            name: Some(b"x".into()),
+            metadata: None,
+            flags: 2,
+            children: Vec::new(),
+            dictionary: None,
+            quirk: None,
+        }
+    }
+
+    fn below(u: &mut Unstructured<'_>, depth: usize, nodes: &mut usize) -> Result<Self> {
+        *nodes += 1;
+        let leaf = depth > 6 || *nodes > MOST_NODES || u.is_empty();
+        let mut field = if leaf || (depth > 0 && chance(u, 3, 5)?) {
+            Self::plain(u.choose(FLAT)?)
+        } else {
+            // The root is a record batch, as a rule.
+            let format = if depth == 0 && chance(u, 3, 4)? { "+s" } else { u.choose(NESTED)? };
+            Self::nested(format, u, depth, nodes)?
+        };
+        let is_integer =
+            field.format.as_deref().is_some_and(|format| matches!(format, [letter] if b"cCsSiIlL".contains(letter)));
+        if chance(u, 1, if is_integer { 6 } else { 96 })? && *nodes <= MOST_NODES {
+            field.dictionary = Some(Box::new(Self::below(u, depth + 1, nodes)?));
+        }
+        field.spoil(u)?;
+        Ok(field)
+    }
+
+    fn nested(format: &str, u: &mut Unstructured<'_>, depth: usize, nodes: &mut usize) -> Result<Self> {
+        let mut field = Self::plain(format);
+        let mut child = |u: &mut Unstructured<'_>| Self::below(u, depth + 1, nodes);
+        match format {
+            "+s" | "+us:" | "+ud:" => {
+                for _ in 0..u.int_in_range(0..=4)? {
+                    field.children.push(child(u)?);
+                }
+                if format != "+s" {
+                    let ids: Vec<String> = (0..field.children.len()).map(|id| (id * 5 % 7).to_string()).collect();
+                    field.format = Some(format!("{format}{}", ids.join(",")).into());
+                }
+            }
+            "+m" => {
+                let mut entries = Self::plain("+s");
+                entries.children = vec![child(u)?, child(u)?];
+                field.children.push(entries);
+            }
+            "+r" => field.children = vec![Self::plain(u.choose(&["s", "i", "l"])?), child(u)?],
+            "+w:" => {
+                let size = if chance(u, 1, 16)? { i32::arbitrary(u)? } else { u.int_in_range(0..=4)? };
+                field.format = Some(format!("+w:{size}").into());
+                field.children.push(child(u)?);
+            }
+            _ => field.children.push(child(u)?),
+        }
+        Ok(field)
+    }
+
+    /// What is not always right.
+    fn spoil(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
+        if chance(u, 1, 4)? {
+            let pairs: Vec<(Vec<u8>, Vec<u8>)> =
+                (0..u.int_in_range(0..=2)?).map(|_| Ok((short(u)?, short(u)?))).collect::<Result<_>>()?;
+            let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|(key, value)| (&**key, &**value)).collect();
+            self.metadata = metadata::encode(&pairs).ok();
+        }
+        match u.int_in_range(0..=63)? {
+            0 => self.format = None,
+            1 => self.format = Some(text(u)?),
+            2..=5 => self.name = None,
+            6..=9 => self.name = Some(text(u)?),
+            10 => self.name = Some(vec![b'a'; u.int_in_range(60..=70)?]),
+            11..=13 => self.flags = i64::arbitrary(u)?,
+            14 => drop(self.children.pop()),
+            15 => self.children.push(Self::plain("i")),
+            16 => self.metadata = Some(vec![0xff; 4]),
+            _ => {}
+        }
+        self.quirk = Quirk::pick(u, self.children.len())?;
+        Ok(())
+    }
+
+    /// How many fields a consumer learns of.
+    pub fn nodes(&self) -> usize {
+        1 + Quirk::reachable(self.quirk, &self.children)
+            .iter()
+            .chain(self.dictionary.as_deref())
+            .map(Self::nodes)
+            .sum::<usize>()
+    }
+
+    /// Whether no consumer may take this.
+    pub fn is_wrong(&self) -> bool {
+        let below = Quirk::reachable(self.quirk, &self.children).iter().chain(self.dictionary.as_deref());
+        self.format.is_none() || self.quirk.is_some_and(Quirk::is_fatal) || below.into_iter().any(Self::is_wrong)
+    }
+}
+
+impl<'a> Arbitrary<'a> for Field {
+    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
+        let mut field = Self::below(u, 0, &mut 0)?;
+        // Around the limit of depth, now and then.
+        if chance(u, 1, 64)? {
+            for _ in 0..u.int_in_range(50..=70)? {
+                let mut list = Self::plain("+l");
+                list.children.push(field);
+                field = list;
+            }
+        }
+        Ok(field)
+    }
+}
+
+fn short(u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
+    let length = u.int_in_range(0..=12)?.min(u.len());
+    Ok(u.bytes(length)?.to_vec())
+}
+
+/// A text of C: no NUL in it.
+fn text(u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
+    let mut text = short(u)?;
+    text.retain(|byte| *byte != 0);
+    Ok(text)
+}

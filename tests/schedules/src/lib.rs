@@ -1,0 +1,52 @@
+//! The lock-free parts of the core, built from their own files with the atomics and locks of loom instead of those of
+//! std. The tests below run small models of what threads do with them, in every order that the memory model allows.
+
+#![cfg(test)]
+
+mod bell;
+mod list;
+mod parts;
+mod queue;
+mod slab;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use devexchange_core::abi;
+
+/// A point at which threads may meet in either order, and learn nothing of each other. loom looks for such points at
+/// what was done last with an atomic only: of a load that the same thread follows by a change it does not see that
+/// another thread's load might come in between.
+fn meet(point: &sync::atomic::AtomicU32) {
+    point.fetch_add(1, sync::atomic::Ordering::Relaxed);
+}
+
+/// Runs a model in every order of its threads, of which there have to be several.
+fn in_every_order(model: impl Fn() + Send + Sync + 'static) {
+    let orders = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&orders);
+    loom::model(move || {
+        count.fetch_add(1, Relaxed);
+        model();
+    });
+    let orders = orders.load(Relaxed);
+    println!("{orders} orders");
+    assert!(orders > 1, "the threads never meet");
+}
+
+/// What `core/src/sync.rs` is there.
+mod sync {
+    pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, atomic};
+}
+
+/// As `core/src/error.rs`, whose macro stays in its crate.
+mod error {
+    pub(crate) use devexchange_core::error::{Refused, Result};
+
+    macro_rules! refuse {
+        ($status:ident, $($text:tt)*) => {
+            Err(devexchange_core::Error::new(devexchange_core::abi::types::$status, format!($($text)*)))
+        };
+    }
+    pub(crate) use refuse;
+}

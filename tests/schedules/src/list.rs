@@ -1,0 +1,74 @@
+//! The list of what threads have: one thread at a time has a place, a later one takes over what an earlier one left,
+//! and who reads all of them misses nothing that happened before.
+
+use std::ptr::null_mut;
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use loom::thread;
+
+use crate::parts::{List, Place};
+use crate::{in_every_order, meet};
+
+/// As the blocks (touched by the thread that has the place) and the lines of the ledger (read by all).
+struct Local {
+    blocks: UnsafeCell<u32>,
+    line: AtomicU32,
+}
+
+// SAFETY: loom checks that one thread at a time touches the blocks.
+unsafe impl Sync for Local {}
+
+fn list() -> &'static List<Local> {
+    Box::leak(Box::new(List { head: AtomicPtr::new(null_mut()) }))
+}
+
+fn take(list: &'static List<Local>) -> &'static Place<Local> {
+    list.take(|| Local { blocks: UnsafeCell::new(0), line: AtomicU32::new(0) })
+}
+
+/// What a thread does from its beginning to its end.
+fn live(list: &'static List<Local>) {
+    let place = take(list);
+    // SAFETY: loom says if somebody else is at it.
+    place.value.blocks.with_mut(|blocks| unsafe { *blocks += 1 });
+    // As the ledger counts: nobody else writes here.
+    place.value.line.store(place.value.line.load(Relaxed) + 1, Release);
+    place.leave();
+}
+
+fn sum(list: &'static List<Local>) -> u32 {
+    list.all().map(|local| local.line.load(Acquire)).sum()
+}
+
+#[test]
+fn one_thread_at_a_time_has_a_place() {
+    in_every_order(|| {
+        let list = list();
+        let threads: Vec<_> = (0..2).map(|_| thread::spawn(move || live(list))).collect();
+        live(list);
+        threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
+        assert_eq!(sum(list), 3);
+        assert!((1..=3).contains(&list.all().count()));
+    });
+}
+
+#[test]
+fn a_later_thread_takes_over_what_an_earlier_one_left() {
+    in_every_order(|| {
+        let list = list();
+        thread::spawn(move || live(list)).join().expect("a thread");
+        let point = loom::sync::Arc::new(AtomicU32::new(0));
+        let theirs = loom::sync::Arc::clone(&point);
+        let later = thread::spawn(move || {
+            meet(&theirs);
+            live(list);
+            meet(&theirs);
+        });
+        meet(&point);
+        // Whoever reads meanwhile sees what was over before, and no more than there is.
+        assert!((1..=2).contains(&sum(list)));
+        later.join().expect("a thread");
+        assert_eq!((sum(list), list.all().count()), (2, 1));
+    });
+}

@@ -1,0 +1,46 @@
+//! The files of the core.
+
+#![allow(dead_code, unreachable_pub, reason = "a model uses a part of what the core uses")]
+
+#[path = "../../../core/src/arrow/asynchronous/bell.rs"]
+mod bell;
+mod blocks;
+#[path = "../../../core/src/local/list.rs"]
+mod list;
+#[path = "../../../core/src/memory/queue.rs"]
+mod queue;
+#[path = "../../../core/src/memory/slab.rs"]
+mod slab;
+
+use std::task::{Context, Poll};
+
+pub(crate) use list::{List, Place};
+pub(crate) use queue::ReleaseQueue;
+pub(crate) use slab::{Slab, TailSize};
+
+/// A number as the state of a stream.
+pub(crate) struct Bell(bell::Belled<u32>);
+
+impl Bell {
+    pub(crate) fn new() -> Self {
+        Self(bell::Belled::new(0, || {}))
+    }
+
+    /// Changes the state, and tells the threads that wait, or everybody.
+    pub(crate) fn change(&self, everybody: bool) {
+        self.0.with(|state| *state += 1);
+        if everybody { self.0.ring() } else { self.0.nudge() }
+    }
+
+    pub(crate) fn wait(&self, least: u32) -> Poll<u32> {
+        self.0.wait(&bell::Deadline::never(), at_least(least))
+    }
+
+    pub(crate) fn poll(&self, cx: &mut Context<'_>, least: u32) -> Poll<u32> {
+        self.0.poll(cx, at_least(least))
+    }
+}
+
+fn at_least(least: u32) -> impl FnMut(&mut u32) -> Poll<u32> {
+    move |state| if *state >= least { Poll::Ready(*state) } else { Poll::Pending }
+}

@@ -1,0 +1,28 @@
+//! Blocks for slabs, straight from the allocator: those of the core belong to a thread, and have no atomics.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::ptr::NonNull;
+
+pub(super) const ALIGN: usize = 16;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Origin(Layout);
+
+impl Origin {
+    pub(super) fn bytes(self) -> usize {
+        self.0.size()
+    }
+}
+
+pub(super) fn allocate(bytes: usize) -> Option<(NonNull<u8>, Origin)> {
+    let origin = Origin(Layout::from_size_align(bytes, ALIGN).ok()?);
+    // SAFETY: a slab is not empty.
+    NonNull::new(unsafe { alloc(origin.0) }).map(|block| (block, origin))
+}
+
+/// # Safety
+/// `block` is from [`allocate`], with this origin, and nobody uses it any more.
+pub(super) unsafe fn free(block: NonNull<u8>, origin: Origin) {
+    // SAFETY: the caller's contract.
+    unsafe { dealloc(block.as_ptr(), origin.0) }
+}

@@ -1,0 +1,105 @@
+//! The queue of releases: whatever is pushed comes out once, in order, and nobody sleeps over it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use loom::thread;
+
+use crate::in_every_order;
+use crate::parts::ReleaseQueue;
+
+fn queue() -> (Arc<ReleaseQueue>, Arc<AtomicU32>) {
+    let wakes = Arc::new(AtomicU32::new(0));
+    let own = Arc::clone(&wakes);
+    let wake = move || {
+        own.fetch_add(1, SeqCst);
+    };
+    (ReleaseQueue::new(wake), wakes)
+}
+
+/// All that is there.
+fn drain(queue: &ReleaseQueue, into: &mut Vec<u64>) {
+    let mut tokens = [0; 4];
+    let taken = queue.drain(&mut tokens);
+    into.extend(&tokens[..taken]);
+}
+
+#[test]
+fn what_two_threads_push_comes_out_once() {
+    in_every_order(|| {
+        let (queue, wakes) = queue();
+        let pushers: Vec<_> = [1, 2]
+            .map(|token| {
+                let queue = Arc::clone(&queue);
+                thread::spawn(move || queue.push(token))
+            })
+            .into();
+        let mut tokens = Vec::new();
+        drain(&queue, &mut tokens);
+        pushers.into_iter().for_each(|thread| thread.join().expect("a thread"));
+        drain(&queue, &mut tokens);
+        tokens.sort_unstable();
+        assert_eq!((tokens, wakes.load(SeqCst)), (vec![1, 2], 2));
+        assert!(queue.is_empty());
+    });
+}
+
+#[test]
+fn what_one_thread_pushes_comes_out_in_order() {
+    in_every_order(|| {
+        let (queue, _) = queue();
+        let pusher = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || (1..=3).for_each(|token| queue.push(token)))
+        };
+        let mut tokens = Vec::new();
+        drain(&queue, &mut tokens);
+        pusher.join().expect("a thread");
+        drain(&queue, &mut tokens);
+        assert_eq!(tokens, [1, 2, 3]);
+    });
+}
+
+#[test]
+fn two_threads_may_drain() {
+    in_every_order(|| {
+        let (queue, _) = queue();
+        (1..=2).for_each(|token| queue.push(token));
+        let other = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || {
+                let mut tokens = Vec::new();
+                drain(&queue, &mut tokens);
+                tokens
+            })
+        };
+        let mut tokens = Vec::new();
+        drain(&queue, &mut tokens);
+        queue.push(3);
+        tokens.extend(other.join().expect("a thread"));
+        drain(&queue, &mut tokens);
+        tokens.sort_unstable();
+        assert_eq!(tokens, [1, 2, 3]);
+    });
+}
+
+/// A runtime that shuts down says so, drains, and is called no more for what comes later.
+#[test]
+fn a_silenced_queue_wakes_nobody_and_loses_nothing() {
+    in_every_order(|| {
+        let (queue, wakes) = queue();
+        let pusher = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || queue.push(1))
+        };
+        queue.silence();
+        let before = wakes.load(SeqCst);
+        pusher.join().expect("a thread");
+        queue.push(2);
+        assert!(before <= 1 && wakes.load(SeqCst) <= 1);
+        let mut tokens = Vec::new();
+        drain(&queue, &mut tokens);
+        tokens.sort_unstable();
+        assert_eq!(tokens, [1, 2]);
+    });
+}

@@ -1,0 +1,123 @@
+//! The count of a slab: the last reference frees it, once, after everybody has looked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32 as Count, Ordering::SeqCst};
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::AtomicU32;
+use loom::thread;
+
+use crate::parts::{Slab, TailSize};
+use crate::{in_every_order, meet};
+
+/// A header that loom watches: looking at it while it is changed or dropped is an error.
+struct Header {
+    value: UnsafeCell<u32>,
+    drops: Arc<Count>,
+}
+
+// SAFETY: loom checks that nobody looks while somebody writes.
+unsafe impl Sync for Header {}
+
+impl Header {
+    fn look(&self) -> u32 {
+        // SAFETY: loom says if somebody writes.
+        self.value.with(|value| unsafe { *value })
+    }
+
+    fn change(&self) {
+        // SAFETY: loom says if somebody else looks.
+        self.value.with_mut(|value| unsafe { *value += 1 });
+    }
+}
+
+impl Drop for Header {
+    fn drop(&mut self) {
+        self.change();
+        self.drops.fetch_add(1, SeqCst);
+    }
+}
+
+fn slab() -> (Slab<Header>, Arc<Count>) {
+    let drops = Arc::new(Count::new(0));
+    let header = Header { value: UnsafeCell::new(0), drops: Arc::clone(&drops) };
+    (Slab::new(header, TailSize::default()).ok().expect("memory"), drops)
+}
+
+#[test]
+fn the_last_of_three_holders_frees_it() {
+    in_every_order(|| {
+        let (slab, drops) = slab();
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let shared = slab.clone();
+                thread::spawn(move || {
+                    shared.header().look();
+                    drop(shared);
+                })
+            })
+            .collect();
+        slab.header().look();
+        drop(slab);
+        threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
+        assert_eq!(drops.load(SeqCst), 1);
+    });
+}
+
+#[test]
+fn a_holder_may_share_it_while_others_give_it_up() {
+    in_every_order(|| {
+        let (slab, drops) = slab();
+        let (one, two) = (slab.clone(), slab);
+        let sharing = thread::spawn(move || {
+            let again = one.clone();
+            drop(one);
+            again.header().look();
+        });
+        two.header().look();
+        drop(two);
+        sharing.join().expect("a thread");
+        assert_eq!(drops.load(SeqCst), 1);
+    });
+}
+
+/// Nodes of an exported tree that are released on different threads, several at once.
+#[test]
+fn references_that_are_given_up_together_count_once() {
+    in_every_order(|| {
+        let (slab, drops) = slab();
+        slab.add_refs(4);
+        let raw = slab.into_raw() as usize;
+        // SAFETY: there are five references, and each is given up once.
+        let give_up = move |n| unsafe { Slab::<Header>::release_raw(raw as *mut _, n) };
+        let threads = [thread::spawn(move || give_up(2)), thread::spawn(move || give_up(1))];
+        give_up(2);
+        threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
+        assert_eq!(drops.load(SeqCst), 1);
+    });
+}
+
+/// The maker changes the header as long as nobody shares it: also again, when everybody else is gone.
+#[test]
+fn who_is_alone_may_change_it() {
+    in_every_order(|| {
+        let (mut slab, drops) = slab();
+        let shared = slab.clone();
+        let point = loom::sync::Arc::new(AtomicU32::new(0));
+        let theirs = loom::sync::Arc::clone(&point);
+        let looking = thread::spawn(move || {
+            meet(&theirs);
+            shared.header().look();
+            drop(shared);
+            meet(&theirs);
+        });
+        meet(&point);
+        if let Some(header) = slab.unique() {
+            header.change();
+        }
+        looking.join().expect("a thread");
+        assert!(slab.unique().is_some());
+        drop(slab);
+        assert_eq!(drops.load(SeqCst), 1);
+    });
+}
