@@ -174,18 +174,18 @@ class Julia(Native):
             raise failure
 
     def serve(self):
-        """Does what other threads wait for, then lets tasks run."""
+        """Does what another thread waits for, or waits a little itself; then lets tasks run."""
         try:
-            while True:
-                function, arguments, done = self.jobs.get_nowait()
-                failure = None
-                try:
-                    super().run(function, *arguments)
-                except Exception as raised:
-                    failure = raised
-                done.put(failure)
+            function, arguments, done = self.jobs.get(timeout=0.002)
+            failure = None
+            try:
+                super().run(function, *arguments)
+            except Exception as raised:
+                failure = raised
+            done.put(failure)
         except queue.Empty:
-            super().run(self._yield)
+            pass
+        super().run(self._yield)
 
     def settle(self):
         outstanding = ctypes.c_int64()

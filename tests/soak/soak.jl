@@ -182,8 +182,8 @@ soak_refuse(from::Cint, spec::Ptr{Spec}, n::Int64, in::Ptr{UInt}) = told() do
     end
 end
 
-# Lets tasks run, which deliver releases and answer other threads. No less than a millisecond, which libuv counts in.
-soak_yield() = told(() -> (yield(); sleep(0.001)))
+# Lets tasks run, which deliver releases and answer other threads: for a timer Julia looks at its event loop.
+soak_yield() = told(() -> wait(Timer(0)))
 
 # Collects garbage and delivers releases; then what is outstanding.
 soak_settle(outstanding::Ptr{Int64}) = told() do
