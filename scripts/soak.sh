@@ -47,7 +47,7 @@ main() {
   export SOAK_CLASSPATH
   if [ "${SIMCUDA:-0}" = 1 ]; then
     device=cuda
-    LD_LIBRARY_PATH= "$DEVX_ROOT/tests/simcuda/driver/place.sh" "$out/simcuda" 13000
+    LD_LIBRARY_PATH='' "$DEVX_ROOT/tests/simcuda/driver/place.sh" "$out/simcuda" 13000
     export LD_LIBRARY_PATH=$out/simcuda:$LD_LIBRARY_PATH SIMCUDA_FATAL=exit SIMCUDA_MODE=${SIMCUDA_MODE:-lazy}
   fi
   exec "$python" "$here/soak.py" --device "$device" "$@"

@@ -149,8 +149,7 @@ class Julia(Native):
         pointers = [runtime.jl_unbox_voidpointer(self.eval(f"Soak.FUNCTIONS[{k + 1}]")) for k in range(count)]
         signatures = [*SIGNATURES, (), (_POINTER,)]
         functions = [
-            ctypes.CFUNCTYPE(_INT, *signature)(pointer)
-            for signature, pointer in zip(signatures, pointers, strict=True)
+            ctypes.CFUNCTYPE(_INT, *signature)(pointer) for signature, pointer in zip(signatures, pointers, strict=True)
         ]
         super().__init__(*functions[:4])
         self._yield, self._settle = functions[4:]
@@ -414,4 +413,3 @@ class _Same:
 
     def __exit__(self, *_):
         pass
-

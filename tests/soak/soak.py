@@ -1,11 +1,11 @@
-"""Four languages in one process, for as long as one likes: C, Java, Julia and Python make things, hand them to each other
-by every protocol and in random order, and release them on random threads, by hand or by garbage collection. Then
+"""Four languages in one process, for as long as one likes: C, Java, Julia and Python make things, hand them to each
+other by every protocol and in random order, and release them on random threads, by hand or by garbage collection. Then
 nothing may be outstanding, and memory may not have grown.
 
     soak.py --seconds 300 [--seed 1] [--processes 2] [--threads 3] [--device host|cuda]     (scripts/soak.sh)
 
-Every thread draws rounds from a seed: who makes what, of which shape and type, by which protocol it goes to whom, how it
-is handed out (share, move), who forgets it, whether somebody is shown a broken struct first, and which thread is the
+Every thread draws rounds from a seed: who makes what, of which shape and type, by which protocol it goes to whom, how
+it is handed out (share, move), who forgets it, whether somebody is shown a broken struct first, and which thread is the
 last one. When a block of rounds is over, garbage is collected everywhere, every ledger has to come to zero, and the
 resident memory is noted.
 """
@@ -29,8 +29,12 @@ HERE = Path(__file__).parent
 BYTES_PER_EXCHANGE, SLACK = 1.0, 8 << 20
 #: The part of the exchanges after which memory counts: before, code is compiled and pools fill.
 WARM_UP = 0.25
+#: A shorter run says nothing of memory: it is nearly all warm-up.
+FEWEST_TO_JUDGE = 500_000
 BLOCK_SECONDS = 4.0
 MOST_AT_ONCE = 128
+#: Seconds beyond its time after which a process counts as one that hangs.
+PATIENCE = 180
 
 
 def slope(points):
@@ -63,8 +67,9 @@ class Soak:
             environment["SOAK_LIBJULIA"], environment["SOAK_JULIA_BINDIR"], environment["SOAK_JULIA_PACKAGE"],
             HERE / "soak.jl")  # fmt: skip
         self.c = languages.C(environment["SOAK_C"], environment["DEVX_LIB_C"])
-        self.java = languages.Java(
-            environment["SOAK_CLASSPATH"].split(":"), "-Xms96m", "-Xmx96m", "-XX:+AlwaysPreTouch", "-XX:+UseSerialGC")  # fmt: skip
+        # A heap that is all there from the beginning does not make the process grow.
+        heap = ["-Xms96m", "-Xmx96m", "-XX:+AlwaysPreTouch", "-XX:+UseSerialGC"]
+        self.java = languages.Java(environment["SOAK_CLASSPATH"].split(":"), *heap)
         self.python = languages.Python()
         self.all = {"C": self.c, "Java": self.java, "Julia": self.julia, "Python": self.python}
         self.counts = collections.Counter()
@@ -236,23 +241,24 @@ class Soak:
                 f"JVM heap {self.java.heap >> 10} KiB, ledgers 0")  # fmt: skip
 
     def result(self):
-        warm = [point for point in self.points if point[0] >= self.exchanges() * WARM_UP]
-        heap = [point for point in self.heap if point[0] >= self.exchanges() * WARM_UP]
         return {
             "exchanges": self.exchanges(),
             "refused": self.refused,
             "dropped": self.dropped,
             "counts": [[self.languages.PROTOCOLS[p], giver, taker, n] for (p, giver, taker), n in self.counts.items()],
-            "resident": judge(warm),
-            "heap": judge(heap),
+            "resident": judge(self.points),
+            "heap": judge(self.heap),
         }
 
 
 def judge(points):
-    """Bytes for each exchange, what that came to, and whether it is flat."""
-    each = slope(points)
-    grown = each * (points[-1][0] - points[0][0]) if points else 0.0
-    return {"slope": each, "grown": grown, "flat": each < BYTES_PER_EXCHANGE or grown < SLACK}
+    """Bytes for each exchange after the warm-up, what that came to, and whether it is too much."""
+    total = points[-1][0] if points else 0
+    warm = [point for point in points if point[0] >= total * WARM_UP]
+    each = slope(warm)
+    grown = each * (total - warm[0][0]) if warm else 0.0
+    grows = total >= FEWEST_TO_JUDGE and each >= BYTES_PER_EXCHANGE and grown >= SLACK
+    return {"slope": each, "grown": grown, "grows": grows}
 
 
 def say(options, text):
@@ -286,13 +292,17 @@ def run_child(options, seed, results):
                "--threads", str(options.threads), "--device", options.device]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     result = {"failure": "it said nothing"}
+    guard = threading.Timer(options.seconds + PATIENCE, process.kill)
+    guard.start()
     for line in process.stdout:
         if line.startswith("result "):
             result = json.loads(line.removeprefix("result "))
         else:
             print(line, end="", flush=True)
-    if process.wait() and not result["failure"]:
-        result["failure"] = f"exit status {process.returncode}"
+    status = process.wait()
+    guard.cancel()
+    if status and (not result["failure"] or "exchanges" not in result):
+        result["failure"] = f"exit status {status}"
     results[seed] = result
 
 
@@ -310,30 +320,35 @@ def print_table(results):
             print(f"{giver + ' to ' + taker:21}{row}")
 
 
-def report(options, results):
+def what_failed(result):
+    if result["failure"]:
+        return result["failure"]
+    if result["resident"]["grows"]:
+        return "resident memory grows"
+    return "the heap of the JVM grows" if result["heap"]["grows"] else None
+
+
+def report(results):
     print_table(results)
-    bad = 0
+    failures = 0
     for seed, result in sorted(results.items()):
         if "resident" not in result:
             print(f"[{seed}] FAILED: {result['failure']}")
-            bad += 1
+            failures += 1
             continue
-        resident, heap = result["resident"], result["heap"]
-        failure = result["failure"]
-        if not failure and not resident["flat"]:
-            failure = "resident memory grows"
-        if not failure and not heap["flat"]:
-            failure = "the heap of the JVM grows"
-        bad += bool(failure)
-        ledgers = "ledgers 0" if not failure else f"FAILED: {failure}"
+        resident, heap, failure = result["resident"], result["heap"], what_failed(result)
+        failures += failure is not None
+        short = "" if result["exchanges"] >= FEWEST_TO_JUDGE else ", too short to judge memory"
         print(
             f"[{seed}] {result['exchanges']} exchanges, slope {resident['slope']:+.3f} bytes each"
             f" ({resident['grown'] / 1024:+.0f} KiB), JVM heap {heap['slope']:+.3f} bytes each,"
-            f" {result['refused']} refused, {result['dropped']} released unseen, {ledgers}"
+            f" {result['refused']} refused, {result['dropped']} released unseen{short},"
+            f" {'FAILED: ' + failure if failure else 'ledgers 0'}"
         )
     total = sum(result.get("exchanges", 0) for result in results.values())
-    print(f"{total} exchanges in {len(results)} processes: {'FAILED' if bad or not total else 'ok'}")
-    return 1 if bad or not total else 0
+    failed = failures > 0 or total == 0
+    print(f"{total} exchanges in {len(results)} processes: {'FAILED' if failed else 'ok'}")
+    return 1 if failed else 0
 
 
 def main():
@@ -353,14 +368,12 @@ def main():
     # The terminal sends it to the processes, too; these end with a summary.
     signal.signal(signal.SIGINT, lambda *_: None)
     results = {}
-    threads = [
-        threading.Thread(target=run_child, args=(options, seed + k, results)) for k in range(options.processes)
-    ]
+    threads = [threading.Thread(target=run_child, args=(options, seed + k, results)) for k in range(options.processes)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return report(options, results)
+    return report(results)
 
 
 if __name__ == "__main__":
