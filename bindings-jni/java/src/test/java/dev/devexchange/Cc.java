@@ -4,6 +4,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import java.io.IOException;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 
 /** The C compiler, which building the library needs too. */
 final class Cc {
@@ -11,14 +13,29 @@ final class Cc {
 
     /** Makes a library of a file of {@code src/test/c}. */
     static Path shared(String source, Path directory) throws IOException, InterruptedException {
+        return make(source, directory.resolve("lib" + source.replace(".c", ".so")), List.of("-shared", "-fPIC"));
+    }
+
+    /** Makes a program of such a file, with the library of the JVM. */
+    static Path embedding(String source, Path directory) throws IOException, InterruptedException {
+        Path server = Path.of(System.getProperty("java.home"), "lib", "server");
+        return make(
+                source,
+                directory.resolve(source.replace(".c", "")),
+                List.of("-L" + server, "-Wl,-rpath," + server, "-ljvm"));
+    }
+
+    private static Path make(String source, Path out, List<String> options) throws IOException, InterruptedException {
         Path java = Path.of(System.getProperty("java.home"), "include");
         Path file = Path.of(System.getProperty("devexchange.root"), "bindings-jni/java/src/test/c", source);
         Path headers = Path.of(System.getProperty("devexchange.root"), "bindings-c/include");
-        Path library = directory.resolve("lib" + source.replace(".c", ".so"));
-        run(new ProcessBuilder(
-                "cc", "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1", "-shared", "-fPIC", "-pthread",
-                "-I" + java, "-I" + java.resolve("linux"), "-I" + headers, "-o", library.toString(), file.toString(), "-ldl"));
-        return library;
+        List<String> command = new ArrayList<>(List.of(
+                "cc", "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1", "-pthread",
+                "-I" + java, "-I" + java.resolve("linux"), "-I" + headers, "-o", out.toString(), file.toString()));
+        command.addAll(options);
+        command.add("-ldl");
+        run(new ProcessBuilder(command));
+        return out;
     }
 
     /** A tool that has to succeed. */
