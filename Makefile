@@ -83,14 +83,14 @@ soak-python: ## a million exchanges for each protocol in Python, memory measured
 	@scripts/setup.sh --quiet rust python
 	@ROUNDS='$(ROUNDS)' scripts/soak-python.sh
 
-soak: ## four languages in one process, random exchanges, memory measured; MINUTES=5 SEED= PROCESSES=2 SIMCUDA=1
+soak: ## four languages in one process, random exchanges, memory measured (MINUTES=5 SEED= PROCESSES=2 SIMCUDA=)
 	@scripts/setup.sh --quiet rust c java julia python
 	@scripts/build.sh --quiet
 	@scripts/build-python.sh >/dev/null
 	@scripts/soak.sh --seconds $$(awk 'BEGIN { print 60 * $(MINUTES) }') $(if $(SEED),--seed '$(SEED)') \
 	  --processes '$(PROCESSES)'
 
-test-soak: ## the same for ten seconds, in host and in simulated device memory
+test-soak: ## the same for a few seconds, in host and in simulated device memory
 	@scripts/test.sh soak
 
 test-numba: ## Numba's own tests on our memory managers, in both of its generations, on the simulated driver

@@ -9,7 +9,7 @@ set -euo pipefail
 # shellcheck source=scripts/report.sh
 . "$DEVX_ROOT/scripts/report.sh"
 
-soak() { "$DEVX_ROOT/scripts/soak.sh" --seconds 8 --processes 1; }
+soak() { "$DEVX_ROOT/scripts/soak.sh" --seconds 4 --processes 1; }
 soak_cuda() { SIMCUDA=1 soak; }
 
 check "soak: C, Java, Julia and Python in one process, host memory" soak || true

@@ -143,7 +143,7 @@ suite_gpu-rehearsal() {
     "$DEVX_TARGET/gpu-bundle/run.sh" --simulated --results "$logs/gpu-rehearsal"
 }
 
-# Ten seconds each: whether it runs, and what it finds in so short a time.
+# A few seconds each: whether it runs, and what it finds in so short a time.
 suite_soak() {
   needs_libraries
   needs_tool "Python 3" "$PYTHON"
