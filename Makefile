@@ -18,8 +18,8 @@ env := . scripts/env.sh &&
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup build wheel demo install uninstall \
-        test test-rust test-c test-java test-julia test-python test-torch test-python-ft soak soak-python test-soak test-numba \
-        test-third-party conformance test-readme \
+        test test-rust test-c test-java test-julia test-python test-torch test-python-ft soak soak-python test-soak \
+        test-numba test-third-party conformance test-readme \
         gpu-test gpu-bundle gpu-rehearsal bench test-bench headers conformance-table seeded-bugs lint clean distclean
 
 ##@ Start here

@@ -20,10 +20,11 @@ import dev.devexchange.Tensor;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.List;
 import java.util.stream.IntStream;
 
-/** Java in the soak (soak.py): makes things, takes them and hands them on, takes them for good, as languages.py says. */
+/** Java in the soak (soak.py): makes things, hands them on, takes them for good, as languages.py says. */
 public final class Soak {
     private static final int DLPACK = 0, DLPACK_LEGACY = 1, CUDA_ARRAY = 2, ARRAY = 3, DEVICE_ARRAY = 4, STREAM = 5;
     private static final int SHARE = 1, FORGET = 2;
@@ -130,7 +131,8 @@ public final class Soak {
     }
 
     private static void check(Spec spec, Tensor tensor) {
-        require(tensor.dtype().equals(TYPES[spec.dtype]) && java.util.Arrays.equals(tensor.shape(), spec.shape), tensor);
+        require(tensor.dtype().equals(TYPES[spec.dtype]), tensor);
+        require(Arrays.equals(tensor.shape(), spec.shape), tensor);
         require(Flags.has(tensor.flags(), Flags.READ_ONLY) == spec.readOnly, tensor);
         if (spec.onDevice) {
             try (Tensor copy = tensor.copyTo(Device.CPU, spec.stream())) {
@@ -252,7 +254,7 @@ public final class Soak {
 
     // ---- what soak.py calls ----
 
-    /** Makes {@code out.length} things. For protocols with structs of the consumer's, {@code out} says where they are. */
+    /** Makes {@code out.length} things. {@code out} says where the structs go that are the consumer's. */
     public static long[] make(int protocol, long[] numbers, long[] out, int flags) throws Exception {
         Spec spec = Spec.of(numbers);
         for (int i = 0; i < out.length; i++) {

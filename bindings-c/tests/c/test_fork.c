@@ -1,5 +1,5 @@
-/* A child of fork() inherits what was handed out and what was taken: it may use it, release it and make things anew, and
- * its parent sees nothing of that. */
+/* A child of fork() inherits what was handed out and what was taken: it may use it, release it and make things anew,
+ * and its parent sees nothing of that. */
 #define _POSIX_C_SOURCE 200809L /* fork */
 #include "test_support.h"
 

@@ -1,7 +1,7 @@
 /*
  * A C program that has a JVM inside, and what it does when it should not: releases with an exception pending, and after
- * the JVM is gone, on its own thread and on one that the JVM has never seen. EmbeddingTest.java compiles and runs it, with
- * the class path as argument.
+ * the JVM is gone, on its own thread and on one that the JVM has never seen. EmbeddingTest.java compiles and runs it,
+ * with the class path as argument.
  */
 #include <dlpack/dlpack.h>
 #include <jni.h>
