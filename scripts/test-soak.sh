@@ -12,6 +12,8 @@ set -euo pipefail
 soak() { "$DEVX_ROOT/scripts/soak.sh" --seconds 4 --processes 1; }
 soak_cuda() { SIMCUDA=1 soak; }
 
-check "soak: C, Java, Julia and Python in one process, host memory" soak || true
-check "soak: C, Java, Julia and Python in one process, device memory" soak_cuda || true
+if check "the wheel is built" "$DEVX_ROOT/scripts/build-python.sh"; then
+  check "soak: C, Java, Julia and Python in one process, host memory" soak || true
+  check "soak: C, Java, Julia and Python in one process, device memory" soak_cuda || true
+fi
 report_counts

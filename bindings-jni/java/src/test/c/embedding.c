@@ -85,8 +85,8 @@ int main(int argc, char **argv) {
 
     release_with_an_exception_pending();
 
-    managed produced[3] = {produce(), produce(), produce()};
-    managed *foreign[3] = {call("handOn", &produced[0]), call("handOn", &produced[1]), call("handOn", &produced[2])};
+    managed produced[2] = {produce(), produce()};
+    managed *foreign[2] = {call("handOn", &produced[0]), call("handOn", &produced[1])};
     managed *own[2] = {call("lend", NULL), call("lend", NULL)};
     must((*jvm)->DestroyJavaVM(jvm) == JNI_OK, "DestroyJavaVM");
 
