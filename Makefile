@@ -7,8 +7,11 @@ DESTDIR ?=
 DEVICE ?= host
 # How many exchanges `make soak-python` makes for each protocol.
 ROUNDS ?= 1000000
-# How long `make fuzz` runs each of its targets.
+# `make fuzz`: how long each of its targets. `make soak`: for how long, from which seed (a new one if there is none), and
+# how many processes at once.
 MINUTES ?= 5
+SEED ?=
+PROCESSES ?= 2
 
 # The scripts know where the tools are, also those that `make setup` put into the checkout.
 env := . scripts/env.sh &&
@@ -16,9 +19,8 @@ env := . scripts/env.sh &&
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup build wheel demo install uninstall \
-        test test-rust test-c test-java test-julia test-python test-torch test-python-ft soak-python test-numba \
-        test-third-party conformance test-readme \
-        fuzz test-fuzz fuzz-corpus loom sanitize \
+        test test-rust test-c test-java test-julia test-python test-torch test-python-ft soak soak-python test-soak \
+        test-numba test-third-party conformance test-readme fuzz test-fuzz fuzz-corpus loom sanitize \
         gpu-test gpu-bundle gpu-rehearsal gpu-bench bench bench-jmh test-bench headers conformance-table seeded-bugs lint \
         clean distclean
 
@@ -82,6 +84,16 @@ test-python-ft: ## the wheel on a CPython without a GIL: FREE_THREADED_PYTHON=py
 soak-python: ## a million exchanges for each protocol in Python, memory measured; ROUNDS=1000000
 	@scripts/setup.sh --quiet rust python
 	@ROUNDS='$(ROUNDS)' scripts/soak-python.sh
+
+soak: ## four languages in one process, random exchanges, memory measured (MINUTES=5 SEED= PROCESSES=2 SIMCUDA=)
+	@scripts/setup.sh --quiet rust c java julia python
+	@scripts/build.sh --quiet
+	@scripts/build-python.sh >/dev/null
+	@scripts/soak.sh --seconds $$(awk 'BEGIN { print 60 * $(MINUTES) }') $(if $(SEED),--seed '$(SEED)') \
+	  --processes '$(PROCESSES)'
+
+test-soak: ## the same for a few seconds, in host and in simulated device memory
+	@scripts/test.sh soak
 
 test-numba: ## Numba's own tests on our memory managers, in both of its generations, on the simulated driver
 	@scripts/test.sh numba

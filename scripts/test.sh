@@ -2,7 +2,7 @@
 # Every test in every language (`make test`), or the suites that are named:
 #
 #   scripts/test.sh [rust] [c] [java] [julia] [demo] [python] [numba] [third-party] [conformance] [gpu-rehearsal]
-#                   [bench] [readme] [seeded-bugs] [fuzz]
+#                   [soak] [bench] [readme] [seeded-bugs] [fuzz]
 #
 # Installs what is missing, builds the release libraries once, runs suite after suite (none stops the next one),
 # prints a table, and ends with the plain line
@@ -15,8 +15,8 @@ set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
-all_suites=(rust c java julia julia-threads demo demo-cuda python numba third-party conformance gpu-rehearsal bench
-  readme seeded-bugs fuzz)
+all_suites=(rust c java julia julia-threads demo demo-cuda python numba third-party conformance gpu-rehearsal soak
+  bench readme seeded-bugs fuzz)
 logs=$DEVX_TARGET/test-logs
 java_project=$DEVX_ROOT/bindings-jni/java
 julia_project=$DEVX_ROOT/bindings-julia/DevExchange.jl
@@ -144,6 +144,16 @@ suite_gpu-rehearsal() {
     "$DEVX_TARGET/gpu-bundle/run.sh" --simulated --results "$logs/gpu-rehearsal"
 }
 
+# A few seconds each: whether it runs, and what it finds in so short a time.
+suite_soak() {
+  needs_libraries
+  needs_tool "Python 3" "$PYTHON"
+  needs_tool Maven "$MVN"
+  needs_tool "JDK >= 17" "$JAVA_HOME"
+  needs_tool Julia "$JULIA"
+  "$DEVX_ROOT/scripts/test-soak.sh"
+}
+
 suite_bench() {
   needs_libraries
   needs_tool "Python 3" "$PYTHON"
@@ -269,6 +279,7 @@ parts_for() { # SUITE...: what setup.sh has to see to
       c | bench | fuzz) echo c ;;
       java | python) echo java ;;
       julia*) echo julia ;;
+      soak) printf '%s\n' c java julia ;;
       third-party) echo python-headers ;;
       conformance) printf '%s\n' c java python-headers ;;
       demo* | readme) printf '%s\n' c java julia ;;
@@ -289,13 +300,12 @@ choose_suites() {
     case $name in
       julia) suites+=(julia julia-threads) ;;
       demo) suites+=(demo demo-cuda) ;;
-      rust | c | java | python | numba | third-party | conformance | gpu-rehearsal | bench | readme | seeded-bugs | fuzz)
-        suites+=("$name")
-        ;;
       *)
-        echo "test: unknown suite '$name'; there are:" \
-          "rust c java julia demo python numba third-party conformance gpu-rehearsal bench readme" \
-          "seeded-bugs fuzz" >&2
+        if printf '%s\n' "${all_suites[@]}" | grep -qx -- "$name"; then
+          suites+=("$name")
+          continue
+        fi
+        echo "test: unknown suite '$name'; there are: ${all_suites[*]}" >&2
         exit 2
         ;;
     esac

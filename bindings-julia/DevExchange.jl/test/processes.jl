@@ -36,6 +36,30 @@ end
     @test count(==('\x01'), output) == 4
     @test length(collect(eachmatch(r"^released$"m, output))) == 20
     @test occursin("devexchange: a tensor was not closed; its finalizer gave it up", output)
+    # Releases within `atexit`, on this thread and on foreign ones: before the queue stops, and after it, when what is
+    # Julia's is left to the system. Handlers run last in, first out; the queue's is made by `using`. A foreign producer
+    # is told each time.
+    output, ended = run_julia("""
+        atexit(() -> (release_all(late); Core.println("late: ", join((calls[] for (_, _, calls) in late), " "))))
+        using DevExchange, Libdl
+        include($(repr(joinpath(@__DIR__, "producers.jl"))))
+        const DX = DevExchange
+        # Of Julia's memory, of a foreign producer's, and how often that was told.
+        function lend()
+            source, calls = foreign_tensor([1.0])
+            own = export_move(Tensor([1.0, 2.0]; release=() -> Core.println("released")))
+            return own, export_move(import_dlpack(source)), calls
+        end
+        early, late = [lend() for k in 1:4], [lend() for k in 1:4]
+        function release_all(lent)
+            delete_on_foreign_threads([own for (own, _, _) in lent[1:2]])
+            foreach(((own, _, _),) -> dlpack_release(own), lent[3:4])
+            foreach(((_, theirs, _),) -> dlpack_release(theirs), lent)
+        end
+        atexit(() -> (release_all(early); Core.println("early: ", join((calls[] for (_, _, calls) in early), " "))))
+        """)
+    @test ended && occursin("early: 1 1 1 1\n", output) && occursin("late: 1 1 1 1\n", output)
+    @test count("released", output) == 4
     # Libraries that are not there.
     output, ended = run_julia("using DevExchange"; DEVEXCHANGE_LIBRARY_DIR=tempdir())
     @test !ended && occursin("libdevexchange", output) && occursin("was not found", output) &&

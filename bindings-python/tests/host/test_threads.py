@@ -1,6 +1,7 @@
 """Releases without the GIL, capsules that several threads want, ends of interpreters and forks of processes."""
 
 import ctypes
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -355,3 +356,30 @@ def test_child_of_a_fork_may_use_and_release_what_it_inherits():
     # The parent's are its own still.
     Tensor.import_dlpack(managed).close()
     assert numpy.from_dlpack(tensor).tolist() == [0, 1, 2, 3]
+
+
+def use_what_was_inherited(tensor, managed, batch):
+    """In a process of `multiprocessing`, which ends with its own handlers."""
+    assert numpy.from_dlpack(tensor).tolist() == [0, 1, 2, 3]
+    Tensor.import_dlpack(managed).close()
+    assert batch.to_pylist() == [{"n": 1}, {"n": 2}]
+    from_dlpack(numpy.arange(3.0)).close()
+    tensor.close()
+    batch.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_workers_of_multiprocessing_inherit_what_is_handed_out():
+    tensor, lent = from_dlpack(numpy.arange(4.0)), from_buffer(bytearray(b"abcd"))
+    batch = from_arrow(pyarrow.record_batch({"n": [1, 2]}))
+    managed = lent.export_share()
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=use_what_was_inherited, args=(tensor, managed, batch)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    # The parent's are its own still.
+    Tensor.import_dlpack(managed).close()
+    use_what_was_inherited(tensor, lent.export_share(), batch)

@@ -13,17 +13,31 @@ final class Cc {
 
     /** Makes a library of a file of {@code src/test/c}, and of what else the compiler is given. */
     static Path shared(String source, Path directory, String... more) throws IOException, InterruptedException {
+        List<String> options = new ArrayList<>(List.of("-shared", "-fPIC"));
+        options.addAll(List.of(more));
+        return make(source, directory.resolve("lib" + source.replace(".c", ".so")), options);
+    }
+
+    /** Makes a program of such a file, with the library of the JVM. */
+    static Path embedding(String source, Path directory) throws IOException, InterruptedException {
+        Path server = Path.of(System.getProperty("java.home"), "lib", "server");
+        return make(
+                source,
+                directory.resolve(source.replace(".c", "")),
+                List.of("-L" + server, "-Wl,-rpath," + server, "-ljvm"));
+    }
+
+    private static Path make(String source, Path out, List<String> options) throws IOException, InterruptedException {
         Path java = Path.of(System.getProperty("java.home"), "include");
         Path file = Path.of(System.getProperty("devexchange.root"), "bindings-jni/java/src/test/c", source);
         Path headers = Path.of(System.getProperty("devexchange.root"), "bindings-c/include");
-        Path library = directory.resolve("lib" + source.replace(".c", ".so"));
         List<String> command = new ArrayList<>(List.of(
-                "cc", "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1", "-shared", "-fPIC", "-pthread",
-                "-I" + java, "-I" + java.resolve("linux"), "-I" + headers, "-o", library.toString(), file.toString()));
-        command.addAll(List.of(more));
+                "cc", "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1", "-pthread",
+                "-I" + java, "-I" + java.resolve("linux"), "-I" + headers, "-o", out.toString(), file.toString()));
+        command.addAll(options);
         command.add("-ldl");
         run(new ProcessBuilder(command));
-        return library;
+        return out;
     }
 
     /** A tool that has to succeed. */

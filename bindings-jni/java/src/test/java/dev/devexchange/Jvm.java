@@ -101,7 +101,7 @@ final class Jvm {
     }
 
     /** No JVM outlives this one's patience. */
-    private static void killLater(Process process) {
+    static void killLater(Process process) {
         Thread killer = new Thread(() -> {
             try {
                 if (!process.waitFor(120, TimeUnit.SECONDS)) {
@@ -115,7 +115,8 @@ final class Jvm {
         killer.start();
     }
 
-    private static String place(Class<?> type) {
+    /** Where a class was loaded from, for a class path. */
+    static String place(Class<?> type) {
         return Path.of(type.getProtectionDomain().getCodeSource().getLocation().getPath()).toString();
     }
 }

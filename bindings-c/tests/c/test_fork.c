@@ -1,0 +1,92 @@
+/* A child of fork() inherits what was handed out and what was taken: it may use it, release it and make things anew,
+ * and its parent sees nothing of that. */
+#define _POSIX_C_SOURCE 200809L /* fork */
+#include "test_support.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { FORKS = 10 };
+
+static int64_t const shape_2x3[2] = {2, 3};
+
+/* What there is when a process forks. */
+struct held {
+    struct tally tensors, batches;
+    devx_tensor_t *tensor;
+    devx_batch_t *batch;
+    struct DLManagedTensorVersioned *lent_tensor;
+    struct ArrowArray lent_batch;
+};
+
+static devx_status acquire(struct held *held) {
+    struct ArrowSchema schema;
+    struct ArrowArray array;
+    struct DLManagedTensorVersioned *source = foreign_tensor(&held->tensors, 2, shape_2x3, NULL);
+    foreign_batch(&held->batches, 3, &schema, &array);
+    devx_status status = devx_tensor_import(source, &held->tensor, &error);
+    status = status != DEVX_OK ? status : devx_tensor_export_share(held->tensor, NULL, &held->lent_tensor, &error);
+    status = status != DEVX_OK ? status : devx_batch_import_pair(&array, &schema, &held->batch, &error);
+    return status != DEVX_OK ? status : devx_batch_export_share(held->batch, &held->lent_batch, &error);
+}
+
+/* The last two are released by who has them in hand, through the structs. */
+static void let_go(struct held *held) {
+    devx_tensor_release(&held->tensor);
+    devx_batch_release(&held->batch);
+    devx_dlpack_release(&held->lent_tensor);
+    release_array(&held->lent_batch);
+}
+
+static int is_released(struct held const *held) {
+    return held->tensors.releases == 1 && held->tensors.live == 0 && held->batches.live == 0;
+}
+
+static void *release_on_thread(void *held) {
+    let_go((struct held *)held);
+    return NULL;
+}
+
+/* The child: 0 if all was well. It ends as a program does, with its handlers. */
+static int child(struct held *held, int64_t outstanding, int on_a_thread) {
+    struct held fresh = {.tensor = NULL};
+    pthread_t thread;
+    DLTensor view;
+    if (devx_ledger_outstanding() != outstanding || devx_tensor_borrow(held->tensor, &view, NULL, &error) != DEVX_OK ||
+        ((double *)view.data)[5] != 5) {
+        return 1;
+    }
+    if (acquire(&fresh) != DEVX_OK) {
+        return 2;
+    }
+    let_go(&fresh);
+    if (!on_a_thread) {
+        let_go(held);
+    } else if (pthread_create(&thread, NULL, release_on_thread, held) != 0 || pthread_join(thread, NULL) != 0) {
+        return 3;
+    }
+    return !is_released(&fresh) ? 4 : !is_released(held) ? 5 : devx_ledger_outstanding() != 0 ? 6 : 0;
+}
+
+TEST(a_child_releases_what_it_inherits_and_its_parent_still_has_it) {
+    struct held held = {.tensor = NULL};
+    CHECK_OK(acquire(&held));
+    int64_t const outstanding = devx_ledger_outstanding();
+    for (int k = 0; k < FORKS; ++k) {
+        int status = -1;
+        pid_t const pid = fork();
+        if (pid == 0) {
+            exit(child(&held, outstanding, k % 2));
+        }
+        CHECK(waitpid(pid, &status, 0) == pid);
+        CHECK_INT(status, 0);
+        CHECK_INT(held.tensors.releases, 0);
+        CHECK_INT(devx_ledger_outstanding(), outstanding);
+    }
+    let_go(&held);
+    CHECK(is_released(&held));
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+CHECK_MAIN()

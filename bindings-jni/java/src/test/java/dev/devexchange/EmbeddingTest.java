@@ -1,0 +1,60 @@
+package dev.devexchange;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import java.io.File;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** A C program with a JVM inside, which it destroys before it releases what it has of Java's. */
+class EmbeddingTest {
+    private static final String EXPECTED =
+            """
+            released with an exception pending: 1
+            of a C producer, after the JVM: 2
+            main is done
+            """;
+
+    @Test
+    void releasesWithAnExceptionPendingAndAfterDestroyJavaVm(@TempDir Path directory)
+            throws IOException, InterruptedException {
+        Path program = Cc.embedding("embedding.c", directory);
+        String path = String.join(File.pathSeparator, Jvm.place(DevExchange.class), Jvm.place(Inside.class));
+        Process process =
+                new ProcessBuilder(program.toString(), path).redirectErrorStream(true).start();
+        process.getOutputStream().close();
+        Jvm.killLater(process);
+        String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        assertEquals(EXPECTED, output);
+        assertEquals(0, process.waitFor());
+    }
+
+    /** What the C program calls. */
+    static final class Inside {
+        private static final AtomicInteger RELEASED = new AtomicInteger();
+
+        private Inside() {}
+
+        /** A tensor over memory of Java's. */
+        static long lend(long unused) {
+            Tensor tensor = Tensor.create(Direct.bytes(1), DType.INT8, new long[] {1}, RELEASED::incrementAndGet);
+            return tensor.exportMove();
+        }
+
+        /** A foreign tensor, taken and handed out again. */
+        static long handOn(long address) {
+            return Tensor.importDlpack(address).exportMove();
+        }
+
+        /** How many of Java's were released by now. */
+        static long released(long unused) throws InterruptedException {
+            ReleaseQueue.flush(Duration.ofMinutes(1));
+            return RELEASED.get();
+        }
+    }
+}
