@@ -76,8 +76,14 @@ int main(int argc, char **argv) {
     size_t const room = 4096;
     char *path = malloc(room);
     must(path != NULL && snprintf(path, room, "-Djava.class.path=%s", argv[1]) < (int)room, "the class path");
-    JavaVMOption options[] = {{path, NULL}, {"-Xcheck:jni", NULL}};
-    JavaVMInitArgs arguments = {JNI_VERSION_10, 2, options, JNI_FALSE};
+    JavaVMOption options[] = {
+        {path, NULL},
+        {"-Xcheck:jni", NULL},
+#ifdef JNI_VERSION_24 /* since then a JVM warns of native libraries that were not allowed */
+        {"--enable-native-access=ALL-UNNAMED", NULL},
+#endif
+    };
+    JavaVMInitArgs arguments = {JNI_VERSION_10, sizeof options / sizeof *options, options, JNI_FALSE};
     JavaVM *jvm;
     must(JNI_CreateJavaVM(&jvm, (void **)&env, &arguments) == JNI_OK, "JNI_CreateJavaVM");
     inside = (*env)->FindClass(env, "dev/devexchange/EmbeddingTest$Inside");
