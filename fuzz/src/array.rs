@@ -107,7 +107,7 @@ impl Array {
         let skew = values.skew;
         let Some(width) = values.bytes().len().checked_div((rows + skipped) as usize) else { return };
         for (row, place) in values.memory[skew..].chunks_mut(width.max(1)).enumerate() {
-            let run_end = (end * (row as i64 - skipped + 1).max(0)).div_euclid(rows);
+            let run_end = end.saturating_mul((row as i64 - skipped + 1).max(0)).div_euclid(rows);
             place.copy_from_slice(&run_end.to_ne_bytes()[..place.len().min(8)]);
         }
     }

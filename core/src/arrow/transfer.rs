@@ -47,6 +47,9 @@ impl Room {
     }
 }
 
+/// The first offset of an array without elements: its producer need not have one, but there are consumers that look for it.
+static NO_OFFSET: [u8; 8] = [0; 8];
+
 impl Batch {
     /// A copy on another device (or the same), queued on `stream`, after which it is ready; into host memory that is not
     /// pinned the host waits for it. The source is released only after the copy. Of texts and binary in device memory the
@@ -193,12 +196,26 @@ impl Batch {
         for &node in order {
             let sizes = self.view_sizes(node, stream)?;
             for (index, &source) in self.buffers(node).iter().enumerate() {
+                let kind = self.kind_of_buffer(node, index);
+                if let Some(Buffer::Offsets(width)) = kind
+                    && !source.is_null()
+                    && self.is_without_elements(node)
+                {
+                    parts.push(Part { source: NO_OFFSET.as_ptr().cast(), bytes: width as usize, sizes: None });
+                    continue;
+                }
                 let bytes = if source.is_null() { 0 } else { self.size_of_buffer(node, index, &sizes, stream)? };
-                let is_sizes = self.kind_of_buffer(node, index) == Some(Buffer::ViewSizes) && !source.is_null();
+                let is_sizes = kind == Some(Buffer::ViewSizes) && !source.is_null();
                 parts.push(Part { source, bytes, sizes: is_sizes.then(|| sizes.clone()) });
             }
         }
         Ok(parts)
+    }
+
+    /// Whether not even an element before its offset is there.
+    fn is_without_elements(&self, node: usize) -> bool {
+        let array = self.array(node);
+        array.offset + array.length == 0
     }
 
     pub(crate) fn kind_of_buffer(&self, node: usize, index: usize) -> Option<Buffer> {
@@ -210,8 +227,6 @@ impl Batch {
         let array = self.array(node);
         let end = (array.offset + array.length) as usize;
         Ok(match self.kind_of_buffer(node, index) {
-            // Of no elements there may be not even the first offset.
-            Some(Buffer::Validity | Buffer::Values(_) | Buffer::Offsets(_)) if end == 0 => 0,
             Some(buffer @ (Buffer::Validity | Buffer::Values(_) | Buffer::Offsets(_))) => {
                 buffer.bytes(end as u64).unwrap_or(0) as usize
             }
