@@ -18,10 +18,11 @@ tree=$work/tree
 seconds_each=600 # what hangs is caught, too
 caught=0 missed=0
 
+# As new files: Cargo would take what the last run built with a bug in it for what the tree as it was comes to.
 copy_tree() {
   rm -rf "$tree"
   mkdir -p "$tree"
-  tar -C "$DEVX_ROOT" --exclude=target --exclude=.git --exclude=.tools -cf - . | tar -xf - -C "$tree"
+  tar -C "$DEVX_ROOT" --exclude=target --exclude=.git --exclude=.tools -cf - . | tar -xmf - -C "$tree"
 }
 
 line_of() { # NAME PATCH

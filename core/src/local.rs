@@ -22,7 +22,8 @@ pub(crate) struct Local {
     pub(crate) returned: Returned,
 }
 
-// SAFETY: `lines` and `returned` are atomics; `blocks` are given out by `here` to the thread that has taken this.
+// SAFETY: `lines` and `returned` are atomics; of `blocks` other threads read only what never changes, the rest is touched by
+// the thread that has taken this.
 unsafe impl Sync for Local {}
 
 static ALL: List<Local> = List { head: AtomicPtr::new(ptr::null_mut()) };

@@ -1,6 +1,6 @@
 //! The files of the core.
 
-#![allow(dead_code, unreachable_pub, reason = "a model uses a part of what the core uses")]
+#![expect(dead_code, unreachable_pub, reason = "a model uses a part of what the core uses")]
 
 #[path = "../../../core/src/arrow/asynchronous/bell.rs"]
 mod bell;
