@@ -7,7 +7,7 @@
 # (scripts/sanitize.sh)
 #   ROUNDS=1000000 scripts/test-c.sh rounds    as many rounds of every exchange instead of 10000, and the memory of each
 #
-# test_stream* and test_corpus run without a CUDA driver (or with the one that is there) and again on the simulated one.
+# test_stream*, test_corpus and test_faults run without a CUDA driver (or with the one that is there) and again on the simulated one.
 #
 # Prints a line a test and, last, `counts: N passed, N failed, N skipped`.
 set -euo pipefail
@@ -175,7 +175,7 @@ compile_test() { # SOURCE PROGRAM
     "-DDEVX_TEST_VERSION=\"$DEVX_VERSION\"" "-DDEVX_TEST_DATA=\"$DEVX_ROOT/examples/data\""
     -o "$2" "$1" -L"$lib" -ldevexchange "-Wl,-rpath,$lib" -lm -ldl)
   case $1 in
-    */test_corpus.c) "$CC" -std=c11 -I"$DEVX_ROOT/tests/corpus" "${flags[@]}" "$("$DEVX_ROOT/tests/corpus/build.sh")" ;;
+    */test_corpus.c | */test_faults.c) "$CC" -std=c11 -I"$DEVX_ROOT/tests/corpus" "${flags[@]}" "$("$DEVX_ROOT/tests/corpus/build.sh")" ;;
     *.cpp) "$CXX" -std=c++17 "${flags[@]}" ;;
     *) "$CC" -std=c11 "${flags[@]}" ;;
   esac
@@ -250,10 +250,10 @@ run_test_file() { # SOURCE
   echo "# $name"
   check "$name compiles" compile_test "$1" "$program" || return 0
   "$program" >"$work/out" 2>&1 </dev/null || status=$?
-  case $name in test_stream*) done_elsewhere "there is no CUDA driver" ;; esac
+  case $name in test_stream* | test_faults*) done_elsewhere "there is no CUDA driver" ;; esac
   take_over "$name" "$status" "$work/out"
   under_valgrind "$name" "$program"
-  case $name in test_stream* | test_corpus*) run_on_simulated "$name" "$program" ;; esac
+  case $name in test_stream* | test_corpus* | test_faults*) run_on_simulated "$name" "$program" ;; esac
 }
 
 run_test_files() { # FILTER

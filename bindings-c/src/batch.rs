@@ -3,7 +3,8 @@
 use devexchange_core::arrow::Schema;
 use devexchange_core::arrow::batch::{Batch, NodeDesc};
 use devexchange_core::error::Refused;
-use devexchange_core::{Device, Owner, Result};
+use devexchange_core::memory::collected;
+use devexchange_core::{Device, Owner};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
@@ -44,7 +45,7 @@ unsafe fn devx_batch_create(
         // SAFETY: the caller gives `n_nodes` nodes.
         let nodes = unsafe { list(nodes, n_nodes, "nodes") }?;
         // SAFETY: the tables of their buffers are valid for the length of the call.
-        let nodes: Result<Vec<_>> = nodes.iter().map(|node| unsafe { NodeDesc::from_raw(&node.0) }).collect();
+        let nodes = collected(nodes.iter().map(|node| unsafe { NodeDesc::from_raw(&node.0) }));
         // SAFETY: the caller hands over an owner of its own.
         let owner = owner.map_or(Owner::none(), |owner| unsafe { Owner::from_raw(owner.0) });
         let nodes = match nodes {
@@ -78,9 +79,9 @@ unsafe fn devx_batch_of_columns(
         let handles = unsafe { list(columns, n_columns, "columns") }?.iter();
         // SAFETY: the caller gives living handles.
         let columns = handles.map(|&column| unsafe { BatchHandle::borrow(column, "columns[i]") });
-        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let columns = collected(columns)?;
         let stream = columns.first().map_or(Ok(None), |first| stream_or_none(first.device(), stream))?;
-        let columns: Vec<(&str, &Batch)> = names.into_iter().zip(columns.iter().map(|column| &**column)).collect();
+        let columns = collected(names.into_iter().zip(columns.iter().map(|column| &**column)).map(Ok))?;
         out.write(BatchHandle::give(Batch::of_columns(&columns, stream)?));
         Ok(())
     })

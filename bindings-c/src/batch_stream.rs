@@ -65,9 +65,14 @@ impl Source {
         let status = unsafe { (self.next)(self.context, &mut batch, &mut record) };
         if status != DEVX_OK {
             let said = text::read(&record.message);
-            let name = status_name(status).map_or_else(|| status.0.to_string(), |name| name.to_string_lossy().into());
-            let message = if said.is_empty() { format!("source.next returned {name}") } else { said };
-            return Err(Error::driver(status, record.driver_code, message));
+            return Err(match status_name(status) {
+                _ if !said.0.is_empty() => Error::driver(status, record.driver_code, format_args!("{said}")),
+                Some(name) => {
+                    let name = name.to_str().unwrap_or_default();
+                    Error::driver(status, record.driver_code, format_args!("source.next returned {name}"))
+                }
+                None => Error::driver(status, record.driver_code, format_args!("source.next returned {}", status.0)),
+            });
         }
         let mut handle = batch.cast::<BatchHandle>();
         // SAFETY: the source gives NULL, or a living handle that it does not use any more.

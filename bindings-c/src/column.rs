@@ -5,6 +5,7 @@ use core::ffi::c_char;
 
 use devexchange_core::abi::types::{DEVX_MISMATCH, DEVX_OUT_OF_RANGE};
 use devexchange_core::arrow::{Batch, Column};
+use devexchange_core::text::{fill, said};
 use devexchange_core::{Borrowed, Error, Result};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
@@ -333,8 +334,8 @@ unsafe fn devx_column_text(
     let buffer = unsafe { list_mut(buffer.cast::<c_char>(), capacity, "buffer") };
     guard(error, || {
         let (length, batch, buffer) = (required(length, "length")?, batch?, buffer?);
-        let value = view(&batch, column)?.value(row)?.to_string();
-        devexchange_core::text::fill(&value, buffer);
+        let value = said(format_args!("{}", view(&batch, column)?.value(row)?))?;
+        fill(&value, buffer);
         length.write(value.len());
         Ok(())
     })

@@ -1,9 +1,11 @@
 //! The one place where errors and panics become a status and an error record, and where pointers are checked.
 
 use core::ffi::CStr;
+use core::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use devexchange_core::abi::types;
+use devexchange_core::memory::collected;
 use devexchange_core::{Error, Result};
 
 use crate::ctypes::{ErrorRecord, Status};
@@ -48,14 +50,14 @@ pub(crate) fn required<T>(argument: Option<T>, name: &'static str) -> Result<T> 
 
 #[cold]
 fn missing(name: &'static str) -> Error {
-    Error::new(types::DEVX_NULL_ARGUMENT, format!("{name} is NULL"))
+    Error::new(types::DEVX_NULL_ARGUMENT, format_args!("{name} is NULL"))
 }
 
 /// A text argument; `None` for NULL.
 ///
 /// # Safety
 /// `text` is NULL or NUL-terminated, and outlives the result.
-pub(crate) unsafe fn text<'a>(text: *const crate::ctypes::Char, name: &str) -> Result<Option<&'a CStr>> {
+pub(crate) unsafe fn text<'a>(text: *const crate::ctypes::Char, name: impl Display) -> Result<Option<&'a CStr>> {
     if text.is_null() {
         return Ok(None);
     }
@@ -63,7 +65,7 @@ pub(crate) unsafe fn text<'a>(text: *const crate::ctypes::Char, name: &str) -> R
     let text = unsafe { CStr::from_ptr(text.cast()) };
     match text.to_str() {
         Ok(_) => Ok(Some(text)),
-        Err(_) => Err(Error::new(types::DEVX_INVALID_TEXT, format!("{name} is not valid UTF-8: {text:?}"))),
+        Err(_) => Err(Error::new(types::DEVX_INVALID_TEXT, format_args!("{name} is not valid UTF-8: {text:?}"))),
     }
 }
 
@@ -78,14 +80,13 @@ pub(crate) unsafe fn texts<'a>(
 ) -> Result<Vec<&'a str>> {
     // SAFETY: the caller's contract.
     let list = unsafe { list(first, length, name) }?.iter().enumerate();
-    list.map(|(i, &one)| {
+    collected(list.map(|(i, &one)| {
         // SAFETY: the caller's contract.
-        let one = unsafe { text(one, &format!("{name}[{i}]")) }?;
-        let one = one.ok_or_else(|| Error::new(types::DEVX_NULL_ARGUMENT, format!("{name}[{i}] is NULL")))?;
+        let one = unsafe { text(one, format_args!("{name}[{i}]")) }?;
+        let one = one.ok_or_else(|| Error::new(types::DEVX_NULL_ARGUMENT, format_args!("{name}[{i}] is NULL")))?;
         // Checked by `text`.
         Ok(one.to_str().unwrap_or_default())
-    })
-    .collect()
+    }))
 }
 
 /// A list argument: its address may be NULL if it is empty.
@@ -97,10 +98,10 @@ pub(crate) unsafe fn list<'a, T>(first: *const T, length: usize, name: &'static 
         return Ok(&[]);
     }
     if first.is_null() {
-        return Err(Error::new(types::DEVX_NULL_ARGUMENT, format!("{name} is NULL with {length} entries")));
+        return Err(Error::new(types::DEVX_NULL_ARGUMENT, format_args!("{name} is NULL with {length} entries")));
     }
     if length > isize::MAX as usize / size_of::<T>() {
-        return Err(Error::new(types::DEVX_INVALID_ARGUMENT, format!("{name} has {length} entries")));
+        return Err(Error::new(types::DEVX_INVALID_ARGUMENT, format_args!("{name} has {length} entries")));
     }
     // SAFETY: the caller's contract.
     Ok(unsafe { std::slice::from_raw_parts(first, length) })

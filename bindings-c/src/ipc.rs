@@ -29,7 +29,7 @@ handle! {
 unsafe fn name_of<'a>(given: *const Char, name: &'static str) -> Result<&'a str> {
     // SAFETY: the caller's contract.
     let given = unsafe { text(given, name) }?;
-    let given = given.ok_or_else(|| Error::new(DEVX_NULL_ARGUMENT, format!("{name} is NULL")))?;
+    let given = given.ok_or_else(|| Error::new(DEVX_NULL_ARGUMENT, format_args!("{name} is NULL")))?;
     // Checked by `text`.
     Ok(given.to_str().unwrap_or_default())
 }

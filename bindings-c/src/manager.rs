@@ -3,7 +3,7 @@
 
 use devexchange_core::abi::types::{DevxManagerTable, DevxMemory};
 use devexchange_core::manager::{
-    Allocated, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared, Table, limit_from_raw,
+    Allocated, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared, limit_from_raw,
 };
 use devexchange_core::{DType, Device, Result, Tensor};
 use safer_ffi::ffi_export;
@@ -102,7 +102,7 @@ unsafe fn devx_manager_create(
         let out = required(out, "out")?;
         let table: &DevxManagerTable = &required(table, "table")?.0;
         // SAFETY: the caller gives callbacks that any thread may call.
-        out.write(ManagerHandle::give(Shared::new(unsafe { Table::new(table) }?)?));
+        out.write(ManagerHandle::give(unsafe { Shared::of_table(table) }?));
         Ok(())
     })
 }

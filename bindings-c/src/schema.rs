@@ -1,7 +1,7 @@
 //! `devx_schema_*`: describing schemas, taking and handing them out.
 
-use devexchange_core::Result;
 use devexchange_core::arrow::schema::{FieldDesc, Schema};
+use devexchange_core::memory::collected;
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
@@ -28,8 +28,8 @@ unsafe fn devx_schema_create(
         // SAFETY: the caller gives `n_fields` fields.
         let fields = unsafe { list(fields, n_fields, "fields") }?;
         // SAFETY: their texts are valid for the length of the call.
-        let fields: Result<Vec<_>> = fields.iter().map(|field| unsafe { FieldDesc::from_raw(&field.0) }).collect();
-        out.write(SchemaHandle::give(Schema::new(&fields?)?));
+        let fields = collected(fields.iter().map(|field| unsafe { FieldDesc::from_raw(&field.0) }))?;
+        out.write(SchemaHandle::give(Schema::new(&fields)?));
         Ok(())
     })
 }

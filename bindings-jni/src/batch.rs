@@ -6,6 +6,7 @@ use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::types::{DevxBatchInfo, DevxNode};
 use devexchange_core::arrow::format::Buffer;
 use devexchange_core::arrow::{Batch, Field, Schema, batch::NodeDesc, table::Row};
+use devexchange_core::memory::{collected, vector};
 use devexchange_core::order::Ready;
 use jni::sys::jlong;
 
@@ -27,8 +28,7 @@ fn batch_create(handle: jlong, packed: jlong, nodes: jlong, count: jlong, token:
     // SAFETY: Java gives the address of so many records.
     let records = unsafe { std::slice::from_raw_parts(first, count.cast_unsigned() as usize) };
     // SAFETY: the tables of their buffers are valid for the length of the call.
-    let nodes: CoreResult<Vec<_>> = records.iter().map(|raw| unsafe { NodeDesc::from_raw(raw) }).collect();
-    let nodes = nodes?;
+    let nodes = collected(records.iter().map(|raw| unsafe { NodeDesc::from_raw(raw) }))?;
     let buffers = nodes.iter().map(|node| node.buffers.len()).sum();
     // SAFETY: Java gives the address of so many records, and of what follows them.
     let after = unsafe { first.add(records.len()) }.cast::<i64>();
@@ -94,15 +94,17 @@ plain! { batch_of_columns(columns: jlong, count: jlong, stream: jlong) -> jlong 
 fn batch_of_columns(columns: jlong, count: jlong, stream: jlong) -> Result<jlong> {
     // SAFETY: Java gives the address of so many records.
     let columns = unsafe { std::slice::from_raw_parts(take::<Named>(columns), count.cast_unsigned() as usize) };
-    // SAFETY: Java gives living handles.
-    let batches: Result<Vec<_>> = columns.iter().map(|column| unsafe { batch(column.batch) }).collect();
-    let batches = batches?;
+    let mut batches = vector(columns.len())?;
+    for column in columns {
+        // SAFETY: Java gives living handles.
+        batches.push(unsafe { batch(column.batch) }?);
+    }
     let name = |column: &Named| {
         // SAFETY: Java gives the address of so many bytes.
         unsafe { std::slice::from_raw_parts(take::<u8>(column.name), column.bytes.cast_unsigned() as usize) }
     };
-    let names: Vec<_> = columns.iter().map(|column| String::from_utf8_lossy(name(column))).collect();
-    let named: Vec<_> = names.iter().zip(&batches).map(|(name, batch)| (name.as_ref(), &**batch)).collect();
+    let names = collected(columns.iter().map(|column| Ok(String::from_utf8_lossy(name(column)))))?;
+    let named = collected(names.iter().zip(&batches).map(|(name, batch)| Ok((name.as_ref(), &**batch))))?;
     // SAFETY: Java gives a living handle, or none.
     let stream = unsafe { optional(stream) }?;
     Ok(give(Batch::of_columns(&named, stream)?.into_raw()))

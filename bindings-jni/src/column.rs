@@ -3,6 +3,7 @@
 
 use devexchange_core::abi::types::DevxColumn;
 use devexchange_core::arrow::{Batch, Column};
+use devexchange_core::text::said;
 use jni::Env;
 use jni::objects::{JClass, JString};
 use jni::sys::jlong;
@@ -37,7 +38,7 @@ fn column_text<'l>(env: &mut Env<'l>, _: JClass<'l>, handle: jlong, column: jlon
     let batch = unsafe { batch(handle) }?;
     // SAFETY: Java gives the address of a record.
     let value = unsafe { view(&batch, column) }?.value(row)?;
-    Ok(JString::from_str(env, value.to_string())?)
+    Ok(JString::from_str(env, said(format_args!("{value}"))?)?)
 }
 
 /// The column that Java holds the record of.

@@ -54,7 +54,7 @@ macro_rules! refuse {
     ($status:ident, $($text:tt)*) => {
         Err($crate::error::Error::Refused(devexchange_core::Error::new(
             devexchange_core::abi::types::$status,
-            format!($($text)*),
+            format_args!($($text)*),
         )))
     };
 }
@@ -97,7 +97,7 @@ impl<T: Default> ErrorPolicy<T, Error> for Throw {
         let error = match error {
             Error::Refused(error) => error,
             Error::Jni(error) => {
-                devexchange_core::Error::new(DEVX_CALLBACK, format!("a call of the JVM failed: {error}"))
+                devexchange_core::Error::new(DEVX_CALLBACK, format_args!("a call of the JVM failed: {error}"))
             }
         };
         Self::throw(env, &error);

@@ -3,6 +3,7 @@
 use devexchange_core::abi::types::DevxField;
 use devexchange_core::arrow::schema::{FieldDesc, Schema};
 use devexchange_core::arrow::{Field, metadata};
+use devexchange_core::memory::collected;
 use jni::sys::jlong;
 
 use crate::error::{Result, plain};
@@ -14,9 +15,8 @@ fn schema_create(fields: jlong, count: jlong) -> Result<jlong> {
     // SAFETY: Java gives the address of so many records.
     let fields = unsafe { std::slice::from_raw_parts(take::<DevxField>(fields), count.cast_unsigned() as usize) };
     // SAFETY: their texts are valid for the length of the call.
-    let fields: devexchange_core::Result<Vec<_>> =
-        fields.iter().map(|raw| unsafe { FieldDesc::from_raw(raw) }).collect();
-    Ok(give(Schema::new(&fields?)?.into_raw()))
+    let fields = collected(fields.iter().map(|raw| unsafe { FieldDesc::from_raw(raw) }))?;
+    Ok(give(Schema::new(&fields)?.into_raw()))
 }
 
 plain! { schema_import(source: jlong) -> jlong }

@@ -158,7 +158,7 @@ impl Request {
 fn not_taken(patience: Duration) -> Error {
     let seconds = patience.as_secs_f64();
     let reason = "all of Julia's threads are blocked in foreign calls, or compute without a pause";
-    Error::new(DEVX_NOT_READY, format!("no Julia task took the call up within {seconds} s: {reason}"))
+    Error::new(DEVX_NOT_READY, format_args!("no Julia task took the call up within {seconds} s: {reason}"))
 }
 
 fn closed<T>() -> Result<T> {

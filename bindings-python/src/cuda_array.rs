@@ -243,7 +243,9 @@ fn integer(value: &Bound<'_, PyAny>, what: &str, beyond: DevxStatus) -> Result<i
     }
     match value.extract() {
         Ok(value) => Ok(value),
-        Err(_) => Err(devexchange_core::Error::new(beyond, format!("{what} is {value}: more than 64 bits")).into()),
+        Err(_) => {
+            Err(devexchange_core::Error::new(beyond, format_args!("{what} is {value}: more than 64 bits")).into())
+        }
     }
 }
 

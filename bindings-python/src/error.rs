@@ -132,7 +132,7 @@ macro_rules! refuse {
     ($status:ident, $($text:tt)*) => {
         Err($crate::error::Error::Refused(devexchange_core::Error::new(
             devexchange_core::abi::types::$status,
-            format!($($text)*),
+            format_args!($($text)*),
         )))
     };
 }

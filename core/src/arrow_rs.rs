@@ -457,7 +457,7 @@ fn reader_error(error: ArrowError) -> Error {
         ArrowError::NotYetImplemented(_) => libc::ENOTSUP,
         _ => libc::EINVAL,
     };
-    Error::callback(errno, format!("the reader failed: {error}"))
+    Error::callback(errno, format_args!("the reader failed: {error}"))
 }
 
 /// Runs what calls arrow-rs; a panic of it ends here.

@@ -5,6 +5,7 @@
 //! before 3 have no stream: what takes its place is said by [`NoStream`].
 
 use core::ffi::{CStr, c_char, c_void};
+use std::io::Write;
 
 use crate::abi::cuda_array::{
     DEVX_CUDA_ARRAY_NO_STREAM, DEVX_CUDA_ARRAY_VERSION, DEVX_NO_STREAM_HOST_SYNC, DEVX_NO_STREAM_LEGACY_DEFAULT,
@@ -17,7 +18,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Refused, Result, refuse};
 use crate::layout::MAX_NDIM;
 use crate::ledger::{Entry, Kind};
-use crate::memory::{Foreign, Owner, Releasable, Slab, TailSize, entry};
+use crate::memory::{Foreign, Owner, Releasable, Slab, TailSize, Vacant, collected, entry, repeated, vector};
 use crate::order::Ready;
 use crate::runtime::cuda::{Event, LEGACY, Stream, pointer};
 use crate::tensor::{Flags, Tensor, TensorDesc};
@@ -140,9 +141,13 @@ pub unsafe fn import(source: *mut DevxCudaArray, request: &Request, with_mask: b
             Some(mask)
         }
     };
+    let room = Vacant::new()?;
+    let (mut tensor, mut mask) = (seen.ready()?, mask.map(Seen::ready).transpose()?);
     // SAFETY: the caller gives the array to us now that nothing can fail any more.
-    let tensor = seen.owned_by(Owner::boxed(unsafe { Foreign::take(source, Kind::TensorImport) }));
-    let mask = mask.map(|mask| mask.owned_by(Owner::boxed(tensor.clone())));
+    tensor.adopt(Owner::in_room(room, unsafe { Foreign::take(source, Kind::TensorImport) }));
+    if let Some(mask) = &mut mask {
+        mask.adopt(tensor.clone().into_owner());
+    }
     Ok(Imported { tensor, mask })
 }
 
@@ -154,14 +159,14 @@ struct Seen {
 }
 
 impl Seen {
-    fn owned_by(self, owner: Owner) -> Tensor {
+    /// All but the owner.
+    fn ready(self) -> Result<Tensor> {
         let mut tensor = self.tensor;
-        tensor.adopt(owner);
         tensor.set_ready(self.ready);
         if let Some(producer) = self.producer {
-            tensor.set_producer(producer);
+            tensor.set_producer(producer)?;
         }
-        tensor
+        Ok(tensor)
     }
 }
 
@@ -197,8 +202,8 @@ fn broadcast(mask: &Tensor, shape: &[i64]) -> Result<Tensor> {
         return refuse!(DEVX_MISMATCH, "mask has shape {:?}, the array {shape:?}", mask.shape());
     }
     let steps = of_mask().map(|(&extent, &stride)| if extent == 1 { 0 } else { stride });
-    let mut strides: Vec<i64> = steps.chain(std::iter::repeat(0)).take(shape.len()).collect();
-    strides.reverse();
+    let mut strides = repeated(0, shape.len())?;
+    strides.iter_mut().rev().zip(steps).for_each(|(stride, step)| *stride = step);
     Tensor::describe(&TensorDesc {
         data: mask.data(),
         device: mask.device(),
@@ -233,9 +238,9 @@ unsafe fn describe(array: &DevxCudaArray, parent: Option<Device>) -> Result<(Ten
         return refuse!(DEVX_INVALID_SHAPE, "shape is NULL with ndim {ndim}");
     }
     // SAFETY: a producer's shape has `ndim` extents.
-    let shape: Vec<i64> = (0..ndim).map(|i| unsafe { entry(array.shape, i) }).collect();
+    let shape: Vec<i64> = collected((0..ndim).map(|i| Ok(unsafe { entry(array.shape, i) })))?;
     let width = dtype.element_bytes().unwrap_or(1) as i64;
-    let mut strides = Vec::with_capacity(ndim);
+    let mut strides = vector(ndim)?;
     for i in 0..if array.strides.is_null() { 0 } else { ndim } {
         // SAFETY: a producer's strides are `ndim` distances.
         let bytes = unsafe { entry(array.strides, i) };
@@ -316,7 +321,7 @@ unsafe fn typestr_of<'a>(typestr: *const c_char) -> Result<&'a str> {
     // SAFETY: `length` bytes were read above.
     let bytes = unsafe { std::slice::from_raw_parts(typestr.cast::<u8>(), length) };
     std::str::from_utf8(bytes).map_err(|_| {
-        Error::new(crate::abi::types::DEVX_INVALID_DTYPE, format!("typestr is not valid UTF-8: {bytes:?}"))
+        Error::new(crate::abi::types::DEVX_INVALID_DTYPE, format_args!("typestr is not valid UTF-8: {bytes:?}"))
     })
 }
 
@@ -378,8 +383,7 @@ fn typestr(dtype: DType) -> Option<[u8; 8]> {
         _ => '>',
     };
     let mut text = [0; 8];
-    let said = format!("{order}{kind}{}", bits / 8);
-    text.iter_mut().zip(said.bytes()).for_each(|(place, byte)| *place = byte);
+    write!(text.as_mut_slice(), "{order}{kind}{}", bits / 8).ok()?;
     Some(text)
 }
 

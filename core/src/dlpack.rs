@@ -353,7 +353,7 @@ impl Managed for DLManagedTensorVersioned {
     fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned<Self>, Refused<Tensor>> {
         let asked = request.max_version;
         if asked.major < VERSION.major {
-            let text = format!(
+            let text = format_args!(
                 "max_version is {}.{}: the versioned struct needs 1.0; ask for the legacy one",
                 asked.major, asked.minor
             );

@@ -186,14 +186,15 @@ fn has_width(code: u8, bits: u8) -> bool {
 /// What is wrong with a type.
 fn invalid(dtype: DLDataType) -> Error {
     let DLDataType { code, bits, .. } = dtype;
-    let widths: Vec<u8> = (0..=u8::MAX).filter(|&bits| has_width(code, bits)).collect();
+    let widths = || (0..=u8::MAX).filter(|&bits| has_width(code, bits));
     match dl::DLDataTypeCode::from(code) {
         dl::kDLOpaqueHandle => Error::new(DEVX_UNSUPPORTED, "dtype.code is 3: opaque handles have no meaning"),
-        _ if widths.is_empty() => {
-            Error::new(DEVX_INVALID_DTYPE, format!("dtype.code is {code}: not a type code of DLPack 1.3"))
+        _ if widths().next().is_none() => {
+            Error::new(DEVX_INVALID_DTYPE, format_args!("dtype.code is {code}: not a type code of DLPack 1.3"))
         }
-        _ if !widths.contains(&bits) => {
-            Error::new(DEVX_INVALID_DTYPE, format!("dtype.bits is {bits}: type code {code} has {widths:?}"))
+        _ if !has_width(code, bits) => {
+            let widths = fmt::from_fn(|f| f.debug_list().entries(widths()).finish());
+            Error::new(DEVX_INVALID_DTYPE, format_args!("dtype.bits is {bits}: type code {code} has {widths:?}"))
         }
         _ => Error::new(DEVX_INVALID_DTYPE, "dtype.lanes is 0: at least 1 is needed"),
     }

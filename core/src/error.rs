@@ -7,15 +7,22 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::abi::types::{self as t, DevxError, DevxStatus as Status};
+use crate::memory::Vacant;
 use crate::text;
 
 /// The reason of a refusal. Nothing was taken and no output was written.
 ///
 /// One pointer, so that a result which is not an error is returned in registers.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Error(Box<Reason>);
+#[derive(PartialEq, Eq)]
+pub struct Error(Option<Box<Reason>>);
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+const NO_MEMORY: &str = "there is no memory, not even to say what failed";
+
+/// Of an error for which there is no memory.
+static UNSAID: Reason =
+    Reason { status: t::DEVX_OUT_OF_MEMORY, driver_code: 0, errno: 0, message: Cow::Borrowed(NO_MEMORY) };
+
+#[derive(Debug, PartialEq, Eq)]
 struct Reason {
     status: Status,
     driver_code: i32,
@@ -28,92 +35,143 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     /// An error of the library itself or of its input.
-    pub fn new(status: Status, message: impl Into<Cow<'static, str>>) -> Self {
-        Self::of(status, 0, 0, message.into())
+    pub fn new(status: Status, message: impl Into<Text>) -> Self {
+        Self::of(status, 0, 0, message)
     }
 
-    fn of(status: Status, driver_code: i32, errno: i32, message: Cow<'static, str>) -> Self {
-        Self(Box::new(Reason { status, driver_code, errno, message }))
+    /// If there is no memory to say it, that is the error.
+    fn of(status: Status, driver_code: i32, errno: i32, text: impl Into<Text>) -> Self {
+        let reason = text.into().0.map(|message| Reason { status, driver_code, errno, message });
+        Self(reason.and_then(|reason| Some(Vacant::find()?.fill(reason))))
+    }
+
+    /// There is no memory for so many bytes; 0 if nobody knows.
+    pub(crate) fn no_memory(bytes: usize) -> Self {
+        let text = format_args!("{bytes} bytes could not be allocated");
+        refused(|| if bytes == 0 { Self(None) } else { Self::new(t::DEVX_OUT_OF_MEMORY, text) })
+    }
+
+    fn reason(&self) -> &Reason {
+        self.0.as_deref().unwrap_or(&UNSAID)
     }
 
     /// An error of the device driver.
-    pub fn driver(status: Status, driver_code: i32, message: impl Into<Cow<'static, str>>) -> Self {
-        Self::of(status, driver_code, 0, message.into())
+    pub fn driver(status: Status, driver_code: i32, message: impl Into<Text>) -> Self {
+        Self::of(status, driver_code, 0, message)
     }
 
     /// An error of a foreign callback that returned an `errno` code (Arrow C stream interface, "Error codes").
-    pub(crate) fn callback(errno: i32, message: impl Into<Cow<'static, str>>) -> Self {
-        Self::of(t::DEVX_CALLBACK, 0, errno, message.into())
+    pub(crate) fn callback(errno: i32, message: impl Into<Text>) -> Self {
+        Self::of(t::DEVX_CALLBACK, 0, errno, message)
     }
 
     /// An error of the operating system.
     pub(crate) fn system(call: &str, errno: rustix::io::Errno) -> Self {
         let errno = errno.raw_os_error();
-        let text = format!("{call}: {}", std::io::Error::from_raw_os_error(errno));
-        Self::of(t::DEVX_SYSTEM, 0, errno, text.into())
+        Self::of(t::DEVX_SYSTEM, 0, errno, format_args!("{call}: {}", text::OfErrno(errno)))
     }
 
     /// What a panic says that was caught at a boundary: a defect of this library, told as an error.
     pub fn panicked(payload: Box<dyn Any + Send>) -> Self {
-        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let error = Self::new(t::DEVX_PANIC, format_args!("{}", text.unwrap_or("a panic without a text")));
         // A payload may panic in its own drop; the second payload is leaked rather than dropped.
         if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
             std::mem::forget(second);
         }
-        Self::new(t::DEVX_PANIC, text.unwrap_or_else(|| "a panic without a text".to_owned()))
+        error
     }
 
     /// The status that the C API returns for this error.
     pub fn status(&self) -> Status {
-        self.0.status
+        self.reason().status
     }
 
     /// The same error with another status, for a caller to whom it means something else.
     pub(crate) fn with_status(mut self, status: Status) -> Self {
-        self.0.status = status;
+        match &mut self.0 {
+            Some(reason) => reason.status = status,
+            None => return Self::new(status, NO_MEMORY),
+        }
         self
     }
 
     /// Code of the failed device driver call, or 0.
     pub fn driver_code(&self) -> i32 {
-        self.0.driver_code
+        self.reason().driver_code
     }
 
     /// What a foreign callback or the operating system returned (`errno`), or 0.
     pub fn errno(&self) -> i32 {
-        self.0.errno
+        self.reason().errno
     }
 
     /// The text, without the status.
     pub fn message(&self) -> &str {
-        &self.0.message
+        &self.reason().message
     }
 
     /// As the C record, whose text is cut if it is too long.
     pub fn to_raw(&self) -> DevxError {
         let mut message = [0; t::DEVX_ERROR_MESSAGE_BYTES];
         text::fill(self.message(), &mut message);
-        DevxError { status: self.0.status, driver_code: self.0.driver_code, message }
+        DevxError { status: self.status(), driver_code: self.driver_code(), message }
     }
 
     /// The same error, said of a part: `context` is put before the text.
     #[must_use]
     pub fn within(mut self, context: impl fmt::Display) -> Self {
-        self.0.message = format!("{context}{}", self.0.message).into();
+        let text = text::formatted(format_args!("{context}{}", self.message()));
+        if let (Some(reason), Some(text)) = (&mut self.0, text) {
+            reason.message = text;
+        }
         self
+    }
+}
+
+impl Clone for Error {
+    fn clone(&self) -> Self {
+        let Some(reason) = &self.0 else { return Self(None) };
+        let text: Text = match &reason.message {
+            Cow::Borrowed(text) => (*text).into(),
+            Cow::Owned(text) => format_args!("{text}").into(),
+        };
+        Self::of(reason.status, reason.driver_code, reason.errno, text)
+    }
+}
+
+/// The text of an error: static, or put together for it; none if there was no memory for it.
+#[derive(Debug)]
+pub struct Text(Option<Cow<'static, str>>);
+
+impl From<&'static str> for Text {
+    fn from(text: &'static str) -> Self {
+        Self(Some(text.into()))
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Self(Some(text.into()))
+    }
+}
+
+impl From<fmt::Arguments<'_>> for Text {
+    fn from(text: fmt::Arguments<'_>) -> Self {
+        Self(text::formatted(text))
     }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.reason().fmt(f)
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)
+        f.write_str(self.message())
     }
 }
 
@@ -152,7 +210,7 @@ pub(crate) fn refused(make: impl FnOnce() -> Error) -> Error {
 /// `Err` with a status constant of [`crate::abi::types`] and a formatted text.
 macro_rules! refuse {
     ($status:ident, $($text:tt)*) => {
-        Err($crate::error::refused(move || $crate::error::Error::new($crate::abi::types::$status, format!($($text)*))))
+        Err($crate::error::refused(move || $crate::error::Error::new($crate::abi::types::$status, format_args!($($text)*))))
     };
 }
 pub(crate) use refuse;

@@ -13,7 +13,7 @@ use crate::abi::types::DEVX_NOT_READY;
 use crate::arrow::Batch;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, refuse};
-use crate::memory::Owner;
+use crate::memory::{Owner, boxed, push};
 use crate::runtime::cuda::{Event, ForeignEvent, LEGACY, Stream, reaper};
 use crate::tensor::Tensor;
 
@@ -161,47 +161,47 @@ impl Drop for Uses {
 }
 
 impl Uses {
-    fn of(whose: Whose) -> Self {
-        Self(AtomicPtr::new(Box::into_raw(Box::new(Noted { events: Mutex::default(), whose }))))
+    fn of(whose: Whose) -> Result<Self> {
+        Ok(Self(AtomicPtr::new(Box::into_raw(boxed(Noted { events: Mutex::default(), whose })?))))
     }
 
     /// Of data whose producer works on a stream.
-    pub(crate) fn lent(producer: Stream) -> Self {
+    pub(crate) fn lent(producer: Stream) -> Result<Self> {
         Self::of(Whose::Lent(producer))
     }
 
     /// Of a view of a tensor.
-    pub(crate) fn of_tensor(tensor: Tensor) -> Self {
+    pub(crate) fn of_tensor(tensor: Tensor) -> Result<Self> {
         Self::of(Whose::OfTensor(tensor))
     }
 
     /// Of a view of a batch.
-    pub(crate) fn of_batch(batch: Batch) -> Self {
+    pub(crate) fn of_batch(batch: Batch) -> Result<Self> {
         Self::of(Whose::OfBatch(batch))
     }
 
-    fn noted(&self) -> &Noted {
+    fn noted(&self) -> Result<&Noted> {
         let noted = self.0.load(Acquire);
-        let noted = if noted.is_null() { self.begin() } else { noted };
+        let noted = if noted.is_null() { self.begin()? } else { noted };
         // SAFETY: from a box, which lives as long as this.
-        unsafe { &*noted }
+        Ok(unsafe { &*noted })
     }
 
-    fn begin(&self) -> *mut Noted {
-        let mine = Box::into_raw(Box::new(Noted { events: Mutex::default(), whose: Whose::Own }));
-        match self.0.compare_exchange(ptr::null_mut(), mine, AcqRel, Acquire) {
+    fn begin(&self) -> Result<*mut Noted> {
+        let mine = Box::into_raw(boxed(Noted { events: Mutex::default(), whose: Whose::Own })?);
+        Ok(match self.0.compare_exchange(ptr::null_mut(), mine, AcqRel, Acquire) {
             Ok(_) => mine,
             Err(theirs) => {
                 // SAFETY: from a box, and nobody else has seen it.
                 drop(unsafe { Box::from_raw(mine) });
                 theirs
             }
-        }
+        })
     }
 
     /// Notes that work which is queued on `stream` until now uses the data.
     pub(crate) fn add(&self, stream: Stream) -> Result<()> {
-        let noted = self.noted();
+        let noted = self.noted()?;
         match &noted.whose {
             Whose::OfTensor(tensor) => return tensor.used_on(stream),
             Whose::OfBatch(batch) => return batch.used_on(stream),
@@ -212,13 +212,12 @@ impl Uses {
         let mut events = noted.events.lock().unwrap_or_else(PoisonError::into_inner);
         // Work on one stream is done in order, so its last event stands for the ones before.
         events.retain(|earlier| !earlier.is_on(stream));
-        events.push(event);
-        Ok(())
+        push(&mut events, event)
     }
 
     /// Notes that the data is used until an event is complete.
-    pub(crate) fn add_event(&self, event: Event) {
-        let noted = self.noted();
+    pub(crate) fn add_event(&self, event: Event) -> Result<()> {
+        let noted = self.noted()?;
         match &noted.whose {
             Whose::OfTensor(tensor) => return tensor.used_until(event),
             Whose::OfBatch(batch) => return batch.used_until(event),
@@ -227,7 +226,7 @@ impl Uses {
         let mut events = noted.events.lock().unwrap_or_else(PoisonError::into_inner);
         // Nobody says of such events which stands for which: what is over goes, or there would be ever more.
         events.retain(|earlier| earlier.is_complete() != Ok(true));
-        events.push(event);
+        push(&mut events, event)
     }
 
     /// Notes work that is queued already. If that cannot be noted, the host waits for it; if not even that is possible, one

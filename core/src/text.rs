@@ -1,7 +1,11 @@
 //! Texts in records of a fixed size, and as C has them.
 
-use core::ffi::c_char;
+use core::ffi::{CStr, c_char};
+use std::borrow::Cow;
 use std::ffi::CString;
+use std::fmt::{self, Write};
+
+use crate::error::{Error, Result};
 
 /// Writes a text with its NUL, cut at a character if there is not enough room. A NUL within the text becomes a `?`.
 pub fn fill(text: &str, to: &mut [c_char]) {
@@ -12,16 +16,84 @@ pub fn fill(text: &str, to: &mut [c_char]) {
     }
 }
 
-/// A text as C has it. A NUL within it becomes a `?`.
-pub fn c_string(text: &str) -> CString {
-    // There is no NUL left to refuse.
-    CString::new(text.bytes().map(visible).collect::<Vec<_>>()).unwrap_or_default()
+/// A text as C has it. A NUL within it becomes a `?`; `None` if there is no memory for it.
+pub fn c_string(text: &str) -> Option<CString> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(text.len() + 1).ok()?;
+    bytes.extend(text.bytes().map(visible).chain([0]));
+    CString::from_vec_with_nul(bytes).ok()
 }
 
-/// What stands in a field of a record up to its NUL or its end, with replacement characters for what is not UTF-8.
-pub fn read(from: &[c_char]) -> String {
-    let bytes: Vec<u8> = from.iter().flat_map(|c| c.to_ne_bytes()).take_while(|byte| *byte != 0).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
+/// A text put together; `None` if there is no memory for it.
+pub fn formatted(text: fmt::Arguments<'_>) -> Option<Cow<'static, str>> {
+    struct Growing(String);
+    impl Write for Growing {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0.try_reserve(text.len()).map_err(|_| fmt::Error)?;
+            self.0.push_str(text);
+            Ok(())
+        }
+    }
+    if let Some(text) = text.as_str() {
+        return Some(text.into());
+    }
+    let mut grown = Growing(String::new());
+    grown.write_fmt(text).ok()?;
+    Some(grown.0.into())
+}
+
+/// A text put together.
+///
+/// # Errors
+/// `DEVX_OUT_OF_MEMORY`.
+pub fn said(text: fmt::Arguments<'_>) -> Result<Cow<'static, str>> {
+    formatted(text).ok_or_else(|| Error::no_memory(0))
+}
+
+/// What an `errno` code means, in the words of the system.
+#[derive(Clone, Copy, Debug)]
+pub struct OfErrno(pub i32);
+
+impl fmt::Display for OfErrno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut words = [0; 128];
+        // SAFETY: room for so many bytes, which end in a NUL whatever is written.
+        unsafe { libc::strerror_r(self.0, words.as_mut_ptr(), words.len() - 1) };
+        // SAFETY: the last byte is a NUL.
+        let words = unsafe { CStr::from_ptr(words.as_ptr()) };
+        write!(f, "{} (os error {})", words.to_str().unwrap_or("?"), self.0)
+    }
+}
+
+/// What stands in a field of a record up to its NUL or its end.
+pub fn read(from: &[c_char]) -> Lossy<'_> {
+    let length = from.iter().position(|&c| c == 0).unwrap_or(from.len());
+    // SAFETY: a character of C is a byte, and so many are there.
+    Lossy(unsafe { std::slice::from_raw_parts(from.as_ptr().cast(), length) })
+}
+
+/// Bytes as a text, with replacement characters for what is not UTF-8, and without an allocation.
+#[derive(Clone, Copy)]
+pub struct Lossy<'a>(pub &'a [u8]);
+
+impl fmt::Display for Lossy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.utf8_chunks().try_for_each(|chunk| {
+            f.write_str(chunk.valid())?;
+            if chunk.invalid().is_empty() { Ok(()) } else { f.write_char(char::REPLACEMENT_CHARACTER) }
+        })
+    }
+}
+
+impl fmt::Debug for Lossy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        self.0.utf8_chunks().try_for_each(|chunk| {
+            write!(f, "{}", chunk.valid().escape_debug())?;
+            if chunk.invalid().is_empty() { Ok(()) } else { f.write_char(char::REPLACEMENT_CHARACTER) }
+        })?;
+        f.write_char('"')
+    }
 }
 
 fn visible(byte: u8) -> u8 {

@@ -25,7 +25,7 @@ fn single(fields: &[FieldDesc<'_>], nodes: &[NodeDesc<'_>]) -> Batch {
 fn reason(plan: Plan) -> String {
     match plan {
         Plan::View => "view".into(),
-        Plan::Copy { reason, .. } | Plan::Impossible { reason } => reason,
+        Plan::Copy { reason, .. } | Plan::Impossible { reason } => reason.into_owned(),
     }
 }
 
@@ -103,7 +103,7 @@ fn strides_need_a_copy() {
     // SAFETY: the transposed view of a tensor that outlives it.
     let transposed = unsafe { Tensor::from_raw_parts(&desc, Owner::none()) }.unwrap();
     let Plan::Copy { bytes, reason } = plan_column(&transposed) else { panic!("strided") };
-    assert_eq!((bytes, reason.as_str()), (48, "strides [1, 3] of shape [3, 2] are not row-major, as Arrow's are"));
+    assert_eq!((bytes, &*reason), (48, "strides [1, 3] of shape [3, 2] are not row-major, as Arrow's are"));
     assert_eq!(column(&transposed, "t", Copying::Never).unwrap_err().status(), DEVX_COPY_REQUIRED);
     let copied = column(&transposed, "t", Copying::IfNeeded).unwrap();
     assert_eq!(copied.root().child(0).unwrap().values::<i64>().unwrap(), [0, 3, 1, 4, 2, 5]);

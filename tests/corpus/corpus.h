@@ -64,6 +64,16 @@ const char *corpus_after(corpus_made *made, int32_t refused);
  * as often as it should be. */
 const char *corpus_end(corpus_made *made);
 
+/* Allocations that fail: those of one library that is loaded, by the beginning of its file's name. How many places of it
+ * were changed for that; 0 if there is no such library. Before other threads use it. */
+int32_t corpus_fault_install(const char *library);
+
+/* The nth allocation (1: the next one) that the library makes on this thread fails, and all after it if from_then_on. */
+void corpus_fault_arm(int64_t nth, int32_t from_then_on);
+
+/* None fails any more. How many did. */
+int64_t corpus_fault_disarm(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,8 +1,10 @@
 /* The corpus of bad input (tests/corpus) through the C API: a test for each case. What the cases are, and what becomes
  * of the structs, the library of the corpus knows; here they are imported and the errors compared. */
+#define _POSIX_C_SOURCE 200809L /* setenv */
 #include <corpus.h>
 #include <devexchange.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int64_t const PATIENCE_NS = INT64_C(10000000000);
@@ -21,6 +23,9 @@ struct imported {
 
 static devx_error error;
 static char why[1024];
+
+/* How many allocations failed while a case was run. */
+static int64_t failed;
 
 #define WRONG(...) (snprintf(why, sizeof why, __VA_ARGS__), why)
 
@@ -169,19 +174,26 @@ static const char *judge(int64_t i, devx_status status, const char *stage, int64
     if (status == DEVX_OK) {
         return expected[0] == '\0' ? NULL : WRONG("it was accepted, but is %s: %s", expected, says);
     }
-    if (strcmp(devx_status_name(status), expected) != 0 || strstr(error.message, says) == NULL ||
+    /* Without memory for it a text is shorter. */
+    int const said = failed > 0 || strstr(error.message, says) != NULL;
+    if (strcmp(devx_status_name(status), expected) != 0 || !said ||
         strcmp(stage, corpus_text(i, "stage")) != 0) {
         return WRONG("%s at %s: %s; expected %s: %s", devx_status_name(status), stage, error.message, expected, says);
     }
     return error.status == status ? NULL : WRONG("the record says %s", devx_status_name(error.status));
 }
 
-static const char *run(int64_t i) {
+/* Runs a case while an allocation fails, or with an nth of 0 while none does. */
+static const char *run(int64_t i, int64_t nth, int from_then_on) {
     struct imported all = {NULL, NULL, NULL, NULL, NULL};
     corpus_made *const made = corpus_make(i);
     devx_status status = DEVX_OK;
     int64_t batches = 0;
     error = (devx_error){0, 0, ""};
+    failed = 0;
+    if (nth > 0) {
+        corpus_fault_arm(nth, from_then_on);
+    }
     if (!import(corpus_text(i, "kind"), made, &all, &status)) {
         return WRONG("there is no import of a %s", corpus_text(i, "kind"));
     }
@@ -191,16 +203,42 @@ static const char *run(int64_t i) {
         stage = "read";
         status = read_all(&all, &batches);
     }
-    if (wrong == NULL) {
+    close_all(&all);
+    failed = corpus_fault_disarm();
+    /* Without memory that is the error, wherever it comes. */
+    if (wrong == NULL && (failed == 0 || status != DEVX_OUT_OF_MEMORY)) {
         wrong = judge(i, status, stage, batches);
     }
-    close_all(&all);
     const char *const left = corpus_end(made);
     if (wrong != NULL || left != NULL) {
         return wrong != NULL ? wrong : left;
     }
     int64_t const outstanding = devx_ledger_outstanding();
     return outstanding == 0 ? NULL : WRONG("%d things are outstanding", (int)outstanding);
+}
+
+/* A case again and again, while each of its allocations fails, alone or with all that follow. NULL, or what is wrong. */
+static const char *run_without_memory(int64_t i, int64_t *faults) {
+    for (int from_then_on = 0; from_then_on < 2; ++from_then_on) {
+        int64_t nth = 0;
+        do {
+            const char *const wrong = run(i, ++nth, from_then_on);
+            if (wrong != NULL) {
+                static char which[sizeof why + 100];
+                const char *const more = from_then_on ? " and more" : "";
+                snprintf(which, sizeof which, "without allocation %d%s: %s", (int)nth, more, wrong);
+                return which;
+            }
+            *faults += failed;
+        } while (failed > 0);
+    }
+    return NULL;
+}
+
+/* What reader and client keep for themselves is not made without memory: docs/reliability.md. */
+static int has_faults(int64_t i) {
+    const char *const kind = corpus_text(i, "kind");
+    return strcmp(kind, "async") != 0 && strncmp(kind, "ipc_", 4) != 0;
 }
 
 /* Whether a refused import writes its output. The cases themselves have outputs that are NULL. */
@@ -231,15 +269,24 @@ static int report(const char *name, const char *wrong) {
 }
 
 int main(void) {
-    int64_t ran = 0;
-    int failed = report("nobody has to want the text", run_outputs());
+    /* Or what was given back once is not allocated again. */
+    setenv("DEVEXCHANGE_KEEP_BLOCKS", "0", 1);
+    int64_t ran = 0, faults = 0;
+    int bad = report("nobody has to want the text", run_outputs());
+    int const changed = corpus_fault_install("libdevexchange.so");
     setvbuf(stdout, NULL, _IONBF, 0);
     for (int64_t i = 0; i < corpus_count(); ++i) {
         if (corpus_is_for(i, "c")) {
             ran += 1;
-            failed += report(corpus_text(i, "name"), run(i));
+            const char *wrong = run(i, 0, 0);
+            if (wrong == NULL && has_faults(i)) {
+                wrong = run_without_memory(i, &faults);
+            }
+            bad += report(corpus_text(i, "name"), wrong);
         }
     }
-    failed += report("every case was run", ran == corpus_count_for("c") && ran > 300 ? NULL : "some were not");
-    return failed == 0 ? 0 : 1;
+    printf("# %d allocations failed\n", (int)faults);
+    bad += report("allocations can fail", changed > 0 && faults > 2000 ? NULL : "they do not");
+    bad += report("every case was run", ran == corpus_count_for("c") && ran > 300 ? NULL : "some were not");
+    return bad == 0 ? 0 : 1;
 }

@@ -14,7 +14,7 @@ use crate::abi::types::{DevxBatchInfo, DevxNode};
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
-use crate::memory::{Foreign, Owner, Slab, TailSize, fill_in};
+use crate::memory::{Foreign, Owner, Slab, TailSize, fill_in, repeated};
 use crate::order::{self, Ready, Uses};
 use crate::runtime::cuda::{Event, Stream};
 use crate::tensor::Borrowed;
@@ -211,8 +211,8 @@ impl Batch {
         let mut tail = slab.tail();
         let table = tail.carve::<*const ArrowArray>(count);
         let mut place = tail.carve::<*const c_void>(n_buffers);
-        let mut arrays = vec![NO_ARRAY; count];
-        for (node, number) in nodes.iter().zip(schema.depth_first()) {
+        let mut arrays = repeated(NO_ARRAY, count)?;
+        for (node, number) in nodes.iter().zip(schema.depth_first()?) {
             // SAFETY: the tail has room for the sum of all buffers, and each node's are stored once.
             unsafe { place.copy_from_nonoverlapping(node.buffers.as_ptr(), node.buffers.len()) };
             if let Some(array) = arrays.get_mut(number) {
@@ -413,8 +413,8 @@ impl Batch {
     }
 
     /// See [`Uses::add_event`].
-    pub(crate) fn used_until(&self, event: Event) {
-        self.0.header().uses.add_event(event);
+    pub(crate) fn used_until(&self, event: Event) -> Result<()> {
+        self.0.header().uses.add_event(event)
     }
 
     /// See [`Uses::hold`].

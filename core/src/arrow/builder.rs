@@ -11,9 +11,10 @@ use super::schema::{FieldDesc, Schema};
 use crate::abi::arrow_data::{ARROW_FLAG_NULLABLE, ArrowArray};
 use crate::device::Device;
 use crate::error::{Error, Refused, Result, refuse};
-use crate::memory::Owner;
+use crate::memory::{Owner, Vacant, collected, push, vector};
 use crate::order::Ready;
 use crate::runtime::cuda::Stream;
+use crate::text::{c_string, said};
 
 /// An array that is being described: its field, its buffers, what is below it, and who keeps its memory alive. Nothing is
 /// checked before [`ArrayBuilder::build`].
@@ -133,30 +134,39 @@ impl ArrayBuilder {
         if let Err(error) = self.texts(&mut texts) {
             return Err(Refused { error, returned: Box::new(self) });
         }
-        let (mut fields, mut nodes) = (Vec::with_capacity(texts.len()), Vec::with_capacity(texts.len()));
-        self.describe(&mut texts.iter(), &mut fields, &mut nodes);
-        // SAFETY: the caller's contract; what has no owner yet gets it below, before anybody else sees the batch.
-        let made = Schema::new(&fields)
-            .and_then(|schema| Ok(unsafe { Batch::from_raw_parts(&schema, device, &nodes, Owner::none()) }?));
-        match made {
-            Ok(mut batch) => {
-                let mut owners = Vec::new();
+        // SAFETY: the caller's contract.
+        match unsafe { self.make(&texts, device) } {
+            Ok((mut batch, mut owners, room)) => {
                 self.take_owners(&mut owners);
-                batch.set_owner(all_of(owners));
+                batch.set_owner(all_of(owners, room));
                 Ok(batch)
             }
             Err(error) => Err(Refused { error, returned: Box::new(self) }),
         }
     }
 
+    /// The batch without its owner, which it gets before anybody else sees it, and room for that.
+    ///
+    /// # Safety
+    /// As [`ArrayBuilder::build`].
+    unsafe fn make(&self, texts: &[Texts], device: Device) -> Result<(Batch, Vec<Owner>, Vacant<Vec<Owner>>)> {
+        let (mut fields, mut nodes) = (vector(texts.len())?, vector(texts.len())?);
+        self.describe(&mut texts.iter(), &mut fields, &mut nodes);
+        let schema = Schema::new(&fields)?;
+        // SAFETY: the caller's contract.
+        let batch = unsafe { Batch::from_raw_parts(&schema, device, &nodes, Owner::none()) }?;
+        Ok((batch, vector(texts.len())?, Vacant::new()?))
+    }
+
     /// The texts of all nodes, depth-first.
     fn texts(&self, texts: &mut Vec<Texts>) -> Result<()> {
-        let pairs: Vec<_> = self.metadata.iter().map(|(key, value)| (key.as_slice(), value.as_slice())).collect();
-        texts.push(Texts {
+        let pairs = collected(self.metadata.iter().map(|(key, value)| Ok((key.as_slice(), value.as_slice()))))?;
+        let text = Texts {
             name: terminated("name", &self.name)?,
             format: terminated("format", &self.format)?,
             metadata: if pairs.is_empty() { None } else { Some(metadata::encode(&pairs)?) },
-        });
+        };
+        push(texts, text)?;
         self.below().try_for_each(|node| node.texts(texts))
     }
 
@@ -209,20 +219,28 @@ struct Texts {
     metadata: Option<Vec<u8>>,
 }
 
-fn terminated(what: &str, text: &str) -> Result<CString> {
-    CString::new(text)
-        .map_err(|_| Error::new(crate::abi::types::DEVX_INVALID_TEXT, format!("{what} {text:?} has a NUL byte in it")))
+pub(crate) fn terminated(what: &str, text: &str) -> Result<CString> {
+    if text.contains('\0') {
+        return refuse!(DEVX_INVALID_TEXT, "{what} {text:?} has a NUL byte in it");
+    }
+    c_string(text).ok_or_else(|| Error::no_memory(text.len() + 1))
+}
+
+/// A text put together, without a NUL in it.
+pub(crate) fn c_formatted(text: fmt::Arguments<'_>) -> Result<CString> {
+    let text = said(text)?;
+    c_string(&text).ok_or_else(|| Error::no_memory(text.len() + 1))
 }
 
 /// One owner in place of several.
-fn all_of(mut owners: Vec<Owner>) -> Owner {
+fn all_of(mut owners: Vec<Owner>, room: Vacant<Vec<Owner>>) -> Owner {
     owners.retain(|owner| !owner.is_none());
     match owners.pop() {
         None => Owner::none(),
         Some(only) if owners.is_empty() => only,
         Some(last) => {
             owners.push(last);
-            Owner::boxed(owners)
+            Owner::in_room(room, owners)
         }
     }
 }
@@ -244,11 +262,12 @@ impl Batch {
                 "there is no column: a batch of none cannot say on which device it is"
             );
         };
-        let names: Result<Vec<_>> = columns.iter().map(|(name, _)| terminated("name", name)).collect();
-        let names = names?;
-        let mut fields = vec![FieldDesc::batch(columns.len() as u32)];
+        let names = collected(columns.iter().map(|(name, _)| terminated("name", name)))?;
+        let n_nodes = 1 + columns.iter().map(|(_, column)| column.schema().nodes()).sum::<usize>();
+        let (mut fields, mut nodes) = (vector(n_nodes)?, vector(n_nodes)?);
         let validity = [std::ptr::null()];
-        let mut nodes = vec![NodeDesc { length: first.length(), null_count: 0, offset: 0, buffers: &validity }];
+        fields.push(FieldDesc::batch(columns.len() as u32));
+        nodes.push(NodeDesc { length: first.length(), null_count: 0, offset: 0, buffers: &validity });
         for (name, (_, column)) in names.iter().zip(columns) {
             if (column.length(), column.device()) != (first.length(), first.device()) {
                 return refuse!(
@@ -260,7 +279,7 @@ impl Batch {
                     first.device()
                 );
             }
-            for node in column.schema().depth_first() {
+            for node in column.schema().depth_first()? {
                 let Some(field) = column.schema().field(node) else { continue };
                 let name = if node == 0 { name.as_c_str() } else { field.raw_name() };
                 fields.push(described(field, name));
@@ -274,10 +293,11 @@ impl Batch {
             Some(stream) => Ready::merge(columns.iter().map(|(_, column)| column.ready()), stream)?,
             None => return refuse!(DEVX_NOT_READY, "the columns are not ready, and there is no stream to order them"),
         };
-        let shared: Vec<Self> = columns.iter().map(|&(_, column)| column.clone()).collect();
+        let shared = collected(columns.iter().map(|&(_, column)| Ok(column.clone())))?;
+        let owner = Owner::in_room(Vacant::new()?, shared);
         let schema = Schema::new(&fields)?;
         // SAFETY: the columns describe their memory, and keep it alive.
-        let mut batch = unsafe { Self::from_raw_parts(&schema, first.device(), &nodes, Owner::boxed(shared)) }?;
+        let mut batch = unsafe { Self::from_raw_parts(&schema, first.device(), &nodes, owner) }?;
         batch.set_ready(ready);
         Ok(batch)
     }

@@ -13,6 +13,7 @@ use crate::dtype::{DType, Element};
 use crate::error::{Error, Result, refuse};
 use crate::memory::entry;
 use crate::runtime::cuda::{Stream, copy};
+use crate::text::Lossy;
 
 /// A view of one array of a batch. Rows are counted from 0; `offset` is where row 0 is in the buffers.
 #[derive(Clone, Copy, Debug)]
@@ -392,8 +393,8 @@ impl<'a> Column<'a> {
         }
         let bytes = self.bytes(row)?;
         std::str::from_utf8(bytes).map_err(|_| {
-            let shown = String::from_utf8_lossy(bytes).into_owned();
-            Error::new(crate::abi::types::DEVX_INVALID_TEXT, format!("row {row} is not valid UTF-8: {shown:?}"))
+            let shown = Lossy(bytes);
+            Error::new(crate::abi::types::DEVX_INVALID_TEXT, format_args!("row {row} is not valid UTF-8: {shown:?}"))
         })
     }
 

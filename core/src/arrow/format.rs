@@ -1,6 +1,6 @@
 //! Arrow types as format strings (C data interface, "Data type description").
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 use crate::dtype::DType;
 use crate::error::{Result, refuse};
@@ -375,8 +375,17 @@ impl fmt::Display for Type {
             Self::SparseUnion => f.write_str("sparse_union"),
             Self::DenseUnion => f.write_str("dense_union"),
             Self::RunEndEncoded => f.write_str("run_end_encoded"),
-            other => write!(f, "{}", format!("{other:?}").to_lowercase()),
+            other => write!(Lowercase(f), "{other:?}"),
         }
+    }
+}
+
+/// Writes the name of a variant as that of its type.
+struct Lowercase<'a, 'b>(&'a mut fmt::Formatter<'b>);
+
+impl fmt::Write for Lowercase<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.chars().try_for_each(|letter| self.0.write_char(letter.to_ascii_lowercase()))
     }
 }
 

@@ -4,6 +4,7 @@ use core::ffi::c_char;
 use std::marker::PhantomData;
 
 use crate::error::{Result, refuse};
+use crate::memory::vector;
 
 /// Most pairs that are read.
 pub const MAX_PAIRS: i32 = 1 << 20;
@@ -143,7 +144,7 @@ pub fn encode(pairs: &[(&[u8], &[u8])]) -> Result<Vec<u8>> {
     if bytes > MAX_BYTES || pairs.len() > MAX_PAIRS as usize {
         return refuse!(DEVX_INVALID_METADATA, "metadata of {} pairs and {bytes} bytes is too large", pairs.len());
     }
-    let mut block = Vec::with_capacity(bytes);
+    let mut block = vector(bytes)?;
     block.extend_from_slice(&(pairs.len() as i32).to_ne_bytes());
     for part in pairs.iter().flat_map(|(key, value)| [key, value]) {
         block.extend_from_slice(&(part.len() as i32).to_ne_bytes());

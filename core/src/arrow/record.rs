@@ -11,6 +11,7 @@ use super::tree::{Links, Node};
 use crate::abi::arrow_data::ArrowSchema;
 use crate::error::{Error, Result, refuse};
 use crate::memory::{entry, set_entry};
+use crate::text::Lossy;
 
 /// Most bytes of a name or a format string.
 const MAX_TEXT: usize = 1 << 20;
@@ -263,8 +264,8 @@ pub(super) unsafe fn text<'a>(from: *const c_char, what: &str) -> Result<&'a str
     // SAFETY: `length` bytes were read above.
     let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), length) };
     std::str::from_utf8(bytes).map_err(|_| {
-        let shown = String::from_utf8_lossy(bytes).into_owned();
-        Error::new(crate::abi::types::DEVX_INVALID_TEXT, format!("{what} is not valid UTF-8: {shown:?}"))
+        let shown = Lossy(bytes);
+        Error::new(crate::abi::types::DEVX_INVALID_TEXT, format_args!("{what} is not valid UTF-8: {shown:?}"))
     })
 }
 

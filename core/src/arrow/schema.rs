@@ -14,7 +14,7 @@ use crate::abi::arrow_data::{ARROW_FLAG_NULLABLE, ArrowSchema};
 use crate::abi::types::DevxField;
 use crate::error::{Result, refuse};
 use crate::ledger::{Entry, Kind};
-use crate::memory::{Foreign, Slab, TailSize, fill_in};
+use crate::memory::{Foreign, Slab, TailSize, fill_in, vector};
 use crate::tensor::Borrowed;
 
 /// Key of the metadata pair that names an extension type.
@@ -206,7 +206,7 @@ impl Schema {
             place = unsafe { place.add(bytes.len()) };
             stored
         };
-        let mut structs = Vec::with_capacity(nodes);
+        let mut structs = vector(nodes)?;
         for i in 0..nodes {
             let Some(field) = desc(i) else { continue };
             structs.push(ArrowSchema {
@@ -320,16 +320,20 @@ impl Schema {
     }
 
     /// For each node in depth-first order, its number in here.
-    pub(crate) fn depth_first(&self) -> Vec<usize> {
-        let mut order = Vec::with_capacity(self.nodes());
-        let mut stack = vec![0];
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub(crate) fn depth_first(&self) -> Result<Vec<usize>> {
+        let (mut order, mut stack) = (vector(self.nodes())?, vector(self.nodes())?);
+        stack.push(0);
         while let Some(node) = stack.pop() {
             order.push(node);
             let links = self.links(node);
             let first = links.first_child as usize;
+            // Never more than there are nodes.
             stack.extend((first..first + links.below()).rev());
         }
-        order
+        Ok(order)
     }
 
     /// Whether it is the very same.

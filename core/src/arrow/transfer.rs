@@ -7,7 +7,7 @@ use super::format::Buffer;
 use crate::abi::arrow_data::ArrowArray;
 use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
-use crate::memory::Owner;
+use crate::memory::{Owner, Vacant, collected, push, repeated, vector};
 use crate::order::Ready;
 use crate::runtime::cuda::{Stream, copy};
 use crate::runtime::{self, Memory};
@@ -77,7 +77,7 @@ impl Batch {
     /// The copy, in memory of the pool of a stream's device or plain; sizes of view data in pinned memory or with the rest.
     fn copy_parts(&self, device: Device, stream: Stream, pool: Option<Stream>, pin_sizes: bool) -> Result<Self> {
         self.wait(stream)?;
-        let order = self.schema().depth_first();
+        let order = self.schema().depth_first()?;
         let parts = self.parts(&order, Some(stream))?;
         let (mut room, mut readable) = (Room::NONE, Room::NONE);
         let apart = |part: &Part| part.sizes.is_some() && pin_sizes;
@@ -90,10 +90,10 @@ impl Batch {
             let pinned = Device { kind: DeviceType::CUDA_HOST, ..device };
             let memory = runtime::allocate(pinned, readable.bytes, None)?;
             readable.next = memory.address.cast();
-            owner = Owner::boxed((owner, memory.owner));
+            owner = Owner::in_room(Vacant::new()?, (owner, memory.owner));
         }
-        let mut copies = Vec::with_capacity(parts.len());
-        let mut buffers = Vec::with_capacity(parts.len());
+        let mut copies = vector(parts.len())?;
+        let mut buffers = vector(parts.len())?;
         for part in &parts {
             if part.source.is_null() {
                 buffers.push(std::ptr::null());
@@ -110,7 +110,7 @@ impl Batch {
                 _ => {}
             }
         }
-        let nodes = self.with_buffers(&order, &buffers);
+        let nodes = self.with_buffers(&order, &buffers)?;
         // SAFETY: the buffers are copies of those of this batch, in memory of `device` that the owner keeps.
         let mut copy = unsafe { Self::from_raw_parts(self.schema(), device, &nodes, owner) }?;
         // SAFETY: the new memory has room for all buffers one after the other, and nobody else knows of it; `hold` keeps
@@ -134,13 +134,13 @@ impl Batch {
     pub(crate) fn copy_on_host(&self, allocate: impl FnOnce(usize) -> Result<Memory>) -> Result<Self> {
         self.device().require_host()?;
         self.ready().require_now()?;
-        let order = self.schema().depth_first();
+        let order = self.schema().depth_first()?;
         let parts = self.parts(&order, None)?;
         let mut room = Room::NONE;
         parts.iter().try_for_each(|part| room.reserve(part.bytes))?;
         let Memory { address, owner, .. } = allocate(room.bytes)?;
         room.next = address.cast();
-        let mut buffers = Vec::with_capacity(parts.len());
+        let mut buffers = vector(parts.len())?;
         for Part { source, bytes, .. } in &parts {
             if source.is_null() {
                 buffers.push(std::ptr::null());
@@ -154,20 +154,20 @@ impl Batch {
                 unsafe { place.cast::<u8>().copy_from_nonoverlapping(source.cast(), *bytes) };
             }
         }
-        let nodes = self.with_buffers(&order, &buffers);
+        let nodes = self.with_buffers(&order, &buffers)?;
         // SAFETY: the buffers are copies of those of this batch, in host memory that the owner keeps.
         Ok(unsafe { Self::from_raw_parts(self.schema(), Device::CPU, &nodes, owner) }?)
     }
 
     /// The arrays as they are, but with other buffers, which follow each other.
-    fn with_buffers<'a>(&self, order: &[usize], mut buffers: &'a [*const c_void]) -> Vec<NodeDesc<'a>> {
+    fn with_buffers<'a>(&self, order: &[usize], mut buffers: &'a [*const c_void]) -> Result<Vec<NodeDesc<'a>>> {
         let describe = |&node: &usize| {
             let ArrowArray { length, null_count, offset, n_buffers, .. } = *self.array(node);
             let (own, others) = buffers.split_at_checked(n_buffers as usize).unwrap_or((buffers, &[]));
             buffers = others;
-            NodeDesc { length, null_count, offset, buffers: own }
+            Ok(NodeDesc { length, null_count, offset, buffers: own })
         };
-        order.iter().map(describe).collect()
+        collected(order.iter().map(describe))
     }
 
     /// How many bytes a copy of all buffers has. Without a stream, of what the host can read; with one, what has to be read
@@ -184,7 +184,7 @@ impl Batch {
                 self.ready().require_now()?;
             }
         }
-        let parts = self.parts(&self.schema().depth_first(), stream)?;
+        let parts = self.parts(&self.schema().depth_first()?, stream)?;
         let mut room = Room::NONE;
         parts.iter().try_for_each(|part| room.reserve(part.bytes))?;
         Ok(room.bytes)
@@ -201,12 +201,13 @@ impl Batch {
                     && !source.is_null()
                     && self.is_without_elements(node)
                 {
-                    parts.push(Part { source: NO_OFFSET.as_ptr().cast(), bytes: width as usize, sizes: None });
+                    push(&mut parts, Part { source: NO_OFFSET.as_ptr().cast(), bytes: width as usize, sizes: None })?;
                     continue;
                 }
                 let bytes = if source.is_null() { 0 } else { self.size_of_buffer(node, index, &sizes, stream)? };
                 let is_sizes = kind == Some(Buffer::ViewSizes) && !source.is_null();
-                parts.push(Part { source, bytes, sizes: is_sizes.then(|| sizes.clone()) });
+                let sizes = if is_sizes { Some(collected(sizes.iter().copied().map(Ok))?) } else { None };
+                push(&mut parts, Part { source, bytes, sizes })?;
             }
         }
         Ok(parts)
@@ -270,7 +271,7 @@ impl Batch {
         if source.is_null() || self.kind_of_buffer(node, others.len()) != Some(Buffer::ViewSizes) {
             return Ok(Vec::new());
         }
-        let mut sizes = vec![0_i64; others.len().saturating_sub(2)];
+        let mut sizes = repeated(0_i64, others.len().saturating_sub(2))?;
         // SAFETY: the producer of the array promises a size for each data buffer, wherever the sizes are.
         unsafe { self.read(sizes.as_mut_ptr().cast(), source.cast(), size_of_val(sizes.as_slice()), stream) }?;
         Ok(sizes)

@@ -10,7 +10,7 @@ use core::ffi::c_void;
 use super::{MAX_DEPTH, MAX_NODES};
 use crate::abi::arrow_data::{ArrowArray, ArrowSchema};
 use crate::error::{Result, refuse};
-use crate::memory::{Releasable, Slab, Tail, TailSize, entry, set_entry};
+use crate::memory::{Releasable, Slab, Tail, TailSize, collected, entry, repeated, set_entry, vector};
 
 pub(super) type ReleaseFn<N> = unsafe extern "C" fn(*mut N);
 
@@ -302,8 +302,8 @@ pub(super) fn level_order(nodes: usize, below: impl Fn(usize) -> Result<(u32, bo
         return refuse!(DEVX_TOO_DEEP, "the list has {nodes} nodes: more than {MAX_NODES}");
     }
     // One past the last node of each subtree, found from the back, where subtrees are complete already.
-    let mut ends = vec![0_usize; nodes];
-    let mut hanging = Vec::with_capacity(nodes);
+    let mut ends = repeated(0_usize, nodes)?;
+    let mut hanging = vector(nodes)?;
     for p in 0..nodes {
         let (n_children, has_dictionary) = below(p)?;
         hanging.push(Links::new(n_children, has_dictionary));
@@ -334,7 +334,7 @@ pub(super) fn level_order(nodes: usize, below: impl Fn(usize) -> Result<(u32, bo
         Some(_) => {}
     }
     // The list itself is the queue of the walk; the third member is the depth.
-    let mut order: Vec<(usize, Links, usize)> = Vec::with_capacity(nodes);
+    let mut order = vector::<(usize, Links, usize)>(nodes)?;
     let links_of = |p: usize| hanging.get(p).copied().unwrap_or(Links::NONE);
     order.push((0, links_of(0), 1));
     let mut i = 0;
@@ -353,5 +353,5 @@ pub(super) fn level_order(nodes: usize, below: impl Fn(usize) -> Result<(u32, bo
         }
         i += 1;
     }
-    Ok(order.into_iter().map(|(p, links, _)| (p, links)).collect())
+    collected(order.into_iter().map(|(p, links, _)| Ok((p, links))))
 }

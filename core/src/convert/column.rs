@@ -3,13 +3,16 @@
 use core::ffi::c_void;
 
 use super::fixed_shape;
-use super::{Plan, impossible};
-use crate::arrow::{ArrayBuilder, Batch, Column, Type};
+use super::{Plan, impossible, impossible_as, in_words};
+use crate::arrow::batch::NodeDesc;
+use crate::arrow::builder::{c_formatted, terminated};
+use crate::arrow::schema::{FieldDesc, Schema};
+use crate::arrow::{Batch, Column, Type};
 use crate::device::Device;
 use crate::dlpack::Copying;
 use crate::dtype::DType;
 use crate::error::{Result, refuse};
-use crate::memory::{Owner, entry};
+use crate::memory::{Owner, collected, entry, push, repeated, vector};
 use crate::order::Uses;
 use crate::tensor::{Flags, Tensor, TensorDesc};
 
@@ -24,20 +27,20 @@ pub fn plan_tensor(column: Column<'_>) -> Result<Plan> {
     for level in levels(column) {
         let (ty, nulls) = (level.ty(), level.null_count()?);
         if nulls > 0 {
-            return Ok(impossible(format!(
+            return Ok(impossible(format_args!(
                 "{nulls} of {} values of {ty} are null, which a tensor cannot say",
                 level.length()
             )));
         }
     }
     Ok(if values.dictionary().is_some() {
-        impossible(format!("the {} values are indices into a dictionary", values.ty()))
+        impossible(format_args!("the {} values are indices into a dictionary", values.ty()))
     } else if let Err(error) = dimensions(column) {
-        impossible(error.message())
+        impossible_as(error)?
     } else if values.ty() == Type::Bool {
         Plan::Copy { bytes: values.length() as usize, reason: "bools are bits in Arrow and bytes in DLPack".into() }
     } else if values.ty().dtype().is_none() {
-        impossible(format!("{} has no element type in DLPack", values.ty()))
+        impossible(format_args!("{} has no element type in DLPack", values.ty()))
     } else {
         Plan::View
     })
@@ -54,8 +57,8 @@ pub fn tensor(column: Column<'_>, copy: Copying) -> Result<Tensor> {
     let values = innermost(column);
     let Dimensions { shape, strides } = dimensions(column)?;
     if values.ty() == Type::Bool {
-        let bytes: Result<Vec<u8>> = (0..values.length()).map(|row| values.bool(row).map(u8::from)).collect();
-        return of_bytes(bytes?, &shape, &strides);
+        let bytes = collected((0..values.length()).map(|row| values.bool(row).map(u8::from)))?;
+        return of_bytes(bytes, &shape, &strides);
     }
     let Some(dtype) = values.ty().dtype() else {
         return refuse!(DEVX_IMPOSSIBLE, "{} has no element type in DLPack", values.ty());
@@ -72,7 +75,7 @@ pub fn tensor(column: Column<'_>, copy: Copying) -> Result<Tensor> {
     };
     // SAFETY: the batch describes the memory and, kept alive by the owner, the memory too.
     let mut view = unsafe { Tensor::from_raw_parts(&desc, column.batch().clone().into_owner()) }?;
-    view.set_view(column.batch().ready().clone(), Uses::of_batch(column.batch().clone()));
+    view.set_view(column.batch().ready().clone(), Uses::of_batch(column.batch().clone())?);
     if must_copy { view.copy() } else { Ok(view) }
 }
 
@@ -87,7 +90,7 @@ fn of_bytes(bytes: Vec<u8>, shape: &[i64], strides: &[i64]) -> Result<Tensor> {
         flags: Flags::IS_COPIED,
     };
     // SAFETY: the vector has a byte for each element, and its memory does not move while the owner holds it.
-    Ok(unsafe { Tensor::from_raw_parts(&desc, Owner::new(bytes)) }?)
+    Ok(unsafe { Tensor::from_raw_parts(&desc, Owner::try_new(bytes)?) }?)
 }
 
 /// The column and, level by level, the values of its fixed-size lists.
@@ -114,17 +117,17 @@ fn dimensions(column: Column<'_>) -> Result<Dimensions> {
     // From the innermost level outwards, the last dimension first.
     let (mut shape, mut strides) = (Vec::new(), Vec::new());
     let mut inner = 1_i64;
-    let lists: Vec<_> = levels(column).collect();
+    let lists = collected(levels(column).map(Ok))?;
     for list in lists.into_iter().rev() {
         let Type::FixedSizeList(size) = list.ty() else { continue };
         for (extent, stride) in fixed_shape::of_list(list.field(), size.into())?.into_iter().rev() {
-            shape.push(extent);
-            strides.push(stride.saturating_mul(inner));
+            push(&mut shape, extent)?;
+            push(&mut strides, stride.saturating_mul(inner))?;
         }
         inner = inner.saturating_mul(size.into());
     }
-    shape.push(column.length());
-    strides.push(inner);
+    push(&mut shape, column.length())?;
+    push(&mut strides, inner)?;
     shape.reverse();
     strides.reverse();
     Ok(Dimensions { shape, strides })
@@ -136,7 +139,10 @@ fn dimensions(column: Column<'_>) -> Result<Dimensions> {
 pub fn plan_column(tensor: &Tensor) -> Plan {
     let shape = tensor.shape();
     if let Some(extent) = shape.iter().skip(1).find(|&&extent| i32::try_from(extent).is_err()) {
-        return impossible(format!("shape {shape:?}: a fixed-size list has at most {} values, not {extent}", i32::MAX));
+        return impossible(format_args!(
+            "shape {shape:?}: a fixed-size list has at most {} values, not {extent}",
+            i32::MAX
+        ));
     }
     plan_values(tensor, tensor.layout().row_major)
 }
@@ -145,10 +151,10 @@ pub fn plan_column(tensor: &Tensor) -> Plan {
 pub(super) fn plan_values(tensor: &Tensor, in_order: bool) -> Plan {
     let (shape, dtype) = (tensor.shape(), tensor.dtype());
     if shape.is_empty() {
-        return impossible("a tensor of no dimensions has no rows");
+        return impossible(format_args!("a tensor of no dimensions has no rows"));
     }
     if dtype != DType::BOOL && Type::format_of(dtype).is_none() {
-        return impossible(format!("{dtype} has no type in Arrow"));
+        return impossible(format_args!("{dtype} has no type in Arrow"));
     }
     let layout = tensor.layout();
     if dtype == DType::BOOL {
@@ -158,7 +164,10 @@ pub(super) fn plan_values(tensor: &Tensor, in_order: bool) -> Plan {
         };
     }
     if !in_order {
-        let reason = format!("strides {:?} of shape {shape:?} are not row-major, as Arrow's are", tensor.strides());
+        let reason = in_words(format_args!(
+            "strides {:?} of shape {shape:?} are not row-major, as Arrow's are",
+            tensor.strides()
+        ));
         return Plan::Copy { bytes: layout.bytes, reason };
     }
     Plan::View
@@ -173,56 +182,62 @@ pub fn column(tensor: &Tensor, name: &str, copy: Copying) -> Result<Batch> {
     let must_copy = plan_column(tensor).allow(copy)?;
     let tensor = if must_copy { tensor.copy()? } else { tensor.clone() };
     let (&rows, lists) = tensor.shape().split_first().unwrap_or((&0, &[]));
-    let list = |extent: i64| (format!("+w:{extent}"), None);
-    over_values(&tensor, name, rows, lists.iter().map(|&extent| (extent, list(extent))).collect())
+    let lists = collected(lists.iter().map(|&extent| Ok(ListOf { extent, metadata: None })))?;
+    over_values(&tensor, name, rows, &lists)
 }
 
-/// A list type: how many values, its format, and the metadata of an extension type.
-pub(super) type ListOf = (i64, (String, Option<fixed_shape::Pairs>));
+/// A list type: how many values, and the metadata of an extension type.
+pub(super) struct ListOf {
+    pub(super) extent: i64,
+    pub(super) metadata: Option<Vec<u8>>,
+}
 
 /// A column of lists over the elements of a tensor in the order in which they lie. Bools are copied into bits, others
 /// seen in place.
-pub(super) fn over_values(tensor: &Tensor, name: &str, rows: i64, lists: Vec<ListOf>) -> Result<Batch> {
+pub(super) fn over_values(tensor: &Tensor, name: &str, rows: i64, lists: &[ListOf]) -> Result<Batch> {
     let is_bool = tensor.dtype() == DType::BOOL;
     let format = if is_bool { Some("b") } else { Type::format_of(tensor.dtype()) };
     let Some(format) = format else {
         return refuse!(DEVX_IMPOSSIBLE, "{} has no type in Arrow", tensor.dtype());
     };
     let (data, owner) = if is_bool {
-        let bits = bits_of(tensor);
-        (bits.as_ptr().cast::<c_void>(), Owner::new(bits))
+        let bits = bits_of(tensor)?;
+        (bits.as_ptr().cast::<c_void>(), Owner::try_new(bits)?)
     } else {
-        (tensor.data().cast_const(), Owner::new(tensor.clone()))
+        (tensor.data().cast_const(), Owner::try_new(tensor.clone())?)
     };
-    // Number of elements on each level, the innermost last.
-    let mut lengths = vec![rows];
-    lengths.extend(lists.iter().scan(rows, |length, (extent, _)| {
-        *length = length.saturating_mul(*extent);
-        Some(*length)
-    }));
-    let name_of = |depth: usize| if depth == 0 { name } else { "item" };
-    let array_of = |depth: usize, format: &str| {
-        let length = lengths.get(depth).copied().unwrap_or(0);
-        ArrayBuilder::new(name_of(depth), format, length).flags(0).null_count(0).buffer(std::ptr::null())
-    };
-    let mut array = array_of(lists.len(), format).buffer(data).owner(owner);
-    for (depth, (_, (format, pairs))) in lists.into_iter().enumerate().rev() {
-        array = array_of(depth, &format).child(array);
-        for (key, value) in pairs.into_iter().flatten() {
-            array = array.metadata(key, value);
-        }
+    let name = terminated("name", name)?;
+    let formats = collected(lists.iter().map(|list| c_formatted(format_args!("+w:{}", list.extent))))?;
+    let values = terminated("format", format)?;
+    let (mut fields, mut nodes) = (vector(lists.len() + 1)?, vector(lists.len() + 1)?);
+    let (validity, buffers) = ([std::ptr::null()], [std::ptr::null(), data]);
+    let mut length = rows;
+    for (depth, format) in formats.iter().chain([&values]).enumerate() {
+        let name = if depth == 0 { name.as_c_str() } else { c"item" };
+        let list = lists.get(depth);
+        let metadata = list.and_then(|list| list.metadata.as_deref());
+        fields.push(FieldDesc {
+            flags: 0,
+            metadata,
+            n_children: list.is_some().into(),
+            ..FieldDesc::new(name, format)
+        });
+        let buffers: &[_] = if list.is_some() { &validity } else { &buffers };
+        nodes.push(NodeDesc { length, null_count: 0, offset: 0, buffers });
+        length = length.saturating_mul(list.map_or(1, |list| list.extent));
     }
+    let schema = Schema::new(&fields)?;
     // SAFETY: the shape says how many values there are, and the owner keeps them alive.
-    let mut column = unsafe { array.build(tensor.device()) }?;
+    let mut column = unsafe { Batch::from_raw_parts(&schema, tensor.device(), &nodes, owner) }?;
     if !is_bool {
-        column.set_view(tensor.ready().clone(), Uses::of_tensor(tensor.clone()));
+        column.set_view(tensor.ready().clone(), Uses::of_tensor(tensor.clone())?);
     }
     Ok(column)
 }
 
 /// The elements of a compact tensor of bools, packed.
-fn bits_of(tensor: &Tensor) -> Vec<u8> {
-    let mut bits = vec![0_u8; tensor.layout().elements.div_ceil(8)];
+fn bits_of(tensor: &Tensor) -> Result<Vec<u8>> {
+    let mut bits = repeated(0_u8, tensor.layout().elements.div_ceil(8))?;
     for i in 0..tensor.layout().elements {
         // SAFETY: a copy is row-major, with a byte for each element.
         let byte = unsafe { entry(tensor.data().cast::<u8>(), i) };
@@ -230,5 +245,5 @@ fn bits_of(tensor: &Tensor) -> Vec<u8> {
             *slot |= 1 << (i % 8);
         }
     }
-    bits
+    Ok(bits)
 }

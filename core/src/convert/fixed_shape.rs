@@ -1,23 +1,24 @@
 //! The extension type `arrow.fixed_shape_tensor`: a column of tensors of one shape (Arrow columnar format, "Canonical
 //! extension types", "Fixed shape tensor").
 
-use std::fmt::Write;
+use std::fmt;
 
 use serde_json::Value;
 
-use super::column::{over_values, plan_values};
+use super::column::{ListOf, over_values, plan_values};
 use super::{Plan, impossible};
+use crate::arrow::builder::c_formatted;
+use crate::arrow::metadata;
 use crate::arrow::schema::{EXTENSION_METADATA, EXTENSION_NAME};
 use crate::arrow::{Batch, Field};
 use crate::dlpack::Copying;
 use crate::error::{Result, refuse};
-use crate::layout;
+use crate::layout::{self, MAX_NDIM};
+use crate::memory::{collected, repeated};
 use crate::tensor::Tensor;
+use crate::text::Lossy;
 
 const NAME: &[u8] = b"arrow.fixed_shape_tensor";
-
-/// Metadata of a field.
-pub(super) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The dimensions of the values of a fixed-size list, in the order in which they are meant: extents, and strides in
 /// elements of the list. One dimension if the field is not of this extension type.
@@ -25,8 +26,8 @@ pub(super) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 /// # Errors
 /// `DEVX_INVALID_METADATA` with what is wrong about the shape or the permutation.
 pub(super) fn of_list(field: Field<'_>, size: i64) -> Result<Vec<(i64, i64)>> {
-    let Some((NAME, parameters)) = field.extension() else { return Ok(vec![(size, 1)]) };
-    let said = String::from_utf8_lossy(parameters);
+    let Some((NAME, parameters)) = field.extension() else { return repeated((size, 1), 1) };
+    let said = Lossy(parameters);
     let list = |key: &str| -> Option<Option<Vec<i64>>> {
         match serde_json::from_slice::<Value>(parameters).ok()?.get(key) {
             None | Some(Value::Null) => Some(None),
@@ -43,9 +44,9 @@ pub(super) fn of_list(field: Field<'_>, size: i64) -> Result<Vec<(i64, i64)>> {
     if product != Some(size) {
         return refuse!(DEVX_INVALID_METADATA, "fixed_shape_tensor has shape {shape:?}, but lists of {size} values");
     }
-    let mut strides = vec![0; shape.len()];
+    let mut strides = repeated(0, shape.len())?;
     layout::row_major_strides(&shape, &mut strides);
-    let physical: Vec<(i64, i64)> = shape.into_iter().zip(strides).collect();
+    let physical = collected(shape.into_iter().zip(strides).map(Ok))?;
     let Some(permutation) = permutation else { return Ok(physical) };
     let mut sorted = permutation.clone();
     sorted.sort_unstable();
@@ -56,14 +57,17 @@ pub(super) fn of_list(field: Field<'_>, size: i64) -> Result<Vec<(i64, i64)>> {
             physical.len()
         );
     }
-    Ok(permutation.iter().filter_map(|&from| physical.get(from as usize).copied()).collect())
+    collected(permutation.iter().filter_map(|&from| physical.get(from as usize).copied()).map(Ok))
 }
 
-/// The inner dimensions of a tensor as they lie in memory: their numbers, the one with the longest stride first. `None` if
+/// The inner dimensions of a tensor as they lie in memory: their numbers, the one with the longest stride first,
+/// as many as there are. `None` if
 /// the elements do not lie compactly in any order, row after row.
-fn order_in_memory(tensor: &Tensor) -> Option<Vec<usize>> {
+fn order_in_memory(tensor: &Tensor) -> Option<[usize; MAX_NDIM]> {
     let (shape, strides) = (tensor.shape(), tensor.strides());
-    let mut order: Vec<usize> = (1..shape.len()).collect();
+    let mut all = [0; MAX_NDIM];
+    let order = all.get_mut(..shape.len().saturating_sub(1))?;
+    order.iter_mut().zip(1..).for_each(|(place, dimension)| *place = dimension);
     let of = |list: &[i64], dimension: usize| list.get(dimension).copied().unwrap_or(0);
     order.sort_by_key(|&dimension| std::cmp::Reverse((of(strides, dimension), of(shape, dimension) > 1)));
     let mut expected = 1_i64;
@@ -74,7 +78,7 @@ fn order_in_memory(tensor: &Tensor) -> Option<Vec<usize>> {
         }
         expected = expected.checked_mul(extent.max(1))?;
     }
-    Some(order)
+    Some(all)
 }
 
 /// How a tensor can be had as a column of type `arrow.fixed_shape_tensor`.
@@ -82,7 +86,7 @@ pub fn plan_fixed_shape_column(tensor: &Tensor) -> Plan {
     let shape = tensor.shape();
     let values = shape.iter().skip(1).try_fold(1_i64, |product, extent| product.checked_mul(*extent));
     if values.is_none_or(|values| i32::try_from(values).is_err()) {
-        return impossible(format!("shape {shape:?}: a fixed-size list has at most {} values", i32::MAX));
+        return impossible(format_args!("shape {shape:?}: a fixed-size list has at most {} values", i32::MAX));
     }
     plan_values(tensor, order_in_memory(tensor).is_some())
 }
@@ -96,18 +100,23 @@ pub fn plan_fixed_shape_column(tensor: &Tensor) -> Plan {
 pub fn fixed_shape_column(tensor: &Tensor, name: &str, copy: Copying) -> Result<Batch> {
     let must_copy = plan_fixed_shape_column(tensor).allow(copy)?;
     let tensor = if must_copy { tensor.copy()? } else { tensor.clone() };
-    let order = order_in_memory(&tensor).unwrap_or_default();
-    let rows = tensor.shape().first().copied().unwrap_or(0);
-    let physical: Vec<i64> = order.iter().filter_map(|&dimension| tensor.shape().get(dimension).copied()).collect();
-    let mut parameters = format!("{{\"shape\":{physical:?}");
-    if !order.is_sorted() {
-        // For each dimension as it is meant, which one it is in memory.
-        let of = |dimension| order.iter().position(|&in_memory| in_memory == dimension).unwrap_or(0);
-        let permutation: Vec<usize> = (1..=order.len()).map(of).collect();
-        let _ = write!(parameters, ",\"permutation\":{permutation:?}");
-    }
-    parameters.push('}');
-    let size = physical.iter().product();
-    let pairs = vec![(EXTENSION_NAME.to_vec(), NAME.to_vec()), (EXTENSION_METADATA.to_vec(), parameters.into_bytes())];
-    over_values(&tensor, name, rows, vec![(size, (format!("+w:{size}"), Some(pairs)))])
+    let order = order_in_memory(&tensor).unwrap_or([0; MAX_NDIM]);
+    let (&rows, inner) = tensor.shape().split_first().unwrap_or((&0, &[]));
+    let order = order.get(..inner.len()).unwrap_or_default();
+    let extents = order.iter().filter_map(|&dimension| tensor.shape().get(dimension).copied());
+    let physical = fmt::from_fn(|f| f.debug_list().entries(extents.clone()).finish());
+    // For each dimension as it is meant, which one it is in memory.
+    let of = |dimension| order.iter().position(|&in_memory| in_memory == dimension).unwrap_or(0);
+    let permutation = fmt::from_fn(|f| match order.is_sorted() {
+        true => Ok(()),
+        false => write!(
+            f,
+            ",\"permutation\":{:?}",
+            fmt::from_fn(|f| f.debug_list().entries((1..=order.len()).map(of)).finish())
+        ),
+    });
+    let parameters = c_formatted(format_args!("{{\"shape\":{physical:?}{permutation}}}"))?;
+    let pairs = [(EXTENSION_NAME, NAME), (EXTENSION_METADATA, parameters.to_bytes())];
+    let list = ListOf { extent: extents.product(), metadata: Some(metadata::encode(&pairs)?) };
+    over_values(&tensor, name, rows, &[list])
 }

@@ -1,12 +1,15 @@
 //! A record batch of equal columns as a matrix, a matrix as a record batch. The columns of one are those of the other.
 
-use super::{Plan, impossible};
-use crate::arrow::{ArrayBuilder, Batch, Column, Type};
+use super::{Plan, impossible, impossible_as, in_words};
+use crate::arrow::batch::NodeDesc;
+use crate::arrow::builder::{c_formatted, terminated};
+use crate::arrow::schema::{FieldDesc, Schema};
+use crate::arrow::{Batch, Column, Type};
 use crate::device::{Device, DeviceType};
 use crate::dlpack::Copying;
 use crate::dtype::DType;
 use crate::error::{Result, refuse};
-use crate::memory::Owner;
+use crate::memory::{Owner, collected, vector};
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::{Stream, copy};
 use crate::tensor::{Flags, Tensor, TensorDesc};
@@ -34,11 +37,13 @@ pub fn plan_matrix(batch: &Batch) -> Result<Plan> {
         let nulls = column.null_count()?;
         if nulls > 0 {
             let name = column.field().name();
-            return Ok(impossible(format!("{nulls} values of column {name:?} are null, which a tensor cannot say")));
+            return Ok(impossible(format_args!(
+                "{nulls} values of column {name:?} are null, which a tensor cannot say"
+            )));
         }
     }
     Ok(match columns(batch) {
-        Err(error) => impossible(error.message()),
+        Err(error) => impossible_as(error)?,
         Ok(columns) if distance(&columns, batch.length()).is_some() => Plan::View,
         Ok(columns) => Plan::Copy {
             bytes: columns.starts.len() * batch.length() as usize * columns.width as usize,
@@ -56,7 +61,7 @@ fn columns(batch: &Batch) -> Result<Columns> {
         return refuse!(DEVX_IMPOSSIBLE, "column {:?} is {}, which is no number", first.field().name(), first.ty());
     };
     let width = dtype.element_bytes().unwrap_or(1);
-    let mut starts = Vec::with_capacity(batch.n_columns());
+    let mut starts = vector(batch.n_columns())?;
     for column in batch.columns() {
         if number(column) != Some(dtype) {
             let name = column.field().name();
@@ -113,7 +118,7 @@ fn seen_in_place(batch: &Batch, columns: &Columns, distance: i64) -> Result<Tens
     };
     // SAFETY: the batch describes the memory of each column and, kept alive by the owner, the memory too.
     let mut view = unsafe { Tensor::from_raw_parts(&desc, batch.clone().into_owner()) }?;
-    view.set_view(batch.ready().clone(), Uses::of_batch(batch.clone()));
+    view.set_view(batch.ready().clone(), Uses::of_batch(batch.clone())?);
     Ok(view)
 }
 
@@ -174,8 +179,8 @@ fn transposed(matrix: &Tensor, flags: Flags) -> Result<Tensor> {
         flags,
     };
     // SAFETY: the same elements, which the matrix keeps alive.
-    let mut view = unsafe { Tensor::from_raw_parts(&desc, Owner::boxed(matrix.clone())) }?;
-    view.set_view(matrix.ready().clone(), Uses::of_tensor(matrix.clone()));
+    let mut view = unsafe { Tensor::from_raw_parts(&desc, matrix.clone().into_owner()) }?;
+    view.set_view(matrix.ready().clone(), Uses::of_tensor(matrix.clone())?);
     Ok(view)
 }
 
@@ -185,13 +190,16 @@ fn transposed(matrix: &Tensor, flags: Flags) -> Result<Tensor> {
 pub fn plan_batch(tensor: &Tensor) -> Plan {
     let (shape, dtype) = (tensor.shape(), tensor.dtype());
     let &[rows, _] = shape else {
-        return impossible(format!("shape is {shape:?}: a record batch has rows and columns, so two dimensions"));
+        return impossible(format_args!("shape is {shape:?}: a record batch has rows and columns, so two dimensions"));
     };
     if Type::format_of(dtype).is_none() {
-        return impossible(format!("{dtype} has no type in Arrow that a column could be a view of"));
+        return impossible(format_args!("{dtype} has no type in Arrow that a column could be a view of"));
     }
     if tensor.layout().elements > 0 && rows > 1 && tensor.strides().first() != Some(&1) {
-        let reason = format!("strides {:?} of shape {shape:?}: the values of a column are apart", tensor.strides());
+        let reason = in_words(format_args!(
+            "strides {:?} of shape {shape:?}: the values of a column are apart",
+            tensor.strides()
+        ));
         return Plan::Copy { bytes: tensor.layout().bytes, reason };
     }
     Plan::View
@@ -220,15 +228,24 @@ pub fn batch(tensor: &Tensor, names: &[&str], copy: Copying) -> Result<Batch> {
     let format = Type::format_of(tensor.dtype()).unwrap_or("");
     let width = tensor.dtype().element_bytes().unwrap_or(0) as i64;
     let step = tensor.strides().get(1).copied().unwrap_or(0).wrapping_mul(width);
-    let mut table = ArrayBuilder::batch(rows).owner(Owner::new(tensor.clone()));
-    for k in 0..columns {
-        let name = names.get(k as usize).map_or_else(|| k.to_string(), |name| (*name).to_owned());
-        let values = tensor.data().wrapping_byte_offset((step * k) as isize).cast_const();
-        let column = ArrayBuilder::new(&name, format, rows).flags(0).null_count(0).buffer(std::ptr::null());
-        table = table.child(column.buffer(values));
+    let name_of = |k: i64| match names.get(k as usize) {
+        Some(name) => terminated("name", name),
+        None => c_formatted(format_args!("{k}")),
+    };
+    let names = collected((0..columns).map(name_of))?;
+    let format = terminated("format", format)?;
+    let buffers_of = |k| [std::ptr::null(), tensor.data().wrapping_byte_offset((step * k) as isize).cast_const()];
+    let buffers = collected((0..columns).map(|k| Ok(buffers_of(k))))?;
+    let (mut fields, mut nodes) = (vector(names.len() + 1)?, vector(names.len() + 1)?);
+    fields.push(FieldDesc::batch(names.len() as u32));
+    nodes.push(NodeDesc { length: rows, null_count: 0, offset: 0, buffers: &[std::ptr::null()] });
+    for (name, buffers) in names.iter().zip(&buffers) {
+        fields.push(FieldDesc { flags: 0, ..FieldDesc::new(name, &format) });
+        nodes.push(NodeDesc { length: rows, null_count: 0, offset: 0, buffers });
     }
+    let (schema, owner) = (Schema::new(&fields)?, Owner::try_new(tensor.clone())?);
     // SAFETY: the tensor describes the memory of each column, and keeps it alive.
-    let mut batch = unsafe { table.build(tensor.device()) }?;
-    batch.set_view(tensor.ready().clone(), Uses::of_tensor(tensor.clone()));
+    let mut batch = unsafe { Batch::from_raw_parts(&schema, tensor.device(), &nodes, owner) }?;
+    batch.set_view(tensor.ready().clone(), Uses::of_tensor(tensor.clone())?);
     Ok(batch)
 }

@@ -13,9 +13,12 @@ pub use column::{column, plan_column, plan_tensor, tensor};
 pub use fixed_shape::{fixed_shape_column, plan_fixed_shape_column};
 pub use matrix::{batch, matrix, plan_batch, plan_matrix};
 
+use std::borrow::Cow;
 use std::fmt;
 
-use crate::abi::types::{DEVX_PLAN_COPY, DEVX_PLAN_IMPOSSIBLE, DEVX_PLAN_REASON_BYTES, DEVX_PLAN_VIEW, DevxPlan};
+use crate::abi::types::{
+    DEVX_OUT_OF_MEMORY, DEVX_PLAN_COPY, DEVX_PLAN_IMPOSSIBLE, DEVX_PLAN_REASON_BYTES, DEVX_PLAN_VIEW, DevxPlan,
+};
 use crate::dlpack::Copying;
 use crate::error::{Error, Result, refuse};
 use crate::text;
@@ -30,12 +33,12 @@ pub enum Plan {
         /// Bytes that the copy writes.
         bytes: usize,
         /// Why a view is not possible.
-        reason: String,
+        reason: Cow<'static, str>,
     },
     /// Not at all.
     Impossible {
         /// Why.
-        reason: String,
+        reason: Cow<'static, str>,
     },
 }
 
@@ -46,7 +49,7 @@ impl Plan {
     /// `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE`, with the reason.
     pub fn allow(self, policy: Copying) -> Result<bool> {
         match (self, policy) {
-            (Self::Impossible { reason }, _) => Err(Error::new(crate::abi::types::DEVX_IMPOSSIBLE, reason)),
+            (Self::Impossible { reason }, _) => refuse!(DEVX_IMPOSSIBLE, "{reason}"),
             (Self::Copy { bytes, reason }, Copying::Never) => {
                 refuse!(DEVX_COPY_REQUIRED, "{reason}: a copy of {bytes} bytes is needed, which was not allowed")
             }
@@ -61,8 +64,8 @@ impl Plan {
     pub fn to_raw(&self) -> DevxPlan {
         let (kind, copy_bytes, why) = match self {
             Self::View => (DEVX_PLAN_VIEW, 0, ""),
-            Self::Copy { bytes, reason } => (DEVX_PLAN_COPY, *bytes as i64, reason.as_str()),
-            Self::Impossible { reason } => (DEVX_PLAN_IMPOSSIBLE, 0, reason.as_str()),
+            Self::Copy { bytes, reason } => (DEVX_PLAN_COPY, *bytes as i64, &**reason),
+            Self::Impossible { reason } => (DEVX_PLAN_IMPOSSIBLE, 0, &**reason),
         };
         let mut reason = [0; DEVX_PLAN_REASON_BYTES];
         text::fill(why, &mut reason);
@@ -80,6 +83,19 @@ impl fmt::Display for Plan {
     }
 }
 
-fn impossible(reason: impl Into<String>) -> Plan {
-    Plan::Impossible { reason: reason.into() }
+fn impossible(reason: fmt::Arguments<'_>) -> Plan {
+    Plan::Impossible { reason: in_words(reason) }
+}
+
+/// What cannot be done for this reason; to have no memory is none.
+///
+/// # Errors
+/// `DEVX_OUT_OF_MEMORY`.
+pub(crate) fn impossible_as(error: Error) -> Result<Plan> {
+    if error.status() == DEVX_OUT_OF_MEMORY { Err(error) } else { Ok(impossible(format_args!("{error}"))) }
+}
+
+/// A reason, if there is memory for it.
+pub(crate) fn in_words(reason: fmt::Arguments<'_>) -> Cow<'static, str> {
+    text::formatted(reason).unwrap_or("there is no memory to say why".into())
 }

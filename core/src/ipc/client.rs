@@ -16,7 +16,7 @@ use super::socket::{Received, Sent, Socket};
 use crate::abi::types::{DEVX_CLOSED, DEVX_SYSTEM};
 use crate::arrow::Batch;
 use crate::error::{Error, Result, refuse};
-use crate::memory::Owner;
+use crate::memory::{Owner, collected};
 use crate::tensor::Tensor;
 
 /// How long an exporter has for an answer, unless the importer says otherwise.
@@ -107,7 +107,7 @@ impl Client {
         let mut last = this.request.lock().unwrap_or_else(PoisonError::into_inner);
         *last += 1;
         let (request, end) = (*last, deadline(this.timeout));
-        let message = Message::Get { request, name }.encode();
+        let message = Message::Get { request, name }.encode()?;
         loop {
             match this.socket.send(&message, &[])? {
                 Sent::Yes => break,
@@ -127,7 +127,7 @@ impl Client {
                         continue;
                     }
                     let descriptor = match descriptor {
-                        Some(bytes) => bytes.to_vec(),
+                        Some(bytes) => collected(bytes.iter().copied().map(Ok))?,
                         None if fds.is_empty() => {
                             return refuse!(
                                 DEVX_INVALID_ARGUMENT,
@@ -158,7 +158,7 @@ fn gone() -> Error {
 }
 
 fn late(timeout: Duration) -> Error {
-    Error::new(DEVX_SYSTEM, format!("the exporter did not answer within {timeout:?}"))
+    Error::new(DEVX_SYSTEM, format_args!("the exporter did not answer within {timeout:?}"))
 }
 
 /// The next message. Whoever sends without end what nobody asked for is late, too.
@@ -215,7 +215,9 @@ impl Connection {
         while !leases.is_empty() {
             let some = leases.get(..leases.len().min(MAX_RELEASES)).unwrap_or_default().to_vec();
             let count = some.len();
-            match self.socket.send(&Message::Release { leases: some }.encode(), &[]) {
+            // Without memory for it there is as little room as without room in the socket.
+            let Ok(message) = (Message::Release { leases: some }).encode() else { return false };
+            match self.socket.send(&message, &[]) {
                 Ok(Sent::Yes) => drop(leases.drain(..count)),
                 Ok(Sent::Full) => return false,
                 Ok(Sent::End) | Err(_) => leases.clear(),

@@ -29,7 +29,9 @@ use crate::arrow::{MAX_NODES, Schema, metadata};
 use crate::dtype::DType;
 use crate::error::{Result, refuse};
 use crate::layout::{self, MAX_NDIM};
+use crate::memory::{collected, vector};
 use crate::tensor::Flags;
+use crate::text::Lossy;
 
 /// The version that is written, and the only one that is read.
 pub const VERSION: u32 = 1;
@@ -163,12 +165,12 @@ impl Descriptor {
         }
         match &self.what {
             What::Tensor(tensor) => tensor.encode(&mut out),
-            What::Batch(batch) => batch.encode(&mut out),
+            What::Batch(batch) => batch.encode(&mut out)?,
         }
         if out.len() > MAX_BYTES {
             return refuse!(DEVX_UNSUPPORTED, "the descriptor has {} bytes: more than {MAX_BYTES}", out.len());
         }
-        let mut bytes = out.into_bytes();
+        let mut bytes = out.into_bytes()?;
         seal(&mut bytes);
         Ok(bytes)
     }
@@ -214,10 +216,7 @@ impl Descriptor {
             other => return refuse!(DEVX_INVALID_ARGUMENT, "order is {other}: 0 is ready, 1 an event of a device"),
         };
         let count = from.count("regions", MAX_REGIONS, 10)?;
-        let mut regions = Vec::with_capacity(count);
-        for _ in 0..count {
-            regions.push(Region::decode(&mut from, place)?);
-        }
+        let regions = collected((0..count).map(|_| Region::decode(&mut from, place)))?;
         let what = match kind {
             1 => What::Tensor(TensorPart::decode(&mut from, &regions)?),
             2 => What::Batch(BatchPart::decode(&mut from, &regions)?),
@@ -353,8 +352,8 @@ impl TensorPart {
         let dtype = DType::from_dlpack(DLDataType { code, bits, lanes })?;
         let flags = Flags(from.u64("flags")?);
         let ndim = from.count("ndim", MAX_NDIM, 16)?;
-        let shape = (0..ndim).map(|_| from.i64("shape")).collect::<Result<Vec<_>>>()?;
-        let strides = (0..ndim).map(|_| from.i64("strides")).collect::<Result<Vec<_>>>()?;
+        let shape = collected((0..ndim).map(|_| from.i64("shape")))?;
+        let strides = collected((0..ndim).map(|_| from.i64("strides")))?;
         let layout = layout::check(dtype, flags.has(Flags::SUBBYTE_PADDED), &shape, Some(&strides))?;
         let spot = Spot::decode(from)?;
         match spot {
@@ -374,8 +373,8 @@ impl TensorPart {
 }
 
 impl BatchPart {
-    fn encode(&self, out: &mut Writer) {
-        let fields = self.schema.depth_first();
+    fn encode(&self, out: &mut Writer) -> Result<()> {
+        let fields = self.schema.depth_first()?;
         out.u32(fields.len() as u32);
         for field in fields.into_iter().filter_map(|node| self.schema.field(node)) {
             let FieldDesc { format, name, metadata, flags, n_children, has_dictionary } =
@@ -398,12 +397,13 @@ impl BatchPart {
                 out.u64(buffer.map_or(0, |(_, bytes)| bytes));
             }
         }
+        Ok(())
     }
 
     fn decode(from: &mut Reader<'_>, regions: &[Region]) -> Result<Self> {
         struct Texts<'a>(CString, CString, &'a [u8]);
         let count = from.count("fields", MAX_NODES, 25 + 28)?;
-        let (mut texts, mut heads) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let (mut texts, mut heads) = (vector(count)?, vector(count)?);
         for _ in 0..count {
             heads.push((from.i64("flags")?, from.u32("n_children")?, boolean(from, "has_dictionary")?));
             let (format, name) = (text(from, "format")?, text(from, "name")?);
@@ -413,15 +413,14 @@ impl BatchPart {
             }
             texts.push(Texts(format, name, block));
         }
-        let fields: Vec<_> = (texts.iter().zip(&heads))
-            .map(|(Texts(format, name, block), &(flags, n_children, has_dictionary))| {
-                let metadata = (!block.is_empty()).then_some(*block);
-                FieldDesc { format, name, metadata, flags, n_children, has_dictionary }
-            })
-            .collect();
+        let described = texts.iter().zip(&heads);
+        let fields = collected(described.map(|(Texts(format, name, block), &(flags, n_children, has_dictionary))| {
+            let metadata = (!block.is_empty()).then_some(*block);
+            Ok(FieldDesc { format, name, metadata, flags, n_children, has_dictionary })
+        }))?;
         let schema = Schema::new(&fields)?;
-        let mut nodes = Vec::with_capacity(count);
-        for node in schema.depth_first() {
+        let mut nodes = vector(count)?;
+        for node in schema.depth_first()? {
             let part = NodePart::decode(from, regions, &schema, node).map_err(|error| {
                 let name = schema.field(node).map_or("", |field| field.name());
                 if name.is_empty() { error } else { error.within(format_args!("array {name:?}: ")) }
@@ -434,13 +433,14 @@ impl BatchPart {
 
 fn text(from: &mut Reader<'_>, what: &'static str) -> Result<CString> {
     let bytes = from.counted(what)?;
-    match CString::new(bytes) {
-        Ok(text) => Ok(text),
-        Err(_) => {
-            let shown = String::from_utf8_lossy(bytes);
-            refuse!(DEVX_INVALID_TEXT, "{what} {shown:?} has a NUL byte in it")
-        }
+    if bytes.contains(&0) {
+        let shown = Lossy(bytes);
+        return refuse!(DEVX_INVALID_TEXT, "{what} {shown:?} has a NUL byte in it");
     }
+    let mut text = vector(bytes.len() + 1)?;
+    text.extend_from_slice(bytes);
+    text.push(0);
+    Ok(CString::from_vec_with_nul(text).unwrap_or_default())
 }
 
 impl NodePart {
@@ -455,7 +455,7 @@ impl NodePart {
         if !kinds.fits(count as i64) {
             return refuse!(DEVX_INVALID_BUFFERS, "n_buffers is {count}: {} has {}", schema.ty(node), kinds.count());
         }
-        let mut buffers = Vec::with_capacity(count);
+        let mut buffers = vector(count)?;
         for i in 0..count {
             let (spot, bytes) = (Spot::decode(from)?, from.u64("buffer.bytes")?);
             // How many views point into which data is in the data; a size for each is not.

@@ -10,12 +10,12 @@ use super::memory;
 use super::regions::{Found, Regions};
 use crate::abi::types::DEVX_COPY_REQUIRED;
 use crate::arrow::Batch;
-use crate::convert::Plan;
+use crate::convert::{Plan, impossible_as, in_words};
 use crate::device::{Device, DeviceType};
 use crate::dlpack::Copying;
 use crate::error::{Error, Result};
 use crate::ledger::{Entry, Kind};
-use crate::memory::Owner;
+use crate::memory::{Owner, Vacant, collected, vector};
 use crate::order::Ready;
 use crate::runtime::cuda::ipc::{How, Shared};
 use crate::runtime::cuda::{Event, Stream, info};
@@ -66,17 +66,17 @@ fn plan_of(given: &impl Exportable) -> Plan {
 }
 
 fn impossible(error: &Error) -> Plan {
-    Plan::Impossible { reason: error.message().to_owned() }
+    Plan::Impossible { reason: in_words(format_args!("{error}")) }
 }
 
 /// What can be done with something that can be shared as it is, or why it cannot. What the driver did not do is an
 /// error, not a plan.
 fn plan(given: &impl Exportable, seen: Result<()>) -> Result<Plan> {
-    let failed = |error: Error| if error.driver_code() == 0 { Ok(impossible(&error)) } else { Err(error) };
+    let failed = |error: Error| if error.driver_code() == 0 { impossible_as(error) } else { Err(error) };
     match seen {
         Ok(()) => Ok(Plan::View),
         Err(why) if why.status() == DEVX_COPY_REQUIRED => match given.bytes_to_copy() {
-            Ok(bytes) => Ok(Plan::Copy { bytes, reason: why.message().to_owned() }),
+            Ok(bytes) => Ok(Plan::Copy { bytes, reason: in_words(format_args!("{why}")) }),
             Err(error) => failed(error),
         },
         Err(error) => failed(error),
@@ -114,7 +114,7 @@ pub fn copy_batch(batch: &Batch) -> Result<Batch> {
 trait Exportable: Clone + Send + 'static {
     fn device(&self) -> Device;
     fn ready(&self) -> &Ready;
-    fn used_until(&self, event: Event);
+    fn used_until(&self, event: Event) -> Result<()>;
     /// What is written into the descriptor.
     fn describe(&self, regions: &mut Regions) -> Result<What>;
     fn bytes_to_copy(&self) -> Result<usize>;
@@ -133,13 +133,14 @@ impl Exportable for Tensor {
         self.ready()
     }
 
-    fn used_until(&self, event: Event) {
-        self.used_until(event);
+    fn used_until(&self, event: Event) -> Result<()> {
+        self.used_until(event)
     }
 
     fn describe(&self, regions: &mut Regions) -> Result<What> {
         let spot = regions.tensor(self)?;
-        let (shape, strides) = (self.shape().to_vec(), self.strides().to_vec());
+        let numbers = |all: &[i64]| collected(all.iter().copied().map(Ok));
+        let (shape, strides) = (numbers(self.shape())?, numbers(self.strides())?);
         Ok(What::Tensor(TensorPart { dtype: self.dtype(), flags: self.flags(), shape, strides, spot }))
     }
 
@@ -169,8 +170,8 @@ impl Exportable for Batch {
         self.ready()
     }
 
-    fn used_until(&self, event: Event) {
-        self.used_until(event);
+    fn used_until(&self, event: Event) -> Result<()> {
+        self.used_until(event)
     }
 
     fn describe(&self, regions: &mut Regions) -> Result<What> {
@@ -239,12 +240,12 @@ fn share<T: Exportable>(given: T) -> Result<Exported> {
 fn finish<T: Exportable>(given: T, all: Regions, what: What) -> Result<Exported> {
     let event = order(given.device(), given.ready())?;
     // The importer may release the memory without a look at it, while the producer still works on it.
-    event.iter().for_each(|event| given.used_until(event.clone()));
+    event.iter().try_for_each(|event| given.used_until(event.clone()))?;
     let (kind, may_write) = match &what {
         What::Tensor(part) => (Kind::TensorExport, !part.flags.has(Flags::READ_ONLY)),
         What::Batch(_) => (Kind::BatchExport, false),
     };
-    let (mut regions, mut fds) = (Vec::with_capacity(all.found.len()), Vec::new());
+    let (mut regions, mut fds) = (vector(all.found.len())?, vector(all.found.len())?);
     let mut at = all.device;
     for found in all.found {
         let bytes = found.range().1 as u64;
@@ -270,7 +271,7 @@ fn finish<T: Exportable>(given: T, all: Regions, what: What) -> Result<Exported>
     let place = if at == Device::CPU { Place::Host } else { Place::Cuda(info::device_info(at.id)?.uuid) };
     let order = event.as_ref().map(Event::ipc_handle).transpose()?;
     let descriptor = Descriptor { place, order, regions, what }.encode()?;
-    Ok(Exported { descriptor, fds, kind, _event: event, _kept: Owner::boxed(given) })
+    Ok(Exported { descriptor, fds, kind, _event: event, _kept: Owner::in_room(Vacant::new()?, given) })
 }
 
 /// The event that another process waits for; none if the data is ready.

@@ -16,7 +16,7 @@ use crate::tensor::Flags;
 /// # Errors
 /// As for the peer.
 pub fn message(bytes: &[u8]) -> Result<Vec<u8>> {
-    Message::decode(bytes).map(|message| message.encode())
+    Message::decode(bytes).and_then(|message| message.encode())
 }
 
 /// Reads a descriptor, and if it is one, what it comes to when it is written again.

@@ -4,14 +4,14 @@ use core::ffi::c_void;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::descriptor::{BatchPart, Descriptor, Place, Region, RegionKind, Spot, TensorPart, What};
+use super::descriptor::{BatchPart, Descriptor, NodePart, Place, Region, RegionKind, Spot, TensorPart, What};
 use super::memory::Mapping;
 use crate::arrow::Batch;
 use crate::arrow::batch::NodeDesc;
 use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
 use crate::ledger::{Entry, Kind};
-use crate::memory::Owner;
+use crate::memory::{Owner, Vacant, collected, push, vector};
 use crate::order::Ready;
 use crate::runtime::cuda::ipc::{self, Opening};
 use crate::runtime::cuda::{Event, reaper};
@@ -111,7 +111,7 @@ impl Opened {
             Place::Cuda(uuid) => Device { kind: DeviceType::CUDA, id: ipc::ordinal_of(uuid)? },
         };
         let keep = Arc::new(peer.keep);
-        let (mut ranges, mut files, mut openings) = (Vec::with_capacity(regions.len()), Vec::new(), Vec::new());
+        let (mut ranges, mut files, mut openings) = (vector(regions.len())?, Vec::new(), Vec::new());
         let (mut fds, mut all_writable) = (fds.into_iter(), true);
         for &Region { bytes, kind } in regions {
             let fd = if kind.has_fd() { fds.next() } else { None };
@@ -120,15 +120,15 @@ impl Opened {
                     all_writable &= writable;
                     let file = Mapping::open(fd, bytes, writable)?;
                     let start = file.address().addr();
-                    files.push(file);
+                    push(&mut files, file)?;
                     start
                 }
                 (RegionKind::Pool { pool, pointer }, Some(fd)) => {
-                    openings.push(Opening::of_pool(device.id, peer.id, pool, &fd, pointer)?);
+                    push(&mut openings, Opening::of_pool(device.id, peer.id, pool, &fd, pointer)?)?;
                     openings.last().map_or(0, Opening::address)
                 }
                 (RegionKind::Cuda(handle), _) => {
-                    openings.push(Opening::allocation(device.id, handle)?);
+                    push(&mut openings, Opening::allocation(device.id, handle)?)?;
                     openings.last().map_or(0, Opening::address)
                 }
                 (_, None) => return refuse!(DEVX_INVALID_ARGUMENT, "a region has no file descriptor"),
@@ -144,7 +144,10 @@ impl Opened {
             Some(event) => Ready::After(Event::open(device.id, event, || Owner::boxed(Arc::clone(&keep)))?),
         };
         let held = Held { _files: files, _openings: openings, _keep: keep, _entry: Entry::open(kind) };
-        let owner = if device == Device::CPU { Owner::boxed(held) } else { Owner::boxed(ByReaper(Some(held))) };
+        let owner = match device {
+            Device::CPU => Owner::in_room(Vacant::new()?, held),
+            _ => Owner::in_room(Vacant::new()?, ByReaper(Some(held))),
+        };
         Ok(Self { device, ranges, writable: all_writable, ready, owner })
     }
 
@@ -174,20 +177,12 @@ impl Opened {
     }
 
     fn batch(self, part: &BatchPart) -> Result<Batch> {
-        let addresses: Vec<Vec<*const c_void>> = (part.nodes.iter())
-            .map(|node| {
-                let address = |buffer: &Option<(Spot, u64)>| self.address(buffer.map(|(spot, _)| spot)).cast_const();
-                node.buffers.iter().map(address).collect()
-            })
-            .collect();
-        let nodes: Vec<_> = (part.nodes.iter().zip(&addresses))
-            .map(|(node, buffers)| NodeDesc {
-                length: node.length,
-                null_count: node.null_count,
-                offset: node.offset,
-                buffers,
-            })
-            .collect();
+        let address = |buffer: &Option<(Spot, u64)>| Ok(self.address(buffer.map(|(spot, _)| spot)).cast_const());
+        let addresses = collected(part.nodes.iter().map(|node| collected(node.buffers.iter().map(address))))?;
+        let nodes = collected((part.nodes.iter().zip(&addresses)).map(|(node, buffers)| {
+            let NodePart { length, null_count, offset, .. } = *node;
+            Ok(NodeDesc { length, null_count, offset, buffers })
+        }))?;
         // SAFETY: decoding found every buffer to be as long as its array needs, within the regions, which are open as
         // long as the owner lives; the exporter keeps them.
         let mut batch = unsafe { Batch::from_raw_parts(&part.schema, self.device, &nodes, self.owner) }?;

@@ -17,7 +17,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result, refuse};
 use crate::layout;
 use crate::manager::Allocated;
-use crate::memory::Owner;
+use crate::memory::{Owner, repeated};
 use crate::order::Ready;
 use crate::runtime::Memory;
 use crate::tensor::{Flags, Tensor, TensorDesc};
@@ -153,7 +153,10 @@ impl Drop for Mapping {
 /// `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.
 pub(super) fn file(name: &str, bytes: usize) -> Result<OwnedFd> {
     let refused = |why: String| {
-        Err(Error::new(DEVX_OUT_OF_MEMORY, format!("{bytes} bytes of shared memory could not be allocated: {why}")))
+        Err(Error::new(
+            DEVX_OUT_OF_MEMORY,
+            format_args!("{bytes} bytes of shared memory could not be allocated: {why}"),
+        ))
     };
     if bytes >= LARGE
         && let Some(available) = available().filter(|available| bytes as u64 > *available)
@@ -222,7 +225,7 @@ pub(super) fn read_all(fd: BorrowedFd<'_>, most: usize) -> Result<Vec<u8>> {
     if bytes > most {
         return refuse!(DEVX_INVALID_ARGUMENT, "the descriptor has {bytes} bytes: more than {most}");
     }
-    let mut all = vec![0_u8; bytes];
+    let mut all = repeated(0_u8, bytes)?;
     let mut filled = 0;
     while let Some(rest) = all.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match rustix::io::pread(fd, rest, filled as u64) {
@@ -268,7 +271,7 @@ pub(super) fn block(bytes: usize) -> Result<Memory> {
         return Ok(Memory { address: std::ptr::null_mut(), owner: Owner::none(), ready: Ready::Now });
     }
     let mapping = Mapping::new(bytes)?;
-    Ok(Memory { address: mapping.address(), owner: Owner::new(mapping), ready: Ready::Now })
+    Ok(Memory { address: mapping.address(), owner: Owner::try_new(mapping)?, ready: Ready::Now })
 }
 
 /// A host tensor over memory of [`allocate`], compact and row-major.

@@ -13,6 +13,7 @@
 
 use super::wire::{Reader, Writer};
 use crate::error::{Error, Result, refuse};
+use crate::text::Lossy;
 
 const MAGIC: u32 = 0x4950_5844;
 /// The version of the messages.
@@ -36,7 +37,7 @@ pub(super) enum Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Result<Vec<u8>> {
         let mut out = Writer::default();
         out.u32(MAGIC);
         match self {
@@ -123,7 +124,7 @@ fn text<'a>(what: &str, bytes: &'a [u8], most: usize) -> Result<&'a str> {
         Ok(text) if text.len() <= most => Ok(text),
         Ok(text) => refuse!(DEVX_INVALID_ARGUMENT, "{what} has {} bytes: more than {most}", text.len()),
         Err(_) => {
-            let shown = String::from_utf8_lossy(bytes.get(..most).unwrap_or(bytes)).into_owned();
+            let shown = Lossy(bytes.get(..most).unwrap_or(bytes));
             refuse!(DEVX_INVALID_TEXT, "{what} is not valid UTF-8: {shown:?}")
         }
     }
@@ -147,5 +148,5 @@ pub(super) fn check_name(name: &str) -> Result<()> {
 pub(super) fn refused(status: i32, text: &str) -> Error {
     let known = crate::error::STATUSES.iter().find(|known| known.0 == status && known.0 != 0);
     let status = known.copied().unwrap_or(crate::abi::types::DEVX_INVALID_ARGUMENT);
-    Error::new(status, format!("the exporter refused: {text}"))
+    Error::new(status, format_args!("the exporter refused: {text}"))
 }

@@ -12,6 +12,7 @@ use crate::arrow::Batch;
 use crate::arrow::format::Buffer;
 use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
+use crate::memory::{collected, push, vector};
 use crate::runtime::cuda::ipc::{self, Shared};
 use crate::tensor::Tensor;
 
@@ -65,7 +66,7 @@ impl Regions {
                         "data {address:p} needs {bytes} bytes, but its allocation has {size} bytes at {base:#x}"
                     );
                 };
-                self.found.push(found);
+                push(&mut self.found, found)?;
                 (self.found.len() - 1, offset)
             }
         };
@@ -111,15 +112,15 @@ impl Regions {
     /// # Errors
     /// As [`Regions::spot`].
     pub(super) fn batch(&mut self, batch: &Batch) -> Result<Vec<NodePart>> {
-        let order = batch.schema().depth_first();
-        order.into_iter().map(|node| self.node(batch, node)).collect()
+        let order = batch.schema().depth_first()?;
+        collected(order.into_iter().map(|node| self.node(batch, node)))
     }
 
     fn node(&mut self, batch: &Batch, node: usize) -> Result<NodePart> {
         let array = batch.array(node);
         let end = array.offset + array.length;
         let addresses = batch.buffers(node);
-        let mut buffers = Vec::with_capacity(addresses.len());
+        let mut buffers = vector(addresses.len())?;
         for (index, &address) in addresses.iter().enumerate() {
             // Nothing is read in a buffer of no elements: it may be anywhere.
             if address.is_null() || end == 0 {

@@ -22,6 +22,7 @@ use crate::arrow::Batch;
 use crate::dlpack::Copying;
 use crate::error::{Error, Result, refuse};
 use crate::ledger::Entry;
+use crate::memory::collected;
 use crate::tensor::Tensor;
 use crate::trace;
 
@@ -281,7 +282,7 @@ impl Loop {
             Err(error) => error.to_string(),
             Ok(peer) => match require_user(self.shared.users, peer.user) {
                 Ok(()) => {
-                    let hello = Message::Hello { protocol: PROTOCOL, exporter: exporter() }.encode();
+                    let hello = Message::Hello { protocol: PROTOCOL, exporter: exporter() }.encode()?;
                     if socket.send(&hello, &[])? == Sent::Yes {
                         let shared = Arc::clone(&self.shared);
                         self.connections.push(Connection { socket, leases: BTreeMap::new(), next: 1, shared });
@@ -291,7 +292,7 @@ impl Loop {
                 Err(error) => error.to_string(),
             },
         };
-        socket.send(&Message::Refused { request: 0, status: DEVX_SYSTEM.0, text: &refusal }.encode(), &[])?;
+        socket.send(&Message::Refused { request: 0, status: DEVX_SYSTEM.0, text: &refusal }.encode()?, &[])?;
         Ok(())
     }
 }
@@ -326,7 +327,7 @@ impl Connection {
                 Ok(sent) => sent == Sent::Yes,
                 Err(error) => {
                     let refusal = Message::Refused { request, status: error.status().0, text: error.message() };
-                    self.socket.send(&refusal.encode(), &[]) == Ok(Sent::Yes)
+                    refusal.encode().and_then(|refusal| self.socket.send(&refusal, &[])) == Ok(Sent::Yes)
                 }
             },
             Ok(other) => {
@@ -361,12 +362,13 @@ impl Connection {
         }
         let descriptor = exported.descriptor();
         let file = if descriptor.len() + HEAD > MAX_MESSAGE { Some(file_of(descriptor)?) } else { None };
-        let fds: Vec<BorrowedFd<'_>> = file.iter().chain(exported.fds()).map(AsFd::as_fd).collect();
+        let fds: Vec<BorrowedFd<'_>> = collected(file.iter().chain(exported.fds()).map(|fd| Ok(fd.as_fd())))?;
         let lease = self.next;
         let descriptor = file.is_none().then_some(descriptor);
+        let message = Message::Given { request, lease, descriptor }.encode()?;
         // Counted before the importer can know of it, so that nobody who has it sees a count without it.
         self.shared.leases.fetch_add(1, SeqCst);
-        let sent = self.socket.send(&Message::Given { request, lease, descriptor }.encode(), &fds);
+        let sent = self.socket.send(&message, &fds);
         if sent != Ok(Sent::Yes) {
             self.shared.leases.fetch_sub(1, SeqCst);
             return sent;

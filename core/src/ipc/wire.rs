@@ -3,17 +3,20 @@
 
 #![forbid(unsafe_code)]
 
-use crate::error::{Result, refuse};
+use crate::error::{Error, Result, refuse};
 
-/// Bytes that are being written.
+/// Bytes that are being written, as long as there is memory for them.
 #[derive(Debug, Default)]
-pub(super) struct Writer(Vec<u8>);
+pub(super) struct Writer {
+    bytes: Vec<u8>,
+    without_memory: bool,
+}
 
 macro_rules! numbers {
     ($($name:ident)*) => {
         impl Writer {
             $(pub(super) fn $name(&mut self, value: $name) {
-                self.0.extend_from_slice(&value.to_le_bytes());
+                self.raw(&value.to_le_bytes());
             })*
         }
 
@@ -28,7 +31,10 @@ numbers! { u8 u16 u32 u64 i32 i64 }
 
 impl Writer {
     pub(super) fn raw(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+        match self.bytes.try_reserve(bytes.len()) {
+            Ok(()) => self.bytes.extend_from_slice(bytes),
+            Err(_) => self.without_memory = true,
+        }
     }
 
     /// Bytes with their number before them.
@@ -38,11 +44,13 @@ impl Writer {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.bytes.len()
     }
 
-    pub(super) fn into_bytes(self) -> Vec<u8> {
-        self.0
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub(super) fn into_bytes(self) -> Result<Vec<u8>> {
+        if self.without_memory { Err(Error::no_memory(self.bytes.len())) } else { Ok(self.bytes) }
     }
 }
 

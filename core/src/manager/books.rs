@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Allocated, HostFlags};
 use crate::device::{Device, DeviceType};
-use crate::error::{Result, refuse};
-use crate::memory::Owner;
+use crate::error::{Error, Result, refuse};
+use crate::memory::{Owner, Vacant};
 use crate::order::Ready;
 use crate::runtime::cuda::allocation::pin_host;
 use crate::runtime::cuda::before_reset;
@@ -87,10 +87,14 @@ impl Books {
         allocate: impl FnOnce() -> Result<Allocated>,
     ) -> Result<Allocated> {
         self.reserve(bytes)?;
-        let made = allocate();
+        let made = Vacant::new().and_then(|room| Ok((room, allocate()?)));
         let mut state = self.lock();
-        let mut allocated = match made {
-            Ok(allocated) => allocated,
+        let made = made.and_then(|made| match state.live.try_reserve(1) {
+            Ok(()) => Ok(made),
+            Err(_) => Err(Error::no_memory(size_of::<Live>())),
+        });
+        let (room, mut allocated) = match made {
+            Ok(made) => made,
             Err(error) => {
                 state.statistics.bytes -= bytes;
                 state.statistics.refused += u64::from(error.status() == crate::abi::types::DEVX_OUT_OF_MEMORY);
@@ -107,10 +111,7 @@ impl Books {
         let stream = allocated.owner.stream();
         let books = self.clone();
         let give_back = move || books.give_back(number);
-        let outer = match stream {
-            Some(stream) => Owner::in_order_of(stream, give_back),
-            None => Owner::on_release(give_back),
-        };
+        let outer = Owner::releasing(room, stream, give_back);
         let owner = std::mem::replace(&mut allocated.owner, outer);
         state.live.insert(number, Live { ordinal, bytes, owner, may_wait });
         Ok(allocated)

@@ -23,11 +23,12 @@ use core::ffi::c_void;
 use std::fmt;
 use std::ops::Deref;
 
+use crate::abi::types::DevxManagerTable;
 use crate::device::{Device, DeviceType};
 use crate::dtype::DType;
 use crate::error::{Result, refuse};
 use crate::layout;
-use crate::memory::{Owner, Slab, TailSize};
+use crate::memory::{Owner, Slab, TailSize, Vacant, boxed};
 use crate::order::Ready;
 use crate::runtime::Memory;
 use crate::runtime::cuda::ipc::{self, How};
@@ -230,8 +231,22 @@ impl Shared {
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
     pub fn new(manager: impl Manager + 'static) -> Result<Self> {
-        let boxed: Box<dyn Manager> = Box::new(manager);
+        let boxed: Box<dyn Manager> = boxed(manager)?;
         Ok(Self(Slab::new(boxed, TailSize::default())?))
+    }
+
+    /// Shares a manager whose functions are somebody else's, as [`Table::new`].
+    ///
+    /// # Errors
+    /// As [`Table::new`], `DEVX_OUT_OF_MEMORY`; then the table is the caller's as before.
+    ///
+    /// # Safety
+    /// As [`Table::new`].
+    pub unsafe fn of_table(table: &DevxManagerTable) -> Result<Self> {
+        let (slab, room) = (Slab::room(TailSize::default())?, Vacant::new()?);
+        // SAFETY: the caller's contract; nothing can fail after it.
+        let boxed: Box<dyn Manager> = room.fill(unsafe { Table::new(table) }?);
+        Ok(Self(slab.fill(boxed)))
     }
 
     /// The address of the manager, which keeps this reference: how a binding holds one.

@@ -2,7 +2,6 @@
 
 use core::ffi::c_void;
 use std::fmt;
-use std::sync::Arc;
 
 use super::books::{Books, Statistics};
 use super::{Allocated, HostFlags, IpcHandle, Manager, MemoryInfo, Request};
@@ -12,7 +11,7 @@ use crate::abi::types::{
 };
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, refuse};
-use crate::memory::Owner;
+use crate::memory::{Owner, Slab, TailSize, Vacant};
 use crate::order::{NO_SYNC, Ready};
 use crate::text;
 
@@ -21,7 +20,7 @@ pub struct Table {
     table: DevxManagerTable,
     books: Books,
     /// Held by all memory, too: it may need the context.
-    release: Arc<Owner>,
+    release: Slab<Owner>,
 }
 
 // SAFETY: by the table's contract its callbacks may be called from any thread.
@@ -53,13 +52,16 @@ impl Table {
         }
         let owner = DevxOwner { context: table.context, release: table.release };
         // SAFETY: the caller's contract.
-        let release = Arc::new(unsafe { Owner::from_raw(owner) });
+        let release = Slab::new(unsafe { Owner::from_raw(owner) }, TailSize::default()).map_err(|refused| {
+            refused.returned.into_raw();
+            refused.error
+        })?;
         Ok(Self { table: *table, books: Books::default(), release })
     }
 
     /// An owner of the manager's that keeps its context alive.
-    fn kept(&self, owner: Owner) -> Owner {
-        Owner::boxed((owner, Arc::clone(&self.release)))
+    fn kept(&self, room: Vacant<(Owner, Slab<Owner>)>, owner: Owner) -> Owner {
+        Owner::in_room(room, (owner, self.release.clone()))
     }
 
     /// Calls a callback that may be missing, and turns what it says into an error.
@@ -71,7 +73,7 @@ impl Table {
             Some(DEVX_OK) => Ok(()),
             Some(status) => {
                 let said = text::read(&record.message);
-                let error = Error::driver(status, record.driver_code, format!("{name}: {said}"));
+                let error = Error::driver(status, record.driver_code, format_args!("{name}: {said}"));
                 Err(error)
             }
         }
@@ -97,6 +99,7 @@ impl Manager for Table {
             reserved: 0,
         };
         self.books.enter(request.ordinal, request.bytes, || {
+            let room = Vacant::new()?;
             // SAFETY: an all-zero record has no address and no owner.
             let mut memory = unsafe { std::mem::zeroed::<DevxMemory>() };
             self.call("allocate", |context, error| {
@@ -104,7 +107,7 @@ impl Manager for Table {
                 Some(unsafe { self.table.allocate?(context, &asked, &mut memory, error) })
             })?;
             // SAFETY: given to us now, to be released once.
-            let owner = self.kept(unsafe { Owner::from_raw(memory.owner) });
+            let owner = self.kept(room, unsafe { Owner::from_raw(memory.owner) });
             if memory.address.is_null() && request.bytes > 0 {
                 return refuse!(DEVX_CALLBACK, "allocate: the manager gave no address for {} bytes", request.bytes);
             }
@@ -116,6 +119,7 @@ impl Manager for Table {
     }
 
     unsafe fn pin(&self, ordinal: i32, address: *mut c_void, bytes: usize, flags: HostFlags) -> Result<Owner> {
+        let room = Vacant::new()?;
         let mut owner = DevxOwner { context: std::ptr::null_mut(), release: None };
         self.call("pin", |context, error| {
             let (bytes, flags) = (bytes as i64, flags.bits());
@@ -123,7 +127,7 @@ impl Manager for Table {
             Some(unsafe { self.table.pin?(context, ordinal, address, bytes, flags, &mut owner, error) })
         })?;
         // SAFETY: given to us now, to be released once.
-        Ok(self.kept(unsafe { Owner::from_raw(owner) }))
+        Ok(self.kept(room, unsafe { Owner::from_raw(owner) }))
     }
 
     fn memory_info(&self, ordinal: i32) -> Result<MemoryInfo> {
@@ -134,7 +138,7 @@ impl Manager for Table {
         })?;
         match (usize::try_from(info.free_bytes), usize::try_from(info.total_bytes)) {
             (Ok(free), Ok(total)) => Ok(MemoryInfo { free, total }),
-            _ => Err(Error::new(DEVX_CALLBACK, format!("memory_info: the manager says {info:?}"))),
+            _ => Err(Error::new(DEVX_CALLBACK, format_args!("memory_info: the manager says {info:?}"))),
         }
     }
 

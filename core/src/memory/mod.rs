@@ -8,6 +8,7 @@ mod owner;
 mod queue;
 mod slab;
 mod table;
+mod vacant;
 
 pub(crate) use blocks::{Blocks, Returned, free_all};
 pub(crate) use fill::fill_in;
@@ -16,3 +17,4 @@ pub use owner::Owner;
 pub use queue::ReleaseQueue;
 pub(crate) use slab::{Room, Slab, Tail, TailSize};
 pub(crate) use table::{entry, set_entry};
+pub use vacant::{Vacant, boxed, collected, push, repeated, vector};

@@ -5,7 +5,9 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::slab::Slab;
+use super::vacant::Vacant;
 use crate::abi::types::DevxOwner;
+use crate::error::Result;
 use crate::ledger::{Entry, Kind};
 use crate::runtime::cuda::Stream;
 use crate::trace;
@@ -57,15 +59,30 @@ impl Owner {
         owner
     }
 
+    /// As [`Owner::new`], which ends the process if there is no memory; here the value is dropped then.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub fn try_new<T: Send + 'static>(value: T) -> Result<Self> {
+        let mut owner = Self::in_room(Vacant::new()?, value);
+        owner.entry = Some(Entry::open(Kind::Owner));
+        Ok(owner)
+    }
+
     /// Calls `release` when nothing refers to the memory any more. A panic in it is caught and traced.
     pub fn on_release(release: impl FnOnce() + Send + 'static) -> Self {
         Self::new(OnDrop(Some(release)))
     }
 
-    /// As [`Owner::on_release`], of memory that is given back in the order of a stream.
-    pub(crate) fn in_order_of(stream: Stream, release: impl FnOnce() + Send + 'static) -> Self {
-        let mut owner = Self::on_release(release);
-        owner.stream = Some(stream);
+    /// As [`Owner::on_release`], for which there is room already; of memory that is given back in the order of a stream, if
+    /// there is one.
+    pub(crate) fn releasing<F: FnOnce() + Send + 'static>(
+        room: Vacant<OnDrop<F>>,
+        stream: Option<Stream>,
+        release: F,
+    ) -> Self {
+        let mut owner = Self::in_room(room, OnDrop(Some(release)));
+        (owner.entry, owner.stream) = (Some(Entry::open(Kind::Owner)), stream);
         owner
     }
 
@@ -76,7 +93,16 @@ impl Owner {
 
     /// As [`Owner::new`], for a value that the ledger counts by itself.
     pub(crate) fn boxed<T: Send + 'static>(value: T) -> Self {
-        Self { context: Box::into_raw(Box::new(value)).cast(), release: Some(drop_box::<T>), entry: None, stream: None }
+        Self::of_box(Box::new(value))
+    }
+
+    /// As [`Owner::boxed`], for which there is room already.
+    pub(crate) fn in_room<T: Send + 'static>(room: Vacant<T>, value: T) -> Self {
+        Self::of_box(room.fill(value))
+    }
+
+    fn of_box<T: Send + 'static>(value: Box<T>) -> Self {
+        Self { context: Box::into_raw(value).cast(), release: Some(drop_box::<T>), entry: None, stream: None }
     }
 
     /// Keeps one reference to a slab. Not in the ledger: what the slab stands for is.
@@ -116,7 +142,8 @@ impl fmt::Debug for Owner {
     }
 }
 
-struct OnDrop<F: FnOnce()>(Option<F>);
+/// Calls a function when it is dropped.
+pub(crate) struct OnDrop<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> Drop for OnDrop<F> {
     fn drop(&mut self) {

@@ -5,8 +5,8 @@ pub mod cuda;
 use core::ffi::c_void;
 
 use crate::device::{Device, DeviceType};
-use crate::error::{Result, refuse};
-use crate::memory::Owner;
+use crate::error::{Error, Result, refuse};
+use crate::memory::{Owner, vector};
 use crate::order::Ready;
 use cuda::{Allocation, Stream, copy};
 
@@ -36,11 +36,8 @@ pub(crate) fn allocate(device: Device, bytes: usize, stream: Option<Stream>) -> 
 }
 
 fn host(bytes: usize) -> Result<Memory> {
-    let mut memory: Vec<u128> = Vec::new();
-    if memory.try_reserve_exact(bytes.div_ceil(size_of::<u128>())).is_err() {
-        return refuse!(DEVX_OUT_OF_MEMORY, "{bytes} bytes could not be allocated");
-    }
-    Ok(Memory { address: memory.as_mut_ptr().cast(), owner: Owner::new(memory), ready: Ready::Now })
+    let mut memory = vector::<u128>(bytes.div_ceil(size_of::<u128>())).map_err(|_| Error::no_memory(bytes))?;
+    Ok(Memory { address: memory.as_mut_ptr().cast(), owner: Owner::try_new(memory)?, ready: Ready::Now })
 }
 
 /// The stream to allocate on for a copy to `device` that is queued on `stream`: none if that belongs to another device,

@@ -199,10 +199,14 @@ impl Tensor {
     }
 
     /// Says on which stream the producer works, which is to wait for all uses in the end. As [`Tensor::set_ready`].
-    pub(crate) fn set_producer(&mut self, producer: Stream) {
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub(crate) fn set_producer(&mut self, producer: Stream) -> Result<()> {
         if let Some(header) = self.0.unique() {
-            header.uses = Uses::lent(producer);
+            header.uses = Uses::lent(producer)?;
         }
+        Ok(())
     }
 
     /// Makes this a view of something else, which is what is used and ready.
@@ -252,8 +256,13 @@ impl Tensor {
     }
 
     /// See [`Uses::add_event`].
-    pub(crate) fn used_until(&self, event: Event) {
-        self.0.header().uses.add_event(event);
+    pub(crate) fn used_until(&self, event: Event) -> Result<()> {
+        self.0.header().uses.add_event(event)
+    }
+
+    /// An owner that keeps the tensor.
+    pub(crate) fn into_owner(self) -> Owner {
+        Owner::of_slab(self.0)
     }
 
     /// Gives a described tensor its owner.
@@ -288,7 +297,7 @@ impl Tensor {
         }
         // SAFETY: the vector has exactly the elements of the shape, and its memory does not move while the
         // owner holds it.
-        Ok(unsafe { Self::from_raw_parts(&desc, Owner::new(values)) }?)
+        Ok(unsafe { Self::from_raw_parts(&desc, Owner::try_new(values)?) }?)
     }
 
     /// Address of the first element; NULL if there are none.

@@ -12,6 +12,7 @@ use devexchange_core::error::{STATUSES, status_name};
 
 use crate::cuda;
 use crate::description::{Case, cases};
+use crate::fault;
 use crate::made::Made;
 
 fn case(i: i64) -> &'static Case {
@@ -144,4 +145,20 @@ pub unsafe extern "C" fn corpus_end(of: *mut c_void) -> *const c_char {
     // SAFETY: the caller's contract.
     let made = unsafe { Box::from_raw(of.cast::<Made>()) };
     said(made.end())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corpus_fault_install(library: *const c_char) -> i32 {
+    // SAFETY: the caller's contract.
+    fault::install(unsafe { text(library) })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn corpus_fault_arm(nth: i64, from_then_on: i32) {
+    fault::arm(nth, from_then_on != 0);
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn corpus_fault_disarm() -> i64 {
+    fault::disarm()
 }

@@ -14,6 +14,7 @@ mod cuda;
 mod cuda_array;
 mod description;
 mod edit;
+pub mod fault;
 pub mod ffi;
 mod ipc;
 mod layout;

@@ -15,6 +15,7 @@ use crate::arrow::{Schema, metadata, release_schema};
 use crate::device::DeviceType;
 use crate::error::{Error, Result};
 use crate::ledger::{Entry, Kind};
+use crate::text::Lossy;
 
 /// Most bytes of an error's text that are read.
 const MAX_TEXT: usize = 1 << 16;
@@ -165,7 +166,7 @@ impl Shared {
 }
 
 fn broken<T>(text: &str) -> Result<T> {
-    Err(Error::callback(libc::EPROTO, format!("the producer broke the contract: {text}")))
+    Err(Error::callback(libc::EPROTO, format_args!("the producer broke the contract: {text}")))
 }
 
 unsafe extern "C" fn on_schema(handler: *mut ArrowAsyncDeviceStreamHandler, schema: *mut ArrowSchema) -> c_int {
@@ -230,12 +231,12 @@ unsafe extern "C" fn on_error(
 ) {
     let body = |shared: &Arc<Shared>| {
         // SAFETY: NULL, or a text that is valid during the call.
-        let text = unsafe { text(message) }.unwrap_or_else(|| "it does not say why".to_owned());
+        let text = unsafe { text(message) }.unwrap_or(Lossy(b"it does not say why"));
         // An error with bad metadata is still that error.
         // SAFETY: as above.
         let metadata = unsafe { MetadataBlock::copy(block) }.unwrap_or(None);
         let _ = shared.producer_error.set((code, metadata));
-        let error = Error::callback(code, format!("the producer failed with error {code}: {text}"));
+        let error = Error::callback(code, format_args!("the producer failed with error {code}: {text}"));
         shared.state.with(|reading| reading.on_error(error));
     };
     // SAFETY: a producer passes the handler that it was given.
@@ -243,8 +244,8 @@ unsafe extern "C" fn on_error(
 }
 
 /// # Safety
-/// `text` is NULL or NUL-terminated.
-unsafe fn text(text: *const c_char) -> Option<String> {
+/// `text` is NULL or NUL-terminated, and outlives the result.
+unsafe fn text<'a>(text: *const c_char) -> Option<Lossy<'a>> {
     if text.is_null() {
         return None;
     }
@@ -252,7 +253,7 @@ unsafe fn text(text: *const c_char) -> Option<String> {
     let length = unsafe { libc::strnlen(text, MAX_TEXT) };
     // SAFETY: `strnlen` walked over these bytes.
     let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) };
-    Some(String::from_utf8_lossy(bytes).into_owned())
+    Some(Lossy(bytes))
 }
 
 unsafe extern "C" fn release(handler: *mut ArrowAsyncDeviceStreamHandler) {

@@ -369,7 +369,7 @@ impl<T, S: Clone> Reading<T, S> {
 
 /// The producer broke the contract.
 fn broken(text: String) -> Error {
-    Error::callback(libc::EPROTO, format!("the producer broke the contract: {text}"))
+    Error::callback(libc::EPROTO, format_args!("the producer broke the contract: {text}"))
 }
 
 fn remove_one(callers: &mut Vec<Caller>, me: Caller) {

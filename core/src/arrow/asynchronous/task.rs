@@ -64,7 +64,7 @@ impl Task {
         let mut array = no_array();
         let code = ManuallyDrop::new(self).extract(&mut array);
         if code != 0 {
-            return Err(Error::callback(code, format!("the producer's extract_data returned {code}")));
+            return Err(Error::callback(code, format_args!("the producer's extract_data returned {code}")));
         }
         let mut array = Held(array);
         require_device_type(DeviceType(array.0.device_type), device_type)?;

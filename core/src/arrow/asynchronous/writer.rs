@@ -328,13 +328,14 @@ impl Stream {
                 if code == 0 {
                     return Ok(());
                 }
-                Err(Error::callback(code, format!("the consumer's on_next_task returned {code} at the end")))
+                Err(Error::callback(code, format_args!("the consumer's on_next_task returned {code} at the end")))
             }
             Last::Error(code, message, metadata) => {
                 let message = c_string(&message);
+                let said = message.as_deref().unwrap_or(c"there is no memory for what it says");
                 if let Some(on_error) = on_error {
                     // SAFETY: as above; the texts are valid during the call.
-                    unsafe { on_error(self.handler, code, message.as_ptr(), address(metadata.as_deref())) }
+                    unsafe { on_error(self.handler, code, said.as_ptr(), address(metadata.as_deref())) }
                 }
                 Ok(())
             }

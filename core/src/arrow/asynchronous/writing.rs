@@ -116,7 +116,7 @@ impl Writing {
     pub(super) fn answered(&mut self, callback: &str, code: i32) -> Result<()> {
         self.busy = false;
         if code != 0 {
-            let error = Error::callback(code, format!("the consumer's {callback} returned {code}"));
+            let error = Error::callback(code, format_args!("the consumer's {callback} returned {code}"));
             self.end(error.clone(), Last::Nothing);
             return Err(error);
         }
@@ -195,7 +195,7 @@ impl Writing {
             if self.cancelled {
                 self.phase = Phase::Over(Error::new(DEVX_CLOSED, "the consumer cancelled the stream"));
             } else if let Some(fault) = self.fault.take() {
-                let error = Error::new(DEVX_INVALID_ARGUMENT, format!("the consumer is at fault: {fault}"));
+                let error = Error::new(DEVX_INVALID_ARGUMENT, format_args!("the consumer is at fault: {fault}"));
                 self.end(error, Last::Error(libc::EINVAL, fault, None));
             }
         }

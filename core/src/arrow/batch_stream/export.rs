@@ -1,7 +1,7 @@
 //! Streams for foreign consumers: callbacks that return `errno` codes, and texts that outlive the next call.
 
 use core::ffi::{CStr, c_char, c_int};
-use std::ffi::CString;
+use std::borrow::Cow;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
 
@@ -36,7 +36,8 @@ impl BatchStream {
     /// `out` is NULL or can be written; what it held is not released.
     pub unsafe fn export(self, out: *mut ArrowArrayStream) -> std::result::Result<(), Refused<Self>> {
         if self.device_type() != DeviceType::CPU {
-            let problem = format!("device_type is {}: a plain ArrowArrayStream is host memory", self.device_type());
+            let problem =
+                format_args!("device_type is {}: a plain ArrowArrayStream is host memory", self.device_type());
             return Err(Refused { error: Error::new(DEVX_DEVICE, problem), returned: self });
         }
         // SAFETY: the caller's contract.
@@ -94,12 +95,13 @@ struct Exported {
 
 struct Failure {
     code: c_int,
-    text: CString,
+    text: Cow<'static, CStr>,
 }
 
 impl Failure {
     fn of(error: &Error) -> Self {
-        Self { code: errno(error), text: text::c_string(error.message()) }
+        let text = text::c_string(error.message());
+        Self { code: errno(error), text: text.map_or(c"there is no memory for what it says".into(), Cow::from) }
     }
 }
 

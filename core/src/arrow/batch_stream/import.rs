@@ -1,8 +1,6 @@
 //! Streams of foreign producers: taken only if that works, asked one batch at a time.
 
 use core::ffi::{c_char, c_int};
-use std::borrow::Cow;
-use std::io;
 use std::mem::zeroed;
 
 use super::interface::{Chunk, Interface};
@@ -14,6 +12,7 @@ use crate::arrow::{Batch, Schema};
 use crate::error::{Error, Result, refuse};
 use crate::ledger::Kind;
 use crate::memory::{Foreign, release};
+use crate::text::{Lossy, OfErrno};
 
 /// Most bytes of a producer's error text that are kept.
 const MAX_MESSAGE: usize = 4096;
@@ -140,19 +139,19 @@ unsafe fn failed<S: Interface>(stream: *mut S, callback: &str, code: c_int) -> E
     });
     // SAFETY: no other callback was called since.
     let text = unsafe { said(text) };
-    Error::callback(code, format!("{callback} failed: {}: {text}", io::Error::from_raw_os_error(code)))
+    Error::callback(code, format_args!("{callback} failed: {}: {text}", OfErrno(code)))
 }
 
 /// A producer's text, cut if it is long.
 ///
 /// # Safety
 /// `text` is NULL or NUL-terminated, and outlives the result.
-unsafe fn said<'a>(text: *const c_char) -> Cow<'a, str> {
+unsafe fn said<'a>(text: *const c_char) -> Lossy<'a> {
     if text.is_null() {
-        return "the producer says no more".into();
+        return Lossy(b"the producer says no more");
     }
     // SAFETY: the caller's contract; the bound keeps a missing NUL from running through all of memory.
     let length = unsafe { libc::strnlen(text, MAX_MESSAGE) };
     // SAFETY: `length` bytes were read above.
-    String::from_utf8_lossy(unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) })
+    Lossy(unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) })
 }

@@ -16,7 +16,7 @@ use super::batch::Batch;
 use super::schema::Schema;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, caught, refuse};
-use crate::memory::{Slab, TailSize};
+use crate::memory::{Slab, TailSize, Vacant};
 use crate::tensor::Borrowed;
 
 /// A stream of batches. Cloning shares it: what one clone pulls, the others do not get.
@@ -75,11 +75,13 @@ impl BatchStream {
         F: FnMut() -> Result<Option<Batch>> + Send + 'static,
     {
         require_runtime(device_type)?;
+        let room = Vacant::new()?;
+        // A closure without captures takes no memory.
         let state = Mutex::new(State { source: Box::new(|| Ok(None)), end: None });
         let header = Header { schema: schema.clone(), device_type, state };
         let mut slab = Slab::new(header, TailSize::default())?;
         if let Some(Ok(state)) = slab.unique().map(|header| header.state.get_mut()) {
-            state.source = Box::new(take());
+            state.source = room.fill(take());
         }
         Ok(Self(slab))
     }

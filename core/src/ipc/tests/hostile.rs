@@ -170,7 +170,7 @@ impl Drop for Fake {
 }
 
 fn hello() -> Vec<u8> {
-    Message::Hello { protocol: PROTOCOL, exporter: 9 }.encode()
+    Message::Hello { protocol: PROTOCOL, exporter: 9 }.encode().expect("encoded")
 }
 
 /// Answers a request with these bytes and file descriptors.
@@ -188,7 +188,9 @@ fn answer(raw: &Raw, fds: &[BorrowedFd<'_>], bytes: impl FnOnce(u64) -> Vec<u8>)
 #[test]
 fn altered_answers_are_refused_or_the_same() {
     let exported = export_tensor(&shared(&[5, 6, 7]), Copying::Never).expect("exported");
-    let given = |request| Message::Given { request, lease: 3, descriptor: Some(exported.descriptor()) }.encode();
+    let given = |request| {
+        Message::Given { request, lease: 3, descriptor: Some(exported.descriptor()) }.encode().expect("encoded")
+    };
     let length = given(1).len();
     // Which byte is altered how; without a mask, that and all after it are cut off.
     let forms: Vec<(usize, u8)> = (0..length).flat_map(|at| [0, 0x01, 0x80, 0xff].map(|mask| (at, mask))).collect();
@@ -199,7 +201,7 @@ fn altered_answers_are_refused_or_the_same() {
         let Some((at, mask)) = forms.next() else { return };
         let fds: Vec<_> = files.iter().map(AsFd::as_fd).collect();
         answer(raw, &fds, |request| {
-            let mut bytes = Message::Given { request, lease: 3, descriptor: Some(&again) }.encode();
+            let mut bytes = Message::Given { request, lease: 3, descriptor: Some(&again) }.encode().expect("encoded");
             bytes[at] ^= mask;
             bytes.truncate(if mask == 0 { at } else { length });
             bytes
@@ -230,7 +232,7 @@ fn a_descriptor_in_a_file_of_the_wrong_kind_is_refused() {
     let mut kinds = kinds.into_iter();
     let fake = Fake::start("in-file", move |raw| {
         let Some((_, fd)) = kinds.next() else { return };
-        let given = |request| Message::Given { request, lease: 1, descriptor: None }.encode();
+        let given = |request| Message::Given { request, lease: 1, descriptor: None }.encode().expect("encoded");
         answer(raw, &[fd.as_fd()], given);
     });
     for name in names {
@@ -259,7 +261,7 @@ fn an_importer_waits_no_longer_than_it_was_told() {
     for pause in [Duration::ZERO, Duration::from_millis(7)] {
         let fake = Fake::start("flood", move |raw| {
             raw.say(&hello());
-            let other = Message::Refused { request: 1 << 40, status: 2, text: "no" }.encode();
+            let other = Message::Refused { request: 1 << 40, status: 2, text: "no" }.encode().expect("encoded");
             loop {
                 match raw.0.send(&other, &[]).expect("sent") {
                     Sent::End => return,
@@ -273,7 +275,8 @@ fn an_importer_waits_no_longer_than_it_was_told() {
         drop(client);
     }
     // A hello of another version, garbage, and an end.
-    let mut says = [Message::Hello { protocol: 2, exporter: 1 }.encode(), vec![7; 20], Vec::new()].into_iter();
+    let mut says =
+        [Message::Hello { protocol: 2, exporter: 1 }.encode().expect("encoded"), vec![7; 20], Vec::new()].into_iter();
     let fake = Fake::start("hello", move |raw| {
         if let Some(said) = says.next().filter(|said| !said.is_empty()) {
             raw.say(&said);
@@ -305,7 +308,7 @@ fn what_is_replayed_is_the_same_memory_or_nothing() {
         let first = count.load(SeqCst) == 1;
         answer(raw, &fds, |request| {
             let request = if first { request } else { request + 1 };
-            Message::Given { request, lease: 1, descriptor: Some(&descriptor) }.encode()
+            Message::Given { request, lease: 1, descriptor: Some(&descriptor) }.encode().expect("encoded")
         });
     });
     let tensor = fake.connect().expect("connected").import_tensor("t").expect("sealed memory stays");
@@ -321,8 +324,8 @@ fn an_exporter_survives_every_altered_message() {
     let server = Server::bind(&address("altered")).expect("bound");
     server.offer_tensor("t", &shared(&[1, 2, 3]), Copying::Never).expect("offered");
     let good = connect(&address("altered")).expect("connected");
-    let get = Message::Get { request: 1, name: "t" }.encode();
-    let release = Message::Release { leases: vec![1, 2] }.encode();
+    let get = Message::Get { request: 1, name: "t" }.encode().expect("encoded");
+    let release = Message::Release { leases: vec![1, 2] }.encode().expect("encoded");
     for message in [get, release] {
         for at in 0..message.len() {
             for mask in [0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0xff] {
@@ -364,7 +367,7 @@ fn what_one_importer_holds_is_limited() {
     let empty = crate::ipc::allocate_tensor(crate::dtype::DType::INT32, &[0]).expect("nothing to allocate");
     server.offer_tensor("t", &empty, Copying::Never).expect("offered");
     let greedy = Raw::connect("greedy");
-    let get = Message::Get { request: 1, name: "t" }.encode();
+    let get = Message::Get { request: 1, name: "t" }.encode().expect("encoded");
     for _ in 0..MOST / AT_ONCE {
         (0..AT_ONCE).for_each(|_| greedy.say(&get));
         (0..AT_ONCE).for_each(|_| assert!(greedy.receive().is_some()));
@@ -380,7 +383,7 @@ fn what_one_importer_holds_is_limited() {
         other => panic!("{other:?}"),
     }
     connect(&address("greedy")).expect("connected").import_tensor("t").expect("others are served");
-    greedy.say(&Message::Release { leases: (1..=MAX_RELEASES as u64).collect() }.encode());
+    greedy.say(&Message::Release { leases: (1..=MAX_RELEASES as u64).collect() }.encode().expect("encoded"));
     soon("some are given back", || server.leases() == (MOST - MAX_RELEASES) as i64);
     greedy.say(&get);
     assert!(matches!(Message::decode(&greedy.receive().expect("an answer").0), Ok(Message::Given { .. })));

@@ -240,7 +240,7 @@ fn messages_come_out_as_they_went_in() {
         Message::Refused { request: 1, status: 5, text: "why" },
     ];
     for message in &all {
-        let bytes = message.encode();
+        let bytes = message.encode().expect("encoded");
         assert_eq!(Message::decode(&bytes).as_ref(), Ok(message));
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
@@ -250,9 +250,9 @@ fn messages_come_out_as_they_went_in() {
             let _ = Message::decode(&bytes[..at]);
         }
     }
-    Message::decode(&Message::Release { leases: vec![0; 257] }.encode()).expect_err("too many");
+    Message::decode(&Message::Release { leases: vec![0; 257] }.encode().expect("encoded")).expect_err("too many");
     let long = "x".repeat(5000);
-    let refusal = Message::Refused { request: 1, status: 5, text: &long }.encode();
+    let refusal = Message::Refused { request: 1, status: 5, text: &long }.encode().expect("encoded");
     assert!(refusal.len() < 1200);
 }
 
@@ -516,7 +516,7 @@ fn an_importer_that_talks_nonsense_is_cut_off_and_nobody_else() {
     let server = Server::bind(&address("nonsense")).expect("bound");
     server.offer_tensor("t", &shared(&[1, 2, 3]), Copying::Never).expect("offered");
     let good = connect(&address("nonsense")).expect("connected");
-    let get = Message::Get { request: 1, name: "t" }.encode();
+    let get = Message::Get { request: 1, name: "t" }.encode().expect("encoded");
     let mut cases: Vec<Vec<u8>> = (1..get.len()).map(|at| get[..at].to_vec()).filter(|cut| cut.len() < 16).collect();
     for at in 0..8 {
         let mut changed = get.clone();
@@ -525,7 +525,7 @@ fn an_importer_that_talks_nonsense_is_cut_off_and_nobody_else() {
     }
     cases.push(vec![0xff; MAX_MESSAGE]);
     cases.push(vec![0; MAX_MESSAGE + 1]);
-    cases.push(Message::Hello { protocol: 1, exporter: 1 }.encode());
+    cases.push(Message::Hello { protocol: 1, exporter: 1 }.encode().expect("encoded"));
     for nonsense in cases {
         let raw = Raw::connect("nonsense");
         raw.say(&get);
@@ -537,7 +537,7 @@ fn an_importer_that_talks_nonsense_is_cut_off_and_nobody_else() {
     // Leases that are not its own, or not any more, are nothing; neither are descriptors that come along.
     let raw = Raw::connect("nonsense");
     let held = good.import_tensor("t").expect("imported");
-    raw.say(&Message::Release { leases: vec![1, 1, 0, u64::MAX] }.encode());
+    raw.say(&Message::Release { leases: vec![1, 1, 0, u64::MAX] }.encode().expect("encoded"));
     let file = file_of(b"bytes").expect("a file");
     assert_eq!(raw.0.send(&get, &[file.as_fd()]), Ok(Sent::Yes));
     assert!(raw.receive().is_some());
@@ -558,7 +558,7 @@ fn fake(of: &str, answers: impl FnOnce(&Raw, u64) + Send + 'static) -> Client {
             }
             assert!(listener.wait(rustix::event::PollFlags::IN, end).expect("waited"));
         };
-        raw.say(&Message::Hello { protocol: PROTOCOL, exporter: 9 }.encode());
+        raw.say(&Message::Hello { protocol: PROTOCOL, exporter: 9 }.encode().expect("encoded"));
         let (bytes, _) = raw.receive().expect("a request");
         match Message::decode(&bytes) {
             Ok(Message::Get { request, .. }) => answers(&raw, request),
@@ -576,7 +576,9 @@ fn an_exporter_that_talks_nonsense_is_refused() {
     let error = fake("altered", {
         let mut altered = descriptor.clone();
         altered[60] ^= 1;
-        move |raw, request| raw.say(&Message::Given { request, lease: 4, descriptor: Some(&altered) }.encode())
+        move |raw, request| {
+            raw.say(&Message::Given { request, lease: 4, descriptor: Some(&altered) }.encode().expect("encoded"))
+        }
     })
     .import_tensor("t")
     .expect_err("altered");
@@ -585,7 +587,7 @@ fn an_exporter_that_talks_nonsense_is_refused() {
     // Without its file; and the lease is given back.
     let (sender, released) = std::sync::mpsc::channel();
     let error = fake("cut", move |raw, request| {
-        raw.say(&Message::Given { request, lease: 4, descriptor: Some(&descriptor) }.encode());
+        raw.say(&Message::Given { request, lease: 4, descriptor: Some(&descriptor) }.encode().expect("encoded"));
         sender.send(raw.receive().expect("a release").0).expect("sent");
     })
     .import_tensor("t")
@@ -598,7 +600,8 @@ fn an_exporter_that_talks_nonsense_is_refused() {
     let error = fake("replayed", move |raw, request| {
         let bytes = exported.descriptor();
         let fds: Vec<_> = exported.fds().iter().map(AsFd::as_fd).collect();
-        let message = Message::Given { request: request + 7, lease: 4, descriptor: Some(bytes) }.encode();
+        let message =
+            Message::Given { request: request + 7, lease: 4, descriptor: Some(bytes) }.encode().expect("encoded");
         assert_eq!(raw.0.send(&message, &fds), Ok(Sent::Yes));
         // The lease is given back at once, and no answer comes until the importer is gone.
         while raw.receive().is_some() {}

@@ -16,7 +16,7 @@ use super::stream::Stream;
 use crate::abi::types::DEVX_OUT_OF_MEMORY;
 use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
-use crate::memory::Owner;
+use crate::memory::{Owner, Vacant};
 use crate::trace;
 
 /// Memory of the driver: its address, where it is, and what frees it.
@@ -152,9 +152,10 @@ impl Allocation {
             return Ok(Self { address: std::ptr::null_mut(), device, owner: Owner::none() });
         }
         let driver = Driver::get()?;
-        let context = match how {
-            How::Pool(stream) => stream.context()?,
-            _ => context::primary(driver, ordinal)?,
+        let room = Vacant::new()?;
+        let (context, stream) = match how {
+            How::Pool(stream) => (stream.context()?, Some(stream)),
+            _ => (context::primary(driver, ordinal)?, None),
         };
         let _current = Current::enter(driver, context)?;
         let _apart = Apart::enter(driver)?;
@@ -171,10 +172,7 @@ impl Allocation {
         Ok(Self {
             address: std::ptr::with_exposed_provenance_mut(address as usize),
             device,
-            owner: match how {
-                How::Pool(stream) => Owner::in_order_of(stream, move || block.release()),
-                _ => Owner::on_release(move || block.release()),
-            },
+            owner: Owner::releasing(room, stream, move || block.release()),
         })
     }
 }
@@ -189,12 +187,13 @@ impl Allocation {
 /// `bytes` bytes at `address` are valid until the owner is dropped.
 pub(crate) unsafe fn pin_host(ordinal: i32, address: *mut c_void, bytes: usize, flags: u32) -> Result<Owner> {
     let driver = Driver::get()?;
+    let room = Vacant::new()?;
     let context = context::primary(driver, ordinal)?;
     let _current = Current::enter(driver, context)?;
     // SAFETY: the caller's contract.
     driver.check("cuMemHostRegister", unsafe { (driver.mem_host_register)(address, bytes, flags) })?;
     let block = Block { driver, context, address: address.expose_provenance(), how: How::Registered };
-    Ok(Owner::on_release(move || block.free()))
+    Ok(Owner::releasing(room, None, move || block.free()))
 }
 
 impl Block {

@@ -4,6 +4,7 @@
 //! enum, and a newer driver returns codes that the enum does not have.
 
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use cudarc::driver::sys::{
@@ -12,7 +13,7 @@ use cudarc::driver::sys::{
 };
 
 use crate::abi::types::{DEVX_DEVICE, DEVX_DRIVER, DEVX_OUT_OF_MEMORY};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Text};
 
 /// What a driver call came to. The set is open.
 #[repr(transparent)]
@@ -150,13 +151,13 @@ impl Driver {
         match DRIVER.get_or_init(probe) {
             Ok(driver) if driver.process == std::process::id() => Ok(driver),
             Ok(driver) => {
-                let text = format!(
+                let text = format_args!(
                     "the CUDA driver was initialised in process {}, of which this one is a fork: it cannot be used here",
                     driver.process
                 );
                 Err(Error::new(DEVX_DEVICE, text))
             }
-            Err(absent) => Err(Error::new(DEVX_DEVICE, absent.to_string())),
+            Err(absent) => Err(Error::new(DEVX_DEVICE, format_args!("{absent}"))),
         }
     }
 
@@ -176,9 +177,9 @@ impl Driver {
         let name = unsafe { self.describe(self.get_error_name, code) };
         // SAFETY: as above.
         let meaning = unsafe { self.describe(self.get_error_string, code) };
-        let text = match (name, meaning) {
-            (Some(name), Some(meaning)) => format!("{call}: {name} ({}): {meaning}", code.0),
-            _ => format!("{call}: driver code {}, which this driver has no name for", code.0),
+        let text: Text = match (name, meaning) {
+            (Some(name), Some(meaning)) => format_args!("{call}: {name} ({}): {meaning}", code.0).into(),
+            _ => format_args!("{call}: driver code {}, which this driver has no name for", code.0).into(),
         };
         Err(Error::driver(status, i32::try_from(code.0).unwrap_or(i32::MAX), text))
     }
@@ -189,7 +190,7 @@ impl Driver {
         &self,
         function: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
         code: Code,
-    ) -> Option<String> {
+    ) -> Option<Cow<'static, str>> {
         let mut text = std::ptr::null();
         // SAFETY: a call of the driver with room for its result.
         let result = unsafe { function(code, &mut text) };
@@ -197,7 +198,7 @@ impl Driver {
             return None;
         }
         // SAFETY: the driver's texts are static and NUL-terminated.
-        Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+        Some(unsafe { CStr::from_ptr(text) }.to_string_lossy())
     }
 }
 

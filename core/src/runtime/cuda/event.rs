@@ -1,7 +1,7 @@
 //! Events without timing, from a pool for each context.
 
 use core::ffi::{c_char, c_void};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use cudarc::driver::sys::{CUevent, CUevent_flags, CUipcEventHandle};
 
@@ -10,14 +10,14 @@ use super::driver::{Code, Driver};
 use super::reaper;
 use super::stream::Stream;
 use crate::error::{Result, refuse};
-use crate::memory::Owner;
+use crate::memory::{Owner, Room, Slab, TailSize};
 
 /// Most events that a pool keeps for the next time.
 const KEPT: usize = 256;
 
 /// An event that was recorded. Shared by counting; the last one gives the event back to its pool.
 #[derive(Clone, Debug)]
-pub struct Event(Arc<Recorded>);
+pub struct Event(Slab<Recorded>);
 
 struct Recorded {
     driver: &'static Driver,
@@ -58,6 +58,7 @@ impl Event {
     /// `DEVX_DRIVER`.
     pub fn record(stream: Stream) -> Result<Self> {
         let driver = Driver::get()?;
+        let room = Slab::room(TailSize::default())?;
         let context = stream.context()?;
         // Events are made in, and belong to, the context that is current.
         let _current = Current::enter(driver, context)?;
@@ -69,12 +70,13 @@ impl Event {
                 // It ended with its context, which somebody reset. The pool has lost it; the loop ends with a new one.
                 continue;
             }
-            let event = Self::of(driver, context, Some(stream), false, handle, Owner::none());
+            let event = Self::of(room, driver, context, Some(stream), false, handle, Owner::none());
             return driver.check("cuEventRecord", code).map(|()| event);
         }
     }
 
     fn of(
+        room: Room<Recorded>,
         driver: &'static Driver,
         context: Context,
         stream: Option<Stream>,
@@ -82,7 +84,7 @@ impl Event {
         handle: Handle,
         keep: Owner,
     ) -> Self {
-        Self(Arc::new(Recorded { driver, context, stream, shared, _keep: keep, handle }))
+        Self(room.fill(Recorded { driver, context, stream, shared, _keep: keep, handle }))
     }
 
     /// As [`Event::record`], of an event that other processes can wait for.
@@ -91,12 +93,13 @@ impl Event {
     /// `DEVX_DRIVER`.
     pub(crate) fn record_shared(stream: Stream) -> Result<Self> {
         let driver = Driver::get()?;
+        let room = Slab::room(TailSize::default())?;
         let context = stream.context()?;
         let _current = Current::enter(driver, context)?;
         let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 | CUevent_flags::CU_EVENT_INTERPROCESS as u32;
         let handle = create(driver, flags)?;
         // It may outlive its stream, and with that what the stream is called.
-        let event = Self::of(driver, context, None, true, handle, Owner::none());
+        let event = Self::of(room, driver, context, None, true, handle, Owner::none());
         // SAFETY: an event and a stream of the same context.
         driver.check("cuEventRecord", unsafe { (driver.event_record)(handle.0, stream.raw()) })?;
         Ok(event)
@@ -107,7 +110,7 @@ impl Event {
     /// # Errors
     /// `DEVX_DRIVER`.
     pub(crate) fn ipc_handle(&self) -> Result<[u8; 64]> {
-        let Recorded { driver, context, handle, .. } = *self.0;
+        let Recorded { driver, context, handle, .. } = *self.0.header();
         let _current = Current::enter(driver, context)?;
         let mut ipc = CUipcEventHandle { reserved: [0; 64] };
         // SAFETY: an event that is alive, and room for the result.
@@ -121,13 +124,14 @@ impl Event {
     /// `DEVX_DRIVER`, `DEVX_DEVICE`.
     pub(crate) fn open(ordinal: i32, ipc: [u8; 64], keep: impl FnOnce() -> Owner) -> Result<Self> {
         let driver = Driver::get()?;
+        let room = Slab::room(TailSize::default())?;
         let context = context::primary(driver, ordinal)?;
         let _current = Current::enter(driver, context)?;
         let ipc = CUipcEventHandle { reserved: ipc.map(|byte| byte as c_char) };
         let mut event = std::ptr::null_mut();
         // SAFETY: a call of the driver with room for its result; it is the driver that judges the handle.
         driver.check("cuIpcOpenEventHandle", unsafe { (driver.ipc_open_event_handle)(&mut event, ipc) })?;
-        Ok(Self::of(driver, context, None, true, Handle(event), keep()))
+        Ok(Self::of(room, driver, context, None, true, Handle(event), keep()))
     }
 
     /// Makes `stream` wait, on the device, until this event is complete.
@@ -135,7 +139,7 @@ impl Event {
     /// # Errors
     /// `DEVX_DRIVER`.
     pub fn wait(&self, stream: Stream) -> Result<()> {
-        wait_raw(stream, self.0.handle.0)
+        wait_raw(stream, self.0.header().handle.0)
     }
 
     /// Whether the event is complete. Does not wait.
@@ -143,7 +147,7 @@ impl Event {
     /// # Errors
     /// `DEVX_DRIVER`.
     pub fn is_complete(&self) -> Result<bool> {
-        let Recorded { driver, handle, .. } = *self.0;
+        let Recorded { driver, handle, .. } = *self.0.header();
         // SAFETY: an event that was recorded and is not destroyed.
         match unsafe { (driver.event_query)(handle.0) } {
             Code::NOT_READY => Ok(false),
@@ -156,19 +160,19 @@ impl Event {
     /// # Errors
     /// `DEVX_DRIVER`.
     pub fn synchronize(&self) -> Result<()> {
-        let Recorded { driver, handle, .. } = *self.0;
+        let Recorded { driver, handle, .. } = *self.0.header();
         // SAFETY: an event that was recorded and is not destroyed.
         driver.check("cuEventSynchronize", unsafe { (driver.event_synchronize)(handle.0) })
     }
 
     /// The address of the event's handle (`CUevent *`), valid as long as this event.
     pub(crate) fn address(&self) -> *mut c_void {
-        (&raw const self.0.handle).cast_mut().cast()
+        (&raw const self.0.header().handle).cast_mut().cast()
     }
 
     /// Whether it was recorded on this stream.
     pub(crate) fn is_on(&self, stream: Stream) -> bool {
-        self.0.stream == Some(stream)
+        self.0.header().stream == Some(stream)
     }
 }
 
@@ -278,7 +282,7 @@ impl Drop for Recorded {
         }
         // Recording an event again does not disturb the waits that were queued for it before.
         let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-        if pool.len() < KEPT {
+        if pool.len() < KEPT && pool.try_reserve(1).is_ok() {
             pool.push((self.context, self.handle));
             return;
         }

@@ -76,7 +76,7 @@ pub(crate) fn share(address: *const c_void) -> Result<Shared> {
 }
 
 fn unshareable(error: Error, why: &str) -> Error {
-    Error::driver(crate::abi::types::DEVX_UNSUPPORTED, error.driver_code(), format!("{}: {why}", error.message()))
+    Error::driver(crate::abi::types::DEVX_UNSUPPORTED, error.driver_code(), format_args!("{}: {why}", error.message()))
 }
 
 fn share_of_pool(driver: &Driver, pool: CUmemoryPool, base: CUdeviceptr) -> Result<How> {

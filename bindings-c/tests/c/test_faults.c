@@ -1,0 +1,451 @@
+/* Each allocation of the library fails once, and each callback of a program: what is handed out and made. What is
+ * taken in is test_corpus.c's. A scene goes on after a call that failed, as far as there is something to go on with.
+ */
+#define _POSIX_C_SOURCE 200809L /* setenv */
+#include "test_support.h"
+#include <corpus.h>
+
+/* --- a scene --- */
+
+static struct tally tally;
+
+/* What came of the calls of a scene: the last one without memory, and one that failed for another reason. */
+static int without_memory;
+static int told;
+static char otherwise[220];
+
+/* The call worked, or had no memory, or lacked what an earlier call would have given. */
+static int note(const char *call, devx_status status) {
+    if (status == DEVX_OUT_OF_MEMORY || status == DEVX_CALLBACK) {
+        without_memory += status == DEVX_OUT_OF_MEMORY;
+        told += status == DEVX_CALLBACK;
+    } else if (status != DEVX_OK && without_memory + told == 0) {
+        snprintf(otherwise, sizeof otherwise, "%.60s: %s: %.90s", call, devx_status_name(status), error.message);
+    }
+    return status == DEVX_OK;
+}
+
+#define TRY(call) note(#call, call)
+
+typedef void act(void);
+
+/* What the library keeps for good is made before, where memory may not be missing: docs/reliability.md. */
+struct scene {
+    act *before, *play, *after;
+};
+
+static int64_t injected;
+
+/* Plays a scene while the nth allocation fails; how many did. */
+static int64_t play(const struct scene *scene, int64_t nth, int from_then_on) {
+    tally = (struct tally){0};
+    without_memory = told = 0;
+    otherwise[0] = '\0';
+    if (scene->before != NULL) {
+        scene->before();
+    }
+    corpus_fault_arm(nth, from_then_on);
+    scene->play();
+    int64_t const failed = corpus_fault_disarm();
+    if (scene->after != NULL) {
+        scene->after();
+    }
+    return failed;
+}
+
+static void sweep(const struct scene *scene) {
+    for (int from_then_on = 0; from_then_on < 2; ++from_then_on) {
+        for (int64_t nth = 1, failed = 1; failed > 0; ++nth) {
+            failed = play(scene, nth, from_then_on);
+            injected += failed;
+            CHECK_MSG(otherwise[0] == '\0', "without allocation %d: %s", (int)nth, otherwise);
+            CHECK_MSG(failed > 0 || without_memory == 0, "memory was missing, but is there");
+            CHECK_MSG(tally.live == 0, "without allocation %d: %d are not released", (int)nth, tally.live);
+            CHECK_MSG(devx_ledger_outstanding() == 0, "without allocation %d: %d are outstanding", (int)nth,
+                      (int)devx_ledger_outstanding());
+        }
+    }
+}
+
+/* --- the scenes --- */
+
+static int64_t const shape[2] = {2, 3};
+static double values[6] = {0, 1, 2, 3, 4, 5};
+
+/* An owner that counts as one thing that is alive until it is released. */
+static void let_go(void *context) {
+    atomic_fetch_sub(&((struct tally *)context)->live, 1);
+}
+
+static devx_owner living(void) {
+    atomic_fetch_add(&tally.live, 1);
+    return (devx_owner){&tally, let_go};
+}
+
+static void not_taken(devx_owner owner) {
+    owner.release(owner.context);
+}
+
+static devx_tensor_t *made_tensor(void) {
+    DLTensor const described = {values, cpu, 2, float64, (int64_t *)(uintptr_t)shape, NULL, 0};
+    devx_owner const owner = living();
+    devx_tensor_t *tensor = NULL;
+    if (!TRY(devx_tensor_create(&described, 0, &owner, &tensor, &error))) {
+        not_taken(owner);
+    }
+    return tensor;
+}
+
+static void exports_of_a_tensor(void) {
+    devx_tensor_t *tensor = made_tensor(), *shared = NULL, *again = NULL;
+    struct DLManagedTensorVersioned *managed = NULL;
+    struct DLManagedTensor *legacy = NULL;
+    (void)TRY(devx_tensor_export_share(tensor, NULL, &managed, &error));
+    if (managed != NULL && TRY(devx_tensor_import(managed, &again, &error))) {
+        managed = NULL;
+    }
+    devx_dlpack_release(&managed);
+    (void)TRY(devx_tensor_share(tensor, &shared, &error));
+    if (shared != NULL && !TRY(devx_tensor_export_move(&shared, NULL, &managed, &error))) {
+        CHECK(shared != NULL);
+    }
+    devx_dlpack_release(&managed);
+    (void)TRY(devx_tensor_export_share_legacy(tensor, NULL, &legacy, &error));
+    devx_dlpack_release_legacy(&legacy);
+    if (again != NULL) {
+        (void)TRY(devx_tensor_export_move_legacy(&again, NULL, &legacy, &error));
+    }
+    devx_dlpack_release_legacy(&legacy);
+    devx_tensor_release(&shared);
+    devx_tensor_release(&again);
+    devx_tensor_release(&tensor);
+}
+
+static void memory_of_the_library(void) {
+    devx_tensor_t *tensor = NULL, *copy = NULL, *strided = NULL, *more = NULL;
+    int64_t const strides[2] = {1, 2};
+    DLTensor const described = {values, cpu, 2, float64, (int64_t *)(uintptr_t)shape, (int64_t *)(uintptr_t)strides, 0};
+    (void)TRY(devx_tensor_allocate(cpu, float64, shape, 2, -1, &tensor, &error));
+    (void)TRY(devx_tensor_copy(tensor, &copy, &error));
+    (void)TRY(devx_tensor_create(&described, 0, NULL, &strided, &error));
+    (void)TRY(devx_tensor_copy(strided, &more, &error));
+    devx_tensor_release(&more);
+    devx_tensor_release(&strided);
+    devx_tensor_release(&copy);
+    devx_tensor_release(&tensor);
+}
+
+/* A record batch of numbers, texts, lists and a dictionary, made here. */
+static devx_batch_t *made_batch(devx_schema_t **schema) {
+    static int32_t const offsets[3] = {0, 1, 3}, numbers[2] = {7, 8};
+    static const char texts[] = "abb";
+    static const void *none[1] = {NULL}, *number[2] = {NULL, numbers}, *text[3] = {NULL, offsets, texts};
+    static const void *list[2] = {NULL, offsets}, *items[2] = {NULL, values};
+    static int32_t const indices[2] = {1, 0};
+    static const void *index[2] = {NULL, indices};
+    devx_field const fields[] = {
+        {"+s", "", NULL, 0, 4, 0},     {"i", "number", NULL, 2, 0, 0}, {"u", "text", NULL, 2, 0, 0},
+        {"+l", "list", NULL, 2, 1, 0}, {"g", "item", NULL, 2, 0, 0},   {"i", "index", NULL, 2, 0, 1},
+        {"u", "", NULL, 2, 0, 0},
+    };
+    devx_node const nodes[] = {
+        {2, 0, 0, none, 1},  {2, 0, 0, number, 2}, {2, 0, 0, text, 3}, {2, 0, 0, list, 2},
+        {3, 0, 0, items, 2}, {2, 0, 0, index, 2},  {2, 0, 0, text, 3},
+    };
+    devx_owner const owner = living();
+    devx_batch_t *batch = NULL;
+    (void)TRY(devx_schema_create(fields, 7, schema, &error));
+    if (!TRY(devx_batch_create(*schema, cpu, nodes, 7, &owner, &batch, &error))) {
+        not_taken(owner);
+    }
+    return batch;
+}
+
+static void exports_of_a_batch(void) {
+    devx_schema_t *schema = NULL;
+    devx_batch_t *batch = made_batch(&schema), *pair = NULL, *more = NULL;
+    struct ArrowSchema described = {0};
+    struct ArrowArray array = {0};
+    struct ArrowDeviceArray device = {0};
+    (void)TRY(devx_schema_export(schema, &described, &error));
+    (void)TRY(devx_batch_export_share(batch, &array, &error));
+    if (described.release != NULL && array.release != NULL) {
+        int const taken = TRY(devx_batch_import_pair(&array, &described, &pair, &error));
+        CHECK((array.release == NULL) == taken && (described.release == NULL) == taken);
+    }
+    release_array(&array);
+    release_schema(&described);
+    (void)TRY(devx_batch_export_share_device(batch, &device, &error));
+    if (device.array.release != NULL) {
+        (void)TRY(devx_batch_import_device(&device, schema, &more, &error));
+    }
+    release_array(&device.array);
+    if (pair != NULL && !TRY(devx_batch_export_move(&pair, &array, &error))) {
+        CHECK(pair != NULL);
+    }
+    release_array(&array);
+    devx_batch_release(&more);
+    devx_batch_release(&pair);
+    devx_batch_release(&batch);
+    devx_schema_release(&schema);
+}
+
+static void columns_and_tensors(void) {
+    devx_tensor_t *tensor = made_tensor(), *back = NULL, *matrix = NULL;
+    devx_batch_t *column = NULL, *table = NULL, *both = NULL, *shaped = NULL;
+    devx_column root;
+    const char *names[2] = {"x", "y"};
+    char text[64];
+    size_t length;
+    (void)TRY(devx_tensor_to_column(tensor, "x", DEVX_COPY_IF_NEEDED, &column, &error));
+    if (column != NULL) {
+        const devx_batch_t *columns[2] = {column, column};
+        (void)TRY(devx_batch_root(column, &root, &error));
+        (void)TRY(devx_column_text(column, &root, 0, text, sizeof text, &length, &error));
+        (void)TRY(devx_column_to_tensor(column, &root, DEVX_COPY_NEVER, &back, &error));
+        (void)TRY(devx_batch_of_columns(names, columns, 2, -1, &both, &error));
+    }
+    (void)TRY(devx_tensor_to_batch(tensor, NULL, 0, DEVX_COPY_IF_NEEDED, &table, &error));
+    (void)TRY(devx_batch_to_matrix(table, DEVX_COPY_ALWAYS, -1, &matrix, &error));
+    (void)TRY(devx_tensor_to_fixed_shape_column(tensor, "x", DEVX_COPY_NEVER, &shaped, &error));
+    devx_batch_release(&shaped);
+    devx_batch_release(&both);
+    devx_batch_release(&table);
+    devx_batch_release(&column);
+    devx_tensor_release(&matrix);
+    devx_tensor_release(&back);
+    devx_tensor_release(&tensor);
+}
+
+/* Two batches, then the end. */
+struct source {
+    devx_batch_t *batch;
+    int given;
+};
+
+static devx_status next_of_source(void *context, struct devx_batch **out, devx_error *say) {
+    struct source *source = context;
+    if (source->given == 2) {
+        *out = NULL;
+        return DEVX_OK;
+    }
+    source->given += 1;
+    return devx_batch_share(source->batch, out, say);
+}
+
+static void end_of_source(void *context) {
+    struct source *source = context;
+    devx_batch_release(&source->batch);
+    free(source);
+    atomic_fetch_sub(&tally.live, 1);
+}
+
+static void streams_of_batches(void) {
+    devx_schema_t *schema = NULL;
+    devx_batch_t *batch = made_batch(&schema);
+    struct source *source = support_memory(sizeof *source);
+    devx_batch_source const record = {source, next_of_source, end_of_source};
+    devx_batch_stream_t *stream = NULL, *again = NULL;
+    struct ArrowArrayStream exported = {0};
+    source->batch = batch;
+    atomic_fetch_add(&tally.live, 1);
+    if (!TRY(devx_batch_stream_create(schema, kDLCPU, &record, &stream, &error))) {
+        end_of_source(source);
+    }
+    if (stream != NULL && TRY(devx_batch_stream_export(&stream, &exported, &error))) {
+        (void)TRY(devx_batch_stream_import(&exported, &again, &error));
+    }
+    if (exported.release != NULL) {
+        exported.release(&exported);
+    }
+    for (devx_batch_t *next = NULL; again != NULL && TRY(devx_batch_stream_next(again, &next, &error));) {
+        if (next == NULL) {
+            break;
+        }
+        devx_batch_release(&next);
+    }
+    devx_batch_stream_release(&again);
+    devx_batch_stream_release(&stream);
+    devx_schema_release(&schema);
+}
+
+/* A manager of this program's, of which each callback may fail: see the sweep of callbacks. */
+static int callbacks, failing;
+
+static int fails(void) {
+    callbacks += 1;
+    return callbacks == failing;
+}
+
+static devx_status manage(void *context, const devx_memory_request *request, devx_memory *out, devx_error *say) {
+    (void)context;
+    (void)request;
+    if (fails()) {
+        strcpy(say->message, "as asked");
+        return DEVX_CALLBACK;
+    }
+    out->address = values;
+    out->device_type = kDLCPU;
+    out->owner = living();
+    return DEVX_OK;
+}
+
+static devx_status get_info(void *context, int32_t device_id, devx_memory_info *out, devx_error *say) {
+    (void)context;
+    (void)device_id;
+    (void)say;
+    *out = (devx_memory_info){1, 2};
+    return fails() ? DEVX_CALLBACK : DEVX_OK;
+}
+
+static devx_status reset(void *context, int32_t device_id, devx_error *say) {
+    (void)context;
+    (void)device_id;
+    (void)say;
+    return fails() ? DEVX_CALLBACK : DEVX_OK;
+}
+
+static devx_manager_t *own, *limited, *host;
+
+static void make_managers(void) {
+    devx_owner const owner = living();
+    devx_manager_table table = {0};
+    table.version = DEVX_MANAGER_VERSION;
+    table.context = owner.context;
+    table.release = owner.release;
+    table.allocate = manage;
+    table.memory_info = get_info;
+    table.reset = reset;
+    if (!TRY(devx_manager_create(&table, &own, &error))) {
+        not_taken(owner);
+    }
+    (void)TRY(devx_manager_create_limited(own, 1000, &limited, &error));
+    (void)TRY(devx_manager_create_host_only(&host, &error));
+}
+
+static void release_managers(void) {
+    devx_manager_release(&limited);
+    devx_manager_release(&host);
+    devx_manager_release(&own);
+}
+
+static void memory_of_managers(void) {
+    devx_memory_request const request = {kDLCPU, 0, 24, -1, 0, 0};
+    int64_t const three[1] = {3};
+    devx_memory memory = {0};
+    devx_memory_info about;
+    devx_tensor_t *tensor = NULL, *other = NULL;
+    if (TRY(devx_manager_allocate(limited, &request, &memory, &error))) {
+        memory.owner.release(memory.owner.context);
+    }
+    (void)TRY(devx_tensor_allocate_with(limited, cpu, float64, three, 1, -1, &tensor, &error));
+    (void)TRY(devx_tensor_allocate_with(host, cpu, float64, three, 1, -1, &other, &error));
+    (void)TRY(devx_manager_memory_info(own, 0, &about, &error));
+    devx_tensor_release(&tensor);
+    (void)TRY(devx_manager_reset(own, 0, &error));
+    devx_tensor_release(&other);
+}
+
+/* --- on the simulated driver --- */
+
+static void memory_of_a_device(void) {
+    DLDevice const gpu = {kDLCUDA, 0};
+    devx_tensor_t *host = NULL, *there = NULL, *copied = NULL, *back = NULL, *seen = NULL;
+    devx_batch_t *column = NULL, *far = NULL;
+    devx_cuda_array array;
+    struct ArrowDeviceArray device = {0};
+    memset(&array, 0, sizeof array);
+    (void)TRY(devx_tensor_allocate(cpu, float64, shape, 2, -1, &host, &error));
+    (void)TRY(devx_tensor_allocate(gpu, float64, shape, 2, 1, &there, &error));
+    (void)TRY(devx_tensor_copy_to(host, gpu, 1, &copied, &error));
+    (void)TRY(devx_tensor_wait(copied, 2, &error));
+    (void)TRY(devx_tensor_used_on(copied, 2, &error));
+    (void)TRY(devx_tensor_export_share_cuda_array(copied, NULL, &array, &error));
+    if (array.release != NULL) {
+        (void)TRY(devx_cuda_array_import(&array, NULL, &seen, NULL, &error));
+    }
+    devx_cuda_array_release(&array);
+    (void)TRY(devx_tensor_to_column(copied, "x", DEVX_COPY_NEVER, &column, &error));
+    (void)TRY(devx_batch_copy_to(column, gpu, 2, &far, &error));
+    (void)TRY(devx_batch_export_share_device(far, &device, &error));
+    release_array(&device.array);
+    (void)TRY(devx_tensor_copy_to(there, cpu, 1, &back, &error));
+    devx_batch_release(&far);
+    devx_batch_release(&column);
+    devx_tensor_release(&seen);
+    devx_tensor_release(&back);
+    devx_tensor_release(&copied);
+    devx_tensor_release(&there);
+    devx_tensor_release(&host);
+    while (devx_releases_waiting() > 0) {
+        (void)devx_stream_synchronize(gpu, 1, NULL);
+    }
+}
+
+/* --- the sweeps --- */
+
+TEST(allocations_can_fail) {
+    /* Or what was given back once is not allocated again. Before the library is asked for anything. */
+    setenv("DEVEXCHANGE_KEEP_BLOCKS", "0", 1);
+    CHECK(corpus_fault_install("libdevexchange.so") > 0);
+    /* What a thread has for itself is made with its first exchange. */
+    corpus_fault_arm(1000000, 0);
+    exports_of_a_tensor();
+    CHECK_INT(corpus_fault_disarm(), 0);
+}
+
+#define SWEEP(played)                                                                                                  \
+    TEST(every_allocation_of_##played) {                                                                               \
+        struct scene const all = {NULL, played, NULL};                                                                 \
+        CHECK_CALL(sweep(&all));                                                                                       \
+    }
+
+SWEEP(exports_of_a_tensor)
+SWEEP(memory_of_the_library)
+SWEEP(exports_of_a_batch)
+SWEEP(columns_and_tensors)
+SWEEP(streams_of_batches)
+
+TEST(every_allocation_of_managers) {
+    struct scene const all = {make_managers, memory_of_managers, release_managers};
+    failing = 0;
+    CHECK_CALL(sweep(&all));
+}
+
+TEST(every_allocation_on_a_device) {
+    int32_t devices = 0;
+    if (devx_device_count(kDLCUDA, &devices, NULL) != DEVX_OK || devices == 0) {
+        SKIP("there is no CUDA driver");
+    }
+    memory_of_a_device();
+    struct scene const all = {NULL, memory_of_a_device, NULL};
+    CHECK_CALL(sweep(&all));
+}
+
+/* Each callback of the manager fails once: that is the error of the call, and everything is given back. */
+TEST(every_callback_of_a_manager) {
+    for (failing = 1;; ++failing) {
+        tally = (struct tally){0};
+        without_memory = told = callbacks = 0;
+        otherwise[0] = '\0';
+        make_managers();
+        memory_of_managers();
+        release_managers();
+        CHECK_STR(otherwise, "");
+        CHECK_INT(tally.live, 0);
+        CHECK_NOTHING_OUTSTANDING();
+        CHECK_INT(told, failing <= callbacks);
+        if (failing > callbacks) {
+            break;
+        }
+        injected += 1;
+    }
+    CHECK(failing > 4);
+}
+
+TEST(there_were_many) {
+    printf("# %d faults\n", (int)injected);
+    CHECK(injected > 200);
+}
+
+CHECK_MAIN()

@@ -1,0 +1,87 @@
+//! Boxes and vectors whose memory may be missing: those of std end the process then.
+//!
+//! Whatever is as large as a description says, and whatever an exchange needs, is allocated here or in a slab.
+
+use std::mem::MaybeUninit;
+
+use crate::error::{Error, Result};
+
+/// Memory for one `T`, before there is anything to put in: so what was taken over cannot be lost for want of memory.
+#[derive(Debug)]
+pub struct Vacant<T>(Box<MaybeUninit<T>>);
+
+impl<T> Vacant<T> {
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub fn new() -> Result<Self> {
+        Self::find().ok_or_else(|| Error::no_memory(size_of::<T>()))
+    }
+
+    /// As [`Vacant::new`], where there is no error to make.
+    pub(crate) fn find() -> Option<Self> {
+        let mut one = Vec::new();
+        one.try_reserve_exact(1).ok()?;
+        one.push(MaybeUninit::uninit());
+        let one: *mut [MaybeUninit<T>] = Box::into_raw(one.into_boxed_slice());
+        // SAFETY: a slice of one is laid out as that one, and the box belongs to nobody else.
+        Some(Self(unsafe { Box::from_raw(one.cast()) }))
+    }
+
+    /// The box with a value in it.
+    pub fn fill(self, value: T) -> Box<T> {
+        Box::write(self.0, value)
+    }
+}
+
+/// A value in a box; without memory for it the value is dropped.
+///
+/// # Errors
+/// `DEVX_OUT_OF_MEMORY`.
+pub fn boxed<T>(value: T) -> Result<Box<T>> {
+    Ok(Vacant::new()?.fill(value))
+}
+
+/// An empty vector with room for `n` values: to push so many allocates nothing.
+///
+/// # Errors
+/// `DEVX_OUT_OF_MEMORY`.
+pub fn vector<T>(n: usize) -> Result<Vec<T>> {
+    let mut all = Vec::new();
+    match all.try_reserve_exact(n) {
+        Ok(()) => Ok(all),
+        Err(_) => Err(Error::no_memory(n.saturating_mul(size_of::<T>()))),
+    }
+}
+
+/// So many times the same.
+///
+/// # Errors
+/// `DEVX_OUT_OF_MEMORY`.
+pub fn repeated<T: Clone>(value: T, n: usize) -> Result<Vec<T>> {
+    let mut all = vector(n)?;
+    all.resize(n, value);
+    Ok(all)
+}
+
+/// Adds a value to a vector; without memory for it the value is dropped.
+///
+/// # Errors
+/// `DEVX_OUT_OF_MEMORY`.
+pub fn push<T>(all: &mut Vec<T>, value: T) -> Result<()> {
+    if all.try_reserve(1).is_err() {
+        return Err(Error::no_memory(size_of::<T>()));
+    }
+    all.push(value);
+    Ok(())
+}
+
+/// All values of an iterator, up to the first error.
+///
+/// # Errors
+/// `DEVX_OUT_OF_MEMORY`, and those of the iterator.
+pub fn collected<T>(values: impl IntoIterator<Item = Result<T>>) -> Result<Vec<T>> {
+    let mut values = values.into_iter();
+    let mut all = vector(values.size_hint().0)?;
+    values.try_for_each(|value| push(&mut all, value?))?;
+    Ok(all)
+}
