@@ -30,6 +30,9 @@ _address, _schema = _function("address", c_void_p, c_void_p), _function("schema"
 _listens = _function("listens", c_char_p, c_void_p)
 _after, _end = _function("after", c_char_p, c_void_p, c_int32), _function("end", c_char_p, c_void_p)
 
+_fault_install = _function("fault_install", c_int32, c_char_p)
+_fault_arm, _fault_disarm = _function("fault_arm", None, c_int64, c_int32), _function("fault_disarm", c_int64)
+
 PYTHON = b"python"
 
 
@@ -119,8 +122,11 @@ def _read(imported):
     return batches, None
 
 
-def run(i):
+def run(i, nth=0, from_then_on=False):
+    """Runs a case, while the nth allocation of the library fails, or none. How many failed."""
     made, imported, error, stage, batches = _make(i), None, None, "import", 0
+    if nth:
+        _fault_arm(nth, from_then_on)
     try:
         imported = _import(i, made)
     except (Error, TypeError) as raised:
@@ -132,16 +138,56 @@ def run(i):
         if hasattr(imported, "close"):
             imported.close()
     imported = None
+    failed = _fault_disarm()
     status, says = text(i, "status"), text(i, "says")
     left = _end(made)
     assert wrong is None and left is None, (wrong or left).decode()
     assert devexchange.outstanding() == 0, devexchange.ledger()
+    if failed and isinstance(error, MemoryError):
+        assert isinstance(error, devexchange.OutOfMemory)
+        return failed
     assert batches == _batches(i)
     if error is None:
         assert not status, f"it was accepted, but is {status}: {says}"
-        return
-    assert says in str(error) and stage == text(i, "stage"), f"at {stage}: {error}, expected: {says}"
+        return failed
+    # Without memory for it a text is shorter.
+    assert (failed or says in str(error)) and stage == text(i, "stage"), f"at {stage}: {error}, expected: {says}"
     if status.startswith("DEVX_"):
         assert isinstance(error, Error) and error.status == _status(i), f"{error.status}: {error}, expected {status}"
     else:
         assert type(error).__name__ == status
+    return failed
+
+
+def install_faults():
+    assert _fault_install(Path(devexchange._native.__file__).name.encode()) > 0
+
+
+def run_without_memory(i):
+    """Runs a case again and again, while each of its allocations fails, alone or with all that follow. How many failed."""
+    # What is kept of a connection, and what is taken out of a dictionary, is not made without memory:
+    # docs/reliability.md.
+    if text(i, "kind") in ("ipc_tensor", "ipc_batch", "cuda_array_dict"):
+        return 0
+    # What is made once, such as the list of drivers, is made now.
+    run(i)
+    return sum(each_fault(lambda nth, from_then_on: run(i, nth, from_then_on)))
+
+
+def each_fault(act):
+    """Calls act(nth, from_then_on) until no allocation fails any more; it says how many did."""
+    for from_then_on in (False, True):
+        nth = 1
+        while failed := act(nth, from_then_on):
+            yield failed
+            nth += 1
+
+
+def while_failing(act, nth, from_then_on):
+    """Calls act() while an allocation fails. What it gives, or None without memory; and how many failed."""
+    _fault_arm(nth, from_then_on)
+    try:
+        given = act()
+    except devexchange.OutOfMemory:
+        given = None
+    return given, _fault_disarm()
