@@ -8,7 +8,7 @@ const DX = DevExchange
 include("counting.jl")
 
 suite = @testset Counting "the corpus" begin
-    include("corpus.jl")
+    include("corpus_cases.jl")
 end
 
 println("counts: ", suite.passed, " passed, ", suite.failed, " failed")

@@ -19,7 +19,7 @@ suite = @testset Counting "DevExchange" begin
     include("builders.jl")
     include("conversions.jl")
     include("refusals.jl")
-    include("corpus.jl")
+    include("corpus_cases.jl")
     include("ownership.jl")
     include("allocations.jl")
     include("threads.jl")
@@ -27,6 +27,7 @@ suite = @testset Counting "DevExchange" begin
     include("batch_streams.jl")
     include("async.jl")
     include("managers.jl")
+    include("faults.jl")
     include("devices.jl")
     include("ipc.jl")
 end

@@ -1,0 +1,152 @@
+# Each allocation of the library fails, and each callback of Julia's throws. Then there is an error, nothing is taken, and
+# everything is released once. faults.jl starts this.
+using DevExchange
+using Libdl
+using Test
+
+const DX = DevExchange
+
+include("counting.jl")
+include("corpus.jl")
+
+ccall(corpus(:corpus_fault_install), Cint, (Cstring,), "libdevexchange.so") > 0 || error("the library was not found")
+
+# ---- allocations ----
+
+# Calls act(nth, from_then_on), which says how many failed, until none does any more. How many did in all.
+function each_fault(act)
+    total = 0
+    for from_then_on in (false, true)
+        for nth in Iterators.countfrom(1)
+            failed = act(nth, from_then_on)
+            total += failed
+            failed == 0 && break
+        end
+    end
+    return total
+end
+
+function case_without_memory(i)
+    # What is kept of a connection or a reader is not made without memory: docs/reliability.md.
+    (startswith(corpus_text(i, "kind"), "ipc_") || corpus_text(i, "kind") == "async") && return 0
+    # What is made once, such as the list of drivers, is made now.
+    corpus_case(i)
+    return each_fault() do nth, from_then_on
+        right, failed = corpus_case(i, nth, from_then_on)
+        right || error(corpus_text(i, "name"))
+        failed
+    end
+end
+
+# Hands something out while an allocation fails.
+function scene_without_memory(make)
+    close(make())
+    return each_fault() do nth, from_then_on
+        arm(nth, from_then_on)
+        made = try
+            make()
+        catch e
+            e isa DevExchangeError && e.status == DX.DEVX_OUT_OF_MEMORY || rethrow()
+            nothing
+        end
+        failed = disarm()
+        failed > 0 || made !== nothing || error("there was memory")
+        made === nothing || close(made)
+        failed
+    end
+end
+
+function exports()
+    matrix = Tensor([1.0 2.0; 3.0 4.0])
+    table = record_batch(matrix)
+    scenes = (() -> copy(matrix), () -> Batch(matrix; name="x", copy=:if_needed), () -> record_batch(matrix), () -> DX.matrix(table))
+    total = sum(scene_without_memory, scenes)
+    close(table)
+    close(matrix)
+    return total
+end
+
+# ---- callbacks ----
+
+# Counts what is called; the one whose turn it is throws, after it did its work.
+mutable struct Callbacks
+    throws::Int
+    calls::Int
+    live::Int
+end
+
+function ask(callbacks)
+    callbacks.calls += 1
+    callbacks.calls == callbacks.throws && error("as asked")
+    return nothing
+end
+
+function let_go(callbacks)
+    callbacks.live -= 1
+    ask(callbacks)
+end
+
+function attempt(act, told)
+    try
+        return act()
+    catch e
+        e isa DevExchangeError && occursin("as asked", e.message) || rethrow()
+        told[] += 1
+        return nothing
+    end
+end
+
+function a_manager(callbacks, told)
+    function get(request)
+        ask(callbacks)
+        callbacks.live += 1
+        return (Ptr{Cvoid}(64), DX.CPU, () -> let_go(callbacks))
+    end
+    callbacks.live += 1
+    manager = MemoryManager(get; initialize=_ -> ask(callbacks), memory_info=_ -> (ask(callbacks); (1, 2)),
+        reset=_ -> ask(callbacks), trim=(_, _) -> ask(callbacks), release=() -> let_go(callbacks))
+    attempt(() -> DX.initialize(manager), told)
+    for _ in 1:2
+        memory = attempt(() -> allocate(manager, 8, DX.CPU), told)
+        memory === nothing || close(memory)
+    end
+    attempt(() -> memory_info(manager), told)
+    attempt(() -> trim!(manager), told)
+    attempt(() -> reset!(manager), told)
+    close(manager)
+end
+
+function a_stream(callbacks, told)
+    matrix = Tensor([1.0 2.0; 3.0 4.0])
+    batch = record_batch(matrix)
+    left = Ref(3)
+    function next()
+        ask(callbacks)
+        left[] -= 1
+        return left[] < 0 ? nothing : share(batch)
+    end
+    stream = BatchStream(next, schema(batch))
+    while true
+        given = attempt(() -> DX.next!(stream), told)
+        given === nothing && break
+        close(given)
+    end
+    foreach(close, (stream, batch, matrix))
+end
+
+# How many callbacks of a scene threw, one in each run. What a release throws is counted by the queue.
+function each_callback(scene)
+    for nth in Iterators.countfrom(1)
+        callbacks, told, before = Callbacks(nth, 0, 0), Ref(0), DX.release_failures()
+        scene(callbacks, told)
+        nothing_left() || error("$scene, callback $nth: something is left")
+        callbacks.live == 0 || error("$scene, callback $nth: $(callbacks.live) are not released")
+        threw = told[] + DX.release_failures() - before
+        threw == (callbacks.calls >= nth) || error("$scene, callback $nth: $threw were told")
+        callbacks.calls < nth && return nth - 1
+    end
+end
+
+allocations = sum(case_without_memory, corpus_cases()) + exports()
+callbacks = sum(each_callback, (a_manager, a_stream))
+println("faults: ", allocations, " allocations, ", callbacks, " callbacks")
