@@ -44,7 +44,7 @@ fn batch_create(handle: jlong, packed: jlong, nodes: jlong, count: jlong, token:
 /// or buffers and wrong lengths are left to the core.
 fn check_rooms(schema: &Schema, nodes: &[NodeDesc<'_>], rooms: &[i64]) -> Result<()> {
     let mut rooms = rooms.iter();
-    for (field, node) in depth_first(schema).into_iter().zip(nodes) {
+    for (field, node) in depth_first(schema)?.into_iter().zip(nodes) {
         let end = i128::from(node.length) + i128::from(node.offset);
         for (i, &room) in rooms.by_ref().take(node.buffers.len()).enumerate() {
             let buffer = field.ty().buffers().get(i, node.buffers.len());

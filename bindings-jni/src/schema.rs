@@ -3,7 +3,7 @@
 use devexchange_core::abi::types::DevxField;
 use devexchange_core::arrow::schema::{FieldDesc, Schema};
 use devexchange_core::arrow::{Field, metadata};
-use devexchange_core::memory::collected;
+use devexchange_core::memory::{collected, vector};
 use jni::sys::jlong;
 
 use crate::error::{Result, plain};
@@ -52,7 +52,7 @@ fn schema_fields(handle: jlong, out: jlong, room: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let schema = unsafe { schema(handle) }?;
     let mut out = Room { next: take(out), left: room.cast_unsigned() as usize, taken: 0 };
-    for field in depth_first(&schema) {
+    for field in depth_first(&schema)? {
         let (format, name) = (field.format().as_bytes(), field.name().as_bytes());
         // SAFETY: checked when the schema was made.
         let metadata = unsafe { metadata::block(field.raw().metadata) }?.unwrap_or_default();
@@ -92,13 +92,14 @@ impl Room {
 }
 
 /// All fields: each, then its children with all that is below them, then its dictionary.
-pub(crate) fn depth_first(schema: &Schema) -> Vec<Field<'_>> {
-    let mut fields = Vec::with_capacity(schema.nodes());
-    let mut waiting = vec![schema.root()];
+pub(crate) fn depth_first(schema: &Schema) -> Result<Vec<Field<'_>>> {
+    // Never more than there are nodes.
+    let (mut fields, mut waiting) = (vector(schema.nodes())?, vector(schema.nodes())?);
+    waiting.push(schema.root());
     while let Some(field) = waiting.pop() {
         fields.push(field);
         waiting.extend(field.dictionary());
         waiting.extend((0..field.n_children()).rev().filter_map(|index| field.child(index)));
     }
-    fields
+    Ok(fields)
 }

@@ -73,3 +73,22 @@ CALL(jstring, end)(JNIEnv *env, jclass class, jlong made) {
     (void)class;
     return said(env, corpus_end(of(made)));
 }
+
+CALL(jint, installFaults)(JNIEnv *env, jclass class, jstring library) {
+    (void)class;
+    const char *name = (*env)->GetStringUTFChars(env, library, NULL);
+    if (name == NULL) return 0;
+    jint const changed = corpus_fault_install(name);
+    (*env)->ReleaseStringUTFChars(env, library, name);
+    return changed;
+}
+
+CALL(void, arm)(JNIEnv *env, jclass class, jlong nth, jboolean from_then_on) {
+    (void)env, (void)class;
+    corpus_fault_arm(nth, from_then_on);
+}
+
+CALL(jlong, disarm)(JNIEnv *env, jclass class) {
+    (void)env, (void)class;
+    return corpus_fault_disarm();
+}

@@ -208,8 +208,10 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
     public Batch next() {
         long stream = enter("BatchStream.next");
         try {
+            // Before there is a batch that would be lost if this fails.
+            Field all = fieldOfAll(stream);
             long batch = Native.batchStreamNext(stream);
-            return batch == 0 ? null : new Batch(batch, fieldOfAll(stream));
+            return batch == 0 ? null : new Batch(batch, all);
         } finally {
             exit();
         }

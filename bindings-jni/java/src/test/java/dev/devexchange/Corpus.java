@@ -42,6 +42,12 @@ final class Corpus {
 
     static native String end(long made);
 
+    static native int installFaults(String library);
+
+    static native void arm(long nth, boolean fromThenOn);
+
+    static native long disarm();
+
     /** Builds the library (cargo does nothing if it is up to date) and what calls it. */
     static Path compile(Path directory) throws IOException, InterruptedException {
         Path corpus = Path.of(System.getProperty("devexchange.root"), "tests/corpus");
@@ -63,18 +69,26 @@ final class Corpus {
 
     /** Runs a case; an error says which. */
     static void run(long i) throws InterruptedException {
+        run(i, 0, false);
+    }
+
+    /** Runs a case while the nth allocation of the library fails, or none; how many failed. */
+    static long run(long i, long nth, boolean fromThenOn) throws InterruptedException {
         try {
-            runMade(i, make(i));
+            return runMade(i, make(i), nth, fromThenOn);
         } catch (AssertionError e) {
-            throw new AssertionError(text(i, "name") + ": " + e.getMessage(), e);
+            throw new AssertionError(text(i, "name") + ", " + nth + ": " + e.getMessage(), e);
         }
     }
 
-    private static void runMade(long i, long made) throws InterruptedException {
+    private static long runMade(long i, long made, long nth, boolean fromThenOn) throws InterruptedException {
         String stage = "import";
         Seen seen = new Seen();
         DevExchangeException error = null;
         String wrong = null;
+        if (nth > 0) {
+            arm(nth, fromThenOn);
+        }
         try (Imported imported = importing(text(i, "kind"), made)) {
             wrong = after(made, false);
             stage = "read";
@@ -85,10 +99,14 @@ final class Corpus {
                 wrong = after(made, true);
             }
         }
+        long failed = disarm();
         String left = end(made);
         require(wrong == null, wrong);
         require(left == null, left);
-        judge(i, error, stage, seen.batches);
+        // Without memory that is the error, wherever it comes.
+        if (failed == 0 || error == null || error.status() != Status.OUT_OF_MEMORY) {
+            judge(i, error, stage, seen.batches, failed == 0);
+        }
         // A reader gives up the last of it on a thread of the library.
         long end = System.nanoTime() + PATIENCE.toNanos();
         while (DevExchange.outstanding() != 0 && System.nanoTime() < end) {
@@ -96,6 +114,7 @@ final class Corpus {
             Thread.sleep(1);
         }
         require(DevExchange.outstanding() == 0, DevExchange.ledger().toString());
+        return failed;
     }
 
     private static void require(boolean holds, String otherwise) {
@@ -104,7 +123,7 @@ final class Corpus {
         }
     }
 
-    private static void judge(long i, DevExchangeException error, String stage, long batches) {
+    private static void judge(long i, DevExchangeException error, String stage, long batches, boolean inWords) {
         String status = text(i, "status");
         String says = text(i, "says");
         require(batches == batches(i), batches + " batches, and then " + error);
@@ -114,7 +133,7 @@ final class Corpus {
         }
         boolean right = error.statusName().equals(status) && stage.equals(text(i, "stage"));
         String wrong = error + " at " + stage + "; expected " + status + ": " + says;
-        require(right && error.getMessage().contains(says), wrong);
+        require(right && (!inWords || error.getMessage().contains(says)), wrong);
     }
 
     /** What reading gave until it failed. */
