@@ -40,8 +40,10 @@ fn fails() -> bool {
 }
 
 fn out_of_memory() -> *mut c_void {
+    // SAFETY: a question.
+    let errno = unsafe { libc::__errno_location() };
     // SAFETY: the address of this thread's own number.
-    unsafe { *libc::__errno_location() = libc::ENOMEM };
+    unsafe { *errno = libc::ENOMEM };
     null_mut()
 }
 
