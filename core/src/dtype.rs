@@ -69,9 +69,14 @@ impl DType {
     #[inline]
     pub(crate) fn plain_bytes(dtype: DLDataType) -> Option<usize> {
         let DLDataType { code, bits, lanes } = dtype;
-        let number = matches!(dl::DLDataTypeCode::from(code), dl::kDLInt | dl::kDLUInt | dl::kDLFloat);
-        let narrowest = if code == dl::kDLFloat { 16 } else { 8 };
-        let plain = number && lanes == 1 && (narrowest..=64).contains(&bits) && bits & (bits - 1) == 0;
+        let narrowest = match dl::DLDataTypeCode::from(code) {
+            dl::kDLInt | dl::kDLUInt => 8,
+            dl::kDLFloat => 16,
+            _ => return None,
+        };
+        // One comparison of bits and lanes: with one lane this is 256 and the bits.
+        let width = u32::from(lanes) << 8 | u32::from(bits);
+        let plain = (256 + narrowest..=256 + 64).contains(&width) && bits & (bits - 1) == 0;
         plain.then_some(usize::from(bits / 8))
     }
 

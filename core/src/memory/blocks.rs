@@ -51,7 +51,7 @@ pub(crate) struct Returned {
 #[derive(Clone, Copy)]
 pub(super) struct Origin {
     size: Size,
-    /// What the thread has that took it; NULL if it was about to end.
+    /// What the thread has that took it; NULL if it was about to end, or if the block is too large to be kept.
     home: *const Place<Local>,
 }
 
@@ -130,9 +130,6 @@ impl Blocks {
 
     #[inline]
     fn take(&self, size: Size) -> Option<NonNull<u8>> {
-        if size.bytes() > LARGE {
-            return None;
-        }
         let bin = self.bin(size);
         let block = NonNull::new(bin.get())?;
         // SAFETY: in a bin, so nobody else's, and written by `give`.
@@ -147,8 +144,8 @@ impl Blocks {
     /// The block is the caller's, and of this size.
     #[inline]
     unsafe fn give(&self, size: Size, block: NonNull<u8>) -> bool {
-        let bytes = self.bytes.get() + size.bytes(); // a layout's size and some MiB do not overflow
-        if bytes > self.most || size.bytes() > LARGE {
+        let bytes = self.bytes.get() + size.bytes(); // some MiB do not overflow
+        if bytes > self.most {
             return false;
         }
         let (bin, free) = (self.bin(size), block.cast::<Free>());
@@ -181,7 +178,7 @@ impl Returned {
     /// The block is the caller's, and of this size.
     unsafe fn give(&self, size: Size, block: NonNull<u8>, most: usize) -> bool {
         let bytes = self.bytes.load(Relaxed).saturating_add(size.bytes());
-        if bytes > most || size.bytes() > LARGE {
+        if bytes > most {
             return false;
         }
         self.bytes.fetch_add(size.bytes(), Relaxed);
@@ -224,7 +221,8 @@ pub(crate) fn free_all(local: &Local) {
 #[inline]
 pub(super) fn allocate(bytes: usize) -> Option<(NonNull<u8>, Origin)> {
     let size = Size::of(bytes)?;
-    let home = local::here();
+    // What is too large to be kept comes from nowhere in particular.
+    let home = if size.bytes() > LARGE { None } else { local::here() };
     let block = match home.and_then(|local| local.blocks.take(size)) {
         Some(block) => block,
         None => fresh(size, home)?,

@@ -14,6 +14,9 @@ use crate::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ord
 /// More references than this are a leak in a loop, not use; the count must not wrap.
 const MAX_REFS: usize = isize::MAX as usize;
 
+/// In the count while somebody has the claim; see [`Slab::claim`].
+const CLAIM: usize = 1 << (usize::BITS - 2);
+
 /// What a block begins with; its alignment, and that of everything that is carved from the tail, is [`ALIGN`].
 #[repr(C, align(16))]
 struct Block<H> {
@@ -102,6 +105,35 @@ impl<H> Slab<H> {
         }
     }
 
+    /// Claims what the header has only one of, and adds `n` references that go with it; `false` if somebody else has the
+    /// claim. Whoever has it sees all that was done under earlier ones, and gives it up, with one reference, through
+    /// [`Slab::release_claimed`].
+    #[inline]
+    pub(crate) fn claim(&self, n: usize) -> bool {
+        // SAFETY: a reference is held, so the block is alive.
+        let refs = unsafe { &(*self.block.as_ptr()).head.refs };
+        let mut old = refs.load(Relaxed);
+        loop {
+            if old & CLAIM != 0 || old > MAX_REFS / 4 {
+                return false;
+            }
+            match refs.compare_exchange_weak(old, old + CLAIM + n, Acquire, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// Gives up the claim and one reference.
+    ///
+    /// # Safety
+    /// `raw` is the address of a living block of this type, and the caller has its claim and a reference.
+    #[inline]
+    pub(crate) unsafe fn release_claimed(raw: *mut c_void) {
+        // SAFETY: the caller's contract; the claim is counted like so many references.
+        unsafe { Self::release_raw(raw, CLAIM + 1) }
+    }
+
     /// The address of the block, which keeps this reference.
     #[inline]
     pub(crate) fn into_raw(self) -> *mut c_void {
@@ -181,6 +213,13 @@ impl<H> Room<H> {
         tail_of(self.block, origin)
     }
 
+    /// Where the tail begins.
+    #[inline]
+    pub(crate) fn start(&self) -> *mut c_void {
+        // SAFETY: the block is one allocation that starts with a `Block`.
+        unsafe { self.block.add(1) }.as_ptr().cast()
+    }
+
     /// The block, with one reference.
     #[inline]
     pub(crate) fn fill(self, header: H) -> Slab<H> {
@@ -213,14 +252,24 @@ impl<H> Room<H> {
 }
 
 impl<H> Drop for Room<H> {
-    #[cold]
-    #[inline(never)]
+    #[inline]
     fn drop(&mut self) {
-        // SAFETY: written by `room`.
-        let origin = unsafe { (*self.block.as_ptr()).head.origin };
-        // SAFETY: from `room`, with this origin, and not used.
-        unsafe { blocks::free(self.block.cast(), origin) }
+        // SAFETY: from `room`, and not used.
+        unsafe { give_back(self.block) }
     }
+}
+
+/// Gives back room for a block without its header. By value and apart, so that a room is a register where all goes well.
+///
+/// # Safety
+/// `block` is from [`Slab::room`], and nobody uses it any more.
+#[cold]
+#[inline(never)]
+unsafe fn give_back<H>(block: NonNull<Block<H>>) {
+    // SAFETY: written by `room`.
+    let origin = unsafe { (*block.as_ptr()).head.origin };
+    // SAFETY: the caller's contract.
+    unsafe { blocks::free(block.cast(), origin) }
 }
 
 #[inline]
