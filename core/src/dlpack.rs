@@ -10,9 +10,7 @@ use std::ptr::NonNull;
 use crate::abi::dlpack::{
     DLManagedTensor, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION, DLPackVersion, DLTensor,
 };
-use crate::abi::types::{
-    DEVX_COPY_ALWAYS, DEVX_COPY_IF_NEEDED, DEVX_COPY_NEVER, DEVX_READ_ONLY, DevxDlpackRequest,
-};
+use crate::abi::types::{DEVX_COPY_ALWAYS, DEVX_COPY_IF_NEEDED, DEVX_COPY_NEVER, DEVX_READ_ONLY, DevxDlpackRequest};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Refused, Result, refuse};
@@ -230,11 +228,7 @@ pub unsafe fn described(tensor: &DLTensor, flags: Flags, owner: impl FnOnce() ->
 /// As [`described`].
 #[cold]
 #[inline(never)]
-unsafe fn described_with_care(
-    tensor: &DLTensor,
-    flags: Flags,
-    owner: impl FnOnce() -> Owner,
-) -> Result<Tensor> {
+unsafe fn described_with_care(tensor: &DLTensor, flags: Flags, owner: impl FnOnce() -> Owner) -> Result<Tensor> {
     // SAFETY: the caller's contract.
     let mut made = Tensor::describe(&unsafe { describe(tensor, flags) }?)?;
     made.adopt(owner());

@@ -68,12 +68,14 @@ fn several_consumers_have_a_struct_each() {
     let share = |request| dlpack::share::<DLManagedTensorVersioned>(&tensor, request).unwrap().into_raw();
     let give_back = |managed: *mut DLManagedTensorVersioned| {
         // SAFETY: handed out below, and given back once.
-        unsafe { ((*managed).deleter.unwrap())(managed) }
+        drop(unsafe { Owned::from_raw(NonNull::new(managed).unwrap()) });
     };
     let (first, second) = (share(&new), share(&old));
     assert_ne!(first, second);
-    // SAFETY: both are held.
-    let (one, two) = unsafe { (&mut *first, &*second) };
+    // SAFETY: held, and the consumer's alone.
+    let one = unsafe { &mut *first };
+    // SAFETY: held.
+    let two = unsafe { &*second };
     assert_eq!((one.version.minor, two.version.minor), (3, 0));
     // A consumer that changes its struct changes no one else's.
     (one.dl_tensor.ndim, one.dl_tensor.data, one.flags) = (0, std::ptr::null_mut(), 7);
