@@ -132,9 +132,7 @@ fn buffers(ty: Type, end: u128, values: i64, u: &mut Unstructured<'_>) -> Result
         let needed = oracle::needed(ty, index, count, end).unwrap_or(data_bytes as u128).min(MOST_BYTES) as usize;
         let random = chance(u, 1, 8)?;
         let bytes = match (ty, index) {
-            (_, 0) if !ty.buffers().has_validity() => {
-                repeated(needed, |all, u| Ok(all.push(u.int_in_range(0..=6)?)), u)?
-            }
+            (_, 0) if !ty.buffers().has_validity() => repeated(needed, |all, u| int(all, u, 1, 6), u)?,
             _ if random => any(needed, u)?,
             (Type::Binary | Type::Utf8, 1) => offsets(needed, 4, data_bytes, u)?,
             (Type::LargeBinary | Type::LargeUtf8, 1) => offsets(needed, 8, data_bytes, u)?,
@@ -150,9 +148,9 @@ fn buffers(ty: Type, end: u128, values: i64, u: &mut Unstructured<'_>) -> Result
             }
             // Sizes of the data buffers, which all have the same.
             _ if is_view && index > 1 && index + 1 == count => {
-                repeated(needed, |all, _| Ok(all.extend(data_bytes.to_ne_bytes())), u)?
+                data_bytes.to_ne_bytes().into_iter().cycle().take(needed).collect()
             }
-            (_, 2) => repeated(needed, |all, u| Ok(all.push(u.int_in_range(0x20..=0x7e)?)), u)?,
+            (_, 2) => repeated(needed, letter, u)?,
             _ => any(needed, u)?,
         };
         buffers.push(match u.int_in_range(0..=63)? {
@@ -190,6 +188,11 @@ fn any(bytes: usize, u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
 /// A number of so many bytes, not larger than `most`.
 fn int(all: &mut Vec<u8>, u: &mut Unstructured<'_>, width: usize, most: i64) -> Result<()> {
     all.extend_from_slice(&u.int_in_range(0..=most.max(0))?.to_ne_bytes()[..width]);
+    Ok(())
+}
+
+fn letter(all: &mut Vec<u8>, u: &mut Unstructured<'_>) -> Result<()> {
+    all.push(u.int_in_range(0x20..=0x7e)?);
     Ok(())
 }
 
