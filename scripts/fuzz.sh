@@ -71,11 +71,6 @@ run() { # CHECKS TARGET ARGUMENTS...
     -rss_limit_mb=4096 -max_len=1024 -print_final_stats=1 -artifact_prefix="$out/findings/$target/" "$@"
 }
 
-# Each input of some folders once, with all checks.
-replay() { # TARGET FOLDER...
-  run "$all_checks" "$1" -runs=0 "${@:2}"
-}
-
 stat() { # LOG NAME
   sed -n "s/^stat::$2: *//p" "$1" | tail -n 1
 }
@@ -84,7 +79,7 @@ short() { # TARGET
   local target=$1 log=$out/$1.log scratch executions
   scratch=$(mktemp -d)
   if {
-    replay "$target" "$committed/$target" &&
+    run "$all_checks" "$target" -runs=0 "$committed/$target" &&
       run "$cheap_checks" "$target" "${by_edges[@]}" -seed=1 -runs="$short_executions" "$scratch" "$committed/$target"
   } >"$log" 2>&1; then
     executions=$(stat "$log" number_of_executed_units)
@@ -111,42 +106,55 @@ try_findings() { # TARGET
   done
 }
 
-# A part of a long run, which goes into the account; `rate` and `found` are the caller's.
-search() { # TARGET SECONDS ARGUMENTS...
-  local target=$1 seconds=$2 log=$out/$1.log status=0 executions units
-  run "$cheap_checks" "$target" -max_total_time="$seconds" "${@:3}" "$out/corpus/$target" "$committed/$target" \
-    >"$log" 2>&1 || status=$?
-  executions=$(stat "$log" number_of_executed_units)
-  rate=$(stat "$log" average_exec_per_sec)
-  units=$(stat "$log" new_units_added)
-  found=$((found + ${units:-0}))
-  printf '%s\t%s\t%s\t%s\n' "$target" "${executions:-0}" "$status" "$(date +%FT%T)" >>"$account"
+# A part of a long run, which goes into the account; `executions` and `found` are the caller's.
+part() { # TARGET CHECKS ARGUMENTS...
+  local target=$1 log=$out/$1.log status=0 executed units
+  run "$2" "$target" "${@:3}" "$out/corpus/$target" "$committed/$target" >"$log" 2>&1 || status=$?
+  executed=$(stat "$log" number_of_executed_units) units=$(stat "$log" new_units_added)
+  executions=$((executions + ${executed:-0})) found=$((found + ${units:-0}))
+  printf '%s\t%s\t%s\t%s\n' "$target" "${executed:-0}" "$status" "$(date +%FT%T)" >>"$account"
   return "$status"
 }
 
 # A quarter of the time for what finds most, the rest for most executions; what was kept is run with all checks.
 long() { # TARGET
-  local target=$1 rate=0 found=0 status=0
+  local target=$1 executions=0 found=0 finding=none
   renice -n 19 $$ >/dev/null
   try_findings "$target"
-  search "$target" $((minutes * 15)) && search "$target" $((minutes * 45)) "${by_edges[@]}" &&
-    replay "$target" "$out/corpus/$target" "$committed/$target" >"$out/$target.log" 2>&1 || status=$?
-  if [ "$status" -ne 0 ]; then try_findings "$target"; fi
-  rows+=("$(printf '%-12s %10s %10s %9s' "$target" "$rate" "$found" \
-    "$(if [ "$status" -eq 0 ]; then echo none; else echo "$out/$target.log"; fi)")")
-  if [ "$status" -ne 0 ]; then findings=$((findings + 1)); fi
+  if ! {
+    part "$target" "$cheap_checks" -max_total_time=$((minutes * 15)) &&
+      part "$target" "$cheap_checks" "${by_edges[@]}" -max_total_time=$((minutes * 45)) &&
+      part "$target" "$all_checks" -runs=0
+  }; then
+    finding=$out/$target.log findings=$((findings + 1))
+    try_findings "$target"
+  fi
+  rows+=("$(printf '%-12s %12d %10d %10d %9s' \
+    "$target" "$executions" $((executions / minutes / 60)) "$found" "$finding")")
+}
+
+# The findings of a target that are open: inputs, or what its last run says without one, as of a leak.
+open_findings() { # TARGET
+  local inputs
+  inputs=$(find "$out/findings/$1" -type f | wc -l)
+  if [ "$inputs" -eq 0 ]; then
+    awk -v target="$1" '$1 == target { open = $3 != 0 } END { print open + 0 }' "$account"
+  else
+    echo "$inputs"
+  fi
 }
 
 # All long runs together.
 show_account() {
-  local target
+  local target executions open all_executions=0 all_open=0
   printf '%-12s %14s %14s\n' 'all runs' executions 'open findings'
-  for target in "${all_targets[@]}" total; do
-    awk -v target="$target" 'target == "total" || $1 == target { sum += $2 }
-      END { printf "%-12s %14d ", target, sum }' "$account"
-    if [ "$target" = total ]; then target=''; fi
-    find "$out/findings/$target" -type f | wc -l | xargs printf '%14d\n'
+  for target in "${all_targets[@]}"; do
+    executions=$(awk -v target="$target" '$1 == target { sum += $2 } END { printf "%d", sum }' "$account")
+    open=$(open_findings "$target")
+    printf '%-12s %14d %14d\n' "$target" "$executions" "$open"
+    all_executions=$((all_executions + executions)) all_open=$((all_open + open))
   done
+  printf '%-12s %14d %14d\n' total "$all_executions" "$all_open"
 }
 
 minimise() { # TARGET
@@ -173,6 +181,7 @@ for target in "${targets[@]}"; do
     *) echo "fuzz: no target '$target'; there are: ${all_targets[*]}" >&2; exit 2 ;;
   esac
 done
+for target in "${all_targets[@]}"; do mkdir -p "$out/findings/$target"; done
 touch "$account"
 if [ "$way" = account ]; then show_account; exit; fi
 
@@ -182,7 +191,7 @@ for target in "${targets[@]}"; do "$way" "$target"; done
 case $way in
   short) report_counts ;;
   long)
-    printf '%-12s %10s %10s %9s\n' target 'a second' 'new inputs' finding
+    printf '%-12s %12s %10s %10s %9s\n' target executions 'a second' 'new inputs' finding
     printf '%s\n' "${rows[@]}" ''
     show_account
     [ "$findings" -eq 0 ]
