@@ -20,7 +20,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup build wheel demo install uninstall \
         test test-rust test-c test-java test-julia test-python test-torch test-python-ft soak soak-python test-soak \
-        test-numba test-third-party conformance test-readme fuzz test-fuzz fuzz-corpus loom sanitize \
+        test-numba test-third-party conformance test-readme fuzz test-fuzz fuzz-account fuzz-corpus loom sanitize \
         gpu-test gpu-bundle gpu-rehearsal gpu-bench bench bench-jmh test-bench headers conformance-table seeded-bugs lint \
         clean distclean
 
@@ -110,7 +110,7 @@ test-readme: ## the examples of the README
 test-bench: ## whether the benches build and run
 	@scripts/test.sh bench
 
-test-fuzz: ## the fuzz targets, a short run each: committed inputs and 12000 executions
+test-fuzz: ## the fuzz targets, a short run each: committed inputs and 100000 executions
 	@scripts/test.sh fuzz
 
 ##@ Look for what nobody thought of (docs/reliability.md)
@@ -124,6 +124,9 @@ loom: ## the lock-free parts in every order in which threads can meet, with the 
 sanitize: ## the tests with sanitizers, each shown first what it has to report; PART='address c'
 	@scripts/setup.sh --quiet rust c
 	@scripts/sanitize.sh $(PART)
+
+fuzz-account: ## executions of all long runs of the fuzz targets so far, and the findings that are open
+	@scripts/fuzz.sh --account
 
 fuzz-corpus: ## keep what the long runs found in fuzz/corpus, as few inputs as reach all code
 	@scripts/setup.sh --quiet rust

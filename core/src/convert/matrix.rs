@@ -1,7 +1,7 @@
 //! A record batch of equal columns as a matrix, a matrix as a record batch. The columns of one are those of the other.
 
 use super::{Plan, impossible};
-use crate::arrow::{ArrayBuilder, Batch, Column, Type};
+use crate::arrow::{ArrayBuilder, Batch, Column, MAX_NODES, Type};
 use crate::device::{Device, DeviceType};
 use crate::dlpack::Copying;
 use crate::dtype::DType;
@@ -184,9 +184,13 @@ fn transposed(matrix: &Tensor, flags: Flags) -> Result<Tensor> {
 /// How a tensor can be had as a record batch: it has two dimensions, and a view needs each column in one piece.
 pub fn plan_batch(tensor: &Tensor) -> Plan {
     let (shape, dtype) = (tensor.shape(), tensor.dtype());
-    let &[rows, _] = shape else {
+    let &[rows, columns] = shape else {
         return impossible(format!("shape is {shape:?}: a record batch has rows and columns, so two dimensions"));
     };
+    // The batch itself is a node, too.
+    if columns >= MAX_NODES as i64 {
+        return impossible(format!("shape is {shape:?}: a record batch has fewer than {MAX_NODES} columns"));
+    }
     if Type::format_of(dtype).is_none() {
         return impossible(format!("{dtype} has no type in Arrow that a column could be a view of"));
     }
@@ -219,7 +223,9 @@ pub fn batch(tensor: &Tensor, names: &[&str], copy: Copying) -> Result<Batch> {
     };
     let format = Type::format_of(tensor.dtype()).unwrap_or("");
     let width = tensor.dtype().element_bytes().unwrap_or(0) as i64;
-    let step = tensor.strides().get(1).copied().unwrap_or(0).wrapping_mul(width);
+    // The strides of an empty tensor mean nothing; those of any other one reach elements that can be addressed.
+    let stride = tensor.strides().get(1).copied().filter(|_| rows > 0 && columns > 1);
+    let step = stride.unwrap_or(0) * width;
     let mut table = ArrayBuilder::batch(rows).owner(Owner::new(tensor.clone()));
     for k in 0..columns {
         let name = names.get(k as usize).map_or_else(|| k.to_string(), |name| (*name).to_owned());
