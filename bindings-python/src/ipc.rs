@@ -113,7 +113,8 @@ impl Server {
         Ok(withdrawn)
     }
 
-    /// How much was given to importers that they have not released yet.
+    /// How much was given to importers that they have not released yet. What one of them imports again with the same client
+    /// while it holds it counts once, unless an offer has changed.
     #[getter]
     fn leases(&self) -> Result<i64> {
         Ok(self.server.get()?.leases())

@@ -4,6 +4,7 @@
 mod blocks;
 mod fill;
 mod foreign;
+mod lazy;
 mod owner;
 mod queue;
 mod slab;
@@ -12,6 +13,7 @@ mod table;
 pub(crate) use blocks::{Blocks, Returned, free_all};
 pub(crate) use fill::fill_in;
 pub(crate) use foreign::{Foreign, Releasable, release};
+pub(crate) use lazy::Lazy;
 pub use owner::Owner;
 pub use queue::ReleaseQueue;
 pub(crate) use slab::{Room, Slab, Tail, TailSize};

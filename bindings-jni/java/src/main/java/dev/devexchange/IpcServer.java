@@ -123,9 +123,10 @@ public final class IpcServer implements AutoCloseable {
     }
 
     /**
-     * How much was given to importers that they have not released yet.
+     * How much was given to importers that they have not released yet. What one of them imports again over the same
+     * connection while it holds it counts once, unless an offer has changed.
      *
-     * @return a number of imports; 0 when all were released
+     * @return a number; 0 when all were released
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public long leases() {
