@@ -21,21 +21,21 @@ public final class Batch implements AutoCloseable {
     /** What it is, once somebody asked. */
     private volatile BatchTable table;
 
-    /** The fields in Java, once somebody asked for them. */
-    private volatile Field field;
-
-    /** The same fields by their nodes, once somebody asked for one of a column. */
-    private volatile Field[] fields;
-
+    private final Fields fields;
     private final Map<String, String> metadata;
 
-    Batch(long address, Field field) {
-        this(address, field, Map.of());
+    /** Of whose schema nothing is known in Java yet. */
+    Batch(long address) {
+        this(address, new Fields());
     }
 
-    Batch(long address, Field field, Map<String, String> metadata) {
+    Batch(long address, Fields fields) {
+        this(address, fields, Map.of());
+    }
+
+    Batch(long address, Fields fields, Map<String, String> metadata) {
         this.handle = new Handle(this, Handle.Kind.BATCH, address);
-        this.field = field;
+        this.fields = fields;
         this.metadata = metadata;
     }
 
@@ -108,7 +108,7 @@ public final class Batch implements AutoCloseable {
             }
             Reference.reachabilityFence(scratch);
         }
-        return new Batch(made, null);
+        return new Batch(made, schema.fields());
     }
 
     private static void write(List<Node> nodes, IntFunction<String> names, Scratch scratch, int rooms, int table) {
@@ -174,7 +174,7 @@ public final class Batch implements AutoCloseable {
                 text += name.length;
             }
             queue = DeviceStream.enterIfAny(stream, "Batch.ofColumns");
-            return new Batch(Native.batchOfColumns(scratch.address, columns.size(), queue), null);
+            return new Batch(Native.batchOfColumns(scratch.address, columns.size(), queue));
         } finally {
             if (queue != 0) {
                 stream.exit();
@@ -214,7 +214,7 @@ public final class Batch implements AutoCloseable {
      * @throws DevExchangeException as {@link #importArrow(long, Schema)} and {@link Schema#importArrow}
      */
     public static Batch importArrow(long arrayAddress, long schemaAddress) {
-        return new Batch(Native.batchImportBoth(arrayAddress, schemaAddress, false), null);
+        return new Batch(Native.batchImportBoth(arrayAddress, schemaAddress, false));
     }
 
     /**
@@ -238,13 +238,13 @@ public final class Batch implements AutoCloseable {
      * @throws DevExchangeException also {@link Status#DEVICE} for a device that this library has no runtime for
      */
     public static Batch importArrowDevice(long arrayAddress, long schemaAddress) {
-        return new Batch(Native.batchImportBoth(arrayAddress, schemaAddress, true), null);
+        return new Batch(Native.batchImportBoth(arrayAddress, schemaAddress, true));
     }
 
     private static Batch take(String method, long arrayAddress, Schema schema, boolean device) {
         long open = schema.enter(method);
         try {
-            return new Batch(Native.batchImport(arrayAddress, open, device), schema.known());
+            return new Batch(Native.batchImport(arrayAddress, open, device), schema.fields());
         } finally {
             schema.exit();
         }
@@ -330,7 +330,7 @@ public final class Batch implements AutoCloseable {
     public Batch share(Map<String, String> pairs) {
         long batch = enter("Batch.share");
         try {
-            return new Batch(Calls.batchShare(batch), field, Map.copyOf(pairs));
+            return new Batch(Calls.batchShare(batch), fields, Map.copyOf(pairs));
         } finally {
             exit();
         }
@@ -358,7 +358,7 @@ public final class Batch implements AutoCloseable {
     public Schema schema() {
         long batch = enter("Batch.schema");
         try {
-            return new Schema(Native.batchSchema(batch), field);
+            return new Schema(Native.batchSchema(batch), fields);
         } finally {
             exit();
         }
@@ -404,36 +404,9 @@ public final class Batch implements AutoCloseable {
         return new Column(this, table("Batch.root"), BatchTable.ROOT);
     }
 
-    /** The field of the root; the caller is inside. */
-    private Field field() {
-        if (field == null) {
-            try (Schema schema = schema()) {
-                field = schema.root();
-            }
-        }
-        return field;
-    }
-
     /** The field of a node; the caller is inside. */
-    Field field(BatchTable of, int node) {
-        Field[] all = fields;
-        if (all == null) {
-            all = new Field[of.nodes()];
-            place(all, field(), of, BatchTable.ROOT);
-            fields = all;
-        }
-        return all[node];
-    }
-
-    private static void place(Field[] all, Field field, BatchTable of, int node) {
-        all[node] = field;
-        int below = of.below(node);
-        for (Field child : field.children()) {
-            place(all, child, of, below++);
-        }
-        if (field.dictionary() != null) {
-            place(all, field.dictionary(), of, below);
-        }
+    Field field(int node) {
+        return fields.at(node, this);
     }
 
     /**
@@ -465,7 +438,7 @@ public final class Batch implements AutoCloseable {
             BatchTable is = table("Batch.column");
             for (int i = 0; i < is.columnCount; i++) {
                 int node = is.below(BatchTable.ROOT) + i;
-                if (field(is, node).name().equals(name)) {
+                if (field(node).name().equals(name)) {
                     return new Column(this, is, node);
                 }
             }
@@ -552,7 +525,7 @@ public final class Batch implements AutoCloseable {
         try {
             long queue = stream.enter("Batch.copyTo");
             try {
-                return new Batch(Native.batchCopyTo(batch, target.packed(), queue), field);
+                return new Batch(Native.batchCopyTo(batch, target.packed(), queue), fields);
             } finally {
                 stream.exit();
             }

@@ -80,7 +80,7 @@ public final class Column {
     private Field is() {
         Field known = field;
         if (known == null) {
-            known = batch.field(table, node);
+            known = batch.field(node);
             field = known;
         }
         return known;

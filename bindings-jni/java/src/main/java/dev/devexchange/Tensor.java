@@ -474,7 +474,7 @@ public final class Tensor implements AutoCloseable {
     public Batch toColumn(String name, Copy copy) {
         long tensor = handle.enter("Tensor.toColumn");
         try {
-            return new Batch(Native.tensorToColumn(tensor, name, copy.value), null);
+            return new Batch(Native.tensorToColumn(tensor, name, copy.value));
         } finally {
             exit();
         }
@@ -502,7 +502,7 @@ public final class Tensor implements AutoCloseable {
     public Batch toFixedShapeColumn(String name, Copy copy) {
         long tensor = handle.enter("Tensor.toFixedShapeColumn");
         try {
-            return new Batch(Native.tensorToFixedShapeColumn(tensor, name, copy.value), null);
+            return new Batch(Native.tensorToFixedShapeColumn(tensor, name, copy.value));
         } finally {
             exit();
         }
@@ -537,7 +537,7 @@ public final class Tensor implements AutoCloseable {
         long tensor = handle.enter("Tensor.toBatch");
         try {
             String joined = String.join("\0", names);
-            return new Batch(Native.tensorToBatch(tensor, joined, names.size(), copy.value), null);
+            return new Batch(Native.tensorToBatch(tensor, joined, names.size(), copy.value));
         } finally {
             exit();
         }
