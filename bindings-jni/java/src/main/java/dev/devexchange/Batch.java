@@ -320,7 +320,7 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
             throw new DevExchangeException(
                     Status.OUT_OF_RANGE, "index is " + index + ": the batch has " + is.columnCount + " columns");
         }
-        return new Column(this, is, is.below(BatchTable.ROOT) + index);
+        return new Column(this, is, is.firstColumn + index);
     }
 
     /**
@@ -335,7 +335,7 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
         try {
             BatchTable is = is("Batch.column");
             for (int i = 0; i < is.columnCount; i++) {
-                int node = is.below(BatchTable.ROOT) + i;
+                int node = is.firstColumn + i;
                 if (field(node).name().equals(name)) {
                     return new Column(this, is, node);
                 }
@@ -357,7 +357,7 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
         BatchTable is = is("Batch.columns");
         List<Column> columns = new ArrayList<>(is.columnCount);
         for (int i = 0; i < is.columnCount; i++) {
-            columns.add(new Column(this, is, is.below(BatchTable.ROOT) + i));
+            columns.add(new Column(this, is, is.firstColumn + i));
         }
         return columns;
     }

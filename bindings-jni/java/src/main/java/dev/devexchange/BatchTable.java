@@ -40,6 +40,10 @@ final class BatchTable {
 
     final long length;
     final int columnCount;
+
+    /** The node of the first column; the others follow it. */
+    final int firstColumn;
+
     final Device device;
 
     /** Whether the data is there, and not after what is queued on a stream. */
@@ -69,6 +73,7 @@ final class BatchTable {
         own = (int) in.getLong(OWN);
         table = new long[2 * WIDTH + (nodes - 1) * own];
         scratch.longs.get(TABLE / Long.BYTES, table);
+        firstColumn = below(ROOT);
     }
 
     /** Of a batch that Java holds. */
@@ -95,11 +100,8 @@ final class BatchTable {
 
     /** In a form that leaves little of it where it is inlined, as members are constants. */
     private long at(int node, int member) {
-        if (own == WIDTH) {
+        if (own == WIDTH || node == ROOT) {
             return table[WIDTH + node * WIDTH + member];
-        }
-        if (node == ROOT) {
-            return table[WIDTH + member];
         }
         if (member < NULL_COUNT) {
             return table[member];
