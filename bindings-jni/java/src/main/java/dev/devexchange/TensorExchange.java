@@ -23,7 +23,7 @@ abstract class TensorExchange extends TensorOnDevice {
      *
      * @param request what the consumer asks for
      * @return the address of a {@code DLManagedTensorVersioned}: whoever has it calls its deleter, once
-     *     ({@link #importDlpack(long)} or {@link Dlpack#release} do)
+     *     ({@link Tensor#importDlpack(long)} or {@link Dlpack#release} do)
      * @throws DevExchangeException {@link Status#VERSION} if the consumer reads the legacy struct only,
      *     {@link Status#INVALID_STREAM}, {@link Status#CLOSED}
      */
@@ -57,7 +57,7 @@ abstract class TensorExchange extends TensorOnDevice {
      *
      * @param request what the consumer asks for; its version is not looked at
      * @return the address of a {@code DLManagedTensor}: whoever has it calls its deleter, once
-     *     ({@link #importDlpackLegacy(long)} or {@link Dlpack#releaseLegacy} do)
+     *     ({@link Tensor#importDlpackLegacy(long)} or {@link Dlpack#releaseLegacy} do)
      * @throws DevExchangeException also {@link Status#READ_ONLY} for read-only memory, unless the request allows a
      *     copy, and {@link Status#UNSUPPORTED} for padded sub-byte elements: that struct cannot say so
      */
