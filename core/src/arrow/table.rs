@@ -1,7 +1,7 @@
 //! All columns of a batch as one table, for a binding that asks once and then reads by itself.
 //!
-//! The columns of most batches have nearly everything in common: so many rows, from row 0 on, no nulls. So a table has a row
-//! that holds for all columns, and then of each column only the members in which it may differ from the others.
+//! The columns of most batches have nearly everything in common: so many rows, from row 0 on, no nulls. So a table has
+//! a row that holds for all columns, and then of each column only the members in which it may differ from the others.
 
 use super::batch::Batch;
 use super::column::Column;
@@ -122,9 +122,10 @@ impl Batch {
     /// Writes what all columns are, by their nodes; the addresses are valid as long as the batch. Nothing is allocated,
     /// and no buffer is read.
     ///
-    /// The table begins with a row that holds for all columns, and the row of the root, which is none of them. Then come,
-    /// for each other node, the words that it has for itself. Returns how many these are: [`VALUES`],
-    /// [`NULLS_AND_BUFFERS`] or, if anything else differs, [`WIDTH`]: then they are a whole row, and nothing is in common.
+    /// The table begins with a row that holds for all columns, and the row of the root, which is none of them. Then
+    /// come, for each other node, the words that it has for itself. Returns how many these are: [`VALUES`],
+    /// [`NULLS_AND_BUFFERS`] or, if anything else differs, [`WIDTH`]: then they are a whole row, and what holds for all
+    /// columns is not written.
     ///
     /// # Safety
     /// `table` has room for as many words as [`room`] says for the nodes of the schema.
