@@ -7,7 +7,7 @@ use super::batch::Batch;
 use super::column::Column;
 use super::format::Type;
 use crate::abi::arrow_data::ArrowArray;
-use crate::memory::entry;
+use crate::memory::{entry, set_entry};
 
 /// Words of 64 bits in a row.
 pub const WIDTH: usize = 8;
@@ -132,7 +132,7 @@ impl Batch {
     pub unsafe fn write_table(&self, table: *mut i64) -> usize {
         let rows = table.cast::<Row>();
         // SAFETY: the caller's contract; a schema has a root.
-        unsafe { rows.add(1).write(Row::of(self.root(), 0)) };
+        unsafe { rows.wrapping_add(1).write(Row::of(self.root(), 0)) };
         if self.schema().ty(0) == Type::Struct && self.schema().plain_from() == 1 {
             // SAFETY: as above, and nothing hangs below the columns.
             if unsafe { self.write_flat(rows, Row::split_values) } {
@@ -144,7 +144,7 @@ impl Batch {
             }
         }
         // SAFETY: as above.
-        unsafe { self.write_tree(rows.add(1)) };
+        unsafe { self.write_tree(rows.wrapping_add(1)) };
         WIDTH
     }
 
@@ -156,8 +156,12 @@ impl Batch {
     #[inline]
     unsafe fn write_flat<const N: usize>(&self, rows: *mut Row, split: impl Fn(Row) -> (Row, [i64; N])) -> bool {
         let (offset, length) = (self.root().offset(), self.root().length());
-        // SAFETY: the source keeps the structs alive and in place, and these are plain.
-        let row = |&array: &*const ArrowArray| split(unsafe { Row::of_plain(&*array, offset, length) });
+        let row = |&array: &*const ArrowArray| {
+            // SAFETY: the source keeps the struct alive and in place.
+            let array = unsafe { &*array };
+            // SAFETY: the caller's contract.
+            split(unsafe { Row::of_plain(array, offset, length) })
+        };
         let Some((first, others)) = self.arrays().get(1..).and_then(<[_]>::split_first) else { return false };
         let (common, own) = row(first);
         let place = rows.wrapping_add(2).cast::<[i64; N]>();
@@ -171,7 +175,7 @@ impl Batch {
                 return false;
             }
             // SAFETY: as above.
-            unsafe { place.add(i).write(own) };
+            unsafe { set_entry(place, i, own) };
         }
         true
     }
