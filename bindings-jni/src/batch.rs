@@ -192,7 +192,7 @@ fn batch_describe(handle: jlong, out: jlong, room: jlong) -> Result<()> {
     let needed = before + table::room(info.n_nodes as usize) * size_of::<i64>();
     let own = if needed <= room.cast_unsigned() as usize {
         // SAFETY: as above, and there is room for the table behind it.
-        unsafe { batch.write_table(after.add(1).cast()) }
+        unsafe { batch.write_table(after.wrapping_add(1).cast()) }
     } else {
         0
     };
