@@ -106,14 +106,16 @@ abstract class Held<T> implements AutoCloseable {
         }
     }
 
+    // What is public is not final: so the public classes get methods of their own for it, as reflection needs them.
+
     /** {@return whether it was closed or moved} */
-    public final boolean isClosed() {
+    public boolean isClosed() {
         return handle.isClosed();
     }
 
     /** Gives up this reference. Closing twice is fine. */
     @Override
-    public final void close() {
+    public void close() {
         handle.close();
     }
 }
