@@ -49,14 +49,7 @@ public final class IpcServer implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public static Plan plan(Batch batch) {
-        long open = batch.enter("IpcServer.plan");
-        try {
-            Scratch scratch = Scratch.get();
-            Native.ipcPlanBatch(open, scratch.address);
-            return Plan.read(scratch.buffer, 0);
-        } finally {
-            batch.exit();
-        }
+        return batch.plan("IpcServer.plan", Native::ipcPlanBatch);
     }
 
     /**
