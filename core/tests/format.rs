@@ -1,6 +1,5 @@
 //! What each format string stands for (Arrow C data interface, "Data type description"; columnar format, buffers), and
 //! what metadata blocks hold.
-#![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
 use devexchange_core::DType;
 use devexchange_core::abi::types::DEVX_INVALID_METADATA as INVALID;
