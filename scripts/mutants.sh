@@ -35,9 +35,9 @@ files_of() { # MODULE
 tests_of() { # MODULE
   case $1 in
     layout) echo --test layout ;;
-    order) echo --package devexchange-tests --test order --test cuda_order --test cuda_release --test cuda_array ;;
+    order) echo --package devexchange-tests --lib --test order --test cuda_order --test cuda_release --test cuda_array ;;
     release-memory) echo --lib --test memory --test ledger --test batch ;;
-    release-device) echo --package devexchange-tests --test cuda_release ;;
+    release-device) echo --package devexchange-tests --test cuda_reaper --test cuda_release ;;
     schema) echo --test format --test types --test batch ;;
   esac
 }

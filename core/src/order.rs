@@ -331,3 +331,32 @@ pub unsafe fn of_sync_event(device: Device, sync_event: *mut c_void) -> Result<R
         _ => Ok(Ready::Foreign(unsafe { ForeignEvent::new(sync_event) }?)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::dtype::DType;
+    use crate::tensor::{Flags, TensorDesc};
+
+    #[test]
+    fn uses_of_a_view_that_never_was_keep_nothing() {
+        let memory = Arc::new([1_u8]);
+        let desc = TensorDesc {
+            data: memory.as_ptr().cast_mut().cast(),
+            device: Device::CPU,
+            dtype: DType::UINT8,
+            shape: &[1],
+            strides: None,
+            byte_offset: 0,
+            flags: Flags::READ_ONLY,
+        };
+        // SAFETY: the owner keeps the memory.
+        let tensor = unsafe { Tensor::from_raw_parts(&desc, Owner::new(Arc::clone(&memory))) };
+        let uses = Uses::of_tensor(tensor.map_err(Error::from).expect("a tensor"));
+        assert_eq!(Arc::strong_count(&memory), 2);
+        drop(uses);
+        assert_eq!(Arc::strong_count(&memory), 1);
+    }
+}
