@@ -35,10 +35,11 @@ files_of() { # MODULE
 tests_of() { # MODULE
   case $1 in
     layout) echo --test layout ;;
-    order) echo --package devexchange-tests --lib --test order --test cuda_order --test cuda_release --test cuda_array ;;
+    order)
+      echo --package devexchange-tests --lib --test order --test cuda_order --test cuda_release --test cuda_array ;;
     release-memory) echo --lib --test memory --test ledger --test batch ;;
     release-device) echo --package devexchange-tests --test cuda_reaper --test cuda_release ;;
-    schema) echo --test format --test types --test batch ;;
+    schema) echo --test format --test schema --test types --test batch ;;
   esac
 }
 
@@ -69,8 +70,8 @@ mutate() { # MODULE
   if [ -n "${SHARD:-}" ]; then options+=(--sharding round-robin --shard "$SHARD"); fi
   rm -rf "$work/results/$1"
   mkdir -p "$work/results/$1"
-  # It fails where mutants were missed, which is counted here. Left out is what is slow: descriptors, which have tests of
-  # their own, and the second run of each CUDA program, on threads.
+  # It fails where mutants were missed, which is counted here. Left out is what is slow: descriptors, which have tests
+  # of their own, and the second run of each CUDA program, on threads.
   (cd "$tree" && CARGO_TARGET_DIR=$work/target INSTA_UPDATE=no "$work/bin/cargo-mutants" mutants --in-place \
     --profile mutants --output "$work/results/$1" --timeout-multiplier 5 --minimum-test-timeout 60 \
     --cargo-arg=--locked "${options[@]}" -- -- --skip ipc:: --skip run_by_threads) </dev/null || true
