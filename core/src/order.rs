@@ -295,6 +295,7 @@ pub fn check_stream(device: Device, stream: i64) -> Result<()> {
     if stream == NO_SYNC { Ok(()) } else { check_any_stream(device, stream) }
 }
 
+/// Of any value but [`NO_SYNC`].
 fn check_any_stream(device: Device, stream: i64) -> Result<()> {
     match (device.kind, stream) {
         (DeviceType::CPU, _) => {
@@ -307,7 +308,7 @@ fn check_any_stream(device: Device, stream: i64) -> Result<()> {
         (DeviceType::ROCM | DeviceType::ROCM_HOST, 1 | 2) => {
             refuse!(DEVX_INVALID_STREAM, "stream is {stream}: rocm has 0 for the default stream, or a handle")
         }
-        (_, s) if s < NO_SYNC => refuse!(DEVX_INVALID_STREAM, "stream is {stream}: neither -1 nor a stream handle"),
+        (_, s) if s < 0 => refuse!(DEVX_INVALID_STREAM, "stream is {stream}: neither -1 nor a stream handle"),
         _ => Ok(()),
     }
 }
