@@ -36,7 +36,8 @@ tests_of() { # MODULE
   case $1 in
     layout) echo --test layout ;;
     order)
-      echo --package devexchange-tests --lib --test order --test cuda_order --test cuda_release --test cuda_array ;;
+      echo --package devexchange-tests --lib --test order --test cuda_order --test cuda_release --test cuda_array \
+        --test cuda_ipc ;;
     release-memory) echo --lib --test memory --test ledger --test batch ;;
     release-device) echo --package devexchange-tests --test cuda_reaper --test cuda_release ;;
     schema) echo --test format --test schema --test types --test batch ;;
