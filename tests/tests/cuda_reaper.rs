@@ -39,15 +39,15 @@ impl Scene {
         Stream::new(0, self.stream as i64).expect("a stream")
     }
 
-    /// Gives up a tensor that is in use.
-    fn give_up(&self) {
+    /// A tensor that is in use.
+    fn used(&self) -> Tensor {
         let released = Arc::clone(&self.released);
         let tensor = foreign::tensor(self.memory, N, CUDA0, move || {
             released.fetch_add(1, SeqCst);
         });
         sim::copy(self.scratch, self.memory, N, self.stream);
         tensor.used_on(self.on()).expect("used");
-        drop(tensor);
+        tensor
     }
 
     /// The release, and how many were given up for lost, after so many queries that fail.
@@ -56,7 +56,7 @@ impl Scene {
         session.begin(LAZY);
         let (scene, before) = (Self::new(), reaper::leaked());
         (1..=failures).for_each(|nth| sim::fail("cuEventQuery", nth, code, false));
-        scene.give_up();
+        drop(scene.used());
         sim::settle();
         sim::fail_clear();
         let found = (scene.released.load(SeqCst), reaper::leaked() - before);
@@ -131,10 +131,11 @@ fn releases_wait_for_their_work_alone() {
     let session = Session::new();
     session.each(20, || {
         let (scene, other) = (Scene::new(), Scene::new());
-        scene.give_up();
-        // Under a capture of another stream, which asking for events and freeing would break.
+        let (early, late) = (scene.used(), scene.used());
+        drop(early);
+        // Under a capture of another stream, which asking for events would break.
         sim::begin_capture(other.stream, 0);
-        scene.give_up();
+        drop(late);
         sim::settle();
         assert_eq!(sim::end_capture(other.stream), 0, "the capture is intact");
         assert_eq!(scene.released.load(SeqCst), 2);
@@ -168,7 +169,7 @@ fn memory_on_its_way_back_is_waited_for_where_it_is_short() {
     session.begin(LAZY);
     let scene = Scene::new();
     // So that the thread is there.
-    scene.give_up();
+    drop(scene.used());
     sim::settle();
     let allocate = || Tensor::allocate(CUDA0, DType::UINT8, &[16], None);
     let slow = Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(scene.on())).expect("allocated");
