@@ -1,12 +1,12 @@
 //! What each format string stands for (Arrow C data interface, "Data type description"; columnar format, buffers), and
 //! what metadata blocks hold.
 
-use devexchange_core::DType;
 use devexchange_core::abi::types::DEVX_INVALID_METADATA as INVALID;
 use devexchange_core::arrow::format::{Buffer, Buffers, Children};
 use devexchange_core::arrow::metadata::{self, MAX_BYTES, MAX_PAIRS};
 use devexchange_core::arrow::schema::FieldDesc;
-use devexchange_core::arrow::{Schema, TimeUnit, Type};
+use devexchange_core::arrow::{ArrayBuilder, Schema, TimeUnit, Type};
+use devexchange_core::{Column, DType, Device, Error, ipc};
 
 use Buffer::{Data, Offsets, Validity, Values, ViewData, ViewSizes};
 use TimeUnit::{Microsecond, Millisecond, Nanosecond, Second};
@@ -204,4 +204,27 @@ fn there_are_bounds_to_metadata() {
     block[..4].copy_from_slice(&1_i32.to_ne_bytes());
     block[8..12].copy_from_slice(&(length as i32).to_ne_bytes());
     assert_eq!(metadata::check_bytes(&block).unwrap_err().status(), INVALID);
+}
+
+#[test]
+fn a_copy_has_all_bytes_of_each_buffer() {
+    static VALID: [u8; 2] = [0b1010_1111, 1];
+    static NUMBERS: [i32; 9] = [1, 2, 3, 4, 5, 6, 7, 8, 9];
+    static BITS: [u8; 2] = [0b0110_0101, 1];
+    static ENDS: [i32; 10] = [0, 1, 2, 3, 3, 3, 4, 4, 4, 6];
+    static TEXT: [u8; 6] = *b"abcdef";
+    let at = |bytes: *const u8| bytes.cast();
+    let column = |name, format| ArrayBuilder::new(name, format, 9).buffer(at(VALID.as_ptr())).null_count(2);
+    let batch = ArrayBuilder::batch(9)
+        .child(column("numbers", "i").buffer(at(NUMBERS.as_ptr().cast())))
+        .child(column("bits", "b").buffer(at(BITS.as_ptr())))
+        .child(column("texts", "u").buffer(at(ENDS.as_ptr().cast())).buffer(at(TEXT.as_ptr())));
+    // SAFETY: the buffers are static and have nine rows.
+    let batch = unsafe { batch.build(Device::CPU) }.map_err(Error::from).unwrap();
+    let copy = ipc::copy_batch(&batch).unwrap();
+    for (copied, original) in copy.columns().zip(batch.columns()) {
+        assert_ne!(copied.buffers()[1], original.buffers()[1]);
+        let shown = |column: Column<'_>| (0..9).map(|row| column.value(row).unwrap().to_string()).collect::<Vec<_>>();
+        assert_eq!(shown(copied), shown(original));
+    }
 }
