@@ -1,5 +1,5 @@
 //! The ledger, in a process of its own: each kind is counted where it belongs, on whatever thread.
-#![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "what a helper of a test needs must be there")]
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;

@@ -117,24 +117,17 @@ fn as_much_is_kept_as_there_is_room_for() {
 #[test]
 fn the_largest_are_not_kept() {
     let (blocks, returned, most) = (room(usize::MAX / 2), Returned::new(), usize::MAX / 2);
-    let (largest, larger) = (size(LARGE), size(LARGE + 1));
-    // SAFETY: new blocks of their size.
-    let given = unsafe { (blocks.give(largest, block(largest)), returned.give(largest, block(largest), most)) };
-    assert_eq!(given, (true, true));
-    let block = block(larger);
-    // SAFETY: as above.
-    let given = unsafe { (blocks.give(larger, block), returned.give(larger, block, most)) };
-    assert_eq!(given, (false, false));
-    // SAFETY: not given.
-    unsafe { release(block, larger) };
-    assert!(blocks.take(largest).is_some_and(|block| {
-        // SAFETY: taken.
-        unsafe { release(block, largest) };
-        true
-    }));
-    for (block, size) in returned.take() {
-        // SAFETY: taken.
-        unsafe { release(block, size) };
+    for (size, kept) in [(size(LARGE), true), (size(LARGE + 1), false)] {
+        let (one, other) = (block(size), block(size));
+        // SAFETY: a new block of this size.
+        assert_eq!(unsafe { blocks.give(size, one) }, kept);
+        // SAFETY: as above.
+        assert_eq!(unsafe { returned.give(size, other, most) }, kept);
+        assert_eq!((blocks.take(size), returned.take().count()), (kept.then_some(one), kept.into()));
+        for block in [one, other] {
+            // SAFETY: taken, or not given.
+            unsafe { release(block, size) };
+        }
     }
 }
 
@@ -196,7 +189,7 @@ fn in_a_thread(act: impl FnOnce() + Send + 'static) {
 fn what_does_not_fit_goes_to_the_system() {
     in_a_thread(|| {
         let blocks = [Far::new(LARGE), Far::new(LARGE), Far::new(LARGE)];
-        blocks.map(Far::free);
+        blocks.into_iter().for_each(Far::free);
         assert_eq!(here(), (MOST, 0));
     });
 }
