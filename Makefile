@@ -21,8 +21,8 @@ SHELL := /bin/bash
 .PHONY: help setup build wheel demo install uninstall \
         test test-rust test-c test-java test-julia test-python test-torch test-python-ft soak soak-python test-soak \
         test-numba test-third-party conformance test-readme fuzz test-fuzz fuzz-account fuzz-corpus loom sanitize \
-        gpu-test gpu-bundle gpu-rehearsal gpu-bench bench bench-jmh test-bench headers conformance-table seeded-bugs lint \
-        clean distclean
+        gpu-test gpu-bundle gpu-rehearsal gpu-bench bench bench-jmh test-bench headers conformance-table mutants seeded-bugs \
+        lint clean distclean
 
 ##@ Start here
 help: ## this table
@@ -163,6 +163,10 @@ headers: ## write the generated headers and the snapshots anew (look at the diff
 
 conformance-table: ## write docs/cuda-conformance.md anew, with the recorded runs on real drivers
 	@$(env) DEVX_BLESS=1 $$CARGO test --locked -p devexchange-tests --test conformance_cuda the_page_is_up_to_date
+
+mutants: ## whether the tests see small changes of the code, in hours; ONLY=order: a module, SHARD=0/8: an eighth
+	@scripts/setup.sh --quiet rust
+	@SHARD='$(SHARD)' scripts/mutants.sh $(ONLY)
 
 seeded-bugs: ## whether the tests see what they are for: 14 bugs, one after the other; ONLY=release: some of them
 	@scripts/setup.sh --quiet rust

@@ -256,6 +256,7 @@ pub fn check_stream(device: Device, stream: i64) -> Result<()> {
     if stream == NO_SYNC { Ok(()) } else { check_any_stream(device, stream) }
 }
 
+/// Of any value but [`NO_SYNC`].
 fn check_any_stream(device: Device, stream: i64) -> Result<()> {
     match (device.kind, stream) {
         (DeviceType::CPU, _) => {
@@ -268,7 +269,7 @@ fn check_any_stream(device: Device, stream: i64) -> Result<()> {
         (DeviceType::ROCM | DeviceType::ROCM_HOST, 1 | 2) => {
             refuse!(DEVX_INVALID_STREAM, "stream is {stream}: rocm has 0 for the default stream, or a handle")
         }
-        (_, s) if s < NO_SYNC => refuse!(DEVX_INVALID_STREAM, "stream is {stream}: neither -1 nor a stream handle"),
+        (_, s) if s < 0 => refuse!(DEVX_INVALID_STREAM, "stream is {stream}: neither -1 nor a stream handle"),
         _ => Ok(()),
     }
 }
@@ -290,5 +291,34 @@ pub unsafe fn of_sync_event(device: Device, sync_event: *mut c_void) -> Result<R
         }
         // SAFETY: the caller's contract.
         _ => Ok(Ready::Foreign(unsafe { ForeignEvent::new(sync_event) }?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::dtype::DType;
+    use crate::tensor::{Flags, TensorDesc};
+
+    #[test]
+    fn uses_of_a_view_that_never_was_keep_nothing() {
+        let memory = Arc::new([1_u8]);
+        let desc = TensorDesc {
+            data: memory.as_ptr().cast_mut().cast(),
+            device: Device::CPU,
+            dtype: DType::UINT8,
+            shape: &[1],
+            strides: None,
+            byte_offset: 0,
+            flags: Flags::READ_ONLY,
+        };
+        // SAFETY: the owner keeps the memory.
+        let tensor = unsafe { Tensor::from_raw_parts(&desc, Owner::new(Arc::clone(&memory))) };
+        let uses = Uses::of_tensor(tensor.map_err(Error::from).expect("a tensor"));
+        assert_eq!(Arc::strong_count(&memory), 2);
+        drop(uses);
+        assert_eq!(Arc::strong_count(&memory), 1);
     }
 }

@@ -9,6 +9,8 @@ mod owner;
 mod queue;
 mod slab;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use blocks::{Blocks, Returned, free_all};
 pub(crate) use fill::fill_in;
