@@ -41,7 +41,8 @@ compile_c() { # SEED
 
 # The sanitizers keep freed memory for a while, and blocks are not kept for them to see it: tests of the size of the
 # process and of what is kept are none here.
-not_these=(--skip a_bounded_number --skip no_more_memory --skip given_back --skip nothing_is_left_after_ten_thousand)
+not_these=(--skip a_bounded_number --skip no_more_memory --skip memory::blocks --skip given_back
+  --skip nothing_is_left_after_ten_thousand)
 
 # All of them are one test here.
 rust_tests() { # SANITIZER FLAGS PACKAGES...
