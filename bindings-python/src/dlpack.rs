@@ -11,8 +11,8 @@ use pyo3::prelude::*;
 
 use crate::error::{Error, Result, refuse, wrong_type};
 use crate::offer::Offer;
-use crate::request::request;
-use crate::tensor::Tensor;
+use crate::request::{request, request_quickly};
+use crate::tensor_type::New;
 use crate::{capsule, device, exchange, queue, stream};
 
 /// Takes a tensor from an object whose type has `__dlpack_c_exchange_api__`, or with `__dlpack__`: a view of the same
@@ -32,7 +32,7 @@ pub(crate) fn from_dlpack(
     device: Option<&Bound<'_, PyAny>>,
     copy: Option<bool>,
     stream: Option<&Bound<'_, PyAny>>,
-) -> Result<Tensor> {
+) -> Result<New> {
     queue::drain();
     let device = device.map(device::from_python).transpose()?;
     let wanted = Wanted { device, copy, stream: stream::optional(stream)? };
@@ -42,9 +42,9 @@ pub(crate) fn from_dlpack(
     }
     let target = wanted.device.unwrap_or(tensor.device());
     if target != tensor.device() || copy == Some(true) {
-        return Ok(Tensor::new(duplicate(obj.py(), &tensor, target, wanted.stream)?));
+        return Ok(New(duplicate(obj.py(), &tensor, target, wanted.stream)?));
     }
-    Ok(Tensor::new(tensor))
+    Ok(New(tensor))
 }
 
 /// What a caller of `from_dlpack` asks for.
@@ -87,6 +87,20 @@ fn take(obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<CoreTensor> {
             Err(_) => by_capsule(obj, false, wanted),
         }
     })
+}
+
+/// Takes a tensor that nothing special is asked of from an object that nothing special is known of: by a call that makes
+/// no `PyErr`. None if it is not as simple as that, or fails; nothing was taken then.
+pub(crate) fn take_quickly(obj: &Bound<'_, PyAny>) -> Option<CoreTensor> {
+    match Offer::known(obj.get_type_ptr()) {
+        Some(Offer { table: Some(table), marks: false, .. }) => table.take_quickly(obj),
+        Some(Offer { table: None, on_host: true, .. }) => capsule::take_quickly(&request_quickly(obj)?),
+        Some(_) => None,
+        None => {
+            let table = Offer::table_of_class(&obj.get_type())?;
+            if exchange::may_be_marked(obj) { None } else { table.take_quickly(obj) }
+        }
+    }
 }
 
 fn has_method(obj: &Bound<'_, PyAny>) -> Result<bool> {

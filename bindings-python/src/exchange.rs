@@ -13,7 +13,7 @@ use devexchange_core::runtime::cuda::LEGACY;
 use devexchange_core::{Device, Tensor as CoreTensor};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyBool, PyString};
 
 use crate::dlpack::Wanted;
 use crate::error::{Error, Result, refuse};
@@ -39,6 +39,13 @@ pub(crate) fn is_marked(obj: &Bound<'_, PyAny>) -> Result<bool> {
         return refuse!(DEVX_COPY_REQUIRED, "the negative bit of the tensor is set: call resolve_neg");
     }
     Ok(gradient.is_truthy()?)
+}
+
+/// Whether an object is marked, or did not say: what [`is_marked`] has to find out, then.
+pub(crate) fn may_be_marked(obj: &Bound<'_, PyAny>) -> bool {
+    let py = obj.py();
+    let no = |answer: Option<Bound<'_, PyAny>>| answer.is_some_and(|answer| answer.is(PyBool::new(py, false)));
+    !no(python::attribute(obj, intern!(py, "requires_grad"))) || !no(python::answer(obj, intern!(py, "is_neg")))
 }
 
 /// The mark that only complex numbers can have, so that of other tensors nobody needs to be asked.
@@ -84,6 +91,22 @@ impl Table {
             tensor.produced_on(consumer)?;
         }
         Ok(Ok(tensor))
+    }
+
+    /// Takes the tensor of an object in host memory, where there is no order to keep. None if it is elsewhere, if
+    /// its numbers may be conjugated, or the call fails: then it is given back.
+    pub(crate) fn take_quickly(&self, obj: &Bound<'_, PyAny>) -> Option<CoreTensor> {
+        let mut out = std::ptr::null_mut();
+        // SAFETY: attached, an object of the type that has the table, and room for an address.
+        let code = unsafe { (self.from_object)(obj.as_ptr().cast(), &raw mut out) };
+        // SAFETY: the producer gave it to us. Of host memory no stream is waited for.
+        let taken = NonNull::new(out).filter(|_| code == 0).map(|tensor| unsafe { Owned::from_raw(tensor) });
+        if python::has_raised(obj.py()) {
+            return None;
+        }
+        let tensor = taken?.import().ok()?;
+        let is_plain = tensor.device() == Device::CPU && tensor.dtype().to_dlpack().code != kDLComplex;
+        is_plain.then_some(tensor)
     }
 
     /// A tensor that is ours from now on: whatever is dropped is given back to its deleter.
