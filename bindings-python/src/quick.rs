@@ -101,8 +101,10 @@ unsafe extern "C" fn from_dlpack(
         // SAFETY: its caller keeps it alive.
         let object = unsafe { borrowed::<PyAny>(py, object) };
         queue::drain();
-        let tensor = dlpack::take_quickly(&object)?;
-        Some(tensor_type::make(py, tensor).ok()?.into_ptr())
+        Some(match dlpack::take_quickly(&object)? {
+            Ok(tensor) => tensor_type::make(py, tensor).ok()?.into_ptr(),
+            Err(error) => raise(error),
+        })
     };
     quickly(quick, || match FUNCTIONS.get(py) {
         // SAFETY: the arguments are those of the call.

@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 use devexchange_core::Tensor as CoreTensor;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
@@ -53,6 +54,9 @@ pub(crate) fn init<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyType>> {
     let made = unsafe { ffi::PyType_FromSpecWithBases(&raw mut spec, bases.as_ptr()) };
     // SAFETY: a new reference, or NULL with an exception.
     let object = unsafe { Bound::from_owned_ptr_or_err(py, made) }?.cast_into::<PyType>()?;
+    // Consumers may look for it on the type itself.
+    let table = intern!(py, "__dlpack_c_exchange_api__");
+    object.setattr(table, base.getattr(table)?)?;
     let (make, end) = (slot(&base, ffi::Py_tp_new), slot(&base, ffi::Py_tp_dealloc));
     let none = || PyTypeError::new_err("the base of Tensor makes no objects");
     // SAFETY: that is what the slot has.
