@@ -23,7 +23,9 @@ fn add() {
 fn main() {
     if std::env::args().nth(1).as_deref() != Some("locked") {
         let threads = [(); 2].map(|()| std::thread::spawn(add));
-        threads.map(|thread| thread.join().map_or_else(|_| (), |()| ()));
+        for thread in threads {
+            let _ = thread.join();
+        }
         return;
     }
     let shared = Arc::new([7_u64; 4]);
@@ -43,6 +45,8 @@ fn main() {
     while TURNS.load(Relaxed) < 4 {}
     TURNS.load(Acquire);
     add();
-    threads.map(|thread| thread.join().map_or_else(|_| (), |()| ()));
+    for thread in threads {
+        let _ = thread.join();
+    }
     println!("{sum}");
 }
