@@ -19,10 +19,10 @@ env := . scripts/env.sh &&
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup build wheel demo install uninstall \
-        test test-rust test-c test-java test-julia test-python test-torch test-python-ft soak soak-python test-soak \
-        test-numba test-third-party conformance test-readme fuzz test-fuzz fuzz-account fuzz-corpus loom sanitize \
-        gpu-test gpu-bundle gpu-rehearsal gpu-bench bench bench-jmh test-bench headers conformance-table mutants seeded-bugs \
-        lint clean distclean
+        test test-rust test-c test-java test-julia test-python test-torch test-python-ft test-python-debug \
+        soak soak-python test-soak test-numba test-third-party conformance test-readme fuzz test-fuzz fuzz-account fuzz-corpus \
+        loom sanitize mutants seeded-bugs gpu-test gpu-bundle gpu-rehearsal gpu-bench bench bench-jmh test-bench headers \
+        conformance-table lint clean distclean
 
 ##@ Start here
 help: ## this table
@@ -81,6 +81,10 @@ test-python-ft: ## the wheel on a CPython without a GIL: FREE_THREADED_PYTHON=py
 	@scripts/setup.sh --quiet rust python
 	@scripts/test-python-ft.sh
 
+test-python-debug: ## the same on a debug build of CPython, Debian's or DEBUG_PYTHON=python3.14d (not in `make test`)
+	@scripts/setup.sh --quiet rust python
+	@scripts/test-python-debug.sh
+
 soak-python: ## a million exchanges for each protocol in Python, memory measured; ROUNDS=1000000
 	@scripts/setup.sh --quiet rust python
 	@ROUNDS='$(ROUNDS)' scripts/soak-python.sh
@@ -121,7 +125,7 @@ fuzz: ## the fuzz targets with the address sanitizer, five minutes each; TARGET=
 loom: ## the lock-free parts in every order in which threads can meet, with the number of orders
 	@$(env) $$CARGO test --locked -p devexchange-schedules --lib -- --nocapture --test-threads=1
 
-sanitize: ## the tests with sanitizers, each shown first what it has to report; PART='address c'
+sanitize: ## the tests with sanitizers, each shown first what it has to report; PART='address c thread miri'
 	@scripts/setup.sh --quiet rust c
 	@scripts/sanitize.sh $(PART)
 

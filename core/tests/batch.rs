@@ -365,10 +365,14 @@ fn every_format_is_parsed_or_refused_by_name() {
 #[test]
 fn an_array_that_does_not_fit_is_refused_and_stays_with_its_owner() {
     type Spoil = fn(&mut ArrowArray);
-    /// The first column.
-    fn first(root: &mut ArrowArray) -> &mut ArrowArray {
+    /// The address of the first column.
+    fn child(root: &ArrowArray) -> *mut ArrowArray {
         // SAFETY: the sample has three columns.
-        unsafe { &mut **root.children }
+        unsafe { *root.children }
+    }
+    fn first(root: &mut ArrowArray) -> &mut ArrowArray {
+        // SAFETY: the child is the root's alone.
+        unsafe { &mut *child(root) }
     }
     let cases: [(DevxStatus, &str, Spoil); 16] = [
         (DEVX_INVALID_LENGTH, "length is -5", |a| a.length = -5),
@@ -385,7 +389,7 @@ fn an_array_that_does_not_fit_is_refused_and_stays_with_its_owner() {
         (DEVX_MISMATCH, "n_children is 2147483648", |a| a.n_children = 1 << 31),
         (DEVX_INVALID_CHILDREN, "children is NULL", |a| a.children = std::ptr::null_mut()),
         (DEVX_INVALID_CHILDREN, "children[0] is released", |a| first(a).release = None),
-        (DEVX_MISMATCH, "there is a dictionary", |a| first(a).dictionary = &raw mut *first(a)),
+        (DEVX_MISMATCH, "there is a dictionary", |a| first(a).dictionary = child(a)),
         (DEVX_RELEASED, "array.release is NULL", |a| a.release = None),
     ];
     for (status, text, spoil) in cases {

@@ -246,7 +246,7 @@ impl Batch {
             Source::Own { root, .. } => &raw const *root,
         };
         // SAFETY: there is an address for the root, and no other reference to the slab yet.
-        unsafe { nodes.write(root) };
+        unsafe { nodes.write(slab.lasting(root)) };
         Self(slab)
     }
 

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use super::blocks::{self, ALIGN, Origin};
 use crate::error::{Refused, Result, refuse};
-use crate::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
+use crate::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// More references than this are a leak in a loop, not use; the count must not wrap.
 const MAX_REFS: usize = isize::MAX as usize;
@@ -82,9 +82,18 @@ impl<H> Slab<H> {
     /// The header for its maker, as long as there is no second reference.
     #[inline]
     pub(crate) fn unique(&mut self) -> Option<&mut H> {
+        let block = self.block.as_ptr();
         // SAFETY: a reference is held, so the block is alive.
-        let block = unsafe { self.block.as_mut() };
-        (block.head.refs.load(Acquire) == 1).then_some(&mut block.header)
+        let refs = unsafe { &(*block).head.refs }.load(Acquire);
+        // SAFETY: this reference is the only one, and borrowed for as long. No `&mut` before that is known.
+        (refs == 1).then(|| unsafe { &mut (*block).header })
+    }
+
+    /// The address of a part of the header, good as long as the block is alive. The address of a reference is so only
+    /// until the next [`Slab::unique`].
+    #[inline]
+    pub(crate) fn lasting<T>(&self, part: *const T) -> *const T {
+        self.block.as_ptr().cast_const().with_addr(part.addr()).cast()
     }
 
     /// The tail, to be carved in the order in which [`TailSize`] was summed up.
@@ -167,8 +176,9 @@ impl<H> Slab<H> {
         let refs = unsafe { &(*block).head.refs };
         // If the caller holds all there are, nobody else can add or give up one: no need to count.
         if refs.load(Acquire) == n || refs.fetch_sub(n, Release) == n {
-            fence(Acquire);
-            // SAFETY: those were the last references; the fence orders all earlier uses before this.
+            // As a fence would, but seen by the thread sanitizer: all that gave references up before come before this.
+            refs.load(Acquire);
+            // SAFETY: those were the last references, and all earlier uses come before this.
             unsafe { free(block) }
         }
     }
