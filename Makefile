@@ -19,10 +19,10 @@ env := . scripts/env.sh &&
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup build wheel demo install uninstall \
-        test test-rust test-c test-java test-julia test-python test-torch test-python-ft soak soak-python test-soak \
-        test-numba test-third-party conformance test-readme fuzz test-fuzz fuzz-corpus loom sanitize \
-        gpu-test gpu-bundle gpu-rehearsal gpu-bench bench bench-jmh test-bench headers conformance-table seeded-bugs lint \
-        clean distclean
+        test test-rust test-c test-java test-julia test-python test-torch test-python-ft test-python-debug \
+        soak soak-python test-soak test-numba test-third-party conformance test-readme fuzz test-fuzz fuzz-account fuzz-corpus \
+        loom sanitize mutants seeded-bugs gpu-test gpu-bundle gpu-rehearsal gpu-bench bench bench-jmh test-bench headers \
+        conformance-table lint clean distclean
 
 ##@ Start here
 help: ## this table
@@ -81,6 +81,10 @@ test-python-ft: ## the wheel on a CPython without a GIL: FREE_THREADED_PYTHON=py
 	@scripts/setup.sh --quiet rust python
 	@scripts/test-python-ft.sh
 
+test-python-debug: ## the same on a debug build of CPython, Debian's or DEBUG_PYTHON=python3.14d (not in `make test`)
+	@scripts/setup.sh --quiet rust python
+	@scripts/test-python-debug.sh
+
 soak-python: ## a million exchanges for each protocol in Python, memory measured; ROUNDS=1000000
 	@scripts/setup.sh --quiet rust python
 	@ROUNDS='$(ROUNDS)' scripts/soak-python.sh
@@ -110,7 +114,7 @@ test-readme: ## the examples of the README
 test-bench: ## whether the benches build and run
 	@scripts/test.sh bench
 
-test-fuzz: ## the fuzz targets, a short run each: committed inputs and 12000 executions
+test-fuzz: ## the fuzz targets, a short run each: committed inputs and 100000 executions
 	@scripts/test.sh fuzz
 
 ##@ Look for what nobody thought of (docs/reliability.md)
@@ -121,9 +125,12 @@ fuzz: ## the fuzz targets with the address sanitizer, five minutes each; TARGET=
 loom: ## the lock-free parts in every order in which threads can meet, with the number of orders
 	@$(env) $$CARGO test --locked -p devexchange-schedules --lib -- --nocapture --test-threads=1
 
-sanitize: ## the tests with sanitizers, each shown first what it has to report; PART='address c'
+sanitize: ## the tests with sanitizers, each shown first what it has to report; PART='address c thread miri'
 	@scripts/setup.sh --quiet rust c
 	@scripts/sanitize.sh $(PART)
+
+fuzz-account: ## executions of all long runs of the fuzz targets so far, and the findings that are open
+	@scripts/fuzz.sh --account
 
 fuzz-corpus: ## keep what the long runs found in fuzz/corpus, as few inputs as reach all code
 	@scripts/setup.sh --quiet rust
@@ -160,6 +167,10 @@ headers: ## write the generated headers and the snapshots anew (look at the diff
 
 conformance-table: ## write docs/cuda-conformance.md anew, with the recorded runs on real drivers
 	@$(env) DEVX_BLESS=1 $$CARGO test --locked -p devexchange-tests --test conformance_cuda the_page_is_up_to_date
+
+mutants: ## whether the tests see small changes of the code, in hours; ONLY=order: a module, SHARD=0/8: an eighth
+	@scripts/setup.sh --quiet rust
+	@SHARD='$(SHARD)' scripts/mutants.sh $(ONLY)
 
 seeded-bugs: ## whether the tests see what they are for: 14 bugs, one after the other; ONLY=release: some of them
 	@scripts/setup.sh --quiet rust

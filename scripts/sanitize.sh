@@ -1,100 +1,201 @@
 #!/usr/bin/env bash
 # The tests with sanitizers (docs/reliability.md):
 #
-#   scripts/sanitize.sh [address] [c]
+#   scripts/sanitize.sh [address] [c] [thread] [miri]
 #
-#   address   the tests of the core and some of tests/, with the address and the leak sanitizer
-#   c         the test programs in C and C++, with the sanitizers of addresses, leaks and undefined behaviour
+#   address   the tests of the core and of tests/, with the address and the leak sanitizer
+#   c         the test programs in C and C++, with the sanitizers of addresses, leaks and undefined behaviour,
+#             and with a library that has the first two
+#   thread    the same tests of the core and of tests/, and those in C and C++ that have threads, with the thread
+#             sanitizer, in std, too
+#   miri      tests of the core that call no C, in an interpreter that sees undefined behaviour
 #
-# Each sanitizer is first shown a program that it has to report (tests/sanitize): one that says nothing there is not on,
-# and what it says of the rest is worth nothing. Needs no nightly compiler: RUSTC_BOOTSTRAP lets the project's own take
-# `-Z`. Prints, last, `counts: N passed, N failed, N skipped`.
+# Each is first shown a program that it has to report (tests/sanitize): one that says nothing there is not on, and
+# what it says of the rest is worth nothing. The first three need no nightly compiler: RUSTC_BOOTSTRAP lets the
+# project's own take `-Z`. What the last two need beyond it, rustup fetches into the target directory; without rustup
+# they are skipped. Prints, last, `counts: N passed, N failed, N skipped`.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 # shellcheck source=scripts/report.sh
 . "$DEVX_ROOT/scripts/report.sh"
+# shellcheck source=scripts/sanitizers.sh
+. "$DEVX_ROOT/scripts/sanitizers.sh"
 
 seeds=$DEVX_ROOT/tests/sanitize
 out=$DEVX_TARGET/sanitize
-host=$("$RUSTC" -vV | sed -n 's/^host: //p')
+export INSTA_UPDATE=no DEVX_PATIENCE=${DEVX_PATIENCE:-20}
+# Miri does not promise to run code for which it is too old or too new.
+miri_toolchain=nightly-2026-05-20
 mkdir -p "$out/seeds"
+
+# --- toolchains ---
+
+# One with std's source: as it is installed if it is there, else another copy of the same version.
+with_source() {
+  local version
+  if [ -d "$("$RUSTC" --print sysroot)/lib/rustlib/src/rust/library" ]; then return; fi
+  version=$("$RUSTC" -vV | sed -n 's/^release: //p')
+  own_toolchain "$version" rust-src
+}
+
+# Below the target directory, since what is installed elsewhere is not this script's to change.
+own_toolchain() { # VERSION COMPONENTS
+  export RUSTUP_HOME=$out/rustup
+  if ! command -v rustup >/dev/null; then skipped "$part" "no rustup, which would fetch $2 of Rust $1"; return 1; fi
+  check "Rust $1 is there, with $2" rustup toolchain install "$1" --profile minimal --component "$2" --no-self-update ||
+    return
+  PATH=$RUSTUP_HOME/toolchains/$1-$sanitize_host/bin:$PATH
+  CARGO=cargo RUSTC=rustc
+}
 
 # --- programs that have to be reported ---
 
-must_report() { # NAME PROGRAM WORDS
-  if "$2" >"$out/said" 2>&1; then not_ok "$1" "the program ended well"
-  elif grep -qE "$3" "$out/said"; then ok "$1"
-  else not_ok "$1" "it ended badly, but nothing says '$3'"; fi
+must_report() { # NAME WORDS PROGRAM...
+  if "${@:3}" >"$out/said" 2>&1; then not_ok "$1" "the program ended well"
+  elif grep -qE "$2" "$out/said"; then ok "$1"
+  else not_ok "$1" "it ended badly, but nothing says '$2'"; fi
 }
 
-compile_rust() { # SEED FLAGS...
-  RUSTC_BOOTSTRAP=1 "$RUSTC" --edition 2024 -g "${@:2}" -o "$out/seeds/$1" "$seeds/$1.rs"
+# A package of its own, because only cargo builds std.
+seed_package() { # SEED
+  mkdir -p "$out/seeds/$1"
+  printf '[package]\nname = "%s"\nedition = "2024"\n[[bin]]\nname = "%s"\npath = "%s"\n[workspace]\n' "$1" "$1" \
+    "$seeds/$1.rs" >"$out/seeds/$1/Cargo.toml"
 }
 
-compile_c() { # SEED
-  "$CC" -std=c11 -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -Wno-use-after-free \
-    -o "$out/seeds/$1-c" "$seeds/$1.c"
+compile_rust() { # SEED
+  seed_package "$1"
+  sanitized "$CARGO" build --manifest-path "$out/seeds/$1/Cargo.toml"
+}
+
+built_rust() { echo "$sanitized_out/$sanitize_host/debug/$1"; } # SEED
+
+compile_c() { # SEED LINK OPTIONS...
+  "$CC" -std=c11 -g -O1 "${sanitize_compile[@]}" -Wno-use-after-free -I"$DEVX_ROOT/bindings-c/include" \
+    -c -o "$out/seeds/$1.o" "$seeds/$1.c" &&
+    "$CC" -o "$out/seeds/$1-c" "$out/seeds/$1.o" "${@:2}" "${sanitize_link[@]}"
+}
+
+# The library with the sanitizer, by the names that programs look for.
+build_library() {
+  sanitized "$CARGO" build --locked -p devexchange-c --lib || return
+  mkdir -p "$sanitized_lib"
+  local name
+  for name in libdevexchange.so "libdevexchange.so.${DEVX_VERSION%%.*}"; do
+    ln -sf "$sanitized_out/$sanitize_host/debug/libdevexchange.so" "$sanitized_lib/$name"
+  done
 }
 
 # --- the tests ---
 
 # The sanitizers keep freed memory for a while, and blocks are not kept for them to see it: tests of the size of the
 # process and of what is kept are none here.
-not_these=(--skip a_bounded_number --skip no_more_memory --skip given_back --skip nothing_is_left_after_ten_thousand)
+not_these=(--skip a_bounded_number --skip no_more_memory --skip memory::blocks --skip given_back
+  --skip nothing_is_left_after_ten_thousand --skip a_thousand_exchanges_leave_nothing)
 
 # All of them are one test here.
-rust_tests() { # SANITIZER FLAGS PACKAGES...
-  local sanitizer=$1 flags=$2 log=$out/$1-$4.log status=0
-  shift 2
-  RUSTC_BOOTSTRAP=1 RUSTFLAGS="$flags" LSAN_OPTIONS="suppressions=$seeds/leak.supp" INSTA_UPDATE=no \
-    DEVX_SIM_PATH="$out/simcuda/libcuda.so.1" DEVEXCHANGE_KEEP_BLOCKS=0 "$CARGO" test --locked --no-fail-fast "$@" \
-    --target "$host" --target-dir "$out/$sanitizer" -- "${not_these[@]}" >"$log" 2>&1 </dev/null || status=$?
-  local counts
+cargo_tests() { # NAME COMMAND... [-- ARGUMENTS OF THE TESTS]
+  local log=$out/$1.log status=0 counts
+  "${@:2}" >"$log" 2>&1 </dev/null || status=$?
   counts=$(awk '/^test result: / { passed += $4; failed += $6 } END { print passed + 0, failed + 0 }' "$log")
   if [ "$status" -eq 0 ] && [ "${counts%% *}" -gt 0 ]; then
-    ok "$sanitizer: ${counts%% *} tests of $2"
+    ok "$1: ${counts%% *} tests"
   else
-    not_ok "$sanitizer: tests of $2" "exit status $status, ${counts#* } failed, see $log"
-    grep -aE -A 20 'ERROR: |panicked at' "$log" | head -n 80 | indented || true
+    not_ok "$1" "exit status $status, ${counts#* } failed, see $log"
+    grep -aE -A 20 'ERROR: |WARNING: |panicked at' "$log" | cut -c 1-200 | head -n 80 | indented || true
   fi
+}
+
+c_tests() { # NAME FILTERS...
+  local log=$out/$1.log filter status=0
+  for filter in "${@:2}"; do "$DEVX_ROOT/scripts/test-c.sh" "$filter" || status=$?; done >"$log" 2>&1
+  if [ "$status" -eq 0 ]; then
+    ok "$1: $(grep -c '^ok - ' "$log") tests in C and C++"
+  else
+    not_ok "$1: tests in C and C++" "see $log"
+    grep -aE -A 20 '^not ok|ERROR: |WARNING: |runtime error' "$log" | cut -c 1-200 | head -n 80 | indented || true
+  fi
+}
+
+have_driver() {
+  export DEVX_SIM_PATH=$sanitized_out/simcuda/libcuda.so.1
+  check "the simulated driver is there" place_driver "$sanitized_out/simcuda"
+}
+
+# All at once, or cargo would build much of it twice.
+rust_tests() { # NAME
+  local path name programs=()
+  for path in "$DEVX_ROOT"/{core,tests}/tests/*; do
+    name=${path##*/}
+    case $name in
+      snapshots | symbols.rs | include_order.rs) ;; # of files, not of what runs
+      *) programs+=(--test "${name%.rs}") ;;
+    esac
+  done
+  cargo_tests "$1" sanitized "$CARGO" test --locked --no-fail-fast -p devexchange-core -p devexchange-tests \
+    --features devexchange-core/arrow --lib "${programs[@]}" -- "${not_these[@]}"
 }
 
 part_address() {
-  check "the use after free compiles" compile_rust use_after_free -Zsanitizer=address || return 0
-  check "the leak compiles" compile_rust leak -Zsanitizer=address || return 0
-  must_report "address: a use after free is reported" "$out/seeds/use_after_free" 'heap-use-after-free'
-  must_report "address: a leak is reported" "$out/seeds/leak" '4321 byte\(s\) leaked'
-  check "the simulated driver is there" "$DEVX_ROOT/tests/simcuda/driver/place.sh" "$out/simcuda" || return 0
-  local name programs=()
-  # Not those that build programs of their own, which would have the sanitizer in some of their parts only, nor those
-  # that let every call of the driver fail.
-  for name in async_schedules cuda_array cuda_arrow cuda_arrow_rs cuda_bad_input cuda_budget cuda_devices; do
-    programs+=(--test "$name")
-  done
-  rust_tests address "-Zsanitizer=address" -p devexchange-core --features devexchange-core/arrow --lib --tests
-  rust_tests address "-Zsanitizer=address" -p devexchange-tests "${programs[@]}"
+  sanitizer address
+  export DEVEXCHANGE_KEEP_BLOCKS=0 LSAN_OPTIONS="suppressions=$seeds/leak.supp:print_suppressions=0"
+  check "the use after free compiles" compile_rust use_after_free || return 0
+  check "the leak compiles" compile_rust leak || return 0
+  must_report "address: a use after free is reported" heap-use-after-free "$(built_rust use_after_free)"
+  must_report "address: a leak is reported" '4321 byte\(s\) leaked' "$(built_rust leak)"
+  have_driver || return 0
+  rust_tests address
 }
 
 part_c() {
+  sanitizer address
+  with_library=(-L"$sanitized_lib" -ldevexchange "-Wl,-rpath,$sanitized_lib")
+  export DEVEXCHANGE_KEEP_BLOCKS=0
+  check "the library with the address sanitizer is there" build_library || return 0
   check "the overflow compiles" compile_c overflow || return 0
   check "the use after free in C compiles" compile_c use_after_free || return 0
-  must_report "c: an overflow is reported" "$out/seeds/overflow-c" 'signed integer overflow'
-  must_report "c: a use after free is reported" "$out/seeds/use_after_free-c" 'heap-use-after-free'
-  check "the release libraries are there" "$DEVX_ROOT/scripts/build.sh" || return 0
-  if SANITIZED=yes "$DEVX_ROOT/scripts/test-c.sh" test_ >"$out/c.log" 2>&1; then
-    ok "c: $(grep -c '^ok - ' "$out/c.log") tests in C and C++"
-  else
-    not_ok "c: tests in C and C++" "see $out/c.log"
-    grep -aE -A 20 '^not ok|ERROR: |runtime error' "$out/c.log" | head -n 80 | indented || true
-  fi
+  check "the reader of too much compiles" compile_c library "${with_library[@]}" || return 0
+  must_report "c: an overflow is reported" 'signed integer overflow' "$out/seeds/overflow-c"
+  must_report "c: a use after free is reported" heap-use-after-free "$out/seeds/use_after_free-c"
+  must_report "c: a read of too much by the library is reported" '#[0-9]+ .*devexchange_core::' "$out/seeds/library-c"
+  SANITIZED=address ROUNDS=1000 c_tests c test_
 }
 
-if [ $# -eq 0 ]; then set -- address c; fi
+part_thread() {
+  with_source || return 0
+  sanitizer thread
+  with_library=(-L"$sanitized_lib" -ldevexchange "-Wl,-rpath,$sanitized_lib")
+  export TSAN_OPTIONS=halt_on_error=1
+  check "the race compiles" compile_rust race || return 0
+  must_report "thread: a race is reported" 'data race' "$(built_rust race)"
+  check "thread: what only looks like a race is not" "$(built_rust race)" locked || true
+  have_driver || return 0
+  rust_tests thread
+  check "the library with the thread sanitizer is there" build_library || return 0
+  check "the race in C compiles" compile_c race "${with_library[@]}" || return 0
+  must_report "thread: a race in the library is reported" '#[0-9]+ .*devx_tensor_create' "$out/seeds/race-c"
+  SANITIZED=thread ROUNDS=1000 c_tests thread-c test_threads test_async test_ipc test_stream test_batch_stream test_manager
+}
+
+# Of the core, what calls neither C nor the system; the interpreter is a thousand times slower than a processor.
+part_miri() {
+  own_toolchain "$miri_toolchain" miri,rust-src || return 0
+  export XDG_CACHE_HOME=$out/cache CARGO_TARGET_DIR=$out/miri MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-deterministic-floats"
+  check "Miri is there" "$CARGO" miri setup || return 0
+  seed_package alias
+  must_report "miri: two references to one place are reported" 'Undefined Behavior' \
+    "$CARGO" miri run --manifest-path "$out/seeds/alias/Cargo.toml"
+  cargo_tests miri-core "$CARGO" miri test --locked --no-fail-fast -p devexchange-core --test batch \
+    --test convert --test types
+}
+
+if [ $# -eq 0 ]; then set -- address c thread miri; fi
 for part in "$@"; do
+  unset DEVEXCHANGE_KEEP_BLOCKS DEVX_SIM_PATH LSAN_OPTIONS TSAN_OPTIONS
   case $part in
-    address | c) "part_$part" ;;
-    *) echo "sanitize: no part '$part'; there are: address c" >&2; exit 2 ;;
+    address | c | thread | miri) "part_$part" ;;
+    *) echo "sanitize: no part '$part'; there are: address c thread miri" >&2; exit 2 ;;
   esac
 done
 report_counts

@@ -3,8 +3,8 @@
 #
 #   scripts/test-c.sh             everything
 #   scripts/test-c.sh tensor      only bindings-c/tests/c/test_*tensor*.{c,cpp}, plain and under valgrind
-#   SANITIZED=yes scripts/test-c.sh test_      the test programs with sanitizers instead of valgrind
-# (scripts/sanitize.sh)
+#   SANITIZED=address scripts/test-c.sh test_  the test programs with a sanitizer (address, thread) instead of
+#                                 valgrind, and with the library that scripts/sanitize.sh built with the same
 #   ROUNDS=1000000 scripts/test-c.sh rounds    as many rounds of every exchange instead of 10000, and the memory of each
 #
 # test_stream*, test_corpus and test_faults run without a CUDA driver (or with the one that is there) and again on the simulated one.
@@ -20,12 +20,14 @@ tests=$DEVX_ROOT/bindings-c/tests/c
 valgrind_status=99
 export DEVX_ROUNDS=${ROUNDS:-10000}
 valgrind_rounds=1000 # a leak of one shows there; the many are for the memory of the process
-# What is in the library is not built with them: they see its use of malloc, and all that the test programs do.
-sanitizers=()
+# shellcheck source=scripts/sanitizers.sh
+. "$DEVX_ROOT/scripts/sanitizers.sh"
+include=$DEVX_PREFIX/include
+lib=$DEVX_PREFIX/lib
 if [ -n "${SANITIZED:-}" ]; then
-  sanitizers=(-fsanitize=address -fsanitize=undefined -fno-sanitize-recover=all)
-  # A block that a thread keeps is not free for a sanitizer, as for valgrind.
-  export DEVEXCHANGE_KEEP_BLOCKS=0
+  sanitizer "$SANITIZED"
+  include=$DEVX_ROOT/bindings-c/include
+  lib=$sanitized_lib
 fi
 warnings=(-Wall -Wextra -Wpedantic -Werror)
 work=$(mktemp -d) # outside the tree: what is found there by accident would not be found by a user
@@ -170,15 +172,17 @@ check_pkg_config() {
 # --- bindings-c/tests/c/test_*.{c,cpp} ---
 
 compile_test() { # SOURCE PROGRAM
-  local lib=$DEVX_PREFIX/lib
-  local flags=("${warnings[@]}" "${sanitizers[@]}" -g -O1 -pthread -I"$DEVX_PREFIX/include" -I"$tests"
-    "-DDEVX_TEST_VERSION=\"$DEVX_VERSION\"" "-DDEVX_TEST_DATA=\"$DEVX_ROOT/examples/data\""
-    -o "$2" "$1" -L"$lib" -ldevexchange "-Wl,-rpath,$lib" -lm -ldl)
+  local compiler=("$CC" -std=c11) with=()
   case $1 in
-    */test_corpus.c | */test_faults.c) "$CC" -std=c11 -I"$DEVX_ROOT/tests/corpus" "${flags[@]}" "$("$DEVX_ROOT/tests/corpus/build.sh")" ;;
-    *.cpp) "$CXX" -std=c++17 "${flags[@]}" ;;
-    *) "$CC" -std=c11 "${flags[@]}" ;;
+    *.cpp) compiler=("$CXX" -std=c++17) ;;
+    */test_corpus.c | */test_faults.c)
+      compiler+=(-I"$DEVX_ROOT/tests/corpus") with=("$("$DEVX_ROOT/tests/corpus/build.sh")")
+      ;;
   esac
+  "${compiler[@]}" "${warnings[@]}" "${sanitize_compile[@]}" -g -O1 -pthread -I"$include" -I"$tests" \
+    "-DDEVX_TEST_VERSION=\"$DEVX_VERSION\"" "-DDEVX_TEST_DATA=\"$DEVX_ROOT/examples/data\"" -c -o "$2.o" "$1" &&
+    "${compiler[@]}" -o "$2" "$2.o" "${with[@]}" -L"$lib" -ldevexchange "-Wl,-rpath,$lib" -pthread -lm -ldl \
+      "${sanitize_link[@]}"
 }
 
 # Takes over the lines of a test program that ran; a program that died counts as one failure more.
@@ -204,7 +208,7 @@ meaning_of() { # STATUS
 # Possibly lost blocks count too: a pointer into the middle of a block is what a lost slab looks like.
 under_valgrind() { # NAME PROGRAM
   # valgrind cannot run a program with sanitizers, which has run with them by now.
-  if [ ${#sanitizers[@]} -gt 0 ]; then return; fi
+  if [ -n "${SANITIZED:-}" ]; then return; fi
   local kinds="definite,indirect,possible"
   local options=(--quiet --leak-check=full "--errors-for-leak-kinds=$kinds" "--show-leak-kinds=$kinds"
     "--error-exitcode=$valgrind_status" --num-callers=24 --log-file="$work/valgrind.log")
@@ -219,7 +223,7 @@ under_valgrind() { # NAME PROGRAM
 
 place_simulated() {
   if [ -z "${simulated_at:-}" ]; then
-    check "the simulated CUDA driver is there" "$DEVX_ROOT/tests/simcuda/driver/place.sh" "$work/simcuda" || return
+    check "the simulated CUDA driver is there" place_driver "$work/simcuda" || return
     simulated_at=$work/simcuda
   fi
 }
@@ -268,7 +272,7 @@ run_test_files() { # FILTER
 }
 
 main() {
-  if ! install_prefix; then report_counts; return; fi
+  if [ -z "${SANITIZED:-}" ] && ! install_prefix; then report_counts; return; fi
   if [ $# -eq 0 ]; then
     echo; echo "# the installed tree"
     check_soname

@@ -10,7 +10,8 @@
 #   N passed, N failed, N skipped
 #
 # A suite that is not there, that ends badly or that does not say what it counted is at least one failure.
-# What a suite printed stays in target/test-logs/SUITE.log.
+# What a step or a suite printed stays in target/test-logs/NAME.log. On a terminal all of it is shown as it comes; elsewhere,
+# where nobody watches, only what failed (VERBOSE=1: all).
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -25,9 +26,9 @@ built=yes
 
 total_passed=0 total_failed=0 total_skipped=0
 rows=()
-failures=()
 
 if [ -t 1 ]; then bold=$'\e[1m' plain=$'\e[0m'; else bold='' plain=''; fi
+if [ -t 1 ] || [ -n "${VERBOSE:-}" ]; then exec 3>&1; else exec 3>/dev/null; fi
 
 heading() { printf '\n%s=== %s ===%s\n' "$bold" "$1" "$plain"; }
 
@@ -235,7 +236,7 @@ run_suite() { # SUITE
   heading "$suite"
   # Not `|| status=$?` on the subshell: that would switch off `set -e` inside it.
   set +e
-  (set -e; "suite_$suite") </dev/null 2>&1 | tee "$log"
+  (set -e; "suite_$suite") </dev/null 2>&1 | tee "$log" >&3
   status=${PIPESTATUS[0]}
   set -e
   read -r passed failed skipped <<<"$(count "$suite" "$log")"
@@ -246,19 +247,20 @@ run_suite() { # SUITE
     echo "$suite: exit status $status although no test failed, so it counts as 1 failed"
     failed=1
   else
-    echo "$suite: $passed passed, $failed failed, $skipped skipped"
+    echo "$suite: $passed passed, $failed failed, $skipped skipped, $((SECONDS - start)) s"
   fi
   add_row "$suite" "$passed" "$failed" "$skipped" $((SECONDS - start))
-  if [ "$failed" -gt 0 ]; then failures+=("$suite"); fi
+  if [ "$failed" -gt 0 ]; then what_failed "$suite"; fi
 }
 
-# Again at the end what a long log says of a failure somewhere in its middle: the words of every harness for it.
-print_failures() {
-  local suite words='^not ok|^test .*FAILED|panicked at|^FAILED |^ERROR |\[ERROR\]|Test Failed|Error During Test|: FAILED'
-  for suite in "${failures[@]}"; do
-    printf '\n%s--- %s: what failed (all of it: target/test-logs/%s.log) ---%s\n' "$bold" "$suite" "$suite" "$plain"
-    grep -aE -A 12 "$words" "$logs/$suite.log" | head -n 120 || tail -n 20 "$logs/$suite.log"
-  done
+# What a long log says of a failure somewhere in its middle: the words of every harness for it. At least its end.
+what_failed() { # NAME
+  local log=$logs/$1.log words='^not ok|^test .*FAILED|panicked at|^FAILED |^ERROR |\[ERROR\]|Test Failed|Error During Test'
+  words+='|: FAILED|^error(\[|:)'
+  echo "--- $1: what failed (all of it: ${log#"$DEVX_ROOT/"})"
+  grep -aE -A 12 "$words" "$log" | head -n 120 || true
+  echo "--- $1: its last lines"
+  tail -n 20 "$log"
 }
 
 # setup and build are rows only when they fail.
@@ -266,7 +268,8 @@ run_step() { # NAME COMMAND...
   local name=$1 start=$SECONDS
   shift
   heading "$name"
-  if "$@" </dev/null; then return; fi
+  if "$@" </dev/null 2>&1 | tee "$logs/$name.log" >&3; then return; fi
+  what_failed "$name"
   add_row "$name" 0 1 0 $((SECONDS - start))
   return 1
 }
@@ -326,7 +329,6 @@ main() {
   # These two build what they need.
   if printf '%s\n' "${suites[@]}" | grep -qvxE 'rust|fuzz'; then run_step build "$DEVX_ROOT/scripts/build.sh" || built=no; fi
   for suite in "${suites[@]}"; do run_suite "$suite"; done
-  print_failures
   print_table
   echo "$total_passed passed, $total_failed failed, $total_skipped skipped"
   [ "$total_failed" -eq 0 ] && [ "$total_passed" -gt 0 ]

@@ -743,7 +743,10 @@ devx_status devx_ipc_plan_tensor(devx_tensor_t const *tensor, devx_plan *out, de
  */
 devx_status devx_ipc_server_create(char const *address, devx_ipc_server_t **out, devx_error *error);
 
-/** How much was given to importers that they have not released yet. */
+/**
+ * How much was given to importers that they have not released yet. What one of them imports again
+ * over the same connection while it holds it counts once, unless an offer has changed.
+ */
 devx_status devx_ipc_server_get_leases(
     devx_ipc_server_t const *server,
     int64_t *out,

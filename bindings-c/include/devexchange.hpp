@@ -1993,7 +1993,7 @@ public:
         char const *const text = detail::c_text(name, "name");
         detail::check([&](devx_error *error) { return devx_ipc_server_withdraw(get(), text, error); });
     }
-    /* How much was given and is not released yet. */
+    /* How much was given and is not released yet; what a client imports again while it holds it counts once. */
     std::int64_t leases() const {
         std::int64_t out = 0;
         detail::check([&](devx_error *error) { return devx_ipc_server_get_leases(get(), &out, error); });

@@ -96,13 +96,17 @@ unsafe fn devx_tensor_export_move_legacy(
     guard(error, || unsafe { hand_over::<DLManagedTensor, _>(tensor, request, out) })
 }
 
-/// Exports as a request asks. Nearly none asks for anything, so that case is a copy of its own, with nothing to decide.
-#[inline(always)]
-fn export<M: Managed>(
-    tensor: Tensor,
-    request: Option<&RequestRecord>,
-) -> std::result::Result<Owned<M>, Refused<Tensor>> {
-    let Some(request) = request else { return dlpack::export(tensor, &Request::default()) };
+// Nearly no request asks for anything: what does is apart, and takes no room in what does not.
+
+#[cold]
+#[inline(never)]
+fn share_as<M: Managed>(tensor: &Tensor, request: &RequestRecord) -> Result<Owned<M>> {
+    dlpack::share(tensor, &Request::from_raw(&request.0)?)
+}
+
+#[cold]
+#[inline(never)]
+fn export_as<M: Managed>(tensor: Tensor, request: &RequestRecord) -> std::result::Result<Owned<M>, Refused<Tensor>> {
     match Request::from_raw(&request.0) {
         Ok(request) => dlpack::export(tensor, &request),
         Err(error) => Err(Refused { error, returned: tensor }),
@@ -119,7 +123,10 @@ unsafe fn share<M: Managed, C>(
     let out = required(out, "out")?;
     // SAFETY: the caller's contract.
     let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
-    let managed = export::<M>(Tensor::clone(&tensor), request)?;
+    let managed = match request {
+        None => dlpack::share::<M>(&tensor, &Request::default()),
+        Some(request) => share_as(&tensor, request),
+    }?;
     out.write(managed.into_raw().cast());
     Ok(())
 }
@@ -135,7 +142,11 @@ unsafe fn hand_over<M: Managed, C>(
     // SAFETY: the caller's contract.
     let taken = unsafe { TensorHandle::take(Some(&mut *handle)) };
     let taken = taken.ok_or_else(|| Error::new(DEVX_NULL_ARGUMENT, "*tensor is NULL"))?;
-    match export::<M>(taken, request) {
+    let exported = match request {
+        None => dlpack::export::<M>(taken, &Request::default()),
+        Some(request) => export_as(taken, request),
+    };
+    match exported {
         Ok(managed) => {
             out.write(managed.into_raw().cast());
             Ok(())

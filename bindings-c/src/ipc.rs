@@ -112,7 +112,8 @@ unsafe fn devx_ipc_server_withdraw(
     })
 }
 
-/// How much was given to importers that they have not released yet.
+/// How much was given to importers that they have not released yet. What one of them imports again over the same connection
+/// while it holds it counts once, unless an offer has changed.
 #[ffi_export]
 unsafe fn devx_ipc_server_get_leases(
     server: *const ServerHandle,

@@ -5,7 +5,7 @@ use devexchange_core::abi::arrow_data::ArrowArray;
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::types::{DevxBatchInfo, DevxNode};
 use devexchange_core::arrow::format::Buffer;
-use devexchange_core::arrow::{Batch, Field, Schema, batch::NodeDesc, table::Row};
+use devexchange_core::arrow::{Batch, Field, Schema, batch::NodeDesc, table};
 use devexchange_core::memory::{collected, vector};
 use devexchange_core::order::Ready;
 use jni::sys::jlong;
@@ -178,26 +178,28 @@ fn batch_export(handle: jlong, out: jlong, device: bool) -> Result<()> {
 }
 
 plain! { batch_describe(handle: jlong, out: jlong, room: jlong) }
-/// Writes what the batch is, at a glance, and after it a long, 1 if the data is ready now; then, if the `room` of so
-/// many bytes is enough, a row for each of its arrays ([`Row`]).
+/// Writes what the batch is, at a glance, and after it two longs: 1 if the data is ready now, and how many words each
+/// column has for itself; then, if the `room` of so many bytes is enough, the table of its columns
+/// ([`Batch::write_table`]).
 fn batch_describe(handle: jlong, out: jlong, room: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
     let out = take::<DevxBatchInfo>(out);
     let info = batch.info();
-    // SAFETY: Java gives the address of room for the record, and a long.
+    // SAFETY: Java gives the address of room for the record, and two longs.
     unsafe { out.write(info) };
     // SAFETY: as above.
-    let after = unsafe { out.add(1) }.cast::<i64>();
+    let after = unsafe { out.add(1) }.cast::<[i64; 2]>();
+    let before = size_of::<DevxBatchInfo>() + size_of::<[i64; 2]>();
+    let needed = before + table::room(info.n_nodes as usize) * size_of::<i64>();
+    let own = if needed <= room.cast_unsigned() as usize {
+        // SAFETY: as above, and there is room for the table behind it.
+        unsafe { batch.write_table(after.wrapping_add(1).cast()) }
+    } else {
+        0
+    };
     // SAFETY: as above.
-    unsafe { after.write(matches!(batch.ready(), Ready::Now).into()) };
-    let needed = size_of::<DevxBatchInfo>() + size_of::<i64>() + info.n_nodes as usize * size_of::<Row>();
-    if needed <= room.cast_unsigned() as usize {
-        // SAFETY: as above, and the rows are behind it.
-        let rows = unsafe { after.add(1) }.cast::<Row>();
-        // SAFETY: there is room for a row for each node.
-        unsafe { batch.write_table(rows) };
-    }
+    unsafe { after.write([matches!(batch.ready(), Ready::Now).into(), own as i64]) };
     Ok(())
 }
 

@@ -51,13 +51,13 @@ plain! { tensor_export(handle: jlong, request: jlong, legacy: jboolean) -> jlong
 /// Hands the tensor to a consumer, which calls the deleter, and keeps it. `request` is the address of a record.
 fn tensor_export(handle: jlong, request: jlong, legacy: bool) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
-    let tensor = Tensor::clone(&*unsafe { tensor(handle) }?);
+    let tensor = unsafe { tensor(handle) }?;
     // SAFETY: Java gives the address of a record that it filled in.
     let request = Request::from_raw(unsafe { &*take::<DevxDlpackRequest>(request) })?;
     Ok(if legacy {
-        give(dlpack::export::<DLManagedTensor>(tensor, &request)?.into_raw())
+        give(dlpack::share::<DLManagedTensor>(&tensor, &request)?.into_raw())
     } else {
-        give(dlpack::export::<DLManagedTensorVersioned>(tensor, &request)?.into_raw())
+        give(dlpack::share::<DLManagedTensorVersioned>(&tensor, &request)?.into_raw())
     })
 }
 

@@ -246,7 +246,7 @@ fn ask(source: &DevxBatchSource) -> (Status, i32, String) {
     let next = source.next.expect("a source of ours has a next");
     // SAFETY: the source is not released, and the outputs can be written.
     let status = unsafe { next(source.context, &raw mut batch, &raw mut error) };
-    (status, error.driver_code, devexchange_core::text::read(&error.message))
+    (status, error.driver_code, devexchange_core::text::read(&error.message).to_string())
 }
 
 fn release_source(source: &DevxBatchSource) {

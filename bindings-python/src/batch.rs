@@ -16,7 +16,7 @@ use crate::error::{Error, Result, refuse};
 use crate::handle::Handle;
 use crate::python::call_if_there;
 use crate::schema::{self, Schema};
-use crate::tensor::Tensor;
+use crate::tensor_type::New;
 use crate::{address, capsule, convert, device, dlpack, stream};
 
 /// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns; of
@@ -124,7 +124,7 @@ impl RecordBatch {
     /// `copy` is as for `Column.to_tensor`; a copy of device memory is queued on `stream` (by default the legacy
     /// default stream). A view is read-only; it needs columns that follow each other at equal distances.
     #[pyo3(signature = (*, copy=None, stream=None))]
-    fn to_matrix(&self, py: Python<'_>, copy: Option<bool>, stream: Option<&Bound<'_, PyAny>>) -> Result<Tensor> {
+    fn to_matrix(&self, py: Python<'_>, copy: Option<bool>, stream: Option<&Bound<'_, PyAny>>) -> Result<New> {
         convert::matrix(py, &self.get()?, copy, stream::optional(stream)?)
     }
 

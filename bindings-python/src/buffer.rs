@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use crate::error::{Result, refuse};
 use crate::queue::{self, Held};
 use crate::tensor::{Tensor, require_host};
+use crate::tensor_type::New;
 
 // ---- in ----
 
@@ -21,7 +22,7 @@ use crate::tensor::{Tensor, require_host};
 /// byte order.
 #[pyfunction]
 #[pyo3(signature = (obj, /))]
-pub(crate) fn from_buffer(obj: &Bound<'_, PyAny>) -> Result<Tensor> {
+pub(crate) fn from_buffer(obj: &Bound<'_, PyAny>) -> Result<New> {
     queue::drain();
     let mut view = Box::new(ffi::Py_buffer::new());
     // SAFETY: attached, and there is room for the view.
@@ -36,7 +37,7 @@ pub(crate) fn from_buffer(obj: &Bound<'_, PyAny>) -> Result<Tensor> {
     let strides = Some(strides.as_slice());
     let desc = TensorDesc { data, device: Device::CPU, dtype, shape: &shape, strides, byte_offset: 0, flags };
     // SAFETY: the object promises memory of this description until the view is given back.
-    Ok(Tensor::new(queue::keep(unsafe { CoreTensor::from_raw_parts(&desc, owner) })?))
+    Ok(New(queue::keep(unsafe { CoreTensor::from_raw_parts(&desc, owner) })?))
 }
 
 /// The bytes of an object with the buffer protocol, and what keeps them where they are.

@@ -28,6 +28,23 @@ fn is_named(capsule: &Bound<'_, PyAny>, name: &CStr) -> bool {
     unsafe { ffi::PyCapsule_IsValid(capsule.as_ptr(), name.as_ptr()) == 1 }
 }
 
+/// What a thing holds if it is a capsule of this name.
+#[inline]
+fn named<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> Option<*mut T> {
+    // SAFETY: any object may be asked.
+    if unsafe { ffi::PyCapsule_CheckExact(capsule.as_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: attached, and a capsule.
+    let own = unsafe { ffi::PyCapsule_GetName(capsule.as_ptr()) };
+    // SAFETY: a capsule's name is NULL or a text that lives as long as the capsule.
+    if own.is_null() || unsafe { CStr::from_ptr(own) } != name {
+        return None;
+    }
+    // SAFETY: as above; the name is its own.
+    Some(unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), own) }.cast())
+}
+
 /// What a capsule holds, for this call only: meanwhile it has another name, under which nobody else finds it, and
 /// afterwards its own again.
 pub(crate) struct Claim<'a, 'py, T> {
@@ -41,11 +58,7 @@ impl<'a, 'py, T> Claim<'a, 'py, T> {
     /// Of several threads that try it only one finds the name; `None` for the others, and for other things.
     fn new(capsule: &'a Bound<'py, PyAny>, name: &'static CStr, meanwhile: &'static CStr) -> Result<Option<Self>> {
         with_critical_section(capsule, || {
-            if !is_named(capsule, name) {
-                return Ok(None);
-            }
-            // SAFETY: attached, and a capsule of this name.
-            let pointer = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), name.as_ptr()) }.cast();
+            let Some(pointer) = named(capsule, name) else { return Ok(None) };
             rename(capsule, meanwhile)?;
             Ok(Some(Self { capsule, pointer, meanwhile, afterwards: name }))
         })
@@ -159,6 +172,11 @@ pub(crate) fn take(capsule: &Bound<'_, PyAny>, stream: Option<i64>) -> Result<Te
         return refuse!(DEVX_RELEASED, "the capsule is used: its tensor was taken already");
     }
     wrong_type!("__dlpack__ gave {capsule}: not a capsule with the name dltensor_versioned or dltensor")
+}
+
+/// As [`take`], of a capsule of DLPack 1, where all is as it should be; otherwise none.
+pub(crate) fn take_quickly(capsule: &Bound<'_, PyAny>) -> Option<Tensor> {
+    take_as::<DLManagedTensorVersioned>(capsule, None).ok().flatten()
 }
 
 fn take_as<M: DlpackStruct>(capsule: &Bound<'_, PyAny>, stream: Option<i64>) -> Result<Option<Tensor>> {

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::error::{Result, refuse};
-use crate::tensor::Tensor;
+use crate::tensor_type::New;
 use crate::{convert, value};
 
 /// A view of one array of a batch, whose memory it keeps: a sequence of values.
@@ -79,7 +79,7 @@ impl Column {
     /// The column as a read-only tensor. `copy` is True for a copy in any case, False for none in any case, None for
     /// one where a view is not possible.
     #[pyo3(signature = (*, copy=None))]
-    fn to_tensor(&self, copy: Option<bool>) -> Result<Tensor> {
+    fn to_tensor(&self, copy: Option<bool>) -> Result<New> {
         convert::tensor(self.view()?, copy)
     }
 

@@ -9,7 +9,7 @@ use crate::batch::RecordBatch;
 use crate::dlpack::stream_of_copy;
 use crate::error::Result;
 use crate::python::Class;
-use crate::tensor::Tensor;
+use crate::tensor_type::New;
 
 static PLAN: Class = Class::new("devexchange._types", "Plan");
 
@@ -42,21 +42,21 @@ pub(crate) fn plan_tensor<'py>(py: Python<'py>, column: Column<'_>) -> Result<Bo
     plan(py, convert::plan_tensor(column)?)
 }
 
-pub(crate) fn tensor(column: Column<'_>, copy: Option<bool>) -> Result<Tensor> {
-    Ok(Tensor::new(convert::tensor(column, copying(copy))?))
+pub(crate) fn tensor(column: Column<'_>, copy: Option<bool>) -> Result<New> {
+    Ok(New(convert::tensor(column, copying(copy))?))
 }
 
 pub(crate) fn plan_matrix<'py>(py: Python<'py>, batch: &Batch) -> Result<Bound<'py, PyAny>> {
     plan(py, convert::plan_matrix(batch)?)
 }
 
-pub(crate) fn matrix(py: Python<'_>, batch: &Batch, copy: Option<bool>, stream: Option<i64>) -> Result<Tensor> {
+pub(crate) fn matrix(py: Python<'_>, batch: &Batch, copy: Option<bool>, stream: Option<i64>) -> Result<New> {
     let device = batch.device();
     let matrix = py.detach(|| {
         let stream = device.stream(stream_of_copy(stream)).transpose()?;
         convert::matrix(batch, copying(copy), stream)
     });
-    Ok(Tensor::new(matrix?))
+    Ok(New(matrix?))
 }
 
 pub(crate) fn plan_batch<'py>(py: Python<'py>, tensor: &CoreTensor) -> Result<Bound<'py, PyAny>> {

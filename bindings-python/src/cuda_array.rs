@@ -17,7 +17,7 @@ use pyo3::types::{PyBool, PyDict, PyInt, PyString, PyTuple};
 use crate::error::{Error, Result, refuse, wrong_type};
 use crate::queue::{self, Held};
 use crate::stream;
-use crate::tensor::Tensor;
+use crate::tensor_type::{self, New};
 
 // ---- in ----
 
@@ -67,11 +67,11 @@ pub(crate) fn from_cuda_array_interface<'py>(
         queue::drain();
     }
     let Imported { tensor, mask: valid } = imported?;
-    let tensor = Bound::new(obj.py(), Tensor::new(tensor))?;
+    let tensor = tensor_type::make(obj.py(), tensor)?;
     if !mask {
         return Ok(tensor.into_any());
     }
-    Ok((tensor, valid.map(Tensor::new)).into_pyobject(obj.py())?.into_any())
+    Ok((tensor, valid.map(New)).into_pyobject(obj.py())?.into_any())
 }
 
 fn import(

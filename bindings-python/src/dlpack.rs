@@ -11,8 +11,8 @@ use pyo3::prelude::*;
 
 use crate::error::{Error, Result, refuse, wrong_type};
 use crate::offer::Offer;
-use crate::request::request;
-use crate::tensor::Tensor;
+use crate::request::{request, request_quickly};
+use crate::tensor_type::New;
 use crate::{capsule, device, exchange, queue, stream};
 
 /// Takes a tensor from an object whose type has `__dlpack_c_exchange_api__`, or with `__dlpack__`: a view of the same
@@ -32,7 +32,7 @@ pub(crate) fn from_dlpack(
     device: Option<&Bound<'_, PyAny>>,
     copy: Option<bool>,
     stream: Option<&Bound<'_, PyAny>>,
-) -> Result<Tensor> {
+) -> Result<New> {
     queue::drain();
     let device = device.map(device::from_python).transpose()?;
     let wanted = Wanted { device, copy, stream: stream::optional(stream)? };
@@ -42,12 +42,13 @@ pub(crate) fn from_dlpack(
     }
     let target = wanted.device.unwrap_or(tensor.device());
     if target != tensor.device() || copy == Some(true) {
-        return Ok(Tensor::new(duplicate(obj.py(), &tensor, target, wanted.stream)?));
+        return Ok(New(duplicate(obj.py(), &tensor, target, wanted.stream)?));
     }
-    Ok(Tensor::new(tensor))
+    Ok(New(tensor))
 }
 
 /// What a caller of `from_dlpack` asks for.
+#[derive(Default)]
 pub(crate) struct Wanted {
     device: Option<Device>,
     copy: Option<bool>,
@@ -80,13 +81,42 @@ fn take(obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<CoreTensor> {
         if offer.marks && exchange::is_marked(obj)? {
             return by_capsule(obj, false, wanted);
         }
-        match table.take(obj, wanted)? {
-            Ok(tensor) if offer.marks && exchange::is_conjugated(obj, &tensor)? => by_capsule(obj, false, wanted),
-            Ok(tensor) => Ok(tensor),
-            Err(error) if !has_method(obj)? => Err(error),
-            Err(_) => by_capsule(obj, false, wanted),
-        }
+        settle(obj, offer.marks, table.take(obj, wanted)?, wanted)
     })
+}
+
+/// What to do with what a function table gave, or with its error.
+fn settle(obj: &Bound<'_, PyAny>, marks: bool, taken: Result<CoreTensor>, wanted: &Wanted) -> Result<CoreTensor> {
+    match taken {
+        Ok(tensor) if marks && exchange::is_conjugated(obj, &tensor)? => by_capsule(obj, false, wanted),
+        Ok(tensor) => Ok(tensor),
+        Err(error) if !has_method(obj)? => Err(error),
+        Err(_) => by_capsule(obj, false, wanted),
+    }
+}
+
+/// Takes a tensor that nothing special is asked of, and makes no `PyErr` for that. None if it is not as simple as that:
+/// nothing was taken then, and [`from_dlpack`] says why.
+pub(crate) fn take_quickly(obj: &Bound<'_, PyAny>) -> Option<Result<CoreTensor>> {
+    let (table, marks) = match Offer::known(obj.get_type_ptr()) {
+        Some(Offer { table: Some(table), marks: false, .. }) => (*table, false),
+        Some(Offer { table: None, on_host: true, .. }) => {
+            return capsule::take_quickly(&request_quickly(obj)?).map(Ok);
+        }
+        Some(_) => return None,
+        None => (Offer::table_of_class(&obj.get_type())?, true),
+    };
+    if marks && exchange::may_be_marked(obj) {
+        return None;
+    }
+    let tensor = table.take_quickly(obj)?;
+    if tensor.device() == Device::CPU && !(marks && exchange::may_be_conjugated(&tensor)) {
+        return Some(Ok(tensor));
+    }
+    Some(Python::attach(|py| {
+        let wanted = Wanted::default();
+        settle(obj, marks, table.in_order(py, tensor, &wanted)?, &wanted)
+    }))
 }
 
 fn has_method(obj: &Bound<'_, PyAny>) -> Result<bool> {

@@ -13,7 +13,7 @@ use devexchange_core::runtime::cuda::LEGACY;
 use devexchange_core::{Device, Tensor as CoreTensor};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyBool, PyString};
 
 use crate::dlpack::Wanted;
 use crate::error::{Error, Result, refuse};
@@ -41,9 +41,20 @@ pub(crate) fn is_marked(obj: &Bound<'_, PyAny>) -> Result<bool> {
     Ok(gradient.is_truthy()?)
 }
 
+/// Whether an object is marked, or did not say: what [`is_marked`] has to find out, then.
+pub(crate) fn may_be_marked(obj: &Bound<'_, PyAny>) -> bool {
+    let py = obj.py();
+    let no = |answer: Option<Bound<'_, PyAny>>| answer.is_some_and(|answer| answer.is(PyBool::new(py, false)));
+    !no(python::attribute(obj, intern!(py, "requires_grad"))) || !no(python::answer(obj, intern!(py, "is_neg")))
+}
+
 /// The mark that only complex numbers can have, so that of other tensors nobody needs to be asked.
 pub(crate) fn is_conjugated(obj: &Bound<'_, PyAny>, taken: &CoreTensor) -> Result<bool> {
-    Ok(taken.dtype().to_dlpack().code == kDLComplex && is(obj, intern!(obj.py(), "is_conj"))?)
+    Ok(may_be_conjugated(taken) && is(obj, intern!(obj.py(), "is_conj"))?)
+}
+
+pub(crate) fn may_be_conjugated(taken: &CoreTensor) -> bool {
+    taken.dtype().to_dlpack().code == kDLComplex
 }
 
 /// What a method answers; no if there is none.
@@ -68,14 +79,23 @@ impl Table {
     /// Takes the tensor of an object. It is ready for work on the stream that is wanted. If a function of the table
     /// fails, nothing was taken, and `__dlpack__` may still give it.
     pub(crate) fn take(&self, obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<Result<CoreTensor>> {
-        let mut tensor = match self.tensor_of(obj) {
-            Ok(tensor) => tensor.import()?,
-            Err(error) => return Ok(Err(error)),
-        };
+        match self.tensor_of(obj) {
+            Ok(tensor) => self.in_order(obj.py(), tensor.import()?, wanted),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// A tensor that was just taken, ready for work on the stream that is wanted.
+    pub(crate) fn in_order(
+        &self,
+        py: Python<'_>,
+        mut tensor: CoreTensor,
+        wanted: &Wanted,
+    ) -> Result<Result<CoreTensor>> {
         let device = tensor.device();
         let stream = wanted.stream_for(device)?.filter(|&value| value != NO_SYNC);
         if let Some(consumer) = stream.and_then(|value| device.stream(value)).transpose()? {
-            let producer = match self.work_stream_of(obj.py(), device) {
+            let producer = match self.work_stream_of(py, device) {
                 Ok(value) => device.stream_with(device, value)?,
                 Err(error) => return Ok(Err(error)),
             };
@@ -84,6 +104,20 @@ impl Table {
             tensor.produced_on(consumer)?;
         }
         Ok(Ok(tensor))
+    }
+
+    /// The tensor of an object, in no order yet and maybe conjugated. None if the call fails, or what it gives is refused
+    /// and given back.
+    pub(crate) fn take_quickly(&self, obj: &Bound<'_, PyAny>) -> Option<CoreTensor> {
+        let mut out = std::ptr::null_mut();
+        // SAFETY: attached, an object of the type that has the table, and room for an address.
+        let code = unsafe { (self.from_object)(obj.as_ptr().cast(), &raw mut out) };
+        // SAFETY: the producer gave it to us.
+        let taken = NonNull::new(out).filter(|_| code == 0).map(|tensor| unsafe { Owned::from_raw(tensor) });
+        if python::has_raised(obj.py()) {
+            return None;
+        }
+        taken?.import().ok()
     }
 
     /// A tensor that is ours from now on: whatever is dropped is given back to its deleter.

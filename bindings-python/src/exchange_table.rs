@@ -25,6 +25,7 @@ use crate::capsule;
 use crate::dlpack::default_stream;
 use crate::error::{Error, Result, builtin, refuse, wrong_type};
 use crate::tensor::Tensor;
+use crate::tensor_type;
 
 /// A table that never changes.
 #[repr(transparent)]
@@ -120,10 +121,11 @@ unsafe extern "C" fn take(managed: *mut DLManagedTensorVersioned, out: *mut *mut
         // SAFETY: the contract of the table: attached.
         let py = unsafe { Python::assume_attached() };
         // The object first: making it may fail, and the tensor cannot be given back once it was taken.
-        let object = Bound::new(py, Tensor::closed())?;
+        let object = tensor_type::empty(py)?;
         // SAFETY: the caller gives a tensor that it owns; work on it was queued on the stream that this table names.
         let tensor = unsafe { dlpack::import(managed.as_ptr()) }?;
-        object.get().fill(tensor);
+        // SAFETY: made just now, so nobody else has it.
+        unsafe { object.get().fill_alone(tensor) };
         // SAFETY: room for an address, by the contract of the table.
         unsafe { out.write(object.into_ptr().cast()) };
         Ok(())

@@ -1,41 +1,36 @@
 //! What Python holds: a counted reference that can be closed before the object is gone.
 
-use std::sync::{Mutex, PoisonError};
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
+use std::thread::yield_now;
+
+use pyo3::prelude::*;
 
 use crate::error::{Result, refuse};
 use crate::queue;
 
 /// A reference to a thing of the core's, or none once it is closed.
 pub(crate) struct Handle<T> {
-    thing: Mutex<Option<T>>,
+    thing: UnsafeCell<Option<T>>,
+    /// Held only for as long as it takes to count the thing, to put it in or to take it out; no foreign code runs
+    /// meanwhile. So nobody waits long, and an exchange has one locked instruction here, where a mutex has two.
+    locked: AtomicBool,
     what: &'static str,
 }
 
-impl<T: Clone> Handle<T> {
-    pub(crate) fn new(what: &'static str, thing: T) -> Self {
-        Self { thing: Mutex::new(Some(thing)), what }
+// SAFETY: the thing is touched by who holds the lock, or has the handle alone.
+unsafe impl<T: Send> Sync for Handle<T> {}
+
+impl<T> Handle<T> {
+    pub(crate) const fn new(what: &'static str, thing: T) -> Self {
+        Self { thing: UnsafeCell::new(Some(thing)), locked: AtomicBool::new(false), what }
     }
 
     /// A handle that is closed until it is filled.
-    pub(crate) fn closed(what: &'static str) -> Self {
-        Self { thing: Mutex::new(None), what }
+    pub(crate) const fn closed(what: &'static str) -> Self {
+        Self { thing: UnsafeCell::new(None), locked: AtomicBool::new(false), what }
     }
 
-    /// Opens a closed handle.
-    pub(crate) fn fill(&self, thing: T) {
-        *self.thing.lock().unwrap_or_else(PoisonError::into_inner) = Some(thing);
-    }
-
-    /// A reference of one's own: a call that goes on while another thread closes the handle keeps the thing.
-    pub(crate) fn get(&self) -> Result<T> {
-        match &*self.thing.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(thing) => Ok(thing.clone()),
-            None => refuse!(DEVX_CLOSED, "the {} is closed", self.what),
-        }
-    }
-}
-
-impl<T> Handle<T> {
     /// Gives the reference up. Closing again does nothing.
     pub(crate) fn close(&self) {
         // The lock is given up before the thing is: its release may run Python.
@@ -45,14 +40,72 @@ impl<T> Handle<T> {
 
     /// What is held, if it is not closed; it is now.
     pub(crate) fn take(&self) -> Option<T> {
-        self.thing.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.locked(Option::take)
+    }
+
+    /// Opens a closed handle, without the lock.
+    ///
+    /// # Safety
+    /// Nobody else has the handle.
+    pub(crate) unsafe fn fill_alone(&self, thing: T) {
+        // SAFETY: the caller's contract.
+        unsafe { *self.thing.get() = Some(thing) };
+    }
+
+    /// As [`Handle::take`], without the lock.
+    ///
+    /// # Safety
+    /// Nobody else has the handle.
+    pub(crate) unsafe fn take_alone(&self) -> Option<T> {
+        // SAFETY: the caller's contract.
+        unsafe { (*self.thing.get()).take() }
+    }
+
+    #[inline]
+    fn locked<R>(&self, act: impl FnOnce(&mut Option<T>) -> R) -> R {
+        struct Unlock<'a>(&'a AtomicBool);
+        impl Drop for Unlock<'_> {
+            fn drop(&mut self) {
+                self.0.store(false, Release);
+            }
+        }
+        while self.locked.swap(true, Acquire) {
+            yield_now();
+        }
+        let _unlock = Unlock(&self.locked);
+        // SAFETY: the lock is held.
+        act(unsafe { &mut *self.thing.get() })
+    }
+}
+
+impl<T: Clone> Handle<T> {
+    /// A reference of one's own: a call that goes on while another thread closes the handle keeps the thing.
+    #[inline]
+    pub(crate) fn get(&self) -> Result<T> {
+        match self.locked(|thing| thing.clone()) {
+            Some(thing) => Ok(thing),
+            None => refuse!(DEVX_CLOSED, "the {} is closed", self.what),
+        }
+    }
+
+    /// As [`Handle::get`]; with a GIL without the lock. None if it is closed.
+    ///
+    /// # Safety
+    /// Whoever uses this handle is attached to the interpreter.
+    #[inline]
+    pub(crate) unsafe fn get_attached(&self, _py: Python<'_>) -> Option<T> {
+        if cfg!(Py_GIL_DISABLED) {
+            return self.locked(|thing| thing.clone());
+        }
+        // SAFETY: by the caller's contract the others wait for the GIL, also those with the lock.
+        unsafe { (*self.thing.get()).clone() }
     }
 }
 
 impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
         // Nobody else has it, so there is nobody to lock out.
-        drop(self.thing.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.thing.get_mut().take());
         queue::drain();
     }
 }

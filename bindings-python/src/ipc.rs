@@ -11,6 +11,7 @@ use crate::batch::RecordBatch;
 use crate::error::{Result, refuse, wrong_type};
 use crate::handle::Handle;
 use crate::tensor::Tensor;
+use crate::tensor_type::New;
 use crate::{batch, convert, dlpack, dtype, queue};
 
 /// What can be shared.
@@ -28,7 +29,7 @@ impl Thing {
             return Ok(Self::Batch(batch));
         }
         if obj.hasattr("__dlpack__")? {
-            return Ok(Self::Tensor(dlpack::from_dlpack(obj, None, None, None)?.get()?));
+            return Ok(Self::Tensor(dlpack::from_dlpack(obj, None, None, None)?.0));
         }
         wrong_type!("{} has neither __arrow_c_device_array__, __arrow_c_array__ nor __dlpack__", obj.get_type())
     }
@@ -51,13 +52,13 @@ pub(crate) fn plan_offer<'py>(py: Python<'py>, thing: &Bound<'py, PyAny>) -> Res
 /// Raises ValueError for shapes and types that cannot be, MemoryError.
 #[pyfunction]
 #[pyo3(signature = (shape, dtype))]
-pub(crate) fn empty_shared(py: Python<'_>, shape: &Bound<'_, PyAny>, dtype: &Bound<'_, PyAny>) -> Result<Tensor> {
+pub(crate) fn empty_shared(py: Python<'_>, shape: &Bound<'_, PyAny>, dtype: &Bound<'_, PyAny>) -> Result<New> {
     let shape = match shape.extract::<i64>() {
         Ok(extent) => vec![extent],
         Err(_) => shape.extract()?,
     };
     let dtype = dtype::from_python(dtype)?;
-    Ok(Tensor::new(py.detach(|| ipc::allocate_tensor(dtype, &shape))?))
+    Ok(New(py.detach(|| ipc::allocate_tensor(dtype, &shape))?))
 }
 
 /// Offers tensors and batches under names to other processes of the same user, at an address: the path of a socket,
@@ -113,7 +114,8 @@ impl Server {
         Ok(withdrawn)
     }
 
-    /// How much was given to importers that they have not released yet.
+    /// How much was given to importers that they have not released yet. What one of them imports again with the same client
+    /// while it holds it counts once, unless an offer has changed.
     #[getter]
     fn leases(&self) -> Result<i64> {
         Ok(self.server.get()?.leases())
@@ -178,10 +180,10 @@ impl Client {
     /// Raises ValueError if there is none or the exporter is gone, TypeError if it is a batch, BufferError for a device
     /// that this process does not see.
     #[pyo3(signature = (name, /))]
-    fn tensor(&self, py: Python<'_>, name: &str) -> Result<Tensor> {
+    fn tensor(&self, py: Python<'_>, name: &str) -> Result<New> {
         queue::drain();
         let client = self.client.get()?;
-        Ok(Tensor::new(py.detach(|| client.import_tensor(name))?))
+        Ok(New(py.detach(|| client.import_tensor(name))?))
     }
 
     /// As `tensor`, for a batch.

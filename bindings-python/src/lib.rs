@@ -30,11 +30,14 @@ mod memory;
 mod offer;
 mod python;
 mod queue;
+mod quick;
 mod request;
 mod schema;
 mod stream;
 mod tensor;
+mod tensor_type;
 mod value;
+mod version;
 mod written;
 
 use pyo3::prelude::*;
@@ -70,12 +73,12 @@ mod _native {
     use crate::memory::Memory;
     #[pymodule_export]
     use crate::schema::Schema;
-    #[pymodule_export]
-    use crate::tensor::Tensor;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         crate::queue::require_main_interpreter(module.py())?;
+        module.add("Tensor", crate::tensor_type::init(module.py())?)?;
+        crate::quick::add_functions(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         crate::queue::at_exit(module.py())
     }

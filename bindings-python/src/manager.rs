@@ -13,7 +13,7 @@ use crate::error::{Result, wrong_type};
 use crate::handle::Handle;
 use crate::memory::Memory;
 use crate::python::Class;
-use crate::tensor::Tensor;
+use crate::tensor_type::New;
 use crate::{buffer, device, dtype, queue, stream, written};
 
 static MEMORY_INFO: Class = Class::new("devexchange._types", "MemoryInfo");
@@ -280,7 +280,7 @@ pub(crate) fn empty(
     device: Option<&Bound<'_, PyAny>>,
     stream: Option<&Bound<'_, PyAny>>,
     manager: Option<&MemoryManager>,
-) -> Result<Tensor> {
+) -> Result<New> {
     queue::drain();
     let shape = if shape.is_instance_of::<PyInt>() { vec![shape.extract()?] } else { shape.extract::<Vec<i64>>()? };
     let dtype = dtype.map_or(Ok(DType::FLOAT64), dtype::from_python)?;
@@ -291,7 +291,7 @@ pub(crate) fn empty(
         Some(manager) => CoreTensor::allocate_with(&*manager, device, dtype, &shape, stream),
         None => CoreTensor::allocate(device, dtype, &shape, stream),
     });
-    Ok(Tensor::new(made?))
+    Ok(New(made?))
 }
 
 /// A stream of a device's to allocate on; −1 stands for none, too.

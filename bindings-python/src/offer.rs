@@ -18,6 +18,7 @@ use pyo3::types::PyType;
 use crate::capsule;
 use crate::error::Result;
 use crate::exchange::Table;
+use crate::python;
 
 /// Tables of older versions that are looked at before a chain is taken for a circle.
 const MAX_TABLES: usize = 16;
@@ -41,6 +42,18 @@ impl Offer {
             Some(offer) => act(offer),
             None => act(&Self::ask(&obj.get_type())?),
         }
+    }
+
+    /// What is known of a type without asking it.
+    #[inline]
+    pub(crate) fn known(kind: *mut ffi::PyTypeObject) -> Option<&'static Self> {
+        recall(kind)
+    }
+
+    /// The table of a class that has one, which is asked each time. Its objects may be marked.
+    pub(crate) fn table_of_class(kind: &Bound<'_, PyType>) -> Option<Table> {
+        let name = intern!(kind.py(), "__dlpack_c_exchange_api__");
+        usable(&python::attribute(kind, name)?)
     }
 
     /// What a type offers.
@@ -72,18 +85,23 @@ impl Offer {
 /// other major versions only, or without a function that must be there.
 fn table_of(kind: &Bound<'_, PyType>) -> Result<Option<Table>> {
     let attribute = kind.getattr_opt(intern!(kind.py(), "__dlpack_c_exchange_api__"))?;
-    let mut next = attribute.as_ref().and_then(capsule::table_in);
+    Ok(attribute.as_ref().and_then(usable))
+}
+
+/// The table in a capsule; none as above.
+fn usable(capsule: &Bound<'_, PyAny>) -> Option<Table> {
+    let mut next = capsule::table_in(capsule);
     for _ in 0..MAX_TABLES {
         let Some(header) = next else { break };
         // SAFETY: a capsule of this name has a table, which lives for ever; its header has this form in each version.
         let DLPackExchangeAPIHeader { version, prev_api } = unsafe { header.read_unaligned() };
         if version.major == VERSION.major {
             // SAFETY: as above; the major version is ours, so the table is.
-            return Ok(Table::new(&unsafe { header.cast::<DLPackExchangeAPI>().read_unaligned() }));
+            return Table::new(&unsafe { header.cast::<DLPackExchangeAPI>().read_unaligned() });
         }
         next = NonNull::new(prev_api);
     }
-    Ok(None)
+    None
 }
 
 /// Whether it is NumPy's own array type, which knows no other memory. A subclass may.

@@ -1,7 +1,10 @@
 //! What is written in Python and used from here: exceptions and records (`python/devexchange/_errors.py`,
 //! `_types.py`), and methods that an object may have.
 
+use std::ptr::null_mut;
+
 use pyo3::exceptions::PyAttributeError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
@@ -44,4 +47,57 @@ pub(crate) fn call_if_there<'py>(
         Err(error) if error.is_instance_of::<PyAttributeError>(obj.py()) && !obj.hasattr(method)? => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Whether something was raised; it is forgotten.
+#[inline]
+pub(crate) fn has_raised(_py: Python<'_>) -> bool {
+    // SAFETY: attached.
+    let raised = unsafe { !ffi::PyErr_Occurred().is_null() };
+    if raised {
+        // SAFETY: as above.
+        unsafe { ffi::PyErr_Clear() };
+    }
+    raised
+}
+
+/// An attribute, without a `PyErr`; none if there is none.
+pub(crate) fn attribute<'py>(obj: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: attached, and both are objects.
+    let value = unsafe { ffi::PyObject_GetAttr(obj.as_ptr(), name.as_ptr()) };
+    given(obj.py(), value)
+}
+
+/// What a method gives that takes no arguments, without a `PyErr`; none if there is none, or it raises.
+pub(crate) fn answer<'py>(obj: &Bound<'py, PyAny>, method: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: attached; the object is the one argument.
+    let value = unsafe { PyObject_VectorcallMethod(method.as_ptr(), [obj.as_ptr()].as_ptr(), 1, null_mut()) };
+    given(obj.py(), value)
+}
+
+/// A new reference, or none if something was raised; it is forgotten.
+pub(crate) fn given(py: Python<'_>, value: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
+    if value.is_null() {
+        has_raised(py);
+        return None;
+    }
+    // SAFETY: a new reference.
+    Some(unsafe { Bound::from_owned_ptr(py, value) })
+}
+
+// Public functions of CPython since 3.9, and part of the stable ABI since 3.12, with the same arguments. PyO3 has them
+// only where the stable ABI does.
+unsafe extern "C" {
+    pub(crate) fn PyObject_Vectorcall(
+        function: *mut ffi::PyObject,
+        arguments: *const *mut ffi::PyObject,
+        n_positional: usize,
+        names: *mut ffi::PyObject,
+    ) -> *mut ffi::PyObject;
+    pub(crate) fn PyObject_VectorcallMethod(
+        name: *mut ffi::PyObject,
+        arguments: *const *mut ffi::PyObject,
+        n_positional: usize,
+        names: *mut ffi::PyObject,
+    ) -> *mut ffi::PyObject;
 }

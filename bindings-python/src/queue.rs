@@ -100,10 +100,15 @@ extern "C" fn pending_call(_: *mut c_void) -> c_int {
 }
 
 /// Gives up what is queued. An exception that is on its way stays on its way. Without an interpreter nothing happens.
+#[inline]
 pub(crate) fn drain() {
-    if !PUSHED.load(Acquire) {
-        return;
+    if PUSHED.load(Acquire) {
+        give_up();
     }
+}
+
+#[cold]
+fn give_up() {
     Python::try_attach(|py| {
         let _aside = Aside::new(py);
         // Before the queue is looked into: what is pushed from now on is seen by it, or by the next call.

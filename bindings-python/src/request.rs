@@ -12,6 +12,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyString, PyTuple};
 
 use crate::error::Result;
+use crate::python::{self, PyObject_VectorcallMethod};
 
 /// Which arguments a producer is given; the others have their defaults.
 #[derive(Clone, Copy)]
@@ -42,6 +43,18 @@ pub(crate) fn request<'py>(
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Asks a producer in host memory for its capsule. None if it fails: what it raised is forgotten, and it is to be asked
+/// by [`request`], which says why.
+pub(crate) fn request_quickly<'py>(obj: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    let py = obj.py();
+    let given = Given { copy: false, max_version: true, stream: false };
+    let arguments = [obj.as_ptr(), version(py).ok()?];
+    let (method, names) = (intern!(py, "__dlpack__"), given.names(py).ok()?);
+    // SAFETY: as in `ask`.
+    let capsule = unsafe { PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 1, names.as_ptr()) };
+    python::given(py, capsule)
 }
 
 /// One call of `__dlpack__`. `stream` is a borrowed object, if it is given.
@@ -86,15 +99,4 @@ impl Given {
         })?;
         Ok(made.bind(py))
     }
-}
-
-unsafe extern "C" {
-    /// A public function of CPython since 3.9, and part of the stable ABI since 3.12, with the same arguments. PyO3 has
-    /// it only where the stable ABI does.
-    fn PyObject_VectorcallMethod(
-        name: *mut ffi::PyObject,
-        arguments: *const *mut ffi::PyObject,
-        n_positional: usize,
-        names: *mut ffi::PyObject,
-    ) -> *mut ffi::PyObject;
 }

@@ -11,6 +11,7 @@ use crate::batch::RecordBatch;
 use crate::dlpack::Asked;
 use crate::error::{Result, refuse};
 use crate::handle::Handle;
+use crate::tensor_type::New;
 use crate::{address, buffer, consumer, convert, cuda_array, device, dlpack, exchange_table, stream};
 
 /// N-dimensional memory of somebody's: what it is, where it is, who keeps it alive and when it may be touched.
@@ -19,23 +20,34 @@ use crate::{address, buffer, consumer, convert, cuda_array, device, dlpack, exch
 /// DLPack, of the CUDA Array Interface and, in host memory, of the buffer protocol. The memory is released when the
 /// last user is gone: this object, or whoever it was handed to. `close`, or a `with` block, gives up this object's
 /// part.
-#[pyclass(frozen, module = "devexchange", weakref)]
+#[pyclass(frozen, subclass, module = "devexchange", weakref)]
 pub(crate) struct Tensor(Handle<CoreTensor>);
 
 impl Tensor {
-    pub(crate) fn new(tensor: CoreTensor) -> Self {
-        Self(Handle::new("tensor", tensor))
+    /// # Safety
+    /// Nobody else has the object.
+    pub(crate) unsafe fn fill_alone(&self, tensor: CoreTensor) {
+        // SAFETY: the caller's contract.
+        unsafe { self.0.fill_alone(tensor) };
     }
 
-    /// An object for a tensor that [`Tensor::fill`] gives it.
-    pub(crate) fn closed() -> Self {
-        Self(Handle::closed("tensor"))
+    /// What the object holds, if it is not closed.
+    ///
+    /// # Safety
+    /// As [`Tensor::fill_alone`].
+    pub(crate) unsafe fn take_alone(&self) -> Option<CoreTensor> {
+        // SAFETY: the caller's contract.
+        unsafe { self.0.take_alone() }
     }
 
-    pub(crate) fn fill(&self, tensor: CoreTensor) {
-        self.0.fill(tensor);
+    /// As [`Tensor::get`]; none if it is closed.
+    #[inline]
+    pub(crate) fn get_attached(&self, py: Python<'_>) -> Option<CoreTensor> {
+        // SAFETY: no method of a tensor detaches while it uses the handle.
+        unsafe { self.0.get_attached(py) }
     }
 
+    #[inline]
     pub(crate) fn get(&self) -> Result<CoreTensor> {
         self.0.get()
     }
@@ -43,6 +55,12 @@ impl Tensor {
 
 #[pymethods]
 impl Tensor {
+    /// An object that is closed: what `tensor_type` fills. Programs cannot ask for one.
+    #[new]
+    fn closed() -> Self {
+        Self(Handle::closed("tensor"))
+    }
+
     /// Extents.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyTuple>> {
@@ -107,9 +125,9 @@ impl Tensor {
     /// A copy on `device`, a pair of device type and number, queued on `stream` (by default the legacy default
     /// stream), after which it is ready. Between host and host no stream is used; into host memory the call waits.
     #[pyo3(signature = (device, stream=None))]
-    fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<Self> {
+    fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<New> {
         let target = device::from_python(device)?;
-        Ok(Self::new(dlpack::duplicate(py, &self.get()?, target, stream::optional(stream)?)?))
+        Ok(New(dlpack::duplicate(py, &self.get()?, target, stream::optional(stream)?)?))
     }
 
     /// How `to_column` would make a column of it: as a view, with a copy, or not at all, and why.
@@ -180,9 +198,9 @@ impl Tensor {
     /// The address is believed: there has to be such a struct, which belongs to the caller.
     #[staticmethod]
     #[pyo3(signature = (address, /, *, stream=None))]
-    fn import_dlpack(address: usize, stream: Option<&Bound<'_, PyAny>>) -> Result<Self> {
+    fn import_dlpack(address: usize, stream: Option<&Bound<'_, PyAny>>) -> Result<New> {
         // SAFETY: the caller vouches for the address.
-        Ok(Self::new(unsafe { address::import_dlpack(address, stream::optional(stream)?) }?))
+        Ok(New(unsafe { address::import_dlpack(address, stream::optional(stream)?) }?))
     }
 
     /// The address of a new `DLManagedTensorVersioned` with the tensor, for a consumer in this process that takes

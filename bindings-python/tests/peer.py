@@ -150,7 +150,10 @@ class Raw:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         connection.connect(_address(address))
         raw = cls(connection)
-        assert raw.receive()[0].startswith(head(HELLO))
+        message, files = raw.receive()
+        for file in files:
+            os.close(file)
+        assert message.startswith(head(HELLO))
         return raw
 
     def say(self, message, files=()):

@@ -48,13 +48,18 @@ def address(function):
     return ctypes.cast(function, c_void_p).value
 
 
+def compile_library(source, directory):
+    """A C file as a library in a directory, built by the compiler of this machine."""
+    library = Path(directory) / "helper.so"
+    command = [os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-pthread"]
+    subprocess.run([*command, "-o", library, source], check=True)
+    return library
+
+
 def build(source):
-    """A C file as a library, built by the compiler of this machine."""
+    """The same, loaded."""
     with tempfile.TemporaryDirectory() as directory:
-        library = Path(directory) / "helper.so"
-        command = [os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-pthread"]
-        subprocess.run([*command, "-o", library, source], check=True)
-        return ctypes.PyDLL(str(library))
+        return ctypes.PyDLL(str(compile_library(source, directory)))
 
 
 helper = build(Path(__file__).with_name("helper.c"))

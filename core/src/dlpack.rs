@@ -10,9 +10,7 @@ use std::ptr::NonNull;
 use crate::abi::dlpack::{
     DLManagedTensor, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION, DLPackVersion, DLTensor,
 };
-use crate::abi::types::{
-    DEVX_COPY_ALWAYS, DEVX_COPY_IF_NEEDED, DEVX_COPY_NEVER, DEVX_READ_ONLY, DEVX_VERSION, DevxDlpackRequest,
-};
+use crate::abi::types::{DEVX_COPY_ALWAYS, DEVX_COPY_IF_NEEDED, DEVX_COPY_NEVER, DEVX_READ_ONLY, DevxDlpackRequest};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Refused, Result, refuse};
@@ -86,6 +84,11 @@ pub trait Managed: sealed::Sealed + Sized {
     const IMPORT: ImportParts<Self>;
     #[doc(hidden)]
     fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned<Self>, Refused<Tensor>>;
+    #[doc(hidden)]
+    #[inline]
+    fn share(tensor: &Tensor, request: &Request) -> Result<Owned<Self>> {
+        Ok(Self::export(tensor.clone(), request)?)
+    }
 }
 
 mod sealed {
@@ -211,13 +214,12 @@ pub unsafe fn import_on<M: Managed>(source: *mut M, stream: Option<i64>) -> Resu
 /// [`Tensor::from_raw_parts`].
 #[inline]
 pub unsafe fn described(tensor: &DLTensor, flags: Flags, owner: impl FnOnce() -> Owner) -> Result<Tensor> {
-    let mut owner = Some(owner);
     // SAFETY: the caller's contract.
-    if let Some(plain) = unsafe { Tensor::plain(tensor, flags, &mut owner) } {
-        return Ok(plain);
+    match unsafe { Tensor::plain(tensor, flags, owner) } {
+        Ok(plain) => Ok(plain),
+        // SAFETY: as above.
+        Err(owner) => unsafe { described_with_care(tensor, flags, owner) },
     }
-    // SAFETY: as above.
-    unsafe { described_with_care(tensor, flags, owner) }
 }
 
 /// What is not plain: apart, so that it takes no room in what is.
@@ -226,16 +228,10 @@ pub unsafe fn described(tensor: &DLTensor, flags: Flags, owner: impl FnOnce() ->
 /// As [`described`].
 #[cold]
 #[inline(never)]
-unsafe fn described_with_care(
-    tensor: &DLTensor,
-    flags: Flags,
-    owner: Option<impl FnOnce() -> Owner>,
-) -> Result<Tensor> {
+unsafe fn described_with_care(tensor: &DLTensor, flags: Flags, owner: impl FnOnce() -> Owner) -> Result<Tensor> {
     // SAFETY: the caller's contract.
     let mut made = Tensor::describe(&unsafe { describe(tensor, flags) }?)?;
-    if let Some(owner) = owner {
-        made.adopt(owner());
-    }
+    made.adopt(owner());
     Ok(made)
 }
 
@@ -251,8 +247,8 @@ unsafe fn described_on(tensor: &DLTensor, flags: Flags, value: i64) -> Result<Te
     Ok(made)
 }
 
-/// Hands a tensor to a consumer ([`Owned::into_raw`]), which calls the deleter once. Pass a clone to share the tensor, the
-/// tensor itself to move it. One block of memory.
+/// Hands a tensor to a consumer ([`Owned::into_raw`]), which calls the deleter once. Takes no memory unless another consumer
+/// has this tensor, too, or the struct is the legacy one: then one block. See [`share`] for a tensor that is still needed.
 ///
 /// # Errors
 /// `DEVX_VERSION` if the consumer does not read this struct, `DEVX_READ_ONLY` for what the legacy struct
@@ -263,6 +259,16 @@ pub fn export<M: Managed>(tensor: Tensor, request: &Request) -> std::result::Res
         Ok(()) => M::export(tensor, request),
         Err(error) => Err(Refused { error, returned: tensor }),
     }
+}
+
+/// As [`export`], of a tensor that the caller keeps.
+///
+/// # Errors
+/// As [`export`].
+#[inline(always)]
+pub fn share<M: Managed>(tensor: &Tensor, request: &Request) -> Result<Owned<M>> {
+    make_ready(tensor, request.stream)?;
+    M::share(tensor, request)
 }
 
 /// Describes a tensor to a consumer that looks at it for the length of one call, and whose `stream` is made to wait for
@@ -351,25 +357,81 @@ impl Managed for DLManagedTensorVersioned {
 
     #[inline(always)]
     fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned<Self>, Refused<Tensor>> {
-        let asked = request.max_version;
-        if asked.major < VERSION.major {
-            let text = format_args!(
-                "max_version is {}.{}: the versioned struct needs 1.0; ask for the legacy one",
-                asked.major, asked.minor
-            );
-            let error = Error::new(DEVX_VERSION, text);
-            return Err(Refused { error, returned: tensor });
-        }
-        let minor = if asked.major == VERSION.major { asked.minor.min(VERSION.minor) } else { VERSION.minor };
+        let version = match version_for(request) {
+            Ok(version) => version,
+            Err(error) => return Err(Refused { error, returned: tensor }),
+        };
         let tensor = copy_if(tensor, request.copy == Copying::Always)?;
-        hand_over(tensor, |tensor, context| Self {
-            version: DLPackVersion { major: VERSION.major, minor },
-            manager_ctx: context,
-            deleter: Some(deleter_versioned),
-            flags: tensor.flags().0,
-            dl_tensor: tensor.as_dltensor(),
-        })
+        match tensor.lend_place(0) {
+            Some(place) => {
+                let owned = hand_over_in_place(&tensor, place, version);
+                std::mem::forget(tensor); // its reference goes with the place
+                Ok(owned)
+            }
+            None => hand_over_versioned(tensor, version),
+        }
     }
+
+    #[inline(always)]
+    fn share(tensor: &Tensor, request: &Request) -> Result<Owned<Self>> {
+        if request.copy == Copying::Always {
+            return Ok(Self::export(tensor.clone(), request)?);
+        }
+        let version = version_for(request)?;
+        match tensor.lend_place(1) {
+            Some(place) => Ok(hand_over_in_place(tensor, place, version)),
+            None => Ok(hand_over_versioned(tensor.clone(), version)?),
+        }
+    }
+}
+
+/// The version that a consumer is given.
+#[inline(always)]
+fn version_for(request: &Request) -> Result<DLPackVersion> {
+    let asked = request.max_version;
+    if asked.major < VERSION.major {
+        return refuse!(
+            DEVX_VERSION,
+            "max_version is {}.{}: the versioned struct needs 1.0; ask for the legacy one",
+            asked.major,
+            asked.minor
+        );
+    }
+    let minor = if asked.major == VERSION.major { asked.minor.min(VERSION.minor) } else { VERSION.minor };
+    Ok(DLPackVersion { major: VERSION.major, minor })
+}
+
+/// Writes the struct of a consumer to the place that the tensor lent.
+#[inline(always)]
+fn hand_over_in_place(
+    tensor: &Tensor,
+    place: *mut DLManagedTensorVersioned,
+    version: DLPackVersion,
+) -> Owned<DLManagedTensorVersioned> {
+    // Closed when the consumer gives it back.
+    std::mem::forget(Entry::open(Kind::TensorExport));
+    let (manager_ctx, deleter) = (tensor.as_raw(), Some(deleter_in_place as unsafe extern "C" fn(*mut _)));
+    let (flags, dl_tensor) = (tensor.flags().0, tensor.as_dltensor());
+    // SAFETY: the place is in the tensor's block, and lent to this consumer alone.
+    unsafe { place.write(DLManagedTensorVersioned { version, manager_ctx, deleter, flags, dl_tensor }) };
+    // SAFETY: the address of a part of a block.
+    Owned(unsafe { NonNull::new_unchecked(place) })
+}
+
+/// As [`hand_over_in_place`], in a block of its own.
+#[cold]
+#[inline(never)]
+fn hand_over_versioned(
+    tensor: Tensor,
+    version: DLPackVersion,
+) -> std::result::Result<Owned<DLManagedTensorVersioned>, Refused<Tensor>> {
+    hand_over(tensor, |tensor, context| DLManagedTensorVersioned {
+        version,
+        manager_ctx: context,
+        deleter: Some(deleter_versioned),
+        flags: tensor.flags().0,
+        dl_tensor: tensor.as_dltensor(),
+    })
 }
 
 #[inline]
@@ -396,6 +458,14 @@ unsafe extern "C" fn delete_versioned(context: *mut c_void) {
         // SAFETY: the tensor is ours, and its owner calls this once.
         unsafe { deleter(managed) }
     }
+}
+
+unsafe extern "C" fn deleter_in_place(managed: *mut DLManagedTensorVersioned) {
+    let _entry = Entry::opened(Kind::TensorExport);
+    // SAFETY: a consumer gives back what it was given.
+    let tensor = unsafe { (*managed).manager_ctx };
+    // SAFETY: written by `hand_over_in_place` for a tensor that lent its place; a consumer calls a deleter once.
+    unsafe { Tensor::take_back(tensor) }
 }
 
 unsafe extern "C" fn deleter_versioned(managed: *mut DLManagedTensorVersioned) {
@@ -470,7 +540,7 @@ struct Export<M> {
 
 /// Puts the managed struct of `tensor` at a stable address; `fill` is given the context for
 /// [`take_back`].
-#[inline(always)]
+#[inline]
 fn hand_over<M: Managed>(
     tensor: Tensor,
     fill: impl FnOnce(&Tensor, *mut c_void) -> M,

@@ -1,6 +1,6 @@
 //! What an element is: code, bits and lanes as in DLPack (`DLDataType`).
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
 use crate::abi::dlpack::{self as dl, DLDataType};
@@ -69,9 +69,14 @@ impl DType {
     #[inline]
     pub(crate) fn plain_bytes(dtype: DLDataType) -> Option<usize> {
         let DLDataType { code, bits, lanes } = dtype;
-        let number = matches!(dl::DLDataTypeCode::from(code), dl::kDLInt | dl::kDLUInt | dl::kDLFloat);
-        let narrowest = if code == dl::kDLFloat { 16 } else { 8 };
-        let plain = number && lanes == 1 && (narrowest..=64).contains(&bits) && bits & (bits - 1) == 0;
+        let narrowest = match dl::DLDataTypeCode::from(code) {
+            dl::kDLInt | dl::kDLUInt => 8,
+            dl::kDLFloat => 16,
+            _ => return None,
+        };
+        // One comparison of bits and lanes: with one lane this is 256 and the bits.
+        let width = u32::from(lanes) << 8 | u32::from(bits);
+        let plain = (256 + narrowest..=256 + 64).contains(&width) && bits & (bits - 1) == 0;
         plain.then_some(usize::from(bits / 8))
     }
 
@@ -147,19 +152,36 @@ impl FromStr for DType {
     fn from_str(name: &str) -> Result<Self> {
         let lanes = || name.rsplit_once('x').and_then(|(one, lanes)| Some((one, lanes.parse().ok()?)));
         match by_name(name, 1).or_else(|| lanes().and_then(|(one, lanes)| by_name(one, lanes))) {
-            Some(dtype) => Ok(dtype),
-            None => refuse!(DEVX_INVALID_DTYPE, "dtype is {name:?}: there is no element type of that name"),
+            // `int32x1` and `int32x04` are shown otherwise.
+            Some(dtype) if dtype.is_shown_as(name) => Ok(dtype),
+            _ => refuse!(DEVX_INVALID_DTYPE, "dtype is {name:?}: there is no element type of that name"),
         }
+    }
+}
+
+impl DType {
+    fn is_shown_as(self, name: &str) -> bool {
+        let mut rest = Rest(name);
+        write!(rest, "{self}").is_ok() && rest.0.is_empty()
     }
 }
 
 /// The element type whose scalar is shown as `scalar`.
 fn by_name(scalar: &str, lanes: u16) -> Option<DType> {
     let codes = dl::kDLInt..=dl::kDLFloat4_e2m1fn;
-    let widths: [u8; 9] = [1, 2, 4, 6, 8, 16, 32, 64, 128];
-    let all = codes.flat_map(|code| widths.map(|bits| DLDataType { code, bits, lanes: 1 }));
-    let found = all.filter_map(|raw| DType::from_dlpack(raw).ok()).find(|dtype| dtype.to_string() == scalar)?;
+    let mut all = codes.flat_map(|code| widths(code).map(move |bits| DType { code, bits, lanes: 1 }));
+    let found = all.find(|dtype| dtype.is_shown_as(scalar))?;
     DType::from_dlpack(DLDataType { lanes, ..found.to_dlpack() }).ok()
+}
+
+/// What is left of a text of which a start is written; an error where it has another one.
+struct Rest<'a>(&'a str);
+
+impl fmt::Write for Rest<'_> {
+    fn write_str(&mut self, start: &str) -> fmt::Result {
+        self.0 = self.0.strip_prefix(start).ok_or(fmt::Error)?;
+        Ok(())
+    }
 }
 
 impl fmt::Debug for DType {
@@ -183,10 +205,15 @@ fn has_width(code: u8, bits: u8) -> bool {
     }
 }
 
+/// The widths that a type code has, from the least.
+fn widths(code: u8) -> impl Iterator<Item = u8> {
+    [1, 2, 4, 6, 8, 16, 32, 64, 128].into_iter().filter(move |&bits| has_width(code, bits))
+}
+
 /// What is wrong with a type.
 fn invalid(dtype: DLDataType) -> Error {
     let DLDataType { code, bits, .. } = dtype;
-    let widths = || (0..=u8::MAX).filter(|&bits| has_width(code, bits));
+    let widths = || widths(code);
     match dl::DLDataTypeCode::from(code) {
         dl::kDLOpaqueHandle => Error::new(DEVX_UNSUPPORTED, "dtype.code is 3: opaque handles have no meaning"),
         _ if widths().next().is_none() => {

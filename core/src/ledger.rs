@@ -70,6 +70,12 @@ impl Entry {
         count(kind, |line| &line.opened);
         Self(kind)
     }
+
+    /// One that was opened before and forgotten, to close it.
+    #[inline]
+    pub(crate) fn opened(kind: Kind) -> Self {
+        Self(kind)
+    }
 }
 
 impl Drop for Entry {

@@ -5,15 +5,13 @@
 //! release is called when they are complete.
 
 use core::ffi::c_void;
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire};
 use std::sync::{Mutex, PoisonError};
 
 use crate::abi::types::DEVX_NOT_READY;
 use crate::arrow::Batch;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, refuse};
-use crate::memory::{Owner, boxed, push};
+use crate::memory::{Lazy, Owner, push};
 use crate::runtime::cuda::{Event, ForeignEvent, LEGACY, Stream, reaper};
 use crate::tensor::Tensor;
 
@@ -116,8 +114,9 @@ impl Ready {
     }
 }
 
-/// The streams that use the data, by events. NULL as long as none was named, as for nearly all that is in host memory.
-pub(crate) struct Uses(AtomicPtr<Noted>);
+/// The streams that use the data, by events. Nothing as long as none was named, as for nearly all that is in host memory.
+#[derive(Default)]
+pub(crate) struct Uses(Lazy<Noted>);
 
 struct Noted {
     events: Mutex<Vec<Event>>,
@@ -137,32 +136,9 @@ enum Whose {
     OfBatch(Batch),
 }
 
-// SAFETY: the box behind the pointer is shared as a reference, and what is in it is `Send + Sync`.
-unsafe impl Send for Uses {}
-// SAFETY: as above.
-unsafe impl Sync for Uses {}
-
-impl Default for Uses {
-    #[inline]
-    fn default() -> Self {
-        Self(AtomicPtr::new(ptr::null_mut()))
-    }
-}
-
-impl Drop for Uses {
-    #[inline]
-    fn drop(&mut self) {
-        let noted = *self.0.get_mut();
-        if !noted.is_null() {
-            // SAFETY: from a box, and nobody refers to it any more.
-            drop(unsafe { Box::from_raw(noted) });
-        }
-    }
-}
-
 impl Uses {
     fn of(whose: Whose) -> Result<Self> {
-        Ok(Self(AtomicPtr::new(Box::into_raw(boxed(Noted { events: Mutex::default(), whose })?))))
+        Ok(Self(Lazy::new(Noted { events: Mutex::default(), whose })?))
     }
 
     /// Of data whose producer works on a stream.
@@ -181,22 +157,7 @@ impl Uses {
     }
 
     fn noted(&self) -> Result<&Noted> {
-        let noted = self.0.load(Acquire);
-        let noted = if noted.is_null() { self.begin()? } else { noted };
-        // SAFETY: from a box, which lives as long as this.
-        Ok(unsafe { &*noted })
-    }
-
-    fn begin(&self) -> Result<*mut Noted> {
-        let mine = Box::into_raw(boxed(Noted { events: Mutex::default(), whose: Whose::Own })?);
-        Ok(match self.0.compare_exchange(ptr::null_mut(), mine, AcqRel, Acquire) {
-            Ok(_) => mine,
-            Err(theirs) => {
-                // SAFETY: from a box, and nobody else has seen it.
-                drop(unsafe { Box::from_raw(mine) });
-                theirs
-            }
-        })
+        self.0.get(|| Noted { events: Mutex::default(), whose: Whose::Own })
     }
 
     /// Notes that work which is queued on `stream` until now uses the data.
@@ -243,7 +204,7 @@ impl Uses {
     /// Gives up `owner` when all uses are over: at once, by the caller, if there are none.
     #[inline]
     pub(crate) fn then_release(&mut self, owner: impl FnOnce() -> Owner) {
-        if !self.0.get_mut().is_null() {
+        if self.0.is_made() {
             self.release_noted(owner);
         }
     }
@@ -251,9 +212,9 @@ impl Uses {
     #[cold]
     #[inline(never)]
     fn release_noted(&mut self, owner: impl FnOnce() -> Owner) {
-        // SAFETY: from a box, and nobody else refers to it any more.
-        let noted = *unsafe { Box::from_raw(std::mem::replace(self.0.get_mut(), ptr::null_mut())) };
-        noted.release(owner);
+        if let Some(noted) = self.0.take() {
+            noted.release(owner);
+        }
     }
 }
 
@@ -294,6 +255,7 @@ pub fn check_stream(device: Device, stream: i64) -> Result<()> {
     if stream == NO_SYNC { Ok(()) } else { check_any_stream(device, stream) }
 }
 
+/// Of any value but [`NO_SYNC`].
 fn check_any_stream(device: Device, stream: i64) -> Result<()> {
     match (device.kind, stream) {
         (DeviceType::CPU, _) => {
@@ -306,7 +268,7 @@ fn check_any_stream(device: Device, stream: i64) -> Result<()> {
         (DeviceType::ROCM | DeviceType::ROCM_HOST, 1 | 2) => {
             refuse!(DEVX_INVALID_STREAM, "stream is {stream}: rocm has 0 for the default stream, or a handle")
         }
-        (_, s) if s < NO_SYNC => refuse!(DEVX_INVALID_STREAM, "stream is {stream}: neither -1 nor a stream handle"),
+        (_, s) if s < 0 => refuse!(DEVX_INVALID_STREAM, "stream is {stream}: neither -1 nor a stream handle"),
         _ => Ok(()),
     }
 }
@@ -328,5 +290,34 @@ pub unsafe fn of_sync_event(device: Device, sync_event: *mut c_void) -> Result<R
         }
         // SAFETY: the caller's contract.
         _ => Ok(Ready::Foreign(unsafe { ForeignEvent::new(sync_event) }?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::dtype::DType;
+    use crate::tensor::{Flags, TensorDesc};
+
+    #[test]
+    fn uses_of_a_view_that_never_was_keep_nothing() {
+        let memory = Arc::new([1_u8]);
+        let desc = TensorDesc {
+            data: memory.as_ptr().cast_mut().cast(),
+            device: Device::CPU,
+            dtype: DType::UINT8,
+            shape: &[1],
+            strides: None,
+            byte_offset: 0,
+            flags: Flags::READ_ONLY,
+        };
+        // SAFETY: the owner keeps the memory.
+        let tensor = unsafe { Tensor::from_raw_parts(&desc, Owner::new(Arc::clone(&memory))) };
+        let uses = Uses::of_tensor(tensor.map_err(Error::from).expect("a tensor"));
+        assert_eq!(Arc::strong_count(&memory), 2);
+        drop(uses);
+        assert_eq!(Arc::strong_count(&memory), 1);
     }
 }

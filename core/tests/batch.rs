@@ -14,7 +14,7 @@ use devexchange_core::abi::types::*;
 use devexchange_core::arrow::batch::NodeDesc;
 use devexchange_core::arrow::metadata;
 use devexchange_core::arrow::schema::FieldDesc;
-use devexchange_core::arrow::table::Row;
+use devexchange_core::arrow::table;
 use devexchange_core::{Batch, Column, Device, Owner, Schema};
 
 fn counted() -> (Owner, Arc<AtomicUsize>) {
@@ -57,34 +57,43 @@ fn sample() -> (Batch, Arc<AtomicUsize>) {
     (batch, released)
 }
 
-/// The table of a batch says what its columns say.
-fn check_table(batch: &Batch) {
-    let mut rows = Vec::<Row>::with_capacity(batch.schema().nodes());
-    // SAFETY: there is room for a row for each node, and then so many are there.
-    unsafe {
-        batch.write_table(rows.as_mut_ptr());
-        rows.set_len(batch.schema().nodes());
-    }
-    check_row(&rows, 0, batch.root());
+/// The table of a batch says what its columns say. Returns how many words each column has for itself.
+fn check_table(batch: &Batch) -> usize {
+    let room = table::room(batch.schema().nodes());
+    let mut words = vec![-7; room + 1];
+    // SAFETY: there is so much room.
+    let own = unsafe { batch.write_table(words.as_mut_ptr()) };
+    assert_eq!(words.get(room), Some(&-7));
+    let own_place = |k: usize| match own {
+        table::VALUES => (k == 6).then_some(0),
+        _ => k.checked_sub(table::WIDTH - own),
+    };
+    let member = |node: usize, k: usize| match (node, own_place(k)) {
+        (0, _) => table::WIDTH + k,
+        (_, Some(place)) => 2 * table::WIDTH + (node - 1) * own + place,
+        (_, None) => k,
+    };
+    check_row(&|node| std::array::from_fn(|k| *words.get(member(node, k)).unwrap()), 0, batch.root());
+    own
 }
 
-fn check_row(rows: &[Row], node: usize, column: Column<'_>) {
-    let row = rows.get(node).unwrap();
-    assert_eq!((row.length, row.offset), (column.length(), column.offset()));
-    assert_eq!(row.null_count, column.known_null_count());
-    let (buffers, children) = (column.buffers(), column.field().n_children());
-    assert_eq!(row.counts, buffers.len() as i64 | (children as i64) << 32);
-    let mut expected = [null(); 3];
-    for (place, &buffer) in expected.iter_mut().zip(buffers) {
-        *place = buffer;
+fn check_row(row_of: &dyn Fn(usize) -> [i64; table::WIDTH], node: usize, column: Column<'_>) {
+    let [length, offset, first_below, null_count, counts, buffers @ ..] = row_of(node);
+    assert_eq!((length, offset), (column.length(), column.offset()));
+    assert_eq!(null_count, column.known_null_count());
+    let (all, children) = (column.buffers(), column.field().n_children());
+    assert_eq!(counts, all.len() as i64 | (children as i64) << 32);
+    let mut expected = [0; 3];
+    for (place, &buffer) in expected.iter_mut().zip(all) {
+        *place = buffer.addr() as i64;
     }
-    if let (true, [.., last]) = (buffers.len() > 3, &mut expected) {
-        *last = buffers.as_ptr().cast();
+    if let (true, [.., last]) = (all.len() > 3, &mut expected) {
+        *last = all.as_ptr().addr() as i64;
     }
-    assert_eq!(row.buffers, expected);
+    assert_eq!(buffers, expected);
     let below = (0..children).map(|index| column.child(index).unwrap()).chain(column.dictionary());
-    for (node, column) in (row.below as usize..).zip(below) {
-        check_row(rows, node, column);
+    for (node, column) in (first_below as usize..).zip(below) {
+        check_row(row_of, node, column);
     }
 }
 
@@ -196,6 +205,36 @@ fn slices_apply_at_every_level() {
     let rows = [0, 1, 2].map(|row| pairs.list(row).unwrap().values::<i16>().unwrap());
     assert_eq!(rows, [[5, 6], [7, 8], [9, 10]]);
     assert_eq!(pairs.child(0).unwrap().values::<i16>().unwrap(), [5, 6, 7, 8, 9, 10]);
+}
+
+#[test]
+fn a_table_has_what_columns_have_in_common_once() {
+    static NUMBERS: [i32; 8] = [0; 8];
+    static VALID: [u8; 1] = [0xfe];
+    let schema = Schema::new(&[
+        FieldDesc::batch(3),
+        FieldDesc::new(c"a", c"i"),
+        FieldDesc::new(c"b", c"i"),
+        FieldDesc::new(c"c", c"u"),
+    ])
+    .unwrap();
+    let numbers = Schema::new(&[FieldDesc::batch(2), FieldDesc::new(c"a", c"i"), FieldDesc::new(c"b", c"f")]).unwrap();
+    let (values, more) = ([null(), address(&NUMBERS)], [null(), address(&NUMBERS[1..])]);
+    let valid = [address(&VALID), address(&NUMBERS)];
+    let text = [address(&VALID), address(&NUMBERS), address(&VALID)];
+    let node = |null_count, offset, buffers| NodeDesc { length: 4, null_count, offset, buffers };
+    let words = |schema, nodes: &[NodeDesc<'_>]| {
+        // SAFETY: the buffers are static and have the rows that the nodes say.
+        check_table(&unsafe { Batch::from_raw_parts(schema, Device::CPU, nodes, Owner::none()) }.unwrap())
+    };
+    let root = |length, offset| NodeDesc { length, null_count: 0, offset, buffers: &[null()][..] };
+    let (a, b) = (node(0, 0, &values), node(-1, 0, &more));
+    assert_eq!(words(&numbers, &[root(4, 0), a, b]), 1);
+    assert_eq!(words(&numbers, &[root(2, 1), a, b]), 1);
+    assert_eq!(words(&numbers, &[root(4, 0), a, node(1, 0, &valid)]), 5);
+    assert_eq!(words(&schema, &[root(4, 0), a, b, node(1, 0, &text)]), 5);
+    assert_eq!(words(&schema, &[root(3, 1), node(1, 0, &valid), b, node(1, 0, &text)]), 5);
+    assert_eq!(words(&schema, &[root(4, 0), a, node(0, 2, &values), node(0, 0, &text)]), 8);
 }
 
 #[test]
@@ -326,10 +365,14 @@ fn every_format_is_parsed_or_refused_by_name() {
 #[test]
 fn an_array_that_does_not_fit_is_refused_and_stays_with_its_owner() {
     type Spoil = fn(&mut ArrowArray);
-    /// The first column.
-    fn first(root: &mut ArrowArray) -> &mut ArrowArray {
+    /// The address of the first column.
+    fn child(root: &ArrowArray) -> *mut ArrowArray {
         // SAFETY: the sample has three columns.
-        unsafe { &mut **root.children }
+        unsafe { *root.children }
+    }
+    fn first(root: &mut ArrowArray) -> &mut ArrowArray {
+        // SAFETY: the child is the root's alone.
+        unsafe { &mut *child(root) }
     }
     let cases: [(DevxStatus, &str, Spoil); 16] = [
         (DEVX_INVALID_LENGTH, "length is -5", |a| a.length = -5),
@@ -346,7 +389,7 @@ fn an_array_that_does_not_fit_is_refused_and_stays_with_its_owner() {
         (DEVX_MISMATCH, "n_children is 2147483648", |a| a.n_children = 1 << 31),
         (DEVX_INVALID_CHILDREN, "children is NULL", |a| a.children = std::ptr::null_mut()),
         (DEVX_INVALID_CHILDREN, "children[0] is released", |a| first(a).release = None),
-        (DEVX_MISMATCH, "there is a dictionary", |a| first(a).dictionary = &raw mut *first(a)),
+        (DEVX_MISMATCH, "there is a dictionary", |a| first(a).dictionary = child(a)),
         (DEVX_RELEASED, "array.release is NULL", |a| a.release = None),
     ];
     for (status, text, spoil) in cases {

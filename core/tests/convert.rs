@@ -238,6 +238,15 @@ fn columns_of_a_matrix() {
     let empty = Tensor::from_vec(Vec::<i32>::new(), &[0, 3]).unwrap();
     let table = batch(&empty, &[], Copying::Never).unwrap();
     assert_eq!(matrix(&table, Copying::Never, None).unwrap().shape(), [0, 3]);
+    // Whose strides mean nothing, and whose extents may be anything.
+    let table = batch(&seen(&whole, &[0, 3], &[1, i64::MAX / 2]), &[], Copying::Never).unwrap();
+    assert_eq!((table.n_columns(), table.length()), (3, 0));
+    assert!(self::reason(plan_batch(&seen(&whole, &[0, i64::MAX], &[1, 1]))).contains("fewer than 1048576 columns"));
+    assert!(self::reason(plan_batch(&seen(&whole, &[2, 1 << 20], &[1, 0]))).contains("fewer than 1048576 columns"));
+    assert_eq!(
+        batch(&seen(&whole, &[0, i64::MAX], &[1, 1]), &[], Copying::Always).unwrap_err().status(),
+        DEVX_IMPOSSIBLE
+    );
 }
 
 fn tall_one(from: i32) -> Tensor {

@@ -56,6 +56,45 @@ fn a_round_trip_releases_once() {
     round_trip::<DLManagedTensor>();
 }
 
+/// The first of them is in the tensor's own block, and after it the next one that comes; the others have blocks of their own.
+#[test]
+fn several_consumers_have_a_struct_each() {
+    let mut data = [1.0_f32, 2.0];
+    let (owner, released) = counted();
+    // SAFETY: the array outlives the tensor.
+    let tensor = unsafe { Tensor::from_raw_parts(&desc(&mut data, &[2]), owner) }.unwrap();
+    let old = Request { max_version: DLPackVersion { major: 1, minor: 0 }, ..Request::default() };
+    let new = Request::default();
+    let share = |request| dlpack::share::<DLManagedTensorVersioned>(&tensor, request).unwrap().into_raw();
+    let give_back = |managed: *mut DLManagedTensorVersioned| {
+        // SAFETY: handed out below, and given back once.
+        drop(unsafe { Owned::from_raw(NonNull::new(managed).unwrap()) });
+    };
+    let (first, second) = (share(&new), share(&old));
+    assert_ne!(first, second);
+    // SAFETY: held, and the consumer's alone.
+    let one = unsafe { &mut *first };
+    // SAFETY: held.
+    let two = unsafe { &*second };
+    assert_eq!((one.version.minor, two.version.minor), (3, 0));
+    // A consumer that changes its struct changes no one else's.
+    (one.dl_tensor.ndim, one.dl_tensor.data, one.flags) = (0, std::ptr::null_mut(), 7);
+    assert_eq!((two.dl_tensor.data.cast(), two.dl_tensor.ndim, two.flags), (data.as_mut_ptr(), 1, 0));
+    assert_eq!(tensor.data().cast(), data.as_mut_ptr());
+    give_back(first);
+    let third = share(&old);
+    assert_eq!(third, first);
+    // SAFETY: held.
+    let three = unsafe { &*third };
+    assert_eq!((three.version.minor, three.dl_tensor.ndim, three.flags), (0, 1, 0));
+    assert_eq!(three.dl_tensor.data.cast(), data.as_mut_ptr());
+    give_back(second);
+    drop(tensor);
+    assert_eq!(released.load(SeqCst), 0);
+    give_back(third);
+    assert_eq!(released.load(SeqCst), 1);
+}
+
 #[test]
 fn flags_survive_and_the_legacy_struct_refuses_what_it_cannot_say() {
     let mut data = [0.0_f32; 2];

@@ -21,7 +21,20 @@ fn every_type_is_found_by_the_name_that_it_is_shown_by() {
 
 #[test]
 fn other_names_are_refused() {
-    for name in ["", "float", "float33", "int32x0", "int32x", "int32x4x4", "Float32", "code3_64", "complex"] {
+    for name in [
+        "",
+        "float",
+        "float33",
+        "int32x0",
+        "int32x",
+        "int32x4x4",
+        "int32x1",
+        "int32x04",
+        "int32x+4",
+        "Float32",
+        "code3_64",
+        "complex",
+    ] {
         let refused = name.parse::<DType>().expect_err(name);
         assert_eq!(refused.status(), DEVX_INVALID_DTYPE);
         assert!(refused.message().contains(&format!("{name:?}")), "{refused}");

@@ -78,3 +78,18 @@ fn a_silenced_queue_does_not_wake_and_a_cancelled_token_does_not_come() {
     assert_eq!((queue.drain(&mut tokens), tokens[0]), (1, 2));
     assert_eq!(wakes.load(SeqCst), 0);
 }
+
+#[test]
+fn a_queue_is_empty_when_all_is_delivered() {
+    let queue = ReleaseQueue::new(|| {});
+    assert!(queue.is_empty());
+    queue.push(1);
+    queue.push(2);
+    assert!(!queue.is_empty());
+    let mut token = [0];
+    // The second one is no longer in the list that is pushed to.
+    assert_eq!((queue.drain(&mut token), token), (1, [1]));
+    assert!(!queue.is_empty());
+    assert_eq!((queue.drain(&mut token), token), (1, [2]));
+    assert!(queue.is_empty());
+}

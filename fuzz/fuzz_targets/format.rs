@@ -78,14 +78,18 @@ fn round_trip(text: &str, ty: Type) {
 
 /// C data interface, "Data type description": written down a second time.
 fn is_format(text: &str) -> bool {
-    const WORDS: &str = "n b c C s S i I l L e f g z Z u U vz vu tdD tdm tts ttm ttu ttn tDs tDm tDu tDn tiM tiD tin \
-        +s +l +L +vl +vL +m +r";
     let is_number = |text: &str, most: u64| {
         let digits = !text.is_empty() && text.chars().all(|letter| letter.is_ascii_digit());
         digits && text.trim_start_matches('0').len() < 19 && text.parse::<u64>().is_ok_and(|number| number <= most)
     };
     let Some((kind, rest)) = text.split_once(':') else {
-        return !text.is_empty() && WORDS.split(' ').any(|word| word == text);
+        return match text.as_bytes() {
+            [letter] => b"nbcCsSiIlLefgzZuU".contains(letter),
+            [b't', b'd', unit] => b"Dm".contains(unit),
+            [b't', b't' | b'D', unit] => b"smun".contains(unit),
+            [b't', b'i', unit] => b"MDn".contains(unit),
+            _ => matches!(text, "vz" | "vu" | "+s" | "+l" | "+L" | "+vl" | "+vL" | "+m" | "+r"),
+        };
     };
     match kind {
         "tss" | "tsm" | "tsu" | "tsn" => true,

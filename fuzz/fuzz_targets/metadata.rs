@@ -11,7 +11,10 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: init(), |input: &[u8]| balanced(|| {
     block(input);
-    parameters(input);
+    // A block starts with a number that has a zero among its bytes, at which any text would be refused.
+    if input.get(3) != Some(&0) {
+        parameters(input);
+    }
 }));
 
 type Pairs<'a> = Vec<(&'a [u8], &'a [u8])>;

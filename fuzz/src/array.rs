@@ -1,6 +1,6 @@
 //! Descriptions of arrays for a field: nearly right, with some wrong ones among them.
 
-use arbitrary::{Arbitrary, Result, Unstructured};
+use arbitrary::{Result, Unstructured};
 use devexchange_core::arrow::Type;
 
 use crate::chance;
@@ -51,7 +51,7 @@ pub struct Array {
 
 const EXTREMES: &[i64] = &[-1, i64::MIN, i64::MAX, 1 << 31, 1 << 48, i64::MAX / 16];
 /// Lengths that are larger get no memory of their size.
-const MOST_BYTES: u128 = 4096;
+const MOST_BYTES: u128 = 1024;
 
 impl Array {
     /// An array of a field, `least` elements long at least.
@@ -132,22 +132,26 @@ fn buffers(ty: Type, end: u128, values: i64, u: &mut Unstructured<'_>) -> Result
         let needed = oracle::needed(ty, index, count, end).unwrap_or(data_bytes as u128).min(MOST_BYTES) as usize;
         let random = chance(u, 1, 8)?;
         let bytes = match (ty, index) {
-            (_, 0) if !ty.buffers().has_validity() => repeated(needed, |u| Ok(vec![u.int_in_range(0..=6)?]), u)?,
-            _ if random => repeated(needed, |u| Ok(vec![u8::arbitrary(u)?]), u)?,
+            (_, 0) if !ty.buffers().has_validity() => repeated(needed, |all, u| int(all, u, 1, 6), u)?,
+            _ if random => any(needed, u)?,
             (Type::Binary | Type::Utf8, 1) => offsets(needed, 4, data_bytes, u)?,
             (Type::LargeBinary | Type::LargeUtf8, 1) => offsets(needed, 8, data_bytes, u)?,
             (Type::List | Type::Map | Type::ListView, 1) => offsets(needed, 4, values, u)?,
             (Type::LargeList | Type::LargeListView, 1) => offsets(needed, 8, values, u)?,
-            (Type::DenseUnion | Type::ListView, _) => repeated(needed, |u| int(u, 4, values.min(3)), u)?,
-            (Type::LargeListView, _) => repeated(needed, |u| int(u, 8, values.min(3)), u)?,
-            (Type::Int(width) | Type::UInt(width), 1) => repeated(needed, |u| int(u, width.into(), values), u)?,
-            (Type::BinaryView | Type::Utf8View, 1) => repeated(needed, |u| view(u, count - 3, data_bytes), u)?,
+            (Type::DenseUnion | Type::ListView, _) => repeated(needed, |all, u| int(all, u, 4, values.min(3)), u)?,
+            (Type::LargeListView, _) => repeated(needed, |all, u| int(all, u, 8, values.min(3)), u)?,
+            (Type::Int(width) | Type::UInt(width), 1) => {
+                repeated(needed, |all, u| int(all, u, width.into(), values), u)?
+            }
+            (Type::BinaryView | Type::Utf8View, 1) => {
+                repeated(needed, |all, u| view(all, u, count - 3, data_bytes), u)?
+            }
             // Sizes of the data buffers, which all have the same.
             _ if is_view && index > 1 && index + 1 == count => {
-                repeated(needed, |_| Ok(data_bytes.to_ne_bytes().into()), u)?
+                data_bytes.to_ne_bytes().into_iter().cycle().take(needed).collect()
             }
-            (_, 2) => repeated(needed, |u| Ok(vec![u.int_in_range(0x20..=0x7e)?]), u)?,
-            _ => repeated(needed, |u| Ok(vec![u8::arbitrary(u)?]), u)?,
+            (_, 2) => repeated(needed, letter, u)?,
+            _ => any(needed, u)?,
         };
         buffers.push(match u.int_in_range(0..=63)? {
             0..=1 => None,
@@ -160,48 +164,62 @@ fn buffers(ty: Type, end: u128, values: i64, u: &mut Unstructured<'_>) -> Result
     Ok(buffers)
 }
 
-/// So many bytes of what `make` gives again and again.
+/// So many bytes of what `make` adds again and again. Nothing is allocated for each element: there are thousands.
 fn repeated(
     bytes: usize,
-    mut make: impl FnMut(&mut Unstructured<'_>) -> Result<Vec<u8>>,
+    mut make: impl FnMut(&mut Vec<u8>, &mut Unstructured<'_>) -> Result<()>,
     u: &mut Unstructured<'_>,
 ) -> Result<Vec<u8>> {
-    let mut all = Vec::with_capacity(bytes);
+    let mut all = Vec::with_capacity(bytes + 16);
     while all.len() < bytes {
-        all.extend(make(u)?);
+        make(&mut all, u)?;
     }
     all.truncate(bytes);
     Ok(all)
 }
 
+/// So many bytes of the input; zeros once it is used up.
+fn any(bytes: usize, u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
+    let mut all = vec![0; bytes];
+    u.fill_buffer(&mut all)?;
+    Ok(all)
+}
+
 /// A number of so many bytes, not larger than `most`.
-fn int(u: &mut Unstructured<'_>, width: usize, most: i64) -> Result<Vec<u8>> {
-    Ok(u.int_in_range(0..=most.max(0))?.to_ne_bytes()[..width].into())
+fn int(all: &mut Vec<u8>, u: &mut Unstructured<'_>, width: usize, most: i64) -> Result<()> {
+    all.extend_from_slice(&u.int_in_range(0..=most.max(0))?.to_ne_bytes()[..width]);
+    Ok(())
+}
+
+fn letter(all: &mut Vec<u8>, u: &mut Unstructured<'_>) -> Result<()> {
+    all.push(u.int_in_range(0x20..=0x7e)?);
+    Ok(())
 }
 
 /// Numbers that grow up to `most`.
 fn offsets(bytes: usize, width: usize, most: i64, u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
-    let mut last = 0;
+    let mut last = 0_i64;
     repeated(
         bytes,
-        |u| {
+        |all, u| {
             last = u.int_in_range(last..=most.min(last + 4).max(last))?;
-            Ok(last.to_ne_bytes()[..width].into())
+            all.extend_from_slice(&last.to_ne_bytes()[..width]);
+            Ok(())
         },
         u,
     )
 }
 
 /// A view of up to 20 bytes, in place or in one of so many data buffers.
-fn view(u: &mut Unstructured<'_>, buffers: usize, data_bytes: i64) -> Result<Vec<u8>> {
+fn view(all: &mut Vec<u8>, u: &mut Unstructured<'_>, buffers: usize, data_bytes: i64) -> Result<()> {
     let length: i32 = u.int_in_range(0..=if buffers == 0 { 12 } else { 20 })?;
-    let mut view = length.to_ne_bytes().to_vec();
+    all.extend(length.to_ne_bytes());
     if length <= 12 {
-        view.extend(b"abcdefghijkl");
+        all.extend(b"abcdefghijkl");
     } else {
-        view.extend(b"abcd");
-        view.extend((u.choose_index(buffers)? as i32).to_ne_bytes());
-        view.extend(u.int_in_range(0..=(data_bytes - i64::from(length)).max(0) as i32)?.to_ne_bytes());
+        all.extend(b"abcd");
+        all.extend((u.choose_index(buffers)? as i32).to_ne_bytes());
+        all.extend(u.int_in_range(0..=(data_bytes - i64::from(length)).max(0) as i32)?.to_ne_bytes());
     }
-    Ok(view)
+    Ok(())
 }

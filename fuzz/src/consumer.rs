@@ -6,6 +6,7 @@ use std::fmt::{self, Write};
 use arbitrary::{Result, Unstructured};
 use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
+use devexchange_core::abi::types::DEVX_MISMATCH;
 use devexchange_core::arrow::{Column, release_array, release_schema};
 use devexchange_core::dlpack::Copying;
 use devexchange_core::{Batch, Device, Schema, Tensor, convert, ipc};
@@ -36,6 +37,9 @@ impl Drop for Held {
         }
     }
 }
+
+/// Nodes of a batch of which a larger one is made.
+const MOST_NODES: usize = 64;
 
 /// Does some of it, and gives everything up in an arbitrary order. Values are read only if they `may_be`.
 ///
@@ -87,10 +91,11 @@ fn with_batch(batch: &Batch, may_be: bool, u: &mut Unstructured<'_>) -> Result<O
             }
             copy.ok().map(Held::Batch)
         }
-        _ => {
-            let columns: Vec<(&str, &Batch)> = vec![("first", batch), ("second", batch)];
-            Batch::of_columns(&columns, None).ok().map(Held::Batch)
+        // Which doubles it each time.
+        _ if batch.schema().nodes() <= MOST_NODES => {
+            Batch::of_columns(&[("first", batch), ("second", batch)], None).ok().map(Held::Batch)
         }
+        _ => None,
     })
 }
 
@@ -232,18 +237,38 @@ fn look_at(column: Column<'_>) {
     children.chain(column.dictionary()).for_each(look_at);
 }
 
+/// Reads a row in a way that fits the type of the column, or says that it does not.
+type Way = fn(Column<'_>, i64) -> bool;
+
+/// The ways that do not fit one row fit none, and are not tried again: a refusal costs more than what is read.
+const WAYS: [Way; 8] = [
+    |column, row| fits(&column.bytes(row)),
+    |column, row| fits(&column.text(row)),
+    |column, row| fits(&column.list(row)),
+    |column, row| fits(&column.union_value(row)),
+    |column, row| fits(&column.run(row)),
+    |column, row| fits(&column.fixed(row)),
+    |column, row| fits(&column.bool(row)),
+    |column, row| fits(&column.dictionary_index(row)),
+];
+
+fn fits<T>(read: &devexchange_core::Result<T>) -> bool {
+    read.as_ref().err().is_none_or(|error| error.status() != DEVX_MISMATCH)
+}
+
 /// Reads all that there is, or the first and last rows of very much.
 pub fn read(column: Column<'_>) {
     let last = column.length() - 1;
-    let mut text = Short(1 << 12);
+    let (mut text, mut fit) = (Short(1 << 12), WAYS.map(|_| true));
     for row in (0..column.length().min(64)).chain((last >= 64).then_some(last)) {
         let valid = column.is_valid(row).expect("in host memory");
         match column.value(row) {
             Ok(value) => drop(write!(text, "{valid} {value}")),
             Err(error) => assert!(!error.message().is_empty()),
         }
-        drop((column.bytes(row), column.text(row), column.list(row), column.union_value(row), column.run(row)));
-        drop((column.fixed(row), column.bool(row), column.dictionary_index(row)));
+        for (way, fits) in WAYS.iter().zip(&mut fit) {
+            *fits = *fits && way(column, row);
+        }
     }
     if column.length() < 4096 {
         let nulls = column.null_count().expect("in host memory");

@@ -118,7 +118,7 @@ const FLAT: &[&str] = &[
     "tin",
 ];
 const NESTED: &[&str] = &["+s", "+l", "+L", "+vl", "+vL", "+m", "+r", "+w:", "+us:", "+ud:"];
-const MOST_NODES: usize = 48;
+const MOST_NODES: usize = 24;
 
 impl Field {
     fn plain(format: &str) -> Self {

@@ -9,12 +9,21 @@ pub mod sim;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The root of the checkout.
 pub fn root() -> PathBuf {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = tests.parent();
     root.expect("the crate is a directory of the workspace").to_owned()
+}
+
+/// This long, or as many times that as `DEVX_PATIENCE` says: for a machine that a sanitizer or others slow down.
+///
+/// # Panics
+/// If that is no whole number.
+pub fn patient(time: Duration) -> Duration {
+    time * std::env::var("DEVX_PATIENCE").map_or(1, |factor| factor.parse().expect("a whole number"))
 }
 
 /// Compares with a committed file of the `tests` directory; `DEVX_BLESS=1` writes it.

@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader, Lines, Write, stdin, stdout};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::patient;
+
 /// Names the part of a process; also marks its lines, as the test program prints others.
 const PART: &str = "DEVX_PEER";
 
@@ -130,7 +132,7 @@ pub fn commands(mut answer: impl FnMut(&str) -> &'static str, last: &str) {
 /// # Panics
 /// If that takes more than twenty seconds.
 pub fn soon(what: &str, mut is: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + patient(Duration::from_secs(20));
     while !is() {
         assert!(Instant::now() < end, "{what}");
         std::thread::sleep(Duration::from_micros(200));

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use devexchange_core::runtime::cuda::{info, kept_events, reaper};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
-use crate::root;
+use crate::{patient, root};
 
 /// Whether the tests run on the driver of the machine, or do as if they did.
 pub fn on_gpu() -> bool {
@@ -582,7 +582,7 @@ fn fail_clear_if_simulated() {
 /// # Panics
 /// If that takes more than ten seconds.
 pub fn settle() {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + patient(Duration::from_secs(10));
     while reaper::waiting() > 0 {
         assert!(Instant::now() < end, "{} releases still wait", reaper::waiting());
         std::thread::sleep(Duration::from_micros(50));

@@ -185,6 +185,28 @@ fn the_producers_stream_waits_at_the_end() {
     }
 }
 
+/// A stream that is being captured cannot wait for work outside of the capture: the release waits all the same.
+#[test]
+fn a_producer_that_captures_meanwhile_is_left_alone() {
+    let session = Session::new();
+    session.each(5, || {
+        let scene = Scene::new();
+        sim::fill(scene.data, 0x5a, N, scene.producer);
+        let mut array = produce(scene.data, "|u1", &[N as i64], || ());
+        array.stream = scene.producer as i64;
+        let released = Arc::clone(&state(&array).released);
+        let tensor = import(&mut array, &for_stream(scene.consumer)).expect("imported");
+        sim::copy(scene.scratch, scene.data, N, scene.consumer);
+        tensor.used_on(on(scene.consumer)).expect("noted");
+        sim::begin_capture(scene.producer, 2);
+        drop(tensor);
+        sim::settle();
+        assert_eq!(sim::end_capture(scene.producer), 0, "the capture is intact");
+        assert_eq!(released.load(SeqCst), 1);
+        scene.end();
+    });
+}
+
 #[test]
 fn releases_come_once_and_after_the_work() {
     let session = Session::new();

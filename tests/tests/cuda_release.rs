@@ -15,7 +15,7 @@ use devexchange_core::runtime::cuda::{Stream, reaper};
 use devexchange_core::{Batch, DType, Device, DeviceType, Tensor, convert};
 use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
 use devexchange_tests::sim::{self, Session};
-use devexchange_tests::{cu, cu_ok};
+use devexchange_tests::{cu, cu_ok, patient};
 
 const N: u64 = 256;
 const SEEDS: u64 = 100;
@@ -355,7 +355,7 @@ fn the_end_of_the_process_does_not_wait_for_ever() {
     assert!(output.status.success(), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("one release waits"), "{output:?}");
     // Half a second is what it gives the work; the rest is for a machine that is busy.
-    assert!(time < Duration::from_secs(20), "{time:?}");
+    assert!(time < patient(Duration::from_secs(20)), "{time:?}");
 }
 
 fn end_with_endless_work() {

@@ -171,16 +171,18 @@ fn what_a_killed_importer_holds_is_released() {
     const NAME: &str = "what_a_killed_importer_holds_is_released";
     if part().is_some() {
         let client = ipc::connect(&address("killed", std::os::unix::process::parent_id())).expect("connected");
-        let _held = (client.import_tensor("t").expect("imported"), client.import_tensor("t").expect("imported"));
+        let _held = (client.import_tensor("t").expect("imported"), client.import_tensor("u").expect("imported"));
         say("holds");
         return ask("never asked");
     }
     let released = Arc::new(AtomicU32::new(0));
     let server = ipc::Server::bind(&own("killed")).expect("bound");
-    server.offer_tensor("t", &counted(&released), Copying::Never).expect("offered");
+    let tensor = counted(&released);
+    ["t", "u"].iter().for_each(|name| server.offer_tensor(name, &tensor, Copying::Never).expect("offered"));
+    drop(tensor);
     let mut peers = [Peer::start(NAME, "importer", &[]), Peer::start(NAME, "importer", &[])];
     peers.iter_mut().for_each(|peer| peer.expect("holds"));
-    assert!(server.withdraw("t"));
+    assert!(server.withdraw("t") && server.withdraw("u"));
     assert_eq!((server.leases(), released.load(SeqCst)), (4, 0));
     let [first, second] = peers;
     first.kill();
@@ -220,6 +222,42 @@ fn what_a_killed_exporter_gave_stays_valid() {
     server.offer_tensor("t", &tensor, Copying::Never).expect("a view");
     let again = ipc::connect(&own("onwards")).expect("connected").import_tensor("t").expect("imported");
     assert_eq!((again.as_slice::<i32>(), again.data()), (Ok(&[9, 2, 3][..]), tensor.data()));
+}
+
+/// The ledger counts each import, the exporter what it gave.
+#[test]
+fn an_import_of_what_is_held_counts_as_an_import() {
+    let _alone = alone();
+    const NAME: &str = "an_import_of_what_is_held_counts_as_an_import";
+    if part().is_some() {
+        let client = ipc::connect(&address("again", std::os::unix::process::parent_id())).expect("connected");
+        let live = || ledger::read().tensor_imports.live;
+        let (first, files) = (client.import_tensor("t").expect("imported"), open_files());
+        let second = client.import_tensor("t").expect("imported");
+        assert_eq!((second.data(), live(), open_files()), (first.data(), 2, files));
+        write(&second, 7);
+        drop(first);
+        assert_eq!((second.as_slice::<i32>(), live()), (Ok(&[7, 2][..]), 1));
+        say("holds");
+        ask("offered anew");
+        let third = client.import_tensor("t").expect("imported");
+        assert_eq!((third.as_slice::<i32>(), second.as_slice::<i32>()), (Ok(&[3, 4][..]), Ok(&[7, 2][..])));
+        drop((second, third));
+        assert_eq!(ledger::outstanding(), 0);
+        say("released");
+        return ask("end");
+    }
+    let server = ipc::Server::bind(&own("again")).expect("bound");
+    let tensor = shared(&[1, 2]);
+    server.offer_tensor("t", &tensor, Copying::Never).expect("offered");
+    let mut peer = Peer::start(NAME, "importer", &[]);
+    peer.expect("holds");
+    assert_eq!((server.leases(), tensor.as_slice::<i32>()), (1, Ok(&[7, 2][..])));
+    server.offer_tensor("t", &shared(&[3, 4]), Copying::Never).expect("offered");
+    peer.tell("offered anew", "released");
+    soon("all is released", || server.leases() == 0);
+    peer.send("end");
+    peer.end();
 }
 
 fn open_files() -> usize {

@@ -101,7 +101,8 @@ end
 """
     leases(server::IpcServer) -> Int
 
-How much was given to importers that they have not released yet. Throws `DEVX_CLOSED`.
+How much was given to importers that they have not released yet. What one of them imports again with the same
+client while it holds it counts once, unless an offer has changed. Throws `DEVX_CLOSED`.
 """
 function leases(s::IpcServer)
     out = Ref{Int64}(0)

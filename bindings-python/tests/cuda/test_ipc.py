@@ -204,8 +204,10 @@ def test_batch(cuda, server, importer):
 
 def test_killed_importer_gives_device_memory_back(cuda, server, importer):
     server.offer("values", from_cuda_array_interface(Memory(cuda, VALUES)))
-    importer.run("held = [client.tensor('values') for _ in range(2)]")
+    server.offer("again", from_cuda_array_interface(Memory(cuda, VALUES)))
+    importer.run("held = [client.tensor('values'), client.tensor('again'), client.tensor('values')]")
     server.withdraw("values")
+    server.withdraw("again")
     assert server.leases == 2
     importer.kill()
     soon(lambda: server.leases == 0)

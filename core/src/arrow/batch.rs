@@ -246,7 +246,7 @@ impl Batch {
             Source::Own { root, .. } => &raw const *root,
         };
         // SAFETY: there is an address for the root, and no other reference to the slab yet.
-        unsafe { nodes.write(root) };
+        unsafe { nodes.write(slab.lasting(root)) };
         Self(slab)
     }
 
@@ -309,7 +309,7 @@ impl Batch {
     /// `out` can be written.
     #[inline]
     unsafe fn export_tree(self, out: *mut ArrowArray) -> std::result::Result<*mut c_void, Refused<Self>> {
-        let nodes = self.nodes().len();
+        let nodes = self.arrays().len();
         // What is not recorded for this export is kept by the batch.
         let recorded = match self.ready() {
             queued @ Ready::Queued(_) => queued.settle().map(Some),
@@ -321,7 +321,7 @@ impl Batch {
             Err(error) => return Err(Refused { error, returned: self }),
         };
         let sync_event = recorded.as_ref().unwrap_or(self.ready()).sync_event();
-        let (records, plain_from, arrays) = (self.schema().records(), self.schema().plain_from(), self.nodes());
+        let (records, plain_from, arrays) = (self.schema().records(), self.schema().plain_from(), self.arrays());
         // SAFETY: there is a record for each node.
         let record = |i: usize| unsafe { records.get_unchecked(i) };
         let fill = |i: usize| {
@@ -469,7 +469,7 @@ impl Batch {
 
     /// Where the arrays are, one for each node of the schema.
     #[inline]
-    fn nodes(&self) -> &[*const ArrowArray] {
+    pub(super) fn arrays(&self) -> &[*const ArrowArray] {
         let header = self.0.header();
         // SAFETY: there is an address for each node of the schema, in the slab's tail.
         unsafe { std::slice::from_raw_parts(header.nodes, header.schema.nodes()) }
@@ -481,7 +481,7 @@ impl Batch {
     )]
     pub(crate) fn array(&self, node: usize) -> &ArrowArray {
         // SAFETY: the source keeps the struct alive and in place.
-        unsafe { &*self.nodes()[node] }
+        unsafe { &*self.arrays()[node] }
     }
 
     /// The buffers' addresses of one array.

@@ -238,7 +238,7 @@ impl Schema {
             Root::Own(own) => &raw const *own,
         };
         // SAFETY: there is a record for the root, and no other reference to the slab yet.
-        unsafe { (*records).source = root };
+        unsafe { (*records).source = slab.lasting(root) };
         Self(slab)
     }
 

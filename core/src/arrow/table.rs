@@ -1,30 +1,43 @@
 //! All columns of a batch as one table, for a binding that asks once and then reads by itself.
-
-use core::ffi::c_void;
+//!
+//! The columns of most batches have nearly everything in common: so many rows, from row 0 on, no nulls. So a table has
+//! a row that holds for all columns, and then of each column only the members in which it may differ from the others.
 
 use super::batch::Batch;
 use super::column::Column;
+use super::format::Type;
+use crate::abi::arrow_data::ArrowArray;
+use crate::memory::{entry, set_entry};
+
+/// Words of 64 bits in a row.
+pub const WIDTH: usize = 8;
 
 /// How many addresses of buffers stand in a row.
 const FEW: usize = 3;
 
-/// One column of a batch, as it lies in a table: eight words of 64 bits.
+/// How many words a column has for itself where only the addresses of values (`buffers[1]`) differ.
+pub const VALUES: usize = 1;
+
+/// The same where `null_count` and all that follows it differ: there are nulls, or texts.
+pub const NULLS_AND_BUFFERS: usize = 5;
+
+/// One column of a batch, as it lies in a table: [`WIDTH`] words.
 #[repr(C)]
-#[derive(Debug)]
-pub struct Row {
+#[derive(Clone, Copy)]
+struct Row {
     /// Number of rows that the column sees of its array.
-    pub length: i64,
+    length: i64,
     /// Index of row 0 in the buffers.
-    pub offset: i64,
-    /// Number of nulls, or −1 if it is not known.
-    pub null_count: i64,
-    /// Number of buffers and, above 32 bits, number of children.
-    pub counts: i64,
+    offset: i64,
     /// The node of the first child. The other children follow it, and the dictionary follows them.
-    pub below: i64,
+    below: i64,
+    /// Number of nulls, or −1 if it is not known.
+    null_count: i64,
+    /// Number of buffers and, above 32 bits, number of children.
+    counts: i64,
     /// The addresses of the buffers, in memory of the batch's device. Only views may have more than these: then the
     /// last one is that of the table of all of them.
-    pub buffers: [*const c_void; FEW],
+    buffers: [i64; FEW],
 }
 
 impl Row {
@@ -32,11 +45,11 @@ impl Row {
     fn of(column: Column<'_>, node: usize) -> Self {
         let (all, links) = (column.buffers(), column.batch().schema().links(node));
         let buffers = match *all {
-            [] => [std::ptr::null(); FEW],
-            [first] => [first, std::ptr::null(), std::ptr::null()],
-            [first, second] => [first, second, std::ptr::null()],
-            [first, second, third] => [first, second, third],
-            [first, second, ..] => [first, second, all.as_ptr().cast()],
+            [] => [0; FEW],
+            [first] => [word(first), 0, 0],
+            [first, second] => [word(first), word(second), 0],
+            [first, second, third] => [word(first), word(second), word(third)],
+            [first, second, ..] => [word(first), word(second), word(all.as_ptr())],
         };
         Self {
             length: column.length(),
@@ -47,25 +60,139 @@ impl Row {
             buffers,
         }
     }
+
+    /// Of an array whose field is [plain](super::record::Record::plain), in a struct that has these rows.
+    ///
+    /// # Safety
+    /// The array is one of a batch.
+    #[inline]
+    unsafe fn of_plain(array: &ArrowArray, struct_offset: i64, length: i64) -> Self {
+        let buffer = |index| {
+            // SAFETY: a plain array has two buffers at least, and the third is asked for if it is there.
+            unsafe { entry(array.buffers.cast_const(), index) }
+        };
+        let validity = buffer(0);
+        let null_count = match array.null_count {
+            0 => 0,
+            _ if validity.is_null() => 0,
+            count if struct_offset == 0 && length == array.length => count,
+            _ => -1,
+        };
+        let third = if array.n_buffers > 2 { word(buffer(2)) } else { 0 };
+        let buffers = [word(validity), word(buffer(1)), third];
+        Self { length, offset: array.offset + struct_offset, null_count, counts: array.n_buffers, below: 0, buffers }
+    }
+
+    /// The address of the values, and what is left.
+    #[inline]
+    fn split_values(self) -> (Self, [i64; VALUES]) {
+        let [validity, values, third] = self.buffers;
+        (Self { buffers: [validity, 0, third], ..self }, [values])
+    }
+
+    /// What is about nulls and buffers, and what is left.
+    #[inline]
+    fn split_buffers(self) -> (Self, [i64; NULLS_AND_BUFFERS]) {
+        let Self { null_count, counts, buffers: [validity, values, third], .. } = self;
+        let rest = Self { null_count: 0, counts: 0, buffers: [0; FEW], ..self };
+        (rest, [null_count, counts, validity, values, third])
+    }
+
+    /// Compares numbers: members in memory would have to be written there first.
+    #[inline]
+    fn is(self, other: Self) -> bool {
+        let ([a, b, c], [d, e, f]) = (self.buffers, other.buffers);
+        let differ = (self.length ^ other.length) | (self.offset ^ other.offset) | (self.below ^ other.below);
+        let differ = differ | (self.null_count ^ other.null_count) | (self.counts ^ other.counts);
+        differ | (a ^ d) | (b ^ e) | (c ^ f) == 0
+    }
+}
+
+#[inline]
+fn word<T>(address: *const T) -> i64 {
+    address.expose_provenance() as i64
+}
+
+/// How many words a table has at most, for a batch with so many nodes.
+pub fn room(nodes: usize) -> usize {
+    (nodes + 1) * WIDTH
 }
 
 impl Batch {
-    /// Writes a row for each node of the schema, the root's first; the pointers are valid as long as the batch.
-    /// Nothing is allocated, and no buffer is read.
+    /// Writes what all columns are, by their nodes; the addresses are valid as long as the batch. Nothing is allocated,
+    /// and no buffer is read.
+    ///
+    /// The table begins with a row that holds for all columns, and the row of the root, which is none of them. Then
+    /// come, for each other node, the words that it has for itself. Returns how many these are: [`VALUES`],
+    /// [`NULLS_AND_BUFFERS`] or, if anything else differs, [`WIDTH`]: then they are a whole row, and what holds for all
+    /// columns is not written.
     ///
     /// # Safety
-    /// `rows` has room for as many rows as the schema has nodes.
-    pub unsafe fn write_table(&self, rows: *mut Row) {
+    /// `table` has room for as many words as [`room`] says for the nodes of the schema.
+    pub unsafe fn write_table(&self, table: *mut i64) -> usize {
+        let rows = table.cast::<Row>();
         // SAFETY: the caller's contract; a schema has a root.
-        unsafe { rows.write(Row::of(self.root(), 0)) };
+        unsafe { rows.wrapping_add(1).write(Row::of(self.root(), 0)) };
+        if self.schema().ty(0) == Type::Struct && self.schema().plain_from() == 1 {
+            // SAFETY: as above, and nothing hangs below the columns.
+            if unsafe { self.write_flat(rows, Row::split_values) } {
+                return VALUES;
+            }
+            // SAFETY: as above.
+            if unsafe { self.write_flat(rows, Row::split_buffers) } {
+                return NULLS_AND_BUFFERS;
+            }
+        }
+        // SAFETY: as above.
+        unsafe { self.write_tree(rows.wrapping_add(1)) };
+        WIDTH
+    }
+
+    /// Of columns that are plain, what they have in common, if that is all that a function leaves of each; and what it
+    /// takes.
+    ///
+    /// # Safety
+    /// As [`Batch::write_table`]; the root is a struct, and all other fields are plain.
+    #[inline]
+    unsafe fn write_flat<const N: usize>(&self, rows: *mut Row, split: impl Fn(Row) -> (Row, [i64; N])) -> bool {
+        let (offset, length) = (self.root().offset(), self.root().length());
+        let row = |&array: &*const ArrowArray| {
+            // SAFETY: the source keeps the struct alive and in place.
+            let array = unsafe { &*array };
+            // SAFETY: the caller's contract.
+            split(unsafe { Row::of_plain(array, offset, length) })
+        };
+        let Some((first, others)) = self.arrays().get(1..).and_then(<[_]>::split_first) else { return false };
+        let (common, own) = row(first);
+        let place = rows.wrapping_add(2).cast::<[i64; N]>();
+        // SAFETY: the caller's contract.
+        unsafe { rows.write(common) };
+        // SAFETY: as above.
+        unsafe { place.write(own) };
+        for (array, i) in others.iter().zip(1..) {
+            let (rest, own) = row(array);
+            if !rest.is(common) {
+                return false;
+            }
+            // SAFETY: as above.
+            unsafe { set_entry(place, i, own) };
+        }
+        true
+    }
+
+    /// All members of each node's row, behind that of the root.
+    ///
+    /// # Safety
+    /// `rows` has room for as many rows as the schema has nodes, and the first one is written.
+    unsafe fn write_tree(&self, rows: *mut Row) {
         for node in 0..self.schema().nodes() {
             let links = self.schema().links(node);
             if links.below() == 0 {
                 continue;
             }
             // SAFETY: what hangs somewhere has a higher number, so this row is written.
-            let row = unsafe { &*rows.wrapping_add(node) };
-            let column = Column::rows_of(self, node, row.offset, row.length);
+            let Row { offset, length, .. } = unsafe { *rows.wrapping_add(node) };
+            let column = Column::rows_of(self, node, offset, length);
             let first = links.first_child as usize;
             for (node, column) in (first..).zip(column.below(links)) {
                 // SAFETY: the caller's contract.

@@ -4,7 +4,7 @@ use super::{Plan, impossible, impossible_as, in_words};
 use crate::arrow::batch::NodeDesc;
 use crate::arrow::builder::{c_formatted, terminated};
 use crate::arrow::schema::{FieldDesc, Schema};
-use crate::arrow::{Batch, Column, Type};
+use crate::arrow::{Batch, Column, MAX_NODES, Type};
 use crate::device::{Device, DeviceType};
 use crate::dlpack::Copying;
 use crate::dtype::DType;
@@ -189,9 +189,13 @@ fn transposed(matrix: &Tensor, flags: Flags) -> Result<Tensor> {
 /// How a tensor can be had as a record batch: it has two dimensions, and a view needs each column in one piece.
 pub fn plan_batch(tensor: &Tensor) -> Plan {
     let (shape, dtype) = (tensor.shape(), tensor.dtype());
-    let &[rows, _] = shape else {
+    let &[rows, columns] = shape else {
         return impossible(format_args!("shape is {shape:?}: a record batch has rows and columns, so two dimensions"));
     };
+    // The batch itself is a node, too.
+    if columns >= MAX_NODES as i64 {
+        return impossible(format_args!("shape is {shape:?}: a record batch has fewer than {MAX_NODES} columns"));
+    }
     if Type::format_of(dtype).is_none() {
         return impossible(format_args!("{dtype} has no type in Arrow that a column could be a view of"));
     }
@@ -227,7 +231,9 @@ pub fn batch(tensor: &Tensor, names: &[&str], copy: Copying) -> Result<Batch> {
     };
     let format = Type::format_of(tensor.dtype()).unwrap_or("");
     let width = tensor.dtype().element_bytes().unwrap_or(0) as i64;
-    let step = tensor.strides().get(1).copied().unwrap_or(0).wrapping_mul(width);
+    // The strides of an empty tensor mean nothing; those of any other one reach elements that can be addressed.
+    let stride = tensor.strides().get(1).copied().filter(|_| rows > 0 && columns > 1);
+    let step = stride.unwrap_or(0) * width;
     let name_of = |k: i64| match names.get(k as usize) {
         Some(name) => terminated("name", name),
         None => c_formatted(format_args!("{k}")),

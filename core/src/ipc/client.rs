@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 
+use super::changes::Watched;
 use super::descriptor::MAX_BYTES;
-use super::import::{Peer, import_batch, import_tensor};
+use super::holds::Holds;
+use super::import::{Held, Importable, Peer};
 use super::memory::read_all;
 use super::message::{MAX_RELEASES, Message, PROTOCOL, check_name, refused};
 use super::server::{Users, require_user};
@@ -37,6 +39,9 @@ struct Connection {
     request: Mutex<u64>,
     /// Leases to give up that the exporter could not be told of yet.
     late: Mutex<Late>,
+    /// How often the exporter's offers have changed, if it says so.
+    changes: Option<Watched>,
+    holds: Holds,
     /// A fork must not give up what its parent holds.
     process: u32,
 }
@@ -66,7 +71,7 @@ impl Client {
         let socket = Socket::connect(address, end)?;
         let peer = socket.peer()?;
         require_user(users, peer.user)?;
-        let (bytes, _) = receive(&socket, end, timeout)?;
+        let (bytes, fds) = receive(&socket, end, timeout)?;
         let exporter = match Message::decode(&bytes)? {
             Message::Hello { protocol: PROTOCOL, exporter } => told_apart(exporter, peer.process),
             Message::Hello { protocol, .. } => {
@@ -75,18 +80,19 @@ impl Client {
             Message::Refused { status, text, .. } => return Err(refused(status, text)),
             other => return refuse!(DEVX_INVALID_ARGUMENT, "an exporter does not begin with {other:?}"),
         };
-        let (request, late, process) = (Mutex::new(0), Mutex::default(), std::process::id());
-        Ok(Self(Arc::new(Connection { socket, timeout, exporter, request, late, process })))
+        let changes = fds.into_iter().next().map(Watched::open).transpose()?;
+        let (request, late, holds, process) = (Mutex::new(0), Mutex::default(), Holds::default(), std::process::id());
+        Ok(Self(Arc::new(Connection { socket, timeout, exporter, request, late, changes, holds, process })))
     }
 
     /// Imports the tensor that is offered under a name, zero-copy. The exporter keeps its memory until the last
-    /// reference is gone here, and all work that was named with [`Tensor::used_on`] is done.
+    /// reference is gone here, and all work that was named with [`Tensor::used_on`] is done. While that is held and the
+    /// exporter has not changed its offers, another import over this connection shares it and asks nobody.
     ///
     /// # Errors
     /// `DEVX_CLOSED` if the exporter is gone, what the exporter says, and as [`import_tensor`].
     pub fn import_tensor(&self, name: &str) -> Result<Tensor> {
-        let (descriptor, fds, peer) = self.get(name)?;
-        import_tensor(&descriptor, fds, peer)
+        self.import(name)
     }
 
     /// As [`Client::import_tensor`], for a batch.
@@ -94,16 +100,33 @@ impl Client {
     /// # Errors
     /// As [`Client::import_tensor`].
     pub fn import_batch(&self, name: &str) -> Result<Batch> {
-        let (descriptor, fds, peer) = self.get(name)?;
-        import_batch(&descriptor, fds, peer)
+        self.import(name)
     }
 
-    fn get(&self, name: &str) -> Result<(Vec<u8>, Vec<OwnedFd>, Peer)> {
+    fn import<T: Importable>(&self, name: &str) -> Result<T> {
         check_name(name)?;
         let this = &self.0;
         if this.process != std::process::id() {
             return refuse!(DEVX_UNSUPPORTED, "the connection is of process {}, of which this is a fork", this.process);
         }
+        // Read before asking: what changes after that makes the next import ask.
+        let changes = this.changes.as_ref().map(Watched::read);
+        let held = changes.and_then(|changes| this.holds.find(name, changes)).map(Held::new);
+        // An exporter that is gone is left to the asking to refuse.
+        if let Some(held) = held.filter(|_| this.socket.is_connected()) {
+            return held.import();
+        }
+        let (lease, descriptor, fds) = self.get(name)?;
+        let number = lease.lease;
+        let held = Held::open::<T>(&descriptor, fds, Peer { id: this.exporter, keep: Owner::boxed(lease) })?;
+        if let Some(changes) = changes {
+            this.holds.note(name, number, changes, held.opened());
+        }
+        held.import()
+    }
+
+    fn get(&self, name: &str) -> Result<(Lease, Vec<u8>, Vec<OwnedFd>)> {
+        let this = &self.0;
         let mut last = this.request.lock().unwrap_or_else(PoisonError::into_inner);
         *last += 1;
         let (request, end) = (*last, deadline(this.timeout));
@@ -121,7 +144,7 @@ impl Client {
             match Message::decode(&bytes)? {
                 Message::Given { request: of, lease, descriptor } => {
                     // From here on the lease is given up, whatever happens.
-                    let keep = Owner::boxed(Lease { connection: Arc::clone(this), lease });
+                    let lease = Lease { connection: Arc::clone(this), lease, name: name.into() };
                     // An answer that came too late for its request.
                     if of != request {
                         continue;
@@ -136,7 +159,7 @@ impl Client {
                         }
                         None => read_all(fds.remove(0).as_fd(), MAX_BYTES)?,
                     };
-                    return Ok((descriptor, fds, Peer { id: this.exporter, keep }));
+                    return Ok((lease, descriptor, fds));
                 }
                 Message::Refused { request: of, status, text } if of == request || of == 0 => {
                     return Err(refused(status, text));
@@ -185,11 +208,14 @@ pub(super) fn told_apart(chosen: u64, process: i32) -> u64 {
 struct Lease {
     connection: Arc<Connection>,
     lease: u64,
+    /// Under which it was asked for.
+    name: Box<str>,
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         if self.connection.process == std::process::id() {
+            self.connection.holds.forget(&self.name, self.lease);
             Connection::release(&self.connection, self.lease);
         }
     }

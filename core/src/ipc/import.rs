@@ -1,6 +1,7 @@
 //! The importing side: a tensor or batch over memory of another process, out of bytes that are checked first.
 
 use core::ffi::c_void;
+use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -34,11 +35,7 @@ pub struct Peer {
 /// that this process does not see; `DEVX_MISMATCH` for a batch; `DEVX_DRIVER`, `DEVX_SYSTEM`. Then `peer.keep` is given
 /// up.
 pub fn import_tensor(descriptor: &[u8], fds: Vec<OwnedFd>, peer: Peer) -> Result<Tensor> {
-    let (Descriptor { place, order, regions, what }, fds) = read(descriptor, fds)?;
-    let What::Tensor(part) = what else {
-        return refuse!(DEVX_MISMATCH, "kind is 2: a batch, not a tensor");
-    };
-    Opened::new(place, order, &regions, fds, peer, Kind::TensorImport)?.tensor(&part)
+    Held::open::<Tensor>(descriptor, fds, peer)?.import()
 }
 
 /// As [`import_tensor`], for a batch. What its offsets and views point to is data: as with every producer, it is used
@@ -47,11 +44,7 @@ pub fn import_tensor(descriptor: &[u8], fds: Vec<OwnedFd>, peer: Peer) -> Result
 /// # Errors
 /// As [`import_tensor`]; `DEVX_MISMATCH` for a tensor.
 pub fn import_batch(descriptor: &[u8], fds: Vec<OwnedFd>, peer: Peer) -> Result<Batch> {
-    let (Descriptor { place, order, regions, what }, fds) = read(descriptor, fds)?;
-    let What::Batch(part) = what else {
-        return refuse!(DEVX_MISMATCH, "kind is 1: a tensor, not a batch");
-    };
-    Opened::new(place, order, &regions, fds, peer, Kind::BatchImport)?.batch(&part)
+    Held::open::<Batch>(descriptor, fds, peer)?.import()
 }
 
 fn read(bytes: &[u8], fds: Vec<OwnedFd>) -> Result<(Descriptor, Vec<OwnedFd>)> {
@@ -67,58 +60,37 @@ fn read(bytes: &[u8], fds: Vec<OwnedFd>) -> Result<(Descriptor, Vec<OwnedFd>)> {
     Ok((descriptor, fds))
 }
 
-/// The regions of a descriptor in this process.
-struct Opened {
+/// A descriptor with its regions in this process. All imports of it share it.
+#[derive(Debug)]
+pub(super) struct Opened {
     device: Device,
-    /// Start and end of each.
+    what: What,
+    /// Start and end of each region.
     ranges: Vec<(usize, usize)>,
     writable: bool,
+    // The rest in the order in which it is given up: the exporter may free its memory only after all is closed.
     ready: Ready,
-    owner: Owner,
-}
-
-/// What an import holds, in the order in which it is given up: the exporter may free its memory only after all is
-/// closed.
-struct Held {
     _files: Vec<Arc<Mapping>>,
     _openings: Vec<Opening>,
     _keep: Arc<Owner>,
-    _entry: Entry,
-}
-
-/// Gives up what it holds on the reaper's thread: closing memory of the driver waits for the device.
-struct ByReaper(Option<Held>);
-
-impl Drop for ByReaper {
-    fn drop(&mut self) {
-        if let Some(held) = self.0.take() {
-            reaper::after(Vec::new(), Owner::boxed(held));
-        }
-    }
 }
 
 impl Opened {
-    fn new(
-        place: Place,
-        order: Option<[u8; 64]>,
-        regions: &[Region],
-        fds: Vec<OwnedFd>,
-        peer: Peer,
-        kind: Kind,
-    ) -> Result<Self> {
+    fn new(descriptor: Descriptor, fds: Vec<OwnedFd>, peer: Peer) -> Result<Self> {
+        let Descriptor { place, order, regions, what } = descriptor;
         let device = match place {
             Place::Host => Device::CPU,
             Place::Cuda(uuid) => Device { kind: DeviceType::CUDA, id: ipc::ordinal_of(uuid)? },
         };
         let keep = Arc::new(peer.keep);
         let (mut ranges, mut files, mut openings) = (vector(regions.len())?, Vec::new(), Vec::new());
-        let (mut fds, mut all_writable) = (fds.into_iter(), true);
-        for &Region { bytes, kind } in regions {
+        let (mut fds, mut writable) = (fds.into_iter(), true);
+        for Region { bytes, kind } in regions {
             let fd = if kind.has_fd() { fds.next() } else { None };
             let start = match (kind, fd) {
-                (RegionKind::Host { writable }, Some(fd)) => {
-                    all_writable &= writable;
-                    let file = Mapping::open(fd, bytes, writable)?;
+                (RegionKind::Host { writable: this }, Some(fd)) => {
+                    writable &= this;
+                    let file = Mapping::open(fd, bytes, this)?;
                     let start = file.address().addr();
                     push(&mut files, file)?;
                     start
@@ -143,12 +115,7 @@ impl Opened {
             None => Ready::Now,
             Some(event) => Ready::After(Event::open(device.id, event, || Owner::boxed(Arc::clone(&keep)))?),
         };
-        let held = Held { _files: files, _openings: openings, _keep: keep, _entry: Entry::open(kind) };
-        let owner = match device {
-            Device::CPU => Owner::in_room(Vacant::new()?, held),
-            _ => Owner::in_room(Vacant::new()?, ByReaper(Some(held))),
-        };
-        Ok(Self { device, ranges, writable: all_writable, ready, owner })
+        Ok(Self { device, what, ranges, writable, ready, _files: files, _openings: openings, _keep: keep })
     }
 
     fn address(&self, spot: Option<Spot>) -> *mut c_void {
@@ -158,26 +125,113 @@ impl Opened {
         });
         address.map_or(std::ptr::null_mut(), std::ptr::with_exposed_provenance_mut)
     }
+}
 
-    fn tensor(self, part: &TensorPart) -> Result<Tensor> {
+/// A share of what is opened: that of an import, which the ledger counts, or of somebody who looks at it.
+#[derive(Debug)]
+pub(super) struct Held {
+    opened: ManuallyDrop<Arc<Opened>>,
+    entry: Option<Entry>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: taken once, here.
+        let opened = unsafe { ManuallyDrop::take(&mut self.opened) };
+        // Of all that share it one is the last.
+        let Some(last) = Arc::into_inner(opened) else { return };
+        let on_host = last.device == Device::CPU;
+        let all = (last, self.entry.take());
+        // Closing memory of the driver waits for the device.
+        if on_host { drop(all) } else { reaper::after(Vec::new(), Owner::boxed(all)) }
+    }
+}
+
+impl Held {
+    pub(super) fn new(opened: Arc<Opened>) -> Self {
+        Self { opened: ManuallyDrop::new(opened), entry: None }
+    }
+
+    /// Opens what a peer describes, if it is what is wanted.
+    ///
+    /// # Errors
+    /// As [`import_tensor`].
+    pub(super) fn open<T: Importable>(bytes: &[u8], fds: Vec<OwnedFd>, peer: Peer) -> Result<Self> {
+        let (descriptor, fds) = read(bytes, fds)?;
+        T::part(&descriptor.what)?;
+        Ok(Self::new(Arc::new(Opened::new(descriptor, fds, peer)?)))
+    }
+
+    /// One import more.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH` if it is something else.
+    pub(super) fn import<T: Importable>(&self) -> Result<T> {
+        let part = T::part(&self.opened.what)?;
+        let room = Vacant::new()?;
+        let mut share = Self::new(Arc::clone(&self.opened));
+        share.entry = Some(Entry::open(T::KIND));
+        T::over(&self.opened, part, Owner::in_room(room, share))
+    }
+
+    pub(super) fn opened(&self) -> &Arc<Opened> {
+        &self.opened
+    }
+}
+
+/// A tensor or a batch.
+pub(super) trait Importable: Sized {
+    const KIND: Kind;
+    type Part;
+    /// # Errors
+    /// `DEVX_MISMATCH`.
+    fn part(what: &What) -> Result<&Self::Part>;
+    /// Over what is opened as long as the owner lives.
+    fn over(opened: &Opened, part: &Self::Part, owner: Owner) -> Result<Self>;
+}
+
+impl Importable for Tensor {
+    const KIND: Kind = Kind::TensorImport;
+    type Part = TensorPart;
+
+    fn part(what: &What) -> Result<&TensorPart> {
+        match what {
+            What::Tensor(part) => Ok(part),
+            What::Batch(_) => refuse!(DEVX_MISMATCH, "kind is 2: a batch, not a tensor"),
+        }
+    }
+
+    fn over(opened: &Opened, part: &TensorPart, owner: Owner) -> Result<Self> {
         let desc = TensorDesc {
-            data: self.address(part.spot),
-            device: self.device,
+            data: opened.address(part.spot),
+            device: opened.device,
             dtype: part.dtype,
             shape: &part.shape,
             strides: Some(&part.strides),
             byte_offset: 0,
-            flags: if self.writable { part.flags } else { part.flags.with(Flags::READ_ONLY) },
+            flags: if opened.writable { part.flags } else { part.flags.with(Flags::READ_ONLY) },
         };
         // SAFETY: decoding found all elements to be within the regions, which are open as long as the owner lives; the
         // exporter keeps them.
-        let mut tensor = unsafe { Tensor::from_raw_parts(&desc, self.owner) }?;
-        tensor.set_ready(self.ready);
+        let mut tensor = unsafe { Self::from_raw_parts(&desc, owner) }?;
+        tensor.set_ready(opened.ready.clone());
         Ok(tensor)
     }
+}
 
-    fn batch(self, part: &BatchPart) -> Result<Batch> {
-        let address = |buffer: &Option<(Spot, u64)>| Ok(self.address(buffer.map(|(spot, _)| spot)).cast_const());
+impl Importable for Batch {
+    const KIND: Kind = Kind::BatchImport;
+    type Part = BatchPart;
+
+    fn part(what: &What) -> Result<&BatchPart> {
+        match what {
+            What::Batch(part) => Ok(part),
+            What::Tensor(_) => refuse!(DEVX_MISMATCH, "kind is 1: a tensor, not a batch"),
+        }
+    }
+
+    fn over(opened: &Opened, part: &BatchPart, owner: Owner) -> Result<Self> {
+        let address = |buffer: &Option<(Spot, u64)>| Ok(opened.address(buffer.map(|(spot, _)| spot)).cast_const());
         let addresses = collected(part.nodes.iter().map(|node| collected(node.buffers.iter().map(address))))?;
         let nodes = collected((part.nodes.iter().zip(&addresses)).map(|(node, buffers)| {
             let NodePart { length, null_count, offset, .. } = *node;
@@ -185,8 +239,8 @@ impl Opened {
         }))?;
         // SAFETY: decoding found every buffer to be as long as its array needs, within the regions, which are open as
         // long as the owner lives; the exporter keeps them.
-        let mut batch = unsafe { Batch::from_raw_parts(&part.schema, self.device, &nodes, self.owner) }?;
-        batch.set_ready(self.ready);
+        let mut batch = unsafe { Self::from_raw_parts(&part.schema, opened.device, &nodes, owner) }?;
+        batch.set_ready(opened.ready.clone());
         Ok(batch)
     }
 }

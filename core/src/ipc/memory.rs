@@ -58,6 +58,18 @@ impl Mapping {
         Self::map(fd, bytes, true)
     }
 
+    /// A new file that nobody but this process can ever write, whoever gets its descriptor.
+    ///
+    /// # Errors
+    /// As [`Mapping::new`]; `DEVX_SYSTEM` of a system that cannot see to it (Linux before 5.1).
+    pub(super) fn written_here_only(bytes: usize) -> Result<Arc<Self>> {
+        // Sealed after it is mapped: what is mapped already can still be written.
+        let mapping = Self::map(file("devexchange-changes", bytes)?, bytes, true)?;
+        fs::fcntl_add_seals(&mapping.fd, SEALS | SealFlags::FUTURE_WRITE | SealFlags::SEAL)
+            .map_err(|errno| Error::system("fcntl", errno))?;
+        Ok(mapping)
+    }
+
     /// A file of another process. It is mapped once, however often it comes.
     ///
     /// # Errors
@@ -128,6 +140,12 @@ impl Mapping {
         }
         let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
         fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| Error::system("open", errno))
+    }
+}
+
+impl AsFd for Mapping {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! magic u32, type u32, and
-//! 1 hello:    protocol u32, exporter u64            exporter, at once
+//! 1 hello:    protocol u32, exporter u64            exporter, at once; with a file that has the number of changes, if it
+//!                                                   has one
 //! 2 get:      request u64, name [rest]              importer
 //! 3 release:  leases u64 [rest]                     importer
 //! 4 given:    request u64, lease u64, in file u8, descriptor [rest, or the file that goes first]

@@ -64,11 +64,13 @@ macro_rules! held_by_bindings {
 }
 use held_by_bindings;
 
+mod changes;
 mod client;
 mod descriptor;
 mod export;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod holds;
 mod import;
 mod memory;
 mod message;

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
+use super::changes::Changes;
 use super::export::{Exported, export_batch, export_tensor};
 use super::memory::file_of;
 use super::message::{MAX_MESSAGE, Message, PROTOCOL, check_name};
@@ -56,6 +57,8 @@ struct Offering {
 #[derive(Debug)]
 struct Shared {
     offers: Mutex<BTreeMap<String, Arc<Exported>>>,
+    /// `None` where the system has no memory for it: importers ask each time then.
+    changes: Option<Changes>,
     leases: AtomicI64,
     closed: AtomicBool,
     /// Whether the address is in use, and when that changes.
@@ -97,6 +100,7 @@ impl Server {
             .map_err(|errno| Error::system("eventfd", errno))?;
         let shared = Arc::new(Shared {
             offers: Mutex::default(),
+            changes: Changes::new().ok(),
             leases: AtomicI64::new(0),
             closed: AtomicBool::new(false),
             listening: Mutex::new(true),
@@ -136,6 +140,7 @@ impl Server {
 
     fn offer(&self, name: &str, exported: Exported) {
         let before = self.0.offers().insert(name.to_owned(), Arc::new(exported));
+        self.0.shared.count_change();
         // Its release may be anybody's code: not with the lock held.
         drop(before);
     }
@@ -143,12 +148,21 @@ impl Server {
     /// Ends an offer; whether there was one. What was given of it stays valid.
     pub fn withdraw(&self, name: &str) -> bool {
         let before = self.0.offers().remove(name);
+        before.iter().for_each(|_| self.0.shared.count_change());
         before.is_some()
     }
 
-    /// How much was given and is not released yet.
+    /// How much was given and is not released yet. What an importer imports again over the same connection while it
+    /// holds it counts once, unless an offer has changed.
     pub fn leases(&self) -> i64 {
         self.0.shared.leases.load(SeqCst)
+    }
+}
+
+impl Shared {
+    /// Before the call that changed the offers returns, so that nobody who knows of it imports what was there before.
+    fn count_change(&self) {
+        self.changes.iter().for_each(Changes::count);
     }
 }
 
@@ -170,6 +184,7 @@ impl Drop for Offering {
         let offers = std::mem::take(&mut *self.offers());
         drop(offers);
         self.shared.closed.store(true, SeqCst);
+        self.shared.count_change();
         let _ = rustix::io::write(&self.shared.wake, &1_u64.to_ne_bytes());
         // A release may be what drops the server, on its own thread.
         if !SERVING.get() {
@@ -283,7 +298,8 @@ impl Loop {
             Ok(peer) => match require_user(self.shared.users, peer.user) {
                 Ok(()) => {
                     let hello = Message::Hello { protocol: PROTOCOL, exporter: exporter() }.encode()?;
-                    if socket.send(&hello, &[])? == Sent::Yes {
+                    let changes = collected(self.shared.changes.iter().map(|file| Ok(file.as_fd())))?;
+                    if socket.send(&hello, &changes)? == Sent::Yes {
                         let shared = Arc::clone(&self.shared);
                         self.connections.push(Connection { socket, leases: BTreeMap::new(), next: 1, shared });
                     }

@@ -127,6 +127,13 @@ impl Socket {
         }
     }
 
+    /// Whether the peer is still there. Does not wait.
+    pub(super) fn is_connected(&self) -> bool {
+        // That the peer is gone is told without being asked for.
+        let mut fds = [PollFd::new(&self.0, PollFlags::empty())];
+        poll(&mut fds, Some(&timespec(Duration::ZERO))) == Ok(0)
+    }
+
     /// Sends a message, all of it or nothing. Does not wait.
     pub(super) fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Sent> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];

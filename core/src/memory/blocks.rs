@@ -51,7 +51,7 @@ pub(crate) struct Returned {
 #[derive(Clone, Copy)]
 pub(super) struct Origin {
     size: Size,
-    /// What the thread has that took it; NULL if it was about to end.
+    /// What the thread has that took it; NULL if it was about to end, or if the block is too large to be kept.
     home: *const Place<Local>,
 }
 
@@ -130,9 +130,6 @@ impl Blocks {
 
     #[inline]
     fn take(&self, size: Size) -> Option<NonNull<u8>> {
-        if size.bytes() > LARGE {
-            return None;
-        }
         let bin = self.bin(size);
         let block = NonNull::new(bin.get())?;
         // SAFETY: in a bin, so nobody else's, and written by `give`.
@@ -147,8 +144,8 @@ impl Blocks {
     /// The block is the caller's, and of this size.
     #[inline]
     unsafe fn give(&self, size: Size, block: NonNull<u8>) -> bool {
-        let bytes = self.bytes.get() + size.bytes(); // a layout's size and some MiB do not overflow
-        if bytes > self.most || size.bytes() > LARGE {
+        let bytes = self.bytes.get() + size.bytes(); // some MiB do not overflow
+        if bytes > self.most {
             return false;
         }
         let (bin, free) = (self.bin(size), block.cast::<Free>());
@@ -181,7 +178,7 @@ impl Returned {
     /// The block is the caller's, and of this size.
     unsafe fn give(&self, size: Size, block: NonNull<u8>, most: usize) -> bool {
         let bytes = self.bytes.load(Relaxed).saturating_add(size.bytes());
-        if bytes > most || size.bytes() > LARGE {
+        if bytes > most {
             return false;
         }
         self.bytes.fetch_add(size.bytes(), Relaxed);
@@ -224,7 +221,8 @@ pub(crate) fn free_all(local: &Local) {
 #[inline]
 pub(super) fn allocate(bytes: usize) -> Option<(NonNull<u8>, Origin)> {
     let size = Size::of(bytes)?;
-    let home = local::here();
+    // What is too large to be kept comes from nowhere in particular.
+    let home = if size.bytes() > LARGE { None } else { local::here() };
     let block = match home.and_then(|local| local.blocks.take(size)) {
         Some(block) => block,
         None => fresh(size, home)?,
@@ -297,87 +295,4 @@ unsafe fn release(block: NonNull<u8>, size: Size) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::memory::{Slab, TailSize};
-
-    #[test]
-    fn bins_hold_what_they_are_for() {
-        let (mut last, mut bytes) = (None, 0);
-        while bytes <= LARGE {
-            let size = Size::of(bytes).expect("small enough");
-            let bin = size.bin();
-            assert!(size.bytes() >= bytes && size.bytes() <= bytes * 5 / 4 + STEP, "{size:?} for {bytes}");
-            assert_eq!(Size::of_bin(bin), size, "{bytes}");
-            assert_eq!(Size::of(size.bytes()), Some(size));
-            assert!(last == Some(bin) || last.map_or(0, |last| last + 1) == bin, "{bin} after {last:?}");
-            last = Some(bin);
-            bytes += if bytes < 5000 { 1 } else { 997 };
-        }
-        assert_eq!(Size::of(LARGE).map(Size::bin), Some(BINS - 1));
-        assert_eq!(Size::of(LARGE + 1).map(Size::bytes), Some(LARGE + STEP));
-        assert_eq!(Size::of(usize::MAX), None);
-    }
-
-    #[test]
-    fn what_was_given_back_comes_again() {
-        let (first, size) = allocate(5000).expect("memory");
-        // SAFETY: just allocated.
-        unsafe { free(first, size) };
-        let (again, _) = allocate(size.bytes() - 100).expect("memory");
-        assert_eq!(first, again);
-        // SAFETY: as above.
-        unsafe { free(again, size) };
-        let all: Vec<_> = (0..100).map(|i| allocate(LARGE + i % 2).expect("memory")).collect();
-        for (block, size) in all {
-            // SAFETY: as above.
-            unsafe { free(block, size) };
-        }
-        let kept = local::here().map(|local| local.blocks.bytes.get());
-        assert!(kept.is_some_and(|bytes| bytes > 0 && bytes <= MOST), "{kept:?}");
-        assert!(allocate(usize::MAX - 10).is_none());
-    }
-
-    #[test]
-    fn what_was_given_back_elsewhere_returns() {
-        struct Far(NonNull<u8>, Origin);
-        // SAFETY: a block is anybody's who has it.
-        unsafe impl Send for Far {}
-        let give = |Far(block, origin): Far| {
-            // SAFETY: just allocated.
-            unsafe { free(block, origin) }
-        };
-        // A size that no other test on this thread asks for.
-        let blocks: Vec<_> = (0..10).map(|_| allocate(3 << 20).expect("memory")).collect();
-        let mut addresses: Vec<_> = blocks.iter().map(|(block, _)| block.addr()).collect();
-        let far: Vec<_> = blocks.into_iter().map(|(block, origin)| Far(block, origin)).collect();
-        std::thread::spawn(move || far.into_iter().for_each(give)).join().expect("a thread");
-        // As many as are kept: the others went to the system, which may hand them out again.
-        addresses.sort();
-        let again: Vec<_> = (0..2).map(|_| allocate(3 << 20).expect("memory")).collect();
-        for &(block, origin) in &again {
-            assert!(addresses.binary_search(&block.addr()).is_ok());
-            // SAFETY: as above.
-            unsafe { free(block, origin) };
-        }
-        let returned = local::here().map(|local| local.returned.bytes.load(Relaxed));
-        assert_eq!(returned, Some(0));
-    }
-
-    struct Panics;
-
-    impl Drop for Panics {
-        fn drop(&mut self) {
-            panic!("as asked");
-        }
-    }
-
-    #[test]
-    fn the_block_of_a_header_that_panics_is_given_back() {
-        let slab = Slab::new(Panics, TailSize::default()).map_err(|refused| refused.error).expect("memory");
-        let at = slab.as_raw();
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(slab))).expect_err("a panic");
-        let again = Slab::new((), TailSize::default()).map_err(|refused| refused.error).expect("memory");
-        assert_eq!(again.as_raw(), at);
-    }
-}
+mod tests;

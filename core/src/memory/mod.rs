@@ -4,15 +4,19 @@
 mod blocks;
 mod fill;
 mod foreign;
+mod lazy;
 mod owner;
 mod queue;
 mod slab;
 mod table;
+#[cfg(test)]
+mod tests;
 mod vacant;
 
 pub(crate) use blocks::{Blocks, Returned, free_all};
 pub(crate) use fill::fill_in;
 pub(crate) use foreign::{Foreign, Releasable, release};
+pub(crate) use lazy::Lazy;
 pub use owner::Owner;
 pub use queue::ReleaseQueue;
 pub(crate) use slab::{Room, Slab, Tail, TailSize};

@@ -9,10 +9,13 @@ use std::ptr::NonNull;
 
 use super::blocks::{self, ALIGN, Origin};
 use crate::error::{Refused, Result, refuse};
-use crate::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
+use crate::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// More references than this are a leak in a loop, not use; the count must not wrap.
 const MAX_REFS: usize = isize::MAX as usize;
+
+/// In the count while somebody has the claim; see [`Slab::claim`].
+const CLAIM: usize = 1 << (usize::BITS - 2);
 
 /// What a block begins with; its alignment, and that of everything that is carved from the tail, is [`ALIGN`].
 #[repr(C, align(16))]
@@ -79,9 +82,18 @@ impl<H> Slab<H> {
     /// The header for its maker, as long as there is no second reference.
     #[inline]
     pub(crate) fn unique(&mut self) -> Option<&mut H> {
+        let block = self.block.as_ptr();
         // SAFETY: a reference is held, so the block is alive.
-        let block = unsafe { self.block.as_mut() };
-        (block.head.refs.load(Acquire) == 1).then_some(&mut block.header)
+        let refs = unsafe { &(*block).head.refs }.load(Acquire);
+        // SAFETY: this reference is the only one, and borrowed for as long. No `&mut` before that is known.
+        (refs == 1).then(|| unsafe { &mut (*block).header })
+    }
+
+    /// The address of a part of the header, good as long as the block is alive. The address of a reference is so only
+    /// until the next [`Slab::unique`].
+    #[inline]
+    pub(crate) fn lasting<T>(&self, part: *const T) -> *const T {
+        self.block.as_ptr().cast_const().with_addr(part.addr()).cast()
     }
 
     /// The tail, to be carved in the order in which [`TailSize`] was summed up.
@@ -100,6 +112,35 @@ impl<H> Slab<H> {
             // The count would wrap into a use after free; nothing can be returned from here.
             std::process::abort();
         }
+    }
+
+    /// Claims what the header has only one of, and adds `n` references that go with it; `false` if somebody else has the
+    /// claim. Whoever has it sees all that was done under earlier ones, and gives it up, with one reference, through
+    /// [`Slab::release_claimed`].
+    #[inline]
+    pub(crate) fn claim(&self, n: usize) -> bool {
+        // SAFETY: a reference is held, so the block is alive.
+        let refs = unsafe { &(*self.block.as_ptr()).head.refs };
+        let mut old = refs.load(Relaxed);
+        loop {
+            if old & CLAIM != 0 || old > MAX_REFS / 4 {
+                return false;
+            }
+            match refs.compare_exchange_weak(old, old + CLAIM + n, Acquire, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// Gives up the claim and one reference.
+    ///
+    /// # Safety
+    /// `raw` is the address of a living block of this type, and the caller has its claim and a reference.
+    #[inline]
+    pub(crate) unsafe fn release_claimed(raw: *mut c_void) {
+        // SAFETY: the caller's contract; the claim is counted like so many references.
+        unsafe { Self::release_raw(raw, CLAIM + 1) }
     }
 
     /// The address of the block, which keeps this reference.
@@ -135,8 +176,9 @@ impl<H> Slab<H> {
         let refs = unsafe { &(*block).head.refs };
         // If the caller holds all there are, nobody else can add or give up one: no need to count.
         if refs.load(Acquire) == n || refs.fetch_sub(n, Release) == n {
-            fence(Acquire);
-            // SAFETY: those were the last references; the fence orders all earlier uses before this.
+            // As a fence would, but seen by the thread sanitizer: all that gave references up before come before this.
+            refs.load(Acquire);
+            // SAFETY: those were the last references, and all earlier uses come before this.
             unsafe { free(block) }
         }
     }
@@ -181,6 +223,13 @@ impl<H> Room<H> {
         tail_of(self.block, origin)
     }
 
+    /// Where the tail begins.
+    #[inline]
+    pub(crate) fn start(&self) -> *mut c_void {
+        // SAFETY: the block is one allocation that starts with a `Block`.
+        unsafe { self.block.add(1) }.as_ptr().cast()
+    }
+
     /// The block, with one reference.
     #[inline]
     pub(crate) fn fill(self, header: H) -> Slab<H> {
@@ -213,14 +262,24 @@ impl<H> Room<H> {
 }
 
 impl<H> Drop for Room<H> {
-    #[cold]
-    #[inline(never)]
+    #[inline]
     fn drop(&mut self) {
-        // SAFETY: written by `room`.
-        let origin = unsafe { (*self.block.as_ptr()).head.origin };
-        // SAFETY: from `room`, with this origin, and not used.
-        unsafe { blocks::free(self.block.cast(), origin) }
+        // SAFETY: from `room`, and not used.
+        unsafe { give_back(self.block) }
     }
+}
+
+/// Gives back room for a block without its header. By value and apart, so that a room is a register where all goes well.
+///
+/// # Safety
+/// `block` is from [`Slab::room`], and nobody uses it any more.
+#[cold]
+#[inline(never)]
+unsafe fn give_back<H>(block: NonNull<Block<H>>) {
+    // SAFETY: written by `room`.
+    let origin = unsafe { (*block.as_ptr()).head.origin };
+    // SAFETY: the caller's contract.
+    unsafe { blocks::free(block.cast(), origin) }
 }
 
 #[inline]

@@ -3,13 +3,14 @@
 mod transfer;
 
 use core::ffi::c_void;
+use std::cell::UnsafeCell;
 use std::fmt;
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::{Deref, DerefMut};
 
 use crate::abi::dlpack::{
-    DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, DLPACK_FLAG_BITMASK_READ_ONLY,
-    DLTensor,
+    DLDevice, DLManagedTensorVersioned, DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED,
+    DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor,
 };
 use crate::device::{Device, DeviceType};
 use crate::dtype::{DType, Element};
@@ -81,6 +82,8 @@ struct Header {
     ready: Ready,
     uses: Uses,
     owner: Owner,
+    /// For one consumer at a time, which has the slab's claim.
+    handed: UnsafeCell<MaybeUninit<DLManagedTensorVersioned>>,
 }
 
 impl Drop for Header {
@@ -92,7 +95,7 @@ impl Drop for Header {
 }
 
 // SAFETY: the pointers are to the slab's own tail and to memory that the owner keeps alive; the header is
-// not changed once the tensor exists.
+// not changed once the tensor exists, but for what belongs to whoever has the claim.
 unsafe impl Send for Header {}
 // SAFETY: as above.
 unsafe impl Sync for Header {}
@@ -137,12 +140,20 @@ impl Tensor {
                 None => layout::row_major_strides(extents, strides),
             }
         }
-        let (ready, uses, owner) = (Ready::unknown(device), Uses::default(), Owner::none());
-        Ok(Self(room.fill(Header { described, flags, layout, ready, uses, owner })))
+        let header = Header {
+            described,
+            flags,
+            layout,
+            ready: Ready::unknown(device),
+            uses: Uses::default(),
+            owner: Owner::none(),
+            handed: UnsafeCell::new(MaybeUninit::uninit()),
+        };
+        Ok(Self(room.fill(header)))
     }
 
     /// What nearly every tensor is: numbers of whole bytes in host memory, compact and row-major. For anything else, right
-    /// or wrong, and without memory, `None`: [`Tensor::describe`] knows better, and says why. Then the owner is still there.
+    /// or wrong, and without memory, the owner comes back: [`Tensor::describe`] knows better, and says why.
     ///
     /// # Safety
     /// `tensor` is a valid `DLTensor` of DLPack 1.
@@ -150,43 +161,57 @@ impl Tensor {
     pub(crate) unsafe fn plain<F: FnOnce() -> Owner>(
         tensor: &DLTensor,
         flags: Flags,
-        owner: &mut Option<F>,
-    ) -> Option<Self> {
-        let (ndim, device) = (usize::try_from(tensor.ndim).ok()?, tensor.device);
-        let in_host_memory = Device::is_cpu(DeviceType(device.device_type), device.device_id.into());
-        if !in_host_memory || !(1..=PLAIN_NDIM).contains(&ndim) || tensor.shape.is_null() || tensor.data.is_null() {
-            return None;
+        owner: F,
+    ) -> std::result::Result<Self, F> {
+        let DLTensor { ndim, device, dtype, shape, strides, .. } = *tensor;
+        let ndim = ndim as usize; // more than there can be if it is negative
+        if device != Device::CPU.to_dlpack() || ndim.wrapping_sub(1) >= PLAIN_NDIM {
+            return Err(owner);
         }
-        let bytes_each = DType::plain_bytes(tensor.dtype)?;
-        let room = Slab::room(TailSize::of::<[i64; 2]>(PLAIN_NDIM)).ok()?;
-        let mut described = described_in(&room, ndim);
+        let Some(bytes_each) = DType::plain_bytes(dtype) else { return Err(owner) };
+        if shape.is_null() || tensor.data.is_null() {
+            return Err(owner);
+        }
+        let Ok(room) = Slab::room(TailSize::of::<[i64; 2]>(PLAIN_NDIM)) else { return Err(owner) };
+        // Room for as many extents, and for strides behind them.
+        let mine = room.start().cast::<i64>();
+        let my_strides = mine.wrapping_add(ndim);
         let (mut elements, mut i) = (1_i64, ndim);
         while i > 0 {
             i -= 1;
             // SAFETY: a producer's shape has `ndim` extents.
-            let extent = unsafe { entry(tensor.shape.cast_const(), i) };
+            let extent = unsafe { entry(shape.cast_const(), i) };
             // SAFETY: the same of strides.
-            let stride = if tensor.strides.is_null() { elements } else { unsafe { entry(tensor.strides, i) } };
+            let stride = if strides.is_null() { elements } else { unsafe { entry(strides, i) } };
             if extent <= 0 || (stride != elements && extent != 1) {
-                return None;
+                return Err(owner);
             }
             // SAFETY: the tail has room for `ndim` extents.
-            unsafe { set_entry(described.shape, i, extent) };
+            unsafe { set_entry(mine, i, extent) };
             // SAFETY: and as many strides.
-            unsafe { set_entry(described.strides, i, elements) };
-            elements = elements.checked_mul(extent)?;
+            unsafe { set_entry(my_strides, i, elements) };
+            match elements.checked_mul(extent) {
+                Some(more) => elements = more,
+                None => return Err(owner),
+            }
         }
-        let bytes = isize::try_from(elements).ok()?.checked_mul(bytes_each as isize)?;
-        let first = tensor.data.addr().checked_add(usize::try_from(tensor.byte_offset).ok()?)?;
-        if first & (bytes_each - 1) != 0 || first.checked_add_signed(bytes).is_none() {
-            return None;
+        let Some(bytes) = elements.checked_mul(bytes_each as i64) else { return Err(owner) };
+        let Some(first) = (tensor.data.addr() as u64).checked_add(tensor.byte_offset) else { return Err(owner) };
+        if first & (bytes_each as u64 - 1) != 0 || first.checked_add(bytes as u64).is_none() {
+            return Err(owner);
         }
-        described.data = tensor.data.with_addr(first);
-        (described.device, described.dtype) = (Device::CPU.to_dlpack(), tensor.dtype);
-        let layout =
-            Layout { elements: elements as usize, bytes: bytes as usize, lowest: 0, end: bytes, row_major: true };
-        let (ready, uses, owner) = (Ready::Now, Uses::default(), (owner.take()?)());
-        Some(Self(room.fill(Header { described, flags, layout, ready, uses, owner })))
+        let data = tensor.data.with_addr(first as usize);
+        let bytes = bytes as usize;
+        let header = Header {
+            described: DLTensor { data, shape: mine, strides: my_strides, byte_offset: 0, ..*tensor },
+            flags,
+            layout: Layout { elements: elements as usize, bytes, lowest: 0, end: bytes as isize, row_major: true },
+            ready: Ready::Now,
+            uses: Uses::default(),
+            owner: owner(),
+            handed: UnsafeCell::new(MaybeUninit::uninit()),
+        };
+        Ok(Self(room.fill(header)))
     }
 
     /// Says when the data may be touched, if that is not after what is queued on the legacy default stream. For the maker
@@ -392,6 +417,29 @@ impl Tensor {
     #[inline]
     pub fn as_dltensor(&self) -> DLTensor {
         self.0.header().described
+    }
+
+    /// A place in the tensor's own block for the struct of a consumer, with `n` references more; `None` while another one
+    /// has it. Given back, with one reference, through [`Tensor::take_back`].
+    #[inline]
+    pub(crate) fn lend_place(&self, n: usize) -> Option<*mut DLManagedTensorVersioned> {
+        self.0.claim(n).then(|| self.0.header().handed.get().cast())
+    }
+
+    /// The end of what [`Tensor::lend_place`] began.
+    ///
+    /// # Safety
+    /// `raw` is the address of a tensor ([`Tensor::as_raw`]) whose place was lent, and is given back here once.
+    #[inline]
+    pub(crate) unsafe fn take_back(raw: *mut c_void) {
+        // SAFETY: the caller's contract: with the place it has the claim and a reference.
+        unsafe { Slab::<Header>::release_claimed(raw) }
+    }
+
+    /// The address of the tensor, which stays with this reference.
+    #[inline]
+    pub(crate) fn as_raw(&self) -> *mut c_void {
+        self.0.as_raw()
     }
 
     /// The address of the tensor, which keeps this reference: how a binding holds one.

@@ -4,6 +4,9 @@
 #![cfg(test)]
 
 mod bell;
+mod inbox;
+mod kept;
+mod lazy;
 mod list;
 mod parts;
 mod queue;
@@ -23,9 +26,21 @@ fn meet(point: &sync::atomic::AtomicU32) {
 
 /// Runs a model in every order of its threads, of which there have to be several.
 fn in_every_order(model: impl Fn() + Send + Sync + 'static) {
+    run(loom::model::Builder::new(), model);
+}
+
+/// As [`in_every_order`], of a model that has too many of them: in all in which threads are interrupted so often at most,
+/// besides where they wait.
+fn in_orders_with(interruptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(interruptions);
+    run(builder, model);
+}
+
+fn run(builder: loom::model::Builder, model: impl Fn() + Send + Sync + 'static) {
     let orders = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&orders);
-    loom::model(move || {
+    builder.check(move || {
         count.fetch_add(1, Relaxed);
         model();
     });
@@ -37,6 +52,10 @@ fn in_every_order(model: impl Fn() + Send + Sync + 'static) {
 /// What `core/src/sync.rs` is there.
 mod sync {
     pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, atomic};
+
+    pub(crate) fn with_mut<T, R>(pointer: &mut atomic::AtomicPtr<T>, look: impl FnOnce(&mut *mut T) -> R) -> R {
+        pointer.with_mut(look)
+    }
 }
 
 /// As `core/src/error.rs`, whose macro stays in its crate.

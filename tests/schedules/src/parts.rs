@@ -5,6 +5,12 @@
 #[path = "../../../core/src/arrow/asynchronous/bell.rs"]
 mod bell;
 mod blocks;
+#[path = "../../../core/src/runtime/cuda/inbox.rs"]
+mod inbox;
+#[path = "../../../core/src/runtime/cuda/kept.rs"]
+mod kept;
+#[path = "../../../core/src/memory/lazy.rs"]
+mod lazy;
 #[path = "../../../core/src/local/list.rs"]
 mod list;
 #[path = "../../../core/src/memory/queue.rs"]
@@ -14,9 +20,26 @@ mod slab;
 
 use std::task::{Context, Poll};
 
+use devexchange_core::memory::boxed;
+use loom::sync::atomic::AtomicI64;
+use loom::sync::{Condvar, Mutex};
+
+pub(crate) use inbox::{Inbox, Told};
+pub(crate) use kept::Kept;
+pub(crate) use lazy::Lazy;
 pub(crate) use list::{List, Place};
 pub(crate) use queue::ReleaseQueue;
 pub(crate) use slab::{Slab, TailSize};
+
+/// As the static of the reaper.
+pub(crate) fn inbox<T>() -> Inbox<T> {
+    Inbox { new: Mutex::new(Vec::new()), arrived: Condvar::new(), waiting: AtomicI64::new(0) }
+}
+
+/// As the static of events.
+pub(crate) fn kept<K, T>() -> Kept<K, T> {
+    Kept { all: Mutex::new(Vec::new()) }
+}
 
 /// A number as the state of a stream.
 pub(crate) struct Bell(bell::Belled<u32>);

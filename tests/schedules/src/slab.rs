@@ -121,3 +121,28 @@ fn who_is_alone_may_change_it() {
         assert_eq!(drops.load(SeqCst), 1);
     });
 }
+
+/// A tensor lends the place for a consumer's struct to one consumer at a time, and each finds it as the last one left it.
+#[test]
+fn one_at_a_time_has_the_claim() {
+    in_every_order(|| {
+        let (slab, drops) = slab();
+        let handing_out = |slab: Slab<Header>| {
+            if slab.claim(1) {
+                slab.header().change();
+                // SAFETY: claimed above, with a reference.
+                unsafe { Slab::<Header>::release_claimed(slab.as_raw()) }
+            }
+        };
+        let other = slab.clone();
+        let handing_out_there = thread::spawn(move || handing_out(other));
+        handing_out(slab.clone());
+        handing_out_there.join().expect("a thread");
+        assert!(slab.claim(0), "nobody has it any more");
+        assert!(!slab.claim(0), "somebody has it");
+        assert!((1..=2).contains(&slab.header().look()));
+        // SAFETY: claimed above; this reference goes with the claim, and is the last one.
+        unsafe { Slab::<Header>::release_claimed(slab.into_raw()) }
+        assert_eq!(drops.load(SeqCst), 1);
+    });
+}

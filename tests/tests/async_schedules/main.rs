@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use devexchange_core::ledger;
+use devexchange_tests::patient;
 
 /// Schedules of each test.
 const SCHEDULES: u64 = 50_000;
@@ -87,7 +88,7 @@ fn explore(name: &str, schedule: impl Fn(u64)) {
             std::thread::park_timeout(Duration::from_millis(200));
             if current.load(SeqCst) != seen {
                 (seen, since) = (current.load(SeqCst), Instant::now());
-            } else if since.elapsed() > HANGS {
+            } else if since.elapsed() > patient(HANGS) {
                 eprintln!("{name}: the schedule of DEVX_ASYNC_SEED={seen} hangs");
                 std::process::abort();
             }

@@ -54,6 +54,65 @@ fn memory_is_used_again_only_after_the_importers_work() {
     });
 }
 
+/// Each import waits for the exporter's work, though the memory and its event are open already, and each release comes
+/// after the work of its own import; the exporter has its memory back after all of it.
+#[test]
+fn imports_that_share_a_lease_have_an_order_of_their_own() {
+    const NAME: &str = "ends::imports_that_share_a_lease_have_an_order_of_their_own";
+    let session = Session::new();
+    if part().is_some() {
+        session.begin(sim::schedules(1)[0]);
+        let client = theirs("share");
+        let opened = || sim::calls("cuIpcOpenMemHandle_v2") + sim::calls("cuIpcOpenEventHandle");
+        let before = opened();
+        let mut copies = Vec::new();
+        let mut held = client.import_tensor("t").expect("imported");
+        for _ in 0..3 {
+            let next = client.import_tensor("t").expect("imported");
+            assert_eq!(next.data(), held.data());
+            let (stream, scratch) = (sim::stream(), sim::alloc(N));
+            held.wait(on(stream)).expect("waits");
+            sim::copy(scratch, held.data() as u64, N, stream);
+            held.used_on(on(stream)).expect("used");
+            copies.push((stream, scratch));
+            // Released with its work still queued, while the next one is held.
+            held = next;
+        }
+        assert!(sim::on_gpu() || opened() == before + 2, "memory and event are opened once");
+        drop(held);
+        say("queued");
+        ask("written again");
+        for (stream, scratch) in copies {
+            assert_eq!(sim::download(scratch, N, stream), vec![7; N as usize]);
+            sim::free(scratch);
+            sim::destroy(stream);
+        }
+        return sim::settle();
+    }
+    session.each(4, || {
+        let server = ipc::Server::bind(&own("share")).expect("bound");
+        let (memory, stream) = (sim::alloc(N), sim::stream());
+        let again = move || {
+            sim::set_current(sim::primary(0));
+            sim::fill(memory, 0xee, N, stream);
+            sim::synchronize(stream);
+            sim::free(memory);
+        };
+        let tensor = filled(foreign::tensor(memory, N, CUDA0, again), 7, stream);
+        server.offer_tensor("t", &tensor, Copying::Never).expect("offered");
+        drop(tensor);
+        let mut peer = start(NAME, "importer", &[]);
+        peer.expect("queued");
+        server.withdraw("t");
+        soon("it is released", || server.leases() == 0);
+        sim::settle();
+        peer.send("written again");
+        peer.end();
+        drop(server);
+        sim::destroy(stream);
+    });
+}
+
 #[test]
 fn a_killed_exporter_leaves_nobody_waiting() {
     const NAME: &str = "ends::a_killed_exporter_leaves_nobody_waiting";

@@ -102,7 +102,7 @@ fn memory_and_its_order_go_to_another_process() {
         peer.expect("has all");
         // Nobody here has the memory any more, except for the importer.
         ["plain", "pooled", "batch"].iter().for_each(|name| assert!(server.withdraw(name)));
-        assert_eq!(server.leases(), 4);
+        assert_eq!(server.leases(), 3);
         peer.tell("read", "read");
         peer.tell("write", "written");
         peer.tell("release", "released");
@@ -228,16 +228,18 @@ fn a_killed_importer_gives_device_memory_back() {
     let session = Session::new();
     if part().is_some() {
         let client = theirs("killed");
-        let _held = (client.import_tensor("t").expect("imported"), client.import_tensor("t").expect("imported"));
+        let _held = (client.import_tensor("t").expect("imported"), client.import_tensor("u").expect("imported"));
         say("holds");
         return ask("never asked");
     }
     session.each(1, || {
         let server = ipc::Server::bind(&own("killed")).expect("bound");
-        server.offer_tensor("t", &plain(), Copying::Never).expect("offered");
+        let tensor = plain();
+        ["t", "u"].iter().for_each(|name| server.offer_tensor(name, &tensor, Copying::Never).expect("offered"));
+        drop(tensor);
         let mut peer = start(NAME, "importer", &[]);
         peer.expect("holds");
-        server.withdraw("t");
+        assert!(server.withdraw("t") && server.withdraw("u"));
         assert_eq!(server.leases(), 2);
         peer.kill();
         soon("it is released", || server.leases() == 0);

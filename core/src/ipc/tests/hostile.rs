@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use super::{Raw, address, duplicates, export_tensor, numbers_and_texts, reseal, shared, soon};
+use super::{Raw, address, duplicates, export_tensor, numbers_and_texts, patient, reseal, shared, soon};
 use crate::abi::types::*;
 use crate::dlpack::Copying;
 use crate::error::Error;
@@ -21,7 +21,9 @@ use crate::memory::Owner;
 use crate::tensor::Tensor;
 
 /// How long the importers of these tests wait for an answer.
-const PATIENCE: Duration = Duration::from_millis(150);
+fn patience() -> Duration {
+    patient(150)
+}
 
 /// An owner, and whether it was given up.
 fn watched() -> (Peer, Arc<AtomicBool>) {
@@ -158,7 +160,7 @@ impl Fake {
     }
 
     fn connect(&self) -> Result<Client, Error> {
-        Client::connect(&self.address, Users::Same, PATIENCE)
+        Client::connect(&self.address, Users::Same, patience())
     }
 }
 
@@ -247,14 +249,15 @@ fn an_importer_waits_no_longer_than_it_was_told() {
     let quickly = |what: &str, act: &dyn Fn() -> Error| {
         let begin = Instant::now();
         let error = act();
-        assert!(begin.elapsed() < PATIENCE + Duration::from_secs(5), "{what}: {:?}", begin.elapsed());
+        assert!(begin.elapsed() < patience() + patient(5_000), "{what}: {:?}", begin.elapsed());
         error
     };
-    let late = |error: &Error| error.status() == DEVX_SYSTEM && error.message().contains("did not answer within 150ms");
+    let wanted = format!("did not answer within {:?}", patience());
+    let late = |error: &Error| error.status() == DEVX_SYSTEM && error.message().contains(&wanted);
     // Nobody takes the connection, and nobody says hello.
     let silent = Socket::listen(&address("silent")).expect("listening");
     let error =
-        quickly("silent", &|| Client::connect(&address("silent"), Users::Same, PATIENCE).expect_err("no hello"));
+        quickly("silent", &|| Client::connect(&address("silent"), Users::Same, patience()).expect_err("no hello"));
     assert!(late(&error), "{error}");
     drop(silent);
     // Somebody who says without end what nobody asked for, fast and slowly.
@@ -346,7 +349,7 @@ fn an_exporter_survives_every_altered_message() {
 fn silent_importers_are_limited_and_leave_room_when_they_go() {
     let server = Server::bind(&address("silent-importers")).expect("bound");
     server.offer_tensor("t", &shared(&[1]), Copying::Never).expect("offered");
-    let try_one = || Client::connect(&address("silent-importers"), Users::Same, Duration::from_secs(5));
+    let try_one = || Client::connect(&address("silent-importers"), Users::Same, patient(5_000));
     let held: Vec<_> = (0..512).map(|_| try_one().expect("connected")).collect();
     let error = try_one().expect_err("too many");
     assert!(error.status() == DEVX_SYSTEM && error.message().contains("there are 512 importers already"), "{error}");

@@ -1,12 +1,13 @@
 //! Events without timing, from a pool for each context.
 
 use core::ffi::{c_char, c_void};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use cudarc::driver::sys::{CUevent, CUevent_flags, CUipcEventHandle};
 
 use super::context::{self, Context, Current};
 use super::driver::{Code, Driver};
+use super::kept::Kept;
 use super::reaper;
 use super::stream::Stream;
 use crate::error::{Result, refuse};
@@ -48,7 +49,7 @@ impl std::fmt::Debug for Recorded {
 }
 
 /// Events that are not in use, with their contexts.
-static POOL: Mutex<Vec<(Context, Handle)>> = Mutex::new(Vec::new());
+static POOL: Kept<Context, Handle> = Kept { all: Mutex::new(Vec::new()) };
 
 impl Event {
     /// An event that completes when all that was queued on `stream` until now is done. One call of the driver, and one
@@ -237,28 +238,21 @@ fn is_gone(driver: &Driver, handle: Handle) -> bool {
 
 /// How many events are kept for the next time.
 pub fn kept_events() -> usize {
-    POOL.lock().unwrap_or_else(PoisonError::into_inner).len()
+    POOL.len()
 }
 
 /// Gives up the events that are kept for a context, which may be reset next.
 pub(crate) fn forget(context: Context) {
     let Some(driver) = Driver::loaded() else { return };
-    let kept = {
-        let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-        pool.extract_if(.., |(owner, _)| *owner == context).collect::<Vec<_>>()
-    };
-    for (_, handle) in kept {
+    for handle in POOL.forget(context) {
         destroy(driver, handle);
     }
 }
 
 /// An event of the context that is current, and whether it was in use before.
 fn take(driver: &Driver, context: Context) -> Result<(Handle, bool)> {
-    {
-        let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = pool.iter().rposition(|(owner, _)| *owner == context) {
-            return Ok((pool.swap_remove(at).1, true));
-        }
+    if let Some(kept) = POOL.take(context) {
+        return Ok((kept, true));
     }
     Ok((create(driver, CUevent_flags::CU_EVENT_DISABLE_TIMING as u32)?, false))
 }
@@ -281,13 +275,9 @@ impl Drop for Recorded {
             return destroy(self.driver, self.handle);
         }
         // Recording an event again does not disturb the waits that were queued for it before.
-        let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-        if pool.len() < KEPT && pool.try_reserve(1).is_ok() {
-            pool.push((self.context, self.handle));
-            return;
+        if let Some(handle) = POOL.give(self.context, self.handle, KEPT) {
+            destroy(self.driver, handle);
         }
-        drop(pool);
-        destroy(self.driver, self.handle);
     }
 }
 

@@ -6,12 +6,13 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::context::Apart;
 use super::driver::{Code, Driver};
 use super::event::Event;
+use super::inbox::Inbox;
 use super::stream::Stream;
 use crate::memory::Owner;
 use crate::trace;
@@ -34,17 +35,23 @@ struct Pending {
     failures: u32,
 }
 
-static INBOX: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
-static ARRIVED: Condvar = Condvar::new();
-static WAITING: AtomicI64 = AtomicI64::new(0);
+impl Pending {
+    /// Waits for nothing but its turn.
+    fn new(owner: Owner) -> Self {
+        Self { events: Vec::new(), capturing: None, owner, failures: 0 }
+    }
+}
+
+static INBOX: Inbox<Pending> =
+    Inbox { new: Mutex::new(Vec::new()), arrived: Condvar::new(), waiting: AtomicI64::new(0) };
 static LEAKED: AtomicI64 = AtomicI64::new(0);
 /// Whether there is a thread; it is asked for with the first release that waits.
 static STARTED: OnceLock<bool> = OnceLock::new();
 thread_local!(static IS_REAPER: Cell<bool> = const { Cell::new(false) });
 
-/// Releases that wait for work, those being called included.
+/// Releases that wait for work, those being called included. Who sees none sees what those before have done.
 pub fn waiting() -> i64 {
-    WAITING.load(Relaxed)
+    INBOX.waiting()
 }
 
 /// Releases that were never called, because the driver could not say whether the work is done, and memory, events and
@@ -55,12 +62,12 @@ pub fn leaked() -> i64 {
 
 /// Gives up `owner` when all events are complete. Returns at once.
 pub(crate) fn after(events: Vec<Event>, owner: Owner) {
-    push(Pending { events, capturing: None, owner, failures: 0 });
+    push(Pending { events, ..Pending::new(owner) });
 }
 
 /// Gives up `owner` when `stream` is no longer being captured. Returns at once.
 pub(crate) fn after_capture(stream: Stream, owner: Owner) {
-    push(Pending { events: Vec::new(), capturing: Some(stream), owner, failures: 0 });
+    push(Pending { capturing: Some(stream), ..Pending::new(owner) });
 }
 
 /// Waits until what was to be given up before, and waits for no event, is given up. That is what is freed here only
@@ -70,20 +77,7 @@ pub(crate) fn settle() {
     if STARTED.get() != Some(&true) || IS_REAPER.get() || Driver::loaded().is_none() {
         return;
     }
-    // Not a channel: it would make a handle for the caller's thread, which is not ours and may never end.
-    let settled = Arc::new((Mutex::new(false), Condvar::new()));
-    let told = Arc::clone(&settled);
-    // The thread looks at everything in the order in which it came.
-    after(
-        Vec::new(),
-        Owner::on_release(move || {
-            *told.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-            told.1.notify_one();
-        }),
-    );
-    let (done, change) = &*settled;
-    let done = done.lock().unwrap_or_else(PoisonError::into_inner);
-    drop(change.wait_while(done, |done| !*done));
+    INBOX.settle(|told| Pending::new(Owner::on_release(move || drop(told))));
 }
 
 /// Never gives up `owner`, and counts it: what may still be used by work that cannot be waited for.
@@ -108,13 +102,7 @@ fn push(pending: Pending) {
         owner.into_raw();
         return;
     }
-    WAITING.fetch_add(1, Relaxed);
-    if !started() {
-        lose(pending);
-        return;
-    }
-    INBOX.lock().unwrap_or_else(PoisonError::into_inner).push(pending);
-    ARRIVED.notify_one();
+    if started() { INBOX.add(pending) } else { abandon(pending.owner) }
 }
 
 /// Starts the thread, once; whether there is one.
@@ -138,23 +126,8 @@ fn run() {
             std::mem::forget(guard);
             relaxed = true;
         }
-        {
-            let inbox = INBOX.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut inbox = if !waiting.is_empty() {
-                ARRIVED.wait_timeout(inbox, pause).map_or_else(|error| error.into_inner().0, |(inbox, _)| inbox)
-            } else {
-                ARRIVED.wait_while(inbox, |inbox| inbox.is_empty()).unwrap_or_else(PoisonError::into_inner)
-            };
-            if !inbox.is_empty() {
-                waiting.append(&mut inbox);
-                pause = SHORTEST;
-            }
-        }
-        let before = waiting.len();
-        for pending in std::mem::take(&mut waiting) {
-            waiting.extend(look(pending));
-        }
-        pause = if waiting.len() < before { SHORTEST } else { (pause * 2).min(LONGEST) };
+        let changed = INBOX.round(&mut waiting, pause, look);
+        pause = if changed { SHORTEST } else { (pause * 2).min(LONGEST) };
     }
 }
 
@@ -187,19 +160,13 @@ fn look(mut pending: Pending) -> Option<Pending> {
             }
             Err(error) => {
                 trace::say(format_args!("a release is given up for lost, its work cannot be waited for: {error}"));
-                lose(pending);
+                abandon(pending.owner);
                 return None;
             }
         }
     }
     drop(pending.owner);
-    WAITING.fetch_sub(1, Relaxed);
     None
-}
-
-fn lose(pending: Pending) {
-    abandon(pending.owner);
-    WAITING.fetch_sub(1, Relaxed);
 }
 
 extern "C" fn at_exit() {

@@ -113,10 +113,14 @@ impl Stream {
     /// # Errors
     /// As [`Stream::destroy`].
     pub fn destroy_closed() -> Result<()> {
-        if reaper::waiting() > 0 {
-            return Ok(());
-        }
-        let closed = std::mem::take(&mut *CLOSED.lock().unwrap_or_else(PoisonError::into_inner));
+        let closed = {
+            let mut all = CLOSED.lock().unwrap_or_else(PoisonError::into_inner);
+            // Asked with the lock held: of a stream that is in there, all releases wait by now or are done.
+            if reaper::waiting() > 0 {
+                return Ok(());
+            }
+            std::mem::take(&mut *all)
+        };
         // SAFETY: closed, and what waited for work has been given up.
         let destroy = |stream: Self| unsafe { stream.destroy() };
         closed.into_iter().map(destroy).fold(Ok(()), Result::and)

@@ -86,8 +86,8 @@ final class OurBenches {
 
     private static Batch batch(int columns) {
         ArrayBuilder builder = ArrayBuilder.batch(ROWS);
-        ByteBuffer values = room(ROWS * Integer.BYTES);
         for (int column = 0; column < columns; column++) {
+            ByteBuffer values = room(ROWS * Integer.BYTES);
             builder.child(ArrayBuilder.of("c" + column, Format.INT32, ROWS).buffer(null).buffer(values));
         }
         return builder.build(Device.CPU);

@@ -215,7 +215,7 @@ public final class ArrayBuilder {
         List<Runnable> releases =
                 arrays.stream().map(array -> array.release).filter(Objects::nonNull).toList();
         try (Schema schema = Schema.of(field(arrays))) {
-            Batch batch = Batch.create(
+            Batch batch = BatchMaker.make(
                     schema, device, nodes, i -> "array \"" + arrays.get(i).name + "\"", ReleaseQueue.all(releases));
             arrays.forEach(array -> array.isBuilt = true);
             return batch;

@@ -50,7 +50,7 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
     private final Bell<AsyncReader> bell;
     private final Serial signals;
     private final CompletableFuture<Schema> schema = new CompletableFuture<>();
-    private volatile Field field;
+    private volatile Fields fields;
     private volatile DeviceType deviceType;
     private volatile Map<String, String> metadata = Map.of();
     private volatile ProducerError producerError;
@@ -240,8 +240,8 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
         if (found == 0) {
             return;
         }
-        Schema come = new Schema(found, null);
-        field = come.root();
+        Schema come = new Schema(found);
+        fields = come.fields();
         if (!schema.complete(come)) {
             come.close();
         }
@@ -320,7 +320,7 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
         // It may have come at the same time, but it came before.
         lookForSchema();
         if (what == BATCH) {
-            next[0] = new Batch(batch, field, said);
+            next[0] = new Batch(batch, fields, said);
         }
         return what;
     }

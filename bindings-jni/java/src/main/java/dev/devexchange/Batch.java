@@ -15,50 +15,28 @@ import java.util.function.IntFunction;
  * released when the last reference and the last export are gone. Any thread may use a batch; close it when it is not
  * needed any more. Its data is not to be changed.
  */
-public final class Batch implements AutoCloseable {
-    private final Handle handle;
-
-    /** What it is, once somebody asked. */
-    private volatile BatchTable table;
-
-    /** The fields in Java, once somebody asked for them. */
-    private volatile Field field;
-
-    /** The same fields by their nodes, once somebody asked for one of a column. */
-    private volatile Field[] fields;
-
+public final class Batch extends Held<BatchTable> implements AutoCloseable {
+    private final Fields fields;
     private final Map<String, String> metadata;
 
-    Batch(long address, Field field) {
-        this(address, field, Map.of());
+    /** Of whose schema nothing is known in Java yet. */
+    Batch(long address) {
+        this(address, new Fields());
     }
 
-    Batch(long address, Field field, Map<String, String> metadata) {
-        this.handle = new Handle(this, Handle.Kind.BATCH, address);
-        this.field = field;
+    Batch(long address, Fields fields) {
+        this(address, fields, Map.of());
+    }
+
+    Batch(long address, Fields fields, Map<String, String> metadata) {
+        super(Handle.Kind.BATCH, address);
+        this.fields = fields;
         this.metadata = metadata;
     }
 
-    /** What it is; {@code method} is for the message if it is closed. */
-    private BatchTable table(String method) {
-        BatchTable known = table;
-        if (known != null) {
-            handle.check(method);
-            return known;
-        }
-        long batch = enter(method);
-        try {
-            known = BatchTable.of(batch);
-            table = known;
-            return known;
-        } finally {
-            exit();
-        }
-    }
-
-    /** Has it looked at anew when it is asked next: what is known of it is not so any more. */
-    void forget() {
-        table = null;
+    @Override
+    BatchTable describe(long address) {
+        return BatchTable.of(address);
     }
 
     /**
@@ -80,48 +58,7 @@ public final class Batch implements AutoCloseable {
      *     {@link Status#MISMATCH}, {@link Status#DEVICE}, {@link Status#CLOSED}, with the field and the value
      */
     public static Batch create(Schema schema, Device device, List<Node> nodes, Runnable release) {
-        return create(schema, device, nodes, i -> "nodes[" + i + "]", release);
-    }
-
-    /** {@code names} is for messages: what to call a node. */
-    static Batch create(
-            Schema schema, Device device, List<Node> nodes, IntFunction<String> names, Runnable release) {
-        int buffers = nodes.stream().mapToInt(Node::bufferCount).sum();
-        // The records, then for each buffer how many bytes it has, then the tables of their addresses.
-        int rooms = Math.multiplyExact(nodes.size(), Records.NODE.size());
-        Scratch scratch = Scratch.of(rooms + 2L * Long.BYTES * buffers);
-        write(nodes, names, scratch, rooms, rooms + Long.BYTES * buffers);
-        List<Object> kept = new ArrayList<>();
-        nodes.forEach(node -> kept.add(node.kept()));
-        long token = ReleaseQueue.register(kept, release);
-        long made = 0;
-        long open = 0;
-        try {
-            open = schema.enter("Batch.create");
-            made = Native.batchCreate(open, device.packed(), scratch.address, nodes.size(), token);
-        } finally {
-            if (open != 0) {
-                schema.exit();
-            }
-            if (made == 0) {
-                ReleaseQueue.cancel(token);
-            }
-            Reference.reachabilityFence(scratch);
-        }
-        return new Batch(made, null);
-    }
-
-    private static void write(List<Node> nodes, IntFunction<String> names, Scratch scratch, int rooms, int table) {
-        int buffer = 0;
-        for (int i = 0; i < nodes.size(); i++) {
-            Node node = nodes.get(i);
-            node.write(
-                    scratch.buffer, i * Records.NODE.size(), scratch.address + table + (long) Long.BYTES * buffer);
-            for (int k = 0; k < node.bufferCount(); k++, buffer++) {
-                scratch.buffer.putLong(rooms + Long.BYTES * buffer, node.room(k));
-                scratch.buffer.putLong(table + Long.BYTES * buffer, node.address(k, names.apply(i)));
-            }
-        }
+        return BatchMaker.make(schema, device, nodes, i -> "nodes[" + i + "]", release);
     }
 
     /**
@@ -151,42 +88,7 @@ public final class Batch implements AutoCloseable {
      *     of names than of batches
      */
     public static Batch ofColumns(List<String> names, List<Batch> columns, DeviceStream stream) {
-        if (names.size() != columns.size()) {
-            throw new DevExchangeException(
-                    Status.MISMATCH, "there are " + names.size() + " names and " + columns.size() + " columns");
-        }
-        List<byte[]> texts = names.stream().map(Batch::name).toList();
-        // Three longs for each column, then the names that they point to.
-        int records = Math.multiplyExact(columns.size(), 3 * Long.BYTES);
-        Scratch scratch = Scratch.of(records + texts.stream().mapToLong(text -> text.length).sum());
-        int entered = 0;
-        long queue = 0;
-        try {
-            int text = records;
-            for (int at = 0; entered < columns.size(); at += 3 * Long.BYTES) {
-                byte[] name = texts.get(entered);
-                long open = columns.get(entered).enter("Batch.ofColumns");
-                entered++;
-                scratch.buffer.putLong(at, open);
-                scratch.buffer.putLong(at + Long.BYTES, scratch.address + text);
-                scratch.buffer.putLong(at + 2 * Long.BYTES, name.length);
-                scratch.buffer.put(text, name);
-                text += name.length;
-            }
-            queue = DeviceStream.enterIfAny(stream, "Batch.ofColumns");
-            return new Batch(Native.batchOfColumns(scratch.address, columns.size(), queue), null);
-        } finally {
-            if (queue != 0) {
-                stream.exit();
-            }
-            columns.subList(0, entered).forEach(Batch::exit);
-            Reference.reachabilityFence(scratch);
-        }
-    }
-
-    private static byte[] name(String name) {
-        return Field.encode(name, () -> new DevExchangeException(
-                Status.INVALID_TEXT, "name \"" + name + "\" is not valid Unicode"));
+        return BatchMaker.ofColumns(names, columns, stream);
     }
 
     /**
@@ -214,7 +116,7 @@ public final class Batch implements AutoCloseable {
      * @throws DevExchangeException as {@link #importArrow(long, Schema)} and {@link Schema#importArrow}
      */
     public static Batch importArrow(long arrayAddress, long schemaAddress) {
-        return new Batch(Native.batchImportBoth(arrayAddress, schemaAddress, false), null);
+        return new Batch(Native.batchImportBoth(arrayAddress, schemaAddress, false));
     }
 
     /**
@@ -238,13 +140,13 @@ public final class Batch implements AutoCloseable {
      * @throws DevExchangeException also {@link Status#DEVICE} for a device that this library has no runtime for
      */
     public static Batch importArrowDevice(long arrayAddress, long schemaAddress) {
-        return new Batch(Native.batchImportBoth(arrayAddress, schemaAddress, true), null);
+        return new Batch(Native.batchImportBoth(arrayAddress, schemaAddress, true));
     }
 
     private static Batch take(String method, long arrayAddress, Schema schema, boolean device) {
         long open = schema.enter(method);
         try {
-            return new Batch(Native.batchImport(arrayAddress, open, device), schema.known());
+            return new Batch(Native.batchImport(arrayAddress, open, device), schema.fields());
         } finally {
             schema.exit();
         }
@@ -303,11 +205,7 @@ public final class Batch implements AutoCloseable {
 
     private void move(String method, long address, Handle.Kind struct) {
         export(method, address, struct == Handle.Kind.ARROW_DEVICE_ARRAY);
-        if (!handle.close()) {
-            // Another thread closed or moved it at the same time, and was first.
-            Native.structRelease(struct.tag, address);
-            throw handle.closed(method);
-        }
+        moved(method, () -> Native.structRelease(struct.tag, address));
     }
 
     /**
@@ -330,7 +228,7 @@ public final class Batch implements AutoCloseable {
     public Batch share(Map<String, String> pairs) {
         long batch = enter("Batch.share");
         try {
-            return new Batch(Calls.batchShare(batch), field, Map.copyOf(pairs));
+            return new Batch(Calls.batchShare(batch), fields, Map.copyOf(pairs));
         } finally {
             exit();
         }
@@ -345,7 +243,7 @@ public final class Batch implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Map<String, String> metadata() {
-        handle.check("Batch.metadata");
+        check("Batch.metadata");
         return metadata;
     }
 
@@ -358,7 +256,7 @@ public final class Batch implements AutoCloseable {
     public Schema schema() {
         long batch = enter("Batch.schema");
         try {
-            return new Schema(Native.batchSchema(batch), field);
+            return new Schema(Native.batchSchema(batch), fields);
         } finally {
             exit();
         }
@@ -371,7 +269,7 @@ public final class Batch implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public long length() {
-        return table("Batch.length").length;
+        return is("Batch.length").length;
     }
 
     /**
@@ -381,7 +279,7 @@ public final class Batch implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Device device() {
-        return table("Batch.device").device;
+        return is("Batch.device").device;
     }
 
     /**
@@ -391,7 +289,7 @@ public final class Batch implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public int columnCount() {
-        return table("Batch.columnCount").columnCount;
+        return is("Batch.columnCount").columnCount;
     }
 
     /**
@@ -401,39 +299,12 @@ public final class Batch implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Column root() {
-        return new Column(this, table("Batch.root"), BatchTable.ROOT);
-    }
-
-    /** The field of the root; the caller is inside. */
-    private Field field() {
-        if (field == null) {
-            try (Schema schema = schema()) {
-                field = schema.root();
-            }
-        }
-        return field;
+        return new Column(this, is("Batch.root"), BatchTable.ROOT);
     }
 
     /** The field of a node; the caller is inside. */
-    Field field(BatchTable of, int node) {
-        Field[] all = fields;
-        if (all == null) {
-            all = new Field[of.nodes()];
-            place(all, field(), of, BatchTable.ROOT);
-            fields = all;
-        }
-        return all[node];
-    }
-
-    private static void place(Field[] all, Field field, BatchTable of, int node) {
-        all[node] = field;
-        int below = of.below(node);
-        for (Field child : field.children()) {
-            place(all, child, of, below++);
-        }
-        if (field.dictionary() != null) {
-            place(all, field.dictionary(), of, below);
-        }
+    Field field(int node) {
+        return fields.at(node, this);
     }
 
     /**
@@ -444,12 +315,12 @@ public final class Batch implements AutoCloseable {
      * @throws DevExchangeException {@link Status#OUT_OF_RANGE}, {@link Status#CLOSED}
      */
     public Column column(int index) {
-        BatchTable is = table("Batch.column");
+        BatchTable is = is("Batch.column");
         if (index < 0 || index >= is.columnCount) {
             throw new DevExchangeException(
                     Status.OUT_OF_RANGE, "index is " + index + ": the batch has " + is.columnCount + " columns");
         }
-        return new Column(this, is, is.below(BatchTable.ROOT) + index);
+        return new Column(this, is, is.firstColumn + index);
     }
 
     /**
@@ -462,10 +333,10 @@ public final class Batch implements AutoCloseable {
     public Column column(String name) {
         enter("Batch.column");
         try {
-            BatchTable is = table("Batch.column");
+            BatchTable is = is("Batch.column");
             for (int i = 0; i < is.columnCount; i++) {
-                int node = is.below(BatchTable.ROOT) + i;
-                if (field(is, node).name().equals(name)) {
+                int node = is.firstColumn + i;
+                if (field(node).name().equals(name)) {
                     return new Column(this, is, node);
                 }
             }
@@ -483,10 +354,10 @@ public final class Batch implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public List<Column> columns() {
-        BatchTable is = table("Batch.columns");
+        BatchTable is = is("Batch.columns");
         List<Column> columns = new ArrayList<>(is.columnCount);
         for (int i = 0; i < is.columnCount; i++) {
-            columns.add(new Column(this, is, is.below(BatchTable.ROOT) + i));
+            columns.add(new Column(this, is, is.firstColumn + i));
         }
         return columns;
     }
@@ -498,14 +369,7 @@ public final class Batch implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}; {@link Status#DEVICE} if nulls would have to be counted there
      */
     public Plan planMatrix() {
-        long batch = enter("Batch.planMatrix");
-        try {
-            Scratch scratch = Scratch.get();
-            Native.batchPlanMatrix(batch, scratch.address);
-            return Plan.read(scratch.buffer, 0);
-        } finally {
-            exit();
-        }
+        return plan("Batch.planMatrix", Native::batchPlanMatrix);
     }
 
     /**
@@ -552,7 +416,7 @@ public final class Batch implements AutoCloseable {
         try {
             long queue = stream.enter("Batch.copyTo");
             try {
-                return new Batch(Native.batchCopyTo(batch, target.packed(), queue), field);
+                return new Batch(Native.batchCopyTo(batch, target.packed(), queue), fields);
             } finally {
                 stream.exit();
             }
@@ -569,7 +433,7 @@ public final class Batch implements AutoCloseable {
      *     {@link Status#CLOSED}
      */
     public void waitOn(DeviceStream stream) {
-        ordered("Batch.waitOn", stream, Native::batchWaitOn);
+        order("Batch.waitOn", stream, Native::batchWaitOn);
     }
 
     /**
@@ -581,16 +445,7 @@ public final class Batch implements AutoCloseable {
      *     {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the stream is being captured, {@link Status#CLOSED}
      */
     public void usedOn(DeviceStream stream) {
-        ordered("Batch.usedOn", stream, Native::batchUsedOn);
-    }
-
-    private void ordered(String method, DeviceStream stream, DeviceStream.Order order) {
-        long batch = enter(method);
-        try {
-            stream.order(method, batch, order);
-        } finally {
-            exit();
-        }
+        order("Batch.usedOn", stream, Native::batchUsedOn);
     }
 
     /**
@@ -602,54 +457,23 @@ public final class Batch implements AutoCloseable {
      *     thread, {@link Status#DEVICE} if it is not on a device with streams, {@link Status#CLOSED}
      */
     public void producedOn(DeviceStream stream) {
-        long batch = handle.enterAlone("Batch.producedOn");
-        try {
-            stream.order("Batch.producedOn", batch, Native::batchProducedOn);
-            forget();
-        } finally {
-            handle.exitAlone();
-            Reference.reachabilityFence(this);
-        }
-    }
-
-    /** {@return whether it was closed or moved} */
-    public boolean isClosed() {
-        return handle.isClosed();
-    }
-
-    /** Gives up this reference. Closing twice is fine. */
-    @Override
-    public void close() {
-        handle.close();
+        orderAlone("Batch.producedOn", stream, Native::batchProducedOn);
     }
 
     /** {@return rows, columns and device, or that it is closed} */
     @Override
     public String toString() {
         try {
-            BatchTable is = table("Batch.toString");
+            BatchTable is = is("Batch.toString");
             return "Batch (" + is.length + " rows, " + is.columnCount + " columns, " + is.device + ")";
         } catch (DevExchangeException closed) {
             return "Batch (closed)";
         }
     }
 
-    long enter(String method) {
-        return handle.enter(method);
-    }
-
-    void exit() {
-        handle.exit();
-        Reference.reachabilityFence(this);
-    }
-
-    void check(String method) {
-        handle.check(method);
-    }
-
     /** Refuses to read values that are not in host memory, or not there yet. The caller is inside. */
     void requireHost() {
-        BatchTable is = table("Batch");
+        BatchTable is = is("Batch");
         is.device.requireHost(is.ready);
     }
 }

@@ -39,8 +39,8 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
     /** Whether all batches have the very schema of the stream. */
     private final boolean uniform;
 
-    /** The fields in Java of such batches, once there was one. */
-    private volatile Field field;
+    /** Those of the stream's schema. */
+    private final Fields fields = new Fields();
 
     private BatchStream(long address, boolean uniform) {
         this.handle = new Handle(this, Handle.Kind.BATCH_STREAM, address);
@@ -208,22 +208,14 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
     public Batch next() {
         long stream = enter("BatchStream.next");
         try {
-            // Before there is a batch that would be lost if this fails.
-            Field all = fieldOfAll(stream);
             long batch = Native.batchStreamNext(stream);
-            return batch == 0 ? null : new Batch(batch, all);
+            if (batch == 0) {
+                return null;
+            }
+            return uniform ? new Batch(batch, fields) : new Batch(batch);
         } finally {
             exit();
         }
-    }
-
-    private Field fieldOfAll(long stream) {
-        if (uniform && field == null) {
-            try (Schema schema = new Schema(Native.batchStreamSchema(stream), null)) {
-                field = schema.root();
-            }
-        }
-        return field;
     }
 
     /**
@@ -280,7 +272,7 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
     public Schema schema() {
         long stream = enter("BatchStream.schema");
         try {
-            return new Schema(Native.batchStreamSchema(stream), field);
+            return new Schema(Native.batchStreamSchema(stream), fields);
         } finally {
             exit();
         }

@@ -4,9 +4,9 @@ import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 
 /**
- * What a batch is, and all its arrays, as one native call has written them: a row of longs for each ({@code
- * column.rs}), at the place of its node. The numbers never change, and need no native memory: any thread may read them
- * at any time.
+ * What a batch is, and all its arrays, as one native call has written them: a row of longs for each, in which the
+ * members that are the same in all columns stand once (core, {@code arrow/table.rs}). The numbers never change, and
+ * need no native memory: any thread may read them at any time.
  */
 final class BatchTable {
     private static final int LENGTH_OF_BATCH = Records.BATCH_INFO.at("length");
@@ -15,19 +15,21 @@ final class BatchTable {
     private static final int DEVICE_TYPE = Records.BATCH_INFO.at("device_type");
     private static final int DEVICE_ID = Records.BATCH_INFO.at("device_id");
 
-    /** Whether the data is there already follows the record, and the rows follow that. */
+    /** Behind the record stand whether the data is there already, and {@link #own}; then the table. */
     private static final int READY = Records.BATCH_INFO.size();
 
-    private static final int ROWS = READY + Long.BYTES;
+    private static final int OWN = READY + Long.BYTES;
+    private static final int TABLE = OWN + Long.BYTES;
 
-    /** The longs of a row. */
+    /** The members of a row. */
     private static final int LENGTH = 0;
 
     private static final int OFFSET = 1;
-    private static final int NULL_COUNT = 2;
-    private static final int COUNTS = 3;
-    private static final int BELOW = 4;
+    private static final int BELOW = 2;
+    private static final int NULL_COUNT = 3;
+    private static final int COUNTS = 4;
     private static final int BUFFERS = 5;
+    private static final int VALUES = BUFFERS + 1;
     private static final int WIDTH = 8;
 
     /** So many buffers have their addresses in a row; only views have more, and then the last one is another table. */
@@ -38,12 +40,25 @@ final class BatchTable {
 
     final long length;
     final int columnCount;
+
+    /** The node of the first column; the others follow it. */
+    final int firstColumn;
+
     final Device device;
 
     /** Whether the data is there, and not after what is queued on a stream. */
     final boolean ready;
 
-    private final long[] rows;
+    private final int nodes;
+
+    /**
+     * How many longs each node but the root has for itself: one, for {@link #VALUES}; those from {@link #NULL_COUNT}
+     * on; or a whole row.
+     */
+    private final int own;
+
+    /** The row that all columns have in common, that of the root, and what each other node has for itself. */
+    private final long[] table;
 
     /** By their nodes, those that somebody has read values from: however many columns there are of one array. */
     private volatile Buffers[] buffers;
@@ -54,15 +69,19 @@ final class BatchTable {
         columnCount = Math.toIntExact(in.getLong(COLUMNS));
         device = Device.of(in.getInt(DEVICE_TYPE), in.getInt(DEVICE_ID));
         ready = in.getLong(READY) != 0;
-        rows = new long[(int) in.getLong(NODES) * WIDTH];
-        scratch.longs.get(ROWS / Long.BYTES, rows);
+        nodes = (int) in.getLong(NODES);
+        own = (int) in.getLong(OWN);
+        table = new long[2 * WIDTH + (nodes - 1) * own];
+        scratch.longs.get(TABLE / Long.BYTES, table);
+        firstColumn = below(ROOT);
     }
 
     /** Of a batch that Java holds. */
     static BatchTable of(long batch) {
         Scratch scratch = Scratch.get();
         Calls.batchDescribe(batch, scratch.address, scratch.room());
-        long bytes = ROWS + scratch.buffer.getLong(NODES) * WIDTH * Long.BYTES;
+        // As if each had a whole row.
+        long bytes = TABLE + (scratch.buffer.getLong(NODES) + 1) * WIDTH * Long.BYTES;
         if (bytes > scratch.room()) {
             scratch = Scratch.of(bytes);
             // By JNI, which lets the garbage collector go on meanwhile: there may be a million arrays.
@@ -76,11 +95,21 @@ final class BatchTable {
     }
 
     int nodes() {
-        return rows.length / WIDTH;
+        return nodes;
     }
 
+    /** In a form that leaves little of it where it is inlined, as members are constants. */
     private long at(int node, int member) {
-        return rows[node * WIDTH + member];
+        if (own == WIDTH || node == ROOT) {
+            return table[WIDTH + node * WIDTH + member];
+        }
+        if (member < NULL_COUNT) {
+            return table[member];
+        }
+        if (own == 1) {
+            return table[member == VALUES ? 2 * WIDTH + node - 1 : member];
+        }
+        return table[2 * WIDTH + (node - 1) * own + member - NULL_COUNT];
     }
 
     /** The number of rows that the column sees of its array. */
@@ -135,7 +164,7 @@ final class BatchTable {
         }
         Buffers known = all[node];
         if (known == null) {
-            known = new Buffers(batch, this, node, batch.field(this, node).layout());
+            known = new Buffers(batch, this, node, batch.field(node).layout());
             all[node] = known;
         }
         return known;

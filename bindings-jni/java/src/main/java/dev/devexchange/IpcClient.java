@@ -79,7 +79,7 @@ public final class IpcClient implements AutoCloseable {
     public Batch importBatch(String name) {
         long client = enter("IpcClient.importBatch");
         try {
-            return new Batch(Native.ipcClientImportBatch(client, name), null);
+            return new Batch(Native.ipcClientImportBatch(client, name));
         } finally {
             exit();
         }

@@ -49,14 +49,7 @@ public final class IpcServer implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public static Plan plan(Batch batch) {
-        long open = batch.enter("IpcServer.plan");
-        try {
-            Scratch scratch = Scratch.get();
-            Native.ipcPlanBatch(open, scratch.address);
-            return Plan.read(scratch.buffer, 0);
-        } finally {
-            batch.exit();
-        }
+        return batch.plan("IpcServer.plan", Native::ipcPlanBatch);
     }
 
     /**
@@ -123,9 +116,10 @@ public final class IpcServer implements AutoCloseable {
     }
 
     /**
-     * How much was given to importers that they have not released yet.
+     * How much was given to importers that they have not released yet. What one of them imports again over the same
+     * connection while it holds it counts once, unless an offer has changed.
      *
-     * @return a number of imports; 0 when all were released
+     * @return a number; 0 when all were released
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public long leases() {

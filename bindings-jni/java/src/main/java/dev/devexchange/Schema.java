@@ -13,12 +13,16 @@ import java.util.List;
 public final class Schema implements AutoCloseable {
     private final Handle handle;
 
-    /** The fields in Java, once somebody asked for them. They are the same for every handle of a schema. */
-    private volatile Field root;
+    private final Fields fields;
 
-    Schema(long address, Field root) {
+    /** Of which nothing is known in Java yet. */
+    Schema(long address) {
+        this(address, new Fields());
+    }
+
+    Schema(long address, Fields fields) {
         this.handle = new Handle(this, Handle.Kind.SCHEMA, address);
-        this.root = root;
+        this.fields = fields;
     }
 
     /**
@@ -51,7 +55,7 @@ public final class Schema implements AutoCloseable {
         Scratch scratch = Scratch.of(bytes);
         try {
             write(fields, texts, scratch);
-            return new Schema(Native.schemaCreate(scratch.address, fields.size()), null);
+            return new Schema(Native.schemaCreate(scratch.address, fields.size()));
         } finally {
             Reference.reachabilityFence(scratch);
         }
@@ -86,7 +90,7 @@ public final class Schema implements AutoCloseable {
      * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#RELEASED}, and as {@link #of}
      */
     public static Schema importArrow(long address) {
-        return new Schema(Native.schemaImport(address), null);
+        return new Schema(Native.schemaImport(address));
     }
 
     /**
@@ -113,7 +117,7 @@ public final class Schema implements AutoCloseable {
     public Schema share() {
         long schema = enter("Schema.share");
         try {
-            return new Schema(Calls.schemaShare(schema), root);
+            return new Schema(Calls.schemaShare(schema), fields);
         } finally {
             exit();
         }
@@ -128,32 +132,14 @@ public final class Schema implements AutoCloseable {
     public Field root() {
         long schema = enter("Schema.root");
         try {
-            if (root == null) {
-                root = read(schema);
-            }
-            return root;
+            return fields.root(schema);
         } finally {
             exit();
         }
     }
 
-    /** As {@link #root}, if somebody asked for it before; otherwise null. */
-    Field known() {
-        return root;
-    }
-
-    private static Field read(long schema) {
-        Scratch scratch = Scratch.get();
-        long bytes = Native.schemaFields(schema, scratch.address, scratch.room());
-        if (bytes > scratch.room()) {
-            scratch = Scratch.of(bytes);
-            Native.schemaFields(schema, scratch.address, scratch.room());
-        }
-        try {
-            return Field.read(scratch.buffer.duplicate().order(scratch.buffer.order()));
-        } finally {
-            Reference.reachabilityFence(scratch);
-        }
+    Fields fields() {
+        return fields;
     }
 
     /**

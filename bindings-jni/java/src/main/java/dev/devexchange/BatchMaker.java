@@ -1,0 +1,92 @@
+package dev.devexchange;
+
+import java.lang.ref.Reference;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.IntFunction;
+
+/** Makes batches of what Java has: of nodes over its memory, and of other batches. */
+final class BatchMaker {
+    private BatchMaker() {}
+
+    /** As {@link Batch#create}. {@code names} is for messages: what to call a node. */
+    static Batch make(
+            Schema schema, Device device, List<Node> nodes, IntFunction<String> names, Runnable release) {
+        int buffers = nodes.stream().mapToInt(Node::bufferCount).sum();
+        // The records, then for each buffer how many bytes it has, then the tables of their addresses.
+        int rooms = Math.multiplyExact(nodes.size(), Records.NODE.size());
+        Scratch scratch = Scratch.of(rooms + 2L * Long.BYTES * buffers);
+        write(nodes, names, scratch, rooms, rooms + Long.BYTES * buffers);
+        List<Object> kept = new ArrayList<>();
+        nodes.forEach(node -> kept.add(node.kept()));
+        long token = ReleaseQueue.register(kept, release);
+        long made = 0;
+        long open = 0;
+        try {
+            open = schema.enter("Batch.create");
+            made = Native.batchCreate(open, device.packed(), scratch.address, nodes.size(), token);
+        } finally {
+            if (open != 0) {
+                schema.exit();
+            }
+            if (made == 0) {
+                ReleaseQueue.cancel(token);
+            }
+            Reference.reachabilityFence(scratch);
+        }
+        return new Batch(made, schema.fields());
+    }
+
+    private static void write(List<Node> nodes, IntFunction<String> names, Scratch scratch, int rooms, int table) {
+        int buffer = 0;
+        for (int i = 0; i < nodes.size(); i++) {
+            Node node = nodes.get(i);
+            node.write(
+                    scratch.buffer, i * Records.NODE.size(), scratch.address + table + (long) Long.BYTES * buffer);
+            for (int k = 0; k < node.bufferCount(); k++, buffer++) {
+                scratch.buffer.putLong(rooms + Long.BYTES * buffer, node.room(k));
+                scratch.buffer.putLong(table + Long.BYTES * buffer, node.address(k, names.apply(i)));
+            }
+        }
+    }
+
+    /** As {@link Batch#ofColumns(List, List, DeviceStream)}. */
+    static Batch ofColumns(List<String> names, List<Batch> columns, DeviceStream stream) {
+        if (names.size() != columns.size()) {
+            throw new DevExchangeException(
+                    Status.MISMATCH, "there are " + names.size() + " names and " + columns.size() + " columns");
+        }
+        List<byte[]> texts = names.stream().map(BatchMaker::name).toList();
+        // Three longs for each column, then the names that they point to.
+        int records = Math.multiplyExact(columns.size(), 3 * Long.BYTES);
+        Scratch scratch = Scratch.of(records + texts.stream().mapToLong(text -> text.length).sum());
+        int entered = 0;
+        long queue = 0;
+        try {
+            int text = records;
+            for (int at = 0; entered < columns.size(); at += 3 * Long.BYTES) {
+                byte[] name = texts.get(entered);
+                long open = columns.get(entered).enter("Batch.ofColumns");
+                entered++;
+                scratch.buffer.putLong(at, open);
+                scratch.buffer.putLong(at + Long.BYTES, scratch.address + text);
+                scratch.buffer.putLong(at + 2 * Long.BYTES, name.length);
+                scratch.buffer.put(text, name);
+                text += name.length;
+            }
+            queue = DeviceStream.enterIfAny(stream, "Batch.ofColumns");
+            return new Batch(Native.batchOfColumns(scratch.address, columns.size(), queue));
+        } finally {
+            if (queue != 0) {
+                stream.exit();
+            }
+            columns.subList(0, entered).forEach(Batch::exit);
+            Reference.reachabilityFence(scratch);
+        }
+    }
+
+    private static byte[] name(String name) {
+        return Field.encode(name, () -> new DevExchangeException(
+                Status.INVALID_TEXT, "name \"" + name + "\" is not valid Unicode"));
+    }
+}

@@ -1,0 +1,357 @@
+package dev.devexchange;
+
+import java.math.BigDecimal;
+import java.time.Duration;
+import java.time.Instant;
+import java.time.LocalDate;
+import java.time.LocalDateTime;
+import java.time.LocalTime;
+import java.time.ZonedDateTime;
+import java.util.Map;
+
+/** The values of a column, each as the type that Java has for it. */
+abstract class ColumnValues extends ColumnNesting {
+    ColumnValues(Batch batch, BatchTable table, int node, long offset, long length, Column whole) {
+        super(batch, table, node, offset, length, whole);
+    }
+
+    /**
+     * Whether a row is null in this array: in a dictionary-encoded column, whether it has no index; in a union and in
+     * runs never, as they have no nulls of their own. Whether the value behind it is there says {@link #resolve}.
+     *
+     * @param row counted from 0
+     * @return whether there is no value
+     * @throws DevExchangeException {@link Status#OUT_OF_RANGE}, {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public boolean isNull(long row) {
+        batch.enter("Column.isNull");
+        try {
+            requireRow(row);
+            return !isValid(row);
+        } finally {
+            batch.exit();
+        }
+    }
+
+    /**
+     * Where the value of a row is stored, behind dictionaries, unions and runs.
+     *
+     * @param row counted from 0
+     * @return a column that holds values itself, and the row of it; {@code null} if the value is null, there or on the
+     *     way
+     * @throws DevExchangeException {@link Status#OUT_OF_RANGE} also for an index outside the dictionary,
+     *     {@link Status#INVALID_BUFFERS} for a type id, an offset or run ends that cannot be, {@link Status#DEVICE},
+     *     {@link Status#CLOSED}
+     */
+    public Cell resolve(long row) {
+        batch.enter("Column.resolve");
+        try {
+            requireRow(row);
+            return follow(row);
+        } finally {
+            batch.exit();
+        }
+    }
+
+    /**
+     * The value of a row of bools.
+     *
+     * @param row counted from 0
+     * @return the value
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
+     *     {@link Status#INVALID_ARGUMENT} for a null, {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public boolean getBoolean(long row) {
+        batch.enter("Column.getBoolean");
+        try {
+            if (isIndirect()) {
+                Cell cell = value(row);
+                return cell.column().getBoolean(cell.row());
+            }
+            requireValue(row);
+            require(layout().kind() == Layout.Kind.BOOL, "a boolean");
+            return bit(row);
+        } finally {
+            batch.exit();
+        }
+    }
+
+    /**
+     * The value of a row of integers of up to 32 bits with a sign or 16 without; also of dates and times that are
+     * stored as such integers.
+     *
+     * @param row counted from 0
+     * @return the value
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
+     *     {@link Status#INVALID_ARGUMENT} for a null, {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public int getInt(long row) {
+        batch.enter("Column.getInt");
+        try {
+            if (isIndirect()) {
+                Cell cell = value(row);
+                return cell.column().getInt(cell.row());
+            }
+            requireValue(row);
+            require(layout().element() != null && layout().element().fitsInt(), "an int");
+            return (int) integer(row);
+        } finally {
+            batch.exit();
+        }
+    }
+
+    /**
+     * The value of a row of integers; also of dates, times, timestamps and durations, as the integers that they are
+     * stored as, in the unit of the type.
+     *
+     * @param row counted from 0
+     * @return the value
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE} also for an
+     *     unsigned value that a long cannot hold,
+     *     {@link Status#INVALID_ARGUMENT} for a null, {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public long getLong(long row) {
+        batch.enter("Column.getLong");
+        try {
+            if (isIndirect()) {
+                Cell cell = value(row);
+                return cell.column().getLong(cell.row());
+            }
+            requireValue(row);
+            require(layout().element() != null && layout().element().fitsLong(), "a long");
+            return integer(row);
+        } finally {
+            batch.exit();
+        }
+    }
+
+    /**
+     * The value of a row of floating point numbers of up to 32 bits (halves too), or of integers of up to 16 bits.
+     *
+     * @param row counted from 0
+     * @return the value, exactly
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
+     *     {@link Status#INVALID_ARGUMENT} for a null, {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public float getFloat(long row) {
+        batch.enter("Column.getFloat");
+        try {
+            if (isIndirect()) {
+                Cell cell = value(row);
+                return cell.column().getFloat(cell.row());
+            }
+            requireValue(row);
+            require(layout().element() != null && layout().element().fitsFloat(), "a float");
+            return (float) floating(row);
+        } finally {
+            batch.exit();
+        }
+    }
+
+    /**
+     * The value of a row of floating point numbers, or of integers of up to 32 bits.
+     *
+     * @param row counted from 0
+     * @return the value, exactly
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
+     *     {@link Status#INVALID_ARGUMENT} for a null, {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public double getDouble(long row) {
+        batch.enter("Column.getDouble");
+        try {
+            if (isIndirect()) {
+                Cell cell = value(row);
+                return cell.column().getDouble(cell.row());
+            }
+            requireValue(row);
+            require(layout().element() != null && layout().element().fitsDouble(), "a double");
+            return floating(row);
+        } finally {
+            batch.exit();
+        }
+    }
+
+    /**
+     * The text of a row.
+     *
+     * @param row counted from 0
+     * @return the text, or {@code null} if it is null
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
+     *     {@link Status#INVALID_TEXT} if it is not UTF-8, {@link Status#INVALID_BUFFERS} for offsets or views that
+     *     cannot be, {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public String getString(long row) {
+        return read("Column.getString", row, Column::text);
+    }
+
+    /**
+     * The bytes of a row of binary or text, or of a value of a fixed number of bytes (numbers, decimals, intervals,
+     * dates and times), as they lie in memory.
+     *
+     * @param row counted from 0
+     * @return a copy of the bytes, or {@code null} if it is null
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
+     *     {@link Status#INVALID_BUFFERS} for offsets or views that cannot be, {@link Status#DEVICE},
+     *     {@link Status#CLOSED}
+     */
+    public byte[] getBytes(long row) {
+        return read("Column.getBytes", row, Column::bytes);
+    }
+
+    /**
+     * The value of a row of decimals, of whatever width.
+     *
+     * @param row counted from 0
+     * @return the number with the scale of the type, or {@code null} if it is null
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
+     *     {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public BigDecimal getDecimal(long row) {
+        return read("Column.getDecimal", row, Column::decimal);
+    }
+
+    /**
+     * The date of a row of dates.
+     *
+     * @param row counted from 0
+     * @return the date, or {@code null} if it is null; of a date64 the day that the time is in
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
+     *     {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public LocalDate getDate(long row) {
+        return read("Column.getDate", row, (column, at) ->
+                Times.date(column.integer(Layout.Meaning.DATE, at, "a date"), column.layout().parameter()));
+    }
+
+    /**
+     * The time of a row of times of day.
+     *
+     * @param row counted from 0
+     * @return the time, or {@code null} if it is null
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE} also for
+     *     what {@code java.time} cannot say, {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public LocalTime getTime(long row) {
+        return read("Column.getTime", row, (column, at) ->
+                Times.time(column.integer(Layout.Meaning.TIME, at, "a time of day"), column.layout().parameter()));
+    }
+
+    /**
+     * The point in time of a row of timestamps with a time zone, which say it in UTC.
+     *
+     * @param row counted from 0
+     * @return the point in time, or {@code null} if it is null
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE} also for
+     *     what {@code java.time} cannot say, {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public Instant getInstant(long row) {
+        return read("Column.getInstant", row, (column, at) ->
+                Times.instant(column.timestamp(at, true), column.layout().parameter()));
+    }
+
+    /**
+     * As {@link #getInstant}, as clocks in the column's time zone show it.
+     *
+     * @param row counted from 0
+     * @return date, time and zone, or {@code null} if it is null
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE} also for
+     *     what {@code java.time} cannot say, {@link Status#UNSUPPORTED} for a zone that it does not know,
+     *     {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public ZonedDateTime getZonedDateTime(long row) {
+        return read("Column.getZonedDateTime", row, (column, at) ->
+                Times.zoned(column.timestamp(at, true), column.layout().parameter(), column.is().timeZone()));
+    }
+
+    /**
+     * Date and time of a row of timestamps without a time zone: what some clock showed.
+     *
+     * @param row counted from 0
+     * @return date and time, or {@code null} if it is null
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE} also for
+     *     what {@code java.time} cannot say, {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public LocalDateTime getDateTime(long row) {
+        return read("Column.getDateTime", row, (column, at) ->
+                Times.dateTime(column.timestamp(at, false), column.layout().parameter()));
+    }
+
+    /**
+     * The span of a row of durations.
+     *
+     * @param row counted from 0
+     * @return the span, or {@code null} if it is null
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
+     *     {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public Duration getDuration(long row) {
+        return read("Column.getDuration", row, (column, at) ->
+                Times.duration(column.integer(Layout.Meaning.DURATION, at, "a duration"), column.layout().parameter()));
+    }
+
+    /**
+     * The span of a row of intervals, of whatever kind.
+     *
+     * @param row counted from 0
+     * @return the span; the parts that the kind does not have are 0; or {@code null} if it is null
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
+     *     {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public Interval getInterval(long row) {
+        return read("Column.getInterval", row, Column::interval);
+    }
+
+    /**
+     * The values of a row of lists, of whatever kind; of a map its entries, which are structs of a key and a value.
+     *
+     * @param row counted from 0
+     * @return a view, valid while the batch is open; {@code null} if it is null
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
+     *     {@link Status#INVALID_BUFFERS} for offsets that cannot be, {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public Column list(long row) {
+        return read("Column.list", row, Column::items);
+    }
+
+    /**
+     * The keys and values of a row of maps, as {@link #getObject} gives them. Of a key that repeats the last value
+     * counts; {@link #list} has them all.
+     *
+     * @param row counted from 0
+     * @return keys and values in their order, unmodifiable; or {@code null} if it is null
+     * @throws DevExchangeException {@link Status#MISMATCH} for another type, and as {@link #getObject}
+     */
+    public Map<Object, Object> getMap(long row) {
+        return read("Column.getMap", row, (column, at) -> {
+            column.require(column.layout().kind() == Layout.Kind.MAP, "a map");
+            return Values.map(column.items(at));
+        });
+    }
+
+    /**
+     * The value of a row of any type:
+     *
+     * <ul>
+     * <li>bool: {@code Boolean}
+     * <li>int8, int16, int32, int64: {@code Byte}, {@code Short}, {@code Integer}, {@code Long}
+     * <li>uint8 and uint16: {@code Integer}; uint32: {@code Long}; uint64: {@code Long} if that can hold it, else
+     *     {@code BigInteger}
+     * <li>float16 and float32: {@code Float}; float64: {@code Double}
+     * <li>decimals: {@code BigDecimal}
+     * <li>text: {@code String}; binary of any kind: {@code byte[]}
+     * <li>dates: {@code LocalDate}; times: {@code LocalTime}; timestamps: {@code Instant} with a time zone,
+     *     {@code LocalDateTime} without; durations: {@code Duration}; intervals: {@link Interval}
+     * <li>lists: {@code List<Object>}; maps: {@code Map<Object, Object>}; structs: {@code Map<String, Object>} from
+     *     names to values, where of a name that repeats the last value counts. They are unmodifiable
+     * <li>dictionaries, unions and runs: the value that the row stands for; extension types: the value that is stored
+     * </ul>
+     *
+     * @param row counted from 0
+     * @return the value, or {@code null} if it is null
+     * @throws DevExchangeException {@link Status#OUT_OF_RANGE} also for what {@code java.time} cannot say,
+     *     {@link Status#INVALID_TEXT}, {@link Status#INVALID_BUFFERS}, {@link Status#DEVICE}, {@link Status#CLOSED}
+     */
+    public Object getObject(long row) {
+        return read("Column.getObject", row, Values::of);
+    }
+}

@@ -1,0 +1,121 @@
+package dev.devexchange;
+
+import java.lang.ref.Reference;
+
+/**
+ * One reference to a tensor or a batch, and what that is: asked for by whoever first wants to know, as it is often only
+ * handed on, and then known to Java.
+ *
+ * @param <T> what Java knows of it
+ */
+abstract class Held<T> implements AutoCloseable {
+    private final Handle handle;
+
+    /** What it is, once somebody asked. */
+    private volatile T known;
+
+    Held(Handle.Kind kind, long address) {
+        handle = new Handle(this, kind, address);
+    }
+
+    /** Asks the native library what it is. The caller is inside. */
+    abstract T describe(long address);
+
+    /** What it is; {@code method} is for the message if it is closed. */
+    final T is(String method) {
+        T is = known;
+        if (is != null) {
+            handle.check(method);
+            return is;
+        }
+        long address = enter(method);
+        try {
+            is = describe(address);
+            known = is;
+            return is;
+        } finally {
+            exit();
+        }
+    }
+
+    /** Has it looked at anew when it is asked next: what is known of it is not so any more. */
+    void forget() {
+        known = null;
+    }
+
+    final long enter(String method) {
+        return handle.enter(method);
+    }
+
+    final void exit() {
+        handle.exit();
+        Reference.reachabilityFence(this);
+    }
+
+    final void check(String method) {
+        handle.check(method);
+    }
+
+    /** A native call that writes to an address what it says of a handle. */
+    interface Ask {
+        void accept(long handle, long address);
+    }
+
+    /** How it can be had as something else. */
+    final Plan plan(String method, Ask ask) {
+        long address = enter(method);
+        try {
+            Scratch scratch = Scratch.get();
+            ask.accept(address, scratch.address);
+            return Plan.read(scratch.buffer, 0);
+        } finally {
+            exit();
+        }
+    }
+
+    /** Puts it into the order of a stream. */
+    final void order(String method, DeviceStream stream, DeviceStream.Order order) {
+        long address = enter(method);
+        try {
+            stream.order(method, address, order);
+        } finally {
+            exit();
+        }
+    }
+
+    /** As {@link #order}, while nobody else uses it, of what changes when the data is there. */
+    final void orderAlone(String method, DeviceStream stream, DeviceStream.Order order) {
+        long address = handle.enterAlone(method);
+        try {
+            stream.order(method, address, order);
+            forget();
+        } finally {
+            handle.exitAlone();
+            Reference.reachabilityFence(this);
+        }
+    }
+
+    /**
+     * Closes it, now that a consumer has what was exported of it. If another thread closed or moved it at the same time
+     * and was first, it was not this one's to give: {@code release} takes the export back.
+     */
+    final void moved(String method, Runnable release) {
+        if (!handle.close()) {
+            release.run();
+            throw handle.closed(method);
+        }
+    }
+
+    // What is public is not final: so the public classes get methods of their own for it, as reflection needs them.
+
+    /** {@return whether it was closed or moved} */
+    public boolean isClosed() {
+        return handle.isClosed();
+    }
+
+    /** Gives up this reference. Closing twice is fine. */
+    @Override
+    public void close() {
+        handle.close();
+    }
+}

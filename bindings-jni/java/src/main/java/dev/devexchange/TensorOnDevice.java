@@ -1,0 +1,134 @@
+package dev.devexchange;
+
+import java.lang.ref.Reference;
+import java.nio.ByteBuffer;
+import java.nio.ReadOnlyBufferException;
+
+/** What a tensor has to do with devices and their streams: copies, transfers, order. */
+abstract class TensorOnDevice extends Held<Description> {
+    TensorOnDevice(long address) {
+        super(Handle.Kind.TENSOR, address);
+    }
+
+    /**
+     * A copy on another device (or the same), queued on a stream. This tensor may be closed at once: its memory stays
+     * until the copy is done. The host waits for copies into host memory.
+     *
+     * @param target where the copy is to be
+     * @param stream of this device or of the other one, to be closed after the returned copy
+     * @return the copy, with {@link Flags#IS_COPIED} and writable, which the caller closes; its data is there for work
+     *     that is queued on {@code stream} afterwards
+     * @throws DevExchangeException {@link Status#COPY_REQUIRED} if the elements do not lie compactly,
+     *     {@link Status#OUT_OF_MEMORY}, {@link Status#DEVICE}, {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the
+     *     stream is being captured, {@link Status#CLOSED}
+     */
+    public Tensor copyTo(Device target, DeviceStream stream) {
+        long tensor = enter("Tensor.copyTo");
+        try {
+            long queue = stream.enter("Tensor.copyTo");
+            try {
+                return new Tensor(Native.tensorCopyTo(tensor, target.packed(), queue));
+            } finally {
+                stream.exit();
+            }
+        } finally {
+            exit();
+        }
+    }
+
+    /**
+     * Reads all elements into host memory, in row-major order, and waits for them.
+     *
+     * @param into a direct buffer in native byte order, of which as many bytes remain as the elements take; its
+     *     position stays
+     * @param stream the one that the copy is queued on
+     * @throws java.nio.ReadOnlyBufferException if the buffer is read-only
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer, another byte order or another
+     *     number of bytes, {@link Status#COPY_REQUIRED} if the elements do not lie compactly, {@link Status#DRIVER},
+     *     {@link Status#CLOSED}
+     */
+    public void read(ByteBuffer into, DeviceStream stream) {
+        if (into.isReadOnly()) {
+            throw new ReadOnlyBufferException();
+        }
+        transfer("Tensor.read", into, "into", stream, Native::tensorRead);
+    }
+
+    /**
+     * Writes all elements from host memory, in row-major order; work that is queued on the stream afterwards sees them.
+     * The buffer may be used again at once. Nobody else uses the elements meanwhile.
+     *
+     * @param from a direct buffer in native byte order, of which as many bytes remain as the elements take; its
+     *     position stays
+     * @param stream the one that the copy is queued on
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer, another byte order or another
+     *     number of bytes, {@link Status#READ_ONLY}, {@link Status#COPY_REQUIRED} if the elements do not lie compactly,
+     *     {@link Status#DRIVER}, {@link Status#CLOSED}
+     */
+    public void write(ByteBuffer from, DeviceStream stream) {
+        transfer("Tensor.write", from, "from", stream, Native::tensorWrite);
+    }
+
+    private interface Transfer {
+        void apply(long tensor, long host, long bytes, long stream);
+    }
+
+    private void transfer(String method, ByteBuffer buffer, String name, DeviceStream stream, Transfer transfer) {
+        long host = HostMemory.address(buffer, name);
+        try {
+            order(method, stream, (tensor, queue) -> transfer.apply(tensor, host, buffer.remaining(), queue));
+        } finally {
+            Reference.reachabilityFence(buffer);
+        }
+    }
+
+    /**
+     * Asks the driver whether the memory is where the tensor says, all of it: what no description can prove. Host
+     * memory is not asked for.
+     *
+     * @throws DevExchangeException {@link Status#DEVICE} if it is not, {@link Status#DRIVER}, {@link Status#CLOSED}
+     */
+    public void checkPointers() {
+        long tensor = enter("Tensor.checkPointers");
+        try {
+            Native.tensorCheckPointers(tensor);
+        } finally {
+            exit();
+        }
+    }
+
+    /**
+     * Makes a stream wait, on the device, until the data of the tensor may be touched. The host does not wait.
+     *
+     * @param stream the one that work with the data will be queued on
+     * @throws DevExchangeException {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if a stream is being captured,
+     *     {@link Status#CLOSED}
+     */
+    public void waitOn(DeviceStream stream) {
+        order("Tensor.waitOn", stream, Native::tensorWaitOn);
+    }
+
+    /**
+     * Says that work which is queued on a stream by now uses the tensor: its memory is released only when that work is
+     * done, however early the tensor is closed. From any thread, for as many streams as there are.
+     *
+     * @param stream the one that the work is queued on
+     * @throws DevExchangeException {@link Status#DEVICE} if the tensor is not on a device with streams,
+     *     {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the stream is being captured, {@link Status#CLOSED}
+     */
+    public void usedOn(DeviceStream stream) {
+        order("Tensor.usedOn", stream, Native::tensorUsedOn);
+    }
+
+    /**
+     * Says that the data is there when what is queued on a stream is done: for a producer that worked on another stream
+     * than the legacy default one. To be called before the tensor is shared, exported or used by other threads.
+     *
+     * @param stream the one that filled the memory, to be closed after the tensor
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} if the tensor is shared already or used by another
+     *     thread, {@link Status#DEVICE} if it is not on a device with streams, {@link Status#CLOSED}
+     */
+    public void producedOn(DeviceStream stream) {
+        orderAlone("Tensor.producedOn", stream, Native::tensorProducedOn);
+    }
+}

@@ -1,0 +1,200 @@
+//! The type of Python's tensors, `devexchange.Tensor`. PyO3's class (`tensor`) is its base and has nearly all of it. What
+//! an exchange needs each time is here, by hand, with as few steps as an extension in C takes: an object is made and
+//! ended, and asked for its capsule.
+
+use core::ffi::{c_int, c_void};
+use std::ffi::CString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::{NonNull, null_mut};
+use std::sync::OnceLock;
+
+use devexchange_core::Tensor as CoreTensor;
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyTuple, PyType};
+
+use crate::quick;
+use crate::tensor::Tensor;
+
+/// What is needed of both types. They live as long as the process.
+struct Kind {
+    object: *mut ffi::PyTypeObject,
+    make: ffi::newfunc,
+    end: ffi::destructor,
+}
+// SAFETY: types are touched by who is attached.
+unsafe impl Send for Kind {}
+// SAFETY: as above.
+unsafe impl Sync for Kind {}
+
+static KIND: OnceLock<Kind> = OnceLock::new();
+
+/// Makes the type, once.
+pub(crate) fn init<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyType>> {
+    let base = py.get_type::<Tensor>();
+    let text = CString::new(base.getattr("__doc__")?.extract::<String>()?)?;
+    let mut slots = [
+        ffi::PyType_Slot { slot: ffi::Py_tp_doc, pfunc: text.as_ptr().cast_mut().cast() },
+        ffi::PyType_Slot { slot: ffi::Py_tp_new, pfunc: refuse_new as *mut c_void },
+        ffi::PyType_Slot { slot: ffi::Py_tp_dealloc, pfunc: end as *mut c_void },
+        ffi::PyType_Slot { slot: ffi::Py_tp_methods, pfunc: quick::methods(&base)?.cast() },
+        ffi::PyType_Slot { slot: 0, pfunc: null_mut() },
+    ];
+    let mut spec = ffi::PyType_Spec {
+        name: c"devexchange.Tensor".as_ptr(),
+        basicsize: 0,
+        itemsize: 0,
+        flags: ffi::Py_TPFLAGS_DEFAULT as _,
+        slots: slots.as_mut_ptr(),
+    };
+    let bases = PyTuple::new(py, [&base])?;
+    // SAFETY: attached; the slots are functions and texts of the right kinds, the last one is 0.
+    let made = unsafe { ffi::PyType_FromSpecWithBases(&raw mut spec, bases.as_ptr()) };
+    // SAFETY: a new reference, or NULL with an exception.
+    let object = unsafe { Bound::from_owned_ptr_or_err(py, made) }?.cast_into::<PyType>()?;
+    // Consumers may look for it on the type itself.
+    let table = intern!(py, "__dlpack_c_exchange_api__");
+    object.setattr(table, base.getattr(table)?)?;
+    let (make, end) = (slot(&base, ffi::Py_tp_new), slot(&base, ffi::Py_tp_dealloc));
+    let none = || PyTypeError::new_err("the base of Tensor makes no objects");
+    // SAFETY: that is what the slot has.
+    let make = unsafe { std::mem::transmute::<Option<NonNull<c_void>>, Option<ffi::newfunc>>(make) };
+    // SAFETY: as above.
+    let end = unsafe { std::mem::transmute::<Option<NonNull<c_void>>, Option<ffi::destructor>>(end) };
+    let (make, end) = (make.ok_or_else(none)?, end.ok_or_else(none)?);
+    // The type is never given up.
+    KIND.get_or_init(|| Kind { object: object.clone().into_ptr().cast(), make, end });
+    Ok(object)
+}
+
+fn slot(kind: &Bound<'_, PyType>, slot: c_int) -> Option<NonNull<c_void>> {
+    // SAFETY: attached, and a type with slots.
+    NonNull::new(unsafe { ffi::PyType_GetSlot(kind.as_type_ptr(), slot) })
+}
+
+/// A tensor object without a tensor, for [`fill`].
+#[inline]
+pub(crate) fn empty(py: Python<'_>) -> PyResult<Bound<'_, Tensor>> {
+    let Some(kind) = KIND.get() else { return Err(PyTypeError::new_err("the module is not there")) };
+    let object = match spare::take(py) {
+        // SAFETY: attached; the memory of such an object, which nobody has.
+        Some(memory) => unsafe { ffi::PyObject_Init(memory.as_ptr(), kind.object) },
+        // SAFETY: attached; the arguments are none.
+        None => unsafe { (kind.make)(kind.object, PyTuple::empty(py).as_ptr(), null_mut()) },
+    };
+    // SAFETY: a new reference, or NULL with an exception.
+    let object = unsafe { Bound::from_owned_ptr_or_err(py, object) }?;
+    // SAFETY: an object of the type.
+    Ok(unsafe { object.cast_into_unchecked() })
+}
+
+/// A new object with the tensor.
+#[inline]
+pub(crate) fn make(py: Python<'_>, tensor: CoreTensor) -> PyResult<Bound<'_, Tensor>> {
+    let object = empty(py)?;
+    // SAFETY: made just now, so nobody else has it.
+    unsafe { object.get().fill_alone(tensor) };
+    Ok(object)
+}
+
+/// A tensor that is to become an object of Python's.
+pub(crate) struct New(pub(crate) CoreTensor);
+
+impl<'py> IntoPyObject<'py> for New {
+    type Target = Tensor;
+    type Output = Bound<'py, Tensor>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
+        make(py, self.0)
+    }
+}
+
+/// Python makes no tensors out of nothing.
+unsafe extern "C" fn refuse_new(
+    _: *mut ffi::PyTypeObject,
+    _: *mut ffi::PyObject,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: never written.
+    let error = unsafe { ffi::PyExc_TypeError };
+    // SAFETY: attached; the text lives for ever.
+    unsafe { ffi::PyErr_SetString(error, c"No constructor defined for Tensor".as_ptr()) };
+    null_mut()
+}
+
+/// The end of an object: the memory is kept for the next one.
+unsafe extern "C" fn end(object: *mut ffi::PyObject) {
+    // SAFETY: Python calls it, so it is attached.
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: attached, and the object is not yet gone.
+    unsafe { ffi::PyObject_ClearWeakRefs(object) };
+    // What a panic says is in the trace; the object ends all the same.
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: of this type; no reference is counted, so none may be made.
+        let tensor = unsafe { quick::borrowed::<Tensor>(py, object) };
+        // SAFETY: nobody else has it.
+        drop(unsafe { tensor.get().take_alone() });
+        crate::queue::drain();
+    }));
+    if !spare::keep(py, object) {
+        if let Some(kind) = KIND.get() {
+            // SAFETY: PyO3's class made it, and nobody has it.
+            unsafe { (kind.end)(object) };
+        }
+        return;
+    }
+    if let Some(kind) = KIND.get() {
+        // SAFETY: an object of a type of the heap counts its type; this one is no object any more.
+        unsafe { ffi::Py_DECREF(kind.object.cast()) };
+    }
+}
+
+/// The memory of the object that ended last, with a closed handle in it: as CPython keeps the memory of its own small
+/// objects. Whoever is attached has it alone.
+#[cfg(not(Py_GIL_DISABLED))]
+mod spare {
+    use std::ptr::{NonNull, null_mut};
+    use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+    use pyo3::ffi::PyObject;
+    use pyo3::prelude::*;
+
+    static SPARE: AtomicPtr<PyObject> = AtomicPtr::new(null_mut());
+
+    #[inline]
+    pub(super) fn take(_py: Python<'_>) -> Option<NonNull<PyObject>> {
+        let memory = NonNull::new(SPARE.load(Relaxed))?;
+        SPARE.store(null_mut(), Relaxed);
+        Some(memory)
+    }
+
+    /// Whether there was room.
+    #[inline]
+    pub(super) fn keep(_py: Python<'_>, object: *mut PyObject) -> bool {
+        let room = SPARE.load(Relaxed).is_null();
+        if room {
+            SPARE.store(object, Relaxed);
+        }
+        room
+    }
+}
+
+/// Without a GIL no memory is kept: it would have to be locked, which takes as long as to ask for it.
+#[cfg(Py_GIL_DISABLED)]
+mod spare {
+    use std::ptr::NonNull;
+
+    use pyo3::ffi::PyObject;
+    use pyo3::prelude::*;
+
+    pub(super) fn take(_py: Python<'_>) -> Option<NonNull<PyObject>> {
+        None
+    }
+
+    pub(super) fn keep(_py: Python<'_>, _object: *mut PyObject) -> bool {
+        false
+    }
+}

@@ -1,0 +1,145 @@
+"""The calls that are done without PyO3's machinery: what they allocate, and that nothing else about them differs."""
+
+import inspect
+import os
+import subprocess
+import sys
+import textwrap
+import weakref
+from pathlib import Path
+
+import numpy
+import pytest
+from tables import compile_library
+
+import devexchange
+from devexchange import Tensor, from_dlpack
+
+ALLOCATIONS = Path(__file__).parents[3] / "benches" / "c" / "allocations.c"
+MATRIX = numpy.zeros((2, 3), "f4")
+
+# Counts what malloc is called for on this thread, after a while in which lists and caches are filled.
+COUNT = textwrap.dedent("""
+    import ctypes, gc, itertools
+    import numpy, tvm_ffi
+    from devexchange import from_dlpack
+
+    count = ctypes.CDLL(None).bench_allocations
+    count.restype = ctypes.c_int64
+    matrix = numpy.zeros((2, 3), "f4")
+    table = tvm_ffi.core.DLTensorTestWrapper(tvm_ffi.from_dlpack(matrix))
+    ours = from_dlpack(matrix)
+
+    def allocated(function, argument, times=1000):
+        for _ in itertools.repeat(None, times):
+            function(argument)
+        before = count()
+        for _ in itertools.repeat(None, times):
+            function(argument)
+        return (count() - before) / times
+
+    gc.disable()
+    for function, argument in (from_dlpack, matrix), (numpy.from_dlpack, ours), (from_dlpack, table):
+        print(round(allocated(function, argument), 1))
+""")
+
+
+def test_an_exchange_allocates_nothing_of_its_own(tmp_path):
+    counting = compile_library(ALLOCATIONS, tmp_path)
+    environment = {**os.environ, "LD_PRELOAD": str(counting), "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", COUNT], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    # The one allocation is the struct of the other library, which has a table of functions.
+    assert done.stdout.split() == ["0.0", "0.0", "1.0"]
+
+
+def test_an_object_ends_before_its_memory_is_used_again():
+    first = from_dlpack(MATRIX)
+    gone = weakref.ref(first)
+    del first
+    assert gone() is None
+    second = from_dlpack(MATRIX)
+    assert gone() is None
+    assert second.shape == (2, 3)
+
+
+def test_several_objects_end_at_once():
+    types = sys.getrefcount(Tensor)
+    references = sys.getrefcount(MATRIX)
+    tensors = [from_dlpack(MATRIX) for _ in range(10)]
+    assert sys.getrefcount(MATRIX) == references + 10
+    assert len({id(tensor) for tensor in tensors}) == 10
+    tensors.clear()
+    assert sys.getrefcount(MATRIX) == references
+    assert sys.getrefcount(Tensor) == types
+
+
+def test_an_object_whose_tensor_is_closed_is_used_again():
+    for _ in range(3):
+        tensor = from_dlpack(MATRIX)
+        tensor.close()
+        with pytest.raises(devexchange.Error, match="the tensor is closed"):
+            tensor.__dlpack__()
+        with pytest.raises(devexchange.Error, match="the tensor is closed"):
+            tensor.__dlpack_device__()
+        del tensor
+        assert from_dlpack(MATRIX).data_ptr == MATRIX.ctypes.data
+
+
+def test_programs_make_no_tensors():
+    with pytest.raises(TypeError, match="No constructor defined for Tensor"):
+        Tensor()
+    with pytest.raises(TypeError):
+
+        class Mine(Tensor):
+            pass
+
+
+def test_signatures_and_texts_are_there():
+    assert list(inspect.signature(from_dlpack).parameters) == ["obj", "device", "copy", "stream"]
+    names = ["self", "stream", "max_version", "dl_device", "copy"]
+    assert list(inspect.signature(Tensor.__dlpack__).parameters) == names
+    for thing in from_dlpack, Tensor, Tensor.__dlpack__, Tensor.__dlpack_device__, Tensor.to:
+        assert thing.__doc__
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ({}, "dltensor"),
+        ({"max_version": None}, "dltensor"),
+        ({"max_version": (0, 8)}, "dltensor"),
+        ({"max_version": (1, 0)}, "dltensor_versioned"),
+        ({"copy": None, "stream": None, "max_version": (9, 9), "dl_device": None}, "dltensor_versioned"),
+        ({"max_version": (1, 0), "stream": -1, "dl_device": (1, 0), "copy": False}, "dltensor_versioned"),
+        ({"max_version": [1, 0]}, None),
+        ({"max_version": (1, -1)}, None),
+        ({"max_version": (1, 1 << 70)}, None),
+        ({"max_version": (1, 0, 0)}, None),
+        ({"nothing": None}, None),
+    ],
+)
+def test_what_is_asked_for(asked, name):
+    tensor = from_dlpack(MATRIX)
+    if name is None:
+        with pytest.raises((TypeError, ValueError, OverflowError)):
+            tensor.__dlpack__(**asked)
+    else:
+        assert f'"{name}"' in repr(tensor.__dlpack__(**asked))
+
+
+def test_what_numpy_cannot_give_is_its_own_error():
+    with pytest.raises(BufferError, match="DLPack only supports"):
+        from_dlpack(numpy.array(["text"]))
+    read_only = numpy.zeros(3)
+    read_only.flags.writeable = False
+    assert from_dlpack(read_only).read_only
+
+
+def test_what_is_wrong_with_a_call_is_said():
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        from_dlpack()
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        from_dlpack(MATRIX, nothing=1)
+    with pytest.raises(TypeError, match="int"):
+        from_dlpack(MATRIX).to(1)

@@ -1,0 +1,61 @@
+//! How often the offers of a server have changed: a number in memory that the exporter writes and its importers read.
+//! Who holds something knows by it, without asking, that it is still what is offered under its name.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
+
+use super::memory::Mapping;
+use crate::error::Result;
+
+const BYTES: usize = size_of::<u64>();
+
+/// The exporter's side.
+#[derive(Debug)]
+pub(super) struct Changes(Arc<Mapping>);
+
+impl Changes {
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`: of a system, too, that cannot keep importers from writing the number.
+    pub(super) fn new() -> Result<Self> {
+        Mapping::written_here_only(BYTES).map(Self)
+    }
+
+    /// Counts a change that was made. Who asks after reading the new number sees the change.
+    pub(super) fn count(&self) {
+        number(&self.0).fetch_add(1, Release);
+    }
+}
+
+/// What goes to the importers.
+impl AsFd for Changes {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// The importer's side.
+#[derive(Debug)]
+pub(super) struct Watched(Arc<Mapping>);
+
+impl Watched {
+    /// # Errors
+    /// As [`Mapping::open`].
+    pub(super) fn open(fd: OwnedFd) -> Result<Self> {
+        Mapping::open(fd, BYTES as u64, false).map(Self)
+    }
+
+    /// How many changes there were.
+    pub(super) fn read(&self) -> u64 {
+        // Of memory that cannot be written, only relaxed loads are sure to be no more than loads.
+        let number = number(&self.0).load(Relaxed);
+        fence(Acquire);
+        number
+    }
+}
+
+fn number(mapping: &Mapping) -> &AtomicU64 {
+    // SAFETY: the mapping has the bytes of a number, begins at a page, and stays as long as the reference; every process
+    // uses it as an atomic number only, and readers only load it.
+    unsafe { AtomicU64::from_ptr(mapping.address().cast()) }
+}

@@ -1,0 +1,45 @@
+//! What this process holds of an exporter, by the name that it was offered under: while it does, one more import under
+//! that name needs no lease of its own.
+
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::import::Opened;
+
+#[derive(Debug, Default)]
+pub(super) struct Holds(Mutex<BTreeMap<String, Hold>>);
+
+#[derive(Debug)]
+struct Hold {
+    lease: u64,
+    /// The number of changes that was read before it was asked for.
+    changes: u64,
+    opened: Weak<Opened>,
+}
+
+impl Holds {
+    /// What is held under a name, if no offer has changed since it was asked for.
+    pub(super) fn find(&self, name: &str, changes: u64) -> Option<Arc<Opened>> {
+        self.all().get(name).filter(|hold| hold.changes == changes)?.opened.upgrade()
+    }
+
+    /// Notes what was given under a name, in place of what was given before.
+    pub(super) fn note(&self, name: &str, lease: u64, changes: u64, opened: &Arc<Opened>) {
+        self.all().insert(name.to_owned(), Hold { lease, changes, opened: Arc::downgrade(opened) });
+    }
+
+    /// Forgets a lease that is given up, unless there is another one under its name by now.
+    pub(super) fn forget(&self, name: &str, lease: u64) {
+        let mut all = self.all();
+        if all.get(name).is_some_and(|hold| hold.lease == lease) {
+            all.remove(name);
+        }
+    }
+
+    /// Never held while something is given up, which may be the last reference to what is noted here.
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Hold>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,245 @@
+//! What a thread keeps, what goes back to the thread that took it, and what goes to the system.
+
+use std::process::Command;
+
+use super::*;
+use crate::memory::{Slab, TailSize};
+
+#[test]
+fn bins_hold_what_they_are_for() {
+    let (mut last, mut bytes) = (None, 0);
+    while bytes <= LARGE {
+        let size = Size::of(bytes).expect("small enough");
+        let bin = size.bin();
+        assert!(size.bytes() >= bytes && size.bytes() <= bytes * 5 / 4 + STEP, "{size:?} for {bytes}");
+        assert_eq!(Size::of_bin(bin), size, "{bytes}");
+        assert_eq!(Size::of(size.bytes()), Some(size));
+        assert!(last == Some(bin) || last.map_or(0, |last| last + 1) == bin, "{bin} after {last:?}");
+        last = Some(bin);
+        bytes += if bytes < 5000 { 1 } else { 997 };
+    }
+    assert_eq!(Size::of(LARGE).map(Size::bin), Some(BINS - 1));
+    assert_eq!(Size::of(LARGE + 1).map(Size::bytes), Some(LARGE + STEP));
+    assert_eq!(Size::of(usize::MAX), None);
+}
+
+#[test]
+fn what_was_given_back_comes_again() {
+    let (first, size) = allocate(5000).expect("memory");
+    // SAFETY: just allocated.
+    unsafe { free(first, size) };
+    let (again, _) = allocate(size.bytes() - 100).expect("memory");
+    assert_eq!(first, again);
+    // SAFETY: as above.
+    unsafe { free(again, size) };
+    let all: Vec<_> = (0..100).map(|i| allocate(LARGE + i % 2).expect("memory")).collect();
+    for (block, size) in all {
+        // SAFETY: as above.
+        unsafe { free(block, size) };
+    }
+    let kept = local::here().map(|local| local.blocks.bytes.get());
+    assert!(kept.is_some_and(|bytes| bytes > 0 && bytes <= MOST), "{kept:?}");
+    assert!(allocate(usize::MAX - 10).is_none());
+}
+
+#[test]
+fn what_was_given_back_elsewhere_returns() {
+    // A size that no other test on this thread asks for.
+    let blocks: Vec<_> = (0..10).map(|_| allocate(3 << 20).expect("memory")).collect();
+    let mut addresses: Vec<_> = blocks.iter().map(|(block, _)| block.addr()).collect();
+    let far: Vec<_> = blocks.into_iter().map(|(block, origin)| Far(block, origin)).collect();
+    in_a_thread(|| far.into_iter().for_each(Far::free));
+    // As many as are kept: the others went to the system, which may hand them out again.
+    addresses.sort();
+    let again: Vec<_> = (0..2).map(|_| allocate(3 << 20).expect("memory")).collect();
+    for &(block, origin) in &again {
+        assert!(addresses.binary_search(&block.addr()).is_ok());
+        // SAFETY: as above.
+        unsafe { free(block, origin) };
+    }
+    let returned = local::here().map(|local| local.returned.bytes.load(Relaxed));
+    assert_eq!(returned, Some(0));
+}
+
+struct Panics;
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        panic!("as asked");
+    }
+}
+
+#[test]
+fn the_block_of_a_header_that_panics_is_given_back() {
+    let slab = Slab::new(Panics, TailSize::default()).map_err(|refused| refused.error).expect("memory");
+    let at = slab.as_raw();
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(slab))).expect_err("a panic");
+    let again = Slab::new((), TailSize::default()).map_err(|refused| refused.error).expect("memory");
+    assert_eq!(again.as_raw(), at);
+}
+
+/// A block that no thread has kept yet.
+fn block(size: Size) -> NonNull<u8> {
+    fresh(size, None).expect("memory")
+}
+
+fn size(bytes: usize) -> Size {
+    Size::of(bytes).expect("can be addressed")
+}
+
+/// Blocks with room for so many bytes.
+fn room(most: usize) -> Blocks {
+    Blocks { most, ..Blocks::new() }
+}
+
+#[test]
+fn as_much_is_kept_as_there_is_room_for() {
+    let (blocks, size) = (room(3 * STEP), size(STEP));
+    for kept in 1..=3 {
+        // SAFETY: a new block of this size.
+        assert!(unsafe { blocks.give(size, block(size)) });
+        assert_eq!(blocks.bytes.get(), kept * STEP);
+    }
+    let one_more = block(size);
+    // SAFETY: as above.
+    assert!(!unsafe { blocks.give(size, one_more) });
+    assert_eq!(blocks.bytes.get(), 3 * STEP);
+    let taken = blocks.take(size).expect("one of three");
+    assert_eq!(blocks.bytes.get(), 2 * STEP);
+    for block in [one_more, taken] {
+        // SAFETY: taken, or not given.
+        unsafe { release(block, size) };
+    }
+    blocks.free();
+    assert_eq!((blocks.bytes.get(), blocks.take(size)), (0, None));
+}
+
+#[test]
+fn the_largest_are_not_kept() {
+    let (blocks, returned, most) = (room(usize::MAX / 2), Returned::new(), usize::MAX / 2);
+    for (size, kept) in [(size(LARGE), true), (size(LARGE + 1), false)] {
+        let (one, other) = (block(size), block(size));
+        // SAFETY: a new block of this size.
+        assert_eq!(unsafe { blocks.give(size, one) }, kept);
+        // SAFETY: as above.
+        assert_eq!(unsafe { returned.give(size, other, most) }, kept);
+        assert_eq!((blocks.take(size), returned.take().count()), (kept.then_some(one), kept.into()));
+        for block in [one, other] {
+            // SAFETY: taken, or not given.
+            unsafe { release(block, size) };
+        }
+    }
+}
+
+#[test]
+fn a_large_block_is_none_of_the_small_ones() {
+    let (blocks, small) = (room(MOST), size(1));
+    // SAFETY: a new block of this size.
+    assert!(unsafe { blocks.give(small, block(small)) });
+    assert_eq!(blocks.take(size(LARGE + 1)), None);
+    blocks.free();
+}
+
+#[test]
+fn as_much_returns_as_there_is_room_for() {
+    let (returned, size) = (Returned::new(), size(STEP));
+    let blocks = [block(size), block(size), block(size)];
+    // SAFETY: new blocks of this size.
+    let given = blocks.map(|block| unsafe { returned.give(size, block, 2 * STEP) });
+    assert_eq!((given, returned.bytes.load(Relaxed)), ([true, true, false], 2 * STEP));
+    let [first, second, third] = blocks;
+    assert_eq!(returned.take().collect::<Vec<_>>(), [(second, size), (first, size)]);
+    assert_eq!((returned.bytes.load(Relaxed), returned.take().count()), (0, 0));
+    for block in [first, second, third] {
+        // SAFETY: taken, or not given.
+        unsafe { release(block, size) };
+    }
+}
+
+/// A block on its way to another thread.
+struct Far(NonNull<u8>, Origin);
+
+// SAFETY: a block is anybody's who has it.
+unsafe impl Send for Far {}
+
+impl Far {
+    fn new(bytes: usize) -> Self {
+        let (block, origin) = allocate(bytes).expect("memory");
+        Self(block, origin)
+    }
+
+    fn free(self) {
+        // SAFETY: allocated, and nobody uses it.
+        unsafe { free(self.0, self.1) }
+    }
+}
+
+/// How many bytes the calling thread keeps, and how many came back to it from others.
+fn here() -> (usize, usize) {
+    let local = local::here().expect("a thread that goes on");
+    (local.blocks.bytes.get(), local.returned.bytes.load(Relaxed))
+}
+
+/// In a thread that keeps nothing yet.
+fn in_a_thread(act: impl FnOnce() + Send + 'static) {
+    std::thread::spawn(act).join().expect("a thread");
+}
+
+#[test]
+fn what_does_not_fit_goes_to_the_system() {
+    in_a_thread(|| {
+        let blocks = [Far::new(LARGE), Far::new(LARGE), Far::new(LARGE)];
+        blocks.into_iter().for_each(Far::free);
+        assert_eq!(here(), (MOST, 0));
+    });
+}
+
+#[test]
+fn a_block_goes_back_to_the_thread_that_took_it() {
+    in_a_thread(|| {
+        let (one, other) = (Far::new(LARGE), Far::new(LARGE / 2));
+        let at = one.0.addr();
+        in_a_thread(|| {
+            one.free();
+            other.free();
+            assert_eq!(here(), (0, 0));
+        });
+        assert_eq!(here(), (0, LARGE + LARGE / 2));
+        let again = Far::new(LARGE);
+        assert_eq!((again.0.addr(), here()), (at, (LARGE / 2, 0)));
+        again.free();
+    });
+}
+
+#[test]
+fn the_end_of_a_thread_leaves_nothing() {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    in_a_thread(move || {
+        Far::new(LARGE).free();
+        let far = Far::new(LARGE / 2);
+        in_a_thread(|| far.free());
+        assert_eq!(here(), (LARGE, LARGE / 2));
+        let local = local::here().expect("a thread that goes on");
+        free_all(local);
+        sender.send(here()).expect("somebody listens");
+    });
+    assert_eq!(receiver.recv(), Ok((0, 0)));
+}
+
+#[test]
+fn the_environment_turns_it_off() {
+    /// For the processes that have such an environment.
+    const MOST_EXPECTED: &str = "DEVX_TEST_MOST_KEPT";
+    if let Some(most) = std::env::var_os(MOST_EXPECTED) {
+        assert_eq!(Some(Blocks::new().most.to_string().as_str()), most.to_str());
+        return;
+    }
+    for (value, most) in [("0", 0), ("1", MOST), ("", MOST)] {
+        let status = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "memory::blocks::tests::the_environment_turns_it_off"])
+            .env("DEVEXCHANGE_KEEP_BLOCKS", value)
+            .env(MOST_EXPECTED, most.to_string())
+            .status();
+        assert!(status.expect("this program runs").success(), "{value:?}");
+    }
+}

@@ -1,0 +1,77 @@
+//! A schema as a tree: how its fields are numbered and found, and what a list of fields may be.
+#![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
+
+use core::ffi::CStr;
+
+use devexchange_core::Schema;
+use devexchange_core::abi::types::{DEVX_INVALID_CHILDREN, DEVX_TOO_DEEP};
+use devexchange_core::arrow::MAX_DEPTH;
+use devexchange_core::arrow::schema::FieldDesc;
+
+fn field(name: &'static CStr, format: &'static CStr, n_children: u32) -> FieldDesc<'static> {
+    FieldDesc { n_children, ..FieldDesc::new(name, format) }
+}
+
+/// A struct of a list of a struct of two, and of a number with a dictionary of texts.
+fn tree() -> Schema {
+    let coded = FieldDesc { has_dictionary: true, ..FieldDesc::new(c"e", c"i") };
+    let fields = [
+        FieldDesc::batch(3),
+        field(c"a", c"+l", 1),
+        field(c"b", c"+s", 2),
+        field(c"c", c"f", 0),
+        field(c"d", c"g", 0),
+        coded,
+        field(c"texts", c"u", 0),
+        field(c"f", c"n", 0),
+    ];
+    Schema::new(&fields).unwrap()
+}
+
+#[test]
+fn fields_are_numbered_level_by_level() {
+    let schema = tree();
+    let names: Vec<_> = (0..schema.nodes()).map(|node| schema.field(node).unwrap().name()).collect();
+    assert_eq!(names, ["", "a", "e", "f", "b", "texts", "c", "d"]);
+    assert!(schema.field(schema.nodes()).is_none());
+    assert!(!schema.root().is_nullable() && schema.field(1).unwrap().is_nullable());
+}
+
+#[test]
+fn children_and_dictionaries_hang_below_their_field() {
+    let schema = tree();
+    let below = |node: usize| {
+        let field = schema.field(node).unwrap();
+        let children: Vec<_> =
+            (0..=field.n_children()).map(|index| field.child(index).map(|child| child.node())).collect();
+        (children, field.dictionary().map(|values| values.node()))
+    };
+    assert_eq!(below(0), (vec![Some(1), Some(2), Some(3), None], None));
+    assert_eq!(below(1), (vec![Some(4), None], None));
+    assert_eq!(below(2), (vec![None], Some(5)));
+    assert_eq!(below(3), (vec![None], None));
+    assert_eq!(below(4), (vec![Some(6), Some(7), None], None));
+}
+
+#[test]
+fn a_list_is_one_tree() {
+    for (fields, says) in [
+        (vec![field(c"", c"+s", 2), field(c"a", c"i", 0)], "node 0 has 2 below it, but the list ends after 1"),
+        (vec![field(c"", c"+s", 1), field(c"a", c"i", 0), field(c"b", c"i", 0)], "the tree ends after 2"),
+    ] {
+        let error = Schema::new(&fields).unwrap_err();
+        assert_eq!(error.status(), DEVX_INVALID_CHILDREN);
+        assert!(error.message().contains(says), "{error}");
+    }
+}
+
+#[test]
+fn a_tree_has_a_depth_and_no_more() {
+    let lists = |depth: usize| {
+        let mut fields = vec![field(c"", c"+l", 1); depth - 1];
+        fields.push(field(c"", c"i", 0));
+        Schema::new(&fields)
+    };
+    assert_eq!(lists(MAX_DEPTH).unwrap().nodes(), MAX_DEPTH);
+    assert_eq!(lists(MAX_DEPTH + 1).unwrap_err().status(), DEVX_TOO_DEEP);
+}

@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Whether the tests see small changes of the code (`make mutants`): cargo-mutants changes one expression after the other
+# in a copy of the tree and runs the tests of that module.
+#
+#   scripts/mutants.sh                     every module
+#   scripts/mutants.sh release             those with this text in their name
+#   SHARD=0/8 scripts/mutants.sh schema    every eighth of its mutants
+#
+# Prints a line for each module and, below it, what no test saw. A mutant is caught if a test fails, or does not end,
+# with it; one that does not build counts for nothing. Fails if a module has less than 85 % caught. What is left alone,
+# and why, is in .cargo/mutants.toml.
+set -euo pipefail
+# shellcheck source=scripts/env.sh
+. "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+
+version=27.1.0
+least_percent=85
+modules=(layout order release-memory release-device schema)
+
+work=$DEVX_TARGET/mutants
+tree=$work/tree
+failed=0
+
+files_of() { # MODULE
+  case $1 in
+    layout) echo core/src/layout.rs ;;
+    order) echo core/src/order.rs ;;
+    release-memory) echo core/src/memory/{foreign,owner,slab,queue,blocks}.rs core/src/ledger.rs ;;
+    release-device) echo core/src/runtime/cuda/reaper.rs ;;
+    schema) echo core/src/arrow/{schema,format,metadata,count,check,plain,table,tree}.rs ;;
+  esac
+}
+
+# Arguments of cargo test besides the package of the core: the programs that can see a module and are fast.
+tests_of() { # MODULE
+  case $1 in
+    layout) echo --test layout ;;
+    order)
+      echo --package devexchange-tests --lib --test order --test cuda_order --test cuda_release --test cuda_array \
+        --test cuda_ipc ;;
+    release-memory) echo --lib --test memory --test ledger --test batch ;;
+    release-device) echo --package devexchange-tests --test cuda_reaper --test cuda_release ;;
+    schema) echo --test format --test schema --test types --test batch ;;
+  esac
+}
+
+install_tool() {
+  if [ "$("$work/bin/cargo-mutants" mutants --version 2>/dev/null)" = "cargo-mutants $version" ]; then return; fi
+  "$CARGO" install --quiet --locked cargo-mutants --version "$version" --root "$work" --target-dir "$work/build"
+  rm -rf "$work/build"
+}
+
+# As new files: Cargo would take what the last run built of a mutant for what the tree as it was comes to.
+copy_tree() {
+  rm -rf "$tree"
+  mkdir -p "$tree"
+  tar -C "$DEVX_ROOT" --exclude=./target --exclude=.git --exclude=.tools -cf - . | tar -xmf - -C "$tree"
+}
+
+# The test programs would each ask Cargo for the simulated driver.
+place_driver() {
+  "$CARGO" run --quiet --release --locked --manifest-path "$DEVX_ROOT/tests/simcuda/driver/Cargo.toml" \
+    --bin simcuda-place -- "$work/simcuda"
+  export DEVX_SIM_PATH=$work/simcuda/libcuda.so.1
+}
+
+mutate() { # MODULE
+  local file argument options=()
+  for file in $(files_of "$1"); do options+=(--file "$file"); done
+  for argument in $(tests_of "$1"); do options+=("--cargo-arg=$argument"); done
+  if [ -n "${SHARD:-}" ]; then options+=(--sharding round-robin --shard "$SHARD"); fi
+  rm -rf "$work/results/$1"
+  mkdir -p "$work/results/$1"
+  # It fails where mutants were missed, which is counted here. Left out is what is slow: descriptors, which have tests
+  # of their own, and the second run of each CUDA program, on threads.
+  (cd "$tree" && CARGO_TARGET_DIR=$work/target INSTA_UPDATE=no "$work/bin/cargo-mutants" mutants --in-place \
+    --profile mutants --output "$work/results/$1" --timeout-multiplier 5 --minimum-test-timeout 60 \
+    --cargo-arg=--locked "${options[@]}" -- -- --skip ipc:: --skip run_by_threads) </dev/null || true
+}
+
+lines_of() { # MODULE FILE
+  wc -l <"$work/results/$1/mutants.out/$2.txt"
+}
+
+report() { # MODULE
+  local caught missed timeout unviable percent
+  if ! caught=$(lines_of "$1" caught) || ! missed=$(lines_of "$1" missed); then
+    echo "$1: cargo-mutants did not run"
+    failed=1
+    return
+  fi
+  timeout=$(lines_of "$1" timeout) unviable=$(lines_of "$1" unviable)
+  percent=$(awk -v caught=$((caught + timeout)) -v all=$((caught + timeout + missed)) \
+    'BEGIN { printf "%.1f", all ? 100 * caught / all : 0 }')
+  printf '%-8s %s %% caught: %d caught, %d did not end, %d missed, %d did not build\n' "$1" "$percent" "$caught" \
+    "$timeout" "$missed" "$unviable"
+  sed 's/^/    missed: /' "$work/results/$1/mutants.out/missed.txt"
+  if awk -v percent="$percent" -v least="$least_percent" 'BEGIN { exit percent >= least }'; then failed=1; fi
+}
+
+main() {
+  local module chosen=()
+  for module in "${modules[@]}"; do
+    if [[ $module = *"${1-}"* ]]; then chosen+=("$module"); fi
+  done
+  if [ ${#chosen[@]} -eq 0 ]; then echo "no module is called $1; there are: ${modules[*]}" >&2; return 1; fi
+  mkdir -p "$work"
+  install_tool
+  copy_tree
+  place_driver
+  for module in "${chosen[@]}"; do mutate "$module"; done
+  echo
+  for module in "${chosen[@]}"; do report "$module"; done
+  return "$failed"
+}
+
+main "$@"

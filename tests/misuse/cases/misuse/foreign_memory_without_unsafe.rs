@@ -1,0 +1,17 @@
+//! What comes as an address is taken at its word, and that takes `unsafe`; so does what ends the use of something.
+
+use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
+use devexchange_core::runtime::cuda::Stream;
+use devexchange_core::{Batch, Owner, Schema, Tensor, TensorDesc, dlpack};
+
+fn import(managed: *mut DLManagedTensorVersioned, schema: &Schema, desc: &TensorDesc<'_>, stream: Stream) {
+    let _ = dlpack::import(managed);
+    let _ = Batch::import(std::ptr::null_mut(), schema);
+    let tensor = Tensor::from_raw_parts(desc, Owner::none()).unwrap();
+    let _ = tensor.write(&[1], stream);
+    let _ = stream.destroy();
+}
+
+fn main() {
+    let _ = import;
+}

@@ -1,0 +1,27 @@
+/* Two threads have the library write to one place: with a library that has the thread sanitizer, a run has to end with
+ * a report, since it is the library that writes. */
+#include <devexchange.h>
+#include <pthread.h>
+#include <stdio.h>
+
+static devx_tensor_t *place;
+
+static void *write_there(void *unused) {
+    static float values[3];
+    int64_t shape[1] = {3};
+    devx_error error;
+    DLTensor const description = {values, {kDLCPU, 0}, 1, {kDLFloat, 32, 1}, shape, NULL, 0};
+    (void)unused;
+    devx_tensor_create(&description, 0, NULL, &place, &error);
+    return NULL;
+}
+
+int main(void) {
+    pthread_t threads[2];
+    for (int i = 0; i < 2; ++i) {
+        if (pthread_create(&threads[i], NULL, write_there, NULL) != 0) return 0;
+    }
+    for (int i = 0; i < 2; ++i) pthread_join(threads[i], NULL);
+    printf("%p\n", (void *)place);
+    return 0;
+}

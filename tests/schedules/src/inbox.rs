@@ -1,0 +1,137 @@
+//! What the reaper is handed: each thing is done once, nobody sleeps over it, and who waits finds it done.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use loom::thread;
+
+use crate::parts::{Inbox, Told, inbox};
+use crate::{in_every_order, in_orders_with};
+
+/// As a release that waits.
+enum Thing {
+    /// Does something that others can see, here with what stands for memory.
+    Release(Arc<Memory>),
+    Settled(Told),
+}
+
+/// Written by whoever gives it up.
+struct Memory {
+    given_up: UnsafeCell<bool>,
+    times: AtomicU32,
+}
+
+// SAFETY: loom says if the cell is read before it was written, in an order that is not sure.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { given_up: UnsafeCell::new(false), times: AtomicU32::new(0) })
+    }
+
+    fn give_up(&self) {
+        // SAFETY: as above.
+        self.given_up.with_mut(|given_up| unsafe { *given_up = true });
+        self.times.fetch_add(1, Relaxed);
+    }
+
+    fn is_given_up(&self) -> bool {
+        // SAFETY: as above.
+        self.given_up.with(|given_up| unsafe { *given_up })
+    }
+}
+
+/// The reaper's thread, until it has done so much.
+fn reaper(inbox: &Arc<Inbox<Thing>>, much: usize) -> thread::JoinHandle<()> {
+    let inbox = Arc::clone(inbox);
+    thread::spawn(move || {
+        let (mut kept, mut done) = (Vec::new(), 0);
+        while done < much {
+            inbox.round(&mut kept, Duration::ZERO, |thing| {
+                match thing {
+                    Thing::Release(memory) => memory.give_up(),
+                    Thing::Settled(told) => drop(told),
+                }
+                done += 1;
+                None
+            });
+        }
+    })
+}
+
+#[test]
+fn what_was_added_before_is_done_when_it_is_settled() {
+    in_orders_with(2, || {
+        let inbox = Arc::new(inbox());
+        let (mine, theirs) = (Memory::new(), Memory::new());
+        let reaper = reaper(&inbox, 3);
+        let other = {
+            let (inbox, theirs) = (Arc::clone(&inbox), Arc::clone(&theirs));
+            thread::spawn(move || inbox.add(Thing::Release(theirs)))
+        };
+        inbox.add(Thing::Release(Arc::clone(&mine)));
+        inbox.settle(Thing::Settled);
+        assert!(mine.is_given_up());
+        other.join().expect("a thread");
+        reaper.join().expect("a thread");
+        assert_eq!([&mine, &theirs].map(|memory| memory.times.load(Relaxed)), [1, 1]);
+        assert_eq!(inbox.waiting(), 0);
+    });
+}
+
+/// As the end of the process does, and a program that asks how many releases wait.
+#[test]
+fn who_sees_that_nothing_waits_sees_what_was_done() {
+    in_every_order(|| {
+        let inbox = Arc::new(inbox());
+        let memory = Memory::new();
+        let reaper = reaper(&inbox, 1);
+        inbox.add(Thing::Release(Arc::clone(&memory)));
+        if inbox.waiting() == 0 {
+            assert!(memory.is_given_up());
+        }
+        reaper.join().expect("a thread");
+        assert_eq!((inbox.waiting(), memory.times.load(Relaxed)), (0, 1));
+    });
+}
+
+/// What is not done stays, and is looked at again together with what comes meanwhile. Here no pause ever ends: who waits
+/// for one though something is there would sleep for ever.
+#[test]
+fn what_is_not_done_is_looked_at_again() {
+    in_every_order(|| {
+        let inbox = Arc::new(inbox());
+        let [first, late, last] = [(); 3].map(|()| Memory::new());
+        inbox.add(Thing::Release(Arc::clone(&first)));
+        let other = {
+            let (inbox, late) = (Arc::clone(&inbox), Arc::clone(&late));
+            thread::spawn(move || inbox.add(Thing::Release(late)))
+        };
+        let mut kept = Vec::new();
+        while late.times.load(Relaxed) == 0 {
+            inbox.round(&mut kept, Duration::ZERO, |thing| match thing {
+                Thing::Release(memory) if Arc::ptr_eq(&memory, &first) => Some(Thing::Release(memory)),
+                Thing::Release(memory) => {
+                    memory.give_up();
+                    None
+                }
+                Thing::Settled(_) => None,
+            });
+            assert_eq!(kept.len(), 1);
+        }
+        assert_eq!(inbox.waiting(), 1);
+        inbox.add(Thing::Release(Arc::clone(&last)));
+        let done = inbox.round(&mut kept, Duration::ZERO, |thing| {
+            if let Thing::Release(memory) = thing {
+                memory.give_up();
+            }
+            None
+        });
+        assert!(done && kept.is_empty());
+        assert_eq!([&first, &late, &last].map(|memory| memory.times.load(Relaxed)), [1, 1, 1]);
+        other.join().expect("a thread");
+        assert_eq!(inbox.waiting(), 0);
+    });
+}

@@ -1,0 +1,238 @@
+//! The thread that gives up what queued work uses: when the driver cannot say whether the work is done, under capture, when
+//! memory is short, and at the end of the process.
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use devexchange_core::runtime::cuda::{Stream, reaper};
+use devexchange_core::{DType, Tensor};
+use devexchange_tests::cu_ok;
+use devexchange_tests::foreign::{self, CUDA0};
+use devexchange_tests::sim::{self, Schedule, Session};
+
+const N: u64 = 256;
+const LAZY: Schedule = Schedule { mode: "lazy", seed: 1 };
+
+/// As in `core/src/runtime/cuda/reaper.rs`: so many queries may fail one after the other.
+const TRIES: u64 = 3;
+
+/// Codes of the driver: a kernel failed; the driver, or the context, is gone.
+const FAILED: u32 = 719;
+const GONE: [u32; 2] = [4, 709];
+
+/// Memory of a producer, and a stream with work that reads it.
+struct Scene {
+    memory: u64,
+    scratch: u64,
+    stream: u64,
+    released: Arc<AtomicU32>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self { memory: sim::alloc(N), scratch: sim::alloc(N), stream: sim::stream(), released: Arc::default() }
+    }
+
+    fn on(&self) -> Stream {
+        Stream::new(0, self.stream as i64).expect("a stream")
+    }
+
+    /// A tensor that is in use.
+    fn used(&self) -> Tensor {
+        let released = Arc::clone(&self.released);
+        let tensor = foreign::tensor(self.memory, N, CUDA0, move || {
+            released.fetch_add(1, SeqCst);
+        });
+        sim::copy(self.scratch, self.memory, N, self.stream);
+        tensor.used_on(self.on()).expect("used");
+        tensor
+    }
+
+    /// The release, and how many were given up for lost, after so many queries that fail.
+    fn with_failures(failures: u64, code: u32) -> (u32, i64) {
+        let session = Session::new();
+        session.begin(LAZY);
+        let (scene, before) = (Self::new(), reaper::leaked());
+        (1..=failures).for_each(|nth| sim::fail("cuEventQuery", nth, code, false));
+        drop(scene.used());
+        sim::settle();
+        sim::fail_clear();
+        let found = (scene.released.load(SeqCst), reaper::leaked() - before);
+        scene.end();
+        session.accept();
+        found
+    }
+
+    fn end(self) {
+        sim::synchronize(self.stream);
+        sim::free(self.memory);
+        sim::free(self.scratch);
+        sim::destroy(self.stream);
+    }
+}
+
+#[test]
+fn a_query_that_fails_is_made_again() {
+    if sim::skipped("faults are injected into the simulated driver") {
+        return;
+    }
+    for failures in 0..=TRIES {
+        assert_eq!(Scene::with_failures(failures, FAILED), (1, 0), "{failures} failures");
+    }
+}
+
+#[test]
+fn what_cannot_be_asked_is_lost_and_counted() {
+    if sim::skipped("faults are injected into the simulated driver") {
+        return;
+    }
+    assert_eq!(Scene::with_failures(100, FAILED), (0, 1));
+    assert_eq!(Scene::with_failures(100, FAILED), (0, 1));
+}
+
+#[test]
+fn work_of_a_driver_that_is_gone_is_over() {
+    if sim::skipped("faults are injected into the simulated driver") {
+        return;
+    }
+    for code in GONE {
+        assert_eq!(Scene::with_failures(100, code), (1, 0), "code {code}");
+    }
+}
+
+#[test]
+fn what_the_driver_does_not_take_back_is_counted() {
+    if sim::skipped("faults are injected into the simulated driver") {
+        return;
+    }
+    let session = Session::new();
+    let allocate = || Tensor::allocate(CUDA0, DType::UINT8, &[N as i64], None).expect("allocated");
+    for (code, lost) in [(0, 0), (FAILED, 1), (GONE[0], 0), (GONE[1], 0)] {
+        let (tensor, before) = (allocate(), reaper::leaked());
+        let address = tensor.data() as u64;
+        if code != 0 {
+            sim::fail("cuMemFree_v2", 1, code, false);
+        }
+        drop(tensor);
+        sim::settle();
+        sim::fail_clear();
+        assert_eq!(reaper::leaked() - before, lost, "code {code}");
+        if code != 0 {
+            sim::free(address);
+        }
+    }
+    session.accept();
+}
+
+#[test]
+fn releases_wait_for_their_work_alone() {
+    let session = Session::new();
+    session.each(20, || {
+        let (scene, other) = (Scene::new(), Scene::new());
+        let (early, late) = (scene.used(), scene.used());
+        drop(early);
+        // Under a capture of another stream, which asking for events would break.
+        sim::begin_capture(other.stream, 0);
+        drop(late);
+        sim::settle();
+        assert_eq!(sim::end_capture(other.stream), 0, "the capture is intact");
+        assert_eq!(scene.released.load(SeqCst), 2);
+        scene.end();
+        other.end();
+    });
+}
+
+#[test]
+fn memory_of_a_stream_waits_for_the_end_of_a_capture() {
+    let session = Session::new();
+    session.each(5, || {
+        let scene = Scene::new();
+        let tensor = Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(scene.on())).expect("allocated");
+        sim::begin_capture(scene.stream, 1);
+        drop(tensor);
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(reaper::waiting(), 1);
+        assert_eq!(sim::end_capture(scene.stream), 0, "the capture is intact");
+        sim::settle();
+        scene.end();
+    });
+}
+
+#[test]
+fn memory_on_its_way_back_is_waited_for_where_it_is_short() {
+    if sim::skipped("faults are injected into the simulated driver") {
+        return;
+    }
+    let session = Session::new();
+    session.begin(LAZY);
+    let scene = Scene::new();
+    // So that the thread is there.
+    drop(scene.used());
+    sim::settle();
+    let allocate = || Tensor::allocate(CUDA0, DType::UINT8, &[16], None);
+    let slow = Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(scene.on())).expect("allocated");
+    sim::begin_capture(scene.stream, 2);
+    drop(slow);
+    // Longer than the thread sleeps: it is not awake when the capture ends.
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(sim::end_capture(scene.stream), 0, "the capture is intact");
+    sim::fail("cuMemAlloc_v2", 1, 2, false);
+    let before = sim::calls("cuMemFreeAsync");
+    let second = allocate().expect("allocated at the second try");
+    assert_eq!(sim::calls("cuMemFreeAsync") - before, 1, "what was on its way is back");
+    drop(second);
+    // Twice in a row is too often.
+    sim::fail("cuMemAlloc_v2", 1, 2, false);
+    sim::fail("cuMemAlloc_v2", 2, 2, false);
+    allocate().expect_err("no memory");
+    sim::fail_clear();
+    sim::settle();
+    scene.end();
+}
+
+/// Who waits there would wait for itself.
+#[test]
+fn a_release_may_allocate_where_memory_is_short() {
+    if sim::skipped("faults are injected into the simulated driver") {
+        return;
+    }
+    let session = Session::new();
+    session.begin(LAZY);
+    let scene = Scene::new();
+    let tensor = foreign::tensor(scene.memory, N, CUDA0, || {
+        sim::fail("cuMemAlloc_v2", 1, 2, false);
+        drop(Tensor::allocate(CUDA0, DType::UINT8, &[16], None).expect("allocated at the second try"));
+    });
+    sim::copy(scene.scratch, scene.memory, N, scene.stream);
+    tensor.used_on(scene.on()).expect("used");
+    drop(tensor);
+    sim::settle();
+    scene.end();
+}
+
+// ---- the end of the process ----
+
+/// Work that takes some time.
+extern "C" fn some_work(_: *mut std::ffi::c_void) {
+    std::thread::sleep(Duration::from_millis(100));
+}
+
+#[test]
+fn the_end_of_the_process_waits_for_work_that_ends() {
+    if sim::is_child() {
+        sim::set_current(sim::primary(0));
+        let (memory, stream) = (sim::alloc(N), sim::stream());
+        let tensor = foreign::tensor(memory, N, CUDA0, || println!("released at the end"));
+        let work: extern "C" fn(*mut std::ffi::c_void) = some_work;
+        cu_ok!("cuLaunchHostFunc", stream, work as usize, 0);
+        tensor.used_on(Stream::new(0, stream as i64).expect("a stream")).expect("used");
+        return drop(tensor);
+    }
+    let start = Instant::now();
+    let output = sim::child("the_end_of_the_process_waits_for_work_that_ends", &[("SIMCUDA_MODE", "threads")]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("released at the end"), "{output:?}");
+    assert!(start.elapsed() < Duration::from_secs(20));
+}
