@@ -115,29 +115,16 @@ fn as_much_is_kept_as_there_is_room_for() {
 }
 
 #[test]
-fn the_largest_are_not_kept() {
-    let (blocks, returned, most) = (room(usize::MAX / 2), Returned::new(), usize::MAX / 2);
-    for (size, kept) in [(size(LARGE), true), (size(LARGE + 1), false)] {
-        let (one, other) = (block(size), block(size));
-        // SAFETY: a new block of this size.
-        assert_eq!(unsafe { blocks.give(size, one) }, kept);
-        // SAFETY: as above.
-        assert_eq!(unsafe { returned.give(size, other, most) }, kept);
-        assert_eq!((blocks.take(size), returned.take().count()), (kept.then_some(one), kept.into()));
-        for block in [one, other] {
-            // SAFETY: taken, or not given.
-            unsafe { release(block, size) };
-        }
+fn the_largest_come_from_no_thread() {
+    for (bytes, kept) in [(LARGE, true), (LARGE + 1, false)] {
+        let (block, origin) = allocate(bytes).expect("memory");
+        let before = local::here().map(|local| local.blocks.bytes.get());
+        assert_eq!((origin.home.is_null(), origin.bytes() >= bytes), (!kept, true));
+        // SAFETY: allocated, and nobody uses it.
+        unsafe { free(block, origin) };
+        let after = local::here().map(|local| local.blocks.bytes.get());
+        assert_eq!(before != after, kept, "{bytes}");
     }
-}
-
-#[test]
-fn a_large_block_is_none_of_the_small_ones() {
-    let (blocks, small) = (room(MOST), size(1));
-    // SAFETY: a new block of this size.
-    assert!(unsafe { blocks.give(small, block(small)) });
-    assert_eq!(blocks.take(size(LARGE + 1)), None);
-    blocks.free();
 }
 
 #[test]
