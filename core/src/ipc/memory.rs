@@ -183,6 +183,9 @@ pub(super) fn file(name: &str, bytes: usize) -> Result<OwnedFd> {
     }
     let fd = fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
         .map_err(|errno| Error::system("memfd_create", errno))?;
+    // Who is given a descriptor for reading cannot open the file again for writing.
+    let for_reading = Mode::RUSR | Mode::RGRP | Mode::ROTH;
+    fs::fchmod(&fd, for_reading).map_err(|errno| Error::system("fchmod", errno))?;
     match fs::fallocate(&fd, FallocateFlags::empty(), 0, bytes as u64) {
         Ok(()) => Ok(fd),
         Err(errno) => refused(errno.to_string()),

@@ -126,6 +126,9 @@ fn files_of_the_wrong_kind_are_refused() {
     }
     // Sealed and large enough, but nobody may write it.
     let read_only = export_batch(&numbers_and_texts(), Copying::Always).expect("exported");
+    // Nobody but the owner, who may change that, opens it a second time for writing.
+    let mode = rustix::fs::fstat(&duplicates(&read_only)[0]).expect("a file").st_mode;
+    assert_eq!(mode & 0o777, 0o444);
     let mut says_writable = read_only.descriptor().to_vec();
     let writable_at = 32 + 2 + 4 + 9;
     assert_eq!(says_writable[writable_at], 0);
