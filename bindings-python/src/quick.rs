@@ -10,6 +10,7 @@ use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 
+use devexchange_core::memory::vector;
 use devexchange_core::{Device, Error as CoreError};
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
@@ -146,7 +147,10 @@ unsafe extern "C" fn give(
         // SAFETY: Python has checked the type, and the caller keeps it alive.
         let tensor = unsafe { borrowed::<Tensor>(py, this) }.get().get_attached(py)?;
         let asked = Asked { stream: None, max_version, device: None, copy: None };
-        Some(dlpack::export(py, tensor, &asked).ok()?.into_ptr())
+        Some(match dlpack::export(py, tensor, &asked) {
+            Ok(capsule) => capsule.into_ptr(),
+            Err(error) => raise(error),
+        })
     };
     quickly(quick, || match METHODS.get(py) {
         // SAFETY: the arguments are those of the call.
@@ -217,7 +221,11 @@ unsafe fn call_method(
 ) -> *mut ffi::PyObject {
     // SAFETY: names are a tuple.
     let named = if names.is_null() { 0 } else { unsafe { ffi::PyTuple_Size(names) } };
-    let mut all = vec![this];
+    let mut all = match vector((n + named) as usize + 1) {
+        Ok(all) => all,
+        Err(error) => return raise(Error::Refused(error)),
+    };
+    all.push(this);
     if !arguments.is_null() {
         // SAFETY: there are as many as the call says.
         all.extend_from_slice(unsafe { std::slice::from_raw_parts(arguments, (n + named) as usize) });

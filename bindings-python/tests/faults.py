@@ -21,7 +21,10 @@ def scenes():
     tensor = devexchange.from_dlpack(numpy.arange(6.0).reshape(2, 3))
     batch = tensor.to_batch()
     schema = batch.schema
-    yield "a versioned tensor", lambda: tensor.__dlpack__(max_version=(1, 0))
+    # Its first consumer needs no memory.
+    held = tensor.__dlpack__(max_version=(1, 0))
+    yield "a versioned tensor for a second consumer", lambda: tensor.__dlpack__(max_version=(1, 0))
+    del held
     yield "a legacy tensor", lambda: tensor.__dlpack__()
     yield "a tensor of somebody else's", lambda: devexchange.from_dlpack(numpy.arange(4))
     yield "a column", lambda: tensor.to_column("x")

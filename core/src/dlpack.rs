@@ -410,7 +410,8 @@ fn hand_over_in_place(
 ) -> Owned<DLManagedTensorVersioned> {
     // Closed when the consumer gives it back.
     std::mem::forget(Entry::open(Kind::TensorExport));
-    let (manager_ctx, deleter) = (tensor.as_raw(), Some(deleter_in_place as unsafe extern "C" fn(*mut _)));
+    let manager_ctx = tensor.as_raw().map_addr(|address| address | IN_PLACE);
+    let deleter = Some(deleter_versioned as unsafe extern "C" fn(*mut _));
     let (flags, dl_tensor) = (tensor.flags().0, tensor.as_dltensor());
     // SAFETY: the place is in the tensor's block, and lent to this consumer alone.
     unsafe { place.write(DLManagedTensorVersioned { version, manager_ctx, deleter, flags, dl_tensor }) };
@@ -460,19 +461,20 @@ unsafe extern "C" fn delete_versioned(context: *mut c_void) {
     }
 }
 
-unsafe extern "C" fn deleter_in_place(managed: *mut DLManagedTensorVersioned) {
-    let _entry = Entry::opened(Kind::TensorExport);
-    // SAFETY: a consumer gives back what it was given.
-    let tensor = unsafe { (*managed).manager_ctx };
-    // SAFETY: written by `hand_over_in_place` for a tensor that lent its place; a consumer calls a deleter once.
-    unsafe { Tensor::take_back(tensor) }
-}
+/// In the context of a struct that is in the tensor's own block. One deleter for both: a binding may put another one in front
+/// of it that knows no struct from the other.
+const IN_PLACE: usize = 1;
 
 unsafe extern "C" fn deleter_versioned(managed: *mut DLManagedTensorVersioned) {
     // SAFETY: a consumer gives back what it was given.
     let context = unsafe { (*managed).manager_ctx };
-    // SAFETY: made by `hand_over` for this type; a consumer calls a deleter once.
-    unsafe { take_back::<DLManagedTensorVersioned>(context) }
+    if context.addr() & IN_PLACE == 0 {
+        // SAFETY: made by `hand_over` for this type; a consumer calls a deleter once.
+        return unsafe { take_back::<DLManagedTensorVersioned>(context) };
+    }
+    let _entry = Entry::opened(Kind::TensorExport);
+    // SAFETY: written by `hand_over_in_place` for a tensor that lent its place; a consumer calls a deleter once.
+    unsafe { Tensor::take_back(context.map_addr(|address| address & !IN_PLACE)) }
 }
 
 // ---- the legacy struct ----

@@ -14,7 +14,7 @@ use devexchange_core::convert::{
     plan_tensor, tensor,
 };
 use devexchange_core::dlpack::Copying;
-use devexchange_core::{Batch, Device, Flags, Owner, Schema, Tensor};
+use devexchange_core::{Batch, DType, Device, Flags, Owner, Schema, Tensor, TensorDesc};
 
 fn single(fields: &[FieldDesc<'_>], nodes: &[NodeDesc<'_>]) -> Batch {
     let schema = Schema::new(fields).unwrap();
@@ -169,6 +169,21 @@ fn tensors_of_one_shape() {
         assert_eq!(tensor(made.root(), Copying::Never).unwrap().shape(), shape);
         let made = column(&odd, "", Copying::Never).unwrap();
         assert_eq!((made.length(), tensor(made.root(), Copying::Never).unwrap().shape()), (shape[0], shape));
+    }
+}
+
+#[test]
+fn an_empty_tensor_of_huge_extents_becomes_a_column() {
+    let far = 1 << 40;
+    for strides in [None, Some(&[1, 1, 8, 4][..]), Some(&[far, 1, far, far][..])] {
+        let shape = &[2, 0, far, far];
+        let flags = Flags::default();
+        let (data, device, dtype, byte_offset) = (std::ptr::null_mut(), Device::CPU, DType::INT32, 0);
+        let empty = TensorDesc { data, device, dtype, shape, strides, byte_offset, flags };
+        // SAFETY: there are no elements.
+        let empty = unsafe { Tensor::from_raw_parts(&empty, Owner::none()) }.unwrap();
+        let made = fixed_shape_column(&empty, "empty", Copying::Never).unwrap();
+        assert_eq!((made.length(), made.schema().root().format()), (2, "+w:0"));
     }
 }
 

@@ -77,6 +77,7 @@ fn several_consumers_have_a_struct_each() {
     // SAFETY: held.
     let two = unsafe { &*second };
     assert_eq!((one.version.minor, two.version.minor), (3, 0));
+    assert_eq!(one.deleter.map(|call| call as usize), two.deleter.map(|call| call as usize));
     // A consumer that changes its struct changes no one else's.
     (one.dl_tensor.ndim, one.dl_tensor.data, one.flags) = (0, std::ptr::null_mut(), 7);
     assert_eq!((two.dl_tensor.data.cast(), two.dl_tensor.ndim, two.flags), (data.as_mut_ptr(), 1, 0));

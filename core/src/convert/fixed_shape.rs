@@ -70,13 +70,17 @@ fn order_in_memory(tensor: &Tensor) -> Option<[usize; MAX_NDIM]> {
     order.iter_mut().zip(1..).for_each(|(place, dimension)| *place = dimension);
     let of = |list: &[i64], dimension: usize| list.get(dimension).copied().unwrap_or(0);
     order.sort_by_key(|&dimension| std::cmp::Reverse((of(strides, dimension), of(shape, dimension) > 1)));
+    // The strides of a tensor without elements mean nothing, and its extents may come to more than there can be.
+    if tensor.layout().elements == 0 {
+        return Some(all);
+    }
     let mut expected = 1_i64;
     for &dimension in order.iter().rev().chain(shape.first().map(|_| &0)) {
         let extent = of(shape, dimension);
-        if tensor.layout().elements > 0 && extent > 1 && of(strides, dimension) != expected {
+        if extent > 1 && of(strides, dimension) != expected {
             return None;
         }
-        expected = expected.checked_mul(extent.max(1))?;
+        expected *= extent;
     }
     Some(all)
 }
@@ -117,6 +121,8 @@ pub fn fixed_shape_column(tensor: &Tensor, name: &str, copy: Copying) -> Result<
     });
     let parameters = c_formatted(format_args!("{{\"shape\":{physical:?}{permutation}}}"))?;
     let pairs = [(EXTENSION_NAME, NAME), (EXTENSION_METADATA, parameters.to_bytes())];
-    let list = ListOf { extent: extents.product(), metadata: Some(metadata::encode(&pairs)?) };
+    // In this order it is known not to overflow.
+    let extent = inner.iter().product();
+    let list = ListOf { extent, metadata: Some(metadata::encode(&pairs)?) };
     over_values(&tensor, name, rows, &[list])
 }
