@@ -30,8 +30,13 @@ fn memory_is_used_again_only_after_the_importers_work() {
         sim::destroy(stream);
         return sim::settle();
     }
+    until_it_is_released(&session, NAME, "again");
+}
+
+/// The exporter's part: its memory is written again as soon as the importer has released it, which must see none of that.
+fn until_it_is_released(session: &Session, name: &str, address: &str) {
     session.each(4, || {
-        let server = ipc::Server::bind(&own("again")).expect("bound");
+        let server = ipc::Server::bind(&own(address)).expect("bound");
         let (memory, stream) = (sim::alloc(N), sim::stream());
         let again = move || {
             sim::set_current(sim::primary(0));
@@ -42,7 +47,7 @@ fn memory_is_used_again_only_after_the_importers_work() {
         let tensor = filled(foreign::tensor(memory, N, CUDA0, again), 7, stream);
         server.offer_tensor("t", &tensor, Copying::Never).expect("offered");
         drop(tensor);
-        let mut peer = start(NAME, "importer", &[]);
+        let mut peer = start(name, "importer", &[]);
         peer.expect("queued");
         server.withdraw("t");
         soon("it is released", || server.leases() == 0);
@@ -89,28 +94,7 @@ fn imports_that_share_a_lease_have_an_order_of_their_own() {
         }
         return sim::settle();
     }
-    session.each(4, || {
-        let server = ipc::Server::bind(&own("share")).expect("bound");
-        let (memory, stream) = (sim::alloc(N), sim::stream());
-        let again = move || {
-            sim::set_current(sim::primary(0));
-            sim::fill(memory, 0xee, N, stream);
-            sim::synchronize(stream);
-            sim::free(memory);
-        };
-        let tensor = filled(foreign::tensor(memory, N, CUDA0, again), 7, stream);
-        server.offer_tensor("t", &tensor, Copying::Never).expect("offered");
-        drop(tensor);
-        let mut peer = start(NAME, "importer", &[]);
-        peer.expect("queued");
-        server.withdraw("t");
-        soon("it is released", || server.leases() == 0);
-        sim::settle();
-        peer.send("written again");
-        peer.end();
-        drop(server);
-        sim::destroy(stream);
-    });
+    until_it_is_released(&session, NAME, "share");
 }
 
 #[test]
