@@ -46,7 +46,7 @@ impl State {
         let Some(alloc) = self.allocs.get_mut(&base) else { return };
         let (len, kind, device) = (alloc.len, alloc.kind, alloc.device);
         // Imported memory is on the exporter's account.
-        let own = alloc.import_key.is_none();
+        let own = alloc.imported_by.is_none();
         let pool = alloc.pool.filter(|_| own);
         alloc.accesses = Vec::new();
         alloc.written = Ranges::default();
@@ -149,7 +149,7 @@ impl Call<'_> {
                 written,
                 sync_memops: false,
                 opened: 0,
-                import_key: None,
+                imported_by: None,
                 origin,
                 excused: false,
             },

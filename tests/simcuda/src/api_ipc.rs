@@ -98,8 +98,7 @@ impl Sim {
             if mine {
                 return Err(Code::INVALID_CONTEXT);
             }
-            let key = (u64::from(handle.pid) << 32 | handle.instance, handle.object);
-            let known = c.st.allocs.iter_mut().find(|(_, a)| a.freed.is_none() && a.import_key == Some(key));
+            let known = c.st.allocs.iter_mut().find(|(_, a)| a.freed.is_none() && a.imported_by == Some(handle));
             if let Some((base, a)) = known {
                 a.opened += 1;
                 return Ok(*base);
@@ -111,7 +110,7 @@ impl Sim {
             c.insert(base, want, Bytes::Backing(bytes));
             if let Some(a) = c.st.allocs.get_mut(&base) {
                 a.opened = 1;
-                a.import_key = Some(key);
+                a.imported_by = Some(handle);
             }
             Ok(base)
         })

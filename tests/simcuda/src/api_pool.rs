@@ -1,6 +1,7 @@
 //! `cuMemPool*` and the pools of devices.
 
 use crate::alloc::Want;
+use crate::api_ipc::IpcHandle;
 use crate::call::{Call, Need, Sim};
 use crate::code::{Code, CuResult};
 use crate::memory::Backing;
@@ -244,7 +245,8 @@ impl Sim {
             c.insert(base, want, Bytes::Backing(bytes));
             if let Some(a) = c.st.allocs.get_mut(&base) {
                 a.written.add(0, pointer.len);
-                a.import_key = Some(pointer.key);
+                let PoolPointer { pid, fd, len, key: (instance, object) } = pointer;
+                a.imported_by = Some(IpcHandle { pid, fd, instance, object, len, magic: 0 });
             }
             Ok(base)
         })

@@ -1,5 +1,6 @@
 //! Everything a simulator knows, as plain data. The rules lie in the modules that change it.
 
+use crate::api_ipc::IpcHandle;
 use crate::clock::{Clock, Timeline};
 use crate::config::Config;
 use crate::fault::Faults;
@@ -258,9 +259,9 @@ pub(crate) struct Alloc {
     pub(crate) accesses: Vec<Access>,
     pub(crate) written: Ranges,
     pub(crate) sync_memops: bool,
-    /// How often an imported range was opened, and the key of the exporter's handle.
+    /// How often an imported range was opened, and by which handle: one that differs in any part is another one.
     pub(crate) opened: u32,
-    pub(crate) import_key: Option<(u64, u64)>,
+    pub(crate) imported_by: Option<IpcHandle>,
     pub(crate) origin: Site,
     pub(crate) excused: bool,
 }

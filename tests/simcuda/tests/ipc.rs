@@ -34,6 +34,22 @@ fn memory_between_two_drivers() {
     assert_eq!(other.pointer_attribute(2, b), Err(Code::INVALID_VALUE));
 }
 
+/// A real driver may do anything with a handle that nobody made; what is opened by the one that was made is its memory.
+#[test]
+fn a_handle_that_was_altered_is_another_one() {
+    let (w, other) = (World::strict(Mode::Lazy, 1), World::strict(Mode::Lazy, 2));
+    let (a, b) = (w.dev(100), w.dev(100));
+    w.memset_d8(a, 1, 100, simcuda::LEGACY).unwrap();
+    w.memset_d8(b, 2, 100, simcuda::LEGACY).unwrap();
+    w.ctx_synchronize().unwrap();
+    let good = w.ipc_mem_handle(a).unwrap();
+    let altered = IpcHandle { fd: w.ipc_mem_handle(b).unwrap().fd, ..good };
+    let (wrong, right) = (other.ipc_open_mem(altered, 1).unwrap(), other.ipc_open_mem(good, 1).unwrap());
+    assert_eq!((other.peek(wrong, 1).unwrap(), other.peek(right, 1).unwrap()), (vec![2], vec![1]));
+    other.ipc_close_mem(wrong).unwrap();
+    other.ipc_close_mem(right).unwrap();
+}
+
 #[test]
 fn what_cannot_be_shared_or_opened() {
     let w = World::lenient(Mode::Lazy, 1);
