@@ -76,6 +76,11 @@ pub struct Cuda {
     pub path: PathBuf,
 }
 
+/// The simulated driver: the one that is placed, or that is placed now.
+pub fn placed() -> PathBuf {
+    std::env::var_os(PLACED).map_or_else(|| place().join("libcuda.so.1"), PathBuf::from)
+}
+
 /// A call with integers and pointers. The result is not checked.
 #[macro_export]
 macro_rules! cu {
@@ -113,11 +118,10 @@ pub fn choose(path: &Path) {
 pub fn cuda() -> &'static Cuda {
     static CUDA: OnceLock<Cuda> = OnceLock::new();
     CUDA.get_or_init(|| {
-        let path = match (CHOSEN.get(), std::env::var_os(PLACED)) {
-            (Some(path), _) => path.clone(),
-            _ if on_gpu() => PathBuf::from("libcuda.so.1"),
-            (None, Some(path)) => PathBuf::from(path),
-            (None, None) => place().join("libcuda.so.1"),
+        let path = match CHOSEN.get() {
+            Some(path) => path.clone(),
+            None if on_gpu() => PathBuf::from("libcuda.so.1"),
+            None => placed(),
         };
         for (name, value) in [("SIMCUDA_DEVICES", "2"), ("SIMCUDA_MODE", mode_of_process())] {
             if std::env::var_os(name).is_none() {

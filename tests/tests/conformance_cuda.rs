@@ -10,7 +10,7 @@ use devexchange_tests::{check_committed, root, sim};
 /// Asks the simulated driver, in a mode that does not depend on who runs the tests.
 fn ask(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     static DRIVER: OnceLock<PathBuf> = OnceLock::new();
-    let driver = DRIVER.get_or_init(|| sim::place().join("libcuda.so.1"));
+    let driver = DRIVER.get_or_init(sim::placed);
     let variables = [("SIMCUDA_DEVICES", "2"), ("SIMCUDA_SEED", "1")].into_iter().chain(variables.iter().copied());
     let mut program = Command::new(env!("CARGO_BIN_EXE_cuda-conformance"));
     let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SIMCUDA_"));
