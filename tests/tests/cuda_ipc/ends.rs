@@ -59,6 +59,32 @@ fn until_it_is_released(session: &Session, name: &str, address: &str) {
     });
 }
 
+/// What is exported waits for its producer's work, too; that takes nothing away from what was named before.
+#[test]
+fn uses_that_were_named_before_an_export_count() {
+    let session = Session::new();
+    session.each(6, || {
+        let (memory, producer, reader) = (sim::alloc(N), sim::stream(), sim::stream());
+        let scratch = sim::alloc(N);
+        let again = move || {
+            sim::set_current(sim::primary(0));
+            sim::fill(memory, 0xee, N, producer);
+            sim::synchronize(producer);
+            sim::free(memory);
+        };
+        let tensor = filled(foreign::tensor(memory, N, CUDA0, again), 7, producer);
+        tensor.wait(on(reader)).expect("waits");
+        sim::copy(scratch, memory, N, reader);
+        tensor.used_on(on(reader)).expect("used");
+        drop(ipc::export_tensor(&tensor, Copying::Never).expect("exported"));
+        drop(tensor);
+        sim::settle();
+        assert_eq!(sim::download(scratch, N, reader), vec![7; N as usize]);
+        sim::free(scratch);
+        [producer, reader].into_iter().for_each(sim::destroy);
+    });
+}
+
 /// Each import waits for the exporter's work, though the memory and its event are open already, and each release comes
 /// after the work of its own import; the exporter has its memory back after all of it.
 #[test]
