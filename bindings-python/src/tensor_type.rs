@@ -79,8 +79,7 @@ fn slot(kind: &Bound<'_, PyType>, slot: c_int) -> Option<NonNull<c_void>> {
 pub(crate) fn empty(py: Python<'_>) -> PyResult<Bound<'_, Tensor>> {
     let Some(kind) = KIND.get() else { return Err(PyTypeError::new_err("the module is not there")) };
     let object = match spare::take(py) {
-        // SAFETY: attached; the memory of such an object, which nobody has.
-        Some(memory) => unsafe { ffi::PyObject_Init(memory.as_ptr(), kind.object) },
+        Some(memory) => revive(memory, kind.object),
         // SAFETY: attached; the arguments are none.
         None => unsafe { (kind.make)(kind.object, PyTuple::empty(py).as_ptr(), null_mut()) },
     };
@@ -88,6 +87,16 @@ pub(crate) fn empty(py: Python<'_>) -> PyResult<Bound<'_, Tensor>> {
     let object = unsafe { Bound::from_owned_ptr_or_err(py, object) }?;
     // SAFETY: an object of the type.
     Ok(unsafe { object.cast_into_unchecked() })
+}
+
+/// What ended, as a new object.
+#[inline]
+fn revive(memory: NonNull<ffi::PyObject>, kind: *mut ffi::PyTypeObject) -> *mut ffi::PyObject {
+    // SAFETY: attached; the memory of an object of the type, which nobody has.
+    let object = unsafe { ffi::PyObject_Init(memory.as_ptr(), kind) };
+    // SAFETY: attached; whole, with a closed handle in it, and not tracked since its end.
+    unsafe { ffi::PyObject_GC_Track(object.cast()) };
+    object
 }
 
 /// A new object with the tensor.
@@ -129,6 +138,9 @@ unsafe extern "C" fn refuse_new(
 unsafe extern "C" fn end(object: *mut ffi::PyObject) {
     // SAFETY: Python calls it, so it is attached.
     let py = unsafe { Python::assume_attached() };
+    // Python's collector looks at all objects, and must not find one without references. It may run in what follows.
+    // SAFETY: attached, and an object of a type with a collector, as all of PyO3's have one.
+    unsafe { ffi::PyObject_GC_UnTrack(object.cast()) };
     // SAFETY: attached, and the object is not yet gone.
     unsafe { ffi::PyObject_ClearWeakRefs(object) };
     // What a panic says is in the trace; the object ends all the same.

@@ -1,5 +1,6 @@
 """The calls that are done without PyO3's machinery: what they allocate, and that nothing else about them differs."""
 
+import gc
 import inspect
 import os
 import subprocess
@@ -51,6 +52,15 @@ def test_an_exchange_allocates_nothing_of_its_own(tmp_path):
     assert done.returncode == 0, done.stderr
     # The one allocation is the struct of the other library, which has a table of functions.
     assert done.stdout.split() == ["0.0", "0.0", "1.0"]
+
+
+def test_an_object_that_ended_is_out_of_the_collectors_sight():
+    tensor = from_dlpack(MATRIX)
+    assert gc.is_tracked(tensor)
+    del tensor
+    # To look at one would end it once more.
+    assert not [thing for thing in gc.get_objects() if type(thing) is Tensor]
+    assert gc.is_tracked(from_dlpack(MATRIX))
 
 
 def test_an_object_ends_before_its_memory_is_used_again():
