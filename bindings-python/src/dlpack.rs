@@ -100,8 +100,8 @@ fn settle(obj: &Bound<'_, PyAny>, marks: bool, taken: Result<CoreTensor>, wanted
 pub(crate) fn take_quickly(obj: &Bound<'_, PyAny>) -> Option<Result<CoreTensor>> {
     let (table, marks) = match Offer::known(obj.get_type_ptr()) {
         Some(Offer { table: Some(table), marks: false, .. }) => (*table, false),
-        Some(Offer { table: None, on_host: true, .. }) => {
-            return capsule::take_quickly(&request_quickly(obj)?).map(Ok);
+        Some(Offer { table: None, on_host, .. }) if *on_host || device::is_said_to_be_host(obj) => {
+            return Some(from_there(capsule::take_quickly(&request_quickly(obj)?)?, Device::CPU));
         }
         Some(_) => return None,
         None => (Offer::table_of_class(&obj.get_type())?, true),
@@ -141,7 +141,11 @@ fn by_methods(obj: &Bound<'_, PyAny>, on_host: bool, wanted: &Wanted) -> Result<
         false => device::from_python(&obj.call_method0(intern!(obj.py(), "__dlpack_device__"))?)?,
     };
     let stream = wanted.stream_for(source)?;
-    let tensor = capsule::take(&request(obj, stream, wanted.copy)?, stream)?;
+    from_there(capsule::take(&request(obj, stream, wanted.copy)?, stream)?, source)
+}
+
+/// A tensor that has to be where the object said.
+fn from_there(tensor: CoreTensor, source: Device) -> Result<CoreTensor> {
     if tensor.device() != source {
         return refuse!(DEVX_DEVICE, "the tensor is on {}: __dlpack_device__ said {source}", tensor.device());
     }

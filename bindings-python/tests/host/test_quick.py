@@ -8,6 +8,7 @@ import sys
 import textwrap
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -153,3 +154,45 @@ def test_what_is_wrong_with_a_call_is_said():
         from_dlpack(MATRIX, nothing=1)
     with pytest.raises(TypeError, match="int"):
         from_dlpack(MATRIX).to(1)
+
+
+# --- producers of a type that no program can change, which are asked in fewer steps ---
+
+
+def producer(device, array=MATRIX):
+    return SimpleNamespace(__dlpack_device__=device, __dlpack__=array.__dlpack__)
+
+
+class Number(int):
+    """A number, as members of an enumeration are."""
+
+
+@pytest.mark.parametrize("device", [(1, 0), (Number(1), Number(0)), (True, False)])
+def test_a_producer_says_where_it_is(device):
+    tensor = from_dlpack(producer(lambda: device))
+    assert (tensor.data_ptr, tensor.device) == (MATRIX.ctypes.data, (1, 0))
+
+
+@pytest.mark.parametrize("device", [None, 1, (), (1,), ("cpu", 0), (1, None), (1, 0, 0)])
+def test_a_device_that_is_no_pair(device):
+    with pytest.raises(TypeError, match="a pair"):
+        from_dlpack(producer(lambda: device))
+
+
+@pytest.mark.parametrize("device", [(1, 1), (13, 0), (1 << 80, 0), (1, -(1 << 80)), (-1, 0)])
+def test_a_device_that_is_not_the_tensors(device):
+    with pytest.raises((BufferError, TypeError, ValueError)):
+        from_dlpack(producer(lambda: device))
+    assert devexchange.outstanding() == 0
+
+
+def test_what_a_producer_raises_is_its_own_error():
+    def fails(**_):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        from_dlpack(producer(fails))
+    with pytest.raises(KeyError, match="mine"):
+        from_dlpack(SimpleNamespace(__dlpack_device__=lambda: (1, 0), __dlpack__=fails))
+    with pytest.raises(TypeError, match="has no __dlpack__"):
+        from_dlpack(SimpleNamespace())
