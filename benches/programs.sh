@@ -128,7 +128,7 @@ add_launcher() { # LANGUAGE VARIABLES AND COMMAND...
 }
 
 build_python() {
-  local include operation log=$out/python.log
+  local include operation log=$out/python.log torch
   if [ -z "$quick" ] && ! "$DEVX_ROOT/scripts/build-python.sh" >"$log" 2>&1; then
     is_missing python "the wheel could not be built, see $log"
     return
@@ -140,9 +140,13 @@ build_python() {
   include=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
   if [ ! -e "$include/Python.h" ]; then is_missing python "there is no $include/Python.h"; return; fi
   build_library floor.so -isystem "$include" "$benches/python/floor.c" "${floor[@]}"
-  add_launcher python PYTHONPATH="$bin" "$venv/bin/python" "$benches/python/bench.py"
-  if "$venv/bin/python" -c 'import torch' 2>/dev/null; then return; fi
-  for operation in torch-in torch-out torch-to; do is_missing "python/$operation" "PyTorch is not in $venv"; done
+  # Where `make test-torch` has installed PyTorch: another environment of the same interpreter, behind everything else.
+  torch=("$DEVX_TARGET"/python/torch/venv/lib/python3*/site-packages)
+  add_launcher python PYTHONPATH="$bin" BENCH_PACKAGES="${torch[0]}" "$venv/bin/python" "$benches/python/bench.py"
+  if [ -d "${torch[0]}/torch" ] || "$venv/bin/python" -c 'import torch' 2>/dev/null; then return; fi
+  for operation in torch-in torch-out torch-to; do
+    is_missing "python/$operation" "PyTorch is not there; make test-torch installs it"
+  done
 }
 
 # The classes that Arrow Java is made of, in the version that the conformance test has.

@@ -6,6 +6,7 @@ It runs with a library in front of all others that counts allocations; scripts/b
 import gc
 import importlib
 import itertools
+import os
 import sys
 import time
 
@@ -18,6 +19,10 @@ import devexchange
 
 ROWS = 1024
 WIDTHS = 1, 10, 100, 1000
+
+
+# Packages of another environment that has more of them.
+sys.path.append(os.environ["BENCH_PACKAGES"])
 
 
 def optional(name):

@@ -14,31 +14,56 @@ use pyo3::types::PyType;
 
 use crate::dlpack::has_streams;
 use crate::error::{Result, refuse, wrong_type};
-use crate::exchange::check;
+use crate::exchange::{Table, ToObject, check};
 use crate::offer::Offer;
 
-/// The object that the function table of `kind` makes of a tensor. The stream that its library works on is made to wait
-/// for the elements.
-pub(crate) fn make<'py>(kind: &Bound<'py, PyType>, tensor: CoreTensor) -> Result<Bound<'py, PyAny>> {
-    let py = kind.py();
-    let Some((table, to_object)) = Offer::of(kind)?.table.and_then(|table| Some((table, table.to_object?))) else {
-        return wrong_type!("{kind} has no __dlpack_c_exchange_api__ that makes objects");
-    };
-    let device = tensor.device();
-    let stream = if has_streams(device) { table.work_stream_of(py, device)? } else { NO_SYNC };
-    let request = Request { max_version: table.version, stream, ..Request::default() };
-    let exported = dlpack::export::<DLManagedTensorVersioned>(tensor, &request)?;
-    let mut out = null_mut();
-    // SAFETY: attached, a tensor that its consumer is to own, and room for an address.
-    let code = hand_over(exported, |tensor| unsafe { to_object(tensor, &raw mut out) });
-    // What a call that failed left there is not an object.
-    let object = NonNull::new(out).filter(|_| code == 0);
-    // SAFETY: the consumer made it for us: a new reference.
-    let object = object.map(|object| unsafe { Bound::from_owned_ptr(py, object.as_ptr().cast()) });
-    check(py, code, "managed_tensor_to_py_object_no_sync")?;
-    match object {
-        Some(object) => Ok(object),
-        None => refuse!(DEVX_CALLBACK, "managed_tensor_to_py_object_no_sync gave NULL for an object"),
+/// A function table that makes objects.
+pub(crate) struct Maker {
+    table: Table,
+    to_object: ToObject,
+}
+
+impl Maker {
+    /// The one of a type.
+    pub(crate) fn of(kind: &Bound<'_, PyType>) -> Result<Self> {
+        match Offer::of(kind)?.table.and_then(Self::new) {
+            Some(maker) => Ok(maker),
+            None => wrong_type!("{kind} has no __dlpack_c_exchange_api__ that makes objects"),
+        }
+    }
+
+    /// The same, without a `PyErr`. None if there is none, or it is not sure; [`of`](Self::of) says why.
+    pub(crate) fn quickly_of(kind: &Bound<'_, PyType>) -> Option<Self> {
+        match Offer::known(kind.as_type_ptr()) {
+            Some(offer) => offer.table,
+            None => Offer::table_of_class(kind),
+        }
+        .and_then(Self::new)
+    }
+
+    fn new(table: Table) -> Option<Self> {
+        table.to_object.map(|to_object| Self { table, to_object })
+    }
+
+    /// The object that it makes of a tensor. The stream that its library works on is made to wait for the elements.
+    pub(crate) fn make<'py>(&self, py: Python<'py>, tensor: CoreTensor) -> Result<Bound<'py, PyAny>> {
+        let Self { table, to_object } = self;
+        let device = tensor.device();
+        let stream = if has_streams(device) { table.work_stream_of(py, device)? } else { NO_SYNC };
+        let request = Request { max_version: table.version, stream, ..Request::default() };
+        let exported = dlpack::export::<DLManagedTensorVersioned>(tensor, &request)?;
+        let mut out = null_mut();
+        // SAFETY: attached, a tensor that its consumer is to own, and room for an address.
+        let code = hand_over(exported, |tensor| unsafe { to_object(tensor, &raw mut out) });
+        // What a call that failed left there is not an object.
+        let object = NonNull::new(out).filter(|_| code == 0);
+        // SAFETY: the consumer made it for us: a new reference.
+        let object = object.map(|object| unsafe { Bound::from_owned_ptr(py, object.as_ptr().cast()) });
+        check(py, code, "managed_tensor_to_py_object_no_sync")?;
+        match object {
+            Some(object) => Ok(object),
+            None => refuse!(DEVX_CALLBACK, "managed_tensor_to_py_object_no_sync gave NULL for an object"),
+        }
     }
 }
 

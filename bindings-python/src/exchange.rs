@@ -19,13 +19,16 @@ use crate::dlpack::Wanted;
 use crate::error::{Error, Result, refuse};
 use crate::python;
 
+/// Makes an object of a tensor, which it then owns.
+pub(crate) type ToObject = unsafe extern "C" fn(*mut DLManagedTensorVersioned, *mut *mut c_void) -> c_int;
+
 /// What is needed of a function table. Its functions live as long as the process.
 #[derive(Clone, Copy)]
 pub(crate) struct Table {
     from_object: unsafe extern "C" fn(*mut c_void, *mut *mut DLManagedTensorVersioned) -> c_int,
     work_stream: unsafe extern "C" fn(DLDeviceType, i32, *mut *mut c_void) -> c_int,
     /// For consumers.
-    pub(crate) to_object: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned, *mut *mut c_void) -> c_int>,
+    pub(crate) to_object: Option<ToObject>,
     pub(crate) version: DLPackVersion,
 }
 

@@ -18,12 +18,12 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyModule, PyTuple, PyType};
 
+use crate::consumer::Maker;
 use crate::dlpack::{self, Asked};
 use crate::error::Error;
-use crate::offer::Offer;
 use crate::python::PyObject_Vectorcall;
 use crate::tensor::Tensor;
-use crate::{consumer, queue, tensor_type, version};
+use crate::{queue, tensor_type, version};
 
 /// A new reference, if the call was one of those that are quick.
 type Quick = Option<*mut ffi::PyObject>;
@@ -180,7 +180,7 @@ unsafe extern "C" fn place(this: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *
     })
 }
 
-/// `Tensor.to`, for a type of which it is known what it offers.
+/// `Tensor.to`, for a type with a function table.
 unsafe extern "C" fn to(this: *mut ffi::PyObject, kind: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: Python calls it, so it is attached.
     let py = unsafe { Python::assume_attached() };
@@ -191,10 +191,10 @@ unsafe extern "C" fn to(this: *mut ffi::PyObject, kind: *mut ffi::PyObject) -> *
         }
         // SAFETY: a type, which the caller keeps alive.
         let kind = unsafe { borrowed::<PyType>(py, kind) };
-        Offer::known(kind.as_type_ptr())?;
+        let maker = Maker::quickly_of(&kind)?;
         // SAFETY: Python has checked the type, and the caller keeps it alive.
         let tensor = unsafe { borrowed::<Tensor>(py, this) }.get().get_attached(py)?;
-        Some(match consumer::make(&kind, tensor) {
+        Some(match maker.make(py, tensor) {
             Ok(object) => object.into_ptr(),
             Err(error) => raise(error),
         })

@@ -8,11 +8,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::batch::RecordBatch;
+use crate::consumer::Maker;
 use crate::dlpack::Asked;
 use crate::error::{Result, refuse};
 use crate::handle::Handle;
 use crate::tensor_type::New;
-use crate::{address, buffer, consumer, convert, cuda_array, device, dlpack, exchange_table, stream};
+use crate::{address, buffer, convert, cuda_array, device, dlpack, exchange_table, stream};
 
 /// N-dimensional memory of somebody's: what it is, where it is, who keeps it alive and when it may be touched.
 ///
@@ -224,7 +225,7 @@ impl Tensor {
     /// Raises TypeError for a type without such a table, and what the library raises. Then nothing was given.
     #[pyo3(signature = (kind, /))]
     fn to<'py>(&self, kind: &Bound<'py, PyType>) -> Result<Bound<'py, PyAny>> {
-        consumer::make(kind, self.get()?)
+        Maker::of(kind)?.make(kind.py(), self.get()?)
     }
 
     /// The CUDA Array Interface, version 3; there is none for host memory. It keeps nothing alive, this object does.
