@@ -93,8 +93,13 @@ impl Drop for Entry {
 /// What all parts come to, counted from one number or more of each.
 #[inline]
 fn sum(of: impl Fn(&Lines) -> i64) -> i64 {
-    let rest = if REST_USED.load(Relaxed) { of(&REST) } else { 0 };
+    let rest = if REST_USED.load(Relaxed) { of_rest(&of) } else { 0 };
     local::all().map(|local| of(&local.lines)).sum::<i64>() + rest
+}
+
+#[cold]
+fn of_rest(of: &impl Fn(&Lines) -> i64) -> i64 {
+    of(&REST)
 }
 
 fn count_of(kind: Kind) -> DevxCount {
