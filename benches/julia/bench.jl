@@ -121,7 +121,7 @@ function our_batch(times, columns)
         export_share(batch, array, schema)
         seen = import_arrow(array, schema)
         for k in 1:columns
-            SINK[] += UInt(pointer(seen[k])::Ptr{Int32})
+            SINK[] += UInt(pointer(Column{Int32}(seen, k)))
         end
         close(seen)
     end

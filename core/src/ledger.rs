@@ -1,7 +1,7 @@
 //! The ledger: what is handed out and taken in, and not released yet. Counts only, no addresses; each thread counts what it
 //! does, and who reads adds up.
 
-use std::sync::atomic::{AtomicI64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 use crate::abi::types::{DevxCount, DevxLedger};
 use crate::local;
@@ -34,6 +34,9 @@ struct Line {
 /// The part of threads that are about to end.
 static REST: Lines = Lines::new();
 
+/// Whether there is anything in [`REST`], as hardly ever.
+static REST_USED: AtomicBool = AtomicBool::new(false);
+
 impl Lines {
     pub(crate) const fn new() -> Self {
         Self([const { Line { opened: AtomicI64::new(0), closed: AtomicI64::new(0) } }; KINDS])
@@ -55,6 +58,8 @@ fn count(kind: Kind, which: fn(&Line) -> &AtomicI64) {
             number.store(number.load(Relaxed) + 1, Release);
         }
         None => {
+            // Before it: whoever sees what is counted here, sees this.
+            REST_USED.store(true, Relaxed);
             which(REST.line(kind)).fetch_add(1, Release);
         }
     }
@@ -86,8 +91,15 @@ impl Drop for Entry {
 }
 
 /// What all parts come to, counted from one number or more of each.
+#[inline]
 fn sum(of: impl Fn(&Lines) -> i64) -> i64 {
-    local::all().map(|local| &local.lines).chain([&REST]).map(of).sum()
+    let rest = if REST_USED.load(Relaxed) { of_rest(&of) } else { 0 };
+    local::all().map(|local| of(&local.lines)).sum::<i64>() + rest
+}
+
+#[cold]
+fn of_rest(of: &impl Fn(&Lines) -> i64) -> i64 {
+    of(&REST)
 }
 
 fn count_of(kind: Kind) -> DevxCount {

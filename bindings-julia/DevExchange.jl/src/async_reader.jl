@@ -158,7 +158,8 @@ function receive(r::AsyncReader)
     return (batch=taken, metadata=take_metadata(block))
 end
 
-function next!(r::AsyncReader)
+# Not inlined: where Julia 1.5 puts a batch from one tuple into another, the garbage collector may miss its handle.
+@noinline function next!(r::AsyncReader)
     received = receive(r)
     return received === nothing ? nothing : received.batch
 end

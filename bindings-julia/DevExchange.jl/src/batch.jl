@@ -245,18 +245,17 @@ function export_both(export_array, b::Batch, array, target::Ref{ArrowSchema})
     GC.@preserve target begin
         place = Base.unsafe_convert(Ptr{ArrowSchema}, target)
         place == C_NULL && throw(DevExchangeError(DEVX_NULL_ARGUMENT, "schema is NULL"))
-        own = schema(b)
-        written = Ref(ArrowSchema())
+        own, written = schema_address(b), Ref(ArrowSchema())
         try
             # First where nobody sees it: if the array fails, the target is not written.
-            export_share(own, written)
+            @checked devx_schema_export(own::Ptr{Cvoid}, written::Ptr{ArrowSchema})
             export_array(b, array)
         catch
             arrow_release(written)
+            release_handle(TAG_SCHEMA, own)
             rethrow()
-        finally
-            close(own)
         end
+        release_handle(TAG_SCHEMA, own)
         unsafe_store!(place, written[])
     end
     return nothing
@@ -267,10 +266,12 @@ end
 
 The schema of a batch: a reference of its own, to be closed like any other.
 """
-function schema(b::Batch)
+schema(b::Batch) = Schema(Handle{TAG_SCHEMA}(schema_address(b)))
+
+function schema_address(b::Batch)
     out = Ref{Ptr{Cvoid}}(C_NULL)
     @checked devx_batch_schema(b.handle::Handle, out::Ptr{Ptr{Cvoid}})
-    return Schema(Handle{TAG_SCHEMA}(out[]))
+    return out[]
 end
 
 share(b::Batch) = Batch(Handle{TAG_BATCH}(share_address(b.handle)), b.rows, b.columns, b.device, b.readable)
@@ -296,14 +297,7 @@ All columns of a batch.
 """
 columns(b::Batch) = Column[b[k] for k in 1:b.columns]
 
-Base.getindex(b::Batch, k::Integer) = Column(b, column_record(b, k))
-Base.getindex(b::Batch, name::Symbol) = b[String(name)]
-function Base.getindex(b::Batch, name::AbstractString)
-    record = Ref{DevxColumn}()
-    text = ctext(name, "name")
-    @checked devx_batch_column_named(b.handle::Handle, text::Cstring, record::Ptr{DevxColumn})
-    return Column(b, record[])
-end
+Base.getindex(b::Batch, k::Union{Integer,Symbol,AbstractString}) = Column(b, column_record(b, k))
 
 root(b::Batch) = Column(b, root_record(b))
 
@@ -313,13 +307,23 @@ function root_record(b::Batch)
     return record[]
 end
 
-# Columns count from 1 in Julia.
-function column_record(b::Batch, k::Integer)
+# Columns count from 1 in Julia. Inlined, so that only what is needed of the record is read.
+@inline function column_record(b::Batch, k::Integer)
     require_open(b.handle)
-    1 <= k <= b.columns ||
-        throw(DevExchangeError(DEVX_OUT_OF_RANGE, "column is $k: the batch has $(b.columns), counted from 1"))
+    1 <= k <= b.columns || throw(no_column(b, k))
     record = Ref{DevxColumn}()
     @checked devx_batch_column(b.handle::Handle, (k - 1)::Int64, record::Ptr{DevxColumn})
+    return record[]
+end
+
+@noinline no_column(b::Batch, k) =
+    DevExchangeError(DEVX_OUT_OF_RANGE, "column is $k: the batch has $(b.columns), counted from 1")
+
+column_record(b::Batch, name::Symbol) = column_record(b, String(name))
+function column_record(b::Batch, name::AbstractString)
+    record = Ref{DevxColumn}()
+    text = ctext(name, "name")
+    @checked devx_batch_column_named(b.handle::Handle, text::Cstring, record::Ptr{DevxColumn})
     return record[]
 end
 

@@ -36,7 +36,8 @@ data; its values are the same.
 **Ownership.** A column keeps its batch from being finalized. After `close(batch)` it throws `DEVX_CLOSED`, in
 `@inbounds` code, too. Any task may read; none while another one closes the batch.
 
-The type of a column depends on the data: work on it in a function that it is passed to.
+The type of a column depends on the data: work on it in a function that it is passed to, or say what it is
+(`Column{Int32}(batch, k)`).
 """
 struct Column{T,L} <: AbstractVector{T}
     batch::Batch
@@ -64,6 +65,29 @@ function Column(batch::Batch, record::DevxColumn)
     # The first buffer of a union holds type ids.
     validity = record.n_buffers == 0 || startswith(format, "+u") ? C_NULL : buffer(record, 1)
     return Column{T,typeof(layout)}(batch, record, validity, layout, levels(layout))
+end
+
+"""
+    Column{T}(b::Batch, k) -> Column{T}
+
+The column `b[k]` of a batch, `k` being its number or its name, of which it is known that it has elements of type `T`:
+integers or floats of 8 to 64 bits; `Union{S,Missing}` is one of `S` whether there are nulls or not. Other than that of
+`b[k]` its type is known to the compiler: nothing is allocated, and nothing looked up where it is used.
+
+Throws as `b[k]`, and `DEVX_MISMATCH` for a column of another type, or one that may have nulls which `T` does not allow.
+"""
+@inline function Column{T}(b::Batch, k) where {T<:Union{PlainNumber,Missing}}
+    record = column_record(b, k)
+    fits = stores(nonmissing(T), record) && (Missing <: T || !may_have_nulls(b, record))
+    fits || throw(other_column(T, b, k, record))
+    return column_of_numbers(T, b, record)
+end
+
+@noinline function other_column(::Type{T}, b::Batch, k, record::DevxColumn) where {T}
+    format = GC.@preserve b unsafe_string(record.format)
+    nulls = may_have_nulls(b, record) ? ", and it may have nulls" : ""
+    return DevExchangeError(DEVX_MISMATCH,
+        "column is $(repr(k)): its format is $(repr(format))$nulls: not a Column{$T}")
 end
 
 # The rows that start at index `first` of the buffers.

@@ -372,10 +372,22 @@ const PLAIN_FORMATS = Dict{String,Tuple{DataType,Any}}(
 end
 
 function number_column(::Type{S}, batch::Batch, record::DevxColumn) where {S}
-    layout, validity = Plain(Ptr{S}(buffer(record, 2)), identity), buffer(record, 1)
-    may_have_nulls(batch, record) &&
-        return Column{Union{S,Missing},typeof(layout)}(batch, record, validity, layout, 0)
-    return Column{S,typeof(layout)}(batch, record, validity, layout, 0)
+    may_have_nulls(batch, record) && return column_of_numbers(Union{S,Missing}, batch, record)
+    return column_of_numbers(S, batch, record)
+end
+
+@inline function column_of_numbers(::Type{T}, batch::Batch, record::DevxColumn) where {T}
+    layout = Plain(Ptr{nonmissing(T)}(buffer(record, 2)), identity)
+    return Column{T,typeof(layout)}(batch, record, buffer(record, 1), layout, 0)
+end
+
+# Whether a column is one of numbers of this type.
+stores(::Type, ::DevxColumn) = false
+for (format, (stored, _)) in PLAIN_FORMATS
+    length(format) == 1 || continue
+    @eval @inline stores(::Type{$stored}, record::DevxColumn) =
+        unsafe_load(record.format) == $(UInt8(only(format))) && unsafe_load(record.format, 2) == 0x00 &&
+        record.has_dictionary == 0
 end
 
 function layout_of(batch::Batch, record::DevxColumn, format::String)

@@ -48,6 +48,9 @@ end
     # A column is one; its type is known only at run time.
     @test objects(() -> b[1]) < 3
     @test objects(() -> b[2]) < 3
+    # Unless it was said.
+    @test objects(() -> Column{Int32}(b, 1)[2]) < 1
+    @test objects(() -> Column{Union{Float64,Missing}}(b, 2)[2]) < 1
     c = b[1]
     @test objects(() -> sum(c)) < 1
     @test objects(() -> null_count(c)) < 1

@@ -239,6 +239,17 @@ end
     @test_throws BoundsError b[:a][4]
     @test_throws BoundsError b[:b][0]
     @test refused(() -> b[3], DX.DEVX_OUT_OF_RANGE, "column is 3") && refused(() -> b[0], DX.DEVX_OUT_OF_RANGE)
+    # Of a type that is known before.
+    c = @inferred Column{Int}(b, 1)
+    @test c isa Column{Int} && typeof(c) === typeof(b[1]) && c == b[:a] && pointer(c) == pointer(b[:a])
+    @test Column{Int}(b, :a) == b[:a] == Column{Int}(b, "a")
+    c = @inferred Column{Union{Int,Missing}}(b, 1)
+    @test c isa Column{Union{Int,Missing}} && c == [1, 2, 3]
+    @test refused(() -> Column{Int32}(b, 1), DX.DEVX_MISMATCH, "column is 1: its format is \"l\": not a Column{Int32}")
+    @test refused(() -> Column{Float64}(b, "b"), DX.DEVX_MISMATCH, "column is \"b\": its format is \"u\"")
+    @test refused(() -> Column{Int}(b, 3), DX.DEVX_OUT_OF_RANGE, "column is 3")
+    @test refused(() -> Column{Missing}(b, 1), DX.DEVX_MISMATCH)
+    @test refused(() -> Column{Union{Int,Int32}}(b, 1), DX.DEVX_MISMATCH)
     @test refused(() -> indices(b[:a]), DX.DEVX_MISMATCH) && refused(() -> dictionary(b[:a]), DX.DEVX_MISMATCH)
     @test DX.device(b) == DX.CPU
     s = schema(b)
@@ -249,10 +260,21 @@ end
     second = share(b)
     c = second[:a]
     close(b)
+    @test refused(() -> Column{Int}(b, 1), DX.DEVX_CLOSED, "batch")
     @test sprint(show, b) == "Batch (closed)" && c[1] == 1
     close(second)
     @test refused(() -> c[1], DX.DEVX_CLOSED, "batch") && refused(() -> sum(c), DX.DEVX_CLOSED)
     @test occursin("closed", sprint(show, MIME"text/plain"(), c))
+    # Numbers of which some are missing.
+    holes = Batch((a=[1.0, missing, 3.0],))
+    @test (@inferred Column{Union{Float64,Missing}}(holes, 1)) isa typeof(holes[1])
+    @test isequal(Column{Union{Float64,Missing}}(holes, :a), [1.0, missing, 3.0])
+    @test refused(() -> Column{Float64}(holes, 1), DX.DEVX_MISMATCH, "\"g\", and it may have nulls: not a Column{")
+    close(holes)
+    # Indices of a dictionary are no numbers of the column's.
+    coded = Batch((d=DictionaryVector(["x", "y", "x"]),))
+    @test refused(() -> Column{Int8}(coded, 1), DX.DEVX_MISMATCH, "format is \"c\"")
+    close(coded)
     # Nothing at all.
     e = Batch((a=Int[], s=String[], m=Union{Missing,Int}[], l=Vector{Int}[]))
     @test size(e) == (0, 4) && isempty(e[:a]) && isempty(e[:s]) && isempty(values(e[:a])) && eltype(e[:m]) == Int

@@ -8,7 +8,9 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 
@@ -20,9 +22,16 @@ public final class Benches {
     /** Long enough for the compiler. */
     private static final long WARM_UP_NS = 300_000_000;
 
-    private record Entry(int columns, Bench.SetUp setUp) {}
+    /** What differs from others of its group only in its number of columns runs the same loops. */
+    private record Entry(String group, int columns, Bench.SetUp setUp) {
+        Bench make() {
+            return setUp.make(columns);
+        }
+    }
 
     private final Map<String, Entry> entries = new LinkedHashMap<>();
+
+    private final Set<String> warm = new HashSet<>();
 
     private final String language;
 
@@ -32,7 +41,7 @@ public final class Benches {
 
     private void add(String operation, String implementation, int columns, Bench.SetUp setUp) {
         String name = language + "/" + (columns == 0 ? operation : operation + "/" + columns);
-        entries.put(name + "\t" + implementation, new Entry(columns, setUp));
+        entries.put(name + "\t" + implementation, new Entry(operation + "\t" + implementation, columns, setUp));
     }
 
     /** All that there are, after the floor's library was loaded. */
@@ -51,17 +60,27 @@ public final class Benches {
     }
 
     Bench make(String row) {
-        Entry entry = entries.get(row);
-        return entry.setUp.make(entry.columns);
+        return entries.get(row).make();
     }
 
+    /**
+     * The whole group is warmed up together, once and before any of it is measured: otherwise the compiler would make
+     * the loops for the number of columns that came first.
+     */
     private Bench ready(String row) {
-        Bench bench = make(row);
-        long end = System.nanoTime() + WARM_UP_NS;
-        while (System.nanoTime() < end) {
-            bench.run(100);
+        String group = entries.get(row).group;
+        if (warm.add(group)) {
+            warmUp(entries.values().stream().filter(entry -> entry.group.equals(group)).map(Entry::make).toList());
         }
-        return bench;
+        return make(row);
+    }
+
+    private static void warmUp(List<Bench> benches) {
+        long end = System.nanoTime() + benches.size() * WARM_UP_NS;
+        while (System.nanoTime() < end) {
+            benches.forEach(bench -> bench.run(100));
+        }
+        benches.forEach(Bench::close);
     }
 
     /** What is set up for an operation stays until another operation is asked for. */
