@@ -46,13 +46,22 @@ pub(crate) struct Bell(bell::Belled<u32>);
 
 impl Bell {
     pub(crate) fn new() -> Self {
-        Self(bell::Belled::new(0, || {}))
+        Self(bell::Belled::new(0, None))
     }
 
     /// Changes the state, and tells the threads that wait, or everybody.
     pub(crate) fn change(&self, everybody: bool) {
-        self.0.with(|state| *state += 1);
-        if everybody { self.0.ring() } else { self.0.nudge() }
+        let ring = self.0.turn(|state, bells| {
+            *state += 1;
+            if everybody {
+                return bells.ring();
+            }
+            bells.nudge();
+            None
+        });
+        if let Some(ring) = ring {
+            ring.tell();
+        }
     }
 
     pub(crate) fn wait(&self, least: u32) -> Poll<u32> {
