@@ -2,6 +2,8 @@
 
 #![expect(dead_code, unreachable_pub, reason = "a model uses a part of what the core uses")]
 
+#[path = "../../../core/src/arrow/batch_stream/alone.rs"]
+mod alone;
 #[path = "../../../core/src/arrow/asynchronous/bell.rs"]
 mod bell;
 mod blocks;
@@ -24,6 +26,7 @@ use devexchange_core::memory::boxed;
 use loom::sync::atomic::AtomicI64;
 use loom::sync::{Condvar, Mutex};
 
+pub(crate) use alone::Alone;
 pub(crate) use inbox::{Inbox, Told};
 pub(crate) use kept::Kept;
 pub(crate) use lazy::Lazy;
