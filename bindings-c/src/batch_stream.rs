@@ -40,7 +40,8 @@ unsafe fn devx_batch_stream_create(
         let stream = BatchStream::with(&schema, DeviceType(device_type), || {
             let owner = DevxOwner { context: source.context, release: source.release };
             // SAFETY: the caller hands over the source now that nothing can fail any more.
-            let mut source = Source { next, context: source.context, _owner: unsafe { Owner::from_raw(owner) } };
+            let owner = unsafe { Owner::from_raw(owner) };
+            let mut source = Source { next, context: source.context, record: NOTHING_SAID, _owner: owner };
             move || source.next()
         })?;
         out.write(BatchStreamHandle::give(stream));
@@ -51,8 +52,12 @@ unsafe fn devx_batch_stream_create(
 struct Source {
     next: unsafe extern "C" fn(*mut c_void, *mut *mut DevxBatch, *mut DevxError) -> DevxStatus,
     context: *mut c_void,
+    /// Where the source says what went wrong: nothing before each call.
+    record: DevxError,
     _owner: Owner,
 }
+
+const NOTHING_SAID: DevxError = DevxError { status: DEVX_OK, driver_code: 0, message: [0; DEVX_ERROR_MESSAGE_BYTES] };
 
 // SAFETY: by the contract of `devx_batch_source` its functions may be called on any thread.
 unsafe impl Send for Source {}
@@ -60,9 +65,9 @@ unsafe impl Send for Source {}
 impl Source {
     fn next(&mut self) -> Result<Option<Batch>> {
         let mut batch = std::ptr::null_mut();
-        let mut record = DevxError { status: DEVX_OK, driver_code: 0, message: [0; DEVX_ERROR_MESSAGE_BYTES] };
         // SAFETY: the source is not released yet, and there is room for both outputs.
-        let status = unsafe { (self.next)(self.context, &mut batch, &mut record) };
+        let status = unsafe { (self.next)(self.context, &mut batch, &mut self.record) };
+        let record = &mut self.record;
         if status != DEVX_OK {
             let said = text::read(&record.message);
             return Err(match status_name(status) {
@@ -73,6 +78,9 @@ impl Source {
                 }
                 None => Error::driver(status, record.driver_code, format_args!("source.next returned {}", status.0)),
             });
+        }
+        if record.status != DEVX_OK || record.driver_code != 0 || record.message.first() != Some(&0) {
+            *record = NOTHING_SAID;
         }
         let mut handle = batch.cast::<BatchHandle>();
         // SAFETY: the source gives NULL, or a living handle that it does not use any more.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use devexchange_core::abi::types::{DevxOwner, DevxWake};
+use devexchange_core::arrow::asynchronous;
 use devexchange_core::{Owner, Result};
 
 use crate::ctypes::WakeRecord;
@@ -33,14 +34,14 @@ impl Wake {
 /// The functions of the record may be called, as `devx_wake` says.
 pub(crate) unsafe fn with_wake<T>(
     record: Option<&WakeRecord>,
-    make: impl FnOnce(Box<dyn Fn() + Send + Sync>) -> Result<T>,
+    make: impl FnOnce(Option<asynchronous::Wake>) -> Result<T>,
 ) -> Result<T> {
-    let Some(&WakeRecord(record)) = record else { return make(Box::new(|| ())) };
+    let Some(&WakeRecord(record)) = record else { return make(None) };
     // SAFETY: the caller hands the record over.
     let owner = unsafe { Owner::from_raw(DevxOwner { context: record.context, release: record.release }) };
     let wake = Arc::new(Wake { record, owner });
     let given = Arc::clone(&wake);
-    make(Box::new(move || given.wake())).inspect_err(|_| {
+    make(Some(Arc::new(move || given.wake()))).inspect_err(|_| {
         if let Some(wake) = Arc::into_inner(wake) {
             wake.owner.into_raw();
         }

@@ -49,7 +49,7 @@ plain! { async_reader_create(abi_h_metadata: jboolean, token: jlong) -> jlong }
 /// A reader that asks for `token` when there is something to poll for. The token is released with it, or now if this
 /// fails.
 fn async_reader_create(abi_h_metadata: bool, token: jlong) -> Result<jlong> {
-    let reader = AsyncReader::new(ReaderOptions { limit: 0, abi_h_metadata }, bell(token))?;
+    let reader = AsyncReader::new(ReaderOptions { limit: 0, abi_h_metadata }, Some(bell(token)))?;
     Ok(hold(Reader { reader, metadata: Mutex::new(None) }))
 }
 

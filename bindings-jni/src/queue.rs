@@ -6,6 +6,7 @@ use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::thread::{self, Thread};
 
+use devexchange_core::arrow::asynchronous::Wake;
 use devexchange_core::error::Refused;
 use devexchange_core::memory::ReleaseQueue;
 use devexchange_core::{Error, Owner};
@@ -80,9 +81,9 @@ pub(crate) fn ask(token: jlong) {
 }
 
 /// A wake callback that asks for `token`. When it is given up, `token` is released, too.
-pub(crate) fn bell(token: jlong) -> impl Fn() + Send + Sync + 'static {
+pub(crate) fn bell(token: jlong) -> Wake {
     let bell = Bell { token, _owner: owner(token) };
-    move || bell.ring()
+    Arc::new(move || bell.ring())
 }
 
 struct Bell {

@@ -49,9 +49,9 @@ fn options(limit: i64) -> ReaderOptions {
 }
 
 fn pair(limit: i64) -> (AsyncReader, AsyncWriter) {
-    let reader = AsyncReader::new(options(limit), || ()).unwrap();
+    let reader = AsyncReader::new(options(limit), None).unwrap();
     // SAFETY: a handler of its own.
-    let writer = unsafe { AsyncWriter::new(reader.handler().unwrap(), DeviceType::CPU, None, || ()) }.unwrap();
+    let writer = unsafe { AsyncWriter::new(reader.handler().unwrap(), DeviceType::CPU, None, None) }.unwrap();
     (reader, writer)
 }
 
@@ -230,7 +230,7 @@ fn a_release_waits_for_a_call_on_another_thread() {
         additional_metadata: null(),
         private_data: (&raw const slow).cast_mut().cast(),
     };
-    let reader = AsyncReader::new(options(0), || ()).unwrap();
+    let reader = AsyncReader::new(options(0), None).unwrap();
     let handler = reader.handler().unwrap();
     // SAFETY: handed out just now.
     assert_eq!(unsafe { introduce(handler, &mut producer) }, 0);
@@ -263,13 +263,13 @@ fn two_callbacks_at_once_are_seen() {
     let inside = Arc::new((Barrier::new(2), Barrier::new(2), AtomicU32::new(0)));
     let woken = Arc::clone(&inside);
     // The first task's wake holds its callback up.
-    let reader = AsyncReader::new(options(4), move || {
+    let wake = move || {
         if woken.2.fetch_add(1, SeqCst) == 1 {
             woken.0.wait();
             woken.1.wait();
         }
-    })
-    .unwrap();
+    };
+    let reader = AsyncReader::new(options(4), Some(Arc::new(wake))).unwrap();
     let slow = Slow { inside: Barrier::new(1), goes_on: Barrier::new(1), returned: AtomicU32::new(0) };
     let mut producer = ArrowAsyncProducer {
         device_type: ARROW_DEVICE_CPU,
@@ -354,13 +354,13 @@ fn a_stream_reads_what_a_sink_writes() {
 fn metadata_and_errors_go_across() {
     let _alone = alone();
     let block = metadata::encode(&[(b"rows", b"12")]).unwrap();
-    let reader = AsyncReader::new(options(2), || ()).unwrap();
+    let reader = AsyncReader::new(options(2), None).unwrap();
     let handler = reader.handler().unwrap();
     // SAFETY: handed out just now.
-    let refused = unsafe { AsyncWriter::new(handler, DeviceType::CPU, Some(&block[1..]), || ()) };
+    let refused = unsafe { AsyncWriter::new(handler, DeviceType::CPU, Some(&block[1..]), None) };
     assert_eq!(refused.unwrap_err().status(), DEVX_INVALID_METADATA);
     // SAFETY: as above; the handler was not taken.
-    let writer = unsafe { AsyncWriter::new(handler, DeviceType::CPU, Some(&block), || ()) }.unwrap();
+    let writer = unsafe { AsyncWriter::new(handler, DeviceType::CPU, Some(&block), None) }.unwrap();
     let schema = schema();
     assert!(writer.send(batch(&schema, 1), None).is_err(), "not started");
     writer.start(&schema).unwrap();

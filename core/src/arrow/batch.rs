@@ -36,6 +36,7 @@ struct Header {
 }
 
 impl Drop for Header {
+    #[inline]
     fn drop(&mut self) {
         let Self { uses, source, .. } = self;
         uses.then_release(|| match std::mem::replace(source, Source::NONE) {

@@ -96,7 +96,11 @@ impl<'a> Iterator for Metadata<'a> {
 ///
 /// # Safety
 /// `block` is NULL or a metadata block that is as long as it says, and outlives the result.
+#[inline]
 pub unsafe fn block<'a>(block: *const c_char) -> Result<Option<&'a [u8]>> {
+    if block.is_null() {
+        return Ok(None);
+    }
     // SAFETY: the caller's contract.
     let (_, bytes) = unsafe { Metadata::check(block) }?;
     // SAFETY: `check` walked over these bytes.

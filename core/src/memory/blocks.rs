@@ -41,10 +41,13 @@ struct Free {
 }
 
 /// What a thread took and other threads gave back: a list that they push to, and the thread takes as a whole.
-#[repr(align(64))] // apart from what the thread writes all the time
+///
+/// All that those threads look at is here, apart from what the thread itself writes all the time.
+#[repr(align(64))]
 pub(crate) struct Returned {
     first: AtomicPtr<Free>,
     bytes: AtomicUsize,
+    most: usize,
 }
 
 /// What has to be known of a block to give it back.
@@ -113,13 +116,18 @@ impl Size {
     }
 }
 
+/// Most bytes that a thread keeps here and now.
+fn most() -> usize {
+    // Asked for once: the environment may be changed later, and not every program is careful with that.
+    static OFF: OnceLock<bool> = OnceLock::new();
+    let off = *OFF.get_or_init(|| std::env::var_os("DEVEXCHANGE_KEEP_BLOCKS").is_some_and(|value| value == "0"));
+    if off { 0 } else { MOST }
+}
+
 impl Blocks {
     pub(crate) fn new() -> Self {
-        // Asked for once: the environment may be changed later, and not every program is careful with that.
-        static OFF: OnceLock<bool> = OnceLock::new();
-        let off = *OFF.get_or_init(|| std::env::var_os("DEVEXCHANGE_KEEP_BLOCKS").is_some_and(|value| value == "0"));
         let bins = [const { Cell::new(ptr::null_mut()) }; BINS];
-        Self { bins, bytes: Cell::new(0), most: if off { 0 } else { MOST } }
+        Self { bins, bytes: Cell::new(0), most: most() }
     }
 
     #[expect(clippy::indexing_slicing, reason = "a bin is a number of so many bits")]
@@ -168,20 +176,21 @@ impl Blocks {
 }
 
 impl Returned {
-    pub(crate) const fn new() -> Self {
-        Self { first: AtomicPtr::new(ptr::null_mut()), bytes: AtomicUsize::new(0) }
+    pub(crate) fn new() -> Self {
+        Self { first: AtomicPtr::new(ptr::null_mut()), bytes: AtomicUsize::new(0), most: most() }
     }
 
     /// Keeps a block for the thread that it came from, if there is room; otherwise it is the caller's as before.
     ///
     /// # Safety
     /// The block is the caller's, and of this size.
-    unsafe fn give(&self, size: Size, block: NonNull<u8>, most: usize) -> bool {
-        let bytes = self.bytes.load(Relaxed).saturating_add(size.bytes());
-        if bytes > most {
+    unsafe fn give(&self, size: Size, block: NonNull<u8>) -> bool {
+        // Counted first: to look before would fetch from the other thread twice what is written next.
+        let bytes = self.bytes.fetch_add(size.bytes(), Relaxed).saturating_add(size.bytes());
+        if bytes > self.most {
+            self.bytes.fetch_sub(size.bytes(), Relaxed);
             return false;
         }
-        self.bytes.fetch_add(size.bytes(), Relaxed);
         let free = block.cast::<Free>();
         let mut next = self.first.load(Relaxed);
         loop {
@@ -194,35 +203,38 @@ impl Returned {
         }
     }
 
-    /// All that was given.
-    fn take(&self) -> impl Iterator<Item = (NonNull<u8>, Size)> {
+    /// Takes all that was given, each block for `keep`.
+    fn take(&self, mut keep: impl FnMut(NonNull<u8>, Size)) {
         let mut next = self.first.swap(ptr::null_mut(), Acquire);
-        std::iter::from_fn(move || {
-            let free = NonNull::new(next)?;
+        let mut bytes = 0;
+        while let Some(free) = NonNull::new(next) {
             // SAFETY: was in the list, so nobody else's, and written by `give`.
             let Free { next: following, size } = unsafe { free.read() };
             next = following;
-            self.bytes.fetch_sub(size.bytes(), Relaxed);
-            Some((free.cast(), size))
-        })
+            bytes += size.bytes();
+            keep(free.cast(), size);
+        }
+        // Once for all of them: each time, the threads that give would have to wait.
+        if bytes > 0 {
+            self.bytes.fetch_sub(bytes, Relaxed);
+        }
     }
 }
 
 /// Frees all that `local` keeps. By its thread.
 pub(crate) fn free_all(local: &Local) {
     local.blocks.free();
-    for (block, size) in local.returned.take() {
-        // SAFETY: nobody uses what was given back.
-        unsafe { release(block, size) }
-    }
+    // SAFETY: nobody uses what was given back.
+    local.returned.take(|block, size| unsafe { release(block, size) });
 }
 
 /// A block of at least so many bytes, uninitialised, and what is to be known of it; `None` if there is no memory.
 #[inline]
 pub(super) fn allocate(bytes: usize) -> Option<(NonNull<u8>, Origin)> {
     let size = Size::of(bytes)?;
-    // What is too large to be kept comes from nowhere in particular.
-    let home = if size.bytes() > LARGE { None } else { local::here() };
+    // What is too large to be kept comes from nowhere in particular. Asked for in any case, so that who counts in the
+    // ledger next need not look it up again.
+    let home = local::here().filter(|_| size.bytes() <= LARGE);
     let block = match home.and_then(|local| local.blocks.take(size)) {
         Some(block) => block,
         None => fresh(size, home)?,
@@ -234,13 +246,13 @@ pub(super) fn allocate(bytes: usize) -> Option<(NonNull<u8>, Origin)> {
 #[cold]
 fn fresh(size: Size, home: Option<&'static Place<Local>>) -> Option<NonNull<u8>> {
     if let Some(local) = home {
-        for (block, size) in local.returned.take() {
+        local.returned.take(|block, size| {
             // SAFETY: nobody uses what was given back.
             if !unsafe { local.blocks.give(size, block) } {
                 // SAFETY: as above.
                 unsafe { release(block, size) }
             }
-        }
+        });
         if let Some(block) = local.blocks.take(size) {
             return Some(block);
         }
@@ -275,7 +287,7 @@ unsafe fn free_elsewhere(block: NonNull<u8>, Origin { size, home }: Origin) {
     // SAFETY: NULL, or what a thread has, which is never freed.
     if let Some(home) = unsafe { home.as_ref() }.filter(|home| home.is_taken() && !is_here(home))
         // SAFETY: the caller's contract.
-        && unsafe { home.returned.give(size, block, home.blocks.most) }
+        && unsafe { home.returned.give(size, block) }
     {
         return;
     }

@@ -2,6 +2,7 @@
 
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::mem::MaybeUninit;
 
 use crate::ledger::{Entry, Kind};
 
@@ -39,7 +40,7 @@ impl<T: Releasable> Foreign<T> {
     pub(crate) unsafe fn take(source: *mut T, kind: Kind) -> Self {
         let entry = Entry::open(kind);
         // SAFETY: valid for reads by the caller's contract; after `disarm` there is one live copy, this one.
-        let taken = Self { value: UnsafeCell::new(unsafe { source.read() }), _entry: entry };
+        let taken = Self { value: UnsafeCell::new(unsafe { word_by_word(source) }), _entry: entry };
         // SAFETY: as above, valid for writes.
         unsafe { (*source).disarm() };
         taken
@@ -59,6 +60,29 @@ impl<T: Releasable> Foreign<T> {
         unsafe { std::ptr::from_mut(value).copy_to_nonoverlapping(target, 1) };
         value.disarm();
     }
+}
+
+/// Reads a struct that was most likely written just now, member by member: a load that is wider than the stores before it
+/// waits until those are done, and so a copy is made of such.
+///
+/// # Safety
+/// As [`std::ptr::read`].
+#[inline(always)]
+unsafe fn word_by_word<T>(source: *const T) -> T {
+    const { assert!(size_of::<T>().is_multiple_of(size_of::<usize>()) && align_of::<T>() == align_of::<usize>()) };
+    let mut copy = MaybeUninit::<T>::uninit();
+    for word in 0..size_of::<T>() / size_of::<usize>() {
+        // SAFETY: within the struct.
+        let from = unsafe { source.cast::<MaybeUninit<usize>>().add(word) };
+        // SAFETY: as above; padding may be uninitialised.
+        let value = unsafe { from.read_volatile() };
+        // SAFETY: within the copy.
+        let to = unsafe { copy.as_mut_ptr().cast::<MaybeUninit<usize>>().add(word) };
+        // SAFETY: as above.
+        unsafe { to.write(value) };
+    }
+    // SAFETY: all of it is copied.
+    unsafe { copy.assume_init() }
 }
 
 /// Releases a struct where it is, if it is not released yet.

@@ -319,7 +319,7 @@ impl TailSize {
     /// Room for few values of `T`, whose number is checked already.
     #[inline]
     pub(crate) fn of<T>(n: usize) -> Self {
-        Self((size_of::<T>() * n).next_multiple_of(ALIGN))
+        Self(aligned(size_of::<T>() * n))
     }
 
     /// Room for another part, too. What cannot be addressed together is refused by [`Slab::room`].
@@ -337,6 +337,12 @@ impl TailSize {
             None => refuse!(DEVX_OUT_OF_MEMORY, "{n} times {} bytes cannot be allocated", size_of::<T>()),
         }
     }
+}
+
+/// Up to the next multiple of [`ALIGN`], of a size that is far from what can be addressed.
+#[inline]
+const fn aligned(bytes: usize) -> usize {
+    (bytes + (ALIGN - 1)) & !(ALIGN - 1)
 }
 
 /// The part of a tail that is not carved yet.
@@ -357,7 +363,7 @@ impl Tail {
     #[inline]
     pub(crate) fn carve<T>(&mut self, n: usize) -> *mut T {
         const { assert!(align_of::<T>() <= ALIGN) };
-        let bytes = (size_of::<T>() * n).next_multiple_of(ALIGN);
+        let bytes = aligned(size_of::<T>() * n);
         assert!(bytes <= self.left, "a tail was carved beyond its size");
         let part = self.next;
         // SAFETY: `bytes` of the block are left from `next` on.

@@ -116,7 +116,7 @@ fn import_batch(case: &Case, made: &Made) -> Result<Batch> {
 }
 
 fn import_async(made: &Made) -> Result<AsyncReader> {
-    let reader = AsyncReader::new(ReaderOptions { limit: 4, abi_h_metadata: true }, || {})?;
+    let reader = AsyncReader::new(ReaderOptions { limit: 4, abi_h_metadata: true }, None)?;
     let handler = reader.handler()?;
     // SAFETY: the handler was handed out just now.
     unsafe { made.drive(handler) };

@@ -3,6 +3,7 @@
 
 #![cfg(test)]
 
+mod alone;
 mod bell;
 mod inbox;
 mod kept;

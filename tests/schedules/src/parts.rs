@@ -2,6 +2,8 @@
 
 #![expect(dead_code, unreachable_pub, reason = "a model uses a part of what the core uses")]
 
+#[path = "../../../core/src/arrow/batch_stream/alone.rs"]
+mod alone;
 #[path = "../../../core/src/arrow/asynchronous/bell.rs"]
 mod bell;
 mod blocks;
@@ -24,6 +26,7 @@ use devexchange_core::memory::boxed;
 use loom::sync::atomic::AtomicI64;
 use loom::sync::{Condvar, Mutex};
 
+pub(crate) use alone::Alone;
 pub(crate) use inbox::{Inbox, Told};
 pub(crate) use kept::Kept;
 pub(crate) use lazy::Lazy;
@@ -46,13 +49,22 @@ pub(crate) struct Bell(bell::Belled<u32>);
 
 impl Bell {
     pub(crate) fn new() -> Self {
-        Self(bell::Belled::new(0, || {}))
+        Self(bell::Belled::new(0, None))
     }
 
     /// Changes the state, and tells the threads that wait, or everybody.
     pub(crate) fn change(&self, everybody: bool) {
-        self.0.with(|state| *state += 1);
-        if everybody { self.0.ring() } else { self.0.nudge() }
+        let ring = self.0.turn(|state, bells| {
+            *state += 1;
+            if everybody {
+                return bells.ring();
+            }
+            bells.nudge();
+            None
+        });
+        if let Some(ring) = ring {
+            ring.tell();
+        }
     }
 
     pub(crate) fn wait(&self, least: u32) -> Poll<u32> {

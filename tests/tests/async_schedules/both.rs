@@ -139,11 +139,12 @@ fn schedule(seed: u64) {
     });
     let (reads, writes) = (Woken(&raw const *world), Woken(&raw const *world));
     let options = ReaderOptions { limit: if world.manual { 0 } else { rng.choose(&[1, 3]) }, abi_h_metadata: true };
-    let reader = AsyncReader::new(options, move || reads.wake()).unwrap();
+    let reader = AsyncReader::new(options, Some(Arc::new(move || reads.wake()))).unwrap();
     let handler = reader.handler().unwrap();
     world.reader.replace(Some(Arc::new(reader)));
     // SAFETY: handed out just now, for this writer.
-    let writer = unsafe { AsyncWriter::new(handler, DeviceType::CPU, None, move || writes.wake()) }.unwrap();
+    let writer =
+        unsafe { AsyncWriter::new(handler, DeviceType::CPU, None, Some(Arc::new(move || writes.wake()))) }.unwrap();
     world.writer.replace(Some(Arc::new(writer)));
 
     for _ in 0..40 {

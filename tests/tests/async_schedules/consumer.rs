@@ -398,7 +398,8 @@ fn schedule(seed: u64) {
     // SAFETY: the handler stays until the end.
     let handler = unsafe { &raw mut (*place).handler };
     // SAFETY: as above.
-    let writer = unsafe { AsyncWriter::new(handler, DeviceType::CPU, None, move || woken.wake()) }.unwrap();
+    let writer =
+        unsafe { AsyncWriter::new(handler, DeviceType::CPU, None, Some(Arc::new(move || woken.wake()))) }.unwrap();
     user.writer.replace(Some(Arc::new(writer)));
 
     let stops_at = if rng.one_in(4) { rng.below(20) } else { usize::MAX };

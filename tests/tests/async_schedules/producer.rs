@@ -619,7 +619,7 @@ fn schedule(seed: u64, tally: &mut BTreeMap<Fault, Tally>) {
     let options =
         ReaderOptions { limit: if user.manual { 0 } else { rng.choose(&[1, 2, 5]) }, abi_h_metadata: rng.one_in(2) };
     let woken = Woken(&raw const *user);
-    let reader = AsyncReader::new(options, move || woken.wake()).unwrap();
+    let reader = AsyncReader::new(options, Some(Arc::new(move || woken.wake()))).unwrap();
     let handler = reader.handler().unwrap();
     assert!(reader.handler().is_err());
     // SAFETY: handed out just now.

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
-type Wake = Arc<dyn Fn() + Send + Sync>;
+/// Called, on any thread, when there is something to poll for; it wakes whoever polls and does nothing else.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// How long to wait. The clock is not asked before there is something to wait for.
 pub(super) struct Deadline {
@@ -45,39 +46,121 @@ pub(super) struct Belled<M> {
 
 struct Inner<M> {
     state: M,
+    bells: Bells,
+}
+
+/// Who is told when the state has changed.
+pub(super) struct Bells {
     waker: Option<Waker>,
     wake: Option<Wake>,
     /// Threads that wait within this library: where there are none, the system need not be told.
     waiting: usize,
+    /// They are to look again when the lock is given up.
+    nudged: bool,
+}
+
+/// Whom to tell when the lock is given up. It depends on nothing else, so the state may be gone by then.
+#[must_use]
+pub(super) struct Ring {
+    waker: Option<Waker>,
+    wake: Option<Wake>,
+}
+
+impl Ring {
+    pub(super) fn tell(self) {
+        if let Some(waker) = self.waker {
+            waker.wake();
+        }
+        if let Some(wake) = self.wake {
+            wake();
+        }
+    }
+}
+
+impl Bells {
+    /// Lets the threads look again that wait within this library. Who waits looked at the state under the same lock:
+    /// either before it changed, and is counted, or after.
+    #[inline]
+    pub(super) fn nudge(&mut self) {
+        self.nudged = self.waiting > 0;
+    }
+
+    /// Tells everybody that the state has changed: the threads that wait, and whoever is to be called; `None` if that is
+    /// nobody.
+    #[inline]
+    pub(super) fn ring(&mut self) -> Option<Ring> {
+        self.nudge();
+        if self.waker.is_none() && self.wake.is_none() {
+            return None;
+        }
+        Some(Ring { waker: self.waker.take(), wake: self.wake.clone() })
+    }
+}
+
+/// The lock, held. To be given up with [`Turn::end`], which tells the threads that wait.
+#[must_use]
+pub(super) struct Turn<'a, M> {
+    inner: MutexGuard<'a, Inner<M>>,
+    belled: &'a Belled<M>,
+}
+
+impl<M> Turn<'_, M> {
+    #[inline]
+    pub(super) fn parts(&mut self) -> (&mut M, &mut Bells) {
+        let Inner { state, bells } = &mut *self.inner;
+        (state, bells)
+    }
+
+    /// Does something for which the lock is given up, and takes it again.
+    #[inline]
+    pub(super) fn aside(self, act: impl FnOnce()) -> Self {
+        let belled = self.belled;
+        self.end();
+        act();
+        belled.begin()
+    }
+
+    #[inline]
+    pub(super) fn end(self) {
+        let Self { mut inner, belled } = self;
+        let nudged = std::mem::take(&mut inner.bells.nudged);
+        drop(inner);
+        if nudged {
+            belled.changed.notify_all();
+        }
+    }
 }
 
 impl<M> Belled<M> {
-    pub(super) fn new(state: M, wake: impl Fn() + Send + Sync + 'static) -> Self {
-        Self {
-            inner: Mutex::new(Inner { state, waker: None, wake: Some(Arc::new(wake)), waiting: 0 }),
-            changed: Condvar::new(),
-        }
+    pub(super) fn new(state: M, wake: Option<Wake>) -> Self {
+        let bells = Bells { waker: None, wake, waiting: 0, nudged: false };
+        Self { inner: Mutex::new(Inner { state, bells }), changed: Condvar::new() }
     }
 
+    #[inline]
     fn lock(&self) -> MutexGuard<'_, Inner<M>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One step of the state.
+    #[inline]
     pub(super) fn with<R>(&self, step: impl FnOnce(&mut M) -> R) -> R {
         step(&mut self.lock().state)
     }
 
-    /// As [`Belled::with`], of a step for which threads may wait that do so within this library: lets them look again.
-    pub(super) fn with_nudge<R>(&self, step: impl FnOnce(&mut M) -> R) -> R {
-        let (answer, anybody) = {
-            let mut inner = self.lock();
-            (step(&mut inner.state), inner.waiting > 0)
-        };
-        // Who waits looked at the state under the same lock: either before it changed, and is counted, or after.
-        if anybody {
-            self.changed.notify_all();
-        }
+    /// Some steps that others may have to be told of, until [`Turn::end`].
+    #[inline]
+    pub(super) fn begin(&self) -> Turn<'_, M> {
+        Turn { inner: self.lock(), belled: self }
+    }
+
+    /// One step that others may have to be told of.
+    #[inline]
+    pub(super) fn turn<R>(&self, step: impl FnOnce(&mut M, &mut Bells) -> R) -> R {
+        let mut turn = self.begin();
+        let (state, bells) = turn.parts();
+        let answer = step(state, bells);
+        turn.end();
         answer
     }
 
@@ -85,8 +168,8 @@ impl<M> Belled<M> {
     pub(super) fn poll<R>(&self, cx: &mut Context<'_>, step: impl FnOnce(&mut M) -> Poll<R>) -> Poll<R> {
         let mut inner = self.lock();
         let answer = step(&mut inner.state);
-        if answer.is_pending() && !inner.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-            inner.waker = Some(cx.waker().clone());
+        if answer.is_pending() && !inner.bells.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            inner.bells.waker = Some(cx.waker().clone());
         }
         answer
     }
@@ -102,40 +185,18 @@ impl<M> Belled<M> {
             if left == Some(Duration::ZERO) {
                 return Poll::Pending;
             }
-            inner.waiting += 1;
+            inner.bells.waiting += 1;
             inner = match left {
                 None => self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner),
                 Some(left) => self.changed.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0,
             };
-            inner.waiting -= 1;
-        }
-    }
-
-    /// Lets the threads look again that wait within this library.
-    pub(super) fn nudge(&self) {
-        self.with_nudge(|_| ());
-    }
-
-    /// Tells everybody that the state has changed.
-    pub(super) fn ring(&self) {
-        let (waker, wake, anybody) = {
-            let mut inner = self.lock();
-            (inner.waker.take(), inner.wake.clone(), inner.waiting > 0)
-        };
-        if anybody {
-            self.changed.notify_all();
-        }
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        if let Some(wake) = wake {
-            wake();
+            inner.bells.waiting -= 1;
         }
     }
 
     /// Gives the wake callback up; nothing will change any more.
     pub(super) fn silence(&self) {
-        let wake = self.lock().wake.take();
+        let wake = self.lock().bells.wake.take();
         drop(wake);
     }
 }

@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Poll;
 
-use super::bell::{Belled, Deadline};
+use super::bell::{Belled, Deadline, Turn, Wake};
 use super::reading::{Callback, Reading, Work};
 use super::task::Task;
 use super::{Caller, MetadataBlock, shielded};
@@ -33,12 +33,16 @@ pub(super) struct Peer {
     cancel: unsafe extern "C" fn(*mut ArrowAsyncProducer),
     pub(super) device_type: DeviceType,
     pub(super) metadata: Option<MetadataBlock>,
+    /// What all its arrays are.
+    pub(super) schema: Schema,
 }
+
+type State = Reading<Arrival, Schema>;
 
 /// What reader and producer share. The producer holds one reference, which its release of the handler gives back.
 pub(super) struct Shared {
     handler: UnsafeCell<ArrowAsyncDeviceStreamHandler>,
-    pub(super) state: Belled<Reading<Arrival, Schema>>,
+    pub(super) state: Belled<State>,
     pub(super) peer: OnceLock<Peer>,
     /// Code and metadata of `on_error`.
     pub(super) producer_error: OnceLock<(i32, Option<MetadataBlock>)>,
@@ -55,7 +59,7 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    pub(super) fn new(limit: i64, reads_metadata: bool, wake: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
+    pub(super) fn new(limit: i64, reads_metadata: bool, wake: Option<Wake>) -> Arc<Self> {
         Arc::new_cyclic(|shared: &Weak<Self>| Self {
             handler: UnsafeCell::new(ArrowAsyncDeviceStreamHandler {
                 on_schema: Some(on_schema),
@@ -89,37 +93,62 @@ impl Shared {
 
     /// Does what follows from a step, with no lock held.
     pub(super) fn settle(&self) {
-        let me = Caller::me();
-        while let Some(work) = self.state.with(|reading| reading.work(me)) {
-            match work {
-                Work::Drop(tasks) => drop(tasks),
-                Work::Wake => self.state.ring(),
-                Work::Cancel => {
-                    if let Some(peer) = self.peer.get() {
-                        // SAFETY: the producer is known and has not released; release waits for this call.
-                        unsafe { (peer.cancel)(peer.address) }
-                    }
-                    self.called(me, false);
-                }
-                Work::Request(n) => {
-                    if let Some(peer) = self.peer.get() {
-                        // SAFETY: as above.
-                        unsafe { (peer.request)(peer.address, n) }
-                    }
-                    self.called(me, true);
-                }
-            }
-        }
+        self.act(Caller::me(), |_| (), |_| ());
     }
 
-    fn called(&self, me: Caller, request: bool) {
-        self.state.with_nudge(|reading| reading.called(me, request));
+    /// Takes a step, and does what follows from it with no lock held; when nothing is left to do, the last step.
+    fn act(&self, me: Caller, step: impl FnOnce(&mut State), last: impl FnOnce(&mut State)) {
+        let mut turn = self.state.begin();
+        step(turn.parts().0);
+        loop {
+            let (reading, bells) = turn.parts();
+            let Some(work) = reading.work(me) else { break };
+            turn = match work {
+                Work::Drop(tasks) => turn.aside(|| drop(tasks)),
+                Work::Wake => match bells.ring() {
+                    Some(ring) => turn.aside(|| ring.tell()),
+                    None => turn,
+                },
+                // SAFETY: the producer is known and has not released; release waits for this call.
+                Work::Cancel => self.call(turn, me, false, |peer| unsafe { (peer.cancel)(peer.address) }),
+                // SAFETY: as above.
+                Work::Request(n) => self.call(turn, me, true, |peer| unsafe { (peer.request)(peer.address, n) }),
+            };
+        }
+        last(turn.parts().0);
+        turn.end();
+    }
+
+    /// A call of the producer's: of `request`, or else of `cancel`.
+    fn call<'a>(&self, turn: Turn<'a, State>, me: Caller, request: bool, call: impl FnOnce(&Peer)) -> Turn<'a, State> {
+        let mut turn = turn.aside(|| {
+            if let Some(peer) = self.peer.get() {
+                call(peer);
+            }
+        });
+        let (reading, bells) = turn.parts();
+        reading.called(me, request);
+        bells.nudge();
+        turn
+    }
+
+    /// What a callback's handler belongs to, with a reference: the last other one may go within the callback.
+    ///
+    /// # Safety
+    /// `handler` is one of ours that is not released, or whose reader is still there.
+    unsafe fn held(handler: *mut ArrowAsyncDeviceStreamHandler) -> Arc<Self> {
+        // SAFETY: the caller's contract.
+        let shared = unsafe { (*handler).private_data }.cast::<Self>().cast_const();
+        // SAFETY: made by `new`, in an `Arc`.
+        unsafe { Arc::increment_strong_count(shared) };
+        // SAFETY: the reference that was added just now.
+        unsafe { Arc::from_raw(shared) }
     }
 
     /// Runs a callback of the producer's.
     ///
     /// # Safety
-    /// `handler` is one of ours that is not released, or whose reader is still there.
+    /// As [`Shared::held`].
     unsafe fn callback<R>(
         handler: *mut ArrowAsyncDeviceStreamHandler,
         callback: Callback,
@@ -127,27 +156,32 @@ impl Shared {
         body: impl FnOnce(&Arc<Self>) -> R,
     ) -> R {
         // SAFETY: the caller's contract.
-        let shared = unsafe { (*handler).private_data }.cast::<Self>().cast_const();
-        // SAFETY: made by `new`, in an `Arc`.
-        unsafe { Arc::increment_strong_count(shared) };
-        // SAFETY: the reference that was added just now: the last one may go within the callback.
-        let shared = unsafe { Arc::from_raw(shared) };
+        let shared = unsafe { Self::held(handler) };
         let me = Caller::me();
         shared.state.with(|reading| reading.enter(me, callback));
-        let result = shielded(otherwise, || {
-            let result = body(&shared);
-            shared.settle();
-            result
-        });
-        shared.state.with(|reading| reading.leave(me));
+        let result = shielded(otherwise, || body(&shared));
+        shared.leave(me, |_| ());
         result
     }
 
-    /// The producer, if it is as it should be.
+    /// The end of a callback: its last step, what follows from it, and then the callback is over.
+    fn leave(&self, me: Caller, step: impl FnOnce(&mut State)) {
+        let left = shielded(false, || {
+            self.act(me, step, |reading| reading.leave(me));
+            true
+        });
+        // The wake callback is the user's, and may panic.
+        if !left {
+            self.state.with(|reading| reading.leave(me));
+        }
+    }
+
+    /// The producer with its schema, if they are as they should be.
     ///
     /// # Safety
-    /// `address` is NULL or points to a producer that is valid until the handler is released.
-    unsafe fn meet(&self, address: *mut ArrowAsyncProducer) -> Result<Peer> {
+    /// `address` is NULL or points to a producer that is valid until the handler is released. `schema` points to a valid
+    /// schema, which is the consumer's to move or release.
+    unsafe fn meet(&self, address: *mut ArrowAsyncProducer, schema: *mut ArrowSchema) -> Result<Peer> {
         if address.is_null() {
             return broken("on_schema was called before handler.producer was set");
         }
@@ -161,7 +195,9 @@ impl Shared {
         // SAFETY: the user says that the producer is laid out like this, and a block is as long as it says.
         let metadata = unsafe { MetadataBlock::copy(block) }.map_err(|error| error.within("producer: "))?;
         let device_type = DeviceType(producer.device_type);
-        Ok(Peer { address, request, cancel, device_type, metadata })
+        // SAFETY: the caller's contract.
+        let schema = unsafe { Schema::import(schema) }?;
+        Ok(Peer { address, request, cancel, device_type, metadata, schema })
     }
 }
 
@@ -173,14 +209,12 @@ unsafe extern "C" fn on_schema(handler: *mut ArrowAsyncDeviceStreamHandler, sche
     let body = |shared: &Arc<Shared>| {
         // SAFETY: the producer sets its address before this call.
         let producer = unsafe { (*handler).producer };
-        // SAFETY: as above.
-        let peer = unsafe { shared.meet(producer) };
-        let found = peer.and_then(|peer| {
-            // SAFETY: the producer gives a valid schema, which is the consumer's to move or release.
-            let schema = unsafe { Schema::import(schema) }?;
+        // SAFETY: as above, and it gives a valid schema.
+        let found = unsafe { shared.meet(producer, schema) }.map(|peer| {
+            let schema = peer.schema.clone();
             // The first producer stays: a second schema is refused by the state.
             let _ = shared.peer.set(peer);
-            Ok(schema)
+            schema
         });
         // SAFETY: as above; one that was imported is marked as moved from.
         unsafe { release_schema(schema) };
@@ -202,8 +236,8 @@ unsafe extern "C" fn on_next_task(
     task: *mut ArrowAsyncTask,
     block: *const c_char,
 ) -> c_int {
-    let body = |shared: &Arc<Shared>| {
-        let come = (!task.is_null()).then(|| {
+    let come = || {
+        (!task.is_null()).then(|| {
             // SAFETY: the producer gives a task that is the consumer's to extract.
             let task = unsafe { Task::copy(task) };
             if !task.can_be_extracted() {
@@ -215,12 +249,17 @@ unsafe extern "C" fn on_next_task(
                 Ok(metadata) => Ok(Arrival { task, metadata }),
                 Err(error) => Err((error.within("batch: "), Some(Arrival { task, metadata: None }))),
             }
-        });
-        shared.state.with(|reading| reading.on_next_task(come));
-        0
+        })
     };
     // SAFETY: a producer passes the handler that it was given.
-    unsafe { Shared::callback(handler, Callback::Task, 0, body) }
+    let shared = unsafe { Shared::held(handler) };
+    let me = Caller::me();
+    // What callbacks do in several turns of the lock is one here.
+    shared.leave(me, |reading| {
+        reading.enter(me, Callback::Task);
+        reading.on_next_task(come());
+    });
+    0
 }
 
 unsafe extern "C" fn on_error(
@@ -262,8 +301,7 @@ unsafe extern "C" fn release(handler: *mut ArrowAsyncDeviceStreamHandler) {
             return;
         }
         let me = Caller::me();
-        let quiet =
-            |reading: &mut Reading<Arrival, Schema>| if reading.is_quiet(me) { Poll::Ready(()) } else { Poll::Pending };
+        let quiet = |reading: &mut State| if reading.is_quiet(me) { Poll::Ready(()) } else { Poll::Pending };
         let _ = shared.state.wait(&Deadline::never(), quiet);
         // SAFETY: the handler is the producer's until this call returns.
         unsafe { (*handler).release = None };
@@ -277,6 +315,7 @@ unsafe extern "C" fn release(handler: *mut ArrowAsyncDeviceStreamHandler) {
 impl MetadataBlock {
     /// # Safety
     /// As [`metadata::block`].
+    #[inline]
     unsafe fn copy(block: *const c_char) -> Result<Option<Self>> {
         // SAFETY: the caller's contract.
         Ok(unsafe { metadata::block(block) }?.map(Self::new))

@@ -14,6 +14,7 @@ mod bell;
 #[deny(unsafe_code)]
 mod explore;
 mod handler;
+mod offers;
 mod producer;
 mod reader;
 #[deny(unsafe_code)]
@@ -23,6 +24,7 @@ mod writer;
 #[deny(unsafe_code)]
 mod writing;
 
+pub use bell::Wake;
 pub use producer::QUARANTINE;
 pub use reader::{AsyncReader, MetadataBlock, ReaderOptions, Received};
 pub use writer::AsyncWriter;

@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::bell::Belled;
+use super::bell::{Belled, Bells, Ring, Wake};
 use super::shielded;
 use super::writing::Writing;
 use crate::abi::arrow_async::ArrowAsyncProducer;
@@ -29,11 +29,7 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    pub(super) fn new(
-        device_type: i32,
-        metadata: Option<Box<[u8]>>,
-        wake: impl Fn() + Send + Sync + 'static,
-    ) -> Arc<Self> {
+    pub(super) fn new(device_type: i32, metadata: Option<Box<[u8]>>, wake: Option<Wake>) -> Arc<Self> {
         let additional_metadata = metadata.as_ref().map_or(std::ptr::null(), |block| block.as_ptr().cast());
         Arc::new_cyclic(|block: &Weak<Self>| Self {
             producer: UnsafeCell::new(ArrowAsyncProducer {
@@ -62,13 +58,6 @@ impl Block {
         drop(oldest);
     }
 
-    /// Tells the user, if there is something to tell.
-    pub(super) fn tell(&self) {
-        if self.state.with(|writing| writing.news()) {
-            self.state.ring();
-        }
-    }
-
     /// Runs a call of the consumer's. It only changes the state and wakes the user: no callback comes from within it.
     ///
     /// # Safety
@@ -76,20 +65,23 @@ impl Block {
     unsafe fn call(producer: *mut ArrowAsyncProducer, step: impl FnOnce(&mut Writing)) {
         // SAFETY: the caller's contract.
         let block = unsafe { (*producer).private_data }.cast::<Self>().cast_const();
-        // SAFETY: made by `new`, in an `Arc`.
-        unsafe { Arc::increment_strong_count(block) };
-        // SAFETY: the reference that was added just now: the last other one may go within the wake callback.
-        let block = unsafe { Arc::from_raw(block) };
         shielded((), || {
-            let news = block.state.with(|writing| {
+            // SAFETY: made by `new`, and not gone.
+            let ring = unsafe { &*block }.state.turn(|writing, bells| {
                 step(writing);
-                writing.news()
+                ring(writing, bells)
             });
-            if news {
-                block.state.ring();
+            // The block may go within the wake callback.
+            if let Some(ring) = ring {
+                ring.tell();
             }
         });
     }
+}
+
+/// Tells the user, if there is something to tell.
+pub(super) fn ring(writing: &mut Writing, bells: &mut Bells) -> Option<Ring> {
+    if writing.news() { bells.ring() } else { None }
 }
 
 unsafe extern "C" fn request(producer: *mut ArrowAsyncProducer, n: i64) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::bell::Deadline;
+use super::bell::{Deadline, Wake};
 use super::handler::{Arrival, Shared};
 use super::reading::Next;
 use crate::abi::arrow_async::ArrowAsyncDeviceStreamHandler;
@@ -101,11 +101,11 @@ pub type Received = (Batch, Option<MetadataBlock>);
 pub struct AsyncReader(Arc<Shared>);
 
 impl AsyncReader {
-    /// A reader that calls `wake`, on any thread, when there is something to poll for.
+    /// A reader that calls `wake`, if there is one, when there is something to poll for.
     ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` for a negative limit.
-    pub fn new(options: ReaderOptions, wake: impl Fn() + Send + Sync + 'static) -> Result<Self> {
+    pub fn new(options: ReaderOptions, wake: Option<Wake>) -> Result<Self> {
         let ReaderOptions { limit, abi_h_metadata } = options;
         if limit < 0 {
             return refuse!(DEVX_INVALID_ARGUMENT, "limit is {limit}");
@@ -243,9 +243,9 @@ fn taken(shared: &Shared, next: Next<Arrival>) -> Option<Result<Received>> {
         Next::Error(error) => Some(Err(error)),
         Next::Task(Arrival { task, metadata }) => {
             // No task is accepted before the schema.
-            let batch = match (shared.peer.get(), shared.state.with(|reading| reading.schema())) {
-                (Some(peer), Poll::Ready(schema)) => schema.and_then(|schema| task.take(&schema, peer.device_type)),
-                _ => refuse!(DEVX_NOT_READY, "there is no schema"),
+            let batch = match shared.peer.get() {
+                Some(peer) => task.take(&peer.schema, peer.device_type),
+                None => refuse!(DEVX_NOT_READY, "there is no schema"),
             };
             match batch {
                 Ok(batch) => Some(Ok((batch, metadata))),

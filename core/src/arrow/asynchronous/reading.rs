@@ -132,14 +132,22 @@ impl<T, S: Clone> Reading<T, S> {
 
     /// A callback begins. Those that overlap break the contract, except that `cancel` may call `on_error` from within
     /// another callback.
+    #[inline]
     pub(super) fn enter(&mut self, me: Caller, callback: Callback) {
+        if !self.callbacks.is_empty() {
+            self.enter_another(me, callback);
+        }
+        self.callbacks.push(me);
+    }
+
+    #[cold]
+    fn enter_another(&mut self, me: Caller, callback: Callback) {
         let name = callback.name();
         if self.callbacks.iter().any(|other| *other != me) {
             self.violation(format!("{name} was called while another thread is in a callback"));
-        } else if !self.callbacks.is_empty() && matches!(callback, Callback::Schema | Callback::Task) {
+        } else if matches!(callback, Callback::Schema | Callback::Task) {
             self.violation(format!("{name} was called within another callback"));
         }
-        self.callbacks.push(me);
     }
 
     /// A callback returns.
@@ -312,6 +320,7 @@ impl<T, S: Clone> Reading<T, S> {
     // --- what follows ---
 
     /// The next thing to be done; to be asked after every step until there is none.
+    #[inline]
     pub(super) fn work(&mut self, me: Caller) -> Option<Work<T>> {
         if !self.unwanted.is_empty() {
             return Some(Work::Drop(std::mem::take(&mut self.unwanted)));
@@ -349,11 +358,13 @@ impl<T, S: Clone> Reading<T, S> {
     }
 
     /// The stream cannot go on.
+    #[cold]
     fn give_up(&mut self, error: Error) {
         self.end(Outcome::Failed(error));
         self.stop_producer();
     }
 
+    #[cold]
     fn violation(&mut self, text: String) {
         if self.outcome.is_none() {
             self.give_up(broken(text));

@@ -1,18 +1,15 @@
 //! Tasks: other people's, which are extracted exactly once, and ours, which hold an array for the consumer.
 
 use core::ffi::{c_int, c_void};
-use std::collections::BTreeMap;
-use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::mem::{ManuallyDrop, MaybeUninit};
 
-use super::shielded;
+use super::{offers, shielded};
 use crate::abi::arrow_async::ArrowAsyncTask;
 use crate::abi::arrow_device::ArrowDeviceArray;
 use crate::arrow::batch_stream::require_device_type;
 use crate::arrow::{Batch, Schema};
 use crate::device::DeviceType;
-use crate::error::{Error, Refused, Result};
+use crate::error::{Error, Result};
 use crate::memory::release;
 
 /// An array that is ours to release or to hand on.
@@ -21,12 +18,6 @@ struct Held(ArrowDeviceArray);
 // SAFETY: the Arrow C data interface lets an array be released on any thread; nothing else is done with this one.
 unsafe impl Send for Held {}
 
-impl Held {
-    fn into_inner(self) -> ArrowDeviceArray {
-        ManuallyDrop::new(self).0
-    }
-}
-
 impl Drop for Held {
     fn drop(&mut self) {
         // SAFETY: the array is ours alone.
@@ -34,7 +25,7 @@ impl Drop for Held {
     }
 }
 
-fn no_array() -> ArrowDeviceArray {
+pub(super) fn no_array() -> ArrowDeviceArray {
     // SAFETY: an all-zero array is a released one.
     unsafe { std::mem::zeroed() }
 }
@@ -61,12 +52,13 @@ impl Task {
 
     /// The batch of the task.
     pub(super) fn take(self, schema: &Schema, device_type: DeviceType) -> Result<Batch> {
-        let mut array = no_array();
-        let code = ManuallyDrop::new(self).extract(&mut array);
+        let mut array = Held(no_array());
+        let code = ManuallyDrop::new(self).extract(&mut array.0);
         if code != 0 {
+            // Whatever it is, it is not ours.
+            std::mem::forget(array);
             return Err(Error::callback(code, format_args!("the producer's extract_data returned {code}")));
         }
-        let mut array = Held(array);
         require_device_type(DeviceType(array.0.device_type), device_type)?;
         // SAFETY: extracted just now, and ours. If it is refused, it is released here.
         unsafe { Batch::import_device(&mut array.0, schema) }
@@ -84,34 +76,21 @@ impl Drop for Task {
     }
 }
 
-/// What our tasks hold, by number. A task carries the number and no pointer, so whatever a consumer does with one that
-/// was extracted or withdrawn already, nothing dangles.
-static OFFERS: [Mutex<BTreeMap<usize, Held>>; 16] = [const { Mutex::new(BTreeMap::new()) }; 16];
-static NEXT: AtomicUsize = AtomicUsize::new(1);
-
-fn offers(number: usize) -> MutexGuard<'static, BTreeMap<usize, Held>> {
-    let [first, ..] = &OFFERS;
-    let shard = OFFERS.get(number % OFFERS.len()).unwrap_or(first);
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn withdraw(number: usize) -> Option<Held> {
-    offers(number).remove(&number)
-}
-
 /// A task of ours. The array is exported already, so extracting it is a move and cannot fail.
 pub(super) struct Offer(ArrowAsyncTask);
 
 impl Offer {
+    /// Of a stream that uses this part of the table.
+    ///
     /// # Errors
     /// As [`Batch::export_device`].
-    pub(super) fn new(batch: Batch) -> std::result::Result<Self, Refused<Batch>> {
-        let mut array = no_array();
+    pub(super) fn new(batch: Batch, shelf: usize) -> Result<Self> {
+        let mut array = Held(no_array());
         // SAFETY: there is room.
-        unsafe { batch.export_device(&mut array) }?;
-        let number = NEXT.fetch_add(1, Relaxed);
-        offers(number).insert(number, Held(array));
-        let private_data = std::ptr::without_provenance_mut::<c_void>(number);
+        unsafe { batch.export_device(&mut array.0) }?;
+        let private_data = std::ptr::without_provenance_mut::<c_void>(offers::put(shelf, &array.0)?);
+        // It was moved there.
+        std::mem::forget(array);
         Ok(Self(ArrowAsyncTask { extract_data: Some(extract_data), private_data }))
     }
 
@@ -122,7 +101,7 @@ impl Offer {
 
     /// Releases the array, unless the consumer extracted it.
     pub(super) fn withdraw(number: usize) {
-        drop(withdraw(number));
+        extract(number, None);
     }
 
     pub(super) fn number(&self) -> usize {
@@ -134,12 +113,24 @@ unsafe extern "C" fn extract_data(task: *mut ArrowAsyncTask, out: *mut ArrowDevi
     shielded(libc::EIO, || {
         // SAFETY: a consumer passes the task, or its copy of it.
         let number = unsafe { (*task).private_data }.addr();
-        // The lock is given up before a release is called.
-        let Some(held) = withdraw(number) else { return libc::EINVAL };
-        if !out.is_null() {
-            // SAFETY: what is not NULL has room for an array.
-            unsafe { out.write(held.into_inner()) };
-        }
-        0
+        // SAFETY: what is not NULL has room for an array.
+        extract(number, unsafe { out.cast::<MaybeUninit<ArrowDeviceArray>>().as_mut() })
     })
+}
+
+/// Hands the array of an offer on, or releases it where nobody wants it: once.
+fn extract(number: usize, out: Option<&mut MaybeUninit<ArrowDeviceArray>>) -> c_int {
+    let taken = match out {
+        Some(out) => offers::take(number, out),
+        None => {
+            let mut array = MaybeUninit::uninit();
+            let taken = offers::take(number, &mut array);
+            if taken {
+                // SAFETY: moved here just now, and ours.
+                drop(Held(unsafe { array.assume_init() }));
+            }
+            taken
+        }
+    };
+    if taken { 0 } else { libc::EINVAL }
 }

@@ -3,12 +3,13 @@
 use core::ffi::{c_char, c_void};
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::bell::Deadline;
-use super::producer::Block;
+use super::bell::{Deadline, Wake};
+use super::offers;
+use super::producer::{Block, ring};
 use super::reader::in_time;
 use super::task::Offer;
 use super::writing::{Last, Writing};
@@ -42,7 +43,10 @@ struct Stream {
     handler: *mut Handler,
     device_type: DeviceType,
     block: Arc<Block>,
-    schema: Mutex<Option<Schema>>,
+    /// From `on_schema` on.
+    schema: OnceLock<Schema>,
+    /// Where its offers are.
+    shelf: usize,
     /// Until the handler is released.
     entry: Mutex<Option<Entry>>,
 }
@@ -55,7 +59,7 @@ unsafe impl Sync for Stream {}
 
 impl AsyncWriter {
     /// Takes a handler from its consumer; the writer releases it. `device_type` is that of all batches, and
-    /// `metadata` is a block for the whole stream. `wake` is called, on any thread, when the consumer asked for
+    /// `metadata` is a block for the whole stream. `wake`, if there is one, is called when the consumer asked for
     /// something.
     ///
     /// # Errors
@@ -70,7 +74,7 @@ impl AsyncWriter {
         handler: *mut Handler,
         device_type: DeviceType,
         metadata: Option<&[u8]>,
-        wake: impl Fn() + Send + Sync + 'static,
+        wake: Option<Wake>,
     ) -> Result<Self> {
         // SAFETY: the caller's contract.
         match unsafe { handler.as_ref() } {
@@ -88,7 +92,14 @@ impl AsyncWriter {
         // SAFETY: the consumer expects the producer here before the first callback.
         unsafe { (*handler).producer = block.producer() };
         let entry = Mutex::new(Some(Entry::open(Kind::StreamExport)));
-        Ok(Self(Arc::new(Stream { handler, device_type, block, schema: Mutex::new(None), entry })))
+        Ok(Self(Arc::new(Stream {
+            handler,
+            device_type,
+            block,
+            schema: OnceLock::new(),
+            shelf: offers::shelf(),
+            entry,
+        })))
     }
 
     /// Tells the consumer the type of all batches.
@@ -103,7 +114,8 @@ impl AsyncWriter {
             // SAFETY: there is room.
             unsafe { schema.export(&mut exported) }?;
             let answer = stream.block.state.with(|writing| writing.start()).and_then(|()| {
-                *stream.schema.lock().unwrap_or_else(PoisonError::into_inner) = Some(schema.clone());
+                // The state lets a stream start once.
+                let _ = stream.schema.set(schema.clone());
                 // SAFETY: the handler is not released as long as the stream is busy.
                 let code = match unsafe { (*stream.handler).on_schema } {
                     // SAFETY: as above; the struct is the consumer's to move or release.
@@ -176,7 +188,9 @@ impl AsyncWriter {
     /// stream, `DEVX_BUSY`, `DEVX_INVALID_METADATA`; otherwise as [`AsyncWriter::try_ready`]. The batch is given back.
     pub fn send(&self, batch: Batch, metadata: Option<&[u8]>) -> std::result::Result<(), Refused<Batch>> {
         let kept = batch.clone();
-        self.acting(|stream| stream.send(batch, metadata)).map_err(|error| Refused { error, returned: kept })
+        // The user may drop the writer within a callback.
+        let stream = Arc::clone(&self.0);
+        stream.send(batch, metadata).map_err(|error| Refused { error, returned: kept })
     }
 
     /// Ends the stream and releases the handler. Fine too if the consumer cancelled.
@@ -252,18 +266,20 @@ fn address(block: Option<&[u8]>) -> *const c_char {
 }
 
 impl Stream {
+    /// What [`AsyncWriter::acting`] does for others is done here in the same turns of the lock.
     fn send(&self, batch: Batch, metadata: Option<&[u8]>) -> Result<()> {
-        if let Some(block) = metadata {
-            metadata::check_bytes(block)?;
+        let fits = metadata.map_or(Ok(()), metadata::check_bytes).and_then(|()| self.require_same(&batch));
+        if let Err(error) = self.settled(|writing| fits.and_then(|()| writing.send())) {
+            self.settle_alone();
+            return Err(error);
         }
-        self.require_same(&batch)?;
-        let state = &self.block.state;
-        state.with(|writing| writing.send())?;
-        let mut offer = match Offer::new(batch) {
+        let mut offer = match Offer::new(batch, self.shelf) {
             Ok(offer) => offer,
-            Err(refused) => {
-                state.with_nudge(|writing| writing.unsent());
-                return Err(refused.error);
+            Err(error) => {
+                return self.stepped(|writing| {
+                    writing.unsent();
+                    Err(error)
+                });
             }
         };
         let number = offer.number();
@@ -281,7 +297,7 @@ impl Stream {
 
     fn require_same(&self, batch: &Batch) -> Result<()> {
         require_device_type(batch.device().kind, self.device_type)?;
-        match &*self.schema.lock().unwrap_or_else(PoisonError::into_inner) {
+        match self.schema.get() {
             Some(schema) => require_same_shape(batch.schema(), schema),
             // Then the next step says that the stream was not started.
             None => Ok(()),
@@ -289,24 +305,47 @@ impl Stream {
     }
 
     fn answered(&self, callback: &str, code: i32) -> Result<()> {
-        self.block.state.with_nudge(|writing| writing.answered(callback, code))
+        self.stepped(|writing| writing.answered(callback, code))
     }
 
-    /// Tells the consumer what it is to be told last, if it is time for that, and releases the handler.
-    fn settle(&self) -> Result<()> {
-        let (ending, news) = self.block.state.with(|writing| match writing.ending() {
-            None => (None, writing.news()),
-            ending => (ending, false),
+    /// A step for which threads may wait that do so within this library, and what follows from it.
+    fn stepped(&self, step: impl FnOnce(&mut Writing) -> Result<()>) -> Result<()> {
+        let (answer, settled) = self.block.state.turn(|writing, bells| {
+            let answer = step(writing);
+            bells.nudge();
+            (answer, writing.is_settled())
         });
-        let Some(last) = ending else {
-            if news {
-                self.block.state.ring();
+        if settled { answer } else { answer.and(self.settle()) }
+    }
+
+    /// A step before which comes what [`Stream::settle_alone`] does, if there is anything.
+    fn settled(&self, step: impl FnOnce(&mut Writing) -> Result<()>) -> Result<()> {
+        let early = self.block.state.with(|writing| if writing.is_settled() { Ok(step(writing)) } else { Err(step) });
+        early.unwrap_or_else(|step| {
+            self.settle_alone();
+            self.block.state.with(step)
+        })
+    }
+
+    /// Tells the consumer what it is to be told last, if it is time for that, and releases the handler; otherwise the
+    /// user, if there is something new.
+    #[cold]
+    fn settle(&self) -> Result<()> {
+        let (last, news) = self.block.state.turn(|writing, bells| match writing.ending() {
+            None => (None, ring(writing, bells)),
+            last => (last, None),
+        });
+        let (answer, news) = match last {
+            None => (Ok(()), news),
+            Some(last) => {
+                let answer = self.say(last);
+                self.release();
+                (answer, self.block.state.turn(ring))
             }
-            return Ok(());
         };
-        let answer = self.say(last);
-        self.release();
-        self.block.tell();
+        if let Some(news) = news {
+            news.tell();
+        }
         answer
     }
 
@@ -352,7 +391,7 @@ impl Stream {
         }
         let entry = self.entry.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(entry);
-        self.block.state.nudge();
+        self.block.state.turn(|_, bells| bells.nudge());
     }
 }
 

@@ -183,6 +183,11 @@ impl Writing {
         !self.busy && !self.released && (self.cancelled || self.fault.is_some() || self.last.is_some())
     }
 
+    /// Whether neither consumer nor user are to be told anything.
+    pub(super) fn is_settled(&self) -> bool {
+        !self.has_ending() && !self.news
+    }
+
     /// What the consumer is to be told last; then the release comes. To be asked for before and after every step of
     /// the user's.
     pub(super) fn ending(&mut self) -> Option<Last> {

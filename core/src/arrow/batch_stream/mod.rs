@@ -3,6 +3,7 @@
 //! It comes from Rust ([`BatchStream::new`]) or from a producer of the Arrow C stream interface or of the C Device data
 //! interface ("Device Stream Interface"), and goes to Rust ([`BatchStream::next`]) or to a consumer of either.
 
+mod alone;
 mod export;
 mod import;
 mod interface;
@@ -10,7 +11,8 @@ mod interface;
 use core::ffi::c_void;
 use std::fmt;
 use std::iter::FusedIterator;
-use std::sync::{Mutex, TryLockError};
+
+use alone::Alone;
 
 use super::batch::Batch;
 use super::schema::Schema;
@@ -29,7 +31,7 @@ pub struct BatchStream(Slab<Header>);
 struct Header {
     schema: Schema,
     device_type: DeviceType,
-    state: Mutex<State>,
+    state: Alone<State>,
 }
 
 struct State {
@@ -77,10 +79,10 @@ impl BatchStream {
         require_runtime(device_type)?;
         let room = Vacant::new()?;
         // A closure without captures takes no memory.
-        let state = Mutex::new(State { source: Box::new(|| Ok(None)), end: None });
+        let state = Alone::new(State { source: Box::new(|| Ok(None)), end: None });
         let header = Header { schema: schema.clone(), device_type, state };
         let mut slab = Slab::new(header, TailSize::default())?;
-        if let Some(Ok(state)) = slab.unique().map(|header| header.state.get_mut()) {
+        if let Some(state) = slab.unique().map(|header| header.state.get_mut()) {
             state.source = room.fill(take());
         }
         Ok(Self(slab))
@@ -105,23 +107,20 @@ impl BatchStream {
     /// As [`BatchStream::next`]; `None` while another call runs.
     fn pull(&self) -> Option<Result<Option<Batch>>> {
         let header = self.0.header();
-        let mut state = match header.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        if let Some(end) = &state.end {
-            return Some(end.clone().map(|()| None));
-        }
-        let given = caught(&mut state.source);
-        let next = given.and_then(|batch| match batch {
-            Some(batch) => header.require_fit(&batch).map(|()| Some(batch)),
-            None => Ok(None),
-        });
-        if !matches!(next, Ok(Some(_))) {
-            state.end = Some(next.as_ref().map(|_| ()).map_err(Error::clone));
-        }
-        Some(next)
+        header.state.with(|state| {
+            if let Some(end) = &state.end {
+                return end.clone().map(|()| None);
+            }
+            let given = caught(&mut state.source);
+            let next = given.and_then(|batch| match batch {
+                Some(batch) => header.require_fit(&batch).map(|()| Some(batch)),
+                None => Ok(None),
+            });
+            if !matches!(next, Ok(Some(_))) {
+                state.end = Some(next.as_ref().map(|_| ()).map_err(Error::clone));
+            }
+            next
+        })
     }
 
     /// The batches from here on, for a loop. An error comes once, then nothing more.

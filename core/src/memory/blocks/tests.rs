@@ -129,14 +129,17 @@ fn the_largest_come_from_no_thread() {
 
 #[test]
 fn as_much_returns_as_there_is_room_for() {
-    let (returned, size) = (Returned::new(), size(STEP));
+    let (returned, size) = (Returned { most: 2 * STEP, ..Returned::new() }, size(STEP));
     let blocks = [block(size), block(size), block(size)];
     // SAFETY: new blocks of this size.
-    let given = blocks.map(|block| unsafe { returned.give(size, block, 2 * STEP) });
+    let given = blocks.map(|block| unsafe { returned.give(size, block) });
     assert_eq!((given, returned.bytes.load(Relaxed)), ([true, true, false], 2 * STEP));
     let [first, second, third] = blocks;
-    assert_eq!(returned.take().collect::<Vec<_>>(), [(second, size), (first, size)]);
-    assert_eq!((returned.bytes.load(Relaxed), returned.take().count()), (0, 0));
+    let mut taken = Vec::new();
+    returned.take(|block, size| taken.push((block, size)));
+    assert_eq!(taken, [(second, size), (first, size)]);
+    assert_eq!(returned.bytes.load(Relaxed), 0);
+    returned.take(|_, _| panic!("taken already"));
     for block in [first, second, third] {
         // SAFETY: taken, or not given.
         unsafe { release(block, size) };

@@ -1,0 +1,159 @@
+//! What our tasks hold, by number. A task carries the number and no pointer, so whatever a consumer does with one that
+//! was extracted or withdrawn already, nothing dangles.
+
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::task::no_array;
+use crate::abi::arrow_device::ArrowDeviceArray;
+use crate::error::{Error, Result};
+
+const SHELF_BITS: u32 = 4;
+const PLACE_BITS: u32 = 24;
+
+/// So many places are kept when nothing is in them.
+const KEPT: usize = 256;
+
+/// A part of the table, under a lock of its own: streams in different parts do not meet.
+#[repr(align(64))]
+struct Shelf(Mutex<Offers>);
+
+static SHELVES: [Shelf; 1 << SHELF_BITS] = [const { Shelf(Mutex::new(Offers::NONE)) }; 1 << SHELF_BITS];
+
+struct Offers {
+    places: Vec<Place>,
+    /// Which of them are free, with room for all.
+    free: Vec<usize>,
+    /// How many offers there were ever: a number is never given a second time.
+    count: usize,
+}
+
+struct Place {
+    /// 0 if it is free.
+    number: usize,
+    array: ArrowDeviceArray,
+}
+
+// SAFETY: the Arrow C data interface lets an array be released on any thread; nothing else is done with it here.
+unsafe impl Send for Place {}
+
+/// Which part of the table a new stream uses.
+pub(super) fn shelf() -> usize {
+    static STREAMS: AtomicUsize = AtomicUsize::new(0);
+    STREAMS.fetch_add(1, Relaxed) % SHELVES.len()
+}
+
+/// Moves an array into a part of the table; returns its number, which is not 0.
+///
+/// # Errors
+/// `DEVX_OUT_OF_MEMORY`; then the array is the caller's as before.
+pub(super) fn put(shelf: usize, array: &ArrowDeviceArray) -> Result<usize> {
+    match offers(shelf).put(array) {
+        Some(number) => Ok(number << SHELF_BITS | shelf),
+        None => Err(Error::no_memory(size_of::<Place>())),
+    }
+}
+
+/// Moves an array out; `false` if this was done before.
+pub(super) fn take(number: usize, out: &mut MaybeUninit<ArrowDeviceArray>) -> bool {
+    offers(number).take(number >> SHELF_BITS, out)
+}
+
+fn offers(number: usize) -> MutexGuard<'static, Offers> {
+    let [first, ..] = &SHELVES;
+    let Shelf(shelf) = SHELVES.get(number % SHELVES.len()).unwrap_or(first);
+    shelf.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Offers {
+    const NONE: Self = Self { places: Vec::new(), free: Vec::new(), count: 0 };
+
+    fn put(&mut self, array: &ArrowDeviceArray) -> Option<usize> {
+        let index = self.free.pop().or_else(|| self.grow())?;
+        self.count = self.count.wrapping_add(1);
+        let number = self.count << PLACE_BITS | index;
+        *self.places.get_mut(index)? = Place { number, array: *array };
+        Some(number)
+    }
+
+    /// A place more; `None` if there is no memory for it.
+    #[cold]
+    fn grow(&mut self) -> Option<usize> {
+        let index = self.places.len();
+        self.places.try_reserve(1).ok()?;
+        self.free.try_reserve(self.places.capacity()).ok()?;
+        (index >> PLACE_BITS == 0).then(|| self.places.push(Place { number: 0, array: no_array() }))?;
+        Some(index)
+    }
+
+    fn take(&mut self, number: usize, out: &mut MaybeUninit<ArrowDeviceArray>) -> bool {
+        let index = number % (1 << PLACE_BITS);
+        let Some(place) = self.places.get_mut(index).filter(|place| number != 0 && place.number == number) else {
+            return false;
+        };
+        place.number = 0;
+        out.write(place.array);
+        self.free.push(index);
+        // What many at once have needed is given back when all were taken.
+        if self.free.len() == self.places.len() && self.places.len() > KEPT {
+            *self = Self { count: self.count, ..Self::NONE };
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Offers {
+        /// Puts an array that is known by its device.
+        fn put_marked(&mut self, mark: i64) -> usize {
+            self.put(&ArrowDeviceArray { device_id: mark, ..no_array() }).unwrap()
+        }
+
+        fn take_mark(&mut self, number: usize) -> Option<i64> {
+            let mut array = MaybeUninit::new(no_array());
+            let taken = self.take(number, &mut array);
+            // SAFETY: written above.
+            taken.then(|| unsafe { array.assume_init() }.device_id)
+        }
+    }
+
+    #[test]
+    fn what_was_put_is_taken_once_in_any_order() {
+        let mut offers = Offers::NONE;
+        let mut seen = std::collections::HashSet::new();
+        for round in 1..4 {
+            let numbers: Vec<_> = (0..50).map(|mark| (offers.put_marked(mark), mark)).collect();
+            let (even, odd): (Vec<_>, Vec<_>) = numbers.into_iter().partition(|(_, mark)| mark % 2 == 0);
+            for (number, mark) in odd.into_iter().chain(even.into_iter().rev()) {
+                assert!(number != 0 && seen.insert(number), "{number} was given twice");
+                assert_eq!(offers.take_mark(number), Some(mark));
+                assert_eq!(offers.take_mark(number), None);
+                // Also when something else has its place.
+                let other = offers.put_marked(-1);
+                assert_eq!(offers.take_mark(number), None);
+                assert!(seen.insert(other) && offers.take_mark(other) == Some(-1));
+            }
+            assert_eq!((offers.places.len(), offers.free.len()), (50, 50), "in round {round}");
+        }
+        for never in [0, 1, usize::MAX] {
+            assert_eq!(offers.take_mark(never), None);
+        }
+    }
+
+    #[test]
+    fn a_crowd_leaves_no_memory_behind() {
+        let mut offers = Offers::NONE;
+        let numbers: Vec<_> = (0..=KEPT as i64).map(|mark| offers.put_marked(mark)).collect();
+        for (mark, number) in numbers.iter().enumerate() {
+            assert_eq!(offers.take_mark(*number), Some(mark as i64));
+        }
+        assert_eq!((offers.places.capacity(), offers.free.capacity()), (0, 0));
+        let number = offers.put_marked(7);
+        assert!(!numbers.contains(&number));
+        assert_eq!(offers.take_mark(number), Some(7));
+    }
+}

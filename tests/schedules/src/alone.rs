@@ -1,0 +1,41 @@
+//! A value for one at a time is never with two, and is there again for the next one.
+
+use std::sync::Arc;
+
+use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use loom::thread;
+
+use crate::parts::Alone;
+use crate::{in_every_order, meet};
+
+#[test]
+fn a_value_is_with_one_at_a_time() {
+    in_every_order(|| {
+        let value = Arc::new((Alone::new(0_u32), AtomicU32::new(0)));
+        let add = |(value, point): &(Alone<u32>, AtomicU32)| {
+            let added = value.with(|count| {
+                let seen = *count;
+                meet(point);
+                *count = seen + 1;
+            });
+            u32::from(added.is_some())
+        };
+        let other = {
+            let value = Arc::clone(&value);
+            thread::spawn(move || add(&value))
+        };
+        let added = add(&value) + other.join().expect("a thread");
+        assert!(added >= 1, "nobody had the value");
+        assert_eq!(value.1.load(Relaxed), added);
+        assert_eq!(value.0.with(|count| *count), Some(added), "both had the value at once, or nobody gave it back");
+    });
+}
+
+#[test]
+fn who_has_the_value_is_refused_meanwhile() {
+    loom::model(|| {
+        let value = Alone::new(());
+        assert_eq!(value.with(|()| value.with(|()| ())), Some(None));
+        assert_eq!(value.with(|()| ()), Some(()));
+    });
+}
