@@ -82,9 +82,9 @@ void corpus_callback_arm(int64_t nth, int32_t how);
 /* None fails any more. 1 if one did. */
 int32_t corpus_callback_disarm(void);
 
-/* Of the one that failed, as it was when it was disarmed: the name of the status of the error that has to come of it, and
- * what its text has in it. */
-const char *corpus_callback_status(void);
+/* Of the one that failed, as it was when it was disarmed: the status of the error that has to come of it, and what its
+ * text has in it. */
+int32_t corpus_callback_status(void);
 const char *corpus_callback_says(void);
 
 /* A consumer of an asynchronous stream: it asks for eight batches at once and lets go of what it gets. */

@@ -185,11 +185,11 @@ static const char *judge(int64_t i, devx_status status, const char *stage, int64
 
 /* The same, of a callback of the producer's that failed. */
 static const char *judge_callback(devx_status status) {
-    int const right = strcmp(devx_status_name(status), corpus_callback_status()) == 0 && error.status == status &&
+    int const right = status == corpus_callback_status() && error.status == status &&
                       strstr(error.message, corpus_callback_says()) != NULL;
     return right ? NULL
-                 : WRONG("%s: %s; expected %s: %s", devx_status_name(status), error.message, corpus_callback_status(),
-                         corpus_callback_says());
+                 : WRONG("%s: %s; expected %s: %s", devx_status_name(status), error.message,
+                         devx_status_name(corpus_callback_status()), corpus_callback_says());
 }
 
 /* What fails while a case is run: nothing, an allocation, this one or all from then on, or a callback in some way. */

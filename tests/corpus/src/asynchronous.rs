@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use devexchange_core::abi::arrow_async::{ArrowAsyncDeviceStreamHandler, ArrowAsyncProducer, ArrowAsyncTask};
 use devexchange_core::abi::arrow_data::ArrowSchema;
 use devexchange_core::abi::arrow_device::{ARROW_DEVICE_CPU, ArrowDeviceArray};
+use devexchange_core::abi::types::DEVX_CALLBACK;
 
 use crate::callback::{self, How};
 use crate::description::{Case, Step, tree as base};
@@ -249,7 +250,7 @@ unsafe extern "C" fn extract(task: *mut ArrowAsyncTask, out: *mut ArrowDeviceArr
     task.extracted.fetch_add(1, SeqCst);
     // Of what nobody wants, nobody is told.
     if !out.is_null() && callback::turn().is_some() {
-        callback::is_told("DEVX_CALLBACK", "extract_data returned 5");
+        callback::is_told(DEVX_CALLBACK, "extract_data returned 5");
         return callback::CODE;
     }
     if task.fails != 0 || out.is_null() {

@@ -6,6 +6,8 @@
 use core::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use devexchange_core::abi::types::{DEVX_CALLBACK, DEVX_INVALID_CHILDREN, DEVX_INVALID_LENGTH, DevxStatus};
+
 /// The code of a callback that fails.
 pub(crate) const CODE: c_int = libc::EIO;
 /// What one says that says why.
@@ -27,10 +29,12 @@ pub(crate) enum How {
 }
 
 /// What the consumer of it all has to be told.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Told {
-    pub(crate) status: &'static str,
-    pub(crate) says: &'static str,
+#[derive(Clone, Copy, Debug)]
+pub struct Told {
+    /// The status of the error.
+    pub status: DevxStatus,
+    /// What its text has in it.
+    pub says: &'static str,
 }
 
 struct Armed {
@@ -48,13 +52,16 @@ fn armed() -> MutexGuard<'static, Armed> {
 
 /// From now on the `nth` callback fails (1: the next one): with a code (0), with a text, too (1), by what it gives or asks
 /// for (2), or it cancels (3).
-pub(crate) fn arm(nth: i64, how: c_int) {
+///
+/// # Panics
+/// If there is no such way.
+pub fn arm(nth: i64, how: c_int) {
     let how = [How::Code, How::Text, How::Wrong, How::Cancel].get(how as usize).copied().expect("a way to fail");
     *armed() = Armed { left: nth - 1, how, told: None };
 }
 
 /// No callback fails any more. What has to be told of the one that did.
-pub(crate) fn disarm() -> Option<Told> {
+pub fn disarm() -> Option<Told> {
     let mut armed = armed();
     armed.left = -1;
     armed.told
@@ -69,23 +76,23 @@ pub(crate) fn turn() -> Option<How> {
 }
 
 /// It failed in a way of which this has to be told.
-pub(crate) fn is_told(status: &'static str, says: &'static str) {
+pub(crate) fn is_told(status: DevxStatus, says: &'static str) {
     armed().told = Some(Told { status, says });
 }
 
 /// As [`is_told`], with [`CODE`].
 pub(crate) fn code_is_told(how: How, without_text: &'static str) {
-    is_told("DEVX_CALLBACK", if how == How::Text { TEXT } else { without_text });
+    is_told(DEVX_CALLBACK, if how == How::Text { TEXT } else { without_text });
 }
 
 /// The edit of an array that makes it wrong.
 pub(crate) fn wrong_array() -> String {
-    is_told("DEVX_INVALID_LENGTH", "length is -77");
+    is_told(DEVX_INVALID_LENGTH, "length is -77");
     format!("length = {WRONG}")
 }
 
 /// The edit of a schema that makes it wrong.
 pub(crate) fn wrong_schema() -> String {
-    is_told("DEVX_INVALID_CHILDREN", "n_children is -77");
+    is_told(DEVX_INVALID_CHILDREN, "n_children is -77");
     format!("n_children = {WRONG}")
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use devexchange_core::abi::arrow_async::{ArrowAsyncDeviceStreamHandler, ArrowAsyncProducer, ArrowAsyncTask};
 use devexchange_core::abi::arrow_data::ArrowSchema;
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
+use devexchange_core::abi::types::{DEVX_CALLBACK, DEVX_CLOSED, DEVX_INVALID_ARGUMENT};
 
 use crate::callback::{self, How};
 
@@ -85,17 +86,17 @@ impl Consumer {
         match callback::turn() {
             None => 0,
             Some(How::Code | How::Text) => {
-                callback::is_told("DEVX_CALLBACK", name);
+                callback::is_told(DEVX_CALLBACK, name);
                 callback::CODE
             }
             Some(_) if is_end => 0,
             Some(How::Wrong) => {
-                callback::is_told("DEVX_INVALID_ARGUMENT", "-77 batches were requested");
+                callback::is_told(DEVX_INVALID_ARGUMENT, "-77 batches were requested");
                 self.request(callback::WRONG.into());
                 0
             }
             Some(How::Cancel) => {
-                callback::is_told("DEVX_CLOSED", "");
+                callback::is_told(DEVX_CLOSED, "");
                 let producer = self.producer.load(SeqCst);
                 // SAFETY: the producer is valid until the handler is released.
                 let cancel = unsafe { (*producer).cancel }.expect("cancel");

@@ -181,15 +181,13 @@ pub extern "C" fn corpus_callback_disarm() -> i32 {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn corpus_callback_status() -> *const c_char {
-    let told = TOLD.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_default();
-    kept(told.status)
+pub extern "C" fn corpus_callback_status() -> i32 {
+    TOLD.lock().unwrap_or_else(PoisonError::into_inner).map_or(0, |told| told.status.0)
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn corpus_callback_says() -> *const c_char {
-    let told = TOLD.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_default();
-    kept(told.says)
+    kept(TOLD.lock().unwrap_or_else(PoisonError::into_inner).map_or("", |told| told.says))
 }
 
 #[unsafe(no_mangle)]

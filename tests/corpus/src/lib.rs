@@ -10,7 +10,7 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "what only tests call fails by panicking")]
 
 mod asynchronous;
-mod callback;
+pub mod callback;
 mod consumer;
 mod cuda;
 mod cuda_array;

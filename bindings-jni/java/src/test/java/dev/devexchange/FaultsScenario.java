@@ -28,11 +28,12 @@ final class FaultsScenario {
             if (good && !kind.startsWith("ipc_") && !kind.equals("async")) {
                 // What is made once, such as the list of drivers, is made now.
                 Corpus.run(i);
-                allocations += eachFault(nth -> Corpus.run(i, nth, false));
+                allocations += eachFault(nth -> Corpus.run(i, Corpus.Fault.memory(nth, false)));
             }
         }
         allocations += exports();
-        int callbacks = eachCallback(FaultsScenario::aManager) + eachCallback(FaultsScenario::aStream);
+        long callbacks = eachCallback(FaultsScenario::aManager) + eachCallback(FaultsScenario::aStream);
+        callbacks += ForeignFaults.all();
         System.out.println("faults: " + allocations + " allocations, " + callbacks + " callbacks");
     }
 
