@@ -53,26 +53,26 @@ fn share(manager: impl Manager + 'static) -> Result<jlong> {
 plain! { manager_driver() -> jlong }
 /// A manager of every kind of memory of the driver's.
 fn manager_driver() -> Result<jlong> {
-    share(Driver::new())
+    share(Driver::new()?)
 }
 
 plain! { manager_managed() -> jlong }
 /// A manager that gives managed memory for device memory.
 fn manager_managed() -> Result<jlong> {
-    share(Driver::managed())
+    share(Driver::managed()?)
 }
 
 plain! { manager_host_only() -> jlong }
 /// A manager of host memory.
 fn manager_host_only() -> Result<jlong> {
-    share(Driver::host_only())
+    share(Driver::host_only()?)
 }
 
 plain! { manager_pool(limit: jlong, keep: jlong, shareable: jboolean) -> jlong }
 /// A manager with pools of its own; −1 is no limit.
 fn manager_pool(limit: jlong, keep: jlong, shareable: bool) -> Result<jlong> {
     let options = PoolOptions::from_raw(limit, keep)?;
-    share(if shareable { Pool::shareable(options) } else { Pool::new(options) })
+    share(if shareable { Pool::shareable(options) } else { Pool::new(options) }?)
 }
 
 plain! { manager_limited(inner: jlong, limit: jlong) -> jlong }
@@ -80,7 +80,7 @@ plain! { manager_limited(inner: jlong, limit: jlong) -> jlong }
 fn manager_limited(inner: jlong, limit: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let inner = Shared::clone(unsafe { held::<Shared>(inner) }?);
-    share(Limited::new(inner, limit_from_raw(limit)?))
+    share(Limited::new(inner, limit_from_raw(limit)?)?)
 }
 
 plain! { manager_create(token: jlong) -> jlong }
