@@ -14,7 +14,7 @@ import java.util.stream.LongStream;
  * structs, its library knows; here they are imported and the errors compared. It also runs in a JVM without JUnit.
  */
 final class Corpus {
-    private static final Duration PATIENCE = Duration.ofSeconds(30);
+    static final Duration PATIENCE = Duration.ofSeconds(30);
 
     private Corpus() {}
 

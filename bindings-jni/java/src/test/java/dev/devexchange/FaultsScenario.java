@@ -3,7 +3,6 @@ package dev.devexchange;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
-import java.util.function.Supplier;
 
 /**
  * Each allocation of the library fails, and each callback of Java's throws. Then there is an exception, nothing is taken,
@@ -28,10 +27,10 @@ final class FaultsScenario {
             if (good && !kind.startsWith("ipc_") && !kind.equals("async")) {
                 // What is made once, such as the list of drivers, is made now.
                 Corpus.run(i);
-                allocations += eachFault(nth -> Corpus.run(i, Corpus.Fault.memory(nth, false)));
+                allocations += AllocationFaults.eachFault(nth -> Corpus.run(i, Corpus.Fault.memory(nth, false)));
             }
         }
-        allocations += exports();
+        allocations += AllocationFaults.all();
         long callbacks = eachCallback(FaultsScenario::aManager) + eachCallback(FaultsScenario::aStream);
         callbacks += ForeignFaults.all();
         System.out.println("faults: " + allocations + " allocations, " + callbacks + " callbacks");
@@ -41,56 +40,6 @@ final class FaultsScenario {
         if (!holds) {
             throw new AssertionError(otherwise);
         }
-    }
-
-    // --- allocations ---
-
-    /** Does something while an allocation fails; how many did. */
-    private interface Act {
-        long with(long nth) throws InterruptedException;
-    }
-
-    private static long eachFault(Act act) throws InterruptedException {
-        long all = 0;
-        long failed = 1;
-        for (long nth = 1; failed > 0; nth++) {
-            failed = act.with(nth);
-            all += failed;
-        }
-        return all;
-    }
-
-    private static long exports() throws InterruptedException {
-        try (Tensor matrix = Tensor.allocate(Device.CPU, DType.FLOAT64, new long[] {2, 3}, null);
-                Batch table = matrix.toBatch(List.of(), Copy.IF_NEEDED)) {
-            // A text of Java's is not taken without memory either.
-            List<Supplier<AutoCloseable>> scenes = List.of(matrix::copy, matrix::share, table::share, table::schema);
-            long all = 0;
-            for (Supplier<AutoCloseable> scene : scenes) {
-                all += eachFault(nth -> make(scene, nth));
-            }
-            return all;
-        }
-    }
-
-    private static long make(Supplier<AutoCloseable> scene, long nth) {
-        AutoCloseable made = null;
-        Corpus.arm(nth, false);
-        try {
-            made = scene.get();
-        } catch (DevExchangeException e) {
-            require(e.status() == Status.OUT_OF_MEMORY, e.toString());
-        }
-        long failed = Corpus.disarm();
-        require(failed > 0 || made != null, "there was memory");
-        try {
-            if (made != null) {
-                made.close();
-            }
-        } catch (Exception e) {
-            throw new AssertionError(e);
-        }
-        return failed;
     }
 
     // --- callbacks ---
