@@ -45,7 +45,7 @@ final class ForeignFaults {
         try (Schema schema = table.schema();
                 AsyncWriter writer =
                         AsyncWriter.create(Corpus.consumerHandler(consumer), schema, DeviceType.CPU)) {
-            writer.onSubscribe(new Three(table, writer));
+            writer.onSubscribe(new Three(table, writer, () -> {}));
             writer.completion().toCompletableFuture().get(30, TimeUnit.SECONDS);
         } catch (ExecutionException e) {
             error = e.getCause();
@@ -64,14 +64,16 @@ final class ForeignFaults {
     }
 
     /** Three batches, as they are asked for. */
-    private static final class Three implements Flow.Subscription {
+    static final class Three implements Flow.Subscription {
         private final Batch table;
         private final AsyncWriter writer;
+        private final Runnable called;
         private int left = 3;
 
-        Three(Batch table, AsyncWriter writer) {
+        Three(Batch table, AsyncWriter writer, Runnable called) {
             this.table = table;
             this.writer = writer;
+            this.called = called;
         }
 
         @Override
@@ -82,9 +84,12 @@ final class ForeignFaults {
                     writer.onComplete();
                 }
             }
+            called.run();
         }
 
         @Override
-        public void cancel() {}
+        public void cancel() {
+            called.run();
+        }
     }
 }
