@@ -127,8 +127,8 @@ def _read(imported):
 
 
 def run(i, nth=0, from_then_on=False, callback=None):
-    """Runs a case, while the nth allocation of the library fails, or none; or the nth callback of its producer, in a way
-    (`corpus_callback_arm`). How many failed."""
+    """Runs a case, while the nth allocation of the library fails, or none; or the nth callback of its producer, in one of
+    the ways of `corpus_callback_arm`. How many failed."""
     made, imported, error, stage, batches = _make(i), None, None, "import", 0
     if callback is not None:
         _callback_arm(nth, callback)
