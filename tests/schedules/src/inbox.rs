@@ -124,7 +124,7 @@ fn many(mut things: &Things<Thing>) -> usize {
 fn what_is_not_done_is_looked_at_again() {
     in_every_order(|| {
         let inbox = Arc::new(inbox());
-        let [first, late, last] = [(); 3].map(|()| Memory::new());
+        let [first, late, third, last] = [(); 4].map(|()| Memory::new());
         add(&inbox, &first);
         let other = {
             let (inbox, late) = (Arc::clone(&inbox), Arc::clone(&late));
@@ -142,6 +142,7 @@ fn what_is_not_done_is_looked_at_again() {
             assert_eq!(many(&kept), 1);
         }
         assert_eq!(inbox.waiting(), 1);
+        add(&inbox, &third);
         add(&inbox, &last);
         let mut order = Vec::new();
         let done = inbox.round(&mut kept, Duration::ZERO, |memory| {
@@ -150,8 +151,8 @@ fn what_is_not_done_is_looked_at_again() {
             true
         });
         assert!(done && kept.is_none());
-        assert!(order.iter().zip([&first, &last]).all(|(seen, wanted)| Arc::ptr_eq(seen, wanted)));
-        assert_eq!([&first, &late, &last].map(|memory| memory.times.load(Relaxed)), [1, 1, 1]);
+        assert!(order.iter().zip([&first, &third, &last]).all(|(seen, wanted)| Arc::ptr_eq(seen, wanted)));
+        assert_eq!([&first, &late, &third, &last].map(|memory| memory.times.load(Relaxed)), [1; 4]);
         other.join().expect("a thread");
         assert_eq!(inbox.waiting(), 0);
     });
