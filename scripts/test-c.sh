@@ -175,7 +175,7 @@ compile_test() { # SOURCE PROGRAM
   local compiler=("$CC" -std=c11) with=()
   case $1 in
     *.cpp) compiler=("$CXX" -std=c++17) ;;
-    */test_corpus.c | */test_faults.c)
+    */test_corpus.c | */test_faults*.c)
       compiler+=(-I"$DEVX_ROOT/tests/corpus") with=("$("$DEVX_ROOT/tests/corpus/build.sh")")
       ;;
   esac

@@ -39,26 +39,26 @@ fn make<M: Manager + 'static>(
 /// device's default pool.
 #[ffi_export]
 fn devx_manager_create_driver(out: OutManager<'_>, error: Option<&mut ErrorRecord>) -> Status {
-    make(out, error, || Ok(Driver::new()))
+    make(out, error, Driver::new)
 }
 
 /// As `devx_manager_create_driver`, with managed memory for every request of device memory.
 #[ffi_export]
 fn devx_manager_create_managed(out: OutManager<'_>, error: Option<&mut ErrorRecord>) -> Status {
-    make(out, error, || Ok(Driver::managed()))
+    make(out, error, Driver::managed)
 }
 
 /// A manager of plain and pinned host memory only.
 #[ffi_export]
 fn devx_manager_create_host_only(out: OutManager<'_>, error: Option<&mut ErrorRecord>) -> Status {
-    make(out, error, || Ok(Driver::host_only()))
+    make(out, error, Driver::host_only)
 }
 
 /// A manager with a stream-ordered pool of its own on each device: at most `limit` bytes in use over all devices, and up to
 /// `keep` unused bytes kept on each; -1 for no limit. Out of memory, it trims, waits for the stream and tries once more.
 #[ffi_export]
 fn devx_manager_create_pool(limit: i64, keep: i64, out: OutManager<'_>, error: Option<&mut ErrorRecord>) -> Status {
-    make(out, error, || Ok(Pool::new(PoolOptions::from_raw(limit, keep)?)))
+    make(out, error, || Pool::new(PoolOptions::from_raw(limit, keep)?))
 }
 
 /// As `devx_manager_create_pool`, of device memory that can be offered to other processes (`devx_ipc_server_offer_tensor`).
@@ -69,7 +69,7 @@ fn devx_manager_create_shareable_pool(
     out: OutManager<'_>,
     error: Option<&mut ErrorRecord>,
 ) -> Status {
-    make(out, error, || Ok(Pool::shareable(PoolOptions::from_raw(limit, keep)?)))
+    make(out, error, || Pool::shareable(PoolOptions::from_raw(limit, keep)?))
 }
 
 /// A manager that lets another one have at most `limit` bytes in use (-1 only counts). The other one is shared.
@@ -84,7 +84,7 @@ unsafe fn devx_manager_create_limited(
         let out = required(out, "out")?;
         // SAFETY: the caller gives a living handle.
         let inner = unsafe { ManagerHandle::borrow(inner, "inner") }?;
-        let limited = Limited::new(Shared::clone(&inner), limit_from_raw(limit)?);
+        let limited = Limited::new(Shared::clone(&inner), limit_from_raw(limit)?)?;
         out.write(ManagerHandle::give(Shared::new(limited)?));
         Ok(())
     })

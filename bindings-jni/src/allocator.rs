@@ -13,7 +13,7 @@ use devexchange_core::abi::types::{
     DEVX_CALLBACK, DEVX_MANAGER_VERSION, DEVX_OK, DevxError, DevxIpcHandle, DevxManagerTable, DevxMemory,
     DevxMemoryInfo, DevxMemoryRequest, DevxOwner, DevxStatus,
 };
-use devexchange_core::manager::{Driver, Manager, Table};
+use devexchange_core::manager::{Table, driver_ipc_handle};
 use devexchange_core::{Error, Owner, Result as CoreResult, trace};
 use jni::Env;
 use jni::objects::{JClass, JString};
@@ -230,7 +230,7 @@ unsafe extern "C" fn get_ipc_handle(
         let found = match answer {
             Answer::IpcHandle(found) => *found,
             // Java has none of its own.
-            Answer::Said { .. } => Driver::new().ipc_handle(address)?.to_raw(),
+            Answer::Said { .. } => driver_ipc_handle(address)?.to_raw(),
         };
         // SAFETY: the contract of the table: there is room for the record.
         unsafe { out.write(found) };

@@ -50,7 +50,7 @@ plain! { async_reader_create(abi_h_metadata: jboolean, token: jlong) -> jlong }
 /// fails.
 fn async_reader_create(abi_h_metadata: bool, token: jlong) -> Result<jlong> {
     let reader = AsyncReader::new(ReaderOptions { limit: 0, abi_h_metadata }, Some(bell(token)))?;
-    Ok(hold(Reader { reader, metadata: Mutex::new(None) }))
+    hold(Reader { reader, metadata: Mutex::new(None) })
 }
 
 plain! { async_reader_handler(handle: jlong) -> jlong }

@@ -28,7 +28,7 @@ fn async_writer_create(handler: jlong, device_type: jint, block: jlong, token: j
     let metadata = unsafe { metadata::block(take(block)) }?;
     // SAFETY: Java's caller says that there is a handler that no other producer has.
     let writer = unsafe { AsyncWriter::new(handler, DeviceType(device_type), metadata, Some(wake)) }?;
-    Ok(hold(writer))
+    hold(writer)
 }
 
 plain! { async_writer_start(handle: jlong, schema: jlong) }

@@ -13,7 +13,7 @@ use jni::sys::jlong;
 use crate::device::device;
 use crate::error::{Result, plain, refuse};
 use crate::handle::{address, batch, give, schema, take};
-use crate::queue::{keep, owner};
+use crate::queue::{keep, try_owner};
 use crate::schema::depth_first;
 use crate::stream::optional;
 
@@ -36,7 +36,7 @@ fn batch_create(handle: jlong, packed: jlong, nodes: jlong, count: jlong, token:
     let rooms = unsafe { std::slice::from_raw_parts(after, buffers) };
     check_rooms(&schema, &nodes, rooms)?;
     // SAFETY: Java describes memory that it keeps until the token comes back.
-    let batch = keep(unsafe { Batch::from_raw_parts(&schema, device, &nodes, owner(token)) })?;
+    let batch = keep(unsafe { Batch::from_raw_parts(&schema, device, &nodes, try_owner(token)?) })?;
     Ok(give(batch.into_raw()))
 }
 

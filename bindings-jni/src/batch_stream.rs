@@ -12,7 +12,7 @@ use jni::sys::{jint, jlong};
 use crate::answers::{Answers, thrown};
 use crate::error::{Result, native, plain};
 use crate::handle::{address, batch_stream, give, schema, take};
-use crate::queue::{ask, owner};
+use crate::queue::{ask, cancel, try_owner};
 
 /// The next batch of a source, or `None` at its end.
 type Answer = CoreResult<Option<Batch>>;
@@ -28,7 +28,7 @@ pub(crate) fn close() {
 /// A source of Java's.
 struct Source {
     token: jlong,
-    _owner: Owner,
+    _owner: Option<Owner>,
 }
 
 impl Source {
@@ -66,11 +66,13 @@ plain! { batch_stream_create(schema: jlong, device_type: jint, token: jlong) -> 
 fn batch_stream_create(handle: jlong, device_type: jint, token: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let schema = unsafe { schema(handle) }?;
+    let mut kept = Some(try_owner(token)?);
     let stream = BatchStream::with(&schema, DeviceType(device_type), || {
-        let source = Source { token, _owner: owner(token) };
+        let source = Source { token, _owner: kept.take() };
         move || source.next()
-    })?;
-    Ok(give(stream.into_raw()))
+    });
+    kept.into_iter().for_each(cancel);
+    Ok(give(stream?.into_raw()))
 }
 
 plain! { batch_stream_import(source: jlong, device: jboolean) -> jlong }

@@ -3,6 +3,7 @@
 
 use core::ffi::c_void;
 
+use devexchange_core::memory::Vacant;
 use jni::sys::jlong;
 
 use crate::error::{Result, refuse};
@@ -29,10 +30,24 @@ struct Head {
     drop: unsafe fn(*mut c_void),
 }
 
-/// A handle for a thing.
-pub(crate) fn hold<T: Held>(thing: T) -> jlong {
-    let head = Head { class: T::CLASS, drop: drop_boxed::<T> };
-    give(Box::into_raw(Box::new(Boxed { head, thing })))
+/// Memory for a thing, before there is one.
+pub(crate) struct Room<T>(Vacant<Boxed<T>>);
+
+impl<T: Held> Room<T> {
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self(Vacant::new()?))
+    }
+
+    /// A handle for a thing.
+    pub(crate) fn hold(self, thing: T) -> jlong {
+        let head = Head { class: T::CLASS, drop: drop_boxed::<T> };
+        give(Box::into_raw(self.0.fill(Boxed { head, thing })))
+    }
+}
+
+/// A handle for a thing, which is dropped without memory for it.
+pub(crate) fn hold<T: Held>(thing: T) -> Result<jlong> {
+    Ok(Room::new()?.hold(thing))
 }
 
 /// # Safety

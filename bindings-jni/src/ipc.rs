@@ -27,7 +27,7 @@ impl Held for Client {
 native! { ipc_server_bind(address: JString) -> jlong }
 /// A server that listens at an address.
 fn ipc_server_bind<'l>(env: &mut Env<'l>, _: JClass<'l>, address: JString<'l>) -> Result<jlong> {
-    Ok(hold(Server::bind(&address.try_to_string(env)?)?))
+    hold(Server::bind(&address.try_to_string(env)?)?)
 }
 
 native! { ipc_server_offer_tensor(server: jlong, name: JString, tensor: jlong, copy: jint) }
@@ -84,7 +84,7 @@ native! { ipc_client_connect(address: JString, timeout: jlong) -> jlong }
 fn ipc_client_connect<'l>(env: &mut Env<'l>, _: JClass<'l>, address: JString<'l>, timeout: jlong) -> Result<jlong> {
     let address = address.try_to_string(env)?;
     let timeout = Duration::from_nanos(u64::try_from(timeout).unwrap_or(0));
-    Ok(hold(Client::connect(&address, Users::Same, timeout)?))
+    hold(Client::connect(&address, Users::Same, timeout)?)
 }
 
 native! { ipc_client_import_tensor(client: jlong, name: JString) -> jlong }

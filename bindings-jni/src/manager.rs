@@ -8,10 +8,10 @@ use devexchange_core::{Owner, Tensor};
 use jni::sys::{jint, jlong};
 
 use crate::allocator::{pack, table};
-use crate::boxed::{Held, held, hold};
+use crate::boxed::{Held, Room, held, hold};
 use crate::error::{Result, plain, refuse};
 use crate::handle::{give, take};
-use crate::queue::owner;
+use crate::queue::{cancel, try_owner};
 use crate::stream::optional;
 use crate::tensor::wanted;
 
@@ -47,32 +47,32 @@ impl Held for Deferred {
 }
 
 fn share(manager: impl Manager + 'static) -> Result<jlong> {
-    Ok(hold(Shared::new(manager)?))
+    hold(Shared::new(manager)?)
 }
 
 plain! { manager_driver() -> jlong }
 /// A manager of every kind of memory of the driver's.
 fn manager_driver() -> Result<jlong> {
-    share(Driver::new())
+    share(Driver::new()?)
 }
 
 plain! { manager_managed() -> jlong }
 /// A manager that gives managed memory for device memory.
 fn manager_managed() -> Result<jlong> {
-    share(Driver::managed())
+    share(Driver::managed()?)
 }
 
 plain! { manager_host_only() -> jlong }
 /// A manager of host memory.
 fn manager_host_only() -> Result<jlong> {
-    share(Driver::host_only())
+    share(Driver::host_only()?)
 }
 
 plain! { manager_pool(limit: jlong, keep: jlong, shareable: jboolean) -> jlong }
 /// A manager with pools of its own; −1 is no limit.
 fn manager_pool(limit: jlong, keep: jlong, shareable: bool) -> Result<jlong> {
     let options = PoolOptions::from_raw(limit, keep)?;
-    share(if shareable { Pool::shareable(options) } else { Pool::new(options) })
+    share(if shareable { Pool::shareable(options) } else { Pool::new(options) }?)
 }
 
 plain! { manager_limited(inner: jlong, limit: jlong) -> jlong }
@@ -80,7 +80,7 @@ plain! { manager_limited(inner: jlong, limit: jlong) -> jlong }
 fn manager_limited(inner: jlong, limit: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let inner = Shared::clone(unsafe { held::<Shared>(inner) }?);
-    share(Limited::new(inner, limit_from_raw(limit)?))
+    share(Limited::new(inner, limit_from_raw(limit)?)?)
 }
 
 plain! { manager_create(token: jlong) -> jlong }
@@ -107,7 +107,7 @@ fn manager_allocate(handle: jlong, request: jlong, out: jlong) -> Result<jlong> 
     let Allocated { address, device, owner, .. } = manager.allocate(&request)?;
     // SAFETY: Java gives the address of room for two longs.
     unsafe { take::<[jlong; 2]>(out).write_unaligned([give(address), pack(device.kind.0, device.id)]) };
-    Ok(hold(Memory { _owner: owner, _kept: Owner::none() }))
+    hold(Memory { _owner: owner, _kept: Owner::none() })
 }
 
 plain! { tensor_allocate_with(manager: jlong, description: jlong, stream: jlong) -> jlong }
@@ -130,9 +130,15 @@ fn manager_pin(handle: jlong, request: jlong, address: jlong, token: jlong) -> R
     let manager = unsafe { held::<Shared>(handle) }?;
     // SAFETY: Java gives the address of a record that it filled in.
     let request = Request::from_raw(unsafe { &*take::<DevxMemoryRequest>(request) })?;
+    let (room, kept) = (Room::new()?, try_owner(token)?);
     // SAFETY: Java's caller says that there is memory which outlives the result.
-    let pinned = unsafe { manager.pin(request.ordinal, take(address), request.bytes, request.host) }?;
-    Ok(hold(Memory { _owner: pinned, _kept: owner(token) }))
+    match unsafe { manager.pin(request.ordinal, take(address), request.bytes, request.host) } {
+        Ok(pinned) => Ok(room.hold(Memory { _owner: pinned, _kept: kept })),
+        Err(error) => {
+            cancel(kept);
+            Err(error.into())
+        }
+    }
 }
 
 plain! { manager_memory_info(handle: jlong, device_id: jint, out: jlong) }
@@ -179,7 +185,7 @@ fn manager_defer_cleanup(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let manager = Shared::clone(unsafe { held::<Shared>(handle) }?);
     manager.defer_cleanup();
-    Ok(hold(Deferred(manager)))
+    hold(Deferred(manager))
 }
 
 plain! { manager_statistics(handle: jlong, out: jlong) }

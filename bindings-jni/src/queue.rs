@@ -63,16 +63,31 @@ pub(crate) fn owner(token: jlong) -> Owner {
     unsafe { Owner::from_raw(RELEASES.queue.register(token.cast_unsigned())) }
 }
 
+/// As [`owner`]; without memory for it Java keeps what the token stands for.
+pub(crate) fn try_owner(token: jlong) -> std::result::Result<Owner, Error> {
+    if token == 0 {
+        return Ok(Owner::none());
+    }
+    let owner = RELEASES.queue.try_register(token.cast_unsigned())?;
+    // SAFETY: as above.
+    Ok(unsafe { Owner::from_raw(owner) })
+}
+
 /// What a call came to that was given an owner of ours. If it was refused, Java keeps what the token stands for.
 pub(crate) fn keep<T>(made: std::result::Result<T, Refused<Owner>>) -> std::result::Result<T, Error> {
     made.map_err(|refused| {
-        let owner = refused.returned.into_raw();
-        if owner.release.is_some() {
-            // SAFETY: made by `owner`, and handed back by the call: its release is not called.
-            unsafe { ReleaseQueue::cancel(owner.context) }
-        }
+        cancel(refused.returned);
         refused.error
     })
+}
+
+/// Takes back an owner of ours that nobody took over: Java keeps what the token stands for.
+pub(crate) fn cancel(owner: Owner) {
+    let owner = owner.into_raw();
+    if owner.release.is_some() {
+        // SAFETY: made by `owner`, and its release is not called.
+        unsafe { ReleaseQueue::cancel(owner.context) }
+    }
 }
 
 /// Has Java do what it registered under `token`, soon, on a thread of its own.

@@ -8,7 +8,7 @@ use jni::sys::jlong;
 
 use crate::error::{Result, plain, refuse};
 use crate::handle::{give, take, tensor};
-use crate::queue::{keep, owner};
+use crate::queue::{keep, try_owner};
 use crate::stream::optional;
 
 plain! { tensor_create(description: jlong, flags: jlong, room: jlong, token: jlong) -> jlong }
@@ -25,7 +25,7 @@ fn tensor_create(description: jlong, flags: jlong, room: jlong, token: jlong) ->
         check_room(&desc, room)?;
     }
     // SAFETY: Java describes memory that it keeps until the token comes back.
-    let tensor = keep(unsafe { Tensor::from_raw_parts(&desc, owner(token)) })?;
+    let tensor = keep(unsafe { Tensor::from_raw_parts(&desc, try_owner(token)?) })?;
     Ok(give(tensor.into_raw()))
 }
 

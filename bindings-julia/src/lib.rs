@@ -60,7 +60,7 @@ pub unsafe extern "C" fn devx_julia_queue_start(wake: Option<Wake>, handle: *mut
 /// Writes an owner whose release pushes `token`, from whatever thread it is called on. If nobody takes it over, its
 /// context goes to [`devx_julia_cancel`].
 ///
-/// `DEVX_NULL_ARGUMENT` if `out` is NULL, `DEVX_CLOSED` if the queue was never started.
+/// `DEVX_NULL_ARGUMENT` if `out` is NULL, `DEVX_CLOSED` if the queue was never started, `DEVX_OUT_OF_MEMORY`.
 ///
 /// # Safety
 /// `out` is NULL or can be written.
@@ -71,9 +71,14 @@ pub unsafe extern "C" fn devx_julia_register(token: u64, out: *mut DevxOwner) ->
             return DEVX_NULL_ARGUMENT;
         }
         let Some(queue) = QUEUE.get() else { return DEVX_CLOSED };
-        // SAFETY: not NULL, and writable by the caller's contract.
-        unsafe { out.write(queue.register(token)) };
-        DEVX_OK
+        match queue.try_register(token) {
+            Ok(owner) => {
+                // SAFETY: not NULL, and writable by the caller's contract.
+                unsafe { out.write(owner) };
+                DEVX_OK
+            }
+            Err(error) => error.status(),
+        }
     })
 }
 

@@ -70,19 +70,19 @@ impl MemoryManager {
     /// device's default pool.
     #[staticmethod]
     fn driver() -> Result<Self> {
-        Self::of(Driver::new())
+        Self::of(Driver::new()?)
     }
 
     /// As `driver`, with managed memory for every request of device memory.
     #[staticmethod]
     fn managed() -> Result<Self> {
-        Self::of(Driver::managed())
+        Self::of(Driver::managed()?)
     }
 
     /// One of plain and pinned host memory only.
     #[staticmethod]
     fn host_only() -> Result<Self> {
-        Self::of(Driver::host_only())
+        Self::of(Driver::host_only()?)
     }
 
     /// One with a stream-ordered pool of its own on each device: at most `limit` bytes in use over all devices, and up
@@ -93,14 +93,14 @@ impl MemoryManager {
     #[pyo3(signature = (limit=None, keep=None, shareable=false))]
     fn pool(limit: Option<usize>, keep: Option<u64>, shareable: bool) -> Result<Self> {
         let options = PoolOptions { limit: limit.unwrap_or(usize::MAX), keep: keep.unwrap_or(u64::MAX) };
-        Self::of(if shareable { Pool::shareable(options) } else { Pool::new(options) })
+        Self::of(if shareable { Pool::shareable(options) } else { Pool::new(options) }?)
     }
 
     /// One that lets another one have at most `limit` bytes in use, and counts for itself.
     #[staticmethod]
     #[pyo3(signature = (inner, limit=None))]
     fn limited(inner: &Self, limit: Option<usize>) -> Result<Self> {
-        Self::of(Limited::new(inner.get()?, limit.unwrap_or(usize::MAX)))
+        Self::of(Limited::new(inner.get()?, limit.unwrap_or(usize::MAX))?)
     }
 
     /// Prepares for allocations on a device. May be called any number of times.

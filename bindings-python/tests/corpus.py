@@ -2,6 +2,7 @@
 the library of the corpus knows; here they are imported and the errors compared."""
 
 import ctypes
+import itertools
 import subprocess
 from ctypes import c_char_p, c_int32, c_int64, c_void_p
 from pathlib import Path
@@ -32,6 +33,9 @@ _after, _end = _function("after", c_char_p, c_void_p, c_int32), _function("end",
 
 _fault_install = _function("fault_install", c_int32, c_char_p)
 _fault_arm, _fault_disarm = _function("fault_arm", None, c_int64, c_int32), _function("fault_disarm", c_int64)
+_callback_arm = _function("callback_arm", None, c_int64, c_int32)
+_callback_disarm = _function("callback_disarm", c_int32)
+_callback_status, _callback_says = _function("callback_status", c_int32), _function("callback_says", c_char_p)
 
 PYTHON = b"python"
 
@@ -122,10 +126,13 @@ def _read(imported):
     return batches, None
 
 
-def run(i, nth=0, from_then_on=False):
-    """Runs a case, while the nth allocation of the library fails, or none. How many failed."""
+def run(i, nth=0, from_then_on=False, callback=None):
+    """Runs a case, while the nth allocation of the library fails, or none; or the nth callback of its producer, in one of
+    the ways of `corpus_callback_arm`. How many failed."""
     made, imported, error, stage, batches = _make(i), None, None, "import", 0
-    if nth:
+    if callback is not None:
+        _callback_arm(nth, callback)
+    elif nth:
         _fault_arm(nth, from_then_on)
     try:
         imported = _import(i, made)
@@ -138,11 +145,15 @@ def run(i, nth=0, from_then_on=False):
         if hasattr(imported, "close"):
             imported.close()
     imported = None
-    failed = _fault_disarm()
+    failed = _fault_disarm() if callback is None else _callback_disarm()
     status, says = text(i, "status"), text(i, "says")
     left = _end(made)
     assert wrong is None and left is None, (wrong or left).decode()
     assert devexchange.outstanding() == 0, devexchange.ledger()
+    if failed and callback is not None:
+        assert isinstance(error, Error) and error.status == _callback_status(), repr(error)
+        assert _callback_says().decode() in str(error), error
+        return failed
     if failed and isinstance(error, MemoryError):
         assert isinstance(error, devexchange.OutOfMemory)
         return failed
@@ -172,6 +183,13 @@ def run_without_memory(i):
     # What is made once, such as the list of drivers, is made now.
     run(i)
     return sum(each_fault(lambda nth, from_then_on: run(i, nth, from_then_on)))
+
+
+def run_without_callbacks(i):
+    """Runs a good case again and again, while each callback of its producer fails, in each way. How many failed."""
+    if "stream" not in text(i, "kind") or text(i, "status"):
+        return 0
+    return sum(next(nth for nth in itertools.count(1) if not run(i, nth, callback=how)) - 1 for how in range(3))
 
 
 def each_fault(act):

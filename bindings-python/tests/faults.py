@@ -3,6 +3,7 @@
 import gc
 import itertools
 import sys
+from types import SimpleNamespace
 
 import corpus
 import numpy
@@ -109,8 +110,8 @@ class Manager:
 def attempt(told, act):
     try:
         return act()
-    except RuntimeError as error:
-        assert "Asked: as asked" in str(error), error
+    except (RuntimeError, Asked) as error:
+        assert "as asked" in str(error), error
         # Not the exception: its frames hold what has to be gone.
         told.append(str(error))
         return None
@@ -147,11 +148,53 @@ def a_stream(callbacks, told):
     stream.close()
 
 
+class Producer:
+    """What others take a tensor from."""
+
+    def __init__(self, callbacks):
+        self.callbacks = callbacks
+        self.values = numpy.arange(6.0).reshape(2, 3)
+
+    def __dlpack_device__(self):
+        self.callbacks.ask()
+        return self.values.__dlpack_device__()
+
+    def __dlpack__(self, **arguments):
+        self.callbacks.ask()
+        return self.values.__dlpack__(**{name: value for name, value in arguments.items() if name == "stream"})
+
+
+def arrow_producer(callbacks, source, method):
+    """Offers one method of ours, which asks first."""
+
+    def asked(*arguments):
+        callbacks.ask()
+        return getattr(source, method)(*arguments)
+
+    return SimpleNamespace(**{method: asked})
+
+
+def a_producer(callbacks, told):
+    producer = Producer(callbacks)
+    batch = devexchange.from_dlpack(producer.values).to_batch()
+    stream = BatchStream.of(batch.schema, [batch])
+    attempt(told, lambda: devexchange.from_dlpack(producer))
+    for source, method in (
+        (batch, "__arrow_c_array__"),
+        (batch, "__arrow_c_device_array__"),
+        (batch.schema, "__arrow_c_schema__"),
+        (stream, "__arrow_c_stream__"),
+    ):
+        attempt(told, lambda one=arrow_producer(callbacks, source, method): devexchange.from_arrow(one))
+    stream.close()
+
+
 def callbacks():
-    """Each callback raises once: that is the error of the call, or told to whom Python tells such things."""
-    told, total = [], 0
+    """Each callback raises once: that is the error of the call, or told to whom Python tells such things. And each of
+    somebody else's streams fails."""
+    told, total = [], sum(corpus.run_without_callbacks(i) for i in corpus.cases().values())
     sys.unraisablehook = lambda raised: told.append(str(raised.exc_value))
-    for scene in (a_manager, a_stream):
+    for scene in (a_manager, a_stream, a_producer):
         for nth in itertools.count(1):
             told.clear()
             called = Callbacks(nth)

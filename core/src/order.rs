@@ -12,6 +12,7 @@ use crate::arrow::Batch;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, refuse};
 use crate::memory::{Lazy, Owner, push};
+use crate::runtime::cuda::reaper::Later;
 use crate::runtime::cuda::{Event, ForeignEvent, LEGACY, Stream, reaper};
 use crate::tensor::Tensor;
 
@@ -119,7 +120,8 @@ impl Ready {
 pub(crate) struct Uses(Lazy<Noted>);
 
 struct Noted {
-    events: Mutex<Vec<Event>>,
+    /// The release that waits for the events; made with the first one.
+    later: Mutex<Option<Later>>,
     whose: Whose,
 }
 
@@ -138,7 +140,7 @@ enum Whose {
 
 impl Uses {
     fn of(whose: Whose) -> Result<Self> {
-        Ok(Self(Lazy::new(Noted { events: Mutex::default(), whose })?))
+        Ok(Self(Lazy::new(Noted { later: Mutex::default(), whose })?))
     }
 
     /// Of data whose producer works on a stream.
@@ -157,7 +159,7 @@ impl Uses {
     }
 
     fn noted(&self) -> Result<&Noted> {
-        self.0.get(|| Noted { events: Mutex::default(), whose: Whose::Own })
+        self.0.get(|| Noted { later: Mutex::default(), whose: Whose::Own })
     }
 
     /// Notes that work which is queued on `stream` until now uses the data.
@@ -170,10 +172,8 @@ impl Uses {
         }
         stream.require_no_capture()?;
         let event = Event::record(stream)?;
-        let mut events = noted.events.lock().unwrap_or_else(PoisonError::into_inner);
         // Work on one stream is done in order, so its last event stands for the ones before.
-        events.retain(|earlier| !earlier.is_on(stream));
-        push(&mut events, event)
+        noted.add(event, |earlier| !earlier.is_on(stream))
     }
 
     /// Notes that the data is used until an event is complete.
@@ -184,10 +184,8 @@ impl Uses {
             Whose::OfBatch(batch) => return batch.used_until(event),
             Whose::Own | Whose::Lent(_) => {}
         }
-        let mut events = noted.events.lock().unwrap_or_else(PoisonError::into_inner);
         // Nobody says of such events which stands for which: what is over goes, or there would be ever more.
-        events.retain(|earlier| earlier.is_complete() != Ok(true));
-        push(&mut events, event)
+        noted.add(event, |earlier| earlier.is_complete() != Ok(true))
     }
 
     /// Notes work that is queued already. If that cannot be noted, the host waits for it; if not even that is possible, one
@@ -219,9 +217,22 @@ impl Uses {
 }
 
 impl Noted {
+    /// Adds an event in place of those that it makes needless.
+    fn add(&self, event: Event, is_needed: impl FnMut(&Event) -> bool) -> Result<()> {
+        let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
+        let events = match &mut *later {
+            Some(later) => later.events(),
+            none => none.insert(Later::new()?).events(),
+        };
+        events.retain(is_needed);
+        push(events, event)
+    }
+
     /// Gives up `owner` when all uses are over, if there are any.
     fn release(self, owner: impl FnOnce() -> Owner) {
-        let events = self.events.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let later = self.later.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut later) = later else { return };
+        let events = later.events();
         match self.whose {
             Whose::OfTensor(_) | Whose::OfBatch(_) => return,
             _ if events.is_empty() => return,
@@ -231,18 +242,18 @@ impl Noted {
             }
             Whose::Lent(_) | Whose::Own => {}
         }
-        release_after(events, owner());
+        release_after(later, owner());
     }
 }
 
-fn release_after(events: Vec<Event>, owner: Owner) {
+fn release_after(mut later: Later, owner: Owner) {
     // Memory that is given back on a stream waits there: its stream may be destroyed as soon as this returns.
     if let Some(stream) = owner.stream().filter(|stream| stream.is_capturing() == Ok(false))
-        && events.iter().all(|event| event.is_on(stream) || event.wait(stream).is_ok())
+        && later.events().iter().all(|event| event.is_on(stream) || event.wait(stream).is_ok())
     {
         return drop(owner);
     }
-    reaper::after(events, owner);
+    later.release(owner);
 }
 
 /// Checks the `stream` argument of a DLPack request against the device's table

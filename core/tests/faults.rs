@@ -22,6 +22,7 @@ use devexchange_core::arrow::batch::NodeDesc;
 use devexchange_core::arrow::schema::FieldDesc;
 use devexchange_core::arrow::{metadata, release_array, release_schema};
 use devexchange_core::dlpack::{self, Copying, Managed, Request};
+use devexchange_core::manager::{Deferred, Driver, Limited, Request as Asked, Shared};
 use devexchange_core::{
     Batch, BatchStream, DType, Device, DeviceType, Flags, Owner, Result, Schema, Tensor, TensorDesc, convert, ledger,
 };
@@ -117,7 +118,7 @@ impl Run {
 
 type Scene = fn(&Run);
 
-const SCENES: [(&str, Scene); 7] = [
+const SCENES: [(&str, Scene); 8] = [
     ("tensors", tensors),
     ("exports of a tensor", exports),
     ("schemas", schemas),
@@ -125,6 +126,7 @@ const SCENES: [(&str, Scene); 7] = [
     ("conversions", conversions),
     ("columns with an owner each", columns),
     ("streams", streams),
+    ("managers", managers),
 ];
 
 fn after(name: &str, what: &str, run: &Run) {
@@ -354,4 +356,21 @@ fn streams(run: &Run) {
             }
         },
     }
+}
+
+fn managers(run: &Run) {
+    let host = run.attempt(|| Driver::host_only().and_then(Shared::new));
+    let limited = host.and_then(|host| run.attempt(|| Limited::new(host, 1000).and_then(Shared::new)));
+    let Some(manager) = limited else { return };
+    let asked = Asked::of(DeviceType::CPU, 0, 24);
+    let deferred = Deferred::new(&*manager);
+    let memory: Vec<_> = (0..3).filter_map(|_| run.attempt(|| manager.allocate(&asked))).collect();
+    let tensor = run.attempt(|| Tensor::allocate_with(&*manager, Device::CPU, DType::FLOAT64, &[3], None));
+    WATCHED.set(true);
+    drop(memory);
+    drop(deferred);
+    WATCHED.set(false);
+    run.attempt(|| manager.trim(0, 0));
+    drop(tensor);
+    assert_eq!(manager.statistics().allocations, 0);
 }

@@ -74,6 +74,29 @@ void corpus_fault_arm(int64_t nth, int32_t from_then_on);
 /* None fails any more. How many did. */
 int64_t corpus_fault_disarm(void);
 
+/* Callbacks that fail, on whatever thread they come: the nth one (1: the next one) of all producers and consumers of the
+ * corpus. `how` is 0 for a code; 1 for a code and, where there is a place for it, a text; 2 for a success with a struct
+ * that is wrong (a consumer: that asks for what cannot be); 3 for a consumer that cancels. */
+void corpus_callback_arm(int64_t nth, int32_t how);
+
+/* None fails any more. 1 if one did. */
+int32_t corpus_callback_disarm(void);
+
+/* Of the one that failed, as it was when it was disarmed: the status of the error that has to come of it, and what its
+ * text has in it. */
+int32_t corpus_callback_status(void);
+const char *corpus_callback_says(void);
+
+/* A consumer of an asynchronous stream: it asks for eight batches at once and lets go of what it gets. */
+typedef struct corpus_consumer corpus_consumer;
+corpus_consumer *corpus_consumer_make(void);
+
+/* Its handler, which the producer has to release before the consumer ends. */
+struct ArrowAsyncDeviceStreamHandler *corpus_consumer_handler(corpus_consumer *consumer);
+
+/* Gives the consumer back. NULL, or what the producer did wrong. */
+const char *corpus_consumer_end(corpus_consumer *consumer);
+
 #ifdef __cplusplus
 }
 #endif

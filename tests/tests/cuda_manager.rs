@@ -7,7 +7,7 @@ use devexchange_core::manager::{
 };
 use devexchange_core::order::Ready;
 use devexchange_core::runtime::cuda::{Stream, kept_events};
-use devexchange_core::{DType, Device, DeviceType, Tensor};
+use devexchange_core::{DType, Device, DeviceType, Result, Tensor};
 use devexchange_tests::foreign::CUDA0;
 use devexchange_tests::sim::{self, Session};
 
@@ -18,8 +18,8 @@ fn on(value: u64) -> Stream {
     Stream::new(0, value as i64).expect("a stream")
 }
 
-fn shared(manager: impl Manager + 'static) -> Shared {
-    Shared::new(manager).expect("room for a manager")
+fn shared(manager: Result<impl Manager + 'static>) -> Shared {
+    manager.and_then(Shared::new).expect("room for a manager")
 }
 
 fn all() -> Vec<(&'static str, Shared)> {
@@ -91,7 +91,7 @@ fn without_a_stream_and_of_every_kind() {
         assert!(info.free <= info.total && info.total > 0, "{info:?}");
         drop((device, pinned, none));
     });
-    let host = Driver::host_only();
+    let host = Driver::host_only().expect("a manager");
     host.initialize(99).expect("no device is needed");
     assert_eq!(host.allocate(&Request::device(0, N)).expect_err("host only").status(), DEVX_UNSUPPORTED);
     drop(host.allocate(&Request::of(DeviceType::CPU, 0, N)).expect("host memory"));
@@ -147,7 +147,7 @@ fn allocations_have_handles_for_other_processes() {
 fn limits_count_what_is_in_use() {
     let session = Session::new();
     session.each(5, || {
-        let limited = Limited::new(shared(Driver::new()), 2 * N);
+        let limited = Limited::new(shared(Driver::new()), 2 * N).expect("a manager");
         let first = limited.allocate(&Request::device(0, N)).expect("within");
         let second = limited.allocate(&Request::device(0, N)).expect("within");
         let error = limited.allocate(&Request::device(0, 1)).expect_err("over");
@@ -174,7 +174,7 @@ fn cleanup_is_deferred() {
         return;
     }
     session.each(5, || {
-        let manager = Driver::new();
+        let manager = Driver::new().expect("a manager");
         let before = sim::stat("live_device");
         {
             let _outer = Deferred::new(&manager);
@@ -263,7 +263,7 @@ fn memory_outlives_its_manager() {
 fn pools_keep_and_trim() {
     let session = Session::new();
     session.each(5, || {
-        let pool = Pool::new(PoolOptions::default());
+        let pool = Pool::new(PoolOptions::default()).expect("a manager");
         let stream = sim::stream();
         drop(pool.allocate(&Request::on(on(stream), N)).expect("allocated"));
         sim::synchronize(stream);
@@ -282,7 +282,7 @@ fn pools_try_again_when_memory_is_short() {
     if sim::skipped("faults are injected into the simulated driver only") {
         return;
     }
-    let pool = Pool::new(PoolOptions::default());
+    let pool = Pool::new(PoolOptions::default()).expect("a manager");
     let stream = sim::stream();
     // Twice: an allocation asks again by itself, once what was released before is freed.
     sim::fail("cuMemAllocFromPoolAsync", 1, 2, false);
@@ -308,7 +308,7 @@ fn the_driver_is_asked_again_when_memory_is_short() {
     if sim::skipped("faults are injected into the simulated driver only") {
         return;
     }
-    let manager = Driver::new();
+    let manager = Driver::new().expect("a manager");
     let before = sim::stat("live_device");
     let deferred = Deferred::new(&manager);
     drop(manager.allocate(&Request::device(0, N)).expect("allocated"));
@@ -333,7 +333,7 @@ fn a_reset_is_done_when_it_returns() {
         return;
     }
     session.each(5, || {
-        let manager = Driver::new();
+        let manager = Driver::new().expect("a manager");
         let before = (sim::stat("live_device"), sim::stat("live_host"));
         let held = manager.allocate(&Request::device(0, N)).expect("allocated");
         drop(manager.allocate(&Request::device(0, N)).expect("allocated"));
@@ -383,7 +383,7 @@ fn faults() {
 fn device_of_the_managed_manager() {
     let session = Session::new();
     session.each(5, || {
-        let managed = Driver::managed();
+        let managed = Driver::managed().expect("a manager");
         let given = managed.allocate(&Request::device(0, N)).expect("allocated");
         assert_eq!(given.device, Device { kind: DeviceType::CUDA_MANAGED, id: 0 });
         drop(given);

@@ -183,16 +183,34 @@ static const char *judge(int64_t i, devx_status status, const char *stage, int64
     return error.status == status ? NULL : WRONG("the record says %s", devx_status_name(error.status));
 }
 
-/* Runs a case while an allocation fails, or with an nth of 0 while none does. */
-static const char *run(int64_t i, int64_t nth, int from_then_on) {
+/* The same, of a callback of the producer's that failed. */
+static const char *judge_callback(devx_status status) {
+    int const right = status == corpus_callback_status() && error.status == status &&
+                      strstr(error.message, corpus_callback_says()) != NULL;
+    return right ? NULL
+                 : WRONG("%s: %s; expected %s: %s", devx_status_name(status), error.message,
+                         devx_status_name(corpus_callback_status()), corpus_callback_says());
+}
+
+/* What fails while a case is run: nothing, an allocation, this one or all from then on, or a callback in some way. */
+struct fault {
+    enum { NOTHING, ALLOCATION, CALLBACK } what;
+    int64_t nth;
+    int how;
+};
+
+/* Runs a case with a fault. */
+static const char *run(int64_t i, struct fault fault) {
     struct imported all = {NULL, NULL, NULL, NULL, NULL};
     corpus_made *const made = corpus_make(i);
     devx_status status = DEVX_OK;
     int64_t batches = 0;
     error = (devx_error){0, 0, ""};
     failed = 0;
-    if (nth > 0) {
-        corpus_fault_arm(nth, from_then_on);
+    if (fault.what == ALLOCATION) {
+        corpus_fault_arm(fault.nth, fault.how);
+    } else if (fault.what == CALLBACK) {
+        corpus_callback_arm(fault.nth, fault.how);
     }
     if (!import(corpus_text(i, "kind"), made, &all, &status)) {
         return WRONG("there is no import of a %s", corpus_text(i, "kind"));
@@ -204,9 +222,11 @@ static const char *run(int64_t i, int64_t nth, int from_then_on) {
         status = read_all(&all, &batches);
     }
     close_all(&all);
-    failed = corpus_fault_disarm();
-    /* Without memory that is the error, wherever it comes. */
-    if (wrong == NULL && (failed == 0 || status != DEVX_OUT_OF_MEMORY)) {
+    failed = fault.what == CALLBACK ? corpus_callback_disarm() : corpus_fault_disarm();
+    if (wrong == NULL && failed > 0 && fault.what == CALLBACK) {
+        wrong = judge_callback(status);
+    } else if (wrong == NULL && (failed == 0 || status != DEVX_OUT_OF_MEMORY)) {
+        /* Without memory that is the error, wherever it comes. */
         wrong = judge(i, status, stage, batches);
     }
     const char *const left = corpus_end(made);
@@ -217,22 +237,30 @@ static const char *run(int64_t i, int64_t nth, int from_then_on) {
     return outstanding == 0 ? NULL : WRONG("%d things are outstanding", (int)outstanding);
 }
 
-/* A case again and again, while each of its allocations fails, alone or with all that follow. NULL, or what is wrong. */
-static const char *run_without_memory(int64_t i, int64_t *faults) {
-    for (int from_then_on = 0; from_then_on < 2; ++from_then_on) {
-        int64_t nth = 0;
+/* A case again and again, while each of its allocations fails, alone or with all that follow, or each callback of its
+ * producer, in each way. NULL, or what is wrong. */
+static const char *sweep(int64_t i, int what, int ways, int64_t *faults) {
+    for (int how = 0; how < ways; ++how) {
+        struct fault fault = {what, 0, how};
         do {
-            const char *const wrong = run(i, ++nth, from_then_on);
+            fault.nth += 1;
+            const char *const wrong = run(i, fault);
             if (wrong != NULL) {
                 static char which[sizeof why + 100];
-                const char *const more = from_then_on ? " and more" : "";
-                snprintf(which, sizeof which, "without allocation %d%s: %s", (int)nth, more, wrong);
+                snprintf(which, sizeof which, "%s %d, %d: %s", what == ALLOCATION ? "without allocation" : "callback",
+                         (int)fault.nth, how, wrong);
                 return which;
             }
             *faults += failed;
         } while (failed > 0);
     }
     return NULL;
+}
+
+/* Whether what is imported is asked for more, and is good. */
+static int has_callbacks(int64_t i) {
+    const char *const kind = corpus_text(i, "kind");
+    return (strstr(kind, "stream") != NULL || strcmp(kind, "async") == 0) && corpus_text(i, "status")[0] == '\0';
 }
 
 /* What reader and client keep for themselves is not made without memory: docs/reliability.md. */
@@ -271,22 +299,26 @@ static int report(const char *name, const char *wrong) {
 int main(void) {
     /* Or what was given back once is not allocated again. */
     setenv("DEVEXCHANGE_KEEP_BLOCKS", "0", 1);
-    int64_t ran = 0, faults = 0;
+    int64_t ran = 0, faults = 0, callbacks = 0;
     int bad = report("nobody has to want the text", run_outputs());
     int const changed = corpus_fault_install("libdevexchange.so");
     setvbuf(stdout, NULL, _IONBF, 0);
     for (int64_t i = 0; i < corpus_count(); ++i) {
         if (corpus_is_for(i, "c")) {
             ran += 1;
-            const char *wrong = run(i, 0, 0);
+            const char *wrong = run(i, (struct fault){NOTHING, 0, 0});
             if (wrong == NULL && has_faults(i)) {
-                wrong = run_without_memory(i, &faults);
+                wrong = sweep(i, ALLOCATION, 2, &faults);
+            }
+            if (wrong == NULL && has_callbacks(i)) {
+                wrong = sweep(i, CALLBACK, 3, &callbacks);
             }
             bad += report(corpus_text(i, "name"), wrong);
         }
     }
-    printf("# %d allocations failed\n", (int)faults);
-    bad += report("allocations can fail", changed > 0 && faults > 2000 ? NULL : "they do not");
+    printf("# %d allocations and %d callbacks failed\n", (int)faults, (int)callbacks);
+    bad += report("allocations can fail", changed > 0 && faults > 10000 ? NULL : "they do not");
+    bad += report("callbacks can fail", callbacks > 150 ? NULL : "they do not");
     bad += report("every case was run", ran == corpus_count_for("c") && ran > 300 ? NULL : "some were not");
     return bad == 0 ? 0 : 1;
 }

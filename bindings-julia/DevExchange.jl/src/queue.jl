@@ -278,6 +278,7 @@ function owned_by_token(f, object, references, release)
     owner = Ref(DevxOwner(C_NULL, C_NULL))
     try
         status = ccall(devx_julia_register[], DevxStatus, (UInt64, Ptr{DevxOwner}), token, owner)
+        status == DEVX_OUT_OF_MEMORY && throw(DevExchangeError(status, "there is no memory for the release queue"))
         status == DEVX_OK || throw(DevExchangeError(status,
             "the release queue is not there: nothing is exchanged while a package is precompiled"))
         return f(owner, token)

@@ -71,13 +71,28 @@ look(@nospecialize(value)) = nothing
 arm(nth, from_then_on) = ccall(corpus(:corpus_fault_arm), Cvoid, (Int64, Cint), nth, from_then_on)
 disarm() = ccall(corpus(:corpus_fault_disarm), Int64, ())
 
-# Whether a case is as it should be, also while an allocation fails; if not, says why. And how many failed.
-corpus_case(i) = corpus_case(i, 0, false)[1]
-function corpus_case(i, nth, from_then_on)
+# What fails while a case is run: the nth allocation (0: none), or the nth callback of its producer in some way.
+struct MemoryFault
+    nth::Int
+    from_then_on::Bool
+end
+arm(fault::MemoryFault) = fault.nth > 0 && arm(fault.nth, fault.from_then_on)
+disarm(::MemoryFault) = disarm()
+
+struct CallbackFault
+    nth::Int
+    how::Int
+end
+arm(fault::CallbackFault) = ccall(corpus(:corpus_callback_arm), Cvoid, (Int64, Cint), fault.nth, fault.how)
+disarm(::CallbackFault) = Int(ccall(corpus(:corpus_callback_disarm), Cint, ()))
+
+# Whether a case is as it should be, also with a fault; if not, says why. And how much failed.
+corpus_case(i) = corpus_case(i, MemoryFault(0, false))[1]
+function corpus_case(i, fault)
     made = ccall(corpus(:corpus_make), Ptr{Cvoid}, (Int64,), i)
     after(refused) = corpus_string(ccall(corpus(:corpus_after), Ptr{UInt8}, (Ptr{Cvoid}, Cint), made, refused))
     stage, batches, failed, wrong, imported = "import", Ref(0), nothing, nothing, nothing
-    nth > 0 && arm(nth, from_then_on)
+    arm(fault)
     try
         imported = corpus_import(corpus_text(i, "kind"), made)
         wrong = after(false)
@@ -89,15 +104,27 @@ function corpus_case(i, nth, from_then_on)
         stage == "import" && (wrong = after(true))
     end
     imported === nothing || close(imported)
-    missing_memory = disarm()
-    # Without memory that is the error, wherever it comes.
-    told = missing_memory > 0 && failed !== nothing && failed.status == DX.DEVX_OUT_OF_MEMORY
-    wrong === nothing && !told && (wrong = judge_corpus(i, failed, stage, batches[], missing_memory == 0))
+    faults = disarm(fault)
+    if wrong === nothing && faults > 0 && fault isa CallbackFault
+        wrong = judge_callback(failed)
+    elseif wrong === nothing && (faults == 0 || failed === nothing || failed.status != DX.DEVX_OUT_OF_MEMORY)
+        # Without memory that is the error, wherever it comes.
+        wrong = judge_corpus(i, failed, stage, batches[], faults == 0)
+    end
     left = corpus_string(ccall(corpus(:corpus_end), Ptr{UInt8}, (Ptr{Cvoid},), made))
     wrong === nothing && (wrong = left)
     wrong === nothing && !nothing_left() && (wrong = "something is left")
-    wrong === nothing || println(corpus_text(i, "name"), ", ", nth, ": ", wrong)
-    return wrong === nothing, missing_memory
+    wrong === nothing || println(corpus_text(i, "name"), ", ", fault, ": ", wrong)
+    return wrong === nothing, faults
+end
+
+# What is wrong with an error that came of a callback which failed.
+function judge_callback(failed)
+    status = ccall(corpus(:corpus_callback_status), Int32, ())
+    says = unsafe_string(ccall(corpus(:corpus_callback_says), Ptr{UInt8}, ()))
+    right = failed !== nothing && failed.status == status && occursin(says, failed.message)
+    right && return nothing
+    return "$(failed === nothing ? "no error" : sprint(showerror, failed)); expected $(DX.status_name(status)): $says"
 end
 
 # What is wrong with an error, or with none.

@@ -32,7 +32,7 @@ function case_without_memory(i)
     # What is made once, such as the list of drivers, is made now.
     corpus_case(i)
     return each_fault() do nth, from_then_on
-        right, failed = corpus_case(i, nth, from_then_on)
+        right, failed = corpus_case(i, MemoryFault(nth, from_then_on))
         right || error(corpus_text(i, "name"))
         failed
     end
@@ -147,6 +147,65 @@ function each_callback(scene)
     end
 end
 
+# ---- callbacks of somebody else's ----
+
+# Calls act(nth), which says whether so many callbacks came, until they did not. How many did.
+count_while(act) = first(Iterators.filter(nth -> !act(nth), Iterators.countfrom(1))) - 1
+
+# Each callback of a good case's producer fails: with a code, with a text, by what it gives.
+function case_without_callback(i)
+    kind = corpus_text(i, "kind")
+    (kind in ("stream", "device_stream", "async") && isempty(corpus_text(i, "status"))) || return 0
+    return sum(0:2) do how
+        count_while() do nth
+            right, failed = corpus_case(i, CallbackFault(nth, how))
+            right || error(corpus_text(i, "name"))
+            failed > 0
+        end
+    end
+end
+
+# Gives a consumer three batches while its nth callback fails, asks for what cannot be, or cancels.
+function give(table, nth, how)
+    consumer = ccall(corpus(:corpus_consumer_make), Ptr{Cvoid}, ())
+    handler = ccall(corpus(:corpus_consumer_handler), Ptr{ArrowAsyncDeviceStreamHandler}, (Ptr{Cvoid},), consumer)
+    fault, failed = CallbackFault(nth, how), nothing
+    of = schema(table)
+    arm(fault)
+    try
+        writer = AsyncWriter(handler, of)
+        try
+            foreach(_ -> put!(writer, share(table)), 1:3)
+        finally
+            close(writer)
+        end
+    catch e
+        e isa DevExchangeError || rethrow()
+        failed = e
+    end
+    faults = disarm(fault)
+    # Julia's own thread releases the handler of a consumer that cancelled.
+    yield()
+    wrong = corpus_string(ccall(corpus(:corpus_consumer_end), Ptr{UInt8}, (Ptr{Cvoid},), consumer))
+    if wrong === nothing && faults > 0 && !(how == 3 && failed === nothing)
+        wrong = judge_callback(failed)
+    elseif wrong === nothing && faults == 0 && failed !== nothing
+        wrong = sprint(showerror, failed)
+    end
+    close(of)
+    wrong === nothing || error("callback $nth, $how: $wrong")
+    return faults > 0
+end
+
+function consumers()
+    matrix = Tensor([1.0 2.0; 3.0 4.0])
+    table = record_batch(matrix)
+    failed = sum(how -> count_while(nth -> give(table, nth, how)), 0:3)
+    foreach(close, (table, matrix))
+    nothing_left() || error("something is left")
+    return failed
+end
+
 allocations = sum(case_without_memory, corpus_cases()) + exports()
-callbacks = sum(each_callback, (a_manager, a_stream))
+callbacks = sum(each_callback, (a_manager, a_stream)) + sum(case_without_callback, corpus_cases()) + consumers()
 println("faults: ", allocations, " allocations, ", callbacks, " callbacks")

@@ -14,8 +14,9 @@ use crate::error::{Result, refuse};
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Owner, Vacant, collected, push, vector};
 use crate::order::Ready;
+use crate::runtime::cuda::Event;
 use crate::runtime::cuda::ipc::{self, Opening};
-use crate::runtime::cuda::{Event, reaper};
+use crate::runtime::cuda::reaper::Later;
 use crate::tensor::{Flags, Tensor, TensorDesc};
 
 /// Whose memory it is, and what is given up when it is no longer used.
@@ -142,8 +143,11 @@ impl Drop for Held {
         let Some(last) = Arc::into_inner(opened) else { return };
         let on_host = last.device == Device::CPU;
         let all = (last, self.entry.take());
-        // Closing memory of the driver waits for the device.
-        if on_host { drop(all) } else { reaper::after(Vec::new(), Owner::boxed(all)) }
+        // Closing memory of the driver waits for the device: this thread does, if there is no memory to hand it over.
+        match if on_host { None } else { Later::new().ok().zip(Vacant::find()) } {
+            Some((later, room)) => later.release(Owner::in_room(room, all)),
+            None => drop(all),
+        }
     }
 }
 

@@ -2,12 +2,12 @@
 
 use core::ffi::c_void;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Allocated, HostFlags};
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, refuse};
-use crate::memory::{Owner, Vacant};
+use crate::memory::{Owner, Slab, TailSize, Vacant};
 use crate::order::Ready;
 use crate::runtime::cuda::allocation::pin_host;
 use crate::runtime::cuda::before_reset;
@@ -30,16 +30,17 @@ pub struct Statistics {
 }
 
 /// The books of one manager. The memory outlives them.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Books(Arc<Mutex<State>>);
+#[derive(Clone, Debug)]
+pub(super) struct Books(Slab<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     live: HashMap<u64, Live>,
     next: u64,
-    /// How often cleanup was deferred, and what waits for its end.
+    /// How often cleanup was deferred.
     depth: usize,
-    deferred: Vec<Owner>,
+    /// The last of those that are given back later; each says which came before it.
+    later: Option<u64>,
     limit: Option<usize>,
     statistics: Statistics,
 }
@@ -51,17 +52,49 @@ struct Live {
     owner: Owner,
     /// Whether giving it back may wait for the end of a deferral.
     may_wait: bool,
+    /// Its user has given it up, or it was reset: it only waits to be given back.
+    is_over: bool,
+    /// What waited before it.
+    before: Option<u64>,
+}
+
+impl Live {
+    /// Nobody uses it any more.
+    fn end(&mut self, statistics: &mut Statistics) {
+        self.is_over = true;
+        statistics.bytes -= self.bytes;
+        statistics.allocations -= 1;
+    }
+}
+
+impl State {
+    /// One of those that are given back later.
+    fn take(&mut self) -> Option<Owner> {
+        let Live { owner, before, .. } = self.live.remove(&self.later?)?;
+        self.later = before;
+        Some(owner)
+    }
 }
 
 impl Books {
-    pub(super) fn with_limit(limit: usize) -> Self {
-        let books = Self::default();
+    /// Without a limit.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub(super) fn new() -> Result<Self> {
+        Ok(Self(Slab::new(Mutex::default(), TailSize::default())?))
+    }
+
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub(super) fn with_limit(limit: usize) -> Result<Self> {
+        let books = Self::new()?;
         books.lock().limit = Some(limit);
-        books
+        Ok(books)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.header().lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn statistics(&self) -> Statistics {
@@ -113,7 +146,7 @@ impl Books {
         let give_back = move || books.give_back(number);
         let outer = Owner::releasing(room, stream, give_back);
         let owner = std::mem::replace(&mut allocated.owner, outer);
-        state.live.insert(number, Live { ordinal, bytes, owner, may_wait });
+        state.live.insert(number, Live { ordinal, bytes, owner, may_wait, is_over: false, before: None });
         Ok(allocated)
     }
 
@@ -165,14 +198,15 @@ impl Books {
     /// What the owner of an allocation does. After a reset there is nothing left of it.
     fn give_back(&self, number: u64) {
         let mut state = self.lock();
-        let Some(Live { bytes, owner, may_wait, .. }) = state.live.remove(&number) else { return };
-        state.statistics.bytes -= bytes;
-        state.statistics.allocations -= 1;
+        let State { live, depth, later, statistics, .. } = &mut *state;
+        let Some(ended) = live.get_mut(&number).filter(|live| !live.is_over) else { return };
+        ended.end(statistics);
         // What is given back in the order of a stream costs nothing now, and the stream may be gone later.
-        if state.depth > 0 && may_wait && owner.stream().is_none() {
-            state.deferred.push(owner);
+        if *depth > 0 && ended.may_wait && ended.owner.stream().is_none() {
+            ended.before = later.replace(number);
             return;
         }
+        let owner = live.remove(&number);
         drop(state);
         // Without the lock: giving back calls the driver, or somebody else's manager.
         drop(owner);
@@ -183,37 +217,37 @@ impl Books {
     }
 
     pub(super) fn resume(&self) {
-        let due = {
+        let depth = {
             let mut state = self.lock();
             state.depth = state.depth.saturating_sub(1);
-            if state.depth == 0 { std::mem::take(&mut state.deferred) } else { Vec::new() }
+            state.depth
         };
-        drop(due);
+        if depth == 0 {
+            self.flush();
+        }
     }
 
     /// Gives back what waits for the end of a deferral, whether that has come or not: memory is needed.
     pub(super) fn flush(&self) {
-        let due = std::mem::take(&mut self.lock().deferred);
-        drop(due);
+        loop {
+            let due = self.lock().take();
+            // Without the lock, as above.
+            if due.is_none() {
+                return;
+            }
+        }
     }
 
     /// Gives back all memory of a device: the driver has it when this returns, and the device may be reset.
     pub(super) fn reset(&self, ordinal: i32) {
-        let due: Vec<Owner> = {
-            let mut state = self.lock();
-            let numbers: Vec<u64> =
-                state.live.iter().filter(|(_, live)| live.ordinal == ordinal).map(|(number, _)| *number).collect();
-            let mut due = std::mem::take(&mut state.deferred);
-            for Live { bytes, owner, .. } in
-                numbers.iter().filter_map(|number| state.live.remove(number)).collect::<Vec<_>>()
-            {
-                state.statistics.bytes -= bytes;
-                state.statistics.allocations -= 1;
-                due.push(owner);
-            }
-            due
-        };
-        drop(due);
+        let mut state = self.lock();
+        let State { live, later, statistics, .. } = &mut *state;
+        for (number, live) in live.iter_mut().filter(|(_, live)| live.ordinal == ordinal && !live.is_over) {
+            live.end(statistics);
+            live.before = later.replace(*number);
+        }
+        drop(state);
+        self.flush();
         before_reset(ordinal);
     }
 }

@@ -26,30 +26,33 @@ const ALL: &[DeviceType] = &[DeviceType::CUDA, DeviceType::CUDA_HOST, DeviceType
 
 impl Driver {
     /// Every kind of memory. With a stream, device memory comes from the device's default pool.
-    pub fn new() -> Self {
-        Self { name: "driver", kinds: ALL, device_kind: DeviceType::CUDA, books: Books::default() }
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub fn new() -> Result<Self> {
+        Ok(Self { name: "driver", kinds: ALL, device_kind: DeviceType::CUDA, books: Books::new()? })
     }
 
     /// Managed memory for every request of device memory: more than the device has can be allocated, and the host can read
     /// it.
-    pub fn managed() -> Self {
-        Self { name: "managed", device_kind: DeviceType::CUDA_MANAGED, ..Self::new() }
+    ///
+    /// # Errors
+    /// As [`Driver::new`].
+    pub fn managed() -> Result<Self> {
+        Ok(Self { name: "managed", device_kind: DeviceType::CUDA_MANAGED, ..Self::new()? })
     }
 
     /// Plain and pinned host memory only: for programs whose device memory is managed by somebody else, or that have no
     /// device.
-    pub fn host_only() -> Self {
-        Self { name: "host-only", kinds: &[DeviceType::CUDA_HOST, DeviceType::CPU], ..Self::new() }
+    ///
+    /// # Errors
+    /// As [`Driver::new`].
+    pub fn host_only() -> Result<Self> {
+        Ok(Self { name: "host-only", kinds: &[DeviceType::CUDA_HOST, DeviceType::CPU], ..Self::new()? })
     }
 
     fn has_devices(&self) -> bool {
         self.kinds.contains(&DeviceType::CUDA)
-    }
-}
-
-impl Default for Driver {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

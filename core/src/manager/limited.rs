@@ -17,8 +17,11 @@ pub struct Limited {
 
 impl Limited {
     /// At most `limit` bytes in use; `usize::MAX` only counts.
-    pub fn new(inner: Shared, limit: usize) -> Self {
-        Self { inner, limit, books: Books::with_limit(limit) }
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub fn new(inner: Shared, limit: usize) -> Result<Self> {
+        Ok(Self { inner, limit, books: Books::with_limit(limit)? })
     }
 }
 

@@ -342,7 +342,10 @@ fn driver_info(ordinal: i32) -> Result<MemoryInfo> {
 }
 
 /// What the driver says of an allocation of its own.
-fn driver_ipc_handle(address: *const c_void) -> Result<IpcHandle> {
+///
+/// # Errors
+/// As [`Manager::ipc_handle`].
+pub fn driver_ipc_handle(address: *const c_void) -> Result<IpcHandle> {
     let shared = ipc::share(address)?;
     match shared.how {
         How::Allocation(handle) => {

@@ -43,13 +43,19 @@ pub struct Pool {
 
 impl Pool {
     /// A manager without memory yet.
-    pub fn new(options: PoolOptions) -> Self {
-        Self { options, shareable: false, pools: Mutex::default(), books: Books::with_limit(options.limit) }
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub fn new(options: PoolOptions) -> Result<Self> {
+        Ok(Self { options, shareable: false, pools: Mutex::default(), books: Books::with_limit(options.limit)? })
     }
 
     /// As [`Pool::new`], of memory that can be shared with other processes ([`crate::ipc`]).
-    pub fn shareable(options: PoolOptions) -> Self {
-        Self { shareable: true, ..Self::new(options) }
+    ///
+    /// # Errors
+    /// As [`Pool::new`].
+    pub fn shareable(options: PoolOptions) -> Result<Self> {
+        Ok(Self { shareable: true, ..Self::new(options)? })
     }
 
     fn of(&self, ordinal: i32) -> Result<Arc<MemoryPool>> {

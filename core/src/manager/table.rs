@@ -50,13 +50,14 @@ impl Table {
         if table.allocate.is_none() {
             return refuse!(DEVX_NULL_ARGUMENT, "allocate is NULL");
         }
+        let books = Books::new()?;
         let owner = DevxOwner { context: table.context, release: table.release };
         // SAFETY: the caller's contract.
         let release = Slab::new(unsafe { Owner::from_raw(owner) }, TailSize::default()).map_err(|refused| {
             refused.returned.into_raw();
             refused.error
         })?;
-        Ok(Self { table: *table, books: Books::default(), release })
+        Ok(Self { table: *table, books, release })
     }
 
     /// An owner of the manager's that keeps its context alive.

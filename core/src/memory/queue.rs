@@ -5,7 +5,9 @@ use std::fmt;
 use std::ptr::null_mut;
 use std::sync::{Arc, PoisonError};
 
+use super::boxed;
 use crate::abi::types::DevxOwner;
+use crate::error::Result;
 use crate::sync::Mutex;
 use crate::sync::atomic::{
     AtomicBool, AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
@@ -48,7 +50,22 @@ impl ReleaseQueue {
 
     /// An owner whose release pushes `token`. If it is never given to anyone, hand it to [`ReleaseQueue::cancel`].
     pub fn register(self: &Arc<Self>, token: u64) -> DevxOwner {
-        let node = Box::new(Node { next: null_mut(), token, queue: Arc::clone(self) });
+        Self::owner(Box::new(self.node(token)))
+    }
+
+    /// As [`ReleaseQueue::register`], which ends the process if there is no memory.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`; then the token will not come out.
+    pub fn try_register(self: &Arc<Self>, token: u64) -> Result<DevxOwner> {
+        Ok(Self::owner(boxed(self.node(token))?))
+    }
+
+    fn node(self: &Arc<Self>, token: u64) -> Node {
+        Node { next: null_mut(), token, queue: Arc::clone(self) }
+    }
+
+    fn owner(node: Box<Node>) -> DevxOwner {
         DevxOwner { context: Box::into_raw(node).cast(), release: Some(push) }
     }
 

@@ -8,7 +8,9 @@ use std::sync::{Mutex, PoisonError};
 use devexchange_core::abi::arrow_async::{ArrowAsyncDeviceStreamHandler, ArrowAsyncProducer, ArrowAsyncTask};
 use devexchange_core::abi::arrow_data::ArrowSchema;
 use devexchange_core::abi::arrow_device::{ARROW_DEVICE_CPU, ArrowDeviceArray};
+use devexchange_core::abi::types::DEVX_CALLBACK;
 
+use crate::callback::{self, How};
 use crate::description::{Case, Step, tree as base};
 use crate::edit;
 use crate::layout::PRODUCER;
@@ -84,10 +86,18 @@ impl Producer {
             // SAFETY: as above.
             return unsafe { release(handler) };
         }
+        let mut is_over = false;
         for step in &self.case.steps {
             if step.release {
                 // SAFETY: as above.
                 return unsafe { release(handler) };
+            }
+            // After the end nobody is told of anything.
+            let failed = if is_over { None } else { callback::turn() };
+            is_over |= step.end;
+            // SAFETY: as above.
+            if failed.is_some_and(|how| unsafe { self.fail(handler, how) }) {
+                break;
             }
             // SAFETY: as above.
             unsafe { self.step(handler, step) }
@@ -96,10 +106,37 @@ impl Producer {
         unsafe { release(handler) }
     }
 
+    /// What the producer does when its turn to fail has come: it says so, or gives an array that is wrong. Whether the
+    /// stream is over then.
+    ///
+    /// # Safety
+    /// As [`Producer::schema`].
+    unsafe fn fail(&self, handler: *mut Handler, how: How) -> bool {
+        let step = if how == How::Wrong {
+            Step { edits: vec![format!("array.{}", callback::wrong_array())], ..Step::default() }
+        } else {
+            callback::code_is_told(how, "the producer failed with error 5: it does not say why");
+            let text = (how == How::Text).then(|| callback::TEXT.to_owned());
+            Step { error: Some(callback::CODE), text, ..Step::default() }
+        };
+        // SAFETY: the caller's contract.
+        unsafe { self.step(handler, &step) };
+        how != How::Wrong
+    }
+
     /// # Safety
     /// `handler` is not released.
     unsafe fn schema(&self, handler: *mut Handler, step: &Step) -> c_int {
-        let thing = tree::schema(base(step.give.as_deref().unwrap_or(&self.case.base)), &step.edits);
+        let edits = match callback::turn() {
+            None => step.edits.clone(),
+            Some(How::Wrong) => vec![callback::wrong_schema()],
+            Some(how) => {
+                // SAFETY: the caller's contract.
+                unsafe { self.fail(handler, how) };
+                return callback::CODE;
+            }
+        };
+        let thing = tree::schema(base(step.give.as_deref().unwrap_or(&self.case.base)), &edits);
         let at = std::ptr::with_exposed_provenance_mut::<ArrowSchema>(thing.root);
         self.given.lock().unwrap_or_else(PoisonError::into_inner).schemas.push(thing);
         // SAFETY: the caller's contract.
@@ -211,6 +248,11 @@ unsafe extern "C" fn extract(task: *mut ArrowAsyncTask, out: *mut ArrowDeviceArr
     // SAFETY: the task lives as long as the case.
     let task = unsafe { &*private_data.cast_const().cast::<Task>() };
     task.extracted.fetch_add(1, SeqCst);
+    // Of what nobody wants, nobody is told.
+    if !out.is_null() && callback::turn().is_some() {
+        callback::is_told(DEVX_CALLBACK, "extract_data returned 5");
+        return callback::CODE;
+    }
     if task.fails != 0 || out.is_null() {
         return task.fails;
     }

@@ -10,6 +10,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use devexchange_core::abi::types::DevxStatus;
 use devexchange_core::error::{STATUSES, status_name};
 
+use crate::callback;
+use crate::consumer::Consumer;
 use crate::cuda;
 use crate::description::{Case, cases};
 use crate::fault;
@@ -161,4 +163,47 @@ pub extern "C" fn corpus_fault_arm(nth: i64, from_then_on: i32) {
 #[unsafe(no_mangle)]
 pub extern "C" fn corpus_fault_disarm() -> i64 {
     fault::disarm()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn corpus_callback_arm(nth: i64, how: i32) {
+    callback::arm(nth, how);
+}
+
+/// What has to be told of a callback that failed; kept for `corpus_callback_says`.
+static TOLD: Mutex<Option<callback::Told>> = Mutex::new(None);
+
+#[unsafe(no_mangle)]
+pub extern "C" fn corpus_callback_disarm() -> i32 {
+    let told = callback::disarm();
+    *TOLD.lock().unwrap_or_else(PoisonError::into_inner) = told;
+    told.is_some().into()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn corpus_callback_status() -> i32 {
+    TOLD.lock().unwrap_or_else(PoisonError::into_inner).map_or(0, |told| told.status.0)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn corpus_callback_says() -> *const c_char {
+    kept(TOLD.lock().unwrap_or_else(PoisonError::into_inner).map_or("", |told| told.says))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn corpus_consumer_make() -> *mut c_void {
+    Box::into_raw(Consumer::new()).cast()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corpus_consumer_handler(of: *mut c_void) -> *mut c_void {
+    // SAFETY: the caller's contract.
+    unsafe { &mut *of.cast::<Consumer>() }.handler().cast()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corpus_consumer_end(of: *mut c_void) -> *const c_char {
+    // SAFETY: the caller's contract.
+    let consumer = unsafe { Box::from_raw(of.cast::<Consumer>()) };
+    said(consumer.end())
 }

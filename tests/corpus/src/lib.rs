@@ -10,6 +10,8 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "what only tests call fails by panicking")]
 
 mod asynchronous;
+pub mod callback;
+mod consumer;
 mod cuda;
 mod cuda_array;
 mod description;

@@ -9,6 +9,7 @@ use devexchange_core::abi::arrow_device::{ARROW_DEVICE_CPU, ArrowDeviceArray};
 use devexchange_core::abi::arrow_device_stream::ArrowDeviceArrayStream;
 use devexchange_core::abi::arrow_stream::ArrowArrayStream;
 
+use crate::callback::{self, How};
 use crate::description::{Case, Step, tree as base};
 use crate::edit;
 use crate::layout::{DEVICE_STREAM, STREAM};
@@ -82,9 +83,24 @@ impl Script {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The struct of a step, as what the case is about if the step does not say; or its error.
-    fn give(&self, step: &Step, make: impl FnOnce(&str, &[String]) -> Thing) -> Result<Option<usize>, c_int> {
+    /// The struct of a step, as what the case is about if the step does not say; or its error. If it is this callback's
+    /// turn to fail, it does; `wrong` is an edit that spoils what it gives.
+    fn give(
+        &self,
+        step: &Step,
+        wrong: fn() -> String,
+        make: impl FnOnce(&str, &[String]) -> Thing,
+    ) -> Result<Option<usize>, c_int> {
         let mut told = self.told();
+        let step = &match callback::turn() {
+            None => step.clone(),
+            Some(How::Wrong) => Step { edits: vec![wrong()], ..Step::default() },
+            Some(how) => {
+                callback::code_is_told(how, "os error 5): the producer says no more");
+                let text = (how == How::Text).then(|| callback::TEXT.to_owned());
+                Step { error: Some(callback::CODE), text, ..Step::default() }
+            }
+        };
         if let Some(code) = step.error {
             told.error = step.text.as_ref().map(|text| {
                 let bytes = edit::text(&format!("\"{text}\"")).expect("a text");
@@ -105,9 +121,10 @@ impl Script {
         let step = {
             let mut told = self.told();
             told.next += 1;
-            self.case.steps.get(told.next - 1)
+            self.case.steps.get(told.next - 1).cloned()
         };
-        step.map_or(Ok(None), |step| self.give(step, make))
+        let end = Step { end: true, ..Step::default() };
+        self.give(&step.unwrap_or(end), callback::wrong_array, make)
     }
 }
 
@@ -165,7 +182,7 @@ unsafe extern "C" fn get_schema<S: AnyStream>(stream: *mut S, out: *mut ArrowSch
     // SAFETY: a consumer passes the stream that it was given.
     let script = unsafe { script_of(stream) };
     let step = script.case.schema.clone().unwrap_or_default();
-    let found = script.give(&step, |name, edits| tree::schema(base(name), edits));
+    let found = script.give(&step, callback::wrong_schema, |name, edits| tree::schema(base(name), edits));
     // SAFETY: and a place for a schema.
     unsafe { hand(found, out) }
 }

@@ -7,14 +7,15 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use loom::thread;
 
-use crate::parts::{Inbox, Told, inbox};
+use crate::parts::{Inbox, Node, Things, inbox};
 use crate::{in_every_order, in_orders_with};
 
-/// As a release that waits.
-enum Thing {
-    /// Does something that others can see, here with what stands for memory.
-    Release(Arc<Memory>),
-    Settled(Told),
+/// As a release that waits: does something that others can see, here with what stands for memory.
+type Thing = Arc<Memory>;
+
+/// Hands one over.
+fn add(inbox: &Inbox<Thing>, memory: &Arc<Memory>) {
+    inbox.add(Box::new(Node::new(Arc::clone(memory))));
 }
 
 /// Written by whoever gives it up.
@@ -47,15 +48,12 @@ impl Memory {
 fn reaper(inbox: &Arc<Inbox<Thing>>, much: usize) -> thread::JoinHandle<()> {
     let inbox = Arc::clone(inbox);
     thread::spawn(move || {
-        let (mut kept, mut done) = (Vec::new(), 0);
+        let (mut kept, mut done) = (None, 0);
         while done < much {
-            inbox.round(&mut kept, Duration::ZERO, |thing| {
-                match thing {
-                    Thing::Release(memory) => memory.give_up(),
-                    Thing::Settled(told) => drop(told),
-                }
+            inbox.round(&mut kept, Duration::ZERO, |memory| {
+                memory.give_up();
                 done += 1;
-                None
+                true
             });
         }
     })
@@ -65,19 +63,34 @@ fn reaper(inbox: &Arc<Inbox<Thing>>, much: usize) -> thread::JoinHandle<()> {
 fn what_was_added_before_is_done_when_it_is_settled() {
     in_orders_with(2, || {
         let inbox = Arc::new(inbox());
-        let (mine, theirs) = (Memory::new(), Memory::new());
+        let [mine, theirs, last] = [(); 3].map(|()| Memory::new());
         let reaper = reaper(&inbox, 3);
         let other = {
             let (inbox, theirs) = (Arc::clone(&inbox), Arc::clone(&theirs));
-            thread::spawn(move || inbox.add(Thing::Release(theirs)))
+            thread::spawn(move || add(&inbox, &theirs))
         };
-        inbox.add(Thing::Release(Arc::clone(&mine)));
-        inbox.settle(Thing::Settled);
+        add(&inbox, &mine);
+        inbox.settle();
         assert!(mine.is_given_up());
+        // The thread goes on until it has seen this one.
+        add(&inbox, &last);
         other.join().expect("a thread");
         reaper.join().expect("a thread");
-        assert_eq!([&mine, &theirs].map(|memory| memory.times.load(Relaxed)), [1, 1]);
+        assert_eq!([&mine, &theirs, &last].map(|memory| memory.times.load(Relaxed)), [1, 1, 1]);
         assert_eq!(inbox.waiting(), 0);
+    });
+}
+
+/// Nothing has to come for somebody who waits to be told.
+#[test]
+fn who_settles_when_there_is_nothing_is_told() {
+    in_every_order(|| {
+        let inbox = Arc::new(inbox::<Thing>());
+        let last = Memory::new();
+        let reaper = reaper(&inbox, 1);
+        inbox.settle();
+        add(&inbox, &last);
+        reaper.join().expect("a thread");
     });
 }
 
@@ -88,7 +101,7 @@ fn who_sees_that_nothing_waits_sees_what_was_done() {
         let inbox = Arc::new(inbox());
         let memory = Memory::new();
         let reaper = reaper(&inbox, 1);
-        inbox.add(Thing::Release(Arc::clone(&memory)));
+        add(&inbox, &memory);
         if inbox.waiting() == 0 {
             assert!(memory.is_given_up());
         }
@@ -97,40 +110,49 @@ fn who_sees_that_nothing_waits_sees_what_was_done() {
     });
 }
 
+fn many(mut things: &Things<Thing>) -> usize {
+    let mut many = 0;
+    while let Some(node) = things {
+        (many, things) = (many + 1, &node.next);
+    }
+    many
+}
+
 /// What is not done stays, and is looked at again together with what comes meanwhile. Here no pause ever ends: who waits
 /// for one though something is there would sleep for ever.
 #[test]
 fn what_is_not_done_is_looked_at_again() {
     in_every_order(|| {
         let inbox = Arc::new(inbox());
-        let [first, late, last] = [(); 3].map(|()| Memory::new());
-        inbox.add(Thing::Release(Arc::clone(&first)));
+        let [first, late, third, last] = [(); 4].map(|()| Memory::new());
+        add(&inbox, &first);
         let other = {
             let (inbox, late) = (Arc::clone(&inbox), Arc::clone(&late));
-            thread::spawn(move || inbox.add(Thing::Release(late)))
+            thread::spawn(move || add(&inbox, &late))
         };
-        let mut kept = Vec::new();
+        let mut kept = None;
         while late.times.load(Relaxed) == 0 {
-            inbox.round(&mut kept, Duration::ZERO, |thing| match thing {
-                Thing::Release(memory) if Arc::ptr_eq(&memory, &first) => Some(Thing::Release(memory)),
-                Thing::Release(memory) => {
+            inbox.round(&mut kept, Duration::ZERO, |memory| {
+                let is_done = !Arc::ptr_eq(memory, &first);
+                if is_done {
                     memory.give_up();
-                    None
                 }
-                Thing::Settled(_) => None,
+                is_done
             });
-            assert_eq!(kept.len(), 1);
+            assert_eq!(many(&kept), 1);
         }
         assert_eq!(inbox.waiting(), 1);
-        inbox.add(Thing::Release(Arc::clone(&last)));
-        let done = inbox.round(&mut kept, Duration::ZERO, |thing| {
-            if let Thing::Release(memory) = thing {
-                memory.give_up();
-            }
-            None
+        add(&inbox, &third);
+        add(&inbox, &last);
+        let mut order = Vec::new();
+        let done = inbox.round(&mut kept, Duration::ZERO, |memory| {
+            memory.give_up();
+            order.push(Arc::clone(memory));
+            true
         });
-        assert!(done && kept.is_empty());
-        assert_eq!([&first, &late, &last].map(|memory| memory.times.load(Relaxed)), [1, 1, 1]);
+        assert!(done && kept.is_none());
+        assert!(order.iter().zip([&first, &third, &last]).all(|(seen, wanted)| Arc::ptr_eq(seen, wanted)));
+        assert_eq!([&first, &late, &third, &last].map(|memory| memory.times.load(Relaxed)), [1; 4]);
         other.join().expect("a thread");
         assert_eq!(inbox.waiting(), 0);
     });

@@ -27,7 +27,8 @@ use loom::sync::atomic::AtomicI64;
 use loom::sync::{Condvar, Mutex};
 
 pub(crate) use alone::Alone;
-pub(crate) use inbox::{Inbox, Told};
+use inbox::New;
+pub(crate) use inbox::{Inbox, List as Things, Node};
 pub(crate) use kept::Kept;
 pub(crate) use lazy::Lazy;
 pub(crate) use list::{List, Place};
@@ -36,7 +37,8 @@ pub(crate) use slab::{Slab, TailSize};
 
 /// As the static of the reaper.
 pub(crate) fn inbox<T>() -> Inbox<T> {
-    Inbox { new: Mutex::new(Vec::new()), arrived: Condvar::new(), waiting: AtomicI64::new(0) }
+    let (arrived, settled) = (Condvar::new(), Condvar::new());
+    Inbox { new: Mutex::new(New::NONE), arrived, settled, waiting: AtomicI64::new(0) }
 }
 
 /// As the static of events.

@@ -40,8 +40,8 @@ pub(super) fn limited(scene: &Scene) {
     all(scene, shared(Limited::new(shared(Driver::new()), 1 << 20)), Memory::Plain);
 }
 
-fn shared(manager: impl Manager + 'static) -> Shared {
-    Shared::new(manager).expect("room for a manager")
+fn shared(manager: Result<impl Manager + 'static>) -> Shared {
+    manager.and_then(Shared::new).expect("room for a manager")
 }
 
 /// What the manager does not have is no fault.

@@ -23,7 +23,7 @@ fn allocated(device: Device, stream: Option<u64>) -> devexchange_core::Result<Te
 pub(super) fn export_views(scene: &Scene) {
     drop(scene.note(ipc::export_tensor(&scene.tensor(), Copying::Never)));
     drop(scene.note(ipc::export_batch(&scene.batch(), Copying::Never)));
-    let pool = Pool::shareable(PoolOptions::default());
+    let pool = Pool::shareable(PoolOptions::default()).expect("a manager");
     let pooled = Tensor::allocate_with(&pool, CUDA0, DType::UINT8, &[N as i64], Some(scene.on()));
     if let Some(pooled) = scene.note(pooled) {
         drop(scene.note(ipc::export_tensor(&pooled, Copying::Never)));
@@ -84,7 +84,7 @@ fn exporter_of_the_sweep() {
     let _session = sim::Session::new();
     let server = ipc::Server::bind(&address(std::process::id())).expect("bound");
     let stream = sim::stream();
-    let pool = Pool::shareable(PoolOptions::default());
+    let pool = Pool::shareable(PoolOptions::default()).expect("a manager");
     let pooled = Tensor::allocate_with(&pool, CUDA0, DType::UINT8, &[N as i64], Some(on(stream))).expect("allocated");
     for (name, tensor) in [("plain", allocated(CUDA0, None).expect("allocated")), ("pooled", pooled)] {
         tensor.wait(on(stream)).expect("waits");

@@ -86,7 +86,7 @@ fn memory_and_its_order_go_to_another_process() {
     if part().is_some() {
         return importer(&session, "order");
     }
-    let pool = Pool::shareable(PoolOptions::default());
+    let pool = Pool::shareable(PoolOptions::default()).expect("a manager");
     session.each(6, || {
         let server = ipc::Server::bind(&own("order")).expect("bound");
         let stream = sim::stream();

@@ -9,9 +9,8 @@ use cudarc::driver::sys::{CUdevice, CUdeviceptr, CUmemAttach_flags_enum as Attac
 
 use super::context::{self, Apart, Context, Current};
 use super::driver::{Code, Driver};
-use super::event::Event;
 use super::pool::MemoryPool;
-use super::reaper;
+use super::reaper::{self, Later};
 use super::stream::Stream;
 use crate::abi::types::DEVX_OUT_OF_MEMORY;
 use crate::device::{Device, DeviceType};
@@ -201,13 +200,23 @@ impl Block {
         match self.how {
             // The free would be the graph's, and the memory never given back.
             How::Pool(stream) if Driver::loaded().is_some() && stream.is_capturing() == Ok(true) => {
-                reaper::after_capture(stream, Owner::on_release(move || self.free()));
+                match Later::new().ok().zip(Vacant::find()) {
+                    Some((later, room)) => {
+                        later.release_after_capture(stream, Owner::releasing(room, None, move || self.free()));
+                    }
+                    None => reaper::abandon(Owner::none()),
+                }
             }
             How::Pool(_) => self.free(),
             // Freed by the reaper, with nothing to wait for before it: the wait is the free's own.
-            How::Device | How::Host | How::Registered => {
-                reaper::after(Vec::<Event>::new(), Owner::on_release(move || self.free()))
-            }
+            How::Device | How::Host | How::Registered => match Later::new().ok().zip(Vacant::find()) {
+                Some((later, room)) => later.release(Owner::releasing(room, None, move || self.free())),
+                // Without memory to hand it over, this thread waits.
+                None => {
+                    let _apart = Driver::loaded().map(Apart::enter);
+                    self.free();
+                }
+            },
         }
     }
 

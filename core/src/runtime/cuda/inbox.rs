@@ -1,18 +1,59 @@
-//! What one thread is handed by all others: it sees to each thing until that is done.
+//! What one thread is handed by all others: it sees to each thing until that is done. Handing over needs no memory.
 
 #![forbid(unsafe_code)]
 
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use crate::sync::atomic::{AtomicI64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex, MutexGuard};
+
+/// A thing in a list, which is made before the thing has to be handed over.
+pub(crate) struct Node<T> {
+    pub(crate) thing: T,
+    pub(crate) next: List<T>,
+}
+
+impl<T> Node<T> {
+    pub(crate) fn new(thing: T) -> Self {
+        Self { thing, next: None }
+    }
+}
+
+/// Things one after the other.
+pub(crate) type List<T> = Option<Box<Node<T>>>;
+
+/// Where a list ends.
+fn end<T>(mut list: &mut List<T>) -> &mut List<T> {
+    while let Some(node) = list {
+        list = &mut node.next;
+    }
+    list
+}
 
 pub(crate) struct Inbox<T> {
-    pub(crate) new: Mutex<Vec<T>>,
+    pub(crate) new: Mutex<New<T>>,
     pub(crate) arrived: Condvar,
+    pub(crate) settled: Condvar,
     /// How much is not done yet.
     pub(crate) waiting: AtomicI64,
+}
+
+/// What the thread has not seen yet.
+pub(crate) struct New<T> {
+    /// The newest first.
+    pub(crate) things: List<T>,
+    /// How often somebody wanted to know that all is looked at, and how many of these know.
+    pub(crate) asked: u64,
+    pub(crate) answered: u64,
+}
+
+impl<T> New<T> {
+    pub(crate) const NONE: Self = Self { things: None, asked: 0, answered: 0 };
+
+    fn is_none(&self) -> bool {
+        self.things.is_none() && self.asked == self.answered
+    }
 }
 
 impl<T> Inbox<T> {
@@ -22,60 +63,71 @@ impl<T> Inbox<T> {
     }
 
     /// Hands a thing to the thread. Returns at once.
-    pub(crate) fn add(&self, thing: T) {
+    pub(crate) fn add(&self, mut node: Box<Node<T>>) {
         self.waiting.fetch_add(1, Relaxed);
-        self.new.lock().unwrap_or_else(PoisonError::into_inner).push(thing);
+        let mut new = self.unseen();
+        node.next = new.things.take();
+        new.things = Some(node);
+        drop(new);
         self.arrived.notify_one();
     }
 
     /// One round of the thread: takes what is new, waiting for it if there is nothing else or else for a pause at most,
-    /// and looks at everything in the order in which it came, with no lock held. `look` gives back what is not done.
+    /// and looks at everything in the order in which it came, with no lock held. `look` says whether a thing is done.
     /// Whether anything came or was done.
-    pub(crate) fn round(&self, kept: &mut Vec<T>, pause: Duration, look: impl FnMut(T) -> Option<T>) -> bool {
-        let before = kept.len();
-        self.receive(kept, pause);
-        let (some_came, count) = (kept.len() > before, kept.len());
-        let all = std::mem::take(kept);
-        kept.extend(all.into_iter().map(look).filter_map(|left| {
-            if left.is_none() {
+    pub(crate) fn round(&self, kept: &mut List<T>, pause: Duration, mut look: impl FnMut(&mut T) -> bool) -> bool {
+        let (mut changed, asked) = self.receive(kept, pause);
+        let (mut rest, mut last) = (kept.take(), kept);
+        while let Some(mut node) = rest {
+            rest = node.next.take();
+            if look(&mut node.thing) {
+                changed = true;
+                drop(node);
                 self.waiting.fetch_sub(1, Release);
+            } else {
+                last = &mut last.insert(node).next;
             }
-            left
-        }));
-        some_came || kept.len() < count
+        }
+        if let Some(asked) = asked {
+            self.unseen().answered = asked;
+            self.settled.notify_all();
+        }
+        changed
     }
 
-    fn receive(&self, kept: &mut Vec<T>, pause: Duration) {
-        let mut new = self.new.lock().unwrap_or_else(PoisonError::into_inner);
-        if !kept.is_empty() && new.is_empty() {
+    /// Appends what is new. Whether there was anything, and who wants to know when it is looked at.
+    fn receive(&self, kept: &mut List<T>, pause: Duration) -> (bool, Option<u64>) {
+        let mut new = self.unseen();
+        if kept.is_some() && new.is_none() {
             new = self.arrived.wait_timeout(new, pause).map_or_else(|error| error.into_inner().0, |(new, _)| new);
         }
-        while kept.is_empty() && new.is_empty() {
+        while kept.is_none() && new.is_none() {
             new = self.arrived.wait(new).unwrap_or_else(PoisonError::into_inner);
         }
-        kept.append(&mut new);
+        let (mut newest, mut oldest) = (new.things.take(), None);
+        let asked = (new.asked != new.answered).then_some(new.asked);
+        drop(new);
+        let some_came = newest.is_some();
+        while let Some(mut node) = newest {
+            newest = std::mem::replace(&mut node.next, oldest);
+            oldest = Some(node);
+        }
+        *end(kept) = oldest;
+        (some_came, asked)
     }
 
-    /// Waits until what was added before was looked at. `thing` makes one that is done at the first look, and then drops
-    /// what it was given.
-    pub(crate) fn settle(&self, thing: impl FnOnce(Told) -> T) {
-        // Not a channel: it would make a handle for the caller's thread, which is not ours and may never end.
-        let settled = Arc::new((Mutex::new(false), Condvar::new()));
-        self.add(thing(Told(Arc::clone(&settled))));
-        let (done, change) = &*settled;
-        let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*done {
-            done = change.wait(done).unwrap_or_else(PoisonError::into_inner);
+    /// Waits until what was added before was looked at.
+    pub(crate) fn settle(&self) {
+        let mut new = self.unseen();
+        new.asked += 1;
+        let mine = new.asked;
+        self.arrived.notify_one();
+        while new.answered < mine {
+            new = self.settled.wait(new).unwrap_or_else(PoisonError::into_inner);
         }
     }
-}
 
-/// Tells who waits, when it is dropped.
-pub(crate) struct Told(Arc<(Mutex<bool>, Condvar)>);
-
-impl Drop for Told {
-    fn drop(&mut self) {
-        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.0.1.notify_one();
+    fn unseen(&self) -> MutexGuard<'_, New<T>> {
+        self.new.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

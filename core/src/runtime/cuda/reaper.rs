@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use super::context::Apart;
 use super::driver::{Code, Driver};
 use super::event::Event;
-use super::inbox::Inbox;
+use super::inbox::{Inbox, New, Node};
 use super::stream::Stream;
-use crate::memory::Owner;
+use crate::error::Result;
+use crate::memory::{Owner, boxed};
 use crate::trace;
 
 /// Between two looks at the events: short at first, for work that is nearly done.
@@ -35,15 +36,39 @@ struct Pending {
     failures: u32,
 }
 
-impl Pending {
-    /// Waits for nothing but its turn.
-    fn new(owner: Owner) -> Self {
-        Self { events: Vec::new(), capturing: None, owner, failures: 0 }
+/// A release that will have to wait, before it is one: there is memory for it, so that it cannot fail.
+pub(crate) struct Later(Box<Node<Pending>>);
+
+impl Later {
+    /// Of nobody yet, and with nothing to wait for but its turn.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub(crate) fn new() -> Result<Self> {
+        let pending = Pending { events: Vec::new(), capturing: None, owner: Owner::none(), failures: 0 };
+        Ok(Self(boxed(Node::new(pending))?))
+    }
+
+    /// What it has to wait for.
+    pub(crate) fn events(&mut self) -> &mut Vec<Event> {
+        &mut self.0.thing.events
+    }
+
+    /// Gives up `owner` when all events are complete. Returns at once.
+    pub(crate) fn release(mut self, owner: Owner) {
+        self.0.thing.owner = owner;
+        push(self.0);
+    }
+
+    /// Gives up `owner` when `stream` is no longer being captured. Returns at once.
+    pub(crate) fn release_after_capture(mut self, stream: Stream, owner: Owner) {
+        self.0.thing.capturing = Some(stream);
+        self.release(owner);
     }
 }
 
 static INBOX: Inbox<Pending> =
-    Inbox { new: Mutex::new(Vec::new()), arrived: Condvar::new(), waiting: AtomicI64::new(0) };
+    Inbox { new: Mutex::new(New::NONE), arrived: Condvar::new(), settled: Condvar::new(), waiting: AtomicI64::new(0) };
 static LEAKED: AtomicI64 = AtomicI64::new(0);
 /// Whether there is a thread; it is asked for with the first release that waits.
 static STARTED: OnceLock<bool> = OnceLock::new();
@@ -60,16 +85,6 @@ pub fn leaked() -> i64 {
     LEAKED.load(Relaxed)
 }
 
-/// Gives up `owner` when all events are complete. Returns at once.
-pub(crate) fn after(events: Vec<Event>, owner: Owner) {
-    push(Pending { events, ..Pending::new(owner) });
-}
-
-/// Gives up `owner` when `stream` is no longer being captured. Returns at once.
-pub(crate) fn after_capture(stream: Stream, owner: Owner) {
-    push(Pending { capturing: Some(stream), ..Pending::new(owner) });
-}
-
 /// Waits until what was to be given up before, and waits for no event, is given up. That is what is freed here only
 /// because a free may wait for the device; so this may wait for it, too.
 pub(crate) fn settle() {
@@ -77,7 +92,7 @@ pub(crate) fn settle() {
     if STARTED.get() != Some(&true) || IS_REAPER.get() || Driver::loaded().is_none() {
         return;
     }
-    INBOX.settle(|told| Pending::new(Owner::on_release(move || drop(told))));
+    INBOX.settle();
 }
 
 /// Never gives up `owner`, and counts it: what may still be used by work that cannot be waited for.
@@ -94,15 +109,13 @@ pub(crate) fn check_returned(what: impl std::fmt::Display, code: Code) {
     }
 }
 
-fn push(pending: Pending) {
+fn push(node: Box<Node<Pending>>) {
     if Driver::loaded().is_none() {
         trace::say(format_args!("a forked process leaves a release that waits for work to its parent"));
-        let Pending { events, owner, .. } = pending;
-        drop(events);
-        owner.into_raw();
+        node.thing.owner.into_raw();
         return;
     }
-    if started() { INBOX.add(pending) } else { abandon(pending.owner) }
+    if started() { INBOX.add(node) } else { abandon(node.thing.owner) }
 }
 
 /// Starts the thread, once; whether there is one.
@@ -117,7 +130,7 @@ fn started() -> bool {
 
 fn run() {
     IS_REAPER.set(true);
-    let mut waiting = Vec::new();
+    let mut waiting = None;
     let mut pause = SHORTEST;
     // Looking at events and freeing would otherwise break what other threads capture. It stays so for this thread.
     let mut relaxed = false;
@@ -131,10 +144,10 @@ fn run() {
     }
 }
 
-/// Gives up what is done; what is not is given back.
-fn look(mut pending: Pending) -> Option<Pending> {
+/// Whether a release is due, or will never be.
+fn look(pending: &mut Pending) -> bool {
     if pending.capturing.is_some_and(|stream| stream.is_capturing() == Ok(true)) {
-        return Some(pending);
+        return false;
     }
     while let Some(event) = pending.events.last() {
         match event.is_complete() {
@@ -144,11 +157,11 @@ fn look(mut pending: Pending) -> Option<Pending> {
             }
             Ok(false) => {
                 pending.failures = 0;
-                return Some(pending);
+                return false;
             }
             Err(_) if pending.failures < TRIES => {
                 pending.failures += 1;
-                return Some(pending);
+                return false;
             }
             // With its context or the driver gone, as is said each time, the work is too.
             Err(error)
@@ -160,13 +173,12 @@ fn look(mut pending: Pending) -> Option<Pending> {
             }
             Err(error) => {
                 trace::say(format_args!("a release is given up for lost, its work cannot be waited for: {error}"));
-                abandon(pending.owner);
-                return None;
+                abandon(std::mem::replace(&mut pending.owner, Owner::none()));
+                return true;
             }
         }
     }
-    drop(pending.owner);
-    None
+    true
 }
 
 extern "C" fn at_exit() {

@@ -92,3 +92,38 @@ CALL(jlong, disarm)(JNIEnv *env, jclass class) {
     (void)env, (void)class;
     return corpus_fault_disarm();
 }
+
+CALL(void, armCallback)(JNIEnv *env, jclass class, jlong nth, jint how) {
+    (void)env, (void)class;
+    corpus_callback_arm(nth, how);
+}
+
+CALL(jboolean, disarmCallback)(JNIEnv *env, jclass class) {
+    (void)env, (void)class;
+    return corpus_callback_disarm() != 0;
+}
+
+CALL(jint, callbackStatus)(JNIEnv *env, jclass class) {
+    (void)env, (void)class;
+    return corpus_callback_status();
+}
+
+CALL(jstring, callbackSays)(JNIEnv *env, jclass class) {
+    (void)class;
+    return said(env, corpus_callback_says());
+}
+
+CALL(jlong, consumerMake)(JNIEnv *env, jclass class) {
+    (void)env, (void)class;
+    return (jlong)(intptr_t)corpus_consumer_make();
+}
+
+CALL(jlong, consumerHandler)(JNIEnv *env, jclass class, jlong consumer) {
+    (void)env, (void)class;
+    return (jlong)(intptr_t)corpus_consumer_handler((corpus_consumer *)(intptr_t)consumer);
+}
+
+CALL(jstring, consumerEnd)(JNIEnv *env, jclass class, jlong consumer) {
+    (void)class;
+    return said(env, corpus_consumer_end((corpus_consumer *)(intptr_t)consumer));
+}

@@ -14,7 +14,7 @@ import java.util.stream.LongStream;
  * structs, its library knows; here they are imported and the errors compared. It also runs in a JVM without JUnit.
  */
 final class Corpus {
-    private static final Duration PATIENCE = Duration.ofSeconds(30);
+    static final Duration PATIENCE = Duration.ofSeconds(30);
 
     private Corpus() {}
 
@@ -48,6 +48,45 @@ final class Corpus {
 
     static native long disarm();
 
+    static native void armCallback(long nth, int how);
+
+    static native boolean disarmCallback();
+
+    static native int callbackStatus();
+
+    static native String callbackSays();
+
+    static native long consumerMake();
+
+    static native long consumerHandler(long consumer);
+
+    static native String consumerEnd(long consumer);
+
+    /** What fails while a case is run: the nth allocation (0: none), or the nth callback of its producer in some way. */
+    record Fault(long nth, boolean isCallback, int how) {
+        static final Fault NONE = new Fault(0, false, 0);
+
+        static Fault memory(long nth, boolean fromThenOn) {
+            return new Fault(nth, false, fromThenOn ? 1 : 0);
+        }
+
+        static Fault callback(long nth, int how) {
+            return new Fault(nth, true, how);
+        }
+
+        void arm() {
+            if (isCallback) {
+                armCallback(nth, how);
+            } else if (nth > 0) {
+                Corpus.arm(nth, how != 0);
+            }
+        }
+
+        long disarm() {
+            return isCallback ? (disarmCallback() ? 1 : 0) : Corpus.disarm();
+        }
+    }
+
     /** Builds the library (cargo does nothing if it is up to date) and what calls it. */
     static Path compile(Path directory) throws IOException, InterruptedException {
         Path corpus = Path.of(System.getProperty("devexchange.root"), "tests/corpus");
@@ -69,26 +108,24 @@ final class Corpus {
 
     /** Runs a case; an error says which. */
     static void run(long i) throws InterruptedException {
-        run(i, 0, false);
+        run(i, Fault.NONE);
     }
 
-    /** Runs a case while the nth allocation of the library fails, or none; how many failed. */
-    static long run(long i, long nth, boolean fromThenOn) throws InterruptedException {
+    /** Runs a case with a fault; how much failed. */
+    static long run(long i, Fault fault) throws InterruptedException {
         try {
-            return runMade(i, make(i), nth, fromThenOn);
+            return runMade(i, make(i), fault);
         } catch (AssertionError e) {
-            throw new AssertionError(text(i, "name") + ", " + nth + ": " + e.getMessage(), e);
+            throw new AssertionError(text(i, "name") + ", " + fault + ": " + e.getMessage(), e);
         }
     }
 
-    private static long runMade(long i, long made, long nth, boolean fromThenOn) throws InterruptedException {
+    private static long runMade(long i, long made, Fault fault) throws InterruptedException {
         String stage = "import";
         Seen seen = new Seen();
         DevExchangeException error = null;
         String wrong = null;
-        if (nth > 0) {
-            arm(nth, fromThenOn);
-        }
+        fault.arm();
         try (Imported imported = importing(text(i, "kind"), made)) {
             wrong = after(made, false);
             stage = "read";
@@ -99,12 +136,14 @@ final class Corpus {
                 wrong = after(made, true);
             }
         }
-        long failed = disarm();
+        long failed = fault.disarm();
         String left = end(made);
         require(wrong == null, wrong);
         require(left == null, left);
-        // Without memory that is the error, wherever it comes.
-        if (failed == 0 || error == null || error.status() != Status.OUT_OF_MEMORY) {
+        if (failed > 0 && fault.isCallback()) {
+            judgeCallback(error);
+        } else if (failed == 0 || error == null || error.status() != Status.OUT_OF_MEMORY) {
+            // Without memory that is the error, wherever it comes.
             judge(i, error, stage, seen.batches, failed == 0);
         }
         // A reader gives up the last of it on a thread of the library.
@@ -134,6 +173,14 @@ final class Corpus {
         boolean right = error.statusName().equals(status) && stage.equals(text(i, "stage"));
         String wrong = error + " at " + stage + "; expected " + status + ": " + says;
         require(right && (!inWords || error.getMessage().contains(says)), wrong);
+    }
+
+    /** An error that came of a callback which failed. */
+    static void judgeCallback(Throwable error) {
+        boolean right = error instanceof DevExchangeException known
+                && known.status() == callbackStatus()
+                && known.getMessage().contains(callbackSays());
+        require(right, error + "; expected " + callbackStatus() + ": " + callbackSays());
     }
 
     /** What reading gave until it failed. */

@@ -2,8 +2,11 @@ package dev.devexchange;
 
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Flow;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
-import java.util.function.Supplier;
 
 /**
  * Each allocation of the library fails, and each callback of Java's throws. Then there is an exception, nothing is taken,
@@ -28,11 +31,16 @@ final class FaultsScenario {
             if (good && !kind.startsWith("ipc_") && !kind.equals("async")) {
                 // What is made once, such as the list of drivers, is made now.
                 Corpus.run(i);
-                allocations += eachFault(nth -> Corpus.run(i, nth, false));
+                allocations += AllocationFaults.eachFault(nth -> Corpus.run(i, Corpus.Fault.memory(nth, false)));
             }
         }
-        allocations += exports();
-        int callbacks = eachCallback(FaultsScenario::aManager) + eachCallback(FaultsScenario::aStream);
+        allocations += AllocationFaults.all();
+        long callbacks = 0;
+        for (Scene scene : List.<Scene>of(
+                FaultsScenario::aManager, FaultsScenario::aStream, FaultsScenario::owners, FaultsScenario::aFlow)) {
+            callbacks += eachCallback(scene);
+        }
+        callbacks += ForeignFaults.all();
         System.out.println("faults: " + allocations + " allocations, " + callbacks + " callbacks");
     }
 
@@ -40,56 +48,6 @@ final class FaultsScenario {
         if (!holds) {
             throw new AssertionError(otherwise);
         }
-    }
-
-    // --- allocations ---
-
-    /** Does something while an allocation fails; how many did. */
-    private interface Act {
-        long with(long nth) throws InterruptedException;
-    }
-
-    private static long eachFault(Act act) throws InterruptedException {
-        long all = 0;
-        long failed = 1;
-        for (long nth = 1; failed > 0; nth++) {
-            failed = act.with(nth);
-            all += failed;
-        }
-        return all;
-    }
-
-    private static long exports() throws InterruptedException {
-        try (Tensor matrix = Tensor.allocate(Device.CPU, DType.FLOAT64, new long[] {2, 3}, null);
-                Batch table = matrix.toBatch(List.of(), Copy.IF_NEEDED)) {
-            // A text of Java's is not taken without memory either.
-            List<Supplier<AutoCloseable>> scenes = List.of(matrix::copy, matrix::share, table::share, table::schema);
-            long all = 0;
-            for (Supplier<AutoCloseable> scene : scenes) {
-                all += eachFault(nth -> make(scene, nth));
-            }
-            return all;
-        }
-    }
-
-    private static long make(Supplier<AutoCloseable> scene, long nth) {
-        AutoCloseable made = null;
-        Corpus.arm(nth, false);
-        try {
-            made = scene.get();
-        } catch (DevExchangeException e) {
-            require(e.status() == Status.OUT_OF_MEMORY, e.toString());
-        }
-        long failed = Corpus.disarm();
-        require(failed > 0 || made != null, "there was memory");
-        try {
-            if (made != null) {
-                made.close();
-            }
-        } catch (Exception e) {
-            throw new AssertionError(e);
-        }
-        return failed;
     }
 
     // --- callbacks ---
@@ -159,7 +117,7 @@ final class FaultsScenario {
 
     /** Something that calls back. */
     private interface Scene {
-        void play(Callbacks callbacks);
+        void play(Callbacks callbacks) throws Exception;
     }
 
     private static void aManager(Callbacks callbacks) {
@@ -193,12 +151,97 @@ final class FaultsScenario {
         }
     }
 
+    /** What is released by whoever is the last, also outside of Java. */
+    private static void owners(Callbacks callbacks) {
+        try (Tensor matrix = Tensor.create(Direct.room(48), DType.FLOAT64, new long[] {2, 3}, callbacks.living());
+                Tensor shared = matrix.share()) {
+            Dlpack.release(matrix.exportShare());
+            Dlpack.releaseLegacy(shared.exportMoveLegacy(DlpackRequest.DEFAULT));
+        }
+        try (Tensor taken = Tensor.importDlpack(
+                        Tensor.create(Direct.room(8), DType.FLOAT64, new long[] {1}, callbacks.living())
+                                .exportMove());
+                Batch column = taken.toColumn("x", Copy.NEVER)) {
+            column.share().close();
+        }
+    }
+
+    /** A publisher and a subscriber, with an asynchronous stream between them. */
+    private static void aFlow(Callbacks callbacks) throws Exception {
+        try (Tensor matrix = Tensor.allocate(Device.CPU, DType.FLOAT64, new long[] {2, 3}, null);
+                Batch table = matrix.toBatch(List.of(), Copy.IF_NEEDED);
+                Schema schema = table.schema();
+                AsyncReader reader = AsyncReader.create();
+                AsyncWriter writer = AsyncWriter.create(reader.handlerAddress(), schema, DeviceType.CPU)) {
+            Subscriber subscriber = new Subscriber(callbacks);
+            reader.subscribe(subscriber);
+            writer.onSubscribe(new ForeignFaults.Three(table, writer, callbacks::ask));
+            require(subscriber.over.await(PATIENCE.toSeconds(), TimeUnit.SECONDS), "the stream does not end");
+            writer.completion().toCompletableFuture().get(PATIENCE.toSeconds(), TimeUnit.SECONDS);
+        } catch (ExecutionException e) {
+            // A subscriber that throws cancels, if need be before the schema (ECANCELED).
+            String why = e.getCause().getMessage();
+            require(why.equals("as asked") || why.contains("on_schema returned 125"), e.toString());
+            callbacks.told += why.equals("as asked") ? 1 : 0;
+        }
+    }
+
+    /** Takes two batches at a time, until it is told of the end or throws. */
+    private static final class Subscriber implements Flow.Subscriber<Batch> {
+        final CountDownLatch over = new CountDownLatch(1);
+        private final Callbacks callbacks;
+        private Flow.Subscription subscription;
+
+        Subscriber(Callbacks callbacks) {
+            this.callbacks = callbacks;
+        }
+
+        @Override
+        public void onSubscribe(Flow.Subscription given) {
+            subscription = given;
+            subscription.request(2);
+            ask();
+        }
+
+        @Override
+        public void onNext(Batch batch) {
+            batch.close();
+            subscription.request(1);
+            ask();
+        }
+
+        @Override
+        public void onError(Throwable thrown) {
+            over.countDown();
+            callbacks.ask();
+        }
+
+        @Override
+        public void onComplete() {
+            ask();
+            over.countDown();
+        }
+
+        private void ask() {
+            try {
+                callbacks.ask();
+            } catch (IllegalStateException e) {
+                over.countDown();
+                throw e;
+            }
+        }
+    }
+
     /** Plays a scene again and again, until no callback throws any more; how many did. */
-    private static int eachCallback(Scene scene) throws InterruptedException {
+    private static int eachCallback(Scene scene) throws Exception {
         for (int nth = 1; ; nth++) {
             Callbacks callbacks = new Callbacks(nth);
             scene.play(callbacks);
             require(ReleaseQueue.flush(PATIENCE), "the release queue does not move");
+            // The last of an asynchronous stream is given up on a thread of the library.
+            for (int i = 0; i < 10000 && DevExchange.outstanding() != 0; i++) {
+                Thread.sleep(1);
+            }
             require(DevExchange.outstanding() == 0, nth + ": " + DevExchange.ledger());
             require(callbacks.live.get() == 0, nth + ": " + callbacks.live + " are not released");
             if (callbacks.calls.get() < nth) {

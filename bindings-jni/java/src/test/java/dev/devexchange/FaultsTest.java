@@ -30,7 +30,7 @@ class FaultsTest {
         Matcher said = SAID.matcher(end.output());
         assertTrue(said.find(), end.output());
         System.out.println(said.group());
-        assertTrue(Integer.parseInt(said.group(1)) > 200, said.group());
-        assertTrue(Integer.parseInt(said.group(2)) > 10, said.group());
+        assertTrue(Integer.parseInt(said.group(1)) > 300, said.group());
+        assertTrue(Integer.parseInt(said.group(2)) > 150, said.group());
     }
 }

@@ -1,0 +1,130 @@
+package dev.devexchange;
+
+import java.nio.ByteBuffer;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Supplier;
+
+/** What Java makes and hands out, while each allocation of the library fails; one at a time, and without texts of Java's. */
+final class AllocationFaults implements AutoCloseable {
+    /** Owners that were handed over and are not released. */
+    private final AtomicInteger live = new AtomicInteger();
+
+    private final ByteBuffer memory = Direct.room(48);
+    private final Tensor matrix = Tensor.allocate(Device.CPU, DType.FLOAT64, new long[] {2, 3}, null);
+    private final Batch table = matrix.toBatch(List.of(), Copy.IF_NEEDED);
+    private final Schema schema = table.schema();
+    private final MemoryManager host = MemoryManager.hostOnly();
+
+    /** Does something while an allocation fails; how many did. */
+    interface Act {
+        long with(long nth) throws InterruptedException;
+    }
+
+    static long eachFault(Act act) throws InterruptedException {
+        long all = 0;
+        long failed = 1;
+        for (long nth = 1; failed > 0; nth++) {
+            failed = act.with(nth);
+            all += failed;
+        }
+        return all;
+    }
+
+    /** How many failed. */
+    static long all() throws InterruptedException {
+        long all = 0;
+        try (AllocationFaults faults = new AllocationFaults()) {
+            for (Supplier<AutoCloseable> scene : faults.scenes()) {
+                // What is made once is made now.
+                faults.make(scene, 0);
+                all += eachFault(nth -> faults.make(scene, nth));
+            }
+        }
+        return all;
+    }
+
+    private List<Supplier<AutoCloseable>> scenes() {
+        MemoryRequest eight = MemoryRequest.of(Device.CPU, 8);
+        return List.of(
+                matrix::copy,
+                matrix::share,
+                table::share,
+                table::schema,
+                () -> matrix.toBatch(List.of(), Copy.IF_NEEDED),
+                () -> table.toMatrix(Copy.ALWAYS, null),
+                () -> Tensor.allocate(Device.CPU, DType.FLOAT64, new long[] {2, 3}, null),
+                () -> Tensor.create(memory, DType.FLOAT64, new long[] {2, 3}, living()),
+                () -> exported(matrix.exportShare()),
+                this::imported,
+                () -> BatchStream.of(schema, DeviceType.CPU, table::share, living()),
+                MemoryManager::hostOnly,
+                () -> MemoryManager.limited(host, 1000),
+                () -> host.allocate(eight),
+                () -> Tensor.allocate(host, Device.CPU, DType.FLOAT64, new long[] {3}, null),
+                host::deferCleanup);
+    }
+
+    private static AutoCloseable exported(long tensor) {
+        return () -> Dlpack.release(tensor);
+    }
+
+    private Tensor imported() {
+        long tensor = matrix.exportShare();
+        try {
+            return Tensor.importDlpack(tensor);
+        } catch (DevExchangeException e) {
+            Dlpack.release(tensor);
+            throw e;
+        }
+    }
+
+    /** What is released when it is given to nobody, or was. */
+    private Runnable living() {
+        live.incrementAndGet();
+        return live::decrementAndGet;
+    }
+
+    private long make(Supplier<AutoCloseable> scene, long nth) throws InterruptedException {
+        long before = DevExchange.outstanding();
+        int handedOver = live.get();
+        AutoCloseable made = null;
+        if (nth > 0) {
+            Corpus.arm(nth, false);
+        }
+        try {
+            made = scene.get();
+        } catch (DevExchangeException e) {
+            require(e.status() == Status.OUT_OF_MEMORY, e.toString());
+        }
+        long failed = Corpus.disarm();
+        require(failed > 0 || made != null, "there was memory");
+        try {
+            if (made != null) {
+                made.close();
+            }
+        } catch (Exception e) {
+            throw new AssertionError(e);
+        }
+        require(ReleaseQueue.flush(Corpus.PATIENCE), "the release queue does not move");
+        require(DevExchange.outstanding() == before, "allocation " + nth + ": " + DevExchange.ledger());
+        // What was not taken is its owner's.
+        require(made == null || live.get() == handedOver, "allocation " + nth + ": an owner is left");
+        live.set(handedOver);
+        return failed;
+    }
+
+    private static void require(boolean holds, String otherwise) {
+        if (!holds) {
+            throw new AssertionError(otherwise);
+        }
+    }
+
+    @Override
+    public void close() {
+        host.close();
+        schema.close();
+        table.close();
+        matrix.close();
+    }
+}
