@@ -19,6 +19,7 @@ from devexchange import Tensor, from_dlpack
 
 ALLOCATIONS = Path(__file__).parents[3] / "benches" / "c" / "allocations.c"
 MATRIX = numpy.zeros((2, 3), "f4")
+HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 # Counts what malloc is called for on this thread, after a while in which lists and caches are filled.
 COUNT = textwrap.dedent("""
@@ -51,8 +52,9 @@ def test_an_exchange_allocates_nothing_of_its_own(tmp_path):
     environment = {**os.environ, "LD_PRELOAD": str(counting), "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", COUNT], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    # The one allocation is the struct of the other library, which has a table of functions.
-    assert done.stdout.split() == ["0.0", "0.0", "1.0"]
+    # One allocation is the struct of the other library, which has a table of functions. Without a GIL NumPy keeps no room
+    # for shapes.
+    assert done.stdout.split() == ["0.0", "0.0" if HAS_GIL else "1.0", "1.0"]
 
 
 def test_an_object_that_ended_is_out_of_the_collectors_sight():
@@ -82,7 +84,8 @@ def test_several_objects_end_at_once():
     assert len({id(tensor) for tensor in tensors}) == 10
     tensors.clear()
     assert sys.getrefcount(MATRIX) == references
-    assert sys.getrefcount(Tensor) == types
+    # Without a GIL nobody counts those of a type.
+    assert sys.getrefcount(Tensor) == types or not HAS_GIL
 
 
 def test_an_object_whose_tensor_is_closed_is_used_again():
