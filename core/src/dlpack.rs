@@ -215,14 +215,14 @@ pub unsafe fn import_on<M: Managed>(source: *mut M, stream: Option<i64>) -> Resu
 #[inline]
 pub unsafe fn described(tensor: &DLTensor, flags: Flags, owner: impl FnOnce() -> Owner) -> Result<Tensor> {
     // SAFETY: the caller's contract.
-    match unsafe { Tensor::plain(tensor, flags, owner) } {
+    match unsafe { Tensor::plain::<false, _>(tensor, flags, owner) } {
         Ok(plain) => Ok(plain),
         // SAFETY: as above.
         Err(owner) => unsafe { described_with_care(tensor, flags, owner) },
     }
 }
 
-/// What is not plain: apart, so that it takes no room in what is.
+/// What is not plain, or by columns: apart, so that it takes no room in what is plain by rows.
 ///
 /// # Safety
 /// As [`described`].
@@ -230,6 +230,11 @@ pub unsafe fn described(tensor: &DLTensor, flags: Flags, owner: impl FnOnce() ->
 #[inline(never)]
 unsafe fn described_with_care(tensor: &DLTensor, flags: Flags, owner: impl FnOnce() -> Owner) -> Result<Tensor> {
     // SAFETY: the caller's contract.
+    let owner = match unsafe { Tensor::plain::<true, _>(tensor, flags, owner) } {
+        Ok(plain) => return Ok(plain),
+        Err(owner) => owner,
+    };
+    // SAFETY: as above.
     let mut made = Tensor::describe(&unsafe { describe(tensor, flags) }?)?;
     made.adopt(owner());
     Ok(made)

@@ -207,11 +207,12 @@ fn a_foreign_tensor_without_strides_is_row_major() {
 /// An import recognises what is plain first: that says the same as the careful reading of the same description.
 #[test]
 fn what_is_plain_is_read_as_with_care() {
-    let (strides, device) = ([2_i64, 1], |id| DLDevice { device_type: kDLCPU, device_id: id });
-    let column = [1_i64, 1];
+    let device = |id| DLDevice { device_type: kDLCPU, device_id: id };
+    // Rows, columns, and neither.
+    let strides = [[2_i64, 1], [1, 1], [3, 1], [1, 2], [1, 3], [1, 7], [2, 3], [-3, 1]];
     let mut cases = 0;
-    for shape in [[1_i64, 2], [2, 1], [1, 1]] {
-        for given in [null_mut(), strides.as_ptr().cast_mut(), column.as_ptr().cast_mut()] {
+    for shape in [[1_i64, 2], [2, 1], [1, 1], [2, 3], [3, 2]] {
+        for given in strides.iter().map(|two| two.as_ptr().cast_mut()).chain([null_mut()]) {
             for (byte_offset, id, flags) in [(0, 0, 0), (4, -1, DLPACK_FLAG_BITMASK_READ_ONLY), (8, 0, 0)] {
                 with_foreign(|foreign, address| {
                     foreign.shape = shape;
@@ -227,6 +228,11 @@ fn what_is_plain_is_read_as_with_care() {
                     assert_eq!(tensor.data(), (&raw mut foreign.data).wrapping_byte_add(byte_offset as usize).cast());
                     assert_eq!(tensor.data(), careful.data());
                     assert_eq!((tensor.shape(), tensor.layout()), (careful.shape(), careful.layout()));
+                    let strides = |tensor: &Tensor| {
+                        let both = tensor.shape().iter().zip(tensor.strides());
+                        both.filter(|(extent, _)| **extent > 1).map(|(_, stride)| *stride).collect::<Vec<_>>()
+                    };
+                    assert_eq!(strides(&tensor), strides(&careful));
                     assert_eq!((tensor.device(), tensor.dtype()), (careful.device(), careful.dtype()));
                     assert_eq!((tensor.flags(), tensor.as_dltensor().byte_offset), (careful.flags(), 0));
                     cases += 1;
@@ -234,7 +240,7 @@ fn what_is_plain_is_read_as_with_care() {
             }
         }
     }
-    assert_eq!(cases, 27);
+    assert_eq!(cases, 135);
 }
 
 #[test]

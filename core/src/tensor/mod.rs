@@ -152,13 +152,14 @@ impl Tensor {
         Ok(Self(room.fill(header)))
     }
 
-    /// What nearly every tensor is: numbers of whole bytes in host memory, compact and row-major. For anything else, right
-    /// or wrong, and without memory, the owner comes back: [`Tensor::describe`] knows better, and says why.
+    /// What nearly every tensor is: numbers of whole bytes in host memory, compact and row-major, or with `BY_COLUMNS`
+    /// column-major. For anything else, right or wrong, and without memory, the owner comes back: [`Tensor::describe`] knows
+    /// better, and says why.
     ///
     /// # Safety
     /// `tensor` is a valid `DLTensor` of DLPack 1.
     #[inline(always)]
-    pub(crate) unsafe fn plain<F: FnOnce() -> Owner>(
+    pub(crate) unsafe fn plain<const BY_COLUMNS: bool, F: FnOnce() -> Owner>(
         tensor: &DLTensor,
         flags: Flags,
         owner: F,
@@ -176,9 +177,10 @@ impl Tensor {
         // Room for as many extents, and for strides behind them.
         let mine = room.start().cast::<i64>();
         let my_strides = mine.wrapping_add(ndim);
-        let (mut elements, mut i) = (1_i64, ndim);
-        while i > 0 {
-            i -= 1;
+        let (mut elements, mut left, mut long) = (1_i64, ndim, 0);
+        while left > 0 {
+            left -= 1;
+            let i = if BY_COLUMNS { ndim - 1 - left } else { left };
             // SAFETY: a producer's shape has `ndim` extents.
             let extent = unsafe { entry(shape.cast_const(), i) };
             // SAFETY: the same of strides.
@@ -190,6 +192,7 @@ impl Tensor {
             unsafe { set_entry(mine, i, extent) };
             // SAFETY: and as many strides.
             unsafe { set_entry(my_strides, i, elements) };
+            long += i32::from(BY_COLUMNS && extent > 1);
             match elements.checked_mul(extent) {
                 Some(more) => elements = more,
                 None => return Err(owner),
@@ -202,10 +205,12 @@ impl Tensor {
         }
         let data = tensor.data.with_addr(first as usize);
         let bytes = bytes as usize;
+        // One long dimension lies the same either way.
+        let row_major = long < 2;
         let header = Header {
             described: DLTensor { data, shape: mine, strides: my_strides, byte_offset: 0, ..*tensor },
             flags,
-            layout: Layout { elements: elements as usize, bytes, lowest: 0, end: bytes as isize, row_major: true },
+            layout: Layout { elements: elements as usize, bytes, lowest: 0, end: bytes as isize, row_major },
             ready: Ready::Now,
             uses: Uses::default(),
             owner: owner(),
