@@ -441,6 +441,7 @@ impl Batch {
     }
 
     /// Number of columns: the children if the type is struct, otherwise 0.
+    #[inline]
     pub fn n_columns(&self) -> usize {
         match self.schema().ty(0) {
             Type::Struct => self.schema().root().n_children(),
@@ -449,11 +450,13 @@ impl Batch {
     }
 
     /// The whole array as one column.
+    #[inline]
     pub fn root(&self) -> Column<'_> {
         Column::whole(self, 0)
     }
 
     /// The column at `index`, with the batch's own slice applied.
+    #[inline]
     pub fn column(&self, index: usize) -> Option<Column<'_>> {
         if index < self.n_columns() { self.root().child(index) } else { None }
     }
@@ -480,6 +483,7 @@ impl Batch {
         clippy::indexing_slicing,
         reason = "a node that the schema does not have is a bug, which must not be read"
     )]
+    #[inline]
     pub(crate) fn array(&self, node: usize) -> &ArrowArray {
         // SAFETY: the source keeps the struct alive and in place.
         unsafe { &*self.arrays()[node] }

@@ -81,6 +81,7 @@ impl<'a> Column<'a> {
     }
 
     /// As the C record, whose pointers are valid as long as the batch.
+    #[inline]
     pub fn to_raw(self) -> DevxColumn {
         let (array, field) = (self.array(), self.field());
         let source = field.raw();
@@ -100,6 +101,7 @@ impl<'a> Column<'a> {
         }
     }
 
+    #[inline]
     fn array(self) -> &'a ArrowArray {
         self.batch.array(self.node)
     }
@@ -110,6 +112,7 @@ impl<'a> Column<'a> {
     }
 
     /// What the values are.
+    #[inline]
     pub fn field(self) -> Field<'a> {
         match self.batch.schema().field(self.node) {
             Some(field) => field,
@@ -143,6 +146,7 @@ impl<'a> Column<'a> {
 
     /// The number of nulls as far as it is known without reading the data: −1 if it is not. A union and runs have none of
     /// their own: their children do.
+    #[inline]
     pub fn known_null_count(self) -> i64 {
         let array = self.array();
         if array.null_count == 0 && self.ty() != Type::Null {
@@ -199,6 +203,7 @@ impl<'a> Column<'a> {
 
     /// The child at `index`: of a struct, a sparse union and a fixed-size list the rows that this column sees, of other
     /// types all values (see [`Column::list`], [`Column::union_value`], [`Column::run`]).
+    #[inline]
     pub fn child(self, index: usize) -> Option<Self> {
         let node = self.batch.schema().links(self.node).child(index)?;
         Some(self.seen_below().of(Self::whole(self.batch, node)))

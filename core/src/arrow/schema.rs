@@ -271,11 +271,13 @@ impl Schema {
     }
 
     /// The root field: of type struct for a record batch.
+    #[inline]
     pub fn root(&self) -> Field<'_> {
         Field::at(self, 0)
     }
 
     /// The field of one node of the tree.
+    #[inline]
     pub fn field(&self, node: usize) -> Option<Field<'_>> {
         (node < self.nodes()).then(|| Field::at(self, node))
     }
@@ -298,6 +300,7 @@ impl Schema {
         self.0.header().plain_from
     }
 
+    #[inline]
     pub(crate) fn links(&self, node: usize) -> Links {
         self.record(node).links
     }
