@@ -5,6 +5,7 @@
 #   scripts/mutants.sh                     every module
 #   scripts/mutants.sh release             those with this text in their name
 #   SHARD=0/8 scripts/mutants.sh schema    every eighth of its mutants
+#   ON=yes scripts/mutants.sh              goes on after a run that was stopped: what was caught is not tried again
 #
 # Prints a line for each module and, below it, what no test saw. A mutant is caught if a test fails, or does not end,
 # with it; one that does not build counts for nothing. Fails if a module has less than 85 % caught. What is left alone,
@@ -69,17 +70,36 @@ mutate() { # MODULE
   for file in $(files_of "$1"); do options+=(--file "$file"); done
   for argument in $(tests_of "$1"); do options+=("--cargo-arg=$argument"); done
   if [ -n "${SHARD:-}" ]; then options+=(--sharding round-robin --shard "$SHARD"); fi
-  rm -rf "$work/results/$1"
+  if [ -n "${ON:-}" ]; then
+    collect "$1"
+    options+=(--iterate)
+  else
+    rm -rf "$work/results/$1"
+  fi
   mkdir -p "$work/results/$1"
   # It fails where mutants were missed, which is counted here. Left out is what is slow: descriptors, which have tests
   # of their own, and the second run of each CUDA program, on threads.
   (cd "$tree" && CARGO_TARGET_DIR=$work/target INSTA_UPDATE=no "$work/bin/cargo-mutants" mutants --in-place \
     --profile mutants --output "$work/results/$1" --timeout-multiplier 5 --minimum-test-timeout 60 \
     --cargo-arg=--locked "${options[@]}" -- -- --skip ipc:: --skip run_by_threads) </dev/null || true
+  collect "$1"
+}
+
+# What the last run of a module came to, added to what the ones before it did.
+collect() { # MODULE
+  local results=$work/results/$1 kind
+  if [ ! -e "$results/mutants.out/caught.txt" ]; then return; fi
+  for kind in caught timeout unviable missed; do
+    touch "$results/$kind.txt"
+    sort -u -o "$results/$kind.txt" "$results/$kind.txt" "$results/mutants.out/$kind.txt"
+  done
+  # Those that were missed are tried again.
+  comm -23 "$results/missed.txt" <(sort -u "$results"/{caught,timeout}.txt) >"$results/still.txt"
+  mv "$results/still.txt" "$results/missed.txt"
 }
 
 lines_of() { # MODULE FILE
-  wc -l <"$work/results/$1/mutants.out/$2.txt"
+  wc -l <"$work/results/$1/$2.txt"
 }
 
 report() { # MODULE
@@ -94,7 +114,7 @@ report() { # MODULE
     'BEGIN { printf "%.1f", all ? 100 * caught / all : 0 }')
   printf '%-8s %s %% caught: %d caught, %d did not end, %d missed, %d did not build\n' "$1" "$percent" "$caught" \
     "$timeout" "$missed" "$unviable"
-  sed 's/^/    missed: /' "$work/results/$1/mutants.out/missed.txt"
+  sed 's/^/    missed: /' "$work/results/$1/missed.txt"
   if awk -v percent="$percent" -v least="$least_percent" 'BEGIN { exit percent >= least }'; then failed=1; fi
 }
 
