@@ -99,7 +99,7 @@ fn settle(obj: &Bound<'_, PyAny>, marks: bool, taken: Result<CoreTensor>, wanted
 /// nothing was taken then, and [`from_dlpack`] says why.
 pub(crate) fn take_quickly(obj: &Bound<'_, PyAny>) -> Option<Result<CoreTensor>> {
     let (table, marks) = match Offer::known(obj.get_type_ptr()) {
-        Some(Offer { table: Some(table), marks: false, .. }) => (*table, false),
+        Some(Offer { table: Some(table), marks, .. }) => (*table, *marks),
         Some(Offer { table: None, on_host, .. }) if *on_host || device::is_said_to_be_host(obj) => {
             return Some(from_there(capsule::take_quickly(&request_quickly(obj)?)?, Device::CPU));
         }

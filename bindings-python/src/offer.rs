@@ -3,8 +3,10 @@
 //! The attribute `__dlpack_c_exchange_api__` is the type's, and a consumer may remember it for each type (DLPack 1.3,
 //! `DLPackExchangeAPI`). Remembered is only what cannot become wrong: the answers of types that are not on the heap.
 //! These belong to extension modules and to Python itself, no program can change them, and they are never freed. A
-//! class can gain the attribute, lose it and die, so it is asked each time.
+//! class can gain the attribute, lose it and die, so it is asked each time; but for PyTorch's own, which lasts as these do,
+//! although it is written in Python.
 
+use core::ffi::CStr;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire};
 
@@ -50,10 +52,11 @@ impl Offer {
         recall(kind)
     }
 
-    /// The table of a class that has one, which is asked each time. Its objects may be marked.
+    /// The table of a class that has one, which is asked each time. Its objects may be marked. None also of a class that is
+    /// to be remembered.
     pub(crate) fn table_of_class(kind: &Bound<'_, PyType>) -> Option<Table> {
         let name = intern!(kind.py(), "__dlpack_c_exchange_api__");
-        usable(&python::attribute(kind, name)?)
+        usable(&python::attribute(kind, name)?).filter(|_| !is_of_pytorch(kind))
     }
 
     /// What a type offers.
@@ -66,8 +69,9 @@ impl Offer {
 
     fn ask(kind: &Bound<'_, PyType>) -> Result<Self> {
         // SAFETY: attached, and a type.
-        let lasts = unsafe { ffi::PyType_GetFlags(kind.as_type_ptr()) } & ffi::Py_TPFLAGS_HEAPTYPE == 0;
+        let is_class = unsafe { ffi::PyType_GetFlags(kind.as_type_ptr()) } & ffi::Py_TPFLAGS_HEAPTYPE != 0;
         let table = table_of(kind)?;
+        let lasts = !is_class || (table.is_some() && is_of_pytorch(kind));
         let offer = Self {
             table,
             // Of a class that may change the objects are asked, for what it has today may not be all.
@@ -75,7 +79,7 @@ impl Offer {
             on_host: lasts && is_of_numpy(kind)?,
         };
         if lasts {
-            remember(kind.as_type_ptr(), offer);
+            remember(kind, offer);
         }
         Ok(offer)
     }
@@ -107,6 +111,21 @@ fn usable(capsule: &Bound<'_, PyAny>) -> Option<Table> {
 /// Whether it is NumPy's own array type, which knows no other memory. A subclass may.
 fn is_of_numpy(kind: &Bound<'_, PyType>) -> Result<bool> {
     Ok(kind.name()? == "ndarray" && kind.module()? == "numpy")
+}
+
+/// Whether it is PyTorch's own class of tensors, or says so.
+fn is_of_pytorch(kind: &Bound<'_, PyType>) -> bool {
+    // SAFETY: attached, and a type.
+    let name = python::given(kind.py(), unsafe { ffi::PyType_GetName(kind.as_type_ptr()) });
+    name.is_some_and(|name| is_text(&name, c"Tensor"))
+        && python::attribute(kind, intern!(kind.py(), "__module__")).is_some_and(|module| is_text(&module, c"torch"))
+}
+
+fn is_text(object: &Bound<'_, PyAny>, text: &CStr) -> bool {
+    // SAFETY: attached, and an object.
+    let is_string = unsafe { ffi::PyUnicode_Check(object.as_ptr()) } != 0;
+    // SAFETY: as above, and a string.
+    is_string && unsafe { ffi::PyUnicode_CompareWithASCIIString(object.as_ptr(), text.as_ptr()) } == 0
 }
 
 /// A type that is never freed.
@@ -143,11 +162,14 @@ fn recall(kind: *mut ffi::PyTypeObject) -> Option<&'static Offer> {
     None
 }
 
-/// The type is not on the heap. It may be remembered twice, if two threads ask at once.
-fn remember(kind: *mut ffi::PyTypeObject, offer: Offer) {
-    let known = Box::into_raw(Box::new(Known { kind, offer }));
+/// It may be remembered twice, if two threads ask at once. A class is kept alive from then on, whatever it says it is: in its
+/// place there must never be another one.
+fn remember(kind: &Bound<'_, PyType>, offer: Offer) {
+    let known = Box::into_raw(Box::new(Known { kind: kind.as_type_ptr(), offer }));
     let free = |place: &AtomicPtr<Known>| place.compare_exchange(null_mut(), known, AcqRel, Acquire).is_ok();
-    if !places(kind).any(free) {
+    if places(kind.as_type_ptr()).any(free) {
+        let _kept = kind.clone().into_ptr();
+    } else {
         // SAFETY: made above, and nobody else has it.
         drop(unsafe { Box::from_raw(known) });
     }

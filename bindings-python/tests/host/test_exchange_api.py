@@ -318,6 +318,24 @@ def test_classes_that_die(answers):
     assert not any(kind() for kind in alive) and len(places) < 400
 
 
+def test_class_that_calls_itself_pytorchs_is_remembered_and_kept(answers):
+    """Its table is asked for once, so no other class may take its place in memory."""
+    theirs, producer = table(), Producer()
+    answers(answer_tensor=ctypes.addressof(producer.managed))
+    name = "__dlpack_c_exchange_api__"
+    kind = type("Tensor", (OnlyMethod,), {"__module__": "torch", name: theirs.capsule(), "requires_grad": False})
+    kind.is_neg = lambda self: False
+    for _ in range(3):
+        offers, before = kind(), calls()
+        from_dlpack(offers).close()
+        assert (calls() - before, offers.asked) == (1, 0)
+        kind.__dlpack_c_exchange_api__ = None
+    alive = weakref.ref(kind)
+    del kind, offers
+    gc.collect()
+    assert alive() is not None
+
+
 def test_subclass_of_numpys_type_is_asked_where_it_is():
     asked = []
 
