@@ -433,10 +433,14 @@ fn children_may_stand_anywhere_but_each_once() {
         let mut array = unsafe { zeroed::<ArrowArray>() };
         // SAFETY: there is room.
         unsafe { batch.export(&mut array) }.unwrap();
-        // SAFETY: the root has four children, in a table that only its release looks at.
-        let table = unsafe { std::slice::from_raw_parts_mut(array.children, 4) };
-        let whole = table.to_vec();
-        table.copy_from_slice(&order.map(|i| whole[i]));
+        let table = array.children;
+        // SAFETY: the root has four children, in a table that only its consumer and its release look at.
+        let whole = unsafe { std::slice::from_raw_parts(table, 4) }.to_vec();
+        let put = |children: &[_]| {
+            // SAFETY: as above.
+            unsafe { table.copy_from_nonoverlapping(children.as_ptr(), 4) };
+        };
+        put(&order.map(|i| whole[i]));
         // SAFETY: a valid array, and ours.
         match unsafe { Batch::import(&mut array, &schema) } {
             Ok(imported) => {
@@ -446,7 +450,7 @@ fn children_may_stand_anywhere_but_each_once() {
             }
             Err(error) => {
                 assert!(!right && error.message().contains("in the tree twice"), "{order:?}: {error}");
-                table.copy_from_slice(&whole);
+                put(&whole);
                 // SAFETY: still ours to release.
                 unsafe { release(&mut array) };
             }

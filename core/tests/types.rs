@@ -5,7 +5,7 @@ use core::ffi::{CStr, c_void};
 use std::mem::zeroed;
 use std::ptr::null;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::SeqCst};
 
 use devexchange_core::abi::arrow_data::ArrowArray;
 use devexchange_core::abi::types::*;
@@ -70,10 +70,10 @@ impl Node {
 /// Static memory with these values.
 fn at<T: Copy + 'static, const N: usize>(values: [T; N]) -> *const c_void {
     /// So that a search for leaks finds who keeps them.
-    static KEPT: std::sync::Mutex<Vec<usize>> = std::sync::Mutex::new(Vec::new());
-    let kept = Box::leak(Box::new(values)).as_ptr();
-    KEPT.lock().unwrap().push(kept.expose_provenance());
-    kept.cast()
+    static KEPT: std::sync::Mutex<Vec<AtomicPtr<c_void>>> = std::sync::Mutex::new(Vec::new());
+    let kept = Box::leak(Box::new(values)).as_mut_ptr().cast();
+    KEPT.lock().unwrap().push(AtomicPtr::new(kept));
+    kept
 }
 
 /// What all rows look like, after a round trip through the Arrow structs.

@@ -131,6 +131,7 @@ struct proxy {
     char address[64], exporter[64];
     int socket, stop[2];
     pthread_t thread;
+    pthread_mutex_t lock; /* of what follows */
     int from_importer, number;
     enum how how;
     size_t at;
@@ -181,6 +182,7 @@ static int send_message(int fd, char const *bytes, size_t length, int const *fds
 static int hand_on(struct proxy *proxy, struct message *message, int to, int from_importer, int number) {
     int const *fds = message->fds;
     int n_fds = message->n_fds, alive = 1;
+    pthread_mutex_lock(&proxy->lock);
     if (number < 2) {
         proxy->seen[from_importer][number] = message->length;
     }
@@ -215,6 +217,7 @@ static int hand_on(struct proxy *proxy, struct message *message, int to, int fro
     if (alive) {
         alive = send_message(to, message->bytes, (size_t)message->length, fds, n_fds);
     }
+    pthread_mutex_unlock(&proxy->lock);
     for (int i = 0; i < message->n_fds; ++i) {
         close(message->fds[i]);
     }
@@ -259,7 +262,7 @@ static void start_proxy(struct proxy *proxy, char const *exporter) {
     address_of(proxy->address, sizeof proxy->address, "proxy");
     snprintf(proxy->exporter, sizeof proxy->exporter, "%s", exporter);
     proxy->socket = listening(proxy->address);
-    if (pipe(proxy->stop) != 0 || pthread_create(&proxy->thread, NULL, run_proxy, proxy) != 0) {
+    if (pipe(proxy->stop) != 0 || pthread_mutex_init(&proxy->lock, NULL) != 0 || pthread_create(&proxy->thread, NULL, run_proxy, proxy) != 0) {
         abort();
     }
 }
@@ -269,20 +272,35 @@ static void end_proxy(struct proxy *proxy) {
         abort();
     }
     pthread_join(proxy->thread, NULL);
+    pthread_mutex_destroy(&proxy->lock);
     close(proxy->stop[0]);
     close(proxy->stop[1]);
     close(proxy->socket);
 }
 
-/* Imports through the proxy, which does this to one message. */
-static devx_status through(struct proxy *proxy, int from_importer, int number, enum how how, size_t at,
-                           unsigned char mask) {
+/* Says what is to be done to one message. */
+static void arrange(struct proxy *proxy, int from_importer, int number, enum how how, size_t at, unsigned char mask) {
+    pthread_mutex_lock(&proxy->lock);
     proxy->from_importer = from_importer;
     proxy->number = number;
     proxy->how = how;
     proxy->at = at;
     proxy->mask = mask;
+    pthread_mutex_unlock(&proxy->lock);
+}
+
+/* Imports through the proxy, which does this to one message. */
+static devx_status through(struct proxy *proxy, int from_importer, int number, enum how how, size_t at,
+                           unsigned char mask) {
+    arrange(proxy, from_importer, number, how, at, mask);
     return imported(proxy->address);
+}
+
+static size_t length_seen(struct proxy *proxy, int from_importer, int number) {
+    pthread_mutex_lock(&proxy->lock);
+    size_t const length = (size_t)proxy->seen[from_importer][number];
+    pthread_mutex_unlock(&proxy->lock);
+    return length;
 }
 
 /* --- another user: first, as the child may use the library only if its parent has not yet --- */
@@ -338,7 +356,7 @@ TEST(every_byte_of_every_message_altered_or_cut_off) {
     } const all[] = {{0, 0}, {0, 1}, {1, 0}};
     for (size_t which = 0; which < 3; ++which) {
         int const from = all[which].from_importer, number = all[which].number;
-        size_t const length = (size_t)proxy.seen[from][number];
+        size_t const length = length_seen(&proxy, from, number);
         CHECK(length > 8 && length < 1000);
         for (size_t at = 0; at < length; ++at) {
             static unsigned char const masks[] = {0, 0x01, 0x80};
@@ -382,9 +400,7 @@ TEST(garbage_and_silence_end_in_time) {
         CHECK_HAS(error.message, "the exporter is gone");
     }
     /* The answer to another request, without end. */
-    proxy.from_importer = 0;
-    proxy.number = 2;
-    proxy.how = AGAIN_AND_AGAIN;
+    arrange(&proxy, 0, 2, AGAIN_AND_AGAIN, 0, 0);
     CHECK_OK(devx_ipc_client_create(proxy.address, PATIENCE_MS, &client, &error));
     CHECK_OK(devx_ipc_client_import_tensor(client, "t", &tensor, &error));
     devx_tensor_release(&tensor);
@@ -444,8 +460,10 @@ TEST(files_that_are_not_what_they_should_be) {
     CHECK_MADE(server);
     start_proxy(&proxy, address);
     for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
+        pthread_mutex_lock(&proxy.lock);
         memcpy(proxy.files, all[i].fds, sizeof all[i].fds);
         proxy.n_files = all[i].n;
+        pthread_mutex_unlock(&proxy.lock);
         devx_status const got = through(&proxy, 0, 1, FILES, 0, 0);
         CHECK_MSG(got == DEVX_INVALID_ARGUMENT, "%s: %s: %.150s", all[i].name, devx_status_name(got), error.message);
         CHECK_MSG(strstr(error.message, all[i].part) != NULL, "%s: %.150s", all[i].name, error.message);
