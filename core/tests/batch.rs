@@ -483,10 +483,13 @@ fn foreign_schemas_that_never_end_are_refused() {
     let mut schema = unsafe { zeroed::<ArrowSchema>() };
     schema.format = c"+l".as_ptr();
     schema.release = Some(nothing);
-    let mut children = [&raw mut schema];
-    (schema.n_children, schema.children) = (1, children.as_mut_ptr());
+    // The one pointer to it from here on.
+    let own = &raw mut schema;
+    let mut children = [own];
+    // SAFETY: ours, and nobody looks at it.
+    unsafe { ((*own).n_children, (*own).children) = (1, children.as_mut_ptr()) };
     // SAFETY: valid, though its own child.
-    let error = unsafe { Schema::import(&mut schema) }.unwrap_err();
+    let error = unsafe { Schema::import(own) }.unwrap_err();
     assert_eq!(error.status(), DEVX_TOO_DEEP);
     schema.n_children = 1 << 31;
     // SAFETY: the count is refused before the table is read.

@@ -1,10 +1,12 @@
 /* Two threads have the library write to one place: with a library that has the thread sanitizer, a run has to end with
  * a report, since it is the library that writes. */
+#define _POSIX_C_SOURCE 200809L /* barriers */
 #include <devexchange.h>
 #include <pthread.h>
 #include <stdio.h>
 
 static devx_tensor_t *place;
+static pthread_barrier_t both;
 
 static void *write_there(void *unused) {
     static float values[3];
@@ -12,13 +14,15 @@ static void *write_there(void *unused) {
     devx_error error;
     DLTensor const description = {values, {kDLCPU, 0}, 1, {kDLFloat, 32, 1}, shape, NULL, 0};
     (void)unused;
-    /* Often, so that both do it at the same time: what one has done before the other began is ordered by the library. */
-    for (int i = 0; i < 10000; ++i) devx_tensor_create(&description, 0, NULL, &place, &error);
+    /* Often, and at the same time: what one has done before the other does anything may be ordered by the library. */
+    pthread_barrier_wait(&both);
+    for (int i = 0; i < 200000; ++i) devx_tensor_create(&description, 0, NULL, &place, &error);
     return NULL;
 }
 
 int main(void) {
     pthread_t threads[2];
+    if (pthread_barrier_init(&both, NULL, 2) != 0) return 0;
     for (int i = 0; i < 2; ++i) {
         if (pthread_create(&threads[i], NULL, write_there, NULL) != 0) return 0;
     }
