@@ -170,7 +170,8 @@ impl Tensor {
             return Err(owner);
         }
         let Some(bytes_each) = DType::plain_bytes(dtype) else { return Err(owner) };
-        if shape.is_null() || tensor.data.is_null() {
+        // Without strides it lies by rows.
+        if shape.is_null() || tensor.data.is_null() || (BY_COLUMNS && strides.is_null()) {
             return Err(owner);
         }
         let Ok(room) = Slab::room(TailSize::of::<[i64; 2]>(PLAIN_NDIM)) else { return Err(owner) };
