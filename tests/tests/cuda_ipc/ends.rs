@@ -2,7 +2,7 @@
 
 use devexchange_core::abi::types::DEVX_CLOSED;
 use devexchange_core::dlpack::Copying;
-use devexchange_core::ipc;
+use devexchange_core::{Tensor, ipc};
 use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::peer::{Peer, ask, part, say, soon};
 use devexchange_tests::sim::{self, Session};
@@ -33,18 +33,22 @@ fn memory_is_used_again_only_after_the_importers_work() {
     until_it_is_released(&session, NAME, "again");
 }
 
+/// A tensor whose memory is written and freed as soon as it is released.
+fn written_again(memory: u64, stream: u64) -> Tensor {
+    foreign::tensor(memory, N, CUDA0, move || {
+        sim::set_current(sim::primary(0));
+        sim::fill(memory, 0xee, N, stream);
+        sim::synchronize(stream);
+        sim::free(memory);
+    })
+}
+
 /// The exporter's part: its memory is written again as soon as the importer has released it, which must see none of that.
 fn until_it_is_released(session: &Session, name: &str, address: &str) {
     session.each(4, || {
         let server = ipc::Server::bind(&own(address)).expect("bound");
         let (memory, stream) = (sim::alloc(N), sim::stream());
-        let again = move || {
-            sim::set_current(sim::primary(0));
-            sim::fill(memory, 0xee, N, stream);
-            sim::synchronize(stream);
-            sim::free(memory);
-        };
-        let tensor = filled(foreign::tensor(memory, N, CUDA0, again), 7, stream);
+        let tensor = filled(written_again(memory, stream), 7, stream);
         server.offer_tensor("t", &tensor, Copying::Never).expect("offered");
         drop(tensor);
         let mut peer = start(name, "importer", &[]);
@@ -66,13 +70,7 @@ fn uses_that_were_named_before_an_export_count() {
     session.each(6, || {
         let (memory, producer, reader) = (sim::alloc(N), sim::stream(), sim::stream());
         let scratch = sim::alloc(N);
-        let again = move || {
-            sim::set_current(sim::primary(0));
-            sim::fill(memory, 0xee, N, producer);
-            sim::synchronize(producer);
-            sim::free(memory);
-        };
-        let tensor = filled(foreign::tensor(memory, N, CUDA0, again), 7, producer);
+        let tensor = filled(written_again(memory, producer), 7, producer);
         tensor.wait(on(reader)).expect("waits");
         sim::copy(scratch, memory, N, reader);
         tensor.used_on(on(reader)).expect("used");
