@@ -425,7 +425,17 @@ fn children_may_stand_anywhere_but_each_once() {
     let buffers = VALUES.each_ref().map(|values| [null(), address(values)]);
     let column = |buffers| NodeDesc { length: 1, null_count: 0, offset: 0, buffers };
     let nodes: Vec<_> = [&[null()][..]].into_iter().chain(buffers.iter().map(|b| &b[..])).map(column).collect();
-    for (order, right) in [([0, 1, 2, 3], true), ([3, 2, 1, 0], true), ([2, 0, 3, 1], true), ([2, 0, 3, 0], false)] {
+    // Which array stands where, and the name of the first place that is one of two.
+    let orders = [
+        ([0, 1, 2, 3], None),
+        ([3, 2, 1, 0], None),
+        ([2, 0, 3, 1], None),
+        ([2, 0, 3, 0], Some("b")),
+        ([0, 1, 1, 2], Some("b")),
+        ([3, 2, 0, 0], Some("c")),
+        ([1, 1, 1, 1], Some("a")),
+    ];
+    for (order, wrong) in orders {
         let (owner, released) = counted();
         // SAFETY: the buffers are static and have the rows that the nodes say.
         let batch = unsafe { Batch::from_raw_parts(&schema, Device::CPU, &nodes, owner) }.unwrap();
@@ -444,12 +454,14 @@ fn children_may_stand_anywhere_but_each_once() {
         // SAFETY: a valid array, and ours.
         match unsafe { Batch::import(&mut array, &schema) } {
             Ok(imported) => {
-                assert!(right, "{order:?}");
+                assert_eq!(wrong, None, "{order:?}");
                 let first = |column: devexchange_core::arrow::Column<'_>| column.values::<i32>().unwrap()[0] as usize;
                 assert!(imported.columns().map(first).eq(order));
             }
             Err(error) => {
-                assert!(!right && error.message().contains("in the tree twice"), "{order:?}: {error}");
+                let name = wrong.unwrap_or_else(|| panic!("{order:?}: {error}"));
+                let text = format!("array \"{name}\": the struct stands in the tree twice");
+                assert!(error.message().contains(&text), "{order:?}: {error}");
                 put(&whole);
                 // SAFETY: still ours to release.
                 unsafe { release(&mut array) };
