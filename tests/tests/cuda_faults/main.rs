@@ -537,7 +537,9 @@ fn sweep(name: &str) {
     }
     let start = Instant::now();
     let mut faults = 0_u64;
-    for codes in CODES.chunks(2) {
+    // Where each call takes long, the first few codes say most: what follows from a fault is nearly the same for all.
+    let tried = std::env::var("DEVX_FAULT_CODES").map_or(CODES.len(), |tried| tried.parse().expect("a number"));
+    for codes in CODES[..tried].chunks(2) {
         let codes = codes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         // What the core gives up for lost stays allocated, as it must: that is counted here, and no leak for a sanitizer.
         let variables = [("DEVX_SCENARIO", name), ("DEVX_CODES", &codes), ("ASAN_OPTIONS", "detect_leaks=0")];
