@@ -28,7 +28,7 @@ files_of() { # MODULE
     order) echo core/src/order.rs ;;
     release-memory) echo core/src/memory/{foreign,owner,slab,queue,blocks}.rs core/src/ledger.rs ;;
     release-device) echo core/src/runtime/cuda/reaper.rs ;;
-    schema) echo core/src/arrow/{schema,format,metadata,count,check,plain,table,tree}.rs ;;
+    schema) echo core/src/arrow/{schema,read,record,format,metadata,count,check,plain,table,tree}.rs ;;
   esac
 }
 
@@ -41,7 +41,7 @@ tests_of() { # MODULE
         --test cuda_ipc ;;
     release-memory) echo --lib --test memory --test ledger --test batch ;;
     release-device) echo --package devexchange-tests --test cuda_reaper --test cuda_release ;;
-    schema) echo --test format --test schema --test types --test batch ;;
+    schema) echo --test format --test schema --test types --test batch --test batch_stream ;;
   esac
 }
 

@@ -1,6 +1,5 @@
 //! `devx_batch_*`: record batches and other arrays, in and out as Arrow.
 
-use devexchange_core::arrow::Schema;
 use devexchange_core::arrow::batch::{Batch, NodeDesc};
 use devexchange_core::error::Refused;
 use devexchange_core::memory::collected;
@@ -136,10 +135,8 @@ unsafe fn devx_batch_import_pair(
 ) -> Status {
     guard(error, || {
         let out = required(out, "out")?;
-        // SAFETY: the caller gives a valid array that it owns.
-        let import = |schema: &Schema| unsafe { Batch::import(array.cast(), schema) };
-        // SAFETY: the caller gives a valid schema that it owns.
-        let batch = unsafe { Schema::import_for(schema.cast(), import) }?;
+        // SAFETY: the caller gives a valid array and a valid schema that it owns.
+        let batch = unsafe { Batch::import_pair(array.cast(), schema.cast()) }?;
         out.write(BatchHandle::give(batch));
         Ok(())
     })
@@ -155,10 +152,8 @@ unsafe fn devx_batch_import_pair_device(
 ) -> Status {
     guard(error, || {
         let out = required(out, "out")?;
-        // SAFETY: the caller gives a valid array that it owns.
-        let import = |schema: &Schema| unsafe { Batch::import_device(array.cast(), schema) };
-        // SAFETY: the caller gives a valid schema that it owns.
-        let batch = unsafe { Schema::import_for(schema.cast(), import) }?;
+        // SAFETY: the caller gives a valid array and a valid schema that it owns.
+        let batch = unsafe { Batch::import_pair_device(array.cast(), schema.cast()) }?;
         out.write(BatchHandle::give(batch));
         Ok(())
     })

@@ -1,7 +1,7 @@
 //! Record batches and other arrays, in and out as Arrow.
 
 use devexchange_core::Result as CoreResult;
-use devexchange_core::abi::arrow_data::ArrowArray;
+use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::types::{DevxBatchInfo, DevxNode};
 use devexchange_core::arrow::format::Buffer;
@@ -125,10 +125,8 @@ plain! { batch_import_both(source: jlong, schema: jlong, device: jboolean) -> jl
 fn batch_import_both(source: jlong, schema: jlong, device: bool) -> Result<jlong> {
     let source = Source::new(source, device)?;
     let schema = address(schema, "schema")?;
-    // SAFETY: Java's caller says that there is an array that it owns.
-    let import = |schema: &Schema| unsafe { source.import(schema) };
-    // SAFETY: Java's caller says that there is a schema that it owns.
-    Ok(give(unsafe { Schema::import_for(schema, import) }?.into_raw()))
+    // SAFETY: Java's caller says that there are an array and a schema that it owns.
+    Ok(give(unsafe { source.import_with(schema) }?.into_raw()))
 }
 
 /// Where an array comes from, in one struct or the other.
@@ -150,6 +148,17 @@ impl Source {
             Self::Host(array) => unsafe { Batch::import(array, schema) },
             // SAFETY: the caller's contract.
             Self::Device(array) => unsafe { Batch::import_device(array, schema) },
+        }
+    }
+
+    /// # Safety
+    /// As [`Batch::import_pair`].
+    unsafe fn import_with(&self, schema: *mut ArrowSchema) -> CoreResult<Batch> {
+        match *self {
+            // SAFETY: the caller's contract.
+            Self::Host(array) => unsafe { Batch::import_pair(array, schema) },
+            // SAFETY: the caller's contract.
+            Self::Device(array) => unsafe { Batch::import_pair_device(array, schema) },
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use core::ffi::c_void;
 
+use devexchange_core::Batch;
 use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::types::DevxColumn;
-use devexchange_core::{Batch, Schema as CoreSchema};
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -294,15 +294,12 @@ fn import(pair: &Bound<'_, PyAny>, on_device: bool) -> Result<RecordBatch> {
 /// Each address is NULL or that of a valid struct that nobody else uses now; `array` is an `ArrowDeviceArray` if it is
 /// `on_device`, or else an `ArrowArray`.
 unsafe fn import_at(array: *mut c_void, schema: *mut ArrowSchema, on_device: bool) -> Result<RecordBatch> {
-    let import = |schema: &CoreSchema| {
-        if on_device {
-            // SAFETY: the caller's contract.
-            unsafe { Batch::import_device(array.cast(), schema) }
-        } else {
-            // SAFETY: as above.
-            unsafe { Batch::import(array.cast(), schema) }
-        }
+    let batch = if on_device {
+        // SAFETY: the caller's contract.
+        unsafe { Batch::import_pair_device(array.cast(), schema) }
+    } else {
+        // SAFETY: as above.
+        unsafe { Batch::import_pair(array.cast(), schema) }
     };
-    // SAFETY: as above.
-    Ok(RecordBatch::new(unsafe { CoreSchema::import_for(schema, import) }?))
+    Ok(RecordBatch::new(batch?))
 }

@@ -231,7 +231,13 @@ fn a_table_has_what_columns_have_in_common_once() {
     let (a, b) = (node(0, 0, &values), node(-1, 0, &more));
     assert_eq!(words(&numbers, &[root(4, 0), a, b]), 1);
     assert_eq!(words(&numbers, &[root(2, 1), a, b]), 1);
+    assert_eq!(words(&numbers, &[root(4, 0), node(1, 0, &valid), node(1, 0, &valid)]), 1);
+    assert_eq!(words(&numbers, &[root(4, 0), a, node(0, 0, &valid)]), 5);
     assert_eq!(words(&numbers, &[root(4, 0), a, node(1, 0, &valid)]), 5);
+    // What differs in one member as it does in another one differs all the same.
+    let (one, no_text) = (node(1, 0, &valid), [address(&VALID), address(&NUMBERS), null()]);
+    assert_eq!(words(&schema, &[root(4, 0), one, one, node(0, 0, &no_text)]), 5);
+    assert_eq!(words(&numbers, &[root(4, 0), node(0, 1, &values), node(0, 1, &values)]), 1);
     assert_eq!(words(&schema, &[root(4, 0), a, b, node(1, 0, &text)]), 5);
     assert_eq!(words(&schema, &[root(3, 1), node(1, 0, &valid), b, node(1, 0, &text)]), 5);
     assert_eq!(words(&schema, &[root(4, 0), a, node(0, 2, &values), node(0, 0, &text)]), 8);
@@ -335,6 +341,8 @@ fn every_format_is_parsed_or_refused_by_name() {
         "d:0,2",
         "d:77,2,256",
         "d:10,2,32",
+        "d:19,2,64",
+        "d:39,2",
         "d:5",
         "d:5,2,64,1",
         "d:5,2,24",
@@ -374,7 +382,7 @@ fn an_array_that_does_not_fit_is_refused_and_stays_with_its_owner() {
         // SAFETY: the child is the root's alone.
         unsafe { &mut *child(root) }
     }
-    let cases: [(DevxStatus, &str, Spoil); 16] = [
+    let cases: [(DevxStatus, &str, Spoil); 18] = [
         (DEVX_INVALID_LENGTH, "length is -5", |a| a.length = -5),
         (DEVX_INVALID_LENGTH, "offset is -1", |a| a.offset = -1),
         (DEVX_INVALID_LENGTH, "more than an int64", |a| a.offset = i64::MAX),
@@ -382,7 +390,13 @@ fn an_array_that_does_not_fit_is_refused_and_stays_with_its_owner() {
         (DEVX_INVALID_LENGTH, "children[0].length is 2", |a| first(a).length = 2),
         (DEVX_INVALID_NULL_COUNT, "null_count is 4 with length 3", |a| first(a).null_count = 4),
         (DEVX_INVALID_NULL_COUNT, "null_count is -2", |a| first(a).null_count = -2),
+        (DEVX_INVALID_LENGTH, "offset 4611686018427387904 and length 4611686018427387904", |a| {
+            (first(a).offset, first(a).length) = (1 << 62, 1 << 62);
+        }),
         (DEVX_INVALID_BUFFERS, "n_buffers is 3: int32 has 2", |a| first(a).n_buffers = 3),
+        (DEVX_INVALID_BUFFERS, "n_buffers is 3: int32 has 2", |a| {
+            (first(a).n_buffers, first(a).n_children) = (3, 1);
+        }),
         (DEVX_INVALID_BUFFERS, "n_buffers is -1", |a| first(a).n_buffers = -1),
         (DEVX_INVALID_BUFFERS, "buffers is NULL", |a| first(a).buffers = std::ptr::null_mut()),
         (DEVX_MISMATCH, "n_children is 2: the schema has 3", |a| a.n_children = 2),

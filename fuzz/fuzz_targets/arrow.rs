@@ -27,12 +27,8 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
     let before = (schema.bytes(), given.bytes());
     let mut held = Vec::new();
     let batch = match way {
-        0 => {
-            // SAFETY: a valid struct of ours.
-            let import = |schema: &Schema| unsafe { Batch::import(&raw mut *given.root, schema) };
-            // SAFETY: as above.
-            unsafe { Schema::import_for(&raw mut *schema.root, import) }
-        }
+        // SAFETY: valid structs of ours.
+        0 => unsafe { Batch::import_pair(&raw mut *given.root, &raw mut *schema.root) },
         // SAFETY: as above.
         _ => match unsafe { Schema::import(&raw mut *schema.root) } {
             Err(error) => Err(error),

@@ -184,9 +184,7 @@ fn with_exported(
         // Takes the tree in again, unless a child is missing.
         2 => {
             // SAFETY: valid, and nobody else's.
-            let import = |schema: &Schema| unsafe { Batch::import_device(array, schema) };
-            // SAFETY: as above.
-            let batch = unsafe { Schema::import_for(schema, import) };
+            let batch = unsafe { Batch::import_pair_device(array, schema) };
             Ok(batch.ok().map(Held::Batch))
         }
         // Gives up the array alone.

@@ -1,9 +1,11 @@
 //! A record batch, or any other array with its schema: imported from a producer or made over memory of the caller's.
 
+mod import;
+
 use core::ffi::c_void;
 use std::fmt;
 
-use super::check::{read_nodes, require_distinct, require_live};
+use super::check::read_nodes;
 use super::column::Column;
 use super::format::Type;
 use super::schema::Schema;
@@ -11,11 +13,11 @@ use super::tree::{self, Releases};
 use crate::abi::arrow_data::ArrowArray;
 use crate::abi::arrow_device::ArrowDeviceArray;
 use crate::abi::types::{DevxBatchInfo, DevxNode};
-use crate::device::{Device, DeviceType};
+use crate::device::Device;
 use crate::error::{Error, Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Foreign, Owner, Slab, TailSize, fill_in, repeated};
-use crate::order::{self, Ready, Uses};
+use crate::order::{Ready, Uses};
 use crate::runtime::cuda::{Event, Stream};
 use crate::tensor::Borrowed;
 
@@ -97,78 +99,6 @@ impl NodeDesc<'_> {
 }
 
 impl Batch {
-    /// Takes an array from its producer: on success `*array` is marked as moved from and its release is ours
-    /// to call, once, when the last user is gone. On failure it is untouched. One block of memory. No buffer is read.
-    ///
-    /// # Errors
-    /// `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_LENGTH`, `DEVX_INVALID_NULL_COUNT`,
-    /// `DEVX_INVALID_BUFFERS`, `DEVX_INVALID_CHILDREN`, `DEVX_MISMATCH`, with the field and the value.
-    ///
-    /// # Safety
-    /// `array` is NULL, or points to a valid `ArrowArray` (released or not) in host memory, of the type of
-    /// `schema`, that nobody else uses now.
-    pub unsafe fn import(array: *mut ArrowArray, schema: &Schema) -> Result<Self> {
-        // SAFETY: the caller's contract.
-        unsafe { Self::import_from(array, Device::CPU, Ready::Now, schema) }
-    }
-
-    /// As [`Batch::import`], for an array that says where it is and when it may be touched.
-    ///
-    /// # Errors
-    /// As [`Batch::import`]; also `DEVX_DEVICE` for a device that this library has no runtime for, an id that
-    /// cannot be, or an event on the CPU. Non-zero `reserved` bytes are ignored, as some producers leave them unset.
-    ///
-    /// # Safety
-    /// As [`Batch::import`].
-    pub unsafe fn import_device(array: *mut ArrowDeviceArray, schema: &Schema) -> Result<Self> {
-        // SAFETY: the caller's contract.
-        let Some(given) = (unsafe { array.as_ref() }) else {
-            return refuse!(DEVX_NULL_ARGUMENT, "array is NULL");
-        };
-        require_live(&given.array)?;
-        let device = Device::new(DeviceType(given.device_type), given.device_id)?;
-        // SAFETY: the event belongs to the array, which the batch keeps alive.
-        let ready = unsafe { order::of_sync_event(device, given.sync_event) }?;
-        // SAFETY: a member of a valid struct.
-        let inner = unsafe { &raw mut (*array).array };
-        // SAFETY: the caller's contract.
-        unsafe { Self::import_from(inner, device, ready, schema) }
-    }
-
-    #[inline(always)]
-    unsafe fn import_from(array: *mut ArrowArray, device: Device, ready: Ready, schema: &Schema) -> Result<Self> {
-        // SAFETY: the caller's contract.
-        match unsafe { array.as_ref() } {
-            None => return refuse!(DEVX_NULL_ARGUMENT, "array is NULL"),
-            Some(array) => require_live(array)?,
-        }
-        let count = schema.nodes();
-        // And room to sort the addresses in, if that is needed.
-        let room = Slab::room(TailSize::of::<*const ArrowArray>(count).with(TailSize::of::<usize>(count)))?;
-        let mut tail = room.tail();
-        let nodes = tail.carve::<*const ArrowArray>(count);
-        // SAFETY: the tail has room for `count` addresses; the array is valid by the caller's contract.
-        let ascending = unsafe { read_nodes(array, schema, nodes) }?;
-        if !ascending {
-            // SAFETY: written just now.
-            unsafe { require_distinct(schema, nodes, tail.scratch(count)) }?;
-        }
-        let slab = fill_in!(
-            room,
-            1,
-            Header {
-                device: device,
-                nodes: nodes,
-                // SAFETY: the caller gives the array to us now that nothing can fail any more.
-                source: Source::Foreign(unsafe { Foreign::take(array, Kind::BatchImport) }),
-                ready: ready,
-                uses: Uses::default(),
-                schema: schema.clone(),
-            }
-        );
-        Ok(Self::rooted(slab, nodes))
-    }
-
     /// A batch over memory of the caller's that `owner` keeps alive. One block of memory; the addresses are copied,
     /// the buffers are not.
     ///

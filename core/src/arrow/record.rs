@@ -72,16 +72,12 @@ pub(super) unsafe fn read_records(root: *const ArrowSchema, records: *mut Record
             // SAFETY: as above.
             let field = unsafe { &*child };
             // SAFETY: as above.
-            let format = if field.is_leaf() { unsafe { plain_format(field) } } else { None };
-            // SAFETY: a producer's format is NUL-terminated.
-            if let Some(letter) = format.and_then(|format| unsafe { plain_letter(format) }) {
-                write(found + k, child, type_of_letter(letter), plain_buffers_of_letter(letter));
-            // SAFETY: as above.
-            } else if let Some((ty, plain)) = format.and_then(|format| unsafe { plain_word(format) }) {
-                write(found + k, child, ty, plain);
-            } else {
-                write(found + k, child, Type::Null, 0);
-                unread = found + k + 1;
+            match unsafe { plain_field(field) } {
+                Some((ty, plain)) => write(found + k, child, ty, plain),
+                None => {
+                    write(found + k, child, Type::Null, 0);
+                    unread = found + k + 1;
+                }
             }
         }
         found += links.below();
@@ -157,6 +153,25 @@ fn check_children(ty: Type, child: impl Fn(usize) -> Option<Record>) -> Result<(
     }
 }
 
+/// The type of a field and its [`Record::plain`], if nothing hangs below it and its arrays are plain.
+///
+/// # Safety
+/// `source` is valid.
+#[inline(always)]
+pub(super) unsafe fn plain_field(source: &ArrowSchema) -> Option<(Type, u8)> {
+    if !source.is_leaf() {
+        return None;
+    }
+    // SAFETY: the caller's contract.
+    let format = unsafe { plain_format(source) }?;
+    // SAFETY: a producer's format is NUL-terminated.
+    match unsafe { plain_letter(format) } {
+        Some(letter) => Some((type_of_letter(letter), plain_buffers_of_letter(letter))),
+        // SAFETY: as above.
+        None => unsafe { plain_word(format) },
+    }
+}
+
 /// The format of a field as nearly all are: with a short name, and without metadata and dictionary.
 ///
 /// For any other one, right or wrong, `None`, as of the functions that follow: [`check_field`] knows better, and says why.
@@ -194,7 +209,8 @@ unsafe fn plain_letter(format: NonNull<c_char>) -> Option<u8> {
 unsafe fn plain_word(format: NonNull<c_char>) -> Option<(Type, u8)> {
     // SAFETY: the caller's contract.
     let ty = Type::parse(unsafe { short(format.as_ptr()) }?).ok()?;
-    (ty.plain_buffers() != 0).then_some((ty, ty.plain_buffers()))
+    let plain = ty.plain_buffers();
+    (plain != 0).then_some((ty, plain))
 }
 
 /// Whether a field is one of a struct, as the root of nearly every schema is.
@@ -202,7 +218,7 @@ unsafe fn plain_word(format: NonNull<c_char>) -> Option<(Type, u8)> {
 /// # Safety
 /// `source` is valid.
 #[inline(never)]
-unsafe fn plain_struct(source: &ArrowSchema) -> bool {
+pub(super) unsafe fn plain_struct(source: &ArrowSchema) -> bool {
     // SAFETY: the caller's contract.
     let format = unsafe { plain_format(source) };
     // SAFETY: a producer's format is NUL-terminated.

@@ -4,15 +4,15 @@ use core::ffi::{c_char, c_void};
 use std::ffi::CStr;
 use std::fmt;
 
-use super::count::count;
 use super::field::Field;
 use super::format::Type;
 use super::metadata;
-use super::record::{Record, read_records, require_distinct};
+use super::read::{Read, read};
+use super::record::{Record, read_records};
 use super::tree::{self, Links, Releases};
 use crate::abi::arrow_data::{ARROW_FLAG_NULLABLE, ArrowSchema};
 use crate::abi::types::DevxField;
-use crate::error::{Result, refuse};
+use crate::error::{Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Foreign, Slab, TailSize, fill_in, vector};
 use crate::tensor::Borrowed;
@@ -120,26 +120,14 @@ impl Schema {
     /// `source` is NULL, or points to a valid `ArrowSchema` (released or not) that nobody else uses now.
     pub unsafe fn import(source: *mut ArrowSchema) -> Result<Self> {
         // SAFETY: the caller's contract.
-        match unsafe { source.as_ref() } {
-            None => return refuse!(DEVX_NULL_ARGUMENT, "schema is NULL"),
-            Some(schema) if schema.release.is_none() => {
-                return refuse!(DEVX_RELEASED, "schema.release is NULL: the schema was released or moved from");
-            }
-            Some(_) => {}
+        let Some(root) = (unsafe { source.as_ref() }) else {
+            return refuse!(DEVX_NULL_ARGUMENT, "schema is NULL");
+        };
+        if root.release.is_none() {
+            return refuse!(DEVX_RELEASED, "schema.release is NULL: the schema was released or moved from");
         }
         // SAFETY: the caller's contract.
-        let count = unsafe { count(source.cast_const()) }?;
-        let nodes = count.nodes;
-        // And room to sort their addresses in, if that is needed.
-        let room = Slab::room(TailSize::of::<Record>(nodes).with(TailSize::of::<usize>(nodes)))?;
-        let mut tail = room.tail();
-        let records = tail.carve::<Record>(nodes);
-        // SAFETY: the tail has room for `nodes` records, and `count` walked over that many.
-        let plain_from = unsafe { read_records(source, records, nodes) }?;
-        if !count.ascending {
-            // SAFETY: written just now.
-            unsafe { require_distinct(records.cast_const(), tail.scratch(nodes)) }?;
-        }
+        let Read { room, records, nodes, plain_from } = unsafe { read(root) }?;
         let slab = fill_in!(
             room,
             1,
@@ -154,25 +142,29 @@ impl Schema {
         Ok(Self::rooted(slab, records))
     }
 
-    /// Imports a schema for a next step that needs it (importing an array of it): if that fails, the schema is the
+    /// Imports a schema for a next step that keeps it (importing an array of it): if that fails, the schema is the
     /// caller's again, as it was.
     ///
     /// # Errors
     /// As [`Schema::import`], and what `then` says.
     ///
     /// # Safety
-    /// As [`Schema::import`].
-    pub unsafe fn import_for<T>(source: *mut ArrowSchema, then: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+    /// As [`Schema::import`]. A schema that `then` gives back is the one that it was given.
+    pub(super) unsafe fn import_for<T>(
+        source: *mut ArrowSchema,
+        then: impl FnOnce(Self) -> std::result::Result<T, Refused<Self>>,
+    ) -> Result<T> {
         // SAFETY: the caller's contract.
-        let mut schema = unsafe { Self::import(source) }?;
-        let done = then(&schema);
-        if done.is_err()
-            && let Some(Header { root: Root::Foreign(foreign), .. }) = schema.0.unique()
-        {
+        let schema = unsafe { Self::import(source) }?;
+        let Refused { error, mut returned } = match then(schema) {
+            Ok(done) => return Ok(done),
+            Err(refused) => refused,
+        };
+        if let Some(Header { root: Root::Foreign(foreign), .. }) = returned.0.unique() {
             // SAFETY: the struct came from there, and was marked as moved from.
             unsafe { foreign.put_back(source) };
         }
-        done
+        Err(error)
     }
 
     /// Makes a schema. One block of memory for the schema itself; all texts are copied.

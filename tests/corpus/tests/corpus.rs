@@ -105,14 +105,13 @@ fn import(case: &Case, made: &Made) -> Result<Imported> {
 
 fn import_batch(case: &Case, made: &Made) -> Result<Batch> {
     let at = made.address();
-    let then = |schema: &Schema| match case.kind.as_str() {
-        // SAFETY: an array, as in `import`.
-        "array" => unsafe { Batch::import(address(at), schema) },
-        // SAFETY: a device array.
-        _ => unsafe { Batch::import_device(address(at), schema) },
-    };
-    // SAFETY: a good schema.
-    unsafe { Schema::import_for(address(made.schema()), then) }
+    let schema = address(made.schema());
+    match case.kind.as_str() {
+        // SAFETY: an array, as in `import`, and a good schema.
+        "array" => unsafe { Batch::import_pair(address(at), schema) },
+        // SAFETY: a device array, and a good schema.
+        _ => unsafe { Batch::import_pair_device(address(at), schema) },
+    }
 }
 
 fn import_async(made: &Made) -> Result<AsyncReader> {
