@@ -75,12 +75,14 @@ static STARTED: OnceLock<bool> = OnceLock::new();
 thread_local!(static IS_REAPER: Cell<bool> = const { Cell::new(false) });
 
 /// Releases that wait for work, those being called included. Who sees none sees what those before have done.
+#[inline]
 pub fn waiting() -> i64 {
     INBOX.waiting()
 }
 
 /// Releases that were never called, because the driver could not say whether the work is done, and memory, events and
 /// streams that the driver did not take back. Freeing memory under running work would be worse.
+#[inline]
 pub fn leaked() -> i64 {
     LEAKED.load(Relaxed)
 }
