@@ -363,7 +363,7 @@ impl Tensor {
         unsafe { numbers(shape, ndim) }
     }
 
-    /// Strides in elements.
+    /// Strides in elements. Along a single element nobody steps: there it may be another one than the producer's.
     pub fn strides(&self) -> &[i64] {
         let DLTensor { strides, ndim, .. } = self.0.header().described;
         // SAFETY: NULL, or in the slab's tail, which lives as long as `self` and was filled by its maker.
