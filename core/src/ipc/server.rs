@@ -2,12 +2,10 @@
 //! is gone.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,15 +15,16 @@ use super::changes::Changes;
 use super::export::{Exported, export_batch, export_tensor};
 use super::memory::file_of;
 use super::message::{MAX_MESSAGE, Message, PROTOCOL, check_name};
-use super::socket::{Received, Sent, Socket, timespec};
-use crate::abi::types::{DEVX_CLOSED, DEVX_INVALID_ARGUMENT, DEVX_SYSTEM};
+use super::socket::{Received, Room, Sent, Socket, timespec};
+use super::wire::Writer;
+use crate::abi::types::{DEVX_CLOSED, DEVX_INVALID_ARGUMENT};
 use crate::arrow::Batch;
 use crate::dlpack::Copying;
 use crate::error::{Error, Result, refuse};
 use crate::ledger::Entry;
-use crate::memory::collected;
+use crate::memory::{Slab, Sorted, TailSize, collected};
 use crate::tensor::Tensor;
-use crate::trace;
+use crate::{text, trace};
 
 /// Most importers at a time.
 const MAX_CONNECTIONS: usize = 512;
@@ -43,20 +42,20 @@ const AT_END: Duration = Duration::from_secs(1);
 /// Cloning shares it. With the last reference the offers end; what was given stays valid until its importers release
 /// it. When this process ends, host memory that was given stays valid, device memory does not.
 #[derive(Clone, Debug)]
-pub struct Server(Arc<Offering>);
+pub struct Server(Slab<Offering>);
 
 crate::ipc::held_by_bindings!(Server of Offering);
 
 #[derive(Debug)]
 struct Offering {
-    shared: Arc<Shared>,
-    path: Option<PathBuf>,
+    shared: Slab<Shared>,
+    path: Option<String>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    offers: Mutex<BTreeMap<String, Arc<Exported>>>,
+    offers: Mutex<Sorted<String, Slab<Exported>>>,
     /// `None` where the system has no memory for it: importers ask each time then.
     changes: Option<Changes>,
     leases: AtomicI64,
@@ -94,11 +93,12 @@ impl Server {
     /// # Errors
     /// As [`Server::bind`].
     pub fn bind_for(address: &str, users: Users) -> Result<Self> {
-        let listener = Socket::listen(address)?;
-        let path = (!address.starts_with('@')).then(|| PathBuf::from(address));
+        let path = (!address.starts_with('@')).then(|| text::owned(address)).transpose()?;
+        let (block, shared) = (Slab::room(TailSize::default())?, Slab::room(TailSize::default())?);
+        let (room, out) = (Room::new()?, Writer::with_room(MAX_MESSAGE)?);
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| Error::system("eventfd", errno))?;
-        let shared = Arc::new(Shared {
+        let shared = shared.fill(Shared {
             offers: Mutex::default(),
             changes: Changes::new().ok(),
             leases: AtomicI64::new(0),
@@ -109,12 +109,15 @@ impl Server {
             users,
             process: std::process::id(),
         });
-        let own = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("devexchange-ipc".into());
-        match thread.spawn(move || Loop { shared: own, listener: Some(listener), connections: Vec::new() }.run()) {
-            Ok(thread) => Ok(Self(Arc::new(Offering { shared, path, thread: Some(thread) }))),
-            Err(error) => refuse!(DEVX_SYSTEM, "the thread of the server: {error}"),
+        let listener = Some(Socket::listen(address)?);
+        // From here on its end frees the address.
+        let own = Loop { shared: shared.clone(), listener, connections: Vec::new(), room, out };
+        let mut offering = Offering { shared, path, thread: None };
+        match std::thread::Builder::new().name("devexchange-ipc".into()).spawn(move || own.run()) {
+            Ok(thread) => offering.thread = Some(thread),
+            Err(error) => return refuse!(DEVX_SYSTEM, "the thread of the server: {error}"),
         }
+        Ok(Self(block.fill(offering)))
     }
 
     /// Offers a tensor under a name, in place of what had that name. It is shared as it is now: an importer's stream
@@ -124,8 +127,7 @@ impl Server {
     /// As [`export_tensor`]; `DEVX_INVALID_ARGUMENT` for a name that is empty or too long.
     pub fn offer_tensor(&self, name: &str, tensor: &Tensor, copying: Copying) -> Result<()> {
         check_name(name)?;
-        self.offer(name, export_tensor(tensor, copying)?);
-        Ok(())
+        self.offer(name, export_tensor(tensor, copying)?)
     }
 
     /// As [`Server::offer_tensor`], for a batch.
@@ -134,28 +136,31 @@ impl Server {
     /// As [`Server::offer_tensor`].
     pub fn offer_batch(&self, name: &str, batch: &Batch, copying: Copying) -> Result<()> {
         check_name(name)?;
-        self.offer(name, export_batch(batch, copying)?);
-        Ok(())
+        self.offer(name, export_batch(batch, copying)?)
     }
 
-    fn offer(&self, name: &str, exported: Exported) {
-        let before = self.0.offers().insert(name.to_owned(), Arc::new(exported));
-        self.0.shared.count_change();
+    fn offer(&self, name: &str, exported: Exported) -> Result<()> {
+        let shared = self.0.header().shared.header();
+        let (name, exported) = (text::owned(name)?, Slab::new(exported, TailSize::default())?);
+        let before = shared.offers().room()?.insert(name, exported);
+        shared.count_change();
         // Its release may be anybody's code: not with the lock held.
         drop(before);
+        Ok(())
     }
 
     /// Ends an offer; whether there was one. What was given of it stays valid.
     pub fn withdraw(&self, name: &str) -> bool {
-        let before = self.0.offers().remove(name);
-        before.iter().for_each(|_| self.0.shared.count_change());
+        let shared = self.0.header().shared.header();
+        let before = shared.offers().remove(name);
+        before.iter().for_each(|_| shared.count_change());
         before.is_some()
     }
 
     /// How much was given and is not released yet. What an importer imports again over the same connection while it
     /// holds it counts once, unless an offer has changed.
     pub fn leases(&self) -> i64 {
-        self.0.shared.leases.load(SeqCst)
+        self.0.header().shared.header().leases.load(SeqCst)
     }
 }
 
@@ -164,30 +169,29 @@ impl Shared {
     fn count_change(&self) {
         self.changes.iter().for_each(Changes::count);
     }
-}
 
-impl Offering {
-    fn offers(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<Exported>>> {
-        self.shared.offers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn offers(&self) -> MutexGuard<'_, Sorted<String, Slab<Exported>>> {
+        self.offers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Offering {
     fn drop(&mut self) {
+        let shared = self.shared.header();
         // A fork has neither the thread nor the right to end the offers of its parent.
-        if self.shared.process != std::process::id() {
+        if shared.process != std::process::id() {
             return;
         }
         if let Some(path) = &self.path {
             let _ = std::fs::remove_file(path);
         }
-        let offers = std::mem::take(&mut *self.offers());
+        let offers = std::mem::take(&mut *shared.offers());
         drop(offers);
-        self.shared.closed.store(true, SeqCst);
-        self.shared.count_change();
-        let _ = rustix::io::write(&self.shared.wake, &1_u64.to_ne_bytes());
+        shared.closed.store(true, SeqCst);
+        shared.count_change();
+        let _ = rustix::io::write(&shared.wake, &1_u64.to_ne_bytes());
         // A release may be what drops the server, on its own thread.
-        if !SERVING.get() {
+        if self.thread.is_some() && !SERVING.get() {
             self.wait();
         }
     }
@@ -196,11 +200,12 @@ impl Drop for Offering {
 impl Offering {
     /// Waits until the address is free again, and for the thread if it has nothing left to do.
     fn wait(&mut self) {
-        let listening = self.shared.listening.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.shared.changed.wait_timeout_while(listening, AT_END, |listening| *listening);
+        let shared = self.shared.header();
+        let listening = shared.listening.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = shared.changed.wait_timeout_while(listening, AT_END, |listening| *listening);
         let listening = waited.is_ok_and(|(listening, _)| *listening);
         if !listening
-            && self.shared.leases.load(SeqCst) == 0
+            && shared.leases.load(SeqCst) == 0
             && let Some(thread) = self.thread.take()
         {
             let _ = thread.join();
@@ -221,22 +226,26 @@ thread_local! {
 
 /// What the thread has.
 struct Loop {
-    shared: Arc<Shared>,
+    shared: Slab<Shared>,
     /// `None` when the server is closed.
     listener: Option<Socket>,
     connections: Vec<Connection>,
+    /// For a message of an importer's.
+    room: Room,
+    /// For a message to one.
+    out: Writer,
 }
 
 struct Connection {
     socket: Socket,
-    leases: BTreeMap<u64, Lease>,
+    leases: Sorted<u64, Lease>,
     next: u64,
-    shared: Arc<Shared>,
+    shared: Slab<Shared>,
 }
 
 /// Something that an importer holds.
 struct Lease {
-    _exported: Arc<Exported>,
+    _exported: Slab<Exported>,
     _entry: Entry,
 }
 
@@ -244,7 +253,7 @@ impl Loop {
     fn run(mut self) {
         SERVING.set(true);
         loop {
-            if self.shared.closed.load(SeqCst) {
+            if self.shared.header().closed.load(SeqCst) {
                 self.stop_listening();
                 self.connections.retain(|connection| !connection.leases.is_empty());
                 if self.connections.is_empty() {
@@ -261,56 +270,80 @@ impl Loop {
     fn stop_listening(&mut self) {
         if let Some(listener) = self.listener.take() {
             drop(listener);
-            *self.shared.listening.lock().unwrap_or_else(PoisonError::into_inner) = false;
-            self.shared.changed.notify_all();
+            let shared = self.shared.header();
+            *shared.listening.lock().unwrap_or_else(PoisonError::into_inner) = false;
+            shared.changed.notify_all();
         }
     }
 
     fn turn(&mut self) -> Result<()> {
-        let listening = usize::from(self.listener.is_some());
-        let mut fds = vec![PollFd::new(&self.shared.wake, PollFlags::IN)];
-        fds.extend(self.listener.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
-        fds.extend(self.connections.iter().map(|connection| PollFd::new(&connection.socket, PollFlags::IN)));
-        match poll(&mut fds, Some(&timespec(Duration::from_secs(60)))) {
+        let Self { shared, listener, connections, room, out } = self;
+        let shared = shared.header();
+        // Of a fixed size, so that there is always memory for it.
+        let mut fds: [PollFd<'_>; MAX_CONNECTIONS + 2] = std::array::from_fn(|i| match (i, &listener) {
+            (0, _) => PollFd::new(&shared.wake, PollFlags::IN),
+            (1, Some(listener)) => PollFd::new(listener, PollFlags::IN),
+            _ => match i.checked_sub(2).and_then(|i| connections.get(i)) {
+                Some(connection) => PollFd::new(&connection.socket, PollFlags::IN),
+                None => PollFd::new(&shared.wake, PollFlags::empty()),
+            },
+        });
+        let used = fds.split_at_mut_checked(2 + connections.len()).map_or(&mut [][..], |(used, _)| used);
+        match poll(used, Some(&timespec(Duration::from_secs(60)))) {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => return Ok(()),
             Err(errno) => return Err(Error::system("poll", errno)),
         }
-        let happened: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        if happened.first() == Some(&true) {
-            let _ = rustix::io::read(&self.shared.wake, &mut [0_u8; 8]);
+        let [woken, arrived, happened @ ..] = fds.map(|fd| !fd.revents().is_empty());
+        if woken {
+            let _ = rustix::io::read(&shared.wake, &mut [0_u8; 8]);
         }
-        let mut of_connections = happened.iter().skip(1 + listening);
-        self.connections.retain_mut(|connection| of_connections.next() != Some(&true) || connection.serve());
-        if listening == 1 && happened.get(1) == Some(&true) {
-            self.admit()?;
-        }
-        Ok(())
+        let mut happened = happened.iter();
+        connections.retain_mut(|connection| happened.next() != Some(&true) || connection.serve(room, out));
+        if arrived { self.admit() } else { Ok(()) }
     }
 
     fn admit(&mut self) -> Result<()> {
         let Some(socket) = self.listener.as_ref().map_or(Ok(None), Socket::accept)? else {
             return Ok(());
         };
-        let refusal = match socket.peer() {
-            _ if self.connections.len() >= MAX_CONNECTIONS => format!("there are {MAX_CONNECTIONS} importers already"),
-            Err(error) => error.to_string(),
-            Ok(peer) => match require_user(self.shared.users, peer.user) {
-                Ok(()) => {
-                    let hello = Message::Hello { protocol: PROTOCOL, exporter: exporter() }.encode()?;
-                    let changes = collected(self.shared.changes.iter().map(|file| Ok(file.as_fd())))?;
-                    if socket.send(&hello, &changes)? == Sent::Yes {
-                        let shared = Arc::clone(&self.shared);
-                        self.connections.push(Connection { socket, leases: BTreeMap::new(), next: 1, shared });
-                    }
-                    return Ok(());
-                }
-                Err(error) => error.to_string(),
-            },
+        let (shared, out) = (self.shared.header(), &mut self.out);
+        let welcome = if self.connections.len() >= MAX_CONNECTIONS {
+            refuse!(DEVX_SYSTEM, "there are {MAX_CONNECTIONS} importers already")
+        } else {
+            let user = socket.peer().and_then(|peer| require_user(shared.users, peer.user));
+            user.and_then(|()| match self.connections.try_reserve(1) {
+                Ok(()) => Ok(()),
+                Err(_) => Err(Error::no_memory(size_of::<Connection>())),
+            })
         };
-        socket.send(&Message::Refused { request: 0, status: DEVX_SYSTEM.0, text: &refusal }.encode()?, &[])?;
+        match welcome {
+            Ok(()) => {
+                let hello = Message::Hello { protocol: PROTOCOL, exporter: exporter() };
+                let changes = shared.changes.as_ref().map(Changes::as_fd);
+                if say(&socket, out, &hello, changes.as_slice())? == Sent::Yes {
+                    let shared = self.shared.clone();
+                    self.connections.push(Connection { socket, leases: Sorted::new(), next: 1, shared });
+                }
+            }
+            Err(error) => {
+                say(
+                    &socket,
+                    out,
+                    &Message::Refused { request: 0, status: error.status().0, text: error.message() },
+                    &[],
+                )?;
+            }
+        }
         Ok(())
     }
+}
+
+/// Sends a message from the room for one.
+fn say(socket: &Socket, out: &mut Writer, message: &Message<'_>, fds: &[BorrowedFd<'_>]) -> Result<Sent> {
+    out.clear();
+    message.write(out);
+    socket.send(out.bytes()?, fds)
 }
 
 /// # Errors
@@ -325,29 +358,30 @@ pub(super) fn require_user(users: Users, user: u32) -> Result<()> {
 
 impl Connection {
     /// Answers one message; whether the connection goes on.
-    fn serve(&mut self) -> bool {
-        let (bytes, fds) = match self.socket.receive() {
+    fn serve(&mut self, room: &mut Room, out: &mut Writer) -> bool {
+        match self.socket.receive(room) {
             Ok(Received::Nothing) => return true,
             Ok(Received::End) => return false,
-            Ok(Received::Message(bytes, fds)) => (bytes, fds),
+            Ok(Received::Message) => {}
             Err(error) => return self.expel(&error),
-        };
+        }
+        let (message, fds) = room.last();
         // No message of an importer has any: they are closed.
         drop(fds);
-        match Message::decode(&bytes) {
+        match Message::decode(message) {
             Ok(Message::Release { leases }) => {
-                leases.iter().for_each(|lease| self.release(*lease));
+                leases.iter().for_each(|lease| self.release(u64::from_le_bytes(*lease)));
                 true
             }
-            Ok(Message::Get { request, name }) => match self.give(request, name) {
+            Ok(Message::Get { request, name }) => match self.give(request, name, out) {
                 Ok(sent) => sent == Sent::Yes,
                 Err(error) => {
                     let refusal = Message::Refused { request, status: error.status().0, text: error.message() };
-                    refusal.encode().and_then(|refusal| self.socket.send(&refusal, &[])) == Ok(Sent::Yes)
+                    say(&self.socket, out, &refusal, &[]) == Ok(Sent::Yes)
                 }
             },
             Ok(other) => {
-                let what = format!("an importer does not say {other:?}");
+                let what = format_args!("an importer does not say {other:?}");
                 self.expel(&Error::new(DEVX_INVALID_ARGUMENT, what))
             }
             Err(error) => self.expel(&error),
@@ -361,14 +395,15 @@ impl Connection {
 
     fn release(&mut self, lease: u64) {
         if self.leases.remove(&lease).is_some() {
-            self.shared.leases.fetch_sub(1, SeqCst);
+            self.shared.header().leases.fetch_sub(1, SeqCst);
         }
     }
 
-    fn give(&mut self, request: u64, name: &str) -> Result<Sent> {
-        let offer = self.shared.offers.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
-        let Some(exported) = offer else {
-            if self.shared.closed.load(SeqCst) {
+    fn give(&mut self, request: u64, name: &str, out: &mut Writer) -> Result<Sent> {
+        let shared = self.shared.header();
+        let offer = shared.offers().get(name).cloned();
+        let Some(offer) = offer else {
+            if shared.closed.load(SeqCst) {
                 return Err(Error::new(DEVX_CLOSED, "the server is closed"));
             }
             return refuse!(DEVX_INVALID_ARGUMENT, "name is {name:?}: nothing is offered under it");
@@ -376,22 +411,23 @@ impl Connection {
         if self.leases.len() >= MAX_LEASES {
             return refuse!(DEVX_BUSY, "this importer holds {MAX_LEASES} things already");
         }
+        let exported = offer.header();
         let descriptor = exported.descriptor();
         let file = if descriptor.len() + HEAD > MAX_MESSAGE { Some(file_of(descriptor)?) } else { None };
         let fds: Vec<BorrowedFd<'_>> = collected(file.iter().chain(exported.fds()).map(|fd| Ok(fd.as_fd())))?;
         let lease = self.next;
         let descriptor = file.is_none().then_some(descriptor);
-        let message = Message::Given { request, lease, descriptor }.encode()?;
+        let free = self.leases.room()?;
         // Counted before the importer can know of it, so that nobody who has it sees a count without it.
-        self.shared.leases.fetch_add(1, SeqCst);
-        let sent = self.socket.send(&message, &fds);
+        shared.leases.fetch_add(1, SeqCst);
+        let sent = say(&self.socket, out, &Message::Given { request, lease, descriptor }, &fds);
         if sent != Ok(Sent::Yes) {
-            self.shared.leases.fetch_sub(1, SeqCst);
+            shared.leases.fetch_sub(1, SeqCst);
             return sent;
         }
         self.next += 1;
         let entry = exported.entry();
-        self.leases.insert(lease, Lease { _exported: exported, _entry: entry });
+        free.insert(lease, Lease { _exported: offer.clone(), _entry: entry });
         sent
     }
 }
@@ -402,6 +438,6 @@ impl Drop for Connection {
         let count = leases.len() as i64;
         drop(leases);
         // Counted until it is really given up.
-        self.shared.leases.fetch_sub(count, SeqCst);
+        self.shared.header().leases.fetch_sub(count, SeqCst);
     }
 }
