@@ -76,6 +76,7 @@ mod memory;
 mod message;
 mod regions;
 mod server;
+mod serving;
 mod socket;
 mod wire;
 
