@@ -60,7 +60,7 @@ impl<T> Counted<T> {
         // As a fence would, but seen by the thread sanitizer: all uses of the value come before this.
         header.refs.load(Acquire);
         // SAFETY: nobody refers to the value any more, or ever will: a count of zero stays so.
-        let value = unsafe { ManuallyDrop::take(&mut *header.value.get()) };
+        let value = unsafe { header.value.get().cast::<T>().read() };
         // SAFETY: the reference that all have shared, given up once, by the last of them.
         unsafe { ManuallyDrop::drop(&mut self.0) };
         Some(value)

@@ -1,4 +1,5 @@
 //! Sharing with other processes: exporter and importer in one process, each without memory. Each goes on afterwards.
+#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::SeqCst};
 use std::time::Duration;

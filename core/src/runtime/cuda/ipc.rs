@@ -106,8 +106,7 @@ pub(crate) fn ordinal_of(uuid: [u8; 16]) -> Result<i32> {
         Some(uuids) => uuids,
         None => {
             let count = info::device_count()? as i32;
-            let found = (0..count).map(|ordinal| info::uuid(ordinal));
-            let found = collected(found)?;
+            let found = collected((0..count).map(info::uuid))?;
             UUIDS.get_or_init(|| found)
         }
     };
