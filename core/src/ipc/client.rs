@@ -97,7 +97,8 @@ impl Late {
 /// Connects to the [`Server`](super::Server) at an address, of the same user.
 ///
 /// # Errors
-/// `DEVX_SYSTEM` if nobody listens there, the user is another one, or there is no answer in time; `DEVX_VERSION`.
+/// `DEVX_SYSTEM` if nobody listens there, the user is another one, or there is no answer in time; `DEVX_VERSION`;
+/// `DEVX_OUT_OF_MEMORY`, here or there.
 pub fn connect(address: &str) -> Result<Client> {
     Client::connect(address, Users::Same, TIMEOUT)
 }
@@ -314,8 +315,8 @@ impl Connection {
         late.waiting = thread.spawn(move || own.header().tell_later()).is_ok();
     }
 
-    /// Tells the exporter as much as there is room for; whether that was all. An exporter that is gone needs no
-    /// telling.
+    /// Tells the exporter as much as there is room for; whether there is nothing to wait for. An exporter that is gone needs
+    /// no telling.
     fn tell(&self, leases: &mut Vec<[u8; 8]>) -> bool {
         while !leases.is_empty() {
             let count = leases.len().min(MAX_RELEASES);
@@ -323,7 +324,9 @@ impl Connection {
             match self.socket.send_parts(&[IoSlice::new(&RELEASE), IoSlice::new(some)], &[]) {
                 Ok(Sent::Yes) => drop(leases.drain(..count)),
                 Ok(Sent::Full) => return false,
-                Ok(Sent::End) | Err(_) => leases.clear(),
+                Ok(Sent::End) => leases.clear(),
+                // The system may lack memory: tried again with the next one.
+                Err(_) => return true,
             }
         }
         true

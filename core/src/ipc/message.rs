@@ -34,30 +34,14 @@ pub(super) const RELEASE: [u8; 8] = {
     [a, b, c, d, e, f, g, h]
 };
 
+/// Leases are given up in the bytes that are sent, little-endian.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message<'a> {
-    Hello {
-        protocol: u32,
-        exporter: u64,
-    },
-    Get {
-        request: u64,
-        name: &'a str,
-    },
-    /// Each number little-endian, as it is sent.
-    Release {
-        leases: &'a [[u8; 8]],
-    },
-    Given {
-        request: u64,
-        lease: u64,
-        descriptor: Option<&'a [u8]>,
-    },
-    Refused {
-        request: u64,
-        status: i32,
-        text: &'a str,
-    },
+    Hello { protocol: u32, exporter: u64 },
+    Get { request: u64, name: &'a str },
+    Release { leases: &'a [[u8; 8]] },
+    Given { request: u64, lease: u64, descriptor: Option<&'a [u8]> },
+    Refused { request: u64, status: i32, text: &'a str },
 }
 
 impl<'a> Message<'a> {

@@ -70,7 +70,8 @@ impl Server {
     /// same user.
     ///
     /// # Errors
-    /// `DEVX_INVALID_ARGUMENT` for an address that is none, `DEVX_SYSTEM` if it is in use, for example.
+    /// `DEVX_INVALID_ARGUMENT` for an address that is none, `DEVX_SYSTEM` if it is in use, for example;
+    /// `DEVX_OUT_OF_MEMORY`.
     pub fn bind(address: &str) -> Result<Self> {
         Self::bind_for(address, Users::Same)
     }

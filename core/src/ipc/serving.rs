@@ -19,11 +19,14 @@ use super::wire::Writer;
 use crate::abi::types::{DEVX_CLOSED, DEVX_INVALID_ARGUMENT};
 use crate::error::{Error, Result, refuse};
 use crate::ledger::Entry;
-use crate::memory::{Slab, Sorted, collected};
+use crate::memory::{Slab, Sorted, collected, vector};
 use crate::trace;
 
 /// Most importers at a time.
 const MAX_CONNECTIONS: usize = 512;
+/// What the thread waits for besides: that it is woken, and that somebody connects.
+const OTHER_FDS: usize = 2;
+const MOST_FDS: usize = MAX_CONNECTIONS + OTHER_FDS;
 /// Most things that one importer holds at a time.
 const MAX_LEASES: usize = 1 << 16;
 /// What a message has besides its descriptor, at most.
@@ -47,6 +50,8 @@ pub(super) struct Loop {
     /// `None` before and after.
     listener: Option<Socket>,
     connections: Vec<Connection>,
+    /// Empty, but with room to wait for all of them.
+    fds: Vec<PollFd<'static>>,
     /// For a message of an importer's.
     room: Room,
     /// For a message to one.
@@ -70,8 +75,8 @@ impl Loop {
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
     pub(super) fn new(shared: Slab<Shared>) -> Result<Self> {
-        let (room, out) = (Room::new()?, Writer::with_room(MAX_MESSAGE)?);
-        Ok(Self { shared, listener: None, connections: Vec::new(), room, out })
+        let (fds, room, out) = (vector(OTHER_FDS)?, Room::new()?, Writer::with_room(MAX_MESSAGE)?);
+        Ok(Self { shared, listener: None, connections: Vec::new(), fds, room, out })
     }
 
     pub(super) fn run(mut self, listener: Socket) {
@@ -102,30 +107,30 @@ impl Loop {
     }
 
     fn turn(&mut self) -> Result<()> {
-        let Self { shared, listener, connections, room, out } = self;
+        let Self { shared, listener, connections, fds, room, out } = self;
         let shared = shared.header();
-        // Of a fixed size, so that there is always memory for it.
-        let mut fds: [PollFd<'_>; MAX_CONNECTIONS + 2] = std::array::from_fn(|i| match (i, &listener) {
-            (0, _) => PollFd::new(&shared.wake, PollFlags::IN),
-            (1, Some(listener)) => PollFd::new(listener, PollFlags::IN),
-            _ => match i.checked_sub(2).and_then(|i| connections.get(i)) {
-                Some(connection) => PollFd::new(&connection.socket, PollFlags::IN),
-                None => PollFd::new(&shared.wake, PollFlags::empty()),
-            },
-        });
-        let used = fds.split_at_mut_checked(2 + connections.len()).map_or(&mut [][..], |(used, _)| used);
-        match poll(used, Some(&timespec(Duration::from_secs(60)))) {
+        let mut asked: Vec<PollFd<'_>> = std::mem::take(fds);
+        // There is room since they were admitted; should it be lost, there may be some in the next turn.
+        let all = connections.len() + OTHER_FDS;
+        asked.try_reserve(all).map_err(|_| Error::no_memory(all * size_of::<PollFd<'_>>()))?;
+        asked.push(PollFd::new(&shared.wake, PollFlags::IN));
+        asked.extend(connections.iter().map(|connection| PollFd::new(&connection.socket, PollFlags::IN)));
+        asked.extend(listener.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
+        let polled = poll(&mut asked, Some(&timespec(Duration::from_secs(60))));
+        let mut happened = [false; MOST_FDS];
+        happened.iter_mut().zip(&asked).for_each(|(happened, fd)| *happened = !fd.revents().is_empty());
+        *fds = emptied(asked);
+        match polled {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => return Ok(()),
             Err(errno) => return Err(Error::system("poll", errno)),
         }
-        let [woken, arrived, happened @ ..] = fds.map(|fd| !fd.revents().is_empty());
-        if woken {
+        let mut happened = happened.into_iter();
+        if happened.next() == Some(true) {
             let _ = rustix::io::read(&shared.wake, &mut [0_u8; 8]);
         }
-        let mut happened = happened.iter();
-        connections.retain_mut(|connection| happened.next() != Some(&true) || connection.serve(room, out));
-        if arrived { self.admit() } else { Ok(()) }
+        connections.retain_mut(|connection| happened.next() != Some(true) || connection.serve(room, out));
+        if happened.next() == Some(true) { self.admit() } else { Ok(()) }
     }
 
     fn admit(&mut self) -> Result<()> {
@@ -137,10 +142,9 @@ impl Loop {
             refuse!(DEVX_SYSTEM, "there are {MAX_CONNECTIONS} importers already")
         } else {
             let user = socket.peer().and_then(|peer| require_user(shared.users, peer.user));
-            user.and_then(|()| match self.connections.try_reserve(1) {
-                Ok(()) => Ok(()),
-                Err(_) => Err(Error::no_memory(size_of::<Connection>())),
-            })
+            let all = self.connections.len() + 1 + OTHER_FDS;
+            let reserved = self.connections.try_reserve(1).and_then(|()| self.fds.try_reserve(all));
+            user.and_then(|()| reserved.map_err(|_| Error::no_memory(size_of::<Connection>())))
         };
         match welcome {
             Ok(()) => {
@@ -157,6 +161,12 @@ impl Loop {
         }
         Ok(())
     }
+}
+
+/// The same room, of which nothing is borrowed any more. Nothing is allocated for no values.
+fn emptied(mut fds: Vec<PollFd<'_>>) -> Vec<PollFd<'static>> {
+    fds.clear();
+    fds.into_iter().map_while(|_| None).collect()
 }
 
 /// Sends a message from the room for one.

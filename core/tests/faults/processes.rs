@@ -89,7 +89,7 @@ pub(super) fn processes(run: &Run) {
 
 /// What a server makes before it has a thread, which it can do without in part.
 pub(super) fn servers() -> u64 {
-    const MADE: i64 = 6;
+    const MADE: i64 = 7;
     let mut refused = 0;
     for (nth, from_then_on) in (0..MADE).flat_map(|nth| [(nth, false), (nth, true)]) {
         let (run, address) = (Run::default(), address());
