@@ -56,8 +56,8 @@ struct Asking {
     room: Room,
 }
 
-/// Each as it is sent. There is room for all that the exporter has given or may yet give, so that it can be given up without
-/// memory.
+/// Each as it is sent. There is room for all that the exporter has given or may yet give, so that it can be given up
+/// without memory.
 #[derive(Debug, Default)]
 struct Late {
     leases: Vec<[u8; 8]>,
@@ -135,8 +135,8 @@ impl Client {
     /// exporter has not changed its offers, another import over this connection shares it and asks nobody.
     ///
     /// # Errors
-    /// `DEVX_CLOSED` if the exporter is gone, what the exporter says, and as [`import_tensor`]. After `DEVX_OUT_OF_MEMORY`
-    /// the connection is as good as before, and so is what was imported.
+    /// `DEVX_CLOSED` if the exporter is gone, what the exporter says, and as [`import_tensor`]. After
+    /// `DEVX_OUT_OF_MEMORY` the connection is as good as before, and so is what was imported.
     pub fn import_tensor(&self, name: &str) -> Result<Tensor> {
         self.import(name)
     }
@@ -315,8 +315,8 @@ impl Connection {
         late.waiting = thread.spawn(move || own.header().tell_later()).is_ok();
     }
 
-    /// Tells the exporter as much as there is room for; whether there is nothing to wait for. An exporter that is gone needs
-    /// no telling.
+    /// Tells the exporter as much as there is room for; whether there is nothing to wait for. An exporter that is gone
+    /// needs no telling.
     fn tell(&self, leases: &mut Vec<[u8; 8]>) -> bool {
         while !leases.is_empty() {
             let count = leases.len().min(MAX_RELEASES);

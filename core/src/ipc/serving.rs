@@ -1,4 +1,5 @@
-//! The thread of a server: lets importers in, gives them what is offered, and keeps it until they release it or are gone.
+//! The thread of a server: lets importers in, gives them what is offered, and keeps it until they release it or are
+//! gone.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -181,8 +181,8 @@ impl Socket {
         }
     }
 
-    /// Receives a message into the room for one. Does not wait. File descriptors of a message that is refused are closed, and
-    /// all of them if there is no room for all.
+    /// Receives a message into the room for one. Does not wait. File descriptors of a message that is refused are closed,
+    /// and all of them if there is no room for all.
     pub(super) fn receive(&self, room: &mut Room) -> Result<Received> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);

@@ -1,5 +1,5 @@
-//! Memory of the host that is missing: each allocation of an importer fails, and of who makes a pool and exports from it.
-//! That is an error, and nothing stays open or is kept by the exporter.
+//! Memory of the host that is missing: each allocation of an importer fails, and of who makes a pool and exports from
+//! it. That is an error, and nothing stays open or is kept by the exporter.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
