@@ -50,6 +50,17 @@ pub fn said(text: fmt::Arguments<'_>) -> Result<Cow<'static, str>> {
     formatted(text).ok_or_else(|| Error::no_memory(0))
 }
 
+/// A text of one's own.
+///
+/// # Errors
+/// `DEVX_OUT_OF_MEMORY`.
+pub fn owned(text: &str) -> Result<String> {
+    let mut own = String::new();
+    own.try_reserve_exact(text.len()).map_err(|_| Error::no_memory(text.len()))?;
+    own.push_str(text);
+    Ok(own)
+}
+
 /// What an `errno` code means, in the words of the system.
 #[derive(Clone, Copy, Debug)]
 pub struct OfErrno(pub i32);

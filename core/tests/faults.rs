@@ -6,6 +6,9 @@
 #![expect(clippy::multiple_unsafe_ops_per_block, reason = "calls of the C ABI in a row")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 
+#[path = "faults/processes.rs"]
+mod processes;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -45,7 +48,7 @@ thread_local! {
 
 fn fails() -> bool {
     if !WATCHED.get() {
-        return false;
+        return processes::server_fails();
     }
     let left = LEFT.get();
     if left > 0 || (left == 0 && !FROM_THEN_ON.get()) {
@@ -85,10 +88,7 @@ struct Run {
 impl Run {
     /// Does something with the core while an allocation may fail. What it could not make the scene has to do without.
     fn attempt<T>(&self, act: impl FnOnce() -> Result<T>) -> Option<T> {
-        WATCHED.set(true);
-        let result = act();
-        WATCHED.set(false);
-        match result {
+        match self.watched(act) {
             Ok(made) => Some(made),
             Err(error) => {
                 let expected = if self.panics > 0 { DEVX_PANIC } else { DEVX_OUT_OF_MEMORY };
@@ -98,6 +98,14 @@ impl Run {
                 None
             }
         }
+    }
+
+    /// Does something that cannot fail while an allocation may.
+    fn watched<T>(&self, act: impl FnOnce() -> T) -> T {
+        WATCHED.set(true);
+        let done = act();
+        WATCHED.set(false);
+        done
     }
 
     /// A callback of the test's; the one whose turn it is panics.
@@ -118,7 +126,7 @@ impl Run {
 
 type Scene = fn(&Run);
 
-const SCENES: [(&str, Scene); 8] = [
+const SCENES: [(&str, Scene); 9] = [
     ("tensors", tensors),
     ("exports of a tensor", exports),
     ("schemas", schemas),
@@ -127,6 +135,7 @@ const SCENES: [(&str, Scene); 8] = [
     ("columns with an owner each", columns),
     ("streams", streams),
     ("managers", managers),
+    ("other processes", processes::processes),
 ];
 
 fn after(name: &str, what: &str, run: &Run) {
@@ -190,6 +199,13 @@ fn what_fails_once_is_told_and_loses_nothing() {
         let panics = told(std::panic::catch_unwind(|| with_panics(scene)));
         println!("{}: {missing} allocations failed, {panics} callbacks", scene.0);
         assert!(missing > 10, "{}: {missing}", scene.0);
+    }
+    for (name, sweep) in
+        [("servers", processes::servers as fn() -> u64), ("the server's thread", processes::the_server)]
+    {
+        let missing = told(std::panic::catch_unwind(sweep));
+        println!("{name}: {missing} allocations failed");
+        assert!(missing > 5, "{name}: {missing}");
     }
     drop(std::panic::take_hook());
 }

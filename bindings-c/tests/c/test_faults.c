@@ -4,6 +4,8 @@
 #define _POSIX_C_SOURCE 200809L /* setenv */
 #include "test_support.h"
 #include <corpus.h>
+#include <time.h>
+#include <unistd.h>
 
 /* --- a scene --- */
 
@@ -346,6 +348,62 @@ static void memory_of_managers(void) {
     devx_tensor_release(&other);
 }
 
+/* --- with another process, which is this one --- */
+
+static devx_ipc_server_t *server;
+
+static const char *address_of_server(void) {
+    static char address[64];
+    snprintf(address, sizeof address, "@devexchange-c-faults-%ld", (long)getpid());
+    return address;
+}
+
+/* Its thread is made where memory is not missing. */
+static void make_server(void) {
+    CHECK_OK(devx_ipc_server_create(address_of_server(), &server, &error));
+}
+
+static void tensors_of_an_exporter(void) {
+    devx_tensor_t *shared = NULL, *plain = made_tensor(), *there = NULL, *again = NULL, *copied = NULL;
+    devx_schema_t *schema = NULL;
+    devx_batch_t *batch = made_batch(&schema), *far = NULL;
+    devx_ipc_client_t *client = NULL;
+    devx_plan plan;
+    (void)TRY(devx_tensor_allocate_shared(float64, shape, 2, &shared, &error));
+    (void)TRY(devx_ipc_plan_tensor(plain, &plan, &error));
+    (void)TRY(devx_ipc_plan_batch(batch, &plan, &error));
+    (void)TRY(devx_ipc_server_offer_tensor(server, "shared", shared, DEVX_COPY_NEVER, &error));
+    (void)TRY(devx_ipc_server_offer_tensor(server, "copied", plain, DEVX_COPY_IF_NEEDED, &error));
+    (void)TRY(devx_ipc_server_offer_batch(server, "batch", batch, DEVX_COPY_IF_NEEDED, &error));
+    (void)TRY(devx_ipc_client_create(address_of_server(), -1, &client, &error));
+    (void)TRY(devx_ipc_client_import_tensor(client, "shared", &there, &error));
+    (void)TRY(devx_ipc_client_import_tensor(client, "shared", &again, &error));
+    (void)TRY(devx_ipc_client_import_tensor(client, "copied", &copied, &error));
+    (void)TRY(devx_ipc_client_import_batch(client, "batch", &far, &error));
+    (void)TRY(devx_ipc_server_withdraw(server, "copied", &error));
+    devx_ipc_client_release(&client);
+    devx_batch_release(&far);
+    devx_tensor_release(&copied);
+    devx_tensor_release(&again);
+    devx_tensor_release(&there);
+    devx_batch_release(&batch);
+    devx_schema_release(&schema);
+    devx_tensor_release(&plain);
+    devx_tensor_release(&shared);
+}
+
+/* What was given comes back, whatever failed. */
+static void release_server(void) {
+    int64_t leases = -1;
+    for (int i = 0; i < 20000 && leases != 0; ++i) {
+        struct timespec const pause = {0, 500000};
+        CHECK_OK(devx_ipc_server_get_leases(server, &leases, &error));
+        nanosleep(&pause, NULL);
+    }
+    CHECK_INT(leases, 0);
+    devx_ipc_server_release(&server);
+}
+
 /* --- on the simulated driver --- */
 
 static void memory_of_device_managers(DLDevice gpu) {
@@ -460,6 +518,12 @@ TEST(every_allocation_on_a_device) {
     }
     memory_of_a_device();
     struct scene const all = {NULL, memory_of_a_device, NULL};
+    CHECK_CALL(sweep(&all));
+}
+
+/* After the library has its own thread, which would otherwise get the stack of a server's, and valgrind's report. */
+TEST(every_allocation_of_sharing_with_another_process) {
+    struct scene const all = {make_server, tensors_of_an_exporter, release_server};
     CHECK_CALL(sweep(&all));
 }
 

@@ -2,17 +2,17 @@
 //! Who holds something knows by it, without asking, that it is still what is offered under its name.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 
 use super::memory::Mapping;
 use crate::error::Result;
+use crate::memory::Counted;
 
 const BYTES: usize = size_of::<u64>();
 
 /// The exporter's side.
 #[derive(Debug)]
-pub(super) struct Changes(Arc<Mapping>);
+pub(super) struct Changes(Counted<Mapping>);
 
 impl Changes {
     /// # Errors
@@ -36,7 +36,7 @@ impl AsFd for Changes {
 
 /// The importer's side.
 #[derive(Debug)]
-pub(super) struct Watched(Arc<Mapping>);
+pub(super) struct Watched(Counted<Mapping>);
 
 impl Watched {
     /// # Errors

@@ -1,9 +1,11 @@
 //! The importer: asks an exporter for what it offers, and says when it is done with it.
 
 use std::hash::{BuildHasher, RandomState};
+use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+use std::vec::Drain;
 
 use rustix::event::PollFlags;
 
@@ -12,21 +14,22 @@ use super::descriptor::MAX_BYTES;
 use super::holds::Holds;
 use super::import::{Held, Importable, Peer};
 use super::memory::read_all;
-use super::message::{MAX_RELEASES, Message, PROTOCOL, check_name, refused};
+use super::message::{MAX_RELEASES, Message, PROTOCOL, RELEASE, check_name, refused};
 use super::server::{Users, require_user};
-use super::socket::{Received, Sent, Socket};
+use super::socket::{Received, Room, Sent, Socket};
 use crate::abi::types::{DEVX_CLOSED, DEVX_SYSTEM};
 use crate::arrow::Batch;
 use crate::error::{Error, Result, refuse};
-use crate::memory::{Owner, collected};
+use crate::memory::{Owner, Slab, TailSize, Vacant, collected};
 use crate::tensor::Tensor;
+use crate::text;
 
 /// How long an exporter has for an answer, unless the importer says otherwise.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection to an exporter. Any thread may import; what was imported keeps the connection.
 #[derive(Clone, Debug)]
-pub struct Client(Arc<Connection>);
+pub struct Client(Slab<Connection>);
 
 crate::ipc::held_by_bindings!(Client of Connection);
 
@@ -35,8 +38,8 @@ struct Connection {
     socket: Socket,
     timeout: Duration,
     exporter: u64,
-    /// The number of the last request; held until it is answered.
-    request: Mutex<u64>,
+    /// Held until a request is answered.
+    asking: Mutex<Asking>,
     /// Leases to give up that the exporter could not be told of yet.
     late: Mutex<Late>,
     /// How often the exporter's offers have changed, if it says so.
@@ -46,17 +49,56 @@ struct Connection {
     process: u32,
 }
 
+#[derive(Debug)]
+struct Asking {
+    /// The number of the last request.
+    last: u64,
+    room: Room,
+}
+
+/// Each as it is sent. There is room for all that the exporter has given or may yet give, so that it can be given up
+/// without memory.
 #[derive(Debug, Default)]
 struct Late {
-    leases: Vec<u64>,
+    leases: Vec<[u8; 8]>,
+    /// How many are held here or asked for.
+    expected: usize,
     /// A thread waits for room on the socket.
     waiting: bool,
+}
+
+impl Late {
+    /// One more will be asked for.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    fn expect(&mut self) -> Result<()> {
+        if self.leases.try_reserve(self.expected + 1).is_err() {
+            return Err(Error::no_memory(size_of::<[u8; 8]>() * (self.expected + 1)));
+        }
+        self.expected += 1;
+        Ok(())
+    }
+
+    /// One was not given after all.
+    fn expect_less(&mut self) {
+        self.expected = self.expected.saturating_sub(1);
+    }
+
+    fn add(&mut self, lease: u64) {
+        self.expect_less();
+        // There is room, but for what an exporter gives whom nobody asked: that is its own affair.
+        if self.leases.try_reserve(1).is_ok() {
+            self.leases.push(lease.to_le_bytes());
+        }
+    }
 }
 
 /// Connects to the [`Server`](super::Server) at an address, of the same user.
 ///
 /// # Errors
-/// `DEVX_SYSTEM` if nobody listens there, the user is another one, or there is no answer in time; `DEVX_VERSION`.
+/// `DEVX_SYSTEM` if nobody listens there, the user is another one, or there is no answer in time; `DEVX_VERSION`;
+/// `DEVX_OUT_OF_MEMORY`, here or there.
 pub fn connect(address: &str) -> Result<Client> {
     Client::connect(address, Users::Same, TIMEOUT)
 }
@@ -67,12 +109,13 @@ impl Client {
     /// # Errors
     /// As [`connect`].
     pub fn connect(address: &str, users: Users, timeout: Duration) -> Result<Self> {
+        let (block, mut room) = (Slab::room(TailSize::default())?, Room::new()?);
         let end = deadline(timeout);
         let socket = Socket::connect(address, end)?;
         let peer = socket.peer()?;
         require_user(users, peer.user)?;
-        let (bytes, fds) = receive(&socket, end, timeout)?;
-        let exporter = match Message::decode(&bytes)? {
+        let (bytes, mut fds) = receive(&socket, &mut room, end, timeout)?;
+        let exporter = match Message::decode(bytes)? {
             Message::Hello { protocol: PROTOCOL, exporter } => told_apart(exporter, peer.process),
             Message::Hello { protocol, .. } => {
                 return refuse!(DEVX_VERSION, "the exporter speaks version {protocol}, this library {PROTOCOL}");
@@ -80,9 +123,11 @@ impl Client {
             Message::Refused { status, text, .. } => return Err(refused(status, text)),
             other => return refuse!(DEVX_INVALID_ARGUMENT, "an exporter does not begin with {other:?}"),
         };
-        let changes = fds.into_iter().next().map(Watched::open).transpose()?;
-        let (request, late, holds, process) = (Mutex::new(0), Mutex::default(), Holds::default(), std::process::id());
-        Ok(Self(Arc::new(Connection { socket, timeout, exporter, request, late, changes, holds, process })))
+        let changes = fds.next().map(Watched::open).transpose()?;
+        drop(fds);
+        let (asking, late) = (Mutex::new(Asking { last: 0, room }), Mutex::default());
+        let (holds, process) = (Holds::default(), std::process::id());
+        Ok(Self(block.fill(Connection { socket, timeout, exporter, asking, late, changes, holds, process })))
     }
 
     /// Imports the tensor that is offered under a name, zero-copy. The exporter keeps its memory until the last
@@ -90,7 +135,8 @@ impl Client {
     /// exporter has not changed its offers, another import over this connection shares it and asks nobody.
     ///
     /// # Errors
-    /// `DEVX_CLOSED` if the exporter is gone, what the exporter says, and as [`import_tensor`].
+    /// `DEVX_CLOSED` if the exporter is gone, what the exporter says, and as [`import_tensor`]. After
+    /// `DEVX_OUT_OF_MEMORY` the connection is as good as before, and so is what was imported.
     pub fn import_tensor(&self, name: &str) -> Result<Tensor> {
         self.import(name)
     }
@@ -105,7 +151,7 @@ impl Client {
 
     fn import<T: Importable>(&self, name: &str) -> Result<T> {
         check_name(name)?;
-        let this = &self.0;
+        let this = self.0.header();
         if this.process != std::process::id() {
             return refuse!(DEVX_UNSUPPORTED, "the connection is of process {}, of which this is a fork", this.process);
         }
@@ -116,59 +162,70 @@ impl Client {
         if let Some(held) = held.filter(|_| this.socket.is_connected()) {
             return held.import();
         }
-        let (lease, descriptor, fds) = self.get(name)?;
-        let number = lease.lease;
-        let held = Held::open::<T>(&descriptor, fds, Peer { id: this.exporter, keep: Owner::boxed(lease) })?;
+        let Given { lease, peer, descriptor, fds } = self.get(name)?;
+        let held = Held::open::<T>(&descriptor, fds, peer)?;
         if let Some(changes) = changes {
-            this.holds.note(name, number, changes, held.opened());
+            // Without memory for it the next import asks, too.
+            let _ = this.holds.note(name, lease, changes, held.opened());
         }
         held.import()
     }
 
-    fn get(&self, name: &str) -> Result<(Lease, Vec<u8>, Vec<OwnedFd>)> {
-        let this = &self.0;
-        let mut last = this.request.lock().unwrap_or_else(PoisonError::into_inner);
+    fn get(&self, name: &str) -> Result<Given> {
+        let this = self.0.header();
+        let mut asking = this.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let Asking { last, room } = &mut *asking;
         *last += 1;
         let (request, end) = (*last, deadline(this.timeout));
         let message = Message::Get { request, name }.encode()?;
-        loop {
-            match this.socket.send(&message, &[])? {
-                Sent::Yes => break,
-                Sent::End => return Err(gone()),
-                Sent::Full if this.socket.wait(PollFlags::OUT, end)? => {}
-                Sent::Full => return Err(late(this.timeout)),
-            }
+        // Made before there is a lease, which is then given up whatever happens.
+        let (of_lease, own_name) = (Vacant::new()?, text::owned(name)?);
+        this.late().expect()?;
+        if let Err(error) = this.say(&message, end) {
+            this.late().expect_less();
+            return Err(error);
         }
         loop {
-            let (bytes, mut fds) = receive(&this.socket, end, this.timeout)?;
-            match Message::decode(&bytes)? {
-                Message::Given { request: of, lease, descriptor } => {
-                    // From here on the lease is given up, whatever happens.
-                    let lease = Lease { connection: Arc::clone(this), lease, name: name.into() };
-                    // An answer that came too late for its request.
-                    if of != request {
-                        continue;
-                    }
+            let (bytes, mut fds) = receive(&this.socket, room, end, this.timeout)?;
+            match Message::decode(bytes)? {
+                // An answer that came too late for its request.
+                Message::Given { request: of, lease, .. } if of != request => Connection::release(&self.0, lease),
+                Message::Given { lease, descriptor, .. } => {
+                    let held = Lease { connection: self.0.clone(), lease, name: own_name };
+                    let peer = Peer { id: this.exporter, keep: Owner::in_room(of_lease, held) };
                     let descriptor = match descriptor {
                         Some(bytes) => collected(bytes.iter().copied().map(Ok))?,
-                        None if fds.is_empty() => {
-                            return refuse!(
-                                DEVX_INVALID_ARGUMENT,
-                                "the descriptor should be in a file, but there is none"
-                            );
-                        }
-                        None => read_all(fds.remove(0).as_fd(), MAX_BYTES)?,
+                        None => match fds.next() {
+                            Some(file) => read_all(file.as_fd(), MAX_BYTES)?,
+                            None => {
+                                return refuse!(
+                                    DEVX_INVALID_ARGUMENT,
+                                    "the descriptor should be in a file, but there is none"
+                                );
+                            }
+                        },
                     };
-                    return Ok((lease, descriptor, fds));
+                    return Ok(Given { lease, peer, descriptor, fds: collected(fds.map(Ok))? });
                 }
-                Message::Refused { request: of, status, text } if of == request || of == 0 => {
-                    return Err(refused(status, text));
+                Message::Refused { request: of, status, text } => {
+                    this.late().expect_less();
+                    if of == request || of == 0 {
+                        return Err(refused(status, text));
+                    }
                 }
-                Message::Refused { .. } => {}
                 other => return refuse!(DEVX_INVALID_ARGUMENT, "an exporter does not answer with {other:?}"),
             }
         }
     }
+}
+
+/// What an exporter gave.
+struct Given {
+    lease: u64,
+    /// Gives up the lease.
+    peer: Peer,
+    descriptor: Vec<u8>,
+    fds: Vec<OwnedFd>,
 }
 
 fn deadline(timeout: Duration) -> Instant {
@@ -185,16 +242,22 @@ fn late(timeout: Duration) -> Error {
 }
 
 /// The next message. Whoever sends without end what nobody asked for is late, too.
-fn receive(socket: &Socket, end: Instant, timeout: Duration) -> Result<(Vec<u8>, Vec<OwnedFd>)> {
+fn receive<'a>(
+    socket: &Socket,
+    room: &'a mut Room,
+    end: Instant,
+    timeout: Duration,
+) -> Result<(&'a [u8], Drain<'a, OwnedFd>)> {
     loop {
-        match socket.receive()? {
+        match socket.receive(room)? {
             Received::End => return Err(gone()),
             _ if Instant::now() >= end => return Err(late(timeout)),
-            Received::Message(bytes, fds) => return Ok((bytes, fds)),
+            Received::Message => break,
             Received::Nothing if socket.wait(PollFlags::IN, end)? => {}
             Received::Nothing => return Err(late(timeout)),
         }
     }
+    Ok(room.last())
 }
 
 /// What tells an exporter from others in this process: the number that it chose, and the process that the system says it
@@ -206,47 +269,64 @@ pub(super) fn told_apart(chosen: u64, process: i32) -> u64 {
 
 /// Something that the exporter keeps for this process, until this is dropped.
 struct Lease {
-    connection: Arc<Connection>,
+    connection: Slab<Connection>,
     lease: u64,
     /// Under which it was asked for.
-    name: Box<str>,
+    name: String,
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if self.connection.process == std::process::id() {
-            self.connection.holds.forget(&self.name, self.lease);
+        let connection = self.connection.header();
+        if connection.process == std::process::id() {
+            connection.holds.forget(&self.name, self.lease);
             Connection::release(&self.connection, self.lease);
         }
     }
 }
 
 impl Connection {
-    /// Tells the exporter, without waiting: if the socket has no room now, a thread does it when there is.
-    fn release(this: &Arc<Self>, lease: u64) {
-        let mut late = this.late.lock().unwrap_or_else(PoisonError::into_inner);
-        late.leases.push(lease);
-        if late.waiting || this.tell(&mut late.leases) {
-            return;
-        }
-        let own = Arc::clone(this);
-        let thread = std::thread::Builder::new().name("devexchange-ipc-release".into());
-        // Without a thread, the next release tries again, and the end of the connection releases all.
-        late.waiting = thread.spawn(move || own.tell_later()).is_ok();
+    fn late(&self) -> MutexGuard<'_, Late> {
+        self.late.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the exporter as much as there is room for; whether that was all. An exporter that is gone needs no
-    /// telling.
-    fn tell(&self, leases: &mut Vec<u64>) -> bool {
+    /// Sends a message, as soon as there is room for it.
+    fn say(&self, message: &[u8], end: Instant) -> Result<()> {
+        loop {
+            match self.socket.send(message, &[])? {
+                Sent::Yes => return Ok(()),
+                Sent::End => return Err(gone()),
+                Sent::Full if self.socket.wait(PollFlags::OUT, end)? => {}
+                Sent::Full => return Err(late(self.timeout)),
+            }
+        }
+    }
+
+    /// Tells the exporter, without waiting: if the socket has no room now, a thread does it when there is.
+    fn release(this: &Slab<Self>, lease: u64) {
+        let mut late = this.header().late();
+        late.add(lease);
+        if late.waiting || this.header().tell(&mut late.leases) {
+            return;
+        }
+        let own = this.clone();
+        let thread = std::thread::Builder::new().name("devexchange-ipc-release".into());
+        // Without a thread, the next release tries again, and the end of the connection releases all.
+        late.waiting = thread.spawn(move || own.header().tell_later()).is_ok();
+    }
+
+    /// Tells the exporter as much as there is room for; whether there is nothing to wait for. An exporter that is gone
+    /// needs no telling.
+    fn tell(&self, leases: &mut Vec<[u8; 8]>) -> bool {
         while !leases.is_empty() {
-            let some = leases.get(..leases.len().min(MAX_RELEASES)).unwrap_or_default().to_vec();
-            let count = some.len();
-            // Without memory for it there is as little room as without room in the socket.
-            let Ok(message) = (Message::Release { leases: some }).encode() else { return false };
-            match self.socket.send(&message, &[]) {
+            let count = leases.len().min(MAX_RELEASES);
+            let some = leases.get(..count).unwrap_or_default().as_flattened();
+            match self.socket.send_parts(&[IoSlice::new(&RELEASE), IoSlice::new(some)], &[]) {
                 Ok(Sent::Yes) => drop(leases.drain(..count)),
                 Ok(Sent::Full) => return false,
-                Ok(Sent::End) | Err(_) => leases.clear(),
+                Ok(Sent::End) => leases.clear(),
+                // The system may lack memory: tried again with the next one.
+                Err(_) => return true,
             }
         }
         true
@@ -255,7 +335,7 @@ impl Connection {
     fn tell_later(&self) {
         loop {
             let _ = self.socket.wait(PollFlags::OUT, deadline(TIMEOUT));
-            let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut late = self.late();
             if self.tell(&mut late.leases) {
                 late.waiting = false;
                 return;

@@ -187,7 +187,7 @@ impl Descriptor {
         let mut from = Reader::new(bytes);
         let magic: [u8; 8] = from.array("magic")?;
         if magic != MAGIC {
-            return refuse!(DEVX_INVALID_ARGUMENT, "magic is {:?}: not a descriptor", magic.escape_ascii().to_string());
+            return refuse!(DEVX_INVALID_ARGUMENT, "magic is \"{}\": not a descriptor", magic.escape_ascii());
         }
         let version = from.u32("version")?;
         if version != VERSION {

@@ -268,7 +268,7 @@ fn finish<T: Exportable>(given: T, all: Regions, what: What) -> Result<Exported>
         };
         regions.push(Region { bytes, kind });
     }
-    let place = if at == Device::CPU { Place::Host } else { Place::Cuda(info::device_info(at.id)?.uuid) };
+    let place = if at == Device::CPU { Place::Host } else { Place::Cuda(info::uuid(at.id)?) };
     let order = event.as_ref().map(Event::ipc_handle).transpose()?;
     let descriptor = Descriptor { place, order, regions, what }.encode()?;
     Ok(Exported { descriptor, fds, kind, _event: event, _kept: Owner::in_room(Vacant::new()?, given) })

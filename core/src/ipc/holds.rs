@@ -3,13 +3,15 @@
 
 #![forbid(unsafe_code)]
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::import::Opened;
+use crate::error::Result;
+use crate::memory::{Counted, Sorted, Weak};
+use crate::text;
 
 #[derive(Debug, Default)]
-pub(super) struct Holds(Mutex<BTreeMap<String, Hold>>);
+pub(super) struct Holds(Mutex<Sorted<String, Hold>>);
 
 #[derive(Debug)]
 struct Hold {
@@ -21,13 +23,18 @@ struct Hold {
 
 impl Holds {
     /// What is held under a name, if no offer has changed since it was asked for.
-    pub(super) fn find(&self, name: &str, changes: u64) -> Option<Arc<Opened>> {
+    pub(super) fn find(&self, name: &str, changes: u64) -> Option<Counted<Opened>> {
         self.all().get(name).filter(|hold| hold.changes == changes)?.opened.upgrade()
     }
 
     /// Notes what was given under a name, in place of what was given before.
-    pub(super) fn note(&self, name: &str, lease: u64, changes: u64, opened: &Arc<Opened>) {
-        self.all().insert(name.to_owned(), Hold { lease, changes, opened: Arc::downgrade(opened) });
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`; then the next import under that name has a lease of its own.
+    pub(super) fn note(&self, name: &str, lease: u64, changes: u64, opened: &Counted<Opened>) -> Result<()> {
+        let name = text::owned(name)?;
+        self.all().room()?.insert(name, Hold { lease, changes, opened: opened.downgrade() });
+        Ok(())
     }
 
     /// Forgets a lease that is given up, unless there is another one under its name by now.
@@ -39,7 +46,7 @@ impl Holds {
     }
 
     /// Never held while something is given up, which may be the last reference to what is noted here.
-    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Hold>> {
+    fn all(&self) -> MutexGuard<'_, Sorted<String, Hold>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,7 +3,6 @@
 use core::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 use super::descriptor::{BatchPart, Descriptor, NodePart, Place, Region, RegionKind, Spot, TensorPart, What};
 use super::memory::Mapping;
@@ -12,7 +11,7 @@ use crate::arrow::batch::NodeDesc;
 use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
 use crate::ledger::{Entry, Kind};
-use crate::memory::{Owner, Vacant, collected, push, vector};
+use crate::memory::{Counted, Owner, Slab, TailSize, Vacant, collected, vector};
 use crate::order::Ready;
 use crate::runtime::cuda::Event;
 use crate::runtime::cuda::ipc::{self, Opening};
@@ -71,9 +70,9 @@ pub(super) struct Opened {
     writable: bool,
     // The rest in the order in which it is given up: the exporter may free its memory only after all is closed.
     ready: Ready,
-    _files: Vec<Arc<Mapping>>,
+    _files: Vec<Counted<Mapping>>,
     _openings: Vec<Opening>,
-    _keep: Arc<Owner>,
+    _keep: Slab<Owner>,
 }
 
 impl Opened {
@@ -83,8 +82,9 @@ impl Opened {
             Place::Host => Device::CPU,
             Place::Cuda(uuid) => Device { kind: DeviceType::CUDA, id: ipc::ordinal_of(uuid)? },
         };
-        let keep = Arc::new(peer.keep);
-        let (mut ranges, mut files, mut openings) = (vector(regions.len())?, Vec::new(), Vec::new());
+        let keep = Slab::new(peer.keep, TailSize::default())?;
+        let (files, openings) = if device == Device::CPU { (regions.len(), 0) } else { (0, regions.len()) };
+        let (mut ranges, mut files, mut openings) = (vector(regions.len())?, vector(files)?, vector(openings)?);
         let (mut fds, mut writable) = (fds.into_iter(), true);
         for Region { bytes, kind } in regions {
             let fd = if kind.has_fd() { fds.next() } else { None };
@@ -93,15 +93,15 @@ impl Opened {
                     writable &= this;
                     let file = Mapping::open(fd, bytes, this)?;
                     let start = file.address().addr();
-                    push(&mut files, file)?;
+                    files.push(file);
                     start
                 }
                 (RegionKind::Pool { pool, pointer }, Some(fd)) => {
-                    push(&mut openings, Opening::of_pool(device.id, peer.id, pool, &fd, pointer)?)?;
+                    openings.push(Opening::of_pool(device.id, peer.id, pool, &fd, pointer)?);
                     openings.last().map_or(0, Opening::address)
                 }
                 (RegionKind::Cuda(handle), _) => {
-                    push(&mut openings, Opening::allocation(device.id, handle)?)?;
+                    openings.push(Opening::allocation(device.id, handle)?);
                     openings.last().map_or(0, Opening::address)
                 }
                 (_, None) => return refuse!(DEVX_INVALID_ARGUMENT, "a region has no file descriptor"),
@@ -114,7 +114,7 @@ impl Opened {
         require_sizes(device, &ranges)?;
         let ready = match order {
             None => Ready::Now,
-            Some(event) => Ready::After(Event::open(device.id, event, || Owner::boxed(Arc::clone(&keep)))?),
+            Some(event) => Ready::After(Event::open(device.id, event, || Owner::of_slab(keep.clone()))?),
         };
         Ok(Self { device, what, ranges, writable, ready, _files: files, _openings: openings, _keep: keep })
     }
@@ -131,7 +131,7 @@ impl Opened {
 /// A share of what is opened: that of an import, which the ledger counts, or of somebody who looks at it.
 #[derive(Debug)]
 pub(super) struct Held {
-    opened: ManuallyDrop<Arc<Opened>>,
+    opened: ManuallyDrop<Counted<Opened>>,
     entry: Option<Entry>,
 }
 
@@ -140,7 +140,7 @@ impl Drop for Held {
         // SAFETY: taken once, here.
         let opened = unsafe { ManuallyDrop::take(&mut self.opened) };
         // Of all that share it one is the last.
-        let Some(last) = Arc::into_inner(opened) else { return };
+        let Some(last) = opened.into_inner() else { return };
         let on_host = last.device == Device::CPU;
         let all = (last, self.entry.take());
         // Closing memory of the driver waits for the device: this thread does, if there is no memory to hand it over.
@@ -152,7 +152,7 @@ impl Drop for Held {
 }
 
 impl Held {
-    pub(super) fn new(opened: Arc<Opened>) -> Self {
+    pub(super) fn new(opened: Counted<Opened>) -> Self {
         Self { opened: ManuallyDrop::new(opened), entry: None }
     }
 
@@ -163,7 +163,8 @@ impl Held {
     pub(super) fn open<T: Importable>(bytes: &[u8], fds: Vec<OwnedFd>, peer: Peer) -> Result<Self> {
         let (descriptor, fds) = read(bytes, fds)?;
         T::part(&descriptor.what)?;
-        Ok(Self::new(Arc::new(Opened::new(descriptor, fds, peer)?)))
+        let room = Counted::room()?;
+        Ok(Self::new(room.fill(Opened::new(descriptor, fds, peer)?)))
     }
 
     /// One import more.
@@ -173,12 +174,12 @@ impl Held {
     pub(super) fn import<T: Importable>(&self) -> Result<T> {
         let part = T::part(&self.opened.what)?;
         let room = Vacant::new()?;
-        let mut share = Self::new(Arc::clone(&self.opened));
+        let mut share = Self::new(Counted::clone(&self.opened));
         share.entry = Some(Entry::open(T::KIND));
         T::over(&self.opened, part, Owner::in_room(room, share))
     }
 
-    pub(super) fn opened(&self) -> &Arc<Opened> {
+    pub(super) fn opened(&self) -> &Counted<Opened> {
         &self.opened
     }
 }

@@ -4,9 +4,9 @@
 //! that made it ends: the system keeps the file as long as somebody maps it.
 
 use core::ffi::c_void;
-use std::collections::BTreeMap;
+use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{self, FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -17,10 +17,11 @@ use crate::dtype::DType;
 use crate::error::{Error, Result, refuse};
 use crate::layout;
 use crate::manager::Allocated;
-use crate::memory::{Owner, repeated};
+use crate::memory::{Counted, Owner, Sorted, Weak, repeated};
 use crate::order::Ready;
 use crate::runtime::Memory;
 use crate::tensor::{Flags, Tensor, TensorDesc};
+use crate::text::{self, OfErrno};
 
 /// What a file must not do while it is mapped.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
@@ -41,18 +42,18 @@ pub(super) struct Mapping {
 
 /// The mappings of this process.
 struct Books {
-    by_address: BTreeMap<usize, Weak<Mapping>>,
-    by_file: BTreeMap<Key, Weak<Mapping>>,
+    by_address: Sorted<usize, Weak<Mapping>>,
+    by_file: Sorted<Key, Weak<Mapping>>,
 }
 
-static BOOKS: Mutex<Books> = Mutex::new(Books { by_address: BTreeMap::new(), by_file: BTreeMap::new() });
+static BOOKS: Mutex<Books> = Mutex::new(Books { by_address: Sorted::new(), by_file: Sorted::new() });
 
 impl Mapping {
     /// A new file of so many bytes, which are there: running out of memory is an error now, not a signal later.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.
-    fn new(bytes: usize) -> Result<Arc<Self>> {
+    fn new(bytes: usize) -> Result<Counted<Self>> {
         let fd = file("devexchange", bytes)?;
         seal(&fd)?;
         Self::map(fd, bytes, true)
@@ -62,7 +63,7 @@ impl Mapping {
     ///
     /// # Errors
     /// As [`Mapping::new`]; `DEVX_SYSTEM` of a system that cannot see to it (Linux before 5.1).
-    pub(super) fn written_here_only(bytes: usize) -> Result<Arc<Self>> {
+    pub(super) fn written_here_only(bytes: usize) -> Result<Counted<Self>> {
         // Sealed after it is mapped: what is mapped already can still be written.
         let mapping = Self::map(file("devexchange-changes", bytes)?, bytes, true)?;
         fs::fcntl_add_seals(&mapping.fd, SEALS | SealFlags::FUTURE_WRITE | SealFlags::SEAL)
@@ -74,7 +75,7 @@ impl Mapping {
     ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` for a file that is no sealed memory, or of another size; `DEVX_SYSTEM`.
-    pub(super) fn open(fd: OwnedFd, bytes: u64, writable: bool) -> Result<Arc<Self>> {
+    pub(super) fn open(fd: OwnedFd, bytes: u64, writable: bool) -> Result<Counted<Self>> {
         let (found, seals) = sealed_bytes(fd.as_fd(), "the file descriptor of a region")?;
         if found != bytes {
             return refuse!(
@@ -90,7 +91,7 @@ impl Mapping {
         Self::map(fd, bytes as usize, writable)
     }
 
-    fn map(fd: OwnedFd, bytes: usize, writable: bool) -> Result<Arc<Self>> {
+    fn map(fd: OwnedFd, bytes: usize, writable: bool) -> Result<Counted<Self>> {
         let found = fs::fstat(&fd).map_err(|errno| Error::system("fstat", errno))?;
         let key = (found.st_dev, found.st_ino, writable);
         // Held over the system call, so that a file is not mapped by two threads at once.
@@ -98,20 +99,23 @@ impl Mapping {
         if let Some(known) = books.by_file.get(&key).and_then(Weak::upgrade) {
             return Ok(known);
         }
+        // What is mapped must get into the books.
+        let Books { by_address, by_file } = &mut *books;
+        let (by_address, by_file, room) = (by_address.room()?, by_file.room()?, Counted::room()?);
         let access = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: a new mapping at an address that the system chooses.
         let address = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, &fd, 0) };
         let address = address.map_err(|errno| Error::system("mmap", errno))?.expose_provenance();
-        let mapping = Arc::new(Self { address, bytes, fd, key, process: std::process::id() });
-        books.by_address.insert(address, Arc::downgrade(&mapping));
-        books.by_file.insert(key, Arc::downgrade(&mapping));
+        let mapping = room.fill(Self { address, bytes, fd, key, process: std::process::id() });
+        by_address.insert(address, mapping.downgrade());
+        by_file.insert(key, mapping.downgrade());
         Ok(mapping)
     }
 
     /// The mapping that all of a range lies in, and where it begins there.
-    pub(super) fn find(address: usize, bytes: usize) -> Option<(Arc<Self>, usize)> {
+    pub(super) fn find(address: usize, bytes: usize) -> Option<(Counted<Self>, usize)> {
         let books = BOOKS.lock().unwrap_or_else(PoisonError::into_inner);
-        let mapping = books.by_address.range(..=address).next_back()?.1.upgrade()?;
+        let mapping = books.by_address.up_to(&address)?.upgrade()?;
         // If this was the last reference by now, its end needs the lock.
         drop(books);
         let offset = address - mapping.address;
@@ -138,8 +142,8 @@ impl Mapping {
         if writable || !self.is_writable() {
             return self.fd.try_clone().map_err(|error| Error::system("dup", errno_of(&error)));
         }
-        let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
-        fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| Error::system("open", errno))
+        let path = text::said(format_args!("/proc/self/fd/{}", self.fd.as_raw_fd()))?;
+        fs::open(&*path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| Error::system("open", errno))
     }
 }
 
@@ -156,7 +160,7 @@ impl Drop for Mapping {
         if let Some(books) = &mut books {
             books.by_address.remove(&self.address);
             // Another thread may have mapped the file anew.
-            if books.by_file.get(&self.key).is_some_and(|known| known.strong_count() == 0) {
+            if books.by_file.get(&self.key).is_some_and(Weak::is_gone) {
                 books.by_file.remove(&self.key);
             }
         }
@@ -170,7 +174,7 @@ impl Drop for Mapping {
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.
 pub(super) fn file(name: &str, bytes: usize) -> Result<OwnedFd> {
-    let refused = |why: String| {
+    let refused = |why: fmt::Arguments<'_>| {
         Err(Error::new(
             DEVX_OUT_OF_MEMORY,
             format_args!("{bytes} bytes of shared memory could not be allocated: {why}"),
@@ -179,7 +183,7 @@ pub(super) fn file(name: &str, bytes: usize) -> Result<OwnedFd> {
     if bytes >= LARGE
         && let Some(available) = available().filter(|available| bytes as u64 > *available)
     {
-        return refused(format!("the system has {available}"));
+        return refused(format_args!("the system has {available}"));
     }
     let fd = fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
         .map_err(|errno| Error::system("memfd_create", errno))?;
@@ -188,7 +192,7 @@ pub(super) fn file(name: &str, bytes: usize) -> Result<OwnedFd> {
     fs::fchmod(&fd, for_reading).map_err(|errno| Error::system("fchmod", errno))?;
     match fs::fallocate(&fd, FallocateFlags::empty(), 0, bytes as u64) {
         Ok(()) => Ok(fd),
-        Err(errno) => refused(errno.to_string()),
+        Err(errno) => refused(format_args!("{}", OfErrno(errno.raw_os_error()))),
     }
 }
 

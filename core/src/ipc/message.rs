@@ -28,18 +28,33 @@ pub(super) const MAX_RELEASES: usize = 256;
 /// Most bytes of the text of a refusal.
 const MAX_TEXT: usize = 1024;
 
+/// How a release begins; what it gives up follows. For those who must not lack memory to say it.
+pub(super) const RELEASE: [u8; 8] = {
+    let ([a, b, c, d], [e, f, g, h]) = (MAGIC.to_le_bytes(), 3_u32.to_le_bytes());
+    [a, b, c, d, e, f, g, h]
+};
+
+/// Leases are given up in the bytes that are sent, little-endian.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message<'a> {
     Hello { protocol: u32, exporter: u64 },
     Get { request: u64, name: &'a str },
-    Release { leases: Vec<u64> },
+    Release { leases: &'a [[u8; 8]] },
     Given { request: u64, lease: u64, descriptor: Option<&'a [u8]> },
     Refused { request: u64, status: i32, text: &'a str },
 }
 
 impl<'a> Message<'a> {
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
     pub(super) fn encode(&self) -> Result<Vec<u8>> {
         let mut out = Writer::default();
+        self.write(&mut out);
+        out.into_bytes()
+    }
+
+    /// Writes the message behind what is there.
+    pub(super) fn write(&self, out: &mut Writer) {
         out.u32(MAGIC);
         match self {
             Self::Hello { protocol, exporter } => {
@@ -54,7 +69,7 @@ impl<'a> Message<'a> {
             }
             Self::Release { leases } => {
                 out.u32(3);
-                leases.iter().for_each(|&lease| out.u64(lease));
+                out.raw(leases.as_flattened());
             }
             Self::Given { request, lease, descriptor } => {
                 out.u32(4);
@@ -70,7 +85,6 @@ impl<'a> Message<'a> {
                 out.raw(text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default().as_bytes());
             }
         }
-        out.into_bytes()
     }
 
     /// # Errors
@@ -98,7 +112,7 @@ impl<'a> Message<'a> {
                         rest.len()
                     );
                 }
-                Self::Release { leases: leases.iter().map(|lease| u64::from_le_bytes(*lease)).collect() }
+                Self::Release { leases }
             }
             4 => {
                 let (request, lease) = (from.u64("request")?, from.u64("lease")?);

@@ -39,7 +39,7 @@ macro_rules! held_by_bindings {
         impl $Name {
             /// The address of this, which keeps this reference: how a binding holds one.
             pub fn into_raw(self) -> *mut core::ffi::c_void {
-                Arc::into_raw(self.0).cast_mut().cast()
+                self.0.into_raw()
             }
 
             /// Takes a reference back.
@@ -48,7 +48,7 @@ macro_rules! held_by_bindings {
             /// `raw` is from `into_raw` of the same type and is taken back once.
             pub unsafe fn from_raw(raw: *mut core::ffi::c_void) -> Self {
                 // SAFETY: the caller's contract.
-                Self(unsafe { Arc::from_raw(raw.cast_const().cast::<$Inner>()) })
+                Self(unsafe { crate::memory::Slab::<$Inner>::from_raw(raw) })
             }
 
             /// Looks at what a binding holds.
@@ -76,6 +76,7 @@ mod memory;
 mod message;
 mod regions;
 mod server;
+mod serving;
 mod socket;
 mod wire;
 

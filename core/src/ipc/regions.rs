@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 use core::ffi::c_void;
-use std::sync::Arc;
 
 use super::descriptor::{NodePart, Spot};
 use super::memory::Mapping;
@@ -12,7 +11,7 @@ use crate::arrow::Batch;
 use crate::arrow::format::Buffer;
 use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
-use crate::memory::{collected, push, vector};
+use crate::memory::{Counted, collected, push, vector};
 use crate::runtime::cuda::ipc::{self, Shared};
 use crate::tensor::Tensor;
 
@@ -24,7 +23,7 @@ pub(super) struct Regions {
 
 /// A piece of memory that can be shared.
 pub(super) enum Found {
-    Host(Arc<Mapping>),
+    Host(Counted<Mapping>),
     Cuda(Shared),
 }
 

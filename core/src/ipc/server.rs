@@ -1,40 +1,26 @@
 //! The exporter: offers tensors and batches under names, and keeps what it gave alive until the importer releases it or
 //! is gone.
 
-use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, eventfd};
 
 use super::changes::Changes;
 use super::export::{Exported, export_batch, export_tensor};
-use super::memory::file_of;
-use super::message::{MAX_MESSAGE, Message, PROTOCOL, check_name};
-use super::socket::{Received, Sent, Socket, timespec};
-use crate::abi::types::{DEVX_CLOSED, DEVX_INVALID_ARGUMENT, DEVX_SYSTEM};
+use super::message::check_name;
+use super::serving::{Loop, SERVING};
+use super::socket::Socket;
 use crate::arrow::Batch;
 use crate::dlpack::Copying;
 use crate::error::{Error, Result, refuse};
-use crate::ledger::Entry;
-use crate::memory::collected;
+use crate::memory::{Slab, Sorted, TailSize};
 use crate::tensor::Tensor;
-use crate::trace;
+use crate::text;
 
-/// Most importers at a time.
-const MAX_CONNECTIONS: usize = 512;
-/// Most things that one importer holds at a time.
-const MAX_LEASES: usize = 1 << 16;
-/// What a message has besides its descriptor, at most.
-const HEAD: usize = 64;
-/// How long nobody is let in after the system refused to.
-const PAUSE: Duration = Duration::from_millis(20);
 /// How long the end of a server waits for its address to be free, if its thread is busy with somebody's release.
 const AT_END: Duration = Duration::from_secs(1);
 
@@ -43,30 +29,30 @@ const AT_END: Duration = Duration::from_secs(1);
 /// Cloning shares it. With the last reference the offers end; what was given stays valid until its importers release
 /// it. When this process ends, host memory that was given stays valid, device memory does not.
 #[derive(Clone, Debug)]
-pub struct Server(Arc<Offering>);
+pub struct Server(Slab<Offering>);
 
 crate::ipc::held_by_bindings!(Server of Offering);
 
 #[derive(Debug)]
 struct Offering {
-    shared: Arc<Shared>,
-    path: Option<PathBuf>,
+    shared: Slab<Shared>,
+    path: Option<String>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    offers: Mutex<BTreeMap<String, Arc<Exported>>>,
+pub(super) struct Shared {
+    pub(super) offers: Mutex<Sorted<String, Slab<Exported>>>,
     /// `None` where the system has no memory for it: importers ask each time then.
-    changes: Option<Changes>,
-    leases: AtomicI64,
-    closed: AtomicBool,
+    pub(super) changes: Option<Changes>,
+    pub(super) leases: AtomicI64,
+    pub(super) closed: AtomicBool,
     /// Whether the address is in use, and when that changes.
-    listening: Mutex<bool>,
-    changed: Condvar,
-    wake: OwnedFd,
-    users: Users,
-    process: u32,
+    pub(super) listening: Mutex<bool>,
+    pub(super) changed: Condvar,
+    pub(super) wake: OwnedFd,
+    pub(super) users: Users,
+    pub(super) process: u32,
 }
 
 /// Who may import.
@@ -84,7 +70,8 @@ impl Server {
     /// same user.
     ///
     /// # Errors
-    /// `DEVX_INVALID_ARGUMENT` for an address that is none, `DEVX_SYSTEM` if it is in use, for example.
+    /// `DEVX_INVALID_ARGUMENT` for an address that is none, `DEVX_SYSTEM` if it is in use, for example;
+    /// `DEVX_OUT_OF_MEMORY`.
     pub fn bind(address: &str) -> Result<Self> {
         Self::bind_for(address, Users::Same)
     }
@@ -94,11 +81,11 @@ impl Server {
     /// # Errors
     /// As [`Server::bind`].
     pub fn bind_for(address: &str, users: Users) -> Result<Self> {
-        let listener = Socket::listen(address)?;
-        let path = (!address.starts_with('@')).then(|| PathBuf::from(address));
+        let path = (!address.starts_with('@')).then(|| text::owned(address)).transpose()?;
+        let (block, shared) = (Slab::room(TailSize::default())?, Slab::room(TailSize::default())?);
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| Error::system("eventfd", errno))?;
-        let shared = Arc::new(Shared {
+        let shared = shared.fill(Shared {
             offers: Mutex::default(),
             changes: Changes::new().ok(),
             leases: AtomicI64::new(0),
@@ -109,12 +96,15 @@ impl Server {
             users,
             process: std::process::id(),
         });
-        let own = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("devexchange-ipc".into());
-        match thread.spawn(move || Loop { shared: own, listener: Some(listener), connections: Vec::new() }.run()) {
-            Ok(thread) => Ok(Self(Arc::new(Offering { shared, path, thread: Some(thread) }))),
-            Err(error) => refuse!(DEVX_SYSTEM, "the thread of the server: {error}"),
+        let own = Loop::new(shared.clone())?;
+        let listener = Socket::listen(address)?;
+        // From here on its end frees the address.
+        let mut offering = Offering { shared, path, thread: None };
+        match std::thread::Builder::new().name("devexchange-ipc".into()).spawn(move || own.run(listener)) {
+            Ok(thread) => offering.thread = Some(thread),
+            Err(error) => return refuse!(DEVX_SYSTEM, "the thread of the server: {error}"),
         }
+        Ok(Self(block.fill(offering)))
     }
 
     /// Offers a tensor under a name, in place of what had that name. It is shared as it is now: an importer's stream
@@ -124,8 +114,7 @@ impl Server {
     /// As [`export_tensor`]; `DEVX_INVALID_ARGUMENT` for a name that is empty or too long.
     pub fn offer_tensor(&self, name: &str, tensor: &Tensor, copying: Copying) -> Result<()> {
         check_name(name)?;
-        self.offer(name, export_tensor(tensor, copying)?);
-        Ok(())
+        self.offer(name, export_tensor(tensor, copying)?)
     }
 
     /// As [`Server::offer_tensor`], for a batch.
@@ -134,28 +123,31 @@ impl Server {
     /// As [`Server::offer_tensor`].
     pub fn offer_batch(&self, name: &str, batch: &Batch, copying: Copying) -> Result<()> {
         check_name(name)?;
-        self.offer(name, export_batch(batch, copying)?);
-        Ok(())
+        self.offer(name, export_batch(batch, copying)?)
     }
 
-    fn offer(&self, name: &str, exported: Exported) {
-        let before = self.0.offers().insert(name.to_owned(), Arc::new(exported));
-        self.0.shared.count_change();
+    fn offer(&self, name: &str, exported: Exported) -> Result<()> {
+        let shared = self.0.header().shared.header();
+        let (name, exported) = (text::owned(name)?, Slab::new(exported, TailSize::default())?);
+        let before = shared.offers().room()?.insert(name, exported);
+        shared.count_change();
         // Its release may be anybody's code: not with the lock held.
         drop(before);
+        Ok(())
     }
 
     /// Ends an offer; whether there was one. What was given of it stays valid.
     pub fn withdraw(&self, name: &str) -> bool {
-        let before = self.0.offers().remove(name);
-        before.iter().for_each(|_| self.0.shared.count_change());
+        let shared = self.0.header().shared.header();
+        let before = shared.offers().remove(name);
+        before.iter().for_each(|_| shared.count_change());
         before.is_some()
     }
 
     /// How much was given and is not released yet. What an importer imports again over the same connection while it
     /// holds it counts once, unless an offer has changed.
     pub fn leases(&self) -> i64 {
-        self.0.shared.leases.load(SeqCst)
+        self.0.header().shared.header().leases.load(SeqCst)
     }
 }
 
@@ -164,30 +156,29 @@ impl Shared {
     fn count_change(&self) {
         self.changes.iter().for_each(Changes::count);
     }
-}
 
-impl Offering {
-    fn offers(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<Exported>>> {
-        self.shared.offers.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn offers(&self) -> MutexGuard<'_, Sorted<String, Slab<Exported>>> {
+        self.offers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Offering {
     fn drop(&mut self) {
+        let shared = self.shared.header();
         // A fork has neither the thread nor the right to end the offers of its parent.
-        if self.shared.process != std::process::id() {
+        if shared.process != std::process::id() {
             return;
         }
         if let Some(path) = &self.path {
             let _ = std::fs::remove_file(path);
         }
-        let offers = std::mem::take(&mut *self.offers());
+        let offers = std::mem::take(&mut *shared.offers());
         drop(offers);
-        self.shared.closed.store(true, SeqCst);
-        self.shared.count_change();
-        let _ = rustix::io::write(&self.shared.wake, &1_u64.to_ne_bytes());
+        shared.closed.store(true, SeqCst);
+        shared.count_change();
+        let _ = rustix::io::write(&shared.wake, &1_u64.to_ne_bytes());
         // A release may be what drops the server, on its own thread.
-        if !SERVING.get() {
+        if self.thread.is_some() && !SERVING.get() {
             self.wait();
         }
     }
@@ -196,120 +187,16 @@ impl Drop for Offering {
 impl Offering {
     /// Waits until the address is free again, and for the thread if it has nothing left to do.
     fn wait(&mut self) {
-        let listening = self.shared.listening.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.shared.changed.wait_timeout_while(listening, AT_END, |listening| *listening);
+        let shared = self.shared.header();
+        let listening = shared.listening.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = shared.changed.wait_timeout_while(listening, AT_END, |listening| *listening);
         let listening = waited.is_ok_and(|(listening, _)| *listening);
         if !listening
-            && self.shared.leases.load(SeqCst) == 0
+            && shared.leases.load(SeqCst) == 0
             && let Some(thread) = self.thread.take()
         {
             let _ = thread.join();
         }
-    }
-}
-
-/// A number that tells this process from others, whatever their ids.
-fn exporter() -> u64 {
-    static EXPORTER: OnceLock<u64> = OnceLock::new();
-    *EXPORTER.get_or_init(|| RandomState::new().build_hasher().finish())
-}
-
-thread_local! {
-    /// Whether this is the thread of a server.
-    static SERVING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// What the thread has.
-struct Loop {
-    shared: Arc<Shared>,
-    /// `None` when the server is closed.
-    listener: Option<Socket>,
-    connections: Vec<Connection>,
-}
-
-struct Connection {
-    socket: Socket,
-    leases: BTreeMap<u64, Lease>,
-    next: u64,
-    shared: Arc<Shared>,
-}
-
-/// Something that an importer holds.
-struct Lease {
-    _exported: Arc<Exported>,
-    _entry: Entry,
-}
-
-impl Loop {
-    fn run(mut self) {
-        SERVING.set(true);
-        loop {
-            if self.shared.closed.load(SeqCst) {
-                self.stop_listening();
-                self.connections.retain(|connection| !connection.leases.is_empty());
-                if self.connections.is_empty() {
-                    return;
-                }
-            }
-            if let Err(error) = self.turn() {
-                trace::say(format_args!("sharing with other processes: {error}"));
-                std::thread::sleep(PAUSE);
-            }
-        }
-    }
-
-    fn stop_listening(&mut self) {
-        if let Some(listener) = self.listener.take() {
-            drop(listener);
-            *self.shared.listening.lock().unwrap_or_else(PoisonError::into_inner) = false;
-            self.shared.changed.notify_all();
-        }
-    }
-
-    fn turn(&mut self) -> Result<()> {
-        let listening = usize::from(self.listener.is_some());
-        let mut fds = vec![PollFd::new(&self.shared.wake, PollFlags::IN)];
-        fds.extend(self.listener.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
-        fds.extend(self.connections.iter().map(|connection| PollFd::new(&connection.socket, PollFlags::IN)));
-        match poll(&mut fds, Some(&timespec(Duration::from_secs(60)))) {
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(()),
-            Err(errno) => return Err(Error::system("poll", errno)),
-        }
-        let happened: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        if happened.first() == Some(&true) {
-            let _ = rustix::io::read(&self.shared.wake, &mut [0_u8; 8]);
-        }
-        let mut of_connections = happened.iter().skip(1 + listening);
-        self.connections.retain_mut(|connection| of_connections.next() != Some(&true) || connection.serve());
-        if listening == 1 && happened.get(1) == Some(&true) {
-            self.admit()?;
-        }
-        Ok(())
-    }
-
-    fn admit(&mut self) -> Result<()> {
-        let Some(socket) = self.listener.as_ref().map_or(Ok(None), Socket::accept)? else {
-            return Ok(());
-        };
-        let refusal = match socket.peer() {
-            _ if self.connections.len() >= MAX_CONNECTIONS => format!("there are {MAX_CONNECTIONS} importers already"),
-            Err(error) => error.to_string(),
-            Ok(peer) => match require_user(self.shared.users, peer.user) {
-                Ok(()) => {
-                    let hello = Message::Hello { protocol: PROTOCOL, exporter: exporter() }.encode()?;
-                    let changes = collected(self.shared.changes.iter().map(|file| Ok(file.as_fd())))?;
-                    if socket.send(&hello, &changes)? == Sent::Yes {
-                        let shared = Arc::clone(&self.shared);
-                        self.connections.push(Connection { socket, leases: BTreeMap::new(), next: 1, shared });
-                    }
-                    return Ok(());
-                }
-                Err(error) => error.to_string(),
-            },
-        };
-        socket.send(&Message::Refused { request: 0, status: DEVX_SYSTEM.0, text: &refusal }.encode()?, &[])?;
-        Ok(())
     }
 }
 
@@ -321,87 +208,4 @@ pub(super) fn require_user(users: Users, user: u32) -> Result<()> {
         return Ok(());
     }
     refuse!(DEVX_SYSTEM, "the peer is a process of user {user}, not of user {own}")
-}
-
-impl Connection {
-    /// Answers one message; whether the connection goes on.
-    fn serve(&mut self) -> bool {
-        let (bytes, fds) = match self.socket.receive() {
-            Ok(Received::Nothing) => return true,
-            Ok(Received::End) => return false,
-            Ok(Received::Message(bytes, fds)) => (bytes, fds),
-            Err(error) => return self.expel(&error),
-        };
-        // No message of an importer has any: they are closed.
-        drop(fds);
-        match Message::decode(&bytes) {
-            Ok(Message::Release { leases }) => {
-                leases.iter().for_each(|lease| self.release(*lease));
-                true
-            }
-            Ok(Message::Get { request, name }) => match self.give(request, name) {
-                Ok(sent) => sent == Sent::Yes,
-                Err(error) => {
-                    let refusal = Message::Refused { request, status: error.status().0, text: error.message() };
-                    refusal.encode().and_then(|refusal| self.socket.send(&refusal, &[])) == Ok(Sent::Yes)
-                }
-            },
-            Ok(other) => {
-                let what = format!("an importer does not say {other:?}");
-                self.expel(&Error::new(DEVX_INVALID_ARGUMENT, what))
-            }
-            Err(error) => self.expel(&error),
-        }
-    }
-
-    fn expel(&self, error: &Error) -> bool {
-        trace::say(format_args!("an importer is cut off: {error}"));
-        false
-    }
-
-    fn release(&mut self, lease: u64) {
-        if self.leases.remove(&lease).is_some() {
-            self.shared.leases.fetch_sub(1, SeqCst);
-        }
-    }
-
-    fn give(&mut self, request: u64, name: &str) -> Result<Sent> {
-        let offer = self.shared.offers.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
-        let Some(exported) = offer else {
-            if self.shared.closed.load(SeqCst) {
-                return Err(Error::new(DEVX_CLOSED, "the server is closed"));
-            }
-            return refuse!(DEVX_INVALID_ARGUMENT, "name is {name:?}: nothing is offered under it");
-        };
-        if self.leases.len() >= MAX_LEASES {
-            return refuse!(DEVX_BUSY, "this importer holds {MAX_LEASES} things already");
-        }
-        let descriptor = exported.descriptor();
-        let file = if descriptor.len() + HEAD > MAX_MESSAGE { Some(file_of(descriptor)?) } else { None };
-        let fds: Vec<BorrowedFd<'_>> = collected(file.iter().chain(exported.fds()).map(|fd| Ok(fd.as_fd())))?;
-        let lease = self.next;
-        let descriptor = file.is_none().then_some(descriptor);
-        let message = Message::Given { request, lease, descriptor }.encode()?;
-        // Counted before the importer can know of it, so that nobody who has it sees a count without it.
-        self.shared.leases.fetch_add(1, SeqCst);
-        let sent = self.socket.send(&message, &fds);
-        if sent != Ok(Sent::Yes) {
-            self.shared.leases.fetch_sub(1, SeqCst);
-            return sent;
-        }
-        self.next += 1;
-        let entry = exported.entry();
-        self.leases.insert(lease, Lease { _exported: exported, _entry: entry });
-        sent
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        let leases = std::mem::take(&mut self.leases);
-        let count = leases.len() as i64;
-        drop(leases);
-        // Counted until it is really given up.
-        self.shared.leases.fetch_sub(count, SeqCst);
-    }
 }

@@ -7,6 +7,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
+use std::vec::Drain;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -19,6 +20,7 @@ use rustix::net::{
 use super::descriptor::MAX_REGIONS;
 use super::message::MAX_MESSAGE;
 use crate::error::{Error, Result, refuse};
+use crate::memory::{repeated, vector};
 
 /// The regions' descriptors, and the file of a long message.
 const MAX_FDS: usize = MAX_REGIONS + 1;
@@ -36,6 +38,27 @@ pub(super) struct Credentials {
     pub(super) process: i32,
 }
 
+/// Room for a message, so that there is memory for what comes.
+#[derive(Debug)]
+pub(super) struct Room {
+    bytes: Vec<u8>,
+    used: usize,
+    fds: Vec<OwnedFd>,
+}
+
+impl Room {
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub(super) fn new() -> Result<Self> {
+        Ok(Self { bytes: repeated(0, MAX_MESSAGE)?, used: 0, fds: vector(MAX_FDS)? })
+    }
+
+    /// What was received last: the message, and its file descriptors, of which those that are not taken are closed.
+    pub(super) fn last(&mut self) -> (&[u8], Drain<'_, OwnedFd>) {
+        (self.bytes.get(..self.used).unwrap_or_default(), self.fds.drain(..))
+    }
+}
+
 /// What there was to receive.
 #[derive(Debug)]
 pub(super) enum Received {
@@ -43,7 +66,7 @@ pub(super) enum Received {
     Nothing,
     /// The peer is gone.
     End,
-    Message(Vec<u8>, Vec<OwnedFd>),
+    Message,
 }
 
 /// What became of a message.
@@ -136,6 +159,11 @@ impl Socket {
 
     /// Sends a message, all of it or nothing. Does not wait.
     pub(super) fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Sent> {
+        self.send_parts(&[IoSlice::new(bytes)], fds)
+    }
+
+    /// As [`Socket::send`], of a message in parts.
+    pub(super) fn send_parts(&self, parts: &[IoSlice<'_>], fds: &[BorrowedFd<'_>]) -> Result<Sent> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
@@ -143,7 +171,7 @@ impl Socket {
         }
         loop {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            return match net::sendmsg(&self.0, &[IoSlice::new(bytes)], &mut control, flags) {
+            return match net::sendmsg(&self.0, parts, &mut control, flags) {
                 Ok(_) => Ok(Sent::Yes),
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN | Errno::TOOMANYREFS) => Ok(Sent::Full),
@@ -153,15 +181,16 @@ impl Socket {
         }
     }
 
-    /// Receives a message. Does not wait. File descriptors of a message that is refused are closed, and all of them if there
-    /// is no room for all.
-    pub(super) fn receive(&self) -> Result<Received> {
+    /// Receives a message into the room for one. Does not wait. File descriptors of a message that is refused are closed,
+    /// and all of them if there is no room for all.
+    pub(super) fn receive(&self, room: &mut Room) -> Result<Received> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut bytes = vec![0_u8; MAX_MESSAGE];
+        let Room { bytes, used, fds } = room;
+        fds.clear();
         let got = loop {
             let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-            match net::recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
+            match net::recvmsg(&self.0, &mut [IoSliceMut::new(bytes)], &mut control, flags) {
                 Ok(got) => break got,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(Received::Nothing),
@@ -169,25 +198,25 @@ impl Socket {
                 Err(errno) => return Err(Error::system("recvmsg", errno)),
             }
         };
-        let mut fds = Vec::new();
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(rights) = message {
-                fds.extend(rights);
+                // Not more than there is room for, as in the control data.
+                fds.extend(rights.take(MAX_FDS - fds.len()));
             }
+        }
+        // More than there can be, or than this process may open: what the message says still counts, a lease above all.
+        if got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) || got.bytes == 0 {
+            fds.clear();
         }
         if got.flags.contains(ReturnFlags::TRUNC) {
             return refuse!(DEVX_INVALID_ARGUMENT, "a message has more than {MAX_MESSAGE} bytes");
-        }
-        // More than there can be, or than this process may open: what the message says still counts, a lease above all.
-        if got.flags.contains(ReturnFlags::CTRUNC) {
-            fds.clear();
         }
         // A packet of no bytes is no message, so this is the end.
         if got.bytes == 0 {
             return Ok(Received::End);
         }
-        bytes.truncate(got.bytes);
-        Ok(Received::Message(bytes, fds))
+        *used = got.bytes;
+        Ok(Received::Message)
     }
 }
 

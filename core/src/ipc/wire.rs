@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use crate::error::{Error, Result, refuse};
+use crate::memory::vector;
 
 /// Bytes that are being written, as long as there is memory for them.
 #[derive(Debug, Default)]
@@ -30,6 +31,20 @@ macro_rules! numbers {
 numbers! { u8 u16 u32 u64 i32 i64 }
 
 impl Writer {
+    /// With room for so many bytes.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub(super) fn with_room(bytes: usize) -> Result<Self> {
+        Ok(Self { bytes: vector(bytes)?, without_memory: false })
+    }
+
+    /// Empties it, so that its room is used again.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.without_memory = false;
+    }
+
     pub(super) fn raw(&mut self, bytes: &[u8]) {
         match self.bytes.try_reserve(bytes.len()) {
             Ok(()) => self.bytes.extend_from_slice(bytes),
@@ -47,10 +62,21 @@ impl Writer {
         self.bytes.len()
     }
 
+    /// What was written.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub(super) fn bytes(&self) -> Result<&[u8]> {
+        if self.without_memory { Err(Error::no_memory(self.bytes.len())) } else { Ok(&self.bytes) }
+    }
+
+    /// As [`Writer::bytes`].
+    ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
     pub(super) fn into_bytes(self) -> Result<Vec<u8>> {
-        if self.without_memory { Err(Error::no_memory(self.bytes.len())) } else { Ok(self.bytes) }
+        self.bytes()?;
+        Ok(self.bytes)
     }
 }
 

@@ -1,15 +1,14 @@
 //! Device memory out of a pool of our own, in the order of streams.
 
 use core::ffi::c_void;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use super::books::{Books, Statistics};
 use super::{Allocated, HostFlags, Manager, MemoryInfo, Request, driver_info, no_such_kind, pinned};
 use crate::abi::types::DEVX_OUT_OF_MEMORY;
 use crate::device::DeviceType;
 use crate::error::Result;
-use crate::memory::Owner;
+use crate::memory::{Owner, Slab, Sorted, TailSize};
 use crate::order::Ready;
 use crate::runtime::cuda::{Allocation, LEGACY, MemoryPool, Stream, require_device};
 
@@ -37,7 +36,7 @@ impl Default for PoolOptions {
 pub struct Pool {
     options: PoolOptions,
     shareable: bool,
-    pools: Mutex<BTreeMap<i32, Arc<MemoryPool>>>,
+    pools: Mutex<Sorted<i32, Slab<MemoryPool>>>,
     books: Books,
 }
 
@@ -58,18 +57,19 @@ impl Pool {
         Ok(Self { shareable: true, ..Self::new(options)? })
     }
 
-    fn of(&self, ordinal: i32) -> Result<Arc<MemoryPool>> {
+    fn of(&self, ordinal: i32) -> Result<Slab<MemoryPool>> {
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pool) = pools.get(&ordinal) {
-            return Ok(Arc::clone(pool));
+            return Ok(pool.clone());
         }
         let make = if self.shareable { MemoryPool::shareable } else { MemoryPool::new };
-        let pool = Arc::new(make(ordinal, self.options.keep)?);
-        pools.insert(ordinal, Arc::clone(&pool));
+        let (room, pools) = (Slab::room(TailSize::default())?, pools.room()?);
+        let pool = room.fill(make(ordinal, self.options.keep)?);
+        pools.insert(ordinal, pool.clone());
         Ok(pool)
     }
 
-    fn existing(&self, ordinal: i32) -> Option<Arc<MemoryPool>> {
+    fn existing(&self, ordinal: i32) -> Option<Slab<MemoryPool>> {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner).get(&ordinal).cloned()
     }
 
@@ -78,22 +78,23 @@ impl Pool {
     /// # Errors
     /// `DEVX_DRIVER`.
     pub fn reserved(&self, ordinal: i32) -> Result<u64> {
-        self.existing(ordinal).map_or(Ok(0), |pool| pool.reserved())
+        self.existing(ordinal).map_or(Ok(0), |pool| pool.header().reserved())
     }
 
     fn device_memory(&self, ordinal: i32, bytes: usize, stream: Option<Stream>) -> Result<Allocated> {
         let pool = self.of(ordinal)?;
+        let pool = pool.header();
         let stream = match stream {
             Some(stream) => stream,
             None => Stream::new(ordinal, LEGACY)?,
         };
-        let first = Allocation::of_pool(&pool, stream, bytes);
+        let first = Allocation::of_pool(pool, stream, bytes);
         let made = match first {
             Err(error) if error.status() == DEVX_OUT_OF_MEMORY => {
                 self.books.flush();
                 stream.synchronize()?;
                 pool.trim(0)?;
-                Allocation::of_pool(&pool, stream, bytes)
+                Allocation::of_pool(pool, stream, bytes)
             }
             made => made,
         }?;
@@ -126,6 +127,7 @@ impl Manager for Pool {
         let mut info = driver_info(ordinal)?;
         if let Some(pool) = self.existing(ordinal) {
             // What the pool holds and nobody uses can be had, too.
+            let pool = pool.header();
             let unused = pool.reserved()?.saturating_sub(pool.used()?);
             info.free = info.total.min(info.free + unused as usize);
         }
@@ -151,7 +153,7 @@ impl Manager for Pool {
 
     fn trim(&self, ordinal: i32, keep: usize) -> Result<()> {
         self.books.flush();
-        self.existing(ordinal).map_or(Ok(()), |pool| pool.trim(keep))
+        self.existing(ordinal).map_or(Ok(()), |pool| pool.header().trim(keep))
     }
 
     fn statistics(&self) -> Statistics {

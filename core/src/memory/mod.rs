@@ -2,23 +2,27 @@
 //! Every foreign release is called from here, exactly once.
 
 mod blocks;
+mod counted;
 mod fill;
 mod foreign;
 mod lazy;
 mod owner;
 mod queue;
 mod slab;
+mod sorted;
 mod table;
 #[cfg(test)]
 mod tests;
 mod vacant;
 
 pub(crate) use blocks::{Blocks, Returned, free_all};
+pub(crate) use counted::{Counted, Weak};
 pub(crate) use fill::fill_in;
 pub(crate) use foreign::{Foreign, Releasable, release};
 pub(crate) use lazy::Lazy;
 pub use owner::Owner;
 pub use queue::ReleaseQueue;
 pub(crate) use slab::{Room, Slab, Tail, TailSize};
+pub(crate) use sorted::Sorted;
 pub(crate) use table::{entry, set_entry};
 pub use vacant::{Vacant, boxed, collected, push, repeated, vector};

@@ -5,6 +5,7 @@
 
 mod alone;
 mod bell;
+mod counted;
 mod inbox;
 mod kept;
 mod lazy;

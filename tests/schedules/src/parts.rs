@@ -7,6 +7,8 @@ mod alone;
 #[path = "../../../core/src/arrow/asynchronous/bell.rs"]
 mod bell;
 mod blocks;
+#[path = "../../../core/src/memory/counted.rs"]
+mod counted;
 #[path = "../../../core/src/runtime/cuda/inbox.rs"]
 mod inbox;
 #[path = "../../../core/src/runtime/cuda/kept.rs"]
@@ -27,6 +29,7 @@ use loom::sync::atomic::AtomicI64;
 use loom::sync::{Condvar, Mutex};
 
 pub(crate) use alone::Alone;
+pub(crate) use counted::Counted;
 use inbox::New;
 pub(crate) use inbox::{Inbox, List as Things, Node};
 pub(crate) use kept::Kept;

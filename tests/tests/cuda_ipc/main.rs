@@ -7,6 +7,7 @@
 mod copies;
 mod ends;
 mod hostile;
+mod memory;
 
 use devexchange_core::abi::types::{DEVX_COPY_REQUIRED, DEVX_DEVICE};
 use devexchange_core::arrow::{ArrayBuilder, Batch};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use super::{Raw, address, duplicates, export_tensor, numbers_and_texts, patient, reseal, shared, soon};
+use super::{Raw, address, duplicates, export_tensor, leases, numbers_and_texts, patient, reseal, shared, soon};
 use crate::abi::types::*;
 use crate::dlpack::Copying;
 use crate::error::Error;
@@ -331,7 +331,7 @@ fn an_exporter_survives_every_altered_message() {
     server.offer_tensor("t", &shared(&[1, 2, 3]), Copying::Never).expect("offered");
     let good = connect(&address("altered")).expect("connected");
     let get = Message::Get { request: 1, name: "t" }.encode().expect("encoded");
-    let release = Message::Release { leases: vec![1, 2] }.encode().expect("encoded");
+    let release = Message::Release { leases: &leases(&[1, 2]) }.encode().expect("encoded");
     for message in [get, release] {
         for at in 0..message.len() {
             for mask in [0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0xff] {
@@ -389,7 +389,8 @@ fn what_one_importer_holds_is_limited() {
         other => panic!("{other:?}"),
     }
     connect(&address("greedy")).expect("connected").import_tensor("t").expect("others are served");
-    greedy.say(&Message::Release { leases: (1..=MAX_RELEASES as u64).collect() }.encode().expect("encoded"));
+    let some: Vec<_> = (1..=MAX_RELEASES as u64).collect();
+    greedy.say(&Message::Release { leases: &leases(&some) }.encode().expect("encoded"));
     soon("some are given back", || server.leases() == (MOST - MAX_RELEASES) as i64);
     greedy.say(&get);
     assert!(matches!(Message::decode(&greedy.receive().expect("an answer").0), Ok(Message::Given { .. })));

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::descriptor::{BatchPart, Descriptor, NodePart, Place, Region, RegionKind, Spot, TensorPart, What};
 use super::memory::{file, file_of, seal};
-use super::message::{MAX_MESSAGE, Message, PROTOCOL};
+use super::message::{MAX_MESSAGE, Message, PROTOCOL, RELEASE};
 use super::server::{Server, Users, require_user};
-use super::socket::{Received, Sent, Socket};
+use super::socket::{Received, Room, Sent, Socket};
 use super::{Client, Exported, Peer, connect, copy_batch, export_batch, export_tensor, import_batch, import_tensor};
 use crate::abi::types::*;
 use crate::arrow::builder::ArrayBuilder;
@@ -214,7 +214,7 @@ fn refusals_name_the_field_and_the_value() {
     // After the head of 32 bytes: place, order, count, and two regions of 10 bytes.
     let tensor = 32 + 2 + 4 + 20;
     let cases: [(usize, &[u8], DevxStatus, &str); 9] = [
-        (0, b"D3", DEVX_INVALID_ARGUMENT, "magic is \"D3VXIPC\\\\n\""),
+        (0, b"D3", DEVX_INVALID_ARGUMENT, "magic is \"D3VXIPC\\n\""),
         (8, &[2], DEVX_VERSION, "version is 2: this library reads 1"),
         (12, &[3], DEVX_INVALID_ARGUMENT, "kind is 3"),
         (32, &[9], DEVX_DEVICE, "place is 9"),
@@ -230,12 +230,18 @@ fn refusals_name_the_field_and_the_value() {
     }
 }
 
+/// As a message has them.
+fn leases(all: &[u64]) -> Vec<[u8; 8]> {
+    all.iter().map(|lease| lease.to_le_bytes()).collect()
+}
+
 #[test]
 fn messages_come_out_as_they_went_in() {
+    let given_up = leases(&[1, u64::MAX]);
     let all = [
         Message::Hello { protocol: 1, exporter: 77 },
         Message::Get { request: 5, name: "näme" },
-        Message::Release { leases: vec![1, u64::MAX] },
+        Message::Release { leases: &given_up },
         Message::Given { request: 1, lease: 2, descriptor: Some(b"bytes") },
         Message::Given { request: 1, lease: 2, descriptor: None },
         Message::Refused { request: 1, status: 5, text: "why" },
@@ -243,6 +249,7 @@ fn messages_come_out_as_they_went_in() {
     for message in &all {
         let bytes = message.encode().expect("encoded");
         assert_eq!(Message::decode(&bytes).as_ref(), Ok(message));
+        assert_eq!(bytes.starts_with(&RELEASE), matches!(message, Message::Release { .. }));
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
             changed[at] ^= 0x81;
@@ -251,7 +258,7 @@ fn messages_come_out_as_they_went_in() {
             let _ = Message::decode(&bytes[..at]);
         }
     }
-    Message::decode(&Message::Release { leases: vec![0; 257] }.encode().expect("encoded")).expect_err("too many");
+    Message::decode(&Message::Release { leases: &leases(&[0; 257]) }.encode().expect("encoded")).expect_err("too many");
     let long = "x".repeat(5000);
     let refusal = Message::Refused { request: 1, status: 5, text: &long }.encode().expect("encoded");
     assert!(refusal.len() < 1200);
@@ -500,9 +507,13 @@ impl Raw {
     }
 
     fn receive(&self) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
+        let mut room = Room::new().expect("memory");
         loop {
-            match self.0.receive().expect("received") {
-                Received::Message(bytes, fds) => return Some((bytes, fds)),
+            match self.0.receive(&mut room).expect("received") {
+                Received::Message => {
+                    let (bytes, fds) = room.last();
+                    return Some((bytes.to_vec(), fds.collect()));
+                }
                 Received::End => return None,
                 Received::Nothing => {
                     let end = Instant::now() + patient(10_000);
@@ -543,7 +554,7 @@ fn an_importer_that_talks_nonsense_is_cut_off_and_nobody_else() {
     // Leases that are not its own, or not any more, are nothing; neither are descriptors that come along.
     let raw = Raw::connect("nonsense");
     let held = good.import_tensor("t").expect("imported");
-    raw.say(&Message::Release { leases: vec![1, 1, 0, u64::MAX] }.encode().expect("encoded"));
+    raw.say(&Message::Release { leases: &leases(&[1, 1, 0, u64::MAX]) }.encode().expect("encoded"));
     let file = file_of(b"bytes").expect("a file");
     assert_eq!(raw.0.send(&get, &[file.as_fd()]), Ok(Sent::Yes));
     assert!(raw.receive().is_some());
@@ -600,7 +611,7 @@ fn an_exporter_that_talks_nonsense_is_refused() {
     .expect_err("no file");
     assert!(error.message().contains("there are 0 file descriptors"), "{error}");
     let released = released.recv_timeout(patient(10_000)).expect("released");
-    assert_eq!(Message::decode(&released), Ok(Message::Release { leases: vec![4] }));
+    assert_eq!(Message::decode(&released), Ok(Message::Release { leases: &leases(&[4]) }));
 
     // An answer to another request, and none to this one.
     let error = fake("replayed", move |raw, request| {

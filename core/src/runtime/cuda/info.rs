@@ -1,12 +1,13 @@
 //! What the driver says of itself and of its devices.
 
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::{c_char, c_int};
 
 use cudarc::driver::sys::{CUdevice, CUuuid};
 
 use super::context::{self, Current};
 use super::driver::Driver;
 use crate::error::Result;
+use crate::text;
 
 /// A device, as people tell one from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,21 +43,38 @@ pub fn driver_version() -> Result<i32> {
 /// # Errors
 /// `DEVX_DEVICE`, `DEVX_DRIVER`.
 pub fn device_info(ordinal: i32) -> Result<DeviceInfo> {
+    let (driver, device) = device(ordinal)?;
+    let mut name = [0 as c_char; 256];
+    // SAFETY: a call of the driver with room for its result, so many bytes.
+    let code = unsafe { (driver.device_get_name)(name.as_mut_ptr(), name.len() as c_int, device) };
+    driver.check("cuDeviceGetName", code)?;
+    let uuid = uuid_of(driver, device)?;
+    Ok(DeviceInfo { name: text::said(format_args!("{}", text::read(&name)))?.into_owned(), uuid })
+}
+
+/// What a device is called in every process.
+///
+/// # Errors
+/// `DEVX_DEVICE`, `DEVX_DRIVER`.
+pub(crate) fn uuid(ordinal: i32) -> Result<[u8; 16]> {
+    let (driver, device) = device(ordinal)?;
+    uuid_of(driver, device)
+}
+
+fn device(ordinal: i32) -> Result<(&'static Driver, CUdevice)> {
     context::require_device(ordinal)?;
     let driver = Driver::get()?;
     let mut device: CUdevice = 0;
     // SAFETY: a call of the driver with room for its result.
     driver.check("cuDeviceGet", unsafe { (driver.device_get)(&mut device, ordinal) })?;
-    let mut name = [0 as c_char; 256];
-    // SAFETY: as above; the driver ends the name with a NUL.
-    let code = unsafe { (driver.device_get_name)(name.as_mut_ptr(), name.len() as c_int, device) };
-    driver.check("cuDeviceGetName", code)?;
+    Ok((driver, device))
+}
+
+fn uuid_of(driver: &Driver, device: CUdevice) -> Result<[u8; 16]> {
     let mut uuid = CUuuid { bytes: [0; 16] };
-    // SAFETY: as above.
+    // SAFETY: a call of the driver with room for its result.
     driver.check("cuDeviceGetUuid", unsafe { (driver.device_get_uuid)(&mut uuid, device) })?;
-    // SAFETY: a text of the driver, NUL-terminated.
-    let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
-    Ok(DeviceInfo { name, uuid: uuid.bytes.map(|byte| byte as u8) })
+    Ok(uuid.bytes.map(|byte| byte as u8))
 }
 
 /// Free and total bytes of a device's memory.

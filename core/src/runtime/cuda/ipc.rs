@@ -4,9 +4,9 @@
 //! a millisecond. It is closed with the last import, by the reaper, because closing waits for the device.
 
 use core::ffi::{c_char, c_uint, c_void};
-use std::collections::BTreeMap;
+use std::fmt;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::sys::{CUdeviceptr, CUipcMemHandle, CUmemPoolPtrExportData, CUmemoryPool};
 
@@ -15,6 +15,7 @@ use super::driver::{Code, Driver};
 use super::{info, pointer, reaper};
 use crate::device::DeviceType;
 use crate::error::{Error, Result, refuse};
+use crate::memory::{Counted, Sorted, Weak, collected};
 
 /// A handle of the driver's, as it travels.
 pub(crate) type Handle = [u8; 64];
@@ -105,20 +106,28 @@ pub(crate) fn ordinal_of(uuid: [u8; 16]) -> Result<i32> {
         Some(uuids) => uuids,
         None => {
             let count = info::device_count()? as i32;
-            let found = (0..count).map(|ordinal| info::device_info(ordinal).map(|device| device.uuid));
-            let found = found.collect::<Result<Vec<_>>>()?;
+            let found = collected((0..count).map(info::uuid))?;
             UUIDS.get_or_init(|| found)
         }
     };
-    let hex = |uuid: &[u8; 16]| uuid.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     match uuids.iter().position(|known| *known == uuid) {
         Some(ordinal) => Ok(ordinal as i32),
-        None => refuse!(
-            DEVX_DEVICE,
-            "uuid is {}: this process sees no such device, but {}",
-            hex(&uuid),
-            uuids.iter().map(hex).collect::<Vec<_>>().join(", ")
-        ),
+        None => {
+            refuse!(DEVX_DEVICE, "uuid is {}: this process sees no such device, but {}", Uuids(&[uuid]), Uuids(uuids))
+        }
+    }
+}
+
+/// As texts have them.
+struct Uuids<'a>(&'a [[u8; 16]]);
+
+impl fmt::Display for Uuids<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, uuid) in self.0.iter().enumerate() {
+            f.write_str(if i == 0 { "" } else { ", " })?;
+            uuid.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        }
+        Ok(())
     }
 }
 
@@ -134,7 +143,7 @@ struct Opened {
     count: usize,
 }
 
-static OPEN: Mutex<BTreeMap<Key, Opened>> = Mutex::new(BTreeMap::new());
+static OPEN: Mutex<Sorted<Key, Opened>> = Mutex::new(Sorted::new());
 
 /// A counted reference to an allocation of another process. It must be given up by the reaper, after the work that uses
 /// the memory.
@@ -143,7 +152,7 @@ pub(crate) struct Opening {
     key: Key,
     ordinal: i32,
     address: usize,
-    _pool: Option<Arc<ImportedPool>>,
+    _pool: Option<Counted<ImportedPool>>,
 }
 
 impl Opening {
@@ -184,7 +193,7 @@ impl Opening {
     fn open(
         key: Key,
         ordinal: i32,
-        pool: Option<Arc<ImportedPool>>,
+        pool: Option<Counted<ImportedPool>>,
         open: impl FnOnce(&Driver, &mut CUdeviceptr) -> Result<()>,
     ) -> Result<Self> {
         let driver = Driver::get()?;
@@ -196,10 +205,11 @@ impl Opening {
             known.count += 1;
             return Ok(Self { key, ordinal, address: known.address, _pool: pool });
         }
+        let room = all.room()?;
         let mut address: CUdeviceptr = 0;
         open(driver, &mut address)?;
         let address = address as usize;
-        all.insert(key, Opened { address, count: 1 });
+        room.insert(key, Opened { address, count: 1 });
         Ok(Self { key, ordinal, address, _pool: pool })
     }
 
@@ -244,24 +254,25 @@ unsafe impl Send for ImportedPool {}
 unsafe impl Sync for ImportedPool {}
 
 /// Pools that are open, by the peer and what it calls them.
-static POOLS: Mutex<BTreeMap<(u64, u64), Weak<ImportedPool>>> = Mutex::new(BTreeMap::new());
+static POOLS: Mutex<Sorted<(u64, u64), Weak<ImportedPool>>> = Mutex::new(Sorted::new());
 
 impl ImportedPool {
-    fn open(ordinal: i32, peer: u64, pool: u64, fd: &OwnedFd) -> Result<Arc<Self>> {
+    fn open(ordinal: i32, peer: u64, pool: u64, fd: &OwnedFd) -> Result<Counted<Self>> {
         let driver = Driver::get()?;
         let _current = Current::enter(driver, context::primary(driver, ordinal)?)?;
         let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
-        pools.retain(|_, known| known.strong_count() > 0);
+        pools.retain(|known| !known.is_gone());
         if let Some(known) = pools.get(&(peer, pool)).and_then(Weak::upgrade) {
             return Ok(known);
         }
+        let (pools, room) = (pools.room()?, Counted::room()?);
         let mut handle = std::ptr::null_mut();
         let number = std::ptr::without_provenance_mut(fd.as_raw_fd() as usize);
         // SAFETY: a call of the driver with room for its result, and a descriptor that stays open meanwhile.
         let code = unsafe { (driver.mem_pool_import)(&mut handle, number, FILE_DESCRIPTOR, 0) };
         driver.check("cuMemPoolImportFromShareableHandle", code)?;
-        let imported = Arc::new(Self { handle });
-        pools.insert((peer, pool), Arc::downgrade(&imported));
+        let imported = room.fill(Self { handle });
+        pools.insert((peer, pool), imported.downgrade());
         Ok(imported)
     }
 }

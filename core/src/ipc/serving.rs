@@ -1,0 +1,266 @@
+//! The thread of a server: lets importers in, gives them what is offered, and keeps it until they release it or are
+//! gone.
+
+use std::cell::Cell;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{OnceLock, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::changes::Changes;
+use super::export::Exported;
+use super::memory::file_of;
+use super::message::{MAX_MESSAGE, Message, PROTOCOL};
+use super::server::{Shared, require_user};
+use super::socket::{Received, Room, Sent, Socket, timespec};
+use super::wire::Writer;
+use crate::abi::types::{DEVX_CLOSED, DEVX_INVALID_ARGUMENT};
+use crate::error::{Error, Result, refuse};
+use crate::ledger::Entry;
+use crate::memory::{Slab, Sorted, collected, vector};
+use crate::trace;
+
+/// Most importers at a time.
+const MAX_CONNECTIONS: usize = 512;
+/// What the thread waits for besides: that it is woken, and that somebody connects.
+const OTHER_FDS: usize = 2;
+const MOST_FDS: usize = MAX_CONNECTIONS + OTHER_FDS;
+/// Most things that one importer holds at a time.
+const MAX_LEASES: usize = 1 << 16;
+/// What a message has besides its descriptor, at most.
+const HEAD: usize = 64;
+/// How long nobody is let in after the system refused to.
+const PAUSE: Duration = Duration::from_millis(20);
+/// A number that tells this process from others, whatever their ids.
+fn exporter() -> u64 {
+    static EXPORTER: OnceLock<u64> = OnceLock::new();
+    *EXPORTER.get_or_init(|| RandomState::new().build_hasher().finish())
+}
+
+thread_local! {
+    /// Whether this is the thread of a server.
+    pub(super) static SERVING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What the thread has. What it needs for messages is there from the start, so that it can answer without memory.
+pub(super) struct Loop {
+    shared: Slab<Shared>,
+    /// `None` before and after.
+    listener: Option<Socket>,
+    connections: Vec<Connection>,
+    /// Empty, but with room to wait for all of them.
+    fds: Vec<PollFd<'static>>,
+    /// For a message of an importer's.
+    room: Room,
+    /// For a message to one.
+    out: Writer,
+}
+
+struct Connection {
+    socket: Socket,
+    leases: Sorted<u64, Lease>,
+    next: u64,
+    shared: Slab<Shared>,
+}
+
+/// Something that an importer holds.
+struct Lease {
+    _exported: Slab<Exported>,
+    _entry: Entry,
+}
+
+impl Loop {
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub(super) fn new(shared: Slab<Shared>) -> Result<Self> {
+        let (fds, room, out) = (vector(OTHER_FDS)?, Room::new()?, Writer::with_room(MAX_MESSAGE)?);
+        Ok(Self { shared, listener: None, connections: Vec::new(), fds, room, out })
+    }
+
+    pub(super) fn run(mut self, listener: Socket) {
+        self.listener = Some(listener);
+        SERVING.set(true);
+        loop {
+            if self.shared.header().closed.load(SeqCst) {
+                self.stop_listening();
+                self.connections.retain(|connection| !connection.leases.is_empty());
+                if self.connections.is_empty() {
+                    return;
+                }
+            }
+            if let Err(error) = self.turn() {
+                trace::say(format_args!("sharing with other processes: {error}"));
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    fn stop_listening(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            drop(listener);
+            let shared = self.shared.header();
+            *shared.listening.lock().unwrap_or_else(PoisonError::into_inner) = false;
+            shared.changed.notify_all();
+        }
+    }
+
+    fn turn(&mut self) -> Result<()> {
+        let Self { shared, listener, connections, fds, room, out } = self;
+        let shared = shared.header();
+        let mut asked: Vec<PollFd<'_>> = std::mem::take(fds);
+        // There is room since they were admitted; should it be lost, there may be some in the next turn.
+        let all = connections.len() + OTHER_FDS;
+        asked.try_reserve(all).map_err(|_| Error::no_memory(all * size_of::<PollFd<'_>>()))?;
+        asked.push(PollFd::new(&shared.wake, PollFlags::IN));
+        asked.extend(connections.iter().map(|connection| PollFd::new(&connection.socket, PollFlags::IN)));
+        asked.extend(listener.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
+        let polled = poll(&mut asked, Some(&timespec(Duration::from_secs(60))));
+        let mut happened = [false; MOST_FDS];
+        happened.iter_mut().zip(&asked).for_each(|(happened, fd)| *happened = !fd.revents().is_empty());
+        *fds = emptied(asked);
+        match polled {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(()),
+            Err(errno) => return Err(Error::system("poll", errno)),
+        }
+        let mut happened = happened.into_iter();
+        if happened.next() == Some(true) {
+            let _ = rustix::io::read(&shared.wake, &mut [0_u8; 8]);
+        }
+        connections.retain_mut(|connection| happened.next() != Some(true) || connection.serve(room, out));
+        if happened.next() == Some(true) { self.admit() } else { Ok(()) }
+    }
+
+    fn admit(&mut self) -> Result<()> {
+        let Some(socket) = self.listener.as_ref().map_or(Ok(None), Socket::accept)? else {
+            return Ok(());
+        };
+        let (shared, out) = (self.shared.header(), &mut self.out);
+        let welcome = if self.connections.len() >= MAX_CONNECTIONS {
+            refuse!(DEVX_SYSTEM, "there are {MAX_CONNECTIONS} importers already")
+        } else {
+            let user = socket.peer().and_then(|peer| require_user(shared.users, peer.user));
+            let all = self.connections.len() + 1 + OTHER_FDS;
+            let reserved = self.connections.try_reserve(1).and_then(|()| self.fds.try_reserve(all));
+            user.and_then(|()| reserved.map_err(|_| Error::no_memory(size_of::<Connection>())))
+        };
+        match welcome {
+            Ok(()) => {
+                let hello = Message::Hello { protocol: PROTOCOL, exporter: exporter() };
+                let changes = shared.changes.as_ref().map(Changes::as_fd);
+                if say(&socket, out, &hello, changes.as_slice())? == Sent::Yes {
+                    let shared = self.shared.clone();
+                    self.connections.push(Connection { socket, leases: Sorted::new(), next: 1, shared });
+                }
+            }
+            Err(error) => {
+                say_why(&socket, out, 0, &error)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The same room, of which nothing is borrowed any more. Nothing is allocated for no values.
+fn emptied(mut fds: Vec<PollFd<'_>>) -> Vec<PollFd<'static>> {
+    fds.clear();
+    fds.into_iter().map_while(|_| None).collect()
+}
+
+/// Sends a message from the room for one.
+fn say(socket: &Socket, out: &mut Writer, message: &Message<'_>, fds: &[BorrowedFd<'_>]) -> Result<Sent> {
+    out.clear();
+    message.write(out);
+    socket.send(out.bytes()?, fds)
+}
+
+/// Refuses a request.
+fn say_why(socket: &Socket, out: &mut Writer, request: u64, error: &Error) -> Result<Sent> {
+    say(socket, out, &Message::Refused { request, status: error.status().0, text: error.message() }, &[])
+}
+
+impl Connection {
+    /// Answers one message; whether the connection goes on.
+    fn serve(&mut self, room: &mut Room, out: &mut Writer) -> bool {
+        match self.socket.receive(room) {
+            Ok(Received::Nothing) => return true,
+            Ok(Received::End) => return false,
+            Ok(Received::Message) => {}
+            Err(error) => return self.expel(&error),
+        }
+        let (message, fds) = room.last();
+        // No message of an importer has any: they are closed.
+        drop(fds);
+        match Message::decode(message) {
+            Ok(Message::Release { leases }) => {
+                leases.iter().for_each(|lease| self.release(u64::from_le_bytes(*lease)));
+                true
+            }
+            Ok(Message::Get { request, name }) => match self.give(request, name, out) {
+                Ok(sent) => sent == Sent::Yes,
+                Err(error) => say_why(&self.socket, out, request, &error) == Ok(Sent::Yes),
+            },
+            Ok(other) => {
+                let what = format_args!("an importer does not say {other:?}");
+                self.expel(&Error::new(DEVX_INVALID_ARGUMENT, what))
+            }
+            Err(error) => self.expel(&error),
+        }
+    }
+
+    fn expel(&self, error: &Error) -> bool {
+        trace::say(format_args!("an importer is cut off: {error}"));
+        false
+    }
+
+    fn release(&mut self, lease: u64) {
+        if self.leases.remove(&lease).is_some() {
+            self.shared.header().leases.fetch_sub(1, SeqCst);
+        }
+    }
+
+    fn give(&mut self, request: u64, name: &str, out: &mut Writer) -> Result<Sent> {
+        let shared = self.shared.header();
+        let offer = shared.offers().get(name).cloned();
+        let Some(offer) = offer else {
+            if shared.closed.load(SeqCst) {
+                return Err(Error::new(DEVX_CLOSED, "the server is closed"));
+            }
+            return refuse!(DEVX_INVALID_ARGUMENT, "name is {name:?}: nothing is offered under it");
+        };
+        if self.leases.len() >= MAX_LEASES {
+            return refuse!(DEVX_BUSY, "this importer holds {MAX_LEASES} things already");
+        }
+        let exported = offer.header();
+        let descriptor = exported.descriptor();
+        let file = if descriptor.len() + HEAD > MAX_MESSAGE { Some(file_of(descriptor)?) } else { None };
+        let fds: Vec<BorrowedFd<'_>> = collected(file.iter().chain(exported.fds()).map(|fd| Ok(fd.as_fd())))?;
+        let lease = self.next;
+        let descriptor = file.is_none().then_some(descriptor);
+        let free = self.leases.room()?;
+        // Counted before the importer can know of it, so that nobody who has it sees a count without it.
+        shared.leases.fetch_add(1, SeqCst);
+        let sent = say(&self.socket, out, &Message::Given { request, lease, descriptor }, &fds);
+        if sent != Ok(Sent::Yes) {
+            shared.leases.fetch_sub(1, SeqCst);
+            return sent;
+        }
+        self.next += 1;
+        let entry = exported.entry();
+        free.insert(lease, Lease { _exported: offer, _entry: entry });
+        sent
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let leases = std::mem::take(&mut self.leases);
+        let count = leases.len() as i64;
+        drop(leases);
+        // Counted until it is really given up.
+        self.shared.header().leases.fetch_sub(count, SeqCst);
+    }
+}

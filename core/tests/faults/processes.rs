@@ -1,0 +1,177 @@
+//! Sharing with other processes: exporter and importer in one process, each without memory. Each goes on afterwards.
+#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
+
+use devexchange_core::abi::types::DEVX_OUT_OF_MEMORY;
+use devexchange_core::dlpack::Copying;
+use devexchange_core::ipc::{self, Client, Server, Users};
+use devexchange_core::{DType, Result, Tensor, ledger};
+
+use super::{FAILED, FROM_THEN_ON, LEFT, Run, batch, tensor};
+
+/// As [`LEFT`] and so on, of the thread of a server.
+static SERVER_LEFT: AtomicI64 = AtomicI64::new(-1);
+static SERVER_FROM_THEN_ON: AtomicBool = AtomicBool::new(false);
+static SERVER_FAILED: AtomicI64 = AtomicI64::new(0);
+
+/// Whether an allocation of this thread fails, if it is a server's. Allocates nothing.
+pub(super) fn server_fails() -> bool {
+    let left = SERVER_LEFT.load(SeqCst);
+    if left < 0 || !is_server() {
+        return false;
+    }
+    if left > 0 || !SERVER_FROM_THEN_ON.load(SeqCst) {
+        SERVER_LEFT.store(left - 1, SeqCst);
+    }
+    SERVER_FAILED.fetch_add(i64::from(left == 0), SeqCst);
+    left == 0
+}
+
+fn is_server() -> bool {
+    let mut name = [0_u8; 16];
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    name == *b"devexchange-ipc\0"
+}
+
+fn address() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("@devexchange-memory-{}-{}", std::process::id(), COUNT.fetch_add(1, SeqCst))
+}
+
+fn soon(what: &str, is: impl Fn() -> bool) {
+    for _ in 0..20_000 {
+        if is() {
+            return;
+        }
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    panic!("not in time: {what}");
+}
+
+/// What is offered, as far as there was memory: a tensor as it is and as a copy, and a batch.
+fn offers(run: &Run, server: &Server) -> [bool; 3] {
+    let shared = run.attempt(|| ipc::allocate_tensor(DType::FLOAT64, &[2, 3]));
+    let offer =
+        |name: &str, tensor: &Tensor| run.attempt(|| server.offer_tensor(name, tensor, Copying::IfNeeded)).is_some();
+    [
+        shared.is_some_and(|tensor| offer("shared", &tensor)),
+        tensor(run).is_some_and(|tensor| offer("copied", &tensor)),
+        batch(run)
+            .is_some_and(|batch| run.attempt(|| server.offer_batch("batch", &batch, Copying::IfNeeded)).is_some()),
+    ]
+}
+
+/// All but the making of the thread, which is std's.
+pub(super) fn processes(run: &Run) {
+    let address = address();
+    let server = Server::bind(&address).expect("bound");
+    let [shared, copied, of_batch] = offers(run, &server);
+    if let Some(client) = run.attempt(|| ipc::connect(&address)) {
+        let names = [(shared, "shared"), (shared, "shared"), (copied, "copied")];
+        let names = names.into_iter().filter_map(|(offered, name)| offered.then_some(name));
+        let tensors: Vec<_> = names.filter_map(|name| run.attempt(|| client.import_tensor(name))).collect();
+        let batch = if of_batch { run.attempt(|| client.import_batch("batch")) } else { None };
+        run.watched(|| drop((tensors, batch)));
+        // Whatever could not be imported is not kept, and can be imported now.
+        soon("all is released", || server.leases() == 0);
+        if shared {
+            let numbers = client.import_tensor("shared").expect("the connection is as it was");
+            assert_eq!(numbers.as_slice::<f64>(), Ok(&[0.; 6][..]));
+        }
+        run.watched(|| drop(client));
+    }
+    run.attempt(|| Ok(server.withdraw("copied")));
+    soon("all is released", || server.leases() == 0);
+    run.watched(|| drop(server));
+}
+
+/// What a server makes before it has a thread, which it can do without in part.
+pub(super) fn servers() -> u64 {
+    const MADE: i64 = 7;
+    let mut refused = 0;
+    for (nth, from_then_on) in (0..MADE).flat_map(|nth| [(nth, false), (nth, true)]) {
+        let (run, address) = (Run::default(), address());
+        LEFT.set(nth);
+        FROM_THEN_ON.set(from_then_on);
+        let server = run.attempt(|| Server::bind(&address));
+        LEFT.set(-1);
+        assert!(FAILED.take() > 0, "allocation {nth} is not the server's");
+        match server {
+            Some(server) => require_service(&server, &ipc::connect(&address).expect("connected")),
+            None => refused += 1,
+        }
+        drop(Server::bind(&address).expect("the address is free"));
+        assert_eq!(ledger::outstanding(), 0);
+    }
+    refused
+}
+
+fn require_service(server: &Server, client: &Client) {
+    let tensor = ipc::allocate_tensor(DType::INT32, &[3]).expect("memory");
+    server.offer_tensor("again", &tensor, Copying::Never).expect("offered");
+    for _ in 0..2 {
+        assert_eq!(client.import_tensor("again").expect("imported").as_slice::<i32>(), Ok(&[0; 3][..]));
+    }
+    soon("all is released", || server.leases() == 0);
+}
+
+/// Lets each allocation of a server's thread fail; how many failed.
+pub(super) fn the_server() -> u64 {
+    let mut all = 0;
+    for from_then_on in [false, true] {
+        for nth in 0.. {
+            let failed = serve_without(nth, from_then_on);
+            assert_eq!(ledger::outstanding(), 0, "allocation {nth} of the server: {:?}", ledger::read());
+            all += failed;
+            if failed == 0 {
+                break;
+            }
+        }
+    }
+    all
+}
+
+fn serve_without(nth: i64, from_then_on: bool) -> u64 {
+    let (address, run) = (address(), Run::default());
+    let server = Server::bind(&address).expect("bound");
+    assert_eq!(offers(&run, &server), [true; 3]);
+    // What the thread has for itself is made with the first exchange; and who holds something keeps it.
+    let good = ipc::connect(&address).expect("connected");
+    let held = good.import_tensor("shared").expect("imported");
+    SERVER_FROM_THEN_ON.store(from_then_on, SeqCst);
+    SERVER_LEFT.store(nth, SeqCst);
+    // Several, for each of which there has to be room.
+    let others: Vec<_> = (0..5)
+        .filter_map(|_| refused_for_memory(Client::connect(&address, Users::Same, Duration::from_secs(60))))
+        .collect();
+    let imported: Vec<_> = others
+        .iter()
+        .chain([&good])
+        .map(|client| {
+            (refused_for_memory(client.import_tensor("copied")), refused_for_memory(client.import_batch("batch")))
+        })
+        .collect();
+    SERVER_LEFT.store(-1, SeqCst);
+    let failed = SERVER_FAILED.swap(0, SeqCst);
+    let given = imported.iter().map(|(tensor, batch)| i64::from(tensor.is_some()) + i64::from(batch.is_some()));
+    assert_eq!(server.leases(), 1 + given.sum::<i64>());
+    drop(imported);
+    soon("all else is released", || server.leases() == 1);
+    others.iter().chain([&good]).for_each(|client| {
+        client.import_batch("batch").expect("the server goes on");
+    });
+    drop(held);
+    require_service(&server, &good);
+    failed as u64
+}
+
+/// An importer is told, whatever was missing.
+fn refused_for_memory<T>(result: Result<T>) -> Option<T> {
+    let refused = |error: devexchange_core::Error| {
+        assert_eq!(error.status(), DEVX_OUT_OF_MEMORY, "{error}");
+        assert!(error.message().starts_with("the exporter refused: "), "{error}");
+    };
+    result.map_err(refused).ok()
+}

@@ -1,0 +1,162 @@
+//! Memory of the host that is missing: each allocation of an importer fails, and of who makes a pool and exports from
+//! it. That is an error, and nothing stays open or is kept by the exporter.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::ptr::null_mut;
+
+use devexchange_core::abi::types::DEVX_OUT_OF_MEMORY;
+use devexchange_core::dlpack::Copying;
+use devexchange_core::manager::{Manager, Pool, PoolOptions};
+use devexchange_core::{DType, Result, Tensor, ipc, ledger};
+use devexchange_tests::foreign::CUDA0;
+use devexchange_tests::peer::{part, say, soon};
+use devexchange_tests::sim::{self, Session};
+
+use super::{N, address, batch, filled, on, own, plain, start};
+
+/// The allocator of this program. The driver has one of its own.
+struct Faulty;
+
+#[global_allocator]
+static ALLOCATOR: Faulty = Faulty;
+
+thread_local! {
+    /// Whether the core is at work on this thread, and not the test.
+    static WATCHED: Cell<bool> = const { Cell::new(false) };
+    /// How many allocations still succeed before one fails; below zero if none is to fail.
+    static LEFT: Cell<i64> = const { Cell::new(-1) };
+    static FROM_THEN_ON: Cell<bool> = const { Cell::new(false) };
+    static FAILED: Cell<u64> = const { Cell::new(0) };
+}
+
+fn fails() -> bool {
+    let left = LEFT.get();
+    if !WATCHED.get() || left < 0 {
+        return false;
+    }
+    if left > 0 || !FROM_THEN_ON.get() {
+        LEFT.set(left - 1);
+    }
+    FAILED.set(FAILED.get() + u64::from(left == 0));
+    left == 0
+}
+
+unsafe impl GlobalAlloc for Faulty {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if fails() { null_mut() } else { unsafe { System.alloc(layout) } }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(block, layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        if fails() { null_mut() } else { unsafe { System.realloc(block, layout, bytes) } }
+    }
+}
+
+fn watched<T>(act: impl FnOnce() -> T) -> T {
+    WATCHED.set(true);
+    let done = act();
+    WATCHED.set(false);
+    done
+}
+
+/// Does something while an allocation may fail; what could not be made is missing.
+fn attempt<T>(act: impl FnOnce() -> Result<T>) -> Option<T> {
+    let refused = |error: devexchange_core::Error| assert_eq!(error.status(), DEVX_OUT_OF_MEMORY, "{error}");
+    watched(act).map_err(refused).ok()
+}
+
+fn imports() {
+    let exporter = address("memory", std::os::unix::process::parent_id());
+    let Some(client) = attempt(|| ipc::connect(&exporter)) else { return };
+    let tensors = ["plain", "plain", "pooled"].map(|name| attempt(|| client.import_tensor(name)));
+    let batch = attempt(|| client.import_batch("batch"));
+    let stream = sim::stream();
+    for tensor in tensors.iter().flatten() {
+        attempt(|| tensor.wait(on(stream)));
+        if attempt(|| tensor.used_on(on(stream))).is_none() {
+            sim::synchronize(stream);
+        }
+    }
+    watched(|| drop((tensors, batch)));
+    // Whatever could not be imported can be now.
+    client.import_tensor("pooled").expect("the connection is as it was");
+    watched(|| drop(client));
+    sim::destroy(stream);
+}
+
+fn exports() {
+    let stream = sim::stream();
+    let Some(pool) = attempt(|| Pool::shareable(PoolOptions::default())) else {
+        return sim::destroy(stream);
+    };
+    attempt(|| pool.initialize(0));
+    let pooled = attempt(|| Tensor::allocate_with(&pool, CUDA0, DType::UINT8, &[N as i64], Some(on(stream))));
+    let exported = pooled.and_then(|tensor| attempt(|| ipc::export_tensor(&tensor, Copying::Never)));
+    let copied = attempt(|| Tensor::allocate(CUDA0, DType::UINT8, &[N as i64], Some(on(stream))))
+        .and_then(|tensor| attempt(|| ipc::export_tensor(&tensor, Copying::IfNeeded)));
+    watched(|| drop((exported, copied)));
+    attempt(|| pool.memory_info(0));
+    attempt(|| pool.trim(0, 0));
+    watched(|| drop(pool));
+    sim::synchronize(stream);
+    sim::destroy(stream);
+}
+
+/// How many allocations of a scene failed.
+fn sweep(session: &Session, scene: fn()) -> u64 {
+    let mut all = 0;
+    // What is made once.
+    scene();
+    for from_then_on in [false, true] {
+        for nth in 0.. {
+            LEFT.set(nth);
+            FROM_THEN_ON.set(from_then_on);
+            scene();
+            LEFT.set(-1);
+            let failed = FAILED.take();
+            session.check();
+            assert_eq!(ledger::outstanding(), 0, "without allocation {nth}: {:?}", ledger::read());
+            all += failed;
+            if failed == 0 {
+                break;
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn what_is_missing_is_told_and_nothing_stays_open() {
+    const NAME: &str = "memory::what_is_missing_is_told_and_nothing_stays_open";
+    let session = Session::new();
+    if part().is_some() {
+        session.begin(sim::schedules(1)[0]);
+        for (name, scene) in [("imports", imports as fn()), ("exports", exports)] {
+            let failed = sweep(&session, scene);
+            eprintln!("{name}: {failed} allocations failed");
+            assert!(failed > 50, "{name}: {failed}");
+        }
+        return say("done");
+    }
+    session.begin(sim::schedules(1)[0]);
+    let server = ipc::Server::bind(&own("memory")).expect("bound");
+    let stream = sim::stream();
+    let pool = Pool::shareable(PoolOptions::default()).expect("a manager");
+    let pooled = Tensor::allocate_with(&pool, CUDA0, DType::UINT8, &[N as i64], Some(on(stream))).expect("a tensor");
+    for (name, tensor) in [("plain", plain()), ("pooled", pooled)] {
+        server.offer_tensor(name, &filled(tensor, 7, stream), Copying::Never).expect("offered");
+    }
+    server.offer_batch("batch", &batch(8, stream), Copying::Never).expect("offered");
+    // Or what was given back once is not allocated again.
+    let mut peer = start(NAME, "importer", &[("DEVEXCHANGE_KEEP_BLOCKS", "0")]);
+    peer.expect("done");
+    soon("all is released", || server.leases() == 0);
+    peer.end();
+    drop(server);
+    sim::synchronize(stream);
+    sim::destroy(stream);
+}
