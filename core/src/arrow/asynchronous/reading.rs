@@ -9,6 +9,7 @@ use std::fmt;
 use std::task::Poll;
 
 use super::Caller;
+use crate::abi::types::DEVX_OUT_OF_MEMORY;
 use crate::error::{Error, Result, refuse};
 
 /// How far the producer is.
@@ -306,10 +307,15 @@ impl<T, S: Clone> Reading<T, S> {
     }
 
     /// A task that was taken turned out to be bad: what the user is told of it, once. If the producer explained itself
-    /// meanwhile, that is what is told.
+    /// meanwhile, that is what is told; but that there is no memory is not the producer's to explain.
     pub(super) fn failed(&mut self, error: Error) -> Option<Error> {
         self.discard();
-        if matches!(self.outcome, None | Some(Outcome::End)) {
+        let takes_its_place = match &self.outcome {
+            None | Some(Outcome::End) => true,
+            Some(Outcome::Failed(_)) => error.status() == DEVX_OUT_OF_MEMORY,
+            Some(Outcome::Cancelled) => false,
+        };
+        if takes_its_place {
             self.outcome = Some(Outcome::Failed(error));
             self.stop_producer();
             self.news = true;
