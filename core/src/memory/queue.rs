@@ -117,15 +117,15 @@ impl ReleaseQueue {
             if pending.0.is_null() {
                 break;
             }
-            let node = pending.0;
+            let first = pending.0;
             // SAFETY: a node in `pending` was pushed, so it belongs to the queue, and now to us.
-            (pending.0, *slot) = unsafe { ((*node).next, (*node).token) };
+            let node = unsafe { &*first };
+            (pending.0, *slot) = (node.next, node.token);
             taken += 1;
-            // From here on its signal may push it again.
-            // SAFETY: as above.
-            if unsafe { &(*node).place }.compare_exchange(QUEUED, WITH_SIGNAL, AcqRel, Acquire).is_err() {
-                // SAFETY: nobody else has it.
-                drop(unsafe { Box::from_raw(node) });
+            // Then its signal may push it again at once.
+            if node.place.compare_exchange(QUEUED, WITH_SIGNAL, AcqRel, Acquire).is_err() {
+                // SAFETY: from a box, and nobody else has it.
+                drop(unsafe { Box::from_raw(first) });
             }
         }
         taken
@@ -160,10 +160,15 @@ unsafe impl Send for Signal {}
 unsafe impl Sync for Signal {}
 
 impl Signal {
+    /// Of the node nothing else: another thread may be writing the rest.
+    fn place(&self) -> &AtomicU8 {
+        // SAFETY: the node lives as long as its signal.
+        unsafe { &(*self.0.as_ptr()).place }
+    }
+
     /// Pushes the token, unless it is in the queue already. As harmless as a release.
     pub fn push(&self) {
-        // SAFETY: the node lives as long as its signal.
-        if unsafe { &self.0.as_ref().place }.swap(QUEUED, AcqRel) == WITH_SIGNAL {
+        if self.place().swap(QUEUED, AcqRel) == WITH_SIGNAL {
             // SAFETY: it was not in the queue, and nobody else puts it there.
             unsafe { push(self.0.as_ptr().cast()) }
         }
@@ -172,8 +177,7 @@ impl Signal {
 
 impl Drop for Signal {
     fn drop(&mut self) {
-        // SAFETY: the node lives as long as its signal.
-        if unsafe { &self.0.as_ref().place }.swap(ALONE, AcqRel) == WITH_SIGNAL {
+        if self.place().swap(ALONE, AcqRel) == WITH_SIGNAL {
             // SAFETY: from a box, and not in the queue.
             drop(unsafe { Box::from_raw(self.0.as_ptr()) });
         }

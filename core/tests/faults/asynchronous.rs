@@ -1,5 +1,6 @@
 //! Asynchronous streams from a writer to a reader, on one thread. A stream for which there is no memory any more ends with
 //! an error that its user is told, if there is one, and with an end for the other side.
+#![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
 use std::task::Poll;
 

@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 use std::fmt;
 
-use crate::abi::types::DevxWake;
+use crate::abi::types::{DevxOwner, DevxWake};
 use crate::error::Result;
 use crate::memory::{Owner, Slab, TailSize, boxed};
 
@@ -43,7 +43,7 @@ impl Wake {
         let room = Slab::room(TailSize::default())?;
         let DevxWake { wake, context, release } = record;
         // SAFETY: the caller hands the record over.
-        let owner = unsafe { Owner::from_raw(crate::abi::types::DevxOwner { context, release }) };
+        let owner = unsafe { Owner::from_raw(DevxOwner { context, release }) };
         Ok(Self(room.fill(Target::Record { wake, context, owner })))
     }
 
