@@ -237,7 +237,9 @@ impl<T, S: Clone> Reading<T, S> {
             return false;
         }
         self.producer = Producer::Released;
-        self.end(Outcome::Failed(broken(format_args!("the handler was released without an end"))));
+        if self.outcome.is_none() {
+            self.outcome = Some(Outcome::Failed(broken(format_args!("the handler was released without an end"))));
+        }
         self.news = true;
         true
     }
