@@ -46,10 +46,10 @@ unsafe fn write<const N: usize>(out: jlong, values: [jlong; N]) {
 }
 
 plain! { async_reader_create(abi_h_metadata: jboolean, token: jlong) -> jlong }
-/// A reader that asks for `token` when there is something to poll for. The token is released with it, or now if this
-/// fails.
+/// A reader that asks for `token` when there is something to poll for. The token is released with it. If this fails,
+/// Java keeps what the token stands for, which may still come.
 fn async_reader_create(abi_h_metadata: bool, token: jlong) -> Result<jlong> {
-    let reader = AsyncReader::new(ReaderOptions { limit: 0, abi_h_metadata }, Some(bell(token)))?;
+    let reader = AsyncReader::new(ReaderOptions { limit: 0, abi_h_metadata }, Some(bell(token)?))?;
     hold(Reader { reader, metadata: Mutex::new(None) })
 }
 

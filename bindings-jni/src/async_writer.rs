@@ -8,7 +8,7 @@ use jni::Env;
 use jni::objects::{JClass, JString};
 use jni::sys::{jint, jlong};
 
-use crate::boxed::{Held, held, hold};
+use crate::boxed::{Held, Room, held};
 use crate::error::{Result, native, plain};
 use crate::handle::{address, batch, schema, take};
 use crate::queue::bell;
@@ -20,15 +20,16 @@ impl Held for AsyncWriter {
 
 plain! { async_writer_create(handler: jlong, device_type: jint, block: jlong, token: jlong) -> jlong }
 /// Takes a handler from its consumer; if this fails, it is untouched. `block` is the address of a metadata block, or 0.
-/// The token is asked for when the consumer wants something, and released with the writer, or now if this fails.
+/// The token is asked for when the consumer wants something, and released with the writer. If this fails, Java keeps what
+/// the token stands for, which may still come.
 fn async_writer_create(handler: jlong, device_type: jint, block: jlong, token: jlong) -> Result<jlong> {
-    let wake = bell(token);
+    let (room, wake) = (Room::new()?, bell(token)?);
     let handler = address(handler, "handler")?;
     // SAFETY: Java gives 0 or a block.
     let metadata = unsafe { metadata::block(take(block)) }?;
     // SAFETY: Java's caller says that there is a handler that no other producer has.
     let writer = unsafe { AsyncWriter::new(handler, DeviceType(device_type), metadata, Some(wake)) }?;
-    hold(writer)
+    Ok(room.hold(writer))
 }
 
 plain! { async_writer_start(handle: jlong, schema: jlong) }

@@ -95,21 +95,14 @@ pub(crate) fn ask(token: jlong) {
     EVENTS.queue.push(token.cast_unsigned());
 }
 
-/// A wake callback that asks for `token`. When it is given up, `token` is released, too.
-pub(crate) fn bell(token: jlong) -> Wake {
-    let bell = Bell { token, _owner: owner(token) };
-    Arc::new(move || bell.ring())
-}
-
-struct Bell {
-    token: jlong,
-    _owner: Owner,
-}
-
-impl Bell {
-    fn ring(&self) {
-        ask(self.token);
-    }
+/// A wake callback that asks for `token`, once for all times before it comes. When it is given up, `token` is released,
+/// too. Without memory for it Java keeps what the token stands for, which may still come then.
+pub(crate) fn bell(token: jlong) -> std::result::Result<Wake, Error> {
+    let (signal, owner) = (EVENTS.queue.signal(token.cast_unsigned())?, try_owner(token)?);
+    Wake::new(move || {
+        let _released_with_it = &owner;
+        signal.push();
+    })
 }
 
 plain! { queue_push(token: jlong) }

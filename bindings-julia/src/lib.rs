@@ -25,7 +25,7 @@ use devexchange_core::abi::types::{
     DEVX_CLOSED, DEVX_NULL_ARGUMENT, DEVX_OK, DEVX_PANIC, DevxBatchSource, DevxManagerTable, DevxOwner,
     DevxStatus as Status, DevxWake,
 };
-use devexchange_core::memory::ReleaseQueue;
+use devexchange_core::memory::{ReleaseQueue, Vacant};
 
 use call::{Call, Callee, Serve};
 use gate::{Gate, Wake};
@@ -221,10 +221,11 @@ pub unsafe extern "C" fn devx_julia_discard(context: *mut c_void) {
     });
 }
 
-/// Writes a record whose `wake` pushes `token`, from whatever thread it is called on. It takes `owner` over as
-/// [`devx_julia_source`] does; the context of a record that nobody took over goes to [`devx_julia_discard_wake`].
+/// Writes a record whose `wake` pushes `token`, from whatever thread it is called on, unless it is queued already. It
+/// takes `owner` over as [`devx_julia_source`] does; the context of a record that nobody took over goes to
+/// [`devx_julia_discard_wake`].
 ///
-/// `DEVX_NULL_ARGUMENT` if an argument is NULL, `DEVX_CLOSED` if the queue was never started.
+/// `DEVX_NULL_ARGUMENT` if an argument is NULL, `DEVX_CLOSED` if the queue was never started, `DEVX_OUT_OF_MEMORY`.
 ///
 /// # Safety
 /// `owner` and `out` are NULL, or can be read and written.
@@ -234,11 +235,15 @@ pub unsafe extern "C" fn devx_julia_wake(token: u64, owner: *const DevxOwner, ou
         // SAFETY: NULL, or readable by the caller's contract.
         let owner = unsafe { owner.as_ref() }.filter(|_| !out.is_null());
         let Some(&owner) = owner else { return DEVX_NULL_ARGUMENT };
-        let Some(queue) = QUEUE.get().cloned() else { return DEVX_CLOSED };
+        let Some(queue) = QUEUE.get() else { return DEVX_CLOSED };
+        let (room, signal) = match Vacant::new().and_then(|room| Ok((room, queue.signal(token)?))) {
+            Ok(made) => made,
+            Err(error) => return error.status(),
+        };
         // SAFETY: handed over by the caller.
         let owner = unsafe { Owner::from_raw(owner) };
         // SAFETY: not NULL, and writable by the caller's contract.
-        unsafe { out.write(Waker { token, queue, owner }.into_record()) };
+        unsafe { out.write(Waker { signal, owner }.into_record(room)) };
         DEVX_OK
     })
 }

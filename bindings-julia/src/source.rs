@@ -1,11 +1,10 @@
 //! Sources of batches and wakers that are Julia's, as records of the C API.
 
 use core::ffi::c_void;
-use std::sync::Arc;
 
 use devexchange_core::Owner;
 use devexchange_core::abi::types::{DevxBatch, DevxBatchSource, DevxError, DevxStatus as Status, DevxWake};
-use devexchange_core::memory::ReleaseQueue;
+use devexchange_core::memory::{Signal, Vacant};
 
 use crate::call::{self, Call, Callee, NEXT};
 use crate::guard;
@@ -22,27 +21,24 @@ unsafe extern "C" fn next(context: *mut c_void, out: *mut *mut DevxBatch, error:
     unsafe { call::ask(context, Call::of(NEXT), error, out, |answer| answer.batch) }
 }
 
-/// Pushes its token whenever somebody is to be woken.
+/// Pushes a token whenever somebody is to be woken.
 pub(crate) struct Waker {
-    pub(crate) token: u64,
-    pub(crate) queue: Arc<ReleaseQueue>,
+    pub(crate) signal: Signal,
     pub(crate) owner: Owner,
 }
 
 impl Waker {
-    pub(crate) fn into_record(self) -> DevxWake {
-        DevxWake { context: Box::into_raw(Box::new(self)).cast(), wake: Some(wake), release: Some(release) }
+    /// As a record, for which there is room already.
+    pub(crate) fn into_record(self, room: Vacant<Self>) -> DevxWake {
+        DevxWake { context: Box::into_raw(room.fill(self)).cast(), wake: Some(wake), release: Some(release) }
     }
 }
 
 /// # Safety
 /// `context` is that of a waker that was not released.
 unsafe extern "C" fn wake(context: *mut c_void) {
-    guard((), || {
-        // SAFETY: the caller's contract.
-        let waker = unsafe { &*context.cast::<Waker>() };
-        waker.queue.push(waker.token);
-    });
+    // SAFETY: the caller's contract.
+    guard((), || unsafe { &*context.cast::<Waker>() }.signal.push());
 }
 
 /// # Safety

@@ -16,7 +16,7 @@ use devexchange_core::abi::arrow_async::{ArrowAsyncDeviceStreamHandler, ArrowAsy
 use devexchange_core::abi::arrow_data::ArrowSchema;
 use devexchange_core::abi::arrow_device::{ARROW_DEVICE_CPU, ArrowDeviceArray};
 use devexchange_core::abi::types::*;
-use devexchange_core::arrow::asynchronous::{AsyncReader, AsyncWriter, QUARANTINE, ReaderOptions};
+use devexchange_core::arrow::asynchronous::{self, AsyncReader, AsyncWriter, QUARANTINE, ReaderOptions};
 use devexchange_core::arrow::batch::NodeDesc;
 use devexchange_core::arrow::metadata;
 use devexchange_core::arrow::schema::FieldDesc;
@@ -269,7 +269,7 @@ fn two_callbacks_at_once_are_seen() {
             woken.1.wait();
         }
     };
-    let reader = AsyncReader::new(options(4), Some(Arc::new(wake))).unwrap();
+    let reader = AsyncReader::new(options(4), Some(asynchronous::Wake::new(wake).unwrap())).unwrap();
     let slow = Slow { inside: Barrier::new(1), goes_on: Barrier::new(1), returned: AtomicU32::new(0) };
     let mut producer = ArrowAsyncProducer {
         device_type: ARROW_DEVICE_CPU,

@@ -6,6 +6,8 @@
 #![expect(clippy::multiple_unsafe_ops_per_block, reason = "calls of the C ABI in a row")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 
+#[path = "faults/asynchronous.rs"]
+mod asynchronous;
 #[path = "faults/processes.rs"]
 mod processes;
 
@@ -27,7 +29,8 @@ use devexchange_core::arrow::{metadata, release_array, release_schema};
 use devexchange_core::dlpack::{self, Copying, Managed, Request};
 use devexchange_core::manager::{Deferred, Driver, Limited, Request as Asked, Shared};
 use devexchange_core::{
-    Batch, BatchStream, DType, Device, DeviceType, Flags, Owner, Result, Schema, Tensor, TensorDesc, convert, ledger,
+    Batch, BatchStream, DType, Device, DeviceType, Error, Flags, Owner, Result, Schema, Tensor, TensorDesc, convert,
+    ledger,
 };
 
 // ---- allocations that fail ----
@@ -56,6 +59,14 @@ fn fails() -> bool {
     }
     FAILED.set(FAILED.get() + u64::from(left == 0));
     left == 0
+}
+
+/// Lets the core do something while an allocation may fail.
+fn watched<T>(act: impl FnOnce() -> T) -> T {
+    WATCHED.set(true);
+    let result = act();
+    WATCHED.set(false);
+    result
 }
 
 unsafe impl GlobalAlloc for Faulty {
@@ -88,24 +99,14 @@ struct Run {
 impl Run {
     /// Does something with the core while an allocation may fail. What it could not make the scene has to do without.
     fn attempt<T>(&self, act: impl FnOnce() -> Result<T>) -> Option<T> {
-        match self.watched(act) {
-            Ok(made) => Some(made),
-            Err(error) => {
-                let expected = if self.panics > 0 { DEVX_PANIC } else { DEVX_OUT_OF_MEMORY };
-                // Across the ABI of a stream an error is a code.
-                assert!([expected, DEVX_CALLBACK].contains(&error.status()), "{error}");
-                self.told.set(self.told.get() + 1);
-                None
-            }
-        }
+        watched(act).map_err(|error| self.is_told(&error)).ok()
     }
 
-    /// Does something that cannot fail while an allocation may.
-    fn watched<T>(&self, act: impl FnOnce() -> T) -> T {
-        WATCHED.set(true);
-        let done = act();
-        WATCHED.set(false);
-        done
+    fn is_told(&self, error: &Error) {
+        let expected = if self.panics > 0 { DEVX_PANIC } else { DEVX_OUT_OF_MEMORY };
+        // Across the ABI of a stream an error is a code.
+        assert!([expected, DEVX_CALLBACK].contains(&error.status()), "{error}");
+        self.told.set(self.told.get() + 1);
     }
 
     /// A callback of the test's; the one whose turn it is panics.
@@ -126,7 +127,7 @@ impl Run {
 
 type Scene = fn(&Run);
 
-const SCENES: [(&str, Scene); 9] = [
+const SCENES: [(&str, Scene); 13] = [
     ("tensors", tensors),
     ("exports of a tensor", exports),
     ("schemas", schemas),
@@ -136,6 +137,10 @@ const SCENES: [(&str, Scene); 9] = [
     ("streams", streams),
     ("managers", managers),
     ("other processes", processes::processes),
+    ("asynchronous streams", asynchronous::to_the_end),
+    ("asynchronous streams that fail", asynchronous::to_an_error),
+    ("asynchronous streams that are cancelled", asynchronous::to_a_cancel),
+    ("asynchronous streams that nobody ends", asynchronous::to_nowhere),
 ];
 
 fn after(name: &str, what: &str, run: &Run) {
@@ -382,10 +387,7 @@ fn managers(run: &Run) {
     let deferred = Deferred::new(&*manager);
     let memory: Vec<_> = (0..3).filter_map(|_| run.attempt(|| manager.allocate(&asked))).collect();
     let tensor = run.attempt(|| Tensor::allocate_with(&*manager, Device::CPU, DType::FLOAT64, &[3], None));
-    WATCHED.set(true);
-    drop(memory);
-    drop(deferred);
-    WATCHED.set(false);
+    watched(|| drop((memory, deferred)));
     run.attempt(|| manager.trim(0, 0));
     drop(tensor);
     assert_eq!(manager.statistics().allocations, 0);

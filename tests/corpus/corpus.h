@@ -54,7 +54,7 @@ struct ArrowSchema *corpus_schema(corpus_made *made);
 /* Where an exporter listens that offers something under every name. */
 const char *corpus_listens(corpus_made *made);
 
-/* Lets the producer of an asynchronous stream call a handler, until it releases it. */
+/* Lets the producer of an asynchronous stream call a handler, until it releases it; NULL if there was no memory for one. */
 void corpus_drive(corpus_made *made, struct ArrowAsyncDeviceStreamHandler *handler);
 
 /* Says what became of the import: 1 it was refused, 0 it was taken. NULL, or what is wrong with who owns what now. */

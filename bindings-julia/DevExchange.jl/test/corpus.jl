@@ -43,9 +43,15 @@ function corpus_import(kind, made)
 end
 
 function corpus_async(made)
-    reader = AsyncReader(; limit=4, abi_h_metadata=true)
+    drive(handler) = ccall(corpus(:corpus_drive), Cvoid, (Ptr{Cvoid}, Ptr{Cvoid}), made, handler)
+    reader = try
+        AsyncReader(; limit=4, abi_h_metadata=true)
+    catch
+        drive(C_NULL)
+        rethrow()
+    end
     try
-        ccall(corpus(:corpus_drive), Cvoid, (Ptr{Cvoid}, Ptr{Cvoid}), made, DX.handler(reader))
+        drive(DX.handler(reader))
         close(schema(reader))
         return reader
     catch

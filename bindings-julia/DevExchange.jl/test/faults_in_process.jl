@@ -27,8 +27,8 @@ function each_fault(act)
 end
 
 function case_without_memory(i)
-    # What is kept of a connection or a reader is not made without memory: docs/reliability.md.
-    (startswith(corpus_text(i, "kind"), "ipc_") || corpus_text(i, "kind") == "async") && return 0
+    # What is kept of a connection is not made without memory: docs/reliability.md.
+    startswith(corpus_text(i, "kind"), "ipc_") && return 0
     # What is made once, such as the list of drivers, is made now.
     corpus_case(i)
     return each_fault() do nth, from_then_on

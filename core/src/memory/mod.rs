@@ -21,7 +21,7 @@ pub(crate) use fill::fill_in;
 pub(crate) use foreign::{Foreign, Releasable, release};
 pub(crate) use lazy::Lazy;
 pub use owner::Owner;
-pub use queue::ReleaseQueue;
+pub use queue::{ReleaseQueue, Signal};
 pub(crate) use slab::{Room, Slab, Tail, TailSize};
 pub(crate) use sorted::Sorted;
 pub(crate) use table::{entry, set_entry};

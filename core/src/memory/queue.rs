@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 use std::fmt;
-use std::ptr::null_mut;
+use std::ptr::{NonNull, null_mut};
 use std::sync::{Arc, PoisonError};
 
 use super::boxed;
@@ -10,7 +10,7 @@ use crate::abi::types::DevxOwner;
 use crate::error::Result;
 use crate::sync::Mutex;
 use crate::sync::atomic::{
-    AtomicBool, AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    AtomicBool, AtomicPtr, AtomicU8, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 
 /// A queue of released tokens.
@@ -30,7 +30,13 @@ struct Node {
     next: *mut Node,
     token: u64,
     queue: Arc<ReleaseQueue>,
+    place: AtomicU8,
 }
+
+/// Where a node is: with a signal; with a signal and in the queue; in the queue, or about to be, and nowhere else.
+const WITH_SIGNAL: u8 = 0;
+const QUEUED: u8 = 1;
+const ALONE: u8 = 2;
 
 struct Pending(*mut Node);
 
@@ -50,7 +56,7 @@ impl ReleaseQueue {
 
     /// An owner whose release pushes `token`. If it is never given to anyone, hand it to [`ReleaseQueue::cancel`].
     pub fn register(self: &Arc<Self>, token: u64) -> DevxOwner {
-        Self::owner(Box::new(self.node(token)))
+        Self::owner(Box::new(self.node(token, ALONE)))
     }
 
     /// As [`ReleaseQueue::register`], which ends the process if there is no memory.
@@ -58,11 +64,21 @@ impl ReleaseQueue {
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`; then the token will not come out.
     pub fn try_register(self: &Arc<Self>, token: u64) -> Result<DevxOwner> {
-        Ok(Self::owner(boxed(self.node(token))?))
+        Ok(Self::owner(boxed(self.node(token, ALONE))?))
     }
 
-    fn node(self: &Arc<Self>, token: u64) -> Node {
-        Node { next: null_mut(), token, queue: Arc::clone(self) }
+    /// Something that pushes `token` as often as it is asked to.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub fn signal(self: &Arc<Self>, token: u64) -> Result<Signal> {
+        let node = Box::into_raw(boxed(self.node(token, WITH_SIGNAL))?);
+        // SAFETY: from a box.
+        Ok(Signal(unsafe { NonNull::new_unchecked(node) }))
+    }
+
+    fn node(self: &Arc<Self>, token: u64, place: u8) -> Node {
+        Node { next: null_mut(), token, queue: Arc::clone(self), place: AtomicU8::new(place) }
     }
 
     fn owner(node: Box<Node>) -> DevxOwner {
@@ -101,11 +117,16 @@ impl ReleaseQueue {
             if pending.0.is_null() {
                 break;
             }
-            // SAFETY: a node in `pending` was pushed, so its box belongs to the queue, and now to us.
-            let node = unsafe { Box::from_raw(pending.0) };
-            pending.0 = node.next;
-            *slot = node.token;
+            let first = pending.0;
+            // SAFETY: a node in `pending` was pushed, so it belongs to the queue, and now to us.
+            let node = unsafe { &*first };
+            (pending.0, *slot) = (node.next, node.token);
             taken += 1;
+            // Then its signal may push it again at once.
+            if node.place.compare_exchange(QUEUED, WITH_SIGNAL, AcqRel, Acquire).is_err() {
+                // SAFETY: from a box, and nobody else has it.
+                drop(unsafe { Box::from_raw(first) });
+            }
         }
         taken
     }
@@ -126,6 +147,46 @@ impl ReleaseQueue {
             newest = next;
         }
         oldest
+    }
+}
+
+/// Pushes one token again and again, without memory for it: once for all times that it was asked to before that comes out.
+/// What was done before it was asked is seen by whoever takes the token out after that.
+pub struct Signal(NonNull<Node>);
+
+// SAFETY: of the node only the place is looked at, which is atomic, and one thread at a time pushes it.
+unsafe impl Send for Signal {}
+// SAFETY: as above.
+unsafe impl Sync for Signal {}
+
+impl Signal {
+    /// Of the node nothing else: another thread may be writing the rest.
+    fn place(&self) -> &AtomicU8 {
+        // SAFETY: the node lives as long as its signal.
+        unsafe { &(*self.0.as_ptr()).place }
+    }
+
+    /// Pushes the token, unless it is in the queue already. As harmless as a release.
+    pub fn push(&self) {
+        if self.place().swap(QUEUED, AcqRel) == WITH_SIGNAL {
+            // SAFETY: it was not in the queue, and nobody else puts it there.
+            unsafe { push(self.0.as_ptr().cast()) }
+        }
+    }
+}
+
+impl Drop for Signal {
+    fn drop(&mut self) {
+        if self.place().swap(ALONE, AcqRel) == WITH_SIGNAL {
+            // SAFETY: from a box, and not in the queue.
+            drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        }
+    }
+}
+
+impl fmt::Debug for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signal").finish_non_exhaustive()
     }
 }
 

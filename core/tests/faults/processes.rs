@@ -9,7 +9,7 @@ use devexchange_core::dlpack::Copying;
 use devexchange_core::ipc::{self, Client, Server, Users};
 use devexchange_core::{DType, Result, Tensor, ledger};
 
-use super::{FAILED, FROM_THEN_ON, LEFT, Run, batch, tensor};
+use super::{FAILED, FROM_THEN_ON, LEFT, Run, batch, tensor, watched};
 
 /// As [`LEFT`] and so on, of the thread of a server.
 static SERVER_LEFT: AtomicI64 = AtomicI64::new(-1);
@@ -73,18 +73,18 @@ pub(super) fn processes(run: &Run) {
         let names = names.into_iter().filter_map(|(offered, name)| offered.then_some(name));
         let tensors: Vec<_> = names.filter_map(|name| run.attempt(|| client.import_tensor(name))).collect();
         let batch = if of_batch { run.attempt(|| client.import_batch("batch")) } else { None };
-        run.watched(|| drop((tensors, batch)));
+        watched(|| drop((tensors, batch)));
         // Whatever could not be imported is not kept, and can be imported now.
         soon("all is released", || server.leases() == 0);
         if shared {
             let numbers = client.import_tensor("shared").expect("the connection is as it was");
             assert_eq!(numbers.as_slice::<f64>(), Ok(&[0.; 6][..]));
         }
-        run.watched(|| drop(client));
+        watched(|| drop(client));
     }
     run.attempt(|| Ok(server.withdraw("copied")));
     soon("all is released", || server.leases() == 0);
-    run.watched(|| drop(server));
+    watched(|| drop(server));
 }
 
 /// What a server makes before it has a thread, which it can do without in part.

@@ -70,12 +70,15 @@ impl Producer {
         Self { thing, case, asked, given: Mutex::default(), driven: AtomicBool::new(false) }
     }
 
-    /// Calls the handler as the case says, and releases it.
+    /// Calls the handler as the case says, and releases it. NULL if there was no memory for a consumer.
     ///
     /// # Safety
-    /// `handler` is a consumer's, which nobody has called yet.
+    /// `handler` is NULL or a consumer's, which nobody has called yet.
     pub(crate) unsafe fn drive(&self, handler: *mut Handler) {
         self.driven.store(true, SeqCst);
+        if handler.is_null() {
+            return;
+        }
         let first = self.case.schema.clone().unwrap_or_default();
         if !first.unknown {
             // SAFETY: the caller's contract.

@@ -89,10 +89,11 @@ impl Made {
         }
     }
 
-    /// Lets the producer of an asynchronous stream call a handler, until it releases it.
+    /// Lets the producer of an asynchronous stream call a handler, until it releases it; NULL if there was no memory for
+    /// one.
     ///
     /// # Safety
-    /// `handler` is a consumer's, which nobody has called yet.
+    /// `handler` is NULL or a consumer's, which nobody has called yet.
     ///
     /// # Panics
     /// If the case is no asynchronous stream.

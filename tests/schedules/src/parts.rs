@@ -24,6 +24,7 @@ mod slab;
 
 use std::task::{Context, Poll};
 
+use devexchange_core::arrow::asynchronous::Wake;
 use devexchange_core::memory::boxed;
 use loom::sync::atomic::AtomicI64;
 use loom::sync::{Condvar, Mutex};
@@ -35,7 +36,7 @@ pub(crate) use inbox::{Inbox, List as Things, Node};
 pub(crate) use kept::Kept;
 pub(crate) use lazy::Lazy;
 pub(crate) use list::{List, Place};
-pub(crate) use queue::ReleaseQueue;
+pub(crate) use queue::{ReleaseQueue, Signal};
 pub(crate) use slab::{Slab, TailSize};
 
 /// As the static of the reaper.

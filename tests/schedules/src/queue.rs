@@ -1,12 +1,12 @@
 //! The queue of releases: whatever is pushed comes out once, in order, and nobody sleeps over it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 
 use loom::thread;
 
 use crate::in_every_order;
-use crate::parts::ReleaseQueue;
+use crate::parts::{ReleaseQueue, Signal};
 
 fn queue() -> (Arc<ReleaseQueue>, Arc<AtomicU32>) {
     let wakes = Arc::new(AtomicU32::new(0));
@@ -101,5 +101,56 @@ fn a_silenced_queue_wakes_nobody_and_loses_nothing() {
         drain(&queue, &mut tokens);
         tokens.sort_unstable();
         assert_eq!(tokens, [1, 2]);
+    });
+}
+
+/// What changed before a signal is seen by whoever takes its token out, however often it was given.
+#[test]
+fn no_signal_is_lost() {
+    in_every_order(|| {
+        let (queue, _) = queue();
+        let signal = Arc::new(queue.signal(7).expect("there is memory"));
+        let state = Arc::new(loom::sync::atomic::AtomicU32::new(0));
+        let signallers: Vec<_> = (0..2)
+            .map(|_| {
+                let (signal, state) = (Arc::clone(&signal), Arc::clone(&state));
+                thread::spawn(move || {
+                    state.fetch_add(1, Relaxed);
+                    Signal::push(&signal);
+                })
+            })
+            .collect();
+        let mut seen = 0;
+        let mut look = || {
+            let mut tokens = Vec::new();
+            drain(&queue, &mut tokens);
+            assert!(tokens.iter().all(|token| *token == 7));
+            if !tokens.is_empty() {
+                seen = state.load(Relaxed);
+            }
+        };
+        look();
+        signallers.into_iter().for_each(|thread| thread.join().expect("a thread"));
+        look();
+        assert_eq!(seen, 2);
+    });
+}
+
+/// Its token may still come out then, and nothing is left of it.
+#[test]
+fn a_signal_may_be_dropped_while_it_is_queued() {
+    in_every_order(|| {
+        let (queue, _) = queue();
+        let signal = queue.signal(7).expect("there is memory");
+        let signaller = thread::spawn(move || {
+            signal.push();
+            drop(signal);
+        });
+        let mut tokens = Vec::new();
+        drain(&queue, &mut tokens);
+        signaller.join().expect("a thread");
+        drain(&queue, &mut tokens);
+        assert_eq!(tokens, [7]);
+        assert!(queue.is_empty() && Arc::strong_count(&queue) == 1);
     });
 }

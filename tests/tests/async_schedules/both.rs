@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use devexchange_core::DeviceType;
 use devexchange_core::abi::types::DEVX_NOT_READY;
-use devexchange_core::arrow::asynchronous::{AsyncReader, AsyncWriter, ReaderOptions};
+use devexchange_core::arrow::asynchronous::{AsyncReader, AsyncWriter, ReaderOptions, Wake};
 
 use crate::consumer::make;
 use crate::producer::type_of_batches;
@@ -139,12 +139,13 @@ fn schedule(seed: u64) {
     });
     let (reads, writes) = (Woken(&raw const *world), Woken(&raw const *world));
     let options = ReaderOptions { limit: if world.manual { 0 } else { rng.choose(&[1, 3]) }, abi_h_metadata: true };
-    let reader = AsyncReader::new(options, Some(Arc::new(move || reads.wake()))).unwrap();
+    let reader = AsyncReader::new(options, Some(Wake::new(move || reads.wake()).unwrap())).unwrap();
     let handler = reader.handler().unwrap();
     world.reader.replace(Some(Arc::new(reader)));
     // SAFETY: handed out just now, for this writer.
     let writer =
-        unsafe { AsyncWriter::new(handler, DeviceType::CPU, None, Some(Arc::new(move || writes.wake()))) }.unwrap();
+        unsafe { AsyncWriter::new(handler, DeviceType::CPU, None, Some(Wake::new(move || writes.wake()).unwrap())) }
+            .unwrap();
     world.writer.replace(Some(Arc::new(writer)));
 
     for _ in 0..40 {

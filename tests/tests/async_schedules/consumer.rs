@@ -10,7 +10,7 @@ use devexchange_core::abi::arrow_async::{ArrowAsyncDeviceStreamHandler, ArrowAsy
 use devexchange_core::abi::arrow_data::ArrowSchema;
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::types::DEVX_NOT_READY;
-use devexchange_core::arrow::asynchronous::AsyncWriter;
+use devexchange_core::arrow::asynchronous::{AsyncWriter, Wake};
 use devexchange_core::arrow::batch::NodeDesc;
 use devexchange_core::arrow::{release_array, release_schema};
 use devexchange_core::{Batch, Device, DeviceType, Owner};
@@ -399,7 +399,8 @@ fn schedule(seed: u64) {
     let handler = unsafe { &raw mut (*place).handler };
     // SAFETY: as above.
     let writer =
-        unsafe { AsyncWriter::new(handler, DeviceType::CPU, None, Some(Arc::new(move || woken.wake()))) }.unwrap();
+        unsafe { AsyncWriter::new(handler, DeviceType::CPU, None, Some(Wake::new(move || woken.wake()).unwrap())) }
+            .unwrap();
     user.writer.replace(Some(Arc::new(writer)));
 
     let stops_at = if rng.one_in(4) { rng.below(20) } else { usize::MAX };

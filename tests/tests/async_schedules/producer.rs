@@ -11,7 +11,7 @@ use devexchange_core::abi::arrow_async::{ArrowAsyncDeviceStreamHandler, ArrowAsy
 use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
 use devexchange_core::abi::arrow_device::{ARROW_DEVICE_CPU, ArrowDeviceArray};
 use devexchange_core::abi::types::DEVX_CLOSED;
-use devexchange_core::arrow::asynchronous::{AsyncReader, ReaderOptions};
+use devexchange_core::arrow::asynchronous::{AsyncReader, ReaderOptions, Wake};
 use devexchange_core::arrow::schema::FieldDesc;
 use devexchange_core::{Batch, Schema};
 
@@ -619,7 +619,7 @@ fn schedule(seed: u64, tally: &mut BTreeMap<Fault, Tally>) {
     let options =
         ReaderOptions { limit: if user.manual { 0 } else { rng.choose(&[1, 2, 5]) }, abi_h_metadata: rng.one_in(2) };
     let woken = Woken(&raw const *user);
-    let reader = AsyncReader::new(options, Some(Arc::new(move || woken.wake()))).unwrap();
+    let reader = AsyncReader::new(options, Some(Wake::new(move || woken.wake()).unwrap())).unwrap();
     let handler = reader.handler().unwrap();
     assert!(reader.handler().is_err());
     // SAFETY: handed out just now.

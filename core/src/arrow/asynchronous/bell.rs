@@ -1,14 +1,12 @@
 //! A state that several threads look at, and who is told when it has changed.
 
 use std::cell::OnceCell;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use super::Wake;
 use crate::sync::{Condvar, Mutex, MutexGuard};
-
-/// Called, on any thread, when there is something to poll for; it wakes whoever polls and does nothing else.
-pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// How long to wait. The clock is not asked before there is something to wait for.
 pub(super) struct Deadline {
@@ -72,7 +70,7 @@ impl Ring {
             waker.wake();
         }
         if let Some(wake) = self.wake {
-            wake();
+            wake.call();
         }
     }
 }

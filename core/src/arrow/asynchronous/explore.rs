@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use super::Caller;
 use super::reading::{Callback, Next, Reading, Work};
-use super::writing::{Last, Writing};
+use super::writing::{Failure, Last, Said, Writing};
 
 /// One thread, which is at some step of its script.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ impl World {
         let Thread { me, script, calling, settling } = self.threads[at].clone();
         if let Some(request) = calling {
             assert!(!self.released, "the producer is gone while it is called");
-            self.reading.called(me, request);
+            self.reading.called(request);
             self.requests -= u32::from(request);
             self.threads[at].calling = None;
             return true;
@@ -67,12 +67,13 @@ impl World {
         let mut settles = true;
         match step {
             Step::Enter(callback) => self.reading.enter(me, *callback),
-            Step::Leave => self.reading.leave(me),
+            Step::Leave => self.reading.leave(),
             Step::Task => {
                 self.tasks += 1;
-                self.reading.on_next_task(Some(Ok(self.tasks)));
+                let unwanted = self.reading.on_next_task(Some(Ok(self.tasks)));
+                self.dropped += u32::from(unwanted.is_some());
             }
-            Step::End => self.reading.on_next_task(None),
+            Step::End => assert!(self.reading.on_next_task(None).is_none()),
             Step::Error => self.reading.on_error(crate::Error::callback(5, "no luck")),
             Step::Release => {
                 self.reading.release();
@@ -208,7 +209,17 @@ fn a_writer_on_three_threads() {
         refused: bool,
         sent: i64,
         requested: i64,
-        last: Option<Last>,
+        last: Option<Last<'static>>,
+    }
+    impl World {
+        fn ends(&mut self, last: Option<Last<'static>>) {
+            if let Some(last) = last {
+                assert!(self.inside.is_none() && self.last.is_none(), "the last word is one");
+                let silent = self.cancelled || self.refused;
+                assert!(!silent || !matches!(last, Last::Error(..)), "an error after cancel or refusal");
+                self.last = Some(last);
+            }
+        }
     }
     fn go(world: &World, seen: &mut HashSet<String>) {
         if !seen.insert(format!("{world:?}")) {
@@ -235,7 +246,11 @@ fn a_writer_on_three_threads() {
                 }
                 Act::Answer(_) => {}
                 Act::Finish => drop(next.writing.finish()),
-                Act::Fail => drop(next.writing.fail(5, "no luck".into(), None)),
+                Act::Fail => {
+                    let failure = Failure { code: 5, text: Said::Text("no luck"), metadata: None };
+                    let last = next.writing.fail(failure).ok().flatten();
+                    next.ends(last);
+                }
                 Act::Request(n) => {
                     next.requested = next.requested.saturating_add(n.max(0));
                     next.writing.request(n);
@@ -246,12 +261,8 @@ fn a_writer_on_three_threads() {
                 }
                 Act::Abandon => next.writing.abandon(),
                 Act::Ending => {
-                    if let Some(last) = next.writing.ending() {
-                        assert!(next.inside.is_none() && next.last.is_none(), "the last word is one");
-                        let silent = next.cancelled || next.refused;
-                        assert!(!silent || !matches!(last, Last::Error(..)), "an error after cancel or refusal");
-                        next.last = Some(last);
-                    }
+                    let last = next.writing.ending();
+                    next.ends(last);
                 }
             }
             go(&next, seen);

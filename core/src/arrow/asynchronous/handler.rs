@@ -2,19 +2,22 @@
 
 use core::ffi::{c_char, c_int};
 use std::cell::UnsafeCell;
-use std::sync::{Arc, OnceLock, Weak};
+use std::mem::ManuallyDrop;
+use std::sync::OnceLock;
 use std::task::Poll;
 
-use super::bell::{Belled, Deadline, Turn, Wake};
+use super::bell::{Belled, Deadline, Turn};
 use super::reading::{Callback, Reading, Work};
 use super::task::Task;
-use super::{Caller, MetadataBlock, shielded};
+use super::{Caller, MetadataBlock, Wake, shielded};
 use crate::abi::arrow_async::{ArrowAsyncDeviceStreamHandler, ArrowAsyncProducer, ArrowAsyncTask};
 use crate::abi::arrow_data::ArrowSchema;
-use crate::arrow::{Schema, metadata, release_schema};
+use crate::abi::types::DEVX_OUT_OF_MEMORY;
+use crate::arrow::{Schema, release_schema};
 use crate::device::DeviceType;
 use crate::error::{Error, Result};
 use crate::ledger::{Entry, Kind};
+use crate::memory::{Slab, TailSize};
 use crate::text::Lossy;
 
 /// Most bytes of an error's text that are read.
@@ -59,47 +62,52 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    pub(super) fn new(limit: i64, reads_metadata: bool, wake: Option<Wake>) -> Arc<Self> {
-        Arc::new_cyclic(|shared: &Weak<Self>| Self {
+    pub(super) fn new(limit: i64, reads_metadata: bool, wake: Option<Wake>) -> Result<Slab<Self>> {
+        let room = Slab::room(TailSize::default())?;
+        let private_data = room.as_raw();
+        Ok(room.fill(Self {
             handler: UnsafeCell::new(ArrowAsyncDeviceStreamHandler {
                 on_schema: Some(on_schema),
                 on_next_task: Some(on_next_task),
                 on_error: Some(on_error),
                 release: Some(release),
                 producer: std::ptr::null_mut(),
-                private_data: shared.as_ptr().cast_mut().cast(),
+                private_data,
             }),
             state: Belled::new(Reading::new(limit), wake),
             peer: OnceLock::new(),
             producer_error: OnceLock::new(),
             reads_metadata,
             handed_out: OnceLock::new(),
-        })
+        }))
     }
 
     /// The handler with a reference of its own, the first time.
-    pub(super) fn hand_out(self: &Arc<Self>) -> Option<*mut ArrowAsyncDeviceStreamHandler> {
+    pub(super) fn hand_out(shared: &Slab<Self>) -> Option<*mut ArrowAsyncDeviceStreamHandler> {
         let mut first = false;
-        self.handed_out.get_or_init(|| {
+        shared.header().handed_out.get_or_init(|| {
             first = true;
             Entry::open(Kind::StreamImport)
         });
         first.then(|| {
             // Given back by `release`.
-            std::mem::forget(Arc::clone(self));
-            self.handler.get()
+            shared.add_refs(1);
+            shared.header().handler.get()
         })
     }
 
     /// Does what follows from a step, with no lock held.
     pub(super) fn settle(&self) {
-        self.act(Caller::me(), |_| (), |_| ());
+        self.act(Caller::me(), |_| None, |_| ());
     }
 
-    /// Takes a step, and does what follows from it with no lock held; when nothing is left to do, the last step.
-    fn act(&self, me: Caller, step: impl FnOnce(&mut State), last: impl FnOnce(&mut State)) {
+    /// Takes a step, and does what follows from it with no lock held: gives up the task that the step returns, and what
+    /// else is to be done. When nothing is left to do, the last step.
+    fn act(&self, me: Caller, step: impl FnOnce(&mut State) -> Option<Arrival>, last: impl FnOnce(&mut State)) {
         let mut turn = self.state.begin();
-        step(turn.parts().0);
+        if let Some(unwanted) = step(turn.parts().0) {
+            turn = turn.aside(|| drop(unwanted));
+        }
         loop {
             let (reading, bells) = turn.parts();
             let Some(work) = reading.work(me) else { break };
@@ -110,9 +118,9 @@ impl Shared {
                     None => turn,
                 },
                 // SAFETY: the producer is known and has not released; release waits for this call.
-                Work::Cancel => self.call(turn, me, false, |peer| unsafe { (peer.cancel)(peer.address) }),
+                Work::Cancel => self.call(turn, false, |peer| unsafe { (peer.cancel)(peer.address) }),
                 // SAFETY: as above.
-                Work::Request(n) => self.call(turn, me, true, |peer| unsafe { (peer.request)(peer.address, n) }),
+                Work::Request(n) => self.call(turn, true, |peer| unsafe { (peer.request)(peer.address, n) }),
             };
         }
         last(turn.parts().0);
@@ -120,14 +128,14 @@ impl Shared {
     }
 
     /// A call of the producer's: of `request`, or else of `cancel`.
-    fn call<'a>(&self, turn: Turn<'a, State>, me: Caller, request: bool, call: impl FnOnce(&Peer)) -> Turn<'a, State> {
+    fn call<'a>(&self, turn: Turn<'a, State>, request: bool, call: impl FnOnce(&Peer)) -> Turn<'a, State> {
         let mut turn = turn.aside(|| {
             if let Some(peer) = self.peer.get() {
                 call(peer);
             }
         });
         let (reading, bells) = turn.parts();
-        reading.called(me, request);
+        reading.called(request);
         bells.nudge();
         turn
     }
@@ -136,13 +144,12 @@ impl Shared {
     ///
     /// # Safety
     /// `handler` is one of ours that is not released, or whose reader is still there.
-    unsafe fn held(handler: *mut ArrowAsyncDeviceStreamHandler) -> Arc<Self> {
+    unsafe fn held(handler: *mut ArrowAsyncDeviceStreamHandler) -> Slab<Self> {
         // SAFETY: the caller's contract.
-        let shared = unsafe { (*handler).private_data }.cast::<Self>().cast_const();
-        // SAFETY: made by `new`, in an `Arc`.
-        unsafe { Arc::increment_strong_count(shared) };
-        // SAFETY: the reference that was added just now.
-        unsafe { Arc::from_raw(shared) }
+        let raw = unsafe { (*handler).private_data };
+        // SAFETY: the address that `new` wrote; the reference stays the producer's, or the reader's.
+        let theirs = ManuallyDrop::new(unsafe { Slab::from_raw(raw) });
+        Slab::clone(&theirs)
     }
 
     /// Runs a callback of the producer's.
@@ -153,26 +160,26 @@ impl Shared {
         handler: *mut ArrowAsyncDeviceStreamHandler,
         callback: Callback,
         otherwise: R,
-        body: impl FnOnce(&Arc<Self>) -> R,
+        body: impl FnOnce(&Slab<Self>) -> R,
     ) -> R {
         // SAFETY: the caller's contract.
         let shared = unsafe { Self::held(handler) };
         let me = Caller::me();
-        shared.state.with(|reading| reading.enter(me, callback));
+        shared.header().state.with(|reading| reading.enter(me, callback));
         let result = shielded(otherwise, || body(&shared));
-        shared.leave(me, |_| ());
+        shared.header().leave(me, |_| None);
         result
     }
 
     /// The end of a callback: its last step, what follows from it, and then the callback is over.
-    fn leave(&self, me: Caller, step: impl FnOnce(&mut State)) {
+    fn leave(&self, me: Caller, step: impl FnOnce(&mut State) -> Option<Arrival>) {
         let left = shielded(false, || {
-            self.act(me, step, |reading| reading.leave(me));
+            self.act(me, step, Reading::leave);
             true
         });
         // The wake callback is the user's, and may panic.
         if !left {
-            self.state.with(|reading| reading.leave(me));
+            self.state.with(Reading::leave);
         }
     }
 
@@ -206,7 +213,8 @@ fn broken<T>(text: &str) -> Result<T> {
 }
 
 unsafe extern "C" fn on_schema(handler: *mut ArrowAsyncDeviceStreamHandler, schema: *mut ArrowSchema) -> c_int {
-    let body = |shared: &Arc<Shared>| {
+    let body = |held: &Slab<Shared>| {
+        let shared = held.header();
         // SAFETY: the producer sets its address before this call.
         let producer = unsafe { (*handler).producer };
         // SAFETY: as above, and it gives a valid schema.
@@ -218,11 +226,15 @@ unsafe extern "C" fn on_schema(handler: *mut ArrowAsyncDeviceStreamHandler, sche
         });
         // SAFETY: as above; one that was imported is marked as moved from.
         unsafe { release_schema(schema) };
+        let code = match &found {
+            Err(error) if error.status() == DEVX_OUT_OF_MEMORY => libc::ENOMEM,
+            _ => libc::EINVAL,
+        };
         match shared.state.with(|reading| reading.on_schema(found)) {
             Ok(()) => 0,
             Err(unwanted) => {
                 drop(unwanted);
-                if shared.state.with(|reading| reading.is_cancelled()) { libc::ECANCELED } else { libc::EINVAL }
+                if shared.state.with(|reading| reading.is_cancelled()) { libc::ECANCELED } else { code }
             }
         }
     };
@@ -255,9 +267,9 @@ unsafe extern "C" fn on_next_task(
     let shared = unsafe { Shared::held(handler) };
     let me = Caller::me();
     // What callbacks do in several turns of the lock is one here.
-    shared.leave(me, |reading| {
+    shared.header().leave(me, |reading| {
         reading.enter(me, Callback::Task);
-        reading.on_next_task(come());
+        reading.on_next_task(come())
     });
     0
 }
@@ -268,7 +280,8 @@ unsafe extern "C" fn on_error(
     message: *const c_char,
     block: *const c_char,
 ) {
-    let body = |shared: &Arc<Shared>| {
+    let body = |held: &Slab<Shared>| {
+        let shared = held.header();
         // SAFETY: NULL, or a text that is valid during the call.
         let text = unsafe { text(message) }.unwrap_or(Lossy(b"it does not say why"));
         // An error with bad metadata is still that error.
@@ -296,7 +309,8 @@ unsafe fn text<'a>(text: *const c_char) -> Option<Lossy<'a>> {
 }
 
 unsafe extern "C" fn release(handler: *mut ArrowAsyncDeviceStreamHandler) {
-    let body = |shared: &Arc<Shared>| {
+    let body = |held: &Slab<Shared>| {
+        let shared = held.header();
         if !shared.state.with(|reading| reading.release()) {
             return;
         }
@@ -306,18 +320,8 @@ unsafe extern "C" fn release(handler: *mut ArrowAsyncDeviceStreamHandler) {
         // SAFETY: the handler is the producer's until this call returns.
         unsafe { (*handler).release = None };
         // SAFETY: the reference that `hand_out` left with the producer; the state says that this happens once.
-        unsafe { Arc::decrement_strong_count(Arc::as_ptr(shared)) };
+        unsafe { Slab::<Shared>::release_raw(held.as_raw(), 1) };
     };
     // SAFETY: a producer passes the handler that it was given.
     unsafe { Shared::callback(handler, Callback::Release, (), body) }
-}
-
-impl MetadataBlock {
-    /// # Safety
-    /// As [`metadata::block`].
-    #[inline]
-    unsafe fn copy(block: *const c_char) -> Result<Option<Self>> {
-        // SAFETY: the caller's contract.
-        Ok(unsafe { metadata::block(block) }?.map(Self::new))
-    }
 }

@@ -10,6 +10,7 @@
 
 #[deny(unsafe_code)]
 mod bell;
+mod block;
 #[cfg(test)]
 #[deny(unsafe_code)]
 mod explore;
@@ -20,13 +21,15 @@ mod reader;
 #[deny(unsafe_code)]
 mod reading;
 mod task;
+mod wake;
 mod writer;
 #[deny(unsafe_code)]
 mod writing;
 
-pub use bell::Wake;
+pub use block::MetadataBlock;
 pub use producer::QUARANTINE;
-pub use reader::{AsyncReader, MetadataBlock, ReaderOptions, Received};
+pub use reader::{AsyncReader, ReaderOptions, Received};
+pub use wake::Wake;
 pub use writer::AsyncWriter;
 
 use crate::error::caught;

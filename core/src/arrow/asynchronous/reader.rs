@@ -3,19 +3,19 @@
 use core::ffi::c_void;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::bell::{Deadline, Wake};
+use super::bell::Deadline;
 use super::handler::{Arrival, Shared};
 use super::reading::Next;
+use super::{MetadataBlock, Wake};
 use crate::abi::arrow_async::ArrowAsyncDeviceStreamHandler;
 use crate::abi::types::DEVX_INVALID_ARGUMENT;
-use crate::arrow::metadata::Metadata;
 use crate::arrow::{Batch, Schema};
 use crate::device::DeviceType;
 use crate::error::{Error, Result, refuse};
+use crate::memory::Slab;
 use crate::tensor::Borrowed;
 
 /// How a reader asks for batches, and what it reads.
@@ -28,58 +28,6 @@ pub struct ReaderOptions {
     /// specification's text has another one (48 bytes, with a `release`), in which the field lies elsewhere, and a
     /// struct does not say which it is. All other fields that are read lie at the same place in both.
     pub abi_h_metadata: bool,
-}
-
-/// A metadata block of a stream, a batch or an error. Cloning shares it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct MetadataBlock(Arc<Box<[u8]>>);
-
-impl MetadataBlock {
-    pub(super) fn new(block: &[u8]) -> Self {
-        Self(Arc::new(block.into()))
-    }
-
-    /// The block, encoded as `ArrowSchema.metadata`.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    /// The pairs.
-    pub fn pairs(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        // SAFETY: the block was checked when it was copied, so it is as long as it says.
-        let checked = unsafe { Metadata::check(self.0.as_ptr().cast()) };
-        checked.into_iter().flat_map(|(pairs, _)| pairs)
-    }
-
-    /// The address of the block, which keeps this reference: how a binding holds one.
-    pub fn into_raw(self) -> *mut c_void {
-        Arc::into_raw(self.0).cast_mut().cast()
-    }
-
-    /// Takes a reference back.
-    ///
-    /// # Safety
-    /// `raw` is from [`MetadataBlock::into_raw`] and is taken back once.
-    pub unsafe fn from_raw(raw: *mut c_void) -> Self {
-        // SAFETY: the caller's contract.
-        Self(unsafe { Arc::from_raw(raw.cast()) })
-    }
-
-    /// Looks at a block that a binding holds.
-    ///
-    /// # Safety
-    /// `raw` is from [`MetadataBlock::into_raw`] and not taken back as long as the result is used.
-    pub unsafe fn borrow_raw<'a>(raw: *mut c_void) -> Borrowed<'a, Self> {
-        // SAFETY: the reference is not dropped, so it stays the holder's.
-        Borrowed::new(unsafe { Self::from_raw(raw) })
-    }
-}
-
-impl fmt::Debug for MetadataBlock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = |bytes| String::from_utf8_lossy(bytes);
-        f.debug_map().entries(self.pairs().map(|(key, value)| (text(key), text(value)))).finish()
-    }
 }
 
 /// A batch and its metadata.
@@ -98,19 +46,19 @@ pub type Received = (Batch, Option<MetadataBlock>);
 /// Dropping the reader cancels the stream. What the producer was given stays valid until it releases the handler;
 /// that release waits for a call of `request` or `cancel` on another thread, so a producer must not hold a lock there
 /// that those take.
-pub struct AsyncReader(Arc<Shared>);
+pub struct AsyncReader(Slab<Shared>);
 
 impl AsyncReader {
     /// A reader that calls `wake`, if there is one, when there is something to poll for.
     ///
     /// # Errors
-    /// `DEVX_INVALID_ARGUMENT` for a negative limit.
+    /// `DEVX_INVALID_ARGUMENT` for a negative limit, `DEVX_OUT_OF_MEMORY`.
     pub fn new(options: ReaderOptions, wake: Option<Wake>) -> Result<Self> {
         let ReaderOptions { limit, abi_h_metadata } = options;
         if limit < 0 {
             return refuse!(DEVX_INVALID_ARGUMENT, "limit is {limit}");
         }
-        Ok(Self(Shared::new(limit, abi_h_metadata, wake)))
+        Ok(Self(Shared::new(limit, abi_h_metadata, wake)?))
     }
 
     /// The handler for a producer, once. Whoever has it calls its `release` exactly once: the producer that took it,
@@ -119,7 +67,7 @@ impl AsyncReader {
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` the second time.
     pub fn handler(&self) -> Result<*mut ArrowAsyncDeviceStreamHandler> {
-        let handler = self.0.hand_out();
+        let handler = Shared::hand_out(&self.0);
         handler.ok_or_else(|| Error::new(DEVX_INVALID_ARGUMENT, "the handler was handed out already"))
     }
 
@@ -128,16 +76,16 @@ impl AsyncReader {
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` if `n` is not positive, `DEVX_OUT_OF_RANGE` if all that is requested cannot be counted.
     pub fn request(&self, n: i64) -> Result<()> {
-        self.0.state.with(|reading| reading.request(n))?;
-        Arc::clone(&self.0).settle();
+        self.0.header().state.with(|reading| reading.request(n))?;
+        self.0.clone().header().settle();
         Ok(())
     }
 
     /// Asks the producer to stop, and takes nothing any more: the stream ends here, without an error. Again it does
     /// nothing.
     pub fn cancel(&self) {
-        self.0.state.with(|reading| reading.cancel());
-        Arc::clone(&self.0).settle();
+        self.0.header().state.with(|reading| reading.cancel());
+        self.0.clone().header().settle();
     }
 
     /// The schema, if it has come.
@@ -145,7 +93,7 @@ impl AsyncReader {
     /// # Errors
     /// What ended the stream before its schema; `DEVX_CLOSED` if it was cancelled.
     pub fn try_schema(&self) -> Poll<Result<Schema>> {
-        self.0.state.with(|reading| reading.schema())
+        self.0.header().state.with(|reading| reading.schema())
     }
 
     /// As [`AsyncReader::try_schema`]; the waker is called when there may be an answer. One task at a time has its
@@ -154,7 +102,7 @@ impl AsyncReader {
     /// # Errors
     /// As [`AsyncReader::try_schema`].
     pub fn poll_schema(&self, cx: &mut Context<'_>) -> Poll<Result<Schema>> {
-        self.0.state.poll(cx, |reading| reading.schema())
+        self.0.header().state.poll(cx, |reading| reading.schema())
     }
 
     /// Waits for the schema, `None` for as long as it takes.
@@ -162,8 +110,8 @@ impl AsyncReader {
     /// # Errors
     /// As [`AsyncReader::try_schema`]; `DEVX_NOT_READY` after the time.
     pub fn schema(&self, timeout: Option<Duration>) -> Result<Schema> {
-        let shared = Arc::clone(&self.0);
-        in_time(shared.state.wait(&Deadline::after(timeout), |reading| reading.schema()))?
+        let shared = self.0.clone();
+        in_time(shared.header().state.wait(&Deadline::after(timeout), |reading| reading.schema()))?
     }
 
     /// The next batch with its metadata, if it has come; `None` at the end.
@@ -172,8 +120,8 @@ impl AsyncReader {
     /// The producer's error, or that it broke the contract (`DEVX_CALLBACK` with the code in [`Error::errno`]), or what
     /// [`Batch::import_device`] says of an array.
     pub fn try_next(&self) -> Poll<Option<Result<Received>>> {
-        let next = self.0.state.with(|reading| reading.next());
-        next.map(|next| taken(&Arc::clone(&self.0), next))
+        let next = self.0.header().state.with(|reading| reading.next());
+        next.map(|next| taken(self.0.clone().header(), next))
     }
 
     /// As [`AsyncReader::try_next`]; the waker is called when there may be an answer. One task at a time has its waker
@@ -182,8 +130,8 @@ impl AsyncReader {
     /// # Errors
     /// As [`AsyncReader::try_next`].
     pub fn poll_batch(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Received>>> {
-        let next = self.0.state.poll(cx, |reading| reading.next());
-        next.map(|next| taken(&Arc::clone(&self.0), next))
+        let next = self.0.header().state.poll(cx, |reading| reading.next());
+        next.map(|next| taken(self.0.clone().header(), next))
     }
 
     /// Waits for the next batch, `None` for as long as it takes.
@@ -191,30 +139,29 @@ impl AsyncReader {
     /// # Errors
     /// As [`AsyncReader::try_next`]; `DEVX_NOT_READY` after the time.
     pub fn next(&self, timeout: Option<Duration>) -> Result<Option<Received>> {
-        let shared = Arc::clone(&self.0);
-        let next = in_time(shared.state.wait(&Deadline::after(timeout), |reading| reading.next()))?;
-        taken(&shared, next).transpose()
+        let shared = self.0.clone();
+        let next = in_time(shared.header().state.wait(&Deadline::after(timeout), |reading| reading.next()))?;
+        taken(shared.header(), next).transpose()
     }
 
     /// The device type that the producer says its arrays have, when the schema has come.
     pub fn device_type(&self) -> Option<DeviceType> {
-        self.0.peer.get().map(|peer| peer.device_type)
+        self.0.header().peer.get().map(|peer| peer.device_type)
     }
 
     /// The producer's metadata, when the schema has come; see [`ReaderOptions::abi_h_metadata`].
     pub fn metadata(&self) -> Option<MetadataBlock> {
-        self.0.peer.get().and_then(|peer| peer.metadata.clone())
+        self.0.header().peer.get().and_then(|peer| peer.metadata.clone())
     }
 
     /// What the producer's `on_error` said besides the text: code and metadata; `None` if there was none.
     pub fn producer_error(&self) -> Option<(i32, Option<MetadataBlock>)> {
-        self.0.producer_error.get().cloned()
+        self.0.header().producer_error.get().cloned()
     }
 
     /// The address of the reader: how a binding holds one.
     pub fn into_raw(self) -> *mut c_void {
-        let reader = std::mem::ManuallyDrop::new(self);
-        Arc::as_ptr(&reader.0).cast_mut().cast()
+        std::mem::ManuallyDrop::new(self).0.as_raw()
     }
 
     /// Takes a reader back.
@@ -223,7 +170,7 @@ impl AsyncReader {
     /// `raw` is from [`AsyncReader::into_raw`] and is taken back once.
     pub unsafe fn from_raw(raw: *mut c_void) -> Self {
         // SAFETY: the caller's contract.
-        Self(unsafe { Arc::from_raw(raw.cast()) })
+        Self(unsafe { Slab::from_raw(raw) })
     }
 
     /// Looks at a reader that a binding holds.
@@ -267,7 +214,7 @@ pub(super) fn in_time<T>(answer: Poll<T>) -> Result<T> {
 impl Drop for AsyncReader {
     fn drop(&mut self) {
         self.cancel();
-        self.0.state.silence();
+        self.0.header().state.silence();
     }
 }
 

@@ -5,9 +5,11 @@
 //! done without a lock.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::task::Poll;
 
 use super::Caller;
+use crate::abi::types::DEVX_OUT_OF_MEMORY;
 use crate::error::{Error, Result, refuse};
 
 /// How far the producer is.
@@ -89,7 +91,7 @@ pub(super) struct Reading<T, S> {
     schema: Option<S>,
     /// Come, and not taken by the user.
     queue: VecDeque<T>,
-    /// Come, and not wanted by anybody.
+    /// What was the queue when nobody wanted it any more.
     unwanted: VecDeque<T>,
     /// Requested, and not come.
     due: i64,
@@ -99,12 +101,14 @@ pub(super) struct Reading<T, S> {
     /// The user knows of the failure.
     told: bool,
     cancel: Cancel,
-    /// Threads in callbacks of the producer's.
-    callbacks: Vec<Caller>,
-    /// Threads that call the producer.
-    calls: Vec<Caller>,
-    /// One of them calls `request`, which no second thread does meanwhile.
-    requesting: bool,
+    /// Callbacks of the producer's that have not returned.
+    callbacks: usize,
+    /// Who was in the first of them. Another thread in one is a violation, after which nobody asks any more.
+    called_by: Option<Caller>,
+    /// The thread that calls the producer's `cancel`.
+    cancelling: Option<Caller>,
+    /// The thread that calls `request`, which no second one does meanwhile.
+    requesting: Option<Caller>,
     news: bool,
 }
 
@@ -121,9 +125,10 @@ impl<T, S: Clone> Reading<T, S> {
             outcome: None,
             told: false,
             cancel: Cancel::No,
-            callbacks: Vec::new(),
-            calls: Vec::new(),
-            requesting: false,
+            callbacks: 0,
+            called_by: None,
+            cancelling: None,
+            requesting: None,
             news: false,
         }
     }
@@ -134,25 +139,27 @@ impl<T, S: Clone> Reading<T, S> {
     /// another callback.
     #[inline]
     pub(super) fn enter(&mut self, me: Caller, callback: Callback) {
-        if !self.callbacks.is_empty() {
+        if self.callbacks == 0 {
+            self.called_by = Some(me);
+        } else {
             self.enter_another(me, callback);
         }
-        self.callbacks.push(me);
+        self.callbacks += 1;
     }
 
     #[cold]
     fn enter_another(&mut self, me: Caller, callback: Callback) {
         let name = callback.name();
-        if self.callbacks.iter().any(|other| *other != me) {
-            self.violation(format!("{name} was called while another thread is in a callback"));
+        if self.called_by != Some(me) {
+            self.violation(format_args!("{name} was called while another thread is in a callback"));
         } else if matches!(callback, Callback::Schema | Callback::Task) {
-            self.violation(format!("{name} was called within another callback"));
+            self.violation(format_args!("{name} was called within another callback"));
         }
     }
 
     /// A callback returns.
-    pub(super) fn leave(&mut self, me: Caller) {
-        remove_one(&mut self.callbacks, me);
+    pub(super) fn leave(&mut self) {
+        self.callbacks -= 1;
     }
 
     /// The schema, or why it cannot be taken. An unwanted one is given back; then the callback returns an error and
@@ -162,7 +169,7 @@ impl<T, S: Clone> Reading<T, S> {
             return Err(found.ok());
         }
         if self.producer != Producer::Unknown {
-            self.violation("on_schema was called a second time".into());
+            self.violation(format_args!("on_schema was called a second time"));
             return Err(found.ok());
         }
         self.news = true;
@@ -181,10 +188,11 @@ impl<T, S: Clone> Reading<T, S> {
     }
 
     /// A task, which is ours from now on in every case; `None` is the end, `Some(Err)` one that is
-    /// not as it should be.
-    pub(super) fn on_next_task(&mut self, task: Option<std::result::Result<T, (Error, Option<T>)>>) {
+    /// not as it should be. Returns one that nobody wants, to be dropped without the lock.
+    #[must_use]
+    pub(super) fn on_next_task(&mut self, task: Option<std::result::Result<T, (Error, Option<T>)>>) -> Option<T> {
         match self.producer {
-            Producer::Unknown => self.violation("on_next_task was called before on_schema".into()),
+            Producer::Unknown => self.violation(format_args!("on_next_task was called before on_schema")),
             // Nothing but release may follow the end, and a second end changes nothing.
             Producer::Done | Producer::Released => {}
             Producer::Known => match &task {
@@ -192,21 +200,25 @@ impl<T, S: Clone> Reading<T, S> {
                     self.producer = Producer::Done;
                     self.end(Outcome::End);
                 }
-                Some(_) if self.due == 0 => self.violation("a batch came that was not requested".into()),
+                Some(_) if self.due == 0 => self.violation(format_args!("a batch came that was not requested")),
                 Some(_) => self.due -= 1,
             },
         }
-        match task {
-            Some(Ok(task)) if self.outcome.is_none() => {
+        match task? {
+            Ok(task) if self.outcome.is_none() => {
+                if self.queue.try_reserve(1).is_err() {
+                    self.give_up(Error::no_memory(size_of::<T>()));
+                    return Some(task);
+                }
                 self.queue.push_back(task);
                 self.news = true;
+                None
             }
-            Some(Ok(task)) => self.unwanted.push_back(task),
-            Some(Err((error, task))) => {
-                self.unwanted.extend(task);
+            Ok(task) => Some(task),
+            Err((error, task)) => {
                 self.give_up(error);
+                task
             }
-            None => {}
         }
     }
 
@@ -225,14 +237,16 @@ impl<T, S: Clone> Reading<T, S> {
             return false;
         }
         self.producer = Producer::Released;
-        self.end(Outcome::Failed(broken("the handler was released without an end".into())));
+        if self.outcome.is_none() {
+            self.outcome = Some(Outcome::Failed(broken(format_args!("the handler was released without an end"))));
+        }
         self.news = true;
         true
     }
 
     /// Whether no other thread is in a call of the producer's.
     pub(super) fn is_quiet(&self, me: Caller) -> bool {
-        self.calls.iter().all(|caller| *caller == me)
+        [self.cancelling, self.requesting].into_iter().flatten().all(|caller| caller == me)
     }
 
     // --- what the user does ---
@@ -256,7 +270,7 @@ impl<T, S: Clone> Reading<T, S> {
     /// Nothing is wanted any more, an error included.
     pub(super) fn cancel(&mut self) {
         if !self.is_cancelled() {
-            self.unwanted.append(&mut self.queue);
+            self.discard();
             self.outcome = Some(Outcome::Cancelled);
             self.stop_producer();
             self.news = true;
@@ -295,10 +309,15 @@ impl<T, S: Clone> Reading<T, S> {
     }
 
     /// A task that was taken turned out to be bad: what the user is told of it, once. If the producer explained itself
-    /// meanwhile, that is what is told.
+    /// meanwhile, that is what is told; but that there is no memory is not the producer's to explain.
     pub(super) fn failed(&mut self, error: Error) -> Option<Error> {
-        self.unwanted.append(&mut self.queue);
-        if matches!(self.outcome, None | Some(Outcome::End)) {
+        self.discard();
+        let takes_its_place = match &self.outcome {
+            None | Some(Outcome::End) => true,
+            Some(Outcome::Failed(_)) => error.status() == DEVX_OUT_OF_MEMORY,
+            Some(Outcome::Cancelled) => false,
+        };
+        if takes_its_place {
             self.outcome = Some(Outcome::Failed(error));
             self.stop_producer();
             self.news = true;
@@ -328,26 +347,23 @@ impl<T, S: Clone> Reading<T, S> {
         if self.producer == Producer::Known {
             if self.cancel == Cancel::Wanted {
                 self.cancel = Cancel::Called;
-                self.calls.push(me);
+                self.cancelling = Some(me);
                 return Some(Work::Cancel);
             }
-            if self.wanted > 0 && self.outcome.is_none() && !self.requesting {
+            if self.wanted > 0 && self.outcome.is_none() && self.requesting.is_none() {
                 let n = std::mem::take(&mut self.wanted);
                 self.due += n;
-                self.requesting = true;
-                self.calls.push(me);
+                self.requesting = Some(me);
                 return Some(Work::Request(n));
             }
         }
         std::mem::take(&mut self.news).then_some(Work::Wake)
     }
 
-    /// A call of the producer's returned.
-    pub(super) fn called(&mut self, me: Caller, request: bool) {
-        remove_one(&mut self.calls, me);
-        if request {
-            self.requesting = false;
-        }
+    /// A call of the producer's returned: of `request`, or else of `cancel`.
+    pub(super) fn called(&mut self, request: bool) {
+        let call = if request { &mut self.requesting } else { &mut self.cancelling };
+        *call = None;
     }
 
     fn end(&mut self, outcome: Outcome) {
@@ -365,9 +381,16 @@ impl<T, S: Clone> Reading<T, S> {
     }
 
     #[cold]
-    fn violation(&mut self, text: String) {
+    fn violation(&mut self, text: fmt::Arguments<'_>) {
         if self.outcome.is_none() {
             self.give_up(broken(text));
+        }
+    }
+
+    /// Nobody wants what is in the queue. Nothing comes into it after that, so nothing is overwritten.
+    fn discard(&mut self) {
+        if !self.queue.is_empty() {
+            self.unwanted = std::mem::take(&mut self.queue);
         }
     }
 
@@ -379,12 +402,6 @@ impl<T, S: Clone> Reading<T, S> {
 }
 
 /// The producer broke the contract.
-fn broken(text: String) -> Error {
+fn broken(text: fmt::Arguments<'_>) -> Error {
     Error::callback(libc::EPROTO, format_args!("the producer broke the contract: {text}"))
-}
-
-fn remove_one(callers: &mut Vec<Caller>, me: Caller) {
-    if let Some(at) = callers.iter().rposition(|caller| *caller == me) {
-        callers.swap_remove(at);
-    }
 }

@@ -3,16 +3,16 @@
 use core::ffi::{c_char, c_void};
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::bell::{Deadline, Wake};
-use super::offers;
+use super::bell::{Belled, Deadline};
 use super::producer::{Block, ring};
 use super::reader::in_time;
 use super::task::Offer;
-use super::writing::{Last, Writing};
+use super::writing::{Failure, Last, Said, Writing};
+use super::{MetadataBlock, Wake, offers};
 use crate::abi::arrow_async::ArrowAsyncDeviceStreamHandler;
 use crate::abi::arrow_data::ArrowSchema;
 use crate::arrow::batch_stream::{require_device_type, require_runtime, require_same_shape};
@@ -20,8 +20,9 @@ use crate::arrow::{Batch, Schema, metadata, release_schema};
 use crate::device::DeviceType;
 use crate::error::{Error, Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
+use crate::memory::{Slab, TailSize};
 use crate::tensor::Borrowed;
-use crate::text::c_string;
+use crate::text::{c_string, formatted};
 
 type Handler = ArrowAsyncDeviceStreamHandler;
 
@@ -37,12 +38,12 @@ type Handler = ArrowAsyncDeviceStreamHandler;
 ///
 /// The handler is released exactly once. A writer that is dropped before the end tells the consumer so (`on_error`
 /// with `EPIPE`) unless it cancelled.
-pub struct AsyncWriter(Arc<Stream>);
+pub struct AsyncWriter(Slab<Stream>);
 
 struct Stream {
     handler: *mut Handler,
     device_type: DeviceType,
-    block: Arc<Block>,
+    block: Slab<Block>,
     /// From `on_schema` on.
     schema: OnceLock<Schema>,
     /// Where its offers are.
@@ -64,7 +65,7 @@ impl AsyncWriter {
     ///
     /// # Errors
     /// `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_ARGUMENT` if a callback is missing, `DEVX_DEVICE` for a
-    /// device type that is not known, `DEVX_INVALID_METADATA`.
+    /// device type that is not known, `DEVX_INVALID_METADATA`, `DEVX_OUT_OF_MEMORY`.
     /// Then the handler is untouched.
     ///
     /// # Safety
@@ -88,11 +89,12 @@ impl AsyncWriter {
             }
         }
         require_runtime(device_type)?;
-        let block = Block::new(device_type.0, checked(metadata)?, wake);
+        let room = Slab::room(TailSize::default())?;
+        let block = Block::new(device_type.0, metadata.map(MetadataBlock::new).transpose()?, wake)?;
         // SAFETY: the consumer expects the producer here before the first callback.
-        unsafe { (*handler).producer = block.producer() };
+        unsafe { (*handler).producer = block.header().producer() };
         let entry = Mutex::new(Some(Entry::open(Kind::StreamExport)));
-        Ok(Self(Arc::new(Stream {
+        Ok(Self(room.fill(Stream {
             handler,
             device_type,
             block,
@@ -113,7 +115,7 @@ impl AsyncWriter {
             let mut exported = unsafe { std::mem::zeroed::<ArrowSchema>() };
             // SAFETY: there is room.
             unsafe { schema.export(&mut exported) }?;
-            let answer = stream.block.state.with(|writing| writing.start()).and_then(|()| {
+            let answer = stream.state().with(|writing| writing.start()).and_then(|()| {
                 // The state lets a stream start once.
                 let _ = stream.schema.set(schema.clone());
                 // SAFETY: the handler is not released as long as the stream is busy.
@@ -132,12 +134,12 @@ impl AsyncWriter {
 
     /// Batches that the consumer requested and that were not sent yet; 0 when none can be sent any more.
     pub fn demand(&self) -> i64 {
-        self.0.block.state.with(|writing| writing.demand())
+        self.0.header().state().with(|writing| writing.demand())
     }
 
     /// Whether the consumer cancelled. Then the next call releases the handler.
     pub fn is_cancelled(&self) -> bool {
-        self.0.block.state.with(|writing| writing.is_cancelled())
+        self.0.header().state().with(|writing| writing.is_cancelled())
     }
 
     /// Whether a batch can be sent now.
@@ -147,8 +149,8 @@ impl AsyncWriter {
     /// `DEVX_INVALID_ARGUMENT` if the consumer requested what cannot be or the stream was not started, `DEVX_CALLBACK` if
     /// the consumer refused something.
     pub fn try_ready(&self) -> Poll<Result<()>> {
-        self.0.settle_alone();
-        self.0.block.state.with(|writing| writing.ready())
+        self.0.header().settle_alone();
+        self.0.header().state().with(|writing| writing.ready())
     }
 
     /// As [`AsyncWriter::try_ready`]; the waker is called when there may be an answer.
@@ -157,8 +159,8 @@ impl AsyncWriter {
     /// As [`AsyncWriter::try_ready`].
     pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         loop {
-            self.0.settle_alone();
-            match self.0.block.state.poll(cx, look) {
+            self.0.header().settle_alone();
+            match self.0.header().state().poll(cx, look) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(answer)) => return Poll::Ready(answer),
                 Poll::Ready(None) => {}
@@ -172,10 +174,11 @@ impl AsyncWriter {
     /// As [`AsyncWriter::try_ready`]; `DEVX_NOT_READY` after the time.
     pub fn ready(&self, timeout: Option<Duration>) -> Result<()> {
         let deadline = Deadline::after(timeout);
-        let stream = Arc::clone(&self.0);
+        let held = self.0.clone();
+        let stream = held.header();
         loop {
             stream.settle_alone();
-            if let Some(answer) = in_time(stream.block.state.wait(&deadline, look))? {
+            if let Some(answer) = in_time(stream.state().wait(&deadline, look))? {
                 return answer;
             }
         }
@@ -189,8 +192,8 @@ impl AsyncWriter {
     pub fn send(&self, batch: Batch, metadata: Option<&[u8]>) -> std::result::Result<(), Refused<Batch>> {
         let kept = batch.clone();
         // The user may drop the writer within a callback.
-        let stream = Arc::clone(&self.0);
-        stream.send(batch, metadata).map_err(|error| Refused { error, returned: kept })
+        let stream = self.0.clone();
+        stream.header().send(batch, metadata).map_err(|error| Refused { error, returned: kept })
     }
 
     /// Ends the stream and releases the handler. Fine too if the consumer cancelled.
@@ -199,7 +202,7 @@ impl AsyncWriter {
     /// `DEVX_CALLBACK` if the consumer refused something, `DEVX_CLOSED` if the stream was ended already,
     /// `DEVX_INVALID_ARGUMENT` if it was not started, `DEVX_BUSY`.
     pub fn finish(&self) -> Result<()> {
-        self.acting(|stream| stream.block.state.with(|writing| writing.finish()))
+        self.acting(|stream| stream.state().with(|writing| writing.finish()))
     }
 
     /// Tells the consumer of an error (an `errno` code, a text, and metadata) and releases the handler, started or
@@ -207,27 +210,31 @@ impl AsyncWriter {
     ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` for the code 0, `DEVX_CLOSED` if the stream was ended already, `DEVX_INVALID_METADATA`,
-    /// `DEVX_BUSY`.
+    /// `DEVX_BUSY`. Without memory for the text the consumer is told the code and the metadata.
     pub fn fail(&self, code: i32, message: &str, metadata: Option<&[u8]>) -> Result<()> {
         if code == 0 {
             return refuse!(DEVX_INVALID_ARGUMENT, "code is 0, which is no error");
         }
-        let metadata = checked(metadata)?;
-        self.acting(|stream| stream.block.state.with(|writing| writing.fail(code, message.to_owned(), metadata)))
+        metadata.map_or(Ok(()), metadata::check_bytes)?;
+        let failure = Failure { code, text: Said::Text(message), metadata };
+        self.acting(|stream| match stream.state().with(|writing| writing.fail(failure))? {
+            Some(last) => stream.conclude(last),
+            None => Ok(()),
+        })
     }
 
     /// Runs what the user does. What the consumer asked for meanwhile comes before it and after it.
     fn acting(&self, act: impl FnOnce(&Stream) -> Result<()>) -> Result<()> {
         // The user may drop the writer within a callback.
-        let stream = Arc::clone(&self.0);
+        let held = self.0.clone();
+        let stream = held.header();
         stream.settle_alone();
-        act(&stream).and(stream.settle())
+        act(stream).and(stream.settle())
     }
 
     /// The address of the writer: how a binding holds one.
     pub fn into_raw(self) -> *mut c_void {
-        let writer = std::mem::ManuallyDrop::new(self);
-        Arc::as_ptr(&writer.0).cast_mut().cast()
+        std::mem::ManuallyDrop::new(self).0.as_raw()
     }
 
     /// Takes a writer back.
@@ -236,7 +243,7 @@ impl AsyncWriter {
     /// `raw` is from [`AsyncWriter::into_raw`] and is taken back once.
     pub unsafe fn from_raw(raw: *mut c_void) -> Self {
         // SAFETY: the caller's contract.
-        Self(unsafe { Arc::from_raw(raw.cast()) })
+        Self(unsafe { Slab::from_raw(raw) })
     }
 
     /// Looks at a writer that a binding holds.
@@ -254,18 +261,15 @@ fn look(writing: &mut Writing) -> Poll<Option<Result<()>>> {
     if writing.has_ending() { Poll::Ready(None) } else { writing.ready().map(Some) }
 }
 
-/// A copy of a metadata block of the user's.
-fn checked(block: Option<&[u8]>) -> Result<Option<Box<[u8]>>> {
-    let Some(block) = block else { return Ok(None) };
-    metadata::check_bytes(block)?;
-    Ok(Some(block.into()))
-}
-
 fn address(block: Option<&[u8]>) -> *const c_char {
     block.map_or(std::ptr::null(), |block| block.as_ptr().cast())
 }
 
 impl Stream {
+    fn state(&self) -> &Belled<Writing> {
+        &self.block.header().state
+    }
+
     /// What [`AsyncWriter::acting`] does for others is done here in the same turns of the lock.
     fn send(&self, batch: Batch, metadata: Option<&[u8]>) -> Result<()> {
         let fits = metadata.map_or(Ok(()), metadata::check_bytes).and_then(|()| self.require_same(&batch));
@@ -304,13 +308,13 @@ impl Stream {
         }
     }
 
-    fn answered(&self, callback: &str, code: i32) -> Result<()> {
+    fn answered(&self, callback: &'static str, code: i32) -> Result<()> {
         self.stepped(|writing| writing.answered(callback, code))
     }
 
     /// A step for which threads may wait that do so within this library, and what follows from it.
     fn stepped(&self, step: impl FnOnce(&mut Writing) -> Result<()>) -> Result<()> {
-        let (answer, settled) = self.block.state.turn(|writing, bells| {
+        let (answer, settled) = self.state().turn(|writing, bells| {
             let answer = step(writing);
             bells.nudge();
             (answer, writing.is_settled())
@@ -320,10 +324,10 @@ impl Stream {
 
     /// A step before which comes what [`Stream::settle_alone`] does, if there is anything.
     fn settled(&self, step: impl FnOnce(&mut Writing) -> Result<()>) -> Result<()> {
-        let early = self.block.state.with(|writing| if writing.is_settled() { Ok(step(writing)) } else { Err(step) });
+        let early = self.state().with(|writing| if writing.is_settled() { Ok(step(writing)) } else { Err(step) });
         early.unwrap_or_else(|step| {
             self.settle_alone();
-            self.block.state.with(step)
+            self.state().with(step)
         })
     }
 
@@ -331,19 +335,23 @@ impl Stream {
     /// user, if there is something new.
     #[cold]
     fn settle(&self) -> Result<()> {
-        let (last, news) = self.block.state.turn(|writing, bells| match writing.ending() {
+        let (last, news) = self.state().turn(|writing, bells| match writing.ending() {
             None => (None, ring(writing, bells)),
             last => (last, None),
         });
-        let (answer, news) = match last {
-            None => (Ok(()), news),
-            Some(last) => {
-                let answer = self.say(last);
-                self.release();
-                (answer, self.block.state.turn(ring))
-            }
-        };
-        if let Some(news) = news {
+        match (last, news) {
+            (Some(last), _) => return self.conclude(last),
+            (None, Some(news)) => news.tell(),
+            (None, None) => {}
+        }
+        Ok(())
+    }
+
+    /// Tells the consumer what it is told last, and releases the handler.
+    fn conclude(&self, last: Last<'_>) -> Result<()> {
+        let answer = self.say(last);
+        self.release();
+        if let Some(news) = self.state().turn(ring) {
             news.tell();
         }
         answer
@@ -355,7 +363,7 @@ impl Stream {
         let _ = self.settle();
     }
 
-    fn say(&self, last: Last) -> Result<()> {
+    fn say(&self, last: Last<'_>) -> Result<()> {
         // SAFETY: the handler is released after this.
         let Handler { on_next_task, on_error, .. } = unsafe { *self.handler };
         match last {
@@ -369,12 +377,12 @@ impl Stream {
                 }
                 Err(Error::callback(code, format_args!("the consumer's on_next_task returned {code} at the end")))
             }
-            Last::Error(code, message, metadata) => {
-                let message = c_string(&message);
-                let said = message.as_deref().unwrap_or(c"there is no memory for what it says");
+            Last::Error(Failure { code, text, metadata }) => {
+                let text = formatted(format_args!("{text}")).and_then(|text| c_string(&text));
+                let said = text.as_deref().unwrap_or(c"there is no memory for what it says");
                 if let Some(on_error) = on_error {
                     // SAFETY: as above; the texts are valid during the call.
-                    unsafe { on_error(self.handler, code, said.as_ptr(), address(metadata.as_deref())) }
+                    unsafe { on_error(self.handler, code, said.as_ptr(), address(metadata)) }
                 }
                 Ok(())
             }
@@ -383,7 +391,7 @@ impl Stream {
 
     /// Called once: the state says when.
     fn release(&self) {
-        self.block.retire();
+        Block::retire(self.block.clone());
         // SAFETY: the handler is released below and not before.
         if let Some(release) = unsafe { (*self.handler).release } {
             // SAFETY: no callback is running, and none comes after this.
@@ -391,15 +399,15 @@ impl Stream {
         }
         let entry = self.entry.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(entry);
-        self.block.state.turn(|_, bells| bells.nudge());
+        self.state().turn(|_, bells| bells.nudge());
     }
 }
 
 impl Drop for AsyncWriter {
     fn drop(&mut self) {
-        self.0.block.state.with(|writing| writing.abandon());
-        self.0.settle_alone();
-        self.0.block.state.silence();
+        self.0.header().state().with(|writing| writing.abandon());
+        self.0.header().settle_alone();
+        self.0.header().state().silence();
     }
 }
 

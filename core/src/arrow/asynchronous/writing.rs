@@ -4,30 +4,98 @@
 //! A callback of the handler's runs only between a step that makes the stream busy and one that ends that, so there is
 //! never a second one at the same time.
 
+use std::fmt;
 use std::task::Poll;
 
 use crate::abi::types::{DEVX_CLOSED, DEVX_INVALID_ARGUMENT};
 use crate::error::{Error, Result, refuse};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Phase {
     /// Before `on_schema`.
     New,
     /// After it.
     Open,
-    /// Nothing can be sent any more; why.
-    Over(Error),
+    /// Nothing can be sent any more.
+    Over(Why),
+}
+
+/// Why nothing can be sent any more. The error is made for whoever asks: to end a stream needs no memory.
+#[derive(Clone, Copy, Debug)]
+enum Why {
+    Ended,
+    Cancelled,
+    Fault(Fault),
+    /// What the consumer's callback returned.
+    Refused(&'static str, i32),
+}
+
+impl Why {
+    fn error(self) -> Error {
+        match self {
+            Self::Ended => Error::new(DEVX_CLOSED, "the stream was ended already"),
+            Self::Cancelled => Error::new(DEVX_CLOSED, "the consumer cancelled the stream"),
+            Self::Fault(fault) => Error::new(DEVX_INVALID_ARGUMENT, format_args!("the consumer is at fault: {fault}")),
+            Self::Refused(callback, code) => {
+                Error::callback(code, format_args!("the consumer's {callback} returned {code}"))
+            }
+        }
+    }
+}
+
+/// A request that cannot be, with what was requested already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    n: i64,
+    demand: i64,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { n, demand } = self;
+        if *n > 0 {
+            write!(f, "{n} batches were requested, with {demand} requested already")
+        } else {
+            write!(f, "{n} batches were requested: it must be a positive number")
+        }
+    }
 }
 
 /// What the consumer is told last, before the release.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Last {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Last<'a> {
     /// The end.
     End,
-    /// An error: `errno`, text, metadata.
-    Error(i32, String, Option<Box<[u8]>>),
+    /// An error.
+    Error(Failure<'a>),
     /// Nothing.
     Nothing,
+}
+
+/// An error as `on_error` tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failure<'a> {
+    /// An `errno` code.
+    pub(super) code: i32,
+    pub(super) text: Said<'a>,
+    /// A block that was checked.
+    pub(super) metadata: Option<&'a [u8]>,
+}
+
+/// The text of an error, which is put together when it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said<'a> {
+    Text(&'a str),
+    Fault(Fault),
+}
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => text.fmt(f),
+            Self::Fault(fault) => fault.fmt(f),
+        }
+    }
 }
 
 /// A stream as its producer sees it.
@@ -38,8 +106,8 @@ pub(super) struct Writing {
     demand: i64,
     cancelled: bool,
     /// A request that cannot be; the consumer is told when no call of its own is on the stack.
-    fault: Option<String>,
-    last: Option<Last>,
+    fault: Option<Fault>,
+    last: Option<Last<'static>>,
     /// A callback of the handler's is running.
     busy: bool,
     released: bool,
@@ -69,8 +137,7 @@ impl Writing {
         }
         match self.demand.checked_add(n) {
             Some(sum) if n > 0 => self.demand = sum,
-            Some(_) => self.fault = Some(format!("{n} batches were requested: it must be a positive number")),
-            None => self.fault = Some(format!("{n} batches were requested, with {} requested already", self.demand)),
+            _ => self.fault = Some(Fault { n, demand: self.demand }),
         }
         self.news = true;
     }
@@ -87,8 +154,8 @@ impl Writing {
 
     /// The stream is to begin: `on_schema` comes next, then [`Writing::answered`].
     pub(super) fn start(&mut self) -> Result<()> {
-        match &self.phase {
-            Phase::Over(why) => return Err(why.clone()),
+        match self.phase {
+            Phase::Over(why) => return Err(why.error()),
             Phase::Open => return refuse!(DEVX_INVALID_ARGUMENT, "the stream was started already"),
             Phase::New => {}
         }
@@ -113,12 +180,12 @@ impl Writing {
     }
 
     /// A callback returned `code`. Non-zero ends the stream, and only the release follows.
-    pub(super) fn answered(&mut self, callback: &str, code: i32) -> Result<()> {
+    pub(super) fn answered(&mut self, callback: &'static str, code: i32) -> Result<()> {
         self.busy = false;
         if code != 0 {
-            let error = Error::callback(code, format_args!("the consumer's {callback} returned {code}"));
-            self.end(error.clone(), Last::Nothing);
-            return Err(error);
+            let why = Why::Refused(callback, code);
+            self.end(why, Last::Nothing);
+            return Err(why.error());
         }
         if matches!(self.phase, Phase::New) {
             self.phase = Phase::Open;
@@ -133,34 +200,36 @@ impl Writing {
         }
         self.require_open()?;
         self.require_idle()?;
-        self.end(ended(), Last::End);
+        self.end(Why::Ended, Last::End);
         Ok(())
     }
 
-    /// The stream fails. Nothing to do if the consumer cancelled.
-    pub(super) fn fail(&mut self, code: i32, message: String, metadata: Option<Box<[u8]>>) -> Result<()> {
-        match &self.phase {
-            Phase::Over(_) if self.cancelled => return Ok(()),
-            Phase::Over(why) => return Err(why.clone()),
+    /// The stream fails. Returns what the consumer is told last, as [`Writing::ending`] does, so that nothing of the
+    /// user's has to be kept for that. Nothing to do if the consumer cancelled.
+    pub(super) fn fail<'a>(&mut self, failure: Failure<'a>) -> Result<Option<Last<'a>>> {
+        match self.phase {
+            Phase::Over(_) if self.cancelled => return Ok(None),
+            Phase::Over(why) => return Err(why.error()),
             Phase::New | Phase::Open => {}
         }
         self.require_idle()?;
-        self.end(ended(), Last::Error(code, message, metadata));
-        Ok(())
+        self.end(Why::Ended, Last::Nothing);
+        let last = if self.cancelled { Last::Nothing } else { Last::Error(failure) };
+        Ok(self.ending().map(|_| last))
     }
 
     /// The user is gone.
     pub(super) fn abandon(&mut self) {
         if !self.is_over() {
-            let text = "the producer went away before the end of the stream".to_owned();
-            self.end(ended(), Last::Error(libc::EPIPE, text, None));
+            let text = Said::Text("the producer went away before the end of the stream");
+            self.end(Why::Ended, Last::Error(Failure { code: libc::EPIPE, text, metadata: None }));
         }
     }
 
     /// Whether a batch can be sent now, or why none can be any more.
     pub(super) fn ready(&self) -> Poll<Result<()>> {
-        match &self.phase {
-            Phase::Over(why) => Poll::Ready(Err(why.clone())),
+        match self.phase {
+            Phase::Over(why) => Poll::Ready(Err(why.error())),
             Phase::New => Poll::Ready(self.require_open()),
             Phase::Open if self.demand > 0 && !self.busy => Poll::Ready(Ok(())),
             Phase::Open => Poll::Pending,
@@ -190,7 +259,7 @@ impl Writing {
 
     /// What the consumer is to be told last; then the release comes. To be asked for before and after every step of
     /// the user's.
-    pub(super) fn ending(&mut self) -> Option<Last> {
+    pub(super) fn ending(&mut self) -> Option<Last<'static>> {
         if !self.has_ending() {
             return None;
         }
@@ -198,10 +267,10 @@ impl Writing {
         self.released = true;
         if !self.is_over() {
             if self.cancelled {
-                self.phase = Phase::Over(Error::new(DEVX_CLOSED, "the consumer cancelled the stream"));
+                self.phase = Phase::Over(Why::Cancelled);
             } else if let Some(fault) = self.fault.take() {
-                let error = Error::new(DEVX_INVALID_ARGUMENT, format_args!("the consumer is at fault: {fault}"));
-                self.end(error, Last::Error(libc::EINVAL, fault, None));
+                let failure = Failure { code: libc::EINVAL, text: Said::Fault(fault), metadata: None };
+                self.end(Why::Fault(fault), Last::Error(failure));
             }
         }
         let last = self.last.take().unwrap_or(Last::Nothing);
@@ -220,17 +289,17 @@ impl Writing {
         matches!(self.phase, Phase::Over(_))
     }
 
-    fn end(&mut self, why: Error, last: Last) {
+    fn end(&mut self, why: Why, last: Last<'static>) {
         self.phase = Phase::Over(why);
         self.last = Some(last);
         self.news = true;
     }
 
     fn require_open(&self) -> Result<()> {
-        match &self.phase {
+        match self.phase {
             Phase::Open => Ok(()),
             Phase::New => refuse!(DEVX_INVALID_ARGUMENT, "the stream was not started"),
-            Phase::Over(why) => Err(why.clone()),
+            Phase::Over(why) => Err(why.error()),
         }
     }
 
@@ -243,8 +312,4 @@ impl Writing {
         self.busy = true;
         Ok(())
     }
-}
-
-fn ended() -> Error {
-    Error::new(DEVX_CLOSED, "the stream was ended already")
 }

@@ -76,7 +76,12 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
         this.bell = new Bell<>(this, AsyncReader::schedule, AsyncReader::giveUp);
         this.signals = new Serial(Dispatcher.executor(executor, this::giveUp), this::step);
         long token = Dispatcher.register(bell, null);
-        this.handle = new Handle(this, Handle.Kind.ASYNC_READER, Native.asyncReaderCreate(abiHMetadata, token));
+        try {
+            this.handle = new Handle(this, Handle.Kind.ASYNC_READER, Native.asyncReaderCreate(abiHMetadata, token));
+        } catch (Throwable thrown) {
+            Dispatcher.cancel(token);
+            throw thrown;
+        }
     }
 
     /**

@@ -59,6 +59,9 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
             long made = Native.asyncWriterCreate(
                     handler, deviceType.value(), block == null ? 0 : block.address, token);
             this.handle = new Handle(this, Handle.Kind.ASYNC_WRITER, made);
+        } catch (Throwable thrown) {
+            Dispatcher.cancel(token);
+            throw thrown;
         } finally {
             Reference.reachabilityFence(block);
         }

@@ -257,7 +257,13 @@ final class Corpus {
     }
 
     private static Imported async(long made) throws InterruptedException {
-        AsyncReader reader = AsyncReader.create(true, null);
+        AsyncReader reader;
+        try {
+            reader = AsyncReader.create(true, null);
+        } catch (DevExchangeException e) {
+            drive(made, 0);
+            throw e;
+        }
         try {
             Taker taker = new Taker();
             reader.subscribe(taker);

@@ -25,10 +25,10 @@ final class FaultsScenario {
         long allocations = 0;
         for (long i : Corpus.cases()) {
             String kind = Corpus.text(i, "kind");
-            // What is kept of a connection or a reader is not made without memory: docs/reliability.md.
+            // What is kept of a connection is not made without memory: docs/reliability.md.
             // Nor is an exception, so only what is good is imported, and one allocation fails at a time.
             boolean good = Corpus.text(i, "status").isEmpty();
-            if (good && !kind.startsWith("ipc_") && !kind.equals("async")) {
+            if (good && !kind.startsWith("ipc_")) {
                 // What is made once, such as the list of drivers, is made now.
                 Corpus.run(i);
                 allocations += AllocationFaults.eachFault(nth -> Corpus.run(i, Corpus.Fault.memory(nth, false)));

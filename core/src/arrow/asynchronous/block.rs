@@ -1,0 +1,113 @@
+//! Metadata blocks that come with something else than a schema: copies, one block of memory each.
+
+use core::ffi::{c_char, c_void};
+use std::fmt;
+
+use crate::arrow::metadata::{self, Metadata};
+use crate::error::Result;
+use crate::memory::{Slab, TailSize};
+use crate::tensor::Borrowed;
+
+/// A metadata block of a stream, a batch or an error. Cloning shares it.
+#[derive(Clone)]
+pub struct MetadataBlock(Slab<Bytes>);
+
+/// In the tail of their block of memory.
+struct Bytes {
+    first: *const u8,
+    count: usize,
+}
+
+// SAFETY: the bytes are written before anybody sees them, and live as long as this.
+unsafe impl Send for Bytes {}
+// SAFETY: as above.
+unsafe impl Sync for Bytes {}
+
+impl MetadataBlock {
+    /// A copy of a block that was checked.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub(super) fn of_checked(block: &[u8]) -> Result<Self> {
+        let count = block.len();
+        let room = Slab::room(TailSize::default().and::<u8>(count)?)?;
+        let first = room.tail().carve::<u8>(count);
+        // SAFETY: so many bytes were carved just now.
+        unsafe { first.copy_from_nonoverlapping(block.as_ptr(), count) };
+        Ok(Self(room.fill(Bytes { first, count })))
+    }
+
+    /// A copy of a block of the user's.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_METADATA`, `DEVX_OUT_OF_MEMORY`.
+    pub(super) fn new(block: &[u8]) -> Result<Self> {
+        metadata::check_bytes(block)?;
+        Self::of_checked(block)
+    }
+
+    /// A copy of a foreign block; none of NULL.
+    ///
+    /// # Errors
+    /// As [`MetadataBlock::new`].
+    ///
+    /// # Safety
+    /// As [`metadata::block`].
+    #[inline]
+    pub(super) unsafe fn copy(block: *const c_char) -> Result<Option<Self>> {
+        // SAFETY: the caller's contract.
+        unsafe { metadata::block(block) }?.map(Self::of_checked).transpose()
+    }
+
+    /// The block, encoded as `ArrowSchema.metadata`.
+    pub fn as_bytes(&self) -> &[u8] {
+        let Bytes { first, count } = self.0.header();
+        // SAFETY: written by `of_checked`, and in the block of memory that this refers to.
+        unsafe { std::slice::from_raw_parts(*first, *count) }
+    }
+
+    /// The pairs.
+    pub fn pairs(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        // SAFETY: the block was checked before it was copied, so it is as long as it says.
+        let checked = unsafe { Metadata::check(self.as_bytes().as_ptr().cast()) };
+        checked.into_iter().flat_map(|(pairs, _)| pairs)
+    }
+
+    /// The address of the block, which keeps this reference: how a binding holds one.
+    pub fn into_raw(self) -> *mut c_void {
+        self.0.into_raw()
+    }
+
+    /// Takes a reference back.
+    ///
+    /// # Safety
+    /// `raw` is from [`MetadataBlock::into_raw`] and is taken back once.
+    pub unsafe fn from_raw(raw: *mut c_void) -> Self {
+        // SAFETY: the caller's contract.
+        Self(unsafe { Slab::from_raw(raw) })
+    }
+
+    /// Looks at a block that a binding holds.
+    ///
+    /// # Safety
+    /// `raw` is from [`MetadataBlock::into_raw`] and not taken back as long as the result is used.
+    pub unsafe fn borrow_raw<'a>(raw: *mut c_void) -> Borrowed<'a, Self> {
+        // SAFETY: the reference is not dropped, so it stays the holder's.
+        Borrowed::new(unsafe { Self::from_raw(raw) })
+    }
+}
+
+impl PartialEq for MetadataBlock {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for MetadataBlock {}
+
+impl fmt::Debug for MetadataBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |bytes| String::from_utf8_lossy(bytes);
+        f.debug_map().entries(self.pairs().map(|(key, value)| (text(key), text(value)))).finish()
+    }
+}
