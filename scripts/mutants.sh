@@ -26,7 +26,7 @@ files_of() { # MODULE
   case $1 in
     layout) echo core/src/layout.rs ;;
     order) echo core/src/order.rs ;;
-    release-memory) echo core/src/memory/{foreign,owner,slab,queue,blocks}.rs core/src/ledger.rs ;;
+    release-memory) echo core/src/memory/{foreign,owner,slab,queue,blocks,counted,sorted}.rs core/src/ledger.rs ;;
     release-device) echo core/src/runtime/cuda/reaper.rs ;;
     schema) echo core/src/arrow/{schema,read,record,format,metadata,count,check,plain,table,tree}.rs ;;
   esac

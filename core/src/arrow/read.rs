@@ -1,9 +1,10 @@
-//! Foreign schemas, read before they are taken: a table in one walk, any other tree in two.
+//! Foreign schemas, read before they are taken: counted, and then each field looked at. Of tables, as nearly all are, with
+//! less to ask on both ways.
 
 use super::MAX_NODES;
 use super::count::count;
 use super::format::Type;
-use super::record::{Record, plain_field, plain_struct, read_records, require_distinct};
+use super::record::{Record, plain_leaf, plain_struct, read_records, require_distinct};
 use super::tree::{Links, Node};
 use crate::abi::arrow_data::ArrowSchema;
 use crate::error::Result;
@@ -27,75 +28,96 @@ pub(super) struct Read<H> {
 /// `root` is valid, and so is what its tree says it has.
 pub(super) unsafe fn read<H>(root: &ArrowSchema) -> Result<Read<H>> {
     // SAFETY: the caller's contract.
-    if let Some(nodes) = unsafe { nodes_of_table(root) } {
-        let (room, _, records) = room(nodes)?;
-        // SAFETY: there is room for so many.
-        if unsafe { read_table(root, records, nodes) } {
-            return Ok(Read { room, records, nodes, plain_from: 1 });
+    let (mut place, ascending) = match unsafe { nodes_of_table(root) } {
+        Some(nodes) => {
+            let place = Place::new(nodes)?;
+            // SAFETY: there is room for so many.
+            if unsafe { read_table(root, place.records, nodes) } {
+                return Ok(place.read(1));
+            }
+            (place, true)
         }
-    }
-    // SAFETY: the caller's contract.
-    let count = unsafe { count(root) }?;
-    let nodes = count.nodes;
-    let (room, mut tail, records) = room(nodes)?;
-    // SAFETY: there is room for `nodes` records, and `count` walked over that many.
-    let plain_from = unsafe { read_records(root, records, nodes) }?;
-    if !count.ascending {
+        None => {
+            // SAFETY: the caller's contract.
+            let count = unsafe { count(root) }?;
+            (Place::new(count.nodes)?, count.ascending)
+        }
+    };
+    // SAFETY: there is room for so many records, and so many nodes were counted.
+    let plain_from = unsafe { read_records(root, place.records, place.nodes) }?;
+    if !ascending {
         // SAFETY: written just now.
-        unsafe { require_distinct(records.cast_const(), tail.scratch(nodes)) }?;
+        unsafe { require_distinct(place.records.cast_const(), place.tail.scratch(place.nodes)) }?;
     }
-    Ok(Read { room, records, nodes, plain_from })
+    Ok(place.read(plain_from))
 }
 
 /// Room for so many records, and then to sort their addresses in, if that is needed.
-fn room<H>(nodes: usize) -> Result<(Room<H>, Tail, *mut Record)> {
-    let room = Slab::room(TailSize::of::<Record>(nodes).with(TailSize::of::<usize>(nodes)))?;
-    let mut tail = room.tail();
-    let records = tail.carve::<Record>(nodes);
-    Ok((room, tail, records))
+struct Place<H> {
+    room: Room<H>,
+    tail: Tail,
+    records: *mut Record,
+    nodes: usize,
 }
 
-/// How many nodes there are if this looks like a table: a struct of columns that have nothing below them, of which the
-/// first and the last are asked.
+impl<H> Place<H> {
+    #[inline(always)]
+    fn new(nodes: usize) -> Result<Self> {
+        let room = Slab::room(TailSize::of::<Record>(nodes).with(TailSize::of::<usize>(nodes)))?;
+        let mut tail = room.tail();
+        let records = tail.carve::<Record>(nodes);
+        Ok(Self { room, tail, records, nodes })
+    }
+
+    fn read(self, plain_from: usize) -> Read<H> {
+        let Self { room, records, nodes, .. } = self;
+        Read { room, records, nodes, plain_from }
+    }
+}
+
+/// How many nodes there are if this is a table: a struct of columns with nothing below them, each of which stands behind
+/// the one before it, so that none stands there twice.
 ///
 /// # Safety
 /// `root` is valid, and so is what its tree says it has.
 unsafe fn nodes_of_table(root: &ArrowSchema) -> Option<usize> {
     let columns = usize::try_from(root.n_children).ok().filter(|columns| (1..MAX_NODES).contains(columns))?;
-    let is_leaf = |i| {
+    if root.children.is_null() {
+        return None;
+    }
+    let mut last = 0;
+    for i in 0..columns {
         // SAFETY: the table of children has an entry for each.
         let child = unsafe { entry(root.children, i) };
+        if child.addr() <= last {
+            return None;
+        }
+        last = child.addr();
         // SAFETY: a child that is not NULL is valid.
-        unsafe { child.as_ref() }.is_some_and(ArrowSchema::is_leaf)
-    };
-    if root.children.is_null() || !is_leaf(0) || !is_leaf(columns - 1) {
-        return None;
+        let child = unsafe { &*child };
+        if child.release.is_none() || !child.is_leaf() {
+            return None;
+        }
     }
     // SAFETY: the caller's contract.
     unsafe { plain_struct(root) }.then_some(columns + 1)
 }
 
-/// Reads a table of plain columns, each of which stands behind the one before it, so that none stands there twice. `false`
-/// for anything else, right or wrong: the longer way knows.
+/// Reads a table whose columns are plain. `false` if they are not, right or wrong: the longer way knows.
 ///
 /// # Safety
-/// `nodes_of_table(root)` is `nodes`, for which there is room; the children that are there are valid.
+/// `nodes_of_table(root)` is `nodes`, for which there is room.
 unsafe fn read_table(root: &ArrowSchema, records: *mut Record, nodes: usize) -> bool {
     let links = Links::new(root.n_children as u32, false).numbered(1);
     // SAFETY: within the room.
     unsafe { set_entry(records, 0, Record { source: root, ty: Type::Struct, links, plain: 0 }) };
-    let mut last = 0;
     for i in 1..nodes {
         // SAFETY: the table of children has an entry for each.
         let child = unsafe { entry(root.children, i - 1) };
-        // SAFETY: a child that is not NULL is valid.
-        let Some(field) = (unsafe { child.as_ref() }) else { return false };
-        if field.release.is_none() || child.addr() <= last {
-            return false;
-        }
-        last = child.addr();
+        // SAFETY: `nodes_of_table` found it there.
+        let field = unsafe { &*child };
         // SAFETY: as above.
-        let Some((ty, plain)) = (unsafe { plain_field(field) }) else { return false };
+        let Some((ty, plain)) = (unsafe { plain_leaf(field) }) else { return false };
         // SAFETY: within the room.
         unsafe { set_entry(records, i, Record { source: child, ty, links: Links::NONE, plain }) };
     }

@@ -32,7 +32,7 @@ pub(super) struct Record {
 /// Those of the first field, level by level, in which something is wrong.
 ///
 /// # Safety
-/// `records` has room for `nodes`, and `count(root)` was `nodes`.
+/// `records` has room for `nodes`, and so many were counted.
 pub(super) unsafe fn read_records(root: *const ArrowSchema, records: *mut Record, nodes: usize) -> Result<usize> {
     let write = |i, source: *const ArrowSchema, ty, plain| {
         // SAFETY: within the room for the records, as is made sure below.
@@ -72,7 +72,8 @@ pub(super) unsafe fn read_records(root: *const ArrowSchema, records: *mut Record
             // SAFETY: as above.
             let field = unsafe { &*child };
             // SAFETY: as above.
-            match unsafe { plain_field(field) } {
+            let plain = if field.is_leaf() { unsafe { plain_leaf(field) } } else { None };
+            match plain {
                 Some((ty, plain)) => write(found + k, child, ty, plain),
                 None => {
                     write(found + k, child, Type::Null, 0);
@@ -153,15 +154,12 @@ fn check_children(ty: Type, child: impl Fn(usize) -> Option<Record>) -> Result<(
     }
 }
 
-/// The type of a field and its [`Record::plain`], if nothing hangs below it and its arrays are plain.
+/// The type of a field that has nothing below it and its [`Record::plain`], if its arrays are plain.
 ///
 /// # Safety
 /// `source` is valid.
 #[inline(always)]
-pub(super) unsafe fn plain_field(source: &ArrowSchema) -> Option<(Type, u8)> {
-    if !source.is_leaf() {
-        return None;
-    }
+pub(super) unsafe fn plain_leaf(source: &ArrowSchema) -> Option<(Type, u8)> {
     // SAFETY: the caller's contract.
     let format = unsafe { plain_format(source) }?;
     // SAFETY: a producer's format is NUL-terminated.
@@ -172,7 +170,7 @@ pub(super) unsafe fn plain_field(source: &ArrowSchema) -> Option<(Type, u8)> {
     }
 }
 
-/// The format of a field as nearly all are: with a short name, and without metadata and dictionary.
+/// The format of a field as nearly all are: with a short name, and without metadata.
 ///
 /// For any other one, right or wrong, `None`, as of the functions that follow: [`check_field`] knows better, and says why.
 ///
@@ -180,8 +178,8 @@ pub(super) unsafe fn plain_field(source: &ArrowSchema) -> Option<(Type, u8)> {
 /// `source` is valid.
 #[inline(always)]
 unsafe fn plain_format(source: &ArrowSchema) -> Option<NonNull<c_char>> {
-    let ArrowSchema { format, name, metadata, dictionary, .. } = *source;
-    if !dictionary.is_null() || !metadata.is_null() || name.is_null() {
+    let ArrowSchema { format, name, metadata, .. } = *source;
+    if !metadata.is_null() || name.is_null() {
         return None;
     }
     // SAFETY: a producer's name is NUL-terminated.
@@ -220,7 +218,7 @@ unsafe fn plain_word(format: NonNull<c_char>) -> Option<(Type, u8)> {
 #[inline(never)]
 pub(super) unsafe fn plain_struct(source: &ArrowSchema) -> bool {
     // SAFETY: the caller's contract.
-    let format = unsafe { plain_format(source) };
+    let format = if source.dictionary.is_null() { unsafe { plain_format(source) } } else { None };
     // SAFETY: a producer's format is NUL-terminated.
     format.and_then(|format| unsafe { short(format.as_ptr()) }).is_some_and(|format| format == "+s")
 }
