@@ -1,10 +1,11 @@
-//! Slabs: their tails, who may change them, and how many may refer to them.
+//! Slabs: their tails, who may change them, and how many may refer to them. Counted values, and who still finds them.
 
+use std::cell::Cell;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 
-use super::{Slab, Tail, TailSize};
+use super::{Counted, Slab, Tail, TailSize};
 use crate::abi::types::DEVX_OUT_OF_MEMORY;
 
 fn slab(tail: TailSize) -> Slab<u32> {
@@ -87,4 +88,33 @@ fn a_count_that_would_wrap_ends_the_process() {
             .expect("this program runs");
         assert_eq!((status.signal() == Some(libc::SIGABRT), status.success()), (ends, !ends), "{added:?}: {status}");
     }
+}
+
+#[test]
+fn a_counted_value_goes_with_the_last_reference() {
+    struct Told<'a>(&'a Cell<u32>);
+    impl Drop for Told<'_> {
+        fn drop(&mut self) {
+            self.0.set(self.0.get() + 1);
+        }
+    }
+    let drops = Cell::new(0);
+    let counted = || Counted::room().expect("memory").fill(Told(&drops));
+    let (first, other) = (counted(), counted());
+    let place = first.downgrade();
+    assert!(!place.is_gone());
+    // Twice, as a count that is not right shows at the second time.
+    let (second, third) = (place.upgrade().expect("there"), place.upgrade().expect("there"));
+    drop((first, second));
+    assert!(!place.is_gone() && drops.get() == 0);
+    drop(third);
+    assert!(place.is_gone() && place.upgrade().is_none());
+    assert_eq!(drops.get(), 1);
+    // Whoever has the last one may take the value out of it.
+    let shared = other.clone();
+    assert!(other.into_inner().is_none());
+    let value = shared.into_inner().expect("the last one");
+    assert_eq!(drops.get(), 1);
+    drop(value);
+    assert_eq!(drops.get(), 2);
 }
