@@ -32,14 +32,16 @@ files_of() { # MODULE
   esac
 }
 
-# Arguments of cargo test besides the package of the core: the programs that can see a module and are fast.
+# Arguments of cargo test besides the package of the core: the programs that can see a module and are fast. What threads
+# do with the memory of an exchange is for the models of loom (devexchange-schedules).
 tests_of() { # MODULE
   case $1 in
     layout) echo --test layout ;;
     order)
       echo --package devexchange-tests --lib --test order --test cuda_order --test cuda_release --test cuda_array \
         --test cuda_ipc ;;
-    release-memory) echo --lib --test memory --test ledger --test batch ;;
+    release-memory)
+      echo --package devexchange-schedules --lib --test memory --test ledger --test batch --test dlpack ;;
     release-device) echo --package devexchange-tests --test cuda_reaper --test cuda_release ;;
     schema) echo --test format --test schema --test types --test batch --test batch_stream ;;
   esac
