@@ -350,6 +350,31 @@ fn a_stream_reads_what_a_sink_writes() {
     assert_eq!(ledger::outstanding(), 0);
 }
 
+/// A task may end with its last waker, and use the stream once more then.
+#[test]
+fn a_waker_may_use_the_stream_when_it_is_dropped() {
+    struct Last(Arc<AsyncReader>, std::sync::mpsc::Sender<bool>);
+    impl Wake for Last {
+        fn wake(self: Arc<Self>) {}
+    }
+    impl Drop for Last {
+        fn drop(&mut self) {
+            self.1.send(self.0.try_schema().is_pending()).unwrap();
+        }
+    }
+    let _alone = alone();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let polls = thread::spawn(move || {
+        let reader = Arc::new(AsyncReader::new(options(1), None).unwrap());
+        let waker = Waker::from(Arc::new(Last(Arc::clone(&reader), sender)));
+        assert!(reader.poll_schema(&mut Context::from_waker(&waker)).is_pending());
+        drop(waker);
+        assert!(reader.poll_schema(&mut Context::from_waker(Waker::noop())).is_pending());
+    });
+    assert_eq!(receiver.recv_timeout(Duration::from_secs(60)), Ok(true));
+    polls.join().unwrap();
+}
+
 #[test]
 fn metadata_and_errors_go_across() {
     let _alone = alone();
