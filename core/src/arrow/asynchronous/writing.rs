@@ -179,7 +179,8 @@ impl Writing {
     /// The callback was not called after all.
     pub(super) fn unsent(&mut self) {
         self.vacate();
-        self.demand += 1;
+        // Meanwhile more may have been requested than can be counted with this one.
+        self.demand = self.demand.saturating_add(1);
     }
 
     /// A callback returned `code`. Non-zero ends the stream, and only the release follows.
