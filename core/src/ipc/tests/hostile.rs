@@ -1,11 +1,12 @@
 //! Peers that do not do what they should: what they send is refused by name or harmless, nobody waits for ever, and nobody
 //! else notices.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::{Raw, address, duplicates, export_tensor, leases, numbers_and_texts, patient, reseal, shared, soon};
@@ -15,7 +16,7 @@ use crate::error::Error;
 use crate::ipc::memory::{file, file_of, seal};
 use crate::ipc::message::{MAX_RELEASES, Message, PROTOCOL};
 use crate::ipc::server::{Server, Users};
-use crate::ipc::socket::{Sent, Socket};
+use crate::ipc::socket::{Received, Room, Sent, Socket};
 use crate::ipc::{Client, Peer, connect, export_batch, import_batch, import_tensor};
 use crate::memory::Owner;
 use crate::tensor::Tensor;
@@ -296,6 +297,48 @@ fn an_importer_waits_no_longer_than_it_was_told() {
         let error = quickly("hello", &|| fake.connect().expect_err("refused"));
         assert!(error.status() == status && error.message().contains(text), "{error}");
     }
+}
+
+/// Answers without end that nobody waits for any more: what each of them gives is given back.
+#[test]
+fn what_is_given_too_late_is_given_back() {
+    let (held, goes_on) = (Arc::new(Mutex::new(BTreeSet::new())), Arc::new(AtomicBool::new(true)));
+    let (kept, gives) = (Arc::clone(&held), Arc::clone(&goes_on));
+    let fake = Fake::start("too-late", move |raw| {
+        raw.say(&hello());
+        let mut room = Room::new().expect("memory");
+        let kept = || kept.lock().expect("no panic");
+        for lease in 1.. {
+            if gives.load(SeqCst) {
+                kept().insert(lease);
+                let given = Message::Given { request: 1 << 40, lease, descriptor: Some(&[]) };
+                match raw.0.send(&given.encode().expect("encoded"), &[]).expect("sent") {
+                    Sent::Yes => {}
+                    Sent::Full => kept().retain(|kept| *kept != lease),
+                    Sent::End => return,
+                }
+            } else {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            loop {
+                match raw.0.receive(&mut room).expect("received") {
+                    Received::End => return,
+                    Received::Nothing => break,
+                    Received::Message => {
+                        if let Ok(Message::Release { leases }) = Message::decode(room.last().0) {
+                            kept().retain(|lease| !leases.contains(&lease.to_le_bytes()));
+                        }
+                    }
+                }
+            }
+        }
+    });
+    let client = fake.connect().expect("connected");
+    client.import_tensor("t").expect_err("no answer");
+    goes_on.store(false, SeqCst);
+    // What has come by now is taken in with the next answer.
+    client.import_tensor("t").expect_err("no answer");
+    soon("all is given back", || held.lock().expect("no panic").is_empty());
 }
 
 /// An answer that was recorded is sent to another importer, when the exporter is gone: the same memory, or nothing.
