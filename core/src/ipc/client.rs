@@ -264,7 +264,8 @@ fn receive<'a>(
 }
 
 /// What tells an exporter from others in this process: the number that it chose, and the process that the system says it
-/// is, so that nobody passes for another one whose memory is open here. Mixed in a way that nobody else can foresee.
+/// is, so that nobody passes for another one whose memory is open here; of those that the system does not show to this
+/// one, it is the number alone. Mixed in a way that nobody else can foresee.
 pub(super) fn told_apart(chosen: u64, process: i32) -> u64 {
     static MIX: OnceLock<RandomState> = OnceLock::new();
     MIX.get_or_init(RandomState::new).hash_one((chosen, process))

@@ -13,6 +13,7 @@ use super::{Raw, address, duplicates, export_tensor, leases, numbers_and_texts, 
 use crate::abi::types::*;
 use crate::dlpack::Copying;
 use crate::error::Error;
+use crate::ipc::credentials::Credentials;
 use crate::ipc::memory::{file, file_of, seal};
 use crate::ipc::message::{MAX_RELEASES, Message, PROTOCOL};
 use crate::ipc::server::{Server, Users};
@@ -459,6 +460,19 @@ fn exporters_are_told_apart_by_their_process() {
     assert_eq!(told_apart(1, 2), told_apart(1, 2));
     assert_ne!(told_apart(1, 2), told_apart(1, 3));
     assert_ne!(told_apart(1, 2), told_apart(2, 2));
+}
+
+/// The system says 0 where it shows no process: in another container, or where nobody is.
+#[test]
+fn a_peer_that_the_system_does_not_show_has_no_process() {
+    let nobody = std::os::unix::net::UnixDatagram::unbound().expect("a socket");
+    assert_eq!(Credentials::of(nobody.as_fd()), Ok(Credentials { user: u32::MAX, process: 0 }));
+    let (one, _other) = UnixStream::pair().expect("sockets");
+    let (user, process) = (rustix::process::geteuid().as_raw(), std::process::id() as i32);
+    assert_eq!(Credentials::of(one.as_fd()), Ok(Credentials { user, process }));
+    let file = file("no-socket", 8).expect("a file");
+    let error = Credentials::of(file.as_fd()).expect_err("no socket");
+    assert!(error.status() == DEVX_SYSTEM && error.message().starts_with("getsockopt: "), "{error}");
 }
 
 /// What was sealed for a reader cannot be made shorter or longer any more, by nobody.
