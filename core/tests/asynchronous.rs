@@ -3,9 +3,9 @@
 #![expect(clippy::multiple_unsafe_ops_per_block, reason = "a test plays the part of a foreign program")]
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use std::pin::Pin;
-use std::ptr::null;
+use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
@@ -348,6 +348,129 @@ fn a_stream_reads_what_a_sink_writes() {
     });
     drop((reader, schema));
     assert_eq!(ledger::outstanding(), 0);
+}
+
+/// A consumer that requests two batches, and does something when a batch comes, which it leaves where it is.
+struct During(Mutex<Box<dyn FnMut(*mut ArrowAsyncProducer)>>);
+
+impl During {
+    fn handler(&self) -> ArrowAsyncDeviceStreamHandler {
+        unsafe extern "C" fn on_schema(handler: *mut ArrowAsyncDeviceStreamHandler, _: *mut ArrowSchema) -> c_int {
+            // SAFETY: the producer is there.
+            unsafe { (*(*handler).producer).request.unwrap()((*handler).producer, 2) };
+            0
+        }
+        unsafe extern "C" fn on_next_task(
+            handler: *mut ArrowAsyncDeviceStreamHandler,
+            task: *mut ArrowAsyncTask,
+            _: *const c_char,
+        ) -> c_int {
+            if !task.is_null() {
+                // SAFETY: the task is ours to extract, and the handler's data outlives the stream.
+                unsafe {
+                    assert_eq!((*task).extract_data.unwrap()(task, null_mut()), 0);
+                    let During(act) = &*(*handler).private_data.cast();
+                    act.lock().unwrap()((*handler).producer);
+                }
+            }
+            0
+        }
+        unsafe extern "C" fn on_error(
+            _: *mut ArrowAsyncDeviceStreamHandler,
+            _: c_int,
+            _: *const c_char,
+            _: *const c_char,
+        ) {
+        }
+        unsafe extern "C" fn release(handler: *mut ArrowAsyncDeviceStreamHandler) {
+            // SAFETY: the handler is on the stack of the test.
+            unsafe { (*handler).release = None };
+        }
+        ArrowAsyncDeviceStreamHandler {
+            on_schema: Some(on_schema),
+            on_next_task: Some(on_next_task),
+            on_error: Some(on_error),
+            release: Some(release),
+            producer: null_mut(),
+            private_data: std::ptr::from_ref(self).cast_mut().cast(),
+        }
+    }
+}
+
+struct Count(AtomicU32);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// Whoever asks while a callback runs is told to wait, and woken when it has returned.
+#[test]
+fn whoever_asks_during_a_callback_is_woken_after_it() {
+    let _alone = alone();
+    for cancels in [false, true] {
+        let during = During(Mutex::new(Box::new(|_| {})));
+        let mut handler = during.handler();
+        let (woken, called) = (Arc::new(Count(AtomicU32::new(0))), Arc::new(AtomicU32::new(0)));
+        let calls = Arc::clone(&called);
+        let wake = asynchronous::Wake::new(move || {
+            calls.fetch_add(1, SeqCst);
+        });
+        // SAFETY: the handler outlives the writer.
+        let writer = unsafe { AsyncWriter::new(&mut handler, DeviceType::CPU, None, Some(wake.unwrap())) };
+        let (writer, schema) = (Arc::new(writer.unwrap()), schema());
+        writer.start(&schema).unwrap();
+        let waker = Waker::from(Arc::clone(&woken));
+        let (other, asks) = (Arc::clone(&writer), waker.clone());
+        let (seen, before) = (Arc::clone(&called), Arc::new(AtomicU32::new(0)));
+        let then = Arc::clone(&before);
+        *during.0.lock().unwrap() = Box::new(move |producer| {
+            if cancels {
+                // SAFETY: the producer is there during a callback.
+                unsafe { (*producer).cancel.unwrap()(producer) };
+            }
+            assert!(other.poll_ready(&mut Context::from_waker(&asks)).is_pending());
+            then.store(seen.load(SeqCst), SeqCst);
+        });
+        writer.send(batch(&schema, 1), None).unwrap();
+        assert_eq!(woken.0.load(SeqCst), 1, "cancels: {cancels}");
+        assert_eq!(called.load(SeqCst), before.load(SeqCst) + 1, "cancels: {cancels}");
+        match writer.poll_ready(&mut Context::from_waker(&waker)) {
+            Poll::Ready(Ok(())) => assert!(!cancels),
+            Poll::Ready(Err(error)) => assert!(cancels && error.status() == DEVX_CLOSED, "{error}"),
+            Poll::Pending => panic!("one batch is requested"),
+        }
+        *during.0.lock().unwrap() = Box::new(|_| {});
+        drop(writer);
+        assert!(handler.release.is_none());
+    }
+    assert_eq!(ledger::outstanding(), 0);
+}
+
+/// A task may end with its last waker, and use the stream once more then.
+#[test]
+fn a_waker_may_use_the_stream_when_it_is_dropped() {
+    struct Last(Arc<AsyncReader>, std::sync::mpsc::Sender<bool>);
+    impl Wake for Last {
+        fn wake(self: Arc<Self>) {}
+    }
+    impl Drop for Last {
+        fn drop(&mut self) {
+            self.1.send(self.0.try_schema().is_pending()).unwrap();
+        }
+    }
+    let _alone = alone();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let polls = thread::spawn(move || {
+        let reader = Arc::new(AsyncReader::new(options(1), None).unwrap());
+        let waker = Waker::from(Arc::new(Last(Arc::clone(&reader), sender)));
+        assert!(reader.poll_schema(&mut Context::from_waker(&waker)).is_pending());
+        drop(waker);
+        assert!(reader.poll_schema(&mut Context::from_waker(Waker::noop())).is_pending());
+    });
+    assert_eq!(receiver.recv_timeout(Duration::from_secs(60)), Ok(true));
+    polls.join().unwrap();
 }
 
 #[test]

@@ -215,6 +215,10 @@ impl Client {
                 }
                 other => return refuse!(DEVX_INVALID_ARGUMENT, "an exporter does not answer with {other:?}"),
             }
+            // Whoever sends without end what nobody asked for is late, too.
+            if Instant::now() >= end {
+                return Err(late(this.timeout));
+            }
         }
     }
 }
@@ -241,7 +245,7 @@ fn late(timeout: Duration) -> Error {
     Error::new(DEVX_SYSTEM, format_args!("the exporter did not answer within {timeout:?}"))
 }
 
-/// The next message. Whoever sends without end what nobody asked for is late, too.
+/// The next message. One that has come is never too late: it may give a lease, which is not to be lost.
 fn receive<'a>(
     socket: &Socket,
     room: &'a mut Room,
@@ -251,9 +255,8 @@ fn receive<'a>(
     loop {
         match socket.receive(room)? {
             Received::End => return Err(gone()),
-            _ if Instant::now() >= end => return Err(late(timeout)),
             Received::Message => break,
-            Received::Nothing if socket.wait(PollFlags::IN, end)? => {}
+            Received::Nothing if Instant::now() < end && socket.wait(PollFlags::IN, end)? => {}
             Received::Nothing => return Err(late(timeout)),
         }
     }
@@ -261,7 +264,8 @@ fn receive<'a>(
 }
 
 /// What tells an exporter from others in this process: the number that it chose, and the process that the system says it
-/// is, so that nobody passes for another one whose memory is open here. Mixed in a way that nobody else can foresee.
+/// is, so that nobody passes for another one whose memory is open here; of those that the system does not show to this
+/// one, it is the number alone. Mixed in a way that nobody else can foresee.
 pub(super) fn told_apart(chosen: u64, process: i32) -> u64 {
     static MIX: OnceLock<RandomState> = OnceLock::new();
     MIX.get_or_init(RandomState::new).hash_one((chosen, process))

@@ -216,7 +216,7 @@ pub(super) fn seal(fd: &OwnedFd) -> Result<()> {
     fs::fcntl_add_seals(fd, SEALS | SealFlags::SEAL).map_err(|errno| Error::system("fcntl", errno))
 }
 
-fn errno_of(error: &std::io::Error) -> rustix::io::Errno {
+pub(super) fn errno_of(error: &std::io::Error) -> rustix::io::Errno {
     rustix::io::Errno::from_io_error(error).unwrap_or(rustix::io::Errno::IO)
 }
 

@@ -66,6 +66,7 @@ use held_by_bindings;
 
 mod changes;
 mod client;
+mod credentials;
 mod descriptor;
 mod export;
 #[cfg(fuzzing)]

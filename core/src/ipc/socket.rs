@@ -11,12 +11,12 @@ use std::vec::Drain;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
+use super::credentials::Credentials;
 use super::descriptor::MAX_REGIONS;
 use super::message::MAX_MESSAGE;
 use crate::error::{Error, Result, refuse};
@@ -30,13 +30,6 @@ const AGAIN: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
 pub(super) struct Socket(OwnedFd);
-
-/// Who is at the other end, as the system says.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Credentials {
-    pub(super) user: u32,
-    pub(super) process: i32,
-}
 
 /// Room for a message, so that there is memory for what comes.
 #[derive(Debug)]
@@ -130,10 +123,9 @@ impl Socket {
         }
     }
 
-    /// The process at the other end, as it was when it connected or listened.
+    /// The process at the other end.
     pub(super) fn peer(&self) -> Result<Credentials> {
-        let peer = socket_peercred(&self.0).map_err(|errno| Error::system("getsockopt", errno))?;
-        Ok(Credentials { user: peer.uid.as_raw(), process: peer.pid.as_raw_nonzero().get() })
+        Credentials::of(self.0.as_fd())
     }
 
     /// Waits until there is something to receive (or, for sending, room); whether there is.

@@ -166,9 +166,13 @@ impl<M> Belled<M> {
     pub(super) fn poll<R>(&self, cx: &mut Context<'_>, step: impl FnOnce(&mut M) -> Poll<R>) -> Poll<R> {
         let mut inner = self.lock();
         let answer = step(&mut inner.state);
+        let mut before = None;
         if answer.is_pending() && !inner.bells.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-            inner.bells.waker = Some(cx.waker().clone());
+            before = inner.bells.waker.replace(cx.waker().clone());
         }
+        drop(inner);
+        // Its task may end with it, which may use the state once more: not with the lock held.
+        drop(before);
         answer
     }
 

@@ -305,3 +305,18 @@ fn a_writer_on_three_threads() {
     println!("{} states", seen.len());
     assert!(seen.len() > 1_000, "{} states", seen.len());
 }
+
+/// As many as can be counted are requested while a batch is on its way that is not sent after all.
+#[test]
+fn a_batch_that_was_not_sent_is_still_requested() {
+    let mut writing = Writing::new();
+    writing.start().unwrap();
+    writing.answered("on_schema", 0).unwrap();
+    writing.request(1);
+    for requested in [2, i64::MAX] {
+        writing.send().unwrap();
+        writing.request(requested - 1);
+        writing.unsent();
+        assert_eq!(writing.demand(), requested);
+    }
+}

@@ -12,6 +12,9 @@ use crate::error::{Error, Result};
 const SHELF_BITS: u32 = 4;
 const PLACE_BITS: u32 = 24;
 
+/// So many numbers a place has in turn: what a task can carry besides place and shelf.
+const COUNTS: usize = usize::MAX >> (SHELF_BITS + PLACE_BITS);
+
 /// So many places are kept when nothing is in them.
 const KEPT: usize = 256;
 
@@ -25,7 +28,7 @@ struct Offers {
     places: Vec<Place>,
     /// Which of them are free, with room for all.
     free: Vec<usize>,
-    /// How many offers there were ever: a number is never given a second time.
+    /// How many offers there were, up to [`COUNTS`] and then from 1 on: so late is a number given a second time.
     count: usize,
 }
 
@@ -71,7 +74,7 @@ impl Offers {
 
     fn put(&mut self, array: &ArrowDeviceArray) -> Option<usize> {
         let index = self.free.pop().or_else(|| self.grow())?;
-        self.count = self.count.wrapping_add(1);
+        self.count = self.count % COUNTS + 1;
         let number = self.count << PLACE_BITS | index;
         *self.places.get_mut(index)? = Place { number, array: *array };
         Some(number)
@@ -155,5 +158,17 @@ mod tests {
         let number = offers.put_marked(7);
         assert!(!numbers.contains(&number));
         assert_eq!(offers.take_mark(number), Some(7));
+    }
+
+    #[test]
+    fn numbers_begin_again_when_all_were_given() {
+        let mut offers = Offers { count: COUNTS - 2, ..Offers::NONE };
+        let mut seen = std::collections::HashSet::new();
+        for mark in 0..5 {
+            let number = offers.put_marked(mark);
+            assert!(number != 0 && seen.insert(number), "{number} was given twice");
+            // As `put` and `take` have it.
+            assert_eq!(offers.take_mark((number << SHELF_BITS | 3) >> SHELF_BITS), Some(mark));
+        }
     }
 }

@@ -153,7 +153,8 @@ impl AsyncWriter {
         self.0.header().state().with(|writing| writing.ready())
     }
 
-    /// As [`AsyncWriter::try_ready`]; the waker is called when there may be an answer.
+    /// As [`AsyncWriter::try_ready`]; the waker is called when there may be an answer. One task at a time has its waker
+    /// here.
     ///
     /// # Errors
     /// As [`AsyncWriter::try_ready`].

@@ -110,6 +110,8 @@ pub(super) struct Writing {
     last: Option<Last<'static>>,
     /// A callback of the handler's is running.
     busy: bool,
+    /// Somebody asked meanwhile whether a batch can be sent, and was told to wait.
+    asked: bool,
     released: bool,
     news: bool,
 }
@@ -123,6 +125,7 @@ impl Writing {
             fault: None,
             last: None,
             busy: false,
+            asked: false,
             released: false,
             news: false,
         }
@@ -175,13 +178,14 @@ impl Writing {
 
     /// The callback was not called after all.
     pub(super) fn unsent(&mut self) {
-        self.busy = false;
-        self.demand += 1;
+        self.vacate();
+        // Meanwhile more may have been requested than can be counted with this one.
+        self.demand = self.demand.saturating_add(1);
     }
 
     /// A callback returned `code`. Non-zero ends the stream, and only the release follows.
     pub(super) fn answered(&mut self, callback: &'static str, code: i32) -> Result<()> {
-        self.busy = false;
+        self.vacate();
         if code != 0 {
             let why = Why::Refused(callback, code);
             self.end(why, Last::Nothing);
@@ -227,12 +231,15 @@ impl Writing {
     }
 
     /// Whether a batch can be sent now, or why none can be any more.
-    pub(super) fn ready(&self) -> Poll<Result<()>> {
+    pub(super) fn ready(&mut self) -> Poll<Result<()>> {
         match self.phase {
             Phase::Over(why) => Poll::Ready(Err(why.error())),
             Phase::New => Poll::Ready(self.require_open()),
             Phase::Open if self.demand > 0 && !self.busy => Poll::Ready(Ok(())),
-            Phase::Open => Poll::Pending,
+            Phase::Open => {
+                self.asked |= self.busy;
+                Poll::Pending
+            }
         }
     }
 
@@ -311,5 +318,11 @@ impl Writing {
         self.require_idle()?;
         self.busy = true;
         Ok(())
+    }
+
+    /// No callback is running any more: news for whoever was told to wait.
+    fn vacate(&mut self) {
+        self.busy = false;
+        self.news |= std::mem::take(&mut self.asked);
     }
 }

@@ -1,21 +1,23 @@
 //! Peers that do not do what they should: what they send is refused by name or harmless, nobody waits for ever, and nobody
 //! else notices.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::{Raw, address, duplicates, export_tensor, leases, numbers_and_texts, patient, reseal, shared, soon};
 use crate::abi::types::*;
 use crate::dlpack::Copying;
 use crate::error::Error;
+use crate::ipc::credentials::Credentials;
 use crate::ipc::memory::{file, file_of, seal};
 use crate::ipc::message::{MAX_RELEASES, Message, PROTOCOL};
 use crate::ipc::server::{Server, Users};
-use crate::ipc::socket::{Sent, Socket};
+use crate::ipc::socket::{Received, Room, Sent, Socket};
 use crate::ipc::{Client, Peer, connect, export_batch, import_batch, import_tensor};
 use crate::memory::Owner;
 use crate::tensor::Tensor;
@@ -298,6 +300,48 @@ fn an_importer_waits_no_longer_than_it_was_told() {
     }
 }
 
+/// Answers without end that nobody waits for any more: what each of them gives is given back.
+#[test]
+fn what_is_given_too_late_is_given_back() {
+    let (held, goes_on) = (Arc::new(Mutex::new(BTreeSet::new())), Arc::new(AtomicBool::new(true)));
+    let (kept, gives) = (Arc::clone(&held), Arc::clone(&goes_on));
+    let fake = Fake::start("too-late", move |raw| {
+        raw.say(&hello());
+        let mut room = Room::new().expect("memory");
+        let kept = || kept.lock().expect("no panic");
+        for lease in 1.. {
+            if gives.load(SeqCst) {
+                kept().insert(lease);
+                let given = Message::Given { request: 1 << 40, lease, descriptor: Some(&[]) };
+                match raw.0.send(&given.encode().expect("encoded"), &[]).expect("sent") {
+                    Sent::Yes => {}
+                    Sent::Full => kept().retain(|kept| *kept != lease),
+                    Sent::End => return,
+                }
+            } else {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            loop {
+                match raw.0.receive(&mut room).expect("received") {
+                    Received::End => return,
+                    Received::Nothing => break,
+                    Received::Message => {
+                        if let Ok(Message::Release { leases }) = Message::decode(room.last().0) {
+                            kept().retain(|lease| !leases.contains(&lease.to_le_bytes()));
+                        }
+                    }
+                }
+            }
+        }
+    });
+    let client = fake.connect().expect("connected");
+    client.import_tensor("t").expect_err("no answer");
+    goes_on.store(false, SeqCst);
+    // What has come by now is taken in with the next answer.
+    client.import_tensor("t").expect_err("no answer");
+    soon("all is given back", || held.lock().expect("no panic").is_empty());
+}
+
 /// An answer that was recorded is sent to another importer, when the exporter is gone: the same memory, or nothing.
 #[test]
 fn what_is_replayed_is_the_same_memory_or_nothing() {
@@ -416,6 +460,19 @@ fn exporters_are_told_apart_by_their_process() {
     assert_eq!(told_apart(1, 2), told_apart(1, 2));
     assert_ne!(told_apart(1, 2), told_apart(1, 3));
     assert_ne!(told_apart(1, 2), told_apart(2, 2));
+}
+
+/// The system says 0 where it shows no process: in another container, or where nobody is.
+#[test]
+fn a_peer_that_the_system_does_not_show_has_no_process() {
+    let nobody = std::os::unix::net::UnixDatagram::unbound().expect("a socket");
+    assert_eq!(Credentials::of(nobody.as_fd()), Ok(Credentials { user: u32::MAX, process: 0 }));
+    let (one, _other) = UnixStream::pair().expect("sockets");
+    let (user, process) = (rustix::process::geteuid().as_raw(), std::process::id() as i32);
+    assert_eq!(Credentials::of(one.as_fd()), Ok(Credentials { user, process }));
+    let file = file("no-socket", 8).expect("a file");
+    let error = Credentials::of(file.as_fd()).expect_err("no socket");
+    assert!(error.status() == DEVX_SYSTEM && error.message().starts_with("getsockopt: "), "{error}");
 }
 
 /// What was sealed for a reader cannot be made shorter or longer any more, by nobody.

@@ -1,0 +1,29 @@
+//! Who is at the other end of a socket, as the system says.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::error::{Error, Result};
+
+/// A process, as it was when it connected or listened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Credentials {
+    pub(super) user: u32,
+    /// 0 for one that this process does not see: in another container, for example. (rustix has a type for it that cannot
+    /// be 0.)
+    pub(super) process: i32,
+}
+
+impl Credentials {
+    /// # Errors
+    /// `DEVX_SYSTEM`.
+    pub(super) fn of(socket: BorrowedFd<'_>) -> Result<Self> {
+        let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+        let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
+        let out = (&raw mut found).cast();
+        // SAFETY: room for so many bytes, of which any are a `ucred`.
+        match unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, out, &mut bytes) } {
+            0 => Ok(Self { user: found.uid, process: found.pid }),
+            _ => Err(Error::system("getsockopt", super::memory::errno_of(&std::io::Error::last_os_error()))),
+        }
+    }
+}
