@@ -5,9 +5,9 @@ use core::ffi::CStr;
 
 use devexchange_core::Schema;
 use devexchange_core::abi::arrow_data::ArrowSchema;
-use devexchange_core::abi::types::{DEVX_INVALID_CHILDREN, DEVX_TOO_DEEP};
+use devexchange_core::abi::types::{DEVX_INVALID_CHILDREN, DEVX_INVALID_METADATA, DEVX_TOO_DEEP};
 use devexchange_core::arrow::schema::FieldDesc;
-use devexchange_core::arrow::{MAX_DEPTH, MAX_NODES};
+use devexchange_core::arrow::{MAX_DEPTH, MAX_NODES, metadata};
 
 fn field(name: &'static CStr, format: &'static CStr, n_children: u32) -> FieldDesc<'static> {
     FieldDesc { n_children, ..FieldDesc::new(name, format) }
@@ -114,4 +114,24 @@ fn a_tree_has_so_many_fields_and_no_more() {
     };
     assert_eq!(import(MAX_NODES).unwrap(), MAX_NODES);
     assert_eq!(import(MAX_NODES + 1).unwrap_err().status(), DEVX_TOO_DEEP);
+}
+
+#[test]
+fn metadata_is_as_long_as_it_says() {
+    let block = metadata::encode(&[(b"key", b"value")]).unwrap();
+    let schema = |block: &[u8]| {
+        let field = FieldDesc { metadata: Some(block), ..FieldDesc::new(c"x", c"i") };
+        // Texts to run into, if somebody reads on.
+        Schema::new(&[FieldDesc::batch(2), field, FieldDesc::new(c"a name that is long enough", c"i")])
+    };
+    assert_eq!(
+        schema(&block).unwrap().field(1).unwrap().metadata().collect::<Vec<_>>(),
+        [(&b"key"[..], &b"value"[..])]
+    );
+    let longer = [&block[..], b"!"].concat();
+    for wrong in (0..block.len()).map(|end| &block[..end]).chain([&longer[..]]) {
+        let error = schema(wrong).unwrap_err();
+        assert_eq!(error.status(), DEVX_INVALID_METADATA, "{wrong:?}");
+        assert!(error.message().contains("field \"x\""), "{error}");
+    }
 }
