@@ -12,7 +12,7 @@ use crate::arrow::Batch;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, refuse};
 use crate::memory::{Lazy, Owner, push};
-use crate::runtime::cuda::reaper::Later;
+use crate::runtime::cuda::reaper::{Held, Later};
 use crate::runtime::cuda::{Event, ForeignEvent, LEGACY, Stream, reaper};
 use crate::tensor::Tensor;
 
@@ -199,19 +199,19 @@ impl Uses {
         noted.or_else(|_| stream.synchronize()).inspect_err(|_| reaper::abandon(keep()))
     }
 
-    /// Gives up `owner` when all uses are over: at once, by the caller, if there are none.
+    /// Gives up what `held` says when all uses are over: at once, by the caller, if there are none.
     #[inline]
-    pub(crate) fn then_release(&mut self, owner: impl FnOnce() -> Owner) {
+    pub(crate) fn then_release(&mut self, held: impl FnOnce() -> Held) {
         if self.0.is_made() {
-            self.release_noted(owner);
+            self.release_noted(held);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn release_noted(&mut self, owner: impl FnOnce() -> Owner) {
+    fn release_noted(&mut self, held: impl FnOnce() -> Held) {
         if let Some(noted) = self.0.take() {
-            noted.release(owner);
+            noted.release(held);
         }
     }
 }
@@ -228,8 +228,8 @@ impl Noted {
         push(events, event)
     }
 
-    /// Gives up `owner` when all uses are over, if there are any.
-    fn release(self, owner: impl FnOnce() -> Owner) {
+    /// Gives up what `held` says when all uses are over, if there are any.
+    fn release(self, held: impl FnOnce() -> Held) {
         let later = self.later.into_inner().unwrap_or_else(PoisonError::into_inner);
         let Some(mut later) = later else { return };
         let events = later.events();
@@ -242,18 +242,18 @@ impl Noted {
             }
             Whose::Lent(_) | Whose::Own => {}
         }
-        release_after(later, owner());
+        release_after(later, held());
     }
 }
 
-fn release_after(mut later: Later, owner: Owner) {
+fn release_after(mut later: Later, held: Held) {
     // Memory that is given back on a stream waits there: its stream may be destroyed as soon as this returns.
-    if let Some(stream) = owner.stream().filter(|stream| stream.is_capturing() == Ok(false))
+    if let Some(stream) = held.stream().filter(|stream| stream.is_capturing() == Ok(false))
         && later.events().iter().all(|event| event.is_on(stream) || event.wait(stream).is_ok())
     {
-        return drop(owner);
+        return drop(held);
     }
-    later.release(owner);
+    later.release(held);
 }
 
 /// Checks the `stream` argument of a DLPack request against the device's table

@@ -351,3 +351,17 @@ fn copies_gather_any_strides() {
     assert_eq!(copy.flags(), Flags::IS_COPIED);
     assert_eq!(tensor.as_slice::<i16>().unwrap_err().status(), DEVX_COPY_REQUIRED);
 }
+
+/// Producers may write anything there: NumPy, built to find who relies on it, writes the largest number.
+#[test]
+fn a_copy_does_not_mind_strides_along_a_single_element() {
+    let values = [1.0_f32, 2.0, 3.0];
+    for odd in [i64::MAX, i64::MIN, -1, 0] {
+        let strides = [odd, 2, odd];
+        let mut data = values;
+        let described = TensorDesc { strides: Some(&strides), ..desc(&mut data, &[1, 2, 1]) };
+        // SAFETY: all elements are within the array, which outlives the tensor.
+        let tensor = unsafe { Tensor::from_raw_parts(&described, Owner::none()) }.unwrap();
+        assert_eq!(tensor.copy().unwrap().as_slice::<f32>().unwrap(), [1.0, 3.0], "{strides:?}");
+    }
+}

@@ -4,9 +4,10 @@
 use core::ffi::CStr;
 
 use devexchange_core::Schema;
-use devexchange_core::abi::types::{DEVX_INVALID_CHILDREN, DEVX_TOO_DEEP};
-use devexchange_core::arrow::MAX_DEPTH;
+use devexchange_core::abi::arrow_data::ArrowSchema;
+use devexchange_core::abi::types::{DEVX_INVALID_CHILDREN, DEVX_INVALID_METADATA, DEVX_TOO_DEEP};
 use devexchange_core::arrow::schema::FieldDesc;
+use devexchange_core::arrow::{MAX_DEPTH, MAX_NODES, metadata};
 
 fn field(name: &'static CStr, format: &'static CStr, n_children: u32) -> FieldDesc<'static> {
     FieldDesc { n_children, ..FieldDesc::new(name, format) }
@@ -74,4 +75,63 @@ fn a_tree_has_a_depth_and_no_more() {
     };
     assert_eq!(lists(MAX_DEPTH).unwrap().nodes(), MAX_DEPTH);
     assert_eq!(lists(MAX_DEPTH + 1).unwrap_err().status(), DEVX_TOO_DEEP);
+}
+
+/// A foreign schema that releases nothing.
+fn foreign(format: &'static CStr, children: &mut [*mut ArrowSchema]) -> ArrowSchema {
+    unsafe extern "C" fn release(schema: *mut ArrowSchema) {
+        // SAFETY: a release callback is called with a valid struct.
+        unsafe { (*schema).release = None };
+    }
+    ArrowSchema {
+        format: format.as_ptr(),
+        name: c"".as_ptr(),
+        metadata: std::ptr::null(),
+        flags: 0,
+        n_children: children.len() as i64,
+        children: children.as_mut_ptr(),
+        dictionary: std::ptr::null_mut(),
+        release: Some(release),
+        private_data: std::ptr::null_mut(),
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a million fields")]
+fn a_tree_has_so_many_fields_and_no_more() {
+    // A struct of a struct and of one more column: what comes after the largest part counts, too.
+    let import = |nodes: usize| {
+        let mut leaves = vec![foreign(c"i", &mut []); nodes - 3];
+        let mut places: Vec<_> = leaves.iter_mut().map(std::ptr::from_mut).collect();
+        let mut columns = [foreign(c"+s", &mut places), foreign(c"i", &mut [])];
+        let [first, last] = &mut columns;
+        let mut places = [std::ptr::from_mut(first), std::ptr::from_mut(last)];
+        let mut root = foreign(c"+s", &mut places);
+        // SAFETY: a valid tree, which outlives the schema.
+        let imported = unsafe { Schema::import(&mut root) };
+        assert_eq!(imported.is_ok(), root.release.is_none());
+        imported.map(|schema| schema.nodes())
+    };
+    assert_eq!(import(MAX_NODES).unwrap(), MAX_NODES);
+    assert_eq!(import(MAX_NODES + 1).unwrap_err().status(), DEVX_TOO_DEEP);
+}
+
+#[test]
+fn metadata_is_as_long_as_it_says() {
+    let block = metadata::encode(&[(b"key", b"value")]).unwrap();
+    let schema = |block: &[u8]| {
+        let field = FieldDesc { metadata: Some(block), ..FieldDesc::new(c"x", c"i") };
+        // Texts to run into, if somebody reads on.
+        Schema::new(&[FieldDesc::batch(2), field, FieldDesc::new(c"a name that is long enough", c"i")])
+    };
+    assert_eq!(
+        schema(&block).unwrap().field(1).unwrap().metadata().collect::<Vec<_>>(),
+        [(&b"key"[..], &b"value"[..])]
+    );
+    let longer = [&block[..], b"!"].concat();
+    for wrong in (0..block.len()).map(|end| &block[..end]).chain([&longer[..]]) {
+        let error = schema(wrong).unwrap_err();
+        assert_eq!(error.status(), DEVX_INVALID_METADATA, "{wrong:?}");
+        assert!(error.message().contains("field \"x\""), "{error}");
+    }
 }

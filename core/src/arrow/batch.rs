@@ -18,6 +18,7 @@ use crate::error::{Error, Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Foreign, Owner, Slab, TailSize, fill_in, repeated};
 use crate::order::{Ready, Uses};
+use crate::runtime::cuda::reaper::Held;
 use crate::runtime::cuda::{Event, Stream};
 use crate::tensor::Borrowed;
 
@@ -42,9 +43,9 @@ impl Drop for Header {
     fn drop(&mut self) {
         let Self { uses, source, .. } = self;
         uses.then_release(|| match std::mem::replace(source, Source::NONE) {
-            // A released struct may be moved, so the reaper can have it.
-            Source::Foreign(array) => Owner::boxed(array),
-            Source::Own { _owner, .. } => _owner,
+            // A struct that is only to be released may be moved, so the reaper can have it.
+            Source::Foreign(array) => Held::Array(array),
+            Source::Own { _owner, .. } => Held::Owner(_owner),
         });
     }
 }

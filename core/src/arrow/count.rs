@@ -19,7 +19,7 @@ pub(super) struct Count {
 /// Counts the nodes of a foreign tree and checks what its shape can get wrong.
 ///
 /// # Errors
-/// `DEVX_RELEASED`, `DEVX_INVALID_CHILDREN` and `DEVX_TOO_DEEP` (which is where a cycle ends).
+/// `DEVX_INVALID_CHILDREN` and `DEVX_TOO_DEEP` (which is where a cycle ends).
 ///
 /// # Safety
 /// `root` is valid, and so are the children and dictionaries that its tree says it has.
@@ -30,7 +30,7 @@ pub(super) unsafe fn count<N: Node>(root: *const N) -> Result<Count> {
     unsafe { count_below(root, 1, Count { nodes: 1, ascending: true, last: 0 }) }
 }
 
-/// `count` has the node itself already.
+/// `count` has the node itself already, and all its siblings.
 ///
 /// # Safety
 /// As [`count`].
@@ -38,11 +38,11 @@ unsafe fn count_below<N: Node>(node: &N, depth: usize, count: Count) -> Result<C
     if depth == MAX_DEPTH && !node.is_leaf() {
         return refuse!(DEVX_TOO_DEEP, "{} is nested deeper than {MAX_DEPTH}", N::NAME);
     }
-    let Count { mut nodes, mut ascending, mut last } = count;
+    let Count { nodes, mut ascending, mut last } = count;
     let n_children = node.n_children();
-    // What is still to come is at least the children, so a count that lies ends here, not in a long walk.
-    match usize::try_from(n_children) {
-        Ok(n) if nodes + n <= MAX_NODES => {}
+    // All children count before one of them is looked at, so a count that lies ends here, not in a long walk.
+    let mut nodes = match usize::try_from(n_children) {
+        Ok(n) if nodes + n <= MAX_NODES => nodes + n,
         Ok(_) => {
             return refuse!(
                 DEVX_TOO_DEEP,
@@ -51,7 +51,7 @@ unsafe fn count_below<N: Node>(node: &N, depth: usize, count: Count) -> Result<C
             );
         }
         Err(_) => return refuse!(DEVX_INVALID_CHILDREN, "n_children is {n_children}"),
-    }
+    };
     let children = node.children();
     if n_children > 0 && children.is_null() {
         return refuse!(DEVX_INVALID_CHILDREN, "children is NULL with n_children {n_children}");
@@ -68,7 +68,7 @@ unsafe fn count_below<N: Node>(node: &N, depth: usize, count: Count) -> Result<C
         }
         let place = std::ptr::from_ref(child).addr();
         ascending &= last < place;
-        (nodes, last) = (nodes + 1, place);
+        last = place;
         // A leaf, which nearly every child is, has nothing to get wrong here.
         if !child.is_leaf() {
             // SAFETY: as above.

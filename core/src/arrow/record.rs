@@ -121,7 +121,7 @@ pub(super) unsafe fn require_distinct(records: *const Record, scratch: &mut [May
 ///
 /// # Safety
 /// `source` is valid.
-unsafe fn in_field(source: *const ArrowSchema, error: Error) -> Error {
+pub(super) unsafe fn in_field(source: *const ArrowSchema, error: Error) -> Error {
     // SAFETY: the caller's contract.
     let name = unsafe { (*source).name };
     // SAFETY: a producer's name is NULL or NUL-terminated.

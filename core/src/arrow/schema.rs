@@ -8,7 +8,7 @@ use super::field::Field;
 use super::format::Type;
 use super::metadata;
 use super::read::{Read, read};
-use super::record::{Record, read_records};
+use super::record::{Record, in_field, read_records};
 use super::tree::{self, Links, Releases};
 use crate::abi::arrow_data::{ARROW_FLAG_NULLABLE, ArrowSchema};
 use crate::abi::types::DevxField;
@@ -53,7 +53,7 @@ pub struct FieldDesc<'a> {
     pub format: &'a CStr,
     /// Name; may be empty.
     pub name: &'a CStr,
-    /// Metadata block (see [`super::metadata::encode`]).
+    /// Metadata block (see [`super::metadata::encode`]), all of it and no more.
     pub metadata: Option<&'a [u8]>,
     /// `ARROW_FLAG_…` bits.
     pub flags: i64,
@@ -201,13 +201,19 @@ impl Schema {
         let mut structs = vector(nodes)?;
         for i in 0..nodes {
             let Some(field) = desc(i) else { continue };
-            structs.push(ArrowSchema {
+            let described = ArrowSchema {
                 format: store(field.format.to_bytes_with_nul()),
                 name: store(field.name.to_bytes_with_nul()),
                 metadata: field.metadata.map_or(std::ptr::null(), &mut store),
                 flags: field.flags,
                 ..NO_SCHEMA
-            });
+            };
+            // From here on only the block itself says how long it is.
+            field.metadata.map_or(Ok(()), metadata::check_bytes).map_err(|error| {
+                // SAFETY: its name was stored just now.
+                unsafe { in_field(&described, error) }
+            })?;
+            structs.push(described);
         }
         let mut root = NO_SCHEMA;
         let links = |i: usize| order.get(i).map_or(&Links::NONE, |(_, links)| links);

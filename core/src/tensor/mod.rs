@@ -90,7 +90,7 @@ impl Drop for Header {
     #[inline(always)]
     fn drop(&mut self) {
         let Self { uses, owner, .. } = self;
-        uses.then_release(|| std::mem::replace(owner, Owner::none()));
+        uses.then_release(|| std::mem::replace(owner, Owner::none()).into());
     }
 }
 

@@ -201,13 +201,14 @@ impl Tensor {
             // SAFETY: one element each, of different allocations.
             unsafe { target.copy_from_nonoverlapping(source, width) };
             for ((extent, stride), index) in self.shape().iter().zip(self.strides()).zip(&mut index).rev() {
-                let step = *stride as isize * width as isize;
+                // Along a single element any stride may stand: the step is taken back, whatever it comes to.
+                let step = (*stride as isize).wrapping_mul(width as isize);
                 *index += 1;
-                from += step;
+                from = from.wrapping_add(step);
                 if *index < *extent {
                     break;
                 }
-                from -= step * *extent as isize;
+                from = from.wrapping_sub(step.wrapping_mul(*extent as isize));
                 *index = 0;
             }
         }

@@ -1,15 +1,16 @@
-//! Memory of the host that is missing: each allocation of an importer fails, and of who makes a pool and exports from
-//! it. That is an error, and nothing stays open or is kept by the exporter.
+//! Memory of the host that is missing: each allocation of an importer fails, of who makes a pool and exports from it,
+//! and of who releases what queued work uses. That is an error, and nothing stays open or is kept by the exporter.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::ptr::null_mut;
+use std::ptr::{NonNull, null_mut};
 
 use devexchange_core::abi::types::DEVX_OUT_OF_MEMORY;
+use devexchange_core::arrow::{Batch, release_array};
 use devexchange_core::dlpack::Copying;
 use devexchange_core::manager::{Manager, Pool, PoolOptions};
-use devexchange_core::{DType, Result, Tensor, ipc, ledger};
-use devexchange_tests::foreign::CUDA0;
+use devexchange_core::{DType, Result, Tensor, dlpack, ipc, ledger};
+use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
 use devexchange_tests::peer::{part, say, soon};
 use devexchange_tests::sim::{self, Session};
 
@@ -106,6 +107,31 @@ fn exports() {
     sim::destroy(stream);
 }
 
+/// What foreign producers gave, released when work is queued that uses it.
+fn releases() {
+    let (stream, memory) = (sim::stream(), [sim::alloc(N), sim::alloc(N)]);
+    let managed = foreign::dlpack(memory[0], N, CUDA0, || ()).as_ptr();
+    let (mut array, schema) = (foreign::arrow(memory[1], N, CUDA0, 0, || ()), bytes_schema());
+    let tensor = attempt(|| unsafe { dlpack::import(managed) });
+    if tensor.is_none() {
+        drop(unsafe { dlpack::Owned::from_raw(NonNull::new(managed).expect("a tensor")) });
+    }
+    let batch = attempt(|| unsafe { Batch::import_device(&raw mut array, &schema) });
+    unsafe { release_array(&raw mut array.array) };
+    sim::copy(memory[0], memory[1], N, stream);
+    let used = [
+        tensor.as_ref().and_then(|tensor| attempt(|| tensor.used_on(on(stream)))),
+        batch.as_ref().and_then(|batch| attempt(|| batch.used_on(on(stream)))),
+    ];
+    if used.contains(&None) {
+        sim::synchronize(stream);
+    }
+    watched(|| drop((tensor, batch)));
+    sim::settle();
+    sim::destroy(stream);
+    memory.into_iter().for_each(sim::free);
+}
+
 /// How many allocations of a scene failed.
 fn sweep(session: &Session, scene: fn()) -> u64 {
     let mut all = 0;
@@ -135,10 +161,12 @@ fn what_is_missing_is_told_and_nothing_stays_open() {
     let session = Session::new();
     if part().is_some() {
         session.begin(sim::schedules(1)[0]);
-        for (name, scene) in [("imports", imports as fn()), ("exports", exports)] {
+        for (name, scene, least) in
+            [("imports", imports as fn(), 50), ("exports", exports, 50), ("releases", releases, 5)]
+        {
             let failed = sweep(&session, scene);
             eprintln!("{name}: {failed} allocations failed");
-            assert!(failed > 50, "{name}: {failed}");
+            assert!(failed > least, "{name}: {failed}");
         }
         return say("done");
     }

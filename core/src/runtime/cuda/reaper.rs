@@ -14,8 +14,9 @@ use super::driver::{Code, Driver};
 use super::event::Event;
 use super::inbox::{Inbox, New, Node};
 use super::stream::Stream;
+use crate::abi::arrow_data::ArrowArray;
 use crate::error::Result;
-use crate::memory::{Owner, boxed};
+use crate::memory::{Foreign, Owner, boxed};
 use crate::trace;
 
 /// Between two looks at the events: short at first, for work that is nearly done.
@@ -32,8 +33,42 @@ struct Pending {
     events: Vec<Event>,
     /// Not before this stream is no longer being captured.
     capturing: Option<Stream>,
-    owner: Owner,
+    held: Held,
     failures: u32,
+}
+
+/// What is given up in the end, as it is: to put it into a box first would need memory.
+pub(crate) enum Held {
+    Owner(Owner),
+    Array(Foreign<ArrowArray>),
+}
+
+impl Held {
+    const NOTHING: Self = Self::Owner(Owner::none());
+
+    /// The stream in whose order memory is given back, if it is.
+    pub(crate) fn stream(&self) -> Option<Stream> {
+        match self {
+            Self::Owner(owner) => owner.stream(),
+            Self::Array(_) => None,
+        }
+    }
+
+    /// Never gives it up.
+    fn forget(self) {
+        match self {
+            Self::Owner(owner) => {
+                owner.into_raw();
+            }
+            Self::Array(array) => std::mem::forget(array),
+        }
+    }
+}
+
+impl From<Owner> for Held {
+    fn from(owner: Owner) -> Self {
+        Self::Owner(owner)
+    }
 }
 
 /// A release that will have to wait, before it is one: there is memory for it, so that it cannot fail.
@@ -45,7 +80,7 @@ impl Later {
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
     pub(crate) fn new() -> Result<Self> {
-        let pending = Pending { events: Vec::new(), capturing: None, owner: Owner::none(), failures: 0 };
+        let pending = Pending { events: Vec::new(), capturing: None, held: Held::NOTHING, failures: 0 };
         Ok(Self(boxed(Node::new(pending))?))
     }
 
@@ -54,9 +89,9 @@ impl Later {
         &mut self.0.thing.events
     }
 
-    /// Gives up `owner` when all events are complete. Returns at once.
-    pub(crate) fn release(mut self, owner: Owner) {
-        self.0.thing.owner = owner;
+    /// Gives up `held` when all events are complete. Returns at once.
+    pub(crate) fn release(mut self, held: impl Into<Held>) {
+        self.0.thing.held = held.into();
         push(self.0);
     }
 
@@ -97,9 +132,9 @@ pub(crate) fn settle() {
     INBOX.settle();
 }
 
-/// Never gives up `owner`, and counts it: what may still be used by work that cannot be waited for.
-pub(crate) fn abandon(owner: Owner) {
-    owner.into_raw();
+/// Never gives up `held`, and counts it: what may still be used by work that cannot be waited for.
+pub(crate) fn abandon(held: impl Into<Held>) {
+    held.into().forget();
     LEAKED.fetch_add(1, Relaxed);
 }
 
@@ -114,10 +149,10 @@ pub(crate) fn check_returned(what: impl std::fmt::Display, code: Code) {
 fn push(node: Box<Node<Pending>>) {
     if Driver::loaded().is_none() {
         trace::say(format_args!("a forked process leaves a release that waits for work to its parent"));
-        node.thing.owner.into_raw();
+        node.thing.held.forget();
         return;
     }
-    if started() { INBOX.add(node) } else { abandon(node.thing.owner) }
+    if started() { INBOX.add(node) } else { abandon(node.thing.held) }
 }
 
 /// Starts the thread, once; whether there is one.
@@ -175,7 +210,7 @@ fn look(pending: &mut Pending) -> bool {
             }
             Err(error) => {
                 trace::say(format_args!("a release is given up for lost, its work cannot be waited for: {error}"));
-                abandon(std::mem::replace(&mut pending.owner, Owner::none()));
+                abandon(std::mem::replace(&mut pending.held, Held::NOTHING));
                 return true;
             }
         }
