@@ -39,8 +39,10 @@ unsafe fn devx_batch_column(
     let batch = unsafe { BatchHandle::borrow(batch, "batch") };
     guard(error, || {
         let batch = batch?;
-        let column = usize::try_from(index).ok().and_then(|index| batch.column(index));
-        write(out, at(column, || format!("index is {index}: the batch has {} columns", batch.n_columns()))?)
+        let Some(column) = usize::try_from(index).ok().and_then(|index| batch.column(index)) else {
+            return Err(out_of_range(format_args!("index is {index}: the batch has {} columns", batch.n_columns())));
+        };
+        write(out, column)
     })
 }
 
@@ -58,7 +60,10 @@ unsafe fn devx_batch_column_named(
     let name = unsafe { text(name, "name") };
     guard(error, || {
         let (batch, name) = (batch?, required(name?, "name")?.to_string_lossy());
-        write(out, at(batch.column_named(&name), || format!("name is {name:?}: the batch has no such column"))?)
+        let Some(column) = batch.column_named(&name) else {
+            return Err(out_of_range(format_args!("name is {name:?}: the batch has no such column")));
+        };
+        write(out, column)
     })
 }
 
@@ -77,8 +82,11 @@ unsafe fn devx_column_child(
     guard(error, || {
         let batch = batch?;
         let column = view(&batch, column)?;
-        let child = usize::try_from(index).ok().and_then(|index| column.child(index));
-        write(out, at(child, || format!("index is {index}: the column has {} children", column.field().n_children()))?)
+        let Some(child) = usize::try_from(index).ok().and_then(|index| column.child(index)) else {
+            let n_children = column.field().n_children();
+            return Err(out_of_range(format_args!("index is {index}: the column has {n_children} children")));
+        };
+        write(out, child)
     })
 }
 
@@ -351,6 +359,6 @@ fn write(out: Option<Out<'_, ColumnRecord>>, column: Column<'_>) -> Result<()> {
     Ok(())
 }
 
-fn at<'a>(column: Option<Column<'a>>, what: impl FnOnce() -> String) -> Result<Column<'a>> {
-    column.ok_or_else(|| Error::new(DEVX_OUT_OF_RANGE, what()))
+fn out_of_range(what: std::fmt::Arguments<'_>) -> Error {
+    Error::new(DEVX_OUT_OF_RANGE, what)
 }

@@ -56,11 +56,11 @@ unsafe fn devx_dtype_name(
     error: Option<&mut ErrorRecord>,
 ) -> Status {
     guard(error, || {
-        let name = DType::from_dlpack(dtype.0)?.to_string();
+        let name = text::said(format_args!("{}", DType::from_dlpack(dtype.0)?))?;
         // SAFETY: the caller gives `capacity` bytes.
         let out = unsafe { crate::error::list(out.cast_const(), capacity, "out") }?;
         if name.len() >= out.len() {
-            let text = format!("capacity is {capacity}: {name:?} needs {}", name.len() + 1);
+            let text = format_args!("capacity is {capacity}: {name:?} needs {}", name.len() + 1);
             return Err(Error::new(DEVX_INVALID_ARGUMENT, text));
         }
         // SAFETY: as above, and they are the caller's to be written.

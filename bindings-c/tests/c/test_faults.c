@@ -29,6 +29,14 @@ static int note(const char *call, devx_status status) {
 
 #define TRY(call) note(#call, call)
 
+/* The call is refused, if there is memory to say why. */
+#define REFUSES(call, why)                                                                                             \
+    do {                                                                                                               \
+        devx_status const refused = call;                                                                              \
+        CHECK(refused == (why) || refused == DEVX_OUT_OF_MEMORY);                                                      \
+        (void)note(#call, refused == (why) ? DEVX_OK : refused);                                                       \
+    } while (0)
+
 typedef void act(void);
 
 /* What the library keeps for good is made before, where memory may not be missing: docs/reliability.md. */
@@ -217,6 +225,22 @@ static void columns_and_tensors(void) {
     devx_tensor_release(&matrix);
     devx_tensor_release(&back);
     devx_tensor_release(&tensor);
+}
+
+static void what_is_not_there(void) {
+    devx_schema_t *schema = NULL;
+    devx_batch_t *batch = made_batch(&schema);
+    devx_column root, column;
+    char text[4];
+    if (batch != NULL) {
+        CHECK_OK(devx_batch_root(batch, &root, &error));
+        REFUSES(devx_batch_column(batch, 4, &column, &error), DEVX_OUT_OF_RANGE);
+        REFUSES(devx_batch_column_named(batch, "none", &column, &error), DEVX_OUT_OF_RANGE);
+        REFUSES(devx_column_child(batch, &root, 4, &column, &error), DEVX_OUT_OF_RANGE);
+    }
+    REFUSES(devx_dtype_name((DLDataType){kDLFloat, 64, 1}, text, sizeof text, &error), DEVX_INVALID_ARGUMENT);
+    devx_batch_release(&batch);
+    devx_schema_release(&schema);
 }
 
 /* Two batches, then the end. */
@@ -606,6 +630,7 @@ SWEEP(exports_of_a_tensor)
 SWEEP(memory_of_the_library)
 SWEEP(exports_of_a_batch)
 SWEEP(columns_and_tensors)
+SWEEP(what_is_not_there)
 SWEEP(streams_of_batches)
 SWEEP(asynchronous_streams)
 SWEEP(asynchronous_streams_that_break_off)
