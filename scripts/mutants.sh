@@ -43,7 +43,7 @@ tests_of() { # MODULE
     release-memory)
       echo --package devexchange-schedules --lib --test memory --test ledger --test batch --test dlpack ;;
     release-device) echo --package devexchange-tests --test cuda_reaper --test cuda_release ;;
-    schema) echo --test format --test schema --test types --test batch --test batch_stream ;;
+    schema) echo --lib --test format --test schema --test types --test batch --test batch_stream ;;
   esac
 }
 

@@ -201,3 +201,28 @@ impl Batch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row([length, offset, below, null_count, counts, a, b, c]: [i64; WIDTH]) -> Row {
+        Row { length, offset, below, null_count, counts, buffers: [a, b, c] }
+    }
+
+    /// Also if two members differ in the same bits.
+    #[test]
+    fn a_row_is_another_one_if_no_member_differs() {
+        let members = [5; WIDTH];
+        assert!(row(members).is(row(members)));
+        for (i, j) in (0..WIDTH).flat_map(|i| (0..=i).map(move |j| (i, j))) {
+            for bit in [0, 1, 63] {
+                let mut others = members;
+                for at in [i, j] {
+                    others[at] = members[at] ^ 1 << bit;
+                }
+                assert!(!row(members).is(row(others)), "members {i} and {j}, bit {bit}");
+            }
+        }
+    }
+}
