@@ -287,6 +287,18 @@ fn what_is_no_matrix() {
 }
 
 #[test]
+fn null_rows_are_no_rows_of_a_matrix() {
+    static BITS: [u8; 1] = [0b101];
+    static VALUES: [i32; 3] = [1, 2, 3];
+    let column = ArrayBuilder::new("n", "i", 3).buffer(null()).buffer(VALUES.as_ptr().cast()).null_count(0);
+    let rows = ArrayBuilder::new("", "+s", 3).buffer(BITS.as_ptr().cast()).child(column);
+    // SAFETY: the buffers are static.
+    let rows = unsafe { rows.build(Device::CPU) }.map_err(|refused| refused.error).unwrap();
+    assert_eq!(reason(plan_matrix(&rows).unwrap()), "1 of 3 rows are null, which a tensor cannot say");
+    assert_eq!(matrix(&rows, Copying::IfNeeded, None).unwrap_err().status(), DEVX_IMPOSSIBLE);
+}
+
+#[test]
 fn values_that_are_not_aligned_are_copied() {
     #[repr(align(4))]
     struct Aligned([u8; 33]);

@@ -39,6 +39,11 @@ struct Columns {
 /// # Errors
 /// `DEVX_DEVICE` if nulls would have to be counted in device memory.
 pub fn plan_matrix(batch: &Batch) -> Result<Plan> {
+    let null_rows = batch.root().null_count()?;
+    if null_rows > 0 {
+        let rows = batch.length();
+        return Ok(impossible(format_args!("{null_rows} of {rows} rows are null, which a tensor cannot say")));
+    }
     for column in batch.columns() {
         let nulls = column.null_count()?;
         if nulls > 0 {
