@@ -338,6 +338,7 @@ fn values_that_are_not_aligned_are_copied() {
 
     // Where there is no value, there is none that would have to be aligned.
     let none = made(ints("", 0, 0));
+    assert!(none.root().values::<i32>().unwrap().is_empty());
     assert_eq!(plan_tensor(none.root()).unwrap(), Plan::View);
     assert_eq!(tensor(none.root(), Copying::Never).unwrap().shape(), [0]);
     let none = made(ArrayBuilder::batch(0).child(ints("a", 0, 0)));
