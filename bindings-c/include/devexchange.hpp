@@ -132,6 +132,14 @@ inline std::size_t to_size(std::int64_t number) noexcept {
     return number < 0 ? 0 : static_cast<std::size_t>(number);
 }
 
+/* A name, format or address as C has it. */
+inline char const *c_text(std::string const &text, char const *what) {
+    if (text.find('\0') != std::string::npos) {
+        throw Error(DEVX_INVALID_TEXT, std::string(what) + " has a NUL byte at " + std::to_string(text.find('\0')));
+    }
+    return text.c_str();
+}
+
 } // namespace detail
 
 /* --- the library --- */
@@ -1014,8 +1022,8 @@ private:
 
     static void flatten(Field const &field, std::vector<devx_field> &out) {
         devx_field raw{};
-        raw.format = field.format.c_str();
-        raw.name = field.name.c_str();
+        raw.format = detail::c_text(field.format, "format");
+        raw.name = detail::c_text(field.name, "name");
         raw.metadata = field.metadata.empty() ? nullptr : field.metadata.data();
         raw.flags = field.flags;
         raw.n_children = static_cast<std::int64_t>(field.children.size());
@@ -1225,8 +1233,9 @@ public:
     }
     /* The first column with this name. */
     Column column(std::string const &name) const {
+        char const *const text = detail::c_text(name, "name");
         return made([&](devx_column *out, devx_error *error) {
-            return devx_batch_column_named(get(), name.c_str(), out, error);
+            return devx_batch_column_named(get(), text, out, error);
         });
     }
 
@@ -1928,18 +1937,6 @@ inline Tensor Tensor::allocate_with(Manager const &manager, DLDevice device, DLD
 
 /* --- sharing between processes --- */
 
-namespace detail {
-
-/* A name or address as C has it. */
-inline char const *c_text(std::string const &text, char const *what) {
-    if (text.find('\0') != std::string::npos) {
-        throw Error(DEVX_INVALID_TEXT, std::string(what) + " has a NUL byte at " + std::to_string(text.find('\0')));
-    }
-    return text.c_str();
-}
-
-} // namespace detail
-
 /* How a tensor or batch can be offered to other processes. Nothing is taken. */
 inline Plan ipc_plan(Tensor const &tensor) {
     devx_plan out;
@@ -2047,8 +2044,9 @@ private:
 
 inline Batch Tensor::to_column(std::string const &name, Copy copy) const {
     devx_batch_t *out = nullptr;
+    char const *const text = detail::c_text(name, "name");
     detail::check([&](devx_error *error) {
-        return devx_tensor_to_column(get(), name.c_str(), static_cast<std::int32_t>(copy), &out, error);
+        return devx_tensor_to_column(get(), text, static_cast<std::int32_t>(copy), &out, error);
     });
     return Batch(out);
 }

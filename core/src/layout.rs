@@ -62,8 +62,10 @@ pub fn check(dtype: DType, padded: bool, shape: &[i64], strides: Option<&[i64]>)
     }
     // Bits may be more than an i128 counts; saturated, they are still more than can be addressed.
     let (lowest, end) = (low.saturating_mul(bits).div_euclid(8), bytes_of((high + 1).saturating_mul(bits)));
-    match (isize::try_from(lowest), isize::try_from(end)) {
-        (Ok(lowest), Ok(end)) => Ok(Layout { elements: elements as usize, bytes: compact, lowest, end, row_major }),
+    match (isize::try_from(lowest), isize::try_from(end), isize::try_from(end - lowest)) {
+        (Ok(lowest), Ok(end), Ok(_)) => {
+            Ok(Layout { elements: elements as usize, bytes: compact, lowest, end, row_major })
+        }
         _ => refuse!(
             DEVX_INVALID_SHAPE,
             "strides {strides:?} with shape {shape:?} of {dtype} reach from {lowest} to {end} bytes: more than can be addressed"

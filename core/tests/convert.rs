@@ -285,3 +285,105 @@ fn what_is_no_matrix() {
     assert_eq!(reason(plan_matrix(&none).unwrap()), "the batch has no columns, so no type of number");
     assert!(reason(plan_matrix(&ints).unwrap()).contains("no columns"));
 }
+
+#[test]
+fn null_rows_are_no_rows_of_a_matrix() {
+    static BITS: [u8; 1] = [0b101];
+    static VALUES: [i32; 3] = [1, 2, 3];
+    let column = ArrayBuilder::new("n", "i", 3).buffer(null()).buffer(VALUES.as_ptr().cast()).null_count(0);
+    let rows = ArrayBuilder::new("", "+s", 3).buffer(BITS.as_ptr().cast()).child(column);
+    // SAFETY: the buffers are static.
+    let rows = unsafe { rows.build(Device::CPU) }.map_err(|refused| refused.error).unwrap();
+    assert_eq!(reason(plan_matrix(&rows).unwrap()), "1 of 3 rows are null, which a tensor cannot say");
+    assert_eq!(matrix(&rows, Copying::IfNeeded, None).unwrap_err().status(), DEVX_IMPOSSIBLE);
+}
+
+#[test]
+fn values_that_are_not_aligned_are_copied() {
+    #[repr(align(4))]
+    struct Aligned([u8; 33]);
+    static BYTES: Aligned = {
+        let mut bytes = [0; 33];
+        let mut i = 0;
+        while i < 8 {
+            let [a, b, c, d] = (10 * i as i32).to_ne_bytes();
+            (bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3], bytes[4 * i + 4]) = (a, b, c, d);
+            i += 1;
+        }
+        Aligned(bytes)
+    };
+    let ints = |name, length, at: usize| {
+        let values = BYTES.0.as_ptr().wrapping_add(1 + 4 * at).cast();
+        ArrayBuilder::new(name, "i", length).buffer(null()).buffer(values).null_count(0)
+    };
+    // SAFETY: the buffers are static.
+    let made = |array: ArrayBuilder| unsafe { array.build(Device::CPU) }.map_err(|refused| refused.error).unwrap();
+
+    let lists = made(ArrayBuilder::new("", "+w:2", 3).buffer(null()).offset(1).child(ints("item", 8, 0)));
+    let Plan::Copy { bytes, reason } = plan_tensor(lists.root()).unwrap() else { panic!("seen where they are") };
+    assert_eq!((bytes, reason.ends_with("are not aligned to 4 bytes")), (24, true), "{reason}");
+    assert_eq!(tensor(lists.root(), Copying::Never).unwrap_err().status(), DEVX_COPY_REQUIRED);
+    for copy in [Copying::IfNeeded, Copying::Always] {
+        let copied = tensor(lists.root(), copy).unwrap();
+        assert_eq!((copied.shape(), copied.flags()), (&[3, 2][..], Flags::IS_COPIED));
+        assert_eq!(copied.as_slice::<i32>().unwrap(), [20, 30, 40, 50, 60, 70]);
+    }
+
+    let table = made(ArrayBuilder::batch(4).child(ints("a", 4, 0)).child(ints("b", 4, 4)));
+    let Plan::Copy { bytes, reason } = plan_matrix(&table).unwrap() else { panic!("seen where they are") };
+    assert_eq!((bytes, reason.ends_with("are not aligned to 4 bytes")), (32, true), "{reason}");
+    assert_eq!(matrix(&table, Copying::Never, None).unwrap_err().status(), DEVX_COPY_REQUIRED);
+    let copied = matrix(&table, Copying::IfNeeded, None).unwrap();
+    assert_eq!(elements(&copied), [0, 40, 10, 50, 20, 60, 30, 70]);
+
+    // Where there is no value, there is none that would have to be aligned.
+    let none = made(ints("", 0, 0));
+    assert!(none.root().values::<i32>().unwrap().is_empty());
+    assert_eq!(plan_tensor(none.root()).unwrap(), Plan::View);
+    assert_eq!(tensor(none.root(), Copying::Never).unwrap().shape(), [0]);
+    let none = made(ArrayBuilder::batch(0).child(ints("a", 0, 0)));
+    assert_eq!(plan_matrix(&none).unwrap(), Plan::View);
+    assert_eq!(matrix(&none, Copying::Never, None).unwrap().shape(), [0, 1]);
+}
+
+#[test]
+fn what_is_too_much_for_a_tensor_is_impossible() {
+    static VALUES: [i64; 1] = [1];
+    let of = |dimensions: usize| {
+        let values = ArrayBuilder::new("item", "l", 1).buffer(null()).buffer(VALUES.as_ptr().cast());
+        let list = ArrayBuilder::new("", "+w:1", 1).buffer(null()).child(values);
+        let parameters = format!("{{\"shape\":{:?}}}", vec![1; dimensions]);
+        let list = list.metadata(EXTENSION_NAME, "arrow.fixed_shape_tensor").metadata(EXTENSION_METADATA, parameters);
+        // SAFETY: the value is static.
+        unsafe { list.build(Device::CPU) }.map_err(|refused| refused.error).unwrap()
+    };
+    assert_eq!(plan_tensor(of(63).root()).unwrap(), Plan::View);
+    assert_eq!(tensor(of(63).root(), Copying::Never).unwrap().shape(), [1; 64]);
+    let said = reason(plan_tensor(of(64).root()).unwrap());
+    assert!(said.contains("there are 65 dimensions: a tensor has at most 64"), "{said}");
+    assert_eq!(tensor(of(64).root(), Copying::IfNeeded).unwrap_err().status(), DEVX_IMPOSSIBLE);
+
+    // Each column can be addressed, and all together cannot.
+    let rows = 1 << 59;
+    let column = || ArrayBuilder::new("", "l", rows).buffer(null()).buffer(VALUES.as_ptr().cast()).null_count(0);
+    let table = (0..4).fold(ArrayBuilder::batch(rows), |table, _| table.child(column()));
+    // SAFETY: the values are not looked at.
+    let table = unsafe { table.build(Device::CPU) }.map_err(|refused| refused.error).unwrap();
+    let said = reason(plan_matrix(&table).unwrap());
+    assert!(said.contains("more than can be addressed"), "{said}");
+    assert_eq!(matrix(&table, Copying::IfNeeded, None).unwrap_err().status(), DEVX_IMPOSSIBLE);
+}
+
+#[test]
+fn an_empty_tensor_with_more_lists_than_can_be_counted_is_no_column() {
+    let none = Tensor::from_vec(Vec::<i32>::new(), &[0]).unwrap();
+    let far = 1 << 30;
+    let empty = seen(&none, &[far, far, far, 0], &[1, 1, 1, 1]);
+    let said = reason(plan_column(&empty));
+    assert!(said.ends_with("there are more lists than an int64 can count"), "{said}");
+    assert_eq!(column(&empty, "", Copying::Always).unwrap_err().status(), DEVX_IMPOSSIBLE);
+    let empty = seen(&none, &[far, far, 0, far], &[1, 1, 1, 1]);
+    assert_eq!(plan_column(&empty), Plan::View);
+    let made = column(&empty, "", Copying::Never).unwrap();
+    assert_eq!(tensor(made.root(), Copying::Never).unwrap().shape(), [far, far, 0, far]);
+}

@@ -74,6 +74,9 @@ fn nothing_overflows() {
         (vec![1 << 32, 1 << 32], None),
         (vec![2, 2], Some(vec![huge, 1])),
         (vec![3], Some(vec![i64::MIN])),
+        // Each end can be addressed from the first element, and what lies between them is too much.
+        (vec![2, 2], Some(vec![1 << 59, -(1 << 59)])),
+        (vec![2, 2], Some(vec![(1 << 60) - 2, 1 - (1 << 60)])),
     ] {
         let error = check(D::INT64, false, &shape, strides.as_deref()).unwrap_err();
         assert_eq!(error.status(), DEVX_INVALID_SHAPE, "{shape:?} {strides:?}: {error}");

@@ -1238,9 +1238,14 @@ TEST(values_that_lie_are_found_when_they_are_read) {
                   "not aligned to 4 bytes");
     CHECK_PTR(values, UNWRITTEN);
     devx_tensor_t *tensor = UNWRITTEN;
-    CHECK_REFUSED(devx_column_to_tensor(batch, &column, DEVX_COPY_NEVER, &tensor, &error), DEVX_INVALID_ARGUMENT,
+    CHECK_REFUSED(devx_column_to_tensor(batch, &column, DEVX_COPY_NEVER, &tensor, &error), DEVX_COPY_REQUIRED,
                   "not aligned to 4 bytes");
     CHECK_PTR(tensor, UNWRITTEN);
+    DLTensor copied;
+    CHECK_OK(devx_column_to_tensor(batch, &column, DEVX_COPY_IF_NEEDED, &tensor, &error));
+    CHECK_OK(devx_tensor_borrow(tensor, &copied, NULL, &error));
+    CHECK_INT(memcmp(copied.data, memory + 1, 3 * sizeof(int32_t)), 0);
+    devx_tensor_release(&tensor);
     ((const void **)(uintptr_t)column.buffers)[1] = aligned; /* for the producer to free */
     devx_batch_release(&batch);
     devx_schema_release(&schema);

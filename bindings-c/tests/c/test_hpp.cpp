@@ -464,6 +464,15 @@ TEST(children_are_moved_out) {
     CHECK_INT(dx::outstanding(), 0);
 }
 
+TEST(a_name_with_a_nul_is_no_shorter_name) {
+    std::string const name("text\0s", 6);
+    auto const batch = make_batch(make_schema(), {});
+    CHECK_THROWS(batch.column(name), DEVX_INVALID_TEXT, "name has a NUL byte at 4");
+    CHECK_THROWS(dx::Tensor::over(six, {6}, {}).to_column(name), DEVX_INVALID_TEXT, "name has a NUL byte at 4");
+    CHECK_THROWS(dx::Schema::of({{name, "u"}}), DEVX_INVALID_TEXT, "name has a NUL byte at 4");
+    CHECK_THROWS(dx::Schema::create({"", std::string("u\0", 2)}), DEVX_INVALID_TEXT, "format has a NUL byte at 1");
+}
+
 /* --- conversions --- */
 
 TEST(columns_and_tensors) {

@@ -42,7 +42,8 @@ end
     plan_tensor(c::Column) -> Plan
 
 How a column can be had as a [`Tensor`](@ref): as a view (numbers without nulls, also in fixed-size lists), with a copy
-(bools, which are bits in Arrow and bytes in DLPack), or not at all, and why. Throws `DEVX_CLOSED`.
+(bools, which are bits in Arrow and bytes in DLPack, and values that are not aligned to their size), or not at all, and
+why. Throws `DEVX_CLOSED`.
 """
 plan_tensor(c::Column) = planned(c.batch.handle) do address, record
     @checked devx_column_plan_tensor(address::Ptr{Cvoid}, Ref(c.record)::Ptr{DevxColumn}, record::Ptr{DevxPlan})

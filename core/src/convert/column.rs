@@ -1,9 +1,11 @@
 //! A column as a tensor, a tensor as a column.
 
 use core::ffi::c_void;
+use std::borrow::Cow;
 
 use super::fixed_shape;
 use super::{Plan, impossible, impossible_as, in_words};
+use crate::abi::dlpack::DLDataType;
 use crate::arrow::batch::NodeDesc;
 use crate::arrow::builder::{c_formatted, terminated};
 use crate::arrow::schema::{FieldDesc, Schema};
@@ -12,6 +14,7 @@ use crate::device::Device;
 use crate::dlpack::Copying;
 use crate::dtype::DType;
 use crate::error::{Result, refuse};
+use crate::layout::MAX_NDIM;
 use crate::memory::{Owner, collected, entry, push, repeated, vector};
 use crate::order::Uses;
 use crate::tensor::{Flags, Tensor, TensorDesc};
@@ -39,16 +42,31 @@ pub fn plan_tensor(column: Column<'_>) -> Result<Plan> {
         impossible_as(error)?
     } else if values.ty() == Type::Bool {
         Plan::Copy { bytes: values.length() as usize, reason: "bools are bits in Arrow and bytes in DLPack".into() }
-    } else if values.ty().dtype().is_none() {
-        impossible(format_args!("{} has no element type in DLPack", values.ty()))
+    } else if let Some(dtype) = values.ty().dtype() {
+        match misaligned(values_of(values), values.length(), dtype) {
+            Some(reason) => Plan::Copy { bytes: values.length() as usize * dtype.element_bytes().unwrap_or(0), reason },
+            None => Plan::View,
+        }
     } else {
-        Plan::View
+        impossible(format_args!("{} has no element type in DLPack", values.ty()))
     })
+}
+
+/// The buffer of a column of numbers; row 0 is at its offset.
+fn values_of(column: Column<'_>) -> *const c_void {
+    column.buffers().get(1).copied().unwrap_or(std::ptr::null())
+}
+
+/// Why so many values cannot be seen where they are: Arrow recommends an alignment, a tensor needs one.
+pub(super) fn misaligned(values: *const c_void, length: i64, dtype: DType) -> Option<Cow<'static, str>> {
+    let alignment = dtype.alignment();
+    let reason = || in_words(format_args!("the {dtype} values at {values:p} are not aligned to {alignment} bytes"));
+    (length > 0 && !values.addr().is_multiple_of(alignment)).then(reason)
 }
 
 /// The column as a tensor: one dimension, and one more for each level of fixed-size lists, or as many as the extension
 /// type `arrow.fixed_shape_tensor` says. A view keeps the batch alive and is read-only, as Arrow data is not to be
-/// changed.
+/// changed. Bools are copied, and values at an address that is no multiple of their size.
 ///
 /// # Errors
 /// As [`Plan::allow`]; `DEVX_DEVICE` if data would have to be read in device memory.
@@ -64,10 +82,12 @@ pub fn tensor(column: Column<'_>, copy: Copying) -> Result<Tensor> {
         return refuse!(DEVX_IMPOSSIBLE, "{} has no element type in DLPack", values.ty());
     };
     let width = dtype.element_bytes().unwrap_or(0);
+    let data = values_of(values);
+    let is_misaligned = misaligned(data, values.length(), dtype).is_some();
     let desc = TensorDesc {
-        data: values.buffers().get(1).copied().unwrap_or(std::ptr::null()).cast_mut(),
+        data: data.cast_mut(),
         device: column.batch().device(),
-        dtype,
+        dtype: if is_misaligned { bytes_of(dtype)? } else { dtype },
         shape: &shape,
         strides: Some(&strides),
         byte_offset: values.offset() as u64 * width as u64,
@@ -76,7 +96,24 @@ pub fn tensor(column: Column<'_>, copy: Copying) -> Result<Tensor> {
     // SAFETY: the batch describes the memory and, kept alive by the owner, the memory too.
     let mut view = unsafe { Tensor::from_raw_parts(&desc, column.batch().clone().into_owner()) }?;
     view.set_view(column.batch().ready().clone(), Uses::of_batch(column.batch().clone())?);
+    if is_misaligned {
+        return seen_as(&view.copy()?, dtype);
+    }
     if must_copy { view.copy() } else { Ok(view) }
+}
+
+/// Elements of the same size that may lie at any address.
+fn bytes_of(dtype: DType) -> Result<DType> {
+    let lanes = dtype.element_bytes().unwrap_or(1) as u16;
+    DType::from_dlpack(DLDataType { lanes, ..DType::UINT8.to_dlpack() })
+}
+
+/// A compact row-major tensor as one of another type of the same size.
+fn seen_as(compact: &Tensor, dtype: DType) -> Result<Tensor> {
+    let (data, device, shape, flags) = (compact.data(), compact.device(), compact.shape(), compact.flags());
+    let desc = TensorDesc { data, device, dtype, shape, strides: None, byte_offset: 0, flags };
+    // SAFETY: the same elements, which the tensor keeps alive.
+    Ok(unsafe { Tensor::from_raw_parts(&desc, compact.clone().into_owner()) }?)
 }
 
 fn of_bytes(bytes: Vec<u8>, shape: &[i64], strides: &[i64]) -> Result<Tensor> {
@@ -128,6 +165,9 @@ fn dimensions(column: Column<'_>) -> Result<Dimensions> {
     }
     push(&mut shape, column.length())?;
     push(&mut strides, inner)?;
+    if shape.len() > MAX_NDIM {
+        return refuse!(DEVX_INVALID_SHAPE, "there are {} dimensions: a tensor has at most {MAX_NDIM}", shape.len());
+    }
     shape.reverse();
     strides.reverse();
     Ok(Dimensions { shape, strides })
@@ -143,6 +183,10 @@ pub fn plan_column(tensor: &Tensor) -> Plan {
             "shape {shape:?}: a fixed-size list has at most {} values, not {extent}",
             i32::MAX
         ));
+    }
+    // Only of a tensor without elements: its extents may be anything.
+    if shape.iter().try_fold(1_i64, |lists, extent| lists.checked_mul(*extent)).is_none() {
+        return impossible(format_args!("shape {shape:?}: there are more lists than an int64 can count"));
     }
     plan_values(tensor, tensor.layout().row_major)
 }

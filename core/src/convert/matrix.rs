@@ -1,5 +1,8 @@
 //! A record batch of equal columns as a matrix, a matrix as a record batch. The columns of one are those of the other.
 
+use std::borrow::Cow;
+
+use super::column::misaligned;
 use super::{Plan, impossible, impossible_as, in_words};
 use crate::arrow::batch::NodeDesc;
 use crate::arrow::builder::{c_formatted, terminated};
@@ -9,6 +12,7 @@ use crate::device::{Device, DeviceType};
 use crate::dlpack::Copying;
 use crate::dtype::DType;
 use crate::error::{Result, refuse};
+use crate::layout;
 use crate::memory::{Owner, collected, vector};
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::{Stream, copy};
@@ -21,6 +25,8 @@ struct Columns {
     dtype: DType,
     /// Bytes of a value.
     width: i64,
+    /// Bytes of all values.
+    bytes: usize,
     /// Of each column, its first value.
     starts: Vec<*const u8>,
 }
@@ -33,6 +39,11 @@ struct Columns {
 /// # Errors
 /// `DEVX_DEVICE` if nulls would have to be counted in device memory.
 pub fn plan_matrix(batch: &Batch) -> Result<Plan> {
+    let null_rows = batch.root().null_count()?;
+    if null_rows > 0 {
+        let rows = batch.length();
+        return Ok(impossible(format_args!("{null_rows} of {rows} rows are null, which a tensor cannot say")));
+    }
     for column in batch.columns() {
         let nulls = column.null_count()?;
         if nulls > 0 {
@@ -44,12 +55,20 @@ pub fn plan_matrix(batch: &Batch) -> Result<Plan> {
     }
     Ok(match columns(batch) {
         Err(error) => impossible_as(error)?,
-        Ok(columns) if distance(&columns, batch.length()).is_some() => Plan::View,
-        Ok(columns) => Plan::Copy {
-            bytes: columns.starts.len() * batch.length() as usize * columns.width as usize,
-            reason: "the columns do not follow each other in memory at equal distances".into(),
+        Ok(columns) => match apart(&columns, batch.length()) {
+            Some(reason) => Plan::Copy { bytes: columns.bytes, reason },
+            None => Plan::View,
         },
     })
+}
+
+/// Why the columns cannot be seen as one matrix where they are.
+fn apart(columns: &Columns, rows: i64) -> Option<Cow<'static, str>> {
+    if distance(columns, rows).is_none() {
+        return Some("the columns do not follow each other in memory at equal distances".into());
+    }
+    // At these distances all are aligned if one is.
+    misaligned(columns.starts.first()?.cast(), rows, columns.dtype)
 }
 
 fn columns(batch: &Batch) -> Result<Columns> {
@@ -70,7 +89,8 @@ fn columns(batch: &Batch) -> Result<Columns> {
         let values = column.buffers().get(1).copied().unwrap_or(std::ptr::null()).cast::<u8>();
         starts.push(values.wrapping_add(column.offset() as usize * width));
     }
-    Ok(Columns { dtype, width: width as i64, starts })
+    let bytes = layout::check(dtype, false, &[starts.len() as i64, batch.length()], None)?.bytes;
+    Ok(Columns { dtype, width: width as i64, bytes, starts })
 }
 
 /// The distance from one column to the next, in elements, if it is the same for all and hardly more than a column needs:
