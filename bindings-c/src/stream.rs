@@ -13,7 +13,7 @@ use safer_ffi::prelude::Out;
 use crate::batch::BatchHandle;
 use crate::column::view;
 use crate::ctypes::{ColumnRecord, DlDataType, DlDevice, ErrorRecord, Legacy, Status, Versioned, Void};
-use crate::error::{guard, list, required};
+use crate::error::{guard, list, list_mut, required};
 use crate::tensor::TensorHandle;
 
 /// Makes a stream on a device that does not wait for the legacy default stream. Whoever makes a stream destroys it.
@@ -169,15 +169,6 @@ unsafe fn devx_tensor_write(
         // SAFETY: the caller keeps others away from the elements.
         unsafe { tensor.write(from, stream_of(tensor.device(), stream)?) }
     })
-}
-
-/// # Safety
-/// `first` is NULL or has `length` values that are the caller's alone.
-unsafe fn list_mut<'a, T>(first: *mut T, length: usize, name: &'static str) -> Result<&'a mut [T]> {
-    // SAFETY: the caller's contract.
-    let checked = unsafe { list(first.cast_const(), length, name) }?;
-    // SAFETY: as above; the shared view ends here.
-    Ok(unsafe { std::slice::from_raw_parts_mut(checked.as_ptr().cast_mut(), checked.len()) })
 }
 
 /// Asks the driver whether the memory of a tensor is where the tensor says, all of it.
