@@ -171,9 +171,8 @@ impl Uses {
             Whose::Own | Whose::Lent(_) => {}
         }
         stream.require_no_capture()?;
-        let event = Event::record(stream)?;
         // Work on one stream is done in order, so its last event stands for the ones before.
-        noted.add(event, |earlier| !earlier.is_on(stream))
+        noted.add(|| Event::record(stream), |earlier| !earlier.is_on(stream))
     }
 
     /// Notes that the data is used until an event is complete.
@@ -185,7 +184,7 @@ impl Uses {
             Whose::Own | Whose::Lent(_) => {}
         }
         // Nobody says of such events which stands for which: what is over goes, or there would be ever more.
-        noted.add(event, |earlier| earlier.is_complete() != Ok(true))
+        noted.add(|| Ok(event), |earlier| earlier.is_complete() != Ok(true))
     }
 
     /// Notes work that is queued already. If that cannot be noted, the host waits for it; if not even that is possible, one
@@ -217,9 +216,11 @@ impl Uses {
 }
 
 impl Noted {
-    /// Adds an event in place of those that it makes needless.
-    fn add(&self, event: Event, is_needed: impl FnMut(&Event) -> bool) -> Result<()> {
+    /// Adds an event in place of those that it makes needless. It is made with the lock held: of two threads that name one
+    /// stream, the one whose event is the later one is the last to come.
+    fn add(&self, event: impl FnOnce() -> Result<Event>, is_needed: impl FnMut(&Event) -> bool) -> Result<()> {
         let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
+        let event = event()?;
         let events = match &mut *later {
             Some(later) => later.events(),
             none => none.insert(Later::new()?).events(),
