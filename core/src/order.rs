@@ -11,7 +11,7 @@ use crate::abi::types::DEVX_NOT_READY;
 use crate::arrow::Batch;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, refuse};
-use crate::memory::{Lazy, Owner, push};
+use crate::memory::{Lazy, Owner, Vacant, push};
 use crate::runtime::cuda::reaper::Later;
 use crate::runtime::cuda::{Event, ForeignEvent, LEGACY, Stream, reaper};
 use crate::tensor::Tensor;
@@ -255,6 +255,22 @@ fn release_after(mut later: Later, owner: Owner) {
         return drop(owner);
     }
     later.release(owner);
+}
+
+/// Gives up a tensor after what is queued on `stream` until now, or, if that is being captured, until the capture has
+/// ended. If nobody can say when that is, one reference is never given up.
+pub(crate) fn release_behind(tensor: Tensor, stream: Stream) {
+    let Err(error) = tensor.used_on(stream) else { return };
+    if reaper::is_over(&error) {
+        return;
+    }
+    match Later::new().ok().zip(Vacant::find()).filter(|_| stream.is_capturing() == Ok(true)) {
+        Some((later, room)) => {
+            let release = move || release_behind(tensor, stream);
+            later.release_after_capture(stream, Owner::releasing(room, None, release));
+        }
+        None => reaper::abandon(tensor.into_owner()),
+    }
 }
 
 /// Checks the `stream` argument of a DLPack request against the device's table
