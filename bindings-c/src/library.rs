@@ -5,7 +5,7 @@ use core::ffi::CStr;
 use safer_ffi::ffi_export;
 
 use crate::ctypes::{Char, DlDataType, ErrorRecord, Status};
-use crate::error::guard;
+use crate::error::{guard, list_mut};
 use devexchange_core::abi::types::{DEVX_INVALID_ARGUMENT, DevxStatus};
 use devexchange_core::{DType, Error, error, text};
 
@@ -57,14 +57,12 @@ unsafe fn devx_dtype_name(
 ) -> Status {
     guard(error, || {
         let name = text::said(format_args!("{}", DType::from_dlpack(dtype.0)?))?;
-        // SAFETY: the caller gives `capacity` bytes.
-        let out = unsafe { crate::error::list(out.cast_const(), capacity, "out") }?;
+        // SAFETY: the caller gives `capacity` bytes, which are its own to be written.
+        let out = unsafe { list_mut(out.cast(), capacity, "out") }?;
         if name.len() >= out.len() {
             let text = format_args!("capacity is {capacity}: {name:?} needs {}", name.len() + 1);
             return Err(Error::new(DEVX_INVALID_ARGUMENT, text));
         }
-        // SAFETY: as above, and they are the caller's to be written.
-        let out = unsafe { std::slice::from_raw_parts_mut(out.as_ptr().cast_mut().cast(), capacity) };
         text::fill(&name, out);
         Ok(())
     })

@@ -130,7 +130,7 @@ unsafe fn devx_manager_allocate(
         let (out, request) = (required(out, "out")?, required(request, "request")?);
         // SAFETY: the caller gives a living handle.
         let manager = unsafe { ManagerHandle::borrow(manager, "manager") }?;
-        let Allocated { address, device, owner, .. } = manager.allocate(&Request::from_raw(&request.0)?)?;
+        let Allocated { address, device, owner, .. } = manager.allocate_ready(&Request::from_raw(&request.0)?)?;
         let (device_type, device_id) = (device.kind.0, device.id);
         out.write(MemoryRecord(DevxMemory { address, device_type, device_id, owner: owner.into_raw() }));
         Ok(())

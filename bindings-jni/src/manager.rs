@@ -104,7 +104,7 @@ fn manager_allocate(handle: jlong, request: jlong, out: jlong) -> Result<jlong> 
     let manager = unsafe { held::<Shared>(handle) }?;
     // SAFETY: Java gives the address of a record that it filled in.
     let request = Request::from_raw(unsafe { &*take::<DevxMemoryRequest>(request) })?;
-    let Allocated { address, device, owner, .. } = manager.allocate(&request)?;
+    let Allocated { address, device, owner, .. } = manager.allocate_ready(&request)?;
     // SAFETY: Java gives the address of room for two longs.
     unsafe { take::<[jlong; 2]>(out).write_unaligned([give(address), pack(device.kind.0, device.id)]) };
     hold(Memory { _owner: owner, _kept: Owner::none() })

@@ -19,8 +19,9 @@ use crate::error::{Error, Refused, Result, refuse};
 use crate::layout::MAX_NDIM;
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Foreign, Owner, Releasable, Slab, TailSize, Vacant, collected, entry, repeated, vector};
-use crate::order::Ready;
-use crate::runtime::cuda::{Event, LEGACY, Stream, pointer};
+use crate::order::{Ready, release_behind};
+use crate::runtime::cuda::pointer::{self, Place};
+use crate::runtime::cuda::{Event, LEGACY, Stream};
 use crate::tensor::{Flags, Tensor, TensorDesc};
 
 /// Longest type string that is read.
@@ -179,9 +180,11 @@ unsafe fn look(array: &DevxCudaArray, request: &Request, masked: Option<Device>)
         return refuse!(DEVX_UNSUPPORTED, "a mask has no mask of its own");
     }
     // SAFETY: the caller's contract.
-    let (tensor, device) = unsafe { describe(array, masked) }?;
-    let producer = producer_of(array, device, request)?;
-    let ready = ready_of(array, device, producer, request)?;
+    let (tensor, Place { device, ordinal }) = unsafe { describe(array, masked) }?;
+    // Pinned and managed memory is of no device, but its producer works on one.
+    let home = Device { kind: DeviceType::CUDA, id: ordinal };
+    let producer = producer_of(array, home, request)?;
+    let ready = ready_of(array, home, producer, request)?;
     if let Some(stream) = request.stream {
         match device.stream(stream) {
             Some(stream) => ready.wait(stream?)?,
@@ -220,7 +223,7 @@ fn broadcast(mask: &Tensor, shape: &[i64]) -> Result<Tensor> {
 ///
 /// # Safety
 /// The members are valid.
-unsafe fn describe(array: &DevxCudaArray, parent: Option<Device>) -> Result<(Tensor, Device)> {
+unsafe fn describe(array: &DevxCudaArray, parent: Option<Device>) -> Result<(Tensor, Place)> {
     if !(0..=DEVX_CUDA_ARRAY_VERSION).contains(&array.version) {
         return refuse!(
             DEVX_VERSION,
@@ -256,11 +259,13 @@ unsafe fn describe(array: &DevxCudaArray, parent: Option<Device>) -> Result<(Ten
     if array.data.is_null() && !is_empty {
         return refuse!(DEVX_INVALID_ARGUMENT, "data is NULL with shape {shape:?}");
     }
-    let device = match parent {
-        _ if !is_empty => pointer::locate(array.data)?.device,
-        Some(parent) => parent,
-        None => Device { kind: DeviceType::CUDA, id: 0 },
+    let place = if is_empty {
+        let device = parent.unwrap_or(Device { kind: DeviceType::CUDA, id: 0 });
+        Place { device, ordinal: device.id }
+    } else {
+        pointer::locate(array.data)?
     };
+    let device = place.device;
     if device == Device::CPU {
         return refuse!(DEVX_DEVICE, "data is {:p}: host memory that no CUDA device can access", array.data);
     }
@@ -274,7 +279,7 @@ unsafe fn describe(array: &DevxCudaArray, parent: Option<Device>) -> Result<(Ten
         flags: if array.read_only != 0 { Flags::READ_ONLY } else { Flags::default() },
     })?;
     tensor.check_pointers()?;
-    Ok((tensor, device))
+    Ok((tensor, place))
 }
 
 /// The stream that the producer works on, if there is one to wait for.
@@ -389,7 +394,8 @@ fn typestr(dtype: DType) -> Option<[u8; 8]> {
 
 // ---- out ----
 
-/// An array that was handed over and not taken yet: whoever has this owns it. Dropping it releases it.
+/// An array that was handed over and not taken yet: whoever has this owns it. Dropping it releases it; nobody took it, so
+/// nothing is waited for but what the tensor knows of ([`Tensor::used_on`]).
 #[derive(Debug)]
 pub struct Owned(DevxCudaArray);
 
@@ -412,8 +418,10 @@ impl Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // SAFETY: owned and not given away, so the release is ours to call.
-        unsafe { crate::memory::release(&mut self.0) }
+        if self.0.release.take().is_some() {
+            // SAFETY: made by `hand_over`, owned and not given away.
+            drop(unsafe { Slab::<Export>::from_raw(self.0.private_data) });
+        }
     }
 }
 
@@ -433,12 +441,15 @@ pub unsafe fn release(array: *mut DevxCudaArray) {
 struct Export {
     tensor: Tensor,
     typestr: [u8; 8],
+    /// What the consumer is told, and may order its work behind before it releases.
+    stream: Option<Stream>,
     _ready: Ready,
     _entry: Entry,
 }
 
 /// Hands a tensor to a consumer, which releases the struct. Pass a clone to share the tensor, the tensor itself to move it.
 /// One block of memory. The stream of the struct is the one behind which the data is: a consumer that waits for it sees all of it.
+/// The tensor is given up after what is queued there when the consumer releases the struct; the stream lives until then.
 /// To a consumer that reads no stream (before version 3) the policy applies.
 ///
 /// # Errors
@@ -472,7 +483,7 @@ pub unsafe fn export_to(
     Ok(())
 }
 
-fn prepare(tensor: &Tensor, request: &Request) -> Result<([u8; 8], i64, Ready)> {
+fn prepare(tensor: &Tensor, request: &Request) -> Result<([u8; 8], Option<Stream>, Ready)> {
     let device = tensor.device();
     if device.kind == DeviceType::CPU {
         return refuse!(
@@ -507,14 +518,13 @@ fn prepare(tensor: &Tensor, request: &Request) -> Result<([u8; 8], i64, Ready)> 
             on.synchronize()?;
         }
     }
-    let value = said.map_or(DEVX_CUDA_ARRAY_NO_STREAM, Stream::value);
-    Ok((typestr, value, tensor.ready().clone()))
+    Ok((typestr, said, tensor.ready().clone()))
 }
 
 fn hand_over(
     tensor: Tensor,
     typestr: [u8; 8],
-    stream: i64,
+    stream: Option<Stream>,
     ready: Ready,
     max_version: i32,
 ) -> std::result::Result<Owned, Refused<Tensor>> {
@@ -523,7 +533,7 @@ fn hand_over(
         Ok(size) => size,
         Err(error) => return Err(Refused { error, returned: tensor }),
     };
-    let export = Export { tensor, typestr, _ready: ready, _entry: Entry::open(Kind::TensorExport) };
+    let export = Export { tensor, typestr, stream, _ready: ready, _entry: Entry::open(Kind::TensorExport) };
     let slab = Slab::new(export, size)
         .map_err(|refused| Refused { error: refused.error, returned: refused.returned.tensor })?;
     let Export { tensor, typestr, .. } = slab.header();
@@ -544,7 +554,7 @@ fn hand_over(
         typestr: CStr::from_bytes_until_nul(typestr).unwrap_or_default().as_ptr(),
         descr: std::ptr::null(),
         mask: std::ptr::null(),
-        stream,
+        stream: stream.map_or(DEVX_CUDA_ARRAY_NO_STREAM, Stream::value),
         release: Some(release_export),
         private_data: slab.as_raw(),
     };
@@ -558,6 +568,10 @@ unsafe extern "C" fn release_export(array: *mut DevxCudaArray) {
     if array.release.take().is_some() {
         let slab: *mut c_void = array.private_data;
         // SAFETY: made by `hand_over`, and marked as released above.
-        drop(unsafe { Slab::<Export>::from_raw(slab) });
+        let export = unsafe { Slab::<Export>::from_raw(slab) };
+        let Export { tensor, stream, .. } = export.header();
+        if let Some(stream) = *stream {
+            release_behind(tensor.clone(), stream);
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::abi::types::DEVX_NOT_READY;
 use crate::arrow::Batch;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, refuse};
-use crate::memory::{Lazy, Owner, push};
+use crate::memory::{Lazy, Owner, Vacant, push};
 use crate::runtime::cuda::reaper::{Held, Later};
 use crate::runtime::cuda::{Event, ForeignEvent, LEGACY, Stream, reaper};
 use crate::tensor::Tensor;
@@ -171,9 +171,8 @@ impl Uses {
             Whose::Own | Whose::Lent(_) => {}
         }
         stream.require_no_capture()?;
-        let event = Event::record(stream)?;
         // Work on one stream is done in order, so its last event stands for the ones before.
-        noted.add(event, |earlier| !earlier.is_on(stream))
+        noted.add(|| Event::record(stream), |earlier| !earlier.is_on(stream))
     }
 
     /// Notes that the data is used until an event is complete.
@@ -185,7 +184,7 @@ impl Uses {
             Whose::Own | Whose::Lent(_) => {}
         }
         // Nobody says of such events which stands for which: what is over goes, or there would be ever more.
-        noted.add(event, |earlier| earlier.is_complete() != Ok(true))
+        noted.add(|| Ok(event), |earlier| earlier.is_complete() != Ok(true))
     }
 
     /// Notes work that is queued already. If that cannot be noted, the host waits for it; if not even that is possible, one
@@ -217,9 +216,11 @@ impl Uses {
 }
 
 impl Noted {
-    /// Adds an event in place of those that it makes needless.
-    fn add(&self, event: Event, is_needed: impl FnMut(&Event) -> bool) -> Result<()> {
+    /// Adds an event in place of those that it makes needless. It is made with the lock held: of two threads that name one
+    /// stream, the one whose event is the later one is the last to come.
+    fn add(&self, event: impl FnOnce() -> Result<Event>, is_needed: impl FnMut(&Event) -> bool) -> Result<()> {
         let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
+        let event = event()?;
         let events = match &mut *later {
             Some(later) => later.events(),
             none => none.insert(Later::new()?).events(),
@@ -254,6 +255,22 @@ fn release_after(mut later: Later, held: Held) {
         return drop(held);
     }
     later.release(held);
+}
+
+/// Gives up a tensor after what is queued on `stream` until now, or, if that is being captured, until the capture has
+/// ended. If nobody can say when that is, one reference is never given up.
+pub(crate) fn release_behind(tensor: Tensor, stream: Stream) {
+    let Err(error) = tensor.used_on(stream) else { return };
+    if reaper::is_over(&error) {
+        return;
+    }
+    match Later::new().ok().zip(Vacant::find()).filter(|_| stream.is_capturing() == Ok(true)) {
+        Some((later, room)) => {
+            let release = move || release_behind(tensor, stream);
+            later.release_after_capture(stream, Owner::releasing(room, None, release));
+        }
+        None => reaper::abandon(tensor.into_owner()),
+    }
 }
 
 /// Checks the `stream` argument of a DLPack request against the device's table

@@ -13,6 +13,7 @@ use devexchange_core::abi::types::*;
 use devexchange_core::cuda_array::{self, NoStream, Request, dtype_of};
 use devexchange_core::runtime::cuda::{LEGACY, PER_THREAD, Stream};
 use devexchange_core::{DType, Device, Error, Flags, Owner, Tensor, TensorDesc};
+use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::sim::{self, Session};
 
@@ -290,6 +291,125 @@ fn exports_name_the_stream_that_the_data_is_behind() {
         assert_eq!((exported.as_raw().version, exported.as_raw().stream), (2, DEVX_CUDA_ARRAY_NO_STREAM));
         scene.consume(LEGACY as u64);
         drop((exported, tensor));
+        scene.end();
+    });
+}
+
+/// A consumer that has made the named stream wait for its work may release: what is queued there comes first.
+#[test]
+fn exports_are_released_after_what_is_behind_the_named_stream() {
+    let session = Session::new();
+    for (names_one, captures) in [(false, false), (true, false), (true, true)] {
+        session.each(if captures { 5 } else { SEEDS }, || {
+            let (scene, named) = (Scene::new(), sim::stream());
+            let memory = sim::alloc(N);
+            sim::fill(memory, 0x5a, N, scene.producer);
+            let released = Arc::new(AtomicU32::new(0));
+            let count = Arc::clone(&released);
+            let mut tensor = foreign::tensor(memory, N, CUDA0, move || {
+                sim::free(memory);
+                count.fetch_add(1, SeqCst);
+            });
+            tensor.produced_on(on(scene.producer)).expect("not shared");
+            let request = if names_one { for_stream(named) } else { Request::default() };
+            let exported = cuda_array::export(tensor, &request).map_err(Error::from).expect("exported");
+            let mut array = exported.into_raw();
+            assert_eq!(array.stream as u64, if names_one { named } else { scene.producer });
+            follow(scene.consumer, array.stream as u64);
+            sim::copy(scene.scratch, memory, N, scene.consumer);
+            follow(array.stream as u64, scene.consumer);
+            if captures {
+                sim::begin_capture(named, 2);
+            }
+            unsafe { cuda_array::release(&raw mut array) };
+            if captures {
+                std::thread::sleep(std::time::Duration::from_millis(2));
+                assert_eq!(sim::end_capture(named), 0, "the capture is intact");
+            }
+            sim::settle();
+            assert_eq!(released.load(SeqCst), 1);
+            sim::synchronize(named);
+            sim::destroy(named);
+            scene.end();
+        });
+    }
+}
+
+/// Makes a stream wait for what is queued on another one, as a consumer does by itself.
+fn follow(stream: u64, other: u64) {
+    let event = sim::event();
+    cu_ok!("cuEventRecord", event, other);
+    cu_ok!("cuStreamWaitEvent", stream, event, 0);
+    cu_ok!("cuEventDestroy_v2", event);
+}
+
+/// Nobody took it, so nobody ordered anything behind its stream.
+#[test]
+fn what_is_not_taken_is_released_at_once() {
+    let session = Session::new();
+    session.each(1, || {
+        let scene = Scene::new();
+        let released = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&released);
+        let tensor = foreign::tensor(scene.data, N, CUDA0, move || {
+            count.fetch_add(1, SeqCst);
+        });
+        let exported = cuda_array::export(tensor, &Request::default()).map_err(Error::from).expect("exported");
+        sim::copy(scene.scratch, scene.data, N, exported.as_raw().stream as u64);
+        drop(exported);
+        assert_eq!(released.load(SeqCst), 1);
+        sim::synchronize(LEGACY as u64);
+        scene.end();
+    });
+}
+
+/// The number 2 means another stream on every thread, so that of one thread is not named on another.
+#[test]
+fn the_default_stream_of_another_thread_is_named_by_the_legacy_one() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let scene = Scene::new();
+        sim::fill(scene.data, 0x5a, N, PER_THREAD as u64);
+        let mut tensor = foreign::tensor(scene.data, N, CUDA0, || ());
+        tensor.produced_on(on(PER_THREAD as u64)).expect("not shared");
+        let export = || cuda_array::export(tensor.clone(), &Request::default()).map_err(Error::from).expect("exported");
+        assert_eq!(export().as_raw().stream, PER_THREAD);
+        std::thread::scope(|scope| {
+            let consumer = scope.spawn(|| {
+                sim::set_current(sim::primary(0));
+                let exported = export();
+                follow(scene.consumer, exported.as_raw().stream as u64);
+                scene.consume(scene.consumer);
+                assert_eq!(exported.as_raw().stream, LEGACY);
+            });
+            consumer.join().expect("the consumer");
+        });
+        drop(tensor);
+        scene.end();
+    });
+}
+
+/// Managed memory has no device of its own, but its producer's default stream has one.
+#[test]
+fn default_streams_are_those_of_the_device_that_the_memory_was_made_for() {
+    let session = Session::new();
+    if sim::skipped("this needs two devices") {
+        return;
+    }
+    session.each(SEEDS, || {
+        let scene = Scene::new();
+        sim::set_current(sim::primary(1));
+        let mut memory = 0_u64;
+        cu_ok!("cuMemAllocManaged", &raw mut memory, N, 1);
+        sim::fill(memory, 0x5a, N, LEGACY as u64);
+        sim::set_current(sim::primary(0));
+        let mut array = produce(memory, "|u1", &[N as i64], || ());
+        array.stream = LEGACY;
+        let tensor = import(&mut array, &for_stream(scene.consumer)).expect("imported");
+        sim::copy(scene.scratch, memory, N, scene.consumer);
+        assert!(sim::download(scene.scratch, N, scene.consumer).iter().all(|byte| *byte == 0x5a));
+        drop(tensor);
+        sim::free(memory);
         scene.end();
     });
 }

@@ -222,6 +222,50 @@ fn pinning_is_not_deferred() {
     });
 }
 
+/// What no stream was named for is ready at once, also for streams that wait for no other.
+#[test]
+fn memory_without_a_stream_is_ready_at_once() {
+    let session = Session::new();
+    each(&session, SEEDS, |name, manager| {
+        let (theirs, mine) = (sim::stream(), sim::stream());
+        let first = Tensor::allocate_with(&**manager, CUDA0, DType::UINT8, &[N as i64], Some(on(theirs))).expect(name);
+        sim::fill(first.data().expose_provenance() as u64, 1, N as u64, theirs);
+        first.used_on(on(theirs)).expect("noted");
+        drop(first);
+        let second = manager.allocate_ready(&Request::device(0, N)).expect(name);
+        sim::fill(second.address.expose_provenance() as u64, 2, N as u64, mine);
+        sim::synchronize(mine);
+        drop(second);
+        sim::settle();
+        sim::synchronize(theirs);
+        sim::destroy(theirs);
+        sim::destroy(mine);
+    });
+}
+
+/// What managers do has nothing to do with what other streams capture, and leaves it as it is.
+#[test]
+fn captures_of_others_stay_intact() {
+    let session = Session::new();
+    each(&session, 5, |name, manager| {
+        let (other, stream) = (sim::stream(), sim::stream());
+        let mut mine = vec![0_u8; N].into_boxed_slice();
+        sim::begin_capture(other, 0);
+        // SAFETY: the box outlives the owner.
+        drop(unsafe { manager.pin(0, mine.as_mut_ptr().cast(), N, HostFlags::default()) }.expect(name));
+        drop(manager.allocate(&Request::on(on(stream), N)).expect(name));
+        drop(manager.allocate_ready(&Request::device(0, N)).expect(name));
+        manager.memory_info(0).expect(name);
+        manager.trim(0, 0).expect(name);
+        manager.reset(0).expect(name);
+        sim::settle();
+        assert_eq!(sim::end_capture(other), 0, "{name}: the capture is intact");
+        sim::synchronize(stream);
+        sim::destroy(other);
+        sim::destroy(stream);
+    });
+}
+
 /// A reset gives back what is still in use; its owners have nothing to do any more, and nothing is given back twice.
 #[test]
 fn reset_gives_everything_back_once() {

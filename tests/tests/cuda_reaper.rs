@@ -192,6 +192,38 @@ fn memory_on_its_way_back_is_waited_for_where_it_is_short() {
     scene.end();
 }
 
+/// What a release gives up in turn is waited for with it, however long that takes.
+#[test]
+fn what_a_release_gives_up_is_waited_for_where_memory_is_short() {
+    if sim::skipped("faults are injected into the simulated driver") {
+        return;
+    }
+    let session = Session::new();
+    session.begin(LAZY);
+    let scene = Scene::new();
+    let freed = Tensor::allocate(CUDA0, DType::UINT8, &[16], None).expect("allocated");
+    let used = |on_release: Box<dyn FnOnce() + Send>| {
+        let tensor = foreign::tensor(scene.memory, N, CUDA0, on_release);
+        tensor.used_on(scene.on()).expect("used");
+        tensor
+    };
+    let sleep = |milliseconds| Box::new(move || std::thread::sleep(Duration::from_millis(milliseconds)));
+    let (first, slow) = (used(sleep(30)), used(sleep(60)));
+    let outer = used(Box::new(move || drop((slow, freed))));
+    sim::synchronize(scene.stream);
+    let before = sim::calls("cuMemFree_v2");
+    sim::fail("cuMemAlloc_v2", 1, 2, false);
+    // The thread is busy with the first one until somebody waits for the other.
+    drop(first);
+    std::thread::sleep(Duration::from_millis(10));
+    drop(outer);
+    let second = Tensor::allocate(CUDA0, DType::UINT8, &[16], None).expect("allocated at the second try");
+    assert_eq!(sim::calls("cuMemFree_v2") - before, 1, "what was on its way is back");
+    drop(second);
+    sim::settle();
+    scene.end();
+}
+
 /// Who waits there would wait for itself.
 #[test]
 fn a_release_may_allocate_where_memory_is_short() {

@@ -183,6 +183,70 @@ fn many_threads_use_and_drop() {
     });
 }
 
+/// If nobody can say when a copy is done, neither what it reads nor what it writes is given up before.
+#[test]
+fn copies_that_cannot_be_noted_keep_source_and_target() {
+    if sim::skipped("faults are injected into the simulated driver") {
+        return;
+    }
+    let session = Session::new();
+    session.begin(sim::schedules(1)[0]);
+    let pinned = Device { kind: DeviceType::CUDA_HOST, id: 0 };
+    for of_batch in [false, true] {
+        let (memory, consumer) = (Foreign::new(), Consumer::new());
+        let fail = || ["cuEventRecord", "cuStreamSynchronize"].iter().for_each(|call| sim::fail(call, 1, 719, false));
+        let copied = if of_batch {
+            let batch = memory.batch();
+            fail();
+            batch.copy_to(pinned, consumer.on()).map(drop)
+        } else {
+            let mut tensor = foreign::tensor(memory.address, N, CUDA0, memory.on_release());
+            tensor.produced_on(consumer.on()).expect("not shared");
+            fail();
+            tensor.copy_to(pinned, consumer.on()).map(drop)
+        };
+        copied.expect_err("the use cannot be noted");
+        sim::fail_clear();
+        sim::settle();
+        assert_eq!(memory.released(), 0, "the source is never given up");
+        sim::synchronize(consumer.stream);
+        assert!(sim::take_findings().is_empty());
+        sim::free(memory.address);
+        consumer.end();
+    }
+    session.accept();
+}
+
+/// Work that several threads queue on one stream is waited for, in whatever order they come to say so.
+#[test]
+fn threads_that_name_one_stream_are_all_waited_for() {
+    let session = Session::new();
+    session.each(2 * SEEDS, || {
+        let (memory, consumer) = (Foreign::new(), Consumer::new());
+        let tensor = memory.tensor();
+        let start = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            for is_slow in [false, true] {
+                let (tensor, start, consumer, memory) = (&tensor, &start, &consumer, &memory);
+                scope.spawn(move || {
+                    sim::set_current(sim::primary(0));
+                    start.wait();
+                    for _ in 0..4 {
+                        sim::set_current(sim::primary(0));
+                        consumer.read(memory.address);
+                        // Without a context, to say so takes a few calls more.
+                        sim::set_current(if is_slow { 0 } else { sim::primary(0) });
+                        tensor.used_on(consumer.on()).expect("used");
+                    }
+                });
+            }
+        });
+        drop(tensor);
+        memory.end();
+        consumer.end();
+    });
+}
+
 #[test]
 fn uses_of_views_and_exports_count() {
     let session = Session::new();

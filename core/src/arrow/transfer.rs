@@ -117,11 +117,12 @@ impl Batch {
         // both alive.
         let filled = unsafe { runtime::fill(device, &copies, stream) };
         // Also if a later copy could not be queued: an earlier one may be running.
-        self.hold(stream)?;
+        let source = self.hold(stream);
         // Memory of the pool is given back in the order of the stream, host memory was waited for.
         if pool.is_none() && (device != Device::CPU || filled.is_err()) {
             copy.hold(stream)?;
         }
+        source?;
         let ready = filled?;
         copy.set_ready(ready);
         Ok(copy)

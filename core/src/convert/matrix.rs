@@ -175,11 +175,11 @@ fn gathered(batch: &Batch, columns: &Columns, stream: Option<Stream>) -> Result<
     // alive.
     let filled = places(&whole).try_for_each(|(to, from)| unsafe { copy::queue(to, from.cast(), bytes, stream) });
     // Also if a later copy could not be queued: an earlier one may be running.
-    batch.hold(stream)?;
+    let source = batch.hold(stream);
     if !is_gpu {
         whole.hold(stream)?;
     }
-    filled?;
+    source.and(filled)?;
     whole.set_ready(Ready::Queued(stream));
     transposed(&whole, Flags::IS_COPIED)
 }

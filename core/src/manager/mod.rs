@@ -47,15 +47,15 @@ pub struct Request {
     pub ordinal: i32,
     /// How much; none is fine.
     pub bytes: usize,
-    /// The stream in whose order device memory is given and taken back, if the manager can do that; without one it is ready
-    /// at once.
+    /// The stream in whose order device memory is given and taken back, if the manager can do that; without one in an order
+    /// of the manager's own ([`Allocated::ready`]).
     pub stream: Option<Stream>,
     /// Of pinned memory.
     pub host: HostFlags,
 }
 
 impl Request {
-    /// Device memory, ready at once.
+    /// Device memory of no particular stream.
     pub fn device(ordinal: i32, bytes: usize) -> Self {
         Self { kind: DeviceType::CUDA, ordinal, bytes, stream: None, host: HostFlags::default() }
     }
@@ -247,6 +247,19 @@ impl Shared {
         // SAFETY: the caller's contract; nothing can fail after it.
         let boxed: Box<dyn Manager> = room.fill(unsafe { Table::new(table) }?);
         Ok(Self(slab.fill(boxed)))
+    }
+
+    /// As [`Manager::allocate`], for whoever is told an address and no order: what no stream was named for may be touched at
+    /// once, for which the host waits if it has to.
+    ///
+    /// # Errors
+    /// As [`Manager::allocate`].
+    pub fn allocate_ready(&self, request: &Request) -> Result<Allocated> {
+        let allocated = self.allocate(request)?;
+        if request.stream.is_none() {
+            allocated.synchronize()?;
+        }
+        Ok(allocated)
     }
 
     /// The address of the manager, which keeps this reference: how a binding holds one.

@@ -63,11 +63,12 @@ impl Tensor {
         // SAFETY: the new memory is as large as what is copied, and nobody else knows of it; `hold` keeps both alive.
         let filled = unsafe { runtime::fill(device, &copies, stream) };
         // Also if this failed: the copy may be queued.
-        self.hold(stream)?;
+        let source = self.hold(stream);
         // Memory of the pool is given back in the order of the stream, host memory was waited for.
         if pool.is_none() && (device != Device::CPU || filled.is_err()) {
             copy.hold(stream)?;
         }
+        source?;
         copy.set_ready(filled?);
         Ok(copy)
     }

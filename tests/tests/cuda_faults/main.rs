@@ -522,8 +522,8 @@ fn run(scenario: Scenario, setting: (u64, i64), fault: (u64, u32, bool)) -> i64 
     // What went with its context, or with the driver, is not lost.
     let went = [709, 4].contains(&code);
     assert!(went || after.memory - before.memory <= lost, "{what}: {before:?} {after:?}");
-    // What is lost may keep the events of its uses.
-    assert!(after.events - before.events <= 2 * lost + gone, "{what}: {before:?} {after:?}");
+    // What is lost may keep the events of its uses, on two streams, and the one that it was ready after.
+    assert!(after.events - before.events <= 3 * lost + gone, "{what}: {before:?} {after:?}");
     assert!(went || after.streams - before.streams <= lost, "{what}: {before:?} {after:?}");
     assert!(lost == 0 || fired > 0, "{what}: {lost} lost");
     fired

@@ -223,6 +223,26 @@ fn an_event_of_this_process_becomes_one_of_both() {
     });
 }
 
+/// Offers look at no event in a way that would break what another stream captures meanwhile.
+#[test]
+fn captures_of_others_stay_intact() {
+    let session = Session::new();
+    session.each(5, || {
+        let server = ipc::Server::bind(&own("captures")).expect("bound");
+        let (stream, other) = (sim::stream(), sim::stream());
+        let tensor = filled(plain(), 7, stream);
+        server.offer_tensor("first", &tensor, Copying::Never).expect("offered");
+        sim::begin_capture(other, 0);
+        server.offer_tensor("second", &tensor, Copying::Never).expect("offered");
+        assert_eq!(sim::end_capture(other), 0, "the capture is intact");
+        drop((server, tensor));
+        sim::settle();
+        sim::synchronize(stream);
+        sim::destroy(stream);
+        sim::destroy(other);
+    });
+}
+
 #[test]
 fn a_killed_importer_gives_device_memory_back() {
     const NAME: &str = "a_killed_importer_gives_device_memory_back";

@@ -189,10 +189,11 @@ pub(crate) unsafe fn pin_host(ordinal: i32, address: *mut c_void, bytes: usize, 
     let room = Vacant::new()?;
     let context = context::primary(driver, ordinal)?;
     let _current = Current::enter(driver, context)?;
+    let _apart = Apart::enter(driver)?;
     // SAFETY: the caller's contract.
     driver.check("cuMemHostRegister", unsafe { (driver.mem_host_register)(address, bytes, flags) })?;
     let block = Block { driver, context, address: address.expose_provenance(), how: How::Registered };
-    Ok(Owner::releasing(room, None, move || block.free()))
+    Ok(Owner::releasing(room, None, move || block.free_here()))
 }
 
 impl Block {
@@ -212,12 +213,15 @@ impl Block {
             How::Device | How::Host | How::Registered => match Later::new().ok().zip(Vacant::find()) {
                 Some((later, room)) => later.release(Owner::releasing(room, None, move || self.free())),
                 // Without memory to hand it over, this thread waits.
-                None => {
-                    let _apart = Driver::loaded().map(Apart::enter);
-                    self.free();
-                }
+                None => self.free_here(),
             },
         }
+    }
+
+    /// Frees it on this thread, which may have to wait for that.
+    fn free_here(self) {
+        let _apart = Driver::loaded().map(Apart::enter);
+        self.free();
     }
 
     fn free(self) {

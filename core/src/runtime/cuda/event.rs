@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use cudarc::driver::sys::{CUevent, CUevent_flags, CUipcEventHandle};
 
-use super::context::{self, Context, Current};
+use super::context::{self, Apart, Context, Current};
 use super::driver::{Code, Driver};
 use super::kept::Kept;
 use super::reaper;
@@ -148,6 +148,15 @@ impl Event {
     /// # Errors
     /// `DEVX_DRIVER`.
     pub fn is_complete(&self) -> Result<bool> {
+        let _apart = Apart::enter(self.0.header().driver)?;
+        self.query()
+    }
+
+    /// As [`Event::is_complete`], for a thread that is [`Apart`] already.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`.
+    pub(crate) fn query(&self) -> Result<bool> {
         let Recorded { driver, handle, .. } = *self.0.header();
         // SAFETY: an event that was recorded and is not destroyed.
         match unsafe { (driver.event_query)(handle.0) } {
@@ -162,6 +171,7 @@ impl Event {
     /// `DEVX_DRIVER`.
     pub fn synchronize(&self) -> Result<()> {
         let Recorded { driver, handle, .. } = *self.0.header();
+        let _apart = Apart::enter(driver)?;
         // SAFETY: an event that was recorded and is not destroyed.
         driver.check("cuEventSynchronize", unsafe { (driver.event_synchronize)(handle.0) })
     }
@@ -232,6 +242,7 @@ fn wait_raw(stream: Stream, event: CUevent) -> Result<()> {
 const GONE: [Code; 2] = [Code::INVALID_HANDLE, Code::CONTEXT_IS_DESTROYED];
 
 fn is_gone(driver: &Driver, handle: Handle) -> bool {
+    let _apart = Apart::enter(driver);
     // SAFETY: an event of this library's.
     GONE.contains(&unsafe { (driver.event_query)(handle.0) })
 }

@@ -7,6 +7,7 @@ use cudarc::driver::sys::{
     CUmemPool_attribute_enum as Attribute, CUmemPoolProps, CUmemoryPool,
 };
 
+use super::context::Apart;
 use super::driver::Driver;
 use super::{context, reaper, require_device};
 use crate::error::Result;
@@ -58,6 +59,7 @@ impl MemoryPool {
         // SAFETY: a call of the driver with room for its result.
         driver.check("cuMemPoolCreate", unsafe { (driver.mem_pool_create)(&mut handle, &props) })?;
         let pool = Self { handle, ordinal };
+        let _apart = Apart::enter(driver)?;
         let mut keep = keep;
         let attribute = Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as c_uint;
         // SAFETY: a pool that is alive, and a value of the attribute's type.
@@ -103,6 +105,7 @@ impl MemoryPool {
 
     fn attribute(&self, attribute: Attribute) -> Result<u64> {
         let driver = Driver::get()?;
+        let _apart = Apart::enter(driver)?;
         let mut value = 0_u64;
         let to = (&raw mut value).cast::<c_void>();
         // SAFETY: a pool that is alive, and room for a value of the attribute's type.

@@ -15,7 +15,7 @@ use super::event::Event;
 use super::inbox::{Inbox, New, Node};
 use super::stream::Stream;
 use crate::abi::arrow_data::ArrowArray;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::{Foreign, Owner, boxed};
 use crate::trace;
 
@@ -138,6 +138,11 @@ pub(crate) fn abandon(held: impl Into<Held>) {
     LEAKED.fetch_add(1, Relaxed);
 }
 
+/// Whether an error says that the context or the driver is gone, and the work with it.
+pub(crate) fn is_over(error: &Error) -> bool {
+    [Code::DEINITIALIZED, Code::CONTEXT_IS_DESTROYED].map(|code| code.0 as i32).contains(&error.driver_code())
+}
+
 /// Counts what the driver did not take back, unless it went with its context or with the driver.
 pub(crate) fn check_returned(what: impl std::fmt::Display, code: Code) {
     if ![Code::SUCCESS, Code::DEINITIALIZED, Code::CONTEXT_IS_DESTROYED].contains(&code) {
@@ -146,10 +151,14 @@ pub(crate) fn check_returned(what: impl std::fmt::Display, code: Code) {
     }
 }
 
-fn push(node: Box<Node<Pending>>) {
+fn push(mut node: Box<Node<Pending>>) {
     if Driver::loaded().is_none() {
         trace::say(format_args!("a forked process leaves a release that waits for work to its parent"));
         node.thing.held.forget();
+        return;
+    }
+    // What this thread gives up in turn, it need not be handed: who waits for the one waits for the other.
+    if IS_REAPER.get() && look(&mut node.thing) {
         return;
     }
     if started() { INBOX.add(node) } else { abandon(node.thing.held) }
@@ -187,7 +196,7 @@ fn look(pending: &mut Pending) -> bool {
         return false;
     }
     while let Some(event) = pending.events.last() {
-        match event.is_complete() {
+        match event.query() {
             Ok(true) => {
                 pending.failures = 0;
                 drop(pending.events.pop());
@@ -200,14 +209,7 @@ fn look(pending: &mut Pending) -> bool {
                 pending.failures += 1;
                 return false;
             }
-            // With its context or the driver gone, as is said each time, the work is too.
-            Err(error)
-                if [Code::DEINITIALIZED, Code::CONTEXT_IS_DESTROYED]
-                    .map(|code| code.0 as i32)
-                    .contains(&error.driver_code()) =>
-            {
-                drop(pending.events.pop());
-            }
+            Err(error) if is_over(&error) => drop(pending.events.pop()),
             Err(error) => {
                 trace::say(format_args!("a release is given up for lost, its work cannot be waited for: {error}"));
                 abandon(std::mem::replace(&mut pending.held, Held::NOTHING));

@@ -134,9 +134,11 @@ impl Stream {
         }
     }
 
-    /// As the protocols write it.
+    /// As the protocols write it. The default stream of another thread has no number here; the legacy one comes after it
+    /// and before it, like after and before all of them.
     pub fn value(self) -> i64 {
-        self.handle as i64
+        let elsewhere = self.handle == PER_THREAD as usize && self.thread != this_thread();
+        if elsewhere { LEGACY } else { self.handle as i64 }
     }
 
     /// The device that it was said to be on.
@@ -145,15 +147,12 @@ impl Stream {
     }
 
     fn is_default(self) -> bool {
-        self.value() <= PER_THREAD
+        self.handle <= PER_THREAD as usize
     }
 
-    /// As the driver takes it: `CU_STREAM_LEGACY` is 1 and `CU_STREAM_PER_THREAD` 2, as in the protocols. The default
-    /// stream of another thread has no name here; the legacy one comes after it and before it, like after and before all
-    /// of them.
+    /// As the driver takes it: `CU_STREAM_LEGACY` is 1 and `CU_STREAM_PER_THREAD` 2, as in the protocols.
     pub(crate) fn raw(self) -> CUstream {
-        let elsewhere = self.value() == PER_THREAD && self.thread != this_thread();
-        std::ptr::with_exposed_provenance_mut(if elsewhere { LEGACY as usize } else { self.handle })
+        std::ptr::with_exposed_provenance_mut(self.value() as usize)
     }
 
     /// The device that the stream's work runs on, whatever it was said to be.
