@@ -318,3 +318,21 @@ def test_many_threads_at_once():
         thread.join()
     assert manager.statistics()[0] == 0
     assert manager.statistics().total_allocations == 800
+
+
+def test_object_that_does_not_say_what_it_has_is_not_kept():
+    class Undecided:
+        def allocate(self, request):
+            raise AssertionError
+
+        @property
+        def trim(self):
+            raise KeyError("not yet")
+
+    undecided = Undecided()
+    seen = weakref.ref(undecided)
+    with pytest.raises(KeyError, match="not yet"):
+        MemoryManager(undecided)
+    del undecided
+    gc.collect()
+    assert seen() is None
