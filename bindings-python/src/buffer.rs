@@ -198,7 +198,8 @@ pub(crate) unsafe fn take_back(view: *mut ffi::Py_buffer) {
     // SAFETY: the caller's contract.
     let internal = unsafe { (*view).internal };
     // SAFETY: as above.
-    drop(unsafe { Box::from_raw(internal.cast::<Lent>()) });
+    let lent = unsafe { Box::from_raw(internal.cast::<Lent>()) };
+    queue::quietly(|_| drop(lent));
     queue::drain();
 }
 

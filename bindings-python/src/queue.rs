@@ -209,6 +209,15 @@ impl<'py> Aside<'py> {
     }
 }
 
+/// Gives up what an object of Python's has at its end: an object may end because of an exception, which is still on its
+/// way then. Without an interpreter to attach to there is none, and `end` is only dropped.
+pub(crate) fn quietly(end: impl FnOnce(Python<'_>)) {
+    Python::try_attach(|py| {
+        let _aside = Aside::new(py);
+        end(py);
+    });
+}
+
 impl Drop for Aside<'_> {
     fn drop(&mut self) {
         let [kind, value, traceback] = self.exception;
