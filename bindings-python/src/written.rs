@@ -128,6 +128,9 @@ unsafe extern "C" fn allocate(
         (out.device_type, out.device_id) = (request.device_type, request.device_id);
         if let Ok(memory) = given.cast::<Memory>() {
             let memory = memory.get().get()?;
+            if (memory.bytes as u64) < request.bytes as u64 {
+                return refuse!(DEVX_CALLBACK, "it gave memory of {} bytes, not {}", memory.bytes, request.bytes);
+            }
             let stream = (request.stream != NO_SYNC).then_some(request.stream);
             manager.py().detach(|| match stream {
                 None => memory.synchronize(),
