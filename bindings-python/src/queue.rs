@@ -229,6 +229,14 @@ impl<'py> Aside<'py> {
         unsafe { ffi::PyErr_Fetch(&raw mut kind, &raw mut value, &raw mut traceback) };
         Self { exception: [kind, value, traceback], _py: py }
     }
+
+    /// The same if there is an exception, for what is done so often that a look costs less.
+    #[inline]
+    pub(crate) fn if_raised(py: Python<'py>) -> Option<Self> {
+        // SAFETY: attached.
+        let raised = unsafe { !ffi::PyErr_Occurred().is_null() };
+        raised.then(|| Self::new(py))
+    }
 }
 
 /// Gives up what an object of Python's has at its end: an object may end because of an exception, which is still on its

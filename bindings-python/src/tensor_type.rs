@@ -147,7 +147,7 @@ unsafe extern "C" fn end(object: *mut ffi::PyObject) {
     // What a panic says is in the trace; the object ends all the same.
     let _ = catch_unwind(AssertUnwindSafe(|| {
         // The object may end because of an exception, which a foreign release must not see.
-        let _aside = Aside::new(py);
+        let _aside = Aside::if_raised(py);
         // SAFETY: of this type; no reference is counted, so none may be made.
         let tensor = unsafe { quick::borrowed::<Tensor>(py, object) };
         // SAFETY: nobody else has it.
