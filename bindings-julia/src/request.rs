@@ -110,7 +110,12 @@ impl Request {
     }
 
     fn end(&self) {
-        *lock(&self.state) = State::Over;
+        let mut state = lock(&self.state);
+        // An answer that is there is for who waits: nobody else would give back what is in it.
+        if !matches!(*state, State::Answered(..)) {
+            *state = State::Over;
+        }
+        drop(state);
         self.changed.notify_one();
     }
 
@@ -167,4 +172,25 @@ fn closed<T>() -> Result<T> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::NEXT;
+    use devexchange_core::abi::types::DEVX_OK;
+
+    fn request(state: State) -> Request {
+        Request { token: 1, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    #[test]
+    fn an_answer_that_is_there_is_not_lost_at_the_end() {
+        let answered = request(State::Answered(DEVX_OK, Box::new(Call::of(NEXT))));
+        answered.end();
+        assert_eq!(answered.wait(None).map(|(status, _)| status).ok(), Some(DEVX_OK));
+        let taken = request(State::Taken);
+        taken.end();
+        assert_eq!(taken.wait(None).map(|_| ()).map_err(|refused| refused.status()), Err(DEVX_CLOSED));
+    }
 }

@@ -11,7 +11,7 @@ use crate::batch_source::Source;
 use crate::error::{Result, wrong_type};
 use crate::handle::Handle;
 use crate::schema::{self, Schema};
-use crate::{address, capsule, queue};
+use crate::{address, capsule, python, queue};
 
 /// Batches of one schema on one kind of device, pulled one after the other: an iterator. Who it is handed to as an
 /// Arrow stream pulls from the same source.
@@ -25,6 +25,14 @@ impl BatchStream {
 
     fn get(&self) -> Result<CoreStream> {
         self.0.get()
+    }
+}
+
+impl Drop for BatchStream {
+    /// A producer may wait for threads of its own, which may be in Python: when it is asked for the schema or a batch,
+    /// and when it is released.
+    fn drop(&mut self) {
+        queue::quietly(|py| self.close(py));
     }
 }
 
@@ -74,7 +82,7 @@ impl BatchStream {
     fn __next__(&self, py: Python<'_>) -> Result<Option<RecordBatch>> {
         queue::drain();
         let stream = self.get()?;
-        Ok(py.detach(|| stream.next())?.map(RecordBatch::new))
+        Ok(py.detach(move || stream.next())?.map(RecordBatch::new))
     }
 
     /// A capsule with the schema (Arrow PyCapsule interface).
@@ -114,17 +122,17 @@ impl BatchStream {
     /// there has to be such a struct, and nobody else may use it meanwhile.
     #[staticmethod]
     #[pyo3(signature = (address, /))]
-    fn import_arrow(address: usize) -> Result<Self> {
+    fn import_arrow(py: Python<'_>, address: usize) -> Result<Self> {
         // SAFETY: the caller vouches for the address.
-        Ok(Self::new(unsafe { CoreStream::import(address::pointer(address)) }?))
+        unsafe { take(py, address::pointer(address)) }
     }
 
     /// As `import_arrow`, from an `ArrowDeviceArrayStream`.
     #[staticmethod]
     #[pyo3(signature = (address, /))]
-    fn import_arrow_device(address: usize) -> Result<Self> {
+    fn import_arrow_device(py: Python<'_>, address: usize) -> Result<Self> {
         // SAFETY: as above.
-        Ok(Self::new(unsafe { CoreStream::import_device(address::pointer(address)) }?))
+        unsafe { take_device(py, address::pointer(address)) }
     }
 
     /// Fills in the `ArrowArrayStream` at this address, whose release is its consumer's to call. The address is believed.
@@ -142,8 +150,8 @@ impl BatchStream {
     }
 
     /// Gives up this object's part of the stream. Closing again does nothing.
-    fn close(&self) {
-        self.0.close();
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.0.close());
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -151,8 +159,8 @@ impl BatchStream {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
-        self.close();
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) {
+        self.close(py);
     }
 
     fn __repr__(&self) -> String {
@@ -167,14 +175,28 @@ impl BatchStream {
 
 /// Takes the stream out of a capsule.
 pub(crate) fn import(capsule: &Bound<'_, PyAny>, on_device: bool) -> Result<BatchStream> {
-    let stream = if on_device {
+    if on_device {
         let stream = capsule::claim::<ArrowDeviceArrayStream>(capsule)?;
         // SAFETY: what a capsule of this name holds is valid, and claimed by this call.
-        unsafe { CoreStream::import_device(stream.pointer) }?
-    } else {
-        let stream = capsule::claim::<ArrowArrayStream>(capsule)?;
-        // SAFETY: as above.
-        unsafe { CoreStream::import(stream.pointer) }?
-    };
-    Ok(BatchStream::new(stream))
+        return unsafe { take_device(capsule.py(), stream.pointer) };
+    }
+    let stream = capsule::claim::<ArrowArrayStream>(capsule)?;
+    // SAFETY: as above.
+    unsafe { take(capsule.py(), stream.pointer) }
+}
+
+/// # Safety
+/// As [`CoreStream::import`].
+unsafe fn take(py: Python<'_>, stream: *mut ArrowArrayStream) -> Result<BatchStream> {
+    // SAFETY: the caller's contract.
+    let taken = python::detached(py, stream, |stream| unsafe { CoreStream::import(stream) });
+    Ok(BatchStream::new(taken?))
+}
+
+/// # Safety
+/// As [`CoreStream::import_device`].
+unsafe fn take_device(py: Python<'_>, stream: *mut ArrowDeviceArrayStream) -> Result<BatchStream> {
+    // SAFETY: the caller's contract.
+    let taken = python::detached(py, stream, |stream| unsafe { CoreStream::import_device(stream) });
+    Ok(BatchStream::new(taken?))
 }

@@ -34,7 +34,7 @@ pub(crate) fn from_buffer(obj: &Bound<'_, PyAny>) -> Result<New> {
         unsafe { ffi::PyBuffer_Release(&raw mut *view) }
     })?;
     let owner = queue::owner(Held::Buffer(view));
-    let strides = Some(strides.as_slice());
+    let strides = strides.as_deref();
     let desc = TensorDesc { data, device: Device::CPU, dtype, shape: &shape, strides, byte_offset: 0, flags };
     // SAFETY: the object promises memory of this description until the view is given back.
     Ok(New(queue::keep(unsafe { CoreTensor::from_raw_parts(&desc, owner) })?))
@@ -55,8 +55,8 @@ struct Described {
     data: *mut c_void,
     dtype: DType,
     shape: Vec<i64>,
-    /// In elements.
-    strides: Vec<i64>,
+    /// In elements; none for compact row-major.
+    strides: Option<Vec<i64>>,
     flags: Flags,
 }
 
@@ -65,18 +65,20 @@ impl Described {
         // SAFETY: a view with a format has one that ends, or none, which is a byte.
         let format = if view.format.is_null() { c"B" } else { unsafe { CStr::from_ptr(view.format) } };
         let width = (view.itemsize as i64).max(1);
-        let mut strides = extents(view, view.strides)?;
-        if let Some(stride) = strides.iter().find(|&&stride| stride % width != 0) {
+        let shape = extents(view, view.shape)?;
+        // The arrays of ctypes are row-major, and leave it at that.
+        let mut strides = (!view.strides.is_null()).then(|| extents(view, view.strides)).transpose()?;
+        if let Some(stride) = strides.iter().flatten().find(|&&stride| stride % width != 0) {
             return refuse!(
                 DEVX_UNSUPPORTED,
                 "strides has {stride} bytes: not a multiple of the {width} of an element"
             );
         }
-        strides.iter_mut().for_each(|stride| *stride /= width);
+        strides.iter_mut().flatten().for_each(|stride| *stride /= width);
         Ok(Self {
             data: view.buf,
             dtype: dtype_of(&format.to_string_lossy(), view.itemsize)?,
-            shape: extents(view, view.shape)?,
+            shape,
             strides,
             flags: if view.readonly != 0 { Flags::READ_ONLY } else { Flags::default() },
         })
@@ -93,7 +95,7 @@ fn extents(view: &ffi::Py_buffer, from: *const ffi::Py_ssize_t) -> Result<Vec<i6
         return Ok(Vec::new());
     }
     if from.is_null() {
-        return refuse!(DEVX_INVALID_SHAPE, "the view has {ndim} dimensions, but no shape or no strides");
+        return refuse!(DEVX_INVALID_SHAPE, "the view has {ndim} dimensions, but no shape");
     }
     // SAFETY: not NULL, so there is one for each dimension.
     Ok(unsafe { std::slice::from_raw_parts(from, ndim) }.iter().map(|&extent| extent as i64).collect())
@@ -196,7 +198,8 @@ pub(crate) unsafe fn take_back(view: *mut ffi::Py_buffer) {
     // SAFETY: the caller's contract.
     let internal = unsafe { (*view).internal };
     // SAFETY: as above.
-    drop(unsafe { Box::from_raw(internal.cast::<Lent>()) });
+    let lent = unsafe { Box::from_raw(internal.cast::<Lent>()) };
+    queue::quietly(|_| drop(lent));
     queue::drain();
 }
 

@@ -20,6 +20,7 @@ use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 
 use crate::error::{Result, refuse, wrong_type};
+use crate::python;
 use crate::queue::Aside;
 
 /// Whether it is a capsule of this name.
@@ -211,8 +212,17 @@ arrow_structs! {
     ArrowArray = c"arrow_array": |this| arrow::release_array(this);
     // A device array begins with its array.
     ArrowDeviceArray = c"arrow_device_array": |this| arrow::release_array(this.cast());
-    ArrowArrayStream = c"arrow_array_stream": |this| arrow::release_stream(this);
-    ArrowDeviceArrayStream = c"arrow_device_array_stream": |this| arrow::release_device_stream(this);
+    ArrowArrayStream = c"arrow_array_stream": |this| waiting(this, arrow::release_stream);
+    ArrowDeviceArrayStream = c"arrow_device_array_stream": |this| waiting(this, arrow::release_device_stream);
+}
+
+/// Releases a stream, whose producer may wait for threads that are in Python.
+///
+/// # Safety
+/// `release` may be called with `this`.
+unsafe fn waiting<T>(this: *mut T, release: unsafe fn(*mut T)) {
+    // SAFETY: the caller's contract; a capsule's destructor is called by who is attached.
+    python::detached(unsafe { Python::assume_attached() }, this, |this| unsafe { release(this) });
 }
 
 /// A capsule around a struct that `fill` writes to the address that it gets.

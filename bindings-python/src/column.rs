@@ -6,13 +6,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::error::{Result, refuse};
+use crate::handle::Kept;
 use crate::tensor_type::New;
 use crate::{convert, value};
 
 /// A view of one array of a batch, whose memory it keeps: a sequence of values.
 #[pyclass(frozen, module = "devexchange")]
 pub(crate) struct Column {
-    batch: Batch,
+    batch: Kept<Batch>,
     node: i64,
     offset: i64,
     length: i64,
@@ -20,7 +21,7 @@ pub(crate) struct Column {
 
 impl Column {
     pub(crate) fn new(batch: Batch, raw: &DevxColumn) -> Self {
-        Self { batch, node: raw.node, offset: raw.offset, length: raw.length }
+        Self { batch: Kept::new(batch), node: raw.node, offset: raw.offset, length: raw.length }
     }
 
     fn view(&self) -> Result<CoreColumn<'_>> {
@@ -61,7 +62,7 @@ impl Column {
     #[getter]
     fn children(&self) -> Result<Vec<Self>> {
         let view = self.view()?;
-        let child = |column: CoreColumn<'_>| Self::new(self.batch.clone(), &column.to_raw());
+        let child = |column: CoreColumn<'_>| Self::new(Batch::clone(&self.batch), &column.to_raw());
         Ok((0..view.field().n_children()).filter_map(|index| view.child(index)).map(child).collect())
     }
 

@@ -16,8 +16,8 @@ use pyo3::types::{PyBool, PyDict, PyInt, PyString, PyTuple};
 
 use crate::error::{Error, Result, refuse, wrong_type};
 use crate::queue::{self, Held};
-use crate::stream;
 use crate::tensor_type::{self, New};
+use crate::{python, stream};
 
 // ---- in ----
 
@@ -80,18 +80,9 @@ fn import(
     request: &Request,
     mask: bool,
 ) -> devexchange_core::Result<Imported> {
-    let array = Sendable(array);
-    py.detach(|| {
-        let array = array;
-        // SAFETY: made just now, and nobody else has it; its producer vouches for the stream.
-        unsafe { cuda_array::import(array.0, request, mask) }
-    })
+    // SAFETY: made just now, and nobody else has it; its producer vouches for the stream.
+    python::detached(py, array, |array| unsafe { cuda_array::import(array, request, mask) })
 }
-
-/// The array is this thread's, also while it is not attached.
-struct Sendable<'a>(&'a mut DevxCudaArray);
-// SAFETY: it stays on this thread.
-unsafe impl Send for Sendable<'_> {}
 
 /// A copy of the dictionary, with what the array points to.
 struct Source {

@@ -1,6 +1,8 @@
 //! What Python holds: a counted reference that can be closed before the object is gone.
 
 use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use std::thread::yield_now;
 
@@ -105,7 +107,34 @@ impl<T: Clone> Handle<T> {
 impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
         // Nobody else has it, so there is nobody to lock out.
-        drop(self.thing.get_mut().take());
+        if let Some(thing) = self.thing.get_mut().take() {
+            queue::quietly(|_| drop(thing));
+        }
         queue::drain();
+    }
+}
+
+/// A thing of the core's that an object has until its end: it cannot be closed.
+pub(crate) struct Kept<T>(ManuallyDrop<T>);
+
+impl<T> Kept<T> {
+    pub(crate) const fn new(thing: T) -> Self {
+        Self(ManuallyDrop::new(thing))
+    }
+}
+
+impl<T> Deref for Kept<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> Drop for Kept<T> {
+    fn drop(&mut self) {
+        // SAFETY: nobody uses it after this.
+        let thing = unsafe { ManuallyDrop::take(&mut self.0) };
+        queue::quietly(|_| drop(thing));
     }
 }

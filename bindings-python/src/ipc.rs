@@ -144,7 +144,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        Python::try_attach(|py| self.close(py));
+        queue::quietly(|py| self.close(py));
     }
 }
 

@@ -8,7 +8,7 @@ use pyo3::types::PyTuple;
 
 use crate::error::Result;
 use crate::handle::Handle;
-use crate::{device, stream};
+use crate::{device, queue, stream};
 
 /// Memory of a `MemoryManager`, not initialised. It is given back once: by `close`, at the end of a `with` block, or
 /// when nothing refers to this object any more, on whatever thread that is. It outlives its manager.
@@ -29,7 +29,7 @@ impl Drop for Memory {
     /// Drivers wait for the device before they free memory, and the device may wait for a callback in Python.
     fn drop(&mut self) {
         // Without an interpreter that can be attached to there is nothing to detach from: the handle closes itself.
-        Python::try_attach(|py| self.close(py));
+        queue::quietly(|py| self.close(py));
     }
 }
 

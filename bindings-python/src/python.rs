@@ -49,6 +49,20 @@ pub(crate) fn call_if_there<'py>(
     }
 }
 
+/// Does something with a thing of this thread's while other threads may run Python: what is done may wait for one that
+/// does.
+pub(crate) fn detached<T, R: Send>(py: Python<'_>, thing: T, act: impl FnOnce(T) -> R + Send) -> R {
+    struct Sendable<T>(T);
+    // SAFETY: what is done detached is done on the same thread.
+    unsafe impl<T> Send for Sendable<T> {}
+    let thing = Sendable(thing);
+    py.detach(|| {
+        // All of it, and not only what is in it.
+        let thing = thing;
+        act(thing.0)
+    })
+}
+
 /// Whether something was raised; it is forgotten.
 #[inline]
 pub(crate) fn has_raised(_py: Python<'_>) -> bool {

@@ -63,11 +63,22 @@ struct Wake {
     scheduled: bool,
     /// The interpreter ends: there are no more pending calls, and nobody enters any more.
     ending: bool,
-    /// How many threads of others are in Python.
+    /// How many threads of others are in Python, of this process.
     inside: usize,
+    process: u32,
 }
 
-static WAKE: Mutex<Wake> = Mutex::new(Wake { scheduled: false, ending: false, inside: 0 });
+impl Wake {
+    /// A process that is forked has none of the threads that were inside.
+    fn count_here(&mut self) {
+        let process = std::process::id();
+        if self.process != process {
+            (self.inside, self.process) = (0, process);
+        }
+    }
+}
+
+static WAKE: Mutex<Wake> = Mutex::new(Wake { scheduled: false, ending: false, inside: 0, process: 0 });
 /// One thread less is inside.
 static LEFT: Condvar = Condvar::new();
 /// How long the end of the interpreter waits for those inside: who does not come out is left to it.
@@ -130,10 +141,16 @@ fn give_up() {
 /// Runs Python on a thread that may know nothing of it. `None` if the interpreter ends or is gone: a thread that tried
 /// to enter then would not come back.
 pub(crate) fn enter<T>(act: impl FnOnce(Python<'_>) -> T) -> Option<T> {
-    struct Inside;
+    struct Inside {
+        process: u32,
+    }
     impl Drop for Inside {
         fn drop(&mut self) {
-            waking().inside -= 1;
+            let mut wake = waking();
+            // In a child of a fork within the call this thread may not be counted.
+            if wake.process == self.process {
+                wake.inside -= 1;
+            }
             LEFT.notify_all();
         }
     }
@@ -141,8 +158,9 @@ pub(crate) fn enter<T>(act: impl FnOnce(Python<'_>) -> T) -> Option<T> {
     if wake.ending {
         return None;
     }
+    wake.count_here();
     wake.inside += 1;
-    let _inside = Inside;
+    let _inside = Inside { process: wake.process };
     drop(wake);
     Python::try_attach(act)
 }
@@ -189,7 +207,11 @@ pub(crate) fn at_exit(py: Python<'_>) -> PyResult<()> {
 
 #[pyfunction]
 fn end(py: Python<'_>) {
-    waking().ending = true;
+    {
+        let mut wake = waking();
+        wake.ending = true;
+        wake.count_here();
+    }
     py.detach(|| drop(LEFT.wait_timeout_while(waking(), AT_END, |wake| wake.inside > 0)));
     drain();
 }
@@ -207,6 +229,23 @@ impl<'py> Aside<'py> {
         unsafe { ffi::PyErr_Fetch(&raw mut kind, &raw mut value, &raw mut traceback) };
         Self { exception: [kind, value, traceback], _py: py }
     }
+
+    /// The same if there is an exception, for what is done so often that a look costs less.
+    #[inline]
+    pub(crate) fn if_raised(py: Python<'py>) -> Option<Self> {
+        // SAFETY: attached.
+        let raised = unsafe { !ffi::PyErr_Occurred().is_null() };
+        raised.then(|| Self::new(py))
+    }
+}
+
+/// Gives up what an object of Python's has at its end: an object may end because of an exception, which is still on its
+/// way then. Without an interpreter to attach to there is none, and `end` is only dropped.
+pub(crate) fn quietly(end: impl FnOnce(Python<'_>)) {
+    Python::try_attach(|py| {
+        let _aside = Aside::new(py);
+        end(py);
+    });
 }
 
 impl Drop for Aside<'_> {

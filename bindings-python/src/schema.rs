@@ -7,16 +7,17 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::error::{Result, refuse};
+use crate::handle::Kept;
 use crate::python::call_if_there;
 use crate::{address, capsule};
 
 /// What the arrays of a batch are: a tree of fields.
 #[pyclass(frozen, module = "devexchange")]
-pub(crate) struct Schema(CoreSchema);
+pub(crate) struct Schema(Kept<CoreSchema>);
 
 impl Schema {
     pub(crate) fn new(schema: CoreSchema) -> Self {
-        Self(schema)
+        Self(Kept::new(schema))
     }
 
     pub(crate) fn get(&self) -> &CoreSchema {
@@ -61,7 +62,7 @@ impl Schema {
     #[pyo3(signature = (address, /))]
     fn import_arrow(address: usize) -> Result<Self> {
         // SAFETY: the caller vouches for the address.
-        Ok(Self(unsafe { CoreSchema::import(address::pointer(address)) }?))
+        Ok(Self::new(unsafe { CoreSchema::import(address::pointer(address)) }?))
     }
 
     /// Fills in the `ArrowSchema` at this address, whose release is its consumer's to call. The address is believed.

@@ -15,6 +15,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
+use crate::queue::Aside;
 use crate::quick;
 use crate::tensor::Tensor;
 
@@ -145,6 +146,8 @@ unsafe extern "C" fn end(object: *mut ffi::PyObject) {
     unsafe { ffi::PyObject_ClearWeakRefs(object) };
     // What a panic says is in the trace; the object ends all the same.
     let _ = catch_unwind(AssertUnwindSafe(|| {
+        // The object may end because of an exception, which a foreign release must not see.
+        let _aside = Aside::if_raised(py);
         // SAFETY: of this type; no reference is counted, so none may be made.
         let tensor = unsafe { quick::borrowed::<Tensor>(py, object) };
         // SAFETY: nobody else has it.

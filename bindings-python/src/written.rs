@@ -29,10 +29,10 @@ pub(crate) fn table(manager: &Bound<'_, PyAny>) -> Result<Table> {
         return wrong_type!("manager is {manager}: it has no method allocate");
     }
     let has = |method: &str| manager.hasattr(method);
-    let table = DevxManagerTable {
+    let mut table = DevxManagerTable {
         version: DEVX_MANAGER_VERSION,
         reserved: 0,
-        context: Box::into_raw(Box::new(manager.clone().unbind())).cast(),
+        context: std::ptr::null_mut(),
         allocate: Some(allocate),
         initialize: if has("initialize")? { Some(initialize) } else { None },
         pin: if has("pin")? { Some(pin) } else { None },
@@ -43,8 +43,16 @@ pub(crate) fn table(manager: &Bound<'_, PyAny>) -> Result<Table> {
         defer_cleanup: if has("defer_cleanup")? { Some(defer_cleanup) } else { None },
         release: Some(if has("close")? { close } else { release }),
     };
+    // Not before all is known: what raises above takes nothing.
+    let context = Box::into_raw(Box::new(manager.clone().unbind()));
+    table.context = context.cast();
     // SAFETY: the callbacks attach themselves, and what they hold is given up by `release`.
-    Ok(unsafe { Table::new(&table) }?)
+    let made = unsafe { Table::new(&table) };
+    if made.is_err() {
+        // SAFETY: made above; refused, so nobody else has it.
+        drop(unsafe { Box::from_raw(context) });
+    }
+    Ok(made?)
 }
 
 /// The object behind a table.
@@ -120,6 +128,9 @@ unsafe extern "C" fn allocate(
         (out.device_type, out.device_id) = (request.device_type, request.device_id);
         if let Ok(memory) = given.cast::<Memory>() {
             let memory = memory.get().get()?;
+            if (memory.bytes as u64) < request.bytes as u64 {
+                return refuse!(DEVX_CALLBACK, "it gave memory of {} bytes, not {}", memory.bytes, request.bytes);
+            }
             let stream = (request.stream != NO_SYNC).then_some(request.stream);
             manager.py().detach(|| match stream {
                 None => memory.synchronize(),

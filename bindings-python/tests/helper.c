@@ -1,11 +1,15 @@
 /* What a test does that cannot be done in Python. It needs no headers of Python's. */
 
+#define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
 #include <stddef.h>
+#include <time.h>
 
 extern void PyErr_SetString(void *type, const char *text);
 extern void *PyExc_KeyError;
+extern int PyGILState_Ensure(void);
+extern void PyGILState_Release(int state);
 
 /* ---- a producer that answers as it was told ---- */
 
@@ -67,4 +71,54 @@ int release_on_threads(release_function *release, void **things, size_t n, size_
   }
   for (size_t i = 0; i < threads; i++) pthread_join(thread[i], NULL);
   return 0;
+}
+
+/* ---- an ArrowArrayStream whose producer waits for a thread of its own, which runs Python ---- */
+
+struct stream {
+  int (*get_schema)(struct stream *, void *);
+  int (*get_next)(struct stream *, void *);
+  const char *(*get_last_error)(struct stream *);
+  void (*release)(struct stream *);
+  void *private_data;
+};
+static struct stream inner;
+int stream_waits, stream_waits_in_vain;
+
+static void *run_python(void *argument) {
+  PyGILState_Release(PyGILState_Ensure());
+  return argument;
+}
+
+static void wait_for_python(void) {
+  pthread_t thread;
+  struct timespec end;
+  clock_gettime(CLOCK_REALTIME, &end);
+  end.tv_sec += 3;
+  stream_waits++;
+  if (pthread_create(&thread, NULL, run_python, NULL) != 0) stream_waits_in_vain++;
+  else if (pthread_timedjoin_np(thread, NULL, &end) != 0) {
+    stream_waits_in_vain++;
+    pthread_detach(thread);
+  }
+}
+
+static int get_schema(struct stream *stream, void *out) {
+  wait_for_python();
+  return inner.get_schema(stream, out);
+}
+
+static int get_next(struct stream *stream, void *out) {
+  wait_for_python();
+  return inner.get_next(stream, out);
+}
+
+static void release(struct stream *stream) {
+  wait_for_python();
+  inner.release(stream);
+}
+
+void make_stream_wait(struct stream *stream) {
+  inner = *stream;
+  stream->get_schema = get_schema, stream->get_next = get_next, stream->release = release;
 }

@@ -392,10 +392,13 @@ stream, and waits for them. The tensor has to be compact and row-major. A column
 is filled through a copy in host memory; the memory of `PermutedDimsArray(matrix, (2, 1))` is row-major and filled
 directly.
 
-Throws `DEVX_INVALID_SHAPE` for another size, `DEVX_COPY_REQUIRED` for other strides, `DEVX_DEVICE` for memory without
-streams (that of the CPU), `DEVX_INVALID_STREAM`, `DEVX_DRIVER`, `DEVX_CLOSED`.
+Throws `DEVX_READ_ONLY` for an array whose memory must not be written (a read-only tensor, a column),
+`DEVX_INVALID_SHAPE` for another size, `DEVX_COPY_REQUIRED` for other strides, `DEVX_DEVICE` for memory without streams
+(that of the CPU), `DEVX_INVALID_STREAM`, `DEVX_DRIVER`, `DEVX_CLOSED`.
 """
 function Base.read!(array::AbstractArray{T,N}, t::Tensor{T,N}, stream::AnyStream) where {T,N}
+    write_protected(array) && throw(DevExchangeError(DEVX_READ_ONLY,
+        "the memory of the array must not be written: it is that of a column or of a read-only tensor"))
     require_same_size(array, t)
     # Bytes of somebody else's may be true without being 1.
     direct = T !== Bool && is_row_major(array)
@@ -420,7 +423,7 @@ afterwards sees the elements. The array may be used again when this returns. Nob
 tensor meanwhile, and if the stream is not the one that it was made on, say [`produced_on`](@ref). Order of elements as
 for [`read!`](@ref Base.read!).
 
-Throws as [`read!`](@ref Base.read!), and `DEVX_READ_ONLY`.
+Throws as [`read!`](@ref Base.read!); `DEVX_READ_ONLY` is for the tensor.
 """
 function write!(t::Tensor{T,N}, array::AbstractArray{T,N}, stream::AnyStream) where {T,N}
     require_same_size(array, t)

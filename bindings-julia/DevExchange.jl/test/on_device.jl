@@ -224,6 +224,14 @@ function refusals()
     ok &= refused(() -> allocate(Float64, -1, GPU), DX.DEVX_INVALID_SHAPE)
     ok &= refused(() -> allocate(RawElement{0x01,0x04,UInt8}, 3, GPU), DX.DEVX_UNSUPPORTED, "packed")
     ok &= refused(() -> allocate(String, 3, GPU), DX.DEVX_UNSUPPORTED)
+    # Memory that must not be written, though it is row-major.
+    fixed, batch = Tensor(PermutedDimsArray(zeros(2, 2), (2, 1)); readonly=true), Batch((x=zeros(2),))
+    v = copy_to([1.0, 2.0], GPU, s)
+    ok &= refused(() -> read!(fixed, t, s), DX.DEVX_READ_ONLY) && all(iszero, fixed)
+    for column in (batch[:x], view(batch[:x], 1:2))
+        ok &= refused(() -> read!(column, v, s), DX.DEVX_READ_ONLY) && all(iszero, column)
+    end
+    foreach(close, (fixed, batch, v))
     # Strides of Julia, of a tensor.
     m = Tensor([1.0 2.0; 3.0 4.0])
     ok &= refused(() -> copy_to(m, GPU, s), DX.DEVX_COPY_REQUIRED) && refused(() -> used_on(m, s), DX.DEVX_DEVICE)

@@ -20,7 +20,8 @@ class Device(NamedTuple):
     id: int = 0
 
     def __str__(self) -> str:
-        return f"{DeviceType(self.type).name.lower()}:{self.id}"
+        known = {kind.value: kind.name.lower() for kind in DeviceType}
+        return f"{known.get(self.type, self.type)}:{self.id}"
 
 
 class Plan(NamedTuple):

@@ -286,3 +286,36 @@ def test_end_of_the_interpreter_waits_for_a_generator_on_another_thread():
         print("ends", flush=True)
     """)
     assert lines == ["ends", "given"]
+
+
+def test_child_of_a_fork_does_not_wait_for_threads_that_it_has_not():
+    lines = run("""
+        import os, sys, threading, time
+        import devexchange, pyarrow
+        schema = pyarrow.schema([("n", pyarrow.int64())])
+        batch = pyarrow.record_batch({"n": [1]}, schema=schema)
+        asked, go_on, children = threading.Event(), threading.Event(), []
+
+        def slow():
+            asked.set()
+            go_on.wait()
+            yield batch
+
+        def forks():
+            # Also this thread is within a call.
+            children.append(os.fork())
+            yield batch
+
+        stream = devexchange.BatchStream.of(schema, slow())
+        thread = threading.Thread(target=lambda: print(next(stream).to_pylist()))
+        thread.start()
+        asked.wait()
+        since = time.monotonic()
+        next(devexchange.BatchStream.of(schema, forks()))
+        if children == [0]:
+            sys.exit(0)
+        print(os.waitpid(children[0], 0)[1], time.monotonic() - since < 5)
+        go_on.set()
+        thread.join()
+    """)
+    assert lines == ["0 True", "[{'n': 1}]"]

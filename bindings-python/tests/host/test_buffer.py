@@ -39,6 +39,13 @@ def test_array_of_the_standard_library(code):
     assert memoryview(tensor).tolist() == [1, 2, 3]
 
 
+@pytest.mark.parametrize("values", [(ctypes.c_int * 3)(1, 2, 3), ((ctypes.c_double * 3) * 2)((1, 2, 3), (4, 5, 6))])
+def test_array_of_ctypes(values):
+    tensor = from_buffer(values)
+    assert (tensor.data_ptr, tensor.nbytes) == (ctypes.addressof(values), ctypes.sizeof(values))
+    numpy.testing.assert_array_equal(numpy.from_dlpack(tensor), numpy.asarray(values))
+
+
 def test_bytes_are_read_only():
     tensor = from_buffer(b"abc")
     assert (tensor.dtype, tensor.read_only) == ("uint8", True)

@@ -318,3 +318,46 @@ def test_many_threads_at_once():
         thread.join()
     assert manager.statistics()[0] == 0
     assert manager.statistics().total_allocations == 800
+
+
+def test_object_that_does_not_say_what_it_has_is_not_kept():
+    class Undecided:
+        def allocate(self, request):
+            raise AssertionError
+
+        @property
+        def trim(self):
+            raise KeyError("not yet")
+
+    undecided = Undecided()
+    seen = weakref.ref(undecided)
+    with pytest.raises(KeyError, match="not yet"):
+        MemoryManager(undecided)
+    del undecided
+    gc.collect()
+    assert seen() is None
+
+
+def test_nobody_is_asked_for_more_bytes_than_can_be():
+    everything = Everything()
+    with MemoryManager(everything) as manager:
+        with pytest.raises(devexchange.OutOfMemory, match=f"{2**63} bytes could not be allocated"):
+            manager.allocate(2**63, (1, 0))
+        with pytest.raises(devexchange.OutOfRange, match=f"bytes is {2**63}"):
+            manager.pin(4096, 2**63)
+        assert everything.asked == []
+        # All that is unused, and more, is kept.
+        manager.trim(0, 2**63)
+        assert everything.asked == [("trim", 0, 2**63 - 1)]
+
+
+def test_memory_of_another_manager_has_to_be_large_enough():
+    host = MemoryManager.host_only()
+
+    class Short:
+        def allocate(self, request):
+            return host.allocate(request.bytes - 1, (1, 0))
+
+    with pytest.raises(devexchange.Failed, match="it gave memory of 7 bytes, not 8"):
+        MemoryManager(Short()).allocate(8, (1, 0))
+    assert host.statistics().bytes == 0

@@ -49,6 +49,8 @@ def test_ledger():
 def test_device():
     tensor = devexchange.from_buffer(b"a")
     assert (tensor.device.type, tensor.device.id, str(tensor.device)) == (devexchange.DeviceType.CPU, 0, "cpu:0")
+    # The set of types is open.
+    assert str(devexchange.Device(10, 1)) == "10:1"
 
 
 def test_everything_is_declared_and_described():

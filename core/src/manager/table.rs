@@ -91,10 +91,11 @@ impl Manager for Table {
     }
 
     fn allocate(&self, request: &Request) -> Result<Allocated> {
+        let Ok(bytes) = i64::try_from(request.bytes) else { return Err(Error::no_memory(request.bytes)) };
         let asked = DevxMemoryRequest {
             device_type: request.kind.0,
             device_id: request.ordinal,
-            bytes: request.bytes as i64,
+            bytes,
             stream: request.stream.map_or(NO_SYNC, |stream| stream.value()),
             host_flags: request.host.bits(),
             reserved: 0,
@@ -120,12 +121,14 @@ impl Manager for Table {
     }
 
     unsafe fn pin(&self, ordinal: i32, address: *mut c_void, bytes: usize, flags: HostFlags) -> Result<Owner> {
+        let Ok(bytes) = i64::try_from(bytes) else {
+            return refuse!(DEVX_OUT_OF_RANGE, "bytes is {bytes}: there is no such memory");
+        };
         let room = Vacant::new()?;
         let mut owner = DevxOwner { context: std::ptr::null_mut(), release: None };
         self.call("pin", |context, error| {
-            let (bytes, flags) = (bytes as i64, flags.bits());
             // SAFETY: the contract of `new`, and the caller's.
-            Some(unsafe { self.table.pin?(context, ordinal, address, bytes, flags, &mut owner, error) })
+            Some(unsafe { self.table.pin?(context, ordinal, address, bytes, flags.bits(), &mut owner, error) })
         })?;
         // SAFETY: given to us now, to be released once.
         Ok(self.kept(room, unsafe { Owner::from_raw(owner) }))
@@ -196,8 +199,9 @@ impl Manager for Table {
         if self.table.trim.is_none() {
             return Ok(());
         }
+        let keep = i64::try_from(keep).unwrap_or(i64::MAX);
         // SAFETY: the contract of `new`.
-        self.call("trim", |context, error| Some(unsafe { self.table.trim?(context, ordinal, keep as i64, error) }))
+        self.call("trim", |context, error| Some(unsafe { self.table.trim?(context, ordinal, keep, error) }))
     }
 
     fn statistics(&self) -> Statistics {
