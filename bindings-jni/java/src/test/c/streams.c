@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <jni.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -261,10 +262,26 @@ static void source_cancel(struct ArrowAsyncProducer *self) {
     pthread_mutex_unlock(&source->lock);
 }
 
+/* Whether the data of a task is waited for, and whether somebody does. */
+static atomic_int gate, at_gate;
+
+CALL(void, setGate)(JNIEnv *env, jclass class, jboolean shut) {
+    (void)env, (void)class;
+    atomic_store(&gate, shut);
+}
+
+CALL(jboolean, isAtGate)(JNIEnv *env, jclass class) {
+    (void)env, (void)class;
+    return atomic_load(&at_gate) ? JNI_TRUE : JNI_FALSE;
+}
+
 /* A consumer that does not want the array has no room for it. */
 static int extract(struct ArrowAsyncTask *self, struct ArrowDeviceArray *out) {
     atomic_fetch_sub(&live, 1);
     if (out == NULL) return 0;
+    atomic_store(&at_gate, 1);
+    while (atomic_load(&gate)) sched_yield();
+    atomic_store(&at_gate, 0);
     *out = (struct ArrowDeviceArray){.device_id = -1, .device_type = ARROW_DEVICE_CPU};
     out->array = int32_array((int)(intptr_t)self->private_data);
     return 0;

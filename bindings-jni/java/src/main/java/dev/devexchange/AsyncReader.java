@@ -50,7 +50,10 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
     private final Bell<AsyncReader> bell;
     private final Serial signals;
     private final CompletableFuture<Schema> schema = new CompletableFuture<>();
-    private volatile Fields fields;
+
+    /** Those of the schema. */
+    private final Fields fields = new Fields();
+
     private volatile DeviceType deviceType;
     private volatile Map<String, String> metadata = Map.of();
     private volatile ProducerError producerError;
@@ -139,7 +142,8 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
         }
     }
 
-    private static final Flow.Subscription NOTHING = new Flow.Subscription() {
+    /** Of a subscriber to whom nothing comes. */
+    static final Flow.Subscription NOTHING = new Flow.Subscription() {
         @Override
         public void request(long n) {}
 
@@ -212,7 +216,7 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
         if (failure.get() == null) {
             try {
                 lookForSchema();
-            } catch (DevExchangeException thrown) {
+            } catch (Throwable thrown) {
                 fail(thrown);
             }
         }
@@ -245,8 +249,7 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
         if (found == 0) {
             return;
         }
-        Schema come = new Schema(found);
-        fields = come.fields();
+        Schema come = new Schema(found, fields);
         if (!schema.complete(come)) {
             come.close();
         }
@@ -293,7 +296,10 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
         long what;
         try {
             what = poll(reader -> next(reader, next));
-        } catch (DevExchangeException thrown) {
+        } catch (Throwable thrown) {
+            if (next[0] != null) {
+                next[0].close();
+            }
             fail(thrown);
             return true;
         }
@@ -320,22 +326,21 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
         if (what == PENDING) {
             return what;
         }
-        long batch = scratch.buffer.getLong(0);
-        Map<String, String> said = what == BATCH ? Metadata.read(scratch.buffer.getLong(Long.BYTES)) : null;
+        if (what == BATCH) {
+            long batch = scratch.buffer.getLong(0);
+            next[0] = new Batch(batch, fields, Metadata.read(scratch.buffer.getLong(Long.BYTES)));
+        }
         // It may have come at the same time, but it came before.
         lookForSchema();
-        if (what == BATCH) {
-            next[0] = new Batch(batch, fields, said);
-        }
         return what;
     }
 
-    private void fail(DevExchangeException thrown) {
+    private void fail(Throwable thrown) {
         failure.compareAndSet(null, thrown);
         try {
             // What failed later than that does not change it.
             lookForSchema();
-        } catch (DevExchangeException none) {
+        } catch (Throwable none) {
             schema.completeExceptionally(thrown);
         }
     }
@@ -365,12 +370,12 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
      */
     public Schema schema(Duration timeout) throws InterruptedException {
         try {
-            return schema.get(timeout.toNanos(), TimeUnit.NANOSECONDS).share();
+            return schema.get(TimeUnit.NANOSECONDS.convert(timeout), TimeUnit.NANOSECONDS).share();
         } catch (TimeoutException e) {
             throw new DevExchangeException(Status.NOT_READY, "AsyncReader.schema: it has not come in time");
         } catch (ExecutionException e) {
-            int status = e.getCause() instanceof DevExchangeException known ? known.status() : Status.CALLBACK;
-            throw new DevExchangeException(status, e.getCause().getMessage());
+            DevExchangeException why = Background.failure(e.getCause());
+            throw new DevExchangeException(why.status(), why.getMessage());
         }
     }
 

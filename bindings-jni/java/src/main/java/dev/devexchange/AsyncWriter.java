@@ -38,7 +38,10 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
     private final Serial steps;
     private final Schema schema;
     private final Queue<Signal> signals = new ConcurrentLinkedQueue<>();
+
+    /** That of the publisher; {@link AsyncReader#NOTHING} when the stream is over. */
     private final AtomicReference<Flow.Subscription> subscription = new AtomicReference<>();
+
     private final CompletableFuture<Void> completion = new CompletableFuture<>();
 
     // Of the step that calls the handler: one at a time.
@@ -134,7 +137,11 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
 
     private void signal(Signal signal) {
         signals.add(signal);
-        schedule();
+        if (subscription.get() == AsyncReader.NOTHING) {
+            dropSignals();
+        } else {
+            schedule();
+        }
     }
 
     /**
@@ -142,7 +149,8 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
      * consumer cancelled; otherwise with a {@link DevExchangeException}: {@link Status#CALLBACK} if the consumer
      * refused something, {@link Status#INVALID_ARGUMENT} if it requested what cannot be, {@link Status#MISMATCH},
      * {@link Status#DEVICE} or {@link Status#NOT_READY} for a batch that could not be sent, {@link Status#CLOSED} if
-     * the writer was closed before the end. The handler is released then.
+     * the writer was closed before the end; or with what the executor threw that refused to go on, or the publisher
+     * when it was asked for more. The handler is released then.
      *
      * @return a stage that completes on the thread of the last call of the handler
      */
@@ -159,12 +167,21 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
         handle.close();
         schema.close();
         bell.letGo();
-        Flow.Subscription given = subscription.get();
-        if (given != null) {
-            given.cancel();
-        }
+        leave();
         completion.completeExceptionally(why);
         dropSignals();
+    }
+
+    /** Cancels the publisher, or whoever comes yet. */
+    private void leave() {
+        Flow.Subscription given = subscription.getAndSet(AsyncReader.NOTHING);
+        if (given != null) {
+            try {
+                given.cancel();
+            } catch (Throwable thrown) {
+                Background.log("a subscription could not be cancelled", thrown);
+            }
+        }
     }
 
     // ---- calls of the handler, one at a time ----
@@ -268,19 +285,13 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
         handle.close();
         schema.close();
         bell.letGo();
+        subscription.set(AsyncReader.NOTHING);
         completion.complete(null);
     }
 
     /** The stream is over before its time: the publisher is told, and the consumer if it does not know. */
     private void failed(Throwable thrown) {
-        Flow.Subscription given = subscription.get();
-        if (given != null) {
-            try {
-                given.cancel();
-            } catch (Throwable again) {
-                Background.log("a subscription could not be cancelled", again);
-            }
-        }
+        leave();
         if (!tell(thrown)) {
             completion.completeExceptionally(thrown);
         }

@@ -46,7 +46,7 @@ final class Background {
     /** An exception as a text for others; its class at least. */
     static String text(Throwable thrown) {
         try {
-            return Objects.toString(thrown);
+            return Objects.requireNonNull(thrown.toString());
         } catch (Throwable again) {
             return thrown.getClass().getName();
         }

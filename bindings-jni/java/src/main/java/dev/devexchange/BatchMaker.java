@@ -56,7 +56,7 @@ final class BatchMaker {
             throw new DevExchangeException(
                     Status.MISMATCH, "there are " + names.size() + " names and " + columns.size() + " columns");
         }
-        List<byte[]> texts = names.stream().map(BatchMaker::name).toList();
+        List<byte[]> texts = names.stream().map(name -> Field.encode(name, "name")).toList();
         // Three longs for each column, then the names that they point to.
         int records = Math.multiplyExact(columns.size(), 3 * Long.BYTES);
         Scratch scratch = Scratch.of(records + texts.stream().mapToLong(text -> text.length).sum());
@@ -83,10 +83,5 @@ final class BatchMaker {
             columns.subList(0, entered).forEach(Batch::exit);
             Reference.reachabilityFence(scratch);
         }
-    }
-
-    private static byte[] name(String name) {
-        return Field.encode(name, () -> new DevExchangeException(
-                Status.INVALID_TEXT, "name \"" + name + "\" is not valid Unicode"));
     }
 }

@@ -356,6 +356,17 @@ public final class Field {
         }
     }
 
+    /** As {@link #encode(String, Supplier)}; {@code what} is for the message. */
+    static byte[] encode(String text, String what) {
+        return encode(text, () -> new DevExchangeException(
+                Status.INVALID_TEXT, what + " \"" + text + "\" is not valid Unicode"));
+    }
+
+    /** Refuses a text that JNI would hand on as another one. */
+    static void requireUnicode(String text, String what) {
+        encode(text, what);
+    }
+
     private DevExchangeException invalid(String what, String value, String why) {
         String shown = value.replace("\0", "\\0");
         return new DevExchangeException(Status.INVALID_TEXT, context() + what + " \"" + shown + "\" " + why);

@@ -39,9 +39,10 @@ public final class IpcClient implements AutoCloseable {
      * @return the connection, which the caller closes
      * @throws DevExchangeException {@link Status#SYSTEM} if nobody listens there, the user is another one, or there is
      *     no answer in time; {@link Status#INVALID_ARGUMENT} for an address that is none and for a negative time;
-     *     {@link Status#VERSION}
+     *     {@link Status#INVALID_TEXT}, {@link Status#VERSION}
      */
     public static IpcClient connect(String address, Duration timeout) {
+        Field.requireUnicode(address, "address");
         if (timeout.isNegative()) {
             throw new DevExchangeException(
                     Status.INVALID_ARGUMENT, "timeout is " + timeout + ": it must not be negative");
@@ -57,10 +58,11 @@ public final class IpcClient implements AutoCloseable {
      * @param name of the offer
      * @return the tensor, which the caller closes
      * @throws DevExchangeException {@link Status#CLOSED} if the exporter or this handle is gone, what the exporter says
-     *     if there is no such offer, {@link Status#SYSTEM} if there is no answer in time, {@link Status#DEVICE} if this
-     *     process does not have its device, {@link Status#DRIVER}
+     *     if there is no such offer, {@link Status#INVALID_TEXT}, {@link Status#SYSTEM} if there is no answer in time,
+     *     {@link Status#DEVICE} if this process does not have its device, {@link Status#DRIVER}
      */
     public Tensor importTensor(String name) {
+        Field.requireUnicode(name, "name");
         long client = enter("IpcClient.importTensor");
         try {
             return new Tensor(Native.ipcClientImportTensor(client, name));
@@ -77,6 +79,7 @@ public final class IpcClient implements AutoCloseable {
      * @throws DevExchangeException as {@link #importTensor}
      */
     public Batch importBatch(String name) {
+        Field.requireUnicode(name, "name");
         long client = enter("IpcClient.importBatch");
         try {
             return new Batch(Native.ipcClientImportBatch(client, name));

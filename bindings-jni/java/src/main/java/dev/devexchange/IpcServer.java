@@ -23,10 +23,11 @@ public final class IpcServer implements AutoCloseable {
      *
      * @param address the path of a socket, or {@code @} and a name that no file stands for; at most 107 bytes
      * @return the server, which the caller closes
-     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for an address that is none, {@link Status#SYSTEM}
-     *     if it is in use, for example
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for an address that is none,
+     *     {@link Status#INVALID_TEXT}, {@link Status#SYSTEM} if it is in use, for example
      */
     public static IpcServer bind(String address) {
+        Field.requireUnicode(address, "address");
         return new IpcServer(Native.ipcServerBind(address));
     }
 
@@ -60,10 +61,11 @@ public final class IpcServer implements AutoCloseable {
      * @param tensor which stays open, and may be closed at once
      * @param copy whether memory that other processes cannot see may be copied
      * @throws DevExchangeException {@link Status#COPY_REQUIRED}, {@link Status#IMPOSSIBLE},
-     *     {@link Status#INVALID_ARGUMENT} for the name, {@link Status#DEVICE}, {@link Status#DRIVER},
-     *     {@link Status#SYSTEM}, {@link Status#CLOSED}
+     *     {@link Status#INVALID_ARGUMENT} and {@link Status#INVALID_TEXT} for the name, {@link Status#DEVICE},
+     *     {@link Status#DRIVER}, {@link Status#SYSTEM}, {@link Status#CLOSED}
      */
     public void offer(String name, Tensor tensor, Copy copy) {
+        Field.requireUnicode(name, "name");
         long server = enter("IpcServer.offer");
         try {
             long open = tensor.enter("IpcServer.offer");
@@ -86,6 +88,7 @@ public final class IpcServer implements AutoCloseable {
      * @throws DevExchangeException as there
      */
     public void offer(String name, Batch batch, Copy copy) {
+        Field.requireUnicode(name, "name");
         long server = enter("IpcServer.offer");
         try {
             long open = batch.enter("IpcServer.offer");
@@ -104,9 +107,10 @@ public final class IpcServer implements AutoCloseable {
      *
      * @param name of the offer
      * @return whether there was one
-     * @throws DevExchangeException {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#INVALID_TEXT}, {@link Status#CLOSED}
      */
     public boolean withdraw(String name) {
+        Field.requireUnicode(name, "name");
         long server = enter("IpcServer.withdraw");
         try {
             return Native.ipcServerWithdraw(server, name);

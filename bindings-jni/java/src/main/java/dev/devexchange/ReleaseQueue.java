@@ -49,7 +49,7 @@ public final class ReleaseQueue {
         }
         CountDownLatch reached = new CountDownLatch(1);
         Native.queuePush(register(null, reached::countDown));
-        return reached.await(timeout.toNanos(), TimeUnit.NANOSECONDS);
+        return reached.await(TimeUnit.NANOSECONDS.convert(timeout), TimeUnit.NANOSECONDS);
     }
 
     /**

@@ -185,6 +185,7 @@ abstract class TensorExchange extends TensorOnDevice {
      *     {@link Status#INVALID_TEXT}, {@link Status#DEVICE}, {@link Status#CLOSED}
      */
     public Batch toColumn(String name, Copy copy) {
+        Field.requireUnicode(name, "name");
         long tensor = enter("Tensor.toColumn");
         try {
             return new Batch(Native.tensorToColumn(tensor, name, copy.value));
@@ -213,6 +214,7 @@ abstract class TensorExchange extends TensorOnDevice {
      * @throws DevExchangeException as {@link #toColumn}
      */
     public Batch toFixedShapeColumn(String name, Copy copy) {
+        Field.requireUnicode(name, "name");
         long tensor = enter("Tensor.toFixedShapeColumn");
         try {
             return new Batch(Native.tensorToFixedShapeColumn(tensor, name, copy.value));
@@ -243,6 +245,7 @@ abstract class TensorExchange extends TensorOnDevice {
      */
     public Batch toBatch(List<String> names, Copy copy) {
         for (String name : names) {
+            Field.requireUnicode(name, "name");
             if (name.indexOf(0) >= 0) {
                 throw new DevExchangeException(Status.INVALID_TEXT, "name \"" + name + "\" has a NUL in it");
             }

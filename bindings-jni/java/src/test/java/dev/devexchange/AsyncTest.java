@@ -11,8 +11,10 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.nio.ByteBuffer;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -43,6 +45,9 @@ class AsyncTest {
     private static final int ENOSPC = 28;
     private static final int EPIPE = 32;
 
+    /** Held, as otherwise it may be another one when something is logged. */
+    private static final Logger LOGGER = Logger.getLogger("dev.devexchange");
+
     @TempDir
     static Path directory;
 
@@ -55,7 +60,7 @@ class AsyncTest {
 
     @BeforeEach
     void listen() {
-        Logger.getLogger("dev.devexchange").setFilter(record -> {
+        LOGGER.setFilter(record -> {
             logged.add(record.getThrown());
             return false;
         });
@@ -63,7 +68,7 @@ class AsyncTest {
 
     @AfterEach
     void nothingLives() throws InterruptedException {
-        Logger.getLogger("dev.devexchange").setFilter(null);
+        LOGGER.setFilter(null);
         Streams.nothingLives();
         eventually(() -> DevExchange.outstanding() == 0);
     }
@@ -728,6 +733,101 @@ class AsyncTest {
         refused(Status.CLOSED, () -> closed.schema(PATIENCE), "the reader is closed");
     }
 
+    /** While a producer gives the data of the first batch, behind a schema that nobody has looked at yet. */
+    @Test
+    void aReaderThatIsClosedWhileABatchComesGivesAllOfIt() throws Exception {
+        AsyncReader reader = AsyncReader.create();
+        Streams.setGate(true);
+        Collector collector = new Collector() {
+            @Override
+            void subscribed() {
+                request(1);
+                Streams.produceAsync(reader.handlerAddress(), NEVER, NEVER);
+                try {
+                    // The producer, its schema and a task.
+                    eventually(() -> Streams.live() == 3);
+                    pause();
+                } catch (InterruptedException e) {
+                    throw new AssertionError(e);
+                }
+            }
+        };
+        reader.subscribe(collector);
+        eventually(Streams::isAtGate);
+        reader.close();
+        Streams.setGate(false);
+        collector.awaitEnd();
+        assertEquals(List.of("subscribed", "0 {k=0}", "error"), collector.signals);
+        assertEquals(Status.CLOSED, ((DevExchangeException) collector.error).status());
+        assertEquals(List.of(), logged);
+    }
+
+    @Test
+    void aPublisherThatComesTooLateIsCancelled() throws Exception {
+        try (AsyncReader reader = AsyncReader.create();
+                Numbers numbers = new Numbers(5)) {
+            AsyncWriter writer = writer(reader);
+            writer.close();
+            ends(writer, Status.CLOSED, "closed");
+            numbers.subscribe(writer);
+            assertEquals(1, numbers.cancelled.get());
+            assertEquals(0, numbers.requested.get());
+        }
+    }
+
+    @Test
+    void waitingForTheSchemaMayTakeForEver() throws Exception {
+        try (AsyncReader reader = AsyncReader.create();
+                Numbers numbers = new Numbers(0);
+                AsyncWriter writer = writer(reader)) {
+            numbers.subscribe(writer);
+            reader.schema(ChronoUnit.FOREVER.getDuration()).close();
+        }
+    }
+
+    /** In a JVM without memory for what each of its threads needs. */
+    @Test
+    void aSubscriberIsToldThatThereIsNoMemory() throws Exception {
+        Jvm.End end = Jvm.run(List.of("-XX:MaxDirectMemorySize=1m"), Map.of(), NoMemory.class);
+        assertEquals("java.lang.OutOfMemoryError", end.output().strip());
+        assertEquals(0, end.status());
+    }
+
+    /** Says what the subscriber is told. */
+    static final class NoMemory implements Flow.Subscriber<Batch> {
+        private final CountDownLatch over = new CountDownLatch(1);
+
+        public static void main(String[] arguments) throws InterruptedException {
+            AsyncReader reader = AsyncReader.create();
+            ReleaseQueue.flush(Duration.ofSeconds(30));
+            List<ByteBuffer> all = new ArrayList<>();
+            NoMemory subscriber = new NoMemory();
+            try {
+                while (all.size() < 1 << 20) {
+                    all.add(ByteBuffer.allocateDirect(1024));
+                }
+            } catch (OutOfMemoryError full) {
+                reader.subscribe(subscriber);
+            }
+            System.exit(subscriber.over.await(30, TimeUnit.SECONDS) ? 0 : 1);
+        }
+
+        @Override
+        public void onSubscribe(Flow.Subscription subscription) {}
+
+        @Override
+        public void onNext(Batch batch) {}
+
+        @Override
+        public void onError(Throwable thrown) {
+            System.out.println(thrown.getClass().getName());
+            over.countDown();
+        }
+
+        @Override
+        public void onComplete() {}
+    }
+
     @Test
     void signalsComeOnTheExecutorOfTheUser() throws Exception {
         ExecutorService executor = Executors.newSingleThreadExecutor(run -> new Thread(run, "of the user"));
@@ -773,6 +873,9 @@ class AsyncTest {
                     CompletionException.class, () -> writer.completion().toCompletableFuture().join());
             assertInstanceOf(RejectedExecutionException.class, thrown.getCause());
             assertEquals(1, numbers.cancelled.get());
+            Release late = new Release();
+            writer.onNext(batch(0, late));
+            late.assertOnce();
         }
     }
 

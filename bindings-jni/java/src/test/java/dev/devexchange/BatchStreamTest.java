@@ -237,13 +237,21 @@ class BatchStreamTest {
                 public String toString() {
                     throw new AssertionError("no text");
                 }
+            },
+            new IOException() {
+                private static final long serialVersionUID = 1L;
+
+                @Override
+                public String toString() {
+                    return getMessage();
+                }
             }
         };
         String[] texts = {
             "java.lang.IllegalStateException: no more tea", "java.io.IOException: no more milk", "too deep", "not yet",
-            "BatchStreamTest$"
+            "BatchStreamTest$", "BatchStreamTest$"
         };
-        int[] codes = {-EIO, -EIO, -EIO, -22, -EIO};
+        int[] codes = {-EIO, -EIO, -EIO, -22, -EIO, -EIO};
         for (int i = 0; i < all.length; i++) {
             Throwable thrown = all[i];
             Release released = new Release();

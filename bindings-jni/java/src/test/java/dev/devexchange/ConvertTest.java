@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.ByteBuffer;
@@ -144,6 +145,10 @@ class ConvertTest {
             plan(Plan.Kind.IMPOSSIBLE, complex.planColumn(), "complex64");
             refused(Status.IMPOSSIBLE, () -> complex.toColumn("x", Copy.ALWAYS), "complex64");
             refused(Status.INVALID_TEXT, () -> bools.toColumn("a\0b", Copy.ALWAYS), "name", "NUL");
+            refused(Status.INVALID_TEXT, () -> bools.toColumn("a\ud800", Copy.ALWAYS), "name", "not valid Unicode");
+            refused(Status.INVALID_TEXT, () -> bools.toFixedShapeColumn("\ud800", Copy.ALWAYS), "name", "Unicode");
+            assertThrows(NullPointerException.class, () -> bools.toColumn(null, Copy.ALWAYS));
+            assertThrows(NullPointerException.class, () -> bools.toFixedShapeColumn(null, Copy.ALWAYS));
         }
     }
 
@@ -166,6 +171,7 @@ class ConvertTest {
             }
             refused(Status.MISMATCH, () -> matrix.toBatch(List.of("a"), Copy.NEVER), "1 names for 2 columns");
             refused(Status.INVALID_TEXT, () -> matrix.toBatch(List.of("a\0", "b"), Copy.NEVER), "NUL");
+            refused(Status.INVALID_TEXT, () -> matrix.toBatch(List.of("a", "\ud800"), Copy.NEVER), "Unicode");
         }
         try (Tensor rows = Tensor.create(memory, DType.FLOAT64, shape, null)) {
             plan(Plan.Kind.COPY, rows.planBatch(), "apart");

@@ -240,6 +240,10 @@ class IpcTest {
         refused(
                 Status.INVALID_ARGUMENT, () -> IpcClient.connect(address, Duration.ofMillis(-1)), "timeout is PT-0.001S");
         assertThrows(NullPointerException.class, () -> IpcClient.connect(address, null));
+        assertThrows(NullPointerException.class, () -> IpcClient.connect(null));
+        assertThrows(NullPointerException.class, () -> IpcServer.bind(null));
+        refused(Status.INVALID_TEXT, () -> IpcServer.bind("@\ud800"), "address", "not valid Unicode");
+        refused(Status.INVALID_TEXT, () -> IpcClient.connect("@\ud800"), "address", "not valid Unicode");
         try (IpcServer server = IpcServer.bind(address);
                 Tensor own = own(null);
                 Batch batch = IpcScenario.batch(null)) {
@@ -250,6 +254,12 @@ class IpcTest {
             String longName = "x".repeat(256);
             refused(Status.INVALID_ARGUMENT, () -> server.offer(longName, batch, Copy.ALWAYS), "name has 256 bytes");
             assertThrows(NullPointerException.class, () -> server.offer("x", own, null));
+            assertThrows(NullPointerException.class, () -> server.offer(null, own, Copy.ALWAYS));
+            assertThrows(NullPointerException.class, () -> server.offer(null, batch, Copy.ALWAYS));
+            assertThrows(NullPointerException.class, () -> server.withdraw(null));
+            refused(Status.INVALID_TEXT, () -> server.offer("\ud800", own, Copy.ALWAYS), "name", "Unicode");
+            refused(Status.INVALID_TEXT, () -> server.offer("\ud800", batch, Copy.ALWAYS), "name", "Unicode");
+            refused(Status.INVALID_TEXT, () -> server.withdraw("\ud800"), "name", "Unicode");
             Tensor closed = own(null);
             closed.close();
             refused(Status.CLOSED, () -> server.offer("x", closed, Copy.ALWAYS), "IpcServer.offer", "tensor");
@@ -262,6 +272,8 @@ class IpcTest {
                 refused(Status.INVALID_ARGUMENT, () -> client.importTensor("other"), "refused", "other");
                 refused(Status.MISMATCH, () -> client.importBatch("tensor"));
                 refused(Status.INVALID_ARGUMENT, () -> client.importTensor(""), "name has 0 bytes");
+                refused(Status.INVALID_TEXT, () -> client.importTensor("\ud800"), "name", "Unicode");
+                refused(Status.INVALID_TEXT, () -> client.importBatch("\ud800"), "name", "Unicode");
                 client.importTensor("tensor").close();
             }
         }

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
+import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -110,7 +111,7 @@ class ReleaseQueueTest {
                 .close();
         assertFalse(ReleaseQueue.flush(Duration.ofMillis(20)));
         gate.countDown();
-        Check.flush();
+        assertTrue(ReleaseQueue.flush(ChronoUnit.FOREVER.getDuration()));
     }
 
     @Test

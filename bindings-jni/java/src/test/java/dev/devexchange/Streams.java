@@ -29,6 +29,12 @@ final class Streams {
 
     static native void produceAsync(long handler, int batches, int failAt);
 
+    /** Whether whoever takes the data of a task of {@link #produceAsync} waits from now on. */
+    static native void setGate(boolean shut);
+
+    /** Whether somebody waits. */
+    static native boolean isAtGate();
+
     static native long sink(int refuseAt, int cancelAt);
 
     static native long awaitSink(long handler);
