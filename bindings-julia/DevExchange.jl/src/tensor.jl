@@ -164,6 +164,31 @@ Base.strides(t::Tensor) = t.strides
 Base.elsize(::Type{<:Tensor{T}}) where {T} = sizeof(T)
 Base.dataids(t::Tensor) = (UInt(t.data),)
 
+# Julia compares where arrays begin. A tensor may be of any part of another array, so it is compared by all of its bytes.
+const OfTensor = Union{Tensor,SubArray{<:Any,<:Any,<:Tensor}}
+Base.mightalias(a::OfTensor, b::AbstractArray) = may_meet(a, b)
+Base.mightalias(a::AbstractArray, b::OfTensor) = may_meet(a, b)
+Base.mightalias(a::OfTensor, b::OfTensor) = may_meet(a, b)
+Base.mightalias(a::SubArray{T,<:Any,P}, b::SubArray{T,<:Any,P}) where {T,P<:Tensor} = may_meet(a, b)
+
+function may_meet(a::AbstractArray, b::AbstractArray)
+    x, y = bytes_of(a), bytes_of(b)
+    (x === nothing || y === nothing) && return !isdisjoint_ids(Base.dataids(a), Base.dataids(b))
+    return !isempty(intersect(x, y))
+end
+
+isdisjoint_ids(a::Tuple, b::Tuple) = !any(id -> id in b, a)
+
+# The addresses of an array's memory, as far as it has some; of a view, those of the whole.
+bytes_of(a::Array) = UInt(pointer(a)) .+ (0:sizeof(a)-1)
+function bytes_of(t::Tensor{T}) where {T}
+    isempty(t) && return UInt(t.data) .+ (0:-1)
+    reach = (size(t) .- 1) .* strides(t)
+    below, above = sum(min.(reach, 0)), sum(max.(reach, 0)) + 1
+    return UInt(t.data) .+ (below*sizeof(T):above*sizeof(T)-1)
+end
+bytes_of(a::AbstractArray) = (p = parent(a); p === a ? nothing : bytes_of(p))
+
 function Base.unsafe_convert(::Type{Ptr{T}}, t::Tensor{T}) where {T}
     require_open(t.handle)
     return t.data

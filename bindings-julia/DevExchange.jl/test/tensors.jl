@@ -254,3 +254,25 @@ end
     dlpack_release(l)
     @test nothing_left()
 end
+
+@testset "tensors: writing to memory that is read at once" begin
+    a = collect(1:6)
+    tensors = [Tensor(view(a, 2:4)), Tensor(view(a, 5:-1:3))]
+    part, backwards = tensors
+    view(a, 3:5) .= part
+    @test a == [1, 2, 2, 3, 4, 6]
+    view(part, 2:3) .= view(a, 1:2)
+    @test a == [1, 2, 1, 2, 4, 6]
+    view(part, 2:3) .= view(part, 1:2)
+    @test a == [1, 2, 2, 1, 4, 6]
+    part .= backwards
+    @test a == [1, 4, 1, 2, 4, 6]
+    backwards .= reshape(view(a, 1:3), 3)
+    @test a == [1, 4, 1, 4, 1, 6]
+    # What begins elsewhere and does not meet, what has no memory, and what has no elements.
+    @test !Base.mightalias(part, view(copy(a), 2:4)) && !Base.mightalias(view(a, 1:3), Tensor([1]))
+    @test !Base.mightalias(part, 1:3) && !Base.mightalias(Tensor(Int[]), a)
+    # Of a view, the whole array counts.
+    @test Base.mightalias(view(a, 6:6), part) && !Base.mightalias(view(part, 1:1), copy(a))
+    foreach(close, tensors)
+end
