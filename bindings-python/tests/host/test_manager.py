@@ -167,6 +167,9 @@ def test_tensor_of_new_memory():
         empty(1, "float33")
     with pytest.raises(TypeError, match="dtype is 3"):
         empty(1, 3)
+    foreign = numpy.dtype("float32").newbyteorder()
+    with pytest.raises(ValueError, match="dtype is [<>]f4: not in the byte order of this machine"):
+        empty(1, foreign)
     with pytest.raises(ValueError, match="-1"):
         empty((2, -1))
 
