@@ -110,6 +110,8 @@ public final class DeviceStream implements AutoCloseable {
     @Override
     public void close() {
         handle.close();
+        // One that is collected meanwhile would not be destroyed.
+        Reference.reachabilityFence(this);
     }
 
     /** {@return number and device, or that it is closed} */
