@@ -258,18 +258,20 @@ fn release_after(mut later: Later, held: Held) {
 }
 
 /// Gives up a tensor after what is queued on `stream` until now, or, if that is being captured, until the capture has
-/// ended. If nobody can say when that is, one reference is never given up.
+/// ended. If that cannot be noted, the host waits for it; if not even that is possible, one reference is never given up.
 pub(crate) fn release_behind(tensor: Tensor, stream: Stream) {
     let Err(error) = tensor.used_on(stream) else { return };
     if reaper::is_over(&error) {
         return;
     }
-    match Later::new().ok().zip(Vacant::find()).filter(|_| stream.is_capturing() == Ok(true)) {
-        Some((later, room)) => {
-            let release = move || release_behind(tensor, stream);
-            later.release_after_capture(stream, Owner::releasing(room, None, release));
-        }
-        None => reaper::abandon(tensor.into_owner()),
+    if stream.is_capturing() == Ok(true)
+        && let Some((later, room)) = Later::new().ok().zip(Vacant::find())
+    {
+        let release = move || release_behind(tensor, stream);
+        return later.release_after_capture(stream, Owner::releasing(room, None, release));
+    }
+    if stream.synchronize().is_err_and(|error| !reaper::is_over(&error)) {
+        reaper::abandon(tensor.into_owner());
     }
 }
 
