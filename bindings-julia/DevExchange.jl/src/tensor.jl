@@ -180,12 +180,12 @@ end
 isdisjoint_ids(a::Tuple, b::Tuple) = !any(id -> id in b, a)
 
 # The addresses of an array's memory, as far as it has some; of a view, those of the whole.
-bytes_of(a::Array) = UInt(pointer(a)) .+ (0:sizeof(a)-1)
+bytes_of(a::Array) = Int(pointer(a)) .+ (0:sizeof(a)-1)
 function bytes_of(t::Tensor{T}) where {T}
-    isempty(t) && return UInt(t.data) .+ (0:-1)
+    isempty(t) && return 0:-1
     reach = (size(t) .- 1) .* strides(t)
-    below, above = sum(min.(reach, 0)), sum(max.(reach, 0)) + 1
-    return UInt(t.data) .+ (below*sizeof(T):above*sizeof(T)-1)
+    below, above = reduce(+, min.(reach, 0); init=0), reduce(+, max.(reach, 0); init=0) + 1
+    return Int(t.data) .+ (below*sizeof(T):above*sizeof(T)-1)
 end
 bytes_of(a::AbstractArray) = (p = parent(a); p === a ? nothing : bytes_of(p))
 
