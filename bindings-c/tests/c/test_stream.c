@@ -2,99 +2,11 @@
  * driver, and on the simulated driver, for which every missing wait and every early release is a finding that ends the
  * program badly. What belongs to other libraries here (a consumer's copy, a producer's memory) calls the driver itself.
  */
-#define _POSIX_C_SOURCE 200809L /* nanosleep */
-
-#include <dlfcn.h>
-#include <time.h>
-
-#include "test_support.h"
-
-/* --- the driver, as somebody else uses it --- */
-
-typedef uint64_t device_pointer;
-typedef int32_t driver_code;
-
-static struct {
-    driver_code (*init)(uint32_t flags);
-    driver_code (*retain)(void **context, int32_t device);
-    driver_code (*set_current)(void *context);
-    driver_code (*allocate)(device_pointer *out, size_t bytes);
-    driver_code (*free)(device_pointer memory);
-    driver_code (*copy)(device_pointer to, device_pointer from, size_t bytes, void *stream);
-    driver_code (*read)(void *to, device_pointer from, size_t bytes);
-    driver_code (*fill)(device_pointer to, uint8_t value, size_t bytes, void *stream);
-    driver_code (*wait)(void *stream, void *event, uint32_t flags);
-    driver_code (*synchronize)(void *stream);
-    /* Of the simulated one only. */
-    uint64_t (*calls)(const char *function);
-    size_t (*findings)(void);
-} driver;
-
-static int has_driver(void) {
-    int32_t count = 0;
-    return devx_device_count(kDLCUDA, &count, NULL) == DEVX_OK;
-}
-
-#define NEEDS_DRIVER()                                                                                                 \
-    do {                                                                                                               \
-        if (!has_driver()) {                                                                                           \
-            SKIP("there is no CUDA driver");                                                                           \
-        }                                                                                                              \
-        CHECK_CALL(use_driver());                                                                                      \
-    } while (0)
-
-#define NEEDS_NO_DRIVER()                                                                                              \
-    do {                                                                                                               \
-        if (has_driver()) {                                                                                            \
-            SKIP("there is a CUDA driver");                                                                            \
-        }                                                                                                              \
-    } while (0)
-
-#define FIND(library, member, name)                                                                                    \
-    do {                                                                                                               \
-        *(void **)&driver.member = dlsym((library), (name));                                                           \
-        CHECK_MSG(driver.member != NULL, "%s is not there", (name));                                                   \
-    } while (0)
-
-/* Makes the primary context of device 0 current, as the programs do that use the driver. */
-static void use_driver(void) {
-    void *context = NULL;
-    if (driver.init == NULL) {
-        void *library = dlopen("libcuda.so.1", RTLD_NOW);
-        CHECK(library != NULL);
-        FIND(library, retain, "cuDevicePrimaryCtxRetain");
-        FIND(library, set_current, "cuCtxSetCurrent");
-        FIND(library, allocate, "cuMemAlloc_v2");
-        FIND(library, free, "cuMemFree_v2");
-        FIND(library, copy, "cuMemcpyDtoDAsync_v2");
-        FIND(library, read, "cuMemcpyDtoH_v2");
-        FIND(library, fill, "cuMemsetD8Async");
-        FIND(library, wait, "cuStreamWaitEvent");
-        FIND(library, synchronize, "cuStreamSynchronize");
-        FIND(library, init, "cuInit");
-        *(void **)&driver.calls = dlsym(library, "simcuda_calls");
-        *(void **)&driver.findings = dlsym(library, "simcuda_findings");
-        CHECK_INT(driver.init(0), 0);
-        CHECK_INT(driver.retain(&context, 0), 0);
-        CHECK_INT(driver.set_current(context), 0);
-    }
-}
-
-static void *raw_stream(int64_t stream) {
-    return (void *)(uintptr_t)stream;
-}
-
-static device_pointer pointer_of(const void *memory) {
-    return (device_pointer)(uintptr_t)memory;
-}
+#include "test_driver.h"
 
 /* --- short ways --- */
 
 static const DLDevice gpu = {kDLCUDA, 0};
-
-enum { SIX = 6 };
-static const double six[SIX] = {0, 1, 2, 3, 4, 5};
-static const int64_t shape_of_six[] = {2, 3};
 
 static void make_stream(int64_t *out) {
     CHECK_OK(devx_stream_create(gpu, out, &error));
@@ -135,20 +47,6 @@ static void consume_six(const void *memory, int64_t stream) {
     CHECK_INT(driver.read(values, copy, sizeof values), 0);
     CHECK_INT(driver.free(copy), 0);
     CHECK(memcmp(values, six, sizeof six) == 0);
-}
-
-/* Releases that wait for work come on a thread of the library's. */
-static void finish_releases(void) {
-    struct timespec const pause = {0, 1000 * 1000};
-    for (int i = 0; devx_releases_waiting() > 0 && i < 20 * 1000; ++i) {
-        nanosleep(&pause, NULL);
-    }
-    CHECK_INT(devx_releases_waiting(), 0);
-    CHECK_INT(devx_releases_lost(), 0);
-    CHECK_NOTHING_OUTSTANDING();
-    if (driver.findings != NULL) {
-        CHECK_INT(driver.findings(), 0);
-    }
 }
 
 /* --- without a driver --- */

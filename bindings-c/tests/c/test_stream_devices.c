@@ -1,0 +1,154 @@
+/* Two devices in one exchange: copies from one to the other, a consumer whose stream is on the other device, and a
+ * release after its work. scripts/test-c.sh runs this as test_stream.c: on the simulated driver there are two, and a
+ * wait that is missing between them is a finding.
+ */
+#include "test_driver.h"
+
+static const DLDevice devices[2] = {{kDLCUDA, 0}, {kDLCUDA, 1}};
+
+#define NEEDS_TWO_DEVICES()                                                                                            \
+    do {                                                                                                               \
+        int32_t check_count_ = 0;                                                                                      \
+        NEEDS_DRIVER();                                                                                                \
+        CHECK_OK(devx_device_count(kDLCUDA, &check_count_, &error));                                                   \
+        if (check_count_ < 2) {                                                                                        \
+            SKIP("there is one device");                                                                               \
+        }                                                                                                              \
+    } while (0)
+
+/* One on each device. Device 0 is current, which no call changes. */
+static void make_streams(int64_t streams[2]) {
+    for (int i = 0; i < 2; ++i) {
+        CHECK_OK(devx_stream_create(devices[i], &streams[i], &error));
+    }
+}
+
+static void end_streams(const int64_t streams[2]) {
+    CHECK_CALL(finish_releases());
+    for (int i = 0; i < 2; ++i) {
+        CHECK_OK(devx_stream_destroy(devices[i], streams[i], &error));
+    }
+}
+
+/* 2 x 3 float64 on a device, written by a copy that is queued on its stream and that nobody has waited for. */
+static void queue_six(int at, const int64_t streams[2], devx_tensor_t **out) {
+    devx_tensor_t *source = NULL;
+    CHECK_OK(devx_tensor_allocate(devices[at], float64, shape_of_six, 2, streams[at], &source, &error));
+    CHECK_OK(devx_tensor_write(source, six, sizeof six, streams[at], &error));
+    CHECK_OK(devx_tensor_copy_to(source, devices[at], streams[at], out, &error));
+    devx_tensor_release(&source);
+}
+
+static void check_place(const devx_tensor_t *tensor, int at) {
+    DLTensor seen;
+    CHECK_OK(devx_tensor_borrow(tensor, &seen, NULL, &error));
+    CHECK_INT(seen.device.device_type, kDLCUDA);
+    CHECK_INT(seen.device.device_id, at);
+    CHECK_OK(devx_tensor_check_pointers(tensor, &error));
+}
+
+TEST(tensors_are_copied_both_ways_on_streams_of_either_device) {
+    NEEDS_TWO_DEVICES();
+    int64_t streams[2] = {0};
+    CHECK_CALL(make_streams(streams));
+    for (int ways = 0; ways < 4; ++ways) {
+        int const there = ways & 1, back = ways >> 1;
+        devx_tensor_t *first = NULL, *second = NULL, *again = NULL;
+        double values[SIX] = {0};
+        CHECK_CALL(queue_six(0, streams, &first));
+        CHECK_OK(devx_tensor_copy_to(first, devices[1], streams[there], &second, &error));
+        devx_tensor_release(&first);
+        CHECK_CALL(check_place(second, 1));
+        CHECK_OK(devx_tensor_copy_to(second, devices[0], streams[back], &again, &error));
+        devx_tensor_release(&second);
+        CHECK_CALL(check_place(again, 0));
+        CHECK_OK(devx_tensor_read(again, values, sizeof values, streams[0], &error));
+        CHECK(memcmp(values, six, sizeof six) == 0);
+        devx_tensor_release(&again);
+    }
+    CHECK_CALL(end_streams(streams));
+}
+
+TEST(batches_are_copied_between_devices) {
+    NEEDS_TWO_DEVICES();
+    int64_t streams[2] = {0};
+    struct tally tally = {0};
+    struct ArrowSchema schema;
+    struct ArrowArray array;
+    devx_batch_t *batches[4] = {NULL};
+    devx_batch_info info;
+    devx_column column;
+    const void *values = NULL;
+    CHECK_CALL(make_streams(streams));
+    foreign_batch(&tally, 3, &schema, &array);
+    CHECK_OK(devx_batch_import_pair(&array, &schema, &batches[0], &error));
+    CHECK_OK(devx_batch_copy_to(batches[0], devices[0], streams[0], &batches[1], &error));
+    CHECK_OK(devx_batch_copy_to(batches[1], devices[1], streams[1], &batches[2], &error));
+    CHECK_OK(devx_batch_copy_to(batches[2], cpu, streams[1], &batches[3], &error));
+    int const device_types[] = {kDLCPU, kDLCUDA, kDLCUDA, kDLCPU}, device_ids[] = {0, 0, 1, 0};
+    for (int i = 0; i < 4; ++i) {
+        CHECK_OK(devx_batch_get_info(batches[i], &info, &error));
+        CHECK_INT(info.device_type, device_types[i]);
+        CHECK_INT(info.device_id == -1 ? 0 : info.device_id, device_ids[i]);
+    }
+    CHECK_OK(devx_batch_column(batches[3], 0, &column, &error));
+    CHECK_OK(devx_column_values(batches[3], &column, int32, &values, &error));
+    for (int i = 0; i < 3; ++i) {
+        devx_batch_release(&batches[i]);
+    }
+    CHECK_INT(((const int32_t *)values)[0], 0);
+    devx_batch_release(&batches[3]);
+    CHECK_CALL(end_streams(streams));
+    CHECK_INT(tally.live, 0);
+}
+
+struct foreign_memory {
+    device_pointer address;
+    driver_code freed;
+    atomic_int releases;
+};
+
+static void free_foreign_memory(void *context) {
+    struct foreign_memory *memory = context;
+    memory->freed = driver.free(memory->address);
+    atomic_fetch_add(&memory->releases, 1);
+}
+
+/* Memory of somebody else's on device 0, filled by work that is queued there, used by work on device 1, and given up at
+ * once: the consumer's stream waits for the producer's, and the release for the consumer's. */
+TEST(a_consumer_on_the_other_device_comes_after_the_producer_and_before_the_release) {
+    NEEDS_TWO_DEVICES();
+    int64_t streams[2] = {0};
+    struct foreign_memory memory = {0, -1, 0};
+    devx_owner const owner = {&memory, free_foreign_memory};
+    devx_tensor_t *tensor = NULL, *imported = NULL, *target = NULL;
+    struct DLManagedTensorVersioned *exported = NULL;
+    DLTensor view;
+    uint8_t values[sizeof six], expected[sizeof six];
+    CHECK_CALL(make_streams(streams));
+    CHECK_INT(driver.allocate(&memory.address, sizeof six), 0);
+    CHECK_INT(driver.fill(memory.address, 0x5a, sizeof six, raw_stream(streams[0])), 0);
+    int64_t shape[] = {2, 3};
+    DLTensor const description = {(void *)(uintptr_t)memory.address, devices[0], 2, float64, shape, NULL, 0};
+    CHECK_OK(devx_tensor_create(&description, 0, &owner, &tensor, &error));
+    CHECK_OK(devx_tensor_produced_on(tensor, streams[0], &error));
+    CHECK_OK(devx_tensor_allocate(devices[1], float64, shape_of_six, 2, streams[1], &target, &error));
+    CHECK_OK(devx_tensor_borrow(target, &view, NULL, &error));
+
+    devx_dlpack_request const request = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION, streams[1], DEVX_COPY_NEVER};
+    CHECK_OK(devx_tensor_export_move(&tensor, &request, &exported, &error));
+    CHECK_OK(devx_tensor_import_on(exported, streams[1], &imported, &error));
+    CHECK_INT(driver.copy(pointer_of(view.data), memory.address, sizeof six, raw_stream(streams[1])), 0);
+    CHECK_OK(devx_tensor_used_on(imported, streams[1], &error));
+    devx_tensor_release(&imported);
+
+    CHECK_OK(devx_tensor_read(target, values, sizeof values, streams[1], &error));
+    memset(expected, 0x5a, sizeof expected);
+    CHECK(memcmp(values, expected, sizeof expected) == 0);
+    devx_tensor_release(&target);
+    CHECK_CALL(end_streams(streams));
+    CHECK_INT(memory.releases, 1);
+    CHECK_INT(memory.freed, 0);
+}
+
+CHECK_MAIN()
