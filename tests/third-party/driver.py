@@ -100,3 +100,8 @@ def copy_on(device, address, nbytes, stream):
     target = device.allocate(nbytes, stream=stream)
     target.copy_from(Buffer.from_handle(address, nbytes), stream=stream)
     return target
+
+
+def copy_between(target, source, nbytes, stream):
+    """Queues a copy from device memory to device memory, of whatever devices."""
+    ok(cuda.cuMemcpyDtoDAsync(target, source, nbytes, stream.handle))

@@ -1,0 +1,81 @@
+"""Two devices in one exchange: copies between them, and a consumer whose stream is on the other device."""
+
+import driver
+import numpy
+import pyarrow
+import pytest
+from cuda.core import Device
+
+from devexchange import from_arrow, from_cuda_array_interface, from_dlpack
+
+CPU = (1, 0)
+DEVICES = [(2, 0), (2, 1)]
+VALUES = numpy.arange(1, 25, dtype="f4").reshape(4, 6)
+
+
+@pytest.fixture
+def streams(cuda):
+    """One on each device; device 0 is current before and after."""
+    other = Device(1)
+    other.set_current()
+    streams = [cuda.consumer, other.create_stream()]
+    cuda.device.set_current()
+    yield streams
+    streams[1].sync()
+    streams[1].close()
+
+
+@pytest.mark.parametrize("there", [0, 1])
+@pytest.mark.parametrize("back", [0, 1])
+def test_tensors_are_copied_both_ways_on_streams_of_either(streams, there, back):
+    first = from_dlpack(VALUES, device=DEVICES[0], stream=streams[0])
+    second = first.copy_to(DEVICES[1], streams[there])
+    first.close()
+    again = second.copy_to(DEVICES[0], streams[back])
+    assert (second.device, again.device) == (DEVICES[1], DEVICES[0])
+    second.close()
+    numpy.testing.assert_array_equal(numpy.from_dlpack(again.copy_to(CPU, streams[0])), VALUES)
+
+
+def test_batches_are_copied_between_devices(streams):
+    table = pyarrow.record_batch({"n": [1, None, 3], "s": ["a", None, "c"]})
+    first = from_arrow(table).copy_to(DEVICES[0], streams[0])
+    second = first.copy_to(DEVICES[1], streams[1])
+    assert (first.device, second.device) == tuple(DEVICES)
+    first.close()
+    host = second.copy_to(CPU, streams[1])
+    second.close()
+    assert pyarrow.record_batch(host).to_pylist() == table.to_pylist()
+
+
+class Producer:
+    """Memory of device 0 that the producer's stream has still to fill."""
+
+    def __init__(self, cuda):
+        self.memory, self.stream = driver.pending(cuda.device, VALUES, cuda.producer), cuda.producer
+
+    @property
+    def __cuda_array_interface__(self):
+        return {
+            "version": 3,
+            "shape": VALUES.shape,
+            "typestr": VALUES.dtype.str,
+            "data": (int(self.memory.handle), False),
+            "stream": driver.number(self.stream),
+        }
+
+    def __del__(self):
+        self.memory.close(self.stream)
+
+
+@pytest.mark.parametrize("way", [from_cuda_array_interface, from_dlpack])
+def test_a_consumer_on_the_other_device_comes_after_the_producer_and_before_the_release(cuda, streams, way):
+    producer = from_cuda_array_interface(Producer(cuda))
+    target = from_dlpack(numpy.zeros_like(VALUES), device=DEVICES[1], stream=streams[1])
+    seen = way(producer, stream=streams[1])
+    del producer
+    assert seen.device == DEVICES[0]
+    driver.copy_between(target.data_ptr, seen.data_ptr, VALUES.nbytes, streams[1])
+    seen.used_on(streams[1])
+    seen.close()
+    numpy.testing.assert_array_equal(numpy.from_dlpack(target.copy_to(CPU, streams[1])), VALUES)
