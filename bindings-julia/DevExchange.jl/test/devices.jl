@@ -68,7 +68,7 @@ end
         @test_skip place_driver() !== nothing
     else
         schedule = Threads.nthreads() == 1 ? NamedTuple() : (SIMCUDA_MODE="threads",)
-        output, ended = run_with_driver(directory, `$ON_DEVICE`; schedule...)
+        output, ended = run_with_driver(directory, `$ON_DEVICE`; SIMCUDA_DEVICES=2, schedule...)
         counts = match(r"^on a device: (\d+) passed, 0 failed$"m, output)
         ok = ended && counts !== nothing && parse(Int, counts.captures[1]) > 20
         ok || println(output)

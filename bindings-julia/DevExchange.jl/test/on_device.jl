@@ -281,8 +281,9 @@ end
 
 suite = @testset Counting "on a device" begin
     include("on_device_memory.jl")
+    include("on_two_devices.jl")
     info = device_info(GPU)
-    @test device_count() == 1 && startswith(info.name, "Simulated") && info.uuid != Base.UUID(0)
+    @test device_count() == 2 && startswith(info.name, "Simulated") && info.uuid != Base.UUID(0)
     @test 0 < info.free_bytes <= info.total_bytes && info.driver_version >= 11000
     @test refusals()
     @test pinned_and_managed()
@@ -293,7 +294,8 @@ suite = @testset Counting "on a device" begin
     for (mode, seed) in schedules
         ccall(driver(:simcuda_seed), Cint, (Cstring, UInt64), mode, seed)
         for scenario in (tensors_there_and_back, on_the_legacy_stream, batches_there_and_back,
-                         every_type_there_and_back, released_after_the_work, tasks_at_once, MEMORY_SCENARIOS...)
+                         every_type_there_and_back, released_after_the_work, tasks_at_once, MEMORY_SCENARIOS...,
+                         SCENARIOS_OF_TWO...)
             ok = scenario()
             ok || println(scenario, " with schedule ", mode, " ", seed)
             @test ok

@@ -121,6 +121,11 @@ class DeviceTest {
     }
 
     @Test
+    void twoDevicesAreInOneExchange() throws IOException, InterruptedException {
+        simulated.endsWellInEveryOrder(TwoDevicesScenario.class, "everything");
+    }
+
+    @Test
     void manyThreadsMayUseOneDevice() throws IOException, InterruptedException {
         endsWell("crowd", "lazy", 5);
         endsWell("crowd", "threads", 5);
