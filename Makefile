@@ -176,9 +176,11 @@ seeded-bugs: ## whether the tests see what they are for: 14 bugs, one after the 
 	@scripts/setup.sh --quiet rust
 	@scripts/seeded-bugs.sh $(ONLY)
 
-lint: ## rustfmt and clippy; a warning is an error
+lint: ## rustfmt, clippy and rustdoc; a warning is an error
 	@$(env) $$CARGO fmt --all --check
 	@$(env) $$CARGO clippy --workspace --all-targets --locked -- -D warnings
+	@$(env) RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $$CARGO doc --quiet --workspace --locked \
+	  --no-deps --all-features --document-private-items
 	@scripts/fuzz.sh --lint
 
 clean: ## remove what was built

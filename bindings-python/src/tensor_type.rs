@@ -75,7 +75,7 @@ fn slot(kind: &Bound<'_, PyType>, slot: c_int) -> Option<NonNull<c_void>> {
     NonNull::new(unsafe { ffi::PyType_GetSlot(kind.as_type_ptr(), slot) })
 }
 
-/// A tensor object without a tensor, for [`fill`].
+/// A tensor object without a tensor, which is put in afterwards.
 #[inline]
 pub(crate) fn empty(py: Python<'_>) -> PyResult<Bound<'_, Tensor>> {
     let Some(kind) = KIND.get() else { return Err(PyTypeError::new_err("the module is not there")) };

@@ -6,12 +6,40 @@
 //! * **who** keeps it alive: [`memory`]
 //! * **when** may it be touched: [`order`]
 //!
-//! [`Tensor`] and [`Batch`] are the answers together. The protocols, [`dlpack`] and [`arrow`], only translate
-//! between them and the structs of the standards, which lie in [`abi`]; [`convert`] turns one into the other.
+//! [`Tensor`] and [`Batch`] are the answers together. The protocols, [`dlpack`], [`arrow`] and [`cuda_array`], only
+//! translate between them and the structs of the standards, which lie in [`abi`]; [`convert`] turns one into the other,
+//! [`ipc`] takes both to other processes. Their memory may come from a [`manager`]. The [`ledger`] counts what is not
+//! released yet.
 //!
 //! Ownership is handed over in three ways, named alike in every language: *share* (the owner is counted: clone
 //! and export), *move* (export the thing itself), *borrow* (a view for the length of one call). An import takes
 //! ownership only if it succeeds.
+//!
+//! Memory of a vector's goes to a consumer of DLPack, who calls the deleter when it is done; what a producer gives
+//! comes in the same way:
+//!
+//! ```
+//! use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
+//! use devexchange_core::dlpack::{self, Request};
+//! use devexchange_core::{Tensor, ledger};
+//!
+//! # fn main() -> devexchange_core::Result<()> {
+//! let tensor = Tensor::from_vec(vec![1.0_f64, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3])?;
+//! let handed: *mut DLManagedTensorVersioned = dlpack::share(&tensor, &Request::default())?.into_raw();
+//! // `handed` may cross a C ABI now. Who takes it in on the other side, in Rust too:
+//! // SAFETY: a valid tensor, which nobody else owns.
+//! let seen = unsafe { dlpack::import(handed) }?;
+//! assert_eq!(seen.shape(), [2, 3]);
+//! assert_eq!(seen.as_slice::<f64>()?, tensor.as_slice::<f64>()?);
+//! drop((tensor, seen));
+//! assert_eq!(ledger::outstanding(), 0);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Device memory is the same, with a [`Stream`](runtime::cuda::Stream) where work is queued: [`Tensor::produced_on`] by the
+//! producer, [`Tensor::wait`] and [`Tensor::used_on`] by the consumer. The memory is released only after the work that was
+//! named. The CUDA driver is looked for when a program first asks for a CUDA device; without one, that is an error.
 
 pub mod abi;
 pub mod arrow;
@@ -19,7 +47,6 @@ pub mod arrow;
 pub mod arrow_rs;
 pub mod convert;
 pub mod cuda_array;
-
 pub mod device;
 pub mod dlpack;
 pub mod dtype;

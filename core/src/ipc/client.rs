@@ -135,7 +135,7 @@ impl Client {
     /// exporter has not changed its offers, another import over this connection shares it and asks nobody.
     ///
     /// # Errors
-    /// `DEVX_CLOSED` if the exporter is gone, what the exporter says, and as [`import_tensor`]. After
+    /// `DEVX_CLOSED` if the exporter is gone, what the exporter says, and as [`import_tensor`](super::import_tensor). After
     /// `DEVX_OUT_OF_MEMORY` the connection is as good as before, and so is what was imported.
     pub fn import_tensor(&self, name: &str) -> Result<Tensor> {
         self.import(name)

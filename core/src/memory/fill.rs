@@ -1,6 +1,6 @@
 //! Filling a block in place.
 
-/// Makes a block with so many references, as [`Room::fill`]; but each member of the header is written where it belongs, so
+/// Makes a block with so many references, as `Room::fill`; but each member of the header is written where it belongs, so
 /// that none is moved about in memory on the way.
 macro_rules! fill_in {
     ($room:expr, $refs:expr, $Header:ident { $($member:ident: $value:expr),* $(,)? }) => {{
