@@ -366,8 +366,8 @@ impl Managed for DLManagedTensorVersioned {
             Ok(version) => version,
             Err(error) => return Err(Refused { error, returned: tensor }),
         };
-        let tensor = copy_if(tensor, request.copy == Copying::Always)?;
-        match tensor.lend_place(0) {
+        let mut tensor = copy_if(tensor, request.copy == Copying::Always)?;
+        match tensor.give_place() {
             Some(place) => {
                 let owned = hand_over_in_place(&tensor, place, version);
                 std::mem::forget(tensor); // its reference goes with the place
@@ -383,7 +383,7 @@ impl Managed for DLManagedTensorVersioned {
             return Ok(Self::export(tensor.clone(), request)?);
         }
         let version = version_for(request)?;
-        match tensor.lend_place(1) {
+        match tensor.lend_place() {
             Some(place) => Ok(hand_over_in_place(tensor, place, version)),
             None => Ok(hand_over_versioned(tensor.clone(), version)?),
         }

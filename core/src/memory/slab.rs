@@ -114,11 +114,29 @@ impl<H> Slab<H> {
         }
     }
 
-    /// Claims what the header has only one of, and adds `n` references that go with it; `false` if somebody else has the
+    /// Claims what the header has only one of, and adds a reference that goes with it; `false` if somebody else has the
     /// claim. Whoever has it sees all that was done under earlier ones, and gives it up, with one reference, through
     /// [`Slab::release_claimed`].
     #[inline]
-    pub(crate) fn claim(&self, n: usize) -> bool {
+    pub(crate) fn claim(&self) -> bool {
+        self.claim_adding(1)
+    }
+
+    /// As [`Slab::claim`], but this reference goes with the claim: it is forgotten then.
+    #[inline]
+    pub(crate) fn claim_whole(&mut self) -> bool {
+        // SAFETY: a reference is held, so the block is alive.
+        let refs = unsafe { &(*self.block.as_ptr()).head.refs };
+        if refs.load(Acquire) == 1 {
+            // The only reference, and borrowed for as long: nobody else can count meanwhile.
+            refs.store(CLAIM + 1, Relaxed);
+            return true;
+        }
+        self.claim_adding(0)
+    }
+
+    #[inline]
+    fn claim_adding(&self, n: usize) -> bool {
         // SAFETY: a reference is held, so the block is alive.
         let refs = unsafe { &(*self.block.as_ptr()).head.refs };
         let mut old = refs.load(Relaxed);

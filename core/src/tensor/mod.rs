@@ -425,11 +425,22 @@ impl Tensor {
         self.0.header().described
     }
 
-    /// A place in the tensor's own block for the struct of a consumer, with `n` references more; `None` while another one
-    /// has it. Given back, with one reference, through [`Tensor::take_back`].
+    /// A place in the tensor's own block for the struct of a consumer, with a reference; `None` while another one has it.
+    /// Given back, with the reference, through [`Tensor::take_back`].
     #[inline]
-    pub(crate) fn lend_place(&self, n: usize) -> Option<*mut DLManagedTensorVersioned> {
-        self.0.claim(n).then(|| self.0.header().handed.get().cast())
+    pub(crate) fn lend_place(&self) -> Option<*mut DLManagedTensorVersioned> {
+        self.0.claim().then(|| self.place())
+    }
+
+    /// As [`Tensor::lend_place`], but it is this reference that goes with the place, and is forgotten then.
+    #[inline]
+    pub(crate) fn give_place(&mut self) -> Option<*mut DLManagedTensorVersioned> {
+        self.0.claim_whole().then(|| self.place())
+    }
+
+    #[inline]
+    fn place(&self) -> *mut DLManagedTensorVersioned {
+        self.0.header().handed.get().cast()
     }
 
     /// The end of what [`Tensor::lend_place`] began.

@@ -128,7 +128,7 @@ fn one_at_a_time_has_the_claim() {
     in_every_order(|| {
         let (slab, drops) = slab();
         let handing_out = |slab: Slab<Header>| {
-            if slab.claim(1) {
+            if slab.claim() {
                 slab.header().change();
                 // SAFETY: claimed above, with a reference.
                 unsafe { Slab::<Header>::release_claimed(slab.as_raw()) }
@@ -138,11 +138,45 @@ fn one_at_a_time_has_the_claim() {
         let handing_out_there = thread::spawn(move || handing_out(other));
         handing_out(slab.clone());
         handing_out_there.join().expect("a thread");
-        assert!(slab.claim(0), "nobody has it any more");
-        assert!(!slab.claim(0), "somebody has it");
+        assert!(slab.claim(), "nobody has it any more");
+        assert!(!slab.claim(), "somebody has it");
         assert!((1..=2).contains(&slab.header().look()));
-        // SAFETY: claimed above; this reference goes with the claim, and is the last one.
-        unsafe { Slab::<Header>::release_claimed(slab.into_raw()) }
+        // SAFETY: claimed above, with a reference.
+        unsafe { Slab::<Header>::release_claimed(slab.as_raw()) }
+        assert_eq!(drops.load(SeqCst), 0);
+        drop(slab);
+        assert_eq!(drops.load(SeqCst), 1);
+    });
+}
+
+/// A tensor that is handed over for good, while others still have it, or have it no more: its place goes with it, once.
+#[test]
+fn a_reference_goes_with_the_claim() {
+    in_every_order(|| {
+        let (mut slab, drops) = slab();
+        let shared = slab.clone();
+        let point = loom::sync::Arc::new(AtomicU32::new(0));
+        let theirs = loom::sync::Arc::clone(&point);
+        let elsewhere = thread::spawn(move || {
+            meet(&theirs);
+            if shared.claim() {
+                shared.header().change();
+                // SAFETY: claimed above, with a reference.
+                unsafe { Slab::<Header>::release_claimed(shared.as_raw()) }
+            }
+            drop(shared);
+            meet(&theirs);
+        });
+        meet(&point);
+        if slab.claim_whole() {
+            assert!(!slab.claim(), "it is handed over");
+            slab.header().change();
+            // SAFETY: claimed above; this reference goes with the claim.
+            unsafe { Slab::<Header>::release_claimed(slab.into_raw()) }
+        } else {
+            drop(slab);
+        }
+        elsewhere.join().expect("a thread");
         assert_eq!(drops.load(SeqCst), 1);
     });
 }
