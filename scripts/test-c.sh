@@ -79,17 +79,20 @@ check_exports() {
   if [ -z "$odd" ]; then ok "nothing else is exported"; else not_ok "nothing else is exported" "in no header: $odd"; fi
 }
 
-# Alone and twice: a header brings what it needs and has a guard.
+# Alone and twice: a header brings what it needs and has a guard. Programs are careful in different ways, and what they
+# include is not theirs to mend.
 check_headers() {
-  local header options=("${warnings[@]}" -I"$DEVX_PREFIX/include" -fsyntax-only)
+  local header careful=(-Wshadow -Wconversion -Wsign-conversion -Wundef)
+  local options=("${warnings[@]}" "${careful[@]}" -I"$DEVX_PREFIX/include" -fsyntax-only)
   while read -r header; do
     printf '#include "%s"\n#include "%s"\nint main(void) { return 0; }\n' "$header" "$header" >"$work/header.c"
     cp "$work/header.c" "$work/header.cpp"
     case $header in
       *.hpp) ;;
-      *) check "$header alone and twice, C11" "$CC" -std=c11 "${options[@]}" "$work/header.c" || true ;;
+      *) check "$header alone and twice, C11" "$CC" -std=c11 "${options[@]}" -Wstrict-prototypes "$work/header.c" || true ;;
     esac
-    check "$header alone and twice, C++17" "$CXX" -std=c++17 "${options[@]}" "$work/header.cpp" || true
+    check "$header alone and twice, C++17" "$CXX" -std=c++17 "${options[@]}" -Wold-style-cast -Wuseless-cast \
+      -Wextra-semi "$work/header.cpp" || true
   done < <(cd "$DEVX_PREFIX/include" && find . -type f \( -name '*.h' -o -name '*.hpp' \) | sed 's#^\./##' | sort)
 }
 

@@ -591,14 +591,14 @@ public:
             throw Error(DEVX_OUT_OF_RANGE, "index has " + std::to_string(index.size()) +
                                                " dimensions: the tensor has " + std::to_string(ndim()));
         }
-        std::ptrdiff_t offset = 0;
+        std::int64_t offset = 0;
         std::size_t k = 0;
         for (std::int64_t const i : index) {
             if (i < 0 || i >= raw_.shape[k]) {
                 throw Error(DEVX_OUT_OF_RANGE, "index[" + std::to_string(k) + "] is " + std::to_string(i) +
                                                    ": the extent is " + std::to_string(raw_.shape[k]));
             }
-            offset += static_cast<std::ptrdiff_t>(i * raw_.strides[k]);
+            offset += i * raw_.strides[k];
             ++k;
         }
         return first[offset];
@@ -1862,9 +1862,9 @@ public:
         using Stored = std::decay_t<Own>;
         auto stored = std::make_unique<Stored>(std::forward<Own>(own));
         devx_manager_table const table = detail::manager_table(stored.get());
-        Manager out = made([&](auto out, auto error) { return devx_manager_create(&table, out, error); });
+        Manager manager = made([&](auto out, auto error) { return devx_manager_create(&table, out, error); });
         static_cast<void>(stored.release());
-        return out;
+        return manager;
     }
 
     explicit operator bool() const noexcept { return handle_.get() != nullptr; }
