@@ -2,12 +2,18 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 
+use std::ffi::c_void;
+use std::ptr::null;
+
 use devexchange_core::abi::types::{
     DEVX_DEVICE, DEVX_DRIVER, DEVX_INVALID_STREAM, DEVX_NULL_ARGUMENT, DEVX_OUT_OF_MEMORY, DevxStatus,
 };
+use devexchange_core::arrow::Schema;
+use devexchange_core::arrow::batch::NodeDesc;
+use devexchange_core::arrow::schema::FieldDesc;
 use devexchange_core::dlpack;
 use devexchange_core::runtime::cuda::Stream;
-use devexchange_core::{Batch, DType, Device, DeviceType, Error, Tensor};
+use devexchange_core::{Batch, DType, Device, DeviceType, Error, Owner, Tensor};
 use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
 use devexchange_tests::sim::{self, Session};
@@ -47,6 +53,67 @@ fn pointers_that_are_somewhere_else() {
     sim::free(device);
     check(&is(device, N, DeviceType::CUDA).expect_err("freed"), DEVX_DEVICE, 0, &["any more"]);
     cu_ok!("cuMemFreeHost", pinned);
+}
+
+#[test]
+fn buffers_that_are_somewhere_else() {
+    let _session = Session::new();
+    let (device, pinned, host) = (sim::alloc(N), sim::alloc_host(N), [0_u8; N as usize]);
+    let is = |address: u64, bytes: u64, kind: DeviceType| {
+        foreign::batch(address, bytes, Device { kind, id: 0 }, || ()).check_pointers()
+    };
+    is(device, N, DeviceType::CUDA).expect("it is");
+    is(device + 16, N - 16, DeviceType::CUDA).expect("it is");
+    is(pinned, N, DeviceType::CUDA_HOST).expect("it is");
+    is(host.as_ptr() as u64, N, DeviceType::CPU).expect("nobody else knows");
+    is(host.as_ptr() as u64, 0, DeviceType::CUDA).expect("nothing of it is used");
+    let refused = [
+        (is(device, N, DeviceType::CUDA_HOST), "cuda:0, but declared as cuda_host:0"),
+        (is(device, N, DeviceType::CUDA_MANAGED), "declared as cuda_managed:0"),
+        (is(pinned, N, DeviceType::CUDA), "cuda_host:0, but declared as cuda:0"),
+        (is(host.as_ptr() as u64, N, DeviceType::CUDA), "no memory of CUDA"),
+        (is(device + 16, N, DeviceType::CUDA), "ends after 240"),
+    ];
+    for (refused, text) in refused {
+        check(&refused.expect_err("not there"), DEVX_DEVICE, 0, &[text, "array \"bytes\": buffers[1]: "]);
+    }
+    sim::free(device);
+    check(&is(device, N, DeviceType::CUDA).expect_err("freed"), DEVX_DEVICE, 0, &["any more"]);
+    cu_ok!("cuMemFreeHost", pinned);
+}
+
+/// Of each array the buffers whose sizes its length tells, below the root too; what the data tells is not looked at.
+#[test]
+fn buffers_of_every_kind_that_are_somewhere_else() {
+    let _session = Session::new();
+    const ROWS: i64 = 60;
+    // For 64 rows, the four before the offset included: bits, and one offset more.
+    let (bits, offsets, host) = (sim::alloc(8), sim::alloc(4 * 65), 0x5000_u64);
+    let schema =
+        Schema::new(&[FieldDesc { n_children: 1, ..FieldDesc::new(c"", c"+s") }, FieldDesc::new(c"text", c"u")])
+            .expect("a schema");
+    let is = |bits: u64, offsets: u64, offset: i64| {
+        let at = |address: u64| address as *const c_void;
+        let (none, text) = ([null()], [at(bits), at(offsets), at(host)]);
+        let nodes = [
+            NodeDesc { length: ROWS, null_count: 0, offset: 0, buffers: &none },
+            NodeDesc { length: ROWS, null_count: -1, offset, buffers: &text },
+        ];
+        unsafe { Batch::from_raw_parts(&schema, CUDA0, &nodes, Owner::none()) }.expect("a batch").check_pointers()
+    };
+    is(bits, offsets, 4).expect("it is");
+    is(0, offsets, 4).expect("no nulls");
+    let refused = [
+        (is(bits, offsets, 5), "buffers[0]: "),
+        (is(0, offsets, 5), "buffers[1]: "),
+        (is(host, offsets, 4), "buffers[0]: "),
+        (is(bits, host, 4), "buffers[1]: "),
+    ];
+    for (refused, text) in refused {
+        check(&refused.expect_err("not there"), DEVX_DEVICE, 0, &[text, "array \"text\": "]);
+    }
+    sim::free(bits);
+    sim::free(offsets);
 }
 
 #[test]

@@ -79,7 +79,7 @@ pub(super) unsafe fn require_distinct(
 }
 
 /// Says in which array something is wrong, if its field has a name.
-fn in_array(schema: &Schema, node: usize, error: Error) -> Error {
+pub(super) fn in_array(schema: &Schema, node: usize, error: Error) -> Error {
     let name = schema.field(node).map_or("", |field| field.name());
     if name.is_empty() { error } else { error.within(format_args!("array {name:?}: ")) }
 }

@@ -12,6 +12,7 @@ mod field;
 pub mod format;
 pub mod metadata;
 mod plain;
+mod pointers;
 mod read;
 mod record;
 pub mod schema;
