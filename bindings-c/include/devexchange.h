@@ -236,6 +236,13 @@ devx_status devx_async_writer_start(
     devx_schema_t const *schema,
     devx_error *error);
 
+/**
+ * Asks the driver whether the buffers of a batch are where the batch says, all bytes that its
+ * lengths and offsets come to. No buffer is read, so the bytes that offsets and views point into
+ * are left out: only those tell how many they are.
+ */
+devx_status devx_batch_check_pointers(devx_batch_t const *batch, devx_error *error);
+
 /** The column at `index`, counted from 0. */
 devx_status devx_batch_column(
     devx_batch_t const *batch,

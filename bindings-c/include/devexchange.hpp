@@ -1265,6 +1265,10 @@ public:
     void produced_on(std::int64_t stream) {
         detail::check([&](devx_error *error) { return devx_batch_produced_on(get(), stream, error); });
     }
+    /* Asks the driver whether the buffers are where the batch says; what only the data tells is left out. */
+    void check_pointers() const {
+        detail::check([&](devx_error *error) { return devx_batch_check_pointers(get(), error); });
+    }
     /* Hands the batch to a consumer and keeps it. */
     OwnedArray export_share() const {
         OwnedArray out;

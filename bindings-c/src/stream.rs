@@ -232,6 +232,14 @@ unsafe fn devx_batch_copy_to(
     })
 }
 
+/// Asks the driver whether the buffers of a batch are where the batch says, all bytes that its lengths and offsets come to.
+/// No buffer is read, so the bytes that offsets and views point into are left out: only those tell how many they are.
+#[ffi_export]
+unsafe fn devx_batch_check_pointers(batch: *const BatchHandle, error: Option<&mut ErrorRecord>) -> Status {
+    // SAFETY: the caller gives a living handle.
+    guard(error, || unsafe { BatchHandle::borrow(batch, "batch") }?.check_pointers())
+}
+
 /// As `devx_tensor_produced_on`.
 #[ffi_export]
 unsafe fn devx_batch_produced_on(batch: *mut BatchHandle, stream: i64, error: Option<&mut ErrorRecord>) -> Status {

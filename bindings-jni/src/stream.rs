@@ -166,16 +166,9 @@ fn tensor_write(handle: jlong, source: jlong, bytes: jlong, queue: jlong) -> Res
     Ok(unsafe { tensor.write(source, stream) }?)
 }
 
-plain! { tensor_check_pointers(handle: jlong) }
-/// Asks the driver whether the memory is where the tensor says, all of it.
-fn tensor_check_pointers(handle: jlong) -> Result<()> {
-    // SAFETY: Java gives a living handle.
-    Ok(unsafe { tensor(handle) }?.check_pointers()?)
-}
-
 /// The calls that a tensor and a batch have in common.
 macro_rules! ordered {
-    ($what:ident: $produced_on:ident, $wait_on:ident, $used_on:ident) => {
+    ($what:ident: $produced_on:ident, $wait_on:ident, $used_on:ident, $check_pointers:ident) => {
         native! { $produced_on(handle: jlong, stream: jlong) }
         /// The data is there when what is queued on the stream is done. Java sees to it that no other call is in the
         /// handle meanwhile.
@@ -206,10 +199,17 @@ macro_rules! ordered {
             let stream = unsafe { stream(queue) }?;
             Ok(thing.used_on(stream)?)
         }
+
+        plain! { $check_pointers(handle: jlong) }
+        /// Asks the driver whether the memory is where it is said to be.
+        fn $check_pointers(handle: jlong) -> Result<()> {
+            // SAFETY: Java gives a living handle.
+            Ok(unsafe { $what(handle) }?.check_pointers()?)
+        }
     };
 }
-ordered! { tensor: tensor_produced_on, tensor_wait_on, tensor_used_on }
-ordered! { batch: batch_produced_on, batch_wait_on, batch_used_on }
+ordered! { tensor: tensor_produced_on, tensor_wait_on, tensor_used_on, tensor_check_pointers }
+ordered! { batch: batch_produced_on, batch_wait_on, batch_used_on, batch_check_pointers }
 
 plain! { batch_copy_to(handle: jlong, device: jlong, stream: jlong) -> jlong }
 /// A copy on another device, queued on a stream.

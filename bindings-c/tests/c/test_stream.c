@@ -733,6 +733,38 @@ TEST(memory_that_is_not_where_it_claims_is_found_out) {
     CHECK_CALL(finish_releases());
 }
 
+static void describe_numbers(device_pointer memory, int64_t length, devx_batch_t **out) {
+    devx_field const field = {"l", "", NULL, 0, 0, 0};
+    const void *buffers[] = {NULL, (const void *)(uintptr_t)memory};
+    devx_node const node = {length, 0, 0, buffers, 2};
+    devx_schema_t *schema = NULL;
+    CHECK_OK(devx_schema_create(&field, 1, &schema, &error));
+    CHECK_OK(devx_batch_create(schema, gpu, &node, 1, NULL, out, &error));
+    devx_schema_release(&schema);
+}
+
+TEST(buffers_that_are_not_where_they_claim_are_found_out) {
+    NEEDS_DRIVER();
+    device_pointer memory = 0;
+    devx_batch_t *batch = NULL;
+    CHECK_INT(driver.allocate(&memory, 64), 0);
+    CHECK_CALL(describe_numbers(memory, 8, &batch));
+    CHECK_OK(devx_batch_check_pointers(batch, &error));
+    devx_batch_release(&batch);
+    CHECK_CALL(describe_numbers(memory, 9, &batch));
+    CHECK_REFUSED(devx_batch_check_pointers(batch, &error), DEVX_DEVICE, "buffers[1]: data 0x");
+    devx_batch_release(&batch);
+    CHECK_CALL(describe_numbers(pointer_of(six), 6, &batch));
+    CHECK_REFUSED(devx_batch_check_pointers(batch, &error), DEVX_DEVICE, "no memory of CUDA");
+    devx_batch_release(&batch);
+    CHECK_INT(driver.free(memory), 0);
+    CHECK_CALL(describe_numbers(memory, 8, &batch));
+    CHECK_REFUSED(devx_batch_check_pointers(batch, &error), DEVX_DEVICE, "(any more)");
+    devx_batch_release(&batch);
+    CHECK_REFUSED(devx_batch_check_pointers(batch, &error), DEVX_NULL_ARGUMENT, "batch is NULL");
+    CHECK_CALL(finish_releases());
+}
+
 TEST(a_device_that_is_not_there_is_refused) {
     NEEDS_DRIVER();
     int32_t devices = 0;

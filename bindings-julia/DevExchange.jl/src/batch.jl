@@ -196,6 +196,11 @@ function copy_to(b::Batch, device::DLDevice, stream::AnyStream)
     return adopt_batch(out[])
 end
 
+function check_pointers(b::Batch)
+    @checked devx_batch_check_pointers(b.handle::Handle)
+    return nothing
+end
+
 """
     export_share(b::Batch, array)
     export_share(b::Batch, array, schema)

@@ -465,9 +465,12 @@ end
 
 """
     check_pointers(t::Tensor)
+    check_pointers(b::Batch)
 
-Asks the driver whether the memory of a tensor is where the tensor says, all of it: what no description can prove.
-Nothing is asked for memory of the CPU. Throws `DEVX_DEVICE` with what the driver says, `DEVX_DRIVER`, `DEVX_CLOSED`.
+Asks the driver whether the memory is where a tensor or a batch says, all of it: what no description can prove. The
+buffers of a batch are not read, so the bytes that offsets and views point into are left out: only those tell how many
+they are. Nothing is asked for memory of the CPU. Throws `DEVX_DEVICE` with what the driver says, of a batch with the
+array and the buffer; `DEVX_DRIVER`, `DEVX_CLOSED`.
 """
 function check_pointers(t::Tensor)
     @checked devx_tensor_check_pointers(t.handle::Handle)

@@ -243,6 +243,11 @@ function refusals()
     close(other)
     # A column on the device has a name, a length and buffers.
     b = copy_to(Batch((x=[1.0, 2.0], s=["a", "b"])), GPU, s)
+    ok &= check_pointers(b) === nothing
+    schema, host = Schema(Field("x", "g")), [1.0, 2.0]
+    elsewhere = Batch(schema, [Node(2, (nothing, pointer(host)); null_count=0)]; device=GPU)
+    ok &= refused(() -> check_pointers(elsewhere), DX.DEVX_DEVICE, "array \"x\": buffers[1]: data 0x")
+    foreach(close, (schema, elsewhere))
     c = b["x"]
     ok &= length(c) == 2 && DX.buffers(c)[2] != C_NULL && repr(c) == "Column of 2 rows on device type 2, id 0"
     for f in (() -> c[1], () -> b["s"][1], () -> values(c), () -> bytes(b["s"], 1), () -> Batch((y=c,)))
@@ -250,7 +255,7 @@ function refusals()
     end
     foreach(close, (b, t))
     for f in (() -> wait_on(t, s), () -> used_on(t, s), () -> copy_to(b, GPU, s), () -> read!(zeros(2, 2), t, s),
-              () -> check_pointers(t))
+              () -> check_pointers(t), () -> check_pointers(b))
         ok &= refused(f, DX.DEVX_CLOSED)
     end
     close(s)

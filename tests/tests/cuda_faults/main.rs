@@ -225,6 +225,7 @@ fn import(scene: &Scene) {
     let mut array = scene.foreign_array(1, scene.event);
     match scene.note(unsafe { Batch::import_device(&raw mut array, &bytes_schema()) }) {
         Some(batch) => {
+            scene.note(batch.check_pointers());
             scene.note(batch.wait(scene.on()));
             scene.note(Ready::merge([batch.ready(), scene.tensor().ready()], scene.on()));
             scene.note(batch.used_on(scene.on()));
@@ -367,6 +368,7 @@ unsafe extern "C" {
     fn devx_tensor_wait(t: Handle, stream: i64, e: *mut DevxError) -> DevxStatus;
     fn devx_tensor_used_on(t: Handle, stream: i64, e: *mut DevxError) -> DevxStatus;
     fn devx_tensor_to_column(t: Handle, name: *const i8, copy: i32, out: *mut Handle, e: *mut DevxError) -> DevxStatus;
+    fn devx_batch_check_pointers(b: Handle, e: *mut DevxError) -> DevxStatus;
     fn devx_batch_schema(b: Handle, out: *mut Handle, e: *mut DevxError) -> DevxStatus;
     fn devx_batch_import_device(a: *mut ArrowDeviceArray, s: Handle, out: *mut Handle, e: *mut DevxError)
     -> DevxStatus;
@@ -419,6 +421,7 @@ fn c_exchange(scene: &Scene) {
     }
     let mut array = scene.foreign_array(1, scene.event);
     if c!(scene, devx_batch_import_device(&raw mut array, schema, &raw mut batch)) {
+        c!(scene, devx_batch_check_pointers(batch));
         c!(scene, devx_batch_wait(batch, scene.stream()));
         c!(scene, devx_batch_used_on(batch, scene.stream()));
     } else {

@@ -449,6 +449,23 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
     }
 
     /**
+     * Asks the driver whether the buffers are where the batch says, with all bytes that its lengths and offsets come
+     * to. No buffer is read, so the bytes that offsets and views point into are left out: only those tell how many they
+     * are. Host memory is not asked for.
+     *
+     * @throws DevExchangeException {@link Status#DEVICE} with the array and the buffer that is not, {@link
+     *     Status#DRIVER}, {@link Status#CLOSED}
+     */
+    public void checkPointers() {
+        long batch = enter("Batch.checkPointers");
+        try {
+            Native.batchCheckPointers(batch);
+        } finally {
+            exit();
+        }
+    }
+
+    /**
      * Says that the data is there when what is queued on a stream is done: for a producer that worked on another stream
      * than the legacy default one. To be called before the batch is shared, exported or used by other threads.
      *

@@ -104,6 +104,8 @@ final class Native {
 
     static native void batchUsedOn(long batch, long stream);
 
+    static native void batchCheckPointers(long batch);
+
     // tensor.rs
 
     static native long tensorCreate(long description, long flags, long room, long token);

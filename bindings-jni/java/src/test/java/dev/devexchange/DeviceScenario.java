@@ -288,6 +288,18 @@ final class DeviceScenario {
             refused(Status.DEVICE, tooLong::checkPointers);
             refused(Status.DEVICE, elsewhere::checkPointers, "cuda:1");
             refused(Status.DEVICE, nowhere::checkPointers);
+            long address = tensor.address();
+            long hostAddress = Direct.address(Direct.room(64));
+            try (Schema schema = Schema.of(Field.of("n", Format.INT32));
+                    Batch beyond = Batch.create(schema, CUDA, List.of(Node.ofAddresses(1 << 20, 0, address)), null);
+                    Batch host = Batch.create(schema, CUDA, List.of(Node.ofAddresses(6, 0, hostAddress)), null)) {
+                Batch there = Batch.create(schema, CUDA, List.of(Node.ofAddresses(6, 0, address)), null);
+                there.checkPointers();
+                there.close();
+                refused(Status.CLOSED, there::checkPointers, "Batch.checkPointers");
+                refused(Status.DEVICE, beyond::checkPointers, "array \"n\": buffers[1]: data 0x", "its allocation");
+                refused(Status.DEVICE, host::checkPointers, "array \"n\": buffers[1]", "no memory of CUDA");
+            }
         }
     }
 
