@@ -79,6 +79,18 @@ check_exports() {
   if [ -z "$odd" ]; then ok "nothing else is exported"; else not_ok "nothing else is exported" "in no header: $odd"; fi
 }
 
+# What C can do, C++ can: each function is called in devexchange.hpp, but for what it has by other means: its version in
+# numbers, and a release that is a member of the struct.
+check_completeness() {
+  local function odd=()
+  while read -r function; do
+    case $function in devx_version | devx_cuda_array_release) continue ;; esac
+    grep -qE "\\b$function\\b" "$DEVX_PREFIX/include/devexchange.hpp" || odd+=("$function")
+  done <"$work/declared"
+  if [ ${#odd[@]} -eq 0 ]; then ok "devexchange.hpp has what the C functions have"
+  else not_ok "devexchange.hpp has what the C functions have" "but not: ${odd[*]}"; fi
+}
+
 # Alone and twice: a header brings what it needs and has a guard. Programs are careful in different ways, and what they
 # include is not theirs to mend.
 check_headers() {
@@ -280,6 +292,7 @@ main() {
     echo; echo "# the installed tree"
     check_soname
     check_exports
+    check_completeness
     check_headers
     check_stage_and_uninstall
     echo; echo "# consumers outside the tree"

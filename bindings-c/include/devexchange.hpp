@@ -29,10 +29,12 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <initializer_list>
 #include <iterator>
 #include <memory>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -898,6 +900,21 @@ public:
     }
     /* The tensor as a column: its first dimension are the rows, the others fixed-size lists. */
     Batch to_column(std::string const &name, Copy copy = Copy::never) const;
+    /* The same for a column of the extension type arrow.fixed_shape_tensor, whose rows may lie in any order. */
+    Plan plan_fixed_shape_column() const {
+        devx_plan out;
+        detail::check([&](devx_error *error) { return devx_tensor_plan_fixed_shape_column(get(), &out, error); });
+        return Plan(out);
+    }
+    Batch to_fixed_shape_column(std::string const &name, Copy copy = Copy::never) const;
+    /* How a matrix can be had as a record batch with a column for each of its columns. Nothing is taken. */
+    Plan plan_batch() const {
+        devx_plan out;
+        detail::check([&](devx_error *error) { return devx_tensor_plan_batch(get(), &out, error); });
+        return Plan(out);
+    }
+    /* The matrix as a record batch; without names the columns are called "0", "1", and so on. */
+    Batch to_batch(std::vector<std::string> const &names = {}, Copy copy = Copy::never) const;
 
 private:
     detail::Handle<devx_tensor_t, devx_tensor_release> handle_;
@@ -1010,6 +1027,12 @@ public:
     devx_schema_t *get() const noexcept { return handle_.get(); }
     devx_schema_t *release() noexcept { return handle_.release(); }
 
+    /* Another reference to the same schema. */
+    Schema share() const {
+        Schema out;
+        detail::check([&](devx_error *error) { return devx_schema_share(get(), out.handle_.address(), error); });
+        return out;
+    }
     /* Hands the schema to a consumer and keeps it. */
     OwnedSchema export_share() const {
         OwnedSchema out;
@@ -1042,6 +1065,9 @@ private:
 
 /* --- columns --- */
 
+struct StoredValue;
+struct UnionValue;
+
 /* A view of one array of a batch: owns nothing, valid as long as the batch. Rows are counted from 0. */
 class Column {
 public:
@@ -1064,6 +1090,14 @@ public:
     std::int64_t null_count() const {
         std::int64_t out = 0;
         detail::check([&](devx_error *error) { return devx_column_null_count(batch_, &raw_, &out, error); });
+        return out;
+    }
+    /* The same in memory of any device: if it is not known, the validity is copied on `stream`, and the host waits. */
+    std::int64_t null_count_on(std::int64_t stream) const {
+        std::int64_t out = 0;
+        detail::check([&](devx_error *error) {
+            return devx_column_null_count_on(batch_, &raw_, stream, &out, error);
+        });
         return out;
     }
     bool is_valid(std::int64_t row) const {
@@ -1090,6 +1124,27 @@ public:
         std::size_t length = 0;
         detail::check([&](devx_error *error) { return devx_column_bytes(batch_, &raw_, row, &out, &length, error); });
         return {out, length};
+    }
+    /* The bytes of a row of a column whose values all have as many (numbers, dates, decimals, fixed-size binary), as they
+     * are stored; they need not be aligned. */
+    std::string_view fixed(std::int64_t row) const {
+        char const *out = nullptr;
+        std::size_t length = 0;
+        detail::check([&](devx_error *error) { return devx_column_fixed(batch_, &raw_, row, &out, &length, error); });
+        return {out, length};
+    }
+    /* The value of a row of any type as text, to be shown: text in quotes as in JSON, nothing as null. */
+    std::string text(std::int64_t row) const;
+    /* Where the value of a row is stored, behind dictionaries, unions and runs; nothing if it is null there or on the
+     * way. */
+    std::optional<StoredValue> resolve(std::int64_t row) const;
+    /* Which child of a union holds the value of a row. */
+    UnionValue union_value(std::int64_t row) const;
+    /* Which run of a run-end encoded column a row is in: the row of its value in the second child. */
+    std::int64_t run(std::int64_t row) const {
+        std::int64_t out = 0;
+        detail::check([&](devx_error *error) { return devx_column_run(batch_, &raw_, row, &out, error); });
+        return out;
     }
     /* The values of a row of lists. */
     Column list(std::int64_t row) const {
@@ -1137,6 +1192,52 @@ private:
     devx_column raw_;
 };
 
+/* Where a value is stored: the column of its type, and the row of that. */
+struct StoredValue {
+    Column column;
+    std::int64_t row;
+};
+
+/* What a row of a union is: its type id, the child that holds the value, and the row of that. */
+struct UnionValue {
+    std::int32_t type_id;
+    Column child;
+    std::int64_t row;
+};
+
+inline std::string Column::text(std::int64_t row) const {
+    std::string out(64, '\0');
+    for (std::size_t length = 0;; out.resize(length + 1)) {
+        detail::check([&](devx_error *error) {
+            return devx_column_text(batch_, &raw_, row, out.data(), out.size(), &length, error);
+        });
+        if (length < out.size()) {
+            out.resize(length);
+            return out;
+        }
+    }
+}
+
+inline std::optional<StoredValue> Column::resolve(std::int64_t row) const {
+    std::int32_t valid = 0;
+    devx_column column;
+    std::int64_t stored_row = 0;
+    detail::check([&](devx_error *error) {
+        return devx_column_resolve(batch_, &raw_, row, &valid, &column, &stored_row, error);
+    });
+    return valid != 0 ? std::optional<StoredValue>(StoredValue{Column(batch_, column), stored_row}) : std::nullopt;
+}
+
+inline UnionValue Column::union_value(std::int64_t row) const {
+    std::int32_t type_id = 0;
+    devx_column child;
+    std::int64_t child_row = 0;
+    detail::check([&](devx_error *error) {
+        return devx_column_union(batch_, &raw_, row, &type_id, &child, &child_row, error);
+    });
+    return {type_id, Column(batch_, child), child_row};
+}
+
 /* --- batches --- */
 
 /* One array that is being described: in the same tree as the fields of its schema. */
@@ -1170,6 +1271,23 @@ public:
     /* A record batch of these columns. */
     static Batch of(Schema const &schema, std::int64_t length, std::vector<Node> columns, Owner &&owner) {
         return create(schema, Node{length, {nullptr}, std::move(columns)}, std::move(owner));
+    }
+
+    /* A record batch of columns that are batches themselves, of the same length on the same device, under new names. They
+     * are shared. On a GPU they are ordered by `stream`, which waits for all of them; none is needed if all are ready. */
+    static Batch of_columns(std::vector<std::pair<std::string, std::reference_wrapper<Batch const>>> const &columns,
+                            std::int64_t stream = no_stream) {
+        std::vector<char const *> names;
+        std::vector<devx_batch_t const *> raw;
+        for (auto const &[name, column] : columns) {
+            names.push_back(detail::c_text(name, "name"));
+            raw.push_back(column.get().get());
+        }
+        Batch out;
+        detail::check([&](devx_error *error) {
+            return devx_batch_of_columns(names.data(), raw.data(), raw.size(), stream, out.handle_.address(), error);
+        });
+        return out;
     }
 
     /* Takes an array from its producer. If this throws, it is still `source`'s. */
@@ -1268,6 +1386,21 @@ public:
     /* Asks the driver whether the buffers are where the batch says; what only the data tells is left out. */
     void check_pointers() const {
         detail::check([&](devx_error *error) { return devx_batch_check_pointers(get(), error); });
+    }
+    /* How a record batch of equal columns can be had as a matrix. Nothing is taken. */
+    Plan plan_matrix() const {
+        devx_plan out;
+        detail::check([&](devx_error *error) { return devx_batch_plan_matrix(get(), &out, error); });
+        return Plan(out);
+    }
+    /* The record batch as a column-major matrix. A view is read-only and keeps the batch's memory alive; a copy of memory
+     * that the host cannot read is queued on `stream`. */
+    Tensor to_matrix(Copy copy = Copy::never, std::int64_t stream = no_stream) const {
+        devx_tensor_t *out = nullptr;
+        detail::check([&](devx_error *error) {
+            return devx_batch_to_matrix(get(), static_cast<std::int32_t>(copy), stream, &out, error);
+        });
+        return Tensor(out);
     }
     /* Hands the batch to a consumer and keeps it. */
     OwnedArray export_share() const {
@@ -2051,6 +2184,27 @@ inline Batch Tensor::to_column(std::string const &name, Copy copy) const {
     char const *const text = detail::c_text(name, "name");
     detail::check([&](devx_error *error) {
         return devx_tensor_to_column(get(), text, static_cast<std::int32_t>(copy), &out, error);
+    });
+    return Batch(out);
+}
+
+inline Batch Tensor::to_fixed_shape_column(std::string const &name, Copy copy) const {
+    devx_batch_t *out = nullptr;
+    char const *const text = detail::c_text(name, "name");
+    detail::check([&](devx_error *error) {
+        return devx_tensor_to_fixed_shape_column(get(), text, static_cast<std::int32_t>(copy), &out, error);
+    });
+    return Batch(out);
+}
+
+inline Batch Tensor::to_batch(std::vector<std::string> const &names, Copy copy) const {
+    devx_batch_t *out = nullptr;
+    std::vector<char const *> texts;
+    for (auto const &name : names) {
+        texts.push_back(detail::c_text(name, "name"));
+    }
+    detail::check([&](devx_error *error) {
+        return devx_tensor_to_batch(get(), texts.data(), texts.size(), static_cast<std::int32_t>(copy), &out, error);
     });
     return Batch(out);
 }
