@@ -171,8 +171,15 @@ impl Uses {
             Whose::Own | Whose::Lent(_) => {}
         }
         stream.require_no_capture()?;
-        // Work on one stream is done in order, so its last event stands for the ones before.
-        noted.add(|| Event::record(stream), |earlier| !earlier.is_on(stream))
+        noted.change(|events| {
+            // Work on one stream is done in order, so its last event stands for the ones before. But this may be another
+            // stream, which was given the handle of one that was destroyed: so it waits, on the device, for what they say.
+            let covered =
+                events.iter().filter(|earlier| earlier.is_on(stream)).all(|earlier| earlier.wait(stream).is_ok());
+            let event = Event::record(stream)?;
+            events.retain(|earlier| !covered || !earlier.is_on(stream));
+            push(events, event)
+        })
     }
 
     /// Notes that the data is used until an event is complete.
@@ -183,8 +190,11 @@ impl Uses {
             Whose::OfBatch(batch) => return batch.used_until(event),
             Whose::Own | Whose::Lent(_) => {}
         }
-        // Nobody says of such events which stands for which: what is over goes, or there would be ever more.
-        noted.add(|| Ok(event), |earlier| earlier.is_complete() != Ok(true))
+        noted.change(|events| {
+            // Nobody says of such events which stands for which: what is over goes, or there would be ever more.
+            events.retain(|earlier| earlier.is_complete() != Ok(true));
+            push(events, event)
+        })
     }
 
     /// Notes work that is queued already. If that cannot be noted, the host waits for it; if not even that is possible, one
@@ -216,17 +226,14 @@ impl Uses {
 }
 
 impl Noted {
-    /// Adds an event in place of those that it makes needless. It is made with the lock held: of two threads that name one
-    /// stream, the one whose event is the later one is the last to come.
-    fn add(&self, event: impl FnOnce() -> Result<Event>, is_needed: impl FnMut(&Event) -> bool) -> Result<()> {
+    /// Changes the events with the lock held: of two threads that name one stream, the one whose event is the later one is
+    /// the last to come.
+    fn change(&self, change: impl FnOnce(&mut Vec<Event>) -> Result<()>) -> Result<()> {
         let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
-        let event = event()?;
-        let events = match &mut *later {
+        change(match &mut *later {
             Some(later) => later.events(),
             none => none.insert(Later::new()?).events(),
-        };
-        events.retain(is_needed);
-        push(events, event)
+        })
     }
 
     /// Gives up what `held` says when all uses are over, if there are any.

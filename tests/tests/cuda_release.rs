@@ -112,6 +112,30 @@ fn release_comes_after_the_named_work() {
 }
 
 #[test]
+fn a_stream_does_not_stand_for_an_earlier_one_of_its_handle() {
+    let session = Session::new();
+    if sim::skipped("which handle a new stream gets is the driver's own affair") {
+        return;
+    }
+    sim::reuse_streams(true);
+    session.each(SEEDS, || {
+        let (memory, consumer) = (Foreign::new(), Consumer::new());
+        let tensor = memory.tensor();
+        consumer.read(memory.address);
+        tensor.used_on(consumer.on()).expect("used");
+        let Consumer { stream, scratch } = consumer;
+        sim::destroy(stream);
+        assert_eq!(sim::stream(), stream, "the driver gives the handle again");
+        let consumer = Consumer { stream, scratch };
+        tensor.used_on(consumer.on()).expect("used");
+        drop(tensor);
+        memory.end();
+        consumer.end();
+    });
+    sim::reuse_streams(false);
+}
+
+#[test]
 fn release_without_the_name_of_the_work_is_seen() {
     let session = Session::new();
     if sim::skipped("a release that is too early shows only with the detector") {
