@@ -518,7 +518,7 @@ fn prepare(tensor: &Tensor, request: &Request) -> Result<([u8; 8], Option<Stream
             on.synchronize()?;
         }
     }
-    Ok((typestr, said, tensor.ready().clone()))
+    Ok((typestr, said, tensor.ready().again()))
 }
 
 fn hand_over(

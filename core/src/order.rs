@@ -19,8 +19,8 @@ use crate::tensor::Tensor;
 /// "Do not synchronise" as a stream value (array API, `__dlpack__`).
 pub const NO_SYNC: i64 = -1;
 
-/// When data may be touched.
-#[derive(Clone, Debug)]
+/// When data may be touched. It cannot be cloned: what the data came with is good as long as the data.
+#[derive(Debug)]
 pub enum Ready {
     /// Now.
     Now,
@@ -68,18 +68,28 @@ impl Ready {
         }
     }
 
-    /// The same as something that an Arrow consumer can wait for: never [`Ready::Queued`].
+    /// The same once more, for who keeps the data.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Self::Now => Self::Now,
+            Self::Queued(stream) => Self::Queued(*stream),
+            Self::After(event) => Self::After(event.clone()),
+            Self::Foreign(event) => Self::Foreign(event.again()),
+        }
+    }
+
+    /// The same as something that an Arrow consumer can wait for, if it is not that already.
     ///
     /// # Errors
     /// `DEVX_DRIVER`; `DEVX_UNSUPPORTED` if the stream is being captured, as an event in a graph cannot be waited for
     /// outside of it.
-    pub fn settle(&self) -> Result<Self> {
+    pub(crate) fn settled(&self) -> Result<Option<Self>> {
         match self {
             Self::Queued(stream) => {
                 stream.require_no_capture()?;
-                Ok(Self::After(Event::record(*stream)?))
+                Ok(Some(Self::After(Event::record(*stream)?)))
             }
-            settled => Ok(settled.clone()),
+            Self::Now | Self::After(_) | Self::Foreign(_) => Ok(None),
         }
     }
 
@@ -316,7 +326,7 @@ fn check_any_stream(device: Device, stream: i64) -> Result<()> {
 /// `DEVX_DEVICE` for an event on a device that has none.
 ///
 /// # Safety
-/// `sync_event` is NULL, or points to an event handle that lives as long as the result and what it is cloned to.
+/// `sync_event` is NULL, or points to an event handle that lives as long as the result is used.
 pub unsafe fn of_sync_event(device: Device, sync_event: *mut c_void) -> Result<Ready> {
     if sync_event.is_null() {
         return Ok(Ready::Now);

@@ -243,11 +243,10 @@ impl Batch {
     unsafe fn export_tree(self, out: *mut ArrowArray) -> std::result::Result<*mut c_void, Refused<Self>> {
         let nodes = self.arrays().len();
         // What is not recorded for this export is kept by the batch.
-        let recorded = match self.ready() {
-            queued @ Ready::Queued(_) => queued.settle().map(Some),
-            _ => Ok(None),
-        };
-        let prepared = recorded.and_then(|ready| Ok((ready, Slab::<Export>::room(tree::room::<ArrowArray>(nodes))?)));
+        let prepared = self
+            .ready()
+            .settled()
+            .and_then(|ready| Ok((ready, Slab::<Export>::room(tree::room::<ArrowArray>(nodes))?)));
         let (recorded, room) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => return Err(Refused { error, returned: self }),

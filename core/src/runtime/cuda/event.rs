@@ -187,8 +187,8 @@ impl Event {
     }
 }
 
-/// An event of somebody else's, who keeps it alive.
-#[derive(Clone, Copy, Debug)]
+/// An event of somebody else's, who keeps it alive. It cannot be cloned: it is good as long as the data that it came with.
+#[derive(Debug)]
 pub struct ForeignEvent(*const Handle);
 
 // SAFETY: the handle is only read, and the driver lets every thread use every event.
@@ -203,7 +203,7 @@ impl ForeignEvent {
     /// `DEVX_NULL_ARGUMENT` if there is no event at that address.
     ///
     /// # Safety
-    /// `address` points to a `CUevent` that lives as long as this and its copies are used.
+    /// `address` points to a `CUevent` that lives as long as this is used, here and [`again`](Self::again).
     pub(crate) unsafe fn new(address: *const c_void) -> Result<Self> {
         let address = address.cast::<Handle>();
         // SAFETY: the caller's contract.
@@ -211,6 +211,11 @@ impl ForeignEvent {
             return refuse!(DEVX_NULL_ARGUMENT, "*sync_event is NULL: a sync_event points to an event");
         }
         Ok(Self(address))
+    }
+
+    /// The same once more, for who keeps the data that it came with.
+    pub(crate) fn again(&self) -> Self {
+        Self(self.0)
     }
 
     /// See [`Event::wait`].
