@@ -923,7 +923,7 @@ void devx_manager_release(devx_manager_t **manager);
 
 /**
  * Gives all memory of a device back, also what is still in use; its owners have nothing to do any
- * more.
+ * more. Nobody uses it after this, and no other thread gives it up meanwhile.
  */
 devx_status devx_manager_reset(devx_manager_t const *manager, int32_t device_id, devx_error *error);
 

@@ -157,7 +157,7 @@ fn gathered(batch: &Batch, columns: &Columns, stream: Option<Stream>) -> Result<
             .map(move |(k, &from)| (first.wrapping_byte_add(k * bytes), from))
     };
     if batch.root().require_host().is_ok() {
-        let whole = Tensor::allocate(Device::CPU, columns.dtype, &shape, None)?;
+        let whole = Tensor::unwritten(Device::CPU, columns.dtype, &shape, None)?;
         for (to, from) in places(&whole) {
             // SAFETY: a column of the new matrix, which nobody else knows of, and as many values of the batch.
             unsafe { to.cast::<u8>().copy_from_nonoverlapping(from, bytes) };
@@ -170,7 +170,7 @@ fn gathered(batch: &Batch, columns: &Columns, stream: Option<Stream>) -> Result<
     stream.require_no_capture()?;
     batch.wait(stream)?;
     let is_gpu = batch.device().kind == DeviceType::CUDA;
-    let mut whole = Tensor::allocate(batch.device(), columns.dtype, &shape, is_gpu.then_some(stream))?;
+    let mut whole = Tensor::unwritten(batch.device(), columns.dtype, &shape, is_gpu.then_some(stream))?;
     // SAFETY: columns of the new matrix, which nobody else knows of, and as many values of the batch; `hold` keeps both
     // alive.
     let filled = places(&whole).try_for_each(|(to, from)| unsafe { copy::queue(to, from.cast(), bytes, stream) });
