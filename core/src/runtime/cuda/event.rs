@@ -111,7 +111,8 @@ impl Event {
     /// # Errors
     /// `DEVX_DRIVER`.
     pub(crate) fn ipc_handle(&self) -> Result<[u8; 64]> {
-        let Recorded { driver, context, handle, .. } = *self.0.header();
+        let Recorded { context, handle, .. } = *self.0.header();
+        let driver = Driver::get()?;
         let _current = Current::enter(driver, context)?;
         let mut ipc = CUipcEventHandle { reserved: [0; 64] };
         // SAFETY: an event that is alive, and room for the result.
@@ -148,7 +149,7 @@ impl Event {
     /// # Errors
     /// `DEVX_DRIVER`.
     pub fn is_complete(&self) -> Result<bool> {
-        let _apart = Apart::enter(self.0.header().driver)?;
+        let _apart = Apart::enter(Driver::get()?)?;
         self.query()
     }
 
@@ -170,7 +171,7 @@ impl Event {
     /// # Errors
     /// `DEVX_DRIVER`.
     pub fn synchronize(&self) -> Result<()> {
-        let Recorded { driver, handle, .. } = *self.0.header();
+        let (driver, handle) = (Driver::get()?, self.0.header().handle);
         let _apart = Apart::enter(driver)?;
         // SAFETY: an event that was recorded and is not destroyed.
         driver.check("cuEventSynchronize", unsafe { (driver.event_synchronize)(handle.0) })
