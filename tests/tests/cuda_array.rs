@@ -335,6 +335,33 @@ fn exports_are_released_after_what_is_behind_the_named_stream() {
     }
 }
 
+/// To a consumer before version 3 no stream is named: the legacy default stream stands for the producer's, at the end, too.
+#[test]
+fn exports_without_a_stream_are_released_after_the_legacy_one() {
+    let session = Session::new();
+    for produced in [false, true] {
+        session.each(SEEDS, || {
+            let (scene, memory) = (Scene::new(), sim::alloc(N));
+            sim::fill(memory, 0x5a, N, scene.producer);
+            let mut tensor = foreign::tensor(memory, N, CUDA0, move || sim::free(memory));
+            if produced {
+                tensor.produced_on(on(scene.producer)).expect("not shared");
+            } else {
+                sim::synchronize(scene.producer);
+            }
+            let request = Request { max_version: 2, ..Request::default() };
+            let exported = cuda_array::export(tensor, &request).map_err(Error::from).expect("exported");
+            let mut array = exported.into_raw();
+            assert_eq!(array.stream, DEVX_CUDA_ARRAY_NO_STREAM);
+            sim::copy(scene.scratch, memory, N, LEGACY as u64);
+            unsafe { cuda_array::release(&raw mut array) };
+            sim::settle();
+            sim::synchronize(LEGACY as u64);
+            scene.end();
+        });
+    }
+}
+
 /// Makes a stream wait for what is queued on another one, as a consumer does by itself.
 fn follow(stream: u64, other: u64) {
     let event = sim::event();
