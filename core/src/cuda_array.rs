@@ -33,7 +33,7 @@ pub enum NoStream {
     /// The legacy default stream stands for the producer's, as array libraries use it unless told otherwise.
     #[default]
     LegacyDefault,
-    /// The host waits until the device has done all its work.
+    /// The host waits until the device has done all its work. That breaks what is captured on the device meanwhile.
     HostSync,
     /// Nobody waits: the caller knows that the data is ready.
     Trust,

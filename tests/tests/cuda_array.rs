@@ -269,6 +269,31 @@ fn producers_without_a_stream() {
     }
 }
 
+/// Who waits for one device leaves alone what others capture on another one.
+#[test]
+fn the_host_waits_for_one_device_while_another_one_captures() {
+    let session = Session::new();
+    if sim::skipped("there are two devices") {
+        return;
+    }
+    session.each(5, || {
+        let scene = Scene::new();
+        sim::fill(scene.data, 0x5a, N, scene.producer);
+        sim::set_current(sim::primary(1));
+        let other = sim::stream();
+        sim::begin_capture(other, 0);
+        sim::set_current(sim::primary(0));
+        let mut array = produce(scene.data, "|u1", &[N as i64], || ());
+        array.version = 2;
+        let request = Request { no_stream: NoStream::HostSync, ..Request::default() };
+        let imported = import(&mut array, &request);
+        assert_eq!(sim::end_capture(other), 0, "the capture is intact");
+        drop(imported.expect("imported"));
+        sim::destroy(other);
+        scene.end();
+    });
+}
+
 #[test]
 fn exports_name_the_stream_that_the_data_is_behind() {
     let session = Session::new();

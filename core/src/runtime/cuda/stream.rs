@@ -208,7 +208,8 @@ impl Stream {
     }
 
     /// Blocks the host until the stream's device has done all work of its context, on whatever stream. Never part of an
-    /// exchange, unless a caller asks for it.
+    /// exchange, unless a caller asks for it: a capture of any stream of that context is broken by it, and the driver cannot
+    /// be asked for one before.
     ///
     /// # Errors
     /// As [`Stream::synchronize`].
@@ -216,6 +217,7 @@ impl Stream {
         self.require_no_capture()?;
         let driver = Driver::get()?;
         let _current = Current::enter(driver, self.context()?)?;
+        let _apart = Apart::enter(driver)?;
         // SAFETY: a call of the driver.
         driver.check("cuCtxSynchronize", unsafe { (driver.ctx_synchronize)() })
     }
