@@ -251,6 +251,49 @@ extern "C" fn some_work(_: *mut std::ffi::c_void) {
     std::thread::sleep(Duration::from_millis(100));
 }
 
+/// Allows this process no more than so many bytes of addresses more than it has; all that there are again if none.
+fn limit_addresses(more: Option<u64>) {
+    let limit = more.map_or(libc::RLIM_INFINITY, |more| {
+        let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+        let pages: u64 = text.split(' ').next().and_then(|pages| pages.parse().ok()).expect("a number");
+        pages * 4096 + more
+    });
+    let limit = libc::rlimit { rlim_cur: limit, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: a call of the system.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+}
+
+/// What was to be released when there was no thread, and none could be made, is when there is one.
+#[test]
+fn a_thread_that_could_not_be_made_is_made_later() {
+    if sim::skipped("a driver of the machine needs many addresses") {
+        return;
+    }
+    if !sim::is_child() {
+        let stacks = (1_u64 << 30).to_string();
+        let output = sim::child("a_thread_that_could_not_be_made_is_made_later", &[("RUST_MIN_STACK", &stacks)]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}{text}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    let session = Session::new();
+    session.begin(LAZY);
+    let (first, second) = (Scene::new(), Scene::new());
+    let (early, late) = (first.used(), second.used());
+    limit_addresses(Some(64 << 20));
+    assert!(std::thread::Builder::new().spawn(|| ()).is_err(), "there is no room for a thread");
+    drop(early);
+    limit_addresses(None);
+    assert_eq!((first.released.load(SeqCst), reaper::waiting()), (0, 1), "it waits");
+    drop(late);
+    sim::settle();
+    for scene in [first, second] {
+        assert_eq!(scene.released.load(SeqCst), 1);
+        scene.end();
+    }
+    assert_eq!(reaper::leaked(), 0);
+}
+
 #[test]
 fn the_end_of_the_process_waits_for_work_that_ends() {
     if sim::is_child() {
