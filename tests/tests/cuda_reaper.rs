@@ -247,6 +247,40 @@ fn a_release_may_allocate_where_memory_is_short() {
 // ---- the end of the process ----
 
 /// Work that takes some time.
+/// A release that needs what the thread has that asks for memory: that is refused in the end, and nobody waits for ever.
+#[test]
+fn a_release_may_need_what_the_one_has_who_is_short_of_memory() {
+    let session = Session::new();
+    if sim::skipped("memory is short when the simulated driver says so") {
+        return;
+    }
+    session.begin(LAZY);
+    let (scene, lock) = (Scene::new(), Arc::new(std::sync::Mutex::new(())));
+    let (theirs, released) = (Arc::clone(&lock), Arc::clone(&scene.released));
+    let tensor = foreign::tensor(scene.memory, N, CUDA0, move || {
+        drop(theirs.lock());
+        released.fetch_add(1, SeqCst);
+    });
+    tensor.used_on(scene.on()).expect("used");
+    sim::quiesce();
+    let (tells, told) = std::sync::mpsc::channel();
+    let asks = std::thread::spawn(move || {
+        sim::set_current(sim::primary(0));
+        let held = lock.lock();
+        drop(tensor);
+        (1..=2).for_each(|nth| sim::fail("cuMemAlloc_v2", nth, 2, false));
+        let made = Tensor::allocate(CUDA0, DType::UINT8, &[16], None);
+        drop(held);
+        tells.send(made.err().map(|error| error.status())).expect("somebody listens");
+    });
+    let status = told.recv_timeout(devexchange_tests::patient(Duration::from_secs(20))).expect("an answer");
+    assert_eq!(status, Some(devexchange_core::abi::types::DEVX_OUT_OF_MEMORY));
+    asks.join().expect("it ends");
+    sim::settle();
+    assert_eq!(scene.released.load(SeqCst), 1);
+    scene.end();
+}
+
 extern "C" fn some_work(_: *mut std::ffi::c_void) {
     std::thread::sleep(Duration::from_millis(100));
 }

@@ -29,6 +29,9 @@ const TRIES: u32 = 3;
 /// How long the end of the process waits for queued work.
 const AT_EXIT: Duration = Duration::from_millis(500);
 
+/// How long who is short of memory waits for what is on its way back.
+const FOR_MEMORY: Duration = Duration::from_secs(5);
+
 struct Pending {
     events: Vec<Event>,
     /// Not before this stream is no longer being captured.
@@ -125,11 +128,21 @@ pub fn leaked() -> i64 {
 /// Waits until what was to be given up before, and waits for no event, is given up. That is what is freed here only
 /// because a free may wait for the device; so this may wait for it, too.
 pub(crate) fn settle() {
+    settle_within(None);
+}
+
+/// As [`settle`], for who is short of memory: not for ever, as a release that is called meanwhile may need what this thread
+/// has, a lock for example.
+pub(crate) fn settle_for_memory() {
+    settle_within(Some(FOR_MEMORY));
+}
+
+fn settle_within(limit: Option<Duration>) {
     // A forked child has no such thread, and the thread itself has nobody to wait for.
     if !STARTED.load(Acquire) || IS_REAPER.get() || Driver::loaded().is_none() {
         return;
     }
-    INBOX.settle();
+    INBOX.settle(limit);
 }
 
 /// Never gives up `held`, and counts it: what may still be used by work that cannot be waited for.
