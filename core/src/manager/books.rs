@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::{Allocated, HostFlags};
 use crate::device::{Device, DeviceType};
-use crate::error::{Error, Result, refuse};
+use crate::error::{Error, Result, caught, refuse};
 use crate::fork::{Lock, Locked};
 use crate::memory::{Owner, Slab, TailSize, Vacant};
 use crate::order::Ready;
@@ -120,7 +120,7 @@ impl Books {
         allocate: impl FnOnce() -> Result<Allocated>,
     ) -> Result<Allocated> {
         self.reserve(bytes)?;
-        let made = Vacant::new().and_then(|room| Ok((room, allocate()?)));
+        let made = Vacant::new().and_then(|room| Ok((room, caught(allocate)?)));
         let mut state = self.lock();
         let made = made.and_then(|made| match state.live.try_reserve(1) {
             Ok(()) => Ok(made),

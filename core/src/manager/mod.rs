@@ -173,7 +173,8 @@ pub unsafe trait Manager: Send + Sync + fmt::Debug {
     /// that work.
     ///
     /// # Errors
-    /// `DEVX_OUT_OF_MEMORY`, `DEVX_UNSUPPORTED` for a kind that this manager does not have, `DEVX_DEVICE`, `DEVX_DRIVER`.
+    /// `DEVX_OUT_OF_MEMORY`, `DEVX_UNSUPPORTED` for a kind that this manager does not have, `DEVX_DEVICE`, `DEVX_DRIVER`;
+    /// `DEVX_PANIC` from one that asks another one, which panicked.
     fn allocate(&self, request: &Request) -> Result<Allocated>;
 
     /// Pins host memory that is there already, for as long as the owner lives. The memory outlives it.
