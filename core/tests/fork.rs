@@ -1,10 +1,11 @@
 //! Children of `fork`: what they give up is given up, whatever other threads of the parent were doing just then.
 
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use devexchange_core::manager::{Deferred, Driver, Limited, Shared};
-use devexchange_core::{DType, Device, Tensor};
+use devexchange_core::{DType, Device, Tensor, trace};
 
 const FORKS: u32 = 400;
 const HANGS: Duration = Duration::from_secs(20);
@@ -30,6 +31,42 @@ fn in_a_child(act: impl FnOnce() -> bool) -> i32 {
         std::thread::sleep(Duration::from_micros(100));
     }
     status
+}
+
+/// Which part of a test this process plays.
+const TRACED: &str = "DEVX_TEST_TRACED";
+
+/// What releases say there, with the trace on, waits for nobody either.
+#[test]
+fn what_is_said_in_a_child_is_said_at_once() {
+    if std::env::var_os(TRACED).is_none() {
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "what_is_said_in_a_child_is_said_at_once"])
+            .envs([(TRACED, "1"), ("DEVEXCHANGE_TRACE", "1")])
+            .stderr(Stdio::null())
+            .status();
+        assert!(status.unwrap().success());
+        return;
+    }
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !ends.load(Relaxed) {
+                    trace::say(format_args!("something"));
+                }
+            });
+        }
+        let failed = (0..FORKS).find_map(|_| {
+            let status = in_a_child(|| {
+                trace::say(format_args!("something in a child"));
+                true
+            });
+            (status != 0).then_some(status)
+        });
+        ends.store(true, Relaxed);
+        assert_eq!(failed, None);
+    });
 }
 
 #[test]
