@@ -13,7 +13,7 @@ use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, refuse};
 use crate::memory::{Lazy, Owner, Vacant, push};
 use crate::runtime::cuda::reaper::{Held, Later};
-use crate::runtime::cuda::{Event, ForeignEvent, LEGACY, Stream, reaper};
+use crate::runtime::cuda::{Event, ForeignEvent, LEGACY, Stream, pointer, reaper};
 use crate::tensor::Tensor;
 
 /// "Do not synchronise" as a stream value (array API, `__dlpack__`).
@@ -40,6 +40,16 @@ impl Ready {
         match device.stream(LEGACY) {
             Some(Ok(stream)) => Self::Queued(stream),
             _ => Self::Now,
+        }
+    }
+
+    /// As [`Ready::unknown`], of memory at an address. Pinned and managed memory belongs to no device, but was made for one: its
+    /// stream is meant, and no other device is used for the sake of a convention.
+    pub(crate) fn unknown_at(device: Device, address: *const c_void) -> Self {
+        let belongs_to_none = matches!(device.kind, DeviceType::CUDA_HOST | DeviceType::CUDA_MANAGED);
+        match if belongs_to_none && !address.is_null() { pointer::locate(address).ok() } else { None } {
+            Some(place) => Self::unknown(Device { id: place.ordinal.max(0), ..device }),
+            None => Self::unknown(device),
         }
     }
 

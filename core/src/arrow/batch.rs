@@ -131,11 +131,12 @@ impl Batch {
         }
         let n_buffers = nodes.iter().map(|node| node.buffers.len()).sum();
         let size = TailSize::default().and::<*const ArrowArray>(count)?.and::<*const c_void>(n_buffers)?;
+        let any = nodes.iter().flat_map(|node| node.buffers).find(|address| !address.is_null());
         let header = Header {
             device,
             nodes: std::ptr::null(),
             source: Source::NONE,
-            ready: Ready::unknown(device),
+            ready: Ready::unknown_at(device, any.map_or(std::ptr::null(), |address| *address)),
             uses: Uses::default(),
             schema: schema.clone(),
         };

@@ -145,7 +145,7 @@ impl Tensor {
             described,
             flags,
             layout,
-            ready: Ready::unknown(device),
+            ready: Ready::unknown_at(device, data),
             uses: Uses::default(),
             owner: Owner::none(),
             handed: UnsafeCell::new(MaybeUninit::uninit()),
