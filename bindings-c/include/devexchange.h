@@ -923,7 +923,7 @@ void devx_manager_release(devx_manager_t **manager);
 
 /**
  * Gives all memory of a device back, also what is still in use; its owners have nothing to do any
- * more.
+ * more. Nobody uses it after this, and no other thread gives it up meanwhile.
  */
 devx_status devx_manager_reset(devx_manager_t const *manager, int32_t device_id, devx_error *error);
 
@@ -1174,8 +1174,8 @@ devx_status devx_tensor_import_legacy(
 /**
  * As `devx_tensor_import`, of a tensor whose producer was asked for it with `stream`: its data is
  * ready for work that is queued there from now on. -1 where the producer was asked for no
- * synchronisation because the data is ready. The stream is not destroyed before the tensor was
- * handed on or released.
+ * synchronisation: that says nothing of the data, which counts as queued on the legacy default
+ * stream. The stream is not destroyed before the tensor was handed on or released.
  */
 devx_status devx_tensor_import_on(
     struct DLManagedTensorVersioned *source,

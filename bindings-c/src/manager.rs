@@ -222,11 +222,16 @@ unsafe fn devx_manager_get_ipc_handle(
     })
 }
 
-/// Gives all memory of a device back, also what is still in use; its owners have nothing to do any more.
+/// Gives all memory of a device back, also what is still in use; its owners have nothing to do any more. Nobody uses it
+/// after this, and no other thread gives it up meanwhile.
 #[ffi_export]
 unsafe fn devx_manager_reset(manager: *const ManagerHandle, device_id: i32, error: Option<&mut ErrorRecord>) -> Status {
-    // SAFETY: the caller gives a living handle.
-    guard(error, || unsafe { ManagerHandle::borrow(manager, "manager") }?.reset(device_id))
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let manager = unsafe { ManagerHandle::borrow(manager, "manager") }?;
+        // SAFETY: as documented, it is the caller's to see that nobody uses the memory any more.
+        unsafe { manager.reset(device_id) }
+    })
 }
 
 /// Gives unused memory of a device back to the driver, except for `keep` bytes.

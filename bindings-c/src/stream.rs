@@ -51,8 +51,8 @@ pub(crate) fn stream_or_none(device: Device, value: i64) -> Result<Option<Stream
 }
 
 /// As `devx_tensor_import`, of a tensor whose producer was asked for it with `stream`: its data is ready for work that is
-/// queued there from now on. −1 where the producer was asked for no synchronisation because the data is ready. The stream is
-/// not destroyed before the tensor was handed on or released.
+/// queued there from now on. −1 where the producer was asked for no synchronisation: that says nothing of the data, which
+/// counts as queued on the legacy default stream. The stream is not destroyed before the tensor was handed on or released.
 #[ffi_export]
 unsafe fn devx_tensor_import_on(
     source: *mut Versioned,

@@ -165,7 +165,9 @@ plain! { manager_reset(handle: jlong, device_id: jint) }
 /// Gives all memory of a device back.
 fn manager_reset(handle: jlong, device_id: jint) -> Result<()> {
     // SAFETY: Java gives a living handle.
-    Ok(unsafe { held::<Shared>(handle) }?.reset(device_id)?)
+    let manager = unsafe { held::<Shared>(handle) }?;
+    // SAFETY: as documented, it is the program's to see that nobody uses the memory any more.
+    Ok(unsafe { manager.reset(device_id) }?)
 }
 
 plain! { manager_trim(handle: jlong, device_id: jint, keep: jlong) }

@@ -181,7 +181,8 @@ impl MemoryManager {
     /// Gives all memory of a device back, also what is still in use; closing that does nothing any more.
     #[pyo3(signature = (device_id=0))]
     fn reset(&self, py: Python<'_>, device_id: i32) -> Result<()> {
-        let reset = self.ask(py, |manager| manager.reset(device_id));
+        // SAFETY: as documented, it is the program's to see that nobody uses the memory any more.
+        let reset = self.ask(py, |manager| unsafe { manager.reset(device_id) });
         queue::drain();
         reset
     }

@@ -33,7 +33,7 @@ pub enum NoStream {
     /// The legacy default stream stands for the producer's, as array libraries use it unless told otherwise.
     #[default]
     LegacyDefault,
-    /// The host waits until the device has done all its work.
+    /// The host waits until the device has done all its work. That breaks what is captured on the device meanwhile.
     HostSync,
     /// Nobody waits: the caller knows that the data is ready.
     Trust,
@@ -441,8 +441,8 @@ pub unsafe fn release(array: *mut DevxCudaArray) {
 struct Export {
     tensor: Tensor,
     typestr: [u8; 8],
-    /// What the consumer is told, and may order its work behind before it releases.
-    stream: Option<Stream>,
+    /// Behind which the consumer has its work when it releases: what it is told, or knows by the policy.
+    behind: Option<Stream>,
     _ready: Ready,
     _entry: Entry,
 }
@@ -450,14 +450,15 @@ struct Export {
 /// Hands a tensor to a consumer, which releases the struct. Pass a clone to share the tensor, the tensor itself to move it.
 /// One block of memory. The stream of the struct is the one behind which the data is: a consumer that waits for it sees all of it.
 /// The tensor is given up after what is queued there when the consumer releases the struct; the stream lives until then.
-/// To a consumer that reads no stream (before version 3) the policy applies.
+/// To a consumer that reads no stream (before version 3) the policy applies: with the legacy default stream, the tensor is
+/// given up after what is queued there.
 ///
 /// # Errors
 /// `DEVX_DEVICE` for memory that no device can access, `DEVX_UNSUPPORTED` for elements that NumPy has no name for,
 /// `DEVX_INVALID_STREAM`, `DEVX_DRIVER`; the tensor is given back.
 pub fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned, Refused<Tensor>> {
     match prepare(&tensor, request) {
-        Ok((typestr, stream, ready)) => hand_over(tensor, typestr, stream, ready, request.max_version),
+        Ok(prepared) => hand_over(tensor, prepared, request.max_version),
         Err(error) => Err(Refused { error, returned: tensor }),
     }
 }
@@ -483,7 +484,16 @@ pub unsafe fn export_to(
     Ok(())
 }
 
-fn prepare(tensor: &Tensor, request: &Request) -> Result<([u8; 8], Option<Stream>, Ready)> {
+/// What there is of an export before the tensor is taken.
+struct Prepared {
+    typestr: [u8; 8],
+    /// What the consumer is told.
+    said: Option<Stream>,
+    behind: Option<Stream>,
+    ready: Ready,
+}
+
+fn prepare(tensor: &Tensor, request: &Request) -> Result<Prepared> {
     let device = tensor.device();
     if device.kind == DeviceType::CPU {
         return refuse!(
@@ -518,14 +528,14 @@ fn prepare(tensor: &Tensor, request: &Request) -> Result<([u8; 8], Option<Stream
             on.synchronize()?;
         }
     }
-    Ok((typestr, said, tensor.ready().clone()))
+    let by_policy = !has_stream && request.no_stream == NoStream::LegacyDefault;
+    let behind = if by_policy { Some(legacy()?) } else { said };
+    Ok(Prepared { typestr, said, behind, ready: tensor.ready().again() })
 }
 
 fn hand_over(
     tensor: Tensor,
-    typestr: [u8; 8],
-    stream: Option<Stream>,
-    ready: Ready,
+    Prepared { typestr, said, behind, ready }: Prepared,
     max_version: i32,
 ) -> std::result::Result<Owned, Refused<Tensor>> {
     let ndim = tensor.shape().len();
@@ -533,7 +543,7 @@ fn hand_over(
         Ok(size) => size,
         Err(error) => return Err(Refused { error, returned: tensor }),
     };
-    let export = Export { tensor, typestr, stream, _ready: ready, _entry: Entry::open(Kind::TensorExport) };
+    let export = Export { tensor, typestr, behind, _ready: ready, _entry: Entry::open(Kind::TensorExport) };
     let slab = Slab::new(export, size)
         .map_err(|refused| Refused { error: refused.error, returned: refused.returned.tensor })?;
     let Export { tensor, typestr, .. } = slab.header();
@@ -554,7 +564,7 @@ fn hand_over(
         typestr: CStr::from_bytes_until_nul(typestr).unwrap_or_default().as_ptr(),
         descr: std::ptr::null(),
         mask: std::ptr::null(),
-        stream: stream.map_or(DEVX_CUDA_ARRAY_NO_STREAM, Stream::value),
+        stream: said.map_or(DEVX_CUDA_ARRAY_NO_STREAM, Stream::value),
         release: Some(release_export),
         private_data: slab.as_raw(),
     };
@@ -569,8 +579,8 @@ unsafe extern "C" fn release_export(array: *mut DevxCudaArray) {
         let slab: *mut c_void = array.private_data;
         // SAFETY: made by `hand_over`, and marked as released above.
         let export = unsafe { Slab::<Export>::from_raw(slab) };
-        let Export { tensor, stream, .. } = export.header();
-        if let Some(stream) = *stream {
+        let Export { tensor, behind, .. } = export.header();
+        if let Some(stream) = *behind {
             release_behind(tensor.clone(), stream);
         }
     }

@@ -173,7 +173,9 @@ pub unsafe fn import<M: Managed>(source: *mut M) -> Result<Tensor> {
 }
 
 /// As [`import`], of a tensor whose producer was asked for it with `stream`: its data is ready for work that is queued
-/// there from now on. Without a stream it is taken to be that of the legacy default stream. The driver is not called.
+/// there from now on. Without a stream it is taken to be that of the legacy default stream; so it is with
+/// [`order::NO_SYNC`], which asks the producer for nothing and says nothing of the data. The driver is only asked for
+/// which device pinned and managed memory was made: its stream is meant.
 ///
 /// # Errors
 /// As [`import`]; `DEVX_INVALID_STREAM` for a stream that the tensor's device does not take.

@@ -13,14 +13,14 @@ use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, refuse};
 use crate::memory::{Lazy, Owner, Vacant, push};
 use crate::runtime::cuda::reaper::{Held, Later};
-use crate::runtime::cuda::{Event, ForeignEvent, LEGACY, Stream, reaper};
+use crate::runtime::cuda::{Event, ForeignEvent, LEGACY, Stream, pointer, reaper};
 use crate::tensor::Tensor;
 
 /// "Do not synchronise" as a stream value (array API, `__dlpack__`).
 pub const NO_SYNC: i64 = -1;
 
-/// When data may be touched.
-#[derive(Clone, Debug)]
+/// When data may be touched. It cannot be cloned: what the data came with is good as long as the data.
+#[derive(Debug)]
 pub enum Ready {
     /// Now.
     Now,
@@ -40,6 +40,16 @@ impl Ready {
         match device.stream(LEGACY) {
             Some(Ok(stream)) => Self::Queued(stream),
             _ => Self::Now,
+        }
+    }
+
+    /// As [`Ready::unknown`], of memory at an address. Pinned and managed memory belongs to no device, but was made for one: its
+    /// stream is meant, and no other device is used for the sake of a convention.
+    pub(crate) fn unknown_at(device: Device, address: *const c_void) -> Self {
+        let belongs_to_none = matches!(device.kind, DeviceType::CUDA_HOST | DeviceType::CUDA_MANAGED);
+        match if belongs_to_none && !address.is_null() { pointer::locate(address).ok() } else { None } {
+            Some(place) => Self::unknown(Device { id: place.ordinal.max(0), ..device }),
+            None => Self::unknown(device),
         }
     }
 
@@ -68,18 +78,28 @@ impl Ready {
         }
     }
 
-    /// The same as something that an Arrow consumer can wait for: never [`Ready::Queued`].
+    /// The same once more, for who keeps the data.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Self::Now => Self::Now,
+            Self::Queued(stream) => Self::Queued(*stream),
+            Self::After(event) => Self::After(event.clone()),
+            Self::Foreign(event) => Self::Foreign(event.again()),
+        }
+    }
+
+    /// The same as something that an Arrow consumer can wait for, if it is not that already.
     ///
     /// # Errors
     /// `DEVX_DRIVER`; `DEVX_UNSUPPORTED` if the stream is being captured, as an event in a graph cannot be waited for
     /// outside of it.
-    pub fn settle(&self) -> Result<Self> {
+    pub(crate) fn settled(&self) -> Result<Option<Self>> {
         match self {
             Self::Queued(stream) => {
                 stream.require_no_capture()?;
-                Ok(Self::After(Event::record(*stream)?))
+                Ok(Some(Self::After(Event::record(*stream)?)))
             }
-            settled => Ok(settled.clone()),
+            Self::Now | Self::After(_) | Self::Foreign(_) => Ok(None),
         }
     }
 
@@ -171,8 +191,15 @@ impl Uses {
             Whose::Own | Whose::Lent(_) => {}
         }
         stream.require_no_capture()?;
-        // Work on one stream is done in order, so its last event stands for the ones before.
-        noted.add(|| Event::record(stream), |earlier| !earlier.is_on(stream))
+        noted.change(|events| {
+            // Work on one stream is done in order, so its last event stands for the ones before. But this may be another
+            // stream, which was given the handle of one that was destroyed: so it waits, on the device, for what they say.
+            let covered =
+                events.iter().filter(|earlier| earlier.is_on(stream)).all(|earlier| earlier.wait(stream).is_ok());
+            let event = Event::record(stream)?;
+            events.retain(|earlier| !covered || !earlier.is_on(stream));
+            push(events, event)
+        })
     }
 
     /// Notes that the data is used until an event is complete.
@@ -183,8 +210,11 @@ impl Uses {
             Whose::OfBatch(batch) => return batch.used_until(event),
             Whose::Own | Whose::Lent(_) => {}
         }
-        // Nobody says of such events which stands for which: what is over goes, or there would be ever more.
-        noted.add(|| Ok(event), |earlier| earlier.is_complete() != Ok(true))
+        noted.change(|events| {
+            // Nobody says of such events which stands for which: what is over goes, or there would be ever more.
+            events.retain(|earlier| earlier.is_complete() != Ok(true));
+            push(events, event)
+        })
     }
 
     /// Notes work that is queued already. If that cannot be noted, the host waits for it; if not even that is possible, one
@@ -216,17 +246,14 @@ impl Uses {
 }
 
 impl Noted {
-    /// Adds an event in place of those that it makes needless. It is made with the lock held: of two threads that name one
-    /// stream, the one whose event is the later one is the last to come.
-    fn add(&self, event: impl FnOnce() -> Result<Event>, is_needed: impl FnMut(&Event) -> bool) -> Result<()> {
+    /// Changes the events with the lock held: of two threads that name one stream, the one whose event is the later one is
+    /// the last to come.
+    fn change(&self, change: impl FnOnce(&mut Vec<Event>) -> Result<()>) -> Result<()> {
         let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
-        let event = event()?;
-        let events = match &mut *later {
+        change(match &mut *later {
             Some(later) => later.events(),
             none => none.insert(Later::new()?).events(),
-        };
-        events.retain(is_needed);
-        push(events, event)
+        })
     }
 
     /// Gives up what `held` says when all uses are over, if there are any.
@@ -309,7 +336,7 @@ fn check_any_stream(device: Device, stream: i64) -> Result<()> {
 /// `DEVX_DEVICE` for an event on a device that has none.
 ///
 /// # Safety
-/// `sync_event` is NULL, or points to an event handle that lives as long as the result and what it is cloned to.
+/// `sync_event` is NULL, or points to an event handle that lives as long as the result is used.
 pub unsafe fn of_sync_event(device: Device, sync_event: *mut c_void) -> Result<Ready> {
     if sync_event.is_null() {
         return Ok(Ready::Now);

@@ -405,6 +405,40 @@ impl Wake for Count {
     }
 }
 
+/// Who ends a stream is told what the consumer says to that, whoever else is at the writer.
+#[test]
+fn a_refusal_of_the_end_is_told_to_who_ends_the_stream() {
+    unsafe extern "C" fn refuses(
+        _: *mut ArrowAsyncDeviceStreamHandler,
+        task: *mut ArrowAsyncTask,
+        _: *const c_char,
+    ) -> c_int {
+        if task.is_null() { 7 } else { 0 }
+    }
+    let _alone = alone();
+    let (during, schema) = (During(Mutex::new(Box::new(|_| {}))), schema());
+    for round in 0..2_000 {
+        let mut handler = ArrowAsyncDeviceStreamHandler { on_next_task: Some(refuses), ..during.handler() };
+        // SAFETY: the handler outlives the writer.
+        let writer = unsafe { AsyncWriter::new(&mut handler, DeviceType::CPU, None, None) }.unwrap();
+        writer.start(&schema).unwrap();
+        let begin = Barrier::new(2);
+        let told = thread::scope(|scope| {
+            scope.spawn(|| {
+                begin.wait();
+                while !matches!(writer.try_ready(), Poll::Ready(Err(_))) {}
+            });
+            begin.wait();
+            writer.finish().map_err(|error| error.errno())
+        });
+        assert_eq!(told, Err(7), "round {round}");
+        drop(writer);
+        assert!(handler.release.is_none());
+    }
+    drop(schema);
+    assert_eq!(ledger::outstanding(), 0);
+}
+
 /// Whoever asks while a callback runs is told to wait, and woken when it has returned.
 #[test]
 fn whoever_asks_during_a_callback_is_woken_after_it() {

@@ -438,6 +438,30 @@ fn panic_ends_here<S: Foreign>() {
 }
 for_both!(a_panic_of_the_source_or_of_its_drop_ends_here, panic_ends_here);
 
+/// The consumer releases the stream while it is asked for a batch, so the source is dropped when that call ends.
+fn release_within_a_call<S: Foreign + 'static>() {
+    struct Bad;
+    impl Drop for Bad {
+        #[expect(clippy::panic, reason = "that is what is tried")]
+        fn drop(&mut self) {
+            panic!("while dropping");
+        }
+    }
+    struct There<S>(*mut S);
+    unsafe impl<S> Send for There<S> {}
+    let stream: &'static mut MaybeUninit<S> = Box::leak(Box::new(MaybeUninit::uninit()));
+    let (bad, there) = (Bad, There(stream.as_mut_ptr()));
+    let source = move || {
+        let (_kept, there) = (&bad, &there);
+        unsafe { (*there.0).release() };
+        Ok(None)
+    };
+    let stream = stream.write(S::export(BatchStream::new(&schema(), CPU, source).unwrap()));
+    assert_eq!(stream.pull(&mut Vec::new()), Ok(None));
+    assert!(stream.is_released());
+}
+for_both!(a_panic_of_a_source_released_in_its_own_call_ends_here, release_within_a_call);
+
 #[test]
 fn a_batch_of_another_shape_is_refused() {
     let released = Arc::default();

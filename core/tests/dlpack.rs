@@ -365,3 +365,24 @@ fn a_copy_does_not_mind_strides_along_a_single_element() {
         assert_eq!(tensor.copy().unwrap().as_slice::<f32>().unwrap(), [1.0, 3.0], "{strides:?}");
     }
 }
+
+/// What may be read must be initialised, whatever was in that memory before.
+#[test]
+fn new_memory_of_the_host_is_zero() {
+    let manager = devexchange_core::manager::Driver::new().unwrap();
+    for length in [1_i64, 3, 100, 5000, 1 << 20] {
+        for _ in 0..3 {
+            drop(std::hint::black_box(vec![0xab_u8; length as usize]));
+            let tensor = Tensor::allocate(Device::CPU, DType::UINT8, &[length], None).unwrap();
+            assert!(tensor.as_slice::<u8>().unwrap().iter().all(|byte| *byte == 0), "{length}");
+            drop(tensor);
+            drop(std::hint::black_box(vec![0xab_u8; length as usize]));
+            let tensor = Tensor::allocate_with(&manager, Device::CPU, DType::UINT8, &[length], None).unwrap();
+            assert!(tensor.as_slice::<u8>().unwrap().iter().all(|byte| *byte == 0), "{length}");
+        }
+    }
+    assert_eq!(
+        Tensor::allocate(Device::CPU, DType::UINT8, &[0, 3], None).unwrap().as_slice::<u8>().unwrap(),
+        [0_u8; 0]
+    );
+}

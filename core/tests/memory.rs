@@ -12,6 +12,17 @@ fn a_release_that_panics_ends_there() {
 }
 
 #[test]
+fn a_release_that_panics_with_what_panics_in_turn_ends_there() {
+    struct Again;
+    impl Drop for Again {
+        fn drop(&mut self) {
+            panic!("this text is expected in the output, too");
+        }
+    }
+    drop(Owner::on_release(|| std::panic::panic_any(Again)));
+}
+
+#[test]
 fn a_raw_owner_is_released_once_or_given_back() {
     unsafe extern "C" fn count(context: *mut core::ffi::c_void) {
         // SAFETY: the test's counter.

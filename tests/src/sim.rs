@@ -310,6 +310,11 @@ pub fn fail(function: &str, nth: u64, code: u32, sticky: bool) {
     cu_ok!("simcuda_fail", function.as_ptr(), nth, code, sticky);
 }
 
+/// Lets new streams have the handles of streams that are destroyed from now on, or no longer.
+pub fn reuse_streams(reuse: bool) {
+    cu!("simcuda_reuse_streams", reuse);
+}
+
 /// Lets all calls succeed again.
 pub fn fail_clear() {
     cu!("simcuda_fail_clear");

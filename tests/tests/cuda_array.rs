@@ -269,6 +269,31 @@ fn producers_without_a_stream() {
     }
 }
 
+/// Who waits for one device leaves alone what others capture on another one.
+#[test]
+fn the_host_waits_for_one_device_while_another_one_captures() {
+    let session = Session::new();
+    if sim::skipped("there are two devices") {
+        return;
+    }
+    session.each(5, || {
+        let scene = Scene::new();
+        sim::fill(scene.data, 0x5a, N, scene.producer);
+        sim::set_current(sim::primary(1));
+        let other = sim::stream();
+        sim::begin_capture(other, 0);
+        sim::set_current(sim::primary(0));
+        let mut array = produce(scene.data, "|u1", &[N as i64], || ());
+        array.version = 2;
+        let request = Request { no_stream: NoStream::HostSync, ..Request::default() };
+        let imported = import(&mut array, &request);
+        assert_eq!(sim::end_capture(other), 0, "the capture is intact");
+        drop(imported.expect("imported"));
+        sim::destroy(other);
+        scene.end();
+    });
+}
+
 #[test]
 fn exports_name_the_stream_that_the_data_is_behind() {
     let session = Session::new();
@@ -330,6 +355,33 @@ fn exports_are_released_after_what_is_behind_the_named_stream() {
             assert_eq!(released.load(SeqCst), 1);
             sim::synchronize(named);
             sim::destroy(named);
+            scene.end();
+        });
+    }
+}
+
+/// To a consumer before version 3 no stream is named: the legacy default stream stands for the producer's, at the end, too.
+#[test]
+fn exports_without_a_stream_are_released_after_the_legacy_one() {
+    let session = Session::new();
+    for produced in [false, true] {
+        session.each(SEEDS, || {
+            let (scene, memory) = (Scene::new(), sim::alloc(N));
+            sim::fill(memory, 0x5a, N, scene.producer);
+            let mut tensor = foreign::tensor(memory, N, CUDA0, move || sim::free(memory));
+            if produced {
+                tensor.produced_on(on(scene.producer)).expect("not shared");
+            } else {
+                sim::synchronize(scene.producer);
+            }
+            let request = Request { max_version: 2, ..Request::default() };
+            let exported = cuda_array::export(tensor, &request).map_err(Error::from).expect("exported");
+            let mut array = exported.into_raw();
+            assert_eq!(array.stream, DEVX_CUDA_ARRAY_NO_STREAM);
+            sim::copy(scene.scratch, memory, N, LEGACY as u64);
+            unsafe { cuda_array::release(&raw mut array) };
+            sim::settle();
+            sim::synchronize(LEGACY as u64);
             scene.end();
         });
     }

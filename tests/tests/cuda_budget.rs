@@ -112,7 +112,7 @@ fn calls_for_each_operation() {
     budget!(tensor.used_on(on(other)).expect("used");
         "cuStreamIsCapturing": 1, "cuStreamGetCtx": 1, "cuEventRecord": 1);
     budget!(tensor.used_on(on(other)).expect("used");
-        "cuStreamIsCapturing": 1, "cuStreamGetCtx": 1, "cuEventRecord": 1);
+        "cuStreamIsCapturing": 1, "cuStreamGetCtx": 2, "cuEventRecord": 1, "cuStreamWaitEvent": 1);
 
     // Conversions, and Arrow.
     let column = budget!(convert::column(&tensor, "x", Copying::Never).expect("a view"););

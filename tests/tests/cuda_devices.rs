@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::dlpack::{self, Owned, Request};
-use devexchange_core::runtime::cuda::Stream;
+use devexchange_core::runtime::cuda::{LEGACY, Stream};
 use devexchange_core::{Batch, DType, Device, DeviceType, Tensor};
 use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::{self, CUDA0};
@@ -201,6 +201,30 @@ fn pinned_memory_follows_the_stream_that_is_named() {
         drop(host);
         require_numbers(&at_zero, streams.of(CUDA0));
         drop(at_zero);
+        streams.end();
+    });
+}
+
+/// What a producer says nothing of is behind the legacy default stream of the device that the memory was made for.
+#[test]
+fn memory_of_no_device_is_behind_the_stream_of_the_one_it_was_made_for() {
+    let Some(session) = two_devices() else { return };
+    session.each(SEEDS, || {
+        let (streams, scratch) = (Streams::new(), sim::alloc(N));
+        sim::set_current(sim::primary(1));
+        let mut memory = 0_u64;
+        cu_ok!("cuMemAllocManaged", &raw mut memory, N, 1);
+        sim::fill(memory, 0x5a, N, LEGACY as u64);
+        sim::set_current(sim::primary(0));
+        let managed = foreign::dlpack(memory, N, Device { kind: DeviceType::CUDA_MANAGED, id: 0 }, || ());
+        let tensor = unsafe { dlpack::import(managed.as_ptr()) }.expect("imported");
+        tensor.wait(streams.of(CUDA0)).expect("waits");
+        sim::copy(scratch, memory, N, streams.zero);
+        assert!(sim::download(scratch, N, streams.zero).iter().all(|byte| *byte == 0x5a));
+        drop(tensor);
+        sim::settle();
+        sim::free(memory);
+        sim::free(scratch);
         streams.end();
     });
 }

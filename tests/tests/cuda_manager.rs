@@ -1,5 +1,6 @@
 //! Memory managers on CUDA: what they give, count, limit and take back, on whatever schedule and with whatever fault.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(clippy::undocumented_unsafe_blocks, reason = "the tests reset what nobody uses but they")]
 
 use devexchange_core::abi::types::*;
 use devexchange_core::manager::{
@@ -37,7 +38,7 @@ fn each(session: &Session, seeds: u64, mut scenario: impl FnMut(&str, &Shared)) 
     for (name, manager) in all() {
         session.each(seeds, || {
             scenario(name, &manager);
-            manager.reset(0).expect("reset");
+            unsafe { manager.reset(0) }.expect("reset");
         });
     }
 }
@@ -257,7 +258,7 @@ fn captures_of_others_stay_intact() {
         drop(manager.allocate_ready(&Request::device(0, N)).expect(name));
         manager.memory_info(0).expect(name);
         manager.trim(0, 0).expect(name);
-        manager.reset(0).expect(name);
+        unsafe { manager.reset(0) }.expect(name);
         sim::settle();
         assert_eq!(sim::end_capture(other), 0, "{name}: the capture is intact");
         sim::synchronize(stream);
@@ -271,9 +272,9 @@ fn captures_of_others_stay_intact() {
 fn reset_gives_everything_back_once() {
     let session = Session::new();
     each(&session, 5, |name, manager| {
-        manager.reset(0).expect("before anything");
+        unsafe { manager.reset(0) }.expect("before anything");
         let kept: Vec<_> = (0..4).map(|_| manager.allocate(&Request::device(0, N)).expect(name)).collect();
-        manager.reset(0).expect("in use");
+        unsafe { manager.reset(0) }.expect("in use");
         sim::settle();
         assert_eq!(manager.statistics().bytes, 0);
         let after = manager.allocate(&Request::device(0, N)).expect("usable again");
@@ -388,7 +389,7 @@ fn a_reset_is_done_when_it_returns() {
         sim::settle();
         let kept = kept_events();
         assert!(kept > 0, "there is one for the next time");
-        manager.reset(0).expect("reset");
+        unsafe { manager.reset(0) }.expect("reset");
         assert_eq!((sim::stat("live_device"), sim::stat("live_host")), before);
         assert!(kept_events() < kept, "they would end with the context");
         drop(held);
@@ -411,7 +412,7 @@ fn faults() {
                 let _ = manager.memory_info(0);
                 drop((device, pinned));
                 let _ = manager.trim(0, 0);
-                let _ = manager.reset(0);
+                let _ = unsafe { manager.reset(0) };
                 sim::settle();
                 sim::fail_clear();
                 assert_eq!(manager.statistics().bytes, 0);

@@ -11,7 +11,7 @@ use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_INVALID_STREAM, DEVX_NOT_RE
 use devexchange_core::arrow::release_array;
 use devexchange_core::convert;
 use devexchange_core::dlpack::{self, Copying, Managed, Owned, Request};
-use devexchange_core::order::Ready;
+use devexchange_core::order::{NO_SYNC, Ready};
 use devexchange_core::runtime::cuda::{LEGACY, PER_THREAD, Stream};
 use devexchange_core::{Batch, DType, Device, DeviceType, Tensor};
 use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
@@ -239,17 +239,19 @@ fn dlpack_import_of_a_producer_that_did_not_wait_is_seen() {
 #[test]
 fn dlpack_without_a_stream_is_the_legacy_default_stream() {
     let session = Session::new();
-    session.each(SEEDS, || {
-        let scene = Scene::new();
-        sim::synchronize(scene.producer);
-        sim::fill(scene.data, 0x5a, N, LEGACY as u64);
-        let managed = foreign::dlpack(scene.data, N, CUDA0, || ());
-        let tensor = unsafe { dlpack::import(managed.as_ptr()) }.expect("imported");
-        let exported = export::<DLManagedTensorVersioned>(tensor, scene.consumer as i64);
-        scene.consume(scene.consumer);
-        drop(exported);
-        scene.end();
-    });
+    for stream in [None, Some(NO_SYNC)] {
+        session.each(SEEDS, || {
+            let scene = Scene::new();
+            sim::synchronize(scene.producer);
+            sim::fill(scene.data, 0x5a, N, LEGACY as u64);
+            let managed = foreign::dlpack(scene.data, N, CUDA0, || ());
+            let tensor = unsafe { dlpack::import_on(managed.as_ptr(), stream) }.expect("imported");
+            let exported = export::<DLManagedTensorVersioned>(tensor, scene.consumer as i64);
+            scene.consume(scene.consumer);
+            drop(exported);
+            scene.end();
+        });
+    }
 }
 
 /// The number 2 means another stream on every thread.

@@ -247,8 +247,85 @@ fn a_release_may_allocate_where_memory_is_short() {
 // ---- the end of the process ----
 
 /// Work that takes some time.
+/// A release that needs what the thread has that asks for memory: that is refused in the end, and nobody waits for ever.
+#[test]
+fn a_release_may_need_what_the_one_has_who_is_short_of_memory() {
+    let session = Session::new();
+    if sim::skipped("memory is short when the simulated driver says so") {
+        return;
+    }
+    session.begin(LAZY);
+    let (scene, lock) = (Scene::new(), Arc::new(std::sync::Mutex::new(())));
+    let (theirs, released) = (Arc::clone(&lock), Arc::clone(&scene.released));
+    let tensor = foreign::tensor(scene.memory, N, CUDA0, move || {
+        drop(theirs.lock());
+        released.fetch_add(1, SeqCst);
+    });
+    tensor.used_on(scene.on()).expect("used");
+    sim::quiesce();
+    let (tells, told) = std::sync::mpsc::channel();
+    let asks = std::thread::spawn(move || {
+        sim::set_current(sim::primary(0));
+        let held = lock.lock();
+        drop(tensor);
+        (1..=2).for_each(|nth| sim::fail("cuMemAlloc_v2", nth, 2, false));
+        let made = Tensor::allocate(CUDA0, DType::UINT8, &[16], None);
+        drop(held);
+        tells.send(made.err().map(|error| error.status())).expect("somebody listens");
+    });
+    let status = told.recv_timeout(devexchange_tests::patient(Duration::from_secs(20))).expect("an answer");
+    assert_eq!(status, Some(devexchange_core::abi::types::DEVX_OUT_OF_MEMORY));
+    asks.join().expect("it ends");
+    sim::settle();
+    assert_eq!(scene.released.load(SeqCst), 1);
+    scene.end();
+}
+
 extern "C" fn some_work(_: *mut std::ffi::c_void) {
     std::thread::sleep(Duration::from_millis(100));
+}
+
+/// Allows this process no more than so many bytes of addresses more than it has; all that there are again if none.
+fn limit_addresses(more: Option<u64>) {
+    let limit = more.map_or(libc::RLIM_INFINITY, |more| {
+        let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+        let pages: u64 = text.split(' ').next().and_then(|pages| pages.parse().ok()).expect("a number");
+        pages * 4096 + more
+    });
+    let limit = libc::rlimit { rlim_cur: limit, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: a call of the system.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+}
+
+/// What was to be released when there was no thread, and none could be made, is when there is one.
+#[test]
+fn a_thread_that_could_not_be_made_is_made_later() {
+    if sim::skipped("a driver of the machine needs many addresses") {
+        return;
+    }
+    if !sim::is_child() {
+        let stacks = (1_u64 << 30).to_string();
+        let output = sim::child("a_thread_that_could_not_be_made_is_made_later", &[("RUST_MIN_STACK", &stacks)]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}{text}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    let session = Session::new();
+    session.begin(LAZY);
+    let (first, second) = (Scene::new(), Scene::new());
+    let (early, late) = (first.used(), second.used());
+    limit_addresses(Some(64 << 20));
+    assert!(std::thread::Builder::new().spawn(|| ()).is_err(), "there is no room for a thread");
+    drop(early);
+    limit_addresses(None);
+    assert_eq!((first.released.load(SeqCst), reaper::waiting()), (0, 1), "it waits");
+    drop(late);
+    sim::settle();
+    for scene in [first, second] {
+        assert_eq!(scene.released.load(SeqCst), 1);
+        scene.end();
+    }
+    assert_eq!(reaper::leaked(), 0);
 }
 
 #[test]

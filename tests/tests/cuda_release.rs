@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::dlpack::{self, Copying, Request};
-use devexchange_core::runtime::cuda::{Stream, reaper};
+use devexchange_core::runtime::cuda::{Event, Stream, reaper};
 use devexchange_core::{Batch, DType, Device, DeviceType, Tensor, convert};
 use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
 use devexchange_tests::sim::{self, Session};
@@ -109,6 +109,30 @@ fn release_comes_after_the_named_work() {
         other.end();
         consumer.end();
     });
+}
+
+#[test]
+fn a_stream_does_not_stand_for_an_earlier_one_of_its_handle() {
+    let session = Session::new();
+    if sim::skipped("which handle a new stream gets is the driver's own affair") {
+        return;
+    }
+    sim::reuse_streams(true);
+    session.each(SEEDS, || {
+        let (memory, consumer) = (Foreign::new(), Consumer::new());
+        let tensor = memory.tensor();
+        consumer.read(memory.address);
+        tensor.used_on(consumer.on()).expect("used");
+        let Consumer { stream, scratch } = consumer;
+        sim::destroy(stream);
+        assert_eq!(sim::stream(), stream, "the driver gives the handle again");
+        let consumer = Consumer { stream, scratch };
+        tensor.used_on(consumer.on()).expect("used");
+        drop(tensor);
+        memory.end();
+        consumer.end();
+    });
+    sim::reuse_streams(false);
 }
 
 #[test]
@@ -470,6 +494,7 @@ fn a_forked_child_never_calls_the_driver() {
     let mut out = std::mem::MaybeUninit::<ArrowDeviceArray>::uninit();
     unsafe { batch.export_device(out.as_mut_ptr()) }.expect("exported");
     let mut out = unsafe { out.assume_init() };
+    let event = Event::record(consumer.on()).expect("recorded");
     let code = code_of_the_driver();
     assert!(!code.is_empty());
     // SAFETY: the child only drops what it has and ends without running handlers.
@@ -482,11 +507,16 @@ fn a_forked_child_never_calls_the_driver() {
             tensor.wait(consumer.on()),
             tensor.check_pointers(),
             Tensor::allocate(CUDA0, DType::UINT8, &[16], None).map(drop),
+            event.is_complete().map(drop),
+            event.synchronize(),
+            event.wait(consumer.on()),
+            // SAFETY: nothing is done with a stream here.
+            unsafe { consumer.on().close() },
         ];
         for error in errors {
             wrong += i32::from(!error.is_err_and(|error| error.message().contains("fork")));
         }
-        drop((tensor, owned, unused));
+        drop((tensor, owned, unused, event));
         unsafe { devexchange_core::arrow::release_array(&raw mut out.array) };
         wrong += i32::from(memory.released() != 0) * 16;
         // SAFETY: ends the child.
@@ -496,7 +526,7 @@ fn a_forked_child_never_calls_the_driver() {
     // SAFETY: the child that was made above.
     unsafe { libc::waitpid(pid, &mut status, 0) };
     assert_eq!(status, 0, "a wait status: exit code in the second byte, signal in the first");
-    drop((tensor, owned, unused));
+    drop((tensor, owned, unused, event));
     unsafe { devexchange_core::arrow::release_array(&raw mut out.array) };
     memory.end();
     consumer.end();

@@ -64,8 +64,12 @@ typedef struct devx_cuda_array {
  */
 #define DEVX_NO_STREAM_LEGACY_DEFAULT 0
 
-/** The host waits until the device has done all its work. */
+/**
+ * The host waits until the device has done all its work. That breaks what is captured on the device
+ * meanwhile.
+ */
 #define DEVX_NO_STREAM_HOST_SYNC 1
+
 /** Nobody waits: the caller knows that the data is ready. */
 #define DEVX_NO_STREAM_TRUST 2
 

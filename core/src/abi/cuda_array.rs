@@ -49,7 +49,7 @@ const _: () = assert!(size_of::<DevxCudaArray>() == 88);
 
 /// The legacy default stream stands for the producer's: it is waited for, and it waits at the end.
 pub const DEVX_NO_STREAM_LEGACY_DEFAULT: i32 = 0;
-/// The host waits until the device has done all its work.
+/// The host waits until the device has done all its work. That breaks what is captured on the device meanwhile.
 pub const DEVX_NO_STREAM_HOST_SYNC: i32 = 1;
 /// Nobody waits: the caller knows that the data is ready.
 pub const DEVX_NO_STREAM_TRUST: i32 = 2;

@@ -131,11 +131,12 @@ impl Batch {
         }
         let n_buffers = nodes.iter().map(|node| node.buffers.len()).sum();
         let size = TailSize::default().and::<*const ArrowArray>(count)?.and::<*const c_void>(n_buffers)?;
+        let any = nodes.iter().flat_map(|node| node.buffers).find(|address| !address.is_null());
         let header = Header {
             device,
             nodes: std::ptr::null(),
             source: Source::NONE,
-            ready: Ready::unknown(device),
+            ready: Ready::unknown_at(device, any.map_or(std::ptr::null(), |address| *address)),
             uses: Uses::default(),
             schema: schema.clone(),
         };
@@ -243,11 +244,10 @@ impl Batch {
     unsafe fn export_tree(self, out: *mut ArrowArray) -> std::result::Result<*mut c_void, Refused<Self>> {
         let nodes = self.arrays().len();
         // What is not recorded for this export is kept by the batch.
-        let recorded = match self.ready() {
-            queued @ Ready::Queued(_) => queued.settle().map(Some),
-            _ => Ok(None),
-        };
-        let prepared = recorded.and_then(|ready| Ok((ready, Slab::<Export>::room(tree::room::<ArrowArray>(nodes))?)));
+        let prepared = self
+            .ready()
+            .settled()
+            .and_then(|ready| Ok((ready, Slab::<Export>::room(tree::room::<ArrowArray>(nodes))?)));
         let (recorded, room) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => return Err(Refused { error, returned: self }),

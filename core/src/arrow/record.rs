@@ -26,6 +26,11 @@ pub(super) struct Record {
     pub(super) plain: u8,
 }
 
+#[cold]
+fn changed<T>(nodes: usize) -> Result<T> {
+    refuse!(DEVX_INVALID_CHILDREN, "n_children changed while the schema was read: there were {nodes} fields before")
+}
+
 /// Parses and checks every field. Returns from which one on all are plain, the first not counted.
 ///
 /// # Errors
@@ -64,7 +69,9 @@ pub(super) unsafe fn read_records(root: *const ArrowSchema, records: *mut Record
         let plain = if links.is_leaf() { ty.plain_buffers() } else { 0 };
         // SAFETY: as for reading it.
         unsafe { set_entry(records, i - 1, Record { source, ty, links, plain }) };
-        assert!(found + links.below() <= nodes, "a schema changed while it was read");
+        if found + links.below() > nodes {
+            return changed(nodes);
+        }
         let children = source.children;
         for k in 0..links.n_children() {
             // SAFETY: `count` found the table to be there.
@@ -87,7 +94,9 @@ pub(super) unsafe fn read_records(root: *const ArrowSchema, records: *mut Record
             unread = found;
         }
     }
-    assert!(found == nodes, "a schema changed while it was read");
+    if found != nodes {
+        return changed(nodes);
+    }
     for i in 0..unread {
         // SAFETY: all records are written.
         let record = unsafe { entry(records, i) };
@@ -302,4 +311,37 @@ unsafe fn short<'a>(from: *const c_char) -> Option<&'a str> {
         return (byte == 0).then(|| unsafe { std::str::from_utf8_unchecked(bytes) });
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::types::DEVX_INVALID_CHILDREN;
+
+    unsafe extern "C" fn nothing(_: *mut ArrowSchema) {}
+
+    /// As if another thread had changed the schema since its nodes were counted.
+    #[test]
+    fn a_schema_that_was_counted_otherwise_is_refused() {
+        let field = |format: &'static std::ffi::CStr, children: &mut [*mut ArrowSchema]| ArrowSchema {
+            format: format.as_ptr(),
+            name: std::ptr::null(),
+            metadata: std::ptr::null(),
+            flags: 0,
+            n_children: children.len() as i64,
+            children: children.as_mut_ptr(),
+            dictionary: std::ptr::null_mut(),
+            release: Some(nothing),
+            private_data: std::ptr::null_mut(),
+        };
+        let (mut a, mut b) = (field(c"i", &mut []), field(c"i", &mut []));
+        let mut children = [&raw mut a, &raw mut b];
+        let root = field(c"+s", &mut children);
+        for (nodes, refused) in [(2, true), (3, false), (4, true)] {
+            let mut records = Vec::<Record>::with_capacity(4);
+            // SAFETY: a schema of three nodes, and room for as many as are said to be counted.
+            let read = unsafe { read_records(&root, records.as_mut_ptr(), nodes) };
+            assert_eq!(read.err().map(|error| error.status()), refused.then_some(DEVX_INVALID_CHILDREN), "{nodes}");
+        }
+    }
 }

@@ -95,7 +95,7 @@ pub fn tensor(column: Column<'_>, copy: Copying) -> Result<Tensor> {
     };
     // SAFETY: the batch describes the memory and, kept alive by the owner, the memory too.
     let mut view = unsafe { Tensor::from_raw_parts(&desc, column.batch().clone().into_owner()) }?;
-    view.set_view(column.batch().ready().clone(), Uses::of_batch(column.batch().clone())?);
+    view.set_view(column.batch().ready().again(), Uses::of_batch(column.batch().clone())?);
     if is_misaligned {
         return seen_as(&view.copy()?, dtype);
     }
@@ -274,7 +274,7 @@ pub(super) fn over_values(tensor: &Tensor, name: &str, rows: i64, lists: &[ListO
     // SAFETY: the shape says how many values there are, and the owner keeps them alive.
     let mut column = unsafe { Batch::from_raw_parts(&schema, tensor.device(), &nodes, owner) }?;
     if !is_bool {
-        column.set_view(tensor.ready().clone(), Uses::of_tensor(tensor.clone())?);
+        column.set_view(tensor.ready().again(), Uses::of_tensor(tensor.clone())?);
     }
     Ok(column)
 }

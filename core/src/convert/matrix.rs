@@ -138,7 +138,7 @@ fn seen_in_place(batch: &Batch, columns: &Columns, distance: i64) -> Result<Tens
     };
     // SAFETY: the batch describes the memory of each column and, kept alive by the owner, the memory too.
     let mut view = unsafe { Tensor::from_raw_parts(&desc, batch.clone().into_owner()) }?;
-    view.set_view(batch.ready().clone(), Uses::of_batch(batch.clone())?);
+    view.set_view(batch.ready().again(), Uses::of_batch(batch.clone())?);
     Ok(view)
 }
 
@@ -157,7 +157,7 @@ fn gathered(batch: &Batch, columns: &Columns, stream: Option<Stream>) -> Result<
             .map(move |(k, &from)| (first.wrapping_byte_add(k * bytes), from))
     };
     if batch.root().require_host().is_ok() {
-        let whole = Tensor::allocate(Device::CPU, columns.dtype, &shape, None)?;
+        let whole = Tensor::unwritten(Device::CPU, columns.dtype, &shape, None)?;
         for (to, from) in places(&whole) {
             // SAFETY: a column of the new matrix, which nobody else knows of, and as many values of the batch.
             unsafe { to.cast::<u8>().copy_from_nonoverlapping(from, bytes) };
@@ -170,7 +170,7 @@ fn gathered(batch: &Batch, columns: &Columns, stream: Option<Stream>) -> Result<
     stream.require_no_capture()?;
     batch.wait(stream)?;
     let is_gpu = batch.device().kind == DeviceType::CUDA;
-    let mut whole = Tensor::allocate(batch.device(), columns.dtype, &shape, is_gpu.then_some(stream))?;
+    let mut whole = Tensor::unwritten(batch.device(), columns.dtype, &shape, is_gpu.then_some(stream))?;
     // SAFETY: columns of the new matrix, which nobody else knows of, and as many values of the batch; `hold` keeps both
     // alive.
     let filled = places(&whole).try_for_each(|(to, from)| unsafe { copy::queue(to, from.cast(), bytes, stream) });
@@ -200,7 +200,7 @@ fn transposed(matrix: &Tensor, flags: Flags) -> Result<Tensor> {
     };
     // SAFETY: the same elements, which the matrix keeps alive.
     let mut view = unsafe { Tensor::from_raw_parts(&desc, matrix.clone().into_owner()) }?;
-    view.set_view(matrix.ready().clone(), Uses::of_tensor(matrix.clone())?);
+    view.set_view(matrix.ready().again(), Uses::of_tensor(matrix.clone())?);
     Ok(view)
 }
 
@@ -272,6 +272,6 @@ pub fn batch(tensor: &Tensor, names: &[&str], copy: Copying) -> Result<Batch> {
     let (schema, owner) = (Schema::new(&fields)?, Owner::try_new(tensor.clone())?);
     // SAFETY: the tensor describes the memory of each column, and keeps it alive.
     let mut batch = unsafe { Batch::from_raw_parts(&schema, tensor.device(), &nodes, owner) }?;
-    batch.set_view(tensor.ready().clone(), Uses::of_tensor(tensor.clone())?);
+    batch.set_view(tensor.ready().again(), Uses::of_tensor(tensor.clone())?);
     Ok(batch)
 }

@@ -219,7 +219,7 @@ impl Importable for Tensor {
         // SAFETY: decoding found all elements to be within the regions, which are open as long as the owner lives; the
         // exporter keeps them.
         let mut tensor = unsafe { Self::from_raw_parts(&desc, owner) }?;
-        tensor.set_ready(opened.ready.clone());
+        tensor.set_ready(opened.ready.again());
         Ok(tensor)
     }
 }
@@ -245,7 +245,7 @@ impl Importable for Batch {
         // SAFETY: decoding found every buffer to be as long as its array needs, within the regions, which are open as
         // long as the owner lives; the exporter keeps them.
         let mut batch = unsafe { Self::from_raw_parts(&part.schema, opened.device, &nodes, owner) }?;
-        batch.set_ready(opened.ready.clone());
+        batch.set_ready(opened.ready.again());
         Ok(batch)
     }
 }

@@ -2,11 +2,11 @@
 
 use core::ffi::c_void;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Allocated, HostFlags};
 use crate::device::{Device, DeviceType};
-use crate::error::{Error, Result, refuse};
+use crate::error::{Error, Result, caught, refuse};
+use crate::fork::{Lock, Locked};
 use crate::memory::{Owner, Slab, TailSize, Vacant};
 use crate::order::Ready;
 use crate::runtime::cuda::allocation::pin_host;
@@ -31,7 +31,7 @@ pub struct Statistics {
 
 /// The books of one manager. The memory outlives them.
 #[derive(Clone, Debug)]
-pub(super) struct Books(Slab<Mutex<State>>);
+pub(super) struct Books(Slab<Lock<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -82,7 +82,7 @@ impl Books {
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
     pub(super) fn new() -> Result<Self> {
-        Ok(Self(Slab::new(Mutex::default(), TailSize::default())?))
+        Ok(Self(Slab::new(Lock::new(State::default()), TailSize::default())?))
     }
 
     /// # Errors
@@ -93,8 +93,8 @@ impl Books {
         Ok(books)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.header().lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Locked<'_, State> {
+        self.0.header().lock()
     }
 
     pub(super) fn statistics(&self) -> Statistics {
@@ -120,7 +120,7 @@ impl Books {
         allocate: impl FnOnce() -> Result<Allocated>,
     ) -> Result<Allocated> {
         self.reserve(bytes)?;
-        let made = Vacant::new().and_then(|room| Ok((room, allocate()?)));
+        let made = Vacant::new().and_then(|room| Ok((room, caught(allocate)?)));
         let mut state = self.lock();
         let made = made.and_then(|made| match state.live.try_reserve(1) {
             Ok(()) => Ok(made),

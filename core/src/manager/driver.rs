@@ -56,7 +56,8 @@ impl Driver {
     }
 }
 
-impl Manager for Driver {
+// SAFETY: the memory is new, of the driver or of the allocator, and its owner frees it.
+unsafe impl Manager for Driver {
     fn initialize(&self, ordinal: i32) -> Result<()> {
         if self.has_devices() { require_device(ordinal) } else { Ok(()) }
     }
@@ -73,7 +74,7 @@ impl Manager for Driver {
             let kind = if kind == DeviceType::CUDA { self.device_kind } else { kind };
             let id = if kind == DeviceType::CPU { 0 } else { ordinal };
             let device = Device { kind, id };
-            let allocate = || runtime::allocate(device, bytes, stream);
+            let allocate = || runtime::allocate_readable(device, bytes, stream);
             let memory = allocate().or_else(|error| {
                 if error.status() != DEVX_OUT_OF_MEMORY {
                     return Err(error);
@@ -97,7 +98,7 @@ impl Manager for Driver {
         refuse!(DEVX_UNSUPPORTED, "the {} manager does not know how much memory there is", self.name)
     }
 
-    fn reset(&self, ordinal: i32) -> Result<()> {
+    unsafe fn reset(&self, ordinal: i32) -> Result<()> {
         self.books.reset(ordinal);
         Ok(())
     }

@@ -25,7 +25,8 @@ impl Limited {
     }
 }
 
-impl Manager for Limited {
+// SAFETY: what the other manager gives is handed on as it is.
+unsafe impl Manager for Limited {
     fn initialize(&self, ordinal: i32) -> Result<()> {
         self.inner.initialize(ordinal)
     }
@@ -49,9 +50,10 @@ impl Manager for Limited {
         self.inner.ipc_handle(address)
     }
 
-    fn reset(&self, ordinal: i32) -> Result<()> {
+    unsafe fn reset(&self, ordinal: i32) -> Result<()> {
         self.books.reset(ordinal);
-        self.inner.reset(ordinal)
+        // SAFETY: the caller's contract, which is of both.
+        unsafe { self.inner.reset(ordinal) }
     }
 
     fn defer_cleanup(&self) {

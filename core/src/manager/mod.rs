@@ -158,18 +158,23 @@ pub struct IpcHandle {
 }
 
 /// Allocates memory for others, and decides when it is really given back.
-pub trait Manager: Send + Sync + fmt::Debug {
+///
+/// # Safety
+/// What [`Manager::allocate`] gives is what it says: so many bytes at that address of that device, initialised if the host
+/// can read them, nobody else's, and valid until the owner is dropped.
+pub unsafe trait Manager: Send + Sync + fmt::Debug {
     /// Prepares for allocations on a device. May be called any number of times; what was allocated before stays.
     ///
     /// # Errors
     /// What keeps the manager from working there.
     fn initialize(&self, ordinal: i32) -> Result<()>;
 
-    /// Memory, not initialised. What is freed while work is queued on it, as [`Tensor::used_on`] says, is given back after
+    /// Memory of whatever content. What is freed while work is queued on it, as [`Tensor::used_on`] says, is given back after
     /// that work.
     ///
     /// # Errors
-    /// `DEVX_OUT_OF_MEMORY`, `DEVX_UNSUPPORTED` for a kind that this manager does not have, `DEVX_DEVICE`, `DEVX_DRIVER`.
+    /// `DEVX_OUT_OF_MEMORY`, `DEVX_UNSUPPORTED` for a kind that this manager does not have, `DEVX_DEVICE`, `DEVX_DRIVER`;
+    /// `DEVX_PANIC` from one that asks another one, which panicked.
     fn allocate(&self, request: &Request) -> Result<Allocated>;
 
     /// Pins host memory that is there already, for as long as the owner lives. The memory outlives it.
@@ -201,7 +206,11 @@ pub trait Manager: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// None that leave anything behind.
-    fn reset(&self, ordinal: i32) -> Result<()>;
+    ///
+    /// # Safety
+    /// Nobody uses memory for that device of this manager, or of the one that it allocates from, any more: neither the host
+    /// nor queued work. Nor does another thread give it up meanwhile, or that may reach the driver after this returns.
+    unsafe fn reset(&self, ordinal: i32) -> Result<()>;
 
     /// From now on, memory that is given up is kept until [`Manager::resume_cleanup`] was called as often: what is expensive
     /// about giving it back does not happen meanwhile. Memory in the order of a stream is given back to its pool at once,
@@ -295,6 +304,7 @@ impl Deref for Shared {
 }
 
 /// Cleanup is deferred as long as this lives.
+#[must_use = "cleanup is deferred as long as this lives"]
 #[derive(Debug)]
 pub struct Deferred<'a>(&'a dyn Manager);
 

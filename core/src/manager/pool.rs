@@ -103,7 +103,8 @@ impl Pool {
     }
 }
 
-impl Manager for Pool {
+// SAFETY: the memory is new, of the driver, and its owner gives it back.
+unsafe impl Manager for Pool {
     fn initialize(&self, ordinal: i32) -> Result<()> {
         require_device(ordinal)?;
         self.of(ordinal).map(drop)
@@ -135,7 +136,7 @@ impl Manager for Pool {
         Ok(MemoryInfo { free: info.free.min(left), total: info.total.min(self.options.limit) })
     }
 
-    fn reset(&self, ordinal: i32) -> Result<()> {
+    unsafe fn reset(&self, ordinal: i32) -> Result<()> {
         self.books.reset(ordinal);
         let pool = self.pools.lock().unwrap_or_else(PoisonError::into_inner).remove(&ordinal);
         // Destroyed when the last allocation of it is given back.

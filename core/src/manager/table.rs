@@ -42,7 +42,8 @@ impl Table {
     /// `DEVX_VERSION`, `DEVX_NULL_ARGUMENT` if `allocate` is missing; all other callbacks may be.
     ///
     /// # Safety
-    /// The callbacks may be called from any thread, several at once, until `release` was.
+    /// The callbacks may be called from any thread, several at once, until `release` was. What `allocate` gives is as
+    /// [`Manager`] asks for.
     pub unsafe fn new(table: &DevxManagerTable) -> Result<Self> {
         if table.version != DEVX_MANAGER_VERSION {
             return refuse!(DEVX_VERSION, "version is {}: this library reads {DEVX_MANAGER_VERSION}", table.version);
@@ -81,7 +82,8 @@ impl Table {
     }
 }
 
-impl Manager for Table {
+// SAFETY: by the contract of `new` the memory is what the callback says.
+unsafe impl Manager for Table {
     fn initialize(&self, ordinal: i32) -> Result<()> {
         if self.table.initialize.is_none() {
             return Ok(());
@@ -169,7 +171,7 @@ impl Manager for Table {
         }
     }
 
-    fn reset(&self, ordinal: i32) -> Result<()> {
+    unsafe fn reset(&self, ordinal: i32) -> Result<()> {
         self.books.reset(ordinal);
         if self.table.reset.is_none() {
             return Ok(());

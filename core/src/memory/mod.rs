@@ -25,4 +25,5 @@ pub use queue::{ReleaseQueue, Signal};
 pub(crate) use slab::{Room, Slab, Tail, TailSize};
 pub(crate) use sorted::Sorted;
 pub(crate) use table::{entry, set_entry};
+pub(crate) use vacant::zeros;
 pub use vacant::{Vacant, boxed, collected, push, repeated, vector};

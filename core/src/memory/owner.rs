@@ -2,12 +2,11 @@
 
 use core::ffi::c_void;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::slab::Slab;
 use super::vacant::Vacant;
 use crate::abi::types::DevxOwner;
-use crate::error::Result;
+use crate::error::{Result, caught};
 use crate::ledger::{Entry, Kind};
 use crate::runtime::cuda::Stream;
 use crate::trace;
@@ -156,8 +155,12 @@ impl<F: FnOnce()> Drop for OnDrop<F> {
 unsafe extern "C" fn drop_box<T>(context: *mut c_void) {
     // SAFETY: `Owner::new` made the context from a box of this type, and an owner releases once.
     let value = unsafe { Box::from_raw(context.cast::<T>()) };
-    if catch_unwind(AssertUnwindSafe(|| drop(value))).is_err() {
-        trace::say(format_args!("the release of an owner panicked; the panic ends here"));
+    let released = caught(|| {
+        drop(value);
+        Ok(())
+    });
+    if let Err(error) = released {
+        trace::say(format_args!("the release of an owner panicked ({error}); the panic ends here"));
     }
 }
 

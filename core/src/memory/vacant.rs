@@ -2,6 +2,7 @@
 //!
 //! Whatever is as large as a description says, and whatever an exchange needs, is allocated here or in a slab.
 
+use std::alloc::{Layout, alloc_zeroed};
 use std::mem::MaybeUninit;
 
 use crate::error::{Error, Result};
@@ -51,6 +52,24 @@ pub fn vector<T>(n: usize) -> Result<Vec<T>> {
         Ok(()) => Ok(all),
         Err(_) => Err(Error::no_memory(n.saturating_mul(size_of::<T>()))),
     }
+}
+
+/// So many zeros, which nobody writes where the system gives memory that is zero already.
+///
+/// # Errors
+/// `DEVX_OUT_OF_MEMORY`.
+pub(crate) fn zeros(n: usize) -> Result<Vec<u128>> {
+    let layout = match Layout::array::<u128>(n) {
+        Ok(layout) if n > 0 => layout,
+        _ => return vector(n),
+    };
+    // SAFETY: more than no bytes.
+    let first = unsafe { alloc_zeroed(layout) };
+    if first.is_null() {
+        return Err(Error::no_memory(layout.size()));
+    }
+    // SAFETY: allocated for so many numbers, and all bits zero is one.
+    Ok(unsafe { Vec::from_raw_parts(first.cast(), n, n) })
 }
 
 /// So many times the same.

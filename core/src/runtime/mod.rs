@@ -6,7 +6,7 @@ use core::ffi::c_void;
 
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, refuse};
-use crate::memory::{Owner, vector};
+use crate::memory::{Owner, vector, zeros};
 use crate::order::Ready;
 use cuda::{Allocation, Stream, copy};
 
@@ -18,14 +18,14 @@ pub(crate) struct Memory {
     pub(crate) ready: Ready,
 }
 
-/// Memory of a device, not initialised. On a GPU it comes from the device's pool, ready for work on `stream`; without a
+/// Memory of a device, not initialised: for who writes all that can be read of it. On a GPU it comes from the device's pool, ready for work on `stream`; without a
 /// stream it is plain device memory, ready at once.
 ///
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`, `DEVX_DEVICE`, `DEVX_DRIVER`.
 pub(crate) fn allocate(device: Device, bytes: usize, stream: Option<Stream>) -> Result<Memory> {
     let (allocation, ready) = match (device.kind, stream) {
-        (DeviceType::CPU, _) => return host(bytes),
+        (DeviceType::CPU, _) => return host(bytes, vector),
         (DeviceType::CUDA, Some(stream)) => (Allocation::pool(device.id, stream, bytes)?, Ready::Queued(stream)),
         (DeviceType::CUDA, None) => (Allocation::device(device.id, bytes)?, Ready::Now),
         (DeviceType::CUDA_HOST, _) => (Allocation::pinned(device.id, bytes)?, Ready::Now),
@@ -35,8 +35,17 @@ pub(crate) fn allocate(device: Device, bytes: usize, stream: Option<Stream>) -> 
     Ok(Memory { address: allocation.address, owner: allocation.owner, ready })
 }
 
-fn host(bytes: usize) -> Result<Memory> {
-    let mut memory = vector::<u128>(bytes.div_ceil(size_of::<u128>())).map_err(|_| Error::no_memory(bytes))?;
+/// As [`allocate`], for who may read it at once: memory of the host is zero, as reading what Rust has not initialised is
+/// undefined. Other memory is initialised by the driver, with whatever it is.
+///
+/// # Errors
+/// As [`allocate`].
+pub(crate) fn allocate_readable(device: Device, bytes: usize, stream: Option<Stream>) -> Result<Memory> {
+    if device.kind == DeviceType::CPU { host(bytes, zeros) } else { allocate(device, bytes, stream) }
+}
+
+fn host(bytes: usize, make: fn(usize) -> Result<Vec<u128>>) -> Result<Memory> {
+    let mut memory = make(bytes.div_ceil(size_of::<u128>())).map_err(|_| Error::no_memory(bytes))?;
     Ok(Memory { address: memory.as_mut_ptr().cast(), owner: Owner::try_new(memory)?, ready: Ready::Now })
 }
 

@@ -6,12 +6,13 @@ use core::ffi::c_void;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::{ManuallyDrop, MaybeUninit};
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 
 use crate::abi::dlpack::{
     DLDevice, DLManagedTensorVersioned, DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED,
     DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor,
 };
+use crate::arrow::Batch;
 use crate::device::{Device, DeviceType};
 use crate::dtype::{DType, Element};
 use crate::error::{Refused, Result, refuse};
@@ -144,7 +145,7 @@ impl Tensor {
             described,
             flags,
             layout,
-            ready: Ready::unknown(device),
+            ready: Ready::unknown_at(device, data),
             uses: Uses::default(),
             owner: Owner::none(),
             handed: UnsafeCell::new(MaybeUninit::uninit()),
@@ -499,7 +500,8 @@ impl fmt::Debug for Tensor {
     }
 }
 
-/// A thing that is looked at through a reference of somebody else's.
+/// A thing that is looked at through a reference of somebody else's, who keeps it: there is no `&mut` to what is borrowed,
+/// through which it could be taken away.
 #[derive(Debug)]
 pub struct Borrowed<'a, T> {
     value: ManuallyDrop<T>,
@@ -519,9 +521,23 @@ impl<T> Deref for Borrowed<'_, T> {
     }
 }
 
-impl<T> DerefMut for Borrowed<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.value
+impl Borrowed<'_, Tensor> {
+    /// See [`Tensor::produced_on`].
+    ///
+    /// # Errors
+    /// As [`Tensor::produced_on`].
+    pub fn produced_on(&mut self, stream: Stream) -> Result<()> {
+        self.value.produced_on(stream)
+    }
+}
+
+impl Borrowed<'_, Batch> {
+    /// See [`Batch::produced_on`].
+    ///
+    /// # Errors
+    /// As [`Batch::produced_on`].
+    pub fn produced_on(&mut self, stream: Stream) -> Result<()> {
+        self.value.produced_on(stream)
     }
 }
 

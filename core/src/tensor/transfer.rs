@@ -10,15 +10,29 @@ use crate::runtime::cuda::{Stream, copy};
 use crate::runtime::{self, Memory};
 
 impl Tensor {
-    /// A tensor over new memory of `device`, in compact row-major order. Its elements are not initialised. On a GPU the
-    /// memory comes from the device's pool, ready for work on `stream`, which is not destroyed before the tensor is
-    /// released; without a stream it is plain device memory, ready at once.
+    /// A tensor over new memory of `device`, in compact row-major order. Its elements are anything, in plain host memory
+    /// zero. On a GPU the memory comes from the device's pool, ready for work on `stream`, which is not destroyed before
+    /// the tensor is released; without a stream it is plain device memory, ready at once.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_SHAPE`, `DEVX_DEVICE`, `DEVX_DRIVER`.
     pub fn allocate(device: Device, dtype: DType, shape: &[i64], stream: Option<Stream>) -> Result<Self> {
+        Self::made(device, dtype, shape, |bytes| runtime::allocate_readable(device, bytes, stream))
+    }
+
+    /// As [`Tensor::allocate`], for who writes all elements before anybody reads them: they are not initialised.
+    pub(crate) fn unwritten(device: Device, dtype: DType, shape: &[i64], stream: Option<Stream>) -> Result<Self> {
+        Self::made(device, dtype, shape, |bytes| runtime::allocate(device, bytes, stream))
+    }
+
+    fn made(
+        device: Device,
+        dtype: DType,
+        shape: &[i64],
+        allocate: impl FnOnce(usize) -> Result<Memory>,
+    ) -> Result<Self> {
         let bytes = layout::check(dtype, false, shape, None)?.bytes;
-        let Memory { address: data, owner, ready } = runtime::allocate(device, bytes, stream)?;
+        let Memory { address: data, owner, ready } = allocate(bytes)?;
         let desc = TensorDesc { data, device, dtype, shape, strides: None, byte_offset: 0, flags: Flags::default() };
         // SAFETY: the memory has the bytes of the shape, and lives in the owner.
         let mut tensor = unsafe { Self::from_raw_parts(&desc, owner) }?;

@@ -70,7 +70,7 @@ fn what_was_added_before_is_done_when_it_is_settled() {
             thread::spawn(move || add(&inbox, &theirs))
         };
         add(&inbox, &mine);
-        inbox.settle();
+        inbox.settle(None);
         assert!(mine.is_given_up());
         // The thread goes on until it has seen this one.
         add(&inbox, &last);
@@ -88,7 +88,7 @@ fn who_settles_when_there_is_nothing_is_told() {
         let inbox = Arc::new(inbox::<Thing>());
         let last = Memory::new();
         let reaper = reaper(&inbox, 1);
-        inbox.settle();
+        inbox.settle(None);
         add(&inbox, &last);
         reaper.join().expect("a thread");
     });

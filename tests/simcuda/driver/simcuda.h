@@ -43,6 +43,10 @@ size_t simcuda_reset(void);
 /* From now on calls return CUDA_ERROR_DEINITIALIZED, as at the end of a process. */
 void simcuda_deinit(void);
 
+/* From now on, or no longer, a new stream gets the handle of a stream that is destroyed from now on, whether its work is
+ * done or not. Otherwise no handle is ever used again. */
+void simcuda_reuse_streams(int reuse);
+
 /* The nth call from now of a function, or of any ("*"), returns code; sticky: and everything after it. */
 int simcuda_fail(const char *function, uint64_t nth, uint32_t code, int sticky);
 void simcuda_fail_clear(void);

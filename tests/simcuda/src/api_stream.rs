@@ -32,10 +32,14 @@ impl Sim {
             if stream <= 2 {
                 return Err(Code::INVALID_HANDLE);
             }
-            let stream = c.stream(stream)?;
+            let (handle, stream) = (stream, c.stream(stream)?);
             c.drop_capture_of(stream);
             let site = c.site();
-            c.st.gone.insert(stream, site);
+            c.st.gone.insert(handle, site);
+            c.st.named.remove(&handle);
+            if c.st.reuse_streams {
+                c.st.free_streams.push(handle);
+            }
             let Some(s) = c.st.streams.get_mut(&stream) else { return Ok(()) };
             s.destroyed = true;
             if s.queue.is_empty() && !s.busy {
@@ -188,7 +192,11 @@ fn create(c: &mut Call<'_>, flags: u32, priority: i32) -> CuResult<u64> {
         return Err(Code::INVALID_VALUE);
     }
     let priority = priority.clamp(GREATEST_PRIORITY, 0);
-    Ok(c.new_stream(ctx, StreamKind::User, flags & STREAM_NON_BLOCKING != 0, priority))
+    let stream = c.new_stream(ctx, StreamKind::User, flags & STREAM_NON_BLOCKING != 0, priority);
+    let Some(handle) = c.st.free_streams.pop() else { return Ok(stream) };
+    c.st.named.insert(handle, stream);
+    c.st.gone.remove(&handle);
+    Ok(handle)
 }
 
 impl Call<'_> {

@@ -108,10 +108,13 @@ impl Call<'_> {
                 }
                 Ok(stream)
             }
-            _ => match self.st.streams.get(&handle) {
-                Some(s) if !s.destroyed && s.kind == StreamKind::User => Ok(handle),
-                _ => Err(self.bad_handle(HandleKind::Stream, handle, Code::INVALID_HANDLE)),
-            },
+            _ => {
+                let stream = self.st.named.get(&handle).copied().unwrap_or(handle);
+                match self.st.streams.get(&stream) {
+                    Some(s) if !s.destroyed && s.kind == StreamKind::User => Ok(stream),
+                    _ => Err(self.bad_handle(HandleKind::Stream, handle, Code::INVALID_HANDLE)),
+                }
+            }
         }
     }
 

@@ -24,6 +24,15 @@ impl Sim {
         self.control("simcuda_step").is_some_and(|mut c| advance(c.inner, &mut c.st, None))
     }
 
+    /// From now on, or no longer, a new stream gets the handle of a stream that is destroyed from now on, whether its
+    /// work is done or not.
+    pub fn reuse_streams(&self, reuse: bool) {
+        if let Some(mut c) = self.control("simcuda_reuse_streams") {
+            c.st.reuse_streams = reuse;
+            c.st.free_streams.clear();
+        }
+    }
+
     /// Arms a fault.
     pub fn fail(&self, fault: Fault) {
         if let Some(mut c) = self.control("simcuda_fail") {

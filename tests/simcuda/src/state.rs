@@ -45,6 +45,12 @@ pub(crate) struct State {
     pub(crate) pools: BTreeMap<u64, Pool>,
     pub(crate) graphs: BTreeMap<u64, Graph>,
     pub(crate) captures: BTreeMap<u64, Capture>,
+    /// Whether new streams get the handles of destroyed ones.
+    pub(crate) reuse_streams: bool,
+    /// Handles of destroyed streams that nobody has yet.
+    pub(crate) free_streams: Vec<u64>,
+    /// Streams that go by the handle of an earlier one.
+    pub(crate) named: BTreeMap<u64, u64>,
     /// Where handles that are no longer valid were destroyed.
     pub(crate) gone: BTreeMap<u64, Site>,
     /// Allocations by first address, freed ones included: addresses are not reused.
@@ -334,6 +340,9 @@ impl State {
             pools: BTreeMap::new(),
             graphs: BTreeMap::new(),
             captures: BTreeMap::new(),
+            reuse_streams: false,
+            free_streams: Vec::new(),
+            named: BTreeMap::new(),
             gone: BTreeMap::new(),
             allocs: BTreeMap::new(),
             faults,

@@ -205,3 +205,25 @@ fn a_panicking_host_function_does_not_stop_its_stream() {
     w.launch_host_func(s, || panic!("as a test of panics")).unwrap();
     w.stream_synchronize(s).unwrap();
 }
+
+/// As drivers may do: the new stream is another one, and what the old one still has to do is done.
+#[test]
+fn handles_of_destroyed_streams_are_given_again_when_asked_for() {
+    for mode in MODES {
+        let w = World::strict(mode, 1);
+        w.reuse_streams(true);
+        let (list, s) = (Arc::default(), w.nb());
+        log(&w, &list, s, 1);
+        w.stream_destroy(s).unwrap();
+        assert_eq!(w.stream_query(s), Err(Code::INVALID_HANDLE));
+        assert_eq!(w.take_findings().len(), 1);
+        let again = w.nb();
+        assert_eq!(again, s);
+        log(&w, &list, again, 2);
+        w.ctx_synchronize().unwrap();
+        let mut all = list.lock().unwrap().clone();
+        all.sort_unstable();
+        assert_eq!(all, [1, 2]);
+        w.stream_destroy(again).unwrap();
+    }
+}

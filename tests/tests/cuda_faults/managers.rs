@@ -80,7 +80,7 @@ fn all(scene: &Scene, manager: Shared, memory: Memory) {
     note(scene, manager.trim(0, 0));
     let in_use = note(scene, manager.allocate(&Request::of(device.kind, 0, N as usize)));
     drop(kept);
-    note(scene, manager.reset(0));
+    note(scene, unsafe { manager.reset(0) });
     drop(in_use);
     let now = manager.statistics();
     assert_eq!((now.bytes, now.allocations), (0, 0), "{now:?}");

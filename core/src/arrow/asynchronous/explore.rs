@@ -245,7 +245,10 @@ fn a_writer_on_three_threads() {
                     next.refused = next.writing.answered("on_next_task", code).is_err();
                 }
                 Act::Answer(_) => {}
-                Act::Finish => drop(next.writing.finish()),
+                Act::Finish => {
+                    let last = next.writing.finish().ok().flatten();
+                    next.ends(last);
+                }
                 Act::Fail => {
                     let failure = Failure { code: 5, text: Said::Text("no luck"), metadata: None };
                     let last = next.writing.fail(failure).ok().flatten();

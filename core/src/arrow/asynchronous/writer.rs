@@ -203,7 +203,7 @@ impl AsyncWriter {
     /// `DEVX_CALLBACK` if the consumer refused something, `DEVX_CLOSED` if the stream was ended already,
     /// `DEVX_INVALID_ARGUMENT` if it was not started, `DEVX_BUSY`.
     pub fn finish(&self) -> Result<()> {
-        self.acting(|stream| stream.state().with(|writing| writing.finish()))
+        self.acting(|stream| stream.ended(|writing| writing.finish()))
     }
 
     /// Tells the consumer of an error (an `errno` code, a text, and metadata) and releases the handler, started or
@@ -218,10 +218,7 @@ impl AsyncWriter {
         }
         metadata.map_or(Ok(()), metadata::check_bytes)?;
         let failure = Failure { code, text: Said::Text(message), metadata };
-        self.acting(|stream| match stream.state().with(|writing| writing.fail(failure))? {
-            Some(last) => stream.conclude(last),
-            None => Ok(()),
-        })
+        self.acting(|stream| stream.ended(|writing| writing.fail(failure)))
     }
 
     /// Runs what the user does. What the consumer asked for meanwhile comes before it and after it.
@@ -346,6 +343,14 @@ impl Stream {
             (None, None) => {}
         }
         Ok(())
+    }
+
+    /// A step that ends the stream, if the consumer has to be told.
+    fn ended<'a>(&self, end: impl FnOnce(&mut Writing) -> Result<Option<Last<'a>>>) -> Result<()> {
+        match self.state().with(end)? {
+            Some(last) => self.conclude(last),
+            None => Ok(()),
+        }
     }
 
     /// Tells the consumer what it is told last, and releases the handler.

@@ -197,19 +197,20 @@ impl Writing {
         Ok(())
     }
 
-    /// The stream is complete. Nothing to do if the consumer cancelled.
-    pub(super) fn finish(&mut self) -> Result<()> {
+    /// The stream is complete. Returns what the consumer is told last, as [`Writing::ending`] does: whoever ends the stream
+    /// says so, and hears the answer. Nothing to do if the consumer cancelled.
+    pub(super) fn finish(&mut self) -> Result<Option<Last<'static>>> {
         if self.is_over() && self.cancelled {
-            return Ok(());
+            return Ok(None);
         }
         self.require_open()?;
         self.require_idle()?;
         self.end(Why::Ended, Last::End);
-        Ok(())
+        Ok(self.ending())
     }
 
-    /// The stream fails. Returns what the consumer is told last, as [`Writing::ending`] does, so that nothing of the
-    /// user's has to be kept for that. Nothing to do if the consumer cancelled.
+    /// The stream fails. Returns as [`Writing::finish`], so that nothing of the user's has to be kept. Nothing to do if the
+    /// consumer cancelled.
     pub(super) fn fail<'a>(&mut self, failure: Failure<'a>) -> Result<Option<Last<'a>>> {
         match self.phase {
             Phase::Over(_) if self.cancelled => return Ok(None),

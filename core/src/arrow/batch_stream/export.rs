@@ -161,7 +161,20 @@ unsafe fn with<S: Interface, T>(stream: *mut S, act: impl FnOnce(&Exported) -> T
     // SAFETY: not released, so the struct holds a reference, which stays there.
     let borrowed = Borrowed::new(unsafe { Slab::<Exported>::from_raw(stream.private_data()) });
     let held = Slab::clone(&borrowed);
-    Some(act(held.header()))
+    let answer = act(held.header());
+    give_up(held);
+    Some(answer)
+}
+
+/// Gives up a reference, which may be the last one: then the source is dropped, whose panic ends here.
+fn give_up(exported: Slab<Exported>) {
+    let given_up = caught(|| {
+        drop(exported);
+        Ok(())
+    });
+    if let Err(error) = given_up {
+        trace::say(format_args!("the release of a stream panicked ({error}); the panic ends here"));
+    }
 }
 
 const OUT_IS_NULL: &CStr = c"out is NULL";
@@ -222,12 +235,6 @@ unsafe extern "C" fn release<S: Interface>(stream: *mut S) {
         return;
     }
     stream.disarm();
-    let given_up = caught(|| {
-        // SAFETY: the struct's reference, which is given up once, because the struct is marked.
-        drop(unsafe { Slab::<Exported>::from_raw(stream.private_data()) });
-        Ok(())
-    });
-    if let Err(error) = given_up {
-        trace::say(format_args!("the release of a stream panicked ({error}); the panic ends here"));
-    }
+    // SAFETY: the struct's reference, which is given up once, because the struct is marked.
+    give_up(unsafe { Slab::from_raw(stream.private_data()) });
 }

@@ -164,7 +164,7 @@ impl Allocation {
                 return Err(error);
             }
             // What was released before may still be on its way to the driver.
-            reaper::settle();
+            reaper::settle_for_memory();
             allocate(driver, &mut address)
         })?;
         let block = Block { driver, context, address: address as usize, how };

@@ -111,7 +111,8 @@ impl Event {
     /// # Errors
     /// `DEVX_DRIVER`.
     pub(crate) fn ipc_handle(&self) -> Result<[u8; 64]> {
-        let Recorded { driver, context, handle, .. } = *self.0.header();
+        let Recorded { context, handle, .. } = *self.0.header();
+        let driver = Driver::get()?;
         let _current = Current::enter(driver, context)?;
         let mut ipc = CUipcEventHandle { reserved: [0; 64] };
         // SAFETY: an event that is alive, and room for the result.
@@ -148,7 +149,7 @@ impl Event {
     /// # Errors
     /// `DEVX_DRIVER`.
     pub fn is_complete(&self) -> Result<bool> {
-        let _apart = Apart::enter(self.0.header().driver)?;
+        let _apart = Apart::enter(Driver::get()?)?;
         self.query()
     }
 
@@ -170,7 +171,7 @@ impl Event {
     /// # Errors
     /// `DEVX_DRIVER`.
     pub fn synchronize(&self) -> Result<()> {
-        let Recorded { driver, handle, .. } = *self.0.header();
+        let (driver, handle) = (Driver::get()?, self.0.header().handle);
         let _apart = Apart::enter(driver)?;
         // SAFETY: an event that was recorded and is not destroyed.
         driver.check("cuEventSynchronize", unsafe { (driver.event_synchronize)(handle.0) })
@@ -187,8 +188,8 @@ impl Event {
     }
 }
 
-/// An event of somebody else's, who keeps it alive.
-#[derive(Clone, Copy, Debug)]
+/// An event of somebody else's, who keeps it alive. It cannot be cloned: it is good as long as the data that it came with.
+#[derive(Debug)]
 pub struct ForeignEvent(*const Handle);
 
 // SAFETY: the handle is only read, and the driver lets every thread use every event.
@@ -203,7 +204,7 @@ impl ForeignEvent {
     /// `DEVX_NULL_ARGUMENT` if there is no event at that address.
     ///
     /// # Safety
-    /// `address` points to a `CUevent` that lives as long as this and its copies are used.
+    /// `address` points to a `CUevent` that lives as long as this is used, here and [`again`](Self::again).
     pub(crate) unsafe fn new(address: *const c_void) -> Result<Self> {
         let address = address.cast::<Handle>();
         // SAFETY: the caller's contract.
@@ -211,6 +212,11 @@ impl ForeignEvent {
             return refuse!(DEVX_NULL_ARGUMENT, "*sync_event is NULL: a sync_event points to an event");
         }
         Ok(Self(address))
+    }
+
+    /// The same once more, for who keeps the data that it came with.
+    pub(crate) fn again(&self) -> Self {
+        Self(self.0)
     }
 
     /// See [`Event::wait`].

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::sync::PoisonError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::sync::atomic::{AtomicI64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use crate::sync::{Condvar, Mutex, MutexGuard};
@@ -116,14 +116,21 @@ impl<T> Inbox<T> {
         (some_came, asked)
     }
 
-    /// Waits until what was added before was looked at.
-    pub(crate) fn settle(&self) {
+    /// Waits until what was added before was looked at; at most for so long, if there is a limit.
+    pub(crate) fn settle(&self, limit: Option<Duration>) {
+        let end = limit.map(|limit| Instant::now() + limit);
         let mut new = self.unseen();
         new.asked += 1;
         let mine = new.asked;
         self.arrived.notify_one();
         while new.answered < mine {
-            new = self.settled.wait(new).unwrap_or_else(PoisonError::into_inner);
+            new = match end.map(|end| end.saturating_duration_since(Instant::now())) {
+                None => self.settled.wait(new).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => return,
+                Some(left) => {
+                    self.settled.wait_timeout(new, left).map_or_else(|error| error.into_inner().0, |(new, _)| new)
+                }
+            };
         }
     }
 

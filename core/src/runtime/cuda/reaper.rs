@@ -5,8 +5,8 @@
 //! such thread and must not call the driver: what is released there is left to the parent.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-use std::sync::{Condvar, Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::context::Apart;
@@ -28,6 +28,9 @@ const TRIES: u32 = 3;
 
 /// How long the end of the process waits for queued work.
 const AT_EXIT: Duration = Duration::from_millis(500);
+
+/// How long who is short of memory waits for what is on its way back.
+const FOR_MEMORY: Duration = Duration::from_secs(5);
 
 struct Pending {
     events: Vec<Event>,
@@ -106,7 +109,7 @@ static INBOX: Inbox<Pending> =
     Inbox { new: Mutex::new(New::NONE), arrived: Condvar::new(), settled: Condvar::new(), waiting: AtomicI64::new(0) };
 static LEAKED: AtomicI64 = AtomicI64::new(0);
 /// Whether there is a thread; it is asked for with the first release that waits.
-static STARTED: OnceLock<bool> = OnceLock::new();
+static STARTED: AtomicBool = AtomicBool::new(false);
 thread_local!(static IS_REAPER: Cell<bool> = const { Cell::new(false) });
 
 /// Releases that wait for work, those being called included. Who sees none sees what those before have done.
@@ -125,11 +128,21 @@ pub fn leaked() -> i64 {
 /// Waits until what was to be given up before, and waits for no event, is given up. That is what is freed here only
 /// because a free may wait for the device; so this may wait for it, too.
 pub(crate) fn settle() {
+    settle_within(None);
+}
+
+/// As [`settle`], for who is short of memory: not for ever, as a release that is called meanwhile may need what this thread
+/// has, a lock for example.
+pub(crate) fn settle_for_memory() {
+    settle_within(Some(FOR_MEMORY));
+}
+
+fn settle_within(limit: Option<Duration>) {
     // A forked child has no such thread, and the thread itself has nobody to wait for.
-    if STARTED.get() != Some(&true) || IS_REAPER.get() || Driver::loaded().is_none() {
+    if !STARTED.load(Acquire) || IS_REAPER.get() || Driver::loaded().is_none() {
         return;
     }
-    INBOX.settle();
+    INBOX.settle(limit);
 }
 
 /// Never gives up `held`, and counts it: what may still be used by work that cannot be waited for.
@@ -161,17 +174,29 @@ fn push(mut node: Box<Node<Pending>>) {
     if IS_REAPER.get() && look(&mut node.thing) {
         return;
     }
-    if started() { INBOX.add(node) } else { abandon(node.thing.held) }
+    INBOX.add(node);
+    start();
 }
 
-/// Starts the thread, once; whether there is one.
-fn started() -> bool {
-    *STARTED.get_or_init(|| {
-        let thread = std::thread::Builder::new().name("devexchange-reaper".into()).spawn(run);
-        // SAFETY: a function without arguments that does not unwind.
-        unsafe { libc::atexit(at_exit) };
-        thread.is_ok()
-    })
+/// Starts the thread, if there is none. If the system has none to give, what waits goes on waiting, until a later release
+/// gets one.
+fn start() {
+    static STARTING: Mutex<()> = Mutex::new(());
+    if STARTED.load(Acquire) {
+        return;
+    }
+    let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    if STARTED.load(Relaxed) {
+        return;
+    }
+    match std::thread::Builder::new().name("devexchange-reaper".into()).spawn(run) {
+        Ok(_) => {
+            // SAFETY: a function without arguments that does not unwind.
+            unsafe { libc::atexit(at_exit) };
+            STARTED.store(true, Release);
+        }
+        Err(error) => trace::say(format_args!("releases wait for a thread, which cannot be made yet: {error}")),
+    }
 }
 
 fn run() {

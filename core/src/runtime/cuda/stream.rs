@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Result, refuse};
+use crate::memory::push;
 
 /// A stream on a device: a handle, or one of the two default streams.
 #[derive(Clone, Copy, Debug)]
@@ -99,12 +100,14 @@ impl Stream {
     /// and who closes one cannot see whether a consumer's release is still to come.
     ///
     /// # Errors
-    /// As [`Stream::destroy`], also of streams that were closed before.
+    /// As [`Stream::destroy`], also of streams that were closed before; `DEVX_OUT_OF_MEMORY`, then it is not closed.
     ///
     /// # Safety
     /// Nobody uses the stream any more, except for releases.
     pub unsafe fn close(self) -> Result<()> {
-        CLOSED.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+        // Not even the lock is touched in a forked child: the parent may have held it.
+        Driver::get()?;
+        push(&mut CLOSED.lock().unwrap_or_else(PoisonError::into_inner), self)?;
         Self::destroy_closed()
     }
 
@@ -113,6 +116,10 @@ impl Stream {
     /// # Errors
     /// As [`Stream::destroy`].
     pub fn destroy_closed() -> Result<()> {
+        // As above; and without a driver there are no streams.
+        if Driver::loaded().is_none() {
+            return Ok(());
+        }
         let closed = {
             let mut all = CLOSED.lock().unwrap_or_else(PoisonError::into_inner);
             // Asked with the lock held: of a stream that is in there, all releases wait by now or are done.
@@ -201,7 +208,8 @@ impl Stream {
     }
 
     /// Blocks the host until the stream's device has done all work of its context, on whatever stream. Never part of an
-    /// exchange, unless a caller asks for it.
+    /// exchange, unless a caller asks for it: a capture of any stream of that context is broken by it, and the driver cannot
+    /// be asked for one before.
     ///
     /// # Errors
     /// As [`Stream::synchronize`].
@@ -209,6 +217,7 @@ impl Stream {
         self.require_no_capture()?;
         let driver = Driver::get()?;
         let _current = Current::enter(driver, self.context()?)?;
+        let _apart = Apart::enter(driver)?;
         // SAFETY: a call of the driver.
         driver.check("cuCtxSynchronize", unsafe { (driver.ctx_synchronize)() })
     }

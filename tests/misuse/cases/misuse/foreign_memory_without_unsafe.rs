@@ -1,6 +1,7 @@
 //! What comes as an address is taken at its word, and that takes `unsafe`; so does what ends the use of something.
 
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
+use devexchange_core::manager::Manager;
 use devexchange_core::runtime::cuda::Stream;
 use devexchange_core::{Batch, Owner, Schema, Tensor, TensorDesc, dlpack};
 
@@ -12,6 +13,10 @@ fn import(managed: *mut DLManagedTensorVersioned, schema: &Schema, desc: &Tensor
     let _ = stream.destroy();
 }
 
+fn end(manager: &dyn Manager) {
+    let _ = manager.reset(0);
+}
+
 fn main() {
-    let _ = import;
+    let _ = (import, end);
 }

@@ -26,6 +26,11 @@ extern "C" fn simcuda_seed(mode: *const c_char, seed: u64) -> i32 {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn simcuda_reuse_streams(reuse: i32) {
+    sim().reuse_streams(reuse != 0);
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn simcuda_fail(function: *const c_char, nth: u64, code: u32, sticky: i32) -> i32 {
     let Some(function) = text(function).filter(|_| nth > 0 && code != 0) else { return -1 };
     let fault = match function {

@@ -1,0 +1,92 @@
+//! Locks that a child of `fork` can take, whatever the other threads of its parent were doing: nobody has one while the
+//! process forks. They are held for moments only, one at a time, and nothing that happens meanwhile forks.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::thread::yield_now;
+use std::time::{Duration, Instant};
+
+/// How many threads have a lock or wait for one, and above that how many fork.
+static INSIDE: AtomicU64 = AtomicU64::new(0);
+const FORKS: u64 = 1 << 32;
+
+/// How long a fork waits for those who have a lock: for ever, if it comes from a signal handler of one of them.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(crate) struct Lock<T>(Mutex<T>);
+
+pub(crate) struct Locked<'a, T> {
+    value: MutexGuard<'a, T>,
+    _inside: Inside,
+}
+
+/// One of those who keep the process from forking.
+struct Inside;
+
+impl<T> Lock<T> {
+    pub(crate) fn new(value: T) -> Self {
+        static REGISTERED: Once = Once::new();
+        // SAFETY: functions without arguments that do not unwind. Without memory for them, a child may have to wait for
+        // ever, as with any lock.
+        REGISTERED.call_once(|| unsafe {
+            libc::pthread_atfork(Some(before), Some(after), Some(in_child));
+        });
+        Self(Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> Locked<'_, T> {
+        let inside = Inside::enter();
+        Locked { value: self.0.lock().unwrap_or_else(PoisonError::into_inner), _inside: inside }
+    }
+}
+
+impl<T> Deref for Locked<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for Locked<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+impl Inside {
+    fn enter() -> Self {
+        while INSIDE.fetch_add(1, Acquire) >= FORKS {
+            INSIDE.fetch_sub(1, Release);
+            while INSIDE.load(Relaxed) >= FORKS {
+                yield_now();
+            }
+        }
+        Self
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.fetch_sub(1, Release);
+    }
+}
+
+extern "C" fn before() {
+    INSIDE.fetch_add(FORKS, AcqRel);
+    let end = Instant::now() + PATIENCE;
+    while !INSIDE.load(Acquire).is_multiple_of(FORKS) && Instant::now() < end {
+        yield_now();
+    }
+}
+
+extern "C" fn after() {
+    INSIDE.fetch_sub(FORKS, Release);
+}
+
+extern "C" fn in_child() {
+    // Of all threads there is only this one.
+    INSIDE.store(0, Relaxed);
+}

@@ -1,0 +1,102 @@
+//! Children of `fork`: what they give up is given up, whatever other threads of the parent were doing just then.
+
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use devexchange_core::manager::{Deferred, Driver, Limited, Shared};
+use devexchange_core::{DType, Device, Tensor, trace};
+
+const FORKS: u32 = 400;
+const HANGS: Duration = Duration::from_secs(20);
+
+/// Does something in a child, which must come to its end. What its parent is told: the exit code in the second byte, the
+/// signal in the first, 9 if it hung.
+fn in_a_child(act: impl FnOnce() -> bool) -> i32 {
+    // SAFETY: the child ends without running handlers.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "a child");
+    if pid == 0 {
+        let code = if act() { 0 } else { 1 };
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(code) };
+    }
+    let (mut status, end) = (0, Instant::now() + HANGS);
+    // SAFETY: the child made above.
+    while unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } == 0 {
+        if Instant::now() > end {
+            // SAFETY: as above.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    status
+}
+
+/// Which part of a test this process plays.
+const TRACED: &str = "DEVX_TEST_TRACED";
+
+/// What releases say there, with the trace on, waits for nobody either.
+#[test]
+fn what_is_said_in_a_child_is_said_at_once() {
+    if std::env::var_os(TRACED).is_none() {
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "what_is_said_in_a_child_is_said_at_once"])
+            .envs([(TRACED, "1"), ("DEVEXCHANGE_TRACE", "1")])
+            .stderr(Stdio::null())
+            .status();
+        assert!(status.unwrap().success());
+        return;
+    }
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !ends.load(Relaxed) {
+                    trace::say(format_args!("something"));
+                }
+            });
+        }
+        let failed = (0..FORKS).find_map(|_| {
+            let status = in_a_child(|| {
+                trace::say(format_args!("something in a child"));
+                true
+            });
+            (status != 0).then_some(status)
+        });
+        ends.store(true, Relaxed);
+        assert_eq!(failed, None);
+    });
+}
+
+#[test]
+fn memory_of_a_manager_is_given_up_in_a_child() {
+    let manager =
+        Shared::new(Limited::new(Shared::new(Driver::host_only().unwrap()).unwrap(), 1 << 20).unwrap()).unwrap();
+    let tensor = || Tensor::allocate_with(&*manager, Device::CPU, DType::UINT8, &[64], None).unwrap();
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !ends.load(Relaxed) {
+                    drop(tensor());
+                    drop(Deferred::new(&*manager));
+                }
+            });
+        }
+        let failed = (0..FORKS).find_map(|_| {
+            let mut kept = Some(tensor());
+            let status = in_a_child(|| {
+                let before = manager.statistics().allocations;
+                drop(kept.take());
+                let after = manager.statistics().allocations;
+                drop(tensor());
+                before == after + 1
+            });
+            (status != 0).then_some(status)
+        });
+        ends.store(true, Relaxed);
+        assert_eq!(failed, None);
+    });
+    assert_eq!(manager.statistics().bytes, 0);
+}
