@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import re
 import threading
 import time
 from contextlib import contextmanager
@@ -194,6 +195,26 @@ def test_workers_of_multiprocessing(method):
             worker.join(60)
             assert worker.exitcode == 0
     assert numpy.from_dlpack(tensor).tolist() == (VALUES + 2).tolist()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork")
+def test_fork_has_no_part_in_what_its_parent_offers():
+    """It has no thread that would answer for it."""
+    with serving(values=VALUES) as server:
+        child = os.fork()
+        if child == 0:
+            try:
+                refused = []
+                for thing in [VALUES, from_arrow(pyarrow.record_batch(TABLE))]:
+                    with pytest.raises(BufferError, match="the server is of process .*, of which this is a fork"):
+                        server.offer("values", thing)
+                    refused.append(thing)
+                os._exit(0 if len(refused) == 2 and not server.withdraw("values") else 1)
+            finally:
+                os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+        with ipc.Client(server.address) as client:
+            assert client.tensor("values").shape == (2, 3)
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork")
