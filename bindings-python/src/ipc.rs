@@ -12,7 +12,7 @@ use crate::error::{Result, refuse, wrong_type};
 use crate::handle::Handle;
 use crate::tensor::Tensor;
 use crate::tensor_type::New;
-use crate::{batch, convert, dlpack, dtype, queue};
+use crate::{batch, convert, dlpack, dtype, queue, shape};
 
 /// What can be shared.
 enum Thing {
@@ -53,10 +53,7 @@ pub(crate) fn plan_offer<'py>(py: Python<'py>, thing: &Bound<'py, PyAny>) -> Res
 #[pyfunction]
 #[pyo3(signature = (shape, dtype))]
 pub(crate) fn empty_shared(py: Python<'_>, shape: &Bound<'_, PyAny>, dtype: &Bound<'_, PyAny>) -> Result<New> {
-    let shape = match shape.extract::<i64>() {
-        Ok(extent) => vec![extent],
-        Err(_) => shape.extract()?,
-    };
+    let shape = shape::from_python(shape)?;
     let dtype = dtype::from_python(dtype)?;
     Ok(New(py.detach(|| ipc::allocate_tensor(dtype, &shape))?))
 }

@@ -33,6 +33,7 @@ mod queue;
 mod quick;
 mod request;
 mod schema;
+mod shape;
 mod stream;
 mod tensor;
 mod tensor_type;

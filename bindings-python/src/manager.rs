@@ -14,7 +14,7 @@ use crate::handle::Handle;
 use crate::memory::Memory;
 use crate::python::Class;
 use crate::tensor_type::New;
-use crate::{buffer, device, dtype, queue, stream, written};
+use crate::{buffer, device, dtype, queue, shape, stream, written};
 
 static MEMORY_INFO: Class = Class::new("devexchange._types", "MemoryInfo");
 static IPC_HANDLE: Class = Class::new("devexchange._types", "IpcHandle");
@@ -282,7 +282,7 @@ pub(crate) fn empty(
     manager: Option<&MemoryManager>,
 ) -> Result<New> {
     queue::drain();
-    let shape = if shape.is_instance_of::<PyInt>() { vec![shape.extract()?] } else { shape.extract::<Vec<i64>>()? };
+    let shape = shape::from_python(shape)?;
     let dtype = dtype.map_or(Ok(DType::FLOAT64), dtype::from_python)?;
     let device = device.map_or(Ok(Device::CPU), device::from_python)?;
     let stream = stream_or_none(device, stream)?;

@@ -36,6 +36,34 @@ def serving(**offers):
         soon(lambda: server.leases == 0)
 
 
+@pytest.mark.parametrize("empty", [devexchange.empty, lambda shape: ipc.empty_shared(shape, "float64")])
+def test_shape_of_new_memory(empty):
+    shapes = [(3, (3,)), ([2, 3], (2, 3)), ((), ()), (numpy.int64(3), (3,)), (numpy.uint8([2, 3]).tolist(), (2, 3))]
+    for given, shape in [
+        *shapes,
+        ((numpy.int32(2), numpy.int64(3)), (2, 3)),
+        (numpy.array(4), (4,)),
+        (range(1, 3), (1, 2)),
+    ]:
+        assert empty(given).shape == shape
+    for given, text in [
+        (2.0, "shape is 2.0: an int or a sequence of them was expected"),
+        ("3", "shape has 3: an int was expected"),
+        ([2, 3.0], "shape has 3.0: an int was expected"),
+        ({3}, "shape is {3}: an int or"),
+        (None, "shape is None: an int or"),
+    ]:
+        with pytest.raises(TypeError, match=re.escape(text)):
+            empty(given)
+    for given, text in [
+        (2**63, f"shape has {2**63}: more than 64 bits"),
+        ([1, -(2**64)], "more than 64 bits"),
+        (-1, "-1"),
+    ]:
+        with pytest.raises(devexchange.InvalidValue, match=text):
+            empty(given)
+
+
 def shared(values=VALUES):
     tensor = ipc.empty_shared(values.shape, values.dtype)
     numpy.from_dlpack(tensor)[...] = values
