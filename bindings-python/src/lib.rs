@@ -31,6 +31,7 @@ mod offer;
 mod python;
 mod queue;
 mod quick;
+mod raised;
 mod request;
 mod schema;
 mod shape;
