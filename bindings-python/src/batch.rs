@@ -83,6 +83,14 @@ impl RecordBatch {
         self.column(which)
     }
 
+    /// Whether there is a column of that name.
+    fn __contains__(&self, name: &Bound<'_, PyAny>) -> Result<bool> {
+        match name.extract::<&str>() {
+            Ok(name) => Ok(self.get()?.column_named(name).is_some()),
+            Err(_) => Ok(false),
+        }
+    }
+
     /// Number of rows.
     fn __len__(&self) -> Result<usize> {
         Ok(self.get()?.length() as usize)

@@ -3,7 +3,7 @@
 use devexchange_core::abi::types::DevxColumn;
 use devexchange_core::{Batch, Column as CoreColumn};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{IntoPyDict, PyList};
 
 use crate::error::{Result, refuse};
 use crate::handle::Kept;
@@ -82,6 +82,26 @@ impl Column {
     #[pyo3(signature = (*, copy=None))]
     fn to_tensor(&self, copy: Option<bool>) -> Result<New> {
         convert::tensor(self.view()?, copy)
+    }
+
+    /// The values as an array of NumPy's, which is read-only unless it is a copy (`numpy.asarray`, `numpy.array`).
+    ///
+    /// Raises BufferError for what cannot be a tensor: texts, nulls.
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> Result<Bound<'py, PyAny>> {
+        let tensor = self.to_tensor(copy.filter(|copy| !copy))?;
+        let numpy = py.import("numpy")?;
+        let array = numpy.call_method1("from_dlpack", (tensor,))?;
+        Ok(match copy {
+            // As it was before NumPy 2, which knows nothing of copies here.
+            None => numpy.call_method1("asarray", (array, dtype))?,
+            Some(copy) => numpy.call_method("array", (array, dtype), Some(&[("copy", copy)].into_py_dict(py)?))?,
+        })
     }
 
     fn __len__(&self) -> usize {
