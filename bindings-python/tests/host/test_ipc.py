@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -262,6 +264,20 @@ def test_fork_has_no_part_in_its_parents_connections():
         assert server.leases == 1
         assert numpy.from_dlpack(client.tensor("values")).tolist() == VALUES.tolist()
         tensor.close()
+
+
+def test_signals_are_the_programs():
+    """What its threads block and wait for is not given to a thread of the library's."""
+    program = """if True:
+        import os, signal
+        from devexchange import ipc
+        server = ipc.Server(f"@devexchange-signals-{os.getpid()}")
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        os.kill(os.getpid(), signal.SIGTERM)
+        print(signal.sigwait({signal.SIGTERM}).name)
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "SIGTERM\n")
 
 
 # --- in one process ---

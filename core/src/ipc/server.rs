@@ -19,7 +19,7 @@ use crate::dlpack::Copying;
 use crate::error::{Error, Result, refuse};
 use crate::memory::{Slab, Sorted, TailSize};
 use crate::tensor::Tensor;
-use crate::text;
+use crate::{text, thread};
 
 /// How long the end of a server waits for its address to be free, if its thread is busy with somebody's release.
 const AT_END: Duration = Duration::from_secs(1);
@@ -100,7 +100,7 @@ impl Server {
         let listener = Socket::listen(address)?;
         // From here on its end frees the address.
         let mut offering = Offering { shared, path, thread: None };
-        match std::thread::Builder::new().name("devexchange-ipc".into()).spawn(move || own.run(listener)) {
+        match thread::spawn("devexchange-ipc", move || own.run(listener)) {
             Ok(thread) => offering.thread = Some(thread),
             Err(error) => return refuse!(DEVX_SYSTEM, "the thread of the server: {error}"),
         }

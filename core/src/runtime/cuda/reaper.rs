@@ -17,7 +17,7 @@ use super::stream::Stream;
 use crate::abi::arrow_data::ArrowArray;
 use crate::error::{Error, Result};
 use crate::memory::{Foreign, Owner, boxed};
-use crate::trace;
+use crate::{thread, trace};
 
 /// Between two looks at the events: short at first, for work that is nearly done.
 const SHORTEST: Duration = Duration::from_micros(20);
@@ -167,7 +167,7 @@ fn push(mut node: Box<Node<Pending>>) {
 /// Starts the thread, once; whether there is one.
 fn started() -> bool {
     *STARTED.get_or_init(|| {
-        let thread = std::thread::Builder::new().name("devexchange-reaper".into()).spawn(run);
+        let thread = thread::spawn("devexchange-reaper", run);
         // SAFETY: a function without arguments that does not unwind.
         unsafe { libc::atexit(at_exit) };
         thread.is_ok()
