@@ -1,5 +1,6 @@
 //! Tensors and batches shared with other processes of this machine: what the module `devexchange.ipc` names.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use devexchange_core::ipc::{self, Client as CoreClient, Server as CoreServer, Users};
@@ -13,6 +14,14 @@ use crate::handle::Handle;
 use crate::tensor::Tensor;
 use crate::tensor_type::New;
 use crate::{batch, convert, dlpack, dtype, queue, shape};
+
+/// Where a server listens: a path, as `str` or `os.PathLike`, or "@" and a name.
+fn address_of(given: &Bound<'_, PyAny>) -> Result<String> {
+    match given.extract::<PathBuf>()?.into_os_string().into_string() {
+        Ok(address) => Ok(address),
+        Err(address) => refuse!(DEVX_INVALID_TEXT, "address is {address:?}: not valid Unicode"),
+    }
+}
 
 /// What can be shared.
 enum Thing {
@@ -77,7 +86,8 @@ pub(crate) struct Server {
 impl Server {
     #[new]
     #[pyo3(signature = (address, /))]
-    fn new(py: Python<'_>, address: String) -> Result<Self> {
+    fn new(py: Python<'_>, address: &Bound<'_, PyAny>) -> Result<Self> {
+        let address = address_of(address)?;
         let server = py.detach(|| CoreServer::bind(&address))?;
         Ok(Self { server: Handle::new("server", server), address })
     }
@@ -164,7 +174,8 @@ pub(crate) struct Client {
 impl Client {
     #[new]
     #[pyo3(signature = (address, /, *, timeout=10.0))]
-    fn new(py: Python<'_>, address: String, timeout: f64) -> Result<Self> {
+    fn new(py: Python<'_>, address: &Bound<'_, PyAny>, timeout: f64) -> Result<Self> {
+        let address = address_of(address)?;
         let Ok(within) = Duration::try_from_secs_f64(timeout) else {
             return refuse!(DEVX_INVALID_ARGUMENT, "timeout is {timeout}: not a number of seconds");
         };

@@ -1,5 +1,6 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from os import PathLike
 from types import TracebackType
 from typing import Any, ClassVar, Literal, Protocol, Self, SupportsIndex, final, overload
 
@@ -210,7 +211,7 @@ class BatchStream(_Closing):
 
 @final
 class Server(_Closing):
-    def __new__(cls, address: str, /) -> Self: ...
+    def __new__(cls, address: str | PathLike[str], /) -> Self: ...
     @property
     def address(self) -> str: ...
     @property
@@ -222,7 +223,7 @@ class Server(_Closing):
 
 @final
 class Client(_Closing):
-    def __new__(cls, address: str, /, *, timeout: float = 10.0) -> Self: ...
+    def __new__(cls, address: str | PathLike[str], /, *, timeout: float = 10.0) -> Self: ...
     @property
     def address(self) -> str: ...
     def tensor(self, name: str, /) -> Tensor: ...

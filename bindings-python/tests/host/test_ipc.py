@@ -10,6 +10,7 @@ import time
 from contextlib import contextmanager
 from importlib.resources import files
 from itertools import count
+from pathlib import Path
 
 import numpy
 import pyarrow
@@ -318,9 +319,11 @@ def test_server_that_is_forgotten_ends():
     ipc.Server(address).close()
 
 
-def test_path_as_an_address(tmp_path):
-    path = str(tmp_path / "socket")
+@pytest.mark.parametrize("kind", [str, Path])
+def test_path_as_an_address(tmp_path, kind):
+    path = kind(tmp_path / "socket")
     with ipc.Server(path) as server:
+        assert server.address == str(path)
         server.offer("values", VALUES)
         with ipc.Client(path) as client, pytest.raises(TypeError, match="not a batch"):
             client.batch("values")

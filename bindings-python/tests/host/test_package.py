@@ -131,6 +131,23 @@ def test_stub_has_the_arguments_that_there_are():
     assert seen > 60
 
 
+def test_package_that_is_imported_anew_has_the_same_types():
+    program = """if True:
+        import sys
+        import devexchange
+        before = devexchange
+        for name in [name for name in sys.modules if name.startswith("devexchange")]:
+            del sys.modules[name]
+        import devexchange
+        print(devexchange is before, devexchange.Tensor is before.Tensor, devexchange.Schema is before.Schema)
+        for package in [before, devexchange]:
+            tensor = package.from_dlpack(package.from_buffer(b"a"))
+            print(type(tensor) is devexchange.Tensor, bytes(tensor))
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["False True True"] + ["True b'a'"] * 2
+
+
 def test_package_does_not_bring_a_gil_back():
     """Interpreters without a GIL switch one on for modules that do not say that they can do without."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
