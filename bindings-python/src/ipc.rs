@@ -1,5 +1,6 @@
 //! Tensors and batches shared with other processes of this machine: what the module `devexchange.ipc` names.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::batch::RecordBatch;
-use crate::error::{Result, refuse, wrong_type};
+use crate::error::{Error, Result, refuse, wrong_type};
 use crate::handle::Handle;
 use crate::tensor::Tensor;
 use crate::tensor_type::New;
@@ -20,6 +21,26 @@ fn address_of(given: &Bound<'_, PyAny>) -> Result<String> {
     match given.extract::<PathBuf>()?.into_os_string().into_string() {
         Ok(address) => Ok(address),
         Err(address) => refuse!(DEVX_INVALID_TEXT, "address is {address:?}: not valid Unicode"),
+    }
+}
+
+thread_local! {
+    /// What a signal's handler raised while this thread waited.
+    static RAISED: Cell<Option<PyErr>> = const { Cell::new(None) };
+}
+
+/// Makes a call that waits for another process. Python's main thread handles signals meanwhile (PEP 475), and raises what
+/// their handlers raise.
+fn waiting<T: Send>(py: Python<'_>, call: impl FnOnce() -> devexchange_core::Result<T> + Send) -> Result<T> {
+    let raises = || {
+        let raised = Python::try_attach(|py| py.check_signals().map_err(|raised| RAISED.set(Some(raised))).is_err());
+        // Without an interpreter there is nothing to handle.
+        raised.unwrap_or(false)
+    };
+    let done = py.detach(|| ipc::interruptible(raises, call));
+    match RAISED.take() {
+        Some(raised) => Err(Error::Python(raised)),
+        None => Ok(done?),
     }
 }
 
@@ -158,7 +179,8 @@ impl Drop for Server {
 /// A connection to the `Server` at an address. What is imported may outlive it, and is given back to the exporter when
 /// its last user is gone, after the work that was named with `used_on`.
 ///
-/// The exporter has `timeout` seconds to let this process in, and for each answer.
+/// The exporter has `timeout` seconds to let this process in, and for each answer. Python's main thread handles signals
+/// meanwhile: `KeyboardInterrupt` ends the call, not the connection.
 ///
 /// Raises ValueError if nobody listens there, or a process of another user, or does not answer in time; BufferError if
 /// the exporter speaks another version.
@@ -179,7 +201,7 @@ impl Client {
         let Ok(within) = Duration::try_from_secs_f64(timeout) else {
             return refuse!(DEVX_INVALID_ARGUMENT, "timeout is {timeout}: not a number of seconds");
         };
-        let client = py.detach(|| CoreClient::connect(&address, Users::Same, within))?;
+        let client = waiting(py, || CoreClient::connect(&address, Users::Same, within))?;
         Ok(Self { client: Handle::new("client", client), address })
     }
 
@@ -191,7 +213,7 @@ impl Client {
     fn tensor(&self, py: Python<'_>, name: &str) -> Result<New> {
         queue::drain();
         let client = self.client.get()?;
-        Ok(New(py.detach(|| client.import_tensor(name))?))
+        Ok(New(waiting(py, || client.import_tensor(name))?))
     }
 
     /// As `tensor`, for a batch.
@@ -199,7 +221,7 @@ impl Client {
     fn batch(&self, py: Python<'_>, name: &str) -> Result<RecordBatch> {
         queue::drain();
         let client = self.client.get()?;
-        Ok(RecordBatch::new(py.detach(|| client.import_batch(name))?))
+        Ok(RecordBatch::new(waiting(py, || client.import_batch(name))?))
     }
 
     /// Gives the connection up. What was imported stays valid. Closing again does nothing.
