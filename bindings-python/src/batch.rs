@@ -136,6 +136,19 @@ impl RecordBatch {
         convert::matrix(py, &self.get()?, copy, stream::optional(stream)?)
     }
 
+    /// The matrix as an array of NumPy's, which is read-only unless it is a copy (`numpy.asarray`, `numpy.array`).
+    ///
+    /// Raises BufferError for what cannot be a matrix.
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> Result<Bound<'py, PyAny>> {
+        convert::to_numpy(py, self.to_matrix(py, copy.filter(|copy| !copy), None)?, dtype, copy)
+    }
+
     /// A capsule with the schema (Arrow PyCapsule interface).
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         schema::export(py, self.get()?.schema())

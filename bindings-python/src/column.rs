@@ -3,7 +3,7 @@
 use devexchange_core::abi::types::DevxColumn;
 use devexchange_core::{Batch, Column as CoreColumn};
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyList};
+use pyo3::types::PyList;
 
 use crate::error::{Result, refuse};
 use crate::handle::Kept;
@@ -94,14 +94,7 @@ impl Column {
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
-        let tensor = self.to_tensor(copy.filter(|copy| !copy))?;
-        let numpy = py.import("numpy")?;
-        let array = numpy.call_method1("from_dlpack", (tensor,))?;
-        Ok(match copy {
-            // As it was before NumPy 2, which knows nothing of copies here.
-            None => numpy.call_method1("asarray", (array, dtype))?,
-            Some(copy) => numpy.call_method("array", (array, dtype), Some(&[("copy", copy)].into_py_dict(py)?))?,
-        })
+        convert::to_numpy(py, self.to_tensor(copy.filter(|copy| !copy))?, dtype, copy)
     }
 
     fn __len__(&self) -> usize {

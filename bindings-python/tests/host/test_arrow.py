@@ -152,6 +152,20 @@ def test_column_as_an_array_of_numpy():
             numpy.asarray(from_arrow(pyarrow.array(other)).root)
 
 
+def test_batch_as_an_array_of_numpy():
+    batch = from_arrow(pyarrow.record_batch({"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0]}))
+    assert numpy.asarray(batch).tolist() == [[1, 4], [2, 5], [3, 6]]
+    assert numpy.array(batch, "int8").tolist() == [[1, 4], [2, 5], [3, 6]]
+    block = numpy.asfortranarray(numpy.arange(6.0).reshape(3, 2))
+    view = numpy.asarray(from_dlpack(block).to_batch(), copy=False)
+    assert (view.ctypes.data, view.strides, view.flags.writeable) == (block.ctypes.data, block.strides, False)
+    for columns, text in [({"a": [1], "b": ["x"]}, "utf8"), ({"a": [1], "b": [1.0]}, '"b" is float64'), ({}, "column")]:
+        with pytest.raises(BufferError, match=text):
+            numpy.asarray(from_arrow(pyarrow.record_batch(columns)))
+    with pytest.raises(BufferError):
+        numpy.asarray(from_arrow(pyarrow.array([1])))
+
+
 def test_column_that_needs_a_copy():
     column = from_arrow(pyarrow.array([True, False, True])).root
     assert column.plan_tensor().kind == "copy"
