@@ -83,6 +83,14 @@ impl RecordBatch {
         self.column(which)
     }
 
+    /// Whether there is a column of that name.
+    fn __contains__(&self, name: &Bound<'_, PyAny>) -> Result<bool> {
+        match name.extract::<&str>() {
+            Ok(name) => Ok(self.get()?.column_named(name).is_some()),
+            Err(_) => Ok(false),
+        }
+    }
+
     /// Number of rows.
     fn __len__(&self) -> Result<usize> {
         Ok(self.get()?.length() as usize)
@@ -126,6 +134,19 @@ impl RecordBatch {
     #[pyo3(signature = (*, copy=None, stream=None))]
     fn to_matrix(&self, py: Python<'_>, copy: Option<bool>, stream: Option<&Bound<'_, PyAny>>) -> Result<New> {
         convert::matrix(py, &self.get()?, copy, stream::optional(stream)?)
+    }
+
+    /// The matrix as an array of NumPy's, which is read-only unless it is a copy (`numpy.asarray`, `numpy.array`).
+    ///
+    /// Raises BufferError for what cannot be a matrix.
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> Result<Bound<'py, PyAny>> {
+        convert::to_numpy(py, self.to_matrix(py, copy.filter(|copy| !copy), None)?, dtype, copy)
     }
 
     /// A capsule with the schema (Arrow PyCapsule interface).

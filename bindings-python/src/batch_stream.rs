@@ -11,7 +11,7 @@ use crate::batch_source::Source;
 use crate::error::{Result, wrong_type};
 use crate::handle::Handle;
 use crate::schema::{self, Schema};
-use crate::{address, capsule, python, queue};
+use crate::{address, capsule, python, queue, raised};
 
 /// Batches of one schema on one kind of device, pulled one after the other: an iterator. Who it is handed to as an
 /// Arrow stream pulls from the same source.
@@ -43,7 +43,9 @@ impl BatchStream {
     /// generator, is asked for a batch when the consumer asks, on the consumer's thread, and is given up at its end, at
     /// its first error, or when the stream is released.
     ///
-    /// An exception ends the stream; whoever pulls gets its text. When the interpreter ends, so do its streams, with an
+    /// An exception ends the stream; whoever pulls gets its text, and in Python the exception as the cause of the error. A
+    /// `KeyboardInterrupt` is never lost: Python raises it where the batch was asked for, or else soon after in its main
+    /// thread. When the interpreter ends, so do its streams, with an
     /// error. An iterator that keeps the stream is a cycle which Python's collector cannot see: close the stream.
     #[staticmethod]
     #[pyo3(signature = (schema, batches, /, *, device_type=1))]
@@ -82,7 +84,7 @@ impl BatchStream {
     fn __next__(&self, py: Python<'_>) -> Result<Option<RecordBatch>> {
         queue::drain();
         let stream = self.get()?;
-        Ok(py.detach(move || stream.next())?.map(RecordBatch::new))
+        Ok(raised::calling(py, move || stream.next())?.map(RecordBatch::new))
     }
 
     /// A capsule with the schema (Arrow PyCapsule interface).

@@ -182,8 +182,10 @@ pub(crate) unsafe fn lend(object: Bound<'_, Tensor>, view: *mut ffi::Py_buffer, 
     view.readonly = read_only.into();
     view.ndim = tensor.shape().len() as c_int;
     view.format = if wants(ffi::PyBUF_FORMAT) { format.as_ptr().cast_mut() } else { std::ptr::null_mut() };
-    view.shape = if wants(ffi::PyBUF_ND) { tensor.shape().as_ptr().cast_mut().cast() } else { std::ptr::null_mut() };
-    view.strides = if wants(ffi::PyBUF_STRIDES) { strides.as_ptr().cast_mut() } else { std::ptr::null_mut() };
+    // Without dimensions there is neither (buffer protocol, `ndim`).
+    let has = |flag: c_int| wants(flag) && !strides.is_empty();
+    view.shape = if has(ffi::PyBUF_ND) { tensor.shape().as_ptr().cast_mut().cast() } else { std::ptr::null_mut() };
+    view.strides = if has(ffi::PyBUF_STRIDES) { strides.as_ptr().cast_mut() } else { std::ptr::null_mut() };
     view.suboffsets = std::ptr::null_mut();
     view.internal = lent.cast::<c_void>();
     view.obj = object.into_ptr();

@@ -84,6 +84,19 @@ impl Column {
         convert::tensor(self.view()?, copy)
     }
 
+    /// The values as an array of NumPy's, which is read-only unless it is a copy (`numpy.asarray`, `numpy.array`).
+    ///
+    /// Raises BufferError for what cannot be a tensor: texts, nulls.
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> Result<Bound<'py, PyAny>> {
+        convert::to_numpy(py, self.to_tensor(copy.filter(|copy| !copy))?, dtype, copy)
+    }
+
     fn __len__(&self) -> usize {
         self.length as usize
     }

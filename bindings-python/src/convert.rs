@@ -4,6 +4,7 @@ use devexchange_core::convert::{self, Plan};
 use devexchange_core::dlpack::Copying;
 use devexchange_core::{Batch, Column, Tensor as CoreTensor};
 use pyo3::prelude::*;
+use pyo3::types::IntoPyDict;
 
 use crate::batch::RecordBatch;
 use crate::dlpack::stream_of_copy;
@@ -85,4 +86,20 @@ pub(crate) fn fixed_shape_column(
     copy: Option<bool>,
 ) -> Result<RecordBatch> {
     Ok(RecordBatch::new(py.detach(|| convert::fixed_shape_column(tensor, name, copying(copy)))?))
+}
+
+/// The values as an array of NumPy's, as its protocol has it (`__array__`): a view is read-only if the tensor is.
+pub(crate) fn to_numpy<'py>(
+    py: Python<'py>,
+    tensor: New,
+    dtype: Option<&Bound<'py, PyAny>>,
+    copy: Option<bool>,
+) -> Result<Bound<'py, PyAny>> {
+    let numpy = py.import("numpy")?;
+    let array = numpy.call_method1("from_dlpack", (tensor,))?;
+    Ok(match copy {
+        // As before NumPy 2, which knows nothing of copies here.
+        None => numpy.call_method1("asarray", (array, dtype))?,
+        Some(copy) => numpy.call_method("array", (array, dtype), Some(&[("copy", copy)].into_py_dict(py)?))?,
+    })
 }

@@ -8,6 +8,7 @@ use pyo3::exceptions::{PyMemoryError, PyNotImplementedError};
 use pyo3::prelude::*;
 
 use crate::python::Class;
+use crate::raised;
 
 /// Why a call fails: the core's reason, or an exception.
 pub(crate) enum Error {
@@ -24,6 +25,11 @@ impl From<CoreError> for Error {
 }
 
 impl Error {
+    /// Whether it is an exception that ends the program, which nobody is to make up for.
+    pub(crate) fn is_end(&self, py: Python<'_>) -> bool {
+        matches!(self, Self::Python(raised) if !raised::is_error(py, raised))
+    }
+
     /// The same reason, said of a part. An exception stays as it is.
     pub(crate) fn within(self, context: &str) -> Self {
         match self {
@@ -77,24 +83,33 @@ kinds! {
 /// What all of ours are.
 static ERROR: Class = Class::new("devexchange._errors", "Error");
 
-/// As the core has it: the text names the exception, whose status is its own if it is one of ours.
+/// For those who do not know Python: the text of what was raised, and its status if it is one of ours that has one. The
+/// exception itself is kept for who made the call ([`raised`]).
 pub(crate) fn to_core(py: Python<'_>, error: Error) -> CoreError {
     let error = match error {
         Error::Refused(error) => return error,
         Error::Python(error) => error,
     };
+    let told = in_words(py, &error);
+    // At last: from here on it may be raised again in whatever runs.
+    raised::keep(py, &error);
+    told
+}
+
+fn in_words(py: Python<'_>, error: &PyErr) -> CoreError {
     let value = error.value(py);
-    let number = |name: &str| value.getattr(name).and_then(|number| number.extract::<i32>()).ok();
-    let status = if ERROR.get(py).is_ok_and(|class| value.is_instance(class).unwrap_or(false)) {
-        number("status").filter(|status| *status != 0).map(DevxStatus)
-    } else if error.is_instance_of::<PyMemoryError>(py) {
-        Some(t::DEVX_OUT_OF_MEMORY)
+    let number = |name: &str| value.getattr(name).and_then(|number| number.extract::<i32>()).unwrap_or(0);
+    if ERROR.get(py).is_ok_and(|class| value.is_instance(class).unwrap_or(false)) && number("status") != 0 {
+        return CoreError::driver(DevxStatus(number("status")), number("driver_code"), value.to_string());
+    }
+    let status = if error.is_instance_of::<PyMemoryError>(py) {
+        t::DEVX_OUT_OF_MEMORY
     } else if error.is_instance_of::<PyNotImplementedError>(py) {
-        Some(t::DEVX_UNSUPPORTED)
+        t::DEVX_UNSUPPORTED
     } else {
-        None
+        t::DEVX_CALLBACK
     };
-    CoreError::driver(status.unwrap_or(t::DEVX_CALLBACK), number("driver_code").unwrap_or(0), error.to_string())
+    CoreError::new(status, error.to_string())
 }
 
 fn kind(status: DevxStatus) -> &'static Kind {
@@ -119,7 +134,7 @@ pub(crate) fn builtin(status: DevxStatus) -> &'static CStr {
     kind(status).builtin
 }
 
-fn exception(py: Python<'_>, error: &CoreError) -> PyErr {
+pub(crate) fn exception(py: Python<'_>, error: &CoreError) -> PyErr {
     let arguments = (error.message(), error.status().0, error.driver_code());
     match kind(error.status()).class.make(py, arguments) {
         Ok(exception) => PyErr::from_value(exception),

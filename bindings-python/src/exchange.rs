@@ -18,6 +18,7 @@ use pyo3::types::{PyBool, PyString};
 use crate::dlpack::Wanted;
 use crate::error::{Error, Result, refuse};
 use crate::python;
+use crate::queue::Aside;
 
 /// Makes an object of a tensor, which it then owns.
 pub(crate) type ToObject = unsafe extern "C" fn(*mut DLManagedTensorVersioned, *mut *mut c_void) -> c_int;
@@ -118,6 +119,8 @@ impl Table {
         // SAFETY: the producer gave it to us.
         let taken = NonNull::new(out).filter(|_| code == 0).map(|tensor| unsafe { Owned::from_raw(tensor) });
         if python::has_raised(obj.py()) {
+            let _aside = Aside::if_raised(obj.py());
+            drop(taken);
             return None;
         }
         taken?.import().ok()

@@ -1,5 +1,7 @@
 //! Tensors and batches shared with other processes of this machine: what the module `devexchange.ipc` names.
 
+use std::cell::Cell;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use devexchange_core::ipc::{self, Client as CoreClient, Server as CoreServer, Users};
@@ -8,11 +10,39 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::batch::RecordBatch;
-use crate::error::{Result, refuse, wrong_type};
+use crate::error::{Error, Result, refuse, wrong_type};
 use crate::handle::Handle;
 use crate::tensor::Tensor;
 use crate::tensor_type::New;
-use crate::{batch, convert, dlpack, dtype, queue};
+use crate::{batch, convert, dlpack, dtype, queue, shape};
+
+/// Where a server listens: a path, as `str` or `os.PathLike`, or "@" and a name.
+fn address_of(given: &Bound<'_, PyAny>) -> Result<String> {
+    match given.extract::<PathBuf>()?.into_os_string().into_string() {
+        Ok(address) => Ok(address),
+        Err(address) => refuse!(DEVX_INVALID_TEXT, "address is {address:?}: not valid Unicode"),
+    }
+}
+
+thread_local! {
+    /// What a signal's handler raised while this thread waited.
+    static RAISED: Cell<Option<PyErr>> = const { Cell::new(None) };
+}
+
+/// Makes a call that waits for another process. Python's main thread handles signals meanwhile (PEP 475), and raises what
+/// their handlers raise.
+fn waiting<T: Send>(py: Python<'_>, call: impl FnOnce() -> devexchange_core::Result<T> + Send) -> Result<T> {
+    let raises = || {
+        let raised = Python::try_attach(|py| py.check_signals().map_err(|raised| RAISED.set(Some(raised))).is_err());
+        // Without an interpreter there is nothing to handle.
+        raised.unwrap_or(false)
+    };
+    let done = py.detach(|| ipc::interruptible(raises, call));
+    match RAISED.take() {
+        Some(raised) => Err(Error::Python(raised)),
+        None => Ok(done?),
+    }
+}
 
 /// What can be shared.
 enum Thing {
@@ -53,10 +83,7 @@ pub(crate) fn plan_offer<'py>(py: Python<'py>, thing: &Bound<'py, PyAny>) -> Res
 #[pyfunction]
 #[pyo3(signature = (shape, dtype))]
 pub(crate) fn empty_shared(py: Python<'_>, shape: &Bound<'_, PyAny>, dtype: &Bound<'_, PyAny>) -> Result<New> {
-    let shape = match shape.extract::<i64>() {
-        Ok(extent) => vec![extent],
-        Err(_) => shape.extract()?,
-    };
+    let shape = shape::from_python(shape)?;
     let dtype = dtype::from_python(dtype)?;
     Ok(New(py.detach(|| ipc::allocate_tensor(dtype, &shape))?))
 }
@@ -80,7 +107,8 @@ pub(crate) struct Server {
 impl Server {
     #[new]
     #[pyo3(signature = (address, /))]
-    fn new(py: Python<'_>, address: String) -> Result<Self> {
+    fn new(py: Python<'_>, address: &Bound<'_, PyAny>) -> Result<Self> {
+        let address = address_of(address)?;
         let server = py.detach(|| CoreServer::bind(&address))?;
         Ok(Self { server: Handle::new("server", server), address })
     }
@@ -151,7 +179,8 @@ impl Drop for Server {
 /// A connection to the `Server` at an address. What is imported may outlive it, and is given back to the exporter when
 /// its last user is gone, after the work that was named with `used_on`.
 ///
-/// The exporter has `timeout` seconds to let this process in, and for each answer.
+/// The exporter has `timeout` seconds to let this process in, and for each answer. Python's main thread handles signals
+/// meanwhile: `KeyboardInterrupt` ends the call, not the connection.
 ///
 /// Raises ValueError if nobody listens there, or a process of another user, or does not answer in time; BufferError if
 /// the exporter speaks another version.
@@ -167,11 +196,12 @@ pub(crate) struct Client {
 impl Client {
     #[new]
     #[pyo3(signature = (address, /, *, timeout=10.0))]
-    fn new(py: Python<'_>, address: String, timeout: f64) -> Result<Self> {
+    fn new(py: Python<'_>, address: &Bound<'_, PyAny>, timeout: f64) -> Result<Self> {
+        let address = address_of(address)?;
         let Ok(within) = Duration::try_from_secs_f64(timeout) else {
             return refuse!(DEVX_INVALID_ARGUMENT, "timeout is {timeout}: not a number of seconds");
         };
-        let client = py.detach(|| CoreClient::connect(&address, Users::Same, within))?;
+        let client = waiting(py, || CoreClient::connect(&address, Users::Same, within))?;
         Ok(Self { client: Handle::new("client", client), address })
     }
 
@@ -183,7 +213,7 @@ impl Client {
     fn tensor(&self, py: Python<'_>, name: &str) -> Result<New> {
         queue::drain();
         let client = self.client.get()?;
-        Ok(New(py.detach(|| client.import_tensor(name))?))
+        Ok(New(waiting(py, || client.import_tensor(name))?))
     }
 
     /// As `tensor`, for a batch.
@@ -191,7 +221,7 @@ impl Client {
     fn batch(&self, py: Python<'_>, name: &str) -> Result<RecordBatch> {
         queue::drain();
         let client = self.client.get()?;
-        Ok(RecordBatch::new(py.detach(|| client.import_batch(name))?))
+        Ok(RecordBatch::new(waiting(py, || client.import_batch(name))?))
     }
 
     /// Gives the connection up. What was imported stays valid. Closing again does nothing.

@@ -14,7 +14,7 @@ use crate::handle::Handle;
 use crate::memory::Memory;
 use crate::python::Class;
 use crate::tensor_type::New;
-use crate::{buffer, device, dtype, queue, stream, written};
+use crate::{buffer, device, dtype, queue, raised, shape, stream, written};
 
 static MEMORY_INFO: Class = Class::new("devexchange._types", "MemoryInfo");
 static IPC_HANDLE: Class = Class::new("devexchange._types", "IpcHandle");
@@ -29,9 +29,9 @@ static STATISTICS: Class = Class::new("devexchange._types", "Statistics");
 /// `pin(request, address)`, which gives the function that unpins, `memory_info(device_id)`, which gives a pair of free
 /// and all bytes, `ipc_handle(address)`, which gives an `IpcHandle`, `reset(device_id)`, `trim(device_id, keep)`,
 /// `defer_cleanup(begin)` and `close()`, which is called when the manager and all memory of it are given up. Any thread
-/// may call them, several at once; an exception becomes the error of the call that was made. What gives memory back is
-/// called by whichever thread of Python's is the next one to call into this package. A cycle between such an object and
-/// its manager is not seen by Python's collector: close the manager.
+/// may call them, several at once; an exception becomes the error of the call that was made, and its cause. What gives
+/// memory back is called by whichever thread of Python's is the next one to call into this package. A cycle between such an
+/// object and its manager is not seen by Python's collector: close the manager.
 ///
 /// Any thread may use a manager. `close`, or a `with` block, gives up this object's part; memory outlives its manager.
 #[pyclass(frozen, module = "devexchange", weakref)]
@@ -54,7 +54,7 @@ impl MemoryManager {
     ) -> Result<T> {
         queue::drain();
         let manager = self.get()?;
-        Ok(py.detach(|| act(&*manager))?)
+        raised::calling(py, || act(&*manager))
     }
 }
 
@@ -283,12 +283,12 @@ pub(crate) fn empty(
     manager: Option<&MemoryManager>,
 ) -> Result<New> {
     queue::drain();
-    let shape = if shape.is_instance_of::<PyInt>() { vec![shape.extract()?] } else { shape.extract::<Vec<i64>>()? };
+    let shape = shape::from_python(shape)?;
     let dtype = dtype.map_or(Ok(DType::FLOAT64), dtype::from_python)?;
     let device = device.map_or(Ok(Device::CPU), device::from_python)?;
     let stream = stream_or_none(device, stream)?;
     let manager = manager.map(MemoryManager::get).transpose()?;
-    let made = py.detach(|| match manager {
+    let made = raised::calling(py, || match manager {
         Some(manager) => CoreTensor::allocate_with(&*manager, device, dtype, &shape, stream),
         None => CoreTensor::allocate(device, dtype, &shape, stream),
     });

@@ -72,6 +72,9 @@ impl Offer {
         let is_class = unsafe { ffi::PyType_GetFlags(kind.as_type_ptr()) } & ffi::Py_TPFLAGS_HEAPTYPE != 0;
         let table = table_of(kind)?;
         let lasts = !is_class || (table.is_some() && is_of_pytorch(kind));
+        if let Some(raised) = PyErr::take(kind.py()) {
+            return Err(raised.into());
+        }
         let offer = Self {
             table,
             // Of a class that may change the objects are asked, for what it has today may not be all.

@@ -63,33 +63,49 @@ pub(crate) fn detached<T, R: Send>(py: Python<'_>, thing: T, act: impl FnOnce(T)
     })
 }
 
-/// Whether something was raised; it is forgotten.
+/// Whether something is raised, which it stays.
 #[inline]
-pub(crate) fn has_raised(_py: Python<'_>) -> bool {
+pub(crate) fn is_raised(_py: Python<'_>) -> bool {
     // SAFETY: attached.
-    let raised = unsafe { !ffi::PyErr_Occurred().is_null() };
+    unsafe { !ffi::PyErr_Occurred().is_null() }
+}
+
+/// Whether something was raised. An error is forgotten; what ends the program (`KeyboardInterrupt`) stays raised.
+#[inline]
+pub(crate) fn has_raised(py: Python<'_>) -> bool {
+    let raised = is_raised(py);
     if raised {
-        // SAFETY: as above.
-        unsafe { ffi::PyErr_Clear() };
+        forget_error(py);
     }
     raised
 }
 
-/// An attribute, without a `PyErr`; none if there is none.
+#[cold]
+fn forget_error(_py: Python<'_>) {
+    // SAFETY: never written.
+    let error = unsafe { ffi::PyExc_Exception };
+    // SAFETY: attached, and something is raised.
+    if unsafe { ffi::PyErr_ExceptionMatches(error) } != 0 {
+        // SAFETY: attached.
+        unsafe { ffi::PyErr_Clear() };
+    }
+}
+
+/// An attribute, without a `PyErr`; none if there is none, or [`has_raised`].
 pub(crate) fn attribute<'py>(obj: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
     // SAFETY: attached, and both are objects.
     let value = unsafe { ffi::PyObject_GetAttr(obj.as_ptr(), name.as_ptr()) };
     given(obj.py(), value)
 }
 
-/// What a method gives that takes no arguments, without a `PyErr`; none if there is none, or it raises.
+/// What a method gives that takes no arguments, without a `PyErr`; none if there is none, or [`has_raised`].
 pub(crate) fn answer<'py>(obj: &Bound<'py, PyAny>, method: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
     // SAFETY: attached; the object is the one argument.
     let value = unsafe { PyObject_VectorcallMethod(method.as_ptr(), [obj.as_ptr()].as_ptr(), 1, null_mut()) };
     given(obj.py(), value)
 }
 
-/// A new reference, or none if something was raised; it is forgotten.
+/// A new reference; none if it is NULL, which [`has_raised`] says.
 pub(crate) fn given(py: Python<'_>, value: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
     if value.is_null() {
         has_raised(py);

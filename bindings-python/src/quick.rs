@@ -21,18 +21,23 @@ use pyo3::types::{PyModule, PyTuple, PyType};
 use crate::consumer::Maker;
 use crate::dlpack::{self, Asked};
 use crate::error::Error;
-use crate::python::PyObject_Vectorcall;
+use crate::python::{PyObject_Vectorcall, is_raised};
 use crate::tensor::Tensor;
 use crate::{queue, tensor_type, version};
 
 /// A new reference, if the call was one of those that are quick.
 type Quick = Option<*mut ffi::PyObject>;
 
-/// Does what is quick, or else what is `usual`. A panic is an exception.
+/// Does what is quick, or else what is `usual`, unless the program is to end. A panic is an exception.
 #[inline]
-fn quickly(quick: impl FnOnce() -> Quick, usual: impl FnOnce() -> *mut ffi::PyObject) -> *mut ffi::PyObject {
+fn quickly(
+    py: Python<'_>,
+    quick: impl FnOnce() -> Quick,
+    usual: impl FnOnce() -> *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
     match catch_unwind(AssertUnwindSafe(quick)) {
         Ok(Some(object)) => object,
+        Ok(None) if is_raised(py) => null_mut(),
         Ok(None) => usual(),
         Err(payload) => raise(Error::Refused(CoreError::panicked(payload))),
     }
@@ -107,7 +112,7 @@ unsafe extern "C" fn from_dlpack(
             Err(error) => raise(error),
         })
     };
-    quickly(quick, || match FUNCTIONS.get(py) {
+    quickly(py, quick, || match FUNCTIONS.get(py) {
         // SAFETY: the arguments are those of the call.
         Some(usual) => unsafe { PyObject_Vectorcall(usual.from_dlpack.as_ptr(), arguments, n as usize, names) },
         None => unready(py),
@@ -152,7 +157,7 @@ unsafe extern "C" fn give(
             Err(error) => raise(error),
         })
     };
-    quickly(quick, || match METHODS.get(py) {
+    quickly(py, quick, || match METHODS.get(py) {
         // SAFETY: the arguments are those of the call.
         Some(usual) => unsafe { call_method(&usual.dlpack, this, arguments, n, names) },
         None => unready(py),
@@ -173,7 +178,7 @@ unsafe extern "C" fn place(this: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *
         let pair = HOST.get_or_try_init(py, || (kind.0, id).into_pyobject(py).map(Bound::unbind)).ok()?;
         Some(pair.bind(py).clone().into_ptr())
     };
-    quickly(quick, || match METHODS.get(py) {
+    quickly(py, quick, || match METHODS.get(py) {
         // SAFETY: it has no arguments.
         Some(usual) => unsafe { call_method(&usual.dlpack_device, this, null_mut(), 0, null_mut()) },
         None => unready(py),
@@ -199,7 +204,7 @@ unsafe extern "C" fn to(this: *mut ffi::PyObject, kind: *mut ffi::PyObject) -> *
             Err(error) => raise(error),
         })
     };
-    quickly(quick, || match METHODS.get(py) {
+    quickly(py, quick, || match METHODS.get(py) {
         // SAFETY: it has one argument.
         Some(usual) => unsafe { call_method(&usual.to, this, &raw const kind, 1, null_mut()) },
         None => unready(py),

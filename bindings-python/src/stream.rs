@@ -16,7 +16,7 @@ pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<i64> {
     if stream.is_instance_of::<PyInt>() {
         return integer(stream);
     }
-    let Ok(protocol) = stream.getattr("__cuda_stream__") else {
+    let Some(protocol) = stream.getattr_opt("__cuda_stream__")? else {
         return wrong_type!("stream is {stream}: neither an integer nor an object with __cuda_stream__");
     };
     let (version, handle) = protocol.call0()?.extract::<(i64, Bound<'_, PyAny>)>()?;

@@ -32,8 +32,13 @@ unsafe impl Sync for Kind {}
 
 static KIND: OnceLock<Kind> = OnceLock::new();
 
-/// Makes the type, once.
+/// The type, which is made once, however often the module is imported.
 pub(crate) fn init<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyType>> {
+    if let Some(kind) = KIND.get() {
+        // SAFETY: attached, and never given up.
+        let kind = unsafe { Bound::from_borrowed_ptr(py, kind.object.cast()) };
+        return Ok(kind.cast_into()?);
+    }
     let base = py.get_type::<Tensor>();
     let text = CString::new(base.getattr("__doc__")?.extract::<String>()?)?;
     let mut slots = [

@@ -58,8 +58,15 @@ fn map<'py>(py: Python<'py>, entries: Column<'_>) -> Result<Bound<'py, PyList>> 
 
 fn fields<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<Bound<'py, PyDict>> {
     let values = PyDict::new(py);
-    for child in (0..).map_while(|index| column.child(index)) {
-        values.set_item(child.field().name(), of(py, child, row)?)?;
+    for (n, child) in (0..).map_while(|index| column.child(index)).enumerate() {
+        let name = child.field().name();
+        values.set_item(name, of(py, child, row)?)?;
+        if values.len() == n {
+            return refuse!(
+                DEVX_UNSUPPORTED,
+                "the name {name:?} is that of two fields: a dict has one value for it, the columns have both"
+            );
+        }
     }
     Ok(values)
 }
@@ -92,17 +99,21 @@ fn timestamp<'py>(py: Python<'py>, zone: &str, since: &Bound<'py, PyAny>) -> Res
 
 /// A zone by its name, or as an offset ("+05:30").
 fn time_zone<'py>(py: Python<'py>, zone: &str) -> Result<Bound<'py, PyAny>> {
-    let offset = zone.strip_prefix(['+', '-']).and_then(|digits| {
-        let (hours, minutes) = digits.split_once(':')?;
-        Some(hours.parse::<i64>().ok()? * 60 + minutes.parse::<i64>().ok()?)
-    });
-    match offset {
+    match offset_minutes(zone.as_bytes()) {
         None => Ok(ZONE_INFO.make(py, (zone,))?),
-        Some(minutes) => {
-            let minutes = if zone.starts_with('-') { -minutes } else { minutes };
-            Ok(TIMEZONE.make(py, (span(py, minutes, 60_000_000)?,))?)
-        }
+        Some(minutes) => Ok(TIMEZONE.make(py, (span(py, minutes, 60_000_000)?,))?),
     }
+}
+
+/// An offset is "+XX:XX" or "-XX:XX" (Arrow C data interface), hours and minutes.
+fn offset_minutes(zone: &[u8]) -> Option<i64> {
+    let &[sign @ (b'+' | b'-'), h1 @ b'0'..=b'2', h2 @ b'0'..=b'9', b':', m1 @ b'0'..=b'5', m2 @ b'0'..=b'9'] = zone
+    else {
+        return None;
+    };
+    let two = |tens: u8, ones: u8| i64::from(tens - b'0') * 10 + i64::from(ones - b'0');
+    let minutes = two(h1, h2) * 60 + two(m1, m2);
+    Some(if sign == b'-' { -minutes } else { minutes }).filter(|_| two(h1, h2) < 24)
 }
 
 fn microseconds(py: Python<'_>, value: i64, unit: TimeUnit) -> Result<Bound<'_, PyAny>> {

@@ -7,7 +7,7 @@
 #include <time.h>
 
 extern void PyErr_SetString(void *type, const char *text);
-extern void *PyExc_KeyError;
+extern void *PyExc_KeyError, *PyExc_KeyboardInterrupt;
 extern int PyGILState_Ensure(void);
 extern void PyGILState_Release(int state);
 
@@ -18,7 +18,7 @@ void *answer_tensor, *answer_stream;
 int answer_calls, stream_calls;
 
 static int answer(int code, int raises, void *value, void **out) {
-  if (raises) PyErr_SetString(PyExc_KeyError, "the producer's own");
+  if (raises) PyErr_SetString(raises == 1 ? PyExc_KeyError : PyExc_KeyboardInterrupt, "the producer's own");
   *out = value;
   return code;
 }

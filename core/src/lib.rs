@@ -63,6 +63,7 @@ pub mod runtime;
 mod sync;
 pub mod tensor;
 pub mod text;
+mod thread;
 pub mod trace;
 
 pub use arrow::{Batch, BatchStream, Column, Schema};

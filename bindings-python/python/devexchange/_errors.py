@@ -16,7 +16,7 @@ class Error(Exception):
         self.driver_code = driver_code
 
     def __reduce__(self):
-        return type(self), (str(self), self.status, self.driver_code)
+        return type(self), (str(self), self.status, self.driver_code), self.__dict__
 
 
 class Refused(Error, BufferError):

@@ -107,6 +107,17 @@ def test_columns():
             ours[0][row]
 
 
+def test_names_of_columns():
+    batch = from_arrow(pyarrow.record_batch({"n": [1], "s": ["a"]}))
+    assert "n" in batch and "s" in batch
+    assert "m" not in batch and 0 not in batch and None not in batch and "\ud800" not in batch
+    assert [column.name for column in batch] == batch.names
+    assert "n" not in from_arrow(pyarrow.array([1]))
+    batch.close()
+    with pytest.raises(ValueError, match="the batch is closed"):
+        "n" in batch  # noqa: B015
+
+
 def test_column_as_a_tensor():
     source = pyarrow.array([1.5, 2.5, 3.5, 4.5]).slice(1)
     column = from_arrow(source).root
@@ -115,6 +126,44 @@ def test_column_as_a_tensor():
     assert (tensor.shape, tensor.dtype, tensor.read_only) == ((3,), "float64", True)
     assert tensor.data_ptr == source.buffers()[1].address + 8
     assert numpy.from_dlpack(tensor).tolist() == [2.5, 3.5, 4.5]
+
+
+def test_column_as_an_array_of_numpy():
+    values = pyarrow.array([1, 2, 3], pyarrow.int32())
+    address = values.buffers()[1].address
+    column = from_arrow(values).root
+    view = numpy.asarray(column)
+    assert (view.tolist(), view.dtype, view.ctypes.data, view.flags.writeable) == ([1, 2, 3], "int32", address, False)
+    copy = numpy.array(column)
+    assert (copy.tolist(), copy.ctypes.data != address, copy.flags.writeable) == ([1, 2, 3], True, True)
+    assert numpy.asarray(column, "float64").tolist() == [1.0, 2.0, 3.0]
+    assert (view + column).tolist() == [2, 4, 6]
+    for wish in [{"copy": False}, {"dtype": "int32", "copy": False}]:
+        assert numpy.asarray(column, **wish).ctypes.data == address
+    with pytest.raises(ValueError, match="copy"):
+        numpy.asarray(column, "float64", copy=False)
+    bits = from_arrow(pyarrow.array([True, False])).root
+    assert numpy.asarray(bits).tolist() == [True, False]
+    with pytest.raises(BufferError, match="a copy of 2 bytes is needed"):
+        numpy.asarray(bits, copy=False)
+    # Not an array of one object.
+    for other, text in [(["a"], "utf8"), ([1, None], "1 of 2 values of int64 are null")]:
+        with pytest.raises(BufferError, match=text):
+            numpy.asarray(from_arrow(pyarrow.array(other)).root)
+
+
+def test_batch_as_an_array_of_numpy():
+    batch = from_arrow(pyarrow.record_batch({"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0]}))
+    assert numpy.asarray(batch).tolist() == [[1, 4], [2, 5], [3, 6]]
+    assert numpy.array(batch, "int8").tolist() == [[1, 4], [2, 5], [3, 6]]
+    block = numpy.asfortranarray(numpy.arange(6.0).reshape(3, 2))
+    view = numpy.asarray(from_dlpack(block).to_batch(), copy=False)
+    assert (view.ctypes.data, view.strides, view.flags.writeable) == (block.ctypes.data, block.strides, False)
+    for columns, text in [({"a": [1], "b": ["x"]}, "utf8"), ({"a": [1], "b": [1.0]}, '"b" is float64'), ({}, "column")]:
+        with pytest.raises(BufferError, match=text):
+            numpy.asarray(from_arrow(pyarrow.record_batch(columns)))
+    with pytest.raises(BufferError):
+        numpy.asarray(from_arrow(pyarrow.array([1])))
 
 
 def test_column_that_needs_a_copy():

@@ -1,10 +1,12 @@
 """Streams of what an iterable of Python gives: asked when the consumer asks, on its thread, given up once."""
 
 import gc
+import signal
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 import weakref
 
 import nanoarrow
@@ -137,9 +139,8 @@ class Unprintable(Exception):
         (OSError("the disk is gone"), RuntimeError, "OSError: the disk is gone"),
         (KeyError("k"), RuntimeError, "KeyError: 'k'"),
         (ValueError("tëxt\0 with a NUL"), RuntimeError, "ValueError: tëxt"),
-        (KeyboardInterrupt(), RuntimeError, "KeyboardInterrupt"),
-        (SystemExit(3), RuntimeError, "SystemExit: 3"),
         (MemoryError("none left"), MemoryError, "none left"),
+        (NotImplementedError("not yet"), BufferError, "NotImplementedError: not yet"),
         (Unprintable(), RuntimeError, "Unprintable"),
         (devexchange.Refused("not so", 17), BufferError, "^not so$"),
         (devexchange.Failed("of the driver", 26, 700), RuntimeError, "^of the driver$"),
@@ -150,16 +151,72 @@ def test_exception_is_the_error_of_the_stream(raised, kind, text):
     source = Source(1, raised)
     stream = BatchStream.of(SCHEMA, source)
     next(stream)
-    for _ in range(2):
+    # Its traceback shows where; afterwards nothing of Python's is asked, and there is the text.
+    for cause in [raised, None]:
         with pytest.raises(kind, match=text) as caught:
             next(stream)
         assert caught.value.driver_code == getattr(raised, "driver_code", 0)
+        assert caught.value.__cause__ is cause
     assert source.ended == 1
     source = Source(1, raised)
     reader = pyarrow.RecordBatchReader.from_stream(BatchStream.of(SCHEMA, source))
     reader.read_next_batch()
     with pytest.raises((OSError, pyarrow.ArrowException, MemoryError), match=text.strip("^$")):
         reader.read_next_batch()
+    assert source.ended == 1
+    # It outlives the test, and would keep its frames.
+    raised.__traceback__ = None
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["ours", "through PyArrow"])
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_end_of_the_program_is_no_error_of_the_stream(kind, wrapped):
+    source = Source(1, kind("enough"))
+    stream = BatchStream.of(SCHEMA, source)
+    if wrapped:
+        stream = from_arrow(pyarrow.RecordBatchReader.from_stream(stream))
+    next(stream)
+    with pytest.raises(kind, match="enough"):
+        next(stream)
+    with pytest.raises(RuntimeError, match=f"{kind.__name__}: enough"):
+        next(stream)
+    assert source.ended == 1
+
+
+@pytest.fixture
+def interruptible():
+    """Also where this is a job in the background, whose interrupts are ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("on_thread", [False, True], ids=["on the main thread", "on a thread"])
+def test_interrupt_reaches_the_program_through_a_foreign_consumer(on_thread, interruptible):
+    """Who pulls gets a text, and Python's main thread the interrupt."""
+    source, texts = Source(1, KeyboardInterrupt("enough")), []
+
+    def read():
+        reader = pyarrow.RecordBatchReader.from_stream(BatchStream.of(SCHEMA, source))
+        try:
+            reader.read_all()
+        except OSError as error:
+            texts.append(str(error))
+
+    with pytest.raises(KeyboardInterrupt):
+        if on_thread:
+            thread = threading.Thread(target=read)
+            thread.start()
+            while not texts:
+                thread.join(0.01)
+        else:
+            read()
+        # It comes soon, not at once.
+        time.sleep(10)
+    if on_thread:
+        thread.join()
+    # The interrupt may come before the text is there.
+    assert texts in (["KeyboardInterrupt: enough"], [])
     assert source.ended == 1
 
 
@@ -290,8 +347,10 @@ def test_end_of_the_interpreter_waits_for_a_generator_on_another_thread():
 
 def test_child_of_a_fork_does_not_wait_for_threads_that_it_has_not():
     lines = run("""
-        import os, sys, threading, time
+        import os, sys, threading, time, warnings
         import devexchange, pyarrow
+        # Python 3.12 and newer warn of what is tested here.
+        warnings.simplefilter("ignore", DeprecationWarning)
         schema = pyarrow.schema([("n", pyarrow.int64())])
         batch = pyarrow.record_batch({"n": [1]}, schema=schema)
         asked, go_on, children = threading.Event(), threading.Event(), []

@@ -12,6 +12,46 @@ from test_dlpack_in import DTYPES, LAYOUTS, element_strides, matrix
 from devexchange import from_buffer, from_dlpack
 
 
+class View(ctypes.Structure):
+    """Py_buffer."""
+
+    _fields_ = [
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.c_void_p),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("suboffsets", ctypes.c_void_p),
+        ("internal", ctypes.c_void_p),
+    ]
+
+
+def described(thing, flags):
+    """What a view says, and which of its tables it has."""
+    view = View()
+    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(thing), ctypes.byref(view), flags)
+    tables = view.shape is not None, view.strides is not None, view.suboffsets is not None
+    said = view.len, view.itemsize, view.readonly, view.format, *tables
+    ndim = view.ndim
+    ctypes.pythonapi.PyBuffer_Release(ctypes.byref(view))
+    return said, ndim
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (2, 0, 3)])
+@pytest.mark.parametrize("flags", [0, 0x1, 0x4, 0x8, 0x18, 0x1C, 0x38, 0x98, 0x118, 0x11D])
+def test_view_says_what_numpys_does(shape, flags):
+    """PyBUF_SIMPLE, WRITABLE, FORMAT, ND, STRIDES, with a format, C_CONTIGUOUS, ANY_CONTIGUOUS, INDIRECT, FULL."""
+    array = numpy.zeros(shape)
+    said, ndim = described(from_dlpack(array), flags)
+    assert said == described(array, flags)[0]
+    # Whatever was asked for.
+    assert ndim == len(shape)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_array_of_numpy_and_back(dtype, layout):

@@ -185,6 +185,16 @@ def test_device_without_a_driver_is_refused():
         from_dlpack(matrix(), device=(7, 0))
 
 
+def test_stream_that_raises():
+    class Closed:
+        @property
+        def __cuda_stream__(self):
+            raise LookupError("the stream is closed")
+
+    with pytest.raises(LookupError, match="the stream is closed"):
+        from_dlpack(matrix(), stream=Closed())
+
+
 def test_stream_for_the_host_is_refused():
     with pytest.raises(ValueError, match="stream is 7"):
         from_dlpack(matrix(), stream=7)

@@ -186,6 +186,18 @@ def test_function_that_fails(answers, name):
     assert producer.deleted == 2 * given
 
 
+@pytest.mark.parametrize("wishes", [{}, {"device": (1, 0)}])
+@pytest.mark.parametrize("code", [0, -1])
+def test_interrupt_of_a_function_is_not_forgotten(answers, code, wishes):
+    """An error is: then the object is asked by its method."""
+    theirs, producer = table(), Producer()
+    answers(answer_tensor=ctypes.addressof(producer.managed), answer_code=code, answer_raises=2)
+    offers = type_with(theirs.capsule(), OnlyMethod)()
+    with pytest.raises(KeyboardInterrupt):
+        from_dlpack(offers, **wishes)
+    assert (calls(), offers.asked, producer.deleted) == (1, 0, int(code == 0))
+
+
 @pytest.mark.parametrize(
     ("fields", "kind"), [({"major": 2}, BufferError), ({"ndim": -1}, ValueError), ({"device_type": 99}, BufferError)]
 )

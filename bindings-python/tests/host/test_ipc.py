@@ -2,11 +2,15 @@
 
 import multiprocessing
 import os
+import re
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
 from importlib.resources import files
 from itertools import count
+from pathlib import Path
 
 import numpy
 import pyarrow
@@ -33,6 +37,34 @@ def serving(**offers):
             server.offer(name, thing)
         yield server
         soon(lambda: server.leases == 0)
+
+
+@pytest.mark.parametrize("empty", [devexchange.empty, lambda shape: ipc.empty_shared(shape, "float64")])
+def test_shape_of_new_memory(empty):
+    shapes = [(3, (3,)), ([2, 3], (2, 3)), ((), ()), (numpy.int64(3), (3,)), (numpy.uint8([2, 3]).tolist(), (2, 3))]
+    for given, shape in [
+        *shapes,
+        ((numpy.int32(2), numpy.int64(3)), (2, 3)),
+        (numpy.array(4), (4,)),
+        (range(1, 3), (1, 2)),
+    ]:
+        assert empty(given).shape == shape
+    for given, text in [
+        (2.0, "shape is 2.0: an int or a sequence of them was expected"),
+        ("3", "shape has 3: an int was expected"),
+        ([2, 3.0], "shape has 3.0: an int was expected"),
+        ({3}, "shape is {3}: an int or"),
+        (None, "shape is None: an int or"),
+    ]:
+        with pytest.raises(TypeError, match=re.escape(text)):
+            empty(given)
+    for given, text in [
+        (2**63, f"shape has {2**63}: more than 64 bits"),
+        ([1, -(2**64)], "more than 64 bits"),
+        (-1, "-1"),
+    ]:
+        with pytest.raises(devexchange.InvalidValue, match=text):
+            empty(given)
 
 
 def shared(values=VALUES):
@@ -197,6 +229,26 @@ def test_workers_of_multiprocessing(method):
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork")
+def test_fork_has_no_part_in_what_its_parent_offers():
+    """It has no thread that would answer for it."""
+    with serving(values=VALUES) as server:
+        child = os.fork()
+        if child == 0:
+            try:
+                refused = []
+                for thing in [VALUES, from_arrow(pyarrow.record_batch(TABLE))]:
+                    with pytest.raises(BufferError, match="the server is of process .*, of which this is a fork"):
+                        server.offer("values", thing)
+                    refused.append(thing)
+                os._exit(0 if len(refused) == 2 and not server.withdraw("values") else 1)
+            finally:
+                os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+        with ipc.Client(server.address) as client:
+            assert client.tensor("values").shape == (2, 3)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork")
 def test_fork_has_no_part_in_its_parents_connections():
     with serving(values=shared()) as server, ipc.Client(server.address) as client:
         tensor = client.tensor("values")
@@ -213,6 +265,20 @@ def test_fork_has_no_part_in_its_parents_connections():
         assert server.leases == 1
         assert numpy.from_dlpack(client.tensor("values")).tolist() == VALUES.tolist()
         tensor.close()
+
+
+def test_signals_are_the_programs():
+    """What its threads block and wait for is not given to a thread of the library's."""
+    program = """if True:
+        import os, signal
+        from devexchange import ipc
+        server = ipc.Server(f"@devexchange-signals-{os.getpid()}")
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        os.kill(os.getpid(), signal.SIGTERM)
+        print(signal.sigwait({signal.SIGTERM}).name)
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "SIGTERM\n")
 
 
 # --- in one process ---
@@ -253,9 +319,11 @@ def test_server_that_is_forgotten_ends():
     ipc.Server(address).close()
 
 
-def test_path_as_an_address(tmp_path):
-    path = str(tmp_path / "socket")
+@pytest.mark.parametrize("kind", [str, Path])
+def test_path_as_an_address(tmp_path, kind):
+    path = kind(tmp_path / "socket")
     with ipc.Server(path) as server:
+        assert server.address == str(path)
         server.offer("values", VALUES)
         with ipc.Client(path) as client, pytest.raises(TypeError, match="not a batch"):
             client.batch("values")

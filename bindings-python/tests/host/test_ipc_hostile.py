@@ -2,8 +2,11 @@
 
 import fcntl
 import os
+import signal
 import struct
+import threading
 import time
+from contextlib import contextmanager
 
 import numpy
 import pyarrow
@@ -192,6 +195,65 @@ def test_exporter_that_is_gone_or_silent(tensor):
     # An answer to another request: it is given back, and no answer.
     with pytest.raises(ValueError, match="did not answer within"):
         ask(lambda raw, request: raw.say(given(request + 7, 4, tensor.descriptor), tensor.files), timeout=0.2)
+
+
+class Signalled(Exception):
+    pass
+
+
+@contextmanager
+def signalled(handler, after=0.3):
+    """A signal comes while the main thread waits."""
+    before = signal.signal(signal.SIGUSR1, handler)
+    timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGUSR1))
+    timer.start()
+    begin = time.monotonic()
+    try:
+        yield
+    finally:
+        waited = time.monotonic() - begin
+        timer.join()
+        signal.signal(signal.SIGUSR1, before)
+        assert waited < 5
+
+
+def raises(number, frame):
+    raise Signalled
+
+
+def test_signal_ends_a_wait_for_a_greeting():
+    with pytest.raises(Signalled), signalled(raises):
+        ask(lambda raw, request: None, timeout=60, greeting=b"")
+
+
+def test_signal_ends_a_wait_for_an_answer_and_not_the_connection(tensor):
+    """What was asked for is given back when it comes."""
+    address, asked = fresh(), []
+
+    def answer(raw, request):
+        asked.append(request)
+        if len(asked) == 2:
+            for each in asked:
+                raw.say(given(each, each, tensor.descriptor), tensor.files)
+
+    with Exporter(address, answer) as exporter, ipc.Client(address, timeout=60) as client:
+        with pytest.raises(Signalled), signalled(raises):
+            client.tensor("thing")
+        with client.tensor("thing") as imported:
+            assert numpy.from_dlpack(imported).tolist() == VALUES.tolist()
+    assert exporter.heard == [get(b"thing", 1), get(b"thing", 2), release(1), release(2)]
+
+
+def test_signal_that_is_handled_does_not_end_a_wait(tensor):
+    address, go_on = fresh(), threading.Event()
+
+    def answer(raw, request):
+        assert go_on.wait(10)
+        raw.say(given(request, 4, tensor.descriptor), tensor.files)
+
+    wait = signalled(lambda number, frame: go_on.set())
+    with Exporter(address, answer), ipc.Client(address, timeout=60) as client, wait:
+        client.tensor("thing").close()
 
 
 def test_answer_that_comes_twice_is_given_back(tensor):

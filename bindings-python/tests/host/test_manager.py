@@ -263,9 +263,24 @@ def test_exceptions_of_a_manager_in_python(raised, kind, text):
     with pytest.raises(kind, match=text) as error:
         manager.allocate(1, CPU)
     assert error.value.driver_code == getattr(raised, "driver_code", 0)
+    assert error.value.__cause__ is raised
     assert manager.statistics().bytes == 0
     # It outlives the test, and would keep its frames.
     raised.__traceback__ = None
+
+
+@pytest.mark.parametrize("ask", [lambda manager: manager.allocate(1, CPU), lambda manager: empty(1, manager=manager)])
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_end_of_the_program_is_no_error_of_a_manager(kind, ask):
+    class Raises:
+        def allocate(self, request):
+            raise kind("enough")
+
+    manager = MemoryManager(Raises())
+    for each in [manager, MemoryManager.limited(manager, 1 << 20)]:
+        with pytest.raises(kind, match="enough"):
+            ask(each)
+    assert manager.statistics().bytes == 0
 
 
 @pytest.mark.parametrize("given", [None, 5, (1,), ("a", None), (5, 6), (0, None)])

@@ -1,6 +1,8 @@
 """The package itself: names, exceptions, types for checkers."""
 
+import ast
 import copy
+import inspect
 import os
 import pickle
 import subprocess
@@ -32,9 +34,11 @@ def test_version():
 )
 def test_exceptions(kind, builtin):
     error = kind("text", 7, 700)
+    error.add_note("a note")
     assert isinstance(error, (devexchange.Error, builtin))
     for each in [error, copy.copy(error), pickle.loads(pickle.dumps(error))]:
         assert (type(each), str(each), each.status, each.driver_code) == (kind, "text", 7, 700)
+        assert each.__notes__ == ["a note"]
 
 
 def test_ledger():
@@ -67,6 +71,81 @@ def test_everything_is_declared_and_described():
                     assert getattr(thing, member).__doc__, (name, member)
         elif callable(thing) and not isinstance(thing, type):
             assert f"def {name}(" in stub
+
+
+KINDS = {
+    "posonlyargs": inspect.Parameter.POSITIONAL_ONLY,
+    "args": inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    "kwonlyargs": inspect.Parameter.KEYWORD_ONLY,
+}
+
+
+def declared(function):
+    """Name, kind and default of each argument that a stub gives a function."""
+    given = function.args
+    arguments = [(argument.arg, KINDS[kind]) for kind in ("posonlyargs", "args") for argument in getattr(given, kind)]
+    defaults = [None] * (len(arguments) - len(given.defaults)) + given.defaults
+    arguments += [(argument.arg, KINDS["kwonlyargs"]) for argument in given.kwonlyargs]
+    defaults += given.kw_defaults
+    return [
+        (name, kind, inspect.Parameter.empty if default is None else ast.literal_eval(default))
+        for (name, kind), default in zip(arguments, defaults, strict=True)
+    ]
+
+
+def signature(thing):
+    """The same of the thing itself. Python writes `...` for a default that PyO3 has no words for."""
+    found = inspect.signature(thing).parameters.values()
+    return [(each.name, each.kind, each.default) for each in found if each.kind != each.VAR_KEYWORD]
+
+
+def functions(tree, module):
+    """What the stub declares once, what that is, and how many of its arguments are not seen."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and not node.decorator_list:
+            yield node, getattr(module, node.name), 0
+        elif isinstance(node, ast.ClassDef) and hasattr(module, node.name):
+            kind = getattr(module, node.name)
+            for each in [each for each in node.body if isinstance(each, ast.FunctionDef)]:
+                assert each.name != "__init__", "classes of the native half have none"
+                decorators = {decorator.id for decorator in each.decorator_list}
+                if each.name == "__new__":
+                    yield each, kind, 1
+                elif "property" not in decorators and not each.name.startswith("__"):
+                    yield each, getattr(kind, each.name), 0
+
+
+def test_stub_has_the_arguments_that_there_are():
+    tree = ast.parse(files(devexchange).joinpath("_native.pyi").read_text())
+    seen = 0
+    for node, thing, hidden in functions(tree, devexchange._native):
+        stub, there = declared(node)[hidden:], signature(thing)
+        if stub and stub[0][0] == "self":
+            # A method's own object comes by position only, which nobody writes.
+            stub, there = stub[1:], there[1:]
+        there = [
+            (name, kind, stub[n][2] if default is ... else default) for n, (name, kind, default) in enumerate(there)
+        ]
+        assert stub == there, node.name
+        seen += 1
+    assert seen > 60
+
+
+def test_package_that_is_imported_anew_has_the_same_types():
+    program = """if True:
+        import sys
+        import devexchange
+        before = devexchange
+        for name in [name for name in sys.modules if name.startswith("devexchange")]:
+            del sys.modules[name]
+        import devexchange
+        print(devexchange is before, devexchange.Tensor is before.Tensor, devexchange.Schema is before.Schema)
+        for package in [before, devexchange]:
+            tensor = package.from_dlpack(package.from_buffer(b"a"))
+            print(type(tensor) is devexchange.Tensor, bytes(tensor))
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["False True True"] + ["True b'a'"] * 2
 
 
 def test_package_does_not_bring_a_gil_back():

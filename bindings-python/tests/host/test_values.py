@@ -3,6 +3,8 @@
 import datetime
 import decimal
 import math
+import re
+import zoneinfo
 
 import numpy
 import pyarrow
@@ -78,6 +80,49 @@ def test_zones():
     (ours,) = from_arrow(source).to_pylist()
     assert ours == source.to_pylist()[0]
     assert ours.utcoffset() == datetime.timedelta(hours=1)
+
+
+@pytest.mark.parametrize("zone, minutes", [("+00:00", 0), ("-00:30", -30), ("+05:30", 330), ("-23:59", -1439)])
+def test_offsets(zone, minutes):
+    (ours,) = from_arrow(pyarrow.array([0], pyarrow.timestamp("s", zone))).to_pylist()
+    assert ours.utcoffset() == datetime.timedelta(minutes=minutes)
+    assert ours == datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize(
+    "zone",
+    [
+        "+05:-30",
+        "+05:60",
+        "++5:30",
+        "+24:00",
+        "+29:00",
+        "+5:30",
+        "+0530",
+        "+05:3",
+        "+05:300",
+        "05:30",
+        "+99999999999999999:00",
+    ],
+)
+def test_offsets_that_are_none(zone):
+    column = from_arrow(pyarrow.array([0], pyarrow.timestamp("s", zone))).root
+    with pytest.raises(zoneinfo.ZoneInfoNotFoundError, match=re.escape(zone)):
+        column.to_pylist()
+
+
+@pytest.mark.parametrize("names", [("a", "a"), ("a", "b", "a"), ("", "")])
+def test_fields_of_one_name(names):
+    """A dict would have the last one only."""
+    arrays = [pyarrow.array([n]) for n in range(len(names))]
+    struct = pyarrow.StructArray.from_arrays(arrays, names=names)
+    for source in [struct, pyarrow.RecordBatch.from_struct_array(struct)]:
+        batch = from_arrow(source)
+        with pytest.raises(Refused, match=f'the name "{names[-1]}" is that of two fields'):
+            batch.to_pylist()
+        assert [column.to_pylist() for column in batch.root.children] == [[n] for n in range(len(names))]
+    # A row that is null has no fields.
+    assert from_arrow(pyarrow.nulls(2, struct.type)).to_pylist() == [None, None]
 
 
 def test_interval():

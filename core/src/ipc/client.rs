@@ -22,7 +22,7 @@ use crate::arrow::Batch;
 use crate::error::{Error, Result, refuse};
 use crate::memory::{Owner, Slab, TailSize, Vacant, collected};
 use crate::tensor::Tensor;
-use crate::text;
+use crate::{text, thread};
 
 /// How long an exporter has for an answer, unless the importer says otherwise.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
@@ -314,9 +314,8 @@ impl Connection {
             return;
         }
         let own = this.clone();
-        let thread = std::thread::Builder::new().name("devexchange-ipc-release".into());
         // Without a thread, the next release tries again, and the end of the connection releases all.
-        late.waiting = thread.spawn(move || own.header().tell_later()).is_ok();
+        late.waiting = thread::spawn("devexchange-ipc-release", move || own.header().tell_later()).is_ok();
     }
 
     /// Tells the exporter as much as there is room for; whether there is nothing to wait for. An exporter that is gone

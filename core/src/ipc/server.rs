@@ -19,7 +19,7 @@ use crate::dlpack::Copying;
 use crate::error::{Error, Result, refuse};
 use crate::memory::{Slab, Sorted, TailSize};
 use crate::tensor::Tensor;
-use crate::text;
+use crate::{text, thread};
 
 /// How long the end of a server waits for its address to be free, if its thread is busy with somebody's release.
 const AT_END: Duration = Duration::from_secs(1);
@@ -100,7 +100,7 @@ impl Server {
         let listener = Socket::listen(address)?;
         // From here on its end frees the address.
         let mut offering = Offering { shared, path, thread: None };
-        match std::thread::Builder::new().name("devexchange-ipc".into()).spawn(move || own.run(listener)) {
+        match thread::spawn("devexchange-ipc", move || own.run(listener)) {
             Ok(thread) => offering.thread = Some(thread),
             Err(error) => return refuse!(DEVX_SYSTEM, "the thread of the server: {error}"),
         }
@@ -111,9 +111,10 @@ impl Server {
     /// waits for what the producer has queued until this call.
     ///
     /// # Errors
-    /// As [`export_tensor`]; `DEVX_INVALID_ARGUMENT` for a name that is empty or too long.
+    /// As [`export_tensor`]; `DEVX_INVALID_ARGUMENT` for a name that is empty or too long; `DEVX_UNSUPPORTED` in a fork of
+    /// the process that made the server.
     pub fn offer_tensor(&self, name: &str, tensor: &Tensor, copying: Copying) -> Result<()> {
-        check_name(name)?;
+        self.check(name)?;
         self.offer(name, export_tensor(tensor, copying)?)
     }
 
@@ -122,8 +123,16 @@ impl Server {
     /// # Errors
     /// As [`Server::offer_tensor`].
     pub fn offer_batch(&self, name: &str, batch: &Batch, copying: Copying) -> Result<()> {
-        check_name(name)?;
+        self.check(name)?;
         self.offer(name, export_batch(batch, copying)?)
+    }
+
+    fn check(&self, name: &str) -> Result<()> {
+        let shared = self.0.header().shared.header();
+        if shared.is_of_parent() {
+            return refuse!(DEVX_UNSUPPORTED, "the server is of process {}, of which this is a fork", shared.process);
+        }
+        check_name(name)
     }
 
     fn offer(&self, name: &str, exported: Exported) -> Result<()> {
@@ -136,9 +145,12 @@ impl Server {
         Ok(())
     }
 
-    /// Ends an offer; whether there was one. What was given of it stays valid.
+    /// Ends an offer; whether there was one, which there is not in a fork. What was given of it stays valid.
     pub fn withdraw(&self, name: &str) -> bool {
         let shared = self.0.header().shared.header();
+        if shared.is_of_parent() {
+            return false;
+        }
         let before = shared.offers().remove(name);
         before.iter().for_each(|_| shared.count_change());
         before.is_some()
@@ -152,6 +164,11 @@ impl Server {
 }
 
 impl Shared {
+    /// A fork has neither the thread nor the right to change what its parent offers; whoever had a lock may not be there.
+    fn is_of_parent(&self) -> bool {
+        self.process != std::process::id()
+    }
+
     /// Before the call that changed the offers returns, so that nobody who knows of it imports what was there before.
     fn count_change(&self) {
         self.changes.iter().for_each(Changes::count);
@@ -165,8 +182,7 @@ impl Shared {
 impl Drop for Offering {
     fn drop(&mut self) {
         let shared = self.shared.header();
-        // A fork has neither the thread nor the right to end the offers of its parent.
-        if shared.process != std::process::id() {
+        if shared.is_of_parent() {
             return;
         }
         if let Some(path) = &self.path {

@@ -18,6 +18,7 @@ use rustix::net::{
 
 use super::credentials::Credentials;
 use super::descriptor::MAX_REGIONS;
+use super::interrupt;
 use super::message::MAX_MESSAGE;
 use crate::error::{Error, Result, refuse};
 use crate::memory::{repeated, vector};
@@ -117,7 +118,10 @@ impl Socket {
         loop {
             match net::connect(&socket, &at) {
                 Ok(()) => return Ok(Self(socket)),
-                Err(Errno::AGAIN | Errno::INTR) if Instant::now() < end => std::thread::sleep(AGAIN),
+                Err(Errno::AGAIN | Errno::INTR) if Instant::now() < end => {
+                    interrupt::look()?;
+                    std::thread::sleep(AGAIN);
+                }
                 Err(errno) => return Err(Error::system("connect", errno).within(format_args!("address {address:?}: "))),
             }
         }
@@ -129,13 +133,16 @@ impl Socket {
     }
 
     /// Waits until there is something to receive (or, for sending, room); whether there is.
+    ///
+    /// # Errors
+    /// `DEVX_SYSTEM`, also if the wait is broken off ([`interrupt`]).
     pub(super) fn wait(&self, flags: PollFlags, end: Instant) -> Result<bool> {
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let mut fds = [PollFd::new(&self.0, flags)];
-            match poll(&mut fds, Some(&timespec(left))) {
+            match poll(&mut fds, Some(&timespec(interrupt::slice(left)))) {
                 Ok(0) if Instant::now() >= end => return Ok(false),
-                Ok(0) | Err(Errno::INTR) => {}
+                Ok(0) | Err(Errno::INTR) => interrupt::look()?,
                 Ok(_) => return Ok(true),
                 Err(errno) => return Err(Error::system("poll", errno)),
             }

@@ -266,7 +266,7 @@ fn messages_come_out_as_they_went_in() {
 
 // ---- over sockets, in one process ----
 
-fn address(of: &str) -> String {
+pub(super) fn address(of: &str) -> String {
     format!("@devexchange-test-{of}-{}", std::process::id())
 }
 

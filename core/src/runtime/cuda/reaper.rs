@@ -17,7 +17,7 @@ use super::stream::Stream;
 use crate::abi::arrow_data::ArrowArray;
 use crate::error::{Error, Result};
 use crate::memory::{Foreign, Owner, boxed};
-use crate::trace;
+use crate::{thread, trace};
 
 /// Between two looks at the events: short at first, for work that is nearly done.
 const SHORTEST: Duration = Duration::from_micros(20);
@@ -189,7 +189,7 @@ fn start() {
     if STARTED.load(Relaxed) {
         return;
     }
-    match std::thread::Builder::new().name("devexchange-reaper".into()).spawn(run) {
+    match thread::spawn("devexchange-reaper", run) {
         Ok(_) => {
             // SAFETY: a function without arguments that does not unwind.
             unsafe { libc::atexit(at_exit) };

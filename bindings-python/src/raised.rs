@@ -1,0 +1,83 @@
+//! Exceptions that pass through calls which know nothing of Python. A callback that is written in Python can say only as a
+//! status and a text what it raised; who made the call that it is part of, on the same thread, gets the exception here.
+
+use std::cell::Cell;
+
+use pyo3::exceptions::{PyException, PyKeyboardInterrupt};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::error::{Error, Result, exception};
+
+thread_local! {
+    /// How many calls of [`calling`] this thread is in.
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+    /// What a callback raised last in the innermost of them.
+    static RAISED: Cell<Option<PyErr>> = const { Cell::new(None) };
+}
+
+/// Makes a call that may come back to Python on this thread; meanwhile other threads may run Python. If it fails after an
+/// exception, that is the cause of the error. What is no error of the program's but its end (`KeyboardInterrupt`,
+/// `SystemExit`) is raised as it is.
+pub(crate) fn calling<T: Send>(py: Python<'_>, call: impl FnOnce() -> devexchange_core::Result<T> + Send) -> Result<T> {
+    let within = Within::new();
+    let done = py.detach(call);
+    let raised = RAISED.take();
+    drop(within);
+    match (done, raised) {
+        (Ok(value), None) => Ok(value),
+        // Who was told of it goes on without what it asked for.
+        (Ok(value), Some(raised)) => {
+            interrupt(py, &raised);
+            Ok(value)
+        }
+        (Err(error), None) => Err(error.into()),
+        (Err(_), Some(raised)) if !is_error(py, &raised) => Err(Error::Python(raised)),
+        (Err(error), Some(raised)) => {
+            let error = exception(py, &error);
+            error.set_cause(py, Some(raised));
+            Err(Error::Python(error))
+        }
+    }
+}
+
+/// Keeps what a callback raised for who made the call. If that was nobody of Python's on this thread, its text is all that
+/// is left of it, but a `KeyboardInterrupt` is not its to swallow: Python's main thread gets another one.
+pub(crate) fn keep(py: Python<'_>, raised: &PyErr) {
+    if DEPTH.get() > 0 {
+        drop(RAISED.replace(Some(raised.clone_ref(py))));
+    } else {
+        interrupt(py, raised);
+    }
+}
+
+/// Whether it is an error, and not the end of the program.
+pub(crate) fn is_error(py: Python<'_>, raised: &PyErr) -> bool {
+    raised.is_instance_of::<PyException>(py)
+}
+
+fn interrupt(py: Python<'_>, raised: &PyErr) {
+    if raised.is_instance_of::<PyKeyboardInterrupt>(py) {
+        // SAFETY: attached, though it need not be; it notes a signal.
+        unsafe { ffi::PyErr_SetInterrupt() };
+    }
+}
+
+/// One more call that this thread is in, and what was raised in the one around it.
+struct Within {
+    outer: Option<PyErr>,
+}
+
+impl Within {
+    fn new() -> Self {
+        DEPTH.set(DEPTH.get() + 1);
+        Self { outer: RAISED.take() }
+    }
+}
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+        drop(RAISED.replace(self.outer.take()));
+    }
+}

@@ -1,0 +1,36 @@
+//! Shapes, as programs name them.
+
+use pyo3::exceptions::PyOverflowError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PySequence;
+
+use crate::error::{Result, refuse, wrong_type};
+
+/// From one extent, or a sequence of them. An extent is an int, or something that stands for one (`numpy.int64`).
+pub(crate) fn from_python(shape: &Bound<'_, PyAny>) -> Result<Vec<i64>> {
+    if is_index(shape) {
+        return Ok(vec![extent(shape)?]);
+    }
+    match shape.cast::<PySequence>() {
+        Ok(extents) => extents.try_iter()?.map(|each| extent(&each?)).collect(),
+        Err(_) => wrong_type!("shape is {shape}: an int or a sequence of them was expected"),
+    }
+}
+
+fn is_index(value: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: attached, and an object.
+    unsafe { ffi::PyIndex_Check(value.as_ptr()) != 0 }
+}
+
+fn extent(value: &Bound<'_, PyAny>) -> Result<i64> {
+    if !is_index(value) {
+        return wrong_type!("shape has {value}: an int was expected");
+    }
+    match value.extract::<i64>() {
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
+            refuse!(DEVX_INVALID_SHAPE, "shape has {value}: more than 64 bits")
+        }
+        extent => Ok(extent?),
+    }
+}

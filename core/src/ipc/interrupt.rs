@@ -1,0 +1,79 @@
+//! Waits that can be broken off, by a program that has signals to handle meanwhile.
+
+#![forbid(unsafe_code)]
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+
+/// How long a signal may take to be noticed which comes before the system is asked to wait, or to another thread.
+const OFTEN: Duration = Duration::from_millis(100);
+
+thread_local! {
+    static ASK: Cell<Option<fn() -> bool>> = const { Cell::new(None) };
+}
+
+/// Does something on this thread that may wait for another process. Meanwhile `ask` says, ten times a second and whenever a
+/// signal comes, whether to stop waiting.
+///
+/// What is broken off fails with `DEVX_SYSTEM`; it is as if its time had passed.
+pub fn interruptible<T>(ask: fn() -> bool, act: impl FnOnce() -> T) -> T {
+    struct Before(Option<fn() -> bool>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            ASK.set(self.0);
+        }
+    }
+    let _before = Before(ASK.replace(Some(ask)));
+    act()
+}
+
+/// For how long to wait before the next [`look`], at most.
+pub(super) fn slice(left: Duration) -> Duration {
+    if ASK.get().is_some() { left.min(OFTEN) } else { left }
+}
+
+/// # Errors
+/// `DEVX_SYSTEM` if the wait is to be broken off.
+pub(super) fn look() -> Result<()> {
+    match ASK.get() {
+        Some(ask) if ask() => Err(Error::system("poll", Errno::INTR)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::abi::types::DEVX_SYSTEM;
+    use crate::ipc::socket::Socket;
+    use crate::ipc::tests::address;
+    use crate::ipc::{Client, Users};
+
+    #[test]
+    fn a_wait_is_broken_off_only_if_asked_for() {
+        let _silent = Socket::listen(&address("silent")).expect("listening");
+        let connect = |timeout| Client::connect(&address("silent"), Users::Same, Duration::from_millis(timeout));
+        let failed = |connected: Result<Client>| connected.expect_err("nobody answers");
+        let begin = Instant::now();
+        let error = failed(interruptible(|| true, || connect(60_000)));
+        assert_eq!((error.status(), begin.elapsed() < Duration::from_secs(30)), (DEVX_SYSTEM, true), "{error}");
+        assert!(error.message().contains("Interrupted"), "{error}");
+        for error in [failed(interruptible(|| false, || connect(300))), failed(connect(10))] {
+            assert!(error.message().contains("did not answer within"), "{error}");
+        }
+        // The inner one counts, and afterwards the outer one again.
+        interruptible(
+            || true,
+            || {
+                assert!(failed(interruptible(|| false, || connect(10))).message().contains("did not answer within"));
+                assert!(failed(connect(60_000)).message().contains("Interrupted"));
+            },
+        );
+    }
+}

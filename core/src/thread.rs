@@ -1,0 +1,82 @@
+//! Threads of the library's own. Signals are the program's: it may block one in its threads and wait for it (`sigwait`),
+//! and a thread that does not block it would be given it instead, which by default ends the process.
+
+use core::ffi::c_int;
+use std::io;
+use std::mem::MaybeUninit;
+use std::thread::{Builder, JoinHandle};
+
+/// What a thread brings upon itself: to block that is undefined (POSIX, `pthread_sigmask`).
+const FAULTS: [c_int; 6] = [libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGSEGV, libc::SIGSYS, libc::SIGTRAP];
+
+/// Starts a thread that blocks all signals but faults.
+///
+/// # Errors
+/// As [`Builder::spawn`].
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    // A thread begins with the mask of the one that starts it.
+    let _blocked = Blocked::new();
+    Builder::new().name(name.into()).spawn(run)
+}
+
+/// All signals are blocked on this thread, until it is dropped.
+struct Blocked {
+    before: libc::sigset_t,
+}
+
+impl Blocked {
+    fn new() -> Self {
+        let mut signals = empty();
+        // SAFETY: a set of signals.
+        unsafe { libc::sigfillset(&raw mut signals) };
+        for fault in FAULTS {
+            // SAFETY: as above, and a signal.
+            unsafe { libc::sigdelset(&raw mut signals, fault) };
+        }
+        let mut before = empty();
+        // SAFETY: two sets of signals.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, &raw mut before) };
+        Self { before }
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // SAFETY: the set that there was.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
+    }
+}
+
+fn empty() -> libc::sigset_t {
+    let mut signals = MaybeUninit::uninit();
+    // SAFETY: room for a set of signals.
+    unsafe { libc::sigemptyset(signals.as_mut_ptr()) };
+    // SAFETY: written above.
+    unsafe { signals.assume_init() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which of all signals this thread blocks.
+    fn blocked() -> Vec<c_int> {
+        let mut now = empty();
+        // SAFETY: room for a set of signals; nothing is changed.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut now) };
+        // SAFETY: a set of signals.
+        (1..32).filter(|&signal| unsafe { libc::sigismember(&raw const now, signal) } == 1).collect()
+    }
+
+    #[test]
+    fn a_thread_blocks_signals_and_who_starts_it_does_not() {
+        let before = blocked();
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = spawn("test", move || tell.send(blocked()).expect("heard")).expect("started");
+        thread.join().expect("ended");
+        let its = told.recv().expect("told");
+        assert_eq!(blocked(), before);
+        assert!([libc::SIGTERM, libc::SIGINT, libc::SIGCHLD, libc::SIGUSR1].iter().all(|signal| its.contains(signal)));
+        assert!(FAULTS.iter().all(|fault| !its.contains(fault) || before.contains(fault)));
+    }
+}
