@@ -114,6 +114,14 @@ impl RecordBatch {
         Ok(batch.wait(stream::of(batch.device(), stream)?)?)
     }
 
+    /// Asks the driver whether the buffers are where the batch says, with all bytes that its lengths and offsets come to. No
+    /// buffer is read, so the bytes that offsets and views point into are left out: only those tell how many they are.
+    ///
+    /// Raises BufferError with the array and the buffer that is not.
+    fn check_pointers(&self) -> Result<()> {
+        Ok(self.get()?.check_pointers()?)
+    }
+
     /// A copy on `device`, a pair of device type and number, queued on `stream` (by default the legacy default
     /// stream), after which it is ready; into host memory the call waits.
     #[pyo3(signature = (device, stream=None))]

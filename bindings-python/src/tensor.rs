@@ -123,6 +123,14 @@ impl Tensor {
         Ok(tensor.wait(stream::of(tensor.device(), stream)?)?)
     }
 
+    /// Asks the driver whether the memory is where the tensor says, all of it: what no description can prove. Host memory
+    /// is not asked for.
+    ///
+    /// Raises BufferError if it is not.
+    fn check_pointers(&self) -> Result<()> {
+        Ok(self.get()?.check_pointers()?)
+    }
+
     /// A copy on `device`, a pair of device type and number, queued on `stream` (by default the legacy default
     /// stream), after which it is ready. Between host and host no stream is used; into host memory the call waits.
     #[pyo3(signature = (device, stream=None))]

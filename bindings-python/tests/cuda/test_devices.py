@@ -5,6 +5,7 @@ import numpy
 import pyarrow
 import pytest
 from cuda.core import Device
+from structs import Producer
 
 from devexchange import from_arrow, from_cuda_array_interface, from_dlpack
 
@@ -33,6 +34,8 @@ def test_tensors_are_copied_both_ways_on_streams_of_either(streams, there, back)
     first.close()
     again = second.copy_to(DEVICES[0], streams[back])
     assert (second.device, again.device) == (DEVICES[1], DEVICES[0])
+    second.check_pointers()
+    again.check_pointers()
     second.close()
     numpy.testing.assert_array_equal(numpy.from_dlpack(again.copy_to(CPU, streams[0])), VALUES)
 
@@ -42,13 +45,14 @@ def test_batches_are_copied_between_devices(streams):
     first = from_arrow(table).copy_to(DEVICES[0], streams[0])
     second = first.copy_to(DEVICES[1], streams[1])
     assert (first.device, second.device) == tuple(DEVICES)
+    second.check_pointers()
     first.close()
     host = second.copy_to(CPU, streams[1])
     second.close()
     assert pyarrow.record_batch(host).to_pylist() == table.to_pylist()
 
 
-class Producer:
+class Filling:
     """Memory of device 0 that the producer's stream has still to fill."""
 
     def __init__(self, cuda):
@@ -70,7 +74,7 @@ class Producer:
 
 @pytest.mark.parametrize("way", [from_cuda_array_interface, from_dlpack])
 def test_a_consumer_on_the_other_device_comes_after_the_producer_and_before_the_release(cuda, streams, way):
-    producer = from_cuda_array_interface(Producer(cuda))
+    producer = from_cuda_array_interface(Filling(cuda))
     target = from_dlpack(numpy.zeros_like(VALUES), device=DEVICES[1], stream=streams[1])
     seen = way(producer, stream=streams[1])
     del producer
@@ -79,3 +83,19 @@ def test_a_consumer_on_the_other_device_comes_after_the_producer_and_before_the_
     seen.used_on(streams[1])
     seen.close()
     numpy.testing.assert_array_equal(numpy.from_dlpack(target.copy_to(CPU, streams[1])), VALUES)
+
+
+def test_memory_that_is_not_where_it_is_said_to_be(cuda):
+    class Elsewhere(Producer):
+        """Host memory, declared as that of a device."""
+
+        def __dlpack_device__(self):
+            return DEVICES[0]
+
+    tensor = from_dlpack(Elsewhere(device_type=2), stream=cuda.consumer)
+    with pytest.raises(BufferError, match=r"no memory of CUDA \(any more\), but declared as cuda:0"):
+        tensor.check_pointers()
+    with pytest.raises(BufferError, match=r'array "item": buffers\[1\]: data 0x.* no memory of CUDA'):
+        tensor.to_column("n").check_pointers()
+    from_dlpack(VALUES).check_pointers()
+    from_arrow(pyarrow.record_batch({"n": [1]})).check_pointers()
