@@ -119,15 +119,26 @@ function mark_threads()
 end
 
 function deliver_forever(condition)
-    while true
+    # Closed, Julia is about to end.
+    while isopen(condition)
         try
             wait(condition)
-        catch
-            # Closed: Julia is about to end.
-            return
+            drain()
+        catch e
+            pass_on(e)
         end
-        drain()
     end
+end
+
+# An interrupt (Ctrl-C) comes to the task that ran last. It is meant for the one that evaluates what the user typed, or
+# for the program.
+function pass_on(@nospecialize(e))
+    e isa InterruptException || return nothing
+    repl = isdefined(Base, :active_repl_backend) ? Base.active_repl_backend : nothing
+    repl === nothing || repl.in_eval || return nothing
+    task = repl === nothing ? Base.roottask : repl.backend_task
+    istaskdone(task) || schedule(task, e; error=true)
+    return nothing
 end
 
 # Runs before Julia closes its event loop and before the finalizers of what is still alive.
