@@ -216,9 +216,18 @@ function pin(m::MemoryManager, address::Ptr, bytes::Integer; device_id::Integer=
     return Allocation(handle, Ptr{Cvoid}(address), count, DLDevice(kDLCUDAHost, 0))
 end
 
-# An owner of the C API, and one that is released after it.
-keep(owner::DevxOwner, after=DevxOwner(C_NULL, C_NULL)) = Handle{TAG_ALLOCATION}(
-    ccall(devx_julia_keep[], Ptr{Cvoid}, (Ptr{DevxOwner}, Ptr{DevxOwner}), Ref(owner), Ref(after)))
+# An owner of the C API, and one that is released after it. If this throws, `owner` is released, and `after` is not.
+function keep(owner::DevxOwner, after=DevxOwner(C_NULL, C_NULL))
+    kept = ccall(devx_julia_keep[], Ptr{Cvoid}, (Ptr{DevxOwner}, Ptr{DevxOwner}), Ref(owner), Ref(after))
+    if kept == C_NULL
+        release(owner)
+        throw(DevExchangeError(DEVX_OUT_OF_MEMORY, "there is no memory to keep an allocation"))
+    end
+    return Handle{TAG_ALLOCATION}(kept)
+end
+
+release(owner::DevxOwner) =
+    owner.release == C_NULL ? nothing : ccall(owner.release, Cvoid, (Ptr{Cvoid},), owner.context)
 
 # ---- what else a manager does ----
 
