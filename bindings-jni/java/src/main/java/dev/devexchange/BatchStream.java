@@ -309,7 +309,11 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
     /** {@return the device type, or that it is closed} */
     @Override
     public String toString() {
-        return isClosed() ? "BatchStream (closed)" : "BatchStream (" + deviceType() + ")";
+        try {
+            return "BatchStream (" + deviceType() + ")";
+        } catch (DevExchangeException closed) {
+            return "BatchStream (closed)";
+        }
     }
 
     private long enter(String method) {
