@@ -66,8 +66,8 @@ into buffers that are Julia's; "its own" is none, for `Vector`s and views withou
 or written as long as the batch is used, and are kept alive that long. Then `release()`, if given, is called once, on a
 task of this module.
 
-Throws `DEVX_UNSUPPORTED` for elements without a type in Arrow, `DEVX_INVALID_LENGTH` for columns of different length,
-with the name of the column.
+Throws `DEVX_UNSUPPORTED` for elements without a type in Arrow, `DEVX_OUT_OF_RANGE` for dates and months that their type
+has no room for, `DEVX_INVALID_LENGTH` for columns of different length, with the name of the column.
 """
 Batch(columns::NamedTuple; keywords...) = batch_of(pairs(columns); keywords...)
 Batch(columns::Pair...; keywords...) = batch_of(columns; keywords...)

@@ -223,6 +223,11 @@ end
     for bad in (Any[1, "a"], Real[1, 2.5], Int128[1, 2], ['a', 'b'], [(1, "a"), (2, "b")], [(), ()], [1im, 2im])
         @test refused(() -> Batch((x=bad,)), DX.DEVX_UNSUPPORTED, "column \"x\"", "no type in Arrow")
     end
+    early = DateTime(Dates.UTM(typemin(Int64)))
+    for (bad, what) in (Date(10^8) => "days", Month(1 << 40) => "months", early => "milliseconds")
+        @test refused(() -> Batch((x=[bad],)), DX.DEVX_OUT_OF_RANGE, "column \"x\"", "number of $what")
+        @test refused(() -> Batch((x=[missing, bad],)), DX.DEVX_OUT_OF_RANGE, "column \"x\"", "number of $what")
+    end
     @test refused(() -> DictionaryVector([0, 2], ["a", "b"]), DX.DEVX_OUT_OF_RANGE, "index is 2", "2 values")
     @test refused(() -> Field("x", Char), DX.DEVX_UNSUPPORTED, "\"x\"")
 
