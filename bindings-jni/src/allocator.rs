@@ -13,7 +13,8 @@ use devexchange_core::abi::types::{
     DEVX_CALLBACK, DEVX_MANAGER_VERSION, DEVX_OK, DevxError, DevxIpcHandle, DevxManagerTable, DevxMemory,
     DevxMemoryInfo, DevxMemoryRequest, DevxOwner, DevxStatus,
 };
-use devexchange_core::manager::{Table, driver_ipc_handle};
+use devexchange_core::manager::{Shared, driver_ipc_handle};
+use devexchange_core::memory::Vacant;
 use devexchange_core::{Error, Owner, Result as CoreResult, trace};
 use jni::Env;
 use jni::objects::{JClass, JString};
@@ -22,7 +23,7 @@ use jni::sys::{jint, jlong};
 use crate::answers::{Answers, thrown};
 use crate::error::{Result, native, plain};
 use crate::handle::{give, take};
-use crate::queue::{ask, owner};
+use crate::queue::{ask, cancel, owner, try_owner};
 
 /// What is asked, one of the numbers below, and what about. `AllocatorTask.java` has the same numbers.
 type Question = [jlong; 5];
@@ -67,7 +68,7 @@ pub(crate) fn close() {
 /// The context of the callbacks.
 struct Allocator {
     token: jlong,
-    _owner: Owner,
+    owner: Owner,
 }
 
 impl Allocator {
@@ -92,13 +93,15 @@ fn next(token: jlong) -> Option<(jlong, Question)> {
     next
 }
 
-/// A manager that asks Java with `token`, which is released with it and all its memory, or now if this fails.
-pub(crate) fn table(token: jlong) -> CoreResult<Table> {
-    let context = Box::into_raw(Box::new(Allocator { token, _owner: owner(token) })).cast();
+/// A manager that asks Java with `token`, which is released with it and all its memory. If this fails, Java keeps what
+/// the token stands for.
+pub(crate) fn manager(token: jlong) -> CoreResult<Shared> {
+    let room = Vacant::new()?;
+    let context = Box::into_raw(room.fill(Allocator { token, owner: try_owner(token)? }));
     let table = DevxManagerTable {
         version: DEVX_MANAGER_VERSION,
         reserved: 0,
-        context,
+        context: context.cast(),
         initialize: Some(initialize),
         allocate: Some(allocate),
         pin: Some(pin),
@@ -110,16 +113,17 @@ pub(crate) fn table(token: jlong) -> CoreResult<Table> {
         release: Some(release),
     };
     // SAFETY: any thread may call the callbacks, several at once.
-    unsafe { Table::new(&table) }.inspect_err(|_| {
+    unsafe { Shared::of_table(&table) }.inspect_err(|_| {
         // SAFETY: nobody took the table, so the context is still ours.
-        unsafe { release(context) }
+        let allocator = unsafe { Box::from_raw(context) };
+        cancel(allocator.owner);
     })
 }
 
 /// Asks Java, and has what it says written to where the callback is to write it.
 ///
 /// # Safety
-/// `context` is that of a table from [`table`] which is not released.
+/// `context` is that of the table of a [`manager`] which is not released.
 unsafe fn asked(
     context: *mut c_void,
     question: Question,
@@ -258,7 +262,7 @@ unsafe extern "C" fn defer_cleanup(context: *mut c_void, begin: i32) {
 }
 
 unsafe extern "C" fn release(context: *mut c_void) {
-    // SAFETY: made by `table`, and released once.
+    // SAFETY: made by `manager`, and released once.
     drop(unsafe { Box::from_raw(context.cast::<Allocator>()) });
 }
 

@@ -7,7 +7,7 @@ use devexchange_core::manager::{
 use devexchange_core::{Owner, Tensor};
 use jni::sys::{jint, jlong};
 
-use crate::allocator::{pack, table};
+use crate::allocator::{self, pack};
 use crate::boxed::{Held, Room, held, hold};
 use crate::error::{Result, plain, refuse};
 use crate::handle::{give, take};
@@ -84,10 +84,11 @@ fn manager_limited(inner: jlong, limit: jlong) -> Result<jlong> {
 }
 
 plain! { manager_create(token: jlong) -> jlong }
-/// A manager that asks Java with a token, which is released with the manager and all memory of it, or now if this
-/// fails.
+/// A manager that asks Java with a token, which is released with the manager and all memory of it. If this fails, it is
+/// not released.
 fn manager_create(token: jlong) -> Result<jlong> {
-    share(table(token)?)
+    let room = Room::new()?;
+    Ok(room.hold(allocator::manager(token)?))
 }
 
 plain! { manager_initialize(handle: jlong, device_id: jint) }

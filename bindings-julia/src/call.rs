@@ -11,7 +11,7 @@ use devexchange_core::abi::types::{
     DevxMemoryRequest, DevxOwner, DevxStatus as Status,
 };
 use devexchange_core::error::Error;
-use devexchange_core::memory::ReleaseQueue;
+use devexchange_core::memory::{ReleaseQueue, Vacant};
 use devexchange_core::{Owner, text};
 
 use crate::request::Desk;
@@ -114,9 +114,9 @@ pub(crate) struct Callee {
 }
 
 impl Callee {
-    /// The context for callbacks, given up by [`release`].
-    pub(crate) fn into_context(self) -> *mut c_void {
-        Box::into_raw(Box::new(self)).cast()
+    /// The context for callbacks, for which there is room already, given up by [`release`].
+    pub(crate) fn into_context(self, room: Vacant<Self>) -> *mut c_void {
+        Box::into_raw(room.fill(self)).cast()
     }
 
     /// Asks: on a thread of Julia's by a call, on any other one by a request, for whose answer it waits.

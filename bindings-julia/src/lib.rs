@@ -142,8 +142,8 @@ pub extern "C" fn devx_julia_thread() {
 /// The source takes `owner` over: released with it, or given back by [`devx_julia_discard`], to which the context goes if
 /// nobody takes the source over.
 ///
-/// `DEVX_NULL_ARGUMENT` if an argument is NULL, `DEVX_CLOSED` if the queue was never started; then `owner` is the
-/// caller's as before.
+/// `DEVX_NULL_ARGUMENT` if an argument is NULL, `DEVX_CLOSED` if the queue was never started, `DEVX_OUT_OF_MEMORY`; then
+/// `owner` is the caller's as before.
 ///
 /// # Safety
 /// `owner` and `out` are NULL, or can be read and written. `serve` may be called on any thread that said that it is
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn devx_julia_manager(
     out: *mut DevxManagerTable,
 ) -> Status {
     // SAFETY: the caller's contract.
-    unsafe { make(token, tag, serve, patience_ns, owner, out, |callee| manager::table(callee, callbacks)) }
+    unsafe { make(token, tag, serve, patience_ns, owner, out, |context| manager::table(context, callbacks)) }
 }
 
 /// # Safety
@@ -189,18 +189,23 @@ unsafe fn make<R>(
     patience_ns: i64,
     owner: *const DevxOwner,
     out: *mut R,
-    record: impl FnOnce(Callee) -> R,
+    record: impl FnOnce(*mut c_void) -> R,
 ) -> Status {
     guard(DEVX_PANIC, || {
         // SAFETY: NULL, or readable by the caller's contract.
         let owner = unsafe { owner.as_ref() }.filter(|_| !out.is_null());
         let (Some(&owner), Some(serve)) = (owner, serve) else { return DEVX_NULL_ARGUMENT };
         let Some(queue) = QUEUE.get().cloned() else { return DEVX_CLOSED };
+        let room = match Vacant::new() {
+            Ok(room) => room,
+            Err(error) => return error.status(),
+        };
         let patience = u64::try_from(patience_ns).ok().map(Duration::from_nanos);
         // SAFETY: handed over by the caller.
         let owner = unsafe { Owner::from_raw(owner) };
+        let callee = Callee { token, serve, tag, patience, desk: &DESK, queue, owner };
         // SAFETY: not NULL, and writable by the caller's contract.
-        unsafe { out.write(record(Callee { token, serve, tag, patience, desk: &DESK, queue, owner })) };
+        unsafe { out.write(record(callee.into_context(room))) };
         DEVX_OK
     })
 }
@@ -299,7 +304,7 @@ pub unsafe extern "C" fn devx_julia_answer(request: *mut c_void, status: Status,
 }
 
 /// Keeps an owner, and another one that is released after it, under one address; either may be empty. The address goes to
-/// [`devx_julia_let_go`]. NULL if an argument is NULL; then they are the caller's as before.
+/// [`devx_julia_let_go`]. NULL if an argument is NULL, or without memory; then they are the caller's as before.
 ///
 /// # Safety
 /// `owner` and `then` are NULL, or can be read.
@@ -310,11 +315,12 @@ pub unsafe extern "C" fn devx_julia_keep(owner: *const DevxOwner, then: *const D
         let owner = unsafe { owner.as_ref() };
         // SAFETY: as above.
         let (Some(&owner), Some(&then)) = (owner, unsafe { then.as_ref() }) else { return std::ptr::null_mut() };
+        let Ok(room) = Vacant::new() else { return std::ptr::null_mut() };
         // SAFETY: handed over by the caller.
         let owner = unsafe { Owner::from_raw(owner) };
         // SAFETY: as above.
         let kept: Kept = (owner, unsafe { Owner::from_raw(then) });
-        Box::into_raw(Box::new(kept)).cast()
+        Box::into_raw(room.fill(kept)).cast()
     })
 }
 

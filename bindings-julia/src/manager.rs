@@ -7,12 +7,10 @@ use devexchange_core::abi::types::{
     DevxOwner, DevxStatus as Status,
 };
 
-use crate::call::{
-    self, ALLOCATE, Call, Callee, DEFER_CLEANUP, GET_IPC_HANDLE, INITIALIZE, MEMORY_INFO, PIN, RESET, TRIM,
-};
+use crate::call::{self, ALLOCATE, Call, DEFER_CLEANUP, GET_IPC_HANDLE, INITIALIZE, MEMORY_INFO, PIN, RESET, TRIM};
 
-/// A manager that asks Julia. Of the callbacks that may be missing it has those whose bits are set.
-pub(crate) fn table(callee: Callee, callbacks: u32) -> DevxManagerTable {
+/// A manager that asks Julia, through a context. Of the callbacks that may be missing it has those whose bits are set.
+pub(crate) fn table(context: *mut c_void, callbacks: u32) -> DevxManagerTable {
     let has = |operation: i32| callbacks & 1 << operation != 0;
     DevxManagerTable {
         version: DEVX_MANAGER_VERSION,
@@ -25,7 +23,7 @@ pub(crate) fn table(callee: Callee, callbacks: u32) -> DevxManagerTable {
         reset: has(RESET).then_some(reset as _),
         trim: has(TRIM).then_some(trim as _),
         defer_cleanup: has(DEFER_CLEANUP).then_some(defer_cleanup as _),
-        context: callee.into_context(),
+        context,
         release: Some(call::release),
     }
 }

@@ -6,12 +6,12 @@ use devexchange_core::Owner;
 use devexchange_core::abi::types::{DevxBatch, DevxBatchSource, DevxError, DevxStatus as Status, DevxWake};
 use devexchange_core::memory::{Signal, Vacant};
 
-use crate::call::{self, Call, Callee, NEXT};
+use crate::call::{self, Call, NEXT};
 use crate::guard;
 
-/// A source that asks Julia.
-pub(crate) fn record(callee: Callee) -> DevxBatchSource {
-    DevxBatchSource { context: callee.into_context(), next: Some(next), release: Some(call::release) }
+/// A source that asks Julia, through a context.
+pub(crate) fn record(context: *mut c_void) -> DevxBatchSource {
+    DevxBatchSource { context, next: Some(next), release: Some(call::release) }
 }
 
 /// # Safety

@@ -6,8 +6,9 @@
 An Arrow array with its schema, normally a record batch: columns of the same length, each with a name. Nothing is copied
 when it is imported, looked at or exported.
 
-`batch[:name]`, `batch["name"]` and `batch[k]` are its [`Column`](@ref)s, `keys(batch)` their names, `size(batch)` is
-the number of rows and columns, `schema(batch)` its [`Schema`](@ref), `root(batch)` the whole array as one column.
+`batch[:name]`, `batch["name"]` and `batch[k]` are its [`Column`](@ref)s, `keys(batch)` their names, `pairs(batch)` names
+and columns, `size(batch)` is the number of rows and columns, `schema(batch)` its [`Schema`](@ref), `root(batch)` the whole
+array as one column.
 
 Get one with [`import_arrow`](@ref), of Julia columns, or out of a tensor with `Batch(tensor)`; hand it on with
 [`export_share`](@ref) and [`export_move`](@ref).
@@ -65,8 +66,8 @@ into buffers that are Julia's; "its own" is none, for `Vector`s and views withou
 or written as long as the batch is used, and are kept alive that long. Then `release()`, if given, is called once, on a
 task of this module.
 
-Throws `DEVX_UNSUPPORTED` for elements without a type in Arrow, `DEVX_INVALID_LENGTH` for columns of different length,
-with the name of the column.
+Throws `DEVX_UNSUPPORTED` for elements without a type in Arrow, `DEVX_OUT_OF_RANGE` for dates and months that their type
+has no room for, `DEVX_INVALID_LENGTH` for columns of different length, with the name of the column.
 """
 Batch(columns::NamedTuple; keywords...) = batch_of(pairs(columns); keywords...)
 Batch(columns::Pair...; keywords...) = batch_of(columns; keywords...)
@@ -298,9 +299,10 @@ Base.haskey(b::Batch, name) = Symbol(name) in keys(b)
 """
     columns(b::Batch) -> Vector{Column}
 
-All columns of a batch.
+All columns of a batch; `values(b)` is the same.
 """
 columns(b::Batch) = Column[b[k] for k in 1:b.columns]
+Base.values(b::Batch) = columns(b)
 
 Base.getindex(b::Batch, k::Union{Integer,Symbol,AbstractString}) = Column(b, column_record(b, k))
 

@@ -111,8 +111,8 @@ end
 
 # What nobody waited for.
 function take_back(call::Ptr{Call})
-    batch, owner = argument(call, :batch), argument(call, :memory).owner
+    batch = argument(call, :batch)
     batch == C_NULL || release_handle(TAG_BATCH, batch)
-    owner.release == C_NULL || ccall(owner.release, Cvoid, (Ptr{Cvoid},), owner.context)
+    release(argument(call, :memory).owner)
     return nothing
 end

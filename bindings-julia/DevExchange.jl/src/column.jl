@@ -31,6 +31,8 @@ producer has not, in memory that can be read here; in any other there may be som
 What is nested in more than four levels has an abstract type there (`Column`, `Any`), so that types do not grow with the
 data; its values are the same.
 
+A time that is none of a day, and a point in time that no `DateTime` can be, is `DEVX_OUT_OF_RANGE` when it is looked at.
+
 `values(column)` of null-free integers and floats is a `Vector` over the same memory.
 
 **Ownership.** A column keeps its batch from being finalized. After `close(batch)` it throws `DEVX_CLOSED`, in

@@ -130,18 +130,21 @@ plan_matrix(b::Batch) = planned(b.handle) do address, record
 end
 
 """
-    matrix(b::Batch; copy=:never) -> Tensor
+    matrix(b::Batch; copy=:never, stream=nothing) -> Tensor
 
 A record batch as a matrix with a row for each row and a column for each column: column-major, as Julia's are. A view is
-read-only and keeps the memory; it needs columns that follow each other in memory at equal distances.
+read-only and keeps the memory; it needs columns that follow each other in memory at equal distances. A copy of memory
+that the host cannot read is queued on `stream`.
 
-Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_NOT_READY` for a copy of memory that the host
-cannot read, `DEVX_CLOSED`.
+Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_NOT_READY` without a stream that is needed,
+`DEVX_INVALID_STREAM`, `DEVX_DEVICE`, `DEVX_DRIVER`, `DEVX_CLOSED`.
 """
-function matrix(b::Batch; copy=:never)
+function matrix(b::Batch; copy=:never, stream=nothing)
     out = Ref{Ptr{Cvoid}}(C_NULL)
     code = copy_code(copy)
-    @checked devx_batch_to_matrix(b.handle::Handle, code::Int32, (-1)::Int64, out::Ptr{Ptr{Cvoid}})
+    on_stream(stream) do stream
+        @checked devx_batch_to_matrix(b.handle::Handle, code::Int32, stream::Int64, out::Ptr{Ptr{Cvoid}})
+    end
     return adopt_tensor(out[]; ready=b.readable)
 end
 

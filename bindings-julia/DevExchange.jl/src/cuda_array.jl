@@ -81,12 +81,12 @@ end
 
 function cuda_array_requested(f; max_version::Integer=DEVX_CUDA_ARRAY_VERSION, stream=nothing,
                               no_stream=:legacy_default)
-    policy = no_stream_code(no_stream)
-    return on_stream(value -> f(Ref(DevxCudaArrayRequest(max_version, policy, value))), stream)
+    version, policy = number(Int32, max_version, "max_version"), no_stream_code(no_stream)
+    return on_stream(value -> f(Ref(DevxCudaArrayRequest(version, policy, value))), stream)
 end
 
 # A symbol of ours, or a number for the library to judge.
-no_stream_code(policy::Integer) = Int32(policy)
+no_stream_code(policy::Integer) = number(Int32, policy, "no_stream")
 function no_stream_code(policy::Symbol)
     policy === :legacy_default && return DEVX_NO_STREAM_LEGACY_DEFAULT
     policy === :host_sync && return DEVX_NO_STREAM_HOST_SYNC

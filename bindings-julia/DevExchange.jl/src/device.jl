@@ -14,7 +14,7 @@ const MANAGED = DLDevice(kDLCUDAManaged, 0)
 
 The CUDA device of this number. Nothing is asked of the driver; see [`device_count`](@ref).
 """
-cuda(id::Integer=0) = DLDevice(kDLCUDA, id)
+cuda(id::Integer=0) = DLDevice(kDLCUDA, number(Int32, id, "id"))
 
 """
     device(x) -> DLDevice

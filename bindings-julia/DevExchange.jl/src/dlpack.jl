@@ -78,14 +78,15 @@ const DLPACK_VERSION = (DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION)
 
 # Calls `f` with what a consumer asks for, whose stream is not destroyed meanwhile.
 @inline function requested(f, t::Tensor, max_version, stream, copy)
-    major, minor = max_version isa VersionNumber ? (max_version.major, max_version.minor) : max_version
+    parts = max_version isa VersionNumber ? (max_version.major, max_version.minor) : max_version
+    major, minor = number(UInt32, parts[1], "max_version[1]"), number(UInt32, parts[2], "max_version[2]")
     code = copy_code(copy)
     stream === nothing && is_cuda(t.device) && (stream = LEGACY_STREAM)
     return on_stream(value -> f(DevxDlpackRequest(major, minor, value, code)), stream)
 end
 
 # A symbol of ours, or a number for the library to judge.
-copy_code(copy::Integer) = Int32(copy)
+copy_code(copy::Integer) = number(Int32, copy, "copy")
 function copy_code(copy::Symbol)
     copy === :never && return DEVX_COPY_NEVER
     copy === :if_needed && return DEVX_COPY_IF_NEEDED

@@ -62,7 +62,7 @@ macro checked(call)
             push!(types, :(Ptr{Cvoid}))
             push!(values, address)
         else
-            push!(prepare, :($x = Base.cconvert($(esc(type)), $(esc(value)))))
+            push!(prepare, :($x = to_c($(esc(type)), $(esc(value)), $(string(value)))))
             push!(types, esc(type))
             push!(values, x)
         end
@@ -79,6 +79,18 @@ macro checked(call)
         nothing
     end
 end
+
+# An argument as C takes it; `what` is it called in a refusal.
+@inline to_c(::Type{T}, x, what) where {T} = Base.cconvert(T, x)
+@inline to_c(::Type{I}, x::Integer, what) where {I<:Integer} = number(I, x, what)
+
+# A number of another type, which may not have room for it.
+@inline number(::Type{I}, x::I, what) where {I<:Integer} = x
+@inline number(::Type{I}, x::Integer, what) where {I<:Integer} =
+    typemin(I) <= x <= typemax(I) ? I(x) : throw(out_of_range(I, x, what))
+
+@noinline out_of_range(I, x, what) =
+    DevExchangeError(DEVX_OUT_OF_RANGE, "$what is $x: it must be between $(typemin(I)) and $(typemax(I))")
 
 # A text for C: one NUL at its end and none within.
 function ctext(text::AbstractString, what)

@@ -1,13 +1,15 @@
 # Handles of the C API: one reference each, given up exactly once.
 
-const CLOSED = typemin(Int)
+# In `users`: the handle is not to be used any more, as somebody has it for himself; and it was closed.
+const GONE = typemin(Int)
+const CLOSED = GONE | GONE >>> 1
 
 # Tensor, batch, schema, streams, managers and so on hold one of these; `TAG` says which, and whether it is an error not
 # to close it. The address of a device's stream is a number (see `STREAMS`).
 #
-# `users` counts the calls that are at work with the handle; its sign bit says that it was closed, and from then on it
-# only becomes less (a move that fails takes it back). Whoever closes it while nobody is at work, or is the last one to
-# leave it after that, releases the address: one task may close what another one is using, and it is released once.
+# `users` counts the calls that are at work with the handle, below `CLOSED` and `GONE`, from which on it only becomes less
+# (a move that fails takes `GONE` back). Whoever closes it while nobody is at work, or is the last one to leave it after
+# that, releases the address: one task may close what another one is using, and it is released once.
 mutable struct Handle{TAG}
     address::Ptr{Cvoid}
     users::Threads.Atomic{Int}
@@ -136,21 +138,35 @@ end
 # throws, the handle is as before. Nobody else uses the handle meanwhile; to others it is closed from now on.
 function moved(f, handle::Handle)
     address = enter(handle)
-    if Threads.atomic_or!(handle.users, CLOSED) < 0
+    if Threads.atomic_or!(handle.users, GONE) < 0
         leave(handle)
         throw(closed(handle))
     end
-    # Calls that had begun: each is one call of the C API.
-    while handle.users[] != CLOSED + 1
-        yield()
-    end
+    slot = Ref(address)
     try
+        # Calls that had begun: each is one call of the C API.
+        while handle.users[] & ~CLOSED != 1
+            yield()
+        end
         # Who moved it never leaves, so nobody releases it.
-        return f(Ref(address))
+        return f(slot)
     catch
-        handle.users[] = 0
+        # An interrupt may come when it is moved already.
+        slot[] == C_NULL || reopen(handle)
         rethrow()
     end
+end
+
+# The end of a move that failed. Others may still be at work, if waiting for them was what failed; one that closed the
+# handle meanwhile meant it.
+function reopen(handle::Handle)
+    users = handle.users[]
+    while users & CLOSED == GONE
+        found = Threads.atomic_cas!(handle.users, users, users & ~CLOSED)
+        found == users && break
+        users = found
+    end
+    leave(handle)
 end
 
 # Keeps something alive as the finalizer of something else.

@@ -147,7 +147,7 @@ A host tensor over memory that can be offered to other processes without a copy 
 """
 allocate_shared(::Type{T}, dims::Integer) where {T} = allocate_shared(T, (dims,))
 function allocate_shared(::Type{T}, dims::NTuple{N,Integer}) where {T,N}
-    d, extents = memory_dtype(T), Ref(NTuple{N,Int64}(dims))
+    d, extents = memory_dtype(T), Ref(extents_of(dims))
     out = Ref{Ptr{Cvoid}}(C_NULL)
     GC.@preserve extents begin
         shape = address_of(extents)

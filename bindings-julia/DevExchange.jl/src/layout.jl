@@ -198,15 +198,20 @@ end
 
 # Days since 1970-01-01, 32 bits.
 lay!(nodes, name, v, ::Type{Date}) =
-    lay_flat!(nodes, name, v, "tdD", filled(d -> Int32(Dates.value(d) - UNIX_DAY), v, Int32(0)))
+    lay_numbers!(d -> Dates.value(d) - UNIX_DAY, nodes, name, v, "tdD", Int32, "days since 1970")
 
 # Milliseconds since 1970-01-01, 64 bits, in no time zone.
-lay!(nodes, name, v, ::Type{DateTime}) =
-    lay_flat!(nodes, name, v, "tsm:", filled(d -> Dates.value(d) - Dates.UNIXEPOCH, v, Int64(0)))
+lay!(nodes, name, v, ::Type{DateTime}) = lay_numbers!(
+    d -> Int128(Dates.value(d)) - Dates.UNIXEPOCH, nodes, name, v, "tsm:", Int64, "milliseconds since 1970")
 
 # Months, 32 bits.
-lay!(nodes, name, v, ::Type{Month}) =
-    lay_flat!(nodes, name, v, "tiM", filled(m -> Int32(Dates.value(m)), v, Int32(0)))
+lay!(nodes, name, v, ::Type{Month}) = lay_numbers!(Dates.value, nodes, name, v, "tiM", Int32, "months")
+
+# Values as numbers, which may be more than the type has room for.
+function lay_numbers!(count, nodes, name, v, format, ::Type{I}, what) where {I}
+    said = "column $(repr(name)): a number of $what"
+    return lay_flat!(nodes, name, v, format, filled(x -> number(I, count(x), said), v, zero(I)))
+end
 
 # An array without values and so without buffers.
 function lay!(nodes, name, v, ::Type{Union{}})

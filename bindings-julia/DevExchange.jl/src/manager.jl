@@ -153,10 +153,10 @@ negative number of bytes, `DEVX_INVALID_ARGUMENT` for other flags, `DEVX_INVALID
 `DEVX_CLOSED`, and what a manager of one's own throws.
 """
 function allocate(m::MemoryManager, bytes::Integer, device::DLDevice; stream=nothing, host_flags::Integer=0)
-    count = byte_count("bytes", bytes)
+    count, flags = byte_count("bytes", bytes), number(UInt32, host_flags, "host_flags")
     out = Ref{DevxMemory}()
     on_stream(stream) do stream
-        request = Ref(DevxMemoryRequest(device.device_type, device.device_id, count, stream, host_flags, 0))
+        request = Ref(DevxMemoryRequest(device.device_type, device.device_id, count, stream, flags, 0))
         at(m) do manager
             @checked devx_manager_allocate(
                 manager::Ptr{Cvoid}, request::Ptr{DevxMemoryRequest}, out::Ptr{DevxMemory})
@@ -174,7 +174,7 @@ As `allocate(T, dims, device)`, over memory of a manager: not initialised, compa
 allocate(m::MemoryManager, ::Type{T}, dims::Integer, device::DLDevice; stream=nothing) where {T} =
     allocate(m, T, (dims,), device; stream=stream)
 function allocate(m::MemoryManager, ::Type{T}, dims::NTuple{N,Integer}, device::DLDevice; stream=nothing) where {T,N}
-    d, extents = memory_dtype(T), Ref(NTuple{N,Int64}(dims))
+    d, extents = memory_dtype(T), Ref(extents_of(dims))
     out = Ref{Ptr{Cvoid}}(C_NULL)
     on_stream(stream) do value
         GC.@preserve extents begin
@@ -216,9 +216,18 @@ function pin(m::MemoryManager, address::Ptr, bytes::Integer; device_id::Integer=
     return Allocation(handle, Ptr{Cvoid}(address), count, DLDevice(kDLCUDAHost, 0))
 end
 
-# An owner of the C API, and one that is released after it.
-keep(owner::DevxOwner, after=DevxOwner(C_NULL, C_NULL)) = Handle{TAG_ALLOCATION}(
-    ccall(devx_julia_keep[], Ptr{Cvoid}, (Ptr{DevxOwner}, Ptr{DevxOwner}), Ref(owner), Ref(after)))
+# An owner of the C API, and one that is released after it. If this throws, `owner` is released, and `after` is not.
+function keep(owner::DevxOwner, after=DevxOwner(C_NULL, C_NULL))
+    kept = ccall(devx_julia_keep[], Ptr{Cvoid}, (Ptr{DevxOwner}, Ptr{DevxOwner}), Ref(owner), Ref(after))
+    if kept == C_NULL
+        release(owner)
+        throw(DevExchangeError(DEVX_OUT_OF_MEMORY, "there is no memory to keep an allocation"))
+    end
+    return Handle{TAG_ALLOCATION}(kept)
+end
+
+release(owner::DevxOwner) =
+    owner.release == C_NULL ? nothing : ccall(owner.release, Cvoid, (Ptr{Cvoid},), owner.context)
 
 # ---- what else a manager does ----
 

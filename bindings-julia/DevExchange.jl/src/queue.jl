@@ -47,7 +47,12 @@ const CLOSED_STREAMS = UInt64[]
 const FORGOTTEN_STREAMS = UInt64[]
 const STREAMS_LOCK = ReentrantLock()
 
-# Held while tokens are taken and delivered, so that `drain()` returns only when all that it could have taken is done.
+# What was taken out of the queue and is still to be released, oldest first. Requests and wakes do not come here: others
+# wait for them, also in a `release` function that takes its time.
+const DUE = UInt64[]
+const DUE_CHANGED = Threads.Condition()
+
+# Held while what is due is released, so that `drain()` returns only when all that it could have taken is done.
 const DRAINING = ReentrantLock()
 const RELEASE_FAILURES = Threads.Atomic{Int}(0)
 const DELIVERY_TURNS = Threads.Atomic{Int}(0)
@@ -65,7 +70,8 @@ of this module is woken for each release. It is for whoever wants to see the end
 [`outstanding`](@ref).
 
 May be called from any task. It waits for another task that is delivering, so a `release` function must not wait for a
-task that calls this.
+task that calls this. It may wait for others: what foreign threads ask, and batches of asynchronous streams, come
+meanwhile; other releases do not.
 """
 function drain()
     lock(DRAINING)
@@ -98,7 +104,12 @@ function start_queue()
     status == DEVX_OK || throw(DevExchangeError(status, "the release queue could not be started"))
     mark_threads()
     # Not sticky: any Julia thread that is free may deliver.
-    Threads.@spawn deliver_forever(condition)
+    Threads.@spawn while isopen(condition)
+        undisturbed(() -> (wait(condition); sort_out(); tell_of_due()))
+    end
+    Threads.@spawn while true
+        undisturbed(() -> (wait_for_due(); drain()))
+    end
     atexit(stop_queue)
     return nothing
 end
@@ -118,16 +129,33 @@ function mark_threads()
     return nothing
 end
 
-function deliver_forever(condition)
-    while true
-        try
-            wait(condition)
-        catch
-            # Closed: Julia is about to end.
-            return
-        end
-        drain()
+# Calls `step`, in a task that is to go on whatever becomes of that.
+function undisturbed(step)
+    try
+        step()
+    catch e
+        pass_on(e)
     end
+    return nothing
+end
+
+# Not by whoever releases what is due by itself: the task would only be in its way.
+tell_of_due() = lock(() -> notify(DUE_CHANGED), DUE_CHANGED)
+wait_for_due() = lock(DUE_CHANGED) do
+    while isempty(DUE)
+        wait(DUE_CHANGED)
+    end
+end
+
+# An interrupt (Ctrl-C) comes to the task that ran last. It is meant for the one that evaluates what the user typed, or
+# for the program.
+function pass_on(@nospecialize(e))
+    e isa InterruptException || return nothing
+    repl = isdefined(Base, :active_repl_backend) ? Base.active_repl_backend : nothing
+    repl === nothing || repl.in_eval || return nothing
+    task = repl === nothing ? Base.roottask : repl.backend_task
+    istaskdone(task) || schedule(task, e; error=true)
+    return nothing
 end
 
 # Runs before Julia closes its event loop and before the finalizers of what is still alive.
@@ -167,15 +195,39 @@ function deliver_if_idle()
     return nothing
 end
 
+# Takes all tokens out: sees to requests and wakes, and leaves the rest to whoever releases. How many of the former.
+function sort_out()
+    events = UInt64[]
+    # Locked all the time, as another task may take out what comes next.
+    lock(DUE_CHANGED) do
+        tokens = Vector{UInt64}(undef, 64)
+        while true
+            taken = Int(ccall(devx_julia_drain[], Csize_t, (Ptr{UInt64}, Csize_t), tokens, length(tokens)))
+            taken == 0 && break
+            foreach(token -> push!(is_event(token) ? events : DUE, token), view(tokens, 1:taken))
+        end
+    end
+    foreach(deliver, events)
+    return length(events)
+end
+
+is_event(token) = token & TAG_BITS in (TAG_WAKE, TAG_REQUEST)
+
+# The oldest of what is due.
+next_due() = lock(() -> isempty(DUE) ? nothing : popfirst!(DUE), DUE_CHANGED)
+
 function deliver_all()
-    tokens = Vector{UInt64}(undef, 64)
     total = 0
     while true
-        taken = Int(ccall(devx_julia_drain[], Csize_t, (Ptr{UInt64}, Csize_t), tokens, length(tokens)))
-        foreach(i -> deliver(tokens[i]), 1:taken)
-        total += taken
-        # Not before there is nothing: what was delivered may have released more.
-        taken == 0 && break
+        # Again, as what was delivered may have released more.
+        total += sort_out()
+        token = next_due()
+        token === nothing && break
+        while token !== nothing
+            deliver(token)
+            total += 1
+            token = next_due()
+        end
     end
     destroy_streams()
     return total

@@ -334,12 +334,22 @@ value(l::Runs, p) = value_of_run(l, run_of(l, p))
 
 date_of_day(day) = Date(Dates.UTD(UNIX_DAY + day))
 date_of_millisecond(ms) = date_of_day(fld(ms, 86_400_000))
-datetime_of_second(s) = datetime_of_millisecond(Base.checked_mul(s, 1000))
-datetime_of_millisecond(ms) = DateTime(Dates.UTM(Dates.UNIXEPOCH + ms))
-time_of_second(n) = Time(Nanosecond(n * 1_000_000_000))
-time_of_millisecond(n) = Time(Nanosecond(n * 1_000_000))
-time_of_microsecond(n) = Time(Nanosecond(n * 1_000))
-time_of_nanosecond(n) = Time(Nanosecond(n))
+
+const LAST_MILLISECOND = typemax(Int64) - Dates.UNIXEPOCH
+datetime_of_millisecond(ms) =
+    ms <= LAST_MILLISECOND ? DateTime(Dates.UTM(Dates.UNIXEPOCH + ms)) : throw(no_value(ms, "DateTime"))
+datetime_of_second(s) = typemin(Int64) ÷ 1000 <= s <= LAST_MILLISECOND ÷ 1000 ? datetime_of_millisecond(1000 * s) :
+    throw(no_value(s, "DateTime"))
+
+const NANOSECONDS_OF_DAY = 86_400_000_000_000
+time_of(n, unit) =
+    0 <= n < NANOSECONDS_OF_DAY ÷ unit ? Time(Nanosecond(n * unit)) : throw(no_value(n, "time of day"))
+time_of_second(n) = time_of(n, 1_000_000_000)
+time_of_millisecond(n) = time_of(n, 1_000_000)
+time_of_microsecond(n) = time_of(n, 1_000)
+time_of_nanosecond(n) = time_of(n, 1)
+
+@noinline no_value(n, what) = DevExchangeError(DEVX_OUT_OF_RANGE, "the value is $n: no $what")
 
 value_type(::Plain{<:Any,<:Union{typeof.((date_of_day, date_of_millisecond))...}}) = Date
 value_type(::Plain{<:Any,<:Union{typeof.((datetime_of_second, datetime_of_millisecond))...}}) = DateTime

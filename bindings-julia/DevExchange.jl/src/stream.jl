@@ -67,7 +67,7 @@ end
 
 # Calls `f` with the number of a stream, which is not destroyed meanwhile.
 on_stream(f, s::DeviceStream) = s.handle === nothing ? f(s.value) : held(_ -> f(s.value), s.handle)
-on_stream(f, value::Integer) = f(Int64(value))
+on_stream(f, value::Integer) = f(number(Int64, value, "stream"))
 # No stream.
 on_stream(f, ::Nothing) = f(Int64(-1))
 

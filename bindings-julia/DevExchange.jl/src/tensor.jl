@@ -79,8 +79,10 @@ function Tensor(data::Ptr{T}, size::NTuple{N,Integer}; strides=nothing, root=not
                 readonly::Bool=false) where {T,N}
     d = dtype(T)
     flags = element_flags(d) | (readonly ? DLPACK_FLAG_BITMASK_READ_ONLY : UInt64(0))
-    extents = NTuple{N,Int64}(size)
-    steps = NTuple{N,Int64}(strides === nothing ? column_major(extents) : strides)
+    extents = extents_of(size)
+    strides === nothing || length(strides) == N || throw(DevExchangeError(DEVX_INVALID_SHAPE,
+        "strides are $(length(strides)) numbers for $N dimensions"))
+    steps = strides === nothing ? column_major(extents) : ntuple(k -> number(Int64, strides[k], "a stride"), Val(N))
     shape, step = Ref(extents), Ref(steps)
     out = Ref{Ptr{Cvoid}}(C_NULL)
     GC.@preserve shape step begin
@@ -93,6 +95,8 @@ function Tensor(data::Ptr{T}, size::NTuple{N,Integer}; strides=nothing, root=not
     first = any(iszero, extents) ? Ptr{T}(C_NULL) : data
     return Tensor{T,N}(Handle{TAG_TENSOR}(out[]), first, extents, steps, flags, CPU)
 end
+
+extents_of(dims::NTuple{N,Integer}) where {N} = ntuple(k -> number(Int64, dims[k], "an extent"), Val(N))
 
 address_of(numbers::Ref{NTuple{N,Int64}}) where {N} =
     N == 0 ? Ptr{Int64}(C_NULL) : Ptr{Int64}(Base.unsafe_convert(Ptr{NTuple{N,Int64}}, numbers))
@@ -357,7 +361,7 @@ stream of another device), `DEVX_UNSUPPORTED`, `DEVX_DRIVER`.
 allocate(::Type{T}, dims::Integer, device::DLDevice; stream=nothing) where {T} =
     allocate(T, (dims,), device; stream=stream)
 function allocate(::Type{T}, dims::NTuple{N,Integer}, device::DLDevice; stream=nothing) where {T,N}
-    d, extents = memory_dtype(T), Ref(NTuple{N,Int64}(dims))
+    d, extents = memory_dtype(T), Ref(extents_of(dims))
     out = Ref{Ptr{Cvoid}}(C_NULL)
     on_stream(stream) do stream
         GC.@preserve extents begin

@@ -178,6 +178,21 @@ end
     @test p[:batches] == 3 && p[:code] == Libc.EIO && said(p) == "the cable is cut"
     p = puller(BatchStream(NUMBERED, (numbered(k) for k in 1:10)); most=4)
     @test pull_on_thread(p) && comes(() -> p[:done] == 1) && (p[:batches], p[:code]) == (4, 0)
+    # A release that waits for a thing holds up other releases, but nobody who asks or is woken: also if it is for those
+    # that it waits.
+    gate, released = Channel{Int}(1), Int[]
+    close(Tensor([1.0]; release=() -> push!(released, take!(gate))))
+    close(Tensor([2.0]; release=() -> push!(released, 2)))
+    p = puller(BatchStream(NUMBERED, (numbered(k) for k in 1:10); patience=10))
+    @test pull_on_thread(p) && comes(() -> p[:done] == 1) && p[:sum] == 55
+    r = AsyncReader(limit=2)
+    w = @async AsyncWriter(w -> foreach(k -> put!(w, numbered(k)), 1:10), DX.handler(r), NUMBERED)
+    @test sum(taken, r) == 55 && isempty(released)
+    close(r)
+    put!(gate, 1)
+    wait(w)
+    drain()
+    @test released == [1, 2]
     # A call that waits for such a thread leaves Julia's free.
     p = puller(BatchStream(NUMBERED, (numbered(k) for k in 1:10)))
     @test (@threadcall((:foreign_pull_and_join, FOREIGN_LIBRARY), Cint, (Ptr{Cvoid},), pointer(p))) == 0

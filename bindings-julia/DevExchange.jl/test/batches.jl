@@ -76,6 +76,7 @@ end
         columns = [name * suffix => change(v) for (name, v) in COLUMNS]
         b = Batch(columns)
         @test size(b) == (ROWS, length(columns)) && keys(b) == Symbol.(first.(columns))
+        @test length(values(b)) == length(columns) && first.(collect(pairs(b))) == keys(b)
         array, schema = move_through_c(b)
         @test array[].device_type == 1 && array[].device_id == -1 && array[].sync_event == C_NULL
         @test array[].array.n_children == length(columns) && array[].reserved == (0, 0, 0)

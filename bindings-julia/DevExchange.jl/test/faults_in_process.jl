@@ -56,6 +56,23 @@ function scene_without_memory(make)
     end
 end
 
+# What is asked of Julia's objects still needs memory, so they are only made; and what a finalizer queues, so that none
+# runs.
+function asked_objects()
+    ccall(corpus(:corpus_fault_install), Cint, (Cstring,), "libdevexchange_julia.so") > 0 ||
+        error("the queue was not found")
+    of, host = Schema(Field[]), host_only_manager()
+    memory(_) = (Ptr{Cvoid}(64), DX.CPU, nothing)
+    scenes = (() -> BatchStream(() -> nothing, of), () -> MemoryManager(memory), () -> Tensor([1.0]),
+        () -> allocate(host, 8, DX.CPU), () -> AsyncReader())
+    GC.enable(false)
+    total = sum(scene_without_memory, scenes)
+    GC.enable(true)
+    foreach(close, (of, host))
+    nothing_left() || error("something is left")
+    return total
+end
+
 function exports()
     matrix = Tensor([1.0 2.0; 3.0 4.0])
     table = record_batch(matrix)
@@ -206,6 +223,6 @@ function consumers()
     return failed
 end
 
-allocations = sum(case_without_memory, corpus_cases()) + exports()
+allocations = sum(case_without_memory, corpus_cases()) + exports() + asked_objects()
 callbacks = sum(each_callback, (a_manager, a_stream)) + sum(case_without_callback, corpus_cases()) + consumers()
 println("faults: ", allocations, " allocations, ", callbacks, " callbacks")

@@ -82,6 +82,21 @@ function on_the_legacy_stream()
     return ok
 end
 
+# A batch as a matrix: where the columns are, or copied one behind the other, on the device.
+function matrices()
+    s = DeviceStream(GPU)
+    b = Batch((a=[1.0, 2.0, 3.0], b=[4.0, 5.0, 6.0]))
+    there = copy_to(b, GPU, s)
+    ok = refused(() -> DX.matrix(there; copy=:always), DX.DEVX_NOT_READY)
+    m = DX.matrix(there; copy=:always, stream=s)
+    ok &= size(m) == (3, 2) && strides(m) == (1, 3) && DX.device(m) == GPU
+    columns = record_batch(m)
+    back = copy_to(columns, DX.CPU, s)
+    ok &= back[1] == [1, 2, 3] && back[2] == [4, 5, 6]
+    foreach(close, (b, there, m, columns, back, s))
+    return ok
+end
+
 # A batch with texts, nulls and nested columns, there and back, by way of Arrow.
 function batches_there_and_back()
     s = DeviceStream(GPU)
@@ -94,6 +109,7 @@ function batches_there_and_back()
     ok = DX.device(there) == GPU && size(there) == (3, 7) && DX.name(there[:t]) == "t"
     array, schema = Ref(ArrowDeviceArray()), Ref(ArrowSchema())
     export_move(there, array, schema)
+    ok &= matrices()
     ok &= array[].device_type == DX.kDLCUDA && array[].device_id == 0 && array[].sync_event != C_NULL
     again = import_arrow_device(array, schema)
     other = DeviceStream(GPU)

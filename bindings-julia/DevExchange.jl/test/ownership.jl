@@ -68,6 +68,55 @@ orders(n) = n == 0 ? [Int[]] : [insert!(copy(o), k, n) for o in orders(n - 1) fo
     @test nothing_left()
 end
 
+@testset "ownership: moves that fail" begin
+    # What another task closes meanwhile is closed.
+    called = Ref(0)
+    t = Tensor([1.0]; release=() -> called[] += 1)
+    @test_throws ErrorException DX.moved(_ -> (close(t); error("refused")), t.handle)
+    drain()
+    @test !isopen(t) && called[] == 1 && nothing_left()
+    # What nobody closes is open again, also for those who were at work all the time.
+    t = Tensor([1.0])
+    @test_throws ErrorException DX.moved(_ -> error("refused"), t.handle)
+    @test isopen(t) && t[1] == 1
+    DX.enter(t.handle)
+    mover = @async try
+        export_move(t)
+    catch e
+        e
+    end
+    yield()
+    @test !isopen(t)
+    schedule(mover, InterruptException(); error=true)
+    @test fetch(mover) isa InterruptException && isopen(t) && t[1] == 1
+    DX.leave(t.handle)
+    @test isopen(t)
+    # So it is if that one closes it: the last to leave releases it.
+    DX.enter(t.handle)
+    mover = @async try
+        export_move(t)
+    catch e
+        e
+    end
+    yield()
+    close(t)
+    schedule(mover, InterruptException(); error=true)
+    @test fetch(mover) isa InterruptException && !isopen(t) && outstanding() > 0
+    DX.leave(t.handle)
+    @test nothing_left()
+    # An interrupt that comes when it is moved already: it belongs to somebody else.
+    t = Tensor([1.0])
+    taken = Ref(C_NULL)
+    @test_throws InterruptException DX.moved(t.handle) do slot
+        taken[], slot[] = slot[], C_NULL
+        throw(InterruptException())
+    end
+    @test !isopen(t) && outstanding() > 0
+    close(t)
+    DX.release_handle(DX.TAG_TENSOR, taken[])
+    @test nothing_left()
+end
+
 @testset "ownership: batches" begin
     for order in orders(4)
         called = Ref(0)

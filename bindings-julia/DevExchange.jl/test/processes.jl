@@ -60,6 +60,29 @@ end
         """)
     @test ended && occursin("early: 1 1 1 1\n", output) && occursin("late: 1 1 1 1\n", output)
     @test count("released", output) == 4
+    # An interrupt comes to the task that ran last, here the one that delivers. It is the program's, and releases go on.
+    program = """
+        using DevExchange
+        Base.exit_on_sigint(false)
+        function interrupted()
+            delivered = tempname()
+            wait_and_interrupt = "until [ -e \$delivered ]; do sleep 0.1; done; sleep 0.3; kill -INT \$(getpid())"
+            run(`sh -c "(\$wait_and_interrupt) >/dev/null 2>&1 &"`)
+            t = Tensor([1.0]; release=() -> touch(delivered))
+            @async (sleep(0.1); close(t); sleep(60))
+            try
+                sleep(30)
+            catch e
+                println(typeof(e))
+            end
+        end
+        interrupted()
+        released = Ref(false)
+        close(Tensor([1.0]; release=() -> released[] = true))
+        println(timedwait(() -> released[], 10.0))
+        """
+    output, ended = run_julia(`--threads=1 -e $program`)
+    @test ended && output == "InterruptException\nok\n"
     # Libraries that are not there.
     output, ended = run_julia("using DevExchange"; DEVEXCHANGE_LIBRARY_DIR=tempdir())
     @test !ended && occursin("libdevexchange", output) && occursin("was not found", output) &&

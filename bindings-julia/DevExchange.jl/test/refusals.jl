@@ -57,6 +57,9 @@ end
     data = pointer(kept([1.0, 2.0]))
     @test refused(() -> Tensor(data, (-1,); release=release), DX.DEVX_INVALID_SHAPE, "shape[0] is -1")
     @test refused(() -> Tensor(data, (1 << 40, 1 << 40); release=release), DX.DEVX_INVALID_SHAPE)
+    @test refused(() -> Tensor(data, (big(2)^64,); release=release), DX.DEVX_OUT_OF_RANGE, "extent is $(big(2)^64)")
+    @test refused(() -> Tensor(data, (1,); strides=(big(2)^63,)), DX.DEVX_OUT_OF_RANGE, "stride is $(big(2)^63)")
+    @test refused(() -> Tensor(data, (1, 2); strides=(1,), release=release), DX.DEVX_INVALID_SHAPE, "1 numbers for 2")
     @test refused(() -> Tensor(data + 1, (1,); release=release), DX.DEVX_INVALID_ARGUMENT, "aligned")
     @test refused(() -> Tensor(Ptr{Float64}(C_NULL), (1,); release=release), DX.DEVX_NULL_ARGUMENT, "data is NULL")
     @test DX.rooted() == 0 && called[] == 0
@@ -220,6 +223,11 @@ end
     for bad in (Any[1, "a"], Real[1, 2.5], Int128[1, 2], ['a', 'b'], [(1, "a"), (2, "b")], [(), ()], [1im, 2im])
         @test refused(() -> Batch((x=bad,)), DX.DEVX_UNSUPPORTED, "column \"x\"", "no type in Arrow")
     end
+    early = DateTime(Dates.UTM(typemin(Int64)))
+    for (bad, what) in (Date(10^8) => "days", Month(1 << 40) => "months", early => "milliseconds")
+        @test refused(() -> Batch((x=[bad],)), DX.DEVX_OUT_OF_RANGE, "column \"x\"", "number of $what")
+        @test refused(() -> Batch((x=[missing, bad],)), DX.DEVX_OUT_OF_RANGE, "column \"x\"", "number of $what")
+    end
     @test refused(() -> DictionaryVector([0, 2], ["a", "b"]), DX.DEVX_OUT_OF_RANGE, "index is 2", "2 values")
     @test refused(() -> Field("x", Char), DX.DEVX_UNSUPPORTED, "\"x\"")
 
@@ -244,4 +252,24 @@ end
     @test root(b) == [0.0, 0.0] && refused(() -> values(root(b)), DX.DEVX_INVALID_BUFFERS, "aligned")
     close(b)
     @test called[] == 0 && nothing_left()
+end
+
+@testset "refusals: numbers" begin
+    # Those that C has no room for.
+    large, own = big(2)^70, Tensor([1.0])
+    host, reader = host_only_manager(), AsyncReader(limit=0)
+    @test refused(() -> allocate(host, 8, DX.CPU; host_flags=-1), DX.DEVX_OUT_OF_RANGE, "host_flags is -1")
+    @test refused(() -> allocate(host, Int, (large,), DX.CPU), DX.DEVX_OUT_OF_RANGE, "extent is $large")
+    @test refused(() -> DX.initialize(host, 1 << 40), DX.DEVX_OUT_OF_RANGE, "device_id is $(1 << 40)")
+    @test refused(() -> DX.cuda(1 << 40), DX.DEVX_OUT_OF_RANGE, "id is $(1 << 40)")
+    @test refused(() -> device_count(1 << 40), DX.DEVX_OUT_OF_RANGE, "device_type is $(1 << 40)")
+    @test refused(() -> AsyncReader(limit=large), DX.DEVX_OUT_OF_RANGE, "limit is $large")
+    @test refused(() -> DX.request(reader, large), DX.DEVX_OUT_OF_RANGE, "n is $large")
+    @test refused(() -> export_share(own; max_version=(-1, 0)), DX.DEVX_OUT_OF_RANGE, "max_version[1] is -1")
+    @test refused(() -> export_share(own; stream=large), DX.DEVX_OUT_OF_RANGE, "stream is $large")
+    @test refused(() -> export_share(own; copy=large), DX.DEVX_OUT_OF_RANGE, "copy is $large")
+    @test refused(() -> export_share_cuda_array(own, C_NULL; max_version=large), DX.DEVX_OUT_OF_RANGE, "max_version")
+    @test refused(() -> export_share_cuda_array(own, C_NULL; no_stream=large), DX.DEVX_OUT_OF_RANGE, "no_stream")
+    foreach(close, (own, host, reader))
+    @test nothing_left()
 end

@@ -284,3 +284,32 @@ end
     close(whole)
     @test nothing_left()
 end
+
+@testset "types: times that cannot be" begin
+    function stored(format, numbers)
+        schema = Schema(Field("x", format))
+        b = Batch(schema, [Node(length(numbers), (nothing, numbers))])
+        close(schema)
+        return b
+    end
+    for (format, I, last) in (("tts", Int32, 86_400), ("ttm", Int32, 86_400_000), ("ttu", Int64, 86_400_000_000),
+                              ("ttn", Int64, 86_400_000_000_000))
+        b = stored(format, I[0, last - 1, -1, last, typemax(I)])
+        c = root(b)
+        @test c[1] == Time(0) && c[2] > Time(23, 59, 58)
+        @test all(k -> refused(() -> c[k], DX.DEVX_OUT_OF_RANGE, "value is $(I[-1, last, typemax(I)][k-2])"), 3:5)
+        close(b)
+    end
+    last = typemax(Int64) - Dates.UNIXEPOCH
+    for (format, most, least) in (("tsm:", last, typemin(Int64)), ("tss:", last ÷ 1000, typemin(Int64) ÷ 1000))
+        b = stored(format, [most, least, most + 1, typemax(Int64)])
+        c = root(b)
+        @test c[1] > DateTime(200_000_000) && c[2] < DateTime(-200_000_000)
+        @test all(k -> refused(() -> c[k], DX.DEVX_OUT_OF_RANGE, "DateTime"), 3:4)
+        close(b)
+    end
+    b = stored("tss:", [typemin(Int64)])
+    @test refused(() -> root(b)[1], DX.DEVX_OUT_OF_RANGE, "value is $(typemin(Int64))")
+    close(b)
+    @test nothing_left()
+end

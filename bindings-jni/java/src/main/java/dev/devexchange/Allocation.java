@@ -1,6 +1,7 @@
 package dev.devexchange;
 
 import java.nio.ByteBuffer;
+import java.util.Objects;
 
 /**
  * Memory that an {@link Allocator} gives.
@@ -12,6 +13,18 @@ import java.nio.ByteBuffer;
  * @param kept stays reachable until then; may be null
  */
 public record Allocation(long address, Device device, Runnable release, Object kept) {
+    /**
+     * Checks that there is a device, nothing more.
+     *
+     * @param address of the first byte
+     * @param device where it is
+     * @param release gives it back; may be null
+     * @param kept stays reachable until then; may be null
+     */
+    public Allocation {
+        Objects.requireNonNull(device, "device");
+    }
+
     /**
      * Memory at an address.
      *

@@ -6,9 +6,9 @@ package dev.devexchange;
  *
  * <p>They are called on daemon threads of this library ({@code devexchange-worker-…}), several at once, also before
  * {@link #initialize}; whoever allocates waits for them, whatever thread that is, and a foreign thread never enters the
- * JVM. What they throw becomes the error of the call that asked: a {@link DevExchangeException} with its status, for
- * example {@link Status#OUT_OF_MEMORY}, everything else as {@link Status#CALLBACK} with its text. When the JVM exits,
- * whoever waits gets an error.
+ * JVM. What they throw becomes the error of the call that asked: a {@link DevExchangeException} with its status, an
+ * {@link OutOfMemoryError}, as of {@code ByteBuffer.allocateDirect}, as {@link Status#OUT_OF_MEMORY}, everything else as
+ * {@link Status#CALLBACK}, each with its text. When the JVM exits, whoever waits gets an error.
  */
 @FunctionalInterface
 public interface Allocator {

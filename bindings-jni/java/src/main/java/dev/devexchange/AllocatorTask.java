@@ -100,8 +100,7 @@ record AllocatorTask(Allocator allocator) implements Dispatcher.Task {
 
     private static Answer given(Allocation given) {
         Objects.requireNonNull(given, "allocate returned null");
-        Device device = Objects.requireNonNull(given.device(), "the device of the allocation is null");
-        return owned(given.address(), device.packed(), given.kept(), given.release());
+        return owned(given.address(), given.device().packed(), given.kept(), given.release());
     }
 
     /** Two numbers, and what gives memory back. */

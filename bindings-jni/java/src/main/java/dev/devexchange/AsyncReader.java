@@ -76,8 +76,8 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
     private boolean over;
 
     private AsyncReader(boolean abiHMetadata, Executor executor) {
-        this.bell = new Bell<>(this, AsyncReader::schedule, AsyncReader::giveUp);
-        this.signals = new Serial(Dispatcher.executor(executor, this::giveUp), this::step);
+        this.bell = new Bell<>(this, AsyncReader::schedule);
+        this.signals = new Serial(Dispatcher.executor(executor, this::giveUp), this::step, this::giveUp);
         long token = Dispatcher.register(bell, null);
         try {
             this.handle = new Handle(this, Handle.Kind.ASYNC_READER, Native.asyncReaderCreate(abiHMetadata, token));

@@ -53,8 +53,8 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
 
     private AsyncWriter(long handler, Schema schema, DeviceType deviceType, Map<String, String> metadata,
             Executor executor) {
-        this.bell = new Bell<>(this, AsyncWriter::schedule, AsyncWriter::giveUp);
-        this.steps = new Serial(Dispatcher.executor(executor, this::giveUp), this::step);
+        this.bell = new Bell<>(this, AsyncWriter::schedule);
+        this.steps = new Serial(Dispatcher.executor(executor, this::giveUp), this::step, this::giveUp);
         this.schema = schema;
         Scratch block = Metadata.offHeap(metadata);
         long token = Dispatcher.register(bell, null);

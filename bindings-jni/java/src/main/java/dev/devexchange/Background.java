@@ -38,9 +38,11 @@ final class Background {
 
     /** What a callback of the user's threw, as whoever called is told it: with its status, if it has one. */
     static DevExchangeException failure(Throwable thrown) {
-        return thrown instanceof DevExchangeException known
-                ? known
-                : new DevExchangeException(Status.CALLBACK, text(thrown));
+        if (thrown instanceof DevExchangeException known) {
+            return known;
+        }
+        int status = thrown instanceof OutOfMemoryError ? Status.OUT_OF_MEMORY : Status.CALLBACK;
+        return new DevExchangeException(status, text(thrown));
     }
 
     /** An exception as a text for others; its class at least. */

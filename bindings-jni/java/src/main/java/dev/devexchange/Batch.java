@@ -215,20 +215,24 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Batch share() {
-        return share(metadata);
+        return shareWith(metadata);
     }
 
     /**
      * Another reference to the same batch, with this metadata, for an {@link AsyncWriter}.
      *
-     * @param pairs keys and values; copied
+     * @param pairs keys and values, in the order of the map; copied
      * @return the batch, which the caller closes too
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Batch share(Map<String, String> pairs) {
+        return shareWith(Metadata.copy(pairs));
+    }
+
+    private Batch shareWith(Map<String, String> pairs) {
         long batch = enter("Batch.share");
         try {
-            return new Batch(Calls.batchShare(batch), fields, Map.copyOf(pairs));
+            return new Batch(Calls.batchShare(batch), fields, pairs);
         } finally {
             exit();
         }

@@ -29,7 +29,7 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
          *
          * @return the batch, or {@code null} at the end
          * @throws Exception becomes the error of the stream, with its text; of a {@link DevExchangeException} also the
-         *     status. The stream does not ask again
+         *     status, and an {@link OutOfMemoryError} is {@link Status#OUT_OF_MEMORY}. The stream does not ask again
          */
         Batch next() throws Exception;
     }
@@ -309,7 +309,11 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
     /** {@return the device type, or that it is closed} */
     @Override
     public String toString() {
-        return isClosed() ? "BatchStream (closed)" : "BatchStream (" + deviceType() + ")";
+        try {
+            return "BatchStream (" + deviceType() + ")";
+        } catch (DevExchangeException closed) {
+            return "BatchStream (closed)";
+        }
     }
 
     private long enter(String method) {

@@ -1,7 +1,6 @@
 package dev.devexchange;
 
 import java.lang.ref.WeakReference;
-import java.util.function.BiConsumer;
 import java.util.function.Consumer;
 
 /**
@@ -11,16 +10,14 @@ import java.util.function.Consumer;
 final class Bell<T> implements Dispatcher.Task {
     private final WeakReference<T> of;
     private final Consumer<T> ring;
-    private final BiConsumer<T, Throwable> giveUp;
 
     @SuppressWarnings("unused") // It is there to be held.
     private volatile T kept;
 
-    /** {@code ring} has it looked after soon; {@code giveUp} is told that this cannot be. Neither holds {@code of}. */
-    Bell(T of, Consumer<T> ring, BiConsumer<T, Throwable> giveUp) {
+    /** {@code ring} has it looked after soon, or says that this cannot be. It does not hold {@code of}. */
+    Bell(T of, Consumer<T> ring) {
         this.of = new WeakReference<>(of);
         this.ring = ring;
-        this.giveUp = giveUp;
     }
 
     void keep(T of) {
@@ -41,9 +38,6 @@ final class Bell<T> implements Dispatcher.Task {
 
     @Override
     public void failed(long token, Throwable why) {
-        T known = of.get();
-        if (known != null) {
-            giveUp.accept(known, why);
-        }
+        Background.log("an asynchronous stream was not looked after", why);
     }
 }

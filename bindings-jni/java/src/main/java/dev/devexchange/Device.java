@@ -1,5 +1,7 @@
 package dev.devexchange;
 
+import java.util.Objects;
+
 /**
  * Where data is.
  *
@@ -7,6 +9,16 @@ package dev.devexchange;
  * @param id which one of that kind, as its runtime counts them in this process; 0 for the CPU
  */
 public record Device(DeviceType type, int id) {
+    /**
+     * Checks that there is a type, nothing more.
+     *
+     * @param type the kind of device
+     * @param id which one of that kind
+     */
+    public Device {
+        Objects.requireNonNull(type, "type");
+    }
+
     /** Host memory. */
     public static final Device CPU = new Device(DeviceType.CPU, 0);
 

@@ -117,8 +117,11 @@ public final class DeviceStream implements AutoCloseable {
     /** {@return number and device, or that it is closed} */
     @Override
     public String toString() {
-        return isClosed() ? "DeviceStream (closed)" : "DeviceStream (0x" + Long.toHexString(value()) + ", " + device
-                + ")";
+        try {
+            return "DeviceStream (0x" + Long.toHexString(value()) + ", " + device + ")";
+        } catch (DevExchangeException closed) {
+            return "DeviceStream (closed)";
+        }
     }
 
     long enter(String method) {

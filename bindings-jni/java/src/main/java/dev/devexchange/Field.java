@@ -6,7 +6,6 @@ import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -178,8 +177,7 @@ public final class Field {
      * @return the field
      */
     public Field withMetadata(Map<String, String> pairs) {
-        Map<String, String> copy = Collections.unmodifiableMap(new LinkedHashMap<>(pairs));
-        return new Field(name, format, flags, children, dictionary, copy, null);
+        return new Field(name, format, flags, children, dictionary, Metadata.copy(pairs), null);
     }
 
     /**

@@ -152,7 +152,11 @@ public final class IpcServer implements AutoCloseable {
     /** {@return what is not released yet, or that it is closed} */
     @Override
     public String toString() {
-        return isClosed() ? "IpcServer (closed)" : "IpcServer (" + leases() + " leases)";
+        try {
+            return "IpcServer (" + leases() + " leases)";
+        } catch (DevExchangeException closed) {
+            return "IpcServer (closed)";
+        }
     }
 
     private long enter(String method) {

@@ -312,7 +312,11 @@ public final class MemoryManager implements AutoCloseable {
     /** {@return bytes in use, or that it is closed} */
     @Override
     public String toString() {
-        return isClosed() ? "MemoryManager (closed)" : "MemoryManager (" + statistics().bytes() + " bytes in use)";
+        try {
+            return "MemoryManager (" + statistics().bytes() + " bytes in use)";
+        } catch (DevExchangeException closed) {
+            return "MemoryManager (closed)";
+        }
     }
 
     private interface Call {

@@ -1,6 +1,7 @@
 package dev.devexchange;
 
 import java.nio.ByteBuffer;
+import java.util.Objects;
 
 /**
  * Memory that is asked of a {@link MemoryManager}, or by one of an {@link Allocator}.
@@ -13,6 +14,18 @@ import java.nio.ByteBuffer;
  * @param hostFlags bits of {@link HostFlags}, of pinned memory
  */
 public record MemoryRequest(Device device, long bytes, long stream, int hostFlags) {
+    /**
+     * Checks that there is a device, nothing more.
+     *
+     * @param device what kind of memory, and for which device
+     * @param bytes how much
+     * @param stream the one in whose order it is given, as a number, or {@link #NO_STREAM}
+     * @param hostFlags bits of {@link HostFlags}
+     */
+    public MemoryRequest {
+        Objects.requireNonNull(device, "device");
+    }
+
     /** No stream: the memory has to be ready at once. */
     public static final long NO_STREAM = -1;
 

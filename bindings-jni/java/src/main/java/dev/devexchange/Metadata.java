@@ -8,10 +8,19 @@ import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 
 /** Key-value metadata (C data interface, "metadata"): 32-bit counts and lengths in native order, then the bytes. */
 final class Metadata {
     private Metadata() {}
+
+    /** Pairs of the user's, in their order, which do not change any more. */
+    static Map<String, String> copy(Map<String, String> pairs) {
+        Map<String, String> copy = new LinkedHashMap<>();
+        pairs.forEach((key, value) ->
+                copy.put(Objects.requireNonNull(key, "key"), Objects.requireNonNull(value, "value")));
+        return Collections.unmodifiableMap(copy);
+    }
 
     /** The block of these pairs; {@code context} is put before what a refusal says. */
     static byte[] block(Map<String, String> pairs, String context) {

@@ -34,7 +34,8 @@ final class Net {
 
     /** Holds a handle until {@link #drop}; returns what that is to be told. */
     static int hold(Handle handle) {
-        int row = (int) (Thread.currentThread().getId() % ROWS) * PLACES_OF_ROW;
+        // A class of the user's may have its own idea of a thread's number.
+        int row = Math.floorMod(Thread.currentThread().getId(), ROWS) * PLACES_OF_ROW;
         for (int place = row; place < row + PLACES_OF_ROW; place++) {
             if (PLACES.getPlain(place) == null && PLACES.compareAndSet(place, null, handle)) {
                 return place;

@@ -166,7 +166,11 @@ public final class Schema implements AutoCloseable {
     /** {@return the fields, or that it is closed} */
     @Override
     public String toString() {
-        return isClosed() ? "Schema (closed)" : "Schema " + root();
+        try {
+            return "Schema " + root();
+        } catch (DevExchangeException closed) {
+            return "Schema (closed)";
+        }
     }
 
     long enter(String method) {

@@ -2,6 +2,7 @@ package dev.devexchange;
 
 import java.util.concurrent.Executor;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Consumer;
 
 /** A step that is taken again and again, once at least after each time that somebody asks, and never twice at once. */
 final class Serial {
@@ -11,10 +12,13 @@ final class Serial {
     /** How often somebody asked since the last step began. */
     private final AtomicLong asked = new AtomicLong();
 
-    /** {@code step} does not throw. */
-    Serial(Executor executor, Runnable step) {
+    private final Consumer<Throwable> refused;
+
+    /** {@code step} does not throw. {@code refused} is told that the executor cannot take one. */
+    Serial(Executor executor, Runnable step, Consumer<Throwable> refused) {
         this.executor = executor;
         this.step = step;
+        this.refused = refused;
     }
 
     /** Has a step taken, on a thread of the executor. */
@@ -23,8 +27,9 @@ final class Serial {
             try {
                 executor.execute(this::run);
             } catch (Throwable thrown) {
+                // Others who asked meanwhile count on this step.
                 asked.set(0);
-                throw thrown;
+                refused.accept(thrown);
             }
         }
     }

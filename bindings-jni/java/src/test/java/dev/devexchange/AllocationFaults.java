@@ -10,6 +10,9 @@ final class AllocationFaults implements AutoCloseable {
     /** Owners that were handed over and are not released. */
     private final AtomicInteger live = new AtomicInteger();
 
+    /** How many owners there were. */
+    private int owners;
+
     private final ByteBuffer memory = Direct.room(48);
     private final Tensor matrix = Tensor.allocate(Device.CPU, DType.FLOAT64, new long[] {2, 3}, null);
     private final Batch table = matrix.toBatch(List.of(), Copy.IF_NEEDED);
@@ -60,6 +63,7 @@ final class AllocationFaults implements AutoCloseable {
                 () -> BatchStream.of(schema, DeviceType.CPU, table::share, living()),
                 MemoryManager::hostOnly,
                 () -> MemoryManager.limited(host, 1000),
+                () -> MemoryManager.of(request -> null, living()),
                 () -> host.allocate(eight),
                 () -> Tensor.allocate(host, Device.CPU, DType.FLOAT64, new long[] {3}, null),
                 host::deferCleanup);
@@ -81,13 +85,14 @@ final class AllocationFaults implements AutoCloseable {
 
     /** What is released when it is given to nobody, or was. */
     private Runnable living() {
+        owners++;
         live.incrementAndGet();
         return live::decrementAndGet;
     }
 
     private long make(Supplier<AutoCloseable> scene, long nth) throws InterruptedException {
         long before = DevExchange.outstanding();
-        int handedOver = live.get();
+        int ownersBefore = owners;
         AutoCloseable made = null;
         if (nth > 0) {
             Corpus.arm(nth, false);
@@ -108,9 +113,10 @@ final class AllocationFaults implements AutoCloseable {
         }
         require(ReleaseQueue.flush(Corpus.PATIENCE), "the release queue does not move");
         require(DevExchange.outstanding() == before, "allocation " + nth + ": " + DevExchange.ledger());
-        // What was not taken is its owner's.
-        require(made == null || live.get() == handedOver, "allocation " + nth + ": an owner is left");
-        live.set(handedOver);
+        // What was not taken is its owner's, and is not released.
+        int kept = made == null ? owners - ownersBefore : 0;
+        require(live.get() == kept, "allocation " + nth + ": " + live + " owners are left, not " + kept);
+        live.set(0);
         return failed;
     }
 

@@ -243,11 +243,11 @@ class AllocatorTest {
                     () -> Tensor.allocate(manager, Device.CPU, DType.INT32, FOUR, null),
                     text);
             thrown.set(new OutOfMemoryError("no more"));
-            refused(Status.CALLBACK, () -> manager.allocate(EIGHT), "java.lang.OutOfMemoryError: no more");
-            assertEquals(0, manager.statistics().refused());
+            refused(Status.OUT_OF_MEMORY, () -> manager.allocate(EIGHT), "java.lang.OutOfMemoryError: no more");
+            assertEquals(1, manager.statistics().refused());
             thrown.set(new DevExchangeException(Status.OUT_OF_MEMORY, "8 bytes are too many"));
             refused(Status.OUT_OF_MEMORY, () -> manager.allocate(EIGHT), "allocate: 8 bytes are too many");
-            assertEquals(1, manager.statistics().refused());
+            assertEquals(2, manager.statistics().refused());
             thrown.set(new RuntimeException() {
                 private static final long serialVersionUID = 1L;
 
@@ -292,10 +292,10 @@ class AllocatorTest {
             answer.set(new Allocation(4096, new Device(DeviceType.CPU, 7), wrongId));
             refused(Status.DEVICE, () -> manager.allocate(EIGHT), "allocate", "7");
             wrongId.assertOnce();
-            Release nullDevice = new Release();
-            answer.set(new Allocation(4096, null, nullDevice));
-            refused(Status.CALLBACK, () -> manager.allocate(EIGHT), "the device of the allocation is null");
-            nullDevice.assertNotYet();
+            // Said while the memory is still the allocator's.
+            assertThrows(NullPointerException.class, () -> new Allocation(4096, null, null), "device");
+            assertThrows(NullPointerException.class, () -> new Device(null, 0), "type");
+            assertThrows(NullPointerException.class, () -> MemoryRequest.of(null, 8), "device");
             Release misaligned = new Release();
             answer.set(new Allocation(4097, Device.CPU, misaligned));
             refused(

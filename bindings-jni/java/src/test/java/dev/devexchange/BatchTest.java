@@ -12,6 +12,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.time.LocalDate;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.IntStream;
@@ -239,6 +240,26 @@ class BatchTest {
     }
 
     /** Other tables than those of columns that differ in their values only. */
+    @Test
+    void metadataStaysInItsOrder() {
+        Map<String, String> pairs = new LinkedHashMap<>();
+        for (int i = 20; i > 0; i--) {
+            pairs.put("key " + i, "" + i);
+        }
+        List<String> keys = List.copyOf(pairs.keySet());
+        try (Batch batch = ArrayBuilder.batch(0).build(Device.CPU);
+                Batch said = batch.share(pairs)) {
+            pairs.clear();
+            assertEquals(keys, List.copyOf(said.metadata().keySet()));
+            try (Batch again = said.share()) {
+                assertEquals(keys, List.copyOf(again.metadata().keySet()));
+            }
+            pairs.put("key", null);
+            assertThrows(NullPointerException.class, () -> batch.share(pairs));
+            assertThrows(NullPointerException.class, () -> Field.of("x", Format.INT32).withMetadata(pairs));
+        }
+    }
+
     @Test
     void columnsMayDifferInNullsAndTexts() {
         ByteBuffer first = Direct.ints(1, 2, 3);

@@ -55,6 +55,21 @@ class CleanerTest {
         assertEquals(count, release.count());
     }
 
+    /** Its number only chooses the places, whatever it is. */
+    @Test
+    void aThreadMayHaveAnyNumber() throws InterruptedException {
+        Release release = new Release();
+        Thread odd = new Thread(() -> Tensor.create(Direct.bytes(1), DType.INT8, new long[] {1}, release).close()) {
+            @Override
+            public long getId() {
+                return -1;
+            }
+        };
+        odd.start();
+        odd.join();
+        release.assertOnce();
+    }
+
     /** One of each, used and forgotten. */
     private static void drop(Runnable release) {
         Tensor tensor = Tensor.create(Direct.ints(1, 2), DType.INT32, new long[] {2}, release);

@@ -20,6 +20,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
+import java.util.function.Supplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
@@ -275,5 +276,42 @@ class HandleTest {
             }
         }
         assertTrue(reads.get() > 0, "nobody has read anything");
+    }
+
+    /** Whoever logs a thing does not know what others do with it. */
+    @Test
+    void closingWhileOthersShowItIsSafe() throws Exception {
+        List<Supplier<AutoCloseable>> things = List.of(
+                HandleTest::tensor,
+                HandleTest::batch,
+                HandleTest::manager,
+                () -> Schema.batch(Field.of("x", Format.INT32)),
+                () -> {
+                    try (Schema schema = Schema.batch()) {
+                        return BatchStream.of(schema, DeviceType.CPU, () -> null, null);
+                    }
+                });
+        for (Supplier<AutoCloseable> make : things) {
+            for (int round = 0; round < 500; round++) {
+                AutoCloseable thing = make.get();
+                CountDownLatch shown = new CountDownLatch(1);
+                AtomicReference<Throwable> failure = new AtomicReference<>();
+                Thread shower = new Thread(() -> {
+                    try {
+                        while (!thing.toString().contains("closed")) {
+                            shown.countDown();
+                        }
+                    } catch (Throwable thrown) {
+                        failure.set(thrown);
+                    }
+                    shown.countDown();
+                });
+                shower.start();
+                shown.await();
+                thing.close();
+                shower.join();
+                assertNull(failure.get());
+            }
+        }
     }
 }

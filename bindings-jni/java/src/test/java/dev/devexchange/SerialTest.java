@@ -1,0 +1,66 @@
+package dev.devexchange;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Queue;
+import java.util.concurrent.Executor;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
+import org.junit.jupiter.api.Test;
+
+/** Steps that are taken one at a time. */
+class SerialTest {
+    private final Queue<Runnable> later = new ArrayDeque<>();
+    private final AtomicInteger steps = new AtomicInteger();
+    private final List<Throwable> refused = new ArrayList<>();
+
+    @Test
+    void oneStepIsForAllWhoAskedBefore() {
+        AtomicReference<Serial> itself = new AtomicReference<>();
+        Serial serial = new Serial(later::add, () -> {
+            if (steps.incrementAndGet() == 1) {
+                itself.get().schedule();
+            }
+        }, refused::add);
+        itself.set(serial);
+        serial.schedule();
+        serial.schedule();
+        assertEquals(1, later.size());
+        later.remove().run();
+        // The second one is for who asked within the first.
+        assertEquals(2, steps.get());
+        serial.schedule();
+        assertEquals(1, later.size());
+        assertEquals(List.of(), refused);
+    }
+
+    /** Who asks while a thread is being made counts on that: so everybody is told if there is none. */
+    @Test
+    void ifThereIsNoThreadThatIsTold() {
+        OutOfMemoryError none = new OutOfMemoryError("no thread");
+        AtomicReference<Serial> itself = new AtomicReference<>();
+        Executor once = new Executor() {
+            private boolean failed;
+
+            @Override
+            public void execute(Runnable run) {
+                if (!failed) {
+                    failed = true;
+                    itself.get().schedule();
+                    throw none;
+                }
+                later.add(run);
+            }
+        };
+        Serial serial = new Serial(once, steps::incrementAndGet, refused::add);
+        itself.set(serial);
+        serial.schedule();
+        assertEquals(List.of(none), refused);
+        serial.schedule();
+        later.remove().run();
+        assertEquals(1, steps.get());
+    }
+}
