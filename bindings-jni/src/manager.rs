@@ -1,4 +1,4 @@
-//! Memory managers: making them, and memory of theirs. One that Java fills in is in [`allocator`](crate::allocator).
+//! Memory managers: making them, and memory of theirs. One that Java fills in is in [`allocator`].
 
 use devexchange_core::abi::types::{DevxIpcHandle, DevxManagerStatistics, DevxMemoryInfo, DevxMemoryRequest};
 use devexchange_core::manager::{
