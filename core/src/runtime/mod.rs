@@ -18,8 +18,8 @@ pub(crate) struct Memory {
     pub(crate) ready: Ready,
 }
 
-/// Memory of a device, not initialised: for who writes all that can be read of it. On a GPU it comes from the device's pool, ready for work on `stream`; without a
-/// stream it is plain device memory, ready at once.
+/// Memory of a device, not initialised: for who writes all that can be read of it. On a GPU it comes from the device's
+/// pool, ready for work on `stream`; without a stream it is plain device memory, ready at once.
 ///
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`, `DEVX_DEVICE`, `DEVX_DRIVER`.
