@@ -688,6 +688,13 @@ devx_status devx_device_count(int32_t device_type, int32_t *out, devx_error *err
 devx_status devx_device_get_info(DLDevice device, devx_device_info *out, devx_error *error);
 
 /**
+ * Writes the name of a device, for example "cuda:0", with its NUL, into `out` of `capacity` bytes.
+ * A type without a name is shown as its number. `DEVX_INVALID_ARGUMENT` if there is not enough room
+ * (48 bytes always are).
+ */
+devx_status devx_device_name(DLDevice device, char *out, size_t capacity, devx_error *error);
+
+/**
  * Calls the deleter of a DLPack tensor, if it has one, and sets the pointer to NULL. NULL is fine.
  * Right for every major version.
  */

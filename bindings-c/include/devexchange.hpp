@@ -438,6 +438,13 @@ inline std::string dtype_name(DLDataType type) {
     return name;
 }
 
+/* The name of a device, for example "cuda:0". */
+inline std::string device_name(DLDevice device) {
+    char name[48];
+    detail::check([&](devx_error *error) { return devx_device_name(device, name, sizeof name, error); });
+    return name;
+}
+
 /* --- structs of the standards, with their owner --- */
 
 namespace detail {

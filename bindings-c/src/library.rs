@@ -1,13 +1,14 @@
-//! The library itself: its version and the names of its statuses.
+//! The library itself: its version, and the names of statuses, element types and devices.
 
 use core::ffi::CStr;
+use core::fmt::Display;
 
 use safer_ffi::ffi_export;
 
-use crate::ctypes::{Char, DlDataType, ErrorRecord, Status};
+use crate::ctypes::{Char, DlDataType, DlDevice, ErrorRecord, Status};
 use crate::error::{guard, list_mut};
 use devexchange_core::abi::types::{DEVX_INVALID_ARGUMENT, DevxStatus};
-use devexchange_core::{DType, Error, error, text};
+use devexchange_core::{DType, Device, DeviceType, Error, Result, error, text};
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
 
@@ -55,15 +56,34 @@ unsafe fn devx_dtype_name(
     capacity: usize,
     error: Option<&mut ErrorRecord>,
 ) -> Status {
-    guard(error, || {
-        let name = text::said(format_args!("{}", DType::from_dlpack(dtype.0)?))?;
-        // SAFETY: the caller gives `capacity` bytes, which are its own to be written.
-        let out = unsafe { list_mut(out.cast(), capacity, "out") }?;
-        if name.len() >= out.len() {
-            let text = format_args!("capacity is {capacity}: {name:?} needs {}", name.len() + 1);
-            return Err(Error::new(DEVX_INVALID_ARGUMENT, text));
-        }
-        text::fill(&name, out);
-        Ok(())
-    })
+    // SAFETY: the caller gives `capacity` bytes, which are its own to be written.
+    guard(error, || unsafe { write_name(DType::from_dlpack(dtype.0)?, out, capacity) })
+}
+
+/// Writes the name of a device, for example "cuda:0", with its NUL, into `out` of `capacity` bytes. A type without a name
+/// is shown as its number. `DEVX_INVALID_ARGUMENT` if there is not enough room (48 bytes always are).
+#[ffi_export]
+unsafe fn devx_device_name(
+    device: DlDevice,
+    out: *mut Char,
+    capacity: usize,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    let device = Device { kind: DeviceType(device.0.device_type), id: device.0.device_id };
+    // SAFETY: the caller gives `capacity` bytes, which are its own to be written.
+    guard(error, || unsafe { write_name(device, out, capacity) })
+}
+
+/// # Safety
+/// `out` is NULL, or `capacity` bytes that can be written.
+unsafe fn write_name(name: impl Display, out: *mut Char, capacity: usize) -> Result<()> {
+    let name = text::said(format_args!("{name}"))?;
+    // SAFETY: the caller's contract.
+    let out = unsafe { list_mut(out.cast(), capacity, "out") }?;
+    if name.len() >= out.len() {
+        let text = format_args!("capacity is {capacity}: {name:?} needs {}", name.len() + 1);
+        return Err(Error::new(DEVX_INVALID_ARGUMENT, text));
+    }
+    text::fill(&name, out);
+    Ok(())
 }

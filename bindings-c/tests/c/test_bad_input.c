@@ -1411,6 +1411,7 @@ TEST(null_arguments_are_refused) {
     NEEDS(devx_column_to_tensor(batch, &column, 0, NULL, &error), "out");
     NEEDS(devx_ledger_read(NULL, &error), "out");
     NEEDS(devx_dtype_name(int32, NULL, 32, &error), "out");
+    NEEDS(devx_device_name(cpu, NULL, 32, &error), "out");
 #undef NEEDS
 
     CHECK_PTR(other, UNWRITTEN);
@@ -1469,7 +1470,7 @@ TEST(a_long_text_is_cut_and_ends) {
     one.release(&one);
 }
 
-TEST(names_of_element_types_need_room) {
+TEST(names_of_element_types_and_devices_need_room) {
     char name[32];
     memset(name, 'x', sizeof name);
     CHECK_REFUSED(devx_dtype_name(float64, name, 7, &error), DEVX_INVALID_ARGUMENT, "capacity is 7");
@@ -1478,6 +1479,12 @@ TEST(names_of_element_types_need_room) {
     CHECK_OK(devx_dtype_name(float64, name, 8, &error));
     CHECK_STR(name, "float64");
     CHECK_INT(name[8], 'x');
+    CHECK_REFUSED(devx_device_name(cpu, name, 5, &error), DEVX_INVALID_ARGUMENT, "capacity is 5: \"cpu:0\" needs 6");
+    CHECK_OK(devx_device_name(cpu, name, 6, &error));
+    CHECK_STR(name, "cpu:0");
+    char long_name[48];
+    CHECK_OK(devx_device_name((DLDevice){INT32_MIN, INT32_MIN}, long_name, sizeof long_name, &error));
+    CHECK_STR(long_name, "device type -2147483648:-2147483648");
 }
 
 CHECK_MAIN()

@@ -220,6 +220,7 @@ TEST(a_tensor_keeps_a_vector) {
     CHECK_DOUBLE(view.at<double>({0, 0}), 9.0, 0);
     CHECK_INT(view.device().device_type, kDLCPU);
     CHECK(dx::dtype_name(view.dtype()) == "float64");
+    CHECK(dx::device_name(DLDevice{kDLCUDAHost, 1}) == "cuda_host:1");
     CHECK_INT(tensor.size().elements, 6);
     CHECK_INT(tensor.size().bytes, 48);
     CHECK(tensor.size().row_major);

@@ -49,8 +49,8 @@ export Allocation, ArrayBuilder, ArrowArray, ArrowArrayStream, ArrowAsyncDeviceS
     schema, share, struct_field, synchronize, timezone, trim!, type_id, type_ids, union_field, used_on, wait_on,
     withdraw, write!
 # Documented, too, and to be called as `DevExchange.flags(t)`: names that are too common to be taken.
-# CPU, Int256, LEGACY_STREAM, MANAGED, PER_THREAD_STREAM, PINNED, buffers, cuda, demand, device, device_type, dtype,
-# dtype_name, fields, flags, format, handler, initialize, is_cancelled, keys_sorted, library_path, metadata, name,
+# CPU, Int256, LEGACY_STREAM, MANAGED, PER_THREAD_STREAM, PINNED, buffers, cuda, demand, device, device_name, device_type,
+# dtype, dtype_name, fields, flags, format, handler, initialize, is_cancelled, keys_sorted, library_path, metadata, name,
 # nullable, ordered, producer_error, release_failures, request, rooted, statistics, status_name, text.
 
 include("library.jl")

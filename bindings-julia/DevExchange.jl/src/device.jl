@@ -74,10 +74,21 @@ is_cuda(d::DLDevice) = d.device_type in (kDLCUDA, kDLCUDAHost, kDLCUDAManaged)
 
 # What Julia does not touch: memory that is not the host's, and memory that work on a stream may still be writing.
 @noinline function not_readable(d::DLDevice)
-    is_host(d) && return DevExchangeError(DEVX_NOT_READY, "the data on device type $(d.device_type) may be queued on " *
+    is_host(d) && return DevExchangeError(DEVX_NOT_READY, "the data on $(device_name(d)) may be queued on " *
         "a stream: wait for it with `synchronize(tensor, stream)`, or copy it to the host with `copy_to`")
-    return DevExchangeError(DEVX_DEVICE, "the memory is on device type $(d.device_type), id $(d.device_id): its " *
+    return DevExchangeError(DEVX_DEVICE, "the memory is on $(device_name(d)): its " *
         "elements cannot be read here; copy them to the host with `copy_to` or `read!`")
 end
 
-place(d::DLDevice) = "device type $(d.device_type), id $(d.device_id)"
+"""
+    device_name(d::DLDevice) -> String
+
+The name of a device, for example `"cuda:0"`; of a type without a name its number.
+"""
+function device_name(d::DLDevice)
+    name = Vector{UInt8}(undef, 48)
+    GC.@preserve name begin
+        @checked devx_device_name(d::DLDevice, pointer(name)::Ptr{UInt8}, length(name)::Csize_t)
+        return unsafe_string(pointer(name))
+    end
+end

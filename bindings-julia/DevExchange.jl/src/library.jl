@@ -17,7 +17,7 @@ const C_FUNCTIONS = (
     :devx_batch_used_on, :devx_batch_wait, :devx_column_child, :devx_column_dictionary, :devx_column_null_count,
     :devx_column_null_count_on, :devx_column_plan_tensor, :devx_column_text, :devx_column_to_tensor,
     :devx_column_values, :devx_cuda_array_import, :devx_cuda_array_release, :devx_device_count, :devx_device_get_info,
-    :devx_dlpack_release, :devx_dlpack_release_legacy, :devx_dtype_name, :devx_ipc_client_create,
+    :devx_device_name, :devx_dlpack_release, :devx_dlpack_release_legacy, :devx_dtype_name, :devx_ipc_client_create,
     :devx_ipc_client_import_batch, :devx_ipc_client_import_tensor, :devx_ipc_client_release, :devx_ipc_plan_batch,
     :devx_ipc_plan_tensor, :devx_ipc_server_create, :devx_ipc_server_get_leases, :devx_ipc_server_offer_batch,
     :devx_ipc_server_offer_tensor, :devx_ipc_server_release, :devx_ipc_server_withdraw, :devx_ledger_outstanding,

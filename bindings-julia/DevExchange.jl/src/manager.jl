@@ -42,7 +42,7 @@ Base.isopen(x::Union{MemoryManager,Allocation}) = isopen(x.handle)
 Base.close(x::Union{MemoryManager,Allocation}) = close(x.handle)
 Base.show(io::IO, m::MemoryManager) = print(io, "MemoryManager", isopen(m) ? "" : " (closed)")
 Base.show(io::IO, a::Allocation) =
-    print(io, "Allocation of ", a.bytes, " bytes", isopen(a) ? " on $(place(a.device))" : " (closed)")
+    print(io, "Allocation of ", a.bytes, " bytes", isopen(a) ? " on $(device_name(a.device))" : " (closed)")
 
 function Base.pointer(a::Allocation)
     require_open(a.handle)

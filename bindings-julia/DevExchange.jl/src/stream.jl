@@ -51,7 +51,7 @@ function DeviceStream(device::DLDevice)
 end
 
 function DeviceStream(device::DLDevice, value::Integer)
-    is_cuda(device) || throw(DevExchangeError(DEVX_DEVICE, "device is of $(place(device)), which has no streams"))
+    is_cuda(device) || throw(DevExchangeError(DEVX_DEVICE, "device is $(device_name(device)), which has no streams"))
     value > 0 || throw(DevExchangeError(DEVX_INVALID_STREAM,
         "stream is $value: 1 is the legacy default stream, 2 the per-thread one, others are handles"))
     return DeviceStream(nothing, device, value)
@@ -62,7 +62,7 @@ Base.isopen(s::DeviceStream) = s.handle === nothing || isopen(s.handle)
 Base.close(s::DeviceStream) = s.handle === nothing ? nothing : close(s.handle)
 
 function Base.show(io::IO, s::DeviceStream)
-    print(io, "DeviceStream(", repr(s.value), " on ", place(s.device), isopen(s) ? ")" : ", closed)")
+    print(io, "DeviceStream(", repr(s.value), " on ", device_name(s.device), isopen(s) ? ")" : ", closed)")
 end
 
 # Calls `f` with the number of a stream, which is not destroyed meanwhile.

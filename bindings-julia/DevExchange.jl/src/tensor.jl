@@ -278,7 +278,7 @@ end
 
 function Base.show(io::IO, t::Tensor)
     shows_elements(t) && return invoke(show, Tuple{IO,AbstractArray}, io, t)
-    print(io, summary(t), isopen(t) ? " on $(place(t.device))" : " (closed)")
+    print(io, summary(t), isopen(t) ? " on $(device_name(t.device))" : " (closed)")
 end
 
 # Without a look at memory that cannot be read here.

@@ -249,7 +249,7 @@ end
 
 function Base.show(io::IO, c::Column)
     shows_elements(c) && return invoke(show, Tuple{IO,AbstractArray}, IOContext(io, :typeinfo => typeof(c)), c)
-    print(io, "Column of ", length(c), " rows", isopen(c.batch) ? " on $(place(c.batch.device))" : " (closed)")
+    print(io, "Column of ", length(c), " rows", isopen(c.batch) ? " on $(device_name(c.batch.device))" : " (closed)")
 end
 
 # Without a look at memory that cannot be read here.

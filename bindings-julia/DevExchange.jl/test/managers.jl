@@ -34,7 +34,7 @@ whole_manager(log; keywords...) = MemoryManager(request -> (note(log, request); 
     m = host_only_manager()
     a = allocate(m, 64, DX.CPU)
     @test a.bytes == 64 && a.address == pointer(a) != C_NULL && DX.device(a) == DX.CPU && isopen(a)
-    @test repr(a) == "Allocation of 64 bytes on device type 1, id 0" && repr(m) == "MemoryManager"
+    @test repr(a) == "Allocation of 64 bytes on cpu:0" && repr(m) == "MemoryManager"
     unsafe_store!(Ptr{Int}(pointer(a)), 4711, 8)
     @test unsafe_load(Ptr{Int}(pointer(a)), 8) == 4711
     t = allocate(m, Float32, (2, 3), DX.CPU)

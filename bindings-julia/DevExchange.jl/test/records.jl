@@ -67,5 +67,6 @@ end
     @test sprint(showerror, error) == "DevExchangeError: it failed (DEVX_DRIVER, 26, driver code 700)"
     @test DX.dtype_name.((Float32, ComplexF64, Bool)) == ("float32", "complex128", "bool")
     @test DX.dtype_name(NTuple{4,Float32}) == "float32x4"
+    @test DX.device_name.((DX.CPU, DX.cuda(1), DLDevice(99, 2))) == ("cpu:0", "cuda:1", "device type 99:2")
     @test refused(() -> DX.dtype_name(DLDataType(99, 8, 1)), DX.DEVX_INVALID_DTYPE, "dtype.code", "99")
 end

@@ -68,7 +68,7 @@ end
     t = Tensor([1, 2, 3])
     elsewhere = Tensor{Int,1}(t.handle, t.data, t.size, t.strides, t.flags, DLDevice(2, 1))
     for f in (t -> t[1], t -> t[1] = 2, sum, t -> unsafe_wrap(Array, t))
-        @test refused(() -> f(elsewhere), DX.DEVX_DEVICE, "device type 2, id 1")
+        @test refused(() -> f(elsewhere), DX.DEVX_DEVICE, "cuda:1")
     end
     close(t)
 
