@@ -13,7 +13,7 @@ use devexchange_core::arrow::batch::NodeDesc;
 use devexchange_core::arrow::schema::FieldDesc;
 use devexchange_core::dlpack;
 use devexchange_core::runtime::cuda::Stream;
-use devexchange_core::{Batch, DType, Device, DeviceType, Error, Owner, Tensor};
+use devexchange_core::{Batch, DType, Device, DeviceType, Error, Owner, Result, Tensor};
 use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
 use devexchange_tests::sim::{self, Session};
@@ -30,38 +30,10 @@ fn check(error: &Error, status: DevxStatus, code: i32, texts: &[&str]) {
     texts.iter().for_each(|text| assert!(error.message().contains(text), "{text:?} is not in: {error}"));
 }
 
-#[test]
-fn pointers_that_are_somewhere_else() {
+/// `is` asks the driver for so many bytes at an address of memory of a kind; what it refuses has `prefix` in front.
+fn refuses_what_is_somewhere_else(is: impl Fn(u64, u64, DeviceType) -> Result<()>, prefix: &str) {
     let _session = Session::new();
     let (device, pinned, host) = (sim::alloc(N), sim::alloc_host(N), [0_u8; N as usize]);
-    let is = |address: u64, bytes: u64, kind: DeviceType| {
-        foreign::tensor(address, bytes, Device { kind, id: 0 }, || ()).check_pointers()
-    };
-    is(device, N, DeviceType::CUDA).expect("it is");
-    is(device + 16, N - 16, DeviceType::CUDA).expect("it is");
-    is(pinned, N, DeviceType::CUDA_HOST).expect("it is");
-    let refused = [
-        (is(device, N, DeviceType::CUDA_HOST), "cuda:0, but declared as cuda_host:0"),
-        (is(device, N, DeviceType::CUDA_MANAGED), "declared as cuda_managed:0"),
-        (is(pinned, N, DeviceType::CUDA), "cuda_host:0, but declared as cuda:0"),
-        (is(host.as_ptr() as u64, N, DeviceType::CUDA), "no memory of CUDA"),
-        (is(device + 16, N, DeviceType::CUDA), "ends after 240"),
-    ];
-    for (refused, text) in refused {
-        check(&refused.expect_err("not there"), DEVX_DEVICE, 0, &[text]);
-    }
-    sim::free(device);
-    check(&is(device, N, DeviceType::CUDA).expect_err("freed"), DEVX_DEVICE, 0, &["any more"]);
-    cu_ok!("cuMemFreeHost", pinned);
-}
-
-#[test]
-fn buffers_that_are_somewhere_else() {
-    let _session = Session::new();
-    let (device, pinned, host) = (sim::alloc(N), sim::alloc_host(N), [0_u8; N as usize]);
-    let is = |address: u64, bytes: u64, kind: DeviceType| {
-        foreign::batch(address, bytes, Device { kind, id: 0 }, || ()).check_pointers()
-    };
     is(device, N, DeviceType::CUDA).expect("it is");
     is(device + 16, N - 16, DeviceType::CUDA).expect("it is");
     is(pinned, N, DeviceType::CUDA_HOST).expect("it is");
@@ -75,11 +47,23 @@ fn buffers_that_are_somewhere_else() {
         (is(device + 16, N, DeviceType::CUDA), "ends after 240"),
     ];
     for (refused, text) in refused {
-        check(&refused.expect_err("not there"), DEVX_DEVICE, 0, &[text, "array \"bytes\": buffers[1]: "]);
+        check(&refused.expect_err("not there"), DEVX_DEVICE, 0, &[text, prefix]);
     }
     sim::free(device);
     check(&is(device, N, DeviceType::CUDA).expect_err("freed"), DEVX_DEVICE, 0, &["any more"]);
     cu_ok!("cuMemFreeHost", pinned);
+}
+
+#[test]
+fn pointers_that_are_somewhere_else() {
+    let is = |address, bytes, kind| foreign::tensor(address, bytes, Device { kind, id: 0 }, || ()).check_pointers();
+    refuses_what_is_somewhere_else(is, "data 0x");
+}
+
+#[test]
+fn buffers_that_are_somewhere_else() {
+    let is = |address, bytes, kind| foreign::batch(address, bytes, Device { kind, id: 0 }, || ()).check_pointers();
+    refuses_what_is_somewhere_else(is, "array \"bytes\": buffers[1]: data 0x");
 }
 
 /// Of each array the buffers whose sizes its length tells, below the root too; what the data tells is not looked at.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "check.h"
+#include "throws.hpp"
 
 namespace dx = devexchange;
 
@@ -26,22 +27,6 @@ static dx::BatchStream counting(int n, int &releases, std::shared_ptr<int> alive
             return given == n ? dx::Batch() : numbers(own, ++given, releases);
         });
 }
-
-// What the call throws, as text; empty if nothing.
-template <class Call> static std::string thrown(Call &&call) {
-    try {
-        call();
-    } catch (dx::Error const &error) {
-        return std::string(error.name()) + ": " + error.what();
-    }
-    return "";
-}
-
-#define CHECK_THROWS(call, part)                                                                                       \
-    do {                                                                                                               \
-        std::string const said = thrown(call);                                                                         \
-        CHECK_HAS(said.c_str(), part);                                                                                 \
-    } while (0)
 
 TEST(a_stream_is_a_range) {
     int releases = 0;
@@ -82,7 +67,7 @@ TEST(a_stream_goes_out_and_comes_back) {
         CHECK_INT(rows, 3);
         CHECK_INT(dx::ledger().stream_imports.live, 2);
         dx::OwnedStream released;
-        CHECK_THROWS([&] { dx::BatchStream::import_from(std::move(released)); }, "DEVX_RELEASED: ");
+        CHECK_THROWS(dx::BatchStream::import_from(std::move(released)), "DEVX_RELEASED: ");
     }
     CHECK_INT(releases, 2);
     CHECK_INT(dx::outstanding(), 0);
@@ -127,8 +112,8 @@ TEST(what_a_source_throws_is_the_error_of_the_stream) {
                     seen += batch ? 1 : 0;
                 }
             };
-            CHECK_THROWS(loop, one.says);
-            CHECK_THROWS(loop, one.says); // never the end
+            CHECK_THROWS(loop(), one.says);
+            CHECK_THROWS(loop(), one.says); // never the end
             CHECK_INT(seen, 1);
         }
         CHECK_INT(releases, 1);
@@ -143,7 +128,7 @@ TEST(a_source_that_is_refused_is_destroyed_by_its_maker) {
         dx::BatchStream::create(
             numbers_schema(), [alive = std::move(alive)] { return dx::Batch(); }, static_cast<DLDeviceType>(99));
     };
-    CHECK_THROWS(make, "DEVX_DEVICE: device_type is 99");
+    CHECK_THROWS(make(), "DEVX_DEVICE: device_type is 99");
     CHECK(watch.expired());
     CHECK_INT(dx::outstanding(), 0);
 }

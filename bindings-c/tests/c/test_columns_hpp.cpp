@@ -7,23 +7,9 @@
 #include <vector>
 
 #include "check.h"
+#include "throws.hpp"
 
 namespace dx = devexchange;
-
-template <class Call> static std::string thrown(Call &&call) {
-    try {
-        call();
-    } catch (dx::Error const &error) {
-        return std::string(error.name()) + ": " + error.what();
-    }
-    return "";
-}
-
-#define CHECK_THROWS(call, part)                                                                                       \
-    do {                                                                                                               \
-        std::string const said = thrown([&] { call; });                                                                \
-        CHECK_HAS(said.c_str(), part);                                                                                 \
-    } while (0)
 
 static std::int32_t const numbers[] = {10, 11, 12, 13};
 static std::int32_t const text_offsets[] = {0, 1, 3};

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "check.h"
+#include "throws.hpp"
 
 namespace dx = devexchange;
 
@@ -20,21 +21,6 @@ template <class Condition> static bool soon(Condition &&condition) {
     }
     return condition();
 }
-
-template <class Call> static std::string thrown(Call &&call) {
-    try {
-        call();
-    } catch (dx::Error const &error) {
-        return std::string(error.name()) + ": " + error.what();
-    }
-    return "";
-}
-
-#define CHECK_THROWS(call, part)                                                                                       \
-    do {                                                                                                               \
-        std::string const said = thrown([&] { call; });                                                                \
-        CHECK_HAS(said.c_str(), part);                                                                                 \
-    } while (0)
 
 static std::string address_of(char const *what, pid_t process) {
     return std::string("@devexchange-hpp-") + what + "-" + std::to_string(process);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "check.h"
+#include "throws.hpp"
 
 namespace dx = devexchange;
 
@@ -22,21 +23,6 @@ static bool releases_end() {
     }
     return dx::releases_waiting() == 0 && dx::releases_lost() == 0;
 }
-
-template <class Call> static std::string thrown(Call &&call) {
-    try {
-        call();
-    } catch (dx::Error const &error) {
-        return std::string(error.name()) + ": " + error.what();
-    }
-    return "";
-}
-
-#define CHECK_THROWS(call, part)                                                                                       \
-    do {                                                                                                               \
-        std::string const said = thrown([&] { call; });                                                                \
-        CHECK_HAS(said.c_str(), part);                                                                                 \
-    } while (0)
 
 static std::vector<double> const six{0, 1, 2, 3, 4, 5};
 

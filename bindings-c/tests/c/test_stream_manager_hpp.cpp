@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "check.h"
+#include "throws.hpp"
 
 namespace dx = devexchange;
 
@@ -29,21 +30,6 @@ template <class Condition> static bool soon(Condition &&condition) {
 static bool releases_end() {
     return soon([] { return dx::releases_waiting() == 0; }) && dx::releases_lost() == 0;
 }
-
-template <class Call> static std::string thrown(Call &&call) {
-    try {
-        call();
-    } catch (dx::Error const &error) {
-        return std::string(error.name()) + ": " + error.what();
-    }
-    return "";
-}
-
-#define CHECK_THROWS(call, part)                                                                                       \
-    do {                                                                                                               \
-        std::string const said = thrown([&] { call; });                                                                \
-        CHECK_HAS(said.c_str(), part);                                                                                 \
-    } while (0)
 
 // ---- managers ----
 
