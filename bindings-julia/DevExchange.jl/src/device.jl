@@ -85,10 +85,6 @@ end
 
 The name of a device, for example `"cuda:0"`; of a type without a name its number.
 """
-function device_name(d::DLDevice)
-    name = Vector{UInt8}(undef, 48)
-    GC.@preserve name begin
-        @checked devx_device_name(d::DLDevice, pointer(name)::Ptr{UInt8}, length(name)::Csize_t)
-        return unsafe_string(pointer(name))
-    end
+device_name(d::DLDevice) = named() do name, room
+    @checked devx_device_name(d::DLDevice, name::Ptr{UInt8}, room::Csize_t)
 end

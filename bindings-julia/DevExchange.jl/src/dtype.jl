@@ -77,11 +77,7 @@ element_flags(d::DLDataType) = d.bits < 8 ? DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_
 
 The name of an element type, for example `"float32"`. Throws `DEVX_INVALID_DTYPE` for what is not one of DLPack 1.3.
 """
-function dtype_name(d::DLDataType)
-    name = Vector{UInt8}(undef, 32)
-    GC.@preserve name begin
-        @checked devx_dtype_name(d::DLDataType, pointer(name)::Ptr{UInt8}, length(name)::Csize_t)
-        return unsafe_string(pointer(name))
-    end
+dtype_name(d::DLDataType) = named() do name, room
+    @checked devx_dtype_name(d::DLDataType, name::Ptr{UInt8}, room::Csize_t)
 end
 dtype_name(::Type{T}) where {T} = dtype_name(dtype(T))

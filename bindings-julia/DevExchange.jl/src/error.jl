@@ -92,6 +92,15 @@ end
 @noinline out_of_range(I, x, what) =
     DevExchangeError(DEVX_OUT_OF_RANGE, "$what is $x: it must be between $(typemin(I)) and $(typemax(I))")
 
+# A name that `write` puts into so many bytes, which are enough for any.
+function named(write)
+    name = Vector{UInt8}(undef, 48)
+    GC.@preserve name begin
+        write(pointer(name), length(name))
+        return unsafe_string(pointer(name))
+    end
+end
+
 # A text for C: one NUL at its end and none within.
 function ctext(text::AbstractString, what)
     s = String(text)

@@ -459,6 +459,16 @@ impl Batch {
     }
 }
 
+impl Borrowed<'_, Batch> {
+    /// See [`Batch::produced_on`].
+    ///
+    /// # Errors
+    /// As [`Batch::produced_on`].
+    pub fn produced_on(&mut self, stream: Stream) -> Result<()> {
+        self.value_mut().produced_on(stream)
+    }
+}
+
 impl fmt::Debug for Batch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Batch")

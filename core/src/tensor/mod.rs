@@ -1,18 +1,17 @@
 //! A tensor: what, where, who and when of an n-dimensional array, whoever made it.
 
+mod borrowed;
 mod transfer;
 
 use core::ffi::c_void;
 use std::cell::UnsafeCell;
 use std::fmt;
-use std::mem::{ManuallyDrop, MaybeUninit};
-use std::ops::Deref;
+use std::mem::MaybeUninit;
 
 use crate::abi::dlpack::{
     DLDevice, DLManagedTensorVersioned, DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED,
     DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor,
 };
-use crate::arrow::Batch;
 use crate::device::{Device, DeviceType};
 use crate::dtype::{DType, Element};
 use crate::error::{Refused, Result, refuse};
@@ -20,6 +19,8 @@ use crate::layout::{self, Layout, MAX_NDIM};
 use crate::memory::{Owner, Room, Slab, TailSize, entry, set_entry};
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::{Event, Stream, pointer};
+
+pub use borrowed::Borrowed;
 
 /// Properties of a tensor that DLPack carries as bits (`DLPACK_FLAG_BITMASK_…`). Unknown bits are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -500,44 +501,13 @@ impl fmt::Debug for Tensor {
     }
 }
 
-/// A thing that is looked at through a reference of somebody else's, who keeps it: there is no `&mut` to what is borrowed,
-/// through which it could be taken away.
-#[derive(Debug)]
-pub struct Borrowed<'a, T> {
-    value: ManuallyDrop<T>,
-    _holder: std::marker::PhantomData<&'a T>,
-}
-
-impl<T> Borrowed<'_, T> {
-    pub(crate) fn new(value: T) -> Self {
-        Self { value: ManuallyDrop::new(value), _holder: std::marker::PhantomData }
-    }
-}
-
-impl<T> Deref for Borrowed<'_, T> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        &self.value
-    }
-}
-
 impl Borrowed<'_, Tensor> {
     /// See [`Tensor::produced_on`].
     ///
     /// # Errors
     /// As [`Tensor::produced_on`].
     pub fn produced_on(&mut self, stream: Stream) -> Result<()> {
-        self.value.produced_on(stream)
-    }
-}
-
-impl Borrowed<'_, Batch> {
-    /// See [`Batch::produced_on`].
-    ///
-    /// # Errors
-    /// As [`Batch::produced_on`].
-    pub fn produced_on(&mut self, stream: Stream) -> Result<()> {
-        self.value.produced_on(stream)
+        self.value_mut().produced_on(stream)
     }
 }
 
