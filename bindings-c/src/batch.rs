@@ -79,7 +79,8 @@ unsafe fn devx_batch_of_columns(
         // SAFETY: the caller gives living handles.
         let columns = handles.map(|&column| unsafe { BatchHandle::borrow(column, "columns[i]") });
         let columns = collected(columns)?;
-        let stream = columns.first().map_or(Ok(None), |first| stream_or_none(first.device(), stream))?;
+        // SAFETY: the caller's stream is alive.
+        let stream = columns.first().map_or(Ok(None), |first| unsafe { stream_or_none(first.device(), stream) })?;
         let columns = collected(names.into_iter().zip(columns.iter().map(|column| &**column)).map(Ok))?;
         out.write(BatchHandle::give(Batch::of_columns(&columns, stream)?));
         Ok(())

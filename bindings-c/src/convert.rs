@@ -78,7 +78,8 @@ unsafe fn devx_batch_to_matrix(
         let out = required(out, "out")?;
         // SAFETY: the caller gives a living handle.
         let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
-        let stream = stream_or_none(batch.device(), stream)?;
+        // SAFETY: the caller's stream is alive.
+        let stream = unsafe { stream_or_none(batch.device(), stream) }?;
         out.write(TensorHandle::give(convert::matrix(&batch, Copying::from_raw(copy)?, stream)?));
         Ok(())
     })

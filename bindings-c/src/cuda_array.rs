@@ -26,7 +26,8 @@ unsafe fn devx_cuda_array_import(
 ) -> Status {
     guard(error, || {
         let out = required(out, "out")?;
-        let request = request_of(request)?;
+        // SAFETY: the stream that the caller names is alive.
+        let request = unsafe { request_of(request) }?;
         // SAFETY: the caller gives a valid array that it owns.
         let imported = unsafe { cuda_array::import(source.cast(), &request, mask.is_some()) }?;
         let Imported { tensor, mask: valid } = imported;
@@ -50,7 +51,8 @@ unsafe fn devx_tensor_export_share_cuda_array(
     guard(error, || {
         // SAFETY: the caller gives a living handle.
         let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
-        let request = request_of(request)?;
+        // SAFETY: the stream that the caller names is alive.
+        let request = unsafe { request_of(request) }?;
         // SAFETY: the caller gives room for an array.
         Ok(unsafe { export_to(Tensor::clone(&tensor), &request, out.cast()) }?)
     })
@@ -66,7 +68,8 @@ unsafe fn devx_tensor_export_move_cuda_array(
 ) -> Status {
     guard(error, || {
         let handle = required(tensor, "tensor")?;
-        let request = request_of(request)?;
+        // SAFETY: the stream that the caller names is alive.
+        let request = unsafe { request_of(request) }?;
         // SAFETY: the caller gives a living handle.
         let taken = unsafe { TensorHandle::take(Some(&mut *handle)) };
         let taken = taken.ok_or_else(|| Error::new(DEVX_NULL_ARGUMENT, "*tensor is NULL"))?;
@@ -85,6 +88,9 @@ unsafe fn devx_cuda_array_release(array: *mut CudaArray) {
     guard_release(|| unsafe { cuda_array::release(array.cast()) });
 }
 
-fn request_of(request: Option<&CudaArrayRequestRecord>) -> Result<Request> {
-    request.map_or(Ok(Request::default()), |request| Request::from_raw(&request.0))
+/// # Safety
+/// As [`Request::from_raw`].
+unsafe fn request_of(request: Option<&CudaArrayRequestRecord>) -> Result<Request> {
+    // SAFETY: the caller's contract.
+    request.map_or(Ok(Request::default()), |request| unsafe { Request::from_raw(&request.0) })
 }

@@ -98,16 +98,25 @@ unsafe fn devx_tensor_export_move_legacy(
 
 // Nearly no request asks for anything: what does is apart, and takes no room in what does not.
 
+/// # Safety
+/// As [`Request::from_raw`].
 #[cold]
 #[inline(never)]
-fn share_as<M: Managed>(tensor: &Tensor, request: &RequestRecord) -> Result<Owned<M>> {
-    dlpack::share(tensor, &Request::from_raw(&request.0)?)
+unsafe fn share_as<M: Managed>(tensor: &Tensor, request: &RequestRecord) -> Result<Owned<M>> {
+    // SAFETY: the caller's contract.
+    dlpack::share(tensor, &unsafe { Request::from_raw(&request.0) }?)
 }
 
+/// # Safety
+/// As [`Request::from_raw`].
 #[cold]
 #[inline(never)]
-fn export_as<M: Managed>(tensor: Tensor, request: &RequestRecord) -> std::result::Result<Owned<M>, Refused<Tensor>> {
-    match Request::from_raw(&request.0) {
+unsafe fn export_as<M: Managed>(
+    tensor: Tensor,
+    request: &RequestRecord,
+) -> std::result::Result<Owned<M>, Refused<Tensor>> {
+    // SAFETY: the caller's contract.
+    match unsafe { Request::from_raw(&request.0) } {
         Ok(request) => dlpack::export(tensor, &request),
         Err(error) => Err(Refused { error, returned: tensor }),
     }
@@ -125,7 +134,8 @@ unsafe fn share<M: Managed, C>(
     let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
     let managed = match request {
         None => dlpack::share::<M>(&tensor, &Request::default()),
-        Some(request) => share_as(&tensor, request),
+        // SAFETY: as above.
+        Some(request) => unsafe { share_as(&tensor, request) },
     }?;
     out.write(managed.into_raw().cast());
     Ok(())
@@ -144,7 +154,8 @@ unsafe fn hand_over<M: Managed, C>(
     let taken = taken.ok_or_else(|| Error::new(DEVX_NULL_ARGUMENT, "*tensor is NULL"))?;
     let exported = match request {
         None => dlpack::export::<M>(taken, &Request::default()),
-        Some(request) => export_as(taken, request),
+        // SAFETY: the caller's contract.
+        Some(request) => unsafe { export_as(taken, request) },
     };
     match exported {
         Ok(managed) => {

@@ -130,7 +130,9 @@ unsafe fn devx_manager_allocate(
         let (out, request) = (required(out, "out")?, required(request, "request")?);
         // SAFETY: the caller gives a living handle.
         let manager = unsafe { ManagerHandle::borrow(manager, "manager") }?;
-        let Allocated { address, device, owner, .. } = manager.allocate_ready(&Request::from_raw(&request.0)?)?;
+        // SAFETY: the caller's stream is alive.
+        let request = unsafe { Request::from_raw(&request.0) }?;
+        let Allocated { address, device, owner, .. } = manager.allocate_ready(&request)?;
         let (device_type, device_id) = (device.kind.0, device.id);
         out.write(MemoryRecord(DevxMemory { address, device_type, device_id, owner: owner.into_raw() }));
         Ok(())
@@ -157,7 +159,9 @@ unsafe fn devx_tensor_allocate_with(
         // SAFETY: the caller gives `ndim` extents.
         let shape = unsafe { list(shape, ndim, "shape") }?;
         let device = Device::from_dlpack(device.0)?;
-        let (dtype, stream) = (DType::from_dlpack(dtype.0)?, stream_or_none(device, stream)?);
+        let dtype = DType::from_dlpack(dtype.0)?;
+        // SAFETY: the caller's stream is alive.
+        let stream = unsafe { stream_or_none(device, stream) }?;
         out.write(TensorHandle::give(Tensor::allocate_with(&**manager, device, dtype, shape, stream)?));
         Ok(())
     })

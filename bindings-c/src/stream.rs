@@ -5,7 +5,7 @@ use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
 use devexchange_core::device::Device;
 use devexchange_core::dlpack::{self, Managed};
 use devexchange_core::order::NO_SYNC;
-use devexchange_core::runtime::cuda::Stream;
+use devexchange_core::runtime::cuda::{RawStream, Stream};
 use devexchange_core::{DType, Result, Tensor};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
@@ -31,23 +31,44 @@ fn devx_stream_create(device: DlDevice, out: Option<Out<'_, i64>>, error: Option
 /// Destroys a stream that nobody uses any more; what is queued on it is still done.
 #[ffi_export]
 unsafe fn devx_stream_destroy(device: DlDevice, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
-    // SAFETY: the caller is done with the stream.
-    guard(error, || unsafe { stream_of(Device::from_dlpack(device.0)?, stream)?.destroy() })
+    guard(error, || {
+        // SAFETY: the caller's stream is alive.
+        let stream = unsafe { stream_of(Device::from_dlpack(device.0)?, stream) }?;
+        // SAFETY: and the caller is done with it.
+        unsafe { stream.destroy() }
+    })
 }
 
 /// Blocks until all work that is queued on a stream is done. No exchange needs it.
 #[ffi_export]
-fn devx_stream_synchronize(device: DlDevice, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
-    guard(error, || stream_of(Device::from_dlpack(device.0)?, stream)?.synchronize())
+unsafe fn devx_stream_synchronize(device: DlDevice, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
+    // SAFETY: the caller's stream is alive.
+    guard(error, || unsafe { stream_of(Device::from_dlpack(device.0)?, stream) }?.synchronize())
 }
 
-fn stream_of(device: Device, value: i64) -> Result<Stream> {
-    device.stream_with(device, value)
+/// # Safety
+/// As [`RawStream::new`].
+unsafe fn stream_of(device: Device, value: i64) -> Result<Stream> {
+    // SAFETY: the caller's contract.
+    unsafe { stream_between(device, device, value) }
+}
+
+/// A stream for work between two devices.
+///
+/// # Safety
+/// As [`RawStream::new`].
+unsafe fn stream_between(device: Device, other: Device, value: i64) -> Result<Stream> {
+    // SAFETY: the caller's contract.
+    device.stream_with(other, unsafe { RawStream::new(value) })
 }
 
 /// A stream that may be missing: −1.
-pub(crate) fn stream_or_none(device: Device, value: i64) -> Result<Option<Stream>> {
-    (value != NO_SYNC).then(|| stream_of(device, value)).transpose()
+///
+/// # Safety
+/// As [`RawStream::new`].
+pub(crate) unsafe fn stream_or_none(device: Device, value: i64) -> Result<Option<Stream>> {
+    // SAFETY: the caller's contract.
+    (value != NO_SYNC).then(|| unsafe { stream_of(device, value) }).transpose()
 }
 
 /// As `devx_tensor_import`, of a tensor whose producer was asked for it with `stream`: its data is ready for work that is
@@ -77,10 +98,12 @@ unsafe fn devx_tensor_import_on_legacy(
 }
 
 /// # Safety
-/// As [`dlpack::import_on`].
+/// As [`dlpack::import_on`] and [`RawStream::new`].
 unsafe fn import_on<M: Managed>(source: *mut M, stream: i64, out: Option<Out<'_, *mut TensorHandle>>) -> Result<()> {
     let out = required(out, "out")?;
     // SAFETY: the caller's contract.
+    let stream = unsafe { RawStream::new(stream) };
+    // SAFETY: as above.
     let tensor = unsafe { dlpack::import_on(source, Some(stream)) }?;
     out.write(TensorHandle::give(tensor));
     Ok(())
@@ -104,7 +127,8 @@ unsafe fn devx_tensor_allocate(
         // SAFETY: the caller gives `ndim` extents.
         let shape = unsafe { list(shape, ndim, "shape") }?;
         let device = Device::from_dlpack(device.0)?;
-        let stream = stream_or_none(device, stream)?;
+        // SAFETY: the caller's stream is alive.
+        let stream = unsafe { stream_or_none(device, stream) }?;
         let tensor = Tensor::allocate(device, DType::from_dlpack(dtype.0)?, shape, stream)?;
         out.write(TensorHandle::give(tensor));
         Ok(())
@@ -126,7 +150,9 @@ unsafe fn devx_tensor_copy_to(
         // SAFETY: the caller gives a living handle.
         let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
         let device = Device::from_dlpack(device.0)?;
-        let copy = tensor.copy_to(device, device.stream_with(tensor.device(), stream)?)?;
+        // SAFETY: the caller's stream is alive.
+        let stream = unsafe { stream_between(device, tensor.device(), stream) }?;
+        let copy = tensor.copy_to(device, stream)?;
         out.write(TensorHandle::give(copy));
         Ok(())
     })
@@ -147,7 +173,8 @@ unsafe fn devx_tensor_read(
         let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
         // SAFETY: the caller gives so many bytes, which are its own to be written.
         let into = unsafe { list_mut(into.cast::<u8>(), bytes, "into") }?;
-        tensor.read(into, stream_of(tensor.device(), stream)?)
+        // SAFETY: the caller's stream is alive.
+        tensor.read(into, unsafe { stream_of(tensor.device(), stream) }?)
     })
 }
 
@@ -166,8 +193,10 @@ unsafe fn devx_tensor_write(
         let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
         // SAFETY: the caller gives so many bytes.
         let from = unsafe { list(from.cast::<u8>(), bytes, "from") }?;
+        // SAFETY: the caller's stream is alive.
+        let stream = unsafe { stream_of(tensor.device(), stream) }?;
         // SAFETY: the caller keeps others away from the elements.
-        unsafe { tensor.write(from, stream_of(tensor.device(), stream)?) }
+        unsafe { tensor.write(from, stream) }
     })
 }
 
@@ -185,7 +214,8 @@ unsafe fn devx_tensor_produced_on(tensor: *mut TensorHandle, stream: i64, error:
     guard(error, || {
         // SAFETY: the caller gives a living handle.
         let mut tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
-        let stream = stream_of(tensor.device(), stream)?;
+        // SAFETY: the caller's stream is alive.
+        let stream = unsafe { stream_of(tensor.device(), stream) }?;
         tensor.produced_on(stream)
     })
 }
@@ -196,7 +226,8 @@ unsafe fn devx_tensor_wait(tensor: *const TensorHandle, stream: i64, error: Opti
     guard(error, || {
         // SAFETY: the caller gives a living handle.
         let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
-        tensor.wait(stream_of(tensor.device(), stream)?)
+        // SAFETY: the caller's stream is alive.
+        tensor.wait(unsafe { stream_of(tensor.device(), stream) }?)
     })
 }
 
@@ -207,7 +238,8 @@ unsafe fn devx_tensor_used_on(tensor: *const TensorHandle, stream: i64, error: O
     guard(error, || {
         // SAFETY: the caller gives a living handle.
         let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
-        tensor.used_on(stream_of(tensor.device(), stream)?)
+        // SAFETY: the caller's stream is alive.
+        tensor.used_on(unsafe { stream_of(tensor.device(), stream) }?)
     })
 }
 
@@ -226,7 +258,9 @@ unsafe fn devx_batch_copy_to(
         // SAFETY: the caller gives a living handle.
         let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
         let device = Device::from_dlpack(device.0)?;
-        let copy = batch.copy_to(device, device.stream_with(batch.device(), stream)?)?;
+        // SAFETY: the caller's stream is alive.
+        let stream = unsafe { stream_between(device, batch.device(), stream) }?;
+        let copy = batch.copy_to(device, stream)?;
         out.write(BatchHandle::give(copy));
         Ok(())
     })
@@ -246,7 +280,8 @@ unsafe fn devx_batch_produced_on(batch: *mut BatchHandle, stream: i64, error: Op
     guard(error, || {
         // SAFETY: the caller gives a living handle.
         let mut batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
-        let stream = stream_of(batch.device(), stream)?;
+        // SAFETY: the caller's stream is alive.
+        let stream = unsafe { stream_of(batch.device(), stream) }?;
         batch.produced_on(stream)
     })
 }
@@ -257,7 +292,8 @@ unsafe fn devx_batch_wait(batch: *const BatchHandle, stream: i64, error: Option<
     guard(error, || {
         // SAFETY: the caller gives a living handle.
         let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
-        batch.wait(stream_of(batch.device(), stream)?)
+        // SAFETY: the caller's stream is alive.
+        batch.wait(unsafe { stream_of(batch.device(), stream) }?)
     })
 }
 
@@ -267,7 +303,8 @@ unsafe fn devx_batch_used_on(batch: *const BatchHandle, stream: i64, error: Opti
     guard(error, || {
         // SAFETY: the caller gives a living handle.
         let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
-        batch.used_on(stream_of(batch.device(), stream)?)
+        // SAFETY: the caller's stream is alive.
+        batch.used_on(unsafe { stream_of(batch.device(), stream) }?)
     })
 }
 
@@ -285,7 +322,8 @@ unsafe fn devx_column_null_count_on(
     let batch = unsafe { BatchHandle::borrow(batch, "batch") };
     guard(error, || {
         let (out, batch) = (required(out, "out")?, batch?);
-        let stream = stream_of(batch.device(), stream)?;
+        // SAFETY: the caller's stream is alive.
+        let stream = unsafe { stream_of(batch.device(), stream) }?;
         out.write(view(&batch, column)?.null_count_on(stream)?);
         Ok(())
     })

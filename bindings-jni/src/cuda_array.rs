@@ -9,10 +9,12 @@ use crate::error::{Result, plain};
 use crate::handle::{address, give, take, tensor};
 
 /// # Safety
-/// `record` is the address of a record.
+/// `record` is the address of a record, and its stream is alive.
 unsafe fn request_of(record: jlong) -> Result<Request> {
     // SAFETY: the caller's contract.
-    Ok(Request::from_raw(unsafe { &*take::<DevxCudaArrayRequest>(record) })?)
+    let record = unsafe { &*take::<DevxCudaArrayRequest>(record) };
+    // SAFETY: as above.
+    Ok(unsafe { Request::from_raw(record) }?)
 }
 
 plain! { cuda_array_import(source: jlong, request: jlong, with_mask: jboolean, out: jlong) }

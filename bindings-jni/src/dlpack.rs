@@ -6,6 +6,7 @@ use devexchange_core::Tensor;
 use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
 use devexchange_core::abi::types::DevxDlpackRequest;
 use devexchange_core::dlpack::{self, Managed, Owned, Request};
+use devexchange_core::runtime::cuda::RawStream;
 use jni::sys::jlong;
 
 use crate::error::{Result, plain};
@@ -42,7 +43,7 @@ fn tensor_import(source: jlong, legacy: bool) -> Result<jlong> {
 
 /// # Safety
 /// As [`dlpack::import_on`].
-unsafe fn import<M: Managed>(source: jlong, stream: Option<i64>) -> Result<Tensor> {
+unsafe fn import<M: Managed>(source: jlong, stream: Option<RawStream>) -> Result<Tensor> {
     // SAFETY: the caller's contract.
     Ok(unsafe { dlpack::import_on(address::<M>(source, "tensor")?, stream) }?)
 }
@@ -53,7 +54,9 @@ fn tensor_export(handle: jlong, request: jlong, legacy: bool) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
     // SAFETY: Java gives the address of a record that it filled in.
-    let request = Request::from_raw(unsafe { &*take::<DevxDlpackRequest>(request) })?;
+    let request = unsafe { &*take::<DevxDlpackRequest>(request) };
+    // SAFETY: and the stream in it is alive.
+    let request = unsafe { Request::from_raw(request) }?;
     Ok(if legacy {
         give(dlpack::share::<DLManagedTensor>(&tensor, &request)?.into_raw())
     } else {

@@ -104,7 +104,9 @@ fn manager_allocate(handle: jlong, request: jlong, out: jlong) -> Result<jlong> 
     // SAFETY: Java gives a living handle.
     let manager = unsafe { held::<Shared>(handle) }?;
     // SAFETY: Java gives the address of a record that it filled in.
-    let request = Request::from_raw(unsafe { &*take::<DevxMemoryRequest>(request) })?;
+    let request = unsafe { &*take::<DevxMemoryRequest>(request) };
+    // SAFETY: and the stream in it is alive.
+    let request = unsafe { Request::from_raw(request) }?;
     let Allocated { address, device, owner, .. } = manager.allocate_ready(&request)?;
     // SAFETY: Java gives the address of room for two longs.
     unsafe { take::<[jlong; 2]>(out).write_unaligned([give(address), pack(device.kind.0, device.id)]) };
@@ -130,7 +132,9 @@ fn manager_pin(handle: jlong, request: jlong, address: jlong, token: jlong) -> R
     // SAFETY: Java gives a living handle.
     let manager = unsafe { held::<Shared>(handle) }?;
     // SAFETY: Java gives the address of a record that it filled in.
-    let request = Request::from_raw(unsafe { &*take::<DevxMemoryRequest>(request) })?;
+    let request = unsafe { &*take::<DevxMemoryRequest>(request) };
+    // SAFETY: and the stream in it is alive.
+    let request = unsafe { Request::from_raw(request) }?;
     let (room, kept) = (Room::new()?, try_owner(token)?);
     // SAFETY: Java's caller says that there is memory which outlives the result.
     match unsafe { manager.pin(request.ordinal, take(address), request.bytes, request.host) } {

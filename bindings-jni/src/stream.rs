@@ -3,8 +3,7 @@
 
 use core::ffi::c_void;
 
-use devexchange_core::order::NO_SYNC;
-use devexchange_core::runtime::cuda::Stream;
+use devexchange_core::runtime::cuda::{RawStream, Stream};
 use devexchange_core::{Device, Result as CoreResult, trace};
 use jni::Env;
 use jni::objects::JClass;
@@ -18,7 +17,7 @@ use crate::handle::{batch, give, stream, take, tensor};
 #[repr(align(16))]
 pub(crate) struct Held {
     device: Device,
-    value: i64,
+    value: RawStream,
     /// Whether it was made for Java, and not by somebody else.
     owned: bool,
 }
@@ -29,7 +28,7 @@ impl Held {
         self.device.stream_with(self.device, self.value)
     }
 
-    fn give(device: Device, value: i64, owned: bool) -> jlong {
+    fn give(device: Device, value: RawStream, owned: bool) -> jlong {
         give(Box::into_raw(Box::new(Self { device, value, owned })))
     }
 
@@ -84,7 +83,7 @@ plain! { stream_create(device: jlong) -> jlong }
 fn stream_create(packed: jlong) -> Result<jlong> {
     let device = device(packed)?;
     device.require_streams()?;
-    Ok(Held::give(device, Stream::create(device.id)?.value(), true))
+    Ok(Held::give(device, Stream::create(device.id)?.into(), true))
 }
 
 plain! { stream_of(device: jlong, value: jlong) -> jlong }
@@ -92,6 +91,8 @@ plain! { stream_of(device: jlong, value: jlong) -> jlong }
 fn stream_of(packed: jlong, value: jlong) -> Result<jlong> {
     let device = device(packed)?;
     device.require_streams()?;
+    // SAFETY: Java's caller names a stream that outlives the handle and what it is given to.
+    let value = unsafe { RawStream::new(value) };
     device.stream_with(device, value)?;
     Ok(Held::give(device, value, false))
 }
@@ -126,9 +127,9 @@ pub(crate) unsafe fn optional(handle: jlong) -> Result<Option<Stream>> {
 ///
 /// # Safety
 /// As [`optional`].
-pub(crate) unsafe fn number(handle: jlong) -> Result<i64> {
+pub(crate) unsafe fn number(handle: jlong) -> Result<RawStream> {
     // SAFETY: the caller's contract.
-    Ok(unsafe { optional(handle) }?.map_or(NO_SYNC, Stream::value))
+    Ok(unsafe { optional(handle) }?.map_or(RawStream::NO_SYNC, RawStream::from))
 }
 
 plain! { tensor_copy_to(handle: jlong, device: jlong, stream: jlong) -> jlong }

@@ -14,6 +14,7 @@ use devexchange_core::abi::dlpack::{
 };
 use devexchange_core::arrow;
 use devexchange_core::dlpack::{self, Managed, Owned};
+use devexchange_core::runtime::cuda::RawStream;
 use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -162,7 +163,7 @@ unsafe extern "C" fn drop_tensor<M: DlpackStruct>(capsule: *mut ffi::PyObject) {
 
 /// Takes the tensor out of a capsule of either name, whose producer was asked for it with `stream`. If that fails, the
 /// capsule is as it was, and still owns the tensor.
-pub(crate) fn take(capsule: &Bound<'_, PyAny>, stream: Option<i64>) -> Result<Tensor> {
+pub(crate) fn take(capsule: &Bound<'_, PyAny>, stream: Option<RawStream>) -> Result<Tensor> {
     if let Some(tensor) = take_as::<DLManagedTensorVersioned>(capsule, stream)? {
         return Ok(tensor);
     }
@@ -180,7 +181,7 @@ pub(crate) fn take_quickly(capsule: &Bound<'_, PyAny>) -> Option<Tensor> {
     take_as::<DLManagedTensorVersioned>(capsule, None).ok().flatten()
 }
 
-fn take_as<M: DlpackStruct>(capsule: &Bound<'_, PyAny>, stream: Option<i64>) -> Result<Option<Tensor>> {
+fn take_as<M: DlpackStruct>(capsule: &Bound<'_, PyAny>, stream: Option<RawStream>) -> Result<Option<Tensor>> {
     let Some(mut claim) = Claim::<M>::new(capsule, M::NAME, M::USED)? else { return Ok(None) };
     // SAFETY: what a capsule of this name owns, and owns no more; its producer was asked for it with this stream.
     let tensor = unsafe { dlpack::import_on(claim.pointer, stream) }?;

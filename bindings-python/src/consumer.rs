@@ -8,11 +8,10 @@ use std::sync::OnceLock;
 use devexchange_core::Tensor as CoreTensor;
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::dlpack::{self, Owned, Request};
-use devexchange_core::order::NO_SYNC;
+use devexchange_core::runtime::cuda::RawStream;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::dlpack::has_streams;
 use crate::error::{Result, refuse, wrong_type};
 use crate::exchange::{Table, ToObject, check};
 use crate::offer::Offer;
@@ -49,7 +48,7 @@ impl Maker {
     pub(crate) fn make<'py>(&self, py: Python<'py>, tensor: CoreTensor) -> Result<Bound<'py, PyAny>> {
         let Self { table, to_object } = self;
         let device = tensor.device();
-        let stream = if has_streams(device) { table.work_stream_of(py, device)? } else { NO_SYNC };
+        let stream = if device.has_streams() { table.work_stream_of(py, device)? } else { RawStream::NO_SYNC };
         let request = Request { max_version: table.version, stream, ..Request::default() };
         let exported = dlpack::export::<DLManagedTensorVersioned>(tensor, &request)?;
         let mut out = null_mut();

@@ -2,6 +2,7 @@
 
 use devexchange_core::convert::{self, Plan};
 use devexchange_core::dlpack::Copying;
+use devexchange_core::runtime::cuda::RawStream;
 use devexchange_core::{Batch, Column, Tensor as CoreTensor};
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
@@ -51,7 +52,7 @@ pub(crate) fn plan_matrix<'py>(py: Python<'py>, batch: &Batch) -> Result<Bound<'
     plan(py, convert::plan_matrix(batch)?)
 }
 
-pub(crate) fn matrix(py: Python<'_>, batch: &Batch, copy: Option<bool>, stream: Option<i64>) -> Result<New> {
+pub(crate) fn matrix(py: Python<'_>, batch: &Batch, copy: Option<bool>, stream: Option<RawStream>) -> Result<New> {
     let device = batch.device();
     let matrix = py.detach(|| {
         let stream = device.stream(stream_of_copy(stream)).transpose()?;

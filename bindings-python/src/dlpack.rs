@@ -3,7 +3,7 @@
 use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned, DLPackVersion};
 use devexchange_core::dlpack::{self, Copying, Request, VERSION};
 use devexchange_core::order::{self, NO_SYNC};
-use devexchange_core::runtime::cuda::LEGACY;
+use devexchange_core::runtime::cuda::RawStream;
 use devexchange_core::{Device, Flags, Tensor as CoreTensor};
 use pyo3::exceptions::PyAttributeError;
 use pyo3::intern;
@@ -52,24 +52,24 @@ pub(crate) fn from_dlpack(
 pub(crate) struct Wanted {
     device: Option<Device>,
     copy: Option<bool>,
-    stream: Option<i64>,
+    stream: Option<RawStream>,
 }
 
 impl Wanted {
     /// The stream that data on `source` is to be ready for: always one where there are streams. Refuses what is not
     /// possible with data that is there.
-    pub(crate) fn stream_for(&self, source: Device) -> Result<Option<i64>> {
+    pub(crate) fn stream_for(&self, source: Device) -> Result<Option<RawStream>> {
         let target = self.device.unwrap_or(source);
         if target != source && self.copy == Some(false) {
             return refuse!(DEVX_COPY_REQUIRED, "device is {target}: the data is on {source}, and copy is False");
         }
-        if has_streams(source) {
-            let value = self.stream.unwrap_or(LEGACY);
-            order::check_stream(source, value)?;
+        if source.has_streams() {
+            let value = self.stream.unwrap_or(RawStream::LEGACY);
+            order::check_stream(source, value.value())?;
             return Ok(Some(value));
         }
         // A stream may still be for a copy to where there are some.
-        order::check_stream(target, self.stream.unwrap_or(NO_SYNC))?;
+        order::check_stream(target, self.stream.map_or(NO_SYNC, RawStream::value))?;
         Ok(None)
     }
 }
@@ -157,7 +157,7 @@ pub(crate) fn duplicate(
     py: Python<'_>,
     tensor: &CoreTensor,
     target: Device,
-    stream: Option<i64>,
+    stream: Option<RawStream>,
 ) -> Result<CoreTensor> {
     let copy = py.detach(|| {
         if tensor.device() == Device::CPU && target == Device::CPU {
@@ -170,13 +170,13 @@ pub(crate) fn duplicate(
 }
 
 /// The stream for a copy.
-pub(crate) fn stream_of_copy(stream: Option<i64>) -> i64 {
-    stream.filter(|&value| value != NO_SYNC).unwrap_or(LEGACY)
+pub(crate) fn stream_of_copy(stream: Option<RawStream>) -> RawStream {
+    stream.filter(|&value| value != RawStream::NO_SYNC).unwrap_or(RawStream::LEGACY)
 }
 
 /// What `__dlpack__` was asked for.
 pub(crate) struct Asked {
-    pub(crate) stream: Option<i64>,
+    pub(crate) stream: Option<RawStream>,
     pub(crate) max_version: Option<(u32, u32)>,
     pub(crate) device: Option<Device>,
     pub(crate) copy: Option<bool>,
@@ -190,9 +190,9 @@ pub(crate) fn export<'py>(py: Python<'py>, tensor: CoreTensor, asked: &Asked) ->
     if target != source && asked.copy == Some(false) {
         return refuse!(DEVX_COPY_REQUIRED, "dl_device is {target}: the data is on {source}, and copy is False");
     }
-    let either = if has_streams(source) { source } else { target };
+    let either = if source.has_streams() { source } else { target };
     let stream = asked.stream.unwrap_or_else(|| default_stream(either));
-    order::check_stream(either, stream)?;
+    order::check_stream(either, stream.value())?;
     let tensor = if target != source || asked.copy == Some(true) {
         duplicate(py, &tensor, target, Some(stream))?
     } else {
@@ -202,7 +202,7 @@ pub(crate) fn export<'py>(py: Python<'py>, tensor: CoreTensor, asked: &Asked) ->
     let request = Request {
         max_version: DLPackVersion { major, minor },
         // What is copied to the host was waited for.
-        stream: if has_streams(target) { stream } else { NO_SYNC },
+        stream: if target.has_streams() { stream } else { RawStream::NO_SYNC },
         copy: Copying::Never,
     };
     if major >= VERSION.major {
@@ -213,11 +213,6 @@ pub(crate) fn export<'py>(py: Python<'py>, tensor: CoreTensor, asked: &Asked) ->
 }
 
 /// The stream of a consumer that names none: the legacy default one where there are streams.
-pub(crate) fn default_stream(device: Device) -> i64 {
-    if has_streams(device) { LEGACY } else { NO_SYNC }
-}
-
-/// Whether work on the device's memory is queued on streams.
-pub(crate) fn has_streams(device: Device) -> bool {
-    device.stream(LEGACY).is_some()
+pub(crate) fn default_stream(device: Device) -> RawStream {
+    if device.has_streams() { RawStream::LEGACY } else { RawStream::NO_SYNC }
 }

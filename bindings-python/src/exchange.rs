@@ -8,8 +8,7 @@ use devexchange_core::abi::dlpack::{
     DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackVersion, kDLComplex,
 };
 use devexchange_core::dlpack::Owned;
-use devexchange_core::order::NO_SYNC;
-use devexchange_core::runtime::cuda::LEGACY;
+use devexchange_core::runtime::cuda::RawStream;
 use devexchange_core::{Device, Tensor as CoreTensor};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -97,7 +96,7 @@ impl Table {
         wanted: &Wanted,
     ) -> Result<Result<CoreTensor>> {
         let device = tensor.device();
-        let stream = wanted.stream_for(device)?.filter(|&value| value != NO_SYNC);
+        let stream = wanted.stream_for(device)?.filter(|&value| value != RawStream::NO_SYNC);
         if let Some(consumer) = stream.and_then(|value| device.stream(value)).transpose()? {
             let producer = match self.work_stream_of(py, device) {
                 Ok(value) => device.stream_with(device, value)?,
@@ -143,13 +142,17 @@ impl Table {
     }
 
     /// The stream that the library queues its work on: the number that the protocols use.
-    pub(crate) fn work_stream_of(&self, py: Python<'_>, device: Device) -> Result<i64> {
+    pub(crate) fn work_stream_of(&self, py: Python<'_>, device: Device) -> Result<RawStream> {
         let mut stream = std::ptr::null_mut();
         // SAFETY: attached, and there is room for an address.
         let code = unsafe { (self.work_stream)(device.kind.0, device.id, &raw mut stream) };
         check(py, code, "current_work_stream")?;
         // NULL is the default stream of who does not say which; that one waits for every other default stream.
-        Ok(if stream.is_null() { LEGACY } else { stream.addr() as i64 })
+        if stream.is_null() {
+            return Ok(RawStream::LEGACY);
+        }
+        // SAFETY: a library keeps the stream that it works on.
+        Ok(unsafe { RawStream::new(stream.addr() as i64) })
     }
 }
 

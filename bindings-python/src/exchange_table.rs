@@ -16,7 +16,6 @@ use devexchange_core::abi::dlpack::{
     DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader, DLTensor,
 };
 use devexchange_core::dlpack::{self, Request, VERSION};
-use devexchange_core::runtime::cuda::LEGACY;
 use devexchange_core::{Device, DeviceType, Error as CoreError, Flags, Tensor as CoreTensor, TensorDesc};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -139,7 +138,7 @@ unsafe extern "C" fn work_stream(kind: DLDeviceType, id: i32, out: *mut *mut c_v
         let out = given(out, "out_current_stream")?;
         let device = Device::new(DeviceType(kind), id.into())?;
         // NULL is for devices without streams.
-        let stream = default_stream(device).max(0) as usize;
+        let stream = default_stream(device).value().max(0) as usize;
         // SAFETY: room for an address, by the contract of the table.
         unsafe { out.write(std::ptr::without_provenance_mut(stream)) };
         Ok(())
@@ -186,7 +185,7 @@ fn new_like(prototype: &DLTensor) -> Result<*mut DLManagedTensorVersioned> {
     let wanted = DLTensor { data: std::ptr::null_mut(), strides: std::ptr::null_mut(), byte_offset: 0, ..*prototype };
     // SAFETY: a prototype has `ndim` extents.
     let TensorDesc { device, dtype, shape, .. } = unsafe { dlpack::describe(&wanted, Flags::default()) }?;
-    let tensor = CoreTensor::allocate(device, dtype, shape, device.stream(LEGACY).transpose()?)?;
+    let tensor = CoreTensor::allocate(device, dtype, shape, device.legacy_stream())?;
     let request = Request { stream: default_stream(device), ..Request::default() };
     Ok(dlpack::export::<DLManagedTensorVersioned>(tensor, &request)?.into_raw())
 }

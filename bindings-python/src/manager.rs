@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering::AcqRel, Ordering::Acquire};
 
 use devexchange_core::manager::{Allocated, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared};
-use devexchange_core::order::{NO_SYNC, Ready};
-use devexchange_core::runtime::cuda::Stream;
+use devexchange_core::order::Ready;
+use devexchange_core::runtime::cuda::{RawStream, Stream};
 use devexchange_core::{DType, Device, DeviceType, Owner, Tensor as CoreTensor};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyTuple};
@@ -297,6 +297,6 @@ pub(crate) fn empty(
 
 /// A stream of a device's to allocate on; −1 stands for none, too.
 fn stream_or_none(device: Device, value: Option<&Bound<'_, PyAny>>) -> Result<Option<Stream>> {
-    let value = stream::optional(value)?.filter(|value| *value != NO_SYNC);
+    let value = stream::optional(value)?.filter(|&value| value != RawStream::NO_SYNC);
     Ok(value.map(|value| device.stream_with(device, value)).transpose()?)
 }

@@ -4,6 +4,7 @@
 use std::ptr::null_mut;
 
 use devexchange_core::dlpack::VERSION;
+use devexchange_core::runtime::cuda::RawStream;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::intern;
@@ -26,11 +27,11 @@ struct Given {
 /// without it; where there are streams never without that.
 pub(crate) fn request<'py>(
     obj: &Bound<'py, PyAny>,
-    stream: Option<i64>,
+    stream: Option<RawStream>,
     copy: Option<bool>,
 ) -> Result<Bound<'py, PyAny>> {
     let py = obj.py();
-    let stream = stream.map(|value| value.into_pyobject(py)).transpose().map_err(PyErr::from)?;
+    let stream = stream.map(|stream| stream.value().into_pyobject(py)).transpose().map_err(PyErr::from)?;
     // A copy is made here, whatever the producer can; only that it makes none is its to know.
     let mut given = Given { copy: copy == Some(false), max_version: true, stream: stream.is_some() };
     let stream = stream.as_ref().map_or(null_mut(), Bound::as_ptr);

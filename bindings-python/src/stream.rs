@@ -1,7 +1,7 @@
 //! Streams, as Python programs name them.
 
 use devexchange_core::Device;
-use devexchange_core::runtime::cuda::Stream;
+use devexchange_core::runtime::cuda::{RawStream, Stream};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt};
 
@@ -9,7 +9,7 @@ use crate::error::{Result, refuse, wrong_type};
 
 /// The number of a stream: an integer as the protocols write it, or an object with `__cuda_stream__`, which gives a
 /// pair of a version and a handle (cuda.core, "CUDA stream protocol").
-pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<i64> {
+pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
     if stream.is_instance_of::<PyBool>() {
         return wrong_type!("stream is {stream}: a bool is not a stream");
     }
@@ -26,15 +26,16 @@ pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<i64> {
     integer(&handle)
 }
 
-fn integer(value: &Bound<'_, PyAny>) -> Result<i64> {
+fn integer(value: &Bound<'_, PyAny>) -> Result<RawStream> {
     match value.extract::<i64>() {
-        Ok(value) => Ok(value),
+        // SAFETY: a program that names a stream keeps it, as the documentation of the package asks for.
+        Ok(value) => Ok(unsafe { RawStream::new(value) }),
         Err(_) => refuse!(DEVX_INVALID_STREAM, "stream is {value}: neither -1 nor a stream handle"),
     }
 }
 
 /// As [`number`], where `None` stands for no stream.
-pub(crate) fn optional(stream: Option<&Bound<'_, PyAny>>) -> Result<Option<i64>> {
+pub(crate) fn optional(stream: Option<&Bound<'_, PyAny>>) -> Result<Option<RawStream>> {
     stream.map(number).transpose()
 }
 

@@ -12,6 +12,7 @@ use devexchange_core::abi::types::{
 };
 use devexchange_core::manager::Table;
 use devexchange_core::order::NO_SYNC;
+use devexchange_core::runtime::cuda::RawStream;
 use devexchange_core::{DeviceType, Error as CoreError, Owner, error as core_error, text};
 use pyo3::prelude::*;
 
@@ -131,10 +132,11 @@ unsafe extern "C" fn allocate(
             if (memory.bytes as u64) < request.bytes as u64 {
                 return refuse!(DEVX_CALLBACK, "it gave memory of {} bytes, not {}", memory.bytes, request.bytes);
             }
-            let stream = (request.stream != NO_SYNC).then_some(request.stream);
+            // SAFETY: the table's contract: a stream that is named is alive.
+            let stream = unsafe { RawStream::new(request.stream) };
             manager.py().detach(|| match stream {
-                None => memory.synchronize(),
-                Some(value) => memory.ready.wait(memory.device.stream_with(memory.device, value)?),
+                RawStream::NO_SYNC => memory.synchronize(),
+                value => memory.ready.wait(memory.device.stream_with(memory.device, value)?),
             })?;
             (out.device_type, out.device_id) = (memory.device.kind.0, memory.device.id);
             out.address = memory.address;

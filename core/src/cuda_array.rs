@@ -21,7 +21,7 @@ use crate::ledger::{Entry, Kind};
 use crate::memory::{Foreign, Owner, Releasable, Slab, TailSize, Vacant, collected, entry, repeated, vector};
 use crate::order::{Ready, release_behind};
 use crate::runtime::cuda::pointer::{self, Place};
-use crate::runtime::cuda::{Event, LEGACY, Stream};
+use crate::runtime::cuda::{Event, LEGACY, RawStream, Stream};
 use crate::tensor::{Flags, Tensor, TensorDesc};
 
 /// Longest type string that is read.
@@ -48,7 +48,7 @@ pub struct Request {
     pub no_stream: NoStream,
     /// Import: the stream that the consumer works on, which waits for the data. Export: the stream that the data is ordered
     /// on if it does not lie behind one already; without one, the legacy default stream.
-    pub stream: Option<i64>,
+    pub stream: Option<RawStream>,
 }
 
 impl Default for Request {
@@ -62,7 +62,10 @@ impl Request {
     ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` for a policy that does not exist, `DEVX_VERSION` for a negative version.
-    pub fn from_raw(raw: &DevxCudaArrayRequest) -> Result<Self> {
+    ///
+    /// # Safety
+    /// As [`RawStream::new`], of its stream.
+    pub unsafe fn from_raw(raw: &DevxCudaArrayRequest) -> Result<Self> {
         let no_stream = match raw.no_stream {
             DEVX_NO_STREAM_LEGACY_DEFAULT => NoStream::LegacyDefault,
             DEVX_NO_STREAM_HOST_SYNC => NoStream::HostSync,
@@ -72,8 +75,18 @@ impl Request {
         if raw.max_version < 0 {
             return refuse!(DEVX_VERSION, "max_version is {}: versions are 0 to 3", raw.max_version);
         }
-        let stream = (raw.stream != DEVX_CUDA_ARRAY_NO_STREAM).then_some(raw.stream);
+        // SAFETY: the caller's contract.
+        let stream = (raw.stream != DEVX_CUDA_ARRAY_NO_STREAM).then(|| unsafe { RawStream::new(raw.stream) });
         Ok(Self { max_version: raw.max_version, no_stream, stream })
+    }
+
+    /// The stream that is named, for memory of a device.
+    fn stream_on(&self, device: Device) -> Result<Option<Stream>> {
+        let Some(named) = self.stream else { return Ok(None) };
+        match device.stream(named) {
+            Some(stream) => stream.map(Some),
+            None => refuse!(DEVX_INVALID_STREAM, "stream is {}: {device} has no streams", named.value()),
+        }
     }
 }
 
@@ -183,13 +196,11 @@ unsafe fn look(array: &DevxCudaArray, request: &Request, masked: Option<Device>)
     let (tensor, Place { device, ordinal }) = unsafe { describe(array, masked) }?;
     // Pinned and managed memory is of no device, but its producer works on one.
     let home = Device { kind: DeviceType::CUDA, id: ordinal };
-    let producer = producer_of(array, home, request)?;
+    // SAFETY: the caller's contract.
+    let producer = unsafe { producer_of(array, home, request) }?;
     let ready = ready_of(array, home, producer, request)?;
-    if let Some(stream) = request.stream {
-        match device.stream(stream) {
-            Some(stream) => ready.wait(stream?)?,
-            None => return refuse!(DEVX_INVALID_STREAM, "stream is {stream}: {device} has no streams"),
-        }
+    if let Some(stream) = request.stream_on(device)? {
+        ready.wait(stream)?;
     }
     Ok(Seen { tensor, ready, producer })
 }
@@ -283,16 +294,20 @@ unsafe fn describe(array: &DevxCudaArray, parent: Option<Device>) -> Result<(Ten
 }
 
 /// The stream that the producer works on, if there is one to wait for.
-fn producer_of(array: &DevxCudaArray, device: Device, request: &Request) -> Result<Option<Stream>> {
+///
+/// # Safety
+/// As [`import`].
+unsafe fn producer_of(array: &DevxCudaArray, device: Device, request: &Request) -> Result<Option<Stream>> {
     let value = match (array.version, request.no_stream) {
         (DEVX_CUDA_ARRAY_VERSION, _) if array.stream == DEVX_CUDA_ARRAY_NO_STREAM => return Ok(None),
         (DEVX_CUDA_ARRAY_VERSION, _) => array.stream,
         (_, NoStream::LegacyDefault) => LEGACY,
         _ => return Ok(None),
     };
-    let stream = device.stream(value).transpose().map_err(|error| error.within("array: "))?;
     // A stream may be on another device than the memory: its event knows.
-    Ok(stream)
+    // SAFETY: the caller's contract.
+    let stream = device.stream(unsafe { RawStream::new(value) });
+    stream.transpose().map_err(|error| error.within("array: "))
 }
 
 fn ready_of(array: &DevxCudaArray, device: Device, producer: Option<Stream>, request: &Request) -> Result<Ready> {
@@ -303,8 +318,8 @@ fn ready_of(array: &DevxCudaArray, device: Device, producer: Option<Stream>, req
             Ok(Ready::After(Event::record(producer)?))
         }
         None if array.version < DEVX_CUDA_ARRAY_VERSION && request.no_stream == NoStream::HostSync => {
-            if let Some(legacy) = device.stream(LEGACY) {
-                legacy?.synchronize_device()?;
+            if let Some(legacy) = device.legacy_stream() {
+                legacy.synchronize_device()?;
             }
             Ok(Ready::Now)
         }
@@ -504,14 +519,10 @@ fn prepare(tensor: &Tensor, request: &Request) -> Result<Prepared> {
     let Some(typestr) = typestr(tensor.dtype()) else {
         return refuse!(DEVX_UNSUPPORTED, "dtype is {}: NumPy has no type string for it", tensor.dtype());
     };
-    let named = request.stream.map(|value| match device.stream(value) {
-        Some(stream) => stream,
-        None => refuse!(DEVX_INVALID_STREAM, "stream is {value}: {device} has no streams"),
-    });
-    let named = named.transpose()?;
+    let named = request.stream_on(device)?;
     let has_stream = request.max_version >= DEVX_CUDA_ARRAY_VERSION;
-    let legacy = || match device.stream(LEGACY) {
-        Some(stream) => stream,
+    let legacy = || match device.legacy_stream() {
+        Some(stream) => Ok(stream),
         None => refuse!(DEVX_DEVICE, "{device} has no streams"),
     };
     let (said, on) = match (tensor.ready(), named) {

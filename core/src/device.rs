@@ -5,7 +5,7 @@ use std::fmt;
 use crate::abi::dlpack::{self as dl, DLDevice};
 use crate::abi::types::{DEVX_DEVICE_NAME_BYTES, DevxDeviceInfo};
 use crate::error::{Result, refuse};
-use crate::runtime::cuda::{self, Stream};
+use crate::runtime::cuda::{self, RawStream, Stream};
 use crate::text;
 
 /// A kind of device. The set is open: a number that has no name here stays a number.
@@ -128,7 +128,7 @@ impl Device {
     ///
     /// # Errors
     /// `DEVX_INVALID_STREAM`; `DEVX_DEVICE` if neither has streams.
-    pub fn stream_with(self, other: Self, value: i64) -> Result<Stream> {
+    pub fn stream_with(self, other: Self, value: RawStream) -> Result<Stream> {
         // Pinned and managed memory is used by the streams of every device: the other one says which.
         let of_device = if self.kind != DeviceType::CUDA && other.kind == DeviceType::CUDA { other } else { self };
         match of_device.stream(value).or_else(|| other.stream(value)) {
@@ -200,23 +200,28 @@ impl Device {
     /// # Errors
     /// `DEVX_DEVICE`.
     pub fn require_streams(self) -> Result<()> {
-        match self.stream(cuda::LEGACY) {
-            Some(_) => Ok(()),
-            None => refuse!(DEVX_DEVICE, "device is {self}, which has no streams"),
-        }
+        if self.has_streams() { Ok(()) } else { refuse!(DEVX_DEVICE, "device is {self}, which has no streams") }
     }
 
-    /// A stream for work on this device's memory, from the number that the protocols use; `None` for a device that has
-    /// no streams.
+    /// Whether work on this device's memory is queued on streams.
+    #[inline]
+    pub fn has_streams(self) -> bool {
+        matches!(self.kind, DeviceType::CUDA | DeviceType::CUDA_HOST | DeviceType::CUDA_MANAGED)
+    }
+
+    /// A stream for work on this device's memory; `None` for a device that has no streams.
     ///
     /// # Errors
     /// `DEVX_INVALID_STREAM`.
     #[inline]
-    pub fn stream(self, value: i64) -> Option<Result<Stream>> {
-        match self.kind {
-            DeviceType::CUDA | DeviceType::CUDA_HOST | DeviceType::CUDA_MANAGED => Some(Stream::new(self.id, value)),
-            _ => None,
-        }
+    pub fn stream(self, value: RawStream) -> Option<Result<Stream>> {
+        self.has_streams().then(|| Stream::new(self.id, value))
+    }
+
+    /// The legacy default stream; `None` for a device that has no streams.
+    #[inline]
+    pub fn legacy_stream(self) -> Option<Stream> {
+        self.has_streams().then(|| Stream::legacy(self.id))
     }
 }
 

@@ -18,6 +18,7 @@ use crate::layout::MAX_NDIM;
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Owner, Slab, TailSize};
 use crate::order::{self, Ready};
+use crate::runtime::cuda::RawStream;
 use crate::tensor::{Flags, Tensor, TensorDesc};
 
 /// The version that this library writes at most.
@@ -56,14 +57,14 @@ pub struct Request {
     /// Highest version that the consumer reads.
     pub max_version: DLPackVersion,
     /// The consumer's stream; see [`order::check_stream`].
-    pub stream: i64,
+    pub stream: RawStream,
     /// Whether a copy is welcome.
     pub copy: Copying,
 }
 
 impl Default for Request {
     fn default() -> Self {
-        Self { max_version: VERSION, stream: order::NO_SYNC, copy: Copying::Never }
+        Self { max_version: VERSION, stream: RawStream::NO_SYNC, copy: Copying::Never }
     }
 }
 
@@ -72,9 +73,14 @@ impl Request {
     ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` for an unknown `copy`.
-    pub fn from_raw(request: &DevxDlpackRequest) -> Result<Self> {
+    ///
+    /// # Safety
+    /// As [`RawStream::new`], of its stream.
+    pub unsafe fn from_raw(request: &DevxDlpackRequest) -> Result<Self> {
         let max_version = DLPackVersion { major: request.max_major, minor: request.max_minor };
-        Ok(Self { max_version, stream: request.stream, copy: Copying::from_raw(request.copy)? })
+        // SAFETY: the caller's contract.
+        let stream = unsafe { RawStream::new(request.stream) };
+        Ok(Self { max_version, stream, copy: Copying::from_raw(request.copy)? })
     }
 }
 
@@ -181,9 +187,9 @@ pub unsafe fn import<M: Managed>(source: *mut M) -> Result<Tensor> {
 /// As [`import`]; `DEVX_INVALID_STREAM` for a stream that the tensor's device does not take.
 ///
 /// # Safety
-/// As [`import`]. The stream is not destroyed before the tensor was handed on or released.
+/// As [`import`].
 #[inline(always)]
-pub unsafe fn import_on<M: Managed>(source: *mut M, stream: Option<i64>) -> Result<Tensor> {
+pub unsafe fn import_on<M: Managed>(source: *mut M, stream: Option<RawStream>) -> Result<Tensor> {
     if source.is_null() {
         return refuse!(DEVX_NULL_ARGUMENT, "tensor is NULL");
     }
@@ -244,12 +250,11 @@ unsafe fn described_with_care(tensor: &DLTensor, flags: Flags, owner: impl FnOnc
 
 /// # Safety
 /// As [`described`].
-unsafe fn described_on(tensor: &DLTensor, flags: Flags, value: i64) -> Result<Tensor> {
+unsafe fn described_on(tensor: &DLTensor, flags: Flags, stream: RawStream) -> Result<Tensor> {
     // SAFETY: the caller's contract.
     let mut made = unsafe { described(tensor, flags, Owner::none) }?;
-    order::check_stream(made.device(), value)?;
-    if let Some(stream) = made.device().stream(value).filter(|_| value != order::NO_SYNC) {
-        made.set_ready(Ready::Queued(stream?));
+    if let Some(stream) = order::asked(made.device(), stream)? {
+        made.set_ready(Ready::Queued(stream));
     }
     Ok(made)
 }
@@ -283,7 +288,7 @@ pub fn share<M: Managed>(tensor: &Tensor, request: &Request) -> Result<Owned<M>>
 ///
 /// # Errors
 /// `DEVX_READ_ONLY` and `DEVX_UNSUPPORTED` for what a plain `DLTensor` cannot say, `DEVX_INVALID_STREAM`, `DEVX_DRIVER`.
-pub fn borrow(tensor: &Tensor, stream: i64) -> Result<DLTensor> {
+pub fn borrow(tensor: &Tensor, stream: RawStream) -> Result<DLTensor> {
     require_no_padding(tensor.flags())?;
     if tensor.flags().has(Flags::READ_ONLY) {
         return refuse!(DEVX_READ_ONLY, "flags has READ_ONLY: a plain DLTensor has no flags to say so");
@@ -305,13 +310,9 @@ fn require_no_padding(flags: Flags) -> Result<()> {
 
 /// Makes the consumer's stream wait for the data.
 #[inline]
-fn make_ready(tensor: &Tensor, stream: i64) -> Result<()> {
-    order::check_stream(tensor.device(), stream)?;
-    if stream == order::NO_SYNC {
-        return Ok(());
-    }
-    match tensor.device().stream(stream) {
-        Some(stream) => tensor.wait(stream?),
+fn make_ready(tensor: &Tensor, stream: RawStream) -> Result<()> {
+    match order::asked(tensor.device(), stream)? {
+        Some(stream) => tensor.wait(stream),
         None => Ok(()),
     }
 }

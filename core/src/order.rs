@@ -12,12 +12,10 @@ use crate::arrow::Batch;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, refuse};
 use crate::memory::{Lazy, Owner, Vacant, push};
+pub use crate::runtime::cuda::NO_SYNC;
 use crate::runtime::cuda::reaper::{Held, Later};
-use crate::runtime::cuda::{Event, ForeignEvent, LEGACY, Stream, pointer, reaper};
+use crate::runtime::cuda::{Event, ForeignEvent, RawStream, Stream, pointer, reaper};
 use crate::tensor::Tensor;
-
-/// "Do not synchronise" as a stream value (array API, `__dlpack__`).
-pub const NO_SYNC: i64 = -1;
 
 /// When data may be touched. It cannot be cloned: what the data came with is good as long as the data.
 #[derive(Debug)]
@@ -37,10 +35,7 @@ impl Ready {
     /// `stream=None`; CUDA Array Interface before version 3).
     #[inline]
     pub fn unknown(device: Device) -> Self {
-        match device.stream(LEGACY) {
-            Some(Ok(stream)) => Self::Queued(stream),
-            _ => Self::Now,
-        }
+        device.legacy_stream().map_or(Self::Now, Self::Queued)
     }
 
     /// As [`Ready::unknown`], of memory at an address. Pinned and managed memory belongs to no device, but was made for one: its
@@ -310,6 +305,19 @@ pub(crate) fn release_behind(tensor: Tensor, stream: Stream) {
 #[inline]
 pub fn check_stream(device: Device, stream: i64) -> Result<()> {
     if stream == NO_SYNC { Ok(()) } else { check_any_stream(device, stream) }
+}
+
+/// The stream that a DLPack request asks for; `None` for [`NO_SYNC`].
+///
+/// # Errors
+/// As [`check_stream`].
+#[inline]
+pub(crate) fn asked(device: Device, stream: RawStream) -> Result<Option<Stream>> {
+    if stream == RawStream::NO_SYNC {
+        return Ok(None);
+    }
+    check_any_stream(device, stream.value())?;
+    device.stream(stream).transpose()
 }
 
 /// Of any value but [`NO_SYNC`].

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use devexchange_core::abi::dlpack::*;
 use devexchange_core::abi::types::*;
 use devexchange_core::dlpack::{self, Copying, Managed, Owned, Request};
+use devexchange_core::runtime::cuda::RawStream;
 use devexchange_core::{DType, Device, Flags, Owner, Tensor, TensorDesc};
 
 /// Counts how often its owner was released.
@@ -118,16 +119,16 @@ fn flags_survive_and_the_legacy_struct_refuses_what_it_cannot_say() {
 #[test]
 fn a_borrowed_description_owns_nothing_and_refuses_what_it_cannot_say() {
     let tensor = Tensor::from_vec(vec![1_i64, 2], &[2]).unwrap();
-    let lent = dlpack::borrow(&tensor, -1).unwrap();
+    let lent = dlpack::borrow(&tensor, RawStream::NO_SYNC).unwrap();
     assert_eq!((lent.data, lent.ndim), (tensor.data(), 1));
-    assert_eq!(dlpack::borrow(&tensor, 7).unwrap_err().status(), DEVX_INVALID_STREAM);
+    assert_eq!(dlpack::borrow(&tensor, handle(7)).unwrap_err().status(), DEVX_INVALID_STREAM);
 
     let mut data = [0.0_f32; 2];
     for (flags, status) in [(Flags::READ_ONLY, DEVX_READ_ONLY), (Flags::SUBBYTE_PADDED, DEVX_UNSUPPORTED)] {
         let described = TensorDesc { flags, ..desc(&mut data, &[2]) };
         // SAFETY: the array outlives the tensor.
         let tensor = unsafe { Tensor::from_raw_parts(&described, Owner::none()) }.unwrap();
-        assert_eq!(dlpack::borrow(&tensor, -1).unwrap_err().status(), status);
+        assert_eq!(dlpack::borrow(&tensor, RawStream::NO_SYNC).unwrap_err().status(), status);
     }
 }
 
@@ -302,11 +303,16 @@ fn a_refused_owner_comes_back_unreleased() {
     assert_eq!(released.load(SeqCst), 1);
 }
 
+fn handle(value: i64) -> RawStream {
+    // SAFETY: on the host no stream is looked at.
+    unsafe { RawStream::new(value) }
+}
+
 #[test]
 fn streams_on_the_cpu() {
     let tensor = Tensor::from_vec(vec![0_u8], &[1]).unwrap();
     for stream in [0, 1, 2, 0x7f00] {
-        let request = Request { stream, ..Request::default() };
+        let request = Request { stream: handle(stream), ..Request::default() };
         let refused = dlpack::export::<DLManagedTensorVersioned>(tensor.clone(), &request).unwrap_err();
         assert_eq!(refused.error.status(), DEVX_INVALID_STREAM);
         assert!(refused.error.message().contains(&stream.to_string()));

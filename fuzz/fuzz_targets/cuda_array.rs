@@ -159,7 +159,8 @@ fn request(u: &mut Unstructured<'_>) -> Result<Request> {
         no_stream: u.int_in_range(0..=3)?,
         stream: *u.choose(&[DEVX_CUDA_ARRAY_NO_STREAM, 1, 2, 0])?,
     };
-    Ok(Request::from_raw(&raw).unwrap_or_default())
+    // SAFETY: no handle.
+    Ok(unsafe { Request::from_raw(&raw) }.unwrap_or_default())
 }
 
 /// Hands tensors on and takes them in again, and gives them up in an arbitrary order.

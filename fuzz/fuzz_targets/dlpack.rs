@@ -13,7 +13,8 @@ use devexchange_core::abi::dlpack::{
     DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor,
 };
 use devexchange_core::dlpack::{self, Copying, Managed, Owned, Request};
-use devexchange_core::{Batch, DType, Flags, Tensor, convert, order};
+use devexchange_core::runtime::cuda::RawStream;
+use devexchange_core::{Batch, DType, Flags, Tensor, convert};
 use devexchange_fuzz::tensor::Shape;
 use devexchange_fuzz::{Releases, balanced, chance, init};
 use libfuzzer_sys::fuzz_target;
@@ -127,8 +128,8 @@ fn import<M: Foreign>(u: &mut Unstructured<'_>, releases: &mut Releases) -> Resu
     let before = unsafe { bytes_of(managed) };
     let imported = if chance(u, 1, 8)? {
         let stream = *u.choose(&[-1, 0, 1, 2, 77, i64::MIN])?;
-        // SAFETY: made just now, and ours.
-        unsafe { dlpack::import_on(managed, Some(stream)) }
+        // SAFETY: made just now, and ours; on the host there is no stream.
+        unsafe { dlpack::import_on(managed, Some(RawStream::new(stream))) }
     } else {
         // SAFETY: as above.
         unsafe { dlpack::import(managed) }
@@ -221,7 +222,8 @@ fn with_tensor(tensor: &Tensor, may_be: bool, u: &mut Unstructured<'_>) -> Resul
     let copying = if may_be { Copying::IfNeeded } else { Copying::Never };
     let request = Request {
         max_version: DLPackVersion { major: u.int_in_range(0..=2)?, minor: u.int_in_range(0..=9)? },
-        stream: if chance(u, 1, 8)? { i64::arbitrary(u)? } else { order::NO_SYNC },
+        // SAFETY: on the host there is no stream.
+        stream: if chance(u, 1, 8)? { unsafe { RawStream::new(i64::arbitrary(u)?) } } else { RawStream::NO_SYNC },
         copy: if may_be { *u.choose(&[Copying::Never, Copying::IfNeeded, Copying::Always])? } else { Copying::Never },
     };
     Ok(match u.int_in_range(0..=8)? {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use devexchange_core::runtime::cuda::{info, kept_events, reaper};
+use devexchange_core::runtime::cuda::{RawStream, Stream, info, kept_events, reaper};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
 use crate::{patient, root};
@@ -386,6 +386,25 @@ pub fn stream() -> u64 {
     let mut stream = 0_u64;
     cu_ok!("cuStreamCreate", &raw mut stream, 1);
     stream
+}
+
+/// A stream of device 0 by its number: no test destroys one that it gave to the library and that it still needs.
+pub fn on(stream: u64) -> Stream {
+    on_device(0, stream)
+}
+
+/// As [`on`], said to be of another device.
+///
+/// # Panics
+/// For 0.
+pub fn on_device(ordinal: i32, stream: u64) -> Stream {
+    Stream::new(ordinal, raw(stream as i64)).expect("a stream")
+}
+
+/// As [`on`], as a request has it.
+pub fn raw(stream: i64) -> RawStream {
+    // SAFETY: as above.
+    unsafe { RawStream::new(stream) }
 }
 
 /// Destroys a stream.

@@ -39,7 +39,7 @@ fn without_a_driver_host_memory_works() {
 fn without_a_driver() {
     let cuda = Device { kind: DeviceType::CUDA, id: 0 };
     let host = Tensor::from_vec(vec![1_u8, 2, 3, 4], &[4]).expect("a tensor");
-    let stream = Stream::new(0, 1).expect("a number");
+    let stream = Stream::legacy(0);
     let managed = foreign::dlpack(0x1000, 4, cuda, || ());
     let mut array = foreign::arrow(0x1000, 4, cuda, 0, || ());
     let mut bytes = [0; 4];

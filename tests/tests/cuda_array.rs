@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use devexchange_core::abi::cuda_array::{DEVX_CUDA_ARRAY_NO_STREAM, DevxCudaArray};
 use devexchange_core::abi::types::*;
 use devexchange_core::cuda_array::{self, NoStream, Request, dtype_of};
-use devexchange_core::runtime::cuda::{LEGACY, PER_THREAD, Stream};
+use devexchange_core::runtime::cuda::{LEGACY, PER_THREAD};
 use devexchange_core::{DType, Device, Error, Flags, Owner, Tensor, TensorDesc};
 use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::{self, CUDA0};
@@ -77,11 +77,7 @@ fn import(array: &mut DevxCudaArray, request: &Request) -> Result<Tensor, Error>
 }
 
 fn for_stream(stream: u64) -> Request {
-    Request { stream: Some(stream as i64), ..Request::default() }
-}
-
-fn on(value: u64) -> Stream {
-    Stream::new(0, value as i64).expect("a stream")
+    Request { stream: Some(sim::raw(stream as i64)), ..Request::default() }
 }
 
 /// A producer and a consumer with a stream each.
@@ -145,7 +141,7 @@ fn the_wait_is_handed_on() {
         array.stream = scene.producer as i64;
         let tensor = import(&mut array, &Request::default()).expect("imported");
         // The producer goes on with other things, and its stream may even end: the event stays.
-        tensor.wait(on(scene.consumer)).expect("waits");
+        tensor.wait(sim::on(scene.consumer)).expect("waits");
         scene.consume(scene.consumer);
         drop(tensor);
         scene.end();
@@ -164,7 +160,7 @@ fn the_producers_stream_waits_at_the_end() {
         let tensor = import(&mut array, &for_stream(scene.consumer)).expect("imported");
         sim::copy(scene.scratch, scene.data, N, scene.consumer);
         if says_so {
-            tensor.used_on(on(scene.consumer)).expect("noted");
+            tensor.used_on(sim::on(scene.consumer)).expect("noted");
         }
         drop(tensor);
         // The producer writes again, on its own stream, without a word to anybody.
@@ -198,7 +194,7 @@ fn a_producer_that_captures_meanwhile_is_left_alone() {
         let released = Arc::clone(&state(&array).released);
         let tensor = import(&mut array, &for_stream(scene.consumer)).expect("imported");
         sim::copy(scene.scratch, scene.data, N, scene.consumer);
-        tensor.used_on(on(scene.consumer)).expect("noted");
+        tensor.used_on(sim::on(scene.consumer)).expect("noted");
         sim::begin_capture(scene.producer, 2);
         drop(tensor);
         sim::settle();
@@ -220,7 +216,7 @@ fn releases_come_once_and_after_the_work() {
         let released = Arc::clone(&state(&array).released);
         let tensor = import(&mut array, &for_stream(scene.consumer)).expect("imported");
         sim::copy(scene.scratch, memory, N, scene.consumer);
-        tensor.used_on(on(scene.consumer)).expect("noted");
+        tensor.used_on(sim::on(scene.consumer)).expect("noted");
         drop(tensor);
         sim::settle();
         assert_eq!(released.load(SeqCst), 1);
@@ -301,7 +297,7 @@ fn exports_name_the_stream_that_the_data_is_behind() {
         let scene = Scene::new();
         sim::fill(scene.data, 0x5a, N, scene.producer);
         let mut tensor = foreign::tensor(scene.data, N, CUDA0, || ());
-        tensor.produced_on(on(scene.producer)).expect("not shared");
+        tensor.produced_on(sim::on(scene.producer)).expect("not shared");
         // A consumer of version 3 waits for the stream that is named, as one in Python would.
         for request in [Request::default(), for_stream(scene.consumer)] {
             let exported = cuda_array::export(tensor.clone(), &request).map_err(Error::from).expect("exported");
@@ -335,7 +331,7 @@ fn exports_are_released_after_what_is_behind_the_named_stream() {
                 sim::free(memory);
                 count.fetch_add(1, SeqCst);
             });
-            tensor.produced_on(on(scene.producer)).expect("not shared");
+            tensor.produced_on(sim::on(scene.producer)).expect("not shared");
             let request = if names_one { for_stream(named) } else { Request::default() };
             let exported = cuda_array::export(tensor, &request).map_err(Error::from).expect("exported");
             let mut array = exported.into_raw();
@@ -370,7 +366,7 @@ fn exports_without_a_stream_are_released_after_the_legacy_one() {
             sim::fill(memory, 0x5a, N, scene.producer);
             let mut tensor = foreign::tensor(memory, N, CUDA0, move || sim::free(memory));
             if produced {
-                tensor.produced_on(on(scene.producer)).expect("not shared");
+                tensor.produced_on(sim::on(scene.producer)).expect("not shared");
             } else {
                 sim::synchronize(scene.producer);
             }
@@ -423,7 +419,7 @@ fn the_default_stream_of_another_thread_is_named_by_the_legacy_one() {
         let scene = Scene::new();
         sim::fill(scene.data, 0x5a, N, PER_THREAD as u64);
         let mut tensor = foreign::tensor(scene.data, N, CUDA0, || ());
-        tensor.produced_on(on(PER_THREAD as u64)).expect("not shared");
+        tensor.produced_on(sim::on(PER_THREAD as u64)).expect("not shared");
         let export = || cuda_array::export(tensor.clone(), &Request::default()).map_err(Error::from).expect("exported");
         assert_eq!(export().as_raw().stream, PER_THREAD);
         std::thread::scope(|scope| {
@@ -567,7 +563,7 @@ fn masks_have_an_order_of_their_own() {
         let imported = unsafe { cuda_array::import(&raw mut array, &request, true) }.expect("imported");
         let mask = imported.mask.expect("a mask");
         assert_eq!(sim::download(mask.data() as u64, 6, scene.consumer), [1; 6]);
-        mask.used_on(on(scene.consumer)).expect("used");
+        mask.used_on(sim::on(scene.consumer)).expect("used");
         drop((imported.tensor, mask));
         // Its producer goes on after what used it.
         sim::fill(scene.data + 64, 0, 6, other);

@@ -8,17 +8,12 @@ use std::ptr::null;
 use devexchange_core::arrow::{ArrayBuilder, Type};
 use devexchange_core::convert::{self, Plan};
 use devexchange_core::dlpack::Copying;
-use devexchange_core::runtime::cuda::Stream;
 use devexchange_core::{Batch, Device, Owner, Tensor};
 use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::CUDA0;
 use devexchange_tests::sim::{self, Session};
 
 const SEEDS: u64 = 100;
-
-fn on(value: u64) -> Stream {
-    Stream::new(0, value as i64).expect("a stream")
-}
 
 fn at<T: Copy + Send + 'static>(values: &'static [T]) -> *const c_void {
     values.as_ptr().cast()
@@ -69,10 +64,10 @@ fn every_layout_to_the_device_and_back() {
     let expected = shown(&everything());
     session.each(SEEDS, || {
         let (up, down) = (sim::stream(), sim::stream());
-        let on_device = everything().copy_to(CUDA0, on(up)).expect("copied up");
+        let on_device = everything().copy_to(CUDA0, sim::on(up)).expect("copied up");
         let error = on_device.column(0).expect("a column").value(0).expect_err("device memory");
         assert!(error.message().contains("cuda:0"), "{error}");
-        let back = on_device.copy_to(Device::CPU, on(down)).expect("copied down");
+        let back = on_device.copy_to(Device::CPU, sim::on(down)).expect("copied down");
         assert_eq!(shown(&back), expected);
         drop((on_device, back));
         sim::settle();
@@ -87,7 +82,7 @@ fn sizes_of_views_are_read_wherever_they_are() {
     let session = Session::new();
     session.each(SEEDS, || {
         let stream = sim::stream();
-        let on_device = everything().copy_to(CUDA0, on(stream)).expect("copied up");
+        let on_device = everything().copy_to(CUDA0, sim::on(stream)).expect("copied up");
         let views = on_device.column(0).expect("a column");
         assert_eq!(views.ty(), Type::Utf8View);
         for sizes_on_device in [false, true] {
@@ -105,8 +100,8 @@ fn sizes_of_views_are_read_wherever_they_are() {
             let keep = on_device.clone();
             // SAFETY: the buffers are those of a batch that the owner keeps; the sizes live until the end.
             let mut foreign = unsafe { array.owner(Owner::new(keep)).build(CUDA0) }.expect("well-formed");
-            foreign.produced_on(on(stream)).expect("not shared");
-            let back = foreign.copy_to(Device::CPU, on(stream)).expect("copied down");
+            foreign.produced_on(sim::on(stream)).expect("not shared");
+            let back = foreign.copy_to(Device::CPU, sim::on(stream)).expect("copied down");
             assert_eq!(shown(&back), ["\"hi\"", "\"a text of 16 ch.\"", "\"text of 16 ch.\"", "null"]);
             drop((foreign, back));
             sim::settle();
@@ -126,9 +121,9 @@ fn nulls_on_the_device_are_counted_after_the_wait() {
         let bits = array("i", 17).buffer(at(&[0xff_u8, 0x0f, 0])).buffer(at(&[0_i32; 17])).null_count(-1);
         // SAFETY: the buffers are static.
         let on_host = unsafe { bits.offset(0).build(Device::CPU) }.expect("well-formed");
-        let on_device = on_host.copy_to(CUDA0, on(producer)).expect("copied up");
+        let on_device = on_host.copy_to(CUDA0, sim::on(producer)).expect("copied up");
         assert!(on_device.root().null_count().is_err());
-        assert_eq!(on_device.root().null_count_on(on(consumer)).expect("counted"), 5);
+        assert_eq!(on_device.root().null_count_on(sim::on(consumer)).expect("counted"), 5);
         drop(on_device);
         sim::settle();
         sim::destroy(producer);
@@ -143,22 +138,22 @@ fn columns_and_matrices() {
         let (producer, consumer) = (sim::stream(), sim::stream());
         let column = |from: i32| {
             let host = Tensor::from_vec(vec![from, from + 1, from + 2], &[3]).expect("three values");
-            let tensor = host.copy_to(CUDA0, on(producer)).expect("copied up");
+            let tensor = host.copy_to(CUDA0, sim::on(producer)).expect("copied up");
             convert::column(&tensor, "", Copying::Never).expect("a view")
         };
         let (a, b, c) = (column(1), column(7), column(4));
         // Three allocations in an order that no allocator gives.
-        let table = Batch::of_columns(&[("a", &c), ("b", &a), ("c", &b)], Some(on(consumer))).expect("columns");
+        let table = Batch::of_columns(&[("a", &c), ("b", &a), ("c", &b)], Some(sim::on(consumer))).expect("columns");
         assert!(matches!(convert::plan_matrix(&table).expect("a plan"), Plan::Copy { bytes: 36, .. }));
         assert!(convert::matrix(&table, Copying::IfNeeded, None).is_err());
-        let matrix = convert::matrix(&table, Copying::IfNeeded, Some(on(consumer))).expect("gathered");
+        let matrix = convert::matrix(&table, Copying::IfNeeded, Some(sim::on(consumer))).expect("gathered");
         drop((a, b, c, table));
         assert_eq!((matrix.shape(), matrix.strides()), (&[3, 2 + 1][..], &[1, 3][..]));
         // Its columns are a batch again, without a copy.
         let table = convert::batch(&matrix, &["x", "y", "z"], Copying::Never).expect("a view");
         assert_eq!(convert::plan_matrix(&table).expect("a plan"), Plan::View);
         drop(matrix);
-        let back = table.copy_to(Device::CPU, on(producer)).expect("copied down");
+        let back = table.copy_to(Device::CPU, sim::on(producer)).expect("copied down");
         assert_eq!(shown(&back)[0], "{\"x\": 4, \"y\": 1, \"z\": 7}");
         drop((table, back));
         sim::settle();

@@ -24,7 +24,7 @@ fn pinned(event: u64) -> Batch {
 
 /// A record batch of one column.
 fn rows(column: &Batch) -> Batch {
-    let stream = Stream::new(0, 1).expect("a stream");
+    let stream = Stream::legacy(0);
     Batch::of_columns(&[("bytes", column)], Some(stream)).expect("a batch")
 }
 

@@ -12,17 +12,13 @@ use devexchange_core::arrow::Schema;
 use devexchange_core::arrow::batch::NodeDesc;
 use devexchange_core::arrow::schema::FieldDesc;
 use devexchange_core::dlpack;
-use devexchange_core::runtime::cuda::Stream;
+use devexchange_core::runtime::cuda::{RawStream, Stream};
 use devexchange_core::{Batch, DType, Device, DeviceType, Error, Owner, Result, Tensor};
 use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
 use devexchange_tests::sim::{self, Session};
 
 const N: u64 = 256;
-
-fn on(value: u64) -> Stream {
-    Stream::new(0, value as i64).expect("a stream")
-}
 
 #[track_caller]
 fn check(error: &Error, status: DevxStatus, code: i32, texts: &[&str]) {
@@ -104,7 +100,7 @@ fn buffers_of_every_kind_that_are_somewhere_else() {
 fn streams_that_are_none_or_of_another_device() {
     let _session = Session::new();
     for value in [0, -1, -2, i64::MIN] {
-        let refused = Stream::new(0, value).expect_err("no stream");
+        let refused = Stream::new(0, sim::raw(value)).expect_err("no stream");
         check(&refused, DEVX_INVALID_STREAM, 0, &[&value.to_string()]);
     }
     if sim::skipped("this part needs two devices") {
@@ -113,13 +109,13 @@ fn streams_that_are_none_or_of_another_device() {
     sim::set_current(sim::primary(1));
     let other = sim::stream();
     sim::set_current(sim::primary(0));
-    let refused = Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(on(other))).expect_err("of another device");
+    let refused = Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(sim::on(other))).expect_err("of another device");
     check(&refused, DEVX_INVALID_STREAM, 0, &["of cuda:1, not of cuda:0"]);
     // For a copy it is a stream of neither memory, and fine.
     let host = Tensor::from_vec(vec![3_u8; 16], &[16]).expect("a tensor");
-    let copy = host.copy_to(CUDA0, on(other)).expect("copied");
+    let copy = host.copy_to(CUDA0, sim::on(other)).expect("copied");
     let mut bytes = [0; 16];
-    copy.read(&mut bytes, on(other)).expect("read");
+    copy.read(&mut bytes, sim::on(other)).expect("read");
     assert_eq!(bytes, [3; 16]);
     drop(copy);
     sim::settle();
@@ -135,7 +131,9 @@ fn streams_that_are_destroyed() {
     let (data, gone) = (sim::alloc(N), sim::stream());
     sim::destroy(gone);
     let tensor = foreign::tensor(data, N, CUDA0, || ());
-    for refused in [tensor.wait(on(gone)), tensor.used_on(on(gone)), tensor.copy_to(CUDA0, on(gone)).map(drop)] {
+    for refused in
+        [tensor.wait(sim::on(gone)), tensor.used_on(sim::on(gone)), tensor.copy_to(CUDA0, sim::on(gone)).map(drop)]
+    {
         check(&refused.expect_err("destroyed"), DEVX_DRIVER, 400, &["cuStream", "CUDA_ERROR_INVALID_HANDLE", "400"]);
     }
     drop(tensor);
@@ -158,7 +156,7 @@ fn events_that_are_none_or_destroyed() {
         cu_ok!("cuEventDestroy_v2", event);
         let mut array = foreign::arrow(data, N, CUDA0, event, || ());
         let batch = unsafe { Batch::import_device(&raw mut array, &bytes_schema()) }.expect("imported");
-        check(&batch.wait(on(1)).expect_err("destroyed"), DEVX_DRIVER, 400, &["cuStreamWaitEvent", "400"]);
+        check(&batch.wait(sim::on(1)).expect_err("destroyed"), DEVX_DRIVER, 400, &["cuStreamWaitEvent", "400"]);
         drop(batch);
         assert!(sim::take_findings().iter().all(|finding| finding.starts_with("StaleHandle: Event")));
     }
@@ -179,7 +177,7 @@ fn an_event_of_another_context_is_waited_for() {
         let mut array = foreign::arrow(data, N, CUDA0, event, || ());
         let batch = unsafe { Batch::import_device(&raw mut array, &bytes_schema()) }.expect("imported");
         let consumer = sim::stream();
-        batch.wait(on(consumer)).expect("waits");
+        batch.wait(sim::on(consumer)).expect("waits");
         assert_eq!(sim::download(data, N, consumer), [9; N as usize]);
         drop(batch);
         sim::destroy(consumer);
@@ -196,7 +194,7 @@ fn too_much_memory() {
     let shape = [1_i64 << 45];
     for (kind, stream, call) in [
         (DeviceType::CUDA, None, "cuMemAlloc:"),
-        (DeviceType::CUDA, Some(on(1)), "cuMemAllocAsync:"),
+        (DeviceType::CUDA, Some(sim::on(1)), "cuMemAllocAsync:"),
         (DeviceType::CUDA_HOST, None, "cuMemHostAlloc:"),
         (DeviceType::CUDA_MANAGED, None, "cuMemAllocManaged:"),
     ] {
@@ -213,20 +211,25 @@ fn out_of_memory_in_the_middle() {
     }
     let (data, stream) = (sim::alloc(N), sim::stream());
     let mut tensor = foreign::tensor(data, N, CUDA0, || ());
-    tensor.produced_on(on(stream)).expect("not shared yet");
+    tensor.produced_on(sim::on(stream)).expect("not shared yet");
     // The export needs an event that the driver cannot record; the tensor comes back.
     sim::fail("cuEventRecord", 1, 2, false);
-    let request = dlpack::Request { stream: 1, ..dlpack::Request::default() };
+    let request = dlpack::Request { stream: RawStream::LEGACY, ..dlpack::Request::default() };
     let refused = dlpack::export::<devexchange_core::abi::dlpack::DLManagedTensorVersioned>(tensor, &request);
     let refused = refused.expect_err("out of memory");
     check(&refused.error, DEVX_OUT_OF_MEMORY, 2, &["cuEventRecord: CUDA_ERROR_OUT_OF_MEMORY (2)"]);
     let tensor = refused.returned;
     sim::fail("cuMemcpyAsync", 1, 2, false);
-    check(&tensor.copy_to(CUDA0, on(stream)).expect_err("out of memory"), DEVX_OUT_OF_MEMORY, 2, &["cuMemcpyAsync:"]);
+    check(
+        &tensor.copy_to(CUDA0, sim::on(stream)).expect_err("out of memory"),
+        DEVX_OUT_OF_MEMORY,
+        2,
+        &["cuMemcpyAsync:"],
+    );
     sim::fail("cuMemcpyAsync", 1, 7777, false);
-    let unknown = tensor.copy_to(CUDA0, on(stream)).expect_err("unknown");
+    let unknown = tensor.copy_to(CUDA0, sim::on(stream)).expect_err("unknown");
     check(&unknown, DEVX_DRIVER, 7777, &["cuMemcpyAsync: driver code 7777"]);
-    drop(tensor.copy_to(Device::CPU, on(stream)).expect("and now it works"));
+    drop(tensor.copy_to(Device::CPU, sim::on(stream)).expect("and now it works"));
     drop(tensor);
     sim::settle();
     sim::synchronize(stream);

@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
 use devexchange_core::arrow::release_array;
 use devexchange_core::dlpack::{self, Copying, Request};
-use devexchange_core::runtime::cuda::Stream;
+use devexchange_core::runtime::cuda::RawStream;
 use devexchange_core::{Batch, DType, Tensor, convert};
 use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
@@ -60,12 +60,8 @@ macro_rules! budget {
     }};
 }
 
-fn on(value: u64) -> Stream {
-    Stream::new(0, value as i64).expect("a stream")
-}
-
 fn export(tensor: &Tensor, stream: u64) -> dlpack::Owned<DLManagedTensorVersioned> {
-    let request = Request { stream: stream as i64, ..Request::default() };
+    let request = Request { stream: sim::raw(stream as i64), ..Request::default() };
     dlpack::export(tensor.clone(), &request).expect("exported")
 }
 
@@ -96,8 +92,9 @@ fn calls_for_each_operation() {
 
     // DLPack.
     let managed = foreign::dlpack(data, N, CUDA0, || ());
-    let tensor = budget!(unsafe { dlpack::import_on(managed.as_ptr(), Some(stream as i64)) }.expect("imported"););
-    budget!(tensor.wait(on(stream)).expect("the same stream"););
+    let tensor =
+        budget!(unsafe { dlpack::import_on(managed.as_ptr(), Some(sim::raw(stream as i64))) }.expect("imported"););
+    budget!(tensor.wait(sim::on(stream)).expect("the same stream"););
     let same = budget!(export(&tensor, stream););
     budget!(drop(same););
     let unsynchronised = budget!(export(&tensor, -1_i64 as u64););
@@ -106,12 +103,12 @@ fn calls_for_each_operation() {
         "cuStreamIsCapturing": 2, "cuStreamGetCtx": 2, "cuEventRecord": 1, "cuStreamWaitEvent": 1);
     budget!(drop(exported););
     let legacy = budget!(
-        dlpack::export::<DLManagedTensor>(tensor.clone(), &Request { stream: 1, ..Request::default() });
+        dlpack::export::<DLManagedTensor>(tensor.clone(), &Request { stream: RawStream::LEGACY, ..Request::default() });
         "cuStreamIsCapturing": 2, "cuStreamGetCtx": 1, "cuEventRecord": 1, "cuStreamWaitEvent": 1);
     drop(legacy.expect("exported"));
-    budget!(tensor.used_on(on(other)).expect("used");
+    budget!(tensor.used_on(sim::on(other)).expect("used");
         "cuStreamIsCapturing": 1, "cuStreamGetCtx": 1, "cuEventRecord": 1);
-    budget!(tensor.used_on(on(other)).expect("used");
+    budget!(tensor.used_on(sim::on(other)).expect("used");
         "cuStreamIsCapturing": 1, "cuStreamGetCtx": 2, "cuEventRecord": 1, "cuStreamWaitEvent": 1);
 
     // Conversions, and Arrow.
@@ -120,7 +117,7 @@ fn calls_for_each_operation() {
     budget!(drop(again););
     let mut array = budget!(export_arrow(&column); "cuStreamIsCapturing": 1, "cuStreamGetCtx": 1, "cuEventRecord": 1);
     let batch = budget!(unsafe { Batch::import_device(&raw mut array, column.schema()) }.expect("imported"););
-    budget!(batch.wait(on(other)).expect("waits");
+    budget!(batch.wait(sim::on(other)).expect("waits");
         "cuStreamIsCapturing": 1, "cuStreamGetCtx": 1, "cuStreamWaitEvent": 1);
     let reexported = budget!(export_arrow(&batch););
     budget!(release(reexported););
@@ -129,20 +126,20 @@ fn calls_for_each_operation() {
     cu_ok!("cuEventRecord", event, stream);
     let mut array = foreign::arrow(data, N, CUDA0, event, || ());
     let batch = budget!(unsafe { Batch::import_device(&raw mut array, &bytes_schema()) }.expect("imported"););
-    budget!(batch.wait(on(other)).expect("waits");
+    budget!(batch.wait(sim::on(other)).expect("waits");
         "cuStreamIsCapturing": 1, "cuStreamGetCtx": 1, "cuStreamWaitEvent": 1);
     budget!(drop(batch););
     let ready = {
         let mut array = foreign::arrow(data, N, CUDA0, 0, || ());
         unsafe { Batch::import_device(&raw mut array, &bytes_schema()) }.expect("imported")
     };
-    budget!(ready.wait(on(other)).expect("ready"););
+    budget!(ready.wait(sim::on(other)).expect("ready"););
     budget!(drop(ready););
     drop((column, tensor));
     sim::settle();
 
     // Memory.
-    let pool = budget!(Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(on(stream))).expect("allocated");
+    let pool = budget!(Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(sim::on(stream))).expect("allocated");
         "cuStreamGetCtx": 1, "cuCtxGetDevice": 1, "cuStreamIsCapturing": 1, "cuMemAllocAsync": 1,
         "cuThreadExchangeStreamCaptureMode": 2);
     budget!(drop(pool); "cuStreamIsCapturing": 1, "cuMemFreeAsync": 1);
@@ -166,13 +163,13 @@ fn events_are_made_once() {
     }
     let (data, stream) = (sim::alloc(N), sim::stream());
     let mut batch = foreign::batch(data, N, CUDA0, || ());
-    batch.produced_on(on(stream)).expect("not shared yet");
+    batch.produced_on(sim::on(stream)).expect("not shared yet");
     release(export_arrow(&batch));
     let before = sim::calls("cuEventCreate");
     for schedule in sim::schedules(100) {
         session.begin(schedule);
         release(export_arrow(&batch));
-        batch.wait(on(1)).expect("waits");
+        batch.wait(sim::on(1)).expect("waits");
     }
     assert_eq!(sim::calls("cuEventCreate"), before);
     drop(batch);

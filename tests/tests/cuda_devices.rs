@@ -35,7 +35,7 @@ impl Streams {
     }
 
     fn of(&self, device: Device) -> Stream {
-        Stream::new(device.id, if device == CUDA0 { self.zero } else { self.one } as i64).expect("a stream")
+        sim::on_device(device.id, if device == CUDA0 { self.zero } else { self.one })
     }
 
     fn end(self) {
@@ -163,8 +163,10 @@ fn release_waits_for_work_on_the_other_device() {
         foreign.produced_on(streams.of(CUDA0)).expect("not shared");
         let pool = Tensor::allocate(CUDA0, DType::UINT8, &[N as i64], Some(streams.of(CUDA0))).expect("allocated");
         let exported: Owned<DLManagedTensorVersioned> =
-            dlpack::export(foreign, &Request { stream: streams.one as i64, ..Request::default() }).expect("exported");
-        let imported = unsafe { dlpack::import_on(exported.into_raw(), Some(streams.one as i64)) }.expect("imported");
+            dlpack::export(foreign, &Request { stream: sim::raw(streams.one as i64), ..Request::default() })
+                .expect("exported");
+        let imported =
+            unsafe { dlpack::import_on(exported.into_raw(), Some(sim::raw(streams.one as i64))) }.expect("imported");
         pool.wait(streams.of(CUDA1)).expect("waits");
         sim::copy(pool.data().expose_provenance() as u64, data, N, streams.one);
         sim::copy(scratch, pool.data().expose_provenance() as u64, N, streams.one);
@@ -233,7 +235,7 @@ fn memory_of_no_device_is_behind_the_stream_of_the_one_it_was_made_for() {
 fn a_stream_of_the_wrong_device_is_named() {
     let Some(session) = two_devices() else { return };
     let streams = Streams::new();
-    let mistaken = Stream::new(1, streams.zero as i64).expect("the number alone does not tell");
+    let mistaken = sim::on_device(1, streams.zero);
     match Tensor::allocate(CUDA1, DType::UINT8, &[4], Some(mistaken)) {
         Err(error) => assert!(error.message().contains("stream"), "{error}"),
         Ok(tensor) => tensor.check_pointers().expect("then it is where it says"),

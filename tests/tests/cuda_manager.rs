@@ -7,17 +7,13 @@ use devexchange_core::manager::{
     Deferred, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared, Statistics,
 };
 use devexchange_core::order::Ready;
-use devexchange_core::runtime::cuda::{Stream, kept_events};
+use devexchange_core::runtime::cuda::kept_events;
 use devexchange_core::{DType, Device, DeviceType, Result, Tensor};
 use devexchange_tests::foreign::CUDA0;
 use devexchange_tests::sim::{self, Session};
 
 const N: usize = 4096;
 const SEEDS: u64 = 50;
-
-fn on(value: u64) -> Stream {
-    Stream::new(0, value as i64).expect("a stream")
-}
 
 fn shared(manager: Result<impl Manager + 'static>) -> Shared {
     manager.and_then(Shared::new).expect("room for a manager")
@@ -51,16 +47,16 @@ fn memory_is_given_and_taken_back_in_order() {
         manager.initialize(0).expect("initialized again");
         let (producer, consumer) = (sim::stream(), sim::stream());
         let tensor =
-            Tensor::allocate_with(&**manager, CUDA0, DType::UINT8, &[N as i64], Some(on(producer))).expect(name);
+            Tensor::allocate_with(&**manager, CUDA0, DType::UINT8, &[N as i64], Some(sim::on(producer))).expect(name);
         tensor.check_pointers().expect("it is where it says");
         let data = tensor.data().expose_provenance() as u64;
         sim::fill(data, 7, N as u64, producer);
         let mut tensor = tensor;
-        tensor.produced_on(on(producer)).expect("not shared");
-        tensor.wait(on(consumer)).expect("waits");
+        tensor.produced_on(sim::on(producer)).expect("not shared");
+        tensor.wait(sim::on(consumer)).expect("waits");
         let scratch = sim::alloc(N as u64);
         sim::copy(scratch, data, N as u64, consumer);
-        tensor.used_on(on(consumer)).expect("noted");
+        tensor.used_on(sim::on(consumer)).expect("noted");
         assert_eq!(manager.statistics().bytes, N);
         drop(tensor);
         assert!(sim::download(scratch, N as u64, consumer).iter().all(|byte| *byte == 7));
@@ -199,8 +195,9 @@ fn memory_of_a_stream_is_not_deferred() {
     each(&session, 5, |name, manager| {
         let stream = sim::stream();
         let deferred = Deferred::new(&**manager);
-        let tensor = Tensor::allocate_with(&**manager, CUDA0, DType::UINT8, &[N as i64], Some(on(stream))).expect(name);
-        tensor.used_on(on(stream)).expect("noted");
+        let tensor =
+            Tensor::allocate_with(&**manager, CUDA0, DType::UINT8, &[N as i64], Some(sim::on(stream))).expect(name);
+        tensor.used_on(sim::on(stream)).expect("noted");
         drop(tensor);
         sim::settle();
         sim::synchronize(stream);
@@ -229,9 +226,10 @@ fn memory_without_a_stream_is_ready_at_once() {
     let session = Session::new();
     each(&session, SEEDS, |name, manager| {
         let (theirs, mine) = (sim::stream(), sim::stream());
-        let first = Tensor::allocate_with(&**manager, CUDA0, DType::UINT8, &[N as i64], Some(on(theirs))).expect(name);
+        let first =
+            Tensor::allocate_with(&**manager, CUDA0, DType::UINT8, &[N as i64], Some(sim::on(theirs))).expect(name);
         sim::fill(first.data().expose_provenance() as u64, 1, N as u64, theirs);
-        first.used_on(on(theirs)).expect("noted");
+        first.used_on(sim::on(theirs)).expect("noted");
         drop(first);
         let second = manager.allocate_ready(&Request::device(0, N)).expect(name);
         sim::fill(second.address.expose_provenance() as u64, 2, N as u64, mine);
@@ -254,7 +252,7 @@ fn captures_of_others_stay_intact() {
         sim::begin_capture(other, 0);
         // SAFETY: the box outlives the owner.
         drop(unsafe { manager.pin(0, mine.as_mut_ptr().cast(), N, HostFlags::default()) }.expect(name));
-        drop(manager.allocate(&Request::on(on(stream), N)).expect(name));
+        drop(manager.allocate(&Request::on(sim::on(stream), N)).expect(name));
         drop(manager.allocate_ready(&Request::device(0, N)).expect(name));
         manager.memory_info(0).expect(name);
         manager.trim(0, 0).expect(name);
@@ -292,10 +290,10 @@ fn memory_outlives_its_manager() {
         for (name, manager) in all() {
             let stream = sim::stream();
             let tensor =
-                Tensor::allocate_with(&*manager, CUDA0, DType::UINT8, &[N as i64], Some(on(stream))).expect(name);
+                Tensor::allocate_with(&*manager, CUDA0, DType::UINT8, &[N as i64], Some(sim::on(stream))).expect(name);
             drop(manager);
             sim::fill(tensor.data().expose_provenance() as u64, 1, N as u64, stream);
-            tensor.used_on(on(stream)).expect("noted");
+            tensor.used_on(sim::on(stream)).expect("noted");
             std::thread::spawn(move || drop(tensor)).join().expect("released");
             sim::settle();
             sim::destroy(stream);
@@ -310,7 +308,7 @@ fn pools_keep_and_trim() {
     session.each(5, || {
         let pool = Pool::new(PoolOptions::default()).expect("a manager");
         let stream = sim::stream();
-        drop(pool.allocate(&Request::on(on(stream), N)).expect("allocated"));
+        drop(pool.allocate(&Request::on(sim::on(stream), N)).expect("allocated"));
         sim::synchronize(stream);
         assert!(pool.reserved(0).expect("known") >= N as u64);
         pool.trim(0, 0).expect("trimmed");
@@ -332,10 +330,10 @@ fn pools_try_again_when_memory_is_short() {
     // Twice: an allocation asks again by itself, once what was released before is freed.
     sim::fail("cuMemAllocFromPoolAsync", 1, 2, false);
     sim::fail("cuMemAllocFromPoolAsync", 2, 2, false);
-    drop(pool.allocate(&Request::on(on(stream), N)).expect("the last try"));
+    drop(pool.allocate(&Request::on(sim::on(stream), N)).expect("the last try"));
     sim::fail_clear();
     sim::fail("cuMemAllocFromPoolAsync", 1, 2, true);
-    let error = pool.allocate(&Request::on(on(stream), N)).expect_err("no memory");
+    let error = pool.allocate(&Request::on(sim::on(stream), N)).expect_err("no memory");
     assert_eq!((error.status(), error.driver_code()), (DEVX_OUT_OF_MEMORY, 2));
     sim::fail_clear();
     let now = pool.statistics();
@@ -384,7 +382,7 @@ fn a_reset_is_done_when_it_returns() {
         drop(manager.allocate(&Request::device(0, N)).expect("allocated"));
         drop(manager.allocate(&Request::of(DeviceType::CUDA_HOST, 0, N)).expect("allocated"));
         let tensor = Tensor::allocate_with(&manager, CUDA0, DType::UINT8, &[8], None).expect("allocated");
-        tensor.used_on(on(1)).expect("noted");
+        tensor.used_on(sim::on(1)).expect("noted");
         drop(tensor);
         sim::settle();
         let kept = kept_events();

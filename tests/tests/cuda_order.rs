@@ -42,13 +42,13 @@ impl Scene {
     /// A tensor over the memory, produced on the producer's stream. Who made the memory frees it.
     fn tensor(&self) -> Tensor {
         let mut tensor = foreign::tensor(self.data, N, CUDA0, || ());
-        tensor.produced_on(on(self.producer)).expect("not shared yet");
+        tensor.produced_on(sim::on(self.producer)).expect("not shared yet");
         tensor
     }
 
     fn batch(&self) -> Batch {
         let mut batch = foreign::batch(self.data, N, CUDA0, || ());
-        batch.produced_on(on(self.producer)).expect("not shared yet");
+        batch.produced_on(sim::on(self.producer)).expect("not shared yet");
         batch
     }
 
@@ -76,12 +76,8 @@ impl Scene {
     }
 }
 
-fn on(value: u64) -> Stream {
-    Stream::new(0, value as i64).expect("a stream")
-}
-
 fn request(stream: i64) -> Request {
-    Request { stream, ..Request::default() }
+    Request { stream: sim::raw(stream), ..Request::default() }
 }
 
 fn export<M: Managed>(tensor: Tensor, stream: i64) -> Owned<M> {
@@ -199,7 +195,7 @@ fn imported(scene: &Scene, stream: i64, waits: bool) -> Tensor {
         cu_ok!("cuEventDestroy_v2", event);
     }
     let managed = foreign::dlpack(scene.data, N, CUDA0, || ());
-    unsafe { dlpack::import_on(managed.as_ptr(), Some(stream)) }.expect("imported")
+    unsafe { dlpack::import_on(managed.as_ptr(), Some(sim::raw(stream))) }.expect("imported")
 }
 
 #[test]
@@ -245,7 +241,7 @@ fn dlpack_without_a_stream_is_the_legacy_default_stream() {
             sim::synchronize(scene.producer);
             sim::fill(scene.data, 0x5a, N, LEGACY as u64);
             let managed = foreign::dlpack(scene.data, N, CUDA0, || ());
-            let tensor = unsafe { dlpack::import_on(managed.as_ptr(), stream) }.expect("imported");
+            let tensor = unsafe { dlpack::import_on(managed.as_ptr(), stream.map(sim::raw)) }.expect("imported");
             let exported = export::<DLManagedTensorVersioned>(tensor, scene.consumer as i64);
             scene.consume(scene.consumer);
             drop(exported);
@@ -264,7 +260,7 @@ fn per_thread_streams_of_two_threads_are_two_streams() {
         sim::fill(scene.data, 0x5a, N, PER_THREAD as u64);
         let tensor = {
             let mut tensor = foreign::tensor(scene.data, N, CUDA0, || ());
-            tensor.produced_on(on(PER_THREAD as u64)).expect("not shared yet");
+            tensor.produced_on(sim::on(PER_THREAD as u64)).expect("not shared yet");
             tensor
         };
         std::thread::scope(|scope| {
@@ -293,13 +289,13 @@ fn streams_of_another_device_wait_too() {
         let other = sim::stream();
         sim::set_current(0);
         let tensor = scene.tensor();
-        tensor.wait(Stream::new(1, other as i64).expect("a stream")).expect("waits");
+        tensor.wait(sim::on_device(1, other)).expect("waits");
         let copy = {
             let device = Device { kind: DeviceType::CUDA, id: 1 };
-            tensor.copy_to(device, Stream::new(1, other as i64).expect("a stream")).expect("copied")
+            tensor.copy_to(device, sim::on_device(1, other)).expect("copied")
         };
         let mut seen = vec![0; N as usize];
-        copy.read(&mut seen, Stream::new(1, LEGACY).expect("a stream")).expect("read");
+        copy.read(&mut seen, Stream::legacy(1)).expect("read");
         assert!(seen.iter().all(|byte| *byte == 0x5a));
         drop((copy, tensor));
         assert_eq!(sim::current(), 0);
@@ -365,7 +361,7 @@ fn arrow_import_has_to_be_waited_for() {
         let mut array = scene.arrow();
         let batch = unsafe { Batch::import_device(&raw mut array, &bytes_schema()) }.expect("imported");
         assert!(array.array.release.is_none());
-        batch.wait(on(scene.consumer)).expect("waits");
+        batch.wait(sim::on(scene.consumer)).expect("waits");
         scene.consume(scene.consumer);
         drop(batch);
         scene.end();
@@ -433,8 +429,8 @@ fn several_producers_are_merged_into_one_order() {
         let (a, b) = (first.tensor(), second.batch());
         let mut array = third.arrow();
         let c = unsafe { Batch::import_device(&raw mut array, &bytes_schema()) }.expect("imported");
-        let merged = Ready::merge([a.ready(), b.ready(), c.ready()], on(first.consumer)).expect("merged");
-        merged.wait(on(second.consumer)).expect("waits");
+        let merged = Ready::merge([a.ready(), b.ready(), c.ready()], sim::on(first.consumer)).expect("merged");
+        merged.wait(sim::on(second.consumer)).expect("waits");
         for scene in [&first, &second, &third] {
             scene.consume(second.consumer);
         }
@@ -449,11 +445,11 @@ fn conversions_keep_the_order() {
     session.each(SEEDS, || {
         let scene = Scene::new();
         let column = convert::column(&scene.tensor(), "x", Copying::Never).expect("a view");
-        column.wait(on(scene.consumer)).expect("waits");
+        column.wait(sim::on(scene.consumer)).expect("waits");
         scene.consume(scene.consumer);
         let tensor = convert::tensor(column.root(), Copying::Never).expect("a view");
         let other = sim::stream();
-        tensor.wait(on(other)).expect("waits");
+        tensor.wait(sim::on(other)).expect("waits");
         scene.consume(other);
         drop((column, tensor));
         sim::destroy(other);
@@ -491,7 +487,7 @@ fn copies_keep_the_order() {
     session.each(SEEDS, || {
         let scene = Scene::new();
         let (tensor, batch) = (scene.tensor(), scene.batch());
-        let stream = on(scene.consumer);
+        let stream = sim::on(scene.consumer);
         let device = tensor.copy_to(CUDA0, stream).expect("copied");
         let pinned = tensor.copy_to(Device { kind: DeviceType::CUDA_HOST, id: 0 }, stream).expect("copied");
         let managed = tensor.copy_to(Device { kind: DeviceType::CUDA_MANAGED, id: 0 }, stream).expect("copied");
@@ -499,7 +495,7 @@ fn copies_keep_the_order() {
         let batches = batch.copy_to(CUDA0, stream).expect("copied").copy_to(Device::CPU, stream).expect("copied");
         assert_eq!(host.as_slice::<u8>().expect("ready"), [0x5a; N as usize]);
         assert_eq!(batches.root().values::<u8>().expect("ready"), [0x5a; N as usize]);
-        let back = device.copy_to(Device::CPU, on(scene.producer)).expect("copied");
+        let back = device.copy_to(Device::CPU, sim::on(scene.producer)).expect("copied");
         assert_eq!(back.as_slice::<u8>().expect("ready"), [0x5a; N as usize]);
         assert_eq!(pinned.as_slice::<u8>().expect_err("queued").status(), DEVX_NOT_READY);
         drop((tensor, batch, device, pinned, managed, host, back));
@@ -514,8 +510,8 @@ fn copies_that_nobody_reads_are_no_race() {
         let scene = Scene::new();
         let tensor = scene.tensor();
         for kind in [DeviceType::CUDA, DeviceType::CUDA_HOST, DeviceType::CUDA_MANAGED] {
-            drop(tensor.copy_to(Device { kind, id: 0 }, on(scene.consumer)).expect("copied"));
-            drop(scene.batch().copy_to(Device { kind, id: 0 }, on(scene.consumer)).expect("copied"));
+            drop(tensor.copy_to(Device { kind, id: 0 }, sim::on(scene.consumer)).expect("copied"));
+            drop(scene.batch().copy_to(Device { kind, id: 0 }, sim::on(scene.consumer)).expect("copied"));
         }
         drop(tensor);
         sim::settle();
@@ -534,7 +530,7 @@ fn capture_is_refused_and_stays_intact() {
             let (tensor, batch) = (scene.tensor(), scene.batch());
             let mut foreign = scene.arrow();
             let event = unsafe { Batch::import_device(&raw mut foreign, &bytes_schema()) }.expect("imported");
-            let queued = on(scene.consumer);
+            let queued = sim::on(scene.consumer);
             let mut captured = foreign::tensor(scene.data, N, CUDA0, || ());
             captured.produced_on(queued).expect("not shared yet");
             let mut captured_batch = foreign::batch(scene.data, N, CUDA0, || ());
@@ -547,7 +543,7 @@ fn capture_is_refused_and_stays_intact() {
                 tensor.wait(queued),
                 batch.wait(queued),
                 event.wait(queued),
-                captured.wait(on(scene.producer)),
+                captured.wait(sim::on(scene.producer)),
                 tensor.used_on(queued),
                 batch.used_on(queued),
                 dlpack::export::<DLManagedTensorVersioned>(tensor.clone(), &request(scene.consumer as i64))
@@ -565,11 +561,11 @@ fn capture_is_refused_and_stays_intact() {
             // On the capturing stream itself nothing has to be waited for.
             captured.wait(queued).expect("the same stream");
             // What has nothing to do with the capture works on, releases included.
-            drop(batch.used_on(on(scene.producer)));
+            drop(batch.used_on(sim::on(scene.producer)));
             drop(batch);
             drop(Tensor::allocate(CUDA0, DType::UINT8, &[16], None).expect("allocated"));
             let mut there = vec![0; N as usize];
-            tensor.read(&mut there, on(scene.producer)).expect("read on another stream");
+            tensor.read(&mut there, sim::on(scene.producer)).expect("read on another stream");
             assert!(there.iter().all(|byte| *byte == 0x5a));
             sim::settle();
             assert_eq!(sim::end_capture(scene.consumer), 0, "the capture is intact");
@@ -589,7 +585,7 @@ fn memory_of_a_stream_that_captures_is_freed_after_the_capture() {
     let session = Session::new();
     session.each(10, || {
         let stream = sim::stream();
-        let tensor = Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(on(stream))).expect("allocated");
+        let tensor = Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(sim::on(stream))).expect("allocated");
         sim::begin_capture(stream, 1);
         drop(tensor);
         std::thread::sleep(std::time::Duration::from_millis(2));
@@ -622,7 +618,7 @@ fn no_context_is_needed_and_none_is_left() {
                 let check = |what: &str| assert_eq!(sim::current(), context, "{what}");
                 drop(export::<DLManagedTensorVersioned>(tensor.clone(), stream));
                 check("export");
-                let stream = on(stream as u64);
+                let stream = sim::on(stream as u64);
                 let column = convert::column(&tensor, "x", Copying::Never).expect("a view");
                 release(export_arrow(column.clone()));
                 check("Arrow export");

@@ -36,7 +36,7 @@ impl Scene {
     }
 
     fn on(&self) -> Stream {
-        Stream::new(0, self.stream as i64).expect("a stream")
+        sim::on(self.stream)
     }
 
     /// A tensor that is in use.
@@ -336,7 +336,7 @@ fn the_end_of_the_process_waits_for_work_that_ends() {
         let tensor = foreign::tensor(memory, N, CUDA0, || println!("released at the end"));
         let work: extern "C" fn(*mut std::ffi::c_void) = some_work;
         cu_ok!("cuLaunchHostFunc", stream, work as usize, 0);
-        tensor.used_on(Stream::new(0, stream as i64).expect("a stream")).expect("used");
+        tensor.used_on(sim::on(stream)).expect("used");
         return drop(tensor);
     }
     let start = Instant::now();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::dlpack::{self, Copying, Request};
-use devexchange_core::runtime::cuda::{Event, Stream, reaper};
+use devexchange_core::runtime::cuda::{Event, RawStream, Stream, reaper};
 use devexchange_core::{Batch, DType, Device, DeviceType, Tensor, convert};
 use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
 use devexchange_tests::sim::{self, Session};
@@ -50,7 +50,7 @@ impl Foreign {
 
     fn tensor(&self) -> Tensor {
         let managed = foreign::dlpack(self.address, N, CUDA0, self.on_release());
-        unsafe { dlpack::import_on(managed.as_ptr(), Some(-1)) }.expect("imported")
+        unsafe { dlpack::import_on(managed.as_ptr(), Some(RawStream::NO_SYNC)) }.expect("imported")
     }
 
     fn batch(&self) -> Batch {
@@ -84,7 +84,7 @@ impl Consumer {
     }
 
     fn on(&self) -> Stream {
-        Stream::new(0, self.stream as i64).expect("a stream")
+        sim::on(self.stream)
     }
 
     fn end(self) {
@@ -164,7 +164,7 @@ fn the_last_of_several_uses_counts() {
             consumer.read(memory.address);
             tensor.used_on(consumer.on()).expect("used");
         }
-        let stream = Stream::new(0, 2).expect("per-thread");
+        let stream = sim::on(2);
         sim::copy(first.scratch + N, memory.address, 8, 2);
         tensor.used_on(stream).expect("used");
         drop(tensor);
@@ -190,7 +190,7 @@ fn many_threads_use_and_drop() {
                         if per_thread {
                             let scratch = sim::alloc(N);
                             sim::copy(scratch, address, N, 2);
-                            tensor.used_on(Stream::new(0, 2).expect("per-thread")).expect("used");
+                            tensor.used_on(sim::on(2)).expect("used");
                             cu_ok!("cuMemFreeAsync", scratch, 2);
                         } else {
                             consumer.read(address);
@@ -340,7 +340,7 @@ fn a_release_may_use_the_library() {
             let mut popped = 0_u64;
             cu_ok!("cuCtxPopCurrent_v2", &raw mut popped);
         });
-        let outer = unsafe { dlpack::import_on(outer.as_ptr(), Some(-1)) }.expect("imported");
+        let outer = unsafe { dlpack::import_on(outer.as_ptr(), Some(RawStream::NO_SYNC)) }.expect("imported");
         consumer.read(address);
         outer.used_on(consumer.on()).expect("used");
         drop(outer);
@@ -387,8 +387,8 @@ fn the_host_never_blocks() {
             .map(|kind| Tensor::allocate(Device { kind, id: 0 }, DType::UINT8, &[N as i64], None).expect("allocated"));
         let before = BLOCKING.map(sim::calls);
         let managed = foreign::dlpack(address, N, CUDA0, || ());
-        let tensor = unsafe { dlpack::import_on(managed.as_ptr(), Some(1)) }.expect("imported");
-        let request = Request { stream: consumer.stream as i64, ..Request::default() };
+        let tensor = unsafe { dlpack::import_on(managed.as_ptr(), Some(RawStream::LEGACY)) }.expect("imported");
+        let request = Request { stream: sim::raw(consumer.stream as i64), ..Request::default() };
         drop(dlpack::export::<DLManagedTensorVersioned>(tensor.clone(), &request).expect("exported"));
         let column = convert::column(&tensor, "x", Copying::Never).expect("a view");
         let mut out = std::mem::MaybeUninit::<ArrowDeviceArray>::uninit();
@@ -451,7 +451,7 @@ fn end_with_endless_work() {
     let stream = sim::stream();
     let tensor = foreign::tensor(sim::alloc(N), N, CUDA0, || panic!("the work is not done"));
     sim::block_forever(stream);
-    tensor.used_on(Stream::new(0, stream as i64).expect("a stream")).expect("used");
+    tensor.used_on(sim::on(stream)).expect("used");
     drop(tensor);
     assert_eq!(reaper::waiting(), 1);
     println!("one release waits");

@@ -13,7 +13,6 @@ use devexchange_core::abi::arrow_device_stream::ArrowDeviceArrayStream;
 use devexchange_core::abi::arrow_stream::ArrowArrayStream;
 use devexchange_core::abi::types::DEVX_DEVICE;
 use devexchange_core::arrow::{release_array, release_device_stream};
-use devexchange_core::runtime::cuda::Stream;
 use devexchange_core::{Batch, BatchStream, Device, DeviceType};
 use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
@@ -24,10 +23,6 @@ const BATCHES: u8 = 4;
 const SEEDS: u64 = 30;
 /// Seeds for a negative twin: the detector must see each of them.
 const TWINS: u64 = 10;
-
-fn on(value: u64) -> Stream {
-    Stream::new(0, value as i64).expect("a stream")
-}
 
 /// Memory that is filled with `byte` on `stream`, later.
 fn produced(byte: u8, stream: u64) -> u64 {
@@ -104,7 +99,7 @@ fn own(stream: u64) -> BatchStream {
     let batches = (0..BATCHES).map(move |byte| {
         let data = produced(byte, stream);
         let mut batch = foreign::batch(data, N, CUDA0, freeing(data));
-        batch.produced_on(on(stream)).map(|()| batch)
+        batch.produced_on(sim::on(stream)).map(|()| batch)
     });
     BatchStream::of(&bytes_schema(), DeviceType::CUDA, batches).expect("a stream")
 }
@@ -207,7 +202,7 @@ fn batches_of_a_foreign_stream_are_waited_for_and_outlive_it() {
     session.each(SEEDS, || {
         let scene = Scene::new();
         consume(imported(scene.producer), |byte, batch| {
-            batch.wait(on(scene.consumer)).expect("waits");
+            batch.wait(sim::on(scene.consumer)).expect("waits");
             scene.see(byte, address_of(batch));
         });
         scene.end();
@@ -220,9 +215,9 @@ fn batches_are_released_after_the_work_that_was_named() {
     session.each(SEEDS, || {
         let scene = Scene::new();
         consume(imported(scene.producer), |_, batch| {
-            batch.wait(on(scene.consumer)).expect("waits");
+            batch.wait(sim::on(scene.consumer)).expect("waits");
             sim::copy(scene.scratch, address_of(batch), N, scene.consumer);
-            batch.used_on(on(scene.consumer)).expect("noted");
+            batch.used_on(sim::on(scene.consumer)).expect("noted");
         });
         scene.end();
     });
@@ -283,7 +278,7 @@ fn a_stream_released_in_the_middle_leaves_nothing() {
         let first = stream.next().expect("a batch").expect("not the end");
         let mut handed = exported(stream);
         unsafe { release_device_stream(&raw mut handed) };
-        first.wait(on(scene.consumer)).expect("waits");
+        first.wait(sim::on(scene.consumer)).expect("waits");
         scene.see(0, address_of(&first));
         drop(first);
         scene.end();

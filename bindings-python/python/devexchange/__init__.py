@@ -4,6 +4,10 @@
 ``RecordBatch``, a ``BatchStream`` or a ``Schema``; each of them goes on to whoever speaks the same protocols. What is
 closed, or no longer referred to, is released when its last user is gone; ``outstanding`` counts what is not.
 
+A stream is a number as the protocols write it (1 the legacy default stream, 2 the calling thread's, otherwise a handle), or
+an object with ``__cuda_stream__``. The driver cannot check a handle: its stream has to live as long as what is allocated on
+it, or ready behind it.
+
 Any thread may use any object. An object whose memory is held here may lose its last user on a thread that knows nothing
 of Python: it is then given up by Python's main thread soon after, or by the next call into this package.
 """

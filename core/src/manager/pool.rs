@@ -10,7 +10,7 @@ use crate::device::DeviceType;
 use crate::error::Result;
 use crate::memory::{Owner, Slab, Sorted, TailSize};
 use crate::order::Ready;
-use crate::runtime::cuda::{Allocation, LEGACY, MemoryPool, Stream, require_device};
+use crate::runtime::cuda::{Allocation, MemoryPool, Stream, require_device};
 
 /// How much a pool holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl Pool {
         let pool = pool.header();
         let stream = match stream {
             Some(stream) => stream,
-            None => Stream::new(ordinal, LEGACY)?,
+            None => Stream::legacy(ordinal),
         };
         let first = Allocation::of_pool(pool, stream, bytes);
         let made = match first {

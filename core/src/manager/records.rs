@@ -1,24 +1,27 @@
 //! The records of the C API that say what managers are asked for and what they answer.
 
-#![forbid(unsafe_code)]
-
 use super::{HostFlags, IpcHandle, MemoryInfo, PoolOptions, Request, Statistics};
 use crate::abi::types::{DevxIpcHandle, DevxManagerStatistics, DevxMemoryInfo, DevxMemoryRequest};
 use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
-use crate::order::NO_SYNC;
+use crate::runtime::cuda::RawStream;
 
 impl Request {
     /// From the C record.
     ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` for a negative number of bytes and for flags that do not exist, `DEVX_INVALID_STREAM`.
-    pub fn from_raw(raw: &DevxMemoryRequest) -> Result<Self> {
+    ///
+    /// # Safety
+    /// As [`RawStream::new`], of its stream.
+    pub unsafe fn from_raw(raw: &DevxMemoryRequest) -> Result<Self> {
         let Ok(bytes) = usize::try_from(raw.bytes) else {
             return refuse!(DEVX_INVALID_ARGUMENT, "bytes is {}: it must not be negative", raw.bytes);
         };
         let device = Device { kind: DeviceType::CUDA, id: raw.device_id };
-        let stream = (raw.stream != NO_SYNC).then(|| device.stream_with(device, raw.stream)).transpose()?;
+        // SAFETY: the caller's contract.
+        let stream = unsafe { RawStream::new(raw.stream) };
+        let stream = (stream != RawStream::NO_SYNC).then(|| device.stream_with(device, stream)).transpose()?;
         let host = HostFlags::from_bits(raw.host_flags)?;
         Ok(Self { stream, host, ..Self::of(DeviceType(raw.device_type), raw.device_id, bytes) })
     }

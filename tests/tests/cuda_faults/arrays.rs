@@ -5,8 +5,9 @@ use std::ptr::{null, null_mut};
 
 use devexchange_core::abi::cuda_array::{DEVX_CUDA_ARRAY_NO_STREAM, DevxCudaArray};
 use devexchange_core::cuda_array::{self, NoStream, Request};
+use devexchange_tests::sim;
 
-use super::{N, Scene, on};
+use super::{N, Scene};
 
 struct Producer {
     shape: [i64; 1],
@@ -64,7 +65,7 @@ pub(super) fn arrays(scene: &Scene) {
     ];
     for (which, (version, stream, no_stream)) in cases.into_iter().enumerate() {
         let mut array = produce(scene, which, version, stream);
-        let request = Request { no_stream, stream: Some(scene.stream()), ..Request::default() };
+        let request = Request { no_stream, stream: Some(sim::raw(scene.stream())), ..Request::default() };
         let Some(imported) = scene.note(unsafe { cuda_array::import(&raw mut array, &request, true) }) else {
             assert!(array.release.is_some(), "a refused array is its producer's");
             unsafe { cuda_array::release(&raw mut array) };
@@ -72,18 +73,18 @@ pub(super) fn arrays(scene: &Scene) {
         };
         assert!(array.release.is_none());
         let mask = imported.mask.expect("a mask");
-        scene.note(mask.wait(on(scene.producer)));
+        scene.note(mask.wait(sim::on(scene.producer)));
         scene.note(mask.used_on(scene.on()));
         let tensor = imported.tensor;
         for max_version in [3, 2] {
-            for stream in [None, Some(scene.consumer as i64)] {
+            for stream in [None, Some(sim::raw(scene.consumer as i64))] {
                 let request = Request { max_version, no_stream, stream };
                 let out = cuda_array::export(tensor.clone(), &request).map_err(Into::into);
                 let Some(out) = scene.note(out) else { continue };
                 let mut out = out.into_raw();
                 let request = Request { no_stream: NoStream::Trust, ..Request::default() };
                 match scene.note(unsafe { cuda_array::import(&raw mut out, &request, false) }) {
-                    Some(again) => drop(scene.note(again.tensor.used_on(on(scene.consumer)))),
+                    Some(again) => drop(scene.note(again.tensor.used_on(sim::on(scene.consumer)))),
                     None => unsafe { cuda_array::release(&raw mut out) },
                 }
             }

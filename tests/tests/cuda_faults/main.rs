@@ -87,7 +87,7 @@ impl Scene {
     }
 
     fn on(&self) -> Stream {
-        on(self.stream() as u64)
+        sim::on(self.stream() as u64)
     }
 
     /// Notes what came of an operation.
@@ -132,13 +132,13 @@ impl Scene {
 
     fn tensor(&self) -> Tensor {
         let mut tensor = foreign::tensor(self.data, N, CUDA0, || ());
-        tensor.produced_on(on(self.producer)).expect("not shared yet");
+        tensor.produced_on(sim::on(self.producer)).expect("not shared yet");
         tensor
     }
 
     fn batch(&self) -> Batch {
         let mut batch = foreign::batch(self.data, N, CUDA0, || ());
-        batch.produced_on(on(self.producer)).expect("not shared yet");
+        batch.produced_on(sim::on(self.producer)).expect("not shared yet");
         batch
     }
 
@@ -169,10 +169,6 @@ impl Scene {
     }
 }
 
-fn on(value: u64) -> Stream {
-    Stream::new(0, value as i64).expect("a stream")
-}
-
 fn device(kind: DeviceType) -> Device {
     Device { kind, id: 0 }
 }
@@ -180,7 +176,7 @@ fn device(kind: DeviceType) -> Device {
 // ---- scenarios in Rust ----
 
 fn export(scene: &Scene) {
-    let request = Request { stream: scene.stream(), ..Request::default() };
+    let request = Request { stream: sim::raw(scene.stream()), ..Request::default() };
     drop(scene.note(dlpack::export::<DLManagedTensorVersioned>(scene.tensor(), &request).map_err(Into::into)));
     let shared = scene.tensor();
     scene.note(shared.wait(scene.on()));
@@ -213,12 +209,12 @@ fn unused(scene: &Scene, which: &[usize]) {
 
 fn import(scene: &Scene) {
     let managed = scene.foreign_tensor(0);
-    match scene.note(unsafe { dlpack::import_on(managed, Some(scene.stream())) }) {
+    match scene.note(unsafe { dlpack::import_on(managed, Some(sim::raw(scene.stream()))) }) {
         Some(tensor) => {
             scene.note(tensor.check_pointers());
             scene.note(tensor.wait(scene.on()));
-            scene.note(tensor.wait(on(scene.producer)));
-            scene.note(tensor.used_on(on(scene.producer)));
+            scene.note(tensor.wait(sim::on(scene.producer)));
+            scene.note(tensor.used_on(sim::on(scene.producer)));
         }
         None => give_back(managed),
     }
@@ -244,7 +240,7 @@ fn give_back(managed: *mut DLManagedTensorVersioned) {
 
 fn conversion(scene: &Scene) {
     let managed = scene.foreign_tensor(0);
-    let Some(tensor) = scene.note(unsafe { dlpack::import_on(managed, Some(scene.stream())) }) else {
+    let Some(tensor) = scene.note(unsafe { dlpack::import_on(managed, Some(sim::raw(scene.stream()))) }) else {
         give_back(managed);
         return unused(scene, &[1]);
     };
@@ -255,9 +251,9 @@ fn conversion(scene: &Scene) {
             unsafe { release_array(&raw mut (*out.as_mut_ptr()).array) };
         }
         if let Some(view) = scene.note(convert::tensor(column.root(), Copying::Never)) {
-            scene.note(view.wait(on(scene.producer)));
-            scene.note(view.used_on(on(scene.producer)));
-            let request = Request { stream: scene.producer as i64, ..Request::default() };
+            scene.note(view.wait(sim::on(scene.producer)));
+            scene.note(view.used_on(sim::on(scene.producer)));
+            let request = Request { stream: sim::raw(scene.producer as i64), ..Request::default() };
             drop(scene.note(dlpack::export::<DLManagedTensorVersioned>(view, &request).map_err(Into::into)));
         }
     }
@@ -270,15 +266,15 @@ fn copy(scene: &Scene) {
         let (address, release) = scene.release_of(0);
         foreign::tensor(address, N, CUDA0, release)
     };
-    tensor.produced_on(on(scene.producer)).expect("not shared yet");
+    tensor.produced_on(sim::on(scene.producer)).expect("not shared yet");
     let mut batch = {
         let (address, release) = scene.release_of(1);
         foreign::batch(address, N, CUDA0, release)
     };
-    batch.produced_on(on(scene.producer)).expect("not shared yet");
+    batch.produced_on(sim::on(scene.producer)).expect("not shared yet");
     for kind in KINDS {
         if let Some(there) = scene.note(tensor.copy_to(device(kind), scene.on())) {
-            drop(scene.note(there.copy_to(Device::CPU, on(scene.producer))));
+            drop(scene.note(there.copy_to(Device::CPU, sim::on(scene.producer))));
         }
         drop(scene.note(batch.copy_to(device(kind), scene.on())));
     }
@@ -291,8 +287,8 @@ fn upload(scene: &Scene) {
     for kind in KINDS {
         if let Some(tensor) = scene.note(host.copy_to(device(kind), scene.on())) {
             let mut bytes = vec![0; N as usize];
-            scene.note(unsafe { tensor.write(&bytes, on(scene.producer)) });
-            scene.note(tensor.read(&mut bytes, on(scene.producer)));
+            scene.note(unsafe { tensor.write(&bytes, sim::on(scene.producer)) });
+            scene.note(tensor.read(&mut bytes, sim::on(scene.producer)));
         }
     }
     unused(scene, &[0, 1]);
@@ -302,8 +298,8 @@ fn allocation(scene: &Scene) {
     for kind in KINDS {
         for stream in [None, Some(scene.on())] {
             if let Some(tensor) = scene.note(Tensor::allocate(device(kind), DType::UINT8, &[N as i64], stream)) {
-                scene.note(tensor.wait(on(scene.consumer)));
-                scene.note(tensor.used_on(on(scene.consumer)));
+                scene.note(tensor.wait(sim::on(scene.consumer)));
+                scene.note(tensor.used_on(sim::on(scene.consumer)));
             }
         }
     }
@@ -316,11 +312,13 @@ fn allocation(scene: &Scene) {
 fn release(scene: &Scene) {
     let tensor = scene.foreign_tensor(0);
     let mut array = scene.foreign_array(1, 0);
-    let tensor = scene.note(unsafe { dlpack::import_on(tensor, Some(scene.stream())) }).expect("no call of the driver");
+    let tensor = scene
+        .note(unsafe { dlpack::import_on(tensor, Some(sim::raw(scene.stream()))) })
+        .expect("no call of the driver");
     let batch = scene.note(unsafe { Batch::import_device(&raw mut array, &bytes_schema()) });
     let batch = batch.expect("no call of the driver");
     // Work that is queued may use the memory: the last handle may go only if it could be noted.
-    for (stream, used) in [(scene.on(), scene.stream() as u64), (on(scene.producer), scene.producer)] {
+    for (stream, used) in [(scene.on(), scene.stream() as u64), (sim::on(scene.producer), scene.producer)] {
         if cu!("cuMemcpyDtoDAsync_v2", scene.scratch, tensor.data() as u64, 0, used) == 0
             && scene.note(tensor.used_on(stream)).is_none()
         {

@@ -4,8 +4,9 @@ use devexchange_core::abi::types::DEVX_UNSUPPORTED;
 use devexchange_core::manager::{Deferred, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared};
 use devexchange_core::{DType, Device, DeviceType, Error, Result, Tensor};
 use devexchange_tests::foreign::CUDA0;
+use devexchange_tests::sim;
 
-use super::{N, Scene, on, unused};
+use super::{N, Scene, unused};
 
 /// Whether memory without a stream is an allocation that has a handle for other processes.
 #[derive(Clone, Copy, PartialEq)]
@@ -62,8 +63,8 @@ fn all(scene: &Scene, manager: Shared, memory: Memory) {
             if memory == Memory::Plain && stream.is_none() {
                 note(scene, manager.ipc_handle(tensor.data()));
             }
-            note(scene, tensor.wait(on(scene.consumer)));
-            note(scene, tensor.used_on(on(scene.consumer)));
+            note(scene, tensor.wait(sim::on(scene.consumer)));
+            note(scene, tensor.used_on(sim::on(scene.consumer)));
         }
     }
     let pinned = note(scene, manager.allocate(&Request::of(DeviceType::CUDA_HOST, 0, N as usize)));

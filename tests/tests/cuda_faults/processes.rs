@@ -13,10 +13,10 @@ use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::peer::{Peer, part, say};
 use devexchange_tests::sim;
 
-use super::{N, Scene, on, unused};
+use super::{N, Scene, unused};
 
 fn allocated(device: Device, stream: Option<u64>) -> devexchange_core::Result<Tensor> {
-    Tensor::allocate(device, DType::UINT8, &[N as i64], stream.map(on))
+    Tensor::allocate(device, DType::UINT8, &[N as i64], stream.map(sim::on))
 }
 
 /// What can be shared, and is behind a stream or an event.
@@ -85,12 +85,13 @@ fn exporter_of_the_sweep() {
     let server = ipc::Server::bind(&address(std::process::id())).expect("bound");
     let stream = sim::stream();
     let pool = Pool::shareable(PoolOptions::default()).expect("a manager");
-    let pooled = Tensor::allocate_with(&pool, CUDA0, DType::UINT8, &[N as i64], Some(on(stream))).expect("allocated");
+    let pooled =
+        Tensor::allocate_with(&pool, CUDA0, DType::UINT8, &[N as i64], Some(sim::on(stream))).expect("allocated");
     for (name, tensor) in [("plain", allocated(CUDA0, None).expect("allocated")), ("pooled", pooled)] {
-        tensor.wait(on(stream)).expect("waits");
+        tensor.wait(sim::on(stream)).expect("waits");
         sim::fill(tensor.data() as u64, 7, N, stream);
         let mut tensor = tensor;
-        tensor.produced_on(on(stream)).expect("not shared yet");
+        tensor.produced_on(sim::on(stream)).expect("not shared yet");
         server.offer_tensor(name, &tensor, Copying::Never).expect("offered");
         let batch = convert::column(&tensor, "x", Copying::Never).expect("a view");
         server.offer_batch(&format!("{name} batch"), &batch, Copying::Never).expect("offered");
@@ -122,8 +123,8 @@ pub(super) fn imports(scene: &Scene) {
             }
         }
         if let Some(batch) = batch {
-            scene.note(batch.wait(on(scene.producer)));
-            scene.note(batch.used_on(on(scene.producer)));
+            scene.note(batch.wait(sim::on(scene.producer)));
+            scene.note(batch.used_on(sim::on(scene.producer)));
         }
     }
     unused(scene, &[0, 1]);

@@ -10,7 +10,7 @@ use devexchange_tests::foreign::CUDA0;
 use devexchange_tests::peer::{part, say, soon};
 use devexchange_tests::sim::{self, Session};
 
-use super::{N, filled, on, own, plain, read, start, theirs};
+use super::{N, filled, own, plain, read, start, theirs};
 
 /// Every other byte of the second half of 64, backwards in one dimension.
 const SHAPE: [i64; 2] = [4, 3];
@@ -18,14 +18,14 @@ const STRIDES: [i64; 2] = [-8, 2];
 const FIRST: i64 = 56;
 
 fn strided(stream: u64) -> Tensor {
-    let whole = Tensor::allocate(CUDA0, DType::UINT8, &[64], Some(on(stream))).expect("allocated");
+    let whole = Tensor::allocate(CUDA0, DType::UINT8, &[64], Some(sim::on(stream))).expect("allocated");
     let bytes: Vec<u8> = (0..64).collect();
-    unsafe { whole.write(&bytes, on(stream)) }.expect("written");
+    unsafe { whole.write(&bytes, sim::on(stream)) }.expect("written");
     let data = whole.data().wrapping_byte_offset(FIRST as isize);
     let (device, dtype, strides, flags) = (CUDA0, DType::UINT8, Some(&STRIDES[..]), Flags::default());
     let desc = TensorDesc { data, device, dtype, shape: &SHAPE, strides, byte_offset: 0, flags };
     let mut view = unsafe { Tensor::from_raw_parts(&desc, Owner::new(whole)) }.expect("a view");
-    view.produced_on(on(stream)).expect("not shared yet");
+    view.produced_on(sim::on(stream)).expect("not shared yet");
     view
 }
 
@@ -58,7 +58,7 @@ fn what_cannot_be_shared_is_copied() {
         let server = ipc::Server::bind(&own("copies")).expect("bound");
         let stream = sim::stream();
         let of = |kind| Tensor::allocate(Device { kind, id: 0 }, DType::UINT8, &[N as i64], None).expect("allocated");
-        let pooled = Tensor::allocate(CUDA0, DType::UINT8, &[N as i64], Some(on(stream))).expect("allocated");
+        let pooled = Tensor::allocate(CUDA0, DType::UINT8, &[N as i64], Some(sim::on(stream))).expect("allocated");
         let tensors = [
             ("pooled", filled(pooled, 3, stream)),
             ("pinned", filled(of(DeviceType::CUDA_HOST), 4, stream)),
@@ -77,9 +77,9 @@ fn what_cannot_be_shared_is_copied() {
         let shareable = filled(plain(), 6, stream);
         server.offer_tensor("always", &shareable, Copying::Always).expect("offered");
         sim::fill(shareable.data() as u64, 0xee, N, stream);
-        shareable.used_on(on(stream)).expect("used");
+        shareable.used_on(sim::on(stream)).expect("used");
         drop(shareable);
-        let on_device = table().copy_to(CUDA0, on(stream)).expect("copied");
+        let on_device = table().copy_to(CUDA0, sim::on(stream)).expect("copied");
         assert!(matches!(ipc::plan_batch(&on_device), Plan::Copy { .. }));
         let error = server.offer_batch("table", &on_device, Copying::Never).expect_err("never");
         assert_eq!(error.status(), DEVX_COPY_REQUIRED, "{error}");
@@ -107,16 +107,16 @@ fn importer(session: &Session) {
     let tensor = client.import_tensor("strided").expect("strided");
     assert_eq!((tensor.shape(), tensor.strides()), (&SHAPE[..], &STRIDES[..]));
     let stream = sim::stream();
-    tensor.wait(on(stream)).expect("waits");
+    tensor.wait(sim::on(stream)).expect("waits");
     let lowest = tensor.data() as u64 - 24;
     let span = sim::download(lowest, 29, stream);
     assert_eq!(span, (32..61).collect::<Vec<u8>>());
-    tensor.used_on(on(stream)).expect("used");
+    tensor.used_on(sim::on(stream)).expect("used");
     // Memory of another process cannot be handed on, but copied.
     assert!(matches!(ipc::plan_tensor(&tensor), Plan::Copy { bytes: 29, .. }));
     drop(ipc::export_tensor(&tensor, Copying::IfNeeded).expect("copied"));
     let batch = client.import_batch("table").expect("a batch");
-    let host = batch.copy_to(Device::CPU, on(stream)).expect("copied");
+    let host = batch.copy_to(Device::CPU, sim::on(stream)).expect("copied");
     let column = |name| host.column_named(name).expect("the column");
     assert_eq!(column("n").values::<i64>(), Ok(&[1, 2][..]));
     assert_eq!([0, 1].map(|row| column("t").text(row)), [Ok("ab"), Ok("cde")]);

@@ -7,7 +7,7 @@ use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::peer::{Peer, ask, part, say, soon};
 use devexchange_tests::sim::{self, Session};
 
-use super::{N, address, filled, on, own, plain, read, start, theirs};
+use super::{N, address, filled, own, plain, read, start, theirs};
 
 /// The exporter writes its memory again as soon as it is released: a copy that the importer has queued and named sees
 /// what was there before.
@@ -19,9 +19,9 @@ fn memory_is_used_again_only_after_the_importers_work() {
         session.begin(sim::schedules(1)[0]);
         let tensor = theirs("again").import_tensor("t").expect("imported");
         let (stream, scratch) = (sim::stream(), sim::alloc(N));
-        tensor.wait(on(stream)).expect("waits");
+        tensor.wait(sim::on(stream)).expect("waits");
         sim::copy(scratch, tensor.data() as u64, N, stream);
-        tensor.used_on(on(stream)).expect("used");
+        tensor.used_on(sim::on(stream)).expect("used");
         drop(tensor);
         say("queued");
         ask("written again");
@@ -71,9 +71,9 @@ fn uses_that_were_named_before_an_export_count() {
         let (memory, producer, reader) = (sim::alloc(N), sim::stream(), sim::stream());
         let scratch = sim::alloc(N);
         let tensor = filled(written_again(memory, producer), 7, producer);
-        tensor.wait(on(reader)).expect("waits");
+        tensor.wait(sim::on(reader)).expect("waits");
         sim::copy(scratch, memory, N, reader);
-        tensor.used_on(on(reader)).expect("used");
+        tensor.used_on(sim::on(reader)).expect("used");
         drop(ipc::export_tensor(&tensor, Copying::Never).expect("exported"));
         drop(tensor);
         sim::settle();
@@ -100,9 +100,9 @@ fn imports_that_share_a_lease_have_an_order_of_their_own() {
             let next = client.import_tensor("t").expect("imported");
             assert_eq!(next.data(), held.data());
             let (stream, scratch) = (sim::stream(), sim::alloc(N));
-            held.wait(on(stream)).expect("waits");
+            held.wait(sim::on(stream)).expect("waits");
             sim::copy(scratch, held.data() as u64, N, stream);
-            held.used_on(on(stream)).expect("used");
+            held.used_on(sim::on(stream)).expect("used");
             copies.push((stream, scratch));
             // Released with its work still queued, while the next one is held.
             held = next;

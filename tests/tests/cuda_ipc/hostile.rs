@@ -5,7 +5,7 @@ use devexchange_core::{Owner, ipc};
 use devexchange_tests::peer::{part, say};
 use devexchange_tests::sim::{self, Session};
 
-use super::{N, filled, on, plain, start};
+use super::{N, filled, plain, start};
 
 /// Where the handle of the event is, after the head, the place and the kind of order.
 const EVENT: std::ops::Range<usize> = 50..114;
@@ -58,11 +58,11 @@ fn altered(hex: &str) {
                     taken += 1;
                     // An event that is another one may never come.
                     if mask == 0 || !EVENT.contains(&at) {
-                        tensor.wait(on(stream)).expect("waits");
+                        tensor.wait(sim::on(stream)).expect("waits");
                         let bytes = tensor.layout().bytes.min(N as usize);
                         let seen = sim::download(tensor.data() as u64, bytes as u64, stream);
                         assert!(mask != 0 || seen == vec![7; N as usize]);
-                        tensor.used_on(on(stream)).expect("used");
+                        tensor.used_on(sim::on(stream)).expect("used");
                     }
                 }
                 Err(error) => {

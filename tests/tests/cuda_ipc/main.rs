@@ -14,7 +14,6 @@ use devexchange_core::arrow::{ArrayBuilder, Batch};
 use devexchange_core::convert::Plan;
 use devexchange_core::dlpack::Copying;
 use devexchange_core::manager::{Pool, PoolOptions};
-use devexchange_core::runtime::cuda::Stream;
 use devexchange_core::{DType, Device, DeviceType, Owner, Tensor, ipc};
 use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::CUDA0;
@@ -42,26 +41,22 @@ fn start(test: &str, part: &str, variables: &[(&str, &str)]) -> Peer {
     Peer::start(test, part, &all)
 }
 
-fn on(stream: u64) -> Stream {
-    Stream::new(0, stream as i64).expect("a stream")
-}
-
 /// What is in a tensor, read by a stream of its own after the data is ready there; the use is named.
 fn read(tensor: &Tensor) -> Vec<u8> {
     let stream = sim::stream();
-    tensor.wait(on(stream)).expect("waits");
+    tensor.wait(sim::on(stream)).expect("waits");
     let bytes = sim::download(tensor.data() as u64, tensor.layout().bytes as u64, stream);
-    tensor.used_on(on(stream)).expect("used");
+    tensor.used_on(sim::on(stream)).expect("used");
     sim::destroy(stream);
     bytes
 }
 
 /// A tensor that is still being filled on a stream.
 fn filled(tensor: Tensor, byte: u8, stream: u64) -> Tensor {
-    tensor.wait(on(stream)).expect("waits");
+    tensor.wait(sim::on(stream)).expect("waits");
     sim::fill(tensor.data() as u64, byte, tensor.layout().bytes as u64, stream);
     let mut tensor = tensor;
-    tensor.produced_on(on(stream)).expect("not shared yet");
+    tensor.produced_on(sim::on(stream)).expect("not shared yet");
     tensor
 }
 
@@ -76,7 +71,7 @@ fn batch(byte: u8, stream: u64) -> Batch {
     let column = ArrayBuilder::new("x", "C", (N / 2) as i64).buffer(std::ptr::null()).buffer(half);
     let table = ArrayBuilder::batch((N / 2) as i64).child(column).owner(Owner::new(tensor));
     let mut batch = unsafe { table.build(CUDA0) }.expect("built");
-    batch.produced_on(on(stream)).expect("not shared yet");
+    batch.produced_on(sim::on(stream)).expect("not shared yet");
     batch
 }
 
@@ -92,7 +87,7 @@ fn memory_and_its_order_go_to_another_process() {
         let server = ipc::Server::bind(&own("order")).expect("bound");
         let stream = sim::stream();
         let pooled =
-            Tensor::allocate_with(&pool, CUDA0, DType::UINT8, &[N as i64], Some(on(stream))).expect("a tensor");
+            Tensor::allocate_with(&pool, CUDA0, DType::UINT8, &[N as i64], Some(sim::on(stream))).expect("a tensor");
         for (name, tensor) in [("plain", plain()), ("pooled", pooled)] {
             let tensor = filled(tensor, 7, stream);
             assert_eq!(ipc::plan_tensor(&tensor), Plan::View);
@@ -136,16 +131,16 @@ fn importer(session: &Session, of: &str) {
                     assert_eq!(read(tensor), vec![7; N as usize]);
                 }
                 let stream = sim::stream();
-                batch.wait(on(stream)).expect("waits");
+                batch.wait(sim::on(stream)).expect("waits");
                 let column = batch.column(0).expect("a column").buffers()[1] as u64;
                 assert_eq!(sim::download(column, N / 2, stream), vec![8; N as usize / 2]);
-                batch.used_on(on(stream)).expect("used");
+                batch.used_on(sim::on(stream)).expect("used");
                 sim::destroy(stream);
                 "read"
             }
             "write" => {
                 let stream = sim::stream();
-                plain.wait(on(stream)).expect("waits");
+                plain.wait(sim::on(stream)).expect("waits");
                 sim::fill(plain.data() as u64, 9, N, stream);
                 sim::synchronize(stream);
                 sim::destroy(stream);
@@ -157,9 +152,9 @@ fn importer(session: &Session, of: &str) {
                 let stream = sim::stream();
                 let scratch = sim::alloc(N);
                 for tensor in [&plain, &pooled] {
-                    tensor.wait(on(stream)).expect("waits");
+                    tensor.wait(sim::on(stream)).expect("waits");
                     sim::copy(scratch, tensor.data() as u64, N, stream);
-                    tensor.used_on(on(stream)).expect("used");
+                    tensor.used_on(sim::on(stream)).expect("used");
                 }
                 STREAM.with(|kept| kept.set((stream, scratch)));
                 "released"
@@ -189,12 +184,12 @@ fn an_event_of_this_process_becomes_one_of_both() {
         session.begin(sim::schedules(1)[0]);
         let imported = theirs("event").import_batch("batch").expect("imported");
         let stream = sim::stream();
-        imported.wait(on(stream)).expect("waits");
+        imported.wait(sim::on(stream)).expect("waits");
         assert_eq!(
             sim::download(imported.column(0).expect("x").buffers()[1] as u64, N / 2, stream),
             vec![5; N as usize / 2]
         );
-        imported.used_on(on(stream)).expect("used");
+        imported.used_on(sim::on(stream)).expect("used");
         sim::destroy(stream);
         drop(imported);
         sim::settle();
@@ -296,7 +291,7 @@ fn what_cannot_be_shared_says_why() {
     let _session = Session::new();
     let stream = sim::stream();
     let of = |kind| Tensor::allocate(Device { kind, id: 0 }, DType::UINT8, &[64], None).expect("allocated");
-    let pooled = Tensor::allocate(CUDA0, DType::UINT8, &[64], Some(on(stream))).expect("allocated");
+    let pooled = Tensor::allocate(CUDA0, DType::UINT8, &[64], Some(sim::on(stream))).expect("allocated");
     let cases = [
         (pooled, "of a pool that was not made to be shared"),
         (of(DeviceType::CUDA_HOST), "device is cuda_host:0: its memory cannot be shared"),

@@ -14,7 +14,7 @@ use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
 use devexchange_tests::peer::{part, say, soon};
 use devexchange_tests::sim::{self, Session};
 
-use super::{N, address, batch, filled, on, own, plain, start};
+use super::{N, address, batch, filled, own, plain, start};
 
 /// The allocator of this program. The driver has one of its own.
 struct Faulty;
@@ -77,8 +77,8 @@ fn imports() {
     let batch = attempt(|| client.import_batch("batch"));
     let stream = sim::stream();
     for tensor in tensors.iter().flatten() {
-        attempt(|| tensor.wait(on(stream)));
-        if attempt(|| tensor.used_on(on(stream))).is_none() {
+        attempt(|| tensor.wait(sim::on(stream)));
+        if attempt(|| tensor.used_on(sim::on(stream))).is_none() {
             sim::synchronize(stream);
         }
     }
@@ -95,9 +95,9 @@ fn exports() {
         return sim::destroy(stream);
     };
     attempt(|| pool.initialize(0));
-    let pooled = attempt(|| Tensor::allocate_with(&pool, CUDA0, DType::UINT8, &[N as i64], Some(on(stream))));
+    let pooled = attempt(|| Tensor::allocate_with(&pool, CUDA0, DType::UINT8, &[N as i64], Some(sim::on(stream))));
     let exported = pooled.and_then(|tensor| attempt(|| ipc::export_tensor(&tensor, Copying::Never)));
-    let copied = attempt(|| Tensor::allocate(CUDA0, DType::UINT8, &[N as i64], Some(on(stream))))
+    let copied = attempt(|| Tensor::allocate(CUDA0, DType::UINT8, &[N as i64], Some(sim::on(stream))))
         .and_then(|tensor| attempt(|| ipc::export_tensor(&tensor, Copying::IfNeeded)));
     watched(|| drop((exported, copied)));
     attempt(|| pool.memory_info(0));
@@ -120,8 +120,8 @@ fn releases() {
     unsafe { release_array(&raw mut array.array) };
     sim::copy(memory[0], memory[1], N, stream);
     let used = [
-        tensor.as_ref().and_then(|tensor| attempt(|| tensor.used_on(on(stream)))),
-        batch.as_ref().and_then(|batch| attempt(|| batch.used_on(on(stream)))),
+        tensor.as_ref().and_then(|tensor| attempt(|| tensor.used_on(sim::on(stream)))),
+        batch.as_ref().and_then(|batch| attempt(|| batch.used_on(sim::on(stream)))),
     ];
     if used.contains(&None) {
         sim::synchronize(stream);
@@ -174,7 +174,8 @@ fn what_is_missing_is_told_and_nothing_stays_open() {
     let server = ipc::Server::bind(&own("memory")).expect("bound");
     let stream = sim::stream();
     let pool = Pool::shareable(PoolOptions::default()).expect("a manager");
-    let pooled = Tensor::allocate_with(&pool, CUDA0, DType::UINT8, &[N as i64], Some(on(stream))).expect("a tensor");
+    let pooled =
+        Tensor::allocate_with(&pool, CUDA0, DType::UINT8, &[N as i64], Some(sim::on(stream))).expect("a tensor");
     for (name, tensor) in [("plain", plain()), ("pooled", pooled)] {
         server.offer_tensor(name, &filled(tensor, 7, stream), Copying::Never).expect("offered");
     }

@@ -18,7 +18,7 @@ pub use allocation::Allocation;
 pub use context::require_device;
 pub use event::{Event, ForeignEvent, kept_events};
 pub use pool::MemoryPool;
-pub use stream::{LEGACY, PER_THREAD, Stream};
+pub use stream::{LEGACY, NO_SYNC, PER_THREAD, RawStream, Stream};
 
 /// Gives the driver back what is on its way there, and what is kept of a device for the next time: the device may be
 /// reset next, by somebody else.

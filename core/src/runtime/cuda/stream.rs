@@ -34,6 +34,47 @@ impl Eq for Stream {}
 pub const LEGACY: i64 = 1;
 /// The default stream of the calling thread.
 pub const PER_THREAD: i64 = 2;
+/// "Do not synchronise" where a stream is asked for (array API, `__dlpack__`).
+pub const NO_SYNC: i64 = -1;
+
+/// A stream by the number that the protocols use: 1 is the legacy default stream, 2 that of the calling thread, −1 none
+/// ([`NO_SYNC`]) where that may be said; others are handles (`CUstream`, `cudaStream_t`). What the number means is checked where it is used.
+/// The driver cannot check a handle, so whoever makes this vouches for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawStream(i64);
+
+impl RawStream {
+    /// See [`NO_SYNC`].
+    pub const NO_SYNC: Self = Self(NO_SYNC);
+    /// See [`LEGACY`].
+    pub const LEGACY: Self = Self(LEGACY);
+    /// See [`PER_THREAD`].
+    pub const PER_THREAD: Self = Self(PER_THREAD);
+
+    /// A number from outside.
+    ///
+    /// # Safety
+    /// If it is a handle, its stream is alive, and lives for as long as this, or a [`Stream`] made of it, is used: by the
+    /// caller, by data that is ready behind it, and by memory that was allocated on it. It is of a device of the driver that
+    /// this library uses.
+    #[inline]
+    pub const unsafe fn new(value: i64) -> Self {
+        Self(value)
+    }
+
+    /// The number.
+    #[inline]
+    pub const fn value(self) -> i64 {
+        self.0
+    }
+}
+
+/// The same stream, by its number; see [`Stream::value`] for the default stream of another thread.
+impl From<Stream> for RawStream {
+    fn from(stream: Stream) -> Self {
+        Self(stream.value())
+    }
+}
 
 /// Streams that were closed, and that are not destroyed yet.
 static CLOSED: Mutex<Vec<Stream>> = Mutex::new(Vec::new());
@@ -48,12 +89,11 @@ fn this_thread() -> u64 {
 }
 
 impl Stream {
-    /// A stream of device `ordinal` from the number that the protocols use: 1 legacy default, 2 per-thread default,
-    /// otherwise a handle (`CUstream`, `cudaStream_t`).
+    /// A stream of device `ordinal`.
     ///
     /// # Errors
     /// `DEVX_INVALID_STREAM` for 0, which is ambiguous, and for negative numbers.
-    pub fn new(ordinal: i32, value: i64) -> Result<Self> {
+    pub fn new(ordinal: i32, RawStream(value): RawStream) -> Result<Self> {
         match usize::try_from(value) {
             Ok(handle) if handle > 0 => {
                 let thread = if value == PER_THREAD { this_thread() } else { 0 };
@@ -139,6 +179,11 @@ impl Stream {
         if let Err(error) = unsafe { self.destroy() } {
             reaper::check_returned("a stream", Code(error.driver_code() as u32));
         }
+    }
+
+    /// The legacy default stream of device `ordinal`.
+    pub fn legacy(ordinal: i32) -> Self {
+        Self { handle: LEGACY as usize, ordinal, thread: 0 }
     }
 
     /// As the protocols write it. The default stream of another thread has no number here; the legacy one comes after it
