@@ -2,8 +2,8 @@
 //! and blocks that it gave back and will take again.
 
 mod list;
+mod slot;
 
-use std::cell::Cell;
 use std::ptr;
 
 use crate::ledger::Lines;
@@ -28,16 +28,12 @@ unsafe impl Sync for Local {}
 
 static ALL: List<Local> = List { head: AtomicPtr::new(ptr::null_mut()) };
 
-thread_local! {
-    /// Without a destructor, so that it can be asked at any time.
-    static HERE: Cell<Option<&'static Place<Local>>> = const { Cell::new(None) };
-    static END: End = const { End };
-}
+thread_local!(static END: End = const { End });
 
 /// What the calling thread has; `None` for a thread that is about to end.
 #[inline]
 pub(crate) fn here() -> Option<&'static Place<Local>> {
-    match HERE.get() {
+    match kept() {
         None => begin(),
         local => local,
     }
@@ -46,7 +42,8 @@ pub(crate) fn here() -> Option<&'static Place<Local>> {
 /// What the calling thread has, if it has anything yet, or still.
 #[inline]
 pub(crate) fn kept() -> Option<&'static Place<Local>> {
-    HERE.get()
+    // SAFETY: NULL, or what `begin` put there, which is never freed.
+    unsafe { slot::get().cast::<Place<Local>>().as_ref() }
 }
 
 /// What every thread has or had.
@@ -59,7 +56,7 @@ fn begin() -> Option<&'static Place<Local>> {
     // Sees to it that the end of the thread is noticed; fails after that.
     END.try_with(|_| ()).ok()?;
     let local = ALL.take(|| Local { lines: Lines::new(), blocks: Blocks::new(), returned: Returned::new() });
-    HERE.set(Some(local));
+    slot::set(ptr::from_ref(local).cast());
     Some(local)
 }
 
@@ -68,7 +65,8 @@ struct End;
 
 impl Drop for End {
     fn drop(&mut self) {
-        if let Some(local) = HERE.take() {
+        if let Some(local) = kept() {
+            slot::set(ptr::null());
             free_all(local);
             local.leave();
         }

@@ -1,4 +1,5 @@
-//! The shared library exports the functions of its header, and nothing else.
+//! The shared library exports the functions of its header, and nothing else; and takes little of the memory that libraries
+//! share which are loaded late.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use devexchange_tests::c::{code, ours, words};
@@ -26,6 +27,21 @@ fn exports_are_the_functions_of_the_header() {
 fn exports_begin_with_our_prefix() {
     let foreign: Vec<_> = (exports().into_iter()).filter(|name| !name.starts_with("devx_")).collect();
     assert!(foreign.is_empty(), "{foreign:?}");
+}
+
+/// All thread-local memory of a library comes from the static one if some of it does (feature `static-tls`), of which there
+/// may be as little as 512 bytes for all libraries that a program loads late.
+#[test]
+fn static_thread_local_memory_is_little() {
+    let output =
+        Command::new("readelf").args(["--wide", "--program-headers"]).arg(library()).output().expect("run readelf");
+    assert!(output.status.success(), "{output:?}");
+    let headers = String::from_utf8(output.stdout).expect("UTF-8");
+    let line = headers.lines().find(|line| line.trim_start().starts_with("TLS ")).expect("there is such memory");
+    // Type, offset, virtual and physical address, size in the file, size in memory.
+    let size = line.split_whitespace().nth(5).and_then(|size| size.strip_prefix("0x")).expect("a size");
+    let size = u64::from_str_radix(size, 16).expect("hexadecimal");
+    assert!((8..=256).contains(&size), "{line}");
 }
 
 /// What the release build of `libdevexchange.so` exports.
