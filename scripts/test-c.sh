@@ -42,6 +42,15 @@ install_prefix() {
 
 soname_of() { readelf -d "$1" | sed -nE 's/.*\(SONAME\).*\[(.*)\]/\1/p'; }
 
+# Releases go through it when whoever loaded it is gone.
+check_stays() {
+  if readelf -d "$DEVX_PREFIX/lib/libdevexchange.so" | grep -q NODELETE; then
+    ok "the library stays when it is closed"
+  else
+    not_ok "the library stays when it is closed" "it has no flag NODELETE"
+  fi
+}
+
 needs_our_library() { readelf -d "$1" | grep -q 'NEEDED.*libdevexchange'; }
 
 check_soname() {
@@ -291,6 +300,7 @@ main() {
   if [ $# -eq 0 ]; then
     echo; echo "# the installed tree"
     check_soname
+    check_stays
     check_exports
     check_completeness
     check_headers

@@ -84,10 +84,8 @@ public:
     explicit Handle(T *raw) noexcept : raw_(raw) {}
     Handle(Handle &&other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
     Handle &operator=(Handle &&other) noexcept {
-        if (this != &other) {
-            Release(&raw_);
-            raw_ = std::exchange(other.raw_, nullptr);
-        }
+        /* Released last: it may be what keeps `other`. */
+        Handle const before(std::exchange(raw_, other.release()));
         return *this;
     }
     Handle(Handle const &) = delete;
@@ -216,10 +214,8 @@ public:
     explicit Owner(devx_owner raw) noexcept : raw_(raw) {}
     Owner(Owner &&other) noexcept : raw_(std::exchange(other.raw_, devx_owner{})) {}
     Owner &operator=(Owner &&other) noexcept {
-        if (this != &other) {
-            reset();
-            raw_ = std::exchange(other.raw_, devx_owner{});
-        }
+        /* Released last: it may be what keeps `other`. */
+        Owner const before(std::exchange(raw_, other.release()));
         return *this;
     }
     Owner(Owner const &) = delete;
@@ -488,10 +484,9 @@ public:
     explicit Owned(T &source) noexcept : value_(source) { detail::release_part(source).release = nullptr; }
     Owned(Owned &&other) noexcept : Owned(other.value_) {}
     Owned &operator=(Owned &&other) noexcept {
-        if (this != &other) {
-            reset();
-            value_ = other.release();
-        }
+        /* What was here is released last: it may be what keeps `other`. */
+        Owned taken(std::move(other));
+        std::swap(value_, taken.value_);
         return *this;
     }
     Owned(Owned const &) = delete;

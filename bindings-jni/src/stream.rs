@@ -49,7 +49,7 @@ pub(crate) unsafe fn resolve(raw: *mut c_void) -> CoreResult<Stream> {
     unsafe { &*raw.cast::<Held>() }.stream()
 }
 
-/// Gives up a handle that Java closed. A stream that was made for it is destroyed, once no release waits for work.
+/// Gives up a handle that Java closed. A stream that was made for it is destroyed, once the releases that wait are done.
 ///
 /// # Safety
 /// `raw` is a handle, which is given up once; if its stream was made for Java, nobody uses that any more.

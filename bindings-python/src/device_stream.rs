@@ -60,8 +60,8 @@ impl DeviceStream {
         Ok(py.detach(|| stream.synchronize())?)
     }
 
-    /// Destroys the stream, as soon as no release waits for work; what is queued on it is still done. Closing again does
-    /// nothing.
+    /// Destroys the stream, as soon as no release waits for work that waits now; what is queued on it is still done. Closing
+    /// again does nothing.
     fn close(&self) -> Result<()> {
         queue::drain();
         match self.stream.take() {

@@ -6,9 +6,10 @@
 
 use core::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
+use devexchange_core::fork::{Lock, Locked};
 use devexchange_core::memory::ReleaseQueue;
 use devexchange_core::{Owner, Refused, trace};
 use pyo3::exceptions::PyImportError;
@@ -78,15 +79,16 @@ impl Wake {
     }
 }
 
-static WAKE: Mutex<Wake> = Mutex::new(Wake { scheduled: false, ending: false, inside: 0, process: 0 });
-/// One thread less is inside.
-static LEFT: Condvar = Condvar::new();
+/// Releases take it, also in a process that is forked while another thread has it.
+static WAKE: Lock<Wake> = Lock::new(Wake { scheduled: false, ending: false, inside: 0, process: 0 });
 /// How long the end of the interpreter waits for those inside: who does not come out is left to it.
 const AT_END: Duration = Duration::from_secs(10);
+/// Between two looks at them.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Held for as long as it takes to note something, and never while Python runs.
-fn waking() -> MutexGuard<'static, Wake> {
-    WAKE.lock().unwrap_or_else(PoisonError::into_inner)
+fn waking() -> Locked<'static, Wake> {
+    WAKE.lock()
 }
 
 /// Called after each push, on the thread that pushed.
@@ -151,7 +153,6 @@ pub(crate) fn enter<T>(act: impl FnOnce(Python<'_>) -> T) -> Option<T> {
             if wake.process == self.process {
                 wake.inside -= 1;
             }
-            LEFT.notify_all();
         }
     }
     let mut wake = waking();
@@ -212,7 +213,12 @@ fn end(py: Python<'_>) {
         wake.ending = true;
         wake.count_here();
     }
-    py.detach(|| drop(LEFT.wait_timeout_while(waking(), AT_END, |wake| wake.inside > 0)));
+    py.detach(|| {
+        let end = Instant::now() + AT_END;
+        while waking().inside > 0 && Instant::now() < end {
+            std::thread::sleep(PAUSE);
+        }
+    });
     drain();
 }
 

@@ -14,29 +14,29 @@ const FORKS: u64 = 1 << 32;
 /// How long a fork waits for those who have a lock: for ever, if it comes from a signal handler of one of them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-#[derive(Debug)]
-pub(crate) struct Lock<T>(Mutex<T>);
+/// A lock that nobody has while the process forks.
+#[derive(Debug, Default)]
+pub struct Lock<T>(Mutex<T>);
 
-pub(crate) struct Locked<'a, T> {
+/// What a lock protects, as long as it is held.
+#[derive(Debug)]
+pub struct Locked<'a, T> {
     value: MutexGuard<'a, T>,
     _inside: Inside,
 }
 
 /// One of those who keep the process from forking.
+#[derive(Debug)]
 struct Inside;
 
 impl<T> Lock<T> {
-    pub(crate) fn new(value: T) -> Self {
-        static REGISTERED: Once = Once::new();
-        // SAFETY: functions without arguments that do not unwind. Without memory for them, a child may have to wait for
-        // ever, as with any lock.
-        REGISTERED.call_once(|| unsafe {
-            libc::pthread_atfork(Some(before), Some(after), Some(in_child));
-        });
+    /// A lock that nobody has.
+    pub const fn new(value: T) -> Self {
         Self(Mutex::new(value))
     }
 
-    pub(crate) fn lock(&self) -> Locked<'_, T> {
+    /// Waits for the lock, and has it until the result is dropped.
+    pub fn lock(&self) -> Locked<'_, T> {
         let inside = Inside::enter();
         Locked { value: self.0.lock().unwrap_or_else(PoisonError::into_inner), _inside: inside }
     }
@@ -58,6 +58,12 @@ impl<T> DerefMut for Locked<'_, T> {
 
 impl Inside {
     fn enter() -> Self {
+        static REGISTERED: Once = Once::new();
+        // SAFETY: functions without arguments that do not unwind. Without memory for them, a child may have to wait for
+        // ever, as with any lock.
+        REGISTERED.call_once(|| unsafe {
+            libc::pthread_atfork(Some(before), Some(after), Some(in_child));
+        });
         while INSIDE.fetch_add(1, Acquire) >= FORKS {
             INSIDE.fetch_sub(1, Release);
             while INSIDE.load(Relaxed) >= FORKS {

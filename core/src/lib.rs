@@ -51,7 +51,7 @@ pub mod device;
 pub mod dlpack;
 pub mod dtype;
 pub mod error;
-mod fork;
+pub mod fork;
 pub mod ipc;
 pub mod layout;
 pub mod ledger;

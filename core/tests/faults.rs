@@ -11,6 +11,7 @@ mod asynchronous;
 #[path = "faults/processes.rs"]
 mod processes;
 
+use core::ffi::c_void;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -22,7 +23,10 @@ use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::arrow_stream::ArrowArrayStream;
 use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
-use devexchange_core::abi::types::{DEVX_CALLBACK, DEVX_OUT_OF_MEMORY, DEVX_PANIC};
+use devexchange_core::abi::types::{
+    DEVX_CALLBACK, DEVX_MANAGER_VERSION, DEVX_OK, DEVX_OUT_OF_MEMORY, DEVX_PANIC, DevxError, DevxManagerTable,
+    DevxMemory, DevxMemoryRequest, DevxOwner, DevxStatus,
+};
 use devexchange_core::arrow::batch::NodeDesc;
 use devexchange_core::arrow::schema::FieldDesc;
 use devexchange_core::arrow::{metadata, release_array, release_schema};
@@ -127,7 +131,7 @@ impl Run {
 
 type Scene = fn(&Run);
 
-const SCENES: [(&str, Scene); 13] = [
+const SCENES: [(&str, Scene); 14] = [
     ("tensors", tensors),
     ("exports of a tensor", exports),
     ("schemas", schemas),
@@ -136,6 +140,7 @@ const SCENES: [(&str, Scene); 13] = [
     ("columns with an owner each", columns),
     ("streams", streams),
     ("managers", managers),
+    ("a manager that a release asks", own_manager),
     ("other processes", processes::processes),
     ("asynchronous streams", asynchronous::to_the_end),
     ("asynchronous streams that fail", asynchronous::to_an_error),
@@ -391,4 +396,41 @@ fn managers(run: &Run) {
     run.attempt(|| manager.trim(0, 0));
     drop(tensor);
     assert_eq!(manager.statistics().allocations, 0);
+}
+
+thread_local! {
+    /// What [`own_manager`] allocates with.
+    static ASKED: Cell<Option<Shared>> = const { Cell::new(None) };
+    static GIVEN: Cell<i32> = const { Cell::new(0) };
+}
+
+/// The manager may be asked by whoever gives memory back, also of an allocation that was refused in the end.
+fn own_manager(run: &Run) {
+    unsafe extern "C" fn allocate(
+        _: *mut c_void,
+        _: *const DevxMemoryRequest,
+        out: *mut DevxMemory,
+        _: *mut DevxError,
+    ) -> DevxStatus {
+        let owner = DevxOwner { context: null_mut(), release: Some(give_back) };
+        GIVEN.set(GIVEN.get() + 1);
+        unsafe { out.write(DevxMemory { address: 16 as *mut c_void, device_type: 1, device_id: 0, owner }) };
+        DEVX_OK
+    }
+    unsafe extern "C" fn give_back(_: *mut c_void) {
+        GIVEN.set(GIVEN.get() - 1);
+        if let Some(manager) = ASKED.take() {
+            assert!(manager.statistics().total_allocations < 3);
+            ASKED.set(Some(manager));
+        }
+    }
+    let mut table = unsafe { MaybeUninit::<DevxManagerTable>::zeroed().assume_init() };
+    table.version = DEVX_MANAGER_VERSION;
+    table.allocate = Some(allocate);
+    let Some(manager) = run.attempt(|| unsafe { Shared::of_table(&table) }) else { return };
+    ASKED.set(Some(manager.clone()));
+    let memory = [(); 2].map(|()| run.attempt(|| manager.allocate(&Asked::of(DeviceType::CPU, 0, 8))));
+    drop(memory);
+    assert_eq!((manager.statistics().allocations, GIVEN.get()), (0, 0));
+    drop(ASKED.take());
 }

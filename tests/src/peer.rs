@@ -138,3 +138,20 @@ pub fn soon(what: &str, mut is: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_micros(200));
     }
 }
+
+/// Runs `act` in a fork, which has some seconds for it; the wait status.
+pub fn forked(act: impl FnOnce() -> bool) -> libc::c_int {
+    // SAFETY: the child does no more than `act`, and ends without running handlers.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: ends the child if it waits for ever.
+        unsafe { libc::alarm(5) };
+        let failed = !act();
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(i32::from(failed)) };
+    }
+    let mut status = 0;
+    // SAFETY: the child that was made above.
+    unsafe { libc::waitpid(pid, &mut status, 0) };
+    status
+}

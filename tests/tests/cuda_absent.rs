@@ -3,6 +3,7 @@
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 
 use std::process::Command;
+use std::time::Duration;
 
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::abi::types::DEVX_DEVICE;
@@ -10,6 +11,7 @@ use devexchange_core::dlpack::{self, Copying, Request};
 use devexchange_core::runtime::cuda::{Stream, info, pointer, reaper};
 use devexchange_core::{Batch, DType, Device, DeviceType, Tensor, convert};
 use devexchange_tests::foreign::{self, bytes_schema};
+use devexchange_tests::peer::forked;
 use devexchange_tests::sim;
 
 /// Set for the process that has no driver to find.
@@ -81,4 +83,35 @@ fn without_a_driver() {
     assert_eq!(column.root().values::<u8>().expect("host memory"), [1, 2, 3, 4]);
     assert!(host.used_on(stream).is_err());
     assert_eq!((reaper::waiting(), reaper::leaked()), (0, 0));
+}
+
+/// Set for the process whose driver takes its time to load.
+const SLOW: &str = "DEVX_WITH_A_SLOW_DRIVER";
+
+#[test]
+fn a_fork_does_not_wait_for_a_driver_that_its_parent_looks_for() {
+    if std::env::var_os(SLOW).is_some() {
+        let looking = std::thread::spawn(|| info::device_count().is_err());
+        std::thread::sleep(Duration::from_millis(300));
+        let refused = || info::device_count().is_err_and(|error| error.message().contains("fork"));
+        assert_eq!(forked(refused), 0, "a wait status");
+        assert!(looking.join().expect("ended"), "it has no functions");
+        return;
+    }
+    let place = std::env::temp_dir().join(format!("devx-slow-driver-{}", std::process::id()));
+    std::fs::create_dir_all(&place).expect("a directory");
+    let text = "#include <unistd.h>\n__attribute__((constructor)) static void load(void) { sleep(2); }\n";
+    std::fs::write(place.join("slow.c"), text).expect("written");
+    let library = place.join("libcuda.so.1");
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(place.join("slow.c")).status();
+    assert!(compiled.expect("a C compiler").success());
+    let output = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "a_fork_does_not_wait_for_a_driver_that_its_parent_looks_for", "--nocapture"])
+        .env("LD_LIBRARY_PATH", &place)
+        .env(SLOW, "1")
+        .output()
+        .expect("run this program");
+    std::fs::remove_dir_all(&place).expect("removed");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -2,6 +2,8 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests reset what nobody uses but they")]
 
+use std::sync::atomic::Ordering::SeqCst;
+
 use devexchange_core::abi::types::*;
 use devexchange_core::manager::{
     Deferred, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared, Statistics,
@@ -10,6 +12,7 @@ use devexchange_core::order::Ready;
 use devexchange_core::runtime::cuda::kept_events;
 use devexchange_core::{DType, Device, DeviceType, Result, Tensor};
 use devexchange_tests::foreign::CUDA0;
+use devexchange_tests::peer::forked;
 use devexchange_tests::sim::{self, Session};
 
 const N: usize = 4096;
@@ -430,5 +433,26 @@ fn device_of_the_managed_manager() {
         let given = managed.allocate(&Request::device(0, N)).expect("allocated");
         assert_eq!(given.device, Device { kind: DeviceType::CUDA_MANAGED, id: 0 });
         drop(given);
+    });
+}
+
+#[test]
+fn a_fork_finds_no_lock_held_by_threads_of_its_parent() {
+    let _session = Session::new();
+    let pool = Pool::new(PoolOptions::default()).expect("room for a manager");
+    pool.initialize(0).expect("initialized");
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(SeqCst) {
+                pool.initialize(0).expect("initialized");
+            }
+        });
+        // There the driver cannot be asked.
+        let refused =
+            || pool.reserved(0).is_err_and(|error| error.message().contains("fork")) && pool.trim(0, 0).is_err();
+        let ended: Vec<_> = (0..100).map(|_| forked(refused)).collect();
+        over.store(true, SeqCst);
+        assert!(ended.iter().all(|&status| status == 0), "wait statuses: {ended:?}");
     });
 }

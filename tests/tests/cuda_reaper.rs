@@ -10,7 +10,8 @@ use devexchange_core::runtime::cuda::{Stream, reaper};
 use devexchange_core::{DType, Tensor};
 use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::{self, CUDA0};
-use devexchange_tests::sim::{self, Schedule, Session};
+use devexchange_tests::peer::soon;
+use devexchange_tests::sim::{self, Live, Schedule, Session};
 
 const N: u64 = 256;
 const LAZY: Schedule = Schedule { mode: "lazy", seed: 1 };
@@ -157,6 +158,44 @@ fn memory_of_a_stream_waits_for_the_end_of_a_capture() {
         assert_eq!(sim::end_capture(scene.stream), 0, "the capture is intact");
         sim::settle();
         scene.end();
+    });
+}
+
+/// There may be no moment at which no release waits.
+#[test]
+fn closed_streams_wait_only_for_releases_from_before() {
+    let session = Session::new();
+    session.each(3, || {
+        let waits_for = |stream: u64| {
+            let on = Stream::new(0, stream as i64).expect("a stream");
+            let tensor = Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(on)).expect("allocated");
+            sim::begin_capture(stream, 1);
+            drop(tensor);
+        };
+        let waiting = [sim::stream(), sim::stream()];
+        let streams = || Live::now().streams;
+        let before = streams();
+        for round in 0..10 {
+            let (older, newer) = (waiting[round % 2], waiting[(round + 1) % 2]);
+            if round == 0 {
+                waits_for(older);
+            }
+            // SAFETY: nobody uses it.
+            unsafe { Stream::create(0).expect("a stream").close() }.expect("closed");
+            waits_for(newer);
+            assert_eq!((reaper::waiting(), streams()), (2, before + 1), "round {round}");
+            assert_eq!(sim::end_capture(older), 0, "the capture is intact");
+            soon("one release is done", || reaper::waiting() == 1);
+            soon("so the stream is destroyed", || {
+                Stream::destroy_closed().expect("destroyed");
+                streams() == before
+            });
+            if round == 9 {
+                assert_eq!(sim::end_capture(newer), 0, "the capture is intact");
+            }
+        }
+        sim::settle();
+        waiting.into_iter().for_each(sim::destroy);
     });
 }
 

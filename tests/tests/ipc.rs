@@ -10,7 +10,7 @@ use devexchange_core::abi::types::{DEVX_CLOSED, DEVX_INVALID_ARGUMENT, DEVX_OUT_
 use devexchange_core::arrow::ArrayBuilder;
 use devexchange_core::dlpack::Copying;
 use devexchange_core::{Batch, DType, Device, Flags, Owner, Tensor, TensorDesc, ipc, ledger};
-use devexchange_tests::peer::{Peer, ask, commands, part, say, soon};
+use devexchange_tests::peer::{Peer, ask, commands, forked, part, say, soon};
 
 /// One test at a time: they count what the whole process has.
 fn alone() -> MutexGuard<'static, ()> {
@@ -477,4 +477,20 @@ fn a_fork_gives_nothing_up() {
     assert_eq!(server.leases(), 1);
     assert_eq!(tensor.as_slice::<i32>(), Ok(&[1, 2][..]));
     client.import_tensor("t").expect("still offered");
+}
+
+#[test]
+fn a_fork_shares_memory_whatever_other_threads_do() {
+    let _alone = alone();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(SeqCst) {
+                drop(ipc::allocate(64).expect("allocated"));
+            }
+        });
+        let ended: Vec<_> = (0..200).map(|_| forked(|| ipc::allocate(64).is_ok())).collect();
+        over.store(true, SeqCst);
+        assert!(ended.iter().all(|&status| status == 0), "wait statuses: {ended:?}");
+    });
 }

@@ -322,6 +322,55 @@ TEST(moving_onto_itself_changes_nothing) {
     CHECK_INT(releases, 0);
 }
 
+/* Keeps the next one of its kind. */
+template <class T> struct Link {
+    T next;
+};
+
+TEST(what_is_assigned_may_be_kept_by_what_it_replaces) {
+    int releases = 0;
+    auto owners = std::make_unique<Link<dx::Owner>>();
+    auto &next_owner = owners->next;
+    next_owner = counting(releases);
+    dx::Owner owner = dx::keep(std::move(owners));
+    owner = std::move(next_owner);
+    CHECK(static_cast<bool>(owner));
+    CHECK_INT(releases, 0);
+    owner.reset();
+    CHECK_INT(releases, 1);
+
+    auto tensors = std::make_unique<Link<dx::Tensor>>();
+    auto &next_tensor = tensors->next;
+    next_tensor = dx::Tensor::over(six, {6}, counting(releases));
+    auto tensor = dx::Tensor::over(six, {6}, dx::keep(std::move(tensors)));
+    tensor = std::move(next_tensor);
+    CHECK(static_cast<bool>(tensor));
+    CHECK_INT(releases, 1);
+    tensor = dx::Tensor();
+    CHECK_INT(releases, 2);
+
+    auto arrays = std::make_unique<Link<dx::OwnedArray>>();
+    auto &next_array = arrays->next;
+    ArrowArray raw{};
+    raw.private_data = &releases;
+    raw.release = [](ArrowArray *array) {
+        ++*static_cast<int *>(array->private_data);
+        array->release = nullptr;
+    };
+    next_array = dx::OwnedArray(raw);
+    raw.private_data = arrays.release();
+    raw.release = [](ArrowArray *array) {
+        delete static_cast<Link<dx::OwnedArray> *>(array->private_data);
+        array->release = nullptr;
+    };
+    dx::OwnedArray array(raw);
+    array = std::move(next_array);
+    CHECK(static_cast<bool>(array));
+    CHECK_INT(releases, 2);
+    array.reset();
+    CHECK_INT(releases, 3);
+}
+
 /* --- schemas and batches --- */
 
 static std::int32_t const numbers[4] = {10, 20, 30, 40};

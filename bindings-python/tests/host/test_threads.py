@@ -3,6 +3,7 @@
 import ctypes
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -356,6 +357,25 @@ def test_child_of_a_fork_may_use_and_release_what_it_inherits():
     # The parent's are its own still.
     Tensor.import_dlpack(managed).close()
     assert numpy.from_dlpack(tensor).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_child_of_a_fork_releases_whatever_threads_without_a_gil_did():
+    for _ in range(10):
+        lent = [from_buffer(bytearray(3)).export_share() for _ in range(20000)]
+        mine = from_buffer(bytearray(3)).export_share()
+        worker = threading.Thread(target=delete_on_threads, args=(lent, 2))
+        worker.start()
+        for _ in range(4):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(10)
+                Tensor.import_dlpack(mine).close()
+                os._exit(0)
+            _, status = os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
+        worker.join()
+        Tensor.import_dlpack(mine).close()
 
 
 def use_what_was_inherited(tensor, managed, batch):

@@ -17,6 +17,7 @@ use super::memory::read_all;
 use super::message::{MAX_RELEASES, Message, PROTOCOL, RELEASE, check_name, refused};
 use super::server::{Users, require_user};
 use super::socket::{Received, Room, Sent, Socket};
+use super::turn::Turn;
 use crate::abi::types::{DEVX_CLOSED, DEVX_SYSTEM};
 use crate::arrow::Batch;
 use crate::error::{Error, Result, refuse};
@@ -39,7 +40,7 @@ struct Connection {
     timeout: Duration,
     exporter: u64,
     /// Held until a request is answered.
-    asking: Mutex<Asking>,
+    asking: Turn<Asking>,
     /// Leases to give up that the exporter could not be told of yet.
     late: Mutex<Late>,
     /// How often the exporter's offers have changed, if it says so.
@@ -125,7 +126,7 @@ impl Client {
         };
         let changes = fds.next().map(Watched::open).transpose()?;
         drop(fds);
-        let (asking, late) = (Mutex::new(Asking { last: 0, room }), Mutex::default());
+        let (asking, late) = (Turn::new(Asking { last: 0, room }), Mutex::default());
         let (holds, process) = (Holds::default(), std::process::id());
         Ok(Self(block.fill(Connection { socket, timeout, exporter, asking, late, changes, holds, process })))
     }
@@ -135,7 +136,8 @@ impl Client {
     /// exporter has not changed its offers, another import over this connection shares it and asks nobody.
     ///
     /// # Errors
-    /// `DEVX_CLOSED` if the exporter is gone, what the exporter says, and as [`import_tensor`](super::import_tensor). After
+    /// `DEVX_CLOSED` if the exporter is gone, what the exporter says, and as [`import_tensor`](super::import_tensor);
+    /// `DEVX_BUSY` from within a wait of this connection on this thread ([`super::interruptible`]). After
     /// `DEVX_OUT_OF_MEMORY` the connection is as good as before, and so is what was imported.
     pub fn import_tensor(&self, name: &str) -> Result<Tensor> {
         self.import(name)
@@ -173,7 +175,7 @@ impl Client {
 
     fn get(&self, name: &str) -> Result<Given> {
         let this = self.0.header();
-        let mut asking = this.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asking = this.asking.take()?;
         let Asking { last, room } = &mut *asking;
         *last += 1;
         let (request, end) = (*last, deadline(this.timeout));

@@ -50,9 +50,11 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::abi::types::DEVX_SYSTEM;
-    use crate::ipc::socket::Socket;
+    use crate::abi::types::{DEVX_BUSY, DEVX_CLOSED, DEVX_SYSTEM};
+    use crate::ipc::message::{MAX_MESSAGE, Message, PROTOCOL};
+    use crate::ipc::socket::{Sent, Socket};
     use crate::ipc::tests::address;
+    use crate::ipc::wire::Writer;
     use crate::ipc::{Client, Users};
 
     #[test]
@@ -75,5 +77,54 @@ mod tests {
                 assert!(failed(connect(60_000)).message().contains("Interrupted"));
             },
         );
+    }
+
+    /// A client of an exporter that lets in and then says nothing.
+    fn unanswered(of: &'static str) -> (Socket, Client) {
+        let listener = Socket::listen(&address(of)).expect("listening");
+        let connecting = std::thread::spawn(move || {
+            Client::connect(&address(of), Users::Same, Duration::from_secs(20)).expect("in")
+        });
+        let exporter = loop {
+            if let Some(accepted) = listener.accept().expect("accepting") {
+                break accepted;
+            }
+        };
+        let mut hello = Writer::with_room(MAX_MESSAGE).expect("memory");
+        Message::Hello { protocol: PROTOCOL, exporter: 1 }.write(&mut hello);
+        assert_eq!(exporter.send(hello.bytes().expect("written"), &[]), Ok(Sent::Yes));
+        (exporter, connecting.join().expect("connected"))
+    }
+
+    #[test]
+    fn who_asks_within_a_wait_is_refused() {
+        thread_local!(static AGAIN: Cell<(Option<Client>, Option<Error>)> = const { Cell::new((None, None)) });
+        fn ask_again() -> bool {
+            let (client, _) = AGAIN.take();
+            let refused = client.map(|client| client.import_tensor("t").expect_err("nobody answers"));
+            AGAIN.set((None, refused));
+            true
+        }
+        let (_exporter, client) = unanswered("within");
+        AGAIN.set((Some(client.clone()), None));
+        let error = interruptible(ask_again, || client.import_tensor("t")).expect_err("broken off");
+        assert!(error.message().contains("Interrupted"), "{error}");
+        let (_, refused) = AGAIN.take();
+        assert_eq!(refused.expect("asked").status(), DEVX_BUSY);
+    }
+
+    #[test]
+    fn a_wait_for_another_thread_is_broken_off() {
+        let (exporter, client) = unanswered("turn");
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(|| client.import_tensor("t"));
+            assert!(exporter.wait(rustix::event::PollFlags::IN, Instant::now() + Duration::from_secs(20)) == Ok(true));
+            let begin = Instant::now();
+            let error = interruptible(|| true, || client.import_tensor("u")).expect_err("broken off");
+            assert!(error.message().contains("Interrupted"), "{error}");
+            assert!(begin.elapsed() < Duration::from_secs(5));
+            drop(exporter);
+            assert_eq!(asking.join().expect("ended").expect_err("gone").status(), DEVX_CLOSED);
+        });
     }
 }

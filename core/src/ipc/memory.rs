@@ -6,7 +6,6 @@
 use core::ffi::c_void;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{self, FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -15,6 +14,7 @@ use crate::abi::types::DEVX_OUT_OF_MEMORY;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result, refuse};
+use crate::fork::Lock;
 use crate::layout;
 use crate::manager::Allocated;
 use crate::memory::{Counted, Owner, Sorted, Weak, repeated};
@@ -36,8 +36,6 @@ pub(super) struct Mapping {
     bytes: usize,
     fd: OwnedFd,
     key: Key,
-    /// The process that mapped it: a fork has the mapping, but must not touch the books, whose lock may be held.
-    process: u32,
 }
 
 /// The mappings of this process.
@@ -46,7 +44,7 @@ struct Books {
     by_file: Sorted<Key, Weak<Mapping>>,
 }
 
-static BOOKS: Mutex<Books> = Mutex::new(Books { by_address: Sorted::new(), by_file: Sorted::new() });
+static BOOKS: Lock<Books> = Lock::new(Books { by_address: Sorted::new(), by_file: Sorted::new() });
 
 impl Mapping {
     /// A new file of so many bytes, which are there: running out of memory is an error now, not a signal later.
@@ -95,7 +93,7 @@ impl Mapping {
         let found = fs::fstat(&fd).map_err(|errno| Error::system("fstat", errno))?;
         let key = (found.st_dev, found.st_ino, writable);
         // Held over the system call, so that a file is not mapped by two threads at once.
-        let mut books = BOOKS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut books = BOOKS.lock();
         if let Some(known) = books.by_file.get(&key).and_then(Weak::upgrade) {
             return Ok(known);
         }
@@ -106,7 +104,7 @@ impl Mapping {
         // SAFETY: a new mapping at an address that the system chooses.
         let address = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, &fd, 0) };
         let address = address.map_err(|errno| Error::system("mmap", errno))?.expose_provenance();
-        let mapping = room.fill(Self { address, bytes, fd, key, process: std::process::id() });
+        let mapping = room.fill(Self { address, bytes, fd, key });
         by_address.insert(address, mapping.downgrade());
         by_file.insert(key, mapping.downgrade());
         Ok(mapping)
@@ -114,7 +112,7 @@ impl Mapping {
 
     /// The mapping that all of a range lies in, and where it begins there.
     pub(super) fn find(address: usize, bytes: usize) -> Option<(Counted<Self>, usize)> {
-        let books = BOOKS.lock().unwrap_or_else(PoisonError::into_inner);
+        let books = BOOKS.lock();
         let mapping = books.by_address.up_to(&address)?.upgrade()?;
         // If this was the last reference by now, its end needs the lock.
         drop(books);
@@ -155,14 +153,11 @@ impl AsFd for Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        let forked = self.process != std::process::id();
-        let mut books = (!forked).then(|| BOOKS.lock().unwrap_or_else(PoisonError::into_inner));
-        if let Some(books) = &mut books {
-            books.by_address.remove(&self.address);
-            // Another thread may have mapped the file anew.
-            if books.by_file.get(&self.key).is_some_and(Weak::is_gone) {
-                books.by_file.remove(&self.key);
-            }
+        let mut books = BOOKS.lock();
+        books.by_address.remove(&self.address);
+        // Another thread may have mapped the file anew.
+        if books.by_file.get(&self.key).is_some_and(Weak::is_gone) {
+            books.by_file.remove(&self.key);
         }
         // SAFETY: mapped by this value, whose users hold references to it.
         let _ = unsafe { munmap(self.address(), self.bytes) };

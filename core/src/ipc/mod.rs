@@ -80,6 +80,7 @@ mod regions;
 mod server;
 mod serving;
 mod socket;
+mod turn;
 mod wire;
 
 #[cfg(test)]

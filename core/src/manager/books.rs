@@ -122,15 +122,15 @@ impl Books {
         self.reserve(bytes)?;
         let made = Vacant::new().and_then(|room| Ok((room, caught(allocate)?)));
         let mut state = self.lock();
-        let made = made.and_then(|made| match state.live.try_reserve(1) {
-            Ok(()) => Ok(made),
-            Err(_) => Err(Error::no_memory(size_of::<Live>())),
-        });
-        let (room, mut allocated) = match made {
-            Ok(made) => made,
-            Err(error) => {
+        let (room, mut allocated) = match (made, state.live.try_reserve(1)) {
+            (Ok(made), Ok(())) => made,
+            (made, _) => {
+                let error = made.as_ref().err().cloned().unwrap_or_else(|| Error::no_memory(size_of::<Live>()));
                 state.statistics.bytes -= bytes;
                 state.statistics.refused += u64::from(error.status() == crate::abi::types::DEVX_OUT_OF_MEMORY);
+                drop(state);
+                // Without the lock: what gives the memory back may ask the manager.
+                drop(made);
                 return Err(error);
             }
         };

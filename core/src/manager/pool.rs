@@ -1,13 +1,13 @@
 //! Device memory out of a pool of our own, in the order of streams.
 
 use core::ffi::c_void;
-use std::sync::{Mutex, PoisonError};
 
 use super::books::{Books, Statistics};
 use super::{Allocated, HostFlags, Manager, MemoryInfo, Request, driver_info, no_such_kind, pinned};
 use crate::abi::types::DEVX_OUT_OF_MEMORY;
 use crate::device::DeviceType;
 use crate::error::Result;
+use crate::fork::Lock;
 use crate::memory::{Owner, Slab, Sorted, TailSize};
 use crate::order::Ready;
 use crate::runtime::cuda::{Allocation, MemoryPool, Stream, require_device};
@@ -36,7 +36,7 @@ impl Default for PoolOptions {
 pub struct Pool {
     options: PoolOptions,
     shareable: bool,
-    pools: Mutex<Sorted<i32, Slab<MemoryPool>>>,
+    pools: Lock<Sorted<i32, Slab<MemoryPool>>>,
     books: Books,
 }
 
@@ -46,7 +46,7 @@ impl Pool {
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
     pub fn new(options: PoolOptions) -> Result<Self> {
-        Ok(Self { options, shareable: false, pools: Mutex::default(), books: Books::with_limit(options.limit)? })
+        Ok(Self { options, shareable: false, pools: Lock::default(), books: Books::with_limit(options.limit)? })
     }
 
     /// As [`Pool::new`], of memory that can be shared with other processes ([`crate::ipc`]).
@@ -58,19 +58,26 @@ impl Pool {
     }
 
     fn of(&self, ordinal: i32) -> Result<Slab<MemoryPool>> {
-        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pool) = pools.get(&ordinal) {
-            return Ok(pool.clone());
+        if let Some(pool) = self.existing(ordinal) {
+            return Ok(pool);
         }
         let make = if self.shareable { MemoryPool::shareable } else { MemoryPool::new };
-        let (room, pools) = (Slab::room(TailSize::default())?, pools.room()?);
-        let pool = room.fill(make(ordinal, self.options.keep)?);
-        pools.insert(ordinal, pool.clone());
+        // Without the lock, as the driver takes its time; it goes if another thread was first.
+        let made = Slab::room(TailSize::default())?.fill(make(ordinal, self.options.keep)?);
+        let mut pools = self.pools.lock();
+        let pool = match pools.get(&ordinal) {
+            Some(first) => first.clone(),
+            None => {
+                pools.room()?.insert(ordinal, made.clone());
+                made.clone()
+            }
+        };
+        drop(pools);
         Ok(pool)
     }
 
     fn existing(&self, ordinal: i32) -> Option<Slab<MemoryPool>> {
-        self.pools.lock().unwrap_or_else(PoisonError::into_inner).get(&ordinal).cloned()
+        self.pools.lock().get(&ordinal).cloned()
     }
 
     /// Bytes that a device's pool holds, in use or not.
@@ -138,7 +145,7 @@ unsafe impl Manager for Pool {
 
     unsafe fn reset(&self, ordinal: i32) -> Result<()> {
         self.books.reset(ordinal);
-        let pool = self.pools.lock().unwrap_or_else(PoisonError::into_inner).remove(&ordinal);
+        let pool = self.pools.lock().remove(&ordinal);
         // Destroyed when the last allocation of it is given back.
         drop(pool);
         Ok(())

@@ -15,7 +15,7 @@ type Thing = Arc<Memory>;
 
 /// Hands one over.
 fn add(inbox: &Inbox<Thing>, memory: &Arc<Memory>) {
-    inbox.add(Box::new(Node::new(Arc::clone(memory))));
+    inbox.add(Box::new(Node::new(Arc::clone(memory))), None);
 }
 
 /// Written by whoever gives it up.
@@ -50,7 +50,7 @@ fn reaper(inbox: &Arc<Inbox<Thing>>, much: usize) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         let (mut kept, mut done) = (None, 0);
         while done < much {
-            inbox.round(&mut kept, Duration::ZERO, |memory| {
+            inbox.round(&mut kept, Duration::ZERO, |memory, _| {
                 memory.give_up();
                 done += 1;
                 true
@@ -110,6 +110,25 @@ fn who_sees_that_nothing_waits_sees_what_was_done() {
     });
 }
 
+/// As who destroys a stream that releases from before may use.
+#[test]
+fn who_is_past_a_mark_sees_what_was_done_before_it() {
+    in_every_order(|| {
+        let inbox = Arc::new(inbox());
+        let [before, after] = [(); 2].map(|()| Memory::new());
+        let reaper = reaper(&inbox, 2);
+        add(&inbox, &before);
+        let mark = inbox.mark();
+        assert!(!inbox.is_past(inbox.mark()) || before.is_given_up());
+        add(&inbox, &after);
+        if inbox.is_past(mark) {
+            assert!(before.is_given_up());
+        }
+        reaper.join().expect("a thread");
+        assert!(inbox.is_past(mark));
+    });
+}
+
 fn many(mut things: &Things<Thing>) -> usize {
     let mut many = 0;
     while let Some(node) = things {
@@ -132,7 +151,7 @@ fn what_is_not_done_is_looked_at_again() {
         };
         let mut kept = None;
         while late.times.load(Relaxed) == 0 {
-            inbox.round(&mut kept, Duration::ZERO, |memory| {
+            inbox.round(&mut kept, Duration::ZERO, |memory, _| {
                 let is_done = !Arc::ptr_eq(memory, &first);
                 if is_done {
                     memory.give_up();
@@ -145,7 +164,7 @@ fn what_is_not_done_is_looked_at_again() {
         add(&inbox, &third);
         add(&inbox, &last);
         let mut order = Vec::new();
-        let done = inbox.round(&mut kept, Duration::ZERO, |memory| {
+        let done = inbox.round(&mut kept, Duration::ZERO, |memory, _| {
             memory.give_up();
             order.push(Arc::clone(memory));
             true

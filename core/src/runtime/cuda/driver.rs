@@ -6,6 +6,7 @@
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::borrow::Cow;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUmemPoolProps,
@@ -141,6 +142,9 @@ enum Absent {
 
 static DRIVER: OnceLock<std::result::Result<Driver, Absent>> = OnceLock::new();
 
+/// The process that was the first to look for the driver; 0 before.
+static LOOKING: AtomicU32 = AtomicU32::new(0);
+
 impl Driver {
     /// The driver, looked for at the first call.
     ///
@@ -148,16 +152,25 @@ impl Driver {
     /// `DEVX_DEVICE` if there is no library, if it lacks functions, or if it has no device; also in a child of `fork`,
     /// where the driver must not be called any more.
     pub(crate) fn get() -> Result<&'static Self> {
-        match DRIVER.get_or_init(probe) {
+        let found = match DRIVER.get() {
+            Some(found) => found,
+            None => Self::look()?,
+        };
+        match found {
             Ok(driver) if driver.process == std::process::id() => Ok(driver),
-            Ok(driver) => {
-                let text = format_args!(
-                    "the CUDA driver was initialised in process {}, of which this one is a fork: it cannot be used here",
-                    driver.process
-                );
-                Err(Error::new(DEVX_DEVICE, text))
-            }
+            Ok(driver) => Err(of_parent(driver.process)),
             Err(absent) => Err(Error::new(DEVX_DEVICE, format_args!("{absent}"))),
+        }
+    }
+
+    /// # Errors
+    /// `DEVX_DEVICE` in a fork of a process that was just looking: whoever did that is not here, and never done.
+    #[cold]
+    fn look() -> Result<&'static std::result::Result<Self, Absent>> {
+        let this = std::process::id();
+        match LOOKING.compare_exchange(0, this, Relaxed, Relaxed) {
+            Err(parent) if parent != this => Err(of_parent(parent)),
+            _ => Ok(DRIVER.get_or_init(probe)),
         }
     }
 
@@ -200,6 +213,13 @@ impl Driver {
         // SAFETY: the driver's texts are static and NUL-terminated.
         Some(unsafe { CStr::from_ptr(text) }.to_string_lossy())
     }
+}
+
+fn of_parent(process: u32) -> Error {
+    let text = format_args!(
+        "the CUDA driver was initialised in process {process}, of which this one is a fork: it cannot be used here"
+    );
+    Error::new(DEVX_DEVICE, text)
 }
 
 fn probe() -> std::result::Result<Driver, Absent> {

@@ -11,12 +11,13 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 /// A thing in a list, which is made before the thing has to be handed over.
 pub(crate) struct Node<T> {
     pub(crate) thing: T,
+    age: u64,
     pub(crate) next: List<T>,
 }
 
 impl<T> Node<T> {
     pub(crate) fn new(thing: T) -> Self {
-        Self { thing, next: None }
+        Self { thing, age: 0, next: None }
     }
 }
 
@@ -29,6 +30,11 @@ fn end<T>(mut list: &mut List<T>) -> &mut List<T> {
         list = &mut node.next;
     }
     list
+}
+
+/// The lesser of two ages that there may be.
+fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    one.into_iter().chain(other).min()
 }
 
 pub(crate) struct Inbox<T> {
@@ -46,10 +52,15 @@ pub(crate) struct New<T> {
     /// How often somebody wanted to know that all is looked at, and how many of these know.
     pub(crate) asked: u64,
     pub(crate) answered: u64,
+    /// The age that what comes now has, and the least of what the thread has not seen and of what it has, if there is any:
+    /// see [`Inbox::mark`].
+    pub(crate) age: u64,
+    pub(crate) unseen: Option<u64>,
+    pub(crate) seen: Option<u64>,
 }
 
 impl<T> New<T> {
-    pub(crate) const NONE: Self = Self { things: None, asked: 0, answered: 0 };
+    pub(crate) const NONE: Self = Self { things: None, asked: 0, answered: 0, age: 0, unseen: None, seen: None };
 
     fn is_none(&self) -> bool {
         self.things.is_none() && self.asked == self.answered
@@ -62,10 +73,12 @@ impl<T> Inbox<T> {
         self.waiting.load(Acquire)
     }
 
-    /// Hands a thing to the thread. Returns at once.
-    pub(crate) fn add(&self, mut node: Box<Node<T>>) {
+    /// Hands a thing to the thread. Returns at once. What another thing gives up when it is done is of that one's age.
+    pub(crate) fn add(&self, mut node: Box<Node<T>>, age: Option<u64>) {
         self.waiting.fetch_add(1, Relaxed);
         let mut new = self.unseen();
+        node.age = age.unwrap_or(new.age);
+        new.unseen = least(new.unseen, Some(node.age));
         node.next = new.things.take();
         new.things = Some(node);
         drop(new);
@@ -74,25 +87,44 @@ impl<T> Inbox<T> {
 
     /// One round of the thread: takes what is new, waiting for it if there is nothing else or else for a pause at most,
     /// and looks at everything in the order in which it came, with no lock held. `look` says whether a thing is done.
-    /// Whether anything came or was done.
-    pub(crate) fn round(&self, kept: &mut List<T>, pause: Duration, mut look: impl FnMut(&mut T) -> bool) -> bool {
-        let (mut changed, asked) = self.receive(kept, pause);
+    /// It is told a thing's age, too. Whether anything came or was done.
+    pub(crate) fn round(&self, kept: &mut List<T>, pause: Duration, mut look: impl FnMut(&mut T, u64) -> bool) -> bool {
+        let (came, asked) = self.receive(kept, pause);
         let (mut rest, mut last) = (kept.take(), kept);
+        let (mut done, mut seen) = (false, None);
         while let Some(mut node) = rest {
             rest = node.next.take();
-            if look(&mut node.thing) {
-                changed = true;
+            if look(&mut node.thing, node.age) {
+                done = true;
                 drop(node);
                 self.waiting.fetch_sub(1, Release);
             } else {
+                seen = least(seen, Some(node.age));
                 last = &mut last.insert(node).next;
             }
         }
-        if let Some(asked) = asked {
-            self.unseen().answered = asked;
+        if done || asked.is_some() {
+            let mut new = self.unseen();
+            new.seen = seen;
+            new.answered = asked.unwrap_or(new.answered);
+        }
+        if asked.is_some() {
             self.settled.notify_all();
         }
-        changed
+        came || done
+    }
+
+    /// A mark between what was added before and what is added after.
+    pub(crate) fn mark(&self) -> u64 {
+        let mut new = self.unseen();
+        new.age += 1;
+        new.age - 1
+    }
+
+    /// Whether all is done that was added before a mark, and what that gave up in turn.
+    pub(crate) fn is_past(&self, mark: u64) -> bool {
+        let new = self.unseen();
+        least(new.unseen, new.seen).is_none_or(|age| age > mark)
     }
 
     /// Appends what is new. Whether there was anything, and who wants to know when it is looked at.
@@ -105,6 +137,7 @@ impl<T> Inbox<T> {
             new = self.arrived.wait(new).unwrap_or_else(PoisonError::into_inner);
         }
         let (mut newest, mut oldest) = (new.things.take(), None);
+        new.seen = least(new.seen, new.unseen.take());
         let asked = (new.asked != new.answered).then_some(new.asked);
         drop(new);
         let some_came = newest.is_some();

@@ -110,7 +110,11 @@ static INBOX: Inbox<Pending> =
 static LEAKED: AtomicI64 = AtomicI64::new(0);
 /// Whether there is a thread; it is asked for with the first release that waits.
 static STARTED: AtomicBool = AtomicBool::new(false);
-thread_local!(static IS_REAPER: Cell<bool> = const { Cell::new(false) });
+thread_local! {
+    static IS_REAPER: Cell<bool> = const { Cell::new(false) };
+    /// On that thread, of what it looks at.
+    static AGE: Cell<u64> = const { Cell::new(0) };
+}
 
 /// Releases that wait for work, those being called included. Who sees none sees what those before have done.
 #[inline]
@@ -123,6 +127,16 @@ pub fn waiting() -> i64 {
 #[inline]
 pub fn leaked() -> i64 {
     LEAKED.load(Relaxed)
+}
+
+/// A mark after all releases that wait now.
+pub(crate) fn mark() -> u64 {
+    INBOX.mark()
+}
+
+/// Whether no release from before a mark waits any more, nor one that such a release has brought about.
+pub(crate) fn is_past(mark: u64) -> bool {
+    waiting() == 0 || INBOX.is_past(mark)
 }
 
 /// Waits until what was to be given up before, and waits for no event, is given up. That is what is freed here only
@@ -174,7 +188,7 @@ fn push(mut node: Box<Node<Pending>>) {
     if IS_REAPER.get() && look(&mut node.thing) {
         return;
     }
-    INBOX.add(node);
+    INBOX.add(node, IS_REAPER.get().then(|| AGE.get()));
     start();
 }
 
@@ -210,7 +224,10 @@ fn run() {
             std::mem::forget(guard);
             relaxed = true;
         }
-        let changed = INBOX.round(&mut waiting, pause, look);
+        let changed = INBOX.round(&mut waiting, pause, |pending, age| {
+            AGE.set(age);
+            look(pending)
+        });
         pause = if changed { SHORTEST } else { (pause * 2).min(LONGEST) };
     }
 }

@@ -76,8 +76,8 @@ impl From<Stream> for RawStream {
     }
 }
 
-/// Streams that were closed, and that are not destroyed yet.
-static CLOSED: Mutex<Vec<Stream>> = Mutex::new(Vec::new());
+/// Streams that were closed, and that are not destroyed yet; each with the mark behind the releases that may use it.
+static CLOSED: Mutex<Vec<(u64, Stream)>> = Mutex::new(Vec::new());
 
 /// The number of the calling thread; 0 for one that is about to end.
 fn this_thread() -> u64 {
@@ -136,8 +136,8 @@ impl Stream {
         driver.check("cuStreamDestroy", unsafe { (driver.stream_destroy)(self.raw()) })
     }
 
-    /// Gives up a stream, which is destroyed when no release waits for work any more: it may give memory back on any stream,
-    /// and who closes one cannot see whether a consumer's release is still to come.
+    /// Gives up a stream, which is destroyed when no release waits for work any more that waits now: it may give memory back
+    /// on any stream, and who closes one cannot see whether a consumer's release is still to come.
     ///
     /// # Errors
     /// As [`Stream::destroy`], also of streams that were closed before; `DEVX_OUT_OF_MEMORY`, then it is not closed.
@@ -147,11 +147,11 @@ impl Stream {
     pub unsafe fn close(self) -> Result<()> {
         // Not even the lock is touched in a forked child: the parent may have held it.
         Driver::get()?;
-        push(&mut CLOSED.lock().unwrap_or_else(PoisonError::into_inner), self)?;
+        push(&mut CLOSED.lock().unwrap_or_else(PoisonError::into_inner), (reaper::mark(), self))?;
         Self::destroy_closed()
     }
 
-    /// Destroys the streams that were closed, unless a release waits for work.
+    /// Destroys the streams that were closed, unless a release from before that waits for work.
     ///
     /// # Errors
     /// As [`Stream::destroy`].
@@ -160,17 +160,16 @@ impl Stream {
         if Driver::loaded().is_none() {
             return Ok(());
         }
-        let closed = {
+        let mut done = Ok(());
+        loop {
             let mut all = CLOSED.lock().unwrap_or_else(PoisonError::into_inner);
             // Asked with the lock held: of a stream that is in there, all releases wait by now or are done.
-            if reaper::waiting() > 0 {
-                return Ok(());
-            }
-            std::mem::take(&mut *all)
-        };
-        // SAFETY: closed, and what waited for work has been given up.
-        let destroy = |stream: Self| unsafe { stream.destroy() };
-        closed.into_iter().map(destroy).fold(Ok(()), Result::and)
+            let Some(at) = all.iter().position(|(mark, _)| reaper::is_past(*mark)) else { return done };
+            let (_, stream) = all.swap_remove(at);
+            drop(all);
+            // SAFETY: closed, and what waited for work has been given up.
+            done = done.and(unsafe { stream.destroy() });
+        }
     }
 
     /// Destroys a stream of this library's own, which nobody else has seen.

@@ -102,8 +102,8 @@ public final class DeviceStream implements AutoCloseable {
     }
 
     /**
-     * Ends its use. A stream that was made here is destroyed, as soon as no release waits for work. Closing twice is
-     * fine.
+     * Ends its use. A stream that was made here is destroyed, as soon as no release waits for work that waits now. Closing
+     * twice is fine.
      *
      * @throws DevExchangeException {@link Status#DRIVER}
      */
