@@ -96,3 +96,57 @@ extern "C" fn in_child() {
     // Of all threads there is only this one.
     INSIDE.store(0, Relaxed);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// Whether a child that this thread forks gets the value of a lock. One that waits for ever is ended.
+    fn child_finds(lock: &Lock<u32>, value: u32) -> bool {
+        // SAFETY: the child takes a lock and ends without running handlers.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0, "a child");
+        if pid == 0 {
+            // SAFETY: no handler is set, so the signal ends the child.
+            unsafe { libc::alarm(20) };
+            let code = i32::from(*lock.lock() != value);
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(code) };
+        }
+        let mut status = 0;
+        // SAFETY: the child made above.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        status == 0
+    }
+
+    #[test]
+    fn a_fork_waits_for_who_has_a_lock() {
+        let lock = Lock::new(0);
+        let (tell, told) = channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut value = lock.lock();
+                tell.send(()).expect("heard");
+                std::thread::sleep(PATIENCE / 50);
+                *value = 1;
+            });
+            told.recv().expect("told");
+            assert!(child_finds(&lock, 1));
+        });
+        assert_eq!(*lock.lock(), 1);
+    }
+
+    /// As from a signal handler of its own.
+    #[test]
+    fn a_fork_of_who_has_a_lock_waits_a_while_only() {
+        let (held, other) = (Lock::new(0), Lock::new(2));
+        let begin = Instant::now();
+        let kept = held.lock();
+        assert!(child_finds(&other, 2));
+        drop(kept);
+        assert!(begin.elapsed() >= PATIENCE);
+        assert_eq!((*held.lock(), *other.lock()), (0, 2));
+    }
+}

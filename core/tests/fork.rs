@@ -1,6 +1,6 @@
 //! Children of `fork`: what they give up is given up, whatever other threads of the parent were doing just then.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -40,12 +40,15 @@ const TRACED: &str = "DEVX_TEST_TRACED";
 #[test]
 fn what_is_said_in_a_child_is_said_at_once() {
     if std::env::var_os(TRACED).is_none() {
-        let status = Command::new(std::env::current_exe().unwrap())
+        let run = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "what_is_said_in_a_child_is_said_at_once"])
             .envs([(TRACED, "1"), ("DEVEXCHANGE_TRACE", "1")])
-            .stderr(Stdio::null())
-            .status();
-        assert!(status.unwrap().success());
+            .output()
+            .unwrap();
+        assert!(run.status.success());
+        let said = String::from_utf8(run.stderr).unwrap();
+        let by_children = said.lines().filter(|line| *line == "devexchange: something in a child").count();
+        assert_eq!(by_children, FORKS as usize);
         return;
     }
     let ends = AtomicBool::new(false);

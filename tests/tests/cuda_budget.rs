@@ -108,8 +108,11 @@ fn calls_for_each_operation() {
     drop(legacy.expect("exported"));
     budget!(tensor.used_on(sim::on(other)).expect("used");
         "cuStreamIsCapturing": 1, "cuStreamGetCtx": 1, "cuEventRecord": 1);
-    budget!(tensor.used_on(sim::on(other)).expect("used");
-        "cuStreamIsCapturing": 1, "cuStreamGetCtx": 2, "cuEventRecord": 1, "cuStreamWaitEvent": 1);
+    // However often: the last use of a stream stands for all of them.
+    for _ in 0..3 {
+        budget!(tensor.used_on(sim::on(other)).expect("used");
+            "cuStreamIsCapturing": 1, "cuStreamGetCtx": 2, "cuEventRecord": 1, "cuStreamWaitEvent": 1);
+    }
 
     // Conversions, and Arrow.
     let column = budget!(convert::column(&tensor, "x", Copying::Never).expect("a view"););

@@ -167,7 +167,7 @@ fn closed_streams_wait_only_for_releases_from_before() {
     let session = Session::new();
     session.each(3, || {
         let waits_for = |stream: u64| {
-            let on = Stream::new(0, stream as i64).expect("a stream");
+            let on = sim::on(stream);
             let tensor = Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(on)).expect("allocated");
             sim::begin_capture(stream, 1);
             drop(tensor);

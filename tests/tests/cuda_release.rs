@@ -118,20 +118,27 @@ fn a_stream_does_not_stand_for_an_earlier_one_of_its_handle() {
         return;
     }
     sim::reuse_streams(true);
-    session.each(SEEDS, || {
-        let (memory, consumer) = (Foreign::new(), Consumer::new());
-        let tensor = memory.tensor();
-        consumer.read(memory.address);
-        tensor.used_on(consumer.on()).expect("used");
-        let Consumer { stream, scratch } = consumer;
-        sim::destroy(stream);
-        assert_eq!(sim::stream(), stream, "the driver gives the handle again");
-        let consumer = Consumer { stream, scratch };
-        tensor.used_on(consumer.on()).expect("used");
-        drop(tensor);
-        memory.end();
-        consumer.end();
-    });
+    // Also where the new one cannot be made to wait for what the earlier one does.
+    for waits in [true, false] {
+        session.each(SEEDS, || {
+            let (memory, consumer) = (Foreign::new(), Consumer::new());
+            let tensor = memory.tensor();
+            consumer.read(memory.address);
+            tensor.used_on(consumer.on()).expect("used");
+            let Consumer { stream, scratch } = consumer;
+            sim::destroy(stream);
+            assert_eq!(sim::stream(), stream, "the driver gives the handle again");
+            let consumer = Consumer { stream, scratch };
+            if !waits {
+                sim::fail("cuStreamWaitEvent", 1, 719, false);
+            }
+            tensor.used_on(consumer.on()).expect("used");
+            sim::fail_clear();
+            drop(tensor);
+            memory.end();
+            consumer.end();
+        });
+    }
     sim::reuse_streams(false);
 }
 

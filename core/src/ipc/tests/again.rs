@@ -131,7 +131,7 @@ fn exporter(of: &str, with: Option<OwnedFd>) -> (Result<Client>, std::sync::mpsc
         let end = Instant::now() + Duration::from_secs(10);
         let raw = loop {
             match listener.accept().expect("accepting") {
-                Some(socket) => break Raw(socket),
+                Some(socket) => break Raw::new(socket),
                 None => assert!(listener.wait(rustix::event::PollFlags::IN, end).expect("waited")),
             }
         };

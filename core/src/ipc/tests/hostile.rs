@@ -156,7 +156,7 @@ impl Fake {
             while !end.load(SeqCst) {
                 let soon = Instant::now() + Duration::from_millis(5);
                 match listener.accept().expect("accepting") {
-                    Some(socket) => act(&Raw(socket)),
+                    Some(socket) => act(&Raw::new(socket)),
                     None => drop(listener.wait(rustix::event::PollFlags::IN, soon).expect("waited")),
                 }
             }

@@ -1,6 +1,7 @@
 mod again;
 mod hostile;
 
+use std::cell::RefCell;
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -494,12 +495,17 @@ fn addresses_and_names_are_checked() {
     assert!(!directory.exists(), "the file of the socket is gone");
 }
 
-/// The other end of a socket, played by hand.
-struct Raw(Socket);
+/// The other end of a socket, played by hand; and the room that all its messages are received in, for to write so many
+/// zeros before each one takes a sanitizer minutes.
+struct Raw(Socket, RefCell<Room>);
 
 impl Raw {
+    fn new(socket: Socket) -> Self {
+        Self(socket, RefCell::new(Room::new().expect("memory")))
+    }
+
     fn connect(of: &str) -> Self {
-        let raw = Self(Socket::connect(&address(of), Instant::now() + patient(10_000)).expect("connected"));
+        let raw = Self::new(Socket::connect(&address(of), Instant::now() + patient(10_000)).expect("connected"));
         match Message::decode(&raw.receive().expect("hello").0) {
             Ok(Message::Hello { protocol: PROTOCOL, .. }) => raw,
             other => panic!("{other:?}"),
@@ -507,7 +513,7 @@ impl Raw {
     }
 
     fn receive(&self) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
-        let mut room = Room::new().expect("memory");
+        let mut room = self.1.borrow_mut();
         loop {
             match self.0.receive(&mut room).expect("received") {
                 Received::Message => {
@@ -571,7 +577,7 @@ fn fake(of: &str, answers: impl FnOnce(&Raw, u64) + Send + 'static) -> Client {
         let end = Instant::now() + patient(10_000);
         let raw = loop {
             if let Some(socket) = listener.accept().expect("accepting") {
-                break Raw(socket);
+                break Raw::new(socket);
             }
             assert!(listener.wait(rustix::event::PollFlags::IN, end).expect("waited"));
         };
