@@ -313,13 +313,19 @@ references(t::Tensor) = (Handle{TAG_TENSOR | TAG_KEPT}(share_address(t.handle)),
 """
     copy(t::Tensor{T,N}) -> Tensor{T,N}
 
-A compact row-major copy in host memory of the library's, writable, with `DLPACK_FLAG_BITMASK_IS_COPIED`. For a Julia
-array, use `Array(t)`; for memory of a device, [`copy_to`](@ref). Throws `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_CLOSED`.
+A compact row-major copy in host memory of the library's, writable, with `DLPACK_FLAG_BITMASK_IS_COPIED`; so is what
+`deepcopy` makes. For a Julia array, use `Array(t)`; for memory of a device, [`copy_to`](@ref). Throws `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_CLOSED`.
 """
 function Base.copy(t::Tensor{T,N}) where {T,N}
     out = Ref{Ptr{Cvoid}}(C_NULL)
     @checked devx_tensor_copy(t.handle::Handle, out::Ptr{Ptr{Cvoid}})
     return adopt_tensor(Tensor{T,N}, out[])
+end
+
+# As of any array, one that nobody else writes.
+function Base.deepcopy_internal(t::Tensor, seen::IdDict)
+    haskey(seen, t.handle) && return seen[t.handle]
+    return seen[t.handle] = copy(t)
 end
 
 """
