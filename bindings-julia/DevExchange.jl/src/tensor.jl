@@ -391,8 +391,9 @@ end
     copy_to(array::AbstractArray{T,N}, device::DLDevice, stream) -> Tensor{T,N}
 
 A copy on another device (or the same), queued on a stream of either, after which it is ready: it can be handed on at
-once, and the source closed. A copy on the CPU is waited for, and can be read. Size and elements stay the same, index by
-index, in compact **row-major** order.
+once, and the source closed. A copy on the CPU is waited for, and can be read. One of the two devices has streams, or it
+is `DEVX_DEVICE`: within host memory use `copy`. Size and elements stay the same, index by index, in compact
+**row-major** order.
 
 Of a Julia array of two or more dimensions, which is column-major, this first makes a row-major copy in host memory;
 `PermutedDimsArray(array, (2, 1))` and the like, whose memory is row-major, goes as it is. A tensor is not reordered:
