@@ -1081,7 +1081,7 @@ devx_status devx_tensor_copy(devx_tensor_t const *tensor, devx_tensor_t **out, d
 /**
  * A copy of the tensor on another device (or the same), queued on `stream`, a stream of either; the
  * tensor is released only after the copy. Copies into host memory that is not pinned are waited
- * for.
+ * for. One of the two has streams, or it is DEVX_DEVICE: within host memory use `devx_tensor_copy`.
  */
 devx_status devx_tensor_copy_to(
     devx_tensor_t const *tensor,

@@ -792,7 +792,8 @@ public:
         detail::check([&](devx_error *error) { return devx_tensor_copy(get(), out.handle_.address(), error); });
         return out;
     }
-    /* A copy on another device, or the same, queued on `stream`; into plain host memory it is waited for. */
+    /* A copy on another device, or the same, queued on `stream`; into plain host memory it is waited for. One of the
+     * two has streams, or it is DEVX_DEVICE: within host memory use copy(). */
     Tensor copy_to(DLDevice device, std::int64_t stream) const {
         Tensor out;
         detail::check([&](devx_error *error) {

@@ -43,8 +43,11 @@ unsafe fn devx_batch_create(
         let device = Device::from_dlpack(device.0)?;
         // SAFETY: the caller gives `n_nodes` nodes.
         let nodes = unsafe { list(nodes, n_nodes, "nodes") }?;
-        // SAFETY: the tables of their buffers are valid for the length of the call.
-        let nodes = collected(nodes.iter().map(|node| unsafe { NodeDesc::from_raw(&node.0) }));
+        let nodes = collected(nodes.iter().enumerate().map(|(index, node)| {
+            // SAFETY: the tables of their buffers are valid for the length of the call.
+            let node = unsafe { NodeDesc::from_raw(&node.0) };
+            node.map_err(|error| error.within(format_args!("nodes[{index}]: ")))
+        }));
         // SAFETY: the caller hands over an owner of its own.
         let owner = owner.map_or(Owner::none(), |owner| unsafe { Owner::from_raw(owner.0) });
         let nodes = match nodes {

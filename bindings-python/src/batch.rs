@@ -14,7 +14,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use crate::column::Column;
 use crate::error::{Error, Result, refuse};
 use crate::handle::Handle;
-use crate::python::call_if_there;
+use crate::python::{call_if_there, in_order};
 use crate::schema::{self, Schema};
 use crate::tensor_type::New;
 use crate::{address, capsule, convert, device, dlpack, stream};
@@ -96,6 +96,10 @@ impl RecordBatch {
         Ok(self.get()?.length() as usize)
     }
 
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        in_order(slf)
+    }
+
     /// All rows as Python objects; those of a record batch are dicts.
     fn to_pylist<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyList>> {
         self.root()?.to_pylist(py)
@@ -123,7 +127,8 @@ impl RecordBatch {
     }
 
     /// A copy on `device`, a pair of device type and number, queued on `stream` (by default the legacy default
-    /// stream), after which it is ready; into host memory the call waits.
+    /// stream), after which it is ready; into host memory the call waits. The batch or the copy is on a device that has
+    /// streams: from host memory to host memory nothing is copied (BufferError).
     #[pyo3(signature = (device, stream=None))]
     fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<Self> {
         let (batch, target) = (self.get()?, device::from_python(device)?);

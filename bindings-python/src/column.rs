@@ -7,8 +7,9 @@ use pyo3::types::PyList;
 
 use crate::error::{Result, refuse};
 use crate::handle::Kept;
+use crate::python::in_order;
 use crate::tensor_type::New;
-use crate::{convert, value};
+use crate::{convert, schema, value};
 
 /// A view of one array of a batch, whose memory it keeps: a sequence of values.
 #[pyclass(frozen, module = "devexchange")]
@@ -40,10 +41,10 @@ impl Column {
         Ok(self.view()?.field().name())
     }
 
-    /// Name of the type, for people.
+    /// Name of the type, for people; of a dictionary those of the indices and of the values, as "int32 -> utf8".
     #[getter]
     fn r#type(&self) -> Result<String> {
-        Ok(self.view()?.ty().to_string())
+        Ok(schema::type_of(self.view()?.field()))
     }
 
     /// Format string (Arrow C data interface).
@@ -107,6 +108,10 @@ impl Column {
             return refuse!(DEVX_OUT_OF_RANGE, "row is {row}: the column has {}", self.length);
         }
         value::of(py, self.view()?, counted)
+    }
+
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        in_order(slf)
     }
 
     fn __repr__(&self) -> Result<String> {

@@ -117,7 +117,7 @@ fn kind(status: DevxStatus) -> &'static Kind {
         t::DEVX_OUT_OF_MEMORY => &OUT_OF_MEMORY,
         t::DEVX_OUT_OF_RANGE => &OUT_OF_RANGE,
         t::DEVX_MISMATCH => &INVALID_TYPE,
-        t::DEVX_DRIVER | t::DEVX_CALLBACK | t::DEVX_BUSY | t::DEVX_PANIC => &FAILED,
+        t::DEVX_DRIVER | t::DEVX_CALLBACK | t::DEVX_BUSY | t::DEVX_SYSTEM | t::DEVX_PANIC => &FAILED,
         t::DEVX_VERSION
         | t::DEVX_DEVICE
         | t::DEVX_UNSUPPORTED

@@ -219,6 +219,13 @@ impl MemoryManager {
     fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
         self.close();
     }
+
+    fn __repr__(&self) -> String {
+        match self.get() {
+            Ok(manager) => format!("<devexchange.MemoryManager with {} bytes in use>", manager.statistics().bytes),
+            Err(_) => "<devexchange.MemoryManager closed>".to_owned(),
+        }
+    }
 }
 
 /// Host memory, pinned until its owner is gone.

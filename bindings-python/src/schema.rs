@@ -2,7 +2,7 @@
 
 use devexchange_core::Schema as CoreSchema;
 use devexchange_core::abi::arrow_data::ArrowSchema;
-use devexchange_core::arrow::Field;
+use devexchange_core::arrow::{Field, Type};
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -81,14 +81,22 @@ impl Schema {
     }
 }
 
-/// Names and types, for people.
+/// Names and types of the columns, or the type of what is no record batch, for people.
 pub(crate) fn fields(schema: &CoreSchema) -> String {
     let root = schema.root();
-    if root.n_children() == 0 {
-        return root.ty().to_string();
+    if root.ty() != Type::Struct || root.n_children() == 0 {
+        return type_of(root);
     }
-    let children: Vec<_> = root.children().map(|field| format!("{}: {}", field.name(), field.ty())).collect();
+    let children: Vec<_> = root.children().map(|field| format!("{}: {}", field.name(), type_of(field))).collect();
     children.join(", ")
+}
+
+/// The type of a field, for people: of a dictionary that of the indices and of the values.
+pub(crate) fn type_of(field: Field<'_>) -> String {
+    match field.dictionary() {
+        None => field.ty().to_string(),
+        Some(values) => format!("{} -> {}", field.ty(), type_of(values)),
+    }
 }
 
 /// A capsule with a schema.

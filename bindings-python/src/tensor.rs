@@ -242,6 +242,18 @@ impl Tensor {
         cuda_array::export(py, self.get()?)
     }
 
+    /// The elements as an array of NumPy's (`numpy.asarray`), which asks for this where the buffer protocol does not do:
+    /// for what it has no type or no memory for, this raises what `numpy.from_dlpack` says.
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> Result<Bound<'py, PyAny>> {
+        convert::to_numpy(py, New(self.get()?), dtype, copy)
+    }
+
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> Result<()> {
         // SAFETY: Python gives the address of a view, to be filled in.
         unsafe { buffer::lend(slf, view, flags) }

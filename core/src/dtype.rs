@@ -154,7 +154,10 @@ impl FromStr for DType {
         match by_name(name, 1).or_else(|| lanes().and_then(|(one, lanes)| by_name(one, lanes))) {
             // `int32x1` and `int32x04` are shown otherwise.
             Some(dtype) if dtype.is_shown_as(name) => Ok(dtype),
-            _ => refuse!(DEVX_INVALID_DTYPE, "dtype is {name:?}: there is no element type of that name"),
+            _ => refuse!(
+                DEVX_INVALID_DTYPE,
+                "dtype is {name:?}: not the name of an element type, such as float32, int64, bool or uint8x4"
+            ),
         }
     }
 }

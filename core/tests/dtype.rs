@@ -38,5 +38,6 @@ fn other_names_are_refused() {
         let refused = name.parse::<DType>().expect_err(name);
         assert_eq!(refused.status(), DEVX_INVALID_DTYPE);
         assert!(refused.message().contains(&format!("{name:?}")), "{refused}");
+        assert!(refused.message().contains("such as float32, int64, bool or uint8x4"), "{refused}");
     }
 }

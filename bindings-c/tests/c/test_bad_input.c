@@ -763,7 +763,8 @@ TEST(bad_lists_of_fields_are_refused) {
     CHECK_REFUSED(devx_schema_create(fields, 2, &out, &error), DEVX_INVALID_CHILDREN, "node 1 has 1 below it");
     fields[1].has_dictionary = 0;
     fields[1].format = NULL;
-    CHECK_REFUSED(devx_schema_create(fields, 2, &out, &error), DEVX_NULL_ARGUMENT, "format is NULL");
+    CHECK_REFUSED(devx_schema_create(fields, 2, &out, &error), DEVX_NULL_ARGUMENT,
+                  "field \"x\": format is NULL");
     fields[1].format = "i";
     fields[1].name = "\xc3";
     CHECK_REFUSED(devx_schema_create(fields, 2, &out, &error), DEVX_INVALID_TEXT, "name");
@@ -1132,7 +1133,7 @@ TEST(bad_lists_of_nodes_are_refused) {
     nodes[1].n_buffers = 2;
     nodes[1].buffers = NULL;
     CHECK_REFUSED(devx_batch_create(schema, cpu, nodes, 2, &owner, &out, &error), DEVX_NULL_ARGUMENT,
-                  "buffers is NULL");
+                  "nodes[1]: buffers is NULL");
     nodes[1].buffers = buffers;
     nodes[1].length = 3;
     CHECK_REFUSED(devx_batch_create(schema, cpu, nodes, 2, &owner, &out, &error), DEVX_INVALID_LENGTH,

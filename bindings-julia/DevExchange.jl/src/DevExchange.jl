@@ -32,6 +32,7 @@ module DevExchange
 
 using Dates
 using Libdl
+using Serialization: Serialization, AbstractSerializer
 
 export Allocation, ArrayBuilder, ArrowArray, ArrowArrayStream, ArrowAsyncDeviceStreamHandler, ArrowDeviceArray,
     ArrowDeviceArrayStream, ArrowSchema, AsyncReader, AsyncWriter, Batch, BatchStream, Bytes, Column, DLDataType,

@@ -78,12 +78,17 @@ const DLPACK_VERSION = (DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION)
 
 # Calls `f` with what a consumer asks for, whose stream is not destroyed meanwhile.
 @inline function requested(f, t::Tensor, max_version, stream, copy)
-    parts = max_version isa VersionNumber ? (max_version.major, max_version.minor) : max_version
-    major, minor = number(UInt32, parts[1], "max_version[1]"), number(UInt32, parts[2], "max_version[2]")
+    first, second = version_parts(max_version)
+    major, minor = number(UInt32, first, "max_version[1]"), number(UInt32, second, "max_version[2]")
     code = copy_code(copy)
     stream === nothing && is_cuda(t.device) && (stream = LEGACY_STREAM)
     return on_stream(value -> f(DevxDlpackRequest(major, minor, value, code)), stream)
 end
+
+version_parts(version::Tuple{Integer,Integer}) = version
+version_parts(version::VersionNumber) = (version.major, version.minor)
+version_parts(version) = throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
+    "max_version is $(repr(version)): a pair of integers is needed, such as (1, 0), or v\"1.0\""))
 
 # A symbol of ours, or a number for the library to judge.
 copy_code(copy::Integer) = number(Int32, copy, "copy")

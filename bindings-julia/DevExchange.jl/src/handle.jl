@@ -77,6 +77,26 @@ function share_address(handle::Handle{TAG_BATCH})
     return out[]
 end
 
+function share_address(handle::Handle{TAG_SCHEMA})
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    @checked devx_schema_share(handle::Handle, out::Ptr{Ptr{Cvoid}})
+    return out[]
+end
+
+# `deepcopy`: a second handle with the same address would release the one reference again. Of batches and schemas, which
+# never change, another reference is as good as a copy; `Tensor` sees to its own elements.
+function Base.deepcopy_internal(handle::Handle{TAG}, seen::IdDict) where {TAG}
+    haskey(seen, handle) && return seen[handle]
+    TAG in (TAG_BATCH, TAG_SCHEMA) ||
+        throw(DevExchangeError(DEVX_UNSUPPORTED, "the $(kind_name(TAG)) cannot be copied: there is one of it"))
+    return seen[handle] = Handle{TAG}(share_address(handle))
+end
+
+# `Serialization` writes pointers as NULL, and another process could not use them anyway.
+Serialization.serialize(::AbstractSerializer, ::Handle{TAG}) where {TAG} = throw(DevExchangeError(DEVX_UNSUPPORTED,
+    "the $(kind_name(TAG)) is of this process and cannot be serialized: send an `Array` of the elements, or offer it to " *
+    "the other process with an `IpcServer`"))
+
 # The finalizer: it may run anywhere, so it only leaves a token. When Julia ends nobody takes tokens any more, and then
 # it releases by itself: a foreign release is called at shutdown, too.
 function give_up(handle::Handle{TAG}) where {TAG}

@@ -313,13 +313,19 @@ references(t::Tensor) = (Handle{TAG_TENSOR | TAG_KEPT}(share_address(t.handle)),
 """
     copy(t::Tensor{T,N}) -> Tensor{T,N}
 
-A compact row-major copy in host memory of the library's, writable, with `DLPACK_FLAG_BITMASK_IS_COPIED`. For a Julia
-array, use `Array(t)`; for memory of a device, [`copy_to`](@ref). Throws `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_CLOSED`.
+A compact row-major copy in host memory of the library's, writable, with `DLPACK_FLAG_BITMASK_IS_COPIED`; so is what
+`deepcopy` makes. For a Julia array, use `Array(t)`; for memory of a device, [`copy_to`](@ref). Throws `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_CLOSED`.
 """
 function Base.copy(t::Tensor{T,N}) where {T,N}
     out = Ref{Ptr{Cvoid}}(C_NULL)
     @checked devx_tensor_copy(t.handle::Handle, out::Ptr{Ptr{Cvoid}})
     return adopt_tensor(Tensor{T,N}, out[])
+end
+
+# As of any array, one that nobody else writes.
+function Base.deepcopy_internal(t::Tensor, seen::IdDict)
+    haskey(seen, t.handle) && return seen[t.handle]
+    return seen[t.handle] = copy(t)
 end
 
 """
@@ -385,8 +391,9 @@ end
     copy_to(array::AbstractArray{T,N}, device::DLDevice, stream) -> Tensor{T,N}
 
 A copy on another device (or the same), queued on a stream of either, after which it is ready: it can be handed on at
-once, and the source closed. A copy on the CPU is waited for, and can be read. Size and elements stay the same, index by
-index, in compact **row-major** order.
+once, and the source closed. A copy on the CPU is waited for, and can be read. One of the two devices has streams, or it
+is `DEVX_DEVICE`: within host memory use `copy`. Size and elements stay the same, index by index, in compact
+**row-major** order.
 
 Of a Julia array of two or more dimensions, which is column-major, this first makes a row-major copy in host memory;
 `PermutedDimsArray(array, (2, 1))` and the like, whose memory is row-major, goes as it is. A tensor is not reordered:

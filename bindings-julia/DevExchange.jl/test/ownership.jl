@@ -267,3 +267,49 @@ end
     l = ledger()
     @test l.tensor_exports.total >= 10_000 && l.batch_imports.total >= 10_000 && l.owners.live == 0
 end
+
+@testset "ownership: copies of Julia's" begin
+    # `deepcopy` makes another owner, never a second one of the same reference.
+    values = [1.0 2.0; 3.0 4.0]
+    t = Tensor(values)
+    twice = deepcopy((t, [t]))
+    u = twice[1]
+    @test u isa Tensor{Float64,2} && u == values && u.handle === twice[2][1].handle
+    u[1] = 10
+    close(u)
+    close(u)
+    @test t == [1.0 2.0; 3.0 4.0] && isopen(t) && !isopen(u)
+    close(t)
+    b = Batch((n=[1, 2, 3], s=["a", "b", missing]))
+    s = schema(b)
+    copies = deepcopy((b, b["s"], s))
+    close(b)
+    close(s)
+    @test copies[1]["n"] == [1, 2, 3] && isequal(copies[2], ["a", "b", missing]) && copies[2].batch === copies[1]
+    @test root(copies[3]).children[1].name == "n"
+    close(copies[1])
+    close(copies[3])
+    @test_throws DevExchangeError deepcopy(t)
+    @test_throws DevExchangeError deepcopy(b)
+    # What there is one of is not copied.
+    stream = BatchStream(Schema([Field("n", "l")]), Batch[])
+    for one in (stream, host_only_manager())
+        err = try deepcopy(one); nothing catch e; e end
+        @test err isa DevExchangeError && err.status == DX.DEVX_UNSUPPORTED && occursin("cannot be copied", err.message)
+        close(one)
+    end
+    drain()
+    @test nothing_left()
+end
+
+@testset "ownership: nothing is serialized" begin
+    t, b = Tensor([1.0, 2.0]), Batch((n=[1, 2, 3],))
+    s = schema(b)
+    for one in (t, [t], b, b["n"], s)
+        err = try serialize(IOBuffer(), one); nothing catch e; e end
+        @test err isa DevExchangeError && err.status == DX.DEVX_UNSUPPORTED && occursin("cannot be serialized", err.message)
+    end
+    foreach(close, (t, b, s))
+    drain()
+    @test nothing_left()
+end

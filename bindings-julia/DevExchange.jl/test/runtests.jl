@@ -2,6 +2,7 @@
 using DevExchange
 using Dates
 using Libdl
+using Serialization
 using Test
 
 const DX = DevExchange

@@ -40,4 +40,5 @@ class OutOfMemory(Error, MemoryError):
 
 
 class Failed(Error, RuntimeError):
-    """The driver or a foreign callback failed, or a stream is in use by another call."""
+    """The driver, the operating system, another process or a foreign callback failed, or a stream is in use by another
+    call."""

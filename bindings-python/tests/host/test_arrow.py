@@ -2,6 +2,7 @@
 
 import ctypes
 import threading
+from collections.abc import Iterable
 
 import nanoarrow
 import numpy
@@ -99,6 +100,7 @@ def test_columns():
     assert [child.name for child in ours["struct"].children] == ["x"]
     assert isinstance(ours[0], Column)
     assert repr(ours["text"]) == '<devexchange.Column "text": 4 rows of utf8>'
+    assert isinstance(ours, Iterable) and isinstance(ours["text"], Iterable)
     for which in [5, -6, "missing"]:
         with pytest.raises(IndexError):
             ours[which]
@@ -210,6 +212,13 @@ def test_schema():
     assert pyarrow.schema(from_arrow(batch()).schema).equals(table().schema)
     assert from_arrow(pyarrow.float32()).format == "f"
     assert repr(from_arrow(pyarrow.schema([("a", pyarrow.int8())]))) == "<devexchange.Schema a: int8>"
+    # Only the children of a record batch are columns.
+    lists = from_arrow(pyarrow.array([[1], [2, 3]]))
+    assert repr(lists) == "<devexchange.RecordBatch 2 rows on cpu:0: list>"
+    assert repr(lists.schema) == "<devexchange.Schema list>"
+    coded = from_arrow(pyarrow.record_batch({"c": pyarrow.array(["a", "b", "a"]).dictionary_encode()}))
+    assert repr(coded.schema) == "<devexchange.Schema c: int32 -> utf8>"
+    assert repr(coded["c"]) == '<devexchange.Column "c": 3 rows of int32 -> utf8>'
 
 
 def test_schema_that_is_asked_for():

@@ -9,7 +9,7 @@ import pytest
 import structs
 from test_dlpack_in import DTYPES, LAYOUTS, element_strides, matrix
 
-from devexchange import from_buffer, from_dlpack
+from devexchange import empty, from_buffer, from_dlpack
 
 
 class View(ctypes.Structure):
@@ -84,6 +84,20 @@ def test_array_of_ctypes(values):
     tensor = from_buffer(values)
     assert (tensor.data_ptr, tensor.nbytes) == (ctypes.addressof(values), ctypes.sizeof(values))
     numpy.testing.assert_array_equal(numpy.from_dlpack(tensor), numpy.asarray(values))
+
+
+def test_numpy_takes_nothing_for_an_object():
+    """`numpy.asarray` makes an array of one object of what has no buffer, unless it is asked not to."""
+    tensor = from_buffer(array.array("d", [1, 2, 3]))
+    assert tensor.__array__().ctypes.data == tensor.data_ptr
+    assert (tensor.__array__("int8").tolist(), tensor.__array__(copy=True).tolist()) == ([1, 2, 3], [1, 2, 3])
+    with pytest.raises(ValueError, match="copy"):
+        tensor.__array__("int8", copy=False)
+    with pytest.raises((BufferError, RuntimeError), match="dtype"):
+        numpy.asarray(empty(3, "bfloat16"))
+    tensor.close()
+    with pytest.raises(ValueError, match="the tensor is closed"):
+        numpy.asarray(tensor)
 
 
 def test_bytes_are_read_only():

@@ -59,6 +59,7 @@ class Everything(Arena):
 def test_memory_is_given_back_once():
     manager = MemoryManager.host_only()
     with manager.allocate(100, CPU) as memory:
+        assert repr(manager) == "<devexchange.MemoryManager with 100 bytes in use>"
         assert (memory.device, memory.bytes, memory.address % 16) == (Device(1), 100, 0)
         ctypes.memset(memory.address, 7, 100)
         memory.synchronize()
@@ -66,6 +67,8 @@ def test_memory_is_given_back_once():
     memory.close()
     assert manager.statistics() == Statistics(0, 100, 0, 1, 100, 0)
     assert repr(memory) == "<devexchange.Memory closed>"
+    manager.close()
+    assert repr(manager) == "<devexchange.MemoryManager closed>"
     with pytest.raises(ValueError, match="the memory is closed"):
         _ = memory.address
 

@@ -84,15 +84,16 @@ impl<'a> FieldDesc<'a> {
     /// The texts of the record are NULL or NUL-terminated, its metadata is as long as it says, and they outlive the
     /// result.
     pub unsafe fn from_raw(field: &DevxField) -> Result<Self> {
+        // SAFETY: the caller's contract.
+        let name = if field.name.is_null() { c"" } else { unsafe { CStr::from_ptr(field.name) } };
         if field.format.is_null() {
-            return refuse!(DEVX_NULL_ARGUMENT, "format is NULL");
+            return refuse!(DEVX_NULL_ARGUMENT, "field {name:?}: format is NULL");
         }
         // SAFETY: the caller's contract.
         let format = unsafe { CStr::from_ptr(field.format) };
         // SAFETY: the caller's contract.
-        let name = if field.name.is_null() { c"" } else { unsafe { CStr::from_ptr(field.name) } };
-        // SAFETY: the caller's contract.
-        let metadata = unsafe { metadata::block(field.metadata) }?;
+        let metadata = unsafe { metadata::block(field.metadata) };
+        let metadata = metadata.map_err(|error| error.within(format_args!("field {name:?}: ")))?;
         let Ok(n_children) = u32::try_from(field.n_children) else {
             return refuse!(DEVX_INVALID_CHILDREN, "field {name:?}: n_children is {}", field.n_children);
         };

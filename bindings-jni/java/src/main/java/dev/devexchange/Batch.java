@@ -5,6 +5,7 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.function.IntFunction;
 
 /**
@@ -335,6 +336,7 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
      * @throws DevExchangeException {@link Status#OUT_OF_RANGE} if there is none, {@link Status#CLOSED}
      */
     public Column column(String name) {
+        Objects.requireNonNull(name, "name");
         enter("Batch.column");
         try {
             BatchTable is = is("Batch.column");

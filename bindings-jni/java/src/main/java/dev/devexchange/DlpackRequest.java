@@ -1,6 +1,7 @@
 package dev.devexchange;
 
 import java.nio.ByteBuffer;
+import java.util.Objects;
 
 /**
  * What a consumer asks of a DLPack export: the arguments of Python's {@code __dlpack__} (array API, data interchange).
@@ -16,6 +17,20 @@ public record DlpackRequest(int maxMajor, int maxMinor, long stream, Copy copy) 
     private static final int MAX_MINOR = Records.DLPACK_REQUEST.at("max_minor");
     private static final int STREAM = Records.DLPACK_REQUEST.at("stream");
     private static final int COPY = Records.DLPACK_REQUEST.at("copy");
+
+    /**
+     * Checks that the version is one.
+     *
+     * @throws DevExchangeException {@link Status#OUT_OF_RANGE} for a negative number
+     */
+    public DlpackRequest {
+        if (maxMajor < 0 || maxMinor < 0) {
+            throw new DevExchangeException(
+                    Status.OUT_OF_RANGE,
+                    "max_version is " + maxMajor + "." + maxMinor + ": neither number may be negative");
+        }
+        Objects.requireNonNull(copy, "copy");
+    }
 
     /** "Do not synchronise" as a stream. */
     public static final long NO_SYNC = -1;

@@ -356,6 +356,7 @@ public final class Field {
 
     /** As {@link #encode(String, Supplier)}; {@code what} is for the message. */
     static byte[] encode(String text, String what) {
+        Objects.requireNonNull(text, what);
         return encode(text, () -> new DevExchangeException(
                 Status.INVALID_TEXT, what + " \"" + text + "\" is not valid Unicode"));
     }

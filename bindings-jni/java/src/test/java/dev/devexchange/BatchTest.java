@@ -54,6 +54,7 @@ class BatchTest {
             assertEquals(3, batch.columns().size());
             assertEquals("Column (\"rain\": g, 2 rows)", batch.columns().get(1).toString());
             refused(Status.OUT_OF_RANGE, () -> batch.column("snow"), "\"snow\"");
+            assertThrows(NullPointerException.class, () -> batch.column(null), "name");
             refused(Status.OUT_OF_RANGE, () -> batch.column(3), "index is 3", "3 columns");
             refused(Status.OUT_OF_RANGE, () -> batch.column(-1), "index is -1");
             refused(Status.OUT_OF_RANGE, () -> batch.column(0).getInt(2), "row is 2", "has 2");

@@ -4,6 +4,7 @@ import static dev.devexchange.Check.refused;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.ByteBuffer;
@@ -50,6 +51,11 @@ class DlpackTest {
                     Status.VERSION,
                     () -> tensor.exportShare(DlpackRequest.DEFAULT.withMaxVersion(0, 8)),
                     "max_version is 0.8");
+            refused(
+                    Status.OUT_OF_RANGE,
+                    () -> tensor.exportShare(DlpackRequest.DEFAULT.withMaxVersion(-1, 0)),
+                    "max_version is -1.0: neither number may be negative");
+            assertThrows(NullPointerException.class, () -> DlpackRequest.DEFAULT.withCopy(null), "copy");
             assertFalse(tensor.isClosed());
         }
     }

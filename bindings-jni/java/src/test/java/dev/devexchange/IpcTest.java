@@ -254,7 +254,9 @@ class IpcTest {
             String longName = "x".repeat(256);
             refused(Status.INVALID_ARGUMENT, () -> server.offer(longName, batch, Copy.ALWAYS), "name has 256 bytes");
             assertThrows(NullPointerException.class, () -> server.offer("x", own, null));
-            assertThrows(NullPointerException.class, () -> server.offer(null, own, Copy.ALWAYS));
+            NullPointerException unnamed =
+                    assertThrows(NullPointerException.class, () -> server.offer(null, own, Copy.ALWAYS));
+            assertEquals("name", unnamed.getMessage());
             assertThrows(NullPointerException.class, () -> server.offer(null, batch, Copy.ALWAYS));
             assertThrows(NullPointerException.class, () -> server.withdraw(null));
             refused(Status.INVALID_TEXT, () -> server.offer("\ud800", own, Copy.ALWAYS), "name", "Unicode");
