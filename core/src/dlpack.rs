@@ -257,6 +257,8 @@ unsafe fn described_on(tensor: &DLTensor, flags: Flags, value: i64) -> Result<Te
 /// Hands a tensor to a consumer ([`Owned::into_raw`]), which calls the deleter once. Takes no memory unless another consumer
 /// has this tensor, too, or the struct is the legacy one: then one block. See [`share`] for a tensor that is still needed.
 ///
+/// Only who gets the last reference is told that the memory is a copy ([`Flags::IS_COPIED`]).
+///
 /// # Errors
 /// `DEVX_VERSION` if the consumer does not read this struct, `DEVX_READ_ONLY` for what the legacy struct
 /// cannot say, `DEVX_INVALID_STREAM`; the tensor is given back.
@@ -369,13 +371,14 @@ impl Managed for DLManagedTensorVersioned {
             Err(error) => return Err(Refused { error, returned: tensor }),
         };
         let mut tensor = copy_if(tensor, request.copy == Copying::Always)?;
+        let flags = if tensor.is_alone() { tensor.flags() } else { tensor.flags().shared() };
         match tensor.give_place() {
             Some(place) => {
-                let owned = hand_over_in_place(&tensor, place, version);
+                let owned = hand_over_in_place(&tensor, place, version, flags);
                 std::mem::forget(tensor); // its reference goes with the place
                 Ok(owned)
             }
-            None => hand_over_versioned(tensor, version),
+            None => hand_over_versioned(tensor, version, flags),
         }
     }
 
@@ -384,10 +387,10 @@ impl Managed for DLManagedTensorVersioned {
         if request.copy == Copying::Always {
             return Ok(Self::export(tensor.clone(), request)?);
         }
-        let version = version_for(request)?;
+        let (version, flags) = (version_for(request)?, tensor.flags().shared());
         match tensor.lend_place() {
-            Some(place) => Ok(hand_over_in_place(tensor, place, version)),
-            None => Ok(hand_over_versioned(tensor.clone(), version)?),
+            Some(place) => Ok(hand_over_in_place(tensor, place, version, flags)),
+            None => Ok(hand_over_versioned(tensor.clone(), version, flags)?),
         }
     }
 }
@@ -414,12 +417,13 @@ fn hand_over_in_place(
     tensor: &Tensor,
     place: *mut DLManagedTensorVersioned,
     version: DLPackVersion,
+    flags: Flags,
 ) -> Owned<DLManagedTensorVersioned> {
     // Closed when the consumer gives it back.
     std::mem::forget(Entry::open(Kind::TensorExport));
     let manager_ctx = tensor.as_raw().map_addr(|address| address | IN_PLACE);
     let deleter = Some(deleter_versioned as unsafe extern "C" fn(*mut _));
-    let (flags, dl_tensor) = (tensor.flags().0, tensor.as_dltensor());
+    let (Flags(flags), dl_tensor) = (flags, tensor.as_dltensor());
     // SAFETY: the place is in the tensor's block, and lent to this consumer alone.
     unsafe { place.write(DLManagedTensorVersioned { version, manager_ctx, deleter, flags, dl_tensor }) };
     // SAFETY: the address of a part of a block.
@@ -432,12 +436,13 @@ fn hand_over_in_place(
 fn hand_over_versioned(
     tensor: Tensor,
     version: DLPackVersion,
+    flags: Flags,
 ) -> std::result::Result<Owned<DLManagedTensorVersioned>, Refused<Tensor>> {
     hand_over(tensor, |tensor, context| DLManagedTensorVersioned {
         version,
         manager_ctx: context,
         deleter: Some(deleter_versioned),
-        flags: tensor.flags().0,
+        flags: flags.0,
         dl_tensor: tensor.as_dltensor(),
     })
 }

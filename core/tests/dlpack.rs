@@ -115,6 +115,35 @@ fn flags_survive_and_the_legacy_struct_refuses_what_it_cannot_say() {
     assert_ne!(copy.data(), imported.data());
 }
 
+/// A consumer that is told of a copy may write it: "solely owned throughout its lifetime by the consumer" (DLPack 1.3,
+/// `DLPACK_FLAG_BITMASK_IS_COPIED`).
+#[test]
+fn only_one_consumer_is_told_that_it_has_a_copy() {
+    let flags_of = |owned: Owned<DLManagedTensorVersioned>| owned.import().unwrap().flags();
+    let copy = || {
+        let copy = Tensor::from_vec(vec![1_i64, 2], &[2]).unwrap().copy().unwrap();
+        assert_eq!(copy.flags(), Flags::IS_COPIED);
+        copy
+    };
+    let request = Request::default();
+    // Whoever gets all of it, also from the one who got it.
+    let moved: Owned<DLManagedTensorVersioned> = dlpack::export(copy(), &request).unwrap();
+    let moved = moved.import().unwrap();
+    assert_eq!(moved.flags(), Flags::IS_COPIED);
+    assert_eq!(flags_of(dlpack::export(moved, &request).unwrap()), Flags::IS_COPIED);
+    // Not who shares it with its owner, or with another consumer.
+    let shared = copy();
+    assert_eq!(flags_of(dlpack::share(&shared, &request).unwrap()), Flags::default());
+    assert_eq!(flags_of(dlpack::export(shared.clone(), &request).unwrap()), Flags::default());
+    let held: Owned<DLManagedTensorVersioned> = dlpack::share(&shared, &request).unwrap();
+    let last: Owned<DLManagedTensorVersioned> = dlpack::export(shared, &request).unwrap();
+    assert_eq!((flags_of(held), flags_of(last)), (Flags::default(), Flags::default()));
+    // A copy for this one consumer, of what stays the owner's.
+    let shared = copy();
+    let always = Request { copy: Copying::Always, ..request };
+    assert_eq!(flags_of(dlpack::share(&shared, &always).unwrap()), Flags::IS_COPIED);
+}
+
 #[test]
 fn a_borrowed_description_owns_nothing_and_refuses_what_it_cannot_say() {
     let tensor = Tensor::from_vec(vec![1_i64, 2], &[2]).unwrap();

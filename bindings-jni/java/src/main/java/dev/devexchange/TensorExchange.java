@@ -19,7 +19,8 @@ abstract class TensorExchange extends TensorOnDevice {
     }
 
     /**
-     * Hands the tensor to a consumer and keeps it. Strides are always there, and {@code byte_offset} is 0.
+     * Hands the tensor to a consumer and keeps it. Strides are always there, and {@code byte_offset} is 0. The flags are
+     * the tensor's, but for {@link Flags#IS_COPIED}: that is told only of a copy that was made for this consumer.
      *
      * @param request what the consumer asks for
      * @return the address of a {@code DLManagedTensorVersioned}: whoever has it calls its deleter, once
