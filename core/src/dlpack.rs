@@ -260,8 +260,8 @@ unsafe fn described_on(tensor: &DLTensor, flags: Flags, value: i64) -> Result<Te
 /// Only who gets the last reference is told that the memory is a copy ([`Flags::IS_COPIED`]).
 ///
 /// # Errors
-/// `DEVX_VERSION` if the consumer does not read this struct, `DEVX_READ_ONLY` for what the legacy struct
-/// cannot say, `DEVX_INVALID_STREAM`; the tensor is given back.
+/// `DEVX_VERSION` if the consumer does not read this struct, `DEVX_READ_ONLY` and `DEVX_UNSUPPORTED` for what the struct
+/// cannot say (the legacy one, or a version before a flag), `DEVX_INVALID_STREAM`; the tensor is given back.
 #[inline(always)]
 pub fn export<M: Managed>(tensor: Tensor, request: &Request) -> std::result::Result<Owned<M>, Refused<Tensor>> {
     match make_ready(&tensor, request.stream) {
@@ -366,7 +366,7 @@ impl Managed for DLManagedTensorVersioned {
 
     #[inline(always)]
     fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned<Self>, Refused<Tensor>> {
-        let version = match version_for(request) {
+        let version = match version_for(request, &tensor) {
             Ok(version) => version,
             Err(error) => return Err(Refused { error, returned: tensor }),
         };
@@ -387,7 +387,7 @@ impl Managed for DLManagedTensorVersioned {
         if request.copy == Copying::Always {
             return Ok(Self::export(tensor.clone(), request)?);
         }
-        let (version, flags) = (version_for(request)?, tensor.flags().shared());
+        let (version, flags) = (version_for(request, tensor)?, tensor.flags().shared());
         match tensor.lend_place() {
             Some(place) => Ok(hand_over_in_place(tensor, place, version, flags)),
             None => Ok(hand_over_versioned(tensor.clone(), version, flags)?),
@@ -397,7 +397,7 @@ impl Managed for DLManagedTensorVersioned {
 
 /// The version that a consumer is given.
 #[inline(always)]
-fn version_for(request: &Request) -> Result<DLPackVersion> {
+fn version_for(request: &Request, tensor: &Tensor) -> Result<DLPackVersion> {
     let asked = request.max_version;
     if asked.major < VERSION.major {
         return refuse!(
@@ -408,6 +408,13 @@ fn version_for(request: &Request) -> Result<DLPackVersion> {
         );
     }
     let minor = if asked.major == VERSION.major { asked.minor.min(VERSION.minor) } else { VERSION.minor };
+    // Of whole bytes the flag says nothing.
+    if minor == 0 && tensor.flags().has(Flags::SUBBYTE_PADDED) && tensor.dtype().element_bytes().is_none() {
+        return refuse!(
+            DEVX_UNSUPPORTED,
+            "flags has SUBBYTE_TYPE_PADDED, but max_version is 1.0: only a reader of 1.1 knows that flag"
+        );
+    }
     Ok(DLPackVersion { major: VERSION.major, minor })
 }
 

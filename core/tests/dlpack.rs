@@ -178,6 +178,37 @@ fn versions_are_negotiated() {
     assert_eq!(refused.error.status(), DEVX_VERSION);
 }
 
+/// `DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED` is of 1.1: who reads 1.0 would take such elements for packed ones.
+#[test]
+fn a_reader_of_1_0_is_not_given_padded_elements() {
+    let mut data = [1_u8, 2, 3];
+    let int4 = DType::from_dlpack(DLDataType { code: kDLInt, bits: 4, lanes: 1 }).unwrap();
+    let described = TensorDesc {
+        data: data.as_mut_ptr().cast(),
+        device: Device::CPU,
+        dtype: int4,
+        shape: &[3],
+        strides: None,
+        byte_offset: 0,
+        flags: Flags::SUBBYTE_PADDED,
+    };
+    // SAFETY: the array outlives the tensor.
+    let tensor = unsafe { Tensor::from_raw_parts(&described, Owner::none()) }.unwrap();
+    let asked = |minor| Request { max_version: DLPackVersion { major: 1, minor }, ..Request::default() };
+    let refused = dlpack::share::<DLManagedTensorVersioned>(&tensor, &asked(0)).unwrap_err();
+    assert_eq!(refused.status(), DEVX_UNSUPPORTED);
+    assert!(refused.message().contains("max_version is 1.0"), "{refused}");
+    let refused = dlpack::export::<DLManagedTensorVersioned>(tensor, &asked(0)).unwrap_err();
+    let given: Owned<DLManagedTensorVersioned> = dlpack::export(refused.returned, &asked(1)).unwrap();
+    assert_eq!(given.import().unwrap().flags(), Flags::SUBBYTE_PADDED);
+    // Of whole bytes the flag says nothing.
+    let described = TensorDesc { dtype: DType::INT8, ..described };
+    // SAFETY: as above.
+    let whole = unsafe { Tensor::from_raw_parts(&described, Owner::none()) }.unwrap();
+    let given: Owned<DLManagedTensorVersioned> = dlpack::export(whole, &asked(0)).unwrap();
+    assert_eq!(given.import().unwrap().flags(), Flags::SUBBYTE_PADDED);
+}
+
 /// A tensor of a foreign producer, which counts the calls of its deleter.
 struct Foreign {
     managed: DLManagedTensorVersioned,
