@@ -1144,8 +1144,8 @@ devx_status devx_tensor_export_share(
 
 /**
  * Hands a tensor to a consumer as a CUDA array, which the consumer releases, and keeps it. What
- * `out` held is overwritten. Its `stream` is the one behind which the data is. `request` may be
- * NULL.
+ * `out` held is overwritten. Its `stream` is the one behind which the data is, and the work that
+ * was noted with `devx_tensor_used_on`. `request` may be NULL.
  */
 devx_status devx_tensor_export_share_cuda_array(
     devx_tensor_t const *tensor,

@@ -320,6 +320,33 @@ fn exports_name_the_stream_that_the_data_is_behind() {
     });
 }
 
+/// Work that was noted is work on the data: to wait for the named stream has to be enough for all of it (version 3,
+/// "Interface Requirements").
+#[test]
+fn exports_come_after_the_work_that_was_noted() {
+    let session = Session::new();
+    for (queued, named) in [(false, false), (true, false), (true, true)] {
+        session.each(SEEDS, || {
+            let (scene, other) = (Scene::new(), sim::stream());
+            let mut tensor = foreign::tensor(scene.data, N, CUDA0, || ());
+            if queued {
+                tensor.produced_on(on(scene.producer)).expect("not shared");
+            }
+            // Whoever has the tensor works on it, on another stream.
+            sim::fill(scene.data, 0x5a, N, other);
+            tensor.used_on(on(other)).expect("noted");
+            let request = if named { for_stream(scene.consumer) } else { Request::default() };
+            let exported = cuda_array::export(tensor.clone(), &request).map_err(Error::from).expect("exported");
+            follow(scene.consumer, exported.as_raw().stream as u64);
+            scene.consume(scene.consumer);
+            drop((exported, tensor));
+            scene.end();
+            sim::synchronize(other);
+            sim::destroy(other);
+        });
+    }
+}
+
 /// A consumer that has made the named stream wait for its work may release: what is queued there comes first.
 #[test]
 fn exports_are_released_after_what_is_behind_the_named_stream() {

@@ -294,6 +294,11 @@ impl Tensor {
         self.0.header().uses.add(stream)
     }
 
+    /// The work that was noted with [`Tensor::used_on`].
+    pub(crate) fn uses(&self) -> &Uses {
+        &self.0.header().uses
+    }
+
     /// See [`Uses::add_event`].
     pub(crate) fn used_until(&self, event: Event) -> Result<()> {
         self.0.header().uses.add_event(event)
