@@ -363,6 +363,9 @@ pub fn dtype_of(typestr: &str) -> Result<DType> {
     if order == '|' && width > 1 {
         return refuse!(DEVX_INVALID_DTYPE, "typestr is {typestr:?}: {width} bytes have an order");
     }
+    if kind == 'f' && width > 8 {
+        return refuse!(DEVX_UNSUPPORTED, "typestr is {typestr:?}: a long double is another number on each machine");
+    }
     let bits = u8::try_from(u32::from(width) * 8).unwrap_or(0);
     let dtype = DLDataType { code, bits, lanes: 1 };
     DType::from_dlpack(dtype).map_err(|error| error.within(format_args!("typestr is {typestr:?}: ")))
@@ -379,7 +382,9 @@ fn typestr(dtype: DType) -> Option<[u8; 8]> {
         dl::kDLComplex => 'c',
         _ => return None,
     };
-    if lanes != 1 || !matches!(bits, 8 | 16 | 32 | 64 | 128) {
+    if lanes != 1
+        || !matches!((kind, bits), ('b', 8) | ('i' | 'u', 8 | 16 | 32 | 64) | ('f', 16 | 32 | 64) | ('c', 64 | 128))
+    {
         return None;
     }
     let order = match bits {

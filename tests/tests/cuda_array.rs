@@ -523,6 +523,13 @@ fn what_is_described_comes_back() {
             assert!(back.flags().has(Flags::READ_ONLY));
             assert_eq!(back.data().addr() as u64, scene.data);
         }
+        // NumPy knows no such numbers, or others by that name.
+        for name in ["complex32", "int128", "uint128", "float128", "bfloat16", "float32x2"] {
+            let tensor = described(name.parse().expect(name), &[2], None, Flags::default());
+            let refused = cuda_array::export(tensor, &Request::default()).map_err(Error::from).expect_err(name);
+            assert_eq!(refused.status(), DEVX_UNSUPPORTED, "{refused}");
+            assert!(refused.message().contains(name), "{refused}");
+        }
         let compact = described(DType::FLOAT32, &[4, 2], None, Flags::default());
         let exported = cuda_array::export(compact, &Request::default()).map_err(Error::from).expect("exported");
         assert!(exported.as_raw().strides.is_null());
@@ -658,6 +665,8 @@ fn type_strings() {
         ("|O", DEVX_UNSUPPORTED),
         ("|S3", DEVX_UNSUPPORTED),
         ("|t3", DEVX_UNSUPPORTED),
+        // NumPy's long double, which is no IEEE number of 128 bits as DLPack's float128.
+        ("<f16", DEVX_UNSUPPORTED),
     ] {
         let error = dtype_of(typestr).expect_err(typestr);
         assert_eq!(error.status(), status, "{error}");
