@@ -1133,7 +1133,8 @@ devx_status devx_tensor_export_move_legacy(
 
 /**
  * Hands the tensor to a consumer and keeps it: the consumer calls the deleter once. A NULL
- * `request` asks for the newest version, no synchronisation and no copy.
+ * `request` asks for the newest version, no synchronisation and no copy. The flags are the
+ * tensor's, but for DLPACK_FLAG_BITMASK_IS_COPIED: that is told only to who has a copy alone.
  */
 devx_status devx_tensor_export_share(
     devx_tensor_t const *tensor,
@@ -1143,8 +1144,8 @@ devx_status devx_tensor_export_share(
 
 /**
  * Hands a tensor to a consumer as a CUDA array, which the consumer releases, and keeps it. What
- * `out` held is overwritten. Its `stream` is the one behind which the data is. `request` may be
- * NULL.
+ * `out` held is overwritten. Its `stream` is the one behind which the data is, and the work that
+ * was noted with `devx_tensor_used_on`. `request` may be NULL.
  */
 devx_status devx_tensor_export_share_cuda_array(
     devx_tensor_t const *tensor,

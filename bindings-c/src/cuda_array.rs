@@ -40,7 +40,8 @@ unsafe fn devx_cuda_array_import(
 }
 
 /// Hands a tensor to a consumer as a CUDA array, which the consumer releases, and keeps it. What `out` held is overwritten.
-/// Its `stream` is the one behind which the data is. `request` may be NULL.
+/// Its `stream` is the one behind which the data is, and the work that was noted with `devx_tensor_used_on`. `request` may
+/// be NULL.
 #[ffi_export]
 unsafe fn devx_tensor_export_share_cuda_array(
     tensor: *const TensorHandle,

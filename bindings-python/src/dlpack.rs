@@ -2,7 +2,7 @@
 
 use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned, DLPackVersion};
 use devexchange_core::dlpack::{self, Copying, Request, VERSION};
-use devexchange_core::order::{self, NO_SYNC};
+use devexchange_core::order::{self, NO_SYNC, Ready};
 use devexchange_core::runtime::cuda::RawStream;
 use devexchange_core::{Device, Flags, Tensor as CoreTensor};
 use pyo3::exceptions::PyAttributeError;
@@ -198,6 +198,9 @@ pub(crate) fn export<'py>(py: Python<'py>, tensor: CoreTensor, asked: &Asked) ->
     } else {
         tensor
     };
+    if asked.stream.is_none() && target.is_host() {
+        wait_on_host(py, &tensor)?;
+    }
     let (major, minor) = asked.max_version.unwrap_or_default();
     let request = Request {
         max_version: DLPackVersion { major, minor },
@@ -210,6 +213,14 @@ pub(crate) fn export<'py>(py: Python<'py>, tensor: CoreTensor, asked: &Asked) ->
     } else {
         capsule::give(py, dlpack::export::<DLManagedTensor>(tensor, &request)?)
     }
+}
+
+/// Waits for memory that the host can read: who names no stream may have none, as NumPy, and read it at once.
+fn wait_on_host(py: Python<'_>, tensor: &CoreTensor) -> Result<()> {
+    let Some(legacy) = tensor.device().legacy_stream().filter(|_| !matches!(tensor.ready(), Ready::Now)) else {
+        return Ok(());
+    };
+    Ok(py.detach(|| tensor.wait(legacy).and_then(|()| legacy.synchronize()))?)
 }
 
 /// The stream of a consumer that names none: the legacy default one where there are streams.

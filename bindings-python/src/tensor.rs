@@ -182,8 +182,8 @@ impl Tensor {
     }
 
     /// A capsule with the tensor, for one consumer (array API). The consumer's `stream` is made to wait for the
-    /// elements; None is the legacy default stream, -1 is none. Without `max_version` the consumer gets the struct of
-    /// DLPack before 1.0.
+    /// elements; None is the legacy default stream, and the host if it can read the memory (pinned and managed), -1 is
+    /// none. Without `max_version` the consumer gets the struct of DLPack before 1.0.
     ///
     /// Raises BufferError if that is not possible as asked: read-only memory for a consumer that cannot know, another
     /// device or a copy where `copy` is False.

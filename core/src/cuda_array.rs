@@ -378,6 +378,9 @@ pub fn dtype_of(typestr: &str) -> Result<DType> {
     if order == '|' && width > 1 {
         return refuse!(DEVX_INVALID_DTYPE, "typestr is {typestr:?}: {width} bytes have an order");
     }
+    if kind == 'f' && width > 8 {
+        return refuse!(DEVX_UNSUPPORTED, "typestr is {typestr:?}: a long double is another number on each machine");
+    }
     let bits = u8::try_from(u32::from(width) * 8).unwrap_or(0);
     let dtype = DLDataType { code, bits, lanes: 1 };
     DType::from_dlpack(dtype).map_err(|error| error.within(format_args!("typestr is {typestr:?}: ")))
@@ -394,7 +397,9 @@ fn typestr(dtype: DType) -> Option<[u8; 8]> {
         dl::kDLComplex => 'c',
         _ => return None,
     };
-    if lanes != 1 || !matches!(bits, 8 | 16 | 32 | 64 | 128) {
+    if lanes != 1
+        || !matches!((kind, bits), ('b', 8) | ('i' | 'u', 8 | 16 | 32 | 64) | ('f', 16 | 32 | 64) | ('c', 64 | 128))
+    {
         return None;
     }
     let order = match bits {
@@ -463,7 +468,8 @@ struct Export {
 }
 
 /// Hands a tensor to a consumer, which releases the struct. Pass a clone to share the tensor, the tensor itself to move it.
-/// One block of memory. The stream of the struct is the one behind which the data is: a consumer that waits for it sees all of it.
+/// One block of memory. The stream of the struct is the one behind which the data is, with the work that was noted with
+/// [`Tensor::used_on`]: a consumer that waits for it sees all of it.
 /// The tensor is given up after what is queued there when the consumer releases the struct; the stream lives until then.
 /// To a consumer that reads no stream (before version 3) the policy applies: with the legacy default stream, the tensor is
 /// given up after what is queued there.
@@ -525,9 +531,11 @@ fn prepare(tensor: &Tensor, request: &Request) -> Result<Prepared> {
         Some(stream) => Ok(stream),
         None => refuse!(DEVX_DEVICE, "{device} has no streams"),
     };
+    // Behind the stream that is named comes all work on the data, also what was noted ("Interface Requirements").
+    let is_used = tensor.uses().are_noted();
     let (said, on) = match (tensor.ready(), named) {
-        (Ready::Now, None) => (None, None),
-        (Ready::Queued(stream), None) if has_stream => (Some(*stream), None),
+        (Ready::Now, None) if !is_used => (None, None),
+        (Ready::Queued(stream), None) if has_stream => (Some(*stream), is_used.then_some(*stream)),
         (_, Some(stream)) if has_stream => (Some(stream), Some(stream)),
         _ if has_stream => (Some(legacy()?), Some(legacy()?)),
         _ if request.no_stream == NoStream::Trust => (None, None),
@@ -535,6 +543,7 @@ fn prepare(tensor: &Tensor, request: &Request) -> Result<Prepared> {
     };
     if let Some(on) = on {
         tensor.wait(on)?;
+        tensor.uses().wait(on)?;
         if !has_stream && request.no_stream == NoStream::HostSync {
             on.synchronize()?;
         }

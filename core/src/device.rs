@@ -79,8 +79,8 @@ impl Device {
     /// Host memory.
     pub const CPU: Self = Self { kind: DeviceType::CPU, id: 0 };
 
-    /// Checks and normalises a device from outside: the CPU is accepted as −1 (Arrow's convention)
-    /// and as 0 (DLPack's), and is 0 in here.
+    /// Checks and normalises a device from outside. What belongs to no device in particular (the CPU, pinned and managed
+    /// memory) is accepted as −1 (Arrow's convention for it) and as 0 (DLPack's), and is 0 in here.
     ///
     /// # Errors
     /// `DEVX_DEVICE` for a device type or id that is not known, or that this library has no runtime for.
@@ -101,12 +101,12 @@ impl Device {
                 refuse!(DEVX_DEVICE, "device_type is {}: not a device type of DLPack 1.3 or Arrow", kind.0)
             }
             DeviceType::CUDA | DeviceType::CUDA_HOST | DeviceType::CUDA_MANAGED => {
-                let Ok(ordinal) = i32::try_from(id) else {
+                let is_on_one = kind == DeviceType::CUDA;
+                let Ok(ordinal) = i32::try_from(if id == -1 && !is_on_one { 0 } else { id }) else {
                     return refuse!(DEVX_DEVICE, "device_id is {id}: not the number of a CUDA device");
                 };
                 cuda::require_device(ordinal).map_err(|error| error.within(format_args!("device_type is {kind}: ")))?;
-                // Pinned and managed memory belongs to no device in particular: by convention number 0.
-                Ok(Self { kind, id: if kind == DeviceType::CUDA { ordinal } else { 0 } })
+                Ok(Self { kind, id: if is_on_one { ordinal } else { 0 } })
             }
             _ => refuse!(
                 DEVX_DEVICE,

@@ -262,9 +262,11 @@ unsafe fn described_on(tensor: &DLTensor, flags: Flags, stream: RawStream) -> Re
 /// Hands a tensor to a consumer ([`Owned::into_raw`]), which calls the deleter once. Takes no memory unless another consumer
 /// has this tensor, too, or the struct is the legacy one: then one block. See [`share`] for a tensor that is still needed.
 ///
+/// Only who gets the last reference is told that the memory is a copy ([`Flags::IS_COPIED`]).
+///
 /// # Errors
-/// `DEVX_VERSION` if the consumer does not read this struct, `DEVX_READ_ONLY` for what the legacy struct
-/// cannot say, `DEVX_INVALID_STREAM`; the tensor is given back.
+/// `DEVX_VERSION` if the consumer does not read this struct, `DEVX_READ_ONLY` and `DEVX_UNSUPPORTED` for what the struct
+/// cannot say (the legacy one, or a version before a flag), `DEVX_INVALID_STREAM`; the tensor is given back.
 #[inline(always)]
 pub fn export<M: Managed>(tensor: Tensor, request: &Request) -> std::result::Result<Owned<M>, Refused<Tensor>> {
     match make_ready(&tensor, request.stream) {
@@ -365,18 +367,19 @@ impl Managed for DLManagedTensorVersioned {
 
     #[inline(always)]
     fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned<Self>, Refused<Tensor>> {
-        let version = match version_for(request) {
+        let version = match version_for(request, &tensor) {
             Ok(version) => version,
             Err(error) => return Err(Refused { error, returned: tensor }),
         };
         let mut tensor = copy_if(tensor, request.copy == Copying::Always)?;
+        let flags = if tensor.is_alone() { tensor.flags() } else { tensor.flags().shared() };
         match tensor.give_place() {
             Some(place) => {
-                let owned = hand_over_in_place(&tensor, place, version);
+                let owned = hand_over_in_place(&tensor, place, version, flags);
                 std::mem::forget(tensor); // its reference goes with the place
                 Ok(owned)
             }
-            None => hand_over_versioned(tensor, version),
+            None => hand_over_versioned(tensor, version, flags),
         }
     }
 
@@ -385,17 +388,17 @@ impl Managed for DLManagedTensorVersioned {
         if request.copy == Copying::Always {
             return Ok(Self::export(tensor.clone(), request)?);
         }
-        let version = version_for(request)?;
+        let (version, flags) = (version_for(request, tensor)?, tensor.flags().shared());
         match tensor.lend_place() {
-            Some(place) => Ok(hand_over_in_place(tensor, place, version)),
-            None => Ok(hand_over_versioned(tensor.clone(), version)?),
+            Some(place) => Ok(hand_over_in_place(tensor, place, version, flags)),
+            None => Ok(hand_over_versioned(tensor.clone(), version, flags)?),
         }
     }
 }
 
 /// The version that a consumer is given.
 #[inline(always)]
-fn version_for(request: &Request) -> Result<DLPackVersion> {
+fn version_for(request: &Request, tensor: &Tensor) -> Result<DLPackVersion> {
     let asked = request.max_version;
     if asked.major < VERSION.major {
         return refuse!(
@@ -406,6 +409,13 @@ fn version_for(request: &Request) -> Result<DLPackVersion> {
         );
     }
     let minor = if asked.major == VERSION.major { asked.minor.min(VERSION.minor) } else { VERSION.minor };
+    // Of whole bytes the flag says nothing.
+    if minor == 0 && tensor.flags().has(Flags::SUBBYTE_PADDED) && tensor.dtype().element_bytes().is_none() {
+        return refuse!(
+            DEVX_UNSUPPORTED,
+            "flags has SUBBYTE_TYPE_PADDED, but max_version is 1.0: only a reader of 1.1 knows that flag"
+        );
+    }
     Ok(DLPackVersion { major: VERSION.major, minor })
 }
 
@@ -415,12 +425,13 @@ fn hand_over_in_place(
     tensor: &Tensor,
     place: *mut DLManagedTensorVersioned,
     version: DLPackVersion,
+    flags: Flags,
 ) -> Owned<DLManagedTensorVersioned> {
     // Closed when the consumer gives it back.
     std::mem::forget(Entry::open(Kind::TensorExport));
     let manager_ctx = tensor.as_raw().map_addr(|address| address | IN_PLACE);
     let deleter = Some(deleter_versioned as unsafe extern "C" fn(*mut _));
-    let (flags, dl_tensor) = (tensor.flags().0, tensor.as_dltensor());
+    let (Flags(flags), dl_tensor) = (flags, tensor.as_dltensor());
     // SAFETY: the place is in the tensor's block, and lent to this consumer alone.
     unsafe { place.write(DLManagedTensorVersioned { version, manager_ctx, deleter, flags, dl_tensor }) };
     // SAFETY: the address of a part of a block.
@@ -433,12 +444,13 @@ fn hand_over_in_place(
 fn hand_over_versioned(
     tensor: Tensor,
     version: DLPackVersion,
+    flags: Flags,
 ) -> std::result::Result<Owned<DLManagedTensorVersioned>, Refused<Tensor>> {
     hand_over(tensor, |tensor, context| DLManagedTensorVersioned {
         version,
         manager_ctx: context,
         deleter: Some(deleter_versioned),
-        flags: tensor.flags().0,
+        flags: flags.0,
         dl_tensor: tensor.as_dltensor(),
     })
 }

@@ -212,6 +212,37 @@ impl Uses {
         })
     }
 
+    /// Whether work was noted, which may still run.
+    pub(crate) fn are_noted(&self) -> bool {
+        matches!(self.each(|_| Ok(())), Ok(true))
+    }
+
+    /// Makes `stream` wait, on the device, for the work that was noted until now.
+    ///
+    /// # Errors
+    /// As [`Ready::wait`].
+    pub(crate) fn wait(&self, stream: Stream) -> Result<()> {
+        let waited = self.each(|event| {
+            stream.require_no_capture()?;
+            event.wait(stream)
+        });
+        waited.map(drop)
+    }
+
+    /// Does something with every event; whether there is any.
+    fn each(&self, act: impl Fn(&Event) -> Result<()>) -> Result<bool> {
+        let Some(noted) = self.0.made() else { return Ok(false) };
+        match &noted.whose {
+            Whose::OfTensor(tensor) => return tensor.uses().each(act),
+            Whose::OfBatch(batch) => return batch.uses().each(act),
+            Whose::Own | Whose::Lent(_) => {}
+        }
+        let mut later = noted.later.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(later) = &mut *later else { return Ok(false) };
+        later.events().iter().try_for_each(act)?;
+        Ok(!later.events().is_empty())
+    }
+
     /// Notes work that is queued already. If that cannot be noted, the host waits for it; if not even that is possible, one
     /// reference is never given up.
     ///

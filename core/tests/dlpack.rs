@@ -116,6 +116,35 @@ fn flags_survive_and_the_legacy_struct_refuses_what_it_cannot_say() {
     assert_ne!(copy.data(), imported.data());
 }
 
+/// A consumer that is told of a copy may write it: "solely owned throughout its lifetime by the consumer" (DLPack 1.3,
+/// `DLPACK_FLAG_BITMASK_IS_COPIED`).
+#[test]
+fn only_one_consumer_is_told_that_it_has_a_copy() {
+    let flags_of = |owned: Owned<DLManagedTensorVersioned>| owned.import().unwrap().flags();
+    let copy = || {
+        let copy = Tensor::from_vec(vec![1_i64, 2], &[2]).unwrap().copy().unwrap();
+        assert_eq!(copy.flags(), Flags::IS_COPIED);
+        copy
+    };
+    let request = Request::default();
+    // Whoever gets all of it, also from the one who got it.
+    let moved: Owned<DLManagedTensorVersioned> = dlpack::export(copy(), &request).unwrap();
+    let moved = moved.import().unwrap();
+    assert_eq!(moved.flags(), Flags::IS_COPIED);
+    assert_eq!(flags_of(dlpack::export(moved, &request).unwrap()), Flags::IS_COPIED);
+    // Not who shares it with its owner, or with another consumer.
+    let shared = copy();
+    assert_eq!(flags_of(dlpack::share(&shared, &request).unwrap()), Flags::default());
+    assert_eq!(flags_of(dlpack::export(shared.clone(), &request).unwrap()), Flags::default());
+    let held: Owned<DLManagedTensorVersioned> = dlpack::share(&shared, &request).unwrap();
+    let last: Owned<DLManagedTensorVersioned> = dlpack::export(shared, &request).unwrap();
+    assert_eq!((flags_of(held), flags_of(last)), (Flags::default(), Flags::default()));
+    // A copy for this one consumer, of what stays the owner's.
+    let shared = copy();
+    let always = Request { copy: Copying::Always, ..request };
+    assert_eq!(flags_of(dlpack::share(&shared, &always).unwrap()), Flags::IS_COPIED);
+}
+
 #[test]
 fn a_borrowed_description_owns_nothing_and_refuses_what_it_cannot_say() {
     let tensor = Tensor::from_vec(vec![1_i64, 2], &[2]).unwrap();
@@ -148,6 +177,37 @@ fn versions_are_negotiated() {
     let old = Request { max_version: DLPackVersion { major: 0, minor: 8 }, ..Request::default() };
     let refused = dlpack::export::<DLManagedTensorVersioned>(tensor, &old).unwrap_err();
     assert_eq!(refused.error.status(), DEVX_VERSION);
+}
+
+/// `DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED` is of 1.1: who reads 1.0 would take such elements for packed ones.
+#[test]
+fn a_reader_of_1_0_is_not_given_padded_elements() {
+    let mut data = [1_u8, 2, 3];
+    let int4 = DType::from_dlpack(DLDataType { code: kDLInt, bits: 4, lanes: 1 }).unwrap();
+    let described = TensorDesc {
+        data: data.as_mut_ptr().cast(),
+        device: Device::CPU,
+        dtype: int4,
+        shape: &[3],
+        strides: None,
+        byte_offset: 0,
+        flags: Flags::SUBBYTE_PADDED,
+    };
+    // SAFETY: the array outlives the tensor.
+    let tensor = unsafe { Tensor::from_raw_parts(&described, Owner::none()) }.unwrap();
+    let asked = |minor| Request { max_version: DLPackVersion { major: 1, minor }, ..Request::default() };
+    let refused = dlpack::share::<DLManagedTensorVersioned>(&tensor, &asked(0)).unwrap_err();
+    assert_eq!(refused.status(), DEVX_UNSUPPORTED);
+    assert!(refused.message().contains("max_version is 1.0"), "{refused}");
+    let refused = dlpack::export::<DLManagedTensorVersioned>(tensor, &asked(0)).unwrap_err();
+    let given: Owned<DLManagedTensorVersioned> = dlpack::export(refused.returned, &asked(1)).unwrap();
+    assert_eq!(given.import().unwrap().flags(), Flags::SUBBYTE_PADDED);
+    // Of whole bytes the flag says nothing.
+    let described = TensorDesc { dtype: DType::INT8, ..described };
+    // SAFETY: as above.
+    let whole = unsafe { Tensor::from_raw_parts(&described, Owner::none()) }.unwrap();
+    let given: Owned<DLManagedTensorVersioned> = dlpack::export(whole, &asked(0)).unwrap();
+    assert_eq!(given.import().unwrap().flags(), Flags::SUBBYTE_PADDED);
 }
 
 /// A tensor of a foreign producer, which counts the calls of its deleter.

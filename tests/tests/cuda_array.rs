@@ -316,6 +316,33 @@ fn exports_name_the_stream_that_the_data_is_behind() {
     });
 }
 
+/// Work that was noted is work on the data: to wait for the named stream has to be enough for all of it (version 3,
+/// "Interface Requirements").
+#[test]
+fn exports_come_after_the_work_that_was_noted() {
+    let session = Session::new();
+    for (queued, named) in [(false, false), (true, false), (true, true)] {
+        session.each(SEEDS, || {
+            let (scene, other) = (Scene::new(), sim::stream());
+            let mut tensor = foreign::tensor(scene.data, N, CUDA0, || ());
+            if queued {
+                tensor.produced_on(sim::on(scene.producer)).expect("not shared");
+            }
+            // Whoever has the tensor works on it, on another stream.
+            sim::fill(scene.data, 0x5a, N, other);
+            tensor.used_on(sim::on(other)).expect("noted");
+            let request = if named { for_stream(scene.consumer) } else { Request::default() };
+            let exported = cuda_array::export(tensor.clone(), &request).map_err(Error::from).expect("exported");
+            follow(scene.consumer, exported.as_raw().stream as u64);
+            scene.consume(scene.consumer);
+            drop((exported, tensor));
+            scene.end();
+            sim::synchronize(other);
+            sim::destroy(other);
+        });
+    }
+}
+
 /// A consumer that has made the named stream wait for its work may release: what is queued there comes first.
 #[test]
 fn exports_are_released_after_what_is_behind_the_named_stream() {
@@ -492,6 +519,13 @@ fn what_is_described_comes_back() {
             assert!(back.flags().has(Flags::READ_ONLY));
             assert_eq!(back.data().addr() as u64, scene.data);
         }
+        // NumPy knows no such numbers, or others by that name.
+        for name in ["complex32", "int128", "uint128", "float128", "bfloat16", "float32x2"] {
+            let tensor = described(name.parse().expect(name), &[2], None, Flags::default());
+            let refused = cuda_array::export(tensor, &Request::default()).map_err(Error::from).expect_err(name);
+            assert_eq!(refused.status(), DEVX_UNSUPPORTED, "{refused}");
+            assert!(refused.message().contains(name), "{refused}");
+        }
         let compact = described(DType::FLOAT32, &[4, 2], None, Flags::default());
         let exported = cuda_array::export(compact, &Request::default()).map_err(Error::from).expect("exported");
         assert!(exported.as_raw().strides.is_null());
@@ -627,6 +661,8 @@ fn type_strings() {
         ("|O", DEVX_UNSUPPORTED),
         ("|S3", DEVX_UNSUPPORTED),
         ("|t3", DEVX_UNSUPPORTED),
+        // NumPy's long double, which is no IEEE number of 128 bits as DLPack's float128.
+        ("<f16", DEVX_UNSUPPORTED),
     ] {
         let error = dtype_of(typestr).expect_err(typestr);
         assert_eq!(error.status(), status, "{error}");

@@ -100,8 +100,8 @@ def test_memory_is_released_after_the_work_that_uses_it(cuda):
 
 
 def test_cuda_array_interface_over_a_tensor_is_ordered_by_its_stream(cuda):
-    """The library has no CUDA Array Interface yet: the dictionary is made here, from what it says of the tensor. So
-    what is checked is that its address, shape, strides and type are what cuda.core takes them for."""
+    """The dictionary is made here, from what the library says of the tensor: what is checked is that its address, shape,
+    strides and type are what cuda.core takes them for."""
     shared = Shared(cuda, "i4", "every second")
 
     class Described:

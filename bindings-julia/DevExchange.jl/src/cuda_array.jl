@@ -47,7 +47,7 @@ with [`cuda_array_release`](@ref) if nobody takes it. What `target` held before 
 
 - `max_version`: the highest version that the consumer reads; what is written is the lower of this and 3.
 - `stream`: the stream that the data is to be ordered on if it does not lie behind one already. The `stream` of the
-  struct is the one behind which the data is.
+  struct is the one behind which the data is, and the work that was noted with [`used_on`](@ref).
 - `no_stream`: for consumers of versions before 3, which wait for nothing: `:legacy_default` puts the data behind the
   legacy default stream, `:host_sync` waits for it, too, `:trust` does nothing.
 

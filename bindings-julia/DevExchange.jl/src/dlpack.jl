@@ -5,7 +5,8 @@
 
 Hands a tensor to a consumer and keeps it. The consumer owns what it is given: it calls the deleter once, from any
 thread, or the caller does so with [`dlpack_release`](@ref) if nobody takes it. Data, shape, strides and flags are those
-of the tensor; nothing is copied unless `copy` says so.
+of the tensor, but for `DLPACK_FLAG_BITMASK_IS_COPIED`: that is told only to who has a copy alone. Nothing is copied unless
+`copy` says so.
 
 The keywords are the arguments of `__dlpack__` (Python array API standard):
 - `max_version`: the highest version that the consumer reads. A major version of 0 is refused (`DEVX_VERSION`); use

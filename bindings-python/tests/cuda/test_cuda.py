@@ -209,6 +209,20 @@ def test_numpy_asks_for_the_host(cuda):
         numpy.from_dlpack(tensor, device="cpu", copy=False)
 
 
+@pytest.mark.parametrize("kind", [3, 13], ids=["pinned", "managed"])
+def test_numpy_names_no_stream_and_reads_at_once(cuda, kind):
+    source = from_dlpack(VALUES, device=CUDA, stream=cuda.producer)
+    tensor = source.copy_to((kind, 0), cuda.producer)
+    assert tensor.__dlpack_device__() == (kind, 0)
+    array = numpy.from_dlpack(tensor)
+    assert array.ctypes.data == tensor.data_ptr
+    numpy.testing.assert_array_equal(array, VALUES)
+    # A consumer with a stream of its own waits there, and nobody for the host.
+    other = source.copy_to((kind, 0), cuda.producer)
+    view = from_dlpack(other, stream=cuda.consumer)
+    numpy.testing.assert_array_equal(read(view, cuda.consumer), VALUES)
+
+
 def test_copy_on_the_device(cuda):
     tensor = from_dlpack(VALUES, device=CUDA, stream=cuda.producer)
     other = from_dlpack(tensor, copy=True, stream=cuda.consumer)

@@ -91,6 +91,17 @@ def test_copy():
         assert not same.flags & 2 and same.dl_tensor.data == array.ctypes.data
 
 
+def test_copy_that_is_shared_is_nobodys_own():
+    tensor = from_dlpack(numpy.arange(3), copy=True)
+    assert tensor.is_copied
+    assert not struct_in(tensor.__dlpack__(max_version=(1, 3))).flags & 2
+    # Nobody makes another one here.
+    for copy in [None, False]:
+        view = from_dlpack(tensor, copy=copy)
+        assert view.data_ptr == tensor.data_ptr and not view.is_copied
+    assert from_dlpack(tensor, copy=True).is_copied
+
+
 def test_device_that_is_asked_for():
     tensor = tensor_of(1)
     assert struct_in(tensor.__dlpack__(max_version=(1, 3), dl_device=(1, 0), copy=False))

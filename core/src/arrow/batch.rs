@@ -344,6 +344,11 @@ impl Batch {
         self.0.header().uses.add(stream)
     }
 
+    /// The work that was noted with [`Batch::used_on`].
+    pub(crate) fn uses(&self) -> &Uses {
+        &self.0.header().uses
+    }
+
     /// See [`Uses::add_event`].
     pub(crate) fn used_until(&self, event: Event) -> Result<()> {
         self.0.header().uses.add_event(event)

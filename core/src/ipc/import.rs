@@ -207,6 +207,8 @@ impl Importable for Tensor {
     }
 
     fn over(opened: &Opened, part: &TensorPart, owner: Owner) -> Result<Self> {
+        // The exporter has the memory, too, and maybe other importers.
+        let flags = part.flags.shared();
         let desc = TensorDesc {
             data: opened.address(part.spot),
             device: opened.device,
@@ -214,7 +216,7 @@ impl Importable for Tensor {
             shape: &part.shape,
             strides: Some(&part.strides),
             byte_offset: 0,
-            flags: if opened.writable { part.flags } else { part.flags.with(Flags::READ_ONLY) },
+            flags: if opened.writable { flags } else { flags.with(Flags::READ_ONLY) },
         };
         // SAFETY: decoding found all elements to be within the regions, which are open as long as the owner lives; the
         // exporter keeps them.

@@ -49,6 +49,12 @@ impl<T: Send + Sync> Lazy<T> {
         })
     }
 
+    /// What was made, if it was.
+    pub(crate) fn made(&self) -> Option<&T> {
+        // SAFETY: NULL, or from a box, which lives as long as this.
+        unsafe { self.0.load(Acquire).as_ref() }
+    }
+
     /// Whether it was made.
     #[inline]
     pub(crate) fn is_made(&mut self) -> bool {

@@ -29,7 +29,7 @@ pub struct Flags(pub u64);
 impl Flags {
     /// The memory must not be written.
     pub const READ_ONLY: Self = Self(DLPACK_FLAG_BITMASK_READ_ONLY);
-    /// The memory is a copy made for this exchange.
+    /// The memory is a copy made for this exchange, which nobody else has.
     pub const IS_COPIED: Self = Self(DLPACK_FLAG_BITMASK_IS_COPIED);
     /// Each sub-byte element has a byte of its own.
     pub const SUBBYTE_PADDED: Self = Self(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
@@ -49,6 +49,12 @@ impl Flags {
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
+    }
+
+    /// For who is not the only one to have the memory: a copy would be "solely owned throughout its lifetime by the consumer"
+    /// (DLPack 1.3, `DLPACK_FLAG_BITMASK_IS_COPIED`).
+    pub(crate) fn shared(self) -> Self {
+        self.without(Self::IS_COPIED)
     }
 }
 
@@ -288,6 +294,11 @@ impl Tensor {
         self.0.header().uses.add(stream)
     }
 
+    /// The work that was noted with [`Tensor::used_on`].
+    pub(crate) fn uses(&self) -> &Uses {
+        &self.0.header().uses
+    }
+
     /// See [`Uses::add_event`].
     pub(crate) fn used_until(&self, event: Event) -> Result<()> {
         self.0.header().uses.add_event(event)
@@ -425,6 +436,12 @@ impl Tensor {
     #[inline]
     pub fn as_dltensor(&self) -> DLTensor {
         self.0.header().described
+    }
+
+    /// Whether nobody else has the tensor. Who is given this reference, then, is alone with it, too.
+    #[inline]
+    pub(crate) fn is_alone(&mut self) -> bool {
+        self.0.unique().is_some()
     }
 
     /// A place in the tensor's own block for the struct of a consumer, with a reference; `None` while another one has it.

@@ -4,8 +4,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use super::{Raw, address, duplicates, numbers_and_texts, shared, soon};
+use crate::abi::dlpack::DLManagedTensorVersioned;
 use crate::abi::types::{DEVX_CLOSED, DEVX_INVALID_ARGUMENT, DEVX_MISMATCH};
-use crate::dlpack::Copying;
+use crate::dlpack::{self, Copying, Request};
 use crate::error::Result;
 use crate::ipc::changes::{Changes, Watched};
 use crate::ipc::memory::{file, seal};
@@ -13,6 +14,7 @@ use crate::ipc::message::{Message, PROTOCOL};
 use crate::ipc::server::{Server, Users};
 use crate::ipc::socket::Socket;
 use crate::ipc::{Client, connect, export_tensor};
+use crate::tensor::{Flags, Tensor};
 
 #[test]
 fn one_lease_stands_for_all_imports_until_the_last_is_released() {
@@ -32,6 +34,20 @@ fn one_lease_stands_for_all_imports_until_the_last_is_released() {
     soon("and then the tensor", || server.leases() == 0);
     let anew = client.import_tensor("t").expect("imported");
     assert_eq!((anew.as_slice::<i32>(), server.leases()), (Ok(&[1, 2, 3][..]), 1));
+}
+
+/// What is copied for an offer is the memory of all who import it: no consumer may take it for its own (DLPack 1.3,
+/// `DLPACK_FLAG_BITMASK_IS_COPIED`).
+#[test]
+fn what_several_import_is_nobodys_own_copy() {
+    let server = Server::bind(&address("several")).expect("bound");
+    server.offer_tensor("t", &shared(&[1, 2, 3]), Copying::Always).expect("offered");
+    let client = connect(&address("several")).expect("connected");
+    let tensors = [(); 2].map(|()| client.import_tensor("t").expect("imported"));
+    assert_eq!(tensors.each_ref().map(Tensor::flags), [Flags::default(); 2]);
+    let given = tensors.map(|tensor| dlpack::export::<DLManagedTensorVersioned>(tensor, &Request::default()));
+    let [first, second] = given.map(|given| given.expect("given").import().expect("taken"));
+    assert_eq!((first.data(), [first.flags(), second.flags()]), (second.data(), [Flags::default(); 2]));
 }
 
 #[test]

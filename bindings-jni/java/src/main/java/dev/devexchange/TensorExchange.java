@@ -19,7 +19,8 @@ abstract class TensorExchange extends TensorOnDevice {
     }
 
     /**
-     * Hands the tensor to a consumer and keeps it. Strides are always there, and {@code byte_offset} is 0.
+     * Hands the tensor to a consumer and keeps it. Strides are always there, and {@code byte_offset} is 0. The flags are
+     * the tensor's, but for {@link Flags#IS_COPIED}: that is told only of a copy that was made for this consumer.
      *
      * @param request what the consumer asks for
      * @return the address of a {@code DLManagedTensorVersioned}: whoever has it calls its deleter, once
@@ -97,7 +98,8 @@ abstract class TensorExchange extends TensorOnDevice {
 
     /**
      * Hands the tensor to a consumer as the C struct of the CUDA Array Interface, which the consumer releases, and
-     * keeps it. The stream of the struct is the one behind which the data is.
+     * keeps it. The stream of the struct is the one behind which the data is, and the work that was noted with
+     * {@code usedOn}.
      *
      * @param request what the consumer reads, and the stream that the data is to be ordered on
      * @param address of room for a {@code devx_cuda_array}; what it holds is overwritten, not released

@@ -177,9 +177,14 @@ class TensorTest {
     void flagsAreKept() {
         long unknown = 1L << 40;
         for (long flags : new long[] {Flags.READ_ONLY, Flags.IS_COPIED, Flags.READ_ONLY | Flags.IS_COPIED, unknown}) {
-            try (Tensor tensor = Tensor.create(Direct.ints(1), DType.INT32, new long[] {1}, null, flags, null);
-                    Tensor back = Tensor.importDlpack(tensor.exportShare())) {
-                assertEquals(flags, back.flags());
+            Tensor tensor = Tensor.create(Direct.ints(1), DType.INT32, new long[] {1}, null, flags, null);
+            // Who shares a copy does not have it alone; and what is moved is shared first, and closed then.
+            long told = flags & ~Flags.IS_COPIED;
+            try (Tensor shared = Tensor.importDlpack(tensor.exportShare());
+                    Tensor moved = Tensor.importDlpack(tensor.exportMove())) {
+                assertTrue(tensor.isClosed());
+                assertEquals(told, shared.flags());
+                assertEquals(told, moved.flags());
             }
         }
         assertTrue(Flags.has(3, Flags.IS_COPIED));
