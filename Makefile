@@ -168,9 +168,9 @@ headers: ## write the generated headers and the snapshots anew (look at the diff
 conformance-table: ## write docs/cuda-conformance.md anew, with the recorded runs on real drivers
 	@$(env) DEVX_BLESS=1 $$CARGO test --locked -p devexchange-tests --test conformance_cuda the_page_is_up_to_date
 
-mutants: ## whether the tests see small changes of the code (hours); ONLY=order, SHARD=0/8; ON=yes goes on after a stop
+mutants: ## whether tests see small changes of the code (hours); ONLY=order, SHARD=0/8, SINCE=COMMIT; ON=yes goes on
 	@scripts/setup.sh --quiet rust
-	@SHARD='$(SHARD)' ON='$(ON)' scripts/mutants.sh $(ONLY)
+	@SHARD='$(SHARD)' ON='$(ON)' SINCE='$(SINCE)' scripts/mutants.sh $(ONLY)
 
 seeded-bugs: ## whether the tests see what they are for: 14 bugs, one after the other; ONLY=release: some of them
 	@scripts/setup.sh --quiet rust

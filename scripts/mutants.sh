@@ -6,6 +6,7 @@
 #   scripts/mutants.sh release             those with this text in their name
 #   SHARD=0/8 scripts/mutants.sh schema    every eighth of its mutants
 #   ON=yes scripts/mutants.sh              goes on after a run that was stopped: what was caught is not tried again
+#   SINCE=v1.0 scripts/mutants.sh          only lines that changed since that commit
 #
 # Prints a line for each module and, below it, what no test saw. A mutant is caught if a test fails, or does not end,
 # with it; one that does not build counts for nothing. Fails if a module has less than 85 % caught. What is left alone,
@@ -16,7 +17,7 @@ set -euo pipefail
 
 version=27.1.0
 least_percent=85
-modules=(layout order release-memory release-device schema)
+modules=(layout order release-memory release-device schema manager fork)
 
 work=$DEVX_TARGET/mutants
 tree=$work/tree
@@ -26,9 +27,11 @@ files_of() { # MODULE
   case $1 in
     layout) echo core/src/layout.rs ;;
     order) echo core/src/order.rs ;;
-    release-memory) echo core/src/memory/{foreign,owner,slab,queue,blocks,counted,sorted}.rs core/src/ledger.rs ;;
+    release-memory) echo core/src/memory/{foreign,owner,slab,vacant,queue,blocks,counted,sorted}.rs core/src/ledger.rs ;;
     release-device) echo core/src/runtime/cuda/reaper.rs ;;
     schema) echo core/src/arrow/{schema,read,record,format,metadata,count,check,plain,table,tree}.rs ;;
+    manager) echo core/src/manager/{mod,books,driver,limited,pool,records,table}.rs ;;
+    fork) echo core/src/{fork,thread,trace}.rs ;;
   esac
 }
 
@@ -39,11 +42,13 @@ tests_of() { # MODULE
     layout) echo --test layout ;;
     order)
       echo --package devexchange-tests --lib --test order --test cuda_order --test cuda_release --test cuda_array \
-        --test cuda_ipc ;;
+        --test cuda_ipc --test cuda_devices ;;
     release-memory)
       echo --package devexchange-schedules --lib --test memory --test ledger --test batch --test dlpack ;;
     release-device) echo --package devexchange-tests --test cuda_reaper --test cuda_release ;;
     schema) echo --lib --test format --test schema --test types --test batch --test batch_stream ;;
+    manager) echo --package devexchange-tests --test manager --test memory --test fork --test cuda_manager ;;
+    fork) echo --lib --test fork ;;
   esac
 }
 
@@ -71,6 +76,7 @@ mutate() { # MODULE
   local file argument options=()
   for file in $(files_of "$1"); do options+=(--file "$file"); done
   for argument in $(tests_of "$1"); do options+=("--cargo-arg=$argument"); done
+  if [ -n "${SINCE:-}" ]; then options+=(--in-diff "$work/since.diff"); fi
   if [ -n "${SHARD:-}" ]; then options+=(--sharding round-robin --shard "$SHARD"); fi
   if [ -n "${ON:-}" ]; then
     collect "$1"
@@ -128,6 +134,7 @@ main() {
   if [ ${#chosen[@]} -eq 0 ]; then echo "no module is called $1; there are: ${modules[*]}" >&2; return 1; fi
   mkdir -p "$work"
   install_tool
+  if [ -n "${SINCE:-}" ]; then git -C "$DEVX_ROOT" diff "$SINCE" -- core/src >"$work/since.diff"; fi
   copy_tree
   place_driver
   for module in "${chosen[@]}"; do mutate "$module"; done
