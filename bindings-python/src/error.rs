@@ -78,6 +78,7 @@ kinds! {
     OUT_OF_RANGE = "OutOfRange", c"IndexError";
     OUT_OF_MEMORY = "OutOfMemory", c"MemoryError";
     FAILED = "Failed", c"RuntimeError";
+    SYSTEM_FAILED = "SystemFailed", c"OSError";
 }
 
 /// What all of ours are.
@@ -117,7 +118,8 @@ fn kind(status: DevxStatus) -> &'static Kind {
         t::DEVX_OUT_OF_MEMORY => &OUT_OF_MEMORY,
         t::DEVX_OUT_OF_RANGE => &OUT_OF_RANGE,
         t::DEVX_MISMATCH => &INVALID_TYPE,
-        t::DEVX_DRIVER | t::DEVX_CALLBACK | t::DEVX_BUSY | t::DEVX_SYSTEM | t::DEVX_PANIC => &FAILED,
+        t::DEVX_DRIVER | t::DEVX_CALLBACK | t::DEVX_BUSY | t::DEVX_PANIC => &FAILED,
+        t::DEVX_SYSTEM => &SYSTEM_FAILED,
         t::DEVX_VERSION
         | t::DEVX_DEVICE
         | t::DEVX_UNSUPPORTED
@@ -136,10 +138,14 @@ pub(crate) fn builtin(status: DevxStatus) -> &'static CStr {
 
 pub(crate) fn exception(py: Python<'_>, error: &CoreError) -> PyErr {
     let arguments = (error.message(), error.status().0, error.driver_code());
-    match kind(error.status()).class.make(py, arguments) {
-        Ok(exception) => PyErr::from_value(exception),
-        Err(error) => error,
-    }
+    let made = kind(error.status()).class.make(py, arguments).and_then(|exception| {
+        // Python's own name for it, where its exception has one (`OSError`).
+        if error.status() == t::DEVX_SYSTEM && error.errno() != 0 {
+            exception.setattr("errno", error.errno())?;
+        }
+        Ok(exception)
+    });
+    made.map_or_else(|error| error, PyErr::from_value)
 }
 
 /// `Err` with a status constant of `devexchange_core::abi::types` and a formatted text.

@@ -94,7 +94,7 @@ pub(crate) fn empty_shared(py: Python<'_>, shape: &Bound<'_, PyAny>, dtype: &Bou
 /// What was given stays valid until the importer has released it or is gone. `close`, or a `with` block, ends the
 /// offers. When this process ends, host memory that was given stays valid, device memory does not.
 ///
-/// Raises ValueError for an address that is none or is in use.
+/// Raises ValueError for an address that is none, OSError for one that is in use.
 #[pyclass(frozen, module = "devexchange.ipc", weakref)]
 pub(crate) struct Server {
     server: Handle<CoreServer>,
@@ -182,8 +182,8 @@ impl Drop for Server {
 /// The exporter has `timeout` seconds to let this process in, and for each answer. Python's main thread handles signals
 /// meanwhile: `KeyboardInterrupt` ends the call, not the connection.
 ///
-/// Raises ValueError if nobody listens there, or a process of another user, or does not answer in time; BufferError if
-/// the exporter speaks another version.
+/// Raises OSError if nobody listens there, or a process of another user, or does not answer in time; ValueError for what
+/// is no address or no answer, BufferError if the exporter speaks another version.
 #[pyclass(frozen, module = "devexchange.ipc", weakref)]
 pub(crate) struct Client {
     client: Handle<CoreClient>,
@@ -207,8 +207,8 @@ impl Client {
 
     /// The tensor that is offered under a name, without a copy.
     ///
-    /// Raises ValueError if there is none or the exporter is gone, TypeError if it is a batch, BufferError for a device
-    /// that this process does not see.
+    /// Raises ValueError if there is none or the exporter is gone, OSError if it does not answer in time, TypeError if it
+    /// is a batch, BufferError for a device that this process does not see.
     #[pyo3(signature = (name, /))]
     fn tensor(&self, py: Python<'_>, name: &str) -> Result<New> {
         queue::drain();

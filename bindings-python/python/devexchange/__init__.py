@@ -12,7 +12,7 @@ Any thread may use any object. An object whose memory is held here may lose its 
 of Python: it is then given up by Python's main thread soon after, or by the next call into this package.
 """
 
-from ._errors import Error, Failed, InvalidType, InvalidValue, OutOfMemory, OutOfRange, Refused
+from ._errors import Error, Failed, InvalidType, InvalidValue, OutOfMemory, OutOfRange, Refused, SystemFailed
 from ._native import (
     BatchStream,
     Column,
@@ -67,6 +67,7 @@ __all__ = [
     "Refused",
     "Schema",
     "Statistics",
+    "SystemFailed",
     "Tensor",
     "__version__",
     "empty",

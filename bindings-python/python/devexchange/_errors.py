@@ -40,5 +40,8 @@ class OutOfMemory(Error, MemoryError):
 
 
 class Failed(Error, RuntimeError):
-    """The driver, the operating system, another process or a foreign callback failed, or a stream is in use by another
-    call."""
+    """The driver or a foreign callback failed, or a stream is in use by another call."""
+
+
+class SystemFailed(Error, OSError):
+    """A call of the operating system failed, or another process did not do its part: the text says which and how."""

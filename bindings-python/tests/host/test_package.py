@@ -30,6 +30,7 @@ def test_version():
         (devexchange.OutOfRange, IndexError),
         (devexchange.OutOfMemory, MemoryError),
         (devexchange.Failed, RuntimeError),
+        (devexchange.SystemFailed, OSError),
     ],
 )
 def test_exceptions(kind, builtin):
