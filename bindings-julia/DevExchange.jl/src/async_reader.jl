@@ -40,12 +40,13 @@ end
 
 function AsyncReader(; limit::Integer=4, abi_h_metadata::Bool=false)
     bell = Bell()
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    ringing(bell) do wake
-        @checked devx_async_reader_create(
-            limit::Int64, abi_h_metadata::Int32, wake::Ptr{DevxWake}, out::Ptr{Ptr{Cvoid}})
+    handle = made(Handle{TAG_ASYNC_READER}) do out
+        ringing(bell) do wake
+            @checked devx_async_reader_create(
+                limit::Int64, abi_h_metadata::Int32, wake::Ptr{DevxWake}, out::Ptr{Ptr{Cvoid}})
+        end
     end
-    return AsyncReader(Handle{TAG_ASYNC_READER}(out[]), bell)
+    return AsyncReader(handle, bell)
 end
 
 """

@@ -38,14 +38,14 @@ end
 function AsyncWriter(handler::Ptr{ArrowAsyncDeviceStreamHandler}, schema::Schema; device_type::Integer=kDLCPU,
                      metadata=())
     bell, turn = Bell(), ReentrantLock()
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    with_metadata(metadata) do block
-        ringing(bell) do wake
-            @checked devx_async_writer_create(handler::Ptr{ArrowAsyncDeviceStreamHandler}, device_type::Int32,
-                block::Ptr{UInt8}, wake::Ptr{DevxWake}, out::Ptr{Ptr{Cvoid}})
+    handle = made(Handle{TAG_ASYNC_WRITER}) do out
+        with_metadata(metadata) do block
+            ringing(bell) do wake
+                @checked devx_async_writer_create(handler::Ptr{ArrowAsyncDeviceStreamHandler}, device_type::Int32,
+                    block::Ptr{UInt8}, wake::Ptr{DevxWake}, out::Ptr{Ptr{Cvoid}})
+            end
         end
     end
-    handle = Handle{TAG_ASYNC_WRITER}(out[])
     w = AsyncWriter(handle, bell, turn)
     try
         in_turn(w) do writer

@@ -30,8 +30,8 @@ struct Batch
 end
 
 # Takes over a reference of the C API.
-function adopt_batch(address::Ptr{Cvoid}; ready::Bool=false)
-    handle = Handle{TAG_BATCH}(address)
+adopt_batch(address::Ptr{Cvoid}; ready::Bool=false) = adopt_batch(Handle{TAG_BATCH}(address); ready=ready)
+function adopt_batch(handle::Handle{TAG_BATCH}; ready::Bool=false)
     info = Ref{DevxBatchInfo}()
     @checked devx_batch_get_info(handle::Handle, info::Ptr{DevxBatchInfo})
     i = info[]
@@ -190,11 +190,11 @@ stream of either. Of texts and binary in device memory the last offset is read f
 Otherwise as for tensors. Also throws `DEVX_INVALID_BUFFERS`.
 """
 function copy_to(b::Batch, device::DLDevice, stream::AnyStream)
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    in_order(b.handle, stream) do batch, stream
-        @checked devx_batch_copy_to(batch::Ptr{Cvoid}, device::DLDevice, stream::Int64, out::Ptr{Ptr{Cvoid}})
-    end
-    return adopt_batch(out[])
+    return adopt_batch(made(Handle{TAG_BATCH}) do out
+        in_order(b.handle, stream) do batch, stream
+            @checked devx_batch_copy_to(batch::Ptr{Cvoid}, device::DLDevice, stream::Int64, out::Ptr{Ptr{Cvoid}})
+        end
+    end)
 end
 
 function check_pointers(b::Batch)

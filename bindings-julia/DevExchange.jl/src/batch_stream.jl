@@ -51,15 +51,15 @@ Throws `DEVX_DEVICE` for a type of device that this library has no runtime for, 
 """
 function BatchStream(schema::Schema, source; device_type::Integer=kDLCPU, release=nothing, patience::Real=60)
     next = source isa Function ? source : Pulled(source, nothing, false)
-    out = Ref{Ptr{Cvoid}}(C_NULL)
     make(number, limit, owner, record) = ccall(devx_julia_source[], DevxStatus,
         (UInt64, UInt64, Ptr{Cvoid}, Int64, Ptr{DevxOwner}, Ptr{DevxBatchSource}),
         number, TAG_REQUEST, serve_address(), limit, owner, record)
-    asked_through(make, Ref(DevxBatchSource(C_NULL, C_NULL, C_NULL)), next, release, patience) do record
-        @checked devx_batch_stream_create(
-            schema.handle::Handle, device_type::Int32, record::Ptr{DevxBatchSource}, out::Ptr{Ptr{Cvoid}})
-    end
-    return BatchStream(Handle{TAG_BATCH_STREAM}(out[]))
+    return BatchStream(made(Handle{TAG_BATCH_STREAM}) do out
+        asked_through(make, Ref(DevxBatchSource(C_NULL, C_NULL, C_NULL)), next, release, patience) do record
+            @checked devx_batch_stream_create(
+                schema.handle::Handle, device_type::Int32, record::Ptr{DevxBatchSource}, out::Ptr{Ptr{Cvoid}})
+        end
+    end)
 end
 
 BatchStream(source, schema::Schema; keywords...) = BatchStream(schema, source; keywords...)
@@ -102,9 +102,9 @@ Throws `DEVX_NULL_ARGUMENT` (for a missing callback, too), `DEVX_RELEASED`, `DEV
 it failed, and what [`import_schema`](@ref) says of its schema.
 """
 function import_arrow(stream::Ref{ArrowArrayStream})
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_batch_stream_import(stream::Ptr{ArrowArrayStream}, out::Ptr{Ptr{Cvoid}})
-    return BatchStream(Handle{TAG_BATCH_STREAM}(out[]))
+    return BatchStream(made(Handle{TAG_BATCH_STREAM}) do out
+        @checked devx_batch_stream_import(stream::Ptr{ArrowArrayStream}, out::Ptr{Ptr{Cvoid}})
+    end)
 end
 
 """
@@ -114,9 +114,9 @@ As [`import_arrow`](@ref), for an [`ArrowDeviceArrayStream`](@ref). Also throws 
 is not known or that this library has no runtime for.
 """
 function import_arrow_device(stream::Ref{ArrowDeviceArrayStream})
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_batch_stream_import_device(stream::Ptr{ArrowDeviceArrayStream}, out::Ptr{Ptr{Cvoid}})
-    return BatchStream(Handle{TAG_BATCH_STREAM}(out[]))
+    return BatchStream(made(Handle{TAG_BATCH_STREAM}) do out
+        @checked devx_batch_stream_import_device(stream::Ptr{ArrowDeviceArrayStream}, out::Ptr{Ptr{Cvoid}})
+    end)
 end
 
 """
@@ -175,9 +175,10 @@ function next!(s::BatchStream)
     deliver_now_and_then()
     # For the source of a stream that was made in Julia.
     mark_thread()
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_batch_stream_next(s.handle::Handle, out::Ptr{Ptr{Cvoid}})
-    return out[] == C_NULL ? nothing : adopt_batch(out[])
+    batch = made(Handle{TAG_BATCH}) do out
+        @checked devx_batch_stream_next(s.handle::Handle, out::Ptr{Ptr{Cvoid}})
+    end
+    return batch.address == C_NULL ? nothing : adopt_batch(batch)
 end
 
 function Base.iterate(s::BatchStream, _=nothing)

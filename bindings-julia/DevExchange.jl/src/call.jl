@@ -95,16 +95,22 @@ visible(text::String) = replace(text, '\0' => '?')
 function take_request(request::Ptr{Cvoid})
     call = Ref{Call}()
     number = ccall(devx_julia_take[], UInt64, (Ptr{Cvoid}, Ptr{Call}), request, call)
-    number == 0 || Threads.@spawn answer_request(request, number, call)
+    number == 0 || Threads.@spawn undisturbed(() -> answer_request(request, number, call))
     return nothing
 end
 
 function answer_request(request, number, call)
     GC.@preserve call begin
         asked = Base.unsafe_convert(Ptr{Call}, call)
-        status = serve(number, asked)
-        waited_for = ccall(devx_julia_answer[], DevxStatus, (Ptr{Cvoid}, DevxStatus, Ptr{Call}), request, status, asked)
-        waited_for == DEVX_OK || status != DEVX_OK || take_back(asked)
+        status = DEVX_CALLBACK
+        try
+            status = serve(number, asked)
+        finally
+            # Also if an interrupt comes: somebody waits for as long as it takes.
+            waited_for =
+                ccall(devx_julia_answer[], DevxStatus, (Ptr{Cvoid}, DevxStatus, Ptr{Call}), request, status, asked)
+            waited_for == DEVX_OK || status != DEVX_OK || take_back(asked)
+        end
     end
     return nothing
 end

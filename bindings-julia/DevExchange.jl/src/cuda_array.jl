@@ -27,15 +27,19 @@ for elements that are no numbers, and for a mask that was not asked for; `DEVX_M
 function import_cuda_array(array::Union{Ref{DevxCudaArray},Ptr{Cvoid}}; stream=nothing, no_stream=:legacy_default,
                            mask::Bool=false)
     policy = no_stream_code(no_stream)
-    out, valid = Ref{Ptr{Cvoid}}(C_NULL), Ref{Ptr{Cvoid}}(C_NULL)
-    on_stream(stream) do stream
-        request = Ref(DevxCudaArrayRequest(DEVX_CUDA_ARRAY_VERSION, policy, stream))
-        place = mask ? Base.unsafe_convert(Ptr{Ptr{Cvoid}}, valid) : Ptr{Ptr{Cvoid}}(C_NULL)
-        GC.@preserve valid @checked devx_cuda_array_import(array::Ptr{DevxCudaArray},
-            request::Ptr{DevxCudaArrayRequest}, out::Ptr{Ptr{Cvoid}}, place::Ptr{Ptr{Cvoid}})
+    values = Ref{Handle{TAG_TENSOR}}()
+    valid = made(Handle{TAG_TENSOR}) do place
+        mask || (place = Ptr{Ptr{Cvoid}}(C_NULL))
+        values[] = made(Handle{TAG_TENSOR}) do out
+            on_stream(stream) do stream
+                request = Ref(DevxCudaArrayRequest(DEVX_CUDA_ARRAY_VERSION, policy, stream))
+                @checked devx_cuda_array_import(array::Ptr{DevxCudaArray}, request::Ptr{DevxCudaArrayRequest},
+                    out::Ptr{Ptr{Cvoid}}, place::Ptr{Ptr{Cvoid}})
+            end
+        end
     end
-    tensor = adopt_tensor(out[])
-    return mask ? (tensor, valid[] == C_NULL ? nothing : adopt_tensor(valid[])) : tensor
+    tensor = adopt_tensor(values[])
+    return mask ? (tensor, valid.address == C_NULL ? nothing : adopt_tensor(valid)) : tensor
 end
 
 """

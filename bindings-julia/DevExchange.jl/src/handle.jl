@@ -14,12 +14,20 @@ mutable struct Handle{TAG}
     address::Ptr{Cvoid}
     users::Threads.Atomic{Int}
 
-    # Takes over a reference of the C API.
+    # Takes over a reference of the C API; of NULL there is nothing to give up.
     function Handle{TAG}(address::Ptr{Cvoid}) where {TAG}
         handle = new{TAG}(address, Threads.Atomic{Int}(0))
         finalizer(give_up, handle)
         return handle
     end
+end
+
+# A handle of a reference that `f` makes, which is given where C writes its address. The handle is there before: an
+# interrupt that comes while C waits is thrown when it returns, and then the finalizer has what it gave.
+function made(f, ::Type{H}) where {H<:Handle}
+    handle = H(C_NULL)
+    GC.@preserve handle f(Ptr{Ptr{Cvoid}}(pointer_from_objref(handle)))
+    return handle
 end
 
 is_kept(tag) = tag & TAG_KEPT != 0
@@ -101,6 +109,7 @@ Serialization.serialize(::AbstractSerializer, ::Handle{TAG}) where {TAG} = throw
 # it releases by itself: a foreign release is called at shutdown, too.
 function give_up(handle::Handle{TAG}) where {TAG}
     Threads.atomic_or!(handle.users, CLOSED) == 0 || return nothing
+    handle.address == C_NULL && return nothing
     if EXITING[]
         release_handle(TAG, handle.address)
     else

@@ -45,9 +45,9 @@ function IpcClient(address::AbstractString; timeout::Real=10)
     timeout >= 0 || throw(DevExchangeError(DEVX_OUT_OF_RANGE, "timeout is $timeout s"))
     # Beyond 30 years there is no limit.
     limit = round(Int64, 1e3 * min(timeout, 1e9))
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_ipc_client_create(text::Ptr{UInt8}, limit::Int64, out::Ptr{Ptr{Cvoid}})
-    return IpcClient(Handle{TAG_IPC_CLIENT}(out[]))
+    return IpcClient(made(Handle{TAG_IPC_CLIENT}) do out
+        @checked devx_ipc_client_create(text::Ptr{UInt8}, limit::Int64, out::Ptr{Ptr{Cvoid}})
+    end)
 end
 
 Base.isopen(x::Union{IpcServer,IpcClient}) = isopen(x.handle)
@@ -122,9 +122,10 @@ the exporter is gone, `DEVX_SYSTEM` if it does not answer in time, `DEVX_BUSY` i
 `DEVX_UNSUPPORTED` for elements that a Julia array cannot have, `DEVX_DEVICE`, `DEVX_DRIVER`, `DEVX_INVALID_TEXT`.
 """
 function import_tensor(c::IpcClient, name::AbstractString)
-    text, out = ctext(name, "name"), Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_ipc_client_import_tensor(c.handle::Handle, text::Ptr{UInt8}, out::Ptr{Ptr{Cvoid}})
-    return adopt_tensor(out[])
+    text = ctext(name, "name")
+    return adopt_tensor(made(Handle{TAG_TENSOR}) do out
+        @checked devx_ipc_client_import_tensor(c.handle::Handle, text::Ptr{UInt8}, out::Ptr{Ptr{Cvoid}})
+    end)
 end
 
 """
@@ -133,9 +134,10 @@ end
 As [`import_tensor`](@ref), for a batch. The memory of one in host memory cannot be written.
 """
 function import_batch(c::IpcClient, name::AbstractString)
-    text, out = ctext(name, "name"), Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_ipc_client_import_batch(c.handle::Handle, text::Ptr{UInt8}, out::Ptr{Ptr{Cvoid}})
-    return adopt_batch(out[])
+    text = ctext(name, "name")
+    return adopt_batch(made(Handle{TAG_BATCH}) do out
+        @checked devx_ipc_client_import_batch(c.handle::Handle, text::Ptr{UInt8}, out::Ptr{Ptr{Cvoid}})
+    end)
 end
 
 """

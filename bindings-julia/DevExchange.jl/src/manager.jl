@@ -175,17 +175,18 @@ allocate(m::MemoryManager, ::Type{T}, dims::Integer, device::DLDevice; stream=no
     allocate(m, T, (dims,), device; stream=stream)
 function allocate(m::MemoryManager, ::Type{T}, dims::NTuple{N,Integer}, device::DLDevice; stream=nothing) where {T,N}
     d, extents = memory_dtype(T), Ref(extents_of(dims))
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    on_stream(stream) do value
-        GC.@preserve extents begin
-            shape = address_of(extents)
-            at(m) do manager
-                @checked devx_tensor_allocate_with(manager::Ptr{Cvoid}, device::DLDevice, d::DLDataType,
-                    shape::Ptr{Int64}, N::Csize_t, value::Int64, out::Ptr{Ptr{Cvoid}})
+    handle = made(Handle{TAG_TENSOR}) do out
+        on_stream(stream) do value
+            GC.@preserve extents begin
+                shape = address_of(extents)
+                at(m) do manager
+                    @checked devx_tensor_allocate_with(manager::Ptr{Cvoid}, device::DLDevice, d::DLDataType,
+                        shape::Ptr{Int64}, N::Csize_t, value::Int64, out::Ptr{Ptr{Cvoid}})
+                end
             end
         end
     end
-    return adopt_tensor(Tensor{T,N}, out[]; ready=stream === nothing)
+    return adopt_tensor(Tensor{T,N}, handle; ready=stream === nothing)
 end
 
 """

@@ -64,14 +64,14 @@ function MemoryManager(allocate; initialize=nothing, pin=nothing, memory_info=no
     optional = (CALL_INITIALIZE => initialize, CALL_PIN => pin, CALL_MEMORY_INFO => memory_info,
         CALL_GET_IPC_HANDLE => ipc_handle, CALL_RESET => reset, CALL_TRIM => trim, CALL_DEFER_CLEANUP => defer_cleanup)
     callbacks = reduce(|, (UInt32(1) << operation for (operation, f) in optional if f !== nothing); init=UInt32(0))
-    out = Ref{Ptr{Cvoid}}(C_NULL)
     make(number, limit, owner, table) = ccall(devx_julia_manager[], DevxStatus,
         (UInt64, UInt64, Ptr{Cvoid}, Int64, UInt32, Ptr{DevxOwner}, Ptr{DevxManagerTable}),
         number, TAG_REQUEST, serve_address(), limit, callbacks, owner, table)
-    asked_through(make, Ref{DevxManagerTable}(), functions, release, patience) do table
-        @checked devx_manager_create(table::Ptr{DevxManagerTable}, out::Ptr{Ptr{Cvoid}})
-    end
-    return MemoryManager(Handle{TAG_MANAGER}(out[]))
+    return MemoryManager(made(Handle{TAG_MANAGER}) do out
+        asked_through(make, Ref{DevxManagerTable}(), functions, release, patience) do table
+            @checked devx_manager_create(table::Ptr{DevxManagerTable}, out::Ptr{Ptr{Cvoid}})
+        end
+    end)
 end
 
 # What others ask of a manager. The task may be older than its functions, hence `invokelatest`.

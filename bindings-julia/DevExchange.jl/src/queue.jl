@@ -92,7 +92,8 @@ rooted() = lock(() -> length(ROOTS), ROOTS_LOCK)
 """
     release_failures() -> Int
 
-How many `release` functions have thrown. Each was logged (`@error`), and counts as called: it is not called again.
+How many `release` functions have thrown. Each was logged (`@error`), unless it was interrupted, and counts as called: it
+is not called again.
 """
 release_failures() = RELEASE_FAILURES[]
 
@@ -198,17 +199,37 @@ end
 # Takes all tokens out: sees to requests and wakes, and leaves the rest to whoever releases. How many of the former.
 function sort_out()
     events = UInt64[]
-    # Locked all the time, as another task may take out what comes next.
-    lock(DUE_CHANGED) do
-        tokens = Vector{UInt64}(undef, 64)
-        while true
-            taken = Int(ccall(devx_julia_drain[], Csize_t, (Ptr{UInt64}, Csize_t), tokens, length(tokens)))
-            taken == 0 && break
-            foreach(token -> push!(is_event(token) ? events : DUE, token), view(tokens, 1:taken))
+    try
+        # Locked all the time, as another task may take out what comes next. What is taken out is nowhere else before it
+        # is here: an interrupt comes after that.
+        lock(() -> disable_sigint(() -> take_out(events)), DUE_CHANGED)
+    finally
+        deliver_each(events)
+    end
+    return length(events)
+end
+
+function take_out(events)
+    tokens = Vector{UInt64}(undef, 64)
+    while true
+        taken = Int(ccall(devx_julia_drain[], Csize_t, (Ptr{UInt64}, Csize_t), tokens, length(tokens)))
+        taken == 0 && break
+        foreach(token -> push!(is_event(token) ? events : DUE, token), view(tokens, 1:taken))
+    end
+end
+
+# All of them, also if an interrupt comes.
+function deliver_each(tokens)
+    interrupt = nothing
+    for token in tokens
+        try
+            deliver(() -> token)
+        catch e
+            interrupt = e
         end
     end
-    foreach(deliver, events)
-    return length(events)
+    interrupt === nothing || throw(interrupt)
+    return nothing
 end
 
 is_event(token) = token & TAG_BITS in (TAG_WAKE, TAG_REQUEST)
@@ -221,12 +242,10 @@ function deliver_all()
     while true
         # Again, as what was delivered may have released more.
         total += sort_out()
-        token = next_due()
-        token === nothing && break
-        while token !== nothing
-            deliver(token)
+        deliver(next_due) || break
+        total += 1
+        while deliver(next_due)
             total += 1
-            token = next_due()
         end
     end
     destroy_streams()
@@ -267,29 +286,47 @@ function destroy_stream(token::UInt64)
     return nothing
 end
 
-function deliver(token::UInt64)
+# Delivers the token that `next` gives, if it gives one; whether it did. Throws nothing but an interrupt, and that when the
+# token is delivered.
+function deliver(next)
+    release, found = Ref{Any}(nothing), Ref(false)
+    interrupt = nothing
     try
-        tag = token & TAG_BITS
-        if tag == TAG_ROOT
-            unroot(token)
-        elseif tag == TAG_WAKE
-            wake_up(token & ~TAG_BITS)
-        elseif tag == TAG_REQUEST
-            take_request(token_address(token))
-        else
-            give_back(tag, token_address(token))
+        disable_sigint() do
+            token = next()
+            token === nothing && return nothing
+            found[] = true
+            see_to(token, release)
         end
-    catch
+    catch e
         # What a logger or a closed stderr throws must not cost the other tokens their delivery.
+        e isa InterruptException && (interrupt = e)
+    end
+    release[] === nothing || call_release(release[])
+    interrupt === nothing || throw(interrupt)
+    return found[]
+end
+
+# What there is to do for a token, but for a function of the user's that is to be called, which is left in `release`.
+function see_to(token, release)
+    tag = token & TAG_BITS
+    if tag == TAG_ROOT
+        unroot(token, release)
+    elseif tag == TAG_WAKE
+        wake_up(token & ~TAG_BITS)
+    elseif tag == TAG_REQUEST
+        take_request(token_address(token))
+    else
+        give_back(tag, token_address(token))
     end
     return nothing
 end
 
-function unroot(token)
+function unroot(token, release)
     root = lock(() -> pop!(ROOTS, token, nothing), ROOTS_LOCK)
     root === nothing && return nothing
+    release[] = root.release
     foreach(close, root.references)
-    root.release === nothing || call_release(root.release)
     return nothing
 end
 
@@ -312,6 +349,7 @@ function call_release(release)
         Base.invokelatest(release)
     catch e
         Threads.atomic_add!(RELEASE_FAILURES, 1)
+        e isa InterruptException && rethrow()
         @error "DevExchange: a release function failed" exception = (e, catch_backtrace())
     end
     return nothing
@@ -326,20 +364,24 @@ owned(f, object, references, release) = owned_by_token((owner, _) -> f(owner), o
 # As `owned`; `f` gets the number of the rooted object, too.
 function owned_by_token(f, object, references, release)
     token = Threads.atomic_add!(NEXT_TOKEN, TAG_BITS + 1)
-    lock(() -> ROOTS[token] = Root(object, references, release), ROOTS_LOCK)
     owner = Ref(DevxOwner(C_NULL, C_NULL))
-    try
+    # An interrupt that comes when somebody has the owner already must not take it back.
+    Base.sigatomic_begin()
+    lock(() -> ROOTS[token] = Root(object, references, release), ROOTS_LOCK)
+    result = try
         status = ccall(devx_julia_register[], DevxStatus, (UInt64, Ptr{DevxOwner}), token, owner)
         status == DEVX_OUT_OF_MEMORY && throw(DevExchangeError(status, "there is no memory for the release queue"))
         status == DEVX_OK || throw(DevExchangeError(status,
             "the release queue is not there: nothing is exchanged while a package is precompiled"))
-        return f(owner, token)
+        f(owner, token)
     catch
         lock(() -> delete!(ROOTS, token), ROOTS_LOCK)
         ccall(devx_julia_cancel[], Cvoid, (Ptr{Cvoid},), owner[].context)
         foreach(close, references)
         rethrow()
     end
+    Base.sigatomic_end()
+    return result
 end
 
 # References of their own to the handles that the memory of an array belongs to: whoever uses the memory has to hold on

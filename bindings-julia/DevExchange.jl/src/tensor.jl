@@ -84,16 +84,17 @@ function Tensor(data::Ptr{T}, size::NTuple{N,Integer}; strides=nothing, root=not
         "strides are $(length(strides)) numbers for $N dimensions"))
     steps = strides === nothing ? column_major(extents) : ntuple(k -> number(Int64, strides[k], "a stride"), Val(N))
     shape, step = Ref(extents), Ref(steps)
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    GC.@preserve shape step begin
-        description = Ref(DLTensor(data, CPU, N, d, address_of(shape), address_of(step), 0))
-        owned(root, references(root), release) do owner
-            @checked devx_tensor_create(
-                description::Ptr{DLTensor}, flags::UInt64, owner::Ptr{DevxOwner}, out::Ptr{Ptr{Cvoid}})
+    handle = made(Handle{TAG_TENSOR}) do out
+        GC.@preserve shape step begin
+            description = Ref(DLTensor(data, CPU, N, d, address_of(shape), address_of(step), 0))
+            owned(root, references(root), release) do owner
+                @checked devx_tensor_create(
+                    description::Ptr{DLTensor}, flags::UInt64, owner::Ptr{DevxOwner}, out::Ptr{Ptr{Cvoid}})
+            end
         end
     end
     first = any(iszero, extents) ? Ptr{T}(C_NULL) : data
-    return Tensor{T,N}(Handle{TAG_TENSOR}(out[]), first, extents, steps, flags, CPU)
+    return Tensor{T,N}(handle, first, extents, steps, flags, CPU)
 end
 
 extents_of(dims::NTuple{N,Integer}) where {N} = ntuple(k -> number(Int64, dims[k], "an extent"), Val(N))
@@ -122,11 +123,11 @@ require_readable_memory(t::Tensor) = require_readable(t)
 require_readable_memory(array::AbstractArray) = (p = parent(array); p === array || require_readable_memory(p))
 
 # Takes over a reference of the C API, for a tensor whose type it has to say.
-function adopt_tensor(address::Ptr{Cvoid}; ready::Bool=false)
-    handle = Handle{TAG_TENSOR}(address)
+adopt_tensor(address::Ptr{Cvoid}; ready::Bool=false) = adopt_tensor(Handle{TAG_TENSOR}(address); ready=ready)
+function adopt_tensor(handle::Handle{TAG_TENSOR}; ready::Bool=false)
     # Nobody else has the handle yet, so nobody closes it; and so below.
     GC.@preserve handle begin
-        view, flags = look_at(address)
+        view, flags = look_at(handle.address)
         T = element_type(view.dtype, flags)
         if T === nothing
             close(handle)
@@ -137,10 +138,10 @@ function adopt_tensor(address::Ptr{Cvoid}; ready::Bool=false)
 end
 
 # As above, for a tensor whose type is known.
-function adopt_tensor(::Type{Tensor{T,N}}, address::Ptr{Cvoid}; ready::Bool=false) where {T,N}
-    handle = Handle{TAG_TENSOR}(address)
-    return GC.@preserve handle Tensor(handle, T, Val(N), look_at(address)..., ready)
-end
+adopt_tensor(::Type{W}, address::Ptr{Cvoid}; ready::Bool=false) where {W<:Tensor} =
+    adopt_tensor(W, Handle{TAG_TENSOR}(address); ready=ready)
+adopt_tensor(::Type{Tensor{T,N}}, handle::Handle{TAG_TENSOR}; ready::Bool=false) where {T,N} =
+    GC.@preserve handle Tensor(handle, T, Val(N), look_at(handle.address)..., ready)
 
 function look_at(address::Ptr{Cvoid})
     view = Ref{DLTensor}()
@@ -317,9 +318,9 @@ A compact row-major copy in host memory of the library's, writable, with `DLPACK
 `deepcopy` makes. For a Julia array, use `Array(t)`; for memory of a device, [`copy_to`](@ref). Throws `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_CLOSED`.
 """
 function Base.copy(t::Tensor{T,N}) where {T,N}
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_tensor_copy(t.handle::Handle, out::Ptr{Ptr{Cvoid}})
-    return adopt_tensor(Tensor{T,N}, out[])
+    return adopt_tensor(Tensor{T,N}, made(Handle{TAG_TENSOR}) do out
+        @checked devx_tensor_copy(t.handle::Handle, out::Ptr{Ptr{Cvoid}})
+    end)
 end
 
 # As of any array, one that nobody else writes.
@@ -368,15 +369,16 @@ allocate(::Type{T}, dims::Integer, device::DLDevice; stream=nothing) where {T} =
     allocate(T, (dims,), device; stream=stream)
 function allocate(::Type{T}, dims::NTuple{N,Integer}, device::DLDevice; stream=nothing) where {T,N}
     d, extents = memory_dtype(T), Ref(extents_of(dims))
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    on_stream(stream) do stream
-        GC.@preserve extents begin
-            shape = address_of(extents)
-            @checked devx_tensor_allocate(device::DLDevice, d::DLDataType, shape::Ptr{Int64}, N::Csize_t,
-                stream::Int64, out::Ptr{Ptr{Cvoid}})
+    handle = made(Handle{TAG_TENSOR}) do out
+        on_stream(stream) do stream
+            GC.@preserve extents begin
+                shape = address_of(extents)
+                @checked devx_tensor_allocate(device::DLDevice, d::DLDataType, shape::Ptr{Int64}, N::Csize_t,
+                    stream::Int64, out::Ptr{Ptr{Cvoid}})
+            end
         end
     end
-    return adopt_tensor(Tensor{T,N}, out[]; ready=true)
+    return adopt_tensor(Tensor{T,N}, handle; ready=true)
 end
 
 # The element type of memory that is made here.
@@ -403,11 +405,11 @@ Throws `DEVX_OUT_OF_MEMORY`, `DEVX_DEVICE`, `DEVX_INVALID_STREAM`, `DEVX_DRIVER`
 being captured, `DEVX_CLOSED`.
 """
 function copy_to(t::Tensor{T,N}, device::DLDevice, stream::AnyStream) where {T,N}
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    in_order(t.handle, stream) do tensor, stream
-        @checked devx_tensor_copy_to(tensor::Ptr{Cvoid}, device::DLDevice, stream::Int64, out::Ptr{Ptr{Cvoid}})
-    end
-    return adopt_tensor(Tensor{T,N}, out[])
+    return adopt_tensor(Tensor{T,N}, made(Handle{TAG_TENSOR}) do out
+        in_order(t.handle, stream) do tensor, stream
+            @checked devx_tensor_copy_to(tensor::Ptr{Cvoid}, device::DLDevice, stream::Int64, out::Ptr{Ptr{Cvoid}})
+        end
+    end)
 end
 
 function copy_to(array::AbstractArray{T,N}, device::DLDevice, stream::AnyStream) where {T,N}

@@ -4,10 +4,12 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "arrow/c/async.h"
 #include "arrow/c/device_stream.h"
@@ -92,9 +94,14 @@ struct producer {
     int64_t fails; /* with this code, at the end; 0 for none */
     int64_t given;
     int64_t releases;
+    int64_t interrupts; /* the process, before it gives this one */
 };
 
 static int give(struct producer *own, struct ArrowArray *out) {
+    if (own->interrupts == own->given + 1) {
+        kill(getpid(), SIGINT);
+        usleep(300000);
+    }
     if (own->given < own->batches) {
         make_array(out, ++own->given);
         return 0;

@@ -16,7 +16,7 @@ foreign_live() = ccall(foreign(:foreign_arrays_live), Clong, ()) + ccall(foreign
 
 # The structs of foreign.c, as words that stay where they are. A function of this name gives the place of each word.
 word(names...) = Dict(name => k for (k, name) in enumerate(names))
-const PRODUCER = word(:batches, :fails, :given, :releases)
+const PRODUCER = word(:batches, :fails, :given, :releases, :interrupts)
 const PULLER = word(:stream, :most, :batches, :sum, :code, :done, :text)
 const ASYNC_PRODUCER = word(:batches, :fails, :schema_first, :sent, :extracted, :most_ahead, :cancels, :done)
 const ASYNC_CONSUMER =

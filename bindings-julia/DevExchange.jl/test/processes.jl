@@ -83,6 +83,68 @@ end
         """
     output, ended = run_julia(`--threads=1 -e $program`)
     @test ended && output == "InterruptException\nok\n"
+    # One that comes while C waits: what C gave then is not lost.
+    program = """
+        using DevExchange, Dates, Libdl
+        const DX = DevExchange
+        include($(repr(joinpath(@__DIR__, "producers.jl"))))
+        include($(repr(joinpath(@__DIR__, "foreign.jl"))))
+        Base.exit_on_sigint(false)
+        function interrupted()
+            stream, producer = foreign_stream(ArrowArrayStream; batches=3, interrupts=2)
+            s = import_arrow(stream)
+            close(next!(s))
+            try
+                next!(s)
+            catch e
+                println(typeof(e))
+            end
+            println(taken(next!(s)))
+            close(s)
+        end
+        before = outstanding()
+        interrupted()
+        GC.gc()
+        drain()
+        println(foreign_live(), " ", outstanding() - before)
+        """
+    output, ended = run_julia(`--threads=1 -e $program`)
+    @test ended && output == "InterruptException\n3\n0 0\n"
+    # Several that come while releases are delivered: they are the program's, and each release comes once.
+    program = """
+        using DevExchange
+        Base.exit_on_sigint(false)
+        const given, released = Ref(0), Ref(0)
+        # The interrupts are for deliveries here, not for what makes the tensors.
+        give_up(n) = disable_sigint() do
+            foreach(close, [Tensor([1.0]; release=() -> released[] += 1) for k in 1:n])
+            given[] += n
+        end
+        # Whether it is interrupted: Julia may give one to a finalizer, and there it ends.
+        function interrupted()
+            run(`sh -c "(sleep 0.3; kill -INT \$(getpid())) >/dev/null 2>&1 &"`)
+            begun = time()
+            try
+                while time() < begun + 10
+                    give_up(50)
+                    drain()
+                end
+                return false
+            catch e
+                e isa InterruptException || rethrow()
+                return true
+            end
+        end
+        give_up(5)
+        drain()
+        caught = count(_ -> interrupted(), 1:5)
+        drain()
+        # What was interrupted within the function may have counted.
+        println(released[] <= given[] <= released[] + DevExchange.release_failures(), " ",
+            DevExchange.rooted(), " ", caught > 0)
+        """
+    output, ended = run_julia(`--threads=1 -e $program`)
+    @test ended && endswith(output, "true 0 true\n")
     # Libraries that are not there.
     output, ended = run_julia("using DevExchange"; DEVEXCHANGE_LIBRARY_DIR=tempdir())
     @test !ended && occursin("libdevexchange", output) && occursin("was not found", output) &&
