@@ -80,6 +80,16 @@ impl<T> Handle<T> {
     }
 }
 
+impl<T> Handle<T> {
+    /// Changes the thing. What changes it calls nothing foreign.
+    pub(crate) fn change<R>(&self, act: impl FnOnce(&mut T) -> R) -> Result<R> {
+        match self.locked(|thing| thing.as_mut().map(act)) {
+            Some(done) => Ok(done),
+            None => refuse!(DEVX_CLOSED, "the {} is closed", self.what),
+        }
+    }
+}
+
 impl<T: Clone> Handle<T> {
     /// A reference of one's own: a call that goes on while another thread closes the handle keeps the thing.
     #[inline]

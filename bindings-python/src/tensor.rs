@@ -110,6 +110,15 @@ impl Tensor {
         Ok(self.get()?.flags().has(Flags::IS_COPIED))
     }
 
+    /// Says that the elements are there when what is queued on `stream` is done: for work of your own that fills the memory on
+    /// another stream than the one that it was allocated on. To be called before it is handed on.
+    ///
+    /// Raises ValueError if somebody else has it already, BufferError for memory without streams.
+    fn produced_on(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
+        let stream = stream::of(self.get()?.device(), stream)?;
+        Ok(self.0.change(|tensor| tensor.produced_on(stream))??)
+    }
+
     /// Says that work which is queued on `stream` until now uses the memory: it is released only when that work is
     /// done.
     fn used_on(&self, stream: &Bound<'_, PyAny>) -> Result<()> {

@@ -4,6 +4,7 @@ import threading
 
 import driver
 import numpy
+import pyarrow
 import pytest
 
 import devexchange
@@ -85,6 +86,31 @@ def test_tensor_of_the_library(cuda, stream):
     on = cuda.producer if stream else cuda.consumer
     driver.ok(driver.cuda.cuMemsetD8Async(tensor.data_ptr, 0, 64, on.handle))
     tensor.used_on(on)
+
+
+def test_memory_that_is_filled_on_another_stream(cuda):
+    tensor = empty(8, "int64", device=CUDA)
+    driver.ok(driver.cuda.cuMemsetD8Async(tensor.data_ptr, 1, 64, cuda.producer.handle))
+    tensor.produced_on(cuda.producer)
+    tensor.used_on(cuda.producer)
+    assert (numpy.from_dlpack(tensor.copy_to(CPU, cuda.consumer)) == 0x0101010101010101).all()
+    batch = tensor.to_column("numbers")
+    driver.ok(driver.cuda.cuMemsetD8Async(tensor.data_ptr, 2, 64, cuda.producer.handle))
+    batch.produced_on(cuda.producer)
+    batch.used_on(cuda.producer)
+    assert set(pyarrow.array(batch.copy_to(CPU, cuda.consumer)).to_pylist()) == {0x0202020202020202}
+    with pytest.raises(ValueError, match="shared already"):
+        tensor.produced_on(cuda.producer)
+    batch.close()
+    tensor.produced_on(cuda.producer)
+    tensor.close()
+    with pytest.raises(ValueError, match="closed"):
+        tensor.produced_on(cuda.producer)
+
+
+def test_memory_of_the_host_is_filled_on_no_stream(cuda):
+    with pytest.raises(BufferError, match="no streams"):
+        empty(8, "int64").produced_on(cuda.producer)
 
 
 def test_other_kinds(cuda):
