@@ -449,16 +449,17 @@ fn release_within_a_call<S: Foreign + 'static>() {
     }
     struct There<S>(*mut S);
     unsafe impl<S> Send for There<S> {}
-    let stream: &'static mut MaybeUninit<S> = Box::leak(Box::new(MaybeUninit::uninit()));
-    let (bad, there) = (Bad, There(stream.as_mut_ptr()));
+    let stream = Box::into_raw(Box::<S>::new_uninit());
+    let (bad, there) = (Bad, There(stream.cast::<S>()));
     let source = move || {
         let (_kept, there) = (&bad, &there);
         unsafe { (*there.0).release() };
         Ok(None)
     };
-    let stream = stream.write(S::export(BatchStream::new(&schema(), CPU, source).unwrap()));
+    let stream = unsafe { &mut *stream }.write(S::export(BatchStream::new(&schema(), CPU, source).unwrap()));
     assert_eq!(stream.pull(&mut Vec::new()), Ok(None));
     assert!(stream.is_released());
+    drop(unsafe { Box::from_raw(stream) });
 }
 for_both!(a_panic_of_a_source_released_in_its_own_call_ends_here, release_within_a_call);
 
