@@ -38,8 +38,8 @@ pub const PER_THREAD: i64 = 2;
 pub const NO_SYNC: i64 = -1;
 
 /// A stream by the number that the protocols use: 1 is the legacy default stream, 2 that of the calling thread, −1 none
-/// ([`NO_SYNC`]) where that may be said; others are handles (`CUstream`, `cudaStream_t`). What the number means is checked where it is used.
-/// The driver cannot check a handle, so whoever makes this vouches for it.
+/// ([`NO_SYNC`]) where that may be said; others are handles (`CUstream`, `cudaStream_t`). What the number means is checked
+/// where it is used. The driver cannot check a handle, so whoever makes this vouches for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawStream(i64);
 
