@@ -1,10 +1,22 @@
-//! Threads of the library's own. Signals are the program's: it may block one in its threads and wait for it (`sigwait`),
-//! and a thread that does not block it would be given it instead, which by default ends the process.
+//! Threads: who calls, and those of the library's own. Signals are the program's: it may block one in its threads and wait
+//! for it (`sigwait`), and a thread that does not block it would be given it instead, which by default ends the process.
 
 use core::ffi::c_int;
 use std::io;
 use std::mem::MaybeUninit;
 use std::thread::{Builder, JoinHandle};
+
+/// A thread that is in a call now. Unique among living threads; and asked for without memory, which a thread's own number
+/// takes in a thread that Rust has not started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Caller(pub(crate) usize);
+
+impl Caller {
+    pub(crate) fn me() -> Self {
+        thread_local!(static PLACE: u8 = const { 0 });
+        Self(PLACE.with(|place| std::ptr::from_ref(place).addr()))
+    }
+}
 
 /// What a thread brings upon itself: to block that is undefined (POSIX, `pthread_sigmask`).
 const FAULTS: [c_int; 6] = [libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGSEGV, libc::SIGSYS, libc::SIGTRAP];

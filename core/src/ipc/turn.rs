@@ -4,16 +4,16 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use super::interrupt;
 use crate::error::{Result, refuse};
+use crate::thread::Caller;
 
 #[derive(Debug)]
 pub(super) struct Turn<T> {
     /// Whose turn it is.
-    whose: Mutex<Option<ThreadId>>,
+    whose: Mutex<Option<Caller>>,
     over: Condvar,
     /// Locked by the one whose turn it is.
     value: Mutex<T>,
@@ -37,7 +37,7 @@ impl<T> Turn<T> {
     /// # Errors
     /// `DEVX_BUSY` if this thread has it, in a call that this one comes from; `DEVX_SYSTEM` if the wait is broken off.
     pub(super) fn take(&self) -> Result<Taken<'_, T>> {
-        let this = thread::current().id();
+        let this = Caller::me();
         loop {
             let mut whose = self.whose();
             match *whose {
@@ -58,7 +58,7 @@ impl<T> Turn<T> {
         }
     }
 
-    fn whose(&self) -> MutexGuard<'_, Option<ThreadId>> {
+    fn whose(&self) -> MutexGuard<'_, Option<Caller>> {
         self.whose.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -33,18 +33,8 @@ pub use wake::Wake;
 pub use writer::AsyncWriter;
 
 use crate::error::caught;
+use crate::thread::Caller;
 use crate::trace;
-
-/// A thread that is in a call now. Unique among living threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Caller(usize);
-
-impl Caller {
-    fn me() -> Self {
-        thread_local!(static PLACE: u8 = const { 0 });
-        Self(PLACE.with(|place| std::ptr::from_ref(place).addr()))
-    }
-}
 
 /// Runs the body of a callback of ours; a panic ends here.
 fn shielded<R>(otherwise: R, body: impl FnOnce() -> R) -> R {
