@@ -1011,12 +1011,21 @@ devx_status devx_schema_share(devx_schema_t const *schema, devx_schema_t **out, 
 char const *devx_status_name(devx_status status);
 
 /**
+ * Gives up a stream that nobody uses any more but for releases: it is destroyed when those are done
+ * that wait for work now, which may give memory back on it. What is queued on it is still done.
+ */
+devx_status devx_stream_close(DLDevice device, int64_t stream, devx_error *error);
+
+/**
  * Makes a stream on a device that does not wait for the legacy default stream. Whoever makes a
  * stream destroys it.
  */
 devx_status devx_stream_create(DLDevice device, int64_t *out, devx_error *error);
 
-/** Destroys a stream that nobody uses any more; what is queued on it is still done. */
+/**
+ * Destroys a stream that nobody uses any more, no release either (see `devx_stream_close`); what is
+ * queued on it is still done.
+ */
 devx_status devx_stream_destroy(DLDevice device, int64_t stream, devx_error *error);
 
 /** Blocks until all work that is queued on a stream is done. No exchange needs it. */

@@ -349,7 +349,8 @@ inline constexpr std::int64_t no_stream = -1;
 inline constexpr std::int64_t legacy_stream = 1;
 inline constexpr std::int64_t per_thread_stream = 2;
 
-/* A stream of one's own, destroyed when this goes; what is queued on it is still done. It converts to the number. */
+/* A stream of one's own, closed when this goes (devx_stream_close): destroyed when no release that waits then may give
+ * memory back on it. What is queued on it is still done. It converts to the number. */
 class Stream {
 public:
     /* No stream: what is left of one that was moved. */
@@ -381,11 +382,11 @@ public:
     }
     /* Hands the stream over: somebody else destroys it. */
     std::int64_t release() noexcept { return std::exchange(value_, no_stream); }
-    /* Destroys it now. */
+    /* Closes it now. */
     void reset() noexcept {
         std::int64_t const value = release();
         if (value != no_stream) {
-            devx_stream_destroy(device_, value, nullptr);
+            devx_stream_close(device_, value, nullptr);
         }
     }
 

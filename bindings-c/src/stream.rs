@@ -28,7 +28,8 @@ fn devx_stream_create(device: DlDevice, out: Option<Out<'_, i64>>, error: Option
     })
 }
 
-/// Destroys a stream that nobody uses any more; what is queued on it is still done.
+/// Destroys a stream that nobody uses any more, no release either (see `devx_stream_close`); what is queued on it is still
+/// done.
 #[ffi_export]
 unsafe fn devx_stream_destroy(device: DlDevice, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
@@ -36,6 +37,18 @@ unsafe fn devx_stream_destroy(device: DlDevice, stream: i64, error: Option<&mut 
         let stream = unsafe { stream_of(Device::from_dlpack(device.0)?, stream) }?;
         // SAFETY: and the caller is done with it.
         unsafe { stream.destroy() }
+    })
+}
+
+/// Gives up a stream that nobody uses any more but for releases: it is destroyed when those are done that wait for work
+/// now, which may give memory back on it. What is queued on it is still done.
+#[ffi_export]
+unsafe fn devx_stream_close(device: DlDevice, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
+    guard(error, || {
+        // SAFETY: the caller's stream is alive.
+        let stream = unsafe { stream_of(Device::from_dlpack(device.0)?, stream) }?;
+        // SAFETY: and the caller is done with it.
+        unsafe { stream.close() }
     })
 }
 

@@ -65,6 +65,7 @@ TEST(without_a_driver_cuda_is_refused_and_says_so) {
     CHECK_NO_DRIVER(devx_device_get_info(gpu, &info, &error));
     CHECK_NO_DRIVER(devx_stream_create(gpu, &stream, &error));
     CHECK_NO_DRIVER(devx_stream_destroy(gpu, 1, &error));
+    CHECK_NO_DRIVER(devx_stream_close(gpu, 1, &error));
     CHECK_NO_DRIVER(devx_stream_synchronize(gpu, 1, &error));
     CHECK_INT(stream, -5);
     CHECK_NO_DRIVER(devx_tensor_allocate(gpu, float64, shape_of_six, 2, -1, &tensor, &error));
@@ -446,6 +447,37 @@ TEST(a_view_holds_what_it_is_a_view_of) {
     CHECK_OK(devx_stream_synchronize(gpu, stream, &error));
     CHECK_INT(driver.free(target), 0);
     CHECK_CALL(destroy_stream(stream));
+}
+
+TEST(a_closed_stream_goes_after_the_releases_that_wait) {
+    NEEDS_DRIVER();
+    struct foreign_memory memory = {0, 0, -1};
+    int64_t producer = 0, user = 0;
+    device_pointer target = 0;
+    devx_tensor_t *tensor = NULL;
+    CHECK_CALL(make_stream(&producer));
+    CHECK_CALL(make_stream(&user));
+    CHECK_INT(driver.allocate(&target, sizeof six), 0);
+    CHECK_CALL(make_foreign_memory(&memory, producer, &tensor));
+    CHECK_OK(devx_tensor_wait(tensor, user, &error));
+    CHECK_INT(driver.copy(target, memory.address, sizeof six, raw_stream(user)), 0);
+    CHECK_OK(devx_tensor_used_on(tensor, user, &error));
+    uint64_t const destroyed = driver.calls == NULL ? 0 : driver.calls("cuStreamDestroy_v2");
+    devx_tensor_release(&tensor);
+    CHECK_OK(devx_stream_close(gpu, user, &error));
+    CHECK_CALL(finish_releases());
+    CHECK_INT(memory.releases, 1);
+    for (int tries = 0; driver.calls != NULL && driver.calls("cuStreamDestroy_v2") == destroyed; ++tries) {
+        CHECK(tries < 1000);
+        nanosleep(&(struct timespec){0, 10 * 1000 * 1000}, NULL);
+    }
+    CHECK_INT(driver.free(target), 0);
+    CHECK_OK(devx_stream_close(gpu, producer, &error)); /* nothing waits */
+    if (driver.calls != NULL) {
+        CHECK_INT(driver.calls("cuStreamDestroy_v2"), destroyed + 2);
+    }
+    CHECK_REFUSED(devx_stream_close(gpu, 1, &error), DEVX_INVALID_STREAM, "default stream");
+    CHECK_REFUSED(devx_stream_close(cpu, 7, &error), DEVX_DEVICE, "no streams");
 }
 
 TEST(a_tensor_that_nobody_used_is_released_at_once) {

@@ -40,10 +40,9 @@ const ROOTS = Dict{UInt64,Root}()
 const ROOTS_LOCK = ReentrantLock()
 const NEXT_TOKEN = Threads.Atomic{UInt64}(TAG_BITS + 1)
 
-# Streams that were made here, by token: device and value. Then the tokens of those that were closed, or that only a
-# finalizer gave up, and are not destroyed yet.
+# Streams that were made here, by token: device and value. Then the tokens of those that only a finalizer gave up, and that
+# are not closed yet.
 const STREAMS = Dict{UInt64,Tuple{DLDevice,Int64}}()
-const CLOSED_STREAMS = UInt64[]
 const FORGOTTEN_STREAMS = UInt64[]
 const STREAMS_LOCK = ReentrantLock()
 
@@ -248,23 +247,17 @@ function deliver_all()
             total += 1
         end
     end
-    destroy_streams()
+    close_forgotten_streams()
     return total
 end
 
-# Memory is given back on the stream that it was allocated on. That of tensors which were closed before the stream may
-# still wait for work; with a stream that was never closed there may be such tensors still, also in other hands.
-function destroy_streams()
-    isempty(CLOSED_STREAMS) && isempty(FORGOTTEN_STREAMS) && return nothing
-    releases_waiting() == 0 || return nothing
-    nothing_used = outstanding() == 0
-    tokens = lock(STREAMS_LOCK) do
-        nothing_used && append!(CLOSED_STREAMS, splice!(FORGOTTEN_STREAMS, eachindex(FORGOTTEN_STREAMS)))
-        splice!(CLOSED_STREAMS, eachindex(CLOSED_STREAMS))
-    end
-    for token in tokens
+# Of a stream that was never closed there may be tensors still, also in other hands.
+function close_forgotten_streams()
+    isempty(FORGOTTEN_STREAMS) && return nothing
+    outstanding() == 0 || return nothing
+    for token in lock(() -> splice!(FORGOTTEN_STREAMS, eachindex(FORGOTTEN_STREAMS)), STREAMS_LOCK)
         try
-            destroy_stream(token)
+            close_stream(token)
         catch
             # As in `deliver`; what the driver says of it, it says of other calls, too.
         end
@@ -273,16 +266,10 @@ function destroy_streams()
 end
 
 function close_stream(token::UInt64)
-    releases_waiting() == 0 && return destroy_stream(token)
-    lock(() -> push!(CLOSED_STREAMS, token), STREAMS_LOCK)
-    return nothing
-end
-
-function destroy_stream(token::UInt64)
     found = lock(() -> pop!(STREAMS, token, nothing), STREAMS_LOCK)
     found === nothing && return nothing
     device, stream = found
-    @checked devx_stream_destroy(device::DLDevice, stream::Int64)
+    @checked devx_stream_close(device::DLDevice, stream::Int64)
     return nothing
 end
 

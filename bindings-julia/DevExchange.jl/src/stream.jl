@@ -26,10 +26,9 @@ Wherever a function takes a `stream`, such a value may be given instead, and the
 **Ownership.** `close(stream)` destroys a stream that was made here; what is queued on it is still done, and closing it
 again does nothing. Close it *after* the tensors and batches that were allocated, copied or imported in its order, those
 that were handed on included: memory of a device's pool is given back on the stream that it was allocated on. Releases
-that still wait for work ([`releases_waiting`](@ref)) come first; then the stream is destroyed by a later
-[`drain`](@ref), or when the next one is made. A stream that was never closed is destroyed some time after it became
-unreachable, when nothing of this library is outstanding any more ([`outstanding`](@ref)). At the end of the process
-streams are left to the driver.
+that wait for work then ([`releases_waiting`](@ref)) come first, and the stream is destroyed behind them. A stream that was
+never closed is closed some time after it became unreachable, when nothing of this library is outstanding any more
+([`outstanding`](@ref)). At the end of the process streams are left to the driver.
 
 Throws `DEVX_DEVICE` if there is no driver or no such device, or if the device has no streams (the CPU), `DEVX_DRIVER`,
 `DEVX_INVALID_STREAM`; `DEVX_CLOSED` for every use after `close`.
@@ -42,7 +41,7 @@ struct DeviceStream
 end
 
 function DeviceStream(device::DLDevice)
-    destroy_streams()
+    close_forgotten_streams()
     value = Ref{Int64}(0)
     @checked devx_stream_create(device::DLDevice, value::Ptr{Int64})
     token = Threads.atomic_add!(NEXT_TOKEN, TAG_BITS + 1)

@@ -228,6 +228,9 @@ fn run() {
             AGE.set(age);
             look(pending)
         });
+        if changed && let Err(error) = Stream::destroy_closed() {
+            check_returned("a closed stream", Code(error.driver_code() as u32));
+        }
         pause = if changed { SHORTEST } else { (pause * 2).min(LONGEST) };
     }
 }

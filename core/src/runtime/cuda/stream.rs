@@ -128,9 +128,7 @@ impl Stream {
     /// # Safety
     /// Nobody uses the stream any more.
     pub unsafe fn destroy(self) -> Result<()> {
-        if self.is_default() {
-            return refuse!(DEVX_INVALID_STREAM, "stream is {}: a default stream is not destroyed", self.value());
-        }
+        self.require_made()?;
         let driver = Driver::get()?;
         // SAFETY: the caller's contract.
         driver.check("cuStreamDestroy", unsafe { (driver.stream_destroy)(self.raw()) })
@@ -145,13 +143,15 @@ impl Stream {
     /// # Safety
     /// Nobody uses the stream any more, except for releases.
     pub unsafe fn close(self) -> Result<()> {
+        self.require_made()?;
         // Not even the lock is touched in a forked child: the parent may have held it.
         Driver::get()?;
         push(&mut CLOSED.lock().unwrap_or_else(PoisonError::into_inner), (reaper::mark(), self))?;
         Self::destroy_closed()
     }
 
-    /// Destroys the streams that were closed, unless a release from before that waits for work.
+    /// Destroys the streams that were closed, unless a release from before that waits for work. The thread that releases does
+    /// so by itself; this is for who wants to see it done.
     ///
     /// # Errors
     /// As [`Stream::destroy`].
@@ -195,6 +195,13 @@ impl Stream {
     /// The device that it was said to be on.
     pub fn ordinal(self) -> i32 {
         self.ordinal
+    }
+
+    fn require_made(self) -> Result<()> {
+        if self.is_default() {
+            return refuse!(DEVX_INVALID_STREAM, "stream is {}: a default stream is not destroyed", self.value());
+        }
+        Ok(())
     }
 
     fn is_default(self) -> bool {
