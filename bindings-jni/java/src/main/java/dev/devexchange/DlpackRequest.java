@@ -18,9 +18,20 @@ public record DlpackRequest(int maxMajor, int maxMinor, long stream, Copy copy) 
     private static final int STREAM = Records.DLPACK_REQUEST.at("stream");
     private static final int COPY = Records.DLPACK_REQUEST.at("copy");
 
+    /** "Do not synchronise" as a stream. */
+    public static final long NO_SYNC = -1;
+
+    /** The newest version, no synchronisation, no copy. */
+    public static final DlpackRequest DEFAULT =
+            new DlpackRequest(Dlpack.MAJOR_VERSION, Dlpack.MINOR_VERSION, NO_SYNC, Copy.NEVER);
+
     /**
      * Checks that the version is one.
      *
+     * @param maxMajor highest major version that the consumer reads
+     * @param maxMinor highest minor version of it
+     * @param stream the consumer's stream, or −1
+     * @param copy whether a copy is allowed
      * @throws DevExchangeException {@link Status#OUT_OF_RANGE} for a negative number
      */
     public DlpackRequest {
@@ -31,13 +42,6 @@ public record DlpackRequest(int maxMajor, int maxMinor, long stream, Copy copy) 
         }
         Objects.requireNonNull(copy, "copy");
     }
-
-    /** "Do not synchronise" as a stream. */
-    public static final long NO_SYNC = -1;
-
-    /** The newest version, no synchronisation, no copy. */
-    public static final DlpackRequest DEFAULT =
-            new DlpackRequest(Dlpack.MAJOR_VERSION, Dlpack.MINOR_VERSION, NO_SYNC, Copy.NEVER);
 
     /**
      * The same request for a consumer that reads up to this version.
