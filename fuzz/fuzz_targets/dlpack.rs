@@ -128,8 +128,10 @@ fn import<M: Foreign>(u: &mut Unstructured<'_>, releases: &mut Releases) -> Resu
     let before = unsafe { bytes_of(managed) };
     let imported = if chance(u, 1, 8)? {
         let stream = *u.choose(&[-1, 0, 1, 2, 77, i64::MIN])?;
-        // SAFETY: made just now, and ours; on the host there is no stream.
-        unsafe { dlpack::import_on(managed, Some(RawStream::new(stream))) }
+        // SAFETY: on the host there is no stream.
+        let stream = unsafe { RawStream::new(stream) };
+        // SAFETY: made just now, and ours.
+        unsafe { dlpack::import_on(managed, Some(stream)) }
     } else {
         // SAFETY: as above.
         unsafe { dlpack::import(managed) }
