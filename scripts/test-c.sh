@@ -229,13 +229,14 @@ meaning_of() { # STATUS
   elif [ "$1" -gt 128 ]; then echo "killed by SIG$(kill -l $(($1 - 128)))"; else echo "exit status $1"; fi
 }
 
-# Possibly lost blocks count too: a pointer into the middle of a block is what a lost slab looks like.
+# Possibly lost blocks count too: a pointer into the middle of a block is what a lost slab looks like. Threads take turns:
+# otherwise one that polls can keep the one that it waits for from running, for minutes.
 under_valgrind() { # NAME PROGRAM
   # valgrind cannot run a program with sanitizers, which has run with them by now.
   if [ -n "${SANITIZED:-}" ]; then return; fi
   local kinds="definite,indirect,possible"
   local options=(--quiet --leak-check=full "--errors-for-leak-kinds=$kinds" "--show-leak-kinds=$kinds"
-    "--error-exitcode=$valgrind_status" --num-callers=24 --log-file="$work/valgrind.log")
+    "--error-exitcode=$valgrind_status" --num-callers=24 --log-file="$work/valgrind.log" --fair-sched=try)
   if [ -e "$tests/valgrind.supp" ]; then options+=(--suppressions="$tests/valgrind.supp"); fi
   local status=0
   # A block that a thread keeps is not free for valgrind, so a use of it would go unseen.
