@@ -59,8 +59,8 @@ mod tests {
 
     #[test]
     fn a_wait_is_broken_off_only_if_asked_for() {
-        let _silent = Socket::listen(&address("silent")).expect("listening");
-        let connect = |timeout| Client::connect(&address("silent"), Users::Same, Duration::from_millis(timeout));
+        let _mute = Socket::listen(&address("mute")).expect("listening");
+        let connect = |timeout| Client::connect(&address("mute"), Users::Same, Duration::from_millis(timeout));
         let failed = |connected: Result<Client>| connected.expect_err("nobody answers");
         let begin = Instant::now();
         let error = failed(interruptible(|| true, || connect(60_000)));

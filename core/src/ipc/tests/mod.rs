@@ -267,6 +267,7 @@ fn messages_come_out_as_they_went_in() {
 
 // ---- over sockets, in one process ----
 
+/// Where a test listens: under a name that no other test of this program has, as they run at once.
 pub(super) fn address(of: &str) -> String {
     format!("@devexchange-test-{of}-{}", std::process::id())
 }
@@ -570,33 +571,46 @@ fn an_importer_that_talks_nonsense_is_cut_off_and_nobody_else() {
     assert_eq!(held.as_slice::<i32>(), Ok(&[1, 2, 3][..]));
 }
 
-/// An exporter that says what it is told to, once connected.
-fn fake(of: &str, answers: impl FnOnce(&Raw, u64) + Send + 'static) -> Client {
+/// An importer that waits for its answers for so long only. Its hello it waits for as often as it takes.
+fn connect_impatient(address: &str, timeout: Duration) -> Client {
+    let mut client = None;
+    soon("connected", || {
+        client = Client::connect(address, Users::Same, timeout).ok();
+        client.is_some()
+    });
+    client.expect("connected")
+}
+
+/// An exporter that says what it is told to, once it is asked, to an importer that waits for so long.
+fn fake(of: &str, timeout: Duration, answers: impl FnOnce(&Raw, u64) + Send + 'static) -> Client {
     let listener = Socket::listen(&address(of)).expect("listening");
     let thread = std::thread::spawn(move || {
         let end = Instant::now() + patient(10_000);
-        let raw = loop {
-            if let Some(socket) = listener.accept().expect("accepting") {
-                break Raw::new(socket);
-            }
-            assert!(listener.wait(rustix::event::PollFlags::IN, end).expect("waited"));
-        };
-        raw.say(&Message::Hello { protocol: PROTOCOL, exporter: 9 }.encode().expect("encoded"));
-        let (bytes, _) = raw.receive().expect("a request");
-        match Message::decode(&bytes) {
-            Ok(Message::Get { request, .. }) => answers(&raw, request),
-            other => panic!("{other:?}"),
+        loop {
+            let Some(socket) = listener.accept().expect("accepting") else {
+                assert!(listener.wait(rustix::event::PollFlags::IN, end).expect("waited"));
+                continue;
+            };
+            let raw = Raw::new(socket);
+            let _ = raw.0.send(&Message::Hello { protocol: PROTOCOL, exporter: 9 }.encode().expect("encoded"), &[]);
+            // One that did not wait for the hello comes again.
+            let Some((bytes, _)) = raw.receive() else { continue };
+            return match Message::decode(&bytes) {
+                Ok(Message::Get { request, .. }) => answers(&raw, request),
+                other => panic!("{other:?}"),
+            };
         }
     });
     drop(thread);
-    Client::connect(&address(of), Users::Same, patient(300)).expect("connected")
+    connect_impatient(&address(of), timeout)
 }
 
 #[test]
 fn an_exporter_that_talks_nonsense_is_refused() {
+    let (long, short) = (patient(10_000), patient(300));
     let exported = export_tensor(&shared(&[1, 2, 3]), Copying::Never).expect("exported");
     let descriptor = exported.descriptor().to_vec();
-    let error = fake("altered", {
+    let error = fake("altered-tensor", long, {
         let mut altered = descriptor.clone();
         altered[60] ^= 1;
         move |raw, request| {
@@ -609,7 +623,7 @@ fn an_exporter_that_talks_nonsense_is_refused() {
 
     // Without its file; and the lease is given back.
     let (sender, released) = std::sync::mpsc::channel();
-    let error = fake("cut", move |raw, request| {
+    let error = fake("cut", long, move |raw, request| {
         raw.say(&Message::Given { request, lease: 4, descriptor: Some(&descriptor) }.encode().expect("encoded"));
         sender.send(raw.receive().expect("a release").0).expect("sent");
     })
@@ -620,7 +634,7 @@ fn an_exporter_that_talks_nonsense_is_refused() {
     assert_eq!(Message::decode(&released), Ok(Message::Release { leases: &leases(&[4]) }));
 
     // An answer to another request, and none to this one.
-    let error = fake("replayed", move |raw, request| {
+    let error = fake("replayed", short, move |raw, request| {
         let bytes = exported.descriptor();
         let fds: Vec<_> = exported.fds().iter().map(AsFd::as_fd).collect();
         let message =
@@ -633,9 +647,9 @@ fn an_exporter_that_talks_nonsense_is_refused() {
     .expect_err("replayed");
     assert!(error.message().contains("did not answer within"), "{error}");
 
-    let error = fake("rude", |raw, _| raw.say(b"who is there?")).import_tensor("t").expect_err("rude");
+    let error = fake("rude", long, |raw, _| raw.say(b"who is there?")).import_tensor("t").expect_err("rude");
     assert!(error.message().contains("the peer is no devexchange"), "{error}");
-    let error = fake("gone", |_, _| {}).import_tensor("t").expect_err("gone");
+    let error = fake("gone", long, |_, _| {}).import_tensor("t").expect_err("gone");
     assert_eq!(error.status(), DEVX_CLOSED, "{error}");
 }
 
