@@ -78,10 +78,9 @@ impl<T> Handle<T> {
         // SAFETY: the lock is held.
         act(unsafe { &mut *self.thing.get() })
     }
-}
 
-impl<T> Handle<T> {
     /// Changes the thing. What changes it calls nothing foreign.
+    #[inline]
     pub(crate) fn change<R>(&self, act: impl FnOnce(&mut T) -> R) -> Result<R> {
         match self.locked(|thing| thing.as_mut().map(act)) {
             Some(done) => Ok(done),
@@ -94,10 +93,7 @@ impl<T: Clone> Handle<T> {
     /// A reference of one's own: a call that goes on while another thread closes the handle keeps the thing.
     #[inline]
     pub(crate) fn get(&self) -> Result<T> {
-        match self.locked(|thing| thing.clone()) {
-            Some(thing) => Ok(thing),
-            None => refuse!(DEVX_CLOSED, "the {} is closed", self.what),
-        }
+        self.change(|thing| thing.clone())
     }
 
     /// As [`Handle::get`]; with a GIL without the lock. None if it is closed.

@@ -8,89 +8,85 @@
 
 pub(super) use imp::{get, set};
 
-#[cfg(all(
-    feature = "static-tls",
-    target_arch = "x86_64",
-    target_pointer_width = "64",
-    target_os = "linux",
-    target_env = "gnu",
-    not(miri)
-))]
-mod imp {
-    use core::arch::{asm, global_asm};
-    use core::ffi::c_void;
+std::cfg_select! {
+    all(
+        feature = "static-tls",
+        target_arch = "x86_64",
+        target_pointer_width = "64",
+        target_os = "linux",
+        target_env = "gnu",
+        not(miri)
+    ) => {
+        mod imp {
+            use core::arch::{asm, global_asm};
+            use core::ffi::c_void;
 
-    /// With the version: another one of this crate in the same program has a place of its own.
-    macro_rules! symbol {
-        () => {
-            concat!("devexchange_slot_", env!("CARGO_PKG_VERSION"))
-        };
-    }
+            /// With the version: another one of this crate in the same program has a place of its own.
+            macro_rules! symbol {
+                () => {
+                    concat!("devexchange_slot_", env!("CARGO_PKG_VERSION"))
+                };
+            }
 
-    global_asm!(
-        ".pushsection .tbss.devexchange_slot, \"awT\", @nobits",
-        concat!(".globl ", symbol!()),
-        concat!(".hidden ", symbol!()),
-        concat!(".type ", symbol!(), ", @object"),
-        concat!(".size ", symbol!(), ", 8"),
-        ".p2align 3",
-        concat!(symbol!(), ":"),
-        ".zero 8",
-        ".popsection",
-    );
-
-    #[inline(always)]
-    pub(in super::super) fn get() -> *const c_void {
-        let value;
-        // SAFETY: the linker fills the first word with where the slot is, from where the thread's own memory begins; the second
-        // is this thread's, and nobody else reads or writes it.
-        unsafe {
-            asm!(
-                concat!("mov {value}, qword ptr [rip + ", symbol!(), "@gottpoff]"),
-                "mov {value}, qword ptr fs:[{value}]",
-                value = lateout(reg) value,
-                options(pure, readonly, nostack, preserves_flags),
+            global_asm!(
+                ".pushsection .tbss.devexchange_slot, \"awT\", @nobits",
+                concat!(".globl ", symbol!()),
+                concat!(".hidden ", symbol!()),
+                concat!(".type ", symbol!(), ", @object"),
+                concat!(".size ", symbol!(), ", 8"),
+                ".p2align 3",
+                concat!(symbol!(), ":"),
+                ".zero 8",
+                ".popsection",
             );
+
+            #[inline(always)]
+            pub(in super::super) fn get() -> *const c_void {
+                let value;
+                // SAFETY: the linker fills the first word with where the slot is, from where the thread's own memory begins; the second
+                // is this thread's, and nobody else reads or writes it.
+                unsafe {
+                    asm!(
+                        concat!("mov {value}, qword ptr [rip + ", symbol!(), "@gottpoff]"),
+                        "mov {value}, qword ptr fs:[{value}]",
+                        value = lateout(reg) value,
+                        options(pure, readonly, nostack, preserves_flags),
+                    );
+                }
+                value
+            }
+
+            pub(in super::super) fn set(value: *const c_void) {
+                // SAFETY: as above.
+                unsafe {
+                    asm!(
+                        concat!("mov {slot}, qword ptr [rip + ", symbol!(), "@gottpoff]"),
+                        "mov qword ptr fs:[{slot}], {value}",
+                        slot = out(reg) _,
+                        value = in(reg) value,
+                        options(nostack, preserves_flags),
+                    );
+                }
+            }
         }
-        value
     }
+    _ => {
+        mod imp {
+            use core::ffi::c_void;
+            use std::cell::Cell;
+            use std::ptr;
 
-    pub(in super::super) fn set(value: *const c_void) {
-        // SAFETY: as above.
-        unsafe {
-            asm!(
-                concat!("mov {slot}, qword ptr [rip + ", symbol!(), "@gottpoff]"),
-                "mov qword ptr fs:[{slot}], {value}",
-                slot = out(reg) _,
-                value = in(reg) value,
-                options(nostack, preserves_flags),
-            );
+            thread_local!(static SLOT: Cell<*const c_void> = const { Cell::new(ptr::null()) });
+
+            #[inline]
+            pub(in super::super) fn get() -> *const c_void {
+                SLOT.get()
+            }
+
+            pub(in super::super) fn set(value: *const c_void) {
+                SLOT.set(value);
+            }
         }
-    }
-}
-
-#[cfg(not(all(
-    feature = "static-tls",
-    target_arch = "x86_64",
-    target_pointer_width = "64",
-    target_os = "linux",
-    target_env = "gnu",
-    not(miri)
-)))]
-mod imp {
-    use core::ffi::c_void;
-    use std::cell::Cell;
-    use std::ptr;
-
-    thread_local!(static SLOT: Cell<*const c_void> = const { Cell::new(ptr::null()) });
-
-    #[inline]
-    pub(in super::super) fn get() -> *const c_void {
-        SLOT.get()
-    }
-
-    pub(in super::super) fn set(value: *const c_void) {
-        SLOT.set(value);
     }
 }
 

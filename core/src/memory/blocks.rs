@@ -77,8 +77,7 @@ impl Size {
     #[inline]
     fn of(bytes: usize) -> Option<Self> {
         if bytes <= SMALL {
-            let bin = bytes.saturating_sub(1) / STEP;
-            return Some(Self((bin + 1) * STEP + bin));
+            return Some(Self::of_small(bytes));
         }
         if bytes > LARGE {
             let rounded = bytes.checked_next_multiple_of(STEP)?;
@@ -90,6 +89,13 @@ impl Size {
         let quarters = ((bytes - 1) >> quarter) + 1;
         let bin = SMALL_BINS + 4 * (power - SMALL.ilog2() as usize) + quarters - 5;
         Some(Self((quarters << quarter) + bin))
+    }
+
+    /// Of a block for so many bytes, which are [`SMALL`] at most.
+    #[inline]
+    fn of_small(bytes: usize) -> Self {
+        let bin = bytes.saturating_sub(1) / STEP;
+        Self((bin + 1) * STEP + bin)
     }
 
     fn of_bin(bin: usize) -> Self {
@@ -231,10 +237,19 @@ pub(crate) fn free_all(local: &Local) {
 /// A block of at least so many bytes, uninitialised, and what is to be known of it; `None` if there is no memory.
 #[inline]
 pub(super) fn allocate(bytes: usize) -> Option<(NonNull<u8>, Origin)> {
+    if bytes <= SMALL { of_size(Size::of_small(bytes), local::here()) } else { allocate_large(bytes) }
+}
+
+/// Apart from [`allocate`]: what takes so much room takes more time than a call.
+#[inline(never)]
+fn allocate_large(bytes: usize) -> Option<(NonNull<u8>, Origin)> {
     let size = Size::of(bytes)?;
-    // What is too large to be kept comes from nowhere in particular. Asked for in any case, so that who counts in the
-    // ledger next need not look it up again.
-    let home = local::here().filter(|_| size.bytes() <= LARGE);
+    // What is too large to be kept comes from nowhere in particular.
+    of_size(size, local::here().filter(|_| size.bytes() <= LARGE))
+}
+
+#[inline(always)]
+fn of_size(size: Size, home: Option<&'static Place<Local>>) -> Option<(NonNull<u8>, Origin)> {
     let block = match home.and_then(|local| local.blocks.take(size)) {
         Some(block) => block,
         None => fresh(size, home)?,

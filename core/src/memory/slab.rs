@@ -208,8 +208,6 @@ impl<H> Slab<H> {
 /// Nobody refers to the block any more.
 #[inline(never)]
 unsafe fn free<H>(block: *mut Block<H>) {
-    // SAFETY: the block is alive and ours alone.
-    let origin = unsafe { (*block).head.origin };
     // SAFETY: the address of a block.
     let block = unsafe { NonNull::new_unchecked(block) };
     // Given back by its drop if the header panics when it is dropped.
@@ -217,6 +215,8 @@ unsafe fn free<H>(block: *mut Block<H>) {
     // SAFETY: the header is dropped once, here.
     unsafe { room.header().drop_in_place() };
     std::mem::forget(room);
+    // SAFETY: the block is ours alone; read after that, not to be kept meanwhile.
+    let origin = unsafe { (*block.as_ptr()).head.origin };
     // SAFETY: from `room`, with this origin.
     unsafe { blocks::free(block.cast(), origin) }
 }
