@@ -258,8 +258,15 @@ devx_status devx_batch_column_named(
     devx_error *error);
 
 /**
+ * A copy in one block of host memory of this library's. For memory of a device, and to one,
+ * `devx_batch_copy_to`.
+ */
+devx_status devx_batch_copy(devx_batch_t const *batch, devx_batch_t **out, devx_error *error);
+
+/**
  * As `devx_tensor_copy_to`, for a whole batch: one allocation, one copy for each buffer. Of texts
- * and binary in device memory the last offset is read first, which the host waits for.
+ * and binary in device memory the last offset is read first, which the host waits for. Within host
+ * memory use `devx_batch_copy`.
  */
 devx_status devx_batch_copy_to(
     devx_batch_t const *batch,
@@ -798,10 +805,14 @@ devx_status devx_ipc_server_offer_tensor(
  */
 void devx_ipc_server_release(devx_ipc_server_t **server);
 
-/** Ends an offer, if there is one under this name. What was given of it stays valid. */
+/**
+ * Ends an offer. `out` is 1 if there was one under this name, otherwise 0; it may be NULL. What was
+ * given of it stays valid.
+ */
 devx_status devx_ipc_server_withdraw(
     devx_ipc_server_t const *server,
     char const *name,
+    int32_t *out,
     devx_error *error);
 
 /** How many things are not released yet, over all kinds; 0 when nothing is outstanding. */

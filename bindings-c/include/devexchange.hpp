@@ -1367,7 +1367,14 @@ public:
         detail::check([&](devx_error *error) { return devx_batch_share(get(), out.handle_.address(), error); });
         return out;
     }
-    /* A copy on another device, or the same, queued on `stream`; into plain host memory it is waited for. */
+    /* A copy in one block of host memory. */
+    Batch copy() const {
+        Batch out;
+        detail::check([&](devx_error *error) { return devx_batch_copy(get(), out.handle_.address(), error); });
+        return out;
+    }
+    /* A copy on another device, or the same, queued on `stream`; into plain host memory it is waited for. One of the
+     * two has streams, or it is DEVX_DEVICE: within host memory use copy(). */
     Batch copy_to(DLDevice device, std::int64_t stream) const {
         Batch out;
         detail::check([&](devx_error *error) {
@@ -2126,10 +2133,12 @@ public:
             return devx_ipc_server_offer_batch(get(), text, batch.get(), static_cast<std::int32_t>(copy), error);
         });
     }
-    /* Ends an offer, if there is one. What was given of it stays valid. */
-    void withdraw(std::string const &name) const {
+    /* Ends an offer; whether there was one. What was given of it stays valid. */
+    bool withdraw(std::string const &name) const {
         char const *const text = detail::c_text(name, "name");
-        detail::check([&](devx_error *error) { return devx_ipc_server_withdraw(get(), text, error); });
+        std::int32_t out = 0;
+        detail::check([&](devx_error *error) { return devx_ipc_server_withdraw(get(), text, &out, error); });
+        return out != 0;
     }
     /* How much was given and is not released yet; what a client imports again while it holds it counts once. */
     std::int64_t leases() const {

@@ -13,7 +13,7 @@ use crate::ctypes::{
 };
 use crate::error::{guard, guard_release, handed_over, handle, list, required, texts};
 use crate::schema::SchemaHandle;
-use crate::stream::stream_or_none;
+use crate::stream::stream_with_batch;
 use crate::tensor::keep;
 
 handle! {
@@ -83,9 +83,25 @@ unsafe fn devx_batch_of_columns(
         let columns = handles.map(|&column| unsafe { BatchHandle::borrow(column, "columns[i]") });
         let columns = collected(columns)?;
         // SAFETY: the caller's stream is alive.
-        let stream = columns.first().map_or(Ok(None), |first| unsafe { stream_or_none(first.device(), stream) })?;
+        let stream = columns.first().map_or(Ok(None), |first| unsafe { stream_with_batch(first, stream) })?;
         let columns = collected(names.into_iter().zip(columns.iter().map(|column| &**column)).map(Ok))?;
         out.write(BatchHandle::give(Batch::of_columns(&columns, stream)?));
+        Ok(())
+    })
+}
+
+/// A copy in one block of host memory of this library's. For memory of a device, and to one, `devx_batch_copy_to`.
+#[ffi_export]
+unsafe fn devx_batch_copy(
+    batch: *const BatchHandle,
+    out: Option<Out<'_, *mut BatchHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
+        out.write(BatchHandle::give(batch.copy()?));
         Ok(())
     })
 }

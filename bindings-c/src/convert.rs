@@ -10,7 +10,7 @@ use crate::batch::BatchHandle;
 use crate::column::view;
 use crate::ctypes::{Char, ColumnRecord, ErrorRecord, PlanRecord, Status};
 use crate::error::{guard, required, text, texts};
-use crate::stream::stream_or_none;
+use crate::stream::stream_with_batch;
 use crate::tensor::TensorHandle;
 
 /// How a column can be had as a tensor: as a view, with a copy, or not at all, and why. Nothing is taken.
@@ -79,7 +79,7 @@ unsafe fn devx_batch_to_matrix(
         // SAFETY: the caller gives a living handle.
         let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
         // SAFETY: the caller's stream is alive.
-        let stream = unsafe { stream_or_none(batch.device(), stream) }?;
+        let stream = unsafe { stream_with_batch(&batch, stream) }?;
         out.write(TensorHandle::give(convert::matrix(&batch, Copying::from_raw(copy)?, stream)?));
         Ok(())
     })

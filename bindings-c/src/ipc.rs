@@ -96,18 +96,23 @@ unsafe fn devx_ipc_server_offer_batch(
     })
 }
 
-/// Ends an offer, if there is one under this name. What was given of it stays valid.
+/// Ends an offer. `out` is 1 if there was one under this name, otherwise 0; it may be NULL. What was given of it stays
+/// valid.
 #[ffi_export]
 unsafe fn devx_ipc_server_withdraw(
     server: *const ServerHandle,
     name: *const Char,
+    out: Option<Out<'_, i32>>,
     error: Option<&mut ErrorRecord>,
 ) -> Status {
     guard(error, || {
         // SAFETY: the caller gives a living handle.
         let server = unsafe { ServerHandle::borrow(server, "server") }?;
         // SAFETY: the caller gives NULL or a NUL-terminated text.
-        server.withdraw(unsafe { name_of(name, "name") }?);
+        let withdrawn = server.withdraw(unsafe { name_of(name, "name") }?);
+        if let Some(out) = out {
+            out.write(withdrawn.into());
+        }
         Ok(())
     })
 }

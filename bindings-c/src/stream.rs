@@ -6,7 +6,7 @@ use devexchange_core::device::Device;
 use devexchange_core::dlpack::{self, Managed};
 use devexchange_core::order::NO_SYNC;
 use devexchange_core::runtime::cuda::{RawStream, Stream};
-use devexchange_core::{DType, Result, Tensor};
+use devexchange_core::{Batch, DType, Result, Tensor};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
@@ -63,16 +63,7 @@ unsafe fn devx_stream_synchronize(device: DlDevice, stream: i64, error: Option<&
 /// As [`RawStream::new`].
 unsafe fn stream_of(device: Device, value: i64) -> Result<Stream> {
     // SAFETY: the caller's contract.
-    unsafe { stream_between(device, device, value) }
-}
-
-/// A stream for work between two devices.
-///
-/// # Safety
-/// As [`RawStream::new`].
-unsafe fn stream_between(device: Device, other: Device, value: i64) -> Result<Stream> {
-    // SAFETY: the caller's contract.
-    device.stream_with(other, unsafe { RawStream::new(value) })
+    device.stream_with(device, unsafe { RawStream::new(value) })
 }
 
 /// A stream that may be missing: −1.
@@ -82,6 +73,15 @@ unsafe fn stream_between(device: Device, other: Device, value: i64) -> Result<St
 pub(crate) unsafe fn stream_or_none(device: Device, value: i64) -> Result<Option<Stream>> {
     // SAFETY: the caller's contract.
     (value != NO_SYNC).then(|| unsafe { stream_of(device, value) }).transpose()
+}
+
+/// As [`stream_or_none`], for work with a batch.
+///
+/// # Safety
+/// As [`RawStream::new`].
+pub(crate) unsafe fn stream_with_batch(batch: &Batch, value: i64) -> Result<Option<Stream>> {
+    // SAFETY: the caller's contract.
+    (value != NO_SYNC).then(|| batch.stream(unsafe { RawStream::new(value) })).transpose()
 }
 
 /// As `devx_tensor_import`, of a tensor whose producer was asked for it with `stream`: its data is ready for work that is
@@ -165,7 +165,7 @@ unsafe fn devx_tensor_copy_to(
         let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
         let device = Device::from_dlpack(device.0)?;
         // SAFETY: the caller's stream is alive.
-        let stream = unsafe { stream_between(device, tensor.device(), stream) }?;
+        let stream = tensor.stream_to(device, unsafe { RawStream::new(stream) })?;
         let copy = tensor.copy_to(device, stream)?;
         out.write(TensorHandle::give(copy));
         Ok(())
@@ -188,7 +188,7 @@ unsafe fn devx_tensor_read(
         // SAFETY: the caller gives so many bytes, which are its own to be written.
         let into = unsafe { list_mut(into.cast::<u8>(), bytes, "into") }?;
         // SAFETY: the caller's stream is alive.
-        tensor.read(into, unsafe { stream_of(tensor.device(), stream) }?)
+        tensor.read(into, tensor.stream(unsafe { RawStream::new(stream) })?)
     })
 }
 
@@ -208,7 +208,7 @@ unsafe fn devx_tensor_write(
         // SAFETY: the caller gives so many bytes.
         let from = unsafe { list(from.cast::<u8>(), bytes, "from") }?;
         // SAFETY: the caller's stream is alive.
-        let stream = unsafe { stream_of(tensor.device(), stream) }?;
+        let stream = tensor.stream(unsafe { RawStream::new(stream) })?;
         // SAFETY: the caller keeps others away from the elements.
         unsafe { tensor.write(from, stream) }
     })
@@ -229,7 +229,7 @@ unsafe fn devx_tensor_produced_on(tensor: *mut TensorHandle, stream: i64, error:
         // SAFETY: the caller gives a living handle.
         let mut tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
         // SAFETY: the caller's stream is alive.
-        let stream = unsafe { stream_of(tensor.device(), stream) }?;
+        let stream = tensor.stream(unsafe { RawStream::new(stream) })?;
         tensor.produced_on(stream)
     })
 }
@@ -241,7 +241,7 @@ unsafe fn devx_tensor_wait(tensor: *const TensorHandle, stream: i64, error: Opti
         // SAFETY: the caller gives a living handle.
         let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
         // SAFETY: the caller's stream is alive.
-        tensor.wait(unsafe { stream_of(tensor.device(), stream) }?)
+        tensor.wait(tensor.stream(unsafe { RawStream::new(stream) })?)
     })
 }
 
@@ -253,12 +253,12 @@ unsafe fn devx_tensor_used_on(tensor: *const TensorHandle, stream: i64, error: O
         // SAFETY: the caller gives a living handle.
         let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
         // SAFETY: the caller's stream is alive.
-        tensor.used_on(unsafe { stream_of(tensor.device(), stream) }?)
+        tensor.used_on(tensor.stream(unsafe { RawStream::new(stream) })?)
     })
 }
 
 /// As `devx_tensor_copy_to`, for a whole batch: one allocation, one copy for each buffer. Of texts and binary in device
-/// memory the last offset is read first, which the host waits for.
+/// memory the last offset is read first, which the host waits for. Within host memory use `devx_batch_copy`.
 #[ffi_export]
 unsafe fn devx_batch_copy_to(
     batch: *const BatchHandle,
@@ -273,7 +273,7 @@ unsafe fn devx_batch_copy_to(
         let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
         let device = Device::from_dlpack(device.0)?;
         // SAFETY: the caller's stream is alive.
-        let stream = unsafe { stream_between(device, batch.device(), stream) }?;
+        let stream = batch.stream_to(device, unsafe { RawStream::new(stream) })?;
         let copy = batch.copy_to(device, stream)?;
         out.write(BatchHandle::give(copy));
         Ok(())
@@ -295,7 +295,7 @@ unsafe fn devx_batch_produced_on(batch: *mut BatchHandle, stream: i64, error: Op
         // SAFETY: the caller gives a living handle.
         let mut batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
         // SAFETY: the caller's stream is alive.
-        let stream = unsafe { stream_of(batch.device(), stream) }?;
+        let stream = batch.stream(unsafe { RawStream::new(stream) })?;
         batch.produced_on(stream)
     })
 }
@@ -307,7 +307,7 @@ unsafe fn devx_batch_wait(batch: *const BatchHandle, stream: i64, error: Option<
         // SAFETY: the caller gives a living handle.
         let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
         // SAFETY: the caller's stream is alive.
-        batch.wait(unsafe { stream_of(batch.device(), stream) }?)
+        batch.wait(batch.stream(unsafe { RawStream::new(stream) })?)
     })
 }
 
@@ -318,7 +318,7 @@ unsafe fn devx_batch_used_on(batch: *const BatchHandle, stream: i64, error: Opti
         // SAFETY: the caller gives a living handle.
         let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
         // SAFETY: the caller's stream is alive.
-        batch.used_on(unsafe { stream_of(batch.device(), stream) }?)
+        batch.used_on(batch.stream(unsafe { RawStream::new(stream) })?)
     })
 }
 
@@ -337,7 +337,7 @@ unsafe fn devx_column_null_count_on(
     guard(error, || {
         let (out, batch) = (required(out, "out")?, batch?);
         // SAFETY: the caller's stream is alive.
-        let stream = unsafe { stream_of(batch.device(), stream) }?;
+        let stream = batch.stream(unsafe { RawStream::new(stream) })?;
         out.write(view(&batch, column)?.null_count_on(stream)?);
         Ok(())
     })

@@ -2,10 +2,10 @@
 
 use core::ffi::c_void;
 
-use devexchange_core::Batch;
 use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::types::DevxColumn;
+use devexchange_core::{Batch, Device};
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -110,7 +110,7 @@ impl RecordBatch {
     ///
     /// Raises ValueError if somebody else has it already, BufferError for memory without streams.
     fn produced_on(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
-        let stream = stream::of(self.get()?.device(), stream)?;
+        let stream = self.get()?.stream(stream::number(stream)?)?;
         Ok(self.0.change(|batch| batch.produced_on(stream))??)
     }
 
@@ -118,13 +118,13 @@ impl RecordBatch {
     /// done.
     fn used_on(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
         let batch = self.get()?;
-        Ok(batch.used_on(stream::of(batch.device(), stream)?)?)
+        Ok(batch.used_on(batch.stream(stream::number(stream)?)?)?)
     }
 
     /// Makes `stream` wait, on the device, until the data may be touched.
     fn wait(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
         let batch = self.get()?;
-        Ok(batch.wait(stream::of(batch.device(), stream)?)?)
+        Ok(batch.wait(batch.stream(stream::number(stream)?)?)?)
     }
 
     /// Asks the driver whether the buffers are where the batch says, with all bytes that its lengths and offsets come to. No
@@ -136,13 +136,19 @@ impl RecordBatch {
     }
 
     /// A copy on `device`, a pair of device type and number, queued on `stream` (by default the legacy default
-    /// stream), after which it is ready; into host memory the call waits. The batch or the copy is on a device that has
-    /// streams: from host memory to host memory nothing is copied (BufferError).
+    /// stream), after which it is ready; into host memory the call waits. From host memory to host memory the host copies,
+    /// and a stream has no meaning.
     #[pyo3(signature = (device, stream=None))]
     fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<Self> {
         let (batch, target) = (self.get()?, device::from_python(device)?);
-        let stream = target.stream_with(batch.device(), dlpack::stream_of_copy(stream::optional(stream)?))?;
-        Ok(Self::new(py.detach(|| batch.copy_to(target, stream))?))
+        let value = dlpack::stream_of_copy(stream::optional(stream)?);
+        let copy = py.detach(|| {
+            if batch.device() == Device::CPU && target == Device::CPU {
+                return batch.copy();
+            }
+            batch.copy_to(target, batch.stream_to(target, value)?)
+        });
+        Ok(Self::new(copy?))
     }
 
     /// How `to_matrix` would make a matrix of it: as a view, with a copy, or not at all, and why.

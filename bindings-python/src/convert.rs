@@ -53,9 +53,9 @@ pub(crate) fn plan_matrix<'py>(py: Python<'py>, batch: &Batch) -> Result<Bound<'
 }
 
 pub(crate) fn matrix(py: Python<'_>, batch: &Batch, copy: Option<bool>, stream: Option<RawStream>) -> Result<New> {
-    let device = batch.device();
     let matrix = py.detach(|| {
-        let stream = device.stream(stream_of_copy(stream)).transpose()?;
+        let value = stream_of_copy(stream);
+        let stream = batch.device().has_streams().then(|| batch.stream(value)).transpose()?;
         convert::matrix(batch, copying(copy), stream)
     });
     Ok(New(matrix?))

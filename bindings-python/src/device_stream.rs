@@ -33,7 +33,6 @@ impl DeviceStream {
             None => Device::new(devexchange_core::DeviceType::CUDA, 0)?,
         };
         device.require_streams()?;
-        Stream::destroy_closed()?;
         Ok(Self { device, stream: Handle::new("stream", Stream::create(device.id)?) })
     }
 

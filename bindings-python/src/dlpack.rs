@@ -164,7 +164,7 @@ pub(crate) fn duplicate(
             return tensor.copy();
         }
         let value = stream_of_copy(stream);
-        tensor.copy_to(target, target.stream_with(tensor.device(), value)?)
+        tensor.copy_to(target, tensor.stream_to(target, value)?)
     });
     Ok(copy?)
 }
@@ -217,9 +217,10 @@ pub(crate) fn export<'py>(py: Python<'py>, tensor: CoreTensor, asked: &Asked) ->
 
 /// Waits for memory that the host can read: who names no stream may have none, as NumPy, and read it at once.
 fn wait_on_host(py: Python<'_>, tensor: &CoreTensor) -> Result<()> {
-    let Some(legacy) = tensor.device().legacy_stream().filter(|_| !matches!(tensor.ready(), Ready::Now)) else {
+    if matches!(tensor.ready(), Ready::Now) || !tensor.device().has_streams() {
         return Ok(());
-    };
+    }
+    let legacy = tensor.stream(RawStream::LEGACY)?;
     Ok(py.detach(|| tensor.wait(legacy).and_then(|()| legacy.synchronize()))?)
 }
 

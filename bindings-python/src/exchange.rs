@@ -97,9 +97,9 @@ impl Table {
     ) -> Result<Result<CoreTensor>> {
         let device = tensor.device();
         let stream = wanted.stream_for(device)?.filter(|&value| value != RawStream::NO_SYNC);
-        if let Some(consumer) = stream.and_then(|value| device.stream(value)).transpose()? {
+        if let Some(consumer) = stream.map(|value| tensor.stream(value)).transpose()? {
             let producer = match self.work_stream_of(py, device) {
-                Ok(value) => device.stream_with(device, value)?,
+                Ok(value) => tensor.stream(value)?,
                 Err(error) => return Ok(Err(error)),
             };
             tensor.produced_on(producer)?;

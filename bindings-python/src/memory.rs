@@ -56,7 +56,7 @@ impl Memory {
     /// Makes `stream` wait, on the device, until the memory may be touched.
     fn wait(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
         let memory = self.get()?;
-        Ok(memory.ready.wait(stream::of(memory.device, stream)?)?)
+        Ok(memory.ready.wait(memory.stream(stream::number(stream)?)?)?)
     }
 
     /// Waits until the memory may be touched by anybody: for memory in the order of a stream, until the work that was

@@ -1,7 +1,6 @@
 //! Streams, as Python programs name them.
 
-use devexchange_core::Device;
-use devexchange_core::runtime::cuda::{RawStream, Stream};
+use devexchange_core::runtime::cuda::RawStream;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt};
 
@@ -37,9 +36,4 @@ fn integer(value: &Bound<'_, PyAny>) -> Result<RawStream> {
 /// As [`number`], where `None` stands for no stream.
 pub(crate) fn optional(stream: Option<&Bound<'_, PyAny>>) -> Result<Option<RawStream>> {
     stream.map(number).transpose()
-}
-
-/// A stream of a device's.
-pub(crate) fn of(device: Device, stream: &Bound<'_, PyAny>) -> Result<Stream> {
-    Ok(device.stream_with(device, number(stream)?)?)
 }

@@ -115,7 +115,7 @@ impl Tensor {
     ///
     /// Raises ValueError if somebody else has it already, BufferError for memory without streams.
     fn produced_on(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
-        let stream = stream::of(self.get()?.device(), stream)?;
+        let stream = self.get()?.stream(stream::number(stream)?)?;
         Ok(self.0.change(|tensor| tensor.produced_on(stream))??)
     }
 
@@ -123,13 +123,13 @@ impl Tensor {
     /// done.
     fn used_on(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
         let tensor = self.get()?;
-        Ok(tensor.used_on(stream::of(tensor.device(), stream)?)?)
+        Ok(tensor.used_on(tensor.stream(stream::number(stream)?)?)?)
     }
 
     /// Makes `stream` wait, on the device, until the elements may be touched.
     fn wait(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
         let tensor = self.get()?;
-        Ok(tensor.wait(stream::of(tensor.device(), stream)?)?)
+        Ok(tensor.wait(tensor.stream(stream::number(stream)?)?)?)
     }
 
     /// Asks the driver whether the memory is where the tensor says, all of it: what no description can prove. Host memory

@@ -136,7 +136,7 @@ unsafe extern "C" fn allocate(
             let stream = unsafe { RawStream::new(request.stream) };
             manager.py().detach(|| match stream {
                 RawStream::NO_SYNC => memory.synchronize(),
-                value => memory.ready.wait(memory.device.stream_with(memory.device, value)?),
+                value => memory.ready.wait(memory.stream(value)?),
             })?;
             (out.device_type, out.device_id) = (memory.device.kind.0, memory.device.id);
             out.address = memory.address;

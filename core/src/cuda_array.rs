@@ -4,17 +4,14 @@
 //! stream, and makes it wait for its own work at the end (version 3, "Synchronization"). Both happen on the device. Versions
 //! before 3 have no stream: what takes its place is said by [`NoStream`].
 
-use core::ffi::{CStr, c_char, c_void};
-use std::io::Write;
+use core::ffi::{CStr, c_void};
 
 use crate::abi::cuda_array::{
     DEVX_CUDA_ARRAY_NO_STREAM, DEVX_CUDA_ARRAY_VERSION, DEVX_NO_STREAM_HOST_SYNC, DEVX_NO_STREAM_LEGACY_DEFAULT,
     DEVX_NO_STREAM_TRUST, DevxCudaArray, DevxCudaArrayRequest,
 };
-use crate::abi::dlpack::{self as dl, DLDataType};
 use crate::abi::types::DEVX_NULL_ARGUMENT;
 use crate::device::{Device, DeviceType};
-use crate::dtype::DType;
 use crate::error::{Error, Refused, Result, refuse};
 use crate::layout::MAX_NDIM;
 use crate::ledger::{Entry, Kind};
@@ -24,8 +21,10 @@ use crate::runtime::cuda::pointer::{self, Place};
 use crate::runtime::cuda::{Event, LEGACY, RawStream, Stream};
 use crate::tensor::{Flags, Tensor, TensorDesc};
 
-/// Longest type string that is read.
-const MAX_TYPESTR: usize = 64;
+mod typestr;
+
+pub use typestr::dtype_of;
+use typestr::{typestr, typestr_of};
 
 /// What takes the place of a stream in versions that have none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,15 +77,6 @@ impl Request {
         // SAFETY: the caller's contract.
         let stream = (raw.stream != DEVX_CUDA_ARRAY_NO_STREAM).then(|| unsafe { RawStream::new(raw.stream) });
         Ok(Self { max_version: raw.max_version, no_stream, stream })
-    }
-
-    /// The stream that is named, for memory of a device.
-    fn stream_on(&self, device: Device) -> Result<Option<Stream>> {
-        let Some(named) = self.stream else { return Ok(None) };
-        match device.stream(named) {
-            Some(stream) => stream.map(Some),
-            None => refuse!(DEVX_INVALID_STREAM, "stream is {}: {device} has no streams", named.value()),
-        }
     }
 }
 
@@ -193,14 +183,14 @@ unsafe fn look(array: &DevxCudaArray, request: &Request, masked: Option<Device>)
         return refuse!(DEVX_UNSUPPORTED, "a mask has no mask of its own");
     }
     // SAFETY: the caller's contract.
-    let (tensor, Place { device, ordinal }) = unsafe { describe(array, masked) }?;
+    let (tensor, Place { ordinal, .. }) = unsafe { describe(array, masked) }?;
     // Pinned and managed memory is of no device, but its producer works on one.
     let home = Device { kind: DeviceType::CUDA, id: ordinal };
     // SAFETY: the caller's contract.
     let producer = unsafe { producer_of(array, home, request) }?;
     let ready = ready_of(array, home, producer, request)?;
-    if let Some(stream) = request.stream_on(device)? {
-        ready.wait(stream)?;
+    if let Some(named) = request.stream {
+        ready.wait(home.stream_with(home, named)?)?;
     }
     Ok(Seen { tensor, ready, producer })
 }
@@ -327,91 +317,6 @@ fn ready_of(array: &DevxCudaArray, device: Device, producer: Option<Stream>, req
     }
 }
 
-/// # Safety
-/// `typestr` is NULL or NUL-terminated, and outlives the result.
-unsafe fn typestr_of<'a>(typestr: *const c_char) -> Result<&'a str> {
-    if typestr.is_null() {
-        return refuse!(DEVX_INVALID_DTYPE, "typestr is NULL");
-    }
-    // SAFETY: the caller's contract; the bound keeps a missing NUL from running through all of memory.
-    let length = unsafe { libc::strnlen(typestr, MAX_TYPESTR) };
-    if length == MAX_TYPESTR {
-        return refuse!(DEVX_INVALID_DTYPE, "typestr has no end within {MAX_TYPESTR} bytes");
-    }
-    // SAFETY: `length` bytes were read above.
-    let bytes = unsafe { std::slice::from_raw_parts(typestr.cast::<u8>(), length) };
-    std::str::from_utf8(bytes).map_err(|_| {
-        Error::new(crate::abi::types::DEVX_INVALID_DTYPE, format_args!("typestr is not valid UTF-8: {bytes:?}"))
-    })
-}
-
-/// The element type that a type string of NumPy names.
-///
-/// # Errors
-/// `DEVX_INVALID_DTYPE`; `DEVX_UNSUPPORTED` for another byte order and for types that are no numbers.
-pub fn dtype_of(typestr: &str) -> Result<DType> {
-    let mut letters = typestr.chars();
-    let (order, kind, digits) = (letters.next(), letters.next(), letters.as_str());
-    let width =
-        (!digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit())).then(|| digits.parse::<u16>());
-    let (Some(order @ ('<' | '>' | '|' | '=')), Some(kind), Some(Ok(width))) = (order, kind, width) else {
-        if typestr.get(1..2).is_some_and(|kind| "MmOSUVt".contains(kind)) {
-            return refuse!(DEVX_UNSUPPORTED, "typestr is {typestr:?}: its elements are no numbers of a tensor");
-        }
-        return refuse!(DEVX_INVALID_DTYPE, "typestr is {typestr:?}: it is a byte order, a kind and a number of bytes");
-    };
-    let code = match kind {
-        'b' => dl::kDLBool,
-        'i' => dl::kDLInt,
-        'u' => dl::kDLUInt,
-        'f' => dl::kDLFloat,
-        'c' => dl::kDLComplex,
-        'M' | 'm' | 'O' | 'S' | 'U' | 'V' | 't' => {
-            return refuse!(DEVX_UNSUPPORTED, "typestr is {typestr:?}: its elements are no numbers of a tensor");
-        }
-        _ => return refuse!(DEVX_INVALID_DTYPE, "typestr is {typestr:?}: {kind:?} is not a kind of NumPy's"),
-    };
-    let foreign = if cfg!(target_endian = "little") { '>' } else { '<' };
-    if order == foreign && width > 1 {
-        return refuse!(DEVX_UNSUPPORTED, "typestr is {typestr:?}: the bytes are not in the order of this machine");
-    }
-    if order == '|' && width > 1 {
-        return refuse!(DEVX_INVALID_DTYPE, "typestr is {typestr:?}: {width} bytes have an order");
-    }
-    if kind == 'f' && width > 8 {
-        return refuse!(DEVX_UNSUPPORTED, "typestr is {typestr:?}: a long double is another number on each machine");
-    }
-    let bits = u8::try_from(u32::from(width) * 8).unwrap_or(0);
-    let dtype = DLDataType { code, bits, lanes: 1 };
-    DType::from_dlpack(dtype).map_err(|error| error.within(format_args!("typestr is {typestr:?}: ")))
-}
-
-/// The type string of an element type, with its NUL; `None` if NumPy has none.
-fn typestr(dtype: DType) -> Option<[u8; 8]> {
-    let DLDataType { code, bits, lanes } = dtype.to_dlpack();
-    let kind = match dl::DLDataTypeCode::from(code) {
-        dl::kDLBool => 'b',
-        dl::kDLInt => 'i',
-        dl::kDLUInt => 'u',
-        dl::kDLFloat => 'f',
-        dl::kDLComplex => 'c',
-        _ => return None,
-    };
-    if lanes != 1
-        || !matches!((kind, bits), ('b', 8) | ('i' | 'u', 8 | 16 | 32 | 64) | ('f', 16 | 32 | 64) | ('c', 64 | 128))
-    {
-        return None;
-    }
-    let order = match bits {
-        8 => '|',
-        _ if cfg!(target_endian = "little") => '<',
-        _ => '>',
-    };
-    let mut text = [0; 8];
-    write!(text.as_mut_slice(), "{order}{kind}{}", bits / 8).ok()?;
-    Some(text)
-}
-
 // ---- out ----
 
 /// An array that was handed over and not taken yet: whoever has this owns it. Dropping it releases it; nobody took it, so
@@ -525,17 +430,16 @@ fn prepare(tensor: &Tensor, request: &Request) -> Result<Prepared> {
     let Some(typestr) = typestr(tensor.dtype()) else {
         return refuse!(DEVX_UNSUPPORTED, "dtype is {}: NumPy has no type string for it", tensor.dtype());
     };
-    let named = request.stream_on(device)?;
+    let named = request.stream.map(|named| tensor.stream(named)).transpose()?;
     let has_stream = request.max_version >= DEVX_CUDA_ARRAY_VERSION;
-    let legacy = || match device.legacy_stream() {
-        Some(stream) => Ok(stream),
-        None => refuse!(DEVX_DEVICE, "{device} has no streams"),
-    };
+    let legacy = || tensor.stream(RawStream::LEGACY);
     // Behind the stream that is named comes all work on the data, also what was noted ("Interface Requirements").
     let is_used = tensor.uses().are_noted();
+    // A number does not say of which device a default stream is: the consumer takes it for that of the memory's.
+    let can_say = |stream: Stream| has_stream && tensor.stream(stream.into()) == Ok(stream);
     let (said, on) = match (tensor.ready(), named) {
         (Ready::Now, None) if !is_used => (None, None),
-        (Ready::Queued(stream), None) if has_stream => (Some(*stream), is_used.then_some(*stream)),
+        (Ready::Queued(stream), None) if can_say(*stream) => (Some(*stream), is_used.then_some(*stream)),
         (_, Some(stream)) if has_stream => (Some(stream), Some(stream)),
         _ if has_stream => (Some(legacy()?), Some(legacy()?)),
         _ if request.no_stream == NoStream::Trust => (None, None),

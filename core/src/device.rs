@@ -1,11 +1,12 @@
 //! Where data is. Device types are numbers, shared by DLPack (`DLDeviceType`) and Arrow (`ArrowDeviceType`).
 
+use core::ffi::c_void;
 use std::fmt;
 
 use crate::abi::dlpack::{self as dl, DLDevice};
 use crate::abi::types::{DEVX_DEVICE_NAME_BYTES, DevxDeviceInfo};
 use crate::error::{Result, refuse};
-use crate::runtime::cuda::{self, RawStream, Stream};
+use crate::runtime::cuda::{self, RawStream, Stream, pointer};
 use crate::text;
 
 /// A kind of device. The set is open: a number that has no name here stays a number.
@@ -130,8 +131,8 @@ impl Device {
     /// `DEVX_INVALID_STREAM`; `DEVX_DEVICE` if neither has streams.
     pub fn stream_with(self, other: Self, value: RawStream) -> Result<Stream> {
         // Pinned and managed memory is used by the streams of every device: the other one says which.
-        let of_device = if self.kind != DeviceType::CUDA && other.kind == DeviceType::CUDA { other } else { self };
-        match of_device.stream(value).or_else(|| other.stream(value)) {
+        let of_device = if self.kind != DeviceType::CUDA && other.has_streams() { other } else { self };
+        match of_device.stream(value) {
             Some(stream) => stream,
             None if self == other => refuse!(DEVX_DEVICE, "device is {self}, which has no streams"),
             None => refuse!(DEVX_DEVICE, "neither {self} nor {other} has streams"),
@@ -209,13 +210,33 @@ impl Device {
         matches!(self.kind, DeviceType::CUDA | DeviceType::CUDA_HOST | DeviceType::CUDA_MANAGED)
     }
 
-    /// A stream for work on this device's memory; `None` for a device that has no streams.
+    /// A stream for work on this device's memory; `None` for a device that has no streams. Where the memory is known, ask
+    /// [`crate::Tensor::stream`] or [`crate::Batch::stream`]: to pinned and managed memory a default stream is not always
+    /// that of device 0.
     ///
     /// # Errors
     /// `DEVX_INVALID_STREAM`.
     #[inline]
     pub fn stream(self, value: RawStream) -> Option<Result<Stream>> {
         self.has_streams().then(|| Stream::new(self.id, value))
+    }
+
+    /// The device whose stream a number stands for, for work on this device's memory at an address. A default stream is one
+    /// of a device: pinned and managed memory belongs to none, but was made for one, which is meant; no other device is used
+    /// for the sake of a convention. The driver is asked only for that.
+    #[inline]
+    pub(crate) fn of_stream(self, value: RawStream, address: impl FnOnce() -> *const c_void) -> Self {
+        let belongs_to_none = matches!(self.kind, DeviceType::CUDA_HOST | DeviceType::CUDA_MANAGED);
+        if belongs_to_none && value.is_default() { self.made_for(address()) } else { self }
+    }
+
+    /// With the number of the device that memory was made for; as it is where the driver does not know.
+    #[cold]
+    fn made_for(self, address: *const c_void) -> Self {
+        match if address.is_null() { None } else { pointer::locate(address).ok() } {
+            Some(place) => Self { id: place.ordinal.max(0), ..self },
+            None => self,
+        }
     }
 
     /// The legacy default stream; `None` for a device that has no streams.

@@ -253,7 +253,7 @@ unsafe fn described_with_care(tensor: &DLTensor, flags: Flags, owner: impl FnOnc
 unsafe fn described_on(tensor: &DLTensor, flags: Flags, stream: RawStream) -> Result<Tensor> {
     // SAFETY: the caller's contract.
     let mut made = unsafe { described(tensor, flags, Owner::none) }?;
-    if let Some(stream) = order::asked(made.device(), stream)? {
+    if let Some(stream) = order::asked(&made, stream)? {
         made.set_ready(Ready::Queued(stream));
     }
     Ok(made)
@@ -313,7 +313,7 @@ fn require_no_padding(flags: Flags) -> Result<()> {
 /// Makes the consumer's stream wait for the data.
 #[inline]
 fn make_ready(tensor: &Tensor, stream: RawStream) -> Result<()> {
-    match order::asked(tensor.device(), stream)? {
+    match order::asked(tensor, stream)? {
         Some(stream) => tensor.wait(stream),
         None => Ok(()),
     }
@@ -409,7 +409,8 @@ fn version_for(request: &Request, tensor: &Tensor) -> Result<DLPackVersion> {
         );
     }
     let minor = if asked.major == VERSION.major { asked.minor.min(VERSION.minor) } else { VERSION.minor };
-    // Of whole bytes the flag says nothing.
+    // Codes of 1.1 go to a reader of 1.0, too: it sees one that it does not know, and PyTorch, which knows them, asks for 1.0.
+    // A flag that it does not know nobody sees; of whole bytes it says nothing.
     if minor == 0 && tensor.flags().has(Flags::SUBBYTE_PADDED) && tensor.dtype().element_bytes().is_none() {
         return refuse!(
             DEVX_UNSUPPORTED,

@@ -14,7 +14,7 @@ use crate::error::{Error, Result, refuse};
 use crate::memory::{Lazy, Owner, Vacant, push};
 pub use crate::runtime::cuda::NO_SYNC;
 use crate::runtime::cuda::reaper::{Held, Later};
-use crate::runtime::cuda::{Event, ForeignEvent, RawStream, Stream, pointer, reaper};
+use crate::runtime::cuda::{Event, ForeignEvent, RawStream, Stream, reaper};
 use crate::tensor::Tensor;
 
 /// When data may be touched. It cannot be cloned: what the data came with is good as long as the data.
@@ -38,14 +38,9 @@ impl Ready {
         device.legacy_stream().map_or(Self::Now, Self::Queued)
     }
 
-    /// As [`Ready::unknown`], of memory at an address. Pinned and managed memory belongs to no device, but was made for one: its
-    /// stream is meant, and no other device is used for the sake of a convention.
+    /// As [`Ready::unknown`], of memory at an address, whose device may be another one ([`Device::of_stream`]).
     pub(crate) fn unknown_at(device: Device, address: *const c_void) -> Self {
-        let belongs_to_none = matches!(device.kind, DeviceType::CUDA_HOST | DeviceType::CUDA_MANAGED);
-        match if belongs_to_none && !address.is_null() { pointer::locate(address).ok() } else { None } {
-            Some(place) => Self::unknown(Device { id: place.ordinal.max(0), ..device }),
-            None => Self::unknown(device),
-        }
+        Self::unknown(device.of_stream(RawStream::LEGACY, || address))
     }
 
     /// Makes `stream` wait, on the device, until the data may be touched.
@@ -338,17 +333,17 @@ pub fn check_stream(device: Device, stream: i64) -> Result<()> {
     if stream == NO_SYNC { Ok(()) } else { check_any_stream(device, stream) }
 }
 
-/// The stream that a DLPack request asks for; `None` for [`NO_SYNC`].
+/// The stream that a DLPack request for a tensor asks for; `None` for [`NO_SYNC`].
 ///
 /// # Errors
 /// As [`check_stream`].
 #[inline]
-pub(crate) fn asked(device: Device, stream: RawStream) -> Result<Option<Stream>> {
+pub(crate) fn asked(tensor: &Tensor, stream: RawStream) -> Result<Option<Stream>> {
     if stream == RawStream::NO_SYNC {
         return Ok(None);
     }
-    check_any_stream(device, stream.value())?;
-    device.stream(stream).transpose()
+    check_any_stream(tensor.device(), stream.value())?;
+    tensor.device_of(stream).stream(stream).transpose()
 }
 
 /// Of any value but [`NO_SYNC`].

@@ -145,6 +145,19 @@ fn a_batch_goes_out_and_comes_back() {
     assert_eq!(released.load(SeqCst), 1);
 }
 
+/// Nothing of a copy is the producer's: it is released while the copy is read.
+#[test]
+fn a_copy_keeps_nothing_of_its_source() {
+    let (batch, released) = sample();
+    let copy = batch.copy().unwrap();
+    let (here, there) = (batch.column(0).unwrap().values::<i32>().unwrap(), copy.column(0).unwrap());
+    assert_ne!(here.as_ptr(), there.values::<i32>().unwrap().as_ptr());
+    drop(batch);
+    assert_eq!(released.load(SeqCst), 1);
+    assert_eq!(copy.device(), Device::CPU);
+    check_sample(&copy);
+}
+
 #[test]
 fn children_that_were_moved_out_outlive_their_parent() {
     let (batch, released) = sample();

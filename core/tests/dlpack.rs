@@ -210,6 +210,22 @@ fn a_reader_of_1_0_is_not_given_padded_elements() {
     assert_eq!(given.import().unwrap().flags(), Flags::SUBBYTE_PADDED);
 }
 
+/// The type codes after `kDLBool` are of 1.1, but no reader takes one of them for another type, and PyTorch, which knows
+/// them, asks for 1.0.
+#[test]
+fn a_reader_of_1_0_is_given_elements_whose_code_is_of_1_1() {
+    let mut data = [1_u8, 2, 3];
+    let dtype = DType::from_dlpack(DLDataType { code: kDLFloat8_e4m3fn, bits: 8, lanes: 1 }).unwrap();
+    let (data, shape) = (data.as_mut_ptr().cast(), &[3_i64]);
+    let flags = Flags::default();
+    let described = TensorDesc { data, device: Device::CPU, dtype, shape, strides: None, byte_offset: 0, flags };
+    // SAFETY: the array outlives the tensor.
+    let tensor = unsafe { Tensor::from_raw_parts(&described, Owner::none()) }.unwrap();
+    let request = Request { max_version: DLPackVersion { major: 1, minor: 0 }, ..Request::default() };
+    let given: Owned<DLManagedTensorVersioned> = dlpack::export(tensor, &request).unwrap();
+    assert_eq!(given.import().unwrap().dtype(), dtype);
+}
+
 /// A tensor of a foreign producer, which counts the calls of its deleter.
 struct Foreign {
     managed: DLManagedTensorVersioned,

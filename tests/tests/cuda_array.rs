@@ -265,6 +265,27 @@ fn producers_without_a_stream() {
     }
 }
 
+/// Data without a stream in version 3 is ready: the host does not wait for what else the device has to do.
+#[test]
+fn the_host_waits_for_no_array_that_is_ready() {
+    let session = Session::new();
+    if sim::skipped("calls of the driver are counted") {
+        return;
+    }
+    session.each(5, || {
+        let scene = Scene::new();
+        for (version, waits) in [(2, 1), (3, 0)] {
+            let before = sim::calls("cuCtxSynchronize");
+            let mut array = produce(scene.data, "|u1", &[N as i64], || ());
+            array.version = version;
+            let request = Request { no_stream: NoStream::HostSync, ..Request::default() };
+            drop(import(&mut array, &request).expect("imported"));
+            assert_eq!(sim::calls("cuCtxSynchronize") - before, waits, "version {version}");
+        }
+        scene.end();
+    });
+}
+
 /// Who waits for one device leaves alone what others capture on another one.
 #[test]
 fn the_host_waits_for_one_device_while_another_one_captures() {
@@ -316,6 +337,36 @@ fn exports_name_the_stream_that_the_data_is_behind() {
     });
 }
 
+/// Nobody has to wait for data that is ready, until somebody works on it.
+#[test]
+fn exports_of_what_is_ready_name_a_stream_only_if_it_is_used() {
+    let session = Session::new();
+    for (max_version, is_used, named) in
+        [(3, false, DEVX_CUDA_ARRAY_NO_STREAM), (2, false, DEVX_CUDA_ARRAY_NO_STREAM), (3, true, LEGACY)]
+    {
+        session.each(20, || {
+            let scene = Scene::new();
+            let mut array = produce(scene.data, "|u1", &[N as i64], || ());
+            let tensor = import(&mut array, &Request::default()).expect("imported");
+            sim::fill(scene.data, 0x5a, N, scene.producer);
+            if is_used {
+                tensor.used_on(sim::on(scene.producer)).expect("noted");
+            } else {
+                sim::synchronize(scene.producer);
+            }
+            let request = Request { max_version, ..Request::default() };
+            let exported = cuda_array::export(tensor, &request).map_err(Error::from).expect("exported");
+            assert_eq!((exported.as_raw().version, exported.as_raw().stream), (max_version, named));
+            if is_used {
+                follow(scene.consumer, named as u64);
+            }
+            scene.consume(scene.consumer);
+            drop(exported);
+            scene.end();
+        });
+    }
+}
+
 /// Work that was noted is work on the data: to wait for the named stream has to be enough for all of it (version 3,
 /// "Interface Requirements").
 #[test]
@@ -333,7 +384,13 @@ fn exports_come_after_the_work_that_was_noted() {
             tensor.used_on(sim::on(other)).expect("noted");
             let request = if named { for_stream(scene.consumer) } else { Request::default() };
             let exported = cuda_array::export(tensor.clone(), &request).map_err(Error::from).expect("exported");
-            follow(scene.consumer, exported.as_raw().stream as u64);
+            let behind = match (named, queued) {
+                (true, _) => scene.consumer,
+                (false, true) => scene.producer,
+                (false, false) => LEGACY as u64,
+            };
+            assert_eq!(exported.as_raw().stream as u64, behind);
+            follow(scene.consumer, behind);
             scene.consume(scene.consumer);
             drop((exported, tensor));
             scene.end();

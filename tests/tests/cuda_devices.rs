@@ -10,7 +10,7 @@ use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::dlpack::{self, Owned, Request};
 use devexchange_core::runtime::cuda::{LEGACY, Stream};
-use devexchange_core::{Batch, DType, Device, DeviceType, Tensor};
+use devexchange_core::{Batch, DType, Device, DeviceType, Tensor, cuda_array};
 use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::sim::{self, Session};
@@ -229,6 +229,174 @@ fn memory_of_no_device_is_behind_the_stream_of_the_one_it_was_made_for() {
         sim::free(scratch);
         streams.end();
     });
+}
+
+/// Memory of `kind` that was made for device 1, and what frees it.
+fn made_for_one(kind: DeviceType) -> (u64, fn(u64)) {
+    sim::set_current(sim::primary(1));
+    let mut memory = 0_u64;
+    match kind {
+        DeviceType::CUDA_HOST => cu_ok!("cuMemHostAlloc", &raw mut memory, N, 1),
+        _ => cu_ok!("cuMemAllocManaged", &raw mut memory, N, 1),
+    }
+    sim::set_current(sim::primary(0));
+    let free = match kind {
+        DeviceType::CUDA_HOST => |memory| cu_ok!("cuMemFreeHost", memory),
+        _ => sim::free,
+    };
+    (memory, free)
+}
+
+/// Queues work of a producer or a consumer on the legacy default stream of device 1.
+fn on_legacy_of_one(work: impl FnOnce(u64)) {
+    sim::set_current(sim::primary(1));
+    work(LEGACY as u64);
+    sim::set_current(sim::primary(0));
+}
+
+const OF_NO_DEVICE: [DeviceType; 2] = [DeviceType::CUDA_HOST, DeviceType::CUDA_MANAGED];
+
+/// The producer was asked for stream 1: of the device that the memory was made for.
+#[test]
+fn a_default_stream_of_an_import_is_that_of_the_device_the_memory_was_made_for() {
+    let Some(session) = two_devices() else { return };
+    for kind in OF_NO_DEVICE {
+        session.each(SEEDS, || {
+            let (streams, scratch) = (Streams::new(), sim::alloc(N));
+            let (memory, free) = made_for_one(kind);
+            on_legacy_of_one(|legacy| sim::fill(memory, 0x5a, N, legacy));
+            let managed = foreign::dlpack(memory, N, Device { kind, id: 0 }, || ());
+            let tensor = unsafe { dlpack::import_on(managed.as_ptr(), Some(sim::raw(LEGACY))) }.expect("imported");
+            tensor.wait(streams.of(CUDA0)).expect("waits");
+            sim::copy(scratch, memory, N, streams.zero);
+            assert!(sim::download(scratch, N, streams.zero).iter().all(|byte| *byte == 0x5a));
+            drop(tensor);
+            sim::settle();
+            free(memory);
+            sim::free(scratch);
+            streams.end();
+        });
+    }
+}
+
+/// The consumer asks for stream 1 and works there, on the device that the memory was made for.
+#[test]
+fn a_default_stream_of_an_export_is_that_of_the_device_the_memory_was_made_for() {
+    let Some(session) = two_devices() else { return };
+    for kind in OF_NO_DEVICE {
+        session.each(SEEDS, || {
+            let (streams, scratch) = (Streams::new(), sim::alloc(N));
+            let (memory, free) = made_for_one(kind);
+            sim::fill(memory, 0x5a, N, streams.zero);
+            let mut tensor = foreign::tensor(memory, N, Device { kind, id: 0 }, || ());
+            tensor.produced_on(streams.of(CUDA0)).expect("not shared");
+            let request = Request { stream: sim::raw(LEGACY), ..Request::default() };
+            let exported: Owned<DLManagedTensorVersioned> = dlpack::export(tensor, &request).expect("exported");
+            on_legacy_of_one(|legacy| sim::copy(scratch, memory, N, legacy));
+            on_legacy_of_one(|legacy| {
+                assert!(sim::download(scratch, N, legacy).iter().all(|byte| *byte == 0x5a));
+            });
+            drop(exported);
+            free(memory);
+            sim::free(scratch);
+            streams.end();
+        });
+    }
+}
+
+/// Work on a default stream of the device that the memory was made for is named by its number: the release waits for it.
+#[test]
+fn a_release_waits_for_a_default_stream_of_the_device_the_memory_was_made_for() {
+    let Some(session) = two_devices() else { return };
+    for kind in OF_NO_DEVICE {
+        session.each(SEEDS, || {
+            let (streams, device) = (Streams::new(), Device { kind, id: 0 });
+            let ((one, free), (other, _)) = (made_for_one(kind), made_for_one(kind));
+            let tensor = foreign::tensor(one, N, device, move || free(one));
+            let batch = foreign::batch(other, N, device, move || free(other));
+            on_legacy_of_one(|legacy| sim::fill(one, 1, N, legacy));
+            on_legacy_of_one(|legacy| sim::fill(other, 2, N, legacy));
+            let of_tensor = tensor.stream(sim::raw(LEGACY)).expect("a stream");
+            let of_batch = batch.stream(sim::raw(LEGACY)).expect("a stream");
+            assert_eq!((of_tensor.ordinal(), of_batch.ordinal()), (1, 1));
+            tensor.used_on(of_tensor).expect("noted");
+            batch.used_on(of_batch).expect("noted");
+            drop((tensor, batch));
+            streams.end();
+        });
+    }
+}
+
+/// A copy on stream 1: of the GPU that it is to or from, otherwise of the one that the pinned memory was made for.
+#[test]
+fn a_copy_on_a_default_stream_is_on_that_of_the_gpu_or_of_the_memory() {
+    let Some(session) = two_devices() else { return };
+    session.each(SEEDS, || {
+        let (streams, pinned) = (Streams::new(), Device { kind: DeviceType::CUDA_HOST, id: 0 });
+        let (memory, free) = made_for_one(DeviceType::CUDA_HOST);
+        on_legacy_of_one(|legacy| sim::fill(memory, 3, N, legacy));
+        let tensor = foreign::tensor(memory, N, pinned, move || free(memory));
+        for (target, ordinal) in [(CUDA0, 0), (CUDA1, 1), (Device::CPU, 1), (pinned, 1)] {
+            let stream = tensor.stream_to(target, sim::raw(LEGACY)).expect("a stream");
+            assert_eq!(stream.ordinal(), ordinal, "{target}");
+            let copy = tensor.copy_to(target, stream).expect("copied").copy_to(Device::CPU, streams.of(CUDA0));
+            assert!(copy.expect("copied down").as_slice::<u8>().expect("bytes").iter().all(|byte| *byte == 3));
+        }
+        drop(tensor);
+        streams.end();
+    });
+}
+
+/// The driver is asked for nothing where a number says it all: a handle, and memory that is a device's own or the host's.
+#[test]
+fn only_a_default_stream_of_memory_of_no_device_is_looked_up() {
+    let Some(session) = two_devices() else { return };
+    let (streams, data) = (Streams::new(), sim::alloc(N));
+    let (pinned, free) = made_for_one(DeviceType::CUDA_HOST);
+    let on_gpu = foreign::tensor(data, N, CUDA0, move || sim::free(data));
+    let of_none = foreign::tensor(pinned, N, Device { kind: DeviceType::CUDA_HOST, id: 0 }, move || free(pinned));
+    let asked = |tensor: &Tensor, stream: u64| {
+        let before = sim::calls("*");
+        tensor.stream(sim::raw(stream as i64)).expect("a stream");
+        sim::calls("*") - before
+    };
+    assert_eq!([asked(&on_gpu, 1), asked(&on_gpu, streams.one), asked(&of_none, streams.one)], [0, 0, 0]);
+    assert_eq!([asked(&of_none, 1), asked(&of_none, 2)], [1, 1]);
+    assert!(numbers().stream(sim::raw(1)).is_err(), "host memory has no streams");
+    drop((on_gpu, of_none));
+    streams.end();
+    drop(session);
+}
+
+/// A consumer of a CUDA array takes stream 1 for that of the array's device, whose number the interface has no room for.
+#[test]
+fn an_array_is_not_said_to_be_behind_a_default_stream_of_another_device() {
+    let Some(session) = two_devices() else { return };
+    for kind in [DeviceType::CUDA, DeviceType::CUDA_HOST] {
+        session.each(SEEDS, || {
+            let (streams, scratch, source, of_zero) = (Streams::new(), sim::alloc(N), sim::alloc(N), sim::alloc(N));
+            sim::fill(source, 0x5a, N, streams.zero);
+            sim::synchronize(streams.zero);
+            let (of_one, free) = made_for_one(DeviceType::CUDA_HOST);
+            let (data, by) = if kind == DeviceType::CUDA { (of_zero, CUDA1) } else { (of_one, CUDA0) };
+            sim::set_current(sim::primary(by.id));
+            sim::copy(data, source, N, LEGACY as u64);
+            sim::set_current(sim::primary(0));
+            let mut tensor = foreign::tensor(data, N, Device { kind, id: 0 }, || ());
+            tensor.produced_on(sim::on_device(by.id, LEGACY as u64)).expect("not shared");
+            let mut array = cuda_array::export(tensor, &cuda_array::Request::default()).expect("exported").into_raw();
+            let request = cuda_array::Request { stream: Some(sim::raw(streams.zero as i64)), ..Default::default() };
+            let imported = unsafe { cuda_array::import(&raw mut array, &request, false) }.expect("imported");
+            sim::copy(scratch, data, N, streams.zero);
+            imported.tensor.used_on(streams.of(CUDA0)).expect("noted");
+            assert!(sim::download(scratch, N, streams.zero).iter().all(|byte| *byte == 0x5a));
+            drop(imported);
+            sim::settle();
+            free(of_one);
+            [source, of_zero, scratch].into_iter().for_each(sim::free);
+            streams.end();
+        });
+    }
 }
 
 #[test]

@@ -1373,6 +1373,8 @@ TEST(null_arguments_are_refused) {
     NEEDS(devx_schema_export(schema, NULL, &error), "out");
     NEEDS(devx_batch_share(NULL, &other_batch, &error), "batch");
     NEEDS(devx_batch_share(batch, NULL, &error), "out");
+    NEEDS(devx_batch_copy(NULL, &other_batch, &error), "batch");
+    NEEDS(devx_batch_copy(batch, NULL, &error), "out");
     NEEDS(devx_batch_schema(NULL, &other_schema, &error), "batch");
     NEEDS(devx_batch_schema(batch, NULL, &error), "out");
     NEEDS(devx_batch_get_info(NULL, &info, &error), "batch");

@@ -73,6 +73,30 @@ static void check_both(void (*check)(const devx_batch_t *batch), devx_batch_t *b
     CHECK_NOTHING_OUTSTANDING();
 }
 
+TEST(a_copy_keeps_nothing_of_its_source) {
+    struct tally tally = {0};
+    struct ArrowSchema schema;
+    struct ArrowArray array;
+    devx_batch_t *batch = NULL, *copy = NULL;
+    devx_column column;
+    const void *values = NULL;
+    char text[8] = "";
+    size_t length = 0;
+    foreign_batch(&tally, 3, &schema, &array);
+    CHECK_OK(devx_batch_import_pair(&array, &schema, &batch, &error));
+    CHECK_OK(devx_batch_copy(batch, &copy, &error));
+    devx_batch_release(&batch);
+    CHECK_OK(devx_batch_column(copy, 0, &column, &error));
+    CHECK_OK(devx_column_values(copy, &column, int32, &values, &error));
+    CHECK_INT(((const int32_t *)values)[1], 1);
+    CHECK_OK(devx_batch_column(copy, 1, &column, &error));
+    CHECK_OK(devx_column_text(copy, &column, 1, text, sizeof text, &length, &error));
+    CHECK_STR(text, "\"bb\"");
+    devx_batch_release(&copy);
+    CHECK_INT(tally.live, 0);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
 /* --- values of a fixed width --- */
 
 /* Eight values of each type that is stored as a number, seen through a slice of [2, 7) with row 4 of the array null. */

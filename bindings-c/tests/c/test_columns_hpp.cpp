@@ -86,6 +86,10 @@ TEST(columns_become_a_batch) {
         auto const both = dx::Batch::of_columns({{"n", first}, {"again", first}});
         CHECK_INT(both.n_columns(), 2);
         CHECK(both.column("again").values<std::int32_t>().data() == numbers);
+        auto const copy = both.copy();
+        auto const copied = copy.column("n").values<std::int32_t>(), source = both.column("n").values<std::int32_t>();
+        CHECK(copied.data() != source.data() && copied.size() == source.size());
+        CHECK(std::equal(copied.begin(), copied.end(), source.begin()));
         auto const schema = both.schema();
         auto const same = schema.share();
         CHECK(same.get() != nullptr);

@@ -529,7 +529,7 @@ static void tensors_of_an_exporter(void) {
     (void)TRY(devx_ipc_client_import_tensor(client, "shared", &again, &error));
     (void)TRY(devx_ipc_client_import_tensor(client, "copied", &copied, &error));
     (void)TRY(devx_ipc_client_import_batch(client, "batch", &far, &error));
-    (void)TRY(devx_ipc_server_withdraw(server, "copied", &error));
+    (void)TRY(devx_ipc_server_withdraw(server, "copied", NULL, &error));
     devx_ipc_client_release(&client);
     devx_batch_release(&far);
     devx_tensor_release(&copied);

@@ -45,6 +45,7 @@ TEST(a_tensor_and_a_batch_go_to_another_process) {
     devx_plan plan;
     DLTensor seen;
     int64_t leases = -1;
+    int32_t withdrawn = -1;
     pid_t child;
     CHECK(pipe(ready) == 0);
     address_of(address, sizeof address, getpid());
@@ -76,8 +77,11 @@ TEST(a_tensor_and_a_batch_go_to_another_process) {
         nanosleep(&pause, NULL);
     }
     CHECK_INT(leases, 0);
-    CHECK_OK(devx_ipc_server_withdraw(server, "t", &error));
-    CHECK_OK(devx_ipc_server_withdraw(server, "t", &error));
+    CHECK_OK(devx_ipc_server_withdraw(server, "t", &withdrawn, &error));
+    CHECK_INT(withdrawn, 1);
+    CHECK_OK(devx_ipc_server_withdraw(server, "t", &withdrawn, &error));
+    CHECK_INT(withdrawn, 0);
+    CHECK_OK(devx_ipc_server_withdraw(server, "t", NULL, &error));
     devx_ipc_server_release(&server);
     CHECK(server == NULL);
     devx_ipc_server_release(&server);

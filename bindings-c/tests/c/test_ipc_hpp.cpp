@@ -68,7 +68,7 @@ TEST(a_tensor_and_a_batch_go_to_another_process) {
         CHECK_INT(status, 0);
         CHECK_INT(values[0], 77);
         CHECK(soon([&] { return server.leases() == 0; }));
-        server.withdraw("t");
+        CHECK(server.withdraw("t") && !server.withdraw("t"));
 
         auto const own = dx::Tensor::of(std::vector<float>{1, 2, 3}, {3});
         auto const plan = dx::ipc_plan(own);

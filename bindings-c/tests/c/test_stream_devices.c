@@ -151,4 +151,78 @@ TEST(a_consumer_on_the_other_device_comes_after_the_producer_and_before_the_rele
     CHECK_INT(memory.freed, 0);
 }
 
+/* Pinned memory that was made for device 1, in whose context its owner works. */
+struct pinned_memory {
+    void *contexts[2];
+    void *address;
+    driver_code (*allocate)(void **out, size_t bytes, uint32_t flags);
+    driver_code (*free)(void *memory);
+    atomic_int releases;
+};
+
+static void free_pinned_memory(void *context) {
+    struct pinned_memory *memory = context;
+    if (memory->free(memory->address) == 0) {
+        atomic_fetch_add(&memory->releases, 1);
+    }
+}
+
+static void make_pinned_memory(struct pinned_memory *memory) {
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    *(void **)&memory->allocate = dlsym(library, "cuMemHostAlloc");
+    *(void **)&memory->free = dlsym(library, "cuMemFreeHost");
+    CHECK(memory->allocate != NULL && memory->free != NULL);
+    for (int i = 0; i < 2; ++i) {
+        CHECK_INT(driver.retain(&memory->contexts[i], i), 0);
+    }
+    CHECK_INT(driver.set_current(memory->contexts[1]), 0);
+    CHECK_INT(memory->allocate(&memory->address, sizeof six, 1), 0);
+    CHECK_INT(driver.set_current(memory->contexts[0]), 0);
+}
+
+/* Queued on the legacy default stream of device 1, that is: on stream 1 while its context is current. */
+static void fill_pinned_memory(const struct pinned_memory *memory) {
+    CHECK_INT(driver.set_current(memory->contexts[1]), 0);
+    CHECK_INT(driver.fill(pointer_of(memory->address), 0x5a, sizeof six, raw_stream(1)), 0);
+    CHECK_INT(driver.set_current(memory->contexts[0]), 0);
+}
+
+/* Stream 1 of pinned memory is that of the device it was made for, whoever is told of it. */
+TEST(a_default_stream_of_pinned_memory_is_that_of_the_device_it_was_made_for) {
+    NEEDS_TWO_DEVICES();
+    DLDevice const pinned = {kDLCUDAHost, 0};
+    int64_t streams[2] = {0}, shape[] = {2, 3};
+    uint8_t values[sizeof six], expected[sizeof six];
+    memset(expected, 0x5a, sizeof expected);
+    CHECK_CALL(make_streams(streams));
+    for (int way = 0; way < 3; ++way) {
+        struct pinned_memory memory = {0};
+        devx_owner const owner = {&memory, free_pinned_memory};
+        devx_tensor_t *tensor = NULL, *copy = NULL;
+        devx_batch_t *batch = NULL;
+        CHECK_CALL(make_pinned_memory(&memory));
+        DLTensor const description = {memory.address, pinned, 2, float64, shape, NULL, 0};
+        CHECK_OK(devx_tensor_create(&description, 0, &owner, &tensor, &error));
+        CHECK_OK(devx_tensor_produced_on(tensor, streams[0], &error));
+        CHECK_CALL(fill_pinned_memory(&memory));
+        if (way == 0) { /* the release comes after the work there */
+            CHECK_OK(devx_tensor_used_on(tensor, 1, &error));
+        } else if (way == 1) { /* so does a copy */
+            CHECK_OK(devx_tensor_produced_on(tensor, 1, &error));
+            CHECK_OK(devx_tensor_copy_to(tensor, devices[0], streams[0], &copy, &error));
+            CHECK_OK(devx_tensor_read(copy, values, sizeof values, streams[0], &error));
+            CHECK(memcmp(values, expected, sizeof expected) == 0);
+        } else { /* and so it is with a batch */
+            CHECK_OK(devx_tensor_to_column(tensor, "item", DEVX_COPY_NEVER, &batch, &error));
+            CHECK_OK(devx_batch_used_on(batch, 1, &error));
+        }
+        devx_tensor_release(&copy);
+        devx_tensor_release(&tensor);
+        devx_batch_release(&batch);
+        CHECK_CALL(finish_releases());
+        CHECK_INT(memory.releases, 1);
+    }
+    CHECK_CALL(end_streams(streams));
+}
+
 CHECK_MAIN()

@@ -122,7 +122,7 @@ TEST(rounds_of_sharing) {
         devx_tensor_release(&imported);
     }
     CHECK_CALL(check_flat("sharing between processes", n));
-    CHECK_OK(devx_ipc_server_withdraw(server, "t", &error));
+    CHECK_OK(devx_ipc_server_withdraw(server, "t", NULL, &error));
     for (int i = 0; i < 10000 && leases != 0; ++i) {
         struct timespec const moment = {0, 1000 * 1000};
         CHECK_OK(devx_ipc_server_get_leases(server, &leases, &error));

@@ -106,8 +106,8 @@ the CPU buffers are given as `Ptr`s, and are taken to be filled by what is queue
 [`produced_on`](@ref)). Arrays among the buffers are kept alive as long as the memory is used; then `release()` is
 called once, on a task of this module. If this throws, `release` is not called.
 
-Throws `DEVX_INVALID_LENGTH`, `DEVX_INVALID_NULL_COUNT`, `DEVX_INVALID_BUFFERS`, `DEVX_MISMATCH`, `DEVX_DEVICE` with the
-field and its value.
+Throws `DEVX_INVALID_LENGTH`, `DEVX_INVALID_NULL_COUNT`, `DEVX_INVALID_BUFFERS`, `DEVX_MISMATCH`, `DEVX_DEVICE`,
+`DEVX_INVALID_ARGUMENT` for a `release` that cannot be called, with the field and its value.
 """
 function Batch(schema::Schema, nodes::AbstractVector{Node}; device::DLDevice=CPU, release=nothing)
     nodes = collect(Node, nodes)
@@ -183,11 +183,23 @@ function without_event(array::Ref{ArrowDeviceArray})
 end
 
 """
+    copy(b::Batch) -> Batch
+
+A copy of a whole batch in one block of host memory of the library's. For memory of a device, and to one,
+[`copy_to`](@ref). Throws `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS`, `DEVX_CLOSED`.
+"""
+function Base.copy(b::Batch)
+    return adopt_batch(made(Handle{TAG_BATCH}) do out
+        @checked devx_batch_copy(b.handle::Handle, out::Ptr{Ptr{Cvoid}})
+    end)
+end
+
+"""
     copy_to(b::Batch, device::DLDevice, stream) -> Batch
 
 A copy of a whole batch on another device (or the same): one allocation, and one copy for each buffer, queued on a
 stream of either. Of texts and binary in device memory the last offset is read first, which the host waits for.
-Otherwise as for tensors. Also throws `DEVX_INVALID_BUFFERS`.
+Otherwise as for tensors; within host memory use `copy`. Also throws `DEVX_INVALID_BUFFERS`.
 """
 function copy_to(b::Batch, device::DLDevice, stream::AnyStream)
     return adopt_batch(made(Handle{TAG_BATCH}) do out

@@ -87,15 +87,15 @@ function offered(f, s::IpcServer, name, handle, copy)
 end
 
 """
-    withdraw(server::IpcServer, name)
+    withdraw(server::IpcServer, name) -> Bool
 
-Ends an offer, if there is one under this name. What was given of it stays valid. Throws `DEVX_INVALID_TEXT`,
+Ends an offer; whether there was one under this name. What was given of it stays valid. Throws `DEVX_INVALID_TEXT`,
 `DEVX_CLOSED`.
 """
 function withdraw(s::IpcServer, name::AbstractString)
-    text = ctext(name, "name")
-    @checked devx_ipc_server_withdraw(s.handle::Handle, text::Ptr{UInt8})
-    return nothing
+    text, out = ctext(name, "name"), Ref{Int32}(0)
+    @checked devx_ipc_server_withdraw(s.handle::Handle, text::Ptr{UInt8}, out::Ptr{Int32})
+    return out[] != 0
 end
 
 """

@@ -20,7 +20,8 @@ The first form makes a stream that does not wait for the legacy default stream. 
 is somebody else's, by its handle (`CUstream`, `cudaStream_t`), or to a default stream (`DevExchange.LEGACY_STREAM`,
 `DevExchange.PER_THREAD_STREAM`): it has to be there as long as this is used, and is never destroyed from here.
 
-Wherever a function takes a `stream`, such a value may be given instead, and the device is that of the data.
+Wherever a function takes a `stream`, such a value may be given instead, and the device is that of the data: for pinned and
+managed memory the one that it was made for.
 `stream.value` is the handle for other libraries.
 
 **Ownership.** `close(stream)` destroys a stream that was made here; what is queued on it is still done, and closing it

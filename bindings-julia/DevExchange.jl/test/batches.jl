@@ -229,6 +229,17 @@ end
     @test nothing_left()
 end
 
+@testset "batches: copies" begin
+    b = Batch((a=[1, 2, 3], b=["x", "yz", missing]))
+    c = copy(b)
+    @test pointer(c[:a]) != pointer(b[:a])
+    close(b)
+    @test c[:a] == [1, 2, 3] && isequal(collect(c[:b]), ["x", "yz", missing])
+    @test refused(() -> copy(b), DX.DEVX_CLOSED)
+    close(c)
+    @test nothing_left()
+end
+
 @testset "batches: as tables and vectors" begin
     b = Batch((a=[1, 2, 3], b=["x", missing, "z"]); metadata=("source" => "test",))
     @test sprint(show, b) == "Batch of 3 rows: a (l), b (u)" && haskey(b, :a) && !haskey(b, "c")

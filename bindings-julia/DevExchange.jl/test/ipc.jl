@@ -43,8 +43,7 @@ const IMPORTER = """
     @test leases(server) == 3
     # The same memory, also after the end of the offer; ours goes when all have released it.
     t[1, 1] = 42
-    withdraw(server, "t")
-    withdraw(server, "t")
+    @test withdraw(server, "t") && !withdraw(server, "t")
     tell(peer)
     @test hear(peer) == repr((42.0f0, false))
     @test hear(peer) == "closed" && t[1, 2] == 77

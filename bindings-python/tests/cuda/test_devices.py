@@ -7,7 +7,7 @@ import pytest
 from cuda.core import Device
 from structs import Producer
 
-from devexchange import from_arrow, from_cuda_array_interface, from_dlpack
+from devexchange import MemoryManager, from_arrow, from_cuda_array_interface, from_dlpack
 
 CPU = (1, 0)
 DEVICES = [(2, 0), (2, 1)]
@@ -83,6 +83,35 @@ def test_a_consumer_on_the_other_device_comes_after_the_producer_and_before_the_
     seen.used_on(streams[1])
     seen.close()
     numpy.testing.assert_array_equal(numpy.from_dlpack(target.copy_to(CPU, streams[1])), VALUES)
+
+
+class Pinned(Producer):
+    """Pinned memory that was made for device 1, and goes when the tensor does."""
+
+    def __init__(self):
+        self.memory = MemoryManager.driver().allocate(24, (3, 1))
+        super().__init__(device_type=3, data=self.memory.address)
+
+    def __dlpack_device__(self):
+        return (3, 0)
+
+    def _delete(self, context):
+        super()._delete(context)
+        self.memory.close()
+
+
+def test_a_default_stream_of_pinned_memory_is_that_of_the_device_it_was_made_for(cuda, streams):
+    producer = Pinned()
+    tensor = from_dlpack(producer, stream=streams[0])
+    Device(1).set_current()
+    driver.ok(driver.cuda.cuMemsetD8Async(tensor.data_ptr, 1, 24, 1))
+    cuda.device.set_current()
+    tensor.produced_on(1)
+    copy = tensor.copy_to(DEVICES[0], streams[0])
+    tensor.used_on(1)
+    tensor.close()
+    assert numpy.from_dlpack(copy.copy_to(CPU, streams[0])).tobytes() == b"\1" * 24
+    driver.wait_until(lambda: producer.deleted == 1)
 
 
 def test_memory_that_is_not_where_it_is_said_to_be(cuda):

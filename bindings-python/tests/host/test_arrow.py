@@ -48,6 +48,18 @@ def test_batch_of_pyarrow_and_back(source):
         assert addresses(there) == addresses(here)
 
 
+@pytest.mark.parametrize("source", [batch(), batch().slice(1, 2), batch().select([])])
+def test_copy_within_host_memory(source):
+    ours = from_arrow(source)
+    copy = ours.copy_to((1, 0))
+    ours.close()
+    back = pyarrow.record_batch(copy)
+    assert back.equals(source)
+    for there, here in zip(source.columns, back.columns, strict=True):
+        shared = set(addresses(there)) & set(addresses(here))
+        assert shared <= {None}
+
+
 def test_array_of_pyarrow_and_back():
     source = pyarrow.array([1, None, 3], pyarrow.int16())
     ours = from_arrow(source)

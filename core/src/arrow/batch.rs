@@ -19,7 +19,7 @@ use crate::ledger::{Entry, Kind};
 use crate::memory::{Foreign, Owner, Slab, TailSize, fill_in, repeated};
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::reaper::Held;
-use crate::runtime::cuda::{Event, Stream};
+use crate::runtime::cuda::{Event, RawStream, Stream};
 use crate::tensor::Borrowed;
 
 /// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns.
@@ -310,6 +310,29 @@ impl Batch {
     /// When the data may be touched.
     pub fn ready(&self) -> &Ready {
         &self.0.header().ready
+    }
+
+    /// The stream that a number stands for, for work with this batch; see [`crate::Tensor::stream`].
+    ///
+    /// # Errors
+    /// As [`crate::Tensor::stream`].
+    pub fn stream(&self, value: RawStream) -> Result<Stream> {
+        let device = self.device_of(value);
+        device.stream_with(device, value)
+    }
+
+    /// As [`Batch::stream`], for a copy to `target`, which has streams of its own if it is a GPU.
+    ///
+    /// # Errors
+    /// As [`crate::Tensor::stream_to`].
+    pub fn stream_to(&self, target: Device, value: RawStream) -> Result<Stream> {
+        target.stream_with(self.device_of(value), value)
+    }
+
+    fn device_of(&self, value: RawStream) -> Device {
+        let buffers = || (0..self.schema().nodes()).flat_map(|node| self.buffers(node));
+        let any = || buffers().copied().find(|address| !address.is_null());
+        self.device().of_stream(value, || any().unwrap_or(std::ptr::null()))
     }
 
     /// Says that the data is there when what is queued on `stream` is done; see [`crate::Tensor::produced_on`].

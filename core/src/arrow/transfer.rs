@@ -128,7 +128,16 @@ impl Batch {
         Ok(copy)
     }
 
-    /// A copy in one block of host memory that `allocate` gives, made by the host; no driver is needed.
+    /// A copy in one block of host memory of this library's, made by the host: nothing of it is the producer's. No driver is
+    /// needed.
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE` and `DEVX_NOT_READY` if the host cannot read the batch, `DEVX_INVALID_BUFFERS`, `DEVX_OUT_OF_MEMORY`.
+    pub fn copy(&self) -> Result<Self> {
+        self.copy_on_host(|bytes| runtime::allocate(Device::CPU, bytes, None))
+    }
+
+    /// As [`Batch::copy`], in host memory that `allocate` gives.
     ///
     /// # Errors
     /// `DEVX_DEVICE` and `DEVX_NOT_READY` if the host cannot read the batch, `DEVX_INVALID_BUFFERS`, and those of `allocate`.

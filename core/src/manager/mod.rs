@@ -32,7 +32,7 @@ use crate::memory::{Owner, Slab, TailSize, Vacant, boxed};
 use crate::order::Ready;
 use crate::runtime::Memory;
 use crate::runtime::cuda::ipc::{self, How};
-use crate::runtime::cuda::{Allocation, Stream, info};
+use crate::runtime::cuda::{Allocation, RawStream, Stream, info};
 use crate::tensor::{Borrowed, Flags, Tensor, TensorDesc};
 
 /// The version of the interface.
@@ -121,6 +121,15 @@ unsafe impl Send for Allocated {}
 unsafe impl Sync for Allocated {}
 
 impl Allocated {
+    /// The stream that a number stands for, for work with the memory; see [`Tensor::stream`].
+    ///
+    /// # Errors
+    /// As [`Tensor::stream`].
+    pub fn stream(&self, value: RawStream) -> Result<Stream> {
+        let device = self.device.of_stream(value, || self.address.cast_const());
+        device.stream_with(device, value)
+    }
+
     /// Blocks the host until anybody may touch the memory, on whatever stream.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! A tensor: what, where, who and when of an n-dimensional array, whoever made it.
 
 mod borrowed;
+mod order;
 mod transfer;
 
 use core::ffi::c_void;
@@ -18,7 +19,7 @@ use crate::error::{Refused, Result, refuse};
 use crate::layout::{self, Layout, MAX_NDIM};
 use crate::memory::{Owner, Room, Slab, TailSize, entry, set_entry};
 use crate::order::{Ready, Uses};
-use crate::runtime::cuda::{Event, Stream, pointer};
+use crate::runtime::cuda::{Stream, pointer};
 
 pub use borrowed::Borrowed;
 
@@ -226,82 +227,6 @@ impl Tensor {
             handed: UnsafeCell::new(MaybeUninit::uninit()),
         };
         Ok(Self(room.fill(header)))
-    }
-
-    /// Says when the data may be touched, if that is not after what is queued on the legacy default stream. For the maker
-    /// of a tensor: there is no second reference to it yet.
-    #[inline]
-    pub(crate) fn set_ready(&mut self, ready: Ready) {
-        if let Some(header) = self.0.unique() {
-            header.ready = ready;
-        }
-    }
-
-    /// Says on which stream the producer works, which is to wait for all uses in the end. As [`Tensor::set_ready`].
-    ///
-    /// # Errors
-    /// `DEVX_OUT_OF_MEMORY`.
-    pub(crate) fn set_producer(&mut self, producer: Stream) -> Result<()> {
-        if let Some(header) = self.0.unique() {
-            header.uses = Uses::lent(producer)?;
-        }
-        Ok(())
-    }
-
-    /// Makes this a view of something else, which is what is used and ready.
-    pub(crate) fn set_view(&mut self, ready: Ready, uses: Uses) {
-        if let Some(header) = self.0.unique() {
-            (header.ready, header.uses) = (ready, uses);
-        }
-    }
-
-    /// Says that the data is there when what is queued on `stream` is done: for a producer that worked on another stream
-    /// than the legacy default one. To be called before the tensor is shared.
-    ///
-    /// # Errors
-    /// `DEVX_INVALID_ARGUMENT` if the tensor is shared already, `DEVX_DEVICE` if its device has no streams.
-    pub fn produced_on(&mut self, stream: Stream) -> Result<()> {
-        self.device().require_streams()?;
-        match self.0.unique() {
-            Some(header) => {
-                header.ready = Ready::Queued(stream);
-                Ok(())
-            }
-            None => refuse!(DEVX_INVALID_ARGUMENT, "the tensor is shared already: others may rely on its order"),
-        }
-    }
-
-    /// When the data may be touched.
-    pub fn ready(&self) -> &Ready {
-        &self.0.header().ready
-    }
-
-    /// Makes `stream` wait, on the device, until the data may be touched. The host does not wait.
-    ///
-    /// # Errors
-    /// As [`Ready::wait`].
-    pub fn wait(&self, stream: Stream) -> Result<()> {
-        self.ready().wait(stream)
-    }
-
-    /// Says that work which is queued on `stream` uses the data: the memory is released only when that work is done. From
-    /// any thread, as often as there are streams.
-    ///
-    /// # Errors
-    /// `DEVX_DEVICE` if the tensor's device has no streams, `DEVX_DRIVER`, `DEVX_UNSUPPORTED` under capture.
-    pub fn used_on(&self, stream: Stream) -> Result<()> {
-        self.device().require_streams()?;
-        self.0.header().uses.add(stream)
-    }
-
-    /// The work that was noted with [`Tensor::used_on`].
-    pub(crate) fn uses(&self) -> &Uses {
-        &self.0.header().uses
-    }
-
-    /// See [`Uses::add_event`].
-    pub(crate) fn used_until(&self, event: Event) -> Result<()> {
-        self.0.header().uses.add_event(event)
     }
 
     /// An owner that keeps the tensor.

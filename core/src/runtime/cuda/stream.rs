@@ -67,6 +67,12 @@ impl RawStream {
     pub const fn value(self) -> i64 {
         self.0
     }
+
+    /// Whether it is a default stream: one of a device that the number does not name.
+    #[inline]
+    pub(crate) const fn is_default(self) -> bool {
+        matches!(self.0, LEGACY | PER_THREAD)
+    }
 }
 
 /// The same stream, by its number; see [`Stream::value`] for the default stream of another thread.

@@ -1,0 +1,109 @@
+//! When a tensor may be touched, on which streams, and who still uses it.
+
+use super::Tensor;
+use crate::device::Device;
+use crate::error::{Result, refuse};
+use crate::order::{Ready, Uses};
+use crate::runtime::cuda::{Event, RawStream, Stream};
+
+impl Tensor {
+    /// Says when the data may be touched, if that is not after what is queued on the legacy default stream. For the maker
+    /// of a tensor: there is no second reference to it yet.
+    #[inline]
+    pub(crate) fn set_ready(&mut self, ready: Ready) {
+        if let Some(header) = self.0.unique() {
+            header.ready = ready;
+        }
+    }
+
+    /// Says on which stream the producer works, which is to wait for all uses in the end. As [`Tensor::set_ready`].
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub(crate) fn set_producer(&mut self, producer: Stream) -> Result<()> {
+        if let Some(header) = self.0.unique() {
+            header.uses = Uses::lent(producer)?;
+        }
+        Ok(())
+    }
+
+    /// Makes this a view of something else, which is what is used and ready.
+    pub(crate) fn set_view(&mut self, ready: Ready, uses: Uses) {
+        if let Some(header) = self.0.unique() {
+            (header.ready, header.uses) = (ready, uses);
+        }
+    }
+
+    /// Says that the data is there when what is queued on `stream` is done: for a producer that worked on another stream
+    /// than the legacy default one. To be called before the tensor is shared.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_ARGUMENT` if the tensor is shared already, `DEVX_DEVICE` if its device has no streams.
+    pub fn produced_on(&mut self, stream: Stream) -> Result<()> {
+        self.device().require_streams()?;
+        match self.0.unique() {
+            Some(header) => {
+                header.ready = Ready::Queued(stream);
+                Ok(())
+            }
+            None => refuse!(DEVX_INVALID_ARGUMENT, "the tensor is shared already: others may rely on its order"),
+        }
+    }
+
+    /// When the data may be touched.
+    pub fn ready(&self) -> &Ready {
+        &self.0.header().ready
+    }
+
+    /// The stream that a number stands for, for work with this tensor. A default stream (1, 2) is that of the tensor's
+    /// device; of pinned and managed memory, of the device that it was made for, which the driver is asked for.
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE` if the tensor's device has no streams, `DEVX_INVALID_STREAM`.
+    pub fn stream(&self, value: RawStream) -> Result<Stream> {
+        let device = self.device_of(value);
+        device.stream_with(device, value)
+    }
+
+    /// As [`Tensor::stream`], for a copy to `target`, which has streams of its own if it is a GPU.
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE` if neither device has streams, `DEVX_INVALID_STREAM`.
+    pub fn stream_to(&self, target: Device, value: RawStream) -> Result<Stream> {
+        target.stream_with(self.device_of(value), value)
+    }
+
+    /// See [`Device::of_stream`].
+    #[inline]
+    pub(crate) fn device_of(&self, value: RawStream) -> Device {
+        self.device().of_stream(value, || self.data().cast_const())
+    }
+
+    /// Makes `stream` wait, on the device, until the data may be touched. The host does not wait.
+    ///
+    /// # Errors
+    /// As [`Ready::wait`].
+    pub fn wait(&self, stream: Stream) -> Result<()> {
+        self.ready().wait(stream)
+    }
+
+    /// Says that work which is queued on `stream` uses the data: the memory is released only when that work is done. From
+    /// any thread, as often as there are streams.
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE` if the tensor's device has no streams, `DEVX_DRIVER`, `DEVX_UNSUPPORTED` under capture.
+    pub fn used_on(&self, stream: Stream) -> Result<()> {
+        self.device().require_streams()?;
+        self.0.header().uses.add(stream)
+    }
+
+    /// The work that was noted with [`Tensor::used_on`].
+    pub(crate) fn uses(&self) -> &Uses {
+        &self.0.header().uses
+    }
+
+    /// See [`Uses::add_event`].
+    pub(crate) fn used_until(&self, event: Event) -> Result<()> {
+        self.0.header().uses.add_event(event)
+    }
+}
