@@ -46,11 +46,18 @@ output), and does not block its threads in foreign calls that wait for such a co
 (`Inf` for no limit) fails, and with it the stream (`DEVX_NOT_READY`). When Julia ends, whoever waits is told so
 (`DEVX_CLOSED`).
 
-Throws `DEVX_DEVICE` for a type of device that this library has no runtime for, `DEVX_OUT_OF_RANGE` for a negative
+Throws `DEVX_DEVICE` for a type of device that this library has no runtime for, `DEVX_INVALID_ARGUMENT` for a `source`
+or `release` that is neither, `DEVX_OUT_OF_RANGE` for a negative
 `patience`, `DEVX_CLOSED`.
 """
 function BatchStream(schema::Schema, source; device_type::Integer=kDLCPU, release=nothing, patience::Real=60)
     next = source isa Function ? source : Pulled(source, nothing, false)
+    if next === source
+        check_callable(source, "source")
+    elseif !Base.invokelatest(applicable, iterate, source)
+        throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
+            "source is $(repr(source)): it must be a function without arguments, or what can be iterated"))
+    end
     make(number, limit, owner, record) = ccall(devx_julia_source[], DevxStatus,
         (UInt64, UInt64, Ptr{Cvoid}, Int64, Ptr{DevxOwner}, Ptr{DevxBatchSource}),
         number, TAG_REQUEST, serve_address(), limit, owner, record)

@@ -73,7 +73,10 @@ end
 # Depth first: the array, its children each with all below it, the values of its dictionary. Returns the whole field.
 function describe!(nodes, releases, b::ArrayBuilder)
     push!(nodes, b.node)
-    b.release === nothing || push!(releases, b.release)
+    if b.release !== nothing
+        check_callable(b.release, "release of array $(repr(b.field.name))")
+        push!(releases, b.release)
+    end
     children = Field[describe!(nodes, releases, child) for child in b.children]
     dictionary = b.dictionary === nothing ? nothing : describe!(nodes, releases, b.dictionary)
     return Field(b.field.name, b.field.format, b.field.flags, b.field.metadata, children, dictionary)

@@ -56,10 +56,17 @@ seconds) that [`BatchStream`](@ref BatchStream(::Schema, ::Any)) describes. The 
 module, as all releases do ([`drain`](@ref)): before `reset` and `trim` all that are due have run, before `allocate` all
 that are due unless another task is just at it. So none of them must wait for a task that asks this manager.
 
-Throws `DEVX_OUT_OF_RANGE` for a negative `patience`.
+Throws `DEVX_INVALID_ARGUMENT` for what cannot be called so, `DEVX_OUT_OF_RANGE` for a negative `patience`.
 """
 function MemoryManager(allocate; initialize=nothing, pin=nothing, memory_info=nothing, ipc_handle=nothing,
                        reset=nothing, trim=nothing, defer_cleanup=nothing, release=nothing, patience::Real=60)
+    check_callable(allocate, "allocate", MemoryRequest)
+    for (name, f, types) in (("initialize", initialize, (Int,)), ("pin", pin, (Int, Ptr{Cvoid}, Int, UInt32)),
+                             ("memory_info", memory_info, (Int,)), ("ipc_handle", ipc_handle, (Ptr{Cvoid},)),
+                             ("reset", reset, (Int,)), ("trim", trim, (Int, Int)),
+                             ("defer_cleanup", defer_cleanup, (Bool,)))
+        f === nothing || check_callable(f, name, types...)
+    end
     functions = ManagerFunctions(allocate, initialize, pin, memory_info, ipc_handle, reset, trim, defer_cleanup)
     optional = (CALL_INITIALIZE => initialize, CALL_PIN => pin, CALL_MEMORY_INFO => memory_info,
         CALL_GET_IPC_HANDLE => ipc_handle, CALL_RESET => reset, CALL_TRIM => trim, CALL_DEFER_CLEANUP => defer_cleanup)
@@ -108,6 +115,7 @@ end
 
 function give_memory(call, given)
     address, device, release = parts_of(given, "(address, device, release)", 3)
+    release === nothing || check_callable(release, "release")
     try
         place, on = Ptr{Cvoid}(address), device::DLDevice
         give(owner) = answer!(call, :memory, DevxMemory(place, on.device_type, on.device_id, owner))

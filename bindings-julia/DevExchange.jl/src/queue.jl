@@ -344,6 +344,15 @@ end
 
 tracing() = get(ENV, "DEVEXCHANGE_TRACE", "0") != "0"
 
+# That a function of the user's can be called with arguments of these types, before anything is taken that it would have
+# to give back. It may be newer than the caller, as a task may be older than what it is given.
+function check_callable(f, name, types...)
+    ok = isempty(types) ? Base.invokelatest(applicable, f) : Base.invokelatest(hasmethod, f, Tuple{types...})
+    ok && return nothing
+    wanted = isempty(types) ? "without arguments" : string("of ", join(types, ", "))
+    throw(DevExchangeError(DEVX_INVALID_ARGUMENT, "$name is $(repr(f)): it must be a function $wanted"))
+end
+
 # Roots `object` and gives `f` an owner whose release, on whatever thread it comes, drops the root, closes `references`
 # and has `release` called. If `f` throws, nothing took the owner: the root is dropped and `release` is not called.
 owned(f, object, references, release) = owned_by_token((owner, _) -> f(owner), object, references, release)
@@ -356,6 +365,7 @@ function owned_by_token(f, object, references, release)
     Base.sigatomic_begin()
     lock(() -> ROOTS[token] = Root(object, references, release), ROOTS_LOCK)
     result = try
+        release === nothing || check_callable(release, "release")
         status = ccall(devx_julia_register[], DevxStatus, (UInt64, Ptr{DevxOwner}), token, owner)
         status == DEVX_OUT_OF_MEMORY && throw(DevExchangeError(status, "there is no memory for the release queue"))
         status == DEVX_OK || throw(DevExchangeError(status,

@@ -56,7 +56,8 @@ The array is kept alive until the last user of the tensor, in whatever runtime, 
 Then `release()`, if given, is called once, on a task of this module; what it throws is logged and counted
 ([`release_failures`](@ref)). If this throws, `release` is not called.
 
-Throws `DEVX_UNSUPPORTED` for an array without memory of its own and for an element type that DLPack does not have.
+Throws `DEVX_UNSUPPORTED` for an array without memory of its own and for an element type that DLPack does not have,
+`DEVX_INVALID_ARGUMENT` for a `release` that cannot be called.
 """
 function Tensor(array::AbstractArray{T,N}; release=nothing, readonly::Bool=false) where {T,N}
     # First, as it says best what is wrong with the array.

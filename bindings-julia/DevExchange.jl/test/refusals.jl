@@ -273,3 +273,34 @@ end
     foreach(close, (own, host, reader))
     @test nothing_left()
 end
+
+@testset "refusals: callbacks" begin
+    schema, before, failed = Schema(Field("x", Int)), outstanding(), DX.release_failures()
+    node = Node(1, (nothing, [1]))
+    status, array = DX.DEVX_INVALID_ARGUMENT, [1.0]
+    for bad in (5, x -> x)
+        text = "release is $(repr(bad)): it must be a function without arguments"
+        @test refused(() -> Tensor(array; release=bad), status, text)
+        @test refused(() -> GC.@preserve(array, Tensor(pointer(array), (1,); release=bad)), status, text)
+        @test refused(() -> Batch((x=[1],); release=bad), status, text)
+        @test refused(() -> Batch(schema, [Node(1, (nothing,)), node]; release=bad), status, text)
+        @test refused(() -> BatchStream(schema, () -> nothing; release=bad), status, text)
+        @test refused(() -> MemoryManager(r -> nothing; release=bad), status, text)
+        item = ArrayBuilder("item", Int64, 1, (nothing, [1]); release=bad)
+        @test refused(() -> Batch(item), status, "release of array \"item\" is $(repr(bad))")
+        m = MemoryManager(r -> (pointer(array), DX.CPU, bad))
+        @test refused(() -> allocate(m, 8, DX.CPU), status, text)
+        close(m)
+    end
+    @test refused(() -> BatchStream(schema, nothing), status, "source is nothing", "iterated")
+    @test refused(() -> BatchStream(schema, x -> x), status, "source is ", "without arguments")
+    @test refused(() -> MemoryManager(5), status, "allocate is 5", "MemoryRequest")
+    @test refused(() -> MemoryManager(() -> nothing), status, "allocate is ")
+    for name in (:initialize, :pin, :memory_info, :ipc_handle, :reset, :trim, :defer_cleanup)
+        @test refused(() -> MemoryManager(r -> nothing; (name => 5,)...), status, "$name is 5")
+    end
+    drain()
+    @test outstanding() == before && DX.release_failures() == failed
+    close(schema)
+    @test nothing_left()
+end
