@@ -163,6 +163,14 @@ impl Source {
     }
 }
 
+plain! { batch_copy(handle: jlong) -> jlong }
+/// A copy in host memory of this library's.
+fn batch_copy(handle: jlong) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let batch = unsafe { batch(handle) }?;
+    Ok(give(batch.copy()?.into_raw()))
+}
+
 plain! { batch_share(handle: jlong) -> jlong }
 /// Another reference to the same batch.
 fn batch_share(handle: jlong) -> Result<jlong> {

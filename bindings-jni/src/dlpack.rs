@@ -1,31 +1,38 @@
 //! Tensors in and out as DLPack, both structs.
 
+use core::ffi::c_void;
 use std::ptr::NonNull;
 
-use devexchange_core::Tensor;
 use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
 use devexchange_core::abi::types::DevxDlpackRequest;
 use devexchange_core::dlpack::{self, Managed, Owned, Request};
 use devexchange_core::runtime::cuda::RawStream;
+use devexchange_core::{Refused, Tensor};
 use jni::sys::jlong;
 
 use crate::error::{Result, plain};
 use crate::handle::{address, give, take, tensor};
-use crate::stream::number;
+use crate::stream::optional;
 
 plain! { tensor_import_on(source: jlong, stream: jlong, legacy: jboolean) -> jlong }
 /// As `tensor_import`, of a tensor whose producer was asked for it with a stream, or with none (0) for no synchronisation.
 fn tensor_import_on(source: jlong, stream: jlong, legacy: bool) -> Result<jlong> {
     // SAFETY: Java gives a living handle, or none.
-    let stream = Some(unsafe { number(stream) }?);
+    let stream = unsafe { optional(stream) }?;
+    let number = Some(stream.map_or(RawStream::NO_SYNC, RawStream::from));
     let tensor = if legacy {
         // SAFETY: Java's caller says that there is a tensor that it owns.
-        unsafe { import::<DLManagedTensor>(source, stream) }
+        unsafe { import::<DLManagedTensor>(source, number) }
     } else {
         // SAFETY: as above.
-        unsafe { import::<DLManagedTensorVersioned>(source, stream) }
+        unsafe { import::<DLManagedTensorVersioned>(source, number) }
     };
-    Ok(give(tensor?.into_raw()))
+    let mut tensor = tensor?;
+    // Of which device a default stream is, Java says and the number does not.
+    if let Some(stream) = stream {
+        tensor.produced_on(stream)?;
+    }
+    Ok(give(tensor.into_raw()))
 }
 
 plain! { tensor_import(source: jlong, legacy: jboolean) -> jlong }
@@ -62,6 +69,34 @@ fn tensor_export(handle: jlong, request: jlong, legacy: bool) -> Result<jlong> {
     } else {
         give(dlpack::share::<DLManagedTensorVersioned>(&tensor, &request)?.into_raw())
     })
+}
+
+plain! { tensor_move(handle: jlong, request: jlong, legacy: jboolean) -> jlong }
+/// Hands the tensor to a consumer, which calls the deleter, with the reference that Java has. If this is refused, Java
+/// keeps it; a panic takes it. `request` is the address of a record.
+fn tensor_move(handle: jlong, request: jlong, legacy: bool) -> Result<jlong> {
+    // SAFETY: Java gives the address of a record that it filled in.
+    let request = unsafe { &*take::<DevxDlpackRequest>(request) };
+    // SAFETY: and the stream in it is alive.
+    let request = unsafe { Request::from_raw(request) }?;
+    // SAFETY: Java gives a living handle that no other call uses.
+    let tensor = unsafe { Tensor::from_raw(take::<c_void>(handle)) };
+    if legacy {
+        hand_over::<DLManagedTensor>(tensor, &request)
+    } else {
+        hand_over::<DLManagedTensorVersioned>(tensor, &request)
+    }
+}
+
+fn hand_over<M: Managed>(tensor: Tensor, request: &Request) -> Result<jlong> {
+    match dlpack::export::<M>(tensor, request) {
+        Ok(managed) => Ok(give(managed.into_raw())),
+        Err(Refused { error, returned }) => {
+            // It is still Java's.
+            returned.into_raw();
+            Err(error.into())
+        }
+    }
 }
 
 plain! { dlpack_release(source: jlong, legacy: jboolean) }

@@ -5,8 +5,11 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use devexchange_core::abi::types::DEVX_CALLBACK;
-use jni::errors::{Error as JniError, ErrorPolicy, Result as JniResult};
+use jni::errors::{Error as JniError, ErrorPolicy, JniError as JniCode, Result as JniResult};
+use jni::exceptions::JOutOfMemoryError;
 use jni::objects::{JString, JThrowable};
+use jni::refs::{LoaderContext, Reference};
+use jni::strings::JNIString;
 use jni::{Env, EnvUnowned, jni_sig, jni_str};
 
 use crate::foreign;
@@ -71,9 +74,19 @@ impl Throw {
             return;
         }
         let thrown = Self::exception(env, error).and_then(|exception| env.throw(exception));
-        // `throw` returns `Err(JavaException)` when it has thrown. Any other error leaves an exception of the JVM's own
-        // behind (out of memory), which Java then gets to see.
-        drop(thrown);
+        // What it returns when it has thrown. Any other error was an exception, too, which the `jni` crate has caught.
+        if !matches!(thrown, Err(JniError::JavaException)) {
+            Self::throw_out_of_memory(env, format_args!("no exception could be made to say: {error}"));
+        }
+    }
+
+    /// Throws what takes no memory if there is none: the JVM has one in store.
+    fn throw_out_of_memory(env: &mut Env<'_>, why: fmt::Arguments<'_>) {
+        let class = JOutOfMemoryError::lookup_class(env, &LoaderContext::None).map(|class| env.new_local_ref(&**class));
+        if let Ok(Ok(class)) = class {
+            // As above.
+            drop(env.throw_new(&class, JNIString::from(why.to_string())));
+        }
     }
 
     fn exception<'l>(env: &mut Env<'l>, error: &devexchange_core::Error) -> JniResult<JThrowable<'l>> {
@@ -94,13 +107,16 @@ impl<T: Default> ErrorPolicy<T, Error> for Throw {
     type Captures<'unowned: 'native, 'native> = ();
 
     fn on_error<'unowned: 'native, 'native>(env: &mut Env<'unowned>, (): &mut (), error: Error) -> JniResult<T> {
-        let error = match error {
-            Error::Refused(error) => error,
-            Error::Jni(error) => {
-                devexchange_core::Error::new(DEVX_CALLBACK, format_args!("a call of the JVM failed: {error}"))
+        match error {
+            Error::Refused(error) => Self::throw(env, &error),
+            Error::Jni(JniError::JniCall(JniCode::NoMemory)) => {
+                Self::throw_out_of_memory(env, format_args!("a native method has no memory"));
             }
-        };
-        Self::throw(env, &error);
+            Error::Jni(error) => {
+                let text = format_args!("a call of the JVM failed: {error}");
+                Self::throw(env, &devexchange_core::Error::new(DEVX_CALLBACK, text));
+            }
+        }
         Ok(T::default())
     }
 

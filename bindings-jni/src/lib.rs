@@ -31,6 +31,7 @@ mod handle;
 mod ipc;
 mod ledger;
 mod library;
+mod load;
 mod manager;
 mod memory;
 mod queue;

@@ -123,15 +123,6 @@ pub(crate) unsafe fn optional(handle: jlong) -> Result<Option<Stream>> {
     unsafe { stream(handle) }.map(Some)
 }
 
-/// The number of a stream where there may be none.
-///
-/// # Safety
-/// As [`optional`].
-pub(crate) unsafe fn number(handle: jlong) -> Result<RawStream> {
-    // SAFETY: the caller's contract.
-    Ok(unsafe { optional(handle) }?.map_or(RawStream::NO_SYNC, RawStream::from))
-}
-
 plain! { tensor_copy_to(handle: jlong, device: jlong, stream: jlong) -> jlong }
 /// A copy on another device, queued on a stream.
 fn tensor_copy_to(handle: jlong, packed: jlong, queue: jlong) -> Result<jlong> {

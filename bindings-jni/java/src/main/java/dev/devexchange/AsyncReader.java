@@ -78,9 +78,10 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
     private AsyncReader(boolean abiHMetadata, Executor executor) {
         this.bell = new Bell<>(this, AsyncReader::schedule);
         this.signals = new Serial(Dispatcher.executor(executor, this::giveUp), this::step, this::giveUp);
-        long token = Dispatcher.register(bell, null);
+        this.handle = new Handle(this, Handle.Kind.ASYNC_READER);
+        Long token = Dispatcher.register(bell, null);
         try {
-            this.handle = new Handle(this, Handle.Kind.ASYNC_READER, Native.asyncReaderCreate(abiHMetadata, token));
+            handle.hold(Native.asyncReaderCreate(abiHMetadata, token));
         } catch (Throwable thrown) {
             Dispatcher.cancel(token);
             throw thrown;
@@ -238,19 +239,17 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
             return;
         }
         Scratch scratch = Scratch.get();
+        Schema come = new Schema(fields);
         long found = poll(reader -> {
             long address = Native.asyncReaderSchema(reader, scratch.address);
             if (address != 0) {
+                come.of(address);
                 deviceType = new DeviceType((int) scratch.buffer.getLong(0));
                 metadata = Metadata.read(scratch.buffer.getLong(Long.BYTES));
             }
             return address;
         });
-        if (found == 0) {
-            return;
-        }
-        Schema come = new Schema(found, fields);
-        if (!schema.complete(come)) {
+        if (found != 0 && !schema.complete(come)) {
             come.close();
         }
     }
@@ -321,14 +320,19 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
     }
 
     private int next(long reader, Batch[] next) {
+        Batch batch = new Batch(fields);
         Scratch scratch = Scratch.get();
         int what = Native.asyncReaderNext(reader, scratch.address);
         if (what == PENDING) {
             return what;
         }
         if (what == BATCH) {
-            long batch = scratch.buffer.getLong(0);
-            next[0] = new Batch(batch, fields, Metadata.read(scratch.buffer.getLong(Long.BYTES)));
+            next[0] = batch.of(scratch.buffer.getLong(0));
+            long said = scratch.buffer.getLong(Long.BYTES);
+            if (said != 0) {
+                next[0] = batch.shareWith(Metadata.read(said));
+                batch.close();
+            }
         }
         // It may have come at the same time, but it came before.
         lookForSchema();

@@ -56,12 +56,12 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
         this.bell = new Bell<>(this, AsyncWriter::schedule);
         this.steps = new Serial(Dispatcher.executor(executor, this::giveUp), this::step, this::giveUp);
         this.schema = schema;
+        this.handle = new Handle(this, Handle.Kind.ASYNC_WRITER);
         Scratch block = Metadata.offHeap(metadata);
-        long token = Dispatcher.register(bell, null);
+        Long token = Dispatcher.register(bell, null);
         try {
-            long made = Native.asyncWriterCreate(
-                    handler, deviceType.value(), block == null ? 0 : block.address, token);
-            this.handle = new Handle(this, Handle.Kind.ASYNC_WRITER, made);
+            handle.hold(Native.asyncWriterCreate(
+                    handler, deviceType.value(), block == null ? 0 : block.address, token));
         } catch (Throwable thrown) {
             Dispatcher.cancel(token);
             throw thrown;

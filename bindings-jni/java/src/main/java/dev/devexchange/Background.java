@@ -36,6 +36,20 @@ final class Background {
         });
     }
 
+    /**
+     * A token as the key of a table. Who sent it counts on what it stands for: where there is no memory, this waits for
+     * some.
+     */
+    static Long key(long token) {
+        while (true) {
+            try {
+                return token;
+            } catch (OutOfMemoryError none) {
+                Thread.yield();
+            }
+        }
+    }
+
     /** What a callback of the user's threw, as whoever called is told it: with its status, if it has one. */
     static DevExchangeException failure(Throwable thrown) {
         if (thrown instanceof DevExchangeException known) {

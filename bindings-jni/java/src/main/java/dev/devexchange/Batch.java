@@ -21,18 +21,24 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
     private final Map<String, String> metadata;
 
     /** Of whose schema nothing is known in Java yet. */
-    Batch(long address) {
-        this(address, new Fields());
+    Batch() {
+        this(new Fields());
     }
 
-    Batch(long address, Fields fields) {
-        this(address, fields, Map.of());
+    Batch(Fields fields) {
+        this(fields, Map.of());
     }
 
-    Batch(long address, Fields fields, Map<String, String> metadata) {
-        super(Handle.Kind.BATCH, address);
+    private Batch(Fields fields, Map<String, String> metadata) {
+        super(Handle.Kind.BATCH);
         this.fields = fields;
         this.metadata = metadata;
+    }
+
+    /** Of a reference that Java was just given. */
+    Batch of(long address) {
+        hold(address);
+        return this;
     }
 
     @Override
@@ -117,7 +123,7 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
      * @throws DevExchangeException as {@link #importArrow(long, Schema)} and {@link Schema#importArrow}
      */
     public static Batch importArrow(long arrayAddress, long schemaAddress) {
-        return new Batch(Native.batchImportBoth(arrayAddress, schemaAddress, false));
+        return new Batch().of(Native.batchImportBoth(arrayAddress, schemaAddress, false));
     }
 
     /**
@@ -141,13 +147,13 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
      * @throws DevExchangeException also {@link Status#DEVICE} for a device that this library has no runtime for
      */
     public static Batch importArrowDevice(long arrayAddress, long schemaAddress) {
-        return new Batch(Native.batchImportBoth(arrayAddress, schemaAddress, true));
+        return new Batch().of(Native.batchImportBoth(arrayAddress, schemaAddress, true));
     }
 
     private static Batch take(String method, long arrayAddress, Schema schema, boolean device) {
         long open = schema.enter(method);
         try {
-            return new Batch(Native.batchImport(arrayAddress, open, device), schema.fields());
+            return new Batch(schema.fields()).of(Native.batchImport(arrayAddress, open, device));
         } finally {
             schema.exit();
         }
@@ -206,7 +212,7 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
 
     private void move(String method, long address, Handle.Kind struct) {
         export(method, address, struct == Handle.Kind.ARROW_DEVICE_ARRAY);
-        moved(method, () -> Native.structRelease(struct.tag, address));
+        moved(method, struct, address);
     }
 
     /**
@@ -230,10 +236,11 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
         return shareWith(Metadata.copy(pairs));
     }
 
-    private Batch shareWith(Map<String, String> pairs) {
+    /** As {@link #share(Map)}, of pairs that do not change any more. */
+    Batch shareWith(Map<String, String> pairs) {
         long batch = enter("Batch.share");
         try {
-            return new Batch(Calls.batchShare(batch), fields, pairs);
+            return new Batch(fields, pairs).of(Calls.batchShare(batch));
         } finally {
             exit();
         }
@@ -261,7 +268,7 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
     public Schema schema() {
         long batch = enter("Batch.schema");
         try {
-            return new Schema(Native.batchSchema(batch), fields);
+            return new Schema(fields).of(Native.batchSchema(batch));
         } finally {
             exit();
         }
@@ -393,12 +400,28 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
         try {
             long queue = DeviceStream.enterIfAny(stream, "Batch.toMatrix");
             try {
-                return new Tensor(Native.batchToMatrix(batch, copy.value, queue));
+                return new Tensor().of(Native.batchToMatrix(batch, copy.value, queue));
             } finally {
                 if (queue != 0) {
                     stream.exit();
                 }
             }
+        } finally {
+            exit();
+        }
+    }
+
+    /**
+     * A copy in one block of host memory of the library's. For memory of a device, and to one, {@link #copyTo}.
+     *
+     * @return the copy, which the caller closes
+     * @throws DevExchangeException {@link Status#DEVICE}, {@link Status#NOT_READY}, {@link Status#INVALID_BUFFERS},
+     *     {@link Status#OUT_OF_MEMORY}, {@link Status#CLOSED}
+     */
+    public Batch copy() {
+        long batch = enter("Batch.copy");
+        try {
+            return new Batch(fields).of(Native.batchCopy(batch));
         } finally {
             exit();
         }
@@ -422,7 +445,7 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
         try {
             long queue = stream.enter("Batch.copyTo");
             try {
-                return new Batch(Native.batchCopyTo(batch, target.packed(), queue), fields);
+                return new Batch(fields).of(Native.batchCopyTo(batch, target.packed(), queue));
             } finally {
                 stream.exit();
             }

@@ -17,9 +17,10 @@ final class BatchMaker {
         int rooms = Math.multiplyExact(nodes.size(), Records.NODE.size());
         Scratch scratch = Scratch.of(rooms + 2L * Long.BYTES * buffers);
         write(nodes, names, scratch, rooms, rooms + Long.BYTES * buffers);
+        Batch batch = new Batch(schema.fields());
         List<Object> kept = new ArrayList<>();
         nodes.forEach(node -> kept.add(node.kept()));
-        long token = ReleaseQueue.register(kept, release);
+        Long token = ReleaseQueue.register(kept, release);
         long made = 0;
         long open = 0;
         try {
@@ -34,7 +35,7 @@ final class BatchMaker {
             }
             Reference.reachabilityFence(scratch);
         }
-        return new Batch(made, schema.fields());
+        return batch.of(made);
     }
 
     private static void write(List<Node> nodes, IntFunction<String> names, Scratch scratch, int rooms, int table) {
@@ -75,7 +76,7 @@ final class BatchMaker {
                 text += name.length;
             }
             queue = DeviceStream.enterIfAny(stream, "Batch.ofColumns");
-            return new Batch(Native.batchOfColumns(scratch.address, columns.size(), queue));
+            return new Batch().of(Native.batchOfColumns(scratch.address, columns.size(), queue));
         } finally {
             if (queue != 0) {
                 stream.exit();

@@ -42,9 +42,15 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
     /** Those of the stream's schema. */
     private final Fields fields = new Fields();
 
-    private BatchStream(long address, boolean uniform) {
-        this.handle = new Handle(this, Handle.Kind.BATCH_STREAM, address);
+    private BatchStream(boolean uniform) {
+        this.handle = new Handle(this, Handle.Kind.BATCH_STREAM);
         this.uniform = uniform;
+    }
+
+    /** Of a reference that Java was just given. */
+    private BatchStream of(long address) {
+        handle.hold(address);
+        return this;
     }
 
     /**
@@ -64,7 +70,8 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
      *     no runtime for, {@link Status#CLOSED}
      */
     public static BatchStream of(Schema schema, DeviceType deviceType, Source source, Runnable release) {
-        long token = Dispatcher.register(new Producer(Objects.requireNonNull(source, "source")), release);
+        BatchStream stream = new BatchStream(false);
+        Long token = Dispatcher.register(new Producer(Objects.requireNonNull(source, "source")), release);
         long made = 0;
         try {
             long open = schema.enter("BatchStream.of");
@@ -78,7 +85,7 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
                 Dispatcher.cancel(token);
             }
         }
-        return new BatchStream(made, false);
+        return stream.of(made);
     }
 
     /**
@@ -143,7 +150,7 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
      *     the producer has no schema, with its code and its text, and as {@link Schema#importArrow}
      */
     public static BatchStream importArrow(long address) {
-        return new BatchStream(Native.batchStreamImport(address, false), true);
+        return new BatchStream(true).of(Native.batchStreamImport(address, false));
     }
 
     /**
@@ -155,7 +162,7 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
      *     known or that this library has no runtime for
      */
     public static BatchStream importArrowDevice(long address) {
-        return new BatchStream(Native.batchStreamImport(address, true), true);
+        return new BatchStream(true).of(Native.batchStreamImport(address, true));
     }
 
     /**
@@ -189,11 +196,7 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
         } finally {
             exit();
         }
-        if (!handle.close()) {
-            // Another thread closed or exported it at the same time, and was first.
-            Native.structRelease(struct.tag, address);
-            throw handle.closed(method);
-        }
+        handle.moved(method, struct, address);
     }
 
     /**
@@ -208,11 +211,9 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
     public Batch next() {
         long stream = enter("BatchStream.next");
         try {
+            Batch next = uniform ? new Batch(fields) : new Batch();
             long batch = Native.batchStreamNext(stream);
-            if (batch == 0) {
-                return null;
-            }
-            return uniform ? new Batch(batch, fields) : new Batch(batch);
+            return batch == 0 ? null : next.of(batch);
         } finally {
             exit();
         }
@@ -272,7 +273,7 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
     public Schema schema() {
         long stream = enter("BatchStream.schema");
         try {
-            return new Schema(Native.batchStreamSchema(stream), fields);
+            return new Schema(fields).of(Native.batchStreamSchema(stream));
         } finally {
             exit();
         }

@@ -19,8 +19,9 @@ public final class CStruct implements AutoCloseable {
 
     private CStruct(Handle.Kind kind, Records.Struct struct, Records.Struct holder) {
         this.kind = kind;
+        this.handle = new Handle(this, kind);
         long address = Native.structCreate();
-        this.handle = new Handle(this, kind, address);
+        handle.hold(address);
         this.memory = HostMemory.view(address, struct.size());
         this.release = holder.at("release");
     }

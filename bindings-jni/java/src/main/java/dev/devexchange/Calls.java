@@ -40,6 +40,11 @@ final class Calls {
         return Native.tensorExport(tensor, request, legacy);
     }
 
+    /** As {@link #tensorExport}. */
+    static long tensorMove(long tensor, long request, boolean legacy) {
+        return Native.tensorMove(tensor, request, legacy);
+    }
+
     static void batchDescribe(long batch, long out, long room) {
         Native.batchDescribe(batch, out, room);
     }

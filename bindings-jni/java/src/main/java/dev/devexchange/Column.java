@@ -379,7 +379,7 @@ public final class Column extends ColumnValues {
     public Tensor toTensor(Copy copy) {
         long open = batch.enter("Column.toTensor");
         try {
-            return new Tensor(Native.columnToTensor(open, record().address, copy.value));
+            return new Tensor().of(Native.columnToTensor(open, record().address, copy.value));
         } finally {
             batch.exit();
         }

@@ -39,13 +39,15 @@ public record CudaArray(Tensor tensor, Tensor mask) implements AutoCloseable {
     }
 
     static CudaArray take(long address, CudaArrayRequest request, boolean withMask) {
+        Tensor tensor = new Tensor();
+        Tensor mask = withMask ? new Tensor() : null;
         Scratch scratch = Scratch.get();
         ByteBuffer buffer = scratch.buffer;
         request.write(buffer);
         Native.cudaArrayImport(address, scratch.address, withMask, scratch.address);
-        long tensor = buffer.getLong(0);
-        long mask = buffer.getLong(Long.BYTES);
-        return new CudaArray(new Tensor(tensor), mask == 0 ? null : new Tensor(mask));
+        tensor.of(buffer.getLong(0));
+        long masked = buffer.getLong(Long.BYTES);
+        return new CudaArray(tensor, masked == 0 ? null : mask.of(masked));
     }
 
     /**

@@ -6,8 +6,14 @@ import java.lang.ref.Reference;
 public final class DeferredCleanup implements AutoCloseable {
     private final Handle handle;
 
-    DeferredCleanup(long raw) {
-        handle = new Handle(this, Handle.Kind.DEFERRED, raw);
+    DeferredCleanup() {
+        handle = new Handle(this, Handle.Kind.DEFERRED);
+    }
+
+    /** Of a reference that Java was just given. */
+    DeferredCleanup of(long raw) {
+        handle.hold(raw);
+        return this;
     }
 
     /** {@return whether it was closed} */

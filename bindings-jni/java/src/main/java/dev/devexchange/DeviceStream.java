@@ -23,9 +23,15 @@ public final class DeviceStream implements AutoCloseable {
     private final Handle handle;
     private final Device device;
 
-    private DeviceStream(Device device, long raw) {
-        this.handle = new Handle(this, Handle.Kind.STREAM, raw);
+    private DeviceStream(Device device) {
+        this.handle = new Handle(this, Handle.Kind.STREAM);
         this.device = device;
+    }
+
+    /** Of a reference that Java was just given. */
+    private DeviceStream of(long raw) {
+        handle.hold(raw);
+        return this;
     }
 
     /**
@@ -38,7 +44,7 @@ public final class DeviceStream implements AutoCloseable {
      *     {@link Status#DRIVER}
      */
     public static DeviceStream create(Device device) {
-        return new DeviceStream(device, Native.streamCreate(device.packed()));
+        return new DeviceStream(device).of(Native.streamCreate(device.packed()));
     }
 
     /**
@@ -52,7 +58,7 @@ public final class DeviceStream implements AutoCloseable {
      *     {@link Status#INVALID_STREAM} for 0, which is ambiguous, and for negative numbers
      */
     public static DeviceStream of(Device device, long value) {
-        return new DeviceStream(device, Native.streamOf(device.packed(), value));
+        return new DeviceStream(device).of(Native.streamOf(device.packed(), value));
     }
 
     /**

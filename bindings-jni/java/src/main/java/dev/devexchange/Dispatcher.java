@@ -54,15 +54,21 @@ final class Dispatcher {
      * A token that may be asked for until it is released; then {@code release}, which may be null, runs on the thread
      * of the {@link ReleaseQueue}.
      */
-    static long register(Task task, Runnable release) {
+    static Long register(Task task, Runnable release) {
         Registration registration = new Registration(release);
-        registration.token = ReleaseQueue.register(null, registration);
-        TASKS.put(registration.token, task);
-        return registration.token;
+        Long token = ReleaseQueue.register(null, registration);
+        registration.token = token;
+        try {
+            TASKS.put(token, task);
+        } catch (Throwable noMemory) {
+            ReleaseQueue.cancel(token);
+            throw noMemory;
+        }
+        return token;
     }
 
-    /** Takes a registration back whose token will not come. */
-    static void cancel(long token) {
+    /** Takes a registration back whose token will not come. Takes no memory. */
+    static void cancel(Long token) {
         ReleaseQueue.cancel(token);
         TASKS.remove(token);
     }
@@ -71,7 +77,7 @@ final class Dispatcher {
         private final Runnable release;
 
         /** Written before anybody else knows of it. */
-        private long token;
+        private Long token;
 
         private Registration(Runnable release) {
             this.release = release;
@@ -104,7 +110,7 @@ final class Dispatcher {
     }
 
     private static void deliver(long token) {
-        Task task = TASKS.get(token);
+        Task task = TASKS.get(Background.key(token));
         if (task == null) {
             return;
         }

@@ -1,5 +1,6 @@
 package dev.devexchange;
 
+import java.lang.invoke.VarHandle;
 import java.lang.ref.PhantomReference;
 import java.util.concurrent.atomic.AtomicIntegerFieldUpdater;
 
@@ -10,6 +11,9 @@ import java.util.concurrent.atomic.AtomicIntegerFieldUpdater;
  * the reference itself is given up when the last one inside has left, which is at once unless another thread is in a
  * call. So a call never sees its thing disappear, and nobody waits for anybody. The reference to the owner is what
  * {@link Net} finds it by, should nobody close it.
+ *
+ * <p>It is made before the native call that gives the reference, as all of its owner is, and then told the address: the
+ * JVM may have no memory for an object, and so it has to say before anything is taken.
  */
 final class Handle extends PhantomReference<Object> {
     /** What it is a reference to. */
@@ -47,8 +51,8 @@ final class Handle extends PhantomReference<Object> {
         }
     }
 
-    /** The bit of {@link #state} that says that it is closed. */
-    private static final int CLOSED = 1;
+    /** The bit of {@link #state} that says that it is open. */
+    private static final int OPEN = 1;
 
     /** What {@link #state} has more for each call that is inside. */
     private static final int USE = 2;
@@ -60,22 +64,36 @@ final class Handle extends PhantomReference<Object> {
             AtomicIntegerFieldUpdater.newUpdater(Handle.class, "state");
 
     private final Kind kind;
-    private final long address;
-    private final int place;
 
-    /** Open and unused at first; at {@link #CLOSED} alone the reference is given up. */
+    // Written once, by `hold`.
+    private long address;
+    private int place;
+
+    // Of the net, which many of them make a ring.
+    Handle next;
+    Handle previous;
+
+    /** 0 at first, as there is no reference yet, and when it is given up: not open, and nobody inside. */
     private volatile int state;
 
     /**
-     * A reference that Java was just given.
+     * For a reference that Java is about to be given. Until then it is closed, also to {@link Net}, who may find it
+     * without one.
      *
      * @param owner whoever closes it; if it is collected without that, the reference is given up all the same
      */
-    Handle(Object owner, Kind kind, long address) {
+    Handle(Object owner, Kind kind) {
         super(owner, Net.COLLECTED);
         this.kind = kind;
-        this.address = address;
-        this.place = Net.hold(this);
+    }
+
+    /** The reference that Java was just given. Takes no memory. */
+    void hold(long given) {
+        address = given;
+        place = Net.hold(this);
+        STATE.lazySet(this, OPEN);
+        // Who sees the owner sees all that, as if this were a constructor.
+        VarHandle.storeStoreFence();
     }
 
     private long token() {
@@ -86,12 +104,12 @@ final class Handle extends PhantomReference<Object> {
     long enter(String method) {
         while (true) {
             int now = state;
-            if ((now & CLOSED) != 0) {
+            if ((now & OPEN) == 0) {
                 throw closed(method);
             }
             if (now >= ALONE) {
-                // Not for long: such a call neither waits nor calls the driver.
-                Thread.onSpinWait();
+                // Not for long, unless the elements are copied for a consumer.
+                Thread.yield();
             } else if (STATE.compareAndSet(this, now, now + USE)) {
                 return address;
             }
@@ -104,42 +122,68 @@ final class Handle extends PhantomReference<Object> {
     }
 
     private void leave(int use) {
-        if (STATE.addAndGet(this, -use) == CLOSED) {
+        if (STATE.addAndGet(this, -use) == 0) {
             Native.release(token());
         }
     }
 
-    /** As {@link #enter}, and until {@link #exitAlone} nobody else enters. Refuses if somebody is inside. */
+    /** As {@link #enter}, and until {@link #exitAlone} nobody else enters; 0 if somebody is inside. */
+    long tryAlone(String method) {
+        if (STATE.compareAndSet(this, OPEN, OPEN + ALONE)) {
+            return address;
+        }
+        check(method);
+        return 0;
+    }
+
+    /** As {@link #tryAlone}, and refuses if somebody is inside. */
     long enterAlone(String method) {
-        if (!STATE.compareAndSet(this, 0, ALONE)) {
-            check(method);
+        long alone = tryAlone(method);
+        if (alone == 0) {
             throw new DevExchangeException(
                     Status.INVALID_ARGUMENT, method + ": another thread is using the " + kind.noun);
         }
-        return address;
+        return alone;
     }
 
     void exitAlone() {
         leave(ALONE);
     }
 
+    /** As {@link #exitAlone}, of a call that gave the reference away: it is closed, and there is nothing to give up. */
+    void exitMoved() {
+        shut();
+        STATE.addAndGet(this, -ALONE);
+    }
+
     /** Closes it; false if it was closed already. */
     boolean close() {
         int before = shut();
-        if (before == 0) {
+        if (before == OPEN) {
             Native.release(token());
         }
-        return before != CLOSED;
+        return before != 0;
     }
 
-    /** Closes it, and returns the uses that there are, or {@link #CLOSED} if it was closed already. */
+    /**
+     * Closes it, now that a consumer has what was exported of it to the struct at an address. If another thread closed
+     * or moved it at the same time and was first, it was not this one's to give, and the export is taken back.
+     */
+    void moved(String method, Kind struct, long exported) {
+        if (!close()) {
+            Native.structRelease(struct.tag, exported);
+            throw closed(method);
+        }
+    }
+
+    /** Closes it, and returns what {@link #state} was, or 0 if it was closed already. */
     private int shut() {
         while (true) {
             int now = state;
-            if ((now & CLOSED) != 0) {
-                return CLOSED;
+            if ((now & OPEN) == 0) {
+                return 0;
             }
-            if (STATE.compareAndSet(this, now, now | CLOSED)) {
+            if (STATE.compareAndSet(this, now, now - OPEN)) {
                 Net.drop(this, place);
                 return now;
             }
@@ -147,7 +191,7 @@ final class Handle extends PhantomReference<Object> {
     }
 
     boolean isClosed() {
-        return (state & CLOSED) != 0;
+        return (state & OPEN) == 0;
     }
 
     /** Refuses if it is closed: enough for what Java knows by itself. */
@@ -163,7 +207,7 @@ final class Handle extends PhantomReference<Object> {
 
     /** What becomes of one whose owner is gone: as a finalizer it only queues, and the thread of the queue releases. */
     void giveUp() {
-        if (shut() == 0) {
+        if (shut() == OPEN) {
             ReleaseQueue.giveUp(token());
         }
     }

@@ -14,8 +14,14 @@ abstract class Held<T> implements AutoCloseable {
     /** What it is, once somebody asked. */
     private volatile T known;
 
-    Held(Handle.Kind kind, long address) {
-        handle = new Handle(this, kind, address);
+    Held(Handle.Kind kind) {
+        handle = new Handle(this, kind);
+    }
+
+    /** The reference that Java was just given. */
+    final void hold(long address) {
+        handle.hold(address);
+        Reference.reachabilityFence(this);
     }
 
     /** Asks the native library what it is. The caller is inside. */
@@ -95,15 +101,33 @@ abstract class Held<T> implements AutoCloseable {
         }
     }
 
-    /**
-     * Closes it, now that a consumer has what was exported of it. If another thread closed or moved it at the same time
-     * and was first, it was not this one's to give: {@code release} takes the export back.
-     */
-    final void moved(String method, Runnable release) {
-        if (!handle.close()) {
-            release.run();
-            throw handle.closed(method);
+    /** As {@link Handle#moved}. */
+    final void moved(String method, Handle.Kind struct, long address) {
+        handle.moved(method, struct, address);
+    }
+
+    /** As {@link Handle#tryAlone}, of a call that may give the reference away. */
+    final long enterMove(String method) {
+        return handle.tryAlone(method);
+    }
+
+    /** Ends such a call. */
+    final void exitMove(boolean moved) {
+        if (moved) {
+            handle.exitMoved();
+        } else {
+            handle.exitAlone();
         }
+        Reference.reachabilityFence(this);
+    }
+
+    /** Closes it, and says whether it was this call that did. */
+    final boolean closeOnce() {
+        return handle.close();
+    }
+
+    final DevExchangeException closed(String method) {
+        return handle.closed(method);
     }
 
     // What is public is not final: so the public classes get methods of their own for it, as reflection needs them.

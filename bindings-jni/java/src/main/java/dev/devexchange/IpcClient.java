@@ -16,8 +16,14 @@ public final class IpcClient implements AutoCloseable {
 
     private final Handle handle;
 
-    private IpcClient(long raw) {
-        handle = new Handle(this, Handle.Kind.IPC_CLIENT, raw);
+    private IpcClient() {
+        handle = new Handle(this, Handle.Kind.IPC_CLIENT);
+    }
+
+    /** Of a reference that Java was just given. */
+    private IpcClient of(long raw) {
+        handle.hold(raw);
+        return this;
     }
 
     /**
@@ -48,7 +54,7 @@ public final class IpcClient implements AutoCloseable {
                     Status.INVALID_ARGUMENT, "timeout is " + timeout + ": it must not be negative");
         }
         long nanoseconds = (timeout.compareTo(LONGEST) > 0 ? LONGEST : timeout).toNanos();
-        return new IpcClient(Native.ipcClientConnect(address, nanoseconds));
+        return new IpcClient().of(Native.ipcClientConnect(address, nanoseconds));
     }
 
     /**
@@ -65,7 +71,7 @@ public final class IpcClient implements AutoCloseable {
         Field.requireUnicode(name, "name");
         long client = enter("IpcClient.importTensor");
         try {
-            return new Tensor(Native.ipcClientImportTensor(client, name));
+            return new Tensor().of(Native.ipcClientImportTensor(client, name));
         } finally {
             exit();
         }
@@ -82,7 +88,7 @@ public final class IpcClient implements AutoCloseable {
         Field.requireUnicode(name, "name");
         long client = enter("IpcClient.importBatch");
         try {
-            return new Batch(Native.ipcClientImportBatch(client, name));
+            return new Batch().of(Native.ipcClientImportBatch(client, name));
         } finally {
             exit();
         }

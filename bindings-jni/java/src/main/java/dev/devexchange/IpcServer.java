@@ -14,8 +14,14 @@ import java.lang.ref.Reference;
 public final class IpcServer implements AutoCloseable {
     private final Handle handle;
 
-    private IpcServer(long raw) {
-        handle = new Handle(this, Handle.Kind.IPC_SERVER, raw);
+    private IpcServer() {
+        handle = new Handle(this, Handle.Kind.IPC_SERVER);
+    }
+
+    /** Of a reference that Java was just given. */
+    private IpcServer of(long raw) {
+        handle.hold(raw);
+        return this;
     }
 
     /**
@@ -28,7 +34,7 @@ public final class IpcServer implements AutoCloseable {
      */
     public static IpcServer bind(String address) {
         Field.requireUnicode(address, "address");
-        return new IpcServer(Native.ipcServerBind(address));
+        return new IpcServer().of(Native.ipcServerBind(address));
     }
 
     /**

@@ -10,15 +10,23 @@ import java.lang.ref.Reference;
  */
 public final class Memory implements AutoCloseable {
     private final Handle handle;
-    private final long address;
-    private final Device device;
     private final long bytes;
 
-    Memory(long raw, long address, Device device, long bytes) {
-        this.handle = new Handle(this, Handle.Kind.MEMORY, raw);
-        this.address = address;
-        this.device = device;
+    // Written once, by `of`.
+    private long address;
+    private long device;
+
+    Memory(long bytes) {
+        this.handle = new Handle(this, Handle.Kind.MEMORY);
         this.bytes = bytes;
+    }
+
+    /** Of a reference that Java was just given; {@code packed} is the device. */
+    Memory of(long raw, long begin, long packed) {
+        address = begin;
+        device = packed;
+        handle.hold(raw);
+        return this;
     }
 
     /**
@@ -40,7 +48,7 @@ public final class Memory implements AutoCloseable {
      */
     public Device device() {
         handle.check("Memory.device");
-        return device;
+        return Device.unpack(device);
     }
 
     /**
@@ -69,6 +77,6 @@ public final class Memory implements AutoCloseable {
     /** {@return bytes and device, or that it is closed} */
     @Override
     public String toString() {
-        return isClosed() ? "Memory (closed)" : "Memory (" + bytes + " bytes, " + device + ")";
+        return isClosed() ? "Memory (closed)" : "Memory (" + bytes + " bytes, " + Device.unpack(device) + ")";
     }
 }

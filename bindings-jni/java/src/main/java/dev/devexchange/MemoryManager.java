@@ -19,10 +19,19 @@ public final class MemoryManager implements AutoCloseable {
     /** In place of a number of bytes: no limit. */
     public static final long NO_LIMIT = -1;
 
+    /** Where pinned memory is, whatever device it was pinned for. */
+    private static final long PINNED = new Device(DeviceType.CUDA_HOST, 0).packed();
+
     private final Handle handle;
 
-    private MemoryManager(long raw) {
-        handle = new Handle(this, Handle.Kind.MANAGER, raw);
+    private MemoryManager() {
+        handle = new Handle(this, Handle.Kind.MANAGER);
+    }
+
+    /** Of a reference that Java was just given. */
+    private MemoryManager of(long raw) {
+        handle.hold(raw);
+        return this;
     }
 
     // ---- making ----
@@ -34,7 +43,7 @@ public final class MemoryManager implements AutoCloseable {
      * @return the manager, which the caller closes
      */
     public static MemoryManager driver() {
-        return new MemoryManager(Native.managerDriver());
+        return new MemoryManager().of(Native.managerDriver());
     }
 
     /**
@@ -43,7 +52,7 @@ public final class MemoryManager implements AutoCloseable {
      * @return the manager, which the caller closes
      */
     public static MemoryManager managed() {
-        return new MemoryManager(Native.managerManaged());
+        return new MemoryManager().of(Native.managerManaged());
     }
 
     /**
@@ -52,7 +61,7 @@ public final class MemoryManager implements AutoCloseable {
      * @return the manager, which the caller closes
      */
     public static MemoryManager hostOnly() {
-        return new MemoryManager(Native.managerHostOnly());
+        return new MemoryManager().of(Native.managerHostOnly());
     }
 
     /**
@@ -83,7 +92,7 @@ public final class MemoryManager implements AutoCloseable {
     private static MemoryManager pool(long limit, long keep, boolean shareable) {
         checkLimit(limit, "limit");
         checkLimit(keep, "keep");
-        return new MemoryManager(Native.managerPool(limit, keep, shareable));
+        return new MemoryManager().of(Native.managerPool(limit, keep, shareable));
     }
 
     /**
@@ -98,7 +107,7 @@ public final class MemoryManager implements AutoCloseable {
         checkLimit(limit, "limit");
         long open = inner.enter("MemoryManager.limited");
         try {
-            return new MemoryManager(Native.managerLimited(open, limit));
+            return new MemoryManager().of(Native.managerLimited(open, limit));
         } finally {
             inner.exit();
         }
@@ -120,7 +129,8 @@ public final class MemoryManager implements AutoCloseable {
      * @return the manager, which the caller closes
      */
     public static MemoryManager of(Allocator allocator, Runnable release) {
-        long token = Dispatcher.register(new AllocatorTask(Objects.requireNonNull(allocator, "allocator")), release);
+        MemoryManager manager = new MemoryManager();
+        Long token = Dispatcher.register(new AllocatorTask(Objects.requireNonNull(allocator, "allocator")), release);
         long made = 0;
         try {
             made = Native.managerCreate(token);
@@ -129,7 +139,7 @@ public final class MemoryManager implements AutoCloseable {
                 Dispatcher.cancel(token);
             }
         }
-        return new MemoryManager(made);
+        return manager.of(made);
     }
 
     // ---- memory ----
@@ -158,11 +168,11 @@ public final class MemoryManager implements AutoCloseable {
     public Memory allocate(MemoryRequest request) {
         long manager = enter("MemoryManager.allocate");
         try {
+            Memory memory = new Memory(request.bytes());
             Scratch scratch = Scratch.get();
             request.write(scratch.buffer);
             long raw = Native.managerAllocate(manager, scratch.address, scratch.address);
-            Device device = Device.unpack(scratch.buffer.getLong(Long.BYTES));
-            return new Memory(raw, scratch.buffer.getLong(0), device, request.bytes());
+            return memory.of(raw, scratch.buffer.getLong(0), scratch.buffer.getLong(Long.BYTES));
         } finally {
             exit();
         }
@@ -199,9 +209,10 @@ public final class MemoryManager implements AutoCloseable {
     }
 
     private Memory pin(int deviceId, long address, long bytes, int hostFlags, Object kept) {
+        Memory memory = new Memory(bytes);
         Device device = new Device(DeviceType.CUDA_HOST, deviceId);
         long manager = enter("MemoryManager.pin");
-        long token = kept == null ? 0 : ReleaseQueue.register(kept, null);
+        Long token = kept == null ? Long.valueOf(0) : ReleaseQueue.register(kept, null);
         long raw = 0;
         try {
             Scratch scratch = Scratch.get();
@@ -213,7 +224,7 @@ public final class MemoryManager implements AutoCloseable {
             }
             exit();
         }
-        return new Memory(raw, address, new Device(DeviceType.CUDA_HOST, 0), bytes);
+        return memory.of(raw, address, PINNED);
     }
 
     /**
@@ -278,7 +289,7 @@ public final class MemoryManager implements AutoCloseable {
     public DeferredCleanup deferCleanup() {
         long manager = enter("MemoryManager.deferCleanup");
         try {
-            return new DeferredCleanup(Native.managerDeferCleanup(manager));
+            return new DeferredCleanup().of(Native.managerDeferCleanup(manager));
         } finally {
             exit();
         }

@@ -96,6 +96,8 @@ final class Native {
 
     static native void tensorUsedOn(long tensor, long stream);
 
+    static native long batchCopy(long batch);
+
     static native long batchCopyTo(long batch, long device, long stream);
 
     static native void batchProducedOn(long batch, long stream);
@@ -125,6 +127,9 @@ final class Native {
     static native long tensorImportOn(long source, long stream, boolean legacy);
 
     static native long tensorExport(long tensor, long request, boolean legacy);
+
+    /** Takes the reference, unless it throws anything but a panic. */
+    static native long tensorMove(long tensor, long request, boolean legacy);
 
     static native void dlpackRelease(long source, boolean legacy);
 

@@ -1,8 +1,6 @@
 package dev.devexchange;
 
 import java.lang.ref.ReferenceQueue;
-import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 
 /**
@@ -18,39 +16,59 @@ final class Net {
 
     private static final AtomicReferenceArray<Handle> PLACES = new AtomicReferenceArray<>(ROWS * PLACES_OF_ROW);
 
-    /** Those that found their row full: of a program that keeps many open. */
-    private static final Set<Handle> REST = ConcurrentHashMap.newKeySet();
-
-    private static final int IN_REST = -1;
+    /**
+     * Those that found their row full, of a program that keeps many open: for each row a ring, which is its own lock.
+     * To enter it takes no memory.
+     */
+    private static final Handle[] RINGS = new Handle[ROWS];
 
     /** Where the handles come to whose owners are gone. */
     static final ReferenceQueue<Object> COLLECTED = new ReferenceQueue<>();
 
     static {
+        for (int row = 0; row < ROWS; row++) {
+            Handle ring = new Handle(null, null);
+            ring.next = ring;
+            ring.previous = ring;
+            RINGS[row] = ring;
+        }
         Background.thread("devexchange-net", Net::watch).start();
     }
 
     private Net() {}
 
-    /** Holds a handle until {@link #drop}; returns what that is to be told. */
+    /** Holds a handle until {@link #drop}; returns what that is to be told. Takes no memory. */
     static int hold(Handle handle) {
         // A class of the user's may have its own idea of a thread's number.
-        int row = Math.floorMod(Thread.currentThread().getId(), ROWS) * PLACES_OF_ROW;
-        for (int place = row; place < row + PLACES_OF_ROW; place++) {
+        int row = Math.floorMod(Thread.currentThread().getId(), ROWS);
+        int first = row * PLACES_OF_ROW;
+        for (int place = first; place < first + PLACES_OF_ROW; place++) {
             if (PLACES.getPlain(place) == null && PLACES.compareAndSet(place, null, handle)) {
                 return place;
             }
         }
-        REST.add(handle);
-        return IN_REST;
+        Handle ring = RINGS[row];
+        synchronized (ring) {
+            handle.previous = ring;
+            handle.next = ring.next;
+            ring.next.previous = handle;
+            ring.next = handle;
+        }
+        // A place is not negative.
+        return ~row;
     }
 
     /** Holds it no more, which is done once. */
     static void drop(Handle handle, int place) {
-        if (place == IN_REST) {
-            REST.remove(handle);
-        } else {
+        if (place >= 0) {
             PLACES.setRelease(place, null);
+            return;
+        }
+        synchronized (RINGS[~place]) {
+            handle.previous.next = handle.next;
+            handle.next.previous = handle.previous;
+            handle.next = null;
+            handle.previous = null;
         }
     }
 

@@ -71,8 +71,8 @@ public final class ReleaseQueue {
     }
 
     /** Keeps {@code kept} reachable until the token comes back, and then runs {@code release}, which may be null. */
-    static long register(Object kept, Runnable release) {
-        long token = NEXT.incrementAndGet() << TAG_BITS;
+    static Long register(Object kept, Runnable release) {
+        Long token = NEXT.incrementAndGet() << TAG_BITS;
         TABLE.put(token, new Entry(kept, release));
         return token;
     }
@@ -82,8 +82,8 @@ public final class ReleaseQueue {
         return releases.isEmpty() ? null : () -> releases.forEach(ReleaseQueue::call);
     }
 
-    /** Takes a registration back whose token will not come. */
-    static void cancel(long token) {
+    /** Takes a registration back whose token will not come. Takes no memory. */
+    static void cancel(Long token) {
         TABLE.remove(token);
     }
 
@@ -99,7 +99,7 @@ public final class ReleaseQueue {
                 Native.giveUp(token);
                 return;
             }
-            Entry entry = TABLE.remove(token);
+            Entry entry = TABLE.remove(Background.key(token));
             if (entry != null && entry.release != null) {
                 call(entry.release);
             }

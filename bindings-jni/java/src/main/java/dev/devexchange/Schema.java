@@ -16,13 +16,19 @@ public final class Schema implements AutoCloseable {
     private final Fields fields;
 
     /** Of which nothing is known in Java yet. */
-    Schema(long address) {
-        this(address, new Fields());
+    Schema() {
+        this(new Fields());
     }
 
-    Schema(long address, Fields fields) {
-        this.handle = new Handle(this, Handle.Kind.SCHEMA, address);
+    Schema(Fields fields) {
+        this.handle = new Handle(this, Handle.Kind.SCHEMA);
         this.fields = fields;
+    }
+
+    /** Of a reference that Java was just given. */
+    Schema of(long address) {
+        handle.hold(address);
+        return this;
     }
 
     /**
@@ -55,7 +61,7 @@ public final class Schema implements AutoCloseable {
         Scratch scratch = Scratch.of(bytes);
         try {
             write(fields, texts, scratch);
-            return new Schema(Native.schemaCreate(scratch.address, fields.size()));
+            return new Schema().of(Native.schemaCreate(scratch.address, fields.size()));
         } finally {
             Reference.reachabilityFence(scratch);
         }
@@ -90,7 +96,7 @@ public final class Schema implements AutoCloseable {
      * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#RELEASED}, and as {@link #of}
      */
     public static Schema importArrow(long address) {
-        return new Schema(Native.schemaImport(address));
+        return new Schema().of(Native.schemaImport(address));
     }
 
     /**
@@ -117,7 +123,7 @@ public final class Schema implements AutoCloseable {
     public Schema share() {
         long schema = enter("Schema.share");
         try {
-            return new Schema(Calls.schemaShare(schema), fields);
+            return new Schema(fields).of(Calls.schemaShare(schema));
         } finally {
             exit();
         }

@@ -17,8 +17,12 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     /** Its elements, once somebody asked for one. */
     private volatile Elements elements;
 
-    Tensor(long address) {
-        super(address);
+    Tensor() {}
+
+    /** Of a reference that Java was just given. */
+    Tensor of(long address) {
+        hold(address);
+        return this;
     }
 
     @Override
@@ -108,9 +112,10 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
                     Status.INVALID_SHAPE,
                     "there are " + strides.length + " strides for " + shape.length + " dimensions");
         }
+        Tensor tensor = new Tensor();
         Scratch scratch = Description.write(address, device, dtype, shape, strides);
         boolean owned = kept != null || release != null;
-        long token = owned ? ReleaseQueue.register(kept, release) : 0;
+        Long token = owned ? ReleaseQueue.register(kept, release) : Long.valueOf(0);
         long made = 0;
         try {
             made = Native.tensorCreate(scratch.address, flags, room, token);
@@ -120,7 +125,7 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
             }
             Reference.reachabilityFence(scratch);
         }
-        return new Tensor(made);
+        return tensor.of(made);
     }
 
     /**
@@ -189,7 +194,7 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
         Scratch scratch = Description.write(0, device, dtype, shape, null);
         long queue = DeviceStream.enterIfAny(stream, "Tensor.allocate");
         try {
-            return new Tensor(allocate.apply(scratch.address, queue));
+            return new Tensor().of(allocate.apply(scratch.address, queue));
         } finally {
             DeviceStream.exitIfAny(stream);
             Reference.reachabilityFence(scratch);
@@ -208,7 +213,7 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
      *     {@link Status#INVALID_SHAPE}, {@link Status#INVALID_ARGUMENT}, with the field and its value
      */
     public static Tensor importDlpack(long address) {
-        return new Tensor(Native.tensorImport(address, false));
+        return new Tensor().of(Native.tensorImport(address, false));
     }
 
     /**
@@ -219,7 +224,7 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
      * @throws DevExchangeException as {@link #importDlpack(long)}
      */
     public static Tensor importDlpackLegacy(long address) {
-        return new Tensor(Native.tensorImport(address, true));
+        return new Tensor().of(Native.tensorImport(address, true));
     }
 
     /**
@@ -252,7 +257,7 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     private static Tensor importOn(String method, long address, DeviceStream stream, boolean legacy) {
         long queue = DeviceStream.enterIfAny(stream, method);
         try {
-            return new Tensor(Native.tensorImportOn(address, queue, legacy));
+            return new Tensor().of(Native.tensorImportOn(address, queue, legacy));
         } finally {
             DeviceStream.exitIfAny(stream);
         }

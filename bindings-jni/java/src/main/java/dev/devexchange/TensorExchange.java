@@ -4,10 +4,6 @@ import java.util.List;
 
 /** What hands a tensor over, to consumers and as columns. */
 abstract class TensorExchange extends TensorOnDevice {
-    TensorExchange(long address) {
-        super(address);
-    }
-
     /**
      * Hands the tensor to a consumer and keeps it; as {@link #exportShare(DlpackRequest)} with
      * {@link DlpackRequest#DEFAULT}.
@@ -43,7 +39,8 @@ abstract class TensorExchange extends TensorOnDevice {
     }
 
     /**
-     * Hands the tensor to a consumer and closes it here. On failure it stays open.
+     * Hands the tensor to a consumer and closes it here. On failure it stays open. The flags are the tensor's, also
+     * {@link Flags#IS_COPIED} if nobody else has a part in it.
      *
      * @param request what the consumer asks for
      * @return the address of a {@code DLManagedTensorVersioned}: whoever has it calls its deleter, once
@@ -91,8 +88,36 @@ abstract class TensorExchange extends TensorOnDevice {
     }
 
     private long move(String method, DlpackRequest request, boolean legacy) {
+        Scratch scratch = Scratch.get();
+        request.write(scratch.buffer);
+        long tensor = enterMove(method);
+        if (tensor == 0) {
+            return moveOfMany(method, request, legacy);
+        }
+        boolean moved = false;
+        try {
+            long exported = request.isImmediate()
+                    ? Calls.tensorMove(tensor, scratch.address, legacy)
+                    : Native.tensorMove(tensor, scratch.address, legacy);
+            moved = true;
+            return exported;
+        } catch (DevExchangeException refusal) {
+            // A panic leaves nothing behind.
+            moved = refusal.status() == Status.PANIC;
+            throw refusal;
+        } finally {
+            exitMove(moved);
+        }
+    }
+
+    /** Of a tensor that another thread is using just now, and so has a part in. */
+    private long moveOfMany(String method, DlpackRequest request, boolean legacy) {
         long exported = export(method, request, legacy);
-        moved(method, () -> Native.dlpackRelease(exported, legacy));
+        if (!closeOnce()) {
+            // Another thread closed or moved it at the same time, and was first.
+            Native.dlpackRelease(exported, legacy);
+            throw closed(method);
+        }
         return exported;
     }
 
@@ -121,7 +146,7 @@ abstract class TensorExchange extends TensorOnDevice {
     public void exportMoveCudaArray(CudaArrayRequest request, long address) {
         String method = "Tensor.exportMoveCudaArray";
         exportCudaArray(method, request, address);
-        moved(method, () -> CudaArray.release(address));
+        moved(method, Handle.Kind.CUDA_ARRAY, address);
     }
 
     private void exportCudaArray(String method, CudaArrayRequest request, long address) {
@@ -144,7 +169,7 @@ abstract class TensorExchange extends TensorOnDevice {
     public Tensor share() {
         long tensor = enter("Tensor.share");
         try {
-            return new Tensor(Calls.tensorShare(tensor));
+            return new Tensor().of(Calls.tensorShare(tensor));
         } finally {
             exit();
         }
@@ -160,7 +185,7 @@ abstract class TensorExchange extends TensorOnDevice {
     public Tensor copy() {
         long tensor = enter("Tensor.copy");
         try {
-            return new Tensor(Native.tensorCopy(tensor));
+            return new Tensor().of(Native.tensorCopy(tensor));
         } finally {
             exit();
         }
@@ -190,7 +215,7 @@ abstract class TensorExchange extends TensorOnDevice {
         Field.requireUnicode(name, "name");
         long tensor = enter("Tensor.toColumn");
         try {
-            return new Batch(Native.tensorToColumn(tensor, name, copy.value));
+            return new Batch().of(Native.tensorToColumn(tensor, name, copy.value));
         } finally {
             exit();
         }
@@ -219,7 +244,7 @@ abstract class TensorExchange extends TensorOnDevice {
         Field.requireUnicode(name, "name");
         long tensor = enter("Tensor.toFixedShapeColumn");
         try {
-            return new Batch(Native.tensorToFixedShapeColumn(tensor, name, copy.value));
+            return new Batch().of(Native.tensorToFixedShapeColumn(tensor, name, copy.value));
         } finally {
             exit();
         }
@@ -255,7 +280,7 @@ abstract class TensorExchange extends TensorOnDevice {
         long tensor = enter("Tensor.toBatch");
         try {
             String joined = String.join("\0", names);
-            return new Batch(Native.tensorToBatch(tensor, joined, names.size(), copy.value));
+            return new Batch().of(Native.tensorToBatch(tensor, joined, names.size(), copy.value));
         } finally {
             exit();
         }

@@ -6,8 +6,8 @@ import java.nio.ReadOnlyBufferException;
 
 /** What a tensor has to do with devices and their streams: copies, transfers, order. */
 abstract class TensorOnDevice extends Held<Description> {
-    TensorOnDevice(long address) {
-        super(Handle.Kind.TENSOR, address);
+    TensorOnDevice() {
+        super(Handle.Kind.TENSOR);
     }
 
     /**
@@ -27,7 +27,7 @@ abstract class TensorOnDevice extends Held<Description> {
         try {
             long queue = stream.enter("Tensor.copyTo");
             try {
-                return new Tensor(Native.tensorCopyTo(tensor, target.packed(), queue));
+                return new Tensor().of(Native.tensorCopyTo(tensor, target.packed(), queue));
             } finally {
                 stream.exit();
             }

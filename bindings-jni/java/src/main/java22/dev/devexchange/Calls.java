@@ -39,6 +39,7 @@ final class Calls {
     private static final MethodHandle TENSOR_DESCRIBE = handle("tensorDescribe");
     private static final MethodHandle TENSOR_SHARE = handle("tensorShare");
     private static final MethodHandle TENSOR_EXPORT = handle("tensorExport");
+    private static final MethodHandle TENSOR_MOVE = handle("tensorMove");
     private static final MethodHandle BATCH_DESCRIBE = handle("batchDescribe");
     private static final MethodHandle BATCH_SHARE = handle("batchShare");
     private static final MethodHandle SCHEMA_SHARE = handle("schemaShare");
@@ -158,6 +159,16 @@ final class Calls {
     static long tensorExport(long tensor, long request, boolean legacy) {
         try {
             long exported = (long) TENSOR_EXPORT.invokeExact(tensor, request, legacy);
+            check();
+            return exported;
+        } catch (Throwable thrown) {
+            throw thrown(thrown);
+        }
+    }
+
+    static long tensorMove(long tensor, long request, boolean legacy) {
+        try {
+            long exported = (long) TENSOR_MOVE.invokeExact(tensor, request, legacy);
             check();
             return exported;
         } catch (Throwable thrown) {

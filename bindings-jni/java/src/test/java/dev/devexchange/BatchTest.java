@@ -4,6 +4,7 @@ import static dev.devexchange.Check.refused;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -64,6 +65,21 @@ class BatchTest {
                     Batch share = batch.share()) {
                 assertEquals(schema.root().toString(), same.root().toString());
                 assertEquals(10.9, share.column("rain").getDouble(0));
+            }
+        }
+    }
+
+    @Test
+    void aCopyKeepsNothingOfItsSource() {
+        try (Schema schema = weather()) {
+            Batch batch = Batch.create(schema, Device.CPU, days(), null);
+            try (Batch copy = batch.copy()) {
+                long source = batch.column("rain").bufferAddress(1);
+                batch.close();
+                assertNotEquals(source, copy.column("rain").bufferAddress(1));
+                assertEquals(10.9, copy.column("rain").getDouble(0));
+                assertEquals("rain", copy.column("kind").getString(1));
+                refused(Status.CLOSED, batch::copy, "Batch.copy");
             }
         }
     }

@@ -109,6 +109,29 @@ class DlpackTest {
         }
     }
 
+    @Test
+    void whoGetsTheLastReferenceIsToldOfACopy() {
+        try (Tensor tensor = sample(Flags.NONE, null)) {
+            for (Copy policy : new Copy[] {Copy.NEVER, Copy.IF_NEEDED}) {
+                DlpackRequest request = DlpackRequest.DEFAULT.withCopy(policy);
+                Tensor copy = tensor.copy();
+                refused(Status.VERSION, () -> copy.exportMove(request.withMaxVersion(0, 8)), "max_version is 0.8");
+                refused(Status.INVALID_STREAM, () -> copy.exportMove(request.withStream(7)), "stream is 7");
+                assertFalse(copy.isClosed());
+                try (Tensor first = copy.share();
+                        Tensor shared = Tensor.importDlpack(first.exportMove(request))) {
+                    assertEquals(Flags.NONE, shared.flags());
+                }
+                try (Tensor moved = Tensor.importDlpack(copy.exportMove(request))) {
+                    assertTrue(copy.isClosed());
+                    assertEquals(Flags.IS_COPIED, moved.flags());
+                    assertEquals(tensor.byteBuffer(), moved.byteBuffer());
+                }
+                refused(Status.CLOSED, () -> copy.exportMove(request), "Tensor.exportMove: the tensor is closed");
+            }
+        }
+    }
+
     /** A versioned struct of the test's own, without a deleter, over two ints. */
     private static final class Foreign {
         final ByteBuffer data = Direct.ints(5, 6);

@@ -61,6 +61,14 @@ class JvmTest {
     }
 
     @Test
+    void aCallThatHasNoMemoryTakesNothing() throws IOException, InterruptedException {
+        List<String> small = List.of("-Xmx6m", "-Xms6m", "-XX:+UseSerialGC");
+        Jvm.End end = Jvm.run(small, Map.of(), HeapScenario.class, new String[0]);
+        assertEquals(0, end.status(), end.output());
+        assertTrue(end.output().contains(" calls had no memory"), end.output());
+    }
+
+    @Test
     void theTraceNamesWhatNobodyClosed() throws IOException, InterruptedException {
         String output = endsWell(
                 Jvm.run(List.of(), Map.of("DEVEXCHANGE_TRACE", "1"), Scenario.class, "forgotten"));

@@ -40,6 +40,7 @@ final class TwoDevicesScenario {
             }
             batches(first, second);
             consumer(first, second);
+            importOnADefaultStream(first);
             settle();
         }
         check(context() == before);
@@ -105,6 +106,30 @@ final class TwoDevicesScenario {
             settle();
             same(1, released.get());
             holds(target, second);
+        }
+    }
+
+    /** Of which device a default stream is, no number says; a stream of Java's does. */
+    private static void importOnADefaultStream(DeviceStream first) throws InterruptedException {
+        AtomicInteger released = new AtomicInteger();
+        try (Tensor memory = filled(first);
+                DeviceStream other = DeviceStream.of(SECOND, DeviceStream.LEGACY_DEFAULT)) {
+            first.synchronize();
+            long exported = foreign(memory, released).exportMove();
+            try (Tensor imported = Tensor.importDlpack(exported, other)) {
+                same(0, closeGate(DeviceStream.LEGACY_DEFAULT)); // of the first device, which is current
+                imported.waitOn(first);
+                Thread reader = new Thread(() -> holds(imported, first), "reader");
+                reader.start();
+                reader.join(10_000);
+                boolean done = !reader.isAlive();
+                openGate();
+                reader.join();
+                check(done);
+                first.synchronize();
+            }
+            settle();
+            same(1, released.get());
         }
     }
 }

@@ -1,0 +1,208 @@
+package dev.devexchange;
+
+import java.nio.ByteBuffer;
+import java.time.Duration;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * The heap has room for so many bytes and no more, from none at all to enough: so a call runs out of memory at each
+ * object that it makes. Then nothing is taken and nothing is lost.
+ */
+final class HeapScenario {
+    /** So many of the smallest objects that there are, which are given up one after the other. */
+    private static final int ROOM = 100;
+
+    private static final Object[] SMALL = new Object[ROOM];
+    private static final Object[] LARGE = new Object[1];
+
+    private final ByteBuffer memory = Direct.room(48);
+    private final Tensor matrix = Tensor.allocate(Device.CPU, DType.FLOAT64, new long[] {2, 3}, null);
+    private final Batch table = matrix.toBatch(List.of(), Copy.IF_NEEDED);
+    private final Schema schema = table.schema();
+    private final MemoryManager host = MemoryManager.hostOnly();
+    private final CStruct array = CStruct.arrowArray();
+    private final CStruct described = CStruct.arrowSchema();
+    private final CStruct stream = CStruct.arrowStream();
+
+    private HeapScenario() {}
+
+    public static void main(String[] arguments) throws InterruptedException {
+        HeapScenario heap = new HeapScenario();
+        int refused = heap.all();
+        // Another way to keep handles, of a thread that has many.
+        Tensor[] many = new Tensor[200];
+        for (int i = 0; i < many.length; i++) {
+            many[i] = heap.matrix.share();
+        }
+        System.out.println("heap: " + (refused + heap.all()) + " calls had no memory");
+    }
+
+    private Map<String, Runnable> scenes() {
+        long[] shape = {2, 3};
+        MemoryRequest eight = MemoryRequest.of(Device.CPU, 8);
+        Runnable release = () -> {};
+        Map<String, Runnable> scenes = new LinkedHashMap<>();
+        scenes.put("share", this::shareTensor);
+        scenes.put("copy", () -> matrix.copy().close());
+        scenes.put("import", this::importTensor);
+        scenes.put("move", this::moveTensor);
+        scenes.put("create", () -> Tensor.create(memory, DType.FLOAT64, shape, release).close());
+        scenes.put("allocate", () -> Tensor.allocate(Device.CPU, DType.FLOAT64, shape, null).close());
+        scenes.put("allocate with", () -> Tensor.allocate(host, Device.CPU, DType.FLOAT64, shape, null).close());
+        scenes.put("allocate memory", () -> host.allocate(eight).close());
+        scenes.put("manager", () -> MemoryManager.hostOnly().close());
+        scenes.put("own manager", () -> MemoryManager.of(request -> null, release).close());
+        scenes.put("limited", () -> MemoryManager.limited(host, 1000).close());
+        scenes.put("defer cleanup", () -> host.deferCleanup().close());
+        scenes.put("share batch", () -> table.share().close());
+        scenes.put("schema", () -> table.schema().close());
+        scenes.put("share schema", () -> schema.share().close());
+        scenes.put("to batch", () -> matrix.toBatch(List.of(), Copy.IF_NEEDED).close());
+        scenes.put("to matrix", () -> table.toMatrix(Copy.ALWAYS, null).close());
+        scenes.put("column", () -> table.column(0).toTensor(Copy.NEVER).close());
+        scenes.put("import batch", this::importBatch);
+        scenes.put("move batch", this::moveBatch);
+        scenes.put("import schema", this::importSchema);
+        scenes.put("stream", () -> BatchStream.of(schema, DeviceType.CPU, table::share, release).close());
+        scenes.put("move stream", this::moveStream);
+        scenes.put("struct", () -> CStruct.arrowArray().close());
+        scenes.put("text", DevExchange::version);
+        scenes.put("named", () -> matrix.toBatch(List.of("a", "b", "c"), Copy.IF_NEEDED).close());
+        scenes.put("refuse", HeapScenario::refuse);
+        return scenes;
+    }
+
+    private void importTensor() {
+        long tensor = matrix.exportShare();
+        Tensor taken;
+        try {
+            taken = Tensor.importDlpack(tensor);
+        } catch (Throwable thrown) {
+            Dlpack.release(tensor);
+            throw thrown;
+        }
+        taken.close();
+    }
+
+    /** The ledger does not know of shares, but of what they keep. */
+    private void shareTensor() {
+        try (Tensor copy = matrix.copy()) {
+            copy.share().close();
+        }
+    }
+
+    private void moveTensor() {
+        try (Tensor tensor = matrix.share()) {
+            Dlpack.release(tensor.exportMove());
+        }
+    }
+
+    private void importBatch() {
+        table.exportShare(array.address());
+        try {
+            Batch.importArrow(array.address(), schema).close();
+        } finally {
+            array.release();
+        }
+    }
+
+    private void importSchema() {
+        schema.exportArrow(described.address());
+        try {
+            Schema.importArrow(described.address()).close();
+        } finally {
+            described.release();
+        }
+    }
+
+    private void moveBatch() {
+        try (Batch batch = table.share()) {
+            batch.exportMove(array.address());
+            array.release();
+        }
+    }
+
+    private void moveStream() {
+        try (BatchStream batches = BatchStream.of(schema, DeviceType.CPU, table::share, null)) {
+            batches.exportArrow(stream.address());
+            stream.release();
+        }
+    }
+
+    private static void refuse() {
+        try {
+            Tensor.importDlpack(0);
+        } catch (DevExchangeException refused) {
+            require(refused.status() == Status.NULL_ARGUMENT, refused.toString());
+        }
+    }
+
+    /** How many calls had no memory. */
+    private int all() throws InterruptedException {
+        int refused = 0;
+        for (Map.Entry<String, Runnable> scene : scenes().entrySet()) {
+            // What is made once is made now.
+            scene.getValue().run();
+            Dlpack.release(0);
+            long before = DevExchange.outstanding();
+            int enough = 0;
+            for (int room = 0; room <= ROOM && enough < 3; room++) {
+                boolean done = run(scene.getValue(), room);
+                settle(scene.getKey(), room, before);
+                refused += done ? 0 : 1;
+                enough = done ? enough + 1 : 0;
+            }
+        }
+        return refused;
+    }
+
+    /** Whether there was memory enough. */
+    private static boolean run(Runnable scene, int room) {
+        fill();
+        try {
+            for (int i = 0; i < room; i++) {
+                SMALL[i] = null;
+            }
+            scene.run();
+            return true;
+        } catch (OutOfMemoryError none) {
+            return false;
+        } finally {
+            LARGE[0] = null;
+        }
+    }
+
+    /** What is left of the heap, but for what was there from the start. */
+    private static void fill() {
+        for (int i = 0; i < ROOM; i++) {
+            SMALL[i] = SMALL[i] == null ? new byte[0] : SMALL[i];
+        }
+        LARGE[0] = null;
+        for (int bytes = 1 << 18; bytes >= 1; bytes /= 64) {
+            try {
+                while (true) {
+                    LARGE[0] = new Object[] {LARGE[0], new byte[bytes]};
+                }
+            } catch (OutOfMemoryError full) {
+                // As it is meant to be.
+            }
+        }
+    }
+
+    private static void settle(String scene, int room, long before) throws InterruptedException {
+        require(ReleaseQueue.flush(Duration.ofSeconds(30)), "the release queue does not move");
+        for (int i = 0; i < 1000 && DevExchange.outstanding() != before; i++) {
+            Thread.sleep(1);
+        }
+        require(DevExchange.outstanding() == before, scene + " with room for " + room + ": " + DevExchange.ledger());
+        require(ReleaseQueue.pending() == 0, scene + " with room for " + room + ": a release that does not come");
+    }
+
+    private static void require(boolean holds, String otherwise) {
+        if (!holds) {
+            throw new AssertionError(otherwise);
+        }
+    }
+}
