@@ -62,7 +62,9 @@ final class OurBenches {
 
         @Override
         public void close() {
-            new Handle(this, Handle.Kind.TENSOR, tensor).close();
+            Handle handle = new Handle(this, Handle.Kind.TENSOR);
+            handle.hold(tensor);
+            handle.close();
         }
     }
 
