@@ -108,7 +108,7 @@ test-third-party: ## cuda.core, nanoarrow and NumPy as producers and consumers, 
 conformance: ## every Arrow type to Arrow C++, pyarrow, nanoarrow, arrow-rs, Arrow Java and back, compared
 	@scripts/test.sh conformance
 
-test-readme: ## the examples of the README
+test-readme: ## the examples of the README and of docs/guide.md
 	@scripts/test.sh readme
 
 test-bench: ## whether the benches build and run

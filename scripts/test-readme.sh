@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# The examples of a Markdown file are programs: each is taken out, built as a user would build it, and run.
+# The examples of Markdown files are programs: each is taken out, built as a user would build it, and run.
 #
-#   scripts/test-readme.sh [FILE]        default: README.md
+#   scripts/test-readme.sh [FILE...]     default: README.md docs/guide.md
 #
-# In the file, a line `<!-- test: NAME -->` before a fenced block (c, cpp, java, julia, python, rust) makes it a test, and
+# In a file, a line `<!-- test: NAME -->` before a fenced block (c, cpp, java, julia, python, rust) makes it a test, and
 # `<!-- output: NAME -->` before a ```text block says what it prints. Several languages may share one NAME and
-# so one output; without an output the program has to end well. Programs run in examples/data.
+# so one output; without an output the program has to end well. Programs run in examples/data; those whose NAME begins
+# with cuda, and those that use Numba, with the simulated CUDA driver as on a machine with a GPU.
 #
 # An example may leave out the ceremony, it is added here: a C or C++ block without a main, a Java block without a
 # class and a Rust block without a main become the body of one (#include and import lines go to the top).
@@ -17,12 +18,14 @@ set -euo pipefail
 # shellcheck source=scripts/report.sh
 . "$DEVX_ROOT/scripts/report.sh"
 
-document=${1:-$DEVX_ROOT/README.md}
+if [ $# -eq 0 ]; then set -- "$DEVX_ROOT/README.md" "$DEVX_ROOT/docs/guide.md"; fi
+documents=("$@")
 out=$DEVX_TARGET/readme
+driver=$out-simcuda
 data=$DEVX_ROOT/examples/data
 
 # Writes $out/NAME.EXT and $out/NAME.expected; prints a line for everything that is marked but not understood.
-extract() {
+extract() { # DOCUMENT
   awk -v out="$out" '
     function close_block() { if (file != "") close(file); file = ""; inside = 0 }
     function marker(line) { sub(/^<!-- *(test|output): */, "", line); sub(/ *-->.*$/, "", line); return line }
@@ -45,7 +48,7 @@ extract() {
       if (kind == "output" && language == "text") file = out "/" name ".expected"
       else if (kind == "test" && language in ending) file = out "/" name "." ending[language]
       else print "line " NR ": a ```" language " block cannot be the " kind " of " name
-      if (file in seen) { print "line " NR ": " name " has this already"; file = "" }
+      if (file in seen || file != "" && (getline line < file) >= 0) { print "line " NR ": " name " has this already"; file = "" }
       if (file != "") { seen[file] = 1; printf "" > file }
       kind = ""; next
     }
@@ -53,7 +56,7 @@ extract() {
     END {
       if (kind != "") print "line " at ": no block follows <!-- " kind ": " name " -->"
       if (inside && file != "") print "the last block has no end"
-    }' "$document"
+    }' "$1"
 }
 
 # Puts the lines that match TOP first, then OPEN, the rest, CLOSE.
@@ -107,8 +110,7 @@ run_julia() {
   "$JULIA" --startup-file=no --project="$DEVX_ROOT/bindings-julia/DevExchange.jl" "$1"
 }
 
-# The wheel, installed as a user would install it; for Numba in an environment of its own, with the simulated CUDA driver
-# as on a machine with a GPU.
+# The wheel, installed as a user would install it; for Numba in an environment of its own.
 prepare_python() {
   "$DEVX_ROOT/scripts/build-python.sh"
   if uses_numba "$out"/*.py; then "$DEVX_ROOT/scripts/test-numba.sh" --environments; fi
@@ -164,6 +166,7 @@ language_of() { # FILE
 run_example() { # FILE
   local language name=${1##*/} status=0
   language=$(language_of "$1")
+  case $name in cuda*) local -x LD_LIBRARY_PATH=$driver ;; esac
   (cd "$data" && "run_$language" "$1") >"$1.stdout" 2>"$1.stderr" </dev/null || status=$?
   if [ "$status" -ne 0 ]; then
     not_ok "$name" "exit status $status"
@@ -176,8 +179,8 @@ run_example() { # FILE
 compare() { # NAME EXPECTED ACTUAL
   if [ ! -e "$2" ]; then ok "$1"; return; fi
   # Blanks at the end of a line are not seen in a README, so they do not count.
-  if diff -u --label README "$2" --label "$1" "$3" --ignore-trailing-space >"$3.diff"; then ok "$1"; return; fi
-  not_ok "$1" "prints something else than the README says"
+  if diff -u --label "the document" "$2" --label "$1" "$3" --ignore-trailing-space >"$3.diff"; then ok "$1"; return; fi
+  not_ok "$1" "prints something else than the document says"
   indented <"$3.diff"
 }
 
@@ -200,7 +203,7 @@ check_outputs_belong_to_tests() {
     [ -e "$file" ] || continue
     if ! compgen -G "${file%.expected}.[cjpr]*" >/dev/null; then
       file=${file##*/}
-      not_ok "${file%.expected}" "has an output in the README but no test"
+      not_ok "${file%.expected}" "has an output in a document but no test"
     fi
   done
 }
@@ -208,11 +211,17 @@ check_outputs_belong_to_tests() {
 main() {
   rm -rf "$out"
   mkdir -p "$out"
-  if [ ! -e "$document" ]; then not_ok README "$document is missing"; report_counts; return; fi
-  extract >"$out/problems"
+  local document problem
+  for document in "${documents[@]}"; do
+    if [ ! -e "$document" ]; then not_ok "${document##*/}" "$document is missing"; continue; fi
+    extract "$document" >"$out/problems"
+    while read -r problem; do not_ok "${document##*/}" "$problem"; done <"$out/problems"
+  done
   check_outputs_belong_to_tests
-  local problem
-  while read -r problem; do not_ok "${document##*/}" "$problem"; done <"$out/problems"
+  if compgen -G "$out/cuda*" >/dev/null && ! "$DEVX_ROOT/tests/simcuda/driver/place.sh" "$driver" >"$out/driver.log" 2>&1; then
+    not_ok driver "the simulated CUDA driver could not be built"
+    indented <"$out/driver.log"
+  fi
   run_language c "$out"/*.c
   run_language cpp "$out"/*.cpp
   run_language java "$out"/*.java
