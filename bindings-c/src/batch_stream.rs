@@ -4,7 +4,7 @@ use core::ffi::c_void;
 
 use devexchange_core::abi::types::{DEVX_ERROR_MESSAGE_BYTES, DEVX_OK, DevxBatch, DevxError, DevxOwner, DevxStatus};
 use devexchange_core::arrow::BatchStream;
-use devexchange_core::error::status_name;
+use devexchange_core::error::Returned;
 use devexchange_core::{Batch, DeviceType, Error, Owner, Result, text};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
@@ -70,13 +70,10 @@ impl Source {
         let record = &mut self.record;
         if status != DEVX_OK {
             let said = text::read(&record.message);
-            return Err(match status_name(status) {
-                _ if !said.0.is_empty() => Error::driver(status, record.driver_code, format_args!("{said}")),
-                Some(name) => {
-                    let name = name.to_str().unwrap_or_default();
-                    Error::driver(status, record.driver_code, format_args!("source.next returned {name}"))
-                }
-                None => Error::driver(status, record.driver_code, format_args!("source.next returned {}", status.0)),
+            return Err(if said.0.is_empty() {
+                Error::driver(status, record.driver_code, format_args!("{}", Returned("source.next", status)))
+            } else {
+                Error::driver(status, record.driver_code, format_args!("{said}"))
             });
         }
         if record.status != DEVX_OK || record.driver_code != 0 || record.message.first() != Some(&0) {

@@ -135,12 +135,12 @@ impl RecordBatch {
         Ok(self.get()?.check_pointers()?)
     }
 
-    /// A copy on `device`, a pair of device type and number, queued on `stream` (by default the legacy default
+    /// A copy on `device`, which is named as for `from_dlpack`, queued on `stream` (by default the legacy default
     /// stream), after which it is ready; into host memory the call waits. From host memory to host memory the host copies,
     /// and a stream has no meaning.
     #[pyo3(signature = (device, stream=None))]
     fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<Self> {
-        let (batch, target) = (self.get()?, device::from_python(device)?);
+        let (batch, target) = (self.get()?, device::asked(device)?);
         let value = dlpack::stream_of_copy(stream::optional(stream)?);
         let copy = py.detach(|| {
             if batch.device() == Device::CPU && target == Device::CPU {

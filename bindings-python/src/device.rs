@@ -6,6 +6,7 @@ use devexchange_core::{Device, DeviceType};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use crate::error::{Result, wrong_type};
 use crate::python::{self, Class};
@@ -17,11 +18,24 @@ pub(crate) fn to_python(py: Python<'_>, device: Device) -> Result<Bound<'_, PyAn
     Ok(DEVICE.make(py, (device.kind.0, device.id))?)
 }
 
-/// From a pair of a device type and a number.
+/// From a pair of a device type and a number, as protocols write it.
 pub(crate) fn from_python(pair: &Bound<'_, PyAny>) -> Result<Device> {
     match pair.extract::<(i32, i64)>() {
         Ok((kind, id)) => Ok(Device::new(DeviceType(kind), id)?),
         Err(_) => wrong_type!("device is {pair}: a pair (device type, number) is needed"),
+    }
+}
+
+/// From what a caller names it by: such a pair, or a name.
+pub(crate) fn asked(device: &Bound<'_, PyAny>) -> Result<Device> {
+    if let Ok(name) = device.cast::<PyString>() {
+        return Ok(name.to_string_lossy().parse()?);
+    }
+    match device.extract::<(i32, i64)>() {
+        Ok((kind, id)) => Ok(Device::new(DeviceType(kind), id)?),
+        Err(_) => {
+            wrong_type!("device is {device}: a name such as \"cuda:0\" or a pair (device type, number) is needed")
+        }
     }
 }
 

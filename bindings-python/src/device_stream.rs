@@ -23,13 +23,13 @@ pub(crate) struct DeviceStream {
 
 #[pymethods]
 impl DeviceStream {
-    /// A new stream of a device, a pair of device type and number.
+    /// A new stream of a device, which is named as for `from_dlpack`.
     #[new]
     #[pyo3(signature = (device=None))]
     fn new(device: Option<&Bound<'_, PyAny>>) -> Result<Self> {
         queue::drain();
         let device = match device {
-            Some(device) => device::from_python(device)?,
+            Some(device) => device::asked(device)?,
             None => Device::new(devexchange_core::DeviceType::CUDA, 0)?,
         };
         device.require_streams()?;

@@ -276,7 +276,7 @@ impl Drop for DeferredCleanup {
 }
 
 /// A tensor over new memory, compact and row-major, not initialised. `dtype` is a name, or an object that has one
-/// (`numpy.dtype`). Without a `manager` the library allocates by itself: with a `stream`, memory of a device comes from
+/// (`numpy.dtype`); `device` is named as for `from_dlpack`. Without a `manager` the library allocates by itself: with a `stream`, memory of a device comes from
 /// its default pool, ready for work on that stream; without one it is ready at once. Such memory is given back on its
 /// stream, which must not be destroyed before everybody has released it; a `DeviceStream` waits for releases by itself.
 #[pyfunction]
@@ -292,7 +292,7 @@ pub(crate) fn empty(
     queue::drain();
     let shape = shape::from_python(shape)?;
     let dtype = dtype.map_or(Ok(DType::FLOAT64), dtype::from_python)?;
-    let device = device.map_or(Ok(Device::CPU), device::from_python)?;
+    let device = device.map_or(Ok(Device::CPU), device::asked)?;
     let stream = stream_or_none(device, stream)?;
     let manager = manager.map(MemoryManager::get).transpose()?;
     let made = raised::calling(py, || match manager {

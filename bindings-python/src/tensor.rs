@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 use crate::batch::RecordBatch;
 use crate::consumer::Maker;
 use crate::dlpack::Asked;
-use crate::error::{Result, refuse};
+use crate::error::{Result, refuse, wrong_type};
 use crate::handle::Handle;
 use crate::tensor_type::New;
 use crate::{address, buffer, convert, cuda_array, device, dlpack, exchange_table, stream};
@@ -140,11 +140,11 @@ impl Tensor {
         Ok(self.get()?.check_pointers()?)
     }
 
-    /// A copy on `device`, a pair of device type and number, queued on `stream` (by default the legacy default
+    /// A copy on `device`, which is named as for `from_dlpack`, queued on `stream` (by default the legacy default
     /// stream), after which it is ready. Between host and host no stream is used; into host memory the call waits.
     #[pyo3(signature = (device, stream=None))]
     fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<New> {
-        let target = device::from_python(device)?;
+        let target = device::asked(device)?;
         Ok(New(dlpack::duplicate(py, &self.get()?, target, stream::optional(stream)?)?))
     }
 
@@ -205,7 +205,7 @@ impl Tensor {
         dl_device: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
-        let device = dl_device.map(device::from_python).transpose()?;
+        let device = dl_device.map(device::asked).transpose()?;
         let asked = Asked { stream: stream::optional(stream)?, max_version, device, copy };
         dlpack::export(py, self.get()?, &asked)
     }
@@ -241,7 +241,10 @@ impl Tensor {
     ///
     /// Raises TypeError for a type without such a table, and what the library raises. Then nothing was given.
     #[pyo3(signature = (kind, /))]
-    fn to<'py>(&self, kind: &Bound<'py, PyType>) -> Result<Bound<'py, PyAny>> {
+    fn to<'py>(&self, kind: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+        let Ok(kind) = kind.cast::<PyType>() else {
+            return wrong_type!("kind is {kind}: a type is needed; to another device it goes by copy_to");
+        };
         Maker::of(kind)?.make(kind.py(), self.get()?)
     }
 

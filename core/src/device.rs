@@ -2,10 +2,11 @@
 
 use core::ffi::c_void;
 use std::fmt;
+use std::str::FromStr;
 
 use crate::abi::dlpack::{self as dl, DLDevice};
 use crate::abi::types::{DEVX_DEVICE_NAME_BYTES, DevxDeviceInfo};
-use crate::error::{Result, refuse};
+use crate::error::{Error, Result, refuse};
 use crate::runtime::cuda::{self, RawStream, Stream, pointer};
 use crate::text;
 
@@ -243,6 +244,24 @@ impl Device {
     #[inline]
     pub fn legacy_stream(self) -> Option<Stream> {
         self.has_streams().then(|| Stream::legacy(self.id))
+    }
+}
+
+impl FromStr for Device {
+    type Err = Error;
+
+    /// From the name that it is shown by, for example `cuda:1`; without a number it is the first one.
+    ///
+    /// # Errors
+    /// As [`Device::new`], also for what is no name.
+    fn from_str(name: &str) -> Result<Self> {
+        let (kind, id) = name.split_once(':').unwrap_or((name, "0"));
+        let kind = (0..=i8::MAX.into()).map(DeviceType).find(|known| known.name() == Some(kind));
+        let is_number = id.bytes().all(|byte| byte.is_ascii_digit());
+        match (kind, id.parse()) {
+            (Some(kind), Ok(id)) if is_number => Self::new(kind, id),
+            _ => refuse!(DEVX_DEVICE, "device is {name:?}: not the name of a device, such as cpu, cuda or cuda:1"),
+        }
     }
 }
 

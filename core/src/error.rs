@@ -22,7 +22,7 @@ const NO_MEMORY: &str = "there is no memory, not even to say what failed";
 static UNSAID: Reason =
     Reason { status: t::DEVX_OUT_OF_MEMORY, driver_code: 0, errno: 0, message: Cow::Borrowed(NO_MEMORY) };
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 struct Reason {
     status: Status,
     driver_code: i32,
@@ -163,9 +163,15 @@ impl From<fmt::Arguments<'_>> for Text {
     }
 }
 
+/// As a program shows it whose `main` returns it: the status by its name, the driver's code if there is one.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.reason().fmt(f)
+        let Reason { status, driver_code, message, .. } = self.reason();
+        match status_name(*status) {
+            Some(name) => write!(f, "{}: {message}", name.to_string_lossy())?,
+            None => write!(f, "status {}: {message}", status.0)?,
+        }
+        if *driver_code != 0 { write!(f, " (the driver's code is {driver_code})") } else { Ok(()) }
     }
 }
 
@@ -186,6 +192,14 @@ pub struct Refused<T> {
     pub returned: T,
 }
 
+impl<T> fmt::Display for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.error, f)
+    }
+}
+
+impl<T: fmt::Debug> std::error::Error for Refused<T> {}
+
 impl<T> From<Refused<T>> for Error {
     fn from(refused: Refused<T>) -> Self {
         refused.error
@@ -198,6 +212,19 @@ impl<T> From<Refused<T>> for Error {
 /// What `act` returns; `DEVX_PANIC`.
 pub fn caught<T>(act: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|payload| Err(Error::panicked(payload)))
+}
+
+/// Of a callback of C's that failed and did not say why: its name, and what it returned.
+pub struct Returned<'a>(pub &'a str, pub Status);
+
+impl fmt::Display for Returned<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(name, status) = self;
+        match status_name(*status) {
+            Some(known) => write!(f, "{name} returned {}", known.to_string_lossy()),
+            None => write!(f, "{name} returned {}", status.0),
+        }
+    }
 }
 
 /// Makes an error, out of the way of what usually happens.

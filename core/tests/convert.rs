@@ -59,6 +59,11 @@ fn what_a_tensor_cannot_say_is_impossible() {
     let nodes = [NodeDesc { length: 4, null_count: 0, offset: 0, buffers: &[null(), values] }];
     let dates = single(&[FieldDesc::new(c"d", c"tdD")], &nodes);
     assert_eq!(reason(plan_tensor(dates.root()).unwrap()), "date32 has no element type in DLPack");
+
+    // Who filled in the nulls would have no tensor either: so it is not they that are named.
+    let nodes = [NodeDesc { length: 4, null_count: -1, offset: 0, buffers: &with_nulls }];
+    let dates = single(&[FieldDesc::new(c"d", c"tdD")], &nodes);
+    assert_eq!(reason(plan_tensor(dates.root()).unwrap()), "date32 has no element type in DLPack");
 }
 
 #[test]
@@ -280,6 +285,10 @@ fn what_is_no_matrix() {
     // SAFETY: the buffers are static.
     let holes = unsafe { holes.build(Device::CPU) }.map_err(|refused| refused.error).unwrap();
     assert_eq!(plan(&[("n", &ints), ("h", &holes)]), "1 values of column \"h\" are null, which a tensor cannot say");
+    let dates = ArrayBuilder::new("", "tdD", 3).buffer(BITS.as_ptr().cast()).buffer(VALUES.as_ptr().cast());
+    // SAFETY: the buffers are static.
+    let dates = unsafe { dates.build(Device::CPU) }.map_err(|refused| refused.error).unwrap();
+    assert_eq!(plan(&[("n", &holes), ("d", &dates)]), "column \"d\" is date32, the first one is int32");
     // SAFETY: there are no columns.
     let none = unsafe { ArrayBuilder::batch(3).build(Device::CPU) }.map_err(|refused| refused.error).unwrap();
     assert_eq!(reason(plan_matrix(&none).unwrap()), "the batch has no columns, so no type of number");

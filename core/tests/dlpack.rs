@@ -9,7 +9,7 @@ use devexchange_core::abi::dlpack::*;
 use devexchange_core::abi::types::*;
 use devexchange_core::dlpack::{self, Copying, Managed, Owned, Request};
 use devexchange_core::runtime::cuda::RawStream;
-use devexchange_core::{DType, Device, Flags, Owner, Tensor, TensorDesc};
+use devexchange_core::{DType, Device, Error, Flags, Owner, Refused, Tensor, TensorDesc};
 
 /// Counts how often its owner was released.
 fn counted() -> (Owner, Arc<AtomicUsize>) {
@@ -467,4 +467,31 @@ fn new_memory_of_the_host_is_zero() {
         Tensor::allocate(Device::CPU, DType::UINT8, &[0, 3], None).unwrap().as_slice::<u8>().unwrap(),
         [0_u8; 0]
     );
+}
+
+/// For programs whose errors are boxed: `?` takes a refusal, too, and shows why.
+#[test]
+fn a_refusal_is_an_error_of_std() {
+    fn refused() -> std::result::Result<Tensor, Box<dyn std::error::Error>> {
+        let data = std::ptr::null_mut();
+        let flags = Flags::default();
+        let desc = TensorDesc {
+            data,
+            device: Device::CPU,
+            dtype: DType::INT8,
+            shape: &[-1],
+            strides: None,
+            byte_offset: 0,
+            flags,
+        };
+        // SAFETY: there is no such tensor.
+        Ok(unsafe { Tensor::from_raw_parts(&desc, Owner::none()) }?)
+    }
+    let error = refused().unwrap_err();
+    assert_eq!(error.to_string(), "shape[0] is -1: an extent cannot be negative");
+    // What `main` shows of an error that it returns.
+    let error = Error::from(error.downcast::<Refused<Owner>>().map(|refused| *refused).unwrap());
+    assert_eq!(format!("{error:?}"), "DEVX_INVALID_SHAPE: shape[0] is -1: an extent cannot be negative");
+    let error = Error::driver(DevxStatus(7777), 3, "a new one");
+    assert_eq!(format!("{error:?}"), "status 7777: a new one (the driver's code is 3)");
 }

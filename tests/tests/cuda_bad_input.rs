@@ -193,7 +193,7 @@ fn too_much_memory() {
     let _session = Session::new();
     let shape = [1_i64 << 45];
     for (kind, stream, call) in [
-        (DeviceType::CUDA, None, "cuMemAlloc:"),
+        (DeviceType::CUDA, None, "35184372088832 bytes on cuda:0 could not be allocated: cuMemAlloc:"),
         (DeviceType::CUDA, Some(sim::on(1)), "cuMemAllocAsync:"),
         (DeviceType::CUDA_HOST, None, "cuMemHostAlloc:"),
         (DeviceType::CUDA_MANAGED, None, "cuMemAllocManaged:"),

@@ -553,7 +553,8 @@ TEST(refusals_take_nothing) {
     struct woken woken = {0};
     devx_wake const wake = waking(&woken);
     devx_async_reader_t *reader = (devx_async_reader_t *)UNWRITTEN;
-    CHECK_REFUSED(devx_async_reader_create(-1, 0, &wake, &reader, &error), DEVX_INVALID_ARGUMENT, "limit is -1");
+    CHECK_REFUSED(devx_async_reader_create(-1, 0, &wake, &reader, &error), DEVX_INVALID_ARGUMENT,
+                  "limit is -1: a number of batches");
     CHECK_REFUSED(devx_async_reader_create(0, 0, &wake, NULL, &error), DEVX_NULL_ARGUMENT, "out is NULL");
     CHECK_PTR(reader, UNWRITTEN);
     CHECK_INT(woken.releases, 0);

@@ -4,7 +4,7 @@
 /* A manager over malloc that counts everything that is asked of it. */
 struct books {
     _Atomic int allocations, frees, initialized, reset, trimmed, deferred, releases;
-    int refuse;
+    int refuse, silent;
 };
 
 struct block {
@@ -29,7 +29,7 @@ static devx_status allocate(void *context, const devx_memory_request *request, d
     struct block *block;
     if (books->refuse) {
         say->driver_code = 77;
-        strcpy(say->message, "no more today");
+        strcpy(say->message, books->silent ? "" : "no more today");
         return DEVX_OUT_OF_MEMORY;
     }
     block = malloc(sizeof *block + 64 + (size_t)request->bytes);
@@ -134,6 +134,9 @@ TEST(what_the_table_refuses_is_told) {
     books.refuse = 1;
     CHECK_REFUSED(devx_tensor_allocate_with(manager, cpu, int32, shape, 1, -1, &tensor, &error), DEVX_OUT_OF_MEMORY,
                   "allocate: no more today");
+    books.silent = 1;
+    CHECK_REFUSED(devx_tensor_allocate_with(manager, cpu, int32, shape, 1, -1, &tensor, &error), DEVX_OUT_OF_MEMORY,
+                  "allocate returned DEVX_OUT_OF_MEMORY");
     CHECK_INT(error.driver_code, 77);
     CHECK(tensor == NULL);
     CHECK_REFUSED(devx_manager_get_ipc_handle(manager, &books, &handle, &error), DEVX_CALLBACK, "offset 101 of 100");

@@ -2,11 +2,11 @@
 Hands tensors and record batches between Julia and other runtimes of the process without a copy, through DLPack and the
 Arrow C (Device) data interface.
 
-An exchange answers four questions: *what* is it (element type, shape, schema), *where* is it ([`device`](@ref)), *who*
-keeps it alive, and *when* may it be touched. Ownership is handed over in three ways, named alike in every language:
-*share* (the owner is counted), *move* (nothing is counted, the handle is given up), *borrow* (for the length of one
-call). An import takes ownership only if it succeeds; whoever owns a thing releases it once, and a foreign release is
-called exactly once, on whatever thread that happens.
+An exchange answers four questions: *what* is it (element type, shape, schema), *where* is it
+([`DevExchange.device`](@ref)), *who* keeps it alive, and *when* may it be touched. Ownership is handed over in three
+ways, named alike in every language: *share* (the owner is counted), *move* (nothing is counted, the handle is given
+up), *borrow* (for the length of one call). An import takes ownership only if it succeeds; whoever owns a thing releases
+it once, and a foreign release is called exactly once, on whatever thread that happens.
 
 - [`Tensor`](@ref): arrays in and out as DLPack, with [`import_dlpack`](@ref), [`export_share`](@ref),
   [`export_move`](@ref).
@@ -22,6 +22,12 @@ called exactly once, on whatever thread that happens.
 - [`MemoryManager`](@ref): who allocates; the library's managers, and one's own.
 - [`IpcServer`](@ref), [`IpcClient`](@ref): tensors and batches shared with other processes.
 - [`ledger`](@ref), [`outstanding`](@ref): what is not released yet.
+
+Names that are too common to be taken are not exported. They are called as `DevExchange.cuda(0)`, and shown by
+`?DevExchange.cuda`: `CPU`, `Int256`, `LEGACY_STREAM`, `MANAGED`, `PER_THREAD_STREAM`, `PINNED`, `buffers`, `cuda`,
+`demand`, `device`, `device_name`, `device_type`, `dtype`, `dtype_name`, `fields`, `flags`, `format`, `handler`,
+`initialize`, `is_cancelled`, `keys_sorted`, `library_path`, `metadata`, `name`, `nullable`, `ordered`, `producer_error`,
+`release_failures`, `request`, `rooted`, `statistics`, `status_name`, `text`.
 
 `close` what you do not need any more; a finalizer sees to what was forgotten. Julia code runs on threads of Julia's
 only: a release that comes on another thread puts a number into a native queue, which a task here drains.
@@ -49,10 +55,6 @@ export Allocation, ArrayBuilder, ArrowArray, ArrowArrayStream, ArrowAsyncDeviceS
     pool_manager, produced_on, receive, record_batch, releases_lost, releases_waiting, reset!, root, run_end_field,
     schema, share, struct_field, synchronize, timezone, trim!, type_id, type_ids, union_field, used_on, wait_on,
     withdraw, write!
-# Documented, too, and to be called as `DevExchange.flags(t)`: names that are too common to be taken.
-# CPU, Int256, LEGACY_STREAM, MANAGED, PER_THREAD_STREAM, PINNED, buffers, cuda, demand, device, device_name, device_type,
-# dtype, dtype_name, fields, flags, format, handler, initialize, is_cancelled, keys_sorted, library_path, metadata, name,
-# nullable, ordered, producer_error, release_failures, request, rooted, statistics, status_name, text.
 
 include("library.jl")
 include("types.jl")

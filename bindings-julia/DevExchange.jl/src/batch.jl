@@ -66,8 +66,9 @@ into buffers that are Julia's; "its own" is none, for `Vector`s and views withou
 or written as long as the batch is used, and are kept alive that long. Then `release()`, if given, is called once, on a
 task of this module.
 
-Throws `DEVX_UNSUPPORTED` for elements without a type in Arrow, `DEVX_OUT_OF_RANGE` for dates and months that their type
-has no room for, `DEVX_INVALID_LENGTH` for columns of different length, with the name of the column.
+Throws `DEVX_UNSUPPORTED` for elements without a type in Arrow, `DEVX_INVALID_ARGUMENT` for what is no vector,
+`DEVX_OUT_OF_RANGE` for dates and months that their type has no room for, `DEVX_INVALID_LENGTH` for columns of different
+length, with the name of the column.
 """
 Batch(columns::NamedTuple; keywords...) = batch_of(pairs(columns); keywords...)
 Batch(columns::Pair...; keywords...) = batch_of(columns; keywords...)
@@ -80,6 +81,8 @@ function batch_of(columns; release=nothing, metadata=())
     first_name, rows = "", -1
     for (key, column) in columns
         name = String(key)
+        column isa AbstractVector || throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
+            "column $(repr(name)) is a $(typeof(column)): a vector is needed"))
         Base.require_one_based_indexing(column)
         if rows >= 0 && length(column) != rows
             throw(DevExchangeError(DEVX_INVALID_LENGTH,

@@ -165,8 +165,11 @@ format_of(::Type{NTuple{L,E}}, name) where {L,E} = "+w:$L"
 format_of(::Type{T}, name) where {T} = T isa Union ? "+ud:" * join(0:length(Base.uniontypes(T))-1, ',') :
     throw(no_format(T, name))
 
-no_format(T, name) = DevExchangeError(DEVX_UNSUPPORTED,
-    "column $(repr(name)): eltype $T has no type in Arrow; make it a column of one concrete type")
+function no_format(T, name)
+    instead = !isconcretetype(T) ? "make it a column of one concrete type" :
+        isstructtype(T) && fieldcount(T) > 0 ? "give it as `NamedTuple`s, or as a column for each field" : "convert it"
+    return DevExchangeError(DEVX_UNSUPPORTED, "column $(repr(name)): eltype $T has no type in Arrow; $instead")
+end
 
 # The value of a place whose value is missing; Arrow does not define it.
 placeholder(::Type{S}) where {S<:Union{Number,Decimal}} = zero(S)

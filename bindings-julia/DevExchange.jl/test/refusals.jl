@@ -223,6 +223,12 @@ end
     for bad in (Any[1, "a"], Real[1, 2.5], Int128[1, 2], ['a', 'b'], [(1, "a"), (2, "b")], [(), ()], [1im, 2im])
         @test refused(() -> Batch((x=bad,)), DX.DEVX_UNSUPPORTED, "column \"x\"", "no type in Arrow")
     end
+    @test refused(() -> Batch((x=Real[1, 2.5],)), DX.DEVX_UNSUPPORTED, "one concrete type")
+    @test refused(() -> Batch((x=[1//2],)), DX.DEVX_UNSUPPORTED, "eltype $(Rational{Int})", "as `NamedTuple`s")
+    @test refused(() -> Batch((x=['a'],)), DX.DEVX_UNSUPPORTED, "eltype Char", "convert it")
+    for bad in (5, "text", Dict("a" => 1), [1 2; 3 4], nothing)
+        @test refused(() -> Batch((a=[1], x=bad)), DX.DEVX_INVALID_ARGUMENT, "column \"x\" is a $(typeof(bad))", "a vector")
+    end
     early = DateTime(Dates.UTM(typemin(Int64)))
     for (bad, what) in (Date(10^8) => "days", Month(1 << 40) => "months", early => "milliseconds")
         @test refused(() -> Batch((x=[bad],)), DX.DEVX_OUT_OF_RANGE, "column \"x\"", "number of $what")

@@ -45,3 +45,8 @@ class Failed(Error, RuntimeError):
 
 class SystemFailed(Error, OSError):
     """A call of the operating system failed, or another process did not do its part: the text says which and how."""
+
+
+# Programs know them by the package, and so do tracebacks.
+for _kind in (Error, Refused, InvalidValue, InvalidType, OutOfRange, OutOfMemory, Failed, SystemFailed):
+    _kind.__module__ = "devexchange"

@@ -14,7 +14,8 @@ class _CudaStream(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
 _Stream = int | _CudaStream
-_Device = tuple[int, int]
+_Pair = tuple[int, int]
+_Device = _Pair | str
 
 class _Named(Protocol):
     @property
@@ -45,6 +46,15 @@ class _ArrowSchema(Protocol):
 class _ArrowArray(Protocol):
     def __arrow_c_array__(self, requested_schema: Any = ...) -> tuple[Any, Any]: ...
 
+class _ArrowDeviceArray(Protocol):
+    def __arrow_c_device_array__(self, requested_schema: Any = ..., **kwargs: Any) -> tuple[Any, Any]: ...
+
+class _ArrowStream(Protocol):
+    def __arrow_c_stream__(self, requested_schema: Any = ...) -> Any: ...
+
+class _ArrowDeviceStream(Protocol):
+    def __arrow_c_device_stream__(self, requested_schema: Any = ..., **kwargs: Any) -> Any: ...
+
 def from_dlpack(
     obj: _Dlpack | _ExchangeApi,
     /,
@@ -72,7 +82,12 @@ def from_cuda_array_interface(
     mask: Literal[True],
 ) -> tuple[Tensor, Tensor | None]: ...
 def from_buffer(obj: Any, /) -> Tensor: ...
-def from_arrow(obj: Any, /) -> RecordBatch | BatchStream | Schema: ...
+@overload
+def from_arrow(obj: _ArrowDeviceArray | _ArrowArray, /) -> RecordBatch: ...
+@overload
+def from_arrow(obj: _ArrowDeviceStream | _ArrowStream, /) -> BatchStream: ...
+@overload
+def from_arrow(obj: _ArrowSchema, /) -> Schema: ...
 def empty(
     shape: SupportsIndex | Sequence[SupportsIndex],
     dtype: _DType | None = None,
@@ -293,7 +308,7 @@ class MemoryManager(_Closing):
     def allocate(
         self,
         bytes: int,
-        device: _Device = (2, 0),
+        device: _Pair = (2, 0),
         *,
         stream: _Stream | None = None,
         mapped: bool = False,

@@ -14,7 +14,8 @@ class DeviceType(IntEnum):
 
 
 class Device(NamedTuple):
-    """One device: its kind and its number, as ``__dlpack_device__`` gives them."""
+    """One device: its kind and its number, as ``__dlpack_device__`` gives them. Where a device is asked for, its name, as
+    ``str`` gives it, does as well: ``"cuda:0"``."""
 
     type: int
     id: int = 0

@@ -447,8 +447,9 @@ def test_to_what_makes_no_object(answers):
     for kind in (int, OnlyMethod, type_with(1), type_with(without.capsule())):
         with pytest.raises(TypeError, match="that makes objects"):
             tensor.to(kind)
-    with pytest.raises(TypeError):
-        tensor.to(tensor)
+    for wrong in (tensor, "cuda:0"):
+        with pytest.raises(TypeError, match="a type is needed; to another device it goes by copy_to"):
+            tensor.to(wrong)
     tensor.close()
     with pytest.raises(ValueError, match="closed"):
         tensor.to(Tensor)

@@ -5,6 +5,7 @@ import copy
 import inspect
 import os
 import pickle
+import re
 import subprocess
 import sys
 import tomllib
@@ -36,6 +37,7 @@ def test_version():
 def test_exceptions(kind, builtin):
     error = kind("text", 7, 700)
     error.add_note("a note")
+    assert kind.__module__ == "devexchange"
     assert isinstance(error, (devexchange.Error, builtin))
     for each in [error, copy.copy(error), pickle.loads(pickle.dumps(error))]:
         assert (type(each), str(each), each.status, each.driver_code) == (kind, "text", 7, 700)
@@ -58,12 +60,30 @@ def test_device():
     assert str(devexchange.Device(10, 1)) == "10:1"
 
 
+def test_a_device_has_a_name():
+    for name in ["cpu", "cpu:0", str(devexchange.Device(1))]:
+        assert devexchange.empty(2, device=name).device == (1, 0)
+        assert devexchange.from_dlpack(bytearray_tensor(), device=name).copy_to(name).device == (1, 0)
+        assert devexchange.from_buffer(bytearray(1)).__dlpack__(dl_device=name)
+    for wrong in ["", "gpu", "cpu:", "cpu:+0", "cuda:x", "cpu 0", "cpu:0:0"]:
+        with pytest.raises(devexchange.Refused, match=re.escape(f'device is "{wrong}": not the name')):
+            devexchange.empty(2, device=wrong)
+    with pytest.raises(TypeError, match='device is 3: a name such as "cuda:0" or a pair'):
+        devexchange.empty(2, device=3)
+
+
+def bytearray_tensor():
+    return devexchange.from_buffer(bytearray(1))
+
+
 def test_everything_is_declared_and_described():
     stub = files(devexchange).joinpath("_native.pyi").read_text()
     assert files(devexchange).joinpath("py.typed").is_file()
     for name in devexchange.__all__:
         thing = getattr(devexchange, name)
         assert isinstance(thing, str) or thing.__doc__
+        if isinstance(thing, type) and issubclass(thing, devexchange.Error):
+            continue  # It is written in Python, with its types.
         if getattr(thing, "__module__", "") in ("devexchange", "devexchange._native") and isinstance(thing, type):
             assert f"class {name}" in stub
             for member in vars(thing):

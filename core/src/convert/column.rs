@@ -27,6 +27,14 @@ use crate::tensor::{Flags, Tensor, TensorDesc};
 /// `DEVX_DEVICE` if nulls would have to be counted in device memory.
 pub fn plan_tensor(column: Column<'_>) -> Result<Plan> {
     let values = innermost(column);
+    let (ty, dtype) = (values.ty(), values.ty().dtype());
+    // The type first: nulls of a type that no tensor has would be filled in for nothing.
+    if values.dictionary().is_some() {
+        return Ok(impossible(format_args!("the {ty} values are indices into a dictionary")));
+    }
+    if dtype.is_none() && ty != Type::Bool {
+        return Ok(impossible(format_args!("{ty} has no element type in DLPack")));
+    }
     for level in levels(column) {
         let (ty, nulls) = (level.ty(), level.null_count()?);
         if nulls > 0 {
@@ -36,19 +44,16 @@ pub fn plan_tensor(column: Column<'_>) -> Result<Plan> {
             )));
         }
     }
-    Ok(if values.dictionary().is_some() {
-        impossible(format_args!("the {} values are indices into a dictionary", values.ty()))
-    } else if let Err(error) = dimensions(column) {
-        impossible_as(error)?
-    } else if values.ty() == Type::Bool {
-        Plan::Copy { bytes: values.length() as usize, reason: "bools are bits in Arrow and bytes in DLPack".into() }
-    } else if let Some(dtype) = values.ty().dtype() {
-        match misaligned(values_of(values), values.length(), dtype) {
-            Some(reason) => Plan::Copy { bytes: values.length() as usize * dtype.element_bytes().unwrap_or(0), reason },
-            None => Plan::View,
-        }
-    } else {
-        impossible(format_args!("{} has no element type in DLPack", values.ty()))
+    if let Err(error) = dimensions(column) {
+        return impossible_as(error);
+    }
+    let Some(dtype) = dtype else {
+        let reason = "bools are bits in Arrow and bytes in DLPack".into();
+        return Ok(Plan::Copy { bytes: values.length() as usize, reason });
+    };
+    Ok(match misaligned(values_of(values), values.length(), dtype) {
+        Some(reason) => Plan::Copy { bytes: values.length() as usize * dtype.element_bytes().unwrap_or(0), reason },
+        None => Plan::View,
     })
 }
 

@@ -39,6 +39,10 @@ struct Columns {
 /// # Errors
 /// `DEVX_DEVICE` if nulls would have to be counted in device memory.
 pub fn plan_matrix(batch: &Batch) -> Result<Plan> {
+    let columns = match columns(batch) {
+        Ok(columns) => columns,
+        Err(error) => return impossible_as(error),
+    };
     let null_rows = batch.root().null_count()?;
     if null_rows > 0 {
         let rows = batch.length();
@@ -53,12 +57,9 @@ pub fn plan_matrix(batch: &Batch) -> Result<Plan> {
             )));
         }
     }
-    Ok(match columns(batch) {
-        Err(error) => impossible_as(error)?,
-        Ok(columns) => match apart(&columns, batch.length()) {
-            Some(reason) => Plan::Copy { bytes: columns.bytes, reason },
-            None => Plan::View,
-        },
+    Ok(match apart(&columns, batch.length()) {
+        Some(reason) => Plan::Copy { bytes: columns.bytes, reason },
+        None => Plan::View,
     })
 }
 

@@ -10,7 +10,7 @@ use crate::abi::types::{
     DevxMemoryInfo, DevxMemoryRequest, DevxOwner, DevxStatus,
 };
 use crate::device::{Device, DeviceType};
-use crate::error::{Error, Result, refuse};
+use crate::error::{Error, Result, Returned, refuse};
 use crate::memory::{Owner, Slab, TailSize, Vacant};
 use crate::order::{NO_SYNC, Ready};
 use crate::text;
@@ -75,8 +75,11 @@ impl Table {
             Some(DEVX_OK) => Ok(()),
             Some(status) => {
                 let said = text::read(&record.message);
-                let error = Error::driver(status, record.driver_code, format_args!("{name}: {said}"));
-                Err(error)
+                Err(if said.0.is_empty() {
+                    Error::driver(status, record.driver_code, format_args!("{}", Returned(name, status)))
+                } else {
+                    Error::driver(status, record.driver_code, format_args!("{name}: {said}"))
+                })
             }
         }
     }

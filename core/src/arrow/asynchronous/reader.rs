@@ -56,7 +56,7 @@ impl AsyncReader {
     pub fn new(options: ReaderOptions, wake: Option<Wake>) -> Result<Self> {
         let ReaderOptions { limit, abi_h_metadata } = options;
         if limit < 0 {
-            return refuse!(DEVX_INVALID_ARGUMENT, "limit is {limit}");
+            return refuse!(DEVX_INVALID_ARGUMENT, "limit is {limit}: a number of batches is needed, or 0");
         }
         Ok(Self(Shared::new(limit, abi_h_metadata, wake)?))
     }

@@ -14,7 +14,7 @@ use super::reaper::{self, Later};
 use super::stream::Stream;
 use crate::abi::types::DEVX_OUT_OF_MEMORY;
 use crate::device::{Device, DeviceType};
-use crate::error::{Result, refuse};
+use crate::error::{Error, Result, refuse};
 use crate::memory::{Owner, Vacant};
 use crate::trace;
 
@@ -165,7 +165,9 @@ impl Allocation {
             }
             // What was released before may still be on its way to the driver.
             reaper::settle_for_memory();
-            allocate(driver, &mut address)
+            let of_them =
+                |error: Error| error.within(format_args!("{bytes} bytes on {device} could not be allocated: "));
+            allocate(driver, &mut address).map_err(of_them)
         })?;
         let block = Block { driver, context, address: address as usize, how };
         Ok(Self {
