@@ -18,6 +18,9 @@
 #include "devexchange/cuda_array.h"
 #include "devexchange/types.h"
 
+/** The version of this header, 0.1.0, as devx_version() says that of the library. */
+#define DEVEXCHANGE_VERSION 0x000100
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -1337,7 +1340,10 @@ devx_status devx_tensor_write(
     int64_t stream,
     devx_error *error);
 
-/** The version of the library: major x 65536 + minor x 256 + patch. */
+/**
+ * The version of the library: major x 65536 + minor x 256 + patch, as `DEVEXCHANGE_VERSION` is that
+ * of the header.
+ */
 uint32_t devx_version(void);
 
 /** The version of the library as text, for example "0.1.0". Never NULL, never freed. */

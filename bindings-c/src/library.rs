@@ -19,7 +19,7 @@ const fn number(text: &str) -> u32 {
     }
 }
 
-/// The version of the library: major × 65536 + minor × 256 + patch.
+/// The version of the library: major × 65536 + minor × 256 + patch, as `DEVEXCHANGE_VERSION` is that of the header.
 #[ffi_export]
 fn devx_version() -> u32 {
     const {

@@ -446,9 +446,19 @@ fn functions() -> std::io::Result<String> {
          * (DEVX_BLESS=1 cargo test -p devexchange-c). Do not edit.\n */\n\
          #ifndef {GUARD}\n#define {GUARD}\n\n\
          #include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n\n{includes}\n\
+         /** The version of this header, {}, as devx_version() says that of the library. */\n\
+         #define DEVEXCHANGE_VERSION {:#08x}\n\n\
          #ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n{body}\n\
-         #ifdef __cplusplus\n}} /* extern \"C\" */\n#endif\n\n#endif /* {GUARD} */\n"
+         #ifdef __cplusplus\n}} /* extern \"C\" */\n#endif\n\n#endif /* {GUARD} */\n",
+        env!("CARGO_PKG_VERSION"),
+        version_number()
     ))
+}
+
+/// As `devx_version` has it.
+fn version_number() -> u32 {
+    let parts = env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse::<u32>().expect("a number"));
+    parts.fold(0, |number, part| number << 8 | part)
 }
 
 /// A comment as cbindgen writes it, without what only Rust's documentation knows.

@@ -25,4 +25,9 @@ TEST(version_number_is_the_version_string) {
     CHECK_STR(text, DEVX_TEST_VERSION);
 }
 
+/* A program may ask the one of the other. */
+TEST(version_of_the_header_is_that_of_the_library) {
+    CHECK_INT(DEVEXCHANGE_VERSION, devx_version());
+}
+
 CHECK_MAIN()
