@@ -71,32 +71,39 @@ fn tensor_export(handle: jlong, request: jlong, legacy: bool) -> Result<jlong> {
     })
 }
 
-plain! { tensor_move(handle: jlong, request: jlong, legacy: jboolean) -> jlong }
+plain! { tensor_move(handle: jlong, asked: jlong, legacy: jboolean) -> jlong }
 /// Hands the tensor to a consumer, which calls the deleter, with the reference that Java has. If this is refused, Java
-/// keeps it; a panic takes it. `request` is the address of a record.
-fn tensor_move(handle: jlong, request: jlong, legacy: bool) -> Result<jlong> {
-    // SAFETY: Java gives the address of a record that it filled in.
-    let request = unsafe { &*take::<DevxDlpackRequest>(request) };
+/// keeps it; a panic takes it. `asked` is the address of a [`Move`]: there it stands, as an exception need not tell.
+fn tensor_move(handle: jlong, asked: jlong, legacy: bool) -> Result<jlong> {
+    // SAFETY: Java gives the address of a record that it filled in, which nobody else uses during the call.
+    let Move { request, taken } = unsafe { &mut *take::<Move>(asked) };
     // SAFETY: and the stream in it is alive.
     let request = unsafe { Request::from_raw(request) }?;
+    *taken = 1;
     // SAFETY: Java gives a living handle that no other call uses.
     let tensor = unsafe { Tensor::from_raw(take::<c_void>(handle)) };
-    if legacy {
+    let handed = if legacy {
         hand_over::<DLManagedTensor>(tensor, &request)
     } else {
         hand_over::<DLManagedTensorVersioned>(tensor, &request)
-    }
+    };
+    handed.map_err(|Refused { error, returned }| {
+        // It is still Java's.
+        returned.into_raw();
+        *taken = 0;
+        error.into()
+    })
 }
 
-fn hand_over<M: Managed>(tensor: Tensor, request: &Request) -> Result<jlong> {
-    match dlpack::export::<M>(tensor, request) {
-        Ok(managed) => Ok(give(managed.into_raw())),
-        Err(Refused { error, returned }) => {
-            // It is still Java's.
-            returned.into_raw();
-            Err(error.into())
-        }
-    }
+/// What Java asks for, and whether it has its reference no more.
+#[repr(C)]
+struct Move {
+    request: DevxDlpackRequest,
+    taken: i64,
+}
+
+fn hand_over<M: Managed>(tensor: Tensor, request: &Request) -> std::result::Result<jlong, Refused<Tensor>> {
+    dlpack::export::<M>(tensor, request).map(|managed| give(managed.into_raw()))
 }
 
 plain! { dlpack_release(source: jlong, legacy: jboolean) }

@@ -174,7 +174,12 @@ pub(crate) use plain;
 #[inline]
 pub(crate) fn answer<T: Default>(env: EnvUnowned<'_>, body: impl FnOnce() -> Result<T>) -> T {
     match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(value)) => value,
+        Ok(Ok(value)) => {
+            if env.as_raw().is_null() {
+                foreign::forget();
+            }
+            value
+        }
         Ok(Err(error)) => thrown(env, error),
         Err(payload) => thrown(env, Error::Refused(devexchange_core::Error::panicked(payload))),
     }

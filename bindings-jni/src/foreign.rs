@@ -24,6 +24,15 @@ pub(crate) fn keep(error: Error) {
     FAILED.store(1, Relaxed);
 }
 
+/// Forgets an error that the thread has not asked for, as it ran out of stack before that: it is not one of the call that
+/// comes to an end now.
+#[inline]
+pub(crate) fn forget() {
+    if FAILED.load(Relaxed) != 0 {
+        drop(KEPT.try_with(Cell::take));
+    }
+}
+
 plain! { foreign_failed() -> jlong }
 /// The address of the flag, a long.
 fn foreign_failed() -> Result<jlong> {

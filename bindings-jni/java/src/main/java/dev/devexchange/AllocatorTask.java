@@ -2,6 +2,7 @@ package dev.devexchange;
 
 import java.nio.ByteBuffer;
 import java.util.Objects;
+import java.util.concurrent.Callable;
 
 /** Answers those who wait for an {@link Allocator}: each time that they ask, one question. */
 record AllocatorTask(Allocator allocator) implements Dispatcher.Task {
@@ -14,13 +15,6 @@ record AllocatorTask(Allocator allocator) implements Dispatcher.Task {
     private static final int RESET = 5;
     private static final int TRIM = 6;
     private static final int DEFER_CLEANUP = 7;
-
-    /** Says something to whoever waits. */
-    private interface Answer {
-        void give(long question);
-    }
-
-    private static final Answer NOTHING = question -> Native.allocatorAnswer(question, 0, 0, 0);
 
     @Override
     public void start(long token) {
@@ -39,14 +33,12 @@ record AllocatorTask(Allocator allocator) implements Dispatcher.Task {
         if (question == 0) {
             return;
         }
-        Answer answer;
         try {
-            answer = ask(scratch.buffer);
+            ask(question, scratch);
         } catch (Throwable thrown) {
+            // If there was an answer already, nobody waits for this one.
             fail(question, thrown);
-            return;
         }
-        answer.give(question);
     }
 
     @Override
@@ -62,51 +54,90 @@ record AllocatorTask(Allocator allocator) implements Dispatcher.Task {
         Native.allocatorFail(question, failure.status(), failure.driverCode(), failure.getMessage());
     }
 
-    /** {@code question} is what is asked and up to four numbers. */
-    private Answer ask(ByteBuffer question) throws Exception {
-        long first = question.getLong(Long.BYTES);
-        long second = question.getLong(2 * Long.BYTES);
-        long third = question.getLong(3 * Long.BYTES);
-        int fourth = (int) question.getLong(4 * Long.BYTES);
+    /** Asks the allocator, and answers. {@code scratch} holds what is asked and up to four numbers. */
+    private void ask(long question, Scratch scratch) throws Exception {
+        ByteBuffer asked = scratch.buffer;
+        long first = asked.getLong(Long.BYTES);
+        long second = asked.getLong(2 * Long.BYTES);
+        long third = asked.getLong(3 * Long.BYTES);
+        int fourth = (int) asked.getLong(4 * Long.BYTES);
         int deviceId = (int) first;
-        switch ((int) question.getLong(0)) {
+        switch ((int) asked.getLong(0)) {
             case INITIALIZE -> allocator.initialize(deviceId);
             case ALLOCATE -> {
-                return given(allocator.allocate(new MemoryRequest(Device.unpack(first), second, third, fourth)));
+                allocate(question, new MemoryRequest(Device.unpack(first), second, third, fourth));
+                return;
             }
             case PIN -> {
-                Runnable release = allocator.pin(deviceId, second, third, fourth);
-                return owned(0, 0, null, release);
+                Given given = new Given();
+                given.by(() -> given.release = allocator.pin(deviceId, second, third, fourth));
+                given.answer(question, 0, 0);
+                return;
             }
             case MEMORY_INFO -> {
                 MemoryInfo info = Objects.requireNonNull(allocator.memoryInfo(deviceId), "memoryInfo returned null");
-                return number -> Native.allocatorAnswer(number, info.freeBytes(), info.totalBytes(), 0);
+                Native.allocatorAnswer(question, info.freeBytes(), info.totalBytes(), 0);
+                return;
             }
             case IPC_HANDLE -> {
                 IpcHandle handle = allocator.ipcHandle(first);
-                return handle == null ? NOTHING : number -> {
-                    Scratch scratch = Scratch.get();
+                if (handle != null) {
                     handle.write(scratch.buffer);
-                    Native.allocatorAnswerIpcHandle(number, scratch.address);
-                };
+                    Native.allocatorAnswerIpcHandle(question, scratch.address);
+                    return;
+                }
             }
             case RESET -> allocator.reset(deviceId);
             case TRIM -> allocator.trim(deviceId, second);
             case DEFER_CLEANUP -> allocator.deferCleanup(first != 0);
-            default -> throw new AssertionError("question " + question.getLong(0));
+            default -> throw new AssertionError("question " + asked.getLong(0));
         }
-        return NOTHING;
+        Native.allocatorAnswer(question, 0, 0, 0);
     }
 
-    private static Answer given(Allocation given) {
-        Objects.requireNonNull(given, "allocate returned null");
-        return owned(given.address(), given.device().packed(), given.kept(), given.release());
+    private void allocate(long question, MemoryRequest request) throws Exception {
+        Given given = new Given();
+        Allocation made = given.by(() -> {
+            Allocation memory = Objects.requireNonNull(allocator.allocate(request), "allocate returned null");
+            given.kept = memory.kept();
+            given.release = memory.release();
+            return memory;
+        });
+        given.answer(question, made.address(), made.device().packed());
     }
 
-    /** Two numbers, and what gives memory back. */
-    private static Answer owned(long first, long second, Object kept, Runnable release) {
-        boolean nothing = kept == null && release == null;
-        long token = nothing ? 0 : ReleaseQueue.register(kept, release);
-        return question -> Native.allocatorAnswer(question, first, second, token);
+    /** What the allocator gives: known to the queue before it is there, and so not lost for want of memory. */
+    private static final class Given implements Runnable {
+        private final Long token = ReleaseQueue.register(this, this);
+
+        // Written before anybody else knows of the token.
+        private Object kept;
+        private Runnable release;
+
+        <T> T by(Callable<T> call) throws Exception {
+            try {
+                return call.call();
+            } catch (Throwable thrown) {
+                ReleaseQueue.cancel(token);
+                throw thrown;
+            }
+        }
+
+        /** Answers with two numbers, and what gives it back. */
+        void answer(long question, long first, long second) {
+            if (kept == null && release == null) {
+                ReleaseQueue.cancel(token);
+                Native.allocatorAnswer(question, first, second, 0);
+            } else {
+                Native.allocatorAnswer(question, first, second, token);
+            }
+        }
+
+        @Override
+        public void run() {
+            if (release != null) {
+                release.run();
+            }
+        }
     }
 }

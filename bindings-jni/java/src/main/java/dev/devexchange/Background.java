@@ -11,6 +11,10 @@ import java.util.function.LongConsumer;
 final class Background {
     private static final int BATCH = 256;
 
+    /** What there is to say where there is no memory to say it. */
+    private static final DevExchangeException FULL =
+            new DevExchangeException(Status.OUT_OF_MEMORY, "the JVM has no memory, also not to say why");
+
     private Background() {}
 
     /** A thread that is not started yet. */
@@ -25,7 +29,7 @@ final class Background {
     /** A thread that gives {@code deliver}, which does not throw, the tokens of one of the two native queues. */
     static Thread taker(String name, boolean events, LongConsumer deliver) {
         return thread(name, () -> {
-            ByteBuffer tokens = ByteBuffer.allocateDirect(BATCH * Long.BYTES).order(ByteOrder.nativeOrder());
+            ByteBuffer tokens = tokens();
             long address = Calls.bufferAddress(tokens);
             while (true) {
                 int count = Native.queueWait(events, address, BATCH);
@@ -34,6 +38,17 @@ final class Background {
                 }
             }
         });
+    }
+
+    /** Room for tokens. Everybody counts on the thread, so this waits for memory where there is none. */
+    private static ByteBuffer tokens() {
+        while (true) {
+            try {
+                return ByteBuffer.allocateDirect(BATCH * Long.BYTES).order(ByteOrder.nativeOrder());
+            } catch (OutOfMemoryError none) {
+                Thread.yield();
+            }
+        }
     }
 
     /**
@@ -56,7 +71,11 @@ final class Background {
             return known;
         }
         int status = thrown instanceof OutOfMemoryError ? Status.OUT_OF_MEMORY : Status.CALLBACK;
-        return new DevExchangeException(status, text(thrown));
+        try {
+            return new DevExchangeException(status, text(thrown));
+        } catch (OutOfMemoryError none) {
+            return FULL;
+        }
     }
 
     /** An exception as a text for others; its class at least. */

@@ -11,7 +11,9 @@ final class BatchMaker {
 
     /** As {@link Batch#create}. {@code names} is for messages: what to call a node. */
     static Batch make(
-            Schema schema, Device device, List<Node> nodes, IntFunction<String> names, Runnable release) {
+            Schema schema, Device device, List<Node> given, IntFunction<String> names, Runnable release) {
+        // A list may make its elements anew each time, and what is kept is what is used.
+        List<Node> nodes = List.copyOf(given);
         int buffers = nodes.stream().mapToInt(Node::bufferCount).sum();
         // The records, then for each buffer how many bytes it has, then the tables of their addresses.
         int rooms = Math.multiplyExact(nodes.size(), Records.NODE.size());
@@ -52,7 +54,9 @@ final class BatchMaker {
     }
 
     /** As {@link Batch#ofColumns(List, List, DeviceStream)}. */
-    static Batch ofColumns(List<String> names, List<Batch> columns, DeviceStream stream) {
+    static Batch ofColumns(List<String> names, List<Batch> given, DeviceStream stream) {
+        // As above: what is entered is what is left.
+        List<Batch> columns = List.copyOf(given);
         if (names.size() != columns.size()) {
             throw new DevExchangeException(
                     Status.MISMATCH, "there are " + names.size() + " names and " + columns.size() + " columns");
@@ -81,7 +85,10 @@ final class BatchMaker {
             if (queue != 0) {
                 stream.exit();
             }
-            columns.subList(0, entered).forEach(Batch::exit);
+            while (entered > 0) {
+                entered--;
+                columns.get(entered).exit();
+            }
             Reference.reachabilityFence(scratch);
         }
     }

@@ -22,7 +22,12 @@ public final class CStruct implements AutoCloseable {
         this.handle = new Handle(this, kind);
         long address = Native.structCreate();
         handle.hold(address);
-        this.memory = HostMemory.view(address, struct.size());
+        try {
+            this.memory = HostMemory.view(address, struct.size());
+        } catch (Throwable noMemory) {
+            handle.close();
+            throw noMemory;
+        }
         this.release = holder.at("release");
     }
 

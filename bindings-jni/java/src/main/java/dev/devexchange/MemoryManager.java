@@ -211,18 +211,22 @@ public final class MemoryManager implements AutoCloseable {
     private Memory pin(int deviceId, long address, long bytes, int hostFlags, Object kept) {
         Memory memory = new Memory(bytes);
         Device device = new Device(DeviceType.CUDA_HOST, deviceId);
-        long manager = enter("MemoryManager.pin");
+        MemoryRequest request = new MemoryRequest(device, bytes, MemoryRequest.NO_STREAM, hostFlags);
+        Scratch scratch = Scratch.get();
         Long token = kept == null ? Long.valueOf(0) : ReleaseQueue.register(kept, null);
         long raw = 0;
         try {
-            Scratch scratch = Scratch.get();
-            new MemoryRequest(device, bytes, MemoryRequest.NO_STREAM, hostFlags).write(scratch.buffer);
-            raw = Native.managerPin(manager, scratch.address, address, token);
+            long manager = enter("MemoryManager.pin");
+            try {
+                request.write(scratch.buffer);
+                raw = Native.managerPin(manager, scratch.address, address, token);
+            } finally {
+                exit();
+            }
         } finally {
             if (raw == 0) {
                 ReleaseQueue.cancel(token);
             }
-            exit();
         }
         return memory.of(raw, address, PINNED);
     }

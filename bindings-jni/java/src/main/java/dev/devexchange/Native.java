@@ -128,7 +128,7 @@ final class Native {
 
     static native long tensorExport(long tensor, long request, boolean legacy);
 
-    /** Takes the reference, unless it throws anything but a panic. */
+    /** Takes the reference, unless it is refused; a long behind the request says so, 1 or 0. */
     static native long tensorMove(long tensor, long request, boolean legacy);
 
     static native void dlpackRelease(long source, boolean legacy);

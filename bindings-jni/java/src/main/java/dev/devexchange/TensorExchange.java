@@ -4,6 +4,9 @@ import java.util.List;
 
 /** What hands a tensor over, to consumers and as columns. */
 abstract class TensorExchange extends TensorOnDevice {
+    /** Behind a request: whether the call has taken the reference ({@code dlpack.rs}). */
+    private static final int TAKEN = Records.DLPACK_REQUEST.size();
+
     /**
      * Hands the tensor to a consumer and keeps it; as {@link #exportShare(DlpackRequest)} with
      * {@link DlpackRequest#DEFAULT}.
@@ -94,17 +97,17 @@ abstract class TensorExchange extends TensorOnDevice {
         if (tensor == 0) {
             return moveOfMany(method, request, legacy);
         }
-        boolean moved = false;
+        // What is given away and counts as kept would be released twice.
+        boolean moved = true;
         try {
-            long exported = request.isImmediate()
+            scratch.buffer.putLong(TAKEN, 0);
+            return request.isImmediate()
                     ? Calls.tensorMove(tensor, scratch.address, legacy)
                     : Native.tensorMove(tensor, scratch.address, legacy);
-            moved = true;
-            return exported;
-        } catch (DevExchangeException refusal) {
-            // A panic leaves nothing behind.
-            moved = refusal.status() == Status.PANIC;
-            throw refusal;
+        } catch (Throwable thrown) {
+            // There may be no memory or stack to say what became of the reference, so it stands here.
+            moved = scratch.buffer.getLong(TAKEN) != 0;
+            throw thrown;
         } finally {
             exitMove(moved);
         }

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.lang.invoke.MethodHandle;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
 import java.nio.ByteBuffer;
@@ -102,6 +103,36 @@ class BackendTest {
         other.join();
         assertNull(failure.get());
         assertEquals(0, DevExchange.outstanding());
+    }
+
+    /** As if the stack had come to an end before anybody asked: the next call is another one. */
+    @Test
+    void whatNobodyAskedForIsNotTheErrorOfTheNextCall() throws Throwable {
+        refused(Status.CLOSED, () -> Calls.tensorShare(0), "the tensor is closed");
+        if (EXPECTED.equals("ffm")) {
+            java.lang.reflect.Field call = Calls.class.getDeclaredField("TENSOR_SHARE");
+            call.setAccessible(true);
+            assertEquals(0L, (long) ((MethodHandle) call.get(null)).invokeExact(0L));
+        }
+        assertEquals(0, DevExchange.outstanding());
+    }
+
+    /** Also where an exception cannot say so. */
+    @Test
+    void aMoveSaysWhetherItTookTheReference() {
+        Scratch scratch = Scratch.get();
+        int taken = Records.DLPACK_REQUEST.size();
+        try (Tensor tensor = Tensor.create(Direct.ints(1, 2), DType.INT32, new long[] {2}, null)) {
+            long mine = Calls.tensorShare(tensor.enter("BackendTest"));
+            tensor.exit();
+            DlpackRequest.DEFAULT.withMaxVersion(0, 5).write(scratch.buffer);
+            scratch.buffer.putLong(taken, 0);
+            refused(Status.VERSION, () -> Calls.tensorMove(mine, scratch.address, false), "0.5");
+            assertEquals(0, scratch.buffer.getLong(taken));
+            DlpackRequest.DEFAULT.write(scratch.buffer);
+            Dlpack.release(Calls.tensorMove(mine, scratch.address, false));
+            assertEquals(1, scratch.buffer.getLong(taken));
+        }
     }
 
     @Test

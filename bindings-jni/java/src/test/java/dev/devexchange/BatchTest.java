@@ -5,17 +5,22 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.lang.ref.WeakReference;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.time.LocalDate;
+import java.util.AbstractList;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Supplier;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -348,6 +353,55 @@ class BatchTest {
                 assertEquals(i, batch.column("column " + i).getInt(0));
             }
             assertEquals("column " + (width - 1), schema.columns().get(width - 1).name());
+        }
+    }
+
+    /** A list that makes its elements when it is asked for them. */
+    private static <T> List<T> anew(int size, Supplier<T> make) {
+        return new AbstractList<>() {
+            @Override
+            public T get(int index) {
+                return make.get();
+            }
+
+            @Override
+            public int size() {
+                return size;
+            }
+        };
+    }
+
+    @Test
+    void aColumnThatAListMakesAnewIsLeftAsOftenAsItIsEntered() throws InterruptedException {
+        Release release = new Release();
+        List<Batch> made = new ArrayList<>();
+        List<Node> nodes = List.of(Node.of(1, NONE, Direct.ints(1)));
+        try (Schema schema = Schema.of(Field.of("", Format.INT32));
+                Batch column = Batch.create(schema, Device.CPU, nodes, release)) {
+            List<Batch> columns = anew(2, () -> {
+                made.add(column.share());
+                return made.get(made.size() - 1);
+            });
+            Batch.ofColumns(List.of("a", "b"), columns, null).close();
+        }
+        made.forEach(Batch::close);
+        release.assertOnce();
+    }
+
+    @Test
+    void theMemoryOfNodesThatAListMakesAnewIsKept() {
+        Map<Long, WeakReference<ByteBuffer>> made = new HashMap<>();
+        List<Node> nodes = anew(1, () -> {
+            ByteBuffer values = Direct.ints(1, 2);
+            made.put(Calls.bufferAddress(values), new WeakReference<>(values));
+            return Node.of(2, NONE, values);
+        });
+        try (Schema schema = Schema.of(Field.of("", Format.INT32));
+                Batch batch = Batch.create(schema, Device.CPU, nodes, null)) {
+            for (int i = 0; i < 10; i++) {
+                System.gc();
+            }
+            assertNotNull(made.get(batch.root().bufferAddress(1)).get(), "the buffer was collected");
         }
     }
 }

@@ -5,6 +5,7 @@ import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /**
  * The heap has room for so many bytes and no more, from none at all to enough: so a call runs out of memory at each
@@ -17,11 +18,21 @@ final class HeapScenario {
     private static final Object[] SMALL = new Object[ROOM];
     private static final Object[] LARGE = new Object[1];
 
+    private static final OutOfMemoryError FULL = new OutOfMemoryError("on purpose");
+
+    private static final MemoryRequest EIGHT = MemoryRequest.of(Device.CPU, 8);
+
+    /** What the heap has room for when a question is answered; -1 for all that there is. */
+    private static volatile int squeezed = -1;
+
+    private final AtomicInteger allocated = new AtomicInteger();
+    private final AtomicInteger released = new AtomicInteger();
     private final ByteBuffer memory = Direct.room(48);
     private final Tensor matrix = Tensor.allocate(Device.CPU, DType.FLOAT64, new long[] {2, 3}, null);
     private final Batch table = matrix.toBatch(List.of(), Copy.IF_NEEDED);
     private final Schema schema = table.schema();
     private final MemoryManager host = MemoryManager.hostOnly();
+    private final Allocation given = new Allocation(HostMemory.address(memory, "memory"), Device.CPU, released::incrementAndGet);
     private final CStruct array = CStruct.arrowArray();
     private final CStruct described = CStruct.arrowSchema();
     private final CStruct stream = CStruct.arrowStream();
@@ -41,7 +52,6 @@ final class HeapScenario {
 
     private Map<String, Runnable> scenes() {
         long[] shape = {2, 3};
-        MemoryRequest eight = MemoryRequest.of(Device.CPU, 8);
         Runnable release = () -> {};
         Map<String, Runnable> scenes = new LinkedHashMap<>();
         scenes.put("share", this::shareTensor);
@@ -51,7 +61,7 @@ final class HeapScenario {
         scenes.put("create", () -> Tensor.create(memory, DType.FLOAT64, shape, release).close());
         scenes.put("allocate", () -> Tensor.allocate(Device.CPU, DType.FLOAT64, shape, null).close());
         scenes.put("allocate with", () -> Tensor.allocate(host, Device.CPU, DType.FLOAT64, shape, null).close());
-        scenes.put("allocate memory", () -> host.allocate(eight).close());
+        scenes.put("allocate memory", () -> host.allocate(EIGHT).close());
         scenes.put("manager", () -> MemoryManager.hostOnly().close());
         scenes.put("own manager", () -> MemoryManager.of(request -> null, release).close());
         scenes.put("limited", () -> MemoryManager.limited(host, 1000).close());
@@ -71,6 +81,7 @@ final class HeapScenario {
         scenes.put("text", DevExchange::version);
         scenes.put("named", () -> matrix.toBatch(List.of("a", "b", "c"), Copy.IF_NEEDED).close());
         scenes.put("refuse", HeapScenario::refuse);
+        scenes.put("pin", this::pin);
         return scenes;
     }
 
@@ -139,32 +150,108 @@ final class HeapScenario {
         }
     }
 
+    /** A refusal, of a manager that says when nobody uses it any more. */
+    private void pin() {
+        try (MemoryManager manager = MemoryManager.of(request -> null, () -> {})) {
+            manager.pin(0, memory, -1);
+        } catch (DevExchangeException refused) {
+            require(refused.status() == Status.INVALID_ARGUMENT, refused.toString());
+        }
+    }
+
+    /** What Java is asked on a thread of the library: the heap is full when it answers. */
+    private Map<String, Runnable> questions() {
+        Map<String, Runnable> scenes = new LinkedHashMap<>();
+        scenes.put("ask", this::ask);
+        scenes.put("ask in vain", HeapScenario::askInVain);
+        scenes.put("pull", this::pull);
+        scenes.put("pull in vain", this::pullInVain);
+        return scenes;
+    }
+
+    private void ask() {
+        Allocator allocator = request -> {
+            allocated.incrementAndGet();
+            squeeze();
+            return given;
+        };
+        try (MemoryManager manager = MemoryManager.of(allocator, () -> {})) {
+            manager.allocate(EIGHT).close();
+        }
+    }
+
+    private static void askInVain() {
+        Allocator full = request -> {
+            squeeze();
+            throw FULL;
+        };
+        try (MemoryManager manager = MemoryManager.of(full, () -> {})) {
+            manager.allocate(EIGHT);
+        } catch (DevExchangeException refused) {
+            require(refused.status() == Status.OUT_OF_MEMORY, refused.toString());
+        }
+    }
+
+    private void pull() {
+        BatchStream.Source source = () -> {
+            Batch next = table.share();
+            squeeze();
+            return next;
+        };
+        try (BatchStream batches = BatchStream.of(schema, DeviceType.CPU, source, null)) {
+            batches.next().close();
+        }
+    }
+
+    private void pullInVain() {
+        BatchStream.Source source = () -> {
+            squeeze();
+            throw FULL;
+        };
+        try (BatchStream batches = BatchStream.of(schema, DeviceType.CPU, source, null)) {
+            batches.next();
+        } catch (DevExchangeException refused) {
+            require(refused.status() == Status.OUT_OF_MEMORY, refused.toString());
+        }
+    }
+
     /** How many calls had no memory. */
     private int all() throws InterruptedException {
         int refused = 0;
         for (Map.Entry<String, Runnable> scene : scenes().entrySet()) {
-            // What is made once is made now.
-            scene.getValue().run();
-            Dlpack.release(0);
-            long before = DevExchange.outstanding();
-            int enough = 0;
-            for (int room = 0; room <= ROOM && enough < 3; room++) {
-                boolean done = run(scene.getValue(), room);
-                settle(scene.getKey(), room, before);
-                refused += done ? 0 : 1;
-                enough = done ? enough + 1 : 0;
-            }
+            refused += each(scene.getKey(), scene.getValue(), HeapScenario::run);
+        }
+        for (Map.Entry<String, Runnable> scene : questions().entrySet()) {
+            refused += each(scene.getKey(), scene.getValue(), HeapScenario::runSqueezed);
+        }
+        return refused;
+    }
+
+    /** Runs a scene with a room, and says whether that was enough. */
+    private interface Run {
+        boolean of(Runnable scene, int room);
+    }
+
+    private int each(String name, Runnable scene, Run run) throws InterruptedException {
+        // What is made once is made now.
+        runSqueezed(scene, -1);
+        Dlpack.release(0);
+        long before = DevExchange.outstanding();
+        int refused = 0;
+        int enough = 0;
+        for (int room = 0; room <= ROOM && enough < 3; room++) {
+            boolean done = run.of(scene, room);
+            settle(name, room, before);
+            refused += done ? 0 : 1;
+            enough = done ? enough + 1 : 0;
         }
         return refused;
     }
 
     /** Whether there was memory enough. */
     private static boolean run(Runnable scene, int room) {
-        fill();
+        fill(room);
         try {
-            for (int i = 0; i < room; i++) {
-                SMALL[i] = null;
-            }
             scene.run();
             return true;
         } catch (OutOfMemoryError none) {
@@ -174,8 +261,30 @@ final class HeapScenario {
         }
     }
 
-    /** What is left of the heap, but for what was there from the start. */
-    private static void fill() {
+    private static boolean runSqueezed(Runnable scene, int room) {
+        squeezed = room;
+        try {
+            scene.run();
+            return true;
+        } catch (OutOfMemoryError none) {
+            return false;
+        } catch (DevExchangeException refused) {
+            require(refused.status() == Status.OUT_OF_MEMORY, refused.toString());
+            return false;
+        } finally {
+            LARGE[0] = null;
+            squeezed = -1;
+        }
+    }
+
+    private static void squeeze() {
+        if (squeezed >= 0) {
+            fill(squeezed);
+        }
+    }
+
+    /** What is left of the heap, but for what was there from the start, and so many small objects. */
+    private static void fill(int room) {
         for (int i = 0; i < ROOM; i++) {
             SMALL[i] = SMALL[i] == null ? new byte[0] : SMALL[i];
         }
@@ -189,15 +298,19 @@ final class HeapScenario {
                 // As it is meant to be.
             }
         }
+        for (int i = 0; i < room; i++) {
+            SMALL[i] = null;
+        }
     }
 
-    private static void settle(String scene, int room, long before) throws InterruptedException {
+    private void settle(String scene, int room, long before) throws InterruptedException {
         require(ReleaseQueue.flush(Duration.ofSeconds(30)), "the release queue does not move");
         for (int i = 0; i < 1000 && DevExchange.outstanding() != before; i++) {
             Thread.sleep(1);
         }
         require(DevExchange.outstanding() == before, scene + " with room for " + room + ": " + DevExchange.ledger());
         require(ReleaseQueue.pending() == 0, scene + " with room for " + room + ": a release that does not come");
+        require(released.get() == allocated.get(), scene + " with room for " + room + ": memory that is not given back");
     }
 
     private static void require(boolean holds, String otherwise) {

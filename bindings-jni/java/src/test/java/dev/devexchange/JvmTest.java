@@ -69,6 +69,11 @@ class JvmTest {
     }
 
     @Test
+    void releasesRunAlthoughTheirThreadHadNoMemoryAtFirst() throws IOException, InterruptedException {
+        endsWell(run("full", "-XX:MaxDirectMemorySize=64k"));
+    }
+
+    @Test
     void theTraceNamesWhatNobodyClosed() throws IOException, InterruptedException {
         String output = endsWell(
                 Jvm.run(List.of(), Map.of("DEVEXCHANGE_TRACE", "1"), Scenario.class, "forgotten"));

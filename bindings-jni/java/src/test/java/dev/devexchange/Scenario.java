@@ -2,6 +2,7 @@ package dev.devexchange;
 
 import java.nio.ByteBuffer;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
@@ -23,6 +24,7 @@ final class Scenario {
             case "busy" -> busy();
             case "allocating" -> allocating();
             case "forgotten" -> forgotten();
+            case "full" -> full();
             case "version" -> System.out.println("version " + DevExchange.version());
             default -> throw new AssertionError(arguments[0]);
         }
@@ -319,6 +321,23 @@ final class Scenario {
                 System.out.println("hook: " + e.getMessage());
             }
         }));
+    }
+
+    /** The threads of the library start when there is no memory for direct buffers; later there is. */
+    private static void full() throws InterruptedException {
+        List<ByteBuffer> all = new ArrayList<>();
+        try {
+            while (true) {
+                all.add(ByteBuffer.allocateDirect(1024));
+            }
+        } catch (OutOfMemoryError full) {
+            check(ReleaseQueue.pending() == 0);
+        }
+        // An allocation that fails takes half a second.
+        Thread.sleep(2000);
+        all.clear();
+        System.gc();
+        check(ReleaseQueue.flush(Duration.ofSeconds(30)), "the release queue does not move");
     }
 
     /** Leaves the closing to the garbage collector. */
