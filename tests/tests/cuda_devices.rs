@@ -12,10 +12,11 @@ use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::abi::types::{
     DEVX_CALLBACK, DEVX_MANAGER_VERSION, DevxError, DevxManagerTable, DevxMemory, DevxMemoryRequest, DevxStatus,
 };
-use devexchange_core::dlpack::{self, Owned, Request};
+use devexchange_core::arrow::ArrayBuilder;
+use devexchange_core::dlpack::{self, Copying, Owned, Request};
 use devexchange_core::manager::{self, Manager, PoolOptions};
 use devexchange_core::runtime::cuda::{LEGACY, PER_THREAD, Stream};
-use devexchange_core::{Batch, DType, Device, DeviceType, Tensor, cuda_array};
+use devexchange_core::{Batch, DType, Device, DeviceType, Owner, Tensor, convert, cuda_array};
 use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::sim::{self, Session};
@@ -490,6 +491,77 @@ unsafe extern "C" fn never_asked(
     _: *mut DevxError,
 ) -> DevxStatus {
     DEVX_CALLBACK
+}
+
+/// Pinned and managed memory for what a stream writes is made for its device: so its default streams are that one's, and no
+/// other device is used.
+#[test]
+fn a_copy_in_memory_of_no_device_is_made_for_that_of_the_stream() {
+    let Some(session) = two_devices() else { return };
+    session.each(20, || {
+        let streams = Streams::new();
+        let at_one = numbers().copy_to(CUDA1, streams.of(CUDA1)).expect("copied up");
+        let batch = foreign::batch(at_one.data().expose_provenance() as u64, N, CUDA1, || ());
+        for kind in OF_NO_DEVICE {
+            let target = Device { kind, id: 0 };
+            for stream in [streams.of(CUDA1), sim::on_device(1, LEGACY as u64)] {
+                let tensor = at_one.copy_to(target, stream).expect("copied");
+                let columns = batch.copy_to(target, stream).expect("copied");
+                let new = Tensor::allocate(target, DType::UINT8, &[4], Some(stream)).expect("allocated");
+                let made_for = |stream: devexchange_core::Result<Stream>| stream.expect("a stream").ordinal();
+                assert_eq!(made_for(tensor.stream(sim::raw(LEGACY))), 1);
+                assert_eq!(made_for(columns.stream(sim::raw(LEGACY))), 1);
+                assert_eq!(made_for(new.stream(sim::raw(LEGACY))), 1);
+                require_numbers(&tensor, streams.of(CUDA1));
+                drop((tensor, columns, new));
+            }
+        }
+        drop((at_one, batch));
+        streams.end();
+    });
+}
+
+/// Managed memory is device 0, whichever device it is asked for.
+#[test]
+fn memory_of_a_manager_for_the_other_device_is_where_it_says() {
+    let Some(session) = two_devices() else { return };
+    let streams = Streams::new();
+    for (manager, kind) in [
+        (manager::Driver::managed().expect("a manager"), DeviceType::CUDA),
+        (manager::Driver::new().expect("a manager"), DeviceType::CUDA_MANAGED),
+        (manager::Driver::new().expect("a manager"), DeviceType::CUDA_HOST),
+        (manager::Driver::new().expect("a manager"), DeviceType::CUDA),
+    ] {
+        let asked = Device { kind, id: 1 };
+        let tensor = Tensor::allocate_with(&manager, asked, DType::UINT8, &[64], None).expect("allocated");
+        tensor.check_pointers().expect("it is where it says");
+        assert_eq!(tensor.stream(sim::raw(LEGACY)).expect("a stream").ordinal(), 1);
+        drop(tensor);
+    }
+    streams.end();
+    drop(session);
+}
+
+/// As a copy of a batch, so a matrix of its columns.
+#[test]
+fn a_matrix_is_gathered_on_a_stream_of_the_other_device() {
+    let Some(session) = two_devices() else { return };
+    session.each(20, || {
+        let streams = Streams::new();
+        let (values, others) = (vec![1_i32, 2, 3], vec![4_i32, 5, 6]);
+        let column = |name, values: &[i32]| {
+            ArrayBuilder::new(name, "i", 3).buffer(std::ptr::null()).buffer(values.as_ptr().cast())
+        };
+        let table = ArrayBuilder::batch(3).child(column("a", &values)).child(column("b", &others));
+        let host = unsafe { table.owner(Owner::new((values, others))).build(Device::CPU) }.expect("built");
+        let batch = host.copy_to(CUDA0, streams.of(CUDA0)).expect("copied");
+        let matrix = convert::matrix(&batch, Copying::Always, Some(streams.of(CUDA1))).expect("gathered");
+        drop(batch);
+        assert_eq!((matrix.device(), matrix.shape()), (CUDA0, &[3, 2][..]));
+        matrix.check_pointers().expect("it is where it says");
+        drop(matrix);
+        streams.end();
+    });
 }
 
 /// The number with a device is one for this library, of a device that there is; a number of nobody's is none.
