@@ -16,7 +16,7 @@ use devexchange_core::arrow::ArrayBuilder;
 use devexchange_core::dlpack::{self, Copying, Owned, Request};
 use devexchange_core::manager::{self, Manager, PoolOptions};
 use devexchange_core::runtime::cuda::{LEGACY, PER_THREAD, Stream};
-use devexchange_core::{Batch, DType, Device, DeviceType, Owner, Tensor, convert, cuda_array};
+use devexchange_core::{Batch, DType, Device, DeviceType, Owner, Tensor, convert, cuda_array, ipc};
 use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::sim::{self, Session};
@@ -539,6 +539,24 @@ fn memory_of_a_manager_for_the_other_device_is_where_it_says() {
         drop(tensor);
     }
     streams.end();
+    drop(session);
+}
+
+/// What cannot be shared between processes is copied to the device that it was made for, on a stream of that.
+#[test]
+fn what_another_process_gets_is_copied_on_the_device_the_memory_was_made_for() {
+    let Some(session) = two_devices() else { return };
+    for kind in OF_NO_DEVICE {
+        let (streams, (memory, free)) = (Streams::new(), made_for_one(kind));
+        on_legacy_of_one(|legacy| sim::fill(memory, 3, N, legacy));
+        let uuids = [CUDA0, CUDA1].map(|device| device.info().expect("it is there").uuid);
+        let tensor = foreign::tensor(memory, N, Device { kind, id: 0 }, move || free(memory));
+        let exported = ipc::export_tensor(&tensor, Copying::IfNeeded).expect("exported");
+        let is_on = uuids.map(|uuid| exported.descriptor().windows(16).any(|part| part == uuid));
+        assert_eq!(is_on, [false, true]);
+        drop((tensor, exported));
+        streams.end();
+    }
     drop(session);
 }
 
