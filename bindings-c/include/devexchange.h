@@ -1042,6 +1042,14 @@ devx_status devx_stream_create(DLDevice device, int64_t *out, devx_error *error)
  */
 devx_status devx_stream_destroy(DLDevice device, int64_t stream, devx_error *error);
 
+/**
+ * A number for a stream of a device, wherever the data is that it is used with: 1 and 2 by
+ * themselves are default streams of the data's device. With the device of pinned or managed memory,
+ * and of handles, it is `stream` itself. Every function and record of this library takes it where
+ * they take a stream; no other library knows it.
+ */
+devx_status devx_stream_of_device(DLDevice device, int64_t stream, int64_t *out, devx_error *error);
+
 /** Blocks until all work that is queued on a stream is done. No exchange needs it. */
 devx_status devx_stream_synchronize(DLDevice device, int64_t stream, devx_error *error);
 
@@ -1278,6 +1286,17 @@ devx_status devx_tensor_size(
     int64_t *elements,
     int64_t *bytes,
     int32_t *row_major,
+    devx_error *error);
+
+/**
+ * What `stream` stands for in work with a tensor: a default stream with its device, as
+ * `devx_stream_of_device` gives it. For pinned and managed memory that is the device it was made
+ * for, which the driver is asked for.
+ */
+devx_status devx_tensor_stream(
+    devx_tensor_t const *tensor,
+    int64_t stream,
+    int64_t *out,
     devx_error *error);
 
 /**

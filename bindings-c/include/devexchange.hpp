@@ -349,6 +349,14 @@ inline constexpr std::int64_t no_stream = -1;
 inline constexpr std::int64_t legacy_stream = 1;
 inline constexpr std::int64_t per_thread_stream = 2;
 
+/* A stream of a device, wherever the data is that it is used with: 1 and 2 by themselves are default streams of the data's
+ * device. For this library only (devx_stream_of_device). */
+inline std::int64_t stream_of(DLDevice device, std::int64_t stream) {
+    std::int64_t out = no_stream;
+    detail::check([&](devx_error *error) { return devx_stream_of_device(device, stream, &out, error); });
+    return out;
+}
+
 /* A stream of one's own, closed when this goes (devx_stream_close): destroyed when no release that waits then may give
  * memory back on it. What is queued on it is still done. It converts to the number. */
 class Stream {
@@ -821,6 +829,13 @@ public:
         static_assert(!std::is_same_v<T, bool>, "a std::vector<bool> has bits, a tensor has bytes");
         static_cast<void>(borrow().template data<T>());
         write(from.data(), from.size() * sizeof(T), stream);
+    }
+    /* What `stream` stands for here: a default stream with its device (stream_of), which for pinned and managed memory is
+     * the one that it was made for. */
+    std::int64_t stream(std::int64_t stream) const {
+        std::int64_t out = no_stream;
+        detail::check([&](devx_error *error) { return devx_tensor_stream(get(), stream, &out, error); });
+        return out;
     }
     /* Makes `stream` wait, on the device, until the data may be touched. */
     void wait(std::int64_t stream) const {

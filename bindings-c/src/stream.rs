@@ -1,5 +1,6 @@
 //! `devx_stream_*`, and tensors and batches in the order of streams. A stream is a number, as in the protocols: 1 is the
-//! legacy default stream, 2 the per-thread one, others are handles (`CUstream`, `cudaStream_t`), −1 is none.
+//! legacy default stream, 2 the per-thread one, others are handles (`CUstream`, `cudaStream_t`), −1 is none. Or it is one
+//! of this library's own, which names the device of a default stream.
 
 use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
 use devexchange_core::device::Device;
@@ -24,6 +25,25 @@ fn devx_stream_create(device: DlDevice, out: Option<Out<'_, i64>>, error: Option
         let device = Device::from_dlpack(device.0)?;
         device.require_streams()?;
         out.write(Stream::create(device.id)?.value());
+        Ok(())
+    })
+}
+
+/// A number for a stream of a device, wherever the data is that it is used with: 1 and 2 by themselves are default streams
+/// of the data's device. With the device of pinned or managed memory, and of handles, it is `stream` itself. Every function
+/// and record of this library takes it where they take a stream; no other library knows it.
+#[ffi_export]
+unsafe fn devx_stream_of_device(
+    device: DlDevice,
+    stream: i64,
+    out: Option<Out<'_, i64>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller's stream is alive.
+        let stream = unsafe { RawStream::new(stream) };
+        out.write(Device::from_dlpack(device.0)?.own_stream(stream)?.to_raw());
         Ok(())
     })
 }
@@ -254,6 +274,26 @@ unsafe fn devx_tensor_used_on(tensor: *const TensorHandle, stream: i64, error: O
         let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
         // SAFETY: the caller's stream is alive.
         tensor.used_on(tensor.stream(unsafe { RawStream::new(stream) })?)
+    })
+}
+
+/// What `stream` stands for in work with a tensor: a default stream with its device, as `devx_stream_of_device` gives it.
+/// For pinned and managed memory that is the device it was made for, which the driver is asked for.
+#[ffi_export]
+unsafe fn devx_tensor_stream(
+    tensor: *const TensorHandle,
+    stream: i64,
+    out: Option<Out<'_, i64>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
+        // SAFETY: the caller's stream is alive.
+        let stream = tensor.stream(unsafe { RawStream::new(stream) })?;
+        out.write(RawStream::from(stream).to_raw());
+        Ok(())
     })
 }
 

@@ -105,8 +105,11 @@ fn batch_of_columns(columns: jlong, count: jlong, stream: jlong) -> Result<jlong
     };
     let names = collected(columns.iter().map(|column| Ok(String::from_utf8_lossy(name(column)))))?;
     let named = collected(names.iter().zip(&batches).map(|(name, batch)| Ok((name.as_ref(), &**batch))))?;
-    // SAFETY: Java gives a living handle, or none.
-    let stream = unsafe { optional(stream) }?;
+    let stream = match batches.first() {
+        // SAFETY: Java gives a living handle, or none.
+        Some(first) => unsafe { optional(stream, |number| first.stream(number)) }?,
+        None => None,
+    };
     Ok(give(Batch::of_columns(&named, stream)?.into_raw()))
 }
 

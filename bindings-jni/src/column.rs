@@ -9,7 +9,8 @@ use jni::objects::{JClass, JString};
 use jni::sys::jlong;
 
 use crate::error::{Result, native, plain};
-use crate::handle::{batch, stream, take};
+use crate::handle::{batch, take};
+use crate::stream::stream;
 
 plain! { column_null_count(batch: jlong, column: jlong) -> jlong }
 /// The number of nulls; counted, in host memory, if it is not known.
@@ -26,7 +27,7 @@ fn column_null_count_on(handle: jlong, column: jlong, queue: jlong) -> Result<jl
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
     // SAFETY: as above.
-    let stream = unsafe { stream(queue) }?;
+    let stream = unsafe { stream(queue, |number| batch.stream(number)) }?;
     // SAFETY: Java gives the address of a record.
     Ok(unsafe { view(&batch, column) }?.null_count_on(stream)?)
 }

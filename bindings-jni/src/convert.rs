@@ -130,7 +130,7 @@ fn batch_to_matrix(handle: jlong, copy: jint, stream: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
     // SAFETY: Java gives a living handle, or none.
-    let stream = unsafe { optional(stream) }?;
+    let stream = unsafe { optional(stream, |number| batch.stream(number)) }?;
     Ok(give(convert::matrix(&batch, Copying::from_raw(copy)?, stream)?.into_raw()))
 }
 

@@ -12,27 +12,21 @@ use jni::sys::jlong;
 
 use crate::error::{Result, plain};
 use crate::handle::{address, give, take, tensor};
-use crate::stream::optional;
+use crate::stream::number;
 
 plain! { tensor_import_on(source: jlong, stream: jlong, legacy: jboolean) -> jlong }
 /// As `tensor_import`, of a tensor whose producer was asked for it with a stream, or with none (0) for no synchronisation.
 fn tensor_import_on(source: jlong, stream: jlong, legacy: bool) -> Result<jlong> {
     // SAFETY: Java gives a living handle, or none.
-    let stream = unsafe { optional(stream) }?;
-    let number = Some(stream.map_or(RawStream::NO_SYNC, RawStream::from));
+    let stream = Some(unsafe { number(stream) }?);
     let tensor = if legacy {
         // SAFETY: Java's caller says that there is a tensor that it owns.
-        unsafe { import::<DLManagedTensor>(source, number) }
+        unsafe { import::<DLManagedTensor>(source, stream) }
     } else {
         // SAFETY: as above.
-        unsafe { import::<DLManagedTensorVersioned>(source, number) }
+        unsafe { import::<DLManagedTensorVersioned>(source, stream) }
     };
-    let mut tensor = tensor?;
-    // Of which device a default stream is, Java says and the number does not.
-    if let Some(stream) = stream {
-        tensor.produced_on(stream)?;
-    }
-    Ok(give(tensor.into_raw()))
+    Ok(give(tensor?.into_raw()))
 }
 
 plain! { tensor_import(source: jlong, legacy: jboolean) -> jlong }

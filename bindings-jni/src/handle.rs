@@ -5,7 +5,6 @@
 
 use core::ffi::c_void;
 
-use devexchange_core::runtime::cuda::Stream;
 use devexchange_core::{Batch, BatchStream, Borrowed, Schema, Tensor, trace};
 use jni::sys::jlong;
 
@@ -66,18 +65,6 @@ borrow! { tensor: Tensor }
 borrow! { batch: Batch }
 borrow! { schema: Schema }
 borrow! { batch_stream: BatchStream }
-
-/// The stream that Java holds, as it is for this thread.
-///
-/// # Safety
-/// `handle` is 0 or a living handle.
-pub(crate) unsafe fn stream(handle: jlong) -> Result<Stream> {
-    if handle == 0 {
-        return refuse!(DEVX_CLOSED, "the stream is closed");
-    }
-    // SAFETY: the caller's contract.
-    Ok(unsafe { stream::resolve(take::<c_void>(handle)) }?)
-}
 
 plain! { release(token: jlong) }
 /// Gives a handle up.

@@ -121,7 +121,7 @@ fn tensor_allocate_with(manager: jlong, description: jlong, stream: jlong) -> Re
     // SAFETY: Java gives the address of a description that is valid for the length of the call.
     let (device, dtype, shape) = unsafe { wanted(description) }?;
     // SAFETY: Java gives a living handle, or none.
-    let stream = unsafe { optional(stream) }?;
+    let stream = unsafe { optional(stream, |number| device.stream_with(device, number)) }?;
     Ok(give(Tensor::allocate_with(&**manager, device, dtype, shape, stream)?.into_raw()))
 }
 

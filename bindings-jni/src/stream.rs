@@ -4,14 +4,14 @@
 use core::ffi::c_void;
 
 use devexchange_core::runtime::cuda::{RawStream, Stream};
-use devexchange_core::{Device, Result as CoreResult, trace};
+use devexchange_core::{Device, DeviceType, Result as CoreResult, trace};
 use jni::Env;
 use jni::objects::JClass;
 use jni::sys::jlong;
 
 use crate::device::device;
-use crate::error::{Result, native, plain};
-use crate::handle::{batch, give, stream, take, tensor};
+use crate::error::{Result, native, plain, refuse};
+use crate::handle::{batch, give, take, tensor};
 
 /// What Java holds: the number of a stream, with the device that it is on. The address leaves room for a tag.
 #[repr(align(16))]
@@ -28,6 +28,17 @@ impl Held {
         self.device.stream_with(self.device, self.value)
     }
 
+    /// The same for work with data. Pinned and managed memory is no device: of which one its default streams are, the data
+    /// says.
+    fn stream_of(&self, of_data: impl FnOnce(RawStream) -> CoreResult<Stream>) -> CoreResult<Stream> {
+        if self.device.kind == DeviceType::CUDA { self.stream() } else { of_data(self.value) }
+    }
+
+    /// The same as a number that names the device.
+    fn number(&self) -> CoreResult<RawStream> {
+        self.device.own_stream(self.value)
+    }
+
     fn give(device: Device, value: RawStream, owned: bool) -> jlong {
         give(Box::into_raw(Box::new(Self { device, value, owned })))
     }
@@ -40,13 +51,49 @@ impl Held {
     }
 }
 
-/// The stream that Java holds.
+/// What Java holds.
 ///
 /// # Safety
-/// `raw` is a living handle.
-pub(crate) unsafe fn resolve(raw: *mut c_void) -> CoreResult<Stream> {
+/// `handle` is 0 or a living handle, which is not given up while the result is used.
+unsafe fn held<'a>(handle: jlong) -> Result<&'a Held> {
+    if handle == 0 {
+        return refuse!(DEVX_CLOSED, "the stream is closed");
+    }
     // SAFETY: the caller's contract.
-    unsafe { &*raw.cast::<Held>() }.stream()
+    Ok(unsafe { &*take::<Held>(handle) })
+}
+
+/// The stream that Java holds, as it is for this thread, for work with data that says what a number means to it.
+///
+/// # Safety
+/// `handle` is 0 or a living handle.
+pub(crate) unsafe fn stream(handle: jlong, of_data: impl FnOnce(RawStream) -> CoreResult<Stream>) -> Result<Stream> {
+    // SAFETY: the caller's contract.
+    Ok(unsafe { held(handle) }?.stream_of(of_data)?)
+}
+
+/// As [`stream`], where there may be none: Java has 0 for that.
+///
+/// # Safety
+/// As [`stream`].
+pub(crate) unsafe fn optional(
+    handle: jlong,
+    of_data: impl FnOnce(RawStream) -> CoreResult<Stream>,
+) -> Result<Option<Stream>> {
+    // SAFETY: the caller's contract.
+    (handle != 0).then(|| unsafe { stream(handle, of_data) }).transpose()
+}
+
+/// The stream as a number that names its device, [`RawStream::NO_SYNC`] if there is none.
+///
+/// # Safety
+/// As [`stream`].
+pub(crate) unsafe fn number(handle: jlong) -> Result<RawStream> {
+    if handle == 0 {
+        return Ok(RawStream::NO_SYNC);
+    }
+    // SAFETY: the caller's contract.
+    Ok(unsafe { held(handle) }?.number()?)
 }
 
 /// Gives up a handle that Java closed. A stream that was made for it is destroyed, once the releases that wait are done.
@@ -101,36 +148,31 @@ plain! { stream_value(handle: jlong) -> jlong }
 /// The number of the stream, as the protocols write it.
 fn stream_value(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
-    Ok(unsafe { stream(handle) }?.value())
+    Ok(unsafe { held(handle) }?.stream()?.value())
+}
+
+plain! { stream_number(handle: jlong) -> jlong }
+/// The number of the stream for records of this library: with the device of a default stream.
+fn stream_number(handle: jlong) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    Ok(unsafe { held(handle) }?.number()?.to_raw())
 }
 
 plain! { stream_synchronize(handle: jlong) }
 /// Blocks until all work that is queued on the stream is done.
 fn stream_synchronize(handle: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
-    Ok(unsafe { stream(handle) }?.synchronize()?)
-}
-
-/// A stream where there may be none: Java has 0 for that.
-///
-/// # Safety
-/// `handle` is 0 or a living handle.
-pub(crate) unsafe fn optional(handle: jlong) -> Result<Option<Stream>> {
-    if handle == 0 {
-        return Ok(None);
-    }
-    // SAFETY: the caller's contract.
-    unsafe { stream(handle) }.map(Some)
+    Ok(unsafe { held(handle) }?.stream()?.synchronize()?)
 }
 
 plain! { tensor_copy_to(handle: jlong, device: jlong, stream: jlong) -> jlong }
 /// A copy on another device, queued on a stream.
 fn tensor_copy_to(handle: jlong, packed: jlong, queue: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
-    let tensor = unsafe { tensor(handle) }?;
+    let (tensor, target) = (unsafe { tensor(handle) }?, device(packed)?);
     // SAFETY: as above.
-    let stream = unsafe { stream(queue) }?;
-    Ok(give(tensor.copy_to(device(packed)?, stream)?.into_raw()))
+    let stream = unsafe { stream(queue, |number| tensor.stream_to(target, number)) }?;
+    Ok(give(tensor.copy_to(target, stream)?.into_raw()))
 }
 
 plain! { tensor_read(handle: jlong, into: jlong, bytes: jlong, stream: jlong) }
@@ -139,7 +181,7 @@ fn tensor_read(handle: jlong, into: jlong, bytes: jlong, queue: jlong) -> Result
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
     // SAFETY: as above.
-    let stream = unsafe { stream(queue) }?;
+    let stream = unsafe { stream(queue, |number| tensor.stream(number)) }?;
     // SAFETY: Java gives a buffer of its caller's, of so many bytes, which is there to be written.
     let into = unsafe { std::slice::from_raw_parts_mut(take::<u8>(into), bytes.cast_unsigned() as usize) };
     Ok(tensor.read(into, stream)?)
@@ -151,7 +193,7 @@ fn tensor_write(handle: jlong, source: jlong, bytes: jlong, queue: jlong) -> Res
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
     // SAFETY: as above.
-    let stream = unsafe { stream(queue) }?;
+    let stream = unsafe { stream(queue, |number| tensor.stream(number)) }?;
     // SAFETY: Java gives a buffer of its caller's, of so many bytes.
     let source = unsafe { std::slice::from_raw_parts(take::<u8>(source), bytes.cast_unsigned() as usize) };
     // SAFETY: Java's caller keeps others away from the elements.
@@ -168,7 +210,7 @@ macro_rules! ordered {
             // SAFETY: Java gives a living handle.
             let mut thing = unsafe { $what(handle) }?;
             // SAFETY: as above.
-            let stream = unsafe { stream(queue) }?;
+            let stream = unsafe { stream(queue, |number| thing.stream(number)) }?;
             Ok(thing.produced_on(stream)?)
         }
 
@@ -178,7 +220,7 @@ macro_rules! ordered {
             // SAFETY: Java gives a living handle.
             let thing = unsafe { $what(handle) }?;
             // SAFETY: as above.
-            let stream = unsafe { stream(queue) }?;
+            let stream = unsafe { stream(queue, |number| thing.stream(number)) }?;
             Ok(thing.wait(stream)?)
         }
 
@@ -188,7 +230,7 @@ macro_rules! ordered {
             // SAFETY: Java gives a living handle.
             let thing = unsafe { $what(handle) }?;
             // SAFETY: as above.
-            let stream = unsafe { stream(queue) }?;
+            let stream = unsafe { stream(queue, |number| thing.stream(number)) }?;
             Ok(thing.used_on(stream)?)
         }
 
@@ -207,8 +249,8 @@ plain! { batch_copy_to(handle: jlong, device: jlong, stream: jlong) -> jlong }
 /// A copy on another device, queued on a stream.
 fn batch_copy_to(handle: jlong, packed: jlong, queue: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
-    let batch = unsafe { batch(handle) }?;
+    let (batch, target) = (unsafe { batch(handle) }?, device(packed)?);
     // SAFETY: as above.
-    let stream = unsafe { stream(queue) }?;
-    Ok(give(batch.copy_to(device(packed)?, stream)?.into_raw()))
+    let stream = unsafe { stream(queue, |number| batch.stream_to(target, number)) }?;
+    Ok(give(batch.copy_to(target, stream)?.into_raw()))
 }

@@ -64,7 +64,7 @@ fn tensor_allocate(description: jlong, stream: jlong) -> Result<jlong> {
     // SAFETY: Java gives the address of a description that is valid for the length of the call.
     let (device, dtype, shape) = unsafe { wanted(description) }?;
     // SAFETY: Java gives a living handle, or none.
-    let stream = unsafe { optional(stream) }?;
+    let stream = unsafe { optional(stream, |number| device.stream_with(device, number)) }?;
     Ok(give(Tensor::allocate(device, dtype, shape, stream)?.into_raw()))
 }
 

@@ -436,11 +436,11 @@ fn prepare(tensor: &Tensor, request: &Request) -> Result<Prepared> {
     // Behind the stream that is named comes all work on the data, also what was noted ("Interface Requirements").
     let is_used = tensor.uses().are_noted();
     // A number does not say of which device a default stream is: the consumer takes it for that of the memory's.
-    let can_say = |stream: Stream| has_stream && tensor.stream(stream.into()) == Ok(stream);
+    let can_say = |stream: Stream| has_stream && tensor.stream(stream.unnamed()) == Ok(stream);
     let (said, on) = match (tensor.ready(), named) {
         (Ready::Now, None) if !is_used => (None, None),
         (Ready::Queued(stream), None) if can_say(*stream) => (Some(*stream), is_used.then_some(*stream)),
-        (_, Some(stream)) if has_stream => (Some(stream), Some(stream)),
+        (_, Some(stream)) if can_say(stream) => (Some(stream), Some(stream)),
         _ if has_stream => (Some(legacy()?), Some(legacy()?)),
         _ if request.no_stream == NoStream::Trust => (None, None),
         _ => (None, Some(legacy()?)),

@@ -222,6 +222,16 @@ impl Device {
         self.has_streams().then(|| Stream::new(self.id, value))
     }
 
+    /// A stream of this device, to be used with data wherever that is: a default stream is named with its GPU. Pinned and
+    /// managed memory names none, so of that the data says.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_STREAM`; `DEVX_DEVICE` if this has no streams.
+    pub fn own_stream(self, value: RawStream) -> Result<RawStream> {
+        self.stream_with(self, value)?;
+        Ok(if self.kind == DeviceType::CUDA { value.on(self.id) } else { value })
+    }
+
     /// The device whose stream a number stands for, for work on this device's memory at an address. A default stream is one
     /// of a device: pinned and managed memory belongs to none, but was made for one, which is meant; no other device is used
     /// for the sake of a convention. The driver is asked only for that.

@@ -142,6 +142,8 @@ enum Whose {
     /// Its producer works on a stream, which has to wait for the uses before it goes on (CUDA Array Interface,
     /// "Synchronization").
     Lent(Stream),
+    /// As [`Whose::Own`], but given back in the order of another stream than this one, which fills it.
+    Filled(Stream),
     /// It is a view: what uses it uses what it is a view of, which is the one to wait.
     OfTensor(Tensor),
     /// As above.
@@ -168,6 +170,17 @@ impl Uses {
         Self::of(Whose::OfBatch(batch))
     }
 
+    /// Says that `filler` fills memory that is given back in the order of another stream: what is queued on `filler` when
+    /// the memory is given up comes before that.
+    pub(crate) fn filled_on(&mut self, filler: Stream) -> Result<()> {
+        // What is queued by now is noted at once, for if that is being captured in the end.
+        self.add(filler)?;
+        if let Some(noted) = self.0.made_mut() {
+            noted.whose = Whose::Filled(filler);
+        }
+        Ok(())
+    }
+
     fn noted(&self) -> Result<&Noted> {
         self.0.get(|| Noted { later: Mutex::default(), whose: Whose::Own })
     }
@@ -178,7 +191,7 @@ impl Uses {
         match &noted.whose {
             Whose::OfTensor(tensor) => return tensor.used_on(stream),
             Whose::OfBatch(batch) => return batch.used_on(stream),
-            Whose::Own | Whose::Lent(_) => {}
+            Whose::Own | Whose::Lent(_) | Whose::Filled(_) => {}
         }
         stream.require_no_capture()?;
         noted.change(|events| {
@@ -198,7 +211,7 @@ impl Uses {
         match &noted.whose {
             Whose::OfTensor(tensor) => return tensor.used_until(event),
             Whose::OfBatch(batch) => return batch.used_until(event),
-            Whose::Own | Whose::Lent(_) => {}
+            Whose::Own | Whose::Lent(_) | Whose::Filled(_) => {}
         }
         noted.change(|events| {
             // Nobody says of such events which stands for which: what is over goes, or there would be ever more.
@@ -230,7 +243,7 @@ impl Uses {
         match &noted.whose {
             Whose::OfTensor(tensor) => return tensor.uses().each(act),
             Whose::OfBatch(batch) => return batch.uses().each(act),
-            Whose::Own | Whose::Lent(_) => {}
+            Whose::Own | Whose::Lent(_) | Whose::Filled(_) => {}
         }
         let mut later = noted.later.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(later) = &mut *later else { return Ok(false) };
@@ -289,7 +302,13 @@ impl Noted {
             Whose::Lent(producer) if producer.is_capturing() == Ok(false) => {
                 events.iter().filter(|event| !event.is_on(producer)).for_each(|event| drop(event.wait(producer)));
             }
-            Whose::Lent(_) | Whose::Own => {}
+            Whose::Filled(filler) if filler.is_capturing() == Ok(false) => {
+                let noted = Event::record(filler).and_then(|event| push(events, event));
+                if noted.or_else(|_| filler.synchronize()).is_err_and(|error| !reaper::is_over(&error)) {
+                    return reaper::abandon(held());
+                }
+            }
+            Whose::Lent(_) | Whose::Filled(_) | Whose::Own => {}
         }
         release_after(later, held());
     }

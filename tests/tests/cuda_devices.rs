@@ -2,15 +2,21 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 
+use core::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
-use devexchange_core::dlpack::{self, Owned, Request};
-use devexchange_core::runtime::cuda::{LEGACY, Stream};
-use devexchange_core::{Batch, DType, Device, DeviceType, Tensor, cuda_array};
+use devexchange_core::abi::types::{
+    DEVX_CALLBACK, DEVX_MANAGER_VERSION, DevxError, DevxManagerTable, DevxMemory, DevxMemoryRequest, DevxStatus,
+};
+use devexchange_core::arrow::ArrayBuilder;
+use devexchange_core::dlpack::{self, Copying, Owned, Request};
+use devexchange_core::manager::{self, Manager, PoolOptions};
+use devexchange_core::runtime::cuda::{LEGACY, PER_THREAD, Stream};
+use devexchange_core::{Batch, DType, Device, DeviceType, Owner, Tensor, convert, cuda_array, ipc};
 use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::sim::{self, Session};
@@ -249,8 +255,13 @@ fn made_for_one(kind: DeviceType) -> (u64, fn(u64)) {
 
 /// Queues work of a producer or a consumer on the legacy default stream of device 1.
 fn on_legacy_of_one(work: impl FnOnce(u64)) {
+    on_default_of_one(LEGACY, work);
+}
+
+/// As [`on_legacy_of_one`], also on that of this thread.
+fn on_default_of_one(number: i64, work: impl FnOnce(u64)) {
     sim::set_current(sim::primary(1));
-    work(LEGACY as u64);
+    work(number as u64);
     sim::set_current(sim::primary(0));
 }
 
@@ -397,6 +408,200 @@ fn an_array_is_not_said_to_be_behind_a_default_stream_of_another_device() {
             streams.end();
         });
     }
+}
+
+/// A default stream of device 1 with memory of device 0: what is asked for by its name is of the device that is named.
+#[test]
+fn a_default_stream_that_is_named_with_its_device_is_of_that_device() {
+    let Some(session) = two_devices() else { return };
+    for number in [LEGACY, PER_THREAD] {
+        session.each(SEEDS, || {
+            let (streams, scratch) = (Streams::new(), sim::alloc(N));
+            let (data, named) = (sim::alloc(N), sim::on_device(1, number as u64));
+            sim::fill(data, 0x5a, N, streams.zero);
+            let mut tensor = foreign::tensor(data, N, CUDA0, move || sim::free(data));
+            tensor.produced_on(streams.of(CUDA0)).expect("not shared");
+            // The consumer works there, and its release waits for that.
+            let request = Request { stream: named.into(), ..Request::default() };
+            let exported: Owned<DLManagedTensorVersioned> = dlpack::export(tensor, &request).expect("exported");
+            on_default_of_one(number, |stream| sim::copy(scratch, data, N, stream));
+            // And so does a producer: what it queued there comes before.
+            let imported = unsafe { dlpack::import_on(exported.into_raw(), Some(named.into())) }.expect("imported");
+            imported.used_on(imported.stream(named.into()).expect("a stream")).expect("noted");
+            imported.wait(streams.of(CUDA0)).expect("waits");
+            assert!(sim::download(scratch, N, streams.zero).iter().all(|byte| *byte == 0x5a));
+            drop(imported);
+            sim::settle();
+            sim::free(scratch);
+            streams.end();
+        });
+    }
+}
+
+/// The consumer of an array asks for a stream that the struct cannot name.
+#[test]
+fn an_array_is_ordered_on_no_default_stream_of_another_device_that_is_asked_for() {
+    let Some(session) = two_devices() else { return };
+    session.each(SEEDS, || {
+        let (streams, scratch, data) = (Streams::new(), sim::alloc(N), sim::alloc(N));
+        sim::fill(data, 0x5a, N, streams.zero);
+        let mut tensor = foreign::tensor(data, N, CUDA0, || ());
+        tensor.produced_on(streams.of(CUDA0)).expect("not shared");
+        let named = sim::on_device(1, LEGACY as u64);
+        let request = cuda_array::Request { stream: Some(named.into()), ..Default::default() };
+        let mut array = cuda_array::export(tensor, &request).expect("exported").into_raw();
+        let other = sim::stream();
+        let on = cuda_array::Request { stream: Some(sim::raw(other as i64)), ..Default::default() };
+        let imported = unsafe { cuda_array::import(&raw mut array, &on, false) }.expect("imported");
+        sim::copy(scratch, data, N, other);
+        imported.tensor.used_on(sim::on(other)).expect("noted");
+        assert!(sim::download(scratch, N, other).iter().all(|byte| *byte == 0x5a));
+        drop(imported);
+        sim::settle();
+        sim::destroy(other);
+        [data, scratch].into_iter().for_each(sim::free);
+        streams.end();
+    });
+}
+
+/// A manager of a program's own is told a number, which it takes for a stream of the device that it is asked for.
+#[test]
+fn a_manager_is_not_told_of_a_default_stream_of_another_device() {
+    let Some(session) = two_devices() else { return };
+    let streams = Streams::new();
+    let mut table: DevxManagerTable = unsafe { std::mem::zeroed() };
+    table.version = DEVX_MANAGER_VERSION;
+    table.allocate = Some(never_asked);
+    let manager = unsafe { manager::Table::new(&table) }.expect("a manager");
+    for own in [&manager as &dyn Manager, &manager::Pool::new(PoolOptions::default()).expect("a pool")] {
+        let stream = Some(sim::on_device(1, LEGACY as u64));
+        let request = manager::Request { stream, ..manager::Request::of(DeviceType::CUDA, 0, 64) };
+        let error = own.allocate(&request).expect_err("not in that order");
+        assert_eq!(error.message(), "stream is 0x1: of cuda:1, not of cuda:0");
+    }
+    drop(manager);
+    streams.end();
+    drop(session);
+}
+
+unsafe extern "C" fn never_asked(
+    _: *mut c_void,
+    _: *const DevxMemoryRequest,
+    _: *mut DevxMemory,
+    _: *mut DevxError,
+) -> DevxStatus {
+    DEVX_CALLBACK
+}
+
+/// Pinned and managed memory for what a stream writes is made for its device: so its default streams are that one's, and no
+/// other device is used.
+#[test]
+fn a_copy_in_memory_of_no_device_is_made_for_that_of_the_stream() {
+    let Some(session) = two_devices() else { return };
+    session.each(20, || {
+        let streams = Streams::new();
+        let at_one = numbers().copy_to(CUDA1, streams.of(CUDA1)).expect("copied up");
+        let batch = foreign::batch(at_one.data().expose_provenance() as u64, N, CUDA1, || ());
+        for kind in OF_NO_DEVICE {
+            let target = Device { kind, id: 0 };
+            for stream in [streams.of(CUDA1), sim::on_device(1, LEGACY as u64)] {
+                let tensor = at_one.copy_to(target, stream).expect("copied");
+                let columns = batch.copy_to(target, stream).expect("copied");
+                let new = Tensor::allocate(target, DType::UINT8, &[4], Some(stream)).expect("allocated");
+                let made_for = |stream: devexchange_core::Result<Stream>| stream.expect("a stream").ordinal();
+                assert_eq!(made_for(tensor.stream(sim::raw(LEGACY))), 1);
+                assert_eq!(made_for(columns.stream(sim::raw(LEGACY))), 1);
+                assert_eq!(made_for(new.stream(sim::raw(LEGACY))), 1);
+                require_numbers(&tensor, streams.of(CUDA1));
+                drop((tensor, columns, new));
+            }
+        }
+        drop((at_one, batch));
+        streams.end();
+    });
+}
+
+/// Managed memory is device 0, whichever device it is asked for.
+#[test]
+fn memory_of_a_manager_for_the_other_device_is_where_it_says() {
+    let Some(session) = two_devices() else { return };
+    let streams = Streams::new();
+    for (manager, kind) in [
+        (manager::Driver::managed().expect("a manager"), DeviceType::CUDA),
+        (manager::Driver::new().expect("a manager"), DeviceType::CUDA_MANAGED),
+        (manager::Driver::new().expect("a manager"), DeviceType::CUDA_HOST),
+        (manager::Driver::new().expect("a manager"), DeviceType::CUDA),
+    ] {
+        let asked = Device { kind, id: 1 };
+        let tensor = Tensor::allocate_with(&manager, asked, DType::UINT8, &[64], None).expect("allocated");
+        tensor.check_pointers().expect("it is where it says");
+        assert_eq!(tensor.stream(sim::raw(LEGACY)).expect("a stream").ordinal(), 1);
+        drop(tensor);
+    }
+    streams.end();
+    drop(session);
+}
+
+/// What cannot be shared between processes is copied to the device that it was made for, on a stream of that.
+#[test]
+fn what_another_process_gets_is_copied_on_the_device_the_memory_was_made_for() {
+    let Some(session) = two_devices() else { return };
+    for kind in OF_NO_DEVICE {
+        let (streams, (memory, free)) = (Streams::new(), made_for_one(kind));
+        on_legacy_of_one(|legacy| sim::fill(memory, 3, N, legacy));
+        let uuids = [CUDA0, CUDA1].map(|device| device.info().expect("it is there").uuid);
+        let tensor = foreign::tensor(memory, N, Device { kind, id: 0 }, move || free(memory));
+        let exported = ipc::export_tensor(&tensor, Copying::IfNeeded).expect("exported");
+        let is_on = uuids.map(|uuid| exported.descriptor().windows(16).any(|part| part == uuid));
+        assert_eq!(is_on, [false, true]);
+        drop((tensor, exported));
+        streams.end();
+    }
+    drop(session);
+}
+
+/// As a copy of a batch, so a matrix of its columns.
+#[test]
+fn a_matrix_is_gathered_on_a_stream_of_the_other_device() {
+    let Some(session) = two_devices() else { return };
+    session.each(20, || {
+        let streams = Streams::new();
+        let (values, others) = (vec![1_i32, 2, 3], vec![4_i32, 5, 6]);
+        let column = |name, values: &[i32]| {
+            ArrayBuilder::new(name, "i", 3).buffer(std::ptr::null()).buffer(values.as_ptr().cast())
+        };
+        let table = ArrayBuilder::batch(3).child(column("a", &values)).child(column("b", &others));
+        let host = unsafe { table.owner(Owner::new((values, others))).build(Device::CPU) }.expect("built");
+        let batch = host.copy_to(CUDA0, streams.of(CUDA0)).expect("copied");
+        let matrix = convert::matrix(&batch, Copying::Always, Some(streams.of(CUDA1))).expect("gathered");
+        drop(batch);
+        assert_eq!((matrix.device(), matrix.shape()), (CUDA0, &[3, 2][..]));
+        matrix.check_pointers().expect("it is where it says");
+        drop(matrix);
+        streams.end();
+    });
+}
+
+/// The number with a device is one for this library, of a device that there is; a number of nobody's is none.
+#[test]
+fn numbers_that_name_a_device() {
+    let Some(session) = two_devices() else { return };
+    for (number, ordinal) in [(LEGACY, 0), (LEGACY, 1), (PER_THREAD, 1)] {
+        let device = Device { kind: DeviceType::CUDA, id: ordinal };
+        let named = device.own_stream(sim::raw(number)).expect("a stream");
+        assert_eq!((named.value(), sim::raw(named.to_raw())), (number, named));
+        let stream = CUDA0.stream(named).expect("it has streams").expect("a stream");
+        assert_eq!((stream.ordinal(), stream.value()), (ordinal, number));
+    }
+    let pinned = Device { kind: DeviceType::CUDA_HOST, id: 0 };
+    assert_eq!(pinned.own_stream(sim::raw(LEGACY)).expect("a stream"), sim::raw(LEGACY));
+    assert_eq!(CUDA1.own_stream(sim::raw(4096)).expect("a handle"), sim::raw(4096));
+    let named = CUDA1.own_stream(sim::raw(LEGACY)).expect("a stream").to_raw();
+    for number in [0, -1, i64::MIN, named - 1, named + 2, named + (1 << 40), named ^ i64::MIN ^ (1 << 62)] {
+        assert!(number > 0 || CUDA1.stream(sim::raw(number)).expect("it has streams").is_err(), "{number:#x}");
+        assert_ne!(sim::raw(number).value(), LEGACY);
+    }
+    drop(session);
 }
 
 #[test]

@@ -543,3 +543,23 @@ fn a_forked_child_never_calls_the_driver() {
 fn run_by_threads() {
     sim::again_with_threads("run_by_threads");
 }
+
+/// Memory of a pool that was filled on another stream than it was allocated on, and that nobody looks at: it is given back
+/// after that work.
+#[test]
+fn memory_of_a_pool_is_given_back_after_the_work_that_fills_it() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let (own, filler) = (sim::stream(), sim::stream());
+        let mut tensor = Tensor::allocate(CUDA0, DType::UINT8, &[256], Some(sim::on(own))).expect("allocated");
+        tensor.wait(sim::on(filler)).expect("waits");
+        tensor.produced_on(sim::on(filler)).expect("not shared");
+        sim::fill(tensor.data() as u64, 1, 256, filler);
+        drop(tensor);
+        sim::settle();
+        sim::synchronize(own);
+        sim::synchronize(filler);
+        sim::destroy(own);
+        sim::destroy(filler);
+    });
+}

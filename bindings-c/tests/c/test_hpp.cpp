@@ -221,6 +221,8 @@ TEST(a_tensor_keeps_a_vector) {
     CHECK_INT(view.device().device_type, kDLCPU);
     CHECK(dx::dtype_name(view.dtype()) == "float64");
     CHECK(dx::device_name(DLDevice{kDLCUDAHost, 1}) == "cuda_host:1");
+    CHECK_THROWS(dx::stream_of(view.device(), dx::legacy_stream), DEVX_DEVICE, "which has no streams");
+    CHECK_THROWS(tensor.stream(dx::legacy_stream), DEVX_DEVICE, "which has no streams");
     CHECK_INT(tensor.size().elements, 6);
     CHECK_INT(tensor.size().bytes, 48);
     CHECK(tensor.size().row_major);

@@ -225,4 +225,85 @@ TEST(a_default_stream_of_pinned_memory_is_that_of_the_device_it_was_made_for) {
     CHECK_CALL(end_streams(streams));
 }
 
+/* A default stream of device 1 that is named with its device, for memory of device 0: to release behind it, and for a
+ * consumer. */
+TEST(a_default_stream_that_is_named_with_its_device_is_of_that_device) {
+    NEEDS_TWO_DEVICES();
+    int64_t streams[2] = {0}, named = 0, shape[] = {2, 3};
+    struct foreign_memory memory = {0, -1, 0};
+    devx_owner const owner = {&memory, free_foreign_memory};
+    devx_tensor_t *tensor = NULL, *target = NULL, *refused = NULL;
+    struct DLManagedTensorVersioned *exported = NULL;
+    uint8_t values[sizeof six], expected[sizeof six];
+    void *contexts[2];
+    DLTensor view;
+    CHECK_CALL(make_streams(streams));
+    for (int i = 0; i < 2; ++i) {
+        CHECK_INT(driver.retain(&contexts[i], i), 0);
+    }
+    CHECK_OK(devx_stream_of_device(devices[1], 1, &named, &error));
+    CHECK_INT(driver.allocate(&memory.address, sizeof six), 0);
+    CHECK_INT(driver.fill(memory.address, 0x5a, sizeof six, raw_stream(streams[0])), 0);
+    DLTensor const description = {(void *)(uintptr_t)memory.address, devices[0], 2, float64, shape, NULL, 0};
+    CHECK_OK(devx_tensor_create(&description, 0, &owner, &tensor, &error));
+    CHECK_OK(devx_tensor_produced_on(tensor, streams[0], &error));
+    CHECK_OK(devx_tensor_allocate(devices[1], float64, shape_of_six, 2, named, &target, &error));
+    CHECK_OK(devx_tensor_borrow(target, &view, NULL, &error));
+
+    devx_dlpack_request const request = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION, named, DEVX_COPY_NEVER};
+    CHECK_OK(devx_tensor_export_share(tensor, &request, &exported, &error));
+    CHECK_INT(driver.set_current(contexts[1]), 0);
+    CHECK_INT(driver.copy(pointer_of(view.data), memory.address, sizeof six, raw_stream(1)), 0);
+    CHECK_INT(driver.set_current(contexts[0]), 0);
+    CHECK_OK(devx_tensor_used_on(tensor, named, &error));
+    devx_tensor_release(&tensor);
+    devx_dlpack_release(&exported);
+    CHECK_OK(devx_tensor_read(target, values, sizeof values, named, &error));
+    memset(expected, 0x5a, sizeof expected);
+    CHECK(memcmp(values, expected, sizeof expected) == 0);
+
+    CHECK_REFUSED(devx_tensor_allocate(devices[0], float64, shape_of_six, 2, named, &refused, &error),
+                DEVX_INVALID_STREAM, "stream is 0x1: of cuda:1, not of cuda:0");
+    devx_tensor_release(&target);
+    CHECK_OK(devx_stream_synchronize(devices[0], named, &error));
+    CHECK_CALL(end_streams(streams));
+    CHECK_INT(memory.releases, 1);
+    CHECK_INT(memory.freed, 0);
+}
+
+/* What names no device of its own stays what it is; what is no stream is refused. */
+TEST(streams_of_devices_are_numbers) {
+    NEEDS_TWO_DEVICES();
+    DLDevice const pinned = {kDLCUDAHost, 0}, third = {kDLCUDA, 2};
+    int64_t streams[2] = {0}, out = 7, of_memory = 0, named = 0;
+    struct pinned_memory memory = {0};
+    int64_t shape[] = {2, 3};
+    devx_owner const owner = {&memory, free_pinned_memory};
+    devx_tensor_t *tensor = NULL;
+    CHECK_CALL(make_streams(streams));
+    for (int64_t wrong = -1; wrong <= 0; ++wrong) {
+        CHECK_REFUSED(devx_stream_of_device(devices[0], wrong, &out, &error), DEVX_INVALID_STREAM, "stream is");
+    }
+    CHECK_REFUSED(devx_stream_of_device(cpu, 1, &out, &error), DEVX_DEVICE, "which has no streams");
+    CHECK_REFUSED(devx_stream_of_device(third, 1, &out, &error), DEVX_DEVICE, "there are 2 CUDA devices");
+    CHECK_REFUSED(devx_stream_of_device(devices[0], 1, NULL, &error), DEVX_NULL_ARGUMENT, "out is NULL");
+    CHECK_INT(out, 7);
+    CHECK_OK(devx_stream_of_device(devices[0], streams[1], &out, &error));
+    CHECK_INT(out, streams[1]);
+    CHECK_OK(devx_stream_of_device(pinned, 1, &out, &error));
+    CHECK_INT(out, 1);
+
+    CHECK_CALL(make_pinned_memory(&memory));
+    DLTensor const description = {memory.address, pinned, 2, float64, shape, NULL, 0};
+    CHECK_OK(devx_tensor_create(&description, 0, &owner, &tensor, &error));
+    CHECK_OK(devx_stream_of_device(devices[1], 1, &named, &error));
+    CHECK_OK(devx_tensor_stream(tensor, 1, &of_memory, &error));
+    CHECK_INT(of_memory, named);
+    CHECK_OK(devx_tensor_stream(tensor, streams[0], &of_memory, &error));
+    CHECK_INT(of_memory, streams[0]);
+    devx_tensor_release(&tensor);
+    CHECK_CALL(end_streams(streams));
+    CHECK_INT(memory.releases, 1);
+}
+
 CHECK_MAIN()

@@ -29,14 +29,14 @@ const C_FUNCTIONS = (
     :devx_manager_pin, :devx_manager_release, :devx_manager_reset, :devx_manager_resume_cleanup, :devx_manager_trim,
     :devx_metadata_block, :devx_metadata_release, :devx_releases_lost, :devx_releases_waiting, :devx_schema_create,
     :devx_schema_export, :devx_schema_import, :devx_schema_release, :devx_schema_share, :devx_status_name,
-    :devx_stream_close, :devx_stream_create, :devx_stream_synchronize, :devx_tensor_allocate, :devx_tensor_allocate_shared,
-    :devx_tensor_allocate_with, :devx_tensor_borrow, :devx_tensor_check_pointers, :devx_tensor_copy,
+    :devx_stream_close, :devx_stream_create, :devx_stream_of_device, :devx_stream_synchronize, :devx_tensor_allocate,
+    :devx_tensor_allocate_shared, :devx_tensor_allocate_with, :devx_tensor_borrow, :devx_tensor_check_pointers, :devx_tensor_copy,
     :devx_tensor_copy_to, :devx_tensor_create, :devx_tensor_export_move, :devx_tensor_export_move_cuda_array,
     :devx_tensor_export_move_legacy, :devx_tensor_export_share, :devx_tensor_export_share_cuda_array,
     :devx_tensor_export_share_legacy, :devx_tensor_import, :devx_tensor_import_legacy, :devx_tensor_import_on,
     :devx_tensor_import_on_legacy, :devx_tensor_plan_batch, :devx_tensor_plan_column,
     :devx_tensor_plan_fixed_shape_column, :devx_tensor_produced_on, :devx_tensor_read, :devx_tensor_release,
-    :devx_tensor_share, :devx_tensor_to_batch, :devx_tensor_to_column, :devx_tensor_to_fixed_shape_column,
+    :devx_tensor_share, :devx_tensor_stream, :devx_tensor_to_batch, :devx_tensor_to_column, :devx_tensor_to_fixed_shape_column,
     :devx_tensor_used_on, :devx_tensor_wait, :devx_tensor_write, :devx_version, :devx_version_string,
 )
 

@@ -64,7 +64,12 @@ Throws `DEVX_DEVICE` for memory that the host cannot read, and as [`wait_on`](@r
 """
 function synchronize(t::Tensor{T,N}, stream::AnyStream) where {T,N}
     is_host(t.device) || throw(not_readable(t.device))
-    wait_on(t, stream)
-    synchronize(stream isa DeviceStream ? stream : DeviceStream(t.device, stream))
+    in_order(t.handle, stream) do tensor, stream
+        named = Ref{Int64}(0)
+        @checked devx_tensor_wait(tensor::Ptr{Cvoid}, stream::Int64)
+        # The memory says of which device a default stream is.
+        @checked devx_tensor_stream(tensor::Ptr{Cvoid}, stream::Int64, named::Ptr{Int64})
+        @checked devx_stream_synchronize(t.device::DLDevice, named[]::Int64)
+    end
     return Tensor{T,N}(Handle{TAG_TENSOR}(share_address(t.handle)), t.data, t.size, t.strides, t.flags, t.device, true)
 end

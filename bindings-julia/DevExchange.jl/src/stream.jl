@@ -20,9 +20,10 @@ The first form makes a stream that does not wait for the legacy default stream. 
 is somebody else's, by its handle (`CUstream`, `cudaStream_t`), or to a default stream (`DevExchange.LEGACY_STREAM`,
 `DevExchange.PER_THREAD_STREAM`): it has to be there as long as this is used, and is never destroyed from here.
 
-Wherever a function takes a `stream`, such a value may be given instead, and the device is that of the data: for pinned and
-managed memory the one that it was made for.
-`stream.value` is the handle for other libraries.
+A default stream is one of its device, wherever the data is that it is used with. With `DevExchange.PINNED` or
+`DevExchange.MANAGED`, which are no device, it is one of the data's. So it is where a function takes a `stream` and is given
+such a value by itself: of pinned and managed memory, one of the device that it was made for.
+`stream.value` is the number for other libraries, which does not name the device of a default stream.
 
 **Ownership.** `close(stream)` destroys a stream that was made here; what is queued on it is still done, and closing it
 again does nothing. Close it *after* the tensors and batches that were allocated, copied or imported in its order, those
@@ -39,6 +40,8 @@ struct DeviceStream
     handle::Union{Nothing,Handle{TAG_STREAM}}
     device::DLDevice
     value::Int64
+    # The same for C, which is told the device of a default stream, too.
+    number::Int64
 end
 
 function DeviceStream(device::DLDevice)
@@ -47,14 +50,13 @@ function DeviceStream(device::DLDevice)
     @checked devx_stream_create(device::DLDevice, value::Ptr{Int64})
     token = Threads.atomic_add!(NEXT_TOKEN, TAG_BITS + 1)
     lock(() -> STREAMS[token] = (device, value[]), STREAMS_LOCK)
-    return DeviceStream(Handle{TAG_STREAM}(Ptr{Cvoid}(UInt(token))), device, value[])
+    return DeviceStream(Handle{TAG_STREAM}(Ptr{Cvoid}(UInt(token))), device, value[], value[])
 end
 
 function DeviceStream(device::DLDevice, value::Integer)
-    is_cuda(device) || throw(DevExchangeError(DEVX_DEVICE, "device is $(device_name(device)), which has no streams"))
-    value > 0 || throw(DevExchangeError(DEVX_INVALID_STREAM,
-        "stream is $value: 1 is the legacy default stream, 2 the per-thread one, others are handles"))
-    return DeviceStream(nothing, device, value)
+    stream, named = number(Int64, value, "stream"), Ref{Int64}(0)
+    @checked devx_stream_of_device(device::DLDevice, stream::Int64, named::Ptr{Int64})
+    return DeviceStream(nothing, device, stream, named[])
 end
 
 device(s::DeviceStream) = s.device
@@ -66,7 +68,7 @@ function Base.show(io::IO, s::DeviceStream)
 end
 
 # Calls `f` with the number of a stream, which is not destroyed meanwhile.
-on_stream(f, s::DeviceStream) = s.handle === nothing ? f(s.value) : held(_ -> f(s.value), s.handle)
+on_stream(f, s::DeviceStream) = s.handle === nothing ? f(s.number) : held(_ -> f(s.number), s.handle)
 on_stream(f, value::Integer) = f(number(Int64, value, "stream"))
 # No stream.
 on_stream(f, ::Nothing) = f(Int64(-1))

@@ -4,7 +4,7 @@ const OTHER_GPU = DX.cuda(1)
 
 # A copy that is queued on a stream by the driver itself, as a consumer's kernel would be.
 function queue_copy(to, from, bytes, stream)
-    code = ccall(driver(:cuMemcpyDtoDAsync_v2), Cint, (UInt64, UInt64, Csize_t, Ptr{Cvoid}),
+    code = ccall(driver(:cuMemcpyAsync), Cint, (UInt64, UInt64, Csize_t, Ptr{Cvoid}),
         UInt64(UInt(pointer(to))), UInt64(UInt(pointer(from))), bytes, Ptr{Cvoid}(UInt(stream.value)))
     return code == 0
 end
@@ -81,4 +81,98 @@ function used_on_the_other_device()
     return ok
 end
 
-const SCENARIOS_OF_TWO = (tensors_between_devices, batches_between_devices, used_on_the_other_device)
+# Calls `f` while the other device is the driver's current one, as for work of a consumer on a default stream there.
+function on_the_other_device(f)
+    context, popped = Ref{Ptr{Cvoid}}(C_NULL), Ref{Ptr{Cvoid}}(C_NULL)
+    code = ccall(driver(:cuDevicePrimaryCtxRetain), Cint, (Ptr{Ptr{Cvoid}}, Cint), context, 1)
+    code |= ccall(driver(:cuCtxPushCurrent_v2), Cint, (Ptr{Cvoid},), context[])
+    code == 0 || error("the other device is not there: $code")
+    result = f()
+    code = ccall(driver(:cuCtxPopCurrent_v2), Cint, (Ptr{Ptr{Cvoid}},), popped)
+    code |= ccall(driver(:cuDevicePrimaryCtxRelease_v2), Cint, (Cint,), 1)
+    code == 0 && popped[] == context[] || error("its context is not current any more: $code")
+    return result
+end
+
+# A column of memory of somebody else's, who counts its release.
+function foreign_column(memory, place, called)
+    schema = Schema(Field("x", "g"))
+    b = Batch(schema, [Node(3, (nothing, memory); null_count=0)]; device=place, release=() -> called[] += 1)
+    close(schema)
+    return b
+end
+
+# A default stream that is named with its device is of that device, wherever the data is: to wait, to release behind it,
+# to export for, to import on.
+function on_a_default_stream_of_the_other_device()
+    s, there = DeviceStream(GPU), DeviceStream(OTHER_GPU)
+    legacy = DeviceStream(OTHER_GPU, DX.LEGACY_STREAM)
+    source = copy_to([1.0, 2.0, 3.0], GPU, s)
+    memory, over = copy_to(source, GPU, s), allocate(Float64, 3, OTHER_GPU; stream=legacy)
+    called = Ref(0)
+    b = foreign_column(pointer(memory), GPU, called)
+    produced_on(b, s)
+    wait_on(b, legacy)
+    gate = on_the_other_device() do
+        gate = hold_up(legacy)
+        queue_copy(over, memory, 24, legacy) || error("no copy")
+        gate
+    end
+    used_on(b, legacy)
+    close(b)
+    drain()
+    sleep(0.02)
+    ok = called[] == 0
+    let_go(gate)
+    ok &= releases_done() && called[] == 1
+    # Back on that stream; and over to the consumer's, by the request.
+    on_the_other_device(() -> queue_copy(memory, over, 24, legacy)) || error("no copy")
+    used_on(over, legacy)
+    exported = import_dlpack(export_share(memory; stream=-1); stream=legacy)
+    back = copy_to(exported, GPU, s)
+    ok &= read!(zeros(3), back, s) == [1, 2, 3]
+    asked = import_dlpack(export_share(back; stream=legacy); stream=-1)
+    on_the_other_device(() -> queue_copy(over, asked, 24, legacy)) || error("no copy")
+    used_on(asked, legacy)
+    ok &= read!(zeros(3), over, legacy) == [1, 2, 3]
+    # Memory of a device is not given out in the order of another one's default stream.
+    ok &= refused(() -> allocate(Float64, 3, GPU; stream=legacy), DX.DEVX_INVALID_STREAM, "cuda:1")
+    pool = pool_manager()
+    ok &= refused(() -> allocate(pool, Float64, 3, GPU; stream=legacy), DX.DEVX_INVALID_STREAM, "cuda:1")
+    foreach(close, (source, memory, over, exported, back, asked, pool))
+    ok &= releases_done()
+    foreach(close, (s, there, legacy))
+    return ok
+end
+
+# Pinned memory that was made for the other device: default streams are that one's, by number and with the kind of memory.
+function pinned_for_the_other_device()
+    ok = true
+    for stream in (DX.LEGACY_STREAM, DeviceStream(DX.PINNED, DX.LEGACY_STREAM))
+        called, address = Ref(0), Ref{Ptr{Cvoid}}(C_NULL)
+        there = on_the_other_device() do
+            code = ccall(driver(:cuMemHostAlloc), Cint, (Ptr{Ptr{Cvoid}}, Csize_t, Cuint), address, 24, 1)
+            code == 0 || error("no memory: $code")
+            copy_to([1.0, 2.0, 3.0], OTHER_GPU, DeviceStream(OTHER_GPU, DX.LEGACY_STREAM))
+        end
+        b = foreign_column(Ptr{Float64}(address[]), DX.PINNED, called)
+        t = Tensor(root(b))
+        gate = on_the_other_device() do
+            gate = hold_up((value=DX.LEGACY_STREAM,))
+            queue_copy(t, there, 24, (value=DX.LEGACY_STREAM,)) || error("no copy")
+            gate
+        end
+        used_on(there, DX.LEGACY_STREAM)
+        used_on(t, stream)
+        let_go(gate)
+        ready = synchronize(t, stream)
+        ok &= ready == [1, 2, 3]
+        foreach(close, (t, ready, there, b))
+        ok &= releases_done() && called[] == 1
+        ok &= ccall(driver(:cuMemFreeHost), Cint, (Ptr{Cvoid},), address[]) == 0
+    end
+    return ok
+end
+
+const SCENARIOS_OF_TWO = (tensors_between_devices, batches_between_devices, used_on_the_other_device,
+                          on_a_default_stream_of_the_other_device, pinned_for_the_other_device)

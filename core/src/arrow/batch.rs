@@ -329,7 +329,8 @@ impl Batch {
         target.stream_with(self.device_of(value), value)
     }
 
-    fn device_of(&self, value: RawStream) -> Device {
+    /// See [`Device::of_stream`].
+    pub(crate) fn device_of(&self, value: RawStream) -> Device {
         let buffers = || (0..self.schema().nodes()).flat_map(|node| self.buffers(node));
         let any = || buffers().copied().find(|address| !address.is_null());
         self.device().of_stream(value, || any().unwrap_or(std::ptr::null()))

@@ -74,8 +74,8 @@ impl Batch {
         self.copy_parts(device, stream, None, false)
     }
 
-    /// The copy, in memory of the pool of a stream's device or plain; sizes of view data in pinned memory or with the rest.
-    fn copy_parts(&self, device: Device, stream: Stream, pool: Option<Stream>, pin_sizes: bool) -> Result<Self> {
+    /// The copy, in memory as [`runtime::allocate`] gives it for `on`; sizes of view data in pinned memory or with the rest.
+    fn copy_parts(&self, device: Device, stream: Stream, on: Option<Stream>, pin_sizes: bool) -> Result<Self> {
         self.wait(stream)?;
         let order = self.schema().depth_first()?;
         let parts = self.parts(&order, Some(stream))?;
@@ -84,7 +84,9 @@ impl Batch {
         for part in &parts {
             if apart(part) { &mut readable } else { &mut room }.reserve(part.bytes)?;
         }
-        let Memory { address, mut owner, .. } = runtime::allocate(device, room.bytes, pool)?;
+        let memory = runtime::allocate(device, room.bytes, on)?;
+        let is_in_order = memory.is_in_order();
+        let Memory { address, mut owner, .. } = memory;
         room.next = address.cast();
         if readable.bytes > 0 {
             let pinned = Device { kind: DeviceType::CUDA_HOST, ..device };
@@ -119,7 +121,7 @@ impl Batch {
         // Also if a later copy could not be queued: an earlier one may be running.
         let source = self.hold(stream);
         // Memory of the pool is given back in the order of the stream, host memory was waited for.
-        if pool.is_none() && (device != Device::CPU || filled.is_err()) {
+        if !is_in_order && (device != Device::CPU || filled.is_err()) {
             copy.hold(stream)?;
         }
         source?;

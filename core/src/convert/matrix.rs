@@ -8,13 +8,14 @@ use crate::arrow::batch::NodeDesc;
 use crate::arrow::builder::{c_formatted, terminated};
 use crate::arrow::schema::{FieldDesc, Schema};
 use crate::arrow::{Batch, Column, MAX_NODES, Type};
-use crate::device::{Device, DeviceType};
+use crate::device::Device;
 use crate::dlpack::Copying;
 use crate::dtype::DType;
 use crate::error::{Result, refuse};
 use crate::layout;
 use crate::memory::{Owner, collected, vector};
 use crate::order::{Ready, Uses};
+use crate::runtime;
 use crate::runtime::cuda::{Stream, copy};
 use crate::tensor::{Flags, Tensor, TensorDesc};
 
@@ -170,14 +171,16 @@ fn gathered(batch: &Batch, columns: &Columns, stream: Option<Stream>) -> Result<
     };
     stream.require_no_capture()?;
     batch.wait(stream)?;
-    let is_gpu = batch.device().kind == DeviceType::CUDA;
-    let mut whole = Tensor::unwritten(batch.device(), columns.dtype, &shape, is_gpu.then_some(stream))?;
+    let on = runtime::allocating(batch.device(), stream)?;
+    let mut whole = Tensor::unwritten(batch.device(), columns.dtype, &shape, on)?;
+    let is_in_order = matches!(whole.ready(), Ready::Queued(_));
     // SAFETY: columns of the new matrix, which nobody else knows of, and as many values of the batch; `hold` keeps both
     // alive.
     let filled = places(&whole).try_for_each(|(to, from)| unsafe { copy::queue(to, from.cast(), bytes, stream) });
     // Also if a later copy could not be queued: an earlier one may be running.
     let source = batch.hold(stream);
-    if !is_gpu {
+    // Memory of the pool is given back in the order of the stream.
+    if !is_in_order {
         whole.hold(stream)?;
     }
     source.and(filled)?;

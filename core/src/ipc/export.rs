@@ -18,7 +18,7 @@ use crate::ledger::{Entry, Kind};
 use crate::memory::{Owner, Vacant, collected, vector};
 use crate::order::Ready;
 use crate::runtime::cuda::ipc::{How, Shared};
-use crate::runtime::cuda::{Event, Stream, info};
+use crate::runtime::cuda::{Event, RawStream, Stream, info};
 use crate::tensor::{Flags, Tensor};
 
 /// A tensor or batch as another process takes it in: the bytes of its descriptor, and the file descriptors that go
@@ -113,6 +113,8 @@ pub fn copy_batch(batch: &Batch) -> Result<Batch> {
 /// A tensor or a batch.
 trait Exportable: Clone + Send + 'static {
     fn device(&self) -> Device;
+    /// Where its default streams are.
+    fn device_of_streams(&self) -> Device;
     fn ready(&self) -> &Ready;
     fn used_until(&self, event: Event) -> Result<()>;
     /// What is written into the descriptor.
@@ -127,6 +129,10 @@ trait Exportable: Clone + Send + 'static {
 impl Exportable for Tensor {
     fn device(&self) -> Device {
         self.device()
+    }
+
+    fn device_of_streams(&self) -> Device {
+        self.device_of(RawStream::LEGACY)
     }
 
     fn ready(&self) -> &Ready {
@@ -166,6 +172,10 @@ impl Exportable for Batch {
         self.device()
     }
 
+    fn device_of_streams(&self) -> Device {
+        self.device_of(RawStream::LEGACY)
+    }
+
     fn ready(&self) -> &Ready {
         self.ready()
     }
@@ -200,7 +210,7 @@ impl Exportable for Batch {
 fn behind_producer<T>(given: &impl Exportable, act: impl FnOnce(Stream) -> Result<T>) -> Result<T> {
     match given.ready() {
         Ready::Queued(stream) => stream.require_no_capture().and_then(|()| act(*stream)),
-        _ => on_own_stream(given.device(), act),
+        _ => on_own_stream(given.device_of_streams(), act),
     }
 }
 
@@ -224,7 +234,7 @@ fn export<T: Exportable>(given: &T, copying: Copying) -> Result<Exported> {
             if device == Device::CPU {
                 return share(given.copy_on_host()?);
             }
-            let target = Device { kind: DeviceType::CUDA, id: device.id };
+            let target = Device { kind: DeviceType::CUDA, id: given.device_of_streams().id };
             behind_producer(given, |stream| given.copy_on_device(target, stream).and_then(share))
         }
     }

@@ -72,9 +72,10 @@ unsafe impl Manager for Driver {
                 return pinned(ordinal, bytes, host);
             }
             let kind = if kind == DeviceType::CUDA { self.device_kind } else { kind };
-            let id = if kind == DeviceType::CPU { 0 } else { ordinal };
-            let device = Device { kind, id };
-            let allocate = || runtime::allocate_readable(device, bytes, stream);
+            // Managed memory is made for a device, but belongs to none.
+            let (made_for, id) = (Device { kind, id: ordinal }, if kind == DeviceType::CUDA { ordinal } else { 0 });
+            let stream = stream.filter(|_| kind == DeviceType::CUDA);
+            let allocate = || runtime::allocate_readable(made_for, bytes, stream);
             let memory = allocate().or_else(|error| {
                 if error.status() != DEVX_OUT_OF_MEMORY {
                     return Err(error);
@@ -82,7 +83,7 @@ unsafe impl Manager for Driver {
                 self.books.flush();
                 allocate()
             })?;
-            Ok(allocated(device, bytes, memory))
+            Ok(allocated(Device { kind, id }, bytes, memory))
         })
     }
 

@@ -97,6 +97,12 @@ unsafe impl Manager for Table {
 
     fn allocate(&self, request: &Request) -> Result<Allocated> {
         let Ok(bytes) = i64::try_from(request.bytes) else { return Err(Error::no_memory(request.bytes)) };
+        // The number that the manager is given does not name a device.
+        if let Some(stream) = request.stream.filter(|stream| stream.is_default() && stream.ordinal() != request.ordinal)
+        {
+            let (value, of, ordinal) = (stream.value(), stream.ordinal(), request.ordinal);
+            return refuse!(DEVX_INVALID_STREAM, "stream is {value:#x}: of cuda:{of}, not of cuda:{ordinal}");
+        }
         let asked = DevxMemoryRequest {
             device_type: request.kind.0,
             device_id: request.ordinal,

@@ -55,6 +55,12 @@ impl<T: Send + Sync> Lazy<T> {
         unsafe { self.0.load(Acquire).as_ref() }
     }
 
+    /// As [`Lazy::made`], for who has it alone.
+    pub(crate) fn made_mut(&mut self) -> Option<&mut T> {
+        // SAFETY: NULL, or from a box, which lives as long as this; nobody else refers to it.
+        with_mut(&mut self.0, |made| unsafe { made.as_mut() })
+    }
+
     /// Whether it was made.
     #[inline]
     pub(crate) fn is_made(&mut self) -> bool {

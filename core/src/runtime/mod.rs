@@ -19,17 +19,19 @@ pub(crate) struct Memory {
 }
 
 /// Memory of a device, not initialised: for who writes all that can be read of it. On a GPU it comes from the device's
-/// pool, ready for work on `stream`; without a stream it is plain device memory, ready at once.
+/// pool, ready for work on `stream`; without a stream it is plain device memory, ready at once. Pinned and managed memory
+/// is ready at once, too, and made for the device of the stream.
 ///
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`, `DEVX_DEVICE`, `DEVX_DRIVER`.
 pub(crate) fn allocate(device: Device, bytes: usize, stream: Option<Stream>) -> Result<Memory> {
+    let made_for = || stream.map_or(Ok(device.id), Stream::device);
     let (allocation, ready) = match (device.kind, stream) {
         (DeviceType::CPU, _) => return host(bytes, vector),
         (DeviceType::CUDA, Some(stream)) => (Allocation::pool(device.id, stream, bytes)?, Ready::Queued(stream)),
         (DeviceType::CUDA, None) => (Allocation::device(device.id, bytes)?, Ready::Now),
-        (DeviceType::CUDA_HOST, _) => (Allocation::pinned(device.id, bytes)?, Ready::Now),
-        (DeviceType::CUDA_MANAGED, _) => (Allocation::managed(device.id, bytes)?, Ready::Now),
+        (DeviceType::CUDA_HOST, _) => (Allocation::pinned(made_for()?, bytes)?, Ready::Now),
+        (DeviceType::CUDA_MANAGED, _) => (Allocation::managed(made_for()?, bytes)?, Ready::Now),
         _ => return refuse!(DEVX_DEVICE, "device is {device}: this library has no memory of it"),
     };
     Ok(Memory { address: allocation.address, owner: allocation.owner, ready })
@@ -49,13 +51,20 @@ fn host(bytes: usize, make: fn(usize) -> Result<Vec<u128>>) -> Result<Memory> {
     Ok(Memory { address: memory.as_mut_ptr().cast(), owner: Owner::try_new(memory)?, ready: Ready::Now })
 }
 
-/// The stream to allocate on for a copy to `device` that is queued on `stream`: none if that belongs to another device,
-/// whose pool is no place for it.
+/// The stream to allocate on for a copy to `device` that is queued on `stream`: none if that belongs to another GPU, whose
+/// pool is no place for it.
 ///
 /// # Errors
 /// `DEVX_DRIVER`.
 pub(crate) fn allocating(device: Device, stream: Stream) -> Result<Option<Stream>> {
-    Ok((device.kind == DeviceType::CUDA && stream.device()? == device.id).then_some(stream))
+    Ok((device.kind != DeviceType::CUDA || stream.device()? == device.id).then_some(stream))
+}
+
+impl Memory {
+    /// Whether it is given back in the order of a stream, and so after what is queued there.
+    pub(crate) fn is_in_order(&self) -> bool {
+        matches!(self.ready, Ready::Queued(_))
+    }
 }
 
 /// Copies into memory of `to`: queued on `stream`, except that the host waits for copies into its own unpinned memory.

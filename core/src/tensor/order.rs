@@ -38,11 +38,15 @@ impl Tensor {
     /// than the legacy default one. To be called before the tensor is shared.
     ///
     /// # Errors
-    /// `DEVX_INVALID_ARGUMENT` if the tensor is shared already, `DEVX_DEVICE` if its device has no streams.
+    /// `DEVX_INVALID_ARGUMENT` if the tensor is shared already, `DEVX_DEVICE` if its device has no streams. Of memory that is
+    /// given back in the order of another stream, as [`Tensor::used_on`].
     pub fn produced_on(&mut self, stream: Stream) -> Result<()> {
         self.device().require_streams()?;
         match self.0.unique() {
             Some(header) => {
+                if header.owner.stream().is_some_and(|own| own != stream) {
+                    header.uses.filled_on(stream)?;
+                }
                 header.ready = Ready::Queued(stream);
                 Ok(())
             }

@@ -52,14 +52,16 @@ impl Tensor {
     }
 
     /// A copy of all bytes from the lowest element to the highest one, with the same strides; otherwise as
-    /// [`Tensor::copy_to`]. The memory is of the pool of the device of `pool`, without one it is plain.
+    /// [`Tensor::copy_to`]. The memory is as [`runtime::allocate`] gives it for `on`.
     ///
     /// # Errors
     /// As [`Tensor::allocate`].
-    pub(crate) fn copy_span(&self, device: Device, stream: Stream, pool: Option<Stream>) -> Result<Self> {
+    pub(crate) fn copy_span(&self, device: Device, stream: Stream, on: Option<Stream>) -> Result<Self> {
         let Layout { lowest, row_major, .. } = self.layout();
         let bytes = self.span_bytes();
-        let Memory { address, owner, ready } = runtime::allocate(device, bytes, pool)?;
+        let memory = runtime::allocate(device, bytes, on)?;
+        let is_in_order = memory.is_in_order();
+        let Memory { address, owner, ready } = memory;
         let desc = TensorDesc {
             data: address.wrapping_byte_offset(lowest.wrapping_neg()),
             device,
@@ -79,7 +81,7 @@ impl Tensor {
         // Also if this failed: the copy may be queued.
         let source = self.hold(stream);
         // Memory of the pool is given back in the order of the stream, host memory was waited for.
-        if pool.is_none() && (device != Device::CPU || filled.is_err()) {
+        if !is_in_order && (device != Device::CPU || filled.is_err()) {
             copy.hold(stream)?;
         }
         source?;

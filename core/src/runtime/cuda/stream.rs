@@ -40,8 +40,15 @@ pub const NO_SYNC: i64 = -1;
 /// A stream by the number that the protocols use: 1 is the legacy default stream, 2 that of the calling thread, −1 none
 /// ([`NO_SYNC`]) where that may be said; others are handles (`CUstream`, `cudaStream_t`). What the number means is checked
 /// where it is used. The driver cannot check a handle, so whoever makes this vouches for it.
+///
+/// The number of a default stream does not name its device: it is one of the data's, unless this says which
+/// ([`RawStream::on`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawStream(i64);
+
+/// What a default stream with its device has above the two of them, in one number: it is neither a handle nor what anybody
+/// writes by mistake.
+const NAMED: i64 = i64::MIN | 0x53_5452 << 36;
 
 impl RawStream {
     /// See [`NO_SYNC`].
@@ -62,10 +69,37 @@ impl RawStream {
         Self(value)
     }
 
-    /// The number.
+    /// The same on a GPU: of a default stream this says whose it is, wherever the data is. A handle says that itself.
+    #[inline]
+    pub fn on(self, ordinal: i32) -> Self {
+        if self.is_default() && ordinal >= 0 { Self(NAMED | i64::from(ordinal) << 2 | self.0) } else { self }
+    }
+
+    /// The number, as the protocols write it: without a device.
     #[inline]
     pub const fn value(self) -> i64 {
+        match self.named() {
+            Some((_, value)) => value,
+            None => self.0,
+        }
+    }
+
+    /// The number for [`RawStream::new`], which no protocol knows: with the device, if one is named.
+    #[inline]
+    pub const fn to_raw(self) -> i64 {
         self.0
+    }
+
+    /// The device that is named, and the number there.
+    #[inline]
+    const fn named(self) -> Option<(i32, i64)> {
+        let rest = self.0.wrapping_sub(NAMED);
+        match rest & 0b11 {
+            value @ (LEGACY | PER_THREAD) if rest >= 0 && rest >> 2 <= i32::MAX as i64 => {
+                Some(((rest >> 2) as i32, value))
+            }
+            _ => None,
+        }
     }
 
     /// Whether it is a default stream: one of a device that the number does not name.
@@ -75,10 +109,10 @@ impl RawStream {
     }
 }
 
-/// The same stream, by its number; see [`Stream::value`] for the default stream of another thread.
+/// The same stream, with its device; see [`Stream::value`] for the default stream of another thread.
 impl From<Stream> for RawStream {
     fn from(stream: Stream) -> Self {
-        Self(stream.value())
+        stream.unnamed().on(stream.ordinal)
     }
 }
 
@@ -95,11 +129,12 @@ fn this_thread() -> u64 {
 }
 
 impl Stream {
-    /// A stream of device `ordinal`.
+    /// A stream of device `ordinal`, or of the one that is named with it ([`RawStream::on`]).
     ///
     /// # Errors
     /// `DEVX_INVALID_STREAM` for 0, which is ambiguous, and for negative numbers.
-    pub fn new(ordinal: i32, RawStream(value): RawStream) -> Result<Self> {
+    pub fn new(ordinal: i32, stream: RawStream) -> Result<Self> {
+        let (ordinal, value) = stream.named().unwrap_or((ordinal, stream.0));
         match usize::try_from(value) {
             Ok(handle) if handle > 0 => {
                 let thread = if value == PER_THREAD { this_thread() } else { 0 };
@@ -198,6 +233,11 @@ impl Stream {
         if elsewhere { LEGACY } else { self.handle as i64 }
     }
 
+    /// By the number alone.
+    pub(crate) fn unnamed(self) -> RawStream {
+        RawStream(self.value())
+    }
+
     /// The device that it was said to be on.
     pub fn ordinal(self) -> i32 {
         self.ordinal
@@ -210,7 +250,8 @@ impl Stream {
         Ok(())
     }
 
-    fn is_default(self) -> bool {
+    /// Whether it is a default stream, whose number does not say of which device.
+    pub(crate) fn is_default(self) -> bool {
         self.handle <= PER_THREAD as usize
     }
 

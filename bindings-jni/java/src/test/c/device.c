@@ -24,12 +24,12 @@ static void *driver(const char *name) {
 
 #define DRIVER(name, ...) ((int (*)(__VA_ARGS__))(uintptr_t)driver(name))
 
-/* Makes the primary context of device 0 current on this thread. */
-JNIEXPORT jint JNICALL Java_dev_devexchange_DeviceScenario_useContext(JNIEnv *env, jclass class) {
+/* Makes the primary context of a device current on this thread. */
+JNIEXPORT jint JNICALL Java_dev_devexchange_DeviceScenario_useContext(JNIEnv *env, jclass class, jint device) {
     (void)env, (void)class;
     void *context = NULL;
     int code = DRIVER("cuInit", unsigned)(0);
-    if (code == 0) code = DRIVER("cuDevicePrimaryCtxRetain", void **, int)(&context, 0);
+    if (code == 0) code = DRIVER("cuDevicePrimaryCtxRetain", void **, int)(&context, device);
     return code != 0 ? code : DRIVER("cuCtxSetCurrent", void *)(context);
 }
 
@@ -39,6 +39,19 @@ JNIEXPORT jlong JNICALL Java_dev_devexchange_DeviceScenario_context(JNIEnv *env,
     void *context = NULL;
     DRIVER("cuCtxGetCurrent", void **)(&context);
     return (jlong)(intptr_t)context;
+}
+
+/* Pinned memory that is made for the device whose context is current; 0 if there is none. */
+JNIEXPORT jlong JNICALL Java_dev_devexchange_DeviceScenario_hostMemory(JNIEnv *env, jclass class, jlong bytes) {
+    (void)env, (void)class;
+    void *memory = NULL;
+    int code = DRIVER("cuMemHostAlloc", void **, size_t, unsigned)(&memory, (size_t)bytes, 1);
+    return code == 0 ? (jlong)(intptr_t)memory : 0;
+}
+
+JNIEXPORT jint JNICALL Java_dev_devexchange_DeviceScenario_freeHostMemory(JNIEnv *env, jclass class, jlong memory) {
+    (void)env, (void)class;
+    return DRIVER("cuMemFreeHost", void *)((void *)(intptr_t)memory);
 }
 
 /* Queues a copy within a device: stands for a kernel that reads one thing and writes another. */

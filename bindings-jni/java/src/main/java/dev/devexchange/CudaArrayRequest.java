@@ -8,8 +8,8 @@ import java.nio.ByteBuffer;
  * @param maxVersion highest version that the consumer reads (for an export): 0 to {@link CudaArray#VERSION}
  * @param noStream what takes the place of a stream in versions that have none
  * @param stream import: the stream that the consumer works on, which waits for the data; export: the stream that the
- *     data is to be ordered on if it does not lie behind one already. A {@link DeviceStream#value}, or
- *     {@link CudaArray#NO_STREAM}
+ *     data is to be ordered on if it does not lie behind one already. A number as the protocols
+ *     write it, or as {@link #withStream(DeviceStream)} does, or {@link CudaArray#NO_STREAM}
  */
 public record CudaArrayRequest(int maxVersion, NoStream noStream, long stream) {
     /** What takes the place of a stream in versions before 3, which have none. */
@@ -49,11 +49,23 @@ public record CudaArrayRequest(int maxVersion, NoStream noStream, long stream) {
     /**
      * The same request for another stream.
      *
-     * @param number as the protocols write it ({@link DeviceStream#value})
+     * @param number as the protocols write it; a default stream is that of the memory's device
      * @return the request
      */
     public CudaArrayRequest withStream(long number) {
         return new CudaArrayRequest(maxVersion, noStream, number);
+    }
+
+    /**
+     * The same request for a stream, which is a default one of its own device, wherever the data is. It stays open until
+     * the request was used.
+     *
+     * @param queue the stream
+     * @return the request
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public CudaArrayRequest withStream(DeviceStream queue) {
+        return withStream(queue.number());
     }
 
     void write(ByteBuffer record) {

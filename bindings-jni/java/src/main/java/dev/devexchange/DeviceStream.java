@@ -48,9 +48,11 @@ public final class DeviceStream implements AutoCloseable {
     }
 
     /**
-     * A stream of somebody else's, who also destroys it.
+     * A stream of somebody else's, who also destroys it. A default stream is one of its device, wherever the data is that
+     * it is used with.
      *
-     * @param device the device that it is on
+     * @param device the device that it is on; with that of pinned or managed memory, which is none, a default stream is
+     *     one of the data's device, of such memory the one that it was made for
      * @param value {@link #LEGACY_DEFAULT}, {@link #PER_THREAD_DEFAULT}, or a handle ({@code CUstream},
      *     {@code cudaStream_t}); it is not checked that there is such a stream
      * @return the stream; closing it ends its use here, and nothing else
@@ -62,7 +64,7 @@ public final class DeviceStream implements AutoCloseable {
     }
 
     /**
-     * The stream as the protocols write it, for example in {@link DlpackRequest#withStream}.
+     * The stream as the protocols write it, for other libraries. The number of a default stream does not name its device.
      *
      * @return {@link #LEGACY_DEFAULT}, {@link #PER_THREAD_DEFAULT}, or a handle
      * @throws DevExchangeException {@link Status#CLOSED}
@@ -71,6 +73,16 @@ public final class DeviceStream implements AutoCloseable {
         long stream = enter("DeviceStream.value");
         try {
             return Native.streamValue(stream);
+        } finally {
+            exit();
+        }
+    }
+
+    /** The same as it stands in records of this library: with the device of a default stream. */
+    long number() {
+        long stream = enter("DeviceStream.number");
+        try {
+            return Native.streamNumber(stream);
         } finally {
             exit();
         }

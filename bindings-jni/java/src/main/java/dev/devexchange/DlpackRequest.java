@@ -8,8 +8,8 @@ import java.util.Objects;
  *
  * @param maxMajor highest major version that the consumer reads
  * @param maxMinor highest minor version of that major version that it knows
- * @param stream the consumer's stream, which is made to wait until the data is there: a {@link DeviceStream#value}; −1
- *     for no synchronisation, which is the only one on the CPU
+ * @param stream the consumer's stream, which is made to wait until the data is there: as DLPack numbers it, or as
+ *     {@link #withStream(DeviceStream)} does; −1 for no synchronisation, which is the only one on the CPU
  * @param copy whether a copy is allowed
  */
 public record DlpackRequest(int maxMajor, int maxMinor, long stream, Copy copy) {
@@ -57,11 +57,23 @@ public record DlpackRequest(int maxMajor, int maxMinor, long stream, Copy copy) 
     /**
      * The same request for a consumer's stream.
      *
-     * @param consumerStream as DLPack numbers streams ({@link DeviceStream#value})
+     * @param consumerStream as DLPack numbers streams; a default stream is that of the tensor's device
      * @return the request
      */
     public DlpackRequest withStream(long consumerStream) {
         return new DlpackRequest(maxMajor, maxMinor, consumerStream, copy);
+    }
+
+    /**
+     * The same request for a stream, which is a default one of its own device, wherever the data is. It stays open until
+     * the request was used.
+     *
+     * @param queue the stream
+     * @return the request
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public DlpackRequest withStream(DeviceStream queue) {
+        return withStream(queue.number());
     }
 
     /**

@@ -9,8 +9,8 @@ import java.util.Objects;
  * @param device what kind of memory ({@link DeviceType#CUDA}, {@link DeviceType#CUDA_HOST},
  *     {@link DeviceType#CUDA_MANAGED} or {@link DeviceType#CPU}), and the id of the device that it is for
  * @param bytes how much; 0 is fine
- * @param stream the one in whose order device memory is given and taken back, as a number
- *     ({@link DeviceStream#value}); {@link #NO_STREAM} if the memory has to be ready at once
+ * @param stream the one in whose order device memory is given and taken back, as the protocols
+ *     number it, or as {@link #withStream(DeviceStream)} does; {@link #NO_STREAM} if the memory has to be ready at once
  * @param hostFlags bits of {@link HostFlags}, of pinned memory
  */
 public record MemoryRequest(Device device, long bytes, long stream, int hostFlags) {
@@ -43,11 +43,23 @@ public record MemoryRequest(Device device, long bytes, long stream, int hostFlag
     /**
      * The same request in the order of a stream.
      *
-     * @param number as the protocols write it ({@link DeviceStream#value})
+     * @param number as the protocols write it; a default stream is that of the memory's device
      * @return the request
      */
     public MemoryRequest withStream(long number) {
         return new MemoryRequest(device, bytes, number, hostFlags);
+    }
+
+    /**
+     * The same request for a stream, which is a default one of its own device, wherever the data is. It stays open until
+     * the request was used.
+     *
+     * @param queue the stream
+     * @return the request
+     * @throws DevExchangeException {@link Status#CLOSED}
+     */
+    public MemoryRequest withStream(DeviceStream queue) {
+        return withStream(queue.number());
     }
 
     /**

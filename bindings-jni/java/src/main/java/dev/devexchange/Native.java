@@ -80,6 +80,8 @@ final class Native {
 
     static native long streamValue(long stream);
 
+    static native long streamNumber(long stream);
+
     static native void streamSynchronize(long stream);
 
     static native long tensorCopyTo(long tensor, long device, long stream);

@@ -21,7 +21,12 @@ final class DeviceScenario {
     /** Long enough for a busy machine. JUnit, and so {@link Check}, is not on the class path here. */
     private static final Duration PATIENCE = Duration.ofSeconds(30);
 
-    static native int useContext();
+    static native int useContext(int device);
+
+    static native long hostMemory(long bytes);
+
+    static native int freeHostMemory(long memory);
+
 
     static native long context();
 
@@ -52,7 +57,7 @@ final class DeviceScenario {
 
     static void begin() {
         System.load(System.getProperty(PROPERTY));
-        check(useContext() == 0);
+        check(useContext(0) == 0);
     }
 
     private static void everything() throws InterruptedException {
@@ -501,7 +506,7 @@ final class DeviceScenario {
     }
 
     private static void consume(Tensor source, AtomicInteger released) {
-        check(useContext() == 0);
+        check(useContext(0) == 0);
         try (DeviceStream own = DeviceStream.create(CUDA);
                 DeviceStream perThread = DeviceStream.of(CUDA, DeviceStream.PER_THREAD_DEFAULT)) {
             for (int round = 0; round < 25; round++) {

@@ -11,15 +11,20 @@ import static dev.devexchange.DeviceScenario.filled;
 import static dev.devexchange.DeviceScenario.finish;
 import static dev.devexchange.DeviceScenario.flush;
 import static dev.devexchange.DeviceScenario.foreign;
+import static dev.devexchange.DeviceScenario.freeHostMemory;
 import static dev.devexchange.DeviceScenario.holds;
+import static dev.devexchange.DeviceScenario.hostMemory;
 import static dev.devexchange.DeviceScenario.openGate;
+import static dev.devexchange.DeviceScenario.refused;
 import static dev.devexchange.DeviceScenario.same;
 import static dev.devexchange.DeviceScenario.settle;
+import static dev.devexchange.DeviceScenario.useContext;
 import static dev.devexchange.DeviceScenario.work;
 
 import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.IntSupplier;
 
 /** Two devices in one exchange, for a JVM with a simulated CUDA driver; see {@link DeviceTest}. */
 final class TwoDevicesScenario {
@@ -41,6 +46,8 @@ final class TwoDevicesScenario {
             batches(first, second);
             consumer(first, second);
             importOnADefaultStream(first);
+            askOnADefaultStream(first);
+            pinnedForTheOther(first);
             settle();
         }
         check(context() == before);
@@ -131,5 +138,80 @@ final class TwoDevicesScenario {
             settle();
             same(1, released.get());
         }
+    }
+
+    /** A consumer that is asked for by a stream of Java's works on that one, wherever the data is. */
+    private static void askOnADefaultStream(DeviceStream first) {
+        try (DeviceStream other = DeviceStream.of(SECOND, DeviceStream.LEGACY_DEFAULT);
+                Tensor source = filled(first);
+                Tensor memory = Tensor.allocate(CUDA, DType.INT32, SIX, null);
+                Tensor target = Tensor.allocate(SECOND, DType.INT32, SIX, other)) {
+            same(0, work(memory.address(), source.address(), 24, first.value()));
+            memory.producedOn(first);
+            Tensor imported = Tensor.importDlpack(memory.exportShare(DlpackRequest.DEFAULT.withStream(other)), other);
+            same(0, onSecond(() -> work(target.address(), imported.address(), 24, other.value())));
+            imported.usedOn(other);
+            imported.close();
+            holds(target, other);
+            try (CStruct struct = CStruct.cudaArray()) {
+                CudaArrayRequest request = CudaArrayRequest.DEFAULT.withStream(other);
+                source.exportShareCudaArray(request, struct.address());
+                Tensor array = Tensor.importCudaArray(struct.address(), request);
+                same(0, onSecond(() -> work(target.address(), array.address(), 24, other.value())));
+                array.usedOn(other);
+                array.close();
+            }
+            holds(target, other);
+            try (MemoryManager pool = MemoryManager.pool(1 << 20, 0)) {
+                MemoryRequest request = MemoryRequest.of(CUDA, 24).withStream(other);
+                refused(Status.INVALID_STREAM, () -> pool.allocate(request), "cuda:1", "cuda:0");
+            }
+        }
+    }
+
+    /** Pinned memory is no device: a default stream with its name is one of the device that the memory was made for. */
+    private static void pinnedForTheOther(DeviceStream first) throws InterruptedException {
+        Device pinned = new Device(DeviceType.CUDA_HOST, 0);
+        same(0, useContext(1));
+        long memory = hostMemory(24);
+        same(0, useContext(0));
+        AtomicInteger released = new AtomicInteger();
+        try (DeviceStream named = DeviceStream.of(pinned, DeviceStream.LEGACY_DEFAULT);
+                Tensor source = filled(first)) {
+            first.synchronize();
+            for (int way = 0; way < 2; way++) {
+                Tensor tensor =
+                        Tensor.create(memory, pinned, DType.INT32, SIX, null, 0, released::incrementAndGet);
+                if (way == 1) {
+                    tensor = Tensor.importDlpack(tensor.exportMove(), named);
+                }
+                long address = tensor.address();
+                same(0, onSecond(() -> closeGate(DeviceStream.LEGACY_DEFAULT)));
+                same(0, onSecond(() -> work(address, source.address(), 24, DeviceStream.LEGACY_DEFAULT)));
+                if (way == 1) {
+                    tensor.waitOn(first);
+                    same(0, work(source.address(), address, 24, first.value()));
+                    tensor.usedOn(first);
+                } else {
+                    tensor.usedOn(named);
+                }
+                tensor.close();
+                flush();
+                Thread.sleep(20);
+                same(way, released.get());
+                openGate();
+                settle();
+                same(way + 1, released.get());
+            }
+        }
+        same(0, freeHostMemory(memory));
+    }
+
+    /** Work while the other device is current. */
+    private static int onSecond(IntSupplier work) {
+        same(0, useContext(1));
+        int code = work.getAsInt();
+        same(0, useContext(0));
+        return code;
     }
 }
