@@ -1,6 +1,7 @@
 //! The one place where errors become exceptions.
 
 use core::ffi::CStr;
+use std::borrow::Cow;
 
 use devexchange_core::abi::types::{self as t, DevxStatus};
 use devexchange_core::{Error as CoreError, Refused};
@@ -111,6 +112,12 @@ fn in_words(py: Python<'_>, error: &PyErr) -> CoreError {
         t::DEVX_CALLBACK
     };
     CoreError::new(status, error.to_string())
+}
+
+/// The name of a status, for example "DEVX_INVALID_SHAPE"; "DEVX_?" for a number without a meaning.
+#[pyfunction]
+pub(crate) fn status_name(status: i32) -> Cow<'static, str> {
+    devexchange_core::error::status_name(DevxStatus(status)).map_or("DEVX_?".into(), CStr::to_string_lossy)
 }
 
 fn kind(status: DevxStatus) -> &'static Kind {

@@ -66,6 +66,8 @@ mod _native {
     #[pymodule_export]
     use crate::dlpack::from_dlpack;
     #[pymodule_export]
+    use crate::error::status_name;
+    #[pymodule_export]
     use crate::ipc::{Client, Server, empty_shared, plan_offer};
     #[pymodule_export]
     use crate::ledger::{ledger, outstanding};

@@ -68,6 +68,12 @@ impl Tensor {
         Ok(PyTuple::new(py, self.get()?.shape())?)
     }
 
+    /// Number of dimensions.
+    #[getter]
+    fn ndim(&self) -> Result<usize> {
+        Ok(self.get()?.shape().len())
+    }
+
     /// Distances of neighbours along each dimension, in elements.
     #[getter]
     fn strides<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyTuple>> {

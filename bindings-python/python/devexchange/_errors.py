@@ -15,6 +15,13 @@ class Error(Exception):
         self.status = status
         self.driver_code = driver_code
 
+    @property
+    def status_name(self) -> str:
+        """The name of the status, for example "DEVX_INVALID_SHAPE"; "DEVX_?" for a number without a meaning."""
+        from . import _native
+
+        return _native.status_name(self.status)
+
     def __reduce__(self):
         return type(self), (str(self), self.status, self.driver_code), self.__dict__
 

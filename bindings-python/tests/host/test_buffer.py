@@ -75,7 +75,8 @@ def test_array_of_numpy_and_back(dtype, layout):
 def test_array_of_the_standard_library(code):
     source = array.array(code, [1, 2, 3])
     tensor = from_buffer(source)
-    assert (tensor.shape, tensor.read_only, tensor.nbytes) == ((3,), False, 3 * source.itemsize)
+    assert (tensor.shape, tensor.ndim, tensor.nbytes) == ((3,), 1, 3 * source.itemsize)
+    assert not tensor.read_only
     assert memoryview(tensor).tolist() == [1, 2, 3]
 
 

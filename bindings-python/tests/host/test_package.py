@@ -42,6 +42,7 @@ def test_exceptions(kind, builtin):
     for each in [error, copy.copy(error), pickle.loads(pickle.dumps(error))]:
         assert (type(each), str(each), each.status, each.driver_code) == (kind, "text", 7, 700)
         assert each.__notes__ == ["a note"]
+    assert (error.status_name, kind("text", 9999).status_name) == ("DEVX_INVALID_SHAPE", "DEVX_?")
 
 
 def test_ledger():
