@@ -287,8 +287,11 @@ static const char *run_outputs(void) {
     return NULL;
 }
 
+static int passed;
+
 static int report(const char *name, const char *wrong) {
     if (wrong == NULL) {
+        passed += 1;
         printf("ok - %s\n", name);
         return 0;
     }
@@ -320,5 +323,6 @@ int main(void) {
     bad += report("allocations can fail", changed > 0 && faults > 10000 ? NULL : "they do not");
     bad += report("callbacks can fail", callbacks > 150 ? NULL : "they do not");
     bad += report("every case was run", ran == corpus_count_for("c") && ran > 300 ? NULL : "some were not");
+    printf("# %d passed, %d failed, 0 skipped\n", passed, bad);
     return bad == 0 ? 0 : 1;
 }
