@@ -563,6 +563,8 @@ fn what_is_described_comes_back() {
             (DType::INT64, "<i8"),
             (DType::FLOAT16, "<f2"),
             (DType::FLOAT64, "<f8"),
+            ("complex64".parse().expect("a type"), "<c8"),
+            ("complex128".parse().expect("a type"), "<c16"),
         ] {
             let tensor = described(dtype, &[2, 3], Some(&[1, 4]), Flags::READ_ONLY);
             let mut array =
