@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
+use devexchange_core::abi::types::DEVX_DEVICE;
 use devexchange_core::dlpack::{self, Owned, Request};
 use devexchange_core::runtime::cuda::{LEGACY, Stream};
 use devexchange_core::{Batch, DType, Device, DeviceType, Tensor, cuda_array};
@@ -397,6 +398,27 @@ fn an_array_is_not_said_to_be_behind_a_default_stream_of_another_device() {
             streams.end();
         });
     }
+}
+
+/// Arrow numbers what belongs to no device in particular by -1, which is no number of a device.
+#[test]
+fn devices_have_the_numbers_of_their_standards() {
+    let Some(_session) = two_devices() else { return };
+    for (kind, ids) in [
+        (DeviceType::CUDA, &[(0, 0), (1, 1)][..]),
+        (DeviceType::CUDA_HOST, &[(-1, 0), (0, 0), (1, 0)]),
+        (DeviceType::CUDA_MANAGED, &[(-1, 0), (0, 0), (1, 0)]),
+    ] {
+        for (id, ours) in ids {
+            assert_eq!(Device::new(kind, *id), Ok(Device { kind, id: *ours }));
+        }
+    }
+    for (kind, id) in [(DeviceType::CUDA, -1), (DeviceType::CUDA, 2), (DeviceType::CUDA_HOST, -2)] {
+        let error = Device::new(kind, id).expect_err("there are two");
+        assert_eq!(error.status(), DEVX_DEVICE, "{error}");
+        assert!(error.message().contains(&format!("device_id is {id}")), "{error}");
+    }
+    assert_eq!((CUDA1.arrow_id(), Device::CPU.arrow_id()), (1, -1));
 }
 
 #[test]
