@@ -60,3 +60,16 @@ fn what_has_no_streams_is_named() {
         assert_eq!((error.status(), error.message()), (DEVX_DEVICE, why));
     }
 }
+
+#[test]
+fn the_cpu_says_what_it_is() {
+    let info = Device::CPU.info().expect("known");
+    let name: Vec<_> = info.name.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
+    assert_eq!((name.as_slice(), info.free_bytes, info.total_bytes), (&b"host memory"[..], -1, -1));
+    assert_eq!(Device::count(DeviceType::CPU), Ok(1));
+    let refused = Device::count(DeviceType::ROCM).expect_err("there is no runtime");
+    assert_eq!(
+        (refused.status(), refused.message()),
+        (DEVX_DEVICE, "device_type is rocm (10): cpu (1) and cuda (2) are counted")
+    );
+}

@@ -422,6 +422,16 @@ fn devices_have_the_numbers_of_their_standards() {
 }
 
 #[test]
+fn the_host_reads_no_memory_of_a_device() {
+    let Some(_session) = two_devices() else { return };
+    let tensor = Tensor::allocate(CUDA1, DType::UINT8, &[4], None).expect("allocated");
+    let refused = tensor.as_slice::<u8>().expect_err("not the host's");
+    assert_eq!((refused.status(), refused.message()), (DEVX_DEVICE, "device is cuda:1, not host memory"));
+    drop(tensor);
+    sim::settle();
+}
+
+#[test]
 fn a_stream_of_the_wrong_device_is_named() {
     let Some(session) = two_devices() else { return };
     let streams = Streams::new();
