@@ -10,7 +10,7 @@ const CONSTANTS: &str = include_str!("../../tests/constants.txt");
 /// The device types of DLPack, each with its name: they come before the types of elements, which begin again.
 fn types() -> impl Iterator<Item = (&'static str, i32)> {
     let constants = CONSTANTS.lines().filter_map(|line| line.strip_prefix("kDL")?.split_once(" value "));
-    constants.take_while(|(name, _)| *name != "Int").map(|(name, value)| (name, value.parse().expect("a number")))
+    constants.take_while(|(name, _)| *name != "Int").filter_map(|(name, value)| Some((name, value.parse().ok()?)))
 }
 
 #[test]

@@ -419,6 +419,7 @@ fn devices_have_the_numbers_of_their_standards() {
         assert!(error.message().contains(&format!("device_id is {id}")), "{error}");
     }
     assert_eq!((CUDA1.arrow_id(), Device::CPU.arrow_id()), (1, -1));
+    assert_eq!(Device::count(DeviceType::CUDA), Ok(2));
 }
 
 #[test]
