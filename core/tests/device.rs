@@ -1,8 +1,8 @@
 //! Devices by number and by name, where there is no driver to ask.
 
 use devexchange_core::abi::types::DEVX_DEVICE;
-use devexchange_core::runtime::cuda::RawStream;
-use devexchange_core::{Device, DeviceType};
+use devexchange_core::runtime::cuda::{RawStream, Stream};
+use devexchange_core::{Device, DeviceType, Tensor};
 
 /// What the official headers say (`tests/tests/layout.rs`).
 const CONSTANTS: &str = include_str!("../../tests/constants.txt");
@@ -59,6 +59,9 @@ fn what_has_no_streams_is_named() {
         let error = Device::CPU.stream_with(device, RawStream::LEGACY).expect_err(why);
         assert_eq!((error.status(), error.message()), (DEVX_DEVICE, why));
     }
+    let tensor = Tensor::from_vec(vec![1_u8], &[1]).expect("a tensor");
+    let refused = tensor.used_on(Stream::legacy(0)).expect_err("not a GPU's");
+    assert_eq!((refused.status(), refused.message()), (DEVX_DEVICE, "device is cpu:0, which has no streams"));
 }
 
 #[test]
