@@ -17,7 +17,7 @@ set -euo pipefail
 
 version=27.1.0
 least_percent=85
-modules=(layout order release-memory release-device schema manager fork)
+modules=(layout order release-memory release-device schema manager fork cuda-array device)
 
 work=$DEVX_TARGET/mutants
 tree=$work/tree
@@ -26,12 +26,14 @@ failed=0
 files_of() { # MODULE
   case $1 in
     layout) echo core/src/layout.rs ;;
-    order) echo core/src/order.rs ;;
+    order) echo core/src/{,tensor/}order.rs ;;
     release-memory) echo core/src/memory/{foreign,owner,slab,vacant,queue,blocks,counted,sorted}.rs core/src/ledger.rs ;;
-    release-device) echo core/src/runtime/cuda/reaper.rs ;;
+    release-device) echo core/src/runtime/cuda/{reaper,inbox}.rs ;;
     schema) echo core/src/arrow/{schema,read,record,format,metadata,count,check,plain,table,tree}.rs ;;
     manager) echo core/src/manager/{mod,books,driver,limited,pool,records,table}.rs ;;
     fork) echo core/src/{fork,thread,trace}.rs ;;
+    cuda-array) echo core/src/cuda_array.rs core/src/cuda_array/typestr.rs ;;
+    device) echo core/src/device.rs ;;
   esac
 }
 
@@ -49,6 +51,8 @@ tests_of() { # MODULE
     schema) echo --lib --test format --test schema --test types --test batch --test batch_stream ;;
     manager) echo --package devexchange-tests --test manager --test memory --test fork --test cuda_manager ;;
     fork) echo --lib --test fork ;;
+    cuda-array) echo --package devexchange-tests --test cuda_array ;;
+    device) echo --package devexchange-tests --lib --test device --test order --test cuda_devices --test cuda_absent ;;
   esac
 }
 

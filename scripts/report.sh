@@ -26,6 +26,19 @@ check() { # NAME COMMAND...
   fi
 }
 
+# Adds what a program counted: the last such line of its log. One that says nothing, or ends badly although no test failed,
+# is a failure.
+add_counts() { # NAME STATUS LOG
+  local passed failed skipped
+  read -r passed failed skipped \
+    < <(sed -nE 's/^counts: ([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped$/\1 \2 \3/p' "$3" | tail -n 1) || true
+  if [ -z "$passed" ]; then not_ok "$1" "it did not say what it counted (exit status $2)"; return; fi
+  tests_passed=$((tests_passed + passed))
+  tests_failed=$((tests_failed + failed))
+  tests_skipped=$((tests_skipped + skipped))
+  if [ "$2" -ne 0 ] && [ "$failed" -eq 0 ]; then not_ok "$1" "exit status $2"; fi
+}
+
 indented() { sed 's/^/    /'; }
 
 # The last line; its status is the script's.

@@ -209,19 +209,23 @@ compile_test() { # SOURCE PROGRAM
       "${sanitize_link[@]}"
 }
 
-# Takes over the lines of a test program that ran; a program that died counts as one failure more.
+# Takes over the lines of a test program that ran; a program that died, or ended before it said what it counted, counts as
+# one failure more.
 take_over() { # NAME STATUS OUTPUT
-  local line failed_before=$tests_failed
+  local line failed_before=$tests_failed counted=
   while IFS= read -r line || [ -n "$line" ]; do
     case $line in
       "ok - "*" # skip"*) tests_skipped=$((tests_skipped + 1)) ;;
       "ok - "*) tests_passed=$((tests_passed + 1)) ;;
       "not ok - "*) tests_failed=$((tests_failed + 1)) ;;
+      "# "*" passed, "*) counted=yes ;;&
       *) printf '    '; line=${line#\# } ;;
     esac
     printf '%s\n' "$line"
   done <"$3"
-  if [ "$2" -ne 0 ] && [ "$tests_failed" -eq "$failed_before" ]; then not_ok "$1 ends well" "$(meaning_of "$2")"; fi
+  if [ "$tests_failed" -ne "$failed_before" ]; then return; fi
+  if [ "$2" -ne 0 ]; then not_ok "$1 ends well" "$(meaning_of "$2")"
+  elif [ -z "$counted" ]; then not_ok "$1 ends well" "it ended before its last test"; fi
 }
 
 meaning_of() { # STATUS

@@ -66,18 +66,13 @@ start() { # NAME GENERATION PROGRAM ARGUMENTS...
 }
 
 finish() {
-  local index passed failed status
+  local index status
   for index in "${!names[@]}"; do
     status=0
     wait "${jobs[index]}" || status=$?
     echo "--- ${names[index]}"
     cat "$out/${names[index]}.log"
-    passed='' failed=''
-    read -r passed failed \
-      < <(sed -nE 's/^counts: ([0-9]+) passed, ([0-9]+) failed, 0 skipped$/\1 \2/p' "$out/${names[index]}.log") || true
-    tests_passed=$((tests_passed + ${passed:-0}))
-    tests_failed=$((tests_failed + ${failed:-0}))
-    if [ "$status" -ne 0 ] && [ "${failed:-0}" -eq 0 ]; then not_ok "${names[index]}" "exit status $status"; fi
+    add_counts "${names[index]}" "$status" "$out/${names[index]}.log"
   done
 }
 

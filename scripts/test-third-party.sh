@@ -30,16 +30,11 @@ build_helpers() {
 
 # One schedule: pytest counts, and what the driver finds at the end of the process is in the status.
 run_tests() { # SCHEDULE ARGUMENTS...
-  local log=$out/$1.log status=0 passed failed skipped
+  local log=$out/$1.log status=0
   echo "--- $1"
   SIMCUDA_MODE=$1 "$python" -m pytest -q -p no:cacheprovider --tb=short "$here" "${@:2}" >"$log" 2>&1 || status=$?
   cat "$log"
-  read -r passed failed skipped \
-    < <(sed -nE 's/^counts: ([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped$/\1 \2 \3/p' "$log") || true
-  tests_passed=$((tests_passed + ${passed:-0}))
-  tests_failed=$((tests_failed + ${failed:-0}))
-  tests_skipped=$((tests_skipped + ${skipped:-0}))
-  if [ "$status" -ne 0 ] && [ "${failed:-0}" -eq 0 ]; then not_ok "$1" "exit status $status"; fi
+  add_counts "$1" "$status" "$log"
 }
 
 prepare() {

@@ -186,11 +186,13 @@ count_rust() {
     END { if (seen) print passed, failed, skipped }' "$1"
 }
 
-# One attribute of <testsuite> in each report; the order of the attributes is not fixed.
+# One attribute of <testsuite> in each report; the order of the attributes is not fixed. Without a JDK for them, the tests
+# with foreign functions are one that was skipped.
 count_java() {
-  local reports=("$java_project"/target/surefire-reports/TEST-*.xml)
+  local reports=("$java_project"/target/surefire-reports/TEST-*.xml) left=0
   [ -e "${reports[0]}" ] || return 0
-  cat "${reports[@]}" | tr '\n' ' ' | grep -oE '<testsuite [^>]*>' | awk '
+  if [ -z "$DEVX_JDK22" ]; then left=1; fi
+  cat "${reports[@]}" | tr '\n' ' ' | grep -oE '<testsuite [^>]*>' | awk -v left="$left" '
     function attribute(name) {
       if (!match($0, " " name "=\"[0-9]+\"")) return 0
       return substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 4)
@@ -200,7 +202,7 @@ count_java() {
       bad += attribute("failures") + attribute("errors")
       skipped += attribute("skipped")
     }
-    END { print tests - bad - skipped, bad, skipped }'
+    END { print tests - bad - skipped, bad, skipped + left }'
 }
 
 count_line() {

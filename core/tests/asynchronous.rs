@@ -3,6 +3,8 @@
 #![expect(clippy::multiple_unsafe_ops_per_block, reason = "a test plays the part of a foreign program")]
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
+mod patience;
+
 use core::ffi::{c_char, c_int, c_void};
 use std::pin::Pin;
 use std::ptr::{null, null_mut};
@@ -129,7 +131,7 @@ fn threads_read_write_and_cancel_at_once() {
                 std::process::abort();
             }
             seen = round;
-            thread::sleep(Duration::from_secs(30));
+            thread::sleep(patience::patient(Duration::from_secs(30)));
         }
     });
     let schema = schema();
@@ -511,7 +513,7 @@ fn a_waker_may_use_the_stream_when_it_is_dropped() {
         drop(waker);
         assert!(reader.poll_schema(&mut Context::from_waker(Waker::noop())).is_pending());
     });
-    assert_eq!(receiver.recv_timeout(Duration::from_secs(60)), Ok(true));
+    assert_eq!(receiver.recv_timeout(patience::patient(Duration::from_secs(60))), Ok(true));
     polls.join().unwrap();
 }
 

@@ -1,5 +1,7 @@
 //! Children of `fork`: what they give up is given up, whatever other threads of the parent were doing just then.
 
+mod patience;
+
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -21,7 +23,7 @@ fn in_a_child(act: impl FnOnce() -> bool) -> i32 {
         // SAFETY: ends the child.
         unsafe { libc::_exit(code) };
     }
-    let (mut status, end) = (0, Instant::now() + HANGS);
+    let (mut status, end) = (0, Instant::now() + patience::patient(HANGS));
     // SAFETY: the child made above.
     while unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } == 0 {
         if Instant::now() > end {

@@ -4,6 +4,8 @@
 pub mod c;
 pub mod foreign;
 pub mod layout;
+#[path = "../../core/tests/patience/mod.rs"]
+mod patience;
 pub mod peer;
 pub mod sim;
 
@@ -18,12 +20,9 @@ pub fn root() -> PathBuf {
     root.expect("the crate is a directory of the workspace").to_owned()
 }
 
-/// This long, or as many times that as `DEVX_PATIENCE` says: for a machine that a sanitizer or others slow down.
-///
-/// # Panics
-/// If that is no whole number.
+/// So long, or longer (`DEVX_PATIENCE`).
 pub fn patient(time: Duration) -> Duration {
-    time * std::env::var("DEVX_PATIENCE").map_or(1, |factor| factor.parse().expect("a whole number"))
+    patience::patient(time)
 }
 
 /// Compares with a committed file of the `tests` directory; `DEVX_BLESS=1` writes it.

@@ -1,7 +1,7 @@
 //! Two processes that talk in lines: a test, and the same test as a process of its own in another part.
 
 use std::io::{BufRead, BufReader, Lines, Write, stdin, stdout};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::patient;
@@ -97,6 +97,20 @@ impl Peer {
     }
 }
 
+/// Runs one test of this program as a process of its own, to its end.
+///
+/// # Panics
+/// If it cannot be started, or there is no such test: that process would end well and have tested nothing.
+pub fn run(test: &str, variables: &[(&str, &str)]) -> Output {
+    let output = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .envs(variables.iter().copied())
+        .output()
+        .expect("run this program");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("running 1 test\n"), "there is no test {test}");
+    output
+}
+
 /// In the other process: says a line.
 pub fn say(line: &str) {
     println!("{PART} {line}");
@@ -141,11 +155,12 @@ pub fn soon(what: &str, mut is: impl FnMut() -> bool) {
 
 /// Runs `act` in a fork, which has some seconds for it; the wait status.
 pub fn forked(act: impl FnOnce() -> bool) -> libc::c_int {
+    let seconds = patient(Duration::from_secs(5)).as_secs() as libc::c_uint;
     // SAFETY: the child does no more than `act`, and ends without running handlers.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: ends the child if it waits for ever.
-        unsafe { libc::alarm(5) };
+        unsafe { libc::alarm(seconds) };
         let failed = !act();
         // SAFETY: ends the child.
         unsafe { libc::_exit(i32::from(failed)) };

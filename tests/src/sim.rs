@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use devexchange_core::runtime::cuda::{RawStream, Stream, info, kept_events, reaper};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
-use crate::{patient, root};
+use crate::{patient, peer, root};
 
 /// Whether the tests run on the driver of the machine, or do as if they did.
 pub fn on_gpu() -> bool {
@@ -230,15 +230,10 @@ pub fn is_child() -> bool {
 /// Runs one test of this program as a process of its own, in which [`is_child`] says so.
 ///
 /// # Panics
-/// If it cannot be started.
+/// As [`peer::run`].
 pub fn child(test: &str, variables: &[(&str, &str)]) -> std::process::Output {
-    Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
-        .env(PLACED, &cuda().path)
-        .env(CHILD, "1")
-        .envs(variables.iter().copied())
-        .output()
-        .expect("run this program")
+    let path = cuda().path.to_str().expect("UTF-8");
+    peer::run(test, &[&[(PLACED, path), (CHILD, "1")], variables].concat())
 }
 
 fn c_text(text: &str) -> CString {

@@ -2,8 +2,8 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 
+use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::abi::types::DEVX_DEVICE;
@@ -11,8 +11,7 @@ use devexchange_core::dlpack::{self, Copying, Request};
 use devexchange_core::runtime::cuda::{Stream, info, pointer, reaper};
 use devexchange_core::{Batch, DType, Device, DeviceType, Tensor, convert};
 use devexchange_tests::foreign::{self, bytes_schema};
-use devexchange_tests::peer::forked;
-use devexchange_tests::sim;
+use devexchange_tests::{peer, sim};
 
 /// Set for the process that has no driver to find.
 const CHILD: &str = "DEVX_WITHOUT_A_DRIVER";
@@ -24,15 +23,9 @@ fn without_a_driver_host_memory_works() {
     if std::env::var_os(CHILD).is_some() {
         return without_a_driver();
     }
-    let output = Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "without_a_driver_host_memory_works", "--nocapture"])
-        .env("LD_LIBRARY_PATH", "")
-        .env(CHILD, "1")
-        .output()
-        .expect("run this program");
+    let output = peer::run("without_a_driver_host_memory_works", &[("LD_LIBRARY_PATH", ""), (CHILD, "1")]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("1 passed"), "{text}");
     if text.contains(THERE_IS_ONE) {
         sim::skipped(THERE_IS_ONE);
     }
@@ -85,32 +78,46 @@ fn without_a_driver() {
     assert_eq!((reaper::waiting(), reaper::leaked()), (0, 0));
 }
 
-/// Set for the process whose driver takes its time to load.
+/// Set for the process whose driver takes its time to load: where it says that it is being loaded, and where it is told to
+/// go on.
 const SLOW: &str = "DEVX_WITH_A_SLOW_DRIVER";
+
+/// It goes on by itself after a minute, or a process whose test failed could not end.
+const SLOW_DRIVER: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+__attribute__((constructor)) static void load(void) {
+    char loading[4096], loaded[4096];
+    snprintf(loading, sizeof loading, "%s/loading", getenv("DEVX_WITH_A_SLOW_DRIVER"));
+    snprintf(loaded, sizeof loaded, "%s/loaded", getenv("DEVX_WITH_A_SLOW_DRIVER"));
+    fclose(fopen(loading, "w"));
+    for (int i = 0; i < 60000 && access(loaded, F_OK) != 0; i++) usleep(1000);
+}
+"#;
 
 #[test]
 fn a_fork_does_not_wait_for_a_driver_that_its_parent_looks_for() {
-    if std::env::var_os(SLOW).is_some() {
+    if let Some(place) = std::env::var_os(SLOW) {
+        let place = Path::new(&place);
         let looking = std::thread::spawn(|| info::device_count().is_err());
-        std::thread::sleep(Duration::from_millis(300));
+        peer::soon("the driver is being loaded", || place.join("loading").exists());
         let refused = || info::device_count().is_err_and(|error| error.message().contains("fork"));
-        assert_eq!(forked(refused), 0, "a wait status");
+        let status = peer::forked(refused);
+        std::fs::write(place.join("loaded"), "").expect("written");
         assert!(looking.join().expect("ended"), "it has no functions");
+        assert_eq!(status, 0, "a wait status");
         return;
     }
     let place = std::env::temp_dir().join(format!("devx-slow-driver-{}", std::process::id()));
     std::fs::create_dir_all(&place).expect("a directory");
-    let text = "#include <unistd.h>\n__attribute__((constructor)) static void load(void) { sleep(2); }\n";
-    std::fs::write(place.join("slow.c"), text).expect("written");
+    std::fs::write(place.join("slow.c"), SLOW_DRIVER).expect("written");
     let library = place.join("libcuda.so.1");
     let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(place.join("slow.c")).status();
     assert!(compiled.expect("a C compiler").success());
-    let output = Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "a_fork_does_not_wait_for_a_driver_that_its_parent_looks_for", "--nocapture"])
-        .env("LD_LIBRARY_PATH", &place)
-        .env(SLOW, "1")
-        .output()
-        .expect("run this program");
+    let at = place.to_str().expect("UTF-8");
+    let test = "a_fork_does_not_wait_for_a_driver_that_its_parent_looks_for";
+    let output = peer::run(test, &[("LD_LIBRARY_PATH", at), (SLOW, at)]);
     std::fs::remove_dir_all(&place).expect("removed");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));

@@ -467,6 +467,40 @@ fn exports_without_a_stream_are_released_after_the_legacy_one() {
     }
 }
 
+/// Where no stream is named, the policy says who waits: the legacy default stream, the host, or nobody.
+#[test]
+fn who_waits_for_an_export_without_a_stream() {
+    if sim::skipped("calls of the driver are counted") {
+        return;
+    }
+    let session = Session::new();
+    session.each(5, || {
+        for (max_version, no_stream, waits) in [
+            (2, NoStream::LegacyDefault, [1, 0]),
+            (2, NoStream::HostSync, [1, 1]),
+            (2, NoStream::Trust, [0, 0]),
+            (3, NoStream::HostSync, [0, 0]),
+        ] {
+            let scene = Scene::new();
+            sim::fill(scene.data, 0x5a, N, scene.producer);
+            let mut tensor = foreign::tensor(scene.data, N, CUDA0, || ());
+            tensor.produced_on(sim::on(scene.producer)).expect("not shared");
+            let calls = || ["cuStreamWaitEvent", "cuStreamSynchronize"].map(sim::calls);
+            let before = calls();
+            let request = Request { max_version, no_stream, stream: None };
+            let exported = cuda_array::export(tensor, &request).map_err(Error::from).expect("exported");
+            let [wait, synchronize] = calls();
+            assert_eq!([wait - before[0], synchronize - before[1]], waits, "version {max_version}, {no_stream:?}");
+            if waits == [1, 1] {
+                // On any stream: the host has seen to it.
+                scene.consume(scene.consumer);
+            }
+            drop(exported);
+            scene.end();
+        }
+    });
+}
+
 /// Makes a stream wait for what is queued on another one, as a consumer does by itself.
 fn follow(stream: u64, other: u64) {
     let event = sim::event();
@@ -563,6 +597,8 @@ fn what_is_described_comes_back() {
             (DType::INT64, "<i8"),
             (DType::FLOAT16, "<f2"),
             (DType::FLOAT64, "<f8"),
+            ("complex64".parse().expect("a type"), "<c8"),
+            ("complex128".parse().expect("a type"), "<c16"),
         ] {
             let tensor = described(dtype, &[2, 3], Some(&[1, 4]), Flags::READ_ONLY);
             let mut array =

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::abi::types::{
-    DEVX_CALLBACK, DEVX_MANAGER_VERSION, DevxError, DevxManagerTable, DevxMemory, DevxMemoryRequest, DevxStatus,
+    DEVX_CALLBACK, DEVX_DEVICE, DEVX_MANAGER_VERSION, DevxError, DevxManagerTable, DevxMemory, DevxMemoryRequest,
+    DevxStatus,
 };
 use devexchange_core::arrow::ArrayBuilder;
 use devexchange_core::dlpack::{self, Copying, Owned, Request};
@@ -602,6 +603,38 @@ fn numbers_that_name_a_device() {
         assert_ne!(sim::raw(number).value(), LEGACY);
     }
     drop(session);
+}
+
+/// Arrow numbers what belongs to no device in particular by -1, which is no number of a device.
+#[test]
+fn devices_have_the_numbers_of_their_standards() {
+    let Some(_session) = two_devices() else { return };
+    for (kind, ids) in [
+        (DeviceType::CUDA, &[(0, 0), (1, 1)][..]),
+        (DeviceType::CUDA_HOST, &[(-1, 0), (0, 0), (1, 0)]),
+        (DeviceType::CUDA_MANAGED, &[(-1, 0), (0, 0), (1, 0)]),
+    ] {
+        for (id, ours) in ids {
+            assert_eq!(Device::new(kind, *id), Ok(Device { kind, id: *ours }));
+        }
+    }
+    for (kind, id) in [(DeviceType::CUDA, -1), (DeviceType::CUDA, 2), (DeviceType::CUDA_HOST, -2)] {
+        let error = Device::new(kind, id).expect_err("there are two");
+        assert_eq!(error.status(), DEVX_DEVICE, "{error}");
+        assert!(error.message().contains(&format!("device_id is {id}")), "{error}");
+    }
+    assert_eq!((CUDA1.arrow_id(), Device::CPU.arrow_id()), (1, -1));
+    assert_eq!(Device::count(DeviceType::CUDA), Ok(2));
+}
+
+#[test]
+fn the_host_reads_no_memory_of_a_device() {
+    let Some(_session) = two_devices() else { return };
+    let tensor = Tensor::allocate(CUDA1, DType::UINT8, &[4], None).expect("allocated");
+    let refused = tensor.as_slice::<u8>().expect_err("not the host's");
+    assert_eq!((refused.status(), refused.message()), (DEVX_DEVICE, "device is cuda:1, not host memory"));
+    drop(tensor);
+    sim::settle();
 }
 
 #[test]

@@ -14,6 +14,7 @@ MODE = os.environ.get("SIMCUDA_MODE", "lazy")
 _library = ctypes.CDLL("libcuda.so.1")
 _library.simcuda_seed.argtypes = [ctypes.c_char_p, ctypes.c_uint64]
 _library.simcuda_stat.argtypes, _library.simcuda_stat.restype = [ctypes.c_char_p], ctypes.c_int64
+_library.simcuda_calls.argtypes, _library.simcuda_calls.restype = [ctypes.c_char_p], ctypes.c_uint64
 _library.simcuda_findings.restype = _library.simcuda_findings_clear.restype = ctypes.c_size_t
 for _name in ["simcuda_finding", "simcuda_ledger"]:
     getattr(_library, _name).restype = ctypes.c_size_t
@@ -28,6 +29,11 @@ def set_seed(seed):
 
 def stat(name):
     return _library.simcuda_stat(name.encode())
+
+
+def calls(function):
+    """How often a function of the driver was called so far."""
+    return _library.simcuda_calls(function.encode())
 
 
 def _text(write):

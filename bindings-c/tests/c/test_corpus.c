@@ -287,8 +287,11 @@ static const char *run_outputs(void) {
     return NULL;
 }
 
+static int passed;
+
 static int report(const char *name, const char *wrong) {
     if (wrong == NULL) {
+        passed += 1;
         printf("ok - %s\n", name);
         return 0;
     }
@@ -299,13 +302,14 @@ static int report(const char *name, const char *wrong) {
 int main(void) {
     /* Or what was given back once is not allocated again. */
     setenv("DEVEXCHANGE_KEEP_BLOCKS", "0", 1);
-    int64_t ran = 0, faults = 0, callbacks = 0;
+    int64_t ran = 0, of_cuda = 0, faults = 0, callbacks = 0;
     int bad = report("nobody has to want the text", run_outputs());
     int const changed = corpus_fault_install("libdevexchange.so");
     setvbuf(stdout, NULL, _IONBF, 0);
     for (int64_t i = 0; i < corpus_count(); ++i) {
         if (corpus_is_for(i, "c")) {
             ran += 1;
+            of_cuda += strcmp(corpus_text(i, "needs"), "cuda") == 0;
             const char *wrong = run(i, (struct fault){NOTHING, 0, 0});
             if (wrong == NULL && has_faults(i)) {
                 wrong = sweep(i, ALLOCATION, 2, &faults);
@@ -320,5 +324,10 @@ int main(void) {
     bad += report("allocations can fail", changed > 0 && faults > 10000 ? NULL : "they do not");
     bad += report("callbacks can fail", callbacks > 150 ? NULL : "they do not");
     bad += report("every case was run", ran == corpus_count_for("c") && ran > 300 ? NULL : "some were not");
+    /* scripts/test-c.sh says so where it has placed the simulated driver. */
+    if (getenv("SIMCUDA_DEVICES") != NULL) {
+        bad += report("there is a driver", of_cuda > 0 ? NULL : "these were the cases of a machine without one");
+    }
+    printf("# %d passed, %d failed, 0 skipped\n", passed, bad);
     return bad == 0 ? 0 : 1;
 }

@@ -186,14 +186,16 @@ def test_deferred_cleanup(cuda):
     driver.wait_until(lambda: live() == before)
 
 
-def test_pool_keeps_and_trims(cuda):
+def test_pool_is_trimmed(cuda):
     pool = MemoryManager.pool()
     pool.initialize()
     pool.allocate(BYTES, stream=cuda.producer).close()
     cuda.producer.sync()
+    before = driver.calls("cuMemPoolTrimTo")
     pool.trim()
-    with pool.allocate(BYTES, stream=cuda.producer):
-        pass
+    assert driver.calls("cuMemPoolTrimTo") == before + 1
+    with pool.allocate(BYTES, stream=cuda.producer) as memory:
+        assert (pool.statistics().bytes, memory.bytes) == (BYTES, BYTES)
 
 
 def test_memory_is_given_back_by_threads_without_a_context(cuda, manager):

@@ -34,6 +34,18 @@ def test_capsule_by_version():
     assert struct_in(tensor.__dlpack__(max_version=(2, 0))).major == 1
 
 
+@pytest.mark.parametrize("flags", [0, 1, 4, 5])
+def test_flags_of_the_producer_go_on(flags):
+    """Read-only, and elements of less than a byte in a byte each."""
+    producer = Producer(code=0, bits=4, flags=flags, shape=(3, 2), strides=(2, 1))
+    tensor = from_dlpack(producer)
+    assert (tensor.read_only, tensor.is_copied, tensor.nbytes) == (flags & 1 != 0, False, 6 if flags & 4 else 3)
+    assert struct_in(tensor.__dlpack__(max_version=(1, 3))).flags == flags
+    # The struct before version 1 has no flags: who reads it would take each byte for two elements, or write.
+    with pytest.raises(BufferError, match="flags") if flags else contextlib.nullcontext():
+        tensor.__dlpack__()
+
+
 def test_capsule_that_nobody_consumes_is_released():
     producer = Producer()
     tensor = from_dlpack(producer)

@@ -53,7 +53,7 @@ mod tests {
     use crate::abi::types::{DEVX_BUSY, DEVX_CLOSED, DEVX_SYSTEM};
     use crate::ipc::message::{MAX_MESSAGE, Message, PROTOCOL};
     use crate::ipc::socket::{Sent, Socket};
-    use crate::ipc::tests::address;
+    use crate::ipc::tests::{address, patient};
     use crate::ipc::wire::Writer;
     use crate::ipc::{Client, Users};
 
@@ -82,9 +82,8 @@ mod tests {
     /// A client of an exporter that lets in and then says nothing.
     fn unanswered(of: &'static str) -> (Socket, Client) {
         let listener = Socket::listen(&address(of)).expect("listening");
-        let connecting = std::thread::spawn(move || {
-            Client::connect(&address(of), Users::Same, Duration::from_secs(20)).expect("in")
-        });
+        let connecting =
+            std::thread::spawn(move || Client::connect(&address(of), Users::Same, patient(20_000)).expect("in"));
         let exporter = loop {
             if let Some(accepted) = listener.accept().expect("accepting") {
                 break accepted;
@@ -118,11 +117,11 @@ mod tests {
         let (exporter, client) = unanswered("turn");
         std::thread::scope(|scope| {
             let asking = scope.spawn(|| client.import_tensor("t"));
-            assert!(exporter.wait(rustix::event::PollFlags::IN, Instant::now() + Duration::from_secs(20)) == Ok(true));
+            assert!(exporter.wait(rustix::event::PollFlags::IN, Instant::now() + patient(20_000)) == Ok(true));
             let begin = Instant::now();
             let error = interruptible(|| true, || client.import_tensor("u")).expect_err("broken off");
             assert!(error.message().contains("Interrupted"), "{error}");
-            assert!(begin.elapsed() < Duration::from_secs(5));
+            assert!(begin.elapsed() < patient(5_000));
             drop(exporter);
             assert_eq!(asking.join().expect("ended").expect_err("gone").status(), DEVX_CLOSED);
         });

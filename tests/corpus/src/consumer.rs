@@ -10,6 +10,7 @@ use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::types::{DEVX_CALLBACK, DEVX_CLOSED, DEVX_INVALID_ARGUMENT};
 
 use crate::callback::{self, How};
+use crate::patience::patient;
 
 type Handler = ArrowAsyncDeviceStreamHandler;
 
@@ -61,7 +62,7 @@ impl Consumer {
     /// # Errors
     /// What the producer did wrong. Then the memory is not given back: it may still call the handler.
     pub(crate) fn end(self: Box<Self>) -> Result<(), String> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + patient(PATIENCE);
         while self.releases.load(SeqCst) == 0 && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -22,6 +22,8 @@ mod ipc;
 mod layout;
 mod made;
 mod memory;
+#[path = "../../../core/tests/patience/mod.rs"]
+mod patience;
 mod stream;
 mod tensor;
 mod thing;

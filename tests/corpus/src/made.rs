@@ -10,6 +10,7 @@ use crate::description::{Case, tree as base};
 use crate::ipc::Exporter;
 use crate::layout::{ARRAY, CUDA_ARRAY, DEVICE_ARRAY, DEVICE_STREAM, LEGACY, SCHEMA, STREAM, Struct, VERSIONED};
 use crate::memory::{word, write};
+use crate::patience::patient;
 use crate::stream::Stream;
 use crate::thing::Thing;
 use crate::{tensor, tree};
@@ -134,7 +135,7 @@ impl Made {
     /// What was not released, or too often. Then the memory is not given back: somebody may still use it.
     pub fn end(self) -> Result<(), String> {
         self.let_go();
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + patient(PATIENCE);
         loop {
             match self.check() {
                 Ok(()) => return Ok(()),

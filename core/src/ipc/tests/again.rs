@@ -1,9 +1,9 @@
 //! Imports of what is held already: they share what is open, and ask again as soon as it may not be what is offered.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::{Raw, address, duplicates, numbers_and_texts, shared, soon};
+use super::{Raw, address, duplicates, numbers_and_texts, patient, shared, soon};
 use crate::abi::dlpack::DLManagedTensorVersioned;
 use crate::abi::types::{DEVX_CLOSED, DEVX_INVALID_ARGUMENT, DEVX_MISMATCH};
 use crate::dlpack::{self, Copying, Request};
@@ -144,7 +144,7 @@ fn exporter(of: &str, with: Option<OwnedFd>) -> (Result<Client>, std::sync::mpsc
     let listener = Socket::listen(&address(of)).expect("listening");
     let (sender, asked) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + patient(10_000);
         let raw = loop {
             match listener.accept().expect("accepting") {
                 Some(socket) => break Raw::new(socket),
@@ -165,7 +165,7 @@ fn exporter(of: &str, with: Option<OwnedFd>) -> (Result<Client>, std::sync::mpsc
             }
         }
     });
-    (Client::connect(&address(of), Users::Same, Duration::from_secs(10)), asked)
+    (Client::connect(&address(of), Users::Same, patient(10_000)), asked)
 }
 
 #[test]

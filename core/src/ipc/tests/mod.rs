@@ -1,5 +1,7 @@
 mod again;
 mod hostile;
+#[path = "../../../tests/patience/mod.rs"]
+mod patience;
 
 use std::cell::RefCell;
 use std::ffi::CString;
@@ -300,10 +302,9 @@ fn numbers_and_texts() -> Batch {
     unsafe { batch.build(Device::CPU) }.expect("built")
 }
 
-/// This long, or as many times that as `DEVX_PATIENCE` says: for a machine that a sanitizer or others slow down.
-fn patient(milliseconds: u64) -> Duration {
-    let factor = std::env::var("DEVX_PATIENCE").map_or(1, |factor| factor.parse().expect("a whole number"));
-    Duration::from_millis(milliseconds * factor)
+/// So many milliseconds, or more.
+pub(super) fn patient(milliseconds: u64) -> Duration {
+    patience::patient(Duration::from_millis(milliseconds))
 }
 
 fn soon(what: &str, mut is: impl FnMut() -> bool) {

@@ -225,11 +225,13 @@ fn the_environment_turns_it_off() {
         return;
     }
     for (value, most) in [("0", 0), ("1", MOST), ("", MOST)] {
-        let status = Command::new(std::env::current_exe().expect("this program"))
+        let output = Command::new(std::env::current_exe().expect("this program"))
             .args(["--exact", "memory::blocks::tests::the_environment_turns_it_off"])
             .env("DEVEXCHANGE_KEEP_BLOCKS", value)
             .env(MOST_EXPECTED, most.to_string())
-            .status();
-        assert!(status.expect("this program runs").success(), "{value:?}");
+            .output()
+            .expect("this program runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{value:?}: {text}");
     }
 }

@@ -27,7 +27,7 @@ final class NativeLibrary {
         System.load((Files.isDirectory(path) ? path.resolve(FILE) : path).toString());
     }
 
-    /** The JVM loads files only, so the resource becomes one for as long as the JVM runs. */
+    /** The JVM loads files only, so the resource becomes one until it is loaded. */
     private static void loadResource() {
         String resource = "/native/" + platform() + "/" + FILE;
         try (InputStream library = NativeLibrary.class.getResourceAsStream(resource)) {
@@ -35,9 +35,13 @@ final class NativeLibrary {
                 throw problem("there is no " + resource + " in the jar of devexchange", null);
             }
             Path file = Files.createTempFile("devexchange-", "-" + FILE);
-            file.toFile().deleteOnExit();
-            Files.copy(library, file, StandardCopyOption.REPLACE_EXISTING);
-            System.load(file.toString());
+            try {
+                Files.copy(library, file, StandardCopyOption.REPLACE_EXISTING);
+                System.load(file.toString());
+            } finally {
+                // What is loaded stays, and a JVM that is killed deletes nothing.
+                Files.delete(file);
+            }
         } catch (IOException e) {
             throw problem(resource + " cannot be written to the directory for temporary files", e);
         }

@@ -49,6 +49,15 @@ class JvmTest {
         assertTrue(endsWell(run("outstanding")).contains("outstanding 6"));
     }
 
+    /** The library was a file there for as long as it took to load it. */
+    @Test
+    void aJvmThatIsStoppedLeavesNoFile(@TempDir Path directory) throws IOException, InterruptedException {
+        endsWell(run("halted", "-Djava.io.tmpdir=" + directory));
+        try (Stream<Path> left = Files.list(directory)) {
+            assertEquals(List.of(), left.toList());
+        }
+    }
+
     @Test
     void theJvmExitsWhileACallbackRuns() throws IOException, InterruptedException {
         endsWell(run("busy"));

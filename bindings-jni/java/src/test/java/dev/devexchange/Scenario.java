@@ -26,6 +26,11 @@ final class Scenario {
             case "forgotten" -> forgotten();
             case "full" -> full();
             case "version" -> System.out.println("version " + DevExchange.version());
+            case "halted" -> {
+                DevExchange.version();
+                System.out.println("main is done");
+                Runtime.getRuntime().halt(0);
+            }
             default -> throw new AssertionError(arguments[0]);
         }
         System.out.println("main is done");

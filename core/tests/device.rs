@@ -1,0 +1,78 @@
+//! Devices by number and by name, where there is no driver to ask.
+
+use devexchange_core::abi::types::DEVX_DEVICE;
+use devexchange_core::runtime::cuda::{RawStream, Stream};
+use devexchange_core::{Device, DeviceType, Tensor};
+
+/// What the official headers say (`tests/tests/layout.rs`).
+const CONSTANTS: &str = include_str!("../../tests/constants.txt");
+
+/// The device types of DLPack, each with its name: they come before the types of elements, which begin again.
+fn types() -> impl Iterator<Item = (&'static str, i32)> {
+    let constants = CONSTANTS.lines().filter_map(|line| line.strip_prefix("kDL")?.split_once(" value "));
+    constants.take_while(|(name, _)| *name != "Int").filter_map(|(name, value)| Some((name, value.parse().ok()?)))
+}
+
+#[test]
+fn a_type_is_called_as_in_dlpack() {
+    let mut known = 0;
+    for (name, value) in types() {
+        let called = DeviceType(value).name().expect(name);
+        assert_eq!(called.replace('_', ""), name.to_lowercase());
+        assert_eq!(DeviceType(value).to_string(), format!("{called} ({value})"));
+        known += 1;
+    }
+    assert!(known >= 16, "{known}");
+    for value in [i32::MIN, -1, 0, 5, 6, 19, i32::MAX] {
+        assert_eq!(DeviceType(value).name(), None);
+        assert_eq!(DeviceType(value).to_string(), format!("unknown ({value})"));
+    }
+}
+
+#[test]
+fn the_cpu_is_one_and_others_say_why_they_are_none() {
+    for id in [0, -1] {
+        assert_eq!(Device::new(DeviceType::CPU, id), Ok(Device::CPU));
+    }
+    let cuda = [DeviceType::CUDA, DeviceType::CUDA_HOST, DeviceType::CUDA_MANAGED];
+    let no_runtime =
+        types().map(|(_, value)| DeviceType(value)).filter(|kind| *kind != DeviceType::CPU && !cuda.contains(kind));
+    let refusals = [1, -2, i64::MAX]
+        .map(|id| (DeviceType::CPU, id, format!("device_id is {id}: the cpu is 0 or -1")))
+        .into_iter()
+        .chain(no_runtime.map(|kind| (kind, 0, format!("device_type is {kind}: this library has runtimes for"))))
+        .chain([0, 99].map(|kind| (DeviceType(kind), 0, format!("device_type is {kind}: not a device type of DLPack"))))
+        .chain([(DeviceType::CUDA, 1 << 40, format!("device_id is {}: not the number of a CUDA device", 1_u64 << 40))]);
+    for (kind, id, why) in refusals {
+        let error = Device::new(kind, id).expect_err(&why);
+        assert_eq!(error.status(), DEVX_DEVICE, "{error}");
+        assert!(error.message().contains(&why), "{error}");
+    }
+}
+
+#[test]
+fn what_has_no_streams_is_named() {
+    let other = Device { kind: DeviceType::ROCM, id: 0 };
+    for (device, why) in
+        [(Device::CPU, "device is cpu:0, which has no streams"), (other, "neither cpu:0 nor rocm:0 has streams")]
+    {
+        let error = Device::CPU.stream_with(device, RawStream::LEGACY).expect_err(why);
+        assert_eq!((error.status(), error.message()), (DEVX_DEVICE, why));
+    }
+    let tensor = Tensor::from_vec(vec![1_u8], &[1]).expect("a tensor");
+    let refused = tensor.used_on(Stream::legacy(0)).expect_err("not a GPU's");
+    assert_eq!((refused.status(), refused.message()), (DEVX_DEVICE, "device is cpu:0, which has no streams"));
+}
+
+#[test]
+fn the_cpu_says_what_it_is() {
+    let info = Device::CPU.info().expect("known");
+    let name: Vec<_> = info.name.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
+    assert_eq!((name.as_slice(), info.free_bytes, info.total_bytes), (&b"host memory"[..], -1, -1));
+    assert_eq!(Device::count(DeviceType::CPU), Ok(1));
+    let refused = Device::count(DeviceType::ROCM).expect_err("there is no runtime");
+    assert_eq!(
+        (refused.status(), refused.message()),
+        (DEVX_DEVICE, "device_type is rocm (10): cpu (1) and cuda (2) are counted")
+    );
+}
