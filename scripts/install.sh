@@ -14,6 +14,7 @@ minor=${minor%%.*}
 real_name=libdevexchange.so.$DEVX_VERSION
 packaging=$DEVX_ROOT/bindings-c/packaging
 headers=$DEVX_ROOT/bindings-c/include
+licenses=(LICENSE-MIT LICENSE-APACHE)
 
 fail() { echo "install: $*" >&2; exit 1; }
 
@@ -38,6 +39,7 @@ list_products() {
   printf "$libdir/%s\n" "$real_name" "libdevexchange.so.$major" libdevexchange.so libdevexchange.a \
     pkgconfig/devexchange.pc cmake/devexchange/devexchange-config.cmake \
     cmake/devexchange/devexchange-config-version.cmake
+  printf 'share/doc/devexchange/%s\n' "${licenses[@]}"
 }
 
 # The C compiler links libc and its own runtime by itself, and knows better which flavour of it: with -lgcc_s in
@@ -88,6 +90,7 @@ install_all() {
 
   local header
   while read -r header; do install -D -m 644 "$headers/$header" "$to/include/$header"; done < <(list_headers)
+  install -D -m 644 -t "$to/share/doc/devexchange" "${licenses[@]/#/$DEVX_ROOT/}"
   refresh_loader_cache
   echo "installed devexchange $DEVX_VERSION into $to"
 }
@@ -105,7 +108,8 @@ uninstall_all() {
     if cmp -s "$headers/$file" "$to/include/$file"; then rm -f "$to/include/$file"
     elif [ -e "$to/include/$file" ]; then echo "kept $to/include/$file: it is not the one of this version"; fi
   done < <(list_headers)
-  for file in "$libdir/cmake/devexchange" include/devexchange include/arrow/c include/arrow include/dlpack; do
+  for file in "$libdir/cmake/devexchange" include/devexchange include/arrow/c include/arrow include/dlpack \
+    share/doc/devexchange; do
     rmdir "$to/$file" 2>/dev/null || true
   done
   refresh_loader_cache

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
 
@@ -20,6 +21,10 @@ import devexchange
 def test_version():
     manifest = Path(__file__).parents[3] / "Cargo.toml"
     assert devexchange.__version__ == tomllib.loads(manifest.read_text())["workspace"]["package"]["version"]
+
+
+def test_licences():
+    assert {"LICENSE-MIT", "LICENSE-APACHE"} <= {file.name for file in metadata.files("devexchange")}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ package dev.devexchange;
 
 import static dev.devexchange.Check.refused;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNotSame;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -20,6 +21,13 @@ class DevExchangeTest {
     @Test
     void theNativeHalfHasTheVersionOfTheJar() {
         assertEquals(System.getProperty("devexchange.version"), DevExchange.version());
+    }
+
+    @Test
+    void theLicencesAreInTheJar() {
+        for (String name : new String[] {"LICENSE-MIT", "LICENSE-APACHE"}) {
+            assertNotNull(DevExchange.class.getResource("/META-INF/" + name), name);
+        }
     }
 
     @Test
