@@ -144,15 +144,17 @@ mod tests {
                     }
                 });
             }
-            for handle in &handles {
+            for (number, handle) in handles.iter().enumerate() {
                 open_to(&gate, handle);
-                std::thread::yield_now();
+                // Every other one is closed when somebody is surely passing, however late the threads begin.
+                while number % 2 == 0 && handle.wakes.load(SeqCst) == 0 {
+                    std::thread::yield_now();
+                }
                 gate.close();
                 handle.closed.store(true, SeqCst);
             }
             done.store(true, SeqCst);
         });
         assert!(!handles.iter().any(|handle| handle.touched_late.load(SeqCst)));
-        assert!(handles.iter().map(|handle| handle.wakes.load(SeqCst)).max().expect("there are handles") > 0);
     }
 }
