@@ -57,6 +57,35 @@ fn sample() -> (Batch, Arc<AtomicUsize>) {
     (batch, released)
 }
 
+/// As polars gives a column of nulls: with the place of a bitmap, which nobody may look into.
+#[test]
+fn null_array_with_the_place_of_a_bitmap() {
+    let schema = Schema::new(&[FieldDesc::batch(1), FieldDesc::new(c"z", c"n")]).unwrap();
+    let (owner, released) = counted();
+    let node = |buffers| NodeDesc { length: 3, null_count: 0, offset: 0, buffers };
+    // SAFETY: there are no buffers.
+    let made = unsafe { Batch::from_raw_parts(&schema, Device::CPU, &[node(&[null()]), node(&[])], owner) }.unwrap();
+    // SAFETY: all zero is a released struct.
+    let mut array = unsafe { zeroed::<ArrowArray>() };
+    // SAFETY: there is room.
+    unsafe { made.export(&mut array) }.unwrap();
+    // SAFETY: the struct has a child.
+    let child = unsafe { &mut **array.children };
+    (child.n_buffers, child.buffers) = (1, std::ptr::without_provenance_mut(1));
+    // SAFETY: an array of the schema.
+    let batch = unsafe { Batch::import(&mut array, &schema) }.unwrap();
+    let column = batch.root().child(0).unwrap();
+    assert_eq!((column.buffers(), column.to_raw().n_buffers, column.null_count()), (&[][..], 0, Ok(3)));
+    // SAFETY: there is room.
+    unsafe { batch.export(&mut array) }.unwrap();
+    // SAFETY: the struct has a child.
+    let child = unsafe { &**array.children };
+    assert_eq!((child.n_buffers, child.buffers.is_null(), child.null_count), (0, true, 3));
+    // SAFETY: not released yet.
+    unsafe { array.release.unwrap()(&mut array) };
+    assert_eq!(released.load(SeqCst), 1);
+}
+
 /// The table of a batch says what its columns say. Returns how many words each column has for itself.
 fn check_table(batch: &Batch) -> usize {
     let room = table::room(batch.schema().nodes());

@@ -261,13 +261,16 @@ impl Batch {
             let array = unsafe { arrays.get_unchecked(i) };
             // SAFETY: the source keeps the struct alive and in place.
             let array = unsafe { &**array };
-            // Arrow Java takes an array without validity only if it says that it has no nulls.
-            let null_count = match array.null_count {
-                known if known >= 0 && record(i).plain != 0 => known,
-                0 if record(i).ty != Type::Null => 0,
-                _ => Column::whole(&self, i).known_null_count(),
-            };
-            ArrowArray { null_count, ..*array }
+            match array.null_count {
+                known if known >= 0 && record(i).plain != 0 => *array,
+                // Whatever buffers its producer has given it.
+                _ if record(i).ty == Type::Null => {
+                    ArrowArray { null_count: array.length, n_buffers: 0, buffers: std::ptr::null_mut(), ..*array }
+                }
+                0 => *array,
+                // Arrow Java takes an array without validity only if it says that it has no nulls.
+                _ => ArrowArray { null_count: Column::whole(&self, i).known_null_count(), ..*array },
+            }
         };
         let (links, release) = (|i: usize| &record(i).links, Releases::counted::<Export>(room.as_raw()));
         // SAFETY: the room is the slab's, the schema numbers one tree, and the caller gives room for the root.
@@ -449,10 +452,10 @@ impl Batch {
         unsafe { &*self.arrays()[node] }
     }
 
-    /// The buffers' addresses of one array.
+    /// The buffers' addresses of one array: those that its type has.
     pub(crate) fn buffers(&self, node: usize) -> &[*const c_void] {
         let array = self.array(node);
-        if array.n_buffers == 0 {
+        if array.n_buffers == 0 || self.schema().ty(node) == Type::Null {
             return &[];
         }
         // SAFETY: the table was checked when the batch was made.

@@ -94,7 +94,7 @@ impl<'a> Column<'a> {
             null_count: self.known_null_count(),
             offset: self.offset,
             buffers: array.buffers.cast_const(),
-            n_buffers: array.n_buffers,
+            n_buffers: self.buffers().len() as i64,
             n_children: array.n_children,
             has_dictionary: i64::from(!array.dictionary.is_null()),
             node: self.node as i64,

@@ -174,8 +174,8 @@ impl Batch {
     /// The arrays as they are, but with other buffers, which follow each other.
     fn with_buffers<'a>(&self, order: &[usize], mut buffers: &'a [*const c_void]) -> Result<Vec<NodeDesc<'a>>> {
         let describe = |&node: &usize| {
-            let ArrowArray { length, null_count, offset, n_buffers, .. } = *self.array(node);
-            let (own, others) = buffers.split_at_checked(n_buffers as usize).unwrap_or((buffers, &[]));
+            let ArrowArray { length, null_count, offset, .. } = *self.array(node);
+            let (own, others) = buffers.split_at_checked(self.buffers(node).len()).unwrap_or((buffers, &[]));
             buffers = others;
             Ok(NodeDesc { length, null_count, offset, buffers: own })
         };
