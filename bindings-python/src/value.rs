@@ -1,12 +1,13 @@
 //! Values as Python has them.
 
-use devexchange_core::Column;
+use devexchange_core::abi::types::DEVX_UNSUPPORTED;
 use devexchange_core::arrow::{TimeUnit, Type, Value};
+use devexchange_core::{Column, Error as CoreError};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyString};
 
-use crate::error::{Result, refuse};
+use crate::error::{Error, Result, refuse};
 use crate::python::Class;
 
 static DECIMAL: Class = Class::new("decimal", "Decimal");
@@ -33,7 +34,7 @@ pub(crate) fn of<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<B
     Ok(match column.value(row)? {
         Value::Null => py.None().into_bound(py),
         Value::Bool(value) => PyBool::new(py, value).to_owned().into_any(),
-        Value::Int(value) => integer(py, column, value)?,
+        Value::Int(value) => integer(py, column, value).map_err(|error| beyond_python(py, column, value, error))?,
         Value::UInt(value) => value.into_pyobject(py).map_err(PyErr::from)?.into_any(),
         Value::Float(value) => value.into_pyobject(py).map_err(PyErr::from)?.into_any(),
         Value::Decimal(value) => DECIMAL.make(py, (value.to_string(),))?,
@@ -82,6 +83,18 @@ fn integer<'py>(py: Python<'py>, column: Column<'_>, value: i64) -> Result<Bound
         Type::Duration(unit) => microseconds(py, value, unit)?,
         _ => value.into_pyobject(py).map_err(PyErr::from)?.into_any(),
     })
+}
+
+/// Says which date, time or span it is that Python cannot show.
+fn beyond_python(py: Python<'_>, column: Column<'_>, value: i64, error: Error) -> Error {
+    match error {
+        Error::Python(raised) if raised.is_instance_of::<PyOverflowError>(py) => {
+            let (name, ty) = (column.field().name(), column.ty());
+            let text = format_args!("column {name:?}: the value is {value}, a {ty}: Python's datetime does not reach so far");
+            CoreError::new(DEVX_UNSUPPORTED, text).into()
+        }
+        other => other,
+    }
 }
 
 /// Without a time zone it is as on a clock on the wall; with one it is a moment, shown in that zone.

@@ -136,6 +136,13 @@ def test_time_that_python_does_not_have():
     with pytest.raises(Refused, match="1 ns"):
         column.to_pylist()
     assert column[1] == datetime.datetime(1970, 1, 1, microsecond=1)
-    for value in [2**62, -(2**62)]:
-        with pytest.raises(OverflowError):
-            from_arrow(pyarrow.array([value], pyarrow.timestamp("s"))).to_pylist()
+
+
+@pytest.mark.parametrize("days", [2**36, -(2**36)])
+@pytest.mark.parametrize("kind", [pyarrow.timestamp("s"), pyarrow.timestamp("s", "UTC"), pyarrow.date64()])
+def test_time_beyond_those_of_python(days, kind):
+    value = days * 86_400_000 if kind == pyarrow.date64() else days * 86400 * 64
+    source = pyarrow.array([value], pyarrow.int64()).view(kind)
+    batch = from_arrow(pyarrow.record_batch({"at": source}))
+    with pytest.raises(Refused, match=f'column "at": the value is {value}, a (timestamp|date64).*does not reach'):
+        batch.to_pylist()
