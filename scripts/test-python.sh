@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The Python binding: its wheel with NumPy, PyArrow, nanoarrow, tvm-ffi and JAX in host memory, with a JVM in the same
-# process, and with cuda.core on the simulated CUDA driver, on each of its schedules.
+# The Python binding: its wheel with NumPy, PyArrow, polars, pandas, DuckDB, nanoarrow, tvm-ffi and JAX in host memory, with
+# a JVM in the same process, and with cuda.core on the simulated CUDA driver, on each of its schedules.
 #
 #   scripts/test-python.sh [ARGUMENTS OF PYTEST]
 #
