@@ -18,7 +18,7 @@ env := . scripts/env.sh &&
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build wheel demo install uninstall \
+.PHONY: help setup build wheel dist demo install uninstall \
         test test-rust test-c test-java test-julia test-python test-torch test-python-ft test-python-debug \
         soak soak-python test-soak test-numba test-third-party conformance test-readme fuzz test-fuzz fuzz-account fuzz-corpus \
         loom sanitize mutants seeded-bugs gpu-test gpu-bundle gpu-rehearsal gpu-bench bench bench-jmh test-bench headers \
@@ -51,6 +51,10 @@ wheel: ## the wheel of the Python binding, for CPython 3.11 and newer, into targ
 	@scripts/setup.sh --quiet rust python
 	@scripts/build-python.sh
 
+dist: ## all of it for people who do not build it, in target/dist: for any Linux with glibc 2.17 or newer
+	@scripts/setup.sh --quiet
+	@scripts/dist.sh
+
 install: ## the C library, its headers, pkg-config and CMake files below PREFIX
 	@PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' DESTDIR='$(DESTDIR)' scripts/install.sh install
 
@@ -70,7 +74,7 @@ test-java: ## the Maven project
 test-julia: ## DevExchange.jl, plain and with several threads
 	@scripts/test.sh julia
 
-test-python: ## the wheel with NumPy, PyArrow, nanoarrow, tvm-ffi, JAX, a JVM; cuda.core on the simulated driver
+test-python: ## the wheel with NumPy, PyArrow, polars, DuckDB, JAX, …, a JVM; cuda.core on the simulated driver
 	@scripts/test.sh python
 
 test-torch: ## the wheel with PyTorch on the CPU and a JVM (not in `make test`: fetches half a gigabyte)
@@ -108,7 +112,7 @@ test-third-party: ## cuda.core, nanoarrow and NumPy as producers and consumers, 
 conformance: ## every Arrow type to Arrow C++, pyarrow, nanoarrow, arrow-rs, Arrow Java and back, compared
 	@scripts/test.sh conformance
 
-test-readme: ## the examples of the README and of docs/guide.md
+test-readme: ## the programs of the README, of docs/guide.md and of the pages of the packages
 	@scripts/test.sh readme
 
 test-bench: ## whether the benches build and run

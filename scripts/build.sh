@@ -21,14 +21,17 @@ if [ "${1:-}" = --quiet ]; then quiet=yes; fi
 
 # Without the notes about that list: they are for the person who links by hand.
 cargo_build() { # SUBCOMMAND ARGUMENTS
-  "$CARGO" "$1" --release --locked "${@:2}" 2>&1 |
+  local cargo=("$CARGO" "$1")
+  # Links against the symbols that an older glibc has.
+  if [ -n "${DEVX_GLIBC:-}" ]; then cargo=(cargo-zigbuild "$1" --target "$DEVX_TRIPLE.$DEVX_GLIBC"); fi
+  "${cargo[@]}" --release --locked "${@:2}" 2>&1 |
     sed -u -e '/^note: native artifacts to link/,/^$/d' ${quiet:+-e '/^ *Finished /d'} >&2
 }
 
 build_c
 if [ ! -s "$native_libs" ]; then
   # Somebody removed the list only, and cargo had nothing to do.
-  "$CARGO" clean --quiet --release -p devexchange-c
+  "$CARGO" clean --quiet --release ${DEVX_GLIBC:+--target "$DEVX_TRIPLE"} -p devexchange-c
   build_c
 fi
 cargo_build build -p devexchange-jni -p devexchange-julia

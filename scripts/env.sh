@@ -8,7 +8,8 @@
 #
 #   DEVX_ROOT DEVX_VERSION DEVX_RUST_VERSION   the checkout, its version, the oldest Rust it builds with
 #   DEVX_TARGET (= CARGO_TARGET_DIR)           cargo's target directory, absolute
-#   DEVX_LIBDIR                                where `make build` leaves the release libraries
+#   DEVX_GLIBC                                 given: build for machines with that glibc, or a newer one (`make dist`)
+#   DEVX_LIBDIR                                where `make build` leaves the release libraries; others for DEVX_GLIBC
 #   DEVX_LIB_C DEVX_LIB_JNI DEVX_LIB_JULIA     those libraries
 #   DEVX_PREFIX                                the private prefix that the tests install to
 #   JAVA_HOME JAVA JAVAC MVN JULIA PYTHON      the tools, as found
@@ -128,7 +129,8 @@ devx_env() {
   CARGO_TARGET_DIR=$DEVX_TARGET
   DEVX_VERSION=$(devx_cargo_value version)
   DEVX_RUST_VERSION=$(devx_cargo_value rust-version)
-  DEVX_LIBDIR=$DEVX_TARGET/release
+  DEVX_TRIPLE=$(uname -m)-unknown-linux-gnu # as rustc calls this machine
+  DEVX_LIBDIR=$DEVX_TARGET/${DEVX_GLIBC:+$DEVX_TRIPLE/}release
   DEVX_LIB_C=$DEVX_LIBDIR/libdevexchange.so
   DEVX_LIB_JNI=$DEVX_LIBDIR/libdevexchange_jni.so
   DEVX_LIB_JULIA=$DEVX_LIBDIR/libdevexchange_julia.so
@@ -147,8 +149,8 @@ devx_env() {
   PYTHON=$(devx_first_of "${PYTHON:-}" python3)
 }
 
-DEVX_EXPORTED="PATH HOME DEVX_ROOT DEVX_VERSION DEVX_RUST_VERSION DEVX_TARGET CARGO_TARGET_DIR DEVX_LIBDIR DEVX_LIB_C
-  DEVX_LIB_JNI DEVX_LIB_JULIA DEVX_PREFIX DEVX_JDK22 JAVA_HOME JAVA JAVAC MVN JULIA PYTHON"
+DEVX_EXPORTED="PATH HOME DEVX_ROOT DEVX_VERSION DEVX_RUST_VERSION DEVX_TARGET CARGO_TARGET_DIR DEVX_LIBDIR
+  DEVX_LIB_C DEVX_LIB_JNI DEVX_LIB_JULIA DEVX_PREFIX DEVX_JDK22 JAVA_HOME JAVA JAVAC MVN JULIA PYTHON"
 # For scripts only: cargo and its build scripts read these names themselves, and would build everything anew
 # for a caller whose environment has them and for one whose has not.
 DEVX_PLAIN="CARGO RUSTC CC CXX"

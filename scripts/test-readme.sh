@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The examples of Markdown files are programs: each is taken out, built as a user would build it, and run.
 #
-#   scripts/test-readme.sh [FILE...]     default: README.md docs/guide.md
+#   scripts/test-readme.sh [FILE...]     default: all documents with programs in them
 #
 # In a file, a line `<!-- test: NAME -->` before a fenced block (c, cpp, java, julia, python, rust) makes it a test, and
 # `<!-- output: NAME -->` before a ```text block says what it prints. Several languages may share one NAME and
@@ -11,6 +11,9 @@
 # An example may leave out the ceremony, it is added here: a C or C++ block without a main, a Java block without a
 # class and a Rust block without a main become the body of one (#include and import lines go to the top).
 #
+# With DEVX_INSTALLED, a directory, they use what was installed there (prefix, devexchange.jar, DevExchange.jl, venv, core)
+# and not what the checkout builds.
+#
 # Prints a line a test and, last, `counts: N passed, N failed, N skipped`.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
@@ -18,11 +21,17 @@ set -euo pipefail
 # shellcheck source=scripts/report.sh
 . "$DEVX_ROOT/scripts/report.sh"
 
-if [ $# -eq 0 ]; then set -- "$DEVX_ROOT/README.md" "$DEVX_ROOT/docs/guide.md"; fi
+if [ $# -eq 0 ]; then set -- "$DEVX_ROOT"/{README,docs/guide,core/README,bindings-python/about}.md; fi
 documents=("$@")
 out=$DEVX_TARGET/readme
 driver=$out-simcuda
 data=$DEVX_ROOT/examples/data
+installed=${DEVX_INSTALLED:-}
+prefix=${installed:+$installed/prefix}
+prefix=${prefix:-$DEVX_PREFIX}
+julia_project=${installed:-$DEVX_ROOT/bindings-julia}/DevExchange.jl
+venv=${installed:-$DEVX_TARGET/python}/venv
+core=${installed:-$DEVX_ROOT}/core
 
 # Writes $out/NAME.EXT and $out/NAME.expected; prints a line for everything that is marked but not understood.
 extract() { # DOCUMENT
@@ -75,14 +84,14 @@ wrap() { # FILE TOP OPEN CLOSE
 
 # Once, and only if there is C or C++: test-c.sh may have left an older prefix.
 prepare_c() {
-  make --no-print-directory -C "$DEVX_ROOT" install PREFIX="$DEVX_PREFIX" DESTDIR=
+  [ -n "$installed" ] || make --no-print-directory -C "$DEVX_ROOT" install PREFIX="$DEVX_PREFIX" DESTDIR=
 }
 
 compile_c() { # COMPILER STANDARD FILE
   local flags
-  flags=$(PKG_CONFIG_PATH=$DEVX_PREFIX/lib/pkgconfig pkg-config --cflags --libs devexchange) || return
+  flags=$(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --cflags --libs devexchange) || return
   # shellcheck disable=SC2086 # the flags are words
-  "$1" "$2" -Wall -Wextra -Wpedantic -Werror -g -o "$3.out" "$3" $flags -Wl,-rpath,"$DEVX_PREFIX/lib" >&2
+  "$1" "$2" -Wall -Wextra -Wpedantic -Werror -g -o "$3.out" "$3" $flags -Wl,-rpath,"$prefix/lib" >&2
 }
 
 run_c() {
@@ -95,23 +104,26 @@ run_cpp() {
   compile_c "$CXX" -std=c++17 "$1" && "$1.out"
 }
 
-prepare_java() { devx_make_jar; }
+prepare_java() { [ -n "$installed" ] || devx_make_jar; }
+
+jar() { if [ -n "$installed" ]; then echo "$installed/devexchange.jar"; else devx_find_jar; fi; }
 
 run_java() {
   if ! grep -qE '\b(class|interface|record|enum) +[A-Z]' "$1"; then
     wrap "$1" '^import ' 'class Example { public static void main(String[] args) throws Exception {' '} }'
   fi
-  "$JAVA" -ea -cp "$(devx_find_jar)" "$1"
+  "$JAVA" -ea -cp "$(jar)" "$1"
 }
 
-prepare_julia() { "$DEVX_ROOT/scripts/build.sh"; }
+prepare_julia() { [ -n "$installed" ] || "$DEVX_ROOT/scripts/build.sh"; }
 
 run_julia() {
-  "$JULIA" --startup-file=no --project="$DEVX_ROOT/bindings-julia/DevExchange.jl" "$1"
+  "$JULIA" --startup-file=no --project="$julia_project" "$1"
 }
 
 # The wheel, installed as a user would install it; for Numba in an environment of its own.
 prepare_python() {
+  if [ -n "$installed" ]; then return; fi
   "$DEVX_ROOT/scripts/build-python.sh"
   if uses_numba "$out"/*.py; then "$DEVX_ROOT/scripts/test-numba.sh" --environments; fi
 }
@@ -119,7 +131,7 @@ prepare_python() {
 uses_numba() { grep -qE '^(import|from) numba\b' "$@"; }
 
 run_python() {
-  if ! uses_numba "$1"; then "$DEVX_TARGET/python/venv/bin/python" "$1"; return; fi
+  if ! uses_numba "$1"; then "$venv/bin/python" "$1"; return; fi
   local environment=$DEVX_TARGET/numba/numba-cuda
   SIMCUDA_FREE=waits SIMCUDA_STAGING=waits LD_LIBRARY_PATH=$environment/simcuda "$environment/venv/bin/python" "$1"
 }
@@ -138,7 +150,7 @@ publish = false
 [workspace]
 
 [dependencies]
-devexchange-core = { path = "$DEVX_ROOT/core" }
+devexchange-core = { path = "$core" }
 TOML
   if [ -e "$DEVX_ROOT/Cargo.lock" ]; then cp "$DEVX_ROOT/Cargo.lock" "$crate/Cargo.lock"; fi
 }
@@ -166,6 +178,7 @@ language_of() { # FILE
 run_example() { # FILE
   local language name=${1##*/} status=0
   language=$(language_of "$1")
+  if [ -n "$installed" ] && uses_numba "$1"; then skipped "$name" "Numba is not installed there"; return; fi
   case $name in cuda*) local -x LD_LIBRARY_PATH=$driver ;; esac
   (cd "$data" && "run_$language" "$1") >"$1.stdout" 2>"$1.stderr" </dev/null || status=$?
   if [ "$status" -ne 0 ]; then

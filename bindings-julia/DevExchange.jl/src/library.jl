@@ -63,8 +63,9 @@ const LIBRARY_PATH = Ref("")
     library_path() -> String
 
 The file that the C API was loaded from. The libraries `libdevexchange` and `libdevexchange_julia` are looked for in the
-directory `DEVEXCHANGE_LIBRARY_DIR` (environment) and nowhere else if it is set; otherwise in the `target/release` of
-the checkout that this package lies in (`CARGO_TARGET_DIR` counts); then wherever the system's loader looks.
+directory `DEVEXCHANGE_LIBRARY_DIR` (environment) and nowhere else if it is set; otherwise in the package's own `lib`, which
+one from `make dist` has; in the `target/release` of the checkout that this package lies in (`CARGO_TARGET_DIR` counts); then
+wherever the system's loader looks.
 """
 library_path() = LIBRARY_PATH[]
 
@@ -101,12 +102,13 @@ end
 function library_candidates(file)
     directory = get(ENV, "DEVEXCHANGE_LIBRARY_DIR", "")
     isempty(directory) || return [joinpath(abspath(directory), file)]
-    candidates = [file]
-    checkout = normpath(joinpath(@__DIR__, "..", "..", ".."))
+    package = normpath(joinpath(@__DIR__, ".."))
+    candidates = [joinpath(package, "lib", file), file]
+    checkout = normpath(joinpath(package, "..", ".."))
     if isfile(joinpath(checkout, "bindings-julia", "Cargo.toml"))
         target = get(ENV, "CARGO_TARGET_DIR", "")
         target = isempty(target) ? joinpath(checkout, "target") : joinpath(checkout, target)
-        pushfirst!(candidates, joinpath(target, "release", file))
+        insert!(candidates, 2, joinpath(target, "release", file))
     end
     return candidates
 end
