@@ -90,7 +90,8 @@ fn beyond_python(py: Python<'_>, column: Column<'_>, value: i64, error: Error) -
     match error {
         Error::Python(raised) if raised.is_instance_of::<PyOverflowError>(py) => {
             let (name, ty) = (column.field().name(), column.ty());
-            let text = format_args!("column {name:?}: the value is {value}, a {ty}: Python's datetime does not reach so far");
+            let text =
+                format_args!("column {name:?}: the value is {value}, a {ty}: Python's datetime does not reach so far");
             CoreError::new(DEVX_UNSUPPORTED, text).into()
         }
         other => other,
