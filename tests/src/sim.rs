@@ -419,6 +419,19 @@ pub fn alloc(bytes: u64) -> u64 {
     address
 }
 
+/// Lets work of one device at the memory of another one's default pool, or no longer.
+pub fn let_at_pool(of: i32, device: i32, allowed: bool) {
+    /// `CUmemAccessDesc`: a location (`CU_MEM_LOCATION_TYPE_DEVICE`, which one), and what is allowed there.
+    #[repr(C)]
+    struct Access(u32, i32, u32);
+    /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`
+    const READ_AND_WRITE: u32 = 3;
+    let mut pool = 0_u64;
+    cu_ok!("cuDeviceGetDefaultMemPool", &raw mut pool, of);
+    let access = Access(1, device, if allowed { READ_AND_WRITE } else { 0 });
+    cu_ok!("cuMemPoolSetAccess", pool, &raw const access, 1);
+}
+
 /// Gives device memory back at once, as bad producers do; the driver's answer is not looked at.
 pub fn free(address: u64) {
     cu!("cuMemFree_v2", address);

@@ -17,7 +17,7 @@ use devexchange_tests::sim::{self, Session};
 const N: u64 = 256;
 
 /// What the core calls, the two that find and restore the context aside.
-const FUNCTIONS: [&str; 17] = [
+const FUNCTIONS: [&str; 18] = [
     "cuStreamIsCapturing",
     "cuStreamGetCtx",
     "cuEventCreate",
@@ -33,6 +33,7 @@ const FUNCTIONS: [&str; 17] = [
     "cuMemFree_v2",
     "cuMemFreeAsync",
     "cuMemcpyAsync",
+    "cuMemcpyPeerAsync",
     "cuCtxGetDevice",
     "cuThreadExchangeStreamCaptureMode",
 ];

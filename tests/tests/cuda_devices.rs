@@ -168,6 +168,7 @@ fn release_waits_for_work_on_the_other_device() {
             seen.store(true, SeqCst);
         });
         foreign.produced_on(streams.of(CUDA0)).expect("not shared");
+        sim::let_at_pool(0, 1, true);
         let pool = Tensor::allocate(CUDA0, DType::UINT8, &[N as i64], Some(streams.of(CUDA0))).expect("allocated");
         let exported: Owned<DLManagedTensorVersioned> =
             dlpack::export(foreign, &Request { stream: sim::raw(streams.one as i64), ..Request::default() })
@@ -189,6 +190,7 @@ fn release_waits_for_work_on_the_other_device() {
         sim::settle();
         assert!(released.load(SeqCst));
         sim::free(scratch);
+        sim::let_at_pool(0, 1, false);
         streams.end();
     });
 }

@@ -9,6 +9,7 @@ use super::format::Type;
 use super::tree::Links;
 use crate::abi::arrow_data::ArrowArray;
 use crate::abi::types::DevxColumn;
+use crate::device::Device;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result, refuse};
 use crate::memory::entry;
@@ -194,9 +195,9 @@ impl<'a> Column<'a> {
             return refuse!(DEVX_OUT_OF_MEMORY, "{} bytes could not be allocated", bytes.len());
         }
         bits.resize(bytes.len(), 0_u8);
-        let source = self.buffer(0).wrapping_byte_add(bytes.start);
+        let copy = (bits.as_mut_ptr().cast(), self.buffer(0).wrapping_byte_add(bytes.start), bits.len());
         // SAFETY: the producer of the array promises a bit for each row, and the host waits for the copy.
-        unsafe { copy::now(bits.as_mut_ptr().cast(), source, bits.len(), stream) }?;
+        unsafe { copy::now(Device::CPU, self.batch.device(), copy, stream) }?;
         let is_null = |row: &usize| bits.get(row / 8 - bytes.start).is_some_and(|byte| byte >> (row % 8) & 1 == 0);
         Ok((first..end).filter(is_null).count() as i64)
     }

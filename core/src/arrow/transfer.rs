@@ -117,7 +117,7 @@ impl Batch {
         let mut copy = unsafe { Self::from_raw_parts(self.schema(), device, &nodes, owner) }?;
         // SAFETY: the new memory has room for all buffers one after the other, and nobody else knows of it; `hold` keeps
         // both alive.
-        let filled = unsafe { runtime::fill(device, &copies, stream) };
+        let filled = unsafe { runtime::fill(device, self.device(), &copies, stream) };
         // Also if a later copy could not be queued: an earlier one may be running.
         let source = self.hold(stream);
         // Memory of the pool is given back in the order of the stream, host memory was waited for.
@@ -303,6 +303,6 @@ impl Batch {
             return refuse!(DEVX_NOT_READY, "the data is on {}, and there is no stream to read it on", self.device());
         };
         // SAFETY: the caller's contract; the driver knows on which side each range is.
-        unsafe { copy::now(to.cast(), from.cast(), bytes, stream) }
+        unsafe { copy::now(Device::CPU, self.device(), (to.cast(), from.cast(), bytes), stream) }
     }
 }

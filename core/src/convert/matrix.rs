@@ -171,12 +171,14 @@ fn gathered(batch: &Batch, columns: &Columns, stream: Option<Stream>) -> Result<
     };
     stream.require_no_capture()?;
     batch.wait(stream)?;
-    let on = runtime::allocating(batch.device(), stream)?;
-    let mut whole = Tensor::unwritten(batch.device(), columns.dtype, &shape, on)?;
+    let device = batch.device();
+    let on = runtime::allocating(device, stream)?;
+    let mut whole = Tensor::unwritten(device, columns.dtype, &shape, on)?;
     let is_in_order = matches!(whole.ready(), Ready::Queued(_));
     // SAFETY: columns of the new matrix, which nobody else knows of, and as many values of the batch; `hold` keeps both
     // alive.
-    let filled = places(&whole).try_for_each(|(to, from)| unsafe { copy::queue(to, from.cast(), bytes, stream) });
+    let filled =
+        unsafe { copy::queue(device, device, places(&whole).map(|(to, from)| (to, from.cast(), bytes)), stream) };
     // Also if a later copy could not be queued: an earlier one may be running.
     let source = batch.hold(stream);
     // Memory of the pool is given back in the order of the stream.

@@ -67,20 +67,17 @@ impl Memory {
     }
 }
 
-/// Copies into memory of `to`: queued on `stream`, except that the host waits for copies into its own unpinned memory.
+/// Copies from memory of `from` into memory of `to`: queued on `stream`, except that the host waits for copies into its own unpinned memory.
 /// Returns when the copy may be touched.
 ///
 /// # Errors
 /// `DEVX_DRIVER`.
 ///
 /// # Safety
-/// Each copy is a target, a source and a number of bytes, valid until they have run; nobody else uses the targets
-/// meanwhile.
-pub(crate) unsafe fn fill(to: Device, copies: &[(*mut c_void, *const c_void, usize)], stream: Stream) -> Result<Ready> {
-    for &(target, source, bytes) in copies {
-        // SAFETY: the caller's contract.
-        unsafe { copy::queue(target, source, bytes, stream) }?;
-    }
+/// All ranges are valid until the copies have run; nobody else uses the targets meanwhile.
+pub(crate) unsafe fn fill(to: Device, from: Device, copies: &[copy::Copy], stream: Stream) -> Result<Ready> {
+    // SAFETY: the caller's contract.
+    unsafe { copy::queue(to, from, copies.iter().copied(), stream) }?;
     if to == Device::CPU {
         stream.synchronize()?;
         return Ok(Ready::Now);

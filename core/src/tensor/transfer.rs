@@ -77,7 +77,7 @@ impl Tensor {
         self.wait(stream)?;
         let copies = [(address, self.data().wrapping_byte_offset(lowest).cast_const(), bytes)];
         // SAFETY: the new memory is as large as what is copied, and nobody else knows of it; `hold` keeps both alive.
-        let filled = unsafe { runtime::fill(device, &copies, stream) };
+        let filled = unsafe { runtime::fill(device, self.device(), &copies, stream) };
         // Also if this failed: the copy may be queued.
         let source = self.hold(stream);
         // Memory of the pool is given back in the order of the stream, host memory was waited for.
@@ -118,8 +118,9 @@ impl Tensor {
         self.require_compact()?;
         stream.require_no_capture()?;
         self.wait(stream)?;
+        let copy = (into.as_mut_ptr().cast(), self.data().cast_const(), into.len());
         // SAFETY: the slice is as large as the elements are compactly, and the host waits for the copy.
-        let copied = unsafe { copy::now(into.as_mut_ptr().cast(), self.data(), into.len(), stream) };
+        let copied = unsafe { copy::now(Device::CPU, self.device(), copy, stream) };
         self.done(copied, stream)
     }
 
@@ -139,8 +140,9 @@ impl Tensor {
         }
         stream.require_no_capture()?;
         self.wait(stream)?;
+        let copy = (self.data(), from.as_ptr().cast(), from.len());
         // SAFETY: both are as large as the elements are compactly, and the host waits for the copy.
-        let copied = unsafe { copy::now(self.data(), from.as_ptr().cast(), from.len(), stream) };
+        let copied = unsafe { copy::now(self.device(), Device::CPU, copy, stream) };
         self.done(copied, stream)
     }
 

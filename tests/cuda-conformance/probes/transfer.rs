@@ -2,9 +2,9 @@
 
 use devexchange_tests::{cu, cu_ok, sim};
 
-use crate::answer::{Answer, INVALID_VALUE, said};
+use crate::answer::{Answer, INVALID_VALUE, SUCCESS, said, skipped};
 use crate::probe::{Probe, probe};
-use crate::scene::{Gate, LEGACY, N, all, blocking_stream, elsewhere, pageable, returns, waits};
+use crate::scene::{Gate, LEGACY, N, all, blocking_stream, devices, elsewhere, pageable, returns, waits};
 
 const SMALL: usize = 32 << 10;
 const LARGE: usize = 4 << 20;
@@ -102,7 +102,94 @@ pub(super) const PROBES: &[Probe] = &[
         INVALID_VALUE,
         || said(cu!("cuMemsetD32Async", sim::alloc(N) + 2, 1, 4, sim::stream())),
     ),
+    probe(
+        "transfer.plain_to_another_device",
+        "`cuMemcpyAsync` of memory of `cuMemAlloc` to another device, on a stream of that one",
+        SUCCESS,
+        || to_another_device(false, "cuMemcpyAsync"),
+    ),
+    // NVIDIA's answer to bug 3446335, as reported by others: what is of a pool is copied to another device by the peer functions.
+    probe(
+        "transfer.pool_to_another_device",
+        "the same of memory of `cuMemAllocAsync`, of a pool that lets nobody",
+        INVALID_VALUE,
+        || to_another_device(true, "cuMemcpyAsync"),
+    )
+    .or(&[SUCCESS]),
+    probe("transfer.pool_to_another_device_by_peer", "the same by `cuMemcpyPeerAsync`", SUCCESS, || {
+        to_another_device(true, "cuMemcpyPeerAsync")
+    }),
+    probe(
+        "transfer.plain_to_another_device_by_peer",
+        "`cuMemcpyPeerAsync` of memory of `cuMemAlloc`, on a stream of the device that it is copied to",
+        SUCCESS,
+        || to_another_device(false, "cuMemcpyPeerAsync"),
+    ),
+    probe(
+        "transfer.pool_let",
+        "`cuMemcpyAsync` of memory of `cuMemAllocAsync` to another device that the pool lets",
+        SUCCESS,
+        || {
+            if devices() < 2 {
+                return skipped("one device only");
+            }
+            let mut can = 0_i32;
+            cu_ok!("cuDeviceCanAccessPeer", &raw mut can, 1, 0);
+            if can == 0 {
+                return skipped("the devices are no peers");
+            }
+            sim::let_at_pool(0, 1, true);
+            to_another_device(true, "cuMemcpyAsync")
+        },
+    ),
+    probe(
+        "transfer.pool_download_elsewhere",
+        "`cuMemcpyDtoHAsync` of memory of `cuMemAllocAsync` on a stream of another device",
+        INVALID_VALUE,
+        || {
+            if devices() < 2 {
+                return skipped("one device only");
+            }
+            let (from, to) = (from_pool(), pinned(N as usize));
+            sim::set_current(sim::primary(1));
+            said(cu!("cuMemcpyDtoHAsync_v2", to.as_ptr(), from, N, sim::stream()))
+        },
+    )
+    .or(&[SUCCESS]),
 ];
+
+/// Memory of the default pool, ready.
+fn from_pool() -> u64 {
+    let (mut address, stream) = (0_u64, sim::stream());
+    cu_ok!("cuMemAllocAsync", &raw mut address, N, stream);
+    cu_ok!("cuMemsetD8Async", address, 7, N, stream);
+    sim::synchronize(stream);
+    address
+}
+
+/// A copy from device 0 to device 1: what the call says, or what arrived if that is something else than was sent.
+fn to_another_device(of_pool: bool, function: &str) -> Answer {
+    if devices() < 2 {
+        return skipped("one device only");
+    }
+    let here = sim::primary(0);
+    let from = if of_pool { from_pool() } else { sim::alloc(N) };
+    if !of_pool {
+        cu_ok!("cuMemsetD8_v2", from, 7, N);
+        cu_ok!("cuCtxSynchronize");
+    }
+    let there = sim::primary(1);
+    sim::set_current(there);
+    let (to, stream) = (sim::alloc(N), sim::stream());
+    let code = match function {
+        "cuMemcpyPeerAsync" => cu!("cuMemcpyPeerAsync", to, there, from, here, N, stream),
+        _ => cu!("cuMemcpyAsync", to, from, N, stream),
+    };
+    if code == 0 && !all(&sim::download(to, N, stream), 7) {
+        return "success, and the bytes are others".into();
+    }
+    said(code)
+}
 
 fn pinned(bytes: usize) -> &'static mut [u8] {
     let at = sim::alloc_host(bytes as u64);

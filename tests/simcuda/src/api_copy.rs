@@ -23,6 +23,8 @@ struct Copy {
     /// The stream handle, or `None` for a synchronous call on the given default stream.
     is_async: bool,
     stream: u64,
+    /// Whether the call names the contexts of both sides.
+    between: bool,
 }
 
 /// One end of a copy after looking it up.
@@ -57,6 +59,7 @@ macro_rules! copies {
             pub fn $name(&self, to: impl Into<Addr>, from: impl Into<Addr>, n: u64, stream: u64) -> CuResult<()> {
                 let copy = Copy {
                     to: to.into(), from: from.into(), n, sides: (Side::$to, Side::$from), is_async: $async, stream,
+                    between: false,
                 };
                 self.call($cu, Need::Init, |c| c.copy(copy))
             })*
@@ -144,7 +147,7 @@ impl Sim {
             c.context(to.1)?;
             c.context(from.1)?;
             let sides = (Side::Device, Side::Device);
-            c.copy(Copy { to: to.0.into(), from: from.0.into(), n, sides, is_async, stream })
+            c.copy(Copy { to: to.0.into(), from: from.0.into(), n, sides, is_async, stream, between: true })
         })
     }
 
@@ -203,6 +206,15 @@ impl Call<'_> {
         contexts.filter(|c| Some(c.device) != here).map(|c| c.legacy).collect()
     }
 
+    /// Whether a copy on a stream that names no context gets at one of its ends: at memory of another device's pool only if the
+    /// pool lets the stream's device. Plain memory of another device the driver copies on its own.
+    fn in_reach(&mut self, stream: u64, end: End) -> bool {
+        let End::Known { base, .. } = end else { return true };
+        let ctx = self.st.streams.get(&stream).map_or(0, |stream| stream.ctx);
+        let of_pool = self.st.allocs.get(&base).is_some_and(|alloc| alloc.pool.is_some());
+        !of_pool || self.accessible(ctx, base)
+    }
+
     fn copy(&mut self, copy: Copy) -> CuResult<()> {
         let stream = self.stream(copy.stream)?;
         if !copy.is_async {
@@ -213,6 +225,9 @@ impl Call<'_> {
         }
         let to = self.end(copy.to, copy.n, copy.sides.0)?;
         let from = self.end(copy.from, copy.n, copy.sides.1)?;
+        if !copy.between && !(self.in_reach(stream, to) && self.in_reach(stream, from)) {
+            return Err(Code::INVALID_VALUE);
+        }
         let n = copy.n;
         let mut touches = Vec::new();
         if let End::Known { base, offset, .. } = from {

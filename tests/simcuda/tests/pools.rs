@@ -120,3 +120,27 @@ fn pools_are_shared() {
     other.mem_free(b).unwrap_err();
     assert_eq!(other.take_findings().iter().map(|f| f.kind).collect::<Vec<_>>(), [Kind::DoubleFree]);
 }
+
+/// A stream of another device gets at plain memory, and at a pool's only if the pool lets that device; between devices there is
+/// the copy that names both.
+#[test]
+fn copies_of_a_pool_on_another_device() {
+    let w = World::lenient(Mode::Lazy, 1);
+    let (s, pool) = (w.nb(), w.default_pool(0).unwrap());
+    let (of_pool, plain, host) = (w.mem_alloc_async(8, s).unwrap(), w.mem_alloc(8).unwrap(), w.pinned(8));
+    w.memset_d8_async(of_pool, 5, 8, s).unwrap();
+    w.memset_d8_async(plain, 5, 8, s).unwrap();
+    w.stream_synchronize(s).unwrap();
+    let other = w.primary_retain(1).unwrap();
+    w.ctx_set_current(other).unwrap();
+    let (t, there) = (w.nb(), w.mem_alloc(8).unwrap());
+    assert_eq!(w.memcpy_async(there, plain, 8, t), Ok(()));
+    for to in [there, host] {
+        assert_eq!(w.memcpy_async(to, of_pool, 8, t), Err(Code::INVALID_VALUE));
+    }
+    w.memcpy_peer_async(there, other, of_pool, w.ctx, 8, t).unwrap();
+    w.pool_set_access(pool, &[(1, 3)]).unwrap();
+    w.memcpy_async(host, of_pool, 8, t).unwrap();
+    w.stream_synchronize(t).unwrap();
+    assert_eq!(w.host_read(host, 8).unwrap(), [5; 8]);
+}

@@ -1,43 +1,118 @@
 //! Copies between host and devices, in the order of a stream.
+//!
+//! The driver knows where an address is (unified addressing), but of memory of a pool only `cuMemcpyPeerAsync` knows what to do
+//! if it is of another device than the stream: `cuMemcpyAsync` refuses it, unless the pool lets that device. Whether memory is of
+//! a pool its producer does not say; so all memory of other devices is copied as if it were.
 
 use core::ffi::c_void;
 
 use cudarc::driver::sys::CUdeviceptr;
 
-use super::context::Current;
+use super::context::{self, Current};
 use super::driver::Driver;
+use super::event::Event;
 use super::stream::Stream;
+use crate::device::{Device, DeviceType};
 use crate::error::Result;
 
-/// Queues a copy of `bytes` bytes on `stream`. Both addresses may be host or device memory of any device: the driver
-/// knows which (unified addressing).
+/// A target, a source, and how many bytes.
+pub(crate) type Copy = (*mut c_void, *const c_void, usize);
+
+/// Queues copies on `stream`, all of them from memory of `from` to memory of `to`. What is queued there afterwards comes after
+/// them, also if this fails, and only some were queued.
 ///
 /// # Errors
 /// `DEVX_DRIVER`.
 ///
 /// # Safety
-/// Both ranges are valid until the copy has run; nobody else uses the target meanwhile.
-pub unsafe fn queue(to: *mut c_void, from: *const c_void, bytes: usize, stream: Stream) -> Result<()> {
-    if bytes == 0 {
-        return Ok(());
+/// All ranges are valid until the copies have run; nobody else uses the targets meanwhile.
+pub(crate) unsafe fn queue(to: Device, from: Device, copies: impl Iterator<Item = Copy>, stream: Stream) -> Result<()> {
+    match (ordinal(to), ordinal(from)) {
+        // SAFETY: the caller's contract.
+        (Some(target), Some(source)) if target != source => unsafe { queue_between(target, source, copies, stream) },
+        (Some(own), _) | (None, Some(own)) if !stream.is_of(own)? => {
+            let aside = Stream::create(own)?;
+            // SAFETY: as above.
+            let queued = unsafe { queue_aside(aside, copies, stream) };
+            aside.end();
+            queued
+        }
+        // SAFETY: as above.
+        _ => unsafe { queue_here(copies, stream) },
     }
-    let driver = Driver::get()?;
-    let _current = Current::enter(driver, stream.context()?)?;
-    let (to, from) = (to.expose_provenance() as CUdeviceptr, from.expose_provenance() as CUdeviceptr);
-    // SAFETY: the caller's contract.
-    driver.check("cuMemcpyAsync", unsafe { (driver.memcpy_async)(to, from, bytes, stream.raw()) })
 }
 
-/// As [`queue`], and blocks the host until it is done: for reading and writing host memory that is not pinned.
+/// The GPU whose memory it is, if it is one's.
+fn ordinal(device: Device) -> Option<i32> {
+    (device.kind == DeviceType::CUDA).then_some(device.id)
+}
+
+/// # Safety
+/// As [`queue`].
+unsafe fn queue_here(mut copies: impl Iterator<Item = Copy>, stream: Stream) -> Result<()> {
+    let driver = Driver::get()?;
+    let _current = Current::enter(driver, stream.context()?)?;
+    copies.try_for_each(|(to, from, bytes)| {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller's contract.
+        let code = unsafe { (driver.memcpy_async)(number(to), number(from.cast_mut()), bytes, stream.raw()) };
+        driver.check("cuMemcpyAsync", code)
+    })
+}
+
+/// Copies between two GPUs, on a stream of whichever.
+///
+/// # Safety
+/// As [`queue`].
+unsafe fn queue_between(
+    target: i32,
+    source: i32,
+    mut copies: impl Iterator<Item = Copy>,
+    stream: Stream,
+) -> Result<()> {
+    let driver = Driver::get()?;
+    let (target, source) = (context::primary(driver, target)?, context::primary(driver, source)?);
+    let _current = Current::enter(driver, stream.context()?)?;
+    copies.try_for_each(|(to, from, bytes)| {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (to, from) = (number(to), number(from.cast_mut()));
+        // SAFETY: the caller's contract.
+        let code = unsafe { (driver.memcpy_peer_async)(to, target.0, from, source.0, bytes, stream.raw()) };
+        driver.check("cuMemcpyPeerAsync", code)
+    })
+}
+
+/// Copies on a stream of the memory's device, behind what is queued on `stream` and before what will be.
+///
+/// # Safety
+/// As [`queue`].
+unsafe fn queue_aside(aside: Stream, copies: impl Iterator<Item = Copy>, stream: Stream) -> Result<()> {
+    Event::record(stream)?.wait(aside)?;
+    // SAFETY: the caller's contract.
+    let queued = unsafe { queue_here(copies, aside) };
+    let done = Event::record(aside).and_then(|event| event.wait(stream));
+    // If `stream` cannot wait for them, the host does.
+    queued.and(done.or_else(|_| aside.synchronize()))
+}
+
+fn number(address: *mut c_void) -> CUdeviceptr {
+    address.expose_provenance() as CUdeviceptr
+}
+
+/// As [`queue`], of one copy, and blocks the host until it is done: for reading and writing host memory that is not pinned.
 ///
 /// # Errors
 /// `DEVX_DRIVER`.
 ///
 /// # Safety
 /// As [`queue`].
-pub unsafe fn now(to: *mut c_void, from: *const c_void, bytes: usize, stream: Stream) -> Result<()> {
+pub(crate) unsafe fn now(to: Device, from: Device, copy: Copy, stream: Stream) -> Result<()> {
     // SAFETY: the caller's contract.
-    unsafe { queue(to, from, bytes, stream) }?;
+    unsafe { queue(to, from, std::iter::once(copy), stream) }?;
     // If this fails, the copy may still run and the memory not be used: one more try before that is the caller's problem.
     stream.synchronize().or_else(|error| stream.synchronize().and(Err(error)))
 }

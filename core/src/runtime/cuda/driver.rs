@@ -130,6 +130,7 @@ functions! {
     ipc_open_event_handle: "cuIpcOpenEventHandle" (*mut CUevent, CUipcEventHandle);
     pointer_get_attributes: "cuPointerGetAttributes" (c_uint, *mut c_uint, *mut *mut c_void, CUdeviceptr);
     memcpy_async: "cuMemcpyAsync" (CUdeviceptr, CUdeviceptr, usize, CUstream);
+    memcpy_peer_async: "cuMemcpyPeerAsync" (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, usize, CUstream);
 }
 
 /// Why there is no driver. Found out once; the answer stays for the life of the process.

@@ -2,7 +2,7 @@
 
 pub mod allocation;
 mod context;
-pub mod copy;
+pub(crate) mod copy;
 mod driver;
 mod event;
 mod inbox;

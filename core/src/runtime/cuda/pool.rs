@@ -83,6 +83,7 @@ impl MemoryPool {
     /// `DEVX_DRIVER`.
     pub fn trim(&self, keep: usize) -> Result<()> {
         let driver = Driver::get()?;
+        let _apart = Apart::enter(driver)?;
         // SAFETY: a pool that is alive.
         driver.check("cuMemPoolTrimTo", unsafe { (driver.mem_pool_trim)(self.handle, keep) })
     }

@@ -276,6 +276,15 @@ impl Stream {
         Ok(device)
     }
 
+    /// Whether the stream's work runs on a device. Of a stream in the primary context that is known without the driver.
+    ///
+    /// # Errors
+    /// As [`Stream::device`].
+    pub(crate) fn is_of(self, ordinal: i32) -> Result<bool> {
+        let in_primary = !self.is_default() && context::known_primary(ordinal) == Some(self.context()?);
+        Ok(in_primary || self.device()? == ordinal)
+    }
+
     /// The context that the stream's work runs in: its own, or for a default stream the device's primary one.
     ///
     /// # Errors
