@@ -1,6 +1,7 @@
 package dev.devexchange;
 
 import static dev.devexchange.Check.PATIENCE;
+import static dev.devexchange.Check.eventually;
 import static dev.devexchange.Check.refused;
 import static dev.devexchange.Streams.NEVER;
 import static dev.devexchange.Streams.batch;
@@ -27,9 +28,9 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Flow;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.function.BooleanSupplier;
 import java.util.logging.Logger;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
@@ -70,15 +71,6 @@ class AsyncTest {
     void nothingLives() throws InterruptedException {
         LOGGER.setFilter(null);
         Streams.nothingLives();
-        eventually(() -> DevExchange.outstanding() == 0);
-    }
-
-    private static void eventually(BooleanSupplier holds) throws InterruptedException {
-        long end = System.nanoTime() + PATIENCE.toNanos();
-        while (!holds.getAsBoolean() && System.nanoTime() < end) {
-            Thread.sleep(1);
-        }
-        assertTrue(holds.getAsBoolean());
     }
 
     /** Long enough for what must not happen. */
@@ -153,9 +145,19 @@ class AsyncTest {
             subscription.request(n);
         }
 
+        /** As long as signals come, it is only slow. */
         Collector awaitEnd() throws InterruptedException {
-            assertTrue(ended.await(PATIENCE.toSeconds(), TimeUnit.SECONDS), () -> "no end: " + signals);
+            int before = signals.size();
+            while (!ended.await(PATIENCE.toSeconds(), TimeUnit.SECONDS)) {
+                int come = signals.size();
+                assertTrue(come > before, () -> "no end after " + come + " signals: " + last() + "; " + Check.seen());
+                before = come;
+            }
             return this;
+        }
+
+        private List<String> last() {
+            return signals.subList(Math.max(0, signals.size() - 10), signals.size());
         }
     }
 
@@ -245,7 +247,11 @@ class AsyncTest {
     }
 
     private static void completes(AsyncWriter writer) throws Exception {
-        writer.completion().toCompletableFuture().get(PATIENCE.toSeconds(), TimeUnit.SECONDS);
+        try {
+            writer.completion().toCompletableFuture().get(PATIENCE.toSeconds(), TimeUnit.SECONDS);
+        } catch (TimeoutException e) {
+            throw new AssertionError("no end, closed: " + writer.isClosed() + "; " + Check.seen(), e);
+        }
     }
 
     private static void ends(AsyncWriter writer, int status, String text) throws Exception {
@@ -946,7 +952,7 @@ class AsyncTest {
     private static void collect() throws InterruptedException {
         eventually(() -> {
             System.gc();
-            return DevExchange.outstanding() == 0 && ReleaseQueue.pending() == 0;
+            return Check.outstanding() <= 0 && Check.pending() <= 0;
         });
     }
 
