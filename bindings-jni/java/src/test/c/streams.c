@@ -20,7 +20,7 @@
 /* Arrays, schemas, streams and handlers of this side that are not released yet. */
 static atomic_int live;
 
-CALL(jint, live)(JNIEnv *env, jclass class) {
+CALL(jint, all)(JNIEnv *env, jclass class) {
     (void)env, (void)class;
     return atomic_load(&live);
 }

@@ -14,7 +14,10 @@ final class Serial {
 
     private final Consumer<Throwable> refused;
 
-    /** {@code step} does not throw. {@code refused} is told that the executor cannot take one. */
+    /**
+     * {@code refused} is told that the executor cannot take a step, and what a step throws that has no memory: whoever
+     * counts on it would wait for ever.
+     */
     Serial(Executor executor, Runnable step, Consumer<Throwable> refused) {
         this.executor = executor;
         this.step = step;
@@ -38,7 +41,11 @@ final class Serial {
         long seen;
         do {
             seen = asked.get();
-            step.run();
+            try {
+                step.run();
+            } catch (Throwable thrown) {
+                refused.accept(thrown);
+            }
         } while (asked.addAndGet(-seen) != 0);
     }
 }

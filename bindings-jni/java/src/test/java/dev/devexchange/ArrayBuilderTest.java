@@ -108,7 +108,7 @@ class ArrayBuilderTest {
             refused(Status.INVALID_NULL_COUNT, () -> root.build(Device.CPU), "array \"n\"", "null_count is 9");
         }
         release.assertNotYet();
-        assertEquals(0, ReleaseQueue.pending());
+        assertEquals(0, Check.pending());
         array.nullCount(0);
         root.build(Device.CPU).close();
         assertEquals(2, release.count());

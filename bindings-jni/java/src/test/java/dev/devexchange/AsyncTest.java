@@ -1,6 +1,7 @@
 package dev.devexchange;
 
 import static dev.devexchange.Check.PATIENCE;
+import static dev.devexchange.Check.eventually;
 import static dev.devexchange.Check.refused;
 import static dev.devexchange.Streams.NEVER;
 import static dev.devexchange.Streams.batch;
@@ -27,9 +28,9 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Flow;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.function.BooleanSupplier;
 import java.util.logging.Logger;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
@@ -70,15 +71,6 @@ class AsyncTest {
     void nothingLives() throws InterruptedException {
         LOGGER.setFilter(null);
         Streams.nothingLives();
-        eventually(() -> DevExchange.outstanding() == 0);
-    }
-
-    private static void eventually(BooleanSupplier holds) throws InterruptedException {
-        long end = System.nanoTime() + PATIENCE.toNanos();
-        while (!holds.getAsBoolean() && System.nanoTime() < end) {
-            Thread.sleep(1);
-        }
-        assertTrue(holds.getAsBoolean());
     }
 
     /** Long enough for what must not happen. */
@@ -153,9 +145,19 @@ class AsyncTest {
             subscription.request(n);
         }
 
+        /** As long as signals come, it is only slow. */
         Collector awaitEnd() throws InterruptedException {
-            assertTrue(ended.await(PATIENCE.toSeconds(), TimeUnit.SECONDS), () -> "no end: " + signals);
+            int before = signals.size();
+            while (!ended.await(PATIENCE.toSeconds(), TimeUnit.SECONDS)) {
+                int come = signals.size();
+                assertTrue(come > before, () -> "no end after " + come + " signals: " + last() + "; " + Check.seen());
+                before = come;
+            }
             return this;
+        }
+
+        private List<String> last() {
+            return signals.subList(Math.max(0, signals.size() - 10), signals.size());
         }
     }
 
@@ -245,7 +247,11 @@ class AsyncTest {
     }
 
     private static void completes(AsyncWriter writer) throws Exception {
-        writer.completion().toCompletableFuture().get(PATIENCE.toSeconds(), TimeUnit.SECONDS);
+        try {
+            writer.completion().toCompletableFuture().get(PATIENCE.toSeconds(), TimeUnit.SECONDS);
+        } catch (TimeoutException e) {
+            throw new AssertionError("no end, closed: " + writer.isClosed() + "; " + Check.seen(), e);
+        }
     }
 
     private static void ends(AsyncWriter writer, int status, String text) throws Exception {
@@ -650,36 +656,52 @@ class AsyncTest {
         }
     }
 
+    /** Gives what is requested, and the second time one batch more, within the call: before that can be requested. */
+    private static final class Generous implements Flow.Subscription {
+        final AtomicInteger requests = new AtomicInteger();
+        final AtomicInteger cancelled = new AtomicInteger();
+        private final Flow.Subscriber<Batch> subscriber;
+
+        Generous(Flow.Subscriber<Batch> subscriber) {
+            this.subscriber = subscriber;
+        }
+
+        @Override
+        public void request(long n) {
+            long more = requests.incrementAndGet() == 2 ? 1 : 0;
+            for (long i = 0; i < n + more; i++) {
+                subscriber.onNext(batch(0, null));
+            }
+        }
+
+        @Override
+        public void cancel() {
+            cancelled.incrementAndGet();
+        }
+    }
+
     @Test
     void whatAPublisherMayNotDoIsToldToBoth() throws Exception {
         long sink = Streams.sink(NEVER, NEVER);
-        AsyncWriter writer = writer(sink);
-        assertThrows(NullPointerException.class, () -> writer.onSubscribe(null));
-        assertThrows(NullPointerException.class, () -> writer.onNext(null));
-        assertThrows(NullPointerException.class, () -> writer.onError(null));
-        try (Numbers numbers = new Numbers(0);
+        try (AsyncWriter writer = writer(sink);
                 Numbers second = new Numbers(0)) {
-            numbers.subscribe(writer);
+            assertThrows(NullPointerException.class, () -> writer.onSubscribe(null));
+            assertThrows(NullPointerException.class, () -> writer.onNext(null));
+            assertThrows(NullPointerException.class, () -> writer.onError(null));
+            Generous generous = new Generous(writer);
+            writer.onSubscribe(generous);
             second.subscribe(writer);
             assertEquals(1, second.cancelled.get());
-            eventually(() -> numbers.requested.get() == 1);
-            writer.onNext(batch(0, null));
-            eventually(() -> numbers.requested.get() == 2);
-            writer.onNext(batch(1, null));
-            writer.onNext(batch(2, null));
-            writer.onNext(batch(3, null));
-            eventually(() -> numbers.cancelled.get() == 1 || numbers.requested.get() > 3);
-            for (int i = 0; i < 100 && numbers.cancelled.get() == 0; i++) {
-                writer.onNext(batch(4, null));
-            }
             ends(writer, Status.NOT_READY, "not requested");
             assertEquals(-EIO, Streams.awaitSink(sink));
             assertTrue(Streams.text().contains("not requested"), Streams.text());
+            assertEquals(2, generous.requests.get());
+            assertEquals(1, generous.cancelled.get());
         }
         Release release = new Release();
         long other = Streams.sink(NEVER, NEVER);
-        AsyncWriter strict = writer(other);
-        try (Numbers numbers = new Numbers(0);
+        try (AsyncWriter strict = writer(other);
+                Numbers numbers = new Numbers(0);
                 Schema schema = Schema.of(Field.of("x", Format.FLOAT32))) {
             numbers.subscribe(strict);
             eventually(() -> numbers.requested.get() == 1);
@@ -930,7 +952,7 @@ class AsyncTest {
     private static void collect() throws InterruptedException {
         eventually(() -> {
             System.gc();
-            return DevExchange.outstanding() == 0 && ReleaseQueue.pending() == 0;
+            return Check.outstanding() <= 0 && Check.pending() <= 0;
         });
     }
 

@@ -102,7 +102,7 @@ class BackendTest {
         other.start();
         other.join();
         assertNull(failure.get());
-        assertEquals(0, DevExchange.outstanding());
+        assertEquals(0, Check.outstanding());
     }
 
     /** As if the stack had come to an end before anybody asked: the next call is another one. */
@@ -114,7 +114,7 @@ class BackendTest {
             call.setAccessible(true);
             assertEquals(0L, (long) ((MethodHandle) call.get(null)).invokeExact(0L));
         }
-        assertEquals(0, DevExchange.outstanding());
+        assertEquals(0, Check.outstanding());
     }
 
     /** Also where an exception cannot say so. */

@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
+import java.util.Map;
+import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.extension.AfterEachCallback;
 import org.junit.jupiter.api.extension.ExtensionContext;
 import org.junit.jupiter.api.function.Executable;
@@ -14,24 +16,58 @@ final class Check implements AfterEachCallback {
     /** Long enough for a busy machine. */
     static final Duration PATIENCE = Duration.ofSeconds(30);
 
-    @Override
-    public void afterEach(ExtensionContext context) throws InterruptedException {
-        nothingOutstanding();
+    // What tests that failed have left behind is held against them, and not against those after them.
+    private static long leftOutstanding;
+    private static int leftPending;
+
+    /** What the test has not given back. */
+    static long outstanding() {
+        return DevExchange.outstanding() - leftOutstanding;
+    }
+
+    /** Releases of the test's that did not come yet. */
+    static int pending() {
+        return ReleaseQueue.pending() - leftPending;
     }
 
     /** Soon: what is shared between processes is given back by a thread of the exporter's. */
-    static void nothingOutstanding() throws InterruptedException {
-        flush();
+    @Override
+    public void afterEach(ExtensionContext context) throws InterruptedException {
+        try {
+            eventually(() -> outstanding() <= 0 && pending() <= 0);
+            // The last callback may still be running.
+            flush();
+        } catch (AssertionError failed) {
+            leftOutstanding = DevExchange.outstanding();
+            leftPending = ReleaseQueue.pending();
+            throw failed;
+        }
+    }
+
+    /** Waits for something that is to come. If it does not, says what there is to see. */
+    static void eventually(BooleanSupplier holds) throws InterruptedException {
         long end = System.nanoTime() + PATIENCE.toNanos();
-        while (DevExchange.outstanding() != 0 && System.nanoTime() < end) {
+        while (!holds.getAsBoolean()) {
+            assertTrue(System.nanoTime() < end, () -> "it does not come; " + seen());
             Thread.sleep(1);
         }
-        assertEquals(0, DevExchange.outstanding(), () -> DevExchange.ledger().toString());
-        assertEquals(0, ReleaseQueue.pending(), "releases that did not come");
+    }
+
+    /** What is not given back, and what every thread is doing. */
+    static String seen() {
+        StringBuilder seen = new StringBuilder();
+        seen.append(DevExchange.ledger()).append(", releases pending: ").append(ReleaseQueue.pending());
+        for (Map.Entry<Thread, StackTraceElement[]> thread : Thread.getAllStackTraces().entrySet()) {
+            seen.append('\n').append(thread.getKey()).append(' ').append(thread.getKey().getState());
+            for (StackTraceElement frame : thread.getValue()) {
+                seen.append("\n\tat ").append(frame);
+            }
+        }
+        return seen.toString();
     }
 
     static void flush() throws InterruptedException {
-        assertTrue(ReleaseQueue.flush(PATIENCE), "the release queue does not move");
+        assertTrue(ReleaseQueue.flush(PATIENCE), () -> "the release queue does not move; " + seen());
     }
 
     /** The call is refused, and the text has all of these in it: the field and the value. */

@@ -18,11 +18,11 @@ class CleanerTest {
             drop(release);
         }
         long end = System.nanoTime() + Check.PATIENCE.toNanos();
-        while (DevExchange.outstanding() > 0 && System.nanoTime() < end) {
+        while (Check.outstanding() > 0 && System.nanoTime() < end) {
             System.gc();
             Thread.sleep(10);
         }
-        assertEquals(0, DevExchange.outstanding(), () -> DevExchange.ledger().toString());
+        assertEquals(0, Check.outstanding(), () -> DevExchange.ledger().toString());
         assertEquals(2 * rounds, release.count());
     }
 
@@ -44,7 +44,7 @@ class CleanerTest {
         Tensor kept = all[2];
         all = null;
         long end = System.nanoTime() + Check.PATIENCE.toNanos();
-        while (DevExchange.outstanding() > 1 && System.nanoTime() < end) {
+        while (Check.outstanding() > 1 && System.nanoTime() < end) {
             System.gc();
             Thread.sleep(10);
         }

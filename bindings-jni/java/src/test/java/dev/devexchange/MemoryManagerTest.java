@@ -163,7 +163,7 @@ class MemoryManagerTest {
                     () -> Tensor.allocate(manager, Device.CPU, DType.INT8, new long[] {-1}, null),
                     "-1");
             assertEquals(0, manager.statistics().bytes());
-            assertEquals(0, ReleaseQueue.pending());
+            assertEquals(0, Check.pending());
         }
     }
 

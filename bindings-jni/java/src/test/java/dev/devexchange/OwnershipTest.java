@@ -207,7 +207,7 @@ class OwnershipTest {
             refused(Status.CLOSED, () -> Batch.create(schema, Device.CPU, tooFew, release), "Batch.create");
         }
         release.assertNotYet();
-        assertEquals(0, ReleaseQueue.pending());
+        assertEquals(0, Check.pending());
         Tensor.create(memory, DType.FLOAT64, new long[] {1}, release).close();
         release.assertOnce();
     }
@@ -233,19 +233,19 @@ class OwnershipTest {
     @Test
     void withoutACallbackTheBufferIsStillKept() throws InterruptedException {
         Tensor tensor = tensor(null);
-        assertEquals(1, ReleaseQueue.pending());
+        assertEquals(1, Check.pending());
         long exported = tensor.exportMove();
         System.gc();
         try (Tensor imported = Tensor.importDlpack(exported)) {
             assertEquals(3, imported.getDouble(2));
         }
         Check.flush();
-        assertEquals(0, ReleaseQueue.pending());
+        assertEquals(0, Check.pending());
         // Memory at an address that outlives everything needs nobody to keep it.
         ByteBuffer memory = Direct.bytes(1);
         try (Tensor forever =
                 Tensor.create(Direct.address(memory), Device.CPU, DType.INT8, new long[] {1}, null, 0, null)) {
-            assertEquals(0, ReleaseQueue.pending());
+            assertEquals(0, Check.pending());
             assertEquals(memory.get(0), forever.getLong(0));
         }
     }

@@ -63,4 +63,21 @@ class SerialTest {
         later.remove().run();
         assertEquals(1, steps.get());
     }
+
+    /** What a step throws is told, and who asks after that is heard. */
+    @Test
+    void aStepThatFailsIsTold() {
+        OutOfMemoryError none = new OutOfMemoryError("no memory");
+        Serial serial = new Serial(later::add, () -> {
+            if (steps.incrementAndGet() == 1) {
+                throw none;
+            }
+        }, refused::add);
+        serial.schedule();
+        later.remove().run();
+        assertEquals(List.of(none), refused);
+        serial.schedule();
+        later.remove().run();
+        assertEquals(2, steps.get());
+    }
 }
