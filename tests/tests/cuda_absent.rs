@@ -78,6 +78,47 @@ fn without_a_driver() {
     assert_eq!((reaper::waiting(), reaper::leaked()), (0, 0));
 }
 
+/// Set for the process that finds a stub: what its error has to say, or nothing where there is a driver, too.
+const STUB: &str = "DEVX_WITH_A_STUB";
+
+/// The toolkit has such a library, for linkers; every function of it says that it is one.
+#[test]
+fn a_stub_is_no_driver_and_hides_none() {
+    if let Ok(said) = std::env::var(STUB) {
+        let count = info::device_count();
+        match said.as_str() {
+            "" => assert!(count.is_ok(), "{count:?}"),
+            _ => assert!(count.is_err_and(|error| error.message().contains(&said)), "{said}"),
+        }
+        return;
+    }
+    if sim::skipped("this needs a machine without a driver in the system's own path") {
+        return;
+    }
+    let place = std::env::temp_dir().join(format!("devx-stub-{}", std::process::id()));
+    std::fs::create_dir_all(&place).expect("a directory");
+    let driver = sim::place();
+    // All functions that there are, by their names.
+    let names =
+        Command::new("nm").args(["-D", "--defined-only"]).arg(driver.join("libcuda.so.1")).output().expect("nm");
+    let names = String::from_utf8(names.stdout).expect("UTF-8");
+    let names = names.lines().filter_map(|line| line.rsplit(' ').next()).filter(|name| name.starts_with("cu"));
+    let stub: String = names.map(|name| format!("int {name}(void) {{ return 34; }}\n")).collect();
+    std::fs::write(place.join("stub.c"), stub).expect("written");
+    let library = place.join("libcuda.so");
+    let mut compile = Command::new("cc");
+    compile.args(["-w", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o"]).arg(&library).arg(place.join("stub.c"));
+    assert!(compile.status().expect("a C compiler").success());
+    let stub = place.to_str().expect("UTF-8");
+    let both = format!("{stub}:{}", driver.to_str().expect("UTF-8"));
+    for (path, said) in [(stub, "only the toolkit's stub of one"), (&both, "")] {
+        let output = peer::run("a_stub_is_no_driver_and_hides_none", &[("LD_LIBRARY_PATH", path), (STUB, said)]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{path}: {text}\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+    std::fs::remove_dir_all(&place).expect("removed");
+}
+
 /// Set for the process whose driver takes its time to load: where it says that it is being loaded, and where it is told to
 /// go on.
 const SLOW: &str = "DEVX_WITH_A_SLOW_DRIVER";

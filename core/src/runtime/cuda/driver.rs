@@ -1,6 +1,6 @@
 //! The CUDA driver: found at run time, probed once, called through signatures whose result is a number.
 //!
-//! cudarc finds the library and has the types and constants. Its functions are not used, because they return a Rust
+//! cudarc has the types and constants, and finds libraries under other names. Its functions are not used, because they return a Rust
 //! enum, and a newer driver returns codes that the enum does not have.
 
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -12,6 +12,8 @@ use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUmemPoolProps,
     CUmemPoolPtrExportData, CUmemoryPool, CUstream, CUuuid,
 };
+
+use libloading::Library;
 
 use crate::abi::types::{DEVX_DEVICE, DEVX_DRIVER, DEVX_OUT_OF_MEMORY};
 use crate::error::{Error, Result, Text};
@@ -26,6 +28,8 @@ impl Code {
     pub(crate) const OUT_OF_MEMORY: Self = Self(2);
     /// The driver is shutting down with the process.
     pub(crate) const DEINITIALIZED: Self = Self(4);
+    /// What is loaded is no driver, but what programs are linked with where there is none.
+    pub(crate) const STUB: Self = Self(34);
     pub(crate) const NO_DEVICE: Self = Self(100);
     /// No context is current, or an IPC handle is this process's own.
     pub(crate) const INVALID_CONTEXT: Self = Self(201);
@@ -224,12 +228,7 @@ fn of_parent(process: u32) -> Error {
 }
 
 fn probe() -> std::result::Result<Driver, Absent> {
-    // SAFETY: loading a CUDA driver has no preconditions.
-    if !unsafe { sys::is_culib_present() } {
-        return Err(Absent::NoLibrary);
-    }
-    // SAFETY: present, so this does not panic; the library is never closed.
-    let library = unsafe { sys::culib() };
+    let library = open().ok_or(Absent::NoLibrary)?;
     let find = |name: &CStr| {
         // SAFETY: the symbol is only taken as an address here.
         let symbol = unsafe { library.get::<*const c_void>(name.to_bytes_with_nul()) };
@@ -245,6 +244,20 @@ fn probe() -> std::result::Result<Driver, Absent> {
     }
 }
 
+/// The library, which is never closed.
+fn open() -> Option<&'static Library> {
+    // First by the name that every driver has for its clients: where the directories of the toolkit are searched, too,
+    // `libcuda.so` is a stub for linkers.
+    // SAFETY: loading a CUDA driver has no preconditions.
+    if let Ok(library) = unsafe { Library::new("libcuda.so.1") } {
+        return Some(Box::leak(Box::new(library)));
+    }
+    // SAFETY: as above.
+    let present = unsafe { sys::is_culib_present() };
+    // SAFETY: present, so this does not panic.
+    present.then(|| unsafe { sys::culib() })
+}
+
 impl std::fmt::Display for Absent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -254,6 +267,9 @@ impl std::fmt::Display for Absent {
             }
             Self::Init(code) if *code == Code::NO_DEVICE.0 => {
                 f.write_str("there is a CUDA driver, but no CUDA device that it may use (cuInit: 100)")
+            }
+            Self::Init(code) if *code == Code::STUB.0 => {
+                f.write_str("there is no CUDA driver on this machine, only the toolkit's stub of one (cuInit: 34)")
             }
             Self::Init(code) => write!(f, "the CUDA driver cannot be initialised (cuInit: {code})"),
         }
