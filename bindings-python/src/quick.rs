@@ -20,7 +20,7 @@ use pyo3::types::{PyModule, PyTuple, PyType};
 
 use crate::consumer::Maker;
 use crate::dlpack::{self, Asked};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::python::{PyObject_Vectorcall, is_raised};
 use crate::tensor::Tensor;
 use crate::{queue, tensor_type, version};
@@ -28,7 +28,7 @@ use crate::{queue, tensor_type, version};
 /// A new reference, if the call was one of those that are quick.
 type Quick = Option<*mut ffi::PyObject>;
 
-/// Does what is quick, or else what is `usual`, unless the program is to end. A panic is an exception.
+/// Does what is quick, or else what is `usual`, unless something is raised that is to stay so. A panic is an exception.
 #[inline]
 fn quickly(
     py: Python<'_>,
@@ -47,6 +47,18 @@ fn quickly(
 fn raise(error: Error) -> *mut ffi::PyObject {
     Python::attach(|py| PyErr::from(error).restore(py));
     null_mut()
+}
+
+/// None if it is an error, which is raised.
+#[inline]
+pub(crate) fn or_raise<T>(done: Result<T>) -> Option<T> {
+    match done {
+        Ok(done) => Some(done),
+        Err(error) => {
+            raise(error);
+            None
+        }
+    }
 }
 
 /// An object of which no reference is counted here.
@@ -107,10 +119,7 @@ unsafe extern "C" fn from_dlpack(
         // SAFETY: its caller keeps it alive.
         let object = unsafe { borrowed::<PyAny>(py, object) };
         queue::drain();
-        Some(match dlpack::take_quickly(&object)? {
-            Ok(tensor) => tensor_type::make(py, tensor).ok()?.into_ptr(),
-            Err(error) => raise(error),
-        })
+        Some(tensor_type::make_quickly(py, dlpack::take_quickly(&object)?))
     };
     quickly(py, quick, || match FUNCTIONS.get(py) {
         // SAFETY: the arguments are those of the call.
