@@ -152,16 +152,24 @@ impl DlpackStruct for DLManagedTensor {
 
 /// A capsule for a consumer of a tensor.
 pub(crate) fn give<M: DlpackStruct>(py: Python<'_>, tensor: Owned<M>) -> Result<Bound<'_, PyAny>> {
+    // SAFETY: a new reference, or NULL with an exception.
+    Ok(unsafe { Bound::from_owned_ptr_or_err(py, give_quickly(py, tensor)) }?)
+}
+
+/// As [`give`], without a `PyErr`: a new reference, or NULL with an exception.
+#[inline]
+pub(crate) fn give_quickly<M: DlpackStruct>(py: Python<'_>, tensor: Owned<M>) -> *mut ffi::PyObject {
     let raw = tensor.into_raw();
-    // SAFETY: the destructor is that of this struct.
-    let made = unsafe { new(py, raw.cast(), M::NAME, Some(drop_tensor::<M>)) };
-    if made.is_err()
+    // SAFETY: attached; the name lives for ever, and the destructor is that of this struct.
+    let capsule = unsafe { ffi::PyCapsule_New(raw.cast(), M::NAME.as_ptr(), Some(drop_tensor::<M>)) };
+    if capsule.is_null()
         && let Some(raw) = NonNull::new(raw)
     {
+        let _aside = Aside::new(py);
         // SAFETY: exported above, and nobody took it.
         drop(unsafe { Owned::from_raw(raw) });
     }
-    Ok(made?)
+    capsule
 }
 
 unsafe extern "C" fn drop_tensor<M: DlpackStruct>(capsule: *mut ffi::PyObject) {
