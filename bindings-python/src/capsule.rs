@@ -47,6 +47,18 @@ fn named<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> Option<*mut T> {
     Some(unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), own) }.cast())
 }
 
+/// As [`named`], for what hardly ever is something else: then an exception is made and forgotten.
+#[inline]
+fn surely_named<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> Option<*mut T> {
+    // SAFETY: attached; any object may be asked.
+    let pointer = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), name.as_ptr()) };
+    if pointer.is_null() {
+        python::has_raised(capsule.py());
+        return None;
+    }
+    Some(pointer.cast())
+}
+
 /// What a capsule holds, for this call only: meanwhile it has another name, under which nobody else finds it, and
 /// afterwards its own again.
 pub(crate) struct Claim<'a, 'py, T> {
@@ -57,12 +69,18 @@ pub(crate) struct Claim<'a, 'py, T> {
 }
 
 impl<'a, 'py, T> Claim<'a, 'py, T> {
-    /// Of several threads that try it only one finds the name; `None` for the others, and for other things.
-    fn new(capsule: &'a Bound<'py, PyAny>, name: &'static CStr, meanwhile: &'static CStr) -> Result<Option<Self>> {
+    /// Of several threads that try it only one finds the name, with `find`; `None` for the others, and for other things.
+    #[inline]
+    fn new(
+        capsule: &'a Bound<'py, PyAny>,
+        find: impl FnOnce(&Bound<'py, PyAny>, &CStr) -> Option<*mut T>,
+        name: &'static CStr,
+        meanwhile: &'static CStr,
+    ) -> Option<Self> {
         with_critical_section(capsule, || {
-            let Some(pointer) = named(capsule, name) else { return Ok(None) };
-            rename(capsule, meanwhile)?;
-            Ok(Some(Self { capsule, pointer, meanwhile, afterwards: name }))
+            let pointer = find(capsule, name)?;
+            rename(capsule, meanwhile);
+            Some(Self { capsule, pointer, meanwhile, afterwards: name })
         })
     }
 }
@@ -70,18 +88,15 @@ impl<'a, 'py, T> Claim<'a, 'py, T> {
 impl<T> Drop for Claim<'_, '_, T> {
     fn drop(&mut self) {
         if self.afterwards != self.meanwhile {
-            // Only what is no capsule cannot be named.
-            let _ = rename(self.capsule, self.afterwards);
+            rename(self.capsule, self.afterwards);
         }
     }
 }
 
-fn rename(capsule: &Bound<'_, PyAny>, name: &'static CStr) -> Result<()> {
+/// Gives a capsule another name, which fails only for what is no capsule.
+fn rename(capsule: &Bound<'_, PyAny>, name: &'static CStr) {
     // SAFETY: attached; the name lives for ever.
-    match unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), name.as_ptr()) } {
-        0 => Ok(()),
-        _ => Err(PyErr::fetch(capsule.py()).into()),
-    }
+    unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), name.as_ptr()) };
 }
 
 /// # Safety
@@ -137,16 +152,24 @@ impl DlpackStruct for DLManagedTensor {
 
 /// A capsule for a consumer of a tensor.
 pub(crate) fn give<M: DlpackStruct>(py: Python<'_>, tensor: Owned<M>) -> Result<Bound<'_, PyAny>> {
+    // SAFETY: a new reference, or NULL with an exception.
+    Ok(unsafe { Bound::from_owned_ptr_or_err(py, give_quickly(py, tensor)) }?)
+}
+
+/// As [`give`], without a `PyErr`: a new reference, or NULL with an exception.
+#[inline]
+pub(crate) fn give_quickly<M: DlpackStruct>(py: Python<'_>, tensor: Owned<M>) -> *mut ffi::PyObject {
     let raw = tensor.into_raw();
-    // SAFETY: the destructor is that of this struct.
-    let made = unsafe { new(py, raw.cast(), M::NAME, Some(drop_tensor::<M>)) };
-    if made.is_err()
+    // SAFETY: attached; the name lives for ever, and the destructor is that of this struct.
+    let capsule = unsafe { ffi::PyCapsule_New(raw.cast(), M::NAME.as_ptr(), Some(drop_tensor::<M>)) };
+    if capsule.is_null()
         && let Some(raw) = NonNull::new(raw)
     {
+        let _aside = Aside::new(py);
         // SAFETY: exported above, and nobody took it.
         drop(unsafe { Owned::from_raw(raw) });
     }
-    Ok(made?)
+    capsule
 }
 
 unsafe extern "C" fn drop_tensor<M: DlpackStruct>(capsule: *mut ffi::PyObject) {
@@ -164,10 +187,10 @@ unsafe extern "C" fn drop_tensor<M: DlpackStruct>(capsule: *mut ffi::PyObject) {
 /// Takes the tensor out of a capsule of either name, whose producer was asked for it with `stream`. If that fails, the
 /// capsule is as it was, and still owns the tensor.
 pub(crate) fn take(capsule: &Bound<'_, PyAny>, stream: Option<RawStream>) -> Result<Tensor> {
-    if let Some(tensor) = take_as::<DLManagedTensorVersioned>(capsule, stream)? {
+    if let Some(tensor) = take_as::<DLManagedTensorVersioned>(capsule, named, stream)? {
         return Ok(tensor);
     }
-    if let Some(tensor) = take_as::<DLManagedTensor>(capsule, stream)? {
+    if let Some(tensor) = take_as::<DLManagedTensor>(capsule, named, stream)? {
         return Ok(tensor);
     }
     if is_named(capsule, DLManagedTensorVersioned::USED) || is_named(capsule, DLManagedTensor::USED) {
@@ -177,12 +200,18 @@ pub(crate) fn take(capsule: &Bound<'_, PyAny>, stream: Option<RawStream>) -> Res
 }
 
 /// As [`take`], of a capsule of DLPack 1, where all is as it should be; otherwise none.
+#[inline]
 pub(crate) fn take_quickly(capsule: &Bound<'_, PyAny>) -> Option<Tensor> {
-    take_as::<DLManagedTensorVersioned>(capsule, None).ok().flatten()
+    take_as::<DLManagedTensorVersioned>(capsule, surely_named, None).ok().flatten()
 }
 
-fn take_as<M: DlpackStruct>(capsule: &Bound<'_, PyAny>, stream: Option<RawStream>) -> Result<Option<Tensor>> {
-    let Some(mut claim) = Claim::<M>::new(capsule, M::NAME, M::USED)? else { return Ok(None) };
+#[inline]
+fn take_as<M: DlpackStruct>(
+    capsule: &Bound<'_, PyAny>,
+    find: impl FnOnce(&Bound<'_, PyAny>, &CStr) -> Option<*mut M>,
+    stream: Option<RawStream>,
+) -> devexchange_core::Result<Option<Tensor>> {
+    let Some(mut claim) = Claim::new(capsule, find, M::NAME, M::USED) else { return Ok(None) };
     // SAFETY: what a capsule of this name owns, and owns no more; its producer was asked for it with this stream.
     let tensor = unsafe { dlpack::import_on(claim.pointer, stream) }?;
     claim.afterwards = M::USED;
@@ -267,7 +296,7 @@ const TAKING: &CStr = c"devexchange is taking this";
 
 /// The struct in a capsule of somebody else's, to be moved out of it or left as it is.
 pub(crate) fn claim<'a, 'py, T: ArrowStruct>(capsule: &'a Bound<'py, PyAny>) -> Result<Claim<'a, 'py, T>> {
-    match Claim::new(capsule, T::NAME, TAKING)? {
+    match Claim::new(capsule, named, T::NAME, TAKING) {
         Some(claim) => Ok(claim),
         None if is_named(capsule, TAKING) => refuse!(DEVX_BUSY, "another thread is taking what the capsule holds"),
         None => wrong_type!("{capsule} is not a capsule with the name {:?}", T::NAME),

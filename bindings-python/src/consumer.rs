@@ -6,7 +6,7 @@ use std::ptr::{NonNull, null, null_mut};
 use std::sync::OnceLock;
 
 use devexchange_core::Tensor as CoreTensor;
-use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
+use devexchange_core::abi::dlpack::{DLManagedTensorVersioned, DLPackVersion};
 use devexchange_core::dlpack::{self, Owned, Request};
 use devexchange_core::runtime::cuda::RawStream;
 use pyo3::prelude::*;
@@ -46,11 +46,24 @@ impl Maker {
 
     /// The object that it makes of a tensor. The stream that its library works on is made to wait for the elements.
     pub(crate) fn make<'py>(&self, py: Python<'py>, tensor: CoreTensor) -> Result<Bound<'py, PyAny>> {
-        let Self { table, to_object } = self;
         let device = tensor.device();
-        let stream = if device.has_streams() { table.work_stream_of(py, device)? } else { RawStream::NO_SYNC };
-        let request = Request { max_version: table.version, stream, ..Request::default() };
-        let exported = dlpack::export::<DLManagedTensorVersioned>(tensor, &request)?;
+        let stream = if device.has_streams() { self.table.work_stream_of(py, device)? } else { RawStream::NO_SYNC };
+        let request = Request { max_version: self.version(), stream, ..Request::default() };
+        self.object_of(py, dlpack::export(tensor, &request)?)
+    }
+
+    /// The version that its library reads.
+    pub(crate) fn version(&self) -> DLPackVersion {
+        self.table.version
+    }
+
+    /// The object that it makes of what its library is to own, and may read at once.
+    pub(crate) fn object_of<'py>(
+        &self,
+        py: Python<'py>,
+        exported: Owned<DLManagedTensorVersioned>,
+    ) -> Result<Bound<'py, PyAny>> {
+        let to_object = self.to_object;
         let mut out = null_mut();
         // SAFETY: attached, a tensor that its consumer is to own, and room for an address.
         let code = hand_over(exported, |tensor| unsafe { to_object(tensor, &raw mut out) });

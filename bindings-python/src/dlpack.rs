@@ -13,7 +13,7 @@ use crate::error::{Error, Result, refuse, wrong_type};
 use crate::offer::Offer;
 use crate::request::{request, request_quickly};
 use crate::tensor_type::New;
-use crate::{capsule, device, exchange, queue, stream};
+use crate::{capsule, device, exchange, queue, quick, stream};
 
 /// Takes a tensor from an object whose type has `__dlpack_c_exchange_api__`, or with `__dlpack__`: a view of the same
 /// memory, which is released when the last user of the tensor is gone.
@@ -96,12 +96,13 @@ fn settle(obj: &Bound<'_, PyAny>, marks: bool, taken: Result<CoreTensor>, wanted
 }
 
 /// Takes a tensor that nothing special is asked of, and makes no `PyErr` for that. None if it is not as simple as that:
-/// nothing was taken then, and [`from_dlpack`] says why.
-pub(crate) fn take_quickly(obj: &Bound<'_, PyAny>) -> Option<Result<CoreTensor>> {
+/// nothing was taken then, and [`from_dlpack`] says why; or if something is raised that is to stay so.
+#[inline]
+pub(crate) fn take_quickly(obj: &Bound<'_, PyAny>) -> Option<CoreTensor> {
     let (table, marks) = match Offer::known(obj.get_type_ptr()) {
         Some(Offer { table: Some(table), marks, .. }) => (*table, *marks),
         Some(Offer { table: None, on_host, .. }) if *on_host || device::is_said_to_be_host(obj) => {
-            return Some(from_there(capsule::take_quickly(&request_quickly(obj)?)?, Device::CPU));
+            return quick::or_raise(from_there(capsule::take_quickly(&request_quickly(obj)?)?, Device::CPU));
         }
         Some(_) => return None,
         None => (Offer::table_of_class(&obj.get_type())?, true),
@@ -111,9 +112,9 @@ pub(crate) fn take_quickly(obj: &Bound<'_, PyAny>) -> Option<Result<CoreTensor>>
     }
     let tensor = table.take_quickly(obj)?;
     if tensor.device() == Device::CPU && !(marks && exchange::may_be_conjugated(&tensor)) {
-        return Some(Ok(tensor));
+        return Some(tensor);
     }
-    Some(Python::attach(|py| {
+    quick::or_raise(Python::attach(|py| {
         let wanted = Wanted::default();
         settle(obj, marks, table.in_order(py, tensor, &wanted)?, &wanted)
     }))
@@ -145,6 +146,7 @@ fn by_methods(obj: &Bound<'_, PyAny>, on_host: bool, wanted: &Wanted) -> Result<
 }
 
 /// A tensor that has to be where the object said.
+#[inline(always)]
 fn from_there(tensor: CoreTensor, source: Device) -> Result<CoreTensor> {
     if tensor.device() != source {
         return refuse!(DEVX_DEVICE, "the tensor is on {}: __dlpack_device__ said {source}", tensor.device());

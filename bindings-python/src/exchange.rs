@@ -157,10 +157,13 @@ impl Table {
 }
 
 /// What a function of a table came to.
+#[inline]
 pub(crate) fn check(py: Python<'_>, code: c_int, function: &str) -> Result<()> {
+    if code == 0 && !python::is_raised(py) {
+        return Ok(());
+    }
     match (PyErr::take(py), code) {
         (Some(error), _) => Err(Error::Python(error)),
-        (None, 0) => Ok(()),
         (None, code) => refuse!(DEVX_CALLBACK, "{function} returned {code} without an exception"),
     }
 }

@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 use devexchange_core::abi::dlpack::{
     DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader, DLTensor,
 };
-use devexchange_core::dlpack::{self, Request, VERSION};
+use devexchange_core::dlpack::{self, Owned, Request, VERSION};
 use devexchange_core::{Device, DeviceType, Error as CoreError, Flags, Tensor as CoreTensor, TensorDesc};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -70,19 +70,19 @@ fn given<T>(pointer: *mut T, name: &str) -> Result<NonNull<T>> {
     }
 }
 
-/// The tensor that an object of ours holds.
+/// An object of ours.
 ///
 /// # Safety
 /// `object` is NULL or a borrowed object of Python's, and the caller is attached.
-unsafe fn tensor_of(object: *mut c_void) -> Result<CoreTensor> {
+unsafe fn ours<'py>(object: *mut c_void) -> Result<Bound<'py, Tensor>> {
     let object = given(object, "py_object")?.cast::<ffi::PyObject>();
     // SAFETY: the caller's contract.
     let py = unsafe { Python::assume_attached() };
     // SAFETY: as above.
     let object = unsafe { Bound::from_borrowed_ptr(py, object.as_ptr()) };
-    match object.cast::<Tensor>() {
-        Ok(tensor) => tensor.get().get(),
-        Err(_) => wrong_type!("py_object is a {}, not a devexchange.Tensor", object.get_type()),
+    match object.cast_into::<Tensor>() {
+        Ok(tensor) => Ok(tensor),
+        Err(error) => wrong_type!("py_object is a {}, not a devexchange.Tensor", error.into_inner().get_type()),
     }
 }
 
@@ -90,9 +90,11 @@ unsafe extern "C" fn share(object: *mut c_void, out: *mut *mut DLManagedTensorVe
     let work = || {
         let out = given(out, "out")?;
         // SAFETY: the contract of the table.
-        let tensor = unsafe { tensor_of(object) }?;
-        let request = Request { stream: default_stream(tensor.device()), ..Request::default() };
-        let exported = dlpack::export::<DLManagedTensorVersioned>(tensor, &request)?;
+        let object = unsafe { ours(object) }?;
+        let exported = match object.get().share_on_host(object.py(), VERSION) {
+            Some(shared) => shared,
+            None => exported(object.get().get()?)?,
+        };
         // SAFETY: room for an address, by the contract of the table.
         unsafe { out.write(exported.into_raw()) };
         Ok(())
@@ -104,7 +106,7 @@ unsafe extern "C" fn borrow(object: *mut c_void, out: *mut DLTensor) -> c_int {
     let work = || {
         let out = given(out, "out")?;
         // SAFETY: the contract of the table.
-        let tensor = unsafe { tensor_of(object) }?;
+        let tensor = unsafe { ours(object) }?.get().get()?;
         let borrowed = dlpack::borrow(&tensor, default_stream(tensor.device()))?;
         // SAFETY: room for a tensor, by the contract of the table.
         unsafe { out.write(borrowed) };
@@ -144,6 +146,12 @@ unsafe extern "C" fn work_stream(kind: DLDeviceType, id: i32, out: *mut *mut c_v
         Ok(())
     };
     answer(work, raise)
+}
+
+/// A tensor for a consumer, ready for work on the stream that the table names.
+fn exported(tensor: CoreTensor) -> Result<Owned<DLManagedTensorVersioned>> {
+    let request = Request { stream: default_stream(tensor.device()), ..Request::default() };
+    Ok(dlpack::export(tensor, &request)?)
 }
 
 type SetError = Option<unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char)>;
@@ -186,6 +194,5 @@ fn new_like(prototype: &DLTensor) -> Result<*mut DLManagedTensorVersioned> {
     // SAFETY: a prototype has `ndim` extents.
     let TensorDesc { device, dtype, shape, .. } = unsafe { dlpack::describe(&wanted, Flags::default()) }?;
     let tensor = CoreTensor::allocate(device, dtype, shape, device.legacy_stream())?;
-    let request = Request { stream: default_stream(device), ..Request::default() };
-    Ok(dlpack::export::<DLManagedTensorVersioned>(tensor, &request)?.into_raw())
+    Ok(exported(tensor)?.into_raw())
 }

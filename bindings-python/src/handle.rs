@@ -14,7 +14,7 @@ use crate::queue;
 /// A reference to a thing of the core's, or none once it is closed.
 pub(crate) struct Handle<T> {
     thing: UnsafeCell<Option<T>>,
-    /// Held only for as long as it takes to count the thing, to put it in or to take it out; no foreign code runs
+    /// Held only for as long as it takes to count the thing, to lend it, to put it in or to take it out; no foreign code runs
     /// meanwhile. So nobody waits long, and an exchange has one locked instruction here, where a mutex has two.
     locked: AtomicBool,
     what: &'static str,
@@ -79,6 +79,19 @@ impl<T> Handle<T> {
         act(unsafe { &mut *self.thing.get() })
     }
 
+    /// Does something with the thing that calls nothing foreign, with a GIL without the lock. None if it is closed.
+    ///
+    /// # Safety
+    /// Whoever uses this handle is attached to the interpreter.
+    #[inline]
+    pub(crate) unsafe fn with_attached<R>(&self, _py: Python<'_>, act: impl FnOnce(&T) -> R) -> Option<R> {
+        if cfg!(Py_GIL_DISABLED) {
+            return self.locked(|thing| thing.as_ref().map(act));
+        }
+        // SAFETY: by the caller's contract the others wait for the GIL, also those with the lock.
+        unsafe { &*self.thing.get() }.as_ref().map(act)
+    }
+
     /// Changes the thing. What changes it calls nothing foreign.
     #[inline]
     pub(crate) fn change<R>(&self, act: impl FnOnce(&mut T) -> R) -> Result<R> {
@@ -94,19 +107,6 @@ impl<T: Clone> Handle<T> {
     #[inline]
     pub(crate) fn get(&self) -> Result<T> {
         self.change(|thing| thing.clone())
-    }
-
-    /// As [`Handle::get`]; with a GIL without the lock. None if it is closed.
-    ///
-    /// # Safety
-    /// Whoever uses this handle is attached to the interpreter.
-    #[inline]
-    pub(crate) unsafe fn get_attached(&self, _py: Python<'_>) -> Option<T> {
-        if cfg!(Py_GIL_DISABLED) {
-            return self.locked(|thing| thing.clone());
-        }
-        // SAFETY: by the caller's contract the others wait for the GIL, also those with the lock.
-        unsafe { (*self.thing.get()).clone() }
     }
 }
 

@@ -52,9 +52,12 @@ impl Offer {
         recall(kind)
     }
 
-    /// The table of a class that has one, which is asked each time. Its objects may be marked. None also of a class that is
+    /// The table of a class that has one, which is asked each time. Its objects may be marked. None also of a type that is
     /// to be remembered.
     pub(crate) fn table_of_class(kind: &Bound<'_, PyType>) -> Option<Table> {
+        if !is_class(kind) {
+            return None;
+        }
         let name = intern!(kind.py(), "__dlpack_c_exchange_api__");
         usable(&python::attribute(kind, name)?).filter(|_| !is_of_pytorch(kind))
     }
@@ -68,10 +71,8 @@ impl Offer {
     }
 
     fn ask(kind: &Bound<'_, PyType>) -> Result<Self> {
-        // SAFETY: attached, and a type.
-        let is_class = unsafe { ffi::PyType_GetFlags(kind.as_type_ptr()) } & ffi::Py_TPFLAGS_HEAPTYPE != 0;
         let table = table_of(kind)?;
-        let lasts = !is_class || (table.is_some() && is_of_pytorch(kind));
+        let lasts = !is_class(kind) || (table.is_some() && is_of_pytorch(kind));
         if let Some(raised) = PyErr::take(kind.py()) {
             return Err(raised.into());
         }
@@ -86,6 +87,12 @@ impl Offer {
         }
         Ok(offer)
     }
+}
+
+/// Whether it is on the heap, where a program may change it.
+fn is_class(kind: &Bound<'_, PyType>) -> bool {
+    // SAFETY: attached, and a type.
+    unsafe { ffi::PyType_GetFlags(kind.as_type_ptr()) & ffi::Py_TPFLAGS_HEAPTYPE != 0 }
 }
 
 /// The table that a type offers; none if it has none that this library can use: not in a capsule of the right name, of

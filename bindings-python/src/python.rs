@@ -1,6 +1,7 @@
 //! What is written in Python and used from here: exceptions and records (`python/devexchange/_errors.py`,
 //! `_types.py`), and methods that an object may have.
 
+use core::ffi::c_long;
 use std::ptr::null_mut;
 
 use pyo3::exceptions::PyAttributeError;
@@ -121,6 +122,29 @@ pub(crate) fn given(py: Python<'_>, value: *mut ffi::PyObject) -> Option<Bound<'
     }
     // SAFETY: a new reference.
     Some(unsafe { Bound::from_owned_ptr(py, value) })
+}
+
+/// The numbers of a pair, without a `PyErr`. None if it is no tuple of two integers, or one of them is too large for C.
+pub(crate) fn pair(object: &Bound<'_, PyAny>) -> Option<[c_long; 2]> {
+    // SAFETY: attached, and an object.
+    let is_tuple = unsafe { ffi::PyTuple_Check(object.as_ptr()) } != 0;
+    // SAFETY: as above, and a tuple.
+    if !is_tuple || unsafe { ffi::PyTuple_Size(object.as_ptr()) } != 2 {
+        return None;
+    }
+    let number = |at| {
+        // SAFETY: one of two items, which the tuple keeps.
+        let item = unsafe { ffi::PyTuple_GetItem(object.as_ptr(), at) };
+        // SAFETY: an object.
+        if unsafe { ffi::PyLong_Check(item) } == 0 {
+            return None;
+        }
+        // SAFETY: an integer.
+        let value = unsafe { ffi::PyLong_AsLong(item) };
+        // What is too large is -1, with an exception.
+        (value != -1 || !has_raised(object.py())).then_some(value)
+    };
+    Some([number(0)?, number(1)?])
 }
 
 // Public functions of CPython since 3.9, and part of the stable ABI since 3.12, with the same arguments. PyO3 has them

@@ -10,6 +10,8 @@ use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 
+use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
+use devexchange_core::dlpack::VERSION;
 use devexchange_core::memory::vector;
 use devexchange_core::{Device, Error as CoreError};
 use pyo3::exceptions::PyImportError;
@@ -19,16 +21,15 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyModule, PyTuple, PyType};
 
 use crate::consumer::Maker;
-use crate::dlpack::{self, Asked};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::python::{PyObject_Vectorcall, is_raised};
 use crate::tensor::Tensor;
-use crate::{queue, tensor_type, version};
+use crate::{capsule, dlpack, queue, tensor_type, version};
 
 /// A new reference, if the call was one of those that are quick.
 type Quick = Option<*mut ffi::PyObject>;
 
-/// Does what is quick, or else what is `usual`, unless the program is to end. A panic is an exception.
+/// Does what is quick, or else what is `usual`, unless something is raised that is to stay so. A panic is an exception.
 #[inline]
 fn quickly(
     py: Python<'_>,
@@ -47,6 +48,18 @@ fn quickly(
 fn raise(error: Error) -> *mut ffi::PyObject {
     Python::attach(|py| PyErr::from(error).restore(py));
     null_mut()
+}
+
+/// None if it is an error, which is raised.
+#[inline]
+pub(crate) fn or_raise<T>(done: Result<T>) -> Option<T> {
+    match done {
+        Ok(done) => Some(done),
+        Err(error) => {
+            raise(error);
+            None
+        }
+    }
 }
 
 /// An object of which no reference is counted here.
@@ -107,10 +120,7 @@ unsafe extern "C" fn from_dlpack(
         // SAFETY: its caller keeps it alive.
         let object = unsafe { borrowed::<PyAny>(py, object) };
         queue::drain();
-        Some(match dlpack::take_quickly(&object)? {
-            Ok(tensor) => tensor_type::make(py, tensor).ok()?.into_ptr(),
-            Err(error) => raise(error),
-        })
+        Some(tensor_type::make_quickly(py, dlpack::take_quickly(&object)?))
     };
     quickly(py, quick, || match FUNCTIONS.get(py) {
         // SAFETY: the arguments are those of the call.
@@ -137,7 +147,7 @@ pub(crate) fn methods(base: &Bound<'_, PyType>) -> PyResult<*mut ffi::PyMethodDe
     Ok(defined)
 }
 
-/// `Tensor.__dlpack__`, for who asks for no more than a version.
+/// `Tensor.__dlpack__` of host memory, for who asks for no more than a version.
 unsafe extern "C" fn give(
     this: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,
@@ -148,13 +158,13 @@ unsafe extern "C" fn give(
     let py = unsafe { Python::assume_attached() };
     let quick = || {
         // SAFETY: the arguments of the call.
-        let max_version = unsafe { version::asked(arguments, n, names) }?;
+        let max_version = unsafe { version::asked(py, arguments, n, names) }?;
         // SAFETY: Python has checked the type, and the caller keeps it alive.
-        let tensor = unsafe { borrowed::<Tensor>(py, this) }.get().get_attached(py)?;
-        let asked = Asked { stream: None, max_version, device: None, copy: None };
-        Some(match dlpack::export(py, tensor, &asked) {
-            Ok(capsule) => capsule.into_ptr(),
-            Err(error) => raise(error),
+        let tensor = unsafe { borrowed::<Tensor>(py, this) };
+        Some(if max_version.major >= VERSION.major {
+            capsule::give_quickly::<DLManagedTensorVersioned>(py, tensor.get().share_on_host(py, max_version)?)
+        } else {
+            capsule::give_quickly::<DLManagedTensor>(py, tensor.get().share_on_host(py, max_version)?)
         })
     };
     quickly(py, quick, || match METHODS.get(py) {
@@ -171,7 +181,7 @@ unsafe extern "C" fn place(this: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *
     let py = unsafe { Python::assume_attached() };
     let quick = || {
         // SAFETY: Python has checked the type, and the caller keeps it alive.
-        let Device { kind, id } = unsafe { borrowed::<Tensor>(py, this) }.get().get_attached(py)?.device();
+        let Device { kind, id } = unsafe { borrowed::<Tensor>(py, this) }.get().device_now(py)?;
         if (Device { kind, id }) != Device::CPU {
             return None;
         }
@@ -185,7 +195,7 @@ unsafe extern "C" fn place(this: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *
     })
 }
 
-/// `Tensor.to`, for a type with a function table.
+/// `Tensor.to` of host memory, for a type with a function table.
 unsafe extern "C" fn to(this: *mut ffi::PyObject, kind: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: Python calls it, so it is attached.
     let py = unsafe { Python::assume_attached() };
@@ -198,11 +208,8 @@ unsafe extern "C" fn to(this: *mut ffi::PyObject, kind: *mut ffi::PyObject) -> *
         let kind = unsafe { borrowed::<PyType>(py, kind) };
         let maker = Maker::quickly_of(&kind)?;
         // SAFETY: Python has checked the type, and the caller keeps it alive.
-        let tensor = unsafe { borrowed::<Tensor>(py, this) }.get().get_attached(py)?;
-        Some(match maker.make(py, tensor) {
-            Ok(object) => object.into_ptr(),
-            Err(error) => raise(error),
-        })
+        let shared = unsafe { borrowed::<Tensor>(py, this) }.get().share_on_host(py, maker.version())?;
+        or_raise(maker.object_of(py, shared)).map(Bound::into_ptr)
     };
     quickly(py, quick, || match METHODS.get(py) {
         // SAFETY: it has one argument.

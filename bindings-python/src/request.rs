@@ -48,6 +48,7 @@ pub(crate) fn request<'py>(
 
 /// Asks a producer in host memory for its capsule. None if it fails: what it raised is forgotten, and it is to be asked
 /// by [`request`], which says why.
+#[inline]
 pub(crate) fn request_quickly<'py>(obj: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     let py = obj.py();
     let given = Given { copy: false, max_version: true, stream: false };
@@ -93,7 +94,7 @@ impl Given {
         static MADE: [PyOnceLock<Py<PyTuple>>; 8] = [const { PyOnceLock::new() }; 8];
         let which = usize::from(self.copy) | usize::from(self.max_version) << 1 | usize::from(self.stream) << 2;
         #[expect(clippy::indexing_slicing, reason = "three bits")]
-        let made = MADE[which].get_or_try_init(py, || {
+        let made = MADE[which].get_or_try_init(py, move || {
             let names = [(self.copy, "copy"), (self.max_version, "max_version"), (self.stream, "stream")];
             let given = names.iter().filter(|(given, _)| *given).map(|(_, name)| PyString::intern(py, name));
             PyTuple::new(py, given.collect::<Vec<_>>()).map(Bound::unbind)

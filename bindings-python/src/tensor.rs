@@ -2,7 +2,9 @@
 
 use core::ffi::c_int;
 
-use devexchange_core::{Flags, Tensor as CoreTensor, order};
+use devexchange_core::abi::dlpack::DLPackVersion;
+use devexchange_core::dlpack::{Managed, Owned, Request, share};
+use devexchange_core::{Device, Flags, Tensor as CoreTensor, order};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
@@ -41,11 +43,24 @@ impl Tensor {
         unsafe { self.0.take_alone() }
     }
 
-    /// As [`Tensor::get`]; none if it is closed.
+    /// What a consumer is handed that reads this version, of host memory. None if it is elsewhere or closed, or cannot be
+    /// handed over so, which [`dlpack::export`] says.
     #[inline]
-    pub(crate) fn get_attached(&self, py: Python<'_>) -> Option<CoreTensor> {
+    pub(crate) fn share_on_host<M: Managed>(&self, py: Python<'_>, max_version: DLPackVersion) -> Option<Owned<M>> {
+        let on_host = |tensor: &CoreTensor| match tensor.device() {
+            // Nothing is waited for, so nothing foreign is called.
+            Device::CPU => share(tensor, &Request { max_version, ..Request::default() }).ok(),
+            _ => None,
+        };
         // SAFETY: no method of a tensor detaches while it uses the handle.
-        unsafe { self.0.get_attached(py) }
+        unsafe { self.0.with_attached(py, on_host) }.flatten()
+    }
+
+    /// Where it is; none if it is closed.
+    #[inline]
+    pub(crate) fn device_now(&self, py: Python<'_>) -> Option<Device> {
+        // SAFETY: as above.
+        unsafe { self.0.with_attached(py, CoreTensor::device) }
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 //! an exchange needs each time is here, by hand, with as few steps as an extension in C takes: an object is made and
 //! ended, and asked for its capsule.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
 use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
@@ -24,11 +24,25 @@ struct Kind {
     object: *mut ffi::PyTypeObject,
     make: ffi::newfunc,
     end: ffi::destructor,
+    /// Where in an object the list of its weak references is.
+    weak: isize,
 }
 // SAFETY: types are touched by who is attached.
 unsafe impl Send for Kind {}
 // SAFETY: as above.
 unsafe impl Sync for Kind {}
+
+impl Kind {
+    /// Whether an object that ends may have weak references. It hardly ever has, and a look costs less than a call. Without a
+    /// GIL others may look at the list, too.
+    #[inline]
+    fn may_be_referred_to(&self, object: *mut ffi::PyObject) -> bool {
+        // SAFETY: within the object.
+        let list = unsafe { object.byte_offset(self.weak) }.cast::<*mut ffi::PyObject>();
+        // SAFETY: the object has its list there.
+        cfg!(Py_GIL_DISABLED) || !unsafe { *list }.is_null()
+    }
+}
 
 static KIND: OnceLock<Kind> = OnceLock::new();
 
@@ -63,6 +77,7 @@ pub(crate) fn init<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyType>> {
     // Consumers may look for it on the type itself.
     let table = intern!(py, "__dlpack_c_exchange_api__");
     object.setattr(table, base.getattr(table)?)?;
+    let weak = base.getattr("__weakrefoffset__")?.extract()?;
     let (make, end) = (slot(&base, ffi::Py_tp_new), slot(&base, ffi::Py_tp_dealloc));
     let none = || PyTypeError::new_err("the base of Tensor makes no objects");
     // SAFETY: that is what the slot has.
@@ -71,7 +86,7 @@ pub(crate) fn init<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyType>> {
     let end = unsafe { std::mem::transmute::<Option<NonNull<c_void>>, Option<ffi::destructor>>(end) };
     let (make, end) = (make.ok_or_else(none)?, end.ok_or_else(none)?);
     // The type is never given up.
-    KIND.get_or_init(|| Kind { object: object.clone().into_ptr().cast(), make, end });
+    KIND.get_or_init(|| Kind { object: object.clone().into_ptr().cast(), make, end, weak });
     Ok(object)
 }
 
@@ -81,37 +96,70 @@ fn slot(kind: &Bound<'_, PyType>, slot: c_int) -> Option<NonNull<c_void>> {
 }
 
 /// A tensor object without a tensor, which is put in afterwards.
-#[inline]
 pub(crate) fn empty(py: Python<'_>) -> PyResult<Bound<'_, Tensor>> {
-    let Some(kind) = KIND.get() else { return Err(PyTypeError::new_err("the module is not there")) };
-    let object = match spare::take(py) {
-        Some(memory) => revive(memory, kind.object),
-        // SAFETY: attached; the arguments are none.
-        None => unsafe { (kind.make)(kind.object, PyTuple::empty(py).as_ptr(), null_mut()) },
-    };
+    checked(py, empty_quickly(py))
+}
+
+/// A new object with the tensor.
+pub(crate) fn make(py: Python<'_>, tensor: CoreTensor) -> PyResult<Bound<'_, Tensor>> {
+    checked(py, make_quickly(py, tensor))
+}
+
+fn checked(py: Python<'_>, object: *mut ffi::PyObject) -> PyResult<Bound<'_, Tensor>> {
     // SAFETY: a new reference, or NULL with an exception.
     let object = unsafe { Bound::from_owned_ptr_or_err(py, object) }?;
     // SAFETY: an object of the type.
     Ok(unsafe { object.cast_into_unchecked() })
 }
 
-/// What ended, as a new object.
+/// As [`make`], without a `PyErr`: a new reference, or NULL with an exception.
 #[inline]
-fn revive(memory: NonNull<ffi::PyObject>, kind: *mut ffi::PyTypeObject) -> *mut ffi::PyObject {
-    // SAFETY: attached; the memory of an object of the type, which nobody has.
-    let object = unsafe { ffi::PyObject_Init(memory.as_ptr(), kind) };
-    // SAFETY: attached; whole, with a closed handle in it, and not tracked since its end.
-    unsafe { ffi::PyObject_GC_Track(object.cast()) };
+pub(crate) fn make_quickly(py: Python<'_>, tensor: CoreTensor) -> *mut ffi::PyObject {
+    let object = empty_quickly(py);
+    if object.is_null() {
+        let _aside = Aside::new(py);
+        drop(tensor);
+        return object;
+    }
+    // SAFETY: of this type, and referred to by the result.
+    let made = unsafe { quick::borrowed::<Tensor>(py, object) };
+    // SAFETY: made just now, so nobody else has it.
+    unsafe { made.get().fill_alone(tensor) };
     object
 }
 
-/// A new object with the tensor.
 #[inline]
-pub(crate) fn make(py: Python<'_>, tensor: CoreTensor) -> PyResult<Bound<'_, Tensor>> {
-    let object = empty(py)?;
-    // SAFETY: made just now, so nobody else has it.
-    unsafe { object.get().fill_alone(tensor) };
-    Ok(object)
+fn empty_quickly(py: Python<'_>) -> *mut ffi::PyObject {
+    let Some(kind) = KIND.get() else { return type_error(py, c"the module is not there") };
+    match spare::take(py) {
+        // SAFETY: attached; the memory of an object of the type, whole, with a closed handle in it, which nobody has.
+        Some(memory) => unsafe { ffi::PyObject_Init(memory.as_ptr(), kind.object) },
+        None => fresh(py, kind),
+    }
+}
+
+/// An object in new memory.
+#[inline(never)]
+fn fresh(py: Python<'_>, kind: &Kind) -> *mut ffi::PyObject {
+    // SAFETY: attached; the arguments are none.
+    let object = unsafe { (kind.make)(kind.object, PyTuple::empty(py).as_ptr(), null_mut()) };
+    if !object.is_null() {
+        // Python's collector looks for objects that refer to each other: a tensor refers to none but its type, which is there
+        // for ever. So it never needs to see one.
+        // SAFETY: attached, and an object of a type with a collector, as all of PyO3's have one.
+        unsafe { ffi::PyObject_GC_UnTrack(object.cast()) };
+    }
+    object
+}
+
+/// NULL, with an exception.
+#[cold]
+fn type_error(_py: Python<'_>, text: &'static CStr) -> *mut ffi::PyObject {
+    // SAFETY: never written.
+    let error = unsafe { ffi::PyExc_TypeError };
+    // SAFETY: attached; the text lives for ever.
+    unsafe { ffi::PyErr_SetString(error, text.as_ptr()) };
+    null_mut()
 }
 
 /// A tensor that is to become an object of Python's.
@@ -133,22 +181,19 @@ unsafe extern "C" fn refuse_new(
     _: *mut ffi::PyObject,
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: never written.
-    let error = unsafe { ffi::PyExc_TypeError };
-    // SAFETY: attached; the text lives for ever.
-    unsafe { ffi::PyErr_SetString(error, c"No constructor defined for Tensor".as_ptr()) };
-    null_mut()
+    // SAFETY: Python calls it, so it is attached.
+    type_error(unsafe { Python::assume_attached() }, c"No constructor defined for Tensor")
 }
 
 /// The end of an object: the memory is kept for the next one.
 unsafe extern "C" fn end(object: *mut ffi::PyObject) {
     // SAFETY: Python calls it, so it is attached.
     let py = unsafe { Python::assume_attached() };
-    // Python's collector looks at all objects, and must not find one without references. It may run in what follows.
-    // SAFETY: attached, and an object of a type with a collector, as all of PyO3's have one.
-    unsafe { ffi::PyObject_GC_UnTrack(object.cast()) };
-    // SAFETY: attached, and the object is not yet gone.
-    unsafe { ffi::PyObject_ClearWeakRefs(object) };
+    let kind = KIND.get();
+    if kind.is_none_or(|kind| kind.may_be_referred_to(object)) {
+        // SAFETY: attached, and the object is not yet gone.
+        unsafe { ffi::PyObject_ClearWeakRefs(object) };
+    }
     // What a panic says is in the trace; the object ends all the same.
     let _ = catch_unwind(AssertUnwindSafe(|| {
         // The object may end because of an exception, which a foreign release must not see.
@@ -160,16 +205,16 @@ unsafe extern "C" fn end(object: *mut ffi::PyObject) {
         crate::queue::drain();
     }));
     if !spare::keep(py, object) {
-        if let Some(kind) = KIND.get() {
+        if let Some(kind) = kind {
             // SAFETY: PyO3's class made it, and nobody has it.
             unsafe { (kind.end)(object) };
         }
         return;
     }
-    if let Some(kind) = KIND.get() {
-        // SAFETY: an object of a type of the heap counts its type; this one is no object any more.
-        unsafe { ffi::Py_DECREF(kind.object.cast()) };
-    }
+    // SAFETY: its memory is still there.
+    let kind = unsafe { ffi::Py_TYPE(object) };
+    // SAFETY: an object of a type of the heap counts its type; this one is no object any more.
+    unsafe { ffi::Py_DECREF(kind.cast()) };
 }
 
 /// The memory of the object that ended last, with a closed handle in it: as CPython keeps the memory of its own small

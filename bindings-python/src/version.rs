@@ -1,38 +1,126 @@
 //! What version a consumer of `__dlpack__` asks for, if that is all that it asks for.
 
-use core::ffi::c_int;
+use std::cell::UnsafeCell;
+
+use devexchange_core::abi::dlpack::DLPackVersion;
 use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::python;
+use crate::quick::borrowed;
+
+/// What a consumer reads that names no version: the legacy struct.
+const UNNAMED: DLPackVersion = DLPackVersion { major: 0, minor: 0 };
 
 /// What `max_version` is, where all else that is named is `None`.
 ///
 /// # Safety
 /// The arguments of a call.
+#[inline]
 pub(crate) unsafe fn asked(
+    py: Python<'_>,
     arguments: *const *mut ffi::PyObject,
     n: ffi::Py_ssize_t,
     names: *mut ffi::PyObject,
-) -> Option<Option<(u32, u32)>> {
-    let mut max_version = None;
+) -> Option<DLPackVersion> {
     if n != 0 || names.is_null() {
-        return (n == 0).then_some(max_version);
+        return (n == 0).then_some(UNNAMED);
     }
+    if let Some(last) = last(py).filter(|last| last.names == names) {
+        // SAFETY: there are as many arguments as names.
+        let values = unsafe { std::slice::from_raw_parts(arguments, last.count) };
+        let none = none(py);
+        if values.iter().enumerate().all(|(i, &value)| value == if i == last.at { last.value } else { none }) {
+            return Some(last.version);
+        }
+    }
+    // SAFETY: the caller's contract.
+    unsafe { read(py, arguments, names) }
+}
+
+/// As [`asked`], of a call in which all is named.
+///
+/// # Safety
+/// As above.
+unsafe fn read(
+    py: Python<'_>,
+    arguments: *const *mut ffi::PyObject,
+    names: *mut ffi::PyObject,
+) -> Option<DLPackVersion> {
     // SAFETY: names are a tuple.
-    let count = unsafe { ffi::PyTuple_Size(names) };
+    let count = unsafe { ffi::PyTuple_Size(names) } as usize;
     // SAFETY: there are as many arguments as names.
-    let values = unsafe { std::slice::from_raw_parts(arguments, count as usize) };
-    for (i, &value) in values.iter().enumerate() {
+    let values = unsafe { std::slice::from_raw_parts(arguments, count) };
+    let mut asked = None;
+    for (at, &value) in values.iter().enumerate() {
         // SAFETY: names are a tuple, and this is one of them.
-        let name = unsafe { ffi::PyTuple_GetItem(names, i as ffi::Py_ssize_t) };
+        let name = unsafe { ffi::PyTuple_GetItem(names, at as ffi::Py_ssize_t) };
         // SAFETY: a string, which the tuple keeps.
         match unsafe { text(name) }? {
-            // SAFETY: an argument of the call.
-            b"max_version" => max_version = Some(unsafe { pair(value) }?),
-            // SAFETY: attached.
-            b"dl_device" | b"copy" | b"stream" if value == unsafe { ffi::Py_None() } => {}
+            b"max_version" => {
+                // SAFETY: an argument of the call.
+                let pair = unsafe { borrowed::<PyAny>(py, value) };
+                let [major, minor] = python::pair(&pair)?;
+                let version = DLPackVersion { major: major.try_into().ok()?, minor: minor.try_into().ok()? };
+                asked = Some(Asked { names, count, at, value, version });
+            }
+            b"dl_device" | b"copy" | b"stream" if value == none(py) => {}
             _ => return None,
         }
     }
-    Some(max_version)
+    let Some(asked) = asked else { return Some(UNNAMED) };
+    keep(py, asked);
+    Some(asked.version)
+}
+
+fn none(_py: Python<'_>) -> *mut ffi::PyObject {
+    // SAFETY: attached.
+    unsafe { ffi::Py_None() }
+}
+
+/// A version, and how it was asked for.
+#[derive(Clone, Copy)]
+struct Asked {
+    names: *mut ffi::PyObject,
+    count: usize,
+    /// Which of the arguments is the version.
+    at: usize,
+    value: *mut ffi::PyObject,
+    version: DLPackVersion,
+}
+
+/// What was asked last. Most consumers make their names and the version once, and give the same objects each time: tuples,
+/// which do not change. While they are kept here, others have other addresses.
+struct Last(UnsafeCell<Option<Asked>>);
+// SAFETY: touched by who is attached, and with a GIL only.
+unsafe impl Sync for Last {}
+
+static LAST: Last = Last(UnsafeCell::new(None));
+
+/// Without a GIL nothing is kept: it would have to be locked.
+#[inline]
+fn last(_py: Python<'_>) -> Option<Asked> {
+    if cfg!(Py_GIL_DISABLED) {
+        return None;
+    }
+    // SAFETY: attached, with a GIL.
+    unsafe { *LAST.0.get() }
+}
+
+fn keep(_py: Python<'_>, asked: Asked) {
+    if cfg!(Py_GIL_DISABLED) {
+        return;
+    }
+    for object in [asked.names, asked.value] {
+        // SAFETY: attached, and the call has both.
+        unsafe { ffi::Py_INCREF(object) };
+    }
+    // SAFETY: attached, with a GIL.
+    let before = unsafe { (*LAST.0.get()).replace(asked) };
+    for object in before.into_iter().flat_map(|before| [before.names, before.value]) {
+        // SAFETY: attached, and counted when it was kept.
+        unsafe { ffi::Py_DECREF(object) };
+    }
 }
 
 /// # Safety
@@ -43,37 +131,4 @@ unsafe fn text<'a>(string: *mut ffi::PyObject) -> Option<&'a [u8]> {
     let first = unsafe { ffi::PyUnicode_AsUTF8AndSize(string, &raw mut length) };
     // SAFETY: the string keeps its text.
     (!first.is_null()).then(|| unsafe { std::slice::from_raw_parts(first.cast(), length as usize) })
-}
-
-/// A pair of small numbers.
-///
-/// # Safety
-/// A borrowed object.
-unsafe fn pair(object: *mut ffi::PyObject) -> Option<(u32, u32)> {
-    // SAFETY: any object may be asked.
-    if unsafe { ffi::PyTuple_CheckExact(object) } == 0 {
-        return None;
-    }
-    // SAFETY: a tuple.
-    if unsafe { ffi::PyTuple_Size(object) } != 2 {
-        return None;
-    }
-    // SAFETY: there are two.
-    let [first, second] = [0, 1].map(|i| unsafe { ffi::PyTuple_GetItem(object, i) });
-    // SAFETY: the tuple keeps both.
-    let [first, second] = [first, second].map(|number| unsafe { small(number) });
-    Some((first?, second?))
-}
-
-/// # Safety
-/// A borrowed object.
-unsafe fn small(object: *mut ffi::PyObject) -> Option<u32> {
-    // SAFETY: any object may be asked.
-    if unsafe { ffi::PyLong_CheckExact(object) } == 0 {
-        return None;
-    }
-    let mut overflow: c_int = 0;
-    // SAFETY: an integer, so nothing is raised.
-    let value = unsafe { ffi::PyLong_AsLongAndOverflow(object, &raw mut overflow) };
-    u32::try_from(value).ok().filter(|_| overflow == 0)
 }

@@ -57,13 +57,13 @@ def test_an_exchange_allocates_nothing_of_its_own(tmp_path):
     assert done.stdout.split() == ["0.0", "0.0" if HAS_GIL else "1.0", "1.0"]
 
 
-def test_an_object_that_ended_is_out_of_the_collectors_sight():
-    tensor = from_dlpack(MATRIX)
-    assert gc.is_tracked(tensor)
-    del tensor
-    # To look at one would end it once more.
+def test_objects_are_out_of_the_collectors_sight():
+    tensors = [from_dlpack(MATRIX), from_dlpack(MATRIX)]
+    assert not [tensor for tensor in tensors if gc.is_tracked(tensor)]
+    tensors.clear()
+    # One in the memory of another, which must not be found without references either.
+    assert not gc.is_tracked(from_dlpack(MATRIX))
     assert not [thing for thing in gc.get_objects() if type(thing) is Tensor]
-    assert gc.is_tracked(from_dlpack(MATRIX))
 
 
 def test_an_object_ends_before_its_memory_is_used_again():
@@ -124,6 +124,7 @@ def test_signatures_and_texts_are_there():
         ({"max_version": None}, "dltensor"),
         ({"max_version": (0, 8)}, "dltensor"),
         ({"max_version": (1, 0)}, "dltensor_versioned"),
+        ({"max_version": (True, 0)}, "dltensor_versioned"),
         ({"copy": None, "stream": None, "max_version": (9, 9), "dl_device": None}, "dltensor_versioned"),
         ({"max_version": (1, 0), "stream": -1, "dl_device": (1, 0), "copy": False}, "dltensor_versioned"),
         ({"max_version": [1, 0]}, None),
@@ -140,6 +141,36 @@ def test_what_is_asked_for(asked, name):
             tensor.__dlpack__(**asked)
     else:
         assert f'"{name}"' in repr(tensor.__dlpack__(**asked))
+
+
+def test_what_was_asked_for_before_is_no_answer():
+    tensor = from_dlpack(MATRIX)
+
+    def name(**asked):
+        return repr(tensor.__dlpack__(**asked)).split('"')[1]
+
+    def ask(version, copy):
+        return repr(tensor.__dlpack__(max_version=version, copy=copy)).split('"')[1]
+
+    def copies(give):
+        source = SimpleNamespace(__dlpack__=lambda **_: give(), __dlpack_device__=tensor.__dlpack_device__)
+        return numpy.from_dlpack(source).ctypes.data != MATRIX.ctypes.data
+
+    new, old = (1, 0), (0, 8)
+    for _ in range(2):
+        # The same names with other values, and the same values under other names.
+        assert [ask(new, None), ask(old, None), ask(None, None)] == ["dltensor_versioned", "dltensor", "dltensor"]
+        assert [ask(new, False), ask(new, None), name(max_version=new)] == ["dltensor_versioned"] * 3
+        with pytest.raises(TypeError):
+            ask(None, new)
+        with pytest.raises(TypeError, match="nothing"):
+            name(nothing=new, copy=None)
+        assert copies(lambda: tensor.__dlpack__(max_version=new, copy=True))
+        assert not copies(lambda: tensor.__dlpack__(max_version=new, copy=None))
+    # Objects that come to the places of others.
+    for i in range(100):
+        assert ask(tuple([i % 2, i]), None) == ("dltensor_versioned" if i % 2 else "dltensor")
+        assert name(**{"copy": None, "max_version": tuple([1, i])}) == "dltensor_versioned"
 
 
 def test_what_numpy_cannot_give_is_its_own_error():
