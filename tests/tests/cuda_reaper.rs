@@ -74,6 +74,17 @@ impl Scene {
     }
 }
 
+/// For a driver that wants a current context to be asked for an event: whoever is refused asks once more with that of the event.
+#[test]
+fn a_query_is_made_again_with_the_context_of_the_event() {
+    if sim::skipped("faults are injected into the simulated driver") {
+        return;
+    }
+    const INVALID_CONTEXT: u32 = 201;
+    assert_eq!(Scene::with_failures(TRIES + 1, INVALID_CONTEXT), (1, 0));
+    assert_eq!(Scene::with_failures(2 * (TRIES + 1), INVALID_CONTEXT), (0, 1));
+}
+
 #[test]
 fn a_query_that_fails_is_made_again() {
     if sim::skipped("faults are injected into the simulated driver") {

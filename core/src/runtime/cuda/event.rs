@@ -158,9 +158,16 @@ impl Event {
     /// # Errors
     /// `DEVX_DRIVER`.
     pub(crate) fn query(&self) -> Result<bool> {
-        let Recorded { driver, handle, .. } = *self.0.header();
+        let Recorded { driver, context, handle, .. } = *self.0.header();
         // SAFETY: an event that was recorded and is not destroyed.
-        match unsafe { (driver.event_query)(handle.0) } {
+        let ask = || unsafe { (driver.event_query)(handle.0) };
+        let mut code = ask();
+        if code == Code::INVALID_CONTEXT {
+            // No driver is documented to want a current context for this. If one does, it gets it.
+            let _current = Current::enter(driver, context)?;
+            code = ask();
+        }
+        match code {
             Code::NOT_READY => Ok(false),
             code => driver.check("cuEventQuery", code).map(|()| true),
         }
@@ -171,7 +178,9 @@ impl Event {
     /// # Errors
     /// `DEVX_DRIVER`.
     pub fn synchronize(&self) -> Result<()> {
-        let (driver, handle) = (Driver::get()?, self.0.header().handle);
+        let driver = Driver::get()?;
+        let Recorded { context, handle, .. } = *self.0.header();
+        let _current = Current::enter(driver, context)?;
         let _apart = Apart::enter(driver)?;
         // SAFETY: an event that was recorded and is not destroyed.
         driver.check("cuEventSynchronize", unsafe { (driver.event_synchronize)(handle.0) })
