@@ -225,7 +225,8 @@ impl Call<'_> {
         }
         let to = self.end(copy.to, copy.n, copy.sides.0)?;
         let from = self.end(copy.from, copy.n, copy.sides.1)?;
-        if !copy.between && !(self.in_reach(stream, to) && self.in_reach(stream, from)) {
+        let in_reach = copy.between || (self.in_reach(stream, to) && self.in_reach(stream, from));
+        if !in_reach {
             return Err(Code::INVALID_VALUE);
         }
         let n = copy.n;
