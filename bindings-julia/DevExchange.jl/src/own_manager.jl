@@ -5,7 +5,8 @@
 
 What a manager is asked for: `device` (which, and which kind of memory), `bytes` (0 is fine), the `stream` in whose
 order device memory is given and taken back, as a number, or `nothing` if it has to be ready at once, and `host_flags`
-of pinned memory (`DevExchange.DEVX_HOST_...`).
+of pinned memory (`DevExchange.DEVX_HOST_...`). The stream is never `DevExchange.PER_THREAD_STREAM`, as functions run on
+other threads than who asks: `DevExchange.LEGACY_STREAM` stands for it.
 """
 struct MemoryRequest
     device::DLDevice
