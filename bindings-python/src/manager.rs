@@ -24,15 +24,16 @@ static STATISTICS: Class = Class::new("devexchange._types", "Statistics");
 /// `host_only`, `pool` and `limited`.
 ///
 /// `MemoryManager(object)` is one that is written in Python. The object has a method `allocate(request)`, which is
-/// given a `MemoryRequest` (its `device` is a pair of numbers, as in DLPack: a `Device`) and gives a `Memory` of another
-/// manager, or a pair of an address and a function without arguments that gives the memory back (None if there is nothing to
-/// do). It may have `initialize(device_id)`,
-/// `pin(request, address)`, which gives the function that unpins, `memory_info(device_id)`, which gives a pair of free
-/// and all bytes, `ipc_handle(address)`, which gives an `IpcHandle`, `reset(device_id)`, `trim(device_id, keep)`,
-/// `defer_cleanup(begin)` and `close()`, which is called when the manager and all memory of it are given up. Any thread
-/// may call them, several at once; an exception becomes the error of the call that was made, and its cause. What gives
-/// memory back is called by whichever thread of Python's is the next one to call into this package. A cycle between such an
-/// object and its manager is not seen by Python's collector: close the manager.
+/// given a `MemoryRequest` (its `device` is a pair of numbers, as in DLPack: a `Device`) and gives a `Memory` of
+/// another manager, or a pair of an address and a function without arguments that gives the memory back (None if
+/// there is nothing to do). It may have `initialize(device_id)`, `pin(request, address)`, which gives the function
+/// that unpins, `memory_info(device_id)`, which gives a pair of free and all bytes, `ipc_handle(address)`, which
+/// gives an `IpcHandle`, `reset(device_id)`, `trim(device_id, keep)`, `defer_cleanup(begin)` and `close()`, which
+/// is called when the manager and all memory of it are given up. Any thread may call them, several at once; an
+/// exception becomes the error of the call that was made, and its cause. What gives memory back is called by
+/// whichever thread of Python's is the next one to call into this package; close a `DeviceStream` that it needs
+/// only after that. A cycle between such an object and its manager is not seen by Python's collector: close the
+/// manager.
 ///
 /// Any thread may use a manager. `close`, or a `with` block, gives up this object's part; memory outlives its manager.
 #[pyclass(frozen, module = "devexchange", weakref)]
