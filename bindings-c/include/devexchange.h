@@ -829,7 +829,9 @@ devx_status devx_ledger_read(devx_ledger *out, devx_error *error);
 
 /**
  * Allocates memory; `out->owner` gives it back, once, from any thread, whether or not the manager
- * is still there.
+ * is still there. That is in the order of the request's stream, if there is one, which is not
+ * destroyed before. A tensor or batch that is made with `out->owner` does not know that stream: to
+ * it, work on all others is named as a use (`devx_tensor_used_on`), also what fills it.
  */
 devx_status devx_manager_allocate(
     devx_manager_t const *manager,
@@ -1032,7 +1034,9 @@ devx_status devx_stream_close(DLDevice device, int64_t stream, devx_error *error
 
 /**
  * Makes a stream on a device that does not wait for the legacy default stream. Whoever makes a
- * stream destroys it.
+ * stream destroys it, after what was allocated, copied, imported or produced on it is released, and
+ * what was exported of that. A stream that was only waited on, or named as one that uses something,
+ * is needed for that call only.
  */
 devx_status devx_stream_create(DLDevice device, int64_t *out, devx_error *error);
 
@@ -1080,7 +1084,7 @@ devx_status devx_tensor_allocate_shared(
 
 /**
  * Makes a tensor over new memory of a manager, compact and row-major, not initialised; otherwise as
- * `devx_tensor_allocate`.
+ * `devx_tensor_allocate`. Pinned and managed memory is asked for the device of the stream.
  */
 devx_status devx_tensor_allocate_with(
     devx_manager_t const *manager,
@@ -1252,7 +1256,9 @@ devx_status devx_tensor_plan_fixed_shape_column(
 
 /**
  * Says that the data is there when what is queued on `stream` is done: for a producer that worked
- * on another stream than the legacy default one. To be called before the tensor is shared.
+ * on another stream than the legacy default one. To be called before the tensor is shared. Memory
+ * that is given back in the order of another stream is so only after that work, too. The stream is
+ * not destroyed before the tensor, and what was exported of it, is released.
  */
 devx_status devx_tensor_produced_on(devx_tensor_t *tensor, int64_t stream, devx_error *error);
 
@@ -1338,7 +1344,7 @@ devx_status devx_tensor_to_fixed_shape_column(
 /**
  * Says that work which is queued on `stream` uses the tensor: its memory is released only when that
  * work is done, however early the tensor is released. From any thread, for as many streams as there
- * are.
+ * are. The stream is needed for this call only.
  */
 devx_status devx_tensor_used_on(devx_tensor_t const *tensor, int64_t stream, devx_error *error);
 

@@ -350,7 +350,7 @@ inline constexpr std::int64_t legacy_stream = 1;
 inline constexpr std::int64_t per_thread_stream = 2;
 
 /* A stream of a device, wherever the data is that it is used with: 1 and 2 by themselves are default streams of the data's
- * device. For this library only (devx_stream_of_device). */
+ * device, so a default stream of another device is named with it. For this library only (devx_stream_of_device). */
 inline std::int64_t stream_of(DLDevice device, std::int64_t stream) {
     std::int64_t out = no_stream;
     detail::check([&](devx_error *error) { return devx_stream_of_device(device, stream, &out, error); });
@@ -358,7 +358,8 @@ inline std::int64_t stream_of(DLDevice device, std::int64_t stream) {
 }
 
 /* A stream of one's own, closed when this goes (devx_stream_close): destroyed when no release that waits then may give
- * memory back on it. What is queued on it is still done. It converts to the number. */
+ * memory back on it. What is queued on it is still done. It converts to the number. It outlives what was allocated, copied,
+ * imported or produced on it, and what was handed on of that; wait() and used_on() need it for the call only. */
 class Stream {
 public:
     /* No stream: what is left of one that was moved. */
@@ -845,7 +846,8 @@ public:
     void used_on(std::int64_t stream) const {
         detail::check([&](devx_error *error) { return devx_tensor_used_on(get(), stream, error); });
     }
-    /* The data is there after what is queued on `stream`; to be said before the tensor is shared. */
+    /* The data is there after what is queued on `stream`, which outlives the tensor; to be said before that is shared. Memory
+     * that is given back in the order of another stream is so only after that work, too. */
     void produced_on(std::int64_t stream) {
         detail::check([&](devx_error *error) { return devx_tensor_produced_on(get(), stream, error); });
     }
@@ -1405,7 +1407,7 @@ public:
     void used_on(std::int64_t stream) const {
         detail::check([&](devx_error *error) { return devx_batch_used_on(get(), stream, error); });
     }
-    /* The data is there after what is queued on `stream`; to be said before the batch is shared. */
+    /* The data is there after what is queued on `stream`; as of a tensor. */
     void produced_on(std::int64_t stream) {
         detail::check([&](devx_error *error) { return devx_batch_produced_on(get(), stream, error); });
     }
@@ -2038,6 +2040,7 @@ public:
     void initialize(std::int32_t device_id) const {
         detail::check([&](devx_error *error) { return devx_manager_initialize(get(), device_id, error); });
     }
+    /* Memory, given back in the order of the request's stream, if there is one (devx_manager_allocate). */
     Memory allocate(devx_memory_request const &request) const {
         devx_memory raw{};
         detail::check([&](devx_error *error) { return devx_manager_allocate(get(), &request, &raw, error); });

@@ -118,7 +118,9 @@ unsafe fn devx_manager_initialize(
     guard(error, || unsafe { ManagerHandle::borrow(manager, "manager") }?.initialize(device_id))
 }
 
-/// Allocates memory; `out->owner` gives it back, once, from any thread, whether or not the manager is still there.
+/// Allocates memory; `out->owner` gives it back, once, from any thread, whether or not the manager is still there. That is in
+/// the order of the request's stream, if there is one, which is not destroyed before. A tensor or batch that is made with
+/// `out->owner` does not know that stream: to it, work on all others is named as a use (`devx_tensor_used_on`), also what fills it.
 #[ffi_export]
 unsafe fn devx_manager_allocate(
     manager: *const ManagerHandle,
@@ -140,7 +142,7 @@ unsafe fn devx_manager_allocate(
 }
 
 /// Makes a tensor over new memory of a manager, compact and row-major, not initialised; otherwise as
-/// `devx_tensor_allocate`.
+/// `devx_tensor_allocate`. Pinned and managed memory is asked for the device of the stream.
 #[ffi_export]
 unsafe fn devx_tensor_allocate_with(
     manager: *const ManagerHandle,

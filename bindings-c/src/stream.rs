@@ -17,7 +17,9 @@ use crate::ctypes::{ColumnRecord, DlDataType, DlDevice, ErrorRecord, Legacy, Sta
 use crate::error::{guard, list, list_mut, required};
 use crate::tensor::TensorHandle;
 
-/// Makes a stream on a device that does not wait for the legacy default stream. Whoever makes a stream destroys it.
+/// Makes a stream on a device that does not wait for the legacy default stream. Whoever makes a stream destroys it, after
+/// what was allocated, copied, imported or produced on it is released, and what was exported of that. A stream that was
+/// only waited on, or named as one that uses something, is needed for that call only.
 #[ffi_export]
 fn devx_stream_create(device: DlDevice, out: Option<Out<'_, i64>>, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
@@ -242,7 +244,9 @@ unsafe fn devx_tensor_check_pointers(tensor: *const TensorHandle, error: Option<
 }
 
 /// Says that the data is there when what is queued on `stream` is done: for a producer that worked on another stream than
-/// the legacy default one. To be called before the tensor is shared.
+/// the legacy default one. To be called before the tensor is shared. Memory that is given back in the order of another
+/// stream is so only after that work, too. The stream is not destroyed before the tensor, and what was exported of it, is
+/// released.
 #[ffi_export]
 unsafe fn devx_tensor_produced_on(tensor: *mut TensorHandle, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
@@ -266,7 +270,7 @@ unsafe fn devx_tensor_wait(tensor: *const TensorHandle, stream: i64, error: Opti
 }
 
 /// Says that work which is queued on `stream` uses the tensor: its memory is released only when that work is done, however
-/// early the tensor is released. From any thread, for as many streams as there are.
+/// early the tensor is released. From any thread, for as many streams as there are. The stream is needed for this call only.
 #[ffi_export]
 unsafe fn devx_tensor_used_on(tensor: *const TensorHandle, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {

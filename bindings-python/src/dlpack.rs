@@ -141,8 +141,17 @@ fn by_methods(obj: &Bound<'_, PyAny>, on_host: bool, wanted: &Wanted) -> Result<
         true => Device::CPU,
         false => device::from_python(&obj.call_method0(intern!(obj.py(), "__dlpack_device__"))?)?,
     };
-    let stream = wanted.stream_for(source)?;
-    from_there(capsule::take(&request(obj, stream, wanted.copy)?, stream)?, source)
+    let wanted_on = wanted.stream_for(source)?;
+    // SAFETY: the stream is the caller's, alive as it was named.
+    let asked = wanted_on.map(|stream| unsafe { RawStream::new(stream.value()) });
+    let mut tensor = from_there(capsule::take(&request(obj, asked, wanted.copy)?, asked)?, source)?;
+    // The producer takes the number of a default stream for that of its own device: one of another device waits for it.
+    if let Some(named) = wanted_on.filter(|_| wanted_on != asked) {
+        let consumer = tensor.stream(named)?;
+        tensor.wait(consumer)?;
+        tensor.produced_on(consumer)?;
+    }
+    Ok(tensor)
 }
 
 /// A tensor that has to be where the object said.

@@ -24,14 +24,16 @@ static STATISTICS: Class = Class::new("devexchange._types", "Statistics");
 /// `host_only`, `pool` and `limited`.
 ///
 /// `MemoryManager(object)` is one that is written in Python. The object has a method `allocate(request)`, which is
-/// given a `MemoryRequest` and gives a `Memory` of another manager, or a pair of an address and a function without
-/// arguments that gives the memory back (None if there is nothing to do). It may have `initialize(device_id)`,
-/// `pin(request, address)`, which gives the function that unpins, `memory_info(device_id)`, which gives a pair of free
-/// and all bytes, `ipc_handle(address)`, which gives an `IpcHandle`, `reset(device_id)`, `trim(device_id, keep)`,
-/// `defer_cleanup(begin)` and `close()`, which is called when the manager and all memory of it are given up. Any thread
-/// may call them, several at once; an exception becomes the error of the call that was made, and its cause. What gives
-/// memory back is called by whichever thread of Python's is the next one to call into this package. A cycle between such an
-/// object and its manager is not seen by Python's collector: close the manager.
+/// given a `MemoryRequest` (its `device` is a pair of numbers, as in DLPack: a `Device`) and gives a `Memory` of
+/// another manager, or a pair of an address and a function without arguments that gives the memory back (None if
+/// there is nothing to do). It may have `initialize(device_id)`, `pin(request, address)`, which gives the function
+/// that unpins, `memory_info(device_id)`, which gives a pair of free and all bytes, `ipc_handle(address)`, which
+/// gives an `IpcHandle`, `reset(device_id)`, `trim(device_id, keep)`, `defer_cleanup(begin)` and `close()`, which
+/// is called when the manager and all memory of it are given up. Any thread may call them, several at once; an
+/// exception becomes the error of the call that was made, and its cause. What gives memory back is called by
+/// whichever thread of Python's is the next one to call into this package; close a `DeviceStream` that it needs
+/// only after that. A cycle between such an object and its manager is not seen by Python's collector: close the
+/// manager.
 ///
 /// Any thread may use a manager. `close`, or a `with` block, gives up this object's part; memory outlives its manager.
 #[pyclass(frozen, module = "devexchange", weakref)]
@@ -109,8 +111,9 @@ impl MemoryManager {
         self.ask(py, |manager| manager.initialize(device_id))
     }
 
-    /// Memory of a kind, and for a device, as `device` says: (2, n) device memory, (3, n) pinned, (13, n) managed, (1,
-    /// 0) plain host memory. With a `stream`, device memory is given and taken back in its order, if the manager can do
+    /// Memory of a kind, and for a device, as `device` says. It is a pair of numbers, as in DLPack, and not a name, because
+    /// pinned and managed memory is for a device, too: (2, n) device memory, (3, n) pinned, (13, n) managed, (1, 0) plain
+    /// host memory. With a `stream`, device memory is given and taken back in its order, if the manager can do
     /// that. `mapped`, `portable` and `write_combined` are of pinned memory: devices can use it; in all contexts; fast
     /// to write for the host and slow to read.
     ///
@@ -276,9 +279,10 @@ impl Drop for DeferredCleanup {
 }
 
 /// A tensor over new memory, compact and row-major, not initialised. `dtype` is a name, or an object that has one
-/// (`numpy.dtype`); `device` is named as for `from_dlpack`. Without a `manager` the library allocates by itself: with a `stream`, memory of a device comes from
-/// its default pool, ready for work on that stream; without one it is ready at once. Such memory is given back on its
-/// stream, which must not be destroyed before everybody has released it; a `DeviceStream` waits for releases by itself.
+/// (`numpy.dtype`); `device` is named as for `from_dlpack`. Without a `manager` the library allocates by itself: with a
+/// `stream`, memory of a device comes from its default pool, ready for work on that stream; without one it is ready at once.
+/// Such memory is given back on its stream, which must not be destroyed before everybody has released it; a `DeviceStream`
+/// waits for releases by itself. Pinned and managed memory is made for the device of the stream.
 #[pyfunction]
 #[pyo3(signature = (shape, dtype=None, *, device=None, stream=None, manager=None))]
 pub(crate) fn empty(

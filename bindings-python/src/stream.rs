@@ -4,11 +4,20 @@ use devexchange_core::runtime::cuda::RawStream;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt};
 
+use crate::device_stream::DeviceStream;
 use crate::error::{Result, refuse, wrong_type};
+
+/// The number of a stream: of one of this package's, which names the device of a default stream, or as [`plain_number`].
+pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
+    match stream.cast::<DeviceStream>() {
+        Ok(ours) => ours.get().number(),
+        Err(_) => plain_number(stream),
+    }
+}
 
 /// The number of a stream: an integer as the protocols write it, or an object with `__cuda_stream__`, which gives a
 /// pair of a version and a handle (cuda.core, "CUDA stream protocol").
-pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
+pub(crate) fn plain_number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
     if stream.is_instance_of::<PyBool>() {
         return wrong_type!("stream is {stream}: a bool is not a stream");
     }

@@ -11,7 +11,7 @@ use crate::abi::types::DEVX_NOT_READY;
 use crate::arrow::Batch;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, refuse};
-use crate::memory::{Lazy, Owner, Vacant, push};
+use crate::memory::{InOrder, Lazy, Owner, Vacant, push};
 pub use crate::runtime::cuda::NO_SYNC;
 use crate::runtime::cuda::reaper::{Held, Later};
 use crate::runtime::cuda::{Event, ForeignEvent, RawStream, Stream, reaper};
@@ -133,6 +133,8 @@ struct Noted {
     /// The release that waits for the events; made with the first one.
     later: Mutex<Option<Later>>,
     whose: Whose,
+    /// Who fills the data, if memory of it is given back in another order: what is queued there in the end comes before that.
+    filler: Option<Stream>,
 }
 
 /// Whose data is used, and so who waits for the uses to be over.
@@ -142,8 +144,6 @@ enum Whose {
     /// Its producer works on a stream, which has to wait for the uses before it goes on (CUDA Array Interface,
     /// "Synchronization").
     Lent(Stream),
-    /// As [`Whose::Own`], but given back in the order of another stream than this one, which fills it.
-    Filled(Stream),
     /// It is a view: what uses it uses what it is a view of, which is the one to wait.
     OfTensor(Tensor),
     /// As above.
@@ -152,7 +152,7 @@ enum Whose {
 
 impl Uses {
     fn of(whose: Whose) -> Result<Self> {
-        Ok(Self(Lazy::new(Noted { later: Mutex::default(), whose })?))
+        Ok(Self(Lazy::new(Noted::of(whose))?))
     }
 
     /// Of data whose producer works on a stream.
@@ -170,19 +170,31 @@ impl Uses {
         Self::of(Whose::OfBatch(batch))
     }
 
-    /// Says that `filler` fills memory that is given back in the order of another stream: what is queued on `filler` when
-    /// the memory is given up comes before that.
-    pub(crate) fn filled_on(&mut self, filler: Stream) -> Result<()> {
-        // What is queued by now is noted at once, for if that is being captured in the end.
-        self.add(filler)?;
+    /// Says that `filler` fills data of `owner`. Memory that is given back in the order of another stream is so only after
+    /// what is queued on `filler` when the data is given up; other owners know by themselves when to.
+    pub(crate) fn filled_on(&mut self, owner: Option<&Owner>, filler: Stream) -> Result<()> {
+        let is_elsewhere = self.in_order(owner).is_some_and(|order| order.is_of_other(filler));
+        if is_elsewhere {
+            // What is queued by now is noted at once: so nothing is wanting in the end, and a capture is refused here.
+            self.add(filler)?;
+        }
         if let Some(noted) = self.0.made_mut() {
-            noted.whose = Whose::Filled(filler);
+            noted.filler = is_elsewhere.then_some(filler);
         }
         Ok(())
     }
 
+    /// How memory of the data, or of what it is a view of, is given back in the order of streams, if it is.
+    pub(crate) fn in_order(&self, owner: Option<&Owner>) -> Option<InOrder> {
+        match self.0.made().map(|noted| &noted.whose) {
+            Some(Whose::OfTensor(tensor)) => tensor.in_order(),
+            Some(Whose::OfBatch(batch)) => batch.in_order(),
+            _ => owner?.in_order(),
+        }
+    }
+
     fn noted(&self) -> Result<&Noted> {
-        self.0.get(|| Noted { later: Mutex::default(), whose: Whose::Own })
+        self.0.get(|| Noted::of(Whose::Own))
     }
 
     /// Notes that work which is queued on `stream` until now uses the data.
@@ -191,7 +203,7 @@ impl Uses {
         match &noted.whose {
             Whose::OfTensor(tensor) => return tensor.used_on(stream),
             Whose::OfBatch(batch) => return batch.used_on(stream),
-            Whose::Own | Whose::Lent(_) | Whose::Filled(_) => {}
+            Whose::Own | Whose::Lent(_) => {}
         }
         stream.require_no_capture()?;
         noted.change(|events| {
@@ -211,7 +223,7 @@ impl Uses {
         match &noted.whose {
             Whose::OfTensor(tensor) => return tensor.used_until(event),
             Whose::OfBatch(batch) => return batch.used_until(event),
-            Whose::Own | Whose::Lent(_) | Whose::Filled(_) => {}
+            Whose::Own | Whose::Lent(_) => {}
         }
         noted.change(|events| {
             // Nobody says of such events which stands for which: what is over goes, or there would be ever more.
@@ -243,7 +255,7 @@ impl Uses {
         match &noted.whose {
             Whose::OfTensor(tensor) => return tensor.uses().each(act),
             Whose::OfBatch(batch) => return batch.uses().each(act),
-            Whose::Own | Whose::Lent(_) | Whose::Filled(_) => {}
+            Whose::Own | Whose::Lent(_) => {}
         }
         let mut later = noted.later.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(later) = &mut *later else { return Ok(false) };
@@ -280,6 +292,10 @@ impl Uses {
 }
 
 impl Noted {
+    fn of(whose: Whose) -> Self {
+        Self { later: Mutex::default(), whose, filler: None }
+    }
+
     /// Changes the events with the lock held: of two threads that name one stream, the one whose event is the later one is
     /// the last to come.
     fn change(&self, change: impl FnOnce(&mut Vec<Event>) -> Result<()>) -> Result<()> {
@@ -292,53 +308,109 @@ impl Noted {
 
     /// Gives up what `held` says when all uses are over, if there are any.
     fn release(self, held: impl FnOnce() -> Held) {
-        let later = self.later.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let Some(mut later) = later else { return };
-        let events = later.events();
-        match self.whose {
-            Whose::OfTensor(_) | Whose::OfBatch(_) => return,
-            _ if events.is_empty() => return,
-            // If it cannot wait, the release still does.
-            Whose::Lent(producer) if producer.is_capturing() == Ok(false) => {
-                events.iter().filter(|event| !event.is_on(producer)).for_each(|event| drop(event.wait(producer)));
-            }
-            Whose::Filled(filler) if filler.is_capturing() == Ok(false) => {
-                let noted = Event::record(filler).and_then(|event| push(events, event));
-                if noted.or_else(|_| filler.synchronize()).is_err_and(|error| !reaper::is_over(&error)) {
-                    return reaper::abandon(held());
-                }
-            }
-            Whose::Lent(_) | Whose::Filled(_) | Whose::Own => {}
+        let Self { later, whose, filler } = self;
+        let producer = match (whose, filler) {
+            (Whose::OfTensor(tensor), Some(filler)) => return release_behind(tensor, filler),
+            (Whose::OfBatch(batch), Some(filler)) => return release_behind(batch, filler),
+            (Whose::OfTensor(_) | Whose::OfBatch(_), None) => return,
+            (Whose::Lent(producer), _) => Some(producer),
+            (Whose::Own, _) => None,
+        };
+        let later = later.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut later) = later.filter(|later| !later.is_empty()) else { return };
+        // If it cannot wait, the release still does.
+        if let Some(producer) = producer.filter(|producer| producer.is_capturing() == Ok(false)) {
+            let others = later.events().iter().filter(|event| !event.is_on(producer));
+            others.for_each(|event| drop(event.wait(producer)));
         }
-        release_after(later, held());
+        let waiting = Waiting { later, held: held() };
+        match filler {
+            Some(filler) => release_behind(waiting, filler),
+            None => waiting.give_up(),
+        }
     }
 }
 
-fn release_after(mut later: Later, held: Held) {
-    // Memory that is given back on a stream waits there: its stream may be destroyed as soon as this returns.
-    if let Some(stream) = held.stream().filter(|stream| stream.is_capturing() == Ok(false))
-        && later.events().iter().all(|event| event.is_on(stream) || event.wait(stream).is_ok())
-    {
-        return drop(held);
-    }
-    later.release(held);
+/// What can be given up after work.
+pub(crate) trait GiveUp: Send + 'static {
+    /// Notes what is queued on `stream` until now.
+    fn note(&mut self, stream: Stream) -> Result<()>;
+
+    /// Gives it up after what was noted. Returns at once.
+    fn give_up(self);
+
+    /// What must not be given up while work goes on that cannot be noted.
+    fn keep(self) -> Held;
 }
 
-/// Gives up a tensor after what is queued on `stream` until now, or, if that is being captured, until the capture has
+impl GiveUp for Tensor {
+    fn note(&mut self, stream: Stream) -> Result<()> {
+        self.used_on(stream)
+    }
+
+    fn give_up(self) {}
+
+    fn keep(self) -> Held {
+        self.into_owner().into()
+    }
+}
+
+impl GiveUp for Batch {
+    fn note(&mut self, stream: Stream) -> Result<()> {
+        self.used_on(stream)
+    }
+
+    fn give_up(self) {}
+
+    fn keep(self) -> Held {
+        self.into_owner().into()
+    }
+}
+
+/// A release that waits for work, before it is handed to whoever waits.
+struct Waiting {
+    later: Later,
+    held: Held,
+}
+
+impl GiveUp for Waiting {
+    fn note(&mut self, stream: Stream) -> Result<()> {
+        // An event of a capture completes in its graph only.
+        stream.require_no_capture()?;
+        push(self.later.events(), Event::record(stream)?)
+    }
+
+    fn give_up(mut self) {
+        // Memory that is given back on a stream waits there: its stream may be destroyed as soon as this returns.
+        if let Some(stream) = self.held.stream().filter(|stream| stream.is_capturing() == Ok(false))
+            && self.later.events().iter().all(|event| event.is_on(stream) || event.wait(stream).is_ok())
+        {
+            return drop(self.held);
+        }
+        self.later.release(self.held);
+    }
+
+    fn keep(self) -> Held {
+        self.held
+    }
+}
+
+/// Gives something up after what is queued on `stream` until now, or, if that is being captured, until the capture has
 /// ended. If that cannot be noted, the host waits for it; if not even that is possible, one reference is never given up.
-pub(crate) fn release_behind(tensor: Tensor, stream: Stream) {
-    let Err(error) = tensor.used_on(stream) else { return };
+pub(crate) fn release_behind(mut thing: impl GiveUp, stream: Stream) {
+    let Err(error) = thing.note(stream) else { return thing.give_up() };
     if reaper::is_over(&error) {
-        return;
+        return thing.give_up();
     }
     if stream.is_capturing() == Ok(true)
         && let Some((later, room)) = Later::new().ok().zip(Vacant::find())
     {
-        let release = move || release_behind(tensor, stream);
+        let release = move || release_behind(thing, stream);
         return later.release_after_capture(stream, Owner::releasing(room, None, release));
     }
-    if stream.synchronize().is_err_and(|error| !reaper::is_over(&error)) {
-        reaper::abandon(tensor.into_owner());
+    match stream.synchronize() {
+        Err(error) if !reaper::is_over(&error) => reaper::abandon(thing.keep()),
+        _ => thing.give_up(),
     }
 }
 

@@ -487,6 +487,47 @@ fn a_manager_is_not_told_of_a_default_stream_of_another_device() {
     drop(session);
 }
 
+/// Memory of no device is asked of any manager for the device of its stream, however that is named.
+#[test]
+fn a_manager_is_asked_for_the_device_of_the_stream() {
+    unsafe extern "C" fn allocate(
+        context: *mut c_void,
+        request: *const DevxMemoryRequest,
+        _: *mut DevxMemory,
+        _: *mut DevxError,
+    ) -> DevxStatus {
+        let asked = unsafe { &mut *context.cast::<Vec<DevxMemoryRequest>>() };
+        asked.push(unsafe { *request });
+        DEVX_CALLBACK
+    }
+    let Some(session) = two_devices() else { return };
+    let streams = Streams::new();
+    let mut asked = Vec::<DevxMemoryRequest>::new();
+    let mut table: DevxManagerTable = unsafe { std::mem::zeroed() };
+    (table.version, table.context) = (DEVX_MANAGER_VERSION, (&raw mut asked).cast());
+    table.allocate = Some(allocate);
+    let own = unsafe { manager::Table::new(&table) }.expect("a manager");
+    let driver = manager::Driver::new().expect("a manager");
+    for kind in OF_NO_DEVICE {
+        let device = Device { kind, id: 0 };
+        // Of a handle nobody says whose it is.
+        for stream in [sim::on(streams.one), sim::on_device(1, LEGACY as u64)] {
+            let refused =
+                Tensor::allocate_with(&own, device, DType::UINT8, &[64], Some(stream)).expect_err("it gives none");
+            assert_eq!(refused.status(), DEVX_CALLBACK, "{refused}");
+            let tensor = Tensor::allocate_with(&driver, device, DType::UINT8, &[64], Some(stream)).expect("allocated");
+            assert_eq!((tensor.device(), tensor.stream(sim::raw(LEGACY)).expect("a stream").ordinal()), (device, 1));
+        }
+        Tensor::allocate_with(&own, device, DType::UINT8, &[64], None).expect_err("it gives none");
+    }
+    let said = asked.iter().map(|request| (request.device_type, request.device_id));
+    let expected = OF_NO_DEVICE.map(|kind| [(kind.0, 1), (kind.0, 1), (kind.0, 0)]);
+    assert_eq!(said.collect::<Vec<_>>(), expected.concat());
+    drop(own);
+    streams.end();
+    drop(session);
+}
+
 unsafe extern "C" fn never_asked(
     _: *mut c_void,
     _: *const DevxMemoryRequest,

@@ -2,15 +2,18 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests reset what nobody uses but they")]
 
+use core::ffi::c_void;
 use std::sync::atomic::Ordering::SeqCst;
 
 use devexchange_core::abi::types::*;
+use devexchange_core::dlpack::Copying;
 use devexchange_core::manager::{
-    Deferred, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared, Statistics,
+    Allocated, Deferred, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared, Statistics,
 };
 use devexchange_core::order::Ready;
-use devexchange_core::runtime::cuda::kept_events;
-use devexchange_core::{DType, Device, DeviceType, Result, Tensor};
+use devexchange_core::runtime::cuda::{PER_THREAD, kept_events};
+use devexchange_core::{DType, Device, DeviceType, Result, Tensor, convert};
+use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::CUDA0;
 use devexchange_tests::peer::forked;
 use devexchange_tests::sim::{self, Session};
@@ -30,6 +33,37 @@ fn all() -> Vec<(&'static str, Shared)> {
         ("pool", pool.clone()),
         ("limited", shared(Limited::new(pool, 1 << 30))),
     ]
+}
+
+/// A manager of a program's own, which asks another one.
+fn table_of(inner: Shared) -> Shared {
+    unsafe extern "C" fn allocate(
+        context: *mut c_void,
+        request: *const DevxMemoryRequest,
+        out: *mut DevxMemory,
+        error: *mut DevxError,
+    ) -> DevxStatus {
+        let (inner, request) = (unsafe { Shared::borrow_raw(context) }, unsafe { &*request });
+        match unsafe { Request::from_raw(request) }.and_then(|request| inner.allocate_ready(&request)) {
+            Ok(Allocated { address, device, owner, .. }) => {
+                let (device_type, device_id, owner) = (device.kind.0, device.id, owner.into_raw());
+                unsafe { out.write(DevxMemory { address, device_type, device_id, owner }) };
+                DEVX_OK
+            }
+            Err(said) => {
+                unsafe { *error = said.to_raw() };
+                said.status()
+            }
+        }
+    }
+    unsafe extern "C" fn release(context: *mut c_void) {
+        drop(unsafe { Shared::from_raw(context) });
+    }
+    let mut table: DevxManagerTable = unsafe { std::mem::zeroed() };
+    (table.version, table.context) = (DEVX_MANAGER_VERSION, inner.into_raw());
+    table.allocate = Some(allocate);
+    table.release = Some(release);
+    unsafe { Shared::of_table(&table) }.expect("a manager")
 }
 
 /// Takes what the managers keep for themselves for granted: a pool lives as long as its manager.
@@ -206,6 +240,92 @@ fn memory_of_a_stream_is_not_deferred() {
         sim::synchronize(stream);
         sim::destroy(stream);
         drop(deferred);
+    });
+}
+
+/// So is what a manager of a program's own gave in the order of a stream, for which it needs that stream.
+#[test]
+fn memory_of_a_stream_of_a_programs_own_is_not_deferred() {
+    let session = Session::new();
+    let manager = table_of(shared(Driver::new()));
+    session.each(5, || {
+        let stream = sim::stream();
+        let deferred = Deferred::new(&*manager);
+        drop(manager.allocate(&Request::on(sim::on(stream), N)).expect("allocated"));
+        sim::synchronize(stream);
+        sim::destroy(stream);
+        drop(deferred);
+    });
+}
+
+/// A manager of a program's own takes memory back in the order of the stream that it was asked for with.
+#[test]
+fn memory_of_a_programs_own_is_given_back_after_the_work_that_fills_it() {
+    let session = Session::new();
+    let table = table_of(shared(Driver::new()));
+    let limited = shared(Limited::new(table.clone(), usize::MAX));
+    for manager in [table, limited] {
+        session.each(SEEDS, || {
+            let (own, filler) = (sim::stream(), sim::stream());
+            let tensor = Tensor::allocate_with(&*manager, CUDA0, DType::UINT8, &[N as i64], Some(sim::on(own)))
+                .expect("allocated");
+            let data = tensor.data().expose_provenance() as u64;
+            let mut column = convert::column(&tensor, "c", Copying::Never).expect("a view");
+            drop(tensor);
+            column.wait(sim::on(filler)).expect("waits");
+            column.produced_on(sim::on(filler)).expect("not shared");
+            sim::fill(data, 1, N as u64, filler);
+            drop(column);
+            sim::settle();
+            sim::synchronize(own);
+            sim::synchronize(filler);
+            sim::destroy(own);
+            sim::destroy(filler);
+        });
+    }
+}
+
+/// A manager of a program's own gives memory back on the stream that it was asked for with, on whatever thread that is: so
+/// the default stream of a thread, which has no number on another one, is never asked for.
+#[test]
+fn the_default_stream_of_a_thread_is_not_asked_of_a_programs_own() {
+    struct Block {
+        address: u64,
+        stream: i64,
+    }
+    unsafe extern "C" fn free(block: *mut c_void) {
+        let block = unsafe { Box::from_raw(block.cast::<Block>()) };
+        let (context, mut popped) = (sim::primary(0), 0_u64);
+        cu_ok!("cuCtxPushCurrent_v2", context);
+        cu_ok!("cuMemFreeAsync", block.address, block.stream);
+        cu_ok!("cuCtxPopCurrent_v2", &raw mut popped);
+    }
+    unsafe extern "C" fn allocate(
+        _: *mut c_void,
+        request: *const DevxMemoryRequest,
+        out: *mut DevxMemory,
+        _: *mut DevxError,
+    ) -> DevxStatus {
+        let DevxMemoryRequest { device_type, device_id, bytes, stream, .. } = unsafe { *request };
+        let mut block = Box::new(Block { address: 0, stream });
+        cu_ok!("cuMemAllocAsync", &raw mut block.address, bytes as u64, stream);
+        let address = block.address as *mut c_void;
+        let owner = DevxOwner { context: Box::into_raw(block).cast(), release: Some(free) };
+        unsafe { out.write(DevxMemory { address, device_type, device_id, owner }) };
+        DEVX_OK
+    }
+    let session = Session::new();
+    let mut table: DevxManagerTable = unsafe { std::mem::zeroed() };
+    table.version = DEVX_MANAGER_VERSION;
+    table.allocate = Some(allocate);
+    let manager = unsafe { Shared::of_table(&table) }.expect("a manager");
+    session.each(SEEDS, || {
+        let own = sim::on(PER_THREAD as u64);
+        let tensor = Tensor::allocate_with(&*manager, CUDA0, DType::UINT8, &[N as i64], Some(own)).expect("allocated");
+        sim::fill(tensor.data().expose_provenance() as u64, 1, N as u64, PER_THREAD as u64);
+        std::thread::spawn(move || drop(tensor)).join().expect("released");
+        sim::synchronize(PER_THREAD as u64);
+        sim::synchronize(1);
     });
 }
 

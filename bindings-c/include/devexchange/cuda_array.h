@@ -85,8 +85,8 @@ typedef struct devx_cuda_array_request {
   int32_t no_stream;
   /**
    * Import: the stream that the consumer works on; it waits for the data. Export: the stream that
-   * the data is to be ordered on if it does not lie behind one already. `DEVX_CUDA_ARRAY_NO_STREAM`
-   * if there is none.
+   * the data is to be ordered on if it does not lie behind one already, alive until the array is
+   * released. `DEVX_CUDA_ARRAY_NO_STREAM` if there is none.
    */
   int64_t stream;
 } devx_cuda_array_request;

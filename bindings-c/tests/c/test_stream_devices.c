@@ -271,6 +271,43 @@ TEST(a_default_stream_that_is_named_with_its_device_is_of_that_device) {
     CHECK_INT(memory.freed, 0);
 }
 
+static devx_status give_none(void *context, const devx_memory_request *request, devx_memory *out, devx_error *why) {
+    (void)out;
+    (void)why;
+    *(devx_memory_request *)context = *request;
+    return DEVX_OUT_OF_MEMORY;
+}
+
+/* Memory that belongs to no device is asked of a manager for the device of the stream, however that is named. */
+TEST(managers_are_asked_for_the_device_of_the_stream) {
+    NEEDS_TWO_DEVICES();
+    DLDevice const kinds[] = {{kDLCUDAHost, 0}, {kDLCUDAManaged, 0}};
+    int64_t streams[2] = {0}, legacy = 0;
+    devx_memory_request asked;
+    devx_manager_table table;
+    devx_manager_t *manager = NULL;
+    memset(&table, 0, sizeof table);
+    table.version = DEVX_MANAGER_VERSION;
+    table.context = &asked;
+    table.allocate = give_none;
+    CHECK_CALL(make_streams(streams));
+    CHECK_OK(devx_stream_of_device(devices[1], 1, &legacy, &error));
+    CHECK_OK(devx_manager_create(&table, &manager, &error));
+    for (int way = 0; way < 4; ++way) {
+        DLDevice const device = kinds[way & 1];
+        int64_t const stream = way >> 1 == 0 ? streams[1] : legacy;
+        devx_tensor_t *tensor = NULL;
+        memset(&asked, 0, sizeof asked);
+        CHECK_REFUSED(
+            devx_tensor_allocate_with(manager, device, float64, shape_of_six, 2, stream, &tensor, &error),
+            DEVX_OUT_OF_MEMORY, "allocate");
+        CHECK_INT(asked.device_type, device.device_type);
+        CHECK_INT(asked.device_id, 1);
+    }
+    devx_manager_release(&manager);
+    CHECK_CALL(end_streams(streams));
+}
+
 /* What names no device of its own stays what it is; what is no stream is refused. */
 TEST(streams_of_devices_are_numbers) {
     NEEDS_TWO_DEVICES();

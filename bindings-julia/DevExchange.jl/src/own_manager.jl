@@ -5,7 +5,8 @@
 
 What a manager is asked for: `device` (which, and which kind of memory), `bytes` (0 is fine), the `stream` in whose
 order device memory is given and taken back, as a number, or `nothing` if it has to be ready at once, and `host_flags`
-of pinned memory (`DevExchange.DEVX_HOST_...`).
+of pinned memory (`DevExchange.DEVX_HOST_...`). The stream is never `DevExchange.PER_THREAD_STREAM`, as functions run on
+other threads than who asks: `DevExchange.LEGACY_STREAM` stands for it.
 """
 struct MemoryRequest
     device::DLDevice
@@ -54,7 +55,8 @@ nothing to do.
 right there; a foreign thread waits while a task of Julia's runs them, under the conditions and with the `patience` (in
 seconds) that [`BatchStream`](@ref BatchStream(::Schema, ::Any)) describes. The `release` functions run in tasks of this
 module, as all releases do ([`drain`](@ref)): before `reset` and `trim` all that are due have run, before `allocate` all
-that are due unless another task is just at it. So none of them must wait for a task that asks this manager.
+that are due unless another task is just at it. So none of them must wait for a task that asks this manager. Close a stream
+that one of them needs only after it has run: the stream does not wait for that.
 
 Throws `DEVX_INVALID_ARGUMENT` for what cannot be called so, `DEVX_OUT_OF_RANGE` for a negative `patience`.
 """

@@ -174,5 +174,25 @@ function pinned_for_the_other_device()
     return ok
 end
 
+# Memory that belongs to no device is asked of a manager of Julia's for the device of the stream.
+function asked_for_the_device_of_the_stream()
+    s, legacy = DeviceStream(OTHER_GPU), DeviceStream(OTHER_GPU, DX.LEGACY_STREAM)
+    asked = DX.DLDevice[]
+    m = MemoryManager() do request
+        push!(asked, request.device)
+        throw(DevExchangeError(DX.DEVX_OUT_OF_MEMORY, "there is none"))
+    end
+    ok = true
+    for kind in (DX.PINNED, DX.MANAGED), stream in (s, legacy)
+        ok &= refused(() -> allocate(m, Float64, 3, kind; stream=stream), DX.DEVX_OUT_OF_MEMORY, "there is none")
+        ok &= pop!(asked) == DX.DLDevice(kind.device_type, 1)
+    end
+    close(m)
+    ok &= releases_done()
+    foreach(close, (s, legacy))
+    return ok
+end
+
 const SCENARIOS_OF_TWO = (tensors_between_devices, batches_between_devices, used_on_the_other_device,
-                          on_a_default_stream_of_the_other_device, pinned_for_the_other_device)
+                          on_a_default_stream_of_the_other_device, pinned_for_the_other_device,
+                          asked_for_the_device_of_the_stream)

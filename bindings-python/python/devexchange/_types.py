@@ -48,10 +48,11 @@ class Count(NamedTuple):
 class MemoryRequest(NamedTuple):
     """What a memory manager that is written in Python is asked for."""
 
-    #: Kind of memory, and the device that it is for.
+    #: Kind of memory, and the device that it is for: a pair of numbers, as in DLPack.
     device: Device
     bytes: int
-    #: The stream in whose order device memory is given and taken back; None if it has to be ready at once.
+    #: The stream in whose order device memory is given and taken back; None if it has to be ready at once. It is never 2,
+    #: the calling thread's, as memory may be given back on another one: 1 stands for it.
     stream: int | None = None
     #: Of pinned memory: devices can use it; in all contexts; fast to write for the host and slow to read.
     mapped: bool = False

@@ -1,4 +1,4 @@
-"""Streams that are made here, used here and by cuda.core."""
+"""Streams that are made here, used here and by cuda.core, and streams of others with their device."""
 
 import gc
 
@@ -57,6 +57,40 @@ def test_closed_is_closed(cuda):
         with pytest.raises(devexchange.InvalidValue, match="the stream is closed"):
             use()
     gc.collect()
+
+
+def test_a_stream_of_somebody_elses_is_not_destroyed(cuda):
+    for theirs in (cuda.consumer, int(cuda.consumer.handle)):
+        with DeviceStream.of("cuda:0", theirs) as stream:
+            assert (stream.value, stream.device) == (int(cuda.consumer.handle), CUDA)
+            stream.synchronize()
+            tensor = from_buffer(VALUES).copy_to(CUDA, stream)
+            assert numpy.array_equal(numpy.from_dlpack(tensor.copy_to(CPU, stream)), VALUES)
+            tensor.close()
+    assert repr(stream) == "<devexchange.DeviceStream closed>"
+    cuda.consumer.sync()
+
+
+def test_default_streams_have_a_device(cuda):
+    for number in (1, 2):
+        for device in (CUDA, (2, 1)):
+            stream = DeviceStream.of(device, number)
+            assert (stream.value, stream.__cuda_stream__(), stream.device) == (number, (0, number), device)
+            assert repr(stream) == f"<devexchange.DeviceStream {number:#x} on cuda:{device[1]}>"
+            stream.synchronize()
+            stream.close()
+            with pytest.raises(devexchange.InvalidValue, match="the stream is closed"):
+                empty(1, device=CUDA, stream=stream)
+
+
+def test_what_is_no_stream(cuda):
+    for value in (0, -1):
+        with pytest.raises(devexchange.InvalidValue, match=f"stream is {value}"):
+            DeviceStream.of(CUDA, value)
+    with pytest.raises(TypeError, match="neither an integer nor an object with __cuda_stream__"):
+        DeviceStream.of(CUDA, "1")
+    with pytest.raises(BufferError, match="device is cpu:0, which has no streams"):
+        DeviceStream.of(CPU, 1)
 
 
 def test_devices_that_have_none():

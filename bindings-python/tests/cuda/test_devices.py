@@ -7,7 +7,7 @@ import pytest
 from cuda.core import Device
 from structs import Producer
 
-from devexchange import MemoryManager, from_arrow, from_cuda_array_interface, from_dlpack
+from devexchange import DeviceStream, MemoryManager, empty, from_arrow, from_cuda_array_interface, from_dlpack
 
 CPU = (1, 0)
 DEVICES = [(2, 0), (2, 1)]
@@ -112,6 +112,55 @@ def test_a_default_stream_of_pinned_memory_is_that_of_the_device_it_was_made_for
     tensor.close()
     assert numpy.from_dlpack(copy.copy_to(CPU, streams[0])).tobytes() == b"\1" * 24
     driver.wait_until(lambda: producer.deleted == 1)
+
+
+class ByMethods:
+    """A producer without a function table, which is told a number."""
+
+    def __init__(self, tensor):
+        self.tensor, self.told = tensor, []
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+    def __dlpack__(self, *, stream, max_version):
+        self.told.append(stream)
+        return self.tensor.__dlpack__(stream=stream, max_version=max_version)
+
+
+@pytest.mark.parametrize("by_methods", [False, True])
+def test_a_default_stream_is_that_of_the_device_it_is_named_with(cuda, streams, by_methods):
+    named = DeviceStream.of(DEVICES[1], 1)
+    target = empty(VALUES.shape, "float32", device=DEVICES[1])
+    source = from_dlpack(VALUES, device=DEVICES[0], stream=streams[0])
+    producer = ByMethods(source) if by_methods else source
+    seen = from_dlpack(producer, stream=named)
+    assert not by_methods or producer.told == [1]
+    source.close()
+    Device(1).set_current()
+    driver.ok(driver.cuda.cuMemcpyAsync(target.data_ptr, seen.data_ptr, VALUES.nbytes, 1))
+    cuda.device.set_current()
+    seen.used_on(named)
+    seen.close()
+    target.produced_on(1)
+    numpy.testing.assert_array_equal(numpy.from_dlpack(target.copy_to(CPU, streams[1])), VALUES)
+
+
+@pytest.mark.parametrize("kind", [3, 13])
+def test_memory_of_no_device_is_asked_for_the_device_of_the_stream(cuda, streams, kind):
+    asked = []
+
+    class Asking:
+        def allocate(self, request):
+            asked.append(request)
+            return manager.allocate(request.bytes, request.device)
+
+    with MemoryManager.driver() as manager, MemoryManager(Asking()) as written:
+        for stream in (streams[1], DeviceStream.of(DEVICES[1], 1)):
+            with empty(24, "uint8", device=(kind, 0), stream=stream, manager=written) as tensor:
+                assert tensor.device == (kind, 0)
+    assert [request.device for request in asked] == [(kind, 1)] * 2
+    assert asked[1].stream == 1
 
 
 def test_memory_that_is_not_where_it_is_said_to_be(cuda):

@@ -65,6 +65,7 @@ pub struct DevxCudaArrayRequest {
     /// What takes the place of a stream in versions that have none: one of `DEVX_NO_STREAM_…`.
     pub no_stream: i32,
     /// Import: the stream that the consumer works on; it waits for the data. Export: the stream that the data is to be
-    /// ordered on if it does not lie behind one already. `DEVX_CUDA_ARRAY_NO_STREAM` if there is none.
+    /// ordered on if it does not lie behind one already, alive until the array is released. `DEVX_CUDA_ARRAY_NO_STREAM` if
+    /// there is none.
     pub stream: i64,
 }

@@ -16,7 +16,7 @@ use crate::abi::types::{DevxBatchInfo, DevxNode};
 use crate::device::Device;
 use crate::error::{Error, Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
-use crate::memory::{Foreign, Owner, Slab, TailSize, fill_in, repeated};
+use crate::memory::{Foreign, InOrder, Owner, Slab, TailSize, fill_in, repeated};
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::reaper::Held;
 use crate::runtime::cuda::{Event, RawStream, Stream};
@@ -58,6 +58,14 @@ enum Source {
 
 impl Source {
     const NONE: Self = Self::Own { root: NO_ARRAY, _owner: Owner::none() };
+
+    /// The owner, if it is one of this library's.
+    fn owner(&self) -> Option<&Owner> {
+        match self {
+            Self::Foreign(_) => None,
+            Self::Own { _owner, .. } => Some(_owner),
+        }
+    }
 }
 
 // SAFETY: the structs and buffers behind the pointers belong to the source and are only read.
@@ -342,11 +350,12 @@ impl Batch {
     /// Says that the data is there when what is queued on `stream` is done; see [`crate::Tensor::produced_on`].
     ///
     /// # Errors
-    /// `DEVX_INVALID_ARGUMENT` if the batch is shared already, `DEVX_DEVICE` if its device has no streams.
+    /// As [`crate::Tensor::produced_on`].
     pub fn produced_on(&mut self, stream: Stream) -> Result<()> {
         self.device().require_streams()?;
         match self.0.unique() {
             Some(header) => {
+                header.uses.filled_on(header.source.owner(), stream)?;
                 header.ready = Ready::Queued(stream);
                 Ok(())
             }
@@ -369,6 +378,12 @@ impl Batch {
     pub fn used_on(&self, stream: Stream) -> Result<()> {
         self.device().require_streams()?;
         self.0.header().uses.add(stream)
+    }
+
+    /// See [`Uses::in_order`].
+    pub(crate) fn in_order(&self) -> Option<InOrder> {
+        let header = self.0.header();
+        header.uses.in_order(header.source.owner())
     }
 
     /// The work that was noted with [`Batch::used_on`].

@@ -11,7 +11,7 @@ use super::schema::{FieldDesc, Schema};
 use crate::abi::arrow_data::{ARROW_FLAG_NULLABLE, ArrowArray};
 use crate::device::Device;
 use crate::error::{Error, Refused, Result, refuse};
-use crate::memory::{Owner, Vacant, collected, push, vector};
+use crate::memory::{InOrder, Owner, Vacant, collected, push, vector};
 use crate::order::Ready;
 use crate::runtime::cuda::Stream;
 use crate::text::{c_string, said};
@@ -240,7 +240,8 @@ fn all_of(mut owners: Vec<Owner>, room: Vacant<Vec<Owner>>) -> Owner {
         Some(only) if owners.is_empty() => only,
         Some(last) => {
             owners.push(last);
-            Owner::in_room(room, owners)
+            let in_order = InOrder::of_all(owners.iter().map(Owner::in_order));
+            Owner::in_room(room, owners).given_back(in_order)
         }
     }
 }
@@ -294,7 +295,8 @@ impl Batch {
             None => return refuse!(DEVX_NOT_READY, "the columns are not ready, and there is no stream to order them"),
         };
         let shared = collected(columns.iter().map(|&(_, column)| Ok(column.clone())))?;
-        let owner = Owner::in_room(Vacant::new()?, shared);
+        let in_order = InOrder::of_all(columns.iter().map(|(_, column)| column.in_order()));
+        let owner = Owner::in_room(Vacant::new()?, shared).given_back(in_order);
         let schema = Schema::new(&fields)?;
         // SAFETY: the columns describe their memory, and keep it alive.
         let mut batch = unsafe { Self::from_raw_parts(&schema, first.device(), &nodes, owner) }?;

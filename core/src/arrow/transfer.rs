@@ -7,7 +7,7 @@ use super::format::Buffer;
 use crate::abi::arrow_data::ArrowArray;
 use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
-use crate::memory::{Owner, Vacant, collected, push, repeated, vector};
+use crate::memory::{InOrder, Owner, Vacant, collected, push, repeated, vector};
 use crate::order::Ready;
 use crate::runtime::cuda::{Stream, copy};
 use crate::runtime::{self, Memory};
@@ -92,7 +92,8 @@ impl Batch {
             let pinned = Device { kind: DeviceType::CUDA_HOST, ..device };
             let memory = runtime::allocate(pinned, readable.bytes, None)?;
             readable.next = memory.address.cast();
-            owner = Owner::in_room(Vacant::new()?, (owner, memory.owner));
+            let in_order = InOrder::of_all([owner.in_order()]);
+            owner = Owner::in_room(Vacant::new()?, (owner, memory.owner)).given_back(in_order);
         }
         let mut copies = vector(parts.len())?;
         let mut buffers = vector(parts.len())?;

@@ -141,10 +141,9 @@ impl Books {
         now.total_allocations += 1;
         now.total_bytes += bytes as u64;
         now.peak_bytes = now.peak_bytes.max(now.bytes);
-        let stream = allocated.owner.stream();
         let books = self.clone();
         let give_back = move || books.give_back(number);
-        let outer = Owner::releasing(room, stream, give_back);
+        let outer = Owner::releasing(room, None, give_back).given_back(allocated.owner.in_order());
         let owner = std::mem::replace(&mut allocated.owner, outer);
         state.live.insert(number, Live { ordinal, bytes, owner, may_wait, is_over: false, before: None });
         Ok(allocated)
@@ -202,7 +201,7 @@ impl Books {
         let Some(ended) = live.get_mut(&number).filter(|live| !live.is_over) else { return };
         ended.end(statistics);
         // What is given back in the order of a stream costs nothing now, and the stream may be gone later.
-        if *depth > 0 && ended.may_wait && ended.owner.stream().is_none() {
+        if *depth > 0 && ended.may_wait && ended.owner.in_order().is_none() {
             ended.before = later.replace(number);
             return;
         }

@@ -30,9 +30,9 @@ use crate::error::{Result, refuse};
 use crate::layout;
 use crate::memory::{Owner, Slab, TailSize, Vacant, boxed};
 use crate::order::Ready;
-use crate::runtime::Memory;
 use crate::runtime::cuda::ipc::{self, How};
 use crate::runtime::cuda::{Allocation, RawStream, Stream, info};
+use crate::runtime::{self, Memory};
 use crate::tensor::{Borrowed, Flags, Tensor, TensorDesc};
 
 /// The version of the interface.
@@ -332,7 +332,7 @@ impl Drop for Deferred<'_> {
 }
 
 impl Tensor {
-    /// As [`Tensor::allocate`], over memory of a manager.
+    /// As [`Tensor::allocate`], over memory of a manager. Pinned and managed memory is asked for the device of the stream.
     ///
     /// # Errors
     /// As [`Manager::allocate`]; `DEVX_INVALID_SHAPE`.
@@ -344,7 +344,8 @@ impl Tensor {
         stream: Option<Stream>,
     ) -> Result<Self> {
         let bytes = layout::check(dtype, false, shape, None)?.bytes;
-        let request = Request { stream, ..Request::of(device.kind, device.id, bytes) };
+        let ordinal = runtime::made_for(device, stream)?;
+        let request = Request { stream, ..Request::of(device.kind, ordinal, bytes) };
         let Allocated { address: data, device, owner, ready, .. } = manager.allocate(&request)?;
         let desc = TensorDesc { data, device, dtype, shape, strides: None, byte_offset: 0, flags: Flags::default() };
         // SAFETY: the memory has the bytes of the shape, and lives in the owner.

@@ -11,8 +11,9 @@ use crate::abi::types::{
 };
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, Returned, refuse};
-use crate::memory::{Owner, Slab, TailSize, Vacant};
+use crate::memory::{InOrder, Owner, Slab, TailSize, Vacant};
 use crate::order::{NO_SYNC, Ready};
+use crate::runtime::cuda::Stream;
 use crate::text;
 
 /// Allocates through somebody else's callbacks, which may come from any thread.
@@ -107,7 +108,8 @@ unsafe impl Manager for Table {
             device_type: request.kind.0,
             device_id: request.ordinal,
             bytes,
-            stream: request.stream.map_or(NO_SYNC, |stream| stream.value()),
+            // Which the manager may also give the memory back on, on whatever thread that is.
+            stream: request.stream.map_or(NO_SYNC, Stream::value_anywhere),
             host_flags: request.host.bits(),
             reserved: 0,
         };
@@ -121,6 +123,8 @@ unsafe impl Manager for Table {
             })?;
             // SAFETY: given to us now, to be released once.
             let owner = self.kept(room, unsafe { Owner::from_raw(memory.owner) });
+            let of_stream = request.stream.filter(|_| request.kind == DeviceType::CUDA);
+            let owner = owner.given_back(of_stream.map(InOrder::Of));
             if memory.address.is_null() && request.bytes > 0 {
                 return refuse!(DEVX_CALLBACK, "allocate: the manager gave no address for {} bytes", request.bytes);
             }

@@ -20,6 +20,7 @@ pub(crate) use counted::{Counted, Weak};
 pub(crate) use fill::fill_in;
 pub(crate) use foreign::{Foreign, Releasable, release};
 pub(crate) use lazy::Lazy;
+pub(crate) use owner::InOrder;
 pub use owner::Owner;
 pub use queue::{ReleaseQueue, Signal};
 pub(crate) use slab::{Room, Slab, Tail, TailSize};

@@ -18,8 +18,36 @@ pub struct Owner {
     context: *mut c_void,
     release: Option<Release>,
     entry: Option<Entry>,
-    /// The stream in whose order the memory is given back, which the release only asks for.
-    stream: Option<Stream>,
+    /// In whose order the memory is given back, if it is in the order of a stream.
+    stream: Option<InOrder>,
+}
+
+/// How memory is given back in the order of streams.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InOrder {
+    /// The release only asks for it, as something that is done on this stream.
+    Asked(Stream),
+    /// In the order of this stream, but by somebody else, or with memory of another kind.
+    Of(Stream),
+    /// Each part of it in an order of its own.
+    Parts,
+}
+
+impl InOrder {
+    /// Whether memory is given back in the order of another stream than this one.
+    pub(crate) fn is_of_other(self, stream: Stream) -> bool {
+        match self {
+            Self::Asked(own) | Self::Of(own) => own != stream,
+            Self::Parts => true,
+        }
+    }
+
+    /// Of what is given back together, part by part; what is in no order does not count.
+    pub(crate) fn of_all(parts: impl IntoIterator<Item = Option<Self>>) -> Option<Self> {
+        let one = |part| if let Self::Asked(stream) = part { Self::Of(stream) } else { part };
+        let both = |one, other| if one == other { one } else { Self::Parts };
+        parts.into_iter().flatten().map(one).reduce(both)
+    }
 }
 
 // SAFETY: an owner's contract (`from_raw`, `DevxOwner`) is that its release may be called on any thread;
@@ -81,13 +109,27 @@ impl Owner {
         release: F,
     ) -> Self {
         let mut owner = Self::in_room(room, OnDrop(Some(release)));
-        (owner.entry, owner.stream) = (Some(Entry::open(Kind::Owner)), stream);
+        (owner.entry, owner.stream) = (Some(Entry::open(Kind::Owner)), stream.map(InOrder::Asked));
         owner
     }
 
-    /// The stream in whose order the memory is given back, if it is.
+    /// The stream in whose order the memory is given back, if the release only asks for that.
     pub(crate) fn stream(&self) -> Option<Stream> {
+        match self.stream {
+            Some(InOrder::Asked(stream)) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// How the memory is given back in the order of streams, if it is.
+    pub(crate) fn in_order(&self) -> Option<InOrder> {
         self.stream
+    }
+
+    /// Says how the memory is given back.
+    pub(crate) fn given_back(mut self, in_order: Option<InOrder>) -> Self {
+        self.stream = in_order;
+        self
     }
 
     /// As [`Owner::new`], for a value that the ledger counts by itself.

@@ -25,16 +25,26 @@ pub(crate) struct Memory {
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`, `DEVX_DEVICE`, `DEVX_DRIVER`.
 pub(crate) fn allocate(device: Device, bytes: usize, stream: Option<Stream>) -> Result<Memory> {
-    let made_for = || stream.map_or(Ok(device.id), Stream::device);
     let (allocation, ready) = match (device.kind, stream) {
         (DeviceType::CPU, _) => return host(bytes, vector),
         (DeviceType::CUDA, Some(stream)) => (Allocation::pool(device.id, stream, bytes)?, Ready::Queued(stream)),
         (DeviceType::CUDA, None) => (Allocation::device(device.id, bytes)?, Ready::Now),
-        (DeviceType::CUDA_HOST, _) => (Allocation::pinned(made_for()?, bytes)?, Ready::Now),
-        (DeviceType::CUDA_MANAGED, _) => (Allocation::managed(made_for()?, bytes)?, Ready::Now),
+        (DeviceType::CUDA_HOST, _) => (Allocation::pinned(made_for(device, stream)?, bytes)?, Ready::Now),
+        (DeviceType::CUDA_MANAGED, _) => (Allocation::managed(made_for(device, stream)?, bytes)?, Ready::Now),
         _ => return refuse!(DEVX_DEVICE, "device is {device}: this library has no memory of it"),
     };
     Ok(Memory { address: allocation.address, owner: allocation.owner, ready })
+}
+
+/// The GPU that memory is made for: the device itself, or that of the stream, where memory belongs to none.
+///
+/// # Errors
+/// `DEVX_DRIVER`.
+pub(crate) fn made_for(device: Device, stream: Option<Stream>) -> Result<i32> {
+    match (device.kind, stream) {
+        (DeviceType::CUDA_HOST | DeviceType::CUDA_MANAGED, Some(stream)) => stream.device(),
+        _ => Ok(device.id),
+    }
 }
 
 /// As [`allocate`], for who may read it at once: memory of the host is zero, as reading what Rust has not initialised is

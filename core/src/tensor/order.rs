@@ -3,6 +3,7 @@
 use super::Tensor;
 use crate::device::Device;
 use crate::error::{Result, refuse};
+use crate::memory::InOrder;
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::{Event, RawStream, Stream};
 
@@ -35,7 +36,8 @@ impl Tensor {
     }
 
     /// Says that the data is there when what is queued on `stream` is done: for a producer that worked on another stream
-    /// than the legacy default one. To be called before the tensor is shared.
+    /// than the legacy default one. To be called before the tensor is shared. Memory that is given back in the order of
+    /// another stream is so only after that work, too. The stream outlives the tensor and what is exported of it.
     ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` if the tensor is shared already, `DEVX_DEVICE` if its device has no streams. Of memory that is
@@ -44,14 +46,18 @@ impl Tensor {
         self.device().require_streams()?;
         match self.0.unique() {
             Some(header) => {
-                if header.owner.stream().is_some_and(|own| own != stream) {
-                    header.uses.filled_on(stream)?;
-                }
+                header.uses.filled_on(Some(&header.owner), stream)?;
                 header.ready = Ready::Queued(stream);
                 Ok(())
             }
             None => refuse!(DEVX_INVALID_ARGUMENT, "the tensor is shared already: others may rely on its order"),
         }
+    }
+
+    /// See [`Uses::in_order`].
+    pub(crate) fn in_order(&self) -> Option<InOrder> {
+        let header = self.0.header();
+        header.uses.in_order(Some(&header.owner))
     }
 
     /// When the data may be touched.
@@ -92,7 +98,7 @@ impl Tensor {
     }
 
     /// Says that work which is queued on `stream` uses the data: the memory is released only when that work is done. From
-    /// any thread, as often as there are streams.
+    /// any thread, as often as there are streams. The stream is needed for this call only.
     ///
     /// # Errors
     /// `DEVX_DEVICE` if the tensor's device has no streams, `DEVX_DRIVER`, `DEVX_UNSUPPORTED` under capture.

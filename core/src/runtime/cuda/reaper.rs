@@ -87,6 +87,11 @@ impl Later {
         Ok(Self(boxed(Node::new(pending))?))
     }
 
+    /// Whether there is nothing to wait for.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.thing.events.is_empty()
+    }
+
     /// What it has to wait for.
     pub(crate) fn events(&mut self) -> &mut Vec<Event> {
         &mut self.0.thing.events

@@ -233,6 +233,11 @@ impl Stream {
         if elsewhere { LEGACY } else { self.handle as i64 }
     }
 
+    /// As [`Stream::value`], for who may use it on any thread: there the default stream of one has no number.
+    pub(crate) fn value_anywhere(self) -> i64 {
+        if self.handle == PER_THREAD as usize { LEGACY } else { self.value() }
+    }
+
     /// By the number alone.
     pub(crate) fn unnamed(self) -> RawStream {
         RawStream(self.value())

@@ -15,7 +15,9 @@ public interface Allocator {
     /**
      * Allocates.
      *
-     * @param request what is asked for; its number of bytes is not negative
+     * @param request what is asked for; its number of bytes is not negative, and its stream is never {@link
+     *     DeviceStream#PER_THREAD_DEFAULT}, as who asks is another thread: {@link DeviceStream#LEGACY_DEFAULT} stands for
+     *     it
      * @return the memory: as many bytes as were asked for, in the order of the request's stream if there is one,
      *     otherwise ready at once. If the call that asked fails after all, it is given back like any other
      * @throws Exception becomes the error of the call that asked

@@ -496,9 +496,10 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
 
     /**
      * Says that the data is there when what is queued on a stream is done: for a producer that worked on another stream
-     * than the legacy default one. To be called before the batch is shared, exported or used by other threads.
+     * than the legacy default one. To be called before the batch is shared, exported or used by other threads. Memory
+     * that is given back in the order of another stream is so only after that work, too.
      *
-     * @param stream the one that filled the memory, to be closed after the batch
+     * @param stream the one that fills the memory, to be closed after the batch and what is exported of it
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} if the batch is shared already or used by another
      *     thread, {@link Status#DEVICE} if it is not on a device with streams, {@link Status#CLOSED}
      */

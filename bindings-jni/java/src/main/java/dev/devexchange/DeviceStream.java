@@ -8,10 +8,11 @@ import java.lang.ref.Reference;
  * <p>No call of this library waits on the host for what is queued, except those that say so: {@link #synchronize},
  * and copies from and to host memory. What a method "queues" is done by the device, after what was queued before.
  *
- * <p>A stream outlives what depends on it: close it after the tensors and batches that were allocated, imported or
- * copied on it, and after what was exported of them was released by its consumers. Releases that only wait for queued
- * work ({@link DevExchange#releasesWaiting}) need not be thought of: a closed stream is destroyed after them. One that
- * was made here and is never closed is not destroyed, as memory may still have to be given back on it;
+ * <p>A stream outlives what depends on it: close it after the tensors and batches that were allocated, imported, copied
+ * or produced on it, and after what was exported of them was released by its consumers. Releases that only wait for
+ * queued work ({@link DevExchange#releasesWaiting}) need not be thought of: a closed stream is destroyed after them.
+ * Where it was only waited on, or named with {@code usedOn}, nothing needs it after that call. One that was made here
+ * and is never closed is not destroyed, as memory may still have to be given back on it;
  * {@code DEVEXCHANGE_TRACE=1} says so on stderr. Any thread may use a stream.
  */
 public final class DeviceStream implements AutoCloseable {

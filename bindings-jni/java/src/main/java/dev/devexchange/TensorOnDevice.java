@@ -122,9 +122,10 @@ abstract class TensorOnDevice extends Held<Description> {
 
     /**
      * Says that the data is there when what is queued on a stream is done: for a producer that worked on another stream
-     * than the legacy default one. To be called before the tensor is shared, exported or used by other threads.
+     * than the legacy default one. To be called before the tensor is shared, exported or used by other threads. Memory
+     * that is given back in the order of another stream is so only after that work, too.
      *
-     * @param stream the one that filled the memory, to be closed after the tensor
+     * @param stream the one that fills the memory, to be closed after the tensor and what is exported of it
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} if the tensor is shared already or used by another
      *     thread, {@link Status#DEVICE} if it is not on a device with streams, {@link Status#CLOSED}
      */

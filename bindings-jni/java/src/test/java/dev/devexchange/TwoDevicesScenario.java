@@ -22,6 +22,8 @@ import static dev.devexchange.DeviceScenario.useContext;
 import static dev.devexchange.DeviceScenario.work;
 
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.IntSupplier;
@@ -48,6 +50,7 @@ final class TwoDevicesScenario {
             importOnADefaultStream(first);
             askOnADefaultStream(first);
             pinnedForTheOther(first);
+            askedForTheDeviceOfTheStream(second);
             settle();
         }
         check(context() == before);
@@ -205,6 +208,30 @@ final class TwoDevicesScenario {
             }
         }
         same(0, freeHostMemory(memory));
+    }
+
+    /** Memory that belongs to no device is asked of a manager of one's own for the device of the stream. */
+    private static void askedForTheDeviceOfTheStream(DeviceStream second) {
+        List<Device> asked = Collections.synchronizedList(new ArrayList<>());
+        Allocator none = request -> {
+            asked.add(request.device());
+            throw new DevExchangeException(Status.OUT_OF_MEMORY, "there is none");
+        };
+        try (MemoryManager own = MemoryManager.of(none, null);
+                DeviceStream legacy = DeviceStream.of(SECOND, DeviceStream.LEGACY_DEFAULT)) {
+            for (DeviceType type : List.of(DeviceType.CUDA_HOST, DeviceType.CUDA_MANAGED)) {
+                Device device = new Device(type, 0);
+                for (DeviceStream stream : List.of(second, legacy)) {
+                    refused(
+                            Status.OUT_OF_MEMORY,
+                            () -> Tensor.allocate(own, device, DType.INT32, SIX, stream),
+                            "there is none");
+                }
+                Device wanted = new Device(type, 1);
+                same(List.of(wanted, wanted), List.copyOf(asked));
+                asked.clear();
+            }
+        }
     }
 
     /** Work while the other device is current. */
