@@ -93,7 +93,7 @@ make_julia() {
   local file
   while IFS= read -r file; do
     install -D -m 644 "$DEVX_ROOT/bindings-julia/DevExchange.jl/$file" "$work/stage/$julia_name/$file"
-  done < <(cd "$DEVX_ROOT/bindings-julia/DevExchange.jl" && find Project.toml src -type f)
+  done < <(cd "$DEVX_ROOT/bindings-julia/DevExchange.jl" && find Project.toml src ext -type f)
   install -D -m 755 -s -t "$work/stage/$julia_name/lib" "$DEVX_LIB_C" "$DEVX_LIB_JULIA"
   install -m 644 -t "$work/stage/$julia_name" "${licenses[@]}"
   pack "$julia_name"

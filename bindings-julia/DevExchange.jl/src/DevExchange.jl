@@ -19,6 +19,7 @@ it once, and a foreign release is called exactly once, on whatever thread that h
 - [`DeviceStream`](@ref), [`allocate`](@ref), [`copy_to`](@ref), [`used_on`](@ref): memory of a CUDA device, and the
   order of what is done there. The driver is looked for when it is first needed; everything else works without one.
 - [`import_cuda_array`](@ref), [`export_share_cuda_array`](@ref): tensors as the CUDA Array Interface, a C struct.
+- With CUDA.jl loaded, too: `Tensor(array)` over a `CuArray`, `unsafe_wrap(CuArray, tensor)`, `DeviceStream(CUDA.stream())`.
 - [`MemoryManager`](@ref): who allocates; the library's managers, and one's own.
 - [`IpcServer`](@ref), [`IpcClient`](@ref): tensors and batches shared with other processes.
 - [`ledger`](@ref), [`outstanding`](@ref): what is not released yet.

@@ -84,7 +84,8 @@ end
 """
     rooted() -> Int
 
-How many Julia objects are kept alive because the native side still uses their memory.
+How many Julia objects are kept alive because the native side still uses their memory, or because an array of another
+package still uses that of the native side.
 """
 rooted() = lock(() -> length(ROOTS), ROOTS_LOCK)
 
@@ -379,6 +380,23 @@ function owned_by_token(f, object, references, release)
     end
     Base.sigatomic_end()
     return result
+end
+
+# Stands for a rooted function in the finalizer of somebody else, which may run anywhere: it only leaves the number.
+struct Later
+    token::UInt64
+end
+
+function (l::Later)(_...)
+    EXITING[] || ccall(devx_julia_push[], DevxStatus, (UInt64,), l.token)
+    return nothing
+end
+
+# Roots `release`, and what it holds on to. What this gives is called once, and then a task here calls `release`.
+function later(release)
+    token = Threads.atomic_add!(NEXT_TOKEN, TAG_BITS + 1)
+    lock(() -> ROOTS[token] = Root(nothing, (), release), ROOTS_LOCK)
+    return Later(token)
 end
 
 # References of their own to the handles that the memory of an array belongs to: whoever uses the memory has to hold on

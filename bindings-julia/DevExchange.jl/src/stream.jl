@@ -60,6 +60,13 @@ function DeviceStream(device::DLDevice, value::Integer)
     return DeviceStream(nothing, device, stream, named[])
 end
 
+# The value of a stream by its handle as the driver's functions take it, to which 0 is the legacy default stream.
+function stream_value(handle::UInt)
+    handle == PER_THREAD_STREAM && throw(DevExchangeError(DEVX_INVALID_STREAM, "stream is $PER_THREAD_STREAM, the " *
+        "default stream of the calling thread: a task may go on on another one; work on a stream of its own"))
+    return handle == 0 ? Int64(LEGACY_STREAM) : handle % Int64
+end
+
 device(s::DeviceStream) = s.device
 Base.isopen(s::DeviceStream) = s.handle === nothing || isopen(s.handle)
 Base.close(s::DeviceStream) = s.handle === nothing ? nothing : close(s.handle)

@@ -68,16 +68,18 @@ function Tensor(array::AbstractArray{T,N}; release=nothing, readonly::Bool=false
 end
 
 """
-    Tensor(data::Ptr{T}, size::Dims; strides=nothing, root=nothing, release=nothing, readonly=false)
+    Tensor(data::Ptr{T}, size::Dims; strides=nothing, root=nothing, release=nothing, readonly=false,
+           device=DevExchange.CPU)
 
-Makes a tensor over host memory that the caller owns. `strides` are in elements, by default those of a Julia array
-(column-major). `root` is kept alive as long as the memory is used, and then `release()` is called, as for
-`Tensor(array)`. The memory has to be valid until then.
+Makes a tensor over memory that the caller owns, on a device. `strides` are in elements, by default those of a Julia
+array (column-major). `root` is kept alive as long as the memory is used, and then `release()` is called, as for
+`Tensor(array)`. The memory has to be valid until then. If work on a stream fills it, say [`produced_on`](@ref).
 
-Throws `DEVX_INVALID_SHAPE`, `DEVX_INVALID_ARGUMENT` (alignment), `DEVX_NULL_ARGUMENT` with the field and its value.
+Throws `DEVX_INVALID_SHAPE`, `DEVX_INVALID_ARGUMENT` (alignment), `DEVX_NULL_ARGUMENT`, `DEVX_DEVICE` (no such type or
+number) with the field and its value.
 """
 function Tensor(data::Ptr{T}, size::NTuple{N,Integer}; strides=nothing, root=nothing, release=nothing,
-                readonly::Bool=false) where {T,N}
+                readonly::Bool=false, device::DLDevice=CPU) where {T,N}
     d = dtype(T)
     flags = element_flags(d) | (readonly ? DLPACK_FLAG_BITMASK_READ_ONLY : UInt64(0))
     extents = extents_of(size)
@@ -87,13 +89,15 @@ function Tensor(data::Ptr{T}, size::NTuple{N,Integer}; strides=nothing, root=not
     shape, step = Ref(extents), Ref(steps)
     handle = made(Handle{TAG_TENSOR}) do out
         GC.@preserve shape step begin
-            description = Ref(DLTensor(data, CPU, N, d, address_of(shape), address_of(step), 0))
+            description = Ref(DLTensor(data, device, N, d, address_of(shape), address_of(step), 0))
             owned(root, references(root), release) do owner
                 @checked devx_tensor_create(
                     description::Ptr{DLTensor}, flags::UInt64, owner::Ptr{DevxOwner}, out::Ptr{Ptr{Cvoid}})
             end
         end
     end
+    # The library knows the numbers of devices in more than one form.
+    device === CPU || return adopt_tensor(Tensor{T,N}, handle)
     first = any(iszero, extents) ? Ptr{T}(C_NULL) : data
     return Tensor{T,N}(handle, first, extents, steps, flags, CPU)
 end
@@ -242,18 +246,22 @@ row-major matrix can be had transposed: `unsafe_wrap(Array, Tensor(PermutedDimsA
 """
 function Base.unsafe_wrap(::Type{Array}, t::Tensor{T,N}) where {T,N}
     require_readable(t)
-    T === Bool && throw(DevExchangeError(DEVX_COPY_REQUIRED, "eltype is Bool: its bytes need not be 0 or 1"))
-    if !is_column_major(t)
-        throw(DevExchangeError(DEVX_COPY_REQUIRED,
-            "strides $(strides(t)) of size $(size(t)) are not those of a Julia array"))
-    end
+    require_memory_of_julia(t)
     return wrap_memory(t.data, size(t), t.handle)
 end
 
-function is_column_major(t::Tensor{T,N}) where {T,N}
-    isempty(t) && return true
-    compact = column_major(size(t))
-    return all(k -> size(t, k) == 1 || t.strides[k] == compact[k], 1:N)
+# That the elements lie in memory as those of an array of Julia's do.
+function require_memory_of_julia(array::AbstractArray{T}) where {T}
+    T === Bool && throw(DevExchangeError(DEVX_COPY_REQUIRED, "eltype is Bool: its bytes need not be 0 or 1"))
+    is_column_major(size(array), strides(array)) || throw(DevExchangeError(DEVX_COPY_REQUIRED,
+        "strides $(strides(array)) of size $(size(array)) are not those of a Julia array"))
+    return nothing
+end
+
+function is_column_major(size::NTuple{N,Int}, strides::NTuple{N,Int}) where {N}
+    any(iszero, size) && return true
+    compact = column_major(size)
+    return all(k -> size[k] == 1 || strides[k] == compact[k], 1:N)
 end
 
 """

@@ -41,6 +41,15 @@ end
               () -> write!(t, zeros(Float32, 2, 3), 1), () -> used_on(t, 1), () -> produced_on(t, 1))
         @test refused(f, DX.DEVX_DEVICE, "streams")
     end
+    # Memory of the caller's, somewhere else.
+    own = Tensor(pointer(t), (6,); device=DLDevice(DX.kDLCPU, -1), root=t)
+    @test own == [1, 1, 1, 2, 2, 2] && DX.device(own) == DX.CPU
+    close(own)
+    @test refused(() -> Tensor(pointer(t), (6,); device=DLDevice(99, 0)), DX.DEVX_DEVICE, "99")
+    # Handles of streams as the driver's functions take them.
+    @test DX.stream_value(UInt(0)) === Int64(1) && DX.stream_value(UInt(1)) === Int64(1)
+    @test DX.stream_value(UInt(0x7fff_0000_1230)) === Int64(0x7fff_0000_1230)
+    @test refused(() -> DX.stream_value(UInt(2)), DX.DEVX_INVALID_STREAM, "stream is 2")
     p = export_share(t)
     @test refused(() -> import_dlpack(p; stream=1), DX.DEVX_INVALID_STREAM, "stream is 1")
     dlpack_release(p)

@@ -9,38 +9,7 @@ const DX = DevExchange
 include("counting.jl")
 include("producers.jl")
 include("foreign.jl")
-
-const DRIVER = Libdl.dlopen("libcuda.so.1")
-driver(name) = Libdl.dlsym(DRIVER, name)
-# Counters of the simulated driver: only a GPU has none.
-stat(name) = ccall(driver(:simcuda_stat), Int64, (Cstring,), name)
-
-const GPU = DX.cuda()
-
-# Queues work that is done when `let_go` says so: it waits for a semaphore.
-function hold_up(stream)
-    gate = Libc.malloc(64)
-    ccall(:sem_init, Cint, (Ptr{Cvoid}, Cint, Cuint), gate, 0, 0)
-    code = ccall(driver(:cuLaunchHostFunc), Cint, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}),
-        Ptr{Cvoid}(UInt(stream.value)), cglobal(:sem_wait), gate)
-    code == 0 || error("the work could not be queued: $code")
-    return gate
-end
-let_go(gate) = ccall(:sem_post, Cint, (Ptr{Cvoid},), gate)
-
-# What was used on streams is released by another thread.
-function releases_done()
-    for _ in 1:10_000
-        releases_waiting() == 0 && return drain() >= 0
-        sleep(0.001)
-    end
-    return false
-end
-
-# Streams that were closed are destroyed by that thread, behind the releases that waited then.
-streams_left(n) = any(_ -> stat("live_streams") <= n || (sleep(0.001); false), 1:10_000)
-
-all_back() = releases_done() && nothing_left() && releases_lost() == 0 && stat("findings") == 0
+include("driver.jl")
 
 function tensors_there_and_back()
     s, other = DeviceStream(GPU), DeviceStream(GPU)
@@ -154,6 +123,35 @@ function every_type_there_and_back()
     ok &= same(c[1], ["ab", "fourteen bytes"]) && same(c[2], [missing, 2]) && collect(c[3]) == [1.5, 1.5] &&
         same(c[4], [2.5, 7]) && c[5] == [Dict(3 => 4.5), Dict()]
     foreach(close, (there, joined, back, s))
+    return ok
+end
+
+# Memory that the caller has on a device, as a tensor: ready behind the stream that fills it, released behind the one that
+# reads it.
+function memory_of_the_callers()
+    s, other = DeviceStream(GPU), DeviceStream(GPU)
+    source = copy_to([1.0, 2.0, 3.0], GPU, s)
+    memory, called = copy_to(source, GPU, s), Ref(0)
+    own = Tensor(Ptr{Float64}(pointer(memory)), (3,); device=GPU, release=() -> called[] += 1)
+    produced_on(own, s)
+    ok = DX.device(own) == GPU && check_pointers(own) === nothing && refused(() -> own[1], DX.DEVX_DEVICE)
+    gate = hold_up(other)
+    wait_on(own, other)
+    used_on(own, other)
+    close(own)
+    drain()
+    ok &= called[] == 0
+    let_go(gate)
+    ok &= releases_done() && called[] == 1
+    pinned = allocate(Float64, 3, DX.PINNED)
+    pinned .= [4, 5, 6]
+    own = Tensor(pointer(pinned), (3,); device=DLDevice(DX.kDLCUDAHost, 1), root=pinned)
+    ok &= DX.device(own) == DX.PINNED && refused(() -> own[1], DX.DEVX_NOT_READY)
+    ready = synchronize(own, other)
+    ok &= ready == [4, 5, 6]
+    foreach(close, (source, memory, own, ready, pinned))
+    ok &= releases_done()
+    foreach(close, (s, other))
     return ok
 end
 
@@ -320,8 +318,8 @@ suite = @testset Counting "on a device" begin
     for (mode, seed) in schedules
         ccall(driver(:simcuda_seed), Cint, (Cstring, UInt64), mode, seed)
         for scenario in (tensors_there_and_back, on_the_legacy_stream, batches_there_and_back,
-                         every_type_there_and_back, released_after_the_work, tasks_at_once, MEMORY_SCENARIOS...,
-                         SCENARIOS_OF_TWO...)
+                         every_type_there_and_back, memory_of_the_callers, released_after_the_work, tasks_at_once,
+                         MEMORY_SCENARIOS..., SCENARIOS_OF_TWO...)
             ok = scenario()
             ok || println(scenario, " with schedule ", mode, " ", seed)
             @test ok

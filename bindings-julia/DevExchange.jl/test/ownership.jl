@@ -260,6 +260,25 @@ function batch_rounds(n)
     return total
 end
 
+@noinline die_with_an_object(f) = (finalizer(f, Ref(0)); nothing)
+
+@testset "ownership: what finalizers of others leave for later" begin
+    called = Ref(0)
+    l = DX.later(() -> called[] += 1)
+    @test DX.rooted() == 1 && called[] == 0
+    die_with_an_object(l)
+    for _ in 1:10
+        GC.gc()
+        drain()
+        called[] == 0 || break
+    end
+    @test called[] == 1 && DX.rooted() == 0
+    # Once, however often it is left.
+    l(nothing)
+    drain()
+    @test called[] == 1 && nothing_left()
+end
+
 @testset "ownership: 10,000 rounds" begin
     @test tensor_rounds(10_000) == 40_000.0
     @test batch_rounds(10_000) == 30_000.0

@@ -30,6 +30,7 @@ suite = @testset Counting "DevExchange" begin
     include("managers.jl")
     include("faults.jl")
     include("devices.jl")
+    include("cuda_jl.jl")
     include("ipc.jl")
 end
 

@@ -1,0 +1,33 @@
+# The simulated driver, for what runs in a process of its own on a device: its counters, work that waits, and the end of it.
+
+const DRIVER = Libdl.dlopen("libcuda.so.1")
+driver(name) = Libdl.dlsym(DRIVER, name)
+# Counters of the simulated driver: only a GPU has none.
+stat(name) = ccall(driver(:simcuda_stat), Int64, (Cstring,), name)
+
+const GPU = DX.cuda()
+
+# Queues work that is done when `let_go` says so: it waits for a semaphore.
+function hold_up(stream)
+    gate = Libc.malloc(64)
+    ccall(:sem_init, Cint, (Ptr{Cvoid}, Cint, Cuint), gate, 0, 0)
+    code = ccall(driver(:cuLaunchHostFunc), Cint, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}),
+        Ptr{Cvoid}(UInt(stream.value)), cglobal(:sem_wait), gate)
+    code == 0 || error("the work could not be queued: $code")
+    return gate
+end
+let_go(gate) = ccall(:sem_post, Cint, (Ptr{Cvoid},), gate)
+
+# What was used on streams is released by another thread.
+function releases_done()
+    for _ in 1:10_000
+        releases_waiting() == 0 && return drain() >= 0
+        sleep(0.001)
+    end
+    return false
+end
+
+# Streams that were closed are destroyed by that thread, behind the releases that waited then.
+streams_left(n) = any(_ -> stat("live_streams") <= n || (sleep(0.001); false), 1:10_000)
+
+all_back() = releases_done() && nothing_left() && releases_lost() == 0 && stat("findings") == 0
