@@ -246,11 +246,12 @@ fn probe() -> std::result::Result<Driver, Absent> {
 
 /// The library, which is never closed.
 fn open() -> Option<&'static Library> {
+    static LIBRARY: OnceLock<Library> = OnceLock::new();
     // First by the name that every driver has for its clients: where the directories of the toolkit are searched, too,
     // `libcuda.so` is a stub for linkers.
     // SAFETY: loading a CUDA driver has no preconditions.
     if let Ok(library) = unsafe { Library::new("libcuda.so.1") } {
-        return Some(Box::leak(Box::new(library)));
+        return Some(LIBRARY.get_or_init(|| library));
     }
     // SAFETY: as above.
     let present = unsafe { sys::is_culib_present() };
