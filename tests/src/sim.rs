@@ -123,7 +123,8 @@ pub fn cuda() -> &'static Cuda {
             None if on_gpu() => PathBuf::from("libcuda.so.1"),
             None => placed(),
         };
-        for (name, value) in [("SIMCUDA_DEVICES", "2"), ("SIMCUDA_MODE", mode_of_process())] {
+        let settings = [("SIMCUDA_DEVICES", "2"), ("SIMCUDA_REACH", "documented"), ("SIMCUDA_MODE", mode_of_process())];
+        for (name, value) in settings {
             if std::env::var_os(name).is_none() {
                 // SAFETY: only this function changes the environment, once, and the tests read it through std alone.
                 unsafe { std::env::set_var(name, value) };

@@ -11,7 +11,9 @@ use devexchange_tests::{check_committed, root, sim};
 fn ask(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     static DRIVER: OnceLock<PathBuf> = OnceLock::new();
     let driver = DRIVER.get_or_init(sim::placed);
-    let variables = [("SIMCUDA_DEVICES", "2"), ("SIMCUDA_SEED", "1")].into_iter().chain(variables.iter().copied());
+    let variables = [("SIMCUDA_DEVICES", "2"), ("SIMCUDA_REACH", "documented"), ("SIMCUDA_SEED", "1")]
+        .into_iter()
+        .chain(variables.iter().copied());
     let mut program = Command::new(env!("CARGO_BIN_EXE_cuda-conformance"));
     let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SIMCUDA_"));
     for (name, _) in ours {

@@ -212,7 +212,7 @@ impl Call<'_> {
         let End::Known { base, .. } = end else { return true };
         let ctx = self.st.streams.get(&stream).map_or(0, |stream| stream.ctx);
         let of_pool = self.st.allocs.get(&base).is_some_and(|alloc| alloc.pool.is_some());
-        !of_pool || self.accessible(ctx, base)
+        !(of_pool && self.st.cfg.pools_have_reach) || self.accessible(ctx, base)
     }
 
     fn copy(&mut self, copy: Copy) -> CuResult<()> {

@@ -70,6 +70,9 @@ pub struct Config {
     /// A synchronous copy from pageable memory may return before the bytes have arrived, as documented. With
     /// `false` it waits. `SIMCUDA_STAGING` = `documented` or `waits`.
     pub staged_copies_pend: bool,
+    /// Whether a copy that names no context is refused of memory of a pool on a stream of another device that the pool does not
+    /// let, as drivers do. If `false`, such copies stand for kernels of peers. `SIMCUDA_REACH` = `anywhere` or `documented`.
+    pub pools_have_reach: bool,
     /// Whether devices can be peers at all. `SIMCUDA_PEER` = 0 or 1.
     pub peers: bool,
     /// Log requests for functions that are not implemented. `SIMCUDA_STRICT` = 0 or 1.
@@ -106,6 +109,7 @@ impl Default for Config {
             host_order: HostOrder::Observed,
             free_waits: false,
             staged_copies_pend: true,
+            pools_have_reach: false,
             peers: true,
             strict: false,
             fatal: Fatal::AtEnd,
@@ -190,6 +194,7 @@ impl Config {
             c.host_order = if at == 0 { HostOrder::Observed } else { HostOrder::Annotated };
         }
         c.free_waits = word("SIMCUDA_FREE", &["strict", "waits"], &mut bad) == Some(1);
+        c.pools_have_reach = word("SIMCUDA_REACH", &["anywhere", "documented"], &mut bad) == Some(1);
         c.staged_copies_pend = word("SIMCUDA_STAGING", &["documented", "waits"], &mut bad) != Some(1);
         c.fatal = match word("SIMCUDA_FATAL", &["exit", "now", "off"], &mut bad) {
             Some(1) => Fatal::Now,

@@ -4,7 +4,7 @@
 
 mod world;
 
-use simcuda::{Attribute, Code, HANDLE_TYPE_FD, Kind, LiveKind, Mode, PoolProps};
+use simcuda::{Attribute, Code, Config, Fatal, HANDLE_TYPE_FD, Kind, LiveKind, Mode, PoolProps};
 use world::{MODES, World};
 
 const THRESHOLD: u32 = 4;
@@ -125,7 +125,7 @@ fn pools_are_shared() {
 /// the copy that names both.
 #[test]
 fn copies_of_a_pool_on_another_device() {
-    let w = World::lenient(Mode::Lazy, 1);
+    let w = World::with(Config { fatal: Fatal::Off, pools_have_reach: true, ..Config::new(Mode::Lazy, 1) });
     let (s, pool) = (w.nb(), w.default_pool(0).unwrap());
     let (of_pool, plain, host) = (w.mem_alloc_async(8, s).unwrap(), w.mem_alloc(8).unwrap(), w.pinned(8));
     w.memset_d8_async(of_pool, 5, 8, s).unwrap();

@@ -62,19 +62,6 @@ JNIEXPORT jint JNICALL Java_dev_devexchange_DeviceScenario_work(JNIEnv *env, jcl
                                                                     (void *)(intptr_t)stream);
 }
 
-/* Lets work of one device at the memory of another one's default pool, or no longer: as kernels on peers need it. */
-JNIEXPORT jint JNICALL Java_dev_devexchange_DeviceScenario_letAtPool(JNIEnv *env, jclass class, jint of, jint device,
-                                                                   jboolean allowed) {
-    (void)env, (void)class;
-    struct {
-        int32_t location, device; /* CU_MEM_LOCATION_TYPE_DEVICE is 1 */
-        uint32_t access;          /* CU_MEM_ACCESS_FLAGS_PROT_READWRITE is 3 */
-    } const access = {1, device, allowed ? 3 : 0};
-    void *pool = NULL;
-    int code = DRIVER("cuDeviceGetDefaultMemPool", void **, int)(&pool, of);
-    return code != 0 ? code : DRIVER("cuMemPoolSetAccess", void *, const void *, size_t)(pool, &access, 1);
-}
-
 static void wait_at_gate(void *number) {
     pthread_mutex_lock(&lock);
     while (open_gates < (int)(intptr_t)number) pthread_cond_wait(&changed, &lock);

@@ -32,8 +32,6 @@ final class DeviceScenario {
 
     static native int work(long to, long from, long bytes, long stream);
 
-    static native int letAtPool(int of, int device, boolean allowed);
-
     static native int closeGate(long stream);
 
     static native void openGate();

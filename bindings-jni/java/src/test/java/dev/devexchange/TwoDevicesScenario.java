@@ -14,7 +14,6 @@ import static dev.devexchange.DeviceScenario.foreign;
 import static dev.devexchange.DeviceScenario.freeHostMemory;
 import static dev.devexchange.DeviceScenario.holds;
 import static dev.devexchange.DeviceScenario.hostMemory;
-import static dev.devexchange.DeviceScenario.letAtPool;
 import static dev.devexchange.DeviceScenario.openGate;
 import static dev.devexchange.DeviceScenario.refused;
 import static dev.devexchange.DeviceScenario.same;
@@ -48,12 +47,9 @@ final class TwoDevicesScenario {
             }
             batches(first, second);
             consumer(first, second);
-            // What stands for kernels of the second device is at memory of the first one's pool.
-            same(0, letAtPool(0, 1, true));
             importOnADefaultStream(first);
             askOnADefaultStream(first);
             pinnedForTheOther(first);
-            same(0, letAtPool(0, 1, false));
             askedForTheDeviceOfTheStream(second);
             settle();
         }
