@@ -19,7 +19,7 @@ use crate::error::Result;
 pub(crate) type Copy = (*mut c_void, *const c_void, usize);
 
 /// Queues copies on `stream`, all of them from memory of `from` to memory of `to`. What is queued there afterwards comes after
-/// them, also if this fails, and only some were queued.
+/// them, also after those that were queued before one failed.
 ///
 /// # Errors
 /// `DEVX_DRIVER`.
@@ -27,6 +27,10 @@ pub(crate) type Copy = (*mut c_void, *const c_void, usize);
 /// # Safety
 /// All ranges are valid until the copies have run; nobody else uses the targets meanwhile.
 pub(crate) unsafe fn queue(to: Device, from: Device, copies: impl Iterator<Item = Copy>, stream: Stream) -> Result<()> {
+    let mut copies = copies.filter(|&(_, _, bytes)| bytes > 0).peekable();
+    if copies.peek().is_none() {
+        return Ok(());
+    }
     match (ordinal(to), ordinal(from)) {
         // SAFETY: the caller's contract.
         (Some(target), Some(source)) if target != source => unsafe { queue_between(target, source, copies, stream) },
@@ -53,9 +57,6 @@ unsafe fn queue_here(mut copies: impl Iterator<Item = Copy>, stream: Stream) -> 
     let driver = Driver::get()?;
     let _current = Current::enter(driver, stream.context()?)?;
     copies.try_for_each(|(to, from, bytes)| {
-        if bytes == 0 {
-            return Ok(());
-        }
         // SAFETY: the caller's contract.
         let code = unsafe { (driver.memcpy_async)(number(to), number(from.cast_mut()), bytes, stream.raw()) };
         driver.check("cuMemcpyAsync", code)
@@ -76,9 +77,6 @@ unsafe fn queue_between(
     let (target, source) = (context::primary(driver, target)?, context::primary(driver, source)?);
     let _current = Current::enter(driver, stream.context()?)?;
     copies.try_for_each(|(to, from, bytes)| {
-        if bytes == 0 {
-            return Ok(());
-        }
         let (to, from) = (number(to), number(from.cast_mut()));
         // SAFETY: the caller's contract.
         let code = unsafe { (driver.memcpy_peer_async)(to, target.0, from, source.0, bytes, stream.raw()) };

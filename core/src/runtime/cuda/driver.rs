@@ -1,7 +1,7 @@
 //! The CUDA driver: found at run time, probed once, called through signatures whose result is a number.
 //!
-//! cudarc has the types and constants, and finds libraries under other names. Its functions are not used, because they return a Rust
-//! enum, and a newer driver returns codes that the enum does not have.
+//! cudarc has the types and constants, and finds libraries under other names. Its functions are not used, because they
+//! return a Rust enum, and a newer driver returns codes that the enum does not have.
 
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::borrow::Cow;
@@ -12,7 +12,6 @@ use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUmemPoolProps,
     CUmemPoolPtrExportData, CUmemoryPool, CUstream, CUuuid,
 };
-
 use libloading::Library;
 
 use crate::abi::types::{DEVX_DEVICE, DEVX_DRIVER, DEVX_OUT_OF_MEMORY};
