@@ -354,6 +354,7 @@ pub(crate) fn view<'a>(batch: &'a Borrowed<'_, Batch>, column: Option<&ColumnRec
     Column::from_raw(batch, &required(column, "column")?.0)
 }
 
+#[inline(always)]
 fn write(out: Option<Out<'_, ColumnRecord>>, column: Column<'_>) -> Result<()> {
     required(out, "out")?.write(ColumnRecord(column.to_raw()));
     Ok(())

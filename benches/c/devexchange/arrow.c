@@ -49,6 +49,19 @@ static void run_schema_agreed(void *state, int64_t times) {
     }
 }
 
+static void run_columns(void *state, int64_t times) {
+    const struct table *table = state;
+    uintptr_t seen = 0;
+    for (int64_t i = 0; i < times; ++i) {
+        for (int64_t j = 0; j < READ_WIDTH; ++j) {
+            devx_column column;
+            MUST(devx_batch_column(table->batch, j, &column, NULL) == DEVX_OK);
+            seen += (uintptr_t)column.buffers[1];
+        }
+    }
+    MUST(seen == (uintptr_t)column_values * (uintptr_t)times * READ_WIDTH);
+}
+
 /* --- schemas --- */
 
 struct schemas {
@@ -106,6 +119,7 @@ BENCHES {
         bench_add("device-array/schema-agreed", array_widths[i], set_up_table, run_schema_agreed, tear_down_table);
     }
     bench_add("device-array/nested", 0, set_up_nested, run_with_schema, tear_down_table);
+    bench_add("batch-columns", READ_WIDTH, set_up_table, run_columns, tear_down_table);
     bench_add("schema/export", SCHEMA_WIDTH, set_up_schemas, run_schema_export, tear_down_schemas);
     bench_add("schema/import", SCHEMA_WIDTH, set_up_schemas, run_schema_import, tear_down_schemas);
 }

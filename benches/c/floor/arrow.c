@@ -56,6 +56,42 @@ static void run_schema_agreed(void *state, int64_t times) {
     }
 }
 
+struct reading {
+    struct arrays *arrays;
+    struct seen *seen;
+};
+
+static void *set_up_reading(int columns) {
+    struct reading *reading = malloc(sizeof *reading);
+    struct ArrowDeviceArray array;
+    MUST(reading != NULL);
+    reading->arrays = set_up_arrays(columns);
+    MUST(export_device_array(reading->arrays->table, &array) == 0);
+    reading->seen = import_device_array(&array, reading->arrays->agreed);
+    MUST(reading->seen != NULL);
+    return reading;
+}
+
+static void tear_down_reading(void *state) {
+    struct reading *reading = state;
+    release_seen(reading->seen);
+    tear_down_arrays(reading->arrays);
+    free(reading);
+}
+
+static void run_columns(void *state, int64_t times) {
+    const struct reading *reading = state;
+    uintptr_t seen = 0;
+    for (int64_t i = 0; i < times; ++i) {
+        for (int64_t j = 0; j < READ_WIDTH; ++j) {
+            struct seen_column column;
+            MUST(seen_column(reading->seen, j, &column) == 0);
+            seen += (uintptr_t)column.values;
+        }
+    }
+    MUST(seen == (uintptr_t)column_values * (uintptr_t)times * READ_WIDTH);
+}
+
 /* --- schemas --- */
 
 struct schemas {
@@ -112,6 +148,7 @@ BENCHES {
         bench_add("device-array/with-schema", array_widths[i], set_up_arrays, run_with_schema, tear_down_arrays);
         bench_add("device-array/schema-agreed", array_widths[i], set_up_arrays, run_schema_agreed, tear_down_arrays);
     }
+    bench_add("batch-columns", READ_WIDTH, set_up_reading, run_columns, tear_down_reading);
     bench_add("schema/export", SCHEMA_WIDTH, set_up_schemas, run_schema_export, tear_down_schemas);
     bench_add("schema/import", SCHEMA_WIDTH, set_up_schemas, run_schema_import, tear_down_schemas);
 }

@@ -174,11 +174,7 @@ struct seen_schema {
 struct seen {
     struct block block;
     struct ArrowArray source;
-    struct seen_column {
-        const void *validity;
-        const void *values;
-        int64_t length;
-    } columns[];
+    struct seen_column columns[];
 };
 
 static _Thread_local struct pool seen_schema_pool, seen_pool;
@@ -243,6 +239,12 @@ struct seen *import_device_array(struct ArrowDeviceArray *source, const struct s
 
 const void *seen_values(const struct seen *seen, int64_t column) {
     return seen->columns[column].values;
+}
+
+int seen_column(const struct seen *seen, int64_t column, struct seen_column *out) {
+    if (column < 0 || column >= seen->source.n_children) return EINVAL;
+    *out = seen->columns[column];
+    return 0;
 }
 
 void release_seen(struct seen *seen) {

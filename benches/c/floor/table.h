@@ -36,6 +36,14 @@ struct seen_schema *import_schema(struct ArrowSchema *source);
 struct seen *import_array(struct ArrowArray *source, const struct seen_schema *schema);
 struct seen *import_device_array(struct ArrowDeviceArray *source, const struct seen_schema *schema);
 const void *seen_values(const struct seen *seen, int64_t column);
+
+/* What a consumer asks a column for; 0, or EINVAL. */
+struct seen_column {
+    const void *validity;
+    const void *values;
+    int64_t length;
+};
+int seen_column(const struct seen *seen, int64_t column, struct seen_column *out);
 void release_seen(struct seen *seen);
 void release_seen_schema(struct seen_schema *schema);
 

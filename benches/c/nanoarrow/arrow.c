@@ -46,6 +46,41 @@ static void run_schema_agreed(void *state, int64_t times) {
     }
 }
 
+/* nanoarrow has no call for a column: its view of one is a struct that anybody may read. */
+struct reading {
+    struct table *table;
+    struct ArrowDeviceArray array;
+};
+
+static void *set_up_reading(int columns) {
+    struct reading *reading = malloc(sizeof *reading);
+    MUST(reading != NULL);
+    reading->table = new_table(columns);
+    export_device_array(reading->table, &reading->array);
+    MUST(ArrowDeviceArrayViewSetArrayMinimal(&reading->table->view, &reading->array, NULL) == NANOARROW_OK);
+    return reading;
+}
+
+static void tear_down_reading(void *state) {
+    struct reading *reading = state;
+    ArrowArrayRelease(&reading->array.array);
+    free_table(reading->table);
+    free(reading);
+}
+
+static void run_columns(void *state, int64_t times) {
+    const struct reading *reading = state;
+    const struct ArrowArrayView *view = &reading->table->view.array_view;
+    uintptr_t seen = 0;
+    for (int64_t i = 0; i < times; ++i) {
+        for (int64_t j = 0; j < READ_WIDTH; ++j) {
+            MUST(j < view->n_children);
+            seen += (uintptr_t)view->children[j]->buffer_views[1].data.data;
+        }
+    }
+    MUST(seen == (uintptr_t)column_values * (uintptr_t)times * READ_WIDTH);
+}
+
 /* --- schemas --- */
 
 struct schemas {
@@ -101,6 +136,7 @@ BENCHES {
         bench_add("device-array/with-schema", array_widths[i], set_up_table, run_with_schema, tear_down_table);
         bench_add("device-array/schema-agreed", array_widths[i], set_up_table, run_schema_agreed, tear_down_table);
     }
+    bench_add("batch-columns", READ_WIDTH, set_up_reading, run_columns, tear_down_reading);
     bench_add("schema/export", SCHEMA_WIDTH, set_up_schemas, run_schema_export, tear_down_schemas);
     bench_add("schema/import", SCHEMA_WIDTH, set_up_schemas, run_schema_import, tear_down_schemas);
 }

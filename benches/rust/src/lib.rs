@@ -10,6 +10,8 @@ pub const ARRAY_WIDTHS: [c_int; 5] = [1, 10, 100, 1000, 10000];
 pub const STREAM_WIDTHS: [c_int; 2] = [1, 10];
 /// The same of a schema by itself.
 pub const SCHEMA_WIDTH: c_int = 1000;
+/// The same of a batch whose columns are looked at.
+pub const READ_WIDTH: c_int = 100;
 /// The shape of the matrix.
 pub const SHAPE: [i64; 2] = [2, 3];
 /// And its strides.

@@ -402,6 +402,8 @@ impl Batch {
     }
 
     /// The batch at a glance, as the C record.
+    // As `Column::to_raw`.
+    #[inline(always)]
     pub fn info(&self) -> DevxBatchInfo {
         let Device { kind, id } = self.device();
         DevxBatchInfo {
@@ -446,7 +448,7 @@ impl Batch {
 
     /// The first column with this name.
     pub fn column_named(&self, name: &str) -> Option<Column<'_>> {
-        self.columns().find(|column| column.field().name() == name)
+        self.columns().find(|column| column.field().raw_name().to_bytes() == name.as_bytes())
     }
 
     /// Where the arrays are, one for each node of the schema.
@@ -468,6 +470,7 @@ impl Batch {
     }
 
     /// The buffers' addresses of one array: those that its type has.
+    #[inline]
     pub(crate) fn buffers(&self, node: usize) -> &[*const c_void] {
         let array = self.array(node);
         if array.n_buffers == 0 || self.schema().ty(node) == Type::Null {

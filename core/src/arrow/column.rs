@@ -4,6 +4,7 @@ use core::ffi::c_void;
 use std::ops::Range;
 
 use super::batch::Batch;
+use super::bitmap;
 use super::field::Field;
 use super::format::Type;
 use super::tree::Links;
@@ -82,17 +83,19 @@ impl<'a> Column<'a> {
     }
 
     /// As the C record, whose pointers are valid as long as the batch.
-    #[inline]
+    // Inlined, so that each member is written where the record is to be, and not copied there.
+    #[inline(always)]
     pub fn to_raw(self) -> DevxColumn {
-        let (array, field) = (self.array(), self.field());
-        let source = field.raw();
+        // First, as what is known before a call has to be kept or looked for again after it.
+        let null_count = self.known_null_count();
+        let (array, source) = (self.array(), self.field().raw());
         DevxColumn {
             format: source.format,
             name: if source.name.is_null() { c"".as_ptr() } else { source.name },
             metadata: source.metadata,
             flags: source.flags,
             length: self.length,
-            null_count: self.known_null_count(),
+            null_count,
             offset: self.offset,
             buffers: array.buffers.cast_const(),
             n_buffers: self.buffers().len() as i64,
@@ -122,6 +125,7 @@ impl<'a> Column<'a> {
     }
 
     /// The parsed type.
+    #[inline]
     pub fn ty(self) -> Type {
         self.batch.schema().ty(self.node)
     }
@@ -137,6 +141,7 @@ impl<'a> Column<'a> {
     }
 
     /// The buffers' addresses, in memory of the batch's device.
+    #[inline]
     pub fn buffers(self) -> &'a [*const c_void] {
         self.batch.buffers(self.node)
     }
@@ -149,15 +154,21 @@ impl<'a> Column<'a> {
     /// their own: their children do.
     #[inline]
     pub fn known_null_count(self) -> i64 {
-        let array = self.array();
-        if array.null_count == 0 && self.ty() != Type::Null {
+        // What most arrays say, and true of every slice.
+        if self.array().null_count == 0 && self.ty() != Type::Null {
             return 0;
         }
-        let whole = self.offset == array.offset && self.length == array.length;
-        match (self.ty(), array.null_count) {
-            (Type::Null, _) => self.length,
+        Self::nulls_of_rows(self.batch, self.node, self.offset, self.length)
+    }
+
+    /// The longer way of [`Column::known_null_count`]. By its parts: a column whose address is given away has to be in memory.
+    fn nulls_of_rows(batch: &Batch, node: usize, offset: i64, length: i64) -> i64 {
+        let (array, ty) = (batch.array(node), batch.schema().ty(node));
+        let whole = offset == array.offset && length == array.length;
+        match (ty, array.null_count) {
+            (Type::Null, _) => length,
             (ty, _) if !ty.buffers().has_validity() => 0,
-            _ if self.buffer(0).is_null() => 0,
+            _ if batch.buffers(node).first().is_none_or(|validity| validity.is_null()) => 0,
             (_, count) if whole => count,
             _ => -1,
         }
@@ -171,7 +182,11 @@ impl<'a> Column<'a> {
         match self.known_null_count() {
             -1 => {
                 self.require_host()?;
-                Ok((0..self.length).filter(|&row| !self.bit(0, row)).count() as i64)
+                let (bytes, first) = self.validity();
+                let validity = self.buffer(0).cast::<u8>().wrapping_add(bytes.start);
+                // SAFETY: the producer of the array promises a bit for each row.
+                let bits = unsafe { std::slice::from_raw_parts(validity, bytes.len()) };
+                Ok(bitmap::zeros(bits, first, self.length as usize) as i64)
             }
             known => Ok(known),
         }
@@ -188,9 +203,8 @@ impl<'a> Column<'a> {
         }
         stream.require_no_capture()?;
         self.batch.wait(stream)?;
-        let (first, end) = (self.offset as usize, (self.offset + self.length) as usize);
+        let (bytes, first) = self.validity();
         let mut bits = Vec::new();
-        let bytes = first / 8..end.div_ceil(8);
         if bits.try_reserve_exact(bytes.len()).is_err() {
             return refuse!(DEVX_OUT_OF_MEMORY, "{} bytes could not be allocated", bytes.len());
         }
@@ -198,8 +212,7 @@ impl<'a> Column<'a> {
         let copy = (bits.as_mut_ptr().cast(), self.buffer(0).wrapping_byte_add(bytes.start), bits.len());
         // SAFETY: the producer of the array promises a bit for each row, and the host waits for the copy.
         unsafe { copy::now(Device::CPU, self.batch.device(), copy, stream) }?;
-        let is_null = |row: &usize| bits.get(row / 8 - bytes.start).is_some_and(|byte| byte >> (row % 8) & 1 == 0);
-        Ok((first..end).filter(is_null).count() as i64)
+        Ok(bitmap::zeros(&bits, first, self.length as usize) as i64)
     }
 
     /// The child at `index`: of a struct, a sparse union and a fixed-size list the rows that this column sees, of other
@@ -581,6 +594,14 @@ impl<'a> Column<'a> {
         let place = unsafe { values.add((self.offset + row) as usize) };
         // SAFETY: as above; it need not be aligned for this.
         unsafe { place.read_unaligned() }
+    }
+
+    /// Which bytes of the validity buffer hold the bits of all rows, and which bit of the first one is that of row 0.
+    fn validity(self) -> (Range<usize>, usize) {
+        let (first, rows) = (self.offset as usize, self.length as usize);
+        // Of no rows not even the byte around them: there may be none.
+        let end = if rows == 0 { first / 8 } else { (first + rows).div_ceil(8) };
+        (first / 8..end, first % 8)
     }
 
     /// Bit of a row in a bitmap of host memory.

@@ -4,6 +4,7 @@
 pub mod asynchronous;
 pub mod batch;
 pub mod batch_stream;
+mod bitmap;
 pub mod builder;
 mod check;
 pub mod column;

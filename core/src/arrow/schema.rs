@@ -304,10 +304,12 @@ impl Schema {
         self.record(node).links
     }
 
+    #[inline]
     pub(crate) fn ty(&self, node: usize) -> Type {
         self.record(node).ty
     }
 
+    #[inline]
     pub(super) fn raw(&self, node: usize) -> &ArrowSchema {
         // SAFETY: the root keeps every struct of the tree alive and in place.
         unsafe { &*self.record(node).source }
@@ -317,6 +319,7 @@ impl Schema {
         clippy::indexing_slicing,
         reason = "a node that the schema does not have is a bug, which must not be read"
     )]
+    #[inline]
     pub(super) fn record(&self, node: usize) -> &Record {
         &self.records()[node]
     }

@@ -15,7 +15,7 @@ use arrow_array::{
 };
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, SchemaRef};
-use bench::{ARRAY_WIDTHS, Bench, ROWS, SCHEMA_WIDTH, STREAM_WIDTHS};
+use bench::{ARRAY_WIDTHS, Bench, READ_WIDTH, ROWS, SCHEMA_WIDTH, STREAM_WIDTHS};
 
 /// A buffer over the static values, with an owner that is counted.
 fn column(owner: &Arc<()>) -> ArrayRef {
@@ -94,6 +94,23 @@ impl Bench for SchemaAgreed {
         let seen = unsafe { from_ffi_and_data_type(array, self.data_type.clone()) }.expect("import");
         let batch = RecordBatch::from(StructArray::from(seen));
         assert!(batch.num_columns() == self.batch.num_columns());
+    }
+}
+
+/// The columns of a batch, looked at.
+struct Columns(RecordBatch);
+
+impl Bench for Columns {
+    fn set_up(columns: usize) -> Self {
+        Self(table(columns))
+    }
+
+    fn once(&mut self) {
+        let mut seen = 0_usize;
+        for k in 0..self.0.num_columns() {
+            seen = seen.wrapping_add(self.0.column(k).as_primitive::<Int32Type>().values().as_ptr().addr());
+        }
+        assert!(seen == bench::column().as_ptr().addr().wrapping_mul(self.0.num_columns()));
     }
 }
 
@@ -176,6 +193,7 @@ fn add() {
         bench::add::<SchemaAgreed>(c"device-array/schema-agreed", width);
     }
     bench::add::<Nested>(c"device-array/nested", 0);
+    bench::add::<Columns>(c"batch-columns", READ_WIDTH);
     bench::add::<ExportSchema>(c"schema/export", SCHEMA_WIDTH);
     bench::add::<ImportSchema>(c"schema/import", SCHEMA_WIDTH);
     for width in STREAM_WIDTHS {

@@ -1,0 +1,33 @@
+//! Bitmaps: a bit for each row, the lowest bit of a byte first (Arrow columnar format, "Validity bitmaps").
+
+/// How many of `n` bits are 0, from bit `first` of the first byte on; `bytes` are those that hold them. What else is in the
+/// first and in the last byte does not count.
+pub(super) fn zeros(bytes: &[u8], first: usize, n: usize) -> usize {
+    let (words, rest) = bytes.as_chunks();
+    let ones = words.iter().map(|word| u64::from_ne_bytes(*word).count_ones()).map(|ones| ones as usize).sum::<usize>()
+        + rest.iter().map(|byte| byte.count_ones() as usize).sum::<usize>();
+    let before = bytes.first().map_or(0, |byte| byte & !(u8::MAX << first));
+    let after = match (first + n) % 8 {
+        0 => 0,
+        end => bytes.last().map_or(0, |byte| byte >> end),
+    };
+    n + before.count_ones() as usize + after.count_ones() as usize - ones
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_of_a_bitmap_is_counted_bit_by_bit() {
+        let bytes = [0b1010_0110, 0xff, 0x00, 0b0001_1101].repeat(3);
+        let is_zero = |bit: &usize| bytes.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 0);
+        for start in 0..96 {
+            for end in start..=96 {
+                let held = bytes.get(start / 8..usize::div_ceil(end, 8)).unwrap_or_default();
+                let expected = (start..end).filter(is_zero).count();
+                assert_eq!(zeros(held, start % 8, end - start), expected, "bits {start} to {end}");
+            }
+        }
+    }
+}
