@@ -350,6 +350,8 @@ unsafe fn devx_column_text(
 }
 
 /// The column that C holds the record of.
+// Inlined, as `write`: what comes back in parts, and is copied in halves, is waited for.
+#[inline(always)]
 pub(crate) fn view<'a>(batch: &'a Borrowed<'_, Batch>, column: Option<&ColumnRecord>) -> Result<Column<'a>> {
     Column::from_raw(batch, &required(column, "column")?.0)
 }

@@ -26,10 +26,7 @@ impl Column {
     }
 
     fn view(&self) -> Result<CoreColumn<'_>> {
-        let Self { batch, node, offset, length } = self;
-        // Only these three say which column it is.
-        let raw = DevxColumn { node: *node, offset: *offset, length: *length, ..batch.root().to_raw() };
-        Ok(CoreColumn::from_raw(batch, &raw)?)
+        Ok(CoreColumn::at(&self.batch, self.node, self.offset, self.length)?)
     }
 }
 

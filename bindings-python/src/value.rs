@@ -2,7 +2,7 @@
 
 use devexchange_core::abi::types::DEVX_UNSUPPORTED;
 use devexchange_core::arrow::{TimeUnit, Type, Value};
-use devexchange_core::{Column, Error as CoreError};
+use devexchange_core::{Column, Element, Error as CoreError};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyString};
@@ -20,6 +20,9 @@ static INTERVAL: Class = Class::new("devexchange._types", "Interval");
 
 /// All rows of a column.
 pub(crate) fn list<'py>(py: Python<'py>, column: Column<'_>) -> Result<Bound<'py, PyList>> {
+    if let Some(numbers) = numbers(py, column)? {
+        return Ok(numbers);
+    }
     let values = PyList::empty(py);
     for row in 0..column.length() {
         values.append(of(py, column, row)?)?;
@@ -27,11 +30,40 @@ pub(crate) fn list<'py>(py: Python<'py>, column: Column<'_>) -> Result<Bound<'py
     Ok(values)
 }
 
+/// All rows of a column of numbers without nulls, which need not be asked one by one; `None` for any other.
+fn numbers<'py>(py: Python<'py>, column: Column<'_>) -> Result<Option<Bound<'py, PyList>>> {
+    if column.dictionary().is_some() || column.known_null_count() != 0 {
+        return Ok(None);
+    }
+    match column.ty() {
+        Type::Int(1) => numbers_of::<i8>(py, column),
+        Type::Int(2) => numbers_of::<i16>(py, column),
+        Type::Int(4) => numbers_of::<i32>(py, column),
+        Type::Int(8) => numbers_of::<i64>(py, column),
+        Type::UInt(1) => numbers_of::<u8>(py, column),
+        Type::UInt(2) => numbers_of::<u16>(py, column),
+        Type::UInt(4) => numbers_of::<u32>(py, column),
+        Type::UInt(8) => numbers_of::<u64>(py, column),
+        Type::Float(4) => numbers_of::<f32>(py, column),
+        Type::Float(8) => numbers_of::<f64>(py, column),
+        _ => Ok(None),
+    }
+}
+
+/// `None` also if they cannot be had at once, whose rows say why.
+fn numbers_of<'py, T: Element + IntoPyObject<'py>>(
+    py: Python<'py>,
+    column: Column<'_>,
+) -> Result<Option<Bound<'py, PyList>>> {
+    let Ok(values) = column.values::<T>() else { return Ok(None) };
+    Ok(Some(PyList::new(py, values.iter().copied())?))
+}
+
 /// The value of a row.
 pub(crate) fn of<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<Bound<'py, PyAny>> {
     // Behind dictionaries, unions and runs lies what says how an integer is meant.
     let Some((column, row)) = column.resolve(row)? else { return Ok(py.None().into_bound(py)) };
-    Ok(match column.value(row)? {
+    Ok(match column.stored(row)? {
         Value::Null => py.None().into_bound(py),
         Value::Bool(value) => PyBool::new(py, value).to_owned().into_any(),
         Value::Int(value) => integer(py, column, value).map_err(|error| beyond_python(py, column, value, error))?,

@@ -61,21 +61,27 @@ impl<'a> Column<'a> {
     ///
     /// # Errors
     /// `DEVX_OUT_OF_RANGE` if the record does not describe rows of this batch.
+    #[inline]
     pub fn from_raw(batch: &'a Batch, raw: &DevxColumn) -> Result<Self> {
-        let node = usize::try_from(raw.node).ok().filter(|&node| node < batch.schema().nodes());
-        let Some(node) = node else {
-            return refuse!(DEVX_OUT_OF_RANGE, "column.node is {}: not a column of this batch", raw.node);
+        Self::at(batch, raw.node, raw.offset, raw.length)
+    }
+
+    /// The column of which a record has these three, which is all that says which one it is.
+    ///
+    /// # Errors
+    /// As [`Column::from_raw`].
+    #[inline]
+    pub fn at(batch: &'a Batch, node: i64, offset: i64, length: i64) -> Result<Self> {
+        let Some(node) = usize::try_from(node).ok().filter(|&node| node < batch.schema().nodes()) else {
+            return refuse!(DEVX_OUT_OF_RANGE, "column.node is {node}: not a column of this batch");
         };
         let array = batch.array(node);
-        let fits = raw.offset >= array.offset && raw.length >= 0;
-        let end = raw.offset.checked_add(raw.length).filter(|&end| fits && end <= array.offset + array.length);
-        match end {
-            Some(_) => Ok(Self { batch, node, offset: raw.offset, length: raw.length }),
+        let fits = offset >= array.offset && length >= 0;
+        match offset.checked_add(length).filter(|&end| fits && end <= array.offset + array.length) {
+            Some(_) => Ok(Self { batch, node, offset, length }),
             None => refuse!(
                 DEVX_OUT_OF_RANGE,
-                "column has offset {} and length {}: its array has offset {} and length {}",
-                raw.offset,
-                raw.length,
+                "column has offset {offset} and length {length}: its array has offset {} and length {}",
                 array.offset,
                 array.length
             ),
@@ -148,6 +154,11 @@ impl<'a> Column<'a> {
 
     fn buffer(self, index: usize) -> *const c_void {
         self.buffers().get(index).copied().unwrap_or(std::ptr::null())
+    }
+
+    /// Whether the values are in buffers of its own, behind one that says which are valid, as those of nearly every column.
+    fn is_plain(self) -> bool {
+        self.batch.schema().record(self.node).plain != 0
     }
 
     /// The number of nulls as far as it is known without reading the data: −1 if it is not. A union and runs have none of
@@ -259,7 +270,7 @@ impl<'a> Column<'a> {
     /// `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`.
     pub fn is_valid(self, row: i64) -> Result<bool> {
         self.require_row(row)?;
-        if !self.ty().buffers().has_validity() {
+        if !self.is_plain() && !self.ty().buffers().has_validity() {
             return Ok(self.ty() != Type::Null);
         }
         if self.buffer(0).is_null() {
@@ -517,6 +528,9 @@ impl<'a> Column<'a> {
         loop {
             if !column.is_valid(row)? {
                 return Ok(None);
+            }
+            if column.is_plain() {
+                return Ok(Some((column, row)));
             }
             (column, row) = match (column.dictionary(), column.ty(), column.child(1)) {
                 (Some(dictionary), ..) => (dictionary, column.dictionary_index(row)?),

@@ -62,23 +62,33 @@ impl<'a> Column<'a> {
     /// `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE` for memory that the host cannot read, `DEVX_INVALID_BUFFERS`,
     /// `DEVX_INVALID_TEXT`.
     pub fn value(self, row: i64) -> Result<Value<'a>> {
-        let Some((column, row)) = self.resolve(row)? else { return Ok(Value::Null) };
-        Ok(match column.ty() {
-            Type::Bool => Value::Bool(column.bool(row)?),
-            Type::Float(width) => Value::Float(float(width, column.fixed(row)?)),
-            Type::UInt(_) => Value::UInt(unsigned(column.fixed(row)?)),
-            Type::Decimal { scale, .. } => Value::Decimal(Decimal { unscaled: column.fixed(row)?, scale }),
-            Type::IntervalMonths | Type::IntervalDayTime | Type::IntervalMonthDayNano => {
-                interval(column.ty(), column.fixed(row)?)
+        match self.resolve(row)? {
+            Some((column, row)) => column.stored(row),
+            None => Ok(Value::Null),
+        }
+    }
+
+    /// What a row holds that is no null: of a column and a row that [`Column::resolve`] found.
+    ///
+    /// # Errors
+    /// As [`Column::value`]; `DEVX_MISMATCH` for a type whose values are elsewhere.
+    pub fn stored(self, row: i64) -> Result<Value<'a>> {
+        Ok(match self.ty() {
+            Type::Bool => Value::Bool(self.bool(row)?),
+            Type::Float(width) => Value::Float(float(width, self.fixed(row)?)),
+            Type::UInt(_) => Value::UInt(unsigned(self.fixed(row)?)),
+            Type::Decimal { scale, .. } => Value::Decimal(Decimal { unscaled: self.fixed(row)?, scale }),
+            ty @ (Type::IntervalMonths | Type::IntervalDayTime | Type::IntervalMonthDayNano) => {
+                interval(ty, self.fixed(row)?)
             }
             Type::FixedSizeBinary(_) | Type::Binary | Type::LargeBinary | Type::BinaryView => {
-                Value::Binary(column.bytes(row)?)
+                Value::Binary(self.bytes(row)?)
             }
-            Type::Utf8 | Type::LargeUtf8 | Type::Utf8View => Value::Text(column.text(row)?),
-            Type::Struct => Value::Struct(column, row),
-            Type::Map => Value::Map(column.list(row)?),
-            ty if ty.is_list() || matches!(ty, Type::FixedSizeList(_)) => Value::List(column.list(row)?),
-            _ => Value::Int(signed(column.fixed(row)?)),
+            Type::Utf8 | Type::LargeUtf8 | Type::Utf8View => Value::Text(self.text(row)?),
+            Type::Struct => Value::Struct(self, row),
+            Type::Map => Value::Map(self.list(row)?),
+            ty if ty.is_list() || matches!(ty, Type::FixedSizeList(_)) => Value::List(self.list(row)?),
+            _ => Value::Int(signed(self.fixed(row)?)),
         })
     }
 }
