@@ -5,6 +5,7 @@ use devexchange_core::dlpack::Copying;
 use devexchange_core::runtime::cuda::RawStream;
 use devexchange_core::{Batch, Column, Tensor as CoreTensor};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::IntoPyDict;
 
 use crate::batch::RecordBatch;
@@ -96,8 +97,12 @@ pub(crate) fn to_numpy<'py>(
     dtype: Option<&Bound<'py, PyAny>>,
     copy: Option<bool>,
 ) -> Result<Bound<'py, PyAny>> {
+    static FROM_DLPACK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let array = FROM_DLPACK.import(py, "numpy", "from_dlpack")?.call1((tensor,))?;
+    if dtype.is_none() && copy != Some(true) {
+        return Ok(array);
+    }
     let numpy = py.import("numpy")?;
-    let array = numpy.call_method1("from_dlpack", (tensor,))?;
     Ok(match copy {
         // As before NumPy 2, which knows nothing of copies here.
         None => numpy.call_method1("asarray", (array, dtype))?,
