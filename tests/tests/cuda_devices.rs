@@ -16,7 +16,7 @@ use devexchange_core::abi::types::{
 use devexchange_core::arrow::ArrayBuilder;
 use devexchange_core::dlpack::{self, Copying, Owned, Request};
 use devexchange_core::manager::{self, Manager, PoolOptions};
-use devexchange_core::runtime::cuda::{LEGACY, PER_THREAD, Stream};
+use devexchange_core::runtime::cuda::{LEGACY, PER_THREAD, Stream, reaper};
 use devexchange_core::{Batch, DType, Device, DeviceType, Owner, Tensor, convert, cuda_array, ipc};
 use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::{self, CUDA0};
@@ -150,6 +150,54 @@ fn a_wait_that_is_left_out_is_found() {
         sim::free(scratch);
         streams.end();
     }
+}
+
+/// On a stream of the other device a copy runs aside. If neither that stream nor the host can wait for it, nobody knows when
+/// it is done with what it reads and writes.
+#[test]
+fn copies_aside_that_cannot_be_waited_for_keep_what_they_use() {
+    let Some(session) = two_devices() else { return };
+    session.begin(sim::schedules(1)[0]);
+    type Act = fn(&Batch, &Tensor, Stream) -> devexchange_core::Result<()>;
+    // With what is lost: the memory, and what is made for the copy.
+    let acts: [(&str, i64, Act); 6] = [
+        ("copy", 2, |_, tensor, stream| tensor.copy_to(CUDA0, stream).map(drop)),
+        ("copy of a batch", 2, |batch, _, stream| batch.copy_to(CUDA0, stream).map(drop)),
+        ("matrix", 2, |batch, _, stream| convert::matrix(batch, Copying::Always, Some(stream)).map(drop)),
+        ("nulls", 2, |batch, _, stream| batch.root().child(0).expect("a column").null_count_on(stream).map(drop)),
+        ("read", 1, |_, tensor, stream| tensor.read(&mut [0; N as usize], stream)),
+        ("write", 1, |_, tensor, stream| unsafe { tensor.write(&[0; N as usize], stream) }),
+    ];
+    for (name, expected, act) in acts {
+        let (streams, data) = (Streams::new(), sim::alloc(N));
+        sim::fill(data, 1, N, streams.zero);
+        sim::synchronize(streams.zero);
+        let released = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&released);
+        let address = std::ptr::with_exposed_provenance(data as usize);
+        let mut tensor = foreign::tensor(data, N, CUDA0, move || seen.store(true, SeqCst));
+        tensor.produced_on(streams.of(CUDA1)).expect("not shared");
+        let owner = Owner::new(tensor.clone());
+        let column = ArrayBuilder::new("x", "C", N as i64).buffer(address).buffer(address);
+        let column = if name == "matrix" { column.null_count(0) } else { column };
+        let table = ArrayBuilder::batch(N as i64).child(column).owner(owner);
+        let mut batch = unsafe { table.build(CUDA0) }.map_err(|refused| refused.error).expect("well-formed");
+        batch.produced_on(streams.of(CUDA1)).expect("not shared");
+        let lost = reaper::leaked();
+        // The first event is that of what the copy comes after.
+        sim::fail("cuEventRecord", 2, 719, false);
+        sim::fail("cuStreamSynchronize", 1, 719, false);
+        act(&batch, &tensor, streams.of(CUDA1)).expect_err("the copy cannot be waited for");
+        sim::fail_clear();
+        drop((batch, tensor));
+        sim::settle();
+        assert_eq!((released.load(SeqCst), reaper::leaked() - lost), (false, expected), "{name}");
+        cu_ok!("cuCtxSynchronize");
+        assert!(sim::take_findings().is_empty(), "{name}");
+        sim::free(data);
+        streams.end();
+    }
+    session.accept();
 }
 
 /// Memory of device 0 and of its pool, used on a stream of device 1: it is given back after that work, from a thread on

@@ -14,7 +14,7 @@ use devexchange_core::arrow::ArrayBuilder;
 use devexchange_core::dlpack::{self, Copying, Request};
 use devexchange_core::manager::{self, Allocated, Manager, PoolOptions};
 use devexchange_core::runtime::cuda::{Event, RawStream, Stream, reaper};
-use devexchange_core::{Batch, DType, Device, DeviceType, Tensor, convert};
+use devexchange_core::{Batch, DType, Device, DeviceType, Owner, Tensor, convert};
 use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
 use devexchange_tests::sim::{self, Session};
 use devexchange_tests::{cu, cu_ok, patient};
@@ -244,6 +244,40 @@ fn copies_that_cannot_be_noted_keep_source_and_target() {
         assert_eq!(memory.released(), 0, "the source is never given up");
         sim::synchronize(consumer.stream);
         assert!(sim::take_findings().is_empty());
+        sim::free(memory.address);
+        consumer.end();
+    }
+    session.accept();
+}
+
+/// What the library itself reads of a batch is such a copy, too.
+#[test]
+fn reads_that_cannot_be_waited_for_keep_source_and_target() {
+    if sim::skipped("faults are injected into the simulated driver") {
+        return;
+    }
+    let session = Session::new();
+    session.begin(sim::schedules(1)[0]);
+    // The validity, the last offset, and the sizes of view data: each in the first buffers of its format.
+    for (format, buffers) in [("C", 2), ("u", 3), ("vu", 4)] {
+        let (memory, consumer) = (Foreign::new(), Consumer::new());
+        let address = std::ptr::with_exposed_provenance(memory.address as usize);
+        let column = ArrayBuilder::new("x", format, 8).owner(Owner::on_release(memory.on_release()));
+        let column = (0..buffers).fold(column, |column, _| column.buffer(address));
+        let mut batch = unsafe { column.build(CUDA0) }.map_err(|refused| refused.error).expect("well-formed");
+        batch.produced_on(consumer.on()).expect("not shared");
+        let lost = reaper::leaked();
+        sim::fail("cuStreamSynchronize", 1, 719, true);
+        match format {
+            "C" => batch.root().null_count_on(consumer.on()).map(drop),
+            _ => batch.copy_to(CUDA0, consumer.on()).map(drop),
+        }
+        .expect_err("the copy cannot be waited for");
+        drop(batch);
+        sim::fail_clear();
+        sim::settle();
+        assert_eq!(memory.released(), 0, "{format}: the source is never given up");
+        assert_eq!(reaper::leaked() - lost, 2, "{format}: nor is what it was read into");
         sim::free(memory.address);
         consumer.end();
     }
