@@ -2,6 +2,7 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "what only tests call fails by panicking")]
 
 pub mod c;
+pub mod cuda_array;
 pub mod devices;
 pub mod filled;
 pub mod foreign;
