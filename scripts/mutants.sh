@@ -44,15 +44,17 @@ tests_of() { # MODULE
     layout) echo --test layout ;;
     order)
       echo --package devexchange-tests --lib --test order --test cuda_order --test cuda_release --test cuda_array \
-        --test cuda_ipc --test cuda_devices ;;
+        --test cuda_ipc --test cuda_devices --test cuda_default_streams --test cuda_pool_release ;;
     release-memory)
       echo --package devexchange-schedules --lib --test memory --test ledger --test batch --test dlpack ;;
-    release-device) echo --package devexchange-tests --test cuda_reaper --test cuda_release ;;
+    release-device) echo --package devexchange-tests --test cuda_reaper --test cuda_release --test cuda_pool_release ;;
     schema) echo --lib --test format --test schema --test types --test batch --test batch_stream ;;
     manager) echo --package devexchange-tests --test manager --test memory --test fork --test cuda_manager ;;
     fork) echo --lib --test fork ;;
     cuda-array) echo --package devexchange-tests --test cuda_array ;;
-    device) echo --package devexchange-tests --lib --test device --test order --test cuda_devices --test cuda_absent ;;
+    device)
+      echo --package devexchange-tests --lib --test device --test order --test cuda_devices --test cuda_absent \
+        --test cuda_default_streams ;;
   esac
 }
 

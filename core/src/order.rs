@@ -13,6 +13,7 @@ use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, refuse};
 use crate::memory::{InOrder, Lazy, Owner, Vacant, push};
 pub use crate::runtime::cuda::NO_SYNC;
+use crate::runtime::cuda::copy::Copied;
 use crate::runtime::cuda::reaper::{Held, Later};
 use crate::runtime::cuda::{Event, ForeignEvent, RawStream, Stream, reaper};
 use crate::tensor::Tensor;
@@ -263,12 +264,23 @@ impl Uses {
         Ok(!later.events().is_empty())
     }
 
-    /// Notes work that is queued already. If that cannot be noted, the host waits for it; if not even that is possible, one
-    /// reference is never given up.
+    /// Notes copies on `stream`, some of which may be queued also if they failed. If they cannot be noted, the host waits for
+    /// them; if not even that is possible, or if they went astray, one reference is never given up.
     ///
     /// # Errors
     /// `DEVX_DRIVER`; then `keep` was lost.
-    pub(crate) fn hold(&self, device: Device, stream: Stream, keep: impl FnOnce() -> Owner) -> Result<()> {
+    pub(crate) fn hold<T>(
+        &self,
+        device: Device,
+        stream: Stream,
+        copied: &Copied<T>,
+        keep: impl FnOnce() -> Owner,
+    ) -> Result<()> {
+        if copied.as_ref().is_err_and(|failed| failed.is_astray) {
+            // That the copies failed is said already.
+            reaper::abandon(keep());
+            return Ok(());
+        }
         // Host memory is known to no stream: its owner would free it under a copy.
         let noted = if device == Device::CPU { stream.synchronize() } else { self.add(stream) };
         noted.or_else(|_| stream.synchronize()).inspect_err(|_| reaper::abandon(keep()))

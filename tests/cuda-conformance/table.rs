@@ -101,7 +101,12 @@ const INTRODUCTION: &str = "\
 
 `make conformance-table` writes this page; a test compares it with what the program prints. The questions are those of
 `tests/cuda-conformance`, which asks them of any driver with the same expectations. How to run it on a GPU is in
-[gpu.md](gpu.md).
+[gpu.md](gpu.md); on the simulated driver:
+
+```sh
+tests/simcuda/driver/place.sh target/simcuda
+cargo run -p devexchange-tests --bin cuda-conformance -- --driver target/simcuda/libcuda.so.1
+```
 
 An answer of a real driver that is not the simulated one's is **bold**. Where the simulated driver is another one on
 purpose, or does not go so far, it says why, and what is documented, or believed where nothing is. What is believed comes

@@ -2,6 +2,9 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "what only tests call fails by panicking")]
 
 pub mod c;
+pub mod cuda_array;
+pub mod devices;
+pub mod filled;
 pub mod foreign;
 pub mod layout;
 #[path = "../../core/tests/patience/mod.rs"]

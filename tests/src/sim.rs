@@ -413,6 +413,12 @@ pub fn synchronize(stream: u64) {
     cu_ok!("cuStreamSynchronize", stream);
 }
 
+/// Waits for streams, and destroys them.
+pub fn finish<const N: usize>(streams: [u64; N]) {
+    streams.into_iter().for_each(synchronize);
+    streams.into_iter().for_each(destroy);
+}
+
 /// Device memory of the current context's device.
 pub fn alloc(bytes: u64) -> u64 {
     let mut address = 0_u64;

@@ -3,7 +3,6 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 
-use std::ffi::CString;
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -14,63 +13,13 @@ use devexchange_core::cuda_array::{self, NoStream, Request, dtype_of};
 use devexchange_core::runtime::cuda::{LEGACY, PER_THREAD};
 use devexchange_core::{DType, Device, Error, Flags, Owner, Tensor, TensorDesc};
 use devexchange_tests::cu_ok;
+use devexchange_tests::cuda_array::{Producer, keep_mask, mask_of, produce, state};
 use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::sim::{self, Session};
 
 const N: u64 = 256;
 const SEEDS: u64 = 100;
 const TWINS: u64 = 20;
-
-/// A producer as somebody else would write it.
-struct Producer {
-    shape: Vec<i64>,
-    strides: Vec<i64>,
-    typestr: CString,
-    mask: Option<Box<DevxCudaArray>>,
-    mask_type: CString,
-    released: Arc<AtomicU32>,
-    on_release: Option<Box<dyn FnOnce() + Send>>,
-}
-
-unsafe extern "C" fn give_up(array: *mut DevxCudaArray) {
-    let array = unsafe { &mut *array };
-    array.release = None;
-    let mut producer = unsafe { Box::from_raw(array.private_data.cast::<Producer>()) };
-    if let Some(on_release) = producer.on_release.take() {
-        on_release();
-    }
-    producer.released.fetch_add(1, SeqCst);
-}
-
-fn produce(data: u64, typestr: &str, shape: &[i64], on_release: impl FnOnce() + Send + 'static) -> DevxCudaArray {
-    let producer = Box::new(Producer {
-        shape: shape.to_vec(),
-        strides: Vec::new(),
-        typestr: CString::new(typestr).expect("no NUL"),
-        mask: None,
-        mask_type: CString::new("|b1").expect("no NUL"),
-        released: Arc::default(),
-        on_release: Some(Box::new(on_release)),
-    });
-    DevxCudaArray {
-        version: 3,
-        read_only: 0,
-        data: std::ptr::with_exposed_provenance_mut(data as usize),
-        ndim: shape.len() as i64,
-        shape: producer.shape.as_ptr(),
-        strides: null(),
-        typestr: producer.typestr.as_ptr(),
-        descr: null(),
-        mask: null(),
-        stream: DEVX_CUDA_ARRAY_NO_STREAM,
-        release: Some(give_up),
-        private_data: Box::into_raw(producer).cast(),
-    }
-}
-
-fn state<'a>(array: &DevxCudaArray) -> &'a mut Producer {
-    unsafe { &mut *array.private_data.cast::<Producer>() }
-}
 
 fn import(array: &mut DevxCudaArray, request: &Request) -> Result<Tensor, Error> {
     unsafe { cuda_array::import(array, request, false) }.map(|imported| imported.tensor)
@@ -640,14 +589,8 @@ fn masks_are_a_tensor_of_their_own() {
         sim::fill(scene.data, 1, N, scene.producer);
         let mut array = produce(scene.data, "<i4", &[4], || ());
         array.stream = scene.producer as i64;
-        let mask = DevxCudaArray {
-            data: std::ptr::with_exposed_provenance_mut(scene.data as usize + 64),
-            typestr: state(&array).mask_type.as_ptr(),
-            release: None,
-            private_data: null_mut(),
-            ..array
-        };
-        array.mask = &raw const **state(&array).mask.insert(Box::new(mask));
+        let mask = mask_of(&array, scene.data + 64);
+        keep_mask(&mut array, mask);
         let released = Arc::clone(&state(&array).released);
         let error = import(&mut array, &Request::default()).expect_err("a mask");
         assert_eq!((error.status(), array.release.is_some()), (DEVX_UNSUPPORTED, true));
@@ -668,12 +611,11 @@ fn masked(scene: &Scene, mask_stream: u64, shape: &[i64]) -> DevxCudaArray {
     array.stream = scene.producer as i64;
     let mut mask = produce(scene.data + 64, "|b1", shape, || ());
     mask.stream = mask_stream as i64;
-    // The mask belongs to its array, as what it points to does.
-    mask.release = None;
+    // What the mask points to belongs to the array, too.
     let kept = mask.private_data.expose_provenance();
     state(&array).on_release =
         Some(Box::new(move || drop(unsafe { Box::from_raw(std::ptr::with_exposed_provenance_mut::<Producer>(kept)) })));
-    array.mask = &raw const **state(&array).mask.insert(Box::new(mask));
+    keep_mask(&mut array, mask);
     array
 }
 

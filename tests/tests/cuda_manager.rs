@@ -14,6 +14,7 @@ use devexchange_core::order::Ready;
 use devexchange_core::runtime::cuda::{PER_THREAD, kept_events};
 use devexchange_core::{DType, Device, DeviceType, Result, Tensor, convert};
 use devexchange_tests::cu_ok;
+use devexchange_tests::filled::fill_and_drop;
 use devexchange_tests::foreign::CUDA0;
 use devexchange_tests::peer::forked;
 use devexchange_tests::sim::{self, Session};
@@ -265,22 +266,10 @@ fn memory_of_a_programs_own_is_given_back_after_the_work_that_fills_it() {
     let table = table_of(shared(Driver::new()));
     let limited = shared(Limited::new(table.clone(), usize::MAX));
     for manager in [table, limited] {
-        session.each(SEEDS, || {
-            let (own, filler) = (sim::stream(), sim::stream());
-            let tensor = Tensor::allocate_with(&*manager, CUDA0, DType::UINT8, &[N as i64], Some(sim::on(own)))
-                .expect("allocated");
-            let data = tensor.data().expose_provenance() as u64;
-            let mut column = convert::column(&tensor, "c", Copying::Never).expect("a view");
-            drop(tensor);
-            column.wait(sim::on(filler)).expect("waits");
-            column.produced_on(sim::on(filler)).expect("not shared");
-            sim::fill(data, 1, N as u64, filler);
-            drop(column);
-            sim::settle();
-            sim::synchronize(own);
-            sim::synchronize(filler);
-            sim::destroy(own);
-            sim::destroy(filler);
+        fill_and_drop(&session, SEEDS, |own| {
+            let tensor =
+                Tensor::allocate_with(&*manager, CUDA0, DType::UINT8, &[N as i64], Some(own)).expect("allocated");
+            convert::column(&tensor, "c", Copying::Never).expect("a view")
         });
     }
 }

@@ -12,9 +12,8 @@ use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::arrow::ArrayBuilder;
 use devexchange_core::dlpack::{self, Copying, Request};
-use devexchange_core::manager::{self, Allocated, Manager, PoolOptions};
 use devexchange_core::runtime::cuda::{Event, RawStream, Stream, reaper};
-use devexchange_core::{Batch, DType, Device, DeviceType, Tensor, convert};
+use devexchange_core::{Batch, DType, Device, DeviceType, Owner, Tensor, convert};
 use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
 use devexchange_tests::sim::{self, Session};
 use devexchange_tests::{cu, cu_ok, patient};
@@ -244,6 +243,40 @@ fn copies_that_cannot_be_noted_keep_source_and_target() {
         assert_eq!(memory.released(), 0, "the source is never given up");
         sim::synchronize(consumer.stream);
         assert!(sim::take_findings().is_empty());
+        sim::free(memory.address);
+        consumer.end();
+    }
+    session.accept();
+}
+
+/// What the library itself reads of a batch is such a copy, too.
+#[test]
+fn reads_that_cannot_be_waited_for_keep_source_and_target() {
+    if sim::skipped("faults are injected into the simulated driver") {
+        return;
+    }
+    let session = Session::new();
+    session.begin(sim::schedules(1)[0]);
+    // The validity, the last offset, and the sizes of view data: each in the first buffers of its format.
+    for (format, buffers) in [("C", 2), ("u", 3), ("vu", 4)] {
+        let (memory, consumer) = (Foreign::new(), Consumer::new());
+        let address = std::ptr::with_exposed_provenance(memory.address as usize);
+        let column = ArrayBuilder::new("x", format, 8).owner(Owner::on_release(memory.on_release()));
+        let column = (0..buffers).fold(column, |column, _| column.buffer(address));
+        let mut batch = unsafe { column.build(CUDA0) }.map_err(|refused| refused.error).expect("well-formed");
+        batch.produced_on(consumer.on()).expect("not shared");
+        let lost = reaper::leaked();
+        sim::fail("cuStreamSynchronize", 1, 719, true);
+        match format {
+            "C" => batch.root().null_count_on(consumer.on()).map(drop),
+            _ => batch.copy_to(CUDA0, consumer.on()).map(drop),
+        }
+        .expect_err("the copy cannot be waited for");
+        drop(batch);
+        sim::fail_clear();
+        sim::settle();
+        assert_eq!(memory.released(), 0, "{format}: the source is never given up");
+        assert_eq!(reaper::leaked() - lost, 2, "{format}: nor is what it was read into");
         sim::free(memory.address);
         consumer.end();
     }
@@ -544,171 +577,4 @@ fn a_forked_child_never_calls_the_driver() {
 #[test]
 fn run_by_threads() {
     sim::again_with_threads("run_by_threads");
-}
-
-/// A tensor or a batch that is filled after it was made.
-trait Made {
-    fn order(&mut self, filler: Stream);
-    /// Where [`FILLED`] bytes of it are.
-    fn data(&self) -> u64;
-}
-
-const FILLED: u64 = 16;
-
-impl Made for Tensor {
-    fn order(&mut self, filler: Stream) {
-        self.wait(filler).expect("waits");
-        self.produced_on(filler).expect("not shared");
-    }
-
-    fn data(&self) -> u64 {
-        self.data().expose_provenance() as u64
-    }
-}
-
-impl Made for Batch {
-    fn order(&mut self, filler: Stream) {
-        self.wait(filler).expect("waits");
-        self.produced_on(filler).expect("not shared");
-    }
-
-    fn data(&self) -> u64 {
-        let mut column = self.root();
-        while let Some(below) = column.child(0) {
-            column = below;
-        }
-        column.buffers().get(1).expect("values").expose_provenance() as u64
-    }
-}
-
-fn matrix_of_pool(own: Stream) -> Tensor {
-    Tensor::allocate(CUDA0, DType::UINT8, &[N as i64, 2], Some(own)).expect("allocated")
-}
-
-fn batch_of_pool(own: Stream) -> Batch {
-    static BYTES: [u8; N as usize] = [7; N as usize];
-    let host = foreign::batch(BYTES.as_ptr().expose_provenance() as u64, N, Device::CPU, || ());
-    host.copy_to(CUDA0, own).expect("copied")
-}
-
-/// Sizes of view data, which a copy has in pinned memory, beside what is in memory of the pool.
-fn views_of_pool(own: Stream) -> Batch {
-    static VIEWS: [[u32; 4]; 2] = [[16, 0, 0, 0], [2, 0, 0, 0]];
-    static TEXT: [u8; 16] = [b'a'; 16];
-    static SIZES: [i64; 1] = [16];
-    let views = ArrayBuilder::new("text", "vu", 2).buffer(std::ptr::null()).buffer(VIEWS.as_ptr().cast());
-    let views = views.buffer(TEXT.as_ptr().cast()).buffer(SIZES.as_ptr().cast());
-    let host = unsafe { views.build(Device::CPU) }.expect("well-formed");
-    host.copy_to(CUDA0, own).expect("copied")
-}
-
-/// Each column in an allocation of its own.
-fn columns_of_pool(own: Stream) -> Batch {
-    let manager = manager::Pool::new(PoolOptions::default()).expect("a manager");
-    let column = |name| {
-        let Allocated { address, owner, .. } =
-            manager.allocate(&manager::Request::on(own, N as usize)).expect("memory");
-        ArrayBuilder::new(name, "C", N as i64).buffer(std::ptr::null()).buffer(address).owner(owner)
-    };
-    let table = ArrayBuilder::batch(N as i64).child(column("a")).child(column("b"));
-    let mut batch = unsafe { table.build(CUDA0) }.map_err(|refused| refused.error).expect("well-formed");
-    batch.produced_on(own).expect("not shared");
-    batch
-}
-
-/// What is in memory of a pool is filled on another stream than it was allocated on, and nobody looks at it.
-fn fill_and_drop<T: Made>(session: &Session, make: impl Fn(Stream) -> T) {
-    session.each(SEEDS, || {
-        let (own, filler) = (sim::stream(), sim::stream());
-        let mut made = make(sim::on(own));
-        made.order(sim::on(filler));
-        sim::fill(made.data(), 1, FILLED, filler);
-        drop(made);
-        sim::settle();
-        sim::synchronize(own);
-        sim::synchronize(filler);
-        sim::destroy(own);
-        sim::destroy(filler);
-    });
-}
-
-/// It is given back after the work that fills it.
-#[test]
-fn memory_of_a_pool_is_given_back_after_the_work_that_fills_it() {
-    let session = Session::new();
-    fill_and_drop(&session, matrix_of_pool);
-    fill_and_drop(&session, batch_of_pool);
-    fill_and_drop(&session, views_of_pool);
-    fill_and_drop(&session, columns_of_pool);
-}
-
-/// Who makes something in memory of a pool may fill it through a view, and keep only that.
-#[test]
-fn memory_of_a_pool_is_given_back_after_the_work_that_fills_a_view() {
-    let session = Session::new();
-    let never = Copying::Never;
-    fill_and_drop(&session, |own| convert::column(&matrix_of_pool(own), "c", never).expect("a view"));
-    fill_and_drop(&session, |own| convert::fixed_shape_column(&matrix_of_pool(own), "c", never).expect("a view"));
-    fill_and_drop(&session, |own| convert::tensor(batch_of_pool(own).root(), never).expect("a view"));
-    fill_and_drop(&session, |own| {
-        let batch = convert::column(&matrix_of_pool(own), "c", never).expect("a view");
-        convert::tensor(batch.root(), never).expect("a view of a view")
-    });
-    fill_and_drop(&session, |own| {
-        let (one, other) = (batch_of_pool(own), batch_of_pool(own));
-        Batch::of_columns(&[("a", &one), ("b", &other)], Some(own)).expect("joined")
-    });
-    fill_and_drop(&session, |own| {
-        let matrix = convert::matrix(&columns_of_pool(own), Copying::Always, Some(own)).expect("gathered");
-        convert::batch(&matrix, &[], never).expect("a view")
-    });
-}
-
-/// Who said last on which stream the data is ready has put that behind whatever was said before.
-#[test]
-fn only_the_last_stream_that_fills_memory_of_a_pool_has_to_be_there() {
-    let session = Session::new();
-    session.each(SEEDS, || {
-        let (own, filler) = (sim::stream(), sim::stream());
-        for last in [sim::stream(), own] {
-            let mut made = batch_of_pool(sim::on(own));
-            made.order(sim::on(filler));
-            sim::fill(made.data(), 1, FILLED, filler);
-            made.order(sim::on(last));
-            sim::fill(made.data(), 2, FILLED, last);
-            if last == own {
-                sim::destroy(filler);
-            }
-            drop(made);
-            sim::settle();
-            sim::synchronize(last);
-            sim::destroy(last);
-        }
-    });
-}
-
-/// What fills the memory is queued before the stream is being captured, which cannot be asked then.
-#[test]
-fn memory_of_a_pool_is_given_back_after_a_capture_of_the_stream_that_fills_it() {
-    let session = Session::new();
-    let scenario = |make: &dyn Fn(Stream) -> Box<dyn Made>| {
-        session.each(SEEDS, || {
-            let (own, filler) = (sim::stream(), sim::stream());
-            let mut made = make(sim::on(own));
-            made.order(sim::on(filler));
-            sim::fill(made.data(), 1, FILLED, filler);
-            sim::begin_capture(filler, 2);
-            drop(made);
-            std::thread::sleep(Duration::from_millis(1));
-            assert_eq!(sim::end_capture(filler), 0, "the capture is intact");
-            sim::settle();
-            sim::synchronize(own);
-            sim::synchronize(filler);
-            sim::destroy(own);
-            sim::destroy(filler);
-        });
-    };
-    scenario(&|own| Box::new(matrix_of_pool(own)));
-    scenario(&|own| Box::new(batch_of_pool(own)));
-    scenario(&|own| Box::new(convert::column(&matrix_of_pool(own), "c", Copying::Never).expect("a view")));
 }

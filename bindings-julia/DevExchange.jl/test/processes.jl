@@ -1,18 +1,37 @@
 # What only shows in a process of its own: how it starts and how it ends.
 
-# Runs a program in another Julia; what it wrote to both outputs, and whether it ended well.
-run_julia(program::String; environment...) = run_julia(`-e $program`; environment...)
-function run_julia(arguments::Cmd; environment...)
-    output = IOBuffer()
+# Runs a program in another Julia; what it wrote to both outputs, and whether it ended well. It is killed after so many
+# seconds, which is an error that says what it wrote: what a library aborts may hang in Julia's own handler.
+run_julia(program::String; keywords...) = run_julia(`-e $program`; keywords...)
+function run_julia(arguments::Cmd; limit=600.0, environment...)
+    pipe, output = Pipe(), IOBuffer()
     pairs = [string(k) => string(v) for (k, v) in environment]
     command = `$(Base.julia_cmd()) --startup-file=no --project=$(Base.active_project()) $arguments`
-    ended = withenv(pairs...) do
-        success(pipeline(command; stdout=output, stderr=output))
+    process = withenv(pairs...) do
+        run(pipeline(command; stdout=pipe, stderr=pipe); wait=false)
     end
-    return String(take!(output)), ended
+    close(pipe.in)
+    reading = @async write(output, pipe)
+    over() = process_exited(process) && istaskdone(reading)
+    in_time = timedwait(over, limit) === :ok
+    if !in_time
+        kill(process, Base.SIGKILL)
+        # What it has started itself may still have the pipe.
+        timedwait(over, 10.0)
+    end
+    said = String(take!(output))
+    in_time || error("another Julia was killed after $limit s, and said until then:\n$said")
+    return said, success(process)
 end
 
 @testset "processes" begin
+    # One that does not end fails its test, with what it said.
+    said = try
+        run_julia("print(stderr, \"so \"); print(\"far\"); sleep(3600)"; limit=10.0)
+    catch e
+        sprint(showerror, e)
+    end
+    @test said isa String && endswith(said, "\nso far")
     # Tensors that are still open at the end: their deleters are called once; releases that foreign threads sent just
     # before are delivered; nothing hangs or crashes. `puts` is the deleter of a foreign tensor: it writes the first
     # byte of the struct, which is its version.

@@ -18,6 +18,7 @@ use crate::error::{Error, Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Foreign, InOrder, Owner, Slab, TailSize, fill_in, repeated};
 use crate::order::{Ready, Uses};
+use crate::runtime::cuda::copy::Copied;
 use crate::runtime::cuda::reaper::Held;
 use crate::runtime::cuda::{Event, RawStream, Stream};
 use crate::tensor::Borrowed;
@@ -397,8 +398,8 @@ impl Batch {
     }
 
     /// See [`Uses::hold`].
-    pub(crate) fn hold(&self, stream: Stream) -> Result<()> {
-        self.0.header().uses.hold(self.device(), stream, || self.clone().into_owner())
+    pub(crate) fn hold<T>(&self, stream: Stream, copied: &Copied<T>) -> Result<()> {
+        self.0.header().uses.hold(self.device(), stream, copied, || self.clone().into_owner())
     }
 
     /// The batch at a glance, as the C record.

@@ -10,11 +10,10 @@ use super::format::Type;
 use super::tree::Links;
 use crate::abi::arrow_data::ArrowArray;
 use crate::abi::types::DevxColumn;
-use crate::device::Device;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result, refuse};
 use crate::memory::entry;
-use crate::runtime::cuda::{Stream, copy};
+use crate::runtime::cuda::Stream;
 use crate::text::Lossy;
 
 /// A view of one array of a batch. Rows are counted from 0; `offset` is where row 0 is in the buffers.
@@ -215,14 +214,8 @@ impl<'a> Column<'a> {
         stream.require_no_capture()?;
         self.batch.wait(stream)?;
         let (bytes, first) = self.validity();
-        let mut bits = Vec::new();
-        if bits.try_reserve_exact(bytes.len()).is_err() {
-            return refuse!(DEVX_OUT_OF_MEMORY, "{} bytes could not be allocated", bytes.len());
-        }
-        bits.resize(bytes.len(), 0_u8);
-        let copy = (bits.as_mut_ptr().cast(), self.buffer(0).wrapping_byte_add(bytes.start), bits.len());
-        // SAFETY: the producer of the array promises a bit for each row, and the host waits for the copy.
-        unsafe { copy::now(Device::CPU, self.batch.device(), copy, stream) }?;
+        // SAFETY: the producer of the array promises a bit for each row.
+        let bits = unsafe { self.batch.fetch(self.buffer(0).wrapping_byte_add(bytes.start), bytes.len(), stream) }?;
         Ok(bitmap::zeros(&bits, first, self.length as usize) as i64)
     }
 

@@ -120,10 +120,10 @@ impl Batch {
         // both alive.
         let filled = unsafe { runtime::fill(device, self.device(), &copies, stream) };
         // Also if a later copy could not be queued: an earlier one may be running.
-        let source = self.hold(stream);
+        let source = self.hold(stream, &filled);
         // Memory of the pool is given back in the order of the stream, host memory was waited for.
         if !is_in_order && (device != Device::CPU || filled.is_err()) {
-            copy.hold(stream)?;
+            copy.hold(stream, &filled)?;
         }
         source?;
         let ready = filled?;
@@ -303,7 +303,26 @@ impl Batch {
         let Some(stream) = stream else {
             return refuse!(DEVX_NOT_READY, "the data is on {}, and there is no stream to read it on", self.device());
         };
-        // SAFETY: the caller's contract; the driver knows on which side each range is.
-        unsafe { copy::now(Device::CPU, self.device(), (to.cast(), from.cast(), bytes), stream) }
+        // SAFETY: the caller's contract.
+        let fetched = unsafe { self.fetch(from.cast(), bytes, stream) }?;
+        // SAFETY: as many bytes were fetched; `to` is the caller's.
+        unsafe { to.copy_from_nonoverlapping(fetched.as_ptr(), bytes) };
+        Ok(())
+    }
+
+    /// Bytes of a buffer, copied on `stream`; the host waits for it.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`, `DEVX_OUT_OF_MEMORY`.
+    ///
+    /// # Safety
+    /// There are so many bytes at `from`, in memory of the batch.
+    pub(super) unsafe fn fetch(&self, from: *const c_void, bytes: usize, stream: Stream) -> Result<Vec<u8>> {
+        // SAFETY: the caller's contract; `hold` keeps the memory if the copy may still run.
+        let fetched = unsafe { copy::fetch(self.device(), from, bytes, stream) };
+        if fetched.is_err() {
+            let _ = self.hold(stream, &fetched);
+        }
+        Ok(fetched?)
     }
 }

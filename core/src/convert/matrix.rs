@@ -180,12 +180,13 @@ fn gathered(batch: &Batch, columns: &Columns, stream: Option<Stream>) -> Result<
     let filled =
         unsafe { copy::queue(device, device, places(&whole).map(|(to, from)| (to, from.cast(), bytes)), stream) };
     // Also if a later copy could not be queued: an earlier one may be running.
-    let source = batch.hold(stream);
+    let source = batch.hold(stream, &filled);
     // Memory of the pool is given back in the order of the stream.
     if !is_in_order {
-        whole.hold(stream)?;
+        whole.hold(stream, &filled)?;
     }
-    source.and(filled)?;
+    source?;
+    filled?;
     whole.set_ready(Ready::Queued(stream));
     transposed(&whole, Flags::IS_COPIED)
 }

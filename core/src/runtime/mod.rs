@@ -8,7 +8,8 @@ use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, refuse};
 use crate::memory::{Owner, vector, zeros};
 use crate::order::Ready;
-use cuda::{Allocation, Stream, copy};
+use cuda::copy::{self, Copied};
+use cuda::{Allocation, Stream};
 
 /// New memory, what frees it, and when it may be touched.
 #[derive(Debug)]
@@ -85,7 +86,7 @@ impl Memory {
 ///
 /// # Safety
 /// All ranges are valid until the copies have run; nobody else uses the targets meanwhile.
-pub(crate) unsafe fn fill(to: Device, from: Device, copies: &[copy::Copy], stream: Stream) -> Result<Ready> {
+pub(crate) unsafe fn fill(to: Device, from: Device, copies: &[copy::Copy], stream: Stream) -> Copied<Ready> {
     // SAFETY: the caller's contract.
     unsafe { copy::queue(to, from, copies.iter().copied(), stream) }?;
     if to == Device::CPU {

@@ -6,7 +6,8 @@ use crate::dtype::DType;
 use crate::error::{Result, refuse};
 use crate::layout::{self, Layout, MAX_NDIM};
 use crate::memory::Owner;
-use crate::runtime::cuda::{Stream, copy};
+use crate::runtime::cuda::Stream;
+use crate::runtime::cuda::copy::{self, Copied};
 use crate::runtime::{self, Memory};
 
 impl Tensor {
@@ -79,10 +80,10 @@ impl Tensor {
         // SAFETY: the new memory is as large as what is copied, and nobody else knows of it; `hold` keeps both alive.
         let filled = unsafe { runtime::fill(device, self.device(), &copies, stream) };
         // Also if this failed: the copy may be queued.
-        let source = self.hold(stream);
+        let source = self.hold(stream, &filled);
         // Memory of the pool is given back in the order of the stream, host memory was waited for.
         if !is_in_order && (device != Device::CPU || filled.is_err()) {
-            copy.hold(stream)?;
+            copy.hold(stream, &filled)?;
         }
         source?;
         copy.set_ready(filled?);
@@ -96,16 +97,16 @@ impl Tensor {
     }
 
     /// See [`Uses::hold`](crate::order::Uses::hold).
-    pub(crate) fn hold(&self, stream: Stream) -> Result<()> {
-        self.0.header().uses.hold(self.device(), stream, || Owner::of_slab(self.0.clone()))
+    pub(crate) fn hold<T>(&self, stream: Stream, copied: &Copied<T>) -> Result<()> {
+        self.0.header().uses.hold(self.device(), stream, copied, || Owner::of_slab(self.0.clone()))
     }
 
     /// After a copy between the elements and host memory that the host waits for: if that failed, it may still run.
-    fn done(&self, copied: Result<()>, stream: Stream) -> Result<()> {
+    fn done(&self, copied: Copied, stream: Stream) -> Result<()> {
         if copied.is_err() {
-            let _ = self.hold(stream);
+            let _ = self.hold(stream, &copied);
         }
-        copied
+        Ok(copied?)
     }
 
     /// Reads all elements into host memory, in row-major order. The host waits.

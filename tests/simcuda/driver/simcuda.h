@@ -17,6 +17,7 @@
  *   SIMCUDA_ALLOW       kinds of findings to ignore, separated by commas
  *   SIMCUDA_FREE        strict (default): freeing memory in use is a race | waits: a free waits for the device
  *   SIMCUDA_STAGING     documented (default): a synchronous upload of pageable memory may arrive later | waits
+ *   SIMCUDA_REACH       anywhere (default) | documented: memory of pools is no place for copies elsewhere
  *   SIMCUDA_HOST_ORDER  observed (default) | annotated: how calls of different host threads are ordered
  *   SIMCUDA_POISON      0: no 0xCD in new memory                SIMCUDA_INITCHECK 1: report reads of unwritten bytes
  *   SIMCUDA_STRICT      1: log requests for missing functions   SIMCUDA_BACKTRACE 1: a backtrace for every site

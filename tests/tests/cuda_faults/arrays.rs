@@ -1,61 +1,20 @@
 //! CUDA arrays of foreign producers in, with a mask, in every version; and out again.
 
-use std::ffi::c_void;
-use std::ptr::{null, null_mut};
-
 use devexchange_core::abi::cuda_array::{DEVX_CUDA_ARRAY_NO_STREAM, DevxCudaArray};
 use devexchange_core::cuda_array::{self, NoStream, Request};
+use devexchange_tests::cuda_array as foreign;
 use devexchange_tests::sim;
 
 use super::{N, Scene};
 
-struct Producer {
-    shape: [i64; 1],
-    mask: DevxCudaArray,
-    on_release: Option<Box<dyn FnOnce() + Send>>,
-}
-
-unsafe extern "C" fn give_up(array: *mut DevxCudaArray) {
-    let array = unsafe { &mut *array };
-    array.release = None;
-    let mut producer = unsafe { Box::from_raw(array.private_data.cast::<Producer>()) };
-    if let Some(on_release) = producer.on_release.take() {
-        on_release();
-    }
-}
-
 /// Bytes of the scene's foreign memory, with a mask over its own.
 fn produce(scene: &Scene, which: usize, version: i32, stream: i64) -> DevxCudaArray {
     let (address, release) = scene.release_of(which);
-    let array = DevxCudaArray {
-        version,
-        read_only: 0,
-        data: std::ptr::with_exposed_provenance_mut::<c_void>(address as usize),
-        ndim: 1,
-        shape: null(),
-        strides: null(),
-        typestr: c"|u1".as_ptr(),
-        descr: null(),
-        mask: null(),
-        stream,
-        release: None,
-        private_data: null_mut(),
-    };
-    let mask = DevxCudaArray {
-        data: std::ptr::with_exposed_provenance_mut(scene.data as usize),
-        typestr: c"|b1".as_ptr(),
-        ..array
-    };
-    let made = Box::into_raw(Box::new(Producer { shape: [N as i64], mask, on_release: Some(Box::new(release)) }));
-    let made = unsafe { &mut *made };
-    made.mask.shape = made.shape.as_ptr();
-    DevxCudaArray {
-        shape: made.shape.as_ptr(),
-        mask: &raw const made.mask,
-        release: Some(give_up),
-        private_data: std::ptr::from_mut(made).cast(),
-        ..array
-    }
+    let array = foreign::produce(address, "|u1", &[N as i64], release);
+    let mut array = DevxCudaArray { version, stream, ..array };
+    let mask = foreign::mask_of(&array, scene.data);
+    foreign::keep_mask(&mut array, mask);
+    array
 }
 
 pub(super) fn arrays(scene: &Scene) {

@@ -11,12 +11,38 @@ use cudarc::driver::sys::CUdeviceptr;
 use super::context::{self, Current};
 use super::driver::Driver;
 use super::event::Event;
+use super::reaper;
 use super::stream::Stream;
 use crate::device::{Device, DeviceType};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::memory::{Owner, repeated};
 
 /// A target, a source, and how many bytes.
 pub(crate) type Copy = (*mut c_void, *const c_void, usize);
+
+/// What came of copies.
+pub(crate) type Copied<T = ()> = std::result::Result<T, Failed>;
+
+/// Why copies were not queued, or not all of them, or cannot be waited for.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    error: Error,
+    /// Whether some may run elsewhere than on the caller's stream, and nobody can know when they are done: what they read and
+    /// write is never to be given up.
+    pub(crate) is_astray: bool,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self { error, is_astray: false }
+    }
+}
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Self {
+        failed.error
+    }
+}
 
 /// Queues copies on `stream`, all of them from memory of `from` to memory of `to`. What is queued there afterwards comes after
 /// them, also after those that were queued before one failed.
@@ -26,24 +52,25 @@ pub(crate) type Copy = (*mut c_void, *const c_void, usize);
 ///
 /// # Safety
 /// All ranges are valid until the copies have run; nobody else uses the targets meanwhile.
-pub(crate) unsafe fn queue(to: Device, from: Device, copies: impl Iterator<Item = Copy>, stream: Stream) -> Result<()> {
+pub(crate) unsafe fn queue(to: Device, from: Device, copies: impl Iterator<Item = Copy>, stream: Stream) -> Copied {
     let mut copies = copies.filter(|&(_, _, bytes)| bytes > 0).peekable();
     if copies.peek().is_none() {
         return Ok(());
     }
     match (ordinal(to), ordinal(from)) {
         // SAFETY: the caller's contract.
-        (Some(target), Some(source)) if target != source => unsafe { queue_between(target, source, copies, stream) },
+        (Some(target), Some(source)) if target != source => unsafe { queue_between(target, source, copies, stream) }?,
         (Some(own), _) | (None, Some(own)) if !stream.is_of(own)? => {
             let aside = Stream::create(own)?;
             // SAFETY: as above.
             let queued = unsafe { queue_aside(aside, copies, stream) };
             aside.end();
-            queued
+            queued?;
         }
         // SAFETY: as above.
-        _ => unsafe { queue_here(copies, stream) },
+        _ => unsafe { queue_here(copies, stream) }?,
     }
+    Ok(())
 }
 
 /// The GPU whose memory it is, if it is one's.
@@ -88,13 +115,14 @@ unsafe fn queue_between(
 ///
 /// # Safety
 /// As [`queue`].
-unsafe fn queue_aside(aside: Stream, copies: impl Iterator<Item = Copy>, stream: Stream) -> Result<()> {
+unsafe fn queue_aside(aside: Stream, copies: impl Iterator<Item = Copy>, stream: Stream) -> Copied {
     Event::record(stream)?.wait(aside)?;
     // SAFETY: the caller's contract.
     let queued = unsafe { queue_here(copies, aside) };
     let done = Event::record(aside).and_then(|event| event.wait(stream));
     // If `stream` cannot wait for them, the host does.
-    queued.and(done.or_else(|_| aside.synchronize()))
+    done.or_else(|_| aside.synchronize()).map_err(|error| Failed { error, is_astray: true })?;
+    Ok(queued?)
 }
 
 fn number(address: *mut c_void) -> CUdeviceptr {
@@ -108,9 +136,30 @@ fn number(address: *mut c_void) -> CUdeviceptr {
 ///
 /// # Safety
 /// As [`queue`].
-pub(crate) unsafe fn now(to: Device, from: Device, copy: Copy, stream: Stream) -> Result<()> {
+pub(crate) unsafe fn now(to: Device, from: Device, copy: Copy, stream: Stream) -> Copied {
     // SAFETY: the caller's contract.
     unsafe { queue(to, from, std::iter::once(copy), stream) }?;
     // If this fails, the copy may still run and the memory not be used: one more try before that is the caller's problem.
-    stream.synchronize().or_else(|error| stream.synchronize().and(Err(error)))
+    Ok(stream.synchronize().or_else(|error| stream.synchronize().and(Err(error)))?)
+}
+
+/// As [`now`], into new memory of the host. If nobody can know when the copy is done with that, it is never freed.
+///
+/// # Errors
+/// `DEVX_DRIVER`, `DEVX_OUT_OF_MEMORY`.
+///
+/// # Safety
+/// The bytes at `source` are valid until the copy has run.
+pub(crate) unsafe fn fetch(from: Device, source: *const c_void, bytes: usize, stream: Stream) -> Copied<Vec<u8>> {
+    let mut target = repeated(0_u8, bytes)?;
+    // SAFETY: the new memory has as many bytes, and is kept if the copy may still run; the rest is the caller's contract.
+    let copied = unsafe { now(Device::CPU, from, (target.as_mut_ptr().cast(), source, bytes), stream) };
+    if let Err(failed) = copied {
+        if failed.is_astray || stream.synchronize().is_err() {
+            std::mem::forget(target);
+            reaper::abandon(Owner::none());
+        }
+        return Err(failed);
+    }
+    Ok(target)
 }

@@ -374,7 +374,7 @@ class BatchStreamTest {
         try (Schema schema = Streams.schema()) {
             BatchStream stream = stream(
                     () -> {
-                        most[0] = Math.max(most[0], DevExchange.outstanding());
+                        most[0] = Math.max(most[0], Check.outstanding());
                         List<Node> nodes = List.of(Node.of(2, null, values));
                         return made[0]++ == count ? null : Batch.create(schema, Device.CPU, nodes, release);
                     },
