@@ -1028,7 +1028,8 @@ char const *devx_status_name(devx_status status);
 
 /**
  * Gives up a stream that nobody uses any more but for releases: it is destroyed when those are done
- * that wait for work now, which may give memory back on it. What is queued on it is still done.
+ * that wait for work now, which may give memory back on it, and when nobody holds it
+ * (`devx_stream_hold`). What is queued on it is still done.
  */
 devx_status devx_stream_close(DLDevice device, int64_t stream, devx_error *error);
 
@@ -1045,6 +1046,15 @@ devx_status devx_stream_create(DLDevice device, int64_t *out, devx_error *error)
  * queued on it is still done.
  */
 devx_status devx_stream_destroy(DLDevice device, int64_t stream, devx_error *error);
+
+/**
+ * Holds a stream of any device: if it is closed meanwhile (`devx_stream_close`), it is destroyed
+ * only after `out` was released, by any thread. For managers that give memory back in the order of
+ * a stream some time after the release of its owner, on a thread of their own for example: they
+ * hold the stream of the request, and release `out` when that is done. For a default stream and -1
+ * there is nothing to hold, and nothing to release.
+ */
+devx_status devx_stream_hold(int64_t stream, devx_owner *out, devx_error *error);
 
 /**
  * A number for a stream of a device, wherever the data is that it is used with: 1 and 2 by

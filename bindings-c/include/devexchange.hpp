@@ -357,9 +357,18 @@ inline std::int64_t stream_of(DLDevice device, std::int64_t stream) {
     return out;
 }
 
+/* Holds a stream: if it is closed meanwhile, it is destroyed only after the result is gone. For a manager that gives memory
+ * back some time after the release of its owner (devx_stream_hold). */
+inline Owner hold_stream(std::int64_t stream) {
+    devx_owner out{};
+    detail::check([&](devx_error *error) { return devx_stream_hold(stream, &out, error); });
+    return Owner(out);
+}
+
 /* A stream of one's own, closed when this goes (devx_stream_close): destroyed when no release that waits then may give
- * memory back on it. What is queued on it is still done. It converts to the number. It outlives what was allocated, copied,
- * imported or produced on it, and what was handed on of that; wait() and used_on() need it for the call only. */
+ * memory back on it, and when nobody holds it. What is queued on it is still done. It converts to the number. It outlives
+ * what was allocated, copied, imported or produced on it, and what was handed on of that; wait() and used_on() need it for
+ * the call only. */
 class Stream {
 public:
     /* No stream: what is left of one that was moved. */

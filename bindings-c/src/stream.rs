@@ -2,19 +2,22 @@
 //! legacy default stream, 2 the per-thread one, others are handles (`CUstream`, `cudaStream_t`), −1 is none. Or it is one
 //! of this library's own, which names the device of a default stream.
 
+use core::ffi::c_void;
+
 use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
+use devexchange_core::abi::types::DevxOwner;
 use devexchange_core::device::Device;
 use devexchange_core::dlpack::{self, Managed};
 use devexchange_core::order::NO_SYNC;
-use devexchange_core::runtime::cuda::{RawStream, Stream};
+use devexchange_core::runtime::cuda::{Hold, RawStream, Stream};
 use devexchange_core::{Batch, DType, Result, Tensor};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
 use crate::batch::BatchHandle;
 use crate::column::view;
-use crate::ctypes::{ColumnRecord, DlDataType, DlDevice, ErrorRecord, Legacy, Status, Versioned, Void};
-use crate::error::{guard, list, list_mut, required};
+use crate::ctypes::{ColumnRecord, DlDataType, DlDevice, ErrorRecord, Legacy, OwnerRecord, Status, Versioned, Void};
+use crate::error::{guard, guard_release, list, list_mut, required};
 use crate::tensor::TensorHandle;
 
 /// Makes a stream on a device that does not wait for the legacy default stream. Whoever makes a stream destroys it, after
@@ -63,7 +66,7 @@ unsafe fn devx_stream_destroy(device: DlDevice, stream: i64, error: Option<&mut 
 }
 
 /// Gives up a stream that nobody uses any more but for releases: it is destroyed when those are done that wait for work
-/// now, which may give memory back on it. What is queued on it is still done.
+/// now, which may give memory back on it, and when nobody holds it (`devx_stream_hold`). What is queued on it is still done.
 #[ffi_export]
 unsafe fn devx_stream_close(device: DlDevice, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
@@ -72,6 +75,26 @@ unsafe fn devx_stream_close(device: DlDevice, stream: i64, error: Option<&mut Er
         // SAFETY: and the caller is done with it.
         unsafe { stream.close() }
     })
+}
+
+/// Holds a stream of any device: if it is closed meanwhile (`devx_stream_close`), it is destroyed only after `out` was
+/// released, by any thread. For managers that give memory back in the order of a stream some time after the release of its
+/// owner, on a thread of their own for example: they hold the stream of the request, and release `out` when that is done. For
+/// a default stream and -1 there is nothing to hold, and nothing to release.
+#[ffi_export]
+fn devx_stream_hold(stream: i64, out: Option<Out<'_, OwnerRecord>>, error: Option<&mut ErrorRecord>) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        let raw = Hold::new(stream)?.into_raw();
+        let release = (raw != 0).then_some(let_go as _);
+        out.write(OwnerRecord(DevxOwner { context: std::ptr::without_provenance_mut(raw as usize), release }));
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn let_go(hold: *mut c_void) {
+    // SAFETY: the context of a hold, whose release is called once.
+    guard_release(|| drop(unsafe { Hold::from_raw(hold.addr() as i64) }));
 }
 
 /// Blocks until all work that is queued on a stream is done. No exchange needs it.

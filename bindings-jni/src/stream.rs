@@ -3,7 +3,7 @@
 
 use core::ffi::c_void;
 
-use devexchange_core::runtime::cuda::{RawStream, Stream};
+use devexchange_core::runtime::cuda::{Hold, RawStream, Stream};
 use devexchange_core::{Device, DeviceType, Result as CoreResult, trace};
 use jni::Env;
 use jni::objects::JClass;
@@ -156,6 +156,20 @@ plain! { stream_number(handle: jlong) -> jlong }
 fn stream_number(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     Ok(unsafe { held(handle) }?.number()?.to_raw())
+}
+
+plain! { stream_hold(value: jlong) -> jlong }
+/// Holds a stream, as the protocols write it: if it is closed meanwhile, it is destroyed after the hold is given up.
+fn stream_hold(value: jlong) -> Result<jlong> {
+    Ok(Hold::new(value)?.into_raw())
+}
+
+plain! { stream_let_go(hold: jlong) }
+/// Gives up a hold.
+fn stream_let_go(hold: jlong) -> Result<()> {
+    // SAFETY: Java gives back what `stream_hold` gave, once.
+    drop(unsafe { Hold::from_raw(hold) });
+    Ok(())
 }
 
 plain! { stream_synchronize(handle: jlong) }

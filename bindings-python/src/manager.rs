@@ -31,9 +31,9 @@ static STATISTICS: Class = Class::new("devexchange._types", "Statistics");
 /// gives an `IpcHandle`, `reset(device_id)`, `trim(device_id, keep)`, `defer_cleanup(begin)` and `close()`, which
 /// is called when the manager and all memory of it are given up. Any thread may call them, several at once; an
 /// exception becomes the error of the call that was made, and its cause. What gives memory back is called by
-/// whichever thread of Python's is the next one to call into this package; close a `DeviceStream` that it needs
-/// only after that. A cycle between such an object and its manager is not seen by Python's collector: close the
-/// manager.
+/// whichever thread of Python's is the next one to call into this package; the stream of the request, if it is closed
+/// meanwhile, is destroyed only after that. A cycle between such an object and its manager is not seen by Python's
+/// collector: close the manager.
 ///
 /// Any thread may use a manager. `close`, or a `with` block, gives up this object's part; memory outlives its manager.
 #[pyclass(frozen, module = "devexchange", weakref)]

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use devexchange_core::fork::{Lock, Locked};
 use devexchange_core::memory::ReleaseQueue;
+use devexchange_core::runtime::cuda::Hold;
 use devexchange_core::{Owner, Refused, trace};
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
@@ -23,8 +24,9 @@ pub(crate) enum Held {
     Object(Py<PyAny>),
     /// A buffer that an object has lent; it must not move.
     Buffer(Box<ffi::Py_buffer>),
-    /// A function that is called without arguments when it is given up. What it raises goes to `sys.unraisablehook`.
-    Call(Py<PyAny>),
+    /// A function that is called without arguments when it is given up. What it raises goes to `sys.unraisablehook`. It may
+    /// need a stream, which is held until then.
+    Call(Py<PyAny>, #[expect(dead_code, reason = "as above")] Hold),
     /// An object whose method `close` is called when it is given up, with the same end for what it raises.
     Closing(Py<PyAny>),
 }
@@ -38,7 +40,7 @@ impl Drop for Held {
             Self::Object(_) => {}
             // SAFETY: filled in by the object that lent it, and dropped by `drain`, which is attached.
             Self::Buffer(buffer) => unsafe { ffi::PyBuffer_Release(&raw mut **buffer) },
-            Self::Call(function) => tell(function, |function| function.call0()),
+            Self::Call(function, _) => tell(function, |function| function.call0()),
             Self::Closing(object) => tell(object, |object| object.call_method0("close")),
         }
     }

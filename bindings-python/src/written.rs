@@ -12,7 +12,7 @@ use devexchange_core::abi::types::{
 };
 use devexchange_core::manager::Table;
 use devexchange_core::order::NO_SYNC;
-use devexchange_core::runtime::cuda::RawStream;
+use devexchange_core::runtime::cuda::{Hold, RawStream};
 use devexchange_core::{DeviceType, Error as CoreError, Owner, error as core_error, text};
 use pyo3::prelude::*;
 
@@ -100,15 +100,15 @@ fn request_of<'py>(py: Python<'py>, raw: &DevxMemoryRequest) -> Result<Bound<'py
     Ok(REQUEST.make(py, (device, raw.bytes, stream, mapped, portable, flag(DEVX_HOST_WRITE_COMBINED)))?)
 }
 
-/// What gives memory back: a function, or nothing.
-fn giving_back(release: &Bound<'_, PyAny>) -> Result<Owner> {
+/// What gives memory back: a function, or nothing. It may run when the stream of the request is closed.
+fn giving_back(release: &Bound<'_, PyAny>, stream: Hold) -> Result<Owner> {
     if release.is_none() {
         return Ok(Owner::none());
     }
     if !release.is_callable() {
         return wrong_type!("release is {release}: a function without arguments, or None, is needed");
     }
-    Ok(queue::owner(Held::Call(release.clone().unbind())))
+    Ok(queue::owner(Held::Call(release.clone().unbind(), stream)))
 }
 
 /// `allocate(request)` gives memory of another manager, or a pair of an address and what gives it back.
@@ -125,6 +125,8 @@ unsafe extern "C" fn allocate(
     let act = |manager: &Bound<'_, PyAny>| {
         // What is to be given back is, before more is wanted.
         queue::drain();
+        // Before there is memory that would have to be given back without it.
+        let hold = Hold::new(request.stream)?;
         let given = manager.call_method1("allocate", (request_of(manager.py(), request)?,))?;
         (out.device_type, out.device_id) = (request.device_type, request.device_id);
         if let Ok(memory) = given.cast::<Memory>() {
@@ -146,7 +148,7 @@ unsafe extern "C" fn allocate(
         let Ok((address, release)) = given.extract::<(usize, Bound<'_, PyAny>)>() else {
             return wrong_type!("it gave {given}: memory, or a pair (address, release), is needed");
         };
-        out.owner = giving_back(&release)?.into_raw();
+        out.owner = giving_back(&release, hold)?.into_raw();
         out.address = std::ptr::with_exposed_provenance_mut(address);
         Ok(())
     };
@@ -174,7 +176,7 @@ unsafe extern "C" fn pin(
     let act = |manager: &Bound<'_, PyAny>| {
         let request = request_of(manager.py(), &raw)?;
         let release = manager.call_method1("pin", (request, address.addr()))?;
-        let owner = giving_back(&release)?.into_raw();
+        let owner = giving_back(&release, Hold::none())?.into_raw();
         // SAFETY: the table's contract: there is room for an owner.
         unsafe { out.write(owner) };
         Ok(())

@@ -3,13 +3,13 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use devexchange_core::runtime::cuda::{Stream, reaper};
+use devexchange_core::runtime::cuda::{Hold, Stream, reaper};
 use devexchange_core::{DType, Tensor};
 use devexchange_tests::foreign::{self, CUDA0};
-use devexchange_tests::peer::soon;
+use devexchange_tests::peer::{forked, soon};
 use devexchange_tests::sim::{self, Live, Schedule, Session};
 use devexchange_tests::{cu_ok, patient};
 
@@ -211,6 +211,81 @@ fn closed_streams_wait_only_for_releases_from_before() {
         sim::settle();
         waiting.into_iter().for_each(sim::destroy);
     });
+}
+
+/// By who gives memory back on it some time after the release.
+#[test]
+fn a_closed_stream_that_is_held_is_destroyed_after_that() {
+    if sim::skipped("streams are counted by the simulated driver") {
+        return;
+    }
+    let session = Session::new();
+    session.each(3, || {
+        let waiting = sim::stream();
+        let streams = || Live::now().streams;
+        let before = streams();
+        let stream = || Stream::create(0).expect("a stream");
+        let hold = |stream: Stream| Hold::new(stream.value()).expect("held");
+        // SAFETY: nobody uses it.
+        let close = |stream: Stream| unsafe { stream.close() }.expect("closed");
+        let (held, other) = (stream(), stream());
+        let holds = [held, held].map(hold);
+        close(held);
+        close(other);
+        let left = holds.map(|hold| {
+            assert_eq!(streams(), before + 1, "the other one is destroyed");
+            drop(hold);
+            streams() - before
+        });
+        assert_eq!(left, [1, 0]);
+        // A release that waits is waited for, whoever comes first.
+        let (held, in_use) = (stream(), Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(sim::on(waiting))));
+        let hold = hold(held);
+        sim::begin_capture(waiting, 1);
+        drop(in_use.expect("allocated"));
+        close(held);
+        drop(hold);
+        assert_eq!((reaper::waiting(), streams()), (1, before + 1));
+        assert_eq!(sim::end_capture(waiting), 0, "the capture is intact");
+        soon("the stream is destroyed", || streams() == before);
+        sim::settle();
+        sim::destroy(waiting);
+    });
+    assert_eq!([-1, 0, 1, 2].map(|none| Hold::new(none).expect("nothing").into_raw()), [0; 4]);
+}
+
+/// The parent's threads may be about to hold another one when it forks.
+#[test]
+fn a_child_holds_no_stream() {
+    let _session = Session::new();
+    let stream = sim::stream();
+    let number = stream.cast_signed();
+    let hold = || Hold::new(number).expect("held");
+    let over = AtomicBool::new(false);
+    let ended: Vec<_> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(SeqCst) {
+                drop(hold());
+            }
+        });
+        let children = (0..100).map(|_| {
+            let held = hold().into_raw();
+            assert_eq!(held, number);
+            // SAFETY: taken back once in each of the two processes.
+            let let_go = || drop(unsafe { Hold::from_raw(held) });
+            let status = forked(|| {
+                let_go();
+                hold().into_raw() == 0
+            });
+            let_go();
+            status
+        });
+        let ended = children.collect();
+        over.store(true, SeqCst);
+        ended
+    });
+    assert!(ended.iter().all(|&status| status == 0), "wait statuses: {ended:?}");
+    sim::destroy(stream);
 }
 
 #[test]

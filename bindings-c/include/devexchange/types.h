@@ -191,7 +191,10 @@ typedef struct devx_memory {
   int32_t device_type;
   /** Number of the device. */
   int32_t device_id;
-  /** Gives it back: called once, from any thread. */
+  /**
+   * Gives it back: called once, from any thread. A release that only has another thread do so holds
+   * the stream of the request until then (`devx_stream_hold`).
+   */
   struct devx_owner owner;
 } devx_memory;
 

@@ -480,6 +480,26 @@ TEST(a_closed_stream_goes_after_the_releases_that_wait) {
     CHECK_REFUSED(devx_stream_close(cpu, 7, &error), DEVX_DEVICE, "no streams");
 }
 
+TEST(a_closed_stream_that_is_held_goes_after_that) {
+    NEEDS_DRIVER();
+    int64_t stream = 0;
+    devx_owner hold = {NULL, NULL};
+    CHECK_CALL(make_stream(&stream));
+    CHECK_REFUSED(devx_stream_hold(stream, NULL, &error), DEVX_NULL_ARGUMENT, "out");
+    CHECK_OK(devx_stream_hold(stream, &hold, &error));
+    uint64_t const destroyed = driver.calls == NULL ? 0 : driver.calls("cuStreamDestroy_v2");
+    CHECK_OK(devx_stream_close(gpu, stream, &error));
+    CHECK_INT(driver.synchronize(raw_stream(stream)), 0);
+    hold.release(hold.context);
+    if (driver.calls != NULL) {
+        CHECK_INT(driver.calls("cuStreamDestroy_v2"), destroyed + 1);
+    }
+    for (int64_t none = -1; none <= 2; ++none) {
+        CHECK_OK(devx_stream_hold(none, &hold, &error));
+        CHECK(hold.context == NULL && hold.release == NULL);
+    }
+}
+
 TEST(a_tensor_that_nobody_used_is_released_at_once) {
     NEEDS_DRIVER();
     struct foreign_memory memory = {0, 0, -1};

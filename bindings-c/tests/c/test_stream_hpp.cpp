@@ -68,6 +68,19 @@ TEST(streams_are_moved_not_copied) {
     CHECK(!second);
 }
 
+TEST(a_stream_is_held) {
+    if (!has_device()) {
+        SKIP("there is no CUDA driver");
+    }
+    CHECK(!dx::hold_stream(dx::no_stream));
+    dx::Stream stream(dx::cuda());
+    auto const value = stream.value();
+    dx::Owner const hold = dx::hold_stream(stream);
+    CHECK(hold);
+    stream.reset();
+    CHECK_INT(devx_stream_synchronize(dx::cuda(), value, nullptr), DEVX_OK);
+}
+
 TEST(a_tensor_goes_to_the_device_and_back) {
     if (!has_device()) {
         SKIP("there is no CUDA driver");

@@ -55,8 +55,8 @@ nothing to do.
 right there; a foreign thread waits while a task of Julia's runs them, under the conditions and with the `patience` (in
 seconds) that [`BatchStream`](@ref BatchStream(::Schema, ::Any)) describes. The `release` functions run in tasks of this
 module, as all releases do ([`drain`](@ref)): before `reset` and `trim` all that are due have run, before `allocate` all
-that are due unless another task is just at it. So none of them must wait for a task that asks this manager. Close a stream
-that one of them needs only after it has run: the stream does not wait for that.
+that are due unless another task is just at it. So none of them must wait for a task that asks this manager. The stream of a request,
+if it is closed meanwhile, is destroyed only after the `release` function of that memory has run.
 
 Throws `DEVX_INVALID_ARGUMENT` for what cannot be called so, `DEVX_OUT_OF_RANGE` for a negative `patience`.
 """
@@ -118,6 +118,7 @@ end
 function give_memory(call, given)
     address, device, release = parts_of(given, "(address, device, release)", 3)
     release === nothing || check_callable(release, "release")
+    release = on_held_stream(release, argument(call, :request).stream)
     try
         place, on = Ptr{Cvoid}(address), device::DLDevice
         give(owner) = answer!(call, :memory, DevxMemory(place, on.device_type, on.device_id, owner))
@@ -127,6 +128,33 @@ function give_memory(call, given)
         rethrow()
     end
     return nothing
+end
+
+# What gives memory back in the order of a stream, which is held until that has run.
+struct OnHeldStream
+    release::Any
+    hold::DevxOwner
+end
+
+function (r::OnHeldStream)()
+    try
+        r.release()
+    finally
+        release(r.hold)
+    end
+    return nothing
+end
+
+on_held_stream(::Nothing, stream) = nothing
+function on_held_stream(f, stream)
+    hold = Ref(DevxOwner(C_NULL, C_NULL))
+    try
+        @checked devx_stream_hold(stream::Int64, hold::Ptr{DevxOwner})
+    catch
+        call_release(f)
+        rethrow()
+    end
+    return OnHeldStream(f, hold[])
 end
 
 function handle_record(given)

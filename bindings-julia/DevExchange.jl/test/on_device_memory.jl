@@ -110,6 +110,40 @@ function managers_in_julia()
     return ok
 end
 
+# Memory goes back on the stream that it was asked for on, also if that is closed meanwhile and if a release throws.
+function memory_of_closed_streams()
+    inner, user, ok = pool_manager(), DeviceStream(GPU), true
+    for fails in (false, true)
+        s, there, failures = DeviceStream(GPU), Ref(0), DX.release_failures()
+        streams = stat("live_streams")
+        m = MemoryManager() do request
+            memory = allocate(inner, request.bytes, request.device; stream=request.stream)
+            release() = begin
+                # So long the stream may be destroyed, which takes another thread a moment.
+                any(_ -> stat("live_streams") < streams || (sleep(0.001); false), 1:20)
+                there[] = stat("live_streams")
+                close(memory)
+                fails && error("as it should")
+            end
+            (memory.address, memory.device, release)
+        end
+        t = allocate(m, Int, (2, 2), GPU; stream=s)
+        write!(t, [1 2; 3 4], s)
+        wait_on(t, user)
+        gate = hold_up(user)
+        used_on(t, user)
+        close(t)
+        close(m)
+        close(s)
+        let_go(gate)
+        ok &= releases_done()
+        ok &= there[] == streams && streams_left(streams - 1) && DX.release_failures() - failures == fails
+    end
+    close(inner)
+    close(user)
+    return ok
+end
+
 function managers_refuse()
     s, ok = DeviceStream(GPU), true
     small, host, all = pool_manager(limit=100), host_only_manager(), driver_manager()
@@ -368,8 +402,8 @@ function many_cuda_arrays()
     return ok
 end
 
-const MEMORY_SCENARIOS = (memory_of_managers, deferred_memory, managers_in_julia, cuda_arrays_there_and_back,
-    cuda_arrays_without_streams, cuda_array_masks, cuda_arrays_after_the_work)
+const MEMORY_SCENARIOS = (memory_of_managers, deferred_memory, managers_in_julia, memory_of_closed_streams,
+    cuda_arrays_there_and_back, cuda_arrays_without_streams, cuda_array_masks, cuda_arrays_after_the_work)
 
 @testset "on a device: refusals of managers and arrays" begin
     @test managers_refuse()

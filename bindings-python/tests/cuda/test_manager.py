@@ -1,6 +1,8 @@
 """Memory managers of device, pinned and managed memory."""
 
+import sys
 import threading
+import time
 
 import driver
 import numpy
@@ -206,3 +208,40 @@ def test_memory_is_given_back_by_threads_without_a_context(cuda, manager):
     for thread in threads:
         thread.join()
     assert manager.statistics().allocations == 0
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_memory_of_python_goes_back_on_a_stream_that_was_closed(cuda, monkeypatch, fails):
+    raised, there = [], []
+    monkeypatch.setattr(sys, "unraisablehook", lambda failure: raised.append(failure.exc_type))
+    pool, streams = MemoryManager.pool(), driver.stat("live_streams")
+
+    class GivenBackLater:
+        def allocate(self, request):
+            memory = pool.allocate(request.bytes, request.device, stream=request.stream)
+
+            def release():
+                # So long the stream may be destroyed, which takes another thread a moment.
+                end = time.monotonic() + 0.05
+                while driver.stat("live_streams") > streams and time.monotonic() < end:
+                    time.sleep(0.001)
+                there.append(driver.stat("live_streams") - streams)
+                memory.close()
+                if fails:
+                    raise ValueError
+
+            return memory.address, release
+
+    stream = devexchange.DeviceStream()
+    with MemoryManager(GivenBackLater()) as manager:
+        tensor = empty(BYTES, "uint8", device=CUDA, stream=stream, manager=manager)
+    tensor.wait(cuda.consumer)
+    fill(tensor.data_ptr, cuda.consumer)
+    tensor.used_on(cuda.consumer)
+    tensor.close()
+    stream.close()
+    cuda.consumer.sync()
+    driver.wait_until(lambda: devexchange.from_buffer(b"").close() or there)
+    assert there == [1]
+    driver.wait_until(lambda: driver.stat("live_streams") == streams)
+    assert raised == [ValueError] * fails

@@ -177,7 +177,8 @@ pub struct DevxMemory {
     pub device_type: i32,
     /// Number of the device.
     pub device_id: i32,
-    /// Gives it back: called once, from any thread.
+    /// Gives it back: called once, from any thread. A release that only has another thread do so holds the stream of the
+    /// request until then (`devx_stream_hold`).
     pub owner: DevxOwner,
 }
 

@@ -109,7 +109,8 @@ pub struct Allocated {
     pub device: Device,
     /// How much was asked for.
     pub bytes: usize,
-    /// Gives it back, once, on whatever thread it is dropped.
+    /// Gives it back, once, on whatever thread it is dropped. If that only has another thread do so, the stream of the request
+    /// is held until then ([`Hold`](crate::runtime::cuda::Hold)).
     pub owner: Owner,
     /// When it may be touched.
     pub ready: Ready,

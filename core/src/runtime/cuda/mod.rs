@@ -1,6 +1,7 @@
 //! The CUDA runtime: the only place that talks to the driver, and the only one that names cudarc.
 
 pub mod allocation;
+mod closed;
 mod context;
 pub(crate) mod copy;
 mod driver;
@@ -15,6 +16,7 @@ pub mod reaper;
 mod stream;
 
 pub use allocation::Allocation;
+pub use closed::Hold;
 pub use context::require_device;
 pub use event::{Event, ForeignEvent, kept_events};
 pub use pool::MemoryPool;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Acquire, Ordering::Rela
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::closed;
 use super::context::Apart;
 use super::driver::{Code, Driver};
 use super::event::Event;
@@ -233,8 +234,8 @@ fn run() {
             AGE.set(age);
             look(pending)
         });
-        if changed && let Err(error) = Stream::destroy_closed() {
-            check_returned("a closed stream", Code(error.driver_code() as u32));
+        if changed {
+            closed::destroy();
         }
         pause = if changed { SHORTEST } else { (pause * 2).min(LONGEST) };
     }

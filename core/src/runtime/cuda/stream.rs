@@ -6,10 +6,8 @@ use super::context::{self, Apart, Context, Current};
 use super::driver::{Code, Driver};
 use super::reaper;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Result, refuse};
-use crate::memory::push;
 
 /// A stream on a device: a handle, or one of the two default streams.
 #[derive(Clone, Copy, Debug)]
@@ -116,9 +114,6 @@ impl From<Stream> for RawStream {
     }
 }
 
-/// Streams that were closed, and that are not destroyed yet; each with the mark behind the releases that may use it.
-static CLOSED: Mutex<Vec<(u64, Stream)>> = Mutex::new(Vec::new());
-
 /// The number of the calling thread; 0 for one that is about to end.
 fn this_thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -175,44 +170,6 @@ impl Stream {
         driver.check("cuStreamDestroy", unsafe { (driver.stream_destroy)(self.raw()) })
     }
 
-    /// Gives up a stream, which is destroyed when no release waits for work any more that waits now: it may give memory back
-    /// on any stream, and who closes one cannot see whether a consumer's release is still to come.
-    ///
-    /// # Errors
-    /// As [`Stream::destroy`], also of streams that were closed before; `DEVX_OUT_OF_MEMORY`, then it is not closed.
-    ///
-    /// # Safety
-    /// Nobody uses the stream any more, except for releases.
-    pub unsafe fn close(self) -> Result<()> {
-        self.require_made()?;
-        // Not even the lock is touched in a forked child: the parent may have held it.
-        Driver::get()?;
-        push(&mut CLOSED.lock().unwrap_or_else(PoisonError::into_inner), (reaper::mark(), self))?;
-        Self::destroy_closed()
-    }
-
-    /// Destroys the streams that were closed, unless a release from before that waits for work. The thread that releases does
-    /// so by itself; this is for who wants to see it done.
-    ///
-    /// # Errors
-    /// As [`Stream::destroy`].
-    pub fn destroy_closed() -> Result<()> {
-        // As above; and without a driver there are no streams.
-        if Driver::loaded().is_none() {
-            return Ok(());
-        }
-        let mut done = Ok(());
-        loop {
-            let mut all = CLOSED.lock().unwrap_or_else(PoisonError::into_inner);
-            // Asked with the lock held: of a stream that is in there, all releases wait by now or are done.
-            let Some(at) = all.iter().position(|(mark, _)| reaper::is_past(*mark)) else { return done };
-            let (_, stream) = all.swap_remove(at);
-            drop(all);
-            // SAFETY: closed, and what waited for work has been given up.
-            done = done.and(unsafe { stream.destroy() });
-        }
-    }
-
     /// Destroys a stream of this library's own, which nobody else has seen.
     pub(crate) fn end(self) {
         // SAFETY: by the contract of this function nobody else uses it.
@@ -248,7 +205,7 @@ impl Stream {
         self.ordinal
     }
 
-    fn require_made(self) -> Result<()> {
+    pub(super) fn require_made(self) -> Result<()> {
         if self.is_default() {
             return refuse!(DEVX_INVALID_STREAM, "stream is {}: a default stream is not destroyed", self.value());
         }

@@ -9,8 +9,8 @@ import java.util.Objects;
  * @param address of the first byte; 0 only if no bytes were asked for
  * @param device where it is
  * @param release gives it back: run once, on the thread of the {@link ReleaseQueue}, when nobody uses the memory any
- *     more, also after a reset of the manager; may be null. A {@link DeviceStream} that it needs is closed only after it
- *     has run, for which the stream does not wait
+ *     more, also after a reset of the manager; may be null. The stream of the request, if it is closed meanwhile, is
+ *     destroyed only after that
  * @param kept stays reachable until then; may be null
  */
 public record Allocation(long address, Device device, Runnable release, Object kept) {

@@ -98,6 +98,7 @@ record AllocatorTask(Allocator allocator) implements Dispatcher.Task {
     private void allocate(long question, MemoryRequest request) throws Exception {
         Given given = new Given();
         Allocation made = given.by(() -> {
+            given.hold = Native.streamHold(request.stream());
             Allocation memory = Objects.requireNonNull(allocator.allocate(request), "allocate returned null");
             given.kept = memory.kept();
             given.release = memory.release();
@@ -113,20 +114,27 @@ record AllocatorTask(Allocator allocator) implements Dispatcher.Task {
         // Written before anybody else knows of the token.
         private Object kept;
         private Runnable release;
+        /** On the stream that the release may need. */
+        private long hold;
 
         <T> T by(Callable<T> call) throws Exception {
             try {
                 return call.call();
             } catch (Throwable thrown) {
-                ReleaseQueue.cancel(token);
+                cancel();
                 throw thrown;
             }
+        }
+
+        private void cancel() {
+            ReleaseQueue.cancel(token);
+            Native.streamLetGo(hold);
         }
 
         /** Answers with two numbers, and what gives it back. */
         void answer(long question, long first, long second) {
             if (kept == null && release == null) {
-                ReleaseQueue.cancel(token);
+                cancel();
                 Native.allocatorAnswer(question, first, second, 0);
             } else {
                 Native.allocatorAnswer(question, first, second, token);
@@ -135,8 +143,12 @@ record AllocatorTask(Allocator allocator) implements Dispatcher.Task {
 
         @Override
         public void run() {
-            if (release != null) {
-                release.run();
+            try {
+                if (release != null) {
+                    release.run();
+                }
+            } finally {
+                Native.streamLetGo(hold);
             }
         }
     }

@@ -82,6 +82,10 @@ final class Native {
 
     static native long streamNumber(long stream);
 
+    static native long streamHold(long value);
+
+    static native void streamLetGo(long hold);
+
     static native void streamSynchronize(long stream);
 
     static native long tensorCopyTo(long tensor, long device, long stream);

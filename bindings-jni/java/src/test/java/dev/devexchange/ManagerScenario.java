@@ -17,7 +17,10 @@ import static dev.devexchange.DeviceScenario.work;
 
 import java.nio.ByteBuffer;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
 
 /** Programs with memory managers, for a JVM with a simulated CUDA driver; see {@link MemoryManagerTest}. */
 final class ManagerScenario {
@@ -31,6 +34,7 @@ final class ManagerScenario {
         switch (arguments[0]) {
             case "everything" -> everything();
             case "allocator" -> allocator();
+            case "closedStream" -> closedStream();
             default -> throw new AssertionError(arguments[0]);
         }
         System.out.println("main is done");
@@ -265,5 +269,60 @@ final class ManagerScenario {
         flush();
         driver.close();
         finish();
+    }
+
+    /** Memory goes back on the stream that it was asked for on, also if that is closed meanwhile and if a release throws. */
+    private static void closedStream() throws InterruptedException {
+        try (MemoryManager pool = MemoryManager.pool(MemoryManager.NO_LIMIT, 0);
+                DeviceStream user = DeviceStream.create(CUDA);
+                Tensor target = Tensor.allocate(CUDA, DType.INT32, SIX, null)) {
+            for (int round = 0; round < 4; round++) {
+                boolean fails = round % 2 == 1;
+                AtomicLong there = new AtomicLong();
+                Allocator allocator = request -> {
+                    Memory memory = pool.allocate(request);
+                    return new Allocation(memory.address(), memory.device(), () -> {
+                        // So long the stream may be destroyed, which takes another thread a moment.
+                        awaitStreams(1, TimeUnit.MILLISECONDS.toNanos(50));
+                        there.set(stat("live_streams"));
+                        memory.close();
+                        if (fails) {
+                            throw new IllegalStateException("as it should");
+                        }
+                    });
+                };
+                DeviceStream stream = DeviceStream.create(CUDA);
+                Tensor tensor;
+                try (MemoryManager manager = MemoryManager.of(allocator, null)) {
+                    tensor = Tensor.allocate(manager, CUDA, DType.INT32, SIX, stream);
+                }
+                tensor.write(Direct.ints(1, 2, 3, 4, 5, 6), stream);
+                tensor.waitOn(user);
+                same(0, closeGate(user.value()));
+                same(0, work(target.address(), tensor.address(), 24, user.value()));
+                tensor.usedOn(user);
+                tensor.close();
+                stream.close();
+                openGate();
+                settle();
+                same(2L, there.get());
+                check(awaitStreams(1, TimeUnit.SECONDS.toNanos(30)));
+            }
+            same(2L, ReleaseQueue.failures());
+            user.synchronize();
+        }
+        finish();
+    }
+
+    /** Whether no more than so many streams are left, before so many nanoseconds are over. */
+    private static boolean awaitStreams(long most, long patience) {
+        long end = System.nanoTime() + patience;
+        while (stat("live_streams") > most) {
+            if (System.nanoTime() >= end) {
+                return false;
+            }
+            LockSupport.parkNanos(1_000_000);
+        }
+        return true;
     }
 }

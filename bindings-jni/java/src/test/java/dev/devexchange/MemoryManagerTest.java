@@ -257,4 +257,9 @@ class MemoryManagerTest {
     void anAllocatorInJavaMayStandInFrontOfTheDriver() throws IOException, InterruptedException {
         simulated.endsWellInEveryOrder(ManagerScenario.class, "allocator");
     }
+
+    @Test
+    void aClosedStreamIsThereUntilTheReleaseOfItsMemoryHasRun() throws IOException, InterruptedException {
+        simulated.endsWellInEveryOrder(ManagerScenario.class, "closedStream");
+    }
 }
