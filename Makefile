@@ -19,7 +19,7 @@ env := . scripts/env.sh &&
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup build wheel dist demo install uninstall \
-        test test-rust test-c test-java test-julia test-python test-torch test-python-ft test-python-debug \
+        test test-rust test-c test-java test-julia test-python test-torch test-python-ft test-python-debug test-arm64 \
         soak soak-python test-soak test-numba test-third-party conformance test-readme fuzz test-fuzz fuzz-account fuzz-corpus \
         loom sanitize mutants seeded-bugs gpu-test gpu-bundle gpu-rehearsal gpu-bench bench bench-jmh test-bench headers \
         conformance-table lint clean distclean
@@ -88,6 +88,10 @@ test-python-ft: ## the wheel on a CPython without a GIL: FREE_THREADED_PYTHON=py
 test-python-debug: ## the same on a debug build of CPython, Debian's or DEBUG_PYTHON=python3.14d (not in `make test`)
 	@scripts/setup.sh --quiet rust python
 	@scripts/test-python-debug.sh
+
+test-arm64: ## Rust, C and C++ for 64-bit Arm, run by qemu (not in `make test`: needs a cross compiler and minutes)
+	@scripts/setup.sh --quiet rust
+	@scripts/test-arm64.sh
 
 soak-python: ## a million exchanges for each protocol in Python, memory measured; ROUNDS=1000000
 	@scripts/setup.sh --quiet rust python

@@ -278,7 +278,7 @@ impl Batch {
                 }
                 0 => *array,
                 // Arrow Java takes an array without validity only if it says that it has no nulls.
-                _ => ArrowArray { null_count: Column::whole(&self, i).known_null_count(), ..*array },
+                _ => ArrowArray { null_count: Column::nulls_of_rows(&self, i, array.offset, array.length), ..*array },
             }
         };
         let (links, release) = (|i: usize| &record(i).links, Releases::counted::<Export>(room.as_raw()));

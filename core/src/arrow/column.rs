@@ -172,7 +172,8 @@ impl<'a> Column<'a> {
     }
 
     /// The longer way of [`Column::known_null_count`]. By its parts: a column whose address is given away has to be in memory.
-    fn nulls_of_rows(batch: &Batch, node: usize, offset: i64, length: i64) -> i64 {
+    #[inline(never)]
+    pub(super) fn nulls_of_rows(batch: &Batch, node: usize, offset: i64, length: i64) -> i64 {
         let (array, ty) = (batch.array(node), batch.schema().ty(node));
         let whole = offset == array.offset && length == array.length;
         match (ty, array.null_count) {
