@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# 64-bit Arm on any machine (`make test-arm64`): the Rust tests of the core, of its CUDA part and of the headers, and the
-# test programs in C and C++, compiled for it and run by qemu. Half an hour; not part of `make test`.
+# 64-bit Arm on any machine (`make test-arm64`): the Rust tests of the core and of its CUDA part, and the test programs in C
+# and C++, compiled for it and run by qemu. Not part of `make test`.
 #
 #   scripts/test-arm64.sh [rust] [c]
 #
