@@ -155,7 +155,7 @@ arrow_java_classes() { # DIRECTORY
   [ -n "$MVN" ] &&
     "$MVN" -q -B -f "$DEVX_ROOT/tests/conformance-arrow/java/pom.xml" dependency:build-classpath \
       -Dmdep.outputFile="$files" </dev/null &&
-    "$JAVAC" -nowarn -d "$1" -cp "$1:$(cat "$files")" "$benches"/java/arrow-java/dev/devexchange/*.java
+    "$JAVAC" -encoding UTF-8 -nowarn -d "$1" -cp "$1:$(cat "$files")" "$benches"/java/arrow-java/dev/devexchange/*.java
 }
 
 build_java() {
@@ -168,7 +168,7 @@ build_java() {
   rm -rf "$classes"
   mkdir -p "$classes"
   mapfile -t sources < <(find "$DEVX_ROOT/bindings-jni/java/src/main/java" "$benches/java/src" -name '*.java')
-  if ! "$JAVAC" -nowarn -d "$classes" "${sources[@]}" >"$log" 2>&1; then
+  if ! "$JAVAC" -encoding UTF-8 -nowarn -d "$classes" "${sources[@]}" >"$log" 2>&1; then
     is_missing java "cannot be compiled, see $log"
     is_missing java-22 "cannot be compiled, see $log"
     return
@@ -189,7 +189,7 @@ build_java_22() { # CLASS PATH
   if [ -z "$DEVX_JDK22" ]; then is_missing java-22 "no JDK of 22 or newer"; return; fi
   rm -rf "$classes"
   mkdir -p "$classes"
-  if ! "$DEVX_JDK22/bin/javac" -nowarn --release 22 -d "$classes" -cp "$1" \
+  if ! "$DEVX_JDK22/bin/javac" -encoding UTF-8 -nowarn --release 22 -d "$classes" -cp "$1" \
     "$DEVX_ROOT"/bindings-jni/java/src/main/java22/dev/devexchange/*.java >"$log" 2>&1; then
     is_missing java-22 "cannot be compiled, see $log"
     return

@@ -29,7 +29,7 @@ build() {
   rm -rf "$out/classes"
   mapfile -t sources < <(find "$benches/java" -name '*.java')
   path=$out/classes:$(devx_find_jar):$(cat "$classpath")
-  "$JAVAC" -nowarn -processor org.openjdk.jmh.generators.BenchmarkProcessor -d "$out/classes" -cp "$path" \
+  "$JAVAC" -encoding UTF-8 -nowarn -processor org.openjdk.jmh.generators.BenchmarkProcessor -d "$out/classes" -cp "$path" \
     "${sources[@]}"
 }
 

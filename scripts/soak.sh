@@ -24,7 +24,7 @@ prepare() {
   mkdir -p "$out/classes"
   "$CC" -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -O2 -fPIC -shared -I"$DEVX_ROOT/bindings-c/include" \
     "$here/soak.c" -o "$out/libsoak.so" -L"$DEVX_LIBDIR" -ldevexchange -Wl,-rpath,"$DEVX_LIBDIR"
-  "$JAVAC" --release 17 -Xlint:all,-options -Werror -cp "$(devx_find_jar)" -d "$out/classes" "$here/Soak.java"
+  "$JAVAC" -encoding UTF-8 --release 17 -Xlint:all,-options -Werror -cp "$(devx_find_jar)" -d "$out/classes" "$here/Soak.java"
 }
 
 # Julia's own words on where it is; loads the package once, so that it is compiled before several processes want it.

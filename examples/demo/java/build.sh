@@ -16,7 +16,7 @@ jdk=${JAVA_HOME:-$(dirname "$(dirname "$(readlink -f "$(command -v javac)")")")}
 
 rm -rf "$out/classes" "$out/libweather_jni.so"
 mkdir -p "$out/classes"
-"$javac" --release 17 -Xlint:all -Werror -cp "${DEVX_JAR:?}" -d "$out/classes" -h "$out/classes" \
+"$javac" -encoding UTF-8 --release 17 -Xlint:all -Werror -cp "${DEVX_JAR:?}" -d "$out/classes" -h "$out/classes" \
   "$here/Demo.java" "$here/Weather.java"
 
 flags=$(PKG_CONFIG_PATH=${DEVX_PREFIX:?}/lib/pkgconfig pkg-config --cflags --libs devexchange)
