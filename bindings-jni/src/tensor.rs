@@ -82,11 +82,18 @@ fn tensor_describe(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives the address of room for the record and the numbers of a tensor of the most dimensions.
     unsafe { out.write(tensor.as_dltensor()) };
     // SAFETY: as above.
-    let mut after = unsafe { out.add(1) }.cast::<i64>();
-    for part in [&numbers, tensor.shape(), tensor.strides()] {
+    let after = unsafe { out.add(1) }.cast::<i64>();
+    // SAFETY: as above.
+    unsafe { after.cast::<[i64; 7]>().write(numbers) };
+    let (shape, strides) = (tensor.shape(), tensor.strides());
+    // A number at a time: they are few, and two calls that copy bytes would take longer than the rest.
+    let extents = after.wrapping_add(numbers.len());
+    let steps = extents.wrapping_add(shape.len());
+    for (at, (extent, stride)) in shape.iter().zip(strides).enumerate() {
         // SAFETY: as above.
-        unsafe { after.copy_from_nonoverlapping(part.as_ptr(), part.len()) };
-        after = after.wrapping_add(part.len());
+        unsafe { extents.wrapping_add(at).write(*extent) };
+        // SAFETY: as above; a tensor has as many strides as extents.
+        unsafe { steps.wrapping_add(at).write(*stride) };
     }
     Ok(())
 }
