@@ -859,7 +859,7 @@ devx_status devx_manager_create_host_only(devx_manager_t **out, devx_error *erro
 
 /**
  * A manager that lets another one have at most `limit` bytes in use (-1 only counts). The other one
- * is shared.
+ * is shared. No more than 64 stand one over the other (DEVX_TOO_DEEP).
  */
 devx_status devx_manager_create_limited(
     devx_manager_t const *inner,

@@ -2019,7 +2019,8 @@ public:
     static Manager shareable_pool(std::int64_t limit = -1, std::int64_t keep = -1) {
         return made([&](auto out, auto error) { return devx_manager_create_shareable_pool(limit, keep, out, error); });
     }
-    /* Lets another one, which is shared, have at most `limit` bytes in use; -1 only counts. */
+    /* Lets another one, which is shared, have at most `limit` bytes in use; -1 only counts. No more than 64 stand one over
+       the other (DEVX_TOO_DEEP). */
     static Manager limited(Manager const &inner, std::int64_t limit) {
         return made(
             [&](auto out, auto error) { return devx_manager_create_limited(inner.get(), limit, out, error); });

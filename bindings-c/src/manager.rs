@@ -72,7 +72,8 @@ fn devx_manager_create_shareable_pool(
     make(out, error, || Pool::shareable(PoolOptions::from_raw(limit, keep)?))
 }
 
-/// A manager that lets another one have at most `limit` bytes in use (-1 only counts). The other one is shared.
+/// A manager that lets another one have at most `limit` bytes in use (-1 only counts). The other one is shared. No more
+/// than 64 stand one over the other (DEVX_TOO_DEEP).
 #[ffi_export]
 unsafe fn devx_manager_create_limited(
     inner: *const ManagerHandle,

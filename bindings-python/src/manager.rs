@@ -98,7 +98,8 @@ impl MemoryManager {
         Self::of(if shareable { Pool::shareable(options) } else { Pool::new(options) }?)
     }
 
-    /// One that lets another one have at most `limit` bytes in use, and counts for itself.
+    /// One that lets another one have at most `limit` bytes in use, and counts for itself. No more than 64
+    /// stand one over the other.
     #[staticmethod]
     #[pyo3(signature = (inner, limit=None))]
     fn limited(inner: &Self, limit: Option<usize>) -> Result<Self> {

@@ -7,7 +7,7 @@ mod slot;
 use std::ptr;
 
 use crate::ledger::Lines;
-use crate::memory::{Blocks, Returned, free_all};
+use crate::memory::{Blocks, Nesting, Returned, free_all};
 use crate::sync::atomic::AtomicPtr;
 use list::List;
 pub(crate) use list::Place;
@@ -18,6 +18,8 @@ pub(crate) struct Local {
     pub(crate) lines: Lines,
     /// Touched by the thread that has taken this only.
     pub(crate) blocks: Blocks,
+    /// As above.
+    pub(crate) nesting: Nesting,
     /// Blocks on their way back here, from any thread.
     pub(crate) returned: Returned,
 }
@@ -55,7 +57,12 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Local> {
 fn begin() -> Option<&'static Place<Local>> {
     // Sees to it that the end of the thread is noticed; fails after that.
     END.try_with(|_| ()).ok()?;
-    let local = ALL.take(|| Local { lines: Lines::new(), blocks: Blocks::new(), returned: Returned::new() });
+    let local = ALL.take(|| Local {
+        lines: Lines::new(),
+        blocks: Blocks::new(),
+        nesting: Nesting::new(),
+        returned: Returned::new(),
+    });
     slot::set(ptr::from_ref(local).cast());
     Some(local)
 }
@@ -66,6 +73,7 @@ struct End;
 impl Drop for End {
     fn drop(&mut self) {
         if let Some(local) = kept() {
+            Nesting::end(local);
             slot::set(ptr::null());
             free_all(local);
             local.leave();

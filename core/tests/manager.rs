@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 
-use devexchange_core::abi::types::{DEVX_PANIC, DEVX_UNSUPPORTED};
+use devexchange_core::abi::types::{DEVX_PANIC, DEVX_TOO_DEEP, DEVX_UNSUPPORTED};
 use devexchange_core::manager::{Allocated, HostFlags, Limited, Manager, MemoryInfo, Request, Shared, Statistics};
 use devexchange_core::{DeviceType, Error, Owner, Result};
 
@@ -59,4 +59,16 @@ fn a_panic_of_a_manager_takes_nothing_from_the_limit() {
         assert_eq!(limited.statistics(), Statistics { refused: 0, ..Statistics::default() });
         assert_eq!(error.unwrap().map(|error| error.status()), Some(DEVX_PANIC));
     }
+}
+
+#[test]
+fn no_more_than_64_managers_stand_one_over_the_other() {
+    let mut top = Shared::new(Panics).unwrap();
+    for levels in 2..=64 {
+        top = Shared::new(Limited::new(top, 100).unwrap()).unwrap();
+        assert_eq!(top.levels(), levels);
+    }
+    let error = Limited::new(top, 100).unwrap_err();
+    assert_eq!(error.status(), DEVX_TOO_DEEP);
+    assert_eq!(error.message(), "inner is 64 managers, one over the other: 64 is the most");
 }

@@ -113,7 +113,8 @@ end
 A manager that lets another one have at most `limit` bytes in use, over all devices; `nothing` only counts. The other
 one is shared: it may be closed.
 
-Throws `DEVX_OUT_OF_RANGE` for a negative limit, `DEVX_CLOSED`.
+Throws `DEVX_OUT_OF_RANGE` for a negative limit, `DEVX_TOO_DEEP` over 64 managers that stand one over the other,
+`DEVX_CLOSED`.
 """
 function limited_manager(inner::MemoryManager, limit=nothing)
     most = byte_limit("limit", limit)

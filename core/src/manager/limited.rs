@@ -4,8 +4,12 @@ use core::ffi::c_void;
 
 use super::books::{Books, Statistics};
 use super::{Allocated, HostFlags, IpcHandle, Manager, MemoryInfo, Request, Shared};
-use crate::error::Result;
+use crate::abi::types::DEVX_TOO_DEEP;
+use crate::error::{Result, refuse};
 use crate::memory::Owner;
+
+/// So many managers may stand one over the other: each asks the next one, on one stack.
+const MAX_LEVELS: usize = 64;
 
 /// Lets another manager allocate up to a number of bytes at a time, over all devices.
 #[derive(Debug)]
@@ -19,8 +23,12 @@ impl Limited {
     /// At most `limit` bytes in use; `usize::MAX` only counts.
     ///
     /// # Errors
-    /// `DEVX_OUT_OF_MEMORY`.
+    /// `DEVX_TOO_DEEP` over 64 managers that stand one over the other, `DEVX_OUT_OF_MEMORY`.
     pub fn new(inner: Shared, limit: usize) -> Result<Self> {
+        let levels = inner.levels();
+        if levels >= MAX_LEVELS {
+            return refuse!(DEVX_TOO_DEEP, "inner is {levels} managers, one over the other: {MAX_LEVELS} is the most");
+        }
         Ok(Self { inner, limit, books: Books::with_limit(limit)? })
     }
 }
@@ -70,5 +78,9 @@ unsafe impl Manager for Limited {
 
     fn statistics(&self) -> Statistics {
         self.books.statistics()
+    }
+
+    fn levels(&self) -> usize {
+        self.inner.levels().saturating_add(1)
     }
 }

@@ -238,6 +238,11 @@ pub unsafe trait Manager: Send + Sync + fmt::Debug {
 
     /// What was allocated and given back.
     fn statistics(&self) -> Statistics;
+
+    /// How many managers stand one over the other here, each asking the next: 1 for one that asks no other.
+    fn levels(&self) -> usize {
+        1
+    }
 }
 
 /// A manager that several share, as bindings hold one.

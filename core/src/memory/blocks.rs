@@ -282,7 +282,17 @@ fn fresh(size: Size, home: Option<&'static Place<Local>>) -> Option<NonNull<u8>>
 /// `block` is from [`allocate`], with this origin, and nobody uses it any more.
 #[inline]
 pub(super) unsafe fn free(block: NonNull<u8>, origin: Origin) {
-    if let Some(here) = local::kept()
+    // SAFETY: the caller's contract.
+    unsafe { free_here(block, origin, local::kept()) }
+}
+
+/// As [`free`], by whoever has asked for what the thread has.
+///
+/// # Safety
+/// As [`free`].
+#[inline]
+pub(super) unsafe fn free_here(block: NonNull<u8>, origin: Origin, here: Option<&'static Place<Local>>) {
+    if let Some(here) = here
         && ptr::eq(here, origin.home)
         // SAFETY: the caller's contract.
         && unsafe { here.blocks.give(origin.size, block) }

@@ -8,7 +8,9 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 
 use super::blocks::{self, ALIGN, Origin};
+use super::nesting::Inside;
 use crate::error::{Refused, Result, refuse};
+use crate::local;
 use crate::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// More references than this are a leak in a loop, not use; the count must not wrap.
@@ -197,19 +199,29 @@ impl<H> Slab<H> {
             // As a fence would, but seen by the thread sanitizer: all that gave references up before come before this.
             refs.load(Acquire);
             // SAFETY: those were the last references, and all earlier uses come before this.
-            unsafe { free(block) }
+            unsafe { free::<H>(raw) }
         }
     }
 }
 
-/// Apart from [`Slab::release_raw`], which is in many places, and most often not the last.
+/// Drops the header and gives the block back, or has that done later. Apart from [`Slab::release_raw`], which is in many
+/// places, and most often not the last.
 ///
 /// # Safety
-/// Nobody refers to the block any more.
+/// `raw` is the address of a block of this type, and nobody refers to it any more.
 #[inline(never)]
-unsafe fn free<H>(block: *mut Block<H>) {
+unsafe fn free<H>(raw: *mut c_void) {
+    let here = local::kept();
+    if let Some(here) = here
+        && here.nesting.is_deep()
+        // SAFETY: the caller's contract.
+        && unsafe { here.nesting.put_off(raw, free::<H>) }
+    {
+        return;
+    }
+    let inside = Inside::begin(here);
     // SAFETY: the address of a block.
-    let block = unsafe { NonNull::new_unchecked(block) };
+    let block = unsafe { NonNull::new_unchecked(raw.cast::<Block<H>>()) };
     // Given back by its drop if the header panics when it is dropped.
     let room = Room { block };
     // SAFETY: the header is dropped once, here.
@@ -218,7 +230,8 @@ unsafe fn free<H>(block: *mut Block<H>) {
     // SAFETY: the block is ours alone; read after that, not to be kept meanwhile.
     let origin = unsafe { (*block.as_ptr()).head.origin };
     // SAFETY: from `room`, with this origin.
-    unsafe { blocks::free(block.cast(), origin) }
+    unsafe { blocks::free_here(block.cast(), origin, here) }
+    drop(inside);
 }
 
 /// Room for a block, in which only the header is missing. What is carved from its tail stays where it is.

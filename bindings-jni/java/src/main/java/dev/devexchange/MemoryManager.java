@@ -101,7 +101,8 @@ public final class MemoryManager implements AutoCloseable {
      * @param inner who allocates
      * @param limit most bytes in use at a time, over all devices; with {@link #NO_LIMIT} it only counts
      * @return the manager, which the caller closes
-     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for other negative numbers, {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for other negative numbers,
+     *     {@link Status#TOO_DEEP} over 64 managers that stand one over the other, {@link Status#CLOSED}
      */
     public static MemoryManager limited(MemoryManager inner, long limit) {
         checkLimit(limit, "limit");

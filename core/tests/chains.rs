@@ -1,0 +1,153 @@
+//! Memory that went out and came back in again and again: each import keeps the export that it is of, and that the import
+//! before. The last one to be released releases all of them, on a stack that has room for few.
+#![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
+#![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
+
+use std::mem::zeroed;
+use std::ptr::null;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
+use devexchange_core::abi::arrow_stream::ArrowArrayStream;
+use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
+use devexchange_core::arrow::batch::NodeDesc;
+use devexchange_core::arrow::schema::FieldDesc;
+use devexchange_core::dlpack::{self, Copying, Managed, Owned, Request};
+use devexchange_core::{
+    Batch, BatchStream, DType, Device, DeviceType, Flags, Owner, Schema, Tensor, TensorDesc, convert,
+};
+
+const LINKS: usize = 50_000;
+const STACK: usize = 128 << 10;
+
+/// On a thread with a small stack. `test` is given an owner, whose release must have run when it is done, once.
+fn on_a_small_stack(test: impl FnOnce(Owner) + Send + 'static) {
+    let released = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&released);
+    let owner = Owner::on_release(move || {
+        count.fetch_add(1, SeqCst);
+    });
+    let thread = std::thread::Builder::new().stack_size(STACK);
+    thread.spawn(move || test(owner)).unwrap().join().unwrap();
+    assert_eq!(released.load(SeqCst), 1);
+}
+
+fn tensor(owner: Owner) -> Tensor {
+    tensor_of(&[2, 3], owner)
+}
+
+fn tensor_of(shape: &[i64], owner: Owner) -> Tensor {
+    static VALUES: [f32; 6] = [0.0; 6];
+    let data = VALUES.as_ptr().cast_mut().cast();
+    let (device, dtype, flags) = (Device::CPU, DType::FLOAT32, Flags::default());
+    let desc = TensorDesc { data, device, dtype, shape, strides: None, byte_offset: 0, flags };
+    unsafe { Tensor::from_raw_parts(&desc, owner) }.unwrap()
+}
+
+fn schema() -> Schema {
+    Schema::new(&[FieldDesc::batch(0)]).unwrap()
+}
+
+fn batch(owner: Owner) -> Batch {
+    let node = NodeDesc { length: 3, null_count: 0, offset: 0, buffers: &[null()] };
+    unsafe { Batch::from_raw_parts(&schema(), Device::CPU, &[node], owner) }.unwrap()
+}
+
+fn tensors<M: Managed + 'static>() {
+    on_a_small_stack(|owner| {
+        let mut last = tensor(owner);
+        for _ in 0..LINKS {
+            let exported: Owned<M> = dlpack::export(last, &Request::default()).unwrap();
+            last = exported.import().unwrap();
+        }
+        drop(last);
+    });
+}
+
+#[test]
+fn of_tensors() {
+    tensors::<DLManagedTensorVersioned>();
+    tensors::<DLManagedTensor>();
+}
+
+#[test]
+fn of_batches() {
+    on_a_small_stack(|owner| {
+        let (mut last, schema) = (batch(owner), schema());
+        for _ in 0..LINKS {
+            let mut array = unsafe { zeroed::<ArrowArray>() };
+            unsafe { last.export(&mut array) }.unwrap();
+            last = unsafe { Batch::import(&mut array, &schema) }.unwrap();
+        }
+        drop(last);
+    });
+}
+
+#[test]
+fn of_schemas() {
+    on_a_small_stack(|owner| {
+        let mut last = schema();
+        for _ in 0..LINKS {
+            let mut raw = unsafe { zeroed::<ArrowSchema>() };
+            unsafe { last.export(&mut raw) }.unwrap();
+            last = unsafe { Schema::import(&mut raw) }.unwrap();
+        }
+        drop((last, owner));
+    });
+}
+
+#[test]
+fn of_conversions() {
+    on_a_small_stack(|owner| {
+        let mut last = tensor_of(&[6], owner);
+        for _ in 0..LINKS {
+            let column = convert::column(&last, "n", Copying::Never).unwrap();
+            last = convert::tensor(column.root(), Copying::Never).unwrap();
+        }
+        drop(last);
+    });
+}
+
+#[test]
+fn of_streams() {
+    on_a_small_stack(|owner| {
+        let mut last = BatchStream::of(&schema(), DeviceType::CPU, std::iter::once(Ok(batch(owner)))).unwrap();
+        for _ in 0..LINKS {
+            let mut stream = unsafe { zeroed::<ArrowArrayStream>() };
+            unsafe { last.export(&mut stream) }.unwrap();
+            last = unsafe { BatchStream::import(&mut stream) }.unwrap();
+        }
+        drop(last);
+    });
+}
+
+#[test]
+fn of_owners() {
+    on_a_small_stack(|owner| {
+        let mut last = tensor(owner);
+        for _ in 0..LINKS {
+            last = tensor(Owner::on_release(move || drop(last)));
+        }
+        drop(last);
+    });
+}
+
+/// What hangs below is released, too, if there is more than one at each level.
+#[test]
+fn of_bushes() {
+    const DEPTH: usize = 200;
+    on_a_small_stack(|owner| {
+        let root = tensor(owner);
+        let mut level = vec![root];
+        for _ in 0..DEPTH {
+            level = (0..20)
+                .map(|_| {
+                    let below = level.clone();
+                    tensor(Owner::on_release(move || drop(below)))
+                })
+                .collect();
+        }
+        drop(level);
+    });
+}
