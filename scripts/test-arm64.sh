@@ -26,6 +26,8 @@ trap 'rm -rf "$work"' EXIT
 # cargo links its own programs for this machine; tests, and what they start, find a compiler for the other one.
 export "CARGO_TARGET_$(uname -m | tr '[:lower:]' '[:upper:]')_UNKNOWN_LINUX_GNU_LINKER=$(command -v "$CC")"
 export CARGO_BUILD_TARGET=$triple CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$prefix-gcc
+# A program is some twenty times slower here.
+export DEVX_PATIENCE=${DEVX_PATIENCE:-20}
 export PATH=$work:$PATH QEMU_LD_PREFIX=/usr/$prefix
 
 runs_programs() {
