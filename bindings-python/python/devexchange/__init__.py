@@ -14,6 +14,7 @@ Any thread may use any object. An object whose memory is held here may lose its 
 of Python: it is then given up by Python's main thread soon after, or by the next call into this package.
 """
 
+from ._async import AsyncReader, AsyncWriter
 from ._errors import Error, Failed, InvalidType, InvalidValue, OutOfMemory, OutOfRange, Refused, SystemFailed
 from ._native import (
     BatchStream,
@@ -42,10 +43,14 @@ from ._types import (
     MemoryInfo,
     MemoryRequest,
     Plan,
+    ProducerError,
+    Received,
     Statistics,
 )
 
 __all__ = [
+    "AsyncReader",
+    "AsyncWriter",
     "BatchStream",
     "Column",
     "Count",
@@ -65,6 +70,8 @@ __all__ = [
     "OutOfMemory",
     "OutOfRange",
     "Plan",
+    "ProducerError",
+    "Received",
     "RecordBatch",
     "Refused",
     "Schema",
