@@ -183,8 +183,6 @@ class AsyncReader:
         """Cancels what is left of the stream, which ends without an error, also for those who wait. Batches outlive
         their reader. Closing again does nothing."""
         self._native.close()
-        # Those who wait: a reader that was cancelled before rings no more.
-        self._bell.native.ring()
 
     def __enter__(self) -> Self:
         return self
@@ -291,7 +289,7 @@ class AsyncWriter:
         """Ends the stream, if it is not over: the consumer is told that the producer went away. Closing again does
         nothing."""
         self._native.close()
-        # Those who wait.
+        # A call on another thread has the writer until it returns: those who wait hear it now.
         self._bell.native.ring()
 
     def _leave(self, exception: BaseException | None) -> None:

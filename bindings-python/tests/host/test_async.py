@@ -4,8 +4,10 @@ import asyncio
 import ctypes
 import errno
 import gc
+import importlib.util
 import os
 import resource
+import selectors
 import subprocess
 import sys
 import threading
@@ -138,7 +140,13 @@ def test_loop_goes_on_while_a_task_waits():
             writer.send(batch(7))
             assert numbers([(await task).batch]) == [7]
             assert len(asked) < 6
+            # A ring is over when it was heard.
+            asked.clear()
+            task = asyncio.create_task(reader._bell.until(lambda: asked.append(1) or ask()))
+            await asyncio.sleep(0.1)
+            assert len(asked) < 5 and not task.done()
             writer.finish()
+            assert await task is False
 
     run(main())
 
@@ -458,7 +466,7 @@ def test_several_tasks_share_the_batches():
 
 
 def test_several_loops_and_threads_at_once():
-    reader, taken = AsyncReader(), []
+    reader, taken, ended = AsyncReader(), [], []
 
     async def take():
         async for each in reader:
@@ -466,15 +474,42 @@ def test_several_loops_and_threads_at_once():
 
     async def two():
         await asyncio.gather(take(), take())
+        ended.append(1)
 
-    threads = [thread_of(run, two()) for _ in range(3)]
-    threads.append(thread_of(lambda: taken.extend(numbers(reader))))
+    def take_in_thread():
+        taken.extend(numbers(reader))
+        ended.append(1)
+
+    threads = [thread_of(lambda: run(two())) for _ in range(3)] + [thread_of(take_in_thread)]
     produce_in_thread(started(reader), 2000)
     for thread in threads:
         thread.join(PATIENCE)
-        assert not thread.is_alive()
     reader.close()
-    assert sorted(taken) == list(range(2000))
+    assert sorted(taken) == list(range(2000)) and len(ended) == 4
+
+
+def test_ring_that_another_loop_hears():
+    """Two loops wait for different things; whichever hears the ring tells the other."""
+
+    async def receive(reader):
+        return (await reader.receive()).batch
+
+    async def schema(reader):
+        return await reader.schema()
+
+    waits = [receive, schema]
+    for _ in range(30):
+        reader, found = AsyncReader(), []
+        threads = [thread_of(lambda wait, *it: it[1].append(run(wait(it[0]))), wait, reader, found) for wait in waits]
+        while len(reader._bell._waiting) < 2:
+            assert all(thread.is_alive() for thread in threads)
+        writer = started(reader)
+        writer.send(batch(1))
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert len(found) == 2
+        writer.close()
+        reader.close()
 
 
 def test_loops_one_after_the_other():
@@ -887,7 +922,15 @@ def test_writer_closed_while_it_calls_ends_after_that():
     writer.start(SCHEMA)
     thread = thread_of(writer.send, batch(1))
     assert entered.wait(PATIENCE)
-    writer.close()
+
+    async def close():
+        task = asyncio.create_task(writer.ready())
+        await asyncio.sleep(0.05)
+        writer.close()
+        with pytest.raises(InvalidValue, match="the writer is closed"):
+            await task
+
+    run(close())
     assert consumer.said == ["schema", "task"]
     go_on.set()
     thread.join(PATIENCE)
@@ -934,9 +977,18 @@ def test_soak_of_both_ends():
     soak("asynchronous stream", exchange, 3000)
 
 
-def test_loops_of_others():
-    uvloop = pytest.importorskip("uvloop")
+LOOPS = {
+    each.__name__: lambda each=each: asyncio.SelectorEventLoop(each())
+    for each in [selectors.SelectSelector, selectors.PollSelector, selectors.EpollSelector]
+}
+if importlib.util.find_spec("uvloop"):
+    import uvloop
 
+    LOOPS["uvloop"] = uvloop.new_event_loop
+
+
+@pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS.keys())
+def test_loops_of_each_kind(loop):
     async def main():
         async with AsyncReader(limit=1) as reader:
             thread = thread_of(produce_in_thread, started(reader), 200)
@@ -944,5 +996,5 @@ def test_loops_of_others():
             thread.join(PATIENCE)
             return taken
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=loop) as runner:
         assert runner.run(main()) == list(range(200))
