@@ -8,7 +8,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::batch::{RecordBatch, refuse_arguments};
 use crate::batch_source::Source;
-use crate::error::{Result, wrong_type};
+use crate::error::Result;
 use crate::handle::Handle;
 use crate::schema::{self, Schema};
 use crate::{address, capsule, python, queue, raised};
@@ -50,13 +50,7 @@ impl BatchStream {
     #[staticmethod]
     #[pyo3(signature = (schema, batches, /, *, device_type=1))]
     fn of(schema: &Bound<'_, PyAny>, batches: &Bound<'_, PyAny>, device_type: i32) -> Result<Self> {
-        let schema = match schema.cast::<Schema>() {
-            Ok(schema) => schema.get().get().clone(),
-            Err(_) => match schema::exported(schema)? {
-                Some(schema) => schema,
-                None => return wrong_type!("{} has no __arrow_c_schema__", schema.get_type()),
-            },
-        };
+        let schema = schema::wanted(schema)?;
         let batches = batches.try_iter()?;
         let stream = CoreStream::with(&schema, DeviceType(device_type), || {
             let mut source = Source::new(batches);

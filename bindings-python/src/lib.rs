@@ -6,9 +6,12 @@
 
 mod address;
 mod arrow;
+mod async_reader;
+mod async_writer;
 mod batch;
 mod batch_source;
 mod batch_stream;
+mod bell;
 mod buffer;
 mod capsule;
 mod column;
@@ -27,6 +30,7 @@ mod ipc;
 mod ledger;
 mod manager;
 mod memory;
+mod metadata;
 mod offer;
 mod python;
 mod queue;
@@ -40,6 +44,7 @@ mod tensor;
 mod tensor_type;
 mod value;
 mod version;
+mod waiting;
 mod written;
 
 use pyo3::prelude::*;
@@ -52,9 +57,15 @@ mod _native {
     #[pymodule_export]
     use crate::arrow::from_arrow;
     #[pymodule_export]
+    use crate::async_reader::AsyncReader;
+    #[pymodule_export]
+    use crate::async_writer::AsyncWriter;
+    #[pymodule_export]
     use crate::batch::RecordBatch;
     #[pymodule_export]
     use crate::batch_stream::BatchStream;
+    #[pymodule_export]
+    use crate::bell::Bell;
     #[pymodule_export]
     use crate::buffer::from_buffer;
     #[pymodule_export]

@@ -6,7 +6,7 @@ use devexchange_core::arrow::{Field, Type};
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::error::{Result, refuse};
+use crate::error::{Result, refuse, wrong_type};
 use crate::handle::Kept;
 use crate::python::call_if_there;
 use crate::{address, capsule};
@@ -115,6 +115,17 @@ pub(crate) fn import(capsule: &Bound<'_, PyAny>) -> Result<CoreSchema> {
 /// The schema that an object offers, if it does.
 pub(crate) fn exported(obj: &Bound<'_, PyAny>) -> Result<Option<CoreSchema>> {
     call_if_there(obj, intern!(obj.py(), "__arrow_c_schema__"))?.map(|capsule| import(&capsule)).transpose()
+}
+
+/// The schema that an object is, or offers.
+pub(crate) fn wanted(obj: &Bound<'_, PyAny>) -> Result<CoreSchema> {
+    match obj.cast::<Schema>() {
+        Ok(schema) => Ok(schema.get().get().clone()),
+        Err(_) => match exported(obj)? {
+            Some(schema) => Ok(schema),
+            None => wrong_type!("{} has no __arrow_c_schema__", obj.get_type()),
+        },
+    }
 }
 
 /// Looks at the schema that a consumer would like to have. Nothing is converted here, which the consumer has to

@@ -4,13 +4,14 @@ the library of the corpus knows; here they are imported and the errors compared.
 import ctypes
 import itertools
 import subprocess
+from contextlib import ExitStack
 from ctypes import c_char_p, c_int32, c_int64, c_void_p
 from pathlib import Path
 
 import structs
 
 import devexchange
-from devexchange import BatchStream, Error, RecordBatch, Schema, Tensor, ipc
+from devexchange import AsyncReader, BatchStream, Error, RecordBatch, Schema, Tensor, ipc
 
 _BUILD = Path(__file__).parents[2] / "tests" / "corpus" / "build.sh"
 _library = ctypes.CDLL(subprocess.run([_BUILD], check=True, capture_output=True, text=True).stdout.strip())
@@ -29,6 +30,7 @@ _status, _device = _function("status", c_int32, c_int64), _function("device_memo
 _make = _function("make", c_void_p, c_int64)
 _address, _schema = _function("address", c_void_p, c_void_p), _function("schema", c_void_p, c_void_p)
 _listens = _function("listens", c_char_p, c_void_p)
+_drive = _function("drive", None, c_void_p, c_void_p)
 _after, _end = _function("after", c_char_p, c_void_p, c_int32), _function("end", c_char_p, c_void_p)
 
 _fault_install = _function("fault_install", c_int32, c_char_p)
@@ -36,6 +38,12 @@ _fault_arm, _fault_disarm = _function("fault_arm", None, c_int64, c_int32), _fun
 _callback_arm = _function("callback_arm", None, c_int64, c_int32)
 _callback_disarm = _function("callback_disarm", c_int32)
 _callback_status, _callback_says = _function("callback_status", c_int32), _function("callback_says", c_char_p)
+
+consumer_make, consumer_handler = (
+    _function("consumer_make", c_void_p),
+    _function("consumer_handler", c_void_p, c_void_p),
+)
+consumer_end = _function("consumer_end", c_char_p, c_void_p)
 
 PYTHON = b"python"
 
@@ -108,7 +116,25 @@ def _import(i, made):
     if kind in ("ipc_tensor", "ipc_batch"):
         with ipc.Client(_listens(made).decode()) as client:
             return client.tensor("t") if kind == "ipc_tensor" else client.batch("t")
+    if kind == "async":
+        return _import_async(made)
     raise AssertionError(f"there is no import of a {kind}")
+
+
+def _import_async(made):
+    """A reader whose producer has said all that it has to say, on this thread."""
+    try:
+        reader = AsyncReader(abi_h_metadata=True)
+        handler = reader.handler()
+    except Error:
+        _drive(made, None)
+        raise
+    with ExitStack() as if_it_fails:
+        if_it_fails.callback(reader.close)
+        _drive(made, handler)
+        reader.wait_for_schema(10)
+        if_it_fails.pop_all()
+    return reader
 
 
 def _read(imported):
@@ -117,7 +143,7 @@ def _read(imported):
     try:
         if isinstance(imported, RecordBatch):
             imported.root.to_pylist()
-        elif isinstance(imported, BatchStream):
+        elif isinstance(imported, (AsyncReader, BatchStream)):
             for batch in imported:
                 batches += 1
                 batch.close()
@@ -187,7 +213,7 @@ def run_without_memory(i):
 
 def run_without_callbacks(i):
     """Runs a good case again and again, while each callback of its producer fails, in each way. How many failed."""
-    if "stream" not in text(i, "kind") or text(i, "status"):
+    if not ("stream" in text(i, "kind") or text(i, "kind") == "async") or text(i, "status"):
         return 0
     return sum(next(nth for nth in itertools.count(1) if not run(i, nth, callback=how)) - 1 for how in range(3))
 

@@ -3,6 +3,7 @@
 ``from_dlpack``, ``from_cuda_array_interface``, ``from_buffer`` and ``empty`` give a ``Tensor``, ``from_arrow`` gives a
 ``RecordBatch``, a ``BatchStream`` or a ``Schema``; each of them goes on to whoever speaks the same protocols. What is
 closed, or no longer referred to, is released when its last user is gone; ``outstanding`` counts what is not.
+``AsyncReader`` and ``AsyncWriter`` are the two ends of an asynchronous stream of batches.
 
 A stream is a number as the protocols write it (1 the legacy default stream, 2 the calling thread's, otherwise a handle), or
 an object with ``__cuda_stream__``. 1 and 2 are default streams of the data's device, of pinned and managed memory those of the
@@ -14,6 +15,7 @@ Any thread may use any object. An object whose memory is held here may lose its 
 of Python: it is then given up by Python's main thread soon after, or by the next call into this package.
 """
 
+from ._async import AsyncReader, AsyncWriter
 from ._errors import Error, Failed, InvalidType, InvalidValue, OutOfMemory, OutOfRange, Refused, SystemFailed
 from ._native import (
     BatchStream,
@@ -42,10 +44,14 @@ from ._types import (
     MemoryInfo,
     MemoryRequest,
     Plan,
+    ProducerError,
+    Received,
     Statistics,
 )
 
 __all__ = [
+    "AsyncReader",
+    "AsyncWriter",
     "BatchStream",
     "Column",
     "Count",
@@ -65,6 +71,8 @@ __all__ = [
     "OutOfMemory",
     "OutOfRange",
     "Plan",
+    "ProducerError",
+    "Received",
     "RecordBatch",
     "Refused",
     "Schema",

@@ -1,7 +1,10 @@
 """Records that the native half fills in."""
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ._native import RecordBatch
 
 
 class DeviceType(IntEnum):
@@ -43,6 +46,22 @@ class Count(NamedTuple):
     total: int
     #: Those that are not released yet.
     live: int
+
+
+class Received(NamedTuple):
+    """A batch of an asynchronous stream."""
+
+    batch: "RecordBatch"
+    #: What the producer said about it. Bytes that are not UTF-8 are surrogates, as in names of files.
+    metadata: dict[str, str]
+
+
+class ProducerError(NamedTuple):
+    """What the producer of an asynchronous stream said with its error, besides the text."""
+
+    #: An ``errno`` code.
+    code: int
+    metadata: dict[str, str]
 
 
 class MemoryRequest(NamedTuple):

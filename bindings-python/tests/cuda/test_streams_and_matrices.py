@@ -1,12 +1,14 @@
 """Streams that Python feeds, matrices and fixed-shape tensors, in device memory."""
 
+import asyncio
+
 import driver
 import numpy
 import pyarrow
 import pytest
 from test_cuda import CPU, CUDA, VALUES, read
 
-from devexchange import BatchStream, from_arrow, from_dlpack
+from devexchange import AsyncReader, AsyncWriter, BatchStream, from_arrow, from_dlpack
 
 MATRIX = numpy.asfortranarray(VALUES)
 
@@ -47,6 +49,30 @@ def test_batch_on_another_device_than_its_stream_is_refused(cuda):
     host = from_arrow(pyarrow.record_batch({"n": [1]}))
     with pytest.raises(BufferError, match=r"device_type is cpu .1.: the stream's is cuda"):
         next(BatchStream.of(batch.schema, [host], device_type=2))
+
+
+def test_asynchronous_stream_on_the_device(cuda):
+    schema = pyarrow.schema([("n", pyarrow.int64())])
+
+    async def produce(handler):
+        async with AsyncWriter(handler, device_type=CUDA[0]) as writer:
+            writer.start(schema)
+            with pytest.raises(BufferError, match=r"device_type is cpu .1.: the stream's is cuda"):
+                writer.send(pyarrow.record_batch({"n": [1]}))
+            for number in range(3):
+                await writer.ready()
+                # Its work is still queued.
+                writer.send(on_device(cuda, [number]))
+
+    async def consume():
+        async with AsyncReader(limit=1) as reader:
+            producer = asyncio.create_task(produce(reader.handler()))
+            rows = [each.copy_to(CPU, cuda.consumer).to_pylist() async for each in reader]
+            await producer
+            assert reader.device_type == CUDA[0]
+            return rows
+
+    assert asyncio.run(consume()) == [[{"n": 0}], [{"n": 1}], [{"n": 2}]]
 
 
 def test_matrix_on_the_device_as_a_batch_and_back(cuda):

@@ -16,13 +16,13 @@ const MAX_REFS: usize = isize::MAX as usize;
 /// A counted reference to a value. The last one drops it.
 ///
 /// All of them share one reference to the block, as long as there is a value in it; each [`Weak`] has one of its own.
-pub(crate) struct Counted<T>(ManuallyDrop<Slab<Value<T>>>);
+pub struct Counted<T>(ManuallyDrop<Slab<Value<T>>>);
 
 /// A reference to where a value is, or was.
 pub(crate) struct Weak<T>(Slab<Value<T>>);
 
 /// Room for a value, before there is one.
-pub(crate) struct CountedRoom<T>(Room<Value<T>>);
+pub struct CountedRoom<T>(Room<Value<T>>);
 
 struct Value<T> {
     /// Of the value; those of the block are the slab's.
@@ -38,7 +38,7 @@ impl<T> Counted<T> {
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
-    pub(crate) fn room() -> Result<CountedRoom<T>> {
+    pub fn room() -> Result<CountedRoom<T>> {
         Slab::room(TailSize::default()).map(CountedRoom)
     }
 
@@ -69,7 +69,7 @@ impl<T> Counted<T> {
 
 impl<T> CountedRoom<T> {
     /// The value, with one reference.
-    pub(crate) fn fill(self, value: T) -> Counted<T> {
+    pub fn fill(self, value: T) -> Counted<T> {
         let value = UnsafeCell::new(ManuallyDrop::new(value));
         Counted(ManuallyDrop::new(self.0.fill(Value { refs: AtomicUsize::new(1), value })))
     }
@@ -128,6 +128,12 @@ impl<T> Deref for Counted<T> {
     fn deref(&self) -> &T {
         // SAFETY: this reference keeps the value, which nobody changes.
         unsafe { &*self.0.header().value.get() }
+    }
+}
+
+impl<T> fmt::Debug for CountedRoom<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(CountedRoom)")
     }
 }
 

@@ -17,7 +17,8 @@ mod tests;
 mod vacant;
 
 pub(crate) use blocks::{Blocks, Returned, free_all};
-pub(crate) use counted::{Counted, Weak};
+pub(crate) use counted::Weak;
+pub use counted::{Counted, CountedRoom};
 pub(crate) use fill::fill_in;
 pub(crate) use foreign::{Foreign, Releasable, release};
 pub(crate) use lazy::Lazy;

@@ -1,0 +1,103 @@
+//! The producer of an asynchronous stream, without the waiting: what `devexchange.AsyncWriter` is made of.
+
+use std::task::Poll;
+
+use devexchange_core::DeviceType;
+use devexchange_core::arrow::asynchronous::AsyncWriter as CoreWriter;
+use devexchange_core::memory::Counted;
+use pyo3::prelude::*;
+
+use crate::bell::Bell;
+use crate::error::{Result, wrong_type};
+use crate::handle::Handle;
+use crate::waiting::waiting;
+use crate::{address, batch, metadata, queue, schema};
+
+/// The consumer is called by some of these calls: it may wait for threads of its own, which may be in Python.
+#[pyclass(frozen, module = "devexchange._native")]
+pub(crate) struct AsyncWriter(Handle<Counted<CoreWriter>>);
+
+impl Drop for AsyncWriter {
+    fn drop(&mut self) {
+        queue::quietly(|py| self.close(py));
+    }
+}
+
+#[pymethods]
+impl AsyncWriter {
+    #[new]
+    #[pyo3(signature = (bell, handler, device_type, metadata, /))]
+    fn new(
+        bell: &Bound<'_, Bell>,
+        handler: usize,
+        device_type: i32,
+        metadata: Option<&Bound<'_, PyAny>>,
+    ) -> Result<Self> {
+        queue::drain();
+        let (block, wake, room) = (metadata::block(metadata)?, bell.get().wake()?, Counted::room()?);
+        // SAFETY: the caller vouches for the address.
+        let writer = unsafe {
+            CoreWriter::new(address::pointer(handler), DeviceType(device_type), block.as_deref(), Some(wake))
+        };
+        Ok(Self(Handle::new("writer", room.fill(writer?))))
+    }
+
+    #[pyo3(signature = (schema, /))]
+    fn start(&self, py: Python<'_>, schema: &Bound<'_, PyAny>) -> Result<()> {
+        let (schema, writer) = (schema::wanted(schema)?, self.0.get()?);
+        Ok(py.detach(move || writer.start(&schema))?)
+    }
+
+    #[getter]
+    fn demand(&self) -> Result<i64> {
+        Ok(self.0.get()?.demand())
+    }
+
+    #[getter]
+    fn is_cancelled(&self) -> Result<bool> {
+        Ok(self.0.get()?.is_cancelled())
+    }
+
+    fn try_ready(&self, py: Python<'_>) -> Result<bool> {
+        let writer = self.0.get()?;
+        match py.detach(move || writer.try_ready()) {
+            Poll::Pending => Ok(false),
+            Poll::Ready(ready) => Ok(ready.map(|()| true)?),
+        }
+    }
+
+    #[pyo3(signature = (timeout, /))]
+    fn ready(&self, py: Python<'_>, timeout: Option<f64>) -> Result<()> {
+        waiting(py, timeout, || self.0.get(), |writer, time| writer.ready(Some(time)))
+    }
+
+    #[pyo3(signature = (batch, metadata, /))]
+    fn send(&self, py: Python<'_>, batch: &Bound<'_, PyAny>, metadata: Option<&Bound<'_, PyAny>>) -> Result<()> {
+        queue::drain();
+        let Some(given) = batch::offered(batch)? else {
+            return wrong_type!(
+                "batch is of {}: neither a RecordBatch nor an object with __arrow_c_device_array__ or __arrow_c_array__",
+                batch.get_type()
+            );
+        };
+        let (block, writer) = (metadata::block(metadata)?, self.0.get()?);
+        py.detach(move || writer.send(given, block.as_deref()).map_err(|refused| refused.error))?;
+        Ok(())
+    }
+
+    fn finish(&self, py: Python<'_>) -> Result<()> {
+        let writer = self.0.get()?;
+        Ok(py.detach(move || writer.finish())?)
+    }
+
+    #[pyo3(signature = (code, message, metadata, /))]
+    fn fail(&self, py: Python<'_>, code: i32, message: &str, metadata: Option<&Bound<'_, PyAny>>) -> Result<()> {
+        let (block, writer) = (metadata::block(metadata)?, self.0.get()?);
+        Ok(py.detach(move || writer.fail(code, message, block.as_deref()))?)
+    }
+
+    /// A call that goes on has it, too: then it ends with that.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.0.close());
+    }
+}

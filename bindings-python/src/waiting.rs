@@ -1,0 +1,41 @@
+//! Calls that wait for somebody within this process.
+
+use std::time::{Duration, Instant};
+
+use devexchange_core::abi::types::DEVX_NOT_READY;
+use devexchange_core::error::Result as CoreResult;
+use pyo3::prelude::*;
+
+use crate::error::{Error, Result, refuse};
+
+/// A signal does not end a wait for a condition, so there are looks in between.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Asks `ask`, which waits as long as it is told to, until it gives something else than `DEVX_NOT_READY` or `timeout` seconds
+/// are over; None is for as long as it takes. Other threads may run Python meanwhile, the main thread handles signals.
+///
+/// `begin` is called before each look: what it gives is asked, and not kept.
+pub(crate) fn waiting<A: Send, T: Send>(
+    py: Python<'_>,
+    timeout: Option<f64>,
+    begin: impl Fn() -> Result<A>,
+    ask: impl Fn(A, Duration) -> CoreResult<T> + Sync,
+) -> Result<T> {
+    let until = match timeout {
+        None => None,
+        Some(seconds) => match Duration::try_from_secs_f64(seconds) {
+            // A time that is too far away is as good as none.
+            Ok(time) => Instant::now().checked_add(time),
+            Err(_) => return refuse!(DEVX_INVALID_ARGUMENT, "timeout is {seconds}: not a number of seconds"),
+        },
+    };
+    loop {
+        let left = until.map_or(LOOK, |until| until.saturating_duration_since(Instant::now()).min(LOOK));
+        let asked = begin()?;
+        match py.detach(|| ask(asked, left)) {
+            Err(error) if error.status() == DEVX_NOT_READY && !left.is_zero() => {}
+            answer => return answer.map_err(Error::Refused),
+        }
+        py.check_signals()?;
+    }
+}
