@@ -14,7 +14,8 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use crate::column::Column;
 use crate::error::{Error, Result, refuse};
 use crate::handle::Handle;
-use crate::python::{call_if_there, in_order};
+use crate::in_order::InOrder;
+use crate::python::call_if_there;
 use crate::schema::{self, Schema};
 use crate::tensor_type::New;
 use crate::{address, capsule, convert, device, dlpack, stream};
@@ -96,8 +97,9 @@ impl RecordBatch {
         Ok(self.get()?.length() as usize)
     }
 
-    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        in_order(slf)
+    fn __iter__(slf: Bound<'_, Self>) -> Result<InOrder> {
+        let n = slf.get().n_columns()?;
+        Ok(InOrder::new(slf.into_any(), n))
     }
 
     /// All rows as Python objects; those of a record batch are dicts.

@@ -7,7 +7,7 @@ use pyo3::types::PyList;
 
 use crate::error::{Result, refuse};
 use crate::handle::Kept;
-use crate::python::in_order;
+use crate::in_order::InOrder;
 use crate::tensor_type::New;
 use crate::{convert, schema, value};
 
@@ -107,8 +107,9 @@ impl Column {
         value::of(py, self.view()?, counted)
     }
 
-    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        in_order(slf)
+    fn __iter__(slf: Bound<'_, Self>) -> InOrder {
+        let length = slf.get().__len__();
+        InOrder::new(slf.into_any(), length)
     }
 
     fn __repr__(&self) -> Result<String> {

@@ -23,6 +23,7 @@ mod error;
 mod exchange;
 mod exchange_table;
 mod handle;
+mod in_order;
 mod ipc;
 mod ledger;
 mod manager;

@@ -50,14 +50,6 @@ pub(crate) fn call_if_there<'py>(
     }
 }
 
-/// An iterator over what an object gives for 0, 1, 2, …, until that is an `IndexError`.
-pub(crate) fn in_order<'py>(obj: &Bound<'py, impl Sized>) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: attached, and the object is valid.
-    let iterator = unsafe { ffi::PySeqIter_New(obj.as_ptr()) };
-    // SAFETY: a new reference, or none with an exception.
-    unsafe { Bound::from_owned_ptr_or_err(obj.py(), iterator) }
-}
-
 /// Does something with a thing of this thread's while other threads may run Python: what is done may wait for one that
 /// does.
 pub(crate) fn detached<T, R: Send>(py: Python<'_>, thing: T, act: impl FnOnce(T) -> R + Send) -> R {
