@@ -9,6 +9,7 @@ use devexchange_core::abi::types::{
     DEVX_DEVICE, DEVX_INVALID_SHAPE, DEVX_INVALID_STREAM, DEVX_UNSUPPORTED, DEVX_VERSION, DevxStatus,
 };
 use devexchange_core::cuda_array::{self, Imported, NoStream, Request};
+use devexchange_core::layout::MAX_NDIM;
 use devexchange_core::{Owner, Tensor as CoreTensor};
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
@@ -241,9 +242,15 @@ fn integer(value: &Bound<'_, PyAny>, what: &str, beyond: DevxStatus) -> Result<i
 }
 
 fn integers(values: &Bound<'_, PyAny>, what: &str) -> Result<Vec<i64>> {
-    match values.cast::<PyTuple>() {
-        Ok(values) => values.iter().map(|value| integer(&value, what, DEVX_INVALID_SHAPE)).collect(),
-        Err(_) => wrong_type!("{what} is {values}: a tuple of ints was expected"),
+    let Ok(values) = values.cast::<PyTuple>() else {
+        return wrong_type!("{what} is {values}: a tuple of ints was expected");
+    };
+    match python::entries(values.as_sequence(), MAX_NDIM, |value| integer(&value, what, DEVX_INVALID_SHAPE))? {
+        Some(integers) => Ok(integers),
+        None => {
+            let n = values.len();
+            refuse!(DEVX_INVALID_SHAPE, "{what} has {n} entries, so ndim is {n}: it must be between 0 and {MAX_NDIM}")
+        }
     }
 }
 

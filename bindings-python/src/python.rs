@@ -4,11 +4,14 @@
 use core::ffi::c_long;
 use std::ptr::null_mut;
 
+use devexchange_core::memory;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::{PySequence, PyString, PyType};
+
+use crate::error::Result;
 
 /// A class of a Python module, looked up once.
 pub(crate) struct Class {
@@ -48,6 +51,23 @@ pub(crate) fn call_if_there<'py>(
         Err(error) if error.is_instance_of::<PyAttributeError>(obj.py()) && !obj.hasattr(method)? => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// The entries of a sequence, as `each` makes them; none if there are more than `most`. How long it is, is not asked: that is
+/// a number of the caller's, which must not say how much memory is asked for.
+pub(crate) fn entries<'py, T>(
+    sequence: &Bound<'py, PySequence>,
+    most: usize,
+    mut each: impl FnMut(Bound<'py, PyAny>) -> Result<T>,
+) -> Result<Option<Vec<T>>> {
+    let mut entries = Vec::new();
+    for entry in sequence.try_iter()? {
+        if entries.len() == most {
+            return Ok(None);
+        }
+        memory::push(&mut entries, each(entry?)?)?;
+    }
+    Ok(Some(entries))
 }
 
 /// Does something with a thing of this thread's while other threads may run Python: what is done may wait for one that

@@ -190,7 +190,7 @@ impl Tensor {
     /// A matrix as a record batch with a column for each column, named by `names`, or "0", "1" and so on. `copy` is as
     /// for `from_dlpack`. A view needs columns whose values follow each other (column-major).
     #[pyo3(signature = (names=None, *, copy=None))]
-    fn to_batch(&self, py: Python<'_>, names: Option<Vec<String>>, copy: Option<bool>) -> Result<RecordBatch> {
+    fn to_batch(&self, py: Python<'_>, names: Option<&Bound<'_, PyAny>>, copy: Option<bool>) -> Result<RecordBatch> {
         convert::batch(py, &self.get()?, names, copy)
     }
 

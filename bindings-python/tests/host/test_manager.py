@@ -125,6 +125,18 @@ def test_what_a_manager_does_not_have():
         MemoryManager(object())
 
 
+@pytest.mark.parametrize(
+    "handle, text", [(range(10**15), "handle is range.*: bytes are needed"), (b"short", "handle has 5 bytes: 64 are")]
+)
+def test_handle_that_is_none(handle, text):
+    class Gives(Arena):
+        def ipc_handle(self, address):
+            return handle, 0, 10, 0
+
+    with pytest.raises(devexchange.Failed, match=text):
+        MemoryManager(Gives()).ipc_handle(5)
+
+
 def test_reset_gives_everything_back():
     manager = MemoryManager.host_only()
     memory = manager.allocate(8, CPU)
