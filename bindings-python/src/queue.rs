@@ -110,7 +110,12 @@ fn wake() {
 
 extern "C" fn pending_call(_: *mut c_void) -> c_int {
     waking().scheduled = false;
-    drain();
+    // After a release in another interpreter, CPython before 3.12 may run this there. To enter the main one from there would be
+    // to wait for the GIL that this thread has. What is queued waits for the next call of the main one.
+    // SAFETY: who runs pending calls is attached.
+    if interpreter(unsafe { Python::assume_attached() }) == MAIN_INTERPRETER {
+        drain();
+    }
     0
 }
 
@@ -189,17 +194,23 @@ pub(crate) fn keep<T>(made: std::result::Result<T, Refused<Owner>>) -> devexchan
 }
 
 /// Refuses other interpreters of the process: the one queue cannot tell whose an object is.
-pub(crate) fn require_main_interpreter(_py: Python<'_>) -> PyResult<()> {
-    // SAFETY: attached, so there is a current interpreter.
-    let interpreter = unsafe { ffi::PyInterpreterState_Get() };
-    // SAFETY: as above.
-    let id = unsafe { ffi::PyInterpreterState_GetID(interpreter) };
-    match id {
-        0 => Ok(()),
-        _ => Err(PyImportError::new_err(format!(
+pub(crate) fn require_main_interpreter(py: Python<'_>) -> PyResult<()> {
+    match interpreter(py) {
+        MAIN_INTERPRETER => Ok(()),
+        id => Err(PyImportError::new_err(format!(
             "this is interpreter {id}: devexchange is for the main interpreter only"
         ))),
     }
+}
+
+const MAIN_INTERPRETER: i64 = 0;
+
+/// The number of the interpreter that this thread is attached to.
+fn interpreter(_py: Python<'_>) -> i64 {
+    // SAFETY: attached, so there is a current interpreter.
+    let current = unsafe { ffi::PyInterpreterState_Get() };
+    // SAFETY: as above.
+    unsafe { ffi::PyInterpreterState_GetID(current) }
 }
 
 /// Sees to it that the end of the interpreter is noticed.
