@@ -1,7 +1,7 @@
 //! What is written in Python and used from here: exceptions and records (`python/devexchange/_errors.py`,
 //! `_types.py`), and methods that an object may have.
 
-use core::ffi::c_long;
+use core::ffi::{CStr, c_long};
 use std::ptr::null_mut;
 
 use devexchange_core::memory;
@@ -68,6 +68,28 @@ pub(crate) fn entries<'py, T>(
         memory::push(&mut entries, each(entry?)?)?;
     }
     Ok(Some(entries))
+}
+
+/// A call into Python that may come back here and call again. Python allows so many within each other; one more is a
+/// `RecursionError`, where the stack would be full.
+pub(crate) struct Deeper<'py>(Python<'py>);
+
+impl<'py> Deeper<'py> {
+    /// `meanwhile` ends the text of the error: " while …".
+    pub(crate) fn enter(py: Python<'py>, meanwhile: &'static CStr) -> PyResult<Self> {
+        // SAFETY: attached, and a text that ends.
+        match unsafe { ffi::Py_EnterRecursiveCall(meanwhile.as_ptr()) } {
+            0 => Ok(Self(py)),
+            _ => Err(PyErr::fetch(py)),
+        }
+    }
+}
+
+impl Drop for Deeper<'_> {
+    fn drop(&mut self) {
+        // SAFETY: attached, and entered once.
+        unsafe { ffi::Py_LeaveRecursiveCall() }
+    }
 }
 
 /// Does something with a thing of this thread's while other threads may run Python: what is done may wait for one that

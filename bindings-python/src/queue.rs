@@ -5,6 +5,7 @@
 //! later by other threads is left to the process, and the trace says so.
 
 use core::ffi::{c_int, c_void};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -127,20 +128,38 @@ pub(crate) fn drain() {
     }
 }
 
+thread_local! {
+    /// Whether this thread is in [`give_up`].
+    static GIVING_UP: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What is given up may hold something else of the queue's, and that again: the innermost comes out in the loop of the outermost,
+/// so that a long chain takes no more of the stack than a short one.
 #[cold]
 fn give_up() {
+    struct Outermost;
+    impl Drop for Outermost {
+        fn drop(&mut self) {
+            GIVING_UP.set(false);
+        }
+    }
+    if GIVING_UP.replace(true) {
+        return;
+    }
+    let _outermost = Outermost;
     Python::try_attach(|py| {
         let _aside = Aside::new(py);
-        // Before the queue is looked into: what is pushed from now on is seen by it, or by the next call.
-        PUSHED.swap(false, AcqRel);
         let mut tokens = [0; 32];
         loop {
+            // Before the queue is looked into: what is pushed from now on is seen by it, or by the next call.
+            PUSHED.swap(false, AcqRel);
             let taken = QUEUE.drain(&mut tokens);
             for &token in tokens.iter().take(taken) {
                 // SAFETY: made by `owner`, and a token comes out once.
                 drop(unsafe { Box::from_raw(pointer(token)) });
             }
-            if taken < tokens.len() {
+            // Not before nothing is left: who pushed something meanwhile, on this thread, has returned at once.
+            if taken == 0 {
                 break;
             }
         }
