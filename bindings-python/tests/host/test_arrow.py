@@ -9,7 +9,7 @@ import numpy
 import pyarrow
 import pytest
 from nanoarrow.device import c_device_array
-from structs import new_capsule
+from structs import is_valid, new_capsule
 
 import devexchange
 from devexchange import BatchStream, Column, RecordBatch, Schema, from_arrow, from_dlpack
@@ -245,6 +245,30 @@ def test_schema_that_is_asked_for():
             export(fewer.__arrow_c_schema__())
     with pytest.raises(TypeError, match="arrow_schema"):
         ours.__arrow_c_array__(1)
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_schema_that_is_asked_for_stays_its_owners(on_device):
+    def exports():
+        of_batch, of_stream = from_arrow(batch()), stream_of(batch())
+        if on_device:
+            return [of_batch.__arrow_c_device_array__, of_stream.__arrow_c_device_stream__]
+        return [of_batch.__arrow_c_array__, of_stream.__arrow_c_stream__]
+
+    fits, fewer = batch().schema, pyarrow.schema([("number", pyarrow.int64())])
+    for wanted in [fits, fewer]:
+        capsule = wanted.__arrow_c_schema__()
+        for export in exports() + exports():
+            if wanted is fits:
+                export(capsule)
+            else:
+                with pytest.raises(ValueError, match="requested_schema has 1 fields: the data has 5"):
+                    export(capsule)
+        assert pyarrow.Schema._import_from_c_capsule(capsule) == wanted
+        for export in exports():
+            with pytest.raises(ValueError, match="requested_schema.release is NULL"):
+                export(capsule)
+        assert is_valid(capsule, b"arrow_schema")
 
 
 class RequestedBy:
