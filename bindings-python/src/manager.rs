@@ -131,6 +131,11 @@ impl MemoryManager {
         write_combined: bool,
     ) -> Result<Memory> {
         let (kind, ordinal) = device;
+        // Of any other kind it is the number of a device, which the manager looks for.
+        let ordinal = match DeviceType(kind) {
+            DeviceType::CPU => Device::new(DeviceType::CPU, ordinal.into())?.id,
+            _ => ordinal,
+        };
         let stream = stream_or_none(Device { kind: DeviceType::CUDA, id: ordinal }, stream)?;
         let host = HostFlags { mapped, portable, write_combined };
         let request = Request { stream, host, ..Request::of(DeviceType(kind), ordinal, bytes) };

@@ -125,6 +125,14 @@ def test_what_a_manager_does_not_have():
         MemoryManager(object())
 
 
+def test_number_of_a_device_that_host_memory_has_not():
+    manager = MemoryManager.host_only()
+    with pytest.raises(BufferError, match="device_id is 7: the cpu is 0 or -1"):
+        manager.allocate(10, (1, 7))
+    with manager.allocate(10, (1, -1)) as memory:
+        assert memory.device == Device(1, 0)
+
+
 @pytest.mark.parametrize(
     "handle, text", [(range(10**15), "handle is range.*: bytes are needed"), (b"short", "handle has 5 bytes: 64 are")]
 )
