@@ -56,7 +56,7 @@ unsafe fn read(
         // SAFETY: names are a tuple, and this is one of them.
         let name = unsafe { ffi::PyTuple_GetItem(names, at as ffi::Py_ssize_t) };
         // SAFETY: a string, which the tuple keeps.
-        match unsafe { text(name) }? {
+        match unsafe { text(py, name) }? {
             b"max_version" => {
                 // SAFETY: an argument of the call.
                 let pair = unsafe { borrowed::<PyAny>(py, value) };
@@ -69,7 +69,10 @@ unsafe fn read(
         }
     }
     let Some(asked) = asked else { return Some(UNNAMED) };
-    keep(py, asked);
+    // SAFETY: a pair, as was seen above.
+    if unsafe { is_plain(asked.value) } {
+        keep(py, asked);
+    }
     Some(asked.version)
 }
 
@@ -123,12 +126,33 @@ fn keep(_py: Python<'_>, asked: Asked) {
     }
 }
 
+/// Whether a pair has nothing but two numbers: what is of a class of a program's may refer to anything, and would keep it.
+///
+/// # Safety
+/// A borrowed tuple of two items.
+unsafe fn is_plain(pair: *mut ffi::PyObject) -> bool {
+    let is_number = |at| {
+        // SAFETY: the caller's contract.
+        let item = unsafe { ffi::PyTuple_GetItem(pair, at) };
+        // SAFETY: an object, which the tuple keeps.
+        unsafe { ffi::PyLong_CheckExact(item) != 0 }
+    };
+    // SAFETY: as above.
+    let is_tuple = unsafe { ffi::PyTuple_CheckExact(pair) != 0 };
+    is_tuple && is_number(0) && is_number(1)
+}
+
 /// # Safety
 /// A borrowed string, which lives as long as the result is used.
-unsafe fn text<'a>(string: *mut ffi::PyObject) -> Option<&'a [u8]> {
+unsafe fn text<'a>(py: Python<'_>, string: *mut ffi::PyObject) -> Option<&'a [u8]> {
     let mut length = 0;
     // SAFETY: the caller's contract.
     let first = unsafe { ffi::PyUnicode_AsUTF8AndSize(string, &raw mut length) };
+    if first.is_null() {
+        // It cannot be written as UTF-8, so it is none of the names that are known.
+        python::has_raised(py);
+        return None;
+    }
     // SAFETY: the string keeps its text.
-    (!first.is_null()).then(|| unsafe { std::slice::from_raw_parts(first.cast(), length as usize) })
+    Some(unsafe { std::slice::from_raw_parts(first.cast(), length as usize) })
 }

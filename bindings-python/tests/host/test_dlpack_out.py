@@ -127,6 +127,11 @@ def test_stream_for_the_host_is_refused(stream):
         tensor_of(1).__dlpack__(stream=stream)
 
 
+def test_keyword_that_is_no_text():
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        tensor_of(1, 2).__dlpack__(**{"\ud800": None})
+
+
 def test_stream_that_is_no_number():
     for stream in ["1", 1.0, True, object()]:
         with pytest.raises(TypeError, match="stream is"):
