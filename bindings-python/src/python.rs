@@ -5,13 +5,13 @@ use core::ffi::{CStr, c_long};
 use std::ptr::null_mut;
 
 use devexchange_core::memory;
-use pyo3::exceptions::PyAttributeError;
+use pyo3::exceptions::{PyAttributeError, PyOverflowError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PySequence, PyString, PyType};
 
-use crate::error::Result;
+use crate::error::{Result, refuse, wrong_type};
 
 /// A class of a Python module, looked up once.
 pub(crate) struct Class {
@@ -36,6 +36,33 @@ impl Class {
         arguments: impl pyo3::call::PyCallArgs<'py>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.get(py)?.call1(arguments)
+    }
+}
+
+/// Whether it is an int, or something that stands for one (`numpy.int64`).
+pub(crate) fn is_index(value: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: attached, and an object.
+    unsafe { ffi::PyIndex_Check(value.as_ptr()) != 0 }
+}
+
+/// Where in a sequence; none if it is beyond all of them.
+pub(crate) fn index(value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    match value.extract() {
+        Ok(index) => Ok(Some(index)),
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// How many there are of something that is called `what`.
+pub(crate) fn size(value: &Bound<'_, PyAny>, what: &str) -> Result<usize> {
+    match value.extract() {
+        Ok(size) => Ok(size),
+        Err(_) if !is_index(value) => wrong_type!("{what} is {value}: an int was expected"),
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
+            refuse!(DEVX_INVALID_ARGUMENT, "{what} is {value}: it must be between 0 and {}", usize::MAX)
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

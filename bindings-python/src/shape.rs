@@ -2,12 +2,11 @@
 
 use devexchange_core::layout::MAX_NDIM;
 use pyo3::exceptions::PyOverflowError;
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PySequence;
 
 use crate::error::{Result, refuse, wrong_type};
-use crate::python;
+use crate::python::{self, is_index};
 
 /// From one extent, or a sequence of them. An extent is an int, or something that stands for one (`numpy.int64`).
 pub(crate) fn from_python(shape: &Bound<'_, PyAny>) -> Result<Vec<i64>> {
@@ -21,11 +20,6 @@ pub(crate) fn from_python(shape: &Bound<'_, PyAny>) -> Result<Vec<i64>> {
         },
         Err(_) => wrong_type!("shape is {shape}: an int or a sequence of them was expected"),
     }
-}
-
-fn is_index(value: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: attached, and an object.
-    unsafe { ffi::PyIndex_Check(value.as_ptr()) != 0 }
 }
 
 fn extent(value: &Bound<'_, PyAny>) -> Result<i64> {

@@ -3,9 +3,11 @@
 use std::cell::UnsafeCell;
 
 use devexchange_core::abi::dlpack::DLPackVersion;
+use pyo3::exceptions::PyOverflowError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::error::{Result, refuse, wrong_type};
 use crate::python;
 use crate::quick::borrowed;
 
@@ -74,6 +76,17 @@ unsafe fn read(
         keep(py, asked);
     }
     Some(asked.version)
+}
+
+/// The version that `max_version` names.
+pub(crate) fn from_python(asked: &Bound<'_, PyAny>) -> Result<(u32, u32)> {
+    match asked.extract() {
+        Ok(version) => Ok(version),
+        Err(error) if error.is_instance_of::<PyOverflowError>(asked.py()) => {
+            refuse!(DEVX_INVALID_ARGUMENT, "max_version is {asked}: its numbers must be between 0 and {}", u32::MAX)
+        }
+        Err(_) => wrong_type!("max_version is {asked}: a pair (major, minor) is needed"),
+    }
 }
 
 fn none(_py: Python<'_>) -> *mut ffi::PyObject {

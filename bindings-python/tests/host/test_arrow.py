@@ -121,6 +121,30 @@ def test_columns():
             ours[0][row]
 
 
+@pytest.mark.parametrize("which", [10**30, -(10**30), 2**63, "\ud800"])
+def test_column_or_row_beyond_all(which):
+    ours = from_arrow(batch())
+    with pytest.raises(devexchange.OutOfRange, match="there is no column" if isinstance(which, str) else str(which)):
+        ours[which]
+    if isinstance(which, int):
+        with pytest.raises(devexchange.OutOfRange, match=f"row is {which}: the column has 4"):
+            ours["number"][which]
+    for wrong in [1.5, None, slice(0, 1)]:
+        with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+            ours["number"][wrong]
+
+
+def test_one_capsule_for_both():
+    class Twice:
+        def __arrow_c_array__(self, requested_schema=None):
+            return schema, schema
+
+    schema, _ = from_arrow(batch()).__arrow_c_array__()
+    with pytest.raises(TypeError, match="is there twice"):
+        from_arrow(Twice())
+    assert is_valid(schema, b"arrow_schema")
+
+
 def test_names_of_columns():
     batch = from_arrow(pyarrow.record_batch({"n": [1], "s": ["a"]}))
     assert "n" in batch and "s" in batch

@@ -145,6 +145,20 @@ def test_handle_that_is_none(handle, text):
         MemoryManager(Gives()).ipc_handle(5)
 
 
+@pytest.mark.parametrize("value", [-1, 2**64])
+def test_number_of_bytes_that_is_none(value):
+    manager = MemoryManager.host_only()
+    for call, name in [
+        (lambda: MemoryManager.limited(manager, value), "limit"),
+        (lambda: manager.allocate(value, CPU), "bytes"),
+        (lambda: manager.pin(4096, value), "bytes"),
+    ]:
+        with pytest.raises(ValueError, match=f"{name} is {value}: it must be between 0 and"):
+            call()
+    with pytest.raises(TypeError, match="limit is x: an int was expected"):
+        MemoryManager.limited(manager, "x")
+
+
 def test_reset_gives_everything_back():
     manager = MemoryManager.host_only()
     memory = manager.allocate(8, CPU)
