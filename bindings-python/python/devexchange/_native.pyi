@@ -13,7 +13,7 @@ __version__: str
 class _CudaStream(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
-_Stream = int | _CudaStream
+_Stream = SupportsIndex | _CudaStream
 _Pair = tuple[int, int]
 _Device = _Pair | str
 

@@ -128,6 +128,13 @@ def test_stream_for_the_host_is_refused(stream):
         tensor_of(1).__dlpack__(stream=stream)
 
 
+def test_stream_that_stands_for_a_number():
+    tensor = tensor_of(1, 2)
+    assert is_valid(tensor.__dlpack__(stream=numpy.int64(-1)), b"dltensor")
+    with pytest.raises(ValueError, match="stream is 5"):
+        tensor.__dlpack__(stream=numpy.int64(5))
+
+
 @pytest.mark.parametrize("version", [(-1, 0), (2**40, 0), (1, 2**32)])
 def test_version_that_is_none(version):
     with pytest.raises(ValueError, match=re.escape(f"max_version is {version}: its numbers must be between 0 and")):
