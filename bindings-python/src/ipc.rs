@@ -6,19 +6,28 @@ use std::time::Duration;
 
 use devexchange_core::ipc::{self, Client as CoreClient, Server as CoreServer, Users};
 use devexchange_core::{Batch, Tensor as CoreTensor};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyString, PyTuple};
 
 use crate::batch::RecordBatch;
 use crate::error::{Error, Result, refuse, wrong_type};
 use crate::handle::Handle;
+use crate::python::call_if_there;
 use crate::tensor::Tensor;
 use crate::tensor_type::New;
 use crate::{batch, convert, dlpack, dtype, queue, shape};
 
 /// Where a server listens: a path, as `str` or `os.PathLike`, or "@" and a name.
 fn address_of(given: &Bound<'_, PyAny>) -> Result<String> {
-    match given.extract::<PathBuf>()?.into_os_string().into_string() {
+    let path = match given.is_instance_of::<PyString>() {
+        true => Some(given.clone()),
+        false => call_if_there(given, intern!(given.py(), "__fspath__"))?,
+    };
+    let Some(path) = path.filter(|path| path.is_instance_of::<PyString>()) else {
+        return wrong_type!("address is {given}: a str, or an os.PathLike that gives one, was expected");
+    };
+    match path.extract::<PathBuf>()?.into_os_string().into_string() {
         Ok(address) => Ok(address),
         Err(address) => refuse!(DEVX_INVALID_TEXT, "address is {address:?}: not valid Unicode"),
     }

@@ -460,3 +460,15 @@ def test_everything_is_declared_and_described():
         assert f"{kind} {thing.__name__}(" in stub
         for member in [name for name in getattr(thing, "__dict__", ()) if not name.startswith("_")]:
             assert getattr(thing, member).__doc__ and f" {member}" in stub, (thing, member)
+
+
+class GivesBytes:
+    def __fspath__(self):
+        return b"/tmp/socket"
+
+
+@pytest.mark.parametrize("address", [5, None, b"/tmp/socket", GivesBytes()])
+def test_address_that_is_no_path(address):
+    for kind in [ipc.Server, ipc.Client]:
+        with pytest.raises(TypeError, match="address is .*: a str, or an os.PathLike that gives one, was expected"):
+            kind(address)
