@@ -1,8 +1,10 @@
 """Host memory shared with other processes."""
 
+import copy
 import errno
 import multiprocessing
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -472,3 +474,13 @@ def test_address_that_is_no_path(address):
     for kind in [ipc.Server, ipc.Client]:
         with pytest.raises(TypeError, match="address is .*: a str, or an os.PathLike that gives one, was expected"):
             kind(address)
+
+
+def test_error_that_is_copied_has_its_number():
+    with pytest.raises(devexchange.SystemFailed) as raised:
+        ipc.Client("/nowhere/socket")
+    error = raised.value
+    error.add_note("seen")
+    for again in [copy.copy(error), copy.deepcopy(error), pickle.loads(pickle.dumps(error))]:
+        assert (type(again), str(again), again.errno) == (devexchange.SystemFailed, str(error), errno.ENOENT)
+        assert (again.status, again.status_name, again.__notes__) == (error.status, "DEVX_SYSTEM", ["seen"])
