@@ -11,8 +11,8 @@ use crate::in_order::InOrder;
 use crate::tensor_type::New;
 use crate::{convert, python, schema, value};
 
-/// A view of one array of a batch, whose memory it keeps: a sequence of values.
-#[pyclass(frozen, module = "devexchange")]
+/// A view of one array of a batch, whose memory it keeps: values by the number of their row, in order or reversed.
+#[pyclass(frozen, sequence, module = "devexchange")]
 pub(crate) struct Column {
     batch: Kept<Batch>,
     node: i64,

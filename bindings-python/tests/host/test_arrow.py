@@ -109,6 +109,7 @@ def test_columns():
     assert ours[0].to_pylist() == ours["number"].to_pylist() == ours[-5].to_pylist() == [1, None, 3, 4]
     assert (len(ours["text"]), ours["text"][1], ours["text"][-1], ours["text"].null_count) == (4, "b", "dd", 1)
     assert list(ours["number"]) == [1, None, 3, 4]
+    assert (list(reversed(ours["number"])), len(ours["number"])) == ([4, 3, None, 1], 4)
     assert [child.name for child in ours["struct"].children] == ["x"]
     assert isinstance(ours[0], Column)
     assert repr(ours["text"]) == '<devexchange.Column "text": 4 rows of utf8>'
