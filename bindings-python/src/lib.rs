@@ -82,6 +82,7 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         crate::queue::require_main_interpreter(module.py())?;
+        crate::error::add_classes(module)?;
         module.add("Tensor", crate::tensor_type::init(module.py())?)?;
         crate::quick::add_functions(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;

@@ -14,15 +14,22 @@ Any thread may use any object. An object whose memory is held here may lose its 
 of Python: it is then given up by Python's main thread soon after, or by the next call into this package.
 """
 
-from ._errors import Error, Failed, InvalidType, InvalidValue, OutOfMemory, OutOfRange, Refused, SystemFailed
 from ._native import (
     BatchStream,
     Column,
     DeviceStream,
+    Error,
+    Failed,
+    InvalidType,
+    InvalidValue,
     Memory,
     MemoryManager,
+    OutOfMemory,
+    OutOfRange,
     RecordBatch,
+    Refused,
     Schema,
+    SystemFailed,
     Tensor,
     __version__,
     empty,
