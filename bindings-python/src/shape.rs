@@ -16,9 +16,20 @@ pub(crate) fn from_python(shape: &Bound<'_, PyAny>) -> Result<Vec<i64>> {
     match shape.cast::<PySequence>() {
         Ok(extents) => match python::entries(extents, MAX_NDIM, |each| extent(&each))? {
             Some(extents) => Ok(extents),
-            None => refuse!(DEVX_INVALID_SHAPE, "shape has more than {MAX_NDIM} extents"),
+            None => too_many(extents),
         },
         Err(_) => wrong_type!("shape is {shape}: an int or a sequence of them was expected"),
+    }
+}
+
+fn too_many(extents: &Bound<'_, PySequence>) -> Result<Vec<i64>> {
+    match extents.len() {
+        Ok(n) => refuse!(DEVX_INVALID_SHAPE, "shape has {n} extents: more than {MAX_NDIM}"),
+        // Longer than Python can say.
+        Err(error) if error.is_instance_of::<PyOverflowError>(extents.py()) => {
+            refuse!(DEVX_INVALID_SHAPE, "shape has more than {MAX_NDIM} extents")
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -275,8 +275,8 @@ def test_names_that_are_none(names):
         from_dlpack(MATRIX).to_batch(names)
 
 
-@pytest.mark.parametrize("shape", [range(10**12), range(9 * 10**18), Endless(1), [1] * 65])
+@pytest.mark.parametrize("shape", [range(10**12), range(9 * 10**18), range(10**30), Endless(1), [1] * 65])
 def test_shape_without_an_end(shape):
     for make in [devexchange.empty, ipc.empty_shared]:
-        with pytest.raises(ValueError, match="shape has more than 64 extents"):
+        with pytest.raises(ValueError, match="shape has (.* extents: )?more than 64"):
             make(shape, "int8")
