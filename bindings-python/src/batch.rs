@@ -9,12 +9,13 @@ use devexchange_core::{Batch, Device};
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use crate::column::Column;
-use crate::error::{Error, Result, refuse};
+use crate::error::{Error, Result, refuse, wrong_type};
 use crate::handle::Handle;
-use crate::python::{call_if_there, in_order};
+use crate::in_order::InOrder;
+use crate::python::{self, call_if_there};
 use crate::schema::{self, Schema};
 use crate::tensor_type::New;
 use crate::{address, capsule, convert, device, dlpack, stream};
@@ -96,8 +97,9 @@ impl RecordBatch {
         Ok(self.get()?.length() as usize)
     }
 
-    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        in_order(slf)
+    fn __iter__(slf: Bound<'_, Self>) -> Result<InOrder> {
+        let n = slf.get().n_columns()?;
+        Ok(InOrder::new(slf.into_any(), n))
     }
 
     /// All rows as Python objects; those of a record batch are dicts.
@@ -277,20 +279,22 @@ impl RecordBatch {
 
 fn find(batch: &Batch, which: &Bound<'_, PyAny>) -> Result<DevxColumn> {
     let n = batch.n_columns();
-    let column = if let Ok(name) = which.extract::<String>() {
-        let Some(column) = batch.column_named(&name) else {
+    if let Ok(name) = which.cast::<PyString>() {
+        // With half a surrogate pair in it, it is the name of none.
+        let Ok(text) = name.to_str() else {
             return refuse!(DEVX_OUT_OF_RANGE, "there is no column {name:?}");
         };
-        column
-    } else {
-        let index = which.extract::<isize>()?;
-        let counted = if index < 0 { index + n as isize } else { index };
-        match usize::try_from(counted).ok().and_then(|counted| batch.column(counted)) {
-            Some(column) => column,
-            None => return refuse!(DEVX_OUT_OF_RANGE, "column is {index}: there are {n}"),
-        }
-    };
-    Ok(column.to_raw())
+        return match batch.column_named(text) {
+            Some(column) => Ok(column.to_raw()),
+            None => refuse!(DEVX_OUT_OF_RANGE, "there is no column {text:?}"),
+        };
+    }
+    let index = python::index(which)?;
+    let counted = index.map(|index| if index < 0 { index + n as i64 } else { index });
+    match counted.and_then(|counted| batch.column(usize::try_from(counted).ok()?)) {
+        Some(column) => Ok(column.to_raw()),
+        None => refuse!(DEVX_OUT_OF_RANGE, "column is {which}: there are {n}"),
+    }
 }
 
 /// Keyword arguments that this library does not know must be None (Arrow PyCapsule interface).
@@ -327,6 +331,9 @@ pub(crate) fn offered(obj: &Bound<'_, PyAny>) -> Result<Option<Batch>> {
 /// Takes an array and its schema out of their capsules, both or neither.
 fn import(pair: &Bound<'_, PyAny>, on_device: bool) -> Result<RecordBatch> {
     let (schema, array) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
+    if schema.is(&array) {
+        return wrong_type!("{schema} is there twice: a capsule with the schema and one with the array were expected");
+    }
     let schema = capsule::claim::<ArrowSchema>(&schema)?;
     if on_device {
         let array = capsule::claim::<ArrowDeviceArray>(&array)?;

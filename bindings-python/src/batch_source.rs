@@ -10,6 +10,7 @@ use pyo3::types::PyIterator;
 
 use crate::batch;
 use crate::error::{Result, to_core, wrong_type};
+use crate::python::Deeper;
 use crate::queue::{self, Aside, Held};
 
 /// Gives the iterator up at its end, at its first error, or when it is dropped, whatever is first.
@@ -55,6 +56,8 @@ impl Source {
 
 impl Kept {
     fn next(&self, py: Python<'_>) -> Result<Option<Batch>> {
+        // The iterator may be a stream of another one of these.
+        let _deeper = Deeper::enter(py, c" while a batch was asked for")?;
         // SAFETY: attached, and the owner keeps the object alive.
         let iterator = unsafe { Bound::from_borrowed_ptr(py, self.iterator.as_ptr()) };
         let Some(item) = iterator.cast_into::<PyIterator>().map_err(PyErr::from)?.next() else { return Ok(None) };

@@ -7,12 +7,12 @@ use pyo3::types::PyList;
 
 use crate::error::{Result, refuse};
 use crate::handle::Kept;
-use crate::python::in_order;
+use crate::in_order::InOrder;
 use crate::tensor_type::New;
-use crate::{convert, schema, value};
+use crate::{convert, python, schema, value};
 
-/// A view of one array of a batch, whose memory it keeps: a sequence of values.
-#[pyclass(frozen, module = "devexchange")]
+/// A view of one array of a batch, whose memory it keeps: values by the number of their row, in order or reversed.
+#[pyclass(frozen, sequence, module = "devexchange")]
 pub(crate) struct Column {
     batch: Kept<Batch>,
     node: i64,
@@ -99,16 +99,17 @@ impl Column {
         self.length as usize
     }
 
-    fn __getitem__<'py>(&self, py: Python<'py>, row: i64) -> Result<Bound<'py, PyAny>> {
-        let counted = if row < 0 { row + self.length } else { row };
-        if !(0..self.length).contains(&counted) {
-            return refuse!(DEVX_OUT_OF_RANGE, "row is {row}: the column has {}", self.length);
+    fn __getitem__<'py>(&self, py: Python<'py>, row: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+        let counted = python::index(row)?.map(|row| if row < 0 { row + self.length } else { row });
+        match counted.filter(|counted| (0..self.length).contains(counted)) {
+            Some(counted) => value::of(py, self.view()?, counted),
+            None => refuse!(DEVX_OUT_OF_RANGE, "row is {row}: the column has {}", self.length),
         }
-        value::of(py, self.view()?, counted)
     }
 
-    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        in_order(slf)
+    fn __iter__(slf: Bound<'_, Self>) -> InOrder {
+        let length = slf.get().__len__();
+        InOrder::new(slf.into_any(), length)
     }
 
     fn __repr__(&self) -> Result<String> {

@@ -1,17 +1,18 @@
 //! Tensors as columns, columns as tensors: the plan first, then the thing.
 
+use devexchange_core::arrow::MAX_NODES;
 use devexchange_core::convert::{self, Plan};
 use devexchange_core::dlpack::Copying;
 use devexchange_core::runtime::cuda::RawStream;
 use devexchange_core::{Batch, Column, Tensor as CoreTensor};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::IntoPyDict;
+use pyo3::types::{IntoPyDict, PySequence, PyString};
 
 use crate::batch::RecordBatch;
 use crate::dlpack::stream_of_copy;
-use crate::error::Result;
-use crate::python::Class;
+use crate::error::{Result, refuse, wrong_type};
+use crate::python::{self, Class};
 use crate::tensor_type::New;
 
 static PLAN: Class = Class::new("devexchange._types", "Plan");
@@ -69,12 +70,33 @@ pub(crate) fn plan_batch<'py>(py: Python<'py>, tensor: &CoreTensor) -> Result<Bo
 pub(crate) fn batch(
     py: Python<'_>,
     tensor: &CoreTensor,
-    names: Option<Vec<String>>,
+    names: Option<&Bound<'_, PyAny>>,
     copy: Option<bool>,
 ) -> Result<RecordBatch> {
-    let names = names.unwrap_or_default();
+    let names = match (names, tensor.shape()) {
+        (Some(names), &[_, columns]) => names_of(names, columns)?,
+        // What is no matrix is refused as such.
+        _ => Vec::new(),
+    };
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     Ok(RecordBatch::new(py.detach(|| convert::batch(tensor, &names, copying(copy)))?))
+}
+
+/// The names for so many columns.
+fn names_of(names: &Bound<'_, PyAny>, columns: i64) -> Result<Vec<String>> {
+    let Some(sequence) = names.cast::<PySequence>().ok().filter(|_| !names.is_instance_of::<PyString>()) else {
+        return wrong_type!("names is {names}: a sequence of str was expected");
+    };
+    // More columns no batch has.
+    let most = usize::try_from(columns).unwrap_or(0).min(MAX_NODES);
+    let name = |name: Bound<'_, PyAny>| match name.cast::<PyString>() {
+        Ok(name) => Ok(name.to_str()?.to_owned()),
+        Err(_) => wrong_type!("names has {name}: a str was expected"),
+    };
+    match python::entries(sequence, most, name)? {
+        Some(names) => Ok(names),
+        None => refuse!(DEVX_MISMATCH, "there are more than {most} names for {columns} columns"),
+    }
 }
 
 pub(crate) fn plan_fixed_shape_column<'py>(py: Python<'py>, tensor: &CoreTensor) -> Result<Bound<'py, PyAny>> {

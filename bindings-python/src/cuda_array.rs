@@ -9,8 +9,9 @@ use devexchange_core::abi::types::{
     DEVX_DEVICE, DEVX_INVALID_SHAPE, DEVX_INVALID_STREAM, DEVX_UNSUPPORTED, DEVX_VERSION, DevxStatus,
 };
 use devexchange_core::cuda_array::{self, Imported, NoStream, Request};
+use devexchange_core::layout::MAX_NDIM;
 use devexchange_core::{Owner, Tensor as CoreTensor};
-use pyo3::exceptions::PyAttributeError;
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyString, PyTuple};
 
@@ -109,8 +110,15 @@ unsafe impl Send for Mask {}
 
 impl Source {
     fn read(obj: &Bound<'_, PyAny>, with_mask: bool) -> Result<Self> {
-        let Some(interface) = obj.getattr_opt("__cuda_array_interface__")? else {
-            return wrong_type!("{} has no __cuda_array_interface__", obj.get_type());
+        let interface = match obj.getattr("__cuda_array_interface__") {
+            Err(error) if error.is_instance_of::<PyAttributeError>(obj.py()) => {
+                let text = format!("{} has no __cuda_array_interface__", obj.get_type());
+                let refused = PyTypeError::new_err(text);
+                // A property may say why.
+                refused.set_cause(obj.py(), Some(error));
+                return Err(refused.into());
+            }
+            interface => interface?,
         };
         let Ok(interface) = interface.cast_into::<PyDict>() else {
             return wrong_type!("__cuda_array_interface__ is not a dict");
@@ -241,9 +249,15 @@ fn integer(value: &Bound<'_, PyAny>, what: &str, beyond: DevxStatus) -> Result<i
 }
 
 fn integers(values: &Bound<'_, PyAny>, what: &str) -> Result<Vec<i64>> {
-    match values.cast::<PyTuple>() {
-        Ok(values) => values.iter().map(|value| integer(&value, what, DEVX_INVALID_SHAPE)).collect(),
-        Err(_) => wrong_type!("{what} is {values}: a tuple of ints was expected"),
+    let Ok(values) = values.cast::<PyTuple>() else {
+        return wrong_type!("{what} is {values}: a tuple of ints was expected");
+    };
+    match python::entries(values.as_sequence(), MAX_NDIM, |value| integer(&value, what, DEVX_INVALID_SHAPE))? {
+        Some(integers) => Ok(integers),
+        None => {
+            let n = values.len();
+            refuse!(DEVX_INVALID_SHAPE, "{what} has {n} entries, so ndim is {n}: it must be between 0 and {MAX_NDIM}")
+        }
     }
 }
 

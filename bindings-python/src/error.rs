@@ -70,6 +70,7 @@ struct Kind {
 macro_rules! kinds {
     ($($NAME:ident = $name:literal, $builtin:literal;)*) => {
         $(static $NAME: Kind = Kind { class: Class::new("devexchange._errors", $name), builtin: $builtin };)*
+        static CLASSES: &[(&str, &Class)] = &[("Error", &ERROR), $(($name, &$NAME.class)),*];
     };
 }
 kinds! {
@@ -84,6 +85,12 @@ kinds! {
 
 /// What all of ours are.
 static ERROR: Class = Class::new("devexchange._errors", "Error");
+
+/// Puts all of them into a module, which has them from there: whoever imports the package anew, in the same process, gets the
+/// classes that are raised, and not others of the same names.
+pub(crate) fn add_classes(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    CLASSES.iter().try_for_each(|(name, class)| module.add(*name, class.get(module.py())?))
+}
 
 /// For those who do not know Python: the text of what was raised, and its status if it is one of ours that has one. The
 /// exception itself is kept for who made the call ([`raised`]).

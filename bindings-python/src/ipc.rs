@@ -6,19 +6,28 @@ use std::time::Duration;
 
 use devexchange_core::ipc::{self, Client as CoreClient, Server as CoreServer, Users};
 use devexchange_core::{Batch, Tensor as CoreTensor};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyString, PyTuple};
 
 use crate::batch::RecordBatch;
 use crate::error::{Error, Result, refuse, wrong_type};
 use crate::handle::Handle;
+use crate::python::call_if_there;
 use crate::tensor::Tensor;
 use crate::tensor_type::New;
 use crate::{batch, convert, dlpack, dtype, queue, shape};
 
 /// Where a server listens: a path, as `str` or `os.PathLike`, or "@" and a name.
 fn address_of(given: &Bound<'_, PyAny>) -> Result<String> {
-    match given.extract::<PathBuf>()?.into_os_string().into_string() {
+    let path = match given.is_instance_of::<PyString>() {
+        true => Some(given.clone()),
+        false => call_if_there(given, intern!(given.py(), "__fspath__"))?,
+    };
+    let Some(path) = path.filter(|path| path.is_instance_of::<PyString>()) else {
+        return wrong_type!("address is {given}: a str, or an os.PathLike that gives one, was expected");
+    };
+    match path.extract::<PathBuf>()?.into_os_string().into_string() {
         Ok(address) => Ok(address),
         Err(address) => refuse!(DEVX_INVALID_TEXT, "address is {address:?}: not valid Unicode"),
     }
@@ -98,6 +107,8 @@ pub(crate) fn empty_shared(py: Python<'_>, shape: &Bound<'_, PyAny>, dtype: &Bou
 #[pyclass(frozen, module = "devexchange.ipc", weakref)]
 pub(crate) struct Server {
     server: Handle<CoreServer>,
+    /// The one that it answers for.
+    process: u32,
     /// Where it listens.
     #[pyo3(get)]
     address: String,
@@ -110,7 +121,7 @@ impl Server {
     fn new(py: Python<'_>, address: &Bound<'_, PyAny>) -> Result<Self> {
         let address = address_of(address)?;
         let server = py.detach(|| CoreServer::bind(&address))?;
-        Ok(Self { server: Handle::new("server", server), address })
+        Ok(Self { server: Handle::new("server", server), process: std::process::id(), address })
     }
 
     /// Offers a tensor or batch under a name, in place of what had that name: a `Tensor`, a `RecordBatch`, or an object
@@ -135,9 +146,15 @@ impl Server {
     }
 
     /// Ends an offer; whether there was one. What was given of it stays valid.
+    ///
+    /// Raises BufferError in a child of a fork, as `offer` does: what is offered is its parent's.
     #[pyo3(signature = (name, /))]
     fn withdraw(&self, name: &str) -> Result<bool> {
-        let withdrawn = self.server.get()?.withdraw(name);
+        let server = self.server.get()?;
+        if self.process != std::process::id() {
+            return refuse!(DEVX_UNSUPPORTED, "the server is of process {}, of which this is a fork", self.process);
+        }
+        let withdrawn = server.withdraw(name);
         queue::drain();
         Ok(withdrawn)
     }

@@ -26,6 +26,7 @@ mod error;
 mod exchange;
 mod exchange_table;
 mod handle;
+mod in_order;
 mod ipc;
 mod ledger;
 mod manager;
@@ -92,6 +93,7 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         crate::queue::require_main_interpreter(module.py())?;
+        crate::error::add_classes(module)?;
         module.add("Tensor", crate::tensor_type::init(module.py())?)?;
         crate::quick::add_functions(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;

@@ -14,7 +14,7 @@ use crate::handle::Handle;
 use crate::memory::Memory;
 use crate::python::Class;
 use crate::tensor_type::New;
-use crate::{buffer, device, dtype, queue, raised, shape, stream, written};
+use crate::{buffer, device, dtype, python, queue, raised, shape, stream, written};
 
 static MEMORY_INFO: Class = Class::new("devexchange._types", "MemoryInfo");
 static IPC_HANDLE: Class = Class::new("devexchange._types", "IpcHandle");
@@ -93,8 +93,9 @@ impl MemoryManager {
     /// `shareable` can be shared with other processes.
     #[staticmethod]
     #[pyo3(signature = (limit=None, keep=None, shareable=false))]
-    fn pool(limit: Option<usize>, keep: Option<u64>, shareable: bool) -> Result<Self> {
-        let options = PoolOptions { limit: limit.unwrap_or(usize::MAX), keep: keep.unwrap_or(u64::MAX) };
+    fn pool(limit: Option<&Bound<'_, PyAny>>, keep: Option<&Bound<'_, PyAny>>, shareable: bool) -> Result<Self> {
+        let keep = keep.map(|keep| python::size(keep, "keep")).transpose()?;
+        let options = PoolOptions { limit: limit_of(limit)?, keep: keep.map_or(u64::MAX, |keep| keep as u64) };
         Self::of(if shareable { Pool::shareable(options) } else { Pool::new(options) }?)
     }
 
@@ -102,8 +103,8 @@ impl MemoryManager {
     /// stand one over the other.
     #[staticmethod]
     #[pyo3(signature = (inner, limit=None))]
-    fn limited(inner: &Self, limit: Option<usize>) -> Result<Self> {
-        Self::of(Limited::new(inner.get()?, limit.unwrap_or(usize::MAX))?)
+    fn limited(inner: &Self, limit: Option<&Bound<'_, PyAny>>) -> Result<Self> {
+        Self::of(Limited::new(inner.get()?, limit_of(limit)?)?)
     }
 
     /// Prepares for allocations on a device. May be called any number of times.
@@ -124,14 +125,19 @@ impl MemoryManager {
     fn allocate(
         &self,
         py: Python<'_>,
-        bytes: usize,
+        bytes: &Bound<'_, PyAny>,
         device: (i32, i32),
         stream: Option<&Bound<'_, PyAny>>,
         mapped: bool,
         portable: bool,
         write_combined: bool,
     ) -> Result<Memory> {
-        let (kind, ordinal) = device;
+        let (bytes, (kind, ordinal)) = (python::size(bytes, "bytes")?, device);
+        // Of any other kind it is the number of a device, which the manager looks for.
+        let ordinal = match DeviceType(kind) {
+            DeviceType::CPU => Device::new(DeviceType::CPU, ordinal.into())?.id,
+            _ => ordinal,
+        };
         let stream = stream_or_none(Device { kind: DeviceType::CUDA, id: ordinal }, stream)?;
         let host = HostFlags { mapped, portable, write_combined };
         let request = Request { stream, host, ..Request::of(DeviceType(kind), ordinal, bytes) };
@@ -146,11 +152,12 @@ impl MemoryManager {
         &self,
         py: Python<'_>,
         memory: &Bound<'_, PyAny>,
-        bytes: Option<usize>,
+        bytes: Option<&Bound<'_, PyAny>>,
         device_id: i32,
         mapped: bool,
         portable: bool,
     ) -> Result<Memory> {
+        let bytes = bytes.map(|bytes| python::size(bytes, "bytes")).transpose()?;
         let (address, bytes, keep) = match bytes {
             None if memory.is_instance_of::<PyInt>() => {
                 return wrong_type!("memory is an address: bytes is needed, too");
@@ -230,6 +237,11 @@ impl MemoryManager {
             Err(_) => "<devexchange.MemoryManager closed>".to_owned(),
         }
     }
+}
+
+/// None is no limit.
+fn limit_of(limit: Option<&Bound<'_, PyAny>>) -> Result<usize> {
+    limit.map_or(Ok(usize::MAX), |limit| python::size(limit, "limit"))
 }
 
 /// Host memory, pinned until its owner is gone.

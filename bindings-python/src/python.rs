@@ -1,14 +1,17 @@
 //! What is written in Python and used from here: exceptions and records (`python/devexchange/_errors.py`,
 //! `_types.py`), and methods that an object may have.
 
-use core::ffi::c_long;
+use core::ffi::{CStr, c_long};
 use std::ptr::null_mut;
 
-use pyo3::exceptions::PyAttributeError;
+use devexchange_core::memory;
+use pyo3::exceptions::{PyAttributeError, PyOverflowError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::{PySequence, PyString, PyType};
+
+use crate::error::{Result, refuse, wrong_type};
 
 /// A class of a Python module, looked up once.
 pub(crate) struct Class {
@@ -36,6 +39,33 @@ impl Class {
     }
 }
 
+/// Whether it is an int, or something that stands for one (`numpy.int64`).
+pub(crate) fn is_index(value: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: attached, and an object.
+    unsafe { ffi::PyIndex_Check(value.as_ptr()) != 0 }
+}
+
+/// Where in a sequence; none if it is beyond all of them.
+pub(crate) fn index(value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    match value.extract() {
+        Ok(index) => Ok(Some(index)),
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// How many there are of something that is called `what`.
+pub(crate) fn size(value: &Bound<'_, PyAny>, what: &str) -> Result<usize> {
+    match value.extract() {
+        Ok(size) => Ok(size),
+        Err(_) if !is_index(value) => wrong_type!("{what} is {value}: an int was expected"),
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
+            refuse!(DEVX_INVALID_ARGUMENT, "{what} is {value}: it must be between 0 and {}", usize::MAX)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// What a method gives that takes no arguments; none if the object has no such method. It is called without being
 /// looked for first, and without an object for a method that is bound.
 pub(crate) fn call_if_there<'py>(
@@ -50,12 +80,43 @@ pub(crate) fn call_if_there<'py>(
     }
 }
 
-/// An iterator over what an object gives for 0, 1, 2, …, until that is an `IndexError`.
-pub(crate) fn in_order<'py>(obj: &Bound<'py, impl Sized>) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: attached, and the object is valid.
-    let iterator = unsafe { ffi::PySeqIter_New(obj.as_ptr()) };
-    // SAFETY: a new reference, or none with an exception.
-    unsafe { Bound::from_owned_ptr_or_err(obj.py(), iterator) }
+/// The entries of a sequence, as `each` makes them; none if there are more than `most`. How long it is, is not asked: that is
+/// a number of the caller's, which must not say how much memory is asked for.
+pub(crate) fn entries<'py, T>(
+    sequence: &Bound<'py, PySequence>,
+    most: usize,
+    mut each: impl FnMut(Bound<'py, PyAny>) -> Result<T>,
+) -> Result<Option<Vec<T>>> {
+    let mut entries = Vec::new();
+    for entry in sequence.try_iter()? {
+        if entries.len() == most {
+            return Ok(None);
+        }
+        memory::push(&mut entries, each(entry?)?)?;
+    }
+    Ok(Some(entries))
+}
+
+/// A call into Python that may come back here and call again. Python allows so many within each other; one more is a
+/// `RecursionError`, where the stack would be full.
+pub(crate) struct Deeper<'py>(Python<'py>);
+
+impl<'py> Deeper<'py> {
+    /// `meanwhile` ends the text of the error: " while …".
+    pub(crate) fn enter(py: Python<'py>, meanwhile: &'static CStr) -> PyResult<Self> {
+        // SAFETY: attached, and a text that ends.
+        match unsafe { ffi::Py_EnterRecursiveCall(meanwhile.as_ptr()) } {
+            0 => Ok(Self(py)),
+            _ => Err(PyErr::fetch(py)),
+        }
+    }
+}
+
+impl Drop for Deeper<'_> {
+    fn drop(&mut self) {
+        // SAFETY: attached, and entered once.
+        unsafe { ffi::Py_LeaveRecursiveCall() }
+    }
 }
 
 /// Does something with a thing of this thread's while other threads may run Python: what is done may wait for one that

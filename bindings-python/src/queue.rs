@@ -5,6 +5,7 @@
 //! later by other threads is left to the process, and the trace says so.
 
 use core::ffi::{c_int, c_void};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -110,7 +111,12 @@ fn wake() {
 
 extern "C" fn pending_call(_: *mut c_void) -> c_int {
     waking().scheduled = false;
-    drain();
+    // After a release in another interpreter, CPython before 3.12 may run this there. To enter the main one from there would be
+    // to wait for the GIL that this thread has. What is queued waits for the next call of the main one.
+    // SAFETY: who runs pending calls is attached.
+    if interpreter(unsafe { Python::assume_attached() }) == MAIN_INTERPRETER {
+        drain();
+    }
     0
 }
 
@@ -122,20 +128,38 @@ pub(crate) fn drain() {
     }
 }
 
+thread_local! {
+    /// Whether this thread is in [`give_up`].
+    static GIVING_UP: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What is given up may hold something else of the queue's, and that again: the innermost comes out in the loop of the outermost,
+/// so that a long chain takes no more of the stack than a short one.
 #[cold]
 fn give_up() {
+    struct Outermost;
+    impl Drop for Outermost {
+        fn drop(&mut self) {
+            GIVING_UP.set(false);
+        }
+    }
+    if GIVING_UP.replace(true) {
+        return;
+    }
+    let _outermost = Outermost;
     Python::try_attach(|py| {
         let _aside = Aside::new(py);
-        // Before the queue is looked into: what is pushed from now on is seen by it, or by the next call.
-        PUSHED.swap(false, AcqRel);
         let mut tokens = [0; 32];
         loop {
+            // Before the queue is looked into: what is pushed from now on is seen by it, or by the next call.
+            PUSHED.swap(false, AcqRel);
             let taken = QUEUE.drain(&mut tokens);
             for &token in tokens.iter().take(taken) {
                 // SAFETY: made by `owner`, and a token comes out once.
                 drop(unsafe { Box::from_raw(pointer(token)) });
             }
-            if taken < tokens.len() {
+            // Not before nothing is left: who pushed something meanwhile, on this thread, has returned at once.
+            if taken == 0 {
                 break;
             }
         }
@@ -189,17 +213,23 @@ pub(crate) fn keep<T>(made: std::result::Result<T, Refused<Owner>>) -> devexchan
 }
 
 /// Refuses other interpreters of the process: the one queue cannot tell whose an object is.
-pub(crate) fn require_main_interpreter(_py: Python<'_>) -> PyResult<()> {
-    // SAFETY: attached, so there is a current interpreter.
-    let interpreter = unsafe { ffi::PyInterpreterState_Get() };
-    // SAFETY: as above.
-    let id = unsafe { ffi::PyInterpreterState_GetID(interpreter) };
-    match id {
-        0 => Ok(()),
-        _ => Err(PyImportError::new_err(format!(
+pub(crate) fn require_main_interpreter(py: Python<'_>) -> PyResult<()> {
+    match interpreter(py) {
+        MAIN_INTERPRETER => Ok(()),
+        id => Err(PyImportError::new_err(format!(
             "this is interpreter {id}: devexchange is for the main interpreter only"
         ))),
     }
+}
+
+const MAIN_INTERPRETER: i64 = 0;
+
+/// The number of the interpreter that this thread is attached to.
+fn interpreter(_py: Python<'_>) -> i64 {
+    // SAFETY: attached, so there is a current interpreter.
+    let current = unsafe { ffi::PyInterpreterState_Get() };
+    // SAFETY: as above.
+    unsafe { ffi::PyInterpreterState_GetID(current) }
 }
 
 /// Sees to it that the end of the interpreter is noticed.

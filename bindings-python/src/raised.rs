@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use pyo3::exceptions::{PyException, PyKeyboardInterrupt};
+use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyRecursionError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -18,7 +18,7 @@ thread_local! {
 
 /// Makes a call that may come back to Python on this thread; meanwhile other threads may run Python. If it fails after an
 /// exception, that is the cause of the error. What is no error of the program's but its end (`KeyboardInterrupt`,
-/// `SystemExit`) is raised as it is.
+/// `SystemExit`) is raised as it is, and so is a `RecursionError`: as a cause it would be that of each call on the way.
 pub(crate) fn calling<T: Send>(py: Python<'_>, call: impl FnOnce() -> devexchange_core::Result<T> + Send) -> Result<T> {
     let within = Within::new();
     let done = py.detach(call);
@@ -32,7 +32,9 @@ pub(crate) fn calling<T: Send>(py: Python<'_>, call: impl FnOnce() -> devexchang
             Ok(value)
         }
         (Err(error), None) => Err(error.into()),
-        (Err(_), Some(raised)) if !is_error(py, &raised) => Err(Error::Python(raised)),
+        (Err(_), Some(raised)) if !is_error(py, &raised) || raised.is_instance_of::<PyRecursionError>(py) => {
+            Err(Error::Python(raised))
+        }
         (Err(error), Some(raised)) => {
             let error = exception(py, &error);
             error.set_cause(py, Some(raised));

@@ -132,9 +132,15 @@ pub(crate) fn wanted(obj: &Bound<'_, PyAny>) -> Result<CoreSchema> {
 /// expect; but data with other fields than it asked for is refused (Arrow PyCapsule interface, "Schema requests").
 pub(crate) fn check_request(schema: &CoreSchema, requested: Option<&Bound<'_, PyAny>>) -> Result<()> {
     let Some(requested) = requested else { return Ok(()) };
-    let requested = import(requested)?;
-    let (wanted, there) = (requested.root().n_children(), schema.root().n_children());
-    if wanted != there {
+    let claim = capsule::claim::<ArrowSchema>(requested)?;
+    // It stays the consumer's, whatever comes of the call: nothing is moved out of it.
+    // SAFETY: what a capsule of this name holds is valid, and claimed by this call.
+    let requested = unsafe { &*claim.pointer };
+    if requested.release.is_none() {
+        return refuse!(DEVX_RELEASED, "requested_schema.release is NULL: the schema was released or moved from");
+    }
+    let (wanted, there) = (requested.n_children, schema.root().n_children());
+    if usize::try_from(wanted) != Ok(there) {
         return refuse!(DEVX_INVALID_CHILDREN, "requested_schema has {wanted} fields: the data has {there}");
     }
     Ok(())

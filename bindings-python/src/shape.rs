@@ -1,11 +1,12 @@
 //! Shapes, as programs name them.
 
+use devexchange_core::layout::MAX_NDIM;
 use pyo3::exceptions::PyOverflowError;
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PySequence;
 
 use crate::error::{Result, refuse, wrong_type};
+use crate::python::{self, is_index};
 
 /// From one extent, or a sequence of them. An extent is an int, or something that stands for one (`numpy.int64`).
 pub(crate) fn from_python(shape: &Bound<'_, PyAny>) -> Result<Vec<i64>> {
@@ -13,14 +14,23 @@ pub(crate) fn from_python(shape: &Bound<'_, PyAny>) -> Result<Vec<i64>> {
         return Ok(vec![extent(shape)?]);
     }
     match shape.cast::<PySequence>() {
-        Ok(extents) => extents.try_iter()?.map(|each| extent(&each?)).collect(),
+        Ok(extents) => match python::entries(extents, MAX_NDIM, |each| extent(&each))? {
+            Some(extents) => Ok(extents),
+            None => too_many(extents),
+        },
         Err(_) => wrong_type!("shape is {shape}: an int or a sequence of them was expected"),
     }
 }
 
-fn is_index(value: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: attached, and an object.
-    unsafe { ffi::PyIndex_Check(value.as_ptr()) != 0 }
+fn too_many(extents: &Bound<'_, PySequence>) -> Result<Vec<i64>> {
+    match extents.len() {
+        Ok(n) => refuse!(DEVX_INVALID_SHAPE, "shape has {n} extents: more than {MAX_NDIM}"),
+        // Longer than Python can say.
+        Err(error) if error.is_instance_of::<PyOverflowError>(extents.py()) => {
+            refuse!(DEVX_INVALID_SHAPE, "shape has more than {MAX_NDIM} extents")
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn extent(value: &Bound<'_, PyAny>) -> Result<i64> {

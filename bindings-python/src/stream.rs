@@ -6,6 +6,7 @@ use pyo3::types::{PyBool, PyInt};
 
 use crate::device_stream::DeviceStream;
 use crate::error::{Result, refuse, wrong_type};
+use crate::python::is_index;
 
 /// The number of a stream: of one of this package's, which names the device of a default stream, or as [`plain_number`].
 pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
@@ -15,8 +16,8 @@ pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
     }
 }
 
-/// The number of a stream: an integer as the protocols write it, or an object with `__cuda_stream__`, which gives a
-/// pair of a version and a handle (cuda.core, "CUDA stream protocol").
+/// The number of a stream: an integer as the protocols write it, something that stands for one (`numpy.int64`), or an object
+/// with `__cuda_stream__`, which gives a pair of a version and a handle (cuda.core, "CUDA stream protocol").
 pub(crate) fn plain_number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
     if stream.is_instance_of::<PyBool>() {
         return wrong_type!("stream is {stream}: a bool is not a stream");
@@ -25,6 +26,9 @@ pub(crate) fn plain_number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
         return integer(stream);
     }
     let Some(protocol) = stream.getattr_opt("__cuda_stream__")? else {
+        if is_index(stream) {
+            return integer(stream);
+        }
         return wrong_type!("stream is {stream}: neither an integer nor an object with __cuda_stream__");
     };
     let (version, handle) = protocol.call0()?.extract::<(i64, Bound<'_, PyAny>)>()?;

@@ -15,7 +15,7 @@ use crate::dlpack::Asked;
 use crate::error::{Result, refuse, wrong_type};
 use crate::handle::Handle;
 use crate::tensor_type::New;
-use crate::{address, buffer, convert, cuda_array, device, dlpack, exchange_table, stream};
+use crate::{address, buffer, convert, cuda_array, device, dlpack, exchange_table, stream, version};
 
 /// N-dimensional memory of somebody's: what it is, where it is, who keeps it alive and when it may be touched.
 ///
@@ -190,7 +190,7 @@ impl Tensor {
     /// A matrix as a record batch with a column for each column, named by `names`, or "0", "1" and so on. `copy` is as
     /// for `from_dlpack`. A view needs columns whose values follow each other (column-major).
     #[pyo3(signature = (names=None, *, copy=None))]
-    fn to_batch(&self, py: Python<'_>, names: Option<Vec<String>>, copy: Option<bool>) -> Result<RecordBatch> {
+    fn to_batch(&self, py: Python<'_>, names: Option<&Bound<'_, PyAny>>, copy: Option<bool>) -> Result<RecordBatch> {
         convert::batch(py, &self.get()?, names, copy)
     }
 
@@ -223,10 +223,11 @@ impl Tensor {
         &self,
         py: Python<'py>,
         stream: Option<&Bound<'py, PyAny>>,
-        max_version: Option<(u32, u32)>,
+        max_version: Option<&Bound<'py, PyAny>>,
         dl_device: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
+        let max_version = max_version.map(version::from_python).transpose()?;
         let device = dl_device.map(device::asked).transpose()?;
         let asked = Asked { stream: stream::optional(stream)?, max_version, device, copy };
         dlpack::export(py, self.get()?, &asked)

@@ -3,9 +3,11 @@
 use std::cell::UnsafeCell;
 
 use devexchange_core::abi::dlpack::DLPackVersion;
+use pyo3::exceptions::PyOverflowError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::error::{Result, refuse, wrong_type};
 use crate::python;
 use crate::quick::borrowed;
 
@@ -56,7 +58,7 @@ unsafe fn read(
         // SAFETY: names are a tuple, and this is one of them.
         let name = unsafe { ffi::PyTuple_GetItem(names, at as ffi::Py_ssize_t) };
         // SAFETY: a string, which the tuple keeps.
-        match unsafe { text(name) }? {
+        match unsafe { text(py, name) }? {
             b"max_version" => {
                 // SAFETY: an argument of the call.
                 let pair = unsafe { borrowed::<PyAny>(py, value) };
@@ -69,8 +71,22 @@ unsafe fn read(
         }
     }
     let Some(asked) = asked else { return Some(UNNAMED) };
-    keep(py, asked);
+    // SAFETY: a pair, as was seen above.
+    if unsafe { is_plain(asked.value) } {
+        keep(py, asked);
+    }
     Some(asked.version)
+}
+
+/// The version that `max_version` names.
+pub(crate) fn from_python(asked: &Bound<'_, PyAny>) -> Result<(u32, u32)> {
+    match asked.extract() {
+        Ok(version) => Ok(version),
+        Err(error) if error.is_instance_of::<PyOverflowError>(asked.py()) => {
+            refuse!(DEVX_INVALID_ARGUMENT, "max_version is {asked}: its numbers must be between 0 and {}", u32::MAX)
+        }
+        Err(_) => wrong_type!("max_version is {asked}: a pair (major, minor) is needed"),
+    }
 }
 
 fn none(_py: Python<'_>) -> *mut ffi::PyObject {
@@ -123,12 +139,33 @@ fn keep(_py: Python<'_>, asked: Asked) {
     }
 }
 
+/// Whether a pair has nothing but two numbers: what is of a class of a program's may refer to anything, and would keep it.
+///
+/// # Safety
+/// A borrowed tuple of two items.
+unsafe fn is_plain(pair: *mut ffi::PyObject) -> bool {
+    let is_number = |at| {
+        // SAFETY: the caller's contract.
+        let item = unsafe { ffi::PyTuple_GetItem(pair, at) };
+        // SAFETY: an object, which the tuple keeps.
+        unsafe { ffi::PyLong_CheckExact(item) != 0 }
+    };
+    // SAFETY: as above.
+    let is_tuple = unsafe { ffi::PyTuple_CheckExact(pair) != 0 };
+    is_tuple && is_number(0) && is_number(1)
+}
+
 /// # Safety
 /// A borrowed string, which lives as long as the result is used.
-unsafe fn text<'a>(string: *mut ffi::PyObject) -> Option<&'a [u8]> {
+unsafe fn text<'a>(py: Python<'_>, string: *mut ffi::PyObject) -> Option<&'a [u8]> {
     let mut length = 0;
     // SAFETY: the caller's contract.
     let first = unsafe { ffi::PyUnicode_AsUTF8AndSize(string, &raw mut length) };
+    if first.is_null() {
+        // It cannot be written as UTF-8, so it is none of the names that are known.
+        python::has_raised(py);
+        return None;
+    }
     // SAFETY: the string keeps its text.
-    (!first.is_null()).then(|| unsafe { std::slice::from_raw_parts(first.cast(), length as usize) })
+    Some(unsafe { std::slice::from_raw_parts(first.cast(), length as usize) })
 }

@@ -15,6 +15,7 @@ use devexchange_core::order::NO_SYNC;
 use devexchange_core::runtime::cuda::{Hold, RawStream};
 use devexchange_core::{DeviceType, Error as CoreError, Owner, error as core_error, text};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::error::{self, Result, refuse, wrong_type};
 use crate::memory::Memory;
@@ -211,9 +212,12 @@ unsafe extern "C" fn ipc_handle(
 ) -> DevxStatus {
     let act = |manager: &Bound<'_, PyAny>| {
         let given = manager.call_method1("ipc_handle", (address.addr(),))?;
-        let (handle, offset, bytes, device_id) = given.extract::<(Vec<u8>, i64, i64, i32)>()?;
-        let Ok(handle) = <[u8; 64]>::try_from(handle.as_slice()) else {
-            return refuse!(DEVX_CALLBACK, "handle has {} bytes: 64 are needed", handle.len());
+        let (handle, offset, bytes, device_id) = given.extract::<(Bound<'_, PyAny>, i64, i64, i32)>()?;
+        let Ok(handle) = handle.cast::<PyBytes>() else {
+            return wrong_type!("handle is {handle}: bytes are needed");
+        };
+        let Ok(handle) = <[u8; 64]>::try_from(handle.as_bytes()) else {
+            return refuse!(DEVX_CALLBACK, "handle has {} bytes: 64 are needed", handle.as_bytes().len());
         };
         // SAFETY: the table's contract: there is room for it.
         unsafe { out.write(DevxIpcHandle { handle, offset, bytes, device_id, reserved: 0 }) };

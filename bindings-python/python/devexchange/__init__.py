@@ -16,15 +16,22 @@ of Python: it is then given up by Python's main thread soon after, or by the nex
 """
 
 from ._async import AsyncReader, AsyncWriter
-from ._errors import Error, Failed, InvalidType, InvalidValue, OutOfMemory, OutOfRange, Refused, SystemFailed
 from ._native import (
     BatchStream,
     Column,
     DeviceStream,
+    Error,
+    Failed,
+    InvalidType,
+    InvalidValue,
     Memory,
     MemoryManager,
+    OutOfMemory,
+    OutOfRange,
     RecordBatch,
+    Refused,
     Schema,
+    SystemFailed,
     Tensor,
     __version__,
     empty,

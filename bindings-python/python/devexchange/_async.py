@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from . import _native
-from ._errors import Error
 from ._types import ProducerError, Received
 
 if TYPE_CHECKING:
@@ -301,7 +300,7 @@ class AsyncWriter:
             else:
                 text = "".join(traceback.format_exception_only(exception)).strip()
                 # The first error is the one to tell.
-                with suppress(Error):
+                with suppress(_native.Error):
                     self.fail(EIO, text.encode(errors="replace").decode())
         finally:
             self.close()

@@ -23,7 +23,11 @@ class Error(Exception):
         return _native.status_name(self.status)
 
     def __reduce__(self):
-        return type(self), (str(self), self.status, self.driver_code), self.__dict__
+        state = dict(self.__dict__)
+        # OSError does not keep it among the attributes.
+        if isinstance(self, OSError) and self.errno is not None:
+            state["errno"] = self.errno
+        return type(self), (str(self), self.status, self.driver_code), state
 
 
 class Refused(Error, BufferError):

@@ -6,6 +6,14 @@ from typing import Any, ClassVar, Literal, Protocol, Self, SupportsIndex, final,
 
 from typing_extensions import CapsuleType
 
+from ._errors import Error as Error
+from ._errors import Failed as Failed
+from ._errors import InvalidType as InvalidType
+from ._errors import InvalidValue as InvalidValue
+from ._errors import OutOfMemory as OutOfMemory
+from ._errors import OutOfRange as OutOfRange
+from ._errors import Refused as Refused
+from ._errors import SystemFailed as SystemFailed
 from ._types import Count, Device, IpcHandle, MemoryInfo, MemoryRequest, Plan, ProducerError, Received, Statistics
 
 __version__: str
@@ -13,7 +21,7 @@ __version__: str
 class _CudaStream(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
-_Stream = int | _CudaStream
+_Stream = SupportsIndex | _CudaStream
 _Pair = tuple[int, int]
 _Device = _Pair | str
 

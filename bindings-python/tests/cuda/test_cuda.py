@@ -237,6 +237,17 @@ def test_device_memory_is_no_buffer(cuda):
         memoryview(from_dlpack(VALUES, device=CUDA, stream=cuda.producer))
 
 
+def test_array_that_says_why_there_is_none():
+    class Why:
+        @property
+        def __cuda_array_interface__(self):
+            raise AttributeError("it was given away")
+
+    with pytest.raises(TypeError, match="Why'> has no __cuda_array_interface__") as raised:
+        from_cuda_array_interface(Why())
+    assert str(raised.value.__cause__) == "it was given away"
+
+
 def test_streams_that_are_refused(cuda):
     tensor = from_dlpack(VALUES, device=CUDA, stream=cuda.producer)
     with pytest.raises(ValueError, match="stream is 0"):

@@ -9,7 +9,7 @@ import numpy
 import pyarrow
 import pytest
 from nanoarrow.device import c_device_array
-from structs import new_capsule
+from structs import is_valid, new_capsule
 
 import devexchange
 from devexchange import BatchStream, Column, RecordBatch, Schema, from_arrow, from_dlpack
@@ -109,6 +109,7 @@ def test_columns():
     assert ours[0].to_pylist() == ours["number"].to_pylist() == ours[-5].to_pylist() == [1, None, 3, 4]
     assert (len(ours["text"]), ours["text"][1], ours["text"][-1], ours["text"].null_count) == (4, "b", "dd", 1)
     assert list(ours["number"]) == [1, None, 3, 4]
+    assert (list(reversed(ours["number"])), len(ours["number"])) == ([4, 3, None, 1], 4)
     assert [child.name for child in ours["struct"].children] == ["x"]
     assert isinstance(ours[0], Column)
     assert repr(ours["text"]) == '<devexchange.Column "text": 4 rows of utf8>'
@@ -119,6 +120,30 @@ def test_columns():
     for row in [4, -5]:
         with pytest.raises(IndexError, match="row is"):
             ours[0][row]
+
+
+@pytest.mark.parametrize("which", [10**30, -(10**30), 2**63, "\ud800"])
+def test_column_or_row_beyond_all(which):
+    ours = from_arrow(batch())
+    with pytest.raises(devexchange.OutOfRange, match="there is no column" if isinstance(which, str) else str(which)):
+        ours[which]
+    if isinstance(which, int):
+        with pytest.raises(devexchange.OutOfRange, match=f"row is {which}: the column has 4"):
+            ours["number"][which]
+    for wrong in [1.5, None, slice(0, 1)]:
+        with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+            ours["number"][wrong]
+
+
+def test_one_capsule_for_both():
+    class Twice:
+        def __arrow_c_array__(self, requested_schema=None):
+            return schema, schema
+
+    schema, _ = from_arrow(batch()).__arrow_c_array__()
+    with pytest.raises(TypeError, match="is there twice"):
+        from_arrow(Twice())
+    assert is_valid(schema, b"arrow_schema")
 
 
 def test_names_of_columns():
@@ -245,6 +270,30 @@ def test_schema_that_is_asked_for():
             export(fewer.__arrow_c_schema__())
     with pytest.raises(TypeError, match="arrow_schema"):
         ours.__arrow_c_array__(1)
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_schema_that_is_asked_for_stays_its_owners(on_device):
+    def exports():
+        of_batch, of_stream = from_arrow(batch()), stream_of(batch())
+        if on_device:
+            return [of_batch.__arrow_c_device_array__, of_stream.__arrow_c_device_stream__]
+        return [of_batch.__arrow_c_array__, of_stream.__arrow_c_stream__]
+
+    fits, fewer = batch().schema, pyarrow.schema([("number", pyarrow.int64())])
+    for wanted in [fits, fewer]:
+        capsule = wanted.__arrow_c_schema__()
+        for export in exports() + exports():
+            if wanted is fits:
+                export(capsule)
+            else:
+                with pytest.raises(ValueError, match="requested_schema has 1 fields: the data has 5"):
+                    export(capsule)
+        assert pyarrow.Schema._import_from_c_capsule(capsule) == wanted
+        for export in exports():
+            with pytest.raises(ValueError, match="requested_schema.release is NULL"):
+                export(capsule)
+        assert is_valid(capsule, b"arrow_schema")
 
 
 class RequestedBy:

@@ -287,6 +287,22 @@ def test_error_that_is_on_its_way_stays():
         assert str(error) == "first"
 
 
+def test_streams_of_streams_have_an_end():
+    """As deep as Python lets its calls be, and not until the stack is full."""
+    stream = BatchStream.of(SCHEMA, [batch(1)])
+    for _ in range(20_000):
+        stream = BatchStream.of(SCHEMA, stream)
+    with pytest.raises(RecursionError):
+        next(stream)
+
+
+def test_streams_of_streams_that_python_can_call():
+    stream = BatchStream.of(SCHEMA, [batch(1)])
+    for _ in range(50):
+        stream = BatchStream.of(SCHEMA, stream)
+    assert numbers(stream) == [1]
+
+
 def run(program):
     """A program of its own, to its end."""
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60)

@@ -9,6 +9,7 @@ import pytest
 import structs
 from test_dlpack_in import DTYPES, LAYOUTS, element_strides, matrix
 
+import devexchange
 from devexchange import empty, from_buffer, from_dlpack
 
 
@@ -182,3 +183,13 @@ def test_element_type_without_a_format():
     assert tensor.dtype == "bfloat16"
     with pytest.raises(BufferError, match="bfloat16"):
         memoryview(tensor)
+
+
+def test_long_chain_of_views_ends():
+    """Each holds the one before: to give one up within another would take the whole stack."""
+    tensor = empty(3)
+    for _ in range(20_000):
+        tensor = from_buffer(tensor)
+    assert devexchange.outstanding() > 20_000
+    del tensor
+    assert devexchange.outstanding() == 0

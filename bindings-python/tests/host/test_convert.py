@@ -1,10 +1,14 @@
 """Matrices as record batches, columns of arrow.fixed_shape_tensor: compared with NumPy and PyArrow."""
 
+import collections.abc
+import sys
+
 import numpy
 import pyarrow
 import pytest
 
-from devexchange import from_arrow, from_dlpack
+import devexchange
+from devexchange import InvalidType, from_arrow, from_dlpack, ipc
 
 TYPES = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"]
 MATRIX = numpy.asfortranarray(numpy.arange(6.0).reshape(2, 3))
@@ -244,3 +248,35 @@ def test_parameters_that_are_wrong(parameters, text):
     assert column.plan_tensor().kind == "impossible"
     with pytest.raises(BufferError, match=text):
         column.to_tensor()
+
+
+class Endless(collections.abc.Sequence):
+    """As long as a sequence can be, although it has no memory for that."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __len__(self):
+        return sys.maxsize
+
+    def __getitem__(self, index):
+        return self.value
+
+
+@pytest.mark.parametrize("names", [Endless("a"), ["a"] * 4])
+def test_more_names_than_columns(names):
+    with pytest.raises(InvalidType, match="more than 3 names for 3 columns"):
+        from_dlpack(MATRIX).to_batch(names)
+
+
+@pytest.mark.parametrize("names", [range(10**13), range(9 * 10**18), Endless(1), [1], "abc", 1, {"a": 1}])
+def test_names_that_are_none(names):
+    with pytest.raises(TypeError, match="names (is|has) .*str was expected"):
+        from_dlpack(MATRIX).to_batch(names)
+
+
+@pytest.mark.parametrize("shape", [range(10**12), range(9 * 10**18), range(10**30), Endless(1), [1] * 65])
+def test_shape_without_an_end(shape):
+    for make in [devexchange.empty, ipc.empty_shared]:
+        with pytest.raises(ValueError, match="shape has (.* extents: )?more than 64"):
+            make(shape, "int8")

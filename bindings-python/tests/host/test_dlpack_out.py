@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import gc
+import re
 import subprocess
 import sys
 import textwrap
@@ -125,6 +126,30 @@ def test_device_that_is_asked_for():
 def test_stream_for_the_host_is_refused(stream):
     with pytest.raises(ValueError, match=f"stream is {stream}"):
         tensor_of(1).__dlpack__(stream=stream)
+
+
+def test_stream_that_stands_for_a_number():
+    tensor = tensor_of(1, 2)
+    assert is_valid(tensor.__dlpack__(stream=numpy.int64(-1)), b"dltensor")
+    with pytest.raises(ValueError, match="stream is 5"):
+        tensor.__dlpack__(stream=numpy.int64(5))
+
+
+@pytest.mark.parametrize("version", [(-1, 0), (2**40, 0), (1, 2**32)])
+def test_version_that_is_none(version):
+    with pytest.raises(ValueError, match=re.escape(f"max_version is {version}: its numbers must be between 0 and")):
+        tensor_of(1, 2).__dlpack__(max_version=version)
+
+
+@pytest.mark.parametrize("version", [1, "1.0", [1, 0], (1,), (1, 0, 0), (1.0, 0)])
+def test_version_that_is_no_pair(version):
+    with pytest.raises(TypeError, match="max_version is .*: a pair"):
+        tensor_of(1, 2).__dlpack__(max_version=version)
+
+
+def test_keyword_that_is_no_text():
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        tensor_of(1, 2).__dlpack__(**{"\ud800": None})
 
 
 def test_stream_that_is_no_number():

@@ -1,8 +1,10 @@
 """Host memory shared with other processes."""
 
+import copy
 import errno
 import multiprocessing
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -242,7 +244,9 @@ def test_fork_has_no_part_in_what_its_parent_offers():
                     with pytest.raises(BufferError, match="the server is of process .*, of which this is a fork"):
                         server.offer("values", thing)
                     refused.append(thing)
-                os._exit(0 if len(refused) == 2 and not server.withdraw("values") else 1)
+                with pytest.raises(BufferError, match="the server is of process .*, of which this is a fork"):
+                    server.withdraw("values")
+                os._exit(0 if len(refused) == 2 else 1)
             finally:
                 os._exit(2)
         assert os.waitpid(child, 0)[1] == 0
@@ -460,3 +464,25 @@ def test_everything_is_declared_and_described():
         assert f"{kind} {thing.__name__}(" in stub
         for member in [name for name in getattr(thing, "__dict__", ()) if not name.startswith("_")]:
             assert getattr(thing, member).__doc__ and f" {member}" in stub, (thing, member)
+
+
+class GivesBytes:
+    def __fspath__(self):
+        return b"/tmp/socket"
+
+
+@pytest.mark.parametrize("address", [5, None, b"/tmp/socket", GivesBytes()])
+def test_address_that_is_no_path(address):
+    for kind in [ipc.Server, ipc.Client]:
+        with pytest.raises(TypeError, match="address is .*: a str, or an os.PathLike that gives one, was expected"):
+            kind(address)
+
+
+def test_error_that_is_copied_has_its_number():
+    with pytest.raises(devexchange.SystemFailed) as raised:
+        ipc.Client("/nowhere/socket")
+    error = raised.value
+    error.add_note("seen")
+    for again in [copy.copy(error), copy.deepcopy(error), pickle.loads(pickle.dumps(error))]:
+        assert (type(again), str(again), again.errno) == (devexchange.SystemFailed, str(error), errno.ENOENT)
+        assert (again.status, again.status_name, again.__notes__) == (error.status, "DEVX_SYSTEM", ["seen"])

@@ -125,6 +125,40 @@ def test_what_a_manager_does_not_have():
         MemoryManager(object())
 
 
+def test_number_of_a_device_that_host_memory_has_not():
+    manager = MemoryManager.host_only()
+    with pytest.raises(BufferError, match="device_id is 7: the cpu is 0 or -1"):
+        manager.allocate(10, (1, 7))
+    with manager.allocate(10, (1, -1)) as memory:
+        assert memory.device == Device(1, 0)
+
+
+@pytest.mark.parametrize(
+    "handle, text", [(range(10**15), "handle is range.*: bytes are needed"), (b"short", "handle has 5 bytes: 64 are")]
+)
+def test_handle_that_is_none(handle, text):
+    class Gives(Arena):
+        def ipc_handle(self, address):
+            return handle, 0, 10, 0
+
+    with pytest.raises(devexchange.Failed, match=text):
+        MemoryManager(Gives()).ipc_handle(5)
+
+
+@pytest.mark.parametrize("value", [-1, 2**64])
+def test_number_of_bytes_that_is_none(value):
+    manager = MemoryManager.host_only()
+    for call, name in [
+        (lambda: MemoryManager.limited(manager, value), "limit"),
+        (lambda: manager.allocate(value, CPU), "bytes"),
+        (lambda: manager.pin(4096, value), "bytes"),
+    ]:
+        with pytest.raises(ValueError, match=f"{name} is {value}: it must be between 0 and"):
+            call()
+    with pytest.raises(TypeError, match="limit is x: an int was expected"):
+        MemoryManager.limited(manager, "x")
+
+
 def test_reset_gives_everything_back():
     manager = MemoryManager.host_only()
     memory = manager.allocate(8, CPU)

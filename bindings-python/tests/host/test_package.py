@@ -184,3 +184,23 @@ def test_package_does_not_bring_a_gil_back():
         for program in (ask, "import devexchange; " + ask)
     ]
     assert answers[0].stdout == answers[1].stdout and answers[1].stderr == ""
+
+
+def test_package_that_is_imported_again():
+    """What it raises is what a program then catches, by either import."""
+    program = """if True:
+        import sys
+        import devexchange as first
+        for name in [name for name in sys.modules if name.partition(".")[0] == "devexchange"]:
+            del sys.modules[name]
+        import devexchange as second
+        assert first is not second
+        for each in [first, second]:
+            for package in [first, second]:
+                try:
+                    each.empty(-1)
+                except package.InvalidValue as error:
+                    assert isinstance(error, package.Error) and isinstance(error, ValueError)
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, ""), done

@@ -230,3 +230,23 @@ def test_what_a_producer_raises_is_its_own_error():
         from_dlpack(SimpleNamespace(__dlpack_device__=lambda: (1, 0), __dlpack__=fails))
     with pytest.raises(TypeError, match="has no __dlpack__"):
         from_dlpack(SimpleNamespace())
+
+
+class Watched(tuple):
+    """A version that is seen to end."""
+
+
+class Number(int):
+    """The same of a part of it."""
+
+
+@pytest.mark.parametrize("make", [lambda: Watched((1, 0)), lambda: (Number(1), 0), lambda: (1, Number(0))])
+def test_version_of_a_consumer_is_not_kept(make):
+    tensor, version = from_dlpack(numpy.arange(3)), make()
+    for each in [version, *version]:
+        if hasattr(each, "__dict__"):
+            each.keeps = kept = from_dlpack(numpy.arange(3))
+    ended = weakref.ref(kept)
+    tensor.__dlpack__(max_version=version)
+    del version, each, kept
+    assert ended() is None

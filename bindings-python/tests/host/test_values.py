@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import math
+import operator
 import re
 import zoneinfo
 
@@ -10,7 +11,7 @@ import numpy
 import pyarrow
 import pytest
 
-from devexchange import Refused, from_arrow
+from devexchange import OutOfRange, Refused, from_arrow
 
 DAY = datetime.date(2024, 2, 29)
 MOMENT = datetime.datetime(2024, 2, 29, 12, 34, 56, 789012)
@@ -146,3 +147,34 @@ def test_time_beyond_those_of_python(days, kind):
     batch = from_arrow(pyarrow.record_batch({"at": source}))
     with pytest.raises(Refused, match=f'column "at": the value is {value}, a (timestamp|date64).*does not reach'):
         batch.to_pylist()
+
+
+INDICES = pyarrow.array([0, 1, 5, 1], pyarrow.int32())
+OUTSIDE = pyarrow.DictionaryArray.from_arrays(INDICES, pyarrow.array(["a", "b"]), safe=False)
+LISTS = pyarrow.ListArray.from_arrays(pyarrow.array([0, 2, 4], pyarrow.int32()), OUTSIDE)
+READINGS = {
+    "list": list,
+    "tuple": tuple,
+    "in": lambda column: "c" in column,
+    "enumerate": lambda column: dict(enumerate(column)),
+    "unpacked": lambda column: [*column],
+    "rows": lambda column: [column[row] for row in range(len(column))],
+    "to_pylist": lambda column: column.to_pylist(),
+}
+
+
+@pytest.mark.parametrize("read", READINGS.values(), ids=READINGS.keys())
+@pytest.mark.parametrize("source", [OUTSIDE, LISTS], ids=["dictionary", "lists of it"])
+def test_row_outside_of_its_dictionary_is_not_the_end(source, read):
+    """Its error is an IndexError, which Python's own iterator over a sequence takes for the end."""
+    with pytest.raises(OutOfRange, match="is index 5 of a dictionary of 2"):
+        read(from_arrow(source).root)
+
+
+def test_rows_after_one_that_cannot_be_read():
+    rows = iter(from_arrow(OUTSIDE).root)
+    assert (operator.length_hint(rows), next(rows), next(rows)) == (4, "a", "b")
+    with pytest.raises(OutOfRange):
+        next(rows)
+    assert (list(rows), operator.length_hint(rows)) == (["b"], 0)
+    assert list(rows) == []
