@@ -656,6 +656,22 @@ class AsyncTest {
         }
     }
 
+    @Test
+    void aSecondSubscriberThatThrowsIsLogged() throws Exception {
+        RuntimeException failure = new RuntimeException("a second subscriber fails");
+        try (AsyncReader reader = AsyncReader.create()) {
+            writer(reader).close();
+            reader.subscribe(new Window(1));
+            reader.subscribe(new Collector() {
+                @Override
+                void subscribed() {
+                    throw failure;
+                }
+            });
+            eventually(() -> logged.contains(failure));
+        }
+    }
+
     /** Gives what is requested, and the second time one batch more, within the call: before that can be requested. */
     private static final class Generous implements Flow.Subscription {
         final AtomicInteger requests = new AtomicInteger();
@@ -980,6 +996,11 @@ class AsyncTest {
             assertEquals(7, window.signals.size());
             assertTrue(window.threads.stream().allMatch("of the user"::equals), window.threads.toString());
             completes(writer);
+            Window second = new Window(1);
+            reader.subscribe(second);
+            second.awaitEnd();
+            assertEquals(List.of("subscribed", "error"), second.signals);
+            assertEquals(List.of("of the user", "of the user"), second.threads);
         }
         executor.shutdown();
         // One that calls at once is fine; one that refuses ends the stream.
