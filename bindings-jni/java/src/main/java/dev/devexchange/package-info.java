@@ -30,6 +30,10 @@
  * <li><b>Sources, allocators and subscribers</b> run on daemon threads {@code devexchange-worker-…}, subscribers also on
  *     an executor of the user's, for the same reason: whoever asks for a batch or for memory of Java's waits for one of
  *     those threads, and what they throw is the error of whoever asked.
+ * <li><b>Virtual threads</b> that pull at a {@link dev.devexchange.BatchStream} or ask a manager of Java's leave their
+ *     carrier: a thread {@code devexchange-worker-…} makes the call for them. Native code that they call, and that does
+ *     the same, keeps the carrier until it has its answer; so a source or an allocator for such code must not need a
+ *     virtual thread.
  * <li><b>Devices.</b> Nothing of CUDA is needed until a device is named; without a driver that is a clear error
  *     ({@link dev.devexchange.Status#DEVICE}). Device memory that queued work uses is released after that work, once
  *     {@link dev.devexchange.Tensor#usedOn} was told of it.
