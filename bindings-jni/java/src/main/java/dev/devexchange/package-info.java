@@ -38,7 +38,10 @@
  *     ({@link dev.devexchange.Status#DEVICE}). Device memory that queued work uses is released after that work, once
  *     {@link dev.devexchange.Tensor#usedOn} was told of it.
  * <li><b>Errors</b> are {@link dev.devexchange.DevExchangeException}s with a status; the text names the field and its
- *     value. A {@code null} where an object is needed is a {@code NullPointerException}.
+ *     value. A {@code null} where an object is needed is a {@code NullPointerException}. A call without memory takes
+ *     nothing. A thread without stack may: a {@code StackOverflowError} within a call can come when the native half has
+ *     made something and Java does not hold it yet, which then stays until the process ends, or when a use of a handle
+ *     has begun and not ended, which then is never released.
  * <li><b>JNI or not.</b> On JDK 22 and newer, frequent calls that neither wait nor call anybody go through the foreign
  *     function interface ({@link dev.devexchange.DevExchange#backend}). Nothing else is different.
  * <li><b>Threads.</b> Everything may be used from any thread. Closing while another thread is inside a call is safe:
