@@ -10,6 +10,7 @@ use jni::sys::jlong;
 
 use crate::error::{Result, native, plain};
 use crate::handle::{batch, take};
+use crate::memory::string;
 use crate::stream::stream;
 
 plain! { column_null_count(batch: jlong, column: jlong) -> jlong }
@@ -39,7 +40,7 @@ fn column_text<'l>(env: &mut Env<'l>, _: JClass<'l>, handle: jlong, column: jlon
     let batch = unsafe { batch(handle) }?;
     // SAFETY: Java gives the address of a record.
     let value = unsafe { view(&batch, column) }?.value(row)?;
-    Ok(JString::from_str(env, said(format_args!("{value}"))?)?)
+    string(env, &said(format_args!("{value}"))?)
 }
 
 /// The column that Java holds the record of.

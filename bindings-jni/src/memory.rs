@@ -7,7 +7,7 @@ use jni::Env;
 use jni::objects::{JByteBuffer, JClass, JString};
 use jni::sys::jlong;
 
-use crate::error::{Result, native, plain};
+use crate::error::{Result, native, plain, refuse};
 use crate::handle::{give, take};
 
 native! { buffer_address(buffer: java.nio.ByteBuffer) -> jlong }
@@ -29,7 +29,31 @@ fn text<'l>(env: &mut Env<'l>, _: JClass<'l>, address: jlong) -> Result<JString<
     let text = take::<c_char>(address);
     // SAFETY: Java asks for texts of a schema that it holds.
     let text = if text.is_null() { c"" } else { unsafe { CStr::from_ptr(text) } };
-    Ok(JString::from_str(env, text.to_string_lossy())?)
+    string(env, &text.to_string_lossy())
+}
+
+/// A text for Java. The JVM has no length with it, and counts its bytes in an `int` that overflows.
+pub(crate) fn string<'l>(env: &mut Env<'l>, text: &str) -> Result<JString<'l>> {
+    countable(encoded_bytes(text))?;
+    Ok(JString::from_str(env, text)?)
+}
+
+fn countable(bytes: usize) -> Result<()> {
+    if i32::try_from(bytes).is_ok() {
+        Ok(())
+    } else {
+        refuse!(DEVX_UNSUPPORTED, "the text has {bytes} bytes: a String of Java's is made of {} at most", i32::MAX)
+    }
+}
+
+/// How many bytes a text has as JNI encodes it ("Modified UTF-8"): two for a NUL, six for what has four.
+fn encoded_bytes(text: &str) -> usize {
+    let more = |byte| match byte {
+        0 => 1,
+        0xF0.. => 2,
+        _ => 0,
+    };
+    text.len() + text.bytes().map(more).sum::<usize>()
 }
 
 plain! { metadata_bytes(address: jlong) -> jlong }
@@ -37,4 +61,36 @@ plain! { metadata_bytes(address: jlong) -> jlong }
 fn metadata_bytes(address: jlong) -> Result<jlong> {
     // SAFETY: Java asks for blocks of a schema that it holds.
     Ok(unsafe { metadata::block(take(address)) }?.map_or(0, <[u8]>::len) as jlong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_as_long_as_the_jvm_encodes_them() {
+        for text in ["", "plain", "a\0b", "Köln", "東京", "\u{10FFFF}\0𝄞"] {
+            let encoded: usize = text
+                .chars()
+                .map(|c| match c {
+                    '\0' => 2,
+                    // Two surrogates of three bytes each.
+                    _ if c.len_utf16() == 2 => 6,
+                    _ => c.len_utf8(),
+                })
+                .sum();
+            assert_eq!(encoded_bytes(text), encoded, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn texts_that_the_jvm_cannot_count_are_refused() {
+        let most = i32::MAX as usize;
+        countable(0).unwrap();
+        countable(most).unwrap();
+        for bytes in [most + 1, u32::MAX as usize, u32::MAX as usize + 1, usize::MAX] {
+            let refusal = countable(bytes).unwrap_err().to_string();
+            assert!(refusal.starts_with(&format!("the text has {bytes} bytes")), "{refusal}");
+        }
+    }
 }

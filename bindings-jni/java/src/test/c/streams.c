@@ -262,8 +262,14 @@ static void source_cancel(struct ArrowAsyncProducer *self) {
     pthread_mutex_unlock(&source->lock);
 }
 
-/* Whether the data of a task is waited for, and whether somebody does. */
+/* Whether the data of a task, or the release of an array, is waited for, and how many do. */
 static atomic_int gate, at_gate;
+
+static void wait_at_gate(void) {
+    atomic_fetch_add(&at_gate, 1);
+    while (atomic_load(&gate)) sched_yield();
+    atomic_fetch_sub(&at_gate, 1);
+}
 
 CALL(void, setGate)(JNIEnv *env, jclass class, jboolean shut) {
     (void)env, (void)class;
@@ -275,13 +281,24 @@ CALL(jboolean, isAtGate)(JNIEnv *env, jclass class) {
     return atomic_load(&at_gate) ? JNI_TRUE : JNI_FALSE;
 }
 
+/* As often as it is called, so that a call too many shows. */
+static void release_at_gate(struct ArrowArray *self) {
+    wait_at_gate();
+    atomic_fetch_sub(&live, 1);
+    self->release = NULL;
+}
+
+CALL(void, holdArray)(JNIEnv *env, jclass class, jlong address) {
+    (void)env, (void)class;
+    atomic_fetch_add(&live, 1);
+    *(struct ArrowArray *)address = (struct ArrowArray){.release = release_at_gate};
+}
+
 /* A consumer that does not want the array has no room for it. */
 static int extract(struct ArrowAsyncTask *self, struct ArrowDeviceArray *out) {
     atomic_fetch_sub(&live, 1);
     if (out == NULL) return 0;
-    atomic_store(&at_gate, 1);
-    while (atomic_load(&gate)) sched_yield();
-    atomic_store(&at_gate, 0);
+    wait_at_gate();
     *out = (struct ArrowDeviceArray){.device_id = -1, .device_type = ARROW_DEVICE_CPU};
     out->array = int32_array((int)(intptr_t)self->private_data);
     return 0;

@@ -49,6 +49,10 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
     private final Handle handle;
     private final Bell<AsyncReader> bell;
     private final Serial signals;
+
+    /** Where those are told who come when there is a subscriber already. */
+    private final Executor others;
+
     private final CompletableFuture<Schema> schema = new CompletableFuture<>();
 
     /** Those of the schema. */
@@ -78,6 +82,7 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
     private AsyncReader(boolean abiHMetadata, Executor executor) {
         this.bell = new Bell<>(this, AsyncReader::schedule);
         this.signals = new Serial(Dispatcher.executor(executor, this::giveUp), this::step, this::giveUp);
+        this.others = Dispatcher.executor(executor, AsyncReader::logOther);
         this.handle = new Handle(this, Handle.Kind.ASYNC_READER);
         Long token = Dispatcher.register(bell, null);
         try {
@@ -136,11 +141,19 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
             bell.keep(this);
             schedule();
         } else {
-            Dispatcher.WORKERS.execute(() -> {
-                wanted.onSubscribe(NOTHING);
-                wanted.onError(new IllegalStateException("AsyncReader.subscribe: there is a subscriber already"));
+            others.execute(() -> {
+                try {
+                    wanted.onSubscribe(NOTHING);
+                    wanted.onError(new IllegalStateException("AsyncReader.subscribe: there is a subscriber already"));
+                } catch (Throwable thrown) {
+                    logOther(thrown);
+                }
             });
         }
+    }
+
+    private static void logOther(Throwable thrown) {
+        Background.log("a subscriber could not be told that there is one already", thrown);
     }
 
     /** Of a subscriber to whom nothing comes. */

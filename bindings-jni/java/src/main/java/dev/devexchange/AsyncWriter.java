@@ -15,10 +15,12 @@ import java.util.concurrent.atomic.AtomicReference;
  * The producer of an asynchronous stream for somebody's handler (Arrow C Device data interface, "Async Device Stream
  * Interface"), as a subscriber that is given the batches.
  *
- * <p>What the consumer requests is what the publisher is asked for, no more and no less; if the consumer cancels, so
- * does this. {@code onComplete} ends the stream, {@code onError} becomes an error of the consumer's (code {@code EIO},
- * with the exception as text), both after the batches that came before them. A publisher that gives a batch that was
- * not requested or that is not of this stream is cancelled, and the consumer is told.
+ * <p>What the consumer requests is what the publisher is asked for, no more and no less, in portions: no more than 64
+ * batches are asked for and not sent, so that a publisher that gives them within {@code request} does not keep all of
+ * them from the consumer. If the consumer cancels, so does this, also while the publisher is being asked.
+ * {@code onComplete} ends the stream, {@code onError} becomes an error of the consumer's (code {@code EIO}, with the
+ * exception as text), both after the batches that came before them. A publisher that gives a batch that was not
+ * requested or that is not of this stream is cancelled, and the consumer is told.
  *
  * <p>The handler is called on daemon threads of this library, or on an executor of the user's, one call after the
  * other. {@code onNext} takes the batch and closes it; {@link Batch#metadata} goes to the consumer with it. The
@@ -27,6 +29,9 @@ import java.util.concurrent.atomic.AtomicReference;
 public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable {
     /** The code of an error that has none: {@code errno.h}. */
     private static final int EIO = 5;
+
+    /** What is asked of the publisher and not sent yet is no more. */
+    private static final int MOST = 64;
 
     /** What the publisher said: a batch, or an error, or neither at the end. */
     private record Signal(Batch batch, Throwable error) {
@@ -44,6 +49,12 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
 
     private final CompletableFuture<Void> completion = new CompletableFuture<>();
 
+    /** Once the publisher has been cancelled, by whoever did it. */
+    private final CompletableFuture<Void> left = new CompletableFuture<>();
+
+    /** Whether the step is in the publisher's {@code request}, for who knows how long. */
+    private volatile boolean asking;
+
     // Of the step that calls the handler: one at a time.
     private boolean started;
     private boolean over;
@@ -53,7 +64,7 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
 
     private AsyncWriter(long handler, Schema schema, DeviceType deviceType, Map<String, String> metadata,
             Executor executor) {
-        this.bell = new Bell<>(this, AsyncWriter::schedule);
+        this.bell = new Bell<>(this, AsyncWriter::rung);
         this.steps = new Serial(Dispatcher.executor(executor, this::giveUp), this::step, this::giveUp);
         this.schema = schema;
         this.handle = new Handle(this, Handle.Kind.ASYNC_WRITER);
@@ -152,7 +163,8 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
      * the writer was closed before the end; or with what the executor threw that refused to go on, or the publisher
      * when it was asked for more. The handler is released then.
      *
-     * @return a stage that completes on the thread of the last call of the handler
+     * @return a stage that completes on the thread of the last call of the handler, or on the one that cancels the
+     *     publisher
      */
     public CompletionStage<Void> completion() {
         return completion.minimalCompletionStage();
@@ -160,6 +172,38 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
 
     private void schedule() {
         steps.schedule();
+    }
+
+    /** The consumer wants something. On the thread of the queue, so this calls nobody. */
+    private void rung() {
+        schedule();
+        if (asking) {
+            // It may be that it cancelled, which the step does not see before the publisher returns.
+            Dispatcher.WORKERS.execute(this::lookForCancel);
+        }
+    }
+
+    private void lookForCancel() {
+        boolean cancelled;
+        try {
+            cancelled = isCancelled();
+        } catch (DevExchangeException closed) {
+            return;
+        }
+        if (cancelled) {
+            leave();
+        }
+    }
+
+    /** Whether the consumer cancelled. */
+    private boolean isCancelled() {
+        long writer = handle.enter("AsyncWriter");
+        try {
+            return Native.asyncWriterIsCancelled(writer);
+        } finally {
+            handle.exit();
+            Reference.reachabilityFence(this);
+        }
     }
 
     private void giveUp(Throwable why) {
@@ -172,15 +216,20 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
         dropSignals();
     }
 
-    /** Cancels the publisher, or whoever comes yet. */
+    /** Cancels the publisher, or whoever comes yet; once, on whatever thread. */
     private void leave() {
         Flow.Subscription given = subscription.getAndSet(AsyncReader.NOTHING);
-        if (given != null) {
-            try {
+        if (given == AsyncReader.NOTHING) {
+            return;
+        }
+        try {
+            if (given != null) {
                 given.cancel();
-            } catch (Throwable thrown) {
-                Background.log("a subscription could not be cancelled", thrown);
             }
+        } catch (Throwable thrown) {
+            Background.log("a subscription could not be cancelled", thrown);
+        } finally {
+            left.complete(null);
         }
     }
 
@@ -211,9 +260,10 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
 
     /** Whether there may be more to do at once. */
     private boolean goOn() {
+        Flow.Subscription given = subscription.get();
+        long more;
         long writer = handle.enter("AsyncWriter");
         try {
-            Flow.Subscription given = subscription.get();
             if (!started && !Native.asyncWriterIsCancelled(writer)) {
                 if (given == null) {
                     return false;
@@ -228,16 +278,35 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
                 handle(writer, signal);
                 return true;
             }
-            if (demand > due) {
-                long more = demand - due;
-                due = demand;
-                given.request(more);
-                return true;
+            more = portion(demand);
+            if (more == 0) {
+                return false;
             }
-            return false;
+            due += more;
         } finally {
             handle.exit();
             Reference.reachabilityFence(this);
+        }
+        ask(given, more);
+        return true;
+    }
+
+    /** How much to ask for: all that is wanted, or when that is much and half of it was sent, as much again. */
+    private long portion(long demand) {
+        long wanted = Math.min(demand, MOST);
+        return wanted < MOST || due <= MOST / 2 ? Math.max(0, wanted - due) : 0;
+    }
+
+    /** Asks the publisher. Nobody is inside meanwhile, so that closing is not put off. */
+    private void ask(Flow.Subscription given, long more) {
+        asking = true;
+        try {
+            // Who cancelled before that has rung in vain.
+            if (!isCancelled()) {
+                given.request(more);
+            }
+        } finally {
+            asking = false;
         }
     }
 
@@ -258,9 +327,11 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
         } else if (signal.error != null) {
             Native.asyncWriterFail(writer, EIO, Background.text(signal.error));
             end();
+            completion.complete(null);
         } else {
             Native.asyncWriterFinish(writer);
             end();
+            completion.complete(null);
         }
     }
 
@@ -279,23 +350,27 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
         }
     }
 
-    /** The stream is over as it should be. */
+    /** The stream is over, and the consumer knows. */
     private void end() {
         over = true;
         handle.close();
         schema.close();
         bell.letGo();
         subscription.set(AsyncReader.NOTHING);
-        completion.complete(null);
     }
 
     /** The stream is over before its time: the publisher is told, and the consumer if it does not know. */
     private void failed(Throwable thrown) {
         leave();
-        if (!tell(thrown)) {
-            completion.completeExceptionally(thrown);
-        }
+        boolean wanted = tell(thrown);
         end();
+        left.thenRun(() -> {
+            if (wanted) {
+                completion.complete(null);
+            } else {
+                completion.completeExceptionally(thrown);
+            }
+        });
     }
 
     /** Whether the consumer cancelled, so that nothing went wrong. */
@@ -324,13 +399,14 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
     }
 
     /**
-     * Ends the stream, if it is not over: the publisher is cancelled, and the consumer is told that the producer went
-     * away. Closing twice is fine.
+     * Ends the stream, if it is not over: the publisher is cancelled, on this thread, and the consumer is told that the
+     * producer went away. Closing twice is fine.
      */
     @Override
     public void close() {
         if (handle.close()) {
             schedule();
+            leave();
         }
     }
 }

@@ -14,11 +14,13 @@ final class BatchMaker {
             Schema schema, Device device, List<Node> given, IntFunction<String> names, Runnable release) {
         // A list may make its elements anew each time, and what is kept is what is used.
         List<Node> nodes = List.copyOf(given);
-        int buffers = nodes.stream().mapToInt(Node::bufferCount).sum();
         // The records, then for each buffer how many bytes it has, then the tables of their addresses.
-        int rooms = Math.multiplyExact(nodes.size(), Records.NODE.size());
-        Scratch scratch = Scratch.of(rooms + 2L * Long.BYTES * buffers);
-        write(nodes, names, scratch, rooms, rooms + Long.BYTES * buffers);
+        long records = (long) nodes.size() * Records.NODE.size();
+        long buffers = nodes.stream().mapToLong(Node::bufferCount).sum();
+        // What is more than a long can hold is too much as well.
+        Scratch scratch = Scratch.of(records + 2L * Long.BYTES * Math.min(buffers, Long.MAX_VALUE / 32));
+        int rooms = (int) records;
+        write(nodes, names, scratch, rooms, rooms + Long.BYTES * (int) buffers);
         Batch batch = new Batch(schema.fields());
         List<Object> kept = new ArrayList<>();
         nodes.forEach(node -> kept.add(node.kept()));
@@ -63,8 +65,9 @@ final class BatchMaker {
         }
         List<byte[]> texts = names.stream().map(name -> Field.encode(name, "name")).toList();
         // Three longs for each column, then the names that they point to.
-        int records = Math.multiplyExact(columns.size(), 3 * Long.BYTES);
-        Scratch scratch = Scratch.of(records + texts.stream().mapToLong(text -> text.length).sum());
+        long all = 3L * Long.BYTES * columns.size() + texts.stream().mapToLong(text -> text.length).sum();
+        Scratch scratch = Scratch.of(all);
+        int records = 3 * Long.BYTES * columns.size();
         int entered = 0;
         long queue = 0;
         try {

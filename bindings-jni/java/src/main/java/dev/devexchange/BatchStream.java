@@ -200,7 +200,8 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
     }
 
     /**
-     * The next batch. It blocks for as long as the producer does.
+     * The next batch. It blocks for as long as the producer does; a virtual thread leaves its carrier meanwhile, as one
+     * of this library's threads makes the call.
      *
      * @return the batch, which the caller closes; {@code null} at the end, and again after it
      * @throws DevExchangeException what the source threw; {@link Status#CALLBACK} if the producer failed, with its code
@@ -209,6 +210,10 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
      *     {@link Status#BUSY} while another call runs, {@link Status#CLOSED}
      */
     public Batch next() {
+        return Waiting.call(this::pull);
+    }
+
+    private Batch pull() {
         long stream = enter("BatchStream.next");
         try {
             Batch next = uniform ? new Batch(fields) : new Batch();

@@ -10,6 +10,9 @@ import java.nio.ByteBuffer;
  *
  * <p>Closing it releases what the struct holds, if it still does (an import moves it out), and frees the memory: its
  * address is not to be used any more.
+ *
+ * <p>Any thread may use it: what the struct holds is released once, also if two threads ask for it. Who uses the
+ * address, as exports and imports do, sees to it that nobody else uses the struct meanwhile.
  */
 public final class CStruct implements AutoCloseable {
     private final Handle handle;
@@ -76,7 +79,7 @@ public final class CStruct implements AutoCloseable {
     }
 
     /**
-     * Whether it holds nothing: never filled in, released, or moved out.
+     * Whether it holds nothing: never filled in, released, or moved out. If another thread is releasing it, this waits.
      *
      * @return whether the member {@code release} is NULL
      * @throws DevExchangeException {@link Status#CLOSED}
@@ -91,16 +94,18 @@ public final class CStruct implements AutoCloseable {
     }
 
     /**
-     * Releases what it holds, if it does. The memory stays, and can be filled in again.
+     * Releases what it holds, if it does. The memory stays, and can be filled in again. If another thread is releasing
+     * it, this waits; so the release itself, which is the producer's, must use no method of this but {@link #close}.
      *
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public void release() {
-        long address = handle.enter("CStruct.release");
+        long address = handle.waitAlone("CStruct.release");
         try {
             Native.structRelease(kind.tag, address);
         } finally {
-            exit();
+            handle.exitAlone();
+            Reference.reachabilityFence(this);
         }
     }
 

@@ -155,7 +155,8 @@ public final class Column extends ColumnValues {
      *
      * @param row counted from 0
      * @return the text; {@code null} as a text if the value is null
-     * @throws DevExchangeException as {@link #getObject}
+     * @throws DevExchangeException as {@link #getObject}, and {@link Status#UNSUPPORTED} if the text has 2³¹ bytes or
+     *     more
      */
     public String asText(long row) {
         long open = batch.enter("Column.asText");

@@ -108,7 +108,7 @@ final class Handle extends PhantomReference<Object> {
                 throw closed(method);
             }
             if (now >= ALONE) {
-                // Not for long, unless the elements are copied for a consumer.
+                // Not for long, unless the elements are copied for a consumer or a producer's release takes its time.
                 Thread.yield();
             } else if (STATE.compareAndSet(this, now, now + USE)) {
                 return address;
@@ -134,6 +134,16 @@ final class Handle extends PhantomReference<Object> {
         }
         check(method);
         return 0;
+    }
+
+    /** As {@link #tryAlone}, and waits for those who are inside. */
+    long waitAlone(String method) {
+        long alone = tryAlone(method);
+        while (alone == 0) {
+            Thread.yield();
+            alone = tryAlone(method);
+        }
+        return alone;
     }
 
     /** As {@link #tryAlone}, and refuses if somebody is inside. */

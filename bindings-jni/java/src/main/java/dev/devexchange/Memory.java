@@ -32,7 +32,8 @@ public final class Memory implements AutoCloseable {
     /**
      * Where it begins.
      *
-     * @return an address that is valid until this is closed; 0 if no bytes were asked for
+     * @return an address that is valid until this is closed. That of no bytes means nothing: it is 0, or what an
+     *     {@link Allocator} gave
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public long address() {

@@ -3,6 +3,7 @@ package dev.devexchange;
 import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.util.Objects;
+import java.util.function.Supplier;
 
 /**
  * Who allocates: a manager of device, pinned, managed and host memory. Some come with the library, one is filled in by
@@ -24,8 +25,16 @@ public final class MemoryManager implements AutoCloseable {
 
     private final Handle handle;
 
+    /** Whether it asks Java, which may take its time. */
+    private final boolean java;
+
     private MemoryManager() {
-        handle = new Handle(this, Handle.Kind.MANAGER);
+        this(false);
+    }
+
+    private MemoryManager(boolean java) {
+        this.handle = new Handle(this, Handle.Kind.MANAGER);
+        this.java = java;
     }
 
     /** Of a reference that Java was just given. */
@@ -108,7 +117,7 @@ public final class MemoryManager implements AutoCloseable {
         checkLimit(limit, "limit");
         long open = inner.enter("MemoryManager.limited");
         try {
-            return new MemoryManager().of(Native.managerLimited(open, limit));
+            return new MemoryManager(inner.java).of(Native.managerLimited(open, limit));
         } finally {
             inner.exit();
         }
@@ -130,7 +139,7 @@ public final class MemoryManager implements AutoCloseable {
      * @return the manager, which the caller closes
      */
     public static MemoryManager of(Allocator allocator, Runnable release) {
-        MemoryManager manager = new MemoryManager();
+        MemoryManager manager = new MemoryManager(true);
         Long token = Dispatcher.register(new AllocatorTask(Objects.requireNonNull(allocator, "allocator")), release);
         long made = 0;
         try {
@@ -153,7 +162,7 @@ public final class MemoryManager implements AutoCloseable {
      *     {@link Status#CLOSED}
      */
     public void initialize(int deviceId) {
-        call("MemoryManager.initialize", manager -> Native.managerInitialize(manager, deviceId));
+        tell("MemoryManager.initialize", manager -> Native.managerInitialize(manager, deviceId));
     }
 
     /**
@@ -167,6 +176,10 @@ public final class MemoryManager implements AutoCloseable {
      *     throws, {@link Status#CALLBACK} if it gives no address, {@link Status#CLOSED}
      */
     public Memory allocate(MemoryRequest request) {
+        return waiting(() -> allocateNow(request));
+    }
+
+    private Memory allocateNow(MemoryRequest request) {
         long manager = enter("MemoryManager.allocate");
         try {
             Memory memory = new Memory(request.bytes());
@@ -210,6 +223,10 @@ public final class MemoryManager implements AutoCloseable {
     }
 
     private Memory pin(int deviceId, long address, long bytes, int hostFlags, Object kept) {
+        return waiting(() -> pinNow(deviceId, address, bytes, hostFlags, kept));
+    }
+
+    private Memory pinNow(int deviceId, long address, long bytes, int hostFlags, Object kept) {
         Memory memory = new Memory(bytes);
         Device device = new Device(DeviceType.CUDA_HOST, deviceId);
         MemoryRequest request = new MemoryRequest(device, bytes, MemoryRequest.NO_STREAM, hostFlags);
@@ -241,9 +258,10 @@ public final class MemoryManager implements AutoCloseable {
      *     {@link Status#DRIVER}, what an {@link Allocator} throws, {@link Status#CLOSED}
      */
     public MemoryInfo memoryInfo(int deviceId) {
-        Scratch scratch = Scratch.get();
-        call("MemoryManager.memoryInfo", manager -> Native.managerMemoryInfo(manager, deviceId, scratch.address));
-        return MemoryInfo.read(scratch.buffer);
+        return ask("MemoryManager.memoryInfo", (manager, scratch) -> {
+            Native.managerMemoryInfo(manager, deviceId, scratch.address);
+            return MemoryInfo.read(scratch.buffer);
+        });
     }
 
     /**
@@ -257,9 +275,10 @@ public final class MemoryManager implements AutoCloseable {
      *     {@link Status#DRIVER}, what an {@link Allocator} throws, {@link Status#CLOSED}
      */
     public IpcHandle ipcHandle(long address) {
-        Scratch scratch = Scratch.get();
-        call("MemoryManager.ipcHandle", manager -> Native.managerIpcHandle(manager, address, scratch.address));
-        return IpcHandle.read(scratch.buffer);
+        return ask("MemoryManager.ipcHandle", (manager, scratch) -> {
+            Native.managerIpcHandle(manager, address, scratch.address);
+            return IpcHandle.read(scratch.buffer);
+        });
     }
 
     /**
@@ -269,7 +288,7 @@ public final class MemoryManager implements AutoCloseable {
      * @throws DevExchangeException what an {@link Allocator} throws, {@link Status#CLOSED}
      */
     public void reset(int deviceId) {
-        call("MemoryManager.reset", manager -> Native.managerReset(manager, deviceId));
+        tell("MemoryManager.reset", manager -> Native.managerReset(manager, deviceId));
     }
 
     /**
@@ -281,7 +300,7 @@ public final class MemoryManager implements AutoCloseable {
      *     an {@link Allocator} throws, {@link Status#CLOSED}
      */
     public void trim(int deviceId, long keep) {
-        call("MemoryManager.trim", manager -> Native.managerTrim(manager, deviceId, keep));
+        tell("MemoryManager.trim", manager -> Native.managerTrim(manager, deviceId, keep));
     }
 
     /**
@@ -292,12 +311,8 @@ public final class MemoryManager implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public DeferredCleanup deferCleanup() {
-        long manager = enter("MemoryManager.deferCleanup");
-        try {
-            return new DeferredCleanup().of(Native.managerDeferCleanup(manager));
-        } finally {
-            exit();
-        }
+        return ask("MemoryManager.deferCleanup", (manager, scratch) ->
+                new DeferredCleanup().of(Native.managerDeferCleanup(manager)));
     }
 
     /**
@@ -307,9 +322,14 @@ public final class MemoryManager implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public ManagerStatistics statistics() {
-        Scratch scratch = Scratch.get();
-        call("MemoryManager.statistics", manager -> Native.managerStatistics(manager, scratch.address));
-        return ManagerStatistics.read(scratch.buffer);
+        long manager = enter("MemoryManager.statistics");
+        try {
+            Scratch scratch = Scratch.get();
+            Native.managerStatistics(manager, scratch.address);
+            return ManagerStatistics.read(scratch.buffer);
+        } finally {
+            exit();
+        }
     }
 
     // ---- closing ----
@@ -335,17 +355,35 @@ public final class MemoryManager implements AutoCloseable {
         }
     }
 
-    private interface Call {
-        void apply(long manager);
+    /** Makes a call that asks the manager. */
+    <T> T waiting(Supplier<T> call) {
+        return java ? Waiting.call(call) : call.get();
     }
 
-    private void call(String method, Call call) {
-        long manager = enter(method);
-        try {
-            call.apply(manager);
-        } finally {
-            exit();
-        }
+    private interface Ask<T> {
+        T of(long manager, Scratch scratch);
+    }
+
+    private <T> T ask(String method, Ask<T> call) {
+        return waiting(() -> {
+            long manager = enter(method);
+            try {
+                return call.of(manager, Scratch.get());
+            } finally {
+                exit();
+            }
+        });
+    }
+
+    private interface Tell {
+        void to(long manager);
+    }
+
+    private void tell(String method, Tell call) {
+        ask(method, (manager, scratch) -> {
+            call.to(manager);
+            return null;
+        });
     }
 
     long enter(String method) {

@@ -9,7 +9,10 @@ import java.util.Locale;
 
 /** Finds and loads the native half of this binding. */
 final class NativeLibrary {
-    /** System property: the path of the library, or of the directory that it is in. */
+    /**
+     * System property: the path of the library, or of the directory that it is in. The JVM loads a file for one class
+     * loader only, so a second loader that has these classes needs another file.
+     */
     static final String PROPERTY = "devexchange.library.path";
 
     private static final String FILE = "libdevexchange_jni.so";
@@ -24,7 +27,20 @@ final class NativeLibrary {
             return;
         }
         Path path = Path.of(given).toAbsolutePath();
-        System.load((Files.isDirectory(path) ? path.resolve(FILE) : path).toString());
+        String file = (Files.isDirectory(path) ? path.resolve(FILE) : path).toString();
+        try {
+            System.load(file);
+        } catch (UnsatisfiedLinkError refusal) {
+            String why = refusal.getMessage();
+            // The JVM's words, which nothing but a text tells from others.
+            if (why != null && why.contains("already loaded in another classloader")) {
+                why = "a class loader that is not this one has the library from that file; this one needs a copy of it,"
+                        + " or no such property, as the jar carries a library for each";
+            }
+            UnsatisfiedLinkError error = new UnsatisfiedLinkError("-D" + PROPERTY + "=" + given + ": " + why);
+            error.initCause(refusal);
+            throw error;
+        }
     }
 
     /** The JVM loads files only, so the resource becomes one until it is loaded. */

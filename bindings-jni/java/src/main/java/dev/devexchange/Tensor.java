@@ -160,13 +160,15 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
      */
     public static Tensor allocate(
             MemoryManager manager, Device device, DType dtype, long[] shape, DeviceStream stream) {
-        long open = manager.enter("Tensor.allocate");
-        try {
-            return allocate(device, dtype, shape, stream, (description, queue) ->
-                    Native.tensorAllocateWith(open, description, queue));
-        } finally {
-            manager.exit();
-        }
+        return manager.waiting(() -> {
+            long open = manager.enter("Tensor.allocate");
+            try {
+                return allocate(device, dtype, shape, stream, (description, queue) ->
+                        Native.tensorAllocateWith(open, description, queue));
+            } finally {
+                manager.exit();
+            }
+        });
     }
 
     /**

@@ -30,11 +30,18 @@
  * <li><b>Sources, allocators and subscribers</b> run on daemon threads {@code devexchange-worker-…}, subscribers also on
  *     an executor of the user's, for the same reason: whoever asks for a batch or for memory of Java's waits for one of
  *     those threads, and what they throw is the error of whoever asked.
+ * <li><b>Virtual threads</b> that pull at a {@link dev.devexchange.BatchStream} or ask a manager of Java's leave their
+ *     carrier: a thread {@code devexchange-worker-…} makes the call for them. Native code that they call, and that does
+ *     the same, keeps the carrier until it has its answer; so a source or an allocator for such code must not need a
+ *     virtual thread.
  * <li><b>Devices.</b> Nothing of CUDA is needed until a device is named; without a driver that is a clear error
  *     ({@link dev.devexchange.Status#DEVICE}). Device memory that queued work uses is released after that work, once
  *     {@link dev.devexchange.Tensor#usedOn} was told of it.
  * <li><b>Errors</b> are {@link dev.devexchange.DevExchangeException}s with a status; the text names the field and its
- *     value. A {@code null} where an object is needed is a {@code NullPointerException}.
+ *     value. A {@code null} where an object is needed is a {@code NullPointerException}. A call without memory takes
+ *     nothing. A thread without stack may: a {@code StackOverflowError} within a call can come when the native half has
+ *     made something and Java does not hold it yet, which then stays until the process ends, or when a use of a handle
+ *     has begun and not ended, which then is never released.
  * <li><b>JNI or not.</b> On JDK 22 and newer, frequent calls that neither wait nor call anybody go through the foreign
  *     function interface ({@link dev.devexchange.DevExchange#backend}). Nothing else is different.
  * <li><b>Threads.</b> Everything may be used from any thread. Closing while another thread is inside a call is safe:

@@ -656,6 +656,22 @@ class AsyncTest {
         }
     }
 
+    @Test
+    void aSecondSubscriberThatThrowsIsLogged() throws Exception {
+        RuntimeException failure = new RuntimeException("a second subscriber fails");
+        try (AsyncReader reader = AsyncReader.create()) {
+            writer(reader).close();
+            reader.subscribe(new Window(1));
+            reader.subscribe(new Collector() {
+                @Override
+                void subscribed() {
+                    throw failure;
+                }
+            });
+            eventually(() -> logged.contains(failure));
+        }
+    }
+
     /** Gives what is requested, and the second time one batch more, within the call: before that can be requested. */
     private static final class Generous implements Flow.Subscription {
         final AtomicInteger requests = new AtomicInteger();
@@ -711,6 +727,123 @@ class AsyncTest {
             assertEquals(1, numbers.cancelled.get());
         }
         release.assertOnce();
+    }
+
+    /** Gives within {@code request} all that is asked for, and notes how much that is at once. */
+    private static class AtOnce implements Flow.Subscription {
+        final AtomicInteger cancelled = new AtomicInteger();
+        final AtomicLong most = new AtomicLong();
+        private final AsyncWriter writer;
+        private final int count;
+        private int given;
+
+        AtOnce(AsyncWriter writer, int count) {
+            this.writer = writer;
+            this.count = count;
+        }
+
+        @Override
+        public void request(long n) {
+            most.accumulateAndGet(n, Math::max);
+            for (long i = 0; i < n && given < count; i++) {
+                writer.onNext(batch(given++, null));
+            }
+            if (given == count) {
+                writer.onComplete();
+            }
+        }
+
+        @Override
+        public void cancel() {
+            cancelled.incrementAndGet();
+        }
+    }
+
+    /** Takes all that comes. */
+    private static final class Greedy extends Collector {
+        @Override
+        void subscribed() {
+            request(Long.MAX_VALUE);
+        }
+    }
+
+    @Test
+    void aPublisherThatGivesAtOnceIsAskedInPortions() throws Exception {
+        try (AsyncReader reader = AsyncReader.create();
+                AsyncWriter writer = writer(reader)) {
+            Greedy greedy = new Greedy();
+            AtOnce publisher = new AtOnce(writer, 1000);
+            reader.subscribe(greedy);
+            writer.onSubscribe(publisher);
+            greedy.awaitEnd();
+            assertEquals(1002, greedy.signals.size());
+            assertEquals("complete", greedy.signals.get(1001));
+            assertTrue(publisher.most.get() <= 64, publisher.most + " at once");
+            completes(writer);
+        }
+    }
+
+    /** Stays in {@code request} until it is cancelled, and gives nothing. */
+    private static final class Stuck extends AtOnce {
+        final CountDownLatch inside = new CountDownLatch(1);
+        final CountDownLatch told = new CountDownLatch(1);
+        final CountDownLatch out = new CountDownLatch(1);
+
+        Stuck(AsyncWriter writer) {
+            super(writer, 1);
+        }
+
+        @Override
+        public void request(long n) {
+            inside.countDown();
+            try {
+                if (told.await(PATIENCE.toSeconds(), TimeUnit.SECONDS)) {
+                    out.countDown();
+                }
+            } catch (InterruptedException e) {
+                throw new AssertionError(e);
+            }
+        }
+
+        @Override
+        public void cancel() {
+            super.cancel();
+            told.countDown();
+        }
+    }
+
+    @Test
+    void cancellingReachesAPublisherThatIsBeingAsked() throws Exception {
+        for (boolean byConsumer : new boolean[] {true, false}) {
+            try (AsyncReader reader = AsyncReader.create()) {
+                AsyncWriter writer = writer(reader);
+                Greedy greedy = new Greedy();
+                reader.subscribe(greedy);
+                Stuck stuck = new Stuck(writer);
+                writer.onSubscribe(stuck);
+                assertTrue(stuck.inside.await(PATIENCE.toSeconds(), TimeUnit.SECONDS));
+                if (byConsumer) {
+                    greedy.subscription.cancel();
+                } else {
+                    writer.close();
+                    // Before the publisher is done with it.
+                    assertEquals(1, stuck.cancelled.get());
+                }
+                assertTrue(stuck.out.await(PATIENCE.toSeconds() / 2, TimeUnit.SECONDS), "it is not cancelled");
+                if (byConsumer) {
+                    completes(writer);
+                } else {
+                    ends(writer, Status.CLOSED, "closed");
+                    assertEquals(EPIPE, errorCode(reader, greedy));
+                }
+                assertEquals(1, stuck.cancelled.get());
+            }
+        }
+    }
+
+    private static int errorCode(AsyncReader reader, Collector collector) throws InterruptedException {
+        collector.awaitEnd();
+        return reader.producerError().code();
     }
 
     @Test
@@ -863,6 +996,11 @@ class AsyncTest {
             assertEquals(7, window.signals.size());
             assertTrue(window.threads.stream().allMatch("of the user"::equals), window.threads.toString());
             completes(writer);
+            Window second = new Window(1);
+            reader.subscribe(second);
+            second.awaitEnd();
+            assertEquals(List.of("subscribed", "error"), second.signals);
+            assertEquals(List.of("of the user", "of the user"), second.threads);
         }
         executor.shutdown();
         // One that calls at once is fine; one that refuses ends the stream.

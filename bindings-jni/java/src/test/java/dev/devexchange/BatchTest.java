@@ -16,6 +16,7 @@ import java.nio.ByteOrder;
 import java.time.LocalDate;
 import java.util.AbstractList;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -160,6 +161,20 @@ class BatchTest {
                     () -> Batch.create(schema, new Device(DeviceType.ROCM, 1), days(), null),
                     "device_type is rocm (10)");
             assertThrows(NullPointerException.class, () -> Batch.create(schema, null, days(), null));
+        }
+    }
+
+    /** More than Java's memory for a call can hold, and than an int can count. */
+    @Test
+    void moreNodesThanCanBeDescribedAreRefused() {
+        Node wide = Node.ofAddresses(1, new long[1 << 16]);
+        try (Schema schema = Schema.of(Field.of("x", Format.INT32))) {
+            for (int nodes : new int[] {1 << 11, 1 << 14, 1 << 15, 1 << 16, 3 << 15}) {
+                refused(
+                        Status.OUT_OF_MEMORY,
+                        () -> Batch.create(schema, Device.CPU, Collections.nCopies(nodes, wide), null),
+                        "a description of ", " bytes is too large");
+            }
         }
     }
 

@@ -2,15 +2,29 @@ package dev.devexchange;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.nio.file.Path;
 import java.util.List;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.io.TempDir;
 
 @ExtendWith(Check.class)
 class CStructTest {
+    @BeforeAll
+    static void compile(@TempDir Path directory) throws IOException, InterruptedException {
+        Streams.compile(directory);
+    }
+
     @Test
     void aNewStructIsZeroAndHoldsNothing() {
         for (CStruct struct : List.of(CStruct.arrowArray(), CStruct.arrowSchema(), CStruct.arrowDeviceArray())) {
@@ -54,6 +68,57 @@ class CStructTest {
                 assertTrue(array.isReleased());
                 release.assertOnce();
             }
+        }
+    }
+
+    /** The second one finds nothing to release, whenever it comes. */
+    @Test
+    void twoThreadsReleaseOnce() throws Exception {
+        try (CStruct array = CStruct.arrowArray()) {
+            releaseTwice(array, false);
+            releaseTwice(array, true);
+        }
+    }
+
+    private static void releaseTwice(CStruct array, boolean closes) throws Exception {
+        Streams.setGate(true);
+        Streams.holdArray(array.address());
+        ExecutorService threads = Executors.newFixedThreadPool(2);
+        Future<?> first = threads.submit(array::release);
+        Check.eventually(Streams::isAtGate);
+        Future<?> second = threads.submit(array::release);
+        Thread.sleep(30);
+        assertFalse(second.isDone());
+        if (closes) {
+            array.close();
+            ExecutionException refusal = assertThrows(ExecutionException.class, second::get);
+            assertTrue(refusal.getMessage().contains("CStruct.release: the struct is closed"), refusal.getMessage());
+        }
+        Streams.setGate(false);
+        first.get();
+        if (!closes) {
+            second.get();
+            assertTrue(array.isReleased());
+        }
+        threads.shutdown();
+        assertEquals(0, Streams.live());
+    }
+
+    @Test
+    void manyReleasesAtOnceAreOne() throws Exception {
+        ExecutorService thread = Executors.newSingleThreadExecutor();
+        try (Batch batch = Streams.batch(1, null);
+                CStruct array = CStruct.arrowArray()) {
+            long before = DevExchange.ledger().batchExports().live();
+            for (int i = 0; i < 2000; i++) {
+                batch.exportShare(array.address());
+                Future<?> other = thread.submit(array::release);
+                array.release();
+                other.get();
+                assertEquals(before, DevExchange.ledger().batchExports().live());
+            }
+        } finally {
+            thread.shutdown();
         }
     }
 }

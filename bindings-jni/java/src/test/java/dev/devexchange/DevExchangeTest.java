@@ -2,6 +2,7 @@ package dev.devexchange;
 
 import static dev.devexchange.Check.refused;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNotSame;
 import static org.junit.jupiter.api.Assertions.assertSame;
@@ -9,12 +10,16 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.io.InputStream;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.net.URL;
 import java.net.URLClassLoader;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.io.TempDir;
 
 @ExtendWith(Check.class)
 class DevExchangeTest {
@@ -55,6 +60,36 @@ class DevExchangeTest {
                 tensor.getMethod("close").invoke(theirs);
             }
         }
+    }
+
+    /** The JVM loads a file for one class loader only. */
+    @Test
+    void aFileIsTheLibraryOfOneClassLoader(@TempDir Path directory) throws ReflectiveOperationException, IOException {
+        String platform = (System.getProperty("os.name") + "-" + System.getProperty("os.arch")).toLowerCase();
+        Path library = directory.resolve("ours.so");
+        String carried = "/native/" + platform + "/libdevexchange_jni.so";
+        try (InputStream bytes = DevExchange.class.getResourceAsStream(carried)) {
+            Files.copy(bytes, library);
+        }
+        URL[] classes = {DevExchange.class.getProtectionDomain().getCodeSource().getLocation()};
+        System.setProperty("devexchange.library.path", library.toString());
+        try (URLClassLoader first = new URLClassLoader(classes, ClassLoader.getPlatformClassLoader());
+                URLClassLoader second = new URLClassLoader(classes, ClassLoader.getPlatformClassLoader())) {
+            assertEquals(DevExchange.version(), version(first).invoke(null));
+            Method refused = version(second);
+            Throwable refusal = assertThrows(InvocationTargetException.class, () -> refused.invoke(null)).getCause();
+            assertInstanceOf(UnsatisfiedLinkError.class, refusal);
+            String text = refusal.getMessage();
+            assertTrue(text.startsWith("-Ddevexchange.library.path=" + library + ": "), text);
+            assertTrue(text.contains("a class loader that is not this one has the library from that file"), text);
+            assertInstanceOf(UnsatisfiedLinkError.class, refusal.getCause());
+        } finally {
+            System.clearProperty("devexchange.library.path");
+        }
+    }
+
+    private static Method version(ClassLoader loader) throws ReflectiveOperationException {
+        return Class.forName("dev.devexchange.DevExchange", true, loader).getMethod("version");
     }
 
     @Test

@@ -3,6 +3,7 @@ package dev.devexchange;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.io.IOException;
 import java.io.InputStream;
@@ -67,6 +68,15 @@ class JvmTest {
     void theJvmExitsWhileThreadsWaitForAnAllocator() throws IOException, InterruptedException {
         String output = endsWell(run("allocating"));
         assertTrue(output.contains("hook: allocate: the JVM that the manager is in is exiting"), output);
+    }
+
+    @Test
+    void virtualThreadsThatWaitForJavaLeaveTheirCarrier() throws IOException, InterruptedException {
+        assumeTrue(Runtime.version().feature() >= 21, "there are no virtual threads");
+        String output = endsWell(run("virtual", "-Djdk.virtualThreadScheduler.parallelism=1",
+                "-Djdk.virtualThreadScheduler.maxPoolSize=1"));
+        assertEquals(4, output.split("Memory \\(4 bytes, cpu:0\\)", -1).length - 1, output);
+        assertTrue(output.contains("DEVX_OUT_OF_MEMORY here"), output);
     }
 
     @Test

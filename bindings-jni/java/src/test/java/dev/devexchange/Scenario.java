@@ -5,11 +5,16 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.Flow;
+import java.util.concurrent.Future;
 import java.util.concurrent.SubmissionPublisher;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.Stream;
 
 /** Programs for a JVM of their own, without JUnit; see {@link JvmTest}. */
 final class Scenario {
@@ -25,6 +30,7 @@ final class Scenario {
             case "allocating" -> allocating();
             case "forgotten" -> forgotten();
             case "full" -> full();
+            case "virtual" -> virtual();
             case "version" -> System.out.println("version " + DevExchange.version());
             case "halted" -> {
                 DevExchange.version();
@@ -51,6 +57,52 @@ final class Scenario {
                 Node.of(2, NONE, Direct.doubles(1, 2)));
         try (Schema schema = Schema.batch(fields)) {
             return Batch.create(schema, Device.CPU, nodes, release);
+        }
+    }
+
+    /** Virtual threads that wait for a source and for an allocator that need virtual threads themselves. */
+    private static void virtual() throws Exception {
+        ExecutorService threads = (ExecutorService)
+                Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null);
+        List<Future<?>> waiting = new ArrayList<>();
+        try (Batch batch = batch(null);
+                Schema schema = batch.schema();
+                MemoryManager own = MemoryManager.of(
+                        request -> {
+                            ByteBuffer memory = Direct.room((int) request.bytes());
+                            return threads.submit(() -> Allocation.of(memory, null)).get();
+                        },
+                        null);
+                MemoryManager limited = MemoryManager.limited(own, 100)) {
+            Callable<String> pulls = () -> {
+                BatchStream.Source source = () -> threads.submit(() -> batch.share()).get();
+                try (BatchStream stream = BatchStream.of(schema, DeviceType.CPU, source, null);
+                        Batch next = stream.next()) {
+                    return next.toString();
+                }
+            };
+            Callable<String> allocates = () -> {
+                Tensor.allocate(limited, Device.CPU, DType.INT8, new long[] {4}, null).close();
+                try (Memory memory = limited.allocate(MemoryRequest.of(Device.CPU, 4))) {
+                    return memory.toString();
+                }
+            };
+            for (int i = 0; i < 4; i++) {
+                waiting.add(threads.submit(pulls));
+                waiting.add(threads.submit(allocates));
+            }
+            for (Future<?> each : waiting) {
+                System.out.println(each.get(20, TimeUnit.SECONDS));
+            }
+            Callable<String> fails = () -> {
+                try {
+                    return limited.allocate(MemoryRequest.of(Device.CPU, 101)).toString();
+                } catch (DevExchangeException e) {
+                    boolean here = Stream.of(e.getStackTrace()).anyMatch(at -> at.getMethodName().contains("virtual"));
+                    return e.statusName() + (here ? " here" : " elsewhere");
+                }
+            };
+            System.out.println(threads.submit(fails).get(20, TimeUnit.SECONDS));
         }
     }
 

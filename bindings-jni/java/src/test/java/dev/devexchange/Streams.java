@@ -38,7 +38,10 @@ final class Streams {
 
     static native void produceAsync(long handler, int batches, int failAt);
 
-    /** Whether whoever takes the data of a task of {@link #produceAsync} waits from now on. */
+    /** Fills an {@code ArrowArray} in that holds something and has no data. */
+    static native void holdArray(long address);
+
+    /** Whether whoever takes the data of a task of {@link #produceAsync}, or releases such an array, waits from now on. */
     static native void setGate(boolean shut);
 
     /** Whether somebody waits. */
