@@ -3,7 +3,6 @@ package dev.devexchange;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.io.IOException;
 import java.io.InputStream;
@@ -13,6 +12,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -71,8 +71,8 @@ class JvmTest {
     }
 
     @Test
+    @Tag("jdk21")
     void virtualThreadsThatWaitForJavaLeaveTheirCarrier() throws IOException, InterruptedException {
-        assumeTrue(Runtime.version().feature() >= 21, "there are no virtual threads");
         String output = endsWell(run("virtual", "-Djdk.virtualThreadScheduler.parallelism=1",
                 "-Djdk.virtualThreadScheduler.maxPoolSize=1"));
         assertEquals(4, output.split("Memory \\(4 bytes, cpu:0\\)", -1).length - 1, output);
