@@ -793,7 +793,8 @@ devx_status devx_ipc_server_offer_batch(
  * shared is copied if `copy` (`DEVX_COPY_...`) allows it: host memory that is not from
  * `devx_tensor_allocate_shared`; pinned and managed memory and device memory of a pool that was not
  * made to be shared, into plain device memory, in the order of the producer's stream. What the
- * tensor's producer has queued until now is waited for by the importers' streams.
+ * tensor's producer has queued until now is waited for by the importers' streams. What is read-only
+ * is so for the importers, too, also if it was copied.
  */
 devx_status devx_ipc_server_offer_tensor(
     devx_ipc_server_t const *server,

@@ -2147,7 +2147,8 @@ public:
     devx_ipc_server_t *get() const noexcept { return handle_.get(); }
     devx_ipc_server_t *release() noexcept { return handle_.release(); }
 
-    /* Offers the memory under a name, in place of what had it; memory that cannot be shared is copied if `copy` allows. */
+    /* Offers the memory under a name, in place of what had it; memory that cannot be shared is copied if `copy` allows. What
+     * is read-only is so for importers, too, also if it was copied. */
     void offer(std::string const &name, Tensor const &tensor, Copy copy = Copy::never) const {
         char const *const text = detail::c_text(name, "name");
         detail::check([&](devx_error *error) {

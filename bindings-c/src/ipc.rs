@@ -55,7 +55,8 @@ unsafe fn devx_ipc_server_create(
 /// stays valid until the last of them has released it or is gone. What cannot be shared is copied if `copy`
 /// (`DEVX_COPY_...`) allows it: host memory that is not from `devx_tensor_allocate_shared`; pinned and managed memory and
 /// device memory of a pool that was not made to be shared, into plain device memory, in the order of the producer's stream.
-/// What the tensor's producer has queued until now is waited for by the importers' streams.
+/// What the tensor's producer has queued until now is waited for by the importers' streams. What is read-only is so for the
+/// importers, too, also if it was copied.
 #[ffi_export]
 unsafe fn devx_ipc_server_offer_tensor(
     server: *const ServerHandle,
