@@ -9,7 +9,7 @@
  * are three ways to hand something over, named as in C: `share` (one more owner, counted), `move` (this one; only of an
  * rvalue), `borrow` (a view that owns nothing and is valid as long as what it was borrowed from). `create` and
  * `import_from` take an owner or a source only if they succeed: if they throw, it is still in the object that it was
- * moved from.
+ * moved from. A callable is moved back there, unless its moves may throw: then it is destroyed.
  *
  * Errors. What fails throws devexchange::Error. No destructor throws, and neither does a release: what a callable given
  * to owner() throws ends there, is counted, and is reported to the handler of set_release_error_handler().
@@ -126,6 +126,29 @@ template <class Act> devx_status status_of(devx_error *error, Act &&act) noexcep
 /* What gives up an object that a table of callbacks has as its context. */
 template <class Object> void destroy(void *context) noexcept {
     delete static_cast<Object *>(context);
+}
+
+/* Puts a callable where `act` can give it to the C API as a context, which somebody deletes. If `act` throws, what was moved
+ * here goes back to where it came from. */
+template <class Given, class Act> auto hand_over(Given &&given, Act &&act) {
+    using Stored = std::decay_t<Given>;
+    auto stored = std::make_unique<Stored>(std::forward<Given>(given));
+    try {
+        auto out = act(stored.get());
+        static_cast<void>(stored.release());
+        return out;
+    } catch (...) {
+        /* An rvalue that is not const: anything else was copied. */
+        if constexpr (std::is_same_v<Given, Stored>) {
+            if constexpr (std::is_nothrow_move_assignable_v<Stored>) {
+                given = std::move(*stored);
+            } else if constexpr (std::is_nothrow_move_constructible_v<Stored>) {
+                given.~Stored(); /* a lambda cannot be assigned */
+                ::new (static_cast<void *>(std::addressof(given))) Stored(std::move(*stored));
+            }
+        }
+        throw;
+    }
 }
 
 inline std::size_t to_size(std::int64_t number) noexcept {
@@ -1520,17 +1543,17 @@ public:
     static BatchStream create(Schema const &schema, Source &&source, DLDeviceType device_type = kDLCPU) {
         using Stored = std::decay_t<Source>;
         static_assert(std::is_convertible_v<std::invoke_result_t<Stored &>, Batch>, "a source returns a Batch");
-        auto stored = std::make_unique<Stored>(std::forward<Source>(source));
-        devx_batch_source raw{};
-        raw.context = stored.get();
-        raw.next = &detail::next_of<Stored>;
-        raw.release = &detail::destroy<Stored>;
-        BatchStream out;
-        detail::check([&](devx_error *error) {
-            return devx_batch_stream_create(schema.get(), device_type, &raw, out.handle_.address(), error);
+        return detail::hand_over(std::forward<Source>(source), [&](Stored *stored) {
+            devx_batch_source raw{};
+            raw.context = stored;
+            raw.next = &detail::next_of<Stored>;
+            raw.release = &detail::destroy<Stored>;
+            BatchStream out;
+            detail::check([&](devx_error *error) {
+                return devx_batch_stream_create(schema.get(), device_type, &raw, out.handle_.address(), error);
+            });
+            return out;
         });
-        static_cast<void>(stored.release());
-        return out;
     }
 
     /* Takes a stream from its producer. If this throws, it is still `source`'s. */
@@ -1696,11 +1719,10 @@ public:
     }
     /* Also calls `wake()`, which must not throw, on any thread when there is something to ask for. */
     template <class Wake> static AsyncReader create(std::int64_t limit, bool abi_h_metadata, Wake &&wake) {
-        auto stored = std::make_unique<std::decay_t<Wake>>(std::forward<Wake>(wake));
-        devx_wake const raw = detail::wake_of(stored.get());
-        AsyncReader out = make(limit, abi_h_metadata, &raw);
-        static_cast<void>(stored.release());
-        return out;
+        return detail::hand_over(std::forward<Wake>(wake), [&](auto *stored) {
+            devx_wake const raw = detail::wake_of(stored);
+            return make(limit, abi_h_metadata, &raw);
+        });
     }
 
     explicit operator bool() const noexcept { return handle_.get() != nullptr; }
@@ -1805,11 +1827,10 @@ public:
     template <class Wake>
     static AsyncWriter create(ArrowAsyncDeviceStreamHandler *handler, DLDeviceType device_type,
                               std::string const &metadata, Wake &&wake) {
-        auto stored = std::make_unique<std::decay_t<Wake>>(std::forward<Wake>(wake));
-        devx_wake const raw = detail::wake_of(stored.get());
-        AsyncWriter out = make(handler, device_type, metadata, &raw);
-        static_cast<void>(stored.release());
-        return out;
+        return detail::hand_over(std::forward<Wake>(wake), [&](auto *stored) {
+            devx_wake const raw = detail::wake_of(stored);
+            return make(handler, device_type, metadata, &raw);
+        });
     }
 
     explicit operator bool() const noexcept { return handle_.get() != nullptr; }
@@ -2033,12 +2054,10 @@ public:
      * as devx_manager_table has them. They are called from any thread, several at once; what they throw is the error of
      * the call (of defer_cleanup it is dropped). The object goes with the manager and all memory of it. */
     template <class Own> static Manager create(Own &&own) {
-        using Stored = std::decay_t<Own>;
-        auto stored = std::make_unique<Stored>(std::forward<Own>(own));
-        devx_manager_table const table = detail::manager_table(stored.get());
-        Manager manager = made([&](auto out, auto error) { return devx_manager_create(&table, out, error); });
-        static_cast<void>(stored.release());
-        return manager;
+        return detail::hand_over(std::forward<Own>(own), [](auto *stored) {
+            devx_manager_table const table = detail::manager_table(stored);
+            return made([&](auto out, auto error) { return devx_manager_create(&table, out, error); });
+        });
     }
 
     explicit operator bool() const noexcept { return handle_.get() != nullptr; }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "check.h"
 
@@ -95,6 +96,19 @@ TEST(failures_leave_what_was_given) {
         CHECK_INT(reader.producer_error(&metadata), ENOSPC);
         CHECK(static_cast<bool>(metadata));
     }
+    CHECK_INT(dx::outstanding(), 0);
+}
+
+TEST(a_wake_that_is_refused_is_where_it_was) {
+    auto const alive = std::make_shared<int>(0);
+    auto wake = [kept = alive]() noexcept { static_cast<void>(kept); };
+    CHECK_INT(thrown([&] { dx::AsyncReader::create(-1, false, std::move(wake)); }), DEVX_INVALID_ARGUMENT);
+    CHECK_INT(thrown([&] { dx::AsyncWriter::create(nullptr, kDLCPU, "", std::move(wake)); }), DEVX_NULL_ARGUMENT);
+    {
+        auto const reader = dx::AsyncReader::create(0, false, std::move(wake));
+        CHECK_INT(alive.use_count(), 2); // moved from `wake`, where it still was
+    }
+    CHECK_INT(alive.use_count(), 1);
     CHECK_INT(dx::outstanding(), 0);
 }
 

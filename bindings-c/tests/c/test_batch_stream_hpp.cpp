@@ -133,4 +133,31 @@ TEST(a_source_that_is_refused_is_destroyed_by_its_maker) {
     CHECK_INT(dx::outstanding(), 0);
 }
 
+namespace {
+
+// A source that can be moved, but not assigned.
+struct Source {
+    std::shared_ptr<int> alive = std::make_shared<int>(1);
+    int const fixed = 3;
+    dx::Batch operator()() { return {}; }
+};
+
+} // namespace
+
+TEST(a_source_that_is_refused_is_where_it_was) {
+    Source source;
+    std::weak_ptr<int> const watch = source.alive;
+    CHECK_THROWS(dx::BatchStream::create(dx::Schema(), std::move(source)), "DEVX_NULL_ARGUMENT: schema");
+    CHECK(source.alive != nullptr);
+    CHECK_INT(source.fixed, 3);
+    auto lambda = [kept = std::move(source)]() mutable { return kept(); };
+    CHECK_THROWS(dx::BatchStream::create(dx::Schema(), std::move(lambda)), "DEVX_NULL_ARGUMENT: schema");
+    {
+        auto const stream = dx::BatchStream::create(numbers_schema(), std::move(lambda));
+        CHECK_INT(watch.use_count(), 1);
+    }
+    CHECK(watch.expired());
+    CHECK_INT(dx::outstanding(), 0);
+}
+
 CHECK_MAIN()
