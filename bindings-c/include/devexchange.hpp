@@ -51,8 +51,9 @@ namespace devexchange {
 /* Why a call failed. what() names the field, its value, and what was expected. */
 class Error : public std::runtime_error {
 public:
+    /* DEVX_OK, which is no error, becomes DEVX_CALLBACK: thrown by a callback it would pass for success. */
     Error(devx_status status, std::string const &message, std::int32_t driver_code = 0)
-        : std::runtime_error(message), status_(status), driver_code_(driver_code) {}
+        : std::runtime_error(message), status_(status == DEVX_OK ? DEVX_CALLBACK : status), driver_code_(driver_code) {}
     explicit Error(devx_error const &error) : Error(error.status, error.message, error.driver_code) {}
 
     /* One of DEVX_..., never DEVX_OK. */

@@ -93,6 +93,8 @@ TEST(what_a_source_throws_is_the_error_of_the_stream) {
         {[] { throw dx::Error(DEVX_NOT_READY, "not yet"); }, "DEVX_NOT_READY: not yet"},
         {[] { throw std::runtime_error("row 3 is bad"); }, "DEVX_CALLBACK: row 3 is bad"},
         {[] { throw std::bad_alloc(); }, "DEVX_OUT_OF_MEMORY: "},
+        {[] { throw dx::Error(devx_error{}); }, "DEVX_CALLBACK: "},
+        {[] { throw dx::Error(DEVX_OK, "no more"); }, "DEVX_CALLBACK: no more"},
         {[] { throw 5; }, "DEVX_CALLBACK: a callback threw what is not a std::exception"},
         {[] { throw std::runtime_error(std::string(5000, 'x')); }, "DEVX_CALLBACK: xxx"},
     };

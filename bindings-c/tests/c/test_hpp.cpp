@@ -185,6 +185,8 @@ TEST(an_error_says_what_is_wrong) {
     dx::Error const driver(DEVX_DRIVER, "no", 700);
     CHECK_INT(driver.driver_code(), 700);
     CHECK_STR(driver.name(), "DEVX_DRIVER");
+    CHECK_INT(dx::Error(DEVX_OK, "an error all the same").status(), DEVX_CALLBACK);
+    CHECK_INT(dx::Error(devx_error{}).status(), DEVX_CALLBACK);
 }
 
 TEST(an_empty_handle_is_refused) {
