@@ -1015,6 +1015,46 @@ inline std::string encode_metadata(std::vector<std::pair<std::string, std::strin
     return out;
 }
 
+namespace detail {
+
+/* A block as C has it, which does not say its size: what is cut off would be read behind its end. */
+inline char const *block_of(std::string const &metadata) {
+    if (metadata.empty()) {
+        return nullptr;
+    }
+    std::size_t at = 0;
+    auto const number = [&](std::string const &what) {
+        std::int32_t value = 0;
+        if (metadata.size() - at < sizeof value) {
+            throw Error(DEVX_INVALID_METADATA, "metadata has " + std::to_string(metadata.size()) +
+                                                   " bytes: it is cut off within " + what);
+        }
+        std::memcpy(&value, metadata.data() + at, sizeof value);
+        at += sizeof value;
+        if (value < 0) {
+            throw Error(DEVX_INVALID_METADATA,
+                        "metadata: " + what + " is " + std::to_string(value) + ": it cannot be negative");
+        }
+        return value;
+    };
+    std::int32_t const pairs = number("the number of pairs");
+    for (std::int32_t i = 0; i < pairs; ++i) {
+        for (char const *const part : {"key ", "value "}) {
+            std::string const named = part + std::to_string(i);
+            auto const length = to_size(number("the length of " + named));
+            if (metadata.size() - at < length) {
+                throw Error(DEVX_INVALID_METADATA, "metadata has " + std::to_string(metadata.size()) + " bytes: " +
+                                                       named + " has " + std::to_string(length) + " from byte " +
+                                                       std::to_string(at) + " on");
+            }
+            at += length;
+        }
+    }
+    return metadata.data();
+}
+
+} // namespace detail
+
 /* The pairs of a metadata block that devexchange has checked; nullptr has none. */
 inline std::vector<std::pair<std::string, std::string>> decode_metadata(char const *block) {
     std::vector<std::pair<std::string, std::string>> out;
@@ -1101,7 +1141,7 @@ private:
         devx_field raw{};
         raw.format = detail::c_text(field.format, "format");
         raw.name = detail::c_text(field.name, "name");
-        raw.metadata = field.metadata.empty() ? nullptr : field.metadata.data();
+        raw.metadata = detail::block_of(field.metadata);
         raw.flags = field.flags;
         raw.n_children = static_cast<std::int64_t>(field.children.size());
         raw.has_dictionary = static_cast<std::int64_t>(field.dictionary.size()); /* more than one is refused */
@@ -1679,11 +1719,6 @@ template <class Wake> devx_wake wake_of(Wake *wake) noexcept {
     return raw;
 }
 
-/* A block as C has it. */
-inline char const *block_of(std::string const &metadata) noexcept {
-    return metadata.empty() ? nullptr : metadata.data();
-}
-
 /* Whether the call worked, `false` if it says DEVX_NOT_READY. */
 template <class Call> bool ready(Call &&call) {
     devx_error error;
@@ -1858,9 +1893,10 @@ public:
     }
     /* Gives the consumer the batch. If this throws, the batch is still in `batch`. */
     void send_move(Batch &&batch, std::string const &metadata = {}) const {
+        char const *const block = detail::block_of(metadata);
         devx_batch_t *raw = batch.release();
         devx_error error;
-        devx_status const status = devx_async_writer_send_move(get(), &raw, detail::block_of(metadata), &error);
+        devx_status const status = devx_async_writer_send_move(get(), &raw, block, &error);
         batch = Batch(raw);
         if (status != DEVX_OK) {
             throw Error(error);

@@ -112,6 +112,26 @@ TEST(a_wake_that_is_refused_is_where_it_was) {
     CHECK_INT(dx::outstanding(), 0);
 }
 
+TEST(metadata_that_is_cut_off_is_refused) {
+    {
+        auto const block = dx::encode_metadata({{"key", "value"}});
+        auto const schema = numbers_schema();
+        for (std::size_t size = 1; size < block.size(); ++size) {
+            std::string const cut(block, 0, size);
+            auto const reader = dx::AsyncReader::create(1);
+            auto *const handler = reader.handler();
+            CHECK_INT(thrown([&] { dx::AsyncWriter::create(handler, kDLCPU, cut); }), DEVX_INVALID_METADATA);
+            auto const writer = dx::AsyncWriter::create(handler);
+            writer.start(schema);
+            auto batch = numbers(schema, 2);
+            CHECK_INT(thrown([&] { writer.send_move(std::move(batch), cut); }), DEVX_INVALID_METADATA);
+            CHECK(static_cast<bool>(batch));
+            CHECK_INT(thrown([&] { writer.fail(EIO, "no", cut); }), DEVX_INVALID_METADATA);
+        }
+    }
+    CHECK_INT(dx::outstanding(), 0);
+}
+
 TEST(a_cancelled_stream_is_over) {
     {
         auto const reader = dx::AsyncReader::create(2);

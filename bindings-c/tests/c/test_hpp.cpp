@@ -505,6 +505,25 @@ TEST(a_refused_batch_leaves_its_source_where_it_was) {
     CHECK_THROWS(dx::Schema::of({dx::Field{"x", "?", 0, {}, {}, {}}}), DEVX_INVALID_FORMAT, "\"?\"");
 }
 
+TEST(metadata_has_the_size_that_it_says) {
+    auto const make = [](std::string const &block) {
+        dx::Field field{"x", "g"};
+        field.metadata = block;
+        dx::Schema::of({field});
+    };
+    auto const block = dx::encode_metadata({{"key", "value"}, {"", ""}});
+    make(block);
+    make("");
+    for (std::size_t size = 1; size < block.size(); ++size) {
+        std::string const has = "metadata has " + std::to_string(size) + " bytes: ";
+        CHECK_THROWS(make(block.substr(0, size)), DEVX_INVALID_METADATA, has.c_str());
+    }
+    CHECK_THROWS(make(block.substr(0, 3)), DEVX_INVALID_METADATA, "3 bytes: it is cut off within the number of pairs");
+    CHECK_THROWS(make(block.substr(0, 13)), DEVX_INVALID_METADATA, "13 bytes: it is cut off within the length of value 0");
+    CHECK_THROWS(make(block.substr(0, 17)), DEVX_INVALID_METADATA, "17 bytes: value 0 has 5 from byte 15 on");
+    CHECK_THROWS(make(std::string(4, '\xff')), DEVX_INVALID_METADATA, "the number of pairs is -1: it cannot be negative");
+}
+
 TEST(children_are_moved_out) {
     int releases = 0;
     auto array = make_batch(make_schema(), counting(releases)).export_share();
