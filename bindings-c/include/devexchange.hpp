@@ -744,7 +744,8 @@ public:
         return out;
     }
 
-    /* Takes a tensor that its producer was asked for with `stream`; no_stream: its data is ready. */
+    /* Takes a tensor that its producer was asked for with `stream`: its data is ready for work that is queued there from now
+     * on. no_stream says nothing of the data, which counts as queued on the legacy default stream. */
     static Tensor import_on(Dlpack &&source, std::int64_t stream) {
         Tensor out = import_on(source.get(), stream);
         static_cast<void>(source.release());
