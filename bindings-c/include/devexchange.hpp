@@ -41,6 +41,9 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+#ifdef __STDCPP_BFLOAT16_T__
+#include <stdfloat>
+#endif
 
 #include "devexchange.h"
 
@@ -440,18 +443,26 @@ private:
 namespace detail {
 
 template <class T> struct is_complex : std::false_type {};
-template <class T> struct is_complex<std::complex<T>> : std::true_type {};
+template <> struct is_complex<std::complex<float>> : std::true_type {};
+template <> struct is_complex<std::complex<double>> : std::true_type {};
+
+template <class T> struct is_bfloat16 : std::false_type {};
+#ifdef __STDCPP_BFLOAT16_T__
+template <> struct is_bfloat16<std::bfloat16_t> : std::true_type {};
+#endif
 
 template <class T> constexpr DLDataType dtype_of() noexcept {
     using Value = std::remove_cv_t<T>;
     static_assert(std::is_arithmetic_v<Value> || is_complex<Value>::value,
-                  "an element is a number, a bool or a std::complex");
+                  "an element is a number, a bool or a std::complex of float or double");
     static_assert(!std::is_same_v<Value, long double>, "the size of long double is not that of any DLPack type");
     auto const bits = static_cast<std::uint8_t>(sizeof(Value) * 8);
     if constexpr (std::is_same_v<Value, bool>) {
         return DLDataType{kDLBool, bits, 1};
     } else if constexpr (is_complex<Value>::value) {
         return DLDataType{kDLComplex, bits, 1};
+    } else if constexpr (is_bfloat16<Value>::value) {
+        return DLDataType{kDLBfloat, bits, 1};
     } else if constexpr (std::is_floating_point_v<Value>) {
         return DLDataType{kDLFloat, bits, 1};
     } else if constexpr (std::is_signed_v<Value>) {

@@ -6,6 +6,9 @@
 #include <string>
 #include <thread>
 #include <vector>
+#if __has_include(<stdfloat>)
+#include <stdfloat>
+#endif
 
 #include "check.h"
 
@@ -45,6 +48,15 @@ static_assert(dx::same_dtype(dx::dtype<std::int8_t>, DLDataType{kDLInt, 8, 1}));
 static_assert(dx::same_dtype(dx::dtype<std::uint64_t>, DLDataType{kDLUInt, 64, 1}));
 static_assert(dx::same_dtype(dx::dtype<bool>, DLDataType{kDLBool, 8, 1}));
 static_assert(dx::same_dtype(dx::dtype<std::complex<float>>, DLDataType{kDLComplex, 64, 1}));
+static_assert(dx::same_dtype(dx::dtype<std::complex<double> const>, DLDataType{kDLComplex, 128, 1}));
+static_assert(!dx::detail::is_complex<std::complex<int>>::value);
+static_assert(!dx::detail::is_complex<std::complex<long double>>::value);
+#ifdef __STDCPP_BFLOAT16_T__
+static_assert(dx::same_dtype(dx::dtype<std::bfloat16_t>, DLDataType{kDLBfloat, 16, 1}));
+#endif
+#ifdef __STDCPP_FLOAT16_T__
+static_assert(dx::same_dtype(dx::dtype<std::float16_t>, DLDataType{kDLFloat, 16, 1}));
+#endif
 
 // What the call throws, as text; empty if nothing.
 template <class Call> static std::string thrown(Call &&call, devx_status *status = nullptr) {
