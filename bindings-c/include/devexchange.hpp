@@ -1661,20 +1661,22 @@ public:
         return out;
     }
 
-    /* For a range-for: each step pulls the next batch, which may be moved from. */
+    /* The end of the range. */
+    struct sentinel {};
+
+    /* For a range-for: each step pulls the next batch, which may be moved from. It cannot be copied, so it is a
+     * std::input_iterator of C++20, and none of C++17. */
     class iterator {
     public:
-        using iterator_category = std::input_iterator_tag;
+        using iterator_concept = std::input_iterator_tag;
         using value_type = Batch;
         using difference_type = std::ptrdiff_t;
-        using pointer = Batch *;
-        using reference = Batch &;
 
         iterator() noexcept = default;
         explicit iterator(BatchStream *stream) : stream_(stream) { ++*this; }
 
-        Batch &operator*() noexcept { return batch_; }
-        Batch *operator->() noexcept { return &batch_; }
+        Batch &operator*() const noexcept { return batch_; }
+        Batch *operator->() const noexcept { return &batch_; }
         iterator &operator++() {
             batch_ = stream_->next();
             if (!batch_) {
@@ -1682,16 +1684,21 @@ public:
             }
             return *this;
         }
+        void operator++(int) { ++*this; }
         bool operator==(iterator const &other) const noexcept { return stream_ == other.stream_; }
         bool operator!=(iterator const &other) const noexcept { return stream_ != other.stream_; }
+        friend bool operator==(iterator const &at, sentinel) noexcept { return at.stream_ == nullptr; }
+        friend bool operator!=(iterator const &at, sentinel) noexcept { return at.stream_ != nullptr; }
+        friend bool operator==(sentinel, iterator const &at) noexcept { return at.stream_ == nullptr; }
+        friend bool operator!=(sentinel, iterator const &at) noexcept { return at.stream_ != nullptr; }
 
     private:
         BatchStream *stream_ = nullptr;
-        Batch batch_;
+        mutable Batch batch_; /* the stream's, not a part of where this is */
     };
 
     iterator begin() { return iterator(this); }
-    iterator end() noexcept { return iterator(); }
+    sentinel end() noexcept { return {}; }
 
 private:
     detail::Handle<devx_batch_stream_t, devx_batch_stream_release> handle_;

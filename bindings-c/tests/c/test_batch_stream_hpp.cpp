@@ -1,9 +1,14 @@
 // devexchange.hpp: streams of batches as ranges, with sources that throw.
 #include <devexchange.hpp>
 
+#include <iterator>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
+#if __cplusplus >= 202002L
+#include <ranges>
+#endif
 
 #include "check.h"
 #include "throws.hpp"
@@ -159,6 +164,37 @@ TEST(a_source_that_is_refused_is_where_it_was) {
         CHECK_INT(watch.use_count(), 1);
     }
     CHECK(watch.expired());
+    CHECK_INT(dx::outstanding(), 0);
+}
+
+#if __cplusplus >= 202002L
+static_assert(std::input_iterator<dx::BatchStream::iterator>);
+static_assert(std::sentinel_for<dx::BatchStream::sentinel, dx::BatchStream::iterator>);
+static_assert(std::ranges::input_range<dx::BatchStream>);
+#endif
+
+// No iterator of C++17: those can be copied.
+template <class T, class = void> static constexpr bool has_category = false;
+template <class T>
+static constexpr bool has_category<T, std::void_t<typename std::iterator_traits<T>::iterator_category>> = true;
+static_assert(!has_category<dx::BatchStream::iterator>);
+
+TEST(a_stream_has_iterators) {
+    int releases = 0;
+    {
+        auto stream = counting(3, releases);
+        auto at = stream.begin();
+        auto const &same = at;
+        CHECK_INT((*same).length(), 1);
+        at++;
+        CHECK_INT(same->length(), 2);
+        dx::Batch const taken = std::move(*same);
+        ++at;
+        CHECK(at != stream.end() && stream.end() != at);
+        ++at;
+        CHECK(at == stream.end() && stream.end() == at && at == dx::BatchStream::iterator());
+    }
+    CHECK_INT(releases, 3);
     CHECK_INT(dx::outstanding(), 0);
 }
 
