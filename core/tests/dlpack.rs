@@ -161,6 +161,35 @@ fn a_borrowed_description_owns_nothing_and_refuses_what_it_cannot_say() {
     }
 }
 
+/// Each of them has a byte of its own, so they share none.
+#[test]
+fn strided_elements_with_padding_are_copied() {
+    let mut data = [0_u8, 1, 2, 3, 4, 5];
+    let int4 = DType::from_dlpack(DLDataType { code: 0, bits: 4, lanes: 1 }).unwrap();
+    let described = |flags, data: &mut [u8]| TensorDesc {
+        data: data.as_mut_ptr().cast(),
+        device: Device::CPU,
+        dtype: int4,
+        shape: &[3, 2],
+        strides: Some(&[1, 3]),
+        byte_offset: 0,
+        flags,
+    };
+    // SAFETY: the array outlives the tensor.
+    let padded =
+        unsafe { Tensor::from_raw_parts(&described(Flags::SUBBYTE_PADDED, &mut data), Owner::none()) }.unwrap();
+    let copy = padded.copy().unwrap();
+    assert_eq!((copy.layout().bytes, copy.layout().row_major), (6, true));
+    assert_eq!(copy.flags(), Flags::SUBBYTE_PADDED.with(Flags::IS_COPIED));
+    // SAFETY: six elements of a byte each.
+    assert_eq!(unsafe { std::slice::from_raw_parts(copy.data().cast::<u8>(), 6) }, [0, 3, 1, 4, 2, 5]);
+    // SAFETY: as above.
+    let packed = unsafe { Tensor::from_raw_parts(&described(Flags::default(), &mut data), Owner::none()) }.unwrap();
+    let error = packed.copy().unwrap_err();
+    assert_eq!(error.status(), DEVX_UNSUPPORTED);
+    assert!(error.message().contains("a strided tensor of int4 cannot be copied: elements share bytes"), "{error}");
+}
+
 #[test]
 fn versions_are_negotiated() {
     let tensor = Tensor::from_vec(vec![1_i64, 2], &[2]).unwrap();
