@@ -327,7 +327,7 @@ struct Request {
     std::uint32_t max_major = DLPACK_MAJOR_VERSION;
     std::uint32_t max_minor = DLPACK_MINOR_VERSION;
     std::int64_t stream = -1; /* the consumer's, on which the data is to be ready */
-    Copy copy = Copy::never;
+    Copy copy = Copy::never;  /* of host memory only; a device's is copied with Tensor::copy_to */
 
     devx_dlpack_request raw() const noexcept {
         devx_dlpack_request request{};

@@ -9,7 +9,7 @@ use devexchange_core::abi::dlpack::*;
 use devexchange_core::abi::types::*;
 use devexchange_core::dlpack::{self, Copying, Managed, Owned, Request};
 use devexchange_core::runtime::cuda::RawStream;
-use devexchange_core::{DType, Device, Error, Flags, Owner, Refused, Tensor, TensorDesc};
+use devexchange_core::{DType, Device, DeviceType, Error, Flags, Owner, Refused, Tensor, TensorDesc};
 
 /// Counts how often its owner was released.
 fn counted() -> (Owner, Arc<AtomicUsize>) {
@@ -188,6 +188,19 @@ fn strided_elements_with_padding_are_copied() {
     let error = packed.copy().unwrap_err();
     assert_eq!(error.status(), DEVX_UNSUPPORTED);
     assert!(error.message().contains("a strided tensor of int4 cannot be copied: elements share bytes"), "{error}");
+}
+
+#[test]
+fn an_export_copies_host_memory_only_and_says_so() {
+    let mut data = [0.0_f32; 2];
+    let on_device = TensorDesc { device: Device { kind: DeviceType::CUDA, id: 0 }, ..desc(&mut data, &[2]) };
+    // SAFETY: nothing is done with the memory.
+    let tensor = unsafe { Tensor::from_raw_parts(&on_device, Owner::none()) }.unwrap();
+    let always = Request { copy: Copying::Always, ..Request::default() };
+    let error = dlpack::share::<DLManagedTensorVersioned>(&tensor, &always).unwrap_err();
+    assert_eq!(error.status(), DEVX_DEVICE);
+    let says = "device is cuda:0, not host memory: an export copies nothing else; make a copy first (copy_to)";
+    assert_eq!(error.message(), says);
 }
 
 #[test]

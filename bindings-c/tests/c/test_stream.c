@@ -223,6 +223,10 @@ TEST(memory_is_written_and_read) {
     CHECK_REFUSED(devx_tensor_read(tensor, values, sizeof values, 0, &error), DEVX_INVALID_STREAM, "stream is 0");
     CHECK_REFUSED(devx_tensor_read(tensor, values, sizeof values, -1, &error), DEVX_INVALID_STREAM, "stream is -1");
     CHECK_REFUSED(devx_tensor_copy(tensor, &plain, &error), DEVX_DEVICE, "not host memory");
+    devx_dlpack_request const always = {1, 0, -1, DEVX_COPY_ALWAYS};
+    struct DLManagedTensorVersioned *managed = NULL;
+    CHECK_REFUSED(devx_tensor_export_share(tensor, &always, &managed, &error), DEVX_DEVICE,
+                  "an export copies nothing else; make a copy first (copy_to)");
 
     /* Memory that is not of the pool is ready at once. */
     CHECK_CALL(make_six(1, &plain));
