@@ -722,7 +722,7 @@ devx_status devx_dtype_name(DLDataType dtype, char *out, size_t capacity, devx_e
 
 /**
  * Connects to the exporter at an address. It has `timeout_ms` milliseconds for each answer; -1 for
- * ten seconds.
+ * ten seconds. Other negative numbers are refused.
  */
 devx_status devx_ipc_client_create(
     char const *address,
@@ -1053,7 +1053,7 @@ devx_status devx_stream_destroy(DLDevice device, int64_t stream, devx_error *err
  * only after `out` was released, by any thread. For managers that give memory back in the order of
  * a stream some time after the release of its owner, on a thread of their own for example: they
  * hold the stream of the request, and release `out` when that is done. For a default stream and -1
- * there is nothing to hold, and nothing to release.
+ * there is nothing to hold, and nothing to release; 0 is refused, as everywhere.
  */
 devx_status devx_stream_hold(int64_t stream, devx_owner *out, devx_error *error);
 

@@ -498,10 +498,13 @@ TEST(a_closed_stream_that_is_held_goes_after_that) {
     if (driver.calls != NULL) {
         CHECK_INT(driver.calls("cuStreamDestroy_v2"), destroyed + 1);
     }
-    for (int64_t none = -1; none <= 2; ++none) {
-        CHECK_OK(devx_stream_hold(none, &hold, &error));
+    int64_t const nothing[] = {-1, 1, 2};
+    for (int i = 0; i < 3; ++i) {
+        CHECK_OK(devx_stream_hold(nothing[i], &hold, &error));
         CHECK(hold.context == NULL && hold.release == NULL);
     }
+    CHECK_REFUSED(devx_stream_hold(0, &hold, &error), DEVX_INVALID_STREAM, "stream is 0: ");
+    CHECK_REFUSED(devx_stream_hold(-7, &hold, &error), DEVX_INVALID_STREAM, "stream is -7: ");
 }
 
 TEST(a_tensor_that_nobody_used_is_released_at_once) {
