@@ -209,6 +209,12 @@ compile_test() { # SOURCE PROGRAM
       "${sanitize_link[@]}"
 }
 
+# Where more can be said of a type at compile time.
+compile_as_cpp20() { # SOURCE
+  "$CXX" -std=c++20 "${warnings[@]}" -fsyntax-only -I"$include" -I"$tests" "-DDEVX_TEST_VERSION=\"$DEVX_VERSION\"" \
+    "-DDEVX_TEST_DATA=\"$DEVX_ROOT/examples/data\"" "$1"
+}
+
 # Takes over the lines of a test program that ran; a program that died, or ended before it said what it counted, counts as
 # one failure more.
 take_over() { # NAME STATUS OUTPUT
@@ -282,6 +288,7 @@ run_test_file() { # SOURCE
   echo
   echo "# $name"
   check "$name compiles" compile_test "$1" "$program" || return 0
+  case $name in *.cpp) check "$name compiles as C++20" compile_as_cpp20 "$1" || true ;; esac
   "$program" >"$work/out" 2>&1 </dev/null || status=$?
   case $name in test_stream* | test_faults*) done_elsewhere "there is no CUDA driver" ;; esac
   take_over "$name" "$status" "$work/out"

@@ -722,7 +722,7 @@ devx_status devx_dtype_name(DLDataType dtype, char *out, size_t capacity, devx_e
 
 /**
  * Connects to the exporter at an address. It has `timeout_ms` milliseconds for each answer; -1 for
- * ten seconds.
+ * ten seconds. Other negative numbers are refused.
  */
 devx_status devx_ipc_client_create(
     char const *address,
@@ -793,7 +793,8 @@ devx_status devx_ipc_server_offer_batch(
  * shared is copied if `copy` (`DEVX_COPY_...`) allows it: host memory that is not from
  * `devx_tensor_allocate_shared`; pinned and managed memory and device memory of a pool that was not
  * made to be shared, into plain device memory, in the order of the producer's stream. What the
- * tensor's producer has queued until now is waited for by the importers' streams.
+ * tensor's producer has queued until now is waited for by the importers' streams. What is read-only
+ * is so for the importers, too, also if it was copied.
  */
 devx_status devx_ipc_server_offer_tensor(
     devx_ipc_server_t const *server,
@@ -1052,7 +1053,7 @@ devx_status devx_stream_destroy(DLDevice device, int64_t stream, devx_error *err
  * only after `out` was released, by any thread. For managers that give memory back in the order of
  * a stream some time after the release of its owner, on a thread of their own for example: they
  * hold the stream of the request, and release `out` when that is done. For a default stream and -1
- * there is nothing to hold, and nothing to release.
+ * there is nothing to hold, and nothing to release; 0 is refused, as everywhere.
  */
 devx_status devx_stream_hold(int64_t stream, devx_owner *out, devx_error *error);
 
@@ -1178,8 +1179,10 @@ devx_status devx_tensor_export_move_legacy(
 
 /**
  * Hands the tensor to a consumer and keeps it: the consumer calls the deleter once. A NULL
- * `request` asks for the newest version, no synchronisation and no copy. The flags are the
- * tensor's, but for DLPACK_FLAG_BITMASK_IS_COPIED: that is told only to who has a copy alone.
+ * `request` asks for the newest version, no synchronisation and no copy. Copied is host memory
+ * only, also pinned and managed; a copy of device memory is `DEVX_DEVICE`: it needs a stream, so
+ * make it with `devx_tensor_copy_to` and hand that over. The flags are the tensor's, but for
+ * DLPACK_FLAG_BITMASK_IS_COPIED: that is told only to who has a copy alone.
  */
 devx_status devx_tensor_export_share(
     devx_tensor_t const *tensor,

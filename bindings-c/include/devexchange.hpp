@@ -9,7 +9,7 @@
  * are three ways to hand something over, named as in C: `share` (one more owner, counted), `move` (this one; only of an
  * rvalue), `borrow` (a view that owns nothing and is valid as long as what it was borrowed from). `create` and
  * `import_from` take an owner or a source only if they succeed: if they throw, it is still in the object that it was
- * moved from.
+ * moved from. A callable is moved back there, unless its moves may throw: then it is destroyed.
  *
  * Errors. What fails throws devexchange::Error. No destructor throws, and neither does a release: what a callable given
  * to owner() throws ends there, is counted, and is reported to the handler of set_release_error_handler().
@@ -41,6 +41,9 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+#ifdef __STDCPP_BFLOAT16_T__
+#include <stdfloat>
+#endif
 
 #include "devexchange.h"
 
@@ -51,8 +54,9 @@ namespace devexchange {
 /* Why a call failed. what() names the field, its value, and what was expected. */
 class Error : public std::runtime_error {
 public:
+    /* DEVX_OK, which is no error, becomes DEVX_CALLBACK: thrown by a callback it would pass for success. */
     Error(devx_status status, std::string const &message, std::int32_t driver_code = 0)
-        : std::runtime_error(message), status_(status), driver_code_(driver_code) {}
+        : std::runtime_error(message), status_(status == DEVX_OK ? DEVX_CALLBACK : status), driver_code_(driver_code) {}
     explicit Error(devx_error const &error) : Error(error.status, error.message, error.driver_code) {}
 
     /* One of DEVX_..., never DEVX_OK. */
@@ -126,6 +130,29 @@ template <class Act> devx_status status_of(devx_error *error, Act &&act) noexcep
 /* What gives up an object that a table of callbacks has as its context. */
 template <class Object> void destroy(void *context) noexcept {
     delete static_cast<Object *>(context);
+}
+
+/* Puts a callable where `act` can give it to the C API as a context, which somebody deletes. If `act` throws, what was moved
+ * here goes back to where it came from. */
+template <class Given, class Act> auto hand_over(Given &&given, Act &&act) {
+    using Stored = std::decay_t<Given>;
+    auto stored = std::make_unique<Stored>(std::forward<Given>(given));
+    try {
+        auto out = act(stored.get());
+        static_cast<void>(stored.release());
+        return out;
+    } catch (...) {
+        /* An rvalue that is not const: anything else was copied. */
+        if constexpr (std::is_same_v<Given, Stored>) {
+            if constexpr (std::is_nothrow_move_assignable_v<Stored>) {
+                given = std::move(*stored);
+            } else if constexpr (std::is_nothrow_move_constructible_v<Stored>) {
+                given.~Stored(); /* a lambda cannot be assigned */
+                ::new (static_cast<void *>(std::addressof(given))) Stored(std::move(*stored));
+            }
+        }
+        throw;
+    }
 }
 
 inline std::size_t to_size(std::int64_t number) noexcept {
@@ -300,7 +327,7 @@ struct Request {
     std::uint32_t max_major = DLPACK_MAJOR_VERSION;
     std::uint32_t max_minor = DLPACK_MINOR_VERSION;
     std::int64_t stream = -1; /* the consumer's, on which the data is to be ready */
-    Copy copy = Copy::never;
+    Copy copy = Copy::never;  /* of host memory only; a device's is copied with Tensor::copy_to */
 
     devx_dlpack_request raw() const noexcept {
         devx_dlpack_request request{};
@@ -416,18 +443,26 @@ private:
 namespace detail {
 
 template <class T> struct is_complex : std::false_type {};
-template <class T> struct is_complex<std::complex<T>> : std::true_type {};
+template <> struct is_complex<std::complex<float>> : std::true_type {};
+template <> struct is_complex<std::complex<double>> : std::true_type {};
+
+template <class T> struct is_bfloat16 : std::false_type {};
+#ifdef __STDCPP_BFLOAT16_T__
+template <> struct is_bfloat16<std::bfloat16_t> : std::true_type {};
+#endif
 
 template <class T> constexpr DLDataType dtype_of() noexcept {
     using Value = std::remove_cv_t<T>;
     static_assert(std::is_arithmetic_v<Value> || is_complex<Value>::value,
-                  "an element is a number, a bool or a std::complex");
+                  "an element is a number, a bool or a std::complex of float or double");
     static_assert(!std::is_same_v<Value, long double>, "the size of long double is not that of any DLPack type");
     auto const bits = static_cast<std::uint8_t>(sizeof(Value) * 8);
     if constexpr (std::is_same_v<Value, bool>) {
         return DLDataType{kDLBool, bits, 1};
     } else if constexpr (is_complex<Value>::value) {
         return DLDataType{kDLComplex, bits, 1};
+    } else if constexpr (is_bfloat16<Value>::value) {
+        return DLDataType{kDLBfloat, bits, 1};
     } else if constexpr (std::is_floating_point_v<Value>) {
         return DLDataType{kDLFloat, bits, 1};
     } else if constexpr (std::is_signed_v<Value>) {
@@ -720,7 +755,8 @@ public:
         return out;
     }
 
-    /* Takes a tensor that its producer was asked for with `stream`; no_stream: its data is ready. */
+    /* Takes a tensor that its producer was asked for with `stream`: its data is ready for work that is queued there from now
+     * on. no_stream says nothing of the data, which counts as queued on the legacy default stream. */
     static Tensor import_on(Dlpack &&source, std::int64_t stream) {
         Tensor out = import_on(source.get(), stream);
         static_cast<void>(source.release());
@@ -991,6 +1027,46 @@ inline std::string encode_metadata(std::vector<std::pair<std::string, std::strin
     return out;
 }
 
+namespace detail {
+
+/* A block as C has it, which does not say its size: what is cut off would be read behind its end. */
+inline char const *block_of(std::string const &metadata) {
+    if (metadata.empty()) {
+        return nullptr;
+    }
+    std::size_t at = 0;
+    auto const number = [&](std::string const &what) {
+        std::int32_t value = 0;
+        if (metadata.size() - at < sizeof value) {
+            throw Error(DEVX_INVALID_METADATA, "metadata has " + std::to_string(metadata.size()) +
+                                                   " bytes: it is cut off within " + what);
+        }
+        std::memcpy(&value, metadata.data() + at, sizeof value);
+        at += sizeof value;
+        if (value < 0) {
+            throw Error(DEVX_INVALID_METADATA,
+                        "metadata: " + what + " is " + std::to_string(value) + ": it cannot be negative");
+        }
+        return value;
+    };
+    std::int32_t const pairs = number("the number of pairs");
+    for (std::int32_t i = 0; i < pairs; ++i) {
+        for (char const *const part : {"key ", "value "}) {
+            std::string const named = part + std::to_string(i);
+            auto const length = to_size(number("the length of " + named));
+            if (metadata.size() - at < length) {
+                throw Error(DEVX_INVALID_METADATA, "metadata has " + std::to_string(metadata.size()) + " bytes: " +
+                                                       named + " has " + std::to_string(length) + " from byte " +
+                                                       std::to_string(at) + " on");
+            }
+            at += length;
+        }
+    }
+    return metadata.data();
+}
+
+} // namespace detail
+
 /* The pairs of a metadata block that devexchange has checked; nullptr has none. */
 inline std::vector<std::pair<std::string, std::string>> decode_metadata(char const *block) {
     std::vector<std::pair<std::string, std::string>> out;
@@ -1077,7 +1153,7 @@ private:
         devx_field raw{};
         raw.format = detail::c_text(field.format, "format");
         raw.name = detail::c_text(field.name, "name");
-        raw.metadata = field.metadata.empty() ? nullptr : field.metadata.data();
+        raw.metadata = detail::block_of(field.metadata);
         raw.flags = field.flags;
         raw.n_children = static_cast<std::int64_t>(field.children.size());
         raw.has_dictionary = static_cast<std::int64_t>(field.dictionary.size()); /* more than one is refused */
@@ -1520,17 +1596,17 @@ public:
     static BatchStream create(Schema const &schema, Source &&source, DLDeviceType device_type = kDLCPU) {
         using Stored = std::decay_t<Source>;
         static_assert(std::is_convertible_v<std::invoke_result_t<Stored &>, Batch>, "a source returns a Batch");
-        auto stored = std::make_unique<Stored>(std::forward<Source>(source));
-        devx_batch_source raw{};
-        raw.context = stored.get();
-        raw.next = &detail::next_of<Stored>;
-        raw.release = &detail::destroy<Stored>;
-        BatchStream out;
-        detail::check([&](devx_error *error) {
-            return devx_batch_stream_create(schema.get(), device_type, &raw, out.handle_.address(), error);
+        return detail::hand_over(std::forward<Source>(source), [&](Stored *stored) {
+            devx_batch_source raw{};
+            raw.context = stored;
+            raw.next = &detail::next_of<Stored>;
+            raw.release = &detail::destroy<Stored>;
+            BatchStream out;
+            detail::check([&](devx_error *error) {
+                return devx_batch_stream_create(schema.get(), device_type, &raw, out.handle_.address(), error);
+            });
+            return out;
         });
-        static_cast<void>(stored.release());
-        return out;
     }
 
     /* Takes a stream from its producer. If this throws, it is still `source`'s. */
@@ -1585,20 +1661,22 @@ public:
         return out;
     }
 
-    /* For a range-for: each step pulls the next batch, which may be moved from. */
+    /* The end of the range. */
+    struct sentinel {};
+
+    /* For a range-for: each step pulls the next batch, which may be moved from. It cannot be copied, so it is a
+     * std::input_iterator of C++20, and none of C++17. */
     class iterator {
     public:
-        using iterator_category = std::input_iterator_tag;
+        using iterator_concept = std::input_iterator_tag;
         using value_type = Batch;
         using difference_type = std::ptrdiff_t;
-        using pointer = Batch *;
-        using reference = Batch &;
 
         iterator() noexcept = default;
         explicit iterator(BatchStream *stream) : stream_(stream) { ++*this; }
 
-        Batch &operator*() noexcept { return batch_; }
-        Batch *operator->() noexcept { return &batch_; }
+        Batch &operator*() const noexcept { return batch_; }
+        Batch *operator->() const noexcept { return &batch_; }
         iterator &operator++() {
             batch_ = stream_->next();
             if (!batch_) {
@@ -1606,16 +1684,21 @@ public:
             }
             return *this;
         }
+        void operator++(int) { ++*this; }
         bool operator==(iterator const &other) const noexcept { return stream_ == other.stream_; }
         bool operator!=(iterator const &other) const noexcept { return stream_ != other.stream_; }
+        friend bool operator==(iterator const &at, sentinel) noexcept { return at.stream_ == nullptr; }
+        friend bool operator!=(iterator const &at, sentinel) noexcept { return at.stream_ != nullptr; }
+        friend bool operator==(sentinel, iterator const &at) noexcept { return at.stream_ == nullptr; }
+        friend bool operator!=(sentinel, iterator const &at) noexcept { return at.stream_ != nullptr; }
 
     private:
         BatchStream *stream_ = nullptr;
-        Batch batch_;
+        mutable Batch batch_; /* the stream's, not a part of where this is */
     };
 
     iterator begin() { return iterator(this); }
-    iterator end() noexcept { return iterator(); }
+    sentinel end() noexcept { return {}; }
 
 private:
     detail::Handle<devx_batch_stream_t, devx_batch_stream_release> handle_;
@@ -1655,11 +1738,6 @@ template <class Wake> devx_wake wake_of(Wake *wake) noexcept {
     return raw;
 }
 
-/* A block as C has it. */
-inline char const *block_of(std::string const &metadata) noexcept {
-    return metadata.empty() ? nullptr : metadata.data();
-}
-
 /* Whether the call worked, `false` if it says DEVX_NOT_READY. */
 template <class Call> bool ready(Call &&call) {
     devx_error error;
@@ -1696,11 +1774,10 @@ public:
     }
     /* Also calls `wake()`, which must not throw, on any thread when there is something to ask for. */
     template <class Wake> static AsyncReader create(std::int64_t limit, bool abi_h_metadata, Wake &&wake) {
-        auto stored = std::make_unique<std::decay_t<Wake>>(std::forward<Wake>(wake));
-        devx_wake const raw = detail::wake_of(stored.get());
-        AsyncReader out = make(limit, abi_h_metadata, &raw);
-        static_cast<void>(stored.release());
-        return out;
+        return detail::hand_over(std::forward<Wake>(wake), [&](auto *stored) {
+            devx_wake const raw = detail::wake_of(stored);
+            return make(limit, abi_h_metadata, &raw);
+        });
     }
 
     explicit operator bool() const noexcept { return handle_.get() != nullptr; }
@@ -1805,11 +1882,10 @@ public:
     template <class Wake>
     static AsyncWriter create(ArrowAsyncDeviceStreamHandler *handler, DLDeviceType device_type,
                               std::string const &metadata, Wake &&wake) {
-        auto stored = std::make_unique<std::decay_t<Wake>>(std::forward<Wake>(wake));
-        devx_wake const raw = detail::wake_of(stored.get());
-        AsyncWriter out = make(handler, device_type, metadata, &raw);
-        static_cast<void>(stored.release());
-        return out;
+        return detail::hand_over(std::forward<Wake>(wake), [&](auto *stored) {
+            devx_wake const raw = detail::wake_of(stored);
+            return make(handler, device_type, metadata, &raw);
+        });
     }
 
     explicit operator bool() const noexcept { return handle_.get() != nullptr; }
@@ -1836,9 +1912,10 @@ public:
     }
     /* Gives the consumer the batch. If this throws, the batch is still in `batch`. */
     void send_move(Batch &&batch, std::string const &metadata = {}) const {
+        char const *const block = detail::block_of(metadata);
         devx_batch_t *raw = batch.release();
         devx_error error;
-        devx_status const status = devx_async_writer_send_move(get(), &raw, detail::block_of(metadata), &error);
+        devx_status const status = devx_async_writer_send_move(get(), &raw, block, &error);
         batch = Batch(raw);
         if (status != DEVX_OK) {
             throw Error(error);
@@ -2034,12 +2111,10 @@ public:
      * as devx_manager_table has them. They are called from any thread, several at once; what they throw is the error of
      * the call (of defer_cleanup it is dropped). The object goes with the manager and all memory of it. */
     template <class Own> static Manager create(Own &&own) {
-        using Stored = std::decay_t<Own>;
-        auto stored = std::make_unique<Stored>(std::forward<Own>(own));
-        devx_manager_table const table = detail::manager_table(stored.get());
-        Manager manager = made([&](auto out, auto error) { return devx_manager_create(&table, out, error); });
-        static_cast<void>(stored.release());
-        return manager;
+        return detail::hand_over(std::forward<Own>(own), [](auto *stored) {
+            devx_manager_table const table = detail::manager_table(stored);
+            return made([&](auto out, auto error) { return devx_manager_create(&table, out, error); });
+        });
     }
 
     explicit operator bool() const noexcept { return handle_.get() != nullptr; }
@@ -2148,7 +2223,8 @@ public:
     devx_ipc_server_t *get() const noexcept { return handle_.get(); }
     devx_ipc_server_t *release() noexcept { return handle_.release(); }
 
-    /* Offers the memory under a name, in place of what had it; memory that cannot be shared is copied if `copy` allows. */
+    /* Offers the memory under a name, in place of what had it; memory that cannot be shared is copied if `copy` allows. What
+     * is read-only is so for importers, too, also if it was copied. */
     void offer(std::string const &name, Tensor const &tensor, Copy copy = Copy::never) const {
         char const *const text = detail::c_text(name, "name");
         detail::check([&](devx_error *error) {

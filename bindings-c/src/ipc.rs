@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use devexchange_core::abi::types::DEVX_NULL_ARGUMENT;
+use devexchange_core::abi::types::{DEVX_INVALID_ARGUMENT, DEVX_NULL_ARGUMENT};
 use devexchange_core::dlpack::Copying;
 use devexchange_core::ipc::{self, Client, Server, Users};
 use devexchange_core::{DType, Error, Result};
@@ -55,7 +55,8 @@ unsafe fn devx_ipc_server_create(
 /// stays valid until the last of them has released it or is gone. What cannot be shared is copied if `copy`
 /// (`DEVX_COPY_...`) allows it: host memory that is not from `devx_tensor_allocate_shared`; pinned and managed memory and
 /// device memory of a pool that was not made to be shared, into plain device memory, in the order of the producer's stream.
-/// What the tensor's producer has queued until now is waited for by the importers' streams.
+/// What the tensor's producer has queued until now is waited for by the importers' streams. What is read-only is so for the
+/// importers, too, also if it was copied.
 #[ffi_export]
 unsafe fn devx_ipc_server_offer_tensor(
     server: *const ServerHandle,
@@ -140,7 +141,8 @@ unsafe fn devx_ipc_server_release(server: Option<&mut *mut ServerHandle>) {
     guard_release(|| drop(unsafe { ServerHandle::take(server) }));
 }
 
-/// Connects to the exporter at an address. It has `timeout_ms` milliseconds for each answer; -1 for ten seconds.
+/// Connects to the exporter at an address. It has `timeout_ms` milliseconds for each answer; -1 for ten seconds. Other negative
+/// numbers are refused.
 #[ffi_export]
 unsafe fn devx_ipc_client_create(
     address: *const Char,
@@ -152,7 +154,14 @@ unsafe fn devx_ipc_client_create(
         let out = required(out, "out")?;
         // SAFETY: the caller gives NULL or a NUL-terminated text.
         let address = unsafe { name_of(address, "address") }?;
-        let timeout = u64::try_from(timeout_ms).map_or(ipc::TIMEOUT, Duration::from_millis);
+        let timeout = match u64::try_from(timeout_ms) {
+            Ok(timeout_ms) => Duration::from_millis(timeout_ms),
+            Err(_) if timeout_ms == -1 => ipc::TIMEOUT,
+            Err(_) => {
+                let why = format_args!("timeout_ms is {timeout_ms}: neither a number of milliseconds nor -1");
+                return Err(Error::new(DEVX_INVALID_ARGUMENT, why));
+            }
+        };
         out.write(ClientHandle::give(Client::connect(address, Users::Same, timeout)?));
         Ok(())
     })

@@ -80,7 +80,7 @@ unsafe fn devx_stream_close(device: DlDevice, stream: i64, error: Option<&mut Er
 /// Holds a stream of any device: if it is closed meanwhile (`devx_stream_close`), it is destroyed only after `out` was
 /// released, by any thread. For managers that give memory back in the order of a stream some time after the release of its
 /// owner, on a thread of their own for example: they hold the stream of the request, and release `out` when that is done. For
-/// a default stream and -1 there is nothing to hold, and nothing to release.
+/// a default stream and -1 there is nothing to hold, and nothing to release; 0 is refused, as everywhere.
 #[ffi_export]
 fn devx_stream_hold(stream: i64, out: Option<Out<'_, OwnerRecord>>, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {

@@ -10,7 +10,9 @@ use std::ptr::NonNull;
 use crate::abi::dlpack::{
     DLManagedTensor, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION, DLPackVersion, DLTensor,
 };
-use crate::abi::types::{DEVX_COPY_ALWAYS, DEVX_COPY_IF_NEEDED, DEVX_COPY_NEVER, DEVX_READ_ONLY, DevxDlpackRequest};
+use crate::abi::types::{
+    DEVX_COPY_ALWAYS, DEVX_COPY_IF_NEEDED, DEVX_COPY_NEVER, DEVX_DEVICE, DEVX_READ_ONLY, DevxDlpackRequest,
+};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Refused, Result, refuse};
@@ -24,7 +26,8 @@ use crate::tensor::{Flags, Tensor, TensorDesc};
 /// The version that this library writes at most.
 pub const VERSION: DLPackVersion = DLPackVersion { major: DLPACK_MAJOR_VERSION, minor: DLPACK_MINOR_VERSION };
 
-/// Whether an export may copy.
+/// Whether an export may copy. An export of DLPack copies host memory only, also pinned and managed memory; for device memory,
+/// whose copy needs a stream, `DEVX_DEVICE` points to [`Tensor::copy_to`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Copying {
     /// Refuse rather than copy.
@@ -596,5 +599,17 @@ fn copy_if(tensor: Tensor, copy: bool) -> std::result::Result<Tensor, Refused<Te
     if !copy {
         return Ok(tensor);
     }
-    tensor.copy().map_err(|error| Refused { error, returned: tensor })
+    tensor.copy().map_err(|error| Refused { error: not_copied(&tensor, error), returned: tensor })
+}
+
+/// Why an export has no copy. Only a copy to somewhere names the stream that device memory is copied on.
+#[cold]
+fn not_copied(tensor: &Tensor, error: Error) -> Error {
+    if tensor.device().is_host() {
+        return error;
+    }
+    let device = tensor.device();
+    let why =
+        format_args!("device is {device}, not host memory: an export copies nothing else; make a copy first (copy_to)");
+    Error::new(DEVX_DEVICE, why)
 }

@@ -9,7 +9,7 @@ use devexchange_core::abi::dlpack::*;
 use devexchange_core::abi::types::*;
 use devexchange_core::dlpack::{self, Copying, Managed, Owned, Request};
 use devexchange_core::runtime::cuda::RawStream;
-use devexchange_core::{DType, Device, Error, Flags, Owner, Refused, Tensor, TensorDesc};
+use devexchange_core::{DType, Device, DeviceType, Error, Flags, Owner, Refused, Tensor, TensorDesc};
 
 /// Counts how often its owner was released.
 fn counted() -> (Owner, Arc<AtomicUsize>) {
@@ -159,6 +159,48 @@ fn a_borrowed_description_owns_nothing_and_refuses_what_it_cannot_say() {
         let tensor = unsafe { Tensor::from_raw_parts(&described, Owner::none()) }.unwrap();
         assert_eq!(dlpack::borrow(&tensor, RawStream::NO_SYNC).unwrap_err().status(), status);
     }
+}
+
+/// Each of them has a byte of its own, so they share none.
+#[test]
+fn strided_elements_with_padding_are_copied() {
+    let mut data = [0_u8, 1, 2, 3, 4, 5];
+    let int4 = DType::from_dlpack(DLDataType { code: 0, bits: 4, lanes: 1 }).unwrap();
+    let described = |flags, data: &mut [u8]| TensorDesc {
+        data: data.as_mut_ptr().cast(),
+        device: Device::CPU,
+        dtype: int4,
+        shape: &[3, 2],
+        strides: Some(&[1, 3]),
+        byte_offset: 0,
+        flags,
+    };
+    // SAFETY: the array outlives the tensor.
+    let padded =
+        unsafe { Tensor::from_raw_parts(&described(Flags::SUBBYTE_PADDED, &mut data), Owner::none()) }.unwrap();
+    let copy = padded.copy().unwrap();
+    assert_eq!((copy.layout().bytes, copy.layout().row_major), (6, true));
+    assert_eq!(copy.flags(), Flags::SUBBYTE_PADDED.with(Flags::IS_COPIED));
+    // SAFETY: six elements of a byte each.
+    assert_eq!(unsafe { std::slice::from_raw_parts(copy.data().cast::<u8>(), 6) }, [0, 3, 1, 4, 2, 5]);
+    // SAFETY: as above.
+    let packed = unsafe { Tensor::from_raw_parts(&described(Flags::default(), &mut data), Owner::none()) }.unwrap();
+    let error = packed.copy().unwrap_err();
+    assert_eq!(error.status(), DEVX_UNSUPPORTED);
+    assert!(error.message().contains("a strided tensor of int4 cannot be copied: elements share bytes"), "{error}");
+}
+
+#[test]
+fn an_export_copies_host_memory_only_and_says_so() {
+    let mut data = [0.0_f32; 2];
+    let on_device = TensorDesc { device: Device { kind: DeviceType::CUDA, id: 0 }, ..desc(&mut data, &[2]) };
+    // SAFETY: nothing is done with the memory.
+    let tensor = unsafe { Tensor::from_raw_parts(&on_device, Owner::none()) }.unwrap();
+    let always = Request { copy: Copying::Always, ..Request::default() };
+    let error = dlpack::share::<DLManagedTensorVersioned>(&tensor, &always).unwrap_err();
+    assert_eq!(error.status(), DEVX_DEVICE);
+    let says = "device is cuda:0, not host memory: an export copies nothing else; make a copy first (copy_to)";
+    assert_eq!(error.message(), says);
 }
 
 #[test]

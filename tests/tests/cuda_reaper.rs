@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use devexchange_core::runtime::cuda::{Hold, Stream, reaper};
+use devexchange_core::abi::types::DEVX_INVALID_STREAM;
+use devexchange_core::runtime::cuda::{Hold, RawStream, Stream, reaper};
 use devexchange_core::{DType, Tensor};
 use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::peer::{forked, soon};
@@ -251,7 +252,13 @@ fn a_closed_stream_that_is_held_is_destroyed_after_that() {
         sim::settle();
         sim::destroy(waiting);
     });
-    assert_eq!([-1, 0, 1, 2].map(|none| Hold::new(none).expect("nothing").into_raw()), [0; 4]);
+    let of_device = RawStream::LEGACY.on(1).to_raw();
+    assert_eq!([-1, 1, 2, of_device].map(|none| Hold::new(none).expect("nothing").into_raw()), [0; 4]);
+    for wrong in [0, -7] {
+        let error = Hold::new(wrong).expect_err("no stream");
+        assert_eq!(error.status(), DEVX_INVALID_STREAM);
+        assert!(error.message().starts_with(&format!("stream is {wrong}: ")), "{error}");
+    }
 }
 
 /// The parent's threads may be about to hold another one when it forks.

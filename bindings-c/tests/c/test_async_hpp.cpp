@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "check.h"
 
@@ -94,6 +95,39 @@ TEST(failures_leave_what_was_given) {
         CHECK_INT(thrown([&] { reader.try_next(out); }), DEVX_CALLBACK);
         CHECK_INT(reader.producer_error(&metadata), ENOSPC);
         CHECK(static_cast<bool>(metadata));
+    }
+    CHECK_INT(dx::outstanding(), 0);
+}
+
+TEST(a_wake_that_is_refused_is_where_it_was) {
+    auto const alive = std::make_shared<int>(0);
+    auto wake = [kept = alive]() noexcept { static_cast<void>(kept); };
+    CHECK_INT(thrown([&] { dx::AsyncReader::create(-1, false, std::move(wake)); }), DEVX_INVALID_ARGUMENT);
+    CHECK_INT(thrown([&] { dx::AsyncWriter::create(nullptr, kDLCPU, "", std::move(wake)); }), DEVX_NULL_ARGUMENT);
+    {
+        auto const reader = dx::AsyncReader::create(0, false, std::move(wake));
+        CHECK_INT(alive.use_count(), 2); // moved from `wake`, where it still was
+    }
+    CHECK_INT(alive.use_count(), 1);
+    CHECK_INT(dx::outstanding(), 0);
+}
+
+TEST(metadata_that_is_cut_off_is_refused) {
+    {
+        auto const block = dx::encode_metadata({{"key", "value"}});
+        auto const schema = numbers_schema();
+        for (std::size_t size = 1; size < block.size(); ++size) {
+            std::string const cut(block, 0, size);
+            auto const reader = dx::AsyncReader::create(1);
+            auto *const handler = reader.handler();
+            CHECK_INT(thrown([&] { dx::AsyncWriter::create(handler, kDLCPU, cut); }), DEVX_INVALID_METADATA);
+            auto const writer = dx::AsyncWriter::create(handler);
+            writer.start(schema);
+            auto batch = numbers(schema, 2);
+            CHECK_INT(thrown([&] { writer.send_move(std::move(batch), cut); }), DEVX_INVALID_METADATA);
+            CHECK(static_cast<bool>(batch));
+            CHECK_INT(thrown([&] { writer.fail(EIO, "no", cut); }), DEVX_INVALID_METADATA);
+        }
     }
     CHECK_INT(dx::outstanding(), 0);
 }

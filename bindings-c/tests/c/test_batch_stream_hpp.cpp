@@ -1,9 +1,14 @@
 // devexchange.hpp: streams of batches as ranges, with sources that throw.
 #include <devexchange.hpp>
 
+#include <iterator>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
+#if __cplusplus >= 202002L
+#include <ranges>
+#endif
 
 #include "check.h"
 #include "throws.hpp"
@@ -93,6 +98,8 @@ TEST(what_a_source_throws_is_the_error_of_the_stream) {
         {[] { throw dx::Error(DEVX_NOT_READY, "not yet"); }, "DEVX_NOT_READY: not yet"},
         {[] { throw std::runtime_error("row 3 is bad"); }, "DEVX_CALLBACK: row 3 is bad"},
         {[] { throw std::bad_alloc(); }, "DEVX_OUT_OF_MEMORY: "},
+        {[] { throw dx::Error(devx_error{}); }, "DEVX_CALLBACK: "},
+        {[] { throw dx::Error(DEVX_OK, "no more"); }, "DEVX_CALLBACK: no more"},
         {[] { throw 5; }, "DEVX_CALLBACK: a callback threw what is not a std::exception"},
         {[] { throw std::runtime_error(std::string(5000, 'x')); }, "DEVX_CALLBACK: xxx"},
     };
@@ -130,6 +137,64 @@ TEST(a_source_that_is_refused_is_destroyed_by_its_maker) {
     };
     CHECK_THROWS(make(), "DEVX_DEVICE: device_type is 99");
     CHECK(watch.expired());
+    CHECK_INT(dx::outstanding(), 0);
+}
+
+namespace {
+
+// A source that can be moved, but not assigned.
+struct Source {
+    std::shared_ptr<int> alive = std::make_shared<int>(1);
+    int const fixed = 3;
+    dx::Batch operator()() { return {}; }
+};
+
+} // namespace
+
+TEST(a_source_that_is_refused_is_where_it_was) {
+    Source source;
+    std::weak_ptr<int> const watch = source.alive;
+    CHECK_THROWS(dx::BatchStream::create(dx::Schema(), std::move(source)), "DEVX_NULL_ARGUMENT: schema");
+    CHECK(source.alive != nullptr);
+    CHECK_INT(source.fixed, 3);
+    auto lambda = [kept = std::move(source)]() mutable { return kept(); };
+    CHECK_THROWS(dx::BatchStream::create(dx::Schema(), std::move(lambda)), "DEVX_NULL_ARGUMENT: schema");
+    {
+        auto const stream = dx::BatchStream::create(numbers_schema(), std::move(lambda));
+        CHECK_INT(watch.use_count(), 1);
+    }
+    CHECK(watch.expired());
+    CHECK_INT(dx::outstanding(), 0);
+}
+
+#if __cplusplus >= 202002L
+static_assert(std::input_iterator<dx::BatchStream::iterator>);
+static_assert(std::sentinel_for<dx::BatchStream::sentinel, dx::BatchStream::iterator>);
+static_assert(std::ranges::input_range<dx::BatchStream>);
+#endif
+
+// No iterator of C++17: those can be copied.
+template <class T, class = void> static constexpr bool has_category = false;
+template <class T>
+static constexpr bool has_category<T, std::void_t<typename std::iterator_traits<T>::iterator_category>> = true;
+static_assert(!has_category<dx::BatchStream::iterator>);
+
+TEST(a_stream_has_iterators) {
+    int releases = 0;
+    {
+        auto stream = counting(3, releases);
+        auto at = stream.begin();
+        auto const &same = at;
+        CHECK_INT((*same).length(), 1);
+        at++;
+        CHECK_INT(same->length(), 2);
+        dx::Batch const taken = std::move(*same);
+        ++at;
+        CHECK(at != stream.end() && stream.end() != at);
+        ++at;
+        CHECK(at == stream.end() && stream.end() == at && at == dx::BatchStream::iterator());
+    }
+    CHECK_INT(releases, 3);
     CHECK_INT(dx::outstanding(), 0);
 }
 

@@ -6,6 +6,9 @@
 #include <string>
 #include <thread>
 #include <vector>
+#if __has_include(<stdfloat>)
+#include <stdfloat>
+#endif
 
 #include "check.h"
 
@@ -45,6 +48,15 @@ static_assert(dx::same_dtype(dx::dtype<std::int8_t>, DLDataType{kDLInt, 8, 1}));
 static_assert(dx::same_dtype(dx::dtype<std::uint64_t>, DLDataType{kDLUInt, 64, 1}));
 static_assert(dx::same_dtype(dx::dtype<bool>, DLDataType{kDLBool, 8, 1}));
 static_assert(dx::same_dtype(dx::dtype<std::complex<float>>, DLDataType{kDLComplex, 64, 1}));
+static_assert(dx::same_dtype(dx::dtype<std::complex<double> const>, DLDataType{kDLComplex, 128, 1}));
+static_assert(!dx::detail::is_complex<std::complex<int>>::value);
+static_assert(!dx::detail::is_complex<std::complex<long double>>::value);
+#ifdef __STDCPP_BFLOAT16_T__
+static_assert(dx::same_dtype(dx::dtype<std::bfloat16_t>, DLDataType{kDLBfloat, 16, 1}));
+#endif
+#ifdef __STDCPP_FLOAT16_T__
+static_assert(dx::same_dtype(dx::dtype<std::float16_t>, DLDataType{kDLFloat, 16, 1}));
+#endif
 
 // What the call throws, as text; empty if nothing.
 template <class Call> static std::string thrown(Call &&call, devx_status *status = nullptr) {
@@ -185,6 +197,8 @@ TEST(an_error_says_what_is_wrong) {
     dx::Error const driver(DEVX_DRIVER, "no", 700);
     CHECK_INT(driver.driver_code(), 700);
     CHECK_STR(driver.name(), "DEVX_DRIVER");
+    CHECK_INT(dx::Error(DEVX_OK, "an error all the same").status(), DEVX_CALLBACK);
+    CHECK_INT(dx::Error(devx_error{}).status(), DEVX_CALLBACK);
 }
 
 TEST(an_empty_handle_is_refused) {
@@ -501,6 +515,25 @@ TEST(a_refused_batch_leaves_its_source_where_it_was) {
     CHECK_THROWS(dx::Batch::of(other, 4, {}, std::move(owner)), DEVX_MISMATCH, "there are 1 nodes");
     CHECK(static_cast<bool>(owner));
     CHECK_THROWS(dx::Schema::of({dx::Field{"x", "?", 0, {}, {}, {}}}), DEVX_INVALID_FORMAT, "\"?\"");
+}
+
+TEST(metadata_has_the_size_that_it_says) {
+    auto const make = [](std::string const &block) {
+        dx::Field field{"x", "g"};
+        field.metadata = block;
+        dx::Schema::of({field});
+    };
+    auto const block = dx::encode_metadata({{"key", "value"}, {"", ""}});
+    make(block);
+    make("");
+    for (std::size_t size = 1; size < block.size(); ++size) {
+        std::string const has = "metadata has " + std::to_string(size) + " bytes: ";
+        CHECK_THROWS(make(block.substr(0, size)), DEVX_INVALID_METADATA, has.c_str());
+    }
+    CHECK_THROWS(make(block.substr(0, 3)), DEVX_INVALID_METADATA, "3 bytes: it is cut off within the number of pairs");
+    CHECK_THROWS(make(block.substr(0, 13)), DEVX_INVALID_METADATA, "13 bytes: it is cut off within the length of value 0");
+    CHECK_THROWS(make(block.substr(0, 17)), DEVX_INVALID_METADATA, "17 bytes: value 0 has 5 from byte 15 on");
+    CHECK_THROWS(make(std::string(4, '\xff')), DEVX_INVALID_METADATA, "the number of pairs is -1: it cannot be negative");
 }
 
 TEST(children_are_moved_out) {

@@ -106,6 +106,9 @@ TEST(what_cannot_be_is_refused) {
     CHECK_REFUSED(devx_ipc_server_create(NULL, &server, &error), DEVX_NULL_ARGUMENT, "address is NULL");
     CHECK_REFUSED(devx_ipc_server_create("@", &server, &error), DEVX_INVALID_ARGUMENT, "address is \"@\"");
     CHECK_REFUSED(devx_ipc_client_create(address, 100, &client, &error), DEVX_SYSTEM, "connect");
+    CHECK_REFUSED(devx_ipc_client_create(address, -2, &client, &error), DEVX_INVALID_ARGUMENT, "timeout_ms is -2");
+    CHECK_REFUSED(devx_ipc_client_create(address, INT64_MIN, &client, &error), DEVX_INVALID_ARGUMENT,
+                  "timeout_ms is -9223372036854775808");
     CHECK_OK(devx_ipc_server_create(address, &server, &error));
     CHECK_OK(devx_tensor_create(&private, 0, NULL, &tensor, &error));
     CHECK_OK(devx_ipc_plan_tensor(tensor, &plan, &error));

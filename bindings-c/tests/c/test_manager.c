@@ -125,11 +125,15 @@ TEST(the_library_allocates_through_a_table) {
 TEST(what_the_table_refuses_is_told) {
     struct books books = {0};
     devx_manager_table table = table_of(&books);
+    table.reserved = 1;
     devx_manager_t *manager = NULL;
     devx_tensor_t *tensor = NULL;
     devx_owner owner;
     devx_ipc_handle handle;
     int64_t const shape[] = {4};
+    CHECK_REFUSED(devx_manager_create(&table, &manager, &error), DEVX_INVALID_ARGUMENT, "reserved is 1");
+    CHECK_INT(books.releases, 0);
+    table.reserved = 0;
     CHECK_OK(devx_manager_create(&table, &manager, &error));
     books.refuse = 1;
     CHECK_REFUSED(devx_tensor_allocate_with(manager, cpu, int32, shape, 1, -1, &tensor, &error), DEVX_OUT_OF_MEMORY,
@@ -189,6 +193,9 @@ TEST(limits_and_host_memory) {
     CHECK_OK(devx_manager_create_host_only(&host, &error));
     CHECK_REFUSED(devx_manager_create_limited(host, -2, &limited, &error), DEVX_INVALID_ARGUMENT, "limit is -2");
     CHECK_REFUSED(devx_manager_create_pool(1, -2, &limited, &error), DEVX_INVALID_ARGUMENT, "keep is -2");
+    request.reserved = 1;
+    CHECK_REFUSED(devx_manager_allocate(host, &request, &more, &error), DEVX_INVALID_ARGUMENT, "reserved is 1");
+    request.reserved = 0;
     CHECK_OK(devx_manager_create_limited(host, 150, &limited, &error));
     devx_manager_release(&host);
     CHECK_OK(devx_manager_allocate(limited, &request, &memory, &error));

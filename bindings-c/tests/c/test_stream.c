@@ -223,6 +223,10 @@ TEST(memory_is_written_and_read) {
     CHECK_REFUSED(devx_tensor_read(tensor, values, sizeof values, 0, &error), DEVX_INVALID_STREAM, "stream is 0");
     CHECK_REFUSED(devx_tensor_read(tensor, values, sizeof values, -1, &error), DEVX_INVALID_STREAM, "stream is -1");
     CHECK_REFUSED(devx_tensor_copy(tensor, &plain, &error), DEVX_DEVICE, "not host memory");
+    devx_dlpack_request const always = {1, 0, -1, DEVX_COPY_ALWAYS};
+    struct DLManagedTensorVersioned *managed = NULL;
+    CHECK_REFUSED(devx_tensor_export_share(tensor, &always, &managed, &error), DEVX_DEVICE,
+                  "an export copies nothing else; make a copy first (copy_to)");
 
     /* Memory that is not of the pool is ready at once. */
     CHECK_CALL(make_six(1, &plain));
@@ -494,10 +498,13 @@ TEST(a_closed_stream_that_is_held_goes_after_that) {
     if (driver.calls != NULL) {
         CHECK_INT(driver.calls("cuStreamDestroy_v2"), destroyed + 1);
     }
-    for (int64_t none = -1; none <= 2; ++none) {
-        CHECK_OK(devx_stream_hold(none, &hold, &error));
+    int64_t const nothing[] = {-1, 1, 2};
+    for (int i = 0; i < 3; ++i) {
+        CHECK_OK(devx_stream_hold(nothing[i], &hold, &error));
         CHECK(hold.context == NULL && hold.release == NULL);
     }
+    CHECK_REFUSED(devx_stream_hold(0, &hold, &error), DEVX_INVALID_STREAM, "stream is 0: ");
+    CHECK_REFUSED(devx_stream_hold(-7, &hold, &error), DEVX_INVALID_STREAM, "stream is -7: ");
 }
 
 TEST(a_tensor_that_nobody_used_is_released_at_once) {

@@ -85,7 +85,8 @@ fn plan(given: &impl Exportable, seen: Result<()>) -> Result<Plan> {
 
 /// Exports a tensor: host memory of [`super::allocate_tensor`], device memory and that of pools made to be shared as it
 /// is. All other memory is copied if that is allowed: of the host into a memory file; pinned, managed and device memory
-/// into plain device memory, in the order of the producer's stream; the importer waits for that.
+/// into plain device memory, in the order of the producer's stream; the importer waits for that. What is
+/// [`Flags::READ_ONLY`] stays so, also as a copy, which is for all importers.
 ///
 /// # Errors
 /// `DEVX_COPY_REQUIRED`, `DEVX_IMPOSSIBLE` with the reason; `DEVX_OUT_OF_MEMORY`, `DEVX_DRIVER`, `DEVX_SYSTEM`.
@@ -119,6 +120,8 @@ trait Exportable: Clone + Send + 'static {
     fn used_until(&self, event: Event) -> Result<()>;
     /// What is written into the descriptor.
     fn describe(&self, regions: &mut Regions) -> Result<What>;
+    /// What is written there of a copy of this, which all importers share: who may not write this may not write that.
+    fn describe_copy(&self, copy: &Self, regions: &mut Regions) -> Result<What>;
     fn bytes_to_copy(&self) -> Result<usize>;
     /// A copy of host memory in a memory file.
     fn copy_on_host(&self) -> Result<Self>;
@@ -148,6 +151,16 @@ impl Exportable for Tensor {
         let numbers = |all: &[i64]| collected(all.iter().copied().map(Ok));
         let (shape, strides) = (numbers(self.shape())?, numbers(self.strides())?);
         Ok(What::Tensor(TensorPart { dtype: self.dtype(), flags: self.flags(), shape, strides, spot }))
+    }
+
+    fn describe_copy(&self, copy: &Self, regions: &mut Regions) -> Result<What> {
+        let mut what = copy.describe(regions)?;
+        if let What::Tensor(part) = &mut what
+            && self.flags().has(Flags::READ_ONLY)
+        {
+            part.flags = part.flags.with(Flags::READ_ONLY);
+        }
+        Ok(what)
     }
 
     fn bytes_to_copy(&self) -> Result<usize> {
@@ -187,6 +200,10 @@ impl Exportable for Batch {
     fn describe(&self, regions: &mut Regions) -> Result<What> {
         let nodes = regions.batch(self)?;
         Ok(What::Batch(BatchPart { schema: self.schema().clone(), nodes }))
+    }
+
+    fn describe_copy(&self, copy: &Self, regions: &mut Regions) -> Result<What> {
+        copy.describe(regions)
     }
 
     fn bytes_to_copy(&self) -> Result<usize> {
@@ -232,19 +249,19 @@ fn export<T: Exportable>(given: &T, copying: Copying) -> Result<Exported> {
             plan(given, seen.map(drop))?.allow(copying)?;
             let device = given.device();
             if device == Device::CPU {
-                return share(given.copy_on_host()?);
+                return share(given, given.copy_on_host()?);
             }
             let target = Device { kind: DeviceType::CUDA, id: given.device_of_streams().id };
-            behind_producer(given, |stream| given.copy_on_device(target, stream).and_then(share))
+            behind_producer(given, |stream| given.copy_on_device(target, stream).and_then(|copy| share(given, copy)))
         }
     }
 }
 
-/// Exports what lies in memory that can be shared.
-fn share<T: Exportable>(given: T) -> Result<Exported> {
-    let mut regions = Regions::of(given.device());
-    let what = given.describe(&mut regions)?;
-    finish(given, regions, what)
+/// Exports a copy in memory that can be shared.
+fn share<T: Exportable>(given: &T, copy: T) -> Result<Exported> {
+    let mut regions = Regions::of(copy.device());
+    let what = given.describe_copy(&copy, &mut regions)?;
+    finish(copy, regions, what)
 }
 
 fn finish<T: Exportable>(given: T, all: Regions, what: What) -> Result<Exported> {

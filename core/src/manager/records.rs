@@ -10,7 +10,8 @@ impl Request {
     /// From the C record.
     ///
     /// # Errors
-    /// `DEVX_INVALID_ARGUMENT` for a negative number of bytes and for flags that do not exist, `DEVX_INVALID_STREAM`.
+    /// `DEVX_INVALID_ARGUMENT` for a negative number of bytes, for flags that do not exist and for `reserved` that is not
+    /// zero; `DEVX_INVALID_STREAM`.
     ///
     /// # Safety
     /// As [`RawStream::new`], of its stream.
@@ -18,6 +19,9 @@ impl Request {
         let Ok(bytes) = usize::try_from(raw.bytes) else {
             return refuse!(DEVX_INVALID_ARGUMENT, "bytes is {}: it must not be negative", raw.bytes);
         };
+        if raw.reserved != 0 {
+            return refuse!(DEVX_INVALID_ARGUMENT, "reserved is {}: it must be 0", raw.reserved);
+        }
         let device = Device { kind: DeviceType::CUDA, id: raw.device_id };
         // SAFETY: the caller's contract.
         let stream = unsafe { RawStream::new(raw.stream) };

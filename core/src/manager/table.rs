@@ -40,7 +40,8 @@ impl Table {
     /// is the caller's as before.
     ///
     /// # Errors
-    /// `DEVX_VERSION`, `DEVX_NULL_ARGUMENT` if `allocate` is missing; all other callbacks may be.
+    /// `DEVX_VERSION`, `DEVX_INVALID_ARGUMENT` if `reserved` is not zero, `DEVX_NULL_ARGUMENT` if `allocate` is missing; all
+    /// other callbacks may be.
     ///
     /// # Safety
     /// The callbacks may be called from any thread, several at once, until `release` was. What `allocate` gives is as
@@ -48,6 +49,9 @@ impl Table {
     pub unsafe fn new(table: &DevxManagerTable) -> Result<Self> {
         if table.version != DEVX_MANAGER_VERSION {
             return refuse!(DEVX_VERSION, "version is {}: this library reads {DEVX_MANAGER_VERSION}", table.version);
+        }
+        if table.reserved != 0 {
+            return refuse!(DEVX_INVALID_ARGUMENT, "reserved is {}: it must be 0", table.reserved);
         }
         if table.allocate.is_none() {
             return refuse!(DEVX_NULL_ARGUMENT, "allocate is NULL");

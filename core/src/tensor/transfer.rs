@@ -165,7 +165,7 @@ impl Tensor {
     /// A compact row-major copy in host memory of this library's. Two allocations.
     ///
     /// # Errors
-    /// `DEVX_DEVICE` for device memory, `DEVX_UNSUPPORTED` for strided sub-byte elements.
+    /// `DEVX_DEVICE` for device memory, `DEVX_UNSUPPORTED` for strided sub-byte elements that are not padded.
     pub fn copy(&self) -> Result<Self> {
         self.copy_on_host(|bytes| runtime::allocate(Device::CPU, bytes, None))
     }
@@ -200,6 +200,9 @@ impl Tensor {
         match self.dtype().element_bytes() {
             _ if row_major => Ok(None),
             Some(width) => Ok(Some(width)),
+            None if self.flags().has(Flags::SUBBYTE_PADDED) => {
+                Ok(Some(self.dtype().element_bits().div_ceil(8) as usize))
+            }
             None => {
                 refuse!(DEVX_UNSUPPORTED, "a strided tensor of {} cannot be copied: elements share bytes", self.dtype())
             }

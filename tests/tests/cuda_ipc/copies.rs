@@ -29,6 +29,16 @@ fn strided(stream: u64) -> Tensor {
     view
 }
 
+/// The same memory, which nobody may write any more.
+fn read_only(whole: Tensor, stream: u64) -> Tensor {
+    let (data, shape, flags) = (whole.data(), [N as i64], Flags::READ_ONLY);
+    let (device, dtype) = (CUDA0, DType::UINT8);
+    let desc = TensorDesc { data, device, dtype, shape: &shape, strides: None, byte_offset: 0, flags };
+    let mut view = unsafe { Tensor::from_raw_parts(&desc, Owner::new(whole)) }.expect("a view");
+    view.produced_on(sim::on(stream)).expect("not shared yet");
+    view
+}
+
 const LONG: &[u8; 16] = b"sixteen bytes !!";
 
 /// Numbers, texts, and views of texts, whose sizes the copy of the batch has on the device.
@@ -73,6 +83,8 @@ fn what_cannot_be_shared_is_copied() {
             server.offer_tensor(name, &tensor, Copying::IfNeeded).expect(name);
             // The last reference to the source goes here, with the work that fills it still queued.
         }
+        // Whoever imports the copy may no more write it than the original.
+        server.offer_tensor("fixed", &read_only(filled(plain(), 7, stream), stream), Copying::Always).expect("offered");
         // What can be shared is copied if that is what is asked for.
         let shareable = filled(plain(), 6, stream);
         server.offer_tensor("always", &shareable, Copying::Always).expect("offered");
@@ -105,6 +117,9 @@ fn importer(session: &Session) {
         assert_eq!((tensor.device(), tensor.flags()), (CUDA0, Flags::default()), "{name}");
         assert_eq!(read(&tensor), vec![byte; N as usize], "{name}");
     }
+    let fixed = client.import_tensor("fixed").expect("fixed");
+    assert_eq!((fixed.flags(), read(&fixed)), (Flags::READ_ONLY, vec![7; N as usize]));
+    drop(fixed);
     let tensor = client.import_tensor("strided").expect("strided");
     assert_eq!((tensor.shape(), tensor.strides()), (&SHAPE[..], &STRIDES[..]));
     let stream = sim::stream();

@@ -411,6 +411,35 @@ fn views_keep_their_strides_offsets_and_flags() {
     assert_eq!((imported.shape(), imported.data().is_null()), (&[0, 4][..], true));
 }
 
+/// The copy is for all importers, so none of them may write it either.
+#[test]
+fn the_copy_of_a_read_only_tensor_cannot_be_written() {
+    let values = [1_i32, 2, 3, 4];
+    let of = |strides, flags| TensorDesc {
+        data: values.as_ptr().cast_mut().cast(),
+        device: Device::CPU,
+        dtype: DType::INT32,
+        shape: &[2, 2],
+        strides,
+        byte_offset: 0,
+        flags,
+    };
+    for copying in [Copying::IfNeeded, Copying::Always] {
+        for strides in [None, Some(&[1_i64, 2][..])] {
+            // SAFETY: the values outlive the tensors.
+            let made = |flags| unsafe { Tensor::from_raw_parts(&of(strides, flags), Owner::none()) }.expect("a tensor");
+            let fixed = export_tensor(&made(Flags::READ_ONLY), copying).expect("copied");
+            assert_eq!(import(&fixed).expect("imported").flags(), Flags::READ_ONLY);
+            let modes = duplicates(&fixed)
+                .into_iter()
+                .map(|fd| rustix::fs::fcntl_getfl(fd).expect("the mode") & rustix::fs::OFlags::ACCMODE);
+            assert_eq!(modes.collect::<Vec<_>>(), [rustix::fs::OFlags::RDONLY]);
+            let free = export_tensor(&made(Flags::default()), copying).expect("copied");
+            assert_eq!(import(&free).expect("imported").flags(), Flags::default());
+        }
+    }
+}
+
 fn nobody() -> Peer {
     Peer { id: 0, keep: Owner::none() }
 }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::driver::{Code, Driver};
 use super::reaper;
-use super::stream::{PER_THREAD, Stream};
+use super::stream::{PER_THREAD, RawStream, Stream};
 use crate::error::Result;
 use crate::memory::push;
 
@@ -97,8 +97,14 @@ impl Hold {
     /// nothing to hold; nor is there in a child of `fork`, which destroys none.
     ///
     /// # Errors
+    /// `DEVX_INVALID_STREAM` for 0, which is ambiguous, and for other negative numbers than that of none;
     /// `DEVX_OUT_OF_MEMORY`.
     pub fn new(stream: i64) -> Result<Self> {
+        // SAFETY: of a number that may name no stream only its form is looked at.
+        let said = unsafe { RawStream::new(stream) };
+        if said != RawStream::NO_SYNC {
+            Stream::new(0, said)?;
+        }
         let Some(driver) = Driver::loaded().filter(|_| stream > PER_THREAD) else { return Ok(Self::none()) };
         let mut streams = streams(driver);
         match streams.holds(stream) {
