@@ -730,7 +730,10 @@ devx_status devx_ipc_client_create(
     devx_ipc_client_t **out,
     devx_error *error);
 
-/** As `devx_ipc_client_import_tensor`, for a batch. */
+/**
+ * As `devx_ipc_client_import_tensor`, for a batch. Its offsets and views are followed as they are:
+ * as any producer, the exporter vouches for them.
+ */
 devx_status devx_ipc_client_import_batch(
     devx_ipc_client_t const *client,
     char const *name,
@@ -739,7 +742,8 @@ devx_status devx_ipc_client_import_batch(
 
 /**
  * Imports the tensor that is offered under a name, without a copy. It may outlive the client's
- * handle.
+ * handle. Neither the exporter nor who else can write the memory does so while it is read here;
+ * nothing can check that.
  */
 devx_status devx_ipc_client_import_tensor(
     devx_ipc_client_t const *client,

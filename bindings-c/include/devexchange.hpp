@@ -2179,7 +2179,9 @@ private:
 };
 
 /*
- * A connection of an importer. What was imported may outlive it, and is given back to the exporter when it goes.
+ * A connection of an importer. What was imported may outlive it, and is given back to the exporter when it goes. The
+ * exporter is trusted as a producer in this process is: the memory holds what it says, and nobody writes it while it is
+ * read.
  *
  *   auto const tensor = IpcClient::create("@weights").import_tensor("layer 1");
  */

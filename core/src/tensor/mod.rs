@@ -315,8 +315,13 @@ impl Tensor {
 
     /// The elements of a compact row-major host tensor.
     ///
+    /// They do not change meanwhile: who made the tensor, imported it or handed out its memory has promised that (see
+    /// [`Tensor::from_raw_parts`], [`ipc::import_tensor`](crate::ipc::import_tensor),
+    /// [`Exported::fds`](crate::ipc::Exported::fds)). Who offers it to other processes, which may write it then, agrees with
+    /// them on that.
+    ///
     /// # Errors
-    /// `DEVX_MISMATCH` for another element type, `DEVX_DEVICE` for device memory, `DEVX_COPY_REQUIRED` for
+    /// `DEVX_MISMATCH` for another element type, `DEVX_DEVICE` for device memory, `DEVX_NOT_READY`, `DEVX_COPY_REQUIRED` for
     /// other strides.
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         let Layout { elements, row_major, .. } = self.layout();
