@@ -1272,7 +1272,8 @@ devx_status devx_tensor_plan_fixed_shape_column(
  * Says that the data is there when what is queued on `stream` is done: for a producer that worked
  * on another stream than the legacy default one. To be called before the tensor is shared. Memory
  * that is given back in the order of another stream is so only after that work, too. The stream is
- * not destroyed before the tensor, and what was exported of it, is released.
+ * not destroyed before the tensor, and what was exported of it, is released. No other call uses the
+ * handle meanwhile.
  */
 devx_status devx_tensor_produced_on(devx_tensor_t *tensor, int64_t stream, devx_error *error);
 

@@ -856,7 +856,8 @@ public:
         detail::check([&](devx_error *error) { return devx_tensor_used_on(get(), stream, error); });
     }
     /* The data is there after what is queued on `stream`, which outlives the tensor; to be said before that is shared. Memory
-     * that is given back in the order of another stream is so only after that work, too. */
+     * that is given back in the order of another stream is so only after that work, too. No other call uses the handle
+     * meanwhile. */
     void produced_on(std::int64_t stream) {
         detail::check([&](devx_error *error) { return devx_tensor_produced_on(get(), stream, error); });
     }
