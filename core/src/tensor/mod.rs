@@ -16,7 +16,7 @@ use crate::abi::dlpack::{
 use crate::device::{Device, DeviceType};
 use crate::dtype::{DType, Element};
 use crate::error::{Refused, Result, refuse};
-use crate::layout::{self, Layout, MAX_NDIM};
+use crate::layout::{self, Layout};
 use crate::memory::{Owner, Room, Slab, TailSize, entry, set_entry};
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::{Stream, pointer};
@@ -489,13 +489,6 @@ unsafe fn numbers<'a>(first: *const i64, ndim: i32) -> &'a [i64] {
 
 /// The rules that every description has to keep, ours and foreign ones.
 fn check(desc: &TensorDesc<'_>) -> Result<(Layout, *mut c_void)> {
-    let ndim = desc.shape.len();
-    if ndim > MAX_NDIM {
-        return refuse!(DEVX_INVALID_SHAPE, "ndim is {ndim}: more than {MAX_NDIM}");
-    }
-    if let Some(strides) = desc.strides.filter(|strides| strides.len() != ndim) {
-        return refuse!(DEVX_INVALID_SHAPE, "there are {} strides for {ndim} dimensions", strides.len());
-    }
     let layout = layout::check(desc.dtype, desc.flags.has(Flags::SUBBYTE_PADDED), desc.shape, desc.strides)?;
     if layout.elements == 0 {
         return Ok((layout, std::ptr::null_mut()));
