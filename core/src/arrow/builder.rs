@@ -289,8 +289,8 @@ impl Batch {
     /// then.
     ///
     /// # Errors
-    /// `DEVX_MISMATCH` if lengths or devices differ, `DEVX_NOT_READY` without a stream that is needed,
-    /// `DEVX_INVALID_TEXT` for a name with a NUL byte, `DEVX_DRIVER`.
+    /// `DEVX_INVALID_ARGUMENT` if there is no column, `DEVX_MISMATCH` if lengths or devices differ, `DEVX_NOT_READY` without a
+    /// stream that is needed, `DEVX_INVALID_TEXT` for a name with a NUL byte, `DEVX_DRIVER`.
     pub fn of_columns(columns: &[(&str, &Self)], stream: Option<Stream>) -> Result<Self> {
         let Some((_, first)) = columns.first() else {
             return refuse!(

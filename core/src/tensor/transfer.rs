@@ -168,7 +168,7 @@ impl Tensor {
     /// A compact row-major copy in host memory of this library's. Two allocations.
     ///
     /// # Errors
-    /// `DEVX_DEVICE` for device memory, `DEVX_UNSUPPORTED` for strided sub-byte elements.
+    /// `DEVX_DEVICE` for device memory, `DEVX_NOT_READY`, `DEVX_UNSUPPORTED` for strided sub-byte elements.
     pub fn copy(&self) -> Result<Self> {
         self.copy_on_host(|bytes| runtime::allocate(Device::CPU, bytes, None))
     }
