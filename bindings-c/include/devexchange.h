@@ -730,7 +730,10 @@ devx_status devx_ipc_client_create(
     devx_ipc_client_t **out,
     devx_error *error);
 
-/** As `devx_ipc_client_import_tensor`, for a batch. */
+/**
+ * As `devx_ipc_client_import_tensor`, for a batch. Its offsets and views are followed as they are:
+ * as any producer, the exporter vouches for them.
+ */
 devx_status devx_ipc_client_import_batch(
     devx_ipc_client_t const *client,
     char const *name,
@@ -739,7 +742,8 @@ devx_status devx_ipc_client_import_batch(
 
 /**
  * Imports the tensor that is offered under a name, without a copy. It may outlive the client's
- * handle.
+ * handle. Neither the exporter nor who else can write the memory does so while it is read here;
+ * nothing can check that.
  */
 devx_status devx_ipc_client_import_tensor(
     devx_ipc_client_t const *client,
@@ -1271,7 +1275,8 @@ devx_status devx_tensor_plan_fixed_shape_column(
  * Says that the data is there when what is queued on `stream` is done: for a producer that worked
  * on another stream than the legacy default one. To be called before the tensor is shared. Memory
  * that is given back in the order of another stream is so only after that work, too. The stream is
- * not destroyed before the tensor, and what was exported of it, is released.
+ * not destroyed before the tensor, and what was exported of it, is released. No other call uses the
+ * handle meanwhile.
  */
 devx_status devx_tensor_produced_on(devx_tensor_t *tensor, int64_t stream, devx_error *error);
 

@@ -892,7 +892,8 @@ public:
         detail::check([&](devx_error *error) { return devx_tensor_used_on(get(), stream, error); });
     }
     /* The data is there after what is queued on `stream`, which outlives the tensor; to be said before that is shared. Memory
-     * that is given back in the order of another stream is so only after that work, too. */
+     * that is given back in the order of another stream is so only after that work, too. No other call uses the handle
+     * meanwhile. */
     void produced_on(std::int64_t stream) {
         detail::check([&](devx_error *error) { return devx_tensor_produced_on(get(), stream, error); });
     }
@@ -2256,7 +2257,9 @@ private:
 };
 
 /*
- * A connection of an importer. What was imported may outlive it, and is given back to the exporter when it goes.
+ * A connection of an importer. What was imported may outlive it, and is given back to the exporter when it goes. The
+ * exporter is trusted as a producer in this process is: the memory holds what it says, and nobody writes it while it is
+ * read.
  *
  *   auto const tensor = IpcClient::create("@weights").import_tensor("layer 1");
  */

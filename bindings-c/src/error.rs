@@ -138,7 +138,8 @@ macro_rules! handle {
             /// What C holds.
             ///
             /// # Safety
-            /// `handle` is NULL or a living handle, which is not released while the result is used.
+            /// `handle` is NULL or a living handle, which is not released while the result is used, nor used otherwise while
+            /// `produced_on` of the result is called.
             pub(crate) unsafe fn borrow<'a>(
                 handle: *const Self,
                 name: &'static str,

@@ -167,7 +167,8 @@ unsafe fn devx_ipc_client_create(
     })
 }
 
-/// Imports the tensor that is offered under a name, without a copy. It may outlive the client's handle.
+/// Imports the tensor that is offered under a name, without a copy. It may outlive the client's handle. Neither the
+/// exporter nor who else can write the memory does so while it is read here; nothing can check that.
 #[ffi_export]
 unsafe fn devx_ipc_client_import_tensor(
     client: *const ClientHandle,
@@ -180,12 +181,15 @@ unsafe fn devx_ipc_client_import_tensor(
         // SAFETY: the caller gives a living handle.
         let client = unsafe { ClientHandle::borrow(client, "client") }?;
         // SAFETY: the caller gives NULL or a NUL-terminated text.
-        out.write(TensorHandle::give(client.import_tensor(unsafe { name_of(name, "name") }?)?));
+        let name = unsafe { name_of(name, "name") }?;
+        // SAFETY: the exporter vouches for it, as the caller is told.
+        out.write(TensorHandle::give(unsafe { client.import_tensor(name) }?));
         Ok(())
     })
 }
 
-/// As `devx_ipc_client_import_tensor`, for a batch.
+/// As `devx_ipc_client_import_tensor`, for a batch. Its offsets and views are followed as they are: as any producer, the
+/// exporter vouches for them.
 #[ffi_export]
 unsafe fn devx_ipc_client_import_batch(
     client: *const ClientHandle,
@@ -198,7 +202,9 @@ unsafe fn devx_ipc_client_import_batch(
         // SAFETY: the caller gives a living handle.
         let client = unsafe { ClientHandle::borrow(client, "client") }?;
         // SAFETY: the caller gives NULL or a NUL-terminated text.
-        out.write(BatchHandle::give(client.import_batch(unsafe { name_of(name, "name") }?)?));
+        let name = unsafe { name_of(name, "name") }?;
+        // SAFETY: the exporter vouches for it, as the caller is told.
+        out.write(BatchHandle::give(unsafe { client.import_batch(name) }?));
         Ok(())
     })
 }

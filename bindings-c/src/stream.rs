@@ -269,11 +269,11 @@ unsafe fn devx_tensor_check_pointers(tensor: *const TensorHandle, error: Option<
 /// Says that the data is there when what is queued on `stream` is done: for a producer that worked on another stream than
 /// the legacy default one. To be called before the tensor is shared. Memory that is given back in the order of another
 /// stream is so only after that work, too. The stream is not destroyed before the tensor, and what was exported of it, is
-/// released.
+/// released. No other call uses the handle meanwhile.
 #[ffi_export]
 unsafe fn devx_tensor_produced_on(tensor: *mut TensorHandle, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
-        // SAFETY: the caller gives a living handle.
+        // SAFETY: the caller gives a living handle that no other call uses, and no call lends anything of it longer.
         let mut tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
         // SAFETY: the caller's stream is alive.
         let stream = tensor.stream(unsafe { RawStream::new(stream) })?;
@@ -359,7 +359,7 @@ unsafe fn devx_batch_check_pointers(batch: *const BatchHandle, error: Option<&mu
 #[ffi_export]
 unsafe fn devx_batch_produced_on(batch: *mut BatchHandle, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
-        // SAFETY: the caller gives a living handle.
+        // SAFETY: the caller gives a living handle that no other call uses, and no call lends anything of it longer.
         let mut batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
         // SAFETY: the caller's stream is alive.
         let stream = batch.stream(unsafe { RawStream::new(stream) })?;

@@ -51,7 +51,8 @@ macro_rules! borrow {
         /// What Java holds.
         ///
         /// # Safety
-        /// `handle` is 0 or a living handle, which is not given up while the result is used.
+        /// `handle` is 0 or a living handle, which is not given up while the result is used, nor used otherwise while
+        /// `produced_on` of the result is called.
         pub(crate) unsafe fn $name<'a>(handle: jlong) -> Result<Borrowed<'a, $Core>> {
             if handle == 0 {
                 return refuse!(DEVX_CLOSED, concat!("the ", stringify!($name), " is closed"));

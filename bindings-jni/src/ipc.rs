@@ -92,7 +92,9 @@ native! { ipc_client_import_tensor(client: jlong, name: JString) -> jlong }
 fn ipc_client_import_tensor<'l>(env: &mut Env<'l>, _: JClass<'l>, client: jlong, name: JString<'l>) -> Result<jlong> {
     let name = name.try_to_string(env)?;
     // SAFETY: Java gives a living handle.
-    Ok(give(unsafe { held::<Client>(client) }?.import_tensor(&name)?.into_raw()))
+    let client = unsafe { held::<Client>(client) }?;
+    // SAFETY: the exporter vouches for it, as Java's caller is told.
+    Ok(give(unsafe { client.import_tensor(&name) }?.into_raw()))
 }
 
 native! { ipc_client_import_batch(client: jlong, name: JString) -> jlong }
@@ -100,7 +102,9 @@ native! { ipc_client_import_batch(client: jlong, name: JString) -> jlong }
 fn ipc_client_import_batch<'l>(env: &mut Env<'l>, _: JClass<'l>, client: jlong, name: JString<'l>) -> Result<jlong> {
     let name = name.try_to_string(env)?;
     // SAFETY: Java gives a living handle.
-    Ok(give(unsafe { held::<Client>(client) }?.import_batch(&name)?.into_raw()))
+    let client = unsafe { held::<Client>(client) }?;
+    // SAFETY: the exporter vouches for it, as Java's caller is told.
+    Ok(give(unsafe { client.import_batch(&name) }?.into_raw()))
 }
 
 plain! { tensor_allocate_shared(description: jlong) -> jlong }

@@ -221,7 +221,7 @@ macro_rules! ordered {
         /// The data is there when what is queued on the stream is done. Java sees to it that no other call is in the
         /// handle meanwhile.
         fn $produced_on<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, queue: jlong) -> Result<()> {
-            // SAFETY: Java gives a living handle.
+            // SAFETY: Java gives a living handle that no other call is in, and no call lends anything of it longer.
             let mut thing = unsafe { $what(handle) }?;
             // SAFETY: as above.
             let stream = unsafe { stream(queue, |number| thing.stream(number)) }?;

@@ -53,6 +53,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi_and_data_type};
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader, StructArray, make_array};
+use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 
 use crate::abi::arrow_data::{ArrowArray, ArrowSchema};
@@ -171,7 +172,9 @@ impl TryFrom<&RecordBatch> for Batch {
     /// Shares the columns.
     ///
     /// # Errors
-    /// What is said of the schema.
+    /// What is said of the schema; `DEVX_MISMATCH` for a schema that says something else of a column than the column
+    /// does, but for names, metadata and whether there may be nulls: arrow-rs compares the fields of unions without
+    /// their order.
     fn try_from(batch: &RecordBatch) -> Result<Self> {
         let schema = Schema::try_from(batch.schema_ref().as_ref())?;
         share_columns(batch, &schema)
@@ -195,7 +198,8 @@ impl Batch {
     /// An array of arrow-rs as a nullable array without a name. It is shared.
     ///
     /// # Errors
-    /// What is said of the schema.
+    /// What is said of the schema; `DEVX_MISMATCH` if what is below it is of other types than its own says (see
+    /// `TryFrom<&RecordBatch>`, of which a `StructArray` can be made).
     pub fn from_arrow_rs(array: &dyn Array) -> Result<Self> {
         Self::from_arrow_rs_as(array, &arrow_schema::Field::new("", array.data_type().clone(), true))
     }
@@ -215,7 +219,7 @@ impl Batch {
         }
         let schema = Schema::try_from(field)?;
         caught(|| {
-            // SAFETY: the schema is that of the array.
+            // SAFETY: the schema is of the array's type, which is the field's.
             unsafe { share(array, &schema) }
         })
     }
@@ -235,17 +239,58 @@ impl Batch {
 }
 
 /// # Safety
-/// `schema` describes arrays that lie in memory as this one.
+/// `schema` is of the type of the array.
 unsafe fn share(array: &dyn Array, schema: &Schema) -> Result<Batch> {
-    let mut exported = FFI_ArrowArray::new(&array.to_data());
+    let data = array.to_data();
+    require_type("", array.data_type(), &data)?;
+    let mut exported = FFI_ArrowArray::new(&data);
     // SAFETY: the structs are the same, and arrow-rs made this one. If it is not taken, its drop releases it.
     unsafe { Batch::import((&raw mut exported).cast(), schema) }
+}
+
+/// Refuses an array that lies in memory in another way than `wanted` says. The type of an array may say something else of
+/// what is below it than that does: a record batch takes every schema that contains its own, and arrow-rs compares the
+/// fields of unions by their ids, wherever they stand.
+fn require_type(name: &str, wanted: &DataType, data: &ArrayData) -> Result<()> {
+    use DataType::*;
+    let actual = data.data_type();
+    let mismatch = || refuse!(DEVX_MISMATCH, "field {name:?}: the type is {wanted}, the array's is {actual}");
+    let mut children = data.child_data().iter();
+    let mut below = |name: &str, wanted: &DataType| match children.next() {
+        Some(child) => require_type(name, wanted, child),
+        None => mismatch(),
+    };
+    match (wanted, actual) {
+        (List(field), List(_))
+        | (LargeList(field), LargeList(_))
+        | (ListView(field), ListView(_))
+        | (LargeListView(field), LargeListView(_)) => below(field.name(), field.data_type()),
+        (FixedSizeList(field, size), FixedSizeList(_, others)) if size == others => {
+            below(field.name(), field.data_type())
+        }
+        (Map(field, sorted), Map(_, others)) if sorted == others => below(field.name(), field.data_type()),
+        (Struct(fields), Struct(others)) if fields.len() == others.len() => {
+            fields.iter().try_for_each(|field| below(field.name(), field.data_type()))
+        }
+        (Union(fields, mode), Union(others, others_mode))
+            if mode == others_mode && fields.iter().map(|(id, _)| id).eq(others.iter().map(|(id, _)| id)) =>
+        {
+            fields.iter().try_for_each(|(_, field)| below(field.name(), field.data_type()))
+        }
+        (Dictionary(keys, values), Dictionary(others, _)) if keys == others => below(name, values),
+        (RunEndEncoded(ends, values), RunEndEncoded(_, _)) => {
+            below(ends.name(), ends.data_type())?;
+            below(values.name(), values.data_type())
+        }
+        _ if wanted == actual => Ok(()),
+        _ => mismatch(),
+    }
 }
 
 /// `schema` is that of the batch.
 fn share_columns(batch: &RecordBatch, schema: &Schema) -> Result<Batch> {
     caught(|| {
-        // SAFETY: the columns of a record batch are of the types of its schema.
+        // SAFETY: the type of this struct is made of the fields of the batch's schema.
         unsafe { share(&StructArray::from(batch.clone()), schema) }
     })
 }

@@ -117,6 +117,14 @@ impl Device {
         }
     }
 
+    /// The device, whoever filled its members in, as [`Device::new`] makes it.
+    ///
+    /// # Errors
+    /// As [`Device::new`].
+    pub(crate) fn checked(self) -> Result<Self> {
+        Self::new(self.kind, self.id.into())
+    }
+
     /// See [`Device::new`].
     ///
     /// # Errors

@@ -269,7 +269,8 @@ unsafe fn described_on(tensor: &DLTensor, flags: Flags, stream: RawStream) -> Re
 ///
 /// # Errors
 /// `DEVX_VERSION` if the consumer does not read this struct, `DEVX_READ_ONLY` and `DEVX_UNSUPPORTED` for what the struct
-/// cannot say (the legacy one, or a version before a flag), `DEVX_INVALID_STREAM`; the tensor is given back.
+/// cannot say (the legacy one, or a version before a flag), `DEVX_INVALID_STREAM`; with [`Copying::Always`] as
+/// [`Tensor::copy`]. The tensor is given back.
 #[inline(always)]
 pub fn export<M: Managed>(tensor: Tensor, request: &Request) -> std::result::Result<Owned<M>, Refused<Tensor>> {
     match make_ready(&tensor, request.stream) {

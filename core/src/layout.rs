@@ -28,8 +28,16 @@ pub struct Layout {
 /// `padded` says that each sub-byte element has bytes of its own.
 ///
 /// # Errors
-/// `DEVX_INVALID_SHAPE` with the dimension and its value.
+/// `DEVX_INVALID_SHAPE` with the dimension and its value, for more than [`MAX_NDIM`] dimensions, and for another number of
+/// strides than dimensions.
 pub fn check(dtype: DType, padded: bool, shape: &[i64], strides: Option<&[i64]>) -> Result<Layout> {
+    let ndim = shape.len();
+    if ndim > MAX_NDIM {
+        return refuse!(DEVX_INVALID_SHAPE, "ndim is {ndim}: more than {MAX_NDIM}");
+    }
+    if let Some(strides) = strides.filter(|strides| strides.len() != ndim) {
+        return refuse!(DEVX_INVALID_SHAPE, "there are {} strides for {ndim} dimensions", strides.len());
+    }
     let bits = element_bits(dtype, padded);
     let elements = count(shape)?;
     let bytes = bytes_of(i128::from(elements) * bits);

@@ -51,6 +51,8 @@ pub mod device;
 pub mod dlpack;
 pub mod dtype;
 pub mod error;
+// Public for the bindings, which are built together with this: no part of the API, and no version promises it.
+#[doc(hidden)]
 pub mod fork;
 pub mod ipc;
 pub mod layout;
@@ -62,6 +64,8 @@ pub mod order;
 pub mod runtime;
 mod sync;
 pub mod tensor;
+// As `fork`.
+#[doc(hidden)]
 pub mod text;
 mod thread;
 pub mod trace;

@@ -12,7 +12,7 @@ use arrow_array::builder::*;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::*;
-use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, SchemaRef, TimeUnit, UnionFields, UnionMode};
 
 use devexchange_core::abi::types::*;
 use devexchange_core::arrow::builder::ArrayBuilder as OurBuilder;
@@ -418,6 +418,52 @@ fn an_array_may_get_a_field() {
         DEVX_MISMATCH,
         "field \"length\": the type is Int32, the array's",
     );
+}
+
+/// A union of which arrow-rs is told another order of the fields than it was made with, as `of` wraps it; the rows are all
+/// of the second one.
+fn fields_in_another_order(of: fn(ArrayRef) -> ArrayRef) -> RecordBatch {
+    let type_of = |ids: [i8; 2]| {
+        let fields =
+            ids.map(|id| Field::new(format!("f{id}"), [DataType::Int8, DataType::Int64][id as usize].clone(), true));
+        UnionFields::try_new(ids, fields).unwrap()
+    };
+    let children: Vec<ArrayRef> = vec![Arc::new(Int8Array::from(vec![1; 4])), Arc::new(Int64Array::from(vec![42; 4]))];
+    let made = UnionArray::try_new(type_of([0, 1]), vec![1; 4].into(), None, children).unwrap();
+    let turned = new_empty_array(&DataType::Union(type_of([1, 0]), UnionMode::Sparse));
+    let batch = RecordBatch::try_from_iter([("u", of(Arc::new(made)))]).unwrap();
+    batch.with_schema(RecordBatch::try_from_iter([("u", of(turned))]).unwrap().schema()).unwrap()
+}
+
+#[test]
+fn a_schema_that_says_something_else_than_the_columns() {
+    type Way = (fn(ArrayRef) -> ArrayRef, &'static str);
+    let _alone = alone();
+    let in_struct = |array: ArrayRef| Arc::new(StructArray::try_from(vec![("m", array)]).unwrap()) as ArrayRef;
+    let in_list = |array: ArrayRef| {
+        let field = Arc::new(Field::new("item", array.data_type().clone(), true));
+        Arc::new(FixedSizeListArray::new(field, 1, array, None)) as ArrayRef
+    };
+    let in_dictionary = |array: ArrayRef| {
+        Arc::new(DictionaryArray::new(Int32Array::from_iter_values(0..array.len() as i32), array)) as ArrayRef
+    };
+    let ways: [Way; 4] = [(|array| array, "u"), (in_struct, "m"), (in_list, "item"), (in_dictionary, "u")];
+    for (of, name) in ways {
+        let batch = fields_in_another_order(of);
+        let part = &format!("field {name:?}: the type is Union(");
+        check_error(Batch::try_from(&batch), DEVX_MISMATCH, part);
+        check_error(Batch::from_arrow_rs(&StructArray::from(batch.clone())), DEVX_MISMATCH, part);
+        check_error(BatchStream::from_arrow_rs(reader_of(&[batch])).unwrap().next(), DEVX_MISMATCH, part);
+    }
+    // What only names, metadata and whether there may be nulls tell apart is taken.
+    let list = in_list(Arc::new(Int32Array::from(vec![1, 2])));
+    let element = Field::new("element", DataType::Int32, true).with_metadata(HashMap::from([("a".into(), "b".into())]));
+    let schema = Schema::new(vec![Field::new("l", DataType::FixedSizeList(Arc::new(element), 1), true)]);
+    let options = RecordBatchOptions::new().with_match_field_names(false);
+    let batch = RecordBatch::try_new_with_options(Arc::new(schema), vec![list], &options).unwrap();
+    let ours = Batch::try_from(&batch).unwrap();
+    assert_eq!(ours.column(0).unwrap().field().child(0).unwrap().name(), "element");
+    assert_eq!(RecordBatch::try_from(&ours).unwrap().schema(), batch.schema());
 }
 
 /// A record batch of ours whose rows are sliced at two levels; `released` counts.

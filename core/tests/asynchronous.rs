@@ -230,6 +230,20 @@ unsafe fn introduce(handler: *mut ArrowAsyncDeviceStreamHandler, producer: &mut 
 }
 
 #[test]
+fn a_request_that_cannot_be_counted_says_what_it_came_to() {
+    let _alone = alone();
+    let reader = AsyncReader::new(options(5), None).unwrap();
+    let error = reader.request(i64::MAX - 2).unwrap_err();
+    assert_eq!(error.status(), DEVX_OUT_OF_RANGE);
+    let says =
+        "n is 9223372036854775805: with 0 requested already, 0 in the queue and a limit of 5, more than can be counted";
+    assert_eq!(error.message(), says);
+    reader.request(i64::MAX - 5).unwrap();
+    let error = reader.request(1).unwrap_err();
+    assert!(error.message().starts_with("n is 1: with 9223372036854775802 requested already"), "{error}");
+}
+
+#[test]
 fn a_release_waits_for_a_call_on_another_thread() {
     let _alone = alone();
     let slow = Slow { inside: Barrier::new(2), goes_on: Barrier::new(2), returned: AtomicU32::new(0) };

@@ -1,8 +1,9 @@
 //! Devices by number and by name, where there is no driver to ask.
 
 use devexchange_core::abi::types::DEVX_DEVICE;
+use devexchange_core::dlpack::Copying;
 use devexchange_core::runtime::cuda::{RawStream, Stream};
-use devexchange_core::{Device, DeviceType, Tensor};
+use devexchange_core::{DType, Device, DeviceType, Tensor, convert};
 
 /// What the official headers say (`tests/tests/layout.rs`).
 const CONSTANTS: &str = include_str!("../../tests/constants.txt");
@@ -75,4 +76,18 @@ fn the_cpu_says_what_it_is() {
         (refused.status(), refused.message()),
         (DEVX_DEVICE, "device_type is rocm (10): cpu (1) and cuda (2) are counted")
     );
+}
+
+#[test]
+fn a_device_that_was_filled_in_by_hand_is_checked() {
+    let allocate = |device| Tensor::allocate(device, DType::INT8, &[3], None);
+    let host = allocate(Device { id: -1, ..Device::CPU }).expect("the cpu");
+    assert_eq!(host.device(), Device::CPU);
+    let (none, stream) = (Device { id: 7, ..Device::CPU }, Stream::legacy(0));
+    let column = convert::column(&host, "x", Copying::Never).expect("a view");
+    let errors =
+        [allocate(none).map(drop), host.copy_to(none, stream).map(drop), column.copy_to(none, stream).map(drop)];
+    for error in errors.map(|refused| refused.expect_err("no such device")) {
+        assert_eq!((error.status(), error.message()), (DEVX_DEVICE, "device_id is 7: the cpu is 0 or -1"));
+    }
 }

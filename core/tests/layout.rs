@@ -2,7 +2,7 @@
 
 use devexchange_core::abi::dlpack::DLDataType;
 use devexchange_core::abi::types::{DEVX_INVALID_DTYPE, DEVX_INVALID_SHAPE};
-use devexchange_core::layout::{check, row_major_strides};
+use devexchange_core::layout::{MAX_NDIM, check, row_major_strides};
 use devexchange_core::{DType, DType as D};
 
 /// A small generator of numbers, so that a failure can be repeated.
@@ -47,6 +47,20 @@ fn extents_are_those_of_the_elements() {
             assert_eq!(layout.row_major, all == compact, "{shape:?} {strides:?}");
         }
     }
+}
+
+#[test]
+fn every_dimension_has_a_stride() {
+    for (shape, strides, says) in [
+        (&[2, 3][..], &[1][..], "there are 1 strides for 2 dimensions"),
+        (&[2], &[3, 1], "there are 2 strides for 1 dimensions"),
+        (&[0, 3], &[], "there are 0 strides for 2 dimensions"),
+        (&[1; MAX_NDIM + 1], &[1; MAX_NDIM + 1], "ndim is 65: more than 64"),
+    ] {
+        let error = check(D::UINT8, false, shape, Some(strides)).unwrap_err();
+        assert_eq!((error.status(), error.message()), (DEVX_INVALID_SHAPE, says));
+    }
+    assert_eq!(check(D::UINT8, false, &[1; MAX_NDIM], Some(&[1; MAX_NDIM])).unwrap().elements, 1);
 }
 
 #[test]

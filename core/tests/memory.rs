@@ -91,6 +91,17 @@ fn a_silenced_queue_does_not_wake_and_a_cancelled_token_does_not_come() {
 }
 
 #[test]
+fn a_wake_that_panics_ends_there() {
+    let queue = ReleaseQueue::new(|| panic!("this text is expected in the output"));
+    queue.push(1);
+    // SAFETY: registered just now, and given to nobody else.
+    drop(unsafe { Owner::from_raw(queue.register(2)) });
+    queue.signal(3).unwrap().push();
+    let mut tokens = [0; 4];
+    assert_eq!((queue.drain(&mut tokens), tokens), (3, [1, 2, 3, 0]));
+}
+
+#[test]
 fn a_queue_is_empty_when_all_is_delivered() {
     let queue = ReleaseQueue::new(|| {});
     assert!(queue.is_empty());

@@ -289,6 +289,26 @@ fn sixty_four_levels() {
 }
 
 #[test]
+fn a_million_levels_are_refused_and_given_up() {
+    let deeper: [fn(ArrayBuilder, ArrayBuilder) -> ArrayBuilder; 2] = [ArrayBuilder::child, ArrayBuilder::dictionary];
+    for (deeper, released) in deeper.into_iter().zip([AtomicUsize::new(0), AtomicUsize::new(0)].map(Arc::new)) {
+        let counts = Arc::clone(&released);
+        let leaf = ArrayBuilder::new("", "i", 0).owner(Owner::on_release(move || {
+            counts.fetch_add(1, SeqCst);
+        }));
+        let deep = (0..1_000_000).fold(leaf, |below, _| deeper(ArrayBuilder::new("", "+s", 0), below));
+        // SAFETY: nothing is read of what is refused.
+        let refused = unsafe { deep.build(Device::CPU) }.unwrap_err();
+        assert_eq!(refused.error.status(), DEVX_TOO_DEEP);
+        assert_eq!(refused.error.message(), "the arrays are nested 1000001 deep: deeper than 64");
+        assert!(format!("{refused:?}").contains("\"+s\""));
+        assert_eq!(released.load(SeqCst), 0);
+        drop(refused);
+        assert_eq!(released.load(SeqCst), 1);
+    }
+}
+
+#[test]
 fn nothing_at_all() {
     let empty = |format, n| shown(&node(format, 0, vec![null(); n])).len();
     for (format, n) in [(c"n", 0), (c"vu", 3), (c"vz", 3), (c"u", 3), (c"d:76,0,256", 2), (c"w:0", 2), (c"+us:", 1)] {

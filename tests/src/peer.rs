@@ -4,7 +4,36 @@ use std::io::{BufRead, BufReader, Lines, Write, stdin, stdout};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use devexchange_core::ipc::Client;
+use devexchange_core::{Batch, Error, Tensor};
+
 use crate::patient;
+
+/// Imports of what a test exports, in its other part or in this one.
+pub trait Importing {
+    /// The tensor under a name.
+    ///
+    /// # Errors
+    /// As of the client.
+    fn tensor(&self, name: &str) -> Result<Tensor, Error>;
+    /// The batch under a name.
+    ///
+    /// # Errors
+    /// As of the client.
+    fn batch(&self, name: &str) -> Result<Batch, Error>;
+}
+
+impl Importing for Client {
+    fn tensor(&self, name: &str) -> Result<Tensor, Error> {
+        // SAFETY: no part of a test writes host memory while another one holds a slice of it.
+        unsafe { self.import_tensor(name) }
+    }
+
+    fn batch(&self, name: &str) -> Result<Batch, Error> {
+        // SAFETY: as above, and the batches of the tests are what they say.
+        unsafe { self.import_batch(name) }
+    }
+}
 
 /// Names the part of a process; also marks its lines, as the test program prints others.
 const PART: &str = "DEVX_PEER";

@@ -10,7 +10,7 @@ use devexchange_core::abi::types::{DEVX_CLOSED, DEVX_INVALID_ARGUMENT, DEVX_OUT_
 use devexchange_core::arrow::ArrayBuilder;
 use devexchange_core::dlpack::Copying;
 use devexchange_core::{Batch, DType, Device, Flags, Owner, Tensor, TensorDesc, ipc, ledger};
-use devexchange_tests::peer::{Peer, ask, commands, forked, part, say, soon};
+use devexchange_tests::peer::{Importing, Peer, ask, commands, forked, part, say, soon};
 
 /// One test at a time: they count what the whole process has.
 fn alone() -> MutexGuard<'static, ()> {
@@ -98,8 +98,7 @@ fn both_ways_and_the_same_memory() {
     assert_eq!(tensor.as_slice::<i32>(), Ok(&[100, 2, 3][..]), "what the importer wrote");
     write(&tensor, 200);
     peer.tell("look", "sees it");
-    let (back, table) =
-        (theirs.import_tensor("tensor").expect("a tensor"), theirs.import_batch("batch").expect("a batch"));
+    let (back, table) = (theirs.tensor("tensor").expect("a tensor"), theirs.batch("batch").expect("a batch"));
     assert_eq!(back.as_slice::<i32>(), Ok(&[4, 5][..]));
     check_batch(&table, 20);
     write(&back, 300);
@@ -119,11 +118,11 @@ fn both_ways_peer() {
     server.offer_batch("batch", &batch(20), Copying::IfNeeded).expect("offered");
     let parent = std::os::unix::process::parent_id();
     let client = ipc::connect(&address("both", parent)).expect("connected");
-    let theirs = client.import_tensor("tensor").expect("a tensor");
+    let theirs = client.tensor("tensor").expect("a tensor");
     assert_eq!(theirs.as_slice::<i32>(), Ok(&[1, 2, 3][..]));
-    let table = client.import_batch("batch").expect("a batch");
+    let table = client.batch("batch").expect("a batch");
     check_batch(&table, 10);
-    let fixed = client.import_tensor("fixed").expect("a tensor");
+    let fixed = client.tensor("fixed").expect("a tensor");
     assert_eq!((fixed.as_slice::<i32>(), fixed.flags()), (Ok(&[7][..]), Flags::READ_ONLY));
     let column = table.column_named("n").expect("the column").values::<i64>().expect("numbers");
     assert_eq!(mapped_as(theirs.data().addr()), "rw-s");
@@ -171,7 +170,7 @@ fn what_a_killed_importer_holds_is_released() {
     const NAME: &str = "what_a_killed_importer_holds_is_released";
     if part().is_some() {
         let client = ipc::connect(&address("killed", std::os::unix::process::parent_id())).expect("connected");
-        let _held = (client.import_tensor("t").expect("imported"), client.import_tensor("u").expect("imported"));
+        let _held = (client.tensor("t").expect("imported"), client.tensor("u").expect("imported"));
         say("holds");
         return ask("never asked");
     }
@@ -210,17 +209,17 @@ fn what_a_killed_exporter_gave_stays_valid() {
     let mut peer = Peer::start(NAME, "exporter", &[]);
     peer.expect("offers");
     let client = ipc::connect(&address("exporter", peer.id())).expect("connected");
-    let (tensor, table) = (client.import_tensor("t").expect("a tensor"), client.import_batch("b").expect("a batch"));
+    let (tensor, table) = (client.tensor("t").expect("a tensor"), client.batch("b").expect("a batch"));
     peer.kill();
     assert_eq!(tensor.as_slice::<i32>(), Ok(&[1, 2, 3][..]));
     check_batch(&table, 5);
     write(&tensor, 9);
-    let error = client.import_tensor("t").expect_err("nobody is there");
+    let error = client.tensor("t").expect_err("nobody is there");
     assert_eq!(error.status(), DEVX_CLOSED, "{error}");
     // Its memory can be handed on: it is shared memory as before.
     let server = ipc::Server::bind(&own("onwards")).expect("bound");
     server.offer_tensor("t", &tensor, Copying::Never).expect("a view");
-    let again = ipc::connect(&own("onwards")).expect("connected").import_tensor("t").expect("imported");
+    let again = ipc::connect(&own("onwards")).expect("connected").tensor("t").expect("imported");
     assert_eq!((again.as_slice::<i32>(), again.data()), (Ok(&[9, 2, 3][..]), tensor.data()));
 }
 
@@ -232,15 +231,15 @@ fn an_import_of_what_is_held_counts_as_an_import() {
     if part().is_some() {
         let client = ipc::connect(&address("again", std::os::unix::process::parent_id())).expect("connected");
         let live = || ledger::read().tensor_imports.live;
-        let (first, files) = (client.import_tensor("t").expect("imported"), open_files());
-        let second = client.import_tensor("t").expect("imported");
+        let (first, files) = (client.tensor("t").expect("imported"), open_files());
+        let second = client.tensor("t").expect("imported");
         assert_eq!((second.data(), live(), open_files()), (first.data(), 2, files));
         write(&second, 7);
         drop(first);
         assert_eq!((second.as_slice::<i32>(), live()), (Ok(&[7, 2][..]), 1));
         say("holds");
         ask("offered anew");
-        let third = client.import_tensor("t").expect("imported");
+        let third = client.tensor("t").expect("imported");
         assert_eq!((third.as_slice::<i32>(), second.as_slice::<i32>()), (Ok(&[3, 4][..]), Ok(&[7, 2][..])));
         drop((second, third));
         assert_eq!(ledger::outstanding(), 0);
@@ -315,8 +314,8 @@ fn thousand_peer() {
                 assert!(resident() < after_first + 4096, "{} kB were {after_first}", resident());
                 return "flat";
             }
-            let tensor = client.import_tensor("t").expect("a tensor");
-            let table = client.import_batch("b").expect("a batch");
+            let tensor = client.tensor("t").expect("a tensor");
+            let table = client.batch("b").expect("a batch");
             let values = tensor.as_slice::<i32>().expect("numbers");
             check_batch(&table, i64::from(values.last().copied().expect("4096")));
             count += 1;
@@ -335,7 +334,7 @@ fn thousand_peer() {
 fn who_may_import() {
     let _alone = alone();
     const NAME: &str = "who_may_import";
-    let try_to = |address: &str| ipc::connect(address).and_then(|client| client.import_tensor("t").map(drop));
+    let try_to = |address: &str| ipc::connect(address).and_then(|client| client.tensor("t").map(drop));
     let refused = |answer: Result<(), devexchange_core::Error>| {
         let error = answer.expect_err("refused");
         assert!(error.status() == DEVX_SYSTEM && error.message().contains("is a process of user"), "{error}");
@@ -424,7 +423,7 @@ fn what_the_system_refuses_is_an_error() {
         note(ipc::allocate_tensor(DType::INT32, &[16]).err());
         note(ipc::export_tensor(&private, Copying::IfNeeded).err());
         match ipc::connect(&theirs) {
-            Ok(client) => note(client.import_tensor("t").err()),
+            Ok(client) => note(client.tensor("t").err()),
             Err(error) => note(Some(error)),
         }
         match ipc::Server::bind(&own("limited")) {
@@ -461,11 +460,11 @@ fn a_fork_gives_nothing_up() {
     let server = ipc::Server::bind(&own("fork")).expect("bound");
     server.offer_tensor("t", &shared(&[1, 2]), Copying::Never).expect("offered");
     let client = ipc::connect(&own("fork")).expect("connected");
-    let tensor = client.import_tensor("t").expect("imported");
+    let tensor = client.tensor("t").expect("imported");
     // SAFETY: the child only drops what it has and ends without running handlers.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        let refused = client.import_tensor("t").is_err_and(|error| error.message().contains("fork"));
+        let refused = client.tensor("t").is_err_and(|error| error.message().contains("fork"));
         drop((tensor, client, server));
         // SAFETY: ends the child.
         unsafe { libc::_exit(i32::from(!refused)) };
@@ -476,7 +475,7 @@ fn a_fork_gives_nothing_up() {
     assert_eq!(status, 0, "a wait status: exit code in the second byte, signal in the first");
     assert_eq!(server.leases(), 1);
     assert_eq!(tensor.as_slice::<i32>(), Ok(&[1, 2][..]));
-    client.import_tensor("t").expect("still offered");
+    client.tensor("t").expect("still offered");
 }
 
 #[test]

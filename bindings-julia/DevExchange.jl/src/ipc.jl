@@ -23,6 +23,9 @@ end
 A connection of an importer to the [`IpcServer`](@ref) at an address: [`import_tensor`](@ref), [`import_batch`](@ref).
 The exporter has `timeout` seconds for each answer (`Inf` for no limit); the calling thread blocks meanwhile.
 
+An exporter is trusted as a producer in this process is: that the memory holds what it says (the offsets of a batch are
+followed as they are), and that nobody writes it while it is read here. Nothing can check that.
+
 **Ownership, threads.** `close(client)` gives the connection up; what was imported stays valid. Any task may use a
 client.
 

@@ -503,7 +503,8 @@ impl Batch {
     /// Looks at a batch that a binding holds.
     ///
     /// # Safety
-    /// `raw` is from [`Batch::into_raw`] and not taken back as long as the result is used.
+    /// `raw` is from [`Batch::into_raw`] and not taken back as long as the result is used. While `produced_on` is called of the
+    /// result, no other borrow of `raw` is used, and nothing that one has lent (its [`Ready`]).
     pub unsafe fn borrow_raw<'a>(raw: *mut c_void) -> Borrowed<'a, Self> {
         // SAFETY: the reference is not dropped, so it stays the holder's.
         Borrowed::new(unsafe { Self::from_raw(raw) })

@@ -6,8 +6,8 @@ use std::fmt;
 
 use super::batch::{Batch, NodeDesc};
 use super::field::Field;
-use super::metadata;
 use super::schema::{FieldDesc, Schema};
+use super::{MAX_DEPTH, metadata};
 use crate::abi::arrow_data::{ARROW_FLAG_NULLABLE, ArrowArray};
 use crate::device::Device;
 use crate::error::{Error, Refused, Result, refuse};
@@ -43,6 +43,8 @@ pub struct ArrayBuilder {
     buffers: Vec<*const c_void>,
     children: Vec<Self>,
     dictionary: Option<Box<Self>>,
+    /// Levels, with this one.
+    depth: usize,
     owner: Owner,
 }
 
@@ -60,13 +62,14 @@ impl ArrayBuilder {
             buffers: Vec::new(),
             children: Vec::new(),
             dictionary: None,
+            depth: 1,
             owner: Owner::none(),
         }
     }
 
     /// The root of a record batch with so many rows: a struct without nulls, whose children are the columns.
     pub fn batch(rows: i64) -> Self {
-        Self { flags: 0, null_count: 0, ..Self::new("", "+s", rows) }.buffer(std::ptr::null())
+        Self::new("", "+s", rows).flags(0).null_count(0).buffer(std::ptr::null())
     }
 
     /// The next buffer in the order of the Arrow columnar format: validity first, NULL if there are no nulls. For views,
@@ -80,32 +83,38 @@ impl ArrayBuilder {
     /// The next child.
     #[must_use]
     pub fn child(mut self, child: Self) -> Self {
+        self.depth = self.depth.max(child.depth + 1);
         self.children.push(child);
         self
     }
 
     /// The values of a dictionary; the array's own values are indices.
     #[must_use]
-    pub fn dictionary(self, values: Self) -> Self {
-        Self { dictionary: Some(Box::new(values)), ..self }
+    pub fn dictionary(mut self, values: Self) -> Self {
+        self.depth = self.depth.max(values.depth + 1);
+        self.dictionary = Some(Box::new(values));
+        self
     }
 
     /// The number of nulls.
     #[must_use]
-    pub fn null_count(self, null_count: i64) -> Self {
-        Self { null_count, ..self }
+    pub fn null_count(mut self, null_count: i64) -> Self {
+        self.null_count = null_count;
+        self
     }
 
     /// Elements to skip in each buffer.
     #[must_use]
-    pub fn offset(self, offset: i64) -> Self {
-        Self { offset, ..self }
+    pub fn offset(mut self, offset: i64) -> Self {
+        self.offset = offset;
+        self
     }
 
     /// `ARROW_FLAG_…` bits, in place of "nullable".
     #[must_use]
-    pub fn flags(self, flags: i64) -> Self {
-        Self { flags, ..self }
+    pub fn flags(mut self, flags: i64) -> Self {
+        self.flags = flags;
+        self
     }
 
     /// One more pair of metadata.
@@ -117,8 +126,9 @@ impl ArrayBuilder {
 
     /// Who keeps the buffers of this array alive, and what is below it unless that has owners of its own.
     #[must_use]
-    pub fn owner(self, owner: Owner) -> Self {
-        Self { owner, ..self }
+    pub fn owner(mut self, owner: Owner) -> Self {
+        self.owner = owner;
+        self
     }
 
     /// The batch, in memory of `device`. Its order is unknown (see [`Ready::unknown`]) until
@@ -131,7 +141,7 @@ impl ArrayBuilder {
     /// As [`Batch::from_raw_parts`], of all owners together.
     pub unsafe fn build(mut self, device: Device) -> std::result::Result<Batch, Refused<Box<Self>>> {
         let mut texts = Vec::new();
-        if let Err(error) = self.texts(&mut texts) {
+        if let Err(error) = self.require_depth().and_then(|()| self.texts(&mut texts)) {
             return Err(Refused { error, returned: Box::new(self) });
         }
         // SAFETY: the caller's contract.
@@ -156,6 +166,14 @@ impl ArrayBuilder {
         // SAFETY: the caller's contract.
         let batch = unsafe { Batch::from_raw_parts(&schema, device, &nodes, Owner::none()) }?;
         Ok((batch, vector(texts.len())?, Vacant::new()?))
+    }
+
+    /// What is walked below goes from node to node by calls within calls, for which there is not more room.
+    fn require_depth(&self) -> Result<()> {
+        match self.depth {
+            ..=MAX_DEPTH => Ok(()),
+            depth => refuse!(DEVX_TOO_DEEP, "the arrays are nested {depth} deep: deeper than {MAX_DEPTH}"),
+        }
     }
 
     /// The texts of all nodes, depth-first.
@@ -202,14 +220,31 @@ impl ArrayBuilder {
     }
 }
 
+impl Drop for ArrayBuilder {
+    /// What is nested too deep to be built is too deep to be dropped within each other, too.
+    fn drop(&mut self) {
+        if self.depth <= MAX_DEPTH {
+            return;
+        }
+        let mut left = std::mem::take(&mut self.children);
+        left.extend(self.dictionary.take().map(|values| *values));
+        while let Some(mut node) = left.pop() {
+            if node.depth > MAX_DEPTH {
+                left.append(&mut node.children);
+                left.extend(node.dictionary.take().map(|values| *values));
+            }
+        }
+    }
+}
+
 impl fmt::Debug for ArrayBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ArrayBuilder")
-            .field("name", &self.name)
-            .field("format", &self.format)
-            .field("length", &self.length)
-            .field("children", &self.children)
-            .finish_non_exhaustive()
+        let mut shown = f.debug_struct("ArrayBuilder");
+        shown.field("name", &self.name).field("format", &self.format).field("length", &self.length);
+        if self.depth <= MAX_DEPTH {
+            shown.field("children", &self.children);
+        }
+        shown.finish_non_exhaustive()
     }
 }
 
@@ -254,8 +289,8 @@ impl Batch {
     /// then.
     ///
     /// # Errors
-    /// `DEVX_MISMATCH` if lengths or devices differ, `DEVX_NOT_READY` without a stream that is needed,
-    /// `DEVX_INVALID_TEXT` for a name with a NUL byte, `DEVX_DRIVER`.
+    /// `DEVX_INVALID_ARGUMENT` if there is no column, `DEVX_MISMATCH` if lengths or devices differ, `DEVX_NOT_READY` without a
+    /// stream that is needed, `DEVX_INVALID_TEXT` for a name with a NUL byte, `DEVX_DRIVER`.
     pub fn of_columns(columns: &[(&str, &Self)], stream: Option<Stream>) -> Result<Self> {
         let Some((_, first)) = columns.first() else {
             return refuse!(

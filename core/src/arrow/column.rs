@@ -171,7 +171,8 @@ impl<'a> Column<'a> {
         Self::nulls_of_rows(self.batch, self.node, self.offset, self.length)
     }
 
-    /// The longer way of [`Column::known_null_count`]. By its parts: a column whose address is given away has to be in memory.
+    /// The longer way of [`Column::known_null_count`]. By its parts: a column whose address is given away has to be in
+    /// memory.
     #[inline(never)]
     pub(super) fn nulls_of_rows(batch: &Batch, node: usize, offset: i64, length: i64) -> i64 {
         let (array, ty) = (batch.array(node), batch.schema().ty(node));
@@ -188,7 +189,8 @@ impl<'a> Column<'a> {
     /// The number of nulls; counted if it is not known.
     ///
     /// # Errors
-    /// `DEVX_DEVICE` if it has to be counted in device memory; see [`Column::null_count_on`].
+    /// `DEVX_DEVICE` or `DEVX_NOT_READY` if it has to be counted and the host cannot read it; see
+    /// [`Column::null_count_on`].
     pub fn null_count(self) -> Result<i64> {
         match self.known_null_count() {
             -1 => {
@@ -261,7 +263,7 @@ impl<'a> Column<'a> {
     /// true: [`Column::resolve`] goes on to the value itself.
     ///
     /// # Errors
-    /// `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`.
+    /// `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`.
     pub fn is_valid(self, row: i64) -> Result<bool> {
         self.require_row(row)?;
         if !self.is_plain() && !self.ty().buffers().has_validity() {
@@ -278,7 +280,8 @@ impl<'a> Column<'a> {
     /// dates and times as the integers that they are stored as, dictionary columns as their indices.
     ///
     /// # Errors
-    /// `DEVX_MISMATCH` for another type, `DEVX_DEVICE`, `DEVX_INVALID_BUFFERS` if the buffer is not aligned.
+    /// `DEVX_MISMATCH` for another type, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` if the buffer is not
+    /// aligned.
     pub fn values<T: Element>(self) -> Result<&'a [T]> {
         let first = self.values_ptr(T::DTYPE)?;
         if self.length == 0 {
@@ -312,7 +315,7 @@ impl<'a> Column<'a> {
     /// The value of a row of bools.
     ///
     /// # Errors
-    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`.
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`.
     pub fn bool(self, row: i64) -> Result<bool> {
         if self.ty() != Type::Bool {
             return refuse!(DEVX_MISMATCH, "the column is {}, not bool", self.ty());
@@ -326,7 +329,7 @@ impl<'a> Column<'a> {
     /// numbers and decimals in native byte order, two's complement.
     ///
     /// # Errors
-    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`.
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`.
     pub fn fixed(self, row: i64) -> Result<&'a [u8]> {
         let Some(width) = self.ty().byte_width() else {
             return refuse!(DEVX_MISMATCH, "the column is {}, whose values are not a fixed number of bytes", self.ty());
@@ -340,8 +343,8 @@ impl<'a> Column<'a> {
     /// The bytes of a row of text or binary; those of a null are not defined, usually none.
     ///
     /// # Errors
-    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_INVALID_BUFFERS` for offsets that go backwards or
-    /// views that point beyond their data.
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` for offsets that go
+    /// backwards or views that point beyond their data.
     pub fn bytes(self, row: i64) -> Result<&'a [u8]> {
         let range = match self.ty() {
             Type::FixedSizeBinary(_) => return self.fixed(row),
@@ -427,8 +430,8 @@ impl<'a> Column<'a> {
     /// that is a struct of keys and values.
     ///
     /// # Errors
-    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_INVALID_BUFFERS` for offsets that go backwards or
-    /// beyond the child.
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` for offsets that go
+    /// backwards or beyond the child.
     pub fn list(self, row: i64) -> Result<Self> {
         let is_list = self.ty().is_list() || matches!(self.ty(), Type::FixedSizeList(_));
         let Some(child) = self.child(0).filter(|_| is_list) else {
@@ -455,8 +458,8 @@ impl<'a> Column<'a> {
     /// [`Column::child`] gives it, and the row.
     ///
     /// # Errors
-    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_INVALID_BUFFERS` for a type id that is none of the
-    /// union's, or an offset beyond the child.
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` for a type id that is
+    /// none of the union's, or an offset beyond the child.
     pub fn union_value(self, row: i64) -> Result<(i8, Self, i64)> {
         let Some(ids) = self.field().type_ids() else {
             return refuse!(DEVX_MISMATCH, "the column is {}, not a union", self.ty());
@@ -487,7 +490,8 @@ impl<'a> Column<'a> {
     /// grow.
     ///
     /// # Errors
-    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_INVALID_BUFFERS` if the runs end before the row.
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` if the runs end before
+    /// the row.
     pub fn run(self, row: i64) -> Result<i64> {
         let Some(ends) = self.child(0).filter(|_| self.ty() == Type::RunEndEncoded) else {
             return refuse!(DEVX_MISMATCH, "the column is {}, not run-end encoded", self.ty());
@@ -541,7 +545,7 @@ impl<'a> Column<'a> {
     /// The index into the dictionary that a row holds.
     ///
     /// # Errors
-    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE` also for an index outside the dictionary, `DEVX_DEVICE`.
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE` also for an index outside the dictionary, `DEVX_DEVICE`, `DEVX_NOT_READY`.
     pub fn dictionary_index(self, row: i64) -> Result<i64> {
         let Some(dictionary) = self.dictionary() else {
             return refuse!(DEVX_MISMATCH, "the column has no dictionary");

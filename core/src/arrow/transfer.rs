@@ -61,6 +61,7 @@ impl Batch {
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_BUFFERS`, `DEVX_DEVICE`, `DEVX_DRIVER`.
     pub fn copy_to(&self, device: Device, stream: Stream) -> Result<Self> {
+        let device = device.checked()?;
         stream.require_no_capture()?;
         self.copy_parts(device, stream, runtime::allocating(device, stream)?, device.kind == DeviceType::CUDA)
     }

@@ -59,7 +59,7 @@ impl<'a> Column<'a> {
     /// The value of a row, found behind dictionaries, unions and runs ([`Column::resolve`]).
     ///
     /// # Errors
-    /// `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE` for memory that the host cannot read, `DEVX_INVALID_BUFFERS`,
+    /// `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE` for memory that the host cannot read, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS`,
     /// `DEVX_INVALID_TEXT`.
     pub fn value(self, row: i64) -> Result<Value<'a>> {
         match self.resolve(row)? {

@@ -139,7 +139,10 @@ impl Client {
     /// `DEVX_CLOSED` if the exporter is gone, what the exporter says, and as [`import_tensor`](super::import_tensor);
     /// `DEVX_BUSY` from within a wait of this connection on this thread ([`super::interruptible`]). After
     /// `DEVX_OUT_OF_MEMORY` the connection is as good as before, and so is what was imported.
-    pub fn import_tensor(&self, name: &str) -> Result<Tensor> {
+    ///
+    /// # Safety
+    /// As [`import_tensor`](super::import_tensor): who else can write the memory does not while it is read here.
+    pub unsafe fn import_tensor(&self, name: &str) -> Result<Tensor> {
         self.import(name)
     }
 
@@ -147,7 +150,11 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::import_tensor`].
-    pub fn import_batch(&self, name: &str) -> Result<Batch> {
+    ///
+    /// # Safety
+    /// As [`import_batch`](super::import_batch): the exporter keeps to Arrow's format, and nobody writes the memory as long
+    /// as it is used.
+    pub unsafe fn import_batch(&self, name: &str) -> Result<Batch> {
         self.import(name)
     }
 

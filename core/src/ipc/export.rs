@@ -39,7 +39,7 @@ impl Exported {
     }
 
     /// The file descriptors that go with them, in this order.
-    pub fn fds(&self) -> &[OwnedFd] {
+    pub(super) fn files(&self) -> &[OwnedFd] {
         &self.fds
     }
 

@@ -34,7 +34,11 @@ pub struct Peer {
 /// `DEVX_INVALID_ARGUMENT` and others that name the field and the value, `DEVX_VERSION`; `DEVX_DEVICE` for a device
 /// that this process does not see; `DEVX_MISMATCH` for a batch; `DEVX_DRIVER`, `DEVX_SYSTEM`. Then `peer.keep` is given
 /// up.
-pub fn import_tensor(descriptor: &[u8], fds: Vec<OwnedFd>, peer: Peer) -> Result<Tensor> {
+///
+/// # Safety
+/// Memory of the host that is read here (see [`Tensor::as_slice`]) is not written meanwhile: not by the exporter, not by its
+/// other importers, not through a file descriptor of it. No check can find that.
+pub unsafe fn import_tensor(descriptor: &[u8], fds: Vec<OwnedFd>, peer: Peer) -> Result<Tensor> {
     Held::open::<Tensor>(descriptor, fds, peer)?.import()
 }
 
@@ -43,7 +47,11 @@ pub fn import_tensor(descriptor: &[u8], fds: Vec<OwnedFd>, peer: Peer) -> Result
 ///
 /// # Errors
 /// As [`import_tensor`]; `DEVX_MISMATCH` for a tensor.
-pub fn import_batch(descriptor: &[u8], fds: Vec<OwnedFd>, peer: Peer) -> Result<Batch> {
+///
+/// # Safety
+/// The exporter is a producer who keeps to Arrow's format, as of [`Batch::import`]: the buffers hold what the schema says.
+/// Offsets, sizes and views lead into buffers, texts are UTF-8. And nobody writes them as long as they are used.
+pub unsafe fn import_batch(descriptor: &[u8], fds: Vec<OwnedFd>, peer: Peer) -> Result<Batch> {
     Held::open::<Batch>(descriptor, fds, peer)?.import()
 }
 

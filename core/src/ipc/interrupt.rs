@@ -53,6 +53,7 @@ mod tests {
     use crate::abi::types::{DEVX_BUSY, DEVX_CLOSED, DEVX_SYSTEM};
     use crate::ipc::message::{MAX_MESSAGE, Message, PROTOCOL};
     use crate::ipc::socket::{Sent, Socket};
+    use crate::ipc::tests::Importing;
     use crate::ipc::tests::{address, patient};
     use crate::ipc::wire::Writer;
     use crate::ipc::{Client, Users};
@@ -100,13 +101,13 @@ mod tests {
         thread_local!(static AGAIN: Cell<(Option<Client>, Option<Error>)> = const { Cell::new((None, None)) });
         fn ask_again() -> bool {
             let (client, _) = AGAIN.take();
-            let refused = client.map(|client| client.import_tensor("t").expect_err("nobody answers"));
+            let refused = client.map(|client| client.tensor("t").expect_err("nobody answers"));
             AGAIN.set((None, refused));
             true
         }
         let (_exporter, client) = unanswered("within");
         AGAIN.set((Some(client.clone()), None));
-        let error = interruptible(ask_again, || client.import_tensor("t")).expect_err("broken off");
+        let error = interruptible(ask_again, || client.tensor("t")).expect_err("broken off");
         assert!(error.message().contains("Interrupted"), "{error}");
         let (_, refused) = AGAIN.take();
         assert_eq!(refused.expect("asked").status(), DEVX_BUSY);
@@ -116,10 +117,10 @@ mod tests {
     fn a_wait_for_another_thread_is_broken_off() {
         let (exporter, client) = unanswered("turn");
         std::thread::scope(|scope| {
-            let asking = scope.spawn(|| client.import_tensor("t"));
+            let asking = scope.spawn(|| client.tensor("t"));
             assert!(exporter.wait(rustix::event::PollFlags::IN, Instant::now() + patient(20_000)) == Ok(true));
             let begin = Instant::now();
-            let error = interruptible(|| true, || client.import_tensor("u")).expect_err("broken off");
+            let error = interruptible(|| true, || client.tensor("u")).expect_err("broken off");
             assert!(error.message().contains("Interrupted"), "{error}");
             assert!(begin.elapsed() < patient(5_000));
             drop(exporter);

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use super::export::Exported;
 use crate::abi::types::DEVX_OUT_OF_MEMORY;
 use crate::device::Device;
 use crate::dtype::DType;
@@ -22,6 +23,17 @@ use crate::order::Ready;
 use crate::runtime::Memory;
 use crate::tensor::{Flags, Tensor, TensorDesc};
 use crate::text::{self, OfErrno};
+
+impl Exported {
+    /// The file descriptors that go with the [`descriptor`](Exported::descriptor), in this order.
+    ///
+    /// # Safety
+    /// Memory that can be written through them is not, by whomever they are given to, as long as somebody in this process
+    /// reads it: a slice of it (see [`Tensor::as_slice`]) would change under who holds it.
+    pub unsafe fn fds(&self) -> &[OwnedFd] {
+        self.files()
+    }
+}
 
 /// What a file must not do while it is mapped.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
@@ -294,7 +306,8 @@ pub(super) fn block(bytes: usize) -> Result<Memory> {
     Ok(Memory { address: mapping.address(), owner: Owner::try_new(mapping)?, ready: Ready::Now })
 }
 
-/// A host tensor over memory of [`allocate`], compact and row-major.
+/// A host tensor over memory of [`allocate`], compact and row-major. Who offers it agrees with the importers on who writes it
+/// when: none may as long as a slice of it ([`Tensor::as_slice`]) is looked at, here or there.
 ///
 /// # Errors
 /// `DEVX_INVALID_SHAPE`, and as [`allocate`].

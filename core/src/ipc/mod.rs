@@ -17,8 +17,8 @@
 //!
 //! What an importer gets is taken for the untrusted bytes that it is: a versioned descriptor, every number of which is
 //! checked before it is used, and files that are sealed and as large as it says. Both sides look at the other's user,
-//! and refuse another one unless told otherwise. The data itself is shared: an exporter that alters it under a reader
-//! is a defect that no check can find.
+//! and refuse another one unless told otherwise. The data itself is shared: an exporter that alters it under a reader,
+//! or whose offsets lead astray, is a defect that no check can find, so to import is `unsafe`.
 //!
 //! ```
 //! use devexchange_core::{DType, dlpack::Copying, ipc};
@@ -28,7 +28,9 @@
 //! let tensor = ipc::allocate_tensor(DType::FLOAT32, &[2, 3])?;
 //! server.offer_tensor("weights", &tensor, Copying::Never)?;
 //! // In another process, as a rule.
-//! let imported = ipc::connect(&address)?.import_tensor("weights")?;
+//! let client = ipc::connect(&address)?;
+//! // SAFETY: nobody writes the weights.
+//! let imported = unsafe { client.import_tensor("weights") }?;
 //! assert_eq!(imported.shape(), [2, 3]);
 //! # Ok::<(), devexchange_core::Error>(())
 //! ```

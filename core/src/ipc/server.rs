@@ -108,7 +108,8 @@ impl Server {
     }
 
     /// Offers a tensor under a name, in place of what had that name. It is shared as it is now: an importer's stream
-    /// waits for what the producer has queued until this call.
+    /// waits for what the producer has queued until this call. Importers can write host memory unless the tensor is
+    /// read-only; that they do not while somebody holds a slice of it ([`Tensor::as_slice`]) is to be agreed with them.
     ///
     /// # Errors
     /// As [`export_tensor`]; `DEVX_INVALID_ARGUMENT` for a name that is empty or too long; `DEVX_UNSUPPORTED` in a fork of

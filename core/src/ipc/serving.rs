@@ -237,7 +237,7 @@ impl Connection {
         let exported = offer.header();
         let descriptor = exported.descriptor();
         let file = if descriptor.len() + HEAD > MAX_MESSAGE { Some(file_of(descriptor)?) } else { None };
-        let fds: Vec<BorrowedFd<'_>> = collected(file.iter().chain(exported.fds()).map(|fd| Ok(fd.as_fd())))?;
+        let fds: Vec<BorrowedFd<'_>> = collected(file.iter().chain(exported.files()).map(|fd| Ok(fd.as_fd())))?;
         let lease = self.next;
         let descriptor = file.is_none().then_some(descriptor);
         let free = self.leases.room()?;

@@ -4,7 +4,6 @@ use core::ffi::c_void;
 
 use super::books::{Books, Statistics};
 use super::{Allocated, HostFlags, IpcHandle, Manager, MemoryInfo, Request, Shared};
-use crate::abi::types::DEVX_TOO_DEEP;
 use crate::error::{Result, refuse};
 use crate::memory::Owner;
 

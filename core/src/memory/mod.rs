@@ -30,4 +30,6 @@ pub(crate) use slab::{Room, Slab, Tail, TailSize};
 pub(crate) use sorted::Sorted;
 pub(crate) use table::{entry, set_entry};
 pub(crate) use vacant::zeros;
+// Public for the bindings, which are built together with this: no part of the API, and no version promises it.
+#[doc(hidden)]
 pub use vacant::{Vacant, boxed, collected, push, repeated, vector};

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
 use super::blocks::{self, Origin};
-use crate::local::{Local, Place};
+use crate::local::{self, Local, Place};
 
 /// So many are released one within the other: few enough for a small stack, with what foreign releases need of it.
 const DEEPEST: usize = 32;
@@ -31,18 +31,12 @@ impl Nesting {
         Self { depth: Cell::new(0), waiting: Cell::new(ptr::null_mut()) }
     }
 
-    /// Whether one more would be too deep.
-    #[inline]
-    pub(super) fn is_deep(&self) -> bool {
-        self.depth.get() >= DEEPEST
-    }
-
     /// Has the outermost release call `release` with the block; `false` if there is no memory to note it.
     ///
     /// # Safety
     /// `release` may be called with `block`, once, by this thread.
     #[cold]
-    pub(super) unsafe fn put_off(&self, block: *mut c_void, release: unsafe fn(*mut c_void)) -> bool {
+    unsafe fn put_off(&self, block: *mut c_void, release: unsafe fn(*mut c_void)) -> bool {
         let Some((room, origin)) = blocks::allocate(size_of::<Waiting>()) else { return false };
         let room = room.cast::<Waiting>().as_ptr();
         // SAFETY: allocated for it; blocks are aligned for anything.
@@ -61,7 +55,7 @@ impl Nesting {
     #[cold]
     fn catch_up(here: &'static Place<Local>) {
         // So that what is released is not the outermost, which comes here.
-        let _outermost = Inside::begin(Some(here));
+        let _outermost = Inside::of(Some(here));
         let waiting = &here.nesting.waiting;
         while let Some(first) = NonNull::new(waiting.get()) {
             // SAFETY: written by `put_off`, and taken off the list here.
@@ -75,17 +69,40 @@ impl Nesting {
     }
 }
 
-/// A release that is going on, until this is dropped; of a thread that is about to end, which has nothing to count it in,
-/// nothing.
+/// Begins the release of a block, which goes on until the result is dropped. `None` if it would be too deep: then `release`
+/// is going to be called with the block.
+///
+/// # Safety
+/// `release` may be called with `block`, once, by this thread.
+#[inline]
+pub(super) unsafe fn begin(block: *mut c_void, release: unsafe fn(*mut c_void)) -> Option<Inside> {
+    let here = local::kept();
+    if let Some(here) = here
+        && here.nesting.depth.get() >= DEEPEST
+        // SAFETY: the caller's contract.
+        && unsafe { here.nesting.put_off(block, release) }
+    {
+        return None;
+    }
+    Some(Inside::of(here))
+}
+
+/// A release that is going on; on a thread that is about to end, which has nothing to count it in, nothing.
 pub(super) struct Inside(Option<&'static Place<Local>>);
 
 impl Inside {
     #[inline]
-    pub(super) fn begin(here: Option<&'static Place<Local>>) -> Self {
+    fn of(here: Option<&'static Place<Local>>) -> Self {
         if let Some(here) = here {
             here.nesting.depth.set(here.nesting.depth.get() + 1);
         }
         Self(here)
+    }
+
+    /// What the thread has, which is asked for once.
+    #[inline]
+    pub(super) fn here(&self) -> Option<&'static Place<Local>> {
+        self.0
     }
 }
 

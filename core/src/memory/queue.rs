@@ -7,17 +7,18 @@ use std::sync::{Arc, PoisonError};
 
 use super::boxed;
 use crate::abi::types::DevxOwner;
-use crate::error::Result;
+use crate::error::{Result, caught};
 use crate::sync::Mutex;
 use crate::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
+use crate::trace;
 
 /// A queue of released tokens.
 ///
 /// Pushing is what a release callback does: it takes no lock, allocates nothing and cannot fail, because
 /// the entry was made when the token was registered. Then `wake` is called, which must be as harmless
-/// (`uv_async_send`, `Thread::unpark`).
+/// (`uv_async_send`, `Thread::unpark`); a panic of it ends there, and the trace tells of it.
 pub struct ReleaseQueue {
     head: AtomicPtr<Node>,
     /// Taken from `head`, oldest first, and not delivered yet.
@@ -205,7 +206,13 @@ unsafe extern "C" fn push(context: *mut c_void) {
         }
     }
     if !queue.quiet.load(Acquire) {
-        (queue.wake)();
+        let woken = caught(|| {
+            (queue.wake)();
+            Ok(())
+        });
+        if let Err(error) = woken {
+            trace::say(format_args!("the wake of a release queue panicked ({error}); the panic ends here"));
+        }
     }
 }
 

@@ -8,9 +8,8 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 
 use super::blocks::{self, ALIGN, Origin};
-use super::nesting::Inside;
+use super::nesting;
 use crate::error::{Refused, Result, refuse};
-use crate::local;
 use crate::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// More references than this are a leak in a loop, not use; the count must not wrap.
@@ -211,15 +210,8 @@ impl<H> Slab<H> {
 /// `raw` is the address of a block of this type, and nobody refers to it any more.
 #[inline(never)]
 unsafe fn free<H>(raw: *mut c_void) {
-    let here = local::kept();
-    if let Some(here) = here
-        && here.nesting.is_deep()
-        // SAFETY: the caller's contract.
-        && unsafe { here.nesting.put_off(raw, free::<H>) }
-    {
-        return;
-    }
-    let inside = Inside::begin(here);
+    // SAFETY: the caller's contract.
+    let Some(inside) = (unsafe { nesting::begin(raw, free::<H>) }) else { return };
     // SAFETY: the address of a block.
     let block = unsafe { NonNull::new_unchecked(raw.cast::<Block<H>>()) };
     // Given back by its drop if the header panics when it is dropped.
@@ -230,7 +222,7 @@ unsafe fn free<H>(raw: *mut c_void) {
     // SAFETY: the block is ours alone; read after that, not to be kept meanwhile.
     let origin = unsafe { (*block.as_ptr()).head.origin };
     // SAFETY: from `room`, with this origin.
-    unsafe { blocks::free_here(block.cast(), origin, here) }
+    unsafe { blocks::free_here(block.cast(), origin, inside.here()) }
     drop(inside);
 }
 

@@ -16,7 +16,7 @@ use crate::abi::dlpack::{
 use crate::device::{Device, DeviceType};
 use crate::dtype::{DType, Element};
 use crate::error::{Refused, Result, refuse};
-use crate::layout::{self, Layout, MAX_NDIM};
+use crate::layout::{self, Layout};
 use crate::memory::{Owner, Room, Slab, TailSize, entry, set_entry};
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::{Stream, pointer};
@@ -315,8 +315,13 @@ impl Tensor {
 
     /// The elements of a compact row-major host tensor.
     ///
+    /// They do not change meanwhile: who made the tensor, imported it or handed out its memory has promised that (see
+    /// [`Tensor::from_raw_parts`], [`ipc::import_tensor`](crate::ipc::import_tensor),
+    /// [`Exported::fds`](crate::ipc::Exported::fds)). Who offers it to other processes, which may write it then, agrees with
+    /// them on that.
+    ///
     /// # Errors
-    /// `DEVX_MISMATCH` for another element type, `DEVX_DEVICE` for device memory, `DEVX_COPY_REQUIRED` for
+    /// `DEVX_MISMATCH` for another element type, `DEVX_DEVICE` for device memory, `DEVX_NOT_READY`, `DEVX_COPY_REQUIRED` for
     /// other strides.
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         let Layout { elements, row_major, .. } = self.layout();
@@ -422,7 +427,8 @@ impl Tensor {
     /// Looks at a tensor that a binding holds.
     ///
     /// # Safety
-    /// `raw` is from [`Tensor::into_raw`] and not taken back as long as the result is used.
+    /// `raw` is from [`Tensor::into_raw`] and not taken back as long as the result is used. While `produced_on` is called of the
+    /// result, no other borrow of `raw` is used, and nothing that one has lent (its [`Ready`]).
     #[inline]
     pub unsafe fn borrow_raw<'a>(raw: *mut c_void) -> Borrowed<'a, Self> {
         // SAFETY: the reference is not dropped, so it stays the holder's.
@@ -483,13 +489,6 @@ unsafe fn numbers<'a>(first: *const i64, ndim: i32) -> &'a [i64] {
 
 /// The rules that every description has to keep, ours and foreign ones.
 fn check(desc: &TensorDesc<'_>) -> Result<(Layout, *mut c_void)> {
-    let ndim = desc.shape.len();
-    if ndim > MAX_NDIM {
-        return refuse!(DEVX_INVALID_SHAPE, "ndim is {ndim}: more than {MAX_NDIM}");
-    }
-    if let Some(strides) = desc.strides.filter(|strides| strides.len() != ndim) {
-        return refuse!(DEVX_INVALID_SHAPE, "there are {} strides for {ndim} dimensions", strides.len());
-    }
     let layout = layout::check(desc.dtype, desc.flags.has(Flags::SUBBYTE_PADDED), desc.shape, desc.strides)?;
     if layout.elements == 0 {
         return Ok((layout, std::ptr::null_mut()));

@@ -18,7 +18,9 @@ impl Tensor {
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_SHAPE`, `DEVX_DEVICE`, `DEVX_DRIVER`.
     pub fn allocate(device: Device, dtype: DType, shape: &[i64], stream: Option<Stream>) -> Result<Self> {
-        Self::made(device, dtype, shape, |bytes| runtime::allocate_readable(device, bytes, stream))
+        let checked = device.checked()?;
+        // Managed memory is made for the device that was named, though it is of none.
+        Self::made(checked, dtype, shape, |bytes| runtime::allocate_readable(device, bytes, stream))
     }
 
     /// As [`Tensor::allocate`], for who writes all elements before anybody reads them: they are not initialised.
@@ -47,6 +49,7 @@ impl Tensor {
     /// # Errors
     /// `DEVX_COPY_REQUIRED` if the elements do not lie compactly, and as [`Tensor::allocate`].
     pub fn copy_to(&self, device: Device, stream: Stream) -> Result<Self> {
+        let device = device.checked()?;
         self.require_compact()?;
         stream.require_no_capture()?;
         self.copy_span(device, stream, runtime::allocating(device, stream)?)
@@ -165,7 +168,8 @@ impl Tensor {
     /// A compact row-major copy in host memory of this library's. Two allocations.
     ///
     /// # Errors
-    /// `DEVX_DEVICE` for device memory, `DEVX_UNSUPPORTED` for strided sub-byte elements that are not padded.
+    /// `DEVX_DEVICE` for device memory, `DEVX_NOT_READY`, `DEVX_UNSUPPORTED` for strided sub-byte elements that are not
+    /// padded.
     pub fn copy(&self) -> Result<Self> {
         self.copy_on_host(|bytes| runtime::allocate(Device::CPU, bytes, None))
     }

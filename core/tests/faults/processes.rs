@@ -7,9 +7,27 @@ use std::time::Duration;
 use devexchange_core::abi::types::DEVX_OUT_OF_MEMORY;
 use devexchange_core::dlpack::Copying;
 use devexchange_core::ipc::{self, Client, Server, Users};
-use devexchange_core::{DType, Result, Tensor, ledger};
+use devexchange_core::{Batch, DType, Result, Tensor, ledger};
 
 use super::{FAILED, FROM_THEN_ON, LEFT, Run, batch, tensor, watched};
+
+/// Imports of what is offered here.
+trait Importing {
+    fn tensor(&self, name: &str) -> Result<Tensor>;
+    fn batch(&self, name: &str) -> Result<Batch>;
+}
+
+impl Importing for Client {
+    fn tensor(&self, name: &str) -> Result<Tensor> {
+        // SAFETY: nobody writes it.
+        unsafe { self.import_tensor(name) }
+    }
+
+    fn batch(&self, name: &str) -> Result<Batch> {
+        // SAFETY: a valid batch, which nobody writes.
+        unsafe { self.import_batch(name) }
+    }
+}
 
 /// As [`LEFT`] and so on, of the thread of a server.
 static SERVER_LEFT: AtomicI64 = AtomicI64::new(-1);
@@ -71,13 +89,13 @@ pub(super) fn processes(run: &Run) {
     if let Some(client) = run.attempt(|| ipc::connect(&address)) {
         let names = [(shared, "shared"), (shared, "shared"), (copied, "copied")];
         let names = names.into_iter().filter_map(|(offered, name)| offered.then_some(name));
-        let tensors: Vec<_> = names.filter_map(|name| run.attempt(|| client.import_tensor(name))).collect();
-        let batch = if of_batch { run.attempt(|| client.import_batch("batch")) } else { None };
+        let tensors: Vec<_> = names.filter_map(|name| run.attempt(|| client.tensor(name))).collect();
+        let batch = if of_batch { run.attempt(|| client.batch("batch")) } else { None };
         watched(|| drop((tensors, batch)));
         // Whatever could not be imported is not kept, and can be imported now.
         soon("all is released", || server.leases() == 0);
         if shared {
-            let numbers = client.import_tensor("shared").expect("the connection is as it was");
+            let numbers = client.tensor("shared").expect("the connection is as it was");
             assert_eq!(numbers.as_slice::<f64>(), Ok(&[0.; 6][..]));
         }
         watched(|| drop(client));
@@ -112,7 +130,7 @@ fn require_service(server: &Server, client: &Client) {
     let tensor = ipc::allocate_tensor(DType::INT32, &[3]).expect("memory");
     server.offer_tensor("again", &tensor, Copying::Never).expect("offered");
     for _ in 0..2 {
-        assert_eq!(client.import_tensor("again").expect("imported").as_slice::<i32>(), Ok(&[0; 3][..]));
+        assert_eq!(client.tensor("again").expect("imported").as_slice::<i32>(), Ok(&[0; 3][..]));
     }
     soon("all is released", || server.leases() == 0);
 }
@@ -139,7 +157,7 @@ fn serve_without(nth: i64, from_then_on: bool) -> u64 {
     assert_eq!(offers(&run, &server), [true; 3]);
     // What the thread has for itself is made with the first exchange; and who holds something keeps it.
     let good = ipc::connect(&address).expect("connected");
-    let held = good.import_tensor("shared").expect("imported");
+    let held = good.tensor("shared").expect("imported");
     SERVER_FROM_THEN_ON.store(from_then_on, SeqCst);
     SERVER_LEFT.store(nth, SeqCst);
     // Several, for each of which there has to be room.
@@ -149,9 +167,7 @@ fn serve_without(nth: i64, from_then_on: bool) -> u64 {
     let imported: Vec<_> = others
         .iter()
         .chain([&good])
-        .map(|client| {
-            (refused_for_memory(client.import_tensor("copied")), refused_for_memory(client.import_batch("batch")))
-        })
+        .map(|client| (refused_for_memory(client.tensor("copied")), refused_for_memory(client.batch("batch"))))
         .collect();
     SERVER_LEFT.store(-1, SeqCst);
     let failed = SERVER_FAILED.swap(0, SeqCst);
@@ -160,7 +176,7 @@ fn serve_without(nth: i64, from_then_on: bool) -> u64 {
     drop(imported);
     soon("all else is released", || server.leases() == 1);
     others.iter().chain([&good]).for_each(|client| {
-        client.import_batch("batch").expect("the server goes on");
+        client.batch("batch").expect("the server goes on");
     });
     drop(held);
     require_service(&server, &good);

@@ -97,8 +97,10 @@ fn import(case: &Case, made: &Made) -> Result<Imported> {
         "dlpack_legacy" => Box::new(unsafe { dlpack::import(address::<DLManagedTensor>(at)) }?),
         // SAFETY: an array of the CUDA Array Interface.
         "cuda_array" => Box::new(unsafe { cuda_array::import(address(at), &Default::default(), false) }?),
-        "ipc_tensor" => Box::new(ipc::connect(made.listens())?.import_tensor("t")?),
-        "ipc_batch" => Box::new(ipc::connect(made.listens())?.import_batch("t")?),
+        // SAFETY: nobody writes what the producer offers.
+        "ipc_tensor" => Box::new(unsafe { ipc::connect(made.listens())?.import_tensor("t") }?),
+        // SAFETY: as an array.
+        "ipc_batch" => Box::new(unsafe { ipc::connect(made.listens())?.import_batch("t") }?),
         other => panic!("no runner for {other:?}"),
     })
 }

@@ -17,7 +17,7 @@ mod slab;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use devexchange_core::abi;
+use devexchange_core::{abi, trace};
 
 /// A point at which threads may meet in either order, and learn nothing of each other. loom looks for such points at
 /// what was done last with an atomic only: of a load that the same thread follows by a change it does not see that
@@ -62,7 +62,7 @@ mod sync {
 
 /// As `core/src/error.rs`, whose macro stays in its crate.
 mod error {
-    pub(crate) use devexchange_core::error::{Refused, Result};
+    pub(crate) use devexchange_core::error::{Refused, Result, caught};
 
     macro_rules! refuse {
         ($status:ident, $($text:tt)*) => {

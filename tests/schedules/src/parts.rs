@@ -17,6 +17,7 @@ mod kept;
 mod lazy;
 #[path = "../../../core/src/local/list.rs"]
 mod list;
+mod nesting;
 #[path = "../../../core/src/memory/queue.rs"]
 mod queue;
 #[path = "../../../core/src/memory/slab.rs"]

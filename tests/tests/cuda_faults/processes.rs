@@ -10,7 +10,7 @@ use devexchange_core::manager::{Pool, PoolOptions};
 use devexchange_core::{DType, Device, DeviceType, Tensor, convert, ipc};
 use devexchange_tests::cu;
 use devexchange_tests::foreign::{self, CUDA0};
-use devexchange_tests::peer::{Peer, part, say};
+use devexchange_tests::peer::{Importing, Peer, part, say};
 use devexchange_tests::sim;
 
 use super::{N, Scene, unused};
@@ -107,8 +107,8 @@ fn exporter_of_the_sweep() {
 pub(super) fn imports(scene: &Scene) {
     let client = ipc::connect(&exporter()).expect("connected");
     for name in ["plain", "pooled"] {
-        let tensor = scene.note(client.import_tensor(name));
-        let batch = scene.note(client.import_batch(&format!("{name} batch")));
+        let tensor = scene.note(client.tensor(name));
+        let batch = scene.note(client.batch(&format!("{name} batch")));
         if let (Some(tensor), Some(batch)) = (&tensor, &batch) {
             let column = batch.root().buffers()[1];
             assert_eq!(tensor.data().cast_const(), column, "one allocation, opened once");

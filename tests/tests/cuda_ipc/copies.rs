@@ -7,7 +7,7 @@ use devexchange_core::convert::Plan;
 use devexchange_core::dlpack::Copying;
 use devexchange_core::{DType, Device, DeviceType, Flags, Owner, Tensor, TensorDesc, ipc};
 use devexchange_tests::foreign::CUDA0;
-use devexchange_tests::peer::{part, say, soon};
+use devexchange_tests::peer::{Importing, part, say, soon};
 use devexchange_tests::sim::{self, Session};
 
 use super::{N, filled, own, plain, read, start, theirs};
@@ -112,15 +112,15 @@ fn importer(session: &Session) {
     session.begin(sim::schedules(1)[0]);
     let client = theirs("copies");
     for (name, byte) in [("pooled", 3), ("pinned", 4), ("managed", 5), ("always", 6)] {
-        let tensor = client.import_tensor(name).expect(name);
+        let tensor = client.tensor(name).expect(name);
         // Not a copy of this process's own.
         assert_eq!((tensor.device(), tensor.flags()), (CUDA0, Flags::default()), "{name}");
         assert_eq!(read(&tensor), vec![byte; N as usize], "{name}");
     }
-    let fixed = client.import_tensor("fixed").expect("fixed");
+    let fixed = client.tensor("fixed").expect("fixed");
     assert_eq!((fixed.flags(), read(&fixed)), (Flags::READ_ONLY, vec![7; N as usize]));
     drop(fixed);
-    let tensor = client.import_tensor("strided").expect("strided");
+    let tensor = client.tensor("strided").expect("strided");
     assert_eq!((tensor.shape(), tensor.strides()), (&SHAPE[..], &STRIDES[..]));
     let stream = sim::stream();
     tensor.wait(sim::on(stream)).expect("waits");
@@ -131,7 +131,7 @@ fn importer(session: &Session) {
     // Memory of another process cannot be handed on, but copied.
     assert!(matches!(ipc::plan_tensor(&tensor), Plan::Copy { bytes: 29, .. }));
     drop(ipc::export_tensor(&tensor, Copying::IfNeeded).expect("copied"));
-    let batch = client.import_batch("table").expect("a batch");
+    let batch = client.batch("table").expect("a batch");
     let host = batch.copy_to(Device::CPU, sim::on(stream)).expect("copied");
     let column = |name| host.column_named(name).expect("the column");
     assert_eq!(column("n").values::<i64>(), Ok(&[1, 2][..]));

@@ -4,7 +4,7 @@ use devexchange_core::abi::types::DEVX_CLOSED;
 use devexchange_core::dlpack::Copying;
 use devexchange_core::{Tensor, ipc};
 use devexchange_tests::foreign::{self, CUDA0};
-use devexchange_tests::peer::{Peer, ask, part, say, soon};
+use devexchange_tests::peer::{Importing, Peer, ask, part, say, soon};
 use devexchange_tests::sim::{self, Session};
 
 use super::{N, address, filled, own, plain, read, start, theirs};
@@ -17,7 +17,7 @@ fn memory_is_used_again_only_after_the_importers_work() {
     let session = Session::new();
     if part().is_some() {
         session.begin(sim::schedules(1)[0]);
-        let tensor = theirs("again").import_tensor("t").expect("imported");
+        let tensor = theirs("again").tensor("t").expect("imported");
         let (stream, scratch) = (sim::stream(), sim::alloc(N));
         tensor.wait(sim::on(stream)).expect("waits");
         sim::copy(scratch, tensor.data() as u64, N, stream);
@@ -95,9 +95,9 @@ fn imports_that_share_a_lease_have_an_order_of_their_own() {
         let opened = || sim::calls("cuIpcOpenMemHandle_v2") + sim::calls("cuIpcOpenEventHandle");
         let before = opened();
         let mut copies = Vec::new();
-        let mut held = client.import_tensor("t").expect("imported");
+        let mut held = client.tensor("t").expect("imported");
         for _ in 0..3 {
-            let next = client.import_tensor("t").expect("imported");
+            let next = client.tensor("t").expect("imported");
             assert_eq!(next.data(), held.data());
             let (stream, scratch) = (sim::stream(), sim::alloc(N));
             held.wait(sim::on(stream)).expect("waits");
@@ -143,10 +143,10 @@ fn a_killed_exporter_leaves_nobody_waiting() {
         let mut peer: Peer = start(NAME, "exporter", &[]);
         peer.expect("offers");
         let client = ipc::connect(&address("dead", peer.id())).expect("connected");
-        let tensor = client.import_tensor("t").expect("imported");
+        let tensor = client.tensor("t").expect("imported");
         peer.kill();
         assert_eq!(read(&tensor), vec![4; N as usize]);
-        let error = client.import_tensor("t").expect_err("nobody is there");
+        let error = client.tensor("t").expect_err("nobody is there");
         assert_eq!(error.status(), DEVX_CLOSED, "{error}");
         let error = ipc::connect(&address("dead", std::process::id())).expect_err("nobody listens");
         assert!(error.message().contains("connect: "), "{error}");

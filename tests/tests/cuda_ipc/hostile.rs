@@ -53,7 +53,7 @@ fn altered(hex: &str) {
             let mut bytes = original.clone();
             bytes[at] ^= mask;
             seal(&mut bytes);
-            match ipc::import_tensor(&bytes, Vec::new(), ipc::Peer { id: 1, keep: Owner::none() }) {
+            match unsafe { ipc::import_tensor(&bytes, Vec::new(), ipc::Peer { id: 1, keep: Owner::none() }) } {
                 Ok(tensor) => {
                     taken += 1;
                     // An event that is another one may never come.

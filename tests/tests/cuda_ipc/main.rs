@@ -17,7 +17,7 @@ use devexchange_core::manager::{Pool, PoolOptions};
 use devexchange_core::{DType, Device, DeviceType, Owner, Tensor, ipc};
 use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::CUDA0;
-use devexchange_tests::peer::{Peer, ask, commands, part, say, soon};
+use devexchange_tests::peer::{Importing, Peer, ask, commands, part, say, soon};
 use devexchange_tests::sim::{self, Session};
 
 const N: u64 = 4096;
@@ -116,11 +116,10 @@ fn importer(session: &Session, of: &str) {
     let client = theirs(of);
     let opens = || sim::calls("cuIpcOpenMemHandle_v2") + sim::calls("cuMemPoolImportPointer");
     let before = opens();
-    let (plain, pooled) =
-        (client.import_tensor("plain").expect("plain"), client.import_tensor("pooled").expect("pooled"));
-    let again = client.import_tensor("plain").expect("again");
+    let (plain, pooled) = (client.tensor("plain").expect("plain"), client.tensor("pooled").expect("pooled"));
+    let again = client.tensor("plain").expect("again");
     assert_eq!(again.data(), plain.data());
-    let batch = client.import_batch("batch").expect("a batch");
+    let batch = client.batch("batch").expect("a batch");
     assert!(sim::on_gpu() || opens() == before + 3, "each is opened once");
     assert_eq!((plain.device(), plain.shape()), (CUDA0, &[N as i64][..]));
     say("has all");
@@ -182,7 +181,7 @@ fn an_event_of_this_process_becomes_one_of_both() {
     let session = Session::new();
     if part().is_some() {
         session.begin(sim::schedules(1)[0]);
-        let imported = theirs("event").import_batch("batch").expect("imported");
+        let imported = theirs("event").batch("batch").expect("imported");
         let stream = sim::stream();
         imported.wait(sim::on(stream)).expect("waits");
         assert_eq!(
@@ -244,7 +243,7 @@ fn a_killed_importer_gives_device_memory_back() {
     let session = Session::new();
     if part().is_some() {
         let client = theirs("killed");
-        let _held = (client.import_tensor("t").expect("imported"), client.import_tensor("u").expect("imported"));
+        let _held = (client.tensor("t").expect("imported"), client.tensor("u").expect("imported"));
         say("holds");
         return ask("never asked");
     }
@@ -267,7 +266,7 @@ fn a_device_that_is_not_there_is_named() {
     const NAME: &str = "a_device_that_is_not_there_is_named";
     if part().is_some() {
         sim::cuda();
-        let error = theirs("device").import_tensor("t").expect_err("refused");
+        let error = theirs("device").tensor("t").expect_err("refused");
         assert_eq!(error.status(), DEVX_DEVICE, "{error}");
         assert!(error.message().contains("this process sees no such device"), "{error}");
         return say("refused");
@@ -309,7 +308,7 @@ fn what_cannot_be_shared_says_why() {
     let tensor = plain();
     let exported = ipc::export_tensor(&tensor, Copying::Never).expect("exported");
     let peer = ipc::Peer { id: 1, keep: Owner::none() };
-    let error = ipc::import_tensor(exported.descriptor(), Vec::new(), peer).expect_err("its own");
+    let error = unsafe { ipc::import_tensor(exported.descriptor(), Vec::new(), peer) }.expect_err("its own");
     assert!(error.message().contains("the memory is this process's own"), "{error}");
     cu_ok!("cuStreamSynchronize", stream);
     sim::settle();

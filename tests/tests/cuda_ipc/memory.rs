@@ -11,7 +11,7 @@ use devexchange_core::dlpack::Copying;
 use devexchange_core::manager::{Manager, Pool, PoolOptions};
 use devexchange_core::{DType, Result, Tensor, dlpack, ipc, ledger};
 use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
-use devexchange_tests::peer::{part, say, soon};
+use devexchange_tests::peer::{Importing, part, say, soon};
 use devexchange_tests::sim::{self, Session};
 
 use super::{N, address, batch, filled, own, plain, start};
@@ -73,8 +73,8 @@ fn attempt<T>(act: impl FnOnce() -> Result<T>) -> Option<T> {
 fn imports() {
     let exporter = address("memory", std::os::unix::process::parent_id());
     let Some(client) = attempt(|| ipc::connect(&exporter)) else { return };
-    let tensors = ["plain", "plain", "pooled"].map(|name| attempt(|| client.import_tensor(name)));
-    let batch = attempt(|| client.import_batch("batch"));
+    let tensors = ["plain", "plain", "pooled"].map(|name| attempt(|| client.tensor(name)));
+    let batch = attempt(|| client.batch("batch"));
     let stream = sim::stream();
     for tensor in tensors.iter().flatten() {
         attempt(|| tensor.wait(sim::on(stream)));
@@ -84,7 +84,7 @@ fn imports() {
     }
     watched(|| drop((tensors, batch)));
     // Whatever could not be imported can be now.
-    client.import_tensor("pooled").expect("the connection is as it was");
+    client.tensor("pooled").expect("the connection is as it was");
     watched(|| drop(client));
     sim::destroy(stream);
 }

@@ -259,7 +259,11 @@ impl<T, S: Clone> Reading<T, S> {
         // The limit is added when the schema comes; later, each batch that leaves the queue adds one.
         let parts = [self.wanted, self.queue.len() as i64, self.limit, n];
         if parts.into_iter().try_fold(self.due, i64::checked_add).is_none() {
-            return refuse!(DEVX_OUT_OF_RANGE, "n is {n}, with {} requested already", self.due + self.wanted);
+            let (requested, queued, limit) = (self.due + self.wanted, self.queue.len(), self.limit);
+            return refuse!(
+                DEVX_OUT_OF_RANGE,
+                "n is {n}: with {requested} requested already, {queued} in the queue and a limit of {limit}, more than can be counted"
+            );
         }
         if self.outcome.is_none() {
             self.wanted += n;

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
-use super::{Raw, address, duplicates, numbers_and_texts, patient, shared, soon};
+use super::{Importing, Raw, address, duplicates, numbers_and_texts, patient, shared, soon};
 use crate::abi::dlpack::DLManagedTensorVersioned;
 use crate::abi::types::{DEVX_CLOSED, DEVX_INVALID_ARGUMENT, DEVX_MISMATCH};
 use crate::dlpack::{self, Copying, Request};
@@ -22,8 +22,8 @@ fn one_lease_stands_for_all_imports_until_the_last_is_released() {
     server.offer_tensor("t", &shared(&[1, 2, 3]), Copying::Never).expect("offered");
     server.offer_batch("b", &numbers_and_texts(), Copying::Always).expect("offered");
     let client = connect(&address("again")).expect("connected");
-    let tensors = [(); 3].map(|()| client.import_tensor("t").expect("imported"));
-    let batches = [(); 2].map(|()| client.import_batch("b").expect("imported"));
+    let tensors = [(); 3].map(|()| client.tensor("t").expect("imported"));
+    let batches = [(); 2].map(|()| client.batch("b").expect("imported"));
     assert_eq!(server.leases(), 2);
     let [first, second, third] = tensors;
     drop((first, batches));
@@ -32,7 +32,7 @@ fn one_lease_stands_for_all_imports_until_the_last_is_released() {
     assert_eq!((third.as_slice::<i32>(), server.leases()), (Ok(&[1, 2, 3][..]), 1));
     drop(third);
     soon("and then the tensor", || server.leases() == 0);
-    let anew = client.import_tensor("t").expect("imported");
+    let anew = client.tensor("t").expect("imported");
     assert_eq!((anew.as_slice::<i32>(), server.leases()), (Ok(&[1, 2, 3][..]), 1));
 }
 
@@ -43,7 +43,7 @@ fn what_several_import_is_nobodys_own_copy() {
     let server = Server::bind(&address("several")).expect("bound");
     server.offer_tensor("t", &shared(&[1, 2, 3]), Copying::Always).expect("offered");
     let client = connect(&address("several")).expect("connected");
-    let tensors = [(); 2].map(|()| client.import_tensor("t").expect("imported"));
+    let tensors = [(); 2].map(|()| client.tensor("t").expect("imported"));
     assert_eq!(tensors.each_ref().map(Tensor::flags), [Flags::default(); 2]);
     let given = tensors.map(|tensor| dlpack::export::<DLManagedTensorVersioned>(tensor, &Request::default()));
     let [first, second] = given.map(|given| given.expect("given").import().expect("taken"));
@@ -55,11 +55,10 @@ fn what_is_offered_instead_is_imported_next() {
     let server = Server::bind(&address("instead")).expect("bound");
     server.offer_tensor("t", &shared(&[1]), Copying::Never).expect("offered");
     let client = connect(&address("instead")).expect("connected");
-    let held = client.import_tensor("t").expect("imported");
+    let held = client.tensor("t").expect("imported");
     for round in 2..50 {
         server.offer_tensor("t", &shared(&[round]), Copying::Never).expect("offered");
-        let (next, again) =
-            (client.import_tensor("t").expect("imported"), client.import_tensor("t").expect("imported"));
+        let (next, again) = (client.tensor("t").expect("imported"), client.tensor("t").expect("imported"));
         assert_eq!((next.as_slice::<i32>(), again.data()), (Ok(&[round][..]), next.data()));
     }
     soon("only the first is held", || server.leases() == 1);
@@ -72,13 +71,13 @@ fn what_is_not_offered_any_more_is_refused() {
     server.offer_tensor("t", &shared(&[1]), Copying::Never).expect("offered");
     server.offer_tensor("u", &shared(&[2]), Copying::Never).expect("offered");
     let client = connect(&address("withdrawn")).expect("connected");
-    let held = [client.import_tensor("t").expect("imported"), client.import_tensor("u").expect("imported")];
+    let held = [client.tensor("t").expect("imported"), client.tensor("u").expect("imported")];
     assert!(server.withdraw("t"));
-    let error = client.import_tensor("t").expect_err("withdrawn");
+    let error = client.tensor("t").expect_err("withdrawn");
     assert_eq!(error.status(), DEVX_INVALID_ARGUMENT);
     assert!(error.message().contains("nothing is offered under it"), "{error}");
     drop(server);
-    let error = client.import_tensor("u").expect_err("closed");
+    let error = client.tensor("u").expect_err("closed");
     assert!(error.status() == DEVX_CLOSED && error.message().contains("the server is closed"), "{error}");
     drop(held);
 }
@@ -90,12 +89,12 @@ fn a_tensor_that_is_held_is_still_no_batch() {
     server.offer_batch("b", &numbers_and_texts(), Copying::Always).expect("offered");
     let client = connect(&address("kinds")).expect("connected");
     let refused = || {
-        [client.import_batch("t").expect_err("a tensor"), client.import_tensor("b").expect_err("a batch")]
+        [client.batch("t").expect_err("a tensor"), client.tensor("b").expect_err("a batch")]
             .map(|error| (error.status(), error.message().to_owned()))
     };
     let before = refused();
     assert_eq!(before.each_ref().map(|error| error.0), [DEVX_MISMATCH; 2]);
-    let held = (client.import_tensor("t").expect("imported"), client.import_batch("b").expect("imported"));
+    let held = (client.tensor("t").expect("imported"), client.batch("b").expect("imported"));
     assert_eq!(refused(), before);
     soon("only what is held is leased", || server.leases() == 2);
     drop(held);
@@ -106,7 +105,7 @@ fn each_connection_has_leases_of_its_own() {
     let server = Server::bind(&address("own")).expect("bound");
     server.offer_tensor("t", &shared(&[1]), Copying::Never).expect("offered");
     let clients = [(); 2].map(|()| connect(&address("own")).expect("connected"));
-    let held = clients.each_ref().map(|client| client.import_tensor("t").expect("imported"));
+    let held = clients.each_ref().map(|client| client.tensor("t").expect("imported"));
     assert_eq!((server.leases(), held[0].data()), (2, held[1].data()));
     let [first, second] = held;
     drop(first);
@@ -125,7 +124,7 @@ fn many_threads_import_and_release_the_same() {
             scope.spawn(|| {
                 let mut newest = 0;
                 for _ in 0..2000 {
-                    let tensor = client.import_tensor("t").expect("imported");
+                    let tensor = client.tensor("t").expect("imported");
                     let round = tensor.as_slice::<i32>().expect("a number")[0];
                     assert!(round >= newest, "{round} after {newest}");
                     newest = round;
@@ -172,14 +171,14 @@ fn exporter(of: &str, with: Option<OwnedFd>) -> (Result<Client>, std::sync::mpsc
 fn an_exporter_that_does_not_count_its_changes_is_asked_each_time() {
     let (client, asked) = exporter("uncounted", None);
     let client = client.expect("connected");
-    let held = [(); 3].map(|()| client.import_tensor("t").expect("imported"));
+    let held = [(); 3].map(|()| client.tensor("t").expect("imported"));
     assert_eq!(asked.try_iter().collect::<Vec<_>>(), [1, 2, 3]);
     drop(held);
 
     let (client, asked) =
         exporter("counted", Some(Changes::new().expect("a number").as_fd().try_clone_to_owned().expect("duplicated")));
     let client = client.expect("connected");
-    let held = [(); 3].map(|()| client.import_tensor("t").expect("imported"));
+    let held = [(); 3].map(|()| client.tensor("t").expect("imported"));
     assert_eq!(asked.try_iter().collect::<Vec<_>>(), [1]);
     drop(held);
 }

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::{
-    Raw, address, connect_impatient, duplicates, export_tensor, leases, numbers_and_texts, patient, reseal, shared,
-    soon,
+    Importing, Raw, address, connect_impatient, duplicates, export_tensor, import_batch, import_tensor, leases,
+    numbers_and_texts, patient, reseal, shared, soon,
 };
 use crate::abi::types::*;
 use crate::dlpack::Copying;
@@ -21,7 +21,7 @@ use crate::ipc::memory::{file, file_of, seal};
 use crate::ipc::message::{MAX_RELEASES, Message, PROTOCOL};
 use crate::ipc::server::{Server, Users};
 use crate::ipc::socket::{Received, Room, Sent, Socket};
-use crate::ipc::{Client, Peer, connect, export_batch, import_batch, import_tensor};
+use crate::ipc::{Client, Peer, connect, export_batch};
 use crate::memory::Owner;
 use crate::tensor::Tensor;
 
@@ -234,7 +234,7 @@ fn altered_answers_are_refused_or_the_same() {
     });
     let (mut same, mut refused) = (0, 0);
     for _ in 0..count {
-        match fake.connect().expect("connected").import_tensor("t") {
+        match fake.connect().expect("connected").tensor("t") {
             Ok(tensor) => {
                 assert_eq!(tensor.as_slice::<i32>(), Ok(&[5, 6, 7][..]));
                 same += 1;
@@ -261,7 +261,7 @@ fn a_descriptor_in_a_file_of_the_wrong_kind_is_refused() {
         answer(raw, &[fd.as_fd()], given);
     });
     for name in names {
-        let error = fake.connect().expect("connected").import_tensor("t").expect_err(name);
+        let error = fake.connect().expect("connected").tensor("t").expect_err(name);
         assert_eq!(error.status(), DEVX_INVALID_ARGUMENT, "{name}: {error}");
         assert!(error.message().contains("seals") || error.message().contains("16777217 bytes"), "{name}: {error}");
     }
@@ -296,7 +296,7 @@ fn an_importer_waits_no_longer_than_it_was_told() {
             }
         });
         let client = fake.connect_impatient();
-        let error = quickly("flood", &|| client.import_tensor("t").expect_err("no answer"));
+        let error = quickly("flood", &|| client.tensor("t").expect_err("no answer"));
         assert!(late(&error), "{error}");
         drop(client);
     }
@@ -355,11 +355,11 @@ fn what_is_given_too_late_is_given_back() {
         }
     });
     let client = fake.connect_impatient();
-    client.import_tensor("t").expect_err("no answer");
+    client.tensor("t").expect_err("no answer");
     goes_on.store(false, SeqCst);
     // What has come by now is taken in with the next answer, or on a busy machine with one after it.
     soon("all is given back", || {
-        client.import_tensor("t").expect_err("no answer");
+        client.tensor("t").expect_err("no answer");
         held.lock().expect("no panic").is_empty()
     });
 }
@@ -384,10 +384,10 @@ fn what_is_replayed_is_the_same_memory_or_nothing() {
         });
         stay(raw);
     });
-    let tensor = fake.connect().expect("connected").import_tensor("t").expect("sealed memory stays");
+    let tensor = fake.connect().expect("connected").tensor("t").expect("sealed memory stays");
     assert_eq!(tensor.as_slice::<i32>(), Ok(&[8, 9][..]));
     drop(tensor);
-    let error = fake.connect_impatient().import_tensor("t").expect_err("for somebody else");
+    let error = fake.connect_impatient().tensor("t").expect_err("for somebody else");
     assert!(error.message().contains("did not answer"), "{error}");
 }
 
@@ -410,7 +410,7 @@ fn an_exporter_survives_every_altered_message() {
                 let _ = raw.0.send(&message[..at.max(1)], &[]);
             }
         }
-        good.import_tensor("t").expect("the server goes on");
+        good.tensor("t").expect("the server goes on");
     }
     soon("all is released", || server.leases() == 0);
 }
@@ -423,13 +423,13 @@ fn silent_importers_are_limited_and_leave_room_when_they_go() {
     let held: Vec<_> = (0..512).map(|_| try_one().expect("connected")).collect();
     let error = try_one().expect_err("too many");
     assert!(error.status() == DEVX_SYSTEM && error.message().contains("there are 512 importers already"), "{error}");
-    held[0].import_tensor("t").expect("those who are in are served");
+    held[0].tensor("t").expect("those who are in are served");
     drop(held);
     soon("there is room again", || try_one().is_ok());
     for _ in 0..3000 {
         drop(try_one());
     }
-    soon("and still", || try_one().is_ok_and(|client| client.import_tensor("t").is_ok()));
+    soon("and still", || try_one().is_ok_and(|client| client.tensor("t").is_ok()));
 }
 
 #[test]
@@ -455,7 +455,7 @@ fn what_one_importer_holds_is_limited() {
         }
         other => panic!("{other:?}"),
     }
-    connect(&address("greedy")).expect("connected").import_tensor("t").expect("others are served");
+    connect(&address("greedy")).expect("connected").tensor("t").expect("others are served");
     let some: Vec<_> = (1..=MAX_RELEASES as u64).collect();
     greedy.say(&Message::Release { leases: &leases(&some) }.encode().expect("encoded"));
     soon("some are given back", || server.leases() == (MOST - MAX_RELEASES) as i64);

@@ -26,3 +26,10 @@ pub(super) unsafe fn free(block: NonNull<u8>, origin: Origin) {
     // SAFETY: the caller's contract.
     unsafe { dealloc(block.as_ptr(), origin.0) }
 }
+
+/// # Safety
+/// As [`free`].
+pub(super) unsafe fn free_here(block: NonNull<u8>, origin: Origin, (): ()) {
+    // SAFETY: the caller's contract.
+    unsafe { free(block, origin) }
+}

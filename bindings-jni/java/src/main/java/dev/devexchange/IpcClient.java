@@ -7,6 +7,9 @@ import java.time.Duration;
  * A connection of an importer to an exporter ({@link IpcServer}) in another process of the same user. What is imported
  * is the exporter's memory, without a copy, and outlives the connection's handle. Any thread may use it; one that waits
  * for an answer makes the others wait. Close it when it is not needed any more.
+ *
+ * <p>An exporter is trusted as a producer in this process is: that the memory holds what it says (the offsets of a
+ * batch are followed as they are), and that nobody writes it while it is read here. Nothing can check that.
  */
 public final class IpcClient implements AutoCloseable {
     /** How long an exporter has for an answer, unless it is said otherwise. */
