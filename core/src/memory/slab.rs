@@ -223,7 +223,6 @@ unsafe fn free<H>(raw: *mut c_void) {
     let origin = unsafe { (*block.as_ptr()).head.origin };
     // SAFETY: from `room`, with this origin.
     unsafe { blocks::free_here(block.cast(), origin, inside.here()) }
-    drop(inside);
 }
 
 /// Room for a block, in which only the header is missing. What is carved from its tail stays where it is.

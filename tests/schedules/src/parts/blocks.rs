@@ -3,6 +3,8 @@
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
 
+use super::nesting::Here;
+
 pub(super) const ALIGN: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +31,7 @@ pub(super) unsafe fn free(block: NonNull<u8>, origin: Origin) {
 
 /// # Safety
 /// As [`free`].
-pub(super) unsafe fn free_here(block: NonNull<u8>, origin: Origin, (): ()) {
+pub(super) unsafe fn free_here(block: NonNull<u8>, origin: Origin, _: Here) {
     // SAFETY: the caller's contract.
     unsafe { free(block, origin) }
 }

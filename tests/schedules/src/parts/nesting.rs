@@ -4,6 +4,9 @@ use core::ffi::c_void;
 
 pub(super) struct Inside;
 
+/// What a thread has: nothing.
+pub(super) struct Here;
+
 /// # Safety
 /// As in the core.
 pub(super) unsafe fn begin(_: *mut c_void, _: unsafe fn(*mut c_void)) -> Option<Inside> {
@@ -11,6 +14,7 @@ pub(super) unsafe fn begin(_: *mut c_void, _: unsafe fn(*mut c_void)) -> Option<
 }
 
 impl Inside {
-    /// The thread has nothing.
-    pub(super) fn here(&self) {}
+    pub(super) fn here(&self) -> Here {
+        Here
+    }
 }
