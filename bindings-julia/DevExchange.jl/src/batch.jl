@@ -150,6 +150,7 @@ function import_arrow(array::Ref{ArrowArray}, schema::Schema)
     return adopt_batch(out[])
 end
 function import_arrow(array::Ref{ArrowArray}, schema::Ref{ArrowSchema})
+    refuse_in_cache()
     out = Ref{Ptr{Cvoid}}(C_NULL)
     @checked devx_batch_import_pair(array::Ptr{ArrowArray}, schema::Ptr{ArrowSchema}, out::Ptr{Ptr{Cvoid}})
     return adopt_batch(out[])
@@ -170,6 +171,7 @@ function import_arrow_device(array::Ref{ArrowDeviceArray}, schema::Schema)
     return adopt_batch(out[]; ready=ready)
 end
 function import_arrow_device(array::Ref{ArrowDeviceArray}, schema::Ref{ArrowSchema})
+    refuse_in_cache()
     ready = without_event(array)
     out = Ref{Ptr{Cvoid}}(C_NULL)
     @checked devx_batch_import_pair_device(
