@@ -177,10 +177,7 @@ end
 # throws, the handle is as before. Nobody else uses the handle meanwhile; to others it is closed from now on.
 function moved(f, handle::Handle)
     address = enter(handle)
-    if Threads.atomic_or!(handle.users, GONE) < 0
-        leave(handle)
-        throw(closed(handle))
-    end
+    claim(handle)
     slot = Ref(address)
     try
         # Calls that had begun: each is one call of the C API.
@@ -194,6 +191,23 @@ function moved(f, handle::Handle)
         slot[] == C_NULL || reopen(handle)
         rethrow()
     end
+end
+
+# Keeps others from entering a handle that was entered here. If it throws, it was left.
+function claim(handle::Handle)
+    if Threads.atomic_or!(handle.users, GONE) < 0
+        leave(handle)
+        throw(closed(handle))
+    end
+    return nothing
+end
+
+# Who is at work with a stream may be waiting for its source, which may be who moves it.
+function claim(handle::Handle{TAG_BATCH_STREAM})
+    users = Threads.atomic_cas!(handle.users, 1, GONE | 1)
+    users == 1 && return nothing
+    leave(handle)
+    throw(users < 0 ? closed(handle) : DevExchangeError(DEVX_BUSY, "another call runs on the stream"))
 end
 
 # The end of a move that failed. Others may still be at work, if waiting for them was what failed; one that closed the
