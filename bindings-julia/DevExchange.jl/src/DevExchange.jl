@@ -39,6 +39,7 @@ module DevExchange
 
 using Dates
 using Libdl
+using LinearAlgebra: Adjoint, Transpose
 using Serialization: Serialization, AbstractSerializer
 
 export Allocation, ArrayBuilder, ArrowArray, ArrowArrayStream, ArrowAsyncDeviceStreamHandler, ArrowDeviceArray,

@@ -174,12 +174,30 @@ Base.strides(t::Tensor) = t.strides
 Base.elsize(::Type{<:Tensor{T}}) where {T} = sizeof(T)
 Base.dataids(t::Tensor) = (UInt(t.data),)
 
-# Julia compares where arrays begin. A tensor may be of any part of another array, so it is compared by all of its bytes.
-const OfTensor = Union{Tensor,SubArray{<:Any,<:Any,<:Tensor}}
+# Julia compares where arrays begin. A tensor may be of any part of another array, so it is compared by all of its bytes;
+# and so is what Julia and LinearAlgebra wrap around one, up to three levels deep.
+Wrapped(P) = Union{SubArray{<:Any,<:Any,<:P},Base.ReshapedArray{<:Any,<:Any,<:P},
+    Base.ReinterpretArray{<:Any,<:Any,<:Any,<:P},PermutedDimsArray{<:Any,<:Any,<:Any,<:Any,<:P},Transpose{<:Any,<:P},
+    Adjoint{<:Any,<:P}}
+const WrappedOnce = Union{Tensor,Wrapped(Tensor)}
+const WrappedTwice = Union{WrappedOnce,Wrapped(WrappedOnce)}
+const OfTensor = Union{WrappedTwice,Wrapped(WrappedTwice)}
 Base.mightalias(a::OfTensor, b::AbstractArray) = may_meet(a, b)
 Base.mightalias(a::AbstractArray, b::OfTensor) = may_meet(a, b)
 Base.mightalias(a::OfTensor, b::OfTensor) = may_meet(a, b)
-Base.mightalias(a::SubArray{T,<:Any,P}, b::SubArray{T,<:Any,P}) where {T,P<:Tensor} = may_meet(a, b)
+# Of views of arrays of the same type Julia has a method of its own.
+Base.mightalias(a::SubArray{T,<:Any,P}, b::SubArray{T,<:Any,P}) where {T,P<:WrappedTwice} = may_meet(a, b)
+
+# Not every version of Julia can copy what is permuted into an array of the same type.
+const OfPermuted = PermutedDimsArray{<:Any,<:Any,<:Any,<:Any,<:WrappedTwice}
+Base.unaliascopy(a::OfPermuted) = typeof(a)(Base.unaliascopy(parent(a)))
+Base.unalias(dest::OfTensor, a::PermutedDimsArray) =
+    Base.mightalias(dest, a) ? typeof(a)(Base.unaliascopy(parent(a))) : a
+# To fill what is permuted Julia has methods that do not look for this.
+Base.copyto!(dest::OfPermuted, source::AbstractArray) =
+    invoke(copyto!, Tuple{PermutedDimsArray,AbstractArray}, dest, Base.unalias(dest, source))
+Base.copyto!(dest::PermutedDimsArray{T,N,<:Any,<:Any,<:WrappedTwice}, source::AbstractArray{T,N}) where {T,N} =
+    invoke(copyto!, Tuple{PermutedDimsArray{T,N},AbstractArray{T,N}}, dest, Base.unalias(dest, source))
 
 function may_meet(a::AbstractArray, b::AbstractArray)
     x, y = bytes_of(a), bytes_of(b)
