@@ -61,7 +61,7 @@ Throws `DEVX_UNSUPPORTED` for an array without memory of its own and for an elem
 """
 function Tensor(array::AbstractArray{T,N}; release=nothing, readonly::Bool=false) where {T,N}
     # First, as it says best what is wrong with the array.
-    dtype(T)
+    element_dtype(T)
     data, steps = memory_of(array)
     readonly |= write_protected(array)
     return GC.@preserve array Tensor(data, size(array); strides=steps, root=array, release=release, readonly=readonly)
@@ -80,7 +80,7 @@ number) with the field and its value.
 """
 function Tensor(data::Ptr{T}, size::NTuple{N,Integer}; strides=nothing, root=nothing, release=nothing,
                 readonly::Bool=false, device::DLDevice=CPU) where {T,N}
-    d = dtype(T)
+    d = element_dtype(T)
     flags = element_flags(d) | (readonly ? DLPACK_FLAG_BITMASK_READ_ONLY : UInt64(0))
     extents = extents_of(size)
     strides === nothing || length(strides) == N || throw(DevExchangeError(DEVX_INVALID_SHAPE,
@@ -410,7 +410,7 @@ end
 
 # The element type of memory that is made here.
 function memory_dtype(::Type{T}) where {T}
-    d = dtype(T)
+    d = element_dtype(T)
     d.bits < 8 && throw(DevExchangeError(DEVX_UNSUPPORTED, "eltype is $T: memory for $(dtype_name(d)) would be packed"))
     return d
 end
@@ -540,6 +540,6 @@ end
 
 # Memory with the elements of an array in row-major order: its own, or new memory.
 function row_major(array::AbstractArray{T,N}) where {T,N}
-    dtype(T)
-    return is_row_major(array) ? array : permutedims!(Array{T,N}(undef, reverse(size(array))), array, N:-1:1)
+    element_dtype(T)
+    return is_row_major(array) ? array : reversed!(Array{T,N}(undef, reverse(size(array))), array)
 end
