@@ -231,10 +231,11 @@ end
 
 @inline function Base.setindex!(t::Tensor{T,N}, value, index::Vararg{Int,N}) where {T,N}
     isreadonly(t) && throw(read_only())
+    # First, as it may run code of anybody's, which may close the tensor.
+    element = convert(T, value)::T
     require_open(t.handle)
     require_readable(t)
     @boundscheck checkbounds(t, index...)
-    element = convert(T, value)
     GC.@preserve t unsafe_store!(t.data, element, offset(t.strides, index) + 1)
     return t
 end
