@@ -406,4 +406,4 @@ references(_) = ()
 
 # Whether the memory of an array must not be written, whatever its type allows.
 write_protected(array::AbstractArray) = (p = parent(array); p === array ? false : write_protected(p))
-write_protected(::Base.CodeUnits) = true
+write_protected(::Union{Base.CodeUnits,AbstractRange}) = true

@@ -458,13 +458,13 @@ stream, and waits for them. The tensor has to be compact and row-major. A column
 is filled through a copy in host memory; the memory of `PermutedDimsArray(matrix, (2, 1))` is row-major and filled
 directly.
 
-Throws `DEVX_READ_ONLY` for an array whose memory must not be written (a read-only tensor, a column),
+Throws `DEVX_READ_ONLY` for an array that must not be written (that of a read-only tensor or a column, a range),
 `DEVX_INVALID_SHAPE` for another size, `DEVX_COPY_REQUIRED` for other strides, `DEVX_DEVICE` for memory without streams
 (that of the CPU), `DEVX_INVALID_STREAM`, `DEVX_DRIVER`, `DEVX_CLOSED`.
 """
 function Base.read!(array::AbstractArray{T,N}, t::Tensor{T,N}, stream::AnyStream) where {T,N}
     write_protected(array) && throw(DevExchangeError(DEVX_READ_ONLY,
-        "the memory of the array must not be written: it is that of a column or of a read-only tensor"))
+        "the array, a $(typeof(array)), must not be written: it is of a column or a read-only tensor, or has no memory"))
     require_same_size(array, t)
     # Bytes of somebody else's may be true without being 1.
     direct = T !== Bool && is_row_major(array)
@@ -477,7 +477,7 @@ function Base.read!(array::AbstractArray{T,N}, t::Tensor{T,N}, stream::AnyStream
         end
         T === Bool && foreach(k -> memory[k] = load_element(pointer(memory), k - 1), eachindex(memory))
     end
-    direct || permutedims!(array, memory, N:-1:1)
+    direct || reversed!(array, memory)
     return array
 end
 
@@ -544,3 +544,7 @@ function row_major(array::AbstractArray{T,N}) where {T,N}
     element_dtype(T)
     return is_row_major(array) ? array : reversed!(Array{T,N}(undef, reverse(size(array))), array)
 end
+
+# With the dimensions the other way round; `permutedims!` takes no arrays without dimensions.
+reversed!(target::AbstractArray{T,N}, source::AbstractArray{T,N}) where {T,N} =
+    N <= 1 ? copyto!(target, source) : permutedims!(target, source, N:-1:1)
