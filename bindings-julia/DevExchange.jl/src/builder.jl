@@ -100,7 +100,7 @@ Batch(columns::NamedTuple{names,<:Tuple{Batch,Vararg{Batch}}}; stream=nothing) w
     join_columns(pairs(columns), stream)
 
 function join_columns(columns, stream)
-    names = [ctext(String(name), "name") for (name, _) in columns]
+    names = [ctext(column_name(name), "name") for (name, _) in columns]
     # References of our own, which nobody else closes meanwhile.
     shared = Batch[]
     out = Ref{Ptr{Cvoid}}(C_NULL)
