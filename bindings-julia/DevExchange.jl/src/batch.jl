@@ -103,7 +103,7 @@ function batch_of(columns; release=nothing, metadata=())
     pushfirst!(nodes, Node(max(rows, 0), (nothing,); null_count=0))
     schema = Schema(fields; metadata=metadata)
     try
-        return Batch(schema, nodes; release=release)
+        return batch_over(schema, nodes, CPU, release)
     finally
         close(schema)
     end
@@ -124,6 +124,11 @@ and its value. How many bytes a `Ptr` leads to, and how many the offsets in a bu
 """
 function Batch(schema::Schema, nodes::AbstractVector{Node}; device::DLDevice=CPU, release=nothing)
     nodes = collect(Node, nodes)
+    check_rooms(schema, nodes)
+    return batch_over(schema, nodes, device, release)
+end
+
+function batch_over(schema::Schema, nodes::Vector{Node}, device::DLDevice, release)
     tables = [Ptr{Cvoid}[buffer_address(buffer) for buffer in node.buffers] for node in nodes]
     out = Ref{Ptr{Cvoid}}(C_NULL)
     GC.@preserve nodes tables begin
