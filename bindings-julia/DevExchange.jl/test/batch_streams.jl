@@ -133,6 +133,7 @@ Base.showerror(::IO, ::Unshown) = error("no")
         @test refused(() -> export_move(s[], out), DX.DEVX_BUSY) && isopen(s[])
         put!(go_on, nothing)
         @test taken(fetch(asking)) == 5
+        close(s[])
         # Closed meanwhile.
         s[] = BatchStream(() -> (close(s[]); busy[] = refused(() -> export_move(s[], out), DX.DEVX_CLOSED); numbered(6)),
             NUMBERED)
