@@ -92,7 +92,8 @@ end
             type_ids(c) == [5, 100] && [type_id(c, k) for k in 1:4] == [5, 100, 5, 100] && length(children(c)) == 2 &&
             DX.text(c, 4) == "\"cd\""
     end
-    sparse = array("+us:1,0", 2, (Int8[0, 1, 0],); children=[numbers([6, 7, 8, 9]; offset=1),
+    sparse = array("+us:1,0", 2, (Int8[0, 1, 0],); children=[
+        ArrayBuilder("item", Int64, 3, (nothing, [6, 7, 8, 9]); offset=1),
         ArrayBuilder("b", "b", 3, (nothing, UInt8[0b101]))])
     @test comes_back(c -> same(c, [8, true]) && same(children(c)[1], [8, 9]), sparse)
     # Within lists and structs, each with an offset.
