@@ -31,7 +31,8 @@ Names that are too common to be taken are not exported. They are called as `DevE
 `release_failures`, `request`, `rooted`, `statistics`, `status_name`, `text`.
 
 `close` what you do not need any more; a finalizer sees to what was forgotten. Julia code runs on threads of Julia's
-only: a release that comes on another thread puts a number into a native queue, which a task here drains.
+only: a release that comes on another thread puts a number into a native queue, which a task here drains. What a package
+needs from the start it makes in its `__init__`: while it is precompiled nothing is made.
 
 Everything that fails throws a [`DevExchangeError`](@ref) with a status, and has done nothing.
 """
@@ -39,6 +40,7 @@ module DevExchange
 
 using Dates
 using Libdl
+using LinearAlgebra: Adjoint, Transpose
 using Serialization: Serialization, AbstractSerializer
 
 export Allocation, ArrayBuilder, ArrowArray, ArrowArrayStream, ArrowAsyncDeviceStreamHandler, ArrowDeviceArray,
@@ -75,6 +77,7 @@ include("value.jl")
 include("layout.jl")
 include("field.jl")
 include("schema.jl")
+include("room.jl")
 include("batch.jl")
 include("builder.jl")
 include("column.jl")

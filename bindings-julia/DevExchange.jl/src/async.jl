@@ -84,6 +84,6 @@ end
 # Calls `f` with the address of a block, NULL if there are no pairs.
 function with_metadata(f, pairs)
     isempty(pairs) && return f(Ptr{UInt8}(C_NULL))
-    block = metadata_block([String(k) => String(v) for (k, v) in pairs])
+    block = metadata_block(texts(pairs))
     return GC.@preserve block f(pointer(block))
 end

@@ -66,21 +66,30 @@ into buffers that are Julia's; "its own" is none, for `Vector`s and views withou
 or written as long as the batch is used, and are kept alive that long. Then `release()`, if given, is called once, on a
 task of this module.
 
-Throws `DEVX_UNSUPPORTED` for elements without a type in Arrow, `DEVX_INVALID_ARGUMENT` for what is no vector,
-`DEVX_OUT_OF_RANGE` for dates and months that their type has no room for, `DEVX_INVALID_LENGTH` for columns of different
+Throws `DEVX_UNSUPPORTED` for elements without a type in Arrow and for maps with a key that is missing,
+`DEVX_INVALID_ARGUMENT` for what is no vector, no name or no metadata, `DEVX_OUT_OF_RANGE` for dates and months that their type has no room for, `DEVX_INVALID_LENGTH` for columns of different
 length, with the name of the column.
 """
 Batch(columns::NamedTuple; keywords...) = batch_of(pairs(columns); keywords...)
 Batch(columns::Pair...; keywords...) = batch_of(columns; keywords...)
 Batch(columns::AbstractVector{<:Pair}; keywords...) = batch_of(columns; keywords...)
 Batch(columns::AbstractDict; keywords...) = batch_of(columns; keywords...)
+# Of pairs whose type nobody knows, or of none at all.
+Batch(columns::Vector{Any}; keywords...) = batch_of(columns; keywords...)
+
+column_name(name::Union{AbstractString,Symbol}) = String(name)
+column_name(name) = throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
+    "a column has the name $(repr(name)): a text or a symbol is needed"))
 
 function batch_of(columns; release=nothing, metadata=())
     fields = Field[]
     nodes = Node[]
     first_name, rows = "", -1
-    for (key, column) in columns
-        name = String(key)
+    for pair in columns
+        pair isa Pair || throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
+            "a column is given as $(repr(pair)): a pair is needed, `name => vector`"))
+        key, column = pair
+        name = column_name(key)
         column isa AbstractVector || throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
             "column $(repr(name)) is a $(typeof(column)): a vector is needed"))
         Base.require_one_based_indexing(column)
@@ -89,12 +98,12 @@ function batch_of(columns; release=nothing, metadata=())
                 "column $(repr(name)) has length $(length(column)): column $(repr(first_name)) has $rows"))
         end
         rows < 0 && ((first_name, rows) = (name, length(column)))
-        push!(fields, lay!(nodes, name, column))
+        push!(fields, lay!(nodes, name, name, column))
     end
     pushfirst!(nodes, Node(max(rows, 0), (nothing,); null_count=0))
     schema = Schema(fields; metadata=metadata)
     try
-        return Batch(schema, nodes; release=release)
+        return batch_over(schema, nodes, CPU, release)
     finally
         close(schema)
     end
@@ -109,11 +118,17 @@ the CPU buffers are given as `Ptr`s, and are taken to be filled by what is queue
 [`produced_on`](@ref)). Arrays among the buffers are kept alive as long as the memory is used; then `release()` is
 called once, on a task of this module. If this throws, `release` is not called.
 
-Throws `DEVX_INVALID_LENGTH`, `DEVX_INVALID_NULL_COUNT`, `DEVX_INVALID_BUFFERS`, `DEVX_MISMATCH`, `DEVX_DEVICE`,
-`DEVX_INVALID_ARGUMENT` for a `release` that cannot be called, with the field and its value.
+Throws `DEVX_INVALID_LENGTH`, `DEVX_INVALID_NULL_COUNT`, `DEVX_INVALID_BUFFERS` (also for an array that is too short for
+its node), `DEVX_MISMATCH`, `DEVX_DEVICE`, `DEVX_INVALID_ARGUMENT` for a `release` that cannot be called, with the field
+and its value. How many bytes a `Ptr` leads to, and how many the offsets in a buffer ask for, is not known here.
 """
 function Batch(schema::Schema, nodes::AbstractVector{Node}; device::DLDevice=CPU, release=nothing)
     nodes = collect(Node, nodes)
+    check_rooms(schema, nodes)
+    return batch_over(schema, nodes, device, release)
+end
+
+function batch_over(schema::Schema, nodes::Vector{Node}, device::DLDevice, release)
     tables = [Ptr{Cvoid}[buffer_address(buffer) for buffer in node.buffers] for node in nodes]
     out = Ref{Ptr{Cvoid}}(C_NULL)
     GC.@preserve nodes tables begin
@@ -150,6 +165,7 @@ function import_arrow(array::Ref{ArrowArray}, schema::Schema)
     return adopt_batch(out[])
 end
 function import_arrow(array::Ref{ArrowArray}, schema::Ref{ArrowSchema})
+    refuse_in_cache()
     out = Ref{Ptr{Cvoid}}(C_NULL)
     @checked devx_batch_import_pair(array::Ptr{ArrowArray}, schema::Ptr{ArrowSchema}, out::Ptr{Ptr{Cvoid}})
     return adopt_batch(out[])
@@ -170,6 +186,7 @@ function import_arrow_device(array::Ref{ArrowDeviceArray}, schema::Schema)
     return adopt_batch(out[]; ready=ready)
 end
 function import_arrow_device(array::Ref{ArrowDeviceArray}, schema::Ref{ArrowSchema})
+    refuse_in_cache()
     ready = without_event(array)
     out = Ref{Ptr{Cvoid}}(C_NULL)
     @checked devx_batch_import_pair_device(

@@ -134,7 +134,8 @@ type of the device, of [`ArrowDeviceArrayStream`](@ref). The consumer owns what 
 any thread, also in the middle ([`arrow_release`](@ref)). What `target` held before is overwritten, not released. If
 this throws, the stream is as before.
 
-Throws `DEVX_DEVICE` if batches on a device were to go into an `ArrowArrayStream`, `DEVX_NULL_ARGUMENT`, `DEVX_CLOSED`.
+Throws `DEVX_DEVICE` if batches on a device were to go into an `ArrowArrayStream`, `DEVX_BUSY` while another call runs on
+the stream (within its `source`, too), `DEVX_NULL_ARGUMENT`, `DEVX_CLOSED`.
 """
 function export_move(s::BatchStream, target::Ref{ArrowArrayStream})
     moved(s.handle) do slot

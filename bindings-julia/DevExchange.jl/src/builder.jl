@@ -14,7 +14,7 @@ Validity comes first, `nothing` if there are no nulls; for views the sizes of th
 dictionary, the array's own being indices. Flags and metadata are those of [`Field`](@ref).
 
 `release()` is called once, on a task of this module, when nobody uses the batch any more: that of each array that has
-one.
+one. So an array that has one is for one batch, and for one place in it; an array without may be described again.
 
 ```julia
 item = ArrayBuilder("item", Int64, 3, (nothing, pointer); release=() -> Libc.free(pointer))
@@ -30,6 +30,8 @@ struct ArrayBuilder
     children::Vector{ArrayBuilder}
     dictionary::Union{Nothing,ArrayBuilder}
     release::Any
+    # 1 as soon as a batch is to call `release`.
+    taken::Threads.Atomic{Int}
 end
 
 function ArrayBuilder(name::AbstractString, type, length::Integer, buffers=(); children=ArrayBuilder[],
@@ -37,7 +39,8 @@ function ArrayBuilder(name::AbstractString, type, length::Integer, buffers=(); c
                       offset::Integer=0, keywords...)
     format = type isa Type ? format_of(nonmissing(type), name) : type
     node = Node(length, buffers; null_count=null_count, offset=offset)
-    return ArrayBuilder(Field(name, format; keywords...), node, collect(ArrayBuilder, children), dictionary, release)
+    return ArrayBuilder(Field(name, format; keywords...), node, collect(ArrayBuilder, children), dictionary, release,
+        Threads.Atomic{Int}(0))
 end
 
 Base.show(io::IO, b::ArrayBuilder) =
@@ -51,18 +54,28 @@ Makes a batch of arrays that are described by [`ArrayBuilder`](@ref)s: of any on
 `rows` is needed only if there are no columns. Memory of a device other than the CPU is taken to be filled by what is
 queued on the legacy default stream (see [`produced_on`](@ref)). If this throws, no `release` is called.
 
-Throws as [`Schema`](@ref) and `Batch(schema, nodes)`.
+Throws as [`Schema`](@ref) and `Batch(schema, nodes)`, and `DEVX_INVALID_ARGUMENT` for an array with a `release` that is
+in the tree twice, or in a batch already.
 """
 function Batch(array::ArrayBuilder; device::DLDevice=CPU)
-    nodes, releases = Node[], Any[]
-    schema = Schema(describe!(nodes, releases, array))
-    release = isempty(releases) ? nothing : () -> foreach(call_release, releases)
+    nodes, lent = Node[], ArrayBuilder[]
+    schema = Schema(describe!(nodes, lent, array))
+    taken = ArrayBuilder[]
     try
+        foreach(b -> (take(b); push!(taken, b)), lent)
+        release = isempty(lent) ? nothing : Releases([b.release for b in lent])
         return Batch(schema, nodes; device=device, release=release)
+    catch
+        foreach(b -> b.taken[] = 0, taken)
+        rethrow()
     finally
         close(schema)
     end
 end
+
+# An array whose release somebody else calls is not to be taken.
+take(b::ArrayBuilder) = Threads.atomic_cas!(b.taken, 0, 1) == 0 || throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
+    "array $(repr(b.field.name)) is in the tree twice, or in a batch already: its release is called once"))
 
 function Batch(columns::AbstractVector{ArrayBuilder}; rows=nothing, device::DLDevice=CPU, metadata=(), release=nothing)
     length = rows !== nothing ? rows : isempty(columns) ? 0 : first(columns).node.length
@@ -71,14 +84,15 @@ function Batch(columns::AbstractVector{ArrayBuilder}; rows=nothing, device::DLDe
 end
 
 # Depth first: the array, its children each with all below it, the values of its dictionary. Returns the whole field.
-function describe!(nodes, releases, b::ArrayBuilder)
+# `lent` gets the arrays that have a release.
+function describe!(nodes, lent, b::ArrayBuilder)
     push!(nodes, b.node)
     if b.release !== nothing
         check_callable(b.release, "release of array $(repr(b.field.name))")
-        push!(releases, b.release)
+        push!(lent, b)
     end
-    children = Field[describe!(nodes, releases, child) for child in b.children]
-    dictionary = b.dictionary === nothing ? nothing : describe!(nodes, releases, b.dictionary)
+    children = Field[describe!(nodes, lent, child) for child in b.children]
+    dictionary = b.dictionary === nothing ? nothing : describe!(nodes, lent, b.dictionary)
     return Field(b.field.name, b.field.format, b.field.flags, b.field.metadata, children, dictionary)
 end
 
@@ -100,7 +114,7 @@ Batch(columns::NamedTuple{names,<:Tuple{Batch,Vararg{Batch}}}; stream=nothing) w
     join_columns(pairs(columns), stream)
 
 function join_columns(columns, stream)
-    names = [ctext(String(name), "name") for (name, _) in columns]
+    names = [ctext(column_name(name), "name") for (name, _) in columns]
     # References of our own, which nobody else closes meanwhile.
     shared = Batch[]
     out = Ref{Ptr{Cvoid}}(C_NULL)

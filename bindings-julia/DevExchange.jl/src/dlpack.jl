@@ -127,6 +127,7 @@ import_dlpack(::Type{Tensor{T,N}}, source::Ptr; stream=nothing) where {T,N} =
     adopt_tensor(Tensor{T,N}, take_versioned(Tensor{T,N}, source, stream))
 
 function take_versioned(::Type{W}, source::Ptr, stream) where {W<:Tensor}
+    refuse_in_cache()
     managed = Ptr{DLManagedTensorVersioned}(source)
     # Behind another major version there may be anything; the library refuses it.
     if managed != C_NULL && unsafe_load(Ptr{DLPackVersion}(managed)).major == DLPACK_MAJOR_VERSION
@@ -156,6 +157,7 @@ import_dlpack_legacy(::Type{Tensor{T,N}}, source::Ptr; stream=nothing) where {T,
     adopt_tensor(Tensor{T,N}, take_legacy(Tensor{T,N}, source, stream))
 
 function take_legacy(::Type{W}, source::Ptr, stream) where {W<:Tensor}
+    refuse_in_cache()
     managed = Ptr{DLManagedTensor}(source)
     managed == C_NULL || require_array(W, unsafe_load(managed).dl_tensor, UInt64(0))
     out = Ref{Ptr{Cvoid}}(C_NULL)

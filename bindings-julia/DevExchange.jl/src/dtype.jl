@@ -5,7 +5,8 @@
 
 An element that Julia has no number type for, as the bits that it consists of: bfloat16, the floats of 8 and fewer bits,
 integers of fewer than 8 bits with a byte each (`DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED`), float128. `Code` and
-`Bits` are those of `DLDataType`, `U` is the unsigned integer that holds them. `element.bits` gives them out.
+`Bits` are those of `DLDataType`, `U` is the unsigned integer that holds them, in as few bytes as they take.
+`element.bits` gives them out.
 """
 struct RawElement{Code,Bits,U<:Unsigned}
     bits::U
@@ -23,7 +24,8 @@ The element type of DLPack for a Julia type: integers, floats and complex number
 [`RawElement`](@ref), and `NTuple`s of these, which are vectors of so many lanes.
 
 Define a method for a type of your own whose bits are those of an element type of DLPack, and arrays of it can be
-exported. Throws a [`DevExchangeError`](@ref) (`DEVX_UNSUPPORTED`) for any other type.
+exported. Throws a [`DevExchangeError`](@ref) (`DEVX_UNSUPPORTED`) for any other type. A tensor is refused
+(`DEVX_INVALID_DTYPE`) if its elements have another size than their element type.
 """
 dtype(::Type{T}) where {T} =
     throw(DevExchangeError(DEVX_UNSUPPORTED, "eltype is $T: not an element type of DLPack"))
@@ -32,7 +34,12 @@ dtype(::Type{T}) where {T<:Base.BitUnsigned} = DLDataType(kDLUInt, 8 * sizeof(T)
 dtype(::Type{T}) where {T<:Base.IEEEFloat} = DLDataType(kDLFloat, 8 * sizeof(T), 1)
 dtype(::Type{Complex{T}}) where {T<:Base.IEEEFloat} = DLDataType(kDLComplex, 16 * sizeof(T), 1)
 dtype(::Type{Bool}) = DLDataType(kDLBool, 8, 1)
-dtype(::Type{RawElement{C,B,U}}) where {C,B,U} = DLDataType(C, B, 1)
+function dtype(::Type{RawElement{C,B,U}}) where {C,B,U}
+    C isa Integer && 0 <= C <= typemax(UInt8) && B isa Integer && 1 <= B <= typemax(UInt8) && isbitstype(U) ||
+        throw(DevExchangeError(DEVX_INVALID_DTYPE,
+            "eltype is $(RawElement{C,B,U}): code and bits are numbers that a byte holds, with an integer for the bits"))
+    return DLDataType(C, B, 1)
+end
 dtype(::Type{Tuple{}}) = throw(DevExchangeError(DEVX_UNSUPPORTED, "eltype is Tuple{}: not an element type of DLPack"))
 
 function dtype(::Type{NTuple{L,T}}) where {L,T}
@@ -41,6 +48,17 @@ function dtype(::Type{NTuple{L,T}}) where {L,T}
         throw(DevExchangeError(DEVX_UNSUPPORTED, "eltype is NTuple{$L,$T}: not an element type of DLPack"))
     return DLDataType(lane.code, lane.bits, L)
 end
+
+# The element type of a tensor: who else reads it goes by the size that this says.
+@inline function element_dtype(::Type{T}) where {T}
+    d = dtype(T)
+    isbitstype(T) && sizeof(T) == cld(Int(d.bits) * Int(d.lanes), 8) || throw(no_fit(T, d))
+    return d
+end
+
+@noinline no_fit(@nospecialize(T), d) = DevExchangeError(DEVX_INVALID_DTYPE, "eltype is $T, " *
+    (isbitstype(T) ? "of $(sizeof(T)) bytes" : "not of bits") *
+    ": its dtype has bits $(d.bits), lanes $(d.lanes), which are $(cld(Int(d.bits) * Int(d.lanes), 8)) bytes")
 
 # The types that are Julia's own, by code and bits.
 const NATIVE_TYPES = (Bool, Int8, Int16, Int32, Int64, Int128, UInt8, UInt16, UInt32, UInt64, UInt128, Float16, Float32,

@@ -29,15 +29,28 @@ end
 function Field(name::AbstractString, format::AbstractString; nullable::Bool=true, ordered::Bool=false,
                keys_sorted::Bool=false, flags::Integer=0, metadata=(), children=Field[],
                dictionary::Union{Nothing,Field}=nothing)
-    bits = Int64(flags) | DEVX_FIELD_NULLABLE * nullable | DEVX_FIELD_ORDERED * ordered |
+    bits = number(Int64, flags, "flags") | DEVX_FIELD_NULLABLE * nullable | DEVX_FIELD_ORDERED * ordered |
         DEVX_FIELD_KEYS_SORTED * keys_sorted
-    pairs = Pair{String,String}[String(k) => String(v) for (k, v) in metadata]
-    return Field(String(name), String(format), bits, pairs, collect(Field, children), dictionary)
+    return Field(String(name), String(format), bits, texts(metadata), collect(Field, children), dictionary)
 end
 
-Field(name::AbstractString, ::Type{T}; keywords...) where {T} =
-    Field(name, format_of(nonmissing(T), name); nullable=Missing <: T, children=fields_below(nonmissing(T)),
-        keywords...)
+# Metadata as it is kept: pairs of texts, which one pair is not.
+function texts(metadata)
+    metadata isa Union{Pair,AbstractString} && throw(no_texts(metadata))
+    return Pair{String,String}[text_pair(pair) for pair in metadata]
+end
+text_pair(pair::Union{Pair,Tuple{Any,Any}}) = all(text -> text isa Union{AbstractString,Symbol}, Tuple(pair)) ?
+    String(pair[1]) => String(pair[2]) : throw(no_texts(pair))
+text_pair(other) = throw(no_texts(other))
+
+@noinline no_texts(@nospecialize(x)) =
+    DevExchangeError(DEVX_INVALID_ARGUMENT, "metadata has $(repr(x)): it must be pairs of texts, `[\"key\" => \"value\"]`")
+
+Field(name::AbstractString, ::Type{T}; keywords...) where {T} = typed_field(name, name, T; keywords...)
+
+# `path` is where the field is, for refusals.
+typed_field(name, path, ::Type{T}; keywords...) where {T} = Field(name, format_of(nonmissing(T), path);
+    nullable=Missing <: T, children=fields_below(nonmissing(T), path), keywords...)
 
 Base.:(==)(a::Field, b::Field) = all(f -> getfield(a, f) == getfield(b, f), fieldnames(Field))
 Base.hash(f::Field, seed::UInt) = hash(f.name, hash(f.format, seed))
@@ -50,15 +63,19 @@ function Base.show(io::IO, f::Field)
 end
 
 # The fields below one of this element type.
-fields_below(::Type{T}) where {T} =
-    T isa Union ? Field[Field(string(k - 1), S) for (k, S) in enumerate(Base.uniontypes(T))] : Field[]
-fields_below(::Type{<:AbstractVector{UInt8}}) = Field[]
-fields_below(::Type{<:AbstractVector{E}}) where {E} = [Field("item", E)]
-fields_below(::Type{NTuple{L,E}}) where {L,E} = [Field("item", E)]
-fields_below(::Type{Tuple{}}) = Field[]
-fields_below(::Type{S}) where {names,S<:NamedTuple{names}} = [Field(string(k), fieldtype(S, k)) for k in names]
-fields_below(::Type{<:AbstractDict{K,V}}) where {K,V} = [entries_field(Field("key", K), Field("value", V))]
-fields_below(::Type{Union{}}) = Field[]
+fields_below(::Type{T}, path) where {T} =
+    T isa Union ? Field[field_below(k - 1, path, S) for (k, S) in enumerate(Base.uniontypes(T))] : Field[]
+fields_below(::Type{<:AbstractVector{UInt8}}, path) = Field[]
+fields_below(::Type{<:AbstractVector{E}}, path) where {E} = [field_below("item", path, E)]
+fields_below(::Type{NTuple{L,E}}, path) where {L,E} = [field_below("item", path, E)]
+fields_below(::Type{Tuple{}}, path) = Field[]
+fields_below(::Type{S}, path) where {names,S<:NamedTuple{names}} =
+    [field_below(k, path, fieldtype(S, k)) for k in names]
+fields_below(::Type{<:AbstractDict{K,V}}, path) where {K,V} =
+    [entries_field(field_below("key", path, K), field_below("value", path, V))]
+fields_below(::Type{Union{}}, path) = Field[]
+
+field_below(name, path, T::Type) = typed_field(string(name), "$path.$name", T)
 
 named(name, f::Field) = f
 named(name, T::Type) = Field(name, T)

@@ -14,13 +14,21 @@ mutable struct Handle{TAG}
     address::Ptr{Cvoid}
     users::Threads.Atomic{Int}
 
-    # Takes over a reference of the C API; of NULL there is nothing to give up.
+    # Takes over a reference of the C API; of NULL there is nothing to give up, and nothing to use.
     function Handle{TAG}(address::Ptr{Cvoid}) where {TAG}
+        refuse_in_cache()
         handle = new{TAG}(address, Threads.Atomic{Int}(0))
         finalizer(give_up, handle)
         return handle
     end
 end
+
+# A handle that is made while a package is precompiled would be in the package's cache, with NULL for its address. Whoever
+# takes something over before there is a handle for it asks this first.
+refuse_in_cache() = ccall(:jl_generating_output, Cint, ()) == 0 || throw(in_cache())
+
+@noinline in_cache() = DevExchangeError(DEVX_UNSUPPORTED, "nothing of this library is made while a package is " *
+    "precompiled, as its cache cannot keep it: make it in the function `__init__` of the package, not at its top level")
 
 # A handle of a reference that `f` makes, which is given where C writes its address. The handle is there before: an
 # interrupt that comes while C waits is thrown when it returns, and then the finalizer has what it gave.
@@ -118,10 +126,11 @@ function give_up(handle::Handle{TAG}) where {TAG}
     return nothing
 end
 
-Base.isopen(handle::Handle) = handle.users[] >= 0
+# One of NULL is as good as closed, whatever it was made for.
+Base.isopen(handle::Handle) = handle.users[] >= 0 && handle.address != C_NULL
 
 function Base.close(handle::Handle{TAG}) where {TAG}
-    Threads.atomic_or!(handle.users, CLOSED) == 0 && release_handle(TAG, handle.address)
+    Threads.atomic_or!(handle.users, CLOSED) == 0 && handle.address != C_NULL && release_handle(TAG, handle.address)
     return nothing
 end
 
@@ -140,6 +149,7 @@ end
 # The address, which stays good, whoever closes the handle, until `leave` is called: once, whatever happens.
 @inline function enter(handle::Handle)
     users = handle.users[]
+    handle.address == C_NULL && throw(closed(handle))
     while true
         users < 0 && throw(closed(handle))
         found = Threads.atomic_cas!(handle.users, users, users + 1)
@@ -167,10 +177,7 @@ end
 # throws, the handle is as before. Nobody else uses the handle meanwhile; to others it is closed from now on.
 function moved(f, handle::Handle)
     address = enter(handle)
-    if Threads.atomic_or!(handle.users, GONE) < 0
-        leave(handle)
-        throw(closed(handle))
-    end
+    claim(handle)
     slot = Ref(address)
     try
         # Calls that had begun: each is one call of the C API.
@@ -184,6 +191,23 @@ function moved(f, handle::Handle)
         slot[] == C_NULL || reopen(handle)
         rethrow()
     end
+end
+
+# Keeps others from entering a handle that was entered here. If it throws, it was left.
+function claim(handle::Handle)
+    if Threads.atomic_or!(handle.users, GONE) < 0
+        leave(handle)
+        throw(closed(handle))
+    end
+    return nothing
+end
+
+# Who is at work with a stream may be waiting for its source, which may be who moves it.
+function claim(handle::Handle{TAG_BATCH_STREAM})
+    users = Threads.atomic_cas!(handle.users, 1, GONE | 1)
+    users == 1 && return nothing
+    leave(handle)
+    throw(users < 0 ? closed(handle) : DevExchangeError(DEVX_BUSY, "another call runs on the stream"))
 end
 
 # The end of a move that failed. Others may still be at work, if waiting for them was what failed; one that closed the

@@ -38,9 +38,9 @@ end
 
 function IpcServer(address::AbstractString)
     text = ctext(address, "address")
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_ipc_server_create(text::Ptr{UInt8}, out::Ptr{Ptr{Cvoid}})
-    return IpcServer(Handle{TAG_IPC_SERVER}(out[]))
+    return IpcServer(made(Handle{TAG_IPC_SERVER}) do out
+        @checked devx_ipc_server_create(text::Ptr{UInt8}, out::Ptr{Ptr{Cvoid}})
+    end)
 end
 
 function IpcClient(address::AbstractString; timeout::Real=10)

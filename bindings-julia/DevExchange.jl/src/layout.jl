@@ -180,105 +180,111 @@ placeholder(::Type{S}) where {S<:Period} = S(0)
 
 # ---- laying out ----
 #
-# `lay!(nodes, name, v, S)` appends the arrays that the values `v` of type `S`, some of them perhaps missing, consist
-# of, depth first, and returns their field.
+# `lay!(nodes, name, path, v, S)` appends the arrays that the values `v` of type `S`, some of them perhaps missing, consist
+# of, depth first, and returns their field. `path` is where they are, from the name of the column on, for refusals.
 
-function lay!(nodes, name, v::AbstractVector{T}) where {T}
+function lay!(nodes, name, path, v::AbstractVector{T}) where {T}
     S = nonmissing(T)
-    return is_union(S) ? lay_union!(nodes, name, v, Base.uniontypes(S)) : lay!(nodes, name, v, S)
+    return is_union(S) ? lay_union!(nodes, name, path, v, Base.uniontypes(S)) : lay!(nodes, name, path, v, S)
 end
 
 # Several kinds of texts, or of vectors with the same elements, are one type in Arrow.
 is_union(S) = S isa Union && !(S <: AbstractString) && !(S <: AbstractVector && eltype(S) !== Any)
 
-function lay!(nodes, name, v, ::Type{S}) where {S<:Plainly}
-    return lay_flat!(nodes, name, v, format_of(S, name), is_memory(v, S) ? v : filled(identity, v, placeholder(S)))
+function lay!(nodes, name, path, v, ::Type{S}) where {S<:Plainly}
+    return lay_flat!(nodes, name, v, format_of(S, path), is_memory(v, S) ? v : filled(identity, v, placeholder(S)))
 end
 
-function lay!(nodes, name, v, ::Type{Bool})
+function lay!(nodes, name, path, v, ::Type{Bool})
     return lay_flat!(nodes, name, v, "b", v isa BitVector ? v : bitmap(x -> x === true, v))
 end
 
 # Days since 1970-01-01, 32 bits.
-lay!(nodes, name, v, ::Type{Date}) =
-    lay_numbers!(d -> Dates.value(d) - UNIX_DAY, nodes, name, v, "tdD", Int32, "days since 1970")
+lay!(nodes, name, path, v, ::Type{Date}) =
+    lay_numbers!(d -> Dates.value(d) - UNIX_DAY, nodes, name, path, v, "tdD", Int32, "days since 1970")
 
 # Milliseconds since 1970-01-01, 64 bits, in no time zone.
-lay!(nodes, name, v, ::Type{DateTime}) = lay_numbers!(
-    d -> Int128(Dates.value(d)) - Dates.UNIXEPOCH, nodes, name, v, "tsm:", Int64, "milliseconds since 1970")
+lay!(nodes, name, path, v, ::Type{DateTime}) = lay_numbers!(
+    d -> Int128(Dates.value(d)) - Dates.UNIXEPOCH, nodes, name, path, v, "tsm:", Int64, "milliseconds since 1970")
 
 # Months, 32 bits.
-lay!(nodes, name, v, ::Type{Month}) = lay_numbers!(Dates.value, nodes, name, v, "tiM", Int32, "months")
+lay!(nodes, name, path, v, ::Type{Month}) = lay_numbers!(Dates.value, nodes, name, path, v, "tiM", Int32, "months")
 
 # Values as numbers, which may be more than the type has room for.
-function lay_numbers!(count, nodes, name, v, format, ::Type{I}, what) where {I}
-    said = "column $(repr(name)): a number of $what"
+function lay_numbers!(count, nodes, name, path, v, format, ::Type{I}, what) where {I}
+    said = "column $(repr(path)): a number of $what"
     return lay_flat!(nodes, name, v, format, filled(x -> number(I, count(x), said), v, zero(I)))
 end
 
 # An array without values and so without buffers.
-function lay!(nodes, name, v, ::Type{Union{}})
+function lay!(nodes, name, path, v, ::Type{Union{}})
     push!(nodes, Node(length(v), (); null_count=length(v)))
     return Field(name, "n")
 end
 
-lay!(nodes, name, v, ::Type{S}) where {S<:AbstractString} = lay_bytes!(nodes, name, v, ("u", "U"))
-lay!(nodes, name, v, ::Type{S}) where {S<:AbstractVector{UInt8}} = lay_bytes!(nodes, name, v, ("z", "Z"))
+lay!(nodes, name, path, v, ::Type{S}) where {S<:AbstractString} = lay_bytes!(nodes, name, v, ("u", "U"))
+lay!(nodes, name, path, v, ::Type{S}) where {S<:AbstractVector{UInt8}} = lay_bytes!(nodes, name, v, ("z", "Z"))
 
-function lay!(nodes, name, v, ::Type{S}) where {S<:AbstractVector}
+function lay!(nodes, name, path, v, ::Type{S}) where {S<:AbstractVector}
     nulls, bits = validity(v)
     values = eltype(S)[]
     ends = [(ismissing(x) || append!(values, x); length(values)) for x in v]
     offsets = offsets_of(ends)
     push!(nodes, Node(length(v), (bits, offsets); null_count=nulls))
-    item = lay!(nodes, "item", values)
+    item = lay!(nodes, "item", "$path.item", values)
     return Field(name, eltype(offsets) === Int32 ? "+l" : "+L"; nullable=Missing <: eltype(v), children=[item])
 end
 
-function lay!(nodes, name, v, ::Type{S}) where {L,E,S<:NTuple{L,E}}
+function lay!(nodes, name, path, v, ::Type{S}) where {L,E,S<:NTuple{L,E}}
     nulls, bits = validity(v)
     push!(nodes, Node(length(v), (bits,); null_count=nulls))
     item = if E <: Plainly && is_memory(v, S)
         push!(nodes, Node(L * length(v), (nothing, v); null_count=0))
-        Field("item", format_of(E, name); nullable=false)
+        Field("item", format_of(E, path); nullable=false)
     else
         # What is missing has places for its values, too.
         none = ntuple(_ -> missing, L)
         values = Union{E,(nulls == 0 ? Union{} : Missing)}[]
         foreach(x -> append!(values, coalesce(x, none)), v)
-        lay!(nodes, "item", values)
+        lay!(nodes, "item", "$path.item", values)
     end
     return Field(name, "+w:$L"; nullable=Missing <: eltype(v), children=[item])
 end
 
-function lay!(nodes, name, v, ::Type{S}) where {names,S<:NamedTuple{names}}
+function lay!(nodes, name, path, v, ::Type{S}) where {names,S<:NamedTuple{names}}
+    # Of which nothing is known of some member.
+    isconcretetype(S) || all(child -> fieldtype(S, child) !== Any, names) || throw(no_format(S, path))
     nulls, bits = validity(v)
     push!(nodes, Node(length(v), (bits,); null_count=nulls))
     children = map(names) do child
         T = Union{fieldtype(S, child),(nulls == 0 ? Union{} : Missing)}
-        lay!(nodes, string(child), T[ismissing(x) ? missing : x[child] for x in v])
+        lay!(nodes, string(child), "$path.$child", T[ismissing(x) ? missing : x[child] for x in v])
     end
     return Field(name, "+s"; nullable=Missing <: eltype(v), children=collect(Field, children))
 end
 
-function lay!(nodes, name, v, ::Type{S}) where {K,V,S<:AbstractDict{K,V}}
+function lay!(nodes, name, path, v, ::Type{S}) where {K,V,S<:AbstractDict{K,V}}
     nulls, bits = validity(v)
-    keys, values = K[], V[]
-    ends = [(ismissing(x) || foreach(((k, y),) -> (push!(keys, k); push!(values, y)), x); length(keys)) for x in v]
+    keys, values = nonmissing(K)[], V[]
+    entry((k, y)) = (push!(keys, ismissing(k) ? throw(no_key(path)) : k); push!(values, y))
+    ends = [(ismissing(x) || foreach(entry, x); length(keys)) for x in v]
     offsets = offsets_of(ends)
     eltype(offsets) === Int32 || throw(DevExchangeError(DEVX_INVALID_LENGTH,
-        "column $(repr(name)) has $(length(keys)) entries of maps: their offsets have 32 bits"))
+        "column $(repr(path)) has $(length(keys)) entries of maps: their offsets have 32 bits"))
     push!(nodes, Node(length(v), (bits, offsets); null_count=nulls), Node(length(keys), (nothing,); null_count=0))
-    key = lay!(nodes, "key", keys)
-    return map_field(name, key, lay!(nodes, "value", values); nullable=Missing <: eltype(v))
+    key = lay!(nodes, "key", "$path.key", keys)
+    return map_field(name, key, lay!(nodes, "value", "$path.value", values); nullable=Missing <: eltype(v))
 end
 
+@noinline no_key(path) = DevExchangeError(DEVX_UNSUPPORTED,
+    "column $(repr(path)) has a map with the key missing: the keys of maps are never null")
+
 # Anything else: no type in Arrow.
-lay!(nodes, name, v, ::Type{S}) where {S} = throw(no_format(S, name))
-lay!(nodes, name, v, ::Type{Tuple{}}) = throw(no_format(Tuple{}, name))
+lay!(nodes, name, path, v, ::Type{S}) where {S} = throw(no_format(S, path))
+lay!(nodes, name, path, v, ::Type{Tuple{}}) = throw(no_format(Tuple{}, path))
 
 # A dense union. What is missing is so in the first child.
-function lay_union!(nodes, name, v, types)
+function lay_union!(nodes, name, path, v, types)
     home(x) = ismissing(x) ? 1 : findfirst(T -> x isa T, types)::Int
     homes = Int[home(x) for x in v]
     offsets, counts = zeros(Int32, length(v)), zeros(Int32, length(types))
@@ -289,21 +295,21 @@ function lay_union!(nodes, name, v, types)
     push!(nodes, Node(length(v), (Int8.(homes .- 1), offsets); null_count=0))
     children = map(enumerate(types)) do (k, T)
         E = k == 1 && Missing <: eltype(v) ? Union{T,Missing} : T
-        lay!(nodes, string(k - 1), E[v[row] for row in eachindex(homes) if homes[row] == k])
+        lay!(nodes, string(k - 1), "$path.$(k - 1)", E[v[row] for row in eachindex(homes) if homes[row] == k])
     end
     return union_field(name, children; nullable=Missing <: eltype(v))
 end
 
-function lay!(nodes, name, d::DictionaryVector)
-    indices = lay!(nodes, name, d.indices)
-    values = lay!(nodes, "", d.values)
+function lay!(nodes, name, path, d::DictionaryVector)
+    indices = lay!(nodes, name, path, d.indices)
+    values = lay!(nodes, "", path, d.values)
     return Field(name, indices.format; nullable=Missing <: eltype(d.indices), dictionary=values)
 end
 
-function lay!(nodes, name, r::RunEndVector)
+function lay!(nodes, name, path, r::RunEndVector)
     push!(nodes, Node(length(r), (); null_count=0))
-    ends = lay!(nodes, "run_ends", r.ends)
-    values = lay!(nodes, "values", r.values)
+    ends = lay!(nodes, "run_ends", "$path.run_ends", r.ends)
+    values = lay!(nodes, "values", "$path.values", r.values)
     return Field(name, "+r"; nullable=Missing <: eltype(r), children=[ends, values])
 end
 

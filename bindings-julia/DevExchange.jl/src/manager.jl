@@ -60,9 +60,9 @@ A manager that asks the driver for each allocation: every kind of memory. With a
 device's default pool. The driver is looked for when memory is asked for.
 """
 function driver_manager()
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_manager_create_driver(out::Ptr{Ptr{Cvoid}})
-    return MemoryManager(Handle{TAG_MANAGER}(out[]))
+    return MemoryManager(made(Handle{TAG_MANAGER}) do out
+        @checked devx_manager_create_driver(out::Ptr{Ptr{Cvoid}})
+    end)
 end
 
 """
@@ -71,9 +71,9 @@ end
 As [`driver_manager`](@ref), with managed memory for every request of device memory.
 """
 function managed_manager()
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_manager_create_managed(out::Ptr{Ptr{Cvoid}})
-    return MemoryManager(Handle{TAG_MANAGER}(out[]))
+    return MemoryManager(made(Handle{TAG_MANAGER}) do out
+        @checked devx_manager_create_managed(out::Ptr{Ptr{Cvoid}})
+    end)
 end
 
 """
@@ -82,9 +82,9 @@ end
 A manager of plain and pinned host memory only; other requests throw `DEVX_UNSUPPORTED`.
 """
 function host_only_manager()
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_manager_create_host_only(out::Ptr{Ptr{Cvoid}})
-    return MemoryManager(Handle{TAG_MANAGER}(out[]))
+    return MemoryManager(made(Handle{TAG_MANAGER}) do out
+        @checked devx_manager_create_host_only(out::Ptr{Ptr{Cvoid}})
+    end)
 end
 
 """
@@ -98,13 +98,13 @@ Throws `DEVX_OUT_OF_RANGE` for negative numbers.
 """
 function pool_manager(; limit=nothing, keep=nothing, shareable::Bool=false)
     most, kept = byte_limit("limit", limit), byte_limit("keep", keep)
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    if shareable
-        @checked devx_manager_create_shareable_pool(most::Int64, kept::Int64, out::Ptr{Ptr{Cvoid}})
-    else
-        @checked devx_manager_create_pool(most::Int64, kept::Int64, out::Ptr{Ptr{Cvoid}})
-    end
-    return MemoryManager(Handle{TAG_MANAGER}(out[]))
+    return MemoryManager(made(Handle{TAG_MANAGER}) do out
+        if shareable
+            @checked devx_manager_create_shareable_pool(most::Int64, kept::Int64, out::Ptr{Ptr{Cvoid}})
+        else
+            @checked devx_manager_create_pool(most::Int64, kept::Int64, out::Ptr{Ptr{Cvoid}})
+        end
+    end)
 end
 
 """

@@ -343,6 +343,26 @@ function call_release(release)
     return nothing
 end
 
+# Several functions that are one release: all are called, whatever one of them throws.
+struct Releases
+    functions::Vector{Any}
+end
+
+(r::Releases)() = call_release(r)
+
+function call_release(r::Releases)
+    interrupt = nothing
+    for release in r.functions
+        try
+            call_release(release)
+        catch e
+            interrupt = e
+        end
+    end
+    interrupt === nothing || throw(interrupt)
+    return nothing
+end
+
 tracing() = get(ENV, "DEVEXCHANGE_TRACE", "0") != "0"
 
 # That a function of the user's can be called with arguments of these types, before anything is taken that it would have
@@ -406,4 +426,4 @@ references(_) = ()
 
 # Whether the memory of an array must not be written, whatever its type allows.
 write_protected(array::AbstractArray) = (p = parent(array); p === array ? false : write_protected(p))
-write_protected(::Base.CodeUnits) = true
+write_protected(::Union{Base.CodeUnits,AbstractRange}) = true

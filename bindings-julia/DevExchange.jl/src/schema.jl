@@ -25,11 +25,11 @@ function Schema(root::Field)
     kept = Any[]
     records = DevxField[]
     describe!(records, kept, root)
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    GC.@preserve kept begin
-        @checked devx_schema_create(records::Ptr{DevxField}, length(records)::Csize_t, out::Ptr{Ptr{Cvoid}})
-    end
-    return Schema(Handle{TAG_SCHEMA}(out[]))
+    return Schema(made(Handle{TAG_SCHEMA}) do out
+        GC.@preserve kept begin
+            @checked devx_schema_create(records::Ptr{DevxField}, length(records)::Csize_t, out::Ptr{Ptr{Cvoid}})
+        end
+    end)
 end
 
 # Depth first: the field, its children each with all below it, the values of its dictionary.
@@ -75,9 +75,9 @@ moved from (its `release` is NULL) and released once, when the last user is gone
 Throws `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED` and the statuses of [`Schema`](@ref).
 """
 function import_schema(source::Ref{ArrowSchema})
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_schema_import(source::Ptr{ArrowSchema}, out::Ptr{Ptr{Cvoid}})
-    return Schema(Handle{TAG_SCHEMA}(out[]))
+    return Schema(made(Handle{TAG_SCHEMA}) do out
+        @checked devx_schema_import(source::Ptr{ArrowSchema}, out::Ptr{Ptr{Cvoid}})
+    end)
 end
 
 """

@@ -46,6 +46,7 @@ struct DeviceStream
 end
 
 function DeviceStream(device::DLDevice)
+    refuse_in_cache()
     close_forgotten_streams()
     value = Ref{Int64}(0)
     @checked devx_stream_create(device::DLDevice, value::Ptr{Int64})

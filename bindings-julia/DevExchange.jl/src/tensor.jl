@@ -61,7 +61,7 @@ Throws `DEVX_UNSUPPORTED` for an array without memory of its own and for an elem
 """
 function Tensor(array::AbstractArray{T,N}; release=nothing, readonly::Bool=false) where {T,N}
     # First, as it says best what is wrong with the array.
-    dtype(T)
+    element_dtype(T)
     data, steps = memory_of(array)
     readonly |= write_protected(array)
     return GC.@preserve array Tensor(data, size(array); strides=steps, root=array, release=release, readonly=readonly)
@@ -80,7 +80,7 @@ number) with the field and its value.
 """
 function Tensor(data::Ptr{T}, size::NTuple{N,Integer}; strides=nothing, root=nothing, release=nothing,
                 readonly::Bool=false, device::DLDevice=CPU) where {T,N}
-    d = dtype(T)
+    d = element_dtype(T)
     flags = element_flags(d) | (readonly ? DLPACK_FLAG_BITMASK_READ_ONLY : UInt64(0))
     extents = extents_of(size)
     strides === nothing || length(strides) == N || throw(DevExchangeError(DEVX_INVALID_SHAPE,
@@ -174,12 +174,30 @@ Base.strides(t::Tensor) = t.strides
 Base.elsize(::Type{<:Tensor{T}}) where {T} = sizeof(T)
 Base.dataids(t::Tensor) = (UInt(t.data),)
 
-# Julia compares where arrays begin. A tensor may be of any part of another array, so it is compared by all of its bytes.
-const OfTensor = Union{Tensor,SubArray{<:Any,<:Any,<:Tensor}}
+# Julia compares where arrays begin. A tensor may be of any part of another array, so it is compared by all of its bytes;
+# and so is what Julia and LinearAlgebra wrap around one, up to three levels deep.
+Wrapped(P) = Union{SubArray{<:Any,<:Any,<:P},Base.ReshapedArray{<:Any,<:Any,<:P},
+    Base.ReinterpretArray{<:Any,<:Any,<:Any,<:P},PermutedDimsArray{<:Any,<:Any,<:Any,<:Any,<:P},Transpose{<:Any,<:P},
+    Adjoint{<:Any,<:P}}
+const WrappedOnce = Union{Tensor,Wrapped(Tensor)}
+const WrappedTwice = Union{WrappedOnce,Wrapped(WrappedOnce)}
+const OfTensor = Union{WrappedTwice,Wrapped(WrappedTwice)}
 Base.mightalias(a::OfTensor, b::AbstractArray) = may_meet(a, b)
 Base.mightalias(a::AbstractArray, b::OfTensor) = may_meet(a, b)
 Base.mightalias(a::OfTensor, b::OfTensor) = may_meet(a, b)
-Base.mightalias(a::SubArray{T,<:Any,P}, b::SubArray{T,<:Any,P}) where {T,P<:Tensor} = may_meet(a, b)
+# Of views of arrays of the same type Julia has a method of its own.
+Base.mightalias(a::SubArray{T,<:Any,P}, b::SubArray{T,<:Any,P}) where {T,P<:WrappedTwice} = may_meet(a, b)
+
+# Not every version of Julia can copy what is permuted into an array of the same type.
+const OfPermuted = PermutedDimsArray{<:Any,<:Any,<:Any,<:Any,<:WrappedTwice}
+Base.unaliascopy(a::OfPermuted) = typeof(a)(Base.unaliascopy(parent(a)))
+Base.unalias(dest::OfTensor, a::PermutedDimsArray) =
+    Base.mightalias(dest, a) ? typeof(a)(Base.unaliascopy(parent(a))) : a
+# To fill what is permuted Julia has methods that do not look for this.
+Base.copyto!(dest::OfPermuted, source::AbstractArray) =
+    invoke(copyto!, Tuple{PermutedDimsArray,AbstractArray}, dest, Base.unalias(dest, source))
+Base.copyto!(dest::PermutedDimsArray{T,N,<:Any,<:Any,<:WrappedTwice}, source::AbstractArray{T,N}) where {T,N} =
+    invoke(copyto!, Tuple{PermutedDimsArray{T,N},AbstractArray{T,N}}, dest, Base.unalias(dest, source))
 
 function may_meet(a::AbstractArray, b::AbstractArray)
     x, y = bytes_of(a), bytes_of(b)
@@ -213,10 +231,11 @@ end
 
 @inline function Base.setindex!(t::Tensor{T,N}, value, index::Vararg{Int,N}) where {T,N}
     isreadonly(t) && throw(read_only())
+    # First, as it may run code of anybody's, which may close the tensor.
+    element = convert(T, value)::T
     require_open(t.handle)
     require_readable(t)
     @boundscheck checkbounds(t, index...)
-    element = convert(T, value)
     GC.@preserve t unsafe_store!(t.data, element, offset(t.strides, index) + 1)
     return t
 end
@@ -392,7 +411,7 @@ end
 
 # The element type of memory that is made here.
 function memory_dtype(::Type{T}) where {T}
-    d = dtype(T)
+    d = element_dtype(T)
     d.bits < 8 && throw(DevExchangeError(DEVX_UNSUPPORTED, "eltype is $T: memory for $(dtype_name(d)) would be packed"))
     return d
 end
@@ -439,13 +458,13 @@ stream, and waits for them. The tensor has to be compact and row-major. A column
 is filled through a copy in host memory; the memory of `PermutedDimsArray(matrix, (2, 1))` is row-major and filled
 directly.
 
-Throws `DEVX_READ_ONLY` for an array whose memory must not be written (a read-only tensor, a column),
+Throws `DEVX_READ_ONLY` for an array that must not be written (that of a read-only tensor or a column, a range),
 `DEVX_INVALID_SHAPE` for another size, `DEVX_COPY_REQUIRED` for other strides, `DEVX_DEVICE` for memory without streams
 (that of the CPU), `DEVX_INVALID_STREAM`, `DEVX_DRIVER`, `DEVX_CLOSED`.
 """
 function Base.read!(array::AbstractArray{T,N}, t::Tensor{T,N}, stream::AnyStream) where {T,N}
     write_protected(array) && throw(DevExchangeError(DEVX_READ_ONLY,
-        "the memory of the array must not be written: it is that of a column or of a read-only tensor"))
+        "the array, a $(typeof(array)), must not be written: it is of a column or a read-only tensor, or has no memory"))
     require_same_size(array, t)
     # Bytes of somebody else's may be true without being 1.
     direct = T !== Bool && is_row_major(array)
@@ -458,7 +477,7 @@ function Base.read!(array::AbstractArray{T,N}, t::Tensor{T,N}, stream::AnyStream
         end
         T === Bool && foreach(k -> memory[k] = load_element(pointer(memory), k - 1), eachindex(memory))
     end
-    direct || permutedims!(array, memory, N:-1:1)
+    direct || reversed!(array, memory)
     return array
 end
 
@@ -522,6 +541,10 @@ end
 
 # Memory with the elements of an array in row-major order: its own, or new memory.
 function row_major(array::AbstractArray{T,N}) where {T,N}
-    dtype(T)
-    return is_row_major(array) ? array : permutedims!(Array{T,N}(undef, reverse(size(array))), array, N:-1:1)
+    element_dtype(T)
+    return is_row_major(array) ? array : reversed!(Array{T,N}(undef, reverse(size(array))), array)
 end
+
+# With the dimensions the other way round; `permutedims!` takes no arrays without dimensions.
+reversed!(target::AbstractArray{T,N}, source::AbstractArray{T,N}) where {T,N} =
+    N <= 1 ? copyto!(target, source) : permutedims!(target, source, N:-1:1)

@@ -37,16 +37,71 @@ function Base.Rational(d::Decimal{P,S}) where {P,S}
     S > 0 && return BigInt(d.unscaled) // big(10)^S
     return BigInt(d.unscaled) * big(10)^-S // big(1)
 end
-(::Type{F})(d::Decimal) where {F<:AbstractFloat} = F(Rational(d))
+
+# A schema of somebody else's may have any scale of 32 bits, and a power of ten with so many digits would take all memory
+# and time. Beyond this one no such number is made.
+const MOST_SCALE = 10_000
+is_wide(d::Decimal{P,S}) where {P,S} = abs(S) > MOST_SCALE && d.unscaled != zero(d.unscaled)
+
+function (::Type{F})(d::Decimal{P,S}) where {F<:AbstractFloat,P,S}
+    is_wide(d) || return F(abs(S) > MOST_SCALE ? 0 : Rational(d))
+    F === BigFloat && return BigFloat(BigInt(d.unscaled)) * BigFloat(10)^-S
+    # Wider than any float of a fixed size.
+    return F(copysign(S < 0 ? Inf : 0.0, sign(BigInt(d.unscaled))))
+end
+
+# Of a number that is not 0, one more than the exponent of the power of ten that it has in scientific notation.
+places(d::Decimal{P,S}) where {P,S} = ndigits(BigInt(d.unscaled)) - S
+# Off by one at most.
+places(x::Integer) = ndigits(x)
+places(x::Rational) = ndigits(numerator(x)) - ndigits(denominator(x))
+places(x::AbstractFloat) = ceil(Int, (exponent(x) + 1) * log10(2))
+places(x::Real) = places(float(x))
+
+# -1, 0 or 1.
+function order(a::Decimal{P,S}, b::Decimal{Q,R}) where {P,S,Q,R}
+    x, y = BigInt(a.unscaled), BigInt(b.unscaled)
+    (sign(x) != sign(y) || sign(x) == 0) && return cmp(sign(x), sign(y))
+    places(a) == places(b) || return sign(x) * cmp(places(a), places(b))
+    # As many places: the scales differ as the numbers of digits do.
+    return S < R ? cmp(x * big(10)^(R - S), y) : cmp(x, y * big(10)^(S - R))
+end
+
+# Of a wide decimal, and a number that is not NaN.
+function order(a::Decimal, b::Real)
+    s = sign(BigInt(a.unscaled))
+    (s != sign(b) || isinf(b)) && return cmp(s, isinf(b) ? 2 * sign(b) : sign(b))
+    apart = places(a) - places(b)
+    abs(apart) > 2 && return Int(s) * sign(apart)
+    # A float may be as wide in few digits: then the decimal is rounded, to more than those.
+    return b isa AbstractFloat ? cmp(setprecision(() -> BigFloat(a), BigFloat, precision(b) + 64), b) : cmp(Rational(a), b)
+end
+
+order(a::Decimal, b::AbstractIrrational) = order(a, float(b))
+
+# A number that compares as the decimal does, which is not wide.
+comparable(d::Decimal{P,S}) where {P,S} = abs(S) > MOST_SCALE ? big(0) // big(1) : Rational(d)
 
 Base.:(==)(a::Decimal{P,S,I}, b::Decimal{P,S,I}) where {P,S,I} = a.unscaled === b.unscaled
-Base.:(==)(a::Decimal, b::Decimal) = Rational(a) == Rational(b)
-Base.:(==)(a::Decimal, b::Real) = Rational(a) == b
-Base.:(==)(a::Real, b::Decimal) = a == Rational(b)
-Base.isless(a::Decimal, b::Decimal) = isless(Rational(a), Rational(b))
-Base.isless(a::Decimal, b::Real) = isless(Rational(a), b)
-Base.isless(a::Real, b::Decimal) = isless(a, Rational(b))
-Base.hash(d::Decimal, seed::UInt) = hash(Rational(d), seed)
+Base.:(==)(a::Decimal, b::Decimal) = order(a, b) == 0
+Base.:(==)(a::Decimal, b::Real) = is_wide(a) ? !isnan(b) && order(a, b) == 0 : comparable(a) == b
+Base.:(==)(a::Real, b::Decimal) = b == a
+Base.isless(a::Decimal, b::Decimal) = order(a, b) < 0
+Base.isless(a::Decimal, b::Real) = is_wide(a) ? isnan(b) || order(a, b) < 0 : isless(comparable(a), b)
+Base.isless(a::Real, b::Decimal) = is_wide(b) ? !isnan(a) && order(b, a) > 0 : isless(a, comparable(b))
+
+# That of the same number of Julia's; of a number of more digits than those, one for all decimals that are equal.
+function Base.hash(d::Decimal{P,S}, seed::UInt) where {P,S}
+    # However many zeros there are at the end.
+    abs(S) <= MOST_SCALE - 100 && return hash(Rational(d), seed)
+    unscaled, scale = BigInt(d.unscaled), Int(S)
+    unscaled == 0 && return hash(0, seed)
+    while rem(unscaled, 10) == 0
+        unscaled, scale = div(unscaled, 10), scale - 1
+    end
+    abs(scale) > MOST_SCALE && return hash(unscaled, hash(scale, hash(:Decimal, seed)))
+    return hash(scale > 0 ? unscaled // big(10)^scale : unscaled * big(10)^-scale // big(1), seed)
+end
 
 # Zeros that would be written rather than said.
 const MOST_ZEROS = 100

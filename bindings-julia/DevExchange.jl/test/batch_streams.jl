@@ -118,6 +118,27 @@ Base.showerror(::IO, ::Unshown) = error("no")
     s[] = BatchStream(() -> (busy[] = refused(() -> next!(s[]), DX.DEVX_BUSY); numbered(4)), NUMBERED)
     @test taken(next!(s[])) == 4 && busy[]
     close(s[])
+    # Nor is a stream moved while its source is at work, on this task or another one; and it is as before then.
+    for T in (ArrowArrayStream, ArrowDeviceArrayStream)
+        out = Ref(T())
+        s[] = BatchStream(() -> (busy[] = refused(() -> export_move(s[], out), DX.DEVX_BUSY); numbered(4)), NUMBERED)
+        @test taken(next!(s[])) == 4 && busy[] && out[].release == C_NULL
+        export_move(s[], out)
+        @test !isopen(s[])
+        arrow_release(out)
+        begun, go_on = Channel{Nothing}(1), Channel{Nothing}(1)
+        s[] = BatchStream(() -> (put!(begun, nothing); take!(go_on); numbered(5)), NUMBERED)
+        asking = @async next!(s[])
+        take!(begun)
+        @test refused(() -> export_move(s[], out), DX.DEVX_BUSY) && isopen(s[])
+        put!(go_on, nothing)
+        @test taken(fetch(asking)) == 5
+        close(s[])
+        # Closed meanwhile.
+        s[] = BatchStream(() -> (close(s[]); busy[] = refused(() -> export_move(s[], out), DX.DEVX_CLOSED); numbered(6)),
+            NUMBERED)
+        @test taken(next!(s[])) == 6 && busy[] && !isopen(s[])
+    end
     # What cannot be: nothing is taken.
     called[] = 0
     release() = called[] += 1

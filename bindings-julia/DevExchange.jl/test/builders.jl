@@ -123,6 +123,85 @@ end
     close(b)
     with_logger(drain, NullLogger())
     @test called == [:released] && DX.release_failures() == failures + 1 && nothing_left()
+    # Nor does one that is interrupted; the interrupt comes afterwards, and counts once.
+    empty!(called)
+    interrupted = ArrayBuilder("a", "l", 1, (nothing, [1]); release=() -> throw(InterruptException()))
+    b = Batch([interrupted, one("l", 1, (nothing, [1])), one("l", 1, (nothing, [2]))])
+    close(b)
+    @test_throws InterruptException drain()
+    @test called == [:released, :released] && DX.release_failures() == failures + 2 && nothing_left()
+
+    # What has a release is for one place in one batch; if that is refused, it may be used again.
+    empty!(called)
+    x, plain = one("l", 1, (nothing, [1])), numbers([1])
+    list = ArrayBuilder("list", "+l", 1, (nothing, Int32[0, 1]); children=[x])
+    status, text = DX.DEVX_INVALID_ARGUMENT, "array \"x\" is in the tree twice, or in a batch already"
+    @test refused(() -> Batch([x, x]), status, text) && refused(() -> Batch([list, list]), status, text)
+    @test refused(() -> Batch([x, numbers(Int[])]), DX.DEVX_INVALID_LENGTH)
+    b = Batch([plain, list, plain])
+    @test refused(() -> Batch(x), status, text) && refused(() -> Batch([list]), status, text)
+    c = Batch([plain])
+    foreach(close, (b, c))
+    drain()
+    @test called == [:released] && refused(() -> Batch(x), status, text) && nothing_left()
+end
+
+# Formats with the buffers of two elements, and one (from 0 on) that does not do with a byte less.
+const SIZED = Tuple{String,Vector{Any},Int}[]
+sized(k, buffers, formats...) = foreach(format -> push!(SIZED, (format, buffers, k)), formats)
+sized(1, Any[nothing, zeros(UInt8, 2)], "c", "C", "w:1")
+sized(1, Any[nothing, zeros(UInt8, 4)], "s", "S", "e")
+sized(1, Any[nothing, zeros(UInt8, 6)], "w:3")
+sized(1, Any[nothing, zeros(Int32, 2)], "i", "I", "f", "tdD", "tts", "ttm", "tiM", "d:9,2,32")
+sized(1, Any[nothing, zeros(Int64, 2)], "l", "L", "g", "tdm", "ttu", "ttn", "tss:", "tsn:UTC", "tDs", "tiD", "d:9,2,64")
+sized(1, Any[nothing, zeros(UInt8, 32)], "tin", "d:38,2", "d:38,2,128")
+sized(1, Any[nothing, zeros(UInt8, 64)], "d:76,2,256")
+sized(1, Any[nothing, [0xff]], "b")
+sized(0, Any[[0xff], [1, 2]], "l")
+sized(0, Any[[0xff]], "+s", "+w:1")
+sized(1, Any[nothing, zeros(Int32, 3), UInt8[]], "u", "z")
+sized(1, Any[nothing, zeros(Int64, 3), UInt8[]], "U", "Z")
+sized(1, Any[nothing, zeros(UInt8, 32), Int64[]], "vu", "vz")
+sized(4, Any[nothing, zeros(UInt8, 32), UInt8[], UInt8[], zeros(Int64, 2)], "vu")
+sized(1, Any[nothing, zeros(Int32, 3)], "+l")
+sized(1, Any[nothing, zeros(Int64, 3)], "+L")
+sized(1, Any[nothing, zeros(Int32, 2), zeros(Int32, 2)], "+vl")
+sized(2, Any[nothing, zeros(Int32, 2), zeros(Int32, 2)], "+vl")
+sized(2, Any[nothing, zeros(Int64, 2), zeros(Int64, 2)], "+vL")
+sized(0, Any[zeros(Int8, 2), zeros(Int32, 2)], "+ud:0")
+sized(1, Any[zeros(Int8, 2), zeros(Int32, 2)], "+ud:0")
+sized(0, Any[zeros(Int8, 2)], "+us:0")
+
+@testset "builders: the size of arrays" begin
+    for (format, buffers, k) in SIZED
+        children = startswith(format, '+') ? [numbers([1, 2])] : ArrayBuilder[]
+        array(buffers; keywords...) = ArrayBuilder("x", format, 2, buffers; children=children, keywords...)
+        # Just enough; one byte too few; as many, but for elements further behind.
+        close(Batch(array(buffers)))
+        bytes = unsafe_wrap(Array, Ptr{UInt8}(pointer(buffers[k+1])), sizeof(buffers[k+1]))
+        short = copy(buffers)
+        short[k+1] = bytes[1:end-1]
+        @test refused(() -> Batch(array(short)), DX.DEVX_INVALID_BUFFERS,
+            "array \"x\": buffers[$k] has $(length(bytes) - 1) bytes: offset and length 2 of format \"$format\" take " *
+            string(length(bytes)))
+        @test refused(() -> Batch(array(buffers; offset=1000)), DX.DEVX_INVALID_BUFFERS, "offset and length 1002")
+    end
+    @test refused(() -> Batch(ArrayBuilder("x", "l", 9, (trues(8), ones(Int, 9)))), DX.DEVX_INVALID_BUFFERS,
+        "buffers[0] has 1 bytes", "take 2")
+    # What is below; by a schema, too; lengths that cannot be are refused as such.
+    s = Schema([list_field("l", Field("i", "c"; dictionary=Field("v", "i")))])
+    nodes(values) = [Node(1, (nothing,)), Node(1, (nothing, Int32[0, 1])), Node(1, (nothing, Int8[0])),
+        Node(2, (nothing, values))]
+    b = Batch(s, nodes(Int32[1, 2]))
+    @test b["l"][1] == [1]
+    close(b)
+    @test refused(() -> Batch(s, nodes(Int32[1])), DX.DEVX_INVALID_BUFFERS, "array \"v\": buffers[1] has 4 bytes", "8")
+    close(s)
+    @test refused(() -> Batch(ArrayBuilder("x", "i", typemax(Int), (nothing, Int32[1]))), DX.DEVX_INVALID_BUFFERS)
+    b = Batch(ArrayBuilder("x", "u", 0, (nothing, Int32[], UInt8[])))
+    @test isempty(root(b))
+    close(b)
+    @test nothing_left()
 end
 
 @testset "builders: batches of batches" begin

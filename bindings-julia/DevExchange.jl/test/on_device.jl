@@ -33,11 +33,13 @@ function tensors_there_and_back()
     ok &= read!(zeros(Float32, 2, 2), v, s) == a[1:2, [1, 4]]
     flags = copy_to([true false; false true], GPU, s)
     ok &= read!(zeros(Bool, 2, 2), flags, s) == [true false; false true]
+    flag = copy_to(fill(true), GPU, s)
+    ok &= read!(fill(false), flag, s)[] === true
     none = copy_to(zeros(0, 3), GPU, s)
     ok &= size(read!(zeros(0, 3), none, s)) == (0, 3)
     legacy = import_dlpack_legacy(export_share_legacy(c; stream=s); stream=s)
     ok &= read!(zeros(Float32, 2, 2), legacy, s) == a[1:2, [1, 4]]
-    foreach(close, (u, host, c, v, flags, none, legacy))
+    foreach(close, (u, host, c, v, flags, flag, none, legacy))
     close(s)
     close(other)
     return ok && !isopen(s)

@@ -68,6 +68,18 @@ orders(n) = n == 0 ? [Int[]] : [insert!(copy(o), k, n) for o in orders(n - 1) fo
     @test nothing_left()
 end
 
+@testset "ownership: nothing behind it" begin
+    # As closed as a handle can be.
+    s = Schema(DX.Handle{DX.TAG_SCHEMA}(C_NULL))
+    t = Tensor{Int,1}(DX.Handle{DX.TAG_TENSOR}(C_NULL), C_NULL, (1,), (1,), 0, DX.CPU)
+    @test !isopen(s) && sprint(show, s) == "Schema (closed)" && refused(() -> root(s), DX.DEVX_CLOSED, "schema")
+    for f in (t -> t[1], t -> t[1] = 2, pointer, share, export_share, export_move, copy)
+        @test refused(() -> f(t), DX.DEVX_CLOSED, "tensor")
+    end
+    foreach(close, (s, t))
+    @test nothing_left()
+end
+
 @testset "ownership: moves that fail" begin
     # What another task closes meanwhile is closed.
     called = Ref(0)

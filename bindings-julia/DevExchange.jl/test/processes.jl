@@ -164,6 +164,27 @@ end
         """
     output, ended = run_julia(`--threads=1 -e $program`)
     @test ended && endswith(output, "true 0 true\n")
+    # Nothing that a package makes while it is precompiled gets into its cache, from which it would come without memory.
+    mktempdir() do directory
+        write(joinpath(directory, "AtTopLevel.jl"), """
+            module AtTopLevel
+            using DevExchange
+            const DX = DevExchange
+            said(f) = try (f(); "made") catch e sprint(showerror, e) end
+            const ANSWERS = map(said, (() -> Schema([Field("x", "g")]), () -> allocate(Float64, 3, DX.CPU),
+                () -> allocate_shared(Float64, 3), () -> host_only_manager(), () -> pool_manager(),
+                () -> Tensor([1.0]), () -> Batch((x=[1],)), () -> Batch([ArrayBuilder("x", "n", 1)]),
+                () -> import_schema(Ref(ArrowSchema())), () -> import_arrow(Ref(ArrowArray()), Ref(ArrowSchema())),
+                () -> DeviceStream(DX.cuda(0)), () -> AsyncReader(), () -> IpcServer("x"), () -> MemoryManager(r -> nothing)))
+            end
+            """)
+        program = "push!(LOAD_PATH, $(repr(directory))); using AtTopLevel; foreach(println, AtTopLevel.ANSWERS)"
+        output, ended = run_julia(program; JULIA_DEPOT_PATH=join([directory; DEPOT_PATH], ':'))
+        answers = filter(line -> occursin("DEVX_UNSUPPORTED", line), split(output, '\n'))
+        ok = ended && length(answers) == 14 && all(line -> occursin("`__init__`", line), answers)
+        ok || println(output)
+        @test ok
+    end
     # Libraries that are not there.
     output, ended = run_julia("using DevExchange"; DEVEXCHANGE_LIBRARY_DIR=tempdir())
     @test !ended && occursin("libdevexchange", output) && occursin("was not found", output) &&

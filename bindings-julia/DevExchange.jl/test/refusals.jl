@@ -226,6 +226,32 @@ end
     @test refused(() -> Batch((x=Real[1, 2.5],)), DX.DEVX_UNSUPPORTED, "one concrete type")
     @test refused(() -> Batch((x=[1//2],)), DX.DEVX_UNSUPPORTED, "eltype $(Rational{Int})", "as `NamedTuple`s")
     @test refused(() -> Batch((x=['a'],)), DX.DEVX_UNSUPPORTED, "eltype Char", "convert it")
+    # By the column and where in it, not by what is within.
+    for (bad, place) in ([Any[1]] => "x.item", [(a=1, b='a')] => "x.b", [[(b='a',)]] => "x.item.b", [('a', 'b')] => "x.item",
+            [Dict("a" => 'b')] => "x.value", RunEndVector(['a']) => "x.values")
+        @test refused(() -> Batch((x=bad,)), DX.DEVX_UNSUPPORTED, "column \"$place\": eltype ")
+        bad isa RunEndVector || @test refused(() -> Field("x", eltype(bad)), DX.DEVX_UNSUPPORTED, "column \"$place\": ")
+    end
+    @test refused(() -> Batch((x=Union{Int,Char}[1],)), DX.DEVX_UNSUPPORTED, "column \"x.")
+    @test refused(() -> Batch((x=[[Date(10^8)]],)), DX.DEVX_OUT_OF_RANGE, "column \"x.item\"")
+    @test refused(() -> Batch((x=[(a=1,), (a="x",)],)), DX.DEVX_UNSUPPORTED, "column \"x\": eltype NamedTuple{(:a,)",
+        "one concrete type")
+    # The keys of a map are never null.
+    @test refused(() -> Batch((x=[Dict(missing => 1, "a" => 2)],)), DX.DEVX_UNSUPPORTED, "column \"x\"", "key missing")
+    b = Batch((x=[Dict{Union{Missing,String},Int}("a" => 2)],))
+    @test b[:x][1] == Dict("a" => 2) && !DX.nullable(children(children(b[:x])[1])[1])
+    close(b)
+    # What is no name, no column, no metadata.
+    status = DX.DEVX_INVALID_ARGUMENT
+    @test refused(() -> Batch(Dict(1 => [1])), status, "the name 1") && refused(() -> Batch(1 => [1]), status, "the name 1")
+    @test refused(() -> Batch(Any["a" => [1], 2]), status, "given as 2", "pair")
+    b = Batch([])
+    @test size(b) == (0, 0)
+    close(b)
+    for bad in ("ab" => "cd", Dict("a" => 1), ["a"], "ab", [("a", "b", "c")])
+        @test refused(() -> Batch((x=[1],); metadata=bad), status, "metadata has ", "pairs of texts")
+    end
+    @test Field("x", "i"; metadata=(a="b",) |> pairs).metadata == ["a" => "b"]
     for bad in (5, "text", Dict("a" => 1), [1 2; 3 4], nothing)
         @test refused(() -> Batch((a=[1], x=bad)), DX.DEVX_INVALID_ARGUMENT, "column \"x\" is a $(typeof(bad))", "a vector")
     end
@@ -269,6 +295,7 @@ end
     @test refused(() -> DX.initialize(host, 1 << 40), DX.DEVX_OUT_OF_RANGE, "device_id is $(1 << 40)")
     @test refused(() -> DX.cuda(1 << 40), DX.DEVX_OUT_OF_RANGE, "id is $(1 << 40)")
     @test refused(() -> device_count(1 << 40), DX.DEVX_OUT_OF_RANGE, "device_type is $(1 << 40)")
+    @test refused(() -> Field("x", "i"; flags=large), DX.DEVX_OUT_OF_RANGE, "flags is $large")
     @test refused(() -> AsyncReader(limit=large), DX.DEVX_OUT_OF_RANGE, "limit is $large")
     @test refused(() -> DX.request(reader, large), DX.DEVX_OUT_OF_RANGE, "n is $large")
     @test refused(() -> export_share(own; max_version=(-1, 0)), DX.DEVX_OUT_OF_RANGE, "max_version[1] is -1")

@@ -277,5 +277,77 @@ end
     @test !Base.mightalias(part, 1:3) && !Base.mightalias(Tensor(Int[]), a)
     # Of a view, the whole array counts.
     @test Base.mightalias(view(a, 6:6), part) && !Base.mightalias(view(part, 1:1), copy(a))
+    # Whatever tensors are wrapped in, on either side; these two meet.
+    lines = (view(a, 1:4), view(a, 2:5))
+    square_of(t) = reshape(t, 2, 2)
+    wraps = [t -> PermutedDimsArray(square_of(t), (2, 1)), t -> transpose(square_of(t)), t -> square_of(t)',
+        square_of, t -> reinterpret(Int64, t), t -> view(PermutedDimsArray(square_of(t), (2, 1)), :, :),
+        t -> reshape(view(square_of(t), 2:-1:1, :), 4), t -> PermutedDimsArray(transpose(square_of(t)), (2, 1))]
+    for wrap in wraps, (to, from) in (lines, reverse(lines)), mixed in 1:3
+        a .= 1:6
+        t, u = Tensor(to), Tensor(from)
+        # Tensors on both sides, or on one.
+        target, source = wrap(mixed == 2 ? to : t), wrap(mixed == 3 ? from : u)
+        # Of what Julia has itself it does not always see that.
+        mixed == 2 && target isa PermutedDimsArray && (target = wrap(t))
+        mixed == 3 && (source = reshape(from, size(target)))
+        wanted = collect(source)
+        target .= source
+        @test target == wanted
+        foreach(close, (t, u))
+    end
+    a .= 1:6
+    t = Tensor(reshape(a, 2, 3))
+    PermutedDimsArray(view(t, :, 1:2), (2, 1)) .= view(t, :, 2:3)
+    @test a == [3, 5, 4, 6, 5, 6]
+    x = view(t, :, 1:2)
+    x .= PermutedDimsArray(view(reshape(a, 2, 3), :, 1:2), (2, 1))
+    @test a == [3, 4, 5, 6, 5, 6]
+    close(t)
     foreach(close, tensors)
+end
+
+# Closes a tensor, or what it is given, when it becomes a number.
+struct Closing
+    tensor::Tensor
+end
+Base.convert(::Type{Float64}, c::Closing) = (close(c.tensor); 1.0)
+
+# An element type of its own, rightly and wrongly.
+struct Pixel
+    r::UInt8
+    g::UInt8
+    b::UInt8
+end
+struct Wrong
+    x::UInt16
+end
+DX.dtype(::Type{Pixel}) = DLDataType(DX.kDLUInt, 8, 3)
+DX.dtype(::Type{Wrong}) = DLDataType(DX.kDLUInt, 8, 1)
+
+@testset "tensors: elements of a user's own" begin
+    t = allocate(Float64, 2, DX.CPU)
+    @test refused(() -> t[1] = Closing(t), DX.DEVX_CLOSED, "tensor") && !isopen(t)
+    @test round_trip([RawElement{0x04,0x10,UInt16}(7)]) && round_trip([RawElement{0x00,0x04,UInt8}(7)])
+    t = Tensor([Pixel(1, 2, 3)])
+    u = import_dlpack(export_share(t))
+    @test u[1] === (0x01, 0x02, 0x03)
+    foreach(close, (t, u))
+    # The consumer goes by what the element type says of its size.
+    status = DX.DEVX_INVALID_DTYPE
+    @test refused(() -> Tensor([RawElement{4,16,UInt64}(1)]), status, "8 bytes", "bits 16, lanes 1", "2 bytes")
+    @test refused(() -> Tensor([RawElement{0,4,UInt16}(1)]), status, "2 bytes", "bits 4")
+    @test refused(() -> Tensor([(RawElement{0,4,UInt8}(1), RawElement{0,4,UInt8}(2))]), status, "lanes 2")
+    @test refused(() -> Tensor([Wrong(1)]), status, "Wrong, of 2 bytes", "1 bytes")
+    @test refused(() -> allocate(Wrong, 3, DX.CPU), status) && refused(() -> Tensor(Ptr{Wrong}(8), (1,)), status)
+    for T in (RawElement{4,256,UInt8}, RawElement{-1,8,UInt8}, RawElement{:x,8,UInt8}, RawElement{4,0,UInt8})
+        @test refused(() -> DX.dtype(T), status, "eltype is $T") && refused(() -> Tensor(Ptr{T}(8), (1,)), status)
+    end
+    # Arrays without dimensions, from either order into the other.
+    @test DX.row_major(falses())[] === false && DX.reversed!(trues(), fill(false))[] === false
+    @test DX.write_protected(1:3) && DX.write_protected(reshape(1:4, 2, 2)) && !DX.write_protected([1])
+    t = Tensor([1, 2])
+    @test refused(() -> read!(1:2, t, 1), DX.DEVX_READ_ONLY, "UnitRange")
+    close(t)
+    @test nothing_left()
 end

@@ -92,7 +92,8 @@ end
             type_ids(c) == [5, 100] && [type_id(c, k) for k in 1:4] == [5, 100, 5, 100] && length(children(c)) == 2 &&
             DX.text(c, 4) == "\"cd\""
     end
-    sparse = array("+us:1,0", 2, (Int8[0, 1, 0],); children=[numbers([6, 7, 8, 9]; offset=1),
+    sparse = array("+us:1,0", 2, (Int8[0, 1, 0],); children=[
+        ArrayBuilder("item", Int64, 3, (nothing, [6, 7, 8, 9]); offset=1),
         ArrayBuilder("b", "b", 3, (nothing, UInt8[0b101]))])
     @test comes_back(c -> same(c, [8, true]) && same(children(c)[1], [8, 9]), sparse)
     # Within lists and structs, each with an offset.
@@ -312,4 +313,32 @@ end
     @test refused(() -> root(b)[1], DX.DEVX_OUT_OF_RANGE, "value is $(typemin(Int64))")
     close(b)
     @test nothing_left()
+end
+
+@testset "types: decimals of any scale" begin
+    # A schema may say so: nothing is computed with so many digits.
+    huge(x, scale=-2_000_000_000) = Decimal{38,scale,Int128}(x)
+    tiny(x) = huge(x, 2_000_000_000)
+    a = huge(1)
+    b = Batch([ArrayBuilder("d", "d:38,-2000000000", 1, (nothing, Int128[1]))])
+    @test b[:d][1] == a && b[:d][1] != 5 && allunique([b[:d][1], tiny(1)])
+    close(b)
+    @test a > 5 && a > 1e300 && a > big(10)^5 && a > 7 // 2 && a != Inf && a < Inf && huge(-1) > -Inf && huge(-1) < -1e300
+    @test isless(a, NaN) && !isless(NaN, a) && a != NaN && huge(-1) < 0 && -5 < a && a > π
+    @test 0 < tiny(1) < 1e-300 && tiny(-1) < 0 && tiny(7) < 1 // big(10)^40 && tiny(-1) > -1e-300
+    @test tiny(0) == 0 == huge(0) && tiny(0) == huge(0) && !isless(tiny(0), 0.0) && hash(tiny(0)) == hash(0)
+    @test a == huge(10, -1_999_999_999) && hash(a) == hash(huge(10, -1_999_999_999)) && a < huge(11, -1_999_999_999)
+    @test sort([a, tiny(1), huge(-1), huge(0)]) == [huge(-1), huge(0), tiny(1), a]
+    @test Float64(a) == Inf && Float64(huge(-3)) == -Inf && Float64(tiny(5)) === 0.0 && Float32(tiny(-5)) === -0.0f0
+    @test Float64(huge(0)) === 0.0 && BigFloat(a) == BigFloat(10)^2_000_000_000
+    @test a < 2 * BigFloat(10)^2_000_000_000 && a > BigFloat(10)^2_000_000_000 / 2 && tiny(2) > BigFloat(10)^-2_000_000_000
+    # What is not beyond everything compares as the same number of Julia's does, on both sides of the border.
+    for scale in (9_950, 10_000, 10_001, 20_000)
+        x, ten = huge(12, -scale), 12 * big(10)^scale
+        @test x == ten && x > ten - 1 && x < ten + 1 && huge(12, scale) == 12 // big(10)^scale && x != big(10)^scale
+        @test hash(x) == hash(huge(120, 1 - scale)) && x == huge(120, 1 - scale) && isless(x, huge(121, 1 - scale))
+    end
+    @test hash(huge(1, -9_990)) == hash(big(10)^9_990) && hash(huge(10, 9_950)) == hash(1 // big(10)^9_949)
+    c(x, scale=2) = Decimal{9,scale,Int32}(x)
+    @test c(150) == 1.5 == c(15, 1) && c(-150) < c(-14, 1) < c(-139) && hash(c(150)) == hash(1.5) && c(0) == c(0, -3)
 end
