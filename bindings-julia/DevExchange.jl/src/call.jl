@@ -53,9 +53,11 @@ function asked_through(hand_over, make, record::Ref, object, release, patience::
 end
 
 # Answers a question to the object with this number, on a thread of Julia's.
-function serve(number::UInt64, call::Ptr{Call})
+serve(number::UInt64, call::Ptr{Call}) = respond(deliver_now_and_then, number, call)
+
+function respond(before, number::UInt64, call::Ptr{Call})
     try
-        deliver_now_and_then()
+        before()
         reply(lock(() -> ROOTS[number].object, ROOTS_LOCK), call)
         return DEVX_OK
     catch e
@@ -104,7 +106,8 @@ function answer_request(request, number, call)
         asked = Base.unsafe_convert(Ptr{Call}, call)
         status = DEVX_CALLBACK
         try
-            status = serve(number, asked)
+            # Without delivering what is due, as others do: a release may wait for whoever asks.
+            status = respond(() -> nothing, number, asked)
         finally
             # Also if an interrupt comes: somebody waits for as long as it takes.
             waited_for =

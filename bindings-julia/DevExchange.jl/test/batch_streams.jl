@@ -202,6 +202,8 @@ end
     # A release that waits for a thing holds up other releases, but nobody who asks or is woken: also if it is for those
     # that it waits.
     gate, released = Channel{Int}(1), Int[]
+    # The turn in which who is asked on a thread of Julia's would release first.
+    DX.DELIVERY_TURNS[] = 0
     close(Tensor([1.0]; release=() -> push!(released, take!(gate))))
     close(Tensor([2.0]; release=() -> push!(released, 2)))
     p = puller(BatchStream(NUMBERED, (numbered(k) for k in 1:10); patience=10))
