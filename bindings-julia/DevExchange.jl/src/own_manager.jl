@@ -89,11 +89,12 @@ function reply(m::ManagerFunctions, call::Ptr{Call})
     device_id = Int(request.device_id)
     if operation == CALL_ALLOCATE
         deliver_if_idle()
-        give_memory(call, Base.invokelatest(m.allocate, MemoryRequest(request)))
+        give_memory(call, Base.invokelatest(m.allocate, MemoryRequest(request)), request.stream)
     elseif operation == CALL_PIN
         address, bytes = argument(call, :address), Int(request.bytes)
         unpin = Base.invokelatest(m.pin, device_id, address, bytes, request.host_flags)
-        give_memory(call, (address, DLDevice(kDLCUDAHost, 0), unpin))
+        # In the order of no stream.
+        give_memory(call, (address, DLDevice(kDLCUDAHost, 0), unpin), -1)
     elseif operation == CALL_MEMORY_INFO
         info = parts_of(Base.invokelatest(m.memory_info, device_id), "(free_bytes, total_bytes)", 2)
         answer!(call, :info, DevxMemoryInfo(info...))
@@ -115,10 +116,10 @@ function reply(m::ManagerFunctions, call::Ptr{Call})
     return nothing
 end
 
-function give_memory(call, given)
+function give_memory(call, given, stream)
     address, device, release = parts_of(given, "(address, device, release)", 3)
     release === nothing || check_callable(release, "release")
-    release = on_held_stream(release, argument(call, :request).stream)
+    release = on_held_stream(release, stream)
     try
         place, on = Ptr{Cvoid}(address), device::DLDevice
         give(owner) = answer!(call, :memory, DevxMemory(place, on.device_type, on.device_id, owner))
