@@ -67,8 +67,8 @@ or written as long as the batch is used, and are kept alive that long. Then `rel
 task of this module.
 
 Throws `DEVX_UNSUPPORTED` for elements without a type in Arrow and for maps with a key that is missing,
-`DEVX_INVALID_ARGUMENT` for what is no vector, no name or no metadata, `DEVX_OUT_OF_RANGE` for dates and months that their type has no room for, `DEVX_INVALID_LENGTH` for columns of different
-length, with the name of the column.
+`DEVX_INVALID_ARGUMENT` for what is no vector, no name or no metadata, `DEVX_OUT_OF_RANGE` for dates and months that
+their type has no room for, `DEVX_INVALID_LENGTH` for columns of different length, with the name of the column.
 """
 Batch(columns::NamedTuple; keywords...) = batch_of(pairs(columns); keywords...)
 Batch(columns::Pair...; keywords...) = batch_of(columns; keywords...)

@@ -219,11 +219,14 @@ function take_out(events)
 end
 
 # All of them, also if an interrupt comes.
-function deliver_each(tokens)
+deliver_each(tokens) = for_each_of_all(token -> deliver(() -> token), tokens)
+
+# As `foreach`, to the end: an interrupt that one of them throws is thrown after the last.
+function for_each_of_all(f, things)
     interrupt = nothing
-    for token in tokens
+    for thing in things
         try
-            deliver(() -> token)
+            f(thing)
         catch e
             interrupt = e
         end
@@ -350,18 +353,7 @@ end
 
 (r::Releases)() = call_release(r)
 
-function call_release(r::Releases)
-    interrupt = nothing
-    for release in r.functions
-        try
-            call_release(release)
-        catch e
-            interrupt = e
-        end
-    end
-    interrupt === nothing || throw(interrupt)
-    return nothing
-end
+call_release(r::Releases) = for_each_of_all(call_release, r.functions)
 
 tracing() = get(ENV, "DEVEXCHANGE_TRACE", "0") != "0"
 

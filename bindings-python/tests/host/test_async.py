@@ -880,7 +880,8 @@ def test_consumer_that_waits_for_a_thread_in_python():
     assert consumer.threads == {threading.get_ident()}
 
 
-def test_one_call_of_the_consumer_at_a_time():
+def within_a_callback():
+    """A consumer whose callback runs on a thread of its writer until `go_on` is set."""
     entered, go_on = threading.Event(), threading.Event()
 
     def during():
@@ -892,6 +893,11 @@ def test_one_call_of_the_consumer_at_a_time():
     writer.start(SCHEMA)
     thread = thread_of(writer.send, batch(1))
     assert entered.wait(PATIENCE)
+    return consumer, writer, thread, go_on
+
+
+def test_one_call_of_the_consumer_at_a_time():
+    consumer, writer, thread, go_on = within_a_callback()
     for call in [lambda: writer.send(batch(2)), writer.finish, lambda: writer.fail(5, "no")]:
         with pytest.raises(devexchange.Failed, match="a callback of the consumer's is running") as busy:
             call()
@@ -913,17 +919,7 @@ def test_one_call_of_the_consumer_at_a_time():
 
 
 def test_writer_closed_while_it_calls_ends_after_that():
-    entered, go_on = threading.Event(), threading.Event()
-
-    def during():
-        entered.set()
-        assert go_on.wait(PATIENCE)
-
-    consumer = Consumer(during=during)
-    writer = AsyncWriter(consumer.address)
-    writer.start(SCHEMA)
-    thread = thread_of(writer.send, batch(1))
-    assert entered.wait(PATIENCE)
+    consumer, writer, thread, go_on = within_a_callback()
 
     async def close():
         task = asyncio.create_task(writer.ready())
