@@ -13,6 +13,7 @@ import nanoarrow
 import pyarrow
 import pyarrow.dataset
 import pytest
+from structs import wait_until
 
 import devexchange
 from devexchange import BatchStream, from_arrow
@@ -87,6 +88,9 @@ def test_generator_is_asked_on_a_thread_of_the_consumers():
     assert sorted(table["n"].to_pylist()) == list(range(50))
     assert threading.main_thread() not in source.threads
     assert source.ended == 1
+    del reader, table
+    # The consumer's threads let go of the last batches, too.
+    wait_until(lambda: devexchange.outstanding() == 0)
 
 
 @pytest.mark.parametrize("how", ["closed", "dropped", "never asked", "foreign", "foreign, on a thread", "capsule"])
