@@ -289,7 +289,7 @@ final class HeapScenario {
             SMALL[i] = SMALL[i] == null ? new byte[0] : SMALL[i];
         }
         LARGE[0] = null;
-        for (int bytes = 1 << 18; bytes >= 1; bytes /= 64) {
+        for (int bytes = 1 << 12; bytes >= 1; bytes >>= 12) {
             try {
                 while (true) {
                     LARGE[0] = new Object[] {LARGE[0], new byte[bytes]};
