@@ -1,6 +1,6 @@
 //! Values as Python has them.
 
-use devexchange_core::abi::types::DEVX_UNSUPPORTED;
+use devexchange_core::abi::types::{DEVX_OUT_OF_RANGE, DEVX_UNSUPPORTED};
 use devexchange_core::arrow::{TimeUnit, Type, Value};
 use devexchange_core::{Column, Element, Error as CoreError};
 use pyo3::exceptions::PyOverflowError;
@@ -110,11 +110,29 @@ fn integer<'py>(py: Python<'py>, column: Column<'_>, value: i64) -> Result<Bound
     Ok(match column.ty() {
         Type::Date32 => DATE.make(py, epoch)?.add(span(py, value, 86_400_000_000)?)?,
         Type::Date64 => DATE.make(py, epoch)?.add(span(py, value, 1000)?)?,
-        Type::Time(unit) => DATETIME.make(py, epoch)?.add(microseconds(py, value, unit)?)?.call_method0("time")?,
+        Type::Time(unit) => {
+            require_of_day(column, value, unit)?;
+            DATETIME.make(py, epoch)?.add(microseconds(py, value, unit)?)?.call_method0("time")?
+        }
         Type::Timestamp(unit) => timestamp(py, column.field().timezone(), &microseconds(py, value, unit)?)?,
         Type::Duration(unit) => microseconds(py, value, unit)?,
         _ => value.into_pyobject(py).map_err(PyErr::from)?.into_any(),
     })
+}
+
+/// Refuses what no clock shows: past midnight, Python would take it for a time of the next day.
+fn require_of_day(column: Column<'_>, value: i64, unit: TimeUnit) -> Result<()> {
+    let of_second = match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+    };
+    if (0..86_400 * of_second).contains(&value) {
+        return Ok(());
+    }
+    let (name, ty) = (column.field().name(), column.ty());
+    refuse!(DEVX_OUT_OF_RANGE, "column {name:?}: the value is {value}, a {ty}: no time of day")
 }
 
 /// Says which date, time or span it is that Python cannot show.

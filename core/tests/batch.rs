@@ -308,6 +308,17 @@ fn dictionaries_hang_below_their_indices() {
     let read = |row| kind.dictionary_index(row).and_then(|index| words.text(index));
     assert_eq!([0, 1, 2].map(|row| read(row).unwrap()), ["rain", "sun", "rain"]);
     assert_eq!(read(3).unwrap_err().status(), DEVX_OUT_OF_RANGE);
+
+    // An index that no int64 holds.
+    static BEYOND: [u64; 1] = [u64::MAX];
+    let schema =
+        Schema::new(&[FieldDesc { has_dictionary: true, ..FieldDesc::new(c"kind", c"L") }, FieldDesc::new(c"", c"u")])
+            .unwrap();
+    let nodes = [NodeDesc { length: 1, null_count: 0, offset: 0, buffers: &[null(), address(&BEYOND)] }, nodes[2]];
+    // SAFETY: as above.
+    let batch = unsafe { Batch::from_raw_parts(&schema, Device::CPU, &nodes, Owner::none()) }.unwrap();
+    let error = batch.root().dictionary_index(0).unwrap_err();
+    assert_eq!(error.message(), "row 0 is index 18446744073709551615 of a dictionary of 2");
 }
 
 #[test]

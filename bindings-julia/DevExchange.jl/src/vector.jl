@@ -32,7 +32,10 @@ function enter_run(c::Column{T}, i, run) where {T}
     l, offset = c.layout, Int(c.record.offset)
     GC.@preserve c begin
         run <= l.count || throw(no_run(l, offset + i - 1))
-        last = min(run_end(l, run) - offset, length(c))
+        stop = run_end(l, run)
+        stop >= offset + i || throw(bad_data(
+            "run $run ends at $stop, and the ones before it at $(offset + i - 1): run ends have to grow"))
+        last = min(stop - offset, length(c))
         x = value_of_run(l, run)::T
         return x, (i + 1, run, last, x)
     end

@@ -139,6 +139,11 @@ end
     @test root(b)[1:2] == [5, 6] && refused(() -> root(b)[3], DX.DEVX_INVALID_BUFFERS, "index 2", "2 runs")
     @test refused(() -> collect(root(b)), DX.DEVX_INVALID_BUFFERS, "2 runs")
     close(b)
+    for (last, ends) in ((3, Int32[5, 3, 10]), (2, Int32[2, 2, 4]))
+        b = Batch(ArrayBuilder("x", "+r", ends[3]; children=[numbers(ends; nullable=false), numbers([5, 6, 7])]))
+        @test refused(() -> collect(root(b)), DX.DEVX_INVALID_BUFFERS, "run 2 ends at $last", "before it at $(ends[1])")
+        close(b)
+    end
     @test comes_back(isempty, ArrayBuilder("x", "+r", 0; children=[numbers(Int32[]; nullable=false), numbers(Int[])]))
     # In lists, of lists, of dictionaries, and of runs.
     inner = ArrayBuilder("values", "+r", 3; children=[numbers(Int32[1, 3]; nullable=false), numbers([5, 6])])

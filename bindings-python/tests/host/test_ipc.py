@@ -153,6 +153,17 @@ def test_batches_of_all_kinds(kind):
         assert peer.run("client.batch('batch').to_pylist()") == source.to_pylist()
 
 
+def test_empty_batch_goes_on_to_arrow():
+    """Arrow C++ looks for the first offset of a list, and for the sizes of the data of views, of no rows, too."""
+    views = pyarrow.array(["longer than twelve bytes"], pyarrow.string_view())
+    assert len(views.buffers()) == 3
+    source = pyarrow.record_batch({"view": views[:0], "list": pyarrow.array([], pyarrow.list_(pyarrow.int64()))})
+    with serving(batch=source) as server, importer(server) as peer:
+        peer.run("import pyarrow; seen = pyarrow.record_batch(client.batch('batch'))")
+        assert peer.run("seen.to_pydict()") == {"view": [], "list": []}
+        assert peer.run("str(seen.schema)") == str(source.schema)
+
+
 def test_batch_with_many_columns():
     """Its description is longer than a message."""
     source = pyarrow.record_batch({f"a column with a long name and the number {i}": [i, None] for i in range(600)})

@@ -131,6 +131,18 @@ def test_interval():
     assert from_arrow(source).to_pylist() == [(1, 2, 3), None]
 
 
+@pytest.mark.parametrize("kind", [pyarrow.time32("s"), pyarrow.time32("ms"), pyarrow.time64("us"), pyarrow.time64("ns")])
+def test_time_of_no_day(kind):
+    """Python would take it for one of another day."""
+    day = 86_400 * {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}[kind.unit]
+    stored = pyarrow.array([0, day, -1], pyarrow.int32() if kind.bit_width == 32 else pyarrow.int64())
+    column = from_arrow(stored.view(kind)).root
+    assert column[0] == datetime.time(0)
+    for row, value in [(1, day), (2, -1)]:
+        with pytest.raises(OutOfRange, match=f'column "": the value is {value}, a time.*: no time of day'):
+            column[row]
+
+
 def test_time_that_python_does_not_have():
     source = pyarrow.array([1, 1000], pyarrow.timestamp("ns"))
     column = from_arrow(source).root

@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::check::read_nodes;
 use super::column::Column;
-use super::format::Type;
+use super::format::{Buffer, Buffers, Type};
 use super::schema::Schema;
 use super::tree::{self, Releases};
 use crate::abi::arrow_data::ArrowArray;
@@ -16,7 +16,7 @@ use crate::abi::types::{DevxBatchInfo, DevxNode};
 use crate::device::Device;
 use crate::error::{Error, Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
-use crate::memory::{Foreign, InOrder, Owner, Slab, TailSize, fill_in, repeated};
+use crate::memory::{Foreign, InOrder, Owner, Slab, TailSize, entry, fill_in, repeated, set_entry};
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::copy::Copied;
 use crate::runtime::cuda::reaper::Held;
@@ -87,6 +87,9 @@ pub struct NodeDesc<'a> {
     pub buffers: &'a [*const c_void],
 }
 
+/// The first offset of an array without elements: its producer need not have one, but there are consumers that look for it.
+pub(super) static NO_OFFSET: [u8; 8] = [0; 8];
+
 impl NodeDesc<'_> {
     /// From the C record.
     ///
@@ -105,6 +108,30 @@ impl NodeDesc<'_> {
         // SAFETY: the caller's contract, and an empty table is not looked at.
         let buffers = if n_buffers == 0 { &[] } else { unsafe { std::slice::from_raw_parts(node.buffers, n_buffers) } };
         Ok(Self { length: node.length, null_count: node.null_count, offset: node.offset, buffers })
+    }
+}
+
+/// The buffers of an array without elements as consumers look at them all the same: at the first offset, and at a size for
+/// each buffer of data. Returns how many buffers there are then.
+///
+/// # Safety
+/// `buffers` has `n_buffers` addresses.
+unsafe fn without_elements(buffers: *mut *const c_void, n_buffers: usize, ty: Type, device: Device) -> usize {
+    let kinds = ty.buffers();
+    // SAFETY: the caller's contract.
+    let is_null = |index| index < n_buffers && unsafe { entry(buffers, index) }.is_null();
+    match kinds {
+        Buffers::Two(Buffer::Offsets(_)) | Buffers::Three(_) if device.is_host() && is_null(1) => {
+            // SAFETY: there are more than one.
+            unsafe { set_entry(buffers, 1, NO_OFFSET.as_ptr().cast()) };
+            n_buffers
+        }
+        Buffers::Views if n_buffers > kinds.count() && is_null(n_buffers - 1) => {
+            // SAFETY: there are more than those.
+            unsafe { set_entry(buffers, kinds.count() - 1, std::ptr::null()) };
+            kinds.count()
+        }
+        _ => n_buffers,
     }
 }
 
@@ -157,11 +184,16 @@ impl Batch {
         for (node, number) in nodes.iter().zip(schema.depth_first()?) {
             // SAFETY: the tail has room for the sum of all buffers, and each node's are stored once.
             unsafe { place.copy_from_nonoverlapping(node.buffers.as_ptr(), node.buffers.len()) };
+            let n_buffers = match node.length == 0 && node.offset == 0 {
+                // SAFETY: as many were stored just now.
+                true => unsafe { without_elements(place, node.buffers.len(), schema.ty(number), device) },
+                false => node.buffers.len(),
+            };
             if let Some(array) = arrays.get_mut(number) {
                 array.length = node.length;
                 array.null_count = node.null_count;
                 array.offset = node.offset;
-                array.n_buffers = node.buffers.len() as i64;
+                array.n_buffers = n_buffers as i64;
                 array.buffers = place;
             }
             // SAFETY: as above.

@@ -552,19 +552,19 @@ impl<'a> Column<'a> {
         };
         self.require_row(row)?;
         let index = match self.ty() {
-            Type::Int(1) => self.one::<i8>(row)?.into(),
+            Type::Int(1) => i128::from(self.one::<i8>(row)?),
             Type::Int(2) => self.one::<i16>(row)?.into(),
             Type::Int(4) => self.one::<i32>(row)?.into(),
-            Type::Int(_) => self.one::<i64>(row)?,
+            Type::Int(_) => self.one::<i64>(row)?.into(),
             Type::UInt(1) => self.one::<u8>(row)?.into(),
             Type::UInt(2) => self.one::<u16>(row)?.into(),
             Type::UInt(4) => self.one::<u32>(row)?.into(),
-            _ => i64::try_from(self.one::<u64>(row)?).unwrap_or(i64::MAX),
+            _ => self.one::<u64>(row)?.into(),
         };
-        if !(0..dictionary.length).contains(&index) {
-            return refuse!(DEVX_OUT_OF_RANGE, "row {row} is index {index} of a dictionary of {}", dictionary.length);
+        match i64::try_from(index) {
+            Ok(index) if (0..dictionary.length).contains(&index) => Ok(index),
+            _ => refuse!(DEVX_OUT_OF_RANGE, "row {row} is index {index} of a dictionary of {}", dictionary.length),
         }
-        Ok(index)
     }
 
     fn one<T: Element>(self, row: i64) -> Result<T> {

@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 
-use super::batch::{Batch, NodeDesc};
+use super::batch::{Batch, NO_OFFSET, NodeDesc};
 use super::format::Buffer;
 use crate::abi::arrow_data::ArrowArray;
 use crate::device::{Device, DeviceType};
@@ -46,9 +46,6 @@ impl Room {
         place.cast()
     }
 }
-
-/// The first offset of an array without elements: its producer need not have one, but there are consumers that look for it.
-static NO_OFFSET: [u8; 8] = [0; 8];
 
 impl Batch {
     /// A copy on another device (or the same), queued on `stream`, after which it is ready; into host memory that is not
@@ -212,7 +209,6 @@ impl Batch {
             for (index, &source) in self.buffers(node).iter().enumerate() {
                 let kind = self.kind_of_buffer(node, index);
                 if let Some(Buffer::Offsets(width)) = kind
-                    && !source.is_null()
                     && self.is_without_elements(node)
                 {
                     push(&mut parts, Part { source: NO_OFFSET.as_ptr().cast(), bytes: width as usize, sizes: None })?;

@@ -402,7 +402,26 @@ fn nothing_is_read_of_an_empty_batch() {
     let copy = copy_batch(&batch).expect("copied");
     assert_eq!((copy.length(), copy.n_columns()), (0, 3));
     let exported = export_batch(&batch, Copying::IfNeeded).expect("copied");
-    import_batch(exported.descriptor(), duplicates(&exported), nobody()).expect("imported");
+    let imported = import_batch(exported.descriptor(), duplicates(&exported), nobody()).expect("imported");
+    for column in imported.columns() {
+        // SAFETY: what a consumer looks at of no elements, too.
+        assert_eq!(unsafe { column.buffers()[1].cast::<i32>().read() }, 0, "{:?}", column.field());
+    }
+}
+
+/// As consumers read the size of each data buffer that there is.
+#[test]
+fn views_of_no_rows_have_no_data() {
+    let (data, sizes) = ([0_u8; 16], [16_i64]);
+    let views = ArrayBuilder::new("v", "vu", 0);
+    let views = [std::ptr::null(), std::ptr::null(), data.as_ptr().cast(), sizes.as_ptr().cast()]
+        .into_iter()
+        .fold(views, ArrayBuilder::buffer);
+    // SAFETY: the buffers outlive the batch.
+    let batch = unsafe { views.build(Device::CPU) }.expect("a batch");
+    let exported = export_batch(&batch, Copying::IfNeeded).expect("copied");
+    let imported = import_batch(exported.descriptor(), duplicates(&exported), nobody()).expect("imported");
+    assert_eq!(imported.root().buffers(), [std::ptr::null(); 3]);
 }
 
 /// Asked for, it would take the whole machine with it.
