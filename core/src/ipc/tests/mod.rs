@@ -555,6 +555,33 @@ fn addresses_and_names_are_checked() {
     assert!(!directory.exists(), "the file of the socket is gone");
 }
 
+/// What else has the name of the socket's file by the end of the server stays.
+#[test]
+fn a_server_removes_its_own_file_only() {
+    let directory = std::env::temp_dir().join(format!("devx-ipc-own-{}", std::process::id()));
+    std::fs::create_dir(&directory).expect("a directory");
+    let path = directory.join("socket");
+    let address = path.to_str().expect("UTF-8");
+    let (first, moved) = (Server::bind(address).expect("bound"), directory.join("moved"));
+    std::fs::remove_file(&path).expect("removed");
+    let second = Server::bind(address).expect("bound in its place");
+    drop(first);
+    connect(address).expect("the second one is still there");
+    std::fs::create_dir(&moved).expect("a directory");
+    std::fs::rename(&path, moved.join("socket")).expect("moved");
+    std::fs::write(&path, "of somebody else").expect("written");
+    drop(second);
+    assert!(path.exists());
+    std::fs::remove_file(&path).expect("removed");
+    // The directory is the one that it was in, whatever it is called now.
+    let third = Server::bind(address).expect("bound");
+    let renamed = directory.with_extension("renamed");
+    std::fs::rename(&directory, &renamed).expect("renamed");
+    drop(third);
+    assert!(!renamed.join("socket").exists());
+    std::fs::remove_dir_all(&renamed).expect("removed");
+}
+
 /// The other end of a socket, played by hand; and the room that all its messages are received in, for to write so many
 /// zeros before each one takes a sanitizer minutes.
 struct Raw(Socket, RefCell<Room>);
