@@ -479,6 +479,20 @@ fn a_fork_gives_nothing_up() {
     client.tensor("t").expect("still offered");
 }
 
+/// The thread of a server is not in a fork. A thread that is may have its place, and is nobody else's to detach.
+#[test]
+fn a_fork_keeps_its_own_threads() {
+    let _alone = alone();
+    let mut server = Some(ipc::Server::bind(&own("detached")).expect("bound"));
+    let status = forked(|| {
+        // One of them gets the stack of the thread that was.
+        let threads: Vec<_> = (0..8).map(|value| std::thread::spawn(move || value)).collect();
+        drop(server.take());
+        threads.into_iter().enumerate().all(|(value, thread)| thread.join().is_ok_and(|got| got == value))
+    });
+    assert_eq!(status, 0, "a wait status");
+}
+
 /// What is closed here is closed for the others, although a fork has the sockets open, too.
 #[test]
 fn who_is_connected_sees_an_end_although_a_fork_lives() {

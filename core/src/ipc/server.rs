@@ -185,6 +185,8 @@ impl Drop for Offering {
     fn drop(&mut self) {
         let shared = self.shared.header();
         if shared.is_of_parent() {
+            // The thread is not here, and another one may have its place: to detach it would be to detach that.
+            std::mem::forget(self.thread.take());
             return;
         }
         if let Some(file) = &self.file {
