@@ -192,9 +192,13 @@ impl Drop for Offering {
         if let Some(file) = &self.file {
             file.remove();
         }
-        let offers = std::mem::take(&mut *shared.offers());
+        let offers = {
+            let mut offers = shared.offers();
+            // At once, so that who finds nothing knows why.
+            shared.closed.store(true, SeqCst);
+            std::mem::take(&mut *offers)
+        };
         drop(offers);
-        shared.closed.store(true, SeqCst);
         shared.count_change();
         let _ = rustix::io::write(&shared.wake, &1_u64.to_ne_bytes());
         // A release may be what drops the server, on its own thread.

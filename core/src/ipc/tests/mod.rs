@@ -555,6 +555,27 @@ fn addresses_and_names_are_checked() {
     assert!(!directory.exists(), "the file of the socket is gone");
 }
 
+/// Whoever asks while a server ends is told that it has, and not that there was never such an offer.
+#[test]
+fn who_asks_a_server_that_ends_is_told_so() {
+    for _ in 0..300 {
+        let server = Server::bind(&address("ending")).expect("bound");
+        server.offer_tensor("t", &shared(&[1]), Copying::Never).expect("offered");
+        let client = connect(&address("ending")).expect("connected");
+        client.tensor("t").expect("offered");
+        let asking = std::thread::spawn(move || {
+            loop {
+                if let Err(error) = client.tensor("t") {
+                    return error;
+                }
+            }
+        });
+        drop(server);
+        let error = asking.join().expect("ended");
+        assert_eq!(error.status(), DEVX_CLOSED, "{error}");
+    }
+}
+
 /// What else has the name of the socket's file by the end of the server stays.
 #[test]
 fn a_server_removes_its_own_file_only() {
