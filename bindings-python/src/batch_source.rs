@@ -48,9 +48,7 @@ impl Source {
             // Last, as `to_core` is.
             given.map_err(|error| to_core(py, error))
         });
-        given.unwrap_or_else(|| {
-            Err(CoreError::new(DEVX_CLOSED, "the interpreter of Python, which has the source, ends"))
-        })
+        given.unwrap_or_else(|why| Err(CoreError::new(DEVX_CLOSED, format_args!("the source is not asked: {why}"))))
     }
 }
 

@@ -166,9 +166,13 @@ fn give_up() {
     });
 }
 
-/// Runs Python on a thread that may know nothing of it. `None` if the interpreter ends or is gone: a thread that tried
-/// to enter then would not come back.
-pub(crate) fn enter<T>(act: impl FnOnce(Python<'_>) -> T) -> Option<T> {
+/// Runs Python on a thread that may know nothing of it.
+///
+/// # Errors
+/// If the interpreter ends or is gone: a thread that tried to enter then would not come back. If the thread is one of
+/// another interpreter, which is what it would enter, where our objects must not be used.
+pub(crate) fn enter<T>(act: impl FnOnce(Python<'_>) -> T) -> std::result::Result<T, &'static str> {
+    const ENDS: &str = "the interpreter of Python ends";
     struct Inside {
         process: u32,
     }
@@ -183,13 +187,30 @@ pub(crate) fn enter<T>(act: impl FnOnce(Python<'_>) -> T) -> Option<T> {
     }
     let mut wake = waking();
     if wake.ending {
-        return None;
+        return Err(ENDS);
     }
     wake.count_here();
     wake.inside += 1;
     let _inside = Inside { process: wake.process };
     drop(wake);
-    Python::try_attach(act)
+    if is_of_another_interpreter() {
+        return Err("this thread is in another interpreter of Python than the main one, which has what is asked");
+    }
+    Python::try_attach(act).ok_or(ENDS)
+}
+
+/// Whether the interpreter that this thread enters, or is in, is another one than the main one. In CPython 3.11 it is the one
+/// that it was in first: who has switched to another one since then, and keeps the GIL, is not seen here.
+fn is_of_another_interpreter() -> bool {
+    // SAFETY: may be called on any thread; it is of this thread, so it stays.
+    let state = unsafe { ffi::PyGILState_GetThisThreadState() };
+    if state.is_null() {
+        return false;
+    }
+    // SAFETY: a state that stays, which has an interpreter.
+    let interpreter = unsafe { ffi::PyThreadState_GetInterpreter(state) };
+    // SAFETY: an interpreter lives as long as its threads.
+    unsafe { ffi::PyInterpreterState_GetID(interpreter) != MAIN_INTERPRETER }
 }
 
 fn pointer(token: u64) -> *mut Held {

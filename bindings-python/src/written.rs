@@ -82,7 +82,7 @@ unsafe fn ask(
             let _aside = queue::Aside::new(py);
             act(object.bind(py)).map_err(|error| error::to_core(py, error))
         });
-        answer.unwrap_or_else(|| Err(CoreError::new(DEVX_CALLBACK, "the interpreter ends")))
+        answer.unwrap_or_else(|why| Err(CoreError::new(DEVX_CALLBACK, why)))
     });
     let Err(said) = answer else { return DEVX_OK };
     // SAFETY: the contract.

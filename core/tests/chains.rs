@@ -5,8 +5,8 @@
 
 use std::mem::zeroed;
 use std::ptr::null;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
 use devexchange_core::abi::arrow_stream::ArrowArrayStream;
@@ -150,4 +150,49 @@ fn of_bushes() {
         }
         drop(level);
     });
+}
+
+/// Of more than so many within each other, the ones below are put off (docs/design.md, rule 5).
+const NESTED: usize = 32;
+
+/// A chain whose n-th release says its number after it has given up what is below, and calls `within` before it returns.
+fn numbered(links: usize, order: &Arc<Mutex<Vec<usize>>>, within: impl Fn(usize) + Send + Clone + 'static) -> Tensor {
+    (0..links).rev().fold(tensor(Owner::none()), |below, number| {
+        let (order, within) = (Arc::clone(order), within.clone());
+        tensor(Owner::on_release(move || {
+            drop(below);
+            within(number);
+            order.lock().unwrap().push(number);
+        }))
+    })
+}
+
+/// What is not nested too deep is over when the function that gives it up goes on; what is comes when the outermost has
+/// returned. So a function must not wait for a release that it brings about.
+#[test]
+fn what_is_put_off_comes_after_the_functions_above() {
+    let order = Arc::new(Mutex::new(Vec::new()));
+    drop(numbered(NESTED, &order, |_| ()));
+    assert_eq!(*order.lock().unwrap(), (0..NESTED).rev().collect::<Vec<_>>());
+    order.lock().unwrap().clear();
+    drop(numbered(NESTED + 3, &order, |_| ()));
+    let expected = (0..NESTED).rev().chain((NESTED..NESTED + 3).rev()).collect::<Vec<_>>();
+    assert_eq!(*order.lock().unwrap(), expected);
+}
+
+/// Another thread does not put off what it gives up because of those who wait for it: they may wait.
+#[test]
+fn a_thread_that_a_release_waits_for_releases_at_once() {
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let chain = numbered(2 * NESTED, &order, |_| {
+        let own = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&own);
+        let tensor = tensor(Owner::on_release(move || {
+            count.fetch_add(1, SeqCst);
+        }));
+        std::thread::spawn(move || drop(tensor)).join().unwrap();
+        assert_eq!(own.load(SeqCst), 1);
+    });
+    drop(chain);
+    assert_eq!(order.lock().unwrap().len(), 2 * NESTED);
 }

@@ -331,7 +331,46 @@ def test_interpreter_that_ended_is_an_error():
         stream = devexchange.BatchStream.of(schema, (print("asked") for _ in range(3)))
         print("before")
     """)
-    assert lines == ["before", "the interpreter of Python, which has the source, ends"]
+    assert lines == ["before", "the source is not asked: the interpreter of Python ends"]
+
+
+def test_thread_of_another_interpreter_is_an_error():
+    lines = run('''
+        import ctypes, sys
+        import devexchange
+        try:
+            import _interpreters as interpreters
+            shared = {"config": "legacy"}
+        except ImportError:
+            import _xxsubinterpreters as interpreters
+            shared = {"isolated": False}
+        batch = devexchange.from_buffer(memoryview(bytearray(2)).cast("B", (2, 1))).to_batch(["n"])
+        stream = devexchange.BatchStream.of(batch.schema, (print("asked") for _ in range(3)))
+        struct = (ctypes.c_void_p * 5)()
+        stream.export_arrow(ctypes.addressof(struct))
+        stream.close()
+        # The functions of the struct: get_schema, get_next, get_last_error, release.
+        code = f"""if True:
+            import ctypes, threading
+            struct, array = (ctypes.c_void_p * 5).from_address({ctypes.addressof(struct)}), (ctypes.c_void_p * 10)()
+            address = ctypes.addressof(struct)
+            def pull():
+                print(ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(struct[1])(address, array))
+                error = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)(struct[2])(address)
+                print("another interpreter" in error.decode(), flush=True)
+                ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(struct[3])(address)
+            thread = threading.Thread(target=pull)
+            thread.start()
+            thread.join()
+        """
+        other = interpreters.create(**shared)
+        interpreters.run_string(other, code)
+        interpreters.destroy(other)
+        batch.close()
+        devexchange.empty(1)
+        print(devexchange.outstanding())
+    ''')
+    assert lines == ["22", "True", "0"]
 
 
 def test_end_of_the_interpreter_waits_for_a_generator_on_another_thread():

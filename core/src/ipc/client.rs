@@ -298,6 +298,15 @@ impl Drop for Lease {
     }
 }
 
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // A fork has the same socket.
+        if self.process == std::process::id() {
+            self.socket.shut();
+        }
+    }
+}
+
 impl Connection {
     fn late(&self) -> MutexGuard<'_, Late> {
         self.late.lock().unwrap_or_else(PoisonError::into_inner)

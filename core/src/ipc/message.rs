@@ -96,11 +96,15 @@ impl<'a> Message<'a> {
             return refuse!(DEVX_INVALID_ARGUMENT, "message.magic is {magic:#x}: the peer is no devexchange");
         }
         Ok(match from.u32("message.type")? {
-            1 => {
-                let hello = Self::Hello { protocol: from.u32("protocol")?, exporter: from.u64("exporter")? };
-                from.end()?;
-                hello
-            }
+            1 => match from.u32("protocol")? {
+                PROTOCOL => {
+                    let exporter = from.u64("exporter")?;
+                    from.end()?;
+                    Self::Hello { protocol: PROTOCOL, exporter }
+                }
+                // What another version goes on to say is known to that only.
+                protocol => Self::Hello { protocol, exporter: 0 },
+            },
             2 => Self::Get { request: from.u64("request")?, name: text("name", from.rest(), MAX_NAME)? },
             3 => {
                 let (leases, rest) = from.rest().as_chunks::<8>();

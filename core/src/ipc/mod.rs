@@ -82,6 +82,7 @@ mod regions;
 mod server;
 mod serving;
 mod socket;
+mod socket_file;
 mod turn;
 mod wire;
 

@@ -14,6 +14,7 @@ use super::export::{Exported, export_batch, export_tensor};
 use super::message::check_name;
 use super::serving::{Loop, SERVING};
 use super::socket::Socket;
+use super::socket_file::SocketFile;
 use crate::arrow::Batch;
 use crate::dlpack::Copying;
 use crate::error::{Error, Result, refuse};
@@ -36,7 +37,7 @@ crate::ipc::held_by_bindings!(Server of Offering);
 #[derive(Debug)]
 struct Offering {
     shared: Slab<Shared>,
-    path: Option<String>,
+    file: Option<SocketFile>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -81,7 +82,6 @@ impl Server {
     /// # Errors
     /// As [`Server::bind`].
     pub fn bind_for(address: &str, users: Users) -> Result<Self> {
-        let path = (!address.starts_with('@')).then(|| text::owned(address)).transpose()?;
         let (block, shared) = (Slab::room(TailSize::default())?, Slab::room(TailSize::default())?);
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| Error::system("eventfd", errno))?;
@@ -98,8 +98,9 @@ impl Server {
         });
         let own = Loop::new(shared.clone())?;
         let listener = Socket::listen(address)?;
+        let file = (!address.starts_with('@')).then(|| SocketFile::bound(address)).transpose()?;
         // From here on its end frees the address.
-        let mut offering = Offering { shared, path, thread: None };
+        let mut offering = Offering { shared, file, thread: None };
         match thread::spawn("devexchange-ipc", move || own.run(listener)) {
             Ok(thread) => offering.thread = Some(thread),
             Err(error) => return refuse!(DEVX_SYSTEM, "the thread of the server: {error}"),
@@ -184,14 +185,20 @@ impl Drop for Offering {
     fn drop(&mut self) {
         let shared = self.shared.header();
         if shared.is_of_parent() {
+            // The thread is not here, and another one may have its place: to detach it would be to detach that.
+            std::mem::forget(self.thread.take());
             return;
         }
-        if let Some(path) = &self.path {
-            let _ = std::fs::remove_file(path);
+        if let Some(file) = &self.file {
+            file.remove();
         }
-        let offers = std::mem::take(&mut *shared.offers());
+        let offers = {
+            let mut offers = shared.offers();
+            // At once, so that who finds nothing knows why.
+            shared.closed.store(true, SeqCst);
+            std::mem::take(&mut *offers)
+        };
         drop(offers);
-        shared.closed.store(true, SeqCst);
         shared.count_change();
         let _ = rustix::io::write(&shared.wake, &1_u64.to_ne_bytes());
         // A release may be what drops the server, on its own thread.

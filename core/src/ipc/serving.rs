@@ -100,6 +100,7 @@ impl Loop {
 
     fn stop_listening(&mut self) {
         if let Some(listener) = self.listener.take() {
+            listener.shut();
             drop(listener);
             let shared = self.shared.header();
             *shared.listening.lock().unwrap_or_else(PoisonError::into_inner) = false;
@@ -262,5 +263,6 @@ impl Drop for Connection {
         drop(leases);
         // Counted until it is really given up.
         self.shared.header().leases.fetch_sub(count, SeqCst);
+        self.socket.shut();
     }
 }

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
 };
 
 use super::credentials::Credentials;
@@ -125,6 +125,11 @@ impl Socket {
                 Err(errno) => return Err(Error::system("connect", errno).within(format_args!("address {address:?}: "))),
             }
         }
+    }
+
+    /// Ends it for the peers, too: as long as a fork of this process has it open, they do not see that it is closed here.
+    pub(super) fn shut(&self) {
+        let _ = net::shutdown(&self.0, Shutdown::Both);
     }
 
     /// The process at the other end.

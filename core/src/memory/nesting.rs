@@ -1,6 +1,8 @@
 //! Releases within releases. Memory that goes out and comes back in, again and again, is a chain: each import keeps an
 //! export, which keeps the import before. Released one within the other, a long one would need more stack than there is.
-//! So only the first few are; what comes below them waits until the outermost of these is done, and is released by it.
+//! So only the first few are; what comes below them waits until the outermost of these is done, and is released by it. Who
+//! waits in a release for what is below waits for ever then. It is not handed to another thread instead: a release function
+//! does not wait (docs/design.md, rule 5), and a thread is nothing that every release can have, in a fork for example.
 
 use core::ffi::c_void;
 use std::cell::Cell;

@@ -96,7 +96,8 @@ impl Owner {
         Ok(owner)
     }
 
-    /// Calls `release` when nothing refers to the memory any more. A panic in it is caught and traced.
+    /// Calls `release` when nothing refers to the memory any more. A panic in it is caught and traced. It waits for no other
+    /// release: one that it brings about by giving up what it holds may come only after it has returned.
     pub fn on_release(release: impl FnOnce() + Send + 'static) -> Self {
         Self::new(OnDrop(Some(release)))
     }

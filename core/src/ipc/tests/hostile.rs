@@ -301,14 +301,16 @@ fn an_importer_waits_no_longer_than_it_was_told() {
         drop(client);
     }
     // A hello of another version, garbage, and an end.
-    let mut says =
-        [Message::Hello { protocol: 2, exporter: 1 }.encode().expect("encoded"), vec![7; 20], Vec::new()].into_iter();
+    let of_version_2 = Message::Hello { protocol: 2, exporter: 1 }.encode().expect("encoded");
+    let longer = [&*of_version_2, &[1; 9]].concat();
+    let mut says = [of_version_2, longer, vec![7; 20], Vec::new()].into_iter();
     let fake = Fake::start("hello", move |raw| {
         if let Some(said) = says.next().filter(|said| !said.is_empty()) {
             raw.say(&said);
         }
     });
     for (status, text) in [
+        (DEVX_VERSION, "speaks version 2, this library 1"),
         (DEVX_VERSION, "speaks version 2, this library 1"),
         (DEVX_INVALID_ARGUMENT, "message.magic is 0x7070707"),
         (DEVX_CLOSED, "the exporter is gone"),

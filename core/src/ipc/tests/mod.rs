@@ -574,6 +574,54 @@ fn addresses_and_names_are_checked() {
     assert!(!directory.exists(), "the file of the socket is gone");
 }
 
+/// Whoever asks while a server ends is told that it has, and not that there was never such an offer.
+#[test]
+fn who_asks_a_server_that_ends_is_told_so() {
+    for _ in 0..300 {
+        let server = Server::bind(&address("ending")).expect("bound");
+        server.offer_tensor("t", &shared(&[1]), Copying::Never).expect("offered");
+        let client = connect(&address("ending")).expect("connected");
+        client.tensor("t").expect("offered");
+        let asking = std::thread::spawn(move || {
+            loop {
+                if let Err(error) = client.tensor("t") {
+                    return error;
+                }
+            }
+        });
+        drop(server);
+        let error = asking.join().expect("ended");
+        assert_eq!(error.status(), DEVX_CLOSED, "{error}");
+    }
+}
+
+/// What else has the name of the socket's file by the end of the server stays.
+#[test]
+fn a_server_removes_its_own_file_only() {
+    let directory = std::env::temp_dir().join(format!("devx-ipc-own-{}", std::process::id()));
+    std::fs::create_dir(&directory).expect("a directory");
+    let path = directory.join("socket");
+    let address = path.to_str().expect("UTF-8");
+    let (first, moved) = (Server::bind(address).expect("bound"), directory.join("moved"));
+    std::fs::remove_file(&path).expect("removed");
+    let second = Server::bind(address).expect("bound in its place");
+    drop(first);
+    connect(address).expect("the second one is still there");
+    std::fs::create_dir(&moved).expect("a directory");
+    std::fs::rename(&path, moved.join("socket")).expect("moved");
+    std::fs::write(&path, "of somebody else").expect("written");
+    drop(second);
+    assert!(path.exists());
+    std::fs::remove_file(&path).expect("removed");
+    // The directory is the one that it was in, whatever it is called now.
+    let third = Server::bind(address).expect("bound");
+    let renamed = directory.with_extension("renamed");
+    std::fs::rename(&directory, &renamed).expect("renamed");
+    drop(third);
+    assert!(!renamed.join("socket").exists());
+    std::fs::remove_dir_all(&renamed).expect("removed");
+}
+
 /// The other end of a socket, played by hand; and the room that all its messages are received in, for to write so many
 /// zeros before each one takes a sanitizer minutes.
 struct Raw(Socket, RefCell<Room>);

@@ -1,0 +1,57 @@
+//! The file that stands for a socket in a directory. It goes with the socket, wherever the program is by then, and only
+//! it: another file may have its place.
+
+#![forbid(unsafe_code)]
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, Stat};
+
+use crate::error::{Error, Result};
+use crate::text;
+
+#[derive(Debug)]
+pub(super) struct SocketFile {
+    directory: OwnedFd,
+    name: String,
+    /// Device and number of the file. As long as the socket is open, no other file has them.
+    is: (u64, u64),
+}
+
+impl SocketFile {
+    /// The file of a socket that was bound to this path just now. It is removed if it cannot be kept in view.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.
+    pub(super) fn bound(path: &str) -> Result<Self> {
+        Self::find(path).inspect_err(|_| {
+            let _ = fs::unlink(path);
+        })
+    }
+
+    fn find(path: &str) -> Result<Self> {
+        let (directory, name) = match path.rsplit_once('/') {
+            Some(("", name)) => ("/", name),
+            Some(both) => both,
+            None => (".", path),
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let said = |call| move |errno| Error::system(call, errno).within(format_args!("address {path:?}: "));
+        let directory = fs::openat(CWD, directory, flags, Mode::empty()).map_err(said("open"))?;
+        let name = text::owned(name)?;
+        let found = fs::statat(&directory, &*name, AtFlags::SYMLINK_NOFOLLOW).map_err(said("stat"))?;
+        Ok(Self { directory, name, is: which(&found) })
+    }
+
+    /// Removes the file, if it is still there. To be called while the socket is open.
+    pub(super) fn remove(&self) {
+        let found = fs::statat(&self.directory, &*self.name, AtFlags::SYMLINK_NOFOLLOW);
+        if found.is_ok_and(|found| which(&found) == self.is) {
+            let _ = fs::unlinkat(&self.directory, &*self.name, AtFlags::empty());
+        }
+    }
+}
+
+fn which(found: &Stat) -> (u64, u64) {
+    (found.st_dev, found.st_ino)
+}
