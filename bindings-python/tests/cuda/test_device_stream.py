@@ -1,6 +1,7 @@
 """Streams that are made here, used here and by cuda.core, and streams of others with their device."""
 
 import gc
+import re
 
 import numpy
 import pytest
@@ -91,6 +92,16 @@ def test_what_is_no_stream(cuda):
         DeviceStream.of(CUDA, "1")
     with pytest.raises(BufferError, match="device is cpu:0, which has no streams"):
         DeviceStream.of(CPU, 1)
+
+
+@pytest.mark.parametrize("given", [None, 1, [0, 1], (0,), (0, 1, 2), (0, "1"), (0, True), ("0", 1)])
+def test_protocol_that_gives_no_stream(cuda, given):
+    class Broken:
+        def __cuda_stream__(self):
+            return given
+
+    with pytest.raises(TypeError, match=re.escape(f"__cuda_stream__ gave {given}")):
+        empty(1, device=CUDA, stream=Broken())
 
 
 def test_devices_that_have_none():
