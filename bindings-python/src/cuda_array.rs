@@ -58,6 +58,7 @@ pub(crate) fn from_cuda_array_interface<'py>(
     };
     let request = Request { no_stream, stream: stream::optional(stream)?, ..Request::default() };
     let source = Source::read(obj, mask)?;
+    let _hold = request.stream.map(stream::hold).transpose()?;
     // The copy of the dictionary is read from here on: the object may change it.
     let mut array = source.into_array();
     // The host may have to wait, and Python meanwhile goes on.

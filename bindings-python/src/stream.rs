@@ -1,6 +1,6 @@
 //! Streams, as Python programs name them.
 
-use devexchange_core::runtime::cuda::RawStream;
+use devexchange_core::runtime::cuda::{Hold, PER_THREAD, RawStream};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt};
 
@@ -51,6 +51,11 @@ fn integer(value: &Bound<'_, PyAny>) -> Result<RawStream> {
         Ok(value) => Ok(unsafe { RawStream::new(value) }),
         Err(_) => refuse!(DEVX_INVALID_STREAM, "stream is {value}: neither -1 nor a stream handle"),
     }
+}
+
+/// Holds a stream for a call during which other threads run Python: one that is closed meanwhile is destroyed after it.
+pub(crate) fn hold(stream: RawStream) -> Result<Hold> {
+    if stream.value() > PER_THREAD { Ok(Hold::new(stream.value())?) } else { Ok(Hold::none()) }
 }
 
 /// As [`number`], where `None` stands for no stream.
