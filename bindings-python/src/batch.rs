@@ -145,6 +145,7 @@ impl RecordBatch {
     fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<Self> {
         let (batch, target) = (self.get()?, device::asked(device)?);
         let value = dlpack::stream_of_copy(stream::optional(stream)?);
+        let _hold = stream::hold(value)?;
         let copy = py.detach(|| {
             if batch.device() == Device::CPU && target == Device::CPU {
                 return batch.copy();

@@ -13,6 +13,7 @@ use crate::batch::RecordBatch;
 use crate::dlpack::stream_of_copy;
 use crate::error::{Result, refuse, wrong_type};
 use crate::python::{self, Class};
+use crate::stream;
 use crate::tensor_type::New;
 
 static PLAN: Class = Class::new("devexchange._types", "Plan");
@@ -55,8 +56,9 @@ pub(crate) fn plan_matrix<'py>(py: Python<'py>, batch: &Batch) -> Result<Bound<'
 }
 
 pub(crate) fn matrix(py: Python<'_>, batch: &Batch, copy: Option<bool>, stream: Option<RawStream>) -> Result<New> {
+    let value = stream_of_copy(stream);
+    let _hold = stream::hold(value)?;
     let matrix = py.detach(|| {
-        let value = stream_of_copy(stream);
         let stream = batch.device().has_streams().then(|| batch.stream(value)).transpose()?;
         convert::matrix(batch, copying(copy), stream)
     });

@@ -11,9 +11,9 @@ use devexchange_core::abi::types::{
 use devexchange_core::cuda_array::{self, Imported, NoStream, Request};
 use devexchange_core::layout::MAX_NDIM;
 use devexchange_core::{Owner, Tensor as CoreTensor};
-use pyo3::exceptions::{PyAttributeError, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyInt, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyString, PyTuple};
 
 use crate::error::{Error, Result, refuse, wrong_type};
 use crate::queue::{self, Held};
@@ -58,6 +58,7 @@ pub(crate) fn from_cuda_array_interface<'py>(
     };
     let request = Request { no_stream, stream: stream::optional(stream)?, ..Request::default() };
     let source = Source::read(obj, mask)?;
+    let _hold = request.stream.map(stream::hold).transpose()?;
     // The copy of the dictionary is read from here on: the object may change it.
     let mut array = source.into_array();
     // The host may have to wait, and Python meanwhile goes on.
@@ -231,8 +232,9 @@ fn required<'py>(interface: &Bound<'py, PyDict>, key: &str) -> Result<Bound<'py,
     }
 }
 
+/// An int, or what stands for one: shapes and addresses are often NumPy's numbers.
 fn is_integer(value: &Bound<'_, PyAny>) -> bool {
-    value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>()
+    python::is_index(value) && !value.is_instance_of::<PyBool>()
 }
 
 /// An int of 64 bits; `beyond` is the status of a larger one.
@@ -240,11 +242,9 @@ fn integer(value: &Bound<'_, PyAny>, what: &str, beyond: DevxStatus) -> Result<i
     if !is_integer(value) {
         return wrong_type!("{what} is {value}: an int was expected");
     }
-    match value.extract() {
-        Ok(value) => Ok(value),
-        Err(_) => {
-            Err(devexchange_core::Error::new(beyond, format_args!("{what} is {value}: more than 64 bits")).into())
-        }
+    match python::index(value)? {
+        Some(value) => Ok(value),
+        None => Err(devexchange_core::Error::new(beyond, format_args!("{what} is {value}: more than 64 bits")).into()),
     }
 }
 
@@ -267,7 +267,10 @@ fn address(value: &Bound<'_, PyAny>) -> Result<usize> {
     }
     match value.extract() {
         Ok(value) => Ok(value),
-        Err(_) => refuse!(DEVX_INVALID_ARGUMENT, "data[0] is {value}: not an address"),
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
+            refuse!(DEVX_INVALID_ARGUMENT, "data[0] is {value}: not an address")
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -96,6 +96,7 @@ impl DeviceStream {
     /// Blocks until all work that is queued on the stream is done. No exchange needs it.
     fn synchronize(&self, py: Python<'_>) -> Result<()> {
         let stream = self.get()?;
+        let _hold = stream::hold(stream.into())?;
         Ok(py.detach(|| stream.synchronize())?)
     }
 

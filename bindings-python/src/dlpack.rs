@@ -170,11 +170,12 @@ pub(crate) fn duplicate(
     target: Device,
     stream: Option<RawStream>,
 ) -> Result<CoreTensor> {
+    let value = stream_of_copy(stream);
+    let _hold = stream::hold(value)?;
     let copy = py.detach(|| {
         if tensor.device() == Device::CPU && target == Device::CPU {
             return tensor.copy();
         }
-        let value = stream_of_copy(stream);
         tensor.copy_to(target, tensor.stream_to(target, value)?)
     });
     Ok(copy?)

@@ -1,6 +1,6 @@
 //! Streams, as Python programs name them.
 
-use devexchange_core::runtime::cuda::RawStream;
+use devexchange_core::runtime::cuda::{Hold, PER_THREAD, RawStream};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt};
 
@@ -31,8 +31,15 @@ pub(crate) fn plain_number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
         }
         return wrong_type!("stream is {stream}: neither an integer nor an object with __cuda_stream__");
     };
-    let (version, handle) = protocol.call0()?.extract::<(i64, Bound<'_, PyAny>)>()?;
-    if version != 0 {
+    let given = protocol.call0()?;
+    let Ok((version, handle)) = given.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
+        return wrong_type!("__cuda_stream__ gave {given}: a pair of a version and a handle was expected");
+    };
+    let is_int = |value: &Bound<'_, PyAny>| is_index(value) && !value.is_instance_of::<PyBool>();
+    if !is_int(&version) || !is_int(&handle) {
+        return wrong_type!("__cuda_stream__ gave {given}: two ints were expected");
+    }
+    if !version.eq(0)? {
         return refuse!(DEVX_UNSUPPORTED, "__cuda_stream__ is of version {version}: this library knows version 0");
     }
     integer(&handle)
@@ -44,6 +51,11 @@ fn integer(value: &Bound<'_, PyAny>) -> Result<RawStream> {
         Ok(value) => Ok(unsafe { RawStream::new(value) }),
         Err(_) => refuse!(DEVX_INVALID_STREAM, "stream is {value}: neither -1 nor a stream handle"),
     }
+}
+
+/// Holds a stream for a call during which other threads run Python: one that is closed meanwhile is destroyed after it.
+pub(crate) fn hold(stream: RawStream) -> Result<Hold> {
+    if stream.value() > PER_THREAD { Ok(Hold::new(stream.value())?) } else { Ok(Hold::none()) }
 }
 
 /// As [`number`], where `None` stands for no stream.

@@ -214,6 +214,7 @@ impl Uses {
                 events.iter().filter(|earlier| earlier.is_on(stream)).all(|earlier| earlier.wait(stream).is_ok());
             let event = Event::record(stream)?;
             events.retain(|earlier| !covered || !earlier.is_on(stream));
+            make_room(events)?;
             push(events, event)
         })
     }
@@ -301,6 +302,20 @@ impl Uses {
             noted.release(held);
         }
     }
+}
+
+/// Before another event makes the list grow, those that are over go: what is used for long may be so on any number of streams, of
+/// threads for example, that are there for a while each.
+fn make_room(events: &mut Vec<Event>) -> Result<()> {
+    /// As many are not worth asking the driver.
+    const FEW: usize = 16;
+    if events.len() < FEW.max(events.capacity()) {
+        return Ok(());
+    }
+    events.retain(|event| event.is_complete() != Ok(true));
+    // So that it is not asked again soon where most go on.
+    let more = events.len();
+    events.try_reserve(more).map_err(|_| Error::no_memory(2 * more * size_of::<Event>()))
 }
 
 impl Noted {

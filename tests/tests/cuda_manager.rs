@@ -259,6 +259,28 @@ fn memory_of_a_stream_of_a_programs_own_is_not_deferred() {
     });
 }
 
+/// Only device memory is in the order of a stream: the host may read other memory at once, whoever manages it.
+#[test]
+fn memory_of_no_device_is_ready_at_once_whatever_the_stream() {
+    let session = Session::new();
+    let driver = shared(Driver::new());
+    let table = table_of(driver.clone());
+    let limited = shared(Limited::new(table.clone(), usize::MAX));
+    session.each(5, || {
+        let stream = sim::stream();
+        for manager in [&driver, &table, &limited] {
+            for kind in [DeviceType::CUDA_HOST, DeviceType::CUDA_MANAGED] {
+                let device = Device { kind, id: 0 };
+                let on = Some(sim::on(stream));
+                let tensor =
+                    Tensor::allocate_with(&**manager, device, DType::UINT8, &[N as i64], on).expect("allocated");
+                assert!(matches!(tensor.ready(), Ready::Now), "{kind}: {:?}", tensor.ready());
+            }
+        }
+        sim::destroy(stream);
+    });
+}
+
 /// A manager of a program's own takes memory back in the order of the stream that it was asked for with.
 #[test]
 fn memory_of_a_programs_own_is_given_back_after_the_work_that_fills_it() {

@@ -20,9 +20,10 @@ const LAZY: Schedule = Schedule { mode: "lazy", seed: 1 };
 /// As in `core/src/runtime/cuda/reaper.rs`: so many queries may fail one after the other.
 const TRIES: u64 = 3;
 
-/// Codes of the driver: a kernel failed; the driver, or the context, is gone.
+/// Codes of the driver: a kernel failed; the driver, or the context, is gone, or the event with its context.
 const FAILED: u32 = 719;
 const GONE: [u32; 2] = [4, 709];
+const NO_EVENT: u32 = 400;
 
 /// Memory of a producer, and a stream with work that reads it.
 struct Scene {
@@ -110,9 +111,46 @@ fn work_of_a_driver_that_is_gone_is_over() {
     if sim::skipped("faults are injected into the simulated driver") {
         return;
     }
-    for code in GONE {
+    for code in GONE.into_iter().chain([NO_EVENT]) {
         assert_eq!(Scene::with_failures(100, code), (1, 0), "code {code}");
     }
+}
+
+/// The work in a context ends with it, and the events do, too: what waited for them is released.
+#[test]
+fn a_release_that_waits_for_work_of_a_context_comes_when_that_is_destroyed() {
+    if sim::skipped("a real driver may not survive what is asked of a context that is gone") {
+        return;
+    }
+    let session = Session::new();
+    for destroyed_first in [false, true] {
+        session.begin(LAZY);
+        let (released, before) = (Arc::new(AtomicU32::new(0)), reaper::leaked());
+        let (memory, mut own) = (sim::alloc(N), 0_u64);
+        cu_ok!("cuCtxCreate_v2", &raw mut own, 0, 0);
+        let (scratch, stream) = (sim::alloc(N), sim::stream());
+        let counted = Arc::clone(&released);
+        let tensor = foreign::tensor(memory, N, CUDA0, move || {
+            counted.fetch_add(1, SeqCst);
+        });
+        sim::copy(scratch, memory, N, stream);
+        tensor.used_on(sim::on(stream)).expect("used");
+        if destroyed_first {
+            cu_ok!("cuCtxDestroy_v2", own);
+            drop(tensor);
+        } else {
+            drop(tensor);
+            cu_ok!("cuCtxDestroy_v2", own);
+        }
+        sim::settle();
+        assert_eq!((released.load(SeqCst), reaper::leaked() - before), (1, 0), "destroyed first: {destroyed_first}");
+        // The driver was asked for an event that is gone.
+        let findings = sim::take_findings();
+        assert!(findings.iter().all(|finding| finding.contains("StaleHandle")), "{findings:#?}");
+        sim::set_current(sim::primary(0));
+        sim::free(memory);
+    }
+    session.accept();
 }
 
 #[test]

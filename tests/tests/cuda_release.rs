@@ -15,7 +15,7 @@ use devexchange_core::dlpack::{self, Copying, Request};
 use devexchange_core::runtime::cuda::{Event, RawStream, Stream, reaper};
 use devexchange_core::{Batch, DType, Device, DeviceType, Owner, Tensor, convert};
 use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
-use devexchange_tests::sim::{self, Session};
+use devexchange_tests::sim::{self, Live, Session};
 use devexchange_tests::{cu, cu_ok, patient};
 
 const N: u64 = 256;
@@ -213,6 +213,35 @@ fn many_threads_use_and_drop() {
         consumers.into_iter().for_each(Consumer::end);
         cu_ok!("cuCtxSynchronize");
     });
+}
+
+/// Who keeps something for long may use it on any number of streams that are there for a while: only those count that work.
+#[test]
+fn uses_that_are_over_are_not_kept() {
+    if sim::skipped("what is live is seen in the simulated driver only") {
+        return;
+    }
+    const AT_WORK: i64 = 20;
+    let session = Session::new();
+    let (memory, before) = (Foreign::new(), Live::now().events);
+    let tensor = memory.tensor();
+    let working = (0..AT_WORK).map(|_| Consumer::new()).collect::<Vec<_>>();
+    for consumer in &working {
+        consumer.read(memory.address);
+        tensor.used_on(consumer.on()).expect("used");
+    }
+    for _ in 0..500 {
+        let stream = sim::stream();
+        tensor.used_on(sim::on(stream)).expect("used");
+        sim::synchronize(stream);
+        sim::destroy(stream);
+    }
+    let kept = Live::now().events - before;
+    assert!(kept <= 4 * AT_WORK, "{kept} events");
+    drop(tensor);
+    memory.end();
+    working.into_iter().for_each(Consumer::end);
+    session.check();
 }
 
 /// If nobody can say when a copy is done, neither what it reads nor what it writes is given up before.

@@ -175,8 +175,9 @@ typedef struct devx_memory_request {
   int64_t bytes;
   /**
    * The stream in whose order device memory is given and taken back; -1 if it has to be ready at
-   * once. A manager of one's own is never asked for 2: what it gives may be given back on another
-   * thread, so 1 stands for it, which comes before and after.
+   * once, as memory of the other kinds always has: of that a manager of one's own is told no
+   * stream. Nor is it ever asked for 2: what it gives may be given back on another thread, so 1
+   * stands for it, which comes before and after.
    */
   int64_t stream;
   /** `DEVX_HOST_...` bits, of pinned memory. */

@@ -157,6 +157,27 @@ def test_memory_is_released_after_the_work_that_uses_it(cuda):
     copied.close()
 
 
+def test_numbers_of_numpy_in_a_dictionary(cuda):
+    array = Array(cuda)
+    entries = array.entries
+    (address, read_only), shape = entries["data"], tuple(map(numpy.int64, VALUES.shape))
+    entries.update(version=numpy.int32(3), data=(numpy.uint64(address), read_only), shape=shape)
+    entries.update(strides=tuple(map(numpy.int64, VALUES.strides)), stream=numpy.uint64(entries["stream"]))
+    tensor = from_cuda_array_interface(array, stream=cuda.consumer)
+    assert (tensor.shape, tensor.data_ptr) == (VALUES.shape, address)
+    numpy.testing.assert_array_equal(read(tensor, cuda.consumer), VALUES)
+
+
+def test_number_of_a_dictionary_that_raises(cuda):
+    class Raises:
+        def __index__(self):
+            raise KeyError("mine")
+
+    for entry in ({"version": Raises()}, {"shape": (Raises(), 6)}, {"data": (Raises(), False)}, {"stream": Raises()}):
+        with pytest.raises(KeyError, match="mine"):
+            from_cuda_array_interface(Array(cuda, **entry))
+
+
 def test_empty_array(cuda):
     class Empty:
         __cuda_array_interface__ = {"version": 3, "shape": (0, 3), "typestr": "<f4", "data": (0, False)}

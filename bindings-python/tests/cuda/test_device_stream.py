@@ -1,6 +1,10 @@
 """Streams that are made here, used here and by cuda.core, and streams of others with their device."""
 
+import ctypes
 import gc
+import re
+import threading
+import time
 
 import numpy
 import pytest
@@ -93,8 +97,60 @@ def test_what_is_no_stream(cuda):
         DeviceStream.of(CPU, 1)
 
 
+@pytest.mark.parametrize("given", [None, 1, [0, 1], (0,), (0, 1, 2), (0, "1"), (0, True), ("0", 1)])
+def test_protocol_that_gives_no_stream(cuda, given):
+    class Broken:
+        def __cuda_stream__(self):
+            return given
+
+    with pytest.raises(TypeError, match=re.escape(f"__cuda_stream__ gave {given}")):
+        empty(1, device=CUDA, stream=Broken())
+
+
 def test_devices_that_have_none():
     with pytest.raises(BufferError, match="device is cpu:0, which has no streams"):
         DeviceStream(CPU)
     with pytest.raises(BufferError, match="device_id is 9|device_type is cuda"):
         DeviceStream((2, 9))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda stream, tensor, column: stream.synchronize(),
+        lambda stream, tensor, column: tensor.copy_to(CPU, stream),
+        lambda stream, tensor, column: column.copy_to(CPU, stream),
+    ],
+    ids=["synchronize", "copy", "copy of a batch"],
+)
+def test_stream_that_is_closed_during_a_call(cuda, call):
+    driver = ctypes.CDLL("libcuda.so.1")
+    at_work, go_on = threading.Event(), threading.Event()
+
+    # On a thread of the driver's, in the order of the stream.
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    def work(_):
+        at_work.set()
+        go_on.wait(10)
+
+    stream, tensor = DeviceStream(CUDA), from_buffer(VALUES).copy_to(CUDA)
+    column = tensor.to_column()
+    assert driver.cuLaunchHostFunc(ctypes.c_void_p(stream.value), work, None) == 0
+    failures = []
+
+    def run():
+        try:
+            call(stream, tensor, column)
+        except Exception as failure:
+            # On a busy machine it may come too late.
+            if str(failure) != "the stream is closed":
+                failures.append(failure)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert at_work.wait(10)
+    time.sleep(0.1)
+    stream.close()
+    go_on.set()
+    thread.join()
+    assert failures == []

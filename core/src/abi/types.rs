@@ -158,9 +158,9 @@ pub struct DevxMemoryRequest {
     pub device_id: i32,
     /// How much; 0 is fine.
     pub bytes: i64,
-    /// The stream in whose order device memory is given and taken back; -1 if it has to be ready at once. A manager of one's
-    /// own is never asked for 2: what it gives may be given back on another thread, so 1 stands for it, which comes before and
-    /// after.
+    /// The stream in whose order device memory is given and taken back; -1 if it has to be ready at once, as memory of the
+    /// other kinds always has: of that a manager of one's own is told no stream. Nor is it ever asked for 2: what it gives may
+    /// be given back on another thread, so 1 stands for it, which comes before and after.
     pub stream: i64,
     /// `DEVX_HOST_...` bits, of pinned memory.
     pub host_flags: u32,

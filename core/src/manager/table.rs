@@ -102,9 +102,10 @@ unsafe impl Manager for Table {
 
     fn allocate(&self, request: &Request) -> Result<Allocated> {
         let Ok(bytes) = i64::try_from(request.bytes) else { return Err(Error::no_memory(request.bytes)) };
+        // Other memory is in the order of none, whoever manages it: it is ready at once.
+        let stream = request.stream.filter(|_| request.kind == DeviceType::CUDA);
         // The number that the manager is given does not name a device.
-        if let Some(stream) = request.stream.filter(|stream| stream.is_default() && stream.ordinal() != request.ordinal)
-        {
+        if let Some(stream) = stream.filter(|stream| stream.is_default() && stream.ordinal() != request.ordinal) {
             let (value, of, ordinal) = (stream.value(), stream.ordinal(), request.ordinal);
             return refuse!(DEVX_INVALID_STREAM, "stream is {value:#x}: of cuda:{of}, not of cuda:{ordinal}");
         }
@@ -113,7 +114,7 @@ unsafe impl Manager for Table {
             device_id: request.ordinal,
             bytes,
             // Which the manager may also give the memory back on, on whatever thread that is.
-            stream: request.stream.map_or(NO_SYNC, Stream::value_anywhere),
+            stream: stream.map_or(NO_SYNC, Stream::value_anywhere),
             host_flags: request.host.bits(),
             reserved: 0,
         };
@@ -127,14 +128,13 @@ unsafe impl Manager for Table {
             })?;
             // SAFETY: given to us now, to be released once.
             let owner = self.kept(room, unsafe { Owner::from_raw(memory.owner) });
-            let of_stream = request.stream.filter(|_| request.kind == DeviceType::CUDA);
-            let owner = owner.given_back(of_stream.map(InOrder::Of));
+            let owner = owner.given_back(stream.map(InOrder::Of));
             if memory.address.is_null() && request.bytes > 0 {
                 return refuse!(DEVX_CALLBACK, "allocate: the manager gave no address for {} bytes", request.bytes);
             }
             let device = Device::new(DeviceType(memory.device_type), memory.device_id.into())
                 .map_err(|error| error.within("allocate: "))?;
-            let ready = request.stream.map_or(Ready::Now, Ready::Queued);
+            let ready = stream.map_or(Ready::Now, Ready::Queued);
             Ok(Allocated { address: memory.address, device, bytes: request.bytes, owner, ready })
         })
     }

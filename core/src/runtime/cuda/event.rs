@@ -10,7 +10,7 @@ use super::driver::{Code, Driver};
 use super::kept::Kept;
 use super::reaper;
 use super::stream::Stream;
-use crate::error::{Result, refuse};
+use crate::error::{Error, Result, refuse};
 use crate::memory::{Owner, Room, Slab, TailSize};
 
 /// Most events that a pool keeps for the next time.
@@ -184,6 +184,12 @@ impl Event {
         let _apart = Apart::enter(driver)?;
         // SAFETY: an event that was recorded and is not destroyed.
         driver.check("cuEventSynchronize", unsafe { (driver.event_synchronize)(handle.0) })
+    }
+
+    /// Whether an error of [`Event::query`] says that the event is gone. Only this library destroys it, and only when nobody has
+    /// it any more: so it went with its context, and with that the work before it.
+    pub(crate) fn went_with_its_context(error: &Error) -> bool {
+        GONE.map(|code| code.0 as i32).contains(&error.driver_code())
     }
 
     /// The address of the event's handle (`CUevent *`), valid as long as this event.

@@ -260,7 +260,7 @@ fn look(pending: &mut Pending) -> bool {
                 pending.failures += 1;
                 return false;
             }
-            Err(error) if is_over(&error) => drop(pending.events.pop()),
+            Err(error) if is_over(&error) || Event::went_with_its_context(&error) => drop(pending.events.pop()),
             Err(error) => {
                 trace::say(format_args!("a release is given up for lost, its work cannot be waited for: {error}"));
                 abandon(std::mem::replace(&mut pending.held, Held::NOTHING));
