@@ -43,9 +43,7 @@ fn least_bytes(buffer: Buffer, end: u64, index: usize) -> u128 {
     match buffer {
         // Without elements the one offset may be left out.
         Buffer::Offsets(_) if end == 0 => 0,
-        // A number for each of the data buffers, which stand between the views and these.
-        Buffer::ViewSizes => index.saturating_sub(2) as u128 * 8,
         // How long data has to be is in other buffers.
-        _ => buffer.bytes(end).unwrap_or(0),
+        _ => buffer.bytes_at(index, end).unwrap_or(0),
     }
 }
