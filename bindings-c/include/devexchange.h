@@ -294,6 +294,22 @@ devx_status devx_batch_create(
     devx_error *error);
 
 /**
+ * As `devx_batch_create`, for a caller who knows how large the buffers are: `sizes` has a number
+ * for each buffer of all nodes, in their order, that is how many bytes it has, or -1 if that is not
+ * known (NULL if none is known). A buffer with fewer bytes than type, length and offset of its
+ * array take is refused; how many the offsets and views in a buffer ask for is not looked at.
+ */
+devx_status devx_batch_create_sized(
+    devx_schema_t const *schema,
+    DLDevice device,
+    devx_node const *nodes,
+    size_t n_nodes,
+    int64_t const *sizes,
+    devx_owner const *owner,
+    devx_batch_t **out,
+    devx_error *error);
+
+/**
  * Hands the batch to a consumer, which releases `out`, and sets the handle to NULL. On failure the
  * handle is as before.
  */

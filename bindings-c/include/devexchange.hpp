@@ -1355,6 +1355,7 @@ struct Node {
     std::vector<Node> dictionary = {};
     std::int64_t null_count = 0; /* -1 if it is not known */
     std::int64_t offset = 0;
+    std::vector<std::int64_t> sizes = {}; /* bytes of each buffer, -1 if not known; those left out are not known */
 };
 
 /* One reference to an Arrow array with its schema: a record batch if the type is struct. */
@@ -1366,11 +1367,12 @@ public:
     /* A batch over memory that `owner` keeps alive; the addresses of the buffers are copied, the buffers are not. */
     static Batch create(Schema const &schema, Node const &root, Owner &&owner, DLDevice device = cpu) {
         std::vector<devx_node> nodes;
-        flatten(root, nodes);
+        std::vector<std::int64_t> sizes;
+        flatten(root, nodes, sizes);
         Batch out;
         detail::check([&](devx_error *error) {
-            return devx_batch_create(schema.get(), device, nodes.data(), nodes.size(), owner.get(),
-                                     out.handle_.address(), error);
+            return devx_batch_create_sized(schema.get(), device, nodes.data(), nodes.size(), sizes.data(), owner.get(),
+                                           out.handle_.address(), error);
         });
         static_cast<void>(owner.release());
         return out;
@@ -1541,7 +1543,7 @@ public:
     }
 
 private:
-    static void flatten(Node const &node, std::vector<devx_node> &out) {
+    static void flatten(Node const &node, std::vector<devx_node> &out, std::vector<std::int64_t> &sizes) {
         devx_node raw{};
         raw.length = node.length;
         raw.null_count = node.null_count;
@@ -1549,11 +1551,14 @@ private:
         raw.buffers = node.buffers.data();
         raw.n_buffers = static_cast<std::int64_t>(node.buffers.size());
         out.push_back(raw);
+        for (std::size_t i = 0; i < node.buffers.size(); ++i) {
+            sizes.push_back(i < node.sizes.size() ? node.sizes[i] : -1);
+        }
         for (auto const &child : node.children) {
-            flatten(child, out);
+            flatten(child, out, sizes);
         }
         for (auto const &values : node.dictionary) {
-            flatten(values, out);
+            flatten(values, out, sizes);
         }
     }
 

@@ -1,7 +1,6 @@
 //! `devx_batch_*`: record batches and other arrays, in and out as Arrow.
 
 use devexchange_core::arrow::batch::{Batch, NodeDesc};
-use devexchange_core::error::Refused;
 use devexchange_core::memory::collected;
 use devexchange_core::{Device, Owner};
 use safer_ffi::ffi_export;
@@ -36,6 +35,25 @@ unsafe fn devx_batch_create(
     out: Option<Out<'_, *mut BatchHandle>>,
     error: Option<&mut ErrorRecord>,
 ) -> Status {
+    // SAFETY: the caller's contract.
+    unsafe { devx_batch_create_sized(schema, device, nodes, n_nodes, std::ptr::null(), owner, out, error) }
+}
+
+/// As `devx_batch_create`, for a caller who knows how large the buffers are: `sizes` has a number for each buffer of all
+/// nodes, in their order, that is how many bytes it has, or −1 if that is not known (NULL if none is known). A buffer with
+/// fewer bytes than type, length and offset of its array take is refused; how many the offsets and views in a buffer ask for
+/// is not looked at.
+#[ffi_export]
+unsafe fn devx_batch_create_sized(
+    schema: *const SchemaHandle,
+    device: DlDevice,
+    nodes: *const NodeRecord,
+    n_nodes: usize,
+    sizes: *const i64,
+    owner: Option<&OwnerRecord>,
+    out: Option<Out<'_, *mut BatchHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
     guard(error, || {
         let out = required(out, "out")?;
         // SAFETY: the caller gives a living handle.
@@ -47,15 +65,14 @@ unsafe fn devx_batch_create(
             // SAFETY: the tables of their buffers are valid for the length of the call.
             let node = unsafe { NodeDesc::from_raw(&node.0) };
             node.map_err(|error| error.within(format_args!("nodes[{index}]: ")))
-        }));
+        }))?;
+        let n_sizes = if sizes.is_null() { 0 } else { nodes.iter().map(|node| node.buffers.len()).sum() };
+        // SAFETY: the caller gives a number for each buffer.
+        let sizes = unsafe { list(sizes, n_sizes, "sizes") }?;
         // SAFETY: the caller hands over an owner of its own.
         let owner = owner.map_or(Owner::none(), |owner| unsafe { Owner::from_raw(owner.0) });
-        let nodes = match nodes {
-            Ok(nodes) => nodes,
-            Err(error) => return keep(Err(Refused { error, returned: owner })),
-        };
         // SAFETY: the caller describes memory that its owner keeps alive.
-        let batch = keep(unsafe { Batch::from_raw_parts(&schema, device, &nodes, owner) })?;
+        let batch = keep(unsafe { Batch::from_sized_parts(&schema, device, &nodes, sizes, owner) })?;
         out.write(BatchHandle::give(batch));
         Ok(())
     })

@@ -47,9 +47,9 @@ unsafe fn import<M: Managed>(source: *mut M, out: Option<Out<'_, *mut TensorHand
 }
 
 /// Hands the tensor to a consumer and keeps it: the consumer calls the deleter once. A NULL `request` asks for the
-/// newest version, no synchronisation and no copy. Copied is host memory only, also pinned and managed; a copy of device memory
-/// is `DEVX_DEVICE`: it needs a stream, so make it with `devx_tensor_copy_to` and hand that over. The flags are the tensor's, but for
-/// DLPACK_FLAG_BITMASK_IS_COPIED: that is told only to who has a copy alone.
+/// newest version, no synchronisation and no copy. Copied is host memory only, also pinned and managed; a copy of
+/// device memory is `DEVX_DEVICE`: it needs a stream, so make it with `devx_tensor_copy_to` and hand that over. The
+/// flags are the tensor's, but for DLPACK_FLAG_BITMASK_IS_COPIED: that is told only to who has a copy alone.
 #[ffi_export]
 unsafe fn devx_tensor_export_share(
     tensor: *const TensorHandle,

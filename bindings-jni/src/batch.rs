@@ -4,17 +4,15 @@ use devexchange_core::Result as CoreResult;
 use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::types::{DevxBatchInfo, DevxNode};
-use devexchange_core::arrow::format::Buffer;
-use devexchange_core::arrow::{Batch, Field, Schema, batch::NodeDesc, table};
+use devexchange_core::arrow::{Batch, Schema, batch::NodeDesc, table};
 use devexchange_core::memory::{collected, vector};
 use devexchange_core::order::Ready;
 use jni::sys::jlong;
 
 use crate::device::device;
-use crate::error::{Result, plain, refuse};
+use crate::error::{Result, plain};
 use crate::handle::{address, batch, give, schema, take};
 use crate::queue::{keep, try_owner};
-use crate::schema::depth_first;
 use crate::stream::optional;
 
 plain! { batch_create(schema: jlong, device: jlong, nodes: jlong, count: jlong, token: jlong) -> jlong }
@@ -33,50 +31,10 @@ fn batch_create(handle: jlong, packed: jlong, nodes: jlong, count: jlong, token:
     // SAFETY: Java gives the address of so many records, and of what follows them.
     let after = unsafe { first.add(records.len()) }.cast::<i64>();
     // SAFETY: that is a long for each buffer.
-    let rooms = unsafe { std::slice::from_raw_parts(after, buffers) };
-    check_rooms(&schema, &nodes, rooms)?;
+    let sizes = unsafe { std::slice::from_raw_parts(after, buffers) };
     // SAFETY: Java describes memory that it keeps until the token comes back.
-    let batch = keep(unsafe { Batch::from_raw_parts(&schema, device, &nodes, try_owner(token)?) })?;
+    let batch = keep(unsafe { Batch::from_sized_parts(&schema, device, &nodes, sizes, try_owner(token)?) })?;
     Ok(give(batch.into_raw()))
-}
-
-/// Java's buffers know their size, so one that is too small for its array need not go further. Wrong numbers of nodes
-/// or buffers and wrong lengths are left to the core.
-fn check_rooms(schema: &Schema, nodes: &[NodeDesc<'_>], rooms: &[i64]) -> Result<()> {
-    let mut rooms = rooms.iter();
-    for (field, node) in depth_first(schema)?.into_iter().zip(nodes) {
-        let end = i128::from(node.length) + i128::from(node.offset);
-        for (i, &room) in rooms.by_ref().take(node.buffers.len()).enumerate() {
-            let buffer = field.ty().buffers().get(i, node.buffers.len());
-            let needed = buffer.map_or(0, |buffer| bytes(buffer, end, i));
-            if room >= 0 && i128::from(room) < needed {
-                return too_small(field, i, needed, room, end);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// How many bytes the buffer at `index` has at least, for elements up to `end`.
-fn bytes(buffer: Buffer, end: i128, index: usize) -> i128 {
-    match buffer {
-        Buffer::Validity => (end + 7) / 8,
-        Buffer::Values(bits) => (end * i128::from(bits) + 7) / 8,
-        Buffer::Offsets(_) if end == 0 => 0,
-        Buffer::Offsets(width) => (end + 1) * i128::from(width),
-        // A long for each of the data buffers, which stand between the views and the sizes.
-        Buffer::ViewSizes if end > 0 => (index as i128 - 2) * 8,
-        // How long they have to be is in other buffers.
-        Buffer::Data | Buffer::ViewData | Buffer::ViewSizes => 0,
-    }
-}
-
-fn too_small(field: Field<'_>, i: usize, needed: i128, room: i64, end: i128) -> Result<()> {
-    let (name, ty) = (field.name(), field.ty());
-    refuse!(
-        DEVX_INVALID_BUFFERS,
-        "array {name:?}: buffers[{i}] has {room} bytes: offset and length {end} of {ty} take {needed}"
-    )
 }
 
 /// A column of a batch that is being made of others, as Java describes it.

@@ -92,7 +92,7 @@ impl Room {
 }
 
 /// All fields: each, then its children with all that is below them, then its dictionary.
-pub(crate) fn depth_first(schema: &Schema) -> Result<Vec<Field<'_>>> {
+fn depth_first(schema: &Schema) -> Result<Vec<Field<'_>>> {
     // Never more than there are nodes.
     let (mut fields, mut waiting) = (vector(schema.nodes())?, vector(schema.nodes())?);
     waiting.push(schema.root());

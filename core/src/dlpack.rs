@@ -1,6 +1,9 @@
 //! DLPack 1.3, both structs, both ways. Strides are always written (DLPack ≥ 1.2) and may be missing on
 //! import; `byte_offset` is folded into `data` on export, because some consumers do not look at it.
 
+mod legacy;
+mod versioned;
+
 use core::ffi::c_void;
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -10,9 +13,7 @@ use std::ptr::NonNull;
 use crate::abi::dlpack::{
     DLManagedTensor, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION, DLPackVersion, DLTensor,
 };
-use crate::abi::types::{
-    DEVX_COPY_ALWAYS, DEVX_COPY_IF_NEEDED, DEVX_COPY_NEVER, DEVX_DEVICE, DEVX_READ_ONLY, DevxDlpackRequest,
-};
+use crate::abi::types::{DEVX_COPY_ALWAYS, DEVX_COPY_IF_NEEDED, DEVX_COPY_NEVER, DEVX_DEVICE, DevxDlpackRequest};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Refused, Result, refuse};
@@ -364,199 +365,7 @@ unsafe fn extents<'a>(from: *const i64, n: usize) -> &'a [i64] {
     unsafe { std::slice::from_raw_parts(from, n) }
 }
 
-// ---- the versioned struct ----
-
-impl Managed for DLManagedTensorVersioned {
-    const IMPORT: ImportParts<Self> = ImportParts { describe: describe_versioned, delete: delete_versioned };
-
-    #[inline(always)]
-    fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned<Self>, Refused<Tensor>> {
-        let version = match version_for(request, &tensor) {
-            Ok(version) => version,
-            Err(error) => return Err(Refused { error, returned: tensor }),
-        };
-        let mut tensor = copy_if(tensor, request.copy == Copying::Always)?;
-        let flags = if tensor.is_alone() { tensor.flags() } else { tensor.flags().shared() };
-        match tensor.give_place() {
-            Some(place) => {
-                let owned = hand_over_in_place(&tensor, place, version, flags);
-                std::mem::forget(tensor); // its reference goes with the place
-                Ok(owned)
-            }
-            None => hand_over_versioned(tensor, version, flags),
-        }
-    }
-
-    #[inline(always)]
-    fn share(tensor: &Tensor, request: &Request) -> Result<Owned<Self>> {
-        if request.copy == Copying::Always {
-            return Ok(Self::export(tensor.clone(), request)?);
-        }
-        let (version, flags) = (version_for(request, tensor)?, tensor.flags().shared());
-        match tensor.lend_place() {
-            Some(place) => Ok(hand_over_in_place(tensor, place, version, flags)),
-            None => Ok(hand_over_versioned(tensor.clone(), version, flags)?),
-        }
-    }
-}
-
-/// The version that a consumer is given.
-#[inline(always)]
-fn version_for(request: &Request, tensor: &Tensor) -> Result<DLPackVersion> {
-    let asked = request.max_version;
-    if asked.major < VERSION.major {
-        return refuse!(
-            DEVX_VERSION,
-            "max_version is {}.{}: the versioned struct needs 1.0; ask for the legacy one",
-            asked.major,
-            asked.minor
-        );
-    }
-    let minor = if asked.major == VERSION.major { asked.minor.min(VERSION.minor) } else { VERSION.minor };
-    // Codes of 1.1 go to a reader of 1.0, too: it sees one that it does not know, and PyTorch, which knows them, asks for 1.0.
-    // A flag that it does not know nobody sees; of whole bytes it says nothing.
-    if minor == 0 && tensor.flags().has(Flags::SUBBYTE_PADDED) && tensor.dtype().element_bytes().is_none() {
-        return refuse!(
-            DEVX_UNSUPPORTED,
-            "flags has SUBBYTE_TYPE_PADDED, but max_version is 1.0: only a reader of 1.1 knows that flag"
-        );
-    }
-    Ok(DLPackVersion { major: VERSION.major, minor })
-}
-
-/// Writes the struct of a consumer to the place that the tensor lent.
-#[inline(always)]
-fn hand_over_in_place(
-    tensor: &Tensor,
-    place: *mut DLManagedTensorVersioned,
-    version: DLPackVersion,
-    flags: Flags,
-) -> Owned<DLManagedTensorVersioned> {
-    // Closed when the consumer gives it back.
-    std::mem::forget(Entry::open(Kind::TensorExport));
-    let manager_ctx = tensor.as_raw().map_addr(|address| address | IN_PLACE);
-    let deleter = Some(deleter_versioned as unsafe extern "C" fn(*mut _));
-    let (Flags(flags), dl_tensor) = (flags, tensor.as_dltensor());
-    // SAFETY: the place is in the tensor's block, and lent to this consumer alone.
-    unsafe { place.write(DLManagedTensorVersioned { version, manager_ctx, deleter, flags, dl_tensor }) };
-    // SAFETY: the address of a part of a block.
-    Owned(unsafe { NonNull::new_unchecked(place) })
-}
-
-/// As [`hand_over_in_place`], in a block of its own.
-#[cold]
-#[inline(never)]
-fn hand_over_versioned(
-    tensor: Tensor,
-    version: DLPackVersion,
-    flags: Flags,
-) -> std::result::Result<Owned<DLManagedTensorVersioned>, Refused<Tensor>> {
-    hand_over(tensor, |tensor, context| DLManagedTensorVersioned {
-        version,
-        manager_ctx: context,
-        deleter: Some(deleter_versioned),
-        flags: flags.0,
-        dl_tensor: tensor.as_dltensor(),
-    })
-}
-
-#[inline]
-unsafe fn describe_versioned(source: *const DLManagedTensorVersioned) -> Result<(*const DLTensor, Flags)> {
-    // SAFETY: `version` is the first member in every major version, so it may always be read.
-    let DLPackVersion { major, minor } = unsafe { (*source).version };
-    if major != VERSION.major {
-        return refuse!(
-            DEVX_VERSION,
-            "version is {major}.{minor}: this library reads major version {}; call the deleter to give the tensor back",
-            VERSION.major
-        );
-    }
-    // SAFETY: the major version is ours, so the layout is.
-    let flags = unsafe { (*source).flags };
-    // SAFETY: as above.
-    Ok((unsafe { &raw const (*source).dl_tensor }, Flags(flags)))
-}
-
-unsafe extern "C" fn delete_versioned(context: *mut c_void) {
-    let managed = context.cast::<DLManagedTensorVersioned>();
-    // SAFETY: the deleter's place is the same in every major version.
-    if let Some(deleter) = unsafe { (*managed).deleter } {
-        // SAFETY: the tensor is ours, and its owner calls this once.
-        unsafe { deleter(managed) }
-    }
-}
-
-/// In the context of a struct that is in the tensor's own block. One deleter for both: a binding may put another one in front
-/// of it that knows no struct from the other.
-const IN_PLACE: usize = 1;
-
-unsafe extern "C" fn deleter_versioned(managed: *mut DLManagedTensorVersioned) {
-    // SAFETY: a consumer gives back what it was given.
-    let context = unsafe { (*managed).manager_ctx };
-    if context.addr() & IN_PLACE == 0 {
-        // SAFETY: made by `hand_over` for this type; a consumer calls a deleter once.
-        return unsafe { take_back::<DLManagedTensorVersioned>(context) };
-    }
-    let _entry = Entry::opened(Kind::TensorExport);
-    // SAFETY: written by `hand_over_in_place` for a tensor that lent its place; a consumer calls a deleter once.
-    unsafe { Tensor::take_back(context.map_addr(|address| address & !IN_PLACE)) }
-}
-
-// ---- the legacy struct ----
-
-impl Managed for DLManagedTensor {
-    const IMPORT: ImportParts<Self> = ImportParts { describe: describe_legacy, delete: delete_legacy };
-
-    fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned<Self>, Refused<Tensor>> {
-        let flags = tensor.flags();
-        if let Err(error) = require_no_padding(flags) {
-            return Err(Refused { error, returned: tensor });
-        }
-        let read_only = flags.has(Flags::READ_ONLY);
-        if read_only && request.copy == Copying::Never {
-            let error = Error::new(
-                DEVX_READ_ONLY,
-                "flags has READ_ONLY: the legacy struct of DLPack has no flags to say so; allow a copy or ask for version 1",
-            );
-            return Err(Refused { error, returned: tensor });
-        }
-        let why = if read_only {
-            "flags has READ_ONLY, which the legacy struct cannot say, so a copy is needed: "
-        } else {
-            ""
-        };
-        let tensor = copy_if(tensor, read_only || request.copy == Copying::Always)
-            .map_err(|Refused { error, returned }| Refused { error: error.within(why), returned })?;
-        hand_over(tensor, |tensor, context| Self {
-            dl_tensor: tensor.as_dltensor(),
-            manager_ctx: context,
-            deleter: Some(deleter_legacy),
-        })
-    }
-}
-
-unsafe fn describe_legacy(source: *const DLManagedTensor) -> Result<(*const DLTensor, Flags)> {
-    // SAFETY: valid by the contract of `import`.
-    Ok((unsafe { &raw const (*source).dl_tensor }, Flags::default()))
-}
-
-unsafe extern "C" fn delete_legacy(context: *mut c_void) {
-    let managed = context.cast::<DLManagedTensor>();
-    // SAFETY: valid by the contract of `import`.
-    if let Some(deleter) = unsafe { (*managed).deleter } {
-        // SAFETY: the tensor is ours, and its owner calls this once.
-        unsafe { deleter(managed) }
-    }
-}
-
-unsafe extern "C" fn deleter_legacy(managed: *mut DLManagedTensor) {
-    // SAFETY: a consumer gives back what it was given.
-    let context = unsafe { (*managed).manager_ctx };
-    // SAFETY: made by `hand_over` for this type; a consumer calls a deleter once.
-    unsafe { take_back::<DLManagedTensor>(context) }
-}
-
-// ---- what both share ----
+// ---- what both structs share ----
 
 /// A struct that a consumer holds, with what it keeps alive.
 struct Export<M> {

@@ -517,6 +517,18 @@ TEST(a_refused_batch_leaves_its_source_where_it_was) {
     CHECK_THROWS(dx::Schema::of({dx::Field{"x", "?", 0, {}, {}, {}}}), DEVX_INVALID_FORMAT, "\"?\"");
 }
 
+TEST(a_buffer_that_is_too_small_is_refused) {
+    auto const schema = dx::Schema::of({dx::Field{"y", "i", 0, {}, {}, {}}});
+    auto const make = [&](std::vector<std::int64_t> sizes) {
+        dx::Node const y{4, {nullptr, numbers}, {}, {}, 0, 0, std::move(sizes)};
+        return dx::Batch::of(schema, 4, {y}, dx::Owner());
+    };
+    CHECK_INT(make({}).length(), 4);
+    CHECK_INT(make({-1}).length(), 4);
+    CHECK_INT(make({-1, sizeof numbers}).length(), 4);
+    CHECK_THROWS(make({-1, 15}), DEVX_INVALID_BUFFERS, "array \"y\": buffers[1] has 15 bytes: offset and length 4 of int32");
+}
+
 TEST(metadata_has_the_size_that_it_says) {
     auto const make = [](std::string const &block) {
         dx::Field field{"x", "g"};

@@ -147,6 +147,26 @@ TEST(values_of_a_fixed_width) {
     devx_batch_release(&batch);
 }
 
+TEST(sizes_of_buffers) {
+    devx_field const fields[] = {field("+s", 2), field("i", 0), field("u", 0)};
+    const void *const none[] = {NULL};
+    devx_node const nodes[] = {node(2, none, 1), node(2, number_buffers, 2), node(2, text_buffers, 3)};
+    int64_t sizes[] = {-1, -1, 8, -1, 12, -1};
+    devx_schema_t *schema = NULL;
+    devx_batch_t *batch = NULL;
+    CHECK_OK(devx_schema_create(fields, 3, &schema, &error));
+    CHECK_OK(devx_batch_create_sized(schema, cpu, nodes, 3, sizes, NULL, &batch, &error));
+    devx_batch_release(&batch);
+    CHECK_OK(devx_batch_create_sized(schema, cpu, nodes, 3, NULL, NULL, &batch, &error));
+    devx_batch_release(&batch);
+    sizes[4] = 11;
+    CHECK_REFUSED(devx_batch_create_sized(schema, cpu, nodes, 3, sizes, NULL, &batch, &error), DEVX_INVALID_BUFFERS,
+                  "buffers[1] has 11 bytes: offset and length 2 of utf8 take 12");
+    CHECK_PTR(batch, NULL);
+    devx_schema_release(&schema);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
 TEST(a_batch_of_columns) {
     devx_field const fields[] = {field("i", 0)};
     devx_node const nodes[] = {node(2, number_buffers, 2)}, longer[] = {node(3, number_buffers, 2)};

@@ -124,11 +124,11 @@ and its value. How many bytes a `Ptr` leads to, and how many the offsets in a bu
 """
 function Batch(schema::Schema, nodes::AbstractVector{Node}; device::DLDevice=CPU, release=nothing)
     nodes = collect(Node, nodes)
-    check_rooms(schema, nodes)
-    return batch_over(schema, nodes, device, release)
+    return batch_over(schema, nodes, device, release, Int64[buffer_size(b) for node in nodes for b in node.buffers])
 end
 
-function batch_over(schema::Schema, nodes::Vector{Node}, device::DLDevice, release)
+# `sizes` are the bytes of all buffers, if they are to be checked.
+function batch_over(schema::Schema, nodes::Vector{Node}, device::DLDevice, release, sizes=C_NULL)
     tables = [Ptr{Cvoid}[buffer_address(buffer) for buffer in node.buffers] for node in nodes]
     out = Ref{Ptr{Cvoid}}(C_NULL)
     GC.@preserve nodes tables begin
@@ -136,9 +136,9 @@ function batch_over(schema::Schema, nodes::Vector{Node}, device::DLDevice, relea
                    for (node, table) in zip(nodes, tables)]
         held_on = Any[r for node in nodes for buffer in node.buffers for r in references(buffer)]
         owned(nodes, held_on, release) do owner
-            @checked devx_batch_create(
+            @checked devx_batch_create_sized(
                 schema.handle::Handle, device::DLDevice, records::Ptr{DevxNode}, length(records)::Csize_t,
-                owner::Ptr{DevxOwner}, out::Ptr{Ptr{Cvoid}})
+                sizes::Ptr{Int64}, owner::Ptr{DevxOwner}, out::Ptr{Ptr{Cvoid}})
         end
     end
     return adopt_batch(out[])

@@ -33,6 +33,11 @@ function buffer_address(array::AbstractArray{T}) where {T}
 end
 buffer_address(x) = throw(bad_buffer("is a $(typeof(x)): neither array, pointer nor nothing"))
 
+# How many bytes a buffer has; -1 if it does not know that, or cannot be one.
+buffer_size(_) = -1
+buffer_size(bits::BitVector) = cld(length(bits), 8)
+buffer_size(array::AbstractArray{T}) where {T} = isbitstype(T) ? length(array) * sizeof(T) : -1
+
 bad_buffer(what) = DevExchangeError(DEVX_INVALID_BUFFERS, "a buffer $what")
 
 """

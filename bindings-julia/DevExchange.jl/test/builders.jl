@@ -146,48 +146,18 @@ end
     @test called == [:released] && refused(() -> Batch(x), status, text) && nothing_left()
 end
 
-# Formats with the buffers of two elements, and one (from 0 on) that does not do with a byte less.
-const SIZED = Tuple{String,Vector{Any},Int}[]
-sized(k, buffers, formats...) = foreach(format -> push!(SIZED, (format, buffers, k)), formats)
-sized(1, Any[nothing, zeros(UInt8, 2)], "c", "C", "w:1")
-sized(1, Any[nothing, zeros(UInt8, 4)], "s", "S", "e")
-sized(1, Any[nothing, zeros(UInt8, 6)], "w:3")
-sized(1, Any[nothing, zeros(Int32, 2)], "i", "I", "f", "tdD", "tts", "ttm", "tiM", "d:9,2,32")
-sized(1, Any[nothing, zeros(Int64, 2)], "l", "L", "g", "tdm", "ttu", "ttn", "tss:", "tsn:UTC", "tDs", "tiD", "d:9,2,64")
-sized(1, Any[nothing, zeros(UInt8, 32)], "tin", "d:38,2", "d:38,2,128")
-sized(1, Any[nothing, zeros(UInt8, 64)], "d:76,2,256")
-sized(1, Any[nothing, [0xff]], "b")
-sized(0, Any[[0xff], [1, 2]], "l")
-sized(0, Any[[0xff]], "+s", "+w:1")
-sized(1, Any[nothing, zeros(Int32, 3), UInt8[]], "u", "z")
-sized(1, Any[nothing, zeros(Int64, 3), UInt8[]], "U", "Z")
-sized(1, Any[nothing, zeros(UInt8, 32), Int64[]], "vu", "vz")
-sized(4, Any[nothing, zeros(UInt8, 32), UInt8[], UInt8[], zeros(Int64, 2)], "vu")
-sized(1, Any[nothing, zeros(Int32, 3)], "+l")
-sized(1, Any[nothing, zeros(Int64, 3)], "+L")
-sized(1, Any[nothing, zeros(Int32, 2), zeros(Int32, 2)], "+vl")
-sized(2, Any[nothing, zeros(Int32, 2), zeros(Int32, 2)], "+vl")
-sized(2, Any[nothing, zeros(Int64, 2), zeros(Int64, 2)], "+vL")
-sized(0, Any[zeros(Int8, 2), zeros(Int32, 2)], "+ud:0")
-sized(1, Any[zeros(Int8, 2), zeros(Int32, 2)], "+ud:0")
-sized(0, Any[zeros(Int8, 2)], "+us:0")
-
 @testset "builders: the size of arrays" begin
-    for (format, buffers, k) in SIZED
-        children = startswith(format, '+') ? [numbers([1, 2])] : ArrayBuilder[]
-        array(buffers; keywords...) = ArrayBuilder("x", format, 2, buffers; children=children, keywords...)
-        # Just enough; one byte too few; as many, but for elements further behind.
-        close(Batch(array(buffers)))
-        bytes = unsafe_wrap(Array, Ptr{UInt8}(pointer(buffers[k+1])), sizeof(buffers[k+1]))
-        short = copy(buffers)
-        short[k+1] = bytes[1:end-1]
-        @test refused(() -> Batch(array(short)), DX.DEVX_INVALID_BUFFERS,
-            "array \"x\": buffers[$k] has $(length(bytes) - 1) bytes: offset and length 2 of format \"$format\" take " *
-            string(length(bytes)))
-        @test refused(() -> Batch(array(buffers; offset=1000)), DX.DEVX_INVALID_BUFFERS, "offset and length 1002")
-    end
+    x(format, buffers; keywords...) = ArrayBuilder("x", format, 2, buffers; keywords...)
+    # Just enough; one byte too few; as many, but for elements further behind.
+    enough, few = reinterpret(UInt8, [1, 2]), zeros(UInt8, 15)
+    close(Batch(x("l", (nothing, enough))))
+    @test refused(() -> Batch(x("l", (nothing, few))), DX.DEVX_INVALID_BUFFERS,
+        "array \"x\": buffers[1] has 15 bytes: offset and length 2 of int64 take 16")
+    @test refused(() -> Batch(x("l", (nothing, enough); offset=1000)), DX.DEVX_INVALID_BUFFERS, "offset and length 1002")
     @test refused(() -> Batch(ArrayBuilder("x", "l", 9, (trues(8), ones(Int, 9)))), DX.DEVX_INVALID_BUFFERS,
         "buffers[0] has 1 bytes", "take 2")
+    # How far a pointer leads is not known.
+    GC.@preserve few close(Batch(x("l", (nothing, pointer(few)))))
     # What is below; by a schema, too; lengths that cannot be are refused as such.
     s = Schema([list_field("l", Field("i", "c"; dictionary=Field("v", "i")))])
     nodes(values) = [Node(1, (nothing,)), Node(1, (nothing, Int32[0, 1])), Node(1, (nothing, Int8[0])),
@@ -197,7 +167,7 @@ sized(0, Any[zeros(Int8, 2)], "+us:0")
     close(b)
     @test refused(() -> Batch(s, nodes(Int32[1])), DX.DEVX_INVALID_BUFFERS, "array \"v\": buffers[1] has 4 bytes", "8")
     close(s)
-    @test refused(() -> Batch(ArrayBuilder("x", "i", typemax(Int), (nothing, Int32[1]))), DX.DEVX_INVALID_BUFFERS)
+    @test refused(() -> Batch(ArrayBuilder("x", "i", typemax(Int), (nothing, Int32[1]))), DX.DEVX_INVALID_LENGTH)
     b = Batch(ArrayBuilder("x", "u", 0, (nothing, Int32[], UInt8[])))
     @test isempty(root(b))
     close(b)

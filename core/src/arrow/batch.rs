@@ -9,6 +9,7 @@ use super::check::read_nodes;
 use super::column::Column;
 use super::format::{Buffer, Buffers, Type};
 use super::schema::Schema;
+use super::sizes::check_sizes;
 use super::tree::{self, Releases};
 use crate::abi::arrow_data::ArrowArray;
 use crate::abi::arrow_device::ArrowDeviceArray;
@@ -151,7 +152,28 @@ impl Batch {
         owner: Owner,
     ) -> std::result::Result<Self, Refused<Owner>> {
         // SAFETY: the caller's contract.
-        match unsafe { Self::describe(schema, device, nodes) } {
+        unsafe { Self::from_sized_parts(schema, device, nodes, &[], owner) }
+    }
+
+    /// As [`Batch::from_raw_parts`], by a caller who knows how large the buffers are. `sizes` has a number for each buffer of
+    /// all nodes, in their order: how many bytes it has, or −1 if that is not known. It is empty if none is known.
+    ///
+    /// # Errors
+    /// As [`Batch::from_raw_parts`]; `DEVX_INVALID_BUFFERS` for a buffer with fewer bytes than its array takes, as far as
+    /// type, length and offset say that: how many the offsets and views in a buffer ask for is not looked at.
+    /// `DEVX_MISMATCH` if there are some sizes, but not as many as buffers.
+    ///
+    /// # Safety
+    /// As [`Batch::from_raw_parts`].
+    pub unsafe fn from_sized_parts(
+        schema: &Schema,
+        device: Device,
+        nodes: &[NodeDesc<'_>],
+        sizes: &[i64],
+        owner: Owner,
+    ) -> std::result::Result<Self, Refused<Owner>> {
+        // SAFETY: the caller's contract.
+        match unsafe { Self::describe(schema, device, nodes, sizes) } {
             Ok(mut batch) => {
                 batch.set_owner(owner);
                 Ok(batch)
@@ -160,7 +182,7 @@ impl Batch {
         }
     }
 
-    unsafe fn describe(schema: &Schema, device: Device, nodes: &[NodeDesc<'_>]) -> Result<Self> {
+    unsafe fn describe(schema: &Schema, device: Device, nodes: &[NodeDesc<'_>], sizes: &[i64]) -> Result<Self> {
         let count = schema.nodes();
         if nodes.len() != count {
             return refuse!(DEVX_MISMATCH, "there are {} nodes, the schema has {count} fields in all", nodes.len());
@@ -206,6 +228,9 @@ impl Batch {
         unsafe { tree::build(&mut tail, &mut root, count, count, fill, links, release) };
         // SAFETY: the tree was built just now, of the schema's shape.
         unsafe { read_nodes(&root, schema, table) }?;
+        if !sizes.is_empty() {
+            check_sizes(schema, nodes, sizes)?;
+        }
         if let Some(header) = slab.unique() {
             header.nodes = table;
             header.source = Source::Own { root, _owner: Owner::none() };

@@ -41,6 +41,8 @@ pub struct ArrayBuilder {
     null_count: i64,
     offset: i64,
     buffers: Vec<*const c_void>,
+    /// How many bytes each buffer has, or −1.
+    sizes: Vec<i64>,
     children: Vec<Self>,
     dictionary: Option<Box<Self>>,
     /// Levels, with this one.
@@ -60,6 +62,7 @@ impl ArrayBuilder {
             null_count: -1,
             offset: 0,
             buffers: Vec::new(),
+            sizes: Vec::new(),
             children: Vec::new(),
             dictionary: None,
             depth: 1,
@@ -77,6 +80,15 @@ impl ArrayBuilder {
     #[must_use]
     pub fn buffer(mut self, address: *const c_void) -> Self {
         self.buffers.push(address);
+        self.sizes.push(-1);
+        self
+    }
+
+    /// As [`ArrayBuilder::buffer`], of so many bytes: too few for the array are refused.
+    #[must_use]
+    pub fn sized_buffer(mut self, address: *const c_void, bytes: usize) -> Self {
+        self.buffers.push(address);
+        self.sizes.push(i64::try_from(bytes).unwrap_or(i64::MAX));
         self
     }
 
@@ -135,7 +147,7 @@ impl ArrayBuilder {
     /// [`Batch::produced_on`] says more.
     ///
     /// # Errors
-    /// As [`Schema::new`] and [`Batch::from_raw_parts`]; then everything is given back, and nothing is released.
+    /// As [`Schema::new`] and [`Batch::from_sized_parts`]; then everything is given back, and nothing is released.
     ///
     /// # Safety
     /// As [`Batch::from_raw_parts`], of all owners together.
@@ -160,11 +172,11 @@ impl ArrayBuilder {
     /// # Safety
     /// As [`ArrayBuilder::build`].
     unsafe fn make(&self, texts: &[Texts], device: Device) -> Result<(Batch, Vec<Owner>, Vacant<Vec<Owner>>)> {
-        let (mut fields, mut nodes) = (vector(texts.len())?, vector(texts.len())?);
-        self.describe(&mut texts.iter(), &mut fields, &mut nodes);
+        let (mut fields, mut nodes, mut sizes) = (vector(texts.len())?, vector(texts.len())?, Vec::new());
+        self.describe(&mut texts.iter(), &mut fields, &mut nodes, &mut sizes)?;
         let schema = Schema::new(&fields)?;
         // SAFETY: the caller's contract.
-        let batch = unsafe { Batch::from_raw_parts(&schema, device, &nodes, Owner::none()) }?;
+        let batch = unsafe { Batch::from_sized_parts(&schema, device, &nodes, &sizes, Owner::none()) }?;
         Ok((batch, vector(texts.len())?, Vacant::new()?))
     }
 
@@ -193,8 +205,9 @@ impl ArrayBuilder {
         texts: &mut std::slice::Iter<'a, Texts>,
         fields: &mut Vec<FieldDesc<'a>>,
         nodes: &mut Vec<NodeDesc<'a>>,
-    ) {
-        let Some(text) = texts.next() else { return };
+        sizes: &mut Vec<i64>,
+    ) -> Result<()> {
+        let Some(text) = texts.next() else { return Ok(()) };
         fields.push(FieldDesc {
             format: &text.format,
             name: &text.name,
@@ -205,7 +218,8 @@ impl ArrayBuilder {
         });
         let Self { length, null_count, offset, ref buffers, .. } = *self;
         nodes.push(NodeDesc { length, null_count, offset, buffers });
-        self.below().for_each(|node| node.describe(texts, fields, nodes));
+        self.sizes.iter().try_for_each(|&size| push(sizes, size))?;
+        self.below().try_for_each(|node| node.describe(texts, fields, nodes, sizes))
     }
 
     fn below(&self) -> impl Iterator<Item = &Self> {

@@ -122,6 +122,15 @@ impl Buffer {
             Self::Data | Self::ViewData | Self::ViewSizes => None,
         }
     }
+
+    /// As [`Buffer::bytes`], of the buffer at `index` of an array, which tells how many sizes there are.
+    pub(crate) fn bytes_at(self, index: usize, elements: u64) -> Option<u128> {
+        match self {
+            // One for each of the data buffers, which stand between the views and these.
+            Self::ViewSizes => Some(index.saturating_sub(2) as u128 * 8),
+            _ => self.bytes(elements),
+        }
+    }
 }
 
 /// How many children a type has.

@@ -17,6 +17,7 @@ mod pointers;
 mod read;
 mod record;
 pub mod schema;
+mod sizes;
 pub mod table;
 mod transfer;
 mod tree;

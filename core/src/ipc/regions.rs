@@ -8,7 +8,6 @@ use super::descriptor::{NodePart, Spot};
 use super::memory::Mapping;
 use crate::abi::types::{DEVX_COPY_REQUIRED, DEVX_UNSUPPORTED};
 use crate::arrow::Batch;
-use crate::arrow::format::Buffer;
 use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
 use crate::memory::{Counted, collected, push, vector};
@@ -127,8 +126,7 @@ impl Regions {
                 continue;
             }
             let needed = match batch.kind_of_buffer(node, index) {
-                Some(Buffer::ViewSizes) => Some(addresses.len().saturating_sub(3) as u128 * 8),
-                Some(buffer) => buffer.bytes(end as u64),
+                Some(buffer) => buffer.bytes_at(index, end as u64),
                 None => Some(0),
             };
             let (spot, left) = self.spot(address, needed.unwrap_or(0) as usize)?;

@@ -325,6 +325,14 @@ class TypesTest {
                         .buffer(Direct.room(7))
                         .build(Device.CPU),
                 "buffers[3] has 7 bytes", "take 8");
+        // Who copies the array reads the sizes, also if there are no rows.
+        refused(
+                Status.INVALID_BUFFERS,
+                () -> fixed("vz", 0, null, view)
+                        .buffer(Direct.room(20))
+                        .buffer(Direct.room(7))
+                        .build(Device.CPU),
+                "buffers[3] has 7 bytes", "take 8");
         refused(
                 Status.INVALID_BUFFERS,
                 () -> fixed("vz", 2, null, view).viewData().build(Device.CPU),

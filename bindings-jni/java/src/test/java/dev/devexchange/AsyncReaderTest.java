@@ -1,0 +1,239 @@
+package dev.devexchange;
+
+import static dev.devexchange.Check.PATIENCE;
+import static dev.devexchange.Check.eventually;
+import static dev.devexchange.Check.refused;
+import static dev.devexchange.Streams.NEVER;
+import static dev.devexchange.Streams.batch;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.ByteBuffer;
+import java.time.Duration;
+import java.time.temporal.ChronoUnit;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Flow;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+
+/** Readers of asynchronous streams, and what their subscribers may and may not do. */
+class AsyncReaderTest extends AsyncStreams {
+    @Test
+    void requestsThatCannotBeAreErrors() throws Exception {
+        for (long n : new long[] {0, -1, Long.MIN_VALUE}) {
+            try (Numbers numbers = new Numbers(100);
+                    AsyncReader reader = AsyncReader.create();
+                    AsyncWriter writer = writer(reader)) {
+                Collector collector = new Collector() {
+                    @Override
+                    void subscribed() {
+                        request(1);
+                    }
+
+                    @Override
+                    void next(int number) {
+                        subscription.request(n);
+                    }
+                };
+                reader.subscribe(collector);
+                numbers.subscribe(writer);
+                collector.awaitEnd();
+                assertEquals(List.of("subscribed", "0", "error"), collector.signals);
+                assertInstanceOf(IllegalArgumentException.class, collector.error);
+                assertTrue(collector.error.getMessage().contains("n is " + n));
+                completes(writer);
+                assertEquals(1, numbers.cancelled.get());
+            }
+        }
+    }
+
+    @Test
+    void oneSubscriberIsServed() throws Exception {
+        try (Numbers numbers = new Numbers(2);
+                AsyncReader reader = AsyncReader.create();
+                AsyncWriter writer = writer(reader)) {
+            assertThrows(NullPointerException.class, () -> reader.subscribe(null));
+            Window first = new Window(1);
+            reader.subscribe(first);
+            Window second = new Window(1);
+            reader.subscribe(second);
+            second.awaitEnd();
+            assertEquals(List.of("subscribed", "error"), second.signals);
+            assertInstanceOf(IllegalStateException.class, second.error);
+            numbers.subscribe(writer);
+            first.awaitEnd();
+            assertEquals(List.of("subscribed", "0", "1 {number=1}", "complete"), first.signals);
+            Window late = new Window(1);
+            reader.subscribe(late);
+            assertInstanceOf(IllegalStateException.class, late.awaitEnd().error);
+            refused(Status.CLOSED, reader::handlerAddress, "AsyncReader.handlerAddress");
+        }
+        try (AsyncReader reader = AsyncReader.create()) {
+            AsyncWriter writer = writer(reader);
+            refused(Status.INVALID_ARGUMENT, reader::handlerAddress, "handed out already");
+            writer.close();
+        }
+    }
+
+    @Test
+    void aSubscriberThatThrowsCancels() throws Exception {
+        for (int at = -1; at < 2; at++) {
+            int fails = at;
+            RuntimeException failure = new RuntimeException("a subscriber fails");
+            try (Numbers numbers = new Numbers(100);
+                    AsyncReader reader = AsyncReader.create();
+                    AsyncWriter writer = writer(reader)) {
+                Collector collector = new Collector() {
+                    @Override
+                    void subscribed() {
+                        request(5);
+                        next(-1);
+                    }
+
+                    @Override
+                    void next(int number) {
+                        if (number == fails) {
+                            throw failure;
+                        }
+                    }
+                };
+                reader.subscribe(collector);
+                eventually(() -> collector.subscription != null);
+                numbers.subscribe(writer);
+                eventually(() -> numbers.cancelled.get() == 1);
+                assertEquals(fails + 1, collector.taken);
+                assertEquals(1, collector.ended.getCount());
+                assertTrue(logged.contains(failure));
+            }
+        }
+    }
+
+    @Test
+    void aSecondSubscriberThatThrowsIsLogged() throws Exception {
+        RuntimeException failure = new RuntimeException("a second subscriber fails");
+        try (AsyncReader reader = AsyncReader.create()) {
+            writer(reader).close();
+            reader.subscribe(new Window(1));
+            reader.subscribe(new Collector() {
+                @Override
+                void subscribed() {
+                    throw failure;
+                }
+            });
+            eventually(() -> logged.contains(failure));
+        }
+    }
+
+    @Test
+    void aReaderThatIsClosedTellsItsSubscriber() throws Exception {
+        try (Numbers numbers = new Numbers(1 << 30)) {
+            AsyncReader reader = AsyncReader.create();
+            AsyncWriter writer = writer(reader);
+            Window window = new Window(2);
+            reader.subscribe(window);
+            numbers.subscribe(writer);
+            eventually(() -> window.taken > 3);
+            reader.close();
+            reader.close();
+            window.awaitEnd();
+            assertEquals(Status.CLOSED, ((DevExchangeException) window.error).status());
+            completes(writer);
+            assertEquals(1, numbers.cancelled.get());
+            refused(Status.CLOSED, () -> reader.schema(Duration.ZERO), "closed");
+        }
+        AsyncReader closed = AsyncReader.create();
+        closed.close();
+        Window window = new Window(1);
+        closed.subscribe(window);
+        window.awaitEnd();
+        assertEquals(List.of("subscribed", "error"), window.signals);
+        refused(Status.CLOSED, () -> closed.schema(PATIENCE), "the reader is closed");
+    }
+
+    /** While a producer gives the data of the first batch, behind a schema that nobody has looked at yet. */
+    @Test
+    void aReaderThatIsClosedWhileABatchComesGivesAllOfIt() throws Exception {
+        AsyncReader reader = AsyncReader.create();
+        Streams.setGate(true);
+        Collector collector = new Collector() {
+            @Override
+            void subscribed() {
+                request(1);
+                Streams.produceAsync(reader.handlerAddress(), NEVER, NEVER);
+                try {
+                    // The producer, its schema and a task.
+                    eventually(() -> Streams.live() == 3);
+                    pause();
+                } catch (InterruptedException e) {
+                    throw new AssertionError(e);
+                }
+            }
+        };
+        reader.subscribe(collector);
+        eventually(Streams::isAtGate);
+        reader.close();
+        Streams.setGate(false);
+        collector.awaitEnd();
+        assertEquals(List.of("subscribed", "0 {k=0}", "error"), collector.signals);
+        assertEquals(Status.CLOSED, ((DevExchangeException) collector.error).status());
+        assertEquals(List.of(), logged);
+    }
+
+    @Test
+    void waitingForTheSchemaMayTakeForEver() throws Exception {
+        try (AsyncReader reader = AsyncReader.create();
+                Numbers numbers = new Numbers(0);
+                AsyncWriter writer = writer(reader)) {
+            numbers.subscribe(writer);
+            reader.schema(ChronoUnit.FOREVER.getDuration()).close();
+        }
+    }
+
+    /** In a JVM without memory for what each of its threads needs. */
+    @Test
+    void aSubscriberIsToldThatThereIsNoMemory() throws Exception {
+        Jvm.End end = Jvm.run(List.of("-XX:MaxDirectMemorySize=1m"), Map.of(), NoMemory.class);
+        assertEquals("java.lang.OutOfMemoryError", end.output().strip());
+        assertEquals(0, end.status());
+    }
+
+    /** Says what the subscriber is told. */
+    static final class NoMemory implements Flow.Subscriber<Batch> {
+        private final CountDownLatch over = new CountDownLatch(1);
+
+        public static void main(String[] arguments) throws InterruptedException {
+            AsyncReader reader = AsyncReader.create();
+            ReleaseQueue.flush(Duration.ofSeconds(30));
+            List<ByteBuffer> all = new ArrayList<>();
+            NoMemory subscriber = new NoMemory();
+            try {
+                while (all.size() < 1 << 20) {
+                    all.add(ByteBuffer.allocateDirect(1024));
+                }
+            } catch (OutOfMemoryError full) {
+                reader.subscribe(subscriber);
+            }
+            System.exit(subscriber.over.await(30, TimeUnit.SECONDS) ? 0 : 1);
+        }
+
+        @Override
+        public void onSubscribe(Flow.Subscription subscription) {}
+
+        @Override
+        public void onNext(Batch batch) {}
+
+        @Override
+        public void onError(Throwable thrown) {
+            System.out.println(thrown.getClass().getName());
+            over.countDown();
+        }
+
+        @Override
+        public void onComplete() {}
+    }
+}

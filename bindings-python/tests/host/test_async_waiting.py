@@ -1,0 +1,338 @@
+"""Who waits for asynchronous streams, and where: tasks, threads, loops of each kind, forks, an ending interpreter."""
+
+import asyncio
+import gc
+import importlib.util
+import os
+import resource
+import selectors
+import subprocess
+import sys
+import threading
+import weakref
+
+import pytest
+from asynchronous import PATIENCE, batch, numbers, produce, produce_in_thread, run, started, thread_of, turns
+
+import devexchange
+from devexchange import AsyncReader
+
+
+def descriptors():
+    # Not those of what ended before.
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_cancelled_task_loses_nothing():
+    async def main():
+        async with AsyncReader() as reader:
+            writer = started(reader)
+            for round in range(20):
+                task = asyncio.create_task(reader.receive())
+                await turns()
+                # The ring is on its way, and so is the cancelling.
+                writer.send(batch(round))
+                if round % 2:
+                    await turns(1)
+                task.cancel()
+                received = (await asyncio.gather(task, return_exceptions=True))[0]
+                if isinstance(received, asyncio.CancelledError):
+                    received = await reader.receive()
+                assert numbers([received.batch]) == [round]
+            writer.finish()
+
+    run(main())
+
+
+def test_several_tasks_share_the_batches():
+    async def main():
+        async with AsyncReader() as reader:
+            writer, taken = started(reader), []
+
+            async def take():
+                async for each in reader:
+                    taken.extend(numbers([each]))
+                    await asyncio.sleep(0)
+
+            # One that waits for something else takes no ring from them.
+            schema = asyncio.create_task(reader.schema())
+            tasks = [asyncio.create_task(take()) for _ in range(5)]
+            await turns()
+            await produce(writer, 200)
+            await asyncio.gather(schema, *tasks)
+            assert sorted(taken) == list(range(200))
+
+    run(main())
+
+
+def test_several_loops_and_threads_at_once():
+    reader, taken, ended = AsyncReader(), [], []
+
+    async def take():
+        async for each in reader:
+            taken.extend(numbers([each]))
+
+    async def two():
+        await asyncio.gather(take(), take())
+        ended.append(1)
+
+    def take_in_thread():
+        taken.extend(numbers(reader))
+        ended.append(1)
+
+    threads = [thread_of(lambda: run(two())) for _ in range(3)] + [thread_of(take_in_thread)]
+    produce_in_thread(started(reader), 2000)
+    for thread in threads:
+        thread.join(PATIENCE)
+    reader.close()
+    assert sorted(taken) == list(range(2000)) and len(ended) == 4
+
+
+def test_ring_that_another_loop_hears():
+    """Two loops wait for different things; whichever hears the ring tells the other."""
+
+    async def receive(reader):
+        return (await reader.receive()).batch
+
+    async def schema(reader):
+        return await reader.schema()
+
+    waits = [receive, schema]
+    for _ in range(30):
+        reader, found = AsyncReader(), []
+        threads = [thread_of(lambda wait, *it: it[1].append(run(wait(it[0]))), wait, reader, found) for wait in waits]
+        while len(reader._bell._waiting) < 2:
+            assert all(thread.is_alive() for thread in threads)
+        writer = started(reader)
+        writer.send(batch(1))
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert len(found) == 2
+        writer.close()
+        reader.close()
+
+
+def test_loops_one_after_the_other():
+    before = descriptors()
+    with AsyncReader() as reader:
+        writer = started(reader)
+        for number in range(5):
+            thread = threading.Timer(0.01, writer.send, [batch(number)])
+            thread.start()
+            assert numbers([run(reader.receive()).batch]) == [number]
+            thread.join()
+        writer.finish()
+        assert run(reader.receive()) is None
+    del reader, writer, thread
+    assert descriptors() == before
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_abandoned_loop(closed):
+    """Its task is never told; the reader goes on elsewhere, and all of it ends."""
+    before = descriptors()
+    reader = AsyncReader()
+    writer = started(reader)
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(reader.receive())
+    loop.run_until_complete(turns())
+    assert not task.done()
+    if closed:
+        loop.close()
+    writer.send(batch(1))
+    assert numbers([run(reader.receive()).batch]) == [1]
+    if not closed:
+        # It is still good, and its task gets the next batch.
+        writer.send(batch(2))
+        assert numbers([loop.run_until_complete(task).batch]) == [2]
+        task = loop.create_task(reader.receive())
+        loop.run_until_complete(turns())
+    seen = weakref.ref(reader)
+    task._log_destroy_pending = False
+    del task, reader
+    if not closed:
+        loop.close()
+    del loop
+    gc.collect()
+    assert seen() is None and writer.is_cancelled
+    writer.close()
+    del writer
+    assert descriptors() == before
+
+
+def test_unclosed_ends_are_collected():
+    before = descriptors()
+    for _ in range(20):
+        reader = AsyncReader()
+        writer = started(reader)
+        writer.send(batch(1))
+        # A cycle.
+        cycle = [reader, writer]
+        cycle.append(cycle)
+        del reader, writer, cycle
+    assert descriptors() == before and devexchange.outstanding() == 0
+
+
+def test_nobody_watches_a_stream_without_waiting():
+    async def main():
+        async with AsyncReader() as reader:
+            writer = started(reader)
+            watched = len(asyncio.get_running_loop()._selector.get_map())
+            task = asyncio.create_task(reader.receive())
+            await turns()
+            assert len(asyncio.get_running_loop()._selector.get_map()) == watched + 1
+            writer.send(batch(1))
+            await task
+            assert len(asyncio.get_running_loop()._selector.get_map()) == watched
+            assert not reader._bell._waiting
+            writer.finish()
+
+    run(main())
+
+
+def test_no_descriptor_left():
+    limit, before, made = resource.getrlimit(resource.RLIMIT_NOFILE), descriptors(), []
+    # The directory of them was one of those.
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 3, limit[1]))
+        with pytest.raises(OSError, match="Too many open files"):
+            for _ in range(highest + 4):
+                made.append(AsyncReader())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    assert made
+    made.clear()
+    assert descriptors() == before
+
+
+@pytest.mark.parametrize("wait", ["wait_for_batch()", "wait_for_schema()", "__next__()"])
+def test_interrupt_ends_a_wait(wait):
+    program = f"""if True:
+        import os, signal, threading, time
+        import devexchange
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        reader = devexchange.AsyncReader()
+        writer = devexchange.AsyncWriter(reader.handler())
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        start = time.monotonic()
+        try:
+            reader.{wait}
+        except KeyboardInterrupt:
+            print("interrupted", time.monotonic() - start < 5)
+        writer.close()
+        reader.close()
+        print(devexchange.outstanding())
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["interrupted", "True", "0"]
+
+
+@pytest.mark.parametrize("thread", ["reader.wait_for_batch()", "produce()", "asyncio.run(receive_all())"])
+def test_end_of_the_interpreter(thread):
+    """While a thread waits, or a producer rings on: nothing is said, and nothing hangs."""
+    program = f"""if True:
+        import asyncio, threading, time
+        import devexchange, pyarrow
+        batch = devexchange.from_arrow(pyarrow.record_batch({{"n": [1]}}))
+        reader = devexchange.AsyncReader(limit=1 << 20)
+        writer = devexchange.AsyncWriter(reader.handler())
+        writer.start(batch.schema)
+
+        def produce():
+            while True:
+                writer.wait_until_ready()
+                writer.send(batch)
+
+        async def receive_all():
+            async for _ in reader:
+                pass
+
+        threading.Thread(target=lambda: {thread}, daemon=True).start()
+        time.sleep(0.2)
+        print("end")
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+
+
+def test_fork():
+    """The child listens to a file of its own: rings of the parent's are the parent's."""
+    program = """if True:
+        import asyncio, os, sys
+        import devexchange, pyarrow
+        batch = pyarrow.record_batch({"n": [1]})
+        reader = devexchange.AsyncReader()
+        writer = devexchange.AsyncWriter(reader.handler())
+        writer.start(batch.schema)
+
+        async def exchange(who):
+            task = asyncio.create_task(reader.receive())
+            await asyncio.sleep(0.2)
+            writer.send(batch)
+            assert len((await asyncio.wait_for(task, 5)).batch) == 1, who
+
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            asyncio.run(exchange("child"))
+            # What is left in the file that both have is not its to take.
+            reader._bell.native.ring()
+            reader._bell.native.clear()
+            os.write(write, b"x")
+            asyncio.run(exchange("child, again"))
+            os._exit(0)
+        os.read(read, 1)
+        asyncio.run(exchange("parent"))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        writer.finish()
+        reader.close()
+        print(devexchange.outstanding())
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
+def test_ring_of_the_parent_is_not_taken_by_a_child():
+    bell = devexchange._native.Bell()
+    descriptor = bell.fileno()
+    bell.ring()
+    child = os.fork()
+    if child == 0:
+        own = bell.fileno() == descriptor
+        bell.clear()
+        bell.clear()
+        os._exit(0 if own else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert os.eventfd_read(descriptor) == 1
+    # Nothing is left, and to look does not wait.
+    bell.clear()
+    with pytest.raises(BlockingIOError):
+        os.eventfd_read(descriptor)
+    for _ in range(3):
+        bell.ring()
+    assert os.eventfd_read(descriptor) == 1
+
+
+LOOPS = {
+    each.__name__: lambda each=each: asyncio.SelectorEventLoop(each())
+    for each in [selectors.SelectSelector, selectors.PollSelector, selectors.EpollSelector]
+}
+if importlib.util.find_spec("uvloop"):
+    import uvloop
+
+    LOOPS["uvloop"] = uvloop.new_event_loop
+
+
+@pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS.keys())
+def test_loops_of_each_kind(loop):
+    async def main():
+        async with AsyncReader(limit=1) as reader:
+            thread = thread_of(produce_in_thread, started(reader), 200)
+            taken = [each.to_pylist()[0]["n"] async for each in reader]
+            thread.join(PATIENCE)
+            return taken
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(main()) == list(range(200))

@@ -1,0 +1,378 @@
+//! What the rows of a column hold, in host memory.
+
+use core::ffi::c_void;
+use std::ops::Range;
+
+use super::Column;
+use crate::arrow::format::Type;
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result, refuse};
+use crate::memory::entry;
+use crate::text::Lossy;
+
+impl<'a> Column<'a> {
+    /// Whether the value of a row is there. Of a dictionary this is about the index, of a union and of runs it is always
+    /// true: [`Column::resolve`] goes on to the value itself.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`.
+    pub fn is_valid(self, row: i64) -> Result<bool> {
+        self.require_row(row)?;
+        if !self.is_plain() && !self.ty().buffers().has_validity() {
+            return Ok(self.ty() != Type::Null);
+        }
+        if self.buffer(0).is_null() {
+            return Ok(true);
+        }
+        self.require_host()?;
+        Ok(self.bit(0, row))
+    }
+
+    /// The values of all rows, nulls included (what they hold there is not defined): numbers as they are,
+    /// dates and times as the integers that they are stored as, dictionary columns as their indices.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH` for another type, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` if the buffer is not
+    /// aligned.
+    pub fn values<T: Element>(self) -> Result<&'a [T]> {
+        let first = self.values_ptr(T::DTYPE)?;
+        if self.length == 0 {
+            return Ok(&[]);
+        }
+        // SAFETY: the producer of the array promises so many values; they were checked to be addressable and aligned.
+        Ok(unsafe { std::slice::from_raw_parts(first.cast::<T>(), self.length as usize) })
+    }
+
+    /// The address of row 0's value; see [`Column::values`].
+    ///
+    /// # Errors
+    /// As [`Column::values`].
+    pub fn values_ptr(self, dtype: DType) -> Result<*const c_void> {
+        if self.ty().storage() != Some(dtype) {
+            return refuse!(DEVX_MISMATCH, "the column is {}, which is not stored as {dtype}", self.ty());
+        }
+        self.require_host()?;
+        let values = self.buffer(1);
+        // Of no values, a producer may give any address.
+        if self.length > 0 && !values.addr().is_multiple_of(dtype.alignment()) {
+            return refuse!(
+                DEVX_INVALID_BUFFERS,
+                "buffers[1] is {values:p}: not aligned to {} bytes",
+                dtype.alignment()
+            );
+        }
+        Ok(values.wrapping_byte_add(self.offset as usize * dtype.element_bytes().unwrap_or(0)))
+    }
+
+    /// The value of a row of bools.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`.
+    pub fn bool(self, row: i64) -> Result<bool> {
+        if self.ty() != Type::Bool {
+            return refuse!(DEVX_MISMATCH, "the column is {}, not bool", self.ty());
+        }
+        self.require_row(row)?;
+        self.require_host()?;
+        Ok(self.bit(1, row))
+    }
+
+    /// The bytes of a row whose values all have the same number of them ([`Type::byte_width`]), as they are stored:
+    /// numbers and decimals in native byte order, two's complement.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`.
+    pub fn fixed(self, row: i64) -> Result<&'a [u8]> {
+        let Some(width) = self.ty().byte_width() else {
+            return refuse!(DEVX_MISMATCH, "the column is {}, whose values are not a fixed number of bytes", self.ty());
+        };
+        self.require_row(row)?;
+        self.require_host()?;
+        let start = (self.offset + row) as usize * width as usize;
+        self.part(1, start..start + width as usize, row)
+    }
+
+    /// The bytes of a row of text or binary; those of a null are not defined, usually none.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` for offsets that go
+    /// backwards or views that point beyond their data.
+    pub fn bytes(self, row: i64) -> Result<&'a [u8]> {
+        let range = match self.ty() {
+            Type::FixedSizeBinary(_) => return self.fixed(row),
+            Type::BinaryView | Type::Utf8View => return self.viewed(row),
+            Type::Binary | Type::Utf8 => self.range::<i32>(row)?,
+            Type::LargeBinary | Type::LargeUtf8 => self.range::<i64>(row)?,
+            other => return refuse!(DEVX_MISMATCH, "the column is {other}, neither text nor binary"),
+        };
+        self.part(2, range, row)
+    }
+
+    /// What a view of 16 bytes stands for: a length, then up to 12 bytes, or 4 of them and the number of a data buffer
+    /// and an offset into it (Arrow columnar format, "Variable-size Binary View Layout").
+    fn viewed(self, row: i64) -> Result<&'a [u8]> {
+        const IN_PLACE: usize = 12;
+        self.require_row(row)?;
+        self.require_host()?;
+        let start = (self.offset + row) as usize * 16;
+        let view = self.part(1, start..start + 16, row)?;
+        let word = |at: usize| match view.get(at..at + 4) {
+            Some(&[a, b, c, d]) => i32::from_ne_bytes([a, b, c, d]),
+            _ => -1,
+        };
+        let Ok(length) = usize::try_from(word(0)) else {
+            return refuse!(DEVX_INVALID_BUFFERS, "the view of row {row} has length {}", word(0));
+        };
+        if length <= IN_PLACE {
+            return Ok(view.get(4..4 + length).unwrap_or_default());
+        }
+        let (index, offset) = (word(8), word(12));
+        let buffers = self.buffers().len();
+        let data = usize::try_from(index).ok().filter(|&index| index + 3 < buffers);
+        let (Some(data), Ok(start)) = (data, usize::try_from(offset)) else {
+            return refuse!(
+                DEVX_INVALID_BUFFERS,
+                "the view of row {row} is buffer {index}, offset {offset}: there are {} data buffers",
+                buffers.saturating_sub(3)
+            );
+        };
+        let sizes = self.part(buffers - 1, data * 8..data * 8 + 8, row)?;
+        let size = sizes.try_into().map_or(-1, i64::from_ne_bytes);
+        if usize::try_from(size).is_ok_and(|size| start + length <= size) {
+            self.part(data + 2, start..start + length, row)
+        } else {
+            refuse!(
+                DEVX_INVALID_BUFFERS,
+                "the view of row {row} is {length} bytes at offset {offset} of data buffer {index}, which has {size}"
+            )
+        }
+    }
+
+    /// Bytes of a buffer in host memory.
+    fn part(self, buffer: usize, range: Range<usize>, row: i64) -> Result<&'a [u8]> {
+        let data = self.buffer(buffer).cast::<u8>();
+        if range.is_empty() {
+            return Ok(&[]);
+        }
+        if data.is_null() {
+            return refuse!(DEVX_INVALID_BUFFERS, "buffers[{buffer}] is NULL, but row {row} has {} bytes", range.len());
+        }
+        // SAFETY: the producer of the array promises that its offsets are within its data.
+        let first = unsafe { data.add(range.start) };
+        // SAFETY: as above.
+        Ok(unsafe { std::slice::from_raw_parts(first, range.len()) })
+    }
+
+    /// The text of a row; see [`Column::bytes`].
+    ///
+    /// # Errors
+    /// As [`Column::bytes`]; `DEVX_INVALID_TEXT` if it is not UTF-8.
+    pub fn text(self, row: i64) -> Result<&'a str> {
+        if !self.ty().is_text() {
+            return refuse!(DEVX_MISMATCH, "the column is {}, not text", self.ty());
+        }
+        let bytes = self.bytes(row)?;
+        std::str::from_utf8(bytes).map_err(|_| {
+            let shown = Lossy(bytes);
+            Error::new(crate::abi::types::DEVX_INVALID_TEXT, format_args!("row {row} is not valid UTF-8: {shown:?}"))
+        })
+    }
+
+    /// The values of a row of lists or of a map: the child, seen from where the list starts to where it ends. Of a map
+    /// that is a struct of keys and values.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` for offsets that go
+    /// backwards or beyond the child.
+    pub fn list(self, row: i64) -> Result<Self> {
+        let is_list = self.ty().is_list() || matches!(self.ty(), Type::FixedSizeList(_));
+        let Some(child) = self.child(0).filter(|_| is_list) else {
+            return refuse!(DEVX_MISMATCH, "the column is {}, not a list", self.ty());
+        };
+        let range = match self.ty() {
+            Type::FixedSizeList(size) => {
+                self.require_row(row)?;
+                return Ok(child.slice(row * i64::from(size), size.into()));
+            }
+            Type::List | Type::Map => self.range::<i32>(row)?,
+            Type::LargeList => self.range::<i64>(row)?,
+            Type::ListView => self.range_of_view::<i32>(row)?,
+            _ => self.range_of_view::<i64>(row)?,
+        };
+        let (start, length) = (range.start as i64, range.len() as i64);
+        if start > child.length || length > child.length - start {
+            return refuse!(DEVX_INVALID_BUFFERS, "row {row} is {range:?} of a child with length {}", child.length);
+        }
+        Ok(child.slice(start, length))
+    }
+
+    /// Which child of a union holds the value of a row, and in which row of it: its type id, the child as
+    /// [`Column::child`] gives it, and the row.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` for a type id that is
+    /// none of the union's, or an offset beyond the child.
+    pub fn union_value(self, row: i64) -> Result<(i8, Self, i64)> {
+        let Some(ids) = self.field().type_ids() else {
+            return refuse!(DEVX_MISMATCH, "the column is {}, not a union", self.ty());
+        };
+        self.require_row(row)?;
+        self.require_host()?;
+        // SAFETY: the producer of the array promises a type id for each row.
+        let id = unsafe { entry(self.buffer(0).cast::<i8>(), (self.offset + row) as usize) };
+        let Some((number, child)) = ids.child(id).and_then(|number| Some((number, self.child(number)?))) else {
+            return refuse!(DEVX_INVALID_BUFFERS, "row {row} has type id {id}: {:?} has none", self.field().format());
+        };
+        if self.ty() == Type::SparseUnion {
+            return Ok((id, child, row));
+        }
+        let offset = i64::from(self.one_of::<i32>(1, row));
+        if (0..child.length).contains(&offset) {
+            Ok((id, child, offset))
+        } else {
+            refuse!(
+                DEVX_INVALID_BUFFERS,
+                "row {row} is offset {offset} of child {number}, whose length is {}",
+                child.length
+            )
+        }
+    }
+
+    /// Which run a row is in, counted from 0: the row of the value in the second child. Found by halving, as run ends
+    /// grow.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` if the runs end before
+    /// the row.
+    pub fn run(self, row: i64) -> Result<i64> {
+        let Some(ends) = self.child(0).filter(|_| self.ty() == Type::RunEndEncoded) else {
+            return refuse!(DEVX_MISMATCH, "the column is {}, not run-end encoded", self.ty());
+        };
+        self.require_row(row)?;
+        self.require_host()?;
+        let logical = self.offset + row;
+        let end = |run: i64| match ends.ty() {
+            Type::Int(2) => ends.one_of::<i16>(1, run).into(),
+            Type::Int(4) => ends.one_of::<i32>(1, run).into(),
+            _ => ends.one_of::<i64>(1, run),
+        };
+        let (mut low, mut high) = (0, ends.length);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if end(middle) <= logical { low = middle + 1 } else { high = middle }
+        }
+        if low < ends.length {
+            return Ok(low);
+        }
+        refuse!(DEVX_INVALID_BUFFERS, "row {row} with offset {} is behind the end of all {low} runs", self.offset)
+    }
+
+    /// Where the value of a row is stored, behind dictionaries, unions and runs: a column of another type, and the row
+    /// of it. `None` if it is null there or on the way.
+    ///
+    /// # Errors
+    /// As [`Column::dictionary_index`], [`Column::union_value`], [`Column::run`].
+    pub fn resolve(self, row: i64) -> Result<Option<(Self, i64)>> {
+        let (mut column, mut row) = (self, row);
+        // Each step goes down in a tree whose depth was checked.
+        loop {
+            if !column.is_valid(row)? {
+                return Ok(None);
+            }
+            if column.is_plain() {
+                return Ok(Some((column, row)));
+            }
+            (column, row) = match (column.dictionary(), column.ty(), column.child(1)) {
+                (Some(dictionary), ..) => (dictionary, column.dictionary_index(row)?),
+                (_, Type::RunEndEncoded, Some(values)) => (values, column.run(row)?),
+                (_, ty, _) if ty.is_union() => {
+                    let (_, child, row) = column.union_value(row)?;
+                    (child, row)
+                }
+                _ => return Ok(Some((column, row))),
+            };
+        }
+    }
+
+    /// The index into the dictionary that a row holds.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE` also for an index outside the dictionary, `DEVX_DEVICE`, `DEVX_NOT_READY`.
+    pub fn dictionary_index(self, row: i64) -> Result<i64> {
+        let Some(dictionary) = self.dictionary() else {
+            return refuse!(DEVX_MISMATCH, "the column has no dictionary");
+        };
+        self.require_row(row)?;
+        let index = match self.ty() {
+            Type::Int(1) => i128::from(self.one::<i8>(row)?),
+            Type::Int(2) => self.one::<i16>(row)?.into(),
+            Type::Int(4) => self.one::<i32>(row)?.into(),
+            Type::Int(_) => self.one::<i64>(row)?.into(),
+            Type::UInt(1) => self.one::<u8>(row)?.into(),
+            Type::UInt(2) => self.one::<u16>(row)?.into(),
+            Type::UInt(4) => self.one::<u32>(row)?.into(),
+            _ => self.one::<u64>(row)?.into(),
+        };
+        match i64::try_from(index) {
+            Ok(index) if (0..dictionary.length).contains(&index) => Ok(index),
+            _ => refuse!(DEVX_OUT_OF_RANGE, "row {row} is index {index} of a dictionary of {}", dictionary.length),
+        }
+    }
+
+    fn one<T: Element>(self, row: i64) -> Result<T> {
+        let values = self.values::<T>()?;
+        match usize::try_from(row).ok().and_then(|row| values.get(row)) {
+            Some(value) => Ok(*value),
+            None => refuse!(DEVX_OUT_OF_RANGE, "row is {row}: the column has {}", self.length),
+        }
+    }
+
+    fn range<O: Element + TryInto<usize> + Into<i64>>(self, row: i64) -> Result<Range<usize>> {
+        self.require_row(row)?;
+        self.require_host()?;
+        let (start, end) = (self.one_of::<O>(1, row), self.one_of::<O>(1, row + 1));
+        match (start.try_into(), end.try_into()) {
+            (Ok(start), Ok(end)) if start <= end => Ok(start..end),
+            _ => refuse!(DEVX_INVALID_BUFFERS, "the offsets of row {row} are {} and {}", start.into(), end.into()),
+        }
+    }
+
+    fn range_of_view<O: Element + TryInto<usize> + Into<i64>>(self, row: i64) -> Result<Range<usize>> {
+        self.require_row(row)?;
+        self.require_host()?;
+        let (start, size) = (self.one_of::<O>(1, row), self.one_of::<O>(2, row));
+        let end = |start: usize| start.checked_add(size.try_into().ok()?);
+        match start.try_into().ok().and_then(|start| Some(start..end(start)?)) {
+            Some(range) => Ok(range),
+            None => {
+                refuse!(DEVX_INVALID_BUFFERS, "row {row} has offset {} and size {}", start.into(), size.into())
+            }
+        }
+    }
+
+    /// Element of a row in a buffer of numbers in host memory. The rows of the array, and one more of offsets, may be
+    /// asked for.
+    fn one_of<T: Element>(self, buffer: usize, row: i64) -> T {
+        let values = self.buffer(buffer).cast::<T>();
+        // SAFETY: the producer of the array promises an element for each row.
+        let place = unsafe { values.add((self.offset + row) as usize) };
+        // SAFETY: as above; it need not be aligned for this.
+        unsafe { place.read_unaligned() }
+    }
+
+    /// Bit of a row in a bitmap of host memory.
+    fn bit(self, buffer: usize, row: i64) -> bool {
+        let index = (self.offset + row) as usize;
+        // SAFETY: the producer of the array promises a bit for each row.
+        let byte = unsafe { entry(self.buffer(buffer).cast::<u8>(), index / 8) };
+        byte >> (index % 8) & 1 == 1
+    }
+
+    fn require_row(self, row: i64) -> Result<()> {
+        if (0..self.length).contains(&row) {
+            Ok(())
+        } else {
+            refuse!(DEVX_OUT_OF_RANGE, "row is {row}: the column has {}", self.length)
+        }
+    }
+}
