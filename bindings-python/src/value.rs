@@ -1,6 +1,6 @@
 //! Values as Python has them.
 
-use devexchange_core::abi::types::{DEVX_OUT_OF_RANGE, DEVX_UNSUPPORTED};
+use devexchange_core::abi::types::DEVX_UNSUPPORTED;
 use devexchange_core::arrow::{TimeUnit, Type, Value};
 use devexchange_core::{Column, Element, Error as CoreError};
 use pyo3::exceptions::PyOverflowError;
