@@ -132,7 +132,7 @@ fn require_of_day(column: Column<'_>, value: i64, unit: TimeUnit) -> Result<()> 
         return Ok(());
     }
     let (name, ty) = (column.field().name(), column.ty());
-    refuse!(DEVX_OUT_OF_RANGE, "column {name:?}: the value is {value}, a {ty}: no time of day")
+    refuse!(DEVX_UNSUPPORTED, "column {name:?}: the value is {value}, a {ty}: Python has no such time of day")
 }
 
 /// Says which date, time or span it is that Python cannot show.

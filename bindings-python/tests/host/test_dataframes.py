@@ -139,7 +139,7 @@ def test_type_of_duckdb_and_back(name):
     try:
         values = batch[name].to_pylist()
     except Refused as error:
-        # Years that Python does not have, and nanoseconds.
+        # Years and a time of day that Python does not have, and nanoseconds.
         assert re.search(r"the value is -?\d+.*Python", str(error))
     else:
         assert repr(values).replace("Interval(", "MonthDayNano(") == repr(seen.column(0).to_pylist())

@@ -139,7 +139,7 @@ def test_time_of_no_day(kind):
     column = from_arrow(stored.view(kind)).root
     assert column[0] == datetime.time(0)
     for row, value in [(1, day), (2, -1)]:
-        with pytest.raises(OutOfRange, match=f'column "": the value is {value}, a time.*: no time of day'):
+        with pytest.raises(Refused, match=f'column "": the value is {value}, a time.*: Python has no such time of day'):
             column[row]
 
 
