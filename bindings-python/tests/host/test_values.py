@@ -131,7 +131,10 @@ def test_interval():
     assert from_arrow(source).to_pylist() == [(1, 2, 3), None]
 
 
-@pytest.mark.parametrize("kind", [pyarrow.time32("s"), pyarrow.time32("ms"), pyarrow.time64("us"), pyarrow.time64("ns")])
+TIMES = [pyarrow.time32("s"), pyarrow.time32("ms"), pyarrow.time64("us"), pyarrow.time64("ns")]
+
+
+@pytest.mark.parametrize("kind", TIMES)
 def test_time_of_no_day(kind):
     """Python would take it for one of another day."""
     day = 86_400 * {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}[kind.unit]
