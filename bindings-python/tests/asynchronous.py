@@ -5,7 +5,7 @@ import threading
 
 import pyarrow
 
-from devexchange import AsyncWriter
+from devexchange import AsyncReader, AsyncWriter
 
 SCHEMA = pyarrow.schema([("n", pyarrow.int64())])
 DEVX_CALLBACK, DEVX_CLOSED, DEVX_NOT_READY, DEVX_BUSY = "DEVX_CALLBACK", "DEVX_CLOSED", "DEVX_NOT_READY", "DEVX_BUSY"
@@ -55,3 +55,12 @@ def thread_of(function, *arguments):
     thread = threading.Thread(target=function, args=arguments, daemon=True)
     thread.start()
     return thread
+
+
+async def take_from_a_thread(stop):
+    """What a task takes that a thread sends, one batch at a time."""
+    async with AsyncReader(limit=1) as reader:
+        thread = thread_of(produce_in_thread, started(reader), stop)
+        taken = numbers([each async for each in reader])
+        thread.join(PATIENCE)
+        return taken

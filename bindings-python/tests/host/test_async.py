@@ -17,6 +17,7 @@ from asynchronous import (
     produce_in_thread,
     run,
     started,
+    take_from_a_thread,
     thread_of,
     turns,
 )
@@ -52,14 +53,7 @@ def test_threads_at_both_ends():
 
 
 def test_task_takes_what_a_thread_sends():
-    async def main():
-        async with AsyncReader(limit=1) as reader:
-            thread = thread_of(produce_in_thread, started(reader), 300)
-            taken = [each.to_pylist()[0]["n"] async for each in reader]
-            thread.join(PATIENCE)
-            return taken
-
-    assert run(main()) == list(range(300))
+    assert run(take_from_a_thread(300)) == list(range(300))
 
 
 def test_thread_takes_what_a_task_sends():

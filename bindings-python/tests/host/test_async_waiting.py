@@ -12,7 +12,18 @@ import threading
 import weakref
 
 import pytest
-from asynchronous import PATIENCE, batch, numbers, produce, produce_in_thread, run, started, thread_of, turns
+from asynchronous import (
+    PATIENCE,
+    batch,
+    numbers,
+    produce,
+    produce_in_thread,
+    run,
+    started,
+    take_from_a_thread,
+    thread_of,
+    turns,
+)
 
 import devexchange
 from devexchange import AsyncReader
@@ -327,12 +338,5 @@ if importlib.util.find_spec("uvloop"):
 
 @pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS.keys())
 def test_loops_of_each_kind(loop):
-    async def main():
-        async with AsyncReader(limit=1) as reader:
-            thread = thread_of(produce_in_thread, started(reader), 200)
-            taken = [each.to_pylist()[0]["n"] async for each in reader]
-            thread.join(PATIENCE)
-            return taken
-
     with asyncio.Runner(loop_factory=loop) as runner:
-        assert runner.run(main()) == list(range(200))
+        assert runner.run(take_from_a_thread(200)) == list(range(200))
