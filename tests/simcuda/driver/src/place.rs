@@ -53,11 +53,9 @@ pub fn place(built: &Path, directory: &Path, version: i32) -> io::Result<()> {
     fs::write(&fresh, file)?;
     fs::set_permissions(&fresh, fs::metadata(built)?.permissions())?;
     fs::rename(&fresh, &library)?;
-    let link = directory.join("libcuda.so");
-    if fs::symlink_metadata(&link).is_ok() {
-        fs::remove_file(&link)?;
-    }
-    std::os::unix::fs::symlink("libcuda.so.1", link)
+    // A link, too, is made elsewhere: another process may place the library here at the same time.
+    std::os::unix::fs::symlink("libcuda.so.1", &fresh)?;
+    fs::rename(&fresh, directory.join("libcuda.so"))
 }
 
 fn find(hay: &[u8], needle: &[u8]) -> Option<usize> {
