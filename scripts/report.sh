@@ -1,7 +1,11 @@
 #!/usr/bin/env bash
 # How a test script says what it found (sourced): one line a test, and the counts as the last line.
 #
-#   ok NAME | not_ok NAME WHY | skipped NAME WHY | report_counts
+#   ok NAME | not_ok NAME WHY | skipped NAME WHY | check NAME COMMAND... | report_counts
+#
+# Programs that count by themselves run side by side, all that are started until the next `finish`:
+#
+#   start NAME LOG COMMAND... | finish
 
 tests_passed=0
 tests_failed=0
@@ -37,6 +41,28 @@ add_counts() { # NAME STATUS LOG
   tests_failed=$((tests_failed + failed))
   tests_skipped=$((tests_skipped + skipped))
   if [ "$2" -ne 0 ] && [ "$failed" -eq 0 ]; then not_ok "$1" "exit status $2"; fi
+}
+
+started_names=() started_logs=() started_jobs=()
+
+start() { # NAME LOG COMMAND...
+  started_names+=("$1")
+  started_logs+=("$2")
+  "${@:3}" >"$2" 2>&1 &
+  started_jobs+=($!)
+}
+
+# Waits for what was started, shows the log of each and adds what it counted.
+finish() {
+  local index status
+  for index in "${!started_names[@]}"; do
+    status=0
+    wait "${started_jobs[index]}" || status=$?
+    echo "--- ${started_names[index]}"
+    cat "${started_logs[index]}"
+    add_counts "${started_names[index]}" "$status" "${started_logs[index]}"
+  done
+  started_names=() started_logs=() started_jobs=()
 }
 
 indented() { sed 's/^/    /'; }

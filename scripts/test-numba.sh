@@ -58,26 +58,12 @@ run() { # GENERATION PROGRAM ARGUMENTS...
   LD_LIBRARY_PATH=$folder/simcuda "$folder/venv/bin/python" "$here/$2" "${@:3}"
 }
 
-# Runs one gate into a file; several run at once.
-start() { # NAME GENERATION PROGRAM ARGUMENTS...
-  names+=("$1")
-  run "${@:2}" >"$out/$1.log" 2>&1 &
-  jobs+=($!)
-}
-
-finish() {
-  local index status
-  for index in "${!names[@]}"; do
-    status=0
-    wait "${jobs[index]}" || status=$?
-    echo "--- ${names[index]}"
-    cat "$out/${names[index]}.log"
-    add_counts "${names[index]}" "$status" "$out/${names[index]}.log"
-  done
+start_gate() { # NAME GENERATION PROGRAM ARGUMENTS...
+  start "$1" "$out/$1.log" run "${@:2}"
 }
 
 main() {
-  local generation ready=() names=() jobs=()
+  local generation ready=()
   export PYTHONDONTWRITEBYTECODE=1
   mkdir -p "$out"
   if check "the wheel is built" "$DEVX_ROOT/scripts/build-python.sh"; then
@@ -87,11 +73,11 @@ main() {
   fi
   if [ "${1:-}" != --environments ]; then
     for generation in "${ready[@]}"; do
-      start "$generation" "$generation" gate.py driver "$here/$generation.kernels"
-      start "$generation-plugin" "$generation" plugin.py
+      start_gate "$generation" "$generation" gate.py driver "$here/$generation.kernels"
+      start_gate "$generation-plugin" "$generation" plugin.py
     done
     case " ${ready[*]} " in
-      *" numba-cuda "*) start numba-cuda-pool numba-cuda gate.py pool "$here/numba-cuda.kernels" "$here/pool.handles" ;;
+      *" numba-cuda "*) start_gate numba-cuda-pool numba-cuda gate.py pool "$here/numba-cuda.kernels" "$here/pool.handles" ;;
     esac
     finish
   fi

@@ -21,15 +21,16 @@ schedules=(lazy adversarial threads)
 main() {
   export PYTHONDONTWRITEBYTECODE=1
   if check "the wheel is built" "$DEVX_ROOT/scripts/build-python.sh"; then
-    run_tests "$python" host host "$@"
+    start_tests "$python" host host "$@"
     if check "the jar of the Java binding is there" devx_make_jar; then
-      DEVX_JAR=$(devx_find_jar) run_tests "$python" jvm jvm "$@"
+      DEVX_JAR=$(devx_find_jar) start_tests "$python" jvm jvm "$@"
     fi
     if check "the simulated CUDA driver is there" "$DEVX_ROOT/tests/simcuda/driver/place.sh" "$driver" 13000; then
       export LD_LIBRARY_PATH=$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} SIMCUDA_FATAL=exit SIMCUDA_DEVICES=2
       local schedule
-      for schedule in "${schedules[@]}"; do SIMCUDA_MODE=$schedule run_tests "$python" "$schedule" cuda "$@"; done
+      for schedule in "${schedules[@]}"; do SIMCUDA_MODE=$schedule start_tests "$python" "$schedule" cuda "$@"; done
     fi
+    finish
   fi
   report_counts
 }

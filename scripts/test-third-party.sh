@@ -29,14 +29,6 @@ build_helpers() {
 }
 
 # One schedule: pytest counts, and what the driver finds at the end of the process is in the status.
-run_tests() { # SCHEDULE ARGUMENTS...
-  local log=$out/$1.log status=0
-  echo "--- $1"
-  SIMCUDA_MODE=$1 "$python" -m pytest -q -p no:cacheprovider --tb=short "$here" "${@:2}" >"$log" 2>&1 || status=$?
-  cat "$log"
-  add_counts "$1" "$status" "$log"
-}
-
 prepare() {
   check "the simulated CUDA driver is there" "$DEVX_ROOT/tests/simcuda/driver/place.sh" "$driver" 13000 || return
   check "the packages are there" "$here/venv.sh" "$packages" "$driver" || return
@@ -49,7 +41,11 @@ main() {
     export THIRD_PARTY_LIB=$out/libthird_party.so LD_LIBRARY_PATH=$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     export SIMCUDA_FATAL=exit SIMCUDA_DEVICES=2 PYTHONDONTWRITEBYTECODE=1
     local schedule
-    for schedule in "${schedules[@]}"; do run_tests "$schedule" "$@"; done
+    for schedule in "${schedules[@]}"; do
+      SIMCUDA_MODE=$schedule start "$schedule" "$out/$schedule.log" \
+        "$python" -m pytest -q -p no:cacheprovider --tb=short "$here" "$@"
+    done
+    finish
   fi
   report_counts
 }

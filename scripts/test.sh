@@ -233,15 +233,34 @@ add_row() { # NAME PASSED FAILED SKIPPED SECONDS
   total_skipped=$((total_skipped + $4))
 }
 
+# What is shown while it runs is one suite's; the log of another one beside it follows.
+run_suites() { # SUITE...: at the same time
+  local suite
+  heading "$*"
+  for suite in "${@:2}"; do run_suite "$suite" >/dev/null & done
+  run_suite "$1" >&3
+  wait
+  for suite in "$@"; do
+    if [ "$suite" != "$1" ]; then cat "$logs/$suite.log" >&3; fi
+    tell "$suite"
+  done
+}
+
 run_suite() { # SUITE
-  local suite=$1 log=$logs/$1.log start=$SECONDS status=0 passed failed skipped
-  heading "$suite"
+  local suite=$1 start=$SECONDS status
+  rm -f "$logs/$suite.ended"
   # Not `|| status=$?` on the subshell: that would switch off `set -e` inside it.
   set +e
-  (set -e; "suite_$suite") </dev/null 2>&1 | tee "$log" >&3
+  (set -e; "suite_$suite") </dev/null 2>&1 | tee "$logs/$suite.log"
   status=${PIPESTATUS[0]}
   set -e
-  read -r passed failed skipped <<<"$(count "$suite" "$log")"
+  echo "$status $((SECONDS - start))" >"$logs/$suite.ended"
+}
+
+tell() { # SUITE, which has ended
+  local suite=$1 status seconds passed failed skipped
+  read -r status seconds <"$logs/$suite.ended"
+  read -r passed failed skipped <<<"$(count "$suite" "$logs/$suite.log")"
   if [ -z "$passed" ]; then
     echo "$suite: no counts (exit status $status), so it counts as 1 failed"
     passed=0 failed=1 skipped=0
@@ -249,9 +268,9 @@ run_suite() { # SUITE
     echo "$suite: exit status $status although no test failed, so it counts as 1 failed"
     failed=1
   else
-    echo "$suite: $passed passed, $failed failed, $skipped skipped, $((SECONDS - start)) s"
+    echo "$suite: $passed passed, $failed failed, $skipped skipped, $seconds s"
   fi
-  add_row "$suite" "$passed" "$failed" "$skipped" $((SECONDS - start))
+  add_row "$suite" "$passed" "$failed" "$skipped" "$seconds"
   if [ "$failed" -gt 0 ]; then what_failed "$suite"; fi
 }
 
@@ -274,6 +293,17 @@ run_step() { # NAME COMMAND...
   what_failed "$name"
   add_row "$name" 0 1 0 $((SECONDS - start))
   return 1
+}
+
+# Both of Julia's at once: each is busy with compiling for most of its time, on one core.
+run_all() { # SUITE...
+  local together
+  while [ $# -gt 0 ]; do
+    together=("$1")
+    if [ "$1 ${2:-}" = "julia julia-threads" ]; then together+=("$2"); fi
+    run_suites "${together[@]}"
+    shift ${#together[@]}
+  done
 }
 
 parts_for() { # SUITE...: what setup.sh has to see to
@@ -330,7 +360,7 @@ main() {
   devx_export
   # These two build what they need.
   if printf '%s\n' "${suites[@]}" | grep -qvxE 'rust|fuzz'; then run_step build "$DEVX_ROOT/scripts/build.sh" || built=no; fi
-  for suite in "${suites[@]}"; do run_suite "$suite"; done
+  run_all "${suites[@]}"
   print_table
   echo "$total_passed passed, $total_failed failed, $total_skipped skipped"
   [ "$total_failed" -eq 0 ] && [ "$total_passed" -gt 0 ]
