@@ -18,7 +18,9 @@ pub struct NodeDesc<'a> {
     pub null_count: i64,
     /// Elements to skip in each buffer.
     pub offset: i64,
-    /// Addresses in the order of the Arrow columnar format: validity first (NULL if there are no nulls).
+    /// Addresses in the order of the Arrow columnar format: validity first (NULL if there are no nulls). Arrow asks for the
+    /// first offset of a list or text without elements, too: a NULL becomes one in host memory, and stays NULL in that of a
+    /// device, where some consumers read it.
     pub buffers: &'a [*const c_void],
 }
 
