@@ -967,7 +967,10 @@ void devx_manager_release(devx_manager_t **manager);
 
 /**
  * Gives all memory of a device back, also what is still in use; its owners have nothing to do any
- * more. Nobody uses it after this, and no other thread gives it up meanwhile.
+ * more. Nobody uses it after this, and no other thread gives it up meanwhile. This comes before a
+ * reset of the device itself (`cudaDeviceReset`, `cuDevicePrimaryCtxReset`), which takes its
+ * memory: what is given up after that, the driver does not know any more, and it counts as lost
+ * (`devx_releases_lost`), or the driver has given it to somebody else since.
  */
 devx_status devx_manager_reset(devx_manager_t const *manager, int32_t device_id, devx_error *error);
 
@@ -999,7 +1002,8 @@ void devx_metadata_release(devx_metadata_t **metadata);
 
 /**
  * How many releases were never called, because the driver could not say whether the work that used
- * the memory is done.
+ * the memory is done; and how much memory, and how many events and streams, the driver did not take
+ * back.
  */
 int64_t devx_releases_lost(void);
 

@@ -39,7 +39,8 @@ fn devx_releases_waiting() -> i64 {
     reaper::waiting()
 }
 
-/// How many releases were never called, because the driver could not say whether the work that used the memory is done.
+/// How many releases were never called, because the driver could not say whether the work that used the memory is done; and
+/// how much memory, and how many events and streams, the driver did not take back.
 #[ffi_export]
 fn devx_releases_lost() -> i64 {
     reaper::leaked()

@@ -230,7 +230,9 @@ unsafe fn devx_manager_get_ipc_handle(
 }
 
 /// Gives all memory of a device back, also what is still in use; its owners have nothing to do any more. Nobody uses it
-/// after this, and no other thread gives it up meanwhile.
+/// after this, and no other thread gives it up meanwhile. This comes before a reset of the device itself
+/// (`cudaDeviceReset`, `cuDevicePrimaryCtxReset`), which takes its memory: what is given up after that, the driver does not
+/// know any more, and it counts as lost (`devx_releases_lost`), or the driver has given it to somebody else since.
 #[ffi_export]
 unsafe fn devx_manager_reset(manager: *const ManagerHandle, device_id: i32, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {

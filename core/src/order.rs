@@ -214,7 +214,7 @@ impl Uses {
                 events.iter().filter(|earlier| earlier.is_on(stream)).all(|earlier| earlier.wait(stream).is_ok());
             let event = Event::record(stream)?;
             events.retain(|earlier| !covered || !earlier.is_on(stream));
-            make_room(events)?;
+            make_room(events);
             push(events, event)
         })
     }
@@ -229,7 +229,7 @@ impl Uses {
         }
         noted.change(|events| {
             // Nobody says of such events which stands for which: what is over goes, or there would be ever more.
-            events.retain(|earlier| earlier.is_complete() != Ok(true));
+            Event::drop_complete(events);
             push(events, event)
         })
     }
@@ -306,16 +306,15 @@ impl Uses {
 
 /// Before another event makes the list grow, those that are over go: what is used for long may be so on any number of streams, of
 /// threads for example, that are there for a while each.
-fn make_room(events: &mut Vec<Event>) -> Result<()> {
+fn make_room(events: &mut Vec<Event>) {
     /// As many are not worth asking the driver.
     const FEW: usize = 16;
     if events.len() < FEW.max(events.capacity()) {
-        return Ok(());
+        return;
     }
-    events.retain(|event| event.is_complete() != Ok(true));
-    // So that it is not asked again soon where most go on.
-    let more = events.len();
-    events.try_reserve(more).map_err(|_| Error::no_memory(2 * more * size_of::<Event>()))
+    Event::drop_complete(events);
+    // So that it is not asked again soon where most go on; without memory for that, one place is enough.
+    let _ = events.try_reserve(events.len());
 }
 
 impl Noted {

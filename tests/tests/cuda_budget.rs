@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
 use devexchange_core::arrow::release_array;
 use devexchange_core::dlpack::{self, Copying, Request};
-use devexchange_core::runtime::cuda::RawStream;
+use devexchange_core::runtime::cuda::{Event, RawStream};
 use devexchange_core::{Batch, DType, Tensor, convert};
 use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
@@ -157,6 +157,35 @@ fn calls_for_each_operation() {
     sim::free(data);
     sim::destroy(stream);
     sim::destroy(other);
+}
+
+/// As long as there are few streams nobody is asked; where more have used something, the driver is, once for all of them.
+#[test]
+fn calls_for_uses_on_many_streams() {
+    let session = Session::new();
+    if sim::skipped("the calls are counted by the simulated driver") {
+        return;
+    }
+    session.begin(sim::schedules(1)[0]);
+    let (data, streams) = (sim::alloc(N), [(); 40].map(|()| sim::stream()));
+    // Warm-up: there are events in the pool for all that are in use at once.
+    drop(streams.map(|stream| Event::record(sim::on(stream)).expect("recorded")));
+    let tensor = foreign::tensor(data, N, CUDA0, || ());
+    for (used, stream) in streams.into_iter().enumerate() {
+        if used > 0 && used % 16 == 0 {
+            budget!(tensor.used_on(sim::on(stream)).expect("used");
+                "cuStreamIsCapturing": 1, "cuStreamGetCtx": 1, "cuEventRecord": 1,
+                "cuEventQuery": 16, "cuThreadExchangeStreamCaptureMode": 2);
+        } else {
+            budget!(tensor.used_on(sim::on(stream)).expect("used");
+                "cuStreamIsCapturing": 1, "cuStreamGetCtx": 1, "cuEventRecord": 1);
+        }
+        sim::synchronize(stream);
+    }
+    drop(tensor);
+    sim::settle();
+    streams.into_iter().for_each(sim::destroy);
+    sim::free(data);
 }
 
 #[test]

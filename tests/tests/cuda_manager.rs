@@ -11,7 +11,7 @@ use devexchange_core::manager::{
     Allocated, Deferred, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared, Statistics,
 };
 use devexchange_core::order::Ready;
-use devexchange_core::runtime::cuda::{PER_THREAD, kept_events};
+use devexchange_core::runtime::cuda::{PER_THREAD, kept_events, reaper};
 use devexchange_core::{DType, Device, DeviceType, Result, Tensor, convert};
 use devexchange_tests::cu_ok;
 use devexchange_tests::filled::fill_and_drop;
@@ -526,6 +526,35 @@ fn a_reset_is_done_when_it_returns() {
         assert!(kept_events() < kept, "they would end with the context");
         drop(held);
     });
+}
+
+/// The reset of a device takes memory with it. Who has not told the manager before gives back what the driver does not know.
+#[test]
+fn memory_that_a_device_was_reset_under_counts_as_lost() {
+    let _session = Session::new();
+    if !sim::is_child() {
+        if sim::skipped("a real driver may not survive it") {
+            return;
+        }
+        let output = sim::child("memory_that_a_device_was_reset_under_counts_as_lost", &[]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let manager = Driver::new().expect("a manager");
+    let lost = |is_told: bool| {
+        let held = manager.allocate(&Request::device(0, N)).expect("allocated");
+        if is_told {
+            unsafe { manager.reset(0) }.expect("reset");
+        }
+        cu_ok!("cuDevicePrimaryCtxReset_v2", 0);
+        let before = reaper::leaked();
+        drop(held);
+        sim::settle();
+        reaper::leaked() - before
+    };
+    assert_eq!((lost(true), lost(false)), (0, 1));
+    // The driver has something to say about the latter.
+    unsafe { libc::_exit(0) }
 }
 
 /// Every call of the driver fails once, in every way: an error, and nothing is lost or given back twice.

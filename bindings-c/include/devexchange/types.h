@@ -369,7 +369,9 @@ typedef struct devx_node {
   int64_t offset;
   /**
    * The buffers' addresses in the order of the Arrow columnar format: validity first (NULL if
-   * there are no nulls). The table is copied, the buffers are not.
+   * there are no nulls). The table is copied, the buffers are not. Arrow asks for the first
+   * offset of a list or text without elements, too: a NULL becomes one in host memory, and stays
+   * NULL in that of a device, where some consumers read it.
    */
   const void *const *buffers;
   /** Number of buffers. */

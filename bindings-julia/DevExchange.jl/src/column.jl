@@ -128,10 +128,10 @@ function dictionary(batch::Batch, record::DevxColumn)
     return Column(batch, out[])
 end
 
-# The element at index `p` of the buffers.
-@inline function at(c::Column{T}, p::Int) where {T}
+# The element at index `p` of the buffers, for who asked for row `i`.
+@inline function at(c::Column{T}, p::Int, i::Int) where {T}
     if Missing <: T && c.validity != C_NULL && !bit(c.validity, p)
         return missing
     end
-    return value(c.layout, p)
+    return value(c.layout, p, i)
 end

@@ -1,5 +1,6 @@
 # How the values of a column lie in its buffers, and how they are read. A layout is made from the record of a column;
-# `value(layout, p)` is the value at index `p` of the buffers, counted from 0 (`record.offset` is that of row 1).
+# `value(layout, p, i)` is the value at index `p` of the buffers, counted from 0 (`record.offset` is that of row 1), for
+# who asked for row `i`, which is what errors name.
 
 # Levels of columns within the type of a column, and members in the type of a row. What is nested deeper or is wider is
 # looked up when it is read: types that grow with the data would take the compiler longer than the work.
@@ -31,15 +32,15 @@ struct Spans{O}
 end
 
 # Where the range of a row starts, and how long it is.
-function range_of(r::Offsets, p)
+function range_of(r::Offsets, p, i)
     start, stop = Int(unsafe_load(r.starts, p + 1)), Int(unsafe_load(r.starts, p + 2))
-    0 <= start <= stop || throw(bad_data("the offsets of a row are $start and $stop"))
+    0 <= start <= stop || throw(bad_data("the offsets of row $i are $start and $stop"))
     return start, stop - start
 end
 
-function range_of(r::Spans, p)
+function range_of(r::Spans, p, i)
     start, size = Int(unsafe_load(r.starts, p + 1)), Int(unsafe_load(r.sizes, p + 1))
-    0 <= start && 0 <= size || throw(bad_data("the offset of a row is $start, its size $size"))
+    0 <= start && 0 <= size || throw(bad_data("row $i has offset $start and size $size"))
     return start, size
 end
 
@@ -72,29 +73,29 @@ InViews(record) = InViews(buffer(record, 2), Ptr{Ptr{UInt8}}(record.buffers) + 2
     Ptr{Int64}(buffer(record, record.n_buffers)))
 
 # The address of the bytes of a row, and how many there are.
-function place_of(l::InData, p)
-    start, n = range_of(l.ranges, p)
-    l.data == C_NULL && n > 0 && throw(bad_data("buffers[2] is NULL, but a row has $n bytes"))
+function place_of(l::InData, p, i)
+    start, n = range_of(l.ranges, p, i)
+    l.data == C_NULL && n > 0 && throw(bad_data("buffers[2] is NULL, but row $i has $n bytes"))
     return l.data + start, n
 end
 
-place_of(l::Fixed, p) = l.data + p * l.width, l.width
+place_of(l::Fixed, p, i) = l.data + p * l.width, l.width
 
-function place_of(l::InViews, p)
+function place_of(l::InViews, p, i)
     view = l.views + VIEW_BYTES * p
     word(at) = Int(unsafe_load(Ptr{Int32}(view + at)))
     n = word(0)
-    n < 0 && throw(bad_data("a view has length $n"))
+    n < 0 && throw(bad_data("the view of row $i has length $n"))
     n <= IN_PLACE_BYTES && return view + 4, n
     index, offset = word(8), word(12)
-    0 <= index < l.count ||
-        throw(bad_data("a view is in data buffer $index, counted from 0: there are $(l.count)"))
-    l.sizes == C_NULL && throw(bad_data("the sizes of $(l.count) data buffers are NULL"))
+    0 <= index < l.count || throw(bad_data(
+        "the view of row $i is in data buffer $index, counted from 0: there are $(l.count)"))
+    l.sizes == C_NULL && throw(bad_data("the sizes of $(l.count) data buffers are NULL, but row $i is in one"))
     size = unsafe_load(l.sizes, index + 1)
     0 <= offset <= size - n || throw(bad_data(
-        "a view is $n bytes at offset $offset of data buffer $index, counted from 0, which has $size"))
+        "the view of row $i is $n bytes at offset $offset of data buffer $index, counted from 0, which has $size"))
     data = unsafe_load(l.buffers, index + 1)
-    data == C_NULL && throw(bad_data("buffers[$(index + 2)] is NULL, but a row has $n bytes"))
+    data == C_NULL && throw(bad_data("buffers[$(index + 2)] is NULL, but row $i has $n bytes"))
     return data + offset, n
 end
 
@@ -129,16 +130,16 @@ value_type(::Text) = String
 value_type(::Binary) = Bytes
 value_type(::Nothings) = Missing
 
-@inline value(l::Plain, p) = l.decode(unsafe_load(l.data, p + 1))
-@inline value(l::Bits, p) = bit(l.data, p)
-value(::Nothings, p) = missing
+@inline value(l::Plain, p, i) = l.decode(unsafe_load(l.data, p + 1))
+@inline value(l::Bits, p, i) = bit(l.data, p)
+value(::Nothings, p, i) = missing
 
-function value(l::Text, p)
-    data, n = place_of(l.place, p)
+function value(l::Text, p, i)
+    data, n = place_of(l.place, p, i)
     return n == 0 ? "" : unsafe_string(data, n)
 end
 
-value(l::Binary, p) = Bytes(l.batch, place_of(l.place, p)...)
+value(l::Binary, p, i) = Bytes(l.batch, place_of(l.place, p, i)...)
 
 @inline bit(data::Ptr{UInt8}, p) = (unsafe_load(data, (p >> 3) + 1) >> (p & 7)) & 0x01 == 0x01
 
@@ -157,12 +158,12 @@ encoded(indices::Ptr{I}, values) where {I} = Encoded{I,held_type(values)}(indice
 value_type(l::Encoded) = held_eltype(l.values)
 levels(l::Encoded) = levels_above(l.values)
 
-function value(l::Encoded, p)
+function value(l::Encoded, p, i)
     index = unsafe_load(l.indices, p + 1)
     values = l.values
     0 <= index < length(values) || throw(DevExchangeError(DEVX_OUT_OF_RANGE,
-        "an index is $index: the dictionary has $(length(values)) values, counted from 0"))
-    return at(values, values.record.offset + Int(index))
+        "row $i is index $index of a dictionary of $(length(values)) values, counted from 0"))
+    return at(values, values.record.offset + Int(index), i)
 end
 
 # Row `p` is a range of the child, which is seen whole.
@@ -177,14 +178,14 @@ value_type(::Lists{R,C}) where {R,C} = C
 levels(l::Lists) = levels_above(l.child)
 
 # The rows of a child with a length that a row is: where they are in the child's buffers, and how many they are.
-function rows_of(ranges, p, child)
-    start, n = range_of(ranges, p)
+function rows_of(ranges, p, i, child)
+    start, n = range_of(ranges, p, i)
     start <= length(child) - n || throw(bad_data(
-        "a list is $n values from $start on, counted from 0, of a child with length $(length(child))"))
+        "row $i is $n values from $start on, counted from 0, of a child with length $(length(child))"))
     return child.record.offset + start, n
 end
 
-value(l::Lists, p) = slice(l.child, rows_of(l.ranges, p, l.child)...)
+value(l::Lists, p, i) = slice(l.child, rows_of(l.ranges, p, i, l.child)...)
 
 # Row `p` is `size` rows of the child, from `start + p * size` of its buffers on.
 struct FixedLists{C}
@@ -200,7 +201,7 @@ fixed_lists(size, record::DevxColumn, child) =
 value_type(::FixedLists{C}) where {C} = C
 levels(l::FixedLists) = levels_above(l.child)
 
-value(l::FixedLists, p) = slice(l.child, l.start + p * l.size, l.size)
+value(l::FixedLists, p, i) = slice(l.child, l.start + p * l.size, l.size)
 
 # Row `p` is a range of entries, the two columns of which are seen whole.
 struct Maps{K,V}
@@ -214,8 +215,8 @@ maps(ranges, keys, values) = Maps{held_type(keys),held_type(values)}(ranges, key
 value_type(l::Maps{K,V}) where {K,V} = Entries{held_eltype(l.keys),held_eltype(l.values),K,V}
 levels(l::Maps) = max(levels_above(l.keys), levels_above(l.values))
 
-function value(l::Maps{K,V}, p) where {K,V}
-    rows(c) = slice(c, rows_of(l.ranges, p, c)...)
+function value(l::Maps{K,V}, p, i) where {K,V}
+    rows(c) = slice(c, rows_of(l.ranges, p, i, c)...)
     return value_type(l)(rows(l.keys), rows(l.values))
 end
 
@@ -239,8 +240,8 @@ end
 value_type(::Structs{R}) where {R} = R
 levels(l::Structs) = most_levels(l.children)
 
-value(l::Structs{R}, p) where {R} = R(ntuple(k -> at(l.children[k], l.starts[k] + p), length(l.children)))
-value(l::Structs{Row}, p) = Row(l.names, l.children, l.starts .+ p)
+value(l::Structs{R}, p, i) where {R} = R(ntuple(k -> at(l.children[k], l.starts[k] + p, i), length(l.children)))
+value(l::Structs{Row}, p, i) = Row(l.names, l.children, l.starts .+ p, i)
 
 # Row `p` is of the child that its type id stands for (`numbers[id + 1]`, 0 for none): of a sparse union at index
 # `starts[k] + p` of the child's buffers, of a dense one at `starts[k]` and an offset of the row's own.
@@ -272,26 +273,26 @@ value_type(::Unions{T}) where {T} = T
 levels(l::Unions) = most_levels(l.children)
 
 # Which child holds the value of a row, and where in its buffers.
-function member_of(l::Unions, p)
+function member_of(l::Unions, p, i)
     id = Int(unsafe_load(l.ids, p + 1))
     k = id < 0 ? 0 : l.numbers[id+1]
-    k == 0 && throw(bad_data("a row has type id $id: no child of the union has"))
-    return k, l.starts[k] + index_in_child(l, l.offsets, k, p)
+    k == 0 && throw(bad_data("row $i has type id $id: no child of the union has"))
+    return k, l.starts[k] + index_in_child(l, l.offsets, k, p, i)
 end
 
-index_in_child(l, ::Nothing, k, p) = p
-function index_in_child(l, offsets::Ptr, k, p)
+index_in_child(l, ::Nothing, k, p, i) = p
+function index_in_child(l, offsets::Ptr, k, p, i)
     offset = Int(unsafe_load(offsets, p + 1))
     0 <= offset < l.lengths[k] || throw(bad_data(
-        "a row is at offset $offset of child $(k - 1), counted from 0, whose length is $(l.lengths[k])"))
+        "row $i is offset $offset of child $(k - 1), counted from 0, whose length is $(l.lengths[k])"))
     return offset
 end
 
-value(l::Unions{T}, p) where {T} = at_member(l.children, member_of(l, p)...)::T
+value(l::Unions{T}, p, i) where {T} = at_member(l.children, member_of(l, p, i)..., i)::T
 
-at_member(children::Vector{Column}, k, p) = at(children[k], p)
-at_member(children::Tuple, k, p) = k == 1 ? at(children[1], p) : at_member(Base.tail(children), k - 1, p)
-at_member(::Tuple{}, k, p) = throw(BoundsError())
+at_member(children::Vector{Column}, k, p, i) = at(children[k], p, i)
+at_member(children::Tuple, k, p, i) = k == 1 ? at(children[1], p, i) : at_member(Base.tail(children), k - 1, p, i)
+at_member(::Tuple{}, k, p, i) = throw(BoundsError())
 
 # Row `p` is the value of the first run that ends behind it.
 struct Runs{I,C}
@@ -311,7 +312,7 @@ levels(l::Runs) = levels_above(l.values)
 run_end(l::Runs, run) = Int(unsafe_load(l.ends, run))
 
 # The run that a row is in, counted from 1, found by halving, as run ends grow.
-function run_of(l::Runs, p)
+function run_of(l::Runs, p, i)
     low, high = 1, l.count + 1
     while low < high
         middle = low + (high - low) >> 1
@@ -321,14 +322,14 @@ function run_of(l::Runs, p)
             high = middle
         end
     end
-    low > l.count && throw(no_run(l, p))
+    low > l.count && throw(no_run(l, p, i))
     return low
 end
 
-no_run(l, p) = bad_data("a row has index $p, counted from 0: it is behind the end of all $(l.count) runs")
+no_run(l, p, i) = bad_data("row $i has index $p, counted from 0: it is behind the end of all $(l.count) runs")
 
-value_of_run(l::Runs, run) = at(l.values, Int(l.values.record.offset) + run - 1)
-value(l::Runs, p) = value_of_run(l, run_of(l, p))
+value_of_run(l::Runs, run, i) = at(l.values, Int(l.values.record.offset) + run - 1, i)
+value(l::Runs, p, i) = value_of_run(l, run_of(l, p, i), i)
 
 # ---- from a format string ----
 

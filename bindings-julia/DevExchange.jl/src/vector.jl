@@ -7,7 +7,7 @@ Base.IndexStyle(::Type{<:Column}) = IndexLinear()
     require_open(c.batch.handle)
     require_readable(c.batch)
     @boundscheck checkbounds(c, i)
-    return GC.@preserve c at(c, Int(c.record.offset) + i - 1)::T
+    return GC.@preserve c at(c, Int(c.record.offset) + i - 1, i)::T
 end
 
 # Runs are looked up once each. The state is the next row, the run of the row before, its last row and its value.
@@ -23,7 +23,7 @@ Base.collect(c::Column{T,<:Runs}) where {T} = T[x for x in c]
 function run_of_row(c::Column, i)
     require_open(c.batch.handle)
     require_readable(c.batch)
-    return GC.@preserve c run_of(c.layout, Int(c.record.offset) + i - 1)
+    return GC.@preserve c run_of(c.layout, Int(c.record.offset) + i - 1, i)
 end
 
 # Row `i`, the first one in a run.
@@ -31,12 +31,12 @@ function enter_run(c::Column{T}, i, run) where {T}
     require_open(c.batch.handle)
     l, offset = c.layout, Int(c.record.offset)
     GC.@preserve c begin
-        run <= l.count || throw(no_run(l, offset + i - 1))
+        run <= l.count || throw(no_run(l, offset + i - 1, i))
         stop = run_end(l, run)
         stop >= offset + i || throw(bad_data(
             "run $run ends at $stop, and the ones before it at $(offset + i - 1): run ends have to grow"))
         last = min(stop - offset, length(c))
-        x = value_of_run(l, run)::T
+        x = value_of_run(l, run, i)::T
         return x, (i + 1, run, last, x)
     end
 end
@@ -235,11 +235,11 @@ function bytes(c::Column, i::Integer)
     require_open(c.batch.handle)
     require_readable(c.batch)
     checkbounds(c, i)
-    return GC.@preserve c bytes_at(c, c.layout, Int(c.record.offset) + Int(i) - 1)
+    return GC.@preserve c bytes_at(c, c.layout, Int(c.record.offset) + Int(i) - 1, Int(i))
 end
 
-bytes_at(c, l::Union{Text,Binary}, p) = Bytes(c.batch, place_of(l.place, p)...)
-bytes_at(c, l, p) = throw(DevExchangeError(DEVX_MISMATCH,
+bytes_at(c, l::Union{Text,Binary}, p, i) = Bytes(c.batch, place_of(l.place, p, i)...)
+bytes_at(c, l, p, i) = throw(DevExchangeError(DEVX_MISMATCH,
     "the column is neither text nor binary: its format is $(repr(format(c)))"))
 
 # Without the types of what is nested.

@@ -76,8 +76,9 @@ keeps from being finalized.
 struct Row
     names::Vector{Symbol}
     columns::Vector{Column}
-    # Index of the row in the buffers of each column.
+    # Index of the row in the buffers of each column, and its number, as it was asked for.
     places::Vector{Int}
+    row::Int
 end
 
 Base.keys(r::Row) = copy(getfield(r, :names))
@@ -100,7 +101,7 @@ function Base.getindex(r::Row, k::Integer)
     column = getfield(r, :columns)[k]
     require_open(column.batch.handle)
     require_readable(column.batch)
-    return GC.@preserve column at(column, getfield(r, :places)[k])
+    return GC.@preserve column at(column, getfield(r, :places)[k], getfield(r, :row))
 end
 
 Base.:(==)(a::Row, b::Row) = getfield(a, :names) == getfield(b, :names) && all(((x, y),) -> x == y, zip(a, b))

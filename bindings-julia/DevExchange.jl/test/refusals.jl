@@ -263,27 +263,64 @@ end
     @test refused(() -> DictionaryVector([0, 2], ["a", "b"]), DX.DEVX_OUT_OF_RANGE, "index is 2", "2 values")
     @test refused(() -> Field("x", Char), DX.DEVX_UNSUPPORTED, "\"x\"")
 
-    # Data that is wrong shows when it is looked at.
-    b = Batch(Schema(Field("x", "u")), [Node(2, (nothing, Int32[0, 3, 1], Vector{UInt8}("abc")))])
-    @test root(b)[1] == "abc" && refused(() -> root(b)[2], DX.DEVX_INVALID_BUFFERS, "3 and 1")
-    close(b)
-    b = Batch(Schema(Field("x", "u")), [Node(1, (nothing, Int32[0, 3], nothing))])
-    @test refused(() -> root(b)[1], DX.DEVX_INVALID_BUFFERS, "NULL", "3 bytes")
-    close(b)
-    b = Batch(Schema(Field("x", "c"; dictionary=Field("", "l"))),
-        [Node(3, (nothing, Int8[0, 1, -1])), Node(1, (nothing, [5]))])
-    @test root(b)[1] == 5 && refused(() -> root(b)[2], DX.DEVX_OUT_OF_RANGE, "index is 1", "1 values") &&
-        refused(() -> root(b)[3], DX.DEVX_OUT_OF_RANGE, "index is -1")
-    close(b)
-    b = Batch(Schema(Field("x", "+l"; children=[Field("i", "l")])),
-        [Node(1, (nothing, Int32[0, 9])), Node(2, (nothing, [1, 2]))])
-    @test refused(() -> root(b)[1], DX.DEVX_INVALID_BUFFERS, "length 2")
-    close(b)
     bytes_at = pointer(kept(zeros(UInt8, 32))) + 1
     b = Batch(Schema(field), [Node(2, (nothing, bytes_at))])
     @test root(b) == [0.0, 0.0] && refused(() -> values(root(b)), DX.DEVX_INVALID_BUFFERS, "aligned")
     close(b)
     @test called[] == 0 && nothing_left()
+end
+
+@testset "refusals: data that is wrong" begin
+    # It shows when it is looked at, with the row that was asked for.
+    function broken(f, field, nodes, text, status=DX.DEVX_INVALID_BUFFERS)
+        b = Batch(Schema(field), nodes)
+        @test refused(() -> f(root(b)), status, text)
+        close(b)
+    end
+    text, reversed = Vector{UInt8}("abc"), "the offsets of row 2 are 3 and 1"
+    texts = Node(2, (nothing, Int32[0, 3, 1], text))
+    broken(c -> c[2], Field("x", "u"), [texts], reversed)
+    broken(c -> bytes(c, 2), Field("x", "z"), [texts], reversed)
+    broken(c -> c[1], Field("x", "u"), [Node(1, (nothing, Int32[0, 3, 1], text); offset=1)],
+        "the offsets of row 1 are 3 and 1")
+    broken(c -> c[1], Field("x", "u"), [Node(1, (nothing, Int32[0, 3], nothing))],
+        "buffers[2] is NULL, but row 1 has 3 bytes")
+
+    entry(n, index, offset) = reinterpret(UInt8, Int32[n, 0, index, offset])
+    for (bad, what) in (entry(-1, 0, 0) => "has length -1", entry(20, 7, 0) => "is in data buffer 7",
+        entry(20, 0, 30) => "is 20 bytes at offset 30")
+        views = Node(2, (nothing, [entry(0, 0, 0); bad], zeros(UInt8, 40), [40]))
+        broken(c -> c[2], Field("x", "vu"), [views], "the view of row 2 $what")
+    end
+
+    of_items(format) = Field("x", format; children=[Field("i", "l")])
+    items = Node(2, (nothing, [1, 2]))
+    broken(c -> c[2], of_items("+l"), [Node(2, (nothing, Int32[0, 0, 9])), items],
+        "row 2 is 9 values from 0 on, counted from 0, of a child with length 2")
+    broken(c -> c[2], of_items("+vl"), [Node(2, (nothing, Int32[0, 0], Int32[1, -1])), items],
+        "row 2 has offset 0 and size -1")
+    broken(c -> c[2], of_items("+us:3"), [Node(2, (Int8[3, 4],)), items], "row 2 has type id 4")
+    broken(c -> c[2], of_items("+ud:3"), [Node(2, (Int8[3, 3], Int32[0, 2])), items], "row 2 is offset 2 of child 0")
+
+    # What other columns hold, too; but a list is a column of its own.
+    wide = Field("x", "+s"; children=[Field("t$k", "u") for k in 1:40])
+    broken(c -> c[2].t40, wide, [Node(2, (nothing,)); fill(texts, 40)], reversed)
+    structs = Field("s", "+s"; children=[Field("t", "u")])
+    broken(c -> c[2], structs, [Node(2, (nothing,)), texts], reversed)
+    broken(c -> c[2][1], Field("x", "+l"; children=[structs]),
+        [Node(2, (nothing, Int32[0, 1, 2])), Node(2, (nothing,)), texts], "the offsets of row 1 are 3 and 1")
+    encoded(values) = Field("x", "c"; dictionary=Field("", values))
+    broken(c -> c[1], encoded("u"), [Node(1, (nothing, Int8[1])), texts], "the offsets of row 1 are 3 and 1")
+    for (row, index) in (2 => 2, 3 => -1)
+        broken(c -> c[row], encoded("l"), [Node(3, (nothing, Int8[0, 2, -1])), items],
+            "row $row is index $index of a dictionary of 2 values", DX.DEVX_OUT_OF_RANGE)
+    end
+    runs = Field("x", "+r"; children=[Field("run_ends", "i"), Field("values", "u")])
+    ends(all...) = [Node(3, ()), Node(length(all), (nothing, Int32[all...])), texts]
+    broken(c -> c[2], runs, ends(1, 2), reversed)
+    broken(c -> c[3], runs, ends(1, 2), "row 3 has index 2")
+    broken(collect, runs, ends(1), "row 2 has index 1")
+    @test nothing_left()
 end
 
 @testset "refusals: numbers" begin

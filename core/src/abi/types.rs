@@ -362,7 +362,9 @@ pub struct DevxNode {
     /// Elements to skip in each buffer.
     pub offset: i64,
     /// The buffers' addresses in the order of the Arrow columnar format: validity first (NULL if
-    /// there are no nulls). The table is copied, the buffers are not.
+    /// there are no nulls). The table is copied, the buffers are not. Arrow asks for the first
+    /// offset of a list or text without elements, too: a NULL becomes one in host memory, and stays
+    /// NULL in that of a device, where some consumers read it.
     pub buffers: *const *const c_void,
     /// Number of buffers.
     pub n_buffers: i64,

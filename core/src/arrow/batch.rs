@@ -7,17 +7,19 @@ use std::fmt;
 
 use super::check::read_nodes;
 use super::column::Column;
-use super::format::{Buffer, Buffers, Type};
+use super::format::Type;
+pub use super::node::NodeDesc;
+use super::node::without_elements;
 use super::schema::Schema;
 use super::sizes::check_sizes;
 use super::tree::{self, Releases};
 use crate::abi::arrow_data::ArrowArray;
 use crate::abi::arrow_device::ArrowDeviceArray;
-use crate::abi::types::{DevxBatchInfo, DevxNode};
+use crate::abi::types::DevxBatchInfo;
 use crate::device::Device;
 use crate::error::{Error, Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
-use crate::memory::{Foreign, InOrder, Owner, Slab, TailSize, entry, fill_in, repeated, set_entry};
+use crate::memory::{Foreign, InOrder, Owner, Slab, TailSize, fill_in, repeated};
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::copy::Copied;
 use crate::runtime::cuda::reaper::Held;
@@ -74,67 +76,6 @@ impl Source {
 unsafe impl Send for Header {}
 // SAFETY: as above.
 unsafe impl Sync for Header {}
-
-/// One array of a batch that is being made, in the order of the schema's fields (depth-first).
-#[derive(Clone, Copy, Debug)]
-pub struct NodeDesc<'a> {
-    /// Number of elements.
-    pub length: i64,
-    /// Number of nulls, or −1 if not known.
-    pub null_count: i64,
-    /// Elements to skip in each buffer.
-    pub offset: i64,
-    /// Addresses in the order of the Arrow columnar format: validity first (NULL if there are no nulls).
-    pub buffers: &'a [*const c_void],
-}
-
-/// The first offset of an array without elements: its producer need not have one, but there are consumers that look for it.
-pub(super) static NO_OFFSET: [u8; 8] = [0; 8];
-
-impl NodeDesc<'_> {
-    /// From the C record.
-    ///
-    /// # Errors
-    /// `DEVX_INVALID_BUFFERS` for a number of buffers that cannot be, `DEVX_NULL_ARGUMENT` if their table is missing.
-    ///
-    /// # Safety
-    /// The table has as many addresses as the record says, and outlives the result.
-    pub unsafe fn from_raw(node: &DevxNode) -> Result<Self> {
-        let Some(n_buffers) = usize::try_from(node.n_buffers).ok().filter(|&n| n <= super::MAX_NODES) else {
-            return refuse!(DEVX_INVALID_BUFFERS, "n_buffers is {}", node.n_buffers);
-        };
-        if n_buffers > 0 && node.buffers.is_null() {
-            return refuse!(DEVX_NULL_ARGUMENT, "buffers is NULL with {n_buffers} entries");
-        }
-        // SAFETY: the caller's contract, and an empty table is not looked at.
-        let buffers = if n_buffers == 0 { &[] } else { unsafe { std::slice::from_raw_parts(node.buffers, n_buffers) } };
-        Ok(Self { length: node.length, null_count: node.null_count, offset: node.offset, buffers })
-    }
-}
-
-/// The buffers of an array without elements as consumers look at them all the same: at the first offset, and at a size for
-/// each buffer of data. Returns how many buffers there are then.
-///
-/// # Safety
-/// `buffers` has `n_buffers` addresses.
-unsafe fn without_elements(buffers: *mut *const c_void, n_buffers: usize, ty: Type, device: Device) -> usize {
-    let kinds = ty.buffers();
-    // SAFETY: the caller's contract.
-    let is_null = |index| index < n_buffers && unsafe { entry(buffers, index) }.is_null();
-    match kinds {
-        Buffers::Two(Buffer::Offsets(_)) | Buffers::Three(_) if device.is_host() && is_null(1) => {
-            // SAFETY: there are more than one.
-            unsafe { set_entry(buffers, 1, NO_OFFSET.as_ptr().cast()) };
-            n_buffers
-        }
-        Buffers::Views if n_buffers > kinds.count() && is_null(n_buffers - 1) => {
-            // SAFETY: there are more than those.
-            unsafe { set_entry(buffers, kinds.count() - 1, std::ptr::null()) };
-            kinds.count()
-        }
-        _ => n_buffers,
-    }
-}
 
 impl Batch {
     /// A batch over memory of the caller's that `owner` keeps alive. One block of memory; the addresses are copied,

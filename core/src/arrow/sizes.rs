@@ -1,8 +1,8 @@
 //! Whether buffers are as large as their arrays need, for producers who know how large they are.
 
-use super::batch::NodeDesc;
 use super::check::in_array;
 use super::format::Buffer;
+use super::node::NodeDesc;
 use super::schema::Schema;
 use crate::error::{Result, refuse};
 

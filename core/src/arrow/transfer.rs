@@ -2,8 +2,9 @@
 
 use core::ffi::c_void;
 
-use super::batch::{Batch, NO_OFFSET, NodeDesc};
+use super::batch::{Batch, NodeDesc};
 use super::format::Buffer;
+use super::node::NO_OFFSET;
 use crate::abi::arrow_data::ArrowArray;
 use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};

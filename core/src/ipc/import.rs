@@ -8,11 +8,13 @@ use super::descriptor::{BatchPart, Descriptor, NodePart, Place, Region, RegionKi
 use super::memory::Mapping;
 use crate::arrow::Batch;
 use crate::arrow::batch::NodeDesc;
+use crate::arrow::format::Buffer;
 use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
 use crate::ledger::{Entry, Kind};
-use crate::memory::{Counted, Owner, Slab, TailSize, Vacant, collected, vector};
+use crate::memory::{Counted, Owner, Slab, TailSize, Vacant, collected, push, vector};
 use crate::order::Ready;
+use crate::runtime;
 use crate::runtime::cuda::Event;
 use crate::runtime::cuda::ipc::{self, Opening};
 use crate::runtime::cuda::reaper::Later;
@@ -76,6 +78,7 @@ pub(super) struct Opened {
     /// Start and end of each region.
     ranges: Vec<(usize, usize)>,
     writable: bool,
+    _first_offset: Option<Owner>,
     // The rest in the order in which it is given up: the exporter may free its memory only after all is closed.
     ready: Ready,
     _files: Vec<Counted<Mapping>>,
@@ -85,7 +88,7 @@ pub(super) struct Opened {
 
 impl Opened {
     fn new(descriptor: Descriptor, fds: Vec<OwnedFd>, peer: Peer) -> Result<Self> {
-        let Descriptor { place, order, regions, what } = descriptor;
+        let Descriptor { place, order, regions, mut what } = descriptor;
         let device = match place {
             Place::Host => Device::CPU,
             Place::Cuda(uuid) => Device { kind: DeviceType::CUDA, id: ipc::ordinal_of(uuid)? },
@@ -120,11 +123,22 @@ impl Opened {
             ranges.push((start, end));
         }
         require_sizes(device, &ranges)?;
+        let first_offset = add_first_offset(device, &mut what, &mut ranges)?;
         let ready = match order {
             None => Ready::Now,
             Some(event) => Ready::After(Event::open(device.id, event, || Owner::of_slab(keep.clone()))?),
         };
-        Ok(Self { device, what, ranges, writable, ready, _files: files, _openings: openings, _keep: keep })
+        Ok(Self {
+            device,
+            what,
+            ranges,
+            writable,
+            _first_offset: first_offset,
+            ready,
+            _files: files,
+            _openings: openings,
+            _keep: keep,
+        })
     }
 
     fn address(&self, spot: Option<Spot>) -> *mut c_void {
@@ -270,4 +284,38 @@ fn require_sizes(device: Device, ranges: &[(usize, usize)]) -> Result<()> {
         crate::runtime::cuda::pointer::require(address, end - start, device)?;
     }
     Ok(())
+}
+
+/// Gives lists and texts without elements on a device the first offset that Arrow asks for: nothing of their buffers came, as
+/// nothing is read there, but some consumers do. It is a region of its own, in pinned memory, so that no stream has to fill
+/// it. ([`Batch::from_raw_parts`] has one for the host.)
+///
+/// # Errors
+/// `DEVX_OUT_OF_MEMORY`, `DEVX_DRIVER`.
+fn add_first_offset(device: Device, what: &mut What, ranges: &mut Vec<(usize, usize)>) -> Result<Option<Owner>> {
+    const BYTES: usize = size_of::<u64>();
+    let What::Batch(BatchPart { schema, nodes }) = what else { return Ok(None) };
+    if device.is_host() {
+        return Ok(None);
+    }
+    let (mut owner, region) = (None, ranges.len() as u32);
+    for (node, number) in nodes.iter_mut().zip(schema.depth_first()?) {
+        let kind = schema.ty(number).buffers().get(1, node.buffers.len());
+        let (Some(Buffer::Offsets(_)), Some(missing @ None)) = (kind, node.buffers.get_mut(1)) else { continue };
+        // Of elements, offsets that are missing are refused.
+        if node.length > 0 || node.offset > 0 {
+            continue;
+        }
+        if owner.is_none() {
+            let pinned = Device { kind: DeviceType::CUDA_HOST, ..device };
+            let memory = runtime::allocate(pinned, BYTES, None)?;
+            // SAFETY: new memory of so many bytes, which the host can write.
+            unsafe { memory.address.cast::<u64>().write(0) };
+            let start = memory.address.expose_provenance();
+            push(ranges, (start, start + BYTES))?;
+            owner = Some(memory.owner);
+        }
+        *missing = Some((Spot { region, offset: 0 }, BYTES as u64));
+    }
+    Ok(owner)
 }

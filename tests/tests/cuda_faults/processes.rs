@@ -2,9 +2,10 @@
 //! process, which has a driver without faults.
 
 use std::io::Read;
+use std::ptr::null;
 use std::sync::{Mutex, PoisonError};
 
-use devexchange_core::arrow::Batch;
+use devexchange_core::arrow::{ArrayBuilder, Batch};
 use devexchange_core::dlpack::Copying;
 use devexchange_core::manager::{Pool, PoolOptions};
 use devexchange_core::{DType, Device, DeviceType, Tensor, convert, ipc};
@@ -96,6 +97,10 @@ fn exporter_of_the_sweep() {
         let batch = convert::column(&tensor, "x", Copying::Never).expect("a view");
         server.offer_batch(&format!("{name} batch"), &batch, Copying::Never).expect("offered");
     }
+    let lists = ArrayBuilder::new("l", "+l", 0).buffer(null()).buffer(null());
+    let lists = lists.child(ArrayBuilder::new("", "C", 0).buffer(null()).buffer(null()));
+    let lists = unsafe { lists.build(CUDA0) }.expect("a batch");
+    server.offer_batch("lists", &lists, Copying::Never).expect("offered");
     sim::synchronize(stream);
     say("offers");
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
@@ -126,6 +131,9 @@ pub(super) fn imports(scene: &Scene) {
             scene.note(batch.wait(sim::on(scene.producer)));
             scene.note(batch.used_on(sim::on(scene.producer)));
         }
+    }
+    if let Some(lists) = scene.note(client.batch("lists")) {
+        assert!(!lists.root().buffers()[1].is_null());
     }
     unused(scene, &[0, 1]);
 }

@@ -5,7 +5,7 @@ use devexchange_core::{Owner, ipc};
 use devexchange_tests::peer::{part, say};
 use devexchange_tests::sim::{self, Session};
 
-use super::{N, filled, plain, start};
+use super::{N, batch, filled, plain, start};
 
 /// Where the handle of the event is, after the head, the place and the kind of order.
 const EVENT: std::ops::Range<usize> = 50..114;
@@ -25,32 +25,54 @@ fn altered_descriptors_are_refused_or_readable() {
     let session = Session::new();
     if part().is_some() {
         session.begin(sim::schedules(1)[0]);
-        return altered(&std::env::var("DEVX_DESCRIPTOR").expect("a descriptor"));
+        altered(&given("DEVX_TENSOR"));
+        with_a_row(given("DEVX_BATCH"));
+        return say("survived");
     }
     if sim::skipped("a real driver may not survive a handle that is none") {
         return;
     }
     let stream = sim::stream();
-    let tensor = filled(plain(), 7, stream);
+    let (tensor, batch) = (filled(plain(), 7, stream), batch(8, stream));
     let exported = ipc::export_tensor(&tensor, Copying::Never).expect("exported");
+    let exported_batch = ipc::export_batch(&batch, Copying::Never).expect("exported");
     sim::synchronize(stream);
-    let hex: String = exported.descriptor().iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut peer = start(NAME, "importer", &[("DEVX_DESCRIPTOR", &hex)]);
+    let [of_tensor, of_batch] = [&exported, &exported_batch]
+        .map(|one| one.descriptor().iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    let mut peer = start(NAME, "importer", &[("DEVX_TENSOR", &of_tensor), ("DEVX_BATCH", &of_batch)]);
     peer.expect("survived");
     peer.end();
-    drop((tensor, exported));
+    drop((tensor, batch, exported, exported_batch));
     sim::settle();
     sim::destroy(stream);
 }
 
-fn altered(hex: &str) {
+/// The bytes in a variable of the environment.
+fn given(name: &str) -> Vec<u8> {
+    let hex = std::env::var(name).expect("a descriptor");
     let digits = hex.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).expect("hex"));
-    let original: Vec<u8> = digits.map(|pair| u8::from_str_radix(pair, 16).expect("hex")).collect();
+    digits.map(|pair| u8::from_str_radix(pair, 16).expect("hex")).collect()
+}
+
+/// Texts without offsets that say they have a row do not get those of texts without rows.
+fn with_a_row(mut bytes: Vec<u8>) {
+    let import =
+        |bytes: &[u8]| unsafe { ipc::import_batch(bytes, Vec::new(), ipc::Peer { id: 1, keep: Owner::none() }) };
+    drop(import(&bytes).expect("as it was"));
+    // Those of the last array, before the null count, the offset and three buffers.
+    let length = bytes.len() - 3 * 20 - 4 - 3 * 8;
+    bytes[length] = 1;
+    seal(&mut bytes);
+    let error = import(&bytes).expect_err("no offsets");
+    assert!(error.message().contains("buffers[1] is NULL with length 1"), "{error}");
+}
+
+fn altered(original: &[u8]) {
     let stream = sim::stream();
     let (mut taken, mut refused) = (0, 0);
     for at in 0..original.len() {
         for mask in [0, 0x01, 0x80, 0xff] {
-            let mut bytes = original.clone();
+            let mut bytes = original.to_vec();
             bytes[at] ^= mask;
             seal(&mut bytes);
             match unsafe { ipc::import_tensor(&bytes, Vec::new(), ipc::Peer { id: 1, keep: Owner::none() }) } {
@@ -75,5 +97,4 @@ fn altered(hex: &str) {
     assert!(taken > original.len() && refused > original.len(), "{taken} taken, {refused} refused");
     sim::settle();
     sim::destroy(stream);
-    say("survived");
 }

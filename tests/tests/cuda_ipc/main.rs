@@ -64,12 +64,17 @@ fn plain() -> Tensor {
     Tensor::allocate(CUDA0, DType::UINT8, &[N as i64], None).expect("allocated")
 }
 
-/// A batch of one column over the second half of an allocation, which is filled on a stream.
+/// A batch of a column over the second half of an allocation, which is filled on a stream, and of lists of nothing.
 fn batch(byte: u8, stream: u64) -> Batch {
     let tensor = filled(plain(), byte, stream);
     let half = (tensor.data() as u64 + N / 2) as *const std::ffi::c_void;
     let column = ArrayBuilder::new("x", "C", (N / 2) as i64).buffer(std::ptr::null()).buffer(half);
-    let table = ArrayBuilder::batch((N / 2) as i64).child(column).owner(Owner::new(tensor));
+    let bare = |format, length, buffers: usize| {
+        (0..buffers).fold(ArrayBuilder::new("e", format, length), |array, _| array.buffer(std::ptr::null()))
+    };
+    let lists = bare("+l", 0, 2).child(bare("u", 0, 3));
+    let rows = bare("+w:0", (N / 2) as i64, 1).child(lists);
+    let table = ArrayBuilder::batch((N / 2) as i64).child(column).child(rows).owner(Owner::new(tensor));
     let mut batch = unsafe { table.build(CUDA0) }.expect("built");
     batch.produced_on(sim::on(stream)).expect("not shared yet");
     batch
@@ -133,6 +138,11 @@ fn importer(session: &Session, of: &str) {
                 batch.wait(sim::on(stream)).expect("waits");
                 let column = batch.column(0).expect("a column").buffers()[1] as u64;
                 assert_eq!(sim::download(column, N / 2, stream), vec![8; N as usize / 2]);
+                // Arrow asks for an offset more than elements, and libcudf reads it on the device.
+                let lists = batch.column(1).and_then(|rows| rows.child(0)).expect("lists");
+                for empty in [lists, lists.child(0).expect("texts")] {
+                    assert_eq!(sim::download(empty.buffers()[1] as u64, 4, stream), [0; 4]);
+                }
                 batch.used_on(sim::on(stream)).expect("used");
                 sim::destroy(stream);
                 "read"

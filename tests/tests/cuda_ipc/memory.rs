@@ -1,5 +1,5 @@
 //! Memory of the host that is missing: each allocation of an importer fails, of who makes a pool and exports from it,
-//! and of who releases what queued work uses. That is an error, and nothing stays open or is kept by the exporter.
+//! and of who uses and releases what queued work uses. That is an error, and nothing stays open or is kept by the exporter.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -132,6 +132,34 @@ fn releases() {
     memory.into_iter().for_each(sim::free);
 }
 
+/// Uses on many streams, most of which go on. Where some are over, another one needs memory for its event only.
+fn uses() {
+    const ALL: usize = 17;
+    const OVER: usize = 4;
+    let (data, streams) = (sim::alloc(N), [(); ALL].map(|()| (sim::stream(), sim::alloc(N))));
+    let tensor = unsafe { dlpack::import(foreign::dlpack(data, N, CUDA0, || ()).as_ptr()) }.expect("imported");
+    let without_event = LEFT.get() == 0;
+    for (i, (stream, scratch)) in streams.into_iter().enumerate() {
+        // So many that looking at it does not bring it to its end.
+        (0..ALL).for_each(|_| sim::copy(scratch, data, N, stream));
+        let used = match i + 1 {
+            ALL => attempt(|| tensor.used_on(sim::on(stream))),
+            _ => tensor.used_on(sim::on(stream)).ok(),
+        };
+        assert!(used.is_some() || without_event, "a use was over: there was room");
+        if i < OVER || used.is_none() {
+            sim::synchronize(stream);
+        }
+    }
+    drop(tensor);
+    sim::settle();
+    for (stream, scratch) in streams {
+        sim::destroy(stream);
+        sim::free(scratch);
+    }
+    sim::free(data);
+}
+
 /// How many allocations of a scene failed.
 fn sweep(session: &Session, scene: fn()) -> u64 {
     let mut all = 0;
@@ -162,7 +190,7 @@ fn what_is_missing_is_told_and_nothing_stays_open() {
     if part().is_some() {
         session.begin(sim::schedules(1)[0]);
         for (name, scene, least) in
-            [("imports", imports as fn(), 50), ("exports", exports, 50), ("releases", releases, 5)]
+            [("imports", imports as fn(), 50), ("exports", exports, 50), ("releases", releases, 5), ("uses", uses, 1)]
         {
             let failed = sweep(&session, scene);
             eprintln!("{name}: {failed} allocations failed");

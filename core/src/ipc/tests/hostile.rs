@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::{
-    Importing, Raw, address, connect_impatient, duplicates, export_tensor, import_batch, import_tensor, leases,
-    numbers_and_texts, patient, reseal, shared, soon,
+    Importing, Raw, address, connect_impatient, duplicates, import_batch, import_tensor, leases, numbers_and_texts,
+    patient, reseal, shared, soon,
 };
 use crate::abi::types::*;
 use crate::dlpack::Copying;
@@ -21,7 +21,7 @@ use crate::ipc::memory::{file, file_of, seal};
 use crate::ipc::message::{MAX_RELEASES, Message, PROTOCOL};
 use crate::ipc::server::{Server, Users};
 use crate::ipc::socket::{Received, Room, Sent, Socket};
-use crate::ipc::{Client, Peer, connect, export_batch};
+use crate::ipc::{Client, Peer, connect, export_batch, export_tensor};
 use crate::memory::Owner;
 use crate::tensor::Tensor;
 

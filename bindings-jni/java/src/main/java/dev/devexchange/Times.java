@@ -24,12 +24,10 @@ final class Times {
     }
 
     static LocalTime time(long value, long nanosOfUnit) {
-        return inRange(value, "time of day", () -> {
-            if (value < 0 || value > NANOS_OF_DAY / nanosOfUnit) {
-                throw new DateTimeException("not of one day");
-            }
-            return LocalTime.ofNanoOfDay(value * nanosOfUnit);
-        });
+        if (value < 0 || value >= NANOS_OF_DAY / nanosOfUnit) {
+            throw outOfRange(value, "time of day");
+        }
+        return LocalTime.ofNanoOfDay(value * nanosOfUnit);
     }
 
     /** The point in time so many units after 1970-01-01 00:00 UTC. */
@@ -67,8 +65,12 @@ final class Times {
         try {
             return make.get();
         } catch (DateTimeException e) {
-            throw new DevExchangeException(
-                    Status.OUT_OF_RANGE, "the value is " + value + ": no " + what + " of java.time");
+            throw outOfRange(value, what);
         }
+    }
+
+    private static DevExchangeException outOfRange(long value, String what) {
+        return new DevExchangeException(
+                Status.OUT_OF_RANGE, "the value is " + value + ": no " + what + " of java.time");
     }
 }

@@ -135,8 +135,10 @@ class TypesTest {
             refused(Status.MISMATCH, () -> column.getDate(0), "format tts", "a date");
             refused(Status.MISMATCH, () -> column.getInstant(0), "format tts", "timestamp");
         });
-        through(fixed("ttn", 1, null, Direct.longs(Long.MAX_VALUE)), column ->
-                refused(Status.OUT_OF_RANGE, () -> column.getTime(0), "9223372036854775807"));
+        through(fixed("ttn", 2, null, Direct.longs(Long.MAX_VALUE, 86_400_000_000_000L)), column -> {
+            refused(Status.OUT_OF_RANGE, () -> column.getTime(0), "9223372036854775807");
+            refused(Status.OUT_OF_RANGE, () -> column.getTime(1), "the value is 86400000000000: no time of day");
+        });
     }
 
     @Test

@@ -1,0 +1,78 @@
+//! One array of a batch that is being made: what its producer gives, and what is added where consumers look for more.
+
+use core::ffi::c_void;
+
+use super::MAX_NODES;
+use super::format::{Buffer, Buffers, Type};
+use crate::abi::types::DevxNode;
+use crate::device::Device;
+use crate::error::{Result, refuse};
+use crate::memory::{entry, set_entry};
+
+/// One array of a batch that is being made, in the order of the schema's fields (depth-first).
+#[derive(Clone, Copy, Debug)]
+pub struct NodeDesc<'a> {
+    /// Number of elements.
+    pub length: i64,
+    /// Number of nulls, or −1 if not known.
+    pub null_count: i64,
+    /// Elements to skip in each buffer.
+    pub offset: i64,
+    /// Addresses in the order of the Arrow columnar format: validity first (NULL if there are no nulls). Arrow asks for the
+    /// first offset of a list or text without elements, too: a NULL becomes one in host memory, and stays NULL in that of a
+    /// device, where some consumers read it.
+    pub buffers: &'a [*const c_void],
+}
+
+impl NodeDesc<'_> {
+    /// From the C record.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_BUFFERS` for a number of buffers that cannot be, `DEVX_NULL_ARGUMENT` if their table is missing.
+    ///
+    /// # Safety
+    /// The table has as many addresses as the record says, and outlives the result.
+    pub unsafe fn from_raw(node: &DevxNode) -> Result<Self> {
+        let Some(n_buffers) = usize::try_from(node.n_buffers).ok().filter(|&n| n <= MAX_NODES) else {
+            return refuse!(DEVX_INVALID_BUFFERS, "n_buffers is {}", node.n_buffers);
+        };
+        if n_buffers > 0 && node.buffers.is_null() {
+            return refuse!(DEVX_NULL_ARGUMENT, "buffers is NULL with {n_buffers} entries");
+        }
+        // SAFETY: the caller's contract, and an empty table is not looked at.
+        let buffers = if n_buffers == 0 { &[] } else { unsafe { std::slice::from_raw_parts(node.buffers, n_buffers) } };
+        Ok(Self { length: node.length, null_count: node.null_count, offset: node.offset, buffers })
+    }
+}
+
+/// The first offset of an array without elements: its producer need not have one, but there are consumers that look for it.
+pub(super) static NO_OFFSET: [u8; 8] = [0; 8];
+
+/// The buffers of an array without elements as consumers look at them all the same: at the first offset, and at a size for
+/// each buffer of data. Returns how many buffers there are then.
+///
+/// # Safety
+/// `buffers` has `n_buffers` addresses.
+pub(super) unsafe fn without_elements(
+    buffers: *mut *const c_void,
+    n_buffers: usize,
+    ty: Type,
+    device: Device,
+) -> usize {
+    let kinds = ty.buffers();
+    // SAFETY: the caller's contract.
+    let is_null = |index| index < n_buffers && unsafe { entry(buffers, index) }.is_null();
+    match kinds {
+        Buffers::Two(Buffer::Offsets(_)) | Buffers::Three(_) if device.is_host() && is_null(1) => {
+            // SAFETY: there are more than one.
+            unsafe { set_entry(buffers, 1, NO_OFFSET.as_ptr().cast()) };
+            n_buffers
+        }
+        Buffers::Views if n_buffers > kinds.count() && is_null(n_buffers - 1) => {
+            // SAFETY: there are more than those.
+            unsafe { set_entry(buffers, kinds.count() - 1, std::ptr::null()) };
+            kinds.count()
+        }
+        _ => n_buffers,
+    }
+}

@@ -1,0 +1,211 @@
+//! Descriptors as bytes: they come out as they went in, and nothing that was altered leads out of its regions.
+
+use std::ffi::CString;
+
+use super::reseal;
+use crate::abi::types::*;
+use crate::arrow::schema::FieldDesc;
+use crate::arrow::{Schema, metadata};
+use crate::dtype::DType;
+use crate::ipc::descriptor::{BatchPart, Descriptor, NodePart, Place, Region, RegionKind, Spot, TensorPart, What};
+use crate::tensor::Flags;
+
+fn host(bytes: u64) -> Region {
+    Region { bytes, kind: RegionKind::Host { writable: true } }
+}
+
+fn described(place: Place, order: Option<[u8; 64]>, regions: Vec<Region>, what: What) -> Descriptor {
+    Descriptor { place, order, regions, what }
+}
+
+fn tensor_part() -> TensorPart {
+    TensorPart {
+        dtype: DType::FLOAT32,
+        flags: Flags::READ_ONLY,
+        shape: vec![2, 3],
+        strides: vec![-3, 1],
+        spot: Some(Spot { region: 1, offset: 20 }),
+    }
+}
+
+fn field(format: &str, name: &str, n_children: u32) -> (CString, CString, u32) {
+    (CString::new(format).expect("no NUL"), CString::new(name).expect("no NUL"), n_children)
+}
+
+fn batch_part() -> BatchPart {
+    let block = metadata::encode(&[(b"key", b"value")]).expect("small");
+    let texts = [field("+s", "", 2), field("u", "text", 0), field("i", "number", 0)];
+    let fields: Vec<_> = texts
+        .iter()
+        .map(|(format, name, n_children)| FieldDesc {
+            metadata: (*n_children > 0).then_some(&*block),
+            n_children: *n_children,
+            ..FieldDesc::new(name, format)
+        })
+        .collect();
+    let at = |offset, bytes| Some((Spot { region: 0, offset }, bytes));
+    let node = |buffers| NodePart { length: 4, null_count: -1, offset: 1, buffers };
+    BatchPart {
+        schema: Schema::new(&fields).expect("a schema"),
+        nodes: vec![
+            NodePart { length: 4, null_count: 0, offset: 0, buffers: vec![None] },
+            node(vec![at(0, 1), at(64, 24), at(128, 10)]),
+            node(vec![None, at(192, 20)]),
+        ],
+    }
+}
+
+fn examples() -> Vec<Vec<u8>> {
+    let pool = RegionKind::Pool { pool: 7, pointer: [9; 64] };
+    let cuda = [Region { bytes: 8, kind: pool }, Region { bytes: 64, kind: RegionKind::Cuda([3; 64]) }];
+    let all = [
+        described(Place::Host, None, vec![host(1), host(64)], What::Tensor(tensor_part())),
+        described(Place::Cuda([5; 16]), Some([4; 64]), cuda.to_vec(), What::Tensor(tensor_part())),
+        described(Place::Host, None, vec![host(256)], What::Batch(batch_part())),
+    ];
+    all.iter().map(|one| one.encode().expect("encoded")).collect()
+}
+
+#[test]
+fn descriptors_come_out_as_they_went_in() {
+    for bytes in examples() {
+        let decoded = Descriptor::decode(&bytes).expect("decoded");
+        assert_eq!(decoded.encode().expect("encoded"), bytes);
+    }
+    let decoded = Descriptor::decode(&examples()[1]).expect("decoded");
+    assert_eq!((decoded.place, decoded.order, decoded.fds()), (Place::Cuda([5; 16]), Some([4; 64]), 1));
+    match decoded.what {
+        What::Tensor(part) => assert_eq!(part, tensor_part()),
+        What::Batch(_) => panic!("a tensor"),
+    }
+}
+
+#[test]
+fn every_truncation_and_every_changed_byte_is_refused() {
+    for bytes in examples() {
+        for length in 0..bytes.len() {
+            Descriptor::decode(&bytes[..length]).expect_err("cut");
+            let mut cut = bytes[..length].to_vec();
+            reseal(&mut cut);
+            Descriptor::decode(&cut).expect_err("cut, but with the right length and checksum");
+        }
+        let mut longer = bytes.clone();
+        longer.push(0);
+        reseal(&mut longer);
+        let error = Descriptor::decode(&longer).expect_err("longer");
+        assert!(error.message().contains("1 bytes follow after the end"), "{error}");
+        for at in 0..bytes.len() {
+            for mask in [1, 2, 4, 8, 0x10, 0x20, 0x40, 0x80, 0xff] {
+                let mut changed = bytes.clone();
+                changed[at] ^= mask;
+                assert!(Descriptor::decode(&changed).is_err(), "byte {at} is {}", changed[at]);
+            }
+        }
+    }
+}
+
+/// Every byte with every value, but with the right checksum: refused, or exactly what the bytes say.
+#[test]
+fn every_changed_byte_with_the_right_checksum_is_harmless() {
+    for bytes in examples() {
+        for (at, value) in (0..bytes.len()).flat_map(|at| (0..=u8::MAX).map(move |value| (at, value))) {
+            let mut changed = bytes.clone();
+            changed[at] = value;
+            reseal(&mut changed);
+            if let Ok(decoded) = Descriptor::decode(&changed) {
+                require_inside(&decoded);
+                assert_eq!(decoded.encode().expect("encoded"), changed, "byte {at} is {value}");
+            }
+        }
+    }
+}
+
+/// What decodes lies within its regions, whatever was changed, and comes out as it went in.
+#[test]
+fn changed_bytes_with_the_right_checksum_are_harmless() {
+    let mut seed = 1_u64;
+    let mut random = move || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize
+    };
+    let (mut taken, mut refused) = (0, 0);
+    for bytes in examples() {
+        for round in 0..40_000 {
+            let mut changed = bytes.clone();
+            // Each byte alone with all values first, then several at once.
+            let several = if round < bytes.len() * 16 { 1 } else { 1 + random() % 4 };
+            for _ in 0..several {
+                let at = if several == 1 { round % bytes.len() } else { random() % bytes.len() };
+                changed[at] = random() as u8;
+            }
+            reseal(&mut changed);
+            match Descriptor::decode(&changed) {
+                Ok(decoded) => {
+                    taken += 1;
+                    require_inside(&decoded);
+                    assert_eq!(decoded.encode().expect("encoded"), changed);
+                }
+                Err(error) => {
+                    refused += 1;
+                    assert!(!error.message().is_empty());
+                }
+            }
+        }
+        for length in [0, 1, 31, 32, 100, 5000] {
+            let mut noise: Vec<u8> = (0..length).map(|_| random() as u8).collect();
+            Descriptor::decode(&noise).expect_err("noise");
+            let head = bytes.len().min(length).min(33);
+            noise[..head].copy_from_slice(&bytes[..head]);
+            reseal(&mut noise);
+            Descriptor::decode(&noise).expect_err("noise after a head");
+        }
+    }
+    assert!(taken > 1000 && refused > 1000, "{taken} taken, {refused} refused");
+}
+
+fn require_inside(descriptor: &Descriptor) {
+    let region = |spot: &Spot| i128::from(descriptor.regions[spot.region as usize].bytes);
+    match &descriptor.what {
+        What::Tensor(part) => {
+            let padded = part.flags.has(Flags::SUBBYTE_PADDED);
+            let layout = crate::layout::check(part.dtype, padded, &part.shape, Some(&part.strides)).expect("checked");
+            if let Some(spot) = &part.spot {
+                let at = i128::from(spot.offset);
+                assert!(at + layout.lowest as i128 >= 0 && at + layout.end as i128 <= region(spot), "{part:?}");
+            }
+        }
+        What::Batch(part) => {
+            for (spot, bytes) in part.nodes.iter().flat_map(|node| node.buffers.iter().flatten()) {
+                assert!(i128::from(spot.offset) + i128::from(*bytes) <= region(spot), "{part:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn refusals_name_the_field_and_the_value() {
+    let bytes = &examples()[0];
+    let changed = |at: usize, new: &[u8]| {
+        let mut changed = bytes.clone();
+        changed[at..at + new.len()].copy_from_slice(new);
+        reseal(&mut changed);
+        Descriptor::decode(&changed).expect_err("refused")
+    };
+    // After the head of 32 bytes: place, order, count, and two regions of 10 bytes.
+    let tensor = 32 + 2 + 4 + 20;
+    let cases: [(usize, &[u8], DevxStatus, &str); 9] = [
+        (0, b"D3", DEVX_INVALID_ARGUMENT, "magic is \"D3VXIPC\\n\""),
+        (8, &[2], DEVX_VERSION, "version is 2: this library reads 1"),
+        (12, &[3], DEVX_INVALID_ARGUMENT, "kind is 3"),
+        (32, &[9], DEVX_DEVICE, "place is 9"),
+        (34, &[65], DEVX_INVALID_ARGUMENT, "regions is 65: more than 64"),
+        (38, &[1], DEVX_DEVICE, "region.kind is 1: not of the descriptor's device"),
+        (tensor, &[99], DEVX_INVALID_DTYPE, "dtype.code is 99"),
+        (tensor + 12, &[200, 1], DEVX_INVALID_ARGUMENT, "ndim is 456: more than 64"),
+        (tensor + 52, &[21], DEVX_INVALID_ARGUMENT, "offset is 61: from -12 to 12"),
+    ];
+    for (at, new, status, text) in cases {
+        let error = if text.contains("offset") { changed(at, &[61]) } else { changed(at, new) };
+        assert!(error.status() == status && error.message().contains(text), "{at}: {error}");
+    }
+}

@@ -1,0 +1,178 @@
+//! What goes from one process to another: as a view if it can, as a copy if it may, with all that is said of it.
+
+use std::os::fd::OwnedFd;
+
+use super::{duplicates, import_batch, import_tensor, nobody, numbers_and_texts, shared};
+use crate::abi::types::*;
+use crate::arrow::builder::ArrayBuilder;
+use crate::convert::Plan;
+use crate::device::Device;
+use crate::dlpack::Copying;
+use crate::dtype::DType;
+use crate::error::Error;
+use crate::ipc::memory::{file, seal};
+use crate::ipc::{Exported, Peer, allocate_tensor, copy_batch, export_batch, export_tensor, plan_batch, plan_tensor};
+use crate::memory::Owner;
+use crate::tensor::{Flags, Tensor, TensorDesc};
+
+#[test]
+fn memory_of_one_process_is_copied_if_that_is_allowed() {
+    let private = Tensor::from_vec(vec![1_i32, 2, 3, 4], &[2, 2]).expect("a tensor");
+    assert!(matches!(plan_tensor(&private), Plan::Copy { bytes: 16, .. }));
+    let error = export_tensor(&private, Copying::Never).expect_err("not allowed");
+    assert_eq!(error.status(), DEVX_COPY_REQUIRED, "{error}");
+    let exported = export_tensor(&private, Copying::IfNeeded).expect("copied");
+    let imported = import(&exported).expect("imported");
+    assert_eq!(imported.as_slice::<i32>(), Ok(&[1, 2, 3, 4][..]));
+    assert!(imported.flags() == Flags::default() && imported.data() != private.data());
+    assert_eq!(plan_tensor(&imported), Plan::View);
+
+    let batch = numbers_and_texts();
+    assert!(matches!(plan_batch(&batch), Plan::Copy { .. }));
+    export_batch(&batch, Copying::Never).expect_err("not allowed");
+    let copy = copy_batch(&batch).expect("copied");
+    assert_eq!(plan_batch(&copy), Plan::View);
+    let exported = export_batch(&copy, Copying::Never).expect("a view");
+    let imported = import_batch(exported.descriptor(), duplicates(&exported), nobody()).expect("imported");
+    assert_eq!(imported.column_named("n").expect("there").values::<i64>(), Ok(&[1, 2, 3][..]));
+    let text = imported.column_named("t").expect("there");
+    assert_eq!(text.text(2), Ok("ccc"));
+}
+
+/// A producer of no elements need not have made room for the first offset.
+#[test]
+fn nothing_is_read_of_an_empty_batch() {
+    // An address that nobody may read, so that the test ends with a signal if somebody does.
+    let nowhere = std::ptr::without_provenance(64);
+    let texts = ["u", "U"]
+        .map(|format| ArrayBuilder::new("t", format, 0).buffer(std::ptr::null()).buffer(nowhere).buffer(nowhere));
+    let lists = ArrayBuilder::new("l", "+l", 0).buffer(std::ptr::null()).buffer(nowhere);
+    let numbers = ArrayBuilder::new("n", "i", 0).buffer(nowhere).buffer(nowhere);
+    let columns = texts.into_iter().chain([lists.child(numbers)]);
+    // SAFETY: of no elements there is nothing to read.
+    let batch =
+        unsafe { columns.fold(ArrayBuilder::batch(0), ArrayBuilder::child).build(Device::CPU) }.expect("a batch");
+    let copy = copy_batch(&batch).expect("copied");
+    assert_eq!((copy.length(), copy.n_columns()), (0, 3));
+    let exported = export_batch(&batch, Copying::IfNeeded).expect("copied");
+    let imported = import_batch(exported.descriptor(), duplicates(&exported), nobody()).expect("imported");
+    for column in imported.columns() {
+        // SAFETY: what a consumer looks at of no elements, too.
+        assert_eq!(unsafe { column.buffers()[1].cast::<i32>().read() }, 0, "{:?}", column.field());
+    }
+}
+
+/// As consumers read the size of each data buffer that there is.
+#[test]
+fn views_of_no_rows_have_no_data() {
+    let (data, sizes) = ([0_u8; 16], [16_i64]);
+    let views = ArrayBuilder::new("v", "vu", 0);
+    let views = [std::ptr::null(), std::ptr::null(), data.as_ptr().cast(), sizes.as_ptr().cast()]
+        .into_iter()
+        .fold(views, ArrayBuilder::buffer);
+    // SAFETY: the buffers outlive the batch.
+    let batch = unsafe { views.build(Device::CPU) }.expect("a batch");
+    let exported = export_batch(&batch, Copying::IfNeeded).expect("copied");
+    let imported = import_batch(exported.descriptor(), duplicates(&exported), nobody()).expect("imported");
+    assert_eq!(imported.root().buffers(), [std::ptr::null(); 3]);
+}
+
+/// Asked for, it would take the whole machine with it.
+#[test]
+fn more_than_the_machine_has_is_refused_at_once() {
+    let error = allocate_tensor(DType::UINT8, &[1 << 50]).expect_err("a petabyte");
+    assert_eq!(error.status(), DEVX_OUT_OF_MEMORY);
+    assert!(error.message().contains("1125899906842624 bytes of shared memory could not be allocated"), "{error}");
+}
+
+#[test]
+fn views_keep_their_strides_offsets_and_flags() {
+    let whole = shared(&(0..24).collect::<Vec<_>>());
+    let desc = TensorDesc {
+        // SAFETY: within the 24 elements.
+        data: unsafe { whole.data().cast::<i32>().add(23) }.cast(),
+        device: Device::CPU,
+        dtype: DType::INT32,
+        shape: &[3, 2],
+        strides: Some(&[-8, -1]),
+        byte_offset: 0,
+        flags: Flags::READ_ONLY,
+    };
+    // SAFETY: all elements are within those of `whole`, which the owner keeps.
+    let view = unsafe { Tensor::from_raw_parts(&desc, Owner::new(whole)) }.expect("a view");
+    let imported = import(&export_tensor(&view, Copying::Never).expect("a view")).expect("imported");
+    assert_eq!(
+        (imported.shape(), imported.strides(), imported.flags()),
+        (&[3, 2][..], &[-8, -1][..], Flags::READ_ONLY)
+    );
+    let copy = imported.copy().expect("copied");
+    assert_eq!(copy.as_slice::<i32>(), Ok(&[23, 22, 15, 14, 7, 6][..]));
+    let empty = allocate_tensor(DType::INT32, &[0, 4]).expect("nothing to allocate");
+    let imported = import(&export_tensor(&empty, Copying::Never).expect("a view")).expect("imported");
+    assert_eq!((imported.shape(), imported.data().is_null()), (&[0, 4][..], true));
+}
+
+/// The copy is for all importers, so none of them may write it either.
+#[test]
+fn the_copy_of_a_read_only_tensor_cannot_be_written() {
+    let values = [1_i32, 2, 3, 4];
+    let of = |strides, flags| TensorDesc {
+        data: values.as_ptr().cast_mut().cast(),
+        device: Device::CPU,
+        dtype: DType::INT32,
+        shape: &[2, 2],
+        strides,
+        byte_offset: 0,
+        flags,
+    };
+    for copying in [Copying::IfNeeded, Copying::Always] {
+        for strides in [None, Some(&[1_i64, 2][..])] {
+            // SAFETY: the values outlive the tensors.
+            let made = |flags| unsafe { Tensor::from_raw_parts(&of(strides, flags), Owner::none()) }.expect("a tensor");
+            let fixed = export_tensor(&made(Flags::READ_ONLY), copying).expect("copied");
+            assert_eq!(import(&fixed).expect("imported").flags(), Flags::READ_ONLY);
+            let modes = duplicates(&fixed)
+                .into_iter()
+                .map(|fd| rustix::fs::fcntl_getfl(fd).expect("the mode") & rustix::fs::OFlags::ACCMODE);
+            assert_eq!(modes.collect::<Vec<_>>(), [rustix::fs::OFlags::RDONLY]);
+            let free = export_tensor(&made(Flags::default()), copying).expect("copied");
+            assert_eq!(import(&free).expect("imported").flags(), Flags::default());
+        }
+    }
+}
+
+fn import(exported: &Exported) -> Result<Tensor, Error> {
+    import_tensor(exported.descriptor(), duplicates(exported), nobody())
+}
+
+#[test]
+fn files_that_are_not_what_the_descriptor_says_are_refused() {
+    let tensor = shared(&[1, 2, 3]);
+    let exported = export_tensor(&tensor, Copying::Never).expect("exported");
+    let with = |fds| import_tensor(exported.descriptor(), fds, nobody()).expect_err("refused");
+    let sealed = |bytes| {
+        let fd = file("test", bytes).expect("a file");
+        seal(&fd).expect("sealed");
+        fd
+    };
+    let pipe = || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).expect("an eventfd");
+    let cases: [(Vec<OwnedFd>, &str); 6] = [
+        (vec![], "there are 0 file descriptors, the regions have 1"),
+        (vec![sealed(12), sealed(12)], "there are 2 file descriptors, the regions have 1"),
+        (vec![file("test", 12).expect("a file")], "seals 0x0: its memory could be cut off"),
+        (vec![pipe()], "is no memory file: it has no seals"),
+        (vec![sealed(11)], "region.bytes is 12, but the file has 11"),
+        (vec![sealed(4096)], "region.bytes is 12, but the file has 4096"),
+    ];
+    for (fds, text) in cases {
+        let error = with(fds);
+        assert!(error.status() == DEVX_INVALID_ARGUMENT && error.message().contains(text), "{error}");
+    }
+    let error = import_batch(exported.descriptor(), duplicates(&exported), nobody()).expect_err("a tensor");
+    assert_eq!(error.status(), DEVX_MISMATCH);
+    let released = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let flag = std::sync::Arc::clone(&released);
+    let keep = Owner::on_release(move || flag.store(true, std::sync::atomic::Ordering::SeqCst));
+    import_tensor(exported.descriptor(), vec![sealed(11)], Peer { id: 0, keep }).expect_err("refused");
+    assert!(released.load(std::sync::atomic::Ordering::SeqCst), "a refused import gives up what it was to keep");
+}

@@ -1,0 +1,150 @@
+//! What peers say to each other: messages as bytes, and peers that talk nonsense.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use super::{Importing, Raw, address, connect_impatient, leases, patient, shared, soon};
+use crate::abi::types::DEVX_CLOSED;
+use crate::dlpack::Copying;
+use crate::ipc::memory::file_of;
+use crate::ipc::message::{MAX_MESSAGE, Message, PROTOCOL, RELEASE};
+use crate::ipc::server::Server;
+use crate::ipc::socket::{Sent, Socket};
+use crate::ipc::{Client, connect, export_tensor};
+
+#[test]
+fn messages_come_out_as_they_went_in() {
+    let given_up = leases(&[1, u64::MAX]);
+    let all = [
+        Message::Hello { protocol: 1, exporter: 77 },
+        Message::Get { request: 5, name: "näme" },
+        Message::Release { leases: &given_up },
+        Message::Given { request: 1, lease: 2, descriptor: Some(b"bytes") },
+        Message::Given { request: 1, lease: 2, descriptor: None },
+        Message::Refused { request: 1, status: 5, text: "why" },
+    ];
+    for message in &all {
+        let bytes = message.encode().expect("encoded");
+        assert_eq!(Message::decode(&bytes).as_ref(), Ok(message));
+        assert_eq!(bytes.starts_with(&RELEASE), matches!(message, Message::Release { .. }));
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x81;
+            // Not a panic, whatever it is now.
+            assert_ne!(Message::decode(&changed).as_ref(), Ok(message));
+            let _ = Message::decode(&bytes[..at]);
+        }
+    }
+    Message::decode(&Message::Release { leases: &leases(&[0; 257]) }.encode().expect("encoded")).expect_err("too many");
+    let long = "x".repeat(5000);
+    let refusal = Message::Refused { request: 1, status: 5, text: &long }.encode().expect("encoded");
+    assert!(refusal.len() < 1200);
+}
+
+#[test]
+fn an_importer_that_talks_nonsense_is_cut_off_and_nobody_else() {
+    let server = Server::bind(&address("nonsense")).expect("bound");
+    server.offer_tensor("t", &shared(&[1, 2, 3]), Copying::Never).expect("offered");
+    let good = connect(&address("nonsense")).expect("connected");
+    let get = Message::Get { request: 1, name: "t" }.encode().expect("encoded");
+    let mut cases: Vec<Vec<u8>> = (1..get.len()).map(|at| get[..at].to_vec()).filter(|cut| cut.len() < 16).collect();
+    for at in 0..8 {
+        let mut changed = get.clone();
+        changed[at] ^= 0x40;
+        cases.push(changed);
+    }
+    cases.push(vec![0xff; MAX_MESSAGE]);
+    cases.push(vec![0; MAX_MESSAGE + 1]);
+    cases.push(Message::Hello { protocol: 1, exporter: 1 }.encode().expect("encoded"));
+    for nonsense in cases {
+        let raw = Raw::connect("nonsense");
+        raw.say(&get);
+        assert!(raw.receive().is_some(), "the tensor");
+        raw.say(&nonsense);
+        assert!(raw.receive().is_none(), "{nonsense:?}");
+        soon("what it held is released", || server.leases() == 0);
+    }
+    // Leases that are not its own, or not any more, are nothing; neither are descriptors that come along.
+    let raw = Raw::connect("nonsense");
+    let held = good.tensor("t").expect("imported");
+    raw.say(&Message::Release { leases: &leases(&[1, 1, 0, u64::MAX]) }.encode().expect("encoded"));
+    let file = file_of(b"bytes").expect("a file");
+    assert_eq!(raw.0.send(&get, &[file.as_fd()]), Ok(Sent::Yes));
+    assert!(raw.receive().is_some());
+    assert_eq!(server.leases(), 2);
+    drop(raw);
+    soon("its end releases it", || server.leases() == 1);
+    assert_eq!(held.as_slice::<i32>(), Ok(&[1, 2, 3][..]));
+}
+
+/// An exporter that says what it is told to, once it is asked, to an importer that waits for so long.
+fn fake(of: &str, timeout: Duration, answers: impl FnOnce(&Raw, u64) + Send + 'static) -> Client {
+    let listener = Socket::listen(&address(of)).expect("listening");
+    let thread = std::thread::spawn(move || {
+        let end = Instant::now() + patient(10_000);
+        loop {
+            let Some(socket) = listener.accept().expect("accepting") else {
+                assert!(listener.wait(rustix::event::PollFlags::IN, end).expect("waited"));
+                continue;
+            };
+            let raw = Raw::new(socket);
+            let _ = raw.0.send(&Message::Hello { protocol: PROTOCOL, exporter: 9 }.encode().expect("encoded"), &[]);
+            // One that did not wait for the hello comes again.
+            let Some((bytes, _)) = raw.receive() else { continue };
+            return match Message::decode(&bytes) {
+                Ok(Message::Get { request, .. }) => answers(&raw, request),
+                other => panic!("{other:?}"),
+            };
+        }
+    });
+    drop(thread);
+    connect_impatient(&address(of), timeout)
+}
+
+#[test]
+fn an_exporter_that_talks_nonsense_is_refused() {
+    let (long, short) = (patient(10_000), patient(300));
+    let exported = export_tensor(&shared(&[1, 2, 3]), Copying::Never).expect("exported");
+    let descriptor = exported.descriptor().to_vec();
+    let error = fake("altered-tensor", long, {
+        let mut altered = descriptor.clone();
+        altered[60] ^= 1;
+        move |raw, request| {
+            raw.say(&Message::Given { request, lease: 4, descriptor: Some(&altered) }.encode().expect("encoded"))
+        }
+    })
+    .tensor("t")
+    .expect_err("altered");
+    assert!(error.message().contains("checksum is"), "{error}");
+
+    // Without its file; and the lease is given back.
+    let (sender, released) = std::sync::mpsc::channel();
+    let error = fake("cut", long, move |raw, request| {
+        raw.say(&Message::Given { request, lease: 4, descriptor: Some(&descriptor) }.encode().expect("encoded"));
+        sender.send(raw.receive().expect("a release").0).expect("sent");
+    })
+    .tensor("t")
+    .expect_err("no file");
+    assert!(error.message().contains("there are 0 file descriptors"), "{error}");
+    let released = released.recv_timeout(patient(10_000)).expect("released");
+    assert_eq!(Message::decode(&released), Ok(Message::Release { leases: &leases(&[4]) }));
+
+    // An answer to another request, and none to this one.
+    let error = fake("replayed", short, move |raw, request| {
+        let bytes = exported.descriptor();
+        let fds: Vec<_> = exported.files().iter().map(AsFd::as_fd).collect();
+        let message =
+            Message::Given { request: request + 7, lease: 4, descriptor: Some(bytes) }.encode().expect("encoded");
+        assert_eq!(raw.0.send(&message, &fds), Ok(Sent::Yes));
+        // The lease is given back at once, and no answer comes until the importer is gone.
+        while raw.receive().is_some() {}
+    })
+    .tensor("t")
+    .expect_err("replayed");
+    assert!(error.message().contains("did not answer within"), "{error}");
+
+    let error = fake("rude", long, |raw, _| raw.say(b"who is there?")).tensor("t").expect_err("rude");
+    assert!(error.message().contains("the peer is no devexchange"), "{error}");
+    let error = fake("gone", long, |_, _| {}).tensor("t").expect_err("gone");
+    assert_eq!(error.status(), DEVX_CLOSED, "{error}");
+}

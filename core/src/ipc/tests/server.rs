@@ -1,0 +1,152 @@
+//! Servers and their clients: addresses, names, what is offered and released, and ends.
+
+use super::{Importing, address, numbers_and_texts, shared, soon};
+use crate::abi::types::*;
+use crate::arrow::builder::ArrayBuilder;
+use crate::device::Device;
+use crate::dlpack::Copying;
+use crate::ipc::connect;
+use crate::ipc::server::{Server, Users, require_user};
+use crate::memory::Owner;
+
+#[test]
+fn a_tensor_is_the_same_memory_in_all_its_imports() {
+    let server = Server::bind(&address("same")).expect("bound");
+    let tensor = shared(&[1, 2, 3]);
+    server.offer_tensor("t", &tensor, Copying::Never).expect("offered");
+    let client = connect(&address("same")).expect("connected");
+    let (first, second) = (client.tensor("t").expect("imported"), client.tensor("t").expect("again"));
+    // In the process that made it, it is not even mapped again.
+    assert_eq!((first.data(), second.data()), (tensor.data(), tensor.data()));
+    assert_eq!(server.leases(), 1);
+    drop(first);
+    assert!(server.withdraw("t") && !server.withdraw("t"));
+    let error = client.tensor("t").expect_err("withdrawn");
+    assert!(error.message().contains("name is \"t\": nothing is offered under it"), "{error}");
+    drop((server, client));
+    assert_eq!(second.as_slice::<i32>(), Ok(&[1, 2, 3][..]));
+}
+
+#[test]
+fn only_the_same_user_is_let_in_unless_told_otherwise() {
+    let own = rustix::process::geteuid().as_raw();
+    require_user(Users::Same, own).expect("the same");
+    require_user(Users::Any, own + 1).expect("any");
+    let error = require_user(Users::Same, own + 1).expect_err("another");
+    assert!(error.message().contains(&format!("user {}, not of user {own}", own + 1)), "{error}");
+}
+
+#[test]
+fn addresses_and_names_are_checked() {
+    for bad in ["", "@", &"x".repeat(200)] {
+        let error = Server::bind(bad).expect_err("no address");
+        assert!(error.message().contains(&format!("address is {bad:?}")), "{error}");
+    }
+    let server = Server::bind(&address("names")).expect("bound");
+    let error = Server::bind(&address("names")).expect_err("in use");
+    assert!(error.status() == DEVX_SYSTEM && error.errno() != 0 && error.message().contains("bind"), "{error}");
+    let client = connect(&address("names")).expect("connected");
+    let long = "x".repeat(256);
+    for (bad, status, text) in [
+        ("", DEVX_INVALID_ARGUMENT, "name has 0 bytes"),
+        (&long, DEVX_INVALID_ARGUMENT, "name has 256 bytes: between 1 and 255"),
+        ("a\0b", DEVX_INVALID_TEXT, "name is \"a\\0b\": there is a NUL byte at 1"),
+    ] {
+        let offered = server.offer_tensor(bad, &shared(&[1]), Copying::Never).expect_err("no name");
+        let offered_batch = server.offer_batch(bad, &numbers_and_texts(), Copying::Always).expect_err("no name");
+        let asked = client.tensor(bad).expect_err("no name");
+        for error in [offered, offered_batch, asked] {
+            assert!(error.status() == status && error.message().contains(text), "{error}");
+        }
+    }
+    let error = connect("@devexchange-nobody-is-here").expect_err("nobody");
+    assert!(error.message().contains("connect: "), "{error}");
+    let directory = std::env::temp_dir().join(format!("devx-ipc-{}", std::process::id()));
+    let path = directory.to_str().expect("UTF-8");
+    let named = Server::bind(path).expect("bound");
+    connect(path).expect("connected");
+    drop(named);
+    assert!(!directory.exists(), "the file of the socket is gone");
+}
+
+/// Whoever asks while a server ends is told that it has, and not that there was never such an offer.
+#[test]
+fn who_asks_a_server_that_ends_is_told_so() {
+    for _ in 0..300 {
+        let server = Server::bind(&address("ending")).expect("bound");
+        server.offer_tensor("t", &shared(&[1]), Copying::Never).expect("offered");
+        let client = connect(&address("ending")).expect("connected");
+        client.tensor("t").expect("offered");
+        let asking = std::thread::spawn(move || {
+            loop {
+                if let Err(error) = client.tensor("t") {
+                    return error;
+                }
+            }
+        });
+        drop(server);
+        let error = asking.join().expect("ended");
+        assert_eq!(error.status(), DEVX_CLOSED, "{error}");
+    }
+}
+
+/// What else has the name of the socket's file by the end of the server stays.
+#[test]
+fn a_server_removes_its_own_file_only() {
+    let directory = std::env::temp_dir().join(format!("devx-ipc-own-{}", std::process::id()));
+    std::fs::create_dir(&directory).expect("a directory");
+    let path = directory.join("socket");
+    let address = path.to_str().expect("UTF-8");
+    let (first, moved) = (Server::bind(address).expect("bound"), directory.join("moved"));
+    std::fs::remove_file(&path).expect("removed");
+    let second = Server::bind(address).expect("bound in its place");
+    drop(first);
+    connect(address).expect("the second one is still there");
+    std::fs::create_dir(&moved).expect("a directory");
+    std::fs::rename(&path, moved.join("socket")).expect("moved");
+    std::fs::write(&path, "of somebody else").expect("written");
+    drop(second);
+    assert!(path.exists());
+    std::fs::remove_file(&path).expect("removed");
+    // The directory is the one that it was in, whatever it is called now.
+    let third = Server::bind(address).expect("bound");
+    let renamed = directory.with_extension("renamed");
+    std::fs::rename(&directory, &renamed).expect("renamed");
+    drop(third);
+    assert!(!renamed.join("socket").exists());
+    std::fs::remove_dir_all(&renamed).expect("removed");
+}
+
+#[test]
+fn long_descriptors_go_as_files() {
+    let server = Server::bind(&address("long")).expect("bound");
+    let numbers = vec![1_i64, 2, 3];
+    let mut table = ArrayBuilder::batch(3);
+    for i in 0..600 {
+        let name = format!("a column with a name that is not short at all, and the number {i}");
+        table = table.child(ArrayBuilder::new(&name, "l", 3).buffer(std::ptr::null()).buffer(numbers.as_ptr().cast()));
+    }
+    // SAFETY: each column is the vector, which has three values and belongs to the owner.
+    let batch = unsafe { table.owner(Owner::new(numbers)).build(Device::CPU) }.expect("built");
+    server.offer_batch("b", &batch, Copying::IfNeeded).expect("offered");
+    let imported = connect(&address("long")).expect("connected").batch("b").expect("imported");
+    assert_eq!((imported.n_columns(), imported.length()), (600, 3));
+    assert_eq!(imported.column(599).expect("there").values::<i64>(), Ok(&[1, 2, 3][..]));
+}
+
+/// More releases at once than a socket holds: none is lost, nobody waits.
+#[test]
+fn many_releases_at_once_all_arrive() {
+    let server = Server::bind(&address("many")).expect("bound");
+    server.offer_tensor("t", &shared(&[1]), Copying::Never).expect("offered");
+    let client = connect(&address("many")).expect("connected");
+    // Another offer has the importer ask anew.
+    let anew = |_| {
+        server.offer_tensor("u", &shared(&[2]), Copying::Never).expect("offered");
+        client.tensor("t").expect("imported")
+    };
+    let held: Vec<_> = (0..3000).map(anew).collect();
+    assert_eq!(server.leases(), 3000);
+    drop(held);
+    soon("all are released", || server.leases() == 0);
+}
