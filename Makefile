@@ -189,6 +189,7 @@ lint: ## rustfmt, clippy and rustdoc; a warning is an error
 	@$(env) $$CARGO clippy --workspace --all-targets --locked -- -D warnings
 	@$(env) RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $$CARGO doc --quiet --workspace --locked \
 	  --no-deps --all-features --document-private-items
+	@$(env) RUSTDOCFLAGS='-D warnings' $$CARGO doc --quiet -p devexchange-core --locked --no-deps --all-features
 	@scripts/fuzz.sh --lint
 
 clean: ## remove what was built
