@@ -32,7 +32,7 @@ help: ## this table
 	@printf '\nVariables: PREFIX=%s LIBDIR=%s DESTDIR=%s (install), DEVICE=%s (demo: host or cuda), CARGO_TARGET_DIR\n' \
 	  '$(PREFIX)' '$(LIBDIR)' '$(DESTDIR)' '$(DEVICE)'
 
-demo: ## one real table through C, Java and Julia without a copy
+demo: ## two real tables and a matrix through C, Java and Julia without a copy
 	@scripts/setup.sh --quiet rust c java julia
 	@scripts/build.sh --quiet
 	@DEVICE='$(DEVICE)' examples/demo/run.sh
