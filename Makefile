@@ -28,7 +28,7 @@ SHELL := /bin/bash
 help: ## this table
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	  /^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@printf '\nVariables: PREFIX=%s LIBDIR=%s DESTDIR=%s (install), DEVICE=%s (demo: host or cuda), CARGO_TARGET_DIR\n' \
 	  '$(PREFIX)' '$(LIBDIR)' '$(DESTDIR)' '$(DEVICE)'
 
