@@ -28,11 +28,11 @@ SHELL := /bin/bash
 help: ## this table
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	  /^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@printf '\nVariables: PREFIX=%s LIBDIR=%s DESTDIR=%s (install), DEVICE=%s (demo: host or cuda), CARGO_TARGET_DIR\n' \
 	  '$(PREFIX)' '$(LIBDIR)' '$(DESTDIR)' '$(DEVICE)'
 
-demo: ## one real table through C, Java and Julia without a copy
+demo: ## two real tables and a matrix through C, Java and Julia without a copy
 	@scripts/setup.sh --quiet rust c java julia
 	@scripts/build.sh --quiet
 	@DEVICE='$(DEVICE)' examples/demo/run.sh
@@ -189,6 +189,7 @@ lint: ## rustfmt, clippy and rustdoc; a warning is an error
 	@$(env) $$CARGO clippy --workspace --all-targets --locked -- -D warnings
 	@$(env) RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $$CARGO doc --quiet --workspace --locked \
 	  --no-deps --all-features --document-private-items
+	@$(env) RUSTDOCFLAGS='-D warnings' $$CARGO doc --quiet -p devexchange-core --locked --no-deps --all-features
 	@scripts/fuzz.sh --lint
 
 clean: ## remove what was built

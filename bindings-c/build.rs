@@ -1,12 +1,16 @@
-//! Gives the shared library its soname: programs ask the loader for `libdevexchange.so.0`,
-//! so that a later, incompatible `libdevexchange.so.1` can stand beside it. And has it stay when a plugin that loaded it
-//! goes (`dlclose`): what was handed out is released through it, at any later time, and threads of it may be running.
+//! Gives the shared library its soname, by which programs ask the loader for it: `libdevexchange.so.` and the version up
+//! to the number that may change the ABI, which before 1.0 is the minor one. So an incompatible one can stand beside it.
+//! And has it stay when a plugin that loaded it goes (`dlclose`): what was handed out is released through it, at any later
+//! time, and threads of it may be running.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
-        let major = env!("CARGO_PKG_VERSION_MAJOR");
-        println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libdevexchange.so.{major}");
+        let abi = match (env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR")) {
+            ("0", minor) => format!("0.{minor}"),
+            (major, _) => major.to_owned(),
+        };
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libdevexchange.so.{abi}");
         println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     }
 }

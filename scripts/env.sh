@@ -11,6 +11,7 @@
 #   DEVX_GLIBC                                 given: build for machines with that glibc, or a newer one (`make dist`)
 #   DEVX_LIBDIR                                where `make build` leaves the release libraries; others for DEVX_GLIBC
 #   DEVX_LIB_C DEVX_LIB_JNI DEVX_LIB_JULIA     those libraries
+#   DEVX_SONAME                                what the loader calls the C library (bindings-c/build.rs)
 #   DEVX_PREFIX                                the private prefix that the tests install to
 #   JAVA_HOME JAVA JAVAC MVN JULIA PYTHON      the tools, as found
 #   DEVX_JDK22                                 a JDK of 22 or newer, for the classes of the jar that need one
@@ -132,6 +133,7 @@ devx_env() {
   DEVX_TRIPLE=$(uname -m)-unknown-linux-gnu # as rustc calls this machine
   DEVX_LIBDIR=$DEVX_TARGET/${DEVX_GLIBC:+$DEVX_TRIPLE/}release
   DEVX_LIB_C=$DEVX_LIBDIR/libdevexchange.so
+  DEVX_SONAME=libdevexchange.so.$(sed -nE 's/^(0\.[0-9]+|[0-9]+).*/\1/p' <<<"$DEVX_VERSION")
   DEVX_LIB_JNI=$DEVX_LIBDIR/libdevexchange_jni.so
   DEVX_LIB_JULIA=$DEVX_LIBDIR/libdevexchange_julia.so
   DEVX_PREFIX=$DEVX_TARGET/prefix
@@ -150,7 +152,7 @@ devx_env() {
 }
 
 DEVX_EXPORTED="PATH HOME DEVX_ROOT DEVX_VERSION DEVX_RUST_VERSION DEVX_TARGET CARGO_TARGET_DIR DEVX_LIBDIR
-  DEVX_LIB_C DEVX_LIB_JNI DEVX_LIB_JULIA DEVX_PREFIX DEVX_JDK22 JAVA_HOME JAVA JAVAC MVN JULIA PYTHON"
+  DEVX_LIB_C DEVX_SONAME DEVX_LIB_JNI DEVX_LIB_JULIA DEVX_PREFIX DEVX_JDK22 JAVA_HOME JAVA JAVAC MVN JULIA PYTHON"
 # For scripts only: cargo and its build scripts read these names themselves, and would build everything anew
 # for a caller whose environment has them and for one whose has not.
 DEVX_PLAIN="CARGO RUSTC CC CXX"

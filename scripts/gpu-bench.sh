@@ -23,7 +23,7 @@ build() { # DIRECTORY
   build_program "$1" gpu-bench "$benches"/c/{bench,allocations,data}.c "$benches/c/floor/tensor.c" \
     "$gpu"/{driver,order,memory,copies,release,ipc}.c
   build_program "$1" gpu-peer "$gpu"/{driver,peer}.c
-  strip -o "$1/lib/libdevexchange.so.${DEVX_VERSION%%.*}" "$DEVX_LIB_C"
+  strip -o "$1/lib/$DEVX_SONAME" "$DEVX_LIB_C"
   cp "$benches/run.py" "$gpu"/{operations.tsv,rmm_pool.py,bench.sh} "$1/bench/"
 }
 

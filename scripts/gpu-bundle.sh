@@ -63,7 +63,7 @@ mkdir -p "$bundle/bin" "$bundle/lib"
 programs=$(executables build --bin cuda-conformance)
 programs+=$'\n'$(executables test --no-run --test 'cuda_*')
 for program in $programs; do take "$program"; done
-strip -o "$bundle/lib/libdevexchange.so.${DEVX_VERSION%%.*}" "$DEVX_LIB_C"
+strip -o "$bundle/lib/$DEVX_SONAME" "$DEVX_LIB_C"
 for source in bindings-c/tests/c/test_stream*; do build_c "$DEVX_ROOT/$source"; done
 "$DEVX_ROOT/scripts/gpu-bench.sh" --build "$bundle"
 take_python

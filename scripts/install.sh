@@ -36,7 +36,7 @@ list_headers() { (cd "$headers" && find . -type f \( -name '*.h' -o -name '*.hpp
 
 # Every file that an install leaves below PREFIX, headers apart.
 list_products() {
-  printf "$libdir/%s\n" "$real_name" "libdevexchange.so.$major" libdevexchange.so libdevexchange.a \
+  printf "$libdir/%s\n" "$real_name" "$DEVX_SONAME" libdevexchange.so libdevexchange.a \
     pkgconfig/devexchange.pc cmake/devexchange/devexchange-config.cmake \
     cmake/devexchange/devexchange-config-version.cmake
   printf 'share/doc/devexchange/%s\n' "${licenses[@]}"
@@ -56,6 +56,7 @@ fill_in() { # TEMPLATE SEPARATOR OUTPUT
   local libs
   libs=$(native_libs)
   sed -e "s#@VERSION@#$DEVX_VERSION#g" -e "s#@MAJOR@#$major#g" -e "s#@MINOR@#$minor#g" -e "s#@LIBDIR@#$libdir#g" \
+    -e "s#@SONAME@#$DEVX_SONAME#g" \
     -e "s#@PREFIX_FROM_PKGCONFIG@#$(way_up "$libdir/pkgconfig")#g" \
     -e "s#@PREFIX_FROM_CMAKE@#$(way_up "$libdir/cmake/devexchange")#g" \
     -e "s#@NATIVE_LIBS@#${libs// /$2}#g" "$1" >"$3"
@@ -79,8 +80,8 @@ install_all() {
 
   install -d "$to/$libdir"/{pkgconfig,cmake/devexchange}
   install -m 755 "$DEVX_LIB_C" "$to/$libdir/$real_name"
-  ln -sf "$real_name" "$to/$libdir/libdevexchange.so.$major"
-  ln -sf "libdevexchange.so.$major" "$to/$libdir/libdevexchange.so"
+  ln -sf "$real_name" "$to/$libdir/$DEVX_SONAME"
+  ln -sf "$DEVX_SONAME" "$to/$libdir/libdevexchange.so"
   install -m 644 "$DEVX_LIBDIR/libdevexchange.a" "$to/$libdir/libdevexchange.a"
   fill_in "$packaging/devexchange.pc.in" " " "$to/$libdir/pkgconfig/devexchange.pc"
   fill_in "$packaging/devexchange-config.cmake.in" ";" "$to/$libdir/cmake/devexchange/devexchange-config.cmake"

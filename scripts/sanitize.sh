@@ -82,7 +82,7 @@ build_library() {
   sanitized "$CARGO" build --locked -p devexchange-c --lib || return
   mkdir -p "$sanitized_lib"
   local name
-  for name in libdevexchange.so "libdevexchange.so.${DEVX_VERSION%%.*}"; do
+  for name in libdevexchange.so "$DEVX_SONAME"; do
     ln -sf "$sanitized_out/$sanitize_host/debug/libdevexchange.so" "$sanitized_lib/$name"
   done
 }

@@ -57,7 +57,7 @@ c_tests() {
   local file name compiler program
   check "libdevexchange for 64-bit Arm" "$CARGO" build --quiet --locked --release -p devexchange-c || return 0
   cp "$DEVX_TARGET/$triple/release/libdevexchange.so" "$work/"
-  ln -s libdevexchange.so "$work/libdevexchange.so.${DEVX_VERSION%%.*}"
+  ln -s libdevexchange.so "$work/$DEVX_SONAME"
   for file in "$tests"/test_*.c "$tests"/test_*.cpp; do
     name=${file##*/} program=$work/${file##*/}.out
     case $name in

@@ -54,7 +54,7 @@ check_stays() {
 needs_our_library() { readelf -d "$1" | grep -q 'NEEDED.*libdevexchange'; }
 
 check_soname() {
-  local wanted=libdevexchange.so.${DEVX_VERSION%%.*} name
+  local wanted=$DEVX_SONAME name
   name=$(soname_of "$DEVX_PREFIX/lib/libdevexchange.so")
   if [ "$name" = "$wanted" ]; then ok "soname is $wanted"; else not_ok "soname is $wanted" "it is '$name'"; fi
   if [ "$(readlink "$DEVX_PREFIX/lib/libdevexchange.so")" = "$wanted" ] &&
@@ -165,6 +165,11 @@ check_cmake() {
     not_ok "CMake: a version that is not there is refused" "find_package(devexchange 99.0) found one"
   else
     ok "CMake: a version that is not there is refused"
+  fi
+  if "${configure[@]}" -B "$work/cmake-part" -DWANTED_VERSION="COMPONENTS;part" >/dev/null 2>&1; then
+    not_ok "CMake: a component that is not there is refused" "find_package(devexchange COMPONENTS part) found one"
+  else
+    ok "CMake: a component that is not there is refused"
   fi
 }
 

@@ -85,7 +85,8 @@ impl Device {
     /// memory) is accepted as −1 (Arrow's convention for it) and as 0 (DLPack's), and is 0 in here.
     ///
     /// # Errors
-    /// `DEVX_DEVICE` for a device type or id that is not known, or that this library has no runtime for.
+    /// `DEVX_DEVICE` for a device type or id that is not known, or that this library has no runtime for: of a CUDA device the
+    /// driver is asked, and without one there is none.
     #[inline]
     pub fn new(kind: DeviceType, id: i64) -> Result<Self> {
         if Self::is_cpu(kind, id) { Ok(Self::CPU) } else { Self::with_runtime(kind, id) }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One real table through C, Java and Julia without a copy (`make demo`).
+# Two real tables and a matrix through C, Java and Julia without a copy (`make demo`).
 #
 #   examples/demo/run.sh
 #

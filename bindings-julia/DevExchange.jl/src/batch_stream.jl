@@ -23,6 +23,8 @@ is lost.
 """
 struct BatchStream
     handle::Handle{TAG_BATCH_STREAM}
+
+    BatchStream(handle::Handle{TAG_BATCH_STREAM}) = new(handle)
 end
 
 const AnyStreamStruct = Union{ArrowArrayStream,ArrowDeviceArrayStream}

@@ -15,6 +15,8 @@ system says, for example if somebody listens there.
 """
 struct IpcServer
     handle::Handle{TAG_IPC_SERVER}
+
+    IpcServer(handle::Handle{TAG_IPC_SERVER}) = new(handle)
 end
 
 """
@@ -34,6 +36,8 @@ listens there or the peer is another user's process.
 """
 struct IpcClient
     handle::Handle{TAG_IPC_CLIENT}
+
+    IpcClient(handle::Handle{TAG_IPC_CLIENT}) = new(handle)
 end
 
 function IpcServer(address::AbstractString)

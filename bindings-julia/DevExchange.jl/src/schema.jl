@@ -15,6 +15,8 @@ Throws `DEVX_INVALID_FORMAT`, `DEVX_INVALID_CHILDREN`, `DEVX_MISMATCH`, `DEVX_IN
 """
 struct Schema
     handle::Handle{TAG_SCHEMA}
+
+    Schema(handle::Handle{TAG_SCHEMA}) = new(handle)
 end
 
 Schema(columns::AbstractVector{Field}; metadata=()) =

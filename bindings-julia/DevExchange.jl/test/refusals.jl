@@ -374,3 +374,11 @@ end
     close(schema)
     @test nothing_left()
 end
+
+@testset "refusals: what a handle is not made of" begin
+    # The error is of the call, and not of what is within.
+    for type in (Schema, BatchStream, IpcServer, IpcClient)
+        e = try type(3) catch error; error end
+        @test e isa MethodError && e.f === type
+    end
+end

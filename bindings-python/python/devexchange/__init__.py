@@ -1,4 +1,4 @@
-"""Hand memory from one runtime to another, in one process: no copy, released once, touched only when it is ready.
+"""Hand memory from one runtime to another: no copy, released once, touched only when it is ready.
 
 ``from_dlpack``, ``from_cuda_array_interface``, ``from_buffer`` and ``empty`` give a ``Tensor``, ``from_arrow`` gives a
 ``RecordBatch``, a ``BatchStream`` or a ``Schema``; each of them goes on to whoever speaks the same protocols. What is

@@ -1,6 +1,8 @@
 """The exceptions of the package. Each has the status of the C API, and is also an exception of Python's own, so that
 code which knows nothing of this package catches what it expects, for example BufferError from ``__dlpack__``."""
 
+from typing import Any
+
 
 class Error(Exception):
     """A call was refused: nothing was taken, nothing was changed. The text names the field and the value."""
@@ -22,7 +24,7 @@ class Error(Exception):
 
         return _native.status_name(self.status)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         state = dict(self.__dict__)
         # OSError does not keep it among the attributes.
         if isinstance(self, OSError) and self.errno is not None:

@@ -42,7 +42,7 @@ _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _chosen = None
 
 
-def use(manager):
+def use(manager: MemoryManager) -> None:
     """Gives Numba ``manager`` for all contexts that it makes from now on, and makes this plugin its memory manager."""
     global _chosen
     _chosen = manager

@@ -75,7 +75,10 @@ fn apart(columns: &Columns, rows: i64) -> Option<Cow<'static, str>> {
 
 fn columns(batch: &Batch) -> Result<Columns> {
     let Some(first) = batch.column(0) else {
-        return refuse!(DEVX_IMPOSSIBLE, "the batch has no columns, so no type of number");
+        return match batch.root().ty() {
+            Type::Struct => refuse!(DEVX_IMPOSSIBLE, "the batch has no columns, so no type of number"),
+            ty => refuse!(DEVX_IMPOSSIBLE, "the array is {ty} and has no columns: only a record batch has"),
+        };
     };
     let number = |column: Column<'_>| column.ty().dtype().filter(|_| column.dictionary().is_none());
     let Some(dtype) = number(first) else {

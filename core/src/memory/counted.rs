@@ -15,7 +15,7 @@ const MAX_REFS: usize = isize::MAX as usize;
 
 /// A counted reference to a value. The last one drops it.
 ///
-/// All of them share one reference to the block, as long as there is a value in it; each [`Weak`] has one of its own.
+/// All of them share one reference to the block, as long as there is a value in it; each `Weak` has one of its own.
 pub struct Counted<T>(ManuallyDrop<Slab<Value<T>>>);
 
 /// A reference to where a value is, or was.
