@@ -44,8 +44,11 @@ class InvalidType(Error, TypeError):
     """Things that do not go together: schema and array, column and element type."""
 
 
-class OutOfRange(Error, IndexError):
-    """There is no such row or column."""
+class OutOfRange(Error, IndexError, KeyError):
+    """There is no such row or column: by a number, or by a name, which is a KeyError elsewhere."""
+
+    # Not as KeyError, which shows its text as a key.
+    __str__ = Exception.__str__
 
 
 class OutOfMemory(Error, MemoryError):

@@ -114,9 +114,11 @@ def test_columns():
     assert isinstance(ours[0], Column)
     assert repr(ours["text"]) == '<devexchange.Column "text": 4 rows of utf8>'
     assert isinstance(ours, Iterable) and isinstance(ours["text"], Iterable)
-    for which in [5, -6, "missing"]:
+    for which in [5, -6]:
         with pytest.raises(IndexError):
             ours[which]
+    with pytest.raises(KeyError, match='^there is no column "missing"$'):
+        ours["missing"]
     for row in [4, -5]:
         with pytest.raises(IndexError, match="row is"):
             ours[0][row]

@@ -34,6 +34,7 @@ def test_licences():
         (devexchange.InvalidValue, ValueError),
         (devexchange.InvalidType, TypeError),
         (devexchange.OutOfRange, IndexError),
+        (devexchange.OutOfRange, KeyError),
         (devexchange.OutOfMemory, MemoryError),
         (devexchange.Failed, RuntimeError),
         (devexchange.SystemFailed, OSError),
@@ -43,7 +44,7 @@ def test_exceptions(kind, builtin):
     error = kind("text", 7, 700)
     error.add_note("a note")
     assert kind.__module__ == "devexchange"
-    assert isinstance(error, (devexchange.Error, builtin))
+    assert isinstance(error, devexchange.Error) and isinstance(error, builtin)
     for each in [error, copy.copy(error), pickle.loads(pickle.dumps(error))]:
         assert (type(each), str(each), each.status, each.driver_code) == (kind, "text", 7, 700)
         assert each.__notes__ == ["a note"]
