@@ -3,7 +3,7 @@
 use devexchange_core::abi::types::DEVX_UNSUPPORTED;
 use devexchange_core::arrow::{TimeUnit, Type, Value};
 use devexchange_core::{Column, Element, Error as CoreError};
-use pyo3::exceptions::PyOverflowError;
+use pyo3::exceptions::{PyOSError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyString};
 
@@ -16,6 +16,7 @@ static DATETIME: Class = Class::new("datetime", "datetime");
 static TIMEDELTA: Class = Class::new("datetime", "timedelta");
 static TIMEZONE: Class = Class::new("datetime", "timezone");
 static ZONE_INFO: Class = Class::new("zoneinfo", "ZoneInfo");
+static ZONE_NOT_FOUND: Class = Class::new("zoneinfo", "ZoneInfoNotFoundError");
 static INTERVAL: Class = Class::new("devexchange._types", "Interval");
 
 /// All rows of a column.
@@ -158,8 +159,23 @@ fn timestamp<'py>(py: Python<'py>, zone: &str, since: &Bound<'py, PyAny>) -> Res
 /// A zone by its name, or as an offset ("+05:30").
 fn time_zone<'py>(py: Python<'py>, zone: &str) -> Result<Bound<'py, PyAny>> {
     match offset_minutes(zone.as_bytes()) {
-        None => Ok(ZONE_INFO.make(py, (zone,))?),
+        None => ZONE_INFO.make(py, (zone,)).map_err(|error| no_zone(py, zone, error).into()),
         Some(minutes) => Ok(TIMEZONE.make(py, (span(py, minutes * 60, TimeUnit::Second)?,))?),
+    }
+}
+
+/// What `zoneinfo` says of a name that it does not have; of one that it takes for another file, it says something of that.
+fn no_zone(py: Python<'_>, zone: &str, error: PyErr) -> PyErr {
+    if !error.is_instance_of::<PyOSError>(py) && !error.is_instance_of::<PyValueError>(py) {
+        return error;
+    }
+    match ZONE_NOT_FOUND.make(py, (format!("No time zone found with key {zone}"),)) {
+        Ok(told) => {
+            let told = PyErr::from_value(told);
+            told.set_cause(py, Some(error));
+            told
+        }
+        Err(other) => other,
     }
 }
 

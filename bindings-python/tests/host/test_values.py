@@ -104,9 +104,15 @@ def test_offsets(zone, minutes):
         "+05:300",
         "05:30",
         "+99999999999999999:00",
+        # Files, and names of none.
+        "Europe",
+        "/etc/localtime",
+        "../UTC",
+        "Europe/Berlin/",
+        "z" * 300,
     ],
 )
-def test_offsets_that_are_none(zone):
+def test_zones_that_are_none(zone):
     column = from_arrow(pyarrow.array([0], pyarrow.timestamp("s", zone))).root
     with pytest.raises(zoneinfo.ZoneInfoNotFoundError, match=re.escape(zone)):
         column.to_pylist()
