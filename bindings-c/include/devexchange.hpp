@@ -638,8 +638,11 @@ public:
         }
         return static_cast<T *>(raw_.data);
     }
-    /* One element of a tensor in host memory. Throws if the index is not one of it. */
-    template <class T> T const &at(std::initializer_list<std::int64_t> index) const {
+    /* One element of a tensor in host memory. Throws if the index is not one of it. A bool is given by value: a byte of
+     * somebody else's may be true without being 1, which a `bool` must not be. */
+    template <class T>
+    std::conditional_t<std::is_same_v<std::remove_cv_t<T>, bool>, bool, T const &>
+    at(std::initializer_list<std::int64_t> index) const {
         T const *const first = data<T>();
         if (raw_.device.device_type != kDLCPU) {
             throw Error(DEVX_DEVICE, "device_type is " + std::to_string(static_cast<int>(raw_.device.device_type)) +
@@ -659,7 +662,11 @@ public:
             offset += i * raw_.strides[k];
             ++k;
         }
-        return first[offset];
+        if constexpr (std::is_same_v<std::remove_cv_t<T>, bool>) {
+            return reinterpret_cast<unsigned char const *>(first)[offset] != 0;
+        } else {
+            return first[offset];
+        }
     }
 
 private:

@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_int, c_void};
 
 use devexchange_core::abi::dlpack::{self as dl, DLDataType};
-use devexchange_core::layout::MAX_NDIM;
+use devexchange_core::layout::{self, MAX_NDIM};
 use devexchange_core::{DType, Device, Flags, Owner, Tensor as CoreTensor, TensorDesc};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -68,13 +68,15 @@ impl Described {
         let shape = extents(view, view.shape)?;
         // The arrays of ctypes are row-major, and leave it at that.
         let mut strides = (!view.strides.is_null()).then(|| extents(view, view.strides)).transpose()?;
-        if let Some(stride) = strides.iter().flatten().find(|&&stride| stride % width != 0) {
-            return refuse!(
-                DEVX_UNSUPPORTED,
-                "strides has {stride} bytes: not a multiple of the {width} of an element"
-            );
+        for (i, stride) in strides.iter_mut().flatten().enumerate() {
+            if *stride % width != 0 && layout::is_stepped(&shape, i) {
+                return refuse!(
+                    DEVX_UNSUPPORTED,
+                    "strides has {stride} bytes: not a multiple of the {width} of an element"
+                );
+            }
+            *stride /= width;
         }
-        strides.iter_mut().flatten().for_each(|stride| *stride /= width);
         Ok(Self {
             data: view.buf,
             dtype: dtype_of(&format.to_string_lossy(), view.itemsize)?,

@@ -87,13 +87,13 @@ pub(crate) fn batch(
 /// The names for so many columns.
 fn names_of(names: &Bound<'_, PyAny>, columns: i64) -> Result<Vec<String>> {
     let Some(sequence) = names.cast::<PySequence>().ok().filter(|_| !names.is_instance_of::<PyString>()) else {
-        return wrong_type!("names is {names}: a sequence of str was expected");
+        return wrong_type!("names is {names:?}: a sequence of str was expected");
     };
     // More columns no batch has.
     let most = usize::try_from(columns).unwrap_or(0).min(MAX_NODES);
     let name = |name: Bound<'_, PyAny>| match name.cast::<PyString>() {
         Ok(name) => Ok(name.to_str()?.to_owned()),
-        Err(_) => wrong_type!("names has {name}: a str was expected"),
+        Err(_) => wrong_type!("names has {name:?}: a str was expected"),
     };
     match python::entries(sequence, most, name)? {
         Some(names) => Ok(names),

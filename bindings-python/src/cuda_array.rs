@@ -57,7 +57,13 @@ pub(crate) fn from_cuda_array_interface<'py>(
         }
     };
     let request = Request { no_stream, stream: stream::optional(stream)?, ..Request::default() };
-    let source = Source::read(obj, mask)?;
+    let source = Source::read(obj, |given| match mask {
+        true => Mask::read(given),
+        false => refuse!(
+            DEVX_UNSUPPORTED,
+            "mask is there: some elements are not valid, which a tensor cannot say; mask=True gives the mask"
+        ),
+    })?;
     let _hold = request.stream.map(stream::hold).transpose()?;
     // The copy of the dictionary is read from here on: the object may change it.
     let mut array = source.into_array();
@@ -110,7 +116,7 @@ struct Mask {
 unsafe impl Send for Mask {}
 
 impl Source {
-    fn read(obj: &Bound<'_, PyAny>, with_mask: bool) -> Result<Self> {
+    fn read(obj: &Bound<'_, PyAny>, mask: impl FnOnce(&Bound<'_, PyAny>) -> Result<Box<Mask>>) -> Result<Self> {
         let interface = match obj.getattr("__cuda_array_interface__") {
             Err(error) if error.is_instance_of::<PyAttributeError>(obj.py()) => {
                 let text = format!("{} has no __cuda_array_interface__", obj.get_type());
@@ -136,9 +142,10 @@ impl Source {
             2 => (data.get_item(0)?, data.get_item(1)?),
             n => return refuse!(DEVX_INVALID_ARGUMENT, "data has {n} entries: an address and a bool were expected"),
         };
-        if !read_only.is_instance_of::<PyBool>() {
-            return wrong_type!("data[1] is {read_only}: a bool was expected");
-        }
+        // Python's or NumPy's.
+        let Ok(read_only) = read_only.extract::<bool>() else {
+            return wrong_type!("data[1] is {read_only:?}: a bool was expected");
+        };
         let shape = integers(&required(interface, "shape")?, "shape")?;
         let strides = optional(interface, "strides")?.map(|strides| integers(&strides, "strides")).transpose()?;
         if let Some(n) = strides.as_ref().map(Vec::len).filter(|&n| n != shape.len()) {
@@ -150,19 +157,10 @@ impl Source {
         let Ok(typestr) = CString::new(typestr.to_string_lossy().as_bytes()) else {
             return refuse!(DEVX_INVALID_DTYPE, "typestr has a NUL in it");
         };
-        let mask = match optional(interface, "mask")? {
-            None => None,
-            Some(_) if !with_mask => {
-                return refuse!(
-                    DEVX_UNSUPPORTED,
-                    "mask is there: some elements are not valid, which a tensor cannot say; mask=True gives the mask"
-                );
-            }
-            Some(mask) => Some(Mask::read(&mask)?),
-        };
+        let mask = optional(interface, "mask")?.map(|given| mask(&given)).transpose()?;
         Ok(Self {
             version,
-            read_only: read_only.is_truthy()?,
+            read_only,
             data: self::address(&address)?,
             shape,
             strides,
@@ -207,7 +205,8 @@ impl Source {
 
 impl Mask {
     fn read(mask: &Bound<'_, PyAny>) -> Result<Box<Self>> {
-        let source = Source::read(mask, false).map_err(|error| error.within("mask: "))?;
+        let source = Source::read(mask, |_| refuse!(DEVX_UNSUPPORTED, "a mask has no mask of its own"))
+            .map_err(|error| error.within("mask: "))?;
         Ok(Box::new(Self { array: source.describe(), _source: source }))
     }
 }
@@ -240,7 +239,7 @@ fn is_integer(value: &Bound<'_, PyAny>) -> bool {
 /// An int of 64 bits; `beyond` is the status of a larger one.
 fn integer(value: &Bound<'_, PyAny>, what: &str, beyond: DevxStatus) -> Result<i64> {
     if !is_integer(value) {
-        return wrong_type!("{what} is {value}: an int was expected");
+        return wrong_type!("{what} is {value:?}: an int was expected");
     }
     match python::index(value)? {
         Some(value) => Ok(value),
@@ -250,7 +249,7 @@ fn integer(value: &Bound<'_, PyAny>, what: &str, beyond: DevxStatus) -> Result<i
 
 fn integers(values: &Bound<'_, PyAny>, what: &str) -> Result<Vec<i64>> {
     let Ok(values) = values.cast::<PyTuple>() else {
-        return wrong_type!("{what} is {values}: a tuple of ints was expected");
+        return wrong_type!("{what} is {values:?}: a tuple of ints was expected");
     };
     match python::entries(values.as_sequence(), MAX_NDIM, |value| integer(&value, what, DEVX_INVALID_SHAPE))? {
         Some(integers) => Ok(integers),
@@ -263,7 +262,7 @@ fn integers(values: &Bound<'_, PyAny>, what: &str) -> Result<Vec<i64>> {
 
 fn address(value: &Bound<'_, PyAny>) -> Result<usize> {
     if !is_integer(value) {
-        return wrong_type!("data[0] is {value}: an int was expected");
+        return wrong_type!("data[0] is {value:?}: an int was expected");
     }
     match value.extract() {
         Ok(value) => Ok(value),

@@ -19,7 +19,7 @@ pub(crate) fn to_python(py: Python<'_>, device: Device) -> Result<Bound<'_, PyAn
 pub(crate) fn from_python(pair: &Bound<'_, PyAny>) -> Result<Device> {
     match pair.extract::<(i32, i64)>() {
         Ok((kind, id)) => Ok(Device::new(DeviceType(kind), id)?),
-        Err(_) => wrong_type!("device is {pair}: a pair (device type, number) is needed"),
+        Err(_) => wrong_type!("device is {pair:?}: a pair (device type, number) is needed"),
     }
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn asked(device: &Bound<'_, PyAny>) -> Result<Device> {
     match device.extract::<(i32, i64)>() {
         Ok((kind, id)) => Ok(Device::new(DeviceType(kind), id)?),
         Err(_) => {
-            wrong_type!("device is {device}: a name such as \"cuda:0\" or a pair (device type, number) is needed")
+            wrong_type!("device is {device:?}: a name such as \"cuda:0\" or a pair (device type, number) is needed")
         }
     }
 }

@@ -11,15 +11,20 @@ pub(crate) fn from_python(dtype: &Bound<'_, PyAny>) -> Result<DType> {
     if let Ok(name) = dtype.cast::<PyString>() {
         return Ok(name.to_string_lossy().parse()?);
     }
-    // What NumPy says of a dtype whose elements are not those of this machine: the name leaves it out.
-    if let Some(Ok(order)) = dtype.getattr_opt("byteorder")?.map(|order| order.cast_into::<PyString>())
-        && ["<", ">"].contains(&&*order.to_string_lossy())
-    {
+    let text = |attribute: &str| -> Result<Option<String>> {
+        let said = dtype.getattr_opt(attribute)?.map(|said| said.cast_into::<PyString>());
+        Ok(said.and_then(std::result::Result::ok).map(|said| said.to_string_lossy().into_owned()))
+    };
+    // What NumPy's names leave out: elements that are not those of this machine, and what is called float128 for its size.
+    if matches!(text("byteorder")?.as_deref(), Some("<" | ">")) {
         return refuse!(DEVX_INVALID_DTYPE, "dtype is {dtype}: not in the byte order of this machine");
     }
+    if matches!(text("char")?.as_deref(), Some("g" | "G")) {
+        return refuse!(DEVX_INVALID_DTYPE, "dtype is {dtype}: a long double is another number on each machine");
+    }
     for attribute in ["name", "__name__"] {
-        if let Some(Ok(name)) = dtype.getattr_opt(attribute)?.map(|name| name.cast_into::<PyString>()) {
-            return Ok(name.to_string_lossy().parse()?);
+        if let Some(name) = text(attribute)? {
+            return Ok(name.parse()?);
         }
     }
     wrong_type!("dtype is {dtype}: neither the name of an element type nor something with a name")

@@ -25,7 +25,7 @@ fn address_of(given: &Bound<'_, PyAny>) -> Result<String> {
         false => call_if_there(given, intern!(given.py(), "__fspath__"))?,
     };
     let Some(path) = path.filter(|path| path.is_instance_of::<PyString>()) else {
-        return wrong_type!("address is {given}: a str, or an os.PathLike that gives one, was expected");
+        return wrong_type!("address is {given:?}: a str, or an os.PathLike that gives one, was expected");
     };
     match path.extract::<PathBuf>()?.into_os_string().into_string() {
         Ok(address) => Ok(address),

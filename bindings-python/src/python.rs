@@ -58,7 +58,7 @@ pub(crate) fn index(value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
 pub(crate) fn size(value: &Bound<'_, PyAny>, what: &str) -> Result<usize> {
     match value.extract() {
         Ok(size) => Ok(size),
-        Err(_) if !is_index(value) => wrong_type!("{what} is {value}: an int was expected"),
+        Err(_) if !is_index(value) => wrong_type!("{what} is {value:?}: an int was expected"),
         Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
             refuse!(DEVX_INVALID_ARGUMENT, "{what} is {value}: it must be between 0 and {}", usize::MAX)
         }

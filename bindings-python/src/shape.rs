@@ -18,7 +18,7 @@ pub(crate) fn from_python(shape: &Bound<'_, PyAny>) -> Result<Vec<i64>> {
             Some(extents) => Ok(extents),
             None => too_many(extents),
         },
-        Err(_) => wrong_type!("shape is {shape}: an int or a sequence of them was expected"),
+        Err(_) => wrong_type!("shape is {shape:?}: an int or a sequence of them was expected"),
     }
 }
 
@@ -35,7 +35,7 @@ fn too_many(extents: &Bound<'_, PySequence>) -> Result<Vec<i64>> {
 
 fn extent(value: &Bound<'_, PyAny>) -> Result<i64> {
     if !is_index(value) {
-        return wrong_type!("shape has {value}: an int was expected");
+        return wrong_type!("shape has {value:?}: an int was expected");
     }
     match value.extract::<i64>() {
         Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {

@@ -33,11 +33,11 @@ pub(crate) fn plain_number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
     };
     let given = protocol.call0()?;
     let Ok((version, handle)) = given.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
-        return wrong_type!("__cuda_stream__ gave {given}: a pair of a version and a handle was expected");
+        return wrong_type!("__cuda_stream__ gave {given:?}: a pair of a version and a handle was expected");
     };
     let is_int = |value: &Bound<'_, PyAny>| is_index(value) && !value.is_instance_of::<PyBool>();
     if !is_int(&version) || !is_int(&handle) {
-        return wrong_type!("__cuda_stream__ gave {given}: two ints were expected");
+        return wrong_type!("__cuda_stream__ gave {given:?}: two ints were expected");
     }
     if !version.eq(0)? {
         return refuse!(DEVX_UNSUPPORTED, "__cuda_stream__ is of version {version}: this library knows version 0");

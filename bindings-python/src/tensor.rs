@@ -266,7 +266,7 @@ impl Tensor {
     #[pyo3(signature = (kind, /))]
     fn to<'py>(&self, kind: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
         let Ok(kind) = kind.cast::<PyType>() else {
-            return wrong_type!("kind is {kind}: a type is needed; to another device it goes by copy_to");
+            return wrong_type!("kind is {kind:?}: a type is needed; to another device it goes by copy_to");
         };
         Maker::of(kind)?.make(kind.py(), self.get()?)
     }

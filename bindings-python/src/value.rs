@@ -3,7 +3,7 @@
 use devexchange_core::abi::types::DEVX_UNSUPPORTED;
 use devexchange_core::arrow::{TimeUnit, Type, Value};
 use devexchange_core::{Column, Element, Error as CoreError};
-use pyo3::exceptions::PyOverflowError;
+use pyo3::exceptions::{PyOSError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyString};
 
@@ -16,6 +16,7 @@ static DATETIME: Class = Class::new("datetime", "datetime");
 static TIMEDELTA: Class = Class::new("datetime", "timedelta");
 static TIMEZONE: Class = Class::new("datetime", "timezone");
 static ZONE_INFO: Class = Class::new("zoneinfo", "ZoneInfo");
+static ZONE_NOT_FOUND: Class = Class::new("zoneinfo", "ZoneInfoNotFoundError");
 static INTERVAL: Class = Class::new("devexchange._types", "Interval");
 
 /// All rows of a column.
@@ -108,27 +109,21 @@ fn fields<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<Bound<'p
 fn integer<'py>(py: Python<'py>, column: Column<'_>, value: i64) -> Result<Bound<'py, PyAny>> {
     let epoch = (1970, 1, 1);
     Ok(match column.ty() {
-        Type::Date32 => DATE.make(py, epoch)?.add(span(py, value, 86_400_000_000)?)?,
-        Type::Date64 => DATE.make(py, epoch)?.add(span(py, value, 1000)?)?,
+        Type::Date32 => DATE.make(py, epoch)?.add(days(py, value)?)?,
+        Type::Date64 => DATE.make(py, epoch)?.add(span(py, value, TimeUnit::Millisecond)?)?,
         Type::Time(unit) => {
             require_of_day(column, value, unit)?;
-            DATETIME.make(py, epoch)?.add(microseconds(py, value, unit)?)?.call_method0("time")?
+            DATETIME.make(py, epoch)?.add(whole_span(py, column, value, unit)?)?.call_method0("time")?
         }
-        Type::Timestamp(unit) => timestamp(py, column.field().timezone(), &microseconds(py, value, unit)?)?,
-        Type::Duration(unit) => microseconds(py, value, unit)?,
+        Type::Timestamp(unit) => timestamp(py, column.field().timezone(), &whole_span(py, column, value, unit)?)?,
+        Type::Duration(unit) => whole_span(py, column, value, unit)?,
         _ => value.into_pyobject(py).map_err(PyErr::from)?.into_any(),
     })
 }
 
 /// Refuses what no clock shows: past midnight, Python would take it for a time of the next day.
 fn require_of_day(column: Column<'_>, value: i64, unit: TimeUnit) -> Result<()> {
-    let of_second = match unit {
-        TimeUnit::Second => 1,
-        TimeUnit::Millisecond => 1000,
-        TimeUnit::Microsecond => 1_000_000,
-        TimeUnit::Nanosecond => 1_000_000_000,
-    };
-    if (0..86_400 * of_second).contains(&value) {
+    if (0..86_400 * of_second(unit)).contains(&value) {
         return Ok(());
     }
     let (name, ty) = (column.field().name(), column.ty());
@@ -164,8 +159,23 @@ fn timestamp<'py>(py: Python<'py>, zone: &str, since: &Bound<'py, PyAny>) -> Res
 /// A zone by its name, or as an offset ("+05:30").
 fn time_zone<'py>(py: Python<'py>, zone: &str) -> Result<Bound<'py, PyAny>> {
     match offset_minutes(zone.as_bytes()) {
-        None => Ok(ZONE_INFO.make(py, (zone,))?),
-        Some(minutes) => Ok(TIMEZONE.make(py, (span(py, minutes, 60_000_000)?,))?),
+        None => ZONE_INFO.make(py, (zone,)).map_err(|error| no_zone(py, zone, error).into()),
+        Some(minutes) => Ok(TIMEZONE.make(py, (span(py, minutes * 60, TimeUnit::Second)?,))?),
+    }
+}
+
+/// What `zoneinfo` says of a name that it does not have; of one that it takes for another file, it says something of that.
+fn no_zone(py: Python<'_>, zone: &str, error: PyErr) -> PyErr {
+    if !error.is_instance_of::<PyOSError>(py) && !error.is_instance_of::<PyValueError>(py) {
+        return error;
+    }
+    match ZONE_NOT_FOUND.make(py, (format!("No time zone found with key {zone}"),)) {
+        Ok(told) => {
+            let told = PyErr::from_value(told);
+            told.set_cause(py, Some(error));
+            told
+        }
+        Err(other) => other,
     }
 }
 
@@ -180,21 +190,34 @@ fn offset_minutes(zone: &[u8]) -> Option<i64> {
     Some(if sign == b'-' { -minutes } else { minutes }).filter(|_| two(h1, h2) < 24)
 }
 
-fn microseconds(py: Python<'_>, value: i64, unit: TimeUnit) -> Result<Bound<'_, PyAny>> {
+fn of_second(unit: TimeUnit) -> i64 {
     match unit {
-        TimeUnit::Second => span(py, value, 1_000_000),
-        TimeUnit::Millisecond => span(py, value, 1000),
-        TimeUnit::Microsecond => span(py, value, 1),
-        TimeUnit::Nanosecond if value % 1000 == 0 => span(py, value / 1000, 1),
-        TimeUnit::Nanosecond => {
-            refuse!(DEVX_UNSUPPORTED, "the value is {value} ns: Python's times are whole microseconds")
-        }
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
     }
 }
 
-fn span(py: Python<'_>, value: i64, microseconds: i64) -> Result<Bound<'_, PyAny>> {
-    let Some(microseconds) = value.checked_mul(microseconds) else {
-        return Err(PyOverflowError::new_err(format!("{value} times {microseconds} microseconds is too long")).into());
-    };
-    Ok(TIMEDELTA.make(py, (0, 0, microseconds))?)
+/// A span that Python can say: refuses parts of a microsecond.
+fn whole_span<'py>(py: Python<'py>, column: Column<'_>, value: i64, unit: TimeUnit) -> Result<Bound<'py, PyAny>> {
+    if unit == TimeUnit::Nanosecond && value % 1000 != 0 {
+        let (name, ty) = (column.field().name(), column.ty());
+        return refuse!(
+            DEVX_UNSUPPORTED,
+            "column {name:?}: the value is {value}, a {ty}: Python's times are whole microseconds"
+        );
+    }
+    span(py, value, unit)
+}
+
+/// So many of a unit, as days, seconds and microseconds: Python's spans reach further than 64 bits of microseconds.
+fn span(py: Python<'_>, value: i64, unit: TimeUnit) -> Result<Bound<'_, PyAny>> {
+    let of_second = of_second(unit);
+    let (seconds, rest) = (value.div_euclid(of_second), value.rem_euclid(of_second));
+    Ok(TIMEDELTA.make(py, (0, seconds, rest * 1_000_000 / of_second))?)
+}
+
+fn days(py: Python<'_>, days: i64) -> Result<Bound<'_, PyAny>> {
+    Ok(TIMEDELTA.make(py, (days,))?)
 }

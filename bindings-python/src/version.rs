@@ -85,7 +85,7 @@ pub(crate) fn from_python(asked: &Bound<'_, PyAny>) -> Result<(u32, u32)> {
         Err(error) if error.is_instance_of::<PyOverflowError>(asked.py()) => {
             refuse!(DEVX_INVALID_ARGUMENT, "max_version is {asked}: its numbers must be between 0 and {}", u32::MAX)
         }
-        Err(_) => wrong_type!("max_version is {asked}: a pair (major, minor) is needed"),
+        Err(_) => wrong_type!("max_version is {asked:?}: a pair (major, minor) is needed"),
     }
 }
 

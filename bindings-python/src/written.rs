@@ -107,7 +107,7 @@ fn giving_back(release: &Bound<'_, PyAny>, stream: Hold) -> Result<Owner> {
         return Ok(Owner::none());
     }
     if !release.is_callable() {
-        return wrong_type!("release is {release}: a function without arguments, or None, is needed");
+        return wrong_type!("release is {release:?}: a function without arguments, or None, is needed");
     }
     Ok(queue::owner(Held::Call(release.clone().unbind(), stream)))
 }
@@ -147,7 +147,7 @@ unsafe extern "C" fn allocate(
             return Ok(());
         }
         let Ok((address, release)) = given.extract::<(usize, Bound<'_, PyAny>)>() else {
-            return wrong_type!("it gave {given}: memory, or a pair (address, release), is needed");
+            return wrong_type!("it gave {given:?}: memory, or a pair (address, release), is needed");
         };
         out.owner = giving_back(&release, hold)?.into_raw();
         out.address = std::ptr::with_exposed_provenance_mut(address);

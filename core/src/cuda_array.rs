@@ -13,7 +13,7 @@ use crate::abi::cuda_array::{
 use crate::abi::types::DEVX_NULL_ARGUMENT;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Refused, Result, refuse};
-use crate::layout::MAX_NDIM;
+use crate::layout::{self, MAX_NDIM};
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Foreign, Owner, Releasable, Slab, TailSize, Vacant, collected, entry, repeated, vector};
 use crate::order::{Ready, release_behind};
@@ -248,7 +248,7 @@ unsafe fn describe(array: &DevxCudaArray, parent: Option<Device>) -> Result<(Ten
     for i in 0..if array.strides.is_null() { 0 } else { ndim } {
         // SAFETY: a producer's strides are `ndim` distances.
         let bytes = unsafe { entry(array.strides, i) };
-        if bytes % width != 0 {
+        if bytes % width != 0 && layout::is_stepped(&shape, i) {
             return refuse!(
                 DEVX_INVALID_SHAPE,
                 "strides[{i}] is {bytes} bytes: not a multiple of the {width} of {dtype}"

@@ -296,7 +296,7 @@ pub fn share<M: Managed>(tensor: &Tensor, request: &Request) -> Result<Owned<M>>
 /// # Errors
 /// `DEVX_READ_ONLY` and `DEVX_UNSUPPORTED` for what a plain `DLTensor` cannot say, `DEVX_INVALID_STREAM`, `DEVX_DRIVER`.
 pub fn borrow(tensor: &Tensor, stream: RawStream) -> Result<DLTensor> {
-    require_no_padding(tensor.flags())?;
+    require_no_padding(tensor)?;
     if tensor.flags().has(Flags::READ_ONLY) {
         return refuse!(DEVX_READ_ONLY, "flags has READ_ONLY: a plain DLTensor has no flags to say so");
     }
@@ -305,8 +305,8 @@ pub fn borrow(tensor: &Tensor, stream: RawStream) -> Result<DLTensor> {
 }
 
 /// Checks what a struct without flags can say of elements of less than 8 bits.
-fn require_no_padding(flags: Flags) -> Result<()> {
-    if flags.has(Flags::SUBBYTE_PADDED) {
+fn require_no_padding(tensor: &Tensor) -> Result<()> {
+    if tensor.is_padded() {
         return refuse!(
             DEVX_UNSUPPORTED,
             "flags has SUBBYTE_TYPE_PADDED: a struct of DLPack without flags cannot say so"

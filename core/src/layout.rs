@@ -91,6 +91,11 @@ pub fn row_major_strides(shape: &[i64], strides: &mut [i64]) {
     }
 }
 
+/// Whether a stride along this dimension leads anywhere: nobody steps along a single element, or among none.
+pub fn is_stepped(shape: &[i64], dimension: usize) -> bool {
+    shape.get(dimension).is_some_and(|&extent| extent > 1) && !shape.contains(&0)
+}
+
 fn element_bits(dtype: DType, padded: bool) -> i128 {
     let bits = i128::from(dtype.element_bits());
     if padded { bytes_of(bits) * 8 } else { bits }

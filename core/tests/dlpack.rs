@@ -153,8 +153,11 @@ fn a_borrowed_description_owns_nothing_and_refuses_what_it_cannot_say() {
     assert_eq!(dlpack::borrow(&tensor, handle(7)).unwrap_err().status(), DEVX_INVALID_STREAM);
 
     let mut data = [0.0_f32; 2];
-    for (flags, status) in [(Flags::READ_ONLY, DEVX_READ_ONLY), (Flags::SUBBYTE_PADDED, DEVX_UNSUPPORTED)] {
-        let described = TensorDesc { flags, ..desc(&mut data, &[2]) };
+    let int4 = DType::from_dlpack(DLDataType { code: kDLInt, bits: 4, lanes: 1 }).unwrap();
+    for (flags, dtype, status) in
+        [(Flags::READ_ONLY, DType::FLOAT32, DEVX_READ_ONLY), (Flags::SUBBYTE_PADDED, int4, DEVX_UNSUPPORTED)]
+    {
+        let described = TensorDesc { flags, dtype, ..desc(&mut data, &[2]) };
         // SAFETY: the array outlives the tensor.
         let tensor = unsafe { Tensor::from_raw_parts(&described, Owner::none()) }.unwrap();
         assert_eq!(dlpack::borrow(&tensor, RawStream::NO_SYNC).unwrap_err().status(), status);
@@ -242,14 +245,23 @@ fn a_reader_of_1_0_is_not_given_padded_elements() {
     assert_eq!(refused.status(), DEVX_UNSUPPORTED);
     assert!(refused.message().contains("max_version is 1.0"), "{refused}");
     let refused = dlpack::export::<DLManagedTensorVersioned>(tensor, &asked(0)).unwrap_err();
+    let refused = dlpack::export::<DLManagedTensor>(refused.returned, &asked(0)).unwrap_err();
+    assert_eq!(refused.error.status(), DEVX_UNSUPPORTED);
     let given: Owned<DLManagedTensorVersioned> = dlpack::export(refused.returned, &asked(1)).unwrap();
     assert_eq!(given.import().unwrap().flags(), Flags::SUBBYTE_PADDED);
     // Of whole bytes the flag says nothing.
-    let described = TensorDesc { dtype: DType::INT8, ..described };
-    // SAFETY: as above.
-    let whole = unsafe { Tensor::from_raw_parts(&described, Owner::none()) }.unwrap();
-    let given: Owned<DLManagedTensorVersioned> = dlpack::export(whole, &asked(0)).unwrap();
-    assert_eq!(given.import().unwrap().flags(), Flags::SUBBYTE_PADDED);
+    let pairs = DType::from_dlpack(DLDataType { lanes: 2, ..int4.to_dlpack() }).unwrap();
+    for dtype in [DType::INT8, pairs] {
+        let described = TensorDesc { dtype, ..described };
+        // SAFETY: as above.
+        let whole = unsafe { Tensor::from_raw_parts(&described, Owner::none()) }.unwrap();
+        let given: Owned<DLManagedTensorVersioned> = dlpack::export(whole, &asked(0)).unwrap();
+        let whole = given.import().unwrap();
+        assert_eq!(whole.flags(), Flags::SUBBYTE_PADDED);
+        assert!(dlpack::borrow(&whole, RawStream::NO_SYNC).is_ok());
+        let given: Owned<DLManagedTensor> = dlpack::export(whole, &asked(0)).unwrap();
+        assert_eq!(given.import().unwrap().layout().bytes, 3);
+    }
 }
 
 /// The type codes after `kDLBool` are of 1.1, but no reader takes one of them for another type, and PyTorch, which knows

@@ -698,10 +698,14 @@ fn type_strings() {
         ("|t3", DEVX_UNSUPPORTED),
         // NumPy's long double, which is no IEEE number of 128 bits as DLPack's float128.
         ("<f16", DEVX_UNSUPPORTED),
+        ("<c24", DEVX_UNSUPPORTED),
+        ("<c32", DEVX_UNSUPPORTED),
+        // More bits than DLPack's number of them can say.
+        ("<i32", DEVX_INVALID_DTYPE),
     ] {
         let error = dtype_of(typestr).expect_err(typestr);
         assert_eq!(error.status(), status, "{error}");
-        assert!(error.message().contains(typestr), "{error}");
+        assert!(error.message().contains(typestr) && !error.message().contains("bits is 0"), "{error}");
     }
 }
 

@@ -258,6 +258,19 @@ TEST(a_view_checks_type_index_and_permission) {
     CHECK_THROWS(dx::Tensor::over(values, {2, 2}, {}, {1}), DEVX_INVALID_SHAPE, "1 strides for 2");
 }
 
+TEST(a_bool_of_somebody_elses_may_be_any_byte) {
+    static std::uint8_t bytes[] = {0, 1, 2, 254};
+    std::int64_t extent = 4;
+    DLTensor const description = {bytes, dx::cpu, 1, dx::dtype<bool>, &extent, nullptr, 0};
+    auto const tensor = dx::Tensor::create(description, dx::Owner());
+    auto const view = tensor.borrow();
+    CHECK_INT(view.at<bool>({0}), 0);
+    for (std::int64_t i = 1; i < extent; i++) {
+        CHECK_INT(view.at<bool>({i}), 1);
+        CHECK_INT(view.at<bool const>({i}), 1);
+    }
+}
+
 TEST(share_move_and_borrow) {
     int releases = 0;
     auto tensor = dx::Tensor::over(six, {2, 3}, counting(releases));

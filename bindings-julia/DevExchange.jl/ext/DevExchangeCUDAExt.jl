@@ -92,8 +92,8 @@ knows nothing of is for you to name with `used_on(t, stream)`.
 
 A row-major tensor can be had with its dimensions reversed: `unsafe_wrap(CuArray, PermutedDimsArray(t, (2, 1)))`.
 
-Throws `DEVX_DEVICE` for memory that is not CUDA's, `DEVX_COPY_REQUIRED` for other strides and for `Bool`, whose bytes need
-not be those of Julia, `DEVX_READ_ONLY` for what must not be written (`CuArray(t)` is a copy that may be),
+Throws `DEVX_DEVICE` for memory that is not CUDA's, `DEVX_COPY_REQUIRED` for other strides and for `Bool` and vectors of it,
+whose bytes need not be those of Julia, `DEVX_READ_ONLY` for what must not be written (`CuArray(t)` is a copy that may be),
 `DEVX_INVALID_STREAM` if the task works on the per-thread default stream, `DEVX_DRIVER`, `DEVX_CLOSED`.
 """
 function Base.unsafe_wrap(::Union{Type{CuArray},Type{CuArray{T}},Type{CuArray{T,N}}}, t::AnyTensor{T,N}) where {T,N}

@@ -172,11 +172,10 @@ function take_legacy(::Type{W}, source::Ptr, stream) where {W<:Tensor}
 end
 
 # Refuses, before anything is taken, what could not be shown as the array that is wanted. What is no element type at all
-# is left to the library, which says more about it.
+# has no name, and the library says why.
 function require_array(::Type{Tensor}, view::DLTensor, flags::UInt64)
-    element_type(view.dtype, flags) === nothing || return nothing
-    dtype_name(view.dtype)
-    throw(no_element_type(view.dtype))
+    element_type(view.dtype, flags) === nothing && throw(no_element_type(view.dtype))
+    return nothing
 end
 
 @inline function require_array(::Type{Tensor{T,N}}, view::DLTensor, flags::UInt64) where {T,N}

@@ -164,8 +164,8 @@ function Tensor(handle::Handle{TAG_TENSOR}, ::Type{T}, ::Val{N}, view::DLTensor,
     return Tensor{T,N}(handle, Ptr{T}(view.data), extents, steps, flags, view.device, readable)
 end
 
-no_element_type(d::DLDataType) = DevExchangeError(DEVX_UNSUPPORTED,
-    "dtype has code $(d.code), bits $(d.bits), lanes $(d.lanes): a Julia array has no elements of this layout")
+no_element_type(d::DLDataType) = DevExchangeError(DEVX_UNSUPPORTED, "dtype is $(dtype_name(d)): a Julia array has no " *
+    "packed elements, no vectors of elements of less than a byte, and none of more than $MAX_LANES lanes")
 
 # ---- as an array ----
 
@@ -247,6 +247,9 @@ offset(::Tuple{}, ::Tuple{}) = 0
 @inline load_element(data::Ptr{T}, offset::Int) where {T} = unsafe_load(data, offset + 1)
 # A byte of somebody else's may be true without being 1, which a `Bool` must not be.
 @inline load_element(data::Ptr{Bool}, offset::Int) = unsafe_load(Ptr{UInt8}(data), offset + 1) != 0x00
+@inline load_element(data::Ptr{NTuple{L,Bool}}, offset::Int) where {L} =
+    map(byte -> byte != 0x00, unsafe_load(Ptr{NTuple{L,UInt8}}(data), offset + 1))
+const Bools = Union{Bool,NTuple{L,Bool} where L}
 
 @inline require_readable(t::Tensor) = t.readable || throw(not_readable(t.device))
 
@@ -260,8 +263,8 @@ The elements of a compact column-major tensor as an `Array` over the same memory
 array holds a reference of its own: the memory stays as long as anything refers to the array, also after `close(t)`.
 It must not be resized, and not be written if `isreadonly(t)`; nothing keeps you from it.
 
-Throws `DEVX_COPY_REQUIRED` for other strides, and for `Bool` tensors, whose bytes need not be those of Julia. A
-row-major matrix can be had transposed: `unsafe_wrap(Array, Tensor(PermutedDimsArray(t, (2, 1))))`.
+Throws `DEVX_COPY_REQUIRED` for other strides, and for tensors of `Bool` and of vectors of it, whose bytes need not be
+those of Julia. A row-major matrix can be had transposed: `unsafe_wrap(Array, Tensor(PermutedDimsArray(t, (2, 1))))`.
 """
 function Base.unsafe_wrap(::Type{Array}, t::Tensor{T,N}) where {T,N}
     require_readable(t)
@@ -271,7 +274,7 @@ end
 
 # That the elements lie in memory as those of an array of Julia's do.
 function require_memory_of_julia(array::AbstractArray{T}) where {T}
-    T === Bool && throw(DevExchangeError(DEVX_COPY_REQUIRED, "eltype is Bool: its bytes need not be 0 or 1"))
+    T <: Bools && throw(DevExchangeError(DEVX_COPY_REQUIRED, "eltype is $T: its bytes need not be 0 or 1"))
     is_column_major(size(array), strides(array)) || throw(DevExchangeError(DEVX_COPY_REQUIRED,
         "strides $(strides(array)) of size $(size(array)) are not those of a Julia array"))
     return nothing
@@ -467,7 +470,7 @@ function Base.read!(array::AbstractArray{T,N}, t::Tensor{T,N}, stream::AnyStream
         "the array, a $(typeof(array)), must not be written: it is of a column or a read-only tensor, or has no memory"))
     require_same_size(array, t)
     # Bytes of somebody else's may be true without being 1.
-    direct = T !== Bool && is_row_major(array)
+    direct = !(T <: Bools) && is_row_major(array)
     memory = direct ? array : Array{T,N}(undef, reverse(size(t)))
     GC.@preserve memory begin
         bytes = pointer(memory)
@@ -475,7 +478,7 @@ function Base.read!(array::AbstractArray{T,N}, t::Tensor{T,N}, stream::AnyStream
             @checked devx_tensor_read(
                 tensor::Ptr{Cvoid}, bytes::Ptr{Cvoid}, (length(t) * sizeof(T))::Csize_t, stream::Int64)
         end
-        T === Bool && foreach(k -> memory[k] = load_element(pointer(memory), k - 1), eachindex(memory))
+        T <: Bools && foreach(k -> memory[k] = load_element(pointer(memory), k - 1), eachindex(memory))
     end
     direct || reversed!(array, memory)
     return array

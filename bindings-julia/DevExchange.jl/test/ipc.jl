@@ -147,7 +147,7 @@ end
         (Ptr{Cvoid}, Cstring, Ptr{Cvoid}, Int32, Ptr{DX.DevxError}), server.handle, "packed", out[], 2, record)
     @test status == 0
     DX.release_handle(DX.TAG_TENSOR, out[])
-    @test refused(() -> import_tensor(client, "packed"), DX.DEVX_UNSUPPORTED, "bits 4")
+    @test refused(() -> import_tensor(client, "packed"), DX.DEVX_UNSUPPORTED, "dtype is uint4")
     @test comes(() -> leases(server) == 0)
     @test refused(() -> allocate_shared(Int, -1), DX.DEVX_INVALID_SHAPE, "shape[0] is -1")
     @test refused(() -> allocate_shared(String, 1), DX.DEVX_UNSUPPORTED, "String")

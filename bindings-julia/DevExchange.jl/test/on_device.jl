@@ -33,13 +33,17 @@ function tensors_there_and_back()
     ok &= read!(zeros(Float32, 2, 2), v, s) == a[1:2, [1, 4]]
     flags = copy_to([true false; false true], GPU, s)
     ok &= read!(zeros(Bool, 2, 2), flags, s) == [true false; false true]
+    bytes = UInt8[0, 1, 2, 254]
+    on_host = Tensor(Ptr{NTuple{2,Bool}}(pointer(bytes)), (2,); root=bytes)
+    pairs = copy_to(on_host, GPU, s)
+    ok &= read!(fill((false, false), 2), pairs, s) == [(false, true), (true, true)]
     flag = copy_to(fill(true), GPU, s)
     ok &= read!(fill(false), flag, s)[] === true
     none = copy_to(zeros(0, 3), GPU, s)
     ok &= size(read!(zeros(0, 3), none, s)) == (0, 3)
     legacy = import_dlpack_legacy(export_share_legacy(c; stream=s); stream=s)
     ok &= read!(zeros(Float32, 2, 2), legacy, s) == a[1:2, [1, 4]]
-    foreach(close, (u, host, c, v, flags, flag, none, legacy))
+    foreach(close, (u, host, c, v, flags, on_host, pairs, flag, none, legacy))
     close(s)
     close(other)
     return ok && !isopen(s)

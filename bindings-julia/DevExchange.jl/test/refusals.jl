@@ -23,9 +23,9 @@ end
     @test bad_tensor(DX.DEVX_INVALID_DTYPE, "dtype.lanes is 0"; dtype=DLDataType(2, 64, 0))
     @test bad_tensor(DX.DEVX_UNSUPPORTED, "dtype.code is 3"; dtype=DLDataType(3, 64, 1))
     # An element type, but none that an array of Julia can have: packed, or too many lanes.
-    @test bad_tensor(DX.DEVX_UNSUPPORTED, "code 1, bits 4, lanes 1"; dtype=DLDataType(1, 4, 1))
-    @test bad_tensor(DX.DEVX_UNSUPPORTED, "code 17, bits 4"; dtype=DLDataType(17, 4, 1))
-    @test bad_tensor(DX.DEVX_UNSUPPORTED, "lanes 1000"; dtype=DLDataType(0, 8, 1000))
+    @test bad_tensor(DX.DEVX_UNSUPPORTED, "dtype is uint4: a Julia array has no packed"; dtype=DLDataType(1, 4, 1))
+    @test bad_tensor(DX.DEVX_UNSUPPORTED, "dtype is float4_e2m1fn: "; dtype=DLDataType(17, 4, 1))
+    @test bad_tensor(DX.DEVX_UNSUPPORTED, "dtype is int8x1000: ", "more than 64 lanes"; dtype=DLDataType(0, 8, 1000))
     @test bad_tensor(DX.DEVX_INVALID_SHAPE, "shape[1] is -2"; shape=Int64[3, -2], ndim=2, strides=nothing)
     @test bad_tensor(DX.DEVX_INVALID_SHAPE, "shape", "int64"; shape=Int64[1 << 40, 1 << 40], ndim=2, strides=nothing)
     @test bad_tensor(DX.DEVX_INVALID_SHAPE, "bytes"; shape=Int64[1 << 61], strides=nothing)

@@ -76,6 +76,13 @@ sample(::Type{T}) where {T} = T[1 2 3; 4 5 6]
     @test t isa Tensor{Bool,1} && collect(t) == [false, true, true] && count(t) == 2
     close(t)
     @test calls[] == 1
+    # And so each of a vector of them.
+    p, calls = foreign_tensor(UInt8[0, 1, 2, 254]; dtype=DX.dtype(NTuple{2,Bool}), shape=Int64[2])
+    t = import_dlpack(p)
+    @test t isa Tensor{NTuple{2,Bool},1} && collect(t) == [(false, true), (true, true)]
+    @test refused(() -> unsafe_wrap(Array, t), DX.DEVX_COPY_REQUIRED, "Bool")
+    close(t)
+    @test calls[] == 1
     @test nothing_left()
 end
 

@@ -161,7 +161,7 @@ def test_numbers_of_numpy_in_a_dictionary(cuda):
     array = Array(cuda)
     entries = array.entries
     (address, read_only), shape = entries["data"], tuple(map(numpy.int64, VALUES.shape))
-    entries.update(version=numpy.int32(3), data=(numpy.uint64(address), read_only), shape=shape)
+    entries.update(version=numpy.int32(3), data=(numpy.uint64(address), numpy.bool_(read_only)), shape=shape)
     entries.update(strides=tuple(map(numpy.int64, VALUES.strides)), stream=numpy.uint64(entries["stream"]))
     tensor = from_cuda_array_interface(array, stream=cuda.consumer)
     assert (tensor.shape, tensor.data_ptr) == (VALUES.shape, address)
@@ -344,7 +344,7 @@ BAD = {
     "stream 0": ({"stream": 0}, ValueError, "stream is 0"),
     "stream negative": ({"stream": -1}, ValueError, "stream is -1"),
     "stream is a bool": ({"stream": True}, TypeError, "stream is True"),
-    "stream is a str": ({"stream": "1"}, TypeError, "stream is 1"),
+    "stream is a str": ({"stream": "1"}, TypeError, "stream is '1'"),
     "masked": ({"mask": object()}, BufferError, "mask"),
 }
 

@@ -164,6 +164,16 @@ def test_elements_that_are_no_numbers_are_refused(dtype):
         from_buffer(source)
 
 
+def test_stride_along_a_single_element():
+    """Nobody steps there, so it may be any number of bytes."""
+    base = numpy.arange(40, dtype="u1").view("f4")
+    source = numpy.lib.stride_tricks.as_strided(base, (1, 3), (5, 8))
+    assert memoryview(source).strides == (5, 8)
+    numpy.testing.assert_array_equal(from_buffer(source), source)
+    with pytest.raises(BufferError, match="strides has 5 bytes"):
+        from_buffer(numpy.lib.stride_tricks.as_strided(base, (2, 3), (5, 8)))
+
+
 def test_object_without_a_buffer():
     with pytest.raises(TypeError):
         from_buffer([1, 2])

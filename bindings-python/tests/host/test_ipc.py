@@ -54,7 +54,7 @@ def test_shape_of_new_memory(empty):
         assert empty(given).shape == shape
     for given, text in [
         (2.0, "shape is 2.0: an int or a sequence of them was expected"),
-        ("3", "shape has 3: an int was expected"),
+        ("3", "shape has '3': an int was expected"),
         ([2, 3.0], "shape has 3.0: an int was expected"),
         ({3}, "shape is {3}: an int or"),
         (None, "shape is None: an int or"),

@@ -155,7 +155,7 @@ def test_number_of_bytes_that_is_none(value):
     ]:
         with pytest.raises(ValueError, match=f"{name} is {value}: it must be between 0 and"):
             call()
-    with pytest.raises(TypeError, match="limit is x: an int was expected"):
+    with pytest.raises(TypeError, match="limit is 'x': an int was expected"):
         MemoryManager.limited(manager, "x")
 
 
@@ -207,6 +207,9 @@ def test_tensor_of_new_memory():
     foreign = numpy.dtype("float32").newbyteorder()
     with pytest.raises(ValueError, match="dtype is [<>]f4: not in the byte order of this machine"):
         empty(1, foreign)
+    for long_double in [numpy.dtype("g"), numpy.dtype("G")]:
+        with pytest.raises(ValueError, match="a long double is another number on each machine"):
+            empty(1, long_double)
     with pytest.raises(ValueError, match="-1"):
         empty((2, -1))
 

@@ -104,9 +104,15 @@ def test_offsets(zone, minutes):
         "+05:300",
         "05:30",
         "+99999999999999999:00",
+        # Files, and names of none.
+        "Europe",
+        "/etc/localtime",
+        "../UTC",
+        "Europe/Berlin/",
+        "z" * 300,
     ],
 )
-def test_offsets_that_are_none(zone):
+def test_zones_that_are_none(zone):
     column = from_arrow(pyarrow.array([0], pyarrow.timestamp("s", zone))).root
     with pytest.raises(zoneinfo.ZoneInfoNotFoundError, match=re.escape(zone)):
         column.to_pylist()
@@ -149,7 +155,7 @@ def test_time_of_no_day(kind):
 def test_time_that_python_does_not_have():
     source = pyarrow.array([1, 1000], pyarrow.timestamp("ns"))
     column = from_arrow(source).root
-    with pytest.raises(Refused, match="1 ns"):
+    with pytest.raises(Refused, match='column "": the value is 1, a timestamp.nanosecond.: .* whole microseconds'):
         column.to_pylist()
     assert column[1] == datetime.datetime(1970, 1, 1, microsecond=1)
 
@@ -162,6 +168,18 @@ def test_time_beyond_those_of_python(days, kind):
     batch = from_arrow(pyarrow.record_batch({"at": source}))
     with pytest.raises(Refused, match=f'column "at": the value is {value}, a (timestamp|date64).*does not reach'):
         batch.to_pylist()
+
+
+@pytest.mark.parametrize("unit, of_second", [("s", 1), ("ms", 1000)])
+def test_longest_durations(unit, of_second):
+    """Those of Python are longer than 64 bits of microseconds."""
+    first, last = -999_999_999 * 86_400 * of_second, 10**9 * 86_400 * of_second - 1
+    source = pyarrow.array([first, -1, last], pyarrow.int64()).view(pyarrow.duration(unit))
+    assert from_arrow(source).to_pylist() == source.to_pylist()
+    for value in (first - 1, last + 1):
+        column = from_arrow(pyarrow.array([value], pyarrow.int64()).view(source.type)).root
+        with pytest.raises(Refused, match=f"the value is {value}, a duration.*does not reach so far"):
+            column[0]
 
 
 INDICES = pyarrow.array([0, 1, 5, 1], pyarrow.int32())

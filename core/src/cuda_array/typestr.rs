@@ -61,10 +61,12 @@ pub fn dtype_of(typestr: &str) -> Result<DType> {
     if order == '|' && width > 1 {
         return refuse!(DEVX_INVALID_DTYPE, "typestr is {typestr:?}: {width} bytes have an order");
     }
-    if kind == 'f' && width > 8 {
+    if matches!((kind, width), ('f', 9..) | ('c', 17..)) {
         return refuse!(DEVX_UNSUPPORTED, "typestr is {typestr:?}: a long double is another number on each machine");
     }
-    let bits = u8::try_from(u32::from(width) * 8).unwrap_or(0);
+    let Ok(bits) = u8::try_from(u32::from(width) * 8) else {
+        return refuse!(DEVX_INVALID_DTYPE, "typestr is {typestr:?}: there is no such element of {width} bytes");
+    };
     let dtype = DLDataType { code, bits, lanes: 1 };
     DType::from_dlpack(dtype).map_err(|error| error.within(format_args!("typestr is {typestr:?}: ")))
 }

@@ -12,11 +12,10 @@ impl Managed for DLManagedTensor {
     const IMPORT: ImportParts<Self> = ImportParts { describe: describe_legacy, delete: delete_legacy };
 
     fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned<Self>, Refused<Tensor>> {
-        let flags = tensor.flags();
-        if let Err(error) = require_no_padding(flags) {
+        if let Err(error) = require_no_padding(&tensor) {
             return Err(Refused { error, returned: tensor });
         }
-        let read_only = flags.has(Flags::READ_ONLY);
+        let read_only = tensor.flags().has(Flags::READ_ONLY);
         if read_only && request.copy == Copying::Never {
             let error = Error::new(
                 DEVX_READ_ONLY,

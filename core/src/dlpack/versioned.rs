@@ -57,8 +57,8 @@ fn version_for(request: &Request, tensor: &Tensor) -> Result<DLPackVersion> {
     }
     let minor = if asked.major == VERSION.major { asked.minor.min(VERSION.minor) } else { VERSION.minor };
     // Codes of 1.1 go to a reader of 1.0, too: it sees one that it does not know, and PyTorch, which knows them, asks for 1.0.
-    // A flag that it does not know nobody sees; of whole bytes it says nothing.
-    if minor == 0 && tensor.flags().has(Flags::SUBBYTE_PADDED) && tensor.dtype().element_bytes().is_none() {
+    // A flag that it does not know nobody sees.
+    if minor == 0 && tensor.is_padded() {
         return refuse!(
             DEVX_UNSUPPORTED,
             "flags has SUBBYTE_TYPE_PADDED, but max_version is 1.0: only a reader of 1.1 knows that flag"

@@ -357,6 +357,11 @@ impl Tensor {
         pointer::require(self.data().wrapping_byte_offset(lowest), (end - lowest) as usize, self.device())
     }
 
+    /// Whether each element has bytes of its own that it does not fill. Of whole bytes the flag says nothing.
+    pub(crate) fn is_padded(&self) -> bool {
+        self.flags().has(Flags::SUBBYTE_PADDED) && self.dtype().element_bytes().is_none()
+    }
+
     pub(crate) fn require_host(&self) -> Result<()> {
         self.device().require_host()?;
         self.ready().require_now()

@@ -108,7 +108,7 @@ class CudaArrayTest {
         new Empty().putLong("ndim", 65).isRefused(Status.INVALID_SHAPE, "ndim is 65");
         new Empty().putLong("shape", 0).isRefused(Status.INVALID_SHAPE, "shape is NULL with ndim 2");
         new Empty().shape(-1, 0).isRefused(Status.INVALID_SHAPE, "shape[0]", "-1");
-        new Empty().strides(12, 3).isRefused(Status.INVALID_SHAPE, "strides[1] is 3 bytes");
+        new Empty().shape(2, 3).strides(12, 3).isRefused(Status.INVALID_SHAPE, "strides[1] is 3 bytes");
         new Empty().shape(2, 3).isRefused(Status.INVALID_ARGUMENT, "data is NULL with shape [2, 3]");
         new Empty().putLong("release", 0).isRefused(Status.RELEASED, "array.release is NULL");
     }
