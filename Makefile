@@ -20,7 +20,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup build wheel dist demo install uninstall \
         test test-rust test-c test-java test-julia test-python test-torch test-python-ft test-python-debug test-arm64 \
-        soak soak-python test-soak test-numba test-third-party conformance test-readme fuzz test-fuzz fuzz-account fuzz-corpus \
+        soak soak-python test-soak test-pairs test-numba test-third-party conformance test-readme fuzz test-fuzz fuzz-account fuzz-corpus \
         loom sanitize mutants seeded-bugs gpu-test gpu-bundle gpu-rehearsal gpu-bench bench bench-jmh test-bench headers \
         conformance-table lint clean distclean
 
@@ -106,6 +106,9 @@ soak: ## four languages in one process, random exchanges, memory measured (MINUT
 
 test-soak: ## the same for a few seconds, in host and in simulated device memory
 	@scripts/test.sh soak
+
+test-pairs: ## C, Java, Julia and Python share memory with each other, each in a process of its own
+	@scripts/test.sh pairs
 
 test-numba: ## Numba's own tests on our memory managers, in both of its generations, on the simulated driver
 	@scripts/test.sh numba

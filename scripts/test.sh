@@ -2,7 +2,7 @@
 # Every test in every language (`make test`), or the suites that are named:
 #
 #   scripts/test.sh [rust] [c] [java] [julia] [demo] [python] [numba] [third-party] [conformance] [gpu-rehearsal]
-#                   [soak] [bench] [readme] [seeded-bugs] [fuzz]
+#                   [soak] [pairs] [bench] [readme] [seeded-bugs] [fuzz]
 #
 # Installs what is missing, builds the release libraries once, runs suite after suite (none stops the next one),
 # prints a table, and ends with the plain line
@@ -17,7 +17,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
 all_suites=(rust c java julia julia-threads demo demo-cuda python numba third-party conformance gpu-rehearsal soak
-  bench readme seeded-bugs fuzz)
+  pairs bench readme seeded-bugs fuzz)
 logs=$DEVX_TARGET/test-logs
 java_project=$DEVX_ROOT/bindings-jni/java
 julia_project=$DEVX_ROOT/bindings-julia/DevExchange.jl
@@ -153,6 +153,15 @@ suite_soak() {
   needs_tool "JDK >= 17" "$JAVA_HOME"
   needs_tool Julia "$JULIA"
   "$DEVX_ROOT/scripts/test-soak.sh"
+}
+
+suite_pairs() {
+  needs_libraries
+  needs_tool "Python 3" "$PYTHON"
+  needs_tool Maven "$MVN"
+  needs_tool "JDK >= 17" "$JAVA_HOME"
+  needs_tool Julia "$JULIA"
+  "$DEVX_ROOT/scripts/test-pairs.sh"
 }
 
 suite_bench() {
@@ -314,7 +323,7 @@ parts_for() { # SUITE...: what setup.sh has to see to
       c | bench | fuzz) echo c ;;
       java | python) echo java ;;
       julia*) echo julia ;;
-      soak) printf '%s\n' c java julia ;;
+      soak | pairs) printf '%s\n' c java julia ;;
       third-party) echo python-headers ;;
       conformance) printf '%s\n' c java python-headers ;;
       demo* | readme) printf '%s\n' c java julia ;;

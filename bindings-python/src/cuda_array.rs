@@ -117,7 +117,7 @@ unsafe impl Send for Mask {}
 
 impl Source {
     fn read(obj: &Bound<'_, PyAny>, mask: impl FnOnce(&Bound<'_, PyAny>) -> Result<Box<Mask>>) -> Result<Self> {
-        let interface = match obj.getattr("__cuda_array_interface__") {
+        let interface = match python::property(obj, c"__cuda_array_interface__") {
             Err(error) if error.is_instance_of::<PyAttributeError>(obj.py()) => {
                 let text = format!("{} has no __cuda_array_interface__", obj.get_type());
                 let refused = PyTypeError::new_err(text);

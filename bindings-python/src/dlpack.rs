@@ -13,7 +13,7 @@ use crate::error::{Error, Result, refuse, wrong_type};
 use crate::offer::Offer;
 use crate::request::{request, request_quickly};
 use crate::tensor_type::New;
-use crate::{capsule, device, exchange, queue, quick, stream};
+use crate::{capsule, device, exchange, python, queue, quick, stream};
 
 /// Takes a tensor from an object whose type has `__dlpack_c_exchange_api__`, or with `__dlpack__`: a view of the same
 /// memory, which is released when the last user of the tensor is gone.
@@ -139,7 +139,7 @@ fn by_capsule(obj: &Bound<'_, PyAny>, on_host: bool, wanted: &Wanted) -> Result<
 fn by_methods(obj: &Bound<'_, PyAny>, on_host: bool, wanted: &Wanted) -> Result<CoreTensor> {
     let source = match on_host {
         true => Device::CPU,
-        false => device::from_python(&obj.call_method0(intern!(obj.py(), "__dlpack_device__"))?)?,
+        false => device::from_python(&python::call_method(obj, intern!(obj.py(), "__dlpack_device__"))?)?,
     };
     let wanted_on = wanted.stream_for(source)?;
     // SAFETY: the stream is the caller's, alive as it was named.

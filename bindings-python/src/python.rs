@@ -1,7 +1,7 @@
 //! What is written in Python and used from here: exceptions and records (`python/devexchange/_errors.py`,
 //! `_types.py`), and methods that an object may have.
 
-use core::ffi::{CStr, c_long};
+use core::ffi::{CStr, c_char, c_long};
 use std::ptr::null_mut;
 
 use devexchange_core::memory;
@@ -66,13 +66,29 @@ pub(crate) fn size(value: &Bound<'_, PyAny>, what: &str) -> Result<usize> {
     }
 }
 
+/// What a method gives that takes no arguments.
+pub(crate) fn call_method<'py>(obj: &Bound<'py, PyAny>, method: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the object is the one argument.
+    let value = unsafe { vectorcall_method(method, &[obj.as_ptr()], null_mut()) };
+    // SAFETY: a new reference, or NULL with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(obj.py(), value) }
+}
+
+/// An attribute that a property makes.
+pub(crate) fn property<'py>(obj: &Bound<'py, PyAny>, name: &CStr) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: attached, an object and a text that ends.
+    let value = staying(|| unsafe { PyObject_GetAttrString(obj.as_ptr(), name.as_ptr()) });
+    // SAFETY: a new reference, or NULL with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(obj.py(), value) }
+}
+
 /// What a method gives that takes no arguments; none if the object has no such method. It is called without being
 /// looked for first, and without an object for a method that is bound.
 pub(crate) fn call_if_there<'py>(
     obj: &Bound<'py, PyAny>,
     method: &Bound<'py, PyString>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    match obj.call_method0(method) {
+    match call_method(obj, method) {
         Ok(answer) => Ok(Some(answer)),
         // It may as well come from within the method.
         Err(error) if error.is_instance_of::<PyAttributeError>(obj.py()) && !obj.hasattr(method)? => Ok(None),
@@ -170,9 +186,8 @@ pub(crate) fn attribute<'py>(obj: &Bound<'py, PyAny>, name: &Bound<'py, PyString
 
 /// What a method gives that takes no arguments, without a `PyErr`; none if there is none, or [`has_raised`].
 pub(crate) fn answer<'py>(obj: &Bound<'py, PyAny>, method: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
-    // SAFETY: attached; the object is the one argument.
-    let value = unsafe { PyObject_VectorcallMethod(method.as_ptr(), [obj.as_ptr()].as_ptr(), 1, null_mut()) };
-    given(obj.py(), value)
+    // SAFETY: the object is the one argument.
+    given(obj.py(), unsafe { vectorcall_method(method, &[obj.as_ptr()], null_mut()) })
 }
 
 /// A new reference; none if it is NULL, which [`has_raised`] says.
@@ -208,17 +223,57 @@ pub(crate) fn pair(object: &Bound<'_, PyAny>) -> Option<[c_long; 2]> {
     Some([number(0)?, number(1)?])
 }
 
+/// Calls a method of somebody else's. A new reference, or NULL with an exception.
+///
+/// # Safety
+/// The arguments are objects, the one without a name first, and there are as many others as names, a tuple or NULL.
+#[inline]
+pub(crate) unsafe fn vectorcall_method(
+    method: &Bound<'_, PyString>,
+    arguments: &[*mut ffi::PyObject],
+    names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: attached, as there is a `Bound`; the rest is the caller's contract.
+    staying(|| unsafe { PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 1, names) })
+}
+
+/// Runs what somebody else wrote. It may let other threads run Python, and want to go on when the interpreter ends. CPython
+/// before 3.14 ends a daemon thread there (`pthread_exit`), wherever it is: all of its stack is unwound, which is the end of
+/// the process as soon as it comes to a function that nothing may unwind. So the thread stays here, as all do since 3.14.
+#[inline]
+fn staying<T>(run: impl FnOnce() -> T) -> T {
+    struct Stays;
+    impl Drop for Stays {
+        fn drop(&mut self) {
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+    let unwound = Stays;
+    let given = run();
+    std::mem::forget(unwound);
+    given
+}
+
+// Functions of CPython that run what somebody else wrote. None that PyO3 uses: the compiler would take its word for it that
+// nothing unwinds them.
+unsafe extern "C-unwind" {
+    fn PyObject_GetAttrString(object: *mut ffi::PyObject, name: *const c_char) -> *mut ffi::PyObject;
+    // As below.
+    fn PyObject_VectorcallMethod(
+        name: *mut ffi::PyObject,
+        arguments: *const *mut ffi::PyObject,
+        n_positional: usize,
+        names: *mut ffi::PyObject,
+    ) -> *mut ffi::PyObject;
+}
+
 // Public functions of CPython since 3.9, and part of the stable ABI since 3.12, with the same arguments. PyO3 has them
 // only where the stable ABI does.
 unsafe extern "C" {
     pub(crate) fn PyObject_Vectorcall(
         function: *mut ffi::PyObject,
-        arguments: *const *mut ffi::PyObject,
-        n_positional: usize,
-        names: *mut ffi::PyObject,
-    ) -> *mut ffi::PyObject;
-    pub(crate) fn PyObject_VectorcallMethod(
-        name: *mut ffi::PyObject,
         arguments: *const *mut ffi::PyObject,
         n_positional: usize,
         names: *mut ffi::PyObject,

@@ -13,7 +13,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyString, PyTuple};
 
 use crate::error::Result;
-use crate::python::{self, PyObject_VectorcallMethod};
+use crate::python::{self, vectorcall_method};
 
 /// Which arguments a producer is given; the others have their defaults.
 #[derive(Clone, Copy)]
@@ -55,7 +55,7 @@ pub(crate) fn request_quickly<'py>(obj: &Bound<'py, PyAny>) -> Option<Bound<'py,
     let arguments = [obj.as_ptr(), version(py).ok()?];
     let (method, names) = (intern!(py, "__dlpack__"), given.names(py).ok()?);
     // SAFETY: as in `ask`.
-    let capsule = unsafe { PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 1, names.as_ptr()) };
+    let capsule = unsafe { vectorcall_method(method, &arguments, names.as_ptr()) };
     python::given(py, capsule)
 }
 
@@ -70,8 +70,8 @@ fn ask<'py>(obj: &Bound<'py, PyAny>, given: Given, stream: *mut ffi::PyObject) -
         (true, false) => [obj.as_ptr(), no(py), stream, null_mut()],
         (true, true) => [obj.as_ptr(), no(py), version(py)?, stream],
     };
-    // SAFETY: attached; the object is the one argument without a name, and there are as many others as names.
-    let capsule = unsafe { PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 1, names.as_ptr()) };
+    // SAFETY: the object is the one argument without a name, and there are as many others as names.
+    let capsule = unsafe { vectorcall_method(method, &arguments, names.as_ptr()) };
     // SAFETY: a new reference, or NULL with an exception.
     unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
 }

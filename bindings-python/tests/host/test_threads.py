@@ -320,6 +320,36 @@ def test_interpreter_ends_while_raw_threads_release():
     )
 
 
+@pytest.mark.parametrize("call", ["from_dlpack(Array())", "from_arrow(table)", "from_cuda_array_interface(Array())"])
+def test_interpreter_ends_while_daemon_threads_ask_producers(call):
+    """CPython before 3.14 ends such a thread within the producer's method, where it lets other threads run."""
+    run(
+        PRELUDE
+        + f"""
+    import contextlib, pyarrow, threading, time
+    values, table = numpy.zeros(3), pyarrow.record_batch({{"n": [1, 2]}})
+    class Array:
+        def __dlpack__(self, **keywords):
+            time.sleep(0)
+            return values.__dlpack__(**keywords)
+        def __dlpack_device__(self):
+            time.sleep(0)
+            return 1, 0
+        @property
+        def __cuda_array_interface__(self):
+            time.sleep(0)
+            raise ValueError
+    def go_on():
+        while True:
+            with contextlib.suppress(ValueError):
+                devexchange.{call}
+    for _ in range(3):
+        threading.Thread(target=go_on, daemon=True).start()
+    time.sleep(0.3)
+    """
+    )
+
+
 # --- fork ---
 
 
