@@ -97,10 +97,9 @@ fn a_stub_is_no_driver_and_hides_none() {
     }
     let place = std::env::temp_dir().join(format!("devx-stub-{}", std::process::id()));
     std::fs::create_dir_all(&place).expect("a directory");
-    let driver = sim::place();
+    let driver = sim::placed();
     // All functions that there are, by their names.
-    let names =
-        Command::new("nm").args(["-D", "--defined-only"]).arg(driver.join("libcuda.so.1")).output().expect("nm");
+    let names = Command::new("nm").args(["-D", "--defined-only"]).arg(&driver).output().expect("nm");
     let names = String::from_utf8(names.stdout).expect("UTF-8");
     let names = names.lines().filter_map(|line| line.rsplit(' ').next()).filter(|name| name.starts_with("cu"));
     let stub: String = names.map(|name| format!("int {name}(void) {{ return 34; }}\n")).collect();
@@ -110,7 +109,7 @@ fn a_stub_is_no_driver_and_hides_none() {
     compile.args(["-w", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o"]).arg(&library).arg(place.join("stub.c"));
     assert!(compile.status().expect("a C compiler").success());
     let stub = place.to_str().expect("UTF-8");
-    let both = format!("{stub}:{}", driver.to_str().expect("UTF-8"));
+    let both = format!("{stub}:{}", driver.parent().and_then(Path::to_str).expect("UTF-8"));
     for (path, said) in [(stub, "only the toolkit's stub of one"), (&both, "")] {
         let output = peer::run("a_stub_is_no_driver_and_hides_none", &[("LD_LIBRARY_PATH", path), (STUB, said)]);
         let text = String::from_utf8_lossy(&output.stdout);
