@@ -14,14 +14,16 @@ out=$DEVX_TARGET/pairs
 python=$DEVX_TARGET/python/venv/bin/python
 julia_package=$DEVX_ROOT/bindings-julia/DevExchange.jl
 
+# Called by `check`, where `set -e` does nothing.
 prepare() {
-  mkdir -p "$out/classes"
-  ln -sf "$DEVX_LIB_C" "$out/libdevexchange.so.0"
-  "$CC" -std=c11 -Wall -Wextra -Werror -O1 -I"$DEVX_ROOT/bindings-c/include" "$here/peer.c" -o "$out/peer" \
-    -L"$DEVX_LIBDIR" -ldevexchange -Wl,-rpath,"$out"
-  devx_make_jar
-  "$JAVAC" -encoding UTF-8 --release 17 -Xlint:all,-options -Werror -cp "$(devx_find_jar)" -d "$out/classes" "$here/Peer.java"
-  "$DEVX_ROOT/tests/simcuda/driver/place.sh" "$out/simcuda" 13000
+  mkdir -p "$out/classes" &&
+    ln -sf "$DEVX_LIB_C" "$out/$DEVX_SONAME" &&
+    "$CC" -std=c11 -Wall -Wextra -Werror -O1 -I"$DEVX_ROOT/bindings-c/include" "$here/peer.c" -o "$out/peer" \
+      -L"$DEVX_LIBDIR" -ldevexchange -Wl,-rpath,"$out" &&
+    devx_make_jar &&
+    "$JAVAC" -encoding UTF-8 --release 17 -Xlint:all,-options -Werror -cp "$(devx_find_jar)" -d "$out/classes" \
+      "$here/Peer.java" &&
+    "$DEVX_ROOT/tests/simcuda/driver/place.sh" "$out/simcuda" 13000
 }
 
 pairs() { # host|cuda
