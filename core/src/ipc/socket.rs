@@ -81,16 +81,18 @@ fn fresh() -> Result<OwnedFd> {
 
 /// A path, or after an `@` a name in the kernel's own ("abstract") name space, which no file stands for.
 fn address_of(address: &str) -> Result<SocketAddrUnix> {
+    /// Linux takes a path of one more, which then has no NUL at its end, as other programs expect one.
+    const MOST: usize = 107;
     let made = match address.strip_prefix('@') {
         Some("") => Err(Errno::INVAL),
         Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes()),
-        None if address.is_empty() => Err(Errno::INVAL),
+        None if address.is_empty() || address.len() > MOST => Err(Errno::INVAL),
         None => SocketAddrUnix::new(address),
     };
     match made {
         Ok(made) => Ok(made),
         Err(_) => {
-            refuse!(DEVX_INVALID_ARGUMENT, "address is {address:?}: a path or '@' and a name, of at most 107 bytes")
+            refuse!(DEVX_INVALID_ARGUMENT, "address is {address:?}: a path or '@' and a name, of at most {MOST} bytes")
         }
     }
 }
