@@ -43,8 +43,8 @@ tests_of() { # MODULE
   case $1 in
     layout) echo --test layout ;;
     order)
-      echo --package devexchange-tests --lib --test order --test cuda_order --test cuda_release --test cuda_array \
-        --test cuda_ipc --test cuda_devices --test cuda_default_streams --test cuda_pool_release ;;
+      echo --package devexchange-tests --lib --test order --test cuda_order --test cuda_budget --test cuda_release \
+        --test cuda_array --test cuda_ipc --test cuda_devices --test cuda_default_streams --test cuda_pool_release ;;
     release-memory)
       echo --package devexchange-schedules --lib --test memory --test ledger --test batch --test dlpack ;;
     release-device) echo --package devexchange-tests --test cuda_reaper --test cuda_release --test cuda_pool_release ;;
