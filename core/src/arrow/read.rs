@@ -28,24 +28,29 @@ pub(super) struct Read<H> {
 /// `root` is valid, and so is what its tree says it has.
 pub(super) unsafe fn read<H>(root: &ArrowSchema) -> Result<Read<H>> {
     // SAFETY: the caller's contract.
-    let (mut place, ascending) = match unsafe { nodes_of_table(root) } {
-        Some(nodes) => {
-            let place = Place::new(nodes)?;
-            // SAFETY: there is room for so many.
-            if unsafe { read_table(root, place.records, nodes) } {
-                return Ok(place.read(1));
-            }
-            (place, true)
+    if let Some(columns) = unsafe { columns_of_table(root) } {
+        let place = Place::new(columns + 1)?;
+        // SAFETY: there is room for so many, and the root.
+        if unsafe { read_table(root, place.records, columns) } {
+            return Ok(place.read(1));
         }
-        None => {
-            // SAFETY: the caller's contract.
-            let count = unsafe { count(root) }?;
-            (Place::new(count.nodes)?, count.ascending)
-        }
-    };
+    }
+    // SAFETY: the caller's contract.
+    unsafe { read_tree(root) }
+}
+
+/// As [`read`], of any tree.
+///
+/// # Safety
+/// As [`read`].
+#[inline(never)]
+unsafe fn read_tree<H>(root: &ArrowSchema) -> Result<Read<H>> {
+    // SAFETY: the caller's contract.
+    let count = unsafe { count(root) }?;
+    let mut place = Place::new(count.nodes)?;
     // SAFETY: there is room for so many records, and so many nodes were counted.
     let plain_from = unsafe { read_records(root, place.records, place.nodes) }?;
-    if !ascending {
+    if !count.ascending {
         // SAFETY: written just now.
         unsafe { require_distinct(place.records.cast_const(), place.tail.scratch(place.nodes)) }?;
     }
@@ -75,51 +80,44 @@ impl<H> Place<H> {
     }
 }
 
-/// How many nodes there are if this is a table: a struct of columns with nothing below them, each of which stands behind
-/// the one before it, so that none stands there twice.
+/// How many columns there are if this can be a table: a struct of columns with nothing below them.
 ///
 /// # Safety
 /// `root` is valid, and so is what its tree says it has.
-unsafe fn nodes_of_table(root: &ArrowSchema) -> Option<usize> {
+#[inline]
+unsafe fn columns_of_table(root: &ArrowSchema) -> Option<usize> {
     let columns = usize::try_from(root.n_children).ok().filter(|columns| (1..MAX_NODES).contains(columns))?;
-    if root.children.is_null() {
-        return None;
-    }
+    // SAFETY: the caller's contract.
+    (!root.children.is_null() && unsafe { plain_struct(root) }).then_some(columns)
+}
+
+/// Reads a table whose columns are plain, and each of which stands behind the one before it, so that none stands there
+/// twice. `false` of any other tree, right or wrong: the longer way knows.
+///
+/// # Safety
+/// `columns_of_table(root)` is `columns`; there is room for one more.
+#[inline]
+unsafe fn read_table(root: &ArrowSchema, records: *mut Record, columns: usize) -> bool {
+    let links = Links::new(columns as u32, false).numbered(1);
+    // SAFETY: within the room.
+    unsafe { set_entry(records, 0, Record { source: root, ty: Type::Struct, links, plain: 0 }) };
     let mut last = 0;
     for i in 0..columns {
         // SAFETY: the table of children has an entry for each.
         let child = unsafe { entry(root.children, i) };
         if child.addr() <= last {
-            return None;
+            return false;
         }
         last = child.addr();
         // SAFETY: a child that is not NULL is valid.
-        let child = unsafe { &*child };
-        if child.release.is_none() || !child.is_leaf() {
-            return None;
-        }
-    }
-    // SAFETY: the caller's contract.
-    unsafe { plain_struct(root) }.then_some(columns + 1)
-}
-
-/// Reads a table whose columns are plain. `false` if they are not, right or wrong: the longer way knows.
-///
-/// # Safety
-/// `nodes_of_table(root)` is `nodes`, for which there is room.
-unsafe fn read_table(root: &ArrowSchema, records: *mut Record, nodes: usize) -> bool {
-    let links = Links::new(root.n_children as u32, false).numbered(1);
-    // SAFETY: within the room.
-    unsafe { set_entry(records, 0, Record { source: root, ty: Type::Struct, links, plain: 0 }) };
-    for i in 1..nodes {
-        // SAFETY: the table of children has an entry for each.
-        let child = unsafe { entry(root.children, i - 1) };
-        // SAFETY: `nodes_of_table` found it there.
         let field = unsafe { &*child };
+        if field.release.is_none() || !field.is_leaf() {
+            return false;
+        }
         // SAFETY: as above.
         let Some((ty, plain)) = (unsafe { plain_leaf(field) }) else { return false };
         // SAFETY: within the room.
-        unsafe { set_entry(records, i, Record { source: child, ty, links: Links::NONE, plain }) };
+        unsafe { set_entry(records, i + 1, Record { source: child, ty, links: Links::NONE, plain }) };
     }
     true
 }

@@ -172,11 +172,13 @@ pub(super) unsafe fn plain_leaf(source: &ArrowSchema) -> Option<(Type, u8)> {
     // SAFETY: the caller's contract.
     let format = unsafe { plain_format(source) }?;
     // SAFETY: a producer's format is NUL-terminated.
-    match unsafe { plain_letter(format) } {
-        Some(letter) => Some((type_of_letter(letter), plain_buffers_of_letter(letter))),
-        // SAFETY: as above.
-        None => unsafe { plain_word(format) },
+    if let Some(letter) = unsafe { plain_letter(format) } {
+        return Some((type_of_letter(letter), plain_buffers_of_letter(letter)));
     }
+    // SAFETY: as above.
+    let ty = unsafe { word(format) }?;
+    let plain = ty.plain_buffers();
+    (plain != 0).then_some((ty, plain))
 }
 
 /// The format of a field as nearly all are: with a short name, and without metadata.
@@ -208,16 +210,14 @@ unsafe fn plain_letter(format: NonNull<c_char>) -> Option<u8> {
     (plain_buffers_of_letter(letter) != 0 && unsafe { entry(format.as_ptr(), 1) } == 0).then_some(letter)
 }
 
-/// The type that a word stands for and its [`Record::plain`], if its arrays are plain.
+/// The type that a word stands for.
 ///
 /// # Safety
 /// As [`plain_letter`].
 #[inline(never)]
-unsafe fn plain_word(format: NonNull<c_char>) -> Option<(Type, u8)> {
+unsafe fn word(format: NonNull<c_char>) -> Option<Type> {
     // SAFETY: the caller's contract.
-    let ty = Type::parse(unsafe { short(format.as_ptr()) }?).ok()?;
-    let plain = ty.plain_buffers();
-    (plain != 0).then_some((ty, plain))
+    Type::parse(unsafe { short(format.as_ptr()) }?).ok()
 }
 
 /// Whether a field is one of a struct, as the root of nearly every schema is.
