@@ -18,6 +18,11 @@ pub(super) struct Places {
     last: *const ArrowArray,
 }
 
+impl Places {
+    /// Of none yet.
+    const NONE: Self = Self { ascending: true, last: std::ptr::null() };
+}
+
 /// Checks every array against its field and writes down where it is; `None` if anything is out of the ordinary.
 ///
 /// # Safety
@@ -30,8 +35,29 @@ pub(super) unsafe fn recognise(
 ) -> Option<Places> {
     // SAFETY: room for the root at least.
     unsafe { set_entry(nodes, 0, root) };
+    // SAFETY: valid by the caller's contract.
+    let array = unsafe { &*root };
+    if let (1, [record, columns @ ..]) = (schema.plain_from(), schema.records())
+        && record.ty == Type::Struct
+        // SAFETY: as above.
+        && unsafe { is_plain_struct(array, &record.links) }
+    {
+        // A table: all that there is hangs below the root.
+        // SAFETY: the table of children has an address for each column, and there is room for all nodes of the schema.
+        return unsafe { recognise_below(root, below(array), columns, nodes.wrapping_add(1), Places::NONE) };
+    }
+    // SAFETY: the caller's contract; the root's address is written.
+    unsafe { recognise_tree(root, schema, nodes) }
+}
+
+/// As [`recognise`], of any tree.
+///
+/// # Safety
+/// As [`recognise`]; the address of the root is written.
+#[inline(never)]
+unsafe fn recognise_tree(root: *const ArrowArray, schema: &Schema, nodes: *mut *const ArrowArray) -> Option<Places> {
     let records = schema.records();
-    let mut places = Places { ascending: true, last: std::ptr::null() };
+    let mut places = Places::NONE;
     for (i, record) in records.get(..schema.plain_from())?.iter().enumerate() {
         // A plain array was looked at with its parent.
         if record.plain != 0 && i > 0 {
@@ -42,20 +68,26 @@ pub(super) unsafe fn recognise(
         // SAFETY: not NULL, and valid by the caller's contract.
         let array = unsafe { &*array };
         let links = &record.links;
-        let below = records.get(links.first_child as usize..)?.get(..links.below())?;
+        let records = records.get(links.first_child as usize..)?.get(..links.below())?;
         let target = nodes.wrapping_add(links.first_child as usize);
         // SAFETY: the array is valid.
-        let (table, least) = if record.ty == Type::Struct && unsafe { is_plain_struct(array, links) } {
-            (array.children.cast::<*const ArrowArray>().cast_const(), array.offset + array.length)
+        let children = if record.ty == Type::Struct && unsafe { is_plain_struct(array, links) } {
+            below(array)
         } else {
             // SAFETY: the array is valid, and there is room for all nodes of the schema.
             unsafe { check_array(array, record.ty, links, nodes) }.ok()?;
             (target.cast_const(), 0)
         };
         // SAFETY: the table has an address for each of them, and there is room for all nodes of the schema.
-        places = unsafe { recognise_below(root, table, below, least, target, places) }?;
+        places = unsafe { recognise_below(root, children, records, target, places) }?;
     }
     Some(places)
+}
+
+/// The children of a struct, and how many elements each has at least.
+#[inline]
+fn below(array: &ArrowArray) -> (*const *const ArrowArray, i64) {
+    (array.children.cast::<*const ArrowArray>().cast_const(), array.offset + array.length)
 }
 
 /// What hangs below one array: whether all are there, with `least` elements at least, and the plain ones are right. If so,
@@ -66,9 +98,8 @@ pub(super) unsafe fn recognise(
 #[inline(never)]
 unsafe fn recognise_below(
     root: *const ArrowArray,
-    table: *const *const ArrowArray,
+    (table, least): (*const *const ArrowArray, i64),
     records: &[Record],
-    least: i64,
     target: *mut *const ArrowArray,
     mut places: Places,
 ) -> Option<Places> {
