@@ -1,6 +1,8 @@
 //! Foreign schemas, read before they are taken: counted, and then each field looked at. Of tables, as nearly all are, with
 //! less to ask on both ways.
 
+use std::ptr::NonNull;
+
 use super::MAX_NODES;
 use super::count::count;
 use super::format::Type;
@@ -8,7 +10,7 @@ use super::record::{Record, plain_leaf, plain_struct, read_records, require_dist
 use super::tree::{Links, Node};
 use crate::abi::arrow_data::ArrowSchema;
 use crate::error::Result;
-use crate::memory::{Room, Slab, Tail, TailSize, entry, set_entry};
+use crate::memory::{Room, Slab, Tail, TailSize};
 
 /// A schema that was read, in room for a header and the records.
 pub(super) struct Read<H> {
@@ -28,29 +30,24 @@ pub(super) struct Read<H> {
 /// `root` is valid, and so is what its tree says it has.
 pub(super) unsafe fn read<H>(root: &ArrowSchema) -> Result<Read<H>> {
     // SAFETY: the caller's contract.
-    if let Some(columns) = unsafe { columns_of_table(root) } {
-        let place = Place::new(columns + 1)?;
-        // SAFETY: there is room for so many, and the root.
-        if unsafe { read_table(root, place.records, columns) } {
-            return Ok(place.read(1));
+    let (mut place, ascending) = match unsafe { columns_of_table(root) } {
+        Some(columns) => {
+            let place = Place::new(columns.len() + 1)?;
+            // SAFETY: there is room for so many.
+            if unsafe { read_table(root, columns, place.records) } {
+                return Ok(place.read(1));
+            }
+            (place, true)
         }
-    }
-    // SAFETY: the caller's contract.
-    unsafe { read_tree(root) }
-}
-
-/// As [`read`], of any tree.
-///
-/// # Safety
-/// As [`read`].
-#[inline(never)]
-unsafe fn read_tree<H>(root: &ArrowSchema) -> Result<Read<H>> {
-    // SAFETY: the caller's contract.
-    let count = unsafe { count(root) }?;
-    let mut place = Place::new(count.nodes)?;
+        None => {
+            // SAFETY: the caller's contract.
+            let count = unsafe { count(root) }?;
+            (Place::new(count.nodes)?, count.ascending)
+        }
+    };
     // SAFETY: there is room for so many records, and so many nodes were counted.
     let plain_from = unsafe { read_records(root, place.records, place.nodes) }?;
-    if !count.ascending {
+    if !ascending {
         // SAFETY: written just now.
         unsafe { require_distinct(place.records.cast_const(), place.tail.scratch(place.nodes)) }?;
     }
@@ -80,44 +77,58 @@ impl<H> Place<H> {
     }
 }
 
-/// How many columns there are if this can be a table: a struct of columns with nothing below them.
+/// The columns if this is a table: a struct of columns with nothing below them, each of which stands behind the one before
+/// it, so that none stands there twice.
 ///
 /// # Safety
 /// `root` is valid, and so is what its tree says it has.
-#[inline]
-unsafe fn columns_of_table(root: &ArrowSchema) -> Option<usize> {
-    let columns = usize::try_from(root.n_children).ok().filter(|columns| (1..MAX_NODES).contains(columns))?;
-    // SAFETY: the caller's contract.
-    (!root.children.is_null() && unsafe { plain_struct(root) }).then_some(columns)
-}
-
-/// Reads a table whose columns are plain, and each of which stands behind the one before it, so that none stands there
-/// twice. `false` of any other tree, right or wrong: the longer way knows.
-///
-/// # Safety
-/// `columns_of_table(root)` is `columns`; there is room for one more.
-#[inline]
-unsafe fn read_table(root: &ArrowSchema, records: *mut Record, columns: usize) -> bool {
-    let links = Links::new(columns as u32, false).numbered(1);
-    // SAFETY: within the room.
-    unsafe { set_entry(records, 0, Record { source: root, ty: Type::Struct, links, plain: 0 }) };
+unsafe fn columns_of_table(root: &ArrowSchema) -> Option<&[NonNull<ArrowSchema>]> {
+    let n_children = usize::try_from(root.n_children).ok().filter(|n| (1..MAX_NODES).contains(n))?;
+    let children = NonNull::new(root.children)?;
+    // SAFETY: the table of children has an entry for each.
+    let children = unsafe { std::slice::from_raw_parts(children.as_ptr().cast_const(), n_children) };
     let mut last = 0;
-    for i in 0..columns {
-        // SAFETY: the table of children has an entry for each.
-        let child = unsafe { entry(root.children, i) };
+    for child in children {
         if child.addr() <= last {
-            return false;
+            return None;
         }
         last = child.addr();
         // SAFETY: a child that is not NULL is valid.
-        let field = unsafe { &*child };
-        if field.release.is_none() || !field.is_leaf() {
+        let child = unsafe { &**child };
+        if child.release.is_none() || !child.is_leaf() {
+            return None;
+        }
+    }
+    // SAFETY: the caller's contract.
+    if !unsafe { plain_struct(root) } {
+        return None;
+    }
+    // SAFETY: none of them is NULL.
+    Some(unsafe { std::slice::from_raw_parts(children.as_ptr().cast(), n_children) })
+}
+
+/// Reads a table whose columns are plain. `false` if they are not, right or wrong: the longer way knows.
+///
+/// # Safety
+/// `columns` are those of [`columns_of_table`] of the root; there is room for one record more.
+unsafe fn read_table(root: &ArrowSchema, columns: &[NonNull<ArrowSchema>], records: *mut Record) -> bool {
+    let links = Links::new(columns.len() as u32, false).numbered(1);
+    let mut place = records;
+    // SAFETY: within the room.
+    unsafe { place.write(Record { source: root, ty: Type::Struct, links, plain: 0 }) };
+    for column in columns {
+        // SAFETY: within the room.
+        place = unsafe { place.add(1) };
+        let note = |ty, plain| {
+            // SAFETY: as above.
+            unsafe { place.write(Record { source: column.as_ptr(), ty, links: Links::NONE, plain }) };
+        };
+        // SAFETY: `columns_of_table` found it there.
+        let field = unsafe { column.as_ref() };
+        // SAFETY: as above.
+        if !unsafe { plain_leaf(field, note) } {
             return false;
         }
-        // SAFETY: as above.
-        let Some((ty, plain)) = (unsafe { plain_leaf(field) }) else { return false };
-        // SAFETY: within the room.
-        unsafe { set_entry(records, i + 1, Record { source: child, ty, links: Links::NONE, plain }) };
     }
     true
 }

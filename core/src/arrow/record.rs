@@ -79,13 +79,11 @@ pub(super) unsafe fn read_records(root: *const ArrowSchema, records: *mut Record
             // SAFETY: as above.
             let field = unsafe { &*child };
             // SAFETY: as above.
-            let plain = if field.is_leaf() { unsafe { plain_leaf(field) } } else { None };
-            match plain {
-                Some((ty, plain)) => write(found + k, child, ty, plain),
-                None => {
-                    write(found + k, child, Type::Null, 0);
-                    unread = found + k + 1;
-                }
+            let is_plain =
+                field.is_leaf() && unsafe { plain_leaf(field, |ty, plain| write(found + k, child, ty, plain)) };
+            if !is_plain {
+                write(found + k, child, Type::Null, 0);
+                unread = found + k + 1;
             }
         }
         found += links.below();
@@ -163,22 +161,27 @@ fn check_children(ty: Type, child: impl Fn(usize) -> Option<Record>) -> Result<(
     }
 }
 
-/// The type of a field that has nothing below it and its [`Record::plain`], if its arrays are plain.
+/// Notes the type of a field that has nothing below it and its [`Record::plain`], if its arrays are plain; if not, `false`.
 ///
 /// # Safety
 /// `source` is valid.
+// Noted in two places: what both ways come to would be asked for how it came about.
 #[inline(always)]
-pub(super) unsafe fn plain_leaf(source: &ArrowSchema) -> Option<(Type, u8)> {
+pub(super) unsafe fn plain_leaf(source: &ArrowSchema, note: impl Fn(Type, u8)) -> bool {
     // SAFETY: the caller's contract.
-    let format = unsafe { plain_format(source) }?;
+    let Some(format) = (unsafe { plain_format(source) }) else { return false };
     // SAFETY: a producer's format is NUL-terminated.
     if let Some(letter) = unsafe { plain_letter(format) } {
-        return Some((type_of_letter(letter), plain_buffers_of_letter(letter)));
+        note(type_of_letter(letter), plain_buffers_of_letter(letter));
+        return true;
     }
     // SAFETY: as above.
-    let ty = unsafe { word(format) }?;
+    let Some(ty) = (unsafe { word(format) }) else { return false };
     let plain = ty.plain_buffers();
-    (plain != 0).then_some((ty, plain))
+    if plain != 0 {
+        note(ty, plain);
+    }
+    plain != 0
 }
 
 /// The format of a field as nearly all are: with a short name, and without metadata.

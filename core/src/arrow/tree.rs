@@ -26,7 +26,7 @@ pub(super) unsafe trait Node: Releasable + Copy {
     fn dictionary(&self) -> *mut Self;
     fn private_data(&self) -> *mut c_void;
     fn is_leaf(&self) -> bool {
-        self.n_children() == 0 && self.dictionary().is_null()
+        self.n_children() | self.dictionary().addr() as i64 == 0
     }
     fn set_below(&mut self, n_children: i64, children: *mut *mut Self, dictionary: *mut Self);
     fn set_release(&mut self, release: ReleaseFn<Self>, private_data: *mut c_void);
