@@ -303,7 +303,8 @@ end
         b = stored(format, I[0, last - 1, -1, last, typemax(I)])
         c = root(b)
         @test c[1] == Time(0) && c[2] > Time(23, 59, 58)
-        @test all(k -> refused(() -> c[k], DX.DEVX_OUT_OF_RANGE, "value is $(I[-1, last, typemax(I)][k-2])"), 3:5)
+        says(k) = "row $k of column \"x\" is $(I[-1, last, typemax(I)][k-2]), of format \"$format\": no time of day"
+        @test all(k -> refused(() -> c[k], DX.DEVX_OUT_OF_RANGE, says(k)), 3:5)
         close(b)
     end
     last = typemax(Int64) - Dates.UNIXEPOCH
@@ -311,11 +312,12 @@ end
         b = stored(format, [most, least, most + 1, typemax(Int64)])
         c = root(b)
         @test c[1] > DateTime(200_000_000) && c[2] < DateTime(-200_000_000)
-        @test all(k -> refused(() -> c[k], DX.DEVX_OUT_OF_RANGE, "DateTime"), 3:4)
+        says = ": no DateTime"
+        @test all(k -> refused(() -> c[k], DX.DEVX_OUT_OF_RANGE, "row $k of column \"x\" is ", says), 3:4)
         close(b)
     end
     b = stored("tss:", [typemin(Int64)])
-    @test refused(() -> root(b)[1], DX.DEVX_OUT_OF_RANGE, "value is $(typemin(Int64))")
+    @test refused(() -> root(b)[1], DX.DEVX_OUT_OF_RANGE, "is $(typemin(Int64)), of format \"tss:\"")
     close(b)
     @test nothing_left()
 end
