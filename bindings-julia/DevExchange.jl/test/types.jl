@@ -193,6 +193,12 @@ end
     @test DX.text(root(b), 1) == "{\"a\": 1, \"b\": \"x\\\"y\", \"c\": {\"k\": [1.5], \"m\": {\"a\": -1.50}}}"
     @test DX.text(b[:b], 2) == repr("z"^600) && DX.text(b[:a], 2) == "null"
     @test_throws BoundsError DX.text(b[:a], 3)
+    # A decimal by itself is shown as in a column.
+    for scale in (-129, -128, 0, 128, 129), x in (12, 0, -12)
+        decimals = Batch((d=[Decimal{9,scale,Int32}(x)],))
+        @test string(decimals[:d][1]) == DX.text(decimals[:d], 1)
+        close(decimals)
+    end
     shown = repr("text/plain", b)
     @test startswith(shown, "Batch of 2 rows") && occursin("\n {\"a\": 1, ", shown) && !occursin("more", shown)
     @test occursin("…", repr("text/plain", b; context=:limit => true))
