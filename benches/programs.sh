@@ -167,7 +167,7 @@ build_java() {
   fi
   rm -rf "$classes"
   mkdir -p "$classes"
-  mapfile -t sources < <(find "$DEVX_ROOT/bindings-jni/java/src/main/java" "$benches/java/src" -name '*.java')
+  mapfile -t sources < <(find "$DEVX_ROOT/bindings-jni/java/src/main/java/dev" "$benches/java/src" -name '*.java')
   if ! "$JAVAC" -encoding UTF-8 -nowarn -d "$classes" "${sources[@]}" >"$log" 2>&1; then
     is_missing java "cannot be compiled, see $log"
     is_missing java-22 "cannot be compiled, see $log"

@@ -26,6 +26,7 @@ use devexchange_core::abi::types::{
     DevxStatus as Status, DevxWake,
 };
 use devexchange_core::memory::{ReleaseQueue, Vacant};
+use devexchange_core::trace;
 
 use call::{Call, Callee, Serve};
 use gate::{Gate, Wake};
@@ -339,6 +340,12 @@ pub unsafe extern "C" fn devx_julia_let_go(kept: *mut c_void) {
             drop(unsafe { Box::from_raw(kept.cast::<Kept>()) });
         }
     });
+}
+
+/// Whether the trace is on.
+#[unsafe(no_mangle)]
+pub extern "C" fn devx_julia_trace() -> bool {
+    guard(false, trace::enabled)
 }
 
 /// Stops waking anybody, for a Julia that is about to close its event loop: when this returns, the handle is not

@@ -67,7 +67,7 @@ pub(crate) fn of<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<B
     Ok(match column.stored(row)? {
         Value::Null => py.None().into_bound(py),
         Value::Bool(value) => PyBool::new(py, value).to_owned().into_any(),
-        Value::Int(value) => integer(py, column, value).map_err(|error| beyond_python(py, column, value, error))?,
+        Value::Int(value) => integer(py, Stored { column, row, value })?,
         Value::UInt(value) => value.into_pyobject(py).map_err(PyErr::from)?.into_any(),
         Value::Float(value) => value.into_pyobject(py).map_err(PyErr::from)?.into_any(),
         Value::Decimal(value) => DECIMAL.make(py, (value.to_string(),))?,
@@ -106,40 +106,48 @@ fn fields<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<Bound<'p
 }
 
 /// An integer, or the date, time or span that it stands for.
-fn integer<'py>(py: Python<'py>, column: Column<'_>, value: i64) -> Result<Bound<'py, PyAny>> {
+fn integer<'py>(py: Python<'py>, stored: Stored<'_>) -> Result<Bound<'py, PyAny>> {
+    meaning(py, stored).map_err(|error| match error {
+        Error::Python(raised) if raised.is_instance_of::<PyOverflowError>(py) => {
+            stored.refused("Python's datetime does not reach so far")
+        }
+        other => other,
+    })
+}
+
+fn meaning<'py>(py: Python<'py>, stored: Stored<'_>) -> Result<Bound<'py, PyAny>> {
+    let Stored { column, value, .. } = stored;
     let epoch = (1970, 1, 1);
     Ok(match column.ty() {
         Type::Date32 => DATE.make(py, epoch)?.add(days(py, value)?)?,
         Type::Date64 => DATE.make(py, epoch)?.add(span(py, value, TimeUnit::Millisecond)?)?,
         Type::Time(unit) => {
-            require_of_day(column, value, unit)?;
-            DATETIME.make(py, epoch)?.add(whole_span(py, column, value, unit)?)?.call_method0("time")?
+            // Past midnight, Python would take it for a time of the next day.
+            if !(0..86_400 * of_second(unit)).contains(&value) {
+                return Err(stored.refused("no time of day"));
+            }
+            DATETIME.make(py, epoch)?.add(whole_span(py, stored, unit)?)?.call_method0("time")?
         }
-        Type::Timestamp(unit) => timestamp(py, column.field().timezone(), &whole_span(py, column, value, unit)?)?,
-        Type::Duration(unit) => whole_span(py, column, value, unit)?,
+        Type::Timestamp(unit) => timestamp(py, column.field().timezone(), &whole_span(py, stored, unit)?)?,
+        Type::Duration(unit) => whole_span(py, stored, unit)?,
         _ => value.into_pyobject(py).map_err(PyErr::from)?.into_any(),
     })
 }
 
-/// Refuses what no clock shows: past midnight, Python would take it for a time of the next day.
-fn require_of_day(column: Column<'_>, value: i64, unit: TimeUnit) -> Result<()> {
-    if (0..86_400 * of_second(unit)).contains(&value) {
-        return Ok(());
-    }
-    let (name, ty) = (column.field().name(), column.ty());
-    refuse!(DEVX_UNSUPPORTED, "column {name:?}: the value is {value}, a {ty}: Python has no such time of day")
+/// What a row of a column holds, for errors.
+#[derive(Clone, Copy)]
+struct Stored<'a> {
+    column: Column<'a>,
+    row: i64,
+    value: i64,
 }
 
-/// Says which date, time or span it is that Python cannot show.
-fn beyond_python(py: Python<'_>, column: Column<'_>, value: i64, error: Error) -> Error {
-    match error {
-        Error::Python(raised) if raised.is_instance_of::<PyOverflowError>(py) => {
-            let (name, ty) = (column.field().name(), column.ty());
-            let text =
-                format_args!("column {name:?}: the value is {value}, a {ty}: Python's datetime does not reach so far");
-            CoreError::new(DEVX_UNSUPPORTED, text).into()
-        }
-        other => other,
+impl Stored<'_> {
+    fn refused(self, why: &str) -> Error {
+        let Self { column, row, value } = self;
+        let (name, format) = (column.field().name(), column.field().format());
+        let text = format_args!("row {row} of column {name:?} is {value}, of format {format:?}: {why}");
+        CoreError::new(DEVX_UNSUPPORTED, text).into()
     }
 }
 
@@ -200,15 +208,11 @@ fn of_second(unit: TimeUnit) -> i64 {
 }
 
 /// A span that Python can say: refuses parts of a microsecond.
-fn whole_span<'py>(py: Python<'py>, column: Column<'_>, value: i64, unit: TimeUnit) -> Result<Bound<'py, PyAny>> {
-    if unit == TimeUnit::Nanosecond && value % 1000 != 0 {
-        let (name, ty) = (column.field().name(), column.ty());
-        return refuse!(
-            DEVX_UNSUPPORTED,
-            "column {name:?}: the value is {value}, a {ty}: Python's times are whole microseconds"
-        );
+fn whole_span<'py>(py: Python<'py>, stored: Stored<'_>, unit: TimeUnit) -> Result<Bound<'py, PyAny>> {
+    if unit == TimeUnit::Nanosecond && stored.value % 1000 != 0 {
+        return Err(stored.refused("Python's times are whole microseconds"));
     }
-    span(py, value, unit)
+    span(py, stored.value, unit)
 }
 
 /// So many of a unit, as days, seconds and microseconds: Python's spans reach further than 64 bits of microseconds.

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use crate::text::formatted;
 
-/// Whether the trace is on.
+/// Whether the trace is on, which is decided once in a process: the first time that somebody asks.
 pub fn enabled() -> bool {
     static ON: OnceLock<bool> = OnceLock::new();
     *ON.get_or_init(|| std::env::var_os("DEVEXCHANGE_TRACE").is_some_and(|value| is_yes(&value)))

@@ -355,7 +355,7 @@ end
 
 call_release(r::Releases) = for_each_of_all(call_release, r.functions)
 
-tracing() = !(get(ENV, "DEVEXCHANGE_TRACE", "") in ("", "0"))
+tracing() = ccall(devx_julia_trace[], Bool, ())
 
 # That a function of the user's can be called with arguments of these types, before anything is taken that it would have
 # to give back. It may be newer than the caller, as a task may be older than what it is given.

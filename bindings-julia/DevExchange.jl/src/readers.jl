@@ -107,6 +107,15 @@ struct Plain{S,F}
     decode::F
 end
 
+# Times of day and points in time, of which not every number that can be stored is one: of others `decode` gives
+# `nothing`. The texts are for errors.
+struct Times{S,F}
+    data::Ptr{S}
+    decode::F
+    name::Ptr{UInt8}
+    format::Ptr{UInt8}
+end
+
 # One bit each.
 struct Bits
     data::Ptr{UInt8}
@@ -131,6 +140,19 @@ value_type(::Binary) = Bytes
 value_type(::Nothings) = Missing
 
 @inline value(l::Plain, p, i) = l.decode(unsafe_load(l.data, p + 1))
+@inline function value(l::Times, p, i)
+    stored = unsafe_load(l.data, p + 1)
+    t = l.decode(stored)
+    t === nothing && throw(no_time(l, stored, i))
+    return t
+end
+
+@noinline function no_time(l::Times, stored, i)
+    name, format = repr(unsafe_string(l.name)), repr(unsafe_string(l.format))
+    return DevExchangeError(DEVX_OUT_OF_RANGE,
+        "row $i of column $name is $stored, of format $format: no $(called(l))")
+end
+
 @inline value(l::Bits, p, i) = bit(l.data, p)
 value(::Nothings, p, i) = missing
 
@@ -337,24 +359,24 @@ date_of_day(day) = Date(Dates.UTD(UNIX_DAY + day))
 date_of_millisecond(ms) = date_of_day(fld(ms, 86_400_000))
 
 const LAST_MILLISECOND = typemax(Int64) - Dates.UNIXEPOCH
-datetime_of_millisecond(ms) =
-    ms <= LAST_MILLISECOND ? DateTime(Dates.UTM(Dates.UNIXEPOCH + ms)) : throw(no_value(ms, "DateTime"))
-datetime_of_second(s) = typemin(Int64) ÷ 1000 <= s <= LAST_MILLISECOND ÷ 1000 ? datetime_of_millisecond(1000 * s) :
-    throw(no_value(s, "DateTime"))
+datetime_of_millisecond(ms) = ms <= LAST_MILLISECOND ? DateTime(Dates.UTM(Dates.UNIXEPOCH + ms)) : nothing
+datetime_of_second(s) =
+    typemin(Int64) ÷ 1000 <= s <= LAST_MILLISECOND ÷ 1000 ? datetime_of_millisecond(1000 * s) : nothing
 
 const NANOSECONDS_OF_DAY = 86_400_000_000_000
-time_of(n, unit) =
-    0 <= n < NANOSECONDS_OF_DAY ÷ unit ? Time(Nanosecond(n * unit)) : throw(no_value(n, "time of day"))
+time_of(n, unit) = 0 <= n < NANOSECONDS_OF_DAY ÷ unit ? Time(Nanosecond(n * unit)) : nothing
 time_of_second(n) = time_of(n, 1_000_000_000)
 time_of_millisecond(n) = time_of(n, 1_000_000)
 time_of_microsecond(n) = time_of(n, 1_000)
 time_of_nanosecond(n) = time_of(n, 1)
 
-@noinline no_value(n, what) = DevExchangeError(DEVX_OUT_OF_RANGE, "the value is $n: no $what")
+const Moments = Times{Int64,<:Union{typeof.((datetime_of_second, datetime_of_millisecond))...}}
 
 value_type(::Plain{<:Any,<:Union{typeof.((date_of_day, date_of_millisecond))...}}) = Date
-value_type(::Plain{<:Any,<:Union{typeof.((datetime_of_second, datetime_of_millisecond))...}}) = DateTime
-value_type(::Plain) = Time
+value_type(::Moments) = DateTime
+value_type(::Times) = Time
+called(::Moments) = "DateTime"
+called(::Times) = "time of day"
 
 # What is stored and how it becomes a value, by format string.
 const PLAIN_FORMATS = Dict{String,Tuple{DataType,Any}}(
@@ -362,14 +384,17 @@ const PLAIN_FORMATS = Dict{String,Tuple{DataType,Any}}(
     "i" => (Int32, identity), "I" => (UInt32, identity), "l" => (Int64, identity), "L" => (UInt64, identity),
     "e" => (Float16, identity), "f" => (Float32, identity), "g" => (Float64, identity),
     "tdD" => (Int32, date_of_day), "tdm" => (Int64, date_of_millisecond),
-    "tts" => (Int32, time_of_second), "ttm" => (Int32, time_of_millisecond),
-    "ttu" => (Int64, time_of_microsecond), "ttn" => (Int64, time_of_nanosecond),
     "tDs" => (Int64, Second), "tDm" => (Int64, Millisecond), "tDu" => (Int64, Microsecond),
     "tDn" => (Int64, Nanosecond), "tiM" => (Int32, Month), "tiD" => (DayTime, identity),
     "tin" => (MonthDayNano, identity),
-    # Of these the format goes on with a time zone.
-    "tss" => (Int64, datetime_of_second), "tsm" => (Int64, datetime_of_millisecond),
+    # The format goes on with a time zone; there is no `DateTime` of parts of a millisecond.
     "tsu" => (Int64, identity), "tsn" => (Int64, identity),
+)
+
+const TIME_FORMATS = Dict{String,Tuple{DataType,Any}}(
+    "tts" => (Int32, time_of_second), "ttm" => (Int32, time_of_millisecond),
+    "ttu" => (Int64, time_of_microsecond), "ttn" => (Int64, time_of_nanosecond),
+    "tss" => (Int64, datetime_of_second), "tsm" => (Int64, datetime_of_millisecond),
 )
 
 # A column of numbers, whose format is one letter, or `nothing` for any other. Their types are written out, so that
@@ -403,14 +428,16 @@ end
 
 function layout_of(batch::Batch, record::DevxColumn, format::String)
     plain(S, decode) = Plain{S,Core.Typeof(decode)}(Ptr{S}(buffer(record, 2)), decode)
+    times(S, decode) = Times(Ptr{S}(buffer(record, 2)), decode, record.name, record.format)
     data(O) = InData(Offsets(Ptr{O}(buffer(record, 2))), buffer(record, 3))
     spans(O) = Spans(Ptr{O}(buffer(record, 2)), Ptr{O}(buffer(record, 3)))
     offsets(O) = Offsets(Ptr{O}(buffer(record, 2)))
     if record.has_dictionary != 0
         return encoded(Ptr{PLAIN_FORMATS[format][1]}(buffer(record, 2)), dictionary(batch, record))
     end
-    stored, decode = get(PLAIN_FORMATS, startswith(format, "ts") ? SubString(format, 1, 3) : format, (Nothing, nothing))
-    decode === nothing || return plain(stored, decode)
+    kind = startswith(format, "ts") ? SubString(format, 1, 3) : format
+    haskey(PLAIN_FORMATS, kind) && return plain(PLAIN_FORMATS[kind]...)
+    haskey(TIME_FORMATS, kind) && return times(TIME_FORMATS[kind]...)
     format == "n" && return Nothings()
     format == "b" && return Bits(buffer(record, 2))
     format == "u" && return Text(data(Int32))

@@ -103,8 +103,8 @@ function Base.hash(d::Decimal{P,S}, seed::UInt) where {P,S}
     return hash(scale > 0 ? unscaled // big(10)^scale : unscaled * big(10)^-scale // big(1), seed)
 end
 
-# Zeros that would be written rather than said.
-const MOST_ZEROS = 100
+# Most zeros that are written rather than said, as by the library (`text`).
+const MOST_ZEROS = 128
 
 function Base.show(io::IO, d::Decimal{P,S}) where {P,S}
     unscaled = BigInt(d.unscaled)

@@ -55,6 +55,18 @@ end
     @test count(==('\x01'), output) == 4
     @test length(collect(eachmatch(r"^released$"m, output))) == 20
     @test occursin("devexchange: a tensor was not closed; its finalizer gave it up", output)
+    # The library decides once whether there is a trace, for both halves of it.
+    output, ended = run_julia("""
+        using DevExchange
+        forgotten() = (Tensor([1.0]); nothing)
+        for value in ("0", "1")
+            ENV["DEVEXCHANGE_TRACE"] = value
+            forgotten()
+            is_found() = (GC.gc(); drain(); outstanding() == 0)
+            timedwait(is_found, 60.0) === :ok || println("it is not found")
+        end
+        """; DEVEXCHANGE_TRACE="")
+    @test ended && output == ""
     # Releases within `atexit`, on this thread and on foreign ones: before the queue stops, and after it, when what is
     # Julia's is left to the system. Handlers run last in, first out; the queue's is made by `using`. A foreign producer
     # is told each time.

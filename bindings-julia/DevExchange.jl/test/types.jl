@@ -193,6 +193,12 @@ end
     @test DX.text(root(b), 1) == "{\"a\": 1, \"b\": \"x\\\"y\", \"c\": {\"k\": [1.5], \"m\": {\"a\": -1.50}}}"
     @test DX.text(b[:b], 2) == repr("z"^600) && DX.text(b[:a], 2) == "null"
     @test_throws BoundsError DX.text(b[:a], 3)
+    # A decimal by itself is shown as in a column.
+    for scale in (-129, -128, 0, 128, 129), x in (12, 0, -12)
+        decimals = Batch((d=[Decimal{9,scale,Int32}(x)],))
+        @test string(decimals[:d][1]) == DX.text(decimals[:d], 1)
+        close(decimals)
+    end
     shown = repr("text/plain", b)
     @test startswith(shown, "Batch of 2 rows") && occursin("\n {\"a\": 1, ", shown) && !occursin("more", shown)
     @test occursin("…", repr("text/plain", b; context=:limit => true))
@@ -303,7 +309,8 @@ end
         b = stored(format, I[0, last - 1, -1, last, typemax(I)])
         c = root(b)
         @test c[1] == Time(0) && c[2] > Time(23, 59, 58)
-        @test all(k -> refused(() -> c[k], DX.DEVX_OUT_OF_RANGE, "value is $(I[-1, last, typemax(I)][k-2])"), 3:5)
+        says(k) = "row $k of column \"x\" is $(I[-1, last, typemax(I)][k-2]), of format \"$format\": no time of day"
+        @test all(k -> refused(() -> c[k], DX.DEVX_OUT_OF_RANGE, says(k)), 3:5)
         close(b)
     end
     last = typemax(Int64) - Dates.UNIXEPOCH
@@ -311,11 +318,12 @@ end
         b = stored(format, [most, least, most + 1, typemax(Int64)])
         c = root(b)
         @test c[1] > DateTime(200_000_000) && c[2] < DateTime(-200_000_000)
-        @test all(k -> refused(() -> c[k], DX.DEVX_OUT_OF_RANGE, "DateTime"), 3:4)
+        says = ": no DateTime"
+        @test all(k -> refused(() -> c[k], DX.DEVX_OUT_OF_RANGE, "row $k of column \"x\" is ", says), 3:4)
         close(b)
     end
     b = stored("tss:", [typemin(Int64)])
-    @test refused(() -> root(b)[1], DX.DEVX_OUT_OF_RANGE, "value is $(typemin(Int64))")
+    @test refused(() -> root(b)[1], DX.DEVX_OUT_OF_RANGE, "is $(typemin(Int64)), of format \"tss:\"")
     close(b)
     @test nothing_left()
 end

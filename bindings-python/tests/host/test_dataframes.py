@@ -140,7 +140,7 @@ def test_type_of_duckdb_and_back(name):
         values = batch[name].to_pylist()
     except Refused as error:
         # Years and a time of day that Python does not have, and nanoseconds.
-        assert re.search(r"the value is -?\d+.*Python", str(error))
+        assert re.search(r"row \d+ of column \"\w*\" is -?\d+, of format", str(error))
     else:
         assert repr(values).replace("Interval(", "MonthDayNano(") == repr(seen.column(0).to_pylist())
     if name not in COMES_BACK_OTHERWISE:

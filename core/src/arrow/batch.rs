@@ -19,7 +19,7 @@ use crate::abi::types::DevxBatchInfo;
 use crate::device::Device;
 use crate::error::{Error, Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
-use crate::memory::{Foreign, InOrder, Owner, Slab, TailSize, fill_in, repeated};
+use crate::memory::{Foreign, InOrder, Owner, Slab, TailSize, fill_in, held_by_bindings, repeated};
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::copy::Copied;
 use crate::runtime::cuda::reaper::Held;
@@ -479,35 +479,13 @@ impl Batch {
         unsafe { std::slice::from_raw_parts(array.buffers, array.n_buffers as usize) }
     }
 
-    /// The address of the batch, which keeps this reference: how a binding holds one.
-    pub fn into_raw(self) -> *mut c_void {
-        self.0.into_raw()
-    }
-
     /// An owner that keeps the batch alive.
     pub(crate) fn into_owner(self) -> Owner {
         Owner::of_slab(self.0)
     }
-
-    /// Takes a reference back.
-    ///
-    /// # Safety
-    /// `raw` is from [`Batch::into_raw`] and is taken back once.
-    pub unsafe fn from_raw(raw: *mut c_void) -> Self {
-        // SAFETY: the caller's contract.
-        Self(unsafe { Slab::from_raw(raw) })
-    }
-
-    /// Looks at a batch that a binding holds.
-    ///
-    /// # Safety
-    /// `raw` is from [`Batch::into_raw`] and not taken back as long as the result is used. While `produced_on` is called of the
-    /// result, no other borrow of `raw` is used, and nothing that one has lent (its [`Ready`]).
-    pub unsafe fn borrow_raw<'a>(raw: *mut c_void) -> Borrowed<'a, Self> {
-        // SAFETY: the reference is not dropped, so it stays the holder's.
-        Borrowed::new(unsafe { Self::from_raw(raw) })
-    }
 }
+
+held_by_bindings!(Batch, "batch", produced_on);
 
 impl Borrowed<'_, Batch> {
     /// See [`Batch::produced_on`].

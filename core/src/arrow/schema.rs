@@ -1,6 +1,6 @@
 //! What the arrays of a batch are: a tree of fields, parsed once and shared.
 
-use core::ffi::{c_char, c_void};
+use core::ffi::c_char;
 use std::ffi::CStr;
 use std::fmt;
 
@@ -14,8 +14,7 @@ use crate::abi::arrow_data::{ARROW_FLAG_NULLABLE, ArrowSchema};
 use crate::abi::types::DevxField;
 use crate::error::{Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
-use crate::memory::{Foreign, Slab, TailSize, fill_in, vector};
-use crate::tensor::Borrowed;
+use crate::memory::{Foreign, Slab, TailSize, fill_in, held_by_bindings, vector};
 
 /// Key of the metadata pair that names an extension type.
 pub const EXTENSION_NAME: &[u8] = b"ARROW:extension:name";
@@ -346,30 +345,9 @@ impl Schema {
     pub(super) fn is(&self, other: &Self) -> bool {
         self.0.as_raw() == other.0.as_raw()
     }
-
-    /// The address of the schema, which keeps this reference: how a binding holds one.
-    pub fn into_raw(self) -> *mut c_void {
-        self.0.into_raw()
-    }
-
-    /// Takes a reference back.
-    ///
-    /// # Safety
-    /// `raw` is from [`Schema::into_raw`] and is taken back once.
-    pub unsafe fn from_raw(raw: *mut c_void) -> Self {
-        // SAFETY: the caller's contract.
-        Self(unsafe { Slab::from_raw(raw) })
-    }
-
-    /// Looks at a schema that a binding holds.
-    ///
-    /// # Safety
-    /// `raw` is from [`Schema::into_raw`] and not taken back as long as the result is used.
-    pub unsafe fn borrow_raw<'a>(raw: *mut c_void) -> Borrowed<'a, Self> {
-        // SAFETY: the reference is not dropped, so it stays the holder's.
-        Borrowed::new(unsafe { Self::from_raw(raw) })
-    }
 }
+
+held_by_bindings!(Schema, "schema");
 
 impl fmt::Debug for Schema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

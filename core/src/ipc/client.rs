@@ -32,7 +32,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct Client(Slab<Connection>);
 
-crate::ipc::held_by_bindings!(Client of Connection);
+crate::memory::held_by_bindings!(Client, "client");
 
 #[derive(Debug)]
 struct Connection {

@@ -35,37 +35,6 @@
 //! # Ok::<(), devexchange_core::Error>(())
 //! ```
 
-/// How a binding holds a counted reference: by its address.
-macro_rules! held_by_bindings {
-    ($Name:ident of $Inner:ty) => {
-        impl $Name {
-            /// The address of this, which keeps this reference: how a binding holds one.
-            pub fn into_raw(self) -> *mut core::ffi::c_void {
-                self.0.into_raw()
-            }
-
-            /// Takes a reference back.
-            ///
-            /// # Safety
-            /// `raw` is from `into_raw` of the same type and is taken back once.
-            pub unsafe fn from_raw(raw: *mut core::ffi::c_void) -> Self {
-                // SAFETY: the caller's contract.
-                Self(unsafe { crate::memory::Slab::<$Inner>::from_raw(raw) })
-            }
-
-            /// Looks at what a binding holds.
-            ///
-            /// # Safety
-            /// `raw` is from `into_raw` of the same type and not taken back as long as the result is used.
-            pub unsafe fn borrow_raw<'a>(raw: *mut core::ffi::c_void) -> crate::tensor::Borrowed<'a, Self> {
-                // SAFETY: the reference is not dropped, so it stays the holder's.
-                crate::tensor::Borrowed::new(unsafe { Self::from_raw(raw) })
-            }
-        }
-    };
-}
-use held_by_bindings;
-
 mod changes;
 mod client;
 mod credentials;

@@ -32,7 +32,7 @@ const AT_END: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Server(Slab<Offering>);
 
-crate::ipc::held_by_bindings!(Server of Offering);
+crate::memory::held_by_bindings!(Server, "server");
 
 #[derive(Debug)]
 struct Offering {

@@ -28,12 +28,12 @@ use crate::device::{Device, DeviceType};
 use crate::dtype::DType;
 use crate::error::{Result, refuse};
 use crate::layout;
-use crate::memory::{Owner, Slab, TailSize, Vacant, boxed};
+use crate::memory::{Owner, Slab, TailSize, Vacant, boxed, held_by_bindings};
 use crate::order::Ready;
 use crate::runtime::cuda::ipc::{self, How};
 use crate::runtime::cuda::{Allocation, RawStream, Stream, info};
 use crate::runtime::{self, Memory};
-use crate::tensor::{Borrowed, Flags, Tensor, TensorDesc};
+use crate::tensor::{Flags, Tensor, TensorDesc};
 
 /// The version of the interface.
 pub const VERSION: u32 = 1;
@@ -287,30 +287,9 @@ impl Shared {
         }
         Ok(allocated)
     }
-
-    /// The address of the manager, which keeps this reference: how a binding holds one.
-    pub fn into_raw(self) -> *mut c_void {
-        self.0.into_raw()
-    }
-
-    /// Takes a reference back.
-    ///
-    /// # Safety
-    /// `raw` is from [`Shared::into_raw`] and is taken back once.
-    pub unsafe fn from_raw(raw: *mut c_void) -> Self {
-        // SAFETY: the caller's contract.
-        Self(unsafe { Slab::from_raw(raw) })
-    }
-
-    /// Looks at a manager that a binding holds.
-    ///
-    /// # Safety
-    /// `raw` is from [`Shared::into_raw`] and not taken back as long as the result is used.
-    pub unsafe fn borrow_raw<'a>(raw: *mut c_void) -> Borrowed<'a, Self> {
-        // SAFETY: the reference is not dropped, so it stays the holder's.
-        Borrowed::new(unsafe { Self::from_raw(raw) })
-    }
 }
+
+held_by_bindings!(Shared, "manager");
 
 impl Deref for Shared {
     type Target = dyn Manager;

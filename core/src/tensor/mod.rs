@@ -17,7 +17,7 @@ use crate::device::{Device, DeviceType};
 use crate::dtype::{DType, Element};
 use crate::error::{Refused, Result, refuse};
 use crate::layout::{self, Layout};
-use crate::memory::{Owner, Room, Slab, TailSize, entry, set_entry};
+use crate::memory::{Owner, Room, Slab, TailSize, entry, held_by_bindings, set_entry};
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::{Stream, pointer};
 
@@ -412,34 +412,9 @@ impl Tensor {
     pub(crate) fn as_raw(&self) -> *mut c_void {
         self.0.as_raw()
     }
-
-    /// The address of the tensor, which keeps this reference: how a binding holds one.
-    #[inline]
-    pub fn into_raw(self) -> *mut c_void {
-        self.0.into_raw()
-    }
-
-    /// Takes a reference back.
-    ///
-    /// # Safety
-    /// `raw` is from [`Tensor::into_raw`] and is taken back once.
-    #[inline]
-    pub unsafe fn from_raw(raw: *mut c_void) -> Self {
-        // SAFETY: the caller's contract.
-        Self(unsafe { Slab::from_raw(raw) })
-    }
-
-    /// Looks at a tensor that a binding holds.
-    ///
-    /// # Safety
-    /// `raw` is from [`Tensor::into_raw`] and not taken back as long as the result is used. While `produced_on` is called of the
-    /// result, no other borrow of `raw` is used, and nothing that one has lent (its [`Ready`]).
-    #[inline]
-    pub unsafe fn borrow_raw<'a>(raw: *mut c_void) -> Borrowed<'a, Self> {
-        // SAFETY: the reference is not dropped, so it stays the holder's.
-        Borrowed::new(unsafe { Self::from_raw(raw) })
-    }
 }
+
+held_by_bindings!(Tensor, "tensor", produced_on);
 
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

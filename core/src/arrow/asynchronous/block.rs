@@ -1,12 +1,11 @@
 //! Metadata blocks that come with something else than a schema: copies, one block of memory each.
 
-use core::ffi::{c_char, c_void};
+use core::ffi::c_char;
 use std::fmt;
 
 use crate::arrow::metadata::{self, Metadata};
 use crate::error::Result;
-use crate::memory::{Slab, TailSize};
-use crate::tensor::Borrowed;
+use crate::memory::{Slab, TailSize, held_by_bindings};
 
 /// A metadata block of a stream, a batch or an error. Cloning shares it.
 #[derive(Clone)]
@@ -72,30 +71,9 @@ impl MetadataBlock {
         let checked = unsafe { Metadata::check(self.as_bytes().as_ptr().cast()) };
         checked.into_iter().flat_map(|(pairs, _)| pairs)
     }
-
-    /// The address of the block, which keeps this reference: how a binding holds one.
-    pub fn into_raw(self) -> *mut c_void {
-        self.0.into_raw()
-    }
-
-    /// Takes a reference back.
-    ///
-    /// # Safety
-    /// `raw` is from [`MetadataBlock::into_raw`] and is taken back once.
-    pub unsafe fn from_raw(raw: *mut c_void) -> Self {
-        // SAFETY: the caller's contract.
-        Self(unsafe { Slab::from_raw(raw) })
-    }
-
-    /// Looks at a block that a binding holds.
-    ///
-    /// # Safety
-    /// `raw` is from [`MetadataBlock::into_raw`] and not taken back as long as the result is used.
-    pub unsafe fn borrow_raw<'a>(raw: *mut c_void) -> Borrowed<'a, Self> {
-        // SAFETY: the reference is not dropped, so it stays the holder's.
-        Borrowed::new(unsafe { Self::from_raw(raw) })
-    }
 }
+
+held_by_bindings!(MetadataBlock, "block");
 
 impl PartialEq for MetadataBlock {
     fn eq(&self, other: &Self) -> bool {

@@ -1,6 +1,5 @@
 //! The consumer of an asynchronous stream.
 
-use core::ffi::c_void;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,8 +14,7 @@ use crate::abi::types::DEVX_INVALID_ARGUMENT;
 use crate::arrow::{Batch, Schema};
 use crate::device::DeviceType;
 use crate::error::{Error, Result, refuse};
-use crate::memory::Slab;
-use crate::tensor::Borrowed;
+use crate::memory::{Slab, held_by_bindings};
 
 /// How a reader asks for batches, and what it reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -158,30 +156,9 @@ impl AsyncReader {
     pub fn producer_error(&self) -> Option<(i32, Option<MetadataBlock>)> {
         self.0.header().producer_error.get().cloned()
     }
-
-    /// The address of the reader: how a binding holds one.
-    pub fn into_raw(self) -> *mut c_void {
-        std::mem::ManuallyDrop::new(self).0.as_raw()
-    }
-
-    /// Takes a reader back.
-    ///
-    /// # Safety
-    /// `raw` is from [`AsyncReader::into_raw`] and is taken back once.
-    pub unsafe fn from_raw(raw: *mut c_void) -> Self {
-        // SAFETY: the caller's contract.
-        Self(unsafe { Slab::from_raw(raw) })
-    }
-
-    /// Looks at a reader that a binding holds.
-    ///
-    /// # Safety
-    /// `raw` is from [`AsyncReader::into_raw`] and not taken back as long as the result is used.
-    pub unsafe fn borrow_raw<'a>(raw: *mut c_void) -> Borrowed<'a, Self> {
-        // SAFETY: the reader is not dropped, so it stays the holder's.
-        Borrowed::new(unsafe { Self::from_raw(raw) })
-    }
 }
+
+held_by_bindings!(AsyncReader, "reader");
 
 /// What a step of the state gave, with the data of its task.
 fn taken(shared: &Shared, next: Next<Arrival>) -> Option<Result<Received>> {

@@ -1,6 +1,6 @@
 //! The producer of an asynchronous stream.
 
-use core::ffi::{c_char, c_void};
+use core::ffi::c_char;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -20,8 +20,7 @@ use crate::arrow::{Batch, Schema, metadata, release_schema};
 use crate::device::DeviceType;
 use crate::error::{Error, Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
-use crate::memory::{Slab, TailSize};
-use crate::tensor::Borrowed;
+use crate::memory::{Slab, TailSize, held_by_bindings};
 use crate::text::{c_string, formatted};
 
 type Handler = ArrowAsyncDeviceStreamHandler;
@@ -229,30 +228,9 @@ impl AsyncWriter {
         stream.settle_alone();
         act(stream).and(stream.settle())
     }
-
-    /// The address of the writer: how a binding holds one.
-    pub fn into_raw(self) -> *mut c_void {
-        std::mem::ManuallyDrop::new(self).0.as_raw()
-    }
-
-    /// Takes a writer back.
-    ///
-    /// # Safety
-    /// `raw` is from [`AsyncWriter::into_raw`] and is taken back once.
-    pub unsafe fn from_raw(raw: *mut c_void) -> Self {
-        // SAFETY: the caller's contract.
-        Self(unsafe { Slab::from_raw(raw) })
-    }
-
-    /// Looks at a writer that a binding holds.
-    ///
-    /// # Safety
-    /// `raw` is from [`AsyncWriter::into_raw`] and not taken back as long as the result is used.
-    pub unsafe fn borrow_raw<'a>(raw: *mut c_void) -> Borrowed<'a, Self> {
-        // SAFETY: the writer is not dropped, so it stays the holder's.
-        Borrowed::new(unsafe { Self::from_raw(raw) })
-    }
 }
+
+held_by_bindings!(AsyncWriter, "writer");
 
 /// The state for those who wait; `None` if the handler has to be told something first.
 fn look(writing: &mut Writing) -> Poll<Option<Result<()>>> {

@@ -8,7 +8,6 @@ mod export;
 mod import;
 mod interface;
 
-use core::ffi::c_void;
 use std::fmt;
 use std::iter::FusedIterator;
 
@@ -18,8 +17,7 @@ use super::batch::Batch;
 use super::schema::Schema;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, caught, refuse};
-use crate::memory::{Slab, TailSize, Vacant};
-use crate::tensor::Borrowed;
+use crate::memory::{Slab, TailSize, Vacant, held_by_bindings};
 
 /// A stream of batches. Cloning shares it: what one clone pulls, the others do not get.
 ///
@@ -137,30 +135,9 @@ impl BatchStream {
     pub fn device_type(&self) -> DeviceType {
         self.0.header().device_type
     }
-
-    /// The address of the stream, which keeps this reference: how a binding holds one.
-    pub fn into_raw(self) -> *mut c_void {
-        self.0.into_raw()
-    }
-
-    /// Takes a reference back.
-    ///
-    /// # Safety
-    /// `raw` is from [`BatchStream::into_raw`] and is taken back once.
-    pub unsafe fn from_raw(raw: *mut c_void) -> Self {
-        // SAFETY: the caller's contract.
-        Self(unsafe { Slab::from_raw(raw) })
-    }
-
-    /// Looks at a stream that a binding holds.
-    ///
-    /// # Safety
-    /// `raw` is from [`BatchStream::into_raw`] and not taken back as long as the result is used.
-    pub unsafe fn borrow_raw<'a>(raw: *mut c_void) -> Borrowed<'a, Self> {
-        // SAFETY: the reference is not dropped, so it stays the holder's.
-        Borrowed::new(unsafe { Self::from_raw(raw) })
-    }
 }
+
+held_by_bindings!(BatchStream, "stream");
 
 impl fmt::Debug for BatchStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -16,6 +16,7 @@ import java.util.function.IntFunction;
  * released when the last reference and the last export are gone. Any thread may use a batch; close it when it is not
  * needed any more. Its data is not to be changed.
  */
+@SuppressWarnings("exports") // What is held is for this package only.
 public final class Batch extends Held<BatchTable> implements AutoCloseable {
     private final Fields fields;
     private final Map<String, String> metadata;

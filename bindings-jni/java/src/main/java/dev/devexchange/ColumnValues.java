@@ -220,7 +220,7 @@ abstract class ColumnValues extends ColumnNesting {
      */
     public LocalDate getDate(long row) {
         return read("Column.getDate", row, (column, at) ->
-                Times.date(column.integer(Layout.Meaning.DATE, at, "a date"), column.layout().parameter()));
+                Times.date(column, at, column.integer(Layout.Meaning.DATE, at, "a date")));
     }
 
     /**
@@ -233,7 +233,7 @@ abstract class ColumnValues extends ColumnNesting {
      */
     public LocalTime getTime(long row) {
         return read("Column.getTime", row, (column, at) ->
-                Times.time(column.integer(Layout.Meaning.TIME, at, "a time of day"), column.layout().parameter()));
+                Times.time(column, at, column.integer(Layout.Meaning.TIME, at, "a time of day")));
     }
 
     /**
@@ -246,7 +246,7 @@ abstract class ColumnValues extends ColumnNesting {
      */
     public Instant getInstant(long row) {
         return read("Column.getInstant", row, (column, at) ->
-                Times.instant(column.timestamp(at, true), column.layout().parameter()));
+                Times.instant(column, at, column.timestamp(at, true)));
     }
 
     /**
@@ -260,7 +260,7 @@ abstract class ColumnValues extends ColumnNesting {
      */
     public ZonedDateTime getZonedDateTime(long row) {
         return read("Column.getZonedDateTime", row, (column, at) ->
-                Times.zoned(column.timestamp(at, true), column.layout().parameter(), column.is().timeZone()));
+                Times.zoned(column, at, column.timestamp(at, true)));
     }
 
     /**
@@ -273,7 +273,7 @@ abstract class ColumnValues extends ColumnNesting {
      */
     public LocalDateTime getDateTime(long row) {
         return read("Column.getDateTime", row, (column, at) ->
-                Times.dateTime(column.timestamp(at, false), column.layout().parameter()));
+                Times.dateTime(column, at, column.timestamp(at, false)));
     }
 
     /**
@@ -286,7 +286,7 @@ abstract class ColumnValues extends ColumnNesting {
      */
     public Duration getDuration(long row) {
         return read("Column.getDuration", row, (column, at) ->
-                Times.duration(column.integer(Layout.Meaning.DURATION, at, "a duration"), column.layout().parameter()));
+                Times.duration(column, column.integer(Layout.Meaning.DURATION, at, "a duration")));
     }
 
     /**

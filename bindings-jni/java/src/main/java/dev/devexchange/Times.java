@@ -11,41 +11,50 @@ import java.time.ZoneOffset;
 import java.time.ZonedDateTime;
 import java.util.function.Supplier;
 
-/** Numbers of some unit of time as the classes of {@code java.time}. */
+/**
+ * Numbers of the unit of time that a column has, as the classes of {@code java.time}. Whoever uses this is inside the
+ * batch; the row that the number was read from is for errors.
+ */
 final class Times {
     private static final long NANOS_OF_SECOND = 1_000_000_000;
     private static final long NANOS_OF_DAY = 86_400 * NANOS_OF_SECOND;
+    private static final String TIMESTAMP = "timestamp of java.time";
 
     private Times() {}
 
     /** The day that a number of units since 1970-01-01 is in. */
-    static LocalDate date(long value, long nanosOfUnit) {
-        return inRange(value, "date", () -> LocalDate.ofEpochDay(Math.floorDiv(value, NANOS_OF_DAY / nanosOfUnit)));
+    static LocalDate date(ColumnRows column, long row, long value) {
+        long ofDay = NANOS_OF_DAY / nanosOfUnit(column);
+        return inRange(
+                column, row, value, "date of java.time", () -> LocalDate.ofEpochDay(Math.floorDiv(value, ofDay)));
     }
 
-    static LocalTime time(long value, long nanosOfUnit) {
+    static LocalTime time(ColumnRows column, long row, long value) {
+        long nanosOfUnit = nanosOfUnit(column);
         if (value < 0 || value >= NANOS_OF_DAY / nanosOfUnit) {
-            throw outOfRange(value, "time of day");
+            throw outOfRange(column, row, value, "time of day");
         }
         return LocalTime.ofNanoOfDay(value * nanosOfUnit);
     }
 
     /** The point in time so many units after 1970-01-01 00:00 UTC. */
-    static Instant instant(long value, long nanosOfUnit) {
+    static Instant instant(ColumnRows column, long row, long value) {
+        long nanosOfUnit = nanosOfUnit(column);
         long ofSecond = NANOS_OF_SECOND / nanosOfUnit;
-        return inRange(value, "timestamp", () -> Instant.ofEpochSecond(
+        return inRange(column, row, value, TIMESTAMP, () -> Instant.ofEpochSecond(
                 Math.floorDiv(value, ofSecond), Math.floorMod(value, ofSecond) * nanosOfUnit));
     }
 
     /** As {@link #instant}, on a clock whose zone nobody named. */
-    static LocalDateTime dateTime(long value, long nanosOfUnit) {
-        Instant instant = instant(value, nanosOfUnit);
-        return inRange(value, "timestamp", () -> LocalDateTime.ofInstant(instant, ZoneOffset.UTC));
+    static LocalDateTime dateTime(ColumnRows column, long row, long value) {
+        Instant instant = instant(column, row, value);
+        return inRange(column, row, value, TIMESTAMP, () -> LocalDateTime.ofInstant(instant, ZoneOffset.UTC));
     }
 
-    /** As {@link #instant}, as clocks in a zone show it. */
-    static ZonedDateTime zoned(long value, long nanosOfUnit, String zone) {
-        Instant instant = instant(value, nanosOfUnit);
+    /** As {@link #instant}, as clocks in the column's zone show it. */
+    static ZonedDateTime zoned(ColumnRows column, long row, long value) {
+        Instant instant = instant(column, row, value);
+        String zone = column.is().timeZone();
         ZoneId known;
         try {
             known = ZoneId.of(zone);
@@ -53,24 +62,32 @@ final class Times {
             throw new DevExchangeException(
                     Status.UNSUPPORTED, "the time zone is \"" + zone + "\", which java.time does not know");
         }
-        return inRange(value, "timestamp", () -> instant.atZone(known));
+        return inRange(column, row, value, TIMESTAMP, () -> instant.atZone(known));
     }
 
-    static Duration duration(long value, long nanosOfUnit) {
+    /** Every number is one. */
+    static Duration duration(ColumnRows column, long value) {
+        long nanosOfUnit = nanosOfUnit(column);
         long ofSecond = NANOS_OF_SECOND / nanosOfUnit;
         return Duration.ofSeconds(Math.floorDiv(value, ofSecond), Math.floorMod(value, ofSecond) * nanosOfUnit);
     }
 
-    private static <T> T inRange(long value, String what, Supplier<T> make) {
+    private static long nanosOfUnit(ColumnRows column) {
+        return column.layout().parameter();
+    }
+
+    private static <T> T inRange(ColumnRows column, long row, long value, String what, Supplier<T> make) {
         try {
             return make.get();
         } catch (DateTimeException e) {
-            throw outOfRange(value, what);
+            throw outOfRange(column, row, value, what);
         }
     }
 
-    private static DevExchangeException outOfRange(long value, String what) {
+    private static DevExchangeException outOfRange(ColumnRows column, long row, long value, String what) {
         return new DevExchangeException(
-                Status.OUT_OF_RANGE, "the value is " + value + ": no " + what + " of java.time");
+                Status.OUT_OF_RANGE,
+                "row " + row + " of column \"" + column.is().name() + "\" is " + value + ", of format \""
+                        + column.is().format() + "\": no " + what);
     }
 }

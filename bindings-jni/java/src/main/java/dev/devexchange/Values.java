@@ -31,11 +31,11 @@ final class Values {
     private static Object fixed(Layout layout, Column column, long row) {
         return switch (layout.meaning()) {
             case PLAIN -> layout.element() == null ? column.bytes(row) : number(layout.element(), column, row);
-            case DATE -> Times.date(column.integer(row), layout.parameter());
-            case TIME -> Times.time(column.integer(row), layout.parameter());
-            case TIMESTAMP -> column.hasZone() ? Times.instant(column.integer(row), layout.parameter())
-                    : Times.dateTime(column.integer(row), layout.parameter());
-            case DURATION -> Times.duration(column.integer(row), layout.parameter());
+            case DATE -> Times.date(column, row, column.integer(row));
+            case TIME -> Times.time(column, row, column.integer(row));
+            case TIMESTAMP -> column.hasZone() ? Times.instant(column, row, column.integer(row))
+                    : Times.dateTime(column, row, column.integer(row));
+            case DURATION -> Times.duration(column, column.integer(row));
             case MONTHS, DAY_TIME, MONTH_DAY_NANO -> column.interval(row);
             case DECIMAL -> column.decimal(row);
         };

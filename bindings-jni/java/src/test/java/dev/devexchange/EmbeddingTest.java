@@ -4,7 +4,6 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import java.io.File;
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -25,13 +24,7 @@ class EmbeddingTest {
             throws IOException, InterruptedException {
         Path program = Cc.embedding("embedding.c", directory);
         String path = String.join(File.pathSeparator, Jvm.place(DevExchange.class), Jvm.place(Inside.class));
-        Process process =
-                new ProcessBuilder(program.toString(), path).redirectErrorStream(true).start();
-        process.getOutputStream().close();
-        Jvm.killLater(process);
-        String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-        assertEquals(EXPECTED, output);
-        assertEquals(0, process.waitFor());
+        assertEquals(new Jvm.End(0, EXPECTED), Jvm.end(new ProcessBuilder(program.toString(), path)));
     }
 
     /** What the C program calls. */

@@ -72,7 +72,12 @@ final class Jvm {
 
     static End run(List<String> options, Map<String, String> environment, Class<?> main, String... arguments)
             throws IOException, InterruptedException {
-        Process process = begin(options, environment, main, arguments);
+        return end(begin(options, environment, main, arguments));
+    }
+
+    /** Runs any program, which is told nothing, to its end. */
+    static End end(ProcessBuilder builder) throws IOException, InterruptedException {
+        Process process = builder.redirectErrorStream(true).start();
         process.getOutputStream().close();
         killLater(process);
         String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
@@ -80,24 +85,25 @@ final class Jvm {
     }
 
     static Peer start(List<String> options, Class<?> main, String... arguments) throws IOException {
-        return new Peer(begin(options, Map.of(), main, arguments));
+        return new Peer(begin(options, Map.of(), main, arguments).redirectErrorStream(true).start());
     }
 
-    private static Process begin(
-            List<String> options, Map<String, String> environment, Class<?> main, String... arguments)
-            throws IOException {
-        List<String> command = new ArrayList<>();
-        command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
-        if (Runtime.version().feature() >= 22) {
-            command.add("--enable-native-access=ALL-UNNAMED");
-        }
+    /** How to start the JVM at a place that is one of this version, in which a module may use native code. */
+    static List<String> command(Path home, String module) {
+        String java = home.resolve("bin").resolve("java").toString();
+        return Runtime.version().feature() >= 22 ? List.of(java, "--enable-native-access=" + module) : List.of(java);
+    }
+
+    private static ProcessBuilder begin(
+            List<String> options, Map<String, String> environment, Class<?> main, String... arguments) {
+        List<String> command = new ArrayList<>(command(Path.of(System.getProperty("java.home")), "ALL-UNNAMED"));
         command.addAll(options);
         command.addAll(List.of("-cp", place(DevExchange.class) + File.pathSeparator + place(main)));
         command.add(main.getName());
         command.addAll(List.of(arguments));
-        ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);
+        ProcessBuilder builder = new ProcessBuilder(command);
         builder.environment().putAll(environment);
-        return builder.start();
+        return builder;
     }
 
     /** No JVM outlives this one's patience. */

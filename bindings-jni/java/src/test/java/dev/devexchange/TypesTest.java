@@ -128,7 +128,8 @@ class TypesTest {
         values(() -> fixed("ttn", 2, null, Direct.longs(1, 60_000_000_000L)), LocalTime.ofNanoOfDay(1),
                 LocalTime.of(0, 1));
         through(fixed("tts", 3, null, Direct.ints(86_400, -1, 7)), column -> {
-            refused(Status.OUT_OF_RANGE, () -> column.getTime(0), "86400", "time of day");
+            refused(Status.OUT_OF_RANGE, () -> column.getTime(0),
+                    "row 0 of column \"c\" is 86400, of format \"tts\": no time of day");
             refused(Status.OUT_OF_RANGE, () -> column.getTime(1), "-1");
             assertEquals(LocalTime.of(0, 0, 7), column.getTime(2));
             assertEquals(86_400, column.getInt(0));
@@ -137,7 +138,7 @@ class TypesTest {
         });
         through(fixed("ttn", 2, null, Direct.longs(Long.MAX_VALUE, 86_400_000_000_000L)), column -> {
             refused(Status.OUT_OF_RANGE, () -> column.getTime(0), "9223372036854775807");
-            refused(Status.OUT_OF_RANGE, () -> column.getTime(1), "the value is 86400000000000: no time of day");
+            refused(Status.OUT_OF_RANGE, () -> column.getTime(1), "row 1 of column \"c\" is 86400000000000, of");
         });
     }
 
@@ -160,7 +161,9 @@ class TypesTest {
                     assertEquals(Instant.EPOCH.atZone(ZoneId.of("Europe/Berlin")), column.getZonedDateTime(0));
                     assertEquals(1, column.getZonedDateTime(0).getHour());
                     refused(Status.MISMATCH, () -> column.getDateTime(0), "without a time zone");
-                    refused(Status.OUT_OF_RANGE, () -> column.getInstant(1), "9223372036854775807", "timestamp");
+                    refused(Status.OUT_OF_RANGE, () -> column.getInstant(1),
+                            "row 1 of column \"c\" is 9223372036854775807, of format \"tss:Europe/Berlin\"",
+                            "no timestamp");
                     refused(Status.OUT_OF_RANGE, () -> column.getObject(1), "9223372036854775807");
                     assertEquals("9223372036854775807", column.asText(1));
                 });

@@ -1,0 +1,46 @@
+//! How a binding holds a counted reference: by its address.
+
+/// Gives a type that is a reference to a slab, and nothing else, `into_raw`, `from_raw` and `borrow_raw`. The noun is for
+/// the documentation, and so is that a borrow may change it.
+macro_rules! held_by_bindings {
+    ($Name:ident, $noun:literal, produced_on) => {
+        $crate::memory::held_by_bindings!(
+            $Name,
+            $noun,
+            "While `produced_on` is called of the result, no other borrow of `raw` is used, and nothing that one has lent \
+             (its [`Ready`])."
+        );
+    };
+    ($Name:ident, $noun:literal $(, $also:literal)?) => {
+        impl $Name {
+            #[doc = concat!("The address of the ", $noun, ", which keeps this reference: how a binding holds one.")]
+            #[inline]
+            pub fn into_raw(self) -> *mut core::ffi::c_void {
+                // Its own `drop`, if it has one, is for who gives it up.
+                core::mem::ManuallyDrop::new(self).0.as_raw()
+            }
+
+            /// Takes a reference back.
+            ///
+            /// # Safety
+            /// `raw` is from `into_raw` of this type and is taken back once.
+            #[inline]
+            pub unsafe fn from_raw(raw: *mut core::ffi::c_void) -> Self {
+                // SAFETY: the caller's contract.
+                Self(unsafe { $crate::memory::Slab::from_raw(raw) })
+            }
+
+            #[doc = concat!("Looks at a ", $noun, " that a binding holds.")]
+            ///
+            /// # Safety
+            /// `raw` is from `into_raw` of this type and not taken back as long as the result is used.
+            $(#[doc = $also])?
+            #[inline]
+            pub unsafe fn borrow_raw<'a>(raw: *mut core::ffi::c_void) -> $crate::tensor::Borrowed<'a, Self> {
+                // SAFETY: the reference is not dropped, so it stays the holder's.
+                $crate::tensor::Borrowed::new(unsafe { Self::from_raw(raw) })
+            }
+        }
+    };
+}
+pub(crate) use held_by_bindings;

@@ -1,0 +1,65 @@
+//! What waits while cleanup is deferred, and what does not.
+
+use devexchange_core::manager::{Deferred, Driver, HostFlags, Manager, Request};
+use devexchange_core::{DType, Tensor};
+use devexchange_tests::foreign::CUDA0;
+use devexchange_tests::sim::{self, Session};
+
+use super::{N, each};
+
+/// While cleanup is deferred nothing is given back to the driver; then all of it.
+#[test]
+fn cleanup_is_deferred() {
+    let session = Session::new();
+    if sim::skipped("what is live is seen in the simulated driver only") {
+        return;
+    }
+    session.each(5, || {
+        let manager = Driver::new().expect("a manager");
+        let before = sim::stat("live_device");
+        {
+            let _outer = Deferred::new(&manager);
+            let inner = Deferred::new(&manager);
+            drop(manager.allocate(&Request::device(0, N)).expect("allocated"));
+            drop(inner);
+            drop(manager.allocate(&Request::device(0, N)).expect("allocated"));
+            sim::settle();
+            assert_eq!(sim::stat("live_device"), before + 2);
+            assert_eq!(manager.statistics().bytes, 0);
+        }
+        sim::settle();
+        assert_eq!(sim::stat("live_device"), before);
+    });
+}
+
+/// What belongs to a stream goes back on it while it is there, whatever is deferred.
+#[test]
+fn memory_of_a_stream_is_not_deferred() {
+    let session = Session::new();
+    each(&session, 5, |name, manager| {
+        let stream = sim::stream();
+        let deferred = Deferred::new(&**manager);
+        let tensor =
+            Tensor::allocate_with(&**manager, CUDA0, DType::UINT8, &[N as i64], Some(sim::on(stream))).expect(name);
+        tensor.used_on(sim::on(stream)).expect("noted");
+        drop(tensor);
+        sim::settle();
+        sim::synchronize(stream);
+        sim::destroy(stream);
+        drop(deferred);
+    });
+}
+
+/// Host memory is its owner's again as soon as nobody wants it pinned, who may free it or pin it again.
+#[test]
+fn pinning_is_not_deferred() {
+    let session = Session::new();
+    each(&session, 5, |name, manager| {
+        let mut mine = vec![0_u8; N].into_boxed_slice();
+        let _deferred = Deferred::new(&**manager);
+        for _ in 0..2 {
+            // SAFETY: the box outlives the owner.
+            drop(unsafe { manager.pin(0, mine.as_mut_ptr().cast(), N, HostFlags::default()) }.expect(name));
+        }
+    });
+}

@@ -1,0 +1,82 @@
+//! A reset gives back everything, once; of a device that is reset without one, what is left counts as lost.
+
+use devexchange_core::manager::{Driver, Manager, Request};
+use devexchange_core::runtime::cuda::{kept_events, reaper};
+use devexchange_core::{DType, DeviceType, Tensor};
+use devexchange_tests::cu_ok;
+use devexchange_tests::foreign::CUDA0;
+use devexchange_tests::sim::{self, Session};
+
+use super::{N, each};
+
+/// A reset gives back what is still in use; its owners have nothing to do any more, and nothing is given back twice.
+#[test]
+fn reset_gives_everything_back_once() {
+    let session = Session::new();
+    each(&session, 5, |name, manager| {
+        unsafe { manager.reset(0) }.expect("before anything");
+        let kept: Vec<_> = (0..4).map(|_| manager.allocate(&Request::device(0, N)).expect(name)).collect();
+        unsafe { manager.reset(0) }.expect("in use");
+        sim::settle();
+        assert_eq!(manager.statistics().bytes, 0);
+        let after = manager.allocate(&Request::device(0, N)).expect("usable again");
+        drop(kept);
+        assert_eq!(manager.statistics().allocations, 1);
+        drop(after);
+    });
+}
+
+/// When a reset returns, the driver has everything back, also what was given up before: the device itself may be reset.
+#[test]
+fn a_reset_is_done_when_it_returns() {
+    let session = Session::new();
+    if sim::skipped("what is live is seen in the simulated driver only") {
+        return;
+    }
+    session.each(5, || {
+        let manager = Driver::new().expect("a manager");
+        let before = (sim::stat("live_device"), sim::stat("live_host"));
+        let held = manager.allocate(&Request::device(0, N)).expect("allocated");
+        drop(manager.allocate(&Request::device(0, N)).expect("allocated"));
+        drop(manager.allocate(&Request::of(DeviceType::CUDA_HOST, 0, N)).expect("allocated"));
+        let tensor = Tensor::allocate_with(&manager, CUDA0, DType::UINT8, &[8], None).expect("allocated");
+        tensor.used_on(sim::on(1)).expect("noted");
+        drop(tensor);
+        sim::settle();
+        let kept = kept_events();
+        assert!(kept > 0, "there is one for the next time");
+        unsafe { manager.reset(0) }.expect("reset");
+        assert_eq!((sim::stat("live_device"), sim::stat("live_host")), before);
+        assert!(kept_events() < kept, "they would end with the context");
+        drop(held);
+    });
+}
+
+/// The reset of a device takes memory with it. Who has not told the manager before gives back what the driver does not know.
+#[test]
+fn memory_that_a_device_was_reset_under_counts_as_lost() {
+    let _session = Session::new();
+    if !sim::is_child() {
+        if sim::skipped("a real driver may not survive it") {
+            return;
+        }
+        let output = sim::child("reset::memory_that_a_device_was_reset_under_counts_as_lost", &[]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let manager = Driver::new().expect("a manager");
+    let lost = |is_told: bool| {
+        let held = manager.allocate(&Request::device(0, N)).expect("allocated");
+        if is_told {
+            unsafe { manager.reset(0) }.expect("reset");
+        }
+        cu_ok!("cuDevicePrimaryCtxReset_v2", 0);
+        let before = reaper::leaked();
+        drop(held);
+        sim::settle();
+        reaper::leaked() - before
+    };
+    assert_eq!((lost(true), lost(false)), (0, 1));
+    // The driver has something to say about the latter.
+    unsafe { libc::_exit(0) }
+}
