@@ -240,10 +240,13 @@ function lay!(nodes, name, path, v, ::Type{S}) where {S<:AbstractVector}
     return Field(name, eltype(offsets) === Int32 ? "+l" : "+L"; nullable=Missing <: eltype(v), children=[item])
 end
 
-function lay!(nodes, name, path, v, ::Type{S}) where {L,E,S<:NTuple{L,E}}
+function lay!(nodes, name, path, v, ::Type{S}) where {L,S<:NTuple{L,Any}}
+    # Not a parameter of the method, which none but a concrete type would be.
+    E = fieldtype(S, 1)
+    S === NTuple{L,E} || throw(no_format(S, path))
     nulls, bits = validity(v)
     push!(nodes, Node(length(v), (bits,); null_count=nulls))
-    item = if E <: Plainly && is_memory(v, S)
+    item = if E <: Plainly && isconcretetype(E) && is_memory(v, S)
         push!(nodes, Node(L * length(v), (nothing, v); null_count=0))
         Field("item", format_of(E, path); nullable=false)
     else
