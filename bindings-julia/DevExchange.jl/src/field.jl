@@ -15,7 +15,8 @@ order of the dictionary has a meaning) and `keys_sorted` (within each row of a m
 [`list_field`](@ref), [`struct_field`](@ref), [`map_field`](@ref), [`union_field`](@ref), [`run_end_field`](@ref) and
 [`extension`](@ref).
 
-A field is plain Julia data and owns nothing.
+A field is plain Julia data and owns nothing. Two are equal if all of that is, in whatever order the keys of the metadata
+come. Of a key that repeats the last value counts.
 """
 struct Field
     name::String
@@ -52,7 +53,9 @@ Field(name::AbstractString, ::Type{T}; keywords...) where {T} = typed_field(name
 typed_field(name, path, ::Type{T}; keywords...) where {T} = Field(name, format_of(nonmissing(T), path);
     nullable=Missing <: T, children=fields_below(nonmissing(T), path), keywords...)
 
-Base.:(==)(a::Field, b::Field) = all(f -> getfield(a, f) == getfield(b, f), fieldnames(Field))
+Base.:(==)(a::Field, b::Field) = all(f -> compared(a, f) == compared(b, f), fieldnames(Field))
+# The values of one key stay in their order.
+compared(f::Field, part) = part === :metadata ? sort(f.metadata; by=first, alg=MergeSort) : getfield(f, part)
 Base.hash(f::Field, seed::UInt) = hash(f.name, hash(f.format, seed))
 
 function Base.show(io::IO, f::Field)
@@ -175,7 +178,7 @@ extension_metadata(x) = metadata_value(x, EXTENSION_METADATA)
 
 function metadata_value(x, key)
     pairs = metadata(x)
-    k = findfirst(pair -> first(pair) == key, pairs)
+    k = findlast(pair -> first(pair) == key, pairs)
     return k === nothing ? nothing : last(pairs[k])
 end
 

@@ -44,6 +44,14 @@ using Logging
     @test extension_name(point) == "test.point" && extension_metadata(point) == "{}" && extension_name(u) === nothing
     @test extension(point, "other").metadata ==
         ["ARROW:extension:name" => "other", "ARROW:extension:metadata" => "", "k" => "v"]
+    # The order of keys means nothing, that of the values of one key does: the last one counts.
+    told(pairs...) = Field("x", "i"; metadata=pairs)
+    @test told("a" => "1", "b" => "2") == told("b" => "2", "a" => "1") != told("b" => "1", "a" => "2")
+    @test hash(told("a" => "1", "b" => "2")) == hash(told("b" => "2", "a" => "1")) && told("a" => "1") != told()
+    @test told("a" => "1", "b" => "", "a" => "2") == told("b" => "", "a" => "1", "a" => "2") !=
+        told("b" => "", "a" => "2", "a" => "1")
+    key = "ARROW:extension:name"
+    @test extension_name(told(key => "test.line", key => "test.point")) == "test.point"
     @test DX.ordered(days) && DX.nullable(days) && !DX.keys_sorted(days) && DX.flags(days) == 64 | 2 | 1
     @test DX.keys_sorted(sorted) && !DX.nullable(sorted) && !DX.nullable(sorted.children[1].children[1])
     for (status, part, format, children) in ((DX.DEVX_INVALID_CHILDREN, "int64", "+m", [Field("e", Int)]),
