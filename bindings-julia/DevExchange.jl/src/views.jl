@@ -107,7 +107,8 @@ end
 Base.:(==)(a::Row, b::Row) = getfield(a, :names) == getfield(b, :names) && all(((x, y),) -> x == y, zip(a, b))
 Base.isequal(a::Row, b::Row) =
     getfield(a, :names) == getfield(b, :names) && all(((x, y),) -> isequal(x, y), zip(a, b))
-Base.hash(r::Row, seed::UInt) = hash(values(r), hash(getfield(r, :names), seed))
+# One value after the other: the hash of a vector compares them, and not all that a row may have can be compared.
+Base.hash(r::Row, seed::UInt) = foldl((h, x) -> hash(x, h), r; init=hash(getfield(r, :names), seed))
 
 function Base.show(io::IO, r::Row)
     print(io, "Row(")

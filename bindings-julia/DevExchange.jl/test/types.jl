@@ -242,6 +242,10 @@ innermost(x) = x isa NamedTuple ? innermost(x.x) : x isa AbstractVector ? innerm
     @test ismissing(r.c1) && r[:c2] == "b" && r[4] == "b" && keys(r) == keys(b) && length(collect(r)) == 1000
     @test isequal(r, root(b)[2]) && !isequal(r, root(b)[1]) && hash(r) == hash(root(b)[2]) && r.c1000 == last(values(r))
     @test startswith(repr(r), "Row(c1 = missing, c2 = \"b\", ") && :c7 in propertynames(r)
+    # Times that cannot be compared with each other.
+    mixed = Batch(["c$k" => (isodd(k) ? [Time(k % 24)] : [DateTime(k)]) for k in 1:40])
+    @test hash(root(mixed)[1]) == hash(root(mixed)[1]) != hash(r)
+    close(mixed)
     @test_throws KeyError r.nope
     @test_throws BoundsError r[1001]
     close(b)
