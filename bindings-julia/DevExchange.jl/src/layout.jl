@@ -254,7 +254,7 @@ function lay!(nodes, name, path, v, ::Type{S}) where {L,S<:NTuple{L,Any}}
         none = ntuple(_ -> missing, L)
         values = Union{E,(nulls == 0 ? Union{} : Missing)}[]
         foreach(x -> append!(values, coalesce(x, none)), v)
-        lay!(nodes, "item", "$path.item", values)
+        as_said(lay!(nodes, "item", "$path.item", values), E)
     end
     return Field(name, "+w:$L"; nullable=Missing <: eltype(v), children=[item])
 end
@@ -266,7 +266,8 @@ function lay!(nodes, name, path, v, ::Type{S}) where {names,S<:NamedTuple{names}
     push!(nodes, Node(length(v), (bits,); null_count=nulls))
     children = map(names) do child
         T = Union{fieldtype(S, child),(nulls == 0 ? Union{} : Missing)}
-        lay!(nodes, string(child), "$path.$child", T[ismissing(x) ? missing : x[child] for x in v])
+        field = lay!(nodes, string(child), "$path.$child", T[ismissing(x) ? missing : x[child] for x in v])
+        as_said(field, fieldtype(S, child))
     end
     return Field(name, "+s"; nullable=Missing <: eltype(v), children=collect(Field, children))
 end

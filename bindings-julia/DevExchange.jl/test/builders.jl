@@ -20,9 +20,11 @@ using Logging
     @test refused(() -> type_ids(Field("x", "l")), DX.DEVX_MISMATCH, "\"l\"")
     r = run_end_field("r", String; ends=Int16)
     @test r.format == "+r" && r.children[1] == Field("run_ends", "s"; nullable=false) && r.children[2].format == "u"
-    # The type of a vector's elements says the same as its column.
-    for (name, v) in COLUMNS
-        v isa Union{DictionaryVector,RunEndVector} && continue
+    # The type of a vector's elements says the same as its column, whatever is missing in it.
+    of_types = [column for column in COLUMNS if !(last(column) isa Union{DictionaryVector,RunEndVector})]
+    for (name, v) in [of_types; [name => nulls(v) for (name, v) in of_types]; [name => nulls(v)[1:2] for (name, v) in of_types];
+            "tuples of unions" => Union{Missing,NTuple{2,Union{Int,String}}}[(1, "a"), missing];
+            "structs of structs" => Union{Missing,NamedTuple{(:a,),Tuple{NamedTuple{(:b,),Tuple{Union{Int,Date}}}}}}[(a=(b=1,),), missing]]
         b = Batch((x=v,))
         s = schema(b)
         ok = DX.fields(s) == [Field("x", eltype(v))]
@@ -30,6 +32,8 @@ using Logging
         @test ok
         foreach(close, (s, b))
     end
+    # Several kinds of texts are one type.
+    @test Field("x", Union{String,SubString{String}}) == Field("x", String; nullable=false)
     # All of it through the structs.
     point = extension(Field("p", "w:16"; metadata=("k" => "v",)), "test.point", "{}")
     days = Field("d", "c"; ordered=true, flags=64, dictionary=Field("", "vu"))
