@@ -107,7 +107,7 @@ soak: ## four languages in one process, random exchanges, memory measured (MINUT
 test-soak: ## the same for a few seconds, in host and in simulated device memory
 	@scripts/test.sh soak
 
-test-pairs: ## C, Java, Julia and Python share memory with each other, each in a process of its own
+test-pairs: ## C, Java, Julia, Python and Rust share memory with each other, each in a process of its own
 	@scripts/test.sh pairs
 
 test-numba: ## Numba's own tests on our memory managers, in both of its generations, on the simulated driver

@@ -3,9 +3,12 @@
 # (`make soak`, tests/soak/soak.py):
 #
 #   scripts/soak.sh [--seconds 60] [--seed N] [--processes 2] [--threads 3]
+#   scripts/soak.sh arrays [--seed N] [--arrays N] [--julia N]
 #
-# In host memory, or with SIMCUDA=1 in device memory of the simulated CUDA driver. Wants what `make build` makes, the
-# wheel, the jar, a JDK, Julia and a C compiler. Ends with a line of figures for each process, and one for all.
+# The second form is for random arrays of PyArrow in Java and Julia (tests/soak/arrays.py).
+#
+# In host memory, or, for the first form with SIMCUDA=1, in device memory of the simulated CUDA driver. Wants what `make build`
+# makes, the wheel, the jar, a JDK, Julia and a C compiler. Ends with a line of figures for each process, and one for all.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -24,7 +27,8 @@ prepare() {
   mkdir -p "$out/classes"
   "$CC" -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -O2 -fPIC -shared -I"$DEVX_ROOT/bindings-c/include" \
     "$here/soak.c" -o "$out/libsoak.so" -L"$DEVX_LIBDIR" -ldevexchange -Wl,-rpath,"$DEVX_LIBDIR"
-  "$JAVAC" -encoding UTF-8 --release 17 -Xlint:all,-options -Werror -cp "$(devx_find_jar)" -d "$out/classes" "$here/Soak.java"
+  "$JAVAC" -encoding UTF-8 --release 17 -Xlint:all,-options -Werror -cp "$(devx_find_jar)" -d "$out/classes" \
+    "$here/Soak.java" "$here/Arrays.java"
 }
 
 # Julia's own words on where it is; loads the package once, so that it is compiled before several processes want it.
@@ -37,7 +41,7 @@ ask_julia() {
 }
 
 main() {
-  local device=host answers
+  local device=host program=soak answers
   export SOAK_JULIA_PACKAGE=$DEVX_ROOT/bindings-julia/DevExchange.jl
   prepare
   mapfile -t answers < <(ask_julia)
@@ -50,7 +54,13 @@ main() {
     LD_LIBRARY_PATH='' "$DEVX_ROOT/tests/simcuda/driver/place.sh" "$out/simcuda" 13000
     export LD_LIBRARY_PATH=$out/simcuda:$LD_LIBRARY_PATH SIMCUDA_FATAL=exit SIMCUDA_MODE=${SIMCUDA_MODE:-lazy}
   fi
-  exec "$python" "$here/soak.py" --device "$device" "$@"
+  if [ "${1:-}" = arrays ]; then
+    program=arrays
+    shift
+  else
+    set -- --device "$device" "$@"
+  fi
+  exec "$python" "$here/$program.py" "$@"
 }
 
 main "$@"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# C, Java, Julia and Python share memory with each other, each in a process of its own (tests/pairs/pairs.py): in host memory,
-# and with device memory of the simulated CUDA driver. Wants what `make build` makes, the wheel, the jar, a JDK and Julia.
+# C, Java, Julia, Python and Rust share memory with each other, each in a process of its own (tests/pairs/pairs.py): in host
+# memory, and with device memory of the simulated CUDA driver. Wants what `make build` makes, the wheel, the jar, a JDK and
+# Julia.
 #
 # Prints, last, `counts: N passed, N failed, N skipped`.
 set -euo pipefail
@@ -20,6 +21,7 @@ prepare() {
     ln -sf "$DEVX_LIB_C" "$out/$DEVX_SONAME" &&
     "$CC" -std=c11 -Wall -Wextra -Werror -O1 -I"$DEVX_ROOT/bindings-c/include" "$here/peer.c" -o "$out/peer" \
       -L"$DEVX_LIBDIR" -ldevexchange -Wl,-rpath,"$out" &&
+    "$CARGO" build --quiet --locked -p devexchange-tests --bin pairs-peer &&
     devx_make_jar &&
     "$JAVAC" -encoding UTF-8 --release 17 -Xlint:all,-options -Werror -cp "$(devx_find_jar)" -d "$out/classes" \
       "$here/Peer.java" &&
@@ -28,7 +30,7 @@ prepare() {
 
 pairs() { # host|cuda
   DEVEXCHANGE_LIBRARY_DIR=$DEVX_LIBDIR PYTHONDONTWRITEBYTECODE=1 "$python" "$here/pairs.py" "$1" \
-    "$out/peer" \
+    "$out/peer" "$DEVX_TARGET/debug/pairs-peer" \
     "$python $here/peer.py" \
     "$JULIA --startup-file=no --project=$julia_package $here/peer.jl" \
     "$JAVA -Xcheck:jni -cp $(devx_find_jar):$out/classes Peer"
@@ -39,7 +41,7 @@ pairs_cuda() {
 }
 
 if check "the wheel is built" "$DEVX_ROOT/scripts/build-python.sh" && check "pairs: the programs are built" prepare; then
-  check "pairs: C, Java, Julia and Python share host memory, each with each" pairs host || true
-  check "pairs: C, Java, Julia and Python share device memory, each with each other" pairs_cuda || true
+  check "pairs: C, Java, Julia, Python and Rust share host memory, each with each" pairs host || true
+  check "pairs: C, Java, Julia, Python and Rust share device memory, each with each other" pairs_cuda || true
 fi
 report_counts

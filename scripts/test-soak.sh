@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The soak (scripts/soak.sh) for a few seconds, in host memory and in that of the simulated CUDA driver. So short a run
-# says whether values, refusals, releases and ledgers are right, but nothing of memory.
+# says whether values, refusals, releases and ledgers are right, but nothing of memory. And random arrays of PyArrow.
 #
 # Prints, last, `counts: N passed, N failed, N skipped`.
 set -euo pipefail
@@ -15,5 +15,6 @@ soak_cuda() { SIMCUDA=1 soak; }
 if check "the wheel is built" "$DEVX_ROOT/scripts/build-python.sh"; then
   check "soak: C, Java, Julia and Python in one process, host memory" soak || true
   check "soak: C, Java, Julia and Python in one process, device memory" soak_cuda || true
+  check "soak: random arrays of PyArrow in Java and Julia" "$DEVX_ROOT/scripts/soak.sh" arrays || true
 fi
 report_counts

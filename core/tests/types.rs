@@ -325,9 +325,12 @@ fn extension_types_and_flags() {
     let point = plain().metadata(EXTENSION_NAME, "geo.point").metadata(EXTENSION_METADATA, "{}").flags(7);
     // SAFETY: there are no values.
     let build = |array: ArrayBuilder| unsafe { array.build(Device::CPU) }.map_err(|refused| refused.error).unwrap();
-    let (point, plain) = (build(point), build(plain()));
+    let twice = ["geo.line", "geo.point"].into_iter().fold(plain(), |array, name| array.metadata(EXTENSION_NAME, name));
+    let (point, plain, twice) = (build(point), build(plain()), build(twice));
     assert_eq!(point.schema().root().extension(), Some((&b"geo.point"[..], &b"{}"[..])));
     assert_eq!((point.schema().root().flags(), plain.schema().root().extension()), (7, None));
+    // Of a key that repeats, the last value counts.
+    assert_eq!(twice.schema().root().extension(), Some((&b"geo.point"[..], &b""[..])));
 }
 
 fn counted(count: &Arc<AtomicUsize>) -> Owner {

@@ -1,8 +1,8 @@
-"""Memory shared by processes of four languages: each offers the same, each imports it from each, all see the same.
+"""Memory shared by processes of five languages: each offers the same, each imports it from each, all see the same.
 
     pairs.py host|cuda COMMAND...
 
-A command starts the program of a language (peer.c, Peer.java, peer.jl, peer.py). Its further arguments are the address
+A command starts the program of a language (peer.c, Peer.java, peer.jl, peer.py, peer.rs). Its further arguments are the address
 that it offers at and, with `cuda`, that word. It says "ready", and answers each of these lines with one:
 
     import ADDRESS    imports everything from there, and holds it: what it sees, as text

@@ -21,6 +21,7 @@ import numpy
 import pyarrow
 
 import devexchange
+import embedded
 from devexchange import BatchStream, RecordBatch, Tensor, from_arrow, from_dlpack
 
 PROTOCOLS = ["DLPack", "DLPack legacy", "CUDA array", "Arrow array", "Arrow device array", "Arrow stream",
@@ -136,32 +137,11 @@ class Julia(Native):
     def __init__(self, library, bindir, package, program):
         self.jobs = queue.SimpleQueue()
         self.thread = threading.get_ident()
-        runtime = ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
-        runtime.jl_eval_string.restype = runtime.jl_exception_occurred.restype = ctypes.c_void_p
-        runtime.jl_unbox_voidpointer.restype = ctypes.c_void_p
-        runtime.jl_unbox_voidpointer.argtypes = runtime.jl_typeof_str.argtypes = [ctypes.c_void_p]
-        runtime.jl_typeof_str.restype = ctypes.c_char_p
-        self.runtime = runtime
-        # The name before Julia 1.6, then the one since.
-        old = getattr(runtime, "jl_init_with_image__threading", None)
-        (old or runtime.jl_init_with_image)(bindir.encode(), None)
-        self.eval(f'pushfirst!(LOAD_PATH, raw"{package}"); include(raw"{program}"); nothing')
-        count = 6
-        pointers = [runtime.jl_unbox_voidpointer(self.eval(f"Soak.FUNCTIONS[{k + 1}]")) for k in range(count)]
-        signatures = [*SIGNATURES, (), (_POINTER,)]
-        functions = [
-            ctypes.CFUNCTYPE(_INT, *signature)(pointer) for signature, pointer in zip(signatures, pointers, strict=True)
-        ]
+        self.julia = embedded.Julia(library, bindir, package, program)
+        signatures = [(_INT, *signature) for signature in (*SIGNATURES, (), (_POINTER,))]
+        functions = self.julia.functions("Soak.FUNCTIONS", signatures)
         super().__init__(*functions[:4])
         self._yield, self._settle = functions[4:]
-
-    def eval(self, source):
-        value = self.runtime.jl_eval_string(source.encode())
-        if thrown := self.runtime.jl_exception_occurred():
-            kind = self.runtime.jl_typeof_str(thrown).decode()
-            self.runtime.jl_eval_string(b"showerror(stderr, ccall(:jl_exception_occurred, Any, ())); println(stderr)")
-            raise RuntimeError(f"Julia threw a {kind}: {source}")
-        return value
 
     def run(self, function, *arguments):
         if threading.get_ident() == self.thread:
@@ -193,7 +173,7 @@ class Julia(Native):
         return outstanding.value
 
     def close(self):
-        self.runtime.jl_atexit_hook(0)
+        self.julia.close()
 
 
 class Java:

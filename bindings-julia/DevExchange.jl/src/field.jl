@@ -15,7 +15,8 @@ order of the dictionary has a meaning) and `keys_sorted` (within each row of a m
 [`list_field`](@ref), [`struct_field`](@ref), [`map_field`](@ref), [`union_field`](@ref), [`run_end_field`](@ref) and
 [`extension`](@ref).
 
-A field is plain Julia data and owns nothing.
+A field is plain Julia data and owns nothing. Two are equal if all of that is, in whatever order the keys of the metadata
+come. Of a key that repeats the last value counts.
 """
 struct Field
     name::String
@@ -49,10 +50,16 @@ text_pair(other) = throw(no_texts(other))
 Field(name::AbstractString, ::Type{T}; keywords...) where {T} = typed_field(name, name, T; keywords...)
 
 # `path` is where the field is, for refusals.
-typed_field(name, path, ::Type{T}; keywords...) where {T} = Field(name, format_of(nonmissing(T), path);
-    nullable=Missing <: T, children=fields_below(nonmissing(T), path), keywords...)
+function typed_field(name, path, ::Type{T}; keywords...) where {T}
+    children = fields_below(nonmissing(T), path)
+    # A union has no nulls of its own: what is missing is so in the first child.
+    is_union(nonmissing(T)) && Missing <: T && (children[1] = with_nulls(children[1], true))
+    return Field(name, format_of(nonmissing(T), path); nullable=Missing <: T, children=children, keywords...)
+end
 
-Base.:(==)(a::Field, b::Field) = all(f -> getfield(a, f) == getfield(b, f), fieldnames(Field))
+Base.:(==)(a::Field, b::Field) = all(f -> compared(a, f) == compared(b, f), fieldnames(Field))
+# The values of one key stay in their order.
+compared(f::Field, part) = part === :metadata ? sort(f.metadata; by=first, alg=MergeSort) : getfield(f, part)
 Base.hash(f::Field, seed::UInt) = hash(f.name, hash(f.format, seed))
 
 function Base.show(io::IO, f::Field)
@@ -64,7 +71,7 @@ end
 
 # The fields below one of this element type.
 fields_below(::Type{T}, path) where {T} =
-    T isa Union ? Field[field_below(k - 1, path, S) for (k, S) in enumerate(Base.uniontypes(T))] : Field[]
+    is_union(T) ? Field[field_below(k - 1, path, S) for (k, S) in enumerate(Base.uniontypes(T))] : Field[]
 fields_below(::Type{<:AbstractVector{UInt8}}, path) = Field[]
 fields_below(::Type{<:AbstractVector{E}}, path) where {E} = [field_below("item", path, E)]
 fields_below(::Type{NTuple{L,E}}, path) where {L,E} = [field_below("item", path, E)]
@@ -80,11 +87,20 @@ field_below(name, path, T::Type) = typed_field(string(name), "$path.$name", T)
 named(name, f::Field) = f
 named(name, T::Type) = Field(name, T)
 
-# Keys are there, and so are the entries.
-function entries_field(key::Field, value::Field)
-    key = Field(key.name, key.format, key.flags & ~DEVX_FIELD_NULLABLE, key.metadata, key.children, key.dictionary)
-    return Field("entries", "+s"; nullable=false, children=[key, value])
+# The same field that may have nulls, or has none.
+with_nulls(f::Field, nullable::Bool) = Field(f.name, f.format, f.flags & ~DEVX_FIELD_NULLABLE | DEVX_FIELD_NULLABLE * nullable,
+    f.metadata, f.children, f.dictionary)
+
+# The field of values of type `T`, which were laid out as missing where what they are part of is: the same for all data.
+function as_said(f::Field, ::Type{T}) where {T}
+    Missing <: T && return f
+    is_union(T) && (f.children[1] = with_nulls(f.children[1], false))
+    return with_nulls(f, false)
 end
+
+# Keys are there, and so are the entries.
+entries_field(key::Field, value::Field) =
+    Field("entries", "+s"; nullable=false, children=[with_nulls(key, false), value])
 
 """
     list_field(name, item; size=nothing, large=false, view=false, ...) -> Field
@@ -175,7 +191,7 @@ extension_metadata(x) = metadata_value(x, EXTENSION_METADATA)
 
 function metadata_value(x, key)
     pairs = metadata(x)
-    k = findfirst(pair -> first(pair) == key, pairs)
+    k = findlast(pair -> first(pair) == key, pairs)
     return k === nothing ? nothing : last(pairs[k])
 end
 

@@ -240,10 +240,13 @@ function lay!(nodes, name, path, v, ::Type{S}) where {S<:AbstractVector}
     return Field(name, eltype(offsets) === Int32 ? "+l" : "+L"; nullable=Missing <: eltype(v), children=[item])
 end
 
-function lay!(nodes, name, path, v, ::Type{S}) where {L,E,S<:NTuple{L,E}}
+function lay!(nodes, name, path, v, ::Type{S}) where {L,S<:NTuple{L,Any}}
+    # Not a parameter of the method, which none but a concrete type would be.
+    E = fieldtype(S, 1)
+    S === NTuple{L,E} || throw(no_format(S, path))
     nulls, bits = validity(v)
     push!(nodes, Node(length(v), (bits,); null_count=nulls))
-    item = if E <: Plainly && is_memory(v, S)
+    item = if E <: Plainly && isconcretetype(E) && is_memory(v, S)
         push!(nodes, Node(L * length(v), (nothing, v); null_count=0))
         Field("item", format_of(E, path); nullable=false)
     else
@@ -251,7 +254,7 @@ function lay!(nodes, name, path, v, ::Type{S}) where {L,E,S<:NTuple{L,E}}
         none = ntuple(_ -> missing, L)
         values = Union{E,(nulls == 0 ? Union{} : Missing)}[]
         foreach(x -> append!(values, coalesce(x, none)), v)
-        lay!(nodes, "item", "$path.item", values)
+        as_said(lay!(nodes, "item", "$path.item", values), E)
     end
     return Field(name, "+w:$L"; nullable=Missing <: eltype(v), children=[item])
 end
@@ -263,7 +266,8 @@ function lay!(nodes, name, path, v, ::Type{S}) where {names,S<:NamedTuple{names}
     push!(nodes, Node(length(v), (bits,); null_count=nulls))
     children = map(names) do child
         T = Union{fieldtype(S, child),(nulls == 0 ? Union{} : Missing)}
-        lay!(nodes, string(child), "$path.$child", T[ismissing(x) ? missing : x[child] for x in v])
+        field = lay!(nodes, string(child), "$path.$child", T[ismissing(x) ? missing : x[child] for x in v])
+        as_said(field, fieldtype(S, child))
     end
     return Field(name, "+s"; nullable=Missing <: eltype(v), children=collect(Field, children))
 end

@@ -39,9 +39,9 @@ Base.String(b::Bytes) = GC.@preserve b isempty(b) ? "" : unsafe_string(pointer(b
     Entries{K,V} <: AbstractDict{K,V}
 
 A row of a map: keys and values in the memory of a [`Batch`](@ref), as a dictionary that is read only and keeps the
-batch from being finalized. Entries come in the order of the producer's. `entries[key]` looks at one after the other and
-takes the first with this key, as Arrow does not keep keys from repeating; `Dict(entries)` is for many of them. Use it
-before the batch is closed.
+batch from being finalized. Entries come in the order of the producer's. Arrow does not keep keys from repeating: the last
+value of a key counts. `entries[key]` looks at one after the other; `Dict(entries)` is for many of them. Use it before the
+batch is closed.
 """
 struct Entries{K,V,KC,VC} <: AbstractDict{K,V}
     keys::KC
@@ -55,7 +55,7 @@ function Base.iterate(e::Entries{K,V}, i=1) where {K,V}
 end
 
 function Base.get(e::Entries, key, default)
-    i = findfirst(isequal(key), e.keys)
+    i = findlast(isequal(key), e.keys)
     return i === nothing ? default : e.values[i]
 end
 
@@ -107,7 +107,8 @@ end
 Base.:(==)(a::Row, b::Row) = getfield(a, :names) == getfield(b, :names) && all(((x, y),) -> x == y, zip(a, b))
 Base.isequal(a::Row, b::Row) =
     getfield(a, :names) == getfield(b, :names) && all(((x, y),) -> isequal(x, y), zip(a, b))
-Base.hash(r::Row, seed::UInt) = hash(values(r), hash(getfield(r, :names), seed))
+# One value after the other: the hash of a vector compares them, and not all that a row may have can be compared.
+Base.hash(r::Row, seed::UInt) = foldl((h, x) -> hash(x, h), r; init=hash(getfield(r, :names), seed))
 
 function Base.show(io::IO, r::Row)
     print(io, "Row(")

@@ -29,6 +29,8 @@ const COLUMNS = Pair{String,AbstractVector}[
     "list of texts" => [words[1:k] for k in 0:6];
     "fixed-size list" => [(k, 2k, 3k) for k in 1.0:7.0];
     "fixed-size list of texts" => [(w, w) for w in words];
+    "fixed-size list of nulls" => NTuple{2,Union{Int,Missing}}[(k, iseven(k) ? k : missing) for k in 1:7];
+    "fixed-size list of unions" => NTuple{1,Union{Int,Float32}}[(iseven(k) ? k : k + 0.5f0,) for k in 1:7];
     "list of lists" => [[collect(1:j) for j in 1:k] for k in 0:6];
     "struct of lists" => [(l=collect(1:k), f=(k, k + 1)) for k in 0:6];
     "decimal 32" => Decimal{9,2,Int32}.(Int32[0, 1, -1, 150, -99999, 7, 8]);
@@ -59,7 +61,7 @@ const FORMATS = Dict("number Int8" => "c", "number UInt8" => "C", "number Int16"
     "utf8" => "u", "substring" => "u", "binary" => "z", "date" => "tdD", "timestamp" => "tsm:", "time" => "ttn",
     "duration s" => "tDs", "duration ms" => "tDm", "duration us" => "tDu", "duration ns" => "tDn", "dictionary" => "c",
     "struct" => "+s", "list" => "+l", "list of texts" => "+l", "fixed-size list" => "+w:3",
-    "fixed-size list of texts" => "+w:2", "list of lists" => "+l", "struct of lists" => "+s",
+    "fixed-size list of texts" => "+w:2", "fixed-size list of nulls" => "+w:2", "fixed-size list of unions" => "+w:1", "list of lists" => "+l", "struct of lists" => "+s",
     "decimal 32" => "d:9,2,32", "decimal 64" => "d:18,-2,64", "decimal 128" => "d:38,10", "decimal 256" => "d:76,3,256",
     "interval months" => "tiM", "interval day-time" => "tiD", "interval month-day-nano" => "tin", "map" => "+m",
     "map of lists" => "+m", "union" => "+ud:0,1,2", "union of numbers" => "+ud:0,1,2",

@@ -20,9 +20,11 @@ using Logging
     @test refused(() -> type_ids(Field("x", "l")), DX.DEVX_MISMATCH, "\"l\"")
     r = run_end_field("r", String; ends=Int16)
     @test r.format == "+r" && r.children[1] == Field("run_ends", "s"; nullable=false) && r.children[2].format == "u"
-    # The type of a vector's elements says the same as its column.
-    for (name, v) in COLUMNS
-        v isa Union{DictionaryVector,RunEndVector} && continue
+    # The type of a vector's elements says the same as its column, whatever is missing in it.
+    of_types = [column for column in COLUMNS if !(last(column) isa Union{DictionaryVector,RunEndVector})]
+    for (name, v) in [of_types; [name => nulls(v) for (name, v) in of_types]; [name => nulls(v)[1:2] for (name, v) in of_types];
+            "tuples of unions" => Union{Missing,NTuple{2,Union{Int,String}}}[(1, "a"), missing];
+            "structs of structs" => Union{Missing,NamedTuple{(:a,),Tuple{NamedTuple{(:b,),Tuple{Union{Int,Date}}}}}}[(a=(b=1,),), missing]]
         b = Batch((x=v,))
         s = schema(b)
         ok = DX.fields(s) == [Field("x", eltype(v))]
@@ -30,6 +32,8 @@ using Logging
         @test ok
         foreach(close, (s, b))
     end
+    # Several kinds of texts are one type.
+    @test Field("x", Union{String,SubString{String}}) == Field("x", String; nullable=false)
     # All of it through the structs.
     point = extension(Field("p", "w:16"; metadata=("k" => "v",)), "test.point", "{}")
     days = Field("d", "c"; ordered=true, flags=64, dictionary=Field("", "vu"))
@@ -44,6 +48,14 @@ using Logging
     @test extension_name(point) == "test.point" && extension_metadata(point) == "{}" && extension_name(u) === nothing
     @test extension(point, "other").metadata ==
         ["ARROW:extension:name" => "other", "ARROW:extension:metadata" => "", "k" => "v"]
+    # The order of keys means nothing, that of the values of one key does: the last one counts.
+    told(pairs...) = Field("x", "i"; metadata=pairs)
+    @test told("a" => "1", "b" => "2") == told("b" => "2", "a" => "1") != told("b" => "1", "a" => "2")
+    @test hash(told("a" => "1", "b" => "2")) == hash(told("b" => "2", "a" => "1")) && told("a" => "1") != told()
+    @test told("a" => "1", "b" => "", "a" => "2") == told("b" => "", "a" => "1", "a" => "2") !=
+        told("b" => "", "a" => "2", "a" => "1")
+    key = "ARROW:extension:name"
+    @test extension_name(told(key => "test.line", key => "test.point")) == "test.point"
     @test DX.ordered(days) && DX.nullable(days) && !DX.keys_sorted(days) && DX.flags(days) == 64 | 2 | 1
     @test DX.keys_sorted(sorted) && !DX.nullable(sorted) && !DX.nullable(sorted.children[1].children[1])
     for (status, part, format, children) in ((DX.DEVX_INVALID_CHILDREN, "int64", "+m", [Field("e", Int)]),

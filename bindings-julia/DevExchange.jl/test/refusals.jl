@@ -228,6 +228,7 @@ end
     @test refused(() -> Batch((x=['a'],)), DX.DEVX_UNSUPPORTED, "eltype Char", "convert it")
     # By the column and where in it, not by what is within.
     for (bad, place) in ([Any[1]] => "x.item", [(a=1, b='a')] => "x.b", [[(b='a',)]] => "x.item.b", [('a', 'b')] => "x.item",
+            Tuple{Any}[(1,)] => "x.item", NTuple{2,Real}[(1, 2.5)] => "x.item", [(1, "a")] => "x", Tuple[(1,), (1, 2)] => "x",
             [Dict("a" => 'b')] => "x.value", RunEndVector(['a']) => "x.values")
         @test refused(() -> Batch((x=bad,)), DX.DEVX_UNSUPPORTED, "column \"$place\": eltype ")
         bad isa RunEndVector || @test refused(() -> Field("x", eltype(bad)), DX.DEVX_UNSUPPORTED, "column \"$place\": ")

@@ -21,6 +21,11 @@ def span(r):
     return datetime.timedelta(microseconds=r.randint(-(10**16), 10**16))
 
 
+def interval(r):
+    whole_32, whole_64 = whole(-(2**31), 2**31 - 1), whole(-(2**63), 2**63 - 1)
+    return pyarrow.MonthDayNano([whole_32(r), whole_32(r), whole_64(r)])
+
+
 def text(r):
     """Of lengths around those that a view has room for."""
     return "".join(r.choice('aZ0 "\\\n\x01é€𝄞') for _ in range(r.choice([0, 1, 11, 12, 13, 40])))
@@ -31,15 +36,18 @@ def encoded(r):
 
 
 LEAVES = [
+    (pyarrow.null(), lambda r: None),
     (pyarrow.bool_(), lambda r: r.random() < 0.5),
     (pyarrow.int8(), whole(-(2**7), 2**7 - 1)),
     (pyarrow.uint16(), whole(0, 2**16 - 1)),
     (pyarrow.int32(), whole(-(2**31), 2**31 - 1)),
     (pyarrow.int64(), whole(-(2**63), 2**63 - 1)),
     (pyarrow.uint64(), whole(0, 2**64 - 1)),
+    (pyarrow.float16(), lambda r: r.randint(-999, 999) / 8),
     (pyarrow.float32(), lambda r: r.randint(-999, 999) / 8),
     (pyarrow.float64(), lambda r: r.choice([-0.0, float("inf"), r.random()])),
     (pyarrow.decimal32(7, 2), lambda r: Decimal(r.randint(-(10**7) + 1, 10**7 - 1)).scaleb(-2)),
+    (pyarrow.decimal64(18, 4), lambda r: Decimal(r.randint(-(10**18) + 1, 10**18 - 1)).scaleb(-4)),
     (pyarrow.decimal128(20, 3), lambda r: Decimal(r.randint(-(10**20) + 1, 10**20 - 1)).scaleb(-3)),
     (pyarrow.decimal256(28, 0), lambda r: Decimal(r.randint(-(10**28) + 1, 10**28 - 1))),
     (pyarrow.date32(), lambda r: (EPOCH + span(r)).date()),
@@ -48,7 +56,10 @@ LEAVES = [
     (pyarrow.time64("us"), lambda r: (EPOCH + span(r)).time()),
     (pyarrow.timestamp("us"), lambda r: EPOCH + span(r)),
     (pyarrow.timestamp("ms", "UTC"), lambda r: UTC + datetime.timedelta(milliseconds=r.randint(-(10**12), 10**12))),
+    (pyarrow.timestamp("s"), whole(-(10**10), 10**10)),
     (pyarrow.duration("us"), span),
+    (pyarrow.duration("s"), whole(-(10**9), 10**9)),
+    (pyarrow.month_day_nano_interval(), interval),
     (pyarrow.string(), text),
     (pyarrow.large_string(), text),
     (pyarrow.string_view(), text),

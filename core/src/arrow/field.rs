@@ -79,9 +79,10 @@ impl<'a> Field<'a> {
     }
 
     /// The name and the serialized parameters of an extension type, if this is one (Arrow columnar format, "Extension
-    /// types"). The values are those of the type that it is stored as, which [`Field::ty`] says.
+    /// types"). The values are those of the type that it is stored as, which [`Field::ty`] says. Of a key that repeats
+    /// the last value counts.
     pub fn extension(self) -> Option<(&'a [u8], &'a [u8])> {
-        let value = |wanted: &[u8]| self.metadata().find(|(key, _)| *key == wanted).map(|(_, value)| value);
+        let value = |wanted: &[u8]| self.metadata().filter(|(key, _)| *key == wanted).last().map(|(_, value)| value);
         Some((value(EXTENSION_NAME)?, value(EXTENSION_METADATA).unwrap_or_default()))
     }
 
