@@ -82,15 +82,18 @@ pub struct TensorDesc<'a> {
 #[derive(Clone)]
 pub struct Tensor(Slab<Header>);
 
+// In this order, so that what each share of a tensor reads is on no cache line that other threads write: neither the one with the
+// count, in front of the header, nor those of a consumer's struct.
+#[repr(C)]
 struct Header {
+    owner: Owner,
     /// As DLPack has it, with a checked device and type, no byte offset, and extents and strides in the slab's own tail;
     /// without dimensions these are NULL.
     described: DLTensor,
     flags: Flags,
-    layout: Layout,
-    ready: Ready,
     uses: Uses,
-    owner: Owner,
+    ready: Ready,
+    layout: Layout,
     /// For one consumer at a time, which has the slab's claim.
     handed: UnsafeCell<MaybeUninit<DLManagedTensorVersioned>>,
 }
