@@ -7,7 +7,7 @@ mod transfer;
 use core::ffi::c_void;
 use std::cell::UnsafeCell;
 use std::fmt;
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, offset_of};
 
 use crate::abi::dlpack::{
     DLDevice, DLManagedTensorVersioned, DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED,
@@ -82,8 +82,11 @@ pub struct TensorDesc<'a> {
 #[derive(Clone)]
 pub struct Tensor(Slab<Header>);
 
-// In this order, so that what each share of a tensor reads is on no cache line that other threads write: neither the one with the
-// count, in front of the header, nor those of a consumer's struct.
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Laid out so that what each share of a tensor reads (the description, and the extents behind the header) is on no cache line
+/// that other threads write: neither the one with the count, in front of the header, nor those of a consumer's struct.
 #[repr(C)]
 struct Header {
     owner: Owner,
@@ -96,7 +99,14 @@ struct Header {
     layout: Layout,
     /// For one consumer at a time, which has the slab's claim.
     handed: UnsafeCell<MaybeUninit<DLManagedTensorVersioned>>,
+    apart: MaybeUninit<[u8; LINE]>,
 }
+
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    assert!(offset_of!(Header, described) + size_of::<usize>() >= LINE);
+    assert!(offset_of!(Header, handed) >= offset_of!(Header, uses) + LINE);
+};
 
 impl Drop for Header {
     #[inline(always)]
@@ -160,6 +170,7 @@ impl Tensor {
             uses: Uses::default(),
             owner: Owner::none(),
             handed: UnsafeCell::new(MaybeUninit::uninit()),
+            apart: MaybeUninit::uninit(),
         };
         Ok(Self(room.fill(header)))
     }
@@ -228,6 +239,7 @@ impl Tensor {
             uses: Uses::default(),
             owner: owner(),
             handed: UnsafeCell::new(MaybeUninit::uninit()),
+            apart: MaybeUninit::uninit(),
         };
         Ok(Self(room.fill(header)))
     }
