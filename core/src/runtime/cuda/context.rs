@@ -29,11 +29,9 @@ pub(crate) fn primary(driver: &Driver, ordinal: i32) -> Result<Context> {
     if let Some(context) = *slot {
         return Ok(context);
     }
-    let mut device: CUdevice = 0;
-    // SAFETY: a call of the driver with room for its result.
-    driver.check("cuDeviceGet", unsafe { (driver.device_get)(&mut device, ordinal) })?;
+    let device = device(driver, ordinal)?;
     let mut context = std::ptr::null_mut();
-    // SAFETY: as above.
+    // SAFETY: a call of the driver with room for its result.
     driver.check("cuDevicePrimaryCtxRetain", unsafe { (driver.primary_ctx_retain)(&mut context, device) })?;
     *slot = Some(Context(context));
     Ok(Context(context))
@@ -43,6 +41,35 @@ pub(crate) fn primary(driver: &Driver, ordinal: i32) -> Result<Context> {
 pub(crate) fn known_primary(ordinal: i32) -> Option<Context> {
     let slot = PRIMARY.get()?.get(usize::try_from(ordinal).ok()?)?;
     *slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a context is a primary one that this library has retained, or retains now, and so stays. `ordinal` is the device that
+/// it is said to be of.
+pub(crate) fn stays(driver: &Driver, context: Context, ordinal: i32) -> bool {
+    let is_it = |slot: &Mutex<_>| *slot.lock().unwrap_or_else(PoisonError::into_inner) == Some(context);
+    let is_known = PRIMARY.get().is_some_and(|slots| slots.iter().any(is_it));
+    is_known || (known_primary(ordinal).is_none() && primary_in_use(driver, ordinal) == Ok(Some(context)))
+}
+
+/// The primary context of a device, if anybody in this process uses it.
+///
+/// # Errors
+/// `DEVX_DEVICE`, `DEVX_DRIVER`.
+fn primary_in_use(driver: &Driver, ordinal: i32) -> Result<Option<Context>> {
+    let (mut flags, mut is_active): (c_uint, c_int) = (0, 0);
+    // SAFETY: a call of the driver with room for its results.
+    let code = unsafe { (driver.primary_ctx_get_state)(device(driver, ordinal)?, &mut flags, &mut is_active) };
+    driver.check("cuDevicePrimaryCtxGetState", code)?;
+    if is_active != 0 { primary(driver, ordinal).map(Some) } else { Ok(None) }
+}
+
+/// # Errors
+/// `DEVX_DRIVER`.
+pub(crate) fn device(driver: &Driver, ordinal: i32) -> Result<CUdevice> {
+    let mut device: CUdevice = 0;
+    // SAFETY: a call of the driver with room for its result.
+    driver.check("cuDeviceGet", unsafe { (driver.device_get)(&mut device, ordinal) })?;
+    Ok(device)
 }
 
 /// Checks that there is a driver and such a device. Costs no call of the driver after the first time.
