@@ -210,3 +210,39 @@ fn events_are_made_once() {
     sim::free(data);
     sim::destroy(stream);
 }
+
+/// Events are kept for the next time where the context stays. Which one that is shows without making it: of a program whose
+/// context is its own, no other is retained.
+#[test]
+fn events_are_kept_of_primary_contexts_that_are_in_use() {
+    if sim::skipped("the calls are counted by the simulated driver") {
+        return;
+    }
+    if !sim::is_child() {
+        // The first use of a device is once in a process.
+        let output = sim::child("events_are_kept_of_primary_contexts_that_are_in_use", &[]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let made_by = |stream: u64| {
+        let before = sim::calls("cuEventCreate");
+        for _ in 0..3 {
+            drop(Event::record(sim::on(stream)).expect("recorded"));
+        }
+        sim::calls("cuEventCreate") - before
+    };
+    cu_ok!("cuInit", 0);
+    let mut own = 0_u64;
+    cu_ok!("cuCtxCreate_v2", &raw mut own, 0, 0);
+    let of_own = sim::stream();
+    assert_eq!((made_by(of_own), sim::stat("live_contexts"), sim::stat("live_events")), (3, 1, 0));
+    sim::set_current(sim::primary(0));
+    let of_primary = sim::stream();
+    // It counts as two: retained by the program and by the library.
+    assert_eq!((made_by(of_primary), sim::stat("live_contexts"), sim::stat("live_events")), (1, 3, 1));
+    // Now that it is known, the driver is not asked any more, whosever stream it is.
+    let asked = sim::calls("cuDevicePrimaryCtxGetState");
+    assert_eq!((made_by(of_primary), made_by(of_own)), (0, 3));
+    assert_eq!(sim::calls("cuDevicePrimaryCtxGetState"), asked);
+    sim::finish([of_own, of_primary]);
+}

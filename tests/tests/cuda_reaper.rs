@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use devexchange_core::abi::types::DEVX_INVALID_STREAM;
-use devexchange_core::runtime::cuda::{Hold, RawStream, Stream, reaper};
+use devexchange_core::runtime::cuda::{Event, Hold, RawStream, Stream, kept_events, reaper};
 use devexchange_core::{DType, Tensor};
 use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::peer::{forked, soon};
@@ -151,6 +151,48 @@ fn a_release_that_waits_for_work_of_a_context_comes_when_that_is_destroyed() {
         sim::free(memory);
     }
     session.accept();
+}
+
+/// An event ends with its context, and another one may get its handle. So none is kept for the next time of a context that its
+/// maker may destroy, and none that went with one is given back.
+#[test]
+fn nothing_is_kept_of_contexts_that_come_and_go() {
+    if sim::skipped("a real driver may not survive what is asked of a context that is gone") {
+        return;
+    }
+    let session = Session::new();
+    session.begin(LAZY);
+    let (kept, lost) = (kept_events(), reaper::leaked());
+    for _ in 0..300 {
+        let (memory, mut own) = (sim::alloc(N), 0_u64);
+        cu_ok!("cuCtxCreate_v2", &raw mut own, 0, 0);
+        let (scratch, stream) = (sim::alloc(N), sim::stream());
+        let before = sim::stat("live_events");
+        drop(Event::record(sim::on(stream)).expect("recorded"));
+        assert_eq!(sim::stat("live_events"), before, "the context lives, and has its event back");
+        let tensor = foreign::tensor(memory, N, CUDA0, || ());
+        sim::copy(scratch, memory, N, stream);
+        tensor.used_on(sim::on(stream)).expect("used");
+        drop(tensor);
+        cu_ok!("cuCtxDestroy_v2", own);
+        sim::settle();
+        sim::set_current(sim::primary(0));
+        sim::free(memory);
+    }
+    assert_eq!((kept_events(), reaper::leaked()), (kept, lost));
+    // The driver was asked for events that are gone, and for nothing else.
+    let findings = sim::take_findings();
+    assert!(
+        findings.iter().all(|finding| finding.contains("StaleHandle") && finding.contains("cuEventQuery")),
+        "{findings:#?}"
+    );
+    // There is room for those of contexts that stay.
+    let scene = Scene::new();
+    drop(Event::record(scene.on()).expect("recorded"));
+    let made = sim::calls("cuEventCreate");
+    drop(Event::record(scene.on()).expect("recorded"));
+    assert_eq!(sim::calls("cuEventCreate"), made);
+    scene.end();
 }
 
 #[test]

@@ -243,6 +243,58 @@ static void what_is_not_there(void) {
     devx_schema_release(&schema);
 }
 
+/* What is asked of a batch, and refused: the texts of errors need memory, too. */
+static void what_a_batch_says(void) {
+    devx_schema_t *schema = NULL;
+    devx_batch_t *batch = made_batch(&schema), *copy = NULL, *pair = NULL;
+    struct ArrowSchema described = {0};
+    struct ArrowDeviceArray device = {0};
+    devx_column root, column, list;
+    devx_plan plan;
+    const char *bytes;
+    const void *elements;
+    size_t length;
+    int32_t valid;
+    int64_t number;
+    if (batch == NULL) {
+        devx_schema_release(&schema);
+        return;
+    }
+    CHECK_OK(devx_batch_root(batch, &root, &error));
+    CHECK_OK(devx_batch_column(batch, 2, &list, &error));
+    CHECK_OK(devx_batch_column(batch, 1, &column, &error));
+    (void)TRY(devx_batch_plan_matrix(batch, &plan, &error));
+    (void)TRY(devx_column_plan_tensor(batch, &list, &plan, &error));
+    (void)TRY(devx_column_null_count(batch, &column, &number, &error));
+    (void)TRY(devx_column_is_valid(batch, &column, 0, &valid, &error));
+    (void)TRY(devx_column_bytes(batch, &column, 1, &bytes, &length, &error));
+    (void)TRY(devx_column_list(batch, &list, 1, &column, &error));
+    (void)TRY(devx_column_values(batch, &column, float64, &elements, &error));
+    (void)TRY(devx_column_fixed(batch, &column, 0, &bytes, &length, &error));
+    CHECK_OK(devx_batch_column(batch, 3, &column, &error));
+    (void)TRY(devx_column_dictionary_index(batch, &column, 0, &number, &error));
+    (void)TRY(devx_column_resolve(batch, &column, 0, &valid, &list, &number, &error));
+    REFUSES(devx_column_is_valid(batch, &column, 2, &valid, &error), DEVX_OUT_OF_RANGE);
+    REFUSES(devx_column_bool(batch, &column, 0, &valid, &error), DEVX_MISMATCH);
+    REFUSES(devx_column_run(batch, &column, 0, &number, &error), DEVX_MISMATCH);
+    REFUSES(devx_column_union(batch, &column, 0, &valid, &list, &number, &error), DEVX_MISMATCH);
+    (void)TRY(devx_batch_check_pointers(batch, &error));
+    (void)TRY(devx_batch_copy(batch, &copy, &error));
+    (void)TRY(devx_schema_export(schema, &described, &error));
+    if (copy != NULL && !TRY(devx_batch_export_move_device(&copy, &device, &error))) {
+        CHECK(copy != NULL);
+    }
+    if (described.release != NULL && device.array.release != NULL) {
+        (void)TRY(devx_batch_import_pair_device(&device, &described, &pair, &error));
+    }
+    release_array(&device.array);
+    release_schema(&described);
+    devx_batch_release(&pair);
+    devx_batch_release(&copy);
+    devx_batch_release(&batch);
+    devx_schema_release(&schema);
+}
+
 /* Two batches, then the end. */
 struct source {
     devx_batch_t *batch;
@@ -608,6 +660,87 @@ static void memory_of_a_device(void) {
     }
 }
 
+/* In the order of a stream of the library's own, which is held, closed and destroyed behind all of it. */
+static void orders_of_a_device(void) {
+    DLDevice const gpu = {kDLCUDA, 0};
+    int64_t stream = -1, named = 0, nulls = 0;
+    devx_owner hold = {NULL, NULL};
+    devx_tensor_t *tensor = NULL, *taken = NULL;
+    devx_batch_t *column = NULL;
+    devx_column root;
+    struct DLManagedTensorVersioned *managed = NULL;
+    double read[6];
+    if (!TRY(devx_stream_create(gpu, &stream, &error))) {
+        return;
+    }
+    (void)TRY(devx_stream_hold(stream, &hold, &error));
+    (void)TRY(devx_stream_of_device(gpu, stream, &named, &error));
+    if (TRY(devx_tensor_allocate(gpu, float64, shape, 2, stream, &tensor, &error))) {
+        (void)TRY(devx_tensor_stream(tensor, stream, &named, &error));
+        (void)TRY(devx_tensor_write(tensor, values, sizeof values, stream, &error));
+        (void)TRY(devx_tensor_produced_on(tensor, 2, &error));
+        (void)TRY(devx_tensor_check_pointers(tensor, &error));
+        (void)TRY(devx_tensor_read(tensor, read, sizeof read, stream, &error));
+        devx_dlpack_request const request = {1, 3, stream, DEVX_COPY_NEVER};
+        (void)TRY(devx_tensor_export_share(tensor, &request, &managed, &error));
+        if (managed != NULL && TRY(devx_tensor_import_on(managed, stream, &taken, &error))) {
+            managed = NULL;
+        }
+        devx_dlpack_release(&managed);
+        (void)TRY(devx_tensor_to_column(tensor, "x", DEVX_COPY_NEVER, &column, &error));
+    }
+    if (column != NULL) {
+        CHECK_OK(devx_batch_root(column, &root, &error));
+        (void)TRY(devx_batch_produced_on(column, stream, &error));
+        (void)TRY(devx_batch_wait(column, 1, &error));
+        (void)TRY(devx_batch_used_on(column, 2, &error));
+        (void)TRY(devx_batch_check_pointers(column, &error));
+        (void)TRY(devx_column_null_count_on(column, &root, stream, &nulls, &error));
+    }
+    devx_batch_release(&column);
+    devx_tensor_release(&taken);
+    devx_tensor_release(&tensor);
+    if (!TRY(devx_stream_close(gpu, stream, &error))) {
+        CHECK_OK(devx_stream_synchronize(gpu, stream, NULL));
+        CHECK_OK(devx_stream_destroy(gpu, stream, NULL));
+    }
+    if (hold.release != NULL) {
+        hold.release(hold.context);
+    }
+    while (devx_releases_waiting() > 0) {
+        (void)devx_stream_synchronize(gpu, 1, NULL);
+    }
+}
+
+static void memory_of_pools(void) {
+    DLDevice const gpu = {kDLCUDA, 0};
+    static double pinned[6];
+    devx_manager_t *pools[2] = {NULL, NULL};
+    (void)TRY(devx_manager_create_pool(-1, 0, &pools[0], &error));
+    (void)TRY(devx_manager_create_shareable_pool(1000, -1, &pools[1], &error));
+    for (int i = 0; i < 2; ++i) {
+        devx_owner unpin = {NULL, NULL};
+        devx_tensor_t *tensor = NULL;
+        devx_memory_info about;
+        devx_manager_statistics now;
+        if (pools[i] == NULL) {
+            continue;
+        }
+        (void)TRY(devx_manager_initialize(pools[i], 0, &error));
+        (void)TRY(devx_tensor_allocate_with(pools[i], gpu, float64, shape, 2, 2, &tensor, &error));
+        (void)TRY(devx_manager_pin(pools[i], 0, pinned, sizeof pinned, 0, &unpin, &error));
+        (void)TRY(devx_manager_memory_info(pools[i], 0, &about, &error));
+        (void)TRY(devx_manager_get_statistics(pools[i], &now, &error));
+        if (unpin.release != NULL) {
+            unpin.release(unpin.context);
+        }
+        devx_tensor_release(&tensor);
+        (void)TRY(devx_manager_trim(pools[i], 0, 0, &error));
+        (void)TRY(devx_manager_reset(pools[i], 0, &error));
+        devx_manager_release(&pools[i]);
+    }
+}
+
 /* --- the sweeps --- */
 
 TEST(allocations_can_fail) {
@@ -631,6 +764,7 @@ SWEEP(memory_of_the_library)
 SWEEP(exports_of_a_batch)
 SWEEP(columns_and_tensors)
 SWEEP(what_is_not_there)
+SWEEP(what_a_batch_says)
 SWEEP(streams_of_batches)
 SWEEP(asynchronous_streams)
 SWEEP(asynchronous_streams_that_break_off)
@@ -663,15 +797,20 @@ TEST(every_allocation_of_managers) {
     CHECK_CALL(sweep(&all));
 }
 
-TEST(every_allocation_on_a_device) {
-    int32_t devices = 0;
-    if (devx_device_count(kDLCUDA, &devices, NULL) != DEVX_OK || devices == 0) {
-        SKIP("there is no CUDA driver");
+#define SWEEP_ON_A_DEVICE(played)                                                                                      \
+    TEST(every_allocation_of_##played) {                                                                               \
+        int32_t devices = 0;                                                                                           \
+        if (devx_device_count(kDLCUDA, &devices, NULL) != DEVX_OK || devices == 0) {                                   \
+            SKIP("there is no CUDA driver");                                                                           \
+        }                                                                                                              \
+        played();                                                                                                      \
+        struct scene const all = {NULL, played, NULL};                                                                 \
+        CHECK_CALL(sweep(&all));                                                                                       \
     }
-    memory_of_a_device();
-    struct scene const all = {NULL, memory_of_a_device, NULL};
-    CHECK_CALL(sweep(&all));
-}
+
+SWEEP_ON_A_DEVICE(memory_of_a_device)
+SWEEP_ON_A_DEVICE(orders_of_a_device)
+SWEEP_ON_A_DEVICE(memory_of_pools)
 
 /* After the library has its own thread, which would otherwise get the stack of a server's, and valgrind's report. */
 TEST(every_allocation_of_sharing_with_another_process) {

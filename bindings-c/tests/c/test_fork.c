@@ -89,4 +89,52 @@ TEST(a_child_releases_what_it_inherits_and_its_parent_still_has_it) {
     CHECK_NOTHING_OUTSTANDING();
 }
 
+/* --- a program that ends within a release --- */
+
+enum { DEEP = 60 }; /* more than are released one within the other */
+
+static devx_tensor_t *chain;
+static struct tally chain_tally;
+
+static void end_with_the_chain_released(void) { _exit(chain_tally.releases == 1 ? 0 : 1); }
+
+static void release_and_exit(void *context) {
+    (void)context;
+    devx_tensor_release(&chain);
+    exit(chain_tally.releases == 0 ? 2 : 3);
+}
+
+/* 0 if what waited for the release that ended the program was released, but not before. */
+static int exit_within_a_release(void) {
+    static double values[6];
+    int64_t shape[2] = {2, 3};
+    DLTensor const description = {values, {kDLCPU, 0}, 2, {kDLFloat, 64, 1}, shape, NULL, 0};
+    devx_owner const last = counting_owner(&chain_tally), first = {NULL, release_and_exit};
+    devx_tensor_t *tensor = NULL;
+    if (atexit(end_with_the_chain_released) != 0 || devx_tensor_create(&description, 0, &last, &chain, &error) != DEVX_OK ||
+        devx_tensor_create(&description, 0, &first, &tensor, &error) != DEVX_OK) {
+        return 4;
+    }
+    for (int i = 0; i < DEEP; ++i) {
+        struct DLManagedTensorVersioned *managed = NULL;
+        if (devx_tensor_export_move(&chain, NULL, &managed, &error) != DEVX_OK ||
+            devx_tensor_import(managed, &chain, &error) != DEVX_OK) {
+            return 5;
+        }
+    }
+    devx_tensor_release(&tensor);
+    return 6;
+}
+
+TEST(what_waits_for_a_release_that_ends_the_program_is_released) {
+    int status = -1;
+    pid_t const pid = fork();
+    if (pid == 0) {
+        _exit(exit_within_a_release());
+    }
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK_INT(status, 0);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
 CHECK_MAIN()

@@ -47,7 +47,8 @@ impl Nesting {
         true
     }
 
-    /// The end of a thread, which may come within a release: one that calls `pthread_exit` never returns here.
+    /// The end of a thread, which comes within a release that calls `exit`: so that what waits for that is released all the same.
+    /// (`pthread_exit` would unwind the release, and aborts the process.)
     pub(crate) fn end(here: &'static Place<Local>) {
         here.nesting.depth.set(0);
         Self::catch_up(here);

@@ -18,31 +18,66 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 /// The primary contexts that this library has retained: one for each device that was used, kept until the process ends.
-static PRIMARY: OnceLock<Vec<Mutex<Option<Context>>>> = OnceLock::new();
+static PRIMARY: OnceLock<Vec<Primary>> = OnceLock::new();
+
+/// That of one device. Who looks for it does not wait for the driver, which takes its time to make one.
+#[derive(Default)]
+struct Primary {
+    retained: OnceLock<Context>,
+    retaining: Mutex<()>,
+}
 
 /// The primary context of a device, retained at the first use of that device.
 ///
 /// # Errors
 /// `DEVX_DEVICE` for an ordinal that there is no device for, `DEVX_DRIVER`.
 pub(crate) fn primary(driver: &Driver, ordinal: i32) -> Result<Context> {
-    let mut slot = slot(driver, ordinal)?.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(context) = *slot {
-        return Ok(context);
+    let Primary { retained, retaining } = slot(driver, ordinal)?;
+    if let Some(context) = retained.get() {
+        return Ok(*context);
     }
-    let mut device: CUdevice = 0;
-    // SAFETY: a call of the driver with room for its result.
-    driver.check("cuDeviceGet", unsafe { (driver.device_get)(&mut device, ordinal) })?;
+    let _alone = retaining.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(context) = retained.get() {
+        return Ok(*context);
+    }
+    let device = device(driver, ordinal)?;
     let mut context = std::ptr::null_mut();
-    // SAFETY: as above.
+    // SAFETY: a call of the driver with room for its result.
     driver.check("cuDevicePrimaryCtxRetain", unsafe { (driver.primary_ctx_retain)(&mut context, device) })?;
-    *slot = Some(Context(context));
-    Ok(Context(context))
+    Ok(*retained.get_or_init(|| Context(context)))
 }
 
 /// The primary context of a device, if it is in use here.
 pub(crate) fn known_primary(ordinal: i32) -> Option<Context> {
-    let slot = PRIMARY.get()?.get(usize::try_from(ordinal).ok()?)?;
-    *slot.lock().unwrap_or_else(PoisonError::into_inner)
+    PRIMARY.get()?.get(usize::try_from(ordinal).ok()?)?.retained.get().copied()
+}
+
+/// Whether a context is a primary one that this library has retained, or retains now, and so stays. `ordinal` is the device that
+/// it is said to be of.
+pub(crate) fn stays(driver: &Driver, context: Context, ordinal: i32) -> bool {
+    let is_known = PRIMARY.get().is_some_and(|all| all.iter().any(|one| one.retained.get() == Some(&context)));
+    is_known || (known_primary(ordinal).is_none() && primary_in_use(driver, ordinal) == Ok(Some(context)))
+}
+
+/// The primary context of a device, if anybody in this process uses it.
+///
+/// # Errors
+/// `DEVX_DEVICE`, `DEVX_DRIVER`.
+fn primary_in_use(driver: &Driver, ordinal: i32) -> Result<Option<Context>> {
+    let (mut flags, mut is_active): (c_uint, c_int) = (0, 0);
+    // SAFETY: a call of the driver with room for its results.
+    let code = unsafe { (driver.primary_ctx_get_state)(device(driver, ordinal)?, &mut flags, &mut is_active) };
+    driver.check("cuDevicePrimaryCtxGetState", code)?;
+    if is_active != 0 { primary(driver, ordinal).map(Some) } else { Ok(None) }
+}
+
+/// # Errors
+/// `DEVX_DRIVER`.
+pub(crate) fn device(driver: &Driver, ordinal: i32) -> Result<CUdevice> {
+    let mut device: CUdevice = 0;
+    // SAFETY: a call of the driver with room for its result.
+    driver.check("cuDeviceGet", unsafe { (driver.device_get)(&mut device, ordinal) })?;
+    Ok(device)
 }
 
 /// Checks that there is a driver and such a device. Costs no call of the driver after the first time.
@@ -53,12 +88,12 @@ pub fn require_device(ordinal: i32) -> Result<()> {
     slot(Driver::get()?, ordinal).map(|_| ())
 }
 
-fn slot(driver: &Driver, ordinal: i32) -> Result<&'static Mutex<Option<Context>>> {
+fn slot(driver: &Driver, ordinal: i32) -> Result<&'static Primary> {
     let slots = match PRIMARY.get() {
         Some(slots) => slots,
         None => {
             let count = device_count(driver)?;
-            PRIMARY.get_or_init(|| (0..count).map(|_| Mutex::new(None)).collect())
+            PRIMARY.get_or_init(|| (0..count).map(|_| Primary::default()).collect())
         }
     };
     match usize::try_from(ordinal).ok().and_then(|ordinal| slots.get(ordinal)) {

@@ -89,6 +89,7 @@ functions! {
     device_get_name: "cuDeviceGetName" (*mut c_char, c_int, CUdevice);
     device_get_uuid: "cuDeviceGetUuid_v2" (*mut CUuuid, CUdevice);
     primary_ctx_retain: "cuDevicePrimaryCtxRetain" (*mut CUcontext, CUdevice);
+    primary_ctx_get_state: "cuDevicePrimaryCtxGetState" (CUdevice, *mut c_uint, *mut c_int);
     ctx_get_current: "cuCtxGetCurrent" (*mut CUcontext);
     ctx_get_device: "cuCtxGetDevice" (*mut CUdevice);
     ctx_synchronize: "cuCtxSynchronize" ();

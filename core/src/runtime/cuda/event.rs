@@ -1,7 +1,9 @@
-//! Events without timing, from a pool for each context.
+//! Events without timing, from a pool for each context that stays. Whoever made another one may destroy it, and its events
+//! with it; what has their handles then is somebody else's.
 
 use core::ffi::{c_char, c_void};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use cudarc::driver::sys::{CUevent, CUevent_flags, CUipcEventHandle};
 
@@ -25,8 +27,10 @@ struct Recorded {
     context: Context,
     /// Where it was recorded, if that was in this process.
     stream: Option<Stream>,
-    /// What makes it usable in another process keeps it out of the pool, which has events for here only.
-    shared: bool,
+    /// Whether it is kept for the next time, or destroyed.
+    kept: bool,
+    /// Whether the driver said, when it was asked last, that there is no such event any more.
+    is_gone: AtomicBool,
     /// Of an event that another process recorded: what keeps it alive there.
     _keep: Owner,
     /// What an Arrow `sync_event` points to: at this address as long as the event lives.
@@ -53,7 +57,7 @@ static POOL: Kept<Context, Handle> = Kept { all: Mutex::new(Vec::new()) };
 
 impl Event {
     /// An event that completes when all that was queued on `stream` until now is done. One call of the driver, and one
-    /// more if the pool has no event for the stream's context.
+    /// more if the pool has no event for the stream's context, as it never has of one that is not a device's primary one.
     ///
     /// # Errors
     /// `DEVX_DRIVER`.
@@ -63,15 +67,16 @@ impl Event {
         let context = stream.context()?;
         // Events are made in, and belong to, the context that is current.
         let _current = Current::enter(driver, context)?;
+        let kept = context::stays(driver, context, stream.ordinal());
         loop {
-            let (handle, kept) = take(driver, context)?;
+            let (handle, used) = take(driver, context)?;
             // SAFETY: an event and a stream of the same context.
             let code = unsafe { (driver.event_record)(handle.0, stream.raw()) };
-            if kept && GONE.contains(&code) && is_gone(driver, handle) {
+            if used && GONE.contains(&code) && is_gone(driver, handle) {
                 // It ended with its context, which somebody reset. The pool has lost it; the loop ends with a new one.
                 continue;
             }
-            let event = Self::of(room, driver, context, Some(stream), false, handle, Owner::none());
+            let event = Self::of(room, driver, context, Some(stream), kept, handle, Owner::none());
             return driver.check("cuEventRecord", code).map(|()| event);
         }
     }
@@ -81,11 +86,12 @@ impl Event {
         driver: &'static Driver,
         context: Context,
         stream: Option<Stream>,
-        shared: bool,
+        kept: bool,
         handle: Handle,
         keep: Owner,
     ) -> Self {
-        Self(room.fill(Recorded { driver, context, stream, shared, _keep: keep, handle }))
+        let is_gone = AtomicBool::new(false);
+        Self(room.fill(Recorded { driver, context, stream, kept, is_gone, _keep: keep, handle }))
     }
 
     /// As [`Event::record`], of an event that other processes can wait for.
@@ -99,8 +105,8 @@ impl Event {
         let _current = Current::enter(driver, context)?;
         let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 | CUevent_flags::CU_EVENT_INTERPROCESS as u32;
         let handle = create(driver, flags)?;
-        // It may outlive its stream, and with that what the stream is called.
-        let event = Self::of(room, driver, context, None, true, handle, Owner::none());
+        // It may outlive its stream, and with that what the stream is called. The pool has events for this process only.
+        let event = Self::of(room, driver, context, None, false, handle, Owner::none());
         // SAFETY: an event and a stream of the same context.
         driver.check("cuEventRecord", unsafe { (driver.event_record)(handle.0, stream.raw()) })?;
         Ok(event)
@@ -133,7 +139,7 @@ impl Event {
         let mut event = std::ptr::null_mut();
         // SAFETY: a call of the driver with room for its result; it is the driver that judges the handle.
         driver.check("cuIpcOpenEventHandle", unsafe { (driver.ipc_open_event_handle)(&mut event, ipc) })?;
-        Ok(Self::of(room, driver, context, None, true, Handle(event), keep()))
+        Ok(Self::of(room, driver, context, None, false, Handle(event), keep()))
     }
 
     /// Makes `stream` wait, on the device, until this event is complete.
@@ -158,6 +164,13 @@ impl Event {
     /// # Errors
     /// `DEVX_DRIVER`.
     pub(crate) fn query(&self) -> Result<bool> {
+        let answer = self.ask();
+        let is_gone = answer.as_ref().is_err_and(Self::went_with_its_context);
+        self.0.header().is_gone.store(is_gone, Relaxed);
+        answer
+    }
+
+    fn ask(&self) -> Result<bool> {
         let Recorded { driver, context, handle, .. } = *self.0.header();
         // SAFETY: an event that was recorded and is not destroyed.
         let ask = || unsafe { (driver.event_query)(handle.0) };
@@ -308,11 +321,12 @@ fn create(driver: &Driver, flags: u32) -> Result<Handle> {
 
 impl Drop for Recorded {
     fn drop(&mut self) {
-        // Not even the lock is touched in a forked child: the parent may have held it.
-        if Driver::loaded().is_none() {
+        // Not even the lock is touched in a forked child: the parent may have held it. What went with its context has a handle
+        // that may be somebody else's.
+        if Driver::loaded().is_none() || *self.is_gone.get_mut() {
             return;
         }
-        if self.shared {
+        if !self.kept {
             return destroy(self.driver, self.handle);
         }
         // Recording an event again does not disturb the waits that were queued for it before.

@@ -64,10 +64,7 @@ pub(crate) fn uuid(ordinal: i32) -> Result<[u8; 16]> {
 fn device(ordinal: i32) -> Result<(&'static Driver, CUdevice)> {
     context::require_device(ordinal)?;
     let driver = Driver::get()?;
-    let mut device: CUdevice = 0;
-    // SAFETY: a call of the driver with room for its result.
-    driver.check("cuDeviceGet", unsafe { (driver.device_get)(&mut device, ordinal) })?;
-    Ok((driver, device))
+    Ok((driver, context::device(driver, ordinal)?))
 }
 
 fn uuid_of(driver: &Driver, device: CUdevice) -> Result<[u8; 16]> {
