@@ -4,13 +4,14 @@ use std::ptr::NonNull;
 
 use devexchange_core::abi::types::DEVX_CLOSED;
 use devexchange_core::{Batch, Error as CoreError, Owner, Result as CoreResult};
-use pyo3::ffi;
+use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
+use pyo3::{ffi, intern};
 
 use crate::batch;
 use crate::error::{Result, to_core, wrong_type};
-use crate::python::Deeper;
+use crate::python::{self, Deeper};
 use crate::queue::{self, Aside, Held};
 
 /// Gives the iterator up at its end, at its first error, or when it is dropped, whatever is first.
@@ -58,8 +59,10 @@ impl Kept {
         let _deeper = Deeper::enter(py, c" while a batch was asked for")?;
         // SAFETY: attached, and the owner keeps the object alive.
         let iterator = unsafe { Bound::from_borrowed_ptr(py, self.iterator.as_ptr()) };
-        let Some(item) = iterator.cast_into::<PyIterator>().map_err(PyErr::from)?.next() else { return Ok(None) };
-        let item = item?;
+        let item = match python::call_method(&iterator, intern!(py, "__next__")) {
+            Err(end) if end.is_instance_of::<PyStopIteration>(py) => return Ok(None),
+            given => given?,
+        };
         match batch::offered(&item)? {
             Some(batch) => Ok(Some(batch)),
             None => wrong_type!(

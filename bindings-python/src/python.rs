@@ -6,12 +6,13 @@ use std::ptr::null_mut;
 
 use devexchange_core::memory;
 use pyo3::exceptions::{PyAttributeError, PyOverflowError};
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PySequence, PyString, PyType};
+use pyo3::types::{PySequence, PyString, PyTuple, PyType};
+use pyo3::{IntoPyObjectExt, ffi};
 
 use crate::error::{Result, refuse, wrong_type};
+use crate::queue;
 
 /// A class of a Python module, looked up once.
 pub(crate) struct Class {
@@ -30,12 +31,8 @@ impl Class {
     }
 
     /// A new object of the class.
-    pub(crate) fn make<'py>(
-        &self,
-        py: Python<'py>,
-        arguments: impl pyo3::call::PyCallArgs<'py>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.get(py)?.call1(arguments)
+    pub(crate) fn make<'py>(&self, py: Python<'py>, arguments: impl Arguments<'py>) -> PyResult<Bound<'py, PyAny>> {
+        call(self.get(py)?, arguments)
     }
 }
 
@@ -73,6 +70,19 @@ pub(crate) fn call_method<'py>(obj: &Bound<'py, PyAny>, method: &Bound<'py, PySt
     // SAFETY: a new reference, or NULL with an exception.
     unsafe { Bound::from_owned_ptr_or_err(obj.py(), value) }
 }
+
+/// What a function of somebody else's gives.
+pub(crate) fn call<'py>(function: &Bound<'py, PyAny>, arguments: impl Arguments<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let arguments = arguments.into_bound_py_any(function.py())?;
+    // SAFETY: attached, an object and a tuple.
+    let value = staying(|| unsafe { PyObject_CallObject(function.as_ptr(), arguments.as_ptr()) });
+    // SAFETY: a new reference, or NULL with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(function.py(), value) }
+}
+
+/// What becomes a tuple.
+pub(crate) trait Arguments<'py>: IntoPyObject<'py, Target = PyTuple> {}
+impl<'py, T: IntoPyObject<'py, Target = PyTuple>> Arguments<'py> for T {}
 
 /// An attribute that a property makes.
 pub(crate) fn property<'py>(obj: &Bound<'py, PyAny>, name: &CStr) -> PyResult<Bound<'py, PyAny>> {
@@ -239,13 +249,14 @@ pub(crate) unsafe fn vectorcall_method(
 
 /// Runs what somebody else wrote. It may let other threads run Python, and want to go on when the interpreter ends. CPython
 /// before 3.14 ends a daemon thread there (`pthread_exit`), wherever it is: all of its stack is unwound, which is the end of
-/// the process as soon as it comes to a function that nothing may unwind. So the thread stays here, as all do since 3.14.
+/// the process as soon as it comes to a function that nothing may unwind. So the thread stays here, as all do since 3.14; but not
+/// one of somebody else's, who may wait for it at the end of the process, which then would never come.
 #[inline]
 fn staying<T>(run: impl FnOnce() -> T) -> T {
     struct Stays;
     impl Drop for Stays {
         fn drop(&mut self) {
-            loop {
+            while !queue::is_on_foreign_thread() {
                 std::thread::park();
             }
         }
@@ -260,6 +271,7 @@ fn staying<T>(run: impl FnOnce() -> T) -> T {
 // nothing unwinds them.
 unsafe extern "C-unwind" {
     fn PyObject_GetAttrString(object: *mut ffi::PyObject, name: *const c_char) -> *mut ffi::PyObject;
+    fn PyObject_CallObject(function: *mut ffi::PyObject, arguments: *mut ffi::PyObject) -> *mut ffi::PyObject;
     // As below.
     fn PyObject_VectorcallMethod(
         name: *mut ffi::PyObject,

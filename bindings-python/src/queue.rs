@@ -18,6 +18,8 @@ use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::python;
+
 /// Something of Python's that keeps memory alive.
 pub(crate) enum Held {
     /// An object.
@@ -41,17 +43,17 @@ impl Drop for Held {
             Self::Object(_) => {}
             // SAFETY: filled in by the object that lent it, and dropped by `drain`, which is attached.
             Self::Buffer(buffer) => unsafe { ffi::PyBuffer_Release(&raw mut **buffer) },
-            Self::Call(function, _) => tell(function, |function| function.call0()),
-            Self::Closing(object) => tell(object, |object| object.call_method0("close")),
+            Self::Call(function, _) => tell(function, |function| Ok(function.clone())),
+            Self::Closing(object) => tell(object, |object| object.getattr("close")),
         }
     }
 }
 
 /// Calls what has nobody to raise an exception to.
-fn tell(object: &Py<PyAny>, call: impl for<'py> FnOnce(&Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>) {
+fn tell(object: &Py<PyAny>, function: impl for<'py> FnOnce(&Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>) {
     Python::attach(|py| {
         let object = object.bind(py);
-        if let Err(error) = call(object) {
+        if let Err(error) = function(object).and_then(|function| python::call(&function, ())) {
             error.write_unraisable(py, Some(object));
         }
     });
@@ -67,8 +69,9 @@ struct Wake {
     scheduled: bool,
     /// The interpreter ends: there are no more pending calls, and nobody enters any more.
     ending: bool,
-    /// How many threads of others are in Python, of this process.
-    inside: usize,
+    /// How many threads are in Python, of this process: those that it has made, and those of others.
+    own: usize,
+    foreign: usize,
     process: u32,
 }
 
@@ -77,15 +80,21 @@ impl Wake {
     fn count_here(&mut self) {
         let process = std::process::id();
         if self.process != process {
-            (self.inside, self.process) = (0, process);
+            (self.own, self.foreign, self.process) = (0, 0, process);
         }
+    }
+
+    fn inside(&mut self, is_foreign: bool) -> &mut usize {
+        if is_foreign { &mut self.foreign } else { &mut self.own }
     }
 }
 
 /// Releases take it, also in a process that is forked while another thread has it.
-static WAKE: Lock<Wake> = Lock::new(Wake { scheduled: false, ending: false, inside: 0, process: 0 });
-/// How long the end of the interpreter waits for those inside: who does not come out is left to it.
-const AT_END: Duration = Duration::from_secs(10);
+static WAKE: Lock<Wake> = Lock::new(Wake { scheduled: false, ending: false, own: 0, foreign: 0, process: 0 });
+/// How long the end of the interpreter waits for those inside: who does not come out is left to it. Its own threads are daemons
+/// then, which end wherever they are; somebody may wait for those of others.
+const OWN_AT_END: Duration = Duration::from_millis(500);
+const FOREIGN_AT_END: Duration = Duration::from_secs(10);
 /// Between two looks at them.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -175,35 +184,55 @@ pub(crate) fn enter<T>(act: impl FnOnce(Python<'_>) -> T) -> std::result::Result
     const ENDS: &str = "the interpreter of Python ends";
     struct Inside {
         process: u32,
+        is_foreign: bool,
+        was_foreign: bool,
     }
     impl Drop for Inside {
         fn drop(&mut self) {
+            IS_FOREIGN.set(self.was_foreign);
             let mut wake = waking();
             // In a child of a fork within the call this thread may not be counted.
             if wake.process == self.process {
-                wake.inside -= 1;
+                *wake.inside(self.is_foreign) -= 1;
             }
         }
     }
+    // SAFETY: may be called on any thread; it is of this thread, so it stays.
+    let state = unsafe { ffi::PyGILState_GetThisThreadState() };
+    let was_foreign = IS_FOREIGN.get();
+    let is_foreign = was_foreign || state.is_null();
     let mut wake = waking();
     if wake.ending {
         return Err(ENDS);
     }
     wake.count_here();
-    wake.inside += 1;
-    let _inside = Inside { process: wake.process };
+    *wake.inside(is_foreign) += 1;
+    let _inside = Inside { process: wake.process, is_foreign, was_foreign };
     drop(wake);
-    if is_of_another_interpreter() {
+    IS_FOREIGN.set(is_foreign);
+    // SAFETY: of this thread.
+    if unsafe { is_of_another_interpreter(state) } {
         return Err("this thread is in another interpreter of Python than the main one, which has what is asked");
     }
     Python::try_attach(act).ok_or(ENDS)
 }
 
+thread_local! {
+    /// Whether somebody else has made this thread, which has entered Python.
+    static IS_FOREIGN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is in [`enter`], and not one of Python's.
+pub(crate) fn is_on_foreign_thread() -> bool {
+    IS_FOREIGN.get()
+}
+
 /// Whether the interpreter that this thread enters, or is in, is another one than the main one. In CPython 3.11 it is the one
 /// that it was in first: who has switched to another one since then, and keeps the GIL, is not seen here.
-fn is_of_another_interpreter() -> bool {
-    // SAFETY: may be called on any thread; it is of this thread, so it stays.
-    let state = unsafe { ffi::PyGILState_GetThisThreadState() };
+///
+/// # Safety
+/// `state` is this thread's, or NULL.
+unsafe fn is_of_another_interpreter(state: *mut ffi::PyThreadState) -> bool {
     if state.is_null() {
         return false;
     }
@@ -267,8 +296,12 @@ fn end(py: Python<'_>) {
         wake.count_here();
     }
     py.detach(|| {
-        let end = Instant::now() + AT_END;
-        while waking().inside > 0 && Instant::now() < end {
+        let begun = Instant::now();
+        let may_come_out = || {
+            let (wake, since) = (waking(), begun.elapsed());
+            (wake.own > 0 && since < OWN_AT_END) || (wake.foreign > 0 && since < FOREIGN_AT_END)
+        };
+        while may_come_out() {
             std::thread::sleep(PAUSE);
         }
     });

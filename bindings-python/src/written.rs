@@ -19,7 +19,7 @@ use pyo3::types::PyBytes;
 
 use crate::error::{self, Result, refuse, wrong_type};
 use crate::memory::Memory;
-use crate::python::Class;
+use crate::python::{self, Arguments, Class};
 use crate::queue::{self, Held};
 
 static REQUEST: Class = Class::new("devexchange._types", "MemoryRequest");
@@ -128,7 +128,7 @@ unsafe extern "C" fn allocate(
         queue::drain();
         // Before there is memory that would have to be given back without it.
         let hold = Hold::new(request.stream)?;
-        let given = manager.call_method1("allocate", (request_of(manager.py(), request)?,))?;
+        let given = call(manager, "allocate", (request_of(manager.py(), request)?,))?;
         (out.device_type, out.device_id) = (request.device_type, request.device_id);
         if let Ok(memory) = given.cast::<Memory>() {
             let memory = memory.get().get()?;
@@ -158,8 +158,12 @@ unsafe extern "C" fn allocate(
 }
 
 unsafe extern "C" fn initialize(context: *mut c_void, device_id: i32, error: *mut DevxError) -> DevxStatus {
+    let act = |manager: &Bound<'_, PyAny>| {
+        call(manager, "initialize", (device_id,))?;
+        Ok(())
+    };
     // SAFETY: the table's contract.
-    unsafe { ask(context, error, |manager| call(manager, "initialize", (device_id,))) }
+    unsafe { ask(context, error, act) }
 }
 
 /// `pin(request, address)` gives what unpins the memory.
@@ -176,7 +180,7 @@ unsafe extern "C" fn pin(
     let raw = DevxMemoryRequest { device_type, device_id, bytes, stream: NO_SYNC, host_flags, reserved: 0 };
     let act = |manager: &Bound<'_, PyAny>| {
         let request = request_of(manager.py(), &raw)?;
-        let release = manager.call_method1("pin", (request, address.addr()))?;
+        let release = call(manager, "pin", (request, address.addr()))?;
         let owner = giving_back(&release, Hold::none())?.into_raw();
         // SAFETY: the table's contract: there is room for an owner.
         unsafe { out.write(owner) };
@@ -194,7 +198,7 @@ unsafe extern "C" fn memory_info(
     error: *mut DevxError,
 ) -> DevxStatus {
     let act = |manager: &Bound<'_, PyAny>| {
-        let (free_bytes, total_bytes) = manager.call_method1("memory_info", (device_id,))?.extract()?;
+        let (free_bytes, total_bytes) = call(manager, "memory_info", (device_id,))?.extract()?;
         // SAFETY: the table's contract: there is room for it.
         unsafe { out.write(DevxMemoryInfo { free_bytes, total_bytes }) };
         Ok(())
@@ -211,7 +215,7 @@ unsafe extern "C" fn ipc_handle(
     error: *mut DevxError,
 ) -> DevxStatus {
     let act = |manager: &Bound<'_, PyAny>| {
-        let given = manager.call_method1("ipc_handle", (address.addr(),))?;
+        let given = call(manager, "ipc_handle", (address.addr(),))?;
         let (handle, offset, bytes, device_id) = given.extract::<(Bound<'_, PyAny>, i64, i64, i32)>()?;
         let Ok(handle) = handle.cast::<PyBytes>() else {
             return wrong_type!("handle is {handle}: bytes are needed");
@@ -230,7 +234,8 @@ unsafe extern "C" fn ipc_handle(
 unsafe extern "C" fn reset(context: *mut c_void, device_id: i32, error: *mut DevxError) -> DevxStatus {
     let act = |manager: &Bound<'_, PyAny>| {
         queue::drain();
-        call(manager, "reset", (device_id,))
+        call(manager, "reset", (device_id,))?;
+        Ok(())
     };
     // SAFETY: the table's contract.
     unsafe { ask(context, error, act) }
@@ -239,27 +244,26 @@ unsafe extern "C" fn reset(context: *mut c_void, device_id: i32, error: *mut Dev
 unsafe extern "C" fn trim(context: *mut c_void, device_id: i32, keep: i64, error: *mut DevxError) -> DevxStatus {
     let act = |manager: &Bound<'_, PyAny>| {
         queue::drain();
-        call(manager, "trim", (device_id, keep))
+        call(manager, "trim", (device_id, keep))?;
+        Ok(())
     };
     // SAFETY: the table's contract.
     unsafe { ask(context, error, act) }
 }
 
 unsafe extern "C" fn defer_cleanup(context: *mut c_void, begin: i32) {
-    let act = |manager: &Bound<'_, PyAny>| match call(manager, "defer_cleanup", (begin != 0,)) {
-        Err(error::Error::Python(error)) => {
+    let act = |manager: &Bound<'_, PyAny>| {
+        if let Err(error) = call(manager, "defer_cleanup", (begin != 0,)) {
             error.write_unraisable(manager.py(), Some(manager));
-            Ok(())
         }
-        other => other,
+        Ok(())
     };
     // SAFETY: the table's contract, and NULL for an error that nobody would read.
     unsafe { ask(context, std::ptr::null_mut(), act) };
 }
 
-fn call<'py>(manager: &Bound<'py, PyAny>, method: &str, arguments: impl pyo3::call::PyCallArgs<'py>) -> Result<()> {
-    manager.call_method1(method, arguments)?;
-    Ok(())
+fn call<'py>(manager: &Bound<'py, PyAny>, method: &str, arguments: impl Arguments<'py>) -> PyResult<Bound<'py, PyAny>> {
+    python::call(&manager.getattr(method)?, arguments)
 }
 
 unsafe extern "C" fn release(context: *mut c_void) {

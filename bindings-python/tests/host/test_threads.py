@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from ctypes import c_size_t, c_void_p
 from pathlib import Path
 from types import SimpleNamespace
@@ -348,6 +349,42 @@ def test_interpreter_ends_while_daemon_threads_ask_producers(call):
     time.sleep(0.3)
     """
     )
+
+
+@pytest.mark.parametrize("call", ["next(batches)", "manager.allocate(8, (1, 0))", "empty(1, stream=Stream())", "tensor.device"])
+def test_interpreter_ends_while_daemon_threads_run_python_for_us(call):
+    """As above, in an iterable, a manager and a stream of a program's own, and in classes of the package's own. They end like any
+    daemon thread: nobody waits until one that never comes out does."""
+    program = (
+        PRELUDE
+        + f"""
+    import contextlib, pyarrow, threading, time
+    from devexchange import empty
+    schema, tensor = pyarrow.schema([("n", pyarrow.int64())]), empty(1)
+    def poll():
+        while True:
+            time.sleep(0)
+        yield
+    class Manager:
+        def allocate(self, request):
+            next(poll())
+    class Stream:
+        def __cuda_stream__(self):
+            time.sleep(0)
+            return 0, 0
+    manager, batches = devexchange.MemoryManager(Manager()), devexchange.BatchStream.of(schema, poll())
+    def go_on():
+        while True:
+            with contextlib.suppress(devexchange.Error):
+                {call}
+    for _ in range(3):
+        threading.Thread(target=go_on, daemon=True).start()
+    time.sleep(0.3)
+    """
+    )
+    begun = time.monotonic()
+    run(program)
+    assert time.monotonic() - begun < 8
 
 
 # --- fork ---
