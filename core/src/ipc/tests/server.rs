@@ -72,10 +72,12 @@ fn addresses_and_names_are_checked() {
 /// Whoever asks while a server ends is told that it has, and not that there was never such an offer.
 #[test]
 fn who_asks_a_server_that_ends_is_told_so() {
-    for _ in 0..300 {
-        let server = Server::bind(&address("ending")).expect("bound");
+    for i in 0..300 {
+        // Each time another one: a program that another test starts has this process's sockets for a moment.
+        let address = address(&format!("ending-{i}"));
+        let server = Server::bind(&address).expect("bound");
         server.offer_tensor("t", &shared(&[1]), Copying::Never).expect("offered");
-        let client = connect(&address("ending")).expect("connected");
+        let client = connect(&address).expect("connected");
         client.tensor("t").expect("offered");
         let asking = std::thread::spawn(move || {
             loop {
