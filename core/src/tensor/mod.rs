@@ -99,6 +99,7 @@ struct Header {
     layout: Layout,
     /// For one consumer at a time, which has the slab's claim.
     handed: UnsafeCell<MaybeUninit<DLManagedTensorVersioned>>,
+    /// Between that and the extents, which follow.
     apart: MaybeUninit<[u8; LINE]>,
 }
 

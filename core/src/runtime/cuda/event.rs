@@ -57,7 +57,8 @@ static POOL: Kept<Context, Handle> = Kept { all: Mutex::new(Vec::new()) };
 
 impl Event {
     /// An event that completes when all that was queued on `stream` until now is done. One call of the driver, and one
-    /// more if the pool has no event for the stream's context, as it never has of one that is not a device's primary one.
+    /// more if the pool has no event for the stream's context, as it never has of one that is not a device's primary one;
+    /// two more as long as nobody uses the device's primary context, which is looked for.
     ///
     /// # Errors
     /// `DEVX_DRIVER`.
