@@ -47,5 +47,6 @@ cd "$project"
 PATH=$(dirname "$CARGO"):$PATH "$venv/bin/maturin" build --quiet --release --locked --compatibility linux \
   --interpreter "$venv/bin/python" --out "$wheels" >&2
 wheel=("$wheels"/devexchange-*.whl)
+"$DEVX_ROOT/scripts/document-wheel.sh" "$venv/bin/python" "${wheel[0]}"
 "${pip[@]}" install -q --no-index --no-deps --force-reinstall "${wheel[0]}" >&2
 echo "${wheel[0]}"

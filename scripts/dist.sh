@@ -103,6 +103,7 @@ make_wheel() {
   cd "$DEVX_ROOT/bindings-python"
   maturin build --quiet --release --locked --zig --target "$DEVX_TRIPLE" --compatibility "manylinux_${DEVX_GLIBC/./_}" \
     --interpreter "$PYTHON" --out "$dist"
+  "$DEVX_ROOT/scripts/document-wheel.sh" "$tools/bin/python" "$dist"/*.whl
 }
 
 make_crate() {

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Puts the docstrings of the native module into the types of a wheel (_native.pyi), where editors look for them.
+#
+#   scripts/document-wheel.sh PYTHON WHEEL    PYTHON can load the wheel, and has docify and wheel
+#
+# The module is loaded for it: the docstrings are written once, in Rust.
+set -euo pipefail
+
+python=$1
+wheel=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+"$python" -m wheel unpack -d "$work" "$wheel" >/dev/null
+unpacked=("$work"/*)
+PYTHONPATH=${unpacked[0]} PYTHONDONTWRITEBYTECODE=1 "$python" -m docify -q --workers 1 -i "${unpacked[0]}" >/dev/null
+"$python" -m wheel pack -d "$(dirname "$wheel")" "${unpacked[0]}" >/dev/null
