@@ -52,7 +52,7 @@ rust_tests() {
   add_counts "Rust tests" "$status" "$log"
 }
 
-# test_corpus and test_faults are linked with programs of the checkout; the others have all they need in the library.
+# test_corpus and test_faults* are linked with programs of the checkout; the others have all they need in the library.
 c_tests() {
   local file name compiler program
   check "libdevexchange for 64-bit Arm" "$CARGO" build --quiet --locked --release -p devexchange-c || return 0

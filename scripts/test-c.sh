@@ -7,7 +7,8 @@
 #                                 valgrind, and with the library that scripts/sanitize.sh built with the same
 #   ROUNDS=1000000 scripts/test-c.sh rounds    as many rounds of every exchange instead of 10000, and the memory of each
 #
-# test_stream*, test_corpus and test_faults run without a CUDA driver (or with the one that is there) and again on the simulated one.
+# test_stream*, test_corpus and test_faults* run without a CUDA driver (or with the one that is there) and again on the
+# simulated one.
 #
 # Prints a line a test and, last, `counts: N passed, N failed, N skipped`.
 set -euo pipefail

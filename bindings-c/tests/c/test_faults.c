@@ -1,100 +1,14 @@
-/* Each allocation of the library fails once, and each callback of a program: what is handed out and made. What is
- * taken in is test_corpus.c's. A scene goes on after a call that failed, as far as there is something to go on with.
+/* Each allocation of the library fails once, and each callback of a manager: what is handed out and made. What is taken in
+ * is test_corpus.c's, and asynchronous streams are test_faults_async.c's.
  */
-#define _POSIX_C_SOURCE 200809L /* setenv */
-#include "test_support.h"
-#include <corpus.h>
+#include "faults.h"
+
 #include <time.h>
 #include <unistd.h>
-
-/* --- a scene --- */
-
-static struct tally tally;
-
-/* What came of the calls of a scene: the last one without memory, and one that failed for another reason. */
-static int without_memory;
-static int told;
-static char otherwise[220];
-
-/* The call worked, or had no memory, or lacked what an earlier call would have given. */
-static int note(const char *call, devx_status status) {
-    if (status == DEVX_OUT_OF_MEMORY || status == DEVX_CALLBACK) {
-        without_memory += status == DEVX_OUT_OF_MEMORY;
-        told += status == DEVX_CALLBACK;
-    } else if (status != DEVX_OK && without_memory + told == 0) {
-        snprintf(otherwise, sizeof otherwise, "%.60s: %s: %.90s", call, devx_status_name(status), error.message);
-    }
-    return status == DEVX_OK;
-}
-
-#define TRY(call) note(#call, call)
-
-/* The call is refused, if there is memory to say why. */
-#define REFUSES(call, why)                                                                                             \
-    do {                                                                                                               \
-        devx_status const refused = call;                                                                              \
-        CHECK(refused == (why) || refused == DEVX_OUT_OF_MEMORY);                                                      \
-        (void)note(#call, refused == (why) ? DEVX_OK : refused);                                                       \
-    } while (0)
-
-typedef void act(void);
-
-/* What the library keeps for good is made before, where memory may not be missing: docs/reliability.md. */
-struct scene {
-    act *before, *play, *after;
-};
-
-static int64_t injected;
-
-/* Plays a scene while the nth allocation fails; how many did. */
-static int64_t play(const struct scene *scene, int64_t nth, int from_then_on) {
-    tally = (struct tally){0};
-    without_memory = told = 0;
-    otherwise[0] = '\0';
-    if (scene->before != NULL) {
-        scene->before();
-    }
-    corpus_fault_arm(nth, from_then_on);
-    scene->play();
-    int64_t const failed = corpus_fault_disarm();
-    if (scene->after != NULL) {
-        scene->after();
-    }
-    return failed;
-}
-
-static void sweep(const struct scene *scene) {
-    for (int from_then_on = 0; from_then_on < 2; ++from_then_on) {
-        for (int64_t nth = 1, failed = 1; failed > 0; ++nth) {
-            failed = play(scene, nth, from_then_on);
-            injected += failed;
-            CHECK_MSG(otherwise[0] == '\0', "without allocation %d: %s", (int)nth, otherwise);
-            CHECK_MSG(failed > 0 || without_memory == 0, "memory was missing, but is there");
-            CHECK_MSG(tally.live == 0, "without allocation %d: %d are not released", (int)nth, tally.live);
-            CHECK_MSG(devx_ledger_outstanding() == 0, "without allocation %d: %d are outstanding", (int)nth,
-                      (int)devx_ledger_outstanding());
-        }
-    }
-}
 
 /* --- the scenes --- */
 
 static int64_t const shape[2] = {2, 3};
-static double values[6] = {0, 1, 2, 3, 4, 5};
-
-/* An owner that counts as one thing that is alive until it is released. */
-static void let_go(void *context) {
-    atomic_fetch_sub(&((struct tally *)context)->live, 1);
-}
-
-static devx_owner living(void) {
-    atomic_fetch_add(&tally.live, 1);
-    return (devx_owner){&tally, let_go};
-}
-
-static void not_taken(devx_owner owner) {
-    owner.release(owner.context);
-}
 
 static devx_tensor_t *made_tensor(void) {
     DLTensor const described = {values, cpu, 2, float64, (int64_t *)(uintptr_t)shape, NULL, 0};
@@ -143,32 +57,6 @@ static void memory_of_the_library(void) {
     devx_tensor_release(&strided);
     devx_tensor_release(&copy);
     devx_tensor_release(&tensor);
-}
-
-/* A record batch of numbers, texts, lists and a dictionary, made here. */
-static devx_batch_t *made_batch(devx_schema_t **schema) {
-    static int32_t const offsets[3] = {0, 1, 3}, numbers[2] = {7, 8};
-    static const char texts[] = "abb";
-    static const void *none[1] = {NULL}, *number[2] = {NULL, numbers}, *text[3] = {NULL, offsets, texts};
-    static const void *list[2] = {NULL, offsets}, *items[2] = {NULL, values};
-    static int32_t const indices[2] = {1, 0};
-    static const void *index[2] = {NULL, indices};
-    devx_field const fields[] = {
-        {"+s", "", NULL, 0, 4, 0},     {"i", "number", NULL, 2, 0, 0}, {"u", "text", NULL, 2, 0, 0},
-        {"+l", "list", NULL, 2, 1, 0}, {"g", "item", NULL, 2, 0, 0},   {"i", "index", NULL, 2, 0, 1},
-        {"u", "", NULL, 2, 0, 0},
-    };
-    devx_node const nodes[] = {
-        {2, 0, 0, none, 1},  {2, 0, 0, number, 2}, {2, 0, 0, text, 3}, {2, 0, 0, list, 2},
-        {3, 0, 0, items, 2}, {2, 0, 0, index, 2},  {2, 0, 0, text, 3},
-    };
-    devx_owner const owner = living();
-    devx_batch_t *batch = NULL;
-    (void)TRY(devx_schema_create(fields, 7, schema, &error));
-    if (!TRY(devx_batch_create(*schema, cpu, nodes, 7, &owner, &batch, &error))) {
-        not_taken(owner);
-    }
-    return batch;
 }
 
 static void exports_of_a_batch(void) {
@@ -226,6 +114,14 @@ static void columns_and_tensors(void) {
     devx_tensor_release(&back);
     devx_tensor_release(&tensor);
 }
+
+/* The call is refused, if there is memory to say why. */
+#define REFUSES(call, why)                                                                                             \
+    do {                                                                                                               \
+        devx_status const refused = call;                                                                              \
+        CHECK(refused == (why) || refused == DEVX_OUT_OF_MEMORY);                                                      \
+        (void)note(#call, refused == (why) ? DEVX_OK : refused);                                                       \
+    } while (0)
 
 static void what_is_not_there(void) {
     devx_schema_t *schema = NULL;
@@ -345,131 +241,6 @@ static void streams_of_batches(void) {
     devx_batch_stream_release(&again);
     devx_batch_stream_release(&stream);
     devx_schema_release(&schema);
-}
-
-/* --- asynchronous streams --- */
-
-static void on_wake(void *context) {
-    (void)context;
-}
-
-static devx_wake waking(void) {
-    devx_owner const owner = living();
-    return (devx_wake){owner.context, on_wake, owner.release};
-}
-
-/* More batches than a queue has room for at first. */
-enum { REQUESTED = 6 };
-
-/* A block of no pairs. */
-static const int32_t no_pairs = 0;
-
-/* A reader, and a writer for it that has started. */
-struct both {
-    devx_async_reader_t *reader;
-    devx_async_writer_t *writer;
-    devx_schema_t *schema;
-    devx_batch_t *batch;
-    int started, sent, taken;
-};
-
-static void start(struct both *both) {
-    struct ArrowAsyncDeviceStreamHandler *handler = NULL;
-    devx_wake const wakes[2] = {waking(), waking()};
-    *both = (struct both){0};
-    both->batch = made_batch(&both->schema);
-    if (!TRY(devx_async_reader_create(REQUESTED, 1, &wakes[0], &both->reader, &error))) {
-        wakes[0].release(wakes[0].context);
-    }
-    (void)TRY(devx_async_reader_handler(both->reader, &handler, &error));
-    const char *const block = (const char *)&no_pairs;
-    if (!TRY(devx_async_writer_create(handler, kDLCPU, block, &wakes[1], &both->writer, &error))) {
-        wakes[1].release(wakes[1].context);
-        if (handler != NULL) {
-            CHECK(handler->producer == NULL);
-            handler->release(handler);
-        }
-    }
-    both->started = TRY(devx_async_writer_start(both->writer, both->schema, &error)) && both->batch != NULL;
-}
-
-/* Sends what is requested. A reader that found no memory cancels, which is no error of the call's; it tells later. */
-static void send(struct both *both) {
-    int64_t demand = 0;
-    (void)TRY(devx_async_writer_demand(both->writer, &demand, &error));
-    for (; demand > 0; --demand) {
-        devx_batch_t *mine = NULL;
-        (void)TRY(devx_batch_share(both->batch, &mine, &error));
-        devx_status const status = devx_async_writer_send_move(both->writer, &mine, (const char *)&no_pairs, &error);
-        CHECK((mine == NULL) == (status == DEVX_OK));
-        both->sent += status == DEVX_OK;
-        (void)(status != DEVX_CLOSED && note("send", status));
-        devx_batch_release(&mine);
-    }
-}
-
-static void take(struct both *both) {
-    /* An error is not the end; but without memory to say that nothing has come, that is the error each time. */
-    for (int last = 0, errors = 0; !last && errors < 2;) {
-        devx_batch_t *batch = NULL;
-        devx_metadata_t *metadata = NULL;
-        devx_status const status = devx_async_reader_next(both->reader, 0, &batch, &metadata, &error);
-        both->taken += batch != NULL && metadata != NULL;
-        last = status == DEVX_NOT_READY || (status == DEVX_OK && batch == NULL);
-        errors += status != DEVX_NOT_READY && !note("next", status);
-        devx_batch_release(&batch);
-        devx_metadata_release(&metadata);
-    }
-}
-
-static void end(struct both *both) {
-    devx_async_writer_release(&both->writer);
-    devx_async_reader_release(&both->reader);
-    devx_batch_release(&both->batch);
-    devx_schema_release(&both->schema);
-}
-
-static void asynchronous_streams(void) {
-    struct both both;
-    start(&both);
-    if (both.started) {
-        send(&both);
-        take(&both);
-        send(&both);
-        devx_status const finished = devx_async_writer_finish(both.writer, &error);
-        take(&both);
-        CHECK(both.taken == both.sent || without_memory + told > 0);
-        CHECK(finished == DEVX_OK || without_memory + told > 0);
-    }
-    end(&both);
-}
-
-/* By the producer, by the consumer, and by nobody. */
-static void asynchronous_streams_that_break_off(void) {
-    for (int how = 0; how < 3; ++how) {
-        struct both both;
-        int32_t code = 0;
-        devx_metadata_t *metadata = NULL;
-        start(&both);
-        if (both.started) {
-            send(&both);
-            if (how == 0) {
-                int const failed = devx_async_writer_fail(both.writer, 5, "no luck", NULL, &error) == DEVX_OK;
-                int const before = without_memory + told;
-                take(&both);
-                CHECK_INT(without_memory + told, before + 1);
-                (void)TRY(devx_async_reader_producer_error(both.reader, &code, &metadata, &error));
-                CHECK(code == 5 || !failed || without_memory > 0);
-                told -= without_memory + told == 1;
-            } else if (how == 1) {
-                (void)TRY(devx_async_reader_cancel(both.reader, &error));
-            } else {
-                devx_async_reader_release(&both.reader);
-            }
-        }
-        devx_metadata_release(&metadata);
-        end(&both);
-    }
 }
 
 /* A manager of this program's, of which each callback may fail: see the sweep of callbacks. */
@@ -744,20 +515,8 @@ static void memory_of_pools(void) {
 /* --- the sweeps --- */
 
 TEST(allocations_can_fail) {
-    /* Or what was given back once is not allocated again. Before the library is asked for anything. */
-    setenv("DEVEXCHANGE_KEEP_BLOCKS", "0", 1);
-    CHECK(corpus_fault_install("libdevexchange.so") > 0);
-    /* What a thread has for itself is made with its first exchange. */
-    corpus_fault_arm(1000000, 0);
-    exports_of_a_tensor();
-    CHECK_INT(corpus_fault_disarm(), 0);
+    CHECK_CALL(make_allocations_fail(exports_of_a_tensor));
 }
-
-#define SWEEP(played)                                                                                                  \
-    TEST(every_allocation_of_##played) {                                                                               \
-        struct scene const all = {NULL, played, NULL};                                                                 \
-        CHECK_CALL(sweep(&all));                                                                                       \
-    }
 
 SWEEP(exports_of_a_tensor)
 SWEEP(memory_of_the_library)
@@ -766,8 +525,6 @@ SWEEP(columns_and_tensors)
 SWEEP(what_is_not_there)
 SWEEP(what_a_batch_says)
 SWEEP(streams_of_batches)
-SWEEP(asynchronous_streams)
-SWEEP(asynchronous_streams_that_break_off)
 
 /* Managers are made and used; what they kept back is given back in the end. */
 static void managers(void) {
@@ -841,7 +598,7 @@ TEST(every_callback_of_a_manager) {
 
 TEST(there_were_many) {
     printf("# %d faults\n", (int)injected);
-    CHECK(injected > 1000);
+    CHECK(injected > 4000);
 }
 
 CHECK_MAIN()
