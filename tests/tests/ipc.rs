@@ -3,6 +3,10 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests write into memory that they own")]
 
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,6 +16,8 @@ use devexchange_core::arrow::ArrayBuilder;
 use devexchange_core::dlpack::Copying;
 use devexchange_core::{Batch, DType, Device, Flags, Owner, Tensor, TensorDesc, ipc, ledger};
 use devexchange_tests::peer::{Importing, Peer, ask, commands, forked, part, say, soon};
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 /// One test at a time: they count what the whole process has.
 fn alone() -> MutexGuard<'static, ()> {
@@ -452,6 +458,59 @@ fn what_the_system_refuses_is_an_error() {
     assert_eq!(error.status(), DEVX_OUT_OF_MEMORY);
     assert!(error.message().contains("1048576 bytes of shared memory could not be allocated"), "{error}");
     soon("nothing is left", || (open_files(), ledger::outstanding()) == before);
+    say("done");
+}
+
+/// File descriptors in messages that nobody has read, four times as many as in `limit`; they are closed with the sockets.
+fn crowd(limit: u64) -> (UnixStream, UnixStream) {
+    let (sender, receiver) = UnixStream::pair().expect("sockets");
+    let sixteen = [sender.as_fd(); 16];
+    for _ in 0..limit / 4 {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(SendAncillaryMessage::ScmRights(&sixteen)));
+        let sent = sendmsg(&sender, &[IoSlice::new(b"x")], &mut control, SendFlags::DONTWAIT);
+        if sent == Err(Errno::TOOMANYREFS) {
+            break;
+        }
+        sent.expect("sent");
+    }
+    (sender, receiver)
+}
+
+/// A user may have so many file descriptors on their way between processes, by whatever programs. What is asked for
+/// beyond is refused; who asked keeps the connection, and what it holds.
+#[test]
+fn who_asks_while_too_many_files_are_on_their_way_keeps_what_it_holds() {
+    let _alone = alone();
+    const NAME: &str = "who_asks_while_too_many_files_are_on_their_way_keeps_what_it_holds";
+    const LIMIT: u64 = 64;
+    if part().is_none() {
+        let mut peer = Peer::start(NAME, "crowded", &[]);
+        peer.expect("done");
+        return peer.end();
+    }
+    // SAFETY: only the user of this process is changed; who may do everything has no limit.
+    unsafe { libc::setresuid(65534, 65534, 65534) };
+    let server = ipc::Server::bind(&own("crowded")).expect("bound");
+    for (name, value) in [("held", 1), ("more", 2)] {
+        server.offer_tensor(name, &shared(&[value]), Copying::Never).expect("offered");
+    }
+    let client = ipc::connect(&own("crowded")).expect("connected");
+    let held = client.tensor("held").expect("imported");
+    let refused = |error: devexchange_core::Error| {
+        assert!(error.status() == DEVX_SYSTEM && error.message().contains("sendmsg"), "{error}");
+    };
+    limited(libc::RLIMIT_NOFILE, LIMIT, || {
+        let crowd = crowd(LIMIT);
+        refused(client.tensor("more").expect_err("too many"));
+        refused(ipc::connect(&own("crowded")).expect_err("too many"));
+        assert_eq!((server.leases(), held.as_slice::<i32>()), (1, Ok(&[1][..])));
+        drop(crowd);
+        let more = client.tensor("more").expect("imported");
+        assert_eq!((server.leases(), more.as_slice::<i32>()), (2, Ok(&[2][..])));
+    });
+    ipc::connect(&own("crowded")).expect("connected");
     say("done");
 }
 

@@ -148,15 +148,17 @@ impl Loop {
             let reserved = self.connections.try_reserve(1).and_then(|()| self.fds.try_reserve(all));
             user.and_then(|()| reserved.map_err(|_| Error::no_memory(size_of::<Connection>())))
         };
-        match welcome {
-            Ok(()) => {
-                let hello = Message::Hello { protocol: PROTOCOL, exporter: exporter() };
-                let changes = shared.changes.as_ref().map(Changes::as_fd);
-                if say(&socket, out, &hello, changes.as_slice())? == Sent::Yes {
-                    let shared = self.shared.clone();
-                    self.connections.push(Connection { socket, leases: Sorted::new(), next: 1, shared });
-                }
+        let greeted = welcome.and_then(|()| {
+            let hello = Message::Hello { protocol: PROTOCOL, exporter: exporter() };
+            let changes = shared.changes.as_ref().map(Changes::as_fd);
+            say(&socket, out, &hello, changes.as_slice())
+        });
+        match greeted {
+            Ok(Sent::Yes) => {
+                let shared = self.shared.clone();
+                self.connections.push(Connection { socket, leases: Sorted::new(), next: 1, shared });
             }
+            Ok(Sent::Full | Sent::End) => {}
             Err(error) => {
                 say_why(&socket, out, 0, &error)?;
             }

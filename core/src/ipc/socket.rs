@@ -164,6 +164,10 @@ impl Socket {
     }
 
     /// Sends a message, all of it or nothing. Does not wait.
+    ///
+    /// # Errors
+    /// `DEVX_SYSTEM`, for file descriptors also if too many of this user are on their way between processes: one without
+    /// any can still be sent then.
     pub(super) fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Sent> {
         self.send_parts(&[IoSlice::new(bytes)], fds)
     }
@@ -180,7 +184,7 @@ impl Socket {
             return match net::sendmsg(&self.0, parts, &mut control, flags) {
                 Ok(_) => Ok(Sent::Yes),
                 Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN | Errno::TOOMANYREFS) => Ok(Sent::Full),
+                Err(Errno::AGAIN) => Ok(Sent::Full),
                 Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => Ok(Sent::End),
                 Err(errno) => Err(Error::system("sendmsg", errno)),
             };
