@@ -221,7 +221,7 @@ unsafe extern "C" fn ipc_handle(
             return wrong_type!("handle is {handle}: bytes are needed");
         };
         let Ok(handle) = <[u8; 64]>::try_from(handle.as_bytes()) else {
-            return refuse!(DEVX_CALLBACK, "handle has {} bytes: 64 are needed", handle.as_bytes().len());
+            return refuse!(DEVX_CALLBACK, "handle has {} bytes: it must have 64", handle.as_bytes().len());
         };
         // SAFETY: the table's contract: there is room for it.
         unsafe { out.write(DevxIpcHandle { handle, offset, bytes, device_id, reserved: 0 }) };

@@ -160,7 +160,8 @@ end
 
 function handle_record(given)
     handle, offset, bytes, device_id = parts_of(given, "(handle, offset, bytes, device_id)", 4)
-    length(handle) == 64 || throw(DevExchangeError(DEVX_INVALID_ARGUMENT, "handle has $(length(handle)) bytes, not 64"))
+    length(handle) == 64 ||
+        throw(DevExchangeError(DEVX_INVALID_ARGUMENT, "handle has $(length(handle)) bytes: it must have 64"))
     return DevxIpcHandle(NTuple{64,UInt8}(handle), offset, bytes, device_id, 0)
 end
 

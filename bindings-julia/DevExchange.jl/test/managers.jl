@@ -231,7 +231,7 @@ end
     @test wrong(:memory_info, 7, DX.DEVX_INVALID_ARGUMENT, "Int64, not (free_bytes, total_bytes)")
     @test wrong(:memory_info, (-1, 2), DX.DEVX_CALLBACK, "-1")
     @test wrong(:ipc_handle, (1, 2, 3), DX.DEVX_INVALID_ARGUMENT, "not (handle, offset, bytes, device_id)")
-    @test wrong(:ipc_handle, ([1, 2], 0, 8, 0), DX.DEVX_INVALID_ARGUMENT, "handle has 2 bytes")
+    @test wrong(:ipc_handle, ([1, 2], 0, 8, 0), DX.DEVX_INVALID_ARGUMENT, "handle has 2 bytes: it must have 64")
     @test wrong(:ipc_handle, (HANDLE, 9, 8, 0), DX.DEVX_CALLBACK, "offset 9 of 8")
     # Where nobody can be told, it is logged; and the release of what was given, as all releases.
     m = MemoryManager(request -> (Libc.malloc(8), DX.CPU, () -> error("no")); defer_cleanup=_ -> error("not now"))

@@ -134,7 +134,11 @@ def test_number_of_a_device_that_host_memory_has_not():
 
 
 @pytest.mark.parametrize(
-    "handle, text", [(range(10**15), "handle is range.*: bytes are needed"), (b"short", "handle has 5 bytes: 64 are")]
+    "handle, text",
+    [
+        (range(10**15), "handle is range.*: bytes are needed"),
+        (b"short", "handle has 5 bytes: it must have 64"),
+    ],
 )
 def test_handle_that_is_none(handle, text):
     class Gives(Arena):

@@ -310,7 +310,10 @@ class AllocatorTest {
         }
         ByteBuffer heap = ByteBuffer.allocate(8);
         refused(Status.INVALID_ARGUMENT, () -> Allocation.of(heap, null), "memory is a heap ByteBuffer");
-        refused(Status.INVALID_ARGUMENT, () -> new IpcHandle(new byte[3], 0, 0, 0), "handle has 3 bytes");
+        refused(
+                Status.INVALID_ARGUMENT,
+                () -> new IpcHandle(new byte[3], 0, 0, 0),
+                "handle has 3 bytes: it must have 64");
         Allocator wrong = new Buffers() {
             @Override
             public MemoryInfo memoryInfo(int deviceId) {
