@@ -28,12 +28,17 @@ logs=$work/logs
 
 fail() { echo "dist: $*" >&2; exit 1; }
 
-# Says what is being done; what it printed is shown only if it failed.
+# Says what is being done; what it printed is shown only if it failed. A command that fails is the last one of its function,
+# for which `set -e` has to be on: it is not within a condition.
 step() { # WHAT COMMAND...
-  local log=$logs/${2//[^a-z_]/}.log
+  local log=$logs/${2//[^a-z_]/}.log status
   printf '  %-52s' "$1"
   SECONDS=0
-  if ! "${@:2}" >"$log" 2>&1 </dev/null; then
+  set +e
+  (set -e; "${@:2}") >"$log" 2>&1 </dev/null
+  status=$?
+  set -e
+  if [ "$status" -ne 0 ]; then
     echo failed
     sed 's/^/    /' "$log" >&2
     fail "$1: failed, see above"
@@ -126,6 +131,8 @@ install_all() {
   mv "$to/$julia_name" "$to/DevExchange.jl"
   tar -C "$to" -xzf "$dist/devexchange-core-$DEVX_VERSION.crate"
   mv "$to/devexchange-core-$DEVX_VERSION" "$to/core"
+  cmp "$to/core/LICENSE-MIT" "${licenses[0]}"
+  cmp "$to/core/LICENSE-APACHE" "${licenses[1]}"
   "$PYTHON" -m venv "$to/venv"
   "$to/venv/bin/python" -m pip --disable-pip-version-check --no-input install -q \
     -r "$DEVX_ROOT/bindings-python/tests/requirements.txt" "$dist"/*.whl
