@@ -110,7 +110,7 @@ final class Jvm {
     static void killLater(Process process) {
         Thread killer = new Thread(() -> {
             try {
-                if (!process.waitFor(120, TimeUnit.SECONDS)) {
+                if (!process.waitFor(400, TimeUnit.SECONDS)) {
                     process.destroyForcibly();
                 }
             } catch (InterruptedException e) {
