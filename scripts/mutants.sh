@@ -17,7 +17,7 @@ set -euo pipefail
 
 version=27.1.0
 least_percent=85
-modules=(layout order release-memory release-device schema manager fork cuda-array device)
+modules=(layout order release-memory release-device event schema manager fork cuda-array device)
 
 work=$DEVX_TARGET/mutants
 tree=$work/tree
@@ -29,6 +29,7 @@ files_of() { # MODULE
     order) echo core/src/{,tensor/}order.rs ;;
     release-memory) echo core/src/memory/{foreign,owner,slab,vacant,queue,blocks,counted,sorted}.rs core/src/ledger.rs ;;
     release-device) echo core/src/runtime/cuda/{reaper,inbox}.rs ;;
+    event) echo core/src/runtime/cuda/{event,kept,context}.rs ;;
     schema) echo core/src/arrow/{schema,read,record,format,metadata,count,check,plain,table,tree}.rs ;;
     manager) echo core/src/manager/{mod,books,driver,limited,pool,records,table}.rs ;;
     fork) echo core/src/{fork,thread,trace}.rs ;;
@@ -48,9 +49,12 @@ tests_of() { # MODULE
     release-memory)
       echo --package devexchange-schedules --lib --test memory --test ledger --test batch --test dlpack ;;
     release-device) echo --package devexchange-tests --test cuda_reaper --test cuda_release --test cuda_pool_release ;;
+    event)
+      echo --package devexchange-tests --test cuda_budget --test cuda_reaper --test cuda_order --test cuda_devices \
+        --test cuda_default_streams --test cuda_ipc --test cuda_release ;;
     schema) echo --lib --test format --test schema --test types --test batch --test batch_stream ;;
     manager) echo --package devexchange-tests --test manager --test memory --test fork --test cuda_manager ;;
-    fork) echo --lib --test fork ;;
+    fork) echo --lib --test fork --test trace ;;
     cuda-array) echo --package devexchange-tests --test cuda_array ;;
     device)
       echo --package devexchange-tests --lib --test device --test order --test cuda_devices --test cuda_absent \
@@ -125,7 +129,7 @@ report() { # MODULE
   fi
   timeout=$(lines_of "$1" timeout) unviable=$(lines_of "$1" unviable)
   percent=$(awk -v caught=$((caught + timeout)) -v all=$((caught + timeout + missed)) \
-    'BEGIN { printf "%.1f", all ? 100 * caught / all : 0 }')
+    'BEGIN { printf "%.1f", all ? 100 * caught / all : 100 }')
   printf '%-8s %s %% caught: %d caught, %d did not end, %d missed, %d did not build\n' "$1" "$percent" "$caught" \
     "$timeout" "$missed" "$unviable"
   sed 's/^/    missed: /' "$work/results/$1/missed.txt"

@@ -2,7 +2,7 @@
 
 use devexchange_core::abi::dlpack::DLDataType;
 use devexchange_core::abi::types::{DEVX_INVALID_DTYPE, DEVX_INVALID_SHAPE};
-use devexchange_core::layout::{MAX_NDIM, check, row_major_strides};
+use devexchange_core::layout::{MAX_NDIM, check, is_stepped, row_major_strides};
 use devexchange_core::{DType, DType as D};
 
 /// A small generator of numbers, so that a failure can be repeated.
@@ -106,6 +106,13 @@ fn an_empty_tensor_may_have_any_extents_and_strides() {
         let layout = check(D::INT64, false, &shape, Some(&[i64::MAX, i64::MIN, 1])).unwrap();
         assert_eq!((layout.elements, layout.bytes), (0, 0), "{shape:?}");
     }
+}
+
+#[test]
+fn strides_lead_nowhere_along_one_element_and_among_none() {
+    let stepped = |shape: [i64; 3]| [0, 1, 2, 3].map(|dimension| is_stepped(&shape, dimension));
+    assert_eq!(stepped([2, 1, 3]), [true, false, true, false]);
+    assert_eq!(stepped([2, 0, 3]), [false; 4]);
 }
 
 #[test]
