@@ -17,7 +17,8 @@ set -euo pipefail
 
 version=27.1.0
 least_percent=85
-modules=(layout order release-memory release-device event schema manager fork cuda-array device)
+modules=(layout tensor dlpack convert order release-memory release-device event schema batch batch-stream manager fork
+  cuda-array device ipc)
 
 work=$DEVX_TARGET/mutants
 tree=$work/tree
@@ -26,15 +27,23 @@ failed=0
 files_of() { # MODULE
   case $1 in
     layout) echo core/src/layout.rs ;;
+    tensor) echo core/src/tensor/{mod,transfer,borrowed}.rs core/src/dtype.rs ;;
+    dlpack) echo core/src/dlpack.rs core/src/dlpack/{legacy,versioned}.rs ;;
+    convert) echo core/src/convert/{mod,column,fixed_shape,matrix}.rs ;;
     order) echo core/src/{,tensor/}order.rs ;;
     release-memory) echo core/src/memory/{foreign,owner,slab,vacant,queue,blocks,counted,sorted}.rs core/src/ledger.rs ;;
     release-device) echo core/src/runtime/cuda/{reaper,inbox}.rs ;;
     event) echo core/src/runtime/cuda/{event,kept,context}.rs ;;
     schema) echo core/src/arrow/{schema,read,record,format,metadata,count,check,plain,table,tree}.rs ;;
+    batch) echo core/src/arrow/{batch,transfer,column,builder,value,node,sizes}.rs core/src/arrow/{batch/import,column/rows}.rs ;;
+    batch-stream) echo core/src/arrow/batch_stream/{alone,export,import,interface,mod}.rs ;;
     manager) echo core/src/manager/{mod,books,driver,limited,pool,records,table}.rs ;;
     fork) echo core/src/{fork,thread,trace}.rs ;;
     cuda-array) echo core/src/cuda_array.rs core/src/cuda_array/typestr.rs ;;
     device) echo core/src/device.rs ;;
+    ipc)
+      echo core/src/ipc/{changes,client,credentials,descriptor,export,holds,import,interrupt,memory,message}.rs \
+        core/src/ipc/{mod,regions,server,serving,socket,socket_file,turn,wire}.rs ;;
   esac
 }
 
@@ -43,6 +52,9 @@ files_of() { # MODULE
 tests_of() { # MODULE
   case $1 in
     layout) echo --test layout ;;
+    tensor | dlpack | convert)
+      echo --package devexchange-corpus --lib --test corpus --test dlpack --test dtype --test convert --test chains \
+        --test layout --test memory ;;
     order)
       echo --package devexchange-tests --lib --test order --test cuda_order --test cuda_budget --test cuda_release \
         --test cuda_array --test cuda_ipc --test cuda_devices --test cuda_default_streams --test cuda_pool_release ;;
@@ -53,12 +65,16 @@ tests_of() { # MODULE
       echo --package devexchange-tests --test cuda_budget --test cuda_reaper --test cuda_order --test cuda_devices \
         --test cuda_default_streams --test cuda_ipc --test cuda_release ;;
     schema) echo --lib --test format --test schema --test types --test batch --test batch_stream ;;
+    batch | batch-stream)
+      echo --package devexchange-corpus --lib --test corpus --test batch --test batch_stream --test types --test convert \
+        --test chains ;;
     manager) echo --package devexchange-tests --test manager --test memory --test fork --test cuda_manager ;;
     fork) echo --lib --test fork --test trace ;;
     cuda-array) echo --package devexchange-tests --test cuda_array ;;
     device)
       echo --package devexchange-tests --lib --test device --test order --test cuda_devices --test cuda_absent \
         --test cuda_default_streams ;;
+    ipc) echo --package devexchange-tests --lib --test ipc --test cuda_ipc ;;
   esac
 }
 
@@ -84,6 +100,9 @@ place_driver() {
 
 mutate() { # MODULE
   local file argument options=()
+  # Left out is the second run of each CUDA program, on threads, and descriptors, which are slow and have tests of their own.
+  local skipped=(--skip run_by_threads)
+  if [ "$1" != ipc ]; then skipped+=(--skip ipc::); fi
   for file in $(files_of "$1"); do options+=(--file "$file"); done
   for argument in $(tests_of "$1"); do options+=("--cargo-arg=$argument"); done
   if [ -n "${SINCE:-}" ]; then options+=(--in-diff "$work/since.diff"); fi
@@ -95,11 +114,10 @@ mutate() { # MODULE
     rm -rf "$work/results/$1"
   fi
   mkdir -p "$work/results/$1"
-  # It fails where mutants were missed, which is counted here. Left out is what is slow: descriptors, which have tests
-  # of their own, and the second run of each CUDA program, on threads.
+  # It fails where mutants were missed, which is counted here.
   (cd "$tree" && CARGO_TARGET_DIR=$work/target INSTA_UPDATE=no "$work/bin/cargo-mutants" mutants --in-place \
     --profile mutants --output "$work/results/$1" --timeout-multiplier 5 --minimum-test-timeout 60 \
-    --cargo-arg=--locked "${options[@]}" -- -- --skip ipc:: --skip run_by_threads) </dev/null || true
+    --cargo-arg=--locked "${options[@]}" -- -- "${skipped[@]}") </dev/null || true
   collect "$1"
 }
 

@@ -1,8 +1,45 @@
 //! Element types and devices by name.
 
-use devexchange_core::abi::dlpack::DLDataType;
-use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_INVALID_DTYPE};
+use devexchange_core::abi::dlpack::*;
+use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_INVALID_DTYPE, DEVX_UNSUPPORTED};
 use devexchange_core::{DType, Device};
+
+/// The widths that each type code has, as DLPack says in its comments on `DLDataTypeCode`, and as numbers come.
+fn widths(code: u8) -> &'static [u8] {
+    match code {
+        kDLInt | kDLUInt => &[1, 2, 4, 8, 16, 32, 64, 128],
+        kDLFloat => &[16, 32, 64, 128],
+        kDLBfloat => &[16],
+        kDLComplex => &[32, 64, 128],
+        kDLBool | kDLFloat8_e3m4..=kDLFloat8_e8m0fnu => &[8],
+        kDLFloat6_e2m3fn | kDLFloat6_e3m2fn => &[6],
+        kDLFloat4_e2m1fn => &[4],
+        _ => &[],
+    }
+}
+
+#[test]
+fn a_type_code_has_some_widths_and_no_others() {
+    for code in 0..=u8::MAX {
+        for bits in 0..=u8::MAX {
+            let given = DLDataType { code, bits, lanes: 1 };
+            match DType::from_dlpack(given) {
+                Ok(dtype) => {
+                    assert!(widths(code).contains(&bits), "{given:?}");
+                    let component = if code == kDLComplex { bits / 2 } else { bits };
+                    assert_eq!(dtype.alignment(), usize::from(component / 8).max(1), "{given:?}");
+                }
+                Err(refused) => {
+                    assert!(!widths(code).contains(&bits), "{given:?}: {refused}");
+                    let opaque = code == kDLOpaqueHandle;
+                    assert_eq!(refused.status(), if opaque { DEVX_UNSUPPORTED } else { DEVX_INVALID_DTYPE });
+                    let (field, value) = if widths(code).is_empty() { ("code", code) } else { ("bits", bits) };
+                    assert!(refused.message().starts_with(&format!("dtype.{field} is {value}")), "{refused}");
+                }
+            }
+        }
+    }
+}
 
 #[test]
 fn every_type_is_found_by_the_name_that_it_is_shown_by() {
