@@ -261,6 +261,17 @@ devx_status devx_batch_column_named(
     devx_error *error);
 
 /**
+ * `count` columns from the one at `first` on, in one call: what `devx_batch_column` says of each.
+ * `out` has room for so many.
+ */
+devx_status devx_batch_columns(
+    devx_batch_t const *batch,
+    int64_t first,
+    size_t count,
+    devx_column *out,
+    devx_error *error);
+
+/**
  * A copy in one block of host memory of this library's. For memory of a device, and to one,
  * `devx_batch_copy_to`.
  */

@@ -1465,6 +1465,17 @@ public:
     Column column(std::int64_t index) const {
         return made([&](devx_column *out, devx_error *error) { return devx_batch_column(get(), index, out, error); });
     }
+    /* All columns of a record batch, in one call. */
+    std::vector<Column> columns() const {
+        std::vector<devx_column> raw(detail::to_size(n_columns()));
+        detail::check([&](devx_error *error) {
+            return devx_batch_columns(get(), 0, raw.size(), raw.data(), error);
+        });
+        std::vector<Column> out;
+        out.reserve(raw.size());
+        for (devx_column const &one : raw) out.emplace_back(get(), one);
+        return out;
+    }
     /* The first column with this name. */
     Column column(std::string const &name) const {
         char const *const text = detail::c_text(name, "name");

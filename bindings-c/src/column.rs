@@ -2,8 +2,9 @@
 //! are valid as long as the batch.
 
 use core::ffi::c_char;
+use std::mem::MaybeUninit;
 
-use devexchange_core::abi::types::{DEVX_MISMATCH, DEVX_OUT_OF_RANGE};
+use devexchange_core::abi::types::{DEVX_MISMATCH, DEVX_OUT_OF_RANGE, DevxColumn};
 use devexchange_core::arrow::{Batch, Column};
 use devexchange_core::text::{fill, said};
 use devexchange_core::{Borrowed, Error, Result};
@@ -43,6 +44,29 @@ unsafe fn devx_batch_column(
             return Err(out_of_range(format_args!("index is {index}: the batch has {} columns", batch.n_columns())));
         };
         write(out, column)
+    })
+}
+
+/// `count` columns from the one at `first` on, in one call: what `devx_batch_column` says of each. `out` has room for so many.
+#[ffi_export]
+unsafe fn devx_batch_columns(
+    batch: *const BatchHandle,
+    first: i64,
+    count: usize,
+    out: *mut ColumnRecord,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    let batch = unsafe { BatchHandle::borrow(batch, "batch") };
+    // SAFETY: the caller gives room for `count` records.
+    let out = unsafe { list_mut(out.cast::<MaybeUninit<DevxColumn>>(), count, "out") };
+    guard(error, || {
+        let (batch, out) = (batch?, out?);
+        let written = usize::try_from(first).ok().and_then(|first| Column::write_raw(&batch, first, out));
+        written.ok_or_else(|| {
+            let all = batch.n_columns();
+            out_of_range(format_args!("first is {first} and count is {count}: the batch has {all} columns"))
+        })
     })
 }
 

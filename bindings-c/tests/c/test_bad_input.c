@@ -1275,6 +1275,12 @@ TEST(rows_and_columns_out_of_range_are_refused) {
     CHECK_OK(devx_batch_column(batch, 1, &text, &error));
     CHECK_REFUSED(devx_batch_column(batch, 2, &out, &error), DEVX_OUT_OF_RANGE, "index is 2");
     CHECK_REFUSED(devx_batch_column(batch, -1, &out, &error), DEVX_OUT_OF_RANGE, "index is -1");
+    CHECK_REFUSED(devx_batch_columns(batch, 2, 1, &out, &error), DEVX_OUT_OF_RANGE,
+                  "first is 2 and count is 1: the batch has 2 columns");
+    CHECK_REFUSED(devx_batch_columns(batch, 0, 3, &out, &error), DEVX_OUT_OF_RANGE, "first is 0 and count is 3");
+    CHECK_REFUSED(devx_batch_columns(batch, -1, 1, &out, &error), DEVX_OUT_OF_RANGE, "first is -1");
+    CHECK_REFUSED(devx_batch_columns(batch, INT64_MAX, 1, &out, &error), DEVX_OUT_OF_RANGE, "first is 9223372036854775807");
+    CHECK_REFUSED(devx_batch_columns(batch, 1, SIZE_MAX, &out, &error), DEVX_INVALID_ARGUMENT, "out has");
     CHECK_REFUSED(devx_batch_column_named(batch, "nobody", &out, &error), DEVX_OUT_OF_RANGE, "nobody");
     CHECK_REFUSED(devx_batch_column_named(batch, NULL, &out, &error), DEVX_NULL_ARGUMENT, "name is NULL");
     CHECK_REFUSED(devx_column_child(batch, &number, 0, &out, &error), DEVX_OUT_OF_RANGE, "index is 0");
@@ -1383,6 +1389,8 @@ TEST(null_arguments_are_refused) {
     NEEDS(devx_batch_root(batch, NULL, &error), "out");
     NEEDS(devx_batch_column(NULL, 0, &column, &error), "batch");
     NEEDS(devx_batch_column(batch, 0, NULL, &error), "out");
+    NEEDS(devx_batch_columns(NULL, 0, 1, &column, &error), "batch");
+    NEEDS(devx_batch_columns(batch, 0, 1, NULL, &error), "out");
     NEEDS(devx_batch_column_named(NULL, "x", &column, &error), "batch");
     NEEDS(devx_batch_export_share(NULL, &array, &error), "batch");
     NEEDS(devx_batch_export_share(batch, NULL, &error), "out");

@@ -291,6 +291,17 @@ static void check_struct(const devx_batch_t *batch) {
     CHECK_INT(root.n_children, 2);
     CHECK_OK(devx_column_child(batch, &root, 1, &named, &error));
     CHECK_INT(named.offset, text.offset);
+    /* Some at once are what each is. */
+    devx_column all[3];
+    memset(all, 0x5a, sizeof all);
+    devx_column const untouched = all[2];
+    CHECK_OK(devx_batch_columns(batch, 0, 2, all, &error));
+    CHECK(memcmp(&all[0], &number, sizeof number) == 0);
+    CHECK(memcmp(&all[1], &text, sizeof text) == 0);
+    CHECK(memcmp(&all[2], &untouched, sizeof untouched) == 0);
+    CHECK_OK(devx_batch_columns(batch, 1, 1, &all[2], &error));
+    CHECK(memcmp(&all[2], &text, sizeof text) == 0);
+    CHECK_OK(devx_batch_columns(batch, 2, 0, NULL, &error));
 }
 
 TEST(a_slice_of_a_struct_slices_its_children) {

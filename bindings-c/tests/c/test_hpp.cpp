@@ -468,6 +468,10 @@ static void check_columns(dx::Batch const &batch) {
     CHECK_INT(kind.dictionary_index(1), 0);
     CHECK(kind.dictionary().bytes(kind.dictionary_index(2)) == "bb");
     CHECK_INT(batch.root().length(), 4);
+    std::string names;
+    for (dx::Column const &column : batch.columns()) names += std::string(column.name()) + " ";
+    CHECK_STR(names.c_str(), "number text flag list kind ");
+    CHECK_INT(batch.columns()[3].list(0).length(), 2);
     CHECK_THROWS(batch.column(5), DEVX_OUT_OF_RANGE, "index is 5");
     CHECK_THROWS(batch.column("nobody"), DEVX_OUT_OF_RANGE, "nobody");
     CHECK_THROWS(text.values<double>(), DEVX_MISMATCH, "utf8");

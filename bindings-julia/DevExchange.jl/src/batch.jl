@@ -325,7 +325,7 @@ require_readable(b::Batch) = b.readable || throw(not_readable(b.device))
 Base.size(b::Batch) = (b.rows, b.columns)
 Base.size(b::Batch, dimension::Integer) = dimension <= 2 ? size(b)[dimension] : 1
 Base.lastindex(b::Batch) = b.columns
-Base.keys(b::Batch) = [Symbol(unsafe_string(column_record(b, k).name)) for k in 1:b.columns]
+Base.keys(b::Batch) = [Symbol(unsafe_string(record.name)) for record in column_records(b)]
 Base.haskey(b::Batch, name) = Symbol(name) in keys(b)
 
 """
@@ -333,7 +333,7 @@ Base.haskey(b::Batch, name) = Symbol(name) in keys(b)
 
 All columns of a batch; `values(b)` is the same.
 """
-columns(b::Batch) = Column[b[k] for k in 1:b.columns]
+columns(b::Batch) = Column[Column(b, record) for record in column_records(b)]
 Base.values(b::Batch) = columns(b)
 
 Base.getindex(b::Batch, k::Union{Integer,Symbol,AbstractString}) = Column(b, column_record(b, k))
@@ -353,6 +353,12 @@ end
     record = Ref{DevxColumn}()
     @checked devx_batch_column(b.handle::Handle, (k - 1)::Int64, record::Ptr{DevxColumn})
     return record[]
+end
+
+function column_records(b::Batch)
+    records = Vector{DevxColumn}(undef, b.columns)
+    @checked devx_batch_columns(b.handle::Handle, 0::Int64, b.columns::Csize_t, records::Ptr{DevxColumn})
+    return records
 end
 
 @noinline no_column(b::Batch, k) =

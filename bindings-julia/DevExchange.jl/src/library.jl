@@ -7,7 +7,7 @@ const C_FUNCTIONS = (
     :devx_async_reader_schema, :devx_async_writer_create, :devx_async_writer_demand, :devx_async_writer_fail,
     :devx_async_writer_finish, :devx_async_writer_is_cancelled, :devx_async_writer_ready, :devx_async_writer_release,
     :devx_async_writer_send_move, :devx_async_writer_start, :devx_batch_check_pointers, :devx_batch_column,
-    :devx_batch_column_named, :devx_batch_copy, :devx_batch_copy_to, :devx_batch_create_sized,
+    :devx_batch_column_named, :devx_batch_columns, :devx_batch_copy, :devx_batch_copy_to, :devx_batch_create_sized,
     :devx_batch_export_move, :devx_batch_export_move_device,
     :devx_batch_export_share, :devx_batch_export_share_device, :devx_batch_get_info, :devx_batch_import,
     :devx_batch_import_device, :devx_batch_import_pair, :devx_batch_import_pair_device, :devx_batch_of_columns,

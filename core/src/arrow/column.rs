@@ -3,12 +3,14 @@
 mod rows;
 
 use core::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::batch::Batch;
 use super::bitmap;
 use super::field::Field;
 use super::format::Type;
+use super::record::Record;
 use super::tree::Links;
 use crate::abi::arrow_data::ArrowArray;
 use crate::abi::types::DevxColumn;
@@ -90,9 +92,16 @@ impl<'a> Column<'a> {
     // Inlined, so that each member is written where the record is to be, and not copied there.
     #[inline(always)]
     pub fn to_raw(self) -> DevxColumn {
+        self.to_raw_of(self.array(), self.record())
+    }
+
+    /// As [`Column::to_raw`], by who has at hand what its array and its field are.
+    #[inline(always)]
+    fn to_raw_of(self, array: &ArrowArray, record: &Record) -> DevxColumn {
         // First, as what is known before a call has to be kept or looked for again after it.
-        let null_count = self.known_null_count();
-        let (array, source) = (self.array(), self.field().raw());
+        let null_count = self.known_null_count_of(array, record);
+        // SAFETY: the schema keeps the struct alive.
+        let source = unsafe { &*record.source };
         DevxColumn {
             format: source.format,
             name: if source.name.is_null() { c"".as_ptr() } else { source.name },
@@ -102,16 +111,41 @@ impl<'a> Column<'a> {
             null_count,
             offset: self.offset,
             buffers: array.buffers.cast_const(),
-            n_buffers: self.buffers().len() as i64,
+            // Whatever its producer has given a null array.
+            n_buffers: if record.ty == Type::Null { 0 } else { array.n_buffers },
             n_children: array.n_children,
             has_dictionary: i64::from(!array.dictionary.is_null()),
             node: self.node as i64,
         }
     }
 
+    /// Writes the columns of a batch from `first` on as [`Column::to_raw`] does, as many as there are places; `None` if the
+    /// batch has not so many.
+    pub fn write_raw(batch: &Batch, first: usize, places: &mut [MaybeUninit<DevxColumn>]) -> Option<()> {
+        let left = batch.n_columns().checked_sub(first)?;
+        if places.len() > left {
+            return None;
+        }
+        let first = batch.schema().links(0).first_child as usize + first;
+        let (arrays, records) = (batch.arrays().get(first..)?, batch.schema().records().get(first..)?);
+        let seen = batch.root().seen_below();
+        for (((place, &array), record), node) in places.iter_mut().zip(arrays).zip(records).zip(first..) {
+            // SAFETY: the batch keeps the struct alive and in place.
+            let array = unsafe { &*array };
+            let whole = Column { batch, node, offset: array.offset, length: array.length };
+            place.write(seen.of(whole).to_raw_of(array, record));
+        }
+        Some(())
+    }
+
     #[inline]
     fn array(self) -> &'a ArrowArray {
         self.batch.array(self.node)
+    }
+
+    #[inline]
+    fn record(self) -> &'a Record {
+        self.batch.schema().record(self.node)
     }
 
     /// The batch that it is a column of.
@@ -156,15 +190,20 @@ impl<'a> Column<'a> {
 
     /// Whether the values are in buffers of its own, behind one that says which are valid, as those of nearly every column.
     fn is_plain(self) -> bool {
-        self.batch.schema().record(self.node).plain != 0
+        self.record().plain != 0
     }
 
     /// The number of nulls as far as it is known without reading the data: −1 if it is not. A union and runs have none of
     /// their own: their children do.
     #[inline]
     pub fn known_null_count(self) -> i64 {
+        self.known_null_count_of(self.array(), self.record())
+    }
+
+    #[inline(always)]
+    fn known_null_count_of(self, array: &ArrowArray, record: &Record) -> i64 {
         // What most arrays say, and true of every slice.
-        if self.array().null_count == 0 && self.ty() != Type::Null {
+        if array.null_count == 0 && record.ty != Type::Null {
             return 0;
         }
         Self::nulls_of_rows(self.batch, self.node, self.offset, self.length)
