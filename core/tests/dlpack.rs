@@ -387,7 +387,8 @@ fn a_null_deleter_is_legal() {
 fn a_refused_import_takes_nothing() {
     type Spoil = fn(&mut DLManagedTensorVersioned);
     static NEGATIVE: [i64; 2] = [2, -2];
-    let cases: [(DevxStatus, &str, Spoil); 13] = [
+    static BACKWARDS: [i64; 2] = [-3, -1];
+    let cases: [(DevxStatus, &str, Spoil); 15] = [
         (DEVX_VERSION, "version is 2.0", |m| {
             m.version = DLPackVersion { major: 2, minor: 0 };
             // What follows has another layout then, so it must not be looked at.
@@ -400,6 +401,13 @@ fn a_refused_import_takes_nothing() {
         (DEVX_INVALID_SHAPE, "shape[1] is -2", |m| m.dl_tensor.shape = NEGATIVE.as_ptr().cast_mut()),
         (DEVX_NULL_ARGUMENT, "data is NULL", |m| m.dl_tensor.data = null_mut()),
         (DEVX_INVALID_SHAPE, "byte_offset is 18446744073709551615", |m| m.dl_tensor.byte_offset = u64::MAX),
+        (DEVX_INVALID_SHAPE, "leaves the address space", |m| {
+            m.dl_tensor.data = std::ptr::without_provenance_mut(usize::MAX - 3);
+        }),
+        (DEVX_INVALID_SHAPE, "leaves the address space", |m| {
+            m.dl_tensor.data = std::ptr::without_provenance_mut(4);
+            m.dl_tensor.strides = BACKWARDS.as_ptr().cast_mut();
+        }),
         (DEVX_INVALID_ARGUMENT, "not aligned to 4 bytes", |m| m.dl_tensor.byte_offset = 2),
         (DEVX_INVALID_DTYPE, "dtype.code is 200", |m| m.dl_tensor.dtype.code = 200),
         (DEVX_INVALID_DTYPE, "dtype.bits is 33", |m| m.dl_tensor.dtype.bits = 33),
