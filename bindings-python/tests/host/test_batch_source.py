@@ -232,7 +232,7 @@ def test_interrupt_reaches_the_program_through_a_foreign_consumer(on_thread, int
         ([None], RuntimeError, "NoneType"),
         ([pyarrow.table({"n": [1]})], RuntimeError, "the iterable gave <class 'pyarrow.lib.Table'>"),
         ([pyarrow.record_batch({"n": ["text"]})], TypeError, "the format is .u., the stream's is .l."),
-        ([pyarrow.record_batch({"n": [1], "m": [2]})], TypeError, "has 3 fields, the stream 2"),
+        ([pyarrow.record_batch({"n": [1], "m": [2]})], TypeError, "the batch has 2 columns, the stream 1"),
     ],
 )
 def test_items_that_do_not_fit(items, kind, text):
