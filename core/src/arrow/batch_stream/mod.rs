@@ -233,7 +233,6 @@ impl<'a> IntoIterator for &'a BatchStream {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 mod tests {
     use super::*;
     use crate::abi::types::DEVX_MISMATCH;
