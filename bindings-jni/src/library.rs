@@ -4,12 +4,12 @@ use core::ffi::CStr;
 
 use devexchange_core::abi::dlpack::DLDataType;
 use devexchange_core::abi::types::DevxStatus;
-use devexchange_core::{DType, DeviceType, error};
+use devexchange_core::{DType, DeviceType, error, trace};
 use jni::Env;
 use jni::objects::{JClass, JString};
-use jni::sys::jint;
+use jni::sys::{jboolean, jint};
 
-use crate::error::{Result, native};
+use crate::error::{Result, native, plain};
 
 native! { version() -> JString }
 fn version<'l>(env: &mut Env<'l>, _: JClass<'l>) -> Result<JString<'l>> {
@@ -43,6 +43,12 @@ fn name<'l>(env: &mut Env<'l>, name: Option<impl AsRef<str>>) -> Result<JString<
         Some(name) => Ok(JString::from_str(env, name)?),
         None => Ok(JString::default()),
     }
+}
+
+plain! { tracing() -> jboolean }
+/// Whether the trace is on.
+fn tracing() -> Result<jboolean> {
+    Ok(trace::enabled())
 }
 
 native! { panic(text: JString) }

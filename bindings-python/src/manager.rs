@@ -115,9 +115,9 @@ impl MemoryManager {
 
     /// Memory of a kind, and for a device, as `device` says. It is a pair of numbers, as in DLPack, and not a name, because
     /// pinned and managed memory is for a device, too: (2, n) device memory, (3, n) pinned, (13, n) managed, (1, 0) plain
-    /// host memory. With a `stream`, device memory is given and taken back in its order, if the manager can do
-    /// that. `mapped`, `portable` and `write_combined` are of pinned memory: devices can use it; in all contexts; fast
-    /// to write for the host and slow to read.
+    /// host memory; by default it is (2, 0). With a `stream`, device memory is given and taken back in its order, if the
+    /// manager can do that. `mapped`, `portable` and `write_combined` are of pinned memory: devices can use it; in all
+    /// contexts; fast to write for the host and slow to read.
     ///
     /// Raises OutOfMemory, and Refused for a kind that the manager does not have.
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]

@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 
+use devexchange_core::trace;
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyRecursionError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -44,11 +45,16 @@ pub(crate) fn calling<T: Send>(py: Python<'_>, call: impl FnOnce() -> devexchang
 }
 
 /// Keeps what a callback raised for who made the call. If that was nobody of Python's on this thread, its text is all that
-/// is left of it, but a `KeyboardInterrupt` is not its to swallow: Python's main thread gets another one.
+/// is left of it, except in the trace, but a `KeyboardInterrupt` is not its to swallow: Python's main thread gets another
+/// one.
 pub(crate) fn keep(py: Python<'_>, raised: &PyErr) {
     if DEPTH.get() > 0 {
         drop(RAISED.replace(Some(raised.clone_ref(py))));
     } else {
+        if trace::enabled() {
+            trace::say(format_args!("a callback failed:"));
+            raised.display(py);
+        }
         interrupt(py, raised);
     }
 }

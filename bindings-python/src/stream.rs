@@ -29,7 +29,7 @@ pub(crate) fn plain_number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
         if is_index(stream) {
             return integer(stream);
         }
-        return wrong_type!("stream is {stream}: neither an integer nor an object with __cuda_stream__");
+        return wrong_type!("stream is {stream:?}: neither an integer nor an object with __cuda_stream__");
     };
     let given = python::call(&protocol, ())?;
     let Ok((version, handle)) = given.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {

@@ -181,8 +181,9 @@ unsafe extern "C" fn refuse_new(
     _: *mut ffi::PyObject,
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
+    let text = c"Tensor has no constructor: from_dlpack, from_buffer, from_cuda_array_interface and empty make one";
     // SAFETY: Python calls it, so it is attached.
-    type_error(unsafe { Python::assume_attached() }, c"No constructor defined for Tensor")
+    type_error(unsafe { Python::assume_attached() }, text)
 }
 
 /// The end of an object: the memory is kept for the next one.

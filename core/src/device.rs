@@ -144,8 +144,10 @@ impl Device {
         let of_device = if self.kind != DeviceType::CUDA && other.has_streams() { other } else { self };
         match of_device.stream(value) {
             Some(stream) => stream,
-            None if self == other => refuse!(DEVX_DEVICE, "device is {self}, which has no streams"),
-            None => refuse!(DEVX_DEVICE, "neither {self} nor {other} has streams"),
+            None if self == other => {
+                refuse!(DEVX_DEVICE, "stream is {}: device is {self}, which has no streams", value.value())
+            }
+            None => refuse!(DEVX_DEVICE, "stream is {}: neither {self} nor {other} has streams", value.value()),
         }
     }
 

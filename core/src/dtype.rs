@@ -209,7 +209,7 @@ fn has_width(code: u8, bits: u8) -> bool {
 }
 
 /// The widths that a type code has, from the least.
-fn widths(code: u8) -> impl Iterator<Item = u8> {
+fn widths(code: u8) -> impl Iterator<Item = u8> + Clone {
     [1, 2, 4, 6, 8, 16, 32, 64, 128].into_iter().filter(move |&bits| has_width(code, bits))
 }
 
@@ -223,8 +223,9 @@ fn invalid(dtype: DLDataType) -> Error {
             Error::new(DEVX_INVALID_DTYPE, format_args!("dtype.code is {code}: not a type code of DLPack 1.3"))
         }
         _ if !has_width(code, bits) => {
-            let widths = fmt::from_fn(|f| f.debug_list().entries(widths()).finish());
-            Error::new(DEVX_INVALID_DTYPE, format_args!("dtype.bits is {bits}: type code {code} has {widths:?}"))
+            let types = widths().map(|bits| DType { code, bits, lanes: 1 });
+            let types = fmt::from_fn(|f| f.debug_list().entries(types.clone()).finish());
+            Error::new(DEVX_INVALID_DTYPE, format_args!("dtype.bits is {bits}: the types of code {code} are {types:?}"))
         }
         _ => Error::new(DEVX_INVALID_DTYPE, "dtype.lanes is 0: at least 1 is needed"),
     }

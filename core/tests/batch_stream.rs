@@ -479,7 +479,7 @@ fn a_batch_of_another_shape_is_refused() {
     }
     let two = of(&[FieldDesc::batch(2), FieldDesc::new(c"n", c"i"), FieldDesc::new(c"o", c"i")]);
     let stream = stream_of(&two, batch(&schema(), 4, &released));
-    check_error(stream.next(), DEVX_MISMATCH, "the batch has 2 fields, the stream 3");
+    check_error(stream.next(), DEVX_MISMATCH, "the batch has 1 columns, the stream 2");
     assert_eq!(released.load(SeqCst), 3, "what is refused is released");
 }
 

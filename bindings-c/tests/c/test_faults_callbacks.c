@@ -177,7 +177,7 @@ TEST(every_call_of_a_source) {
                 }
                 /* Across the struct an error is a code and a text. */
                 CHECK_INT(first, how == 2 && through == 0 ? DEVX_MISMATCH : DEVX_CALLBACK);
-                static const char *const says[3] = {"", "as asked", "the batch has 6 fields"};
+                static const char *const says[3] = {"", "as asked", "the batch has 5 columns"};
                 CHECK_MSG(strstr(said.message, says[how]) != NULL, "it says %.200s", said.message);
                 failed += 1;
             }

@@ -569,7 +569,8 @@ TEST(names_and_addresses_are_checked) {
         CHECK(second == NULL && nobody == NULL);
     }
     CHECK_REFUSED(devx_ipc_server_create(address, &second, &error), DEVX_SYSTEM, "bind: ");
-    CHECK_REFUSED(devx_ipc_client_import_batch(client, "t", &batch, &error), DEVX_MISMATCH, "a tensor, not a batch");
+    CHECK_REFUSED(devx_ipc_client_import_batch(client, "t", &batch, &error), DEVX_MISMATCH,
+                  "name is \"t\": it is a tensor, not a batch");
     CHECK_REFUSED(devx_ipc_client_import_tensor(NULL, "t", &tensor, &error), DEVX_NULL_ARGUMENT, "client is NULL");
     CHECK_REFUSED(devx_ipc_client_import_tensor(client, "t", NULL, &error), DEVX_NULL_ARGUMENT, "out is NULL");
     devx_batch_release(&batch);

@@ -8,7 +8,8 @@ when it is imported, looked at or exported.
 
 `batch[:name]`, `batch["name"]` and `batch[k]` are its [`Column`](@ref)s, `keys(batch)` their names, `pairs(batch)` names
 and columns, `size(batch)` is the number of rows and columns, `schema(batch)` its [`Schema`](@ref), `root(batch)` the whole
-array as one column.
+array as one column. `(; pairs(batch)...)` is a named tuple of the columns, which packages for tables take, such as
+DataFrames; the batch stays open as long as they use them.
 
 Get one with [`import_arrow`](@ref), of Julia columns, or out of a tensor with `Batch(tensor)`; hand it on with
 [`export_share`](@ref) and [`export_move`](@ref).

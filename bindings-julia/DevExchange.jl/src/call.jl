@@ -61,9 +61,13 @@ function respond(before, number::UInt64, call::Ptr{Call})
         reply(lock(() -> ROOTS[number].object, ROOTS_LOCK), call)
         return DEVX_OK
     catch e
+        tracing() && Base.invokelatest(log_failure, e, catch_backtrace())
         return write_failure(field_pointer(call, :error), failure(e))
     end
 end
+
+# Whoever asked is told no more than the text.
+log_failure(@nospecialize(e), backtrace) = @info "devexchange: a callback failed" exception = (e, backtrace)
 
 serve_address() = @cfunction(serve, DevxStatus, (UInt64, Ptr{Call}))
 

@@ -91,9 +91,11 @@ version_parts(version::VersionNumber) = (version.major, version.minor)
 version_parts(version) = throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
     "max_version is $(repr(version)): a pair of integers is needed, such as (1, 0), or v\"1.0\""))
 
-# A symbol of ours, or a number for the library to judge.
+# A symbol of ours, or a number for the library to judge. `true` is no number here: elsewhere it asks for a copy in any
+# case, as a number it would be "if needed".
 copy_code(copy::Integer) = number(Int32, copy, "copy")
-function copy_code(copy::Symbol)
+copy_code(copy::Bool) = invoke(copy_code, Tuple{Any}, copy)
+function copy_code(copy)
     copy === :never && return DEVX_COPY_NEVER
     copy === :if_needed && return DEVX_COPY_IF_NEEDED
     copy === :always && return DEVX_COPY_ALWAYS

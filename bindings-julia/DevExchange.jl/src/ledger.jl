@@ -36,6 +36,7 @@ releases_waiting() = Int(ccall(devx_releases_waiting[], Int64, ()))
 """
     releases_lost() -> Int
 
-How many releases were never called, because the driver could not say whether the work that used the memory is done.
+How many releases were never called, because the driver could not say whether the work that used the memory is done; and
+how much memory, and how many events and streams, the driver did not take back.
 """
 releases_lost() = Int(ccall(devx_releases_lost[], Int64, ()))

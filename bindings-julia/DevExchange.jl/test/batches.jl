@@ -79,6 +79,8 @@ end
         b = Batch(columns)
         @test size(b) == (ROWS, length(columns)) && keys(b) == Symbol.(first.(columns))
         @test length(values(b)) == length(columns) && first.(collect(pairs(b))) == keys(b)
+        table = (; pairs(b)...)
+        @test collect(keys(table)) == keys(b) && [typeof(c) for c in table] == typeof.(values(b))
         array, schema = move_through_c(b)
         @test array[].device_type == 1 && array[].device_id == -1 && array[].sync_event == C_NULL
         @test array[].array.n_children == length(columns) && array[].reserved == (0, 0, 0)

@@ -67,6 +67,21 @@ end
         end
         """; DEVEXCHANGE_TRACE="")
     @test ended && output == ""
+    # Where an exception came from, of which the caller is told the text.
+    for (trace, lines) in (("1", 1), ("", 0))
+        output, ended = run_julia("""
+            using DevExchange
+            broken_source() = error("a broken source")
+            stream = BatchStream(broken_source, Schema([Field("n", Int32)]))
+            try
+                next!(stream)
+            catch e
+                println(e.message)
+            end
+            """; DEVEXCHANGE_TRACE=trace)
+        @test ended && occursin("a broken source", output)
+        @test count("devexchange: a callback failed", output) == count("broken_source()", output) == lines
+    end
     # Releases within `atexit`, on this thread and on foreign ones: before the queue stops, and after it, when what is
     # Julia's is left to the system. Handlers run last in, first out; the queue's is made by `using`. A foreign producer
     # is told each time.

@@ -339,6 +339,9 @@ end
     @test refused(() -> export_share(own; max_version=(-1, 0)), DX.DEVX_OUT_OF_RANGE, "max_version[1] is -1")
     @test refused(() -> export_share(own; stream=large), DX.DEVX_OUT_OF_RANGE, "stream is $large")
     @test refused(() -> export_share(own; copy=large), DX.DEVX_OUT_OF_RANGE, "copy is $large")
+    for copy in (true, false, "always", nothing)
+        @test refused(() -> export_share(own; copy=copy), DX.DEVX_INVALID_ARGUMENT, "copy is $(repr(copy)): neither :never")
+    end
     @test refused(() -> export_share_cuda_array(own, C_NULL; max_version=large), DX.DEVX_OUT_OF_RANGE, "max_version")
     @test refused(() -> export_share_cuda_array(own, C_NULL; no_stream=large), DX.DEVX_OUT_OF_RANGE, "no_stream")
     foreach(close, (own, host, reader))

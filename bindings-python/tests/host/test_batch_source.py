@@ -1,6 +1,7 @@
 """Streams of what an iterable of Python gives: asked when the consumer asks, on its thread, given up once."""
 
 import gc
+import os
 import signal
 import subprocess
 import sys
@@ -231,7 +232,7 @@ def test_interrupt_reaches_the_program_through_a_foreign_consumer(on_thread, int
         ([None], RuntimeError, "NoneType"),
         ([pyarrow.table({"n": [1]})], RuntimeError, "the iterable gave <class 'pyarrow.lib.Table'>"),
         ([pyarrow.record_batch({"n": ["text"]})], TypeError, "the format is .u., the stream's is .l."),
-        ([pyarrow.record_batch({"n": [1], "m": [2]})], TypeError, "has 3 fields, the stream 2"),
+        ([pyarrow.record_batch({"n": [1], "m": [2]})], TypeError, "the batch has 2 columns, the stream 1"),
     ],
 )
 def test_items_that_do_not_fit(items, kind, text):
@@ -312,6 +313,35 @@ def run(program):
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, ""), done
     return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("trace", ["1", ""])
+def test_trace_shows_where_a_source_raised(trace):
+    program = """
+        import devexchange, pyarrow
+
+        def broken_source():
+            raise ValueError("the disk is gone")
+            yield
+
+        schema = pyarrow.schema([("n", pyarrow.int64())])
+        ours = devexchange.BatchStream.of(schema, broken_source())
+        for stream in pyarrow.RecordBatchReader.from_stream(ours), devexchange.BatchStream.of(schema, broken_source()):
+            try:
+                next(stream)
+            except (OSError, RuntimeError) as error:
+                assert "the disk is gone" in str(error)
+    """
+    environment = {**os.environ, "DEVEXCHANGE_TRACE": trace}
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=True)
+    said = done.stderr.splitlines()
+    if trace:
+        # Once: whoever calls from Python has the exception itself.
+        assert said[0] == "devexchange: a callback failed:" and said[-1] == "ValueError: the disk is gone", said
+        assert sum("in broken_source" in line for line in said) == 1, said
+    else:
+        assert said == []
 
 
 def test_interpreter_that_ended_is_an_error():

@@ -198,6 +198,8 @@ def test_stream_that_raises():
 def test_stream_for_the_host_is_refused():
     with pytest.raises(ValueError, match="stream is 7"):
         from_dlpack(matrix(), stream=7)
+    with pytest.raises(TypeError, match="^stream is '7': neither an integer nor an object"):
+        from_dlpack(matrix(), stream="7")
     assert from_dlpack(matrix(), stream=-1).shape == (4, 6)
 
 

@@ -164,20 +164,21 @@ impl Client {
         if this.process != std::process::id() {
             return refuse!(DEVX_UNSUPPORTED, "the connection is of process {}, of which this is a fork", this.process);
         }
+        let named = |error: Error| error.within(format_args!("name is {name:?}: "));
         // Read before asking: what changes after that makes the next import ask.
         let changes = this.changes.as_ref().map(Watched::read);
         let held = changes.and_then(|changes| this.holds.find(name, changes)).map(Held::new);
         // An exporter that is gone is left to the asking to refuse.
         if let Some(held) = held.filter(|_| this.socket.is_connected()) {
-            return held.import();
+            return held.import().map_err(named);
         }
         let Given { lease, peer, descriptor, fds } = self.get(name)?;
-        let held = Held::open::<T>(&descriptor, fds, peer)?;
+        let held = Held::open::<T>(&descriptor, fds, peer).map_err(named)?;
         if let Some(changes) = changes {
             // Without memory for it the next import asks, too.
             let _ = this.holds.note(name, lease, changes, held.opened());
         }
-        held.import()
+        held.import().map_err(named)
     }
 
     fn get(&self, name: &str) -> Result<Given> {

@@ -224,7 +224,7 @@ impl Importable for Tensor {
     fn part(what: &What) -> Result<&TensorPart> {
         match what {
             What::Tensor(part) => Ok(part),
-            What::Batch(_) => refuse!(DEVX_MISMATCH, "kind is 2: a batch, not a tensor"),
+            What::Batch(_) => refuse!(DEVX_MISMATCH, "it is a batch, not a tensor"),
         }
     }
 
@@ -255,7 +255,7 @@ impl Importable for Batch {
     fn part(what: &What) -> Result<&BatchPart> {
         match what {
             What::Batch(part) => Ok(part),
-            What::Tensor(_) => refuse!(DEVX_MISMATCH, "kind is 1: a tensor, not a batch"),
+            What::Tensor(_) => refuse!(DEVX_MISMATCH, "it is a tensor, not a batch"),
         }
     }
 

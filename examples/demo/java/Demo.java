@@ -5,7 +5,6 @@ import dev.devexchange.DType;
 import dev.devexchange.DevExchange;
 import dev.devexchange.Device;
 import dev.devexchange.DeviceStream;
-import dev.devexchange.DeviceType;
 import dev.devexchange.DlpackRequest;
 import dev.devexchange.ReleaseQueue;
 import dev.devexchange.Tensor;
@@ -75,7 +74,7 @@ final class Demo {
     private static Device chosenDevice() {
         String name = System.getenv().getOrDefault("DEVX_DEVICE", "host");
         require(name.equals("host") || name.equals("cuda"), "DEVX_DEVICE is neither host nor cuda: " + name);
-        return name.equals("cuda") ? new Device(DeviceType.CUDA, 0) : Device.CPU;
+        return name.equals("cuda") ? Device.cuda(0) : Device.CPU;
     }
 
     private long streamValue() {

@@ -176,23 +176,26 @@ pub(in crate::arrow) fn require_same_shape(batch: &Schema, stream: &Schema) -> R
     if batch.is(stream) { Ok(()) } else { compare_shapes(batch, stream) }
 }
 
+/// Nodes are numbered level by level: up to the first difference the same number is the same field, and trees of different
+/// size differ in what is below a field of both.
 #[cold]
 fn compare_shapes(batch: &Schema, stream: &Schema) -> Result<()> {
-    if batch.nodes() != stream.nodes() {
-        return refuse!(DEVX_MISMATCH, "the batch has {} fields, the stream {}", batch.nodes(), stream.nodes());
-    }
     for (theirs, ours) in (0..stream.nodes()).filter_map(|node| Some((batch.field(node)?, stream.field(node)?))) {
-        let name = ours.name();
+        let is_root = ours.node() == 0;
+        let field = fmt::from_fn(|f| if is_root { Ok(()) } else { write!(f, "field {:?}: ", ours.name()) });
         if theirs.format() != ours.format() {
             let (theirs, ours) = (theirs.format(), ours.format());
-            return refuse!(DEVX_MISMATCH, "field {name:?}: the format is {theirs:?}, the stream's is {ours:?}");
+            return refuse!(DEVX_MISMATCH, "{field}the format is {theirs:?}, the stream's is {ours:?}");
         }
         let (n, wanted) = (theirs.n_children(), ours.n_children());
         if n != wanted {
-            return refuse!(DEVX_MISMATCH, "field {name:?}: n_children is {n}, the stream's is {wanted}");
+            return match is_root {
+                true => refuse!(DEVX_MISMATCH, "the batch has {n} columns, the stream {wanted}"),
+                false => refuse!(DEVX_MISMATCH, "{field}n_children is {n}, the stream's is {wanted}"),
+            };
         }
         if theirs.dictionary().is_some() != ours.dictionary().is_some() {
-            return refuse!(DEVX_MISMATCH, "field {name:?}: only one of batch and stream has a dictionary");
+            return refuse!(DEVX_MISMATCH, "{field}only one of batch and stream has a dictionary");
         }
     }
     Ok(())
@@ -226,5 +229,41 @@ impl<'a> IntoIterator for &'a BatchStream {
 
     fn into_iter(self) -> Batches<'a> {
         self.batches()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::types::DEVX_MISMATCH;
+    use crate::arrow::schema::FieldDesc;
+
+    fn of_children(n_children: u32, of: FieldDesc<'_>) -> FieldDesc<'_> {
+        FieldDesc { n_children, ..of }
+    }
+
+    #[test]
+    fn the_first_field_that_differs_is_named() {
+        let (root, n, s) = (FieldDesc::batch(2), FieldDesc::new(c"n", c"i"), FieldDesc::new(c"s", c"+s"));
+        let list = FieldDesc::new(c"s", c"+l");
+        let encoded = FieldDesc { has_dictionary: true, ..n };
+        let stream = Schema::new(&[root, n, of_children(2, s), n, n]).unwrap();
+        for (fields, why) in [
+            (&[FieldDesc::batch(1), n][..], "the batch has 1 columns, the stream 2"),
+            (&[n], "the format is \"i\", the stream's is \"+s\""),
+            (&[root, n, n], "field \"s\": the format is \"i\", the stream's is \"+s\""),
+            (&[root, n, of_children(1, list), n], "field \"s\": the format is \"+l\", the stream's is \"+s\""),
+            (&[root, n, of_children(1, s), n], "field \"s\": n_children is 1, the stream's is 2"),
+            (&[root, n, of_children(3, s), n, n, n], "field \"s\": n_children is 3, the stream's is 2"),
+            (
+                &[root, encoded, n, of_children(2, s), n, n],
+                "field \"n\": only one of batch and stream has a dictionary",
+            ),
+        ] {
+            let refused = require_same_shape(&Schema::new(fields).unwrap(), &stream).unwrap_err();
+            assert_eq!((refused.status(), refused.message()), (DEVX_MISMATCH, why));
+        }
+        let same = Schema::new(&[root, n, of_children(2, s), n, n]).unwrap();
+        assert_eq!(require_same_shape(&same, &stream), Ok(()));
     }
 }

@@ -50,6 +50,7 @@ record AllocatorTask(Allocator allocator) implements Dispatcher.Task {
     }
 
     private static void fail(long question, Throwable why) {
+        Background.trace(why);
         DevExchangeException failure = Background.failure(why);
         Native.allocatorFail(question, failure.status(), failure.driverCode(), failure.getMessage());
     }

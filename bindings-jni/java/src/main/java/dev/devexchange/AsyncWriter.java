@@ -325,6 +325,7 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
                 send(writer, batch);
             }
         } else if (signal.error != null) {
+            Background.trace(signal.error);
             Native.asyncWriterFail(writer, EIO, Background.text(signal.error));
             end();
             completion.complete(null);

@@ -1,5 +1,7 @@
 package dev.devexchange;
 
+import java.io.PrintWriter;
+import java.io.StringWriter;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.nio.ByteBuffer;
@@ -84,6 +86,19 @@ final class Background {
             return Objects.requireNonNull(thrown.toString());
         } catch (Throwable again) {
             return thrown.getClass().getName();
+        }
+    }
+
+    /** Says in the trace where an exception came from, of which whoever called is told no more than the text. */
+    static void trace(Throwable thrown) {
+        try {
+            if (Native.tracing()) {
+                StringWriter stack = new StringWriter();
+                thrown.printStackTrace(new PrintWriter(stack));
+                System.err.print("devexchange: a callback failed: " + stack);
+            }
+        } catch (Throwable ignored) {
+            // The caller is told all the same.
         }
     }
 

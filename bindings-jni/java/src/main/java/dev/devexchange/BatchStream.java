@@ -134,6 +134,7 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
 
         @Override
         public void failed(long token, Throwable why) {
+            Background.trace(why);
             DevExchangeException failure = Background.failure(why);
             Native.sourceFail(token, failure.status(), failure.driverCode(), failure.getMessage());
         }

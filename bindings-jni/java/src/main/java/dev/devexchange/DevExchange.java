@@ -63,7 +63,8 @@ public final class DevExchange {
 
     /**
      * How many releases were never called, because the driver could not say whether the work that used the memory is
-     * done. Freeing it would be worse.
+     * done (freeing it would be worse); and how much memory, and how many events and streams, the driver did not take
+     * back.
      *
      * @return the number since the library was loaded
      */

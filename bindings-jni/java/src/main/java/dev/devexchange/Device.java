@@ -23,6 +23,16 @@ public record Device(DeviceType type, int id) {
     public static final Device CPU = new Device(DeviceType.CPU, 0);
 
     /**
+     * The CUDA device of this number. The driver is not asked for it; see {@link #count}.
+     *
+     * @param id as the driver counts the devices in this process, from 0
+     * @return the device
+     */
+    public static Device cuda(int id) {
+        return new Device(DeviceType.CUDA, id);
+    }
+
+    /**
      * How many devices of a type there are.
      *
      * @param type {@link DeviceType#CPU}, of which there is one, or {@link DeviceType#CUDA}

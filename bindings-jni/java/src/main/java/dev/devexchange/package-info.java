@@ -29,7 +29,8 @@
  *     {@link dev.devexchange.ReleaseQueue}.
  * <li><b>Sources, allocators and subscribers</b> run on daemon threads {@code devexchange-worker-…}, subscribers also on
  *     an executor of the user's, for the same reason: whoever asks for a batch or for memory of Java's waits for one of
- *     those threads, and what they throw is the error of whoever asked.
+ *     those threads, and what they throw is the error of whoever asked, with its text; {@code DEVEXCHANGE_TRACE=1} shows
+ *     where it came from on stderr.
  * <li><b>Virtual threads</b> that pull at a {@link dev.devexchange.BatchStream} or ask a manager of Java's leave their
  *     carrier: a thread {@code devexchange-worker-…} makes the call for them. Native code that they call, and that does
  *     the same, keeps the carrier until it has its answer; so a source or an allocator for such code must not need a

@@ -13,8 +13,8 @@ import java.util.concurrent.atomic.AtomicReference;
 final class DeviceScenario {
     static final String PROPERTY = "devexchange.test.device";
 
-    static final Device CUDA = new Device(DeviceType.CUDA, 0);
-    static final Device SECOND = new Device(DeviceType.CUDA, 1);
+    static final Device CUDA = Device.cuda(0);
+    static final Device SECOND = Device.cuda(1);
     private static final ByteBuffer NONE = null;
     static final long[] SIX = {6};
 
@@ -109,7 +109,7 @@ final class DeviceScenario {
         same(12090, info.driverVersion());
         check(info.uuid().getMostSignificantBits() != 0);
         check(!info.uuid().equals(SECOND.info().uuid()));
-        Device third = new Device(DeviceType.CUDA, 2);
+        Device third = Device.cuda(2);
         refused(Status.DEVICE, third::info, "device_id is 2", "there are 2 CUDA devices");
     }
 

@@ -23,7 +23,7 @@ import org.junit.jupiter.api.io.TempDir;
  */
 @ExtendWith(Check.class)
 class DeviceTest {
-    private static final Device CUDA = new Device(DeviceType.CUDA, 0);
+    private static final Device CUDA = Device.cuda(0);
 
     @TempDir
     static Path directory;

@@ -106,6 +106,20 @@ class JvmTest {
     }
 
     @Test
+    void theTraceShowsWhereACallbackFailed() throws IOException, InterruptedException {
+        String output =
+                endsWell(Jvm.run(List.of(), Map.of("DEVEXCHANGE_TRACE", "1"), Scenario.class, "failing"));
+        for (String part : List.of(
+                "devexchange: a callback failed: java.lang.IllegalStateException: a broken source",
+                "Scenario.brokenSource",
+                "devexchange: a callback failed: dev.devexchange.DevExchangeException: DEVX_UNSUPPORTED",
+                "Scenario.brokenAllocator")) {
+            assertTrue(output.contains(part), output);
+        }
+        assertFalse(endsWell(run("failing")).contains("a callback failed"), "the trace is off");
+    }
+
+    @Test
     void theLibraryComesFromTheJarAndLeavesNothingBehind(@TempDir Path temporary)
             throws IOException, InterruptedException {
         assertTrue(endsWell(run("version", "-Djava.io.tmpdir=" + temporary)).contains("version "

@@ -199,7 +199,7 @@ final class ManagerScenario {
 
     private static void badInput() {
         try (MemoryManager driver = MemoryManager.driver()) {
-            Device third = new Device(DeviceType.CUDA, 2);
+            Device third = Device.cuda(2);
             refused(Status.DEVICE, () -> driver.allocate(MemoryRequest.of(third, 8)), "2");
             refused(Status.DEVICE, () -> driver.initialize(7), "7");
             refused(Status.DEVICE, () -> driver.memoryInfo(-1), "-1");

@@ -140,7 +140,7 @@ class MemoryManagerTest {
                     Status.INVALID_ARGUMENT, () -> manager.allocate(request.withHostFlags(8)), "host_flags is 0x8");
             refused(
                     Status.UNSUPPORTED,
-                    () -> manager.allocate(MemoryRequest.of(new Device(DeviceType.CUDA, 0), 8)),
+                    () -> manager.allocate(MemoryRequest.of(Device.cuda(0), 8)),
                     "kind is cuda",
                     "host-only");
             refused(

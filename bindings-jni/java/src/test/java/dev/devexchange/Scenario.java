@@ -29,6 +29,7 @@ final class Scenario {
             case "busy" -> busy();
             case "allocating" -> allocating();
             case "forgotten" -> forgotten();
+            case "failing" -> failing();
             case "full" -> full();
             case "virtual" -> virtual();
             case "version" -> System.out.println("version " + DevExchange.version());
@@ -378,6 +379,31 @@ final class Scenario {
                 System.out.println("hook: " + e.getMessage());
             }
         }));
+    }
+
+    /** Exceptions of callbacks, of which whoever called gets the text. */
+    private static void failing() {
+        try (Schema schema = Schema.batch(Field.of("n", Format.INT32));
+                BatchStream stream = BatchStream.of(schema, DeviceType.CPU, Scenario::brokenSource, null);
+                MemoryManager manager = MemoryManager.of(Scenario::brokenAllocator, null)) {
+            for (Runnable call : List.<Runnable>of(
+                    stream::next, () -> manager.allocate(MemoryRequest.of(Device.CPU, 8)))) {
+                try {
+                    call.run();
+                    throw new AssertionError("it did not fail");
+                } catch (DevExchangeException refused) {
+                    check(refused.getMessage().contains("broken"), refused.getMessage());
+                }
+            }
+        }
+    }
+
+    private static Batch brokenSource() {
+        throw new IllegalStateException("a broken source");
+    }
+
+    private static Allocation brokenAllocator(MemoryRequest request) {
+        throw new DevExchangeException(Status.UNSUPPORTED, "a broken allocator");
     }
 
     /** The threads of the library start when there is no memory for direct buffers; later there is. */

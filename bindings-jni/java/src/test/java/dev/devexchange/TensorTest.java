@@ -284,7 +284,8 @@ class TensorTest {
                 Status.DEVICE,
                 () -> Tensor.create(64, new Device(DeviceType.CPU, 3), DType.INT8, new long[] {1}, null, 0, null),
                 "device_id", "3");
-        assertEquals("cuda:1", new Device(DeviceType.CUDA, 1).toString());
+        assertEquals(new Device(DeviceType.CUDA, 1), Device.cuda(1));
+        assertEquals("cuda:1", Device.cuda(1).toString());
         assertEquals("device type 99", new DeviceType(99).toString());
     }
 
