@@ -267,19 +267,27 @@ pub(crate) struct DeferredCleanup {
 
 #[pymethods]
 impl DeferredCleanup {
-    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+    fn __enter__(slf: Bound<'_, Self>) -> Result<Bound<'_, Self>> {
         let this = slf.get();
         this.depth.fetch_add(1, AcqRel);
-        slf.py().detach(|| this.manager.defer_cleanup());
-        slf
+        raised::calling(slf.py(), || {
+            this.manager.defer_cleanup();
+            Ok(())
+        })?;
+        Ok(slf)
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) {
-        if self.depth.fetch_update(AcqRel, Acquire, |depth| depth.checked_sub(1)).is_ok() {
-            py.detach(|| self.manager.resume_cleanup());
-            queue::drain();
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> Result<()> {
+        if self.depth.fetch_update(AcqRel, Acquire, |depth| depth.checked_sub(1)).is_err() {
+            return Ok(());
         }
+        raised::calling(py, || {
+            self.manager.resume_cleanup();
+            // Before an interrupt comes, which would come to what gives memory back.
+            queue::drain();
+            Ok(())
+        })
     }
 }
 
