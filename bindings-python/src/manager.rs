@@ -200,7 +200,7 @@ impl MemoryManager {
 
     /// Gives unused memory of a device back to the driver, except for `keep` bytes.
     #[pyo3(signature = (device_id=0, keep=0))]
-    fn trim(&self, py: Python<'_>, device_id: i32, keep: usize) -> Result<()> {
+    fn trim(&self, py: Python<'_>, device_id: i32, #[pyo3(from_py_with = keep_of)] keep: usize) -> Result<()> {
         self.ask(py, |manager| manager.trim(device_id, keep))
     }
 
@@ -237,6 +237,10 @@ impl MemoryManager {
             Err(_) => "<devexchange.MemoryManager closed>".to_owned(),
         }
     }
+}
+
+fn keep_of(keep: &Bound<'_, PyAny>) -> PyResult<usize> {
+    Ok(python::size(keep, "keep")?)
 }
 
 /// None is no limit.

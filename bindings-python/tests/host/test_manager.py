@@ -157,6 +157,7 @@ def test_number_of_bytes_that_is_none(value):
         (lambda: MemoryManager.limited(manager, value), "limit"),
         (lambda: manager.allocate(value, CPU), "bytes"),
         (lambda: manager.pin(4096, value), "bytes"),
+        (lambda: manager.trim(keep=value), "keep"),
     ]:
         with pytest.raises(ValueError, match=f"{name} is {value}: it must be between 0 and"):
             call()
