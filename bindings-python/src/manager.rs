@@ -200,7 +200,7 @@ impl MemoryManager {
 
     /// Gives unused memory of a device back to the driver, except for `keep` bytes.
     #[pyo3(signature = (device_id=0, keep=0))]
-    fn trim(&self, py: Python<'_>, device_id: i32, keep: usize) -> Result<()> {
+    fn trim(&self, py: Python<'_>, device_id: i32, #[pyo3(from_py_with = keep_of)] keep: usize) -> Result<()> {
         self.ask(py, |manager| manager.trim(device_id, keep))
     }
 
@@ -239,6 +239,10 @@ impl MemoryManager {
     }
 }
 
+fn keep_of(keep: &Bound<'_, PyAny>) -> PyResult<usize> {
+    Ok(python::size(keep, "keep")?)
+}
+
 /// None is no limit.
 fn limit_of(limit: Option<&Bound<'_, PyAny>>) -> Result<usize> {
     limit.map_or(Ok(usize::MAX), |limit| python::size(limit, "limit"))
@@ -267,19 +271,27 @@ pub(crate) struct DeferredCleanup {
 
 #[pymethods]
 impl DeferredCleanup {
-    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+    fn __enter__(slf: Bound<'_, Self>) -> Result<Bound<'_, Self>> {
         let this = slf.get();
         this.depth.fetch_add(1, AcqRel);
-        slf.py().detach(|| this.manager.defer_cleanup());
-        slf
+        raised::calling(slf.py(), || {
+            this.manager.defer_cleanup();
+            Ok(())
+        })?;
+        Ok(slf)
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) {
-        if self.depth.fetch_update(AcqRel, Acquire, |depth| depth.checked_sub(1)).is_ok() {
-            py.detach(|| self.manager.resume_cleanup());
-            queue::drain();
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> Result<()> {
+        if self.depth.fetch_update(AcqRel, Acquire, |depth| depth.checked_sub(1)).is_err() {
+            return Ok(());
         }
+        raised::calling(py, || {
+            self.manager.resume_cleanup();
+            // Before an interrupt comes, which would come to what gives memory back.
+            queue::drain();
+            Ok(())
+        })
     }
 }
 

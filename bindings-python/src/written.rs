@@ -21,6 +21,7 @@ use crate::error::{self, Result, refuse, wrong_type};
 use crate::memory::Memory;
 use crate::python::{self, Arguments, Class};
 use crate::queue::{self, Held};
+use crate::raised;
 
 static REQUEST: Class = Class::new("devexchange._types", "MemoryRequest");
 static DEVICE: Class = Class::new("devexchange._types", "Device");
@@ -254,7 +255,11 @@ unsafe extern "C" fn trim(context: *mut c_void, device_id: i32, keep: i64, error
 unsafe extern "C" fn defer_cleanup(context: *mut c_void, begin: i32) {
     let act = |manager: &Bound<'_, PyAny>| {
         if let Err(error) = call(manager, "defer_cleanup", (begin != 0,)) {
-            error.write_unraisable(manager.py(), Some(manager));
+            let py = manager.py();
+            let end = (!raised::is_error(py, &error)).then(|| error.clone_ref(py));
+            error.write_unraisable(py, Some(manager));
+            // At last: from here on it may be raised again in whatever runs.
+            end.iter().for_each(|end| raised::keep(py, end));
         }
         Ok(())
     };

@@ -1,5 +1,7 @@
 //! Element types and devices by name.
 
+#![expect(non_upper_case_globals, reason = "the names are those of DLPack")]
+
 use devexchange_core::abi::dlpack::*;
 use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_INVALID_DTYPE, DEVX_UNSUPPORTED};
 use devexchange_core::{DType, Device};

@@ -1,6 +1,7 @@
 """Nothing is outstanding after a test."""
 
 import gc
+import signal
 
 import pytest
 
@@ -22,3 +23,11 @@ def nothing_outstanding():
     yield
     gc.collect()
     assert devexchange.outstanding() == 0, devexchange.ledger()
+
+
+@pytest.fixture
+def interruptible():
+    """Also where this is a job in the background, whose interrupts are ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -186,14 +185,6 @@ def test_end_of_the_program_is_no_error_of_the_stream(kind, wrapped):
     with pytest.raises(RuntimeError, match=f"{kind.__name__}: enough"):
         next(stream)
     assert source.ended == 1
-
-
-@pytest.fixture
-def interruptible():
-    """Also where this is a job in the background, whose interrupts are ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("on_thread", [False, True], ids=["on the main thread", "on a thread"])

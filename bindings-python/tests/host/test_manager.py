@@ -4,6 +4,7 @@ import ctypes
 import gc
 import sys
 import threading
+import time
 import weakref
 
 import numpy
@@ -156,6 +157,7 @@ def test_number_of_bytes_that_is_none(value):
         (lambda: MemoryManager.limited(manager, value), "limit"),
         (lambda: manager.allocate(value, CPU), "bytes"),
         (lambda: manager.pin(4096, value), "bytes"),
+        (lambda: manager.trim(keep=value), "keep"),
     ]:
         with pytest.raises(ValueError, match=f"{name} is {value}: it must be between 0 and"):
             call()
@@ -188,6 +190,31 @@ def test_deferral_that_is_never_ended_ends_with_its_object():
     manager.defer_cleanup().__enter__()
     manager.allocate(8, CPU).close()
     assert not arena.blocks
+
+
+@pytest.mark.parametrize("at_begin", [True, False], ids=["at the begin", "at the end"])
+def test_interrupt_of_a_deferral_reaches_the_program(at_begin, interruptible, monkeypatch):
+    seen, entered = [], []
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: seen.append(raised.exc_type))
+
+    class Interrupted(Arena):
+        def defer_cleanup(self, begin):
+            if begin == at_begin:
+                raise KeyboardInterrupt("enough")
+
+    arena = Interrupted()
+    manager = MemoryManager(arena)
+    with pytest.raises(KeyboardInterrupt):
+        with manager.defer_cleanup():
+            entered.append(True)
+            manager.allocate(8, CPU).close()
+        # It comes soon, not at once.
+        time.sleep(10)
+    gc.collect()
+    devexchange.from_buffer(b"").close()
+    # What was held back is given back all the same.
+    assert not arena.blocks and seen == [KeyboardInterrupt]
+    assert at_begin or entered
 
 
 def test_tensor_of_new_memory():

@@ -5,8 +5,10 @@ import java.lang.ref.Reference;
 /** As long as this is open, a {@link MemoryManager} defers cleanup ({@link MemoryManager#deferCleanup}). */
 public final class DeferredCleanup implements AutoCloseable {
     private final Handle handle;
+    private final MemoryManager manager;
 
-    DeferredCleanup() {
+    DeferredCleanup(MemoryManager manager) {
+        this.manager = manager;
         handle = new Handle(this, Handle.Kind.DEFERRED);
     }
 
@@ -24,7 +26,8 @@ public final class DeferredCleanup implements AutoCloseable {
     /** Ends the deferral; with the last one, what was held back is given back. Closing twice is fine. */
     @Override
     public void close() {
-        handle.close();
+        // The end asks the manager, too.
+        manager.waiting(handle::close);
         Reference.reachabilityFence(this);
     }
 }

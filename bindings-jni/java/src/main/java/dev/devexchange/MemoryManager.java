@@ -312,7 +312,7 @@ public final class MemoryManager implements AutoCloseable {
      */
     public DeferredCleanup deferCleanup() {
         return ask("MemoryManager.deferCleanup", (manager, scratch) ->
-                new DeferredCleanup().of(Native.managerDeferCleanup(manager)));
+                new DeferredCleanup(this).of(Native.managerDeferCleanup(manager)));
     }
 
     /**

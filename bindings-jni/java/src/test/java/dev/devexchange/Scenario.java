@@ -68,12 +68,7 @@ final class Scenario {
         List<Future<?>> waiting = new ArrayList<>();
         try (Batch batch = batch(null);
                 Schema schema = batch.schema();
-                MemoryManager own = MemoryManager.of(
-                        request -> {
-                            ByteBuffer memory = Direct.room((int) request.bytes());
-                            return threads.submit(() -> Allocation.of(memory, null)).get();
-                        },
-                        null);
+                MemoryManager own = MemoryManager.of(onThreads(threads), null);
                 MemoryManager limited = MemoryManager.limited(own, 100)) {
             Callable<String> pulls = () -> {
                 BatchStream.Source source = () -> threads.submit(() -> batch.share()).get();
@@ -84,8 +79,11 @@ final class Scenario {
             };
             Callable<String> allocates = () -> {
                 Tensor.allocate(limited, Device.CPU, DType.INT8, new long[] {4}, null).close();
+                DeferredCleanup deferred = limited.deferCleanup();
                 try (Memory memory = limited.allocate(MemoryRequest.of(Device.CPU, 4))) {
                     return memory.toString();
+                } finally {
+                    deferred.close();
                 }
             };
             for (int i = 0; i < 4; i++) {
@@ -105,6 +103,22 @@ final class Scenario {
             };
             System.out.println(threads.submit(fails).get(20, TimeUnit.SECONDS));
         }
+    }
+
+    /** An allocator that has virtual threads do all there is to do. */
+    private static Allocator onThreads(ExecutorService threads) {
+        return new Allocator() {
+            @Override
+            public Allocation allocate(MemoryRequest request) throws Exception {
+                ByteBuffer memory = Direct.room((int) request.bytes());
+                return threads.submit(() -> Allocation.of(memory, null)).get();
+            }
+
+            @Override
+            public void deferCleanup(boolean begin) throws Exception {
+                threads.submit(() -> begin).get();
+            }
+        };
     }
 
     /** Every native method, well and badly called. */
