@@ -862,8 +862,9 @@ devx_status devx_ledger_read(devx_ledger *out, devx_error *error);
 /**
  * Allocates memory; `out->owner` gives it back, once, from any thread, whether or not the manager
  * is still there. That is in the order of the request's stream, if there is one, which is not
- * destroyed before. A tensor or batch that is made with `out->owner` does not know that stream: to
- * it, work on all others is named as a use (`devx_tensor_used_on`), also what fills it.
+ * destroyed before, but may be closed. A tensor or batch that is made with `out->owner` does not
+ * know that stream: to it, work on all others is named as a use (`devx_tensor_used_on`), also what
+ * fills it.
  */
 devx_status devx_manager_allocate(
     devx_manager_t const *manager,
@@ -1063,9 +1064,11 @@ devx_status devx_schema_share(devx_schema_t const *schema, devx_schema_t **out, 
 char const *devx_status_name(devx_status status);
 
 /**
- * Gives up a stream that nobody uses any more but for releases: it is destroyed when those are done
- * that wait for work now, which may give memory back on it, and when nobody holds it
- * (`devx_stream_hold`). What is queued on it is still done.
+ * Gives up a stream that nobody queues work on any more: it is destroyed when all tensors and
+ * batches are released that were allocated, copied, imported or produced on it, and what was handed
+ * on of these; when all memory is given back that a manager gave for it; when the releases are done
+ * that wait for work now; and when nobody holds it (`devx_stream_hold`). What is queued on it is
+ * still done.
  */
 devx_status devx_stream_close(DLDevice device, int64_t stream, devx_error *error);
 
@@ -1106,7 +1109,8 @@ devx_status devx_stream_synchronize(DLDevice device, int64_t stream, devx_error 
 /**
  * Makes a tensor over new memory of a device, compact and row-major, not initialised. On a GPU with
  * a stream the memory comes from the device's pool, ready for work on that stream, which is not
- * destroyed before the tensor is released; with -1 it is ready at once.
+ * destroyed before the tensor is released, but may be closed (`devx_stream_close`); with -1 it is
+ * ready at once.
  */
 devx_status devx_tensor_allocate(
     DLDevice device,
@@ -1266,7 +1270,8 @@ devx_status devx_tensor_import_legacy(
  * As `devx_tensor_import`, of a tensor whose producer was asked for it with `stream`: its data is
  * ready for work that is queued there from now on. -1 where the producer was asked for no
  * synchronisation: that says nothing of the data, which counts as queued on the legacy default
- * stream. The stream is not destroyed before the tensor was handed on or released.
+ * stream. Until the tensor, and what was handed on of it, is released, the stream is not destroyed;
+ * it may be closed (`devx_stream_close`).
  */
 devx_status devx_tensor_import_on(
     struct DLManagedTensorVersioned *source,
@@ -1306,8 +1311,8 @@ devx_status devx_tensor_plan_fixed_shape_column(
  * Says that the data is there when what is queued on `stream` is done: for a producer that worked
  * on another stream than the legacy default one. To be called before the tensor is shared. Memory
  * that is given back in the order of another stream is so only after that work, too. The stream is
- * not destroyed before the tensor, and what was exported of it, is released. No other call uses the
- * handle meanwhile.
+ * not destroyed before the tensor, and what was exported of it, is released; it may be closed
+ * (`devx_stream_close`). No other call uses the handle meanwhile.
  */
 devx_status devx_tensor_produced_on(devx_tensor_t *tensor, int64_t stream, devx_error *error);
 

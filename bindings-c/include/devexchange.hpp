@@ -392,10 +392,8 @@ inline Owner hold_stream(std::int64_t stream) {
     return Owner(out);
 }
 
-/* A stream of one's own, closed when this goes (devx_stream_close): destroyed when no release that waits then may give
- * memory back on it, and when nobody holds it. What is queued on it is still done. It converts to the number. It outlives
- * what was allocated, copied, imported or produced on it, and what was handed on of that; wait() and used_on() need it for
- * the call only. */
+/* A stream of one's own, closed when this goes (devx_stream_close): destroyed when all that was allocated, copied, imported
+ * or produced on it is released, and when nobody holds it. What is queued on it is still done. It converts to the number. */
 class Stream {
 public:
     /* No stream: what is left of one that was moved. */
@@ -789,7 +787,7 @@ public:
     }
 
     /* A compact row-major tensor over new memory, not initialised: of the device's pool, for work on `stream`, which
-     * is not destroyed before the tensor; without a stream it is ready at once. */
+     * may be closed before the tensor; without a stream it is ready at once. */
     static Tensor allocate(DLDevice device, DLDataType type, std::vector<std::int64_t> const &shape,
                            std::int64_t stream = no_stream) {
         Tensor out;
@@ -898,8 +896,7 @@ public:
     void used_on(std::int64_t stream) const {
         detail::check([&](devx_error *error) { return devx_tensor_used_on(get(), stream, error); });
     }
-    /* The data is there after what is queued on `stream`, which outlives the tensor; to be said before that is shared. Memory
-     * that is given back in the order of another stream is so only after that work, too. No other call uses the handle
+    /* The data is there after what is queued on `stream`; to be said before the tensor is shared. Memory that is given back in the order of another stream is so only after that work, too. No other call uses the handle
      * meanwhile. */
     void produced_on(std::int64_t stream) {
         detail::check([&](devx_error *error) { return devx_tensor_produced_on(get(), stream, error); });

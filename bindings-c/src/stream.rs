@@ -65,8 +65,10 @@ unsafe fn devx_stream_destroy(device: DlDevice, stream: i64, error: Option<&mut 
     })
 }
 
-/// Gives up a stream that nobody uses any more but for releases: it is destroyed when those are done that wait for work
-/// now, which may give memory back on it, and when nobody holds it (`devx_stream_hold`). What is queued on it is still done.
+/// Gives up a stream that nobody queues work on any more: it is destroyed when all tensors and batches are released that
+/// were allocated, copied, imported or produced on it, and what was handed on of these; when all memory is given back that a
+/// manager gave for it; when the releases are done that wait for work now; and when nobody holds it (`devx_stream_hold`).
+/// What is queued on it is still done.
 #[ffi_export]
 unsafe fn devx_stream_close(device: DlDevice, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
@@ -131,7 +133,8 @@ pub(crate) unsafe fn stream_with_batch(batch: &Batch, value: i64) -> Result<Opti
 
 /// As `devx_tensor_import`, of a tensor whose producer was asked for it with `stream`: its data is ready for work that is
 /// queued there from now on. −1 where the producer was asked for no synchronisation: that says nothing of the data, which
-/// counts as queued on the legacy default stream. The stream is not destroyed before the tensor was handed on or released.
+/// counts as queued on the legacy default stream. Until the tensor, and what was handed on of it, is released, the stream is
+/// not destroyed; it may be closed (`devx_stream_close`).
 #[ffi_export]
 unsafe fn devx_tensor_import_on(
     source: *mut Versioned,
@@ -168,8 +171,8 @@ unsafe fn import_on<M: Managed>(source: *mut M, stream: i64, out: Option<Out<'_,
 }
 
 /// Makes a tensor over new memory of a device, compact and row-major, not initialised. On a GPU with a stream the memory
-/// comes from the device's pool, ready for work on that stream, which is not destroyed before the tensor is released; with
-/// −1 it is ready at once.
+/// comes from the device's pool, ready for work on that stream, which is not destroyed before the tensor is released, but
+/// may be closed (`devx_stream_close`); with −1 it is ready at once.
 #[ffi_export]
 unsafe fn devx_tensor_allocate(
     device: DlDevice,
@@ -269,7 +272,7 @@ unsafe fn devx_tensor_check_pointers(tensor: *const TensorHandle, error: Option<
 /// Says that the data is there when what is queued on `stream` is done: for a producer that worked on another stream than
 /// the legacy default one. To be called before the tensor is shared. Memory that is given back in the order of another
 /// stream is so only after that work, too. The stream is not destroyed before the tensor, and what was exported of it, is
-/// released. No other call uses the handle meanwhile.
+/// released; it may be closed (`devx_stream_close`). No other call uses the handle meanwhile.
 #[ffi_export]
 unsafe fn devx_tensor_produced_on(tensor: *mut TensorHandle, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {

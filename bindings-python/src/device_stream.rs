@@ -12,11 +12,9 @@ use crate::{device, queue, stream};
 /// A queue of work on a device: work on one stream is done in order, after what the stream was made to wait for, and the
 /// host goes on meanwhile. One that is made here does not wait for the legacy default stream; `of` is somebody else's.
 ///
-/// It is a `stream` for everything in this package and, by `__cuda_stream__`, for other libraries. It outlives what was
-/// allocated, copied, imported or produced in its order, and what was handed on of that: close it after these. Memory of a
-/// pool is given back on the stream that it was allocated on. Releases that still wait for work come first; where a stream was
-/// only waited on, or named with `used_on`, nothing needs it after that call. A stream that is never closed is left to the
-/// driver.
+/// It is a `stream` for everything in this package and, by `__cuda_stream__`, for other libraries. Close it when nobody queues
+/// work on it any more; what was allocated, copied, imported or produced in its order may live on. A stream that is never
+/// closed is left to the driver.
 #[pyclass(frozen, module = "devexchange", weakref)]
 pub(crate) struct DeviceStream {
     device: Device,
@@ -100,8 +98,9 @@ impl DeviceStream {
         Ok(py.detach(|| stream.synchronize())?)
     }
 
-    /// Ends its use. A stream that was made here is destroyed, as soon as no release waits for work that waits now; what is
-    /// queued on it is still done. Closing again does nothing.
+    /// Ends its use. A stream that was made here is destroyed as soon as all is released that was allocated, copied, imported or
+    /// produced in its order, and what was handed on of that, and no release waits for work that waits now; what is queued on
+    /// it is still done. Closing again does nothing.
     fn close(&self) -> Result<()> {
         queue::drain();
         match self.stream.take() {

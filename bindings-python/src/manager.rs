@@ -307,7 +307,7 @@ impl Drop for DeferredCleanup {
 /// (`numpy.dtype`); `device` is named as for `from_dlpack`. Without a `manager` the library allocates by itself: with a
 /// `stream`, memory of a device comes from its default pool, ready for work on that stream; without one it is ready at once.
 /// Such memory is given back on its stream, which must not be destroyed before everybody has released it; a `DeviceStream`
-/// waits for releases by itself. Pinned and managed memory is made for the device of the stream.
+/// that is closed waits for that by itself. Pinned and managed memory is made for the device of the stream.
 #[pyfunction]
 #[pyo3(signature = (shape, dtype=None, *, device=None, stream=None, manager=None))]
 pub(crate) fn empty(

@@ -133,7 +133,8 @@ impl Tensor {
 
     /// Says that the elements are there when what is queued on `stream` is done: for work of your own that fills the memory on
     /// another stream than the one that it was allocated on. To be called before it is handed on. Memory that is given back in
-    /// the order of another stream is so only after that work, too. The stream outlives this, and what is handed on of it.
+    /// the order of another stream is so only after that work, too. The stream outlives this, and what is handed on of it; a
+    /// `DeviceStream` may be closed before.
     ///
     /// Raises ValueError if somebody else has it already, BufferError for memory without streams.
     fn produced_on(&self, stream: &Bound<'_, PyAny>) -> Result<()> {

@@ -439,7 +439,9 @@ fn prepare(tensor: &Tensor, request: &Request) -> Result<Prepared> {
     let can_say = |stream: Stream| has_stream && tensor.stream(stream.unnamed()) == Ok(stream);
     let (said, on) = match (tensor.ready(), named) {
         (Ready::Now, None) if !is_used => (None, None),
-        (Ready::Queued(stream), None) if can_say(*stream) => (Some(*stream), is_used.then_some(*stream)),
+        (Ready::Queued(queued), None) if can_say(queued.stream()) => {
+            (Some(queued.stream()), is_used.then_some(queued.stream()))
+        }
         (_, Some(stream)) if can_say(stream) => (Some(stream), Some(stream)),
         _ if has_stream => (Some(legacy()?), Some(legacy()?)),
         _ if request.no_stream == NoStream::Trust => (None, None),

@@ -258,7 +258,7 @@ unsafe fn described_on(tensor: &DLTensor, flags: Flags, stream: RawStream) -> Re
     // SAFETY: the caller's contract.
     let mut made = unsafe { described(tensor, flags, Owner::none) }?;
     if let Some(stream) = order::asked(&made, stream)? {
-        made.set_ready(Ready::Queued(stream));
+        made.set_ready(Ready::queued(stream)?);
     }
     Ok(made)
 }

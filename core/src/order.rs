@@ -15,7 +15,7 @@ use crate::memory::{InOrder, Lazy, Owner, Vacant, push};
 pub use crate::runtime::cuda::NO_SYNC;
 use crate::runtime::cuda::copy::Copied;
 use crate::runtime::cuda::reaper::{Held, Later};
-use crate::runtime::cuda::{Event, ForeignEvent, RawStream, Stream, reaper};
+use crate::runtime::cuda::{Event, ForeignEvent, HeldStream, RawStream, Stream, reaper};
 use crate::tensor::Tensor;
 
 /// When data may be touched. It cannot be cloned: what the data came with is good as long as the data.
@@ -23,8 +23,8 @@ use crate::tensor::Tensor;
 pub enum Ready {
     /// Now.
     Now,
-    /// After what was queued on a stream when the data is handed on.
-    Queued(Stream),
+    /// After what was queued on a stream when the data is handed on. See [`Ready::queued`].
+    Queued(HeldStream),
     /// After an event.
     After(Event),
     /// After an event of the producer's, which lives as long as the data (Arrow's `sync_event`).
@@ -36,7 +36,16 @@ impl Ready {
     /// `stream=None`; CUDA Array Interface before version 3).
     #[inline]
     pub fn unknown(device: Device) -> Self {
-        device.legacy_stream().map_or(Self::Now, Self::Queued)
+        device.legacy_stream().map_or(Self::Now, |stream| Self::Queued(HeldStream::legacy(stream.ordinal())))
+    }
+
+    /// After what was queued on `stream` when the data is handed on. The stream is held until then: who closes it
+    /// ([`Stream::close`]) need not know of the data.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub fn queued(stream: Stream) -> Result<Self> {
+        HeldStream::new(stream).map(Self::Queued)
     }
 
     /// As [`Ready::unknown`], of memory at an address, whose device may be another one ([`Device::of_stream`]).
@@ -51,12 +60,13 @@ impl Ready {
     pub fn wait(&self, stream: Stream) -> Result<()> {
         match self {
             Self::Now => Ok(()),
-            Self::Queued(queued) if *queued == stream => Ok(()),
+            Self::Queued(queued) if queued.stream() == stream => Ok(()),
             Self::Queued(queued) => {
+                let queued = queued.stream();
                 stream.require_no_capture()?;
                 // An event of a capture would draw the consumer's stream into it.
                 queued.require_no_capture()?;
-                Event::record(*queued)?.wait(stream)
+                Event::record(queued)?.wait(stream)
             }
             Self::After(event) => {
                 stream.require_no_capture()?;
@@ -73,7 +83,7 @@ impl Ready {
     pub(crate) fn again(&self) -> Self {
         match self {
             Self::Now => Self::Now,
-            Self::Queued(stream) => Self::Queued(*stream),
+            Self::Queued(stream) => Self::Queued(stream.again()),
             Self::After(event) => Self::After(event.clone()),
             Self::Foreign(event) => Self::Foreign(event.again()),
         }
@@ -86,9 +96,9 @@ impl Ready {
     /// outside of it.
     pub(crate) fn settled(&self) -> Result<Option<Self>> {
         match self {
-            Self::Queued(stream) => {
-                stream.require_no_capture()?;
-                Ok(Some(Self::After(Event::record(*stream)?)))
+            Self::Queued(queued) => {
+                queued.stream().require_no_capture()?;
+                Ok(Some(Self::After(Event::record(queued.stream())?)))
             }
             Self::Now | Self::After(_) | Self::Foreign(_) => Ok(None),
         }
@@ -102,7 +112,7 @@ impl Ready {
         for one in all {
             one.wait(stream)?;
         }
-        Ok(Self::Queued(stream))
+        Self::queued(stream)
     }
 
     /// What an Arrow `sync_event` holds: the address of an event's handle, or NULL for data that is ready.

@@ -6,7 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::abi::types::DEVX_INVALID_STREAM;
+use devexchange_core::convert;
+use devexchange_core::dlpack::{self, Copying, Owned, Request};
+use devexchange_core::manager::{Pool, PoolOptions};
 use devexchange_core::runtime::cuda::{Event, Hold, RawStream, Stream, kept_events, reaper};
 use devexchange_core::{DType, Tensor};
 use devexchange_tests::foreign::{self, CUDA0};
@@ -339,6 +343,63 @@ fn a_closed_stream_that_is_held_is_destroyed_after_that() {
         assert_eq!(error.status(), DEVX_INVALID_STREAM);
         assert!(error.message().starts_with(&format!("stream is {wrong}: ")), "{error}");
     }
+}
+
+/// Of which who closes it need not know: it is all that still needs the stream.
+#[test]
+fn a_closed_stream_is_destroyed_after_what_is_in_its_order() {
+    if sim::skipped("streams are counted by the simulated driver") {
+        return;
+    }
+    let session = Session::new();
+    let foreign = || {
+        let memory = sim::alloc(N);
+        foreign::tensor(memory, N, CUDA0, move || sim::free(memory))
+    };
+    let pool = Pool::new(PoolOptions::default()).expect("a pool");
+    let of_pool = |on| Tensor::allocate_with(&pool, CUDA0, DType::UINT8, &[16], Some(on)).expect("allocated");
+    let made: [(&str, &dyn Fn(Stream) -> Tensor); 6] = [
+        ("allocated", &|on| Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(on)).expect("allocated")),
+        ("of a pool", &of_pool),
+        ("copied", &|on| foreign().copy_to(CUDA0, on).expect("copied")),
+        ("produced", &|on| {
+            let mut tensor = foreign();
+            tensor.produced_on(on).expect("not shared yet");
+            tensor
+        }),
+        ("imported", &|on| {
+            let handed: Owned<DLManagedTensorVersioned> =
+                dlpack::export(foreign(), &Request::default()).expect("exported");
+            unsafe { dlpack::import_on(handed.into_raw(), Some(on.into())) }.expect("imported")
+        }),
+        ("a view", &|on| {
+            let column = convert::column(&foreign().copy_to(CUDA0, on).expect("copied"), "n", Copying::Never);
+            convert::tensor(column.expect("a column").root(), Copying::Never).expect("a tensor")
+        }),
+    ];
+    session.each(3, || {
+        let streams = || Live::now().streams;
+        for (name, make) in made {
+            let before = streams();
+            let on = Stream::create(0).expect("a stream");
+            let tensor = make(on);
+            // SAFETY: all that uses it is held.
+            unsafe { on.close() }.expect("closed");
+            assert_eq!(streams(), before + 1, "{name}");
+            // What is handed on needs it, too; on another stream, as the consumer says.
+            let consumer = sim::stream();
+            let request = Request { stream: sim::raw(consumer as i64), ..Request::default() };
+            let handed: Owned<DLManagedTensorVersioned> = dlpack::share(&tensor, &request).expect("exported");
+            drop(tensor);
+            assert_eq!(streams(), before + 2, "{name}");
+            let seen = handed.import().expect("imported");
+            seen.used_on(sim::on(consumer)).expect("used");
+            drop(seen);
+            soon("the stream is destroyed", || streams() == before + 1);
+            sim::destroy(consumer);
+            sim::settle();
+        }
+    });
 }
 
 /// The parent's threads may be about to hold another one when it forks.

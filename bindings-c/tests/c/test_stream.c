@@ -484,6 +484,31 @@ TEST(a_closed_stream_goes_after_the_releases_that_wait) {
     CHECK_REFUSED(devx_stream_close(cpu, 7, &error), DEVX_DEVICE, "no streams");
 }
 
+TEST(a_closed_stream_goes_after_what_is_in_its_order) {
+    NEEDS_DRIVER();
+    int64_t stream = 0, other = 0;
+    devx_tensor_t *tensor = NULL, *seen = NULL;
+    struct DLManagedTensorVersioned *handed = NULL;
+    CHECK_CALL(make_stream(&stream));
+    CHECK_CALL(make_stream(&other));
+    CHECK_CALL(queue_six(stream, &tensor));
+    uint64_t const destroyed = driver.calls == NULL ? 0 : driver.calls("cuStreamDestroy_v2");
+    CHECK_OK(devx_stream_close(gpu, stream, &error));
+    devx_dlpack_request const request = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION, other, DEVX_COPY_NEVER};
+    CHECK_OK(devx_tensor_export_move(&tensor, &request, &handed, &error));
+    CHECK_OK(devx_tensor_import_on(handed, other, &seen, &error));
+    CHECK_CALL(check_six(seen, other));
+    if (driver.calls != NULL) {
+        CHECK_INT(driver.calls("cuStreamDestroy_v2"), destroyed);
+    }
+    devx_tensor_release(&seen);
+    CHECK_CALL(finish_releases());
+    if (driver.calls != NULL) {
+        CHECK_INT(driver.calls("cuStreamDestroy_v2"), destroyed + 1);
+    }
+    CHECK_OK(devx_stream_close(gpu, other, &error));
+}
+
 TEST(a_closed_stream_that_is_held_goes_after_that) {
     NEEDS_DRIVER();
     int64_t stream = 0;

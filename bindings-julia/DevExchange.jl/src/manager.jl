@@ -145,7 +145,7 @@ end
 
 Memory of a manager, not initialised; `device` also says of which kind: `DevExchange.cuda(id)`, `DevExchange.PINNED`,
 `DevExchange.MANAGED`, `DevExchange.CPU`. With a `stream` device memory is given and taken back in the order of that
-stream, if the manager can do that: do not close the stream before the memory was given back. Without one it is ready
+stream, if the manager can do that; the stream may be closed meanwhile ([`DeviceStream`](@ref)). Without one it is ready
 at once, or, if it is of a pool, in the order of the legacy default stream. `host_flags` are those of pinned memory
 (`DevExchange.DEVX_HOST_...`).
 

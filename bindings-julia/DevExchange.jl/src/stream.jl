@@ -25,13 +25,12 @@ A default stream is one of its device, wherever the data is that it is used with
 such a value by itself: of pinned and managed memory, one of the device that it was made for.
 `stream.value` is the number for other libraries, which does not name the device of a default stream.
 
-**Ownership.** `close(stream)` destroys a stream that was made here; what is queued on it is still done, and closing it
-again does nothing. Close it *after* the tensors and batches that were allocated, copied, imported or produced in its
-order, those that were handed on included: memory of a device's pool is given back on the stream that it was allocated on.
-Releases that wait for work then ([`releases_waiting`](@ref)) come first, and the stream is destroyed behind them. Where it
-was only waited on, or named with [`used_on`](@ref), nothing needs it after that call. A stream that was never closed is
-closed some time after it became unreachable, when nothing of this library is outstanding any more ([`outstanding`](@ref)).
-At the end of the process streams are left to the driver.
+**Ownership.** `close(stream)` gives up a stream that was made here, when nobody queues work on it any more; closing it again
+does nothing. It is destroyed when all tensors and batches are released that were allocated, copied, imported or produced in its
+order, those that were handed on included, and after the releases that wait for work then ([`releases_waiting`](@ref)). What is
+queued on it is still done. Where it was only waited on, or named with [`used_on`](@ref), nothing needs it after that call. A stream
+that was never closed is closed some time after it became unreachable, when nothing of this library is outstanding any more
+([`outstanding`](@ref)). At the end of the process streams are left to the driver.
 
 Throws `DEVX_DEVICE` if there is no driver or no such device, or if the device has no streams (the CPU), `DEVX_DRIVER`,
 `DEVX_INVALID_STREAM`; `DEVX_CLOSED` for every use after `close`.

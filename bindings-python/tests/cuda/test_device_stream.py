@@ -54,6 +54,17 @@ def test_it_is_destroyed_after_releases(cuda):
     DeviceStream().close()
 
 
+def test_what_is_in_its_order_may_outlive_it(cuda):
+    with DeviceStream() as stream:
+        there = from_buffer(VALUES).copy_to(CUDA, stream)
+        again = devexchange.from_dlpack(there, stream=stream)
+        empty(24, "int32", device=CUDA, stream=stream)  # dropped when it likes
+    here = again.copy_to(CPU, cuda.consumer)
+    assert numpy.array_equal(numpy.from_dlpack(here), VALUES)
+    for tensor in there, again, here:
+        tensor.close()
+
+
 def test_closed_is_closed(cuda):
     stream = DeviceStream()
     stream.close()

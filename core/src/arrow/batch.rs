@@ -352,10 +352,11 @@ impl Batch {
     /// As [`crate::Tensor::produced_on`].
     pub fn produced_on(&mut self, stream: Stream) -> Result<()> {
         self.device().require_streams()?;
+        let ready = Ready::queued(stream)?;
         match self.0.unique() {
             Some(header) => {
                 header.uses.filled_on(header.source.owner(), stream)?;
-                header.ready = Ready::Queued(stream);
+                header.ready = ready;
                 Ok(())
             }
             None => refuse!(DEVX_INVALID_ARGUMENT, "the batch is shared already: others may rely on its order"),

@@ -226,7 +226,7 @@ impl Exportable for Batch {
 /// on one of our own that waits.
 fn behind_producer<T>(given: &impl Exportable, act: impl FnOnce(Stream) -> Result<T>) -> Result<T> {
     match given.ready() {
-        Ready::Queued(stream) => stream.require_no_capture().and_then(|()| act(*stream)),
+        Ready::Queued(queued) => queued.stream().require_no_capture().and_then(|()| act(queued.stream())),
         _ => on_own_stream(given.device_of_streams(), act),
     }
 }
@@ -305,9 +305,9 @@ fn finish<T: Exportable>(given: T, all: Regions, what: What) -> Result<Exported>
 fn order(device: Device, ready: &Ready) -> Result<Option<Event>> {
     match ready {
         Ready::Now => Ok(None),
-        Ready::Queued(stream) => {
-            stream.require_no_capture()?;
-            Event::record_shared(*stream).map(Some)
+        Ready::Queued(queued) => {
+            queued.stream().require_no_capture()?;
+            Event::record_shared(queued.stream()).map(Some)
         }
         other => {
             // An event of this process cannot travel: one that can is recorded behind it, on a stream of its own.

@@ -95,6 +95,7 @@ impl Pool {
             Some(stream) => stream,
             None => Stream::legacy(ordinal),
         };
+        let ready = Ready::queued(stream)?;
         let first = Allocation::of_pool(pool, stream, bytes);
         let made = match first {
             Err(error) if error.status() == DEVX_OUT_OF_MEMORY => {
@@ -106,7 +107,7 @@ impl Pool {
             made => made,
         }?;
         let Allocation { address, device, owner } = made;
-        Ok(Allocated { address, device, bytes, owner, ready: Ready::Queued(stream) })
+        Ok(Allocated { address, device, bytes, owner, ready })
     }
 }
 

@@ -13,8 +13,11 @@ use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, Returned, refuse};
 use crate::memory::{InOrder, Owner, Slab, TailSize, Vacant};
 use crate::order::{NO_SYNC, Ready};
-use crate::runtime::cuda::Stream;
+use crate::runtime::cuda::{HeldStream, Stream};
 use crate::text;
+
+/// What the manager gave, the stream of the request, and what keeps the manager's context alive: given up in this order.
+type Kept = (Owner, Option<HeldStream>, Slab<Owner>);
 
 /// Allocates through somebody else's callbacks, which may come from any thread.
 pub struct Table {
@@ -66,9 +69,9 @@ impl Table {
         Ok(Self { table: *table, books, release })
     }
 
-    /// An owner of the manager's that keeps its context alive.
-    fn kept(&self, room: Vacant<(Owner, Slab<Owner>)>, owner: Owner) -> Owner {
-        Owner::in_room(room, (owner, self.release.clone()))
+    /// An owner of the manager's, which may give memory back on the stream.
+    fn kept(&self, room: Vacant<Kept>, owner: Owner, stream: Option<HeldStream>) -> Owner {
+        Owner::in_room(room, (owner, stream, self.release.clone()))
     }
 
     /// Calls a callback that may be missing, and turns what it says into an error.
@@ -120,6 +123,8 @@ unsafe impl Manager for Table {
         };
         self.books.enter(request.ordinal, request.bytes, || {
             let room = Vacant::new()?;
+            let held = stream.map(HeldStream::new).transpose()?;
+            let ready = stream.map_or(Ok(Ready::Now), Ready::queued)?;
             // SAFETY: an all-zero record has no address and no owner.
             let mut memory = unsafe { std::mem::zeroed::<DevxMemory>() };
             self.call("allocate", |context, error| {
@@ -127,14 +132,13 @@ unsafe impl Manager for Table {
                 Some(unsafe { self.table.allocate?(context, &asked, &mut memory, error) })
             })?;
             // SAFETY: given to us now, to be released once.
-            let owner = self.kept(room, unsafe { Owner::from_raw(memory.owner) });
+            let owner = self.kept(room, unsafe { Owner::from_raw(memory.owner) }, held);
             let owner = owner.given_back(stream.map(InOrder::Of));
             if memory.address.is_null() && request.bytes > 0 {
                 return refuse!(DEVX_CALLBACK, "allocate: the manager gave no address for {} bytes", request.bytes);
             }
             let device = Device::new(DeviceType(memory.device_type), memory.device_id.into())
                 .map_err(|error| error.within("allocate: "))?;
-            let ready = stream.map_or(Ready::Now, Ready::Queued);
             Ok(Allocated { address: memory.address, device, bytes: request.bytes, owner, ready })
         })
     }
@@ -150,7 +154,7 @@ unsafe impl Manager for Table {
             Some(unsafe { self.table.pin?(context, ordinal, address, bytes, flags.bits(), &mut owner, error) })
         })?;
         // SAFETY: given to us now, to be released once.
-        Ok(self.kept(room, unsafe { Owner::from_raw(owner) }))
+        Ok(self.kept(room, unsafe { Owner::from_raw(owner) }, None))
     }
 
     fn memory_info(&self, ordinal: i32) -> Result<MemoryInfo> {

@@ -28,7 +28,10 @@ pub(crate) struct Memory {
 pub(crate) fn allocate(device: Device, bytes: usize, stream: Option<Stream>) -> Result<Memory> {
     let (allocation, ready) = match (device.kind, stream) {
         (DeviceType::CPU, _) => return host(bytes, vector),
-        (DeviceType::CUDA, Some(stream)) => (Allocation::pool(device.id, stream, bytes)?, Ready::Queued(stream)),
+        (DeviceType::CUDA, Some(stream)) => {
+            let ready = Ready::queued(stream)?;
+            (Allocation::pool(device.id, stream, bytes)?, ready)
+        }
         (DeviceType::CUDA, None) => (Allocation::device(device.id, bytes)?, Ready::Now),
         (DeviceType::CUDA_HOST, _) => (Allocation::pinned(made_for(device, stream)?, bytes)?, Ready::Now),
         (DeviceType::CUDA_MANAGED, _) => (Allocation::managed(made_for(device, stream)?, bytes)?, Ready::Now),
@@ -87,11 +90,11 @@ impl Memory {
 /// # Safety
 /// All ranges are valid until the copies have run; nobody else uses the targets meanwhile.
 pub(crate) unsafe fn fill(to: Device, from: Device, copies: &[copy::Copy], stream: Stream) -> Copied<Ready> {
+    let ready = if to == Device::CPU { Ready::Now } else { Ready::queued(stream)? };
     // SAFETY: the caller's contract.
     unsafe { copy::queue(to, from, copies.iter().copied(), stream) }?;
     if to == Device::CPU {
         stream.synchronize()?;
-        return Ok(Ready::Now);
     }
-    Ok(Ready::Queued(stream))
+    Ok(ready)
 }

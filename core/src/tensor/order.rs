@@ -37,17 +37,19 @@ impl Tensor {
 
     /// Says that the data is there when what is queued on `stream` is done: for a producer that worked on another stream
     /// than the legacy default one. To be called before the tensor is shared. Memory that is given back in the order of
-    /// another stream is so only after that work, too. The stream outlives the tensor and what is exported of it.
+    /// another stream is so only after that work, too. The stream outlives the tensor and what is exported of it,
+    /// but may be [closed](Stream::close) before.
     ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` if the tensor is shared already, `DEVX_DEVICE` if its device has no streams. Of memory that is
     /// given back in the order of another stream, as [`Tensor::used_on`].
     pub fn produced_on(&mut self, stream: Stream) -> Result<()> {
         self.device().require_streams()?;
+        let ready = Ready::queued(stream)?;
         match self.0.unique() {
             Some(header) => {
                 header.uses.filled_on(Some(&header.owner), stream)?;
-                header.ready = Ready::Queued(stream);
+                header.ready = ready;
                 Ok(())
             }
             None => refuse!(DEVX_INVALID_ARGUMENT, "the tensor is shared already: others may rely on its order"),

@@ -7,6 +7,7 @@ use core::ffi::c_void;
 
 use cudarc::driver::sys::{CUdevice, CUdeviceptr, CUmemAttach_flags_enum as Attach};
 
+use super::closed::HeldStream;
 use super::context::{self, Apart, Context, Current};
 use super::driver::{Code, Driver};
 use super::pool::MemoryPool;
@@ -37,13 +38,12 @@ struct Block {
     how: How,
 }
 
-#[derive(Clone, Copy)]
 enum How {
     Device,
     Host,
     /// Host memory of somebody else's that was pinned.
     Registered,
-    Pool(Stream),
+    Pool(HeldStream),
 }
 
 impl Allocation {
@@ -90,7 +90,7 @@ impl Allocation {
         allocate: impl Fn(&Driver, &mut CUdeviceptr) -> Result<()>,
     ) -> Result<Self> {
         let device = Device { kind: DeviceType::CUDA, id: ordinal };
-        Self::make(ordinal, device, bytes, How::Pool(stream), |driver, address| {
+        Self::make(ordinal, device, bytes, How::Pool(HeldStream::new(stream)?), |driver, address| {
             let mut of: CUdevice = 0;
             // SAFETY: a call of the driver with room for its result.
             driver.check("cuCtxGetDevice", unsafe { (driver.ctx_get_device)(&mut of) })?;
@@ -152,8 +152,8 @@ impl Allocation {
         }
         let driver = Driver::get()?;
         let room = Vacant::new()?;
-        let (context, stream) = match how {
-            How::Pool(stream) => (stream.context()?, Some(stream)),
+        let (context, stream) = match &how {
+            How::Pool(held) => (held.stream().context()?, Some(held.stream())),
             _ => (context::primary(driver, ordinal)?, None),
         };
         let _current = Current::enter(driver, context)?;
@@ -200,12 +200,12 @@ pub(crate) unsafe fn pin_host(ordinal: i32, address: *mut c_void, bytes: usize, 
 
 impl Block {
     fn release(self) {
-        match self.how {
+        match &self.how {
             // The free would be the graph's, and the memory never given back.
-            How::Pool(stream) if Driver::loaded().is_some() && stream.is_capturing() == Ok(true) => {
+            How::Pool(held) if Driver::loaded().is_some() && held.stream().is_capturing() == Ok(true) => {
                 match Later::new().ok().zip(Vacant::find()) {
                     Some((later, room)) => {
-                        later.release_after_capture(stream, Owner::releasing(room, None, move || self.free()));
+                        later.release_after_capture(held.stream(), Owner::releasing(room, None, move || self.free()));
                     }
                     None => reaper::abandon(Owner::none()),
                 }
@@ -241,7 +241,7 @@ impl Block {
                 );
             }
         };
-        let code = match self.how {
+        let code = match &self.how {
             // SAFETY: the block was allocated by the driver and is given back once.
             How::Device => unsafe { (driver.mem_free)(self.address as CUdeviceptr) },
             // SAFETY: as above.
@@ -250,8 +250,8 @@ impl Block {
             How::Registered => unsafe {
                 (driver.mem_host_unregister)(std::ptr::with_exposed_provenance_mut(self.address))
             },
-            // SAFETY: as above; the caller's stream lives as long as its allocations.
-            How::Pool(stream) => unsafe { (driver.mem_free_async)(self.address as CUdeviceptr, stream.raw()) },
+            // SAFETY: as above; the stream is held, and who destroys it all the same knows of its allocations.
+            How::Pool(held) => unsafe { (driver.mem_free_async)(self.address as CUdeviceptr, held.stream().raw()) },
         };
         reaper::check_returned(format_args!("memory {:#x}", self.address), code);
     }

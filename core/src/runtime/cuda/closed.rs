@@ -1,5 +1,5 @@
 //! Streams that were closed: each is destroyed when nothing needs it any more. The releases that wait for work are seen to
-//! by the reaper; who gives memory back later than in a release holds the stream until then.
+//! by the reaper; data that is ready behind a stream holds it, and so does memory that goes back in its order, until it has.
 
 use std::mem::ManuallyDrop;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -41,15 +41,16 @@ impl Streams {
 }
 
 impl Stream {
-    /// Gives up a stream, which is destroyed when no release waits for work any more that waits now, and when nobody holds it
-    /// ([`Hold`]): a release may give memory back on any stream, and who closes one cannot see whether a consumer's release is
+    /// Gives up a stream, which is destroyed when no release waits for work any more that waits now, and when nobody holds it:
+    /// no tensor or batch that was allocated, copied, imported or produced on it, nor what was handed on of these, no memory
+    /// of a pool that goes back in its order, and no [`Hold`]. Who closes one cannot see whether a consumer's release is
     /// still to come.
     ///
     /// # Errors
     /// As [`Stream::destroy`], also of streams that were closed before; `DEVX_OUT_OF_MEMORY`, then it is not closed.
     ///
     /// # Safety
-    /// Nobody uses the stream any more, except for releases and who holds it.
+    /// Nobody queues work on the stream any more, except for releases and who holds it.
     pub unsafe fn close(self) -> Result<()> {
         self.require_made()?;
         push(&mut streams(Driver::get()?).closed, (reaper::mark(), self))?;
@@ -145,6 +146,55 @@ impl Drop for Hold {
         drop(streams);
         if some_wait {
             destroy();
+        }
+    }
+}
+
+/// A stream that is held, as by [`Hold`], by data that is ready behind it.
+#[derive(Debug)]
+pub struct HeldStream {
+    stream: Stream,
+    /// In place of a hold: so there is room for what [`Ready`](crate::order::Ready) has to tell.
+    is_held: bool,
+}
+
+impl HeldStream {
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub fn new(stream: Stream) -> Result<Self> {
+        let hold = if stream.is_default() { Hold::none() } else { Hold::new(stream.value())? };
+        Ok(Self { stream, is_held: hold.into_raw() != 0 })
+    }
+
+    /// A default stream, which is never destroyed.
+    pub(crate) fn legacy(ordinal: i32) -> Self {
+        Self { stream: Stream::legacy(ordinal), is_held: false }
+    }
+
+    /// The stream.
+    pub fn stream(&self) -> Stream {
+        self.stream
+    }
+
+    /// The same once more. That takes no memory, as it is held already.
+    pub(crate) fn again(&self) -> Self {
+        let driver = Driver::loaded().filter(|_| self.is_held);
+        let is_held = driver.is_some_and(|driver| match streams(driver).holds(self.stream.value()) {
+            Some(times) => {
+                *times += 1;
+                true
+            }
+            None => false,
+        });
+        Self { stream: self.stream, is_held }
+    }
+}
+
+impl Drop for HeldStream {
+    #[inline]
+    fn drop(&mut self) {
+        if self.is_held {
+            drop(Hold { handle: self.stream.value() });
         }
     }
 }

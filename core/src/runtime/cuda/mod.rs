@@ -16,7 +16,7 @@ pub mod reaper;
 mod stream;
 
 pub use allocation::Allocation;
-pub use closed::Hold;
+pub use closed::{HeldStream, Hold};
 pub use context::require_device;
 pub use event::{Event, ForeignEvent, kept_events};
 pub use pool::MemoryPool;

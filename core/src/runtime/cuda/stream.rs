@@ -60,8 +60,8 @@ impl RawStream {
     ///
     /// # Safety
     /// If it is a handle, its stream is alive, and lives for as long as this, or a [`Stream`] made of it, is used: by the
-    /// caller, by data that is ready behind it, and by memory that was allocated on it. It is of a device of the driver that
-    /// this library uses.
+    /// caller, by data that is ready behind it, and by memory that was allocated on it; of the latter two [`Stream::close`]
+    /// knows. It is of a device of the driver that this library uses.
     #[inline]
     pub const unsafe fn new(value: i64) -> Self {
         Self(value)

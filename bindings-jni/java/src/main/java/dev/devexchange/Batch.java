@@ -436,7 +436,7 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
      * device memory.
      *
      * @param target where the copy is to be
-     * @param stream of this device or of the other one, to be closed after the returned copy
+     * @param stream of this device or of the other one
      * @return the copy, which the caller closes; its data is there for work that is queued on {@code stream} afterwards
      * @throws DevExchangeException {@link Status#OUT_OF_MEMORY}, {@link Status#INVALID_BUFFERS}, {@link Status#DEVICE},
      *     {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the stream is being captured, {@link Status#CLOSED}
@@ -500,7 +500,7 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
      * than the legacy default one. To be called before the batch is shared, exported or used by other threads. Memory
      * that is given back in the order of another stream is so only after that work, too.
      *
-     * @param stream the one that fills the memory, to be closed after the batch and what is exported of it
+     * @param stream the one that fills the memory
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} if the batch is shared already or used by another
      *     thread, {@link Status#DEVICE} if it is not on a device with streams, {@link Status#CLOSED}
      */

@@ -8,11 +8,11 @@ import java.lang.ref.Reference;
  * <p>No call of this library waits on the host for what is queued, except those that say so: {@link #synchronize},
  * and copies from and to host memory. What a method "queues" is done by the device, after what was queued before.
  *
- * <p>A stream outlives what depends on it: close it after the tensors and batches that were allocated, imported, copied
- * or produced on it, and after what was exported of them was released by its consumers. Releases that only wait for
- * queued work ({@link DevExchange#releasesWaiting}) need not be thought of: a closed stream is destroyed after them.
- * Where it was only waited on, or named with {@code usedOn}, nothing needs it after that call. One that was made here
- * and is never closed is not destroyed, as memory may still have to be given back on it;
+ * <p>Close a stream when nobody queues work on it any more. One that was made here is destroyed when all tensors and
+ * batches are released that were allocated, imported, copied or produced on it, and what was exported of these; and
+ * after the releases that wait for queued work then ({@link DevExchange#releasesWaiting}). A stream that is somebody
+ * else's has to outlive all that. Where it was only waited on, or named with {@code usedOn}, nothing needs it after that
+ * call. One that was made here and is never closed is not destroyed, as others may have its number;
  * {@code DEVEXCHANGE_TRACE=1} says so on stderr. Any thread may use a stream.
  */
 public final class DeviceStream implements AutoCloseable {
@@ -121,8 +121,7 @@ public final class DeviceStream implements AutoCloseable {
     }
 
     /**
-     * Ends its use. A stream that was made here is destroyed, as soon as no release waits for work that waits now. Closing
-     * twice is fine.
+     * Ends its use. A stream that was made here is destroyed as soon as nothing needs it any more. Closing twice is fine.
      *
      * @throws DevExchangeException {@link Status#DRIVER}
      */

@@ -136,7 +136,7 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
      * @param device where the memory is to be
      * @param dtype type of the elements
      * @param shape extents; empty for a scalar
-     * @param stream of that device, which is closed after the tensor and what was exported of it; may be null
+     * @param stream of that device; may be null
      * @return the tensor, which the caller closes
      * @throws DevExchangeException {@link Status#OUT_OF_MEMORY}, {@link Status#INVALID_SHAPE},
      *     {@link Status#INVALID_DTYPE}, {@link Status#DEVICE}, {@link Status#DRIVER}, {@link Status#CLOSED}
@@ -234,7 +234,7 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
      * work that is queued on that stream from now on.
      *
      * @param address of a {@code DLManagedTensorVersioned} that the caller owns
-     * @param stream the one that the producer was given, which is closed after the tensor; null if the producer was
+     * @param stream the one that the producer was given; null if the producer was
      *     asked for no synchronisation (−1)
      * @return the tensor, which the caller closes
      * @throws DevExchangeException as {@link #importDlpack(long)}; {@link Status#INVALID_STREAM} for a stream that the

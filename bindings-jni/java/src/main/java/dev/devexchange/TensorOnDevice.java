@@ -15,7 +15,7 @@ abstract class TensorOnDevice extends Held<Description> {
      * until the copy is done. The host waits for copies into host memory.
      *
      * @param target where the copy is to be
-     * @param stream of this device or of the other one, to be closed after the returned copy
+     * @param stream of this device or of the other one
      * @return the copy, with {@link Flags#IS_COPIED} and writable, which the caller closes; its data is there for work
      *     that is queued on {@code stream} afterwards
      * @throws DevExchangeException {@link Status#COPY_REQUIRED} if the elements do not lie compactly,
@@ -125,7 +125,7 @@ abstract class TensorOnDevice extends Held<Description> {
      * than the legacy default one. To be called before the tensor is shared, exported or used by other threads. Memory
      * that is given back in the order of another stream is so only after that work, too.
      *
-     * @param stream the one that fills the memory, to be closed after the tensor and what is exported of it
+     * @param stream the one that fills the memory
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} if the tensor is shared already or used by another
      *     thread, {@link Status#DEVICE} if it is not on a device with streams, {@link Status#CLOSED}
      */
