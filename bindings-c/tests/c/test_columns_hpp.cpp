@@ -62,7 +62,7 @@ TEST(runs_lead_to_their_values_or_to_none) {
     CHECK_INT(root.run(3), 2);
     CHECK(!root.resolve(2).has_value());
     CHECK_INT(root.child(1).null_count(), 1);
-    CHECK_THROWS(static_cast<void>(root.child(1).null_count_on(1)), "DEVX_DEVICE: device is cpu:0");
+    CHECK_THROWS(static_cast<void>(root.child(1).null_count_on(1)), "DEVX_DEVICE: stream is 1: device is cpu:0");
 }
 
 TEST(values_of_a_fixed_width_are_bytes) {
