@@ -370,6 +370,7 @@ fn a_closed_stream_is_destroyed_after_what_is_in_its_order() {
         ("imported", &|on| {
             let handed: Owned<DLManagedTensorVersioned> =
                 dlpack::export(foreign(), &Request::default()).expect("exported");
+            // SAFETY: exported just now, for nobody else.
             unsafe { dlpack::import_on(handed.into_raw(), Some(on.into())) }.expect("imported")
         }),
         ("a view", &|on| {
