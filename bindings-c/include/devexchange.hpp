@@ -896,8 +896,8 @@ public:
     void used_on(std::int64_t stream) const {
         detail::check([&](devx_error *error) { return devx_tensor_used_on(get(), stream, error); });
     }
-    /* The data is there after what is queued on `stream`; to be said before the tensor is shared. Memory that is given back in the order of another stream is so only after that work, too. No other call uses the handle
-     * meanwhile. */
+    /* The data is there after what is queued on `stream`; to be said before the tensor is shared. Memory that is given back
+     * in the order of another stream is so only after that work, too. No other call uses the handle meanwhile. */
     void produced_on(std::int64_t stream) {
         detail::check([&](devx_error *error) { return devx_tensor_produced_on(get(), stream, error); });
     }

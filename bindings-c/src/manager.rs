@@ -120,8 +120,9 @@ unsafe fn devx_manager_initialize(
 }
 
 /// Allocates memory; `out->owner` gives it back, once, from any thread, whether or not the manager is still there. That is in
-/// the order of the request's stream, if there is one, which is not destroyed before, but may be closed. A tensor or batch that is made with
-/// `out->owner` does not know that stream: to it, work on all others is named as a use (`devx_tensor_used_on`), also what fills it.
+/// the order of the request's stream, if there is one, which is not destroyed before, but may be closed. A tensor or batch
+/// that is made with `out->owner` does not know that stream: to it, work on all others is named as a use
+/// (`devx_tensor_used_on`), also what fills it.
 #[ffi_export]
 unsafe fn devx_manager_allocate(
     manager: *const ManagerHandle,
