@@ -61,7 +61,9 @@ tests_of() { # MODULE
         --test cuda_array --test cuda_ipc --test cuda_devices --test cuda_default_streams --test cuda_pool_release ;;
     release-memory)
       echo --package devexchange-schedules --lib --test memory --test ledger --test batch --test dlpack ;;
-    release-device) echo --package devexchange-tests --test cuda_reaper --test cuda_release --test cuda_pool_release ;;
+    release-device)
+      echo --package devexchange-tests --test cuda_reaper --test cuda_closed_streams --test cuda_release \
+        --test cuda_pool_release ;;
     event)
       echo --package devexchange-tests --test cuda_budget --test cuda_reaper --test cuda_order --test cuda_devices \
         --test cuda_default_streams --test cuda_ipc --test cuda_release ;;

@@ -3,19 +3,13 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
-use devexchange_core::abi::types::DEVX_INVALID_STREAM;
-use devexchange_core::convert;
-use devexchange_core::dlpack::{self, Copying, Owned, Request};
-use devexchange_core::manager::{Pool, PoolOptions};
-use devexchange_core::runtime::cuda::{Event, Hold, RawStream, Stream, kept_events, reaper};
+use devexchange_core::runtime::cuda::{Event, Stream, kept_events, reaper};
 use devexchange_core::{DType, Tensor};
 use devexchange_tests::foreign::{self, CUDA0};
-use devexchange_tests::peer::{forked, soon};
-use devexchange_tests::sim::{self, Live, Schedule, Session};
+use devexchange_tests::sim::{self, Schedule, Session};
 use devexchange_tests::{cu_ok, patient};
 
 const N: u64 = 256;
@@ -255,186 +249,6 @@ fn memory_of_a_stream_waits_for_the_end_of_a_capture() {
         sim::settle();
         scene.end();
     });
-}
-
-/// There may be no moment at which no release waits.
-#[test]
-fn closed_streams_wait_only_for_releases_from_before() {
-    if sim::skipped("streams are counted by the simulated driver") {
-        return;
-    }
-    let session = Session::new();
-    session.each(3, || {
-        let waits_for = |stream: u64| {
-            let on = sim::on(stream);
-            let tensor = Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(on)).expect("allocated");
-            sim::begin_capture(stream, 1);
-            drop(tensor);
-        };
-        let waiting = [sim::stream(), sim::stream()];
-        let streams = || Live::now().streams;
-        let before = streams();
-        for round in 0..10 {
-            let (older, newer) = (waiting[round % 2], waiting[(round + 1) % 2]);
-            if round == 0 {
-                waits_for(older);
-            }
-            // SAFETY: nobody uses it.
-            unsafe { Stream::create(0).expect("a stream").close() }.expect("closed");
-            waits_for(newer);
-            assert_eq!((reaper::waiting(), streams()), (2, before + 1), "round {round}");
-            assert_eq!(sim::end_capture(older), 0, "the capture is intact");
-            soon("one release is done", || reaper::waiting() == 1);
-            soon("so the stream is destroyed", || {
-                Stream::destroy_closed().expect("destroyed");
-                streams() == before
-            });
-            if round == 9 {
-                assert_eq!(sim::end_capture(newer), 0, "the capture is intact");
-            }
-        }
-        sim::settle();
-        waiting.into_iter().for_each(sim::destroy);
-    });
-}
-
-/// By who gives memory back on it some time after the release.
-#[test]
-fn a_closed_stream_that_is_held_is_destroyed_after_that() {
-    if sim::skipped("streams are counted by the simulated driver") {
-        return;
-    }
-    let session = Session::new();
-    session.each(3, || {
-        let waiting = sim::stream();
-        let streams = || Live::now().streams;
-        let before = streams();
-        let stream = || Stream::create(0).expect("a stream");
-        let hold = |stream: Stream| Hold::new(stream.value()).expect("held");
-        // SAFETY: nobody uses it.
-        let close = |stream: Stream| unsafe { stream.close() }.expect("closed");
-        let (held, other) = (stream(), stream());
-        let holds = [held, held].map(hold);
-        close(held);
-        close(other);
-        let left = holds.map(|hold| {
-            assert_eq!(streams(), before + 1, "the other one is destroyed");
-            drop(hold);
-            streams() - before
-        });
-        assert_eq!(left, [1, 0]);
-        // A release that waits is waited for, whoever comes first.
-        let (held, in_use) = (stream(), Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(sim::on(waiting))));
-        let hold = hold(held);
-        sim::begin_capture(waiting, 1);
-        drop(in_use.expect("allocated"));
-        close(held);
-        drop(hold);
-        assert_eq!((reaper::waiting(), streams()), (1, before + 1));
-        assert_eq!(sim::end_capture(waiting), 0, "the capture is intact");
-        soon("the stream is destroyed", || streams() == before);
-        sim::settle();
-        sim::destroy(waiting);
-    });
-    let of_device = RawStream::LEGACY.on(1).to_raw();
-    assert_eq!([-1, 1, 2, of_device].map(|none| Hold::new(none).expect("nothing").into_raw()), [0; 4]);
-    for wrong in [0, -7] {
-        let error = Hold::new(wrong).expect_err("no stream");
-        assert_eq!(error.status(), DEVX_INVALID_STREAM);
-        assert!(error.message().starts_with(&format!("stream is {wrong}: ")), "{error}");
-    }
-}
-
-/// Of which who closes it need not know: it is all that still needs the stream.
-#[test]
-fn a_closed_stream_is_destroyed_after_what_is_in_its_order() {
-    if sim::skipped("streams are counted by the simulated driver") {
-        return;
-    }
-    let session = Session::new();
-    let foreign = || {
-        let memory = sim::alloc(N);
-        foreign::tensor(memory, N, CUDA0, move || sim::free(memory))
-    };
-    let pool = Pool::new(PoolOptions::default()).expect("a pool");
-    let of_pool = |on| Tensor::allocate_with(&pool, CUDA0, DType::UINT8, &[16], Some(on)).expect("allocated");
-    let made: [(&str, &dyn Fn(Stream) -> Tensor); 6] = [
-        ("allocated", &|on| Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(on)).expect("allocated")),
-        ("of a pool", &of_pool),
-        ("copied", &|on| foreign().copy_to(CUDA0, on).expect("copied")),
-        ("produced", &|on| {
-            let mut tensor = foreign();
-            tensor.produced_on(on).expect("not shared yet");
-            tensor
-        }),
-        ("imported", &|on| {
-            let handed: Owned<DLManagedTensorVersioned> =
-                dlpack::export(foreign(), &Request::default()).expect("exported");
-            // SAFETY: exported just now, for nobody else.
-            unsafe { dlpack::import_on(handed.into_raw(), Some(on.into())) }.expect("imported")
-        }),
-        ("a view", &|on| {
-            let column = convert::column(&foreign().copy_to(CUDA0, on).expect("copied"), "n", Copying::Never);
-            convert::tensor(column.expect("a column").root(), Copying::Never).expect("a tensor")
-        }),
-    ];
-    session.each(3, || {
-        let streams = || Live::now().streams;
-        for (name, make) in made {
-            let before = streams();
-            let on = Stream::create(0).expect("a stream");
-            let tensor = make(on);
-            // SAFETY: all that uses it is held.
-            unsafe { on.close() }.expect("closed");
-            assert_eq!(streams(), before + 1, "{name}");
-            // What is handed on needs it, too; on another stream, as the consumer says.
-            let consumer = sim::stream();
-            let request = Request { stream: sim::raw(consumer as i64), ..Request::default() };
-            let handed: Owned<DLManagedTensorVersioned> = dlpack::share(&tensor, &request).expect("exported");
-            drop(tensor);
-            assert_eq!(streams(), before + 2, "{name}");
-            let seen = handed.import().expect("imported");
-            seen.used_on(sim::on(consumer)).expect("used");
-            drop(seen);
-            soon("the stream is destroyed", || streams() == before + 1);
-            sim::destroy(consumer);
-            sim::settle();
-        }
-    });
-}
-
-/// The parent's threads may be about to hold another one when it forks.
-#[test]
-fn a_child_holds_no_stream() {
-    let _session = Session::new();
-    let stream = sim::stream();
-    let number = stream.cast_signed();
-    let hold = || Hold::new(number).expect("held");
-    let over = AtomicBool::new(false);
-    let ended: Vec<_> = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(SeqCst) {
-                drop(hold());
-            }
-        });
-        let children = (0..100).map(|_| {
-            let held = hold().into_raw();
-            assert_eq!(held, number);
-            // SAFETY: taken back once in each of the two processes.
-            let let_go = || drop(unsafe { Hold::from_raw(held) });
-            let status = forked(|| {
-                let_go();
-                hold().into_raw() == 0
-            });
-            let_go();
-            status
-        });
-        let ended = children.collect();
-        over.store(true, SeqCst);
-        ended
-    });
-    assert!(ended.iter().all(|&status| status == 0), "wait statuses: {ended:?}");
-    sim::destroy(stream);
 }
 
 #[test]
