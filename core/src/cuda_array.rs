@@ -437,11 +437,10 @@ fn prepare(tensor: &Tensor, request: &Request) -> Result<Prepared> {
     let is_used = tensor.uses().are_noted();
     // A number does not say of which device a default stream is: the consumer takes it for that of the memory's.
     let can_say = |stream: Stream| has_stream && tensor.stream(stream.unnamed()) == Ok(stream);
+    let queued = tensor.ready().stream();
     let (said, on) = match (tensor.ready(), named) {
         (Ready::Now, None) if !is_used => (None, None),
-        (Ready::Queued(queued), None) if can_say(queued.stream()) => {
-            (Some(queued.stream()), is_used.then_some(queued.stream()))
-        }
+        (_, None) if queued.is_some_and(can_say) => (queued, if is_used { queued } else { None }),
         (_, Some(stream)) if can_say(stream) => (Some(stream), Some(stream)),
         _ if has_stream => (Some(legacy()?), Some(legacy()?)),
         _ if request.no_stream == NoStream::Trust => (None, None),

@@ -23,7 +23,9 @@ use crate::tensor::Tensor;
 pub enum Ready {
     /// Now.
     Now,
-    /// After what was queued on a stream when the data is handed on. See [`Ready::queued`].
+    /// After what was queued on the legacy default stream of a device when the data is handed on.
+    Legacy(i32),
+    /// The same of any stream. See [`Ready::queued`].
     Queued(HeldStream),
     /// After an event.
     After(Event),
@@ -36,7 +38,7 @@ impl Ready {
     /// `stream=None`; CUDA Array Interface before version 3).
     #[inline]
     pub fn unknown(device: Device) -> Self {
-        device.legacy_stream().map_or(Self::Now, |stream| Self::Queued(HeldStream::legacy(stream.ordinal())))
+        device.legacy_stream().map_or(Self::Now, |stream| Self::Legacy(stream.ordinal()))
     }
 
     /// After what was queued on `stream` when the data is handed on. The stream is held until then: who closes it
@@ -46,6 +48,15 @@ impl Ready {
     /// `DEVX_OUT_OF_MEMORY`.
     pub fn queued(stream: Stream) -> Result<Self> {
         HeldStream::new(stream).map(Self::Queued)
+    }
+
+    /// The stream that the data was queued on, if that says when it may be touched.
+    pub fn stream(&self) -> Option<Stream> {
+        match self {
+            Self::Legacy(ordinal) => Some(Stream::legacy(*ordinal)),
+            Self::Queued(queued) => Some(queued.stream()),
+            Self::Now | Self::After(_) | Self::Foreign(_) => None,
+        }
     }
 
     /// As [`Ready::unknown`], of memory at an address, whose device may be another one ([`Device::of_stream`]).
@@ -58,24 +69,23 @@ impl Ready {
     /// # Errors
     /// `DEVX_DRIVER`; `DEVX_UNSUPPORTED` if the stream is being captured and would have to wait for work outside of it.
     pub fn wait(&self, stream: Stream) -> Result<()> {
+        if let Self::Now = self {
+            return Ok(());
+        }
+        let queued = self.stream();
+        if queued == Some(stream) {
+            return Ok(());
+        }
+        stream.require_no_capture()?;
+        if let Some(queued) = queued {
+            // An event of a capture would draw the consumer's stream into it.
+            queued.require_no_capture()?;
+            return Event::record(queued)?.wait(stream);
+        }
         match self {
-            Self::Now => Ok(()),
-            Self::Queued(queued) if queued.stream() == stream => Ok(()),
-            Self::Queued(queued) => {
-                let queued = queued.stream();
-                stream.require_no_capture()?;
-                // An event of a capture would draw the consumer's stream into it.
-                queued.require_no_capture()?;
-                Event::record(queued)?.wait(stream)
-            }
-            Self::After(event) => {
-                stream.require_no_capture()?;
-                event.wait(stream)
-            }
-            Self::Foreign(event) => {
-                stream.require_no_capture()?;
-                event.wait(stream)
-            }
+            Self::After(event) => event.wait(stream),
+            Self::Foreign(event) => event.wait(stream),
+            Self::Now | Self::Legacy(_) | Self::Queued(_) => Ok(()),
         }
     }
 
@@ -83,7 +93,8 @@ impl Ready {
     pub(crate) fn again(&self) -> Self {
         match self {
             Self::Now => Self::Now,
-            Self::Queued(stream) => Self::Queued(stream.again()),
+            Self::Legacy(ordinal) => Self::Legacy(*ordinal),
+            Self::Queued(stream) => Self::Queued(stream.clone()),
             Self::After(event) => Self::After(event.clone()),
             Self::Foreign(event) => Self::Foreign(event.again()),
         }
@@ -95,13 +106,9 @@ impl Ready {
     /// `DEVX_DRIVER`; `DEVX_UNSUPPORTED` if the stream is being captured, as an event in a graph cannot be waited for
     /// outside of it.
     pub(crate) fn settled(&self) -> Result<Option<Self>> {
-        match self {
-            Self::Queued(queued) => {
-                queued.stream().require_no_capture()?;
-                Ok(Some(Self::After(Event::record(queued.stream())?)))
-            }
-            Self::Now | Self::After(_) | Self::Foreign(_) => Ok(None),
-        }
+        let Some(queued) = self.stream() else { return Ok(None) };
+        queued.require_no_capture()?;
+        Ok(Some(Self::After(Event::record(queued)?)))
     }
 
     /// One order out of several: `stream` waits for all of them, and so what is queued there afterwards comes after all.
@@ -118,7 +125,7 @@ impl Ready {
     /// What an Arrow `sync_event` holds: the address of an event's handle, or NULL for data that is ready.
     pub(crate) fn sync_event(&self) -> *mut c_void {
         match self {
-            Self::Now | Self::Queued(_) => std::ptr::null_mut(),
+            Self::Now | Self::Legacy(_) | Self::Queued(_) => std::ptr::null_mut(),
             Self::After(event) => event.address(),
             Self::Foreign(event) => event.address(),
         }

@@ -177,7 +177,7 @@ fn gathered(batch: &Batch, columns: &Columns, stream: Option<Stream>) -> Result<
     let device = batch.device();
     let on = runtime::allocating(device, stream)?;
     let mut whole = Tensor::unwritten(device, columns.dtype, &shape, on)?;
-    let (is_in_order, ready) = (matches!(whole.ready(), Ready::Queued(_)), Ready::queued(stream)?);
+    let (is_in_order, ready) = (whole.ready().stream().is_some(), Ready::queued(stream)?);
     // SAFETY: columns of the new matrix, which nobody else knows of, and as many values of the batch; `hold` keeps both
     // alive.
     let filled =

@@ -225,9 +225,9 @@ impl Exportable for Batch {
 /// Does something in the order of the producer's work: on its stream, so that what it queues there next comes after, or
 /// on one of our own that waits.
 fn behind_producer<T>(given: &impl Exportable, act: impl FnOnce(Stream) -> Result<T>) -> Result<T> {
-    match given.ready() {
-        Ready::Queued(queued) => queued.stream().require_no_capture().and_then(|()| act(queued.stream())),
-        _ => on_own_stream(given.device_of_streams(), act),
+    match given.ready().stream() {
+        Some(queued) => queued.require_no_capture().and_then(|()| act(queued)),
+        None => on_own_stream(given.device_of_streams(), act),
     }
 }
 
@@ -303,16 +303,14 @@ fn finish<T: Exportable>(given: T, all: Regions, what: What) -> Result<Exported>
 
 /// The event that another process waits for; none if the data is ready.
 fn order(device: Device, ready: &Ready) -> Result<Option<Event>> {
-    match ready {
-        Ready::Now => Ok(None),
-        Ready::Queued(queued) => {
-            queued.stream().require_no_capture()?;
-            Event::record_shared(queued.stream()).map(Some)
-        }
-        other => {
-            // An event of this process cannot travel: one that can is recorded behind it, on a stream of its own.
-            let record = |stream| other.wait(stream).and_then(|()| Event::record_shared(stream));
-            on_own_stream(device, record).map(Some)
-        }
+    if let Ready::Now = ready {
+        return Ok(None);
     }
+    if let Some(queued) = ready.stream() {
+        queued.require_no_capture()?;
+        return Event::record_shared(queued).map(Some);
+    }
+    // An event of this process cannot travel: one that can is recorded behind it, on a stream of its own.
+    let record = |stream| ready.wait(stream).and_then(|()| Event::record_shared(stream));
+    on_own_stream(device, record).map(Some)
 }

@@ -77,7 +77,7 @@ pub(crate) fn allocating(device: Device, stream: Stream) -> Result<Option<Stream
 impl Memory {
     /// Whether it is given back in the order of a stream, and so after what is queued there.
     pub(crate) fn is_in_order(&self) -> bool {
-        matches!(self.ready, Ready::Queued(_))
+        self.ready.stream().is_some()
     }
 }
 

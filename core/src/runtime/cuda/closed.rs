@@ -8,7 +8,7 @@ use super::driver::{Code, Driver};
 use super::reaper;
 use super::stream::{PER_THREAD, RawStream, Stream};
 use crate::error::Result;
-use crate::memory::push;
+use crate::memory::{Slab, TailSize, push};
 
 struct Streams {
     /// Closed and not destroyed yet; each with the mark behind the releases that may use it.
@@ -150,51 +150,21 @@ impl Drop for Hold {
     }
 }
 
-/// A stream that is held, as by [`Hold`], by data that is ready behind it.
-#[derive(Debug)]
-pub struct HeldStream {
-    stream: Stream,
-    /// In place of a hold: so there is room for what [`Ready`](crate::order::Ready) has to tell.
-    is_held: bool,
-}
+/// A stream that is held, as by [`Hold`], by data that is ready behind it. Cloning shares the hold. It is an address, so that
+/// data which has nothing to do with streams has no room for one.
+#[derive(Clone, Debug)]
+pub struct HeldStream(Slab<(Stream, Hold)>);
 
 impl HeldStream {
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
     pub fn new(stream: Stream) -> Result<Self> {
         let hold = if stream.is_default() { Hold::none() } else { Hold::new(stream.value())? };
-        Ok(Self { stream, is_held: hold.into_raw() != 0 })
-    }
-
-    /// A default stream, which is never destroyed.
-    pub(crate) fn legacy(ordinal: i32) -> Self {
-        Self { stream: Stream::legacy(ordinal), is_held: false }
+        Ok(Self(Slab::new((stream, hold), TailSize::default())?))
     }
 
     /// The stream.
     pub fn stream(&self) -> Stream {
-        self.stream
-    }
-
-    /// The same once more. That takes no memory, as it is held already.
-    pub(crate) fn again(&self) -> Self {
-        let driver = Driver::loaded().filter(|_| self.is_held);
-        let is_held = driver.is_some_and(|driver| match streams(driver).holds(self.stream.value()) {
-            Some(times) => {
-                *times += 1;
-                true
-            }
-            None => false,
-        });
-        Self { stream: self.stream, is_held }
-    }
-}
-
-impl Drop for HeldStream {
-    #[inline]
-    fn drop(&mut self) {
-        if self.is_held {
-            drop(Hold { handle: self.stream.value() });
-        }
+        self.0.header().0
     }
 }
