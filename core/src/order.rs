@@ -100,15 +100,30 @@ impl Ready {
         }
     }
 
-    /// The same as something that an Arrow consumer can wait for, if it is not that already.
+    /// What an Arrow `sync_event` holds: the address of an event's handle, or NULL for data that is ready. With it comes the
+    /// event, if one had to be recorded; others live as long as the data.
     ///
     /// # Errors
     /// `DEVX_DRIVER`; `DEVX_UNSUPPORTED` if the stream is being captured, as an event in a graph cannot be waited for
     /// outside of it.
-    pub(crate) fn settled(&self) -> Result<Option<Self>> {
-        let Some(queued) = self.stream() else { return Ok(None) };
-        queued.require_no_capture()?;
-        Ok(Some(Self::After(Event::record(queued)?)))
+    #[inline]
+    pub(crate) fn sync_event(&self) -> Result<(*mut c_void, Option<Event>)> {
+        if let Self::Now = self { Ok((std::ptr::null_mut(), None)) } else { self.sync_event_later() }
+    }
+
+    #[inline(never)]
+    fn sync_event_later(&self) -> Result<(*mut c_void, Option<Event>)> {
+        if let Some(queued) = self.stream() {
+            queued.require_no_capture()?;
+            let event = Event::record(queued)?;
+            return Ok((event.address(), Some(event)));
+        }
+        let address = match self {
+            Self::Now | Self::Legacy(_) | Self::Queued(_) => std::ptr::null_mut(),
+            Self::After(event) => event.address(),
+            Self::Foreign(event) => event.address(),
+        };
+        Ok((address, None))
     }
 
     /// One order out of several: `stream` waits for all of them, and so what is queued there afterwards comes after all.
@@ -120,15 +135,6 @@ impl Ready {
             one.wait(stream)?;
         }
         Self::queued(stream)
-    }
-
-    /// What an Arrow `sync_event` holds: the address of an event's handle, or NULL for data that is ready.
-    pub(crate) fn sync_event(&self) -> *mut c_void {
-        match self {
-            Self::Now | Self::Legacy(_) | Self::Queued(_) => std::ptr::null_mut(),
-            Self::After(event) => event.address(),
-            Self::Foreign(event) => event.address(),
-        }
     }
 
     /// For the host, which does not wait by itself.

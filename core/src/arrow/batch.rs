@@ -250,16 +250,14 @@ impl Batch {
     #[inline]
     unsafe fn export_tree(self, out: *mut ArrowArray) -> std::result::Result<*mut c_void, Refused<Self>> {
         let nodes = self.arrays().len();
-        // What is not recorded for this export is kept by the batch.
         let prepared = self
             .ready()
-            .settled()
-            .and_then(|ready| Ok((ready, Slab::<Export>::room(tree::room::<ArrowArray>(nodes))?)));
-        let (recorded, room) = match prepared {
+            .sync_event()
+            .and_then(|event| Ok((event, Slab::<Export>::room(tree::room::<ArrowArray>(nodes))?)));
+        let ((sync_event, recorded), room) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => return Err(Refused { error, returned: self }),
         };
-        let sync_event = recorded.as_ref().unwrap_or(self.ready()).sync_event();
         let (records, plain_from, arrays) = (self.schema().records(), self.schema().plain_from(), self.arrays());
         // SAFETY: there is a record for each node.
         let record = |i: usize| unsafe { records.get_unchecked(i) };
@@ -512,7 +510,7 @@ impl fmt::Debug for Batch {
 struct Export {
     _batch: Batch,
     /// The event that was recorded for it.
-    _recorded: Option<Ready>,
+    _recorded: Option<Event>,
     _entry: Entry,
 }
 
