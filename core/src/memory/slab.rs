@@ -54,9 +54,9 @@ impl<H> Slab<H> {
             Some((block, origin)) => {
                 let block = block.cast::<Block<H>>();
                 // SAFETY: allocated for a `Block` and more, with its alignment.
-                let head = unsafe { &raw mut (*block.as_ptr()).head };
-                // SAFETY: as above.
-                unsafe { head.write(Head { refs: AtomicUsize::new(1), origin }) };
+                let place = unsafe { &raw mut (*block.as_ptr()).head.origin };
+                // SAFETY: as above. The count is written when the room is filled.
+                unsafe { place.write(origin) };
                 Ok(Room { block })
             }
             None => refuse!(DEVX_OUT_OF_MEMORY, "{} bytes could not be allocated", tail.0),

@@ -233,12 +233,13 @@ impl Tensor {
         // One long dimension lies the same either way.
         let row_major = long < 2;
         let header = Header {
+            // First, as long as nothing else would have to be given up if that fails.
+            owner: owner(),
             described: DLTensor { data, shape: mine, strides: my_strides, byte_offset: 0, ..*tensor },
             flags,
             layout: Layout { elements: elements as usize, bytes, lowest: 0, end: bytes as isize, row_major },
             ready: Ready::Now,
             uses: Uses::default(),
-            owner: owner(),
             handed: UnsafeCell::new(MaybeUninit::uninit()),
             apart: MaybeUninit::uninit(),
         };
