@@ -47,6 +47,10 @@ impl Ready {
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
     pub fn queued(stream: Stream) -> Result<Self> {
+        // That one is never destroyed.
+        if stream == Stream::legacy(stream.ordinal()) {
+            return Ok(Self::Legacy(stream.ordinal()));
+        }
         HeldStream::new(stream).map(Self::Queued)
     }
 
