@@ -5,12 +5,28 @@ use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::dlpack::{self, Request};
 use devexchange_core::runtime::cuda::RawStream;
 
+use pyo3::prelude::*;
+
 use crate::dlpack::default_stream;
 use crate::error::Result;
+use crate::python;
 
-/// What a number stands for that a program uses as an address.
-pub(crate) fn pointer<T>(address: usize) -> *mut T {
-    std::ptr::with_exposed_provenance_mut(address)
+/// A number that a program uses as an address.
+pub(crate) struct Address(usize);
+
+impl Address {
+    /// What is there.
+    pub(crate) fn pointer<T>(self) -> *mut T {
+        std::ptr::with_exposed_provenance_mut(self.0)
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for Address {
+    type Error = PyErr;
+
+    fn extract(number: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self(python::size(&number, "address")?))
+    }
 }
 
 /// A struct that the caller owns.
@@ -22,7 +38,7 @@ pub(crate) fn export_dlpack(tensor: CoreTensor, stream: Option<RawStream>) -> Re
 
 /// # Safety
 /// As [`dlpack::import_on`].
-pub(crate) unsafe fn import_dlpack(address: usize, stream: Option<RawStream>) -> Result<CoreTensor> {
+pub(crate) unsafe fn import_dlpack(address: Address, stream: Option<RawStream>) -> Result<CoreTensor> {
     // SAFETY: the caller's contract.
-    Ok(unsafe { dlpack::import_on(pointer::<DLManagedTensorVersioned>(address), stream) }?)
+    Ok(unsafe { dlpack::import_on(address.pointer::<DLManagedTensorVersioned>(), stream) }?)
 }

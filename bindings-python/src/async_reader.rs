@@ -16,7 +16,7 @@ use crate::handle::Handle;
 use crate::python::Class;
 use crate::schema::Schema;
 use crate::waiting::waiting;
-use crate::{metadata, queue};
+use crate::{metadata, python, queue};
 
 static RECEIVED: Class = Class::new("devexchange._types", "Received");
 static PRODUCER_ERROR: Class = Class::new("devexchange._types", "ProducerError");
@@ -61,7 +61,7 @@ impl Drop for AsyncReader {
 impl AsyncReader {
     #[new]
     #[pyo3(signature = (bell, limit, abi_h_metadata, /))]
-    fn new(bell: &Bound<'_, Bell>, limit: i64, abi_h_metadata: bool) -> Result<Self> {
+    fn new(bell: &Bound<'_, Bell>, #[pyo3(from_py_with = limit_of)] limit: i64, abi_h_metadata: bool) -> Result<Self> {
         queue::drain();
         let reader = CoreReader::new(ReaderOptions { limit, abi_h_metadata }, Some(bell.get().wake()?))?;
         Ok(Self { reader: Handle::new("reader", Counted::room()?.fill(reader)), known: OnceLock::new() })
@@ -153,4 +153,8 @@ fn received(py: Python<'_>, next: Option<Received>) -> Result<Bound<'_, PyAny>> 
     let Some((batch, block)) = next else { return Ok(PyBool::new(py, false).to_owned().into_any()) };
     let pairs = metadata::to_python(py, block.as_ref())?;
     Ok(RECEIVED.make(py, (RecordBatch::new(batch), pairs))?)
+}
+
+fn limit_of(limit: &Bound<'_, PyAny>) -> PyResult<i64> {
+    Ok(python::number(limit, "limit", i64::MIN, i64::MAX)?)
 }

@@ -7,11 +7,12 @@ use devexchange_core::arrow::asynchronous::AsyncWriter as CoreWriter;
 use devexchange_core::memory::Counted;
 use pyo3::prelude::*;
 
+use crate::address::Address;
 use crate::bell::Bell;
 use crate::error::{Result, wrong_type};
 use crate::handle::Handle;
 use crate::waiting::waiting;
-use crate::{address, batch, metadata, queue, schema};
+use crate::{batch, device, metadata, python, queue, schema};
 
 /// The consumer is called by some of these calls: it may wait for threads of its own, which may be in Python.
 #[pyclass(frozen, module = "devexchange._native")]
@@ -29,16 +30,15 @@ impl AsyncWriter {
     #[pyo3(signature = (bell, handler, device_type, metadata, /))]
     fn new(
         bell: &Bound<'_, Bell>,
-        handler: usize,
-        device_type: i32,
+        handler: Address,
+        #[pyo3(from_py_with = device::kind)] device_type: i32,
         metadata: Option<&Bound<'_, PyAny>>,
     ) -> Result<Self> {
         queue::drain();
         let (block, wake, room) = (metadata::block(metadata)?, bell.get().wake()?, Counted::room()?);
         // SAFETY: the caller vouches for the address.
-        let writer = unsafe {
-            CoreWriter::new(address::pointer(handler), DeviceType(device_type), block.as_deref(), Some(wake))
-        };
+        let writer =
+            unsafe { CoreWriter::new(handler.pointer(), DeviceType(device_type), block.as_deref(), Some(wake)) };
         Ok(Self(Handle::new("writer", room.fill(writer?))))
     }
 
@@ -91,7 +91,13 @@ impl AsyncWriter {
     }
 
     #[pyo3(signature = (code, message, metadata, /))]
-    fn fail(&self, py: Python<'_>, code: i32, message: &str, metadata: Option<&Bound<'_, PyAny>>) -> Result<()> {
+    fn fail(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = code_of)] code: i32,
+        message: &str,
+        metadata: Option<&Bound<'_, PyAny>>,
+    ) -> Result<()> {
         let (block, writer) = (metadata::block(metadata)?, self.0.get()?);
         Ok(py.detach(move || writer.fail(code, message, block.as_deref()))?)
     }
@@ -100,4 +106,8 @@ impl AsyncWriter {
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.0.close());
     }
+}
+
+fn code_of(code: &Bound<'_, PyAny>) -> PyResult<i32> {
+    Ok(python::number(code, "code", i32::MIN, i32::MAX)?)
 }

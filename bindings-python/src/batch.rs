@@ -11,6 +11,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
+use crate::address::Address;
 use crate::column::Column;
 use crate::error::{Error, Result, refuse, wrong_type};
 use crate::handle::Handle;
@@ -18,7 +19,7 @@ use crate::in_order::InOrder;
 use crate::python::{self, call_if_there};
 use crate::schema::{self, Schema};
 use crate::tensor_type::New;
-use crate::{address, capsule, convert, device, dlpack, stream};
+use crate::{capsule, convert, device, dlpack, stream};
 
 /// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns; of
 /// any other array, `root` is the one column that there is.
@@ -226,32 +227,32 @@ impl RecordBatch {
     /// The addresses are believed: there have to be such structs, and nobody else may use them meanwhile.
     #[staticmethod]
     #[pyo3(signature = (array_address, schema_address, /))]
-    fn import_arrow(array_address: usize, schema_address: usize) -> Result<Self> {
+    fn import_arrow(array_address: Address, schema_address: Address) -> Result<Self> {
         // SAFETY: the caller vouches for the addresses.
-        unsafe { import_at(address::pointer(array_address), address::pointer(schema_address), false) }
+        unsafe { import_at(array_address.pointer(), schema_address.pointer(), false) }
     }
 
     /// As `import_arrow`, from an `ArrowDeviceArray`.
     #[staticmethod]
     #[pyo3(signature = (array_address, schema_address, /))]
-    fn import_arrow_device(array_address: usize, schema_address: usize) -> Result<Self> {
+    fn import_arrow_device(array_address: Address, schema_address: Address) -> Result<Self> {
         // SAFETY: as above.
-        unsafe { import_at(address::pointer(array_address), address::pointer(schema_address), true) }
+        unsafe { import_at(array_address.pointer(), schema_address.pointer(), true) }
     }
 
     /// Fills in the `ArrowArray` at this address (Arrow C data interface), whose release is its consumer's to call. This
     /// object keeps its part; `schema.export_arrow` gives the schema. The address is believed.
     #[pyo3(signature = (address, /))]
-    fn export_share(&self, address: usize) -> Result<()> {
+    fn export_share(&self, address: Address) -> Result<()> {
         // SAFETY: the caller vouches for the address.
-        Ok(unsafe { self.get()?.export(address::pointer(address)) }?)
+        Ok(unsafe { self.get()?.export(address.pointer()) }?)
     }
 
     /// As `export_share`, into an `ArrowDeviceArray`.
     #[pyo3(signature = (address, /))]
-    fn export_share_device(&self, address: usize) -> Result<()> {
+    fn export_share_device(&self, address: Address) -> Result<()> {
         // SAFETY: as above.
-        Ok(unsafe { self.get()?.export_device(address::pointer(address)) }?)
+        Ok(unsafe { self.get()?.export_device(address.pointer()) }?)
     }
 
     /// Gives up this object's part of the memory. Closing again does nothing.

@@ -6,12 +6,13 @@ use devexchange_core::{BatchStream as CoreStream, DeviceType};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::address::Address;
 use crate::batch::{RecordBatch, refuse_arguments};
 use crate::batch_source::Source;
 use crate::error::Result;
 use crate::handle::Handle;
 use crate::schema::{self, Schema};
-use crate::{address, capsule, python, queue, raised};
+use crate::{capsule, device, python, queue, raised};
 
 /// Batches of one schema on one kind of device, pulled one after the other: an iterator. Who it is handed to as an
 /// Arrow stream pulls from the same source.
@@ -49,7 +50,11 @@ impl BatchStream {
     /// error. An iterator that keeps the stream is a cycle which Python's collector cannot see: close the stream.
     #[staticmethod]
     #[pyo3(signature = (schema, batches, /, *, device_type=1))]
-    fn of(schema: &Bound<'_, PyAny>, batches: &Bound<'_, PyAny>, device_type: i32) -> Result<Self> {
+    fn of(
+        schema: &Bound<'_, PyAny>,
+        batches: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = device::kind)] device_type: i32,
+    ) -> Result<Self> {
         let schema = schema::wanted(schema)?;
         let batches = batches.try_iter()?;
         let stream = CoreStream::with(&schema, DeviceType(device_type), || {
@@ -118,31 +123,31 @@ impl BatchStream {
     /// there has to be such a struct, and nobody else may use it meanwhile.
     #[staticmethod]
     #[pyo3(signature = (address, /))]
-    fn import_arrow(py: Python<'_>, address: usize) -> Result<Self> {
+    fn import_arrow(py: Python<'_>, address: Address) -> Result<Self> {
         // SAFETY: the caller vouches for the address.
-        unsafe { take(py, address::pointer(address)) }
+        unsafe { take(py, address.pointer()) }
     }
 
     /// As `import_arrow`, from an `ArrowDeviceArrayStream`.
     #[staticmethod]
     #[pyo3(signature = (address, /))]
-    fn import_arrow_device(py: Python<'_>, address: usize) -> Result<Self> {
+    fn import_arrow_device(py: Python<'_>, address: Address) -> Result<Self> {
         // SAFETY: as above.
-        unsafe { take_device(py, address::pointer(address)) }
+        unsafe { take_device(py, address.pointer()) }
     }
 
     /// Fills in the `ArrowArrayStream` at this address, whose release is its consumer's to call. The address is believed.
     #[pyo3(signature = (address, /))]
-    fn export_arrow(&self, address: usize) -> Result<()> {
+    fn export_arrow(&self, address: Address) -> Result<()> {
         // SAFETY: as above.
-        Ok(unsafe { self.get()?.export(address::pointer(address)) }?)
+        Ok(unsafe { self.get()?.export(address.pointer()) }?)
     }
 
     /// As `export_arrow`, into an `ArrowDeviceArrayStream`.
     #[pyo3(signature = (address, /))]
-    fn export_arrow_device(&self, address: usize) -> Result<()> {
+    fn export_arrow_device(&self, address: Address) -> Result<()> {
         // SAFETY: as above.
-        Ok(unsafe { self.get()?.export_device(address::pointer(address)) }?)
+        Ok(unsafe { self.get()?.export_device(address.pointer()) }?)
     }
 
     /// Gives up this object's part of the stream. Closing again does nothing.

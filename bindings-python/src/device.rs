@@ -23,6 +23,14 @@ pub(crate) fn from_python(pair: &Bound<'_, PyAny>) -> Result<Device> {
     }
 }
 
+/// The two numbers of such a pair, as they are.
+pub(crate) fn numbers(pair: &Bound<'_, PyAny>) -> PyResult<(i32, i32)> {
+    Ok(match pair.extract() {
+        Ok(numbers) => Ok(numbers),
+        Err(_) => wrong_type!("device is {pair:?}: a pair (device type, number) is needed"),
+    }?)
+}
+
 /// From what a caller names it by: such a pair, or a name.
 pub(crate) fn asked(device: &Bound<'_, PyAny>) -> Result<Device> {
     if let Ok(name) = device.cast::<PyString>() {
@@ -34,6 +42,16 @@ pub(crate) fn asked(device: &Bound<'_, PyAny>) -> Result<Device> {
             wrong_type!("device is {device:?}: a name such as \"cuda:0\" or a pair (device type, number) is needed")
         }
     }
+}
+
+/// The number of a device, of which the kind is known.
+pub(crate) fn number(device_id: &Bound<'_, PyAny>) -> PyResult<i32> {
+    Ok(python::number(device_id, "device_id", i32::MIN, i32::MAX)?)
+}
+
+/// A device type of DLPack and of Arrow, as a number.
+pub(crate) fn kind(device_type: &Bound<'_, PyAny>) -> PyResult<i32> {
+    Ok(python::number(device_type, "device_type", i32::MIN, i32::MAX)?)
 }
 
 /// Whether an object says that its memory is the host's, in a way that is read without a `PyErr`.

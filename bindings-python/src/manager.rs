@@ -9,6 +9,7 @@ use devexchange_core::{DType, Device, DeviceType, Owner, Tensor as CoreTensor};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyTuple};
 
+use crate::address::Address;
 use crate::error::{Result, wrong_type};
 use crate::handle::Handle;
 use crate::memory::Memory;
@@ -109,7 +110,7 @@ impl MemoryManager {
 
     /// Prepares for allocations on a device. May be called any number of times.
     #[pyo3(signature = (device_id=0))]
-    fn initialize(&self, py: Python<'_>, device_id: i32) -> Result<()> {
+    fn initialize(&self, py: Python<'_>, #[pyo3(from_py_with = device::number)] device_id: i32) -> Result<()> {
         self.ask(py, |manager| manager.initialize(device_id))
     }
 
@@ -126,7 +127,7 @@ impl MemoryManager {
         &self,
         py: Python<'_>,
         bytes: &Bound<'_, PyAny>,
-        device: (i32, i32),
+        #[pyo3(from_py_with = device::numbers)] device: (i32, i32),
         stream: Option<&Bound<'_, PyAny>>,
         mapped: bool,
         portable: bool,
@@ -153,7 +154,7 @@ impl MemoryManager {
         py: Python<'_>,
         memory: &Bound<'_, PyAny>,
         bytes: Option<&Bound<'_, PyAny>>,
-        device_id: i32,
+        #[pyo3(from_py_with = device::number)] device_id: i32,
         mapped: bool,
         portable: bool,
     ) -> Result<Memory> {
@@ -163,7 +164,9 @@ impl MemoryManager {
                 return wrong_type!("memory is an address: bytes is needed, too");
             }
             None => buffer::bytes_of(memory)?,
-            Some(bytes) => (std::ptr::with_exposed_provenance_mut(memory.extract()?), bytes, Owner::none()),
+            Some(bytes) => {
+                (std::ptr::with_exposed_provenance_mut(python::size(memory, "memory")?), bytes, Owner::none())
+            }
         };
         let device = Device { kind: DeviceType::CUDA_HOST, id: 0 };
         let memory = Allocated { address, device, bytes, owner: keep, ready: Ready::Now };
@@ -175,7 +178,11 @@ impl MemoryManager {
 
     /// How much memory there is for this manager. Raises Refused if it cannot say.
     #[pyo3(signature = (device_id=0))]
-    fn memory_info<'py>(&self, py: Python<'py>, device_id: i32) -> Result<Bound<'py, PyAny>> {
+    fn memory_info<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = device::number)] device_id: i32,
+    ) -> Result<Bound<'py, PyAny>> {
         let info = self.ask(py, |manager| manager.memory_info(device_id))?;
         Ok(MEMORY_INFO.make(py, (info.free, info.total))?)
     }
@@ -183,15 +190,15 @@ impl MemoryManager {
     /// The driver's handle for the allocation that an address of this manager's lies in. The memory must live until the
     /// other process has closed it. Raises Refused for memory that has no such handle: of pools, pinned, managed, or
     /// plain host memory.
-    fn ipc_handle<'py>(&self, py: Python<'py>, address: usize) -> Result<Bound<'py, PyAny>> {
-        let found = self.ask(py, |manager| manager.ipc_handle(std::ptr::with_exposed_provenance(address)))?;
+    fn ipc_handle<'py>(&self, py: Python<'py>, address: Address) -> Result<Bound<'py, PyAny>> {
+        let found = self.ask(py, |manager| manager.ipc_handle(address.pointer()))?;
         let handle = PyBytes::new(py, &found.handle);
         Ok(IPC_HANDLE.make(py, (handle, found.offset, found.bytes, found.ordinal))?)
     }
 
     /// Gives all memory of a device back, also what is still in use; closing that does nothing any more.
     #[pyo3(signature = (device_id=0))]
-    fn reset(&self, py: Python<'_>, device_id: i32) -> Result<()> {
+    fn reset(&self, py: Python<'_>, #[pyo3(from_py_with = device::number)] device_id: i32) -> Result<()> {
         // SAFETY: as documented, it is the program's to see that nobody uses the memory any more.
         let reset = self.ask(py, |manager| unsafe { manager.reset(device_id) });
         queue::drain();
@@ -200,7 +207,12 @@ impl MemoryManager {
 
     /// Gives unused memory of a device back to the driver, except for `keep` bytes.
     #[pyo3(signature = (device_id=0, keep=0))]
-    fn trim(&self, py: Python<'_>, device_id: i32, #[pyo3(from_py_with = keep_of)] keep: usize) -> Result<()> {
+    fn trim(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = device::number)] device_id: i32,
+        #[pyo3(from_py_with = keep_of)] keep: usize,
+    ) -> Result<()> {
         self.ask(py, |manager| manager.trim(device_id, keep))
     }
 

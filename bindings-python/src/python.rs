@@ -2,9 +2,11 @@
 //! `_types.py`), and methods that an object may have.
 
 use core::ffi::{CStr, c_char, c_long};
+use std::fmt::Display;
 use std::ptr::null_mut;
 
 use devexchange_core::memory;
+use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyAttributeError, PyOverflowError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -53,13 +55,19 @@ pub(crate) fn index(value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
 
 /// How many there are of something that is called `what`.
 pub(crate) fn size(value: &Bound<'_, PyAny>, what: &str) -> Result<usize> {
-    match value.extract() {
-        Ok(size) => Ok(size),
+    number(value, what, 0, usize::MAX)
+}
+
+/// A number that is called `what`, and has to be one of those of its type between `least` and `most`.
+pub(crate) fn number<'py, T>(value: &Bound<'py, PyAny>, what: &str, least: T, most: T) -> Result<T>
+where
+    T: FromPyObjectOwned<'py, Error = PyErr> + PartialOrd + Display,
+{
+    match value.extract::<T>() {
+        Ok(number) if (&least..=&most).contains(&&number) => Ok(number),
         Err(_) if !is_index(value) => wrong_type!("{what} is {value:?}: an int was expected"),
-        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
-            refuse!(DEVX_INVALID_ARGUMENT, "{what} is {value}: it must be between 0 and {}", usize::MAX)
-        }
-        Err(error) => Err(error.into()),
+        Err(error) if !error.is_instance_of::<PyOverflowError>(value.py()) => Err(error.into()),
+        _ => refuse!(DEVX_INVALID_ARGUMENT, "{what} is {value}: it must be between {least} and {most}"),
     }
 }
 

@@ -6,10 +6,11 @@ use devexchange_core::arrow::{Field, Type};
 use pyo3::intern;
 use pyo3::prelude::*;
 
+use crate::address::Address;
+use crate::capsule;
 use crate::error::{Result, refuse, wrong_type};
 use crate::handle::Kept;
 use crate::python::call_if_there;
-use crate::{address, capsule};
 
 /// What the arrays of a batch are: a tree of fields.
 #[pyclass(frozen, module = "devexchange")]
@@ -60,16 +61,16 @@ impl Schema {
     /// has to be such a struct, and nobody else may use it meanwhile.
     #[staticmethod]
     #[pyo3(signature = (address, /))]
-    fn import_arrow(address: usize) -> Result<Self> {
+    fn import_arrow(address: Address) -> Result<Self> {
         // SAFETY: the caller vouches for the address.
-        Ok(Self::new(unsafe { CoreSchema::import(address::pointer(address)) }?))
+        Ok(Self::new(unsafe { CoreSchema::import(address.pointer()) }?))
     }
 
     /// Fills in the `ArrowSchema` at this address, whose release is its consumer's to call. The address is believed.
     #[pyo3(signature = (address, /))]
-    fn export_arrow(&self, address: usize) -> Result<()> {
+    fn export_arrow(&self, address: Address) -> Result<()> {
         // SAFETY: as above.
-        Ok(unsafe { self.0.export(address::pointer(address)) }?)
+        Ok(unsafe { self.0.export(address.pointer()) }?)
     }
 
     fn __len__(&self) -> usize {

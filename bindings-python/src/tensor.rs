@@ -9,13 +9,14 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
+use crate::address::{self, Address};
 use crate::batch::RecordBatch;
 use crate::consumer::Maker;
 use crate::dlpack::Asked;
 use crate::error::{Result, refuse, wrong_type};
 use crate::handle::Handle;
 use crate::tensor_type::New;
-use crate::{address, buffer, convert, cuda_array, device, dlpack, exchange_table, stream, version};
+use crate::{buffer, convert, cuda_array, device, dlpack, exchange_table, stream, version};
 
 /// N-dimensional memory of somebody's: what it is, where it is, who keeps it alive and when it may be touched.
 ///
@@ -240,7 +241,7 @@ impl Tensor {
     /// The address is believed: there has to be such a struct, which belongs to the caller.
     #[staticmethod]
     #[pyo3(signature = (address, /, *, stream=None))]
-    fn import_dlpack(address: usize, stream: Option<&Bound<'_, PyAny>>) -> Result<New> {
+    fn import_dlpack(address: Address, stream: Option<&Bound<'_, PyAny>>) -> Result<New> {
         // SAFETY: the caller vouches for the address.
         Ok(New(unsafe { address::import_dlpack(address, stream::optional(stream)?) }?))
     }

@@ -5,6 +5,7 @@
 //! with an error. Giving memory back needs no answer and goes through [`queue`].
 
 use core::ffi::c_void;
+use std::fmt::Display;
 
 use devexchange_core::abi::types::{
     DEVX_CALLBACK, DEVX_HOST_MAPPED, DEVX_HOST_PORTABLE, DEVX_HOST_WRITE_COMBINED, DEVX_MANAGER_VERSION, DEVX_OK,
@@ -14,10 +15,11 @@ use devexchange_core::manager::Table;
 use devexchange_core::order::NO_SYNC;
 use devexchange_core::runtime::cuda::{Hold, RawStream};
 use devexchange_core::{DeviceType, Error as CoreError, Owner, error as core_error, text};
+use pyo3::conversion::FromPyObjectOwned;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::error::{self, Result, refuse, wrong_type};
+use crate::error::{self, Error, Result, refuse, wrong_type};
 use crate::memory::Memory;
 use crate::python::{self, Arguments, Class};
 use crate::queue::{self, Held};
@@ -191,6 +193,17 @@ unsafe extern "C" fn pin(
     unsafe { ask(context, error, act) }
 }
 
+/// As [`python::number`], of what a manager gave: it is not the caller's fault.
+fn number<'py, T>(value: &Bound<'py, PyAny>, what: &str, least: T, most: T) -> Result<T>
+where
+    T: FromPyObjectOwned<'py, Error = PyErr> + PartialOrd + Display,
+{
+    match python::number(value, what, least, most) {
+        Err(Error::Refused(error)) => refuse!(DEVX_CALLBACK, "{}", error.message()),
+        number => number,
+    }
+}
+
 /// `memory_info(device_id)` gives a pair of free and all bytes.
 unsafe extern "C" fn memory_info(
     context: *mut c_void,
@@ -199,7 +212,11 @@ unsafe extern "C" fn memory_info(
     error: *mut DevxError,
 ) -> DevxStatus {
     let act = |manager: &Bound<'_, PyAny>| {
-        let (free_bytes, total_bytes) = call(manager, "memory_info", (device_id,))?.extract()?;
+        let given = call(manager, "memory_info", (device_id,))?;
+        let Ok((free, total)) = given.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
+            return wrong_type!("it gave {given:?}: a pair (free bytes, all bytes) is needed");
+        };
+        let (free_bytes, total_bytes) = (number(&free, "free", 0, i64::MAX)?, number(&total, "total", 0, i64::MAX)?);
         // SAFETY: the table's contract: there is room for it.
         unsafe { out.write(DevxMemoryInfo { free_bytes, total_bytes }) };
         Ok(())
@@ -217,7 +234,12 @@ unsafe extern "C" fn ipc_handle(
 ) -> DevxStatus {
     let act = |manager: &Bound<'_, PyAny>| {
         let given = call(manager, "ipc_handle", (address.addr(),))?;
-        let (handle, offset, bytes, device_id) = given.extract::<(Bound<'_, PyAny>, i64, i64, i32)>()?;
+        type Four<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
+        let Ok((handle, offset, bytes, device_id)) = given.extract::<Four<'_>>() else {
+            return wrong_type!("it gave {given:?}: an IpcHandle is needed");
+        };
+        let (offset, bytes) = (number(&offset, "offset", 0, i64::MAX)?, number(&bytes, "bytes", 0, i64::MAX)?);
+        let device_id = number(&device_id, "device_id", 0, i32::MAX)?;
         let Ok(handle) = handle.cast::<PyBytes>() else {
             return wrong_type!("handle is {handle}: bytes are needed");
         };

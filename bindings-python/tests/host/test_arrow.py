@@ -137,6 +137,30 @@ def test_column_or_row_beyond_all(which):
             ours["number"][wrong]
 
 
+@pytest.mark.parametrize("value", [-1, 2**64])
+def test_address_that_is_none(value):
+    ours = from_arrow(batch())
+    stream = devexchange.BatchStream.of(ours.schema, [])
+    for call in [
+        devexchange.Schema.import_arrow,
+        devexchange.BatchStream.import_arrow,
+        devexchange.BatchStream.import_arrow_device,
+        devexchange.Tensor.import_dlpack,
+        lambda address: devexchange.RecordBatch.import_arrow(address, 0),
+        lambda address: devexchange.RecordBatch.import_arrow_device(0, address),
+        ours.schema.export_arrow,
+        ours.export_share,
+        ours.export_share_device,
+        stream.export_arrow,
+        stream.export_arrow_device,
+        devexchange.MemoryManager.host_only().ipc_handle,
+    ]:
+        with pytest.raises(devexchange.InvalidValue, match=f"address is {value}: it must be between 0 and"):
+            call(value)
+        with pytest.raises(TypeError, match="address is 'x': an int was expected"):
+            call("x")
+
+
 def test_one_capsule_for_both():
     class Twice:
         def __arrow_c_array__(self, requested_schema=None):

@@ -114,8 +114,9 @@ def test_back_pressure():
                 reader.request(n)
         with pytest.raises(IndexError):
             reader.request((1 << 63) - 1)
-    with pytest.raises(ValueError, match="limit is -1"):
-        AsyncReader(limit=-1)
+    for limit in [-1, 2**63]:
+        with pytest.raises(ValueError, match=f"limit is {limit}: "):
+            AsyncReader(limit=limit)
 
 
 def test_batch_is_shared_and_outlives_the_stream():

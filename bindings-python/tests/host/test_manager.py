@@ -142,12 +142,48 @@ def test_number_of_a_device_that_host_memory_has_not():
     ],
 )
 def test_handle_that_is_none(handle, text):
+    refuses_handle((handle, 0, 10, 0), text)
+
+
+@pytest.mark.parametrize(
+    "given, text",
+    [
+        (None, "it gave None: an IpcHandle is needed"),
+        ((b"", 0, 10), "it gave .*: an IpcHandle is needed"),
+        ((bytes(64), -1, 10, 0), "offset is -1: it must be between 0 and"),
+        ((bytes(64), 0, 2**63, 0), f"bytes is {2**63}: it must be between 0 and"),
+        ((bytes(64), 0, 10, 2**31), f"device_id is {2**31}: it must be between"),
+        ((bytes(64), "x", 10, 0), "offset is 'x': an int was expected"),
+    ],
+)
+def test_numbers_of_a_handle_that_are_none(given, text):
+    refuses_handle(given, text)
+
+
+def refuses_handle(given, text):
     class Gives(Arena):
         def ipc_handle(self, address):
-            return handle, 0, 10, 0
+            return given
 
     with pytest.raises(devexchange.Failed, match=text):
         MemoryManager(Gives()).ipc_handle(5)
+
+
+@pytest.mark.parametrize(
+    "given, text",
+    [
+        (5, r"it gave 5: a pair \(free bytes, all bytes\) is needed"),
+        ((-1, 5), "free is -1: it must be between 0 and"),
+        ((1, 2**63), f"total is {2**63}: it must be between 0 and"),
+    ],
+)
+def test_memory_info_that_is_none(given, text):
+    class Gives(Arena):
+        def memory_info(self, device_id):
+            return given
+
+    with pytest.raises(devexchange.Failed, match=text):
+        MemoryManager(Gives()).memory_info()
 
 
 @pytest.mark.parametrize("value", [-1, 2**64])
@@ -163,6 +199,19 @@ def test_number_of_bytes_that_is_none(value):
             call()
     with pytest.raises(TypeError, match="limit is 'x': an int was expected"):
         MemoryManager.limited(manager, "x")
+
+
+@pytest.mark.parametrize("value", [-(2**40), 2**31, 10**30])
+def test_number_of_a_device_beyond_all(value):
+    manager = MemoryManager.host_only()
+    for call in [manager.initialize, manager.memory_info, manager.reset, manager.trim]:
+        with pytest.raises(ValueError, match=f"device_id is {value}: it must be between"):
+            call(value)
+    with pytest.raises(TypeError, match="device_id is 1.5: an int was expected"):
+        manager.initialize(1.5)
+    for device in [(2, value), (value, 0), value, "cuda:0"]:
+        with pytest.raises(TypeError, match=r"device is .*: a pair \(device type, number\) is needed"):
+            manager.allocate(8, device)
 
 
 def test_reset_gives_everything_back():
