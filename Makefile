@@ -187,13 +187,14 @@ seeded-bugs: ## whether the tests see what they are for: 14 bugs, one after the 
 	@scripts/setup.sh --quiet rust
 	@scripts/seeded-bugs.sh $(ONLY)
 
-lint: ## rustfmt, clippy and rustdoc; a warning is an error
+lint: ## rustfmt, clippy and rustdoc, where a warning is an error; whether the seeded bugs fit the tree
 	@$(env) $$CARGO fmt --all --check
 	@$(env) $$CARGO clippy --workspace --all-targets --locked -- -D warnings
 	@$(env) RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $$CARGO doc --quiet --workspace --locked \
 	  --no-deps --all-features --document-private-items
 	@$(env) RUSTDOCFLAGS='-D warnings' $$CARGO doc --quiet -p devexchange-core --locked --no-deps --all-features
 	@scripts/fuzz.sh --lint
+	@scripts/seeded-bugs.sh --check
 
 clean: ## remove what was built
 	@$(env) $$CARGO clean
