@@ -116,6 +116,19 @@ fn flags_survive_and_the_legacy_struct_refuses_what_it_cannot_say() {
     assert_ne!(copy.data(), imported.data());
 }
 
+#[test]
+fn what_a_number_says_of_copies() {
+    assert_eq!(Copying::default(), Copying::Never);
+    let said =
+        [DEVX_COPY_NEVER, DEVX_COPY_IF_NEEDED, DEVX_COPY_ALWAYS].map(|number| Copying::from_raw(number).unwrap());
+    assert_eq!(said, [Copying::Never, Copying::IfNeeded, Copying::Always]);
+    for number in [-1, 3] {
+        let refused = Copying::from_raw(number).unwrap_err();
+        assert_eq!(refused.status(), DEVX_INVALID_ARGUMENT);
+        assert!(refused.message().starts_with(&format!("copy is {number}: ")), "{refused}");
+    }
+}
+
 /// A consumer that is told of a copy may write it: "solely owned throughout its lifetime by the consumer" (DLPack 1.3,
 /// `DLPACK_FLAG_BITMASK_IS_COPIED`).
 #[test]
