@@ -842,7 +842,8 @@ void devx_ipc_server_release(devx_ipc_server_t **server);
 
 /**
  * Ends an offer. `out` is 1 if there was one under this name, otherwise 0; it may be NULL. What was
- * given of it stays valid.
+ * given of it stays valid. A child of a fork is refused (DEVX_UNSUPPORTED), as for an offer: they
+ * are its parent's.
  */
 devx_status devx_ipc_server_withdraw(
     devx_ipc_server_t const *server,

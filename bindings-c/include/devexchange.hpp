@@ -2258,7 +2258,7 @@ public:
             return devx_ipc_server_offer_batch(get(), text, batch.get(), static_cast<std::int32_t>(copy), error);
         });
     }
-    /* Ends an offer; whether there was one. What was given of it stays valid. */
+    /* Ends an offer; whether there was one. What was given of it stays valid. A fork is refused, as for an offer. */
     bool withdraw(std::string const &name) const {
         char const *const text = detail::c_text(name, "name");
         std::int32_t out = 0;
