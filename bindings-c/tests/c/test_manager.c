@@ -185,6 +185,26 @@ TEST(cleanup_waits_and_reset_takes_all) {
     CHECK_NOTHING_OUTSTANDING();
 }
 
+/* There is one CPU, as everywhere: 0, or -1 as Arrow writes it. */
+TEST(the_cpu_is_one_device) {
+    struct books books = {0};
+    devx_manager_table const table = table_of(&books);
+    devx_manager_t *manager = NULL;
+    devx_memory_request request = {kDLCPU, -1, 16, -1, 0, 0};
+    devx_memory memory;
+    CHECK_OK(devx_manager_create(&table, &manager, &error));
+    CHECK_OK(devx_manager_allocate(manager, &request, &memory, &error));
+    CHECK_OK(devx_manager_reset(manager, 0, &error));
+    CHECK_INT(books.frees, 1);
+    memory.owner.release(memory.owner.context);
+    request.device_id = 7;
+    CHECK_REFUSED(devx_manager_allocate(manager, &request, &memory, &error), DEVX_DEVICE, "device_id is 7: the cpu is");
+    CHECK_INT(books.allocations, 1);
+    devx_manager_release(&manager);
+    CHECK_INT(books.frees, 1);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
 TEST(limits_and_host_memory) {
     devx_manager_t *host = NULL, *limited = NULL;
     devx_memory_request request = {kDLCPU, 0, 100, -1, 0, 0};
