@@ -842,7 +842,8 @@ void devx_ipc_server_release(devx_ipc_server_t **server);
 
 /**
  * Ends an offer. `out` is 1 if there was one under this name, otherwise 0; it may be NULL. What was
- * given of it stays valid.
+ * given of it stays valid. A child of a fork is refused (DEVX_UNSUPPORTED), as for an offer: they
+ * are its parent's.
  */
 devx_status devx_ipc_server_withdraw(
     devx_ipc_server_t const *server,
@@ -959,15 +960,15 @@ devx_status devx_manager_memory_info(
     devx_error *error);
 
 /**
- * Pins host memory that is there already: `DEVX_HOST_...` bits in `flags`. `out` unpins it; the
- * memory outlives that.
+ * Pins host memory that is there already: `DEVX_HOST_...` bits in `host_flags`. `out` unpins it;
+ * the memory outlives that.
  */
 devx_status devx_manager_pin(
     devx_manager_t const *manager,
     int32_t device_id,
     void *address,
     size_t bytes,
-    uint32_t flags,
+    uint32_t host_flags,
     devx_owner *out,
     devx_error *error);
 
@@ -979,9 +980,10 @@ void devx_manager_release(devx_manager_t **manager);
 
 /**
  * Gives all memory of a device back, also what is still in use; its owners have nothing to do any
- * more. Nobody uses it after this, and no other thread gives it up meanwhile. This comes before a
- * reset of the device itself (`cudaDeviceReset`, `cuDevicePrimaryCtxReset`), which takes its
- * memory: what is given up after that, the driver does not know any more, and it counts as lost
+ * more. Nobody uses it after this, and no other thread gives it up meanwhile. A limited manager
+ * resets the one that it asks, too, and with it the memory that others have of that one. This comes
+ * before a reset of the device itself (`cudaDeviceReset`, `cuDevicePrimaryCtxReset`), which takes
+ * its memory: what is given up after that, the driver does not know any more, and it counts as lost
  * (`devx_releases_lost`), or the driver has given it to somebody else since.
  */
 devx_status devx_manager_reset(devx_manager_t const *manager, int32_t device_id, devx_error *error);

@@ -2153,11 +2153,12 @@ public:
         DLDevice const device{static_cast<DLDeviceType>(raw.device_type), raw.device_id};
         return Memory{raw.address, device, Owner(raw.owner)};
     }
-    /* Pins host memory that is there already, which outlives the result: DEVX_HOST_... bits in `flags`. */
-    Owner pin(std::int32_t device_id, void *address, std::size_t bytes, std::uint32_t flags = 0) const {
+    /* Pins host memory that is there already, which outlives the result: DEVX_HOST_... bits in `host_flags`. */
+    Owner pin(std::int32_t device_id, void *address, std::size_t bytes, std::uint32_t host_flags = 0) const {
         devx_owner raw{};
-        detail::check(
-            [&](devx_error *error) { return devx_manager_pin(get(), device_id, address, bytes, flags, &raw, error); });
+        detail::check([&](devx_error *error) {
+            return devx_manager_pin(get(), device_id, address, bytes, host_flags, &raw, error);
+        });
         return Owner(raw);
     }
     devx_memory_info memory_info(std::int32_t device_id) const {
@@ -2171,7 +2172,8 @@ public:
         detail::check([&](devx_error *error) { return devx_manager_get_ipc_handle(get(), address, &out, error); });
         return out;
     }
-    /* Gives all memory of a device back, also what is in use. */
+    /* Gives all memory of a device back, also what is in use, and what others have of the manager that a limited one asks:
+       nobody uses it after this (devx_manager_reset). */
     void reset(std::int32_t device_id) const {
         detail::check([&](devx_error *error) { return devx_manager_reset(get(), device_id, error); });
     }
@@ -2258,7 +2260,7 @@ public:
             return devx_ipc_server_offer_batch(get(), text, batch.get(), static_cast<std::int32_t>(copy), error);
         });
     }
-    /* Ends an offer; whether there was one. What was given of it stays valid. */
+    /* Ends an offer; whether there was one. What was given of it stays valid. A fork is refused, as for an offer. */
     bool withdraw(std::string const &name) const {
         char const *const text = detail::c_text(name, "name");
         std::int32_t out = 0;

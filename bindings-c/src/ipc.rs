@@ -98,7 +98,7 @@ unsafe fn devx_ipc_server_offer_batch(
 }
 
 /// Ends an offer. `out` is 1 if there was one under this name, otherwise 0; it may be NULL. What was given of it stays
-/// valid.
+/// valid. A child of a fork is refused (DEVX_UNSUPPORTED), as for an offer: they are its parent's.
 #[ffi_export]
 unsafe fn devx_ipc_server_withdraw(
     server: *const ServerHandle,
@@ -110,7 +110,7 @@ unsafe fn devx_ipc_server_withdraw(
         // SAFETY: the caller gives a living handle.
         let server = unsafe { ServerHandle::borrow(server, "server") }?;
         // SAFETY: the caller gives NULL or a NUL-terminated text.
-        let withdrawn = server.withdraw(unsafe { name_of(name, "name") }?);
+        let withdrawn = server.withdraw(unsafe { name_of(name, "name") }?)?;
         if let Some(out) = out {
             out.write(withdrawn.into());
         }

@@ -171,14 +171,14 @@ unsafe fn devx_tensor_allocate_with(
     })
 }
 
-/// Pins host memory that is there already: `DEVX_HOST_...` bits in `flags`. `out` unpins it; the memory outlives that.
+/// Pins host memory that is there already: `DEVX_HOST_...` bits in `host_flags`. `out` unpins it; the memory outlives that.
 #[ffi_export]
 unsafe fn devx_manager_pin(
     manager: *const ManagerHandle,
     device_id: i32,
     address: *mut Void,
     bytes: usize,
-    flags: u32,
+    host_flags: u32,
     out: Option<Out<'_, OwnerRecord>>,
     error: Option<&mut ErrorRecord>,
 ) -> Status {
@@ -186,7 +186,7 @@ unsafe fn devx_manager_pin(
         let out = required(out, "out")?;
         // SAFETY: the caller gives a living handle.
         let manager = unsafe { ManagerHandle::borrow(manager, "manager") }?;
-        let flags = HostFlags::from_bits(flags)?;
+        let flags = HostFlags::from_bits(host_flags)?;
         // SAFETY: the caller gives memory that outlives the owner.
         let owner = unsafe { manager.pin(device_id, address.cast(), bytes, flags) }?;
         out.write(OwnerRecord(owner.into_raw()));
@@ -231,7 +231,8 @@ unsafe fn devx_manager_get_ipc_handle(
 }
 
 /// Gives all memory of a device back, also what is still in use; its owners have nothing to do any more. Nobody uses it
-/// after this, and no other thread gives it up meanwhile. This comes before a reset of the device itself
+/// after this, and no other thread gives it up meanwhile. A limited manager resets the one that it asks, too, and with
+/// it the memory that others have of that one. This comes before a reset of the device itself
 /// (`cudaDeviceReset`, `cuDevicePrimaryCtxReset`), which takes its memory: what is given up after that, the driver does not
 /// know any more, and it counts as lost (`devx_releases_lost`), or the driver has given it to somebody else since.
 #[ffi_export]

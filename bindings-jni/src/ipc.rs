@@ -69,7 +69,7 @@ native! { ipc_server_withdraw(server: jlong, name: JString) -> jboolean }
 fn ipc_server_withdraw<'l>(env: &mut Env<'l>, _: JClass<'l>, server: jlong, name: JString<'l>) -> Result<bool> {
     let name = name.try_to_string(env)?;
     // SAFETY: Java gives a living handle.
-    Ok(unsafe { held::<Server>(server) }?.withdraw(&name))
+    Ok(unsafe { held::<Server>(server) }?.withdraw(&name)?)
 }
 
 plain! { ipc_server_leases(server: jlong) -> jlong }

@@ -107,8 +107,6 @@ pub(crate) fn empty_shared(py: Python<'_>, shape: &Bound<'_, PyAny>, dtype: &Bou
 #[pyclass(frozen, module = "devexchange.ipc", weakref)]
 pub(crate) struct Server {
     server: Handle<CoreServer>,
-    /// The one that it answers for.
-    process: u32,
     /// Where it listens.
     #[pyo3(get)]
     address: String,
@@ -121,7 +119,7 @@ impl Server {
     fn new(py: Python<'_>, address: &Bound<'_, PyAny>) -> Result<Self> {
         let address = address_of(address)?;
         let server = py.detach(|| CoreServer::bind(&address))?;
-        Ok(Self { server: Handle::new("server", server), process: std::process::id(), address })
+        Ok(Self { server: Handle::new("server", server), address })
     }
 
     /// Offers a tensor or batch under a name, in place of what had that name: a `Tensor`, a `RecordBatch`, or an object
@@ -150,11 +148,7 @@ impl Server {
     /// Raises BufferError in a child of a fork, as `offer` does: what is offered is its parent's.
     #[pyo3(signature = (name, /))]
     fn withdraw(&self, name: &str) -> Result<bool> {
-        let server = self.server.get()?;
-        if self.process != std::process::id() {
-            return refuse!(DEVX_UNSUPPORTED, "the server is of process {}, of which this is a fork", self.process);
-        }
-        let withdrawn = server.withdraw(name);
+        let withdrawn = self.server.get()?.withdraw(name)?;
         queue::drain();
         Ok(withdrawn)
     }

@@ -89,6 +89,48 @@ TEST(a_child_releases_what_it_inherits_and_its_parent_still_has_it) {
     CHECK_NOTHING_OUTSTANDING();
 }
 
+/* --- what is offered to other processes --- */
+
+/* The child: 0 if both were refused, and nothing written. */
+static int change_offers(devx_ipc_server_t *server, devx_tensor_t *tensor) {
+    int32_t withdrawn = 7;
+    if (devx_ipc_server_offer_tensor(server, "other", tensor, DEVX_COPY_NEVER, &error) != DEVX_UNSUPPORTED) {
+        return 1;
+    }
+    if (devx_ipc_server_withdraw(server, "offered", &withdrawn, &error) != DEVX_UNSUPPORTED || withdrawn != 7) {
+        return 2;
+    }
+    return strstr(error.message, "of which this is a fork") != NULL ? 0 : 3;
+}
+
+TEST(a_child_cannot_change_what_its_parent_offers) {
+    char address[64];
+    int status = -1;
+    int32_t withdrawn = 0;
+    DLDataType const int32 = {kDLInt, 32, 1};
+    devx_ipc_server_t *server = NULL;
+    devx_tensor_t *tensor = NULL;
+    snprintf(address, sizeof address, "@devexchange-c-fork-%d", (int)getpid());
+    CHECK_OK(devx_tensor_allocate_shared(int32, shape_2x3, 2, &tensor, &error));
+    CHECK_OK(devx_ipc_server_create(address, &server, &error));
+    CHECK_OK(devx_ipc_server_offer_tensor(server, "offered", tensor, DEVX_COPY_NEVER, &error));
+    pid_t const pid = fork();
+    if (pid == 0) {
+        int const wrong = change_offers(server, tensor);
+        if (wrong == 0) {
+            execlp("true", "true", (char *)NULL); /* valgrind would miss the thread of the server, and what that has */
+        }
+        _exit(wrong);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK_INT(status, 0);
+    CHECK_OK(devx_ipc_server_withdraw(server, "offered", &withdrawn, &error));
+    CHECK_INT(withdrawn, 1);
+    devx_ipc_server_release(&server);
+    devx_tensor_release(&tensor);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
 /* --- a program that ends within a release --- */
 
 enum { DEEP = 60 }; /* more than are released one within the other */

@@ -417,6 +417,7 @@ TEST(garbage_and_silence_end_in_time) {
     silent = listening(address);
     begin = seconds();
     CHECK_REFUSED(devx_ipc_client_create(address, PATIENCE_MS, &client, &error), DEVX_SYSTEM, "did not answer within");
+    CHECK_HAS(error.message, address);
     CHECK_REFUSED(devx_ipc_client_create(address, 0, &client, &error), DEVX_SYSTEM, "did not answer within");
     CHECK(seconds() - begin < 10);
     CHECK(client == NULL);

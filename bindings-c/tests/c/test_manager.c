@@ -42,10 +42,9 @@ static devx_status allocate(void *context, const devx_memory_request *request, d
 }
 
 static devx_status memory_info(void *context, int32_t device_id, devx_memory_info *out, devx_error *say) {
-    (void)context;
     (void)device_id;
     (void)say;
-    *out = (devx_memory_info){10, 100};
+    *out = (devx_memory_info){((struct books *)context)->refuse ? -10 : 10, 100};
     return DEVX_OK;
 }
 
@@ -129,6 +128,7 @@ TEST(what_the_table_refuses_is_told) {
     devx_manager_t *manager = NULL;
     devx_tensor_t *tensor = NULL;
     devx_owner owner;
+    devx_memory_info info;
     devx_ipc_handle handle;
     int64_t const shape[] = {4};
     CHECK_REFUSED(devx_manager_create(&table, &manager, &error), DEVX_INVALID_ARGUMENT, "reserved is 1");
@@ -143,10 +143,13 @@ TEST(what_the_table_refuses_is_told) {
                   "allocate returned DEVX_OUT_OF_MEMORY");
     CHECK_INT(error.driver_code, 77);
     CHECK(tensor == NULL);
+    CHECK_REFUSED(devx_manager_memory_info(manager, 0, &info, &error), DEVX_CALLBACK,
+                  "memory_info: the manager says free_bytes is -10 and total_bytes is 100");
     CHECK_REFUSED(devx_manager_get_ipc_handle(manager, &books, &handle, &error), DEVX_CALLBACK, "offset 101 of 100");
     table.get_ipc_handle = NULL;
     CHECK_REFUSED(devx_manager_pin(manager, 0, &books, sizeof books, 0, &owner, &error), DEVX_UNSUPPORTED, "no pin");
-    CHECK_REFUSED(devx_manager_pin(manager, 0, &books, sizeof books, 8, &owner, &error), DEVX_INVALID_ARGUMENT, "0x8");
+    CHECK_REFUSED(devx_manager_pin(manager, 0, &books, sizeof books, 8, &owner, &error), DEVX_INVALID_ARGUMENT,
+                  "host_flags is 0x8");
     devx_manager_release(&manager);
     CHECK_INT(books.releases, 1);
     table.version = 2;
@@ -185,6 +188,26 @@ TEST(cleanup_waits_and_reset_takes_all) {
     CHECK_NOTHING_OUTSTANDING();
 }
 
+/* There is one CPU, as everywhere: 0, or -1 as Arrow writes it. */
+TEST(the_cpu_is_one_device) {
+    struct books books = {0};
+    devx_manager_table const table = table_of(&books);
+    devx_manager_t *manager = NULL;
+    devx_memory_request request = {kDLCPU, -1, 16, -1, 0, 0};
+    devx_memory memory;
+    CHECK_OK(devx_manager_create(&table, &manager, &error));
+    CHECK_OK(devx_manager_allocate(manager, &request, &memory, &error));
+    CHECK_OK(devx_manager_reset(manager, 0, &error));
+    CHECK_INT(books.frees, 1);
+    memory.owner.release(memory.owner.context);
+    request.device_id = 7;
+    CHECK_REFUSED(devx_manager_allocate(manager, &request, &memory, &error), DEVX_DEVICE, "device_id is 7: the cpu is");
+    CHECK_INT(books.allocations, 1);
+    devx_manager_release(&manager);
+    CHECK_INT(books.frees, 1);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
 TEST(limits_and_host_memory) {
     devx_manager_t *host = NULL, *limited = NULL;
     devx_memory_request request = {kDLCPU, 0, 100, -1, 0, 0};
@@ -204,7 +227,8 @@ TEST(limits_and_host_memory) {
     CHECK_OK(devx_manager_allocate(limited, &request, &memory, &error));
     memory.owner.release(memory.owner.context);
     request.device_type = kDLCUDA;
-    CHECK_REFUSED(devx_manager_allocate(limited, &request, &more, &error), DEVX_UNSUPPORTED, "host-only");
+    CHECK_REFUSED(devx_manager_allocate(limited, &request, &more, &error), DEVX_UNSUPPORTED,
+                  "device_type is cuda (2): the host-only manager");
     request.device_type = kDLCPU;
     request.bytes = -1;
     CHECK_REFUSED(devx_manager_allocate(limited, &request, &more, &error), DEVX_INVALID_ARGUMENT, "bytes is -1");

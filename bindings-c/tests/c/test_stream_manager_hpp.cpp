@@ -205,6 +205,7 @@ TEST(managers_on_the_device) {
             CHECK(made.memory_info(0).total_bytes > 0);
             std::vector<char> mine(4096);
             auto const pinned = made.pin(0, mine.data(), mine.size(), DEVX_HOST_PORTABLE);
+            CHECK_THROWS(static_cast<void>(made.pin(0, mine.data(), mine.size())), "4096 bytes at 0x");
             tensor.used_on(stream);
         }
         auto const driver = dx::Manager::driver();

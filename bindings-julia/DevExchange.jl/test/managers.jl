@@ -105,8 +105,8 @@ end
     @test isempty(taken!(log)) && live(log) == 0
     # The host's has no memory of devices, and none of them a driver here.
     host = host_only_manager()
-    @test refused(() -> allocate(host, 8, DX.cuda()), DX.DEVX_UNSUPPORTED, "kind is cuda", "host-only")
-    @test refused(() -> allocate(host, 8, DX.MANAGED), DX.DEVX_UNSUPPORTED, "kind is cuda_managed")
+    @test refused(() -> allocate(host, 8, DX.cuda()), DX.DEVX_UNSUPPORTED, "device_type is cuda", "host-only")
+    @test refused(() -> allocate(host, 8, DX.MANAGED), DX.DEVX_UNSUPPORTED, "device_type is cuda_managed")
     close(host)
     if Libdl.dlopen_e("libcuda.so.1") == C_NULL
         for make in (driver_manager, managed_manager, pool_manager, () -> pool_manager(shareable=true, limit=9, keep=1))

@@ -115,7 +115,8 @@ impl Client {
         let socket = Socket::connect(address, end)?;
         let peer = socket.peer()?;
         require_user(users, peer.user)?;
-        let (bytes, mut fds) = receive(&socket, &mut room, end, timeout)?;
+        let greeting = receive(&socket, &mut room, end, timeout);
+        let (bytes, mut fds) = greeting.map_err(|error| error.within(format_args!("address {address:?}: ")))?;
         let exporter = match Message::decode(bytes)? {
             Message::Hello { protocol: PROTOCOL, exporter } => told_apart(exporter, peer.process),
             Message::Hello { protocol, .. } => {

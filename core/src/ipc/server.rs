@@ -116,7 +116,8 @@ impl Server {
     /// As [`export_tensor`]; `DEVX_INVALID_ARGUMENT` for a name that is empty or too long; `DEVX_UNSUPPORTED` in a fork of
     /// the process that made the server.
     pub fn offer_tensor(&self, name: &str, tensor: &Tensor, copying: Copying) -> Result<()> {
-        self.check(name)?;
+        self.require_own()?;
+        check_name(name)?;
         self.offer(name, export_tensor(tensor, copying)?)
     }
 
@@ -125,16 +126,17 @@ impl Server {
     /// # Errors
     /// As [`Server::offer_tensor`].
     pub fn offer_batch(&self, name: &str, batch: &Batch, copying: Copying) -> Result<()> {
-        self.check(name)?;
+        self.require_own()?;
+        check_name(name)?;
         self.offer(name, export_batch(batch, copying)?)
     }
 
-    fn check(&self, name: &str) -> Result<()> {
+    fn require_own(&self) -> Result<()> {
         let shared = self.0.header().shared.header();
         if shared.is_of_parent() {
             return refuse!(DEVX_UNSUPPORTED, "the server is of process {}, of which this is a fork", shared.process);
         }
-        check_name(name)
+        Ok(())
     }
 
     fn offer(&self, name: &str, exported: Exported) -> Result<()> {
@@ -147,15 +149,16 @@ impl Server {
         Ok(())
     }
 
-    /// Ends an offer; whether there was one, which there is not in a fork. What was given of it stays valid.
-    pub fn withdraw(&self, name: &str) -> bool {
+    /// Ends an offer; whether there was one. What was given of it stays valid.
+    ///
+    /// # Errors
+    /// `DEVX_UNSUPPORTED` in a fork of the process that made the server, which still offers it.
+    pub fn withdraw(&self, name: &str) -> Result<bool> {
+        self.require_own()?;
         let shared = self.0.header().shared.header();
-        if shared.is_of_parent() {
-            return false;
-        }
         let before = shared.offers().remove(name);
         before.iter().for_each(|_| shared.count_change());
-        before.is_some()
+        Ok(before.is_some())
     }
 
     /// How much was given and is not released yet. What an importer imports again over the same connection while it

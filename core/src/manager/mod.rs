@@ -381,5 +381,5 @@ pub fn driver_ipc_handle(address: *const c_void) -> Result<IpcHandle> {
 }
 
 fn no_such_kind<T>(manager: &str, kind: DeviceType) -> Result<T> {
-    refuse!(DEVX_UNSUPPORTED, "kind is {kind}: the {manager} manager does not have it")
+    refuse!(DEVX_UNSUPPORTED, "device_type is {kind}: the {manager} manager does not have it")
 }

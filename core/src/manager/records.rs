@@ -11,7 +11,7 @@ impl Request {
     ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` for a negative number of bytes, for flags that do not exist and for `reserved` that is not
-    /// zero; `DEVX_INVALID_STREAM`.
+    /// zero; `DEVX_DEVICE` for a CPU that there is not; `DEVX_INVALID_STREAM`.
     ///
     /// # Safety
     /// As [`RawStream::new`], of its stream.
@@ -22,12 +22,17 @@ impl Request {
         if raw.reserved != 0 {
             return refuse!(DEVX_INVALID_ARGUMENT, "reserved is {}: it must be 0", raw.reserved);
         }
-        let device = Device { kind: DeviceType::CUDA, id: raw.device_id };
+        // Of any other kind it is the number of a device, which the manager looks for.
+        let ordinal = match DeviceType(raw.device_type) {
+            DeviceType::CPU => Device::new(DeviceType::CPU, raw.device_id.into())?.id,
+            _ => raw.device_id,
+        };
+        let device = Device { kind: DeviceType::CUDA, id: ordinal };
         // SAFETY: the caller's contract.
         let stream = unsafe { RawStream::new(raw.stream) };
         let stream = (stream != RawStream::NO_SYNC).then(|| device.stream_with(device, stream)).transpose()?;
         let host = HostFlags::from_bits(raw.host_flags)?;
-        Ok(Self { stream, host, ..Self::of(DeviceType(raw.device_type), raw.device_id, bytes) })
+        Ok(Self { stream, host, ..Self::of(DeviceType(raw.device_type), ordinal, bytes) })
     }
 }
 

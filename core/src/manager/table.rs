@@ -6,8 +6,8 @@ use std::fmt;
 use super::books::{Books, Statistics};
 use super::{Allocated, HostFlags, IpcHandle, Manager, MemoryInfo, Request};
 use crate::abi::types::{
-    DEVX_CALLBACK, DEVX_MANAGER_VERSION, DEVX_OK, DevxError, DevxIpcHandle, DevxManagerTable, DevxMemory,
-    DevxMemoryInfo, DevxMemoryRequest, DevxOwner, DevxStatus,
+    DEVX_MANAGER_VERSION, DEVX_OK, DevxError, DevxIpcHandle, DevxManagerTable, DevxMemory, DevxMemoryInfo,
+    DevxMemoryRequest, DevxOwner, DevxStatus,
 };
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, Returned, refuse};
@@ -165,7 +165,12 @@ unsafe impl Manager for Table {
         })?;
         match (usize::try_from(info.free_bytes), usize::try_from(info.total_bytes)) {
             (Ok(free), Ok(total)) => Ok(MemoryInfo { free, total }),
-            _ => Err(Error::new(DEVX_CALLBACK, format_args!("memory_info: the manager says {info:?}"))),
+            _ => refuse!(
+                DEVX_CALLBACK,
+                "memory_info: the manager says free_bytes is {} and total_bytes is {}",
+                info.free_bytes,
+                info.total_bytes
+            ),
         }
     }
 

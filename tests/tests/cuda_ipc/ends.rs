@@ -53,7 +53,7 @@ fn until_it_is_released(session: &Session, name: &str, address: &str) {
         drop(tensor);
         let mut peer = start(name, "importer", &[]);
         peer.expect("queued");
-        server.withdraw("t");
+        server.withdraw("t").expect("withdrawn");
         soon("it is released", || server.leases() == 0);
         sim::settle();
         peer.send("written again");

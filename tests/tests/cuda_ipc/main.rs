@@ -102,7 +102,7 @@ fn memory_and_its_order_go_to_another_process() {
         let mut peer = start(NAME, "importer", &[]);
         peer.expect("has all");
         // Nobody here has the memory any more, except for the importer.
-        ["plain", "pooled", "batch"].iter().for_each(|name| assert!(server.withdraw(name)));
+        ["plain", "pooled", "batch"].iter().for_each(|name| assert_eq!(server.withdraw(name), Ok(true)));
         assert_eq!(server.leases(), 3);
         peer.tell("read", "read");
         peer.tell("write", "written");
@@ -221,7 +221,7 @@ fn an_event_of_this_process_becomes_one_of_both() {
         peer.expect("done");
         peer.end();
         soon("it is released", || server.leases() == 0);
-        server.withdraw("batch");
+        server.withdraw("batch").expect("withdrawn");
         sim::synchronize(stream);
         sim::destroy(stream);
     });
@@ -264,7 +264,7 @@ fn a_killed_importer_gives_device_memory_back() {
         drop(tensor);
         let mut peer = start(NAME, "importer", &[]);
         peer.expect("holds");
-        assert!(server.withdraw("t") && server.withdraw("u"));
+        assert_eq!((server.withdraw("t"), server.withdraw("u")), (Ok(true), Ok(true)));
         assert_eq!(server.leases(), 2);
         peer.kill();
         soon("it is released", || server.leases() == 0);

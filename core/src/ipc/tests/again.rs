@@ -72,7 +72,7 @@ fn what_is_not_offered_any_more_is_refused() {
     server.offer_tensor("u", &shared(&[2]), Copying::Never).expect("offered");
     let client = connect(&address("withdrawn")).expect("connected");
     let held = [client.tensor("t").expect("imported"), client.tensor("u").expect("imported")];
-    assert!(server.withdraw("t"));
+    assert_eq!(server.withdraw("t"), Ok(true));
     let error = client.tensor("t").expect_err("withdrawn");
     assert_eq!(error.status(), DEVX_INVALID_ARGUMENT);
     assert!(error.message().contains("nothing is offered under it"), "{error}");

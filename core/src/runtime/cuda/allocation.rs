@@ -193,7 +193,8 @@ pub(crate) unsafe fn pin_host(ordinal: i32, address: *mut c_void, bytes: usize, 
     let _current = Current::enter(driver, context)?;
     let _apart = Apart::enter(driver)?;
     // SAFETY: the caller's contract.
-    driver.check("cuMemHostRegister", unsafe { (driver.mem_host_register)(address, bytes, flags) })?;
+    let registered = driver.check("cuMemHostRegister", unsafe { (driver.mem_host_register)(address, bytes, flags) });
+    registered.map_err(|error| error.within(format_args!("{bytes} bytes at {address:p} could not be pinned: ")))?;
     let block = Block { driver, context, address: address.expose_provenance(), how: How::Registered };
     Ok(Owner::releasing(room, None, move || block.free_here()))
 }

@@ -141,7 +141,7 @@ class MemoryManagerTest {
             refused(
                     Status.UNSUPPORTED,
                     () -> manager.allocate(MemoryRequest.of(Device.cuda(0), 8)),
-                    "kind is cuda",
+                    "device_type is cuda",
                     "host-only");
             refused(
                     Status.UNSUPPORTED,
