@@ -58,7 +58,8 @@ fn what_a_tensor_cannot_say_is_impossible() {
 
     let nodes = [NodeDesc { length: 4, null_count: 0, offset: 0, buffers: &[null(), values] }];
     let dates = single(&[FieldDesc::new(c"d", c"tdD")], &nodes);
-    assert_eq!(reason(plan_tensor(dates.root()).unwrap()), "date32 has no element type in DLPack");
+    let plan = plan_tensor(dates.root()).unwrap();
+    assert_eq!(plan.to_string(), "impossible: date32 has no element type in DLPack");
 
     // Who filled in the nulls would have no tensor either: so it is not they that are named.
     let nodes = [NodeDesc { length: 4, null_count: -1, offset: 0, buffers: &with_nulls }];
@@ -71,6 +72,8 @@ fn bools_are_copied_only_if_the_caller_says_so() {
     static BITS: [u8; 1] = [0b1010];
     let nodes = [NodeDesc { length: 3, null_count: 0, offset: 1, buffers: &[null(), BITS.as_ptr().cast()] }];
     let batch = single(&[FieldDesc::new(c"b", c"b")], &nodes);
+    let shown = plan_tensor(batch.root()).unwrap().to_string();
+    assert_eq!(shown, "copy of 3 bytes: bools are bits in Arrow and bytes in DLPack");
     let error = tensor(batch.root(), Copying::Never).unwrap_err();
     assert_eq!(error.status(), DEVX_COPY_REQUIRED);
     let bytes = tensor(batch.root(), Copying::IfNeeded).unwrap();
