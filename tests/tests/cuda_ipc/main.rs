@@ -9,7 +9,7 @@ mod ends;
 mod hostile;
 mod memory;
 
-use devexchange_core::abi::types::{DEVX_COPY_REQUIRED, DEVX_DEVICE};
+use devexchange_core::abi::types::{DEVX_COPY_REQUIRED, DEVX_DEVICE, DEVX_UNSUPPORTED};
 use devexchange_core::arrow::{ArrayBuilder, Batch};
 use devexchange_core::convert::Plan;
 use devexchange_core::dlpack::Copying;
@@ -314,12 +314,17 @@ fn what_cannot_be_shared_says_why() {
         let error = ipc::export_tensor(&tensor, Copying::Never).expect_err("refused");
         assert!(error.status() == DEVX_COPY_REQUIRED && error.message().contains(why), "{error}");
     }
-    // A process does not open what is its own.
-    let tensor = plain();
-    let exported = ipc::export_tensor(&tensor, Copying::Never).expect("exported");
-    let peer = ipc::Peer { id: 1, keep: Owner::none() };
-    let error = unsafe { ipc::import_tensor(exported.descriptor(), Vec::new(), peer) }.expect_err("its own");
-    assert!(error.message().contains("the memory is this process's own"), "{error}");
+    // A process does not open what is its own. A pool it does, but not the event behind which the memory is ready.
+    let pool = Pool::shareable(PoolOptions::default()).expect("a pool");
+    let of_pool = Tensor::allocate_with(&pool, CUDA0, DType::UINT8, &[64], Some(sim::on(stream))).expect("allocated");
+    let own = [(plain(), "the memory is this process's own"), (of_pool, "the event is this process's own")];
+    for (tensor, why) in own {
+        let exported = ipc::export_tensor(&tensor, Copying::Never).expect("exported");
+        let peer = ipc::Peer { id: 1, keep: Owner::none() };
+        let fds = unsafe { exported.fds() }.iter().map(|fd| fd.try_clone().expect("another")).collect();
+        let error = unsafe { ipc::import_tensor(exported.descriptor(), fds, peer) }.expect_err("its own");
+        assert!(error.status() == DEVX_UNSUPPORTED && error.message().contains(why), "{error}");
+    }
     cu_ok!("cuStreamSynchronize", stream);
     sim::settle();
     sim::destroy(stream);

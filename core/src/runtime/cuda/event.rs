@@ -9,6 +9,7 @@ use cudarc::driver::sys::{CUevent, CUevent_flags, CUipcEventHandle};
 
 use super::context::{self, Apart, Context, Current};
 use super::driver::{Code, Driver};
+use super::ipc::opened;
 use super::kept::Kept;
 use super::reaper;
 use super::stream::Stream;
@@ -130,7 +131,7 @@ impl Event {
     /// An event of another process; `keep` is given up when this is no longer used.
     ///
     /// # Errors
-    /// `DEVX_DRIVER`, `DEVX_DEVICE`.
+    /// `DEVX_DRIVER`, `DEVX_DEVICE`; `DEVX_UNSUPPORTED` for an event of this very process.
     pub(crate) fn open(ordinal: i32, ipc: [u8; 64], keep: impl FnOnce() -> Owner) -> Result<Self> {
         let driver = Driver::get()?;
         let room = Slab::room(TailSize::default())?;
@@ -139,7 +140,8 @@ impl Event {
         let ipc = CUipcEventHandle { reserved: ipc.map(|byte| byte as c_char) };
         let mut event = std::ptr::null_mut();
         // SAFETY: a call of the driver with room for its result; it is the driver that judges the handle.
-        driver.check("cuIpcOpenEventHandle", unsafe { (driver.ipc_open_event_handle)(&mut event, ipc) })?;
+        let code = unsafe { (driver.ipc_open_event_handle)(&mut event, ipc) };
+        opened(driver, "cuIpcOpenEventHandle", code, "the event is this process's own")?;
         Ok(Self::of(room, driver, context, None, false, Handle(event), keep()))
     }
 

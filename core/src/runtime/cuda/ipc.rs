@@ -76,6 +76,12 @@ pub(crate) fn share(address: *const c_void) -> Result<Shared> {
     Ok(Shared { base: base as usize, bytes: found.bytes, ordinal, how })
 }
 
+/// What a call that opens a handle said. The driver opens none of this very process, which `own` says then.
+pub(super) fn opened(driver: &Driver, call: &str, code: Code, own: &str) -> Result<()> {
+    let is_own = code == Code::INVALID_CONTEXT;
+    driver.check(call, code).map_err(|error| if is_own { unshareable(error, own) } else { error })
+}
+
 fn unshareable(error: Error, why: &str) -> Error {
     Error::driver(crate::abi::types::DEVX_UNSUPPORTED, error.driver_code(), format_args!("{}: {why}", error.message()))
 }
@@ -165,13 +171,7 @@ impl Opening {
             let ipc = CUipcMemHandle { reserved: handle.map(|byte| byte as c_char) };
             // SAFETY: a call of the driver with room for its result; it is the driver that judges the handle.
             let code = unsafe { (driver.ipc_open_mem_handle)(address, ipc, LAZY_PEER_ACCESS) };
-            driver.check("cuIpcOpenMemHandle", code).map_err(|error| {
-                if code == Code::INVALID_CONTEXT {
-                    unshareable(error, "the memory is this process's own")
-                } else {
-                    error
-                }
-            })
+            opened(driver, "cuIpcOpenMemHandle", code, "the memory is this process's own")
         })
     }
 
