@@ -2181,8 +2181,9 @@ public:
     void trim(std::int32_t device_id, std::size_t keep = 0) const {
         detail::check([&](devx_error *error) { return devx_manager_trim(get(), device_id, keep, error); });
     }
-    /* Holds back what is given up as long as the result is there. */
-    CleanupDeferral defer_cleanup() const { return CleanupDeferral(get()); }
+    /* Holds back what is given up as long as the result is there, which a manager that goes at once would not outlive. */
+    CleanupDeferral defer_cleanup() const & { return CleanupDeferral(get()); }
+    CleanupDeferral defer_cleanup() const && = delete;
     devx_manager_statistics statistics() const {
         devx_manager_statistics out{};
         detail::check([&](devx_error *error) { return devx_manager_get_statistics(get(), &out, error); });

@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "check.h"
@@ -32,6 +34,11 @@ static bool releases_end() {
 }
 
 // ---- managers ----
+
+template <class M, class = void> struct can_defer : std::false_type {};
+template <class M> struct can_defer<M, std::void_t<decltype(std::declval<M>().defer_cleanup())>> : std::true_type {};
+static_assert(can_defer<dx::Manager &>::value && can_defer<dx::Manager const &>::value, "one that stays");
+static_assert(!can_defer<dx::Manager>::value, "one that goes before the deferral");
 
 TEST(the_librarys_managers_on_the_host) {
     auto const host = dx::Manager::host_only();
