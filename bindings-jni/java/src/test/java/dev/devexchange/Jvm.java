@@ -4,6 +4,8 @@ import java.io.BufferedReader;
 import java.io.BufferedWriter;
 import java.io.File;
 import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -15,6 +17,9 @@ import java.util.concurrent.TimeUnit;
 final class Jvm {
     /** How a JVM ended and what it said on both channels. */
     record End(int status, String output) {}
+
+    /** So many bytes of what a program says are kept. */
+    private static final int MOST = 1 << 20;
 
     private Jvm() {}
 
@@ -80,8 +85,11 @@ final class Jvm {
         Process process = builder.redirectErrorStream(true).start();
         process.getOutputStream().close();
         killLater(process);
-        String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-        return new End(process.waitFor(), output);
+        InputStream from = process.getInputStream();
+        byte[] said = from.readNBytes(MOST);
+        // A program that says something without end is killed; what it said at first tells why.
+        from.transferTo(OutputStream.nullOutputStream());
+        return new End(process.waitFor(), new String(said, StandardCharsets.UTF_8));
     }
 
     static Peer start(List<String> options, Class<?> main, String... arguments) throws IOException {

@@ -81,8 +81,7 @@ class JvmTest {
 
     @Test
     void aCallThatHasNoMemoryTakesNothing() throws IOException, InterruptedException {
-        // Interpreted: each object is made, and a collection, of which there are thousands, looks at no compiled code.
-        List<String> small = List.of("-Xmx6m", "-Xms6m", "-XX:+UseSerialGC", "-Xint");
+        List<String> small = List.of("-Xmx6m", "-Xms6m", "-XX:+UseSerialGC");
         Jvm.End end = Jvm.run(small, Map.of(), HeapScenario.class, new String[0]);
         assertEquals(0, end.status(), end.output());
         assertTrue(end.output().contains(" calls had no memory"), end.output());
