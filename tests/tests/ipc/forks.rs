@@ -1,0 +1,98 @@
+//! Children of a fork, which have what their parent has of an exchange, but not its threads.
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use devexchange_core::abi::types::DEVX_CLOSED;
+use devexchange_core::dlpack::Copying;
+use devexchange_core::ipc;
+use devexchange_tests::peer::{Importing, forked, soon};
+
+use super::{alone, own, shared};
+
+#[test]
+fn a_fork_gives_nothing_up() {
+    let _alone = alone();
+    let server = ipc::Server::bind(&own("fork")).expect("bound");
+    server.offer_tensor("t", &shared(&[1, 2]), Copying::Never).expect("offered");
+    let client = ipc::connect(&own("fork")).expect("connected");
+    let tensor = client.tensor("t").expect("imported");
+    // SAFETY: the child only drops what it has and ends without running handlers.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let refused = client.tensor("t").is_err_and(|error| error.message().contains("fork"));
+        let kept = server.withdraw("t").is_err_and(|error| error.message().contains("fork"));
+        drop((tensor, client, server));
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(i32::from(!(refused && kept))) };
+    }
+    let mut status = 0;
+    // SAFETY: the child that was made above.
+    unsafe { libc::waitpid(pid, &mut status, 0) };
+    assert_eq!(status, 0, "a wait status: exit code in the second byte, signal in the first");
+    assert_eq!(server.leases(), 1);
+    assert_eq!(tensor.as_slice::<i32>(), Ok(&[1, 2][..]));
+    client.tensor("t").expect("still offered");
+}
+
+/// The thread of a server is not in a fork. A thread that is may have its place, and is nobody else's to detach.
+#[test]
+fn a_fork_keeps_its_own_threads() {
+    let _alone = alone();
+    let mut server = Some(ipc::Server::bind(&own("detached")).expect("bound"));
+    let status = forked(|| {
+        // One of them gets the stack of the thread that was.
+        let threads: Vec<_> = (0..8).map(|value| std::thread::spawn(move || value)).collect();
+        drop(server.take());
+        threads.into_iter().enumerate().all(|(value, thread)| thread.join().is_ok_and(|got| got == value))
+    });
+    assert_eq!(status, 0, "a wait status");
+}
+
+/// What is closed here is closed for the others, although a fork has the sockets open, too.
+#[test]
+fn who_is_connected_sees_an_end_although_a_fork_lives() {
+    let _alone = alone();
+    let server = ipc::Server::bind(&own("ends")).expect("bound");
+    server.offer_tensor("t", &shared(&[1, 2]), Copying::Never).expect("offered");
+    let connect = || ipc::Client::connect(&own("ends"), ipc::Users::Same, Duration::from_secs(60)).expect("connected");
+    let (held, client) = (connect(), connect());
+    let tensor = held.tensor("t").expect("imported");
+    // SAFETY: the child waits for its end.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+    let begin = Instant::now();
+    drop((tensor, held));
+    soon("all is released", || server.leases() == 0);
+    drop(server);
+    let error = client.tensor("t").expect_err("closed");
+    let again = ipc::connect(&own("ends")).expect_err("nobody listens");
+    let took = begin.elapsed();
+    // SAFETY: the child that was made above, which is ended.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    // SAFETY: as above.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+    assert_eq!(error.status(), DEVX_CLOSED, "{error}");
+    assert!(again.message().contains("refused"), "{again}");
+    assert!(took < Duration::from_secs(30), "{took:?}");
+}
+
+#[test]
+fn a_fork_shares_memory_whatever_other_threads_do() {
+    let _alone = alone();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(SeqCst) {
+                drop(ipc::allocate(64).expect("allocated"));
+            }
+        });
+        let ended: Vec<_> = (0..200).map(|_| forked(|| ipc::allocate(64).is_ok())).collect();
+        over.store(true, SeqCst);
+        assert!(ended.iter().all(|&status| status == 0), "wait statuses: {ended:?}");
+    });
+}
