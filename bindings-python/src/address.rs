@@ -4,7 +4,6 @@ use devexchange_core::Tensor as CoreTensor;
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::dlpack::{self, Request};
 use devexchange_core::runtime::cuda::RawStream;
-
 use pyo3::prelude::*;
 
 use crate::dlpack::default_stream;

@@ -1,6 +1,7 @@
 //! Devices, as the pairs that DLPack's `__dlpack_device__` gives.
 
 use devexchange_core::{Device, DeviceType};
+use pyo3::conversion::FromPyObjectOwned;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -17,18 +18,20 @@ pub(crate) fn to_python(py: Python<'_>, device: Device) -> Result<Bound<'_, PyAn
 
 /// From a pair of a device type and a number, as protocols write it.
 pub(crate) fn from_python(pair: &Bound<'_, PyAny>) -> Result<Device> {
-    match pair.extract::<(i32, i64)>() {
-        Ok((kind, id)) => Ok(Device::new(DeviceType(kind), id)?),
-        Err(_) => wrong_type!("device is {pair:?}: a pair (device type, number) is needed"),
-    }
+    let (kind, id) = pair_of::<i64>(pair)?;
+    Ok(Device::new(DeviceType(kind), id)?)
 }
 
 /// The two numbers of such a pair, as they are.
 pub(crate) fn numbers(pair: &Bound<'_, PyAny>) -> PyResult<(i32, i32)> {
-    Ok(match pair.extract() {
+    Ok(pair_of(pair)?)
+}
+
+fn pair_of<'py, I: FromPyObjectOwned<'py>>(pair: &Bound<'py, PyAny>) -> Result<(i32, I)> {
+    match pair.extract() {
         Ok(numbers) => Ok(numbers),
         Err(_) => wrong_type!("device is {pair:?}: a pair (device type, number) is needed"),
-    }?)
+    }
 }
 
 /// From what a caller names it by: such a pair, or a name.

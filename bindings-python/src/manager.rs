@@ -133,15 +133,11 @@ impl MemoryManager {
         portable: bool,
         write_combined: bool,
     ) -> Result<Memory> {
-        let (bytes, (kind, ordinal)) = (python::size(bytes, "bytes")?, device);
-        // Of any other kind it is the number of a device, which the manager looks for.
-        let ordinal = match DeviceType(kind) {
-            DeviceType::CPU => Device::new(DeviceType::CPU, ordinal.into())?.id,
-            _ => ordinal,
-        };
-        let stream = stream_or_none(Device { kind: DeviceType::CUDA, id: ordinal }, stream)?;
+        let (bytes, (kind, device_id)) = (python::size(bytes, "bytes")?, device);
+        let request = Request::named(DeviceType(kind), device_id, bytes)?;
+        let stream = stream_or_none(Device { kind: DeviceType::CUDA, id: request.ordinal }, stream)?;
         let host = HostFlags { mapped, portable, write_combined };
-        let request = Request { stream, host, ..Request::of(DeviceType(kind), ordinal, bytes) };
+        let request = Request { stream, host, ..request };
         Ok(Memory::new(self.ask(py, |manager| manager.allocate(&request))?))
     }
 

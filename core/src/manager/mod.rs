@@ -69,6 +69,17 @@ impl Request {
     pub fn of(kind: DeviceType, ordinal: i32, bytes: usize) -> Self {
         Self { kind, ..Self::device(ordinal, bytes) }
     }
+
+    /// As [`Request::of`], by what a caller calls the device: the CPU is 0, or -1 as Arrow writes it. For any other kind it is
+    /// the number of a device, which the manager looks for.
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE` for a CPU that there is not.
+    pub fn named(kind: DeviceType, device_id: i32, bytes: usize) -> Result<Self> {
+        let is_cpu = kind == DeviceType::CPU;
+        let ordinal = if is_cpu { Device::new(kind, device_id.into())?.id } else { device_id };
+        Ok(Self::of(kind, ordinal, bytes))
+    }
 }
 
 /// How host memory is pinned (`memhostalloc`, `mempin`).

@@ -22,17 +22,13 @@ impl Request {
         if raw.reserved != 0 {
             return refuse!(DEVX_INVALID_ARGUMENT, "reserved is {}: it must be 0", raw.reserved);
         }
-        // Of any other kind it is the number of a device, which the manager looks for.
-        let ordinal = match DeviceType(raw.device_type) {
-            DeviceType::CPU => Device::new(DeviceType::CPU, raw.device_id.into())?.id,
-            _ => raw.device_id,
-        };
-        let device = Device { kind: DeviceType::CUDA, id: ordinal };
+        let request = Self::named(DeviceType(raw.device_type), raw.device_id, bytes)?;
+        let device = Device { kind: DeviceType::CUDA, id: request.ordinal };
         // SAFETY: the caller's contract.
         let stream = unsafe { RawStream::new(raw.stream) };
         let stream = (stream != RawStream::NO_SYNC).then(|| device.stream_with(device, stream)).transpose()?;
         let host = HostFlags::from_bits(raw.host_flags)?;
-        Ok(Self { stream, host, ..Self::of(DeviceType(raw.device_type), ordinal, bytes) })
+        Ok(Self { stream, host, ..request })
     }
 }
 
