@@ -73,23 +73,25 @@ impl Ready {
     /// # Errors
     /// `DEVX_DRIVER`; `DEVX_UNSUPPORTED` if the stream is being captured and would have to wait for work outside of it.
     pub fn wait(&self, stream: Stream) -> Result<()> {
-        if let Self::Now = self {
-            return Ok(());
-        }
-        let queued = self.stream();
-        if queued == Some(stream) {
-            return Ok(());
-        }
-        stream.require_no_capture()?;
-        if let Some(queued) = queued {
-            // An event of a capture would draw the consumer's stream into it.
-            queued.require_no_capture()?;
-            return Event::record(queued)?.wait(stream);
-        }
+        let behind = |queued| {
+            if queued == stream {
+                return Ok(());
+            }
+            stream.require_no_capture()?;
+            recorded(queued)?.wait(stream)
+        };
         match self {
-            Self::After(event) => event.wait(stream),
-            Self::Foreign(event) => event.wait(stream),
-            Self::Now | Self::Legacy(_) | Self::Queued(_) => Ok(()),
+            Self::Now => Ok(()),
+            Self::Legacy(ordinal) => behind(Stream::legacy(*ordinal)),
+            Self::Queued(queued) => behind(queued.stream()),
+            Self::After(event) => {
+                stream.require_no_capture()?;
+                event.wait(stream)
+            }
+            Self::Foreign(event) => {
+                stream.require_no_capture()?;
+                event.wait(stream)
+            }
         }
     }
 
@@ -115,19 +117,17 @@ impl Ready {
         if let Self::Now = self { Ok((std::ptr::null_mut(), None)) } else { self.sync_event_later() }
     }
 
+    /// Apart, so that data which is ready pays for nothing of it.
     #[inline(never)]
     fn sync_event_later(&self) -> Result<(*mut c_void, Option<Event>)> {
-        if let Some(queued) = self.stream() {
-            queued.require_no_capture()?;
-            let event = Event::record(queued)?;
-            return Ok((event.address(), Some(event)));
+        let behind = |queued| recorded(queued).map(|event| (event.address(), Some(event)));
+        match self {
+            Self::Now => Ok((std::ptr::null_mut(), None)),
+            Self::Legacy(ordinal) => behind(Stream::legacy(*ordinal)),
+            Self::Queued(queued) => behind(queued.stream()),
+            Self::After(event) => Ok((event.address(), None)),
+            Self::Foreign(event) => Ok((event.address(), None)),
         }
-        let address = match self {
-            Self::Now | Self::Legacy(_) | Self::Queued(_) => std::ptr::null_mut(),
-            Self::After(event) => event.address(),
-            Self::Foreign(event) => event.address(),
-        };
-        Ok((address, None))
     }
 
     /// One order out of several: `stream` waits for all of them, and so what is queued there afterwards comes after all.
@@ -151,6 +151,12 @@ impl Ready {
             _ => Err(Error::new(DEVX_NOT_READY, "the data is queued on a stream: copy it to the host first")),
         }
     }
+}
+
+/// An event behind what is queued on a stream. One of a capture would draw who waits for it into that.
+fn recorded(queued: Stream) -> Result<Event> {
+    queued.require_no_capture()?;
+    Event::record(queued)
 }
 
 /// The streams that use the data, by events. Nothing as long as none was named, as for nearly all that is in host memory.
