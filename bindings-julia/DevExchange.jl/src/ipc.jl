@@ -97,7 +97,7 @@ end
     withdraw(server::IpcServer, name) -> Bool
 
 Ends an offer; whether there was one under this name. What was given of it stays valid. Throws `DEVX_INVALID_TEXT`,
-`DEVX_CLOSED`.
+`DEVX_UNSUPPORTED` in a child of a fork, `DEVX_CLOSED`.
 """
 function withdraw(s::IpcServer, name::AbstractString)
     text, out = ctext(name, "name"), Ref{Int32}(0)
