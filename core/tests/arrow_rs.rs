@@ -247,6 +247,71 @@ fn slices() {
 }
 
 #[test]
+fn our_slices_are_theirs() {
+    let _alone = alone();
+    for array in all() {
+        let ours = Batch::from_arrow_rs(&array).unwrap();
+        for (offset, length) in
+            (0..=array.len()).flat_map(|offset| (0..=array.len() - offset).map(move |n| (offset, n)))
+        {
+            let what = format!("{} from {offset}, {length} rows", array.data_type());
+            let slice = ours.slice(offset as i64, length as i64).unwrap();
+            check_rows(&slice, &array.slice(offset, length), &what);
+            assert_eq!(format!("{:?}", slice.schema()), format!("{:?}", ours.schema()), "{what}");
+            for half in [0, length / 2] {
+                let again = slice.slice(half as i64, (length - half) as i64).unwrap();
+                check_rows(&again, &array.slice(offset + half, length - half), &what);
+            }
+        }
+    }
+}
+
+/// Whether a batch shows what an array of theirs does, as theirs and by itself, at the same addresses as the whole.
+fn check_rows(ours: &Batch, theirs: &ArrayRef, what: &str) {
+    let back = ours.to_arrow_rs().unwrap();
+    assert_eq!(&back, theirs, "{what}");
+    back.to_data().validate_full().unwrap();
+    let expected = Batch::from_arrow_rs(theirs).unwrap();
+    let shown = |batch: &Batch| -> Vec<String> {
+        (0..batch.length()).map(|row| batch.root().value(row).unwrap().to_string()).collect()
+    };
+    assert_eq!(shown(ours), shown(&expected), "{what}");
+    ours.copy().unwrap();
+}
+
+#[test]
+fn columns_by_themselves() {
+    let _alone = alone();
+    let of_six = |array: ArrayRef| (array.len() >= 6).then(|| array.slice(0, 6));
+    let columns: Vec<ArrayRef> = all().into_iter().filter_map(of_six).collect();
+    let fields: Vec<Field> =
+        (0..).zip(&columns).map(|(k, of)| Field::new(format!("c{k}"), of.data_type().clone(), true)).collect();
+    let schema = Arc::new(Schema::new(fields));
+    let theirs = RecordBatch::try_new(schema, columns.clone()).unwrap();
+    let whole = Batch::try_from(&theirs).unwrap();
+    for (offset, length) in [(0, 6), (1, 4), (3, 0), (5, 1)] {
+        let ours = whole.slice(offset, length).unwrap();
+        let (offset, length) = (offset as usize, length as usize);
+        assert_eq!(RecordBatch::try_from(&ours).unwrap(), theirs.slice(offset, length));
+        for (column, array) in ours.columns().zip(&columns) {
+            let alone = column.share().unwrap();
+            let what = format!("column {} from {offset}, {length} rows", array.data_type());
+            assert_eq!(alone.root().field().name(), column.field().name());
+            check_rows(&alone, &array.slice(offset, length), &what);
+            for child in (0..column.field().n_children()).filter_map(|index| column.child(index)) {
+                let below = child.share().unwrap();
+                let expected: Vec<String> =
+                    (0..child.length()).map(|row| child.value(row).unwrap().to_string()).collect();
+                let shown: Vec<String> =
+                    (0..below.length()).map(|row| below.root().value(row).unwrap().to_string()).collect();
+                assert_eq!(shown, expected, "{what}");
+                below.to_arrow_rs().unwrap().to_data().validate_full().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
 fn values_are_what_they_were() {
     let _alone = alone();
     let shown = |array: &dyn Array| -> Vec<String> {

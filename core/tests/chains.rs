@@ -85,6 +85,18 @@ fn of_batches() {
 }
 
 #[test]
+fn of_slices() {
+    on_a_small_stack(|owner| {
+        let node = NodeDesc { length: LINKS as i64, null_count: 0, offset: 0, buffers: &[null()] };
+        let mut last = unsafe { Batch::from_raw_parts(&schema(), Device::CPU, &[node], owner) }.unwrap();
+        while last.length() > 0 {
+            last = last.slice(1, last.length() - 1).unwrap();
+        }
+        drop(last);
+    });
+}
+
+#[test]
 fn of_schemas() {
     on_a_small_stack(|owner| {
         let mut last = schema();

@@ -76,6 +76,34 @@ fn every_layout_to_the_device_and_back() {
     });
 }
 
+#[test]
+fn slices_on_the_device() {
+    let session = Session::new();
+    let expected = shown(&everything());
+    session.each(SEEDS, || {
+        let (up, down) = (sim::stream(), sim::stream());
+        let on_device = everything().copy_to(CUDA0, sim::on(up)).expect("copied up");
+        for (offset, length) in [(0, 4), (1, 2), (3, 1), (2, 0)] {
+            let slice = on_device.slice(offset, length).expect("there are so many");
+            let back = slice.copy_to(Device::CPU, sim::on(down)).expect("copied down");
+            assert_eq!(shown(&back), expected[offset as usize..][..length as usize]);
+            for (column, index) in on_device.columns().zip(0..) {
+                let alone = column.slice(offset, length).and_then(|rows| rows.share()).expect("shared");
+                let back = alone.copy_to(Device::CPU, sim::on(down)).expect("copied down");
+                let whole = everything();
+                let rows = whole.column(index).expect("a column").slice(offset, length).expect("rows");
+                let expected: Vec<String> =
+                    (0..length).map(|row| rows.value(row).expect("readable").to_string()).collect();
+                assert_eq!(shown(&back), expected);
+            }
+        }
+        drop(on_device);
+        sim::settle();
+        sim::destroy(up);
+        sim::destroy(down);
+    });
+}
+
 /// Some producers have the sizes of view data on the device, Arrow C++ has them on the host.
 #[test]
 fn sizes_of_views_are_read_wherever_they_are() {

@@ -113,6 +113,23 @@ fn release_comes_after_the_named_work() {
 }
 
 #[test]
+fn work_with_a_slice_is_work_with_the_whole() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let (memory, consumer) = (Foreign::new(), Consumer::new());
+        let batch = memory.batch();
+        let rows = batch.slice(1, batch.length() - 1).expect("there are so many");
+        let slice = rows.slice(1, rows.length() - 1).expect("there are so many");
+        slice.wait(consumer.on()).expect("ordered");
+        consumer.read(memory.address);
+        slice.used_on(consumer.on()).expect("used");
+        drop((batch, rows, slice));
+        memory.end();
+        consumer.end();
+    });
+}
+
+#[test]
 fn a_stream_does_not_stand_for_an_earlier_one_of_its_handle() {
     let session = Session::new();
     if sim::skipped("which handle a new stream gets is the driver's own affair") {

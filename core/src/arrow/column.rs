@@ -1,6 +1,7 @@
 //! A column: a view of one array of a batch, with the slices of the arrays above it applied.
 
 mod rows;
+mod share;
 
 use core::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -39,7 +40,7 @@ impl Seen {
     fn of(self, child: Column<'_>) -> Column<'_> {
         match self {
             Self::All => child,
-            Self::Rows(offset, length) => child.slice(offset, length),
+            Self::Rows(offset, length) => child.seen(offset, length),
         }
     }
 }
@@ -287,7 +288,8 @@ impl<'a> Column<'a> {
         }
     }
 
-    fn slice(self, offset: i64, length: i64) -> Self {
+    /// As [`Column::slice`], of rows that are there.
+    fn seen(self, offset: i64, length: i64) -> Self {
         Self { offset: self.offset + offset, length, ..self }
     }
 

@@ -328,8 +328,16 @@ impl Schema {
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
     pub(crate) fn depth_first(&self) -> Result<Vec<usize>> {
+        self.depth_first_from(0)
+    }
+
+    /// As [`Schema::depth_first`], of one node and all below it.
+    ///
+    /// # Errors
+    /// As [`Schema::depth_first`].
+    pub(super) fn depth_first_from(&self, node: usize) -> Result<Vec<usize>> {
         let (mut order, mut stack) = (vector(self.nodes())?, vector(self.nodes())?);
-        stack.push(0);
+        stack.push(node);
         while let Some(node) = stack.pop() {
             order.push(node);
             let links = self.links(node);

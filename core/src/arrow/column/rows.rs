@@ -192,7 +192,7 @@ impl<'a> Column<'a> {
         let range = match self.ty() {
             Type::FixedSizeList(size) => {
                 self.require_row(row)?;
-                return Ok(child.slice(row * i64::from(size), size.into()));
+                return Ok(child.seen(row * i64::from(size), size.into()));
             }
             Type::List | Type::Map => self.range::<i32>(row)?,
             Type::LargeList => self.range::<i64>(row)?,
@@ -203,7 +203,7 @@ impl<'a> Column<'a> {
         if start > child.length || length > child.length - start {
             return refuse!(DEVX_INVALID_BUFFERS, "row {row} is {range:?} of a child with length {}", child.length);
         }
-        Ok(child.slice(start, length))
+        Ok(child.seen(start, length))
     }
 
     /// Which child of a union holds the value of a row, and in which row of it: its type id, the child as

@@ -1,0 +1,86 @@
+//! Some rows of a batch, or one of its columns, as a batch of its own.
+
+use super::Column;
+use crate::arrow::batch::{Batch, NodeDesc};
+use crate::arrow::builder::described;
+use crate::arrow::format::Type;
+use crate::arrow::schema::Schema;
+use crate::error::{Result, refuse};
+use crate::memory::collected;
+use crate::order::Uses;
+
+impl Column<'_> {
+    /// So many of its rows, from the one at `offset` on.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_RANGE` if there are not so many.
+    pub fn slice(self, offset: i64, length: i64) -> Result<Self> {
+        if offset >= 0 && length >= 0 && offset.checked_add(length).is_some_and(|end| end <= self.length) {
+            return Ok(self.seen(offset, length));
+        }
+        refuse!(DEVX_OUT_OF_RANGE, "offset is {offset} and length is {length}: there are {} rows", self.length)
+    }
+
+    /// The rows as a batch of their own, which shares the memory: nothing is copied, and work with the new batch
+    /// ([`Batch::used_on`]) is work with the one that the column is of. It is a record batch if the column is a struct.
+    ///
+    /// Its root starts at row 0 of its columns: many consumers of record batches take no other (Arrow C++ among them). Only
+    /// a struct with nulls keeps an offset, as its validity has one. A number of nulls that is
+    /// known for all rows is not known for some.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub fn share(self) -> Result<Batch> {
+        let starts_at_0 = self.ty() == Type::Struct && self.known_null_count() == 0;
+        let all = Self::whole(self.batch, self.node);
+        let is_all = (self.offset, self.length) == (all.offset, all.length);
+        if self.node == 0 && is_all && (self.offset == 0 || !starts_at_0) {
+            return Ok(self.batch.clone());
+        }
+        let order = self.batch.schema().depth_first_from(self.node)?;
+        let first_child = self.batch.schema().links(self.node).first_child as usize;
+        let seen = |node: usize| {
+            let child = node.checked_sub(first_child).filter(|_| starts_at_0).and_then(|index| self.child(index));
+            child.unwrap_or(Self::whole(self.batch, node)).described()
+        };
+        let root = if starts_at_0 {
+            NodeDesc { length: self.length, null_count: 0, offset: 0, buffers: &[std::ptr::null()] }
+        } else {
+            self.described()
+        };
+        let nodes = collected(order.iter().map(|&node| Ok(if node == self.node { root } else { seen(node) })))?;
+        let (schema, device, batch) = (self.schema(&order)?, self.batch.device(), self.batch.clone());
+        // SAFETY: the batch describes its memory, and keeps it alive.
+        let mut shared = unsafe { Batch::from_raw_parts(&schema, device, &nodes, batch.into_owner()) }?;
+        shared.set_view(self.batch.ready().again(), Uses::of_batch(self.batch.clone())?);
+        Ok(shared)
+    }
+
+    /// Of the column and all below it.
+    fn schema(self, order: &[usize]) -> Result<Schema> {
+        let all = self.batch.schema();
+        if self.node == 0 {
+            return Ok(all.clone());
+        }
+        let fields =
+            order.iter().filter_map(|&node| all.field(node)).map(|field| Ok(described(field, field.raw_name())));
+        Schema::new(&collected(fields)?)
+    }
+}
+
+impl<'a> Column<'a> {
+    fn described(self) -> NodeDesc<'a> {
+        let Self { offset, length, .. } = self;
+        NodeDesc { length, null_count: self.known_null_count(), offset, buffers: self.buffers() }
+    }
+}
+
+impl Batch {
+    /// So many of its rows, from the one at `offset` on, as a batch of its own; see [`Column::share`].
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_RANGE` if there are not so many, `DEVX_OUT_OF_MEMORY`.
+    pub fn slice(&self, offset: i64, length: i64) -> Result<Self> {
+        self.root().slice(offset, length)?.share()
+    }
+}

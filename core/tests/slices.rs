@@ -1,0 +1,113 @@
+//! Rows of a batch and columns of it as batches of their own: what they say of offsets and nulls, what is refused, and
+//! what they keep alive. That they hold the right values, of every type, arrow-rs says in `arrow_rs.rs`.
+#![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
+
+use core::ffi::c_void;
+use std::ptr::null;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use devexchange_core::abi::types::DEVX_OUT_OF_RANGE;
+use devexchange_core::arrow::ArrayBuilder;
+use devexchange_core::{Batch, Device, Owner};
+
+static NUMBERS: [i32; 6] = [0, 10, 20, 30, 40, 50];
+static VALID: [u8; 1] = [0b10_1101];
+
+fn at<T: Sync>(values: &'static [T]) -> *const c_void {
+    values.as_ptr().cast()
+}
+
+fn numbers(name: &str, length: i64) -> ArrayBuilder {
+    ArrayBuilder::new(name, "i", length).buffer(null()).buffer(at(&NUMBERS)).null_count(0)
+}
+
+fn built(array: ArrayBuilder) -> Batch {
+    // SAFETY: the buffers are static, with six values each.
+    unsafe { array.build(Device::CPU) }.map_err(|refused| refused.error).unwrap()
+}
+
+fn shown(batch: &Batch) -> Vec<String> {
+    (0..batch.length()).map(|row| batch.root().value(row).unwrap().to_string()).collect()
+}
+
+#[test]
+fn rows_that_are_not_there_are_refused() {
+    let batch = built(ArrayBuilder::batch(4).child(numbers("n", 4)));
+    for (offset, length) in [(-1, 2), (0, 5), (1, -1), (3, 2), (5, 0), (1, i64::MAX), (i64::MIN, i64::MIN)] {
+        for refused in [batch.slice(offset, length).map(drop), batch.root().slice(offset, length).map(drop)] {
+            let error = refused.unwrap_err();
+            assert_eq!(error.status(), DEVX_OUT_OF_RANGE);
+            let expected = format!("offset is {offset} and length is {length}: there are 4 rows");
+            assert_eq!(error.message(), expected);
+        }
+    }
+    // A column of a slice has the rows of the slice.
+    let slice = batch.slice(1, 2).unwrap();
+    assert_eq!(slice.column(0).unwrap().slice(2, 1).unwrap_err().status(), DEVX_OUT_OF_RANGE);
+    assert!(shown(&batch.slice(4, 0).unwrap()).is_empty());
+}
+
+#[test]
+fn a_record_batch_starts_at_row_0() {
+    // As a producer gives it whose batch is a slice itself.
+    let batch = built(ArrayBuilder::batch(3).offset(2).child(numbers("n", 6)).child(numbers("m", 6)));
+    for (slice, first) in [(batch.slice(0, 3).unwrap(), 2), (batch.slice(1, 2).unwrap(), 3)] {
+        assert_eq!(slice.root().offset(), 0);
+        for column in slice.columns() {
+            assert_eq!((column.offset(), column.length(), column.null_count().unwrap()), (first, slice.length(), 0));
+        }
+    }
+    assert_eq!(shown(&batch.slice(1, 2).unwrap()), ["{\"n\": 30, \"m\": 30}", "{\"n\": 40, \"m\": 40}"]);
+    // All of what has no offset is the batch itself.
+    let whole = batch.slice(0, 3).unwrap();
+    let column = |batch: &Batch| batch.column(0).unwrap().buffers().as_ptr();
+    assert_eq!(column(&whole.slice(0, 3).unwrap()), column(&whole));
+}
+
+#[test]
+fn nulls_of_some_rows_are_not_known() {
+    let column = ArrayBuilder::new("n", "i", 6).buffer(at(&VALID)).buffer(at(&NUMBERS)).null_count(2);
+    let group = ArrayBuilder::new("s", "+s", 6).buffer(at(&VALID)).null_count(2).child(column);
+    let batch = built(ArrayBuilder::batch(6).child(group));
+    let slice = batch.slice(1, 4).unwrap();
+    let group = slice.column(0).unwrap();
+    assert_eq!((group.known_null_count(), group.null_count().unwrap(), group.offset()), (-1, 2, 1));
+    // The validity of a struct is a buffer of its own, which an offset of its own belongs to.
+    let alone = group.share().unwrap();
+    assert_eq!((alone.root().offset(), alone.length(), alone.n_columns()), (1, 4, 1));
+    assert_eq!(shown(&alone), ["null", "{\"n\": 20}", "{\"n\": 30}", "null"]);
+    let all = batch.column(0).unwrap().share().unwrap();
+    assert_eq!(all.root().known_null_count(), 2);
+}
+
+#[test]
+fn parts_of_lists() {
+    let list = ArrayBuilder::new("l", "+l", 3).buffer(null()).buffer(at(&[0, 2, 2, 6])).child(numbers("item", 6));
+    let batch = built(ArrayBuilder::batch(3).child(list));
+    let last = batch.column(0).unwrap().list(2).unwrap();
+    let item = last.slice(1, 2).unwrap().share().unwrap();
+    assert_eq!((item.root().field().name(), shown(&item)), ("item", vec!["30".to_owned(), "40".to_owned()]));
+    // A batch again, under other names: some columns of one, and some rows.
+    let ends = batch.slice(1, 2).unwrap();
+    let list = ends.column(0).unwrap().share().unwrap();
+    let pair = Batch::of_columns(&[("ends", &list), ("item", &item)], None).unwrap();
+    assert_eq!(shown(&pair), ["{\"ends\": [], \"item\": 30}", "{\"ends\": [20, 30, 40, 50], \"item\": 40}"]);
+}
+
+#[test]
+fn memory_is_kept_until_the_last_part_is_gone() {
+    let released = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&released);
+    let owner = Owner::on_release(move || {
+        count.fetch_add(1, SeqCst);
+    });
+    let batch = built(ArrayBuilder::batch(6).child(numbers("n", 6)).owner(owner));
+    let slice = batch.slice(2, 2).unwrap();
+    let column = slice.column(0).unwrap().share().unwrap();
+    drop((batch, slice));
+    assert_eq!(released.load(SeqCst), 0);
+    assert_eq!(column.root().values::<i32>().unwrap(), [20, 30]);
+    drop(column);
+    assert_eq!(released.load(SeqCst), 1);
+}
