@@ -423,6 +423,18 @@ devx_status devx_batch_schema(devx_batch_t const *batch, devx_schema_t **out, de
 devx_status devx_batch_share(devx_batch_t const *batch, devx_batch_t **out, devx_error *error);
 
 /**
+ * So many rows of a batch, from the one at `offset` on, as a batch of their own, which shares the
+ * memory: nothing is copied. That of a record batch has itself no offset in the struct that it is
+ * exported as, which many consumers ask for: its columns have.
+ */
+devx_status devx_batch_slice(
+    devx_batch_t const *batch,
+    int64_t offset,
+    int64_t length,
+    devx_batch_t **out,
+    devx_error *error);
+
+/**
  * Makes a stream of what `source` gives: batches of `schema` on devices of this type (1, the CPU;
  * 2, CUDA; ...). The source's release is called once, when the stream is released; on failure of
  * this call it is the caller's as before.
@@ -639,6 +651,26 @@ devx_status devx_column_run(
     devx_column const *column,
     int64_t row,
     int64_t *out,
+    devx_error *error);
+
+/**
+ * The rows of a column as a batch of their own, which shares the memory: nothing is copied. It is a
+ * record batch if the column is a struct, and keeps the name and the metadata of the column in its
+ * schema.
+ */
+devx_status devx_column_share(
+    devx_batch_t const *batch,
+    devx_column const *column,
+    devx_batch_t **out,
+    devx_error *error);
+
+/** So many rows of a column, from the one at `offset` on: a column of the same batch. */
+devx_status devx_column_slice(
+    devx_batch_t const *batch,
+    devx_column const *column,
+    int64_t offset,
+    int64_t length,
+    devx_column *out,
     devx_error *error);
 
 /**

@@ -1267,6 +1267,14 @@ public:
         return made(
             [&](devx_column *out, devx_error *error) { return devx_column_child(batch_, &raw_, index, out, error); });
     }
+    /* So many of the rows, from the one at `offset` on. */
+    Column slice(std::int64_t offset, std::int64_t length) const {
+        return made([&](devx_column *out, devx_error *error) {
+            return devx_column_slice(batch_, &raw_, offset, length, out, error);
+        });
+    }
+    /* The rows as a batch of their own, which shares the memory: a record batch if the column is a struct. */
+    Batch share() const;
     /* The values that the rows are indices of. */
     Column dictionary() const {
         return made(
@@ -1487,6 +1495,14 @@ public:
         detail::check([&](devx_error *error) { return devx_batch_share(get(), out.handle_.address(), error); });
         return out;
     }
+    /* So many of the rows, from the one at `offset` on, as a batch of their own, which shares the memory. */
+    Batch slice(std::int64_t offset, std::int64_t length) const {
+        Batch out;
+        detail::check([&](devx_error *error) {
+            return devx_batch_slice(get(), offset, length, out.handle_.address(), error);
+        });
+        return out;
+    }
     /* A copy in one block of host memory. */
     Batch copy() const {
         Batch out;
@@ -1585,6 +1601,12 @@ private:
 
     detail::Handle<devx_batch_t, devx_batch_release> handle_;
 };
+
+inline Batch Column::share() const {
+    devx_batch_t *out = nullptr;
+    detail::check([&](devx_error *error) { return devx_column_share(batch_, &raw_, &out, error); });
+    return Batch(out);
+}
 
 /* --- streams of batches --- */
 

@@ -107,6 +107,26 @@ unsafe fn devx_batch_of_columns(
     })
 }
 
+/// So many rows of a batch, from the one at `offset` on, as a batch of their own, which shares the memory: nothing is copied.
+/// That of a record batch has itself no offset in the struct that it is exported as, which many consumers ask for: its
+/// columns have.
+#[ffi_export]
+unsafe fn devx_batch_slice(
+    batch: *const BatchHandle,
+    offset: i64,
+    length: i64,
+    out: Option<Out<'_, *mut BatchHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
+        out.write(BatchHandle::give(batch.slice(offset, length)?));
+        Ok(())
+    })
+}
+
 /// A copy in one block of host memory of this library's. For memory of a device, and to one, `devx_batch_copy_to`.
 #[ffi_export]
 unsafe fn devx_batch_copy(

@@ -114,6 +114,39 @@ unsafe fn devx_column_child(
     })
 }
 
+/// So many rows of a column, from the one at `offset` on: a column of the same batch.
+#[ffi_export]
+unsafe fn devx_column_slice(
+    batch: *const BatchHandle,
+    column: Option<&ColumnRecord>,
+    offset: i64,
+    length: i64,
+    out: Option<Out<'_, ColumnRecord>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    let batch = unsafe { BatchHandle::borrow(batch, "batch") };
+    guard(error, || write(out, view(&batch?, column)?.slice(offset, length)?))
+}
+
+/// The rows of a column as a batch of their own, which shares the memory: nothing is copied. It is a record batch if the
+/// column is a struct, and keeps the name and the metadata of the column in its schema.
+#[ffi_export]
+unsafe fn devx_column_share(
+    batch: *const BatchHandle,
+    column: Option<&ColumnRecord>,
+    out: Option<Out<'_, *mut BatchHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
+        out.write(BatchHandle::give(view(&batch, column)?.share()?));
+        Ok(())
+    })
+}
+
 /// The dictionary of a column whose values are indices into one.
 #[ffi_export]
 unsafe fn devx_column_dictionary(

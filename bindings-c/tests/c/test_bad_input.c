@@ -1379,6 +1379,8 @@ TEST(null_arguments_are_refused) {
     NEEDS(devx_schema_export(schema, NULL, &error), "out");
     NEEDS(devx_batch_share(NULL, &other_batch, &error), "batch");
     NEEDS(devx_batch_share(batch, NULL, &error), "out");
+    NEEDS(devx_batch_slice(NULL, 0, 1, &other_batch, &error), "batch");
+    NEEDS(devx_batch_slice(batch, 0, 1, NULL, &error), "out");
     NEEDS(devx_batch_copy(NULL, &other_batch, &error), "batch");
     NEEDS(devx_batch_copy(batch, NULL, &error), "out");
     NEEDS(devx_batch_schema(NULL, &other_schema, &error), "batch");
@@ -1406,6 +1408,11 @@ TEST(null_arguments_are_refused) {
     NEEDS(devx_column_dictionary(batch, NULL, &column, &error), "column");
     NEEDS(devx_column_dictionary_index(batch, NULL, 0, &number, &error), "column");
     NEEDS(devx_column_list(batch, NULL, 0, &column, &error), "column");
+    NEEDS(devx_column_slice(batch, NULL, 0, 1, &column, &error), "column");
+    NEEDS(devx_column_slice(NULL, &column, 0, 1, &column, &error), "batch");
+    NEEDS(devx_column_share(batch, NULL, &other_batch, &error), "column");
+    NEEDS(devx_column_share(NULL, &column, &other_batch, &error), "batch");
+    NEEDS(devx_column_share(batch, &column, NULL, &error), "out");
     NEEDS(devx_column_null_count(batch, NULL, &number, &error), "column");
     NEEDS(devx_column_null_count(batch, &column, NULL, &error), "out");
     NEEDS(devx_column_is_valid(batch, NULL, 0, &flag, &error), "column");

@@ -72,6 +72,19 @@ TEST(values_of_a_fixed_width_are_bytes) {
     CHECK(std::memcmp(bytes.data(), &numbers[2], 4) == 0);
 }
 
+TEST(parts_of_a_batch) {
+    auto const whole = batch({"", "+s", 0, {{"n", "i"}, {"t", "u"}}}, {2, {nullptr}, {number_node, text_node}});
+    auto text = whole.column("t").slice(1, 1).share();
+    CHECK(rows(text.root()) == "\"bc\"");
+    CHECK(text.root().name() == "t");
+    auto const last = whole.slice(1, 1);
+    CHECK(rows(last.root()) == "{\"n\": 11, \"t\": \"bc\"}");
+    CHECK(rows(dx::Batch::of_columns({{"u", text}, {"v", last}}).root()) ==
+          "{\"u\": \"bc\", \"v\": {\"n\": 11, \"t\": \"bc\"}}");
+    CHECK_THROWS(static_cast<void>(whole.slice(1, 2)), "DEVX_OUT_OF_RANGE: offset is 1 and length is 2");
+    CHECK_THROWS(static_cast<void>(whole.root().slice(-1, 1)), "DEVX_OUT_OF_RANGE: offset is -1");
+}
+
 TEST(a_long_text_is_whole) {
     std::string const words(1000, 'w');
     std::int32_t const offsets[] = {0, 1000};

@@ -142,7 +142,7 @@ static void what_is_not_there(void) {
 /* What is asked of a batch, and refused: the texts of errors need memory, too. */
 static void what_a_batch_says(void) {
     devx_schema_t *schema = NULL;
-    devx_batch_t *batch = made_batch(&schema), *copy = NULL, *pair = NULL;
+    devx_batch_t *batch = made_batch(&schema), *copy = NULL, *pair = NULL, *part = NULL;
     struct ArrowSchema described = {0};
     struct ArrowDeviceArray device = {0};
     devx_column root, column, list;
@@ -175,6 +175,11 @@ static void what_a_batch_says(void) {
     REFUSES(devx_column_run(batch, &column, 0, &number, &error), DEVX_MISMATCH);
     REFUSES(devx_column_union(batch, &column, 0, &valid, &list, &number, &error), DEVX_MISMATCH);
     (void)TRY(devx_batch_check_pointers(batch, &error));
+    REFUSES(devx_batch_slice(batch, 1, 2, &part, &error), DEVX_OUT_OF_RANGE);
+    (void)TRY(devx_batch_slice(batch, 1, 1, &part, &error));
+    devx_batch_release(&part);
+    (void)TRY(devx_column_share(batch, &list, &part, &error));
+    devx_batch_release(&part);
     (void)TRY(devx_batch_copy(batch, &copy, &error));
     (void)TRY(devx_schema_export(schema, &described, &error));
     if (copy != NULL && !TRY(devx_batch_export_move_device(&copy, &device, &error))) {

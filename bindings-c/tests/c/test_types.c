@@ -189,4 +189,35 @@ TEST(a_batch_of_columns) {
     CHECK_NOTHING_OUTSTANDING();
 }
 
+TEST(parts_of_a_batch) {
+    const void *const none[] = {NULL};
+    devx_field const fields[] = {field("+s", 2), field("i", 0), field("u", 0)};
+    devx_node const nodes[] = {node(2, none, 1), node(4, number_buffers, 2), node(2, text_buffers, 3)};
+    devx_batch_t *batch = create(fields, nodes, COUNT(fields)), *rows = NULL, *text = NULL;
+    devx_column column, last;
+    struct ArrowArray array = {0};
+    CHECK_MADE(batch);
+    CHECK_OK(devx_batch_slice(batch, 1, 1, &rows, &error));
+    CHECK_OK(devx_batch_column(batch, 1, &column, &error));
+    CHECK_OK(devx_column_slice(batch, &column, 1, 1, &last, &error));
+    CHECK_INT(last.offset, 1);
+    CHECK_OK(devx_column_share(batch, &last, &text, &error));
+    CHECK_REFUSED(devx_column_slice(batch, &last, 1, 1, &column, &error), DEVX_OUT_OF_RANGE, "there are 1 rows");
+    devx_batch_release(&batch);
+    CHECK_CALL(check_rows(rows, "{\"\": 11, \"\": \"bc\"}"));
+    CHECK_CALL(check_rows(text, "\"bc\""));
+
+    CHECK_OK(devx_batch_export_move(&rows, &array, &error));
+    CHECK_INT(array.offset, 0);
+    CHECK_INT(array.children[0]->offset, 1);
+    CHECK_INT(array.children[0]->length, 1);
+    array.release(&array);
+
+    CHECK_REFUSED(devx_batch_slice(text, 0, 2, &rows, &error), DEVX_OUT_OF_RANGE,
+                  "offset is 0 and length is 2: there are 1 rows");
+    CHECK_PTR(rows, NULL);
+    devx_batch_release(&text);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
 CHECK_MAIN()
