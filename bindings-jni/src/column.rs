@@ -9,7 +9,7 @@ use jni::objects::{JClass, JString};
 use jni::sys::jlong;
 
 use crate::error::{Result, native, plain};
-use crate::handle::{batch, take};
+use crate::handle::{batch, give, take};
 use crate::memory::string;
 use crate::stream::stream;
 
@@ -31,6 +31,15 @@ fn column_null_count_on(handle: jlong, column: jlong, queue: jlong) -> Result<jl
     let stream = unsafe { stream(queue, |number| batch.stream(number)) }?;
     // SAFETY: Java gives the address of a record.
     Ok(unsafe { view(&batch, column) }?.null_count_on(stream)?)
+}
+
+plain! { column_share(batch: jlong, column: jlong) -> jlong }
+/// The rows as a batch of their own.
+fn column_share(handle: jlong, column: jlong) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let batch = unsafe { batch(handle) }?;
+    // SAFETY: Java gives the address of a record.
+    Ok(give(unsafe { view(&batch, column) }?.share()?.into_raw()))
 }
 
 native! { column_text(batch: jlong, column: jlong, row: jlong) -> JString }

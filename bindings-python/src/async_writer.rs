@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::address::Address;
 use crate::bell::Bell;
-use crate::error::{Result, wrong_type};
+use crate::error::Result;
 use crate::handle::Handle;
 use crate::waiting::waiting;
 use crate::{batch, device, metadata, python, queue, schema};
@@ -74,12 +74,7 @@ impl AsyncWriter {
     #[pyo3(signature = (batch, metadata, /))]
     fn send(&self, py: Python<'_>, batch: &Bound<'_, PyAny>, metadata: Option<&Bound<'_, PyAny>>) -> Result<()> {
         queue::drain();
-        let Some(given) = batch::offered(batch)? else {
-            return wrong_type!(
-                "batch is of {}: neither a RecordBatch nor an object with __arrow_c_device_array__ or __arrow_c_array__",
-                batch.get_type()
-            );
-        };
+        let given = batch::wanted(batch, "batch is of")?;
         let (block, writer) = (metadata::block(metadata)?, self.0.get()?);
         py.detach(move || writer.send(given, block.as_deref()).map_err(|refused| refused.error))?;
         Ok(())

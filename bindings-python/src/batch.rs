@@ -1,18 +1,20 @@
 //! Record batches and other arrays, in and out as Arrow.
 
 use core::ffi::c_void;
+use std::fmt::Display;
 
 use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::types::DevxColumn;
+use devexchange_core::memory::push;
 use devexchange_core::{Batch, Device};
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyMapping, PyString, PyTuple};
 
 use crate::address::Address;
-use crate::column::Column;
+use crate::column::{self, Column};
 use crate::error::{Error, Result, refuse, wrong_type};
 use crate::handle::Handle;
 use crate::in_order::InOrder;
@@ -41,6 +43,35 @@ impl RecordBatch {
 
 #[pymethods]
 impl RecordBatch {
+    /// A record batch of these columns, which it shares: a mapping of names to `Column`s, `RecordBatch`es or other arrays with
+    /// the methods of the Arrow PyCapsule interface, or an iterable of pairs, as names may repeat. All have the same length and
+    /// are on the same device.
+    ///
+    /// Columns of which one is not ready yet are in the order of `stream` from then on, which waits for all of them on the
+    /// device; it is needed only then.
+    ///
+    /// Raises ValueError for no column, TypeError if lengths or devices differ, BufferError without a stream that is needed.
+    #[staticmethod]
+    #[pyo3(signature = (columns, /, *, stream=None))]
+    fn of(py: Python<'_>, columns: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<Self> {
+        let pairs = match columns.cast::<PyMapping>() {
+            Ok(mapping) => mapping.items()?.into_any(),
+            Err(_) => columns.clone(),
+        };
+        let mut named_ones = Vec::new();
+        for pair in pairs.try_iter()? {
+            push(&mut named_ones, named(pair)?)?;
+        }
+        let columns: Vec<(&str, &Batch)> = named_ones.iter().map(|(name, batch)| (name.as_str(), batch)).collect();
+        let value = stream::optional(stream)?;
+        let _hold = value.map(stream::hold).transpose()?;
+        let batch = py.detach(|| {
+            let stream = columns.first().zip(value).map(|((_, first), value)| first.stream(value)).transpose()?;
+            Batch::of_columns(&columns, stream)
+        });
+        Ok(Self::new(batch?))
+    }
+
     /// What the arrays are.
     #[getter]
     fn schema(&self) -> Result<Schema> {
@@ -72,6 +103,20 @@ impl RecordBatch {
         let batch = self.get()?;
         let root = batch.root().to_raw();
         Ok(Column::new(batch, &root))
+    }
+
+    /// So many rows from the one at `offset` on, or all of them, as a batch of their own. It shares the memory: nothing is
+    /// copied.
+    ///
+    /// Raises IndexError if there are not so many.
+    #[pyo3(signature = (offset=0, length=None))]
+    fn slice(
+        &self,
+        #[pyo3(from_py_with = column::offset)] offset: i64,
+        length: Option<&Bound<'_, PyAny>>,
+    ) -> Result<Self> {
+        let batch = self.get()?;
+        Ok(Self::new(batch.slice(offset, column::length(length, offset, batch.length())?)?))
     }
 
     /// The column with this number, negative ones from the end, or the first one with this name.
@@ -184,14 +229,14 @@ impl RecordBatch {
     }
 
     /// A capsule with the schema (Arrow PyCapsule interface).
-    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+    pub(crate) fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         schema::export(py, self.get()?.schema())
     }
 
     /// Capsules with schema and array, for one consumer. Nothing is converted: `requested_schema` must have as many
     /// fields.
     #[pyo3(signature = (requested_schema=None))]
-    fn __arrow_c_array__<'py>(
+    pub(crate) fn __arrow_c_array__<'py>(
         &self,
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
@@ -206,7 +251,7 @@ impl RecordBatch {
 
     /// As `__arrow_c_array__`, with device and event.
     #[pyo3(signature = (requested_schema=None, **kwargs))]
-    fn __arrow_c_device_array__<'py>(
+    pub(crate) fn __arrow_c_device_array__<'py>(
         &self,
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
@@ -325,10 +370,35 @@ pub(crate) fn exported(obj: &Bound<'_, PyAny>) -> Result<Option<RecordBatch>> {
 
 /// The batch that an object is, or offers.
 pub(crate) fn offered(obj: &Bound<'_, PyAny>) -> Result<Option<Batch>> {
-    match obj.cast::<RecordBatch>() {
-        Ok(batch) => batch.get().get().map(Some),
+    if let Ok(batch) = obj.cast::<RecordBatch>() {
+        return batch.get().get().map(Some);
+    }
+    match obj.cast::<Column>() {
+        Ok(column) => column.get().share()?.get().map(Some),
         Err(_) => exported(obj)?.map(|batch| batch.get()).transpose(),
     }
+}
+
+/// As [`offered`], of an object that has to offer one. What it is, and where, is said by `given`.
+pub(crate) fn wanted(obj: &Bound<'_, PyAny>, given: impl Display) -> Result<Batch> {
+    match offered(obj)? {
+        Some(batch) => Ok(batch),
+        None => wrong_type!(
+            "{given} {}: neither a RecordBatch nor an object with __arrow_c_device_array__ or __arrow_c_array__",
+            obj.get_type()
+        ),
+    }
+}
+
+/// A name and a batch, out of what an iterable of pairs gave.
+fn named(pair: PyResult<Bound<'_, PyAny>>) -> Result<(String, Batch)> {
+    let pair = pair?;
+    let Ok((name, column)) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
+        return wrong_type!("columns has {pair:?}: a pair of a name and a column was expected");
+    };
+    let name = python::name(&name, "columns")?;
+    let batch = wanted(&column, format_args!("column {name:?} is of"))?;
+    Ok((name, batch))
 }
 
 /// Takes an array and its schema out of their capsules, both or neither.

@@ -10,7 +10,7 @@ use pyo3::types::PyIterator;
 use pyo3::{ffi, intern};
 
 use crate::batch;
-use crate::error::{Result, to_core, wrong_type};
+use crate::error::{Result, to_core};
 use crate::python::{self, Deeper};
 use crate::queue::{self, Aside, Held};
 
@@ -63,13 +63,6 @@ impl Kept {
             Err(end) if end.is_instance_of::<PyStopIteration>(py) => return Ok(None),
             given => given?,
         };
-        match batch::offered(&item)? {
-            Some(batch) => Ok(Some(batch)),
-            None => wrong_type!(
-                "the iterable gave {}: neither a RecordBatch nor an object with __arrow_c_device_array__ or \
-                 __arrow_c_array__",
-                item.get_type()
-            ),
-        }
+        batch::wanted(&item, "the iterable gave").map(Some)
     }
 }

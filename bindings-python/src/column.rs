@@ -3,8 +3,10 @@
 use devexchange_core::abi::types::DevxColumn;
 use devexchange_core::{Batch, Column as CoreColumn};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::slice::PySliceIndices;
+use pyo3::types::{PyDict, PyList, PySlice, PyTuple};
 
+use crate::batch::RecordBatch;
 use crate::error::{Result, refuse};
 use crate::handle::Kept;
 use crate::in_order::InOrder;
@@ -28,6 +30,21 @@ impl Column {
     fn view(&self) -> Result<CoreColumn<'_>> {
         Ok(CoreColumn::at(&self.batch, self.node, self.offset, self.length)?)
     }
+
+    fn part(&self, offset: i64, length: i64) -> Result<Self> {
+        let part = self.view()?.slice(offset, length)?;
+        Ok(Self { batch: Kept::new(Batch::clone(&self.batch)), node: self.node, offset: part.offset(), length })
+    }
+}
+
+/// The first one of the rows that are asked for.
+pub(crate) fn offset(given: &Bound<'_, PyAny>) -> PyResult<i64> {
+    Ok(python::number(given, "offset", 0, i64::MAX)?)
+}
+
+/// How many rows are asked for: without a number, all from `offset` on.
+pub(crate) fn length(given: Option<&Bound<'_, PyAny>>, offset: i64, all: i64) -> Result<i64> {
+    given.map_or(Ok((all - offset).max(0)), |length| python::number(length, "length", 0, i64::MAX))
 }
 
 #[pymethods]
@@ -95,11 +112,57 @@ impl Column {
         convert::to_numpy(py, self.to_tensor(copy.filter(|copy| !copy))?, dtype, copy)
     }
 
+    /// So many rows from the one at `offset` on, or all of them; `column[i:j]` as with any sequence.
+    ///
+    /// Raises IndexError if there are not so many.
+    #[pyo3(signature = (offset=0, length=None))]
+    fn slice(&self, #[pyo3(from_py_with = offset)] offset: i64, length: Option<&Bound<'_, PyAny>>) -> Result<Self> {
+        self.part(offset, self::length(length, offset, self.length)?)
+    }
+
+    /// The rows as a batch of their own, which shares the memory: a record batch if the column is a struct.
+    pub(crate) fn share(&self) -> Result<RecordBatch> {
+        Ok(RecordBatch::new(self.view()?.share()?))
+    }
+
+    /// A capsule with the schema (Arrow PyCapsule interface).
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        self.share()?.__arrow_c_schema__(py)
+    }
+
+    /// Capsules with schema and array, for one consumer, as those of a batch.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> Result<Bound<'py, PyTuple>> {
+        self.share()?.__arrow_c_array__(py, requested_schema)
+    }
+
+    /// As `__arrow_c_array__`, with device and event.
+    #[pyo3(signature = (requested_schema=None, **kwargs))]
+    fn __arrow_c_device_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyTuple>> {
+        self.share()?.__arrow_c_device_array__(py, requested_schema, kwargs)
+    }
+
     fn __len__(&self) -> usize {
         self.length as usize
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, row: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+        if let Ok(slice) = row.cast::<PySlice>() {
+            let PySliceIndices { start, step, slicelength, .. } = slice.indices(self.length as isize)?;
+            if step != 1 {
+                return refuse!(DEVX_INVALID_ARGUMENT, "step is {step}: the rows of a column follow each other");
+            }
+            return Ok(Bound::new(py, self.part(start as i64, slicelength as i64)?)?.into_any());
+        }
         let counted = python::index(row)?.map(|row| if row < 0 { row + self.length } else { row });
         match counted.filter(|counted| (0..self.length).contains(counted)) {
             Some(counted) => value::of(py, self.view()?, counted),

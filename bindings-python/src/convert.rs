@@ -91,11 +91,7 @@ fn names_of(names: &Bound<'_, PyAny>, columns: i64) -> Result<Vec<String>> {
     };
     // More columns no batch has.
     let most = usize::try_from(columns).unwrap_or(0).min(MAX_NODES);
-    let name = |name: Bound<'_, PyAny>| match name.cast::<PyString>() {
-        Ok(name) => Ok(name.to_str()?.to_owned()),
-        Err(_) => wrong_type!("names has {name:?}: a str was expected"),
-    };
-    match python::entries(sequence, most, name)? {
+    match python::entries(sequence, most, |name| python::name(&name, "names"))? {
         Some(names) => Ok(names),
         None => refuse!(DEVX_MISMATCH, "there are more than {most} names for {columns} columns"),
     }

@@ -131,6 +131,14 @@ pub(crate) fn entries<'py, T>(
     Ok(Some(entries))
 }
 
+/// A name out of what is called `what`.
+pub(crate) fn name(name: &Bound<'_, PyAny>, what: &str) -> Result<String> {
+    match name.cast::<PyString>() {
+        Ok(name) => Ok(name.to_str()?.to_owned()),
+        Err(_) => wrong_type!("{what} has {name:?}: a str was expected"),
+    }
+}
+
 /// A call into Python that may come back here and call again. Python allows so many within each other; one more is a
 /// `RecursionError`, where the stack would be full.
 pub(crate) struct Deeper<'py>(Python<'py>);

@@ -8,7 +8,7 @@ import pyarrow
 import pytest
 from test_cuda import CPU, CUDA, VALUES, read
 
-from devexchange import AsyncReader, AsyncWriter, BatchStream, from_arrow, from_dlpack
+from devexchange import AsyncReader, AsyncWriter, BatchStream, RecordBatch, from_arrow, from_dlpack
 
 MATRIX = numpy.asfortranarray(VALUES)
 
@@ -106,3 +106,18 @@ def test_fixed_shape_column_on_the_device(cuda):
     there.close()
     column.close()
     numpy.testing.assert_array_equal(read(back, cuda.consumer), cube)
+
+
+def test_parts_of_a_batch_on_the_device(cuda):
+    there = from_arrow(pyarrow.record_batch({"n": [1, 2, 3, 4], "t": ["a", "b", None, "d"]}))
+    there = there.copy_to(CUDA, cuda.producer)
+    text = there["t"][1:3]
+    assert from_arrow(text).device == CUDA
+    with pytest.raises(BufferError, match="device is cuda:0: a plain ArrowArray is host memory"):
+        text.__arrow_c_array__()
+    with pytest.raises(BufferError, match="the columns are not ready, and there is no stream to order them"):
+        RecordBatch.of({"t": text})
+    both = RecordBatch.of({"t": text, "n": there.slice(2)["n"]}, stream=cuda.consumer)
+    there.close()
+    del there, text
+    assert both.copy_to(CPU, cuda.consumer).to_pylist() == [{"t": "b", "n": 3}, {"t": None, "n": 4}]

@@ -71,6 +71,8 @@ impl Column<'_> {
 impl<'a> Column<'a> {
     fn described(self) -> NodeDesc<'a> {
         let Self { offset, length, .. } = self;
+        // Of no rows it says nothing, and PyArrow has been seen to take it for a lack of views.
+        let offset = if length == 0 { 0 } else { offset };
         NodeDesc { length, null_count: self.known_null_count(), offset, buffers: self.buffers() }
     }
 }

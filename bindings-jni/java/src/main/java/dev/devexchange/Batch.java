@@ -286,6 +286,20 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
     }
 
     /**
+     * Some of the rows as a batch of their own, which shares the memory: nothing is copied, and this one may be closed. The
+     * slice of a record batch is exported without an offset of its own, which many consumers ask for: its columns have one.
+     *
+     * @param offset of the first row
+     * @param count how many rows
+     * @return the batch, which the caller closes
+     * @throws DevExchangeException {@link Status#OUT_OF_RANGE} if there are not so many, {@link Status#OUT_OF_MEMORY},
+     *     {@link Status#CLOSED}
+     */
+    public Batch slice(long offset, long count) {
+        return root().slice(offset, count).share();
+    }
+
+    /**
      * Where the buffers are.
      *
      * @return the device

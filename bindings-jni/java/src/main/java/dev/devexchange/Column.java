@@ -288,6 +288,40 @@ public final class Column extends ColumnValues {
     }
 
     /**
+     * Some of the rows.
+     *
+     * @param offset of the first one
+     * @param count how many
+     * @return a view, valid while the batch is open
+     * @throws DevExchangeException {@link Status#OUT_OF_RANGE} if there are not so many, {@link Status#CLOSED}
+     */
+    public Column slice(long offset, long count) {
+        batch.check("Column.slice");
+        if (offset < 0 || count < 0 || count > length - offset) {
+            throw new DevExchangeException(
+                    Status.OUT_OF_RANGE,
+                    "offset is " + offset + " and length is " + count + ": there are " + length + " rows");
+        }
+        return new Column(this, offset, count);
+    }
+
+    /**
+     * The rows as a batch of their own, which shares the memory: nothing is copied, and the batch may be closed. It is a
+     * record batch if the column is a struct, and its schema has the name of the column.
+     *
+     * @return the batch, which the caller closes
+     * @throws DevExchangeException {@link Status#OUT_OF_MEMORY}, {@link Status#CLOSED}
+     */
+    public Batch share() {
+        long open = batch.enter("Column.share");
+        try {
+            return new Batch().of(Native.columnShare(open, record().address));
+        } finally {
+            batch.exit();
+        }
+    }
+
+    /**
      * How many buffers the column has.
      *
      * @return as the format says

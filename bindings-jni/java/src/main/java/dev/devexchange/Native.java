@@ -328,6 +328,8 @@ final class Native {
 
     static native long columnNullCountOn(long batch, long column, long stream);
 
+    static native long columnShare(long batch, long column);
+
     static native String columnText(long batch, long column, long row);
 
     // cstruct.rs

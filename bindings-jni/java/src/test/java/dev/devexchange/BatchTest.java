@@ -404,6 +404,44 @@ class BatchTest {
     }
 
     @Test
+    void partsOfABatchShareItsMemory() throws InterruptedException {
+        Release release = new Release();
+        ArrayBuilder table = ArrayBuilder.batch(3)
+                .child(ArrayBuilder.of("n", Format.INT32, 3).buffer(null).buffer(Direct.ints(10, 11, 12)))
+                .child(ArrayBuilder.of("t", Format.UTF8, 3)
+                        .buffer(Direct.bits("101"))
+                        .buffer(Direct.ints(0, 1, 1, 3))
+                        .buffer(Direct.text("abc")))
+                .onRelease(release);
+        Batch whole = table.build(Device.CPU);
+        long numbers = whole.column(0).bufferAddress(1);
+        Batch slice = whole.slice(1, 2);
+        Batch text = whole.column("t").slice(2, 1).share();
+        assertEquals(1, whole.column("t").nullCount());
+        assertEquals(0, whole.column("t").slice(2, 1).nullCount());
+        refused(Status.OUT_OF_RANGE, () -> whole.slice(2, 2), "offset is 2 and length is 2: there are 3 rows");
+        refused(Status.OUT_OF_RANGE, () -> whole.slice(-1, 1), "offset is -1");
+        refused(Status.OUT_OF_RANGE, () -> whole.column(0).slice(Long.MAX_VALUE, 1), "there are 3 rows");
+        refused(Status.OUT_OF_RANGE, () -> whole.column(0).slice(1, Long.MAX_VALUE), "there are 3 rows");
+        refused(Status.OUT_OF_RANGE, () -> whole.column(0).slice(0, -1), "length is -1");
+        whole.close();
+        refused(Status.CLOSED, () -> whole.slice(0, 1), "closed");
+        try (slice; text) {
+            assertEquals(numbers, slice.column(0).bufferAddress(1));
+            assertEquals(0, slice.root().offset());
+            assertEquals(List.of(11, 12), Exchanged.objects(slice.column("n")));
+            assertEquals("t", text.root().field().name());
+            assertEquals("bc", text.root().getString(0));
+            try (Batch last = slice.slice(1, 1);
+                    Batch pair = Batch.ofColumns(Map.of("last", last), null)) {
+                assertEquals("{\"last\": {\"n\": 12, \"t\": \"bc\"}}", pair.root().asText(0));
+            }
+            assertEquals(0, release.count());
+        }
+        release.assertOnce();
+    }
+
+    @Test
     void theMemoryOfNodesThatAListMakesAnewIsKept() {
         Map<Long, WeakReference<ByteBuffer>> made = new HashMap<>();
         List<Node> nodes = anew(1, () -> {

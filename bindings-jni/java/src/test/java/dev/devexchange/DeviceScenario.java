@@ -376,6 +376,13 @@ final class DeviceScenario {
             same(device.column("n").bufferAddress(1), both.column("b").child(0).bufferAddress(1));
             same("\u00e4c", back.column("b").child(1).getString(1));
         }
+        try (Batch slice = device.slice(1, 1);
+                Batch text = device.column(1).slice(1, 1).share();
+                Batch back = slice.copyTo(Device.CPU, stream);
+                Batch alone = text.copyTo(Device.CPU, stream)) {
+            same("\u00e4c", back.column(1).getString(0));
+            same("\u00e4c", alone.root().getString(0));
+        }
         DeviceStream closed = DeviceStream.create(CUDA);
         closed.close();
         refused(Status.CLOSED, () -> Batch.ofColumns(Map.of("all", device), closed), "Batch.ofColumns");

@@ -55,6 +55,7 @@ final class Exchanged {
             }
         });
         int rows = expected.length;
+        slices(builder.get(), all);
         if (rows < 2) {
             return;
         }
@@ -77,6 +78,24 @@ final class Exchanged {
             }
             assertEquals(column.child(0).child(0).offset() + 1, structs.child(0).offset());
         });
+    }
+
+    /** Checks what is in each slice of an array, as it is seen and as a batch of its own. */
+    private static void slices(ArrayBuilder builder, List<Object> all) {
+        int rows = all.size();
+        try (Batch whole = builder.build(Device.CPU)) {
+            for (int from = 0; from <= rows; from++) {
+                for (int to = from; to <= rows; to++) {
+                    List<Object> part = all.subList(from, to);
+                    assertEquals(part, objects(whole.root().slice(from, to - from)));
+                    try (Batch slice = whole.slice(from, to - from);
+                            Batch again = slice.slice((to - from) / 2, to - from - (to - from) / 2)) {
+                        assertEquals(part, objects(slice.root()));
+                        assertEquals(part.subList((to - from) / 2, to - from), objects(again.root()));
+                    }
+                }
+            }
+        }
     }
 
     static List<Object> objects(Column column) {
