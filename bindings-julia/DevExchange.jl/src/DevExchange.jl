@@ -56,7 +56,7 @@ export Allocation, ArrayBuilder, ArrowArray, ArrowArrayStream, ArrowAsyncDeviceS
     ledger, limited_manager, list_field, managed_manager, map_field, matrix, memory_info, next!, null_count, offer,
     outstanding, pin, plan_batch, plan_column, plan_fixed_shape_column, plan_matrix, plan_offer, plan_tensor,
     pool_manager, produced_on, receive, record_batch, releases_lost, releases_waiting, reset!, root, run_end_field,
-    schema, share, struct_field, synchronize, timezone, trim!, type_id, type_ids, union_field, used_on, wait_on,
+    schema, share, slice, struct_field, synchronize, timezone, trim!, type_id, type_ids, union_field, used_on, wait_on,
     withdraw, write!
 
 include("library.jl")

@@ -313,6 +313,27 @@ function schema_address(b::Batch)
     return out[]
 end
 
+"""
+    slice(b::Batch, rows) -> Batch
+    slice(c::Column, rows) -> Column
+
+Some rows, a range like `2:4`, without a copy. That of a batch is a batch of its own, to be closed like any other, which
+shares the memory. Exported, the slice of a record batch has no offset of its own, as many consumers ask for: its columns
+have one.
+
+Throws `BoundsError`, `DEVX_CLOSED`.
+"""
+function slice(b::Batch, rows::AbstractUnitRange{<:Integer})
+    checkbounds(Bool, Base.OneTo(b.rows), rows) || throw(BoundsError(b, (rows, :)))
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    @checked devx_batch_slice(
+        b.handle::Handle, rows_before(rows)::Int64, length(rows)::Int64, out::Ptr{Ptr{Cvoid}})
+    return adopt_batch(out[]; ready=b.readable)
+end
+
+# An empty range may begin anywhere.
+rows_before(rows) = isempty(rows) ? 0 : first(rows) - 1
+
 share(b::Batch) = Batch(Handle{TAG_BATCH}(share_address(b.handle)), b.rows, b.columns, b.device, b.readable)
 
 Base.isopen(b::Batch) = isopen(b.handle)

@@ -93,7 +93,7 @@ end
 end
 
 # The rows that start at index `first` of the buffers.
-function slice(c::Column{T,L}, first::Integer, length::Integer) where {T,L}
+function stored(c::Column{T,L}, first::Integer, length::Integer) where {T,L}
     r = c.record
     record = DevxColumn(r.format, r.name, r.metadata, r.flags, length, -1, first, r.buffers, r.n_buffers, r.n_children,
         r.has_dictionary, r.node)

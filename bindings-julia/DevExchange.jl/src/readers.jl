@@ -207,7 +207,7 @@ function rows_of(ranges, p, i, child)
     return child.record.offset + start, n
 end
 
-value(l::Lists, p, i) = slice(l.child, rows_of(l.ranges, p, i, l.child)...)
+value(l::Lists, p, i) = stored(l.child, rows_of(l.ranges, p, i, l.child)...)
 
 # Row `p` is `size` rows of the child, from `start + p * size` of its buffers on.
 struct FixedLists{C}
@@ -223,7 +223,7 @@ fixed_lists(size, record::DevxColumn, child) =
 value_type(::FixedLists{C}) where {C} = C
 levels(l::FixedLists) = levels_above(l.child)
 
-value(l::FixedLists, p, i) = slice(l.child, l.start + p * l.size, l.size)
+value(l::FixedLists, p, i) = stored(l.child, l.start + p * l.size, l.size)
 
 # Row `p` is a range of entries, the two columns of which are seen whole.
 struct Maps{K,V}
@@ -238,7 +238,7 @@ value_type(l::Maps{K,V}) where {K,V} = Entries{held_eltype(l.keys),held_eltype(l
 levels(l::Maps) = max(levels_above(l.keys), levels_above(l.values))
 
 function value(l::Maps{K,V}, p, i) where {K,V}
-    rows(c) = slice(c, rows_of(l.ranges, p, i, c)...)
+    rows(c) = stored(c, rows_of(l.ranges, p, i, c)...)
     return value_type(l)(rows(l.keys), rows(l.values))
 end
 

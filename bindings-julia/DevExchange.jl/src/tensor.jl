@@ -332,7 +332,8 @@ Base.close(t::Tensor) = close(t.handle)
     share(x)
 
 Another reference to the same tensor or batch: both have to be closed (or moved away), and the memory stays until both
-are. Throws `DEVX_CLOSED`.
+are. Of a [`Column`](@ref) it is a batch of its own, whose [`root`](@ref) is the column: a record batch if that is a struct.
+Throws `DEVX_CLOSED`.
 """
 share(t::Tensor{T,N}) where {T,N} =
     Tensor{T,N}(Handle{TAG_TENSOR}(share_address(t.handle)), t.data, t.size, t.strides, t.flags, t.device, t.readable)

@@ -154,6 +154,18 @@ end
 type_id_at(c, l::Unions, p) = GC.@preserve c Int(unsafe_load(l.ids, p + 1))
 type_id_at(c, l, p) = throw(no_union(format(c)))
 
+function slice(c::Column, rows::AbstractUnitRange{<:Integer})
+    require_open(c.batch.handle)
+    checkbounds(c, rows)
+    return stored(c, c.record.offset + rows_before(rows), length(rows))
+end
+
+function share(c::Column)
+    out = Ref{Ptr{Cvoid}}(C_NULL)
+    @checked devx_column_share(c.batch.handle::Handle, Ref(c.record)::Ptr{DevxColumn}, out::Ptr{Ptr{Cvoid}})
+    return adopt_batch(out[]; ready=c.batch.readable)
+end
+
 """
     null_count(c::Column) -> Int
     null_count(c::Column, stream) -> Int

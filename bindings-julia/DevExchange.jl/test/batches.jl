@@ -127,6 +127,58 @@ end
     @test nothing_left()
 end
 
+@testset "batches: parts of them" begin
+    for change in (identity, with_nulls)
+        columns = [name => change(v) for (name, v) in COLUMNS]
+        whole = Batch(columns)
+        for rows in (1:ROWS, 2:ROWS-1, 3:3, 2:1, ROWS+5:ROWS+4)
+            part = slice(whole, rows)
+            again = slice(part, 1:length(rows) ÷ 2)
+            @test size(part) == (length(rows), length(columns)) && size(again, 1) == length(rows) ÷ 2
+            for (k, (name, wanted)) in enumerate(columns)
+                alone = share(slice(whole[k], rows))
+                ok = same(part[k], wanted[rows]) && same(root(alone), wanted[rows]) && same(slice(whole[k], rows), wanted[rows]) &&
+                    same(again[k], wanted[rows][1:length(rows)÷2]) && DX.name(root(alone)) == name
+                ok || println(name, ", rows ", rows, ": ", typeof(part[k]))
+                @test ok
+                close(alone)
+            end
+            foreach(close, (part, again))
+        end
+        for rows in (0:2, 1:ROWS+1, -1:-1)
+            @test_throws BoundsError slice(whole, rows)
+            @test_throws BoundsError slice(whole[1], rows)
+        end
+        column = whole[1]
+        close(whole)
+        for f in (() -> slice(whole, 1:1), () -> slice(column, 1:1), () -> share(column))
+            @test refused(f, DX.DEVX_CLOSED)
+        end
+    end
+    @test nothing_left()
+end
+
+# Some columns of one batch, some rows of another: nothing is copied, and the memory is kept as long as it is needed.
+@testset "batches: parts in others' hands" begin
+    called = Ref(0)
+    whole = Batch((n=[1, 2, 3, 4], t=["a", missing, "c", "d"], x=[0.5, 1.5, 2.5, 3.5]); release=() -> called[] += 1)
+    address = DX.buffers(whole["x"])[2]
+    rows = slice(whole, 2:3)
+    columns = [name => share(rows[name]) for name in ("t", "x")]
+    some = Batch(columns)
+    foreach(close, (whole, rows, last.(columns)...))
+    array, schema = move_through_c(some)
+    @test array[].array.offset == 0
+    b = import_arrow_device(array, schema)
+    @test same(b["t"], [missing, "c"]) && b["x"] == [1.5, 2.5] && DX.buffers(b["x"])[2] == address
+    drain()
+    @test called[] == 0
+    close(b)
+    drain()
+    @test called[] == 1
+    @test nothing_left()
+end
+
 # Types that Julia columns do not become, described by hand, with an offset of 1.
 hand_made(format, n, buffers; children=Field[], nodes=Node[], dictionary=nothing) =
     Batch(Schema(Field("x", format; children=children, dictionary=dictionary)), [Node(n, buffers; offset=1); nodes])

@@ -132,7 +132,7 @@ def test_column_or_row_beyond_all(which):
     if isinstance(which, int):
         with pytest.raises(devexchange.OutOfRange, match=f"row is {which}: the column has 4"):
             ours["number"][which]
-    for wrong in [1.5, None, slice(0, 1)]:
+    for wrong in [1.5, None]:
         with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
             ours["number"][wrong]
 
