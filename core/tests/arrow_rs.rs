@@ -276,7 +276,9 @@ fn check_rows(ours: &Batch, theirs: &ArrayRef, what: &str) {
         (0..batch.length()).map(|row| batch.root().value(row).unwrap().to_string()).collect()
     };
     assert_eq!(shown(ours), shown(&expected), "{what}");
-    ours.copy().unwrap();
+    let copy = ours.copy().unwrap();
+    assert_eq!(shown(&copy), shown(&expected), "{what}, copied");
+    copy.to_arrow_rs().unwrap().to_data().validate_full().unwrap();
 }
 
 #[test]

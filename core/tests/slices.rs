@@ -95,6 +95,47 @@ fn parts_of_lists() {
     assert_eq!(shown(&pair), ["{\"ends\": [], \"item\": 30}", "{\"ends\": [20, 30, 40, 50], \"item\": 40}"]);
 }
 
+/// What is in front of a slice is not copied with it: only of bits are there up to seven more than rows.
+#[test]
+fn a_copy_takes_what_is_seen() {
+    static MANY: [i32; 64] = {
+        let mut many = [0; 64];
+        let mut i = 0;
+        while i < 64 {
+            many[i] = i as i32;
+            i += 1;
+        }
+        many
+    };
+    static BITS: [u8; 8] = [0b1010_1010, 0xff, 0, 0b1100_1100, 0b1111_0000, 0b0000_1111, 1, 0x80];
+    let plain = || ArrayBuilder::new("n", "i", 64).buffer(null()).buffer(at(&MANY)).null_count(0);
+    let columns = [
+        plain(),
+        ArrayBuilder::new("v", "i", 64).buffer(at(&BITS)).buffer(at(&MANY)),
+        ArrayBuilder::new("b", "b", 64).buffer(null()).buffer(at(&BITS)),
+        ArrayBuilder::new("s", "+s", 64).buffer(null()).child(plain()),
+        ArrayBuilder::new("w", "+s", 64).buffer(at(&BITS)).child(plain()),
+        ArrayBuilder::new("f", "+w:1", 64).buffer(at(&BITS)).child(plain()),
+    ];
+    let whole = built(columns.into_iter().fold(ArrayBuilder::batch(64), ArrayBuilder::child));
+    for (start, length) in [(0, 64), (8, 56), (13, 40), (63, 1), (64, 0), (37, 3)] {
+        let slice = whole.slice(start, length).unwrap();
+        let copy = slice.copy().unwrap();
+        assert_eq!(shown(&copy), shown(&slice), "{length} rows from {start}");
+        let offsets = |index| {
+            let column = copy.column(index).unwrap();
+            (column.offset(), column.child(0).map(|child| child.offset()))
+        };
+        let odd = if length == 0 { 0 } else { start % 8 };
+        assert_eq!(offsets(0), (0, None));
+        assert_eq!((offsets(1), offsets(2)), ((odd, None), (odd, None)));
+        assert_eq!(offsets(3), (0, Some(0)));
+        assert_eq!((offsets(4), offsets(5)), ((odd, Some(odd)), (odd, Some(odd))));
+        let alone = whole.column(1).unwrap().slice(start, length).unwrap().share().unwrap().copy().unwrap();
+        assert_eq!(alone.root().offset(), odd);
+    }
+}
+
 #[test]
 fn memory_is_kept_until_the_last_part_is_gone() {
     let released = Arc::new(AtomicUsize::new(0));

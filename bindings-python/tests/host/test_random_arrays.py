@@ -227,3 +227,23 @@ def test_random_arrays(seed):
             back = pyarrow.array(given)
             assert back.type == array.type, number
             assert back.to_pylist() == expected, (number, array.type)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_parts_of_random_arrays(seed):
+    for number in range(60):
+        r = random.Random(1000 * seed + number)
+        array = sliced(maker(r, 3), r, r.choice([1, 9, 40]))
+        start = r.randint(0, len(array))
+        n = r.randint(0, len(array) - start)
+        expected = array.slice(start, n).to_pylist()
+        batch = devexchange.from_arrow(array)
+        part = batch.slice(start, n)
+        for given in (part, part.copy_to("cpu"), batch.copy_to("cpu").slice(start, n), batch.root[start : start + n]):
+            back = pyarrow.array(given)
+            assert back.type == array.type, number
+            assert back.to_pylist() == expected, (number, array.type)
+        table = devexchange.RecordBatch.of({"": batch, "again": batch}).slice(start, n)
+        for given in (table, table.copy_to("cpu")):
+            back = pyarrow.record_batch(given)
+            assert [column.to_pylist() for column in back.columns] == [expected, expected], (number, array.type)

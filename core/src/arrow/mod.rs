@@ -20,6 +20,7 @@ mod record;
 pub mod schema;
 mod sizes;
 pub mod table;
+mod taken;
 mod transfer;
 mod tree;
 pub mod value;

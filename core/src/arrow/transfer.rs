@@ -5,7 +5,7 @@ use core::ffi::c_void;
 use super::batch::{Batch, NodeDesc};
 use super::format::Buffer;
 use super::node::NO_OFFSET;
-use crate::abi::arrow_data::ArrowArray;
+use super::taken::Taken;
 use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
 use crate::memory::{InOrder, Owner, Vacant, collected, push, repeated, vector};
@@ -53,6 +53,8 @@ impl Batch {
     /// pinned the host waits for it. The source is released only after the copy. Of texts and binary in device memory the
     /// last offset or the sizes of the view data have to be read first, for which the host waits, too.
     ///
+    /// Of a slice the rows in front of it are left out, but not the texts, lists and view data in front of the first row's.
+    ///
     /// The sizes of view data are in pinned memory if the copy is on a GPU: some consumers read them on the host, some on
     /// the device.
     ///
@@ -76,8 +78,8 @@ impl Batch {
     /// The copy, in memory as [`runtime::allocate`] gives it for `on`; sizes of view data in pinned memory or with the rest.
     fn copy_parts(&self, device: Device, stream: Stream, on: Option<Stream>, pin_sizes: bool) -> Result<Self> {
         self.wait(stream)?;
-        let order = self.schema().depth_first()?;
-        let parts = self.parts(&order, Some(stream))?;
+        let (order, taken) = (self.schema().depth_first()?, Taken::of(self)?);
+        let parts = self.parts(&order, &taken, Some(stream))?;
         let (mut room, mut readable) = (Room::NONE, Room::NONE);
         let apart = |part: &Part| part.sizes.is_some() && pin_sizes;
         for part in &parts {
@@ -112,7 +114,7 @@ impl Batch {
                 _ => {}
             }
         }
-        let nodes = self.with_buffers(&order, &buffers)?;
+        let nodes = self.with_buffers(&order, &taken, &buffers)?;
         // SAFETY: the buffers are copies of those of this batch, in memory of `device` that the owner keeps.
         let mut copy = unsafe { Self::from_raw_parts(self.schema(), device, &nodes, owner) }?;
         // SAFETY: the new memory has room for all buffers one after the other, and nobody else knows of it; `hold` keeps
@@ -146,8 +148,8 @@ impl Batch {
     pub(crate) fn copy_on_host(&self, allocate: impl FnOnce(usize) -> Result<Memory>) -> Result<Self> {
         self.device().require_host()?;
         self.ready().require_now()?;
-        let order = self.schema().depth_first()?;
-        let parts = self.parts(&order, None)?;
+        let (order, taken) = (self.schema().depth_first()?, Taken::of(self)?);
+        let parts = self.parts(&order, &taken, None)?;
         let mut room = Room::NONE;
         parts.iter().try_for_each(|part| room.reserve(part.bytes))?;
         let Memory { address, owner, .. } = allocate(room.bytes)?;
@@ -166,15 +168,21 @@ impl Batch {
                 unsafe { place.cast::<u8>().copy_from_nonoverlapping(source.cast(), *bytes) };
             }
         }
-        let nodes = self.with_buffers(&order, &buffers)?;
+        let nodes = self.with_buffers(&order, &taken, &buffers)?;
         // SAFETY: the buffers are copies of those of this batch, in host memory that the owner keeps.
         Ok(unsafe { Self::from_raw_parts(self.schema(), Device::CPU, &nodes, owner) }?)
     }
 
-    /// The arrays as they are, but with other buffers, which follow each other.
-    fn with_buffers<'a>(&self, order: &[usize], mut buffers: &'a [*const c_void]) -> Result<Vec<NodeDesc<'a>>> {
+    /// The arrays with what was taken of them in other buffers, which follow each other.
+    fn with_buffers<'a>(
+        &self,
+        order: &[usize],
+        taken: &[Taken],
+        mut buffers: &'a [*const c_void],
+    ) -> Result<Vec<NodeDesc<'a>>> {
         let describe = |&node: &usize| {
-            let ArrowArray { length, null_count, offset, .. } = *self.array(node);
+            let rows = taken_of(taken, node);
+            let (length, null_count, offset) = (rows.length(), rows.null_count, rows.offset);
             let (own, others) = buffers.split_at_checked(self.buffers(node).len()).unwrap_or((buffers, &[]));
             buffers = others;
             Ok(NodeDesc { length, null_count, offset, buffers: own })
@@ -196,53 +204,57 @@ impl Batch {
                 self.ready().require_now()?;
             }
         }
-        let parts = self.parts(&self.schema().depth_first()?, stream)?;
+        let parts = self.parts(&self.schema().depth_first()?, &Taken::of(self)?, stream)?;
         let mut room = Room::NONE;
         parts.iter().try_for_each(|part| room.reserve(part.bytes))?;
         Ok(room.bytes)
     }
 
     /// All buffers, node by node, with the bytes that belong to the arrays. Without a stream, of what the host can read.
-    fn parts(&self, order: &[usize], stream: Option<Stream>) -> Result<Vec<Part>> {
+    fn parts(&self, order: &[usize], taken: &[Taken], stream: Option<Stream>) -> Result<Vec<Part>> {
         let mut parts = Vec::new();
         for &node in order {
+            let rows = taken_of(taken, node);
             let sizes = self.view_sizes(node, stream)?;
             for (index, &source) in self.buffers(node).iter().enumerate() {
                 let kind = self.kind_of_buffer(node, index);
                 if let Some(Buffer::Offsets(width)) = kind
-                    && self.is_without_elements(node)
+                    && rows.end == 0
                 {
+                    // Not even an element before its offset is there, and so perhaps no offset.
                     push(&mut parts, Part { source: NO_OFFSET.as_ptr().cast(), bytes: width as usize, sizes: None })?;
                     continue;
                 }
-                let bytes = if source.is_null() { 0 } else { self.size_of_buffer(node, index, &sizes, stream)? };
+                let (before, bytes) =
+                    if source.is_null() { (0, 0) } else { self.range_of_buffer(node, rows, index, &sizes, stream)? };
                 let is_sizes = kind == Some(Buffer::ViewSizes) && !source.is_null();
                 let sizes = if is_sizes { Some(collected(sizes.iter().copied().map(Ok))?) } else { None };
-                push(&mut parts, Part { source, bytes, sizes })?;
+                push(&mut parts, Part { source: source.wrapping_byte_add(before), bytes, sizes })?;
             }
         }
         Ok(parts)
-    }
-
-    /// Whether not even an element before its offset is there.
-    fn is_without_elements(&self, node: usize) -> bool {
-        let array = self.array(node);
-        array.offset + array.length == 0
     }
 
     pub(crate) fn kind_of_buffer(&self, node: usize, index: usize) -> Option<Buffer> {
         self.schema().ty(node).buffers().get(index, self.buffers(node).len())
     }
 
-    /// How many bytes of a buffer belong to the array.
-    fn size_of_buffer(&self, node: usize, index: usize, sizes: &[i64], stream: Option<Stream>) -> Result<usize> {
-        let array = self.array(node);
-        let end = (array.offset + array.length) as usize;
-        Ok(match self.kind_of_buffer(node, index) {
-            Some(buffer @ (Buffer::Validity | Buffer::Values(_) | Buffer::Offsets(_))) => {
-                buffer.bytes(end as u64).unwrap_or(0) as usize
-            }
-            Some(Buffer::Data) if end > 0 => return self.last_offset(node, end, stream),
+    /// How many bytes of a buffer are left out, and how many are taken.
+    fn range_of_buffer(
+        &self,
+        node: usize,
+        rows: Taken,
+        index: usize,
+        sizes: &[i64],
+        stream: Option<Stream>,
+    ) -> Result<(usize, usize)> {
+        let kind = self.kind_of_buffer(node, index);
+        if let Some(range) = kind.and_then(|kind| rows.bytes(kind)) {
+            return Ok(range);
+        }
+        // What offsets and views point into is counted from its beginning.
+        let all = match kind {
+            Some(Buffer::Data) if rows.end > 0 => self.last_offset(node, rows.end as usize, stream)?,
             Some(Buffer::ViewSizes) => size_of_val(sizes),
             Some(Buffer::ViewData) => {
                 let size = index.checked_sub(2).and_then(|index| sizes.get(index)).copied().unwrap_or(0);
@@ -251,8 +263,9 @@ impl Batch {
                     Err(_) => return refuse!(DEVX_INVALID_BUFFERS, "the size of buffers[{index}] is {size}"),
                 }
             }
-            Some(Buffer::Data) | None => 0,
-        })
+            _ => 0,
+        };
+        Ok((0, all))
     }
 
     /// The offset after the last element: the size of the data that the offsets point into.
@@ -323,4 +336,9 @@ impl Batch {
         }
         Ok(fetched?)
     }
+}
+
+#[expect(clippy::indexing_slicing, reason = "there is one for each node of the schema")]
+fn taken_of(taken: &[Taken], node: usize) -> Taken {
+    taken[node]
 }
