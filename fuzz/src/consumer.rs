@@ -74,7 +74,7 @@ pub fn play(mut held: Vec<Held>, may_be: bool, u: &mut Unstructured<'_>) -> Resu
 
 fn with_batch(batch: &Batch, may_be: bool, u: &mut Unstructured<'_>) -> Result<Option<Held>> {
     look_at(batch.root());
-    Ok(match u.int_in_range(0..=7)? {
+    Ok(match u.int_in_range(0..=9)? {
         0 => Some(Held::Batch(batch.clone())),
         1 => Some(Held::Schema(batch.schema().clone())),
         2 | 3 => Some(export(batch)),
@@ -91,12 +91,26 @@ fn with_batch(batch: &Batch, may_be: bool, u: &mut Unstructured<'_>) -> Result<O
             }
             copy.ok().map(Held::Batch)
         }
+        7 | 8 => part_of(batch, u)?,
         // Which doubles it each time.
         _ if batch.schema().nodes() <= MOST_NODES => {
             Batch::of_columns(&[("first", batch), ("second", batch)], None).ok().map(Held::Batch)
         }
         _ => None,
     })
+}
+
+/// Some rows of an array somewhere in the batch.
+fn part_of(batch: &Batch, u: &mut Unstructured<'_>) -> Result<Option<Held>> {
+    let mut column = batch.root();
+    while chance(u, 1, 2)? {
+        let index = u.choose_index(column.field().n_children().max(1))?;
+        let Some(below) = column.child(index).or_else(|| column.dictionary()) else { break };
+        column = below;
+    }
+    let offset = u.int_in_range(0..=column.length())?;
+    let length = u.int_in_range(0..=column.length() - offset)?;
+    Ok(column.slice(offset, length).and_then(|rows| rows.share()).ok().map(Held::Batch))
 }
 
 fn copying(may_be: bool) -> Copying {
