@@ -153,6 +153,18 @@ def test_batches_of_all_kinds(kind):
         assert peer.run("client.batch('batch').to_pylist()") == source.to_pylist()
 
 
+def test_parts_of_a_batch():
+    source = pyarrow.record_batch({"n": range(100_000), "t": [str(i) for i in range(100_000)]})
+    ours = from_arrow(source)
+    rows, column = ours.slice(50_000, 10), ours["n"][99_998:]
+    # Of numbers only those that are seen, of texts all that the offsets count from.
+    assert ipc.plan(ours["n"][50_000:50_010]).copy_bytes == 128
+    with serving(rows=rows, column=column) as server, importer(server) as peer:
+        assert peer.run("client.batch('rows').to_pylist()") == source.slice(50_000, 10).to_pylist()
+        assert peer.run("client.batch('column').to_pylist()") == [99_998, 99_999]
+        assert peer.run("tuple(ipc.plan(client.batch('rows').slice(1)))") == ("view", 0, "")
+
+
 def test_empty_batch_goes_on_to_arrow():
     """Arrow C++ looks for the first offset of a list, and for the sizes of the data of views, of no rows, too."""
     views = pyarrow.array(["longer than twelve bytes"], pyarrow.string_view())
