@@ -1383,6 +1383,18 @@ devx_status devx_tensor_size(
     devx_error *error);
 
 /**
+ * So many of the indices along one dimension, from the one at `offset` on, as a tensor of its own
+ * with as many dimensions and the same strides, which shares the memory: nothing is copied.
+ */
+devx_status devx_tensor_slice(
+    devx_tensor_t const *tensor,
+    int64_t dimension,
+    int64_t offset,
+    int64_t length,
+    devx_tensor_t **out,
+    devx_error *error);
+
+/**
  * What `stream` stands for in work with a tensor: a default stream with its device, as
  * `devx_stream_of_device` gives it. For pinned and managed memory that is the device it was made
  * for, which the driver is asked for.

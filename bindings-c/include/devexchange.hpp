@@ -839,6 +839,15 @@ public:
         detail::check([&](devx_error *error) { return devx_tensor_share(get(), out.handle_.address(), error); });
         return out;
     }
+    /* So many of the indices along one dimension, from the one at `offset` on, as a tensor of its own, which shares the
+     * memory. */
+    Tensor slice(std::int64_t dimension, std::int64_t offset, std::int64_t length) const {
+        Tensor out;
+        detail::check([&](devx_error *error) {
+            return devx_tensor_slice(get(), dimension, offset, length, out.handle_.address(), error);
+        });
+        return out;
+    }
     /* A view, valid as long as this tensor. */
     TensorView borrow() const {
         DLTensor raw{};

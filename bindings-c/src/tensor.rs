@@ -63,6 +63,26 @@ unsafe fn devx_tensor_share(
     })
 }
 
+/// So many of the indices along one dimension, from the one at `offset` on, as a tensor of its own with as many dimensions and
+/// the same strides, which shares the memory: nothing is copied.
+#[ffi_export]
+unsafe fn devx_tensor_slice(
+    tensor: *const TensorHandle,
+    dimension: i64,
+    offset: i64,
+    length: i64,
+    out: Option<Out<'_, *mut TensorHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
+        out.write(TensorHandle::give(tensor.slice(dimension, offset, length)?));
+        Ok(())
+    })
+}
+
 /// A view of the tensor: strides are always there, `byte_offset` is 0, and all of it belongs to the tensor and is
 /// valid as long as the handle. `flags`, which may be NULL, gets the DLPACK_FLAG_BITMASK_… bits.
 #[ffi_export]

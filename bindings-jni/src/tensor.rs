@@ -106,6 +106,14 @@ fn tensor_share(handle: jlong) -> Result<jlong> {
     Ok(give(Tensor::clone(&tensor).into_raw()))
 }
 
+plain! { tensor_slice(handle: jlong, dimension: jint, offset: jlong, length: jlong) -> jlong }
+/// Some indices along one dimension.
+fn tensor_slice(handle: jlong, dimension: i32, offset: jlong, length: jlong) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let tensor = unsafe { tensor(handle) }?;
+    Ok(give(tensor.slice(dimension.into(), offset, length)?.into_raw()))
+}
+
 plain! { tensor_copy(handle: jlong) -> jlong }
 /// A compact row-major copy in host memory of this library's.
 fn tensor_copy(handle: jlong) -> Result<jlong> {

@@ -16,7 +16,7 @@ use crate::dlpack::Asked;
 use crate::error::{Result, refuse, wrong_type};
 use crate::handle::Handle;
 use crate::tensor_type::New;
-use crate::{buffer, convert, cuda_array, device, dlpack, exchange_table, stream, version};
+use crate::{buffer, column, convert, cuda_array, device, dlpack, exchange_table, python, stream, version};
 
 /// N-dimensional memory of somebody's: what it is, where it is, who keeps it alive and when it may be touched.
 ///
@@ -162,6 +162,23 @@ impl Tensor {
     /// Raises BufferError if it is not.
     fn check_pointers(&self) -> Result<()> {
         Ok(self.get()?.check_pointers()?)
+    }
+
+    /// So many of the indices along one dimension from the one at `offset` on, or all of them, as a tensor of its own. It shares
+    /// the memory: nothing is copied, on a GPU the slice is in the order of the whole, and work that is noted for it is noted for
+    /// the whole.
+    ///
+    /// Raises IndexError if there is no such dimension or it has not so many, BufferError for elements that begin within a byte.
+    #[pyo3(signature = (dimension, offset=0, length=None))]
+    fn slice(
+        &self,
+        #[pyo3(from_py_with = dimension_of)] dimension: i64,
+        #[pyo3(from_py_with = column::offset)] offset: i64,
+        length: Option<&Bound<'_, PyAny>>,
+    ) -> Result<New> {
+        let tensor = self.get()?;
+        let extent = usize::try_from(dimension).ok().and_then(|index| tensor.shape().get(index)).copied();
+        Ok(New(tensor.slice(dimension, offset, column::length(length, offset, extent.unwrap_or(0))?)?))
     }
 
     /// A copy on `device`, which is named as for `from_dlpack`, queued on `stream` (by default the legacy default
@@ -332,4 +349,8 @@ pub(crate) fn require_host(tensor: &CoreTensor) -> Result<()> {
         order::Ready::Now => Ok(()),
         _ => refuse!(DEVX_NOT_READY, "the data is still to be waited for: copy it to the host"),
     }
+}
+
+fn dimension_of(given: &Bound<'_, PyAny>) -> PyResult<i64> {
+    Ok(python::number(given, "dimension", 0, i64::MAX)?)
 }

@@ -96,7 +96,8 @@ pub fn is_stepped(shape: &[i64], dimension: usize) -> bool {
     shape.get(dimension).is_some_and(|&extent| extent > 1) && !shape.contains(&0)
 }
 
-fn element_bits(dtype: DType, padded: bool) -> i128 {
+/// Bits of one element where it lies.
+pub(crate) fn element_bits(dtype: DType, padded: bool) -> i128 {
     let bits = i128::from(dtype.element_bits());
     if padded { bytes_of(bits) * 8 } else { bits }
 }

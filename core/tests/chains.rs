@@ -94,6 +94,18 @@ fn of_slices() {
         }
         drop(last);
     });
+    on_a_small_stack(|owner| {
+        static VALUES: [u8; LINKS] = [0; LINKS];
+        let shape = [LINKS as i64];
+        let (data, device, dtype) = (VALUES.as_ptr().cast_mut().cast(), Device::CPU, DType::UINT8);
+        let desc =
+            TensorDesc { data, device, dtype, shape: &shape, strides: None, byte_offset: 0, flags: Flags::default() };
+        let mut last = unsafe { Tensor::from_raw_parts(&desc, owner) }.unwrap();
+        while last.shape() != [0] {
+            last = last.slice(0, 1, last.shape()[0] - 1).unwrap();
+        }
+        drop(last);
+    });
 }
 
 #[test]

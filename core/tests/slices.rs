@@ -1,5 +1,5 @@
-//! Rows of a batch and columns of it as batches of their own: what they say of offsets and nulls, what is refused, and
-//! what they keep alive. That they hold the right values, of every type, arrow-rs says in `arrow_rs.rs`.
+//! Rows of a batch and columns of it as batches of their own, parts of tensors as tensors: what they say of offsets and nulls,
+//! what is refused, and what they keep alive. That batches hold the right values, of every type, arrow-rs says in `arrow_rs.rs`.
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
 use core::ffi::c_void;
@@ -7,9 +7,10 @@ use std::ptr::null;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use devexchange_core::abi::types::DEVX_OUT_OF_RANGE;
+use devexchange_core::abi::dlpack::{DLDataType, kDLInt};
+use devexchange_core::abi::types::{DEVX_IMPOSSIBLE, DEVX_OUT_OF_RANGE};
 use devexchange_core::arrow::ArrayBuilder;
-use devexchange_core::{Batch, Device, Owner};
+use devexchange_core::{Batch, DType, Device, Flags, Owner, Tensor, TensorDesc};
 
 static NUMBERS: [i32; 6] = [0, 10, 20, 30, 40, 50];
 static VALID: [u8; 1] = [0b10_1101];
@@ -151,4 +152,73 @@ fn memory_is_kept_until_the_last_part_is_gone() {
     assert_eq!(column.root().values::<i32>().unwrap(), [20, 30]);
     drop(column);
     assert_eq!(released.load(SeqCst), 1);
+}
+
+fn tensor(dtype: DType, shape: &[i64], strides: Option<&[i64]>, first: usize, flags: Flags, owner: Owner) -> Tensor {
+    let data = NUMBERS.as_ptr().wrapping_add(first).cast_mut().cast();
+    let desc = TensorDesc { data, device: Device::CPU, dtype, shape, strides, byte_offset: 0, flags };
+    // SAFETY: the tests describe elements of static memory.
+    unsafe { Tensor::from_raw_parts(&desc, owner) }.unwrap()
+}
+
+fn numbered(tensor: &Tensor) -> Vec<i32> {
+    tensor.copy().unwrap().as_slice::<i32>().unwrap().to_vec()
+}
+
+#[test]
+fn parts_of_a_tensor() {
+    let released = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&released);
+    let owner = Owner::on_release(move || {
+        count.fetch_add(1, SeqCst);
+    });
+    let whole = tensor(DType::INT32, &[2, 3], None, 0, Flags::READ_ONLY.with(Flags::IS_COPIED), owner);
+    let row = whole.slice(0, 1, 1).unwrap();
+    let columns = whole.slice(1, 1, 2).unwrap();
+    let last = columns.slice(0, 1, 1).unwrap().slice(1, 1, 1).unwrap();
+    assert_eq!((row.shape(), numbered(&row)), (&[1, 3][..], vec![30, 40, 50]));
+    assert_eq!((columns.shape(), columns.strides()), (&[2, 2][..], &[3, 1][..]));
+    assert_eq!(numbered(&columns), [10, 20, 40, 50]);
+    assert_eq!((last.shape(), numbered(&last)), (&[1, 1][..], vec![50]));
+    // Others have the memory, too.
+    assert_eq!((row.flags(), whole.slice(0, 0, 2).unwrap().data()), (Flags::READ_ONLY, whole.data()));
+    let none = whole.slice(1, 3, 0).unwrap();
+    assert_eq!((none.shape(), none.layout().elements), (&[2, 0][..], 0));
+    drop((whole, row, columns));
+    assert_eq!(released.load(SeqCst), 0);
+    drop((last, none));
+    assert_eq!(released.load(SeqCst), 1);
+    // Backwards, and the same element again and again.
+    let odd = tensor(DType::INT32, &[6, 4], Some(&[-1, 0]), 5, Flags::default(), Owner::none());
+    let part = odd.slice(0, 2, 3).unwrap().slice(1, 3, 1).unwrap();
+    assert_eq!((part.strides()[0], part.data()), (-1, NUMBERS.as_ptr().wrapping_add(3).cast_mut().cast()));
+}
+
+#[test]
+fn parts_that_a_tensor_has_not() {
+    let whole = tensor(DType::INT32, &[2, 3], None, 0, Flags::default(), Owner::none());
+    for (dimension, offset, length, expected) in [
+        (2, 0, 1, "dimension is 2: the tensor has 2"),
+        (-1, 0, 1, "dimension is -1: the tensor has 2"),
+        (0, 2, 1, "offset is 2 and length is 1: dimension 0 has an extent of 2"),
+        (1, -1, 1, "offset is -1 and length is 1: dimension 1 has an extent of 3"),
+        (1, 0, -1, "offset is 0 and length is -1: dimension 1 has an extent of 3"),
+        (1, 1, i64::MAX, "offset is 1 and length is 9223372036854775807: dimension 1 has an extent of 3"),
+    ] {
+        let error = whole.slice(dimension, offset, length).unwrap_err();
+        assert_eq!((error.status(), error.message()), (DEVX_OUT_OF_RANGE, expected));
+    }
+}
+
+#[test]
+fn elements_that_share_bytes() {
+    let int4 = DType::from_dlpack(DLDataType { code: kDLInt, bits: 4, lanes: 1 }).unwrap();
+    let packed = tensor(int4, &[8], None, 0, Flags::default(), Owner::none());
+    assert_eq!(packed.slice(0, 2, 3).unwrap().data(), packed.data().wrapping_byte_add(1));
+    let error = packed.slice(0, 3, 3).unwrap_err();
+    let expected = "offset is 3: the first element, int4 with a stride of 1, begins within a byte";
+    assert_eq!((error.status(), error.message()), (DEVX_IMPOSSIBLE, expected));
+    assert_eq!(packed.slice(0, 3, 0).unwrap().layout().elements, 0);
+    let padded = tensor(int4, &[8], None, 0, Flags::SUBBYTE_PADDED, Owner::none());
+    assert_eq!(padded.slice(0, 3, 3).unwrap().data(), padded.data().wrapping_byte_add(3));
 }

@@ -125,6 +125,15 @@ fn work_with_a_slice_is_work_with_the_whole() {
         slice.used_on(consumer.on()).expect("used");
         drop((batch, rows, slice));
         memory.end();
+        let memory = Foreign::new();
+        let tensor = memory.tensor();
+        let part = tensor.slice(0, 1, tensor.shape()[0] - 1).expect("there are so many");
+        let again = part.slice(0, 1, part.shape()[0] - 1).expect("there are so many");
+        again.wait(consumer.on()).expect("ordered");
+        consumer.read(memory.address);
+        again.used_on(consumer.on()).expect("used");
+        drop((again, tensor, part));
+        memory.end();
         consumer.end();
     });
 }

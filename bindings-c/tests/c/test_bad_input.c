@@ -1355,6 +1355,8 @@ TEST(null_arguments_are_refused) {
 #define NEEDS(call, name) CHECK_REFUSED(call, DEVX_NULL_ARGUMENT, name " is NULL")
     NEEDS(devx_tensor_create(NULL, 0, NULL, &other, &error), "description");
     NEEDS(devx_tensor_create(&view, 0, NULL, NULL, &error), "out");
+    NEEDS(devx_tensor_slice(NULL, 0, 0, 1, &other, &error), "tensor");
+    NEEDS(devx_tensor_slice(tensor, 0, 0, 1, NULL, &error), "out");
     NEEDS(devx_tensor_share(NULL, &other, &error), "tensor");
     NEEDS(devx_tensor_share(tensor, NULL, &error), "out");
     NEEDS(devx_tensor_copy(NULL, &other, &error), "tensor");

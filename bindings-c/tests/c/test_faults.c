@@ -46,11 +46,13 @@ static void exports_of_a_tensor(void) {
 }
 
 static void memory_of_the_library(void) {
-    devx_tensor_t *tensor = NULL, *copy = NULL, *strided = NULL, *more = NULL;
+    devx_tensor_t *tensor = NULL, *copy = NULL, *strided = NULL, *more = NULL, *part = NULL;
     int64_t const strides[2] = {1, 2};
     DLTensor const described = {values, cpu, 2, float64, (int64_t *)(uintptr_t)shape, (int64_t *)(uintptr_t)strides, 0};
     (void)TRY(devx_tensor_allocate(cpu, float64, shape, 2, -1, &tensor, &error));
     (void)TRY(devx_tensor_copy(tensor, &copy, &error));
+    (void)TRY(devx_tensor_slice(tensor, 0, 0, 1, &part, &error));
+    devx_tensor_release(&part);
     (void)TRY(devx_tensor_create(&described, 0, NULL, &strided, &error));
     (void)TRY(devx_tensor_copy(strided, &more, &error));
     devx_tensor_release(&more);

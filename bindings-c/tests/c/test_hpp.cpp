@@ -294,6 +294,17 @@ TEST(share_move_and_borrow) {
     CHECK_INT(dx::outstanding(), 0);
 }
 
+TEST(parts_of_a_tensor) {
+    int releases = 0;
+    auto tensor = dx::Tensor::over(six, {2, 3}, counting(releases));
+    auto const column = tensor.slice(1, 2, 1);
+    CHECK_THROWS(static_cast<void>(tensor.slice(1, 2, 2)), DEVX_OUT_OF_RANGE, "offset is 2 and length is 2");
+    tensor = dx::Tensor();
+    CHECK_PTR(column.borrow().data<double>(), six + 2);
+    CHECK_INT(column.borrow().shape()[1], 1);
+    CHECK_INT(releases, 0);
+}
+
 TEST(the_legacy_struct_and_requests) {
     int releases = 0;
     double const constant[2] = {1, 2};

@@ -24,6 +24,33 @@ static devx_tensor_t *tensor_of_six(struct tally *tally, uint64_t flags) {
 
 /* --- what a tensor says --- */
 
+TEST(parts_share_the_memory) {
+    struct tally tally = {0};
+    devx_tensor_t *tensor = tensor_of_six(&tally, 0), *columns = NULL, *last = NULL;
+    DLTensor view;
+    CHECK_MADE(tensor);
+    CHECK_OK(devx_tensor_slice(tensor, 1, 1, 2, &columns, &error));
+    CHECK_OK(devx_tensor_slice(columns, 0, 1, 1, &last, &error));
+    CHECK_REFUSED(devx_tensor_slice(columns, 1, 1, 2, &tensor, &error), DEVX_OUT_OF_RANGE,
+                  "offset is 1 and length is 2: dimension 1 has an extent of 2");
+    CHECK_REFUSED(devx_tensor_slice(columns, 2, 0, 1, &tensor, &error), DEVX_OUT_OF_RANGE, "dimension is 2");
+    devx_tensor_release(&tensor);
+    CHECK_OK(devx_tensor_borrow(columns, &view, NULL, &error));
+    CHECK_PTR(view.data, &six[1]);
+    CHECK_INT(view.shape[0], 2);
+    CHECK_INT(view.shape[1], 2);
+    CHECK_INT(view.strides[0], 3);
+    CHECK_INT(view.strides[1], 1);
+    devx_tensor_release(&columns);
+    CHECK_OK(devx_tensor_borrow(last, &view, NULL, &error));
+    CHECK_PTR(view.data, &six[4]);
+    CHECK_INT(view.shape[0], 1);
+    CHECK_INT(tally.releases, 0);
+    devx_tensor_release(&last);
+    CHECK_INT(tally.releases, 1);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
 TEST(create_copies_the_description_and_not_the_memory) {
     struct tally tally = {0};
     int64_t shape[2];

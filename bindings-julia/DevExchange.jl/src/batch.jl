@@ -316,12 +316,16 @@ end
 """
     slice(b::Batch, rows) -> Batch
     slice(c::Column, rows) -> Column
+    slice(t::Tensor{T,N}, indices...) -> Tensor{T,N}
 
 Some rows, a range like `2:4`, without a copy. That of a batch is a batch of its own, to be closed like any other, which
 shares the memory. Exported, the slice of a record batch has no offset of its own, as many consumers ask for: its columns
 have one.
 
-Throws `BoundsError`, `DEVX_CLOSED`.
+Of a tensor there is a range or `:` for each dimension, and the slice is a tensor of its own. On a GPU it is in the order of
+the whole, and work that is noted for it is noted for the whole, which a `Tensor(view(t, ...))` knows nothing of.
+
+Throws `BoundsError`, `DEVX_CLOSED`, `DEVX_IMPOSSIBLE` for elements that begin within a byte.
 """
 function slice(b::Batch, rows::AbstractUnitRange{<:Integer})
     checkbounds(Bool, Base.OneTo(b.rows), rows) || throw(BoundsError(b, (rows, :)))

@@ -340,6 +340,26 @@ share(t::Tensor{T,N}) where {T,N} =
 
 Tensor(t::Tensor) = share(t)
 
+function slice(t::Tensor{T,N}, indices::Vararg{Union{Colon,AbstractUnitRange{<:Integer}},N}) where {T,N}
+    checkbounds(t, indices...)
+    part = share(t)
+    for k in 1:N
+        indices[k] isa Colon && continue
+        whole = part
+        part = try
+            cut(whole, k, indices[k])
+        finally
+            close(whole)
+        end
+    end
+    return part
+end
+
+cut(t::Tensor{T,N}, dimension, indices) where {T,N} = adopt_tensor(Tensor{T,N}, made(Handle{TAG_TENSOR}) do out
+    @checked devx_tensor_slice(t.handle::Handle, (dimension - 1)::Int64, rows_before(indices)::Int64,
+        length(indices)::Int64, out::Ptr{Ptr{Cvoid}})
+end; ready=t.readable)
+
 write_protected(t::Tensor) = isreadonly(t)
 references(t::Tensor) = (Handle{TAG_TENSOR | TAG_KEPT}(share_address(t.handle)),)
 

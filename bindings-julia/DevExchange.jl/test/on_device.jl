@@ -43,7 +43,9 @@ function tensors_there_and_back()
     ok &= size(read!(zeros(0, 3), none, s)) == (0, 3)
     legacy = import_dlpack_legacy(export_share_legacy(c; stream=s); stream=s)
     ok &= read!(zeros(Float32, 2, 2), legacy, s) == a[1:2, [1, 4]]
-    foreach(close, (u, host, c, v, flags, on_host, pairs, flag, none, legacy))
+    part = slice(u, 2:3, :)
+    ok &= DX.device(part) == GPU && read!(zeros(Float32, 2, 4), part, s) == a[2:3, :]
+    foreach(close, (u, host, c, v, flags, on_host, pairs, flag, none, legacy, part))
     close(s)
     close(other)
     return ok && !isopen(s)

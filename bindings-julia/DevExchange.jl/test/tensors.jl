@@ -209,6 +209,39 @@ end
     @test nothing_left()
 end
 
+@testset "tensors: parts" begin
+    called = Ref(0)
+    a = reshape(collect(1.0:24.0), 2, 3, 4)
+    t = Tensor(a; release=() -> called[] += 1)
+    for indices in ((1:2, 2:3, :), (:, :, 4:4), (2:2, 1:1, 2:4), (:, 3:2, :), (:, :, :), (:, 99:98, 1:1))
+        part = slice(t, indices...)
+        @test part isa Tensor{Float64,3} && part == a[indices...] && (isempty(part) || strides(part) == strides(t))
+        back = import_dlpack(export_move(part))
+        @test back == a[indices...]
+        close(back)
+    end
+    for indices in ((0:1, :, :), (:, 1:4, :), (:, :, 5:5))
+        @test_throws BoundsError slice(t, indices...)
+    end
+    @test_throws MethodError slice(t, 1:2)
+    middle = slice(t, 2:2, :, :)
+    last = slice(middle, :, 3:3, 4:4)
+    foreach(close, (t, middle))
+    @test refused(() -> slice(t, :, :, :), DX.DEVX_CLOSED)
+    drain()
+    @test last[1] == 24.0 && called[] == 0
+    close(last)
+    drain()
+    @test called[] == 1
+    whole = Tensor([1, 2]; readonly=true)
+    r = slice(whole, 2:2)
+    close(whole)
+    @test isreadonly(r) && r == [2]
+    close(r)
+    drain()
+    @test nothing_left()
+end
+
 @testset "tensors: versions, flags, copies" begin
     t = Tensor([1.0 2; 3 4])
     for (asked, given) in ((1, 0) => (1, 0), (1, 2) => (1, 2), (1, 3) => (1, 3), (1, 9) => (1, 3), (2, 0) => (1, 3),

@@ -108,6 +108,14 @@ def test_fixed_shape_column_on_the_device(cuda):
     numpy.testing.assert_array_equal(read(back, cuda.consumer), cube)
 
 
+def test_part_of_a_tensor_on_the_device(cuda):
+    there = from_dlpack(VALUES, device=CUDA, stream=cuda.producer)
+    part = there.slice(0, 1).slice(1, 0, 2)
+    there.close()
+    assert part.device == CUDA
+    numpy.testing.assert_array_equal(read(part.slice(0), cuda.consumer), VALUES[1:, :2])
+
+
 def test_parts_of_a_batch_on_the_device(cuda):
     there = from_arrow(pyarrow.record_batch({"n": [1, 2, 3, 4], "t": ["a", "b", None, "d"]}))
     there = there.copy_to(CUDA, cuda.producer)

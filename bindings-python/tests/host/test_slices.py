@@ -102,6 +102,35 @@ def test_rows_that_are_not_there():
         ours.slice(0, 1)
 
 
+def test_parts_of_a_tensor():
+    values = numpy.arange(24, dtype="f4").reshape(2, 3, 4)
+    whole = devexchange.from_dlpack(values)
+    for dimension, offset, length in [(0, 1, 1), (1, 0, 2), (2, 2, None), (2, 4, 0), (1, 0, 3)]:
+        part = whole.slice(dimension, offset, length)
+        stop = None if length is None else offset + length
+        expected = values[(slice(None),) * dimension + (slice(offset, stop),)]
+        seen = numpy.from_dlpack(part)
+        numpy.testing.assert_array_equal(seen, expected)
+        assert part.shape == expected.shape
+        assert not seen.size or (numpy.shares_memory(seen, values) and seen.ctypes.data == expected.ctypes.data)
+    last = whole.slice(0, 1).slice(1, 2).slice(2, 3)
+    address = values.ctypes.data
+    del values, whole, part, expected, seen
+    assert (numpy.from_dlpack(last).item(), last.data_ptr) == (23.0, address + 23 * 4)
+
+
+def test_parts_that_a_tensor_has_not():
+    whole = devexchange.empty((2, 3), "int32")
+    with pytest.raises(IndexError, match="dimension is 2: the tensor has 2"):
+        whole.slice(2)
+    with pytest.raises(ValueError, match="dimension is -1"):
+        whole.slice(-1)
+    with pytest.raises(IndexError, match="offset is 1 and length is 2: dimension 0 has an extent of 2"):
+        whole.slice(0, 1, 2)
+    with pytest.raises(IndexError, match="offset is 4 and length is 0: dimension 1 has an extent of 3"):
+        whole.slice(1, 4)
+
+
 def test_some_columns_of_a_batch():
     theirs = batch()
     ours = from_arrow(theirs)

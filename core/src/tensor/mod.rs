@@ -2,6 +2,7 @@
 
 mod borrowed;
 mod order;
+mod slice;
 mod transfer;
 
 use core::ffi::c_void;

@@ -25,8 +25,8 @@ impl Column<'_> {
     /// ([`Batch::used_on`]) is work with the one that the column is of. It is a record batch if the column is a struct.
     ///
     /// Its root starts at row 0 of its columns: many consumers of record batches take no other (Arrow C++ among them). Only
-    /// a struct with nulls keeps an offset, as its validity has one. A number of nulls that is
-    /// known for all rows is not known for some.
+    /// a struct with nulls keeps an offset, as its validity has one. A number of nulls that is known for all rows is not known
+    /// for some.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.

@@ -126,6 +126,8 @@ final class Native {
 
     static native long tensorShare(long tensor);
 
+    static native long tensorSlice(long tensor, int dimension, long offset, long length);
+
     static native long tensorCopy(long tensor);
 
     // dlpack.rs

@@ -179,6 +179,27 @@ abstract class TensorExchange extends TensorOnDevice {
     }
 
     /**
+     * Some of the indices along one dimension, as a tensor of its own with as many dimensions and the same strides. It
+     * shares the memory: nothing is copied, and this one may be closed. On a GPU it is in the order of the whole, and work
+     * that is noted for it is noted for the whole.
+     *
+     * @param dimension counted from 0
+     * @param offset of the first index
+     * @param count how many
+     * @return the tensor, which the caller closes
+     * @throws DevExchangeException {@link Status#OUT_OF_RANGE} if there is no such dimension or it has not so many,
+     *     {@link Status#IMPOSSIBLE} if the first element begins within a byte, {@link Status#CLOSED}
+     */
+    public Tensor slice(int dimension, long offset, long count) {
+        long tensor = enter("Tensor.slice");
+        try {
+            return new Tensor().of(Native.tensorSlice(tensor, dimension, offset, count));
+        } finally {
+            exit();
+        }
+    }
+
+    /**
      * A compact row-major copy in host memory of the library's, with {@link Flags#IS_COPIED} and writable.
      *
      * @return the copy, which the caller closes

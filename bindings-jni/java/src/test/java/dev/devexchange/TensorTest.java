@@ -192,6 +192,30 @@ class TensorTest {
     }
 
     @Test
+    void partsShareTheMemory() throws InterruptedException {
+        Release release = new Release();
+        Tensor whole = Tensor.create(Direct.ints(10, 11, 12, 13, 14, 15), DType.INT32, new long[] {2, 3}, release);
+        Tensor columns = whole.slice(1, 1, 2);
+        Tensor last = columns.slice(0, 1, 1);
+        refused(Status.OUT_OF_RANGE, () -> whole.slice(2, 0, 1), "dimension is 2: the tensor has 2");
+        refused(Status.OUT_OF_RANGE, () -> whole.slice(-1, 0, 1), "dimension is -1");
+        refused(Status.OUT_OF_RANGE, () -> whole.slice(0, 1, 2), "dimension 0 has an extent of 2");
+        whole.close();
+        refused(Status.CLOSED, () -> whole.slice(0, 0, 1), "Tensor.slice");
+        try (columns;
+                last;
+                Tensor seen = Tensor.importDlpack(columns.exportShare())) {
+            assertArrayEquals(new long[] {2, 2}, seen.shape());
+            assertArrayEquals(new long[] {3, 1}, seen.strides());
+            assertEquals(11, seen.getLong(0, 0));
+            assertEquals(15, seen.getLong(1, 1));
+            assertEquals(14, last.getLong(0, 0));
+            assertEquals(0, release.count());
+        }
+        release.assertOnce();
+    }
+
+    @Test
     void subByteElementsAreRoundedUpOnce() {
         DType int4 = new DType(DType.CODE_INT, 4, 1);
         try (Tensor packed = Tensor.create(Direct.room(2), int4, new long[] {3}, null)) {

@@ -1,0 +1,61 @@
+//! A part of a tensor as a tensor of its own.
+
+use super::{Flags, Tensor, TensorDesc};
+use crate::error::{Result, refuse};
+use crate::layout;
+use crate::memory::collected;
+use crate::order::Uses;
+
+impl Tensor {
+    /// So many of the indices along one dimension, from the one at `offset` on, as a tensor of its own, which has as many
+    /// dimensions and the same strides. It shares the memory: nothing is copied, and work with it ([`Tensor::used_on`]) is
+    /// work with this one.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_RANGE` if there is no such dimension or it has not so many; `DEVX_IMPOSSIBLE` if the first element would
+    /// begin within a byte; `DEVX_OUT_OF_MEMORY`.
+    pub fn slice(&self, dimension: i64, offset: i64, length: i64) -> Result<Self> {
+        let (shape, strides) = (self.shape(), self.strides());
+        let index = usize::try_from(dimension).unwrap_or(usize::MAX);
+        let (Some(&extent), Some(&stride)) = (shape.get(index), strides.get(index)) else {
+            return refuse!(DEVX_OUT_OF_RANGE, "dimension is {dimension}: the tensor has {}", shape.len());
+        };
+        if offset < 0 || length < 0 || offset.checked_add(length).is_none_or(|end| end > extent) {
+            return refuse!(
+                DEVX_OUT_OF_RANGE,
+                "offset is {offset} and length is {length}: dimension {dimension} has an extent of {extent}"
+            );
+        }
+        if length == extent {
+            return Ok(self.clone());
+        }
+        let mut part = collected(shape.iter().map(|&extent| Ok(extent)))?;
+        if let Some(extent) = part.get_mut(index) {
+            *extent = length;
+        }
+        // Among no elements strides lead nowhere, and so may be anything.
+        let first = if part.contains(&0) { 0 } else { i128::from(offset) * i128::from(stride) };
+        let bits = first * layout::element_bits(self.dtype(), self.flags().has(Flags::SUBBYTE_PADDED));
+        if bits % 8 != 0 {
+            return refuse!(
+                DEVX_IMPOSSIBLE,
+                "offset is {offset}: the first element, {} with a stride of {stride}, begins within a byte",
+                self.dtype()
+            );
+        }
+        let desc = TensorDesc {
+            // Within the memory, as the layout of the whole was checked.
+            data: self.data().wrapping_byte_offset((bits / 8) as isize),
+            device: self.device(),
+            dtype: self.dtype(),
+            shape: &part,
+            strides: Some(strides),
+            byte_offset: 0,
+            flags: self.flags().shared(),
+        };
+        // SAFETY: some of the elements of this tensor, which it keeps alive.
+        let mut view = unsafe { Self::from_raw_parts(&desc, self.clone().into_owner()) }?;
+        view.set_view(self.ready().again(), Uses::of_tensor(self.clone())?);
+        Ok(view)
+    }
+}
