@@ -58,11 +58,11 @@ impl RecordBatch {
             Ok(mapping) => mapping.items()?.into_any(),
             Err(_) => columns.clone(),
         };
-        let mut named_ones = Vec::new();
+        let mut given = Vec::new();
         for pair in pairs.try_iter()? {
-            push(&mut named_ones, named(pair)?)?;
+            push(&mut given, named(pair)?)?;
         }
-        let columns: Vec<(&str, &Batch)> = named_ones.iter().map(|(name, batch)| (name.as_str(), batch)).collect();
+        let columns: Vec<(&str, &Batch)> = given.iter().map(|(name, batch)| (name.as_str(), batch)).collect();
         let value = stream::optional(stream)?;
         let _hold = value.map(stream::hold).transpose()?;
         let batch = py.detach(|| {
