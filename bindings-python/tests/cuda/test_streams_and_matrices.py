@@ -110,10 +110,10 @@ def test_fixed_shape_column_on_the_device(cuda):
 
 def test_part_of_a_tensor_on_the_device(cuda):
     there = from_dlpack(VALUES, device=CUDA, stream=cuda.producer)
-    part = there.slice(0, 1).slice(1, 0, 2)
+    part = there.slice(0, 1).slice(0, 1)
     there.close()
     assert part.device == CUDA
-    numpy.testing.assert_array_equal(read(part.slice(0), cuda.consumer), VALUES[1:, :2])
+    numpy.testing.assert_array_equal(read(part, cuda.consumer), VALUES[2:])
 
 
 def test_parts_of_a_batch_on_the_device(cuda):
