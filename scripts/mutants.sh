@@ -27,7 +27,7 @@ failed=0
 files_of() { # MODULE
   case $1 in
     layout) echo core/src/layout.rs ;;
-    tensor) echo core/src/tensor/{mod,transfer,borrowed}.rs core/src/dtype.rs ;;
+    tensor) echo core/src/tensor/{mod,transfer,borrowed,slice}.rs core/src/dtype.rs ;;
     dlpack) echo core/src/dlpack.rs core/src/dlpack/{legacy,versioned}.rs ;;
     convert) echo core/src/convert/{mod,column,fixed_shape,matrix}.rs ;;
     order) echo core/src/{,tensor/}order.rs ;;
@@ -35,7 +35,7 @@ files_of() { # MODULE
     release-device) echo core/src/runtime/cuda/{reaper,inbox}.rs ;;
     event) echo core/src/runtime/cuda/{event,kept,context}.rs ;;
     schema) echo core/src/arrow/{schema,read,record,format,metadata,count,check,plain,table,tree}.rs ;;
-    batch) echo core/src/arrow/{batch,transfer,column,builder,value,node,sizes}.rs core/src/arrow/{batch/import,column/rows}.rs ;;
+    batch) echo core/src/arrow/{batch,transfer,taken,column,builder,value,node,sizes}.rs core/src/arrow/{batch/import,column/rows,column/share}.rs ;;
     batch-stream) echo core/src/arrow/batch_stream/{alone,export,import,interface,mod}.rs ;;
     manager) echo core/src/manager/{mod,books,driver,limited,pool,records,table}.rs ;;
     fork) echo core/src/{fork,thread,trace}.rs ;;
@@ -54,7 +54,7 @@ tests_of() { # MODULE
     layout) echo --test layout ;;
     tensor | dlpack | convert)
       echo --package devexchange-corpus --lib --test corpus --test dlpack --test dtype --test convert --test chains \
-        --test layout --test memory --package devexchange-tests --test cuda_order --test cuda_bad_input --test cuda_array \
+        --test layout --test memory --test slices --package devexchange-tests --test cuda_order --test cuda_bad_input --test cuda_array \
         --test cuda_devices --test cuda_default_streams --test cuda_manager ;;
     order)
       echo --package devexchange-tests --lib --test order --test cuda_order --test cuda_budget --test cuda_release \
@@ -70,7 +70,7 @@ tests_of() { # MODULE
     schema) echo --lib --test format --test schema --test types --test batch --test batch_stream ;;
     batch | batch-stream)
       echo --package devexchange-corpus --lib --test corpus --test batch --test batch_stream --test types --test convert \
-        --test chains ;;
+        --test chains --test slices ;;
     manager) echo --package devexchange-tests --test manager --test memory --test fork --test cuda_manager ;;
     fork) echo --lib --test fork --test trace ;;
     cuda-array) echo --package devexchange-tests --test cuda_array ;;
