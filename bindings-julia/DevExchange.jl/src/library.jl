@@ -12,7 +12,8 @@ const C_FUNCTIONS = (
     :devx_batch_export_share, :devx_batch_export_share_device, :devx_batch_get_info, :devx_batch_import,
     :devx_batch_import_device, :devx_batch_import_pair, :devx_batch_import_pair_device, :devx_batch_of_columns,
     :devx_batch_plan_matrix, :devx_batch_produced_on, :devx_batch_release, :devx_batch_root, :devx_batch_schema,
-    :devx_batch_share, :devx_batch_slice, :devx_batch_stream_create, :devx_batch_stream_device_type, :devx_batch_stream_export,
+    :devx_batch_share, :devx_batch_slice, :devx_batch_stream_create, :devx_batch_stream_device_type,
+    :devx_batch_stream_export,
     :devx_batch_stream_export_device, :devx_batch_stream_import, :devx_batch_stream_import_device,
     :devx_batch_stream_next, :devx_batch_stream_release, :devx_batch_stream_schema, :devx_batch_to_matrix,
     :devx_batch_used_on, :devx_batch_wait, :devx_column_child, :devx_column_dictionary, :devx_column_null_count,
@@ -37,7 +38,8 @@ const C_FUNCTIONS = (
     :devx_tensor_export_share_legacy, :devx_tensor_import, :devx_tensor_import_legacy, :devx_tensor_import_on,
     :devx_tensor_import_on_legacy, :devx_tensor_plan_batch, :devx_tensor_plan_column,
     :devx_tensor_plan_fixed_shape_column, :devx_tensor_produced_on, :devx_tensor_read, :devx_tensor_release,
-    :devx_tensor_share, :devx_tensor_slice, :devx_tensor_stream, :devx_tensor_to_batch, :devx_tensor_to_column, :devx_tensor_to_fixed_shape_column,
+    :devx_tensor_share, :devx_tensor_slice, :devx_tensor_stream, :devx_tensor_to_batch, :devx_tensor_to_column,
+    :devx_tensor_to_fixed_shape_column,
     :devx_tensor_used_on, :devx_tensor_wait, :devx_tensor_write, :devx_version, :devx_version_string,
 )
 
