@@ -208,10 +208,8 @@ fn transposed(matrix: &Tensor, flags: Flags) -> Result<Tensor> {
         byte_offset: 0,
         flags,
     };
-    // SAFETY: the same elements, which the matrix keeps alive.
-    let mut view = unsafe { Tensor::from_raw_parts(&desc, matrix.clone().into_owner()) }?;
-    view.set_view(matrix.ready().again(), Uses::of_tensor(matrix.clone())?);
-    Ok(view)
+    // SAFETY: the same elements.
+    unsafe { matrix.described_anew(&desc) }
 }
 
 // ---- matrix → batch ----

@@ -53,8 +53,20 @@ impl Tensor {
             byte_offset: 0,
             flags: self.flags().shared(),
         };
-        // SAFETY: some of the elements of this tensor, which it keeps alive.
-        let mut view = unsafe { Self::from_raw_parts(&desc, self.clone().into_owner()) }?;
+        // SAFETY: some of the elements of this tensor.
+        unsafe { self.described_anew(&desc) }
+    }
+
+    /// Elements of this tensor in another form: they are in its order, and their uses are its own.
+    ///
+    /// # Errors
+    /// As [`Tensor::from_raw_parts`].
+    ///
+    /// # Safety
+    /// All that is described belongs to this tensor.
+    pub(crate) unsafe fn described_anew(&self, desc: &TensorDesc<'_>) -> Result<Self> {
+        // SAFETY: the caller's contract, and this tensor keeps its memory alive.
+        let mut view = unsafe { Self::from_raw_parts(desc, self.clone().into_owner()) }?;
         view.set_view(self.ready().again(), Uses::of_tensor(self.clone())?);
         Ok(view)
     }
