@@ -30,7 +30,7 @@ files_of() { # MODULE
     tensor) echo core/src/tensor/{mod,transfer,borrowed,slice}.rs core/src/dtype.rs ;;
     dlpack) echo core/src/dlpack.rs core/src/dlpack/{legacy,versioned}.rs ;;
     convert) echo core/src/convert/{mod,column,fixed_shape,matrix}.rs ;;
-    order) echo core/src/{,tensor/}order.rs ;;
+    order) echo core/src/{order,tensor/order,view}.rs ;;
     release-memory) echo core/src/memory/{foreign,owner,slab,vacant,queue,blocks,counted,sorted}.rs core/src/ledger.rs ;;
     release-device) echo core/src/runtime/cuda/{reaper,inbox}.rs ;;
     event) echo core/src/runtime/cuda/{event,kept,context}.rs ;;
@@ -55,10 +55,11 @@ tests_of() { # MODULE
     tensor | dlpack | convert)
       echo --package devexchange-corpus --lib --test corpus --test dlpack --test dtype --test convert --test chains \
         --test layout --test memory --test slices --package devexchange-tests --test cuda_order --test cuda_bad_input --test cuda_array \
-        --test cuda_devices --test cuda_default_streams --test cuda_manager ;;
+        --test cuda_devices --test cuda_default_streams --test cuda_manager --test cuda_views ;;
     order)
       echo --package devexchange-tests --lib --test order --test cuda_order --test cuda_budget --test cuda_release \
-        --test cuda_array --test cuda_ipc --test cuda_devices --test cuda_default_streams --test cuda_pool_release ;;
+        --test cuda_array --test cuda_ipc --test cuda_devices --test cuda_default_streams --test cuda_pool_release \
+        --test cuda_views ;;
     release-memory)
       echo --package devexchange-schedules --lib --test memory --test ledger --test batch --test dlpack ;;
     release-device)
@@ -70,7 +71,7 @@ tests_of() { # MODULE
     schema) echo --lib --test format --test schema --test types --test batch --test batch_stream ;;
     batch | batch-stream)
       echo --package devexchange-corpus --lib --test corpus --test batch --test batch_stream --test types --test convert \
-        --test chains --test slices ;;
+        --test chains --test slices --package devexchange-tests --test cuda_views ;;
     manager) echo --package devexchange-tests --test manager --test memory --test fork --test cuda_manager ;;
     fork) echo --lib --test fork --test trace ;;
     cuda-array) echo --package devexchange-tests --test cuda_array ;;

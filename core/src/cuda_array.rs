@@ -20,6 +20,7 @@ use crate::order::{Ready, release_behind};
 use crate::runtime::cuda::pointer::{self, Place};
 use crate::runtime::cuda::{Event, LEGACY, RawStream, Stream};
 use crate::tensor::{Flags, Tensor, TensorDesc};
+use crate::view::Whole;
 
 mod typestr;
 
@@ -506,7 +507,7 @@ unsafe extern "C" fn release_export(array: *mut DevxCudaArray) {
         let export = unsafe { Slab::<Export>::from_raw(slab) };
         let Export { tensor, behind, .. } = export.header();
         if let Some(stream) = *behind {
-            release_behind(tensor.clone(), stream);
+            release_behind(Whole::Tensor(tensor.clone()), stream);
         }
     }
 }

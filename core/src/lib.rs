@@ -69,6 +69,7 @@ pub mod tensor;
 pub mod text;
 mod thread;
 pub mod trace;
+mod view;
 
 pub use arrow::{Batch, BatchStream, Column, Schema};
 pub use device::{Device, DeviceType};

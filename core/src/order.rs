@@ -8,7 +8,6 @@ use core::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
 use crate::abi::types::DEVX_NOT_READY;
-use crate::arrow::Batch;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, refuse};
 use crate::memory::{InOrder, Lazy, Owner, Vacant, push};
@@ -17,6 +16,7 @@ use crate::runtime::cuda::copy::Copied;
 use crate::runtime::cuda::reaper::{Held, Later};
 use crate::runtime::cuda::{Event, ForeignEvent, HeldStream, RawStream, Stream, reaper};
 use crate::tensor::Tensor;
+use crate::view::Whole;
 
 /// When data may be touched. It cannot be cloned: what the data came with is good as long as the data.
 #[derive(Debug)]
@@ -178,10 +178,8 @@ enum Whose {
     /// Its producer works on a stream, which has to wait for the uses before it goes on (CUDA Array Interface,
     /// "Synchronization").
     Lent(Stream),
-    /// It is a view: what uses it uses what it is a view of, which is the one to wait.
-    OfTensor(Tensor),
-    /// As above.
-    OfBatch(Batch),
+    /// It is a view: what uses it uses the whole, which is the one to wait.
+    View(Whole),
 }
 
 impl Uses {
@@ -194,14 +192,24 @@ impl Uses {
         Self::of(Whose::Lent(producer))
     }
 
-    /// Of a view of a tensor.
-    pub(crate) fn of_tensor(tensor: Tensor) -> Result<Self> {
-        Self::of(Whose::OfTensor(tensor))
+    pub(crate) fn of_view(whole: Whole) -> Result<Self> {
+        Self::of(Whose::View(whole))
     }
 
-    /// Of a view of a batch.
-    pub(crate) fn of_batch(batch: Batch) -> Result<Self> {
-        Self::of(Whose::OfBatch(batch))
+    /// What the data is a view of, if what is a view of it may as well be one of that. It may not if the view has a filler of its
+    /// own, as that is asked for its last work when the view is given up.
+    pub(crate) fn whole(&self) -> Option<Whole> {
+        self.0.made().filter(|noted| noted.filler.is_none()).and_then(Noted::whole).cloned()
+    }
+
+    /// The uses in which those of this data are noted, and the owner of the data that they are of: a view has those of the
+    /// whole. In a loop, as there may be any number of views of views.
+    fn noting<'a>(&'a self, owner: Option<&'a Owner>) -> (&'a Self, Option<&'a Owner>) {
+        let mut found = (self, owner);
+        while let Some(whole) = found.0.0.made().and_then(Noted::whole) {
+            found = (whole.uses(), whole.owner());
+        }
+        found
     }
 
     /// Says that `filler` fills data of `owner`. Memory that is given back in the order of another stream is so only after
@@ -220,25 +228,16 @@ impl Uses {
 
     /// How memory of the data, or of what it is a view of, is given back in the order of streams, if it is.
     pub(crate) fn in_order(&self, owner: Option<&Owner>) -> Option<InOrder> {
-        match self.0.made().map(|noted| &noted.whose) {
-            Some(Whose::OfTensor(tensor)) => tensor.in_order(),
-            Some(Whose::OfBatch(batch)) => batch.in_order(),
-            _ => owner?.in_order(),
-        }
+        self.noting(owner).1?.in_order()
     }
 
     fn noted(&self) -> Result<&Noted> {
-        self.0.get(|| Noted::of(Whose::Own))
+        self.noting(None).0.0.get(|| Noted::of(Whose::Own))
     }
 
     /// Notes that work which is queued on `stream` until now uses the data.
     pub(crate) fn add(&self, stream: Stream) -> Result<()> {
         let noted = self.noted()?;
-        match &noted.whose {
-            Whose::OfTensor(tensor) => return tensor.used_on(stream),
-            Whose::OfBatch(batch) => return batch.used_on(stream),
-            Whose::Own | Whose::Lent(_) => {}
-        }
         stream.require_no_capture()?;
         noted.change(|events| {
             // Work on one stream is done in order, so its last event stands for the ones before. But this may be another
@@ -254,13 +253,7 @@ impl Uses {
 
     /// Notes that the data is used until an event is complete.
     pub(crate) fn add_event(&self, event: Event) -> Result<()> {
-        let noted = self.noted()?;
-        match &noted.whose {
-            Whose::OfTensor(tensor) => return tensor.used_until(event),
-            Whose::OfBatch(batch) => return batch.used_until(event),
-            Whose::Own | Whose::Lent(_) => {}
-        }
-        noted.change(|events| {
+        self.noted()?.change(|events| {
             // Nobody says of such events which stands for which: what is over goes, or there would be ever more.
             Event::drop_complete(events);
             push(events, event)
@@ -286,12 +279,7 @@ impl Uses {
 
     /// Does something with every event; whether there is any.
     fn each(&self, act: impl Fn(&Event) -> Result<()>) -> Result<bool> {
-        let Some(noted) = self.0.made() else { return Ok(false) };
-        match &noted.whose {
-            Whose::OfTensor(tensor) => return tensor.uses().each(act),
-            Whose::OfBatch(batch) => return batch.uses().each(act),
-            Whose::Own | Whose::Lent(_) => {}
-        }
+        let Some(noted) = self.noting(None).0.0.made() else { return Ok(false) };
         let mut later = noted.later.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(later) = &mut *later else { return Ok(false) };
         later.events().iter().try_for_each(act)?;
@@ -355,6 +343,13 @@ impl Noted {
         Self { later: Mutex::default(), whose, filler: None }
     }
 
+    fn whole(&self) -> Option<&Whole> {
+        match &self.whose {
+            Whose::View(whole) => Some(whole),
+            Whose::Own | Whose::Lent(_) => None,
+        }
+    }
+
     /// Changes the events with the lock held: of two threads that name one stream, the one whose event is the later one is
     /// the last to come.
     fn change(&self, change: impl FnOnce(&mut Vec<Event>) -> Result<()>) -> Result<()> {
@@ -369,9 +364,8 @@ impl Noted {
     fn release(self, held: impl FnOnce() -> Held) {
         let Self { later, whose, filler } = self;
         let producer = match (whose, filler) {
-            (Whose::OfTensor(tensor), Some(filler)) => return release_behind(tensor, filler),
-            (Whose::OfBatch(batch), Some(filler)) => return release_behind(batch, filler),
-            (Whose::OfTensor(_) | Whose::OfBatch(_), None) => return,
+            (Whose::View(whole), Some(filler)) => return release_behind(whole, filler),
+            (Whose::View(_), None) => return,
             (Whose::Lent(producer), _) => Some(producer),
             (Whose::Own, _) => None,
         };
@@ -400,30 +394,6 @@ pub(crate) trait GiveUp: Send + 'static {
 
     /// What must not be given up while work goes on that cannot be noted.
     fn keep(self) -> Held;
-}
-
-impl GiveUp for Tensor {
-    fn note(&mut self, stream: Stream) -> Result<()> {
-        self.used_on(stream)
-    }
-
-    fn give_up(self) {}
-
-    fn keep(self) -> Held {
-        self.into_owner().into()
-    }
-}
-
-impl GiveUp for Batch {
-    fn note(&mut self, stream: Stream) -> Result<()> {
-        self.used_on(stream)
-    }
-
-    fn give_up(self) {}
-
-    fn keep(self) -> Held {
-        self.into_owner().into()
-    }
 }
 
 /// A release that waits for work, before it is handed to whoever waits.
@@ -556,7 +526,7 @@ mod tests {
         };
         // SAFETY: the owner keeps the memory.
         let tensor = unsafe { Tensor::from_raw_parts(&desc, Owner::new(Arc::clone(&memory))) };
-        let uses = Uses::of_tensor(tensor.map_err(Error::from).expect("a tensor"));
+        let uses = Uses::of_view(Whole::Tensor(tensor.map_err(Error::from).expect("a tensor")));
         assert_eq!(Arc::strong_count(&memory), 2);
         drop(uses);
         assert_eq!(Arc::strong_count(&memory), 1);

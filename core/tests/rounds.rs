@@ -1,5 +1,5 @@
-//! Ten thousand rounds of export, import and release, and a million batches through streams: nothing is left, and each
-//! step is one allocation the first time and none later, when the thread has blocks of its own to take.
+//! Ten thousand rounds of export, import and release, of views of views, and a million batches through streams: nothing is
+//! left, and each step is one allocation the first time and none later, when the thread has blocks of its own to take.
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -13,8 +13,10 @@ use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
 use devexchange_core::arrow::batch::NodeDesc;
 use devexchange_core::arrow::schema::FieldDesc;
-use devexchange_core::dlpack::{self, Managed, Owned, Request};
-use devexchange_core::{Batch, BatchStream, Device, DeviceType, Owner, Refused, Result, Schema, Tensor, ledger};
+use devexchange_core::dlpack::{self, Copying, Managed, Owned, Request};
+use devexchange_core::{
+    Batch, BatchStream, Device, DeviceType, Owner, Refused, Result, Schema, Tensor, convert, ledger,
+};
 
 const ROUNDS: usize = 10_000;
 
@@ -140,6 +142,20 @@ fn stream_rounds<S>(
     assert!(end.is_none() && pull == 0);
 }
 
+/// Views of views: each keeps the whole, and nothing of what is between.
+fn view_rounds() {
+    let mut tensor = Tensor::from_vec(vec![0_u8; 2 * ROUNDS], &[2 * ROUNDS as i64]).unwrap();
+    let mut live = None;
+    for rows in (1..2 * ROUNDS as i64).rev().step_by(2) {
+        tensor = tensor.slice(0, 1, rows).unwrap();
+        let column = convert::column(&tensor, "x", Copying::Never).unwrap();
+        let shorter = column.slice(1, rows - 1).unwrap();
+        tensor = convert::tensor(shorter.root(), Copying::Never).unwrap();
+        drop((column, shorter));
+        assert_eq!(*live.get_or_insert_with(|| LIVE_BYTES.load(Relaxed)), LIVE_BYTES.load(Relaxed));
+    }
+}
+
 /// One test, because the counter and the ledger are the process's.
 #[test]
 fn nothing_is_left_after_ten_thousand_rounds() {
@@ -153,6 +169,7 @@ fn nothing_is_left_after_ten_thousand_rounds() {
     batch_rounds(10_000, 3);
     stream_rounds(BatchStream::export, BatchStream::import);
     stream_rounds(BatchStream::export_device, BatchStream::import_device);
+    view_rounds();
     assert_eq!(ledger::outstanding(), 0);
     assert_eq!(ledger::read().tensor_imports.total as usize, 2 * ROUNDS);
     assert_eq!(ledger::read().stream_imports.total, 2);

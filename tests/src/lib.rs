@@ -6,6 +6,7 @@ pub mod cuda_array;
 pub mod devices;
 pub mod filled;
 pub mod foreign;
+pub mod freeing;
 pub mod layout;
 #[path = "../../core/tests/patience/mod.rs"]
 mod patience;

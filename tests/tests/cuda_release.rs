@@ -3,103 +3,26 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::arrow::ArrayBuilder;
 use devexchange_core::dlpack::{self, Copying, Request};
-use devexchange_core::runtime::cuda::{Event, RawStream, Stream, reaper};
+use devexchange_core::runtime::cuda::{Event, RawStream, reaper};
 use devexchange_core::{Batch, DType, Device, DeviceType, Owner, Tensor, convert};
-use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
+use devexchange_tests::foreign::{self, CUDA0};
+use devexchange_tests::freeing::{Consumer, Foreign, N};
 use devexchange_tests::sim::{self, Live, Session};
 use devexchange_tests::{cu, cu_ok, patient};
 
-const N: u64 = 256;
 const SEEDS: u64 = 100;
-
-/// Foreign memory whose producer frees it at once when it is told to: a release that comes too early is a race.
-struct Foreign {
-    address: u64,
-    released: Arc<AtomicU32>,
-    thread: Arc<std::sync::Mutex<Option<ThreadId>>>,
-}
-
-impl Foreign {
-    fn new() -> Self {
-        let address = sim::alloc(N);
-        sim::fill(address, 1, N, 1);
-        cu_ok!("cuStreamSynchronize", 1);
-        Self { address, released: Arc::default(), thread: Arc::default() }
-    }
-
-    fn on_release(&self) -> impl FnOnce() + Send + 'static {
-        let (address, released, thread) = (self.address, Arc::clone(&self.released), Arc::clone(&self.thread));
-        let context = sim::primary(0);
-        move || {
-            *thread.lock().expect("not poisoned") = Some(std::thread::current().id());
-            cu_ok!("cuCtxPushCurrent_v2", context);
-            sim::free(address);
-            let mut popped = 0_u64;
-            cu_ok!("cuCtxPopCurrent_v2", &raw mut popped);
-            released.fetch_add(1, SeqCst);
-        }
-    }
-
-    fn tensor(&self) -> Tensor {
-        let managed = foreign::dlpack(self.address, N, CUDA0, self.on_release());
-        unsafe { dlpack::import_on(managed.as_ptr(), Some(RawStream::NO_SYNC)) }.expect("imported")
-    }
-
-    fn batch(&self) -> Batch {
-        let mut array = foreign::arrow(self.address, N, CUDA0, 0, self.on_release());
-        unsafe { Batch::import_device(&raw mut array, &bytes_schema()) }.expect("imported")
-    }
-
-    fn released(&self) -> u32 {
-        self.released.load(SeqCst)
-    }
-
-    fn end(self) {
-        sim::settle();
-        assert_eq!(self.released(), 1, "the release is called once");
-    }
-}
-
-/// A consumer's stream with work that reads `from`.
-struct Consumer {
-    stream: u64,
-    scratch: u64,
-}
-
-impl Consumer {
-    fn new() -> Self {
-        Self { stream: sim::stream(), scratch: sim::alloc(2 * N) }
-    }
-
-    fn read(&self, from: u64) {
-        sim::copy(self.scratch, from, N, self.stream);
-    }
-
-    fn on(&self) -> Stream {
-        sim::on(self.stream)
-    }
-
-    fn end(self) {
-        sim::synchronize(self.stream);
-        sim::free(self.scratch);
-        sim::destroy(self.stream);
-    }
-}
 
 #[test]
 fn release_comes_after_the_named_work() {
     let session = Session::new();
     session.each(SEEDS, || {
-        let (memory, other, consumer) = (Foreign::new(), Foreign::new(), Consumer::new());
+        let (memory, other, consumer) = (Foreign::allocate(), Foreign::allocate(), Consumer::begin());
         let (tensor, batch) = (memory.tensor(), other.batch());
         consumer.read(memory.address);
         tensor.used_on(consumer.on()).expect("used");
@@ -108,32 +31,6 @@ fn release_comes_after_the_named_work() {
         drop((tensor, batch));
         memory.end();
         other.end();
-        consumer.end();
-    });
-}
-
-#[test]
-fn work_with_a_slice_is_work_with_the_whole() {
-    let session = Session::new();
-    session.each(SEEDS, || {
-        let (memory, consumer) = (Foreign::new(), Consumer::new());
-        let batch = memory.batch();
-        let rows = batch.slice(1, batch.length() - 1).expect("there are so many");
-        let slice = rows.slice(1, rows.length() - 1).expect("there are so many");
-        slice.wait(consumer.on()).expect("ordered");
-        consumer.read(memory.address);
-        slice.used_on(consumer.on()).expect("used");
-        drop((batch, rows, slice));
-        memory.end();
-        let memory = Foreign::new();
-        let tensor = memory.tensor();
-        let part = tensor.slice(0, 1, tensor.shape()[0] - 1).expect("there are so many");
-        let again = part.slice(0, 1, part.shape()[0] - 1).expect("there are so many");
-        again.wait(consumer.on()).expect("ordered");
-        consumer.read(memory.address);
-        again.used_on(consumer.on()).expect("used");
-        drop((again, tensor, part));
-        memory.end();
         consumer.end();
     });
 }
@@ -148,7 +45,7 @@ fn a_stream_does_not_stand_for_an_earlier_one_of_its_handle() {
     // Also where the new one cannot be made to wait for what the earlier one does.
     for waits in [true, false] {
         session.each(SEEDS, || {
-            let (memory, consumer) = (Foreign::new(), Consumer::new());
+            let (memory, consumer) = (Foreign::allocate(), Consumer::begin());
             let tensor = memory.tensor();
             consumer.read(memory.address);
             tensor.used_on(consumer.on()).expect("used");
@@ -177,7 +74,7 @@ fn release_without_the_name_of_the_work_is_seen() {
     }
     for schedule in sim::schedules(20) {
         session.begin(schedule);
-        let (memory, consumer) = (Foreign::new(), Consumer::new());
+        let (memory, consumer) = (Foreign::allocate(), Consumer::begin());
         let tensor = memory.tensor();
         consumer.read(memory.address);
         drop(tensor);
@@ -192,7 +89,7 @@ fn release_without_the_name_of_the_work_is_seen() {
 fn the_last_of_several_uses_counts() {
     let session = Session::new();
     session.each(SEEDS, || {
-        let (memory, first, second) = (Foreign::new(), Consumer::new(), Consumer::new());
+        let (memory, first, second) = (Foreign::allocate(), Consumer::begin(), Consumer::begin());
         let tensor = memory.tensor();
         for consumer in [&first, &second, &first] {
             consumer.read(memory.address);
@@ -213,7 +110,7 @@ fn the_last_of_several_uses_counts() {
 fn many_threads_use_and_drop() {
     let session = Session::new();
     session.each(SEEDS, || {
-        let (memory, consumers) = (Foreign::new(), [Consumer::new(), Consumer::new(), Consumer::new()]);
+        let (memory, consumers) = (Foreign::allocate(), [Consumer::begin(), Consumer::begin(), Consumer::begin()]);
         let tensor = memory.tensor();
         std::thread::scope(|scope| {
             for consumer in &consumers {
@@ -249,9 +146,9 @@ fn uses_that_are_over_are_not_kept() {
     }
     const AT_WORK: i64 = 20;
     let session = Session::new();
-    let (memory, before) = (Foreign::new(), Live::now().events);
+    let (memory, before) = (Foreign::allocate(), Live::now().events);
     let tensor = memory.tensor();
-    let working = (0..AT_WORK).map(|_| Consumer::new()).collect::<Vec<_>>();
+    let working = (0..AT_WORK).map(|_| Consumer::begin()).collect::<Vec<_>>();
     for consumer in &working {
         consumer.read(memory.address);
         tensor.used_on(consumer.on()).expect("used");
@@ -280,7 +177,7 @@ fn copies_that_cannot_be_noted_keep_source_and_target() {
     session.begin(sim::schedules(1)[0]);
     let pinned = Device { kind: DeviceType::CUDA_HOST, id: 0 };
     for of_batch in [false, true] {
-        let (memory, consumer) = (Foreign::new(), Consumer::new());
+        let (memory, consumer) = (Foreign::allocate(), Consumer::begin());
         let fail = || ["cuEventRecord", "cuStreamSynchronize"].iter().for_each(|call| sim::fail(call, 1, 719, false));
         let copied = if of_batch {
             let batch = memory.batch();
@@ -314,7 +211,7 @@ fn reads_that_cannot_be_waited_for_keep_source_and_target() {
     session.begin(sim::schedules(1)[0]);
     // The validity, the last offset, and the sizes of view data: each in the first buffers of its format.
     for (format, buffers) in [("C", 2), ("u", 3), ("vu", 4)] {
-        let (memory, consumer) = (Foreign::new(), Consumer::new());
+        let (memory, consumer) = (Foreign::allocate(), Consumer::begin());
         let address = std::ptr::with_exposed_provenance(memory.address as usize);
         let column = ArrayBuilder::new("x", format, 8).owner(Owner::on_release(memory.on_release()));
         let column = (0..buffers).fold(column, |column, _| column.buffer(address));
@@ -343,7 +240,7 @@ fn reads_that_cannot_be_waited_for_keep_source_and_target() {
 fn threads_that_name_one_stream_are_all_waited_for() {
     let session = Session::new();
     session.each(2 * SEEDS, || {
-        let (memory, consumer) = (Foreign::new(), Consumer::new());
+        let (memory, consumer) = (Foreign::allocate(), Consumer::begin());
         let tensor = memory.tensor();
         let start = std::sync::Barrier::new(2);
         std::thread::scope(|scope| {
@@ -369,34 +266,10 @@ fn threads_that_name_one_stream_are_all_waited_for() {
 }
 
 #[test]
-fn uses_of_views_and_exports_count() {
-    let session = Session::new();
-    session.each(SEEDS, || {
-        let (memory, other, consumer) = (Foreign::new(), Foreign::new(), Consumer::new());
-        // A column of a tensor of a foreign tensor; the consumer names its work on the last of them.
-        let column = convert::column(&memory.tensor(), "x", Copying::Never).expect("a view");
-        let view = convert::tensor(column.root(), Copying::Never).expect("a view");
-        drop(column);
-        consumer.read(memory.address);
-        view.used_on(consumer.on()).expect("used");
-        drop(view);
-        // Exported and taken in again: the second handle's uses come before the first one's release.
-        let exported = dlpack::export::<DLManagedTensorVersioned>(other.tensor(), &Request::default());
-        let again = exported.expect("exported").import().expect("imported");
-        consumer.read(other.address);
-        again.used_on(consumer.on()).expect("used");
-        drop(again);
-        memory.end();
-        other.end();
-        consumer.end();
-    });
-}
-
-#[test]
 fn memory_of_ours_is_freed_after_its_uses() {
     let session = Session::new();
     session.each(SEEDS, || {
-        let (consumer, other) = (Consumer::new(), Consumer::new());
+        let (consumer, other) = (Consumer::begin(), Consumer::begin());
         for kind in [DeviceType::CUDA, DeviceType::CUDA_HOST, DeviceType::CUDA_MANAGED] {
             for stream in [None, Some(consumer.on())] {
                 let device = Device { kind, id: 0 };
@@ -422,7 +295,7 @@ fn memory_of_ours_is_freed_after_its_uses() {
 fn a_release_may_use_the_library() {
     let session = Session::new();
     session.each(SEEDS, || {
-        let (consumer, inner) = (Consumer::new(), Foreign::new());
+        let (consumer, inner) = (Consumer::begin(), Foreign::allocate());
         let inside = inner.tensor();
         let (stream, address) = (consumer.on(), sim::alloc(N));
         let context = sim::primary(0);
@@ -450,7 +323,7 @@ fn a_release_may_use_the_library() {
 fn deferred_releases_are_called_by_the_reaper() {
     let session = Session::new();
     session.each(5, || {
-        let (memory, consumer) = (Foreign::new(), Consumer::new());
+        let (memory, consumer) = (Foreign::allocate(), Consumer::begin());
         let tensor = memory.tensor();
         consumer.read(memory.address);
         tensor.used_on(consumer.on()).expect("used");
@@ -479,7 +352,7 @@ fn the_host_never_blocks() {
         return;
     }
     session.each(5, || {
-        let (address, consumer) = (sim::alloc(N), Consumer::new());
+        let (address, consumer) = (sim::alloc(N), Consumer::begin());
         let owned = [DeviceType::CUDA, DeviceType::CUDA_HOST, DeviceType::CUDA_MANAGED]
             .map(|kind| Tensor::allocate(Device { kind, id: 0 }, DType::UINT8, &[N as i64], None).expect("allocated"));
         let before = BLOCKING.map(sim::calls);
@@ -575,7 +448,7 @@ fn code_of_the_driver() -> Vec<(usize, usize)> {
 fn a_forked_child_never_calls_the_driver() {
     let session = Session::new();
     session.begin(sim::schedules(1)[0]);
-    let (memory, consumer) = (Foreign::new(), Consumer::new());
+    let (memory, consumer) = (Foreign::allocate(), Consumer::begin());
     let tensor = memory.tensor();
     consumer.read(memory.address);
     tensor.used_on(consumer.on()).expect("used");

@@ -25,6 +25,7 @@ use crate::runtime::cuda::copy::Copied;
 use crate::runtime::cuda::reaper::Held;
 use crate::runtime::cuda::{Event, RawStream, Stream};
 use crate::tensor::Borrowed;
+use crate::view::View;
 
 /// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns.
 /// Cloning shares it; the memory is released when the last clone and the last export are gone.
@@ -308,11 +309,16 @@ impl Batch {
         }
     }
 
-    /// Makes this a view of something else, which is what is used and ready.
-    pub(crate) fn set_view(&mut self, ready: Ready, uses: Uses) {
+    /// Makes this a view, whose memory has the owner that the view says. As [`Batch::set_ready`].
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub(crate) fn set_view(&mut self, view: View) -> Result<()> {
+        let order = view.order()?;
         if let Some(header) = self.0.unique() {
-            (header.ready, header.uses) = (ready, uses);
+            (header.ready, header.uses) = order;
         }
+        Ok(())
     }
 
     /// When the data may be touched.
@@ -380,8 +386,12 @@ impl Batch {
 
     /// See [`Uses::in_order`].
     pub(crate) fn in_order(&self) -> Option<InOrder> {
-        let header = self.0.header();
-        header.uses.in_order(header.source.owner())
+        self.uses().in_order(self.owner())
+    }
+
+    /// Its owner, if that is one of this library's.
+    pub(crate) fn owner(&self) -> Option<&Owner> {
+        self.0.header().source.owner()
     }
 
     /// The work that was noted with [`Batch::used_on`].

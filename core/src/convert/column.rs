@@ -16,8 +16,8 @@ use crate::dtype::DType;
 use crate::error::{Result, refuse};
 use crate::layout::MAX_NDIM;
 use crate::memory::{Owner, collected, entry, push, repeated, vector};
-use crate::order::Uses;
 use crate::tensor::{Flags, Tensor, TensorDesc};
+use crate::view::View;
 
 // ---- column → tensor ----
 
@@ -98,13 +98,14 @@ pub fn tensor(column: Column<'_>, copy: Copying) -> Result<Tensor> {
         byte_offset: values.offset() as u64 * width as u64,
         flags: Flags::READ_ONLY,
     };
-    // SAFETY: the batch describes the memory and, kept alive by the owner, the memory too.
-    let mut view = unsafe { Tensor::from_raw_parts(&desc, column.batch().clone().into_owner()) }?;
-    view.set_view(column.batch().ready().again(), Uses::of_batch(column.batch().clone())?);
+    let view = View::of_batch(column.batch());
+    // SAFETY: the batch describes the memory, which the owner keeps alive.
+    let mut seen = unsafe { Tensor::from_raw_parts(&desc, view.owner()) }?;
+    seen.set_view(view)?;
     if is_misaligned {
-        return seen_as(&view.copy()?, dtype);
+        return seen_as(&seen.copy()?, dtype);
     }
-    if must_copy { view.copy() } else { Ok(view) }
+    if must_copy { seen.copy() } else { Ok(seen) }
 }
 
 /// Elements of the same size that may lie at any address.
@@ -249,11 +250,12 @@ pub(super) fn over_values(tensor: &Tensor, name: &str, rows: i64, lists: &[ListO
     let Some(format) = format else {
         return refuse!(DEVX_IMPOSSIBLE, "{} has no type in Arrow", tensor.dtype());
     };
-    let (data, owner) = if is_bool {
+    let view = (!is_bool).then(|| View::of_tensor(tensor));
+    let (data, owner) = if let Some(view) = &view {
+        (tensor.data().cast_const(), view.owner())
+    } else {
         let bits = bits_of(tensor)?;
         (bits.as_ptr().cast::<c_void>(), Owner::try_new(bits)?)
-    } else {
-        (tensor.data().cast_const(), Owner::try_new(tensor.clone())?)
     };
     let name = terminated("name", name)?;
     let formats = collected(lists.iter().map(|list| c_formatted(format_args!("+w:{}", list.extent))))?;
@@ -278,8 +280,8 @@ pub(super) fn over_values(tensor: &Tensor, name: &str, rows: i64, lists: &[ListO
     let schema = Schema::new(&fields)?;
     // SAFETY: the shape says how many values there are, and the owner keeps them alive.
     let mut column = unsafe { Batch::from_raw_parts(&schema, tensor.device(), &nodes, owner) }?;
-    if !is_bool {
-        column.set_view(tensor.ready().again(), Uses::of_tensor(tensor.clone())?);
+    if let Some(view) = view {
+        column.set_view(view)?;
     }
     Ok(column)
 }

@@ -13,11 +13,12 @@ use crate::dlpack::Copying;
 use crate::dtype::DType;
 use crate::error::{Result, refuse};
 use crate::layout;
-use crate::memory::{Owner, collected, vector};
-use crate::order::{Ready, Uses};
+use crate::memory::{collected, vector};
+use crate::order::Ready;
 use crate::runtime;
 use crate::runtime::cuda::{Stream, copy};
 use crate::tensor::{Flags, Tensor, TensorDesc};
+use crate::view::View;
 
 // ---- batch → matrix ----
 
@@ -141,10 +142,11 @@ fn seen_in_place(batch: &Batch, columns: &Columns, distance: i64) -> Result<Tens
         byte_offset: 0,
         flags: Flags::READ_ONLY,
     };
-    // SAFETY: the batch describes the memory of each column and, kept alive by the owner, the memory too.
-    let mut view = unsafe { Tensor::from_raw_parts(&desc, batch.clone().into_owner()) }?;
-    view.set_view(batch.ready().again(), Uses::of_batch(batch.clone())?);
-    Ok(view)
+    let view = View::of_batch(batch);
+    // SAFETY: the batch describes the memory of each column, which the owner keeps alive.
+    let mut matrix = unsafe { Tensor::from_raw_parts(&desc, view.owner()) }?;
+    matrix.set_view(view)?;
+    Ok(matrix)
 }
 
 /// All columns copied one after the other: by the host where it can, otherwise on `stream`.
@@ -277,9 +279,9 @@ pub fn batch(tensor: &Tensor, names: &[&str], copy: Copying) -> Result<Batch> {
         fields.push(FieldDesc { flags: 0, ..FieldDesc::new(name, &format) });
         nodes.push(NodeDesc { length: rows, null_count: 0, offset: 0, buffers });
     }
-    let (schema, owner) = (Schema::new(&fields)?, Owner::try_new(tensor.clone())?);
-    // SAFETY: the tensor describes the memory of each column, and keeps it alive.
-    let mut batch = unsafe { Batch::from_raw_parts(&schema, tensor.device(), &nodes, owner) }?;
-    batch.set_view(tensor.ready().again(), Uses::of_tensor(tensor.clone())?);
+    let (schema, view) = (Schema::new(&fields)?, View::of_tensor(&tensor));
+    // SAFETY: the tensor describes the memory of each column, which the owner keeps alive.
+    let mut batch = unsafe { Batch::from_raw_parts(&schema, tensor.device(), &nodes, view.owner()) }?;
+    batch.set_view(view)?;
     Ok(batch)
 }

@@ -247,6 +247,11 @@ impl Tensor {
         Ok(Self(room.fill(header)))
     }
 
+    /// Its owner.
+    pub(crate) fn owner(&self) -> &Owner {
+        &self.0.header().owner
+    }
+
     /// An owner that keeps the tensor.
     pub(crate) fn into_owner(self) -> Owner {
         Owner::of_slab(self.0)

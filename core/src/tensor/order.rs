@@ -3,9 +3,9 @@
 use super::Tensor;
 use crate::device::Device;
 use crate::error::{Result, refuse};
-use crate::memory::InOrder;
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::{Event, RawStream, Stream};
+use crate::view::View;
 
 impl Tensor {
     /// Says when the data may be touched, if that is not after what is queued on the legacy default stream. For the maker
@@ -28,11 +28,16 @@ impl Tensor {
         Ok(())
     }
 
-    /// Makes this a view of something else, which is what is used and ready.
-    pub(crate) fn set_view(&mut self, ready: Ready, uses: Uses) {
+    /// Makes this a view, whose memory has the owner that the view says. As [`Tensor::set_ready`].
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub(crate) fn set_view(&mut self, view: View) -> Result<()> {
+        let order = view.order()?;
         if let Some(header) = self.0.unique() {
-            (header.ready, header.uses) = (ready, uses);
+            (header.ready, header.uses) = order;
         }
+        Ok(())
     }
 
     /// Says that the data is there when what is queued on `stream` is done: for a producer that worked on another stream
@@ -54,12 +59,6 @@ impl Tensor {
             }
             None => refuse!(DEVX_INVALID_ARGUMENT, "the tensor is shared already: others may rely on its order"),
         }
-    }
-
-    /// See [`Uses::in_order`].
-    pub(crate) fn in_order(&self) -> Option<InOrder> {
-        let header = self.0.header();
-        header.uses.in_order(Some(&header.owner))
     }
 
     /// When the data may be touched.

@@ -4,7 +4,7 @@ use super::{Flags, Tensor, TensorDesc};
 use crate::error::{Result, refuse};
 use crate::layout;
 use crate::memory::collected;
-use crate::order::Uses;
+use crate::view::View;
 
 impl Tensor {
     /// So many of the indices along one dimension, from the one at `offset` on, as a tensor of its own, which has as many
@@ -25,9 +25,6 @@ impl Tensor {
                 DEVX_OUT_OF_RANGE,
                 "offset is {offset} and length is {length}: dimension {dimension} has an extent of {extent}"
             );
-        }
-        if length == extent {
-            return Ok(self.clone());
         }
         let mut part = collected(shape.iter().map(|&extent| Ok(extent)))?;
         if let Some(extent) = part.get_mut(index) {
@@ -65,9 +62,10 @@ impl Tensor {
     /// # Safety
     /// All that is described belongs to this tensor.
     pub(crate) unsafe fn described_anew(&self, desc: &TensorDesc<'_>) -> Result<Self> {
-        // SAFETY: the caller's contract, and this tensor keeps its memory alive.
-        let mut view = unsafe { Self::from_raw_parts(desc, self.clone().into_owner()) }?;
-        view.set_view(self.ready().again(), Uses::of_tensor(self.clone())?);
-        Ok(view)
+        let view = View::of_tensor(self);
+        // SAFETY: the caller's contract, and the owner keeps the memory alive.
+        let mut described = unsafe { Self::from_raw_parts(desc, view.owner()) }?;
+        described.set_view(view)?;
+        Ok(described)
     }
 }

@@ -7,7 +7,7 @@ use crate::arrow::format::Type;
 use crate::arrow::schema::Schema;
 use crate::error::{Result, refuse};
 use crate::memory::collected;
-use crate::order::Uses;
+use crate::view::View;
 
 impl Column<'_> {
     /// So many of its rows, from the one at `offset` on.
@@ -32,11 +32,6 @@ impl Column<'_> {
     /// `DEVX_OUT_OF_MEMORY`.
     pub fn share(self) -> Result<Batch> {
         let starts_at_0 = self.ty() == Type::Struct && self.known_null_count() == 0;
-        let all = Self::whole(self.batch, self.node);
-        let is_all = (self.offset, self.length) == (all.offset, all.length);
-        if self.node == 0 && is_all && (self.offset == 0 || !starts_at_0) {
-            return Ok(self.batch.clone());
-        }
         let order = self.batch.schema().depth_first_from(self.node)?;
         let first_child = self.batch.schema().links(self.node).first_child as usize;
         let seen = |node: usize| {
@@ -49,10 +44,10 @@ impl Column<'_> {
             self.described()
         };
         let nodes = collected(order.iter().map(|&node| Ok(if node == self.node { root } else { seen(node) })))?;
-        let (schema, device, batch) = (self.schema(&order)?, self.batch.device(), self.batch.clone());
+        let (schema, view) = (self.schema(&order)?, View::of_batch(self.batch));
         // SAFETY: the batch describes its memory, and keeps it alive.
-        let mut shared = unsafe { Batch::from_raw_parts(&schema, device, &nodes, batch.into_owner()) }?;
-        shared.set_view(self.batch.ready().again(), Uses::of_batch(self.batch.clone())?);
+        let mut shared = unsafe { Batch::from_raw_parts(&schema, self.batch.device(), &nodes, view.owner()) }?;
+        shared.set_view(view)?;
         Ok(shared)
     }
 

@@ -1,0 +1,83 @@
+//! Views: a tensor or batch over the memory of another one. A view keeps what it is of alive, and work with it is work with
+//! that, which waits for it in the end.
+
+use crate::arrow::Batch;
+use crate::error::Result;
+use crate::memory::Owner;
+use crate::order::{GiveUp, Ready, Uses};
+use crate::runtime::cuda::Stream;
+use crate::runtime::cuda::reaper::Held;
+use crate::tensor::Tensor;
+
+/// What a view is of. A view of a view is most often one of the same whole: so views of views need no more than one does.
+#[derive(Clone)]
+pub(crate) enum Whole {
+    Tensor(Tensor),
+    Batch(Batch),
+}
+
+impl Whole {
+    pub(crate) fn uses(&self) -> &Uses {
+        match self {
+            Self::Tensor(tensor) => tensor.uses(),
+            Self::Batch(batch) => batch.uses(),
+        }
+    }
+
+    /// Its own owner, if that is one of this library's.
+    pub(crate) fn owner(&self) -> Option<&Owner> {
+        match self {
+            Self::Tensor(tensor) => Some(tensor.owner()),
+            Self::Batch(batch) => batch.owner(),
+        }
+    }
+
+    fn into_owner(self) -> Owner {
+        match self {
+            Self::Tensor(tensor) => tensor.into_owner(),
+            Self::Batch(batch) => batch.into_owner(),
+        }
+    }
+}
+
+impl GiveUp for Whole {
+    fn note(&mut self, stream: Stream) -> Result<()> {
+        self.uses().add(stream)
+    }
+
+    fn give_up(self) {}
+
+    fn keep(self) -> Held {
+        self.into_owner().into()
+    }
+}
+
+/// What makes a tensor or batch a view (`set_view`), once it describes memory with this owner.
+pub(crate) struct View {
+    ready: Ready,
+    whole: Whole,
+}
+
+impl View {
+    pub(crate) fn of_tensor(tensor: &Tensor) -> Self {
+        let whole = tensor.uses().whole().unwrap_or_else(|| Whole::Tensor(tensor.clone()));
+        Self { ready: tensor.ready().again(), whole }
+    }
+
+    pub(crate) fn of_batch(batch: &Batch) -> Self {
+        let whole = batch.uses().whole().unwrap_or_else(|| Whole::Batch(batch.clone()));
+        Self { ready: batch.ready().again(), whole }
+    }
+
+    pub(crate) fn owner(&self) -> Owner {
+        self.whole.clone().into_owner()
+    }
+
+    /// When the view may be touched, and who is told of its uses.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub(crate) fn order(self) -> Result<(Ready, Uses)> {
+        Ok((self.ready, Uses::of_view(self.whole)?))
+    }
+}
