@@ -1,6 +1,7 @@
 //! Pools of device memory, in the order of streams.
 
-use core::ffi::{c_uint, c_void};
+use core::ffi::{c_int, c_uint, c_void};
+use std::mem::zeroed;
 
 use cudarc::driver::sys::{
     CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemLocationType,
@@ -46,15 +47,7 @@ impl MemoryPool {
         let driver = Driver::get()?;
         // The device has to be in use before it has pools.
         context::primary(driver, ordinal)?;
-        let props = CUmemPoolProps {
-            allocType: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
-            handleTypes: handles,
-            location: CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: ordinal },
-            win32SecurityAttributes: std::ptr::null_mut(),
-            maxSize: 0,
-            usage: 0,
-            reserved: [0; 54],
-        };
+        let props = properties(ordinal, handles);
         let mut handle = std::ptr::null_mut();
         // SAFETY: a call of the driver with room for its result.
         driver.check("cuMemPoolCreate", unsafe { (driver.mem_pool_create)(&mut handle, &props) })?;
@@ -124,4 +117,24 @@ impl Drop for MemoryPool {
         let code = unsafe { (driver.mem_pool_destroy)(self.handle) };
         reaper::check_returned("a memory pool", code);
     }
+}
+
+/// Of a pool on a device. What is named here is in every version of the driver's types, at the same place; what is not
+/// differs, and is 0 unless somebody wants it.
+fn properties(ordinal: i32, handles: CUmemAllocationHandleType) -> CUmemPoolProps {
+    /// `CUmemLocation`, whose second field has no name in some versions.
+    #[repr(C)]
+    struct Location {
+        kind: CUmemLocationType,
+        id: c_int,
+    }
+    // SAFETY: numbers, a pointer and enums that have a value of 0.
+    let mut props = unsafe { zeroed::<CUmemPoolProps>() };
+    props.allocType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+    props.handleTypes = handles;
+    let location = Location { kind: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: ordinal };
+    // SAFETY: a struct of the same layout.
+    unsafe { (&raw mut props.location).cast::<Location>().write(location) };
+    const { assert!(size_of::<Location>() == size_of::<CUmemLocation>() && size_of::<CUmemPoolProps>() == 88) };
+    props
 }
