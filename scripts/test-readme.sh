@@ -150,7 +150,8 @@ publish = false
 [workspace]
 
 [dependencies]
-devexchange-core = { path = "$core" }
+cudarc = { version = "*", default-features = false, features = ["driver"] }
+devexchange-core = { path = "$core", features = ["cudarc"] }
 TOML
   if [ -e "$DEVX_ROOT/Cargo.lock" ]; then cp "$DEVX_ROOT/Cargo.lock" "$crate/Cargo.lock"; fi
 }

@@ -47,6 +47,8 @@ pub mod arrow;
 pub mod arrow_rs;
 pub mod convert;
 pub mod cuda_array;
+#[cfg(feature = "cudarc")]
+pub mod cudarc_slice;
 pub mod device;
 pub mod dlpack;
 pub mod dtype;

@@ -347,25 +347,23 @@ impl Tensor {
     /// `DEVX_MISMATCH` for another element type, `DEVX_DEVICE` for device memory, `DEVX_NOT_READY`, `DEVX_COPY_REQUIRED` for
     /// other strides.
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
-        let Layout { elements, row_major, .. } = self.layout();
-        if self.dtype() != T::DTYPE {
-            return refuse!(DEVX_MISMATCH, "dtype is {}, not {}", self.dtype(), T::DTYPE);
-        }
+        self.require_elements::<T>()?;
         self.require_host()?;
-        if !row_major {
-            return refuse!(
-                DEVX_COPY_REQUIRED,
-                "strides {:?} of shape {:?} are not row-major",
-                self.strides(),
-                self.shape()
-            );
-        }
+        self.require_compact()?;
+        let elements = self.layout().elements;
         if elements == 0 {
             return Ok(&[]);
         }
         // SAFETY: `check` made sure of address, alignment and size, the producer of the rest when it made the
         // tensor; every bit pattern is an `Element`.
         Ok(unsafe { std::slice::from_raw_parts(self.data().cast::<T>(), elements) })
+    }
+
+    pub(crate) fn require_elements<T: Element>(&self) -> Result<()> {
+        if self.dtype() == T::DTYPE {
+            return Ok(());
+        }
+        refuse!(DEVX_MISMATCH, "dtype is {}, not {}", self.dtype(), T::DTYPE)
     }
 
     /// Checks with the driver that the memory is where the tensor says, all of it: what no description can prove.

@@ -139,9 +139,7 @@ impl Tensor {
     pub unsafe fn write(&self, from: &[u8], stream: Stream) -> Result<()> {
         self.require_bytes(from.len())?;
         self.require_compact()?;
-        if self.flags().has(Flags::READ_ONLY) {
-            return refuse!(DEVX_READ_ONLY, "flags has READ_ONLY: the tensor must not be written");
-        }
+        self.require_writable()?;
         stream.require_no_capture()?;
         self.wait(stream)?;
         let copy = (self.data(), from.as_ptr().cast(), from.len());
@@ -158,7 +156,14 @@ impl Tensor {
         refuse!(DEVX_INVALID_ARGUMENT, "there are {bytes} bytes, the elements are {needed}")
     }
 
-    fn require_compact(&self) -> Result<()> {
+    pub(crate) fn require_writable(&self) -> Result<()> {
+        if self.flags().has(Flags::READ_ONLY) {
+            return refuse!(DEVX_READ_ONLY, "flags has READ_ONLY: the tensor must not be written");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn require_compact(&self) -> Result<()> {
         if self.layout().row_major {
             return Ok(());
         }

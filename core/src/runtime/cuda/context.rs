@@ -47,6 +47,18 @@ pub(crate) fn primary(driver: &Driver, ordinal: i32) -> Result<Context> {
     Ok(*retained.get_or_init(|| Context(context)))
 }
 
+/// Checks that a context is the primary one of a device.
+///
+/// # Errors
+/// `DEVX_UNSUPPORTED`, `DEVX_DEVICE`, `DEVX_DRIVER`.
+#[cfg(feature = "cudarc")]
+pub(crate) fn require_primary(context: CUcontext, ordinal: i32) -> Result<()> {
+    if primary(Driver::get()?, ordinal)?.0 == context {
+        return Ok(());
+    }
+    refuse!(DEVX_UNSUPPORTED, "the context is one of its own: it has to be the primary one of device {ordinal}")
+}
+
 /// The primary context of a device, if it is in use here.
 pub(crate) fn known_primary(ordinal: i32) -> Option<Context> {
     PRIMARY.get()?.get(usize::try_from(ordinal).ok()?)?.retained.get().copied()

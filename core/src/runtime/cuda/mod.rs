@@ -1,10 +1,10 @@
-//! The CUDA runtime: the only place that talks to the driver, and the only one that names cudarc.
+//! The CUDA runtime: the only place that talks to the driver and, but for the feature of that name, names cudarc.
 
 pub mod allocation;
 mod closed;
-mod context;
+pub(crate) mod context;
 pub(crate) mod copy;
-mod driver;
+pub(crate) mod driver;
 mod event;
 mod inbox;
 pub mod info;

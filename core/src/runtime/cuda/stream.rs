@@ -247,6 +247,14 @@ impl Stream {
         Ok(in_primary || self.device()? == ordinal)
     }
 
+    /// Makes the context that the stream's work runs in current on this thread, as long as the result lives.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`, `DEVX_DEVICE`.
+    pub(crate) fn enter(self) -> Result<Current<'static>> {
+        Current::enter(Driver::get()?, self.context()?)
+    }
+
     /// The context that the stream's work runs in: its own, or for a default stream the device's primary one.
     ///
     /// # Errors

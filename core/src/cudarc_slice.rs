@@ -1,0 +1,277 @@
+//! Slices of device memory of the crate `cudarc`, both ways; with the feature `cudarc`.
+//!
+//! | of cudarc | of ours | |
+//! |---|---|---|
+//! | `CudaSlice<T>`, given away | [`Tensor`] | [`Tensor::from_cuda_slice`] |
+//! | `&CudaSlice<T>`, `CudaView<T>`, `CudaViewMut<T>`, for work on a stream | [`Tensor`] | [`Tensor::as_cuda_slice`] |
+//! | `CudaStream` | [`Stream`] | [`Stream::from_cudarc`] |
+//!
+//! ```no_run
+//! # use cudarc::driver::CudaContext;
+//! # use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
+//! # use devexchange_core::dlpack::{self, Owned, Request};
+//! # use devexchange_core::Tensor;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let stream = CudaContext::new(0)?.new_stream()?;
+//! let slice = stream.clone_htod(&[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+//!
+//! // Memory of cudarc's goes to any consumer of DLPack: who waits for it waits for the stream.
+//! let tensor = Tensor::from_cuda_slice(slice, &[2, 3])?;
+//! let handed: Owned<DLManagedTensorVersioned> = dlpack::export(tensor, &Request::default())?;
+//!
+//! // What any producer gives is a slice of cudarc's, for copies and kernels on a stream.
+//! let seen = handed.import()?;
+//! let slice = seen.as_cuda_slice::<f32>(&stream)?;
+//! assert_eq!(stream.clone_dtoh(&*slice)?, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! **Ownership.** A tensor of a slice gives the slice up when nobody uses it any more, in the order of the slice's stream: the
+//! host waits for nothing. A tensor as a slice keeps the tensor, and its memory is never freed by cudarc.
+//!
+//! **Order.** What cudarc has queued with a slice, on whatever stream, comes before what a consumer of the tensor queues: cudarc
+//! is asked to have the slice's stream wait for it. With event tracking turned off (`disable_event_tracking`) cudarc does not
+//! know, and the slice's stream has to be made to wait by who turned it off. The other way, a stream waits until the tensor may
+//! be touched, and when the slice goes out of scope, what was queued with it there is noted as a use of the tensor
+//! ([`Tensor::used_on`]). The same for other streams of the context, as far as cudarc keeps it: the last read, and the last
+//! write.
+//!
+//! **Contexts.** Slices and streams are of primary contexts, as those of `CudaContext::new` are. Which context is current on the
+//! calling thread does not change.
+//!
+//! **Versions.** cudarc has the types of one version of CUDA, which is chosen by a feature (`cuda-12090`). A program that
+//! has cudarc with another one leaves out this crate's default features, which choose that.
+
+use core::ffi::c_void;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, CudaViewMut, DevicePtrMut, DriverError};
+
+use crate::abi::types::DEVX_DRIVER;
+use crate::device::{Device, DeviceType};
+use crate::dtype::Element;
+use crate::error::{Error, Refused, Result, caught, refuse};
+use crate::memory::{Owner, Vacant};
+use crate::order::{Ready, release_behind};
+use crate::runtime::cuda::context;
+use crate::runtime::cuda::driver::{Code, Driver};
+use crate::runtime::cuda::{LEGACY, PER_THREAD, RawStream, Stream};
+use crate::tensor::{Flags, Tensor, TensorDesc};
+use crate::view::Whole;
+
+impl Stream {
+    /// A stream of cudarc's.
+    ///
+    /// # Errors
+    /// `DEVX_UNSUPPORTED` if its context is not its device's primary one, `DEVX_DEVICE`, `DEVX_DRIVER`.
+    ///
+    /// # Safety
+    /// As [`RawStream::new`]: `stream` is kept for as long as this is used.
+    pub unsafe fn from_cudarc(stream: &CudaStream) -> Result<Self> {
+        let ordinal = ordinal(stream.context());
+        // NULL is the legacy default stream, which has a number here; the one of a thread has the same.
+        let value = match stream.cu_stream().expose_provenance() as i64 {
+            0 => LEGACY,
+            handle => handle,
+        };
+        // SAFETY: the caller's contract.
+        let stream_of_ours = Self::new(ordinal, unsafe { RawStream::new(value) })?;
+        context::require_primary(stream.context().cu_ctx(), ordinal)?;
+        Ok(stream_of_ours)
+    }
+}
+
+fn ordinal(context: &CudaContext) -> i32 {
+    i32::try_from(context.ordinal()).unwrap_or(i32::MAX)
+}
+
+/// What cudarc says that the driver said.
+fn failed(error: DriverError) -> Error {
+    let failed = Driver::get().and_then(|driver| driver.check("cudarc", Code(error.0 as u32)));
+    failed.err().unwrap_or_else(|| Error::new(DEVX_DRIVER, error.to_string()))
+}
+
+// ---- slice → tensor ----
+
+impl Tensor {
+    /// Takes a slice of cudarc's, as a compact row-major tensor of this shape, which may be written. Nothing is copied. Its
+    /// data is ready behind all that was queued with the slice; the slice is dropped, on any thread, when nobody uses the
+    /// tensor any more.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH` for a shape of another number of elements, `DEVX_INVALID_SHAPE`, `DEVX_UNSUPPORTED` if its context is not
+    /// the device's primary one, `DEVX_OUT_OF_MEMORY`, `DEVX_DEVICE`, `DEVX_DRIVER`. The slice is given back.
+    pub fn from_cuda_slice<T: Element>(
+        mut slice: CudaSlice<T>,
+        shape: &[i64],
+    ) -> std::result::Result<Self, Refused<CudaSlice<T>>> {
+        match described(&mut slice, shape).and_then(|described| Ok((described, Vacant::new()?))) {
+            Ok((Described { mut tensor, queued, in_order }, room)) => {
+                tensor.adopt(Owner::releasing(room, in_order, move || give_up(slice, queued)));
+                Ok(tensor)
+            }
+            Err(error) => Err(Refused { error, returned: slice }),
+        }
+    }
+}
+
+/// A tensor of a slice without its owner.
+struct Described {
+    tensor: Tensor,
+    queued: Stream,
+    /// The stream in whose order the memory is given back, if it is.
+    in_order: Option<Stream>,
+}
+
+fn described<T: Element>(slice: &mut CudaSlice<T>, shape: &[i64]) -> Result<Described> {
+    let stream = Arc::clone(slice.stream());
+    // SAFETY: the slice keeps its stream, and the tensor will keep the slice.
+    let queued = unsafe { Stream::from_cudarc(&stream) }?;
+    let elements = shape.iter().try_fold(1_i64, |elements, extent| elements.checked_mul(*extent));
+    if elements != Some(slice.len() as i64) {
+        return refuse!(DEVX_MISMATCH, "shape is {shape:?}: the slice has {} elements", slice.len());
+    }
+    let _current = queued.enter()?;
+    // What went wrong before is not this slice's.
+    stream.context().check_err().map_err(failed)?;
+    let address = caught(|| {
+        let (address, _recorded) = slice.device_ptr_mut(&stream);
+        Ok(address)
+    })?;
+    stream.context().check_err().map_err(failed)?;
+    let desc = TensorDesc {
+        data: std::ptr::with_exposed_provenance_mut::<c_void>(address as usize),
+        device: Device::new(DeviceType::CUDA, queued.ordinal().into())?,
+        dtype: T::DTYPE,
+        shape,
+        strides: None,
+        byte_offset: 0,
+        flags: Flags::default(),
+    };
+    let mut tensor = Tensor::describe(&desc)?;
+    tensor.set_ready(Ready::queued(queued)?);
+    // The default stream of a thread is another one where the last user drops the slice: what is queued here is waited for.
+    let is_of_thread = queued.value() == PER_THREAD;
+    if is_of_thread {
+        tensor.used_on(queued)?;
+    }
+    // Without pools cudarc waits for the stream, and frees the memory then.
+    let in_order = (stream.context().has_async_alloc() && !is_of_thread).then_some(queued);
+    Ok(Described { tensor, queued, in_order })
+}
+
+/// Drops a slice on whatever thread this is: cudarc makes its context current where it needs that, and leaves it so.
+fn give_up<T>(slice: CudaSlice<T>, queued: Stream) {
+    match queued.enter() {
+        Ok(_current) => drop(slice),
+        // In a child of `fork` the memory is the parent's; and without a driver there is nothing to call.
+        Err(_) => std::mem::forget(slice),
+    }
+}
+
+// ---- tensor → slice ----
+
+impl Tensor {
+    /// The elements as a slice of cudarc's, for work on `stream`, which waits until they may be touched. When it is dropped, what
+    /// is queued on `stream` until then is noted as a use of the tensor, which is kept until that is done. Nothing is copied.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH` for another element type, `DEVX_COPY_REQUIRED` for other strides than row-major ones, `DEVX_DEVICE` for
+    /// memory of the host or of another GPU, `DEVX_UNSUPPORTED` if the stream's context is not the device's primary one or if it
+    /// is being captured and would have to wait, `DEVX_DRIVER`.
+    pub fn as_cuda_slice<T: Element>(&self, stream: &Arc<CudaStream>) -> Result<BorrowedSlice<T>> {
+        self.require_elements::<T>()?;
+        self.require_compact()?;
+        // SAFETY: what is made here keeps the stream.
+        let queued = unsafe { Stream::from_cudarc(stream) }?;
+        let Device { kind, id } = self.device();
+        let is_seen = match kind {
+            DeviceType::CUDA => id == queued.ordinal(),
+            _ => self.device().require_streams().is_ok(),
+        };
+        if !is_seen {
+            return refuse!(
+                DEVX_DEVICE,
+                "the tensor is on {}: a slice is of the GPU of its stream, which is {}",
+                self.device(),
+                queued.ordinal()
+            );
+        }
+        self.wait(queued)?;
+        let _current = queued.enter()?;
+        let address = self.data().expose_provenance() as u64;
+        // cudarc makes two events, and panics if it cannot.
+        // SAFETY: so many elements are there, and the slice frees nothing, as it is never dropped.
+        let slice = caught(|| Ok(unsafe { stream.upgrade_device_ptr::<T>(address, self.layout().elements) }))?;
+        Ok(BorrowedSlice { held: ManuallyDrop::new((slice, Arc::clone(stream))), tensor: self.clone(), queued })
+    }
+}
+
+/// A tensor as a slice of cudarc's ([`Tensor::as_cuda_slice`]): wherever cudarc takes a `&CudaSlice`, it takes `&*` of this. To
+/// be dropped when all work with it is queued.
+pub struct BorrowedSlice<T> {
+    /// The slice would give its memory back if it was dropped, which is not its own: so it never is.
+    held: ManuallyDrop<(CudaSlice<T>, Arc<CudaStream>)>,
+    tensor: Tensor,
+    queued: Stream,
+}
+
+impl<T> BorrowedSlice<T> {
+    /// To write the elements. Work that is queued on the stream afterwards sees them.
+    ///
+    /// # Errors
+    /// `DEVX_READ_ONLY`.
+    ///
+    /// # Safety
+    /// Nobody else uses the elements before the write is done.
+    pub unsafe fn as_view_mut(&mut self) -> Result<CudaViewMut<'_, T>> {
+        self.tensor.require_writable()?;
+        Ok(self.held.0.as_view_mut())
+    }
+
+    /// Whose elements these are.
+    pub fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+}
+
+/// Not mutable: what can be swapped for another slice would be dropped by who has it then.
+impl<T> Deref for BorrowedSlice<T> {
+    type Target = CudaSlice<T>;
+
+    fn deref(&self) -> &CudaSlice<T> {
+        &self.held.0
+    }
+}
+
+impl<T> Drop for BorrowedSlice<T> {
+    fn drop(&mut self) {
+        // SAFETY: taken once, as this is dropped.
+        let (slice, stream) = unsafe { ManuallyDrop::take(&mut self.held) };
+        // Until the stream is given up, and maybe its context.
+        let current = self.queued.enter();
+        if current.is_ok() {
+            // Frees nothing, and has the stream wait for what was queued on others.
+            let _address = slice.leak();
+        } else {
+            // As in `give_up`.
+            std::mem::forget(slice);
+        }
+        release_behind(Whole::Tensor(self.tensor.clone()), self.queued);
+        drop(stream);
+        drop(current);
+    }
+}
+
+impl<T> fmt::Debug for BorrowedSlice<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BorrowedSlice")
+            .field("tensor", &self.tensor)
+            .field("stream", &self.queued)
+            .finish_non_exhaustive()
+    }
+}

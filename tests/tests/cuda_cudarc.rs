@@ -1,0 +1,261 @@
+//! Slices of cudarc go out as tensors, and tensors come in as slices: without a copy, in order, and given up once. cudarc runs
+//! on the driver that the library uses.
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr};
+use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
+use devexchange_core::abi::types::{
+    DEVX_COPY_REQUIRED, DEVX_DEVICE, DEVX_MISMATCH, DEVX_PANIC, DEVX_READ_ONLY, DEVX_UNSUPPORTED,
+};
+use devexchange_core::dlpack::{self, Copying, Owned, Request};
+use devexchange_core::runtime::cuda::Stream;
+use devexchange_core::{Batch, Device, DeviceType, Tensor, convert};
+use devexchange_tests::cu_ok;
+use devexchange_tests::freeing::{Consumer, Foreign, N};
+use devexchange_tests::sim::{self, Session};
+
+const SEEDS: u64 = 50;
+
+fn context() -> Arc<CudaContext> {
+    CudaContext::new(0).expect("a context")
+}
+
+fn streams<const K: usize>(context: &Arc<CudaContext>) -> [Arc<CudaStream>; K] {
+    [(); K].map(|()| context.new_stream().expect("a stream"))
+}
+
+/// [`N`] bytes of cudarc's, which are written on its stream when there is time.
+fn written(stream: &Arc<CudaStream>) -> CudaSlice<u8> {
+    stream.alloc_zeros::<u8>(N as usize).expect("allocated")
+}
+
+fn address<T>(slice: &CudaSlice<T>) -> u64 {
+    slice.device_ptr(slice.stream()).0
+}
+
+fn taken<T: devexchange_core::Element>(slice: CudaSlice<T>, shape: &[i64]) -> Tensor {
+    Tensor::from_cuda_slice(slice, shape).map_err(|refused| refused.error).expect("taken")
+}
+
+#[test]
+fn a_slice_is_ready_behind_its_work_and_given_up_behind_that_of_others() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let (cudarc, consumer) = (context(), Consumer::begin());
+        let [stream, other] = streams(&cudarc);
+        let mut slice = written(&stream);
+        // Written once more on another stream, which cudarc knows of.
+        other.memset_zeros(&mut slice).expect("queued");
+        let data = address(&slice);
+        let tensor = taken(slice, &[2, N as i64 / 2]);
+        assert_eq!((tensor.data() as u64, tensor.shape()), (data, &[2, N as i64 / 2][..]));
+        // The tensor keeps what it needs of cudarc.
+        drop((stream, other, cudarc));
+        tensor.wait(consumer.on()).expect("ordered");
+        consumer.read(data);
+        tensor.used_on(consumer.on()).expect("used");
+        drop(tensor);
+        consumer.end();
+    });
+}
+
+/// The same for streams that need a current context, on threads that have none; or which are others there.
+#[test]
+fn a_slice_of_a_default_stream_is_given_up_on_any_thread() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        for (of_thread, is_used) in [(false, false), (false, true), (true, false), (true, true)] {
+            let (cudarc, consumer) = (context(), Consumer::begin());
+            let stream = if of_thread { cudarc.per_thread_stream() } else { cudarc.default_stream() };
+            let tensor = taken(written(&stream), &[N as i64]);
+            drop((stream, cudarc));
+            if is_used {
+                tensor.wait(consumer.on()).expect("ordered");
+                consumer.read(tensor.data() as u64);
+                tensor.used_on(consumer.on()).expect("used");
+            }
+            std::thread::spawn(move || drop(tensor)).join().expect("no panic");
+            sim::settle();
+            consumer.end();
+        }
+    });
+}
+
+#[test]
+fn the_current_context_stays() {
+    let session = Session::new();
+    session.each(1, || {
+        let cudarc = context();
+        let [stream] = streams(&cudarc);
+        let (slice, second) = (written(&stream), sim::primary(1));
+        sim::set_current(second);
+        let tensor = taken(slice, &[N as i64]);
+        let slice = tensor.as_cuda_slice::<u8>(&stream).expect("borrowed");
+        drop((stream, cudarc));
+        assert_eq!(sim::current(), second);
+        drop(slice);
+        assert_eq!(sim::current(), second);
+        drop(tensor);
+        assert_eq!(sim::current(), second);
+        sim::settle();
+        sim::set_current(sim::primary(0));
+    });
+}
+
+#[test]
+fn a_tensor_is_a_slice_behind_its_producer_and_used_until_the_work_is_done() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let cudarc = context();
+        let [stream, other] = streams(&cudarc);
+        let (memory, producer) = (Foreign::allocate(), sim::stream());
+        let mut tensor = devexchange_tests::foreign::tensor(
+            memory.address,
+            N,
+            Device { kind: DeviceType::CUDA, id: 0 },
+            memory.on_release(),
+        );
+        sim::fill(memory.address, 7, N, producer);
+        tensor.produced_on(sim::on(producer)).expect("not shared");
+        let slice = tensor.as_cuda_slice::<u8>(&stream).expect("borrowed");
+        assert_eq!((address(&*slice), slice.len()), (memory.address, N as usize));
+        // A copy on the stream, and another one on a stream that cudarc orders itself.
+        let mut copy = stream.clone_dtod(&*slice).expect("queued");
+        other.join(&stream).expect("waits");
+        other.memcpy_dtod(&*slice, &mut copy).expect("queued");
+        drop(slice);
+        drop(tensor);
+        assert_eq!(other.clone_dtoh(&copy).expect("copied"), [7; N as usize]);
+        drop(copy);
+        memory.end();
+        sim::finish([producer]);
+    });
+}
+
+/// What cudarc writes into a tensor is there for who comes after it on the stream.
+#[test]
+fn a_tensor_is_written_by_cudarc() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let [stream] = streams(&context());
+        let memory = Foreign::allocate();
+        let tensor = memory.tensor();
+        let mut slice = tensor.as_cuda_slice::<u8>(&stream).expect("borrowed");
+        // SAFETY: nobody else has the memory.
+        let mut view = unsafe { slice.as_view_mut() }.expect("writable");
+        stream.memcpy_htod(&[9_u8; N as usize], &mut view).expect("queued");
+        assert_eq!(stream.clone_dtoh(&*slice).expect("copied"), [9; N as usize]);
+        assert_eq!(slice.tensor().data() as u64, memory.address);
+        drop((slice, tensor));
+        memory.end();
+    });
+}
+
+/// Out as DLPack, in as a tensor, in a batch with another slice, and each column a slice again.
+#[test]
+fn slices_go_through_the_protocols() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let cudarc = context();
+        let [stream, other] = streams(&cudarc);
+        let numbers = stream.clone_htod(&[1.5_f32, 2.5, 3.5]).expect("queued");
+        let exported: Owned<DLManagedTensorVersioned> = dlpack::export(taken(numbers, &[3]), &Request::default())
+            .map_err(|refused| refused.error)
+            .expect("exported");
+        let numbers = exported.import().map_err(|refused| refused.error).expect("imported");
+        let keys = taken(other.clone_htod(&[1_i64, 2, 3]).expect("queued"), &[3]);
+        let column = |tensor, name| convert::column(tensor, name, Copying::Never).expect("a view");
+        let (numbers, keys) = (column(&numbers, "numbers"), column(&keys, "keys"));
+        // SAFETY: the stream lives as long as the batch.
+        let on = unsafe { Stream::from_cudarc(&stream) }.expect("a stream");
+        let batch = Batch::of_columns(&[("numbers", &numbers), ("keys", &keys)], Some(on)).expect("a batch");
+        drop((numbers, keys));
+        let tensor = |name| convert::tensor(batch.column_named(name).expect("there"), Copying::Never).expect("a view");
+        let (numbers, keys) = (tensor("numbers"), tensor("keys"));
+        let read = numbers.as_cuda_slice::<f32>(&stream).expect("borrowed");
+        assert_eq!(stream.clone_dtoh(&*read).expect("copied"), [1.5, 2.5, 3.5]);
+        let mut read = keys.as_cuda_slice::<i64>(&other).expect("borrowed");
+        assert_eq!(other.clone_dtoh(&read.slice(1..)).expect("copied"), [2, 3]);
+        // Arrow data is not to be changed.
+        // SAFETY: nothing is written.
+        let error = unsafe { read.as_view_mut() }.expect_err("read-only");
+        assert_eq!(error.status(), DEVX_READ_ONLY);
+    });
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_given_back() {
+    let session = Session::new();
+    session.each(1, || {
+        let cudarc = context();
+        let [stream] = streams(&cudarc);
+        let mut slice = written(&stream);
+        for shape in [&[N as i64 + 1][..], &[], &[i64::MAX, 4]] {
+            let refused = Tensor::from_cuda_slice(slice, shape).expect_err("another number of elements");
+            assert_eq!(refused.error.status(), DEVX_MISMATCH, "{}", refused.error);
+            assert!(refused.error.message().ends_with("the slice has 256 elements"), "{}", refused.error);
+            slice = refused.returned;
+        }
+        let tensor = taken(slice, &[2, N as i64 / 2]);
+        let refused =
+            |tensor: &Tensor, stream: &Arc<CudaStream>| tensor.as_cuda_slice::<u8>(stream).expect_err("refused");
+        let error = tensor.as_cuda_slice::<i8>(&stream).expect_err("another type");
+        assert_eq!((error.status(), error.message()), (DEVX_MISMATCH, "dtype is uint8, not int8"));
+        assert_eq!(refused(&tensor.slice(1, 0, 2).expect("a part"), &stream).status(), DEVX_COPY_REQUIRED);
+        let host = Tensor::from_vec(vec![1_u8], &[1]).expect("a tensor");
+        let error = refused(&host, &stream);
+        assert_eq!(error.status(), DEVX_DEVICE);
+        assert_eq!(error.message(), "the tensor is on cpu:0: a slice is of the GPU of its stream, which is 0");
+        let elsewhere = CudaContext::new(1).expect("a second device");
+        assert_eq!(refused(&tensor, &elsewhere.new_stream().expect("a stream")).status(), DEVX_DEVICE);
+        assert_eq!(refused(&tensor, &elsewhere.default_stream()).status(), DEVX_DEVICE);
+    });
+}
+
+#[test]
+fn a_context_of_ones_own_is_refused() {
+    let session = Session::new();
+    session.each(1, || {
+        let (tensor, before) = (taken(written(&context().default_stream()), &[N as i64]), sim::current());
+        let (mut made, mut device) = (0_u64, 0_i32);
+        cu_ok!("cuDeviceGet", &raw mut device, 0);
+        cu_ok!("cuCtxCreate_v2", &raw mut made, 0, device);
+        // SAFETY: made for this, which destroys it in the end.
+        let own = unsafe { CudaContext::from_raw_context(0, device, made as *mut _) }.expect("a context");
+        let streams = [own.default_stream(), own.new_stream().expect("a stream")];
+        for stream in &streams {
+            let error = tensor.as_cuda_slice::<u8>(stream).expect_err("refused");
+            assert_eq!(error.status(), DEVX_UNSUPPORTED, "{error}");
+            let refused = Tensor::from_cuda_slice(written(stream), &[N as i64]).expect_err("refused");
+            assert_eq!(refused.error, error);
+        }
+        drop((streams, own));
+        sim::set_current(before);
+    });
+}
+
+#[test]
+fn what_the_driver_refuses_is_an_error() {
+    let session = Session::new();
+    if sim::skipped("faults are injected into the simulated driver") {
+        return;
+    }
+    session.begin(sim::schedules(1)[0]);
+    let [stream] = streams(&context());
+    let memory = Foreign::allocate();
+    let tensor = memory.tensor();
+    // cudarc makes an event for reads and one for writes.
+    for nth in [1, 2] {
+        sim::fail("cuEventCreate", nth, 2, false);
+        let error = tensor.as_cuda_slice::<u8>(&stream).expect_err("no event");
+        assert_eq!(error.status(), DEVX_PANIC, "{error}");
+        sim::fail_clear();
+    }
+    assert_eq!(memory.released(), 0);
+    drop(tensor);
+    memory.end();
+    drop(stream);
+    session.check();
+}
