@@ -18,7 +18,7 @@ set -euo pipefail
 version=27.1.0
 least_percent=85
 modules=(layout tensor dlpack convert order release-memory release-device event schema batch batch-stream manager fork
-  cuda-array device ipc)
+  cuda-array cudarc device ipc)
 
 work=$DEVX_TARGET/mutants
 tree=$work/tree
@@ -40,6 +40,7 @@ files_of() { # MODULE
     manager) echo core/src/manager/{mod,books,driver,limited,pool,records,table}.rs ;;
     fork) echo core/src/{fork,thread,trace}.rs ;;
     cuda-array) echo core/src/cuda_array.rs core/src/cuda_array/typestr.rs ;;
+    cudarc) echo core/src/cudarc_slice.rs ;;
     device) echo core/src/device.rs ;;
     ipc)
       echo core/src/ipc/{changes,client,credentials,descriptor,export,holds,import,interrupt,memory,message}.rs \
@@ -75,6 +76,7 @@ tests_of() { # MODULE
     manager) echo --package devexchange-tests --test manager --test memory --test fork --test cuda_manager ;;
     fork) echo --lib --test fork --test trace ;;
     cuda-array) echo --package devexchange-tests --test cuda_array ;;
+    cudarc) echo --package devexchange-tests --test cuda_cudarc ;;
     device)
       echo --package devexchange-tests --lib --test device --test order --test cuda_devices --test cuda_absent \
         --test cuda_default_streams ;;

@@ -235,8 +235,8 @@ count() { # SUITE LOG
   esac
 }
 
-add_row() { # NAME PASSED FAILED SKIPPED SECONDS
-  rows+=("$(printf '%-15s %8d %8d %8d %8d' "$@")")
+add_row() { # NAME PASSED FAILED SKIPPED SECONDS [BUSY]
+  rows+=("$(printf '%-15s %8d %8d %8d %8d %8s' "$@")")
   total_passed=$((total_passed + $2))
   total_failed=$((total_failed + $3))
   total_skipped=$((total_skipped + $4))
@@ -256,19 +256,29 @@ run_suites() { # SUITE...: at the same time
 }
 
 run_suite() { # SUITE
-  local suite=$1 start=$SECONDS status
+  local suite=$1 start=$SECONDS status before
   rm -f "$logs/$suite.ended"
+  times >"$logs/$suite.times" # here, as a subshell has waited for nothing
   # Not `|| status=$?` on the subshell: that would switch off `set -e` inside it.
   set +e
+  before=$(busy "$suite")
   (set -e; "suite_$suite") </dev/null 2>&1 | tee "$logs/$suite.log"
   status=${PIPESTATUS[0]}
   set -e
-  echo "$status $((SECONDS - start))" >"$logs/$suite.ended"
+  times >"$logs/$suite.times"
+  echo "$status $((SECONDS - start)) $(($(busy "$suite") - before))" >"$logs/$suite.ended"
+}
+
+# The seconds of processors that all took that `times` says this shell has waited for: what a suite keeps busy says what can
+# run beside it.
+busy() { # SUITE
+  awk 'NR == 2 { gsub(/s/, ""); split($1, user, "m"); split($2, kernel, "m")
+    printf "%d", user[1] * 60 + user[2] + kernel[1] * 60 + kernel[2] }' "$logs/$1.times"
 }
 
 tell() { # SUITE, which has ended
-  local suite=$1 status seconds passed failed skipped
-  read -r status seconds <"$logs/$suite.ended"
+  local suite=$1 status seconds busy passed failed skipped
+  read -r status seconds busy <"$logs/$suite.ended"
   read -r passed failed skipped <<<"$(count "$suite" "$logs/$suite.log")"
   if [ -z "$passed" ]; then
     echo "$suite: no counts (exit status $status), so it counts as 1 failed"
@@ -279,7 +289,7 @@ tell() { # SUITE, which has ended
   else
     echo "$suite: $passed passed, $failed failed, $skipped skipped, $seconds s"
   fi
-  add_row "$suite" "$passed" "$failed" "$skipped" "$seconds"
+  add_row "$suite" "$passed" "$failed" "$skipped" "$seconds" "$busy"
   if [ "$failed" -gt 0 ]; then what_failed "$suite"; fi
 }
 
@@ -332,7 +342,7 @@ parts_for() { # SUITE...: what setup.sh has to see to
 }
 
 print_table() {
-  printf '\n%s%-15s %8s %8s %8s %8s%s\n' "$bold" suite passed failed skipped seconds "$plain"
+  printf '\n%s%-15s %8s %8s %8s %8s %8s%s\n' "$bold" suite passed failed skipped seconds busy "$plain"
   printf '%s\n' "${rows[@]}"
   echo
 }

@@ -13,6 +13,7 @@ use devexchange_core::dlpack::{self, Copying, Owned, Request};
 use devexchange_core::runtime::cuda::Stream;
 use devexchange_core::{Batch, Device, DeviceType, Tensor, convert};
 use devexchange_tests::cu_ok;
+use devexchange_tests::devices::two_devices;
 use devexchange_tests::freeing::{Consumer, Foreign, N};
 use devexchange_tests::sim::{self, Session};
 
@@ -89,18 +90,18 @@ fn the_current_context_stays() {
     session.each(1, || {
         let cudarc = context();
         let [stream] = streams(&cudarc);
-        let (slice, second) = (written(&stream), sim::primary(1));
-        sim::set_current(second);
+        let (slice, before) = (written(&stream), sim::current());
+        sim::set_current(0);
         let tensor = taken(slice, &[N as i64]);
         let slice = tensor.as_cuda_slice::<u8>(&stream).expect("borrowed");
         drop((stream, cudarc));
-        assert_eq!(sim::current(), second);
+        assert_eq!(sim::current(), 0);
         drop(slice);
-        assert_eq!(sim::current(), second);
+        assert_eq!(sim::current(), 0);
         drop(tensor);
-        assert_eq!(sim::current(), second);
+        assert_eq!(sim::current(), 0);
         sim::settle();
-        sim::set_current(sim::primary(0));
+        sim::set_current(before);
     });
 }
 
@@ -208,9 +209,22 @@ fn what_does_not_fit_is_refused_and_given_back() {
         let error = refused(&host, &stream);
         assert_eq!(error.status(), DEVX_DEVICE);
         assert_eq!(error.message(), "the tensor is on cpu:0: a slice is of the GPU of its stream, which is 0");
+    });
+}
+
+#[test]
+fn a_slice_is_of_the_gpu_of_its_stream() {
+    let Some(session) = two_devices() else { return };
+    session.each(1, || {
         let elsewhere = CudaContext::new(1).expect("a second device");
-        assert_eq!(refused(&tensor, &elsewhere.new_stream().expect("a stream")).status(), DEVX_DEVICE);
-        assert_eq!(refused(&tensor, &elsewhere.default_stream()).status(), DEVX_DEVICE);
+        let tensor = taken(written(&context().default_stream()), &[N as i64]);
+        for stream in [elsewhere.new_stream().expect("a stream"), elsewhere.default_stream()] {
+            let error = tensor.as_cuda_slice::<u8>(&stream).expect_err("of another device");
+            assert_eq!(error.status(), DEVX_DEVICE);
+            assert_eq!(error.message(), "the tensor is on cuda:0: a slice is of the GPU of its stream, which is 1");
+        }
+        drop(elsewhere);
+        sim::set_current(sim::primary(0));
     });
 }
 
