@@ -16,8 +16,11 @@ set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
-all_suites=(rust c java julia julia-threads demo demo-cuda python numba third-party conformance gpu-rehearsal soak
-  pairs bench readme seeded-bugs fuzz)
+all_suites=(rust c third-party java numba julia julia-threads demo demo-cuda python conformance gpu-rehearsal soak pairs bench
+  seeded-bugs readme fuzz)
+# Neighbours that run at the same time: each leaves a core to the other for most of its time, and neither writes what the
+# other reads (the installed C library, the jar, the wheel).
+pairs=("c third-party" "java numba" "julia julia-threads" "python conformance" "readme fuzz")
 logs=$DEVX_TARGET/test-logs
 java_project=$DEVX_ROOT/bindings-jni/java
 julia_project=$DEVX_ROOT/bindings-julia/DevExchange.jl
@@ -314,12 +317,11 @@ run_step() { # NAME COMMAND...
   return 1
 }
 
-# Both of Julia's at once: each is busy with compiling for most of its time, on one core.
 run_all() { # SUITE...
   local together
   while [ $# -gt 0 ]; do
     together=("$1")
-    if [ "$1 ${2:-}" = "julia julia-threads" ]; then together+=("$2"); fi
+    if printf '%s\n' "${pairs[@]}" | grep -qx -- "$1 ${2:-}"; then together+=("$2"); fi
     run_suites "${together[@]}"
     shift ${#together[@]}
   done
