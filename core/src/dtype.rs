@@ -41,6 +41,8 @@ dtypes! {
     UINT64 = kDLUInt 64;
     /// IEEE half.
     FLOAT16 = kDLFloat 16;
+    /// The upper half of an IEEE single.
+    BFLOAT16 = kDLBfloat 16;
     /// IEEE single.
     FLOAT32 = kDLFloat 32;
     /// IEEE double.
@@ -235,7 +237,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A Rust type whose values are elements: every bit pattern is a value.
+/// A Rust type whose values are elements: every bit pattern is a value. With the feature `half`, the 16-bit floats of that
+/// crate are, too.
 pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
     /// The type as the protocols name it.
     const DTYPE: DType;
@@ -253,4 +256,8 @@ elements! {
     i8 = INT8, i16 = INT16, i32 = INT32, i64 = INT64,
     u8 = UINT8, u16 = UINT16, u32 = UINT32, u64 = UINT64,
     f32 = FLOAT32, f64 = FLOAT64,
+}
+#[cfg(feature = "half")]
+elements! {
+    half::f16 = FLOAT16, half::bf16 = BFLOAT16,
 }

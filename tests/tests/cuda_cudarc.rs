@@ -11,11 +11,12 @@ use devexchange_core::abi::types::{
 };
 use devexchange_core::dlpack::{self, Copying, Owned, Request};
 use devexchange_core::runtime::cuda::Stream;
-use devexchange_core::{Batch, Device, DeviceType, Tensor, convert};
+use devexchange_core::{Batch, Device, DeviceType, Element, Tensor, convert};
 use devexchange_tests::cu_ok;
 use devexchange_tests::devices::two_devices;
 use devexchange_tests::freeing::{Consumer, Foreign, N};
 use devexchange_tests::sim::{self, Session};
+use half::{bf16, f16};
 
 const SEEDS: u64 = 50;
 
@@ -36,7 +37,7 @@ fn address<T>(slice: &CudaSlice<T>) -> u64 {
     slice.device_ptr(slice.stream()).0
 }
 
-fn taken<T: devexchange_core::Element>(slice: CudaSlice<T>, shape: &[i64]) -> Tensor {
+fn taken<T: Element>(slice: CudaSlice<T>, shape: &[i64]) -> Tensor {
     Tensor::from_cuda_slice(slice, shape).map_err(|refused| refused.error).expect("taken")
 }
 
@@ -151,6 +152,28 @@ fn a_tensor_is_written_by_cudarc() {
         assert_eq!(slice.tensor().data() as u64, memory.address);
         drop((slice, tensor));
         memory.end();
+    });
+}
+
+/// Slices of what models are made of: 16-bit floats.
+#[test]
+fn halves_are_elements() {
+    fn there_and_back<T: Element>(dtype: &str, bits: [u16; 2]) {
+        let [stream] = streams(&context());
+        let numbers = stream.clone_htod(&bits).expect("queued");
+        // SAFETY: the memory of as many numbers of as many bits.
+        let halves = unsafe { stream.upgrade_device_ptr::<T>(numbers.leak(), bits.len()) };
+        let tensor = taken(halves, &[2, 1]);
+        assert_eq!(tensor.dtype().to_string(), dtype);
+        let slice = tensor.as_cuda_slice::<T>(&stream).expect("borrowed");
+        // SAFETY: as above.
+        let numbers = unsafe { slice.transmute::<u16>(bits.len()) }.expect("as many");
+        assert_eq!(stream.clone_dtoh(&numbers).expect("copied"), bits);
+    }
+    let session = Session::new();
+    session.each(1, || {
+        there_and_back::<f16>("float16", [1.5, -2.0].map(|value| f16::from_f32(value).to_bits()));
+        there_and_back::<bf16>("bfloat16", [1.5, -2.0].map(|value| bf16::from_f32(value).to_bits()));
     });
 }
 
