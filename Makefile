@@ -190,9 +190,8 @@ seeded-bugs: ## whether the tests see what they are for: 14 bugs, one after the 
 lint: ## rustfmt, clippy (with cudarc's first and last version of CUDA, too) and rustdoc; whether the seeded bugs fit the tree
 	@$(env) $$CARGO fmt --all --check
 	@$(env) $$CARGO clippy --workspace --all-targets --locked -- -D warnings
-	@$(env) for version in 11040 13040; do \
-	  $$CARGO clippy --quiet -p devexchange-core --locked --no-default-features --features cudarc,cudarc/cuda-$$version \
-	    -- -D warnings || exit 1; \
+	@$(env) for features in cudarc/cuda-11040 cudarc,cudarc/cuda-13040; do \
+	  $$CARGO clippy --quiet -p devexchange-core --locked --no-default-features --features $$features -- -D warnings || exit 1; \
 	done
 	@$(env) RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $$CARGO doc --quiet --workspace --locked \
 	  --no-deps --all-features --document-private-items

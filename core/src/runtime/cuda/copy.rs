@@ -8,7 +8,7 @@ use core::ffi::c_void;
 
 use cudarc::driver::sys::CUdeviceptr;
 
-use super::context::{self, Current};
+use super::context;
 use super::driver::Driver;
 use super::event::Event;
 use super::reaper;
@@ -82,7 +82,7 @@ fn ordinal(device: Device) -> Option<i32> {
 /// As [`queue`].
 unsafe fn queue_here(mut copies: impl Iterator<Item = Copy>, stream: Stream) -> Result<()> {
     let driver = Driver::get()?;
-    let _current = Current::enter(driver, stream.context()?)?;
+    let _current = stream.enter()?;
     copies.try_for_each(|(to, from, bytes)| {
         // SAFETY: the caller's contract.
         let code = unsafe { (driver.memcpy_async)(number(to), number(from.cast_mut()), bytes, stream.raw()) };
@@ -102,7 +102,7 @@ unsafe fn queue_between(
 ) -> Result<()> {
     let driver = Driver::get()?;
     let (target, source) = (context::primary(driver, target)?, context::primary(driver, source)?);
-    let _current = Current::enter(driver, stream.context()?)?;
+    let _current = stream.enter()?;
     copies.try_for_each(|(to, from, bytes)| {
         let (to, from) = (number(to), number(from.cast_mut()));
         // SAFETY: the caller's contract.

@@ -279,7 +279,7 @@ impl ForeignEvent {
 /// `DEVX_DRIVER`.
 fn wait_raw(stream: Stream, event: CUevent) -> Result<()> {
     let driver = Driver::get()?;
-    let _current = Current::enter(driver, stream.context()?)?;
+    let _current = stream.enter()?;
     // SAFETY: the caller's event; the driver refuses one that is not valid.
     driver.check("cuStreamWaitEvent", unsafe { (driver.stream_wait_event)(stream.raw(), event, 0) })
 }

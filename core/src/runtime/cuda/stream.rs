@@ -231,7 +231,7 @@ impl Stream {
             return Ok(self.ordinal);
         }
         let driver = Driver::get()?;
-        let _current = Current::enter(driver, self.context()?)?;
+        let _current = self.enter()?;
         let mut device: CUdevice = 0;
         // SAFETY: a call of the driver with room for its result.
         driver.check("cuCtxGetDevice", unsafe { (driver.ctx_get_device)(&mut device) })?;
@@ -278,7 +278,7 @@ impl Stream {
     pub fn synchronize(self) -> Result<()> {
         self.require_no_capture()?;
         let driver = Driver::get()?;
-        let _current = Current::enter(driver, self.context()?)?;
+        let _current = self.enter()?;
         let _apart = Apart::enter(driver)?;
         // SAFETY: a stream of the caller's.
         driver.check("cuStreamSynchronize", unsafe { (driver.stream_synchronize)(self.raw()) })
@@ -293,7 +293,7 @@ impl Stream {
     pub fn synchronize_device(self) -> Result<()> {
         self.require_no_capture()?;
         let driver = Driver::get()?;
-        let _current = Current::enter(driver, self.context()?)?;
+        let _current = self.enter()?;
         let _apart = Apart::enter(driver)?;
         // SAFETY: a call of the driver.
         driver.check("cuCtxSynchronize", unsafe { (driver.ctx_synchronize)() })
@@ -306,7 +306,7 @@ impl Stream {
     pub fn is_capturing(self) -> Result<bool> {
         let driver = Driver::get()?;
         // A default stream is that of the current context.
-        let _current = if self.is_default() { Some(Current::enter(driver, self.context()?)?) } else { None };
+        let _current = if self.is_default() { Some(self.enter()?) } else { None };
         let mut status = 0;
         // SAFETY: a stream of the caller's, and room for the result.
         let code = unsafe { (driver.stream_is_capturing)(self.raw(), &mut status) };
