@@ -30,12 +30,11 @@
 //! **Ownership.** A tensor of a slice gives the slice up when nobody uses it any more, in the order of the slice's stream: the
 //! host waits for nothing. A tensor as a slice keeps the tensor, and its memory is never freed by cudarc.
 //!
-//! **Order.** What cudarc has queued with a slice, on whatever stream, comes before what a consumer of the tensor queues: cudarc
-//! is asked to have the slice's stream wait for it. With event tracking turned off (`disable_event_tracking`) cudarc does not
-//! know, and the slice's stream has to be made to wait by who turned it off. The other way, a stream waits until the tensor may
-//! be touched, and when the slice goes out of scope, what was queued with it there is noted as a use of the tensor
-//! ([`Tensor::used_on`]). The same for other streams of the context, as far as cudarc keeps it: the last read, and the last
-//! write.
+//! **Order.** What is queued with a slice comes before what a consumer of the tensor queues. The other way, a stream waits until
+//! the tensor may be touched, and what is queued there when the slice goes out of scope is noted as a use of the tensor
+//! ([`Tensor::used_on`]). Of work on further streams cudarc keeps the last read and the last write, and is asked to have the
+//! slice's stream wait for them. With event tracking turned off (`disable_event_tracking`) it keeps nothing: who turned it off
+//! makes the slice's stream wait.
 //!
 //! **Contexts.** Slices and streams are of primary contexts, as those of `CudaContext::new` are. Which context is current on the
 //! calling thread does not change.
@@ -136,7 +135,7 @@ fn described<T: Element>(slice: &mut CudaSlice<T>, shape: &[i64]) -> Result<Desc
         return refuse!(DEVX_MISMATCH, "shape is {shape:?}: the slice has {} elements", slice.len());
     }
     let _current = queued.enter()?;
-    // What went wrong before is not this slice's.
+    // Like every function of cudarc this says what went wrong before in one that could not: not to take it for what follows.
     stream.context().check_err().map_err(failed)?;
     let address = caught(|| {
         let (address, _recorded) = slice.device_ptr_mut(&stream);
