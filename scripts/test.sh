@@ -5,7 +5,7 @@
 #                   [soak] [pairs] [bench] [readme] [seeded-bugs] [fuzz]
 #
 # Installs what is missing, builds the release libraries once, runs suite after suite (none stops the next one),
-# prints a table, and ends with the plain line
+# prints a table (`busy`: the seconds of all cores together), and ends with the plain line
 #
 #   N passed, N failed, N skipped
 #
@@ -272,8 +272,7 @@ run_suite() { # SUITE
   echo "$status $((SECONDS - start)) $(($(busy "$suite") - before))" >"$logs/$suite.ended"
 }
 
-# The seconds of processors that all took that `times` says this shell has waited for: what a suite keeps busy says what can
-# run beside it.
+# The seconds of all cores that went into what this shell has waited for, as `times` says: what can run beside a suite.
 busy() { # SUITE
   awk 'NR == 2 { gsub(/s/, ""); split($1, user, "m"); split($2, kernel, "m")
     printf "%d", user[1] * 60 + user[2] + kernel[1] * 60 + kernel[2] }' "$logs/$1.times"

@@ -135,7 +135,7 @@ fn described<T: Element>(slice: &mut CudaSlice<T>, shape: &[i64]) -> Result<Desc
         return refuse!(DEVX_MISMATCH, "shape is {shape:?}: the slice has {} elements", slice.len());
     }
     let _current = queued.enter()?;
-    // Like every function of cudarc this says what went wrong before in one that could not: not to take it for what follows.
+    // As every function of cudarc does: what went wrong earlier, where that could not be said, is said first.
     stream.context().check_err().map_err(failed)?;
     let address = caught(|| {
         let (address, _recorded) = slice.device_ptr_mut(&stream);
