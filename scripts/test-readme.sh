@@ -112,8 +112,14 @@ run_java() {
   if ! grep -qE '\b(class|interface|record|enum) +[A-Z]' "$1"; then
     wrap "$1" '^import ' 'class Example { public static void main(String[] args) throws Exception {' '} }'
   fi
-  "$JAVA" -ea -cp "$(jar)" "$1"
+  if uses_segments "$1"; then
+    "$DEVX_JDK22/bin/java" -ea --enable-native-access=ALL-UNNAMED -cp "$(jar)" "$1"
+  else
+    "$JAVA" -ea -cp "$(jar)" "$1"
+  fi
 }
+
+uses_segments() { grep -qE '^import java\.lang\.foreign\.' "$1"; }
 
 prepare_julia() { [ -n "$installed" ] || "$DEVX_ROOT/scripts/build.sh"; }
 
@@ -180,6 +186,7 @@ run_example() { # FILE
   local language name=${1##*/} status=0
   language=$(language_of "$1")
   if [ -n "$installed" ] && uses_numba "$1"; then skipped "$name" "Numba is not installed there"; return; fi
+  if [ -z "$DEVX_JDK22" ] && uses_segments "$1"; then skipped "$name" "there is no JDK of 22 or newer"; return; fi
   case $name in cuda*) local -x LD_LIBRARY_PATH=$driver ;; esac
   (cd "$data" && "run_$language" "$1") >"$1.stdout" 2>"$1.stderr" </dev/null || status=$?
   if [ "$status" -ne 0 ]; then
