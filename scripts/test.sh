@@ -20,7 +20,7 @@ all_suites=(rust c third-party java numba julia julia-threads demo demo-cuda pyt
   seeded-bugs readme fuzz)
 # Neighbours that run at the same time: each leaves a core to the other for most of its time, and neither writes what the
 # other reads (the installed C library, the jar, the wheel).
-pairs=("c third-party" "java numba" "julia julia-threads" "python conformance" "readme fuzz")
+pairs=("c third-party" "julia julia-threads" "python conformance" "readme fuzz")
 logs=$DEVX_TARGET/test-logs
 java_project=$DEVX_ROOT/bindings-jni/java
 julia_project=$DEVX_ROOT/bindings-julia/DevExchange.jl
