@@ -25,6 +25,13 @@
 //! assert_eq!(stream.clone_dtoh(&*slice)?, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
 //! # Ok(())
 //! # }
+//! # fn as_an_argument(
+//! #     kernel: &cudarc::driver::CudaFunction,
+//! #     stream: &std::sync::Arc<cudarc::driver::CudaStream>,
+//! #     slice: &devexchange_core::cudarc_slice::BorrowedSlice<f32>,
+//! # ) {
+//! #     cudarc::driver::PushKernelArg::arg(&mut stream.launch_builder(kernel), &**slice);
+//! # }
 //! ```
 //!
 //! **Ownership.** A tensor of a slice gives the slice up when nobody uses it any more, in the order of the slice's stream: the
@@ -58,7 +65,7 @@ use crate::memory::{Owner, Vacant};
 use crate::order::{Ready, release_behind};
 use crate::runtime::cuda::context;
 use crate::runtime::cuda::driver::{Code, Driver};
-use crate::runtime::cuda::{LEGACY, PER_THREAD, RawStream, Stream};
+use crate::runtime::cuda::{LEGACY, PER_THREAD, RawStream, Stream, reaper};
 use crate::tensor::{Flags, Tensor, TensorDesc};
 use crate::view::Whole;
 
@@ -98,12 +105,13 @@ fn failed(error: DriverError) -> Error {
 
 impl Tensor {
     /// Takes a slice of cudarc's, as a compact row-major tensor of this shape, which may be written. Nothing is copied. Its
-    /// data is ready behind all that was queued with the slice; the slice is dropped, on any thread, when nobody uses the
+    /// data is ready behind what is queued with the slice ([the module](self) says how far cudarc knows that); the slice is dropped, on any thread, when nobody uses the
     /// tensor any more.
     ///
     /// # Errors
     /// `DEVX_MISMATCH` for a shape of another number of elements, `DEVX_INVALID_SHAPE`, `DEVX_UNSUPPORTED` if its context is not
-    /// the device's primary one, `DEVX_OUT_OF_MEMORY`, `DEVX_DEVICE`, `DEVX_DRIVER`. The slice is given back.
+    /// the device's primary one, `DEVX_OUT_OF_MEMORY`, `DEVX_DEVICE`, `DEVX_DRIVER`, also for what went wrong in cudarc before
+    /// and could not be said. The slice is given back.
     pub fn from_cuda_slice<T: Element>(
         mut slice: CudaSlice<T>,
         shape: &[i64],
@@ -167,8 +175,12 @@ fn described<T: Element>(slice: &mut CudaSlice<T>, shape: &[i64]) -> Result<Desc
 fn give_up<T>(slice: CudaSlice<T>, queued: Stream) {
     match queued.enter() {
         Ok(_current) => drop(slice),
-        // In a child of `fork` the memory is the parent's; and without a driver there is nothing to call.
-        Err(_) => std::mem::forget(slice),
+        // In a child of `fork` the memory is the parent's, and after the end of the driver it is gone; else it is lost, and
+        // counts as such.
+        Err(error) => {
+            std::mem::forget(slice);
+            reaper::check_returned("a slice of cudarc", Code(error.driver_code() as u32));
+        }
     }
 }
 
@@ -181,7 +193,7 @@ impl Tensor {
     /// # Errors
     /// `DEVX_MISMATCH` for another element type, `DEVX_COPY_REQUIRED` for other strides than row-major ones, `DEVX_DEVICE` for
     /// memory of the host or of another GPU, `DEVX_UNSUPPORTED` if the stream's context is not the device's primary one or if it
-    /// is being captured and would have to wait, `DEVX_DRIVER`.
+    /// is being captured and would have to wait, `DEVX_DRIVER`, `DEVX_PANIC` if cudarc cannot make its two events.
     pub fn as_cuda_slice<T: Element>(&self, stream: &Arc<CudaStream>) -> Result<BorrowedSlice<T>> {
         self.require_elements::<T>()?;
         self.require_compact()?;
@@ -197,7 +209,7 @@ impl Tensor {
                 DEVX_DEVICE,
                 "the tensor is on {}: a slice is of the GPU of its stream, which is {}",
                 self.device(),
-                queued.ordinal()
+                Device { kind: DeviceType::CUDA, id: queued.ordinal() }
             );
         }
         self.wait(queued)?;
@@ -257,7 +269,7 @@ impl<T> Drop for BorrowedSlice<T> {
             // Frees nothing, and has the stream wait for what was queued on others.
             let _address = slice.leak();
         } else {
-            // As in `give_up`.
+            // The driver is not to be called, or fails: what it says of the tensor counts.
             std::mem::forget(slice);
         }
         release_behind(Whole::Tensor(self.tensor.clone()), self.queued);

@@ -231,7 +231,7 @@ fn what_does_not_fit_is_refused_and_given_back() {
         let host = Tensor::from_vec(vec![1_u8], &[1]).expect("a tensor");
         let error = refused(&host, &stream);
         assert_eq!(error.status(), DEVX_DEVICE);
-        assert_eq!(error.message(), "the tensor is on cpu:0: a slice is of the GPU of its stream, which is 0");
+        assert_eq!(error.message(), "the tensor is on cpu:0: a slice is of the GPU of its stream, which is cuda:0");
     });
 }
 
@@ -244,7 +244,10 @@ fn a_slice_is_of_the_gpu_of_its_stream() {
         for stream in [elsewhere.new_stream().expect("a stream"), elsewhere.default_stream()] {
             let error = tensor.as_cuda_slice::<u8>(&stream).expect_err("of another device");
             assert_eq!(error.status(), DEVX_DEVICE);
-            assert_eq!(error.message(), "the tensor is on cuda:0: a slice is of the GPU of its stream, which is 1");
+            assert_eq!(
+                error.message(),
+                "the tensor is on cuda:0: a slice is of the GPU of its stream, which is cuda:1"
+            );
         }
         drop(elsewhere);
         sim::set_current(sim::primary(0));

@@ -45,7 +45,7 @@ impl Column<'_> {
         };
         let nodes = collected(order.iter().map(|&node| Ok(if node == self.node { root } else { seen(node) })))?;
         let (schema, view) = (self.schema(&order)?, View::of_batch(self.batch));
-        // SAFETY: the batch describes its memory, and keeps it alive.
+        // SAFETY: the batch describes its memory, which the owner keeps alive.
         let mut shared = unsafe { Batch::from_raw_parts(&schema, self.batch.device(), &nodes, view.owner()) }?;
         shared.set_view(view)?;
         Ok(shared)
