@@ -56,11 +56,11 @@ tests_of() { # MODULE
     tensor | dlpack | convert)
       echo --package devexchange-corpus --lib --test corpus --test dlpack --test dtype --test convert --test chains \
         --test layout --test memory --test slices --package devexchange-tests --test cuda_order --test cuda_bad_input --test cuda_array \
-        --test cuda_devices --test cuda_default_streams --test cuda_manager --test cuda_views ;;
+        --test cuda_devices --test cuda_default_streams --test cuda_manager --test cuda_views --test cuda_cudarc ;;
     order)
       echo --package devexchange-tests --lib --test order --test cuda_order --test cuda_budget --test cuda_release \
         --test cuda_array --test cuda_ipc --test cuda_devices --test cuda_default_streams --test cuda_pool_release \
-        --test cuda_views ;;
+        --test cuda_views --test rounds ;;
     release-memory)
       echo --package devexchange-schedules --lib --test memory --test ledger --test batch --test dlpack ;;
     release-device)
@@ -72,7 +72,8 @@ tests_of() { # MODULE
     schema) echo --lib --test format --test schema --test types --test batch --test batch_stream ;;
     batch | batch-stream)
       echo --package devexchange-corpus --lib --test corpus --test batch --test batch_stream --test types --test convert \
-        --test chains --test slices --package devexchange-tests --test cuda_views ;;
+        --test chains --test slices --package devexchange-tests --test cuda_views --test cuda_arrow \
+        --test cuda_pool_release ;;
     manager) echo --package devexchange-tests --test manager --test memory --test fork --test cuda_manager ;;
     fork) echo --lib --test fork --test trace ;;
     cuda-array) echo --package devexchange-tests --test cuda_array ;;
