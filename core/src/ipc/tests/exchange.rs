@@ -28,7 +28,7 @@ fn memory_of_one_process_is_copied_if_that_is_allowed() {
     assert_eq!(plan_tensor(&imported), Plan::View);
 
     let batch = numbers_and_texts();
-    assert!(matches!(plan_batch(&batch), Plan::Copy { .. }));
+    assert!(matches!(plan_batch(&batch), Plan::Copy { bytes: 192, .. }));
     export_batch(&batch, Copying::Never).expect_err("not allowed");
     let copy = copy_batch(&batch).expect("copied");
     assert_eq!(plan_batch(&copy), Plan::View);
