@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use devexchange_core::abi::dlpack::{DLDataType, kDLInt};
 use devexchange_core::abi::types::{DEVX_IMPOSSIBLE, DEVX_OUT_OF_RANGE};
 use devexchange_core::arrow::ArrayBuilder;
-use devexchange_core::{Batch, DType, Device, Flags, Owner, Tensor, TensorDesc};
+use devexchange_core::convert::Plan;
+use devexchange_core::{Batch, DType, Device, Flags, Owner, Tensor, TensorDesc, ipc};
 
 static NUMBERS: [i32; 6] = [0, 10, 20, 30, 40, 50];
 static VALID: [u8; 1] = [0b10_1101];
@@ -204,6 +205,34 @@ fn parts_that_a_tensor_has_not() {
         let error = whole.slice(dimension, offset, length).unwrap_err();
         assert_eq!((error.status(), error.message()), (DEVX_OUT_OF_RANGE, expected));
     }
+}
+
+#[test]
+fn a_copy_of_rows_has_those_alone() {
+    const ROWS: i64 = 100;
+    static MANY: [i32; ROWS as usize] = [7; ROWS as usize];
+    // Which rows of a struct there are is told by its own offset, and so what is taken of its children.
+    let inside = ArrayBuilder::new("n", "i", ROWS).buffer(null()).buffer(at(&MANY)).null_count(0);
+    let batch = built(ArrayBuilder::batch(ROWS).child(ArrayBuilder::new("s", "+s", ROWS).buffer(null()).child(inside)));
+    // In whole lines of 64 bytes, one by one.
+    assert!(matches!(ipc::plan_batch(&batch), Plan::Copy { bytes: 448, .. }));
+    let rows = batch.slice(50, 10).unwrap();
+    assert!(matches!(ipc::plan_batch(&rows), Plan::Copy { bytes: 64, .. }));
+    assert_eq!(shown(&ipc::copy_batch(&rows).unwrap()), shown(&rows));
+
+    static OFFSETS: [i32; 41] = {
+        let mut offsets = [0; 41];
+        let mut row = 0;
+        while row < 40 {
+            offsets[row + 1] = offsets[row] + 1 + row as i32 % 2;
+            row += 1;
+        }
+        offsets
+    };
+    static TEXT: [u8; 60] = *b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567";
+    let texts = ArrayBuilder::new("t", "u", 40).buffer(null()).buffer(at(&OFFSETS)).buffer(at(&TEXT));
+    let rows = built(ArrayBuilder::batch(40).child(texts)).slice(21, 4).unwrap();
+    assert_eq!(shown(&ipc::copy_batch(&rows).unwrap()), shown(&rows));
 }
 
 #[test]
