@@ -106,7 +106,7 @@ place_driver() {
 }
 
 mutate() { # MODULE
-  local file argument options=()
+  local file argument ended_well options=()
   # Left out is the second run of each CUDA program, on threads, and descriptors, which are slow and have tests of their own.
   local skipped=(--skip run_by_threads)
   if [ "$1" != ipc ]; then skipped+=(--skip ipc::); fi
@@ -124,8 +124,10 @@ mutate() { # MODULE
   # It fails where mutants were missed, which is counted here.
   (cd "$tree" && CARGO_TARGET_DIR=$work/target INSTA_UPDATE=no "$work/bin/cargo-mutants" mutants --in-place \
     --profile mutants --output "$work/results/$1" --timeout-multiplier 5 --minimum-test-timeout 60 \
-    --cargo-arg=--locked "${options[@]}" -- -- "${skipped[@]}") </dev/null || true
+    --cargo-arg=--locked "${options[@]}" -- -- "${skipped[@]}") </dev/null && ended_well=yes || ended_well=no
   collect "$1"
+  # Of what did not change since a commit there is nothing to try, and so no list of what came of it.
+  if [ $ended_well = yes ]; then touch "$work/results/$1"/{caught,timeout,unviable,missed}.txt; fi
 }
 
 # What the last run of a module came to, added to what the ones before it did.
