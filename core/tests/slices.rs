@@ -7,9 +7,10 @@ use std::ptr::null;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use devexchange_core::abi::arrow_data::ArrowArray;
 use devexchange_core::abi::dlpack::{DLDataType, kDLInt};
 use devexchange_core::abi::types::{DEVX_IMPOSSIBLE, DEVX_OUT_OF_RANGE};
-use devexchange_core::arrow::ArrayBuilder;
+use devexchange_core::arrow::{ArrayBuilder, release_array};
 use devexchange_core::convert::Plan;
 use devexchange_core::{Batch, DType, Device, Flags, Owner, Tensor, TensorDesc, ipc};
 
@@ -218,7 +219,24 @@ fn a_copy_of_rows_has_those_alone() {
     assert!(matches!(ipc::plan_batch(&batch), Plan::Copy { bytes: 448, .. }));
     let rows = batch.slice(50, 10).unwrap();
     assert!(matches!(ipc::plan_batch(&rows), Plan::Copy { bytes: 64, .. }));
-    assert_eq!(shown(&ipc::copy_batch(&rows).unwrap()), shown(&rows));
+    let copy = ipc::copy_batch(&rows).unwrap();
+    assert_eq!(shown(&copy), shown(&rows));
+    // Nor does a child claim more than that, which only a consumer of it would believe.
+    // SAFETY: an all-zero struct is a released one.
+    let mut array = unsafe { std::mem::zeroed::<ArrowArray>() };
+    // SAFETY: there is room.
+    unsafe { copy.export(&mut array) }.unwrap();
+    let first_child = |array: &ArrowArray| {
+        // SAFETY: it has one.
+        let children = unsafe { std::slice::from_raw_parts(array.children, 1) };
+        // SAFETY: well-formed, and not released yet.
+        children.first().map(|&child| unsafe { *child }).unwrap()
+    };
+    let pair = first_child(&array);
+    let inside = first_child(&pair);
+    assert_eq!([pair.offset + pair.length, inside.offset + inside.length], [10, 10]);
+    // SAFETY: ours.
+    unsafe { release_array(&mut array) };
 
     static OFFSETS: [i32; 41] = {
         let mut offsets = [0; 41];
