@@ -105,8 +105,8 @@ fn failed(error: DriverError) -> Error {
 
 impl Tensor {
     /// Takes a slice of cudarc's, as a compact row-major tensor of this shape, which may be written. Nothing is copied. Its
-    /// data is ready behind what is queued with the slice ([the module](self) says how far cudarc knows that); the slice is dropped, on any thread, when nobody uses the
-    /// tensor any more.
+    /// data is ready behind what is queued with the slice ([the module](self) says how far cudarc knows that); the slice is
+    /// dropped, on any thread, when nobody uses the tensor any more.
     ///
     /// # Errors
     /// `DEVX_MISMATCH` for a shape of another number of elements, `DEVX_INVALID_SHAPE`, `DEVX_UNSUPPORTED` if its context is not

@@ -237,7 +237,10 @@ fn a_copy_of_rows_has_those_alone() {
     assert_eq!([pair.offset + pair.length, inside.offset + inside.length], [10, 10]);
     // SAFETY: ours.
     unsafe { release_array(&mut array) };
+}
 
+#[test]
+fn a_copy_of_texts_begins_with_their_first_offset() {
     static OFFSETS: [i32; 41] = {
         let mut offsets = [0; 41];
         let mut row = 0;
