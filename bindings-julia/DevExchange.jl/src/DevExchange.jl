@@ -91,6 +91,7 @@ include("async_reader.jl")
 include("async_writer.jl")
 include("ipc.jl")
 include("ledger.jl")
+include("precompile.jl")
 
 function __init__()
     load_libraries()

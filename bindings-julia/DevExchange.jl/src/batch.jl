@@ -71,18 +71,27 @@ Throws `DEVX_UNSUPPORTED` for elements without a type in Arrow and for maps with
 `DEVX_INVALID_ARGUMENT` for what is no vector, no name or no metadata, `DEVX_OUT_OF_RANGE` for dates and months that
 their type has no room for, `DEVX_INVALID_LENGTH` for columns of different length, with the name of the column.
 """
-Batch(columns::NamedTuple; keywords...) = batch_of(pairs(columns); keywords...)
-Batch(columns::Pair...; keywords...) = batch_of(columns; keywords...)
-Batch(columns::AbstractVector{<:Pair}; keywords...) = batch_of(columns; keywords...)
-Batch(columns::AbstractDict; keywords...) = batch_of(columns; keywords...)
+Batch(@nospecialize(columns::NamedTuple); release=nothing, metadata=()) = batch_of(pairs_of(columns), release, metadata)
+Batch(@nospecialize(columns::Pair...); release=nothing, metadata=()) = batch_of(Any[columns...], release, metadata)
+Batch(columns::AbstractVector{<:Pair}; release=nothing, metadata=()) = batch_of(collect(Any, columns), release, metadata)
+Batch(columns::AbstractDict; release=nothing, metadata=()) = batch_of(collect(Any, columns), release, metadata)
 # Of pairs whose type nobody knows, or of none at all.
-Batch(columns::Vector{Any}; keywords...) = batch_of(columns; keywords...)
+Batch(columns::Vector{Any}; release=nothing, metadata=()) = batch_of(columns, release, metadata)
+
+# From here on columns are of any type to the compiler, which would else compile all of this for each table.
+function pairs_of(@nospecialize(columns::NamedTuple))
+    list = Any[]
+    for k in 1:nfields(columns)
+        push!(list, Pair{Any,Any}(fieldname(typeof(columns), k), getfield(columns, k)))
+    end
+    return list
+end
 
 column_name(name::Union{AbstractString,Symbol}) = String(name)
 column_name(name) = throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
     "a column has the name $(repr(name)): a text or a symbol is needed"))
 
-function batch_of(columns; release=nothing, metadata=())
+function batch_of(columns::Vector{Any}, @nospecialize(release), @nospecialize(metadata))
     fields = Field[]
     nodes = Node[]
     first_name, rows = "", -1
@@ -101,7 +110,7 @@ function batch_of(columns; release=nothing, metadata=())
         rows < 0 && ((first_name, rows) = (name, length(column)))
         push!(fields, lay!(nodes, name, name, column))
     end
-    pushfirst!(nodes, Node(max(rows, 0), (nothing,); null_count=0))
+    pushfirst!(nodes, Node(max(rows, 0), 0, 0, Any[nothing]))
     schema = Schema(fields; metadata=metadata)
     try
         return batch_over(schema, nodes, CPU, release)
@@ -129,13 +138,22 @@ function Batch(schema::Schema, nodes::AbstractVector{Node}; device::DLDevice=CPU
 end
 
 # `sizes` are the bytes of all buffers, if they are to be checked.
-function batch_over(schema::Schema, nodes::Vector{Node}, device::DLDevice, release, sizes=C_NULL)
-    tables = [Ptr{Cvoid}[buffer_address(buffer) for buffer in node.buffers] for node in nodes]
+function batch_over(schema::Schema, nodes::Vector{Node}, device::DLDevice, @nospecialize(release), sizes=C_NULL)
+    tables, records, held_on = Vector{Ptr{Cvoid}}[], DevxNode[], Any[]
     out = Ref{Ptr{Cvoid}}(C_NULL)
     GC.@preserve nodes tables begin
-        records = [DevxNode(node.length, node.null_count, node.offset, pointer(table), length(table))
-                   for (node, table) in zip(nodes, tables)]
-        held_on = Any[r for node in nodes for buffer in node.buffers for r in references(buffer)]
+        for node in nodes
+            table = Ptr{Cvoid}[]
+            for buffer in node.buffers
+                push!(table, buffer_address(buffer))
+            end
+            push!(tables, table)
+            push!(records, DevxNode(node.length, node.null_count, node.offset, pointer(table), length(table)))
+        end
+        # When none of them was refused.
+        for node in nodes, buffer in node.buffers, reference in references(buffer)
+            push!(held_on, reference)
+        end
         owned(nodes, held_on, release) do owner
             @checked devx_batch_create_sized(
                 schema.handle::Handle, device::DLDevice, records::Ptr{DevxNode}, length(records)::Csize_t,

@@ -223,7 +223,7 @@ end
 
 # An array without values and so without buffers.
 function lay!(nodes, name, path, v, ::Type{Union{}})
-    push!(nodes, Node(length(v), (); null_count=length(v)))
+    push!(nodes, Node(length(v), length(v), 0, Any[]))
     return Field(name, "n")
 end
 
@@ -235,7 +235,7 @@ function lay!(nodes, name, path, v, ::Type{S}) where {S<:AbstractVector}
     values = eltype(S)[]
     ends = [(ismissing(x) || append!(values, x); length(values)) for x in v]
     offsets = offsets_of(ends)
-    push!(nodes, Node(length(v), (bits, offsets); null_count=nulls))
+    push!(nodes, Node(length(v), nulls, 0, Any[bits, offsets]))
     item = lay!(nodes, "item", "$path.item", values)
     return Field(name, eltype(offsets) === Int32 ? "+l" : "+L"; nullable=Missing <: eltype(v), children=[item])
 end
@@ -245,9 +245,9 @@ function lay!(nodes, name, path, v, ::Type{S}) where {L,S<:NTuple{L,Any}}
     E = fieldtype(S, 1)
     S === NTuple{L,E} || throw(no_format(S, path))
     nulls, bits = validity(v)
-    push!(nodes, Node(length(v), (bits,); null_count=nulls))
+    push!(nodes, Node(length(v), nulls, 0, Any[bits]))
     item = if E <: Plainly && isconcretetype(E) && is_memory(v, S)
-        push!(nodes, Node(L * length(v), (nothing, v); null_count=0))
+        push!(nodes, Node(L * length(v), 0, 0, Any[nothing, v]))
         Field("item", format_of(E, path); nullable=false)
     else
         # What is missing has places for its values, too.
@@ -263,7 +263,7 @@ function lay!(nodes, name, path, v, ::Type{S}) where {names,S<:NamedTuple{names}
     # Of which nothing is known of some member.
     isconcretetype(S) || all(child -> fieldtype(S, child) !== Any, names) || throw(no_format(S, path))
     nulls, bits = validity(v)
-    push!(nodes, Node(length(v), (bits,); null_count=nulls))
+    push!(nodes, Node(length(v), nulls, 0, Any[bits]))
     children = map(names) do child
         T = Union{fieldtype(S, child),(nulls == 0 ? Union{} : Missing)}
         field = lay!(nodes, string(child), "$path.$child", T[ismissing(x) ? missing : x[child] for x in v])
@@ -280,7 +280,7 @@ function lay!(nodes, name, path, v, ::Type{S}) where {K,V,S<:AbstractDict{K,V}}
     offsets = offsets_of(ends)
     eltype(offsets) === Int32 || throw(DevExchangeError(DEVX_INVALID_LENGTH,
         "column $(repr(path)) has $(length(keys)) entries of maps: their offsets have 32 bits"))
-    push!(nodes, Node(length(v), (bits, offsets); null_count=nulls), Node(length(keys), (nothing,); null_count=0))
+    push!(nodes, Node(length(v), nulls, 0, Any[bits, offsets]), Node(length(keys), 0, 0, Any[nothing]))
     key = lay!(nodes, "key", "$path.key", keys)
     return map_field(name, key, lay!(nodes, "value", "$path.value", values); nullable=Missing <: eltype(v))
 end
@@ -301,7 +301,7 @@ function lay_union!(nodes, name, path, v, types)
         offsets[row] = counts[k]
         counts[k] += 1
     end
-    push!(nodes, Node(length(v), (Int8.(homes .- 1), offsets); null_count=0))
+    push!(nodes, Node(length(v), 0, 0, Any[Int8.(homes .- 1), offsets]))
     children = map(enumerate(types)) do (k, T)
         E = k == 1 && Missing <: eltype(v) ? Union{T,Missing} : T
         lay!(nodes, string(k - 1), "$path.$(k - 1)", E[v[row] for row in eachindex(homes) if homes[row] == k])
@@ -316,7 +316,7 @@ function lay!(nodes, name, path, d::DictionaryVector)
 end
 
 function lay!(nodes, name, path, r::RunEndVector)
-    push!(nodes, Node(length(r), (); null_count=0))
+    push!(nodes, Node(length(r), 0, 0, Any[]))
     ends = lay!(nodes, "run_ends", "$path.run_ends", r.ends)
     values = lay!(nodes, "values", "$path.values", r.values)
     return Field(name, "+r"; nullable=Missing <: eltype(r), children=[ends, values])
@@ -324,7 +324,7 @@ end
 
 function lay_flat!(nodes, name, v, format, values)
     nulls, bits = validity(v)
-    push!(nodes, Node(length(v), (bits, values); null_count=nulls))
+    push!(nodes, Node(length(v), nulls, 0, Any[bits, values]))
     return Field(name, format; nullable=Missing <: eltype(v))
 end
 
@@ -333,7 +333,7 @@ function lay_bytes!(nodes, name, v, formats)
     io = IOBuffer()
     ends = [(ismissing(x) || write(io, x); position(io)) for x in v]
     offsets = offsets_of(ends)
-    push!(nodes, Node(length(v), (bits, offsets, take!(io)); null_count=nulls))
+    push!(nodes, Node(length(v), nulls, 0, Any[bits, offsets, take!(io)]))
     return Field(name, eltype(offsets) === Int32 ? formats[1] : formats[2]; nullable=Missing <: eltype(v))
 end
 
@@ -364,4 +364,7 @@ function bitmap(f, v)
 end
 
 # One more offset than elements, of 32 bits if they do.
-offsets_of(ends) = isempty(ends) || last(ends) <= typemax(Int32) ? Int32[0; ends] : Int64[0; ends]
+function offsets_of(ends)
+    narrow = isempty(ends) || last(ends) <= typemax(Int32)
+    return narrow ? pushfirst!(Vector{Int32}(ends), 0) : pushfirst!(Vector{Int64}(ends), 0)
+end

@@ -78,28 +78,28 @@ end
 
 The name of a column; empty if it has none.
 """
-name(c::Column) = text_of(c, c.record.name)
+name(@nospecialize(c::Column)) = text_of(c, c.record.name)
 
 """
     format(c::Column) -> String
 
 The Arrow format string of a column's type, for example `"g"` for float64; of a dictionary column that of the indices.
 """
-format(c::Column) = text_of(c, c.record.format)
+format(@nospecialize(c::Column)) = text_of(c, c.record.format)
 
 """
     timezone(c::Column) -> String
 
 The time zone of a timestamp column; empty if it has none, and for other types.
 """
-timezone(c::Column) = (f = format(c); startswith(f, "ts") ? f[5:end] : "")
+timezone(@nospecialize(c::Column)) = (f = format(c); startswith(f, "ts") ? f[5:end] : "")
 
 """
     metadata(c::Column) -> Vector{Pair{String,String}}
 
 The metadata of a column's field.
 """
-function metadata(c::Column)
+function metadata(@nospecialize(c::Column))
     require_open(c.batch.handle)
     return GC.@preserve c read_metadata(c.record.metadata)
 end
@@ -110,9 +110,9 @@ end
 The `DevExchange.DEVX_FIELD_...` bits of a column's field: see [`nullable`](@ref DevExchange.nullable),
 [`ordered`](@ref DevExchange.ordered), [`keys_sorted`](@ref DevExchange.keys_sorted).
 """
-flags(c::Column) = c.record.flags
+flags(@nospecialize(c::Column)) = c.record.flags
 
-function text_of(c::Column, text::Ptr{UInt8})
+function text_of(@nospecialize(c::Column), text::Ptr{UInt8})
     require_open(c.batch.handle)
     return GC.@preserve c unsafe_string(text)
 end
@@ -123,7 +123,7 @@ end
 The addresses of a column's buffers, in the order of the Arrow columnar format, validity first; NULL for one that is not
 there. They are those of the producer: row 1 lies `offset` elements behind them, if the column is a slice.
 """
-function buffers(c::Column)
+function buffers(@nospecialize(c::Column))
     require_open(c.batch.handle)
     return GC.@preserve c [Ptr{Cvoid}(buffer(c.record, k)) for k in 1:c.record.n_buffers]
 end
@@ -136,7 +136,7 @@ lists their values, in one column; of other types all values of the child, also 
 of maps (their entries, as structs), of dense unions, of runs (where they end, then their values). Nulls of the column
 itself are not in them.
 """
-children(c::Column) = children(c.batch, c.record)
+children(@nospecialize(c::Column)) = children(c.batch, c.record)
 
 """
     type_id(c::Column, i) -> Int
@@ -160,7 +160,7 @@ function slice(c::Column, rows::AbstractUnitRange{<:Integer})
     return stored(c, c.record.offset + rows_before(rows), length(rows))
 end
 
-function share(c::Column)
+function share(@nospecialize(c::Column))
     out = Ref{Ptr{Cvoid}}(C_NULL)
     @checked devx_column_share(c.batch.handle::Handle, Ref(c.record)::Ptr{DevxColumn}, out::Ptr{Ptr{Cvoid}})
     return adopt_batch(out[]; ready=c.batch.readable)

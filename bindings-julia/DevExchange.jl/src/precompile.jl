@@ -1,0 +1,30 @@
+# What the first exchange of most programs needs is compiled with the package: Julia keeps the machine code from 1.9 on,
+# before that what inference found. Nothing is run for it, as nothing is made while a package is precompiled. More of it
+# would make every program load longer.
+
+for T in (Int32, Int64, Float32, Float64), N in 1:2
+    precompile(Tensor, (Array{T,N},))
+    precompile(export_share, (Tensor{T,N},))
+    precompile(close, (Tensor{T,N},))
+end
+precompile(import_dlpack, (Ptr{DLManagedTensorVersioned},))
+precompile(dlpack_release, (Ptr{DLManagedTensorVersioned},))
+
+for T in (Int32, Int64, Float32, Float64, Bool, String, Date, DateTime), S in (T, Union{T,Missing})
+    precompile(lay!, (Vector{Node}, String, String, Vector{S}))
+end
+precompile(batch_of, (Vector{Any}, Nothing, Tuple{}))
+precompile(batch_over, (Schema, Vector{Node}, DLDevice, Nothing, Ptr{Cvoid}))
+precompile(Schema, (Vector{Field},))
+precompile(Column, (Batch, DevxColumn))
+precompile(columns, (Batch,))
+for k in (Int, Symbol, String)
+    precompile(getindex, (Batch, k))
+end
+for struct_type in (ArrowArray, ArrowDeviceArray), f in (export_share, export_move)
+    precompile(f, (Batch, Base.RefValue{struct_type}, Base.RefValue{ArrowSchema}))
+    precompile(f, (Batch, Base.RefValue{struct_type}))
+end
+precompile(import_arrow, (Base.RefValue{ArrowArray}, Base.RefValue{ArrowSchema}))
+precompile(import_arrow_device, (Base.RefValue{ArrowDeviceArray}, Base.RefValue{ArrowSchema}))
+precompile(close, (Batch,))
