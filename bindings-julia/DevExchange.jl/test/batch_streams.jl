@@ -60,9 +60,6 @@ end
     @test nothing_left() && producer[:releases] == 1 && foreign_live() == 0
 end
 
-struct Unshown <: Exception end
-Base.showerror(::IO, ::Unshown) = error("no")
-
 @testset "batch streams: Julia's own" begin
     # A function; an iteration; a channel. The batches are moved, the release comes with the end of the stream.
     called, left = Ref(0), Ref(3)

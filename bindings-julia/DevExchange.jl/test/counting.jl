@@ -36,7 +36,7 @@ function Test.finish(t::Counting)
 end
 
 # Whether a call is refused with this status and a message that has all of these parts. Says what came instead.
-function refused(f, status, parts...)
+function refused(@nospecialize(f), status, @nospecialize(parts...))
     try
         f()
     catch e
@@ -50,7 +50,7 @@ function refused(f, status, parts...)
 end
 
 # Whether a column has the values of a vector, element by element. Not `==` of the vectors, for fewer types to compile.
-function same(column::AbstractVector, @nospecialize(wanted))
+function same(@nospecialize(column::AbstractVector), @nospecialize(wanted))
     length(column) == length(wanted) || return false
     for k in 1:length(wanted)
         alike(column[k], wanted[k]) || return false
@@ -59,7 +59,7 @@ function same(column::AbstractVector, @nospecialize(wanted))
 end
 alike(@nospecialize(a), @nospecialize(b)) = isequal(a, b)
 # A fixed-size list was a tuple.
-alike(a::AbstractVector, @nospecialize(b)) = b isa Union{AbstractVector,Tuple} && same(a, b)
+alike(@nospecialize(a::AbstractVector), @nospecialize(b)) = b isa Union{AbstractVector,Tuple} && same(a, b)
 alike(@nospecialize(a::Tuple), @nospecialize(b)) = length(a) == length(b) && all(k -> alike(a[k], b[k]), 1:length(a))
 alike(@nospecialize(a::NamedTuple), @nospecialize(b)) = keys(a) == keys(b) && alike(Tuple(a), Tuple(b))
 
@@ -76,3 +76,26 @@ function nothing_left()
     println("left: ", outstanding(), " outstanding, ", DX.rooted(), " rooted, ", ledger())
     return false
 end
+
+const WORKERS = max(4, Threads.nthreads())
+
+# Runs `f(k)` for k in 1:WORKERS on all threads; whether each returned true.
+function on_all_threads(f)
+    ok = zeros(Bool, WORKERS)
+    Threads.@threads for k in 1:WORKERS
+        ok[k] = try
+            f(k) === true
+        catch e
+            Core.println("on a thread: ", sprint(showerror, e, catch_backtrace()))
+            false
+        end
+    end
+    return all(ok)
+end
+
+# An exception whose text fails.
+struct Unshown <: Exception end
+Base.showerror(::IO, ::Unshown) = error("no")
+
+# Every order of n things.
+orders(n) = n == 0 ? [Int[]] : [insert!(copy(o), k, n) for o in orders(n - 1) for k in 1:n]

@@ -2,29 +2,8 @@
 
 using Libdl
 
-const SIMCUDA = normpath(joinpath(@__DIR__, "..", "..", "..", "tests", "simcuda", "driver"))
-
 const ON_DEVICE = joinpath(@__DIR__, "on_device.jl")
 const CORPUS_ON_DEVICE = joinpath(@__DIR__, "corpus_on_device.jl")
-
-# Where the simulated driver lies now, or nothing if there is no cargo or no checkout to build it with.
-function place_driver()
-    isfile(joinpath(SIMCUDA, "place.sh")) && Sys.which("cargo") !== nothing || return nothing
-    target = get(ENV, "CARGO_TARGET_DIR", "")
-    checkout = normpath(joinpath(SIMCUDA, "..", "..", ".."))
-    directory = joinpath(isempty(target) ? joinpath(checkout, "target") : joinpath(checkout, target), "simcuda-julia")
-    # Not with the libraries of Julia.
-    withenv("LD_LIBRARY_PATH" => nothing) do
-        run(`$(joinpath(SIMCUDA, "place.sh")) $directory`)
-    end
-    return directory
-end
-
-# Runs Julia with the driver in a directory.
-function run_with_driver(directory, program; environment...)
-    path = join((directory, get(ENV, "LD_LIBRARY_PATH", "")), ':')
-    return run_julia(program; LD_LIBRARY_PATH=path, SIMCUDA_FATAL="exit", environment...)
-end
 
 @testset "devices: without a driver" begin
     info = device_info(DX.CPU)

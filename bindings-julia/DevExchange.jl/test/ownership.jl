@@ -1,8 +1,5 @@
 # Who releases what, and when: once, in every order.
 
-# Every order of n things.
-orders(n) = n == 0 ? [Int[]] : [insert!(copy(o), k, n) for o in orders(n - 1) for k in 1:n]
-
 @testset "ownership: tensors" begin
     # A tensor of Julia's, an export, an import of another export, a share: the release comes with the last of them.
     for order in orders(4)

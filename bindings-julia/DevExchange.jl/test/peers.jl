@@ -1,4 +1,4 @@
-# Another Julia that plays a part, and talks with this one in lines.
+# Other Julias: one that plays a part and talks with this one in lines, one that runs a program to its end.
 
 struct Peer
     process::Base.Process
@@ -28,3 +28,48 @@ function leave(p::Peer)
 end
 
 address_of_test(name) = "@devexchange-julia-$name-$(getpid())"
+
+# Runs a program in another Julia; what it wrote to both outputs, and whether it ended well. It is killed after so many
+# seconds, which is an error that says what it wrote: what a library aborts may hang in Julia's own handler.
+run_julia(program::String; keywords...) = run_julia(`-e $program`; keywords...)
+function run_julia(arguments::Cmd; limit=600.0, environment...)
+    pipe, output = Pipe(), IOBuffer()
+    pairs = [string(k) => string(v) for (k, v) in environment]
+    command = `$(Base.julia_cmd()) --startup-file=no --project=$(Base.active_project()) $arguments`
+    process = withenv(pairs...) do
+        run(pipeline(command; stdout=pipe, stderr=pipe); wait=false)
+    end
+    close(pipe.in)
+    reading = @async write(output, pipe)
+    over() = process_exited(process) && istaskdone(reading)
+    in_time = timedwait(over, limit) === :ok
+    if !in_time
+        kill(process, Base.SIGKILL)
+        # What it has started itself may still have the pipe.
+        timedwait(over, 10.0)
+    end
+    said = String(take!(output))
+    in_time || error("another Julia was killed after $limit s, and said until then:\n$said")
+    return said, success(process)
+end
+
+const SIMCUDA = normpath(joinpath(@__DIR__, "..", "..", "..", "tests", "simcuda", "driver"))
+
+# Where the simulated driver lies now, or nothing if there is no cargo or no checkout to build it with.
+function place_driver()
+    isfile(joinpath(SIMCUDA, "place.sh")) && Sys.which("cargo") !== nothing || return nothing
+    target = get(ENV, "CARGO_TARGET_DIR", "")
+    checkout = normpath(joinpath(SIMCUDA, "..", "..", ".."))
+    directory = joinpath(isempty(target) ? joinpath(checkout, "target") : joinpath(checkout, target), "simcuda-julia")
+    # Not with the libraries of Julia.
+    withenv("LD_LIBRARY_PATH" => nothing) do
+        run(`$(joinpath(SIMCUDA, "place.sh")) $directory`)
+    end
+    return directory
+end
+
+# Runs Julia with the driver in a directory.
+function run_with_driver(directory, program; environment...)
+    path = join((directory, get(ENV, "LD_LIBRARY_PATH", "")), ':')
+    return run_julia(program; LD_LIBRARY_PATH=path, SIMCUDA_FATAL="exit", environment...)
+end

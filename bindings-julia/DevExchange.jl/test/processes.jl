@@ -1,29 +1,5 @@
 # What only shows in a process of its own: how it starts and how it ends.
 
-# Runs a program in another Julia; what it wrote to both outputs, and whether it ended well. It is killed after so many
-# seconds, which is an error that says what it wrote: what a library aborts may hang in Julia's own handler.
-run_julia(program::String; keywords...) = run_julia(`-e $program`; keywords...)
-function run_julia(arguments::Cmd; limit=600.0, environment...)
-    pipe, output = Pipe(), IOBuffer()
-    pairs = [string(k) => string(v) for (k, v) in environment]
-    command = `$(Base.julia_cmd()) --startup-file=no --project=$(Base.active_project()) $arguments`
-    process = withenv(pairs...) do
-        run(pipeline(command; stdout=pipe, stderr=pipe); wait=false)
-    end
-    close(pipe.in)
-    reading = @async write(output, pipe)
-    over() = process_exited(process) && istaskdone(reading)
-    in_time = timedwait(over, limit) === :ok
-    if !in_time
-        kill(process, Base.SIGKILL)
-        # What it has started itself may still have the pipe.
-        timedwait(over, 10.0)
-    end
-    said = String(take!(output))
-    in_time || error("another Julia was killed after $limit s, and said until then:\n$said")
-    return said, success(process)
-end
-
 @testset "processes" begin
     # One that does not end fails its test, with what it said.
     said = try

@@ -1,4 +1,5 @@
-# The tests of DevExchange.jl. Run them with one thread and with several (JULIA_NUM_THREADS).
+# The tests of DevExchange.jl: all of them, or those that are named (`runtests.jl tensors batches`). What knows of threads is
+# run with one and with several (JULIA_NUM_THREADS).
 using DevExchange
 using Dates
 using Libdl
@@ -11,27 +12,18 @@ include("counting.jl")
 include("producers.jl")
 include("foreign.jl")
 include("peers.jl")
+include("columns.jl")
+
+const FILES = ["records", "tensors", "batches", "types", "builders", "conversions", "refusals", "corpus_cases",
+    "ownership", "allocations", "threads", "processes", "batch_streams", "async", "managers", "faults", "devices",
+    "cuda_jl", "ipc"]
+const UNKNOWN = setdiff(ARGS, FILES)
+isempty(UNKNOWN) || error("there are no tests $(join(UNKNOWN, ", ")); there are: $(join(FILES, ", "))")
 
 suite = @testset Counting "DevExchange" begin
-    include("records.jl")
-    include("tensors.jl")
-    include("batches.jl")
-    include("types.jl")
-    include("builders.jl")
-    include("conversions.jl")
-    include("refusals.jl")
-    include("corpus_cases.jl")
-    include("ownership.jl")
-    include("allocations.jl")
-    include("threads.jl")
-    include("processes.jl")
-    include("batch_streams.jl")
-    include("async.jl")
-    include("managers.jl")
-    include("faults.jl")
-    include("devices.jl")
-    include("cuda_jl.jl")
-    include("ipc.jl")
+    for file in FILES
+        (isempty(ARGS) || file in ARGS) && include("$file.jl")
+    end
 end
 
 println("julia ", VERSION, ", ", Threads.nthreads(), " thread(s), ", DX.library_path())

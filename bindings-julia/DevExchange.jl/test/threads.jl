@@ -1,22 +1,6 @@
 # Several threads: foreign ones that release, Julia's that exchange at the same time. With one Julia thread these run
 # one after the other, which has to work, too.
 
-const WORKERS = max(4, Threads.nthreads())
-
-# Runs `f(k)` for k in 1:WORKERS on all threads; whether each returned true.
-function on_all_threads(f)
-    ok = zeros(Bool, WORKERS)
-    Threads.@threads for k in 1:WORKERS
-        ok[k] = try
-            f(k) === true
-        catch e
-            Core.println("on a thread: ", sprint(showerror, e, catch_backtrace()))
-            false
-        end
-    end
-    return all(ok)
-end
-
 @testset "threads: foreign releases" begin
     # Threads that Julia has never seen call the deleters; what they release is delivered here.
     called = Threads.Atomic{Int}(0)

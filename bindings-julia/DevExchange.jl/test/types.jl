@@ -1,7 +1,5 @@
 # Types that Julia columns do not become, described by hand and through the structs of Arrow. Each array has an offset.
 
-returned(b::Batch) = (out = move_through_c(b); import_arrow_device(out...))
-
 # Whether an array comes back as a column that `check` likes.
 function comes_back(check, array::ArrayBuilder)
     b = returned(Batch(array))
@@ -13,8 +11,6 @@ function comes_back(check, array::ArrayBuilder)
 end
 
 array(format, n, buffers=(); keywords...) = ArrayBuilder("x", format, n, buffers; offset=1, keywords...)
-numbers(values; name="item", keywords...) =
-    ArrayBuilder(name, eltype(values), length(values), (nothing, values); keywords...)
 
 # Views of texts: the bytes in place, or at an offset of a data buffer.
 in_place(s) = (n = ncodeunits(s); (Int32(n), Tuple(reinterpret(Int32, [codeunits(s); zeros(UInt8, 12 - n)]))...))
