@@ -10,17 +10,17 @@
 #   N passed, N failed, N skipped
 #
 # A suite that is not there, that ends badly or that does not say what it counted is at least one failure.
-# What a step or a suite printed stays in target/test-logs/NAME.log. On a terminal all of it is shown as it comes; elsewhere,
-# where nobody watches, only what failed (VERBOSE=1: all).
+# What a step or a suite printed stays in target/test-logs/NAME.log. On a terminal all of it is shown as it comes, of suites
+# that run at the same time only what failed, and so elsewhere, where nobody watches (VERBOSE=1: all).
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
-all_suites=(rust c third-party java numba julia julia-threads demo demo-cuda python conformance gpu-rehearsal soak pairs bench
-  seeded-bugs readme fuzz)
-# Neighbours that run at the same time: each leaves a core to the other for most of its time, and neither writes what the
-# other reads (the installed C library, the jar, the wheel).
-pairs=("c third-party" "julia julia-threads" "python conformance" "readme fuzz")
+# Two lanes run at the same time, each one suite after the other. What is in the second neither uses nor makes the jar, the
+# wheel or an environment of Python's that holds it.
+lanes=("java numba python conformance demo demo-cuda gpu-rehearsal soak pairs bench readme"
+  "rust c third-party julia julia-threads seeded-bugs fuzz")
+read -ra all_suites <<<"${lanes[*]}"
 logs=$DEVX_TARGET/test-logs
 java_project=$DEVX_ROOT/bindings-jni/java
 julia_project=$DEVX_ROOT/bindings-julia/DevExchange.jl
@@ -87,13 +87,13 @@ suite_julia() {
   needs_file "$julia_project/test/runtests.jl"
   needs_libraries
   needs_tool Julia "$JULIA"
-  "$JULIA" --startup-file=no --project="$julia_project" "$julia_project/test/runtests.jl"
+  "$JULIA" --startup-file=no --project="$julia_project" "$julia_project/test/runtests.jl" "$@"
 }
 
-# Julia 1.5 starts no more threads than the machine has cores, later ones do.
+# What knows of threads. Julia 1.5 starts no more of them than the machine has cores, later ones do.
 suite_julia-threads() {
   export JULIA_NUM_THREADS=4
-  suite_julia
+  suite_julia ownership threads processes batch_streams async managers devices cuda_jl ipc
 }
 
 run_demo() { # DEVICE
@@ -245,15 +245,11 @@ add_row() { # NAME PASSED FAILED SKIPPED SECONDS [BUSY]
   total_skipped=$((total_skipped + $4))
 }
 
-# What is shown while it runs is one suite's; the log of another one beside it follows.
-run_suites() { # SUITE...: at the same time
+run_lane() { # SUITE...
   local suite
-  heading "$*"
-  for suite in "${@:2}"; do run_suite "$suite" >/dev/null & done
-  run_suite "$1" >&3
-  wait
   for suite in "$@"; do
-    if [ "$suite" != "$1" ]; then cat "$logs/$suite.log" >&3; fi
+    heading "$suite"
+    run_suite "$suite" >&3
     tell "$suite"
   done
 }
@@ -291,7 +287,7 @@ tell() { # SUITE, which has ended
   else
     echo "$suite: $passed passed, $failed failed, $skipped skipped, $seconds s"
   fi
-  add_row "$suite" "$passed" "$failed" "$skipped" "$seconds" "$busy"
+  echo "$passed $failed $skipped $seconds $busy" >"$logs/$suite.row"
   if [ "$failed" -gt 0 ]; then what_failed "$suite"; fi
 }
 
@@ -317,12 +313,25 @@ run_step() { # NAME COMMAND...
 }
 
 run_all() { # SUITE...
-  local together
-  while [ $# -gt 0 ]; do
-    together=("$1")
-    if printf '%s\n' "${pairs[@]}" | grep -qx -- "$1 ${2:-}"; then together+=("$2"); fi
-    run_suites "${together[@]}"
-    shift ${#together[@]}
+  local suite first=() second=() row
+  for suite in "$@"; do
+    rm -f "$logs/$suite.row"
+    if [[ " ${lanes[0]} " == *" $suite "* ]]; then first+=("$suite"); else second+=("$suite"); fi
+  done
+  if [ ${#first[@]} -gt 0 ] && [ ${#second[@]} -gt 0 ]; then
+    # Nobody could read what two of them print at the same time.
+    if [ -z "${VERBOSE:-}" ]; then exec 3>/dev/null; fi
+    # An interrupt does not come to what runs in the background.
+    trap 'trap - TERM; kill -TERM 0' INT
+    run_lane "${second[@]}" &
+    run_lane "${first[@]}"
+    wait
+  else
+    run_lane "$@"
+  fi
+  for suite in "$@"; do
+    read -ra row <"$logs/$suite.row" || row=(0 1 0 0)
+    add_row "$suite" "${row[@]}"
   done
 }
 
