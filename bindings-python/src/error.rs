@@ -81,6 +81,7 @@ kinds! {
     OUT_OF_MEMORY = "OutOfMemory", c"MemoryError";
     FAILED = "Failed", c"RuntimeError";
     SYSTEM_FAILED = "SystemFailed", c"OSError";
+    TIMED_OUT = "TimedOut", c"TimeoutError";
 }
 
 /// What all of ours are.
@@ -151,8 +152,17 @@ pub(crate) fn builtin(status: DevxStatus) -> &'static CStr {
 }
 
 pub(crate) fn exception(py: Python<'_>, error: &CoreError) -> PyErr {
+    made(py, kind(error.status()), error)
+}
+
+/// For what did not come in the time that its caller gave it.
+pub(crate) fn timed_out(py: Python<'_>, error: &CoreError) -> Error {
+    Error::Python(made(py, &TIMED_OUT, error))
+}
+
+fn made(py: Python<'_>, kind: &Kind, error: &CoreError) -> PyErr {
     let arguments = (error.message(), error.status().0, error.driver_code());
-    let made = kind(error.status()).class.make(py, arguments).and_then(|exception| {
+    let made = kind.class.make(py, arguments).and_then(|exception| {
         // Python's own name for it, where its exception has one (`OSError`).
         if error.status() == t::DEVX_SYSTEM && error.errno() != 0 {
             exception.setattr("errno", error.errno())?;

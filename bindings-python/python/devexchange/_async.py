@@ -153,7 +153,7 @@ class AsyncReader:
         """As ``schema``, for a thread: it waits ``timeout`` seconds at most, and Python's main thread handles signals
         meanwhile.
 
-        Raises BufferError (``DEVX_NOT_READY``) if it has not come by then."""
+        Raises TimeoutError (``DEVX_NOT_READY``) if it has not come by then."""
         return self._native.schema(timeout)
 
     def wait_for_batch(self, timeout: float | None = None) -> Received | None:
@@ -254,7 +254,7 @@ class AsyncWriter:
         """As ``ready``, for a thread: it waits ``timeout`` seconds at most, and Python's main thread handles signals
         meanwhile.
 
-        Raises BufferError (``DEVX_NOT_READY``) if the consumer has requested nothing by then."""
+        Raises TimeoutError (``DEVX_NOT_READY``) if the consumer has requested nothing by then."""
         self._native.ready(timeout)
 
     def send(self, batch: "_ArrowArray", /, metadata: Mapping[str, str] | None = None) -> None:

@@ -63,6 +63,10 @@ class SystemFailed(Error, OSError):
     """A call of the operating system failed, or another process did not do its part: the text says which and how."""
 
 
+class TimedOut(Refused, TimeoutError):
+    """What was waited for did not come in the time that was given."""
+
+
 # Programs know them by the package, and so do tracebacks.
-for _kind in (Error, Refused, InvalidValue, InvalidType, OutOfRange, OutOfMemory, Failed, SystemFailed):
+for _kind in (Error, Refused, InvalidValue, InvalidType, OutOfRange, OutOfMemory, Failed, SystemFailed, TimedOut):
     _kind.__module__ = "devexchange"

@@ -15,6 +15,7 @@ from ._errors import OutOfMemory as OutOfMemory
 from ._errors import OutOfRange as OutOfRange
 from ._errors import Refused as Refused
 from ._errors import SystemFailed as SystemFailed
+from ._errors import TimedOut as TimedOut
 from ._types import Count, Device, IpcHandle, MemoryInfo, MemoryRequest, Plan, ProducerError, Received, Statistics
 
 __version__: str

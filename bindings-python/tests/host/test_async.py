@@ -24,7 +24,7 @@ from asynchronous import (
 from soak import soak
 
 import devexchange
-from devexchange import AsyncReader, AsyncWriter, InvalidValue, ProducerError, RecordBatch, Refused, from_arrow
+from devexchange import AsyncReader, AsyncWriter, InvalidValue, ProducerError, RecordBatch, Refused, TimedOut, from_arrow
 
 
 def test_tasks_at_both_ends():
@@ -337,6 +337,19 @@ def test_closed_reader():
             call()
 
 
+def test_timeouts():
+    with AsyncReader(limit=0) as reader:
+        writer = AsyncWriter(reader.handler())
+        with pytest.raises(TimedOut):
+            reader.wait_for_schema(0.01)
+        writer.start(from_arrow(SCHEMA))
+        for wait in [reader.wait_for_batch, writer.wait_until_ready]:
+            with pytest.raises(TimeoutError) as late:
+                wait(0.01)
+            assert (type(late.value), late.value.status_name) == (TimedOut, DEVX_NOT_READY)
+        writer.finish()
+
+
 def test_misuse():
     with AsyncReader() as reader:
         writer = AsyncWriter(reader.handler())
@@ -357,9 +370,6 @@ def test_misuse():
         for timeout in [-1.0, float("nan")]:
             with pytest.raises(InvalidValue, match=r"timeout is (-1|NaN): not a number of seconds"):
                 reader.wait_for_batch(timeout)
-        with pytest.raises(Refused) as refused:
-            reader.wait_for_batch(0.01)
-        assert refused.value.status_name == DEVX_NOT_READY
         writer.finish()
     with pytest.raises(InvalidValue, match="handler is NULL"):
         AsyncWriter(0)

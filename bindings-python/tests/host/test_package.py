@@ -38,6 +38,8 @@ def test_licences():
         (devexchange.OutOfMemory, MemoryError),
         (devexchange.Failed, RuntimeError),
         (devexchange.SystemFailed, OSError),
+        (devexchange.TimedOut, TimeoutError),
+        (devexchange.TimedOut, BufferError),
     ],
 )
 def test_exceptions(kind, builtin):
