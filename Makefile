@@ -71,7 +71,7 @@ test-c: ## C and C++: the installed tree, consumers outside, every test plain an
 test-java: ## the Maven project
 	@scripts/test.sh java
 
-test-julia: ## DevExchange.jl, plain and with several threads
+test-julia: ## DevExchange.jl; what knows of threads with several, too
 	@scripts/test.sh julia
 
 test-python: ## the wheel with NumPy, PyArrow, polars, DuckDB, JAX, …, a JVM; cuda.core on the simulated driver

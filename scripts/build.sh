@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the release libraries into the target directory (`make build`).
 #
-#   scripts/build.sh [--quiet]       --quiet: says something only if there is something to do
+#   scripts/build.sh [--quiet] [c]   --quiet: says something only if there is something to do; c: the C library alone
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -17,7 +17,7 @@ build_c() {
 }
 
 quiet=
-if [ "${1:-}" = --quiet ]; then quiet=yes; fi
+if [ "${1:-}" = --quiet ]; then quiet=yes; shift; fi
 
 # Without the notes about that list: they are for the person who links by hand.
 cargo_build() { # SUBCOMMAND ARGUMENTS
@@ -34,6 +34,7 @@ if [ ! -s "$native_libs" ]; then
   "$CARGO" clean --quiet --release ${DEVX_GLIBC:+--target "$DEVX_TRIPLE"} -p devexchange-c
   build_c
 fi
+if [ "${1:-}" = c ]; then exit; fi
 cargo_build build -p devexchange-jni -p devexchange-julia
 
 if [ -n "$quiet" ]; then exit; fi

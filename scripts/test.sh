@@ -322,7 +322,7 @@ run_all() { # SUITE...
     # Nobody could read what two of them print at the same time.
     if [ -z "${VERBOSE:-}" ]; then exec 3>/dev/null; fi
     # An interrupt does not come to what runs in the background.
-    trap 'trap - TERM; kill -TERM 0' INT
+    trap 'kill 0' INT
     run_lane "${second[@]}" &
     run_lane "${first[@]}"
     wait

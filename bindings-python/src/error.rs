@@ -152,15 +152,15 @@ pub(crate) fn builtin(status: DevxStatus) -> &'static CStr {
 }
 
 pub(crate) fn exception(py: Python<'_>, error: &CoreError) -> PyErr {
-    made(py, kind(error.status()), error)
+    of_kind(py, kind(error.status()), error)
 }
 
 /// For what did not come in the time that its caller gave it.
 pub(crate) fn timed_out(py: Python<'_>, error: &CoreError) -> Error {
-    Error::Python(made(py, &TIMED_OUT, error))
+    Error::Python(of_kind(py, &TIMED_OUT, error))
 }
 
-fn made(py: Python<'_>, kind: &Kind, error: &CoreError) -> PyErr {
+fn of_kind(py: Python<'_>, kind: &Kind, error: &CoreError) -> PyErr {
     let arguments = (error.message(), error.status().0, error.driver_code());
     let made = kind.class.make(py, arguments).and_then(|exception| {
         // Python's own name for it, where its exception has one (`OSError`).

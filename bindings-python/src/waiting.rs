@@ -6,13 +6,14 @@ use devexchange_core::abi::types::DEVX_NOT_READY;
 use devexchange_core::error::Result as CoreResult;
 use pyo3::prelude::*;
 
-use crate::error::{self, Error, Result, refuse};
+use crate::error::{Error, Result, refuse, timed_out};
 
 /// A signal does not end a wait for a condition, so there are looks in between.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Asks `ask`, which waits as long as it is told to, until it gives something else than `DEVX_NOT_READY` or `timeout` seconds
-/// are over, which raises `TimedOut`; None is for as long as it takes. Other threads may run Python meanwhile, the main thread handles signals.
+/// are over, which is `TimedOut`; None is for as long as it takes. Other threads may run Python meanwhile, the main thread
+/// handles signals.
 ///
 /// `begin` is called before each look: what it gives is asked, and not kept.
 pub(crate) fn waiting<A: Send, T: Send>(
@@ -33,8 +34,11 @@ pub(crate) fn waiting<A: Send, T: Send>(
         let left = until.map_or(LOOK, |until| until.saturating_duration_since(Instant::now()).min(LOOK));
         let asked = begin()?;
         match py.detach(|| ask(asked, left)) {
-            Err(error) if error.status() == DEVX_NOT_READY && !left.is_zero() => {}
-            Err(error) if error.status() == DEVX_NOT_READY => return Err(error::timed_out(py, &error)),
+            Err(error) if error.status() == DEVX_NOT_READY => {
+                if left.is_zero() {
+                    return Err(timed_out(py, &error));
+                }
+            }
             answer => return answer.map_err(Error::Refused),
         }
         py.check_signals()?;

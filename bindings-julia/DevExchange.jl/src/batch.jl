@@ -78,7 +78,7 @@ Batch(columns::AbstractDict; release=nothing, metadata=()) = batch_of(collect(An
 # Of pairs whose type nobody knows, or of none at all.
 Batch(columns::Vector{Any}; release=nothing, metadata=()) = batch_of(columns, release, metadata)
 
-# From here on columns are of any type to the compiler, which would else compile all of this for each table.
+# From here on columns are of any type to the compiler, which would compile all of this for each table otherwise.
 function pairs_of(@nospecialize(columns::NamedTuple))
     list = Any[]
     for k in 1:nfields(columns)

@@ -186,7 +186,8 @@ placeholder(::Type{S}) where {S<:Period} = S(0)
 # ---- laying out ----
 #
 # `lay!(nodes, name, path, v, S)` appends the arrays that the values `v` of type `S`, some of them perhaps missing, consist
-# of, depth first, and returns their field. `path` is where they are, from the name of the column on, for refusals.
+# of, depth first, and returns their field. `path` is where they are, from the name of the column on, for refusals. Nodes are
+# made field by field: the form with keywords would be compiled for each set of buffers.
 
 function lay!(nodes, name, path, v::AbstractVector{T}) where {T}
     S = nonmissing(T)
@@ -364,7 +365,12 @@ function bitmap(f, v)
 end
 
 # One more offset than elements, of 32 bits if they do.
-function offsets_of(ends)
-    narrow = isempty(ends) || last(ends) <= typemax(Int32)
-    return narrow ? pushfirst!(Vector{Int32}(ends), 0) : pushfirst!(Vector{Int64}(ends), 0)
+offsets_of(ends) = isempty(ends) || last(ends) <= typemax(Int32) ? offsets_of(Int32, ends) : offsets_of(Int64, ends)
+
+# A vector of their number from the start: one that grew at its front may begin anywhere in its memory.
+function offsets_of(::Type{O}, ends) where {O}
+    offsets = Vector{O}(undef, length(ends) + 1)
+    offsets[1] = 0
+    copyto!(offsets, 2, ends, 1, length(ends))
+    return offsets
 end

@@ -21,9 +21,9 @@ precompile(columns, (Batch,))
 for k in (Int, Symbol, String)
     precompile(getindex, (Batch, k))
 end
-for struct_type in (ArrowArray, ArrowDeviceArray), f in (export_share, export_move)
-    precompile(f, (Batch, Base.RefValue{struct_type}, Base.RefValue{ArrowSchema}))
-    precompile(f, (Batch, Base.RefValue{struct_type}))
+for array in (ArrowArray, ArrowDeviceArray), f in (export_share, export_move)
+    precompile(f, (Batch, Base.RefValue{array}, Base.RefValue{ArrowSchema}))
+    precompile(f, (Batch, Base.RefValue{array}))
 end
 precompile(import_arrow, (Base.RefValue{ArrowArray}, Base.RefValue{ArrowSchema}))
 precompile(import_arrow_device, (Base.RefValue{ArrowDeviceArray}, Base.RefValue{ArrowSchema}))

@@ -1,4 +1,4 @@
-# A column as a vector, and what can be asked of it.
+# A column as a vector, and what can be asked of it. What does not depend on its type is compiled once (`@nospecialize`).
 
 Base.size(c::Column) = (Int(c.record.length),)
 Base.IndexStyle(::Type{<:Column}) = IndexLinear()

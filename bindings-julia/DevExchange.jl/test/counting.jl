@@ -1,4 +1,5 @@
-# A test set that counts, and says what failed as it happens. The sets within it are of the same type.
+# A test set that counts, and says what failed as it happens. The sets within it are of the same type. Below it, what tests
+# of several files use.
 
 mutable struct Counting <: Test.AbstractTestSet
     description::String
