@@ -152,7 +152,7 @@ pub(crate) fn builtin(status: DevxStatus) -> &'static CStr {
 }
 
 pub(crate) fn exception(py: Python<'_>, error: &CoreError) -> PyErr {
-    of_kind(py, kind(error.status()), error)
+    of_kind(py, if error.is_late() { &TIMED_OUT } else { kind(error.status()) }, error)
 }
 
 /// For what did not come in the time that its caller gave it.

@@ -196,8 +196,8 @@ impl Drop for Server {
 /// The exporter has `timeout` seconds to let this process in, and for each answer. Python's main thread handles signals
 /// meanwhile: `KeyboardInterrupt` ends the call, not the connection.
 ///
-/// Raises OSError if nobody listens there, or a process of another user, or does not answer in time; ValueError for what
-/// is no address or no answer, BufferError if the exporter speaks another version.
+/// Raises OSError if nobody listens there, or a process of another user; TimeoutError if it does not answer in time,
+/// ValueError for what is no address or no answer, BufferError if the exporter speaks another version.
 #[pyclass(frozen, module = "devexchange.ipc", weakref)]
 pub(crate) struct Client {
     client: Handle<CoreClient>,
@@ -221,7 +221,7 @@ impl Client {
 
     /// The tensor that is offered under a name, without a copy.
     ///
-    /// Raises ValueError if there is none or the exporter is gone, OSError if it does not answer in time, TypeError if it
+    /// Raises ValueError if there is none or the exporter is gone, TimeoutError if it does not answer in time, TypeError if it
     /// is a batch, BufferError for a device that this process does not see.
     #[pyo3(signature = (name, /))]
     fn tensor(&self, py: Python<'_>, name: &str) -> Result<New> {

@@ -65,6 +65,11 @@ impl Error {
         Self::of(t::DEVX_CALLBACK, 0, errno, message)
     }
 
+    /// Another process did not do its part in time.
+    pub(crate) fn late(message: impl Into<Text>) -> Self {
+        Self::of(t::DEVX_SYSTEM, 0, rustix::io::Errno::TIMEDOUT.raw_os_error(), message)
+    }
+
     /// An error of the operating system.
     pub(crate) fn system(call: &str, errno: rustix::io::Errno) -> Self {
         let errno = errno.raw_os_error();
@@ -100,6 +105,11 @@ impl Error {
     /// Code of the failed device driver call, or 0.
     pub fn driver_code(&self) -> i32 {
         self.reason().driver_code
+    }
+
+    /// Whether another process did not do its part in time.
+    pub fn is_late(&self) -> bool {
+        self.status() == t::DEVX_SYSTEM && self.errno() == rustix::io::Errno::TIMEDOUT.raw_os_error()
     }
 
     /// What a foreign callback or the operating system returned (`errno`), or 0.

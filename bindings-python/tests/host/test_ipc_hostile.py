@@ -1,5 +1,6 @@
 """Peers that break the rules of sharing: they are refused or cut off, and harm nobody else."""
 
+import errno
 import fcntl
 import os
 import signal
@@ -31,7 +32,7 @@ from peer import (
 from test_ipc import TABLE, VALUES, fresh, serving, shared
 
 import devexchange
-from devexchange import ipc
+from devexchange import TimedOut, ipc
 
 
 @pytest.fixture(autouse=True)
@@ -174,7 +175,7 @@ GREETINGS = {
     "a gift": (given(1, 1, b""), ValueError, "does not begin with"),
     "a refusal": (refused(0, 29, b"no room"), OSError, "the exporter refused: no room"),
     "a refusal that is no text": (refused(0, 29, b"\xff"), ValueError, "not valid UTF-8"),
-    "silence": (b"", OSError, "did not answer within"),
+    "silence": (b"", TimedOut, "did not answer within"),
 }
 
 
@@ -189,11 +190,12 @@ def test_exporter_that_is_gone_or_silent(tensor):
     with pytest.raises(ValueError, match="the exporter is gone"):
         ask(lambda raw, request: True)
     begin = time.monotonic()
-    with pytest.raises(OSError, match="did not answer within"):
+    with pytest.raises(TimedOut, match="did not answer within") as late:
         ask(lambda raw, request: None, timeout=0.2)
+    assert (late.value.errno, late.value.status_name) == (errno.ETIMEDOUT, "DEVX_SYSTEM")
     assert 0.2 <= time.monotonic() - begin < 5
     # An answer to another request: it is given back, and no answer.
-    with pytest.raises(OSError, match="did not answer within"):
+    with pytest.raises(TimeoutError, match="did not answer within"):
         ask(lambda raw, request: raw.say(given(request + 7, 4, tensor.descriptor), tensor.files), timeout=0.2)
 
 

@@ -18,7 +18,7 @@ use super::message::{MAX_RELEASES, Message, PROTOCOL, RELEASE, check_name, refus
 use super::server::{Users, require_user};
 use super::socket::{Received, Room, Sent, Socket};
 use super::turn::Turn;
-use crate::abi::types::{DEVX_CLOSED, DEVX_SYSTEM};
+use crate::abi::types::DEVX_CLOSED;
 use crate::arrow::Batch;
 use crate::error::{Error, Result, refuse};
 use crate::memory::{Owner, Slab, TailSize, Vacant, collected};
@@ -253,7 +253,7 @@ fn gone() -> Error {
 }
 
 fn late(timeout: Duration) -> Error {
-    Error::new(DEVX_SYSTEM, format_args!("the exporter did not answer within {timeout:?}"))
+    Error::late(format_args!("the exporter did not answer within {timeout:?}"))
 }
 
 /// The next message. One that has come is never too late: it may give a lease, which is not to be lost.
