@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
 use core::ffi::c_void;
-use std::ptr::null;
+use std::ptr::{NonNull, null};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
@@ -254,6 +254,19 @@ fn a_copy_of_texts_begins_with_their_first_offset() {
     let texts = ArrayBuilder::new("t", "u", 40).buffer(null()).buffer(at(&OFFSETS)).buffer(at(&TEXT));
     let rows = built(ArrayBuilder::batch(40).child(texts)).slice(21, 4).unwrap();
     assert_eq!(shown(&ipc::copy_batch(&rows).unwrap()), shown(&rows));
+}
+
+/// The columnar format allows an array without elements to have no offsets. Its producer may say so with NULL, or with the
+/// address of a vector that has never had memory.
+#[test]
+fn texts_without_rows_need_no_offsets() {
+    for offsets in [null(), NonNull::<i32>::dangling().as_ptr().cast_const().cast()] {
+        let texts = ArrayBuilder::new("t", "u", 0).buffer(null()).buffer(offsets).buffer(at(b"never read"));
+        let batch = built(ArrayBuilder::batch(0).child(texts));
+        for copy in [batch.copy().unwrap(), ipc::copy_batch(&batch).unwrap()] {
+            assert_eq!((copy.length(), copy.column(0).unwrap().length()), (0, 0));
+        }
+    }
 }
 
 #[test]
