@@ -35,7 +35,7 @@ files_of() { # MODULE
     release-device) echo core/src/runtime/cuda/{reaper,inbox}.rs ;;
     event) echo core/src/runtime/cuda/{event,kept,context}.rs ;;
     schema) echo core/src/arrow/{schema,read,record,format,metadata,count,check,plain,table,tree}.rs ;;
-    batch) echo core/src/arrow/{batch,transfer,taken,column,builder,value,node,sizes}.rs core/src/arrow/{batch/import,column/rows,column/share}.rs ;;
+    batch) echo core/src/arrow/{batch,transfer,taken,column,builder,value,temporal,node,sizes}.rs core/src/arrow/{batch/import,column/rows,column/share}.rs ;;
     batch-stream) echo core/src/arrow/batch_stream/{alone,export,import,interface,mod}.rs ;;
     manager) echo core/src/manager/{mod,books,driver,limited,pool,records,table}.rs ;;
     fork) echo core/src/{fork,thread,trace}.rs ;;
@@ -71,8 +71,8 @@ tests_of() { # MODULE
         --test cuda_default_streams --test cuda_ipc --test cuda_release ;;
     schema) echo --lib --test format --test schema --test types --test batch --test batch_stream ;;
     batch | batch-stream)
-      echo --package devexchange-corpus --lib --test corpus --test batch --test batch_stream --test types --test convert \
-        --test chains --test slices --package devexchange-tests --test cuda_views --test cuda_arrow \
+      echo --package devexchange-corpus --lib --test corpus --test batch --test batch_stream --test types --test temporal \
+        --test convert --test chains --test slices --package devexchange-tests --test cuda_views --test cuda_arrow \
         --test cuda_pool_release ;;
     manager) echo --package devexchange-tests --test manager --test memory --test fork --test cuda_manager ;;
     fork) echo --lib --test fork --test trace ;;

@@ -674,10 +674,11 @@ devx_status devx_column_slice(
     devx_error *error);
 
 /**
- * The value of a row as text, to be shown: numbers plainly, text in quotes as in JSON, bytes as
- * `0x...`, lists as `[...]`, structs as `{"name": ...}`, nothing as `null`. Writes up to `capacity`
- * bytes, the terminating NUL included and cut at a character, and to `*length` how many bytes the
- * whole text has without it.
+ * The value of a row as text, to be shown: numbers plainly, dates and times as in ISO 8601
+ * (timestamps with a time zone in UTC), durations with their unit, text in quotes as in JSON, bytes
+ * as `0x...`, lists as `[...]`, structs as `{"name": ...}`, nothing as `null`. Writes up to
+ * `capacity` bytes, the terminating NUL included and cut at a character, and to `*length` how many
+ * bytes the whole text has without it.
  */
 devx_status devx_column_text(
     devx_batch_t const *batch,
@@ -1463,6 +1464,19 @@ devx_status devx_tensor_write(
     void const *from,
     size_t bytes,
     int64_t stream,
+    devx_error *error);
+
+/**
+ * Writes the name of the Arrow type that a format string stands for, for people: "int64" for `l`,
+ * "timestamp(microsecond, Europe/Berlin)" for `tsu:Europe/Berlin`. Up to `capacity` bytes, the
+ * terminating NUL included and cut at a character; `*length` gets how many bytes the whole name has
+ * without it. `DEVX_INVALID_FORMAT`, `DEVX_INVALID_TEXT`.
+ */
+devx_status devx_type_name(
+    char const *format,
+    char *buffer,
+    size_t capacity,
+    size_t *length,
     devx_error *error);
 
 /**

@@ -493,6 +493,29 @@ inline std::string device_name(DLDevice device) {
     return name;
 }
 
+namespace detail {
+
+/* A text of any length, which `write(buffer, capacity, length, error)` puts where it is told to, as far as there is room. */
+template <class Write> std::string written(Write &&write) {
+    std::string out(64, '\0');
+    for (std::size_t length = 0;; out.resize(length + 1)) {
+        check([&](devx_error *error) { return write(out.data(), out.size(), &length, error); });
+        if (length < out.size()) {
+            out.resize(length);
+            return out;
+        }
+    }
+}
+
+} // namespace detail
+
+/* The name of the Arrow type that a format string stands for, for people: "int64" for "l". */
+inline std::string type_name(char const *format) {
+    return detail::written([&](char *buffer, std::size_t capacity, std::size_t *length, devx_error *error) {
+        return devx_type_name(format, buffer, capacity, length, error);
+    });
+}
+
 /* --- structs of the standards, with their owner --- */
 
 namespace detail {
@@ -1196,6 +1219,11 @@ public:
     devx_column const &raw() const noexcept { return raw_; }
     std::string_view name() const noexcept { return raw_.name; }
     std::string_view format() const noexcept { return raw_.format; }
+    /* The name of the type, for people; of a dictionary those of the indices and of the values, as "int32 -> utf8". */
+    std::string type_name() const {
+        std::string const own = devexchange::type_name(raw_.format);
+        return has_dictionary() ? own + " -> " + dictionary().type_name() : own;
+    }
     std::vector<std::pair<std::string, std::string>> metadata() const { return decode_metadata(raw_.metadata); }
     bool nullable() const noexcept { return (raw_.flags & DEVX_FIELD_NULLABLE) != 0; }
     std::int64_t length() const noexcept { return raw_.length; }
@@ -1334,16 +1362,9 @@ struct UnionValue {
 };
 
 inline std::string Column::text(std::int64_t row) const {
-    std::string out(64, '\0');
-    for (std::size_t length = 0;; out.resize(length + 1)) {
-        detail::check([&](devx_error *error) {
-            return devx_column_text(batch_, &raw_, row, out.data(), out.size(), &length, error);
-        });
-        if (length < out.size()) {
-            out.resize(length);
-            return out;
-        }
-    }
+    return detail::written([&](char *buffer, std::size_t capacity, std::size_t *length, devx_error *error) {
+        return devx_column_text(batch_, &raw_, row, buffer, capacity, length, error);
+    });
 }
 
 inline std::optional<StoredValue> Column::resolve(std::int64_t row) const {

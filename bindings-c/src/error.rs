@@ -69,6 +69,17 @@ pub(crate) unsafe fn text<'a>(text: *const crate::ctypes::Char, name: impl Displ
     }
 }
 
+/// A text argument that must be there.
+///
+/// # Safety
+/// As [`text`].
+pub(crate) unsafe fn required_text<'a>(given: *const crate::ctypes::Char, name: &'static str) -> Result<&'a str> {
+    // SAFETY: the caller's contract.
+    let given = unsafe { text(given, name) }?.ok_or_else(|| missing(name))?;
+    // Checked by `text`.
+    Ok(given.to_str().unwrap_or_default())
+}
+
 /// A list of texts, none of which may be NULL.
 ///
 /// # Safety

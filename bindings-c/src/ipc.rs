@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use devexchange_core::abi::types::{DEVX_INVALID_ARGUMENT, DEVX_NULL_ARGUMENT};
+use devexchange_core::abi::types::DEVX_INVALID_ARGUMENT;
 use devexchange_core::dlpack::Copying;
 use devexchange_core::ipc::{self, Client, Server, Users};
-use devexchange_core::{DType, Error, Result};
+use devexchange_core::{DType, Error};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
 use crate::batch::BatchHandle;
 use crate::ctypes::{Char, DlDataType, ErrorRecord, PlanRecord, Status};
-use crate::error::{guard, guard_release, handle, list, required, text};
+use crate::error::{guard, guard_release, handle, list, required, required_text};
 use crate::tensor::TensorHandle;
 
 handle! {
@@ -22,16 +22,6 @@ handle! {
 handle! {
     /// A connection of an importer to an exporter. Any thread may use it.
     ClientHandle = "devx_ipc_client" of Client
-}
-
-/// # Safety
-/// `given` is NULL or NUL-terminated, and outlives the result.
-unsafe fn name_of<'a>(given: *const Char, name: &'static str) -> Result<&'a str> {
-    // SAFETY: the caller's contract.
-    let given = unsafe { text(given, name) }?;
-    let given = given.ok_or_else(|| Error::new(DEVX_NULL_ARGUMENT, format_args!("{name} is NULL")))?;
-    // Checked by `text`.
-    Ok(given.to_str().unwrap_or_default())
 }
 
 /// Listens at an address: the path of a socket, or '@' and a name that no file stands for. A thread of the library
@@ -45,7 +35,7 @@ unsafe fn devx_ipc_server_create(
     guard(error, || {
         let out = required(out, "out")?;
         // SAFETY: the caller gives NULL or a NUL-terminated text.
-        let address = unsafe { name_of(address, "address") }?;
+        let address = unsafe { required_text(address, "address") }?;
         out.write(ServerHandle::give(Server::bind(address)?));
         Ok(())
     })
@@ -71,7 +61,7 @@ unsafe fn devx_ipc_server_offer_tensor(
         // SAFETY: the caller gives a living handle.
         let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
         // SAFETY: the caller gives NULL or a NUL-terminated text.
-        let name = unsafe { name_of(name, "name") }?;
+        let name = unsafe { required_text(name, "name") }?;
         server.offer_tensor(name, &tensor, Copying::from_raw(copy)?)
     })
 }
@@ -92,7 +82,7 @@ unsafe fn devx_ipc_server_offer_batch(
         // SAFETY: the caller gives a living handle.
         let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
         // SAFETY: the caller gives NULL or a NUL-terminated text.
-        let name = unsafe { name_of(name, "name") }?;
+        let name = unsafe { required_text(name, "name") }?;
         server.offer_batch(name, &batch, Copying::from_raw(copy)?)
     })
 }
@@ -110,7 +100,7 @@ unsafe fn devx_ipc_server_withdraw(
         // SAFETY: the caller gives a living handle.
         let server = unsafe { ServerHandle::borrow(server, "server") }?;
         // SAFETY: the caller gives NULL or a NUL-terminated text.
-        let withdrawn = server.withdraw(unsafe { name_of(name, "name") }?)?;
+        let withdrawn = server.withdraw(unsafe { required_text(name, "name") }?)?;
         if let Some(out) = out {
             out.write(withdrawn.into());
         }
@@ -153,7 +143,7 @@ unsafe fn devx_ipc_client_create(
     guard(error, || {
         let out = required(out, "out")?;
         // SAFETY: the caller gives NULL or a NUL-terminated text.
-        let address = unsafe { name_of(address, "address") }?;
+        let address = unsafe { required_text(address, "address") }?;
         let timeout = match u64::try_from(timeout_ms) {
             Ok(timeout_ms) => Duration::from_millis(timeout_ms),
             Err(_) if timeout_ms == -1 => ipc::TIMEOUT,
@@ -181,7 +171,7 @@ unsafe fn devx_ipc_client_import_tensor(
         // SAFETY: the caller gives a living handle.
         let client = unsafe { ClientHandle::borrow(client, "client") }?;
         // SAFETY: the caller gives NULL or a NUL-terminated text.
-        let name = unsafe { name_of(name, "name") }?;
+        let name = unsafe { required_text(name, "name") }?;
         // SAFETY: the exporter vouches for it, as the caller is told.
         out.write(TensorHandle::give(unsafe { client.import_tensor(name) }?));
         Ok(())
@@ -202,7 +192,7 @@ unsafe fn devx_ipc_client_import_batch(
         // SAFETY: the caller gives a living handle.
         let client = unsafe { ClientHandle::borrow(client, "client") }?;
         // SAFETY: the caller gives NULL or a NUL-terminated text.
-        let name = unsafe { name_of(name, "name") }?;
+        let name = unsafe { required_text(name, "name") }?;
         // SAFETY: the exporter vouches for it, as the caller is told.
         out.write(BatchHandle::give(unsafe { client.import_batch(name) }?));
         Ok(())

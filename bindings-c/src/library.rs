@@ -4,10 +4,12 @@ use core::ffi::CStr;
 use core::fmt::Display;
 
 use safer_ffi::ffi_export;
+use safer_ffi::prelude::Out;
 
 use crate::ctypes::{Char, DlDataType, DlDevice, ErrorRecord, Status};
-use crate::error::{guard, list_mut};
+use crate::error::{guard, list_mut, required, required_text};
 use devexchange_core::abi::types::{DEVX_INVALID_ARGUMENT, DevxStatus};
+use devexchange_core::arrow::TypeName;
 use devexchange_core::{DType, Device, DeviceType, Error, Result, error, text};
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
@@ -58,6 +60,30 @@ unsafe fn devx_dtype_name(
 ) -> Status {
     // SAFETY: the caller gives `capacity` bytes, which are its own to be written.
     guard(error, || unsafe { write_name(DType::from_dlpack(dtype.0)?, out, capacity) })
+}
+
+/// Writes the name of the Arrow type that a format string stands for, for people: "int64" for `l`, "timestamp(microsecond,
+/// Europe/Berlin)" for `tsu:Europe/Berlin`. Up to `capacity` bytes, the terminating NUL included and cut at a character;
+/// `*length` gets how many bytes the whole name has without it. `DEVX_INVALID_FORMAT`, `DEVX_INVALID_TEXT`.
+#[ffi_export]
+unsafe fn devx_type_name(
+    format: *const Char,
+    buffer: *mut Char,
+    capacity: usize,
+    length: Option<Out<'_, usize>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let length = required(length, "length")?;
+        // SAFETY: the caller gives NULL or a NUL-terminated text.
+        let format = unsafe { required_text(format, "format") }?;
+        // SAFETY: the caller gives so many bytes of its own.
+        let buffer = unsafe { list_mut(buffer.cast(), capacity, "buffer") }?;
+        let name = text::said(format_args!("{}", TypeName::parse(format)?))?;
+        text::fill(&name, buffer);
+        length.write(name.len());
+        Ok(())
+    })
 }
 
 /// Writes the name of a device, for example "cuda:0", with its NUL, into `out` of `capacity` bytes. A type without a name

@@ -4,12 +4,15 @@ use core::ffi::CStr;
 
 use devexchange_core::abi::dlpack::DLDataType;
 use devexchange_core::abi::types::DevxStatus;
+use devexchange_core::arrow::TypeName;
+use devexchange_core::text::said;
 use devexchange_core::{DType, DeviceType, error, trace};
 use jni::Env;
 use jni::objects::{JClass, JString};
 use jni::sys::{jboolean, jint};
 
 use crate::error::{Result, native, plain};
+use crate::memory::string;
 
 native! { version() -> JString }
 fn version<'l>(env: &mut Env<'l>, _: JClass<'l>) -> Result<JString<'l>> {
@@ -36,6 +39,14 @@ fn dtype_name<'l>(env: &mut Env<'l>, _: JClass<'l>, code: jint, bits: jint, lane
         _ => None,
     };
     name(env, dtype.map(|dtype| dtype.to_string()))
+}
+
+native! { type_name(format: JString) -> JString }
+/// The name of the Arrow type that a format string stands for.
+fn type_name<'l>(env: &mut Env<'l>, _: JClass<'l>, format: JString<'l>) -> Result<JString<'l>> {
+    let format = format.try_to_string(env)?;
+    let name = TypeName::parse(&format)?;
+    string(env, &said(format_args!("{name}"))?)
 }
 
 fn name<'l>(env: &mut Env<'l>, name: Option<impl AsRef<str>>) -> Result<JString<'l>> {

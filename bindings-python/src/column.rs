@@ -11,7 +11,7 @@ use crate::error::{Result, refuse};
 use crate::handle::Kept;
 use crate::in_order::InOrder;
 use crate::tensor_type::New;
-use crate::{convert, python, schema, value};
+use crate::{convert, python, value};
 
 /// A view of one array of a batch, whose memory it keeps: values by the number of their row, in order or reversed.
 #[pyclass(frozen, sequence, module = "devexchange")]
@@ -58,7 +58,7 @@ impl Column {
     /// Name of the type, for people; of a dictionary those of the indices and of the values, as "int32 -> utf8".
     #[getter]
     fn r#type(&self) -> Result<String> {
-        Ok(schema::type_of(self.view()?.field()))
+        Ok(self.view()?.field().type_name().to_string())
     }
 
     /// Format string (Arrow C data interface).

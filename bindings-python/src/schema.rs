@@ -86,18 +86,10 @@ impl Schema {
 pub(crate) fn fields(schema: &CoreSchema) -> String {
     let root = schema.root();
     if root.ty() != Type::Struct || root.n_children() == 0 {
-        return type_of(root);
+        return root.type_name().to_string();
     }
-    let children: Vec<_> = root.children().map(|field| format!("{}: {}", field.name(), type_of(field))).collect();
+    let children: Vec<_> = root.children().map(|field| format!("{}: {}", field.name(), field.type_name())).collect();
     children.join(", ")
-}
-
-/// The type of a field, for people: of a dictionary that of the indices and of the values.
-pub(crate) fn type_of(field: Field<'_>) -> String {
-    match field.dictionary() {
-        None => field.ty().to_string(),
-        Some(values) => format!("{} -> {}", field.ty(), type_of(values)),
-    }
 }
 
 /// A capsule with a schema.

@@ -1,6 +1,7 @@
 //! Values as Python has them.
 
 use devexchange_core::abi::types::DEVX_UNSUPPORTED;
+use devexchange_core::arrow::value::Temporal;
 use devexchange_core::arrow::{TimeUnit, Type, Value};
 use devexchange_core::{Column, Element, Error as CoreError};
 use pyo3::exceptions::{PyOSError, PyOverflowError, PyValueError};
@@ -67,7 +68,8 @@ pub(crate) fn of<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<B
     Ok(match column.stored(row)? {
         Value::Null => py.None().into_bound(py),
         Value::Bool(value) => PyBool::new(py, value).to_owned().into_any(),
-        Value::Int(value) => integer(py, Stored { column, row, value })?,
+        Value::Int(value) => value.into_pyobject(py).map_err(PyErr::from)?.into_any(),
+        Value::Temporal(Temporal { number: value, .. }) => temporal(py, Stored { column, row, value })?,
         Value::UInt(value) => value.into_pyobject(py).map_err(PyErr::from)?.into_any(),
         Value::Float(value) => value.into_pyobject(py).map_err(PyErr::from)?.into_any(),
         Value::Decimal(value) => DECIMAL.make(py, (value.to_string(),))?,
@@ -105,8 +107,8 @@ fn fields<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<Bound<'p
     Ok(values)
 }
 
-/// An integer, or the date, time or span that it stands for.
-fn integer<'py>(py: Python<'py>, stored: Stored<'_>) -> Result<Bound<'py, PyAny>> {
+/// The date, time or span that a number stands for.
+fn temporal<'py>(py: Python<'py>, stored: Stored<'_>) -> Result<Bound<'py, PyAny>> {
     meaning(py, stored).map_err(|error| match error {
         Error::Python(raised) if raised.is_instance_of::<PyOverflowError>(py) => {
             stored.refused("Python's datetime does not reach so far")
@@ -123,7 +125,7 @@ fn meaning<'py>(py: Python<'py>, stored: Stored<'_>) -> Result<Bound<'py, PyAny>
         Type::Date64 => DATE.make(py, epoch)?.add(span(py, value, TimeUnit::Millisecond)?)?,
         Type::Time(unit) => {
             // Past midnight, Python would take it for a time of the next day.
-            if !(0..86_400 * of_second(unit)).contains(&value) {
+            if !(0..86_400 * unit.of_second()).contains(&value) {
                 return Err(stored.refused("no time of day"));
             }
             DATETIME.make(py, epoch)?.add(whole_span(py, stored, unit)?)?.call_method0("time")?
@@ -198,15 +200,6 @@ fn offset_minutes(zone: &[u8]) -> Option<i64> {
     Some(if sign == b'-' { -minutes } else { minutes }).filter(|_| two(h1, h2) < 24)
 }
 
-fn of_second(unit: TimeUnit) -> i64 {
-    match unit {
-        TimeUnit::Second => 1,
-        TimeUnit::Millisecond => 1000,
-        TimeUnit::Microsecond => 1_000_000,
-        TimeUnit::Nanosecond => 1_000_000_000,
-    }
-}
-
 /// A span that Python can say: refuses parts of a microsecond.
 fn whole_span<'py>(py: Python<'py>, stored: Stored<'_>, unit: TimeUnit) -> Result<Bound<'py, PyAny>> {
     if unit == TimeUnit::Nanosecond && stored.value % 1000 != 0 {
@@ -217,9 +210,8 @@ fn whole_span<'py>(py: Python<'py>, stored: Stored<'_>, unit: TimeUnit) -> Resul
 
 /// So many of a unit, as days, seconds and microseconds: Python's spans reach further than 64 bits of microseconds.
 fn span(py: Python<'_>, value: i64, unit: TimeUnit) -> Result<Bound<'_, PyAny>> {
-    let of_second = of_second(unit);
-    let (seconds, rest) = (value.div_euclid(of_second), value.rem_euclid(of_second));
-    Ok(TIMEDELTA.make(py, (0, seconds, rest * 1_000_000 / of_second))?)
+    let (seconds, rest) = (value.div_euclid(unit.of_second()), value.rem_euclid(unit.of_second()));
+    Ok(TIMEDELTA.make(py, (0, seconds, rest * 1_000_000 / unit.of_second()))?)
 }
 
 fn days(py: Python<'_>, days: i64) -> Result<Bound<'_, PyAny>> {

@@ -5,7 +5,7 @@ use devexchange_core::abi::types::DEVX_INVALID_METADATA as INVALID;
 use devexchange_core::arrow::format::{Buffer, Buffers, Children};
 use devexchange_core::arrow::metadata::{self, MAX_BYTES, MAX_PAIRS};
 use devexchange_core::arrow::schema::FieldDesc;
-use devexchange_core::arrow::{ArrayBuilder, Schema, TimeUnit, Type};
+use devexchange_core::arrow::{ArrayBuilder, Schema, TimeUnit, Type, TypeName};
 use devexchange_core::{Column, DType, Device, Error, ipc};
 
 use Buffer::{Data, Offsets, Validity, Values, ViewData, ViewSizes};
@@ -49,7 +49,7 @@ const TIMES: [Row; 15] = [
     ("tDm", Type::Duration(Millisecond), "duration(millisecond)", &[Validity, Values(64)], Some(DType::INT64)),
     ("tDu", Type::Duration(Microsecond), "duration(microsecond)", &[Validity, Values(64)], Some(DType::INT64)),
     ("tDn", Type::Duration(Nanosecond), "duration(nanosecond)", &[Validity, Values(64)], Some(DType::INT64)),
-    ("tiM", Type::IntervalMonths, "intervalmonths", &[Validity, Values(32)], Some(DType::INT32)),
+    ("tiM", Type::IntervalMonths, "interval_months", &[Validity, Values(32)], Some(DType::INT32)),
 ];
 
 const OTHERS: [Row; 30] = [
@@ -61,20 +61,20 @@ const OTHERS: [Row; 30] = [
     ("d:76,9,256", LARGE, "decimal256(76, 9)", &[Validity, Values(256)], None),
     ("w:3", Type::FixedSizeBinary(3), "fixed_size_binary(3)", &[Validity, Values(24)], None),
     ("w:0", Type::FixedSizeBinary(0), "fixed_size_binary(0)", &[Validity, Values(0)], None),
-    ("tiD", Type::IntervalDayTime, "intervaldaytime", &[Validity, Values(64)], None),
-    ("tin", Type::IntervalMonthDayNano, "intervalmonthdaynano", &[Validity, Values(128)], None),
+    ("tiD", Type::IntervalDayTime, "interval_day_time", &[Validity, Values(64)], None),
+    ("tin", Type::IntervalMonthDayNano, "interval_month_day_nano", &[Validity, Values(128)], None),
     ("+us:4", Type::SparseUnion, "sparse_union", &[Values(8)], None),
     ("+ud:4", Type::DenseUnion, "dense_union", &[Values(8), Values(32)], None),
     ("n", Type::Null, "null", &[], None),
     ("z", Type::Binary, "binary", &[Validity, Offsets(4), Data], None),
-    ("Z", Type::LargeBinary, "largebinary", &[Validity, Offsets(8), Data], None),
+    ("Z", Type::LargeBinary, "large_binary", &[Validity, Offsets(8), Data], None),
     ("u", Type::Utf8, "utf8", &[Validity, Offsets(4), Data], None),
-    ("U", Type::LargeUtf8, "largeutf8", &[Validity, Offsets(8), Data], None),
+    ("U", Type::LargeUtf8, "large_utf8", &[Validity, Offsets(8), Data], None),
     ("vz", Type::BinaryView, "binary_view", &[Validity, Values(128), ViewSizes], None),
     ("vu", Type::Utf8View, "utf8_view", &[Validity, Values(128), ViewData, ViewData, ViewSizes], None),
     ("+s", Type::Struct, "struct", &[Validity], None),
     ("+l", Type::List, "list", &[Validity, Offsets(4)], None),
-    ("+L", Type::LargeList, "largelist", &[Validity, Offsets(8)], None),
+    ("+L", Type::LargeList, "large_list", &[Validity, Offsets(8)], None),
     ("+w:7", Type::FixedSizeList(7), "fixed_size_list(7)", &[Validity], None),
     ("+vl", Type::ListView, "list_view", &[Validity, Values(32), Values(32)], None),
     ("+vL", Type::LargeListView, "large_list_view", &[Validity, Values(64), Values(64)], None),
@@ -87,6 +87,21 @@ const OTHERS: [Row; 30] = [
 
 fn all() -> impl Iterator<Item = Row> {
     NUMBERS.into_iter().chain(TIMES).chain(OTHERS)
+}
+
+#[test]
+fn names_have_the_time_zone() {
+    for (format, expected) in [
+        ("l", "int64"),
+        ("tsn:", "timestamp(nanosecond)"),
+        ("tsu:Europe/Berlin", "timestamp(microsecond, Europe/Berlin)"),
+        ("tss:ÜTC", "timestamp(second, ÜTC)"),
+        ("tiD", "interval_day_time"),
+    ] {
+        assert_eq!(TypeName::parse(format).unwrap().to_string(), expected, "{format}");
+    }
+    let error = TypeName::parse("ts:UTC").unwrap_err();
+    assert_eq!(error.message(), "format is \"ts:UTC\": not a format string of Arrow");
 }
 
 #[test]

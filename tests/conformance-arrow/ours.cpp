@@ -118,7 +118,7 @@ std::string plain_format(const char *format) {
 
 struct ours_case {
   std::string why;
-  std::vector<std::string> rows;
+  std::vector<std::string> rows, stored;
   std::vector<FieldOf> fields;
   std::vector<NodeOf> nodes;
   std::vector<int64_t> nulls;
@@ -297,8 +297,12 @@ ours_case *ours_open(const char *corpus, const char *name, const char *layout) {
   auto it = std::make_unique<ours_case>();
   const std::string stem = std::string(corpus) + "/" + name;
 
-  std::ifstream rows(stem + ".rows");
-  for (std::string line; std::getline(rows, line);) it->rows.push_back(line);
+  auto read_lines = [](const std::string &path, std::vector<std::string> &lines) {
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) lines.push_back(line);
+  };
+  read_lines(stem + ".rows", it->rows);
+  read_lines(stem + ".stored", it->stored);
 
   std::ifstream buffers(stem + "." + layout + ".buffers", std::ios::binary | std::ios::ate);
   const std::streamoff size = buffers ? std::streamoff(buffers.tellg()) : 0;
@@ -444,7 +448,7 @@ int ours_take_async(ours_case *it, int cuda, int n,
 
 int64_t ours_n_rows(const ours_case *it) { return static_cast<int64_t>(it->rows.size()); }
 
-const char *ours_row(const ours_case *it, int64_t row) { return it->rows.at(row).c_str(); }
+const char *ours_stored_row(const ours_case *it, int64_t row) { return it->stored.at(row).c_str(); }
 
 int64_t ours_outstanding(void) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);

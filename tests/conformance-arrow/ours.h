@@ -47,8 +47,8 @@ int ours_take_async(
     void *context);
 
 int64_t ours_n_rows(ours_case const *it);
-/* What row `row` is shown as. */
-char const *ours_row(ours_case const *it, int64_t row);
+/* What row `row` is shown as, with dates and times as the numbers that they are stored as. */
+char const *ours_stored_row(ours_case const *it, int64_t row);
 
 /* Waits up to five seconds until everything is released; how much is not. */
 int64_t ours_outstanding(void);

@@ -247,8 +247,8 @@ void same(ours_case *it, const ArrowArray &array, const ArrowSchema &schema) {
   if (view.length != ours_n_rows(it)) throw Wrong{"length is " + std::to_string(view.length)};
   for (int64_t row = 0; row < view.length; row++) {
     const std::string found = text(view, schema, row);
-    if (found != ours_row(it, row))
-      throw Wrong{"row " + std::to_string(row) + " is " + found + ", not " + ours_row(it, row)};
+    if (found != ours_stored_row(it, row))
+      throw Wrong{"row " + std::to_string(row) + " is " + found + ", not " + ours_stored_row(it, row)};
   }
 }
 

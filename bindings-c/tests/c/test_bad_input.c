@@ -634,7 +634,7 @@ TEST(children_that_do_not_fit_the_type_are_refused) {
     } const all[] = {
         {"i", 1, "n_children is 1: int32 has 0"}, {"u", 2, "n_children is 2: utf8 has 0"},
         {"n", 1, "n_children is 1: null has 0"},  {"+l", 0, "n_children is 0: list has 1"},
-        {"+l", 2, "n_children is 2: list has 1"}, {"+L", 0, "n_children is 0: largelist has 1"},
+        {"+l", 2, "n_children is 2: list has 1"}, {"+L", 0, "n_children is 0: large_list has 1"},
         {"+w:3", 0, "n_children is 0: fixed_size_list(3) has 1"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
@@ -1432,6 +1432,9 @@ TEST(null_arguments_are_refused) {
     NEEDS(devx_ledger_read(NULL, &error), "out");
     NEEDS(devx_dtype_name(int32, NULL, 32, &error), "out");
     NEEDS(devx_device_name(cpu, NULL, 32, &error), "out");
+    NEEDS(devx_type_name(NULL, NULL, 0, &length, &error), "format");
+    NEEDS(devx_type_name("l", NULL, 32, &length, &error), "buffer");
+    NEEDS(devx_type_name("l", NULL, 0, NULL, &error), "length");
 #undef NEEDS
 
     CHECK_PTR(other, UNWRITTEN);

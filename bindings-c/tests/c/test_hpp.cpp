@@ -235,6 +235,9 @@ TEST(a_tensor_keeps_a_vector) {
     CHECK_INT(view.device().device_type, kDLCPU);
     CHECK(dx::dtype_name(view.dtype()) == "float64");
     CHECK(dx::device_name(DLDevice{kDLCUDAHost, 1}) == "cuda_host:1");
+    std::string const zone(200, 'z');
+    CHECK(dx::type_name(("tsn:" + zone).c_str()) == "timestamp(nanosecond, " + zone + ")");
+    CHECK_THROWS(dx::type_name("no type"), DEVX_INVALID_FORMAT, "format is \"no type\"");
     CHECK_THROWS(dx::stream_of(view.device(), dx::legacy_stream), DEVX_DEVICE, "which has no streams");
     CHECK_THROWS(tensor.stream(dx::legacy_stream), DEVX_DEVICE, "which has no streams");
     CHECK_INT(tensor.size().elements, 6);
@@ -476,6 +479,7 @@ static void check_columns(dx::Batch const &batch) {
     CHECK_INT(list.child(0).length(), 4);
     auto const kind = batch.column("kind");
     CHECK(kind.has_dictionary());
+    CHECK(kind.type_name() == "int8 -> utf8");
     CHECK_INT(kind.dictionary_index(1), 0);
     CHECK(kind.dictionary().bytes(kind.dictionary_index(2)) == "bb");
     CHECK_INT(batch.root().length(), 4);

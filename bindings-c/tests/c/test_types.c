@@ -147,6 +147,37 @@ TEST(values_of_a_fixed_width) {
     devx_batch_release(&batch);
 }
 
+TEST(names_of_types) {
+    char name[64], little[6];
+    size_t length = 0;
+    CHECK_OK(devx_type_name("tsu:Europe/Berlin", name, sizeof name, &length, &error));
+    CHECK_STR(name, "timestamp(microsecond, Europe/Berlin)");
+    CHECK_INT(length, strlen(name));
+    CHECK_OK(devx_type_name("+vl", little, sizeof little, &length, &error));
+    CHECK_STR(little, "list_");
+    CHECK_INT(length, strlen("list_view"));
+    CHECK_OK(devx_type_name("+vl", NULL, 0, &length, &error));
+    CHECK_REFUSED(devx_type_name("+v", name, sizeof name, &length, &error), DEVX_INVALID_FORMAT, "format is \"+v\"");
+    CHECK_REFUSED(devx_type_name("\xff", name, sizeof name, &length, &error), DEVX_INVALID_TEXT, "format");
+    CHECK_INT(length, strlen("list_view"));
+}
+
+TEST(times) {
+    int64_t const stamps[] = {-1, 951782400};
+    int32_t const days[] = {-1, 11016};
+    const void *const stamp_buffers[] = {NULL, stamps};
+    const void *const day_buffers[] = {NULL, days};
+    const void *const none[] = {NULL};
+    devx_field const fields[] = {field("+s", 3), field("tss:Asia/Tokyo", 0), field("tdD", 0), field("tDs", 0)};
+    devx_node const nodes[] = {node(2, none, 1), node(2, stamp_buffers, 2), node(2, day_buffers, 2),
+                               node(2, stamp_buffers, 2)};
+    devx_batch_t *batch = create(fields, nodes, COUNT(fields));
+    CHECK_MADE(batch);
+    CHECK_CALL(check_rows(batch, "{\"\": 1969-12-31T23:59:59Z, \"\": 1969-12-31, \"\": -1 s} "
+                                 "{\"\": 2000-02-29T00:00:00Z, \"\": 2000-02-29, \"\": 951782400 s}"));
+    devx_batch_release(&batch);
+}
+
 TEST(sizes_of_buffers) {
     devx_field const fields[] = {field("+s", 2), field("i", 0), field("u", 0)};
     const void *const none[] = {NULL};

@@ -28,7 +28,7 @@ Names that are too common to be taken are not exported. They are called as `DevE
 `?DevExchange.cuda`: `CPU`, `Int256`, `LEGACY_STREAM`, `MANAGED`, `PER_THREAD_STREAM`, `PINNED`, `buffers`, `cuda`,
 `demand`, `device`, `device_name`, `device_type`, `dtype`, `dtype_name`, `fields`, `flags`, `format`, `handler`,
 `initialize`, `is_cancelled`, `keys_sorted`, `library_path`, `metadata`, `name`, `nullable`, `ordered`, `producer_error`,
-`release_failures`, `request`, `rooted`, `statistics`, `status_name`, `text`.
+`release_failures`, `request`, `rooted`, `statistics`, `status_name`, `text`, `type_name`.
 
 `close` what you do not need any more; a finalizer sees to what was forgotten. Julia code runs on threads of Julia's
 only: a release that comes on another thread puts a number into a native queue, which a task here drains. What a package

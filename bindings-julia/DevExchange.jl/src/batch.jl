@@ -443,6 +443,6 @@ function Base.show(io::IO, b::Batch)
     print(io, "Batch of ", b.rows, " rows")
     for k in 1:b.columns
         record = column_record(b, k)
-        print(io, k == 1 ? ": " : ", ", unsafe_string(record.name), " (", unsafe_string(record.format), ")")
+        print(io, k == 1 ? ": " : ", ", unsafe_string(record.name), " (", type_name(b, record), ")")
     end
 end

@@ -53,7 +53,7 @@ Throws `DEVX_DEVICE` for a type of device that this library has no runtime for, 
 or `release` that is neither, `DEVX_OUT_OF_RANGE` for a negative
 `patience`, `DEVX_CLOSED`.
 """
-function BatchStream(schema::Schema, source; device_type::Integer=kDLCPU, release=nothing, patience::Real=60)
+function BatchStream(schema::Schema, @nospecialize(source); device_type::Integer=kDLCPU, release=nothing, patience::Real=60)
     next = source isa Function ? source : Pulled(source, nothing, false)
     if next === source
         check_callable(source, "source")
@@ -72,7 +72,7 @@ function BatchStream(schema::Schema, source; device_type::Integer=kDLCPU, releas
     end)
 end
 
-BatchStream(source, schema::Schema; keywords...) = BatchStream(schema, source; keywords...)
+BatchStream(@nospecialize(source), schema::Schema; keywords...) = BatchStream(schema, source; keywords...)
 
 # An iteration, as a function that gives the next value.
 mutable struct Pulled
@@ -231,7 +231,7 @@ function Base.show(io::IO, s::BatchStream)
     isopen(s) || return print(io, "BatchStream (closed)")
     own = schema(s)
     try
-        print(io, "BatchStream of ", join((string(f.name, " (", f.format, ")") for f in fields(own)), ", "))
+        print(io, "BatchStream of ", join((string(f.name, " (", type_name(f), ")") for f in fields(own)), ", "))
     finally
         close(own)
     end

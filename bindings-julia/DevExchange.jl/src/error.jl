@@ -101,6 +101,16 @@ function named(write)
     end
 end
 
+# A text of any length, which `write(room, capacity, length)` puts where it is told to, as far as there is room.
+function written(write)
+    room, bytes = Vector{UInt8}(undef, 256), Ref{Csize_t}(0)
+    while true
+        write(room, length(room), bytes)
+        bytes[] < length(room) && return String(resize!(room, bytes[]))
+        resize!(room, bytes[] + 1)
+    end
+end
+
 # A text for C: one NUL at its end and none within.
 function ctext(text::AbstractString, what)
     s = String(text)

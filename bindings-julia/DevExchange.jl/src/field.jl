@@ -69,6 +69,16 @@ function Base.show(io::IO, f::Field)
     print(io, ')')
 end
 
+# Documented with that of a column.
+type_name(f::Field) =
+    f.dictionary === nothing ? type_name(f.format) : string(type_name(f.format), " -> ", type_name(f.dictionary))
+function type_name(format::AbstractString)
+    text = ctext(format, "format")
+    return written() do room, capacity, bytes
+        @checked devx_type_name(text::Cstring, room::Ptr{UInt8}, capacity::Csize_t, bytes::Ptr{Csize_t})
+    end
+end
+
 # The fields below one of this element type.
 fields_below(::Type{T}, path) where {T} =
     is_union(T) ? Field[field_below(k - 1, path, S) for (k, S) in enumerate(Base.uniontypes(T))] : Field[]

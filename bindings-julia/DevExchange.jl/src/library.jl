@@ -40,7 +40,8 @@ const C_FUNCTIONS = (
     :devx_tensor_plan_fixed_shape_column, :devx_tensor_produced_on, :devx_tensor_read, :devx_tensor_release,
     :devx_tensor_share, :devx_tensor_slice, :devx_tensor_stream, :devx_tensor_to_batch, :devx_tensor_to_column,
     :devx_tensor_to_fixed_shape_column,
-    :devx_tensor_used_on, :devx_tensor_wait, :devx_tensor_write, :devx_version, :devx_version_string,
+    :devx_tensor_used_on, :devx_tensor_wait, :devx_tensor_write, :devx_type_name, :devx_version,
+    :devx_version_string,
 )
 
 # libdevexchange_julia: the queue of releases, wakes and requests.

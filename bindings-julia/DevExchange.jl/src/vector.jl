@@ -88,6 +88,21 @@ The Arrow format string of a column's type, for example `"g"` for float64; of a 
 format(@nospecialize(c::Column)) = text_of(c, c.record.format)
 
 """
+    type_name(c::Column) -> String
+    type_name(f::Field) -> String
+    type_name(format::AbstractString) -> String
+
+The name of a type, for people, the same in every language: `"float64"`, `"timestamp(microsecond, Europe/Berlin)"`; of a
+dictionary those of the indices and of the values, `"int32 -> utf8"`. Throws `DEVX_INVALID_FORMAT` for what is no format
+string of Arrow, `DEVX_INVALID_TEXT`, and `DEVX_CLOSED` for a column whose batch is closed.
+"""
+type_name(@nospecialize(c::Column)) = (require_open(c.batch.handle); type_name(c.batch, c.record))
+function type_name(batch::Batch, record::DevxColumn)
+    own = type_name(unsafe_string(record.format))
+    return record.has_dictionary == 0 ? own : string(own, " -> ", type_name(dictionary(batch, record)))
+end
+
+"""
     timezone(c::Column) -> String
 
 The time zone of a timestamp column; empty if it has none, and for other types.
@@ -190,9 +205,9 @@ end
 """
     text(c::Column, i) -> String
 
-The value of row `i`, whatever its type, as text to be shown, the same in every language: numbers plainly, text in
-quotes as in JSON, bytes as `0x...`, lists as `[...]`, structs as `{"name": ...}`, maps as `{key: ...}`, a null as
-`null`.
+The value of row `i`, whatever its type, as text to be shown, the same in every language: numbers plainly, dates and
+times as in ISO 8601 (timestamps with a time zone in UTC), durations with their unit, text in quotes as in JSON, bytes as
+`0x...`, lists as `[...]`, structs as `{"name": ...}`, maps as `{key: ...}`, a null as `null`.
 
 Throws `BoundsError`, `DEVX_DEVICE`, `DEVX_INVALID_BUFFERS`, `DEVX_INVALID_TEXT`, `DEVX_CLOSED`.
 """
@@ -202,15 +217,10 @@ function text(c::Column, i::Integer)
     return text(c.batch, c.record, i)
 end
 
-function text(batch::Batch, record::DevxColumn, i::Integer)
-    room, bytes = Vector{UInt8}(undef, 256), Ref{Csize_t}(0)
-    while true
-        @checked devx_column_text(
-            batch.handle::Handle, Ref(record)::Ptr{DevxColumn}, (i - 1)::Int64, room::Ptr{UInt8}, length(room)::Csize_t,
-            bytes::Ptr{Csize_t})
-        bytes[] < length(room) && return String(resize!(room, bytes[]))
-        resize!(room, bytes[] + 1)
-    end
+text(batch::Batch, record::DevxColumn, i::Integer) = written() do room, capacity, bytes
+    @checked devx_column_text(
+        batch.handle::Handle, Ref(record)::Ptr{DevxColumn}, (i - 1)::Int64, room::Ptr{UInt8}, capacity::Csize_t,
+        bytes::Ptr{Csize_t})
 end
 
 """
@@ -255,7 +265,7 @@ bytes_at(c, l, p, i) = throw(DevExchangeError(DEVX_MISMATCH,
     "the column is neither text nor binary: its format is $(repr(format(c)))"))
 
 # Without the types of what is nested.
-Base.showarg(io::IO, c::Column, toplevel) = print(io, "Column of format ", repr(format(c)))
+Base.showarg(io::IO, c::Column, toplevel) = print(io, "Column of ", type_name(c))
 
 function Base.show(io::IO, mime::MIME"text/plain", c::Column)
     shows_elements(c) || return show(io, c)

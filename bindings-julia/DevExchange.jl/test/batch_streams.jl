@@ -11,7 +11,7 @@ end
         stream, producer = foreign_stream(T; batches=5)
         s = import_any(stream)
         @test stream[].release == C_NULL && isopen(s) && DX.device_type(s) == DX.kDLCPU
-        @test sprint(show, s) == "BatchStream of a (l)"
+        @test sprint(show, s) == "BatchStream of a (int64)"
         own = schema(s)
         @test DX.fields(own) == [Field("a", "l"; nullable=false)] && eltype(s) == Batch
         close(own)

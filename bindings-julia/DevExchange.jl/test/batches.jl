@@ -225,7 +225,7 @@ end
 
 @testset "batches: as tables and vectors" begin
     b = Batch((a=[1, 2, 3], b=["x", missing, "z"]); metadata=("source" => "test",))
-    @test sprint(show, b) == "Batch of 3 rows: a (l), b (u)" && haskey(b, :a) && !haskey(b, "c")
+    @test sprint(show, b) == "Batch of 3 rows: a (int64), b (utf8)" && haskey(b, :a) && !haskey(b, "c")
     @test length(columns(b)) == 2 && b[end][1] == "x" && size(b, 2) == 2
     @test b[:a] isa Column{Int} && b[:b] isa Column{Union{String,Missing}} && b[:a] isa AbstractVector{Int}
     @test sum(b[:a]) == 6 && collect(skipmissing(b[:b])) == ["x", "z"] && b[:a][2:3] == [2, 3]

@@ -189,6 +189,21 @@ end
     @test DX.text(root(b), 1) == "{\"a\": 1, \"b\": \"x\\\"y\", \"c\": {\"k\": [1.5], \"m\": {\"a\": -1.50}}}"
     @test DX.text(b[:b], 2) == repr("z"^600) && DX.text(b[:a], 2) == "null"
     @test_throws BoundsError DX.text(b[:a], 3)
+    times = Batch((d=[Date(2000, 2, 29), missing], t=[DateTime(1969, 12, 31, 23, 59, 59, 5), DateTime(10000)],
+        c=[Time(23, 59), Time(0)], s=[Second(-90), Second(0)], k=DictionaryVector([0, 0], ["x"])))
+    @test [DX.text(root(times), k) for k in 1:2] == [
+        "{\"d\": 2000-02-29, \"t\": 1969-12-31T23:59:59.005, \"c\": 23:59:00.000000000, \"s\": -90 s, \"k\": \"x\"}",
+        "{\"d\": null, \"t\": +10000-01-01T00:00:00.000, \"c\": 00:00:00.000000000, \"s\": 0 s, \"k\": \"x\"}"]
+    kinds = ["date32", "timestamp(millisecond)", "time(nanosecond)", "duration(second)", "int64 -> utf8"]
+    @test DX.type_name.(columns(times)) == kinds
+    own = schema(times)
+    @test DX.type_name.(DX.fields(own)) == kinds && DX.type_name("tsu:Europe/Berlin") == "timestamp(microsecond, Europe/Berlin)"
+    @test occursin("Column of date32", repr("text/plain", times[:d]))
+    @test refused(() -> DX.type_name("x:y"), DX.DEVX_INVALID_FORMAT, "\"x:y\"")
+    @test refused(() -> DX.type_name("a\0b"), DX.DEVX_INVALID_TEXT, "format")
+    d1 = times[:d]
+    foreach(close, (own, times))
+    @test refused(() -> DX.type_name(d1), DX.DEVX_CLOSED)
     # A decimal by itself is shown as in a column.
     for scale in (-129, -128, 0, 128, 129), x in (12, 0, -12)
         decimals = Batch((d=[Decimal{9,scale,Int32}(x)],))

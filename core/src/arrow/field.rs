@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::fmt;
 
-use super::format::{Type, TypeIds};
+use super::format::{Type, TypeIds, TypeName};
 use super::metadata::{self, Metadata};
 use super::record::{text, type_ids};
 use super::schema::{EXTENSION_METADATA, EXTENSION_NAME, Schema};
@@ -67,10 +67,15 @@ impl<'a> Field<'a> {
 
     /// The time zone of a timestamp; empty if it has none.
     pub fn timezone(self) -> &'a str {
-        match self.ty() {
-            Type::Timestamp(_) => self.format().get(4..).unwrap_or(""),
-            _ => "",
-        }
+        self.ty().timezone(self.format())
+    }
+
+    /// The name of the type, for people; of a dictionary those of the indices and of the values, as "int32 -> utf8".
+    pub fn type_name(self) -> impl fmt::Display {
+        fmt::from_fn(move |f| {
+            write!(f, "{}", TypeName::of(self.ty(), self.format()))?;
+            self.dictionary().map_or(Ok(()), |values| write!(f, " -> {}", values.type_name()))
+        })
     }
 
     /// The type ids of a union.

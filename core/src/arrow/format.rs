@@ -18,6 +18,32 @@ pub enum TimeUnit {
     Nanosecond,
 }
 
+impl TimeUnit {
+    /// How many of them a second has.
+    pub const fn of_second(self) -> i64 {
+        10_i64.pow(self.digits() as u32)
+    }
+
+    /// Decimal digits after the second.
+    pub(crate) const fn digits(self) -> usize {
+        match self {
+            Self::Second => 0,
+            Self::Millisecond => 3,
+            Self::Microsecond => 6,
+            Self::Nanosecond => 9,
+        }
+    }
+
+    pub(crate) const fn symbol(self) -> &'static str {
+        match self {
+            Self::Second => "s",
+            Self::Millisecond => "ms",
+            Self::Microsecond => "us",
+            Self::Nanosecond => "ns",
+        }
+    }
+}
+
 /// A type of the Arrow columnar format. What a format string says besides (a time zone) stays in the string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Type {
@@ -251,6 +277,19 @@ impl Type {
         }
     }
 
+    /// Whether it is a date, time, timestamp or duration.
+    pub const fn is_temporal(self) -> bool {
+        matches!(self, Self::Date32 | Self::Date64 | Self::Time(_) | Self::Timestamp(_) | Self::Duration(_))
+    }
+
+    /// The time zone that a format string of this type names; empty if there is none.
+    pub(super) fn timezone(self, format: &str) -> &str {
+        match self {
+            Self::Timestamp(_) => format.get(4..).unwrap_or(""),
+            _ => "",
+        }
+    }
+
     /// The buffers of an array of this type.
     pub const fn buffers(self) -> Buffers {
         match self {
@@ -375,26 +414,65 @@ impl fmt::Display for Type {
             Self::Decimal { width, precision, scale } => {
                 write!(f, "decimal{}({precision}, {scale})", u32::from(*width) * 8)
             }
-            Self::FixedSizeBinary(width) => write!(f, "fixed_size_binary({width})"),
-            Self::FixedSizeList(size) => write!(f, "fixed_size_list({size})"),
-            Self::BinaryView => f.write_str("binary_view"),
-            Self::Utf8View => f.write_str("utf8_view"),
-            Self::ListView => f.write_str("list_view"),
-            Self::LargeListView => f.write_str("large_list_view"),
-            Self::SparseUnion => f.write_str("sparse_union"),
-            Self::DenseUnion => f.write_str("dense_union"),
-            Self::RunEndEncoded => f.write_str("run_end_encoded"),
-            other => write!(Lowercase(f), "{other:?}"),
+            other => write!(SnakeCase::new(f), "{other:?}"),
         }
     }
 }
 
-/// Writes the name of a variant as that of its type.
-struct Lowercase<'a, 'b>(&'a mut fmt::Formatter<'b>);
+/// The name of the type that a format string stands for, for people: that of [`Type`], with the time zone of a timestamp.
+#[derive(Clone, Copy, Debug)]
+pub struct TypeName<'a> {
+    ty: Type,
+    timezone: &'a str,
+}
 
-impl fmt::Write for Lowercase<'_, '_> {
+impl<'a> TypeName<'a> {
+    /// # Errors
+    /// As [`Type::parse`].
+    pub fn parse(format: &'a str) -> Result<Self> {
+        Ok(Self::of(Type::parse(format)?, format))
+    }
+
+    /// `format` is a format string of this type.
+    pub(super) fn of(ty: Type, format: &'a str) -> Self {
+        Self { ty, timezone: ty.timezone(format) }
+    }
+}
+
+impl fmt::Display for TypeName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.ty {
+            Type::Timestamp(unit) if !self.timezone.is_empty() => {
+                write!(SnakeCase::new(f), "timestamp({unit:?}, ")?;
+                write!(f, "{})", self.timezone)
+            }
+            ty => ty.fmt(f),
+        }
+    }
+}
+
+/// Writes the name of a variant as that of its type: `LargeUtf8` as `large_utf8`.
+struct SnakeCase<'a, 'b> {
+    f: &'a mut fmt::Formatter<'b>,
+    within_name: bool,
+}
+
+impl<'a, 'b> SnakeCase<'a, 'b> {
+    fn new(f: &'a mut fmt::Formatter<'b>) -> Self {
+        Self { f, within_name: false }
+    }
+}
+
+impl fmt::Write for SnakeCase<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        text.chars().try_for_each(|letter| self.0.write_char(letter.to_ascii_lowercase()))
+        for letter in text.chars() {
+            if self.within_name && letter.is_ascii_uppercase() {
+                self.f.write_char('_')?;
+            }
+            self.f.write_char(letter.to_ascii_lowercase())?;
+            self.within_name = letter.is_ascii_alphanumeric();
+        }
+        Ok(())
     }
 }
 

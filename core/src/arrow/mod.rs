@@ -21,6 +21,7 @@ pub mod schema;
 mod sizes;
 pub mod table;
 mod taken;
+mod temporal;
 mod transfer;
 mod tree;
 pub mod value;
@@ -31,7 +32,7 @@ pub use batch_stream::BatchStream;
 pub use builder::ArrayBuilder;
 pub use column::Column;
 pub use field::Field;
-pub use format::{TimeUnit, Type};
+pub use format::{TimeUnit, Type, TypeName};
 pub use schema::Schema;
 pub use value::Value;
 

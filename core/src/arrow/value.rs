@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::column::Column;
 use super::format::Type;
+pub use super::temporal::Temporal;
 use crate::error::Result;
 
 /// One value in host memory.
@@ -14,7 +15,7 @@ pub enum Value<'a> {
     Null,
     /// A truth value.
     Bool(bool),
-    /// A signed integer; also a date, time, timestamp or duration, as the number that it is stored as.
+    /// A signed integer.
     Int(i64),
     /// An unsigned integer.
     UInt(u64),
@@ -22,6 +23,8 @@ pub enum Value<'a> {
     Float(f64),
     /// A decimal.
     Decimal(Decimal<'a>),
+    /// A date, time, timestamp or duration.
+    Temporal(Temporal),
     /// A span of the calendar, whose parts are not converted into each other.
     Interval {
         /// Calendar months.
@@ -87,6 +90,11 @@ impl<'a> Column<'a> {
             Type::Utf8 | Type::LargeUtf8 | Type::Utf8View => Value::Text(self.text(row)?),
             Type::Struct => Value::Struct(self, row),
             Type::Map => Value::Map(self.list(row)?),
+            ty if ty.is_temporal() => Value::Temporal(Temporal {
+                number: signed(self.fixed(row)?),
+                ty,
+                has_zone: !self.field().timezone().is_empty(),
+            }),
             ty if ty.is_list() || matches!(ty, Type::FixedSizeList(_)) => Value::List(self.list(row)?),
             _ => Value::Int(signed(self.fixed(row)?)),
         })
@@ -135,9 +143,9 @@ fn interval<'a>(ty: Type, bytes: &[u8]) -> Value<'a> {
     Value::Interval { months: months as i32, days: days as i32, nanoseconds }
 }
 
-/// How a value is shown: numbers plainly, text in quotes as in JSON, bytes as `0x…`, lists as `[…]`, structs as
-/// `{"name": …}`, maps as `{key: …}`, decimals of a very large scale with an exponent. A value that cannot be read is shown
-/// as the reason in angle brackets.
+/// How a value is shown: numbers plainly, dates and times as in ISO 8601 ([`Temporal`]), text in quotes as in JSON, bytes as
+/// `0x…`, lists as `[…]`, structs as `{"name": …}`, maps as `{key: …}`, decimals of a very large scale with an exponent. A
+/// value that cannot be read is shown as the reason in angle brackets.
 impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -147,6 +155,7 @@ impl fmt::Display for Value<'_> {
             Self::UInt(value) => value.fmt(f),
             Self::Float(value) => value.fmt(f),
             Self::Decimal(value) => value.fmt(f),
+            Self::Temporal(value) => value.fmt(f),
             Self::Interval { months, days, nanoseconds } => write!(f, "{months} months {days} days {nanoseconds} ns"),
             Self::Text(text) => quote(text, f),
             Self::Binary(bytes) => {

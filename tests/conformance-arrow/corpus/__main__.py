@@ -5,6 +5,7 @@ For each case NAME and each LAYOUT of it:
     NAME.arrow            an IPC stream of the batch, from which a peer makes an array of its own; not there for what
                           Arrow C++ writes and cannot read
     NAME.rows             the rows as text, a line each
+    NAME.stored           the same, with dates and times as the numbers that they are stored as
     NAME.LAYOUT.tree      the fields and arrays of the same batch in another layout of memory, and
     NAME.LAYOUT.buffers   their buffers: what devexchange makes its batch of
 
@@ -52,6 +53,7 @@ def main(directory):
             # What was read back has no offsets.
             batch = pa.ipc.open_stream(written).read_next_batch()
         (directory / f"{case.name}.rows").write_text("".join(text(row) + "\n" for row in case.rows))
+        (directory / f"{case.name}.stored").write_text("".join(text(row, stored=True) + "\n" for row in case.rows))
         batch.validate(full=True)
         assert batch.num_rows == len(case.rows), case.name
         plain = tree.of_batch(batch)

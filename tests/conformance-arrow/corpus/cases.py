@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from text import Interval, Map
+from text import Interval, Map, Time, day, moment
 from tree import ArrowArray, ArrowSchema
 
 
@@ -81,19 +81,27 @@ plain("fixed_size_binary", pa.binary(3), [b"abc", None, b"\x00\x01\xff"])
 plain("fixed_size_binary_1", pa.binary(1), [b"a", None, b"\xff"])
 plain("fixed_size_binary_0", pa.binary(0), [b"", None, b""])
 
-# --- dates and times: the numbers that they are stored as ---
+# --- dates and times: made of the numbers that they are stored as ---
+
+
+def times(name, type, numbers, shown):
+    add(name, pa.array(numbers, type), [None if number is None else Time(number, shown(number)) for number in numbers])
+
 
 DAY = 86_400_000
-plain("date32", pa.date32(), [0, 19_000, None, -1, 2**31 - 1])
-plain("date64", pa.date64(), [0, 19_000 * DAY, None, -DAY])
-for unit, per_second in (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)):
+# The last one is later than any date of Python's.
+times("date32", pa.date32(), [0, 19_000, None, -1, 2**31 - 1], lambda n: day(n) if n < 2**31 - 1 else "+5881580-07-11")
+times("date64", pa.date64(), [0, 19_000 * DAY, None, -DAY], lambda n: day(n // DAY))
+for unit, digits in (("s", 0), ("ms", 3), ("us", 6), ("ns", 9)):
+    per_second = 10**digits
     stamps = [0, 1_700_000_000 * per_second, None, -1, -62_135_596_800 if unit == "s" else -per_second]
-    plain(f"time_{unit}", (pa.time32 if unit in ("s", "ms") else pa.time64)(unit), [0, 86_399 * per_second, None, 1])
-    plain(f"timestamp_{unit}", pa.timestamp(unit), stamps)
-    plain(f"timestamp_{unit}_zone", pa.timestamp(unit, "Europe/Berlin"), stamps)
-    plain(f"duration_{unit}", pa.duration(unit), [0, 10**12, None, -1, 2**63 - 1])
-plain("timestamp_utc", pa.timestamp("us", "UTC"), [0, None, 10**15])
-plain("timestamp_offset", pa.timestamp("us", "+05:30"), [0, None, 10**15])
+    of_day = (pa.time32 if unit in ("s", "ms") else pa.time64)(unit)
+    times(f"time_{unit}", of_day, [0, 86_399 * per_second, None, 1], lambda n: moment(n, digits)[len("1970-01-01T") :])
+    times(f"timestamp_{unit}", pa.timestamp(unit), stamps, lambda n: moment(n, digits))
+    times(f"timestamp_{unit}_zone", pa.timestamp(unit, "Europe/Berlin"), stamps, lambda n: moment(n, digits) + "Z")
+    times(f"duration_{unit}", pa.duration(unit), [0, 10**12, None, -1, 2**63 - 1], lambda n: f"{n} {unit}")
+for name, zone in (("utc", "UTC"), ("offset", "+05:30")):
+    times(f"timestamp_{name}", pa.timestamp("us", zone), [0, None, 10**15], lambda n: moment(n, 6) + "Z")
 
 
 def relabelled(array, format):

@@ -2,10 +2,11 @@
 expected to read, made from plain Python values and not from anything that has been through Arrow.
 
 None, bool, int, float, Decimal, bytes, str, list and dict (a struct) stand for themselves, Map and Interval for what
-Python has no word for. Dates, times and durations are ints. A float is given as the number that is stored.
+Python has no word for; Time is a date, time or duration. A float is given as the number that is stored.
 """
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 
@@ -18,6 +19,26 @@ class Interval:
     months: int
     days: int
     nanoseconds: int
+
+
+@dataclass(frozen=True)
+class Time:
+    stored: int
+    shown: str
+
+
+_EPOCH = datetime(1970, 1, 1)
+
+
+def day(number):
+    return (_EPOCH + timedelta(days=number)).date().isoformat()
+
+
+def moment(number, digits):
+    """A number of units of which a second has so many decimal digits."""
+    seconds, rest = divmod(number, 10**digits)
+    text = (_EPOCH + timedelta(seconds=seconds)).isoformat()
+    return f"{text}.{rest:0{digits}}" if digits else text
 
 
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n"}
@@ -34,7 +55,12 @@ def _float(value):
     return plain.removesuffix(".0") if "." in plain else plain
 
 
-def text(value):
+def text(value, stored=False):
+    """As devexchange shows it; with `stored`, times as the numbers that they are stored as."""
+
+    def part(value):
+        return text(value, stored)
+
     match value:
         case None:
             return "null"
@@ -50,12 +76,14 @@ def text(value):
             return f"{value.months} months {value.days} days {value.nanoseconds} ns"
         case bytes():
             return "0x" + value.hex()
+        case Time():
+            return str(value.stored) if stored else value.shown
         case str():
             return _quoted(value)
         case Map():
-            return "{" + ", ".join(f"{text(key)}: {text(item)}" for key, item in value) + "}"
+            return "{" + ", ".join(f"{part(key)}: {part(item)}" for key, item in value) + "}"
         case list():
-            return "[" + ", ".join(map(text, value)) + "]"
+            return "[" + ", ".join(map(part, value)) + "]"
         case dict():
-            return "{" + ", ".join(f"{_quoted(name)}: {text(item)}" for name, item in value.items()) + "}"
+            return "{" + ", ".join(f"{_quoted(name)}: {part(item)}" for name, item in value.items()) + "}"
     raise TypeError(f"{value!r} has no text")

@@ -277,6 +277,18 @@ public final class Field {
         return typeIds;
     }
 
+    /**
+     * The name of the type, for people: {@code int64}, {@code timestamp(microsecond, Europe/Berlin)}; of a dictionary
+     * those of the indices and of the values, {@code int32 -> utf8}.
+     *
+     * @return the name
+     * @throws DevExchangeException {@link Status#INVALID_FORMAT} for what {@link Schema#of} would refuse
+     */
+    public String typeName() {
+        String own = Native.typeName(format);
+        return dictionary == null ? own : own + " -> " + dictionary.typeName();
+    }
+
     private List<Integer> parseTypeIds() {
         boolean union = format.startsWith("+us:") || format.startsWith("+ud:");
         if (!union || format.length() == 4) {
@@ -295,14 +307,20 @@ public final class Field {
         return layout == null ? Layout.of(format) : layout;
     }
 
-    /** {@return name and type, for example {@code "date": tdD}} */
+    /** {@return name and type, for example {@code "date": date32}} */
     @Override
     public String toString() {
-        StringBuilder text = new StringBuilder("\"").append(name).append("\": ").append(format);
-        if (dictionary != null) {
-            text.append(" -> ").append(dictionary.format);
+        String text = "\"" + name + "\": " + shownType();
+        return children.isEmpty() ? text : text + ' ' + children;
+    }
+
+    /** Also of a field that nobody has checked yet. */
+    private String shownType() {
+        try {
+            return typeName();
+        } catch (DevExchangeException unknown) {
+            return format;
         }
-        return children.isEmpty() ? text.toString() : text.append(' ').append(children).toString();
     }
 
     // ---- to and from the records of C ----

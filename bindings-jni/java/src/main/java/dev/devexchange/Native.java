@@ -25,6 +25,8 @@ final class Native {
 
     static native String dtypeName(int code, int bits, int lanes);
 
+    static native String typeName(String format);
+
     static native boolean tracing();
 
     /** Panics, so that the tests can see what becomes of it. */

@@ -59,7 +59,7 @@ class BatchTest {
             assertEquals("rain", batch.column("kind").getString(1));
             assertEquals(Map.of("unit", "mm"), batch.column(1).field().metadata());
             assertEquals(3, batch.columns().size());
-            assertEquals("Column (\"rain\": g, 2 rows)", batch.columns().get(1).toString());
+            assertEquals("Column (\"rain\": float64, 2 rows)", batch.columns().get(1).toString());
             refused(Status.OUT_OF_RANGE, () -> batch.column("snow"), "\"snow\"");
             assertThrows(NullPointerException.class, () -> batch.column(null), "name");
             refused(Status.OUT_OF_RANGE, () -> batch.column(3), "index is 3", "3 columns");

@@ -67,7 +67,7 @@ class SchemaTest {
             assertEquals(metadata, columns.get(3).metadata());
             assertEquals(List.copyOf(metadata.keySet()), List.copyOf(columns.get(3).metadata().keySet()));
             assertEquals(Map.of(), columns.get(0).metadata());
-            assertTrue(schema.toString().contains("\"kind\": c -> u"), schema.toString());
+            assertTrue(schema.toString().contains("\"kind\": int8 -> utf8"), schema.toString());
         }
     }
 
@@ -88,10 +88,16 @@ class SchemaTest {
             List<Field> columns = schema.columns();
             assertTrue(columns.get(0).isKeysSorted());
             assertFalse(columns.get(0).isOrdered());
-            assertEquals("[\"entries\": +s [\"key\": u, \"value\": c]]", columns.get(0).children().toString());
+            assertEquals("[\"entries\": struct [\"key\": utf8, \"value\": int8]]", columns.get(0).children().toString());
             assertEquals(List.of(7, 0, 127), columns.get(1).typeIds());
             assertEquals(List.of(0, 1), columns.get(1).children().get(0).typeIds());
-            assertEquals("[\"run_ends\": l, \"values\": +vl [\"item\": tin]]", columns.get(2).children().toString());
+            assertEquals(
+                    "[\"run_ends\": int64, \"values\": list_view [\"item\": interval_month_day_nano]]",
+                    columns.get(2).children().toString());
+            assertEquals("int8 -> utf8", columns.get(4).typeName());
+            assertEquals("timestamp(second, Asia/Tokyo)", columns.get(5).typeName());
+            assertEquals("\"x\": no type", Field.of("x", "no type").toString());
+            refused(Status.INVALID_FORMAT, () -> Field.of("x", "no type").typeName(), "format is \"no type\"");
             assertEquals("arrow.uuid", columns.get(3).extensionName());
             assertEquals("parameters", columns.get(3).extensionMetadata());
             assertEquals("v", columns.get(3).metadata().get("k"));
