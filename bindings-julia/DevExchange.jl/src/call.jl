@@ -35,7 +35,7 @@ end
 
 # Roots `object` and has it asked through a record of the C API: `make(number, limit, owner, record)` writes the record,
 # `hand_over(record)` gives it to the library. If either throws, nothing was taken.
-function asked_through(hand_over, make, record::Ref, object, release, patience::Real)
+function asked_through(hand_over, make, record::Ref, @nospecialize(object), @nospecialize(release), patience::Real)
     mark_thread()
     patience >= 0 || throw(DevExchangeError(DEVX_OUT_OF_RANGE, "patience is $patience s"))
     limit = patience < 1e9 ? round(Int64, 1e9 * patience) : Int64(-1)

@@ -28,3 +28,23 @@ end
 precompile(import_arrow, (Base.RefValue{ArrowArray}, Base.RefValue{ArrowSchema}))
 precompile(import_arrow_device, (Base.RefValue{ArrowDeviceArray}, Base.RefValue{ArrowSchema}))
 precompile(close, (Batch,))
+
+for source in (Function, Vector{Batch})
+    precompile(BatchStream, (Schema, source))
+    precompile(BatchStream, (source, Schema))
+end
+precompile(Pulled, ())
+precompile(serve, (UInt64, Ptr{Call}))
+precompile(reply, (Pulled, Ptr{Call}))
+for struct_of_stream in (ArrowArrayStream, ArrowDeviceArrayStream)
+    precompile(export_move, (BatchStream, Base.RefValue{struct_of_stream}))
+end
+precompile(import_arrow, (Base.RefValue{ArrowArrayStream},))
+precompile(import_arrow_device, (Base.RefValue{ArrowDeviceArrayStream},))
+precompile(iterate, (BatchStream,))
+precompile(iterate, (BatchStream, Nothing))
+precompile(schema, (BatchStream,))
+precompile(AsyncReader, ())
+precompile(handler, (AsyncReader,))
+precompile(next!, (AsyncReader,))
+precompile(iterate, (AsyncReader, Nothing))

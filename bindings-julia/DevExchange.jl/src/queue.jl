@@ -359,7 +359,7 @@ tracing() = ccall(devx_julia_trace[], Bool, ())
 
 # That a function of the user's can be called with arguments of these types, before anything is taken that it would have
 # to give back. It may be newer than the caller, as a task may be older than what it is given.
-function check_callable(f, name, types...)
+function check_callable(@nospecialize(f), name, types...)
     ok = isempty(types) ? Base.invokelatest(applicable, f) : Base.invokelatest(hasmethod, f, Tuple{types...})
     ok && return nothing
     wanted = isempty(types) ? "without arguments" : string("of ", join(types, ", "))
@@ -371,12 +371,13 @@ end
 owned(f, object, references, release) = owned_by_token((owner, _) -> f(owner), object, references, release)
 
 # As `owned`; `f` gets the number of the rooted object, too.
-function owned_by_token(f, object, references, release)
+function owned_by_token(f, @nospecialize(object), @nospecialize(references), @nospecialize(release))
     token = Threads.atomic_add!(NEXT_TOKEN, TAG_BITS + 1)
     owner = Ref(DevxOwner(C_NULL, C_NULL))
+    root = Root(object, references, release)
     # An interrupt that comes when somebody has the owner already must not take it back.
     Base.sigatomic_begin()
-    lock(() -> ROOTS[token] = Root(object, references, release), ROOTS_LOCK)
+    lock(() -> ROOTS[token] = root, ROOTS_LOCK)
     result = try
         release === nothing || check_callable(release, "release")
         status = ccall(devx_julia_register[], DevxStatus, (UInt64, Ptr{DevxOwner}), token, owner)
