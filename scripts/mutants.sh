@@ -69,7 +69,7 @@ tests_of() { # MODULE
     event)
       echo --package devexchange-tests --test cuda_budget --test cuda_reaper --test cuda_order --test cuda_devices \
         --test cuda_default_streams --test cuda_ipc --test cuda_release ;;
-    schema) echo --lib --test format --test schema --test types --test batch --test batch_stream ;;
+    schema) echo --lib --test format --test schema --test types --test temporal --test batch --test batch_stream ;;
     batch | batch-stream)
       echo --package devexchange-corpus --lib --test corpus --test batch --test batch_stream --test types --test temporal \
         --test convert --test chains --test slices --package devexchange-tests --test cuda_views --test cuda_arrow \

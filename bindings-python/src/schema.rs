@@ -82,14 +82,18 @@ impl Schema {
     }
 }
 
+/// Most columns that are shown.
+const SHOWN: usize = 20;
+
 /// Names and types of the columns, or the type of what is no record batch, for people.
 pub(crate) fn fields(schema: &CoreSchema) -> String {
     let root = schema.root();
     if root.ty() != Type::Struct || root.n_children() == 0 {
         return root.type_name().to_string();
     }
-    let children: Vec<_> = root.children().map(|field| format!("{}: {}", field.name(), field.type_name())).collect();
-    children.join(", ")
+    let shown = root.children().take(SHOWN).map(|field| format!("{}: {}", field.name(), field.type_name()));
+    let more = root.n_children().saturating_sub(SHOWN);
+    shown.chain((more > 0).then(|| format!("… and {more} more"))).collect::<Vec<_>>().join(", ")
 }
 
 /// A capsule with a schema.

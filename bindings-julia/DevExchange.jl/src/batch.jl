@@ -418,6 +418,7 @@ end
 
 # The rows that are shown of a batch.
 const ROWS_SHOWN = 10
+const COLUMNS_SHOWN = 20
 
 function Base.show(io::IO, ::MIME"text/plain", b::Batch)
     show(io, b)
@@ -441,8 +442,10 @@ end
 function Base.show(io::IO, b::Batch)
     isopen(b) || return print(io, "Batch (closed)")
     print(io, "Batch of ", b.rows, " rows")
-    for k in 1:b.columns
+    for k in 1:min(b.columns, COLUMNS_SHOWN)
         record = column_record(b, k)
         print(io, k == 1 ? ": " : ", ", unsafe_string(record.name), " (", type_name(b, record), ")")
     end
+    b.columns > COLUMNS_SHOWN && print(io, ", … and ", b.columns - COLUMNS_SHOWN, " more")
+    return nothing
 end

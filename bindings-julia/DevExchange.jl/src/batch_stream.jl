@@ -231,7 +231,11 @@ function Base.show(io::IO, s::BatchStream)
     isopen(s) || return print(io, "BatchStream (closed)")
     own = schema(s)
     try
-        print(io, "BatchStream of ", join((string(f.name, " (", type_name(f), ")") for f in fields(own)), ", "))
+        columns = fields(own)
+        shown = [string(f.name, " (", type_name(f), ")") for f in columns[1:min(end, COLUMNS_SHOWN)]]
+        more = length(columns) - length(shown)
+        more > 0 && push!(shown, "… and $more more")
+        print(io, "BatchStream of ", isempty(shown) ? type_name(root(own)) : join(shown, ", "))
     finally
         close(own)
     end

@@ -225,6 +225,9 @@ end
 
 @testset "batches: as tables and vectors" begin
     b = Batch((a=[1, 2, 3], b=["x", missing, "z"]); metadata=("source" => "test",))
+    wide = Batch((Symbol("c$k") => [k] for k in 1:22)...)
+    @test occursin(r"rows: c1 \(int64\), .*, c20 \(int64\), … and 2 more$", sprint(show, wide))
+    close(wide)
     @test sprint(show, b) == "Batch of 3 rows: a (int64), b (utf8)" && haskey(b, :a) && !haskey(b, "c")
     @test length(columns(b)) == 2 && b[end][1] == "x" && size(b, 2) == 2
     @test b[:a] isa Column{Int} && b[:b] isa Column{Union{String,Missing}} && b[:a] isa AbstractVector{Int}

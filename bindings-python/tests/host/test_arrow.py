@@ -278,6 +278,8 @@ def test_schema():
     # Only the children of a record batch are columns.
     lists = from_arrow(pyarrow.array([[1], [2, 3]]))
     assert repr(lists) == "<devexchange.RecordBatch 2 rows on cpu:0: list>"
+    wide = from_arrow(pyarrow.schema([(f"c{k}", pyarrow.int8()) for k in range(22)]))
+    assert repr(wide).startswith("<devexchange.Schema c0: int8, ") and repr(wide).endswith(" c19: int8, … and 2 more>")
     assert repr(lists.schema) == "<devexchange.Schema list>"
     coded = from_arrow(pyarrow.record_batch({"c": pyarrow.array(["a", "b", "a"]).dictionary_encode()}))
     assert repr(coded.schema) == "<devexchange.Schema c: int32 -> utf8>"

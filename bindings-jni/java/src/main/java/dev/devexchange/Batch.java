@@ -522,12 +522,12 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
         orderAlone("Batch.producedOn", stream, Native::batchProducedOn);
     }
 
-    /** {@return rows, columns and device, or that it is closed} */
+    /** {@return number of rows, device, and names and types of the columns, or that it is closed} */
     @Override
     public String toString() {
-        try {
+        try (Schema schema = schema()) {
             BatchTable is = is("Batch.toString");
-            return "Batch (" + is.length + " rows, " + is.columnCount + " columns, " + is.device + ")";
+            return "Batch (" + is.length + " rows on " + is.device + ": " + schema.shown() + ")";
         } catch (DevExchangeException closed) {
             return "Batch (closed)";
         }

@@ -313,11 +313,11 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
         handle.close();
     }
 
-    /** {@return the device type, or that it is closed} */
+    /** {@return the device type, and names and types of the columns, or that it is closed} */
     @Override
     public String toString() {
-        try {
-            return "BatchStream (" + deviceType() + ")";
+        try (Schema schema = schema()) {
+            return "BatchStream (on " + deviceType() + ": " + schema.shown() + ")";
         } catch (DevExchangeException closed) {
             return "BatchStream (closed)";
         }

@@ -3,6 +3,7 @@ package dev.devexchange;
 import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.util.List;
+import java.util.stream.Collectors;
 
 /**
  * What the arrays of a batch are: a tree of fields, checked once and shared by reference. It never changes.
@@ -11,6 +12,9 @@ import java.util.List;
  * need.
  */
 public final class Schema implements AutoCloseable {
+    /** Most columns that are shown. */
+    private static final int SHOWN = 20;
+
     private final Handle handle;
 
     private final Fields fields;
@@ -167,6 +171,21 @@ public final class Schema implements AutoCloseable {
     @Override
     public void close() {
         handle.close();
+    }
+
+    /** Names and types of the columns, or the type of what is no record batch, for people. */
+    String shown() {
+        Field root = root();
+        List<Field> columns = root.children();
+        if (!root.format().equals(Format.STRUCT) || columns.isEmpty()) {
+            return root.typeName();
+        }
+        String shown = columns.stream()
+                .limit(SHOWN)
+                .map(column -> column.name() + ": " + column.typeName())
+                .collect(Collectors.joining(", "));
+        int more = columns.size() - SHOWN;
+        return more > 0 ? shown + ", … and " + more + " more" : shown;
     }
 
     /** {@return the fields, or that it is closed} */

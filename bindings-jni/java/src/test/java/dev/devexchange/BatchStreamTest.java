@@ -95,7 +95,7 @@ class BatchStreamTest {
                     Schema schema = stream.schema()) {
                 assertEquals(Format.INT32, schema.root().format());
                 assertEquals(DeviceType.CPU, stream.deviceType());
-                assertEquals("BatchStream (cpu)", stream.toString());
+                assertEquals("BatchStream (on cpu: int32)", stream.toString());
                 assertEquals(before.live() + 1, DevExchange.ledger().streamImports().live());
                 for (int i = 0; i < 3; i++) {
                     assertEquals(i, number(stream.next()));

@@ -54,7 +54,8 @@ class BatchTest {
             assertEquals(2, batch.length());
             assertEquals(3, batch.columnCount());
             assertEquals(Device.CPU, batch.device());
-            assertEquals("Batch (2 rows, 3 columns, cpu:0)", batch.toString());
+            assertEquals(
+                    "Batch (2 rows on cpu:0: date: date32, rain: float64, kind: int8 -> utf8)", batch.toString());
             assertEquals(LocalDate.of(2012, 1, 2), batch.column("date").getDate(1));
             assertEquals("rain", batch.column("kind").getString(1));
             assertEquals(Map.of("unit", "mm"), batch.column(1).field().metadata());

@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.ByteBuffer;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -68,6 +69,18 @@ class SchemaTest {
             assertEquals(List.copyOf(metadata.keySet()), List.copyOf(columns.get(3).metadata().keySet()));
             assertEquals(Map.of(), columns.get(0).metadata());
             assertTrue(schema.toString().contains("\"kind\": int8 -> utf8"), schema.toString());
+        }
+    }
+
+    @Test
+    void manyColumnsAreNotAllShown() {
+        Field[] fields = new Field[22];
+        Arrays.setAll(fields, i -> Field.of("c" + i, Format.INT8));
+        try (Schema schema = Schema.batch(fields);
+                BatchStream stream = BatchStream.of(schema, DeviceType.CPU, List.<Batch>of().iterator())) {
+            String shown = stream.toString();
+            assertTrue(shown.startsWith("BatchStream (on cpu: c0: int8, c1: int8, "), shown);
+            assertTrue(shown.endsWith(", c19: int8, … and 2 more)"), shown);
         }
     }
 
