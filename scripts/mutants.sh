@@ -17,7 +17,7 @@ set -euo pipefail
 
 version=27.1.0
 least_percent=85
-modules=(layout tensor dlpack convert order release-memory release-device event schema batch batch-stream manager fork
+modules=(layout tensor dlpack convert order release-memory release-device event schema value batch batch-stream manager fork
   cuda-array cudarc device ipc)
 
 work=$DEVX_TARGET/mutants
@@ -35,7 +35,8 @@ files_of() { # MODULE
     release-device) echo core/src/runtime/cuda/{reaper,inbox}.rs ;;
     event) echo core/src/runtime/cuda/{event,kept,context}.rs ;;
     schema) echo core/src/arrow/{schema,read,record,format,metadata,count,check,plain,table,tree}.rs ;;
-    batch) echo core/src/arrow/{batch,transfer,taken,column,builder,value,temporal,node,sizes}.rs core/src/arrow/{batch/import,column/rows,column/share}.rs ;;
+    value) echo core/src/arrow/{value,temporal}.rs ;;
+    batch) echo core/src/arrow/{batch,transfer,taken,column,builder,node,sizes}.rs core/src/arrow/{batch/import,column/rows,column/share}.rs ;;
     batch-stream) echo core/src/arrow/batch_stream/{alone,export,import,interface,mod}.rs ;;
     manager) echo core/src/manager/{mod,books,driver,limited,pool,records,table}.rs ;;
     fork) echo core/src/{fork,thread,trace}.rs ;;
@@ -69,10 +70,11 @@ tests_of() { # MODULE
     event)
       echo --package devexchange-tests --test cuda_budget --test cuda_reaper --test cuda_order --test cuda_devices \
         --test cuda_default_streams --test cuda_ipc --test cuda_release ;;
-    schema) echo --lib --test format --test schema --test types --test temporal --test batch --test batch_stream ;;
+    schema) echo --features arrow --lib --test format --test schema --test types --test temporal --test batch --test batch_stream ;;
+    value) echo --features arrow --test types --test temporal ;;
     batch | batch-stream)
-      echo --package devexchange-corpus --lib --test corpus --test batch --test batch_stream --test types --test temporal \
-        --test convert --test chains --test slices --package devexchange-tests --test cuda_views --test cuda_arrow \
+      echo --package devexchange-corpus --lib --test corpus --test batch --test batch_stream --test types --test convert \
+        --test chains --test slices --package devexchange-tests --test cuda_views --test cuda_arrow \
         --test cuda_pool_release ;;
     manager) echo --package devexchange-tests --test manager --test memory --test fork --test cuda_manager ;;
     fork) echo --lib --test fork --test trace ;;
@@ -106,7 +108,7 @@ place_driver() {
 }
 
 mutate() { # MODULE
-  local file argument ended_well options=()
+  local file argument status=0 options=()
   # Left out is the second run of each CUDA program, on threads, and descriptors, which are slow and have tests of their own.
   local skipped=(--skip run_by_threads)
   if [ "$1" != ipc ]; then skipped+=(--skip ipc::); fi
@@ -124,10 +126,18 @@ mutate() { # MODULE
   # It fails where mutants were missed, which is counted here.
   (cd "$tree" && CARGO_TARGET_DIR=$work/target INSTA_UPDATE=no "$work/bin/cargo-mutants" mutants --in-place \
     --profile mutants --output "$work/results/$1" --timeout-multiplier 5 --minimum-test-timeout 60 \
-    --cargo-arg=--locked "${options[@]}" -- -- "${skipped[@]}") </dev/null && ended_well=yes || ended_well=no
+    --cargo-arg=--locked "${options[@]}" -- -- "${skipped[@]}") </dev/null || status=$?
   collect "$1"
-  # Of what did not change since a commit there is nothing to try, and so no list of what came of it.
-  if [ $ended_well = yes ]; then touch "$work/results/$1"/{caught,timeout,unviable,missed}.txt; fi
+  case $status in
+    # Of what did not change since a commit there is nothing to try, and so no list of what came of it.
+    0) touch "$work/results/$1"/{caught,timeout,unviable,missed}.txt ;;
+    # Some were missed, or did not end.
+    2 | 3) ;;
+    *)
+      echo "$1: cargo-mutants failed with status $status"
+      failed=1
+      ;;
+  esac
 }
 
 # What the last run of a module came to, added to what the ones before it did.

@@ -441,7 +441,7 @@ end
 
 function Base.show(io::IO, b::Batch)
     isopen(b) || return print(io, "Batch (closed)")
-    print(io, "Batch of ", b.rows, " rows")
+    print(io, "Batch of ", b.rows, " rows", b.readable ? "" : " on $(device_name(b.device))")
     for k in 1:min(b.columns, COLUMNS_SHOWN)
         record = column_record(b, k)
         print(io, k == 1 ? ": " : ", ", unsafe_string(record.name), " (", type_name(b, record), ")")

@@ -276,7 +276,8 @@ function refusals()
     ok &= refused(() -> check_pointers(elsewhere), DX.DEVX_DEVICE, "array \"x\": buffers[1]: data 0x")
     foreach(close, (schema, elsewhere))
     c = b["x"]
-    ok &= length(c) == 2 && DX.buffers(c)[2] != C_NULL && repr(c) == "Column of 2 rows on cuda:0"
+    ok &= length(c) == 2 && DX.buffers(c)[2] != C_NULL && repr(c) == "Column of 2 rows on cuda:0" &&
+        repr(b) == repr("text/plain", b) == "Batch of 2 rows on cuda:0: x (float64), s (utf8)"
     for f in (() -> c[1], () -> b["s"][1], () -> values(c), () -> bytes(b["s"], 1), () -> Batch((y=c,)))
         ok &= refused(f, DX.DEVX_DEVICE)
     end
