@@ -217,7 +217,7 @@ TEST(managers_on_the_device) {
         }
         auto const driver = dx::Manager::driver();
         auto const pinned = driver.allocate(dx::memory_request(DLDevice{kDLCUDAHost, 0}, 64));
-        CHECK_THROWS(static_cast<void>(driver.ipc_handle(pinned.address)), "which processes cannot share");
+        CHECK_THROWS(static_cast<void>(driver.ipc_handle(pinned.address)), "address 0x");
     }
     CHECK(releases_end());
     CHECK_INT(dx::outstanding(), 0);

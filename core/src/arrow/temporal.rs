@@ -61,12 +61,13 @@ fn clock(number: i64, unit: TimeUnit, f: &mut fmt::Formatter<'_>) -> fmt::Result
 /// days.
 fn date(days: i64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     const OF_ERA: i64 = 146_097;
+    const OF_CENTURY: i64 = 36_524;
+    const OF_FOUR_YEARS: i64 = 1461;
     /// From 0000-03-01 to 1970-01-01.
     const BEFORE_EPOCH: i64 = 719_468;
     let (days, more_eras) = (days.rem_euclid(OF_ERA) + BEFORE_EPOCH, days.div_euclid(OF_ERA));
     let (era, of_era) = (days / OF_ERA + more_eras, days % OF_ERA);
-    let of_century = 36_524;
-    let year = (of_era - of_era / 1460 + of_era / of_century - of_era / (OF_ERA - 1)) / 365;
+    let year = (of_era - of_era / (OF_FOUR_YEARS - 1) + of_era / OF_CENTURY - of_era / (OF_ERA - 1)) / 365;
     let of_year = of_era - (365 * year + year / 4 - year / 100);
     // Months of 31 and 30 days take turns, in fives of 153 days.
     let month = (5 * of_year + 2) / 153;

@@ -78,7 +78,7 @@ impl Regions {
                 Some((mapping, _)) => Ok(Found::Host(mapping)),
                 None => refuse!(DEVX_COPY_REQUIRED, "data {address:p} is in memory of this process alone"),
             },
-            DeviceType::CUDA => match ipc::share(address) {
+            DeviceType::CUDA => match ipc::share(address, "data") {
                 // Of a pool for this process only, for example: what lies there can be copied elsewhere.
                 Err(error) if error.status() == DEVX_UNSUPPORTED => Err(error.with_status(DEVX_COPY_REQUIRED)),
                 shared => shared.map(Found::Cuda),

@@ -378,7 +378,7 @@ fn driver_info(ordinal: i32) -> Result<MemoryInfo> {
 /// # Errors
 /// As [`Manager::ipc_handle`].
 pub fn driver_ipc_handle(address: *const c_void) -> Result<IpcHandle> {
-    let shared = ipc::share(address)?;
+    let shared = ipc::share(address, "address")?;
     match shared.how {
         How::Allocation(handle) => {
             let offset = address.addr() - shared.base;

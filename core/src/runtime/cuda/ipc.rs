@@ -47,18 +47,18 @@ pub(crate) enum How {
     },
 }
 
-/// Makes the allocation that an address lies in known to other processes.
+/// Makes the allocation that an address lies in known to other processes. `name` is what its caller calls it.
 ///
 /// # Errors
 /// `DEVX_UNSUPPORTED` for memory that cannot be shared, and why; `DEVX_DRIVER`.
-pub(crate) fn share(address: *const c_void) -> Result<Shared> {
+pub(crate) fn share(address: *const c_void, name: &str) -> Result<Shared> {
     let driver = Driver::get()?;
     let found = pointer::ask(address)?;
     let (place, base) = (found.place, found.base);
     if place.device.kind != DeviceType::CUDA {
         return refuse!(
             DEVX_UNSUPPORTED,
-            "data {address:p} is memory of {}, which processes cannot share",
+            "{name} {address:p} is memory of {}, which processes cannot share",
             place.device
         );
     }
