@@ -314,11 +314,11 @@ public final class Field {
         return children.isEmpty() ? text : text + ' ' + children;
     }
 
-    /** Also of a field that nobody has checked yet. */
+    /** Also of a field that nobody has checked yet, and where the native library cannot be loaded. */
     private String shownType() {
         try {
             return typeName();
-        } catch (DevExchangeException unknown) {
+        } catch (DevExchangeException | LinkageError unknown) {
             return format;
         }
     }
