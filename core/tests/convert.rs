@@ -90,6 +90,10 @@ fn dimensions_are_fixed_size_lists() {
     let lists = column(&matrix, "m", Copying::Never).unwrap();
     let root = lists.root();
     assert_eq!((root.field().name(), root.field().format(), root.length()), ("m", "+w:3", 4));
+    // A tensor has no nulls, at no depth.
+    for column in [root, root.child(0).unwrap(), root.child(0).unwrap().child(0).unwrap()] {
+        assert_eq!(column.field().raw().flags, 0);
+    }
     let row = root.list(2).unwrap().list(1).unwrap();
     assert_eq!(row.values::<u16>().unwrap(), [14, 15]);
     let back = tensor(root, Copying::Never).unwrap();
@@ -254,6 +258,12 @@ fn columns_of_a_matrix() {
     assert_eq!((copied.shape(), elements(&copied)), (&[3, 3][..], vec![7, 1, 7, 8, 2, 8, 9, 3, 9]));
     drop((first, second, far));
     assert_eq!(elements(&copied), [7, 1, 7, 8, 2, 8, 9, 3, 9]);
+
+    // One column begins within the other, which their producer may do and a matrix must not.
+    let three = tall_one(1);
+    let [a, b] = [0, 1].map(|first| column(&three.slice(0, first, 2).unwrap(), "", Copying::Never).unwrap());
+    let within = Batch::of_columns(&[("a", &a), ("b", &b)], None).unwrap();
+    assert!(self::reason(plan_matrix(&within).unwrap()).contains("equal distances"));
 
     assert_eq!(batch(&whole, &["one"], Copying::IfNeeded).unwrap_err().status(), DEVX_MISMATCH);
     let cube = Tensor::from_vec(vec![0_i32; 8], &[2, 2, 2]).unwrap();
