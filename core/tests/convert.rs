@@ -260,10 +260,15 @@ fn columns_of_a_matrix() {
     assert_eq!(elements(&copied), [7, 1, 7, 8, 2, 8, 9, 3, 9]);
 
     // One column begins within the other, which their producer may do and a matrix must not.
-    let three = tall_one(1);
-    let [a, b] = [0, 1].map(|first| column(&three.slice(0, first, 2).unwrap(), "", Copying::Never).unwrap());
-    let within = Batch::of_columns(&[("a", &a), ("b", &b)], None).unwrap();
+    let long = Tensor::from_vec((0..4000_i32).collect(), &[4000]).unwrap();
+    let at = |first, rows| column(&long.slice(0, first, rows).unwrap(), "", Copying::Never).unwrap();
+    let pair = |first, second| Batch::of_columns(&[("a", &first), ("b", &second)], None).unwrap();
+    let within = pair(at(0, 2), at(1, 2));
     assert!(self::reason(plan_matrix(&within).unwrap()).contains("equal distances"));
+    // What lies between two columns may be padding, but not anything.
+    assert_eq!(plan_matrix(&pair(at(0, 2), at(1000, 2))).unwrap(), Plan::View);
+    let distant = pair(at(0, 2), at(2000, 2));
+    assert!(self::reason(plan_matrix(&distant).unwrap()).contains("equal distances"));
 
     assert_eq!(batch(&whole, &["one"], Copying::IfNeeded).unwrap_err().status(), DEVX_MISMATCH);
     let cube = Tensor::from_vec(vec![0_i32; 8], &[2, 2, 2]).unwrap();
