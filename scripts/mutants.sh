@@ -34,7 +34,7 @@ files_of() { # MODULE
     release-memory) echo core/src/memory/{foreign,owner,slab,vacant,queue,blocks,counted,sorted}.rs core/src/ledger.rs ;;
     release-device) echo core/src/runtime/cuda/{reaper,inbox}.rs ;;
     event) echo core/src/runtime/cuda/{event,kept,context}.rs ;;
-    schema) echo core/src/arrow/{schema,read,record,format,metadata,count,check,plain,table,tree}.rs ;;
+    schema) echo core/src/arrow/{schema,read,record,format,type_name,metadata,count,check,plain,table,tree}.rs ;;
     value) echo core/src/arrow/{value,temporal}.rs ;;
     batch) echo core/src/arrow/{batch,transfer,taken,column,builder,node,sizes}.rs core/src/arrow/{batch/import,column/rows,column/share}.rs ;;
     batch-stream) echo core/src/arrow/batch_stream/{alone,export,import,interface,mod}.rs ;;

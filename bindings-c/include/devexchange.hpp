@@ -495,7 +495,8 @@ inline std::string device_name(DLDevice device) {
 
 namespace detail {
 
-/* A text of any length, which `write(buffer, capacity, length, error)` puts where it is told to, as far as there is room. */
+/* A text of any length, which `write(buffer, capacity, length, error)` puts where it is told to, as far as there is
+ * room. */
 template <class Write> std::string written(Write &&write) {
     std::string out(64, '\0');
     for (std::size_t length = 0;; out.resize(length + 1)) {

@@ -221,8 +221,8 @@ impl Client {
 
     /// The tensor that is offered under a name, without a copy.
     ///
-    /// Raises ValueError if there is none or the exporter is gone, TimeoutError if it does not answer in time, TypeError if it
-    /// is a batch, BufferError for a device that this process does not see.
+    /// Raises ValueError if there is none or the exporter is gone, TimeoutError if it does not answer in time, TypeError if
+    /// it is a batch, BufferError for a device that this process does not see.
     #[pyo3(signature = (name, /))]
     fn tensor(&self, py: Python<'_>, name: &str) -> Result<New> {
         queue::drain();

@@ -112,7 +112,8 @@ impl Error {
         self.status() == t::DEVX_SYSTEM && self.errno() == rustix::io::Errno::TIMEDOUT.raw_os_error()
     }
 
-    /// What a foreign callback or the operating system returned (`errno`), or 0.
+    /// What a foreign callback or the operating system returned (`errno`), `ETIMEDOUT` if another process was late
+    /// ([`Error::is_late`]), or 0.
     pub fn errno(&self) -> i32 {
         self.reason().errno
     }

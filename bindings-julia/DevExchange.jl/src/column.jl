@@ -122,11 +122,13 @@ end
 child(batch::Batch, record::DevxColumn, k::Integer) = Column(batch, child_record(batch, record, k))
 children(batch::Batch, record::DevxColumn) = Column[child(batch, record, k) for k in 1:record.n_children]
 
-function dictionary(batch::Batch, record::DevxColumn)
+function dictionary_record(batch::Batch, record::DevxColumn)
     out = Ref{DevxColumn}()
     @checked devx_column_dictionary(batch.handle::Handle, Ref(record)::Ptr{DevxColumn}, out::Ptr{DevxColumn})
-    return Column(batch, out[])
+    return out[]
 end
+
+dictionary(batch::Batch, record::DevxColumn) = Column(batch, dictionary_record(batch, record))
 
 # The element at index `p` of the buffers, for who asked for row `i`.
 @inline function at(c::Column{T}, p::Int, i::Int) where {T}

@@ -33,7 +33,7 @@ for source in (Function, Vector{Batch})
     precompile(BatchStream, (Schema, source))
     precompile(BatchStream, (source, Schema))
 end
-precompile(Pulled, ())
+precompile(Tuple{Pulled})
 precompile(serve, (UInt64, Ptr{Call}))
 precompile(reply, (Pulled, Ptr{Call}))
 for struct_of_stream in (ArrowArrayStream, ArrowDeviceArrayStream)

@@ -99,7 +99,7 @@ string of Arrow, `DEVX_INVALID_TEXT`, and `DEVX_CLOSED` for a column whose batch
 type_name(@nospecialize(c::Column)) = (require_open(c.batch.handle); type_name(c.batch, c.record))
 function type_name(batch::Batch, record::DevxColumn)
     own = type_name(unsafe_string(record.format))
-    return record.has_dictionary == 0 ? own : string(own, " -> ", type_name(dictionary(batch, record)))
+    return record.has_dictionary == 0 ? own : string(own, " -> ", type_name(batch, dictionary_record(batch, record)))
 end
 
 """

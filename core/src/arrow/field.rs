@@ -3,10 +3,11 @@
 use std::ffi::CStr;
 use std::fmt;
 
-use super::format::{Type, TypeIds, TypeName};
+use super::format::{Type, TypeIds};
 use super::metadata::{self, Metadata};
 use super::record::{text, type_ids};
 use super::schema::{EXTENSION_METADATA, EXTENSION_NAME, Schema};
+use super::type_name::TypeName;
 use crate::abi::arrow_data::{ARROW_FLAG_NULLABLE, ArrowSchema};
 
 /// One field of a schema.

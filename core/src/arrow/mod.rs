@@ -24,6 +24,7 @@ mod taken;
 mod temporal;
 mod transfer;
 mod tree;
+mod type_name;
 pub mod value;
 
 pub use asynchronous::{AsyncReader, AsyncWriter};
@@ -32,8 +33,9 @@ pub use batch_stream::BatchStream;
 pub use builder::ArrayBuilder;
 pub use column::Column;
 pub use field::Field;
-pub use format::{TimeUnit, Type, TypeName};
+pub use format::{TimeUnit, Type};
 pub use schema::Schema;
+pub use type_name::TypeName;
 pub use value::Value;
 
 use crate::abi::arrow_data::{ArrowArray, ArrowSchema};
