@@ -79,18 +79,18 @@ build_nanoarrow() {
   build_c nanoarrow -isystem "$sources" "$sources"/nanoarrow{,_device}.c
 }
 
-# Crates of their own, with a lock file of their own.
+# Ours and crates of others, with a lock file of their own.
 build_rust() {
-  local log=$out/rust.log peer why=$not_quick
+  local log=$out/rust.log name why="a quick run builds no crates"
   if [ -z "$quick" ]; then
     if CARGO_TARGET_DIR=$out/rust "$CARGO" build --quiet --release --locked \
       --manifest-path "$benches/rust/Cargo.toml" >"$log" 2>&1; then
-      for peer in dlpark dlpack-rs arrow-rs; do programs+=("$out/rust/release/rust-$peer"); done
+      for name in devexchange dlpark dlpack-rs arrow-rs; do programs+=("$out/rust/release/rust-$name"); done
       return
     fi
     why="cannot be built, see $log"
   fi
-  for peer in dlpark dlpack-rs arrow-rs; do is_missing "$peer" "$why"; done
+  for name in rust dlpark dlpack-rs arrow-rs; do is_missing "$name" "$why"; done
 }
 
 # Headers and library out of the wheel.

@@ -3,6 +3,7 @@
 
 const int array_widths[N_ARRAY_WIDTHS] = {1, 10, 100, 1000, 10000};
 const int stream_widths[N_STREAM_WIDTHS] = {1, 10};
+const int rust_widths[N_RUST_WIDTHS] = {1, 100};
 
 int32_t column_values[ROWS];
 float matrix_values[2 * 3];

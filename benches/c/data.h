@@ -13,9 +13,10 @@ extern "C" {
 enum { ROWS = 1024, MATRIX_NDIM = 2, COLUMN_NAME_BYTES = 16, N_MIXED_FORMATS = 8 };
 
 /* How many columns there are. */
-enum { N_ARRAY_WIDTHS = 5, N_STREAM_WIDTHS = 2, SCHEMA_WIDTH = 1000, READ_WIDTH = 100 };
+enum { N_ARRAY_WIDTHS = 5, N_STREAM_WIDTHS = 2, N_RUST_WIDTHS = 2, SCHEMA_WIDTH = 1000, READ_WIDTH = 100 };
 extern const int array_widths[N_ARRAY_WIDTHS];
 extern const int stream_widths[N_STREAM_WIDTHS];
+extern const int rust_widths[N_RUST_WIDTHS];
 
 extern int32_t column_values[ROWS];
 extern float matrix_values[2 * 3];

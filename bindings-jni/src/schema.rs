@@ -99,7 +99,7 @@ fn depth_first(schema: &Schema) -> Result<Vec<Field<'_>>> {
     while let Some(field) = waiting.pop() {
         fields.push(field);
         waiting.extend(field.dictionary());
-        waiting.extend((0..field.n_children()).rev().filter_map(|index| field.child(index)));
+        waiting.extend(field.children().rev());
     }
     Ok(fields)
 }

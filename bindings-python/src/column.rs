@@ -78,7 +78,7 @@ impl Column {
     fn children(&self) -> Result<Vec<Self>> {
         let view = self.view()?;
         let child = |column: CoreColumn<'_>| Self::new(Batch::clone(&self.batch), &column.to_raw());
-        Ok((0..view.field().n_children()).filter_map(|index| view.child(index)).map(child).collect())
+        Ok(view.children().map(child).collect())
     }
 
     /// The values of all rows as Python objects: None for nulls, int, float, bool, str, bytes, Decimal, date, time,

@@ -94,7 +94,7 @@ fn map<'py>(py: Python<'py>, entries: Column<'_>) -> Result<Bound<'py, PyList>> 
 
 fn fields<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<Bound<'py, PyDict>> {
     let values = PyDict::new(py);
-    for (n, child) in (0..).map_while(|index| column.child(index)).enumerate() {
+    for (n, child) in column.children().enumerate() {
         let name = child.field().name();
         values.set_item(name, of(py, child, row)?)?;
         if values.len() == n {

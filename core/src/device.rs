@@ -204,6 +204,7 @@ impl Device {
         })
     }
 
+    #[inline]
     pub(crate) fn require_host(self) -> Result<()> {
         if self.is_host() { Ok(()) } else { refuse!(DEVX_DEVICE, "device is {self}, not host memory") }
     }

@@ -145,6 +145,7 @@ impl Ready {
     ///
     /// # Errors
     /// `DEVX_NOT_READY`.
+    #[inline]
     pub(crate) fn require_now(&self) -> Result<()> {
         match self {
             Self::Now => Ok(()),

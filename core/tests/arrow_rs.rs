@@ -195,7 +195,7 @@ fn addresses(column: Column<'_>) -> Vec<*const c_void> {
     let first = usize::from(ty.buffers().has_validity());
     let last = buffers.len() - usize::from(matches!(ty, Type::Utf8View | Type::BinaryView));
     let own = if column.length() == 0 { &[] } else { &buffers[first.min(last)..last] };
-    let below = (0..column.field().n_children()).filter_map(|index| column.child(index)).chain(column.dictionary());
+    let below = column.children().chain(column.dictionary());
     own.iter().copied().chain(below.flat_map(addresses)).collect()
 }
 
@@ -300,7 +300,7 @@ fn columns_by_themselves() {
             let what = format!("column {} from {offset}, {length} rows", array.data_type());
             assert_eq!(alone.root().field().name(), column.field().name());
             check_rows(&alone, &array.slice(offset, length), &what);
-            for child in (0..column.field().n_children()).filter_map(|index| column.child(index)) {
+            for child in column.children() {
                 let below = child.share().unwrap();
                 let expected: Vec<String> =
                     (0..child.length()).map(|row| child.value(row).unwrap().to_string()).collect();

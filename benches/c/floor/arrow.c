@@ -45,6 +45,30 @@ static void run_with_schema(void *state, int64_t times) {
     }
 }
 
+/* As with-schema, and the address of each column's values is read. */
+static void run_read(void *state, int64_t times) {
+    const struct arrays *arrays = state;
+    uintptr_t sum = 0;
+    for (int64_t i = 0; i < times; ++i) {
+        struct ArrowDeviceArray array;
+        struct ArrowSchema schema;
+        MUST(export_device_array(arrays->table, &array) == 0);
+        MUST(export_schema(arrays->table, &schema) == 0);
+        struct seen_schema *seen_schema = import_schema(&schema);
+        MUST(seen_schema != NULL);
+        struct seen *seen = import_device_array(&array, seen_schema);
+        MUST(seen != NULL);
+        for (int64_t j = 0; j < arrays->table->columns; ++j) {
+            struct seen_column column;
+            MUST(seen_column(seen, j, &column) == 0);
+            sum += (uintptr_t)column.values;
+        }
+        release_seen(seen);
+        release_seen_schema(seen_schema);
+    }
+    MUST(sum == (uintptr_t)column_values * (uintptr_t)times * (uintptr_t)arrays->table->columns);
+}
+
 static void run_schema_agreed(void *state, int64_t times) {
     const struct arrays *arrays = state;
     for (int64_t i = 0; i < times; ++i) {
@@ -147,6 +171,9 @@ BENCHES {
     for (int i = 0; i < N_ARRAY_WIDTHS; ++i) {
         bench_add("device-array/with-schema", array_widths[i], set_up_arrays, run_with_schema, tear_down_arrays);
         bench_add("device-array/schema-agreed", array_widths[i], set_up_arrays, run_schema_agreed, tear_down_arrays);
+    }
+    for (int i = 0; i < N_RUST_WIDTHS; ++i) {
+        bench_add("rust/batch-read", rust_widths[i], set_up_arrays, run_read, tear_down_arrays);
     }
     bench_add("batch-columns", READ_WIDTH, set_up_reading, run_columns, tear_down_reading);
     bench_add("schema/export", SCHEMA_WIDTH, set_up_schemas, run_schema_export, tear_down_schemas);

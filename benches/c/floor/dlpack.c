@@ -52,5 +52,7 @@ BENCHES {
     bench_add("dlpack/shared", 0, set_up, run_shared, tear_down);
     bench_add("dlpack/moved", 0, set_up, run_moved, tear_down);
     bench_add("dlpack/borrowed", 0, set_up, run_borrowed, tear_down);
+    bench_add("rust/tensor-round-trip", 0, set_up, run_shared, tear_down);
+    bench_add("rust/tensor-moved", 0, set_up, run_moved, tear_down);
     add_thread_benches(&threads);
 }

@@ -12,6 +12,8 @@ pub const STREAM_WIDTHS: [c_int; 2] = [1, 10];
 pub const SCHEMA_WIDTH: c_int = 1000;
 /// The same of a batch whose columns are looked at.
 pub const READ_WIDTH: c_int = 100;
+/// How many columns a batch of Rust's has.
+pub const RUST_WIDTHS: [c_int; 2] = [1, 100];
 /// The shape of the matrix.
 pub const SHAPE: [i64; 2] = [2, 3];
 /// And its strides.

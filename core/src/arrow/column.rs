@@ -185,6 +185,7 @@ impl<'a> Column<'a> {
         self.batch.buffers(self.node)
     }
 
+    #[inline]
     fn buffer(self, index: usize) -> *const c_void {
         self.buffers().get(index).copied().unwrap_or(std::ptr::null())
     }
@@ -269,6 +270,14 @@ impl<'a> Column<'a> {
         Some(self.seen_below().of(Self::whole(self.batch, node)))
     }
 
+    /// All children; see [`Column::child`].
+    #[inline]
+    pub fn children(self) -> impl DoubleEndedIterator<Item = Self> + ExactSizeIterator {
+        let links = self.batch.schema().links(self.node);
+        let (seen, first) = (self.seen_below(), links.first_child as usize);
+        (first..first + links.n_children()).map(move |node| seen.of(Self::whole(self.batch, node)))
+    }
+
     /// The children and, behind them, the dictionary.
     #[inline]
     pub(super) fn below(self, links: Links) -> impl Iterator<Item = Self> {
@@ -289,6 +298,7 @@ impl<'a> Column<'a> {
     }
 
     /// As [`Column::slice`], of rows that are there.
+    #[inline]
     fn seen(self, offset: i64, length: i64) -> Self {
         Self { offset: self.offset + offset, length, ..self }
     }
@@ -307,6 +317,7 @@ impl<'a> Column<'a> {
         (first / 8..end, first % 8)
     }
 
+    #[inline]
     pub(crate) fn require_host(self) -> Result<()> {
         self.batch.device().require_host()?;
         self.batch.ready().require_now()

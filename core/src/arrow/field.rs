@@ -122,7 +122,7 @@ impl<'a> Field<'a> {
     }
 
     /// All children.
-    pub fn children(self) -> impl ExactSizeIterator<Item = Field<'a>> {
+    pub fn children(self) -> impl DoubleEndedIterator<Item = Field<'a>> + ExactSizeIterator {
         let first = self.schema.links(self.node).first_child as usize;
         (first..first + self.n_children()).map(move |node| Field { node, ..self })
     }

@@ -366,6 +366,7 @@ impl Type {
 
     /// The element type of a tensor that sees the values as they are, for numbers only: what a date or a
     /// decimal means cannot be said by DLPack.
+    #[inline]
     pub fn dtype(self) -> Option<DType> {
         Some(match self {
             Self::Int(1) => DType::INT8,
@@ -385,6 +386,7 @@ impl Type {
 
     /// The element type under which the values can be read: a number's own, the integer that a date or time
     /// is stored as, none for the rest.
+    #[inline]
     pub fn storage(self) -> Option<DType> {
         match self {
             Self::Date32 | Self::Time(TimeUnit::Second | TimeUnit::Millisecond) | Self::IntervalMonths => {

@@ -179,7 +179,7 @@ impl fmt::Display for Value<'_> {
             }
             Self::Struct(column, row) => {
                 f.write_str("{")?;
-                separated((0..).map_while(|index| column.child(index)), f, |child, f| {
+                separated(column.children(), f, |child, f| {
                     quote(child.field().name(), f)?;
                     f.write_str(": ")?;
                     show(child, row, f)

@@ -9,6 +9,7 @@ use core::ffi::c_void;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::{MaybeUninit, offset_of};
+use std::ptr;
 
 use crate::abi::dlpack::{
     DLDevice, DLManagedTensorVersioned, DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED,
@@ -79,6 +80,25 @@ pub struct TensorDesc<'a> {
     pub flags: Flags,
 }
 
+impl TensorDesc<'_> {
+    /// As a `DLTensor`, if it can be one: with a stride for each dimension, or none at all.
+    fn as_dltensor(&self) -> Option<DLTensor> {
+        let TensorDesc { data, device, dtype, shape, strides, byte_offset, .. } = *self;
+        if strides.is_some_and(|strides| strides.len() != shape.len()) {
+            return None;
+        }
+        Some(DLTensor {
+            data,
+            device: device.to_dlpack(),
+            ndim: i32::try_from(shape.len()).ok()?,
+            dtype: dtype.to_dlpack(),
+            shape: shape.as_ptr().cast_mut(),
+            strides: strides.map_or(ptr::null_mut(), |strides| strides.as_ptr().cast_mut()),
+            byte_offset,
+        })
+    }
+}
+
 /// A tensor. Cloning shares it; the memory is released when the last clone and the last export are gone.
 #[derive(Clone)]
 pub struct Tensor(Slab<Header>);
@@ -134,8 +154,15 @@ impl Tensor {
     /// # Safety
     /// `desc.data` with its offset, shape and strides describes memory that is valid until `owner` is
     /// released and, unless the consumers agree on it, is not written meanwhile.
-    #[inline]
     pub unsafe fn from_raw_parts(desc: &TensorDesc<'_>, owner: Owner) -> std::result::Result<Self, Refused<Owner>> {
+        let owner = match desc.as_dltensor() {
+            // SAFETY: the caller's contract; shape and strides are as long as the description says.
+            Some(tensor) => match unsafe { Self::plain::<false, _>(&tensor, desc.flags, || owner) } {
+                Ok(plain) => return Ok(plain),
+                Err(owner) => owner(),
+            },
+            None => owner,
+        };
         let mut tensor = match Self::describe(desc) {
             Ok(tensor) => tensor,
             Err(error) => return Err(Refused { error, returned: owner }),
@@ -468,14 +495,14 @@ const PLAIN_NDIM: usize = 8;
 #[inline]
 fn described_in(room: &Room<Header>, ndim: usize) -> DLTensor {
     let (shape, strides) = match ndim {
-        0 => (std::ptr::null_mut(), std::ptr::null_mut()),
+        0 => (ptr::null_mut(), ptr::null_mut()),
         _ => {
             let shape = room.tail().carve::<[i64; 2]>(ndim).cast::<i64>();
             (shape, shape.wrapping_add(ndim))
         }
     };
     let (device, dtype) = (Device::CPU.to_dlpack(), DType::UINT8.to_dlpack());
-    DLTensor { data: std::ptr::null_mut(), device, ndim: ndim as i32, dtype, shape, strides, byte_offset: 0 }
+    DLTensor { data: ptr::null_mut(), device, ndim: ndim as i32, dtype, shape, strides, byte_offset: 0 }
 }
 
 /// # Safety
@@ -492,7 +519,7 @@ unsafe fn numbers<'a>(first: *const i64, ndim: i32) -> &'a [i64] {
 fn check(desc: &TensorDesc<'_>) -> Result<(Layout, *mut c_void)> {
     let layout = layout::check(desc.dtype, desc.flags.has(Flags::SUBBYTE_PADDED), desc.shape, desc.strides)?;
     if layout.elements == 0 {
-        return Ok((layout, std::ptr::null_mut()));
+        return Ok((layout, ptr::null_mut()));
     }
     if desc.data.is_null() {
         return refuse!(DEVX_NULL_ARGUMENT, "data is NULL for shape {:?}", desc.shape);

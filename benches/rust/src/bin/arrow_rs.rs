@@ -15,7 +15,7 @@ use arrow_array::{
 };
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, SchemaRef};
-use bench::{ARRAY_WIDTHS, Bench, READ_WIDTH, ROWS, SCHEMA_WIDTH, STREAM_WIDTHS};
+use bench::{ARRAY_WIDTHS, Bench, READ_WIDTH, ROWS, RUST_WIDTHS, SCHEMA_WIDTH, STREAM_WIDTHS};
 
 /// A buffer over the static values, with an owner that is counted.
 fn column(owner: &Arc<()>) -> ArrayRef {
@@ -34,6 +34,13 @@ fn table(columns: usize) -> RecordBatch {
 }
 
 /// A batch to a batch, through both structs.
+fn there_and_back(batch: &RecordBatch) -> RecordBatch {
+    let (array, schema) = to_ffi(&StructArray::from(batch.clone()).to_data()).expect("export");
+    // SAFETY: both were exported for us.
+    let seen = unsafe { from_ffi(array, &schema) }.expect("import");
+    RecordBatch::from(StructArray::from(seen))
+}
+
 struct WithSchema(RecordBatch);
 
 impl Bench for WithSchema {
@@ -42,11 +49,27 @@ impl Bench for WithSchema {
     }
 
     fn once(&mut self) {
-        let (array, schema) = to_ffi(&StructArray::from(self.0.clone()).to_data()).expect("export");
-        // SAFETY: both were exported for us.
-        let seen = unsafe { from_ffi(array, &schema) }.expect("import");
-        let batch = RecordBatch::from(StructArray::from(seen));
-        assert!(batch.num_columns() == self.0.num_columns());
+        assert!(there_and_back(&self.0).num_columns() == self.0.num_columns());
+    }
+}
+
+/// The sum of the addresses of the columns' values.
+fn addresses(batch: &RecordBatch) -> usize {
+    let address = |column: &ArrayRef| column.as_primitive::<Int32Type>().values().as_ptr().addr();
+    batch.columns().iter().fold(0, |sum: usize, column| sum.wrapping_add(address(column)))
+}
+
+/// As `WithSchema`, and the columns are read.
+struct Read(RecordBatch);
+
+impl Bench for Read {
+    fn set_up(columns: usize) -> Self {
+        Self(table(columns))
+    }
+
+    fn once(&mut self) {
+        let sum = addresses(&there_and_back(&self.0));
+        assert!(sum == bench::column().as_ptr().addr().wrapping_mul(self.0.num_columns()));
     }
 }
 
@@ -106,11 +129,7 @@ impl Bench for Columns {
     }
 
     fn once(&mut self) {
-        let mut seen = 0_usize;
-        for k in 0..self.0.num_columns() {
-            seen = seen.wrapping_add(self.0.column(k).as_primitive::<Int32Type>().values().as_ptr().addr());
-        }
-        assert!(seen == bench::column().as_ptr().addr().wrapping_mul(self.0.num_columns()));
+        assert!(addresses(&self.0) == bench::column().as_ptr().addr().wrapping_mul(self.0.num_columns()));
     }
 }
 
@@ -191,6 +210,9 @@ fn add() {
     for width in ARRAY_WIDTHS {
         bench::add::<WithSchema>(c"device-array/with-schema", width);
         bench::add::<SchemaAgreed>(c"device-array/schema-agreed", width);
+    }
+    for width in RUST_WIDTHS {
+        bench::add::<Read>(c"rust/batch-read", width);
     }
     bench::add::<Nested>(c"device-array/nested", 0);
     bench::add::<Columns>(c"batch-columns", READ_WIDTH);

@@ -84,6 +84,8 @@ impl Bench for Moved {
 fn add() {
     bench::add::<Shared>(c"dlpack/shared", 0);
     bench::add::<Moved>(c"dlpack/moved", 0);
+    bench::add::<Shared>(c"rust/tensor-round-trip", 0);
+    bench::add::<Moved>(c"rust/tensor-moved", 0);
     bench::add_threads::<Shared>();
 }
 

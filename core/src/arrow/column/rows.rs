@@ -34,6 +34,7 @@ impl<'a> Column<'a> {
     /// # Errors
     /// `DEVX_MISMATCH` for another type, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` if the buffer is not
     /// aligned.
+    #[inline]
     pub fn values<T: Element>(self) -> Result<&'a [T]> {
         let first = self.values_ptr(T::DTYPE)?;
         if self.length == 0 {
@@ -47,6 +48,7 @@ impl<'a> Column<'a> {
     ///
     /// # Errors
     /// As [`Column::values`].
+    #[inline]
     pub fn values_ptr(self, dtype: DType) -> Result<*const c_void> {
         if self.ty().storage() != Some(dtype) {
             return refuse!(DEVX_MISMATCH, "the column is {}, which is not stored as {dtype}", self.ty());
