@@ -120,7 +120,10 @@ fn check_row(row_of: &dyn Fn(usize) -> [i64; table::WIDTH], node: usize, column:
         *last = all.as_ptr().addr() as i64;
     }
     assert_eq!(buffers, expected);
-    let below = (0..children).map(|index| column.child(index).unwrap()).chain(column.dictionary());
+    let rows = |column: Column<'_>| (column.offset(), column.length());
+    let each = (0..children).map(|index| rows(column.child(index).unwrap()));
+    assert_eq!(column.children().map(rows).collect::<Vec<_>>(), each.collect::<Vec<_>>());
+    let below = column.children().chain(column.dictionary());
     for (node, column) in (first_below as usize..).zip(below) {
         check_row(row_of, node, column);
     }
@@ -128,7 +131,8 @@ fn check_row(row_of: &dyn Fn(usize) -> [i64; table::WIDTH], node: usize, column:
 
 fn check_sample(batch: &Batch) {
     check_table(batch);
-    assert_eq!((batch.length(), batch.n_columns()), (3, 3));
+    assert_eq!((batch.length(), batch.n_columns(), batch.columns().len()), (3, 3, 3));
+    assert!(batch.columns().rev().map(|column| column.field().name()).eq(["l", "t", "n"]));
     let n = batch.column_named("n").unwrap();
     assert_eq!(n.values::<i32>().unwrap(), [1, -1, 3]);
     assert_eq!([0, 1, 2].map(|row| n.is_valid(row).unwrap()), [true, false, true]);

@@ -239,6 +239,12 @@ fn columns_of_a_matrix() {
     let back = matrix(&table, Copying::Never, None).unwrap();
     assert_eq!((back.shape(), back.strides(), back.data()), (&[3, 2][..], &[1, 3][..], whole.data()));
     assert!(back.flags().has(Flags::READ_ONLY));
+    // Of some rows, from where they begin.
+    let some = matrix(&table.slice(1, 2).unwrap(), Copying::Never, None).unwrap();
+    assert_eq!((some.shape(), some.strides()), (&[2, 2][..], &[1, 3][..]));
+    assert_eq!(elements(&some), [1, 4, 2, 5]);
+    // One row is a column's value each, wherever they are.
+    assert_eq!(plan_batch(&seen(&whole, &[1, 3], &[3, 1])), Plan::View);
 
     // Row-major needs a copy.
     let error = batch(&whole, &[], Copying::Never).unwrap_err();
@@ -265,10 +271,16 @@ fn columns_of_a_matrix() {
     let pair = |first, second| Batch::of_columns(&[("a", &first), ("b", &second)], None).unwrap();
     let within = pair(at(0, 2), at(1, 2));
     assert!(self::reason(plan_matrix(&within).unwrap()).contains("equal distances"));
-    // What lies between two columns may be padding, but not anything.
-    assert_eq!(plan_matrix(&pair(at(0, 2), at(1000, 2))).unwrap(), Plan::View);
-    let distant = pair(at(0, 2), at(2000, 2));
-    assert!(self::reason(plan_matrix(&distant).unwrap()).contains("equal distances"));
+    // What lies between two columns is somebody else's, unless they are of one tensor, or of one copy.
+    assert_eq!(plan_matrix(&pair(at(0, 2), at(2, 2))).unwrap(), Plan::View);
+    let apart = pair(at(0, 2), at(3, 2));
+    assert!(self::reason(plan_matrix(&apart).unwrap()).contains("equal distances"));
+    let copied = apart.copy().unwrap();
+    assert_eq!((plan_matrix(&copied), plan_matrix(&copied.slice(1, 1).unwrap())), (Ok(Plan::View), Ok(Plan::View)));
+    assert_eq!(elements(&matrix(&copied, Copying::Never, None).unwrap()), [0, 3, 1, 4]);
+    let wide = batch(&seen(&long, &[2, 3], &[1, 1000]), &[], Copying::Never).unwrap();
+    let back = matrix(&wide, Copying::Never, None).unwrap();
+    assert_eq!((back.strides(), elements(&back)), (&[1, 1000][..], vec![0, 1000, 2000, 1, 1001, 2001]));
 
     assert_eq!(batch(&whole, &["one"], Copying::IfNeeded).unwrap_err().status(), DEVX_MISMATCH);
     let cube = Tensor::from_vec(vec![0_i32; 8], &[2, 2, 2]).unwrap();

@@ -32,7 +32,7 @@ fn array(format: &str, length: i64, sizes: &[i64]) -> ArrayBuilder {
 }
 
 fn refusal(array: ArrayBuilder) -> Option<(DevxStatus, String)> {
-    // SAFETY: nothing is read.
+    // SAFETY: what is read is there: zeros of MEMORY, or what a test has made.
     let made = unsafe { array.build(Device::CPU) };
     made.err().map(|refused| (refused.error.status(), refused.error.message().to_owned()))
 }
@@ -77,6 +77,36 @@ fn every_type_says_how_much_it_takes() {
             assert_eq!((status, message), (DEVX_INVALID_BUFFERS, says));
         }
     }
+}
+
+#[test]
+fn data_ends_where_the_last_offset_or_its_size_says() {
+    let texts = |format, offsets: *const i32, bytes, data| {
+        let array = ArrayBuilder::new("x", format, 2).buffer(null()).sized_buffer(offsets.cast(), bytes);
+        refusal(array.sized_buffer(MEMORY.as_ptr().cast(), data))
+    };
+    let (narrow, wide) = ([0_i32, 9, 4], [0_i64, 2, 7]);
+    // The last one counts: what is between is not looked at.
+    for format in ["u", "z"] {
+        assert_eq!(texts(format, narrow.as_ptr(), 12, 4), None);
+        let (status, message) = texts(format, narrow.as_ptr(), 12, 3).unwrap();
+        let says = "array \"x\": buffers[2] has 3 bytes: by buffers[1] it has 4";
+        assert_eq!((status, &*message), (DEVX_INVALID_BUFFERS, says));
+    }
+    assert_eq!(texts("U", wide.as_ptr().cast(), 24, 7), None);
+    assert!(texts("Z", wide.as_ptr().cast(), 24, 6).unwrap().1.ends_with("has 6 bytes: by buffers[1] it has 7"));
+    // Offsets need not be aligned.
+    let bytes: Vec<u8> = [0; 1].into_iter().chain(narrow.iter().flat_map(|offset| offset.to_ne_bytes())).collect();
+    assert!(texts("u", bytes.as_ptr().wrapping_add(1).cast(), 12, 3).is_some());
+
+    let views = |sizes: &[i64; 2], second| {
+        let array = ArrayBuilder::new("x", "vu", 2).buffer(null()).sized_buffer(MEMORY.as_ptr().cast(), 32);
+        let array = array.buffer(MEMORY.as_ptr().cast()).sized_buffer(MEMORY.as_ptr().cast(), second);
+        refusal(array.sized_buffer(sizes.as_ptr().cast(), 16))
+    };
+    // How much of the first one there is nobody says but the array.
+    assert_eq!(views(&[100, 8], 8), None);
+    assert!(views(&[100, 8], 7).unwrap().1.ends_with("buffers[3] has 7 bytes: by buffers[4] it has 8"));
 }
 
 #[test]

@@ -25,7 +25,7 @@ use crate::runtime::cuda::copy::Copied;
 use crate::runtime::cuda::reaper::Held;
 use crate::runtime::cuda::{Event, RawStream, Stream};
 use crate::tensor::Borrowed;
-use crate::view::View;
+use crate::view::{View, Whole};
 
 /// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns.
 /// Cloning shares it; the memory is released when the last clone and the last export are gone.
@@ -58,11 +58,16 @@ impl Drop for Header {
 /// Whose structs the arrays are, and so what releases their memory.
 enum Source {
     Foreign(Foreign<ArrowArray>),
-    Own { root: ArrowArray, _owner: Owner },
+    Own {
+        root: ArrowArray,
+        _owner: Owner,
+        /// Whether all buffers are known to lie in one block of memory.
+        in_one_block: bool,
+    },
 }
 
 impl Source {
-    const NONE: Self = Self::Own { root: NO_ARRAY, _owner: Owner::none() };
+    const NONE: Self = Self::Own { root: NO_ARRAY, _owner: Owner::none(), in_one_block: false };
 
     /// The owner, if it is one of this library's.
     fn owner(&self) -> Option<&Owner> {
@@ -102,7 +107,7 @@ impl Batch {
     ///
     /// # Errors
     /// As [`Batch::from_raw_parts`]; `DEVX_INVALID_BUFFERS` for a buffer with fewer bytes than its array takes, as far as
-    /// type, length and offset say that: how many the offsets and views in a buffer ask for is not looked at.
+    /// type, length and offset say that, and in host memory by the last offset, or the size that an array of views has for it;
     /// `DEVX_MISMATCH` if there are some sizes, but not as many as buffers.
     ///
     /// # Safety
@@ -171,11 +176,12 @@ impl Batch {
         // SAFETY: the tree was built just now, of the schema's shape.
         unsafe { read_nodes(&root, schema, table) }?;
         if !sizes.is_empty() {
-            check_sizes(schema, nodes, sizes)?;
+            // SAFETY: the caller's contract.
+            unsafe { check_sizes(schema, device, nodes, sizes) }?;
         }
         if let Some(header) = slab.unique() {
             header.nodes = table;
-            header.source = Source::Own { root, _owner: Owner::none() };
+            header.source = Source::Own { root, _owner: Owner::none(), in_one_block: false };
         }
         Ok(Self::rooted(slab, table))
     }
@@ -300,6 +306,24 @@ impl Batch {
     pub(super) fn set_owner(&mut self, owner: Owner) {
         if let Some(Source::Own { _owner, .. }) = self.0.unique().map(|header| &mut header.source) {
             *_owner = owner;
+        }
+    }
+
+    /// Says of a batch over memory of this library's, which nobody shares yet, that it is all in one block.
+    pub(super) fn set_in_one_block(&mut self) {
+        if let Some(Source::Own { in_one_block, .. }) = self.0.unique().map(|header| &mut header.source) {
+            *in_one_block = true;
+        }
+    }
+
+    /// Whether all buffers are known to lie in one block of memory: between them is nobody else's. A tensor is one, whatever
+    /// its strides.
+    pub(crate) fn is_in_one_block(&self) -> bool {
+        let own = |batch: &Self| matches!(batch.0.header().source, Source::Own { in_one_block: true, .. });
+        match self.uses().whole() {
+            Some(Whole::Tensor(_)) => true,
+            Some(Whole::Batch(whole)) => own(&whole),
+            None => own(self),
         }
     }
 
@@ -450,8 +474,9 @@ impl Batch {
     }
 
     /// All columns.
-    pub fn columns(&self) -> impl Iterator<Item = Column<'_>> {
-        (0..self.n_columns()).filter_map(|index| self.column(index))
+    #[inline]
+    pub fn columns(&self) -> impl DoubleEndedIterator<Item = Column<'_>> + ExactSizeIterator {
+        self.root().children().take(self.n_columns())
     }
 
     /// The first column with this name.

@@ -1,14 +1,20 @@
 //! Whether buffers are as large as their arrays need, for producers who know how large they are.
 
+use core::ffi::c_void;
+
 use super::check::in_array;
-use super::format::Buffer;
+use super::format::{Buffer, Buffers};
 use super::node::NodeDesc;
 use super::schema::Schema;
+use crate::device::Device;
 use crate::error::{Result, refuse};
 
 /// Refuses buffers that have fewer bytes than their arrays need at least. `nodes` were checked against `schema`; `sizes`
 /// is as for [`super::Batch::from_sized_parts`].
-pub(super) fn check_sizes(schema: &Schema, nodes: &[NodeDesc<'_>], sizes: &[i64]) -> Result<()> {
+///
+/// # Safety
+/// The buffers have the bytes that the sizes say, in memory of `device`.
+pub(super) unsafe fn check_sizes(schema: &Schema, device: Device, nodes: &[NodeDesc<'_>], sizes: &[i64]) -> Result<()> {
     let n_buffers: usize = nodes.iter().map(|node| node.buffers.len()).sum();
     if sizes.len() != n_buffers {
         return refuse!(DEVX_MISMATCH, "there are {} sizes, the nodes have {n_buffers} buffers in all", sizes.len());
@@ -17,7 +23,13 @@ pub(super) fn check_sizes(schema: &Schema, nodes: &[NodeDesc<'_>], sizes: &[i64]
     for (node, number) in nodes.iter().zip(schema.depth_first()?) {
         let (own, others) = left.split_at_checked(node.buffers.len()).unwrap_or((left, &[]));
         left = others;
-        check_node(schema, number, node, own).map_err(|error| in_array(schema, number, error))?;
+        let checked = check_node(schema, number, node, own).and_then(|()| match device {
+            // SAFETY: the caller's contract; each buffer was just found to be large enough for its array.
+            Device::CPU => unsafe { check_data(schema.ty(number).buffers(), node, own) },
+            // Of other memory nobody knows when it may be read.
+            _ => Ok(()),
+        });
+        checked.map_err(|error| in_array(schema, number, error))?;
     }
     Ok(())
 }
@@ -38,12 +50,52 @@ fn check_node(schema: &Schema, number: usize, node: &NodeDesc<'_>, sizes: &[i64]
     Ok(())
 }
 
+/// The same of data, where the last offset, or a size that the array has for it, says how much of it there is.
+///
+/// # Safety
+/// Buffers of known size are as large, and of `node`'s array, in memory that the host may read.
+unsafe fn check_data(buffers: Buffers, node: &NodeDesc<'_>, sizes: &[i64]) -> Result<()> {
+    let end = (node.offset + node.length) as usize;
+    // SAFETY: the caller's contract.
+    let entry = |i, at, width| unsafe { known_entry(node, sizes, i, at, width) };
+    let check = |i: usize, said: Option<i64>, source: usize| match (said, sizes.get(i)) {
+        (Some(said), Some(&size)) if size != -1 && said > size => {
+            refuse!(DEVX_INVALID_BUFFERS, "buffers[{i}] has {size} bytes: by buffers[{source}] it has {said}")
+        }
+        _ => Ok(()),
+    };
+    match (buffers, node.buffers.len()) {
+        (Buffers::Three(width), _) if end > 0 => check(2, entry(1, end, width as usize), 1),
+        (Buffers::Views, n @ 3..) => (2..n - 1).try_for_each(|i| check(i, entry(n - 1, i - 2, 8), n - 1)),
+        _ => Ok(()),
+    }
+}
+
+/// An entry of a buffer of integers, if the buffer is there and known to have it.
+///
+/// # Safety
+/// As [`check_data`].
+unsafe fn known_entry(node: &NodeDesc<'_>, sizes: &[i64], i: usize, at: usize, width: usize) -> Option<i64> {
+    let (&address, &size) = node.buffers.get(i).zip(sizes.get(i))?;
+    if address.is_null() || size == -1 {
+        return None;
+    }
+    let place: *const c_void = address.wrapping_byte_add(at * width);
+    // SAFETY: the caller's contract: the buffer is large enough, though not aligned for sure.
+    Some(match width {
+        // SAFETY: as above.
+        4 => unsafe { place.cast::<i32>().read_unaligned() }.into(),
+        // SAFETY: as above.
+        _ => unsafe { place.cast::<i64>().read_unaligned() },
+    })
+}
+
 /// How many bytes the buffer at `index` has at least, for elements up to `end`.
 fn least_bytes(buffer: Buffer, end: u64, index: usize) -> u128 {
     match buffer {
         // Without elements the one offset may be left out.
         Buffer::Offsets(_) if end == 0 => 0,
-        // How long data has to be is in other buffers.
+        // How long data has to be is in other buffers (`check_data`).
         _ => buffer.bytes_at(index, end).unwrap_or(0),
     }
 }

@@ -129,6 +129,7 @@ impl Batch {
         source?;
         let ready = filled?;
         copy.set_ready(ready);
+        copy.set_in_one_block();
         Ok(copy)
     }
 
@@ -170,7 +171,9 @@ impl Batch {
         }
         let nodes = self.with_buffers(&order, &taken, &buffers)?;
         // SAFETY: the buffers are copies of those of this batch, in host memory that the owner keeps.
-        Ok(unsafe { Self::from_raw_parts(self.schema(), Device::CPU, &nodes, owner) }?)
+        let mut copy = unsafe { Self::from_raw_parts(self.schema(), Device::CPU, &nodes, owner) }?;
+        copy.set_in_one_block();
+        Ok(copy)
     }
 
     /// The arrays with what was taken of them in other buffers, which follow each other.

@@ -31,12 +31,15 @@ struct Columns {
     bytes: usize,
     /// Of each column, its first value.
     starts: Vec<*const u8>,
+    /// Whether they are known to be in one block of memory.
+    in_one_block: bool,
 }
 
 /// How a record batch can be had as a matrix. Reads validity buffers if the number of nulls is not known.
 ///
-/// A view needs columns that follow each other in memory at equal distances, with little between them, as they do in a
-/// batch that was copied as a whole or made of a matrix.
+/// A view needs columns that follow each other in memory at equal distances, with nothing between them: unless all are known
+/// to be in one block of memory, as those of a batch that was copied as a whole or made of a matrix, what lies there is
+/// somebody else's.
 ///
 /// # Errors
 /// `DEVX_DEVICE` if nulls would have to be counted in device memory.
@@ -96,13 +99,11 @@ fn columns(batch: &Batch) -> Result<Columns> {
         starts.push(values.wrapping_add(column.offset() as usize * width));
     }
     let bytes = layout::check(dtype, false, &[starts.len() as i64, batch.length()], None)?.bytes;
-    Ok(Columns { dtype, width: width as i64, bytes, starts })
+    Ok(Columns { dtype, width: width as i64, bytes, starts, in_one_block: batch.is_in_one_block() })
 }
 
-/// The distance from one column to the next, in elements, if it is the same for all and hardly more than a column needs:
-/// what lies between distant columns is somebody else's.
+/// The distance from one column to the next, in elements, if it is the same for all and they may be seen as one piece.
 fn distance(columns: &Columns, rows: i64) -> Option<i64> {
-    const PADDING: i64 = 4096;
     let bytes = rows * columns.width;
     let (Some(&first), Some(&second)) = (columns.starts.first(), columns.starts.get(1)) else { return Some(rows) };
     if rows == 0 {
@@ -114,7 +115,8 @@ fn distance(columns: &Columns, rows: i64) -> Option<i64> {
         .iter()
         .enumerate()
         .all(|(k, start)| start.addr() as i64 - first.addr() as i64 == step * k as i64);
-    (even && step % columns.width == 0 && (bytes..bytes + PADDING).contains(&step)).then(|| step / columns.width)
+    let is_one_piece = step == bytes || (columns.in_one_block && step > bytes);
+    (even && step % columns.width == 0 && is_one_piece).then(|| step / columns.width)
 }
 
 /// The batch as a matrix with a row for each row and a column for each column, column-major. A view keeps the batch alive
