@@ -1,11 +1,12 @@
 //! What an element is: code, bits and lanes as in DLPack (`DLDataType`).
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::str::FromStr;
 
 use crate::abi::dlpack::{self as dl, DLDataType};
 use crate::abi::types::{DEVX_INVALID_DTYPE, DEVX_UNSUPPORTED};
 use crate::error::{Error, Result, refuse, refused};
+use crate::text;
 
 /// A checked element type. All elements are in native byte order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -166,8 +167,7 @@ impl FromStr for DType {
 
 impl DType {
     fn is_shown_as(self, name: &str) -> bool {
-        let mut rest = Rest(name);
-        write!(rest, "{self}").is_ok() && rest.0.is_empty()
+        text::without(name.as_bytes(), format_args!("{self}")).is_some_and(<[u8]>::is_empty)
     }
 }
 
@@ -177,16 +177,6 @@ fn by_name(scalar: &str, lanes: u16) -> Option<DType> {
     let mut all = codes.flat_map(|code| widths(code).map(move |bits| DType { code, bits, lanes: 1 }));
     let found = all.find(|dtype| dtype.is_shown_as(scalar))?;
     DType::from_dlpack(DLDataType { lanes, ..found.to_dlpack() }).ok()
-}
-
-/// What is left of a text of which a start is written; an error where it has another one.
-struct Rest<'a>(&'a str);
-
-impl fmt::Write for Rest<'_> {
-    fn write_str(&mut self, start: &str) -> fmt::Result {
-        self.0 = self.0.strip_prefix(start).ok_or(fmt::Error)?;
-        Ok(())
-    }
 }
 
 impl fmt::Debug for DType {

@@ -4,6 +4,7 @@
 mod list;
 mod slot;
 
+use std::cell::Cell;
 use std::ptr;
 
 use crate::ledger::Lines;
@@ -20,6 +21,8 @@ pub(crate) struct Local {
     pub(crate) blocks: Blocks,
     /// As above.
     pub(crate) nesting: Nesting,
+    /// As above: how many streams of batches it is pulling from, one for the other.
+    pub(crate) pulls: Cell<usize>,
     /// Blocks on their way back here, from any thread.
     pub(crate) returned: Returned,
 }
@@ -61,6 +64,7 @@ fn begin() -> Option<&'static Place<Local>> {
         lines: Lines::new(),
         blocks: Blocks::new(),
         nesting: Nesting::new(),
+        pulls: Cell::new(0),
         returned: Returned::new(),
     });
     slot::set(ptr::from_ref(local).cast());
@@ -73,6 +77,7 @@ struct End;
 impl Drop for End {
     fn drop(&mut self) {
         if let Some(local) = kept() {
+            local.pulls.set(0);
             Nesting::end(local);
             slot::set(ptr::null());
             free_all(local);

@@ -61,6 +61,20 @@ pub fn owned(text: &str) -> Result<String> {
     Ok(own)
 }
 
+/// What is left of a text that begins with `start`; `None` if it begins with something else.
+pub fn without<'a>(text: &'a [u8], start: fmt::Arguments<'_>) -> Option<&'a [u8]> {
+    struct Rest<'a>(&'a [u8]);
+    impl Write for Rest<'_> {
+        fn write_str(&mut self, start: &str) -> fmt::Result {
+            self.0 = self.0.strip_prefix(start.as_bytes()).ok_or(fmt::Error)?;
+            Ok(())
+        }
+    }
+    let mut rest = Rest(text);
+    rest.write_fmt(start).ok()?;
+    Some(rest.0)
+}
+
 /// What an `errno` code means, in the words of the system.
 #[derive(Clone, Copy, Debug)]
 pub struct OfErrno(pub i32);

@@ -380,6 +380,12 @@ fn an_error_is_yielded_once_and_stays() {
     let again: Vec<_> = (&stream).into_iter().map(|batch| batch.map(drop)).collect();
     assert_eq!(again, [Err(Error::new(DEVX_INVALID_ARGUMENT, "row 3 is bad"))]);
     assert_eq!(asked.load(SeqCst), 2, "the source is not asked again");
+    // That a call runs is said of a call on the stream alone.
+    let stream = BatchStream::new(&schema(), CPU, || Err(Error::new(DEVX_BUSY, "the inner stream is busy"))).unwrap();
+    for _ in 0..2 {
+        let error = check_error(stream.next(), DEVX_CALLBACK, "the inner stream is busy");
+        assert_eq!(error.errno(), libc::EBUSY);
+    }
 }
 
 fn consumer_sees_the_error<S: Foreign>() {
@@ -468,10 +474,14 @@ fn a_batch_of_another_shape_is_refused() {
     let released = Arc::default();
     let of = |fields: &[FieldDesc<'_>]| Schema::new(fields).unwrap();
     let stream_of = |schema: &Schema, batch: Batch| BatchStream::of(schema, CPU, [Ok(batch)]).unwrap();
-    // The same shape in another schema, with another name: fine.
+    // The same shape in another schema, with another flag: fine.
+    let required = of(&[FieldDesc::batch(1), FieldDesc { flags: 0, ..FieldDesc::new(c"n", c"i") }]);
+    let stream = stream_of(&required, batch(&schema(), 4, &released));
+    assert_eq!(value_of(&stream.next().unwrap().unwrap()), 4);
+    // With another name a consumer would take one column for another.
     let renamed = of(&[FieldDesc::batch(1), FieldDesc::new(c"m", c"i")]);
     let stream = stream_of(&renamed, batch(&schema(), 4, &released));
-    assert_eq!(value_of(&stream.next().unwrap().unwrap()), 4);
+    check_error(stream.next(), DEVX_MISMATCH, "column 0 is named \"n\", the stream's \"m\"");
     let other = of(&[FieldDesc::batch(1), FieldDesc::new(c"n", c"f")]);
     let stream = stream_of(&other, batch(&schema(), 4, &released));
     for _ in 0..2 {
@@ -480,7 +490,7 @@ fn a_batch_of_another_shape_is_refused() {
     let two = of(&[FieldDesc::batch(2), FieldDesc::new(c"n", c"i"), FieldDesc::new(c"o", c"i")]);
     let stream = stream_of(&two, batch(&schema(), 4, &released));
     check_error(stream.next(), DEVX_MISMATCH, "the batch has 1 columns, the stream 2");
-    assert_eq!(released.load(SeqCst), 3, "what is refused is released");
+    assert_eq!(released.load(SeqCst), 4, "what is refused is released");
 }
 
 #[test]
@@ -513,20 +523,46 @@ fn a_device_type_without_a_runtime_is_refused() {
 #[test]
 fn a_call_within_a_call_is_refused() {
     static STREAM: OnceLock<BatchStream> = OnceLock::new();
+    static EXPORTED: OnceLock<usize> = OnceLock::new();
     let asked = AtomicUsize::new(0);
     let source = move || {
         check_error(STREAM.get().unwrap().next(), DEVX_BUSY, "in use by another call");
-        let mut exported = ArrowArrayStream::export(STREAM.get().unwrap().clone());
+        let exported = unsafe { &mut *(*EXPORTED.get().unwrap() as *mut ArrowArrayStream) };
         assert_eq!(exported.pull(&mut Vec::new()), Err(libc::EBUSY));
         assert!(exported.last_error().is_some());
-        exported.release();
+        // A consumer would not know what to make of that.
+        let mut room = unsafe { MaybeUninit::<ArrowArrayStream>::zeroed().assume_init() };
+        let refused = unsafe { STREAM.get().unwrap().clone().export(&mut room) };
+        check_error(refused.map_err(|refused| refused.error), DEVX_BUSY, "in use by another call");
+        assert!(room.is_released());
         Ok((asked.fetch_add(1, SeqCst) < 2).then(|| batch(&schema(), 1, &Arc::default())))
     };
     STREAM.set(BatchStream::new(&schema(), CPU, source).unwrap()).unwrap();
-    // The call that runs goes on, and so does the stream.
     let stream = STREAM.get().unwrap();
+    let exported = Box::into_raw(Box::new(ArrowArrayStream::export(stream.clone())));
+    EXPORTED.set(exported as usize).unwrap();
+    // The call that runs goes on, and so does the stream.
     assert!(stream.next().unwrap().is_some() && stream.next().unwrap().is_some() && stream.next().unwrap().is_none());
+    unsafe { Box::from_raw(exported) }.release();
 }
+
+/// A chain of streams is as deep as a stack can be for sure, whatever each of them has there.
+fn too_many_within_each_other<S: Foreign>() {
+    let through = |times| {
+        let released = Arc::default();
+        let once = |stream, _| S::export(stream).import().unwrap();
+        std::thread::Builder::new()
+            .stack_size(512 << 10)
+            .spawn(move || (1..times).fold(counting(1, &released), once).next().map(|batch| value_of(&batch.unwrap())))
+            .unwrap()
+            .join()
+            .unwrap()
+    };
+    assert_eq!(through(256), Ok(0));
+    // The first one that cannot be asked says so, and each of the others that it was called back with that.
+    check_error(through(257), DEVX_CALLBACK, "256 streams each ask the next one: that is the most");
+}
+for_both!(a_chain_of_streams_has_an_end, too_many_within_each_other);
 
 #[test]
 fn a_call_from_another_thread_meanwhile_is_refused() {

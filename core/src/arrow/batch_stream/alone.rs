@@ -29,6 +29,11 @@ impl<T> Alone<T> {
         Some(act(unsafe { &mut *self.value.get() }))
     }
 
+    /// Whether a call has it at the moment.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.taken.load(Relaxed)
+    }
+
     pub(crate) fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }

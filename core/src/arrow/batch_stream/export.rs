@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
 
-use super::BatchStream;
 use super::interface::{Callbacks, Chunk, Interface};
+use super::{BatchStream, busy};
 use crate::abi::arrow_data::ArrowSchema;
 use crate::abi::arrow_device_stream::ArrowDeviceArrayStream;
 use crate::abi::arrow_stream::ArrowArrayStream;
 use crate::abi::types::{
-    DEVX_BUSY, DEVX_CALLBACK, DEVX_DEVICE, DEVX_DRIVER, DEVX_IMPOSSIBLE, DEVX_NULL_ARGUMENT, DEVX_OUT_OF_MEMORY,
-    DEVX_PANIC, DEVX_UNSUPPORTED,
+    DEVX_CALLBACK, DEVX_DEVICE, DEVX_DRIVER, DEVX_IMPOSSIBLE, DEVX_NULL_ARGUMENT, DEVX_OUT_OF_MEMORY, DEVX_PANIC,
+    DEVX_UNSUPPORTED,
 };
 use crate::device::DeviceType;
 use crate::error::{Error, Refused, Result, caught};
@@ -29,8 +29,8 @@ impl BatchStream {
     /// from several threads at once are refused (EBUSY).
     ///
     /// # Errors
-    /// `DEVX_NULL_ARGUMENT`, `DEVX_OUT_OF_MEMORY`, or `DEVX_DEVICE` if the batches are not in host memory, which the
-    /// plain struct cannot say. Then `*out` is not written and the stream is given back.
+    /// `DEVX_NULL_ARGUMENT`, `DEVX_OUT_OF_MEMORY`, `DEVX_BUSY` while a call pulls from the stream, or `DEVX_DEVICE` if the
+    /// batches are not in host memory, which the plain struct cannot say. Then `*out` is not written and the stream is given back.
     ///
     /// # Safety
     /// `out` is NULL or can be written; what it held is not released.
@@ -47,7 +47,7 @@ impl BatchStream {
     /// As [`BatchStream::export`], with the device type.
     ///
     /// # Errors
-    /// `DEVX_NULL_ARGUMENT`, `DEVX_OUT_OF_MEMORY`.
+    /// `DEVX_NULL_ARGUMENT`, `DEVX_OUT_OF_MEMORY`, `DEVX_BUSY`.
     ///
     /// # Safety
     /// As [`BatchStream::export`].
@@ -62,6 +62,10 @@ impl BatchStream {
 unsafe fn export<S: Interface>(stream: BatchStream, out: *mut S) -> std::result::Result<(), Refused<BatchStream>> {
     if out.is_null() {
         return Err(Refused { error: Error::new(DEVX_NULL_ARGUMENT, "out is NULL"), returned: stream });
+    }
+    // A consumer, which calls one at a time, cannot know that somebody else does, and would take EBUSY for the end.
+    if stream.0.header().state.is_taken() {
+        return Err(Refused { error: busy(), returned: stream });
     }
     let device_type = stream.device_type();
     let exported = Exported {
@@ -109,7 +113,6 @@ impl Failure {
 fn errno(error: &Error) -> c_int {
     match error.status() {
         _ if error.errno() != 0 => error.errno(),
-        DEVX_BUSY => libc::EBUSY,
         DEVX_OUT_OF_MEMORY => libc::ENOMEM,
         DEVX_UNSUPPORTED | DEVX_IMPOSSIBLE => libc::ENOTSUP,
         DEVX_CALLBACK | DEVX_DRIVER | DEVX_PANIC => libc::EIO,

@@ -1,6 +1,7 @@
 //! Streams of foreign producers: taken only if that works, asked one batch at a time.
 
 use core::ffi::{c_char, c_int};
+use std::fmt;
 use std::mem::zeroed;
 
 use super::interface::{Chunk, Interface};
@@ -12,7 +13,7 @@ use crate::arrow::{Batch, Schema};
 use crate::error::{Error, Result, refuse};
 use crate::ledger::Kind;
 use crate::memory::{Foreign, release};
-use crate::text::{Lossy, OfErrno};
+use crate::text::{Lossy, OfErrno, without};
 
 /// Most bytes of a producer's error text that are kept.
 const MAX_MESSAGE: usize = 4096;
@@ -139,7 +140,10 @@ unsafe fn failed<S: Interface>(stream: *mut S, callback: &str, code: c_int) -> E
     });
     // SAFETY: no other callback was called since.
     let text = unsafe { said(text) };
-    Error::callback(code, format_args!("{callback} failed: {}: {text}", OfErrno(code)))
+    let failed = fmt::from_fn(|f| write!(f, "{callback} failed: {}: ", OfErrno(code)));
+    // A producer that had the stream from another one, as we do, says the same of that.
+    let text = Lossy(without(text.0, format_args!("{failed}")).unwrap_or(text.0));
+    Error::callback(code, format_args!("{failed}{text}"))
 }
 
 /// A producer's text, cut if it is long.

@@ -7,14 +7,18 @@ mod alone;
 mod export;
 mod import;
 mod interface;
+mod nested;
 
 use std::fmt;
 use std::iter::FusedIterator;
 
 use alone::Alone;
+use nested::Pull;
 
 use super::batch::Batch;
+use super::format::Type;
 use super::schema::Schema;
+use crate::abi::types::DEVX_BUSY;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, caught, refuse};
 use crate::memory::{Slab, TailSize, Vacant, held_by_bindings};
@@ -90,15 +94,16 @@ impl BatchStream {
     /// asked again after either.
     ///
     /// # Errors
-    /// What the source says; `DEVX_CALLBACK` if the callback of a producer failed, with its code and its text
+    /// What the source says, and `DEVX_CALLBACK` where that is `DEVX_BUSY`; `DEVX_CALLBACK` if the callback of a producer failed, with its code and its text
     /// ([`crate::Error::errno`]); what [`Batch::import`] says of an array of a producer, which is released then;
     /// `DEVX_MISMATCH` or `DEVX_DEVICE` if the batch is not of the stream's schema or device type; `DEVX_PANIC` if the
     /// source panicked.
-    /// `DEVX_BUSY` while another call runs: that one goes on, and so does the stream.
+    /// `DEVX_BUSY` while another call runs: that one goes on, and so does the stream. `DEVX_TOO_DEEP` within 256 streams each of
+    /// which asks the next one, as one does that was exported and imported so many times.
     pub fn next(&self) -> Result<Option<Batch>> {
         match self.pull() {
             Some(next) => next,
-            None => refuse!(DEVX_BUSY, "the stream is in use by another call: it is for one at a time"),
+            None => Err(busy()),
         }
     }
 
@@ -109,10 +114,16 @@ impl BatchStream {
             if let Some(end) = &state.end {
                 return end.clone().map(|()| None);
             }
+            let _pull = Pull::begin()?;
             let given = caught(&mut state.source);
             let next = given.and_then(|batch| match batch {
                 Some(batch) => header.require_fit(&batch).map(|()| Some(batch)),
                 None => Ok(None),
+            });
+            // With us that says that another call runs, and that nothing is lost.
+            let next = next.map_err(|error| match error.status() {
+                DEVX_BUSY => Error::callback(libc::EBUSY, format_args!("{}", error.message())),
+                _ => error,
             });
             if !matches!(next, Ok(Some(_))) {
                 state.end = Some(next.as_ref().map(|_| ()).map_err(Error::clone));
@@ -148,6 +159,11 @@ impl fmt::Debug for BatchStream {
     }
 }
 
+/// That another call runs.
+fn busy() -> Error {
+    Error::new(DEVX_BUSY, "the stream is in use by another call: it is for one at a time")
+}
+
 impl Header {
     fn require_fit(&self, batch: &Batch) -> Result<()> {
         require_device_type(batch.device().kind, self.device_type)?;
@@ -169,7 +185,8 @@ pub(in crate::arrow) fn require_device_type(array: DeviceType, stream: DeviceTyp
     }
 }
 
-/// Refuses a schema whose arrays lie differently in memory. Names, flags and metadata may differ.
+/// Refuses a schema whose arrays lie differently in memory, or whose columns and members of structs have other names: a
+/// consumer goes by those of the stream. Flags, metadata and other names may differ.
 #[inline]
 pub(in crate::arrow) fn require_same_shape(batch: &Schema, stream: &Schema) -> Result<()> {
     // The usual case.
@@ -196,6 +213,11 @@ fn compare_shapes(batch: &Schema, stream: &Schema) -> Result<()> {
         }
         if theirs.dictionary().is_some() != ours.dictionary().is_some() {
             return refuse!(DEVX_MISMATCH, "{field}only one of batch and stream has a dictionary");
+        }
+        let members = || theirs.children().zip(ours.children()).enumerate().filter(|_| ours.ty() == Type::Struct);
+        if let Some((i, (theirs, ours))) = members().find(|(_, (theirs, ours))| theirs.raw_name() != ours.raw_name()) {
+            let (theirs, ours) = (theirs.name(), ours.name());
+            return refuse!(DEVX_MISMATCH, "{field}column {i} is named {theirs:?}, the stream's {ours:?}");
         }
     }
     Ok(())
@@ -251,7 +273,7 @@ mod tests {
         for (fields, why) in [
             (&[FieldDesc::batch(1), n][..], "the batch has 1 columns, the stream 2"),
             (&[n], "the format is \"i\", the stream's is \"+s\""),
-            (&[root, n, n], "field \"s\": the format is \"i\", the stream's is \"+s\""),
+            (&[root, n, FieldDesc::new(c"s", c"i")], "field \"s\": the format is \"i\", the stream's is \"+s\""),
             (&[root, n, of_children(1, list), n], "field \"s\": the format is \"+l\", the stream's is \"+s\""),
             (&[root, n, of_children(1, s), n], "field \"s\": n_children is 1, the stream's is 2"),
             (&[root, n, of_children(3, s), n, n, n], "field \"s\": n_children is 3, the stream's is 2"),
@@ -263,6 +285,18 @@ mod tests {
             let refused = require_same_shape(&Schema::new(fields).unwrap(), &stream).unwrap_err();
             assert_eq!((refused.status(), refused.message()), (DEVX_MISMATCH, why));
         }
+        let m = FieldDesc::new(c"m", c"i");
+        for (fields, why) in [
+            (&[root, m, of_children(2, s), n, n], "column 0 is named \"m\", the stream's \"n\""),
+            (&[root, n, of_children(2, s), n, m], "field \"s\": column 1 is named \"m\", the stream's \"n\""),
+        ] {
+            let refused = require_same_shape(&Schema::new(fields).unwrap(), &stream).unwrap_err();
+            assert_eq!((refused.status(), refused.message()), (DEVX_MISMATCH, why));
+        }
+        // What the items of a list are called nobody goes by.
+        let lists =
+            |name| Schema::new(&[FieldDesc::batch(1), of_children(1, list), FieldDesc::new(name, c"i")]).unwrap();
+        assert_eq!(require_same_shape(&lists(c"item"), &lists(c"element")), Ok(()));
         let same = Schema::new(&[root, n, of_children(2, s), n, n]).unwrap();
         assert_eq!(require_same_shape(&same, &stream), Ok(()));
     }
