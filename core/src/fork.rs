@@ -1,6 +1,7 @@
 //! Locks that a child of `fork` can take, whatever the other threads of its parent were doing: nobody has one while the
 //! process forks. They are held for moments only, one at a time, and nothing that happens meanwhile forks.
 
+use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -10,6 +11,26 @@ use std::time::{Duration, Instant};
 /// How many threads have a lock or wait for one, and above that how many fork.
 static INSIDE: AtomicU64 = AtomicU64::new(0);
 const FORKS: u64 = 1 << 32;
+
+thread_local!(
+    /// How many of them are this thread.
+    static HERE: Cell<u64> = const { Cell::new(0) }
+);
+
+/// When the library is loaded: before a program, most often, says what it does itself when it forks. Handlers that come
+/// later run earlier before a fork and later after it, so that what they call of this library does not wait for it.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static REGISTER: extern "C" fn() = register;
+
+extern "C" fn register() {
+    static REGISTERED: Once = Once::new();
+    // SAFETY: functions without arguments that do not unwind. Without memory for them, a child may have to wait for
+    // ever, as with any lock.
+    REGISTERED.call_once(|| unsafe {
+        libc::pthread_atfork(Some(before), Some(after), Some(in_child));
+    });
+}
 
 /// How long a fork waits for those who have a lock: for ever, if it comes from a signal handler of one of them.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -58,24 +79,22 @@ impl<T> DerefMut for Locked<'_, T> {
 
 impl Inside {
     fn enter() -> Self {
-        static REGISTERED: Once = Once::new();
-        // SAFETY: functions without arguments that do not unwind. Without memory for them, a child may have to wait for
-        // ever, as with any lock.
-        REGISTERED.call_once(|| unsafe {
-            libc::pthread_atfork(Some(before), Some(after), Some(in_child));
-        });
+        // Where the linker has left out what is done when the library is loaded.
+        register();
         while INSIDE.fetch_add(1, Acquire) >= FORKS {
             INSIDE.fetch_sub(1, Release);
             while INSIDE.load(Relaxed) >= FORKS {
                 yield_now();
             }
         }
+        HERE.set(HERE.get() + 1);
         Self
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
+        HERE.set(HERE.get() - 1);
         INSIDE.fetch_sub(1, Release);
     }
 }
@@ -94,7 +113,7 @@ extern "C" fn after() {
 
 extern "C" fn in_child() {
     // Of all threads there is only this one.
-    INSIDE.store(0, Relaxed);
+    INSIDE.store(HERE.get(), Relaxed);
 }
 
 #[cfg(test)]
@@ -115,10 +134,15 @@ mod tests {
             // SAFETY: ends the child.
             unsafe { libc::_exit(code) };
         }
+        ended(pid) == 0
+    }
+
+    /// How a child has ended, when it has.
+    fn ended(pid: libc::pid_t) -> i32 {
         let mut status = 0;
-        // SAFETY: the child made above.
+        // SAFETY: a child of this process.
         assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-        status == 0
+        status
     }
 
     #[test]
@@ -145,6 +169,17 @@ mod tests {
         let begin = Instant::now();
         let kept = held.lock();
         assert!(child_finds(&other, 2));
+        // SAFETY: the child gives up the lock, takes another one and ends without running handlers.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            // SAFETY: no handler is set, so the signal ends the child.
+            unsafe { libc::alarm(20) };
+            drop(kept);
+            let code = i32::from(*other.lock() != 2);
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(code) };
+        }
+        assert_eq!(ended(pid), 0);
         drop(kept);
         assert!(begin.elapsed() >= PATIENCE);
         assert_eq!((*held.lock(), *other.lock()), (0, 2));

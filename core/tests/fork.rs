@@ -3,6 +3,7 @@
 mod patience;
 
 use std::process::Command;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,36 @@ fn in_a_child(act: impl FnOnce() -> bool) -> i32 {
         std::thread::sleep(Duration::from_micros(100));
     }
     status
+}
+
+static IN_HANDLERS: Mutex<Option<(Shared, Tensor)>> = Mutex::new(None);
+
+/// What a program does when it forks, with memory of a manager: it gives up some and asks for other.
+extern "C" fn renew() {
+    let mut kept = IN_HANDLERS.lock().unwrap();
+    if let Some((manager, tensor)) = &mut *kept {
+        *tensor = Tensor::allocate_with(&**manager, Device::CPU, DType::UINT8, &[64], None).unwrap();
+    }
+}
+
+/// A program has handlers of its own, in which it may use the library as ever.
+#[test]
+fn handlers_of_the_program_wait_for_nobody() {
+    if std::env::var_os(TRACED).is_none() {
+        let test = "handlers_of_the_program_wait_for_nobody";
+        let mut run = Command::new(std::env::current_exe().unwrap());
+        assert!(run.args(["--exact", test]).env(TRACED, "1").status().unwrap().success());
+        return;
+    }
+    // SAFETY: functions without arguments that do not unwind.
+    assert_eq!(unsafe { libc::pthread_atfork(Some(renew), Some(renew), Some(renew)) }, 0);
+    // SAFETY: no handler is set, so the signal ends a process that waits for ever.
+    unsafe { libc::alarm(60) };
+    let manager = Shared::new(Driver::host_only().unwrap()).unwrap();
+    let tensor = || Tensor::allocate_with(&*manager, Device::CPU, DType::UINT8, &[64], None).unwrap();
+    *IN_HANDLERS.lock().unwrap() = Some((manager.clone(), tensor()));
+    assert_eq!(in_a_child(|| manager.statistics().allocations == 1), 0);
+    assert_eq!(manager.statistics().allocations, 1);
 }
 
 /// Which part of a test this process plays.

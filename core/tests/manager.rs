@@ -3,7 +3,9 @@
 use core::ffi::c_void;
 
 use devexchange_core::abi::types::{DEVX_PANIC, DEVX_TOO_DEEP, DEVX_UNSUPPORTED};
-use devexchange_core::manager::{Allocated, HostFlags, Limited, Manager, MemoryInfo, Request, Shared, Statistics};
+use devexchange_core::manager::{
+    Allocated, Driver, HostFlags, Limited, Manager, MemoryInfo, Request, Shared, Statistics,
+};
 use devexchange_core::{DeviceType, Error, Owner, Result};
 
 /// Panics when it is asked for memory.
@@ -58,6 +60,23 @@ fn a_panic_of_a_manager_takes_nothing_from_the_limit() {
         let error = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| limited.allocate(&request).err()));
         assert_eq!(limited.statistics(), Statistics { refused: 0, ..Statistics::default() });
         assert_eq!(error.unwrap().map(|error| error.status()), Some(DEVX_PANIC));
+    }
+}
+
+/// Plain host memory goes with no device.
+#[test]
+fn a_reset_leaves_host_memory_alone() {
+    let limited = Limited::new(Shared::new(Driver::host_only().unwrap()).unwrap(), 100).unwrap();
+    let managers: [&dyn Manager; 2] = [&Driver::host_only().unwrap(), &limited];
+    for manager in managers {
+        let allocated = manager.allocate(&Request::of(DeviceType::CPU, 0, 60)).unwrap();
+        // SAFETY: nobody uses memory of a device.
+        unsafe { manager.reset(0) }.unwrap();
+        assert_eq!(manager.statistics().bytes, 60);
+        // SAFETY: so many bytes are there still.
+        unsafe { allocated.address.write_bytes(7, 60) };
+        drop(allocated);
+        assert_eq!(manager.statistics().bytes, 0);
     }
 }
 

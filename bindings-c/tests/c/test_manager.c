@@ -3,6 +3,7 @@
 
 /* A manager over malloc that counts everything that is asked of it. */
 struct books {
+    int32_t gives; /* memory of this kind; of the host, if it is 0 */
     _Atomic int allocations, frees, initialized, reset, trimmed, deferred, releases;
     int refuse, silent;
 };
@@ -36,7 +37,7 @@ static devx_status allocate(void *context, const devx_memory_request *request, d
     block->books = books;
     books->allocations += 1;
     out->address = (char *)block + 64;
-    out->device_type = kDLCPU;
+    out->device_type = books->gives != 0 ? books->gives : kDLCPU;
     out->owner = (devx_owner){block, give_back};
     return DEVX_OK;
 }
@@ -143,6 +144,12 @@ TEST(what_the_table_refuses_is_told) {
                   "allocate returned DEVX_OUT_OF_MEMORY");
     CHECK_INT(error.driver_code, 77);
     CHECK(tensor == NULL);
+    books.refuse = 0;
+    books.gives = kDLCUDAHost;
+    CHECK_REFUSED(devx_tensor_allocate_with(manager, cpu, int32, shape, 1, -1, &tensor, &error), DEVX_CALLBACK,
+                  "allocate: the manager gave memory of cuda_host:0 for cpu:0");
+    CHECK_INT(books.frees, books.allocations);
+    books.refuse = 1;
     CHECK_REFUSED(devx_manager_memory_info(manager, 0, &info, &error), DEVX_CALLBACK,
                   "memory_info: the manager says free_bytes is -10 and total_bytes is 100");
     CHECK_REFUSED(devx_manager_get_ipc_handle(manager, &books, &handle, &error), DEVX_CALLBACK, "offset 101 of 100");
@@ -197,9 +204,11 @@ TEST(the_cpu_is_one_device) {
     devx_memory memory;
     CHECK_OK(devx_manager_create(&table, &manager, &error));
     CHECK_OK(devx_manager_allocate(manager, &request, &memory, &error));
+    /* It is not that of a GPU with the same number. */
     CHECK_OK(devx_manager_reset(manager, 0, &error));
-    CHECK_INT(books.frees, 1);
+    CHECK_INT(books.frees, 0);
     memory.owner.release(memory.owner.context);
+    CHECK_INT(books.frees, 1);
     request.device_id = 7;
     CHECK_REFUSED(devx_manager_allocate(manager, &request, &memory, &error), DEVX_DEVICE, "device_id is 7: the cpu is");
     CHECK_INT(books.allocations, 1);

@@ -97,11 +97,21 @@ fn address_of(address: &str) -> Result<SocketAddrUnix> {
     }
 }
 
+/// Whether only the file of a socket is there, of a program that had no time to remove it.
+fn is_left_over(at: &SocketAddrUnix) -> bool {
+    fresh().is_ok_and(|socket| net::connect(&socket, at) == Err(Errno::CONNREFUSED))
+}
+
 impl Socket {
     pub(super) fn listen(address: &str) -> Result<Self> {
         let (socket, at) = (fresh()?, address_of(address)?);
         let said = |call| move |errno| Error::system(call, errno).within(format_args!("address {address:?}: "));
-        net::bind(&socket, &at).map_err(said("bind"))?;
+        net::bind(&socket, &at).map_err(|errno| match errno {
+            Errno::ADDRINUSE if is_left_over(&at) => {
+                said("bind")(errno).within("the file is left of a program that is gone, and has to be removed: ")
+            }
+            _ => said("bind")(errno),
+        })?;
         net::listen(&socket, 64).map_err(said("listen"))?;
         Ok(Self(socket))
     }

@@ -21,23 +21,20 @@ std::cfg_select! {
             use core::arch::{asm, global_asm};
             use core::ffi::c_void;
 
-            /// With the version: another one of this crate in the same program has a place of its own.
-            macro_rules! symbol {
-                () => {
-                    concat!("devexchange_slot_", env!("CARGO_PKG_VERSION"))
-                };
-            }
+            /// Whose name the slot has, with an ending: another build of this crate in the same program has a place of its own.
+            fn slot() {}
 
             global_asm!(
                 ".pushsection .tbss.devexchange_slot, \"awT\", @nobits",
-                concat!(".globl ", symbol!()),
-                concat!(".hidden ", symbol!()),
-                concat!(".type ", symbol!(), ", @object"),
-                concat!(".size ", symbol!(), ", 8"),
+                ".globl {slot}_of_thread",
+                ".hidden {slot}_of_thread",
+                ".type {slot}_of_thread, @object",
+                ".size {slot}_of_thread, 8",
                 ".p2align 3",
-                concat!(symbol!(), ":"),
+                "{slot}_of_thread:",
                 ".zero 8",
                 ".popsection",
+                slot = sym slot,
             );
 
             #[inline(always)]
@@ -47,9 +44,10 @@ std::cfg_select! {
                 // is this thread's, and nobody else reads or writes it.
                 unsafe {
                     asm!(
-                        concat!("mov {value}, qword ptr [rip + ", symbol!(), "@gottpoff]"),
+                        "mov {value}, qword ptr [rip + {slot}_of_thread@gottpoff]",
                         "mov {value}, qword ptr fs:[{value}]",
                         value = lateout(reg) value,
+                        slot = sym slot,
                         options(pure, readonly, nostack, preserves_flags),
                     );
                 }
@@ -60,9 +58,10 @@ std::cfg_select! {
                 // SAFETY: as above.
                 unsafe {
                     asm!(
-                        concat!("mov {slot}, qword ptr [rip + ", symbol!(), "@gottpoff]"),
-                        "mov qword ptr fs:[{slot}], {value}",
-                        slot = out(reg) _,
+                        "mov {place}, qword ptr [rip + {slot}_of_thread@gottpoff]",
+                        "mov qword ptr fs:[{place}], {value}",
+                        place = out(reg) _,
+                        slot = sym slot,
                         value = in(reg) value,
                         options(nostack, preserves_flags),
                     );

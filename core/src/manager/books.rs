@@ -47,7 +47,8 @@ struct State {
 
 #[derive(Debug)]
 struct Live {
-    ordinal: i32,
+    /// Of the device that its memory goes with; plain host memory goes with none.
+    ordinal: Option<i32>,
     bytes: usize,
     owner: Owner,
     /// Whether giving it back may wait for the end of a deferral.
@@ -145,6 +146,7 @@ impl Books {
         let give_back = move || books.give_back(number);
         let outer = Owner::releasing(room, None, give_back).given_back(allocated.owner.in_order());
         let owner = std::mem::replace(&mut allocated.owner, outer);
+        let ordinal = (allocated.device != Device::CPU).then_some(ordinal);
         state.live.insert(number, Live { ordinal, bytes, owner, may_wait, is_over: false, before: None });
         Ok(allocated)
     }
@@ -237,11 +239,11 @@ impl Books {
         }
     }
 
-    /// Gives back all memory of a device: the driver has it when this returns, and the device may be reset.
+    /// Gives back all memory that goes with a device: the driver has it when this returns, and the device may be reset.
     pub(super) fn reset(&self, ordinal: i32) {
         let mut state = self.lock();
         let State { live, later, statistics, .. } = &mut *state;
-        for (number, live) in live.iter_mut().filter(|(_, live)| live.ordinal == ordinal && !live.is_over) {
+        for (number, live) in live.iter_mut().filter(|(_, live)| live.ordinal == Some(ordinal) && !live.is_over) {
             live.end(statistics);
             live.before = later.replace(*number);
         }

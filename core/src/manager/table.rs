@@ -139,6 +139,11 @@ unsafe impl Manager for Table {
             }
             let device = Device::new(DeviceType(memory.device_type), memory.device_id.into())
                 .map_err(|error| error.within("allocate: "))?;
+            let is_other = device.kind == DeviceType::CUDA && device.id != request.ordinal;
+            if device.kind != request.kind || is_other {
+                let asked = Device { kind: request.kind, id: request.ordinal };
+                return refuse!(DEVX_CALLBACK, "allocate: the manager gave memory of {device} for {asked}");
+            }
             Ok(Allocated { address: memory.address, device, bytes: request.bytes, owner, ready })
         })
     }

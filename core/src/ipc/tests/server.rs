@@ -65,8 +65,20 @@ fn addresses_and_names_are_checked() {
     let path = directory.to_str().expect("UTF-8");
     let named = Server::bind(path).expect("bound");
     connect(path).expect("connected");
+    let error = Server::bind(path).expect_err("in use");
+    assert!(!error.message().contains("is left"), "{error}");
     drop(named);
     assert!(!directory.exists(), "the file of the socket is gone");
+    // As of a program that was killed.
+    drop(std::os::unix::net::UnixListener::bind(path).expect("bound"));
+    let error = Server::bind(path).expect_err("left");
+    let says = format!("address {path:?}: bind: ");
+    assert!(
+        error.message().starts_with("the file is left of a program that is gone, and has to be removed: "),
+        "{error}"
+    );
+    assert!(error.message().contains(&says), "{error}");
+    std::fs::remove_file(path).expect("removed");
 }
 
 /// Whoever asks while a server ends is told that it has, and not that there was never such an offer.
