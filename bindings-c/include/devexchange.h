@@ -457,7 +457,8 @@ devx_status devx_batch_stream_device_type(
 
 /**
  * Hands the stream to a consumer, which releases `out`, and sets the handle to NULL. What `out`
- * held is overwritten, not released. On failure the handle is as before.
+ * held is overwritten, not released. On failure the handle is as before. `DEVX_BUSY` while a call
+ * on the stream runs: a consumer, which calls one at a time, would take that for an error.
  */
 devx_status devx_batch_stream_export(
     devx_batch_stream_t **stream,
@@ -488,7 +489,9 @@ devx_status devx_batch_stream_import_device(
 
 /**
  * The next batch, or NULL at the end. It outlives the stream. After the end comes the end again,
- * after an error the same error again; `DEVX_BUSY` while another call on the stream runs.
+ * after an error the same error again; `DEVX_BUSY` while another call on the stream runs, of which
+ * nothing is lost (what a source says with that status is `DEVX_CALLBACK`); `DEVX_TOO_DEEP` within
+ * 256 streams each of which asks the next one.
  */
 devx_status devx_batch_stream_next(
     devx_batch_stream_t const *stream,
@@ -1013,12 +1016,13 @@ devx_status devx_manager_pin(
 void devx_manager_release(devx_manager_t **manager);
 
 /**
- * Gives all memory of a device back, also what is still in use; its owners have nothing to do any
- * more. Nobody uses it after this, and no other thread gives it up meanwhile. A limited manager
- * resets the one that it asks, too, and with it the memory that others have of that one. This comes
- * before a reset of the device itself (`cudaDeviceReset`, `cuDevicePrimaryCtxReset`), which takes
- * its memory: what is given up after that, the driver does not know any more, and it counts as lost
- * (`devx_releases_lost`), or the driver has given it to somebody else since.
+ * Gives all memory that goes with a device back, also what is still in use; its owners have nothing
+ * to do any more. Plain host memory goes with none, and stays. Nobody uses what is given back after
+ * this, and no other thread gives it up meanwhile. A limited manager resets the one that it asks,
+ * too, and with it the memory that others have of that one. This comes before a reset of the device
+ * itself (`cudaDeviceReset`, `cuDevicePrimaryCtxReset`), which takes its memory: what is given up
+ * after that, the driver does not know any more, and it counts as lost (`devx_releases_lost`), or
+ * the driver has given it to somebody else since.
  */
 devx_status devx_manager_reset(devx_manager_t const *manager, int32_t device_id, devx_error *error);
 

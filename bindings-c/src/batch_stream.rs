@@ -151,7 +151,8 @@ unsafe fn devx_batch_stream_device_type(
 }
 
 /// The next batch, or NULL at the end. It outlives the stream. After the end comes the end again, after an error the
-/// same error again; `DEVX_BUSY` while another call on the stream runs.
+/// same error again; `DEVX_BUSY` while another call on the stream runs, of which nothing is lost (what a source says with that
+/// status is `DEVX_CALLBACK`); `DEVX_TOO_DEEP` within 256 streams each of which asks the next one.
 #[ffi_export]
 unsafe fn devx_batch_stream_next(
     stream: *const BatchStreamHandle,
@@ -168,7 +169,8 @@ unsafe fn devx_batch_stream_next(
 }
 
 /// Hands the stream to a consumer, which releases `out`, and sets the handle to NULL. What `out` held is overwritten,
-/// not released. On failure the handle is as before.
+/// not released. On failure the handle is as before. `DEVX_BUSY` while a call on the stream runs: a consumer, which calls one
+/// at a time, would take that for an error.
 #[ffi_export]
 unsafe fn devx_batch_stream_export(
     stream: Option<&mut *mut BatchStreamHandle>,

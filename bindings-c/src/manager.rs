@@ -230,8 +230,8 @@ unsafe fn devx_manager_get_ipc_handle(
     })
 }
 
-/// Gives all memory of a device back, also what is still in use; its owners have nothing to do any more. Nobody uses it
-/// after this, and no other thread gives it up meanwhile. A limited manager resets the one that it asks, too, and with
+/// Gives all memory that goes with a device back, also what is still in use; its owners have nothing to do any more. Plain
+/// host memory goes with none, and stays. Nobody uses what is given back after this, and no other thread gives it up meanwhile. A limited manager resets the one that it asks, too, and with
 /// it the memory that others have of that one. This comes before a reset of the device itself
 /// (`cudaDeviceReset`, `cuDevicePrimaryCtxReset`), which takes its memory: what is given up after that, the driver does not
 /// know any more, and it counts as lost (`devx_releases_lost`), or the driver has given it to somebody else since.

@@ -7,7 +7,7 @@ use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::types::DevxColumn;
 use devexchange_core::memory::push;
-use devexchange_core::{Batch, Device};
+use devexchange_core::{Batch, BatchStream, Device};
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -21,7 +21,7 @@ use crate::in_order::InOrder;
 use crate::python::{self, call_if_there};
 use crate::schema::{self, Schema};
 use crate::tensor_type::New;
-use crate::{capsule, convert, device, dlpack, stream};
+use crate::{batch_stream, capsule, convert, device, dlpack, stream};
 
 /// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns; of
 /// any other array, `root` is the one column that there is.
@@ -34,6 +34,11 @@ pub(crate) struct RecordBatch(Handle<Batch>);
 impl RecordBatch {
     pub(crate) fn new(batch: Batch) -> Self {
         Self(Handle::new("batch", batch))
+    }
+
+    fn as_stream(&self) -> Result<BatchStream> {
+        let batch = self.get()?;
+        Ok(BatchStream::of(&batch.schema().clone(), batch.device().kind, [Ok(batch)])?)
     }
 
     pub(crate) fn get(&self) -> Result<Batch> {
@@ -264,6 +269,28 @@ impl RecordBatch {
         // SAFETY: the capsule has room for the struct.
         let array = capsule::filled::<ArrowDeviceArray>(py, |out| Ok(unsafe { batch.export_device(out) }?))?;
         Ok(PyTuple::new(py, [schema, array])?)
+    }
+
+    /// A capsule with a stream of this batch alone, for a consumer that takes nothing else.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> Result<Bound<'py, PyAny>> {
+        batch_stream::given(py, self.as_stream()?, requested_schema)
+    }
+
+    /// As `__arrow_c_stream__`, with the device type.
+    #[pyo3(signature = (requested_schema=None, **kwargs))]
+    fn __arrow_c_device_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> Result<Bound<'py, PyAny>> {
+        refuse_arguments(kwargs)?;
+        batch_stream::given_device(py, self.as_stream()?, requested_schema)
     }
 
     /// Takes an array and its schema from structs of the Arrow C data interface at these addresses, as PyArrow's

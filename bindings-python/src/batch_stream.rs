@@ -14,6 +14,28 @@ use crate::handle::Handle;
 use crate::schema::{self, Schema};
 use crate::{capsule, device, python, queue, raised};
 
+/// A capsule with a stream, for one consumer.
+pub(crate) fn given<'py>(
+    py: Python<'py>,
+    stream: CoreStream,
+    requested_schema: Option<&Bound<'py, PyAny>>,
+) -> Result<Bound<'py, PyAny>> {
+    schema::check_request(stream.schema(), requested_schema)?;
+    // SAFETY: the capsule has room for the struct.
+    capsule::filled::<ArrowArrayStream>(py, |out| Ok(unsafe { stream.export(out) }?))
+}
+
+/// As [`given`], with the device type.
+pub(crate) fn given_device<'py>(
+    py: Python<'py>,
+    stream: CoreStream,
+    requested_schema: Option<&Bound<'py, PyAny>>,
+) -> Result<Bound<'py, PyAny>> {
+    schema::check_request(stream.schema(), requested_schema)?;
+    // SAFETY: the capsule has room for the struct.
+    capsule::filled::<ArrowDeviceArrayStream>(py, |out| Ok(unsafe { stream.export_device(out) }?))
+}
+
 /// Batches of one schema on one kind of device, pulled one after the other: an iterator. Who it is handed to as an
 /// Arrow stream pulls from the same source.
 #[pyclass(frozen, module = "devexchange", weakref)]
@@ -98,10 +120,7 @@ impl BatchStream {
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> Result<Bound<'py, PyAny>> {
-        let stream = self.get()?;
-        schema::check_request(stream.schema(), requested_schema)?;
-        // SAFETY: the capsule has room for the struct.
-        capsule::filled::<ArrowArrayStream>(py, |out| Ok(unsafe { stream.export(out) }?))
+        given(py, self.get()?, requested_schema)
     }
 
     /// As `__arrow_c_stream__`, with the device type.
@@ -113,10 +132,7 @@ impl BatchStream {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyAny>> {
         refuse_arguments(kwargs)?;
-        let stream = self.get()?;
-        schema::check_request(stream.schema(), requested_schema)?;
-        // SAFETY: the capsule has room for the struct.
-        capsule::filled::<ArrowDeviceArrayStream>(py, |out| Ok(unsafe { stream.export_device(out) }?))
+        given_device(py, self.get()?, requested_schema)
     }
 
     /// Takes a stream from the `ArrowArrayStream` at this address, which is marked as released. The address is believed:

@@ -91,7 +91,7 @@ fn settle(obj: &Bound<'_, PyAny>, marks: bool, taken: Result<CoreTensor>, wanted
         Ok(tensor) if marks && exchange::is_conjugated(obj, &tensor)? => by_capsule(obj, false, wanted),
         Ok(tensor) => Ok(tensor),
         Err(error) if error.is_end(obj.py()) || !has_method(obj)? => Err(error),
-        Err(_) => by_capsule(obj, false, wanted),
+        Err(error) => by_capsule(obj, false, wanted).map_err(|second| second.after(error, obj.py())),
     }
 }
 

@@ -31,6 +31,15 @@ impl Error {
         matches!(self, Self::Python(raised) if !raised::is_error(py, raised))
     }
 
+    /// The same reason, of what was tried because of another one: that is its cause, unless it has one.
+    pub(crate) fn after(self, first: Self, py: Python<'_>) -> Self {
+        let raised = PyErr::from(self);
+        if raised.cause(py).is_none() {
+            raised.set_cause(py, Some(first.into()));
+        }
+        Self::Python(raised)
+    }
+
     /// The same reason, said of a part. An exception stays as it is.
     pub(crate) fn within(self, context: &str) -> Self {
         match self {

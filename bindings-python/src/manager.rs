@@ -192,7 +192,9 @@ impl MemoryManager {
         Ok(IPC_HANDLE.make(py, (handle, found.offset, found.bytes, found.ordinal))?)
     }
 
-    /// Gives all memory of a device back, also what is still in use; closing that does nothing any more.
+    /// Gives all memory that goes with a device back, also what is still in use, which nobody may touch any more; closing
+    /// it does nothing then. Plain host memory goes with none, and stays. A limited manager resets the one that it asks, too,
+    /// and with it the memory that others have of that one. This comes before a reset of the device itself.
     #[pyo3(signature = (device_id=0))]
     fn reset(&self, py: Python<'_>, #[pyo3(from_py_with = device::number)] device_id: i32) -> Result<()> {
         // SAFETY: as documented, it is the program's to see that nobody uses the memory any more.

@@ -73,6 +73,9 @@ fn one_that_is_held_is_destroyed_after_that() {
         let (held, other) = (stream(), stream());
         let holds = [held, held].map(hold);
         close(held);
+        // SAFETY: as above.
+        let error = unsafe { held.close() }.expect_err("closed before");
+        assert!(error.message().ends_with(": it is closed already, and only held"), "{error}");
         close(other);
         let left = holds.map(|hold| {
             assert_eq!(streams(), before + 1, "the other one is destroyed");

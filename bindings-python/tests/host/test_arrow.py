@@ -349,6 +349,28 @@ def test_stream_of_pyarrow_and_back():
         assert (theirs.read_all() if hasattr(theirs, "read_all") else theirs).equals(table())
 
 
+def test_batch_goes_as_a_stream_of_one():
+    ours = from_arrow(batch())
+    assert isinstance(from_arrow(ours), devexchange.RecordBatch)
+    assert pyarrow.RecordBatchReader.from_stream(ours).read_all().equals(table())
+    assert pyarrow.chunked_array(from_arrow(pyarrow.array([1, 2]))).to_pylist() == [1, 2]
+
+    class DeviceOnly:
+        def __arrow_c_device_stream__(self, requested_schema=None, **kwargs):
+            return ours.__arrow_c_device_stream__(requested_schema, **kwargs)
+
+    assert [each.to_pylist() for each in from_arrow(DeviceOnly())] == [batch().to_pylist()]
+
+
+def test_columns_in_another_order_are_refused():
+    """A consumer goes by the names of the stream."""
+    schema = pyarrow.schema([("price", pyarrow.int64()), ("cost", pyarrow.int64())])
+    other = pyarrow.record_batch({"cost": [1], "price": [9]})
+    stream = BatchStream.of(from_arrow(schema), [from_arrow(other)])
+    with pytest.raises(devexchange.Error, match='column 0 is named "cost", the stream\'s "price"'):
+        next(stream)
+
+
 def test_table_and_chunked_array():
     assert next(from_arrow(table())).to_pylist() == table().to_pylist()
     chunks = pyarrow.chunked_array([[1, 2], [3]])

@@ -185,6 +185,15 @@ def test_function_that_fails(answers, name):
         from_dlpack(type_with(theirs.capsule())())
     assert producer.deleted == 2 * given
 
+    class Elsewhere(OnlyMethod):
+        def __dlpack_device__(self):
+            return 1, None
+
+    # What the method says is no help where the function was meant: both are told.
+    with pytest.raises(TypeError, match="device is") as raised:
+        from_dlpack(type_with(theirs.capsule(), Elsewhere)())
+    assert isinstance(raised.value.__cause__, kind)
+
 
 @pytest.mark.parametrize("wishes", [{}, {"device": (1, 0)}])
 @pytest.mark.parametrize("code", [0, -1])

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::driver::{Code, Driver};
 use super::reaper;
 use super::stream::{PER_THREAD, RawStream, Stream};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use crate::memory::{Slab, TailSize, push};
 
 struct Streams {
@@ -53,7 +53,12 @@ impl Stream {
     /// Nobody queues work on the stream any more, except for releases and who holds it.
     pub unsafe fn close(self) -> Result<()> {
         self.require_made()?;
-        push(&mut streams(Driver::get()?).closed, (reaper::mark(), self))?;
+        let mut streams = streams(Driver::get()?);
+        if streams.closed.iter().any(|(_, closed)| closed.value() == self.value()) {
+            return refuse!(DEVX_INVALID_STREAM, "stream is {:#x}: it is closed already, and only held", self.value());
+        }
+        push(&mut streams.closed, (reaper::mark(), self))?;
+        drop(streams);
         Self::destroy_closed()
     }
 
