@@ -14,8 +14,8 @@ import java.util.function.Supplier;
 import java.util.stream.IntStream;
 
 /**
- * One field of a schema: a name, a type, and what is below it. Fields are values: nothing changes them, and the methods
- * {@code with…} return another one.
+ * One field of a schema: a name, a type, and what is below it. Fields are values: nothing changes them, the methods
+ * {@code with…} return another one, and two that say the same are equal.
  *
  * <p>What a field says is checked when a {@link Schema} is made of it.
  */
@@ -26,6 +26,9 @@ public final class Field {
     public static final long NULLABLE = 2;
     /** Flag: the keys of a map are sorted. */
     public static final long KEYS_SORTED = 4;
+
+    /** Most fields of a schema (core, {@code MAX_NODES}). */
+    private static final int MOST = 1 << 20;
 
     /** Metadata key: the name of an extension type. */
     private static final String EXTENSION_NAME = "ARROW:extension:name";
@@ -42,6 +45,9 @@ public final class Field {
 
     /** The type ids of a union, once somebody asked for them. */
     private volatile List<Integer> typeIds;
+
+    /** Once somebody asked for it; 0 before that. */
+    private int hash;
 
     private Field(
             String name,
@@ -307,6 +313,30 @@ public final class Field {
         return layout == null ? Layout.of(format) : layout;
     }
 
+    /** {@return whether it is a field of the same name, type, flags and metadata, with equal fields below it} */
+    @Override
+    public boolean equals(Object other) {
+        return this == other
+                || other instanceof Field that
+                && hashCode() == that.hashCode()
+                && name.equals(that.name)
+                && format.equals(that.format)
+                && flags == that.flags
+                && metadata.equals(that.metadata)
+                && children.equals(that.children)
+                && Objects.equals(dictionary, that.dictionary);
+    }
+
+    @Override
+    public int hashCode() {
+        int known = hash;
+        if (known == 0) {
+            known = Objects.hash(name, format, flags, metadata, children, dictionary);
+            hash = known;
+        }
+        return known;
+    }
+
     /** {@return name and type, for example {@code "date": date32}} */
     @Override
     public String toString() {
@@ -325,7 +355,10 @@ public final class Field {
 
     // ---- to and from the records of C ----
 
-    /** This field, then its children with all that is below them, then its dictionary. */
+    /**
+     * This field, then its children with all that is below them, then its dictionary. A field may stand in the tree any
+     * number of times, so a few can be more than there is memory for: those are refused.
+     */
     List<Field> depthFirst() {
         List<Field> fields = new ArrayList<>();
         List<Field> waiting = new ArrayList<>(List.of(this));
@@ -337,6 +370,10 @@ public final class Field {
             }
             for (int i = field.children.size() - 1; i >= 0; i--) {
                 waiting.add(field.children.get(i));
+            }
+            if (fields.size() + waiting.size() > MOST) {
+                throw new DevExchangeException(
+                        Status.TOO_DEEP, context() + "the schema would have more than " + MOST + " fields");
             }
         }
         return fields;

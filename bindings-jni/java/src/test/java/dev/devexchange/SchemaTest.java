@@ -3,6 +3,7 @@ package dev.devexchange;
 import static dev.devexchange.Check.refused;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -134,6 +135,41 @@ class SchemaTest {
         assertEquals("d:9,2,32", Format.decimal(9, 2, 32));
         assertEquals("d:38,2", Format.decimal(38, 2, 128));
         assertThrows(IllegalArgumentException.class, () -> Format.time(TimeUnit.DAYS));
+        assertThrows(NullPointerException.class, () -> Format.timestamp(TimeUnit.SECONDS, null));
+        assertThrows(NullPointerException.class, () -> Format.duration(null));
+    }
+
+    @Test
+    void fieldsThatSayTheSameAreEqual() {
+        Field one = family("x");
+        assertEquals(one, family("x"));
+        assertEquals(one.hashCode(), family("x").hashCode());
+        try (Schema schema = roundTrip(Schema.batch(one))) {
+            assertEquals(one, schema.columns().get(0));
+            assertEquals(one.hashCode(), schema.columns().get(0).hashCode());
+        }
+        for (Field other : List.of(
+                family("y"),
+                one.withFlags(0),
+                one.withChildren(Field.of("n", Format.INT32)),
+                one.withDictionary(Field.of("words", Format.BINARY)),
+                one.withMetadata(Map.of("k", "w")),
+                Field.of("x", Format.LIST))) {
+            assertNotEquals(one, other);
+        }
+        Field doubled = one;
+        for (int i = 0; i < 40; i++) {
+            doubled = Field.of("level", Format.STRUCT).withChildren(doubled, doubled);
+        }
+        assertNotEquals(one, doubled);
+        assertFalse(one.equals(null));
+    }
+
+    private static Field family(String name) {
+        return Field.of(name, Format.INT8)
+                .nullable()
+                .withDictionary(Field.of("words", Format.LIST).withChildren(Field.of("item", Format.UTF8)))
+                .withMetadata(Map.of("k", "v"));
     }
 
     @Test
@@ -207,6 +243,11 @@ class SchemaTest {
             deep = Field.of("level", Format.STRUCT).withChildren(deep);
         }
         refuse(Status.TOO_DEEP, deep, "64");
+        Field doubled = Field.of("leaf", Format.INT8);
+        for (int i = 0; i < 40; i++) {
+            doubled = Field.of("level", Format.STRUCT).withChildren(doubled, doubled);
+        }
+        refuse(Status.TOO_DEEP, doubled, "\"level\"", "more than 1048576 fields");
         assertThrows(NullPointerException.class, () -> Field.of(null, Format.INT8));
         assertThrows(NullPointerException.class, () -> Field.of("x", null));
         assertThrows(NullPointerException.class, () -> Field.of("x", Format.INT8).withDictionary(null));
