@@ -1,6 +1,7 @@
 package dev.devexchange;
 
 import java.nio.ByteBuffer;
+import java.util.Objects;
 
 /**
  * How an array of the CUDA Array Interface is taken in or handed out.
@@ -12,6 +13,11 @@ import java.nio.ByteBuffer;
  *     write it, or as {@link #withStream(DeviceStream)} does, or {@link CudaArray#NO_STREAM}
  */
 public record CudaArrayRequest(int maxVersion, NoStream noStream, long stream) {
+    /** Refuses no policy ({@code NullPointerException}). */
+    public CudaArrayRequest {
+        Objects.requireNonNull(noStream, "noStream");
+    }
+
     /** What takes the place of a stream in versions before 3, which have none. */
     public enum NoStream {
         /** The legacy default stream stands for the producer's: it is waited for, and it waits at the end. */

@@ -1,6 +1,7 @@
 package dev.devexchange;
 
 import java.util.Arrays;
+import java.util.Objects;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 
@@ -91,7 +92,7 @@ public final class Format {
      * @throws IllegalArgumentException for another unit
      */
     public static String timestamp(TimeUnit unit, String zone) {
-        return "ts" + letter(unit) + ":" + zone;
+        return "ts" + letter(unit) + ":" + Objects.requireNonNull(zone, "zone");
     }
 
     /**
