@@ -11,9 +11,6 @@ final class Buffers {
     /** Views have as many buffers beside those of their data. */
     private static final int BESIDE_DATA = 3;
 
-    /** No buffer is larger. */
-    private static final long MOST_BYTES = 1L << 47;
-
     /** Views count bytes with 32 bits, and so see no more of a data buffer. */
     private static final long MOST_OF_VIEW = 1L << 32;
 
@@ -212,7 +209,7 @@ final class Buffers {
 
     private HostMemory map(long address, long bytes) {
         batch.requireHost();
-        if (bytes < 0 || bytes > MOST_BYTES) {
+        if (bytes < 0 || bytes > HostMemory.MOST_BYTES) {
             throw broken("a buffer would have " + bytes + " bytes");
         }
         return HostMemory.of(address, bytes);

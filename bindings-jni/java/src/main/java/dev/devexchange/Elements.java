@@ -1,5 +1,7 @@
 package dev.devexchange;
 
+import java.util.Arrays;
+
 /** The elements of a tensor in host memory, one by one. Whoever uses this sees to it that the memory is still there. */
 final class Elements {
     private final Description of;
@@ -52,7 +54,14 @@ final class Elements {
     private HostMemory memory() {
         of.device().requireHost(of.ready());
         if (memory == null) {
-            memory = HostMemory.of(of.address() + of.lowest(), of.end() - of.lowest());
+            long bytes = of.end() - of.lowest();
+            if (bytes < 0 || bytes > HostMemory.MOST_BYTES) {
+                throw new DevExchangeException(
+                        Status.INVALID_SHAPE,
+                        "strides are " + Arrays.toString(of.strides()) + " of shape " + Arrays.toString(of.shape())
+                                + ": the elements would lie from byte " + of.lowest() + " to byte " + of.end());
+            }
+            memory = HostMemory.of(of.address() + of.lowest(), bytes);
         }
         return memory;
     }

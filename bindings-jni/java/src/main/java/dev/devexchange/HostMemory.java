@@ -11,6 +11,9 @@ final class HostMemory {
     /** A buffer has at most 2 GiB, so large memory is seen in parts. */
     private static final int SHIFT = 30;
 
+    /** No memory has more: an address of a process has so many bits. */
+    static final long MOST_BYTES = 1L << 47;
+
     private final ByteBuffer[] parts;
     private final int shift;
 
@@ -19,6 +22,7 @@ final class HostMemory {
         this.shift = shift;
     }
 
+    /** Of {@link #MOST_BYTES} at most. */
     static HostMemory of(long address, long bytes) {
         return of(address, bytes, SHIFT);
     }

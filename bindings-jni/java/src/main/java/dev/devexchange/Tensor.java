@@ -413,7 +413,8 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
      * @param index one for each dimension, counted from 0
      * @return the value, exactly
      * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
-     *     {@link Status#INVALID_ARGUMENT} for another number of indices, {@link Status#DEVICE}, {@link Status#CLOSED}
+     *     {@link Status#INVALID_ARGUMENT} for another number of indices, {@link Status#INVALID_SHAPE} for strides that
+     *     reach over more than host memory can have, {@link Status#DEVICE}, {@link Status#CLOSED}
      */
     public double getDouble(long... index) {
         enter("Tensor.getDouble");
@@ -431,6 +432,7 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
      * @return the value
      * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE} also for an
      *     unsigned value that a long cannot hold, {@link Status#INVALID_ARGUMENT} for another number of indices,
+     *     {@link Status#INVALID_SHAPE} for strides that reach over more than host memory can have,
      *     {@link Status#DEVICE}, {@link Status#CLOSED}
      */
     public long getLong(long... index) {

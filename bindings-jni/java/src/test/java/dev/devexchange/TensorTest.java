@@ -116,6 +116,25 @@ class TensorTest {
     }
 
     @Test
+    void stridesThatReachOverMoreThanThereCanBeAreRefused() {
+        ByteBuffer memory = Direct.bytes(7);
+        try (Tensor one = far(memory, 1, 1L << 61)) {
+            assertEquals(7, one.getLong(0));
+        }
+        for (long stride : new long[] {1L << 61, 1L << 52, 1L << 47}) {
+            try (Tensor two = far(memory, 2, stride)) {
+                refused(Status.INVALID_SHAPE, () -> two.getLong(0), "strides are [" + stride + "] of shape [2]");
+                refused(Status.INVALID_SHAPE, () -> two.getDouble(1), "strides are [" + stride + "]");
+            }
+        }
+    }
+
+    private static Tensor far(ByteBuffer memory, long extent, long stride) {
+        return Tensor.create(Direct.address(memory), Device.CPU, DType.INT8, new long[] {extent}, new long[] {stride},
+                Flags.NONE, () -> memory.get(0));
+    }
+
+    @Test
     void broadcastAndEmptyAndScalarTensorsAreFine() {
         try (Tensor broadcast =
                 Tensor.create(Direct.ints(7), DType.INT32, new long[] {1000, 1000}, new long[] {0, 0}, 0, null)) {
