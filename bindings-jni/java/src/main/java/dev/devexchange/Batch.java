@@ -267,12 +267,17 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Schema schema() {
-        long batch = enter("Batch.schema");
+        enter("Batch.schema");
         try {
-            return new Schema(fields).of(Native.batchSchema(batch));
+            return schemaInside();
         } finally {
             exit();
         }
+    }
+
+    /** As {@link #schema}; the caller is inside. */
+    Schema schemaInside() {
+        return new Schema(fields).of(Native.batchSchema(handleAddress()));
     }
 
     /**
@@ -296,7 +301,12 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
      *     {@link Status#CLOSED}
      */
     public Batch slice(long offset, long count) {
-        return root().slice(offset, count).share();
+        enter("Batch.slice");
+        try {
+            return new Column(this, isInside(), BatchTable.ROOT).part(offset, count).shareInside();
+        } finally {
+            exit();
+        }
     }
 
     /**
@@ -361,7 +371,7 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
         Objects.requireNonNull(name, "name");
         enter("Batch.column");
         try {
-            BatchTable is = is("Batch.column");
+            BatchTable is = isInside();
             for (int i = 0; i < is.columnCount; i++) {
                 int node = is.firstColumn + i;
                 if (field(node).name().equals(name)) {
@@ -535,7 +545,7 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
 
     /** Refuses to read values that are not in host memory, or not there yet. The caller is inside. */
     void requireHost() {
-        BatchTable is = is("Batch");
+        BatchTable is = isInside();
         is.device.requireHost(is.ready);
     }
 }

@@ -233,13 +233,17 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
      */
     @Override
     public Iterator<Batch> iterator() {
-        return Spliterators.iterator(spliterator());
+        return Spliterators.iterator(spliterator("BatchStream.iterator"));
     }
 
     /** {@return the batches from here on, each pulled when it is asked for} */
     @Override
     public Spliterator<Batch> spliterator() {
-        handle.check("BatchStream.spliterator");
+        return spliterator("BatchStream.spliterator");
+    }
+
+    private Spliterator<Batch> spliterator(String method) {
+        handle.check(method);
         int characteristics = Spliterator.ORDERED | Spliterator.NONNULL;
         return new Spliterators.AbstractSpliterator<>(Long.MAX_VALUE, characteristics) {
             @Override
@@ -267,7 +271,7 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
      * @return a sequential stream, to be used with try-with-resources
      */
     public Stream<Batch> stream() {
-        return StreamSupport.stream(spliterator(), false).onClose(this::close);
+        return StreamSupport.stream(spliterator("BatchStream.stream"), false).onClose(this::close);
     }
 
     /**

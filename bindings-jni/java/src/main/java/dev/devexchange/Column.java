@@ -297,6 +297,11 @@ public final class Column extends ColumnValues {
      */
     public Column slice(long offset, long count) {
         batch.check("Column.slice");
+        return part(offset, count);
+    }
+
+    /** As {@link #slice}, of a batch that may be closed. */
+    Column part(long offset, long count) {
         if (offset < 0 || count < 0 || count > length - offset) {
             throw new DevExchangeException(
                     Status.OUT_OF_RANGE,
@@ -313,12 +318,17 @@ public final class Column extends ColumnValues {
      * @throws DevExchangeException {@link Status#OUT_OF_MEMORY}, {@link Status#CLOSED}
      */
     public Batch share() {
-        long open = batch.enter("Column.share");
+        batch.enter("Column.share");
         try {
-            return new Batch().of(Native.columnShare(open, record().address));
+            return shareInside();
         } finally {
             batch.exit();
         }
+    }
+
+    /** As {@link #share}; the caller is inside the batch. */
+    Batch shareInside() {
+        return new Batch().of(Native.columnShare(batch.handleAddress(), record().address));
     }
 
     /**

@@ -66,11 +66,10 @@ abstract class ColumnValues extends ColumnNesting {
         try {
             if (isIndirect()) {
                 Cell cell = value(row);
-                return cell.column().getBoolean(cell.row());
+                return cell.column().booleanAt(cell.row());
             }
             requireValue(row);
-            require(layout().kind() == Layout.Kind.BOOL, "a boolean");
-            return bit(row);
+            return booleanAt(row);
         } finally {
             batch.exit();
         }
@@ -90,11 +89,10 @@ abstract class ColumnValues extends ColumnNesting {
         try {
             if (isIndirect()) {
                 Cell cell = value(row);
-                return cell.column().getInt(cell.row());
+                return cell.column().intAt(cell.row());
             }
             requireValue(row);
-            require(layout().element() != null && layout().element().fitsInt(), "an int");
-            return (int) integer(row);
+            return intAt(row);
         } finally {
             batch.exit();
         }
@@ -115,11 +113,10 @@ abstract class ColumnValues extends ColumnNesting {
         try {
             if (isIndirect()) {
                 Cell cell = value(row);
-                return cell.column().getLong(cell.row());
+                return cell.column().longAt(cell.row());
             }
             requireValue(row);
-            require(layout().element() != null && layout().element().fitsLong(), "a long");
-            return integer(row);
+            return longAt(row);
         } finally {
             batch.exit();
         }
@@ -138,11 +135,10 @@ abstract class ColumnValues extends ColumnNesting {
         try {
             if (isIndirect()) {
                 Cell cell = value(row);
-                return cell.column().getFloat(cell.row());
+                return cell.column().floatAt(cell.row());
             }
             requireValue(row);
-            require(layout().element() != null && layout().element().fitsFloat(), "a float");
-            return (float) floating(row);
+            return floatAt(row);
         } finally {
             batch.exit();
         }
@@ -161,14 +157,40 @@ abstract class ColumnValues extends ColumnNesting {
         try {
             if (isIndirect()) {
                 Cell cell = value(row);
-                return cell.column().getDouble(cell.row());
+                return cell.column().doubleAt(cell.row());
             }
             requireValue(row);
-            require(layout().element() != null && layout().element().fitsDouble(), "a double");
-            return floating(row);
+            return doubleAt(row);
         } finally {
             batch.exit();
         }
+    }
+
+    // The same of a valid row that holds its value itself; the caller is inside.
+
+    final boolean booleanAt(long row) {
+        require(layout().kind() == Layout.Kind.BOOL, "a boolean");
+        return bit(row);
+    }
+
+    final int intAt(long row) {
+        require(layout().element() != null && layout().element().fitsInt(), "an int");
+        return (int) integer(row);
+    }
+
+    final long longAt(long row) {
+        require(layout().element() != null && layout().element().fitsLong(), "a long");
+        return integer(row);
+    }
+
+    final float floatAt(long row) {
+        require(layout().element() != null && layout().element().fitsFloat(), "a float");
+        return (float) floating(row);
+    }
+
+    final double doubleAt(long row) {
+        require(layout().element() != null && layout().element().fitsDouble(), "a double");
+        return floating(row);
     }
 
     /**

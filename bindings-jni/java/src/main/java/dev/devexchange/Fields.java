@@ -28,7 +28,7 @@ final class Fields {
     Field at(int node, Batch batch) {
         Field[] known = nodes;
         if (known == null) {
-            try (Schema schema = batch.schema()) {
+            try (Schema schema = batch.schemaInside()) {
                 known = byLevel(schema.root());
             }
             nodes = known;

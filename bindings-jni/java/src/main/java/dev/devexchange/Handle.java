@@ -116,6 +116,11 @@ final class Handle extends PhantomReference<Object> {
         }
     }
 
+    /** What {@link #enter} returned; the caller is inside. */
+    long address() {
+        return address;
+    }
+
     /** Ends a use. */
     void exit() {
         leave(USE);

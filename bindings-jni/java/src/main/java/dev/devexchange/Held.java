@@ -34,14 +34,27 @@ abstract class Held<T> implements AutoCloseable {
             handle.check(method);
             return is;
         }
-        long address = enter(method);
+        enter(method);
         try {
-            is = describe(address);
-            known = is;
-            return is;
+            return isInside();
         } finally {
             exit();
         }
+    }
+
+    /** As {@link #is}, of a caller that is inside: whoever closes it meanwhile comes later. */
+    final T isInside() {
+        T is = known;
+        if (is == null) {
+            is = describe(handle.address());
+            known = is;
+        }
+        return is;
+    }
+
+    /** What {@link #enter} returned; the caller is inside. */
+    final long handleAddress() {
+        return handle.address();
     }
 
     /** Has it looked at anew when it is asked next: what is known of it is not so any more. */

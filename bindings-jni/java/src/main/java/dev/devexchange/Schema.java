@@ -140,7 +140,11 @@ public final class Schema implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Field root() {
-        long schema = enter("Schema.root");
+        return root("Schema.root");
+    }
+
+    private Field root(String method) {
+        long schema = enter(method);
         try {
             return fields.root(schema);
         } finally {
@@ -159,7 +163,7 @@ public final class Schema implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public List<Field> columns() {
-        return root().children();
+        return root("Schema.columns").children();
     }
 
     /** {@return whether it was closed} */

@@ -386,7 +386,7 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     public ByteBuffer byteBuffer() {
         enter("Tensor.byteBuffer");
         try {
-            Description is = is("Tensor.byteBuffer");
+            Description is = isInside();
             is.device().requireHost(is.ready());
             if (!is.rowMajor()) {
                 throw new DevExchangeException(
@@ -419,7 +419,7 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     public double getDouble(long... index) {
         enter("Tensor.getDouble");
         try {
-            return elements("Tensor.getDouble").getDouble(index);
+            return elementsInside().getDouble(index);
         } finally {
             exit();
         }
@@ -438,16 +438,16 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     public long getLong(long... index) {
         enter("Tensor.getLong");
         try {
-            return elements("Tensor.getLong").getLong(index);
+            return elementsInside().getLong(index);
         } finally {
             exit();
         }
     }
 
-    private Elements elements(String method) {
+    private Elements elementsInside() {
         Elements known = elements;
         if (known == null) {
-            known = new Elements(is(method));
+            known = new Elements(isInside());
             elements = known;
         }
         return known;

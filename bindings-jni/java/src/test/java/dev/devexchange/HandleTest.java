@@ -125,10 +125,10 @@ class HandleTest {
                     method.toString());
             assertEquals(Status.CLOSED, refusal.status(), method.toString());
             assertTrue(refusal.getMessage().contains("is closed"), refusal.getMessage());
-            String name = closed.getClass().getSimpleName();
+            String called = closed.getClass().getSimpleName() + "." + method.getName() + ": ";
+            // What an interface does itself is made of methods that say their own names.
             assertTrue(
-                    refusal.getMessage().startsWith((name.equals("Column") ? "Batch" : name) + ".")
-                            || refusal.getMessage().startsWith(name + "."),
+                    method.isDefault() || refusal.getMessage().startsWith(called),
                     method + ": " + refusal.getMessage());
         }
     }
@@ -238,6 +238,50 @@ class HandleTest {
             assertNull(failure.get());
             assertThrows(NullPointerException.class, () -> tensor.producedOn(null));
             assertEquals(4, tensor.getLong(3));
+        }
+    }
+
+    /** As a call is that began before another thread closes, and does most of its work after that. */
+    @Test
+    void whoeverIsInsideIsNotDisturbedByClosing() {
+        Field field = Field.of("d", Format.INT8).withDictionary(Field.of("", Format.INT32));
+        Batch batch;
+        try (Schema schema = Schema.batch(field)) {
+            batch = Batch.create(
+                    schema,
+                    Device.CPU,
+                    List.of(
+                            Node.of(2, (ByteBuffer) null),
+                            Node.of(2, null, Direct.bytes(1, 0)),
+                            Node.of(2, null, Direct.ints(10, 20))),
+                    null);
+        }
+        // As if it had just come, and nothing were known of its schema.
+        try (CStruct array = CStruct.arrowArray();
+                CStruct schema = CStruct.arrowSchema();
+                Schema own = batch.schema()) {
+            batch.exportMove(array.address());
+            own.exportArrow(schema.address());
+            batch = Batch.importArrow(array.address(), schema.address());
+        }
+        Column column = batch.column(0);
+        batch.enter("test");
+        try {
+            batch.close();
+            assertEquals(20, column.object(0));
+            Cell cell = column.value(1);
+            assertEquals(10, cell.column().intAt(cell.row()));
+        } finally {
+            batch.exit();
+        }
+        refused(Status.CLOSED, () -> column.getObject(0), "Column.getObject: the batch is closed");
+        Batch unread = batch();
+        unread.enter("test");
+        try {
+            unread.close();
+            assertEquals(3, unread.isInside().length);
+        } finally {
+            unread.exit();
         }
     }
 
