@@ -282,9 +282,14 @@ public final class MemoryManager implements AutoCloseable {
     }
 
     /**
-     * Gives all memory of a device back, also what is still in use: closing that has nothing to do any more.
+     * Gives all memory of a device back, also what is still in use: closing that has nothing to do any more. Nobody
+     * uses it after this, and no other thread gives it up meanwhile. Plain host memory is of no device and stays.
      *
-     * @param deviceId the device that the memory was asked for
+     * <p>A limited manager resets the one that it asks, too, and with it the memory that others have of that one. This
+     * comes before a reset of the device itself ({@code cudaDeviceReset}, {@code cuDevicePrimaryCtxReset}), which takes
+     * its memory: what is given up after that, the driver does not know any more, or has given to somebody else since.
+     *
+     * @param deviceId which CUDA device
      * @throws DevExchangeException what an {@link Allocator} throws, {@link Status#CLOSED}
      */
     public void reset(int deviceId) {
