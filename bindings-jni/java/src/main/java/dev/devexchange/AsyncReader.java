@@ -386,13 +386,20 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
      *     came; {@link Status#CLOSED} if it was cancelled before, or this is closed
      */
     public Schema schema(Duration timeout) throws InterruptedException {
+        Schema come;
         try {
-            return schema.get(TimeUnit.NANOSECONDS.convert(timeout), TimeUnit.NANOSECONDS).share();
+            come = schema.get(TimeUnit.NANOSECONDS.convert(timeout), TimeUnit.NANOSECONDS);
         } catch (TimeoutException e) {
             throw new DevExchangeException(Status.NOT_READY, "AsyncReader.schema: it has not come in time");
         } catch (ExecutionException e) {
             DevExchangeException why = Background.failure(e.getCause());
             throw new DevExchangeException(why.status(), why.getMessage());
+        }
+        try {
+            return come.share();
+        } catch (DevExchangeException e) {
+            // By whoever closed the reader: nobody else has it.
+            throw come.isClosed() ? closed("the reader is closed") : e;
         }
     }
 

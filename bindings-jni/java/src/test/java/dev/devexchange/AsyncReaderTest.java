@@ -155,6 +155,22 @@ class AsyncReaderTest extends AsyncStreams {
         refused(Status.CLOSED, () -> closed.schema(PATIENCE), "the reader is closed");
     }
 
+    @Test
+    void aReaderThatIsClosedAfterItsEndHasNoSchema() throws Exception {
+        try (Numbers numbers = new Numbers(1)) {
+            AsyncReader reader = AsyncReader.create();
+            AsyncWriter writer = writer(reader);
+            Window window = new Window(2);
+            reader.subscribe(window);
+            numbers.subscribe(writer);
+            window.awaitEnd();
+            completes(writer);
+            reader.schema(PATIENCE).close();
+            reader.close();
+            refused(Status.CLOSED, () -> reader.schema(PATIENCE), "AsyncReader: the reader is closed");
+        }
+    }
+
     /** While a producer gives the data of the first batch, behind a schema that nobody has looked at yet. */
     @Test
     void aReaderThatIsClosedWhileABatchComesGivesAllOfIt() throws Exception {
