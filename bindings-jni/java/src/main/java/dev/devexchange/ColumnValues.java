@@ -337,7 +337,8 @@ abstract class ColumnValues extends ColumnNesting {
 
     /**
      * The keys and values of a row of maps, as {@link #getObject} gives them. Of a key that repeats the last value
-     * counts; {@link #list} has them all.
+     * counts; {@link #list} has them all. Keys of binary are arrays, which Java compares by identity: all of those
+     * stay, also ones that repeat, and none is found by its bytes.
      *
      * @param row counted from 0
      * @return keys and values in their order, unmodifiable; or {@code null} if it is null
