@@ -5,6 +5,7 @@ import java.util.Iterator;
 import java.util.Objects;
 import java.util.Spliterator;
 import java.util.Spliterators;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
 import java.util.stream.Stream;
 import java.util.stream.StreamSupport;
@@ -29,12 +30,16 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
          *
          * @return the batch, or {@code null} at the end
          * @throws Exception becomes the error of the stream, with its text; of a {@link DevExchangeException} also the
-         *     status, and an {@link OutOfMemoryError} is {@link Status#OUT_OF_MEMORY}. The stream does not ask again
+         *     status, and an {@link OutOfMemoryError} is {@link Status#OUT_OF_MEMORY}. It is the cause of what
+         *     {@link BatchStream#next} throws, unless the stream was exported. The stream does not ask again
          */
         Batch next() throws Exception;
     }
 
     private final Handle handle;
+
+    /** What the source threw; nothing of a stream that was imported. */
+    private final AtomicReference<Throwable> thrown = new AtomicReference<>();
 
     /** Whether all batches have the very schema of the stream. */
     private final boolean uniform;
@@ -71,7 +76,8 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
      */
     public static BatchStream of(Schema schema, DeviceType deviceType, Source source, Runnable release) {
         BatchStream stream = new BatchStream(false);
-        Long token = Dispatcher.register(new Producer(Objects.requireNonNull(source, "source")), release);
+        Producer producer = new Producer(Objects.requireNonNull(source, "source"), stream.thrown);
+        Long token = Dispatcher.register(producer, release);
         long made = 0;
         try {
             long open = schema.enter("BatchStream.of");
@@ -105,7 +111,7 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
     }
 
     /** Answers those who wait for a source. */
-    private record Producer(Source source) implements Dispatcher.Task {
+    private record Producer(Source source, AtomicReference<Throwable> thrown) implements Dispatcher.Task {
         @Override
         public void start(long token) {
             Dispatcher.WORKERS.execute(() -> answer(token));
@@ -115,8 +121,8 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
             long batch;
             try (Batch next = source.next()) {
                 batch = next == null ? 0 : share(next);
-            } catch (Throwable thrown) {
-                failed(token, thrown);
+            } catch (Throwable why) {
+                failed(token, why);
                 return;
             }
             Native.sourceAnswer(token, batch);
@@ -136,6 +142,7 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
         public void failed(long token, Throwable why) {
             Background.trace(why);
             DevExchangeException failure = Background.failure(why);
+            thrown.set(why);
             Native.sourceFail(token, failure.status(), failure.driverCode(), failure.getMessage());
         }
     }
@@ -220,9 +227,20 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
             Batch next = uniform ? new Batch(fields) : new Batch();
             long batch = Native.batchStreamNext(stream);
             return batch == 0 ? null : next.of(batch);
+        } catch (DevExchangeException refusal) {
+            throw explained(refusal);
         } finally {
             exit();
         }
+    }
+
+    /** With what the source threw as its cause, if that is what it says, and not that another call runs. */
+    private DevExchangeException explained(DevExchangeException refusal) {
+        Throwable why = thrown.get();
+        if (why != null && Background.failure(why).status() == refusal.status()) {
+            refusal.initCause(why);
+        }
+        return refusal;
     }
 
     /**

@@ -7,6 +7,7 @@ import static dev.devexchange.Streams.number;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -273,8 +274,8 @@ class BatchStreamTest {
             try (BatchStream stream = stream(source, null)) {
                 stream.next().close();
                 int status = thrown instanceof DevExchangeException ? Status.NOT_READY : Status.CALLBACK;
-                refused(status, stream::next, texts[i]);
-                refused(status, stream::next, texts[i]);
+                assertSame(thrown, refused(status, stream::next, texts[i]).getCause());
+                assertSame(thrown, refused(status, stream::next, texts[i]).getCause());
             }
         }
     }
