@@ -2,11 +2,13 @@ package dev.devexchange;
 
 import java.lang.ref.Reference;
 import java.time.Duration;
+import java.util.function.LongFunction;
 
 /**
  * A connection of an importer to an exporter ({@link IpcServer}) in another process of the same user. What is imported
  * is the exporter's memory, without a copy, and outlives the connection's handle. Any thread may use it; one that waits
- * for an answer makes the others wait. Close it when it is not needed any more.
+ * for an answer makes the others wait, and a virtual one leaves its carrier meanwhile. Close it when it is not needed
+ * any more.
  *
  * <p>An exporter is trusted as a producer in this process is: that the memory holds what it says (the offsets of a
  * batch are followed as they are), and that nobody writes it while it is read here. Nothing can check that.
@@ -48,7 +50,7 @@ public final class IpcClient implements AutoCloseable {
      * @return the connection, which the caller closes
      * @throws DevExchangeException {@link Status#SYSTEM} if nobody listens there, the user is another one, or there is
      *     no answer in time; {@link Status#INVALID_ARGUMENT} for an address that is none and for a negative time;
-     *     {@link Status#INVALID_TEXT}, {@link Status#VERSION}
+     *     {@link Status#INVALID_TEXT}, {@link Status#VERSION}, {@link Status#CLOSED} if the exporter goes meanwhile
      */
     public static IpcClient connect(String address, Duration timeout) {
         Field.requireUnicode(address, "address");
@@ -57,7 +59,7 @@ public final class IpcClient implements AutoCloseable {
                     Status.INVALID_ARGUMENT, "timeout is " + timeout + ": it must not be negative");
         }
         long nanoseconds = (timeout.compareTo(LONGEST) > 0 ? LONGEST : timeout).toNanos();
-        return new IpcClient().of(Native.ipcClientConnect(address, nanoseconds));
+        return Waiting.call(() -> new IpcClient().of(Native.ipcClientConnect(address, nanoseconds)));
     }
 
     /**
@@ -71,13 +73,8 @@ public final class IpcClient implements AutoCloseable {
      *     {@link Status#DEVICE} if this process does not have its device, {@link Status#DRIVER}
      */
     public Tensor importTensor(String name) {
-        Field.requireUnicode(name, "name");
-        long client = enter("IpcClient.importTensor");
-        try {
-            return new Tensor().of(Native.ipcClientImportTensor(client, name));
-        } finally {
-            exit();
-        }
+        return imported("IpcClient.importTensor", name, client ->
+                new Tensor().of(Native.ipcClientImportTensor(client, name)));
     }
 
     /**
@@ -88,13 +85,21 @@ public final class IpcClient implements AutoCloseable {
      * @throws DevExchangeException as {@link #importTensor}
      */
     public Batch importBatch(String name) {
+        return imported("IpcClient.importBatch", name, client ->
+                new Batch().of(Native.ipcClientImportBatch(client, name)));
+    }
+
+    /** Asks for an offer, and waits for the answer. */
+    private <T> T imported(String method, String name, LongFunction<T> call) {
         Field.requireUnicode(name, "name");
-        long client = enter("IpcClient.importBatch");
-        try {
-            return new Batch().of(Native.ipcClientImportBatch(client, name));
-        } finally {
-            exit();
-        }
+        return Waiting.call(() -> {
+            long client = enter(method);
+            try {
+                return call.apply(client);
+            } finally {
+                exit();
+            }
+        });
     }
 
     /** {@return whether it was closed} */

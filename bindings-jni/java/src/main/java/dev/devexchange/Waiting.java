@@ -9,9 +9,9 @@ import java.util.function.Supplier;
 import java.util.stream.Stream;
 
 /**
- * Calls that wait in native code until a thread of Java's answers. A virtual thread keeps its carrier as long as it is
- * in native code: if all carriers wait like that, none is left for the virtual thread that the answer may need. So a
- * worker makes the call for it, and it waits in Java.
+ * Calls that wait in native code until a thread of Java's answers, or another process. A virtual thread keeps its
+ * carrier as long as it is in native code: if all carriers wait like that, none is left for the virtual thread that the
+ * answer may need. So a worker makes the call for it, and it waits in Java.
  */
 final class Waiting {
     /** {@code Thread.isVirtual}; null on a JVM that has no such threads. */

@@ -31,10 +31,10 @@
  *     an executor of the user's, for the same reason: whoever asks for a batch or for memory of Java's waits for one of
  *     those threads, and what they throw is the error of whoever asked, with its text; {@code DEVEXCHANGE_TRACE=1} shows
  *     where it came from on stderr. What a source throws is also the cause of that error, if its stream was not exported.
- * <li><b>Virtual threads</b> that pull at a {@link dev.devexchange.BatchStream} or ask a manager of Java's leave their
- *     carrier: a thread {@code devexchange-worker-…} makes the call for them. Native code that they call, and that does
- *     the same, keeps the carrier until it has its answer; so a source or an allocator for such code must not need a
- *     virtual thread.
+ * <li><b>Virtual threads</b> that pull at a {@link dev.devexchange.BatchStream}, ask a manager of Java's or wait for an
+ *     exporter ({@link dev.devexchange.IpcClient}) leave their carrier: a thread {@code devexchange-worker-…} makes the
+ *     call for them. Native code that they call, and that does the same, keeps the carrier until it has its answer; so a
+ *     source or an allocator for such code must not need a virtual thread.
  * <li><b>Devices.</b> Nothing of CUDA is needed until a device is named; without a driver that is a clear error
  *     ({@link dev.devexchange.Status#DEVICE}). Device memory that queued work uses is released after that work, once
  *     {@link dev.devexchange.Tensor#usedOn} was told of it.

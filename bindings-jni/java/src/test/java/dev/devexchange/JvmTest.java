@@ -77,6 +77,7 @@ class JvmTest {
                 "-Djdk.virtualThreadScheduler.maxPoolSize=1"));
         assertEquals(4, output.split("Memory \\(4 bytes, cpu:0\\)", -1).length - 1, output);
         assertTrue(output.contains("DEVX_OUT_OF_MEMORY here"), output);
+        assertTrue(output.contains("no exporter: DEVX_"), output);
     }
 
     @Test

@@ -1,6 +1,11 @@
 package dev.devexchange;
 
+import java.net.StandardProtocolFamily;
+import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
+import java.nio.channels.ServerSocketChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -102,6 +107,31 @@ final class Scenario {
                 }
             };
             System.out.println(threads.submit(fails).get(20, TimeUnit.SECONDS));
+        }
+        waitsForAnExporter(threads);
+    }
+
+    /** Nobody answers before a virtual thread hangs up, which needs the carrier. */
+    private static void waitsForAnExporter(ExecutorService threads) throws Exception {
+        Path path = Files.createTempDirectory("devexchange").resolve("socket");
+        try (ServerSocketChannel exporter = ServerSocketChannel.open(StandardProtocolFamily.UNIX)) {
+            exporter.bind(UnixDomainSocketAddress.of(path));
+            Callable<String> connects = () -> {
+                try (IpcClient client = IpcClient.connect(path.toString(), Duration.ofSeconds(60))) {
+                    return client.toString();
+                } catch (DevExchangeException e) {
+                    return "no exporter: " + e.statusName();
+                }
+            };
+            Future<String> connected = threads.submit(connects);
+            threads.submit(() -> {
+                exporter.accept().close();
+                return null;
+            });
+            System.out.println(connected.get(20, TimeUnit.SECONDS));
+        } finally {
+            Files.deleteIfExists(path);
+            Files.delete(path.getParent());
         }
     }
 
