@@ -4,9 +4,9 @@ import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 
 /**
- * Off-heap memory for one struct of Arrow or of the CUDA Array Interface, zeroed: room for what a producer exports, or for what a consumer imports.
- * {@code memoryAddress()} of Arrow Java's {@code ArrowArray}, {@code ArrowSchema} and {@code ArrowArrayStream} does as
- * well.
+ * Off-heap memory for one struct of Arrow or of the CUDA Array Interface, zeroed: room for what a producer exports, or
+ * for what a consumer imports. {@code memoryAddress()} of Arrow Java's {@code ArrowArray}, {@code ArrowSchema} and
+ * {@code ArrowArrayStream} does as well.
  *
  * <p>Closing it releases what the struct holds, if it still does (an import moves it out), and frees the memory: its
  * address is not to be used any more.
@@ -69,7 +69,9 @@ public final class CStruct implements AutoCloseable {
     /**
      * Where the struct is.
      *
-     * @return an address that is valid until this is closed
+     * @return an address that is valid until this is closed, or not reachable any more: then the garbage collector may
+     *     close it. Best used within the try-with-resources that closes this, or before a
+     *     {@code Reference.reachabilityFence} of it
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public long address() {

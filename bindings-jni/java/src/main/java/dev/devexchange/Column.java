@@ -346,7 +346,8 @@ public final class Column extends ColumnValues {
      * The address of a buffer, in memory of the batch's device. Row 0 is at index {@link #offset()} of it.
      *
      * @param index in the order of the Arrow columnar format: 0 is the validity, except of unions
-     * @return the address; 0 if there is no such buffer (a validity without nulls)
+     * @return the address; 0 if there is no such buffer (a validity without nulls). It is valid while the batch is open
+     *     and reachable: best used within the try-with-resources that closes the batch
      * @throws DevExchangeException {@link Status#OUT_OF_RANGE}, {@link Status#CLOSED}
      */
     public long bufferAddress(int index) {
@@ -371,8 +372,8 @@ public final class Column extends ColumnValues {
      * The values of all rows as they lie in memory, for types of a fixed number of bytes: numbers, dates and times as
      * the integers that they are stored as, the indices of a dictionary. What nulls hold is not defined.
      *
-     * @return a read-only buffer in native byte order, from row 0 to the last one. It owns nothing: it is not to be
-     *     used after the batch is closed, and nothing checks that
+     * @return a read-only buffer in native byte order, from row 0 to the last one. It is not to be used after the batch
+     *     is closed, and nothing checks that; while it is reachable, the garbage collector does not close the batch
      * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#UNSUPPORTED} for more than a
      *     buffer can have (2 GiB), {@link Status#DEVICE}, {@link Status#CLOSED}
      */
@@ -387,7 +388,7 @@ public final class Column extends ColumnValues {
                         Status.UNSUPPORTED,
                         "the values take " + bytes + " bytes: a ByteBuffer has at most " + Integer.MAX_VALUE);
             }
-            return HostMemory.view(table.buffer(node, 1) + offset * layout().width(), bytes)
+            return batch.view(table.buffer(node, 1) + offset * layout().width(), bytes)
                     .asReadOnlyBuffer()
                     .order(ByteOrder.nativeOrder());
         } finally {

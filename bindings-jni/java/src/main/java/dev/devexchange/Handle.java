@@ -73,6 +73,9 @@ final class Handle extends PhantomReference<Object> {
     Handle next;
     Handle previous;
 
+    /** The newest view of its memory. */
+    View views;
+
     /** 0 at first, as there is no reference yet, and when it is given up: not open, and nobody inside. */
     private volatile int state;
 

@@ -1,6 +1,7 @@
 package dev.devexchange;
 
 import java.lang.ref.Reference;
+import java.nio.ByteBuffer;
 
 /**
  * One reference to a tensor or a batch, and what that is: asked for by whoever first wants to know, as it is often only
@@ -64,6 +65,11 @@ abstract class Held<T> implements AutoCloseable {
 
     final long enter(String method) {
         return handle.enter(method);
+    }
+
+    /** A buffer in native order over memory of this, which keeps this reachable. The caller is inside. */
+    final ByteBuffer view(long address, long bytes) {
+        return View.of(handle, this, address, bytes);
     }
 
     final void exit() {

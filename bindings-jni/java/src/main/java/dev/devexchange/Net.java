@@ -1,5 +1,6 @@
 package dev.devexchange;
 
+import java.lang.ref.Reference;
 import java.lang.ref.ReferenceQueue;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 
@@ -22,7 +23,7 @@ final class Net {
      */
     private static final Handle[] RINGS = new Handle[ROWS];
 
-    /** Where the handles come to whose owners are gone. */
+    /** Where the handles come to whose owners are gone, and the views whose buffers are. */
     static final ReferenceQueue<Object> COLLECTED = new ReferenceQueue<>();
 
     static {
@@ -75,7 +76,12 @@ final class Net {
     private static void watch() {
         while (true) {
             try {
-                ((Handle) COLLECTED.remove()).giveUp();
+                Reference<?> gone = COLLECTED.remove();
+                if (gone instanceof Handle handle) {
+                    handle.giveUp();
+                } else {
+                    ((View) gone).drop();
+                }
             } catch (InterruptedException ignored) {
                 // Nobody has a reason to.
             } catch (Throwable thrown) {

@@ -284,7 +284,8 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     /**
      * The address of the first element.
      *
-     * @return an address in memory of the {@link #device()}; 0 if there are no elements
+     * @return an address in memory of the {@link #device()}; 0 if there are no elements. It is valid while the tensor
+     *     is open and reachable: best used within the try-with-resources that closes the tensor
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public long address() {
@@ -377,8 +378,8 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     /**
      * The elements of a compact row-major tensor in host memory, where they are.
      *
-     * @return a buffer in native byte order, read-only if the tensor is. It owns nothing: it is not to be used after
-     *     the tensor is closed, and nothing checks that
+     * @return a buffer in native byte order, read-only if the tensor is. It is not to be used after the tensor is
+     *     closed, and nothing checks that; while it is reachable, the garbage collector does not close the tensor
      * @throws DevExchangeException {@link Status#COPY_REQUIRED} for other strides, {@link Status#UNSUPPORTED} for more
      *     than a buffer can have (2 GiB), {@link Status#DEVICE} for memory that the host cannot read,
      *     {@link Status#NOT_READY} for data that is queued on a stream, {@link Status#CLOSED}
@@ -399,9 +400,9 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
                         Status.UNSUPPORTED,
                         "the elements take " + is.bytes() + " bytes: a ByteBuffer has at most " + Integer.MAX_VALUE);
             }
-            ByteBuffer view = HostMemory.view(is.address(), is.bytes());
+            ByteBuffer buffer = view(is.address(), is.bytes());
             boolean readOnly = Flags.has(is.flags(), Flags.READ_ONLY);
-            return readOnly ? view.asReadOnlyBuffer().order(ByteOrder.nativeOrder()) : view;
+            return readOnly ? buffer.asReadOnlyBuffer().order(ByteOrder.nativeOrder()) : buffer;
         } finally {
             exit();
         }

@@ -20,9 +20,13 @@
  * <ul>
  * <li><b>Ownership.</b> Handles are {@code AutoCloseable}: close them, best with try-with-resources. Closing gives up
  *     one reference; memory is released when the last user is gone, on either side. A handle that is never closed is
- *     found by the garbage collector, some time; {@code DEVEXCHANGE_TRACE=1} says so on stderr.
+ *     found by the garbage collector, some time; {@code DEVEXCHANGE_TRACE=1} says so on stderr. It finds a handle that
+ *     the program does not use any more, also while an address of it is in use: those are valid as long as the handle
+ *     is open and reachable, which a try-with-resources sees to, or a {@code Reference.reachabilityFence}.
+ *     A {@code ByteBuffer} keeps the handle that it was taken from reachable.
  * <li><b>Handing over.</b> <i>Share</i> keeps the handle, <i>move</i> closes it, <i>borrow</i> (a {@link
- *     dev.devexchange.Column}, a {@code ByteBuffer}) is a view that owns nothing and ends with what it was taken from.
+ *     dev.devexchange.Column}, a {@code ByteBuffer}) is a view that owns nothing and ends when what it was taken from is
+ *     closed.
  * <li><b>Import</b> takes its source only on success. If it fails, the source is untouched and still the caller's.
  * <li><b>Release callbacks</b> ({@code Runnable}) run once, on the thread {@code devexchange-releases}: never on the
  *     thread that gave up the memory, which may be one that the JVM has never seen. See

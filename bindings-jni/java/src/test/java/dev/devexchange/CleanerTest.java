@@ -3,6 +3,7 @@ package dev.devexchange;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -53,6 +54,45 @@ class CleanerTest {
         kept.close();
         Check.flush();
         assertEquals(count, release.count());
+    }
+
+    /** Also by a slice, however the buffer that it is of was dropped. */
+    @Test
+    void aBufferKeepsWhatItWasTakenFrom() throws InterruptedException {
+        Release release = new Release();
+        ByteBuffer[] buffers = {ofTensor(release), ofTensor(release).slice(8, 8).order(ByteOrder.nativeOrder()),
+            ofColumn(release), ofColumn(release).duplicate().order(ByteOrder.nativeOrder())};
+        for (int i = 0; i < 5; i++) {
+            System.gc();
+            Thread.sleep(10);
+        }
+        Check.flush();
+        assertEquals(0, release.count());
+        assertEquals(2, buffers[0].getLong(8));
+        assertEquals(2, buffers[1].getLong(0));
+        assertEquals(4, buffers[2].getInt(4));
+        assertEquals(4, buffers[3].getInt(4));
+        buffers = null;
+        long end = System.nanoTime() + Check.PATIENCE.toNanos();
+        while (release.count() < 4 && System.nanoTime() < end) {
+            System.gc();
+            Thread.sleep(10);
+        }
+        assertEquals(4, release.count());
+    }
+
+    private static ByteBuffer ofTensor(Release release) {
+        return Tensor.create(Direct.longs(1, 2), DType.INT64, new long[] {2}, release).byteBuffer();
+    }
+
+    private static ByteBuffer ofColumn(Release release) {
+        return ArrayBuilder.of("c", Format.INT32, 2)
+                .buffer(null)
+                .buffer(Direct.ints(3, 4))
+                .onRelease(release)
+                .build(Device.CPU)
+                .root()
+                .valuesBuffer();
     }
 
     /** Its number only chooses the places, whatever it is. */

@@ -34,6 +34,9 @@ class TensorTest {
             assertEquals(Direct.address(memory), tensor.address());
             assertEquals(6, tensor.getDouble(1, 2));
             assertEquals("Tensor (float64, [2, 3], cpu:0)", tensor.toString());
+            ByteBuffer buffer = tensor.byteBuffer();
+            assertEquals(3, buffer.asDoubleBuffer().get(2));
+            buffer.position(8).limit(16).order(Direct.otherOrder());
             assertEquals(3, tensor.byteBuffer().asDoubleBuffer().get(2));
         }
     }
