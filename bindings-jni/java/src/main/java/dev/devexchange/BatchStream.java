@@ -15,7 +15,7 @@ import java.util.stream.StreamSupport;
  * or from a producer of the Arrow C stream interface or of the C Device data interface ("Device Stream Interface"), and
  * goes to Java ({@link #next}, a loop, {@link #stream}) or to a consumer of either.
  *
- * <p>Any thread may use it, but one call at a time: one that comes while another pulls is refused with
+ * <p>Any thread may use it, but one call at a time: one that pulls or exports while another pulls is refused with
  * {@link Status#BUSY}, and the other one goes on. The end stays the end and an error stays that error; an error is an
  * exception and never the end. Batches do not depend on the stream that they came from.
  *
@@ -181,7 +181,8 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
      *
      * @param address of room for an {@code ArrowArrayStream}; what it holds is overwritten, not released
      * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}, {@link Status#DEVICE} if the
-     *     batches are not in host memory, which this struct cannot say; then nothing is written
+     *     batches are not in host memory, which this struct cannot say, {@link Status#BUSY} while another call pulls;
+     *     then nothing is written
      */
     public void exportArrow(long address) {
         export("BatchStream.exportArrow", address, Handle.Kind.ARROW_STREAM);
@@ -191,7 +192,8 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
      * As {@link #exportArrow}, with the device type.
      *
      * @param address of room for an {@code ArrowDeviceArrayStream}; what it holds is overwritten, not released
-     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}; then nothing is written
+     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}, {@link Status#BUSY} while
+     *     another call pulls; then nothing is written
      */
     public void exportArrowDevice(long address) {
         export("BatchStream.exportArrowDevice", address, Handle.Kind.ARROW_DEVICE_STREAM);
