@@ -25,8 +25,8 @@
  *     is open and reachable, which a try-with-resources sees to, or a {@code Reference.reachabilityFence}.
  *     A {@code ByteBuffer} keeps the handle that it was taken from reachable.
  * <li><b>Handing over.</b> <i>Share</i> keeps the handle, <i>move</i> closes it, <i>borrow</i> (a {@link
- *     dev.devexchange.Column}, a {@code ByteBuffer}) is a view that owns nothing and ends when what it was taken from is
- *     closed.
+ *     dev.devexchange.Column}, a {@code ByteBuffer}) is a view that owns nothing and ends when what it was taken from
+ *     is closed.
  * <li><b>Import</b> takes its source only on success. If it fails, the source is untouched and still the caller's.
  * <li><b>Release callbacks</b> ({@code Runnable}) run once, on the thread {@code devexchange-releases}: never on the
  *     thread that gave up the memory, which may be one that the JVM has never seen. See
@@ -34,11 +34,14 @@
  * <li><b>Sources, allocators and subscribers</b> run on daemon threads {@code devexchange-worker-…}, subscribers also on
  *     an executor of the user's, for the same reason: whoever asks for a batch or for memory of Java's waits for one of
  *     those threads, and what they throw is the error of whoever asked, with its text; {@code DEVEXCHANGE_TRACE=1} shows
- *     where it came from on stderr. What a source throws is also the cause of that error, if its stream was not exported.
+ *     where it came from on stderr. What a source throws is also the cause of that error, if its stream was not
+ *     exported.
  * <li><b>Virtual threads</b> that pull at a {@link dev.devexchange.BatchStream}, ask a manager of Java's or wait for an
  *     exporter ({@link dev.devexchange.IpcClient}) leave their carrier: a thread {@code devexchange-worker-…} makes the
- *     call for them. Native code that they call, and that does the same, keeps the carrier until it has its answer; so a
- *     source or an allocator for such code must not need a virtual thread.
+ *     call for them. Native code that they call, and that does the same, keeps the carrier until it has its answer; so
+ *     a source or an allocator for such code must not need a virtual thread. Each thread that has used this library keeps
+ *     4 KiB of direct memory or more until it ends, a virtual one too: where very many of them live at once, let a few
+ *     do what is done here.
  * <li><b>Devices.</b> Nothing of CUDA is needed until a device is named; without a driver that is a clear error
  *     ({@link dev.devexchange.Status#DEVICE}). Device memory that queued work uses is released after that work, once
  *     {@link dev.devexchange.Tensor#usedOn} was told of it.
@@ -47,6 +50,10 @@
  *     nothing. A thread without stack may: a {@code StackOverflowError} within a call can come when the native half has
  *     made something and Java does not hold it yet, which then stays until the process ends, or when a use of a handle
  *     has begun and not ended, which then is never released.
+ * <li><b>Class loaders.</b> A class loader whose classes of this library were used stays until the JVM exits, with all
+ *     that it has loaded: the library's threads and what is registered with them hold it. Where applications come and
+ *     go in one JVM, the jar belongs where the loader stays, in the directory for shared libraries of the server for
+ *     example, and not into each application.
  * <li><b>JNI or not.</b> On JDK 22 and newer, frequent calls that neither wait nor call anybody go through the foreign
  *     function interface ({@link dev.devexchange.DevExchange#backend}). Nothing else is different.
  * <li><b>Threads.</b> Everything may be used from any thread. Closing while another thread is inside a call is safe:
