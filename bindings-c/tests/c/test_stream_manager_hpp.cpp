@@ -215,6 +215,11 @@ TEST(managers_on_the_device) {
             CHECK_THROWS(static_cast<void>(made.pin(0, mine.data(), mine.size())), "4096 bytes at 0x");
             tensor.used_on(stream);
         }
+        static double host = 0;
+        auto const wrong = dx::Manager::create(
+            [](devx_memory_request const &) { return dx::Memory{&host, dx::cpu, dx::Owner()}; });
+        CHECK_THROWS(static_cast<void>(wrong.allocate(dx::memory_request(dx::cuda(), sizeof host))),
+                     "allocate: the manager gave memory of cpu:0 for cuda:0");
         auto const driver = dx::Manager::driver();
         auto const pinned = driver.allocate(dx::memory_request(DLDevice{kDLCUDAHost, 0}, 64));
         CHECK_THROWS(static_cast<void>(driver.ipc_handle(pinned.address)), "address 0x");

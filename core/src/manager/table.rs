@@ -139,9 +139,13 @@ unsafe impl Manager for Table {
             }
             let device = Device::new(DeviceType(memory.device_type), memory.device_id.into())
                 .map_err(|error| error.within("allocate: "))?;
-            let is_other = device.kind == DeviceType::CUDA && device.id != request.ordinal;
-            if device.kind != request.kind || is_other {
-                let asked = Device { kind: request.kind, id: request.ordinal };
+            let asked = Device { kind: request.kind, id: request.ordinal };
+            // One kind of host memory does for another, and what both can reach for a device's.
+            let fits = match asked.is_host() {
+                true => device.is_host(),
+                false => device == asked || (device.is_host() && device != Device::CPU),
+            };
+            if !fits {
                 return refuse!(DEVX_CALLBACK, "allocate: the manager gave memory of {device} for {asked}");
             }
             Ok(Allocated { address: memory.address, device, bytes: request.bytes, owner, ready })

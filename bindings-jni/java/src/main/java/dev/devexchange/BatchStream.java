@@ -65,7 +65,7 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
      * it waits. It is asked for one batch at a time, not always on the same thread, and may use other streams. When the
      * JVM exits, whoever waits for it gets an error.
      *
-     * @param schema what all batches are; names, flags and metadata of a batch may differ. It is shared and stays open
+     * @param schema what all batches are; flags and metadata of a batch may differ. It is shared and stays open
      * @param deviceType where all batches are
      * @param source asked for each batch, until it gives {@code null} or throws
      * @param release run once, on the thread of the {@link ReleaseQueue}, when the stream is not used any more, on this
