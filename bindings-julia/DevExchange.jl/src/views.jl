@@ -54,9 +54,10 @@ function Base.iterate(e::Entries{K,V}, i=1) where {K,V}
     return i > length(e) ? nothing : (Pair{K,V}(e.keys[i], e.values[i]), i + 1)
 end
 
-function Base.get(e::Entries, key, default)
+Base.get(e::Entries, key, default) = get(() -> default, e, key)
+function Base.get(default::Base.Callable, e::Entries, key)
     i = findlast(isequal(key), e.keys)
-    return i === nothing ? default : e.values[i]
+    return i === nothing ? default() : e.values[i]
 end
 
 function Base.show(io::IO, e::Entries)

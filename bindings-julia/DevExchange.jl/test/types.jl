@@ -69,6 +69,7 @@ end
             collect(keys(m)) == ["a", "b"] && m["a"] === Float16(1) && ismissing(m["b"]) && !haskey(m, "c") &&
             isequal(Dict(m), Dict("a" => Float16(1), "b" => missing)) && get(m, "c", 7) == 7 && ismissing(c[2]) &&
             c[3] == Dict("a" => Float16(3)) && sprint(show, c[3]) == "Entries(\"a\" => Float16(3.0))" &&
+            get(() -> 5, c[3], "a") == 3 && get(() -> 5, c[3], "b") == 5 && get(c[3], "b", 6) == 6 &&
             DX.text(c, 3) == "{\"a\": 3}" && length(children(c)[1]) == 3
     end
     # Keys may repeat: the last counts, as in a `Dict`.
