@@ -264,8 +264,9 @@ bytes_at(c, l::Union{Text,Binary}, p, i) = Bytes(c.batch, place_of(l.place, p, i
 bytes_at(c, l, p, i) = throw(DevExchangeError(DEVX_MISMATCH,
     "the column is neither text nor binary: its format is $(repr(format(c)))"))
 
-# Without the types of what is nested.
-Base.showarg(io::IO, c::Column, toplevel) = print(io, "Column of ", type_name(c))
+# Without the types of what is nested. What is closed is shown, too: errors show what they are about, often after that.
+Base.showarg(io::IO, c::Column, toplevel) =
+    print(io, "Column ", isopen(c.batch) ? "of $(type_name(c))" : "(closed)")
 
 function Base.show(io::IO, mime::MIME"text/plain", c::Column)
     shows_elements(c) || return show(io, c)

@@ -33,6 +33,16 @@ references(b::Bytes) = references(b.batch)
 require_readable_memory(b::Bytes) = require_readable(b.batch)
 write_protected(::Bytes) = true
 
+function Base.show(io::IO, mime::MIME"text/plain", b::Bytes)
+    isopen(b.batch) || return show(io, b)
+    invoke(show, Tuple{IO,MIME"text/plain",AbstractArray}, io, mime, b)
+end
+
+function Base.show(io::IO, b::Bytes)
+    isopen(b.batch) && return invoke(show, Tuple{IO,AbstractArray}, io, b)
+    print(io, summary(b), " (closed)")
+end
+
 Base.String(b::Bytes) = GC.@preserve b isempty(b) ? "" : unsafe_string(pointer(b), b.length)
 
 """
@@ -60,7 +70,13 @@ function Base.get(default::Base.Callable, e::Entries, key)
     return i === nothing ? default() : e.values[i]
 end
 
+function Base.show(io::IO, mime::MIME"text/plain", e::Entries)
+    isopen(e.keys.batch) || return show(io, e)
+    invoke(show, Tuple{IO,MIME"text/plain",AbstractDict}, io, mime, e)
+end
+
 function Base.show(io::IO, e::Entries)
+    isopen(e.keys.batch) || return print(io, "Entries of ", length(e), " keys (closed)")
     print(io, "Entries(")
     join(io, (sprint(show, k; context=io) * " => " * sprint(show, v; context=io) for (k, v) in e), ", ")
     print(io, ')')
@@ -112,6 +128,8 @@ Base.isequal(a::Row, b::Row) =
 Base.hash(r::Row, seed::UInt) = foldl((h, x) -> hash(x, h), r; init=hash(getfield(r, :names), seed))
 
 function Base.show(io::IO, r::Row)
+    columns = getfield(r, :columns)
+    all(c -> isopen(c.batch), columns) || return print(io, "Row of ", length(r), " members (closed)")
     print(io, "Row(")
     join(io, (string(name, " = ", sprint(show, x; context=io)) for (name, x) in zip(keys(r), r)), ", ")
     print(io, ')')

@@ -291,3 +291,22 @@ end
     close(back)
     @test nothing_left()
 end
+
+@testset "batches: what is closed is shown" begin
+    b = Batch((n=[1, 2], s=["x", "y"], z=[b"1", b"2"], m=[Dict("a" => 1), Dict("b" => 2)],
+        w=[NamedTuple{Tuple(Symbol("c$k") for k in 1:40)}(ntuple(identity, 40)) for _ in 1:2]))
+    n, one, m, w = b["n"], b["z"][1], b["m"][1], b["w"][1]
+    mistakes = map(x -> try x[99]; nothing catch e; e end, (n, one, w, b["m"]))
+    @test repr(one) == "UInt8[0x31]" && repr("text/plain", one) == "1-element Bytes:\n 0x31"
+    @test occursin("\"a\" => 1", repr("text/plain", m))
+    close(b)
+    # An error shows what it is about, and comes to be shown after a `finally` has closed that.
+    @test all(e -> e isa BoundsError && occursin("at index [99]", sprint(showerror, e)), mistakes)
+    @test summary(n) == "2-element Column (closed)" && occursin("Column (closed)", summary(view(n, 1:1)))
+    for (x, shown) in (n => "Column of 2 rows (closed)", one => "1-element Bytes (closed)",
+                       m => "Entries of 1 keys (closed)", w => "Row of 40 members (closed)")
+        @test repr(x) == string(x) == repr("text/plain", x) == shown && repr((x,)) == "($shown,)"
+        @test occursin("(closed)", repr("text/plain", Any[x]))
+    end
+    @test nothing_left()
+end
