@@ -48,6 +48,7 @@ why. Throws `DEVX_CLOSED`.
 plan_tensor(c::Column) = planned(c.batch.handle) do address, record
     @checked devx_column_plan_tensor(address::Ptr{Cvoid}, Ref(c.record)::Ptr{DevxColumn}, record::Ptr{DevxPlan})
 end
+plan_tensor(c::IndexColumn) = alone(plan_tensor, c)
 
 """
     Tensor(c::Column; copy=:never) -> Tensor
@@ -65,6 +66,7 @@ function Tensor(c::Column; copy=:never)
         c.batch.handle::Handle, Ref(c.record)::Ptr{DevxColumn}, code::Int32, out::Ptr{Ptr{Cvoid}})
     return adopt_tensor(out[]; ready=c.batch.readable)
 end
+Tensor(c::IndexColumn; copy=:never) = alone(c -> Tensor(c; copy=copy), c)
 
 """
     plan_column(t::Tensor) -> Plan

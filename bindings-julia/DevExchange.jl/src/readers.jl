@@ -121,6 +121,11 @@ struct Bits
     data::Ptr{UInt8}
 end
 
+# The indices of a dictionary column by themselves. To the C API such a column is still the dictionary column.
+struct Indices{I}
+    data::Ptr{I}
+end
+
 struct Text{P}
     place::P
 end
@@ -135,6 +140,7 @@ struct Nothings end
 value_type(::Plain{S,typeof(identity)}) where {S} = S
 value_type(::Plain{<:Any,Type{T}}) where {T} = T
 value_type(::Bits) = Bool
+value_type(::Indices{I}) where {I} = I
 value_type(::Text) = String
 value_type(::Binary) = Bytes
 value_type(::Nothings) = Missing
@@ -154,6 +160,7 @@ end
 end
 
 @inline value(l::Bits, p, i) = bit(l.data, p)
+@inline value(l::Indices, p, i) = unsafe_load(l.data, p + 1)
 value(::Nothings, p, i) = missing
 
 function value(l::Text, p, i)

@@ -42,7 +42,8 @@ function enter_run(c::Column{T}, i, run) where {T}
 end
 
 # Numbers lie side by side: a strided array.
-const NumberColumn{S} = Column{S,Plain{S,typeof(identity)}}
+const NumberColumn{S} = Column{S,<:Union{Plain{S,typeof(identity)},Indices{S}}}
+const IndexColumn = Column{<:Any,<:Indices}
 
 Base.strides(::NumberColumn) = (1,)
 Base.elsize(::Type{<:NumberColumn{S}}) where {S} = sizeof(S)
@@ -181,6 +182,45 @@ function share(@nospecialize(c::Column))
     return adopt_batch(out[]; ready=c.batch.readable)
 end
 
+# As share, for the indices of a dictionary: with the array of the dictionary column, but for its dictionary.
+function share(@nospecialize(c::IndexColumn))
+    array, schema = Ref(ArrowDeviceArray()), Ref(ArrowSchema())
+    whole = invoke(share, Tuple{Column}, c)
+    try
+        export_move(whole, array, schema)
+        GC.@preserve array schema begin
+            data, type = Base.unsafe_convert.((Ptr{ArrowDeviceArray}, Ptr{ArrowSchema}), (array, schema))
+            drop_dictionary(Ptr{ArrowArray}(data))
+            drop_dictionary(type)
+            unsafe_store!(Ptr{Ptr{UInt8}}(field_address(type, :metadata)), C_NULL)
+            unsafe_store!(Ptr{Int64}(field_address(type, :flags)), c.record.flags)
+        end
+        batch = import_arrow_device(array, schema)
+        return Batch(batch.handle, batch.rows, batch.columns, batch.device, c.batch.readable)
+    finally
+        close(whole)
+        arrow_release(array)
+        arrow_release(schema)
+    end
+end
+
+function drop_dictionary(x::Ptr{T}) where {T<:Union{ArrowArray,ArrowSchema}}
+    place = Ptr{Ptr{T}}(field_address(x, :dictionary))
+    arrow_release(unsafe_load(place))
+    unsafe_store!(place, C_NULL)
+    return nothing
+end
+
+# Calls `f` with the column in a batch of its own.
+function alone(f, @nospecialize(c::Column))
+    batch = share(c)
+    try
+        return f(root(batch))
+    finally
+        close(batch)
+    end
+end
+
 """
     null_count(c::Column) -> Int
     null_count(c::Column, stream) -> Int
@@ -216,6 +256,7 @@ function text(c::Column, i::Integer)
     checkbounds(c, i)
     return text(c.batch, c.record, i)
 end
+text(c::IndexColumn, i::Integer) = alone(c -> text(c, i), c)
 
 text(batch::Batch, record::DevxColumn, i::Integer) = written() do room, capacity, bytes
     @checked devx_column_text(
@@ -226,13 +267,17 @@ end
 """
     indices(c::Column) -> Column
 
-The indices of a dictionary column, counted from 0, as integers of the stored width. Throws `DEVX_MISMATCH` for another
-column.
+The indices of a dictionary column, counted from 0, as a column of integers of the stored width over the same memory: in
+every respect, so that it can be shared and handed on. It has the name of the column, and none of its metadata. Throws
+`DEVX_MISMATCH` for another column, `DEVX_CLOSED`.
 """
 function indices(c::Column{T,Encoded{I,C}}) where {T,I,C}
+    require_open(c.batch.handle)
     S = may_have_nulls(c.batch, c.record) ? Union{I,Missing} : I
-    layout = Plain(c.layout.indices, identity)
-    return Column{S,typeof(layout)}(c.batch, c.record, c.validity, layout, 0)
+    r = c.record
+    record = DevxColumn(r.format, r.name, C_NULL, r.flags & ~DEVX_FIELD_ORDERED, r.length, r.null_count, r.offset, r.buffers,
+        r.n_buffers, r.n_children, 0, r.node)
+    return Column{S,Indices{I}}(c.batch, record, c.validity, Indices(c.layout.indices), 0)
 end
 indices(c::Column) = throw(no_dictionary(c))
 

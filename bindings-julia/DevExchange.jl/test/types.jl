@@ -172,6 +172,39 @@ end
     @test nothing_left()
 end
 
+# Whatever is asked of it, a column of integers.
+@testset "types: indices by themselves" begin
+    field = Field("d", "c"; ordered=true, metadata=("k" => "v",), dictionary=Field("", "u"; metadata=("k" => "w",)))
+    b = Batch(Schema([field]), [Node(4, (nothing,)), Node(4, (nothing, Int8[9, 0, 1, 0, 1]); offset=1),
+        Node(2, (nothing, Int32[0, 1, 2], Vector{UInt8}("xy")))])
+    c = b["d"]
+    i = indices(c)
+    @test c == ["x", "y", "x", "y"] && i isa Column{Int8} && values(i) == [0, 1, 0, 1] && strides(i) == (1,)
+    @test DX.type_name(i) == "int8" && summary(i) == "4-element Column of int8" && DX.name(i) == "d"
+    @test DX.text(i, 2) == "1" && DX.text(slice(i, 2:3), 1) == "1" && DX.format(i) == "c" && null_count(i) == 0
+    @test isempty(DX.metadata(i)) && !DX.ordered(i) && DX.nullable(i) && isempty(children(i))
+    @test refused(() -> dictionary(i), DX.DEVX_MISMATCH) && refused(() -> indices(i), DX.DEVX_MISMATCH)
+    @test plan_tensor(i).kind === :view && plan_tensor(c).kind === :impossible
+    t, part = Tensor(i), share(slice(i, 2:3))
+    @test t isa Tensor{Int8,1} && pointer(t) == pointer(i) && root(part) == [1, 0] && pointer(root(part)) == pointer(i) + 1
+    s = schema(part)
+    @test root(s) == Field("d", "c")
+    # The dictionary is where it was.
+    whole = share(c)
+    @test root(whole) == c == ["x", "y", "x", "y"] && DX.metadata(c) == ["k" => "v"] && DX.ordered(c)
+    foreach(close, (b, s, whole))
+    @test t == [0, 1, 0, 1] && root(part) == [1, 0]
+    @test refused(() -> indices(c), DX.DEVX_CLOSED) && refused(() -> share(i), DX.DEVX_CLOSED) &&
+        refused(() -> Tensor(i), DX.DEVX_CLOSED) && refused(() -> DX.text(i, 1), DX.DEVX_CLOSED)
+    foreach(close, (t, part))
+    b = Batch((d=DictionaryVector(["x", missing, "x", "z"]),))
+    i = indices(b["d"])
+    part = share(slice(i, 1:2))
+    @test isequal(collect(i), [0, missing, 0, 1]) && isequal(collect(root(part)), [0, missing]) && DX.text(i, 2) == "null"
+    foreach(close, (b, part))
+    @test nothing_left()
+end
+
 @testset "types: values" begin
     d = Decimal{9,2,Int32}(-150)
     @test string(d) == "-1.50" && d == -3 // 2 && Float64(d) == -1.5 && BigFloat(d) == -1.5 && isless(d, 0) && d != 1
