@@ -40,7 +40,7 @@ module DevExchange
 
 using Dates
 using Libdl
-using LinearAlgebra: Adjoint, Transpose
+using LinearAlgebra: LinearAlgebra, Adjoint, Transpose
 using Serialization: Serialization, AbstractSerializer
 
 export Allocation, ArrayBuilder, ArrowArray, ArrowArrayStream, ArrowAsyncDeviceStreamHandler, ArrowDeviceArray,

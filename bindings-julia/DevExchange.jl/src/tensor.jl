@@ -188,11 +188,16 @@ Base.mightalias(a::OfTensor, b::OfTensor) = may_meet(a, b)
 # Of views of arrays of the same type Julia has a method of its own.
 Base.mightalias(a::SubArray{T,<:Any,P}, b::SubArray{T,<:Any,P}) where {T,P<:WrappedTwice} = may_meet(a, b)
 
-# Not every version of Julia can copy what is permuted into an array of the same type.
+# What is read while it is written is copied first: into an array, not as Julia does it into one of the same type, which
+# would be a tensor that nobody can close, and which not every version of Julia can make of what is permuted.
 const OfPermuted = PermutedDimsArray{<:Any,<:Any,<:Any,<:Any,<:WrappedTwice}
+Base.unalias(dest, a::OfTensor) = apart(dest, a)
+Base.unalias(dest::OfTensor, a::PermutedDimsArray) = apart(dest, a)
+Base.unalias(dest::OfTensor, a::OfPermuted) = apart(dest, a)
+apart(dest, a) = Base.mightalias(dest, a) ? copy(a) : a
+# What is wrapped deeper wants its own type all the same.
+Base.unaliascopy(t::Tensor) = Tensor(copy(t))
 Base.unaliascopy(a::OfPermuted) = typeof(a)(Base.unaliascopy(parent(a)))
-Base.unalias(dest::OfTensor, a::PermutedDimsArray) =
-    Base.mightalias(dest, a) ? typeof(a)(Base.unaliascopy(parent(a))) : a
 # To fill what is permuted Julia has methods that do not look for this.
 Base.copyto!(dest::OfPermuted, source::AbstractArray) =
     invoke(copyto!, Tuple{PermutedDimsArray,AbstractArray}, dest, Base.unalias(dest, source))
@@ -216,6 +221,11 @@ function bytes_of(t::Tensor{T}) where {T}
     return Int(t.data) .+ (below*sizeof(T):above*sizeof(T)-1)
 end
 bytes_of(a::AbstractArray) = (p = parent(a); p === a ? nothing : bytes_of(p))
+
+# What older versions of Julia do with matrices of their own only; `inv` wants `factorize`, and `pinv` wants `svd`.
+for f in (:(Base.exp), :(Base.log), :(Base.sqrt), :(LinearAlgebra.factorize), :(LinearAlgebra.svd))
+    @eval $f(t::Tensor{<:Any,2}; keywords...) = $f(copy(t); keywords...)
+end
 
 function Base.unsafe_convert(::Type{Ptr{T}}, t::Tensor{T}) where {T}
     require_open(t.handle)
@@ -364,12 +374,15 @@ write_protected(t::Tensor) = isreadonly(t)
 references(t::Tensor) = (Handle{TAG_TENSOR | TAG_KEPT}(share_address(t.handle)),)
 
 """
-    copy(t::Tensor{T,N}) -> Tensor{T,N}
+    copy_to(t::Tensor{T,N}, DevExchange.CPU) -> Tensor{T,N}
 
-A compact row-major copy in host memory of the library's, writable, with `DLPACK_FLAG_BITMASK_IS_COPIED`; so is what
-`deepcopy` makes. For a Julia array, use `Array(t)`; for memory of a device, [`copy_to`](@ref). Throws `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_CLOSED`.
+A compact row-major copy, within host memory, in memory of the library's: writable, with
+`DLPACK_FLAG_BITMASK_IS_COPIED`. So is what `deepcopy` makes; `copy(t)` is an `Array`. From a device, and to one, a copy
+needs a stream. Throws `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_CLOSED`.
 """
-function Base.copy(t::Tensor{T,N}) where {T,N}
+function copy_to(t::Tensor{T,N}, device::DLDevice) where {T,N}
+    device.device_type == kDLCPU || throw(DevExchangeError(DEVX_DEVICE,
+        "device is $(device_name(device)): a copy there needs a stream, `copy_to(tensor, device, stream)`"))
     return adopt_tensor(Tensor{T,N}, made(Handle{TAG_TENSOR}) do out
         @checked devx_tensor_copy(t.handle::Handle, out::Ptr{Ptr{Cvoid}})
     end)
@@ -378,7 +391,7 @@ end
 # As of any array, one that nobody else writes.
 function Base.deepcopy_internal(t::Tensor, seen::IdDict)
     haskey(seen, t.handle) && return seen[t.handle]
-    return seen[t.handle] = copy(t)
+    return seen[t.handle] = copy_to(t, CPU)
 end
 
 """
@@ -446,7 +459,7 @@ end
 
 A copy on another device (or the same), queued on a stream of either, after which it is ready: it can be handed on at
 once, and the source closed. A copy on the CPU is waited for, and can be read. One of the two devices has streams, or it
-is `DEVX_DEVICE`: within host memory use `copy`. Size and elements stay the same, index by index, in compact
+is `DEVX_DEVICE`: within host memory a copy needs no stream. Size and elements stay the same, index by index, in compact
 **row-major** order.
 
 Of a Julia array of two or more dimensions, which is column-major, this first makes a row-major copy in host memory;

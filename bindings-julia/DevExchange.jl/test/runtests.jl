@@ -3,6 +3,7 @@
 using DevExchange
 using Dates
 using Libdl
+import LinearAlgebra
 using Serialization
 using Test
 

@@ -266,8 +266,10 @@ end
     u = import_dlpack(Tensor{Float64,2}, p)
     @test u == t && DX.flags(u) == DX.DLPACK_FLAG_BITMASK_IS_COPIED
     close(u)
-    c = copy(t)
+    c = copy_to(t, DX.CPU)
     @test c isa Tensor{Float64,2} && c == t && strides(c) == (2, 1)
+    @test DX.flags(c) == DX.DLPACK_FLAG_BITMASK_IS_COPIED
+    @test refused(() -> copy_to(t, DX.cuda(0)), DX.DEVX_DEVICE, "device is cuda:0", "stream")
     c[1, 1] = 9
     @test t[1, 1] == 1.0
     close(c)
@@ -364,6 +366,31 @@ struct Wrong
 end
 DX.dtype(::Type{Pixel}) = DLDataType(DX.kDLUInt, 8, 3)
 DX.dtype(::Type{Wrong}) = DLDataType(DX.kDLUInt, 8, 1)
+
+# What Julia makes of a tensor is an array, which nobody has to close.
+@testset "tensors: copies of Julia's" begin
+    @test nothing_left()
+    t, a = Tensor([4.0 3.0; 2.0 1.0]), [4.0 3.0; 2.0 1.0]
+    @test copy(t) isa Matrix{Float64} && copy(t) == a && copy(view(t, 2:-1:1, :)) isa Matrix{Float64}
+    for f in (t -> t \ [1, 2], LinearAlgebra.inv, LinearAlgebra.det, LinearAlgebra.svdvals, LinearAlgebra.rank,
+              LinearAlgebra.pinv, exp, t -> LinearAlgebra.lu(t).U)
+        @test f(t) ≈ f(a)
+    end
+    close(t)
+    drain()
+    @test outstanding() == 0
+    # Also what has to be copied before it is overwritten.
+    moves = (t -> (@views t[2:6] .= t[1:5]), t -> (t .= view(t, 6:-1:1)), t -> copyto!(t, t))
+    for move in moves
+        a = collect(1.0:6.0)
+        t, b = Tensor(a), collect(1.0:6.0)
+        move(t)
+        move(b)
+        close(t)
+        drain()
+        @test outstanding() == 0 && a == b
+    end
+end
 
 @testset "tensors: elements of a user's own" begin
     t = allocate(Float64, 2, DX.CPU)
