@@ -109,7 +109,7 @@ end
 
 Takes a DLPack tensor from its producer, without a copy. Element type and number of dimensions are those of the tensor,
 known only at run time: work on the result in a function that it is passed to, or say what it is. `Ptr{Cvoid}` is taken,
-too.
+too, and no other pointer (`DEVX_INVALID_ARGUMENT`).
 
 `stream` is what the producer was asked for it with, a [`DeviceStream`](@ref) or a number: the data is ready for work
 that is queued there from now on. With `nothing` data on CUDA is taken to be that of the legacy default stream. The
@@ -130,7 +130,7 @@ import_dlpack(::Type{Tensor{T,N}}, source::Ptr; stream=nothing) where {T,N} =
 
 function take_versioned(::Type{W}, source::Ptr, stream) where {W<:Tensor}
     refuse_in_cache()
-    managed = Ptr{DLManagedTensorVersioned}(source)
+    managed = pointer_to(DLManagedTensorVersioned, source)
     # Behind another major version there may be anything; the library refuses it.
     if managed != C_NULL && unsafe_load(Ptr{DLPackVersion}(managed)).major == DLPACK_MAJOR_VERSION
         m = unsafe_load(managed)
@@ -160,7 +160,7 @@ import_dlpack_legacy(::Type{Tensor{T,N}}, source::Ptr; stream=nothing) where {T,
 
 function take_legacy(::Type{W}, source::Ptr, stream) where {W<:Tensor}
     refuse_in_cache()
-    managed = Ptr{DLManagedTensor}(source)
+    managed = pointer_to(DLManagedTensor, source)
     managed == C_NULL || require_array(W, unsafe_load(managed).dl_tensor, UInt64(0))
     out = Ref{Ptr{Cvoid}}(C_NULL)
     if stream === nothing
@@ -172,6 +172,17 @@ function take_legacy(::Type{W}, source::Ptr, stream) where {W<:Tensor}
     end
     return out[]
 end
+
+# A pointer that says what it points to is taken at its word.
+pointer_to(::Type{M}, source::Union{Ptr{M},Ptr{Cvoid}}) where {M} = Ptr{M}(source)
+pointer_to(::Type{DLManagedTensorVersioned}, source::Ptr{DLManagedTensor}) =
+    throw(other_pointer(source, "`import_dlpack_legacy` takes that"))
+pointer_to(::Type{DLManagedTensor}, source::Ptr{DLManagedTensorVersioned}) =
+    throw(other_pointer(source, "`import_dlpack` takes that"))
+pointer_to(::Type{M}, source::Ptr) where {M} = throw(other_pointer(source, "a Ptr{$(nameof(M))} is needed"))
+
+@noinline other_pointer(@nospecialize(source), instead) = DevExchangeError(DEVX_INVALID_ARGUMENT,
+    "source is a Ptr{$(eltype(source))}: $instead")
 
 # Refuses, before anything is taken, what could not be shown as the array that is wanted. What is no element type at all
 # has no name, and the library says why.
@@ -197,12 +208,13 @@ end
 
 Gives a DLPack tensor that the caller owns back to its producer: calls its deleter, if it has one. The pointer is not
 valid any more. For an export that nobody took, or a tensor whose import failed; right for every major version. NULL is
-fine.
+fine. `Ptr{Cvoid}` is taken for the versioned struct, as by [`import_dlpack`](@ref).
 """
 function dlpack_release(managed::Ptr{DLManagedTensorVersioned})
     ccall(devx_dlpack_release[], Cvoid, (Ptr{Ptr{DLManagedTensorVersioned}},), Ref(managed))
     return nothing
 end
+dlpack_release(managed::Ptr{Cvoid}) = dlpack_release(Ptr{DLManagedTensorVersioned}(managed))
 function dlpack_release(managed::Ptr{DLManagedTensor})
     ccall(devx_dlpack_release_legacy[], Cvoid, (Ptr{Ptr{DLManagedTensor}},), Ref(managed))
     return nothing

@@ -16,6 +16,19 @@ end
     @test refused(() -> import_dlpack(Tensor{Int,1}, C_NULL), DX.DEVX_NULL_ARGUMENT)
     @test refused(() -> import_dlpack_legacy(C_NULL), DX.DEVX_NULL_ARGUMENT)
     @test dlpack_release(null) === nothing && dlpack_release(Ptr{DLManagedTensor}(C_NULL)) === nothing
+    @test dlpack_release(C_NULL) === nothing
+    # A pointer to something else is not looked at.
+    t = Tensor([1.0])
+    old, new = export_share_legacy(t), export_share(t)
+    @test refused(() -> import_dlpack(old), DX.DEVX_INVALID_ARGUMENT, "Ptr{DLManagedTensor}: `import_dlpack_legacy` ") &&
+        refused(() -> import_dlpack_legacy(new), DX.DEVX_INVALID_ARGUMENT, "Ptr{DLManagedTensorVersioned}: `import_dlpack` ")
+    for take in (import_dlpack, import_dlpack_legacy, p -> import_dlpack(Tensor{Float64,1}, p))
+        @test refused(() -> take(pointer(t)), DX.DEVX_INVALID_ARGUMENT, "source is a Ptr{Float64}: a Ptr{DLManagedTensor")
+    end
+    close(import_dlpack_legacy(Ptr{Cvoid}(old)))
+    dlpack_release(Ptr{Cvoid}(new))
+    close(t)
+    @test nothing_left()
     @test bad_tensor(DX.DEVX_VERSION, "version is 2.0"; version=(2, 0))
     @test bad_tensor(DX.DEVX_VERSION, "version is 0.8"; version=(0, 8))
     @test bad_tensor(DX.DEVX_INVALID_DTYPE, "dtype.code is 99"; dtype=DLDataType(99, 8, 1))
