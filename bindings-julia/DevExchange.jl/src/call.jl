@@ -53,16 +53,24 @@ function asked_through(hand_over, make, record::Ref, @nospecialize(object), @nos
 end
 
 # Answers a question to the object with this number, on a thread of Julia's.
-serve(number::UInt64, call::Ptr{Call}) = respond(deliver_now_and_then, number, call)
+serve(number::UInt64, call::Ptr{Call}) = respond(deliver_now_and_then, note_interrupt, number, call)
 
-function respond(before, number::UInt64, call::Ptr{Call})
+# An interrupt (Ctrl-C) cannot be thrown through C: the call of this task that asked throws it (see `error_of`).
+const INTERRUPTED = :devexchange_interrupted
+note_interrupt(_) = task_local_storage(INTERRUPTED, true)
+was_interrupted() = pop!(task_local_storage(), INTERRUPTED, false)
+
+# `interrupted` is told of an interrupt, which for whoever asked is a failure.
+function respond(before, interrupted, number::UInt64, call::Ptr{Call})
     try
         before()
         reply(lock(() -> ROOTS[number].object, ROOTS_LOCK), call)
         return DEVX_OK
     catch e
         tracing() && Base.invokelatest(log_failure, e, catch_backtrace())
-        return write_failure(field_pointer(call, :error), failure(e))
+        status = write_failure(field_pointer(call, :error), failure(e))
+        e isa InterruptException && interrupted(e)
+        return status
     end
 end
 
@@ -111,7 +119,7 @@ function answer_request(request, number, call)
         status = DEVX_CALLBACK
         try
             # Without delivering what is due, as others do: a release may wait for whoever asks.
-            status = respond(() -> nothing, number, asked)
+            status = respond(() -> nothing, pass_on, number, asked)
         finally
             # Also if an interrupt comes: somebody waits for as long as it takes.
             waited_for =

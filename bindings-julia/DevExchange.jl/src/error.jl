@@ -31,8 +31,9 @@ The name of a status, for example `"DEVX_INVALID_SHAPE"`; `"DEVX_?"` for a numbe
 """
 status_name(status::Integer) = unsafe_string(ccall(devx_status_name[], Ptr{UInt8}, (DevxStatus,), status))
 
-# What a call that failed has written, as an exception.
+# What a call that failed has written, as an exception. If what it asked of Julia was interrupted, it was, too.
 @noinline function error_of(status::DevxStatus, record::Ptr{DevxError})
+    status == DEVX_CALLBACK && was_interrupted() && return InterruptException()
     code = unsafe_load(Ptr{Int32}(field_address(record, :driver_code)))
     return DevExchangeError(status, code, unsafe_string(field_address(record, :message)))
 end

@@ -110,6 +110,14 @@ end
     @test thrown(() -> error("ü"^400)).message == "ü"^247
     @test occursin("a?b", thrown(() -> error("a\0b")).message)
     @test thrown(() -> throw(Unshown())).message == "an exception that cannot be shown: Unshown"
+    # An interrupt is no error of the stream's to who pressed the keys: once, and also through another stream.
+    interrupted() = BatchStream(() -> throw(InterruptException()), NUMBERED)
+    s = interrupted()
+    @test_throws InterruptException next!(s)
+    @test refused(() -> next!(s), DX.DEVX_CALLBACK, "InterruptException")
+    outer = BatchStream((b for b in (s = interrupted())), NUMBERED)
+    @test_throws InterruptException next!(outer)
+    foreach(close, (s, outer))
     # One call at a time.
     busy, s = Ref(false), Ref{BatchStream}()
     s[] = BatchStream(() -> (busy[] = refused(() -> next!(s[]), DX.DEVX_BUSY); numbered(4)), NUMBERED)

@@ -212,6 +212,9 @@ end
         @test fails((_...) -> throw(Unshown()), DX.DEVX_CALLBACK, "cannot be shown: Unshown")
         @test fails((_...) -> sqrt("a"), DX.DEVX_CALLBACK, "MethodError")
     end
+    m = MemoryManager(_ -> throw(InterruptException()))
+    @test_throws InterruptException allocate(m, 8, DX.CPU)
+    close(m)
     m = MemoryManager(_ -> throw(DevExchangeError(DX.DEVX_DRIVER, 700, "lost")))
     @test try allocate(m, 8, DX.CPU); false catch e; e.driver_code == 700 end
     close(m)
