@@ -102,7 +102,8 @@ function batch_of(columns::Vector{Any}, @nospecialize(release), @nospecialize(me
         name = column_name(key)
         column isa AbstractVector || throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
             "column $(repr(name)) is a $(typeof(column)): a vector is needed"))
-        Base.require_one_based_indexing(column)
+        Base.has_offset_axes(column) && throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
+            "column $(repr(name)) has indices $(axes(column, 1)): they must begin at 1"))
         if rows >= 0 && length(column) != rows
             throw(DevExchangeError(DEVX_INVALID_LENGTH,
                 "column $(repr(name)) has length $(length(column)): column $(repr(first_name)) has $rows"))

@@ -73,6 +73,9 @@ function BatchStream(schema::Schema, @nospecialize(source); device_type::Integer
 end
 
 BatchStream(@nospecialize(source), schema::Schema; keywords...) = BatchStream(schema, source; keywords...)
+# Which is no source.
+BatchStream(schema::Schema, source::Schema; keywords...) =
+    invoke(BatchStream, Tuple{Schema,Any}, schema, source; keywords...)
 
 # An iteration, as a function that gives the next value.
 mutable struct Pulled

@@ -166,12 +166,12 @@ A matrix as a record batch with a column for each column, named by `names`, or "
 keeps the tensor's memory; a Julia matrix is one, as its columns lie in one piece.
 
 Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_MISMATCH` for another number of names,
-`DEVX_INVALID_TEXT`, `DEVX_CLOSED`.
+`DEVX_INVALID_TEXT`, `DEVX_INVALID_ARGUMENT` for what is no name, `DEVX_CLOSED`.
 """
 function record_batch(t::Tensor; names=(), copy=:never)
     out = Ref{Ptr{Cvoid}}(C_NULL)
     code = copy_code(copy)
-    texts = [Base.cconvert(Cstring, ctext(String(name), "name")) for name in names]
+    texts = [Base.cconvert(Cstring, ctext(column_name(name), "name")) for name in names]
     GC.@preserve texts begin
         pointers = Ptr{UInt8}[Ptr{UInt8}(Base.unsafe_convert(Cstring, text)) for text in texts]
         @checked devx_tensor_to_batch(

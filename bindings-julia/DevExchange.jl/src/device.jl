@@ -80,6 +80,10 @@ is_cuda(d::DLDevice) = d.device_type in (kDLCUDA, kDLCUDAHost, kDLCUDAManaged)
         "elements cannot be read here; copy them to the host with `copy_to` or `read!`")
 end
 
+# As above, for who wants a copy of memory that is not copied on its own.
+@noinline not_copied(d::DLDevice, instead) =
+    DevExchangeError(is_host(d) ? DEVX_NOT_READY : DEVX_DEVICE, "the memory is on $(device_name(d)): $instead")
+
 """
     device_name(d::DLDevice) -> String
 

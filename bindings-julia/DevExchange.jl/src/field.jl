@@ -37,7 +37,8 @@ end
 
 # Metadata as it is kept: pairs of texts, which one pair is not.
 function texts(metadata)
-    metadata isa Union{Pair,AbstractString} && throw(no_texts(metadata))
+    listed = !(metadata isa Union{Pair,AbstractString}) && applicable(iterate, metadata)
+    listed || throw(no_texts(metadata))
     return Pair{String,String}[text_pair(pair) for pair in metadata]
 end
 text_pair(pair::Union{Pair,Tuple{Any,Any}}) = all(text -> text isa Union{AbstractString,Symbol}, Tuple(pair)) ?

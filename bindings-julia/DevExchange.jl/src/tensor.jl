@@ -466,6 +466,8 @@ Of a Julia array of two or more dimensions, which is column-major, this first ma
 `PermutedDimsArray(array, (2, 1))` and the like, whose memory is row-major, goes as it is. A tensor is not reordered:
 `DEVX_COPY_REQUIRED` if its elements are not row-major.
 
+Of a tensor on a device a part is copied as a [`slice`](@ref), and a column in device memory with its batch.
+
 Throws `DEVX_OUT_OF_MEMORY`, `DEVX_DEVICE`, `DEVX_INVALID_STREAM`, `DEVX_DRIVER`, `DEVX_UNSUPPORTED` if the stream is
 being captured, `DEVX_CLOSED`.
 """
@@ -478,6 +480,7 @@ function copy_to(t::Tensor{T,N}, device::DLDevice, stream::AnyStream) where {T,N
 end
 
 function copy_to(array::AbstractArray{T,N}, device::DLDevice, stream::AnyStream) where {T,N}
+    require_readable_source(array)
     memory = row_major(array)
     source = Tensor(pointer(memory), size(array); strides=row_major_strides(size(array)), root=memory)
     try
@@ -486,6 +489,11 @@ function copy_to(array::AbstractArray{T,N}, device::DLDevice, stream::AnyStream)
         close(source)
     end
 end
+
+# What else to copy where an array is of memory that cannot be read here.
+require_readable_source(array::AbstractArray) = (p = parent(array); p === array || require_readable_source(p))
+require_readable_source(t::Tensor) = t.readable ||
+    throw(not_copied(t.device, "a part of a tensor is copied as a `slice(tensor, indices...)` of it"))
 
 """
     read!(array::AbstractArray{T,N}, t::Tensor{T,N}, stream) -> array

@@ -53,6 +53,8 @@ function Base.unsafe_convert(::Type{Ptr{S}}, c::NumberColumn{S}) where {S}
 end
 is_memory(::NumberColumn{S}, ::Type{S}) where {S} = true
 require_readable_memory(c::Column) = require_readable(c.batch)
+require_readable_source(c::Column) = c.batch.readable ||
+    throw(not_copied(c.batch.device, "a column is copied with its batch, or as the batch `share(column)`"))
 
 references(b::Batch) = (Handle{TAG_BATCH | TAG_KEPT}(share_address(b.handle)),)
 references(c::Column) = references(c.batch)

@@ -28,6 +28,7 @@ function tensors_there_and_back()
     ok &= host == a && DX.flags(host) & DX.DLPACK_FLAG_BITMASK_IS_COPIED != 0 && pointer(u) != pointer(host)
     # Copies: of a matrix, of a view, on the device, and moved on without a wait.
     c = copy_to(view(a, 1:2, [1, 4]), GPU, s)
+    ok &= refused(() -> copy_to(view(c, 1:1, :), DX.CPU, s), DX.DEVX_DEVICE, "cuda:0", "slice(tensor, indices...)")
     d = copy_to(c, GPU, other)
     v = import_dlpack(export_move(d; stream=s); stream=s)
     ok &= read!(zeros(Float32, 2, 2), v, s) == a[1:2, [1, 4]]

@@ -284,6 +284,24 @@ end
     @test called[] == 0 && nothing_left()
 end
 
+# Of first index 0, as other packages have them.
+struct FromZero <: AbstractVector{Int} end
+Base.axes(::FromZero) = (Base.IdentityUnitRange(0:1),)
+Base.size(::FromZero) = (2,)
+
+@testset "refusals: what is no column, name or source" begin
+    @test refused(() -> Batch("n" => [1, 2], "z" => FromZero()), DX.DEVX_INVALID_ARGUMENT, "column \"z\" has indices", "0:1")
+    @test refused(() -> Batch((n=[1],); metadata=nothing), DX.DEVX_INVALID_ARGUMENT, "metadata has nothing")
+    @test refused(() -> Field("n", "l"; metadata=7), DX.DEVX_INVALID_ARGUMENT, "metadata has 7")
+    t = Tensor([1 2; 3 4])
+    @test refused(() -> record_batch(t; names=(1, 2)), DX.DEVX_INVALID_ARGUMENT, "the name 1: a text or a symbol")
+    named = record_batch(t; names=(:a, "b"))
+    s = schema(named)
+    @test keys(named) == [:a, :b] && refused(() -> BatchStream(s, s), DX.DEVX_INVALID_ARGUMENT, "source is Schema(")
+    foreach(close, (t, named, s))
+    @test nothing_left()
+end
+
 @testset "refusals: data that is wrong" begin
     # It shows when it is looked at, with the row that was asked for.
     function broken(f, field, nodes, text, status=DX.DEVX_INVALID_BUFFERS)
