@@ -41,9 +41,12 @@ function adopt_batch(handle::Handle{TAG_BATCH}; ready::Bool=false)
 end
 
 """
-    Batch(columns; release=nothing, metadata=())
+    Batch(columns; release=nothing, metadata=(), stream=nothing)
 
-Makes a record batch of Julia columns: a named tuple of vectors, or any pairs `name => vector`.
+Makes a record batch of Julia columns: a named tuple of vectors, or any pairs `name => vector`. A [`Column`](@ref) among
+them, and a batch, which is a column as a whole, goes in as it is, whatever its type, under the new name: shared, not
+copied, also after its batch was closed; `stream` is for those on a device, as in `Batch(name => batch, ...)`. All others
+are laid out by their elements, also a `view` of a column ([`slice`](@ref) is a column).
 
 | elements | Arrow type | memory |
 |---|---|---|
@@ -65,18 +68,23 @@ Makes a record batch of Julia columns: a named tuple of vectors, or any pairs `n
 With `Union{T,Missing}` a column is laid out, with a validity bitmap if anything is missing. "Laid out" is a copy, once,
 into buffers that are Julia's; "its own" is none, for `Vector`s and views without gaps. Such vectors must not be resized
 or written as long as the batch is used, and are kept alive that long. Then `release()`, if given, is called once, on a
-task of this module.
+task of this module; there has to be a vector that it is for. If this throws, it is not called.
 
 Throws `DEVX_UNSUPPORTED` for elements without a type in Arrow and for maps with a key that is missing,
 `DEVX_INVALID_ARGUMENT` for what is no vector, no name or no metadata, `DEVX_OUT_OF_RANGE` for dates and months that
-their type has no room for, `DEVX_INVALID_LENGTH` for columns of different length, with the name of the column.
+their type has no room for, `DEVX_INVALID_LENGTH` for columns of different length, with the name of the column, and of
+columns of batches what `Batch(name => batch, ...)` does.
 """
-Batch(@nospecialize(columns::NamedTuple); release=nothing, metadata=()) = batch_of(pairs_of(columns), release, metadata)
-Batch(@nospecialize(columns::Pair...); release=nothing, metadata=()) = batch_of(Any[columns...], release, metadata)
-Batch(columns::AbstractVector{<:Pair}; release=nothing, metadata=()) = batch_of(collect(Any, columns), release, metadata)
-Batch(columns::AbstractDict; release=nothing, metadata=()) = batch_of(collect(Any, columns), release, metadata)
+Batch(@nospecialize(columns::NamedTuple); release=nothing, metadata=(), stream=nothing) =
+    batch_of(pairs_of(columns), release, metadata, stream)
+Batch(@nospecialize(columns::Pair...); release=nothing, metadata=(), stream=nothing) =
+    batch_of(Any[columns...], release, metadata, stream)
+Batch(columns::AbstractVector{<:Pair}; release=nothing, metadata=(), stream=nothing) =
+    batch_of(collect(Any, columns), release, metadata, stream)
+Batch(columns::AbstractDict; release=nothing, metadata=(), stream=nothing) =
+    batch_of(collect(Any, columns), release, metadata, stream)
 # Of pairs whose type nobody knows, or of none at all.
-Batch(columns::Vector{Any}; release=nothing, metadata=()) = batch_of(columns, release, metadata)
+Batch(columns::Vector{Any}; release=nothing, metadata=(), stream=nothing) = batch_of(columns, release, metadata, stream)
 
 # From here on columns are of any type to the compiler, which would compile all of this for each table otherwise.
 function pairs_of(@nospecialize(columns::NamedTuple))
@@ -91,32 +99,92 @@ column_name(name::Union{AbstractString,Symbol}) = String(name)
 column_name(name) = throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
     "a column has the name $(repr(name)): a text or a symbol is needed"))
 
-function batch_of(columns::Vector{Any}, @nospecialize(release), @nospecialize(metadata))
-    fields = Field[]
-    nodes = Node[]
-    first_name, rows = "", -1
+function batch_of(columns::Vector{Any}, @nospecialize(release), @nospecialize(metadata), @nospecialize(stream))
+    named = named_columns(columns)
+    any(is_of_batch, named) && return joined(named, release, metadata, stream)
+    return laid_out(named, release, metadata)
+end
+
+# Names and columns, all of them of the same length.
+function named_columns(columns::Vector{Any})
+    named = Pair{String,Any}[]
     for pair in columns
         pair isa Pair || throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
             "a column is given as $(repr(pair)): a pair is needed, `name => vector`"))
         key, column = pair
         name = column_name(key)
-        column isa AbstractVector || throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
+        column isa Union{AbstractVector,Batch} || throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
             "column $(repr(name)) is a $(typeof(column)): a vector is needed"))
-        Base.has_offset_axes(column) && throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
+        column isa AbstractVector && Base.has_offset_axes(column) && throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
             "column $(repr(name)) has indices $(axes(column, 1)): they must begin at 1"))
-        if rows >= 0 && length(column) != rows
-            throw(DevExchangeError(DEVX_INVALID_LENGTH,
-                "column $(repr(name)) has length $(length(column)): column $(repr(first_name)) has $rows"))
-        end
-        rows < 0 && ((first_name, rows) = (name, length(column)))
+        push!(named, Pair{String,Any}(name, column))
+        (first_name, first), rows = named[1], rows_in(column)
+        rows == rows_in(first) || throw(DevExchangeError(DEVX_INVALID_LENGTH,
+            "column $(repr(name)) has length $rows: column $(repr(first_name)) has $(rows_in(first))"))
+    end
+    return named
+end
+
+rows_in(b::Batch) = b.rows
+rows_in(column) = length(column)
+
+is_of_batch(pair) = pair[2] isa Union{Batch,Column}
+
+function laid_out(named, @nospecialize(release), @nospecialize(metadata))
+    fields = Field[]
+    nodes = Node[Node(isempty(named) ? 0 : rows_in(named[1][2]), 0, 0, Any[nothing])]
+    for (name, column) in named
         push!(fields, lay!(nodes, name, name, column))
     end
-    pushfirst!(nodes, Node(max(rows, 0), 0, 0, Any[nothing]))
     schema = Schema(fields; metadata=metadata)
     try
         return batch_over(schema, nodes, CPU, release)
     finally
         close(schema)
+    end
+end
+
+# Columns of batches as they are, beside those of a batch of the vectors.
+function joined(named, @nospecialize(release), @nospecialize(metadata), @nospecialize(stream))
+    pairs, vectors = texts(metadata), filter(!is_of_batch, named)
+    release === nothing || check_callable(release, "release")
+    release === nothing || !isempty(vectors) || throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
+        "release is $(repr(release)): all columns are of batches, which have their own"))
+    own, at_last = Batch[], Ref{Any}(nothing)
+    try
+        # Not called if something fails after this.
+        isempty(vectors) ||
+            push!(own, laid_out(vectors, release === nothing ? nothing : () -> at_last[] === nothing || at_last[](), ()))
+        k = 0
+        parts = Pair{String,Batch}[]
+        for (name, column) in named
+            column isa Batch || push!(own, share(column isa Column ? column : own[1][k+=1]))
+            push!(parts, name => (column isa Batch ? column : last(own)))
+        end
+        whole = with_metadata(join_columns(parts, stream), pairs)
+        at_last[] = release
+        return whole
+    finally
+        foreach(close, own)
+    end
+end
+
+# The same batch under a schema with metadata.
+function with_metadata(b::Batch, pairs)
+    isempty(pairs) && return b
+    old, array = schema(b), Ref(ArrowDeviceArray())
+    try
+        new = Schema(fields(old); metadata=pairs)
+        try
+            export_move(b, array)
+            labelled = import_arrow_device(array, new)
+            return Batch(labelled.handle, labelled.rows, labelled.columns, labelled.device, b.readable)
+        finally
+            close(new)
+        end
+    finally
+        foreach(close, (old, b))
+        arrow_release(array)
     end
 end
 

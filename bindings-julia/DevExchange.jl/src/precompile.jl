@@ -13,7 +13,7 @@ precompile(dlpack_release, (Ptr{DLManagedTensorVersioned},))
 for T in (Int32, Int64, Float32, Float64, Bool, String, Date, DateTime), S in (T, Union{T,Missing})
     precompile(lay!, (Vector{Node}, String, String, Vector{S}))
 end
-precompile(batch_of, (Vector{Any}, Nothing, Tuple{}))
+precompile(batch_of, (Vector{Any}, Nothing, Tuple{}, Nothing))
 precompile(batch_over, (Schema, Vector{Node}, DLDevice, Nothing, Ptr{Cvoid}))
 precompile(Schema, (Vector{Field},))
 precompile(Column, (Batch, DevxColumn))

@@ -215,6 +215,54 @@ end
     @test nothing_left()
 end
 
+# Whatever its type is: one that no vector of Julia's gets, or that is too deep or too wide to be laid out.
+@testset "builders: columns of other batches" begin
+    fields = [Field("ts", "tsu:Europe/Berlin"), Field("day", "tdm"), Field("text", "U"),
+        extension(Field("id", "l"; nullable=false), "my.type", "p")]
+    nodes = [Node(2, (nothing,)), Node(2, (nothing, [1_000_001, 2])), Node(2, (nothing, [0, 86_400_000])),
+        Node(2, (nothing, [0, 1, 2], codeunits("ab"))), Node(2, (nothing, [7, 8]))]
+    a = Batch(Schema(fields), nodes)
+    wide = NamedTuple{Tuple(Symbol("c$k") for k in 1:40)}(ntuple(identity, 40))
+    b = Batch((coded=DictionaryVector(["x", missing]), deep=[[[[[[1]]]]], [[[[[2]]]]]], wide=[wide, wide]))
+    called = Ref(0)
+    m = Batch("t" => a["ts"], "n" => [1, 2], :whole => b, (f => a[f] for f in ("day", "text", "id"))...,
+        (f => b[f] for f in (:coded, :deep, :wide))..., "i" => indices(b["coded"]);
+        metadata=["k" => "v"], release=() -> called[] += 1)
+    s, t = schema(m), schema(a)
+    @test keys(m) == [:t, :n, :whole, :day, :text, :id, :coded, :deep, :wide, :i] && root(s).metadata == ["k" => "v"]
+    @test DX.fields(s)[4:6] == DX.fields(t)[2:4] && timezone(m["t"]) == "Europe/Berlin" && extension_name(m["id"]) == "my.type"
+    @test pointer(m["t"]) == pointer(a["ts"]) && dictionary(m["coded"]) == ["x"] && DX.type_name(m["i"]) == "int8"
+    for f in ("deep", "wide")
+        @test DX.text(m[f], 2) == DX.text(b[f], 2)
+    end
+    foreach(close, (a, b, s, t))
+    drain()
+    @test m["text"] == ["a", "b"] && m["n"] == [1, 2] && m["day"] == Date.(1970, 1, 1:2) && called[] == 0
+    close(m)
+    drain()
+    @test called[] == 1
+    # One of them alone, in any form, and part of one.
+    a = Batch(Schema(fields), nodes)
+    for one in (Batch("x" => a["ts"]), Batch((x=a["ts"],)), Batch(Any["x" => a["ts"]]), Batch(Dict("x" => a["ts"])))
+        @test DX.type_name(one["x"]) == "timestamp(microsecond, Europe/Berlin)" && pointer(one["x"]) == pointer(a["ts"])
+        close(one)
+    end
+    part = Batch("x" => slice(a["ts"], 2:2), "y" => ["z"])
+    @test part["x"] == [2] && part["y"] == ["z"]
+    close(part)
+    # Nothing is taken, and no release called.
+    called[] = 0
+    release() = called[] += 1
+    @test refused(() -> Batch("x" => a["ts"], "y" => [1]; release=release), DX.DEVX_INVALID_LENGTH, "\"y\" has length 1")
+    @test refused(() -> Batch("x" => a["ts"]; release=release), DX.DEVX_INVALID_ARGUMENT, "release is ", "are of batches")
+    @test refused(() -> Batch("x" => a["ts"], "y\0" => [1, 2]; release=release), DX.DEVX_INVALID_TEXT)
+    @test refused(() -> Batch("x" => a["ts"], "y" => [1, 2]; metadata=7, release=release), DX.DEVX_INVALID_ARGUMENT)
+    c = a["ts"]
+    close(a)
+    @test refused(() -> Batch("y" => [1, 2], "x" => c; release=release), DX.DEVX_CLOSED)
+    @test nothing_left() && called[] == 0
+end
+
 @testset "builders: vectors" begin
     # What has no type is refused by name, at any depth.
     for bad in (Any[1, "a"], [Dict{Any,Int}()], [Dict("a" => 'x')], Union{Int,Char}[1, 'a'], [[1, 'a']], [(a='x',)])
