@@ -54,7 +54,8 @@ strides are: `size` stays the size, dimensions are not reversed.
 The array is kept alive until the last user of the tensor, in whatever runtime, has released it. It must not be resized
 (`push!`, ...) before that. A view of another tensor or of a column holds on to its memory, and is read-only if that is.
 Then `release()`, if given, is called once, on a task of this module; what it throws is logged and counted
-([`release_failures`](@ref)). If this throws, `release` is not called.
+([`release_failures`](@ref)). If this throws, `release` is not called, and neither is it if the tensor, or what was
+exported of it, is still there when Julia ends.
 
 Throws `DEVX_UNSUPPORTED` for an array without memory of its own and for an element type that DLPack does not have,
 `DEVX_INVALID_ARGUMENT` for a `release` that cannot be called.
