@@ -281,8 +281,15 @@ end
 """
     reset!(m::MemoryManager, device_id=0)
 
-Gives all memory of a CUDA device back, **also what is still in use**: its owners have nothing to do any more. Throws
-what a manager of one's own says, `DEVX_CLOSED`.
+Gives all memory of a CUDA device back, **also what is still in use**: its owners have nothing to do any more. Nobody uses
+it after this, and no other thread gives it up meanwhile. Plain host memory belongs to no device, and stays. A limited
+manager resets the one that it asks, too, and with it the memory that others have of that one.
+
+This comes before a reset of the device itself (`cudaDeviceReset`, `cuDevicePrimaryCtxReset`), which takes its memory:
+what is given up after that, the driver does not know any more, and it counts as lost ([`releases_lost`](@ref)), or the
+driver has given it to somebody else since.
+
+Throws what a manager of one's own says, `DEVX_CLOSED`.
 """
 reset!(m::MemoryManager, device_id::Integer=0) = at(m) do manager
     @checked devx_manager_reset(manager::Ptr{Cvoid}, device_id::Int32)
