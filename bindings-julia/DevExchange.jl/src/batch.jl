@@ -239,7 +239,8 @@ end
     import_arrow(array, schema) -> Batch
 
 Takes an Arrow array in host memory from its producer. `array` is a `Ref` or `Ptr` of [`ArrowArray`](@ref); `schema` one
-of [`ArrowSchema`](@ref), which is taken, too, or a [`Schema`](@ref), which is shared. No buffer is read or copied.
+of [`ArrowSchema`](@ref), which is taken, too, or a [`Schema`](@ref), which is shared. A `Ptr{Cvoid}` is taken for
+either. No buffer is read or copied.
 
 On success what was taken is moved from (its `release` is NULL) and is released once, when the last user is gone. On
 failure both structs are untouched, and still the caller's to release.
@@ -281,6 +282,12 @@ function import_arrow_device(array::Ref{ArrowDeviceArray}, schema::Ref{ArrowSche
     @checked devx_batch_import_pair_device(
         array::Ptr{ArrowDeviceArray}, schema::Ptr{ArrowSchema}, out::Ptr{Ptr{Cvoid}})
     return adopt_batch(out[]; ready=ready)
+end
+
+# Addresses as other runtimes have them.
+for (take, A) in ((:import_arrow, ArrowArray), (:import_arrow_device, ArrowDeviceArray))
+    @eval $take(array::Ptr{Cvoid}, schema) = $take(Ptr{$A}(array), schema)
+    @eval $take(array::Ref{$A}, schema::Ptr{Cvoid}) = $take(array, Ptr{ArrowSchema}(schema))
 end
 
 # Whether a producer says that its data may be touched now.

@@ -108,7 +108,7 @@ end
     import_arrow(stream) -> BatchStream
 
 Takes an Arrow stream of host arrays from its producer and asks it for its schema. `stream` is a `Ref` or `Ptr` of
-[`ArrowArrayStream`](@ref). On success it is moved from (its `release` is NULL) and released once, when the result is;
+[`ArrowArrayStream`](@ref), or a `Ptr{Cvoid}`. On success it is moved from (its `release` is NULL) and released once, when the result is;
 on failure it is untouched, and still the caller's to release.
 
 Throws `DEVX_NULL_ARGUMENT` (for a missing callback, too), `DEVX_RELEASED`, `DEVX_CALLBACK` with the producer's text if
@@ -131,6 +131,9 @@ function import_arrow_device(stream::Ref{ArrowDeviceArrayStream})
         @checked devx_batch_stream_import_device(stream::Ptr{ArrowDeviceArrayStream}, out::Ptr{Ptr{Cvoid}})
     end)
 end
+
+import_arrow(stream::Ptr{Cvoid}) = import_arrow(Ptr{ArrowArrayStream}(stream))
+import_arrow_device(stream::Ptr{Cvoid}) = import_arrow_device(Ptr{ArrowDeviceArrayStream}(stream))
 
 """
     export_move(s::BatchStream, target)

@@ -71,7 +71,7 @@ end
 """
     import_schema(source) -> Schema
 
-Takes an Arrow schema from its producer; `source` is a `Ref` or `Ptr` of [`ArrowSchema`](@ref). On success the source is
+Takes an Arrow schema from its producer; `source` is a `Ref` or `Ptr` of [`ArrowSchema`](@ref), or a `Ptr{Cvoid}`. On success the source is
 moved from (its `release` is NULL) and released once, when the last user is gone; on failure it is untouched.
 
 Throws `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED` and the statuses of [`Schema`](@ref).
@@ -81,6 +81,8 @@ function import_schema(source::Ref{ArrowSchema})
         @checked devx_schema_import(source::Ptr{ArrowSchema}, out::Ptr{Ptr{Cvoid}})
     end)
 end
+
+import_schema(source::Ptr{Cvoid}) = import_schema(Ptr{ArrowSchema}(source))
 
 """
     export_share(s::Schema, target)

@@ -123,6 +123,23 @@ child_of(p) = unsafe_load(unsafe_load(p).children)
     close(b)
     @test calls[] == 2
 
+    # Addresses without a type.
+    array, schema, calls, column = foreign_batch()
+    b = import_arrow(Ptr{Cvoid}(array), Ptr{Cvoid}(schema))
+    @test b["x"] == [1.0, 2.0, 3.0]
+    s = Ref(ArrowSchema())
+    export_move(DevExchange.schema(b), s)
+    taken = GC.@preserve s import_schema(Ptr{Cvoid}(pointer_from_objref(s)))
+    out = Ref(ArrowDeviceArray())
+    export_share(b, out)
+    close(b)
+    b = GC.@preserve out import_arrow_device(Ptr{Cvoid}(pointer_from_objref(out)), taken)
+    @test b["x"] == [1.0, 2.0, 3.0]
+    foreach(close, (b, taken))
+    @test calls[] == 2
+    @test refused(() -> import_arrow(C_NULL), DX.DEVX_NULL_ARGUMENT) &&
+        refused(() -> import_arrow_device(C_NULL), DX.DEVX_NULL_ARGUMENT)
+
     null_array, null_schema = Ptr{ArrowArray}(C_NULL), Ptr{ArrowSchema}(C_NULL)
     array, schema, calls, column = foreign_batch()
     @test refused(() -> import_arrow(null_array, schema), DX.DEVX_NULL_ARGUMENT, "array is NULL")
