@@ -7,7 +7,7 @@ An Arrow array with its schema, normally a record batch: columns of the same len
 when it is imported, looked at or exported.
 
 `batch[:name]`, `batch["name"]` and `batch[k]` are its [`Column`](@ref)s, `keys(batch)` their names, `pairs(batch)` names
-and columns, `size(batch)` is the number of rows and columns, `schema(batch)` its [`Schema`](@ref), `root(batch)` the whole
+and columns, `length(batch)` is the number of columns, and `size(batch)` that of rows and columns, `schema(batch)` its [`Schema`](@ref), `root(batch)` the whole
 array as one column. `(; pairs(batch)...)` is a named tuple of the columns, which packages for tables take, such as
 DataFrames; the batch stays open as long as they use them.
 
@@ -445,9 +445,16 @@ require_readable(b::Batch) = b.readable || throw(not_readable(b.device))
 
 Base.size(b::Batch) = (b.rows, b.columns)
 Base.size(b::Batch, dimension::Integer) = dimension <= 2 ? size(b)[dimension] : 1
+# A collection of columns, by number and by name, as a named tuple of them is.
+Base.length(b::Batch) = b.columns
+Base.isempty(b::Batch) = b.columns == 0
+Base.firstindex(::Batch) = 1
 Base.lastindex(b::Batch) = b.columns
 Base.keys(b::Batch) = [Symbol(unsafe_string(record.name)) for record in column_records(b)]
 Base.haskey(b::Batch, name) = Symbol(name) in keys(b)
+Base.haskey(b::Batch, k::Integer) = 1 <= k <= b.columns
+Base.get(b::Batch, k, default) = haskey(b, k) ? b[k] : default
+Base.get(default::Base.Callable, b::Batch, k) = haskey(b, k) ? b[k] : default()
 
 """
     columns(b::Batch) -> Vector{Column}

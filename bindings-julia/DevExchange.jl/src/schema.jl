@@ -8,7 +8,7 @@ A schema: a tree of fields that never changes, and one reference to it. The firs
 root of format `"+s"` with a child for each column; the second that of any array.
 
 `close(schema)` gives the reference up; a finalizer does so for a schema that was never closed. Batches and exports
-that share it stay valid.
+that share it stay valid. Two open schemas are equal if their [`root`](@ref)s are.
 
 Throws `DEVX_INVALID_FORMAT`, `DEVX_INVALID_CHILDREN`, `DEVX_MISMATCH`, `DEVX_INVALID_TEXT`, `DEVX_TOO_DEEP`,
 `DEVX_UNSUPPORTED` with the field and its value.
@@ -139,6 +139,10 @@ fields(s::Schema) = root(s).children
 
 Base.isopen(s::Schema) = isopen(s.handle)
 Base.close(s::Schema) = close(s.handle)
+
+# What is closed has no fields to compare any more.
+Base.:(==)(a::Schema, b::Schema) = a.handle === b.handle || isopen(a) && isopen(b) && root(a) == root(b)
+Base.hash(s::Schema, seed::UInt) = isopen(s) ? hash(root(s), seed) : hash(s.handle, seed)
 
 function Base.show(io::IO, s::Schema)
     isopen(s) ? print(io, "Schema(", root(s), ")") : print(io, "Schema (closed)")

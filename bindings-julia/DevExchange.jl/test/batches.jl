@@ -230,6 +230,9 @@ end
     close(wide)
     @test sprint(show, b) == "Batch of 3 rows: a (int64), b (utf8)" && haskey(b, :a) && !haskey(b, "c")
     @test length(columns(b)) == 2 && b[end][1] == "x" && size(b, 2) == 2
+    @test length(b) == length(keys(b)) == 2 && !isempty(b) && b[begin] == b[1] && haskey(b, 2) && !haskey(b, 3)
+    @test get(b, :a, nothing) == get(b, "a", nothing) == get(() -> 5, b, 1) == [1, 2, 3]
+    @test get(b, "c", nothing) === nothing && get(b, 3, 7) == 7 && get(() -> 5, b, :c) == 5
     @test b[:a] isa Column{Int} && b[:b] isa Column{Union{String,Missing}} && b[:a] isa AbstractVector{Int}
     @test sum(b[:a]) == 6 && collect(skipmissing(b[:b])) == ["x", "z"] && b[:a][2:3] == [2, 3]
     @test values(b[:b]) === b[:b] && findfirst(==(2), b[:a]) == 2
@@ -253,7 +256,10 @@ end
     s = schema(b)
     @test root(s).metadata == ["source" => "test"] && DX.fields(s)[1] == Field("a", "l"; nullable=false)
     @test DX.fields(s)[2] == Field("b", Union{String,Missing}) && occursin("Field(\"a\", \"l\")", sprint(show, s))
-    close(s)
+    same_fields, other = schema(b), Schema(DX.fields(s))
+    @test s == same_fields && isequal(s, same_fields) && hash(s) == hash(same_fields) && s != other
+    foreach(close, (s, same_fields, other))
+    @test s == s && s != same_fields && hash(s) isa UInt
     @test !isopen(s) && sprint(show, s) == "Schema (closed)"
     second = share(b)
     c = second[:a]
@@ -278,7 +284,7 @@ end
     @test size(e) == (0, 4) && isempty(e[:a]) && isempty(e[:s]) && isempty(values(e[:a])) && eltype(e[:m]) == Int
     close(e)
     n = Batch(NamedTuple())
-    @test size(n) == (0, 0)
+    @test size(n) == (0, 0) && isempty(n)
     close(n)
     # Metadata, flags and names of a schema that somebody else wrote survive.
     f = Field("värld", "c"; flags=DX.DEVX_FIELD_ORDERED | 64, metadata=("k" => "v", "" => "ü"),
