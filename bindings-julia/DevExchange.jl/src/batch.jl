@@ -6,10 +6,10 @@
 An Arrow array with its schema, normally a record batch: columns of the same length, each with a name. Nothing is copied
 when it is imported, looked at or exported.
 
-`batch[:name]`, `batch["name"]` and `batch[k]` are its [`Column`](@ref)s, `keys(batch)` their names, `pairs(batch)` names
-and columns, `length(batch)` is the number of columns, and `size(batch)` that of rows and columns, `schema(batch)` its [`Schema`](@ref), `root(batch)` the whole
-array as one column. `(; pairs(batch)...)` is a named tuple of the columns, which packages for tables take, such as
-DataFrames; the batch stays open as long as they use them.
+`batch[:name]`, `batch["name"]` and `batch[k]` are its [`Column`](@ref)s, `keys(batch)` their names, `pairs(batch)`
+names and columns, `length(batch)` is the number of columns, and `size(batch)` that of rows and columns, `schema(batch)`
+its [`Schema`](@ref), `root(batch)` the whole array as one column. `(; pairs(batch)...)` is a named tuple of the
+columns, which packages for tables take, such as DataFrames; the batch stays open as long as they use them.
 
 Get one with [`import_arrow`](@ref), of Julia columns, or out of a tensor with `Batch(tensor)`; hand it on with
 [`export_share`](@ref) and [`export_move`](@ref).
@@ -154,8 +154,8 @@ function joined(named, @nospecialize(release), @nospecialize(metadata), @nospeci
     own, at_last = Batch[], Ref{Any}(nothing)
     try
         # Not called if something fails after this.
-        isempty(vectors) ||
-            push!(own, laid_out(vectors, release === nothing ? nothing : () -> at_last[] === nothing || at_last[](), ()))
+        later = release === nothing ? nothing : () -> at_last[] === nothing || at_last[]()
+        isempty(vectors) || push!(own, laid_out(vectors, later, ()))
         k = 0
         parts = Pair{String,Batch}[]
         for (name, column) in named

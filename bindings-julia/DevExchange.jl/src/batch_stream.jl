@@ -37,9 +37,10 @@ A stream of batches that Julia makes. `source` is a function without arguments t
 `nothing` at the end; or it is anything that can be iterated, a `Channel` too. Each batch is *moved* into the stream: it
 is closed afterwards. It has to be of this schema, on a device of this type. The schema is shared. What `source` throws
 is the error of the stream, with its text (`DEVX_CALLBACK`, `DEVX_OUT_OF_MEMORY` for an `OutOfMemoryError`, or the
-status of a [`DevExchangeError`](@ref)); after that, or after the end, it is not asked again. If it is interrupted (Ctrl-C) on a thread of Julia's, the call that
-asked throws the `InterruptException`. Where it was thrown is logged if `DEVEXCHANGE_TRACE` is set. `release()`, if given,
-is called once, on a task of this module, when the stream was released; if this throws, it is not.
+status of a [`DevExchangeError`](@ref)); after that, or after the end, it is not asked again. If it is interrupted
+(Ctrl-C) on a thread of Julia's, the call that asked throws the `InterruptException`. Where it was thrown is logged if
+`DEVEXCHANGE_TRACE` is set. `release()`, if given, is called once, on a task of this module, when the stream was
+released; if this throws, it is not.
 
 **Who runs the source.** On a thread of Julia's, a consumer that asks for a batch calls `source` right there. On any
 other thread no Julia code may run: the consumer waits while a task of Julia's does it. So a Julia thread has to be free
@@ -108,8 +109,8 @@ end
     import_arrow(stream) -> BatchStream
 
 Takes an Arrow stream of host arrays from its producer and asks it for its schema. `stream` is a `Ref` or `Ptr` of
-[`ArrowArrayStream`](@ref), or a `Ptr{Cvoid}`. On success it is moved from (its `release` is NULL) and released once, when the result is;
-on failure it is untouched, and still the caller's to release.
+[`ArrowArrayStream`](@ref), or a `Ptr{Cvoid}`. On success it is moved from (its `release` is NULL) and released once,
+when the result is; on failure it is untouched, and still the caller's to release.
 
 Throws `DEVX_NULL_ARGUMENT` (for a missing callback, too), `DEVX_RELEASED`, `DEVX_CALLBACK` with the producer's text if
 it failed, and what [`import_schema`](@ref) says of its schema.

@@ -48,8 +48,9 @@ A manager that Julia fills in. `allocate(request::MemoryRequest)` gives `(addres
   this throws.
 
 What a function throws is the error of whoever asked, with its text (`DEVX_CALLBACK`, `DEVX_OUT_OF_MEMORY` for an
-`OutOfMemoryError`, or the status of a [`DevExchangeError`](@ref)), and an `InterruptException` of a call in Julia; where it was thrown is logged if `DEVEXCHANGE_TRACE`
-is set. A missing function is `DEVX_UNSUPPORTED`, or has nothing to do.
+`OutOfMemoryError`, or the status of a [`DevExchangeError`](@ref)), and an `InterruptException` of a call in Julia;
+where it was thrown is logged if `DEVEXCHANGE_TRACE` is set. A missing function is `DEVX_UNSUPPORTED`, or has nothing to
+do.
 
 **Who runs the functions.** They are asked from any thread, also several at a time. On a thread of Julia's they run
 right there; a foreign thread waits while a task of Julia's runs them, under the conditions and with the `patience` (in

@@ -71,8 +71,9 @@ end
 """
     import_schema(source) -> Schema
 
-Takes an Arrow schema from its producer; `source` is a `Ref` or `Ptr` of [`ArrowSchema`](@ref), or a `Ptr{Cvoid}`. On success the source is
-moved from (its `release` is NULL) and released once, when the last user is gone; on failure it is untouched.
+Takes an Arrow schema from its producer; `source` is a `Ref` or `Ptr` of [`ArrowSchema`](@ref), or a `Ptr{Cvoid}`. On
+success the source is moved from (its `release` is NULL) and released once, when the last user is gone; on failure it is
+untouched.
 
 Throws `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED` and the statuses of [`Schema`](@ref).
 """

@@ -277,8 +277,8 @@ function indices(c::Column{T,Encoded{I,C}}) where {T,I,C}
     require_open(c.batch.handle)
     S = may_have_nulls(c.batch, c.record) ? Union{I,Missing} : I
     r = c.record
-    record = DevxColumn(r.format, r.name, C_NULL, r.flags & ~DEVX_FIELD_ORDERED, r.length, r.null_count, r.offset, r.buffers,
-        r.n_buffers, r.n_children, 0, r.node)
+    record = DevxColumn(r.format, r.name, C_NULL, r.flags & ~DEVX_FIELD_ORDERED, r.length, r.null_count, r.offset,
+        r.buffers, r.n_buffers, r.n_children, 0, r.node)
     return Column{S,Indices{I}}(c.batch, record, c.validity, Indices(c.layout.indices), 0)
 end
 indices(c::Column) = throw(no_dictionary(c))
