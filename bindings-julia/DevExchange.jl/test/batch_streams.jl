@@ -115,9 +115,10 @@ end
     s = interrupted()
     @test_throws InterruptException next!(s)
     @test refused(() -> next!(s), DX.DEVX_CALLBACK, "InterruptException")
-    outer = BatchStream((b for b in (s = interrupted())), NUMBERED)
+    inner = interrupted()
+    outer = BatchStream(() -> next!(inner), NUMBERED)
     @test_throws InterruptException next!(outer)
-    foreach(close, (s, outer))
+    foreach(close, (s, inner, outer))
     # One call at a time.
     busy, s = Ref(false), Ref{BatchStream}()
     s[] = BatchStream(() -> (busy[] = refused(() -> next!(s[]), DX.DEVX_BUSY); numbered(4)), NUMBERED)
