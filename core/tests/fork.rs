@@ -3,8 +3,8 @@
 mod patience;
 
 use std::process::Command;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use devexchange_core::manager::{Deferred, Driver, Limited, Shared};
@@ -40,9 +40,11 @@ static IN_HANDLERS: Mutex<Option<(Shared, Tensor)>> = Mutex::new(None);
 
 /// What a program does when it forks, with memory of a manager: it gives up some and asks for other.
 extern "C" fn renew() {
-    let mut kept = IN_HANDLERS.lock().unwrap();
-    if let Some((manager, tensor)) = &mut *kept {
-        *tensor = Tensor::allocate_with(&**manager, Device::CPU, DType::UINT8, &[64], None).unwrap();
+    let mut kept = IN_HANDLERS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((manager, tensor)) = &mut *kept
+        && let Ok(other) = Tensor::allocate_with(&**manager, Device::CPU, DType::UINT8, &[64], None)
+    {
+        *tensor = other;
     }
 }
 
