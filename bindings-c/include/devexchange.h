@@ -491,7 +491,7 @@ devx_status devx_batch_stream_import_device(
  * The next batch, or NULL at the end. It outlives the stream. After the end comes the end again,
  * after an error the same error again; `DEVX_BUSY` while another call on the stream runs, of which
  * nothing is lost (what a source says with that status is `DEVX_CALLBACK`); `DEVX_TOO_DEEP` within
- * 256 streams each of which asks the next one.
+ * 64 streams each of which asks the next one.
  */
 devx_status devx_batch_stream_next(
     devx_batch_stream_t const *stream,

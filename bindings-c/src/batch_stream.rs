@@ -152,7 +152,7 @@ unsafe fn devx_batch_stream_device_type(
 
 /// The next batch, or NULL at the end. It outlives the stream. After the end comes the end again, after an error the
 /// same error again; `DEVX_BUSY` while another call on the stream runs, of which nothing is lost (what a source says with that
-/// status is `DEVX_CALLBACK`); `DEVX_TOO_DEEP` within 256 streams each of which asks the next one.
+/// status is `DEVX_CALLBACK`); `DEVX_TOO_DEEP` within 64 streams each of which asks the next one.
 #[ffi_export]
 unsafe fn devx_batch_stream_next(
     stream: *const BatchStreamHandle,

@@ -768,19 +768,28 @@ fn a_reader_that_panics() {
 #[test]
 fn batches_of_another_schema() {
     let _alone = alone();
-    let fields = |number: DataType| vec![Field::new("other", number, true), Field::new("t", DataType::Utf8, true)];
+    let fields = |name, number| vec![Field::new(name, number, true), Field::new("t", DataType::Utf8, true)];
     let columns = record_batch(5).columns().to_vec();
-    let renamed = RecordBatch::try_new(Arc::new(Schema::new(fields(DataType::Int32))), columns.clone()).unwrap();
+    let batch =
+        |name, number, columns| RecordBatch::try_new(Arc::new(Schema::new(fields(name, number))), columns).unwrap();
+    let renamed = batch("other", DataType::Int32, columns.clone());
+    let marked = Schema::new_with_metadata(fields("n", DataType::Int32), [("of".to_string(), "us".to_string())]);
+    let marked = RecordBatch::try_new(Arc::new(marked), columns.clone()).unwrap();
     let dates: ArrayRef = Arc::new(columns[0].as_primitive::<Int32Type>().reinterpret_cast::<Date32Type>());
     let columns = vec![dates, Arc::clone(&columns[1])];
-    let different = RecordBatch::try_new(Arc::new(Schema::new(fields(DataType::Date32))), columns).unwrap();
-    let stream = BatchStream::from_arrow_rs(Items::new([renamed, different].map(|batch| Some(Ok(batch))))).unwrap();
-    let mut reader = stream.to_arrow_rs().unwrap();
-    let first = reader.next().unwrap().unwrap();
-    assert_eq!((first.schema(), first.num_rows()), (reader.schema(), 3));
-    let error = reader.next().unwrap().unwrap_err().to_string();
-    assert!(error.contains("field \"n\": the format is \"tdD\", the stream's is \"i\""), "{error}");
-    assert!(reader.next().is_none());
+    let different = batch("n", DataType::Date32, columns);
+    for (second, says) in [
+        (different, "field \"n\": the format is \"tdD\", the stream's is \"i\""),
+        (renamed, "column 0 is named \"other\", the stream's \"n\""),
+    ] {
+        let items = Items::new([marked.clone(), second].map(|batch| Some(Ok(batch))));
+        let mut reader = BatchStream::from_arrow_rs(items).unwrap().to_arrow_rs().unwrap();
+        let first = reader.next().unwrap().unwrap();
+        assert_eq!((first.schema(), first.num_rows()), (reader.schema(), 3));
+        let error = reader.next().unwrap().unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+        assert!(reader.next().is_none());
+    }
 }
 
 #[test]

@@ -558,9 +558,9 @@ fn too_many_within_each_other<S: Foreign>() {
             .join()
             .unwrap()
     };
-    assert_eq!(through(256), Ok(0));
+    assert_eq!(through(64), Ok(0));
     // The first one that cannot be asked says so, and each of the others that it was called back with that.
-    check_error(through(257), DEVX_CALLBACK, "256 streams each ask the next one: that is the most");
+    check_error(through(65), DEVX_CALLBACK, "64 streams each ask the next one: that is the most");
 }
 for_both!(a_chain_of_streams_has_an_end, too_many_within_each_other);
 

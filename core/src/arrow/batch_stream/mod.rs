@@ -98,7 +98,7 @@ impl BatchStream {
     /// ([`crate::Error::errno`]); what [`Batch::import`] says of an array of a producer, which is released then;
     /// `DEVX_MISMATCH` or `DEVX_DEVICE` if the batch is not of the stream's schema or device type; `DEVX_PANIC` if the
     /// source panicked.
-    /// `DEVX_BUSY` while another call runs: that one goes on, and so does the stream. `DEVX_TOO_DEEP` within 256 streams each of
+    /// `DEVX_BUSY` while another call runs: that one goes on, and so does the stream. `DEVX_TOO_DEEP` within 64 streams each of
     /// which asks the next one, as one does that was exported and imported so many times.
     pub fn next(&self) -> Result<Option<Batch>> {
         match self.pull() {

@@ -5,7 +5,7 @@ use crate::error::{Result, refuse};
 use crate::local::{self, Local, Place};
 
 /// So many are few enough for a small stack, with what foreign producers need of it, and more than anybody has.
-const DEEPEST: usize = 256;
+const DEEPEST: usize = 64;
 
 /// A pull that goes on until this is dropped; on a thread that is about to end, which has nothing to count it in, nothing.
 pub(super) struct Pull(Option<&'static Place<Local>>);
