@@ -279,9 +279,14 @@ function refusals()
     c = b["x"]
     ok &= length(c) == 2 && DX.buffers(c)[2] != C_NULL && repr(c) == "Column of 2 rows on cuda:0" &&
         repr(b) == repr("text/plain", b) == "Batch of 2 rows on cuda:0: x (float64), s (utf8)"
-    for f in (() -> c[1], () -> b["s"][1], () -> values(c), () -> bytes(b["s"], 1), () -> Batch((y=c,)))
+    for f in (() -> c[1], () -> b["s"][1], () -> values(c), () -> bytes(b["s"], 1))
         ok &= refused(f, DX.DEVX_DEVICE)
     end
+    # It goes into another batch as it is, in an order.
+    ok &= refused(() -> Batch((y=c,)), DX.DEVX_NOT_READY)
+    y = Batch((y=c,); stream=s)
+    ok &= DX.device(y) == GPU && DX.buffers(y["y"])[2] == DX.buffers(c)[2]
+    close(y)
     foreach(close, (b, t))
     for f in (() -> wait_on(t, s), () -> used_on(t, s), () -> copy_to(b, GPU, s), () -> read!(zeros(2, 2), t, s),
               () -> check_pointers(t), () -> check_pointers(b))
