@@ -32,7 +32,8 @@ assert len(operations) > 40 and len(there) == len(set(there)), there
 here = {operation.split("/")[0] for operation, _ in there}
 assert here.issuperset(sys.argv[3:]), f"{sys.argv[3:]} should be there, and {sorted(here)} are"
 for operation in operations:
-    if operation.split("/")[0] in here or operation.split("/")[0] not in languages:
+    # A quick run builds no crates.
+    if operation.split("/")[0] in here or operation.split("/")[0] not in (*languages, "rust"):
         who = {implementation for name, implementation in there if name == operation}
         assert {"devexchange", "floor"} <= who or operation.startswith("python/torch-") and not who, operation
 for row in rows:
