@@ -29,17 +29,25 @@ static void tear_down_arrays(void *state) {
     free(arrays);
 }
 
+/* Out and in again, both; the compiler is not to decide whether this costs a call. */
+__attribute__((always_inline)) static inline struct seen *there_and_back(const struct arrays *arrays,
+                                                                         struct seen_schema **seen_schema) {
+    struct ArrowDeviceArray array;
+    struct ArrowSchema schema;
+    MUST(export_device_array(arrays->table, &array) == 0);
+    MUST(export_schema(arrays->table, &schema) == 0);
+    *seen_schema = import_schema(&schema);
+    MUST(*seen_schema != NULL);
+    struct seen *seen = import_device_array(&array, *seen_schema);
+    MUST(seen != NULL);
+    return seen;
+}
+
 static void run_with_schema(void *state, int64_t times) {
     const struct arrays *arrays = state;
     for (int64_t i = 0; i < times; ++i) {
-        struct ArrowDeviceArray array;
-        struct ArrowSchema schema;
-        MUST(export_device_array(arrays->table, &array) == 0);
-        MUST(export_schema(arrays->table, &schema) == 0);
-        struct seen_schema *seen_schema = import_schema(&schema);
-        MUST(seen_schema != NULL);
-        struct seen *seen = import_device_array(&array, seen_schema);
-        MUST(seen != NULL);
+        struct seen_schema *seen_schema;
+        struct seen *seen = there_and_back(arrays, &seen_schema);
         release_seen(seen);
         release_seen_schema(seen_schema);
     }
@@ -50,14 +58,8 @@ static void run_read(void *state, int64_t times) {
     const struct arrays *arrays = state;
     uintptr_t sum = 0;
     for (int64_t i = 0; i < times; ++i) {
-        struct ArrowDeviceArray array;
-        struct ArrowSchema schema;
-        MUST(export_device_array(arrays->table, &array) == 0);
-        MUST(export_schema(arrays->table, &schema) == 0);
-        struct seen_schema *seen_schema = import_schema(&schema);
-        MUST(seen_schema != NULL);
-        struct seen *seen = import_device_array(&array, seen_schema);
-        MUST(seen != NULL);
+        struct seen_schema *seen_schema;
+        struct seen *seen = there_and_back(arrays, &seen_schema);
         for (int64_t j = 0; j < arrays->table->columns; ++j) {
             struct seen_column column;
             MUST(seen_column(seen, j, &column) == 0);

@@ -30,7 +30,8 @@ impl BatchStream {
     ///
     /// # Errors
     /// `DEVX_NULL_ARGUMENT`, `DEVX_OUT_OF_MEMORY`, `DEVX_BUSY` while a call pulls from the stream, or `DEVX_DEVICE` if the
-    /// batches are not in host memory, which the plain struct cannot say. Then `*out` is not written and the stream is given back.
+    /// batches are not in host memory, which the plain struct cannot say. Then `*out` is not written and the stream is given
+    /// back.
     ///
     /// # Safety
     /// `out` is NULL or can be written; what it held is not released.

@@ -94,8 +94,8 @@ impl BatchStream {
     /// asked again after either.
     ///
     /// # Errors
-    /// What the source says, and `DEVX_CALLBACK` where that is `DEVX_BUSY`; `DEVX_CALLBACK` if the callback of a producer failed, with its code and its text
-    /// ([`crate::Error::errno`]); what [`Batch::import`] says of an array of a producer, which is released then;
+    /// What the source says, and `DEVX_CALLBACK` where that is `DEVX_BUSY`; `DEVX_CALLBACK` if the callback of a producer
+    /// failed, with its code and its text ([`crate::Error::errno`]); what [`Batch::import`] says of an array of a producer, which is released then;
     /// `DEVX_MISMATCH` or `DEVX_DEVICE` if the batch is not of the stream's schema or device type; `DEVX_PANIC` if the
     /// source panicked.
     /// `DEVX_BUSY` while another call runs: that one goes on, and so does the stream. `DEVX_TOO_DEEP` within 64 streams each of
