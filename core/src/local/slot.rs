@@ -21,20 +21,23 @@ std::cfg_select! {
             use core::arch::{asm, global_asm};
             use core::ffi::c_void;
 
-            /// Whose name the slot has, with an ending: another build of this crate in the same program has a place of its own.
-            fn slot() {}
+            /// With the version: another one of this crate in the same program has a place of its own.
+            macro_rules! symbol {
+                () => {
+                    concat!("devexchange_slot_", env!("CARGO_PKG_VERSION"))
+                };
+            }
 
             global_asm!(
                 ".pushsection .tbss.devexchange_slot, \"awT\", @nobits",
-                ".globl {slot}_of_thread",
-                ".hidden {slot}_of_thread",
-                ".type {slot}_of_thread, @object",
-                ".size {slot}_of_thread, 8",
+                concat!(".globl ", symbol!()),
+                concat!(".hidden ", symbol!()),
+                concat!(".type ", symbol!(), ", @object"),
+                concat!(".size ", symbol!(), ", 8"),
                 ".p2align 3",
-                "{slot}_of_thread:",
+                concat!(symbol!(), ":"),
                 ".zero 8",
                 ".popsection",
-                slot = sym slot,
             );
 
             #[inline(always)]
@@ -44,10 +47,9 @@ std::cfg_select! {
                 // is this thread's, and nobody else reads or writes it.
                 unsafe {
                     asm!(
-                        "mov {value}, qword ptr [rip + {slot}_of_thread@gottpoff]",
+                        concat!("mov {value}, qword ptr [rip + ", symbol!(), "@gottpoff]"),
                         "mov {value}, qword ptr fs:[{value}]",
                         value = lateout(reg) value,
-                        slot = sym slot,
                         options(pure, readonly, nostack, preserves_flags),
                     );
                 }
@@ -58,10 +60,9 @@ std::cfg_select! {
                 // SAFETY: as above.
                 unsafe {
                     asm!(
-                        "mov {place}, qword ptr [rip + {slot}_of_thread@gottpoff]",
-                        "mov qword ptr fs:[{place}], {value}",
-                        place = out(reg) _,
-                        slot = sym slot,
+                        concat!("mov {slot}, qword ptr [rip + ", symbol!(), "@gottpoff]"),
+                        "mov qword ptr fs:[{slot}], {value}",
+                        slot = out(reg) _,
                         value = in(reg) value,
                         options(nostack, preserves_flags),
                     );
