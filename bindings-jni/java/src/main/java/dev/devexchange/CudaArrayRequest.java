@@ -13,7 +13,14 @@ import java.util.Objects;
  *     write it, or as {@link #withStream(DeviceStream)} does, or {@link CudaArray#NO_STREAM}
  */
 public record CudaArrayRequest(int maxVersion, NoStream noStream, long stream) {
-    /** Refuses no policy ({@code NullPointerException}). */
+    /**
+     * Checks that there is a policy.
+     *
+     * @param maxVersion highest version that the consumer reads
+     * @param noStream what takes the place of a stream, never null
+     * @param stream the stream, or {@link CudaArray#NO_STREAM}
+     * @throws NullPointerException no policy
+     */
     public CudaArrayRequest {
         Objects.requireNonNull(noStream, "noStream");
     }
