@@ -1,5 +1,7 @@
 //! Schemas: in and out as Arrow, and what they say.
 
+use std::hash::{Hash, Hasher};
+
 use devexchange_core::Schema as CoreSchema;
 use devexchange_core::abi::arrow_data::ArrowSchema;
 use devexchange_core::arrow::{Field, Type};
@@ -12,8 +14,8 @@ use crate::error::{Result, refuse, wrong_type};
 use crate::handle::Kept;
 use crate::python::call_if_there;
 
-/// What the arrays of a batch are: a tree of fields.
-#[pyclass(frozen, module = "devexchange")]
+/// What the arrays of a batch are: a tree of fields. Two are equal if names, formats, flags and metadata of all fields are.
+#[pyclass(frozen, eq, hash, module = "devexchange")]
 pub(crate) struct Schema(Kept<CoreSchema>);
 
 impl Schema {
@@ -23,6 +25,18 @@ impl Schema {
 
     pub(crate) fn get(&self) -> &CoreSchema {
         &self.0
+    }
+}
+
+impl PartialEq for Schema {
+    fn eq(&self, other: &Self) -> bool {
+        *self.0 == *other.0
+    }
+}
+
+impl Hash for Schema {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.root().children().for_each(|field| (field.name(), field.format()).hash(state));
     }
 }
 

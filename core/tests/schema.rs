@@ -135,3 +135,41 @@ fn metadata_is_as_long_as_it_says() {
         assert!(error.message().contains("field \"x\""), "{error}");
     }
 }
+
+#[test]
+fn schemas_are_equal_if_all_their_fields_are() {
+    let pairs = metadata::encode(&[(b"key", b"value")]).unwrap();
+    let column = FieldDesc { metadata: Some(&pairs), ..FieldDesc::new(c"x", c"i") };
+    let list = FieldDesc { n_children: 1, ..FieldDesc::new(c"l", c"+l") };
+    let indices = FieldDesc { has_dictionary: true, ..FieldDesc::new(c"d", c"c") };
+    let (item, words) = (FieldDesc::new(c"item", c"g"), FieldDesc::new(c"", c"u"));
+    let whole = [FieldDesc::batch(3), column, list, item, indices, words];
+    let schema = Schema::new(&whole).unwrap();
+    assert_eq!(schema, schema.clone());
+    assert_eq!(schema, Schema::new(&whole).unwrap());
+    assert_eq!(
+        Schema::new(&[FieldDesc { metadata: None, ..column }]).unwrap(),
+        Schema::new(&[FieldDesc { metadata: Some(&metadata::encode(&[]).unwrap()), ..column }]).unwrap(),
+        "no pairs are no metadata"
+    );
+
+    let other_pairs = metadata::encode(&[(b"key", b"VALUE")]).unwrap();
+    let others = [
+        (1, FieldDesc { name: c"y", ..column }),
+        (1, FieldDesc { format: c"I", ..column }),
+        (1, FieldDesc { flags: 0, ..column }),
+        (1, FieldDesc { metadata: None, ..column }),
+        (1, FieldDesc { metadata: Some(&other_pairs), ..column }),
+        (3, FieldDesc { name: c"element", ..item }),
+        (5, FieldDesc { format: c"U", ..words }),
+    ];
+    for (place, field) in others {
+        let mut fields = whole;
+        fields[place] = field;
+        assert_ne!(schema, Schema::new(&fields).unwrap(), "{field:?}");
+    }
+    let without_dictionary = FieldDesc { has_dictionary: false, ..indices };
+    let without = Schema::new(&[FieldDesc::batch(3), column, list, item, without_dictionary]).unwrap();
+    assert_ne!(schema, without);
+    assert_ne!(schema, Schema::new(&[FieldDesc::batch(2), column, list, item]).unwrap());
+}

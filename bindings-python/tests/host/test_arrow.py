@@ -536,3 +536,19 @@ def test_memory_stays_flat():
     for _ in range(10_000):
         exchange()
     assert resident() - before < 2 << 20
+
+
+def test_schemas_are_equal_if_all_their_fields_are():
+    item = pyarrow.field("x", pyarrow.list_(pyarrow.int32()), nullable=True, metadata={"key": "value"})
+    schema = from_arrow(pyarrow.schema([item]))
+    assert schema == from_arrow(pyarrow.schema([item])) and hash(schema) == hash(from_arrow(pyarrow.schema([item])))
+    others = [
+        item.with_name("y"),
+        item.with_type(pyarrow.list_(pyarrow.int64())),
+        item.with_nullable(False),
+        item.with_metadata({"key": "VALUE"}),
+    ]
+    for other in others:
+        assert schema != from_arrow(pyarrow.schema([other])), other
+    assert schema != pyarrow.schema([item]), "of another library: its == is asked, and has no answer either"
+    assert len({schema, from_arrow(pyarrow.schema([item])), from_arrow(pyarrow.schema([]))}) == 2

@@ -133,6 +133,20 @@ impl<'a> Field<'a> {
     }
 }
 
+/// The same name, format, flags, pairs of metadata in the same order, children and dictionary.
+impl PartialEq for Field<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+            && self.format() == other.format()
+            && self.flags() == other.flags()
+            && self.metadata().eq(other.metadata())
+            && self.children().eq(other.children())
+            && self.dictionary() == other.dictionary()
+    }
+}
+
+impl Eq for Field<'_> {}
+
 impl fmt::Debug for Field<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_struct("Field");

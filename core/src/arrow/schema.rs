@@ -355,6 +355,15 @@ impl Schema {
     }
 }
 
+/// The same fields, all they say included.
+impl PartialEq for Schema {
+    fn eq(&self, other: &Self) -> bool {
+        self.is(other) || self.root() == other.root()
+    }
+}
+
+impl Eq for Schema {}
+
 held_by_bindings!(Schema, "schema");
 
 impl fmt::Debug for Schema {
