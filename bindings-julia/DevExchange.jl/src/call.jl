@@ -55,10 +55,14 @@ end
 # Answers a question to the object with this number, on a thread of Julia's.
 serve(number::UInt64, call::Ptr{Call}) = respond(deliver_now_and_then, note_interrupt, number, call)
 
-# An interrupt (Ctrl-C) cannot be thrown through C: the call of this task that asked throws it (see `error_of`).
+# An interrupt (Ctrl-C) cannot be thrown through C: the call of this task that asked throws it (see `error_of`). If it was
+# somebody else's who asked, a foreign consumer on this thread, a later failure with another text is not it.
 const INTERRUPTED = :devexchange_interrupted
-note_interrupt(_) = task_local_storage(INTERRUPTED, true)
-was_interrupted() = pop!(task_local_storage(), INTERRUPTED, false)
+note_interrupt(e) = task_local_storage(INTERRUPTED, failure(e).message)
+function was_interrupted(message)
+    text = pop!(task_local_storage(), INTERRUPTED, nothing)
+    return text !== nothing && occursin(text, message)
+end
 
 # `interrupted` is told of an interrupt, which for whoever asked is a failure.
 function respond(before, interrupted, number::UInt64, call::Ptr{Call})

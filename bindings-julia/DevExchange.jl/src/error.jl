@@ -33,9 +33,10 @@ status_name(status::Integer) = unsafe_string(ccall(devx_status_name[], Ptr{UInt8
 
 # What a call that failed has written, as an exception. If what it asked of Julia was interrupted, it was, too.
 @noinline function error_of(status::DevxStatus, record::Ptr{DevxError})
-    status == DEVX_CALLBACK && was_interrupted() && return InterruptException()
+    message = unsafe_string(field_address(record, :message))
+    status == DEVX_CALLBACK && was_interrupted(message) && return InterruptException()
     code = unsafe_load(Ptr{Int32}(field_address(record, :driver_code)))
-    return DevExchangeError(status, code, unsafe_string(field_address(record, :message)))
+    return DevExchangeError(status, code, message)
 end
 
 # `@checked devx_tensor_share(handle::Handle, out::Ptr{Ptr{Cvoid}})` calls a function of the C API, whose last argument,

@@ -119,6 +119,15 @@ end
     outer = BatchStream(() -> next!(inner), NUMBERED)
     @test_throws InterruptException next!(outer)
     foreach(close, (s, inner, outer))
+    # What a foreign consumer on this thread was told is not thrown by the next call that fails.
+    for T in (ArrowArrayStream, ArrowDeviceArrayStream)
+        out, array = Ref(T()), zeros(UInt64, 16)
+        export_move(interrupted(), out)
+        @test GC.@preserve out array ccall(out[].get_next, Cint, (Ptr{Cvoid}, Ptr{Cvoid}),
+            Base.unsafe_convert(Ptr{T}, out), array) != 0
+        @test occursin("no such file", thrown(() -> error("no such file")).message)
+        arrow_release(out)
+    end
     # One call at a time.
     busy, s = Ref(false), Ref{BatchStream}()
     s[] = BatchStream(() -> (busy[] = refused(() -> next!(s[]), DX.DEVX_BUSY); numbered(4)), NUMBERED)
