@@ -1,12 +1,22 @@
 //! The C API of devexchange: `libdevexchange` and its headers.
 //!
-//! Conventions, without exceptions:
-//! * A function that can fail returns a `devx_status` and takes a nullable `devx_error *` last; outputs are written
-//!   only on success.
-//! * `_create` and `_import` make a handle, `_release(T **)` gives it up and sets it to NULL; NULL is fine.
-//! * An import takes its source only on success. `_share` keeps the handle, `_move(T **)` gives it up, `_borrow` is a
-//!   view that owns nothing.
-//! * Handles are counted references: any thread may use and release one, but one handle is released once.
+//! Conventions:
+//! - Errors. A function that can fail returns a `devx_status`, 0 for success, and takes a
+//!   `devx_error *` last, or NULL: it says which field has which value, and what was expected.
+//!   Outputs are written only on success.
+//! - NULL for a handle, a description or an output is DEVX_NULL_ARGUMENT, unless the function
+//!   says what it means.
+//! - Handles are counted references: any thread may use one, several may at once, and it is
+//!   released once. Only a stream of batches takes one call at a time. `_release(T **)` sets
+//!   the handle to NULL, and does nothing for NULL.
+//! - Ownership. An `_import` takes its source only on success. `_share` keeps the handle,
+//!   `_move(T **)` sets it to NULL, `_borrow` is a view that owns nothing and is valid as long
+//!   as the handle. An owner is released exactly once, on any thread, and not
+//!   at all if the call that was given it fails.
+//! - Streams of a device are numbers, as in DLPack: 1 is CUDA's legacy default stream, 2 the
+//!   per-thread one, -1 none, others are handles (`CUstream`); 0 is refused.
+//! - Units. Shapes, strides and offsets are in elements, `byte_offset` and sizes in bytes,
+//!   times in nanoseconds.
 
 mod async_reader;
 mod async_writer;
