@@ -181,6 +181,8 @@ enum Whose {
     Lent(Stream),
     /// It is a view: what uses it uses the whole, which is the one to wait.
     View(Whole),
+    /// It is made of several, each of which waits for itself. None of them is a view, or is made of others.
+    Parts(Vec<Whole>),
 }
 
 impl Uses {
@@ -197,6 +199,24 @@ impl Uses {
         Self::of(Whose::View(whole))
     }
 
+    /// Of data that is made of other data, which it keeps by itself: what uses it uses all of that.
+    pub(crate) fn of_parts(all: impl Iterator<Item = Whole>) -> Result<Self> {
+        let mut parts = Vec::new();
+        for mut part in all {
+            while let Some(whole) = part.uses().0.made().and_then(Noted::whole).cloned() {
+                part = whole;
+            }
+            match part.uses().parts() {
+                [] => push(&mut parts, part)?,
+                several => several.iter().try_for_each(|one| push(&mut parts, one.clone()))?,
+            }
+        }
+        // Those that share memory have one event there.
+        parts.sort_unstable_by_key(|part| std::ptr::from_ref(part.uses()));
+        parts.dedup_by_key(|part| std::ptr::from_ref(part.uses()));
+        Self::of(Whose::Parts(parts))
+    }
+
     /// What the data is a view of, if what is a view of it may as well be one of that. It may not if the view has a filler of its
     /// own, as that is asked for its last work when the view is given up.
     pub(crate) fn whole(&self) -> Option<Whole> {
@@ -211,6 +231,20 @@ impl Uses {
             found = (whole.uses(), whole.owner());
         }
         found
+    }
+
+    fn parts(&self) -> &[Whole] {
+        match self.0.made().map(|noted| &noted.whose) {
+            Some(Whose::Parts(parts)) => parts,
+            _ => &[],
+        }
+    }
+
+    /// All in which the uses of this data are noted.
+    fn all_noting(&self) -> impl Iterator<Item = &Self> {
+        let (found, _) = self.noting(None);
+        let parts = found.parts();
+        parts.is_empty().then_some(found).into_iter().chain(parts.iter().map(Whole::uses))
     }
 
     /// Says that `filler` fills data of `owner`. Memory that is given back in the order of another stream is so only after
@@ -232,15 +266,15 @@ impl Uses {
         self.noting(owner).1?.in_order()
     }
 
-    fn noted(&self) -> Result<&Noted> {
-        self.noting(None).0.0.get(|| Noted::of(Whose::Own))
+    /// Changes the events of all that this data is of.
+    fn change(&self, mut change: impl FnMut(&mut Vec<Event>) -> Result<()>) -> Result<()> {
+        self.all_noting().try_for_each(|uses| uses.0.get(|| Noted::of(Whose::Own))?.change(&mut change))
     }
 
     /// Notes that work which is queued on `stream` until now uses the data.
     pub(crate) fn add(&self, stream: Stream) -> Result<()> {
-        let noted = self.noted()?;
         stream.require_no_capture()?;
-        noted.change(|events| {
+        self.change(|events| {
             // Work on one stream is done in order, so its last event stands for the ones before. But this may be another
             // stream, which was given the handle of one that was destroyed: so it waits, on the device, for what they say.
             let covered =
@@ -254,10 +288,10 @@ impl Uses {
 
     /// Notes that the data is used until an event is complete.
     pub(crate) fn add_event(&self, event: Event) -> Result<()> {
-        self.noted()?.change(|events| {
+        self.change(|events| {
             // Nobody says of such events which stands for which: what is over goes, or there would be ever more.
             Event::drop_complete(events);
-            push(events, event)
+            push(events, event.clone())
         })
     }
 
@@ -280,11 +314,14 @@ impl Uses {
 
     /// Does something with every event; whether there is any.
     fn each(&self, act: impl Fn(&Event) -> Result<()>) -> Result<bool> {
-        let Some(noted) = self.noting(None).0.0.made() else { return Ok(false) };
-        let mut later = noted.later.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(later) = &mut *later else { return Ok(false) };
-        later.events().iter().try_for_each(act)?;
-        Ok(!later.events().is_empty())
+        let mut any = false;
+        for noted in self.all_noting().filter_map(|uses| uses.0.made()) {
+            let mut later = noted.later.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(later) = &mut *later else { continue };
+            later.events().iter().try_for_each(&act)?;
+            any |= !later.events().is_empty();
+        }
+        Ok(any)
     }
 
     /// Notes copies on `stream`, some of which may be queued also if they failed. If they cannot be noted, the host waits for
@@ -347,7 +384,7 @@ impl Noted {
     fn whole(&self) -> Option<&Whole> {
         match &self.whose {
             Whose::View(whole) => Some(whole),
-            Whose::Own | Whose::Lent(_) => None,
+            Whose::Own | Whose::Lent(_) | Whose::Parts(_) => None,
         }
     }
 
@@ -366,7 +403,10 @@ impl Noted {
         let Self { later, whose, filler } = self;
         let producer = match (whose, filler) {
             (Whose::View(whole), Some(filler)) => return release_behind(whole, filler),
-            (Whose::View(_), None) => return,
+            (Whose::Parts(parts), Some(filler)) => {
+                return parts.into_iter().for_each(|part| release_behind(part, filler));
+            }
+            (Whose::View(_) | Whose::Parts(_), None) => return,
             (Whose::Lent(producer), _) => Some(producer),
             (Whose::Own, _) => None,
         };

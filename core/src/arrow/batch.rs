@@ -345,6 +345,23 @@ impl Batch {
         Ok(())
     }
 
+    /// Says of a batch of columns, which its owner keeps, when it may be touched: what uses it uses them. As
+    /// [`Batch::set_ready`].
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    pub(super) fn set_parts<'a>(&mut self, ready: Ready, columns: impl Iterator<Item = &'a Self>) -> Result<()> {
+        // In host memory nobody notes uses.
+        let uses = match self.device() {
+            Device::CPU => Uses::default(),
+            _ => Uses::of_parts(columns.map(|column| Whole::Batch(column.clone())))?,
+        };
+        if let Some(header) = self.0.unique() {
+            (header.ready, header.uses) = (ready, uses);
+        }
+        Ok(())
+    }
+
     /// When the data may be touched.
     pub fn ready(&self) -> &Ready {
         &self.0.header().ready

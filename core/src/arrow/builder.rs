@@ -297,7 +297,8 @@ fn all_of(mut owners: Vec<Owner>, room: Vacant<Vec<Owner>>) -> Owner {
 
 impl Batch {
     /// A record batch whose columns are other batches (any arrays, not record batches only) of the same length on the same
-    /// device, under new names. They are shared: nothing is copied.
+    /// device, under new names. They are shared: nothing is copied, and work with the batch ([`Batch::used_on`]) is work with
+    /// all of them.
     ///
     /// Columns that are not ready now are ordered by `stream`, which is made to wait for all of them; it is needed only
     /// then.
@@ -349,7 +350,7 @@ impl Batch {
         let schema = Schema::new(&fields)?;
         // SAFETY: the columns describe their memory, and keep it alive.
         let mut batch = unsafe { Self::from_raw_parts(&schema, first.device(), &nodes, owner) }?;
-        batch.set_ready(ready);
+        batch.set_parts(ready, columns.iter().map(|&(_, column)| column))?;
         Ok(batch)
     }
 }

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use devexchange_core::abi::cuda_array::DEVX_CUDA_ARRAY_NO_STREAM;
 use devexchange_core::abi::types::*;
 use devexchange_core::cuda_array::{self, NoStream, Request};
+use devexchange_core::dlpack::Copying;
 use devexchange_core::runtime::cuda::{LEGACY, PER_THREAD};
-use devexchange_core::{DType, Error, Flags, Owner, Tensor, TensorDesc};
+use devexchange_core::{Batch, DType, Error, Flags, Owner, Tensor, TensorDesc, convert};
 use devexchange_tests::cuda_array::produce;
 use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::sim::{self, Session};
@@ -99,6 +100,31 @@ fn exports_come_after_the_work_that_was_noted() {
             scene.end();
             sim::synchronize(other);
             sim::destroy(other);
+        });
+    }
+}
+
+/// Work that was noted with a batch of columns is work on the columns, and the other way round.
+#[test]
+fn exports_come_after_the_work_with_a_batch_of_the_column() {
+    let session = Session::new();
+    for noted_with_the_batch in [false, true] {
+        session.each(SEEDS, || {
+            let (scene, on) = (Scene::new(), sim::on);
+            let mut tensor = foreign::tensor(scene.data, N, CUDA0, || ());
+            tensor.produced_on(on(scene.consumer)).expect("not shared");
+            let column = convert::column(&tensor, "", Copying::Never).expect("a column");
+            let batch = Batch::of_columns(&[("x", &column)], Some(on(scene.consumer))).expect("a batch");
+            sim::fill(scene.data, 0x5a, N, scene.producer);
+            let (used, other) = if noted_with_the_batch { (&batch, &column) } else { (&column, &batch) };
+            used.used_on(on(scene.producer)).expect("noted");
+            let seen = other.column(0).unwrap_or_else(|| other.root());
+            let seen = convert::tensor(seen, Copying::Never).expect("a tensor");
+            let exported =
+                cuda_array::export(seen, &for_stream(scene.consumer)).map_err(Error::from).expect("exported");
+            scene.consume(exported.as_raw().stream as u64);
+            drop((exported, batch, column, tensor));
+            scene.end();
         });
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use devexchange_core::cuda_array::Request;
+use devexchange_core::dlpack::Copying;
 use devexchange_core::runtime::cuda::{LEGACY, PER_THREAD};
+use devexchange_core::{Batch, convert};
 use devexchange_tests::cu_ok;
 use devexchange_tests::cuda_array::{produce, state};
 use devexchange_tests::sim::{self, Session};
@@ -82,6 +84,39 @@ fn the_producers_stream_waits_at_the_end() {
         assert!(findings.iter().any(|text| text.starts_with("Race: ")), "{schedule:?}: {findings:?}");
         scene.end();
     }
+}
+
+/// Who uses a batch of columns uses each of them: every producer's stream waits, also of columns that are in a batch within
+/// the batch.
+#[test]
+fn uses_of_a_batch_are_uses_of_its_columns() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let scene = Scene::new();
+        let other = sim::stream();
+        let columns = [(scene.data, scene.producer), (scene.scratch, other)].map(|(memory, producer)| {
+            sim::fill(memory, 0x5a, N, producer);
+            let mut array = produce(memory, "|u1", &[N as i64], || ());
+            array.stream = producer as i64;
+            let tensor = import(&mut array, &for_stream(scene.consumer)).expect("imported");
+            convert::column(&tensor, "", Copying::Never).expect("a column")
+        });
+        let [first, second] = &columns;
+        let on = Some(sim::on(scene.consumer));
+        let pair = Batch::of_columns(&[("a", first), ("again", first)], on).expect("a batch");
+        let whole = Batch::of_columns(&[("pair", &pair), ("b", second)], on).expect("a batch");
+        drop((pair, columns));
+        sim::copy(scene.scratch, scene.data, N, scene.consumer);
+        whole.slice(0, 4).expect("some rows").used_on(sim::on(scene.consumer)).expect("noted");
+        drop(whole);
+        // The producers write again, without a word to anybody.
+        for (memory, producer) in [(scene.data, scene.producer), (scene.scratch, other)] {
+            sim::fill(memory, 1, N, producer);
+            sim::synchronize(producer);
+        }
+        scene.end();
+        sim::destroy(other);
+    });
 }
 
 /// A stream that is being captured cannot wait for work outside of the capture: the release waits all the same.
