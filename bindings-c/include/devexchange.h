@@ -492,7 +492,7 @@ devx_status devx_batch_stream_export_device(
 /**
  * Takes an Arrow stream of host arrays from its producer and asks it for its schema. On success it
  * is moved from (its `release` is NULL) and released once, when the stream is; on failure it is its
- * owner's as before.
+ * owner's as before. `DEVX_TOO_DEEP` for a stream that was exported and imported 64 times.
  */
 devx_status devx_batch_stream_import(
     struct ArrowArrayStream *source,
@@ -508,8 +508,7 @@ devx_status devx_batch_stream_import_device(
 /**
  * The next batch, or NULL at the end. It outlives the stream. After the end comes the end again,
  * after an error the same error again; `DEVX_BUSY` while another call on the stream runs, of which
- * nothing is lost (what a source says with that status is `DEVX_CALLBACK`); `DEVX_TOO_DEEP` within
- * 64 streams each of which asks the next one.
+ * nothing is lost (what a source says with that status is `DEVX_CALLBACK`).
  */
 devx_status devx_batch_stream_next(
     devx_batch_stream_t const *stream,

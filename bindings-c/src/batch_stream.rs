@@ -86,7 +86,8 @@ impl Source {
 }
 
 /// Takes an Arrow stream of host arrays from its producer and asks it for its schema. On success it is moved from (its
-/// `release` is NULL) and released once, when the stream is; on failure it is its owner's as before.
+/// `release` is NULL) and released once, when the stream is; on failure it is its owner's as before. `DEVX_TOO_DEEP` for a
+/// stream that was exported and imported 64 times.
 #[ffi_export]
 unsafe fn devx_batch_stream_import(
     source: *mut ArrowArrayStream,
@@ -152,7 +153,7 @@ unsafe fn devx_batch_stream_device_type(
 
 /// The next batch, or NULL at the end. It outlives the stream. After the end comes the end again, after an error the
 /// same error again; `DEVX_BUSY` while another call on the stream runs, of which nothing is lost (what a source says with that
-/// status is `DEVX_CALLBACK`); `DEVX_TOO_DEEP` within 64 streams each of which asks the next one.
+/// status is `DEVX_CALLBACK`).
 #[ffi_export]
 unsafe fn devx_batch_stream_next(
     stream: *const BatchStreamHandle,

@@ -4,7 +4,6 @@
 mod list;
 mod slot;
 
-use std::cell::Cell;
 use std::ptr;
 
 use crate::ledger::Lines;
@@ -21,8 +20,6 @@ pub(crate) struct Local {
     pub(crate) blocks: Blocks,
     /// As above.
     pub(crate) nesting: Nesting,
-    /// As above: how many streams of batches it is pulling from, one for the other.
-    pub(crate) pulls: Cell<usize>,
     /// Blocks on their way back here, from any thread.
     pub(crate) returned: Returned,
 }
@@ -64,7 +61,6 @@ fn begin() -> Option<&'static Place<Local>> {
         lines: Lines::new(),
         blocks: Blocks::new(),
         nesting: Nesting::new(),
-        pulls: Cell::new(0),
         returned: Returned::new(),
     });
     slot::set(ptr::from_ref(local).cast());
@@ -77,7 +73,6 @@ struct End;
 impl Drop for End {
     fn drop(&mut self) {
         if let Some(local) = kept() {
-            local.pulls.set(0);
             Nesting::end(local);
             slot::set(ptr::null());
             free_all(local);

@@ -548,21 +548,29 @@ fn a_call_within_a_call_is_refused() {
 
 /// A chain of streams is as deep as a stack can be for sure, whatever each of them has there.
 fn too_many_within_each_other<S: Foreign>() {
-    let through = |times| {
-        let released = Arc::default();
-        let once = |stream, _| S::export(stream).import().unwrap();
-        std::thread::Builder::new()
-            .stack_size(512 << 10)
-            .spawn(move || (1..times).fold(counting(1, &released), once).next().map(|batch| value_of(&batch.unwrap())))
-            .unwrap()
-            .join()
-            .unwrap()
-    };
-    assert_eq!(through(64), Ok(0));
-    // The first one that cannot be asked says so, and each of the others that it was called back with that.
-    check_error(through(65), DEVX_CALLBACK, "64 streams each ask the next one: that is the most");
+    let released = Arc::default();
+    let through = || (0..64).fold(counting(1, &released), |stream, _| S::export(stream).import().unwrap());
+    let (mut refused, asked) = (S::export(through()), through());
+    check_error(refused.import(), DEVX_TOO_DEEP, "exported and imported 64 times: that is the most");
+    assert!(!refused.is_released());
+    refused.release();
+    let ask = move || asked.next().map(|batch| value_of(&batch.unwrap()));
+    assert_eq!(std::thread::Builder::new().stack_size(512 << 10).spawn(ask).unwrap().join().unwrap(), Ok(0));
 }
 for_both!(a_chain_of_streams_has_an_end, too_many_within_each_other);
+
+/// However many are being asked at a time, by tasks that share a thread for example: none of them is within another.
+fn many_at_a_time<S: Foreign>() {
+    let mut streams = (0..200).map(|_| S::export(counting(1, &Arc::default())));
+    fn ask<S: Foreign>(streams: &mut dyn Iterator<Item = S>) -> Option<i32> {
+        let Some(mut stream) = streams.next() else { return Some(0) };
+        let imported = stream.import().unwrap();
+        let again = ask(streams).map(|asked| asked + 1);
+        imported.next().unwrap().and(again)
+    }
+    assert_eq!(ask(&mut streams), Some(200));
+}
+for_both!(streams_that_do_not_ask_each_other_are_no_chain, many_at_a_time);
 
 #[test]
 fn a_call_from_another_thread_meanwhile_is_refused() {

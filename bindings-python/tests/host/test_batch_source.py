@@ -284,11 +284,11 @@ def test_error_that_is_on_its_way_stays():
 
 
 def test_streams_of_streams_have_an_end():
-    """Long before the stack is full."""
+    """As deep as Python lets its calls be, and not until the stack is full."""
     stream = BatchStream.of(SCHEMA, [batch(1)])
     for _ in range(20_000):
         stream = BatchStream.of(SCHEMA, stream)
-    with pytest.raises(devexchange.Error, match="64 streams each ask the next one"):
+    with pytest.raises(RecursionError):
         next(stream)
 
 

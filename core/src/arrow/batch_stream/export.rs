@@ -3,9 +3,9 @@
 use core::ffi::{CStr, c_char, c_int};
 use std::borrow::Cow;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
-use super::interface::{Callbacks, Chunk, Interface};
+use super::interface::{Callbacks, Chunk, Interface, Release};
 use super::{BatchStream, busy};
 use crate::abi::arrow_data::ArrowSchema;
 use crate::abi::arrow_device_stream::ArrowDeviceArrayStream;
@@ -88,6 +88,20 @@ unsafe fn export<S: Interface>(stream: BatchStream, out: *mut S) -> std::result:
     Ok(())
 }
 
+/// How many streams of ours were exported and imported up to a struct; 0 for a foreign one.
+///
+/// # Safety
+/// `stream` is not released, and nobody else uses it meanwhile.
+pub(super) unsafe fn exported_times<S: Interface>(stream: &S) -> usize {
+    let ours: Release<S> = release::<S>;
+    if !stream.release().is_some_and(|theirs| std::ptr::fn_addr_eq(theirs, ours)) {
+        return 0;
+    }
+    // SAFETY: filled in by `export`, so the struct holds a reference, which stays there.
+    let exported = Borrowed::new(unsafe { Slab::<Exported>::from_raw(stream.private_data()) });
+    exported.header().stream.0.header().depth + 1
+}
+
 /// What the struct of a consumer stands for.
 struct Exported {
     stream: BatchStream,
@@ -123,13 +137,13 @@ fn errno(error: &Error) -> c_int {
 
 impl Exported {
     fn succeed(&self) -> c_int {
-        self.said.store(std::ptr::null_mut(), Release);
+        self.said.store(std::ptr::null_mut(), Ordering::Release);
         0
     }
 
     /// `text` lives as long as the export.
     fn fail(&self, code: c_int, text: &CStr) -> c_int {
-        self.said.store(text.as_ptr().cast_mut(), Release);
+        self.said.store(text.as_ptr().cast_mut(), Ordering::Release);
         code
     }
 
@@ -226,7 +240,7 @@ unsafe extern "C" fn get_next<S: Interface>(stream: *mut S, out: *mut S::Chunk) 
 /// As a callback of a stream that [`export`] filled in.
 unsafe extern "C" fn get_last_error<S: Interface>(stream: *mut S) -> *const c_char {
     // SAFETY: the caller's contract.
-    let said = unsafe { with(stream, |exported| exported.said.load(Acquire)) };
+    let said = unsafe { with(stream, |exported| exported.said.load(Ordering::Acquire)) };
     said.map_or(std::ptr::null(), |text| text.cast_const())
 }
 

@@ -4,6 +4,7 @@ use core::ffi::{c_char, c_int};
 use std::fmt;
 use std::mem::zeroed;
 
+use super::export::exported_times;
 use super::interface::{Chunk, Interface};
 use super::{BatchStream, require_device_type, require_runtime};
 use crate::abi::arrow_data::ArrowSchema;
@@ -15,6 +16,10 @@ use crate::ledger::Kind;
 use crate::memory::{Foreign, release};
 use crate::text::{Lossy, OfErrno, without};
 
+/// Most streams of ours that were exported and imported one after the other. They ask each other on one stack, which ends
+/// somewhere: so many are few enough for a small one, and more than anybody has.
+const DEEPEST: usize = 64;
+
 /// Most bytes of a producer's error text that are kept.
 const MAX_MESSAGE: usize = 4096;
 
@@ -25,7 +30,8 @@ impl BatchStream {
     ///
     /// # Errors
     /// `DEVX_NULL_ARGUMENT` (also for a missing callback), `DEVX_RELEASED`; `DEVX_CALLBACK` if `get_schema` failed,
-    /// with its code and its text; what [`Schema::import`] says of the schema.
+    /// with its code and its text; what [`Schema::import`] says of the schema; `DEVX_TOO_DEEP` for a stream that was exported
+    /// and imported 64 times.
     ///
     /// # Safety
     /// `stream` is NULL, or points to a valid `ArrowArrayStream` (released or not) that nobody else uses now. Its
@@ -65,6 +71,11 @@ unsafe fn import<S: Interface>(stream: *mut S) -> Result<BatchStream> {
     let device_type = given.device_type();
     // Before a callback is called.
     require_runtime(device_type)?;
+    // SAFETY: the stream is not released.
+    let depth = unsafe { exported_times(given) };
+    if depth > DEEPEST {
+        return refuse!(DEVX_TOO_DEEP, "stream was exported and imported {DEEPEST} times: that is the most");
+    }
     // SAFETY: an all-zero ArrowSchema is a released one.
     let mut described = unsafe { zeroed::<ArrowSchema>() };
     // SAFETY: the stream is not released, and there is room for a schema.
@@ -79,7 +90,7 @@ unsafe fn import<S: Interface>(stream: *mut S) -> Result<BatchStream> {
         unsafe { release(&mut described) };
         error.within("get_schema: ")
     })?;
-    BatchStream::with(&schema, device_type, || {
+    BatchStream::above(depth, &schema, device_type, || {
         // SAFETY: the caller gives the stream to us now that nothing can fail any more.
         let foreign = unsafe { Foreign::take(stream, Kind::StreamImport) };
         let schema = schema.clone();

@@ -7,13 +7,11 @@ mod alone;
 mod export;
 mod import;
 mod interface;
-mod nested;
 
 use std::fmt;
 use std::iter::FusedIterator;
 
 use alone::Alone;
-use nested::Pull;
 
 use super::batch::Batch;
 use super::format::Type;
@@ -33,6 +31,8 @@ pub struct BatchStream(Slab<Header>);
 struct Header {
     schema: Schema,
     device_type: DeviceType,
+    /// How many streams of ours were exported and imported below this one, each within the one that asks it.
+    depth: usize,
     state: Alone<State>,
 }
 
@@ -78,11 +78,19 @@ impl BatchStream {
     where
         F: FnMut() -> Result<Option<Batch>> + Send + 'static,
     {
+        Self::above(0, schema, device_type, take)
+    }
+
+    /// As [`BatchStream::with`], above so many streams.
+    fn above<F>(depth: usize, schema: &Schema, device_type: DeviceType, take: impl FnOnce() -> F) -> Result<Self>
+    where
+        F: FnMut() -> Result<Option<Batch>> + Send + 'static,
+    {
         require_runtime(device_type)?;
         let room = Vacant::new()?;
         // A closure without captures takes no memory.
         let state = Alone::new(State { source: Box::new(|| Ok(None)), end: None });
-        let header = Header { schema: schema.clone(), device_type, state };
+        let header = Header { schema: schema.clone(), device_type, depth, state };
         let mut slab = Slab::new(header, TailSize::default())?;
         if let Some(state) = slab.unique().map(|header| header.state.get_mut()) {
             state.source = room.fill(take());
@@ -98,8 +106,7 @@ impl BatchStream {
     /// failed, with its code and its text ([`crate::Error::errno`]); what [`Batch::import`] says of an array of a producer, which is released then;
     /// `DEVX_MISMATCH` or `DEVX_DEVICE` if the batch is not of the stream's schema or device type; `DEVX_PANIC` if the
     /// source panicked.
-    /// `DEVX_BUSY` while another call runs: that one goes on, and so does the stream. `DEVX_TOO_DEEP` within 64 streams each of
-    /// which asks the next one, as one does that was exported and imported so many times.
+    /// `DEVX_BUSY` while another call runs: that one goes on, and so does the stream.
     pub fn next(&self) -> Result<Option<Batch>> {
         match self.pull() {
             Some(next) => next,
@@ -114,7 +121,6 @@ impl BatchStream {
             if let Some(end) = &state.end {
                 return end.clone().map(|()| None);
             }
-            let _pull = Pull::begin()?;
             let given = caught(&mut state.source);
             let next = given.and_then(|batch| match batch {
                 Some(batch) => header.require_fit(&batch).map(|()| Some(batch)),
