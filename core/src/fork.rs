@@ -14,11 +14,13 @@ const FORKS: u64 = 1 << 32;
 
 thread_local!(
     /// How many of them are this thread.
-    static HERE: Cell<u64> = const { Cell::new(0) }
+    static HERE: Cell<u64> = const { Cell::new(0) };
+    /// Whether this thread is forking, between our handlers: what others have told the system to call then may use this library.
+    static FORKING: Cell<bool> = const { Cell::new(false) }
 );
 
-/// When the library is loaded: before a program, most often, says what it does itself when it forks. Handlers that come
-/// later run earlier before a fork and later after it, so that what they call of this library does not wait for it.
+/// When the library is loaded, so that who locks something in a call of this library has not told the system before, most
+/// often, what to do in a fork.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static REGISTER: extern "C" fn() = register;
@@ -81,7 +83,8 @@ impl Inside {
     fn enter() -> Self {
         // Where the linker has left out what is done when the library is loaded.
         register();
-        while INSIDE.fetch_add(1, Acquire) >= FORKS {
+        // Who forks was waited for, with all others, and has to go on to end that.
+        while INSIDE.fetch_add(1, Acquire) >= FORKS && !FORKING.get() {
             INSIDE.fetch_sub(1, Release);
             while INSIDE.load(Relaxed) >= FORKS {
                 yield_now();
@@ -100,6 +103,7 @@ impl Drop for Inside {
 }
 
 extern "C" fn before() {
+    FORKING.set(true);
     INSIDE.fetch_add(FORKS, AcqRel);
     let end = Instant::now() + PATIENCE;
     while !INSIDE.load(Acquire).is_multiple_of(FORKS) && Instant::now() < end {
@@ -109,11 +113,13 @@ extern "C" fn before() {
 
 extern "C" fn after() {
     INSIDE.fetch_sub(FORKS, Release);
+    FORKING.set(false);
 }
 
 extern "C" fn in_child() {
     // Of all threads there is only this one.
     INSIDE.store(HERE.get(), Relaxed);
+    FORKING.set(false);
 }
 
 #[cfg(test)]

@@ -48,7 +48,18 @@ extern "C" fn renew() {
     }
 }
 
-/// A program has handlers of its own, in which it may use the library as ever.
+/// Before the library is there, as a program does that loads it later.
+#[used]
+#[unsafe(link_section = ".init_array.00101")]
+static REGISTER: extern "C" fn() = register;
+
+extern "C" fn register() {
+    // SAFETY: functions without arguments that do not unwind.
+    unsafe { libc::pthread_atfork(Some(renew), Some(renew), Some(renew)) };
+}
+
+/// A program has handlers of its own, in which it may use the library as ever: those that were there before the library, and
+/// those that came after it.
 #[test]
 fn handlers_of_the_program_wait_for_nobody() {
     if std::env::var_os(TRACED).is_none() {
@@ -57,8 +68,7 @@ fn handlers_of_the_program_wait_for_nobody() {
         assert!(run.args(["--exact", test]).env(TRACED, "1").status().unwrap().success());
         return;
     }
-    // SAFETY: functions without arguments that do not unwind.
-    assert_eq!(unsafe { libc::pthread_atfork(Some(renew), Some(renew), Some(renew)) }, 0);
+    register();
     // SAFETY: no handler is set, so the signal ends a process that waits for ever.
     unsafe { libc::alarm(60) };
     let manager = Shared::new(Driver::host_only().unwrap()).unwrap();
