@@ -342,13 +342,7 @@ impl Tensor {
 
 /// Refuses memory that the host cannot read as it is, now.
 pub(crate) fn require_host(tensor: &CoreTensor) -> Result<()> {
-    if !tensor.device().is_host() {
-        return refuse!(DEVX_DEVICE, "device is {}, not host memory", tensor.device());
-    }
-    match tensor.ready() {
-        order::Ready::Now => Ok(()),
-        _ => refuse!(DEVX_NOT_READY, "the data is still to be waited for: copy it to the host"),
-    }
+    Ok(tensor.require_host()?)
 }
 
 fn dimension_of(given: &Bound<'_, PyAny>) -> PyResult<i64> {

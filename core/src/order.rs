@@ -7,9 +7,8 @@
 use core::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
-use crate::abi::types::DEVX_NOT_READY;
 use crate::device::{Device, DeviceType};
-use crate::error::{Error, Result, refuse};
+use crate::error::{Result, refuse};
 use crate::memory::{InOrder, Lazy, Owner, Vacant, push};
 pub use crate::runtime::cuda::NO_SYNC;
 use crate::runtime::cuda::copy::Copied;
@@ -141,16 +140,28 @@ impl Ready {
         Self::queued(stream)
     }
 
-    /// For the host, which does not wait by itself.
+    /// For the host, which does not wait by itself: what is queued may be done, or have been waited for.
     ///
     /// # Errors
-    /// `DEVX_NOT_READY`.
+    /// `DEVX_NOT_READY`, `DEVX_DRIVER`.
     #[inline]
     pub(crate) fn require_now(&self) -> Result<()> {
-        match self {
-            Self::Now => Ok(()),
-            _ => Err(Error::new(DEVX_NOT_READY, "the data is queued on a stream: copy it to the host first")),
+        if let Self::Now = self { Ok(()) } else { self.require_done() }
+    }
+
+    #[inline(never)]
+    fn require_done(&self) -> Result<()> {
+        let is_done = match self {
+            Self::Now => true,
+            Self::Legacy(ordinal) => Stream::legacy(*ordinal).is_done()?,
+            Self::Queued(queued) => queued.stream().is_done()?,
+            Self::After(event) => event.is_complete()?,
+            Self::Foreign(event) => event.is_complete()?,
+        };
+        if is_done {
+            return Ok(());
         }
+        refuse!(DEVX_NOT_READY, "the data is queued on a stream, which is not done: synchronize it first")
     }
 }
 

@@ -1,13 +1,14 @@
 //! Two devices in one exchange: copies between them, a consumer whose stream is on the other one, release after work there.
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 
+use core::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
-use devexchange_core::abi::types::DEVX_DEVICE;
+use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_IMPOSSIBLE};
 use devexchange_core::arrow::ArrayBuilder;
 use devexchange_core::dlpack::{self, Copying, Owned, Request};
 use devexchange_core::runtime::cuda::{Stream, reaper};
@@ -267,6 +268,102 @@ fn the_host_reads_no_memory_of_a_device() {
     assert_eq!((refused.status(), refused.message()), (DEVX_DEVICE, "device is cuda:1, not host memory"));
     drop(tensor);
     sim::settle();
+}
+
+/// Arrays without elements need no offsets, but their copies have one, which the host writes.
+#[test]
+fn texts_without_rows_are_copied_between_devices() {
+    let Some(session) = two_devices() else { return };
+    session.each(20, || {
+        let streams = Streams::new();
+        let data = sim::alloc(N);
+        sim::fill(data, 0, N, streams.zero);
+        let at = std::ptr::with_exposed_provenance::<c_void>(data as usize);
+        let texts = |length| ArrayBuilder::new("t", "u", length).buffer(std::ptr::null()).buffer(at).buffer(at);
+        let lists = ArrayBuilder::new("l", "+l", 3).buffer(std::ptr::null()).buffer(at).child(texts(0));
+        for (rows, column) in [(0, texts(0)), (3, lists)] {
+            let mut batch = unsafe { ArrayBuilder::batch(rows).child(column).build(CUDA0) }.expect("a batch");
+            batch.produced_on(streams.of(CUDA0)).expect("not shared");
+            let over = batch.copy_to(CUDA1, streams.of(CUDA0)).expect("copied over");
+            let back = over.copy_to(Device::CPU, streams.of(CUDA1)).expect("copied down");
+            let column = back.column(0).expect("a column");
+            assert_eq!(column.length(), rows);
+            for row in (0..rows).filter(|_| column.child(0).is_some()) {
+                assert_eq!(column.list(row).map(|list| list.length()), Ok(0));
+            }
+        }
+        sim::settle();
+        sim::free(data);
+        streams.end();
+    });
+}
+
+/// A matrix of Arrow's columns is column-major, a part of rows has gaps: so they stay on a device, and the host collects the
+/// elements.
+#[test]
+fn elements_in_another_order_are_copied() {
+    let Some(session) = two_devices() else { return };
+    session.each(20, || {
+        let streams = Streams::new();
+        let whole = Tensor::from_vec((0..24).collect::<Vec<i32>>(), &[4, 6]).expect("a tensor");
+        let at_zero = whole.copy_to(CUDA0, streams.of(CUDA0)).expect("copied up");
+        let part = at_zero.slice(1, 1, 3).expect("there are so many");
+        let elements = [1, 2, 3, 7, 8, 9, 13, 14, 15, 19, 20, 21];
+        let down = part.copy_to(Device::CPU, streams.of(CUDA0)).expect("copied down");
+        assert_eq!(down.as_slice::<i32>(), Ok(&elements[..]));
+        let over = part.copy_to(CUDA1, streams.of(CUDA1)).expect("copied over");
+        over.check_pointers().expect("it is where it says");
+        assert_eq!(over.strides(), [6, 1]);
+        let down = over.copy_to(Device::CPU, streams.of(CUDA1)).expect("copied down");
+        assert_eq!(down.as_slice::<i32>(), Ok(&elements[..]));
+        let up = whole.slice(1, 1, 3).expect("so many").copy_to(CUDA0, streams.of(CUDA0)).expect("copied up");
+        assert_eq!(up.strides(), [3, 1]);
+        let column = |name| ArrayBuilder::new(name, "i", 2).buffer(std::ptr::null());
+        let [first, second] = [[1, 2], [3, 4]].map(|values: [i32; 2]| Arc::new(values));
+        let columns = [("a", &first), ("b", &second)]
+            .map(|(name, values)| column(name).buffer(values.as_ptr().cast()).owner(Owner::new(Arc::clone(values))));
+        let batch = columns.into_iter().fold(ArrayBuilder::batch(2), ArrayBuilder::child);
+        let batch = unsafe { batch.build(Device::CPU) }.expect("a batch");
+        let batch = batch.copy_to(CUDA0, streams.of(CUDA0)).expect("copied up");
+        let matrix = convert::matrix(&batch, Copying::IfNeeded, Some(streams.of(CUDA0))).expect("a matrix");
+        let down = matrix.copy_to(Device::CPU, streams.of(CUDA0)).expect("copied down");
+        assert_eq!(down.as_slice::<i32>(), Ok(&[1, 3, 2, 4][..]));
+        drop((at_zero, part, over, up, batch, matrix));
+        streams.end();
+    });
+}
+
+/// Conversions are copied by the host, if they have to be: a plan does not promise what it cannot read.
+#[test]
+fn plans_for_a_device_promise_no_copy_that_the_host_would_make() {
+    let Some(session) = two_devices() else { return };
+    let streams = Streams::new();
+    let whole = Tensor::from_vec((0..24).collect::<Vec<i32>>(), &[4, 6]).expect("a tensor");
+    let bools = Tensor::allocate(Device::CPU, DType::BOOL, &[8], None).expect("a tensor");
+    let bits = convert::column(&bools, "x", Copying::IfNeeded).expect("a column");
+    let up = |tensor: &Tensor| tensor.copy_to(CUDA0, streams.of(CUDA0)).expect("copied up");
+    let (part, bools) = (up(&whole).slice(1, 1, 3).expect("there are so many"), up(&bools));
+    let bits = bits.copy_to(CUDA0, streams.of(CUDA0)).expect("copied up");
+    let plans = [
+        convert::plan_column(&part),
+        convert::plan_column(&bools),
+        convert::plan_fixed_shape_column(&part),
+        convert::plan_batch(&part),
+        convert::plan_tensor(bits.root()).expect("a plan"),
+    ];
+    for plan in plans {
+        let reason = format!("{plan}");
+        assert!(
+            reason.starts_with("impossible: ") && reason.ends_with("cannot read cuda:0: copy_to first"),
+            "{reason}"
+        );
+    }
+    let refused = convert::column(&part, "x", Copying::IfNeeded).expect_err("a copy");
+    assert_eq!(refused.status(), DEVX_IMPOSSIBLE);
+    drop((part, bools, bits));
+    sim::settle();
+    streams.end();
+    session.accept();
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 
+use std::cell::Cell;
 use std::mem::MaybeUninit;
 
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
@@ -497,10 +498,56 @@ fn copies_keep_the_order() {
         assert_eq!(batches.root().values::<u8>().expect("ready"), [0x5a; N as usize]);
         let back = device.copy_to(Device::CPU, sim::on(scene.producer)).expect("copied");
         assert_eq!(back.as_slice::<u8>().expect("ready"), [0x5a; N as usize]);
-        assert_eq!(pinned.as_slice::<u8>().expect_err("queued").status(), DEVX_NOT_READY);
+        assert_eq!(pinned.as_slice::<u8>().expect("the host has waited for a later copy"), [0x5a; N as usize]);
         drop((tensor, batch, device, pinned, managed, host, back));
         scene.end();
     });
+}
+
+/// The host reads memory that it shares with the device when what is queued there is done, and does not wait for that.
+#[test]
+fn memory_that_the_host_shares_is_read_when_it_is_ready() {
+    let session = Session::new();
+    let not_ready = Cell::new(0);
+    for kind in [DeviceType::CUDA_HOST, DeviceType::CUDA_MANAGED] {
+        session.each(SEEDS, || {
+            let scene = Scene::new();
+            let (device, stream) = (Device { kind, id: 0 }, sim::on(scene.consumer));
+            let tensor = scene.tensor().copy_to(device, stream).expect("copied");
+            let batch = scene.batch().copy_to(device, stream).expect("copied");
+            let mut exported = MaybeUninit::<ArrowDeviceArray>::uninit();
+            unsafe { batch.clone().export_device(exported.as_mut_ptr()) }.expect("exported");
+            let behind_an_event =
+                unsafe { Batch::import_device(exported.as_mut_ptr(), batch.schema()) }.expect("imported");
+            let mut legacy = scene.tensor().copy_to(device, sim::on(LEGACY as u64)).expect("copied");
+            legacy.produced_on(sim::on(LEGACY as u64)).expect("not shared");
+            let reads = || {
+                [
+                    tensor.as_slice::<u8>(),
+                    batch.root().values::<u8>(),
+                    behind_an_event.root().values::<u8>(),
+                    legacy.as_slice::<u8>(),
+                ]
+            };
+            for read in reads() {
+                match read {
+                    Ok(bytes) => assert_eq!(bytes, [0x5a; N as usize]),
+                    Err(error) => {
+                        assert_eq!(error.status(), DEVX_NOT_READY);
+                        not_ready.update(|n| n + 1);
+                    }
+                }
+            }
+            sim::synchronize(scene.consumer);
+            sim::synchronize(LEGACY as u64);
+            for read in reads() {
+                assert_eq!(read.expect("ready"), [0x5a; N as usize]);
+            }
+            drop((tensor, batch, behind_an_event, legacy));
+            scene.end();
+        });
+    }
+    assert!(sim::on_gpu() || not_ready.get() > 0);
 }
 
 #[test]

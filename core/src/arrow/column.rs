@@ -15,7 +15,7 @@ use super::record::Record;
 use super::tree::Links;
 use crate::abi::arrow_data::ArrowArray;
 use crate::abi::types::DevxColumn;
-use crate::error::{Result, refuse};
+use crate::error::{Error, Result, refuse};
 use crate::runtime::cuda::Stream;
 
 /// A view of one array of a batch. Rows are counted from 0; `offset` is where row 0 is in the buffers.
@@ -234,7 +234,11 @@ impl<'a> Column<'a> {
     pub fn null_count(self) -> Result<i64> {
         match self.known_null_count() {
             -1 => {
-                self.require_host()?;
+                let unknown = |error: Error| {
+                    let name = self.field().name();
+                    error.within(format_args!("column {name:?}: null_count is -1, so the nulls have to be counted: "))
+                };
+                self.require_host().map_err(unknown)?;
                 let (bytes, first) = self.validity();
                 let validity = self.buffer(0).cast::<u8>().wrapping_add(bytes.start);
                 // SAFETY: the producer of the array promises a bit for each row.

@@ -96,7 +96,7 @@ impl Batch {
             let in_order = InOrder::of_all([owner.in_order()]);
             owner = Owner::in_room(Vacant::new()?, (owner, memory.owner)).given_back(in_order);
         }
-        let mut copies = vector(parts.len())?;
+        let (mut copies, mut first_offsets) = (vector(parts.len())?, vector(parts.len())?);
         let mut buffers = vector(parts.len())?;
         for part in &parts {
             if part.source.is_null() {
@@ -110,6 +110,9 @@ impl Batch {
                 Some(sizes) if device.is_host() || pin_sizes => unsafe {
                     place.cast::<i64>().copy_from_nonoverlapping(sizes.as_ptr(), sizes.len())
                 },
+                _ if part.source.addr() == NO_OFFSET.as_ptr().addr() => {
+                    first_offsets.push((place, part.source, part.bytes));
+                }
                 _ if part.bytes > 0 => copies.push((place, part.source, part.bytes)),
                 _ => {}
             }
@@ -117,9 +120,17 @@ impl Batch {
         let nodes = self.with_buffers(&order, &taken, &buffers)?;
         // SAFETY: the buffers are copies of those of this batch, in memory of `device` that the owner keeps.
         let mut copy = unsafe { Self::from_raw_parts(self.schema(), device, &nodes, owner) }?;
-        // SAFETY: the new memory has room for all buffers one after the other, and nobody else knows of it; `hold` keeps
-        // both alive.
-        let filled = unsafe { runtime::fill(device, self.device(), &copies, stream) };
+        let queued = match first_offsets.is_empty() {
+            true => Ok(()),
+            // Not with the others: a copy between two GPUs is of memory of one.
+            // SAFETY: the new memory has room for all buffers one after the other, and nobody else knows of it; `hold` keeps
+            // it alive.
+            false => unsafe { runtime::fill(device, Device::CPU, &first_offsets, stream) }.map(drop),
+        };
+        let filled = queued.and_then(|()| {
+            // SAFETY: as above; `hold` keeps this batch alive, too.
+            unsafe { runtime::fill(device, self.device(), &copies, stream) }
+        });
         // Also if a later copy could not be queued: an earlier one may be running.
         let source = self.hold(stream, &filled);
         // Memory of the pool is given back in the order of the stream, host memory was waited for.

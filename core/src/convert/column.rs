@@ -47,14 +47,15 @@ pub fn plan_tensor(column: Column<'_>) -> Result<Plan> {
     if let Err(error) = dimensions(column) {
         return impossible_as(error);
     }
-    let Some(dtype) = dtype else {
-        let reason = "bools are bits in Arrow and bytes in DLPack".into();
-        return Ok(Plan::Copy { bytes: values.length() as usize, reason });
+    let copy = |width, reason| Plan::Copy { bytes: values.length() as usize * width, reason };
+    let plan = match dtype {
+        None => copy(1, "bools are bits in Arrow and bytes in DLPack".into()),
+        Some(dtype) => match misaligned(values_of(values), values.length(), dtype) {
+            Some(reason) => copy(dtype.element_bytes().unwrap_or(0), reason),
+            None => Plan::View,
+        },
     };
-    Ok(match misaligned(values_of(values), values.length(), dtype) {
-        Some(reason) => Plan::Copy { bytes: values.length() as usize * dtype.element_bytes().unwrap_or(0), reason },
-        None => Plan::View,
-    })
+    Ok(plan.by_the_host(column.batch().device()))
 }
 
 /// The buffer of a column of numbers; row 0 is at its offset.
@@ -207,20 +208,18 @@ pub(super) fn plan_values(tensor: &Tensor, in_order: bool) -> Plan {
         return impossible(format_args!("{dtype} has no type in Arrow"));
     }
     let layout = tensor.layout();
-    if dtype == DType::BOOL {
-        return Plan::Copy {
-            bytes: layout.elements.div_ceil(8),
-            reason: "bools are bytes in DLPack and bits in Arrow".into(),
-        };
-    }
-    if !in_order {
+    let plan = if dtype == DType::BOOL {
+        Plan::Copy { bytes: layout.elements.div_ceil(8), reason: "bools are bytes in DLPack and bits in Arrow".into() }
+    } else if !in_order {
         let reason = in_words(format_args!(
             "strides {:?} of shape {shape:?} are not row-major, as Arrow's are",
             tensor.strides()
         ));
-        return Plan::Copy { bytes: layout.bytes, reason };
-    }
-    Plan::View
+        Plan::Copy { bytes: layout.bytes, reason }
+    } else {
+        Plan::View
+    };
+    plan.by_the_host(tensor.device())
 }
 
 /// The tensor as a column: its first dimension are the rows, the others fixed-size lists. The result is not a record

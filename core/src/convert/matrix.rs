@@ -236,7 +236,7 @@ pub fn plan_batch(tensor: &Tensor) -> Plan {
             "strides {:?} of shape {shape:?}: the values of a column are apart",
             tensor.strides()
         ));
-        return Plan::Copy { bytes: tensor.layout().bytes, reason };
+        return Plan::Copy { bytes: tensor.layout().bytes, reason }.by_the_host(tensor.device());
     }
     Plan::View
 }

@@ -19,6 +19,7 @@ use std::fmt;
 use crate::abi::types::{
     DEVX_OUT_OF_MEMORY, DEVX_PLAN_COPY, DEVX_PLAN_IMPOSSIBLE, DEVX_PLAN_REASON_BYTES, DEVX_PLAN_VIEW, DevxPlan,
 };
+use crate::device::Device;
 use crate::dlpack::Copying;
 use crate::error::{Error, Result, refuse};
 use crate::text;
@@ -60,6 +61,16 @@ impl Plan {
 }
 
 impl Plan {
+    /// The plan for data on `device` if it is the host that makes a copy: it has to be able to read what it copies.
+    fn by_the_host(self, device: Device) -> Self {
+        match self {
+            Self::Copy { reason, .. } if !device.is_host() => impossible(format_args!(
+                "{reason}, and a copy is made by the host, which cannot read {device}: copy_to first"
+            )),
+            plan => plan,
+        }
+    }
+
     /// As the C record.
     pub fn to_raw(&self) -> DevxPlan {
         let (kind, copy_bytes, why) = match self {

@@ -410,7 +410,11 @@ impl Tensor {
         self.flags().has(Flags::SUBBYTE_PADDED) && self.dtype().element_bytes().is_none()
     }
 
-    pub(crate) fn require_host(&self) -> Result<()> {
+    /// Checks that the host can read the elements where they are, now: also those that are queued on a stream that is done.
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE` for device memory, `DEVX_NOT_READY`, `DEVX_DRIVER`.
+    pub fn require_host(&self) -> Result<()> {
         self.device().require_host()?;
         self.ready().require_now()
     }

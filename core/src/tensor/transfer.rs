@@ -46,13 +46,22 @@ impl Tensor {
     /// A copy on another device (or the same), queued on `stream`, after which it is ready; into host memory that is not
     /// pinned the host waits for it. The source is released only after the copy.
     ///
+    /// Elements that do not lie in row-major order do so in a copy from or to host memory that is not pinned. In other copies
+    /// they lie as before, with what lies between them.
+    ///
     /// # Errors
-    /// `DEVX_COPY_REQUIRED` if the elements do not lie compactly, and as [`Tensor::allocate`].
+    /// As [`Tensor::allocate`], and for elements in another order as [`Tensor::copy`].
     pub fn copy_to(&self, device: Device, stream: Stream) -> Result<Self> {
         let device = device.checked()?;
-        self.require_compact()?;
         stream.require_no_capture()?;
-        self.copy_span(device, stream, runtime::allocating(device, stream)?)
+        let copied = |tensor: &Self| tensor.copy_span(device, stream, runtime::allocating(device, stream)?);
+        match (self.layout().row_major, self.device(), device) {
+            (true, _, _) => copied(self),
+            (false, Device::CPU, Device::CPU) => self.copy(),
+            (false, Device::CPU, _) => copied(&self.copy()?),
+            (false, _, Device::CPU) => copied(self)?.copy(),
+            (false, _, _) => copied(self),
+        }
     }
 
     /// A copy of all bytes from the lowest element to the highest one, with the same strides; otherwise as

@@ -98,6 +98,7 @@ functions! {
     stream_create: "cuStreamCreate" (*mut CUstream, c_uint);
     stream_destroy: "cuStreamDestroy_v2" (CUstream);
     stream_synchronize: "cuStreamSynchronize" (CUstream);
+    stream_query: "cuStreamQuery" (CUstream);
     stream_wait_event: "cuStreamWaitEvent" (CUstream, CUevent, c_uint);
     stream_get_ctx: "cuStreamGetCtx" (CUstream, *mut CUcontext);
     stream_is_capturing: "cuStreamIsCapturing" (CUstream, *mut c_uint);

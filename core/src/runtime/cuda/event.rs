@@ -183,10 +183,7 @@ impl Event {
             let _current = Current::enter(driver, context)?;
             code = ask();
         }
-        match code {
-            Code::NOT_READY => Ok(false),
-            code => driver.check("cuEventQuery", code).map(|()| true),
-        }
+        answered(driver, code)
     }
 
     /// Gives up those of which the driver says that they are complete. Does not wait.
@@ -268,8 +265,29 @@ impl ForeignEvent {
         wait_raw(stream, unsafe { *self.0 }.0)
     }
 
+    /// See [`Event::is_complete`].
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`.
+    pub fn is_complete(&self) -> Result<bool> {
+        let driver = Driver::get()?;
+        let _apart = Apart::enter(driver)?;
+        // SAFETY: alive, by the contract of `new`.
+        let handle = unsafe { *self.0 };
+        // SAFETY: as above.
+        answered(driver, unsafe { (driver.event_query)(handle.0) })
+    }
+
     pub(crate) fn address(&self) -> *mut c_void {
         self.0.cast_mut().cast()
+    }
+}
+
+/// What the driver says of an event: whether it is complete.
+fn answered(driver: &Driver, code: Code) -> Result<bool> {
+    match code {
+        Code::NOT_READY => Ok(false),
+        code => driver.check("cuEventQuery", code).map(|()| true),
     }
 }
 

@@ -284,6 +284,26 @@ impl Stream {
         driver.check("cuStreamSynchronize", unsafe { (driver.stream_synchronize)(self.raw()) })
     }
 
+    /// Whether all work queued on the stream is done. Not while it is being captured: the driver would break the capture.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`.
+    pub fn is_done(self) -> Result<bool> {
+        if self.is_capturing()? {
+            return Ok(false);
+        }
+        let driver = Driver::get()?;
+        let _current = self.enter()?;
+        let _apart = Apart::enter(driver)?;
+        // SAFETY: a stream of the caller's.
+        let code = unsafe { (driver.stream_query)(self.raw()) };
+        if code == Code::NOT_READY {
+            return Ok(false);
+        }
+        driver.check("cuStreamQuery", code)?;
+        Ok(true)
+    }
+
     /// Blocks the host until the stream's device has done all work of its context, on whatever stream. Never part of an
     /// exchange, unless a caller asks for it: a capture of any stream of that context is broken by it, and the driver cannot
     /// be asked for one before.
