@@ -1224,6 +1224,8 @@ devx_status devx_tensor_copy(devx_tensor_t const *tensor, devx_tensor_t **out, d
  * A copy of the tensor on another device (or the same), queued on `stream`, a stream of either; the
  * tensor is released only after the copy. Copies into host memory that is not pinned are waited
  * for. One of the two has streams, or it is DEVX_DEVICE: within host memory use `devx_tensor_copy`.
+ * Elements in another order than row-major are so in copies from and to host memory that is not
+ * pinned; other copies have the same strides.
  */
 devx_status devx_tensor_copy_to(
     devx_tensor_t const *tensor,

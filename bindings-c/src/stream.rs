@@ -198,7 +198,8 @@ unsafe fn devx_tensor_allocate(
 
 /// A copy of the tensor on another device (or the same), queued on `stream`, a stream of either; the tensor is released
 /// only after the copy. Copies into host memory that is not pinned are waited for. One of the two has streams, or it is
-/// DEVX_DEVICE: within host memory use `devx_tensor_copy`.
+/// DEVX_DEVICE: within host memory use `devx_tensor_copy`. Elements in another order than row-major are so in copies from and
+/// to host memory that is not pinned; other copies have the same strides.
 #[ffi_export]
 unsafe fn devx_tensor_copy_to(
     tensor: *const TensorHandle,

@@ -191,8 +191,8 @@ impl RecordBatch {
     }
 
     /// A copy on `device`, which is named as for `from_dlpack`, queued on `stream` (by default the legacy default
-    /// stream), after which it is ready; into host memory the call waits. From host memory to host memory the host copies,
-    /// and a stream has no meaning.
+    /// stream), after which it is ready; into host memory that is not pinned the call waits. From such memory to such memory
+    /// the host copies, and a stream has no meaning.
     #[pyo3(signature = (device, stream=None))]
     fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<Self> {
         let (batch, target) = (self.get()?, device::asked(device)?);

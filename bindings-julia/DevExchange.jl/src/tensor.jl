@@ -461,11 +461,10 @@ end
 A copy on another device (or the same), queued on a stream of either, after which it is ready: it can be handed on at
 once, and the source closed. A copy on the CPU is waited for, and can be read. One of the two devices has streams, or it
 is `DEVX_DEVICE`: within host memory a copy needs no stream. Size and elements stay the same, index by index, in compact
-**row-major** order.
+**row-major** order; a tensor on a device whose elements lie otherwise has a copy with the same strides there.
 
 Of a Julia array of two or more dimensions, which is column-major, this first makes a row-major copy in host memory;
-`PermutedDimsArray(array, (2, 1))` and the like, whose memory is row-major, goes as it is. A tensor is not reordered:
-`DEVX_COPY_REQUIRED` if its elements are not row-major.
+`PermutedDimsArray(array, (2, 1))` and the like, whose memory is row-major, goes as it is.
 
 Of a tensor on a device a part is copied as a [`slice`](@ref), and a column in device memory with its batch.
 

@@ -262,8 +262,12 @@ function refusals()
     foreach(close, (fixed, batch, v))
     # Strides of Julia, of a tensor.
     m = Tensor([1.0 2.0; 3.0 4.0])
-    ok &= refused(() -> copy_to(m, GPU, s), DX.DEVX_COPY_REQUIRED) && refused(() -> used_on(m, s), DX.DEVX_DEVICE)
-    close(m)
+    there = copy_to(m, GPU, s)
+    ok &= strides(there) == (2, 1) && read!(zeros(2, 2), there, s) == m && refused(() -> used_on(m, s), DX.DEVX_DEVICE)
+    part = slice(there, :, 2:2)
+    back = copy_to(part, DX.CPU, s)
+    ok &= strides(part) == (2, 1) && strides(back) == (1, 1) && vec(back) == [2.0, 4.0]
+    foreach(close, (m, there, part, back))
     # Where the memory is: asked of the driver.
     ok &= check_pointers(t) === nothing
     other = share(t)

@@ -12,14 +12,14 @@ abstract class TensorOnDevice extends Held<Description> {
 
     /**
      * A copy on another device (or the same), queued on a stream. This tensor may be closed at once: its memory stays
-     * until the copy is done. The host waits for copies into host memory.
+     * until the copy is done. The host waits for copies into host memory that is not pinned. Elements in another
+     * order than row-major are so in copies from and to such memory; other copies have the same strides.
      *
      * @param target where the copy is to be
      * @param stream of this device or of the other one
      * @return the copy, with {@link Flags#IS_COPIED} and writable, which the caller closes; its data is there for work
      *     that is queued on {@code stream} afterwards
-     * @throws DevExchangeException {@link Status#COPY_REQUIRED} if the elements do not lie compactly,
-     *     {@link Status#OUT_OF_MEMORY}, {@link Status#DEVICE}, {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the
+     * @throws DevExchangeException {@link Status#OUT_OF_MEMORY}, {@link Status#DEVICE}, {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the
      *     stream is being captured, {@link Status#CLOSED}
      */
     public Tensor copyTo(Device target, DeviceStream stream) {
