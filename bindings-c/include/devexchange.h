@@ -9,16 +9,16 @@
  * - NULL for a handle, a description or an output is DEVX_NULL_ARGUMENT, unless the function
  *   says what it means.
  * - Handles are counted references: any thread may use one, several may at once, and it is
- *   released once. Only a stream of batches takes one call at a time. `_release(T **)` sets
- *   the handle to NULL, and does nothing for NULL.
+ *   released once, when no call uses it any more. Only a stream of batches takes one call at a
+ *   time. `_release(T **)` sets the handle to NULL, and does nothing for NULL.
  * - Ownership. An `_import` takes its source only on success. `_share` keeps the handle,
  *   `_move(T **)` sets it to NULL, `_borrow` is a view that owns nothing and is valid as long
- *   as the handle. An owner is released exactly once, on any thread, and not
- *   at all if the call that was given it fails.
+ *   as the handle. An owner is released exactly once, on any thread, and not at all if the
+ *   call that was given it fails.
  * - Streams of a device are numbers, as in DLPack: 1 is CUDA's legacy default stream, 2 the
  *   per-thread one, -1 none, others are handles (`CUstream`); 0 is refused.
  * - Units. Shapes, strides and offsets are in elements, `byte_offset` and sizes in bytes,
- *   times in nanoseconds.
+ *   times in what their names say (`_ns`, `_ms`).
  */
 #ifndef DEVEXCHANGE_DEVEXCHANGE_H_
 #define DEVEXCHANGE_DEVEXCHANGE_H_
@@ -697,7 +697,8 @@ devx_status devx_column_slice(
 /**
  * The value of a row as text, to be shown: numbers plainly, dates and times as in ISO 8601
  * (timestamps with a time zone in UTC), durations with their unit, text in quotes as in JSON, bytes
- * as `0x...`, lists as `[...]`, structs as `{"name": ...}`, nothing as `null`. Writes up to
+ * as `0x...`, lists as `[...]`, structs as `{"name": ...}`, nothing as `null`; where a value within
+ * another one is not as Arrow has it, the error stands in its place, as `<...>`. Writes up to
  * `capacity` bytes, the terminating NUL included and cut at a character, and to `*length` how many
  * bytes the whole text has without it.
  */
@@ -979,7 +980,10 @@ devx_status devx_manager_create_shareable_pool(
     devx_manager_t **out,
     devx_error *error);
 
-/** Holds back what is given up until `devx_manager_resume_cleanup` was called as often. */
+/**
+ * Holds back what is given up until `devx_manager_resume_cleanup` was called as often. It counts as
+ * given back, also for a limit (`devx_manager_create_limited`).
+ */
 devx_status devx_manager_defer_cleanup(devx_manager_t const *manager, devx_error *error);
 
 /**

@@ -382,7 +382,7 @@ unsafe fn devx_column_resolve(
 
 /// The value of a row as text, to be shown: numbers plainly, dates and times as in ISO 8601 (timestamps with a time zone in
 /// UTC), durations with their unit, text in quotes as in JSON, bytes as `0x…`, lists as `[…]`, structs as `{"name": …}`,
-/// nothing as `null`. Writes up to `capacity` bytes, the terminating NUL included and cut at a character, and to `*length` how
+/// nothing as `null`; where a value within another one is not as Arrow has it, the error stands in its place, as `<…>`. Writes up to `capacity` bytes, the terminating NUL included and cut at a character, and to `*length` how
 /// many bytes the whole text has without it.
 #[ffi_export]
 unsafe fn devx_column_text(

@@ -7,16 +7,16 @@
 //! - NULL for a handle, a description or an output is DEVX_NULL_ARGUMENT, unless the function
 //!   says what it means.
 //! - Handles are counted references: any thread may use one, several may at once, and it is
-//!   released once. Only a stream of batches takes one call at a time. `_release(T **)` sets
-//!   the handle to NULL, and does nothing for NULL.
+//!   released once, when no call uses it any more. Only a stream of batches takes one call at a
+//!   time. `_release(T **)` sets the handle to NULL, and does nothing for NULL.
 //! - Ownership. An `_import` takes its source only on success. `_share` keeps the handle,
 //!   `_move(T **)` sets it to NULL, `_borrow` is a view that owns nothing and is valid as long
-//!   as the handle. An owner is released exactly once, on any thread, and not
-//!   at all if the call that was given it fails.
+//!   as the handle. An owner is released exactly once, on any thread, and not at all if the
+//!   call that was given it fails.
 //! - Streams of a device are numbers, as in DLPack: 1 is CUDA's legacy default stream, 2 the
 //!   per-thread one, -1 none, others are handles (`CUstream`); 0 is refused.
 //! - Units. Shapes, strides and offsets are in elements, `byte_offset` and sizes in bytes,
-//!   times in nanoseconds.
+//!   times in what their names say (`_ns`, `_ms`).
 
 mod async_reader;
 mod async_writer;

@@ -257,7 +257,8 @@ unsafe fn devx_manager_trim(
     guard(error, || unsafe { ManagerHandle::borrow(manager, "manager") }?.trim(device_id, keep))
 }
 
-/// Holds back what is given up until `devx_manager_resume_cleanup` was called as often.
+/// Holds back what is given up until `devx_manager_resume_cleanup` was called as often. It counts as given back, also for a
+/// limit (`devx_manager_create_limited`).
 #[ffi_export]
 unsafe fn devx_manager_defer_cleanup(manager: *const ManagerHandle, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {

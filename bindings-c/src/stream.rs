@@ -60,6 +60,7 @@ unsafe fn devx_stream_destroy(device: DlDevice, stream: i64, error: Option<&mut 
     guard(error, || {
         // SAFETY: the caller's stream is alive.
         let stream = unsafe { stream_of(Device::from_dlpack(device.0)?, stream) }?;
+        stream.require_own_device()?;
         // SAFETY: and the caller is done with it.
         unsafe { stream.destroy() }
     })
@@ -74,6 +75,7 @@ unsafe fn devx_stream_close(device: DlDevice, stream: i64, error: Option<&mut Er
     guard(error, || {
         // SAFETY: the caller's stream is alive.
         let stream = unsafe { stream_of(Device::from_dlpack(device.0)?, stream) }?;
+        stream.require_own_device()?;
         // SAFETY: and the caller is done with it.
         unsafe { stream.close() }
     })

@@ -188,7 +188,10 @@ typedef struct devx_memory_request {
 
 /** Memory that a manager gave. */
 typedef struct devx_memory {
-  /** Address of the first byte; NULL if none were asked for. */
+  /**
+   * Address of the first byte, a multiple of the size of the elements that go there, as memory of
+   * `malloc` and of a device is. NULL if no bytes were asked for.
+   */
   void *address;
   /** Where it is. */
   int32_t device_type;
@@ -249,9 +252,10 @@ typedef struct devx_manager_statistics {
  * A memory manager of the caller's: a table of callbacks that the library then allocates through.
  *
  * They may be called from any thread, several at once, also before `initialize`, and must not
- * throw. All but `allocate` may be NULL. A status other than `DEVX_OK` is an error, with the text
- * and the driver code of `*error`, which may be left as it is. The interface is that of Numba's
- * external memory management plugin.
+ * throw. All but `allocate` may be NULL: what needs `pin` or `memory_info` is DEVX_UNSUPPORTED
+ * then, and without another one nothing is done. A status other than `DEVX_OK` is an error, with
+ * the text and the driver code of `*error`, which may be left as it is. The interface is that of
+ * Numba's external memory management plugin.
  */
 typedef struct devx_manager_table {
   /** `DEVX_MANAGER_VERSION`. */

@@ -4,7 +4,7 @@
 /* A manager over malloc that counts everything that is asked of it. */
 struct books {
     _Atomic int allocations, frees, initialized, reset, trimmed, deferred, releases;
-    int refuse, silent;
+    int refuse, silent, device_type, astray;
 };
 
 struct block {
@@ -35,8 +35,8 @@ static devx_status allocate(void *context, const devx_memory_request *request, d
     block = malloc(sizeof *block + 64 + (size_t)request->bytes);
     block->books = books;
     books->allocations += 1;
-    out->address = (char *)block + 64;
-    out->device_type = kDLCPU;
+    out->address = (char *)block + 64 + books->astray;
+    out->device_type = books->device_type ? books->device_type : kDLCPU;
     out->owner = (devx_owner){block, give_back};
     return DEVX_OK;
 }
@@ -118,6 +118,27 @@ TEST(the_library_allocates_through_a_table) {
     devx_tensor_release(&tensor);
     CHECK_INT(books.frees, 1);
     CHECK_INT(books.releases, 1);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+/* Memory that is not as it was asked for is given back, and the error says whose it was. */
+TEST(what_the_table_gives_is_checked) {
+    struct books books = {0};
+    devx_manager_table const table = table_of(&books);
+    devx_manager_t *manager = NULL;
+    devx_tensor_t *tensor = NULL;
+    int64_t const shape[] = {4};
+    CHECK_OK(devx_manager_create(&table, &manager, &error));
+    books.astray = 1;
+    CHECK_REFUSED(devx_tensor_allocate_with(manager, cpu, int32, shape, 1, -1, &tensor, &error),
+                  DEVX_INVALID_ARGUMENT, "the memory of the manager: data 0x");
+    /* Also without a driver, of which nothing is asked. */
+    books.device_type = kDLCUDA;
+    CHECK_REFUSED(devx_tensor_allocate_with(manager, cpu, int32, shape, 1, -1, &tensor, &error), DEVX_CALLBACK,
+                  "allocate: the manager gave memory of cuda:0 for cpu:0");
+    CHECK_INT(books.allocations, 2);
+    CHECK_INT(books.frees, 2);
+    devx_manager_release(&manager);
     CHECK_NOTHING_OUTSTANDING();
 }
 

@@ -327,6 +327,9 @@ TEST(streams_of_devices_are_numbers) {
     CHECK_INT(out, 7);
     CHECK_OK(devx_stream_of_device(devices[0], streams[1], &out, &error));
     CHECK_INT(out, streams[1]);
+    /* Who names the wrong device means another stream. */
+    CHECK_REFUSED(devx_stream_close(devices[0], streams[1], &error), DEVX_INVALID_STREAM, "of cuda:1, not of cuda:0");
+    CHECK_REFUSED(devx_stream_destroy(devices[0], streams[1], &error), DEVX_INVALID_STREAM, "of cuda:1, not of cuda:0");
     CHECK_OK(devx_stream_of_device(pinned, 1, &out, &error));
     CHECK_INT(out, 1);
 

@@ -172,7 +172,8 @@ pub struct DevxMemoryRequest {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxMemory {
-    /// Address of the first byte; NULL if none were asked for.
+    /// Address of the first byte, a multiple of the size of the elements that go there, as memory of `malloc` and of a device
+    /// is. NULL if no bytes were asked for.
     pub address: *mut c_void,
     /// Where it is.
     pub device_type: i32,
@@ -233,8 +234,9 @@ pub const DEVX_MANAGER_VERSION: i32 = 1;
 /// A memory manager of the caller's: a table of callbacks that the library then allocates through.
 ///
 /// They may be called from any thread, several at once, also before `initialize`, and must not throw. All but `allocate` may
-/// be NULL. A status other than `DEVX_OK` is an error, with the text and the driver code of `*error`, which may be left as it
-/// is. The interface is that of Numba's external memory management plugin.
+/// be NULL: what needs `pin` or `memory_info` is DEVX_UNSUPPORTED then, and without another one nothing is done. A status other
+/// than `DEVX_OK` is an error, with the text and the driver code of `*error`, which may be left as it is. The interface is that
+/// of Numba's external memory management plugin.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxManagerTable {

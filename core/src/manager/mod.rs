@@ -26,7 +26,7 @@ use std::ops::Deref;
 use crate::abi::types::DevxManagerTable;
 use crate::device::{Device, DeviceType};
 use crate::dtype::DType;
-use crate::error::{Result, refuse};
+use crate::error::{Error, Result, refuse};
 use crate::layout;
 use crate::memory::{Owner, Slab, TailSize, Vacant, boxed, held_by_bindings};
 use crate::order::Ready;
@@ -348,7 +348,8 @@ impl Tensor {
         let Allocated { address: data, device, owner, ready, .. } = manager.allocate(&request)?;
         let desc = TensorDesc { data, device, dtype, shape, strides: None, byte_offset: 0, flags: Flags::default() };
         // SAFETY: the memory has the bytes of the shape, and lives in the owner.
-        let mut tensor = unsafe { Self::from_raw_parts(&desc, owner) }?;
+        let mut tensor = unsafe { Self::from_raw_parts(&desc, owner) }
+            .map_err(|refused| Error::from(refused).within("the memory of the manager: "))?;
         tensor.set_ready(ready);
         Ok(tensor)
     }

@@ -137,17 +137,17 @@ unsafe impl Manager for Table {
             if memory.address.is_null() && request.bytes > 0 {
                 return refuse!(DEVX_CALLBACK, "allocate: the manager gave no address for {} bytes", request.bytes);
             }
-            let device = Device::new(DeviceType(memory.device_type), memory.device_id.into())
-                .map_err(|error| error.within("allocate: "))?;
             let asked = Device { kind: request.kind, id: request.ordinal };
+            let given = Device { kind: DeviceType(memory.device_type), id: memory.device_id };
             // One kind of host memory does for another, and what both can reach for a device's.
             let fits = match asked.is_host() {
-                true => device.is_host(),
-                false => device == asked || (device.is_host() && device != Device::CPU),
+                true => given.is_host(),
+                false => given == asked || (given.is_host() && given.kind != DeviceType::CPU),
             };
             if !fits {
-                return refuse!(DEVX_CALLBACK, "allocate: the manager gave memory of {device} for {asked}");
+                return refuse!(DEVX_CALLBACK, "allocate: the manager gave memory of {given} for {asked}");
             }
+            let device = Device::new(given.kind, given.id.into()).map_err(|error| error.within("allocate: "))?;
             Ok(Allocated { address: memory.address, device, bytes: request.bytes, owner, ready })
         })
     }

@@ -247,6 +247,18 @@ impl Stream {
         Ok(in_primary || self.device()? == ordinal)
     }
 
+    /// Checks that the stream is of the device that it was named with.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_STREAM`, and as [`Stream::device`].
+    pub fn require_own_device(self) -> Result<()> {
+        if self.is_of(self.ordinal)? {
+            return Ok(());
+        }
+        let (value, of, named) = (self.value(), self.device()?, self.ordinal);
+        refuse!(DEVX_INVALID_STREAM, "stream is {value:#x}: of cuda:{of}, not of cuda:{named}")
+    }
+
     /// Makes the context that the stream's work runs in current on this thread, as long as the result lives.
     ///
     /// # Errors
