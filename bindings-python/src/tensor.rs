@@ -197,8 +197,8 @@ impl Tensor {
     /// The tensor as an Arrow array: numbers if it is a vector, fixed-size lists for each dimension more. `copy` is
     /// as for `from_dlpack`. The result has one array and no columns; see `RecordBatch.root`.
     #[pyo3(signature = (name="", *, copy=None))]
-    fn to_column(&self, name: &str, copy: Option<bool>) -> Result<RecordBatch> {
-        convert::column(&self.get()?, name, copy)
+    fn to_column(&self, py: Python<'_>, name: &str, copy: Option<bool>) -> Result<RecordBatch> {
+        convert::column(py, &self.get()?, name, copy)
     }
 
     /// How `to_batch` would make a record batch of it: as a view, with a copy, or not at all, and why.
