@@ -24,14 +24,26 @@ class _CudaStream(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
 _Stream = SupportsIndex | _CudaStream
+class _TorchDevice(Protocol):
+    @property
+    def type(self) -> str: ...
+    @property
+    def index(self) -> int | None: ...
+
 _Pair = tuple[int, int]
-_Device = _Pair | str
+_Device = _Pair | str | _TorchDevice
 
 class _Named(Protocol):
     @property
     def name(self) -> str: ...
 
-_DType = str | _Named | type[Any]
+class _TorchDType(Protocol):
+    @property
+    def itemsize(self) -> int: ...
+    @property
+    def is_floating_point(self) -> bool: ...
+
+_DType = str | _Named | _TorchDType | type[Any]
 _Release = Callable[[], object] | None
 
 class _Manager(Protocol):

@@ -81,6 +81,24 @@ def test_a_device_has_a_name():
         devexchange.empty(2, device=3)
 
 
+class OfPyTorch:
+    """A device as `torch.device` is one."""
+
+    def __init__(self, type, index=None):
+        self.type, self.index = type, index
+
+    def __str__(self):
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+
+def test_device_of_pytorch():
+    for device in [OfPyTorch("cpu"), OfPyTorch("cpu", 0)]:
+        assert devexchange.empty(2, device=device).copy_to(device).device == (1, 0)
+    for device in [OfPyTorch("meta"), OfPyTorch("mps", 0)]:
+        with pytest.raises(devexchange.Refused, match=f'device is "{device}": not the name'):
+            devexchange.empty(2, device=device)
+
+
 def bytearray_tensor():
     return devexchange.from_buffer(bytearray(1))
 
@@ -205,6 +223,14 @@ class Strict:
 class OfPyTorch:
     __dlpack_c_exchange_api__: ClassVar[object]
 
+class TorchDType:
+    is_floating_point: bool
+    itemsize: int
+
+class TorchDevice:
+    type: str
+    index: int
+
 class OfNumPy:
     def __index__(self) -> int: ...
 
@@ -226,7 +252,12 @@ def exchange(jax: OfJax, strict: Strict, torch: OfPyTorch, tensor: Tensor, batch
     streams: list[OfPolars] = [batch, devexchange.BatchStream.of(batch.schema, [batch])]
     arrays: list[Array] = [batch, batch["n"]]
 
+def allocate(dtype: TorchDType, device: TorchDevice) -> None:
+    devexchange.empty(2, dtype, device=device).copy_to(device)
+    devexchange.empty(2, float)
+
 def mistakes(tensor: Tensor, batch: RecordBatch) -> None:
+    devexchange.empty(2, 3)  # type: ignore[arg-type]
     devexchange.from_dlpack(batch)  # type: ignore[arg-type]
     tensor.to(OfJax)  # type: ignore[arg-type]
     batch[1.5]  # type: ignore[index]
