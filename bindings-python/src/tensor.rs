@@ -5,6 +5,7 @@ use core::ffi::c_int;
 use devexchange_core::abi::dlpack::DLPackVersion;
 use devexchange_core::dlpack::{Managed, Owned, Request, share};
 use devexchange_core::{Device, Flags, Tensor as CoreTensor, order};
+use pyo3::exceptions::PyAttributeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
@@ -13,7 +14,7 @@ use crate::address::{self, Address};
 use crate::batch::RecordBatch;
 use crate::consumer::Maker;
 use crate::dlpack::Asked;
-use crate::error::{Result, refuse, wrong_type};
+use crate::error::{Error, Result, refuse, wrong_type};
 use crate::handle::Handle;
 use crate::tensor_type::New;
 use crate::{buffer, column, convert, cuda_array, device, dlpack, exchange_table, python, stream, version};
@@ -290,10 +291,15 @@ impl Tensor {
         Maker::of(kind)?.make(kind.py(), self.get()?)
     }
 
-    /// The CUDA Array Interface, version 3; there is none for host memory. It keeps nothing alive, this object does.
+    /// The CUDA Array Interface, version 3; there is none for host memory, and none once it is closed. It keeps nothing
+    /// alive, this object does.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
-        cuda_array::export(py, self.get()?)
+        match self.get() {
+            Ok(tensor) => cuda_array::export(py, tensor),
+            // Who looks whether there is one, at any object, is to see that there is none.
+            Err(closed) => Err(Error::Python(PyAttributeError::new_err(PyErr::from(closed).value(py).to_string()))),
+        }
     }
 
     /// The elements as an array of NumPy's (`numpy.asarray`), which asks for this where the buffer protocol does not do:
