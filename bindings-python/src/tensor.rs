@@ -314,6 +314,15 @@ impl Tensor {
         convert::to_numpy(py, New(self.get()?), dtype, copy)
     }
 
+    /// Without this and the next one Python would take the bytes for the text of a number.
+    fn __float__(&self) -> Result<f64> {
+        no_number()
+    }
+
+    fn __int__(&self) -> Result<i64> {
+        no_number()
+    }
+
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> Result<()> {
         // SAFETY: Python gives the address of a view, to be filled in.
         unsafe { buffer::lend(slf, view, flags) }
@@ -355,6 +364,10 @@ pub(crate) fn require_host(tensor: &CoreTensor) -> Result<()> {
         order::Ready::Now => Ok(()),
         _ => refuse!(DEVX_NOT_READY, "the data is still to be waited for: copy it to the host"),
     }
+}
+
+fn no_number<T>() -> Result<T> {
+    wrong_type!("a Tensor is no number: the element of one that has one is numpy.from_dlpack(tensor).item()")
 }
 
 fn dimension_of(given: &Bound<'_, PyAny>) -> PyResult<i64> {
