@@ -68,8 +68,8 @@ impl BatchStream {
     ///
     /// An exception ends the stream; whoever pulls gets its text, and in Python the exception as the cause of the error. A
     /// `KeyboardInterrupt` is never lost: Python raises it where the batch was asked for, or else soon after in its main
-    /// thread. When the interpreter ends, so do its streams, with an
-    /// error. An iterator that keeps the stream is a cycle which Python's collector cannot see: close the stream.
+    /// thread. When the interpreter ends, so do its streams, with an error; handlers of `atexit` may still pull from them. An
+    /// iterator that keeps the stream is a cycle which Python's collector cannot see: close the stream.
     #[staticmethod]
     #[pyo3(signature = (schema, batches, /, *, device_type=1))]
     fn of(
