@@ -38,6 +38,9 @@ pub(crate) fn given_device<'py>(
 
 /// Batches of one schema on one kind of device, pulled one after the other: an iterator. Who it is handed to as an
 /// Arrow stream pulls from the same source.
+///
+/// It takes one call at a time: who asks while another thread is being given a batch gets `Failed` ("in use by another
+/// call"). Threads that share a stream need a lock around `next`.
 #[pyclass(frozen, module = "devexchange", weakref)]
 pub(crate) struct BatchStream(Handle<CoreStream>);
 
