@@ -222,7 +222,7 @@ impl RecordBatch {
 
     /// The matrix as an array of NumPy's, which is read-only unless it is a copy (`numpy.asarray`, `numpy.array`).
     ///
-    /// Raises BufferError for what cannot be a matrix.
+    /// Raises BufferError for what cannot be a matrix, ValueError if it needs a copy and `copy` is False.
     #[pyo3(signature = (dtype=None, copy=None))]
     fn __array__<'py>(
         &self,
@@ -230,7 +230,8 @@ impl RecordBatch {
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
-        convert::to_numpy(py, self.to_matrix(py, copy.filter(|copy| !copy), None)?, dtype, copy)
+        let matrix = self.to_matrix(py, copy.filter(|copy| !copy), None).map_err(|error| error.for_numpy(py))?;
+        convert::to_numpy(py, matrix, dtype, copy)
     }
 
     /// A capsule with the schema (Arrow PyCapsule interface).

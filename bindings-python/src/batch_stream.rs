@@ -38,6 +38,9 @@ pub(crate) fn given_device<'py>(
 
 /// Batches of one schema on one kind of device, pulled one after the other: an iterator. Who it is handed to as an
 /// Arrow stream pulls from the same source.
+///
+/// It takes one call at a time: who asks while another thread is being given a batch gets `Failed` ("in use by another
+/// call"). Threads that share a stream need a lock around `next`.
 #[pyclass(frozen, module = "devexchange", weakref)]
 pub(crate) struct BatchStream(Handle<CoreStream>);
 
@@ -68,8 +71,8 @@ impl BatchStream {
     ///
     /// An exception ends the stream; whoever pulls gets its text, and in Python the exception as the cause of the error. A
     /// `KeyboardInterrupt` is never lost: Python raises it where the batch was asked for, or else soon after in its main
-    /// thread. When the interpreter ends, so do its streams, with an
-    /// error. An iterator that keeps the stream is a cycle which Python's collector cannot see: close the stream.
+    /// thread. When the interpreter ends, so do its streams, with an error; handlers of `atexit` may still pull from them. An
+    /// iterator that keeps the stream is a cycle which Python's collector cannot see: close the stream.
     #[staticmethod]
     #[pyo3(signature = (schema, batches, /, *, device_type=1))]
     fn of(

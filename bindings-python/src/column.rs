@@ -95,13 +95,13 @@ impl Column {
     /// The column as a read-only tensor. `copy` is True for a copy in any case, False for none in any case, None for
     /// one where a view is not possible.
     #[pyo3(signature = (*, copy=None))]
-    fn to_tensor(&self, copy: Option<bool>) -> Result<New> {
-        convert::tensor(self.view()?, copy)
+    fn to_tensor(&self, py: Python<'_>, copy: Option<bool>) -> Result<New> {
+        convert::tensor(py, self.view()?, copy)
     }
 
     /// The values as an array of NumPy's, which is read-only unless it is a copy (`numpy.asarray`, `numpy.array`).
     ///
-    /// Raises BufferError for what cannot be a tensor: texts, nulls.
+    /// Raises BufferError for what cannot be a tensor: texts, nulls; ValueError if it needs a copy and `copy` is False.
     #[pyo3(signature = (dtype=None, copy=None))]
     fn __array__<'py>(
         &self,
@@ -109,7 +109,8 @@ impl Column {
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
-        convert::to_numpy(py, self.to_tensor(copy.filter(|copy| !copy))?, dtype, copy)
+        let tensor = self.to_tensor(py, copy.filter(|copy| !copy)).map_err(|error| error.for_numpy(py))?;
+        convert::to_numpy(py, tensor, dtype, copy)
     }
 
     /// So many rows from the one at `offset` on, or all of them; `column[i:j]` as with any sequence.

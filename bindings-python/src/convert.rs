@@ -39,16 +39,16 @@ pub(crate) fn plan_column<'py>(py: Python<'py>, tensor: &CoreTensor) -> Result<B
     plan(py, convert::plan_column(tensor))
 }
 
-pub(crate) fn column(tensor: &CoreTensor, name: &str, copy: Option<bool>) -> Result<RecordBatch> {
-    Ok(RecordBatch::new(convert::column(tensor, name, copying(copy))?))
+pub(crate) fn column(py: Python<'_>, tensor: &CoreTensor, name: &str, copy: Option<bool>) -> Result<RecordBatch> {
+    Ok(RecordBatch::new(py.detach(|| convert::column(tensor, name, copying(copy)))?))
 }
 
 pub(crate) fn plan_tensor<'py>(py: Python<'py>, column: Column<'_>) -> Result<Bound<'py, PyAny>> {
     plan(py, convert::plan_tensor(column)?)
 }
 
-pub(crate) fn tensor(column: Column<'_>, copy: Option<bool>) -> Result<New> {
-    Ok(New(convert::tensor(column, copying(copy))?))
+pub(crate) fn tensor(py: Python<'_>, column: Column<'_>, copy: Option<bool>) -> Result<New> {
+    Ok(New(py.detach(|| convert::tensor(column, copying(copy)))?))
 }
 
 pub(crate) fn plan_matrix<'py>(py: Python<'py>, batch: &Batch) -> Result<Bound<'py, PyAny>> {

@@ -34,10 +34,14 @@ fn pair_of<'py, I: FromPyObjectOwned<'py>>(pair: &Bound<'py, PyAny>) -> Result<(
     }
 }
 
-/// From what a caller names it by: such a pair, or a name.
+/// From what a caller names it by: such a pair, a name, or a device of PyTorch, whose text is its name.
 pub(crate) fn asked(device: &Bound<'_, PyAny>) -> Result<Device> {
     if let Ok(name) = device.cast::<PyString>() {
         return Ok(name.to_string_lossy().parse()?);
+    }
+    let kind = device.getattr_opt(intern!(device.py(), "type"))?;
+    if kind.is_some_and(|kind| kind.is_instance_of::<PyString>()) {
+        return Ok(device.str()?.to_string_lossy().parse()?);
     }
     match device.extract::<(i32, i64)>() {
         Ok((kind, id)) => Ok(Device::new(DeviceType(kind), id)?),

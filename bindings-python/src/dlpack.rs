@@ -18,9 +18,9 @@ use crate::{capsule, device, exchange, python, queue, quick, stream};
 /// Takes a tensor from an object whose type has `__dlpack_c_exchange_api__`, or with `__dlpack__`: a view of the same
 /// memory, which is released when the last user of the tensor is gone.
 ///
-/// `device` is where the elements are wanted, a name such as "cpu", "cuda" or "cuda:1", or a pair of device type and
-/// number (`Device`); by default where they are. `copy` is True for a copy in any case, False for none in any case, None
-/// for one where it is needed, which is for another device. On a GPU the data is ready for work on `stream`, or on the
+/// `device` is where the elements are wanted, a name such as "cpu", "cuda" or "cuda:1", a pair of device type and number
+/// (`Device`), or a `torch.device`; by default where they are. `copy` is True for a copy in any case, False for none in any
+/// case, None for one where it is needed, which is for another device. On a GPU the data is ready for work on `stream`, or on the
 /// legacy default stream (1), which is made to wait for the producer's work; with -1 nothing waits.
 ///
 /// Raises BufferError if the exchange is not possible as asked, TypeError for objects without the protocol,

@@ -40,6 +40,16 @@ impl Error {
         Self::Python(raised)
     }
 
+    /// The same reason, as NumPy's protocol has it (`__array__`): a `ValueError` where a copy is needed that is not allowed.
+    pub(crate) fn for_numpy(self, py: Python<'_>) -> Self {
+        match self {
+            Self::Refused(error) if error.status() == t::DEVX_COPY_REQUIRED => {
+                Self::Python(of_kind(py, &INVALID_VALUE, &error))
+            }
+            other => other,
+        }
+    }
+
     /// The same reason, said of a part. An exception stays as it is.
     pub(crate) fn within(self, context: &str) -> Self {
         match self {

@@ -86,7 +86,7 @@ pub(crate) fn plan_offer<'py>(py: Python<'py>, thing: &Bound<'py, PyAny>) -> Res
 }
 
 /// A tensor in host memory that can be offered to other processes without a copy: compact, row-major, zeroed. `shape`
-/// is an extent or several; `dtype` a name ("float32"), or a dtype of NumPy.
+/// is an extent or several; `dtype` is as for `empty`.
 ///
 /// Raises ValueError for shapes and types that cannot be, MemoryError.
 #[pyfunction]

@@ -313,8 +313,8 @@ impl Drop for DeferredCleanup {
     }
 }
 
-/// A tensor over new memory, compact and row-major, not initialised. `dtype` is a name, or an object that has one
-/// (`numpy.dtype`); `device` is named as for `from_dlpack`. Without a `manager` the library allocates by itself: with a
+/// A tensor over new memory, compact and row-major, not initialised. `dtype` is a name, a dtype of NumPy or PyTorch, or a
+/// type (`float`); `device` is named as for `from_dlpack`. Without a `manager` the library allocates by itself: with a
 /// `stream`, memory of a device comes from its default pool, ready for work on that stream; without one it is ready at once.
 /// Such memory is given back on its stream, which must not be destroyed before everybody has released it; a `DeviceStream`
 /// that is closed waits for that by itself. Pinned and managed memory is made for the device of the stream.

@@ -67,7 +67,7 @@ static PUSHED: AtomicBool = AtomicBool::new(false);
 struct Wake {
     /// A pending call is on its way.
     scheduled: bool,
-    /// The interpreter ends: there are no more pending calls, and nobody enters any more.
+    /// The interpreter ends: there are no more pending calls, and nobody enters any more but the thread that ends it.
     ending: bool,
     /// How many threads are in Python, of this process: those that it has made, and those of others.
     own: usize,
@@ -178,8 +178,8 @@ fn give_up() {
 /// Runs Python on a thread that may know nothing of it.
 ///
 /// # Errors
-/// If the interpreter ends or is gone: a thread that tried to enter then would not come back. If the thread is one of
-/// another interpreter, which is what it would enter, where our objects must not be used.
+/// If the interpreter ends or is gone: a thread that tried to enter then would not come back, except that the one which ends it
+/// still runs the program's own handlers of `atexit`. If the thread is one of another interpreter, which is what it would enter, where our objects must not be used.
 pub(crate) fn enter<T>(act: impl FnOnce(Python<'_>) -> T) -> std::result::Result<T, &'static str> {
     const ENDS: &str = "the interpreter of Python ends";
     struct Inside {
@@ -202,7 +202,7 @@ pub(crate) fn enter<T>(act: impl FnOnce(Python<'_>) -> T) -> std::result::Result
     let was_foreign = IS_FOREIGN.get();
     let is_foreign = was_foreign || state.is_null();
     let mut wake = waking();
-    if wake.ending {
+    if wake.ending && !IS_ENDING.get() {
         return Err(ENDS);
     }
     wake.count_here();
@@ -220,6 +220,8 @@ pub(crate) fn enter<T>(act: impl FnOnce(Python<'_>) -> T) -> std::result::Result
 thread_local! {
     /// Whether somebody else has made this thread, which has entered Python.
     static IS_FOREIGN: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread ends the interpreter. What it may not enter any more after the handlers of `atexit`, it is told then.
+    static IS_ENDING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether this thread is in [`enter`], and not one of Python's.
@@ -290,6 +292,7 @@ pub(crate) fn at_exit(py: Python<'_>) -> PyResult<()> {
 
 #[pyfunction]
 fn end(py: Python<'_>) {
+    IS_ENDING.set(true);
     {
         let mut wake = waking();
         wake.ending = true;

@@ -14,6 +14,7 @@ use pyo3::types::{PyBool, PyString, PyTuple};
 
 use crate::error::Result;
 use crate::python::{self, vectorcall_method};
+use crate::raised;
 
 /// Which arguments a producer is given; the others have their defaults.
 #[derive(Clone, Copy)]
@@ -24,7 +25,8 @@ struct Given {
 }
 
 /// Asks a producer for its capsule. Producers that are older than an argument raise `TypeError` for it, and are asked
-/// without it; where there are streams never without that.
+/// without it; where there are streams never without that. If that does not help either, the first `TypeError` that names no
+/// argument was the producer's own, and is raised.
 pub(crate) fn request<'py>(
     obj: &Bound<'py, PyAny>,
     stream: Option<RawStream>,
@@ -35,15 +37,27 @@ pub(crate) fn request<'py>(
     // A copy is made here, whatever the producer can; only that it makes none is its to know.
     let mut given = Given { copy: copy == Some(false), max_version: true, stream: stream.is_some() };
     let stream = stream.as_ref().map_or(null_mut(), Bound::as_ptr);
+    let mut own = None;
     loop {
-        match ask(obj, given, stream) {
+        let error = match ask(obj, given, stream) {
             Ok(capsule) => return Ok(capsule),
-            Err(error) if !error.is_instance_of::<PyTypeError>(py) => return Err(error.into()),
-            Err(_) if given.copy => given.copy = false,
-            Err(_) if given.max_version => given.max_version = false,
-            Err(error) => return Err(error.into()),
+            Err(error) => error,
+        };
+        // A call with an argument that there is not raises the type itself; what is derived from it means something else.
+        if !error.get_type(py).is(py.get_type::<PyTypeError>()) || !given.drop_one() {
+            let first = own.filter(|_| raised::is_error(py, &error));
+            return Err(first.unwrap_or(error).into());
+        }
+        if own.is_none() && !names_an_argument(py, &error) {
+            own = Some(error);
         }
     }
+}
+
+/// Whether a `TypeError` says that it is about an argument, as Python and what makes bindings say it.
+fn names_an_argument(py: Python<'_>, error: &PyErr) -> bool {
+    let text = error.value(py).to_string();
+    ["argument", "max_version"].iter().any(|word| text.contains(word))
 }
 
 /// Asks a producer in host memory for its capsule. None if it fails: what it raised is forgotten, and it is to be asked
@@ -89,6 +103,14 @@ fn no(py: Python<'_>) -> *mut ffi::PyObject {
 }
 
 impl Given {
+    /// Leaves out one of the arguments that a producer may be too old for, `copy` first. False if there is none.
+    fn drop_one(&mut self) -> bool {
+        let dropped = self.copy || self.max_version;
+        self.max_version &= self.copy;
+        self.copy = false;
+        dropped
+    }
+
     /// The names of what is given.
     fn names(self, py: Python<'_>) -> PyResult<&Bound<'_, PyTuple>> {
         static MADE: [PyOnceLock<Py<PyTuple>>; 8] = [const { PyOnceLock::new() }; 8];

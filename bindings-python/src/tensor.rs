@@ -5,6 +5,7 @@ use core::ffi::c_int;
 use devexchange_core::abi::dlpack::DLPackVersion;
 use devexchange_core::dlpack::{Managed, Owned, Request, share};
 use devexchange_core::{Device, Flags, Tensor as CoreTensor, order};
+use pyo3::exceptions::PyAttributeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
@@ -13,7 +14,7 @@ use crate::address::{self, Address};
 use crate::batch::RecordBatch;
 use crate::consumer::Maker;
 use crate::dlpack::Asked;
-use crate::error::{Result, refuse, wrong_type};
+use crate::error::{Error, Result, refuse, wrong_type};
 use crate::handle::Handle;
 use crate::tensor_type::New;
 use crate::{buffer, column, convert, cuda_array, device, dlpack, exchange_table, python, stream, version};
@@ -199,8 +200,8 @@ impl Tensor {
     /// The tensor as an Arrow array: numbers if it is a vector, fixed-size lists for each dimension more. `copy` is
     /// as for `from_dlpack`. The result has one array and no columns; see `RecordBatch.root`.
     #[pyo3(signature = (name="", *, copy=None))]
-    fn to_column(&self, name: &str, copy: Option<bool>) -> Result<RecordBatch> {
-        convert::column(&self.get()?, name, copy)
+    fn to_column(&self, py: Python<'_>, name: &str, copy: Option<bool>) -> Result<RecordBatch> {
+        convert::column(py, &self.get()?, name, copy)
     }
 
     /// How `to_batch` would make a record batch of it: as a view, with a copy, or not at all, and why.
@@ -292,10 +293,15 @@ impl Tensor {
         Maker::of(kind)?.make(kind.py(), self.get()?)
     }
 
-    /// The CUDA Array Interface, version 3; there is none for host memory. It keeps nothing alive, this object does.
+    /// The CUDA Array Interface, version 3; there is none for host memory, and none once it is closed. It keeps nothing
+    /// alive, this object does.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
-        cuda_array::export(py, self.get()?)
+        match self.get() {
+            Ok(tensor) => cuda_array::export(py, tensor),
+            // Who looks whether there is one, at any object, is to see that there is none.
+            Err(closed) => Err(Error::Python(PyAttributeError::new_err(PyErr::from(closed).value(py).to_string()))),
+        }
     }
 
     /// The elements as an array of NumPy's (`numpy.asarray`), which asks for this where the buffer protocol does not do:
@@ -308,6 +314,15 @@ impl Tensor {
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
         convert::to_numpy(py, New(self.get()?), dtype, copy)
+    }
+
+    /// Without this and the next one Python would take the bytes for the text of a number.
+    fn __float__(&self) -> Result<f64> {
+        no_number()
+    }
+
+    fn __int__(&self) -> Result<i64> {
+        no_number()
     }
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> Result<()> {
@@ -345,6 +360,10 @@ impl Tensor {
 /// Refuses memory that the host cannot read as it is, now.
 pub(crate) fn require_host(tensor: &CoreTensor) -> Result<()> {
     Ok(tensor.require_host()?)
+}
+
+fn no_number<T>() -> Result<T> {
+    wrong_type!("a Tensor is no number: the element of one that has one is numpy.from_dlpack(tensor).item()")
 }
 
 fn dimension_of(given: &Bound<'_, PyAny>) -> PyResult<i64> {

@@ -2,7 +2,7 @@
 //!
 //! A callback attaches the thread that it comes on to the interpreter, because it has to answer: it may be any thread,
 //! and no call into this package waits for another thread while it is attached. While the interpreter ends it answers
-//! with an error. Giving memory back needs no answer and goes through [`queue`].
+//! with an error on other threads than the one that ends it. Giving memory back needs no answer and goes through [`queue`].
 
 use core::ffi::c_void;
 use std::fmt::Display;

@@ -11,8 +11,9 @@ device that it was made for; one of another device is named with it: ``DeviceStr
 a handle: its stream has to live as long as what is allocated, copied, imported or produced on it, and what is handed on of
 that. Where it is only waited on, or named with ``used_on``, it is needed for that call only.
 
-Any thread may use any object. An object whose memory is held here may lose its last user on a thread that knows nothing
-of Python: it is then given up by Python's main thread soon after, or by the next call into this package.
+Any thread may use any object; a ``BatchStream`` takes one call at a time. An object whose memory is held here may lose its
+last user on a thread that knows nothing of Python: it is then given up by Python's main thread soon after, or by the next
+call into this package.
 """
 
 from ._async import AsyncReader, AsyncWriter

@@ -209,8 +209,10 @@ def test_column_as_an_array_of_numpy():
         numpy.asarray(column, "float64", copy=False)
     bits = from_arrow(pyarrow.array([True, False])).root
     assert numpy.asarray(bits).tolist() == [True, False]
-    with pytest.raises(BufferError, match="a copy of 2 bytes is needed"):
+    with pytest.raises(devexchange.InvalidValue, match="a copy of 2 bytes is needed"):
         numpy.asarray(bits, copy=False)
+    with pytest.raises(BufferError, match="a copy of 2 bytes is needed"):
+        bits.to_tensor(copy=False)
     # Not an array of one object.
     for other, text in [(["a"], "utf8"), ([1, None], "1 of 2 values of int64 are null")]:
         with pytest.raises(BufferError, match=text):
@@ -227,6 +229,8 @@ def test_batch_as_an_array_of_numpy():
     for columns, text in [({"a": [1], "b": ["x"]}, "utf8"), ({"a": [1], "b": [1.0]}, '"b" is float64'), ({}, "column")]:
         with pytest.raises(BufferError, match=text):
             numpy.asarray(from_arrow(pyarrow.record_batch(columns)))
+    with pytest.raises(ValueError, match="a copy of 48 bytes is needed"):
+        numpy.asarray(batch, copy=False)
     with pytest.raises(BufferError):
         numpy.asarray(from_arrow(pyarrow.array([1])))
 

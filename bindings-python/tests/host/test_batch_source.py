@@ -335,24 +335,51 @@ def test_trace_shows_where_a_source_raised(trace):
         assert said == []
 
 
-def test_interpreter_that_ended_is_an_error():
+def test_interpreter_that_ends_and_that_ended():
+    """The program's own handlers are part of it; other threads, and what comes after them, are not."""
     lines = run("""
-        import atexit
+        import atexit, threading
+
+        def pull():
+            try:
+                print(next(stream).to_pylist(), len(devexchange.empty(3, manager=manager).shape))
+            except (ValueError, RuntimeError) as error:
+                print(error)
+
+        def other():
+            ends.wait()
+            pull()
+            pulled.set()
 
         def late():
-            try:
-                next(stream)
-            except ValueError as error:
-                print(error)
+            pull()
+            ends.set()
+            pulled.wait()
 
         # What is registered first is called last: after what this package registers.
         atexit.register(late)
         import devexchange, pyarrow
+
+        class Manager:
+            def allocate(self, request):
+                return host.allocate(request.bytes, request.device)
+
+        class Last:
+            def __del__(self):
+                pull()
+
+        host = devexchange.MemoryManager.host_only()
+        manager = devexchange.MemoryManager(Manager())
         schema = pyarrow.schema([("n", pyarrow.int64())])
-        stream = devexchange.BatchStream.of(schema, (print("asked") for _ in range(3)))
-        print("before")
+        batch = pyarrow.record_batch({"n": [1]}, schema=schema)
+        stream = devexchange.BatchStream.of(schema, iter([batch] * 9))
+        ends, pulled = threading.Event(), threading.Event()
+        threading.Thread(target=other, daemon=True).start()
+        # It outlives this module, whose names it uses.
+        atexit.last = Last(), globals()
+        pull()
     """)
-    assert lines == ["before", "the source is not asked: the interpreter of Python ends"]
+    assert lines == ["[{'n': 1}] 1"] * 2 + ["the source is not asked: the interpreter of Python ends"] * 2
 
 
 def test_thread_of_another_interpreter_is_an_error():

@@ -88,6 +88,14 @@ def test_array_of_ctypes(values):
     numpy.testing.assert_array_equal(numpy.from_dlpack(tensor), numpy.asarray(values))
 
 
+@pytest.mark.parametrize("source", [b"42", numpy.array(3.5), numpy.array(3), numpy.arange(3)])
+@pytest.mark.parametrize("number", [float, int])
+def test_elements_are_no_text_of_a_number(source, number):
+    """Python reads the bytes of a buffer as text, if nothing else makes a number of it."""
+    with pytest.raises(TypeError, match=r"a Tensor is no number: .* numpy.from_dlpack\(tensor\).item\(\)"):
+        number(from_buffer(source))
+
+
 def test_numpy_takes_nothing_for_an_object():
     """`numpy.asarray` makes an array of one object of what has no buffer, unless it is asked not to."""
     tensor = from_buffer(array.array("d", [1, 2, 3]))

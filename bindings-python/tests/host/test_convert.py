@@ -2,10 +2,13 @@
 
 import collections.abc
 import sys
+import threading
+import time
 
 import numpy
 import pyarrow
 import pytest
+from structs import wait_until
 
 import devexchange
 from devexchange import InvalidType, from_arrow, from_dlpack, ipc
@@ -280,3 +283,49 @@ def test_shape_without_an_end(shape):
     for make in [devexchange.empty, ipc.empty_shared]:
         with pytest.raises(ValueError, match="shape has (.* extents: )?more than 64"):
             make(shape, "int8")
+
+
+# --- threads ---
+
+LARGE = numpy.ones((2048, 2048), "f4")
+
+
+@pytest.mark.parametrize(
+    "make, copy",
+    [
+        (lambda: from_dlpack(LARGE), lambda tensor: tensor.to_column(copy=True)),
+        (lambda: from_dlpack(LARGE), lambda tensor: tensor.to_batch(copy=True)),
+        (lambda: from_dlpack(LARGE), lambda tensor: tensor.to_fixed_shape_column(copy=True)),
+        (lambda: from_arrow(pyarrow.array(LARGE.ravel())), lambda batch: batch.root.to_tensor(copy=True)),
+        (lambda: from_arrow(pyarrow.array(LARGE.ravel() > 0)), lambda batch: numpy.asarray(batch.root)),
+        (lambda: from_arrow(pyarrow.record_batch({"n": LARGE.ravel()})), lambda batch: batch.to_matrix(copy=True)),
+    ],
+    ids=["to_column", "to_batch", "to_fixed_shape_column", "to_tensor", "asarray", "to_matrix"],
+)
+def test_other_threads_run_while_a_copy_is_made(make, copy):
+    """With so long an interval the other thread runs only where this one lets it."""
+    source = make()
+    turns, stop = 0, False
+
+    def count():
+        nonlocal turns
+        while not stop:
+            turns += 1
+            time.sleep(0)
+
+    def lets_it_run():
+        before = turns
+        copy(source)
+        return turns > before
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    other = threading.Thread(target=count)
+    other.start()
+    try:
+        # It may be too late for one copy.
+        wait_until(lets_it_run)
+    finally:
+        stop = True
+        sys.setswitchinterval(interval)
+        other.join()

@@ -157,6 +157,34 @@ def test_error_of_a_producer_comes_through():
         from_dlpack(Broken(None))
 
 
+class Derived(TypeError):
+    """As PyArrow has it: no call with an unknown argument raises it."""
+
+
+@pytest.mark.parametrize(
+    "newest, older, raised",
+    [
+        (TypeError("no numbers"), BufferError("needs a version"), "no numbers"),
+        (TypeError("no numbers"), TypeError("older"), "no numbers"),
+        (TypeError("unexpected keyword argument 'max_version'"), BufferError("is read-only"), "is read-only"),
+        (TypeError("unexpected keyword argument 'max_version'"), TypeError("no numbers"), "no numbers"),
+        (TypeError("takes no keyword arguments"), TypeError("no numbers"), "no numbers"),
+        (Derived("has nulls"), None, "has nulls"),
+        (TypeError("no numbers"), KeyboardInterrupt("now"), "now"),
+    ],
+)
+@pytest.mark.parametrize("copy", [None, False])
+def test_error_of_a_producer_is_not_that_of_the_second_try(newest, older, raised, copy):
+    class Failing(Old):
+        def __dlpack__(self, **arguments):
+            error = newest if arguments else older
+            assert error is not None, "asked again"
+            raise error
+
+    with pytest.raises((newest if raised in str(newest) else older).__class__, match=raised):
+        from_dlpack(Failing(None), copy=copy)
+
+
 # --- copies and devices ---
 
 

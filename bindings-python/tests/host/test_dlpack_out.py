@@ -183,6 +183,10 @@ def test_closed_tensor():
     for use in [lambda: tensor.shape, tensor.__dlpack__, tensor.__dlpack_device__, lambda: memoryview(tensor)]:
         with pytest.raises((InvalidValue, BufferError), match="closed"):
             use()
+    # Libraries look for it at any object.
+    assert not hasattr(tensor, "__cuda_array_interface__")
+    with pytest.raises(AttributeError, match="the tensor is closed"):
+        tensor.__cuda_array_interface__
 
 
 def test_tensors_are_made_by_functions_only():

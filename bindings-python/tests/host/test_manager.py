@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 
+import ml_dtypes
 import numpy
 import pytest
 
@@ -292,6 +293,41 @@ def test_tensor_of_new_memory():
             empty(1, long_double)
     with pytest.raises(ValueError, match="-1"):
         empty((2, -1))
+
+
+class TorchDType:
+    """An element type as `torch.float32` is one: only its text says which."""
+
+    def __init__(self, name):
+        self.name_of_it = name
+
+    def __repr__(self):
+        return f"torch.{self.name_of_it}"
+
+
+@pytest.mark.parametrize(
+    "dtype, name",
+    [
+        (bool, "bool"),
+        (int, "int64"),
+        (float, "float64"),
+        (complex, "complex128"),
+        *[(kind, numpy.dtype(kind).name) for kind in [numpy.longlong, numpy.ulonglong, numpy.intc, numpy.half]],
+        *[
+            (numpy.dtype(kind), kind.__name__)
+            for kind in [ml_dtypes.float8_e4m3fnuz, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.int4]
+        ],
+        *[(TorchDType(name), name) for name in ["float32", "bool", "bfloat16", "float8_e4m3fnuz"]],
+    ],
+)
+def test_element_types_of_others(dtype, name):
+    assert empty(2, dtype).dtype == name
+
+
+@pytest.mark.parametrize("dtype", [numpy.longdouble, numpy.clongdouble, str, object, TorchDType("quint8"), numpy.str_])
+def test_element_types_that_are_none(dtype):
+    with pytest.raises(ValueError, match="dtype is .*: not the name of an element type"):
+        empty(2, dtype)
 
 
 # --- in Python ---

@@ -81,6 +81,24 @@ def test_a_device_has_a_name():
         devexchange.empty(2, device=3)
 
 
+class OfPyTorch:
+    """A device as `torch.device` is one."""
+
+    def __init__(self, type, index=None):
+        self.type, self.index = type, index
+
+    def __str__(self):
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+
+def test_device_of_pytorch():
+    for device in [OfPyTorch("cpu"), OfPyTorch("cpu", 0)]:
+        assert devexchange.empty(2, device=device).copy_to(device).device == (1, 0)
+    for device in [OfPyTorch("meta"), OfPyTorch("mps", 0)]:
+        with pytest.raises(devexchange.Refused, match=f'device is "{device}": not the name'):
+            devexchange.empty(2, device=device)
+
+
 def bytearray_tensor():
     return devexchange.from_buffer(bytearray(1))
 
@@ -185,6 +203,73 @@ def test_stub_has_the_arguments_that_there_are():
         assert stub == there, node.name
         seen += 1
     assert seen > 60
+
+
+#: What programs do, with stand-ins for the types that other libraries declare.
+TYPED = """
+from typing import Any, ClassVar, Protocol
+
+import devexchange
+from devexchange import RecordBatch, Tensor, ipc
+
+
+class OfJax:
+    def __dlpack__(self) -> Any: ...
+
+class Strict:
+    def __dlpack__(self, stream: int | None = None) -> object: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+class OfPyTorch:
+    __dlpack_c_exchange_api__: ClassVar[object]
+
+class TorchDType:
+    is_floating_point: bool
+    itemsize: int
+
+class TorchDevice:
+    type: str
+    index: int
+
+class OfNumPy:
+    def __index__(self) -> int: ...
+
+class OfPolars(Protocol):
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+class Array(Protocol):
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+
+
+def exchange(jax: OfJax, strict: Strict, torch: OfPyTorch, tensor: Tensor, batch: RecordBatch) -> None:
+    for each in (jax, strict):
+        devexchange.from_dlpack(each)
+        ipc.plan(each)
+    devexchange.from_dlpack(torch)
+    tensor.to(OfPyTorch)
+    batch[OfNumPy()]
+    batch.column(OfNumPy())
+    streams: list[OfPolars] = [batch, devexchange.BatchStream.of(batch.schema, [batch])]
+    arrays: list[Array] = [batch, batch["n"]]
+
+def allocate(dtype: TorchDType, device: TorchDevice) -> None:
+    devexchange.empty(2, dtype, device=device).copy_to(device)
+    devexchange.empty(2, float)
+
+def mistakes(tensor: Tensor, batch: RecordBatch) -> None:
+    devexchange.empty(2, 3)  # type: ignore[arg-type]
+    devexchange.from_dlpack(batch)  # type: ignore[arg-type]
+    tensor.to(OfJax)  # type: ignore[arg-type]
+    batch[1.5]  # type: ignore[index]
+"""
+
+
+def test_types_are_as_programs_use_them(tmp_path):
+    """A mistake that is not found is one, too: what is ignored has to be there."""
+    (tmp_path / "program.py").write_text(TYPED)
+    checker = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--disable-error-code=empty-body"]
+    done = subprocess.run([*checker, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
 
 
 def test_package_that_is_imported_anew_has_the_same_types():

@@ -80,6 +80,12 @@ def test_type_has_a_table():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_tensor_of_a_type_and_a_device_of_torch(dtype):
+    ours = devexchange.empty(3, getattr(torch, dtype), device=torch.device("cpu"))
+    assert (ours.dtype, ours.copy_to(torch.device("cpu", 0)).device) == (dtype, (1, 0))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_tensor_of_torch_and_back(given, dtype, layout):
     theirs = LAYOUTS[layout](matrix(dtype))
