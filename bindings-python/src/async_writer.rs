@@ -99,7 +99,7 @@ impl AsyncWriter {
 
     /// A call that goes on has it, too: then it ends with that.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.0.close());
+        self.0.close_apart(py);
     }
 }
 

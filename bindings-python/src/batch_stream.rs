@@ -171,7 +171,7 @@ impl BatchStream {
 
     /// Gives up this object's part of the stream. Closing again does nothing.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.0.close());
+        self.0.close_apart(py);
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {

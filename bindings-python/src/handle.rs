@@ -40,6 +40,17 @@ impl<T> Handle<T> {
         queue::drain();
     }
 
+    /// As [`Handle::close`], for a release that may take its time: other threads run Python meanwhile. They have to wait for the
+    /// GIL before that, so that none of them forks with the lock taken.
+    pub(crate) fn close_apart(&self, py: Python<'_>)
+    where
+        T: Send,
+    {
+        let thing = self.take();
+        py.detach(|| drop(thing));
+        queue::drain();
+    }
+
     /// What is held, if it is not closed; it is now.
     pub(crate) fn take(&self) -> Option<T> {
         self.locked(Option::take)

@@ -163,7 +163,7 @@ impl Server {
     /// Ends all offers. Closing again does nothing.
     fn close(&self, py: Python<'_>) {
         // It waits for the thread to be done with the address.
-        py.detach(|| self.server.close());
+        self.server.close_apart(py);
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {

@@ -68,7 +68,7 @@ impl Memory {
 
     /// Gives the memory back. Closing again does nothing.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.0.close());
+        self.0.close_apart(py);
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {

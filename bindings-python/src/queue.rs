@@ -178,8 +178,9 @@ fn give_up() {
 /// Runs Python on a thread that may know nothing of it.
 ///
 /// # Errors
-/// If the interpreter ends or is gone: a thread that tried to enter then would not come back, except that the one which ends it
-/// still runs the program's own handlers of `atexit`. If the thread is one of another interpreter, which is what it would enter, where our objects must not be used.
+/// If the interpreter ends or is gone: a thread that tried to enter then would not come back, but for the one that ends it and
+/// runs the program's own handlers of `atexit`. If the thread is one of another interpreter, which is what it would enter,
+/// where our objects must not be used.
 pub(crate) fn enter<T>(act: impl FnOnce(Python<'_>) -> T) -> std::result::Result<T, &'static str> {
     const ENDS: &str = "the interpreter of Python ends";
     struct Inside {

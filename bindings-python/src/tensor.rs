@@ -4,7 +4,7 @@ use core::ffi::c_int;
 
 use devexchange_core::abi::dlpack::DLPackVersion;
 use devexchange_core::dlpack::{Managed, Owned, Request, share};
-use devexchange_core::{Device, Flags, Tensor as CoreTensor, order};
+use devexchange_core::{Device, Flags, Tensor as CoreTensor};
 use pyo3::exceptions::PyAttributeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -14,7 +14,7 @@ use crate::address::{self, Address};
 use crate::batch::RecordBatch;
 use crate::consumer::Maker;
 use crate::dlpack::Asked;
-use crate::error::{Error, Result, refuse, wrong_type};
+use crate::error::{Error, Result, wrong_type};
 use crate::handle::Handle;
 use crate::tensor_type::New;
 use crate::{buffer, column, convert, cuda_array, device, dlpack, exchange_table, python, stream, version};

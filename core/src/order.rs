@@ -562,6 +562,7 @@ mod tests {
 
     use super::*;
     use crate::dtype::DType;
+    use crate::error::Error;
     use crate::tensor::{Flags, TensorDesc};
 
     #[test]
