@@ -837,7 +837,10 @@ devx_status devx_ipc_client_import_tensor(
  */
 void devx_ipc_client_release(devx_ipc_client_t **client);
 
-/** As `devx_ipc_plan_tensor`, for a batch. */
+/**
+ * As `devx_ipc_plan_tensor`, for a batch. Memory in more than 64 pieces needs a copy; a batch whose
+ * fields take more than 16 MiB to describe cannot be offered.
+ */
 devx_status devx_ipc_plan_batch(devx_batch_t const *batch, devx_plan *out, devx_error *error);
 
 /**
@@ -863,7 +866,10 @@ devx_status devx_ipc_server_get_leases(
 
 /**
  * As `devx_ipc_server_offer_tensor`, for a batch. Importers cannot write its memory if it is the
- * host's. To copy texts on a device, the host waits for their last offsets.
+ * host's. To copy texts on a device, the host waits for their last offsets. Memory in more than 64
+ * pieces (files, allocations) is a reason for a copy, too, which is one piece. What describes the
+ * batch to an importer has at most 16 MiB: a batch with more fields, or longer names and metadata,
+ * than these hold is refused (DEVX_IMPOSSIBLE).
  */
 devx_status devx_ipc_server_offer_batch(
     devx_ipc_server_t const *server,

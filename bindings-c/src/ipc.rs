@@ -67,7 +67,9 @@ unsafe fn devx_ipc_server_offer_tensor(
 }
 
 /// As `devx_ipc_server_offer_tensor`, for a batch. Importers cannot write its memory if it is the host's. To copy texts on a
-/// device, the host waits for their last offsets.
+/// device, the host waits for their last offsets. Memory in more than 64 pieces (files, allocations) is a reason for a copy, too,
+/// which is one piece. What describes the batch to an importer has at most 16 MiB: a batch with more fields, or longer names and
+/// metadata, than these hold is refused (DEVX_IMPOSSIBLE).
 #[ffi_export]
 unsafe fn devx_ipc_server_offer_batch(
     server: *const ServerHandle,
@@ -240,7 +242,8 @@ unsafe fn devx_ipc_plan_tensor(
     })
 }
 
-/// As `devx_ipc_plan_tensor`, for a batch.
+/// As `devx_ipc_plan_tensor`, for a batch. Memory in more than 64 pieces needs a copy; a batch whose fields take more than 16 MiB
+/// to describe cannot be offered.
 #[ffi_export]
 unsafe fn devx_ipc_plan_batch(
     batch: *const BatchHandle,
