@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{self, FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::process::{Resource, getrlimit};
 
 use super::export::Exported;
 use crate::abi::types::DEVX_OUT_OF_MEMORY;
@@ -181,12 +182,11 @@ impl Drop for Mapping {
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.
 pub(super) fn file(name: &str, bytes: usize) -> Result<OwnedFd> {
-    let refused = |why: fmt::Arguments<'_>| {
-        Err(Error::new(
-            DEVX_OUT_OF_MEMORY,
-            format_args!("{bytes} bytes of shared memory could not be allocated: {why}"),
-        ))
-    };
+    let refused = |why: fmt::Arguments<'_>| Err(no_memory(bytes, why));
+    // A file that grows beyond it ends the process with a signal.
+    if let Some(limit) = getrlimit(Resource::Fsize).current.filter(|limit| bytes as u64 > *limit) {
+        return refused(format_args!("the files of this process have at most {limit} (RLIMIT_FSIZE)"));
+    }
     if bytes >= LARGE
         && let Some(available) = available().filter(|available| bytes as u64 > *available)
     {
@@ -201,6 +201,10 @@ pub(super) fn file(name: &str, bytes: usize) -> Result<OwnedFd> {
         Ok(()) => Ok(fd),
         Err(errno) => refused(format_args!("{}", OfErrno(errno.raw_os_error()))),
     }
+}
+
+fn no_memory(bytes: usize, why: fmt::Arguments<'_>) -> Error {
+    Error::new(DEVX_OUT_OF_MEMORY, format_args!("{bytes} bytes of shared memory could not be allocated: {why}"))
 }
 
 /// From how many bytes on the system is asked first whether it has them: it would not refuse them, but give all memory

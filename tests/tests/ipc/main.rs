@@ -451,12 +451,17 @@ fn what_the_system_refuses_is_an_error() {
     }
     assert!(some > all && all > 0, "{some} limits were met, {all} by every call");
     assert_eq!(round(), 0, "and all is well again");
-    // A process that is not ended by the signal gets an error.
-    // SAFETY: ignores a signal.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    let error = limited(libc::RLIMIT_FSIZE, 4096, || ipc::allocate(1 << 20)).expect_err("no room");
-    assert_eq!(error.status(), DEVX_OUT_OF_MEMORY);
-    assert!(error.message().contains("1048576 bytes of shared memory could not be allocated"), "{error}");
+    // The system has a signal for it, which ends a process.
+    let made = || [ipc::allocate(1 << 20).err(), ipc::export_tensor(&private, Copying::Always).err()];
+    let errors = limited(libc::RLIMIT_FSIZE, 63, made);
+    for (error, bytes) in errors.into_iter().zip([1 << 20, 64]) {
+        let error = error.expect("too large");
+        let said = format!(
+            "{bytes} bytes of shared memory could not be allocated: the files of this process have at most 63 \
+             (RLIMIT_FSIZE)"
+        );
+        assert_eq!((error.status(), error.message()), (DEVX_OUT_OF_MEMORY, &*said));
+    }
     soon("nothing is left", || (open_files(), ledger::outstanding()) == before);
     say("done");
 }
