@@ -8,6 +8,7 @@ use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{self, FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::io::retry_on_intr;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::{Resource, getrlimit};
 
@@ -197,10 +198,19 @@ pub(super) fn file(name: &str, bytes: usize) -> Result<OwnedFd> {
     // Who is given a descriptor for reading cannot open the file again for writing.
     let for_reading = Mode::RUSR | Mode::RGRP | Mode::ROTH;
     fs::fchmod(&fd, for_reading).map_err(|errno| Error::system("fchmod", errno))?;
-    match fs::fallocate(&fd, FallocateFlags::empty(), 0, bytes as u64) {
+    match reserve(&fd, bytes as u64) {
         Ok(()) => Ok(fd),
         Err(errno) => refused(format_args!("{}", OfErrno(errno.raw_os_error()))),
     }
+}
+
+/// Gives a file its bytes. In pieces, as a system that breaks off at a signal takes back what it gave until then: a timer that
+/// is faster than the whole would keep it from its end.
+fn reserve(fd: &OwnedFd, bytes: u64) -> rustix::io::Result<()> {
+    const PIECE: u64 = 16 << 20;
+    (0..bytes).step_by(PIECE as usize).try_for_each(|from| {
+        retry_on_intr(|| fs::fallocate(fd, FallocateFlags::empty(), from, PIECE.min(bytes - from)))
+    })
 }
 
 fn no_memory(bytes: usize, why: fmt::Arguments<'_>) -> Error {

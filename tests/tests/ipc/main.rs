@@ -4,6 +4,8 @@
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests write into memory that they own")]
 
 mod forks;
+#[cfg(target_arch = "x86_64")]
+mod interrupted;
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
