@@ -8,7 +8,7 @@ use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{self, FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
-use rustix::io::retry_on_intr;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::{Resource, getrlimit};
 
@@ -86,7 +86,7 @@ impl Mapping {
     /// A file of another process. It is mapped once, however often it comes.
     ///
     /// # Errors
-    /// `DEVX_INVALID_ARGUMENT` for a file that is no sealed memory, or of another size; `DEVX_SYSTEM`.
+    /// `DEVX_INVALID_ARGUMENT` for a file that is no sealed memory, or of another size; `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.
     pub(super) fn open(fd: OwnedFd, bytes: u64, writable: bool) -> Result<Counted<Self>> {
         let (found, seals) = sealed_bytes(fd.as_fd(), "the file descriptor of a region")?;
         if found != bytes {
@@ -117,7 +117,12 @@ impl Mapping {
         let access = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: a new mapping at an address that the system chooses.
         let address = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, &fd, 0) };
-        let address = address.map_err(|errno| Error::system("mmap", errno))?.expose_provenance();
+        let address = address.map_err(|errno| match errno {
+            // The process has no addresses left, or may not have more (RLIMIT_AS).
+            Errno::NOMEM => no_memory(bytes, format_args!("mmap: {}", OfErrno(errno.raw_os_error()))),
+            _ => Error::system("mmap", errno),
+        });
+        let address = address?.expose_provenance();
         let mapping = room.fill(Self { address, bytes, fd, key });
         by_address.insert(address, mapping.downgrade());
         by_file.insert(key, mapping.downgrade());
@@ -237,8 +242,8 @@ pub(super) fn seal(fd: &OwnedFd) -> Result<()> {
     fs::fcntl_add_seals(fd, SEALS | SealFlags::SEAL).map_err(|errno| Error::system("fcntl", errno))
 }
 
-pub(super) fn errno_of(error: &std::io::Error) -> rustix::io::Errno {
-    rustix::io::Errno::from_io_error(error).unwrap_or(rustix::io::Errno::IO)
+pub(super) fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 /// How large a file of a peer's is that nobody can cut off, and all of its seals. Only memory files can be sealed, so this
@@ -277,7 +282,7 @@ pub(super) fn read_all(fd: BorrowedFd<'_>, most: usize) -> Result<Vec<u8>> {
         match rustix::io::pread(fd, rest, filled as u64) {
             Ok(0) => return refuse!(DEVX_INVALID_ARGUMENT, "the descriptor ends after {filled} of {bytes} bytes"),
             Ok(read) => filled += read,
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
             Err(errno) => return Err(Error::system("pread", errno)),
         }
     }
@@ -294,7 +299,7 @@ pub(super) fn file_of(bytes: &[u8]) -> Result<OwnedFd> {
     while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
         match rustix::io::pwrite(fd.as_fd(), rest, written as u64) {
             Ok(more) => written += more,
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
             Err(errno) => return Err(Error::system("pwrite", errno)),
         }
     }
