@@ -43,6 +43,16 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 /// Which file it is, and whether it can be written.
 type Key = (u64, u64, bool);
 
+/// Where a file comes from that is to be mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// Made just now: none that is mapped is the same, whatever its number. The numbers of memory files have 32 bits on some
+    /// systems, and then repeat.
+    New,
+    /// Of another process: it may have come before.
+    Peer,
+}
+
 /// A memory file in the address space of this process.
 #[derive(Debug)]
 pub(super) struct Mapping {
@@ -68,7 +78,7 @@ impl Mapping {
     fn new(bytes: usize) -> Result<Counted<Self>> {
         let fd = file("devexchange", bytes)?;
         seal(&fd)?;
-        Self::map(fd, bytes, true)
+        Self::map(fd, bytes, true, Origin::New)
     }
 
     /// A new file that nobody but this process can ever write, whoever gets its descriptor.
@@ -77,7 +87,7 @@ impl Mapping {
     /// As [`Mapping::new`]; `DEVX_SYSTEM` of a system that cannot see to it (Linux before 5.1).
     pub(super) fn written_here_only(bytes: usize) -> Result<Counted<Self>> {
         // Sealed after it is mapped: what is mapped already can still be written.
-        let mapping = Self::map(file("devexchange-changes", bytes)?, bytes, true)?;
+        let mapping = Self::map(file("devexchange-changes", bytes)?, bytes, true, Origin::New)?;
         fs::fcntl_add_seals(&mapping.fd, SEALS | SealFlags::FUTURE_WRITE | SealFlags::SEAL)
             .map_err(|errno| Error::system("fcntl", errno))?;
         Ok(mapping)
@@ -100,16 +110,30 @@ impl Mapping {
         if writable && (mode != OFlags::RDWR || seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE)) {
             return refuse!(DEVX_INVALID_ARGUMENT, "region.writable is 1, but the file cannot be written");
         }
-        Self::map(fd, bytes as usize, writable)
+        Self::map(fd, bytes as usize, writable, Origin::Peer)
     }
 
-    fn map(fd: OwnedFd, bytes: usize, writable: bool) -> Result<Counted<Self>> {
+    /// # Errors
+    /// As [`Mapping::open`].
+    pub(super) fn map(fd: OwnedFd, bytes: usize, writable: bool, origin: Origin) -> Result<Counted<Self>> {
         let found = fs::fstat(&fd).map_err(|errno| Error::system("fstat", errno))?;
         let key = (found.st_dev, found.st_ino, writable);
         // Held over the system call, so that a file is not mapped by two threads at once.
         let mut books = BOOKS.lock();
-        if let Some(known) = books.by_file.get(&key).and_then(Weak::upgrade) {
-            return Ok(known);
+        if origin == Origin::Peer
+            && let Some(known) = books.by_file.get(&key).and_then(Weak::upgrade)
+        {
+            // The end of this reference, if it is the last one by now, needs the lock.
+            drop(books);
+            if known.bytes == bytes {
+                return Ok(known);
+            }
+            return refuse!(
+                DEVX_INVALID_ARGUMENT,
+                "region.bytes is {bytes}, but of the file {} {} bytes are mapped here: the system has given its number twice",
+                found.st_ino,
+                known.bytes
+            );
         }
         // What is mapped must get into the books.
         let Books { by_address, by_file } = &mut *books;

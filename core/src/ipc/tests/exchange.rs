@@ -12,7 +12,7 @@ use crate::dlpack::Copying;
 use crate::dtype::DType;
 use crate::error::Error;
 use crate::ipc::descriptor::{BatchPart, MAX_PART};
-use crate::ipc::memory::{file, seal};
+use crate::ipc::memory::{Mapping, Origin, file, seal};
 use crate::ipc::{Exported, Peer, allocate_tensor, copy_batch, export_batch, export_tensor, plan_batch, plan_tensor};
 use crate::memory::Owner;
 use crate::tensor::{Flags, Tensor, TensorDesc};
@@ -208,6 +208,24 @@ fn the_copy_of_a_read_only_tensor_cannot_be_written() {
 
 fn import(exported: &Exported) -> Result<Tensor, Error> {
     import_tensor(exported.descriptor(), duplicates(exported), nobody())
+}
+
+/// As of two files to which the system has given the same number.
+#[test]
+fn a_file_is_not_another_one_that_is_mapped() {
+    let fd = file("number", 4096).expect("a file");
+    let twin = || fd.try_clone().expect("duplicated");
+    let first = Mapping::map(twin(), 4096, true, Origin::Peer).expect("mapped");
+    rustix::fs::ftruncate(&fd, 8192).expect("longer");
+    seal(&fd).expect("sealed");
+    let error = Mapping::open(twin(), 8192, true).expect_err("not the same");
+    assert_eq!(error.status(), DEVX_INVALID_ARGUMENT);
+    assert!(error.message().starts_with("region.bytes is 8192, but of the file "), "{error}");
+    assert!(error.message().contains(" 4096 bytes are mapped here"), "{error}");
+    let new = Mapping::map(twin(), 8192, true, Origin::New).expect("mapped anew");
+    assert!(new.bytes() == 8192 && new.address() != first.address());
+    drop((first, new));
+    assert_eq!(Mapping::open(twin(), 8192, true).expect("mapped").bytes(), 8192);
 }
 
 #[test]
