@@ -18,6 +18,7 @@ use super::socket_file::SocketFile;
 use crate::arrow::Batch;
 use crate::dlpack::Copying;
 use crate::error::{Error, Result, refuse};
+use crate::fork::Process;
 use crate::memory::{Slab, Sorted, TailSize};
 use crate::tensor::Tensor;
 use crate::{text, thread};
@@ -53,7 +54,7 @@ pub(super) struct Shared {
     pub(super) changed: Condvar,
     pub(super) wake: OwnedFd,
     pub(super) users: Users,
-    pub(super) process: u32,
+    pub(super) process: Process,
 }
 
 /// Who may import.
@@ -94,7 +95,7 @@ impl Server {
             changed: Condvar::new(),
             wake,
             users,
-            process: std::process::id(),
+            process: Process::here(),
         });
         let own = Loop::new(shared.clone())?;
         let listener = Socket::listen(address)?;
@@ -171,7 +172,7 @@ impl Server {
 impl Shared {
     /// A fork has neither the thread nor the right to change what its parent offers; whoever had a lock may not be there.
     fn is_of_parent(&self) -> bool {
-        self.process != std::process::id()
+        !self.process.is_here()
     }
 
     /// Before the call that changed the offers returns, so that nobody who knows of it imports what was there before.
