@@ -162,6 +162,12 @@ impl Client {
 
     fn import<T: Importable>(&self, name: &str) -> Result<T> {
         check_name(name)?;
+        // Another thread may release the handle that this was borrowed from while the exporter is waited for.
+        let held = self.clone();
+        held.import_held(name)
+    }
+
+    fn import_held<T: Importable>(&self, name: &str) -> Result<T> {
         let this = self.0.header();
         if !this.process.is_here() {
             return refuse!(DEVX_UNSUPPORTED, "the connection is of process {}, of which this is a fork", this.process);

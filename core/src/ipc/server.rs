@@ -117,9 +117,11 @@ impl Server {
     /// As [`export_tensor`]; `DEVX_INVALID_ARGUMENT` for a name that is empty or too long; `DEVX_UNSUPPORTED` in a fork of
     /// the process that made the server.
     pub fn offer_tensor(&self, name: &str, tensor: &Tensor, copying: Copying) -> Result<()> {
-        self.require_own()?;
+        // As the handle that this was borrowed from may be released meanwhile.
+        let held = self.clone();
+        held.require_own()?;
         check_name(name)?;
-        self.offer(name, export_tensor(tensor, copying)?)
+        held.offer(name, export_tensor(tensor, copying)?)
     }
 
     /// As [`Server::offer_tensor`], for a batch.
@@ -127,9 +129,11 @@ impl Server {
     /// # Errors
     /// As [`Server::offer_tensor`].
     pub fn offer_batch(&self, name: &str, batch: &Batch, copying: Copying) -> Result<()> {
-        self.require_own()?;
+        // As the handle that this was borrowed from may be released meanwhile.
+        let held = self.clone();
+        held.require_own()?;
         check_name(name)?;
-        self.offer(name, export_batch(batch, copying)?)
+        held.offer(name, export_batch(batch, copying)?)
     }
 
     fn require_own(&self) -> Result<()> {
@@ -155,8 +159,9 @@ impl Server {
     /// # Errors
     /// `DEVX_UNSUPPORTED` in a fork of the process that made the server, which still offers it.
     pub fn withdraw(&self, name: &str) -> Result<bool> {
-        self.require_own()?;
-        let shared = self.0.header().shared.header();
+        let held = self.clone();
+        held.require_own()?;
+        let shared = held.0.header().shared.header();
         let before = shared.offers().remove(name);
         before.iter().for_each(|_| shared.count_change());
         Ok(before.is_some())
