@@ -833,7 +833,8 @@ devx_status devx_ipc_client_import_tensor(
     devx_error *error);
 
 /**
- * Gives up a connection and sets the handle to NULL. What was imported stays valid. NULL is fine.
+ * Gives up a connection and sets the handle to NULL. What was imported stays valid, and an import
+ * that another thread has begun goes on. NULL is fine.
  */
 void devx_ipc_client_release(devx_ipc_client_t **client);
 
@@ -851,7 +852,7 @@ devx_status devx_ipc_plan_tensor(devx_tensor_t const *tensor, devx_plan *out, de
 
 /**
  * Listens at an address: the path of a socket, or '@' and a name that no file stands for. A thread
- * of the library answers importers. Processes of other users are refused.
+ * of the library answers importers, at most 512 at once. Processes of other users are refused.
  */
 devx_status devx_ipc_server_create(char const *address, devx_ipc_server_t **out, devx_error *error);
 
@@ -1186,7 +1187,8 @@ devx_status devx_tensor_allocate(
 
 /**
  * Makes a host tensor over memory that can be offered to other processes without a copy: compact,
- * row-major, zeroed.
+ * row-major, zeroed. It keeps a file descriptor open for as long as it lives, and so does a host
+ * tensor that was imported.
  */
 devx_status devx_tensor_allocate_shared(
     DLDataType dtype,

@@ -25,7 +25,7 @@ handle! {
 }
 
 /// Listens at an address: the path of a socket, or '@' and a name that no file stands for. A thread of the library
-/// answers importers. Processes of other users are refused.
+/// answers importers, at most 512 at once. Processes of other users are refused.
 #[ffi_export]
 unsafe fn devx_ipc_server_create(
     address: *const Char,
@@ -201,14 +201,16 @@ unsafe fn devx_ipc_client_import_batch(
     })
 }
 
-/// Gives up a connection and sets the handle to NULL. What was imported stays valid. NULL is fine.
+/// Gives up a connection and sets the handle to NULL. What was imported stays valid, and an import that another thread has begun
+/// goes on. NULL is fine.
 #[ffi_export]
 unsafe fn devx_ipc_client_release(client: Option<&mut *mut ClientHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.
     guard_release(|| drop(unsafe { ClientHandle::take(client) }));
 }
 
-/// Makes a host tensor over memory that can be offered to other processes without a copy: compact, row-major, zeroed.
+/// Makes a host tensor over memory that can be offered to other processes without a copy: compact, row-major, zeroed. It keeps a
+/// file descriptor open for as long as it lives, and so does a host tensor that was imported.
 #[ffi_export]
 unsafe fn devx_tensor_allocate_shared(
     dtype: DlDataType,
