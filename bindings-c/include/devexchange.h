@@ -834,11 +834,15 @@ devx_status devx_ipc_client_import_tensor(
     devx_error *error);
 
 /**
- * Gives up a connection and sets the handle to NULL. What was imported stays valid. NULL is fine.
+ * Gives up a connection and sets the handle to NULL. What was imported stays valid, and an import
+ * that another thread has begun goes on. NULL is fine.
  */
 void devx_ipc_client_release(devx_ipc_client_t **client);
 
-/** As `devx_ipc_plan_tensor`, for a batch. */
+/**
+ * As `devx_ipc_plan_tensor`, for a batch. Memory in more than 64 pieces needs a copy; a batch whose
+ * fields take more than 16 MiB to describe cannot be offered.
+ */
 devx_status devx_ipc_plan_batch(devx_batch_t const *batch, devx_plan *out, devx_error *error);
 
 /**
@@ -849,7 +853,7 @@ devx_status devx_ipc_plan_tensor(devx_tensor_t const *tensor, devx_plan *out, de
 
 /**
  * Listens at an address: the path of a socket, or '@' and a name that no file stands for. A thread
- * of the library answers importers. Processes of other users are refused.
+ * of the library answers importers, at most 512 at once. Processes of other users are refused.
  */
 devx_status devx_ipc_server_create(char const *address, devx_ipc_server_t **out, devx_error *error);
 
@@ -864,7 +868,10 @@ devx_status devx_ipc_server_get_leases(
 
 /**
  * As `devx_ipc_server_offer_tensor`, for a batch. Importers cannot write its memory if it is the
- * host's. To copy texts on a device, the host waits for their last offsets.
+ * host's. To copy texts on a device, the host waits for their last offsets. Memory in more than 64
+ * pieces (files, allocations) is a reason for a copy, too, which is one piece. What describes the
+ * batch to an importer has at most 16 MiB: a batch with more fields, or longer names and metadata,
+ * than these hold is refused (DEVX_IMPOSSIBLE).
  */
 devx_status devx_ipc_server_offer_batch(
     devx_ipc_server_t const *server,
@@ -1184,7 +1191,8 @@ devx_status devx_tensor_allocate(
 
 /**
  * Makes a host tensor over memory that can be offered to other processes without a copy: compact,
- * row-major, zeroed.
+ * row-major, zeroed. It keeps a file descriptor open for as long as it lives, and so does a host
+ * tensor that was imported.
  */
 devx_status devx_tensor_allocate_shared(
     DLDataType dtype,

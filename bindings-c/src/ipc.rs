@@ -25,7 +25,7 @@ handle! {
 }
 
 /// Listens at an address: the path of a socket, or '@' and a name that no file stands for. A thread of the library
-/// answers importers. Processes of other users are refused.
+/// answers importers, at most 512 at once. Processes of other users are refused.
 #[ffi_export]
 unsafe fn devx_ipc_server_create(
     address: *const Char,
@@ -67,7 +67,9 @@ unsafe fn devx_ipc_server_offer_tensor(
 }
 
 /// As `devx_ipc_server_offer_tensor`, for a batch. Importers cannot write its memory if it is the host's. To copy texts on a
-/// device, the host waits for their last offsets.
+/// device, the host waits for their last offsets. Memory in more than 64 pieces (files, allocations) is a reason for a copy, too,
+/// which is one piece. What describes the batch to an importer has at most 16 MiB: a batch with more fields, or longer names and
+/// metadata, than these hold is refused (DEVX_IMPOSSIBLE).
 #[ffi_export]
 unsafe fn devx_ipc_server_offer_batch(
     server: *const ServerHandle,
@@ -199,14 +201,16 @@ unsafe fn devx_ipc_client_import_batch(
     })
 }
 
-/// Gives up a connection and sets the handle to NULL. What was imported stays valid. NULL is fine.
+/// Gives up a connection and sets the handle to NULL. What was imported stays valid, and an import that another thread has begun
+/// goes on. NULL is fine.
 #[ffi_export]
 unsafe fn devx_ipc_client_release(client: Option<&mut *mut ClientHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.
     guard_release(|| drop(unsafe { ClientHandle::take(client) }));
 }
 
-/// Makes a host tensor over memory that can be offered to other processes without a copy: compact, row-major, zeroed.
+/// Makes a host tensor over memory that can be offered to other processes without a copy: compact, row-major, zeroed. It keeps a
+/// file descriptor open for as long as it lives, and so does a host tensor that was imported.
 #[ffi_export]
 unsafe fn devx_tensor_allocate_shared(
     dtype: DlDataType,
@@ -240,7 +244,8 @@ unsafe fn devx_ipc_plan_tensor(
     })
 }
 
-/// As `devx_ipc_plan_tensor`, for a batch.
+/// As `devx_ipc_plan_tensor`, for a batch. Memory in more than 64 pieces needs a copy; a batch whose fields take more than 16 MiB
+/// to describe cannot be offered.
 #[ffi_export]
 unsafe fn devx_ipc_plan_batch(
     batch: *const BatchHandle,

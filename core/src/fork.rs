@@ -2,6 +2,7 @@
 //! process forks. They are held for moments only, one at a time, and nothing that happens meanwhile forks.
 
 use std::cell::Cell;
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -32,6 +33,45 @@ extern "C" fn register() {
     REGISTERED.call_once(|| unsafe {
         libc::pthread_atfork(Some(before), Some(after), Some(in_child));
     });
+}
+
+/// How many forks there were between the process that loaded the library and this one.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
+/// A process, as it is told from its forks: by its number, and by the forks before it, as a fork in a name space of its own may
+/// have the number of its parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process(u64);
+
+impl Process {
+    /// The one that asks.
+    pub fn here() -> Self {
+        // As for a lock.
+        register();
+        Self(GENERATION.load(Relaxed) << 32 | u64::from(std::process::id()))
+    }
+
+    /// Whether it is the one that asks.
+    pub fn is_here(self) -> bool {
+        self == Self::here()
+    }
+
+    /// As a number, which is never 0.
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// What [`Process::to_bits`] gave.
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+}
+
+/// The number that the system calls it by.
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0 as u32)
+    }
 }
 
 /// How long a fork waits for those who have a lock: for ever, if it comes from a signal handler of one of them.
@@ -120,6 +160,7 @@ extern "C" fn in_child() {
     // Of all threads there is only this one.
     INSIDE.store(HERE.get(), Relaxed);
     FORKING.set(false);
+    GENERATION.fetch_add(1, Relaxed);
 }
 
 #[cfg(test)]
@@ -166,6 +207,23 @@ mod tests {
             assert!(child_finds(&lock, 1));
         });
         assert_eq!(*lock.lock(), 1);
+    }
+
+    /// Its number alone may be that of its parent, where each has a name space of its own.
+    #[test]
+    fn a_fork_is_another_process_whatever_its_number() {
+        let parent = Process::here();
+        // SAFETY: the child ends without running handlers.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            let with_that_number = Process(Process::here().0 & !u64::from(u32::MAX) | u64::from(parent.0 as u32));
+            let code = i32::from(parent.is_here() || with_that_number == parent);
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(code) };
+        }
+        assert_eq!(ended(pid), 0);
+        assert!(parent.is_here() && Process::from_bits(parent.to_bits()) == parent);
+        assert_eq!(parent.to_string(), std::process::id().to_string());
     }
 
     /// As from a signal handler of its own.

@@ -380,7 +380,7 @@ def test_types_of_shared_memory(name):
     "shape, dtype, kind, text",
     [
         (3, "float33", ValueError, 'dtype is "float33"'),
-        (3, float, ValueError, 'dtype is "float"'),
+        (3, str, ValueError, 'dtype is "str"'),
         (3, 4, TypeError, "dtype is 4"),
         (3, None, TypeError, "dtype is None"),
         (-1, "int8", ValueError, "shape"),

@@ -21,6 +21,7 @@ use super::turn::Turn;
 use crate::abi::types::DEVX_CLOSED;
 use crate::arrow::Batch;
 use crate::error::{Error, Result, refuse};
+use crate::fork::Process;
 use crate::memory::{Owner, Slab, TailSize, Vacant, collected};
 use crate::tensor::Tensor;
 use crate::{text, thread};
@@ -47,7 +48,7 @@ struct Connection {
     changes: Option<Watched>,
     holds: Holds,
     /// A fork must not give up what its parent holds.
-    process: u32,
+    process: Process,
 }
 
 #[derive(Debug)]
@@ -128,7 +129,7 @@ impl Client {
         let changes = fds.next().map(Watched::open).transpose()?;
         drop(fds);
         let (asking, late) = (Turn::new(Asking { last: 0, room }), Mutex::default());
-        let (holds, process) = (Holds::default(), std::process::id());
+        let (holds, process) = (Holds::default(), Process::here());
         Ok(Self(block.fill(Connection { socket, timeout, exporter, asking, late, changes, holds, process })))
     }
 
@@ -161,8 +162,14 @@ impl Client {
 
     fn import<T: Importable>(&self, name: &str) -> Result<T> {
         check_name(name)?;
+        // Another thread may release the handle that this was borrowed from while the exporter is waited for.
+        let held = self.clone();
+        held.import_held(name)
+    }
+
+    fn import_held<T: Importable>(&self, name: &str) -> Result<T> {
         let this = self.0.header();
-        if this.process != std::process::id() {
+        if !this.process.is_here() {
             return refuse!(DEVX_UNSUPPORTED, "the connection is of process {}, of which this is a fork", this.process);
         }
         let named = |error: Error| error.within(format_args!("name is {name:?}: "));
@@ -293,7 +300,7 @@ struct Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         let connection = self.connection.header();
-        if connection.process == std::process::id() {
+        if connection.process.is_here() {
             connection.holds.forget(&self.name, self.lease);
             Connection::release(&self.connection, self.lease);
         }
@@ -303,7 +310,7 @@ impl Drop for Lease {
 impl Drop for Connection {
     fn drop(&mut self) {
         // A fork has the same socket.
-        if self.process == std::process::id() {
+        if self.process.is_here() {
             self.socket.shut();
         }
     }

@@ -40,6 +40,15 @@ pub const MAX_BYTES: usize = 1 << 24;
 /// Most regions of one, and so most file descriptors that go with it.
 pub const MAX_REGIONS: usize = 64;
 
+/// Most bytes before what is described: the head, the place, the order and all regions, each of a pool.
+const MAX_HEAD: usize = 32 + 17 + 65 + 4 + MAX_REGIONS * (1 + 8 + 8 + 64);
+/// Most bytes of what is described. The same with few regions as with many, so that a copy changes nothing about it.
+pub(super) const MAX_PART: usize = MAX_BYTES - MAX_HEAD;
+/// Bytes of a field without its texts, of an array without its buffers, and of a buffer.
+const FIELD: usize = 25;
+const ARRAY: usize = 28;
+const BUFFER: usize = 20;
+
 const MAGIC: [u8; 8] = *b"DEVXIPC\n";
 const LENGTH_AT: usize = 16;
 const CHECKSUM_AT: usize = 24;
@@ -373,6 +382,34 @@ impl TensorPart {
 }
 
 impl BatchPart {
+    /// Checks, before anything is looked for, that a descriptor has room for a batch whose nodes have so many buffers.
+    ///
+    /// # Errors
+    /// `DEVX_UNSUPPORTED`.
+    pub(super) fn require_room(schema: &Schema, buffers: impl Fn(usize) -> usize) -> Result<()> {
+        let bytes = Self::bytes_of(schema, buffers);
+        if bytes > MAX_PART {
+            let fields = schema.nodes();
+            return refuse!(
+                DEVX_UNSUPPORTED,
+                "the batch has {fields} fields, which take {bytes} bytes of a descriptor: there is room for {MAX_PART}"
+            );
+        }
+        Ok(())
+    }
+
+    /// How many bytes [`BatchPart::encode`] writes of it.
+    pub(super) fn bytes_of(schema: &Schema, buffers: impl Fn(usize) -> usize) -> usize {
+        let of_field = |node| {
+            let texts = schema.field(node).map_or(0, |field| {
+                let FieldDesc { format, name, metadata, .. } = described(field, field.raw_name());
+                format.count_bytes() + name.count_bytes() + metadata.map_or(0, <[u8]>::len)
+            });
+            FIELD + texts + ARRAY + BUFFER * buffers(node)
+        };
+        4 + (0..schema.nodes()).map(of_field).sum::<usize>()
+    }
+
     fn encode(&self, out: &mut Writer) -> Result<()> {
         let fields = self.schema.depth_first()?;
         out.u32(fields.len() as u32);
@@ -402,7 +439,7 @@ impl BatchPart {
 
     fn decode(from: &mut Reader<'_>, regions: &[Region]) -> Result<Self> {
         struct Texts<'a>(CString, CString, &'a [u8]);
-        let count = from.count("fields", MAX_NODES, 25 + 28)?;
+        let count = from.count("fields", MAX_NODES, FIELD + ARRAY)?;
         let (mut texts, mut heads) = (vector(count)?, vector(count)?);
         for _ in 0..count {
             heads.push((from.i64("flags")?, from.u32("n_children")?, boolean(from, "has_dictionary")?));
@@ -451,7 +488,7 @@ impl NodePart {
             return refuse!(DEVX_INVALID_LENGTH, "offset {offset} and length {length} are no range");
         };
         let kinds = schema.ty(node).buffers();
-        let count = from.count("n_buffers", MAX_NODES, 20)?;
+        let count = from.count("n_buffers", MAX_NODES, BUFFER)?;
         if !kinds.fits(count as i64) {
             return refuse!(DEVX_INVALID_BUFFERS, "n_buffers is {count}: {} has {}", schema.ty(node), kinds.count());
         }

@@ -55,7 +55,8 @@ pub fn plan_tensor(tensor: &Tensor) -> Plan {
 }
 
 /// As [`plan_tensor`], for a batch. The last offsets of texts may be read to know the size of a copy; if they are on a
-/// device, the host waits for them.
+/// device, the host waits for them. Memory in more than [`MAX_REGIONS`](super::MAX_REGIONS) pieces has to be copied; a batch
+/// whose fields do not fit into a descriptor ([`MAX_BYTES`](super::MAX_BYTES)) cannot be exported at all.
 pub fn plan_batch(batch: &Batch) -> Plan {
     plan_of(batch)
 }
@@ -95,7 +96,8 @@ pub fn export_tensor(tensor: &Tensor, copying: Copying) -> Result<Exported> {
 }
 
 /// As [`export_tensor`], for a batch. The importer cannot write the memory if it is the host's. To copy texts on a device,
-/// their last offsets are read first, for which the host waits.
+/// their last offsets are read first, for which the host waits. What [`plan_batch`] says of many pieces and of many fields
+/// holds here, too.
 ///
 /// # Errors
 /// As [`export_tensor`].
@@ -198,6 +200,7 @@ impl Exportable for Batch {
     }
 
     fn describe(&self, regions: &mut Regions) -> Result<What> {
+        BatchPart::require_room(self.schema(), |node| self.buffers(node).len())?;
         let nodes = regions.batch(self)?;
         Ok(What::Batch(BatchPart { schema: self.schema().clone(), nodes }))
     }

@@ -8,7 +8,9 @@ use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{self, FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::process::{Resource, getrlimit};
 
 use super::export::Exported;
 use crate::abi::types::DEVX_OUT_OF_MEMORY;
@@ -41,6 +43,16 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 /// Which file it is, and whether it can be written.
 type Key = (u64, u64, bool);
 
+/// Where a file comes from that is to be mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// Made just now: none that is mapped is the same, whatever its number. The numbers of memory files have 32 bits on some
+    /// systems, and then repeat.
+    New,
+    /// Of another process: it may have come before.
+    Peer,
+}
+
 /// A memory file in the address space of this process.
 #[derive(Debug)]
 pub(super) struct Mapping {
@@ -66,7 +78,7 @@ impl Mapping {
     fn new(bytes: usize) -> Result<Counted<Self>> {
         let fd = file("devexchange", bytes)?;
         seal(&fd)?;
-        Self::map(fd, bytes, true)
+        Self::map(fd, bytes, true, Origin::New)
     }
 
     /// A new file that nobody but this process can ever write, whoever gets its descriptor.
@@ -75,7 +87,7 @@ impl Mapping {
     /// As [`Mapping::new`]; `DEVX_SYSTEM` of a system that cannot see to it (Linux before 5.1).
     pub(super) fn written_here_only(bytes: usize) -> Result<Counted<Self>> {
         // Sealed after it is mapped: what is mapped already can still be written.
-        let mapping = Self::map(file("devexchange-changes", bytes)?, bytes, true)?;
+        let mapping = Self::map(file("devexchange-changes", bytes)?, bytes, true, Origin::New)?;
         fs::fcntl_add_seals(&mapping.fd, SEALS | SealFlags::FUTURE_WRITE | SealFlags::SEAL)
             .map_err(|errno| Error::system("fcntl", errno))?;
         Ok(mapping)
@@ -84,7 +96,7 @@ impl Mapping {
     /// A file of another process. It is mapped once, however often it comes.
     ///
     /// # Errors
-    /// `DEVX_INVALID_ARGUMENT` for a file that is no sealed memory, or of another size; `DEVX_SYSTEM`.
+    /// `DEVX_INVALID_ARGUMENT` for a file that is no sealed memory, or of another size; `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.
     pub(super) fn open(fd: OwnedFd, bytes: u64, writable: bool) -> Result<Counted<Self>> {
         let (found, seals) = sealed_bytes(fd.as_fd(), "the file descriptor of a region")?;
         if found != bytes {
@@ -98,16 +110,30 @@ impl Mapping {
         if writable && (mode != OFlags::RDWR || seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE)) {
             return refuse!(DEVX_INVALID_ARGUMENT, "region.writable is 1, but the file cannot be written");
         }
-        Self::map(fd, bytes as usize, writable)
+        Self::map(fd, bytes as usize, writable, Origin::Peer)
     }
 
-    fn map(fd: OwnedFd, bytes: usize, writable: bool) -> Result<Counted<Self>> {
+    /// # Errors
+    /// As [`Mapping::open`].
+    pub(super) fn map(fd: OwnedFd, bytes: usize, writable: bool, origin: Origin) -> Result<Counted<Self>> {
         let found = fs::fstat(&fd).map_err(|errno| Error::system("fstat", errno))?;
         let key = (found.st_dev, found.st_ino, writable);
         // Held over the system call, so that a file is not mapped by two threads at once.
         let mut books = BOOKS.lock();
-        if let Some(known) = books.by_file.get(&key).and_then(Weak::upgrade) {
-            return Ok(known);
+        if origin == Origin::Peer
+            && let Some(known) = books.by_file.get(&key).and_then(Weak::upgrade)
+        {
+            // The end of this reference, if it is the last one by now, needs the lock.
+            drop(books);
+            if known.bytes == bytes {
+                return Ok(known);
+            }
+            return refuse!(
+                DEVX_INVALID_ARGUMENT,
+                "region.bytes is {bytes}, but of the file {} {} bytes are mapped here: the system has given its number twice",
+                found.st_ino,
+                known.bytes
+            );
         }
         // What is mapped must get into the books.
         let Books { by_address, by_file } = &mut *books;
@@ -115,7 +141,12 @@ impl Mapping {
         let access = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: a new mapping at an address that the system chooses.
         let address = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, &fd, 0) };
-        let address = address.map_err(|errno| Error::system("mmap", errno))?.expose_provenance();
+        let address = address.map_err(|errno| match errno {
+            // The process has no addresses left, or may not have more (RLIMIT_AS).
+            Errno::NOMEM => no_memory(bytes, format_args!("mmap: {}", OfErrno(errno.raw_os_error()))),
+            _ => Error::system("mmap", errno),
+        });
+        let address = address?.expose_provenance();
         let mapping = room.fill(Self { address, bytes, fd, key });
         by_address.insert(address, mapping.downgrade());
         by_file.insert(key, mapping.downgrade());
@@ -181,12 +212,11 @@ impl Drop for Mapping {
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.
 pub(super) fn file(name: &str, bytes: usize) -> Result<OwnedFd> {
-    let refused = |why: fmt::Arguments<'_>| {
-        Err(Error::new(
-            DEVX_OUT_OF_MEMORY,
-            format_args!("{bytes} bytes of shared memory could not be allocated: {why}"),
-        ))
-    };
+    let refused = |why: fmt::Arguments<'_>| Err(no_memory(bytes, why));
+    // A file that grows beyond it ends the process with a signal.
+    if let Some(limit) = getrlimit(Resource::Fsize).current.filter(|limit| bytes as u64 > *limit) {
+        return refused(format_args!("the files of this process have at most {limit} (RLIMIT_FSIZE)"));
+    }
     if bytes >= LARGE
         && let Some(available) = available().filter(|available| bytes as u64 > *available)
     {
@@ -197,10 +227,23 @@ pub(super) fn file(name: &str, bytes: usize) -> Result<OwnedFd> {
     // Who is given a descriptor for reading cannot open the file again for writing.
     let for_reading = Mode::RUSR | Mode::RGRP | Mode::ROTH;
     fs::fchmod(&fd, for_reading).map_err(|errno| Error::system("fchmod", errno))?;
-    match fs::fallocate(&fd, FallocateFlags::empty(), 0, bytes as u64) {
+    match reserve(&fd, bytes as u64) {
         Ok(()) => Ok(fd),
         Err(errno) => refused(format_args!("{}", OfErrno(errno.raw_os_error()))),
     }
+}
+
+/// Gives a file its bytes. In pieces, as a system that breaks off at a signal takes back what it gave until then: a timer that
+/// is faster than the whole would keep it from its end.
+fn reserve(fd: &OwnedFd, bytes: u64) -> rustix::io::Result<()> {
+    const PIECE: u64 = 16 << 20;
+    (0..bytes).step_by(PIECE as usize).try_for_each(|from| {
+        retry_on_intr(|| fs::fallocate(fd, FallocateFlags::empty(), from, PIECE.min(bytes - from)))
+    })
+}
+
+fn no_memory(bytes: usize, why: fmt::Arguments<'_>) -> Error {
+    Error::new(DEVX_OUT_OF_MEMORY, format_args!("{bytes} bytes of shared memory could not be allocated: {why}"))
 }
 
 /// From how many bytes on the system is asked first whether it has them: it would not refuse them, but give all memory
@@ -223,8 +266,8 @@ pub(super) fn seal(fd: &OwnedFd) -> Result<()> {
     fs::fcntl_add_seals(fd, SEALS | SealFlags::SEAL).map_err(|errno| Error::system("fcntl", errno))
 }
 
-pub(super) fn errno_of(error: &std::io::Error) -> rustix::io::Errno {
-    rustix::io::Errno::from_io_error(error).unwrap_or(rustix::io::Errno::IO)
+pub(super) fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 /// How large a file of a peer's is that nobody can cut off, and all of its seals. Only memory files can be sealed, so this
@@ -263,7 +306,7 @@ pub(super) fn read_all(fd: BorrowedFd<'_>, most: usize) -> Result<Vec<u8>> {
         match rustix::io::pread(fd, rest, filled as u64) {
             Ok(0) => return refuse!(DEVX_INVALID_ARGUMENT, "the descriptor ends after {filled} of {bytes} bytes"),
             Ok(read) => filled += read,
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
             Err(errno) => return Err(Error::system("pread", errno)),
         }
     }
@@ -280,7 +323,7 @@ pub(super) fn file_of(bytes: &[u8]) -> Result<OwnedFd> {
     while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
         match rustix::io::pwrite(fd.as_fd(), rest, written as u64) {
             Ok(more) => written += more,
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
             Err(errno) => return Err(Error::system("pwrite", errno)),
         }
     }

@@ -4,7 +4,7 @@
 
 use core::ffi::c_void;
 
-use super::descriptor::{NodePart, Spot};
+use super::descriptor::{MAX_REGIONS, NodePart, Spot};
 use super::memory::Mapping;
 use crate::abi::types::{DEVX_COPY_REQUIRED, DEVX_UNSUPPORTED};
 use crate::arrow::Batch;
@@ -44,8 +44,8 @@ impl Regions {
     /// Where the first byte is, and how many bytes its region has from there.
     ///
     /// # Errors
-    /// `DEVX_COPY_REQUIRED` for memory that cannot be shared but copied, with the reason; `DEVX_UNSUPPORTED` for a device
-    /// without either; `DEVX_DEVICE`, `DEVX_DRIVER`.
+    /// `DEVX_COPY_REQUIRED` for memory that cannot be shared but copied, or lies in too many regions, with the reason;
+    /// `DEVX_UNSUPPORTED` for a device without either; `DEVX_DEVICE`, `DEVX_DRIVER`.
     fn spot(&mut self, address: *const c_void, bytes: usize) -> Result<(Spot, usize)> {
         let at = address.addr();
         let inside = |found: &Found| {
@@ -56,6 +56,13 @@ impl Regions {
         let (region, offset) = match known {
             Some(known) => known,
             None => {
+                // A copy lies in one. No more are looked at, each of which may take a file descriptor or a handle.
+                if self.found.len() >= MAX_REGIONS {
+                    return refuse!(
+                        DEVX_COPY_REQUIRED,
+                        "the memory lies in more than {MAX_REGIONS} regions, which is how many can be handed over at once"
+                    );
+                }
                 let found = self.look(address, bytes)?;
                 let Some(offset) = inside(&found) else {
                     let (base, size) = found.range();

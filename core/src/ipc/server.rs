@@ -18,6 +18,7 @@ use super::socket_file::SocketFile;
 use crate::arrow::Batch;
 use crate::dlpack::Copying;
 use crate::error::{Error, Result, refuse};
+use crate::fork::Process;
 use crate::memory::{Slab, Sorted, TailSize};
 use crate::tensor::Tensor;
 use crate::{text, thread};
@@ -53,7 +54,7 @@ pub(super) struct Shared {
     pub(super) changed: Condvar,
     pub(super) wake: OwnedFd,
     pub(super) users: Users,
-    pub(super) process: u32,
+    pub(super) process: Process,
 }
 
 /// Who may import.
@@ -94,7 +95,7 @@ impl Server {
             changed: Condvar::new(),
             wake,
             users,
-            process: std::process::id(),
+            process: Process::here(),
         });
         let own = Loop::new(shared.clone())?;
         let listener = Socket::listen(address)?;
@@ -116,9 +117,11 @@ impl Server {
     /// As [`export_tensor`]; `DEVX_INVALID_ARGUMENT` for a name that is empty or too long; `DEVX_UNSUPPORTED` in a fork of
     /// the process that made the server.
     pub fn offer_tensor(&self, name: &str, tensor: &Tensor, copying: Copying) -> Result<()> {
-        self.require_own()?;
+        // As the handle that this was borrowed from may be released meanwhile.
+        let held = self.clone();
+        held.require_own()?;
         check_name(name)?;
-        self.offer(name, export_tensor(tensor, copying)?)
+        held.offer(name, export_tensor(tensor, copying)?)
     }
 
     /// As [`Server::offer_tensor`], for a batch.
@@ -126,9 +129,11 @@ impl Server {
     /// # Errors
     /// As [`Server::offer_tensor`].
     pub fn offer_batch(&self, name: &str, batch: &Batch, copying: Copying) -> Result<()> {
-        self.require_own()?;
+        // As the handle that this was borrowed from may be released meanwhile.
+        let held = self.clone();
+        held.require_own()?;
         check_name(name)?;
-        self.offer(name, export_batch(batch, copying)?)
+        held.offer(name, export_batch(batch, copying)?)
     }
 
     fn require_own(&self) -> Result<()> {
@@ -154,8 +159,9 @@ impl Server {
     /// # Errors
     /// `DEVX_UNSUPPORTED` in a fork of the process that made the server, which still offers it.
     pub fn withdraw(&self, name: &str) -> Result<bool> {
-        self.require_own()?;
-        let shared = self.0.header().shared.header();
+        let held = self.clone();
+        held.require_own()?;
+        let shared = held.0.header().shared.header();
         let before = shared.offers().remove(name);
         before.iter().for_each(|_| shared.count_change());
         Ok(before.is_some())
@@ -171,7 +177,7 @@ impl Server {
 impl Shared {
     /// A fork has neither the thread nor the right to change what its parent offers; whoever had a lock may not be there.
     fn is_of_parent(&self) -> bool {
-        self.process != std::process::id()
+        !self.process.is_here()
     }
 
     /// Before the call that changed the offers returns, so that nobody who knows of it imports what was there before.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use std::vec::Drain;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{self, FileType};
 use rustix::io::Errno;
 use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -97,9 +98,18 @@ fn address_of(address: &str) -> Result<SocketAddrUnix> {
     }
 }
 
-/// Whether only the file of a socket is there, of a program that had no time to remove it.
-fn is_left_over(at: &SocketAddrUnix) -> bool {
-    fresh().is_ok_and(|socket| net::connect(&socket, at) == Err(Errno::CONNREFUSED))
+/// What is to be said of the file that is in the way of a socket. Whether it is one is asked first: to connect to any other
+/// file is refused, too.
+fn in_the_way(address: &str, at: &SocketAddrUnix) -> &'static str {
+    if address.starts_with('@') {
+        return "";
+    }
+    let kind = fs::stat(address).map(|found| FileType::from_raw_mode(found.st_mode));
+    if kind.is_ok_and(|kind| kind != FileType::Socket) {
+        return "there is a file that is no socket: ";
+    }
+    let is_left = fresh().is_ok_and(|socket| net::connect(&socket, at) == Err(Errno::CONNREFUSED));
+    if is_left { "the file is left of a program that is gone, and has to be removed: " } else { "" }
 }
 
 impl Socket {
@@ -107,9 +117,7 @@ impl Socket {
         let (socket, at) = (fresh()?, address_of(address)?);
         let said = |call| move |errno| Error::system(call, errno).within(format_args!("address {address:?}: "));
         net::bind(&socket, &at).map_err(|errno| match errno {
-            Errno::ADDRINUSE if is_left_over(&at) => {
-                said("bind")(errno).within("the file is left of a program that is gone, and has to be removed: ")
-            }
+            Errno::ADDRINUSE => said("bind")(errno).within(in_the_way(address, &at)),
             _ => said("bind")(errno),
         })?;
         net::listen(&socket, 64).map_err(said("listen"))?;

@@ -4,6 +4,8 @@
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests write into memory that they own")]
 
 mod forks;
+#[cfg(target_arch = "x86_64")]
+mod interrupted;
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -271,10 +273,11 @@ fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("the descriptors").count()
 }
 
-/// Kilobytes of memory that are in use, shared ones included.
-fn resident() -> u64 {
+/// Kilobytes of memory, as the system names them: `VmRSS:` is what is in use, shared ones included, `VmSize:` what has
+/// addresses.
+fn kilobytes(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("the status");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the size");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the size");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
@@ -299,7 +302,7 @@ fn a_thousand_exchanges_leave_nothing() {
         }
         ["t", "b"].iter().for_each(|name| assert_eq!(server.withdraw(name), Ok(true)));
         soon("all is released", || server.leases() == 0);
-        let now = (open_files(), ledger::outstanding(), resident());
+        let now = (open_files(), ledger::outstanding(), kilobytes("VmRSS:"));
         let (files, owners, bytes) = *before.get_or_insert(now);
         assert_eq!((now.0, now.1), (files, owners), "round {round}");
         assert!(now.2 < bytes + 4096, "{} kB were {bytes}", now.2);
@@ -318,7 +321,7 @@ fn thousand_peer() {
         |command| {
             if command == "end" {
                 assert_eq!((open_files(), ledger::outstanding()), before);
-                assert!(resident() < after_first + 4096, "{} kB were {after_first}", resident());
+                assert!(kilobytes("VmRSS:") < after_first + 4096, "{} kB were {after_first}", kilobytes("VmRSS:"));
                 return "flat";
             }
             let tensor = client.tensor("t").expect("a tensor");
@@ -327,7 +330,7 @@ fn thousand_peer() {
             check_batch(&table, i64::from(values.last().copied().expect("4096")));
             count += 1;
             if count == 100 {
-                after_first = resident();
+                after_first = kilobytes("VmRSS:");
             }
             "imported"
         },
@@ -451,12 +454,21 @@ fn what_the_system_refuses_is_an_error() {
     }
     assert!(some > all && all > 0, "{some} limits were met, {all} by every call");
     assert_eq!(round(), 0, "and all is well again");
-    // A process that is not ended by the signal gets an error.
-    // SAFETY: ignores a signal.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    let error = limited(libc::RLIMIT_FSIZE, 4096, || ipc::allocate(1 << 20)).expect_err("no room");
-    assert_eq!(error.status(), DEVX_OUT_OF_MEMORY);
-    assert!(error.message().contains("1048576 bytes of shared memory could not be allocated"), "{error}");
+    // The system has a signal for it, which ends a process.
+    let made = || [ipc::allocate(1 << 20).err(), ipc::export_tensor(&private, Copying::Always).err()];
+    let errors = limited(libc::RLIMIT_FSIZE, 63, made);
+    for (error, bytes) in errors.into_iter().zip([1 << 20, 64]) {
+        let error = error.expect("too large");
+        let said = format!(
+            "{bytes} bytes of shared memory could not be allocated: the files of this process have at most 63 \
+             (RLIMIT_FSIZE)"
+        );
+        assert_eq!((error.status(), error.message()), (DEVX_OUT_OF_MEMORY, &*said));
+    }
+    let room = (kilobytes("VmSize:") << 10) + (64 << 20);
+    let error = limited(libc::RLIMIT_AS, room, || ipc::allocate(1 << 27)).expect_err("no addresses");
+    let said = "134217728 bytes of shared memory could not be allocated: mmap: ";
+    assert!(error.status() == DEVX_OUT_OF_MEMORY && error.message().starts_with(said), "{error}");
     soon("nothing is left", || (open_files(), ledger::outstanding()) == before);
     say("done");
 }

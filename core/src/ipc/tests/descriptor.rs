@@ -80,6 +80,15 @@ fn descriptors_come_out_as_they_went_in() {
     }
 }
 
+/// It is known before there is a descriptor.
+#[test]
+fn the_bytes_of_a_batch_are_those_that_are_written() {
+    let part = batch_part();
+    let bytes = BatchPart::bytes_of(&part.schema, |node| part.nodes[node].buffers.len());
+    let head = 32 + 1 + 1 + 4 + (1 + 8 + 1);
+    assert_eq!(bytes, examples()[2].len() - head);
+}
+
 #[test]
 fn every_truncation_and_every_changed_byte_is_refused() {
     for bytes in examples() {

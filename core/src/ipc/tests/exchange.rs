@@ -4,13 +4,15 @@ use std::os::fd::OwnedFd;
 
 use super::{duplicates, import_batch, import_tensor, nobody, numbers_and_texts, shared};
 use crate::abi::types::*;
+use crate::arrow::Batch;
 use crate::arrow::builder::ArrayBuilder;
 use crate::convert::Plan;
 use crate::device::Device;
 use crate::dlpack::Copying;
 use crate::dtype::DType;
 use crate::error::Error;
-use crate::ipc::memory::{file, seal};
+use crate::ipc::descriptor::{BatchPart, MAX_PART};
+use crate::ipc::memory::{Mapping, Origin, file, seal};
 use crate::ipc::{Exported, Peer, allocate_tensor, copy_batch, export_batch, export_tensor, plan_batch, plan_tensor};
 use crate::memory::Owner;
 use crate::tensor::{Flags, Tensor, TensorDesc};
@@ -37,6 +39,69 @@ fn memory_of_one_process_is_copied_if_that_is_allowed() {
     assert_eq!(imported.column_named("n").expect("there").values::<i64>(), Ok(&[1, 2, 3][..]));
     let text = imported.column_named("t").expect("there");
     assert_eq!(text.text(2), Ok("ccc"));
+}
+
+/// Each column in memory of its own that can be shared.
+fn columns_apart(count: i32) -> Batch {
+    let column = |i: i32| {
+        let tensor = shared(&[i, i + 1]);
+        let column = ArrayBuilder::new(&i.to_string(), "i", 2).buffer(std::ptr::null()).buffer(tensor.data());
+        column.owner(Owner::new(tensor))
+    };
+    let columns = (0..count).map(column).fold(ArrayBuilder::batch(2), ArrayBuilder::child);
+    // SAFETY: each tensor has the two values of its column, and the column keeps it.
+    unsafe { columns.build(Device::CPU) }.expect("built")
+}
+
+#[test]
+fn more_regions_than_go_along_are_copied() {
+    let most = columns_apart(64);
+    assert_eq!(plan_batch(&most), Plan::View);
+    assert_eq!(export_batch(&most, Copying::Never).expect("a view").files().len(), 64);
+    let more = columns_apart(65);
+    let plan = plan_batch(&more);
+    let why = "the memory lies in more than 64 regions";
+    assert!(matches!(&plan, Plan::Copy { bytes, reason } if *bytes > 0 && reason.contains(why)), "{plan}");
+    let error = export_batch(&more, Copying::Never).expect_err("not allowed");
+    assert!(error.status() == DEVX_COPY_REQUIRED && error.message().contains(why), "{error}");
+    for copying in [Copying::IfNeeded, Copying::Always] {
+        let exported = export_batch(&more, copying).expect("copied");
+        assert_eq!(exported.files().len(), 1);
+        let imported = import_batch(exported.descriptor(), duplicates(&exported), nobody()).expect("imported");
+        assert_eq!(imported.column(64).expect("there").values::<i32>(), Ok(&[64, 65][..]));
+    }
+}
+
+/// Columns whose names have so many bytes in all, in memory that can be shared.
+fn with_names_of(bytes: usize) -> Batch {
+    const COLUMNS: usize = 20;
+    let tensor = shared(&[1, 2]);
+    let column = |i| {
+        let name = "n".repeat(bytes / COLUMNS + usize::from(i < bytes % COLUMNS));
+        ArrayBuilder::new(&name, "i", 2).buffer(std::ptr::null()).buffer(tensor.data())
+    };
+    let columns = (0..COLUMNS).map(column).fold(ArrayBuilder::batch(2), ArrayBuilder::child);
+    // SAFETY: the tensor has two values, and the batch keeps it.
+    unsafe { columns.owner(Owner::new(tensor)).build(Device::CPU) }.expect("built")
+}
+
+#[test]
+fn what_has_no_room_in_a_descriptor_is_impossible() {
+    let nameless = with_names_of(0);
+    let room = MAX_PART - BatchPart::bytes_of(nameless.schema(), |node| nameless.buffers(node).len());
+    let most = with_names_of(room);
+    assert_eq!(plan_batch(&most), Plan::View);
+    for copying in [Copying::Never, Copying::Always] {
+        export_batch(&most, copying).expect("exported");
+    }
+    let more = with_names_of(room + 1);
+    let plan = plan_batch(&more);
+    let why = format!("the batch has 21 fields, which take {} bytes of a descriptor: there is room for", MAX_PART + 1);
+    assert!(matches!(&plan, Plan::Impossible { reason } if reason.contains(&why)), "{plan}");
+    for copying in [Copying::Never, Copying::IfNeeded, Copying::Always] {
+        let error = export_batch(&more, copying).expect_err("too long");
+        assert!(error.status() == DEVX_IMPOSSIBLE && error.message().contains(&why), "{error}");
+    }
 }
 
 /// A producer of no elements need not have made room for the first offset.
@@ -143,6 +208,24 @@ fn the_copy_of_a_read_only_tensor_cannot_be_written() {
 
 fn import(exported: &Exported) -> Result<Tensor, Error> {
     import_tensor(exported.descriptor(), duplicates(exported), nobody())
+}
+
+/// As of two files to which the system has given the same number.
+#[test]
+fn a_file_is_not_another_one_that_is_mapped() {
+    let fd = file("number", 4096).expect("a file");
+    let twin = || fd.try_clone().expect("duplicated");
+    let first = Mapping::map(twin(), 4096, true, Origin::Peer).expect("mapped");
+    rustix::fs::ftruncate(&fd, 8192).expect("longer");
+    seal(&fd).expect("sealed");
+    let error = Mapping::open(twin(), 8192, true).expect_err("not the same");
+    assert_eq!(error.status(), DEVX_INVALID_ARGUMENT);
+    assert!(error.message().starts_with("region.bytes is 8192, but of the file "), "{error}");
+    assert!(error.message().contains(" 4096 bytes are mapped here"), "{error}");
+    let new = Mapping::map(twin(), 8192, true, Origin::New).expect("mapped anew");
+    assert!(new.bytes() == 8192 && new.address() != first.address());
+    drop((first, new));
+    assert_eq!(Mapping::open(twin(), 8192, true).expect("mapped").bytes(), 8192);
 }
 
 #[test]

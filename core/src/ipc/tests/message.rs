@@ -1,10 +1,11 @@
 //! What peers say to each other: messages as bytes, and peers that talk nonsense.
 
 use std::os::fd::AsFd;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use super::{Importing, Raw, address, connect_impatient, leases, patient, shared, soon};
-use crate::abi::types::DEVX_CLOSED;
+use crate::abi::types::{DEVX_CLOSED, DEVX_DEVICE};
 use crate::dlpack::Copying;
 use crate::ipc::memory::file_of;
 use crate::ipc::message::{MAX_MESSAGE, Message, PROTOCOL, RELEASE};
@@ -99,6 +100,30 @@ fn fake(of: &str, timeout: Duration, answers: impl FnOnce(&Raw, u64) + Send + 's
     });
     drop(thread);
     connect_impatient(&address(of), timeout)
+}
+
+/// As a thread of a C program does it while another one imports.
+#[test]
+fn an_import_goes_on_when_the_handle_is_released_meanwhile() {
+    let ((tell_asked, asked), (tell_released, released)) = (channel(), channel::<()>());
+    let client = fake("released", patient(10_000), move |raw, request| {
+        tell_asked.send(()).expect("heard");
+        released.recv().expect("told");
+        let text = "after the release";
+        raw.say(&Message::Refused { request, status: DEVX_DEVICE.0, text }.encode().expect("encoded"));
+    });
+    let handle = client.into_raw().expose_provenance();
+    let importing = std::thread::spawn(move || {
+        // SAFETY: not released before the import has begun.
+        let client = unsafe { Client::borrow_raw(std::ptr::with_exposed_provenance_mut(handle)) };
+        client.tensor("t").expect_err("refused")
+    });
+    asked.recv().expect("told");
+    // SAFETY: from `into_raw`, and taken back once.
+    drop(unsafe { Client::from_raw(std::ptr::with_exposed_provenance_mut(handle)) });
+    tell_released.send(()).expect("heard");
+    let error = importing.join().expect("ended");
+    assert!(error.status() == DEVX_DEVICE && error.message().contains("after the release"), "{error}");
 }
 
 #[test]

@@ -81,6 +81,21 @@ fn addresses_and_names_are_checked() {
     std::fs::remove_file(path).expect("removed");
 }
 
+/// Nobody is told to remove what is no socket, although nobody listens there.
+#[test]
+fn a_file_that_is_no_socket_is_not_a_server_that_is_gone() {
+    let file = std::env::temp_dir().join(format!("devx-ipc-file-{}", std::process::id()));
+    std::fs::write(&file, "of somebody else").expect("written");
+    let file = file.to_str().expect("UTF-8");
+    for path in [file, "/tmp", "/dev/null"] {
+        let error = Server::bind(path).expect_err("in use");
+        let said = format!("there is a file that is no socket: address {path:?}: bind: ");
+        assert!(error.status() == DEVX_SYSTEM && error.message().starts_with(&said), "{error}");
+    }
+    assert_eq!(std::fs::read(file).expect("still there"), b"of somebody else");
+    std::fs::remove_file(file).expect("removed");
+}
+
 /// Whoever asks while a server ends is told that it has, and not that there was never such an offer.
 #[test]
 fn who_asks_a_server_that_ends_is_told_so() {

@@ -6,7 +6,7 @@
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::borrow::Cow;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUmemPoolProps,
@@ -16,6 +16,7 @@ use libloading::Library;
 
 use crate::abi::types::{DEVX_DEVICE, DEVX_DRIVER, DEVX_OUT_OF_MEMORY};
 use crate::error::{Error, Result, Text};
+use crate::fork::Process;
 
 /// What a driver call came to. The set is open.
 #[repr(transparent)]
@@ -44,7 +45,7 @@ macro_rules! functions {
         /// The functions of the driver that this library uses.
         pub(crate) struct Driver {
             $(pub(crate) $name: unsafe extern "C" fn($($argument),*) -> Code,)*
-            process: u32,
+            process: Process,
         }
 
         impl Driver {
@@ -72,7 +73,7 @@ macro_rules! functions {
                     $($name: unsafe {
                         std::mem::transmute::<*const c_void, unsafe extern "C" fn($($argument),*) -> Code>($name)
                     },)*
-                    process: std::process::id(),
+                    process: Process::here(),
                 })
             }
         }
@@ -149,7 +150,7 @@ enum Absent {
 static DRIVER: OnceLock<std::result::Result<Driver, Absent>> = OnceLock::new();
 
 /// The process that was the first to look for the driver; 0 before.
-static LOOKING: AtomicU32 = AtomicU32::new(0);
+static LOOKING: AtomicU64 = AtomicU64::new(0);
 
 impl Driver {
     /// The driver, looked for at the first call.
@@ -163,7 +164,7 @@ impl Driver {
             None => Self::look()?,
         };
         match found {
-            Ok(driver) if driver.process == std::process::id() => Ok(driver),
+            Ok(driver) if driver.process.is_here() => Ok(driver),
             Ok(driver) => Err(of_parent(driver.process)),
             Err(absent) => Err(Error::new(DEVX_DEVICE, format_args!("{absent}"))),
         }
@@ -173,9 +174,8 @@ impl Driver {
     /// `DEVX_DEVICE` in a fork of a process that was just looking: whoever did that is not here, and never done.
     #[cold]
     fn look() -> Result<&'static std::result::Result<Self, Absent>> {
-        let this = std::process::id();
-        match LOOKING.compare_exchange(0, this, Relaxed, Relaxed) {
-            Err(parent) if parent != this => Err(of_parent(parent)),
+        match LOOKING.compare_exchange(0, Process::here().to_bits(), Relaxed, Relaxed).map_err(Process::from_bits) {
+            Err(parent) if !parent.is_here() => Err(of_parent(parent)),
             _ => Ok(DRIVER.get_or_init(probe)),
         }
     }
@@ -183,7 +183,7 @@ impl Driver {
     /// The driver if it was needed before, for release paths: they must not be what loads it.
     pub(crate) fn loaded() -> Option<&'static Self> {
         let driver = DRIVER.get()?.as_ref().ok()?;
-        (driver.process == std::process::id()).then_some(driver)
+        driver.process.is_here().then_some(driver)
     }
 
     /// The result of a call as an error that names the call, the code and its meaning.
@@ -221,7 +221,7 @@ impl Driver {
     }
 }
 
-fn of_parent(process: u32) -> Error {
+fn of_parent(process: Process) -> Error {
     let text = format_args!(
         "the CUDA driver was initialised in process {process}, of which this one is a fork: it cannot be used here"
     );
