@@ -248,4 +248,24 @@ mod tests {
         assert!(begin.elapsed() >= PATIENCE);
         assert_eq!((*held.lock(), *other.lock()), (0, 2));
     }
+
+    /// Whoever had a lock before has it no longer, also for the count that a child begins with.
+    #[test]
+    fn a_fork_within_a_fork_waits_for_nobody() {
+        let lock = Lock::new(0);
+        for _ in 0..3 {
+            *lock.lock() += 1;
+        }
+        // SAFETY: the child takes a lock, forks and ends without running handlers.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            // SAFETY: no handler is set, so the signal ends the child.
+            unsafe { libc::alarm(20) };
+            let begin = Instant::now();
+            let code = i32::from(!child_finds(&lock, 3) || begin.elapsed() >= PATIENCE);
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(code) };
+        }
+        assert_eq!(ended(pid), 0);
+    }
 }

@@ -583,14 +583,12 @@ fn check_refused(rows: i64, column: OurBuilder, device: Device, status: DevxStat
 }
 
 #[test]
-fn only_host_memory_that_is_ready() {
+fn only_host_memory() {
     let _alone = alone();
     let numbers = [1_i32, 2];
     let column = || OurBuilder::new("n", "i", 2).buffer(null()).buffer(numbers.as_ptr().cast());
     let cuda = Device { kind: DeviceType::CUDA, id: 0 };
     check_refused(2, column(), cuda, DEVX_DEVICE, "device is cuda:0, not host memory");
-    let pinned = Device { kind: DeviceType::CUDA_HOST, id: 0 };
-    check_refused(2, column(), pinned, DEVX_NOT_READY, "queued on a stream");
 }
 
 #[test]

@@ -42,14 +42,17 @@ fn pinned_memory_that_is_ready_is_shared() {
 #[test]
 fn what_is_queued_or_on_a_device_is_refused() {
     let _session = Session::new();
-    let (stream, event) = (sim::stream(), sim::event());
+    sim::set_schedule(sim::schedules(1)[0]);
+    let (stream, event, data) = (sim::stream(), sim::event(), sim::alloc(N));
+    sim::fill(data, 1, N, stream);
     cu_ok!("cuEventRecord", event, stream);
-    let error = pinned(event).to_arrow_rs().expect_err("not ready");
-    assert_eq!(error.status(), DEVX_NOT_READY, "{error}");
-    let data = sim::alloc(N);
+    match pinned(event).to_arrow_rs() {
+        Err(error) => assert_eq!(error.status(), DEVX_NOT_READY, "{error}"),
+        Ok(_) => assert!(sim::on_gpu(), "nothing is done here before it is waited for"),
+    }
+    cu_ok!("cuStreamSynchronize", stream);
     let error = foreign::batch(data, N, CUDA0, move || sim::free(data)).to_arrow_rs().expect_err("not host memory");
     assert_eq!(error.status(), DEVX_DEVICE, "{error}");
-    cu_ok!("cuStreamSynchronize", stream);
     cu_ok!("cuEventDestroy_v2", event);
     sim::destroy(stream);
 }

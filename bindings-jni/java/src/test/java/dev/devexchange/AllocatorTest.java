@@ -288,7 +288,7 @@ class AllocatorTest {
             noAddress.assertOnce();
             Release noDevice = new Release();
             answer.set(new Allocation(4096, new Device(new DeviceType(99), 0), noDevice));
-            refused(Status.DEVICE, () -> manager.allocate(EIGHT), "allocate", "99");
+            refused(Status.CALLBACK, () -> manager.allocate(EIGHT), "allocate", "device type 99:0 for cpu:0");
             noDevice.assertOnce();
             Release wrongId = new Release();
             answer.set(new Allocation(4096, new Device(DeviceType.CPU, 7), wrongId));
