@@ -93,7 +93,8 @@ pub struct DevxError {
 
 /// Who keeps memory alive: `release(context)` is called exactly once, when nothing refers to the
 /// memory any more, from any thread, and returns on that thread, which a coroutine may not. It must neither throw nor wait for
-/// another release: one that it brings about by giving up what it holds may come only after it has returned. A NULL `release` means nothing to call.
+/// another release: one that it brings about by giving up what it holds may come only after it has returned. A NULL
+/// `release` means nothing to call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxOwner {
