@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
 use std::{io, mem};
 
 use devexchange_core::arrow::asynchronous::Wake;
-use devexchange_core::fork::Lock;
+use devexchange_core::fork::{Lock, Process};
 use devexchange_core::memory::Counted;
 use pyo3::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
@@ -24,7 +24,7 @@ struct Ring {
     /// Since it was cleared last. What rings after that looks here first.
     rung: AtomicBool,
     /// Whose file it is: a child of `fork` that listens to its parent's would take rings from it.
-    process: Lock<u32>,
+    process: Lock<Process>,
 }
 
 impl Ring {
@@ -51,13 +51,12 @@ impl Ring {
     /// In a child of `fork`, puts a file of its own in the place of its parent's, under the same number.
     fn own(&self) -> std::result::Result<(), Errno> {
         let mut process = self.process.lock();
-        let here = std::process::id();
-        if *process != here {
+        if !process.is_here() {
             let fresh = silent()?;
             // SAFETY: the number is that of a file which is open as long as this; it is not closed here.
             let mut place = mem::ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(self.fd.as_raw_fd()) });
             dup3(&fresh, &mut place, DupFlags::CLOEXEC)?;
-            *process = here;
+            *process = Process::here();
             // What rang meanwhile may have rung the other file.
             self.write();
         }
@@ -87,7 +86,7 @@ impl Bell {
     fn new() -> Result<Self> {
         let room = Counted::room()?;
         let fd = silent().map_err(raised)?;
-        let process = Lock::new(std::process::id());
+        let process = Lock::new(Process::here());
         Ok(Self(room.fill(Ring { fd, rung: AtomicBool::new(false), process })))
     }
 

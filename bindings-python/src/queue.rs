@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Orderin
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use devexchange_core::fork::{Lock, Locked};
+use devexchange_core::fork::{Lock, Locked, Process};
 use devexchange_core::memory::ReleaseQueue;
 use devexchange_core::runtime::cuda::Hold;
 use devexchange_core::{Owner, Refused, trace};
@@ -72,15 +72,14 @@ struct Wake {
     /// How many threads are in Python, of this process: those that it has made, and those of others.
     own: usize,
     foreign: usize,
-    process: u32,
+    process: Process,
 }
 
 impl Wake {
     /// A process that is forked has none of the threads that were inside.
     fn count_here(&mut self) {
-        let process = std::process::id();
-        if self.process != process {
-            (self.own, self.foreign, self.process) = (0, 0, process);
+        if !self.process.is_here() {
+            (self.own, self.foreign, self.process) = (0, 0, Process::here());
         }
     }
 
@@ -90,7 +89,8 @@ impl Wake {
 }
 
 /// Releases take it, also in a process that is forked while another thread has it.
-static WAKE: Lock<Wake> = Lock::new(Wake { scheduled: false, ending: false, own: 0, foreign: 0, process: 0 });
+static WAKE: Lock<Wake> =
+    Lock::new(Wake { scheduled: false, ending: false, own: 0, foreign: 0, process: Process::from_bits(0) });
 /// How long the end of the interpreter waits for those inside: who does not come out is left to it. Its own threads are daemons
 /// then, which end wherever they are; somebody may wait for those of others.
 const OWN_AT_END: Duration = Duration::from_millis(500);
@@ -184,7 +184,7 @@ fn give_up() {
 pub(crate) fn enter<T>(act: impl FnOnce(Python<'_>) -> T) -> std::result::Result<T, &'static str> {
     const ENDS: &str = "the interpreter of Python ends";
     struct Inside {
-        process: u32,
+        process: Process,
         is_foreign: bool,
         was_foreign: bool,
     }

@@ -61,8 +61,8 @@ impl Process {
         self.0
     }
 
-    /// What [`Process::to_bits`] gave.
-    pub fn from_bits(bits: u64) -> Self {
+    /// What [`Process::to_bits`] gave; 0 is no process.
+    pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 }

@@ -20,8 +20,15 @@ const ALIGN: usize = 64;
 struct Part {
     source: *const c_void,
     bytes: usize,
-    /// The sizes of view data, which are known to the host already.
-    sizes: Option<Vec<i64>>,
+    known: Option<Known>,
+}
+
+/// What the host knows of a buffer before it is copied.
+enum Known {
+    /// The offset before the first element, of an array that has none: the source is ours, in host memory.
+    FirstOffset,
+    /// The sizes of view data.
+    Sizes(Vec<i64>),
 }
 
 /// New memory that is given out piece by piece.
@@ -81,7 +88,7 @@ impl Batch {
         let (order, taken) = (self.schema().depth_first()?, Taken::of(self)?);
         let parts = self.parts(&order, &taken, Some(stream))?;
         let (mut room, mut readable) = (Room::NONE, Room::NONE);
-        let apart = |part: &Part| part.sizes.is_some() && pin_sizes;
+        let apart = |part: &Part| matches!(part.known, Some(Known::Sizes(_))) && pin_sizes;
         for part in &parts {
             if apart(part) { &mut readable } else { &mut room }.reserve(part.bytes)?;
         }
@@ -105,14 +112,12 @@ impl Batch {
             }
             let place = if apart(part) { &mut readable } else { &mut room }.take(part.bytes);
             buffers.push(place.cast_const());
-            match &part.sizes {
+            match &part.known {
                 // SAFETY: the room is for so many sizes, in memory that the host can write, and nobody knows of it yet.
-                Some(sizes) if device.is_host() || pin_sizes => unsafe {
+                Some(Known::Sizes(sizes)) if device.is_host() || pin_sizes => unsafe {
                     place.cast::<i64>().copy_from_nonoverlapping(sizes.as_ptr(), sizes.len())
                 },
-                _ if part.source.addr() == NO_OFFSET.as_ptr().addr() => {
-                    first_offsets.push((place, part.source, part.bytes));
-                }
+                Some(Known::FirstOffset) => first_offsets.push((place, part.source, part.bytes)),
                 _ if part.bytes > 0 => copies.push((place, part.source, part.bytes)),
                 _ => {}
             }
@@ -236,14 +241,15 @@ impl Batch {
                     && rows.end == 0
                 {
                     // Not even an element before its offset is there, and so perhaps no offset.
-                    push(&mut parts, Part { source: NO_OFFSET.as_ptr().cast(), bytes: width as usize, sizes: None })?;
+                    let source = NO_OFFSET.as_ptr().cast();
+                    push(&mut parts, Part { source, bytes: width as usize, known: Some(Known::FirstOffset) })?;
                     continue;
                 }
                 let (before, bytes) =
                     if source.is_null() { (0, 0) } else { self.range_of_buffer(node, rows, index, &sizes, stream)? };
                 let is_sizes = kind == Some(Buffer::ViewSizes) && !source.is_null();
-                let sizes = if is_sizes { Some(collected(sizes.iter().copied().map(Ok))?) } else { None };
-                push(&mut parts, Part { source: source.wrapping_byte_add(before), bytes, sizes })?;
+                let known = if is_sizes { Some(Known::Sizes(collected(sizes.iter().copied().map(Ok))?)) } else { None };
+                push(&mut parts, Part { source: source.wrapping_byte_add(before), bytes, known })?;
             }
         }
         Ok(parts)

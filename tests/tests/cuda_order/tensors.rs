@@ -1,0 +1,174 @@
+//! Tensors that leave and come in through DLPack.
+
+use super::*;
+
+#[test]
+fn dlpack_export_for_every_stream_of_a_consumer() {
+    let session = Session::new();
+    for value in [LEGACY, PER_THREAD, 0] {
+        session.each(SEEDS, || {
+            let scene = Scene::new();
+            // 0 stands for a handle here.
+            let stream = if value == 0 { scene.consumer as i64 } else { value };
+            let exported = export::<DLManagedTensorVersioned>(scene.tensor(), stream);
+            scene.consume(stream as u64);
+            drop(exported);
+            scene.end();
+        });
+    }
+    session.each(SEEDS, || {
+        let scene = Scene::new();
+        let exported = export::<DLManagedTensor>(scene.tensor(), scene.consumer as i64);
+        scene.consume(scene.consumer);
+        drop(exported);
+        scene.end();
+    });
+}
+
+#[test]
+fn dlpack_export_without_synchronisation() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let scene = Scene::new();
+        let exported = export::<DLManagedTensorVersioned>(scene.tensor(), -1);
+        // The consumer synchronises by itself.
+        sim::synchronize(scene.producer);
+        scene.consume(scene.consumer);
+        drop(exported);
+        scene.end();
+    });
+}
+
+#[test]
+fn dlpack_export_without_synchronisation_is_seen() {
+    twin(|| {
+        let scene = Scene::new();
+        let exported = export::<DLManagedTensorVersioned>(scene.tensor(), -1);
+        consume_blindly(&scene, scene.consumer);
+        drop(exported);
+        scene.end();
+    });
+}
+
+#[test]
+fn dlpack_export_for_a_stream_that_is_none() {
+    let _session = Session::new();
+    let scene = Scene::new();
+    let mut tensor = scene.tensor();
+    for value in [0, -2, i64::MIN] {
+        let refused = dlpack::export::<DLManagedTensorVersioned>(tensor, &request(value)).expect_err("no such stream");
+        assert_eq!(refused.error.status(), DEVX_INVALID_STREAM, "{}", refused.error);
+        assert!(refused.error.message().contains(&value.to_string()), "{}", refused.error);
+        tensor = refused.returned;
+    }
+    drop(tensor);
+    scene.end();
+}
+
+#[test]
+fn dlpack_import_on_a_stream_and_export_for_another() {
+    let session = Session::new();
+    for value in [LEGACY, PER_THREAD, 0] {
+        session.each(SEEDS, || {
+            let scene = Scene::new();
+            let other = sim::stream();
+            let stream = if value == 0 { other as i64 } else { value };
+            let tensor = imported(&scene, stream, true);
+            // Work of ours between, which the next consumer has to see.
+            sim::fill(scene.data, 0x11, N, stream as u64);
+            sim::fill(scene.data, 0x5a, N, stream as u64);
+            let exported = export::<DLManagedTensorVersioned>(tensor, scene.consumer as i64);
+            scene.consume(scene.consumer);
+            drop(exported);
+            sim::destroy(other);
+            scene.end();
+        });
+    }
+}
+
+#[test]
+fn dlpack_import_of_a_producer_that_did_not_wait_is_seen() {
+    twin(|| {
+        let scene = Scene::new();
+        let other = sim::stream();
+        let exported = export::<DLManagedTensorVersioned>(imported(&scene, other as i64, false), scene.consumer as i64);
+        consume_blindly(&scene, scene.consumer);
+        drop(exported);
+        sim::destroy(other);
+        scene.end();
+    });
+}
+
+#[test]
+fn dlpack_without_a_stream_is_the_legacy_default_stream() {
+    let session = Session::new();
+    for stream in [None, Some(NO_SYNC)] {
+        session.each(SEEDS, || {
+            let scene = Scene::new();
+            sim::synchronize(scene.producer);
+            sim::fill(scene.data, 0x5a, N, LEGACY as u64);
+            let managed = foreign::dlpack(scene.data, N, CUDA0, || ());
+            let tensor = unsafe { dlpack::import_on(managed.as_ptr(), stream.map(sim::raw)) }.expect("imported");
+            let exported = export::<DLManagedTensorVersioned>(tensor, scene.consumer as i64);
+            scene.consume(scene.consumer);
+            drop(exported);
+            scene.end();
+        });
+    }
+}
+
+/// The number 2 means another stream on every thread.
+#[test]
+fn per_thread_streams_of_two_threads_are_two_streams() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let scene = Scene::new();
+        sim::synchronize(scene.producer);
+        sim::fill(scene.data, 0x5a, N, PER_THREAD as u64);
+        let tensor = {
+            let mut tensor = foreign::tensor(scene.data, N, CUDA0, || ());
+            tensor.produced_on(sim::on(PER_THREAD as u64)).expect("not shared yet");
+            tensor
+        };
+        std::thread::scope(|scope| {
+            let consumer = scope.spawn(|| {
+                sim::set_current(sim::primary(0));
+                let exported = export::<DLManagedTensorVersioned>(tensor.clone(), PER_THREAD);
+                scene.consume(PER_THREAD as u64);
+                drop(exported);
+            });
+            consumer.join().expect("the consumer");
+        });
+        drop(tensor);
+        scene.end();
+    });
+}
+
+#[test]
+fn streams_of_another_device_wait_too() {
+    let session = Session::new();
+    if sim::skipped("this part needs two devices") {
+        return;
+    }
+    session.each(SEEDS, || {
+        let scene = Scene::new();
+        sim::set_current(sim::primary(1));
+        let other = sim::stream();
+        sim::set_current(0);
+        let tensor = scene.tensor();
+        tensor.wait(sim::on_device(1, other)).expect("waits");
+        let copy = {
+            let device = Device { kind: DeviceType::CUDA, id: 1 };
+            tensor.copy_to(device, sim::on_device(1, other)).expect("copied")
+        };
+        let mut seen = vec![0; N as usize];
+        copy.read(&mut seen, Stream::legacy(1)).expect("read");
+        assert!(seen.iter().all(|byte| *byte == 0x5a));
+        drop((copy, tensor));
+        assert_eq!(sim::current(), 0);
+        sim::set_current(sim::primary(0));
+        sim::settle();
+        sim::destroy(other);
+        scene.end();
+    });
+}
