@@ -159,6 +159,18 @@ fn tensors_of_one_shape() {
     let back = tensor(made.root(), Copying::Never).unwrap();
     assert_eq!((back.shape(), back.strides(), back.data()), (turned.shape(), turned.strides(), cube.data()));
 
+    // Where a dimension of extent 1 lies means nothing.
+    for stride in [0, 1, 77] {
+        let flat = seen(&cube, &[6, 1, 4], &[4, stride, 1]);
+        let made = fixed_shape_column(&flat, "flat", Copying::Never).unwrap();
+        let (_, parameters) = made.schema().root().extension().unwrap();
+        assert_eq!(parameters, b"{\"shape\":[1, 4]}");
+        let turned = seen(&cube, &[2, 4, 1, 3], &[12, 1, stride, 4]);
+        let made = fixed_shape_column(&turned, "turned", Copying::Never).unwrap();
+        let back = tensor(made.root(), Copying::Never).unwrap();
+        assert_eq!((back.shape(), elements(&back)), (turned.shape(), elements(&turned)));
+    }
+
     // Three dimensions, turned round: the permutation is not its own inverse.
     let four = Tensor::from_vec((0..24_i32).collect(), &[1, 2, 3, 4]).unwrap();
     let turned = seen(&four, &[1, 4, 2, 3], &[24, 1, 12, 4]);

@@ -60,20 +60,20 @@ pub(super) fn of_list(field: Field<'_>, size: i64) -> Result<Vec<(i64, i64)>> {
     collected(permutation.iter().filter_map(|&from| physical.get(from as usize).copied()).map(Ok))
 }
 
-/// The inner dimensions of a tensor as they lie in memory: their numbers, the one with the longest stride first,
-/// as many as there are. `None` if
-/// the elements do not lie compactly in any order, row after row.
+/// The inner dimensions of a tensor as they lie in memory: their numbers, the one with the longest stride first, as many
+/// as there are. `None` if the elements do not lie compactly in any order, row after row.
 fn order_in_memory(tensor: &Tensor) -> Option<[usize; MAX_NDIM]> {
     let (shape, strides) = (tensor.shape(), tensor.strides());
     let mut all = [0; MAX_NDIM];
     let order = all.get_mut(..shape.len().saturating_sub(1))?;
     order.iter_mut().zip(1..).for_each(|(place, dimension)| *place = dimension);
     let of = |list: &[i64], dimension: usize| list.get(dimension).copied().unwrap_or(0);
-    order.sort_by_key(|&dimension| std::cmp::Reverse((of(strides, dimension), of(shape, dimension) > 1)));
-    // The strides of a tensor without elements mean nothing, and its extents may come to more than there can be.
-    if tensor.layout().elements == 0 {
+    // The stride of a dimension of extent 1 means nothing, and none does of a tensor without elements, whose extents may come
+    // to more than there can be.
+    if tensor.layout().row_major {
         return Some(all);
     }
+    order.sort_by_key(|&dimension| std::cmp::Reverse(of(strides, dimension)));
     let mut expected = 1_i64;
     for &dimension in order.iter().rev().chain(shape.first().map(|_| &0)) {
         let extent = of(shape, dimension);
