@@ -5,7 +5,8 @@
 #   scripts/build-python.sh [PYTHON [NAME]]    default: the python3 of scripts/env.sh; 3.11 or newer
 #
 # One wheel is for every CPython from 3.11 on (the stable ABI); interpreters without a GIL get one of their own. With a
-# NAME, the wheel and the environment are below target/python/NAME instead. Prints the wheel's path.
+# NAME, the wheel and the environment are below target/python/NAME instead. WITHOUT='A B' leaves out what has no wheel for
+# the interpreter. Prints the wheel's path.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -19,9 +20,15 @@ wheels=$DEVX_TARGET/wheels
 if [ -n "${2:-}" ]; then wheels=$out/wheels; fi
 pip=("$venv/bin/python" -m pip --disable-pip-version-check --no-input)
 
+wanted_requirements() {
+  local package options=()
+  for package in ${WITHOUT:-}; do options+=(-e "^$package=="); done
+  if [ "${#options[@]}" -eq 0 ]; then cat "$requirements"; else grep -v "${options[@]}" "$requirements"; fi
+}
+
 # Everything that the environment depends on.
 inputs() {
-  cat "$requirements"
+  wanted_requirements
   "$python" -VV
   echo "$venv"
 }
@@ -32,7 +39,7 @@ make_environment() {
   if [ "$(cat "$out/inputs" 2>/dev/null)" = "$wanted" ]; then return; fi
   rm -rf "$venv"
   "$python" -m venv "$venv"
-  "${pip[@]}" install -q -r "$requirements"
+  "${pip[@]}" install -q -r <(wanted_requirements)
   echo "$wanted" >"$out/inputs"
 }
 

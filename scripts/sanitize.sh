@@ -173,8 +173,9 @@ part_thread() {
   with_library=(-L"$sanitized_lib" -ldevexchange "-Wl,-rpath,$sanitized_lib")
   # Ten codes for each call of the driver take this sanitizer an hour; two of them go the same ways.
   # The schedules of asynchronous streams run on one thread, where this sanitizer has nothing to see.
-  # A test starts threads in a fork, where this sanitizer ends the process if it is not told otherwise.
-  export TSAN_OPTIONS=halt_on_error=1:die_after_fork=0 DEVX_FAULT_CODES=2 DEVX_ASYNC_SCHEDULES=1000
+  # A test starts threads in a fork, where this sanitizer ends the process if it is not told otherwise. The second that it
+  # waits for other threads at the end of each process is a minute for each program of hundreds.
+  export TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:atexit_sleep_ms=100 DEVX_FAULT_CODES=2 DEVX_ASYNC_SCHEDULES=1000
   check "the race compiles" compile_rust race || return 0
   must_report "thread: a race is reported" 'data race' "$(built_rust race)"
   check "thread: what only looks like a race is not" "$(built_rust race)" locked || true

@@ -22,6 +22,12 @@ pub fn on_gpu() -> bool {
     rehearsal() || std::env::var_os("DEVX_GPU").is_some_and(|value| value == "1")
 }
 
+/// Whether queued work may be done before somebody asks for it: a GPU does it meanwhile, and so do the threads of the simulated
+/// driver.
+pub fn goes_on() -> bool {
+    on_gpu() || mode_of_process() == "threads"
+}
+
 /// Whether what is done on a GPU is done on the simulated driver instead.
 fn rehearsal() -> bool {
     std::env::var_os("DEVX_GPU").is_some_and(|value| value == "rehearsal")

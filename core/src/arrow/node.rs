@@ -45,8 +45,14 @@ impl NodeDesc<'_> {
     }
 }
 
-/// The first offset of an array without elements: its producer need not have one, but there are consumers that look for it.
-pub(super) static NO_OFFSET: [u8; 8] = [0; 8];
+/// The first offset of an array without elements, of either width: its producer need not have one, but there are consumers that
+/// look for it.
+static NO_OFFSET: i64 = 0;
+
+/// Where [`NO_OFFSET`] is, for a table of buffers.
+pub(super) fn no_offset() -> *const c_void {
+    (&raw const NO_OFFSET).cast()
+}
 
 /// The buffers of an array without elements as consumers look at them all the same: at the first offset, and at a size for
 /// each buffer of data. Returns how many buffers there are then.
@@ -65,7 +71,7 @@ pub(super) unsafe fn without_elements(
     match kinds {
         Buffers::Two(Buffer::Offsets(_)) | Buffers::Three(_) if device.is_host() && is_null(1) => {
             // SAFETY: there are more than one.
-            unsafe { set_entry(buffers, 1, NO_OFFSET.as_ptr().cast()) };
+            unsafe { set_entry(buffers, 1, no_offset()) };
             n_buffers
         }
         Buffers::Views if n_buffers > kinds.count() && is_null(n_buffers - 1) => {

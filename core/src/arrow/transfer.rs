@@ -4,7 +4,7 @@ use core::ffi::c_void;
 
 use super::batch::{Batch, NodeDesc};
 use super::format::Buffer;
-use super::node::NO_OFFSET;
+use super::node::no_offset;
 use super::taken::Taken;
 use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
@@ -241,8 +241,8 @@ impl Batch {
                     && rows.end == 0
                 {
                     // Not even an element before its offset is there, and so perhaps no offset.
-                    let source = NO_OFFSET.as_ptr().cast();
-                    push(&mut parts, Part { source, bytes: width as usize, known: Some(Known::FirstOffset) })?;
+                    let known = Some(Known::FirstOffset);
+                    push(&mut parts, Part { source: no_offset(), bytes: width as usize, known })?;
                     continue;
                 }
                 let (before, bytes) =

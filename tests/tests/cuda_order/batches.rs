@@ -90,8 +90,7 @@ fn the_host_is_told_to_wait() {
                     let expected = if kind == DeviceType::CUDA { DEVX_DEVICE } else { DEVX_NOT_READY };
                     assert_eq!(refused.status(), expected, "{refused}");
                 }
-                // A GPU may be done with it.
-                Ok(bytes) => assert!(sim::on_gpu() && kind == DeviceType::CUDA_HOST && bytes == [7; N as usize]),
+                Ok(bytes) => assert!(sim::goes_on() && kind == DeviceType::CUDA_HOST && bytes == [7; N as usize]),
             }
         }
         sim::synchronize(stream);

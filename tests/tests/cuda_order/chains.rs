@@ -129,7 +129,7 @@ fn memory_that_the_host_shares_is_read_when_it_is_ready() {
             scene.end();
         });
     }
-    assert!(sim::on_gpu() || not_ready.get() > 0);
+    assert!(sim::goes_on() || not_ready.get() > 0);
 }
 
 #[test]

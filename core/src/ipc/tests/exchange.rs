@@ -122,6 +122,8 @@ fn nothing_is_read_of_an_empty_batch() {
     let exported = export_batch(&batch, Copying::IfNeeded).expect("copied");
     let imported = import_batch(exported.descriptor(), duplicates(&exported), nobody()).expect("imported");
     for column in imported.columns() {
+        let first = column.buffers()[1].cast::<i32>();
+        assert!(first.addr().is_multiple_of(8), "{first:?}");
         // SAFETY: what a consumer looks at of no elements, too.
         assert_eq!(unsafe { column.buffers()[1].cast::<i32>().read() }, 0, "{:?}", column.field());
     }
