@@ -463,6 +463,59 @@ fn a_refusal_of_the_end_is_told_to_who_ends_the_stream() {
     assert_eq!(ledger::outstanding(), 0);
 }
 
+/// A consumer that cancels has no other way to say so before it knows the producer, or while that calls.
+#[test]
+fn a_callback_that_says_cancelled_cancels() {
+    unsafe extern "C" fn cancelled(
+        _handler: *mut ArrowAsyncDeviceStreamHandler,
+        _task: *mut ArrowAsyncTask,
+        _metadata: *const c_char,
+    ) -> c_int {
+        libc::ECANCELED
+    }
+    let _alone = alone();
+    let (reader, writer) = pair(4);
+    reader.cancel();
+    assert_eq!(writer.start(&schema()).unwrap_err().status(), DEVX_CLOSED);
+    assert!(writer.is_cancelled());
+    writer.finish().unwrap();
+    drop((reader, writer));
+
+    let (during, schema) = (During(Mutex::new(Box::new(|_| {}))), schema());
+    let mut handler = ArrowAsyncDeviceStreamHandler { on_next_task: Some(cancelled), ..during.handler() };
+    // SAFETY: the handler outlives the writer.
+    let writer = unsafe { AsyncWriter::new(&mut handler, DeviceType::CPU, None, None) }.unwrap();
+    writer.start(&schema).unwrap();
+    assert_eq!(writer.send(batch(&schema, 1), None).unwrap_err().error.status(), DEVX_CLOSED);
+    assert!(writer.is_cancelled());
+    writer.finish().unwrap();
+    drop((writer, schema));
+    assert_eq!(ledger::outstanding(), 0);
+}
+
+/// What clones it may do whatever its program does.
+#[test]
+fn a_waker_is_cloned_without_a_lock() {
+    use std::task::{RawWaker, RawWakerVTable};
+    static TABLE: RawWakerVTable = RawWakerVTable::new(
+        // SAFETY: the address of a reader that outlives its wakers.
+        |reader| unsafe {
+            assert!((*reader.cast::<AsyncReader>()).try_next().is_pending());
+            RawWaker::new(reader, &TABLE)
+        },
+        |_| (),
+        |_| (),
+        |_| (),
+    );
+    let _alone = alone();
+    let (mut reader, writer) = pair(4);
+    let address = (&raw const reader).cast();
+    // SAFETY: as above.
+    let waker = unsafe { Waker::from_raw(RawWaker::new(address, &TABLE)) };
+    assert!(Pin::new(&mut reader).poll_next(&mut Context::from_waker(&waker)).is_pending());
+    drop((waker, writer, reader));
+}
+
 /// Whoever asks while a callback runs is told to wait, and woken when it has returned.
 #[test]
 fn whoever_asks_during_a_callback_is_woken_after_it() {

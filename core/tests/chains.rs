@@ -221,3 +221,24 @@ fn a_thread_that_a_release_waits_for_releases_at_once() {
     drop(chain);
     assert_eq!(order.lock().unwrap().len(), 2 * NESTED);
 }
+
+/// Whichever of a chain is the first one to be put off: no owner above it stops what it does.
+#[test]
+fn a_panic_in_a_release_that_is_put_off_ends_there() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("dropped");
+        }
+    }
+    for links in NESTED - 3..NESTED + 3 {
+        let source = Panics;
+        let schema = Schema::new(&[FieldDesc::batch(0)]).unwrap();
+        let stream = BatchStream::new(&schema, DeviceType::CPU, move || {
+            let _held = &source;
+            Ok(None)
+        });
+        let first = tensor(Owner::new(stream.unwrap()));
+        drop((0..links).fold(first, |below, _| tensor(Owner::new(below))));
+    }
+}

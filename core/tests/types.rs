@@ -124,6 +124,23 @@ fn texts_in_views() {
     assert_eq!(shown(&views.slice(2, 2)), ["\"another text!\"", "\"\""]);
 }
 
+/// The last one is all that says how many bytes or values there are.
+#[test]
+fn offsets_beyond_the_last_one() {
+    let texts = |offsets: [i32; 3]| node(c"u", 2, vec![null(), at(offsets), at(*b"ab")]);
+    let read = |node: Node, row| node.batch().unwrap().root().bytes(row).map(<[u8]>::to_vec);
+    assert_eq!(read(texts([0, 1, 2]), 1).unwrap(), *b"b");
+    for (row, says) in [
+        (0, "the offsets of row 0 are 0 and 1000000000, those of the column end at 2"),
+        (1, "the offsets of row 1 are 1000000000 and 2, those of the column end at 2"),
+    ] {
+        let error = read(texts([0, 1_000_000_000, 2]), row).unwrap_err();
+        assert_eq!((error.status(), error.message()), (DEVX_INVALID_BUFFERS, says));
+    }
+    assert_eq!(read(texts([0, 2, -1]), 0).unwrap_err().status(), DEVX_INVALID_BUFFERS);
+    assert_eq!(read(texts([0, 2, 1]).slice(0, 1), 0).unwrap(), *b"ab", "of a slice the last one is its own");
+}
+
 #[test]
 fn views_that_point_nowhere() {
     for (wrong, says) in [

@@ -123,12 +123,14 @@ fn float(width: u8, bytes: &[u8]) -> f64 {
 
 /// A number of half precision (IEEE 754 binary16).
 fn half(bits: u16) -> f64 {
-    let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
+    /// `powi` may round.
+    const UNIT: f64 = 1.0 / (1_u64 << 24) as f64;
+    let (exponent, fraction) = (u64::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
     let size = match exponent {
-        0 => fraction * 2_f64.powi(-24),
+        0 => fraction * UNIT,
         0x1f if fraction == 0.0 => f64::INFINITY,
         0x1f => f64::NAN,
-        _ => (fraction + 1024.0) * 2_f64.powi(exponent - 25),
+        _ => (fraction + 1024.0) * UNIT * (1_u64 << (exponent - 1)) as f64,
     };
     if bits >> 15 == 1 { -size } else { size }
 }

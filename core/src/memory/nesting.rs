@@ -9,7 +9,9 @@ use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
 use super::blocks::{self, Origin};
+use crate::error::caught;
 use crate::local::{self, Local, Place};
+use crate::trace;
 
 /// So many are released one within the other: few enough for a small stack, with what foreign releases need of it.
 const DEEPEST: usize = 32;
@@ -67,7 +69,11 @@ impl Nesting {
             // SAFETY: allocated by `put_off`, and read for the last time.
             unsafe { blocks::free(first.cast(), origin) };
             // SAFETY: `put_off` was promised that.
-            unsafe { release(block) };
+            let released = || unsafe { release(block) };
+            // There is no owner above it that would stop a panic.
+            if let Err(error) = caught(|| Ok(released())) {
+                trace::say(format_args!("a release panicked ({error}); the panic ends here"));
+            }
         }
     }
 }

@@ -164,16 +164,24 @@ impl<M> Belled<M> {
 
     /// One step, and if it has no answer, the waker is called when it may have one.
     pub(super) fn poll<R>(&self, cx: &mut Context<'_>, step: impl FnOnce(&mut M) -> Poll<R>) -> Poll<R> {
-        let mut inner = self.lock();
-        let answer = step(&mut inner.state);
-        let mut before = None;
-        if answer.is_pending() && !inner.bells.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-            before = inner.bells.waker.replace(cx.waker().clone());
+        let mut fresh = None;
+        loop {
+            let mut inner = self.lock();
+            let is_known = inner.bells.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+            // What clones a waker, or ends a task with it, may use the state once more: not with the lock held.
+            if !is_known && fresh.is_none() {
+                drop(inner);
+                fresh = Some(cx.waker().clone());
+                continue;
+            }
+            let answer = step(&mut inner.state);
+            if answer.is_pending() && !is_known {
+                std::mem::swap(&mut inner.bells.waker, &mut fresh);
+            }
+            drop(inner);
+            drop(fresh);
+            return answer;
         }
-        drop(inner);
-        // Its task may end with it, which may use the state once more: not with the lock held.
-        drop(before);
-        answer
     }
 
     /// Takes the step again until it has an answer, or until the deadline.

@@ -183,11 +183,13 @@ impl Writing {
         self.demand = self.demand.saturating_add(1);
     }
 
-    /// A callback returned `code`. Non-zero ends the stream, and only the release follows.
+    /// A callback returned `code`. Non-zero ends the stream, and only the release follows. A consumer may cancel like that,
+    /// too: it had no producer to call yet, or does so while the producer calls.
     pub(super) fn answered(&mut self, callback: &'static str, code: i32) -> Result<()> {
         self.vacate();
         if code != 0 {
-            let why = Why::Refused(callback, code);
+            self.cancelled |= code == libc::ECANCELED;
+            let why = if code == libc::ECANCELED { Why::Cancelled } else { Why::Refused(callback, code) };
             self.end(why, Last::Nothing);
             return Err(why.error());
         }

@@ -332,10 +332,18 @@ impl<'a> Column<'a> {
     fn range<O: Element + TryInto<usize> + Into<i64>>(self, row: i64) -> Result<Range<usize>> {
         self.require_row(row)?;
         self.require_host()?;
-        let (start, end) = (self.one_of::<O>(1, row), self.one_of::<O>(1, row + 1));
+        // Nothing but the last offset says how many bytes there are.
+        let (start, end, last) =
+            (self.one_of::<O>(1, row), self.one_of::<O>(1, row + 1), self.one_of::<O>(1, self.length));
         match (start.try_into(), end.try_into()) {
-            (Ok(start), Ok(end)) if start <= end => Ok(start..end),
-            _ => refuse!(DEVX_INVALID_BUFFERS, "the offsets of row {row} are {} and {}", start.into(), end.into()),
+            (Ok(start), Ok(end)) if start <= end && end <= last.try_into().unwrap_or(0) => Ok(start..end),
+            _ => refuse!(
+                DEVX_INVALID_BUFFERS,
+                "the offsets of row {row} are {} and {}, those of the column end at {}",
+                start.into(),
+                end.into(),
+                last.into()
+            ),
         }
     }
 
