@@ -283,7 +283,8 @@ unsafe fn devx_tensor_produced_on(tensor: *mut TensorHandle, stream: i64, error:
         let mut tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
         // SAFETY: the caller's stream is alive.
         let stream = tensor.stream(unsafe { RawStream::new(stream) })?;
-        tensor.produced_on(stream)
+        // SAFETY: that is what the caller says.
+        unsafe { tensor.produced_on(stream) }
     })
 }
 
@@ -369,7 +370,8 @@ unsafe fn devx_batch_produced_on(batch: *mut BatchHandle, stream: i64, error: Op
         let mut batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
         // SAFETY: the caller's stream is alive.
         let stream = batch.stream(unsafe { RawStream::new(stream) })?;
-        batch.produced_on(stream)
+        // SAFETY: that is what the caller says.
+        unsafe { batch.produced_on(stream) }
     })
 }
 

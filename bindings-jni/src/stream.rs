@@ -225,7 +225,8 @@ macro_rules! ordered {
             let mut thing = unsafe { $what(handle) }?;
             // SAFETY: as above.
             let stream = unsafe { stream(queue, |number| thing.stream(number)) }?;
-            Ok(thing.produced_on(stream)?)
+            // SAFETY: that is what the caller says.
+            Ok(unsafe { thing.produced_on(stream) }?)
         }
 
         native! { $wait_on(handle: jlong, stream: jlong) }

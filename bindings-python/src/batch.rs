@@ -166,7 +166,8 @@ impl RecordBatch {
     /// Raises ValueError if somebody else has it already, BufferError for memory without streams.
     fn produced_on(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
         let stream = self.get()?.stream(stream::number(stream)?)?;
-        Ok(self.0.change(|batch| batch.produced_on(stream))??)
+        // SAFETY: that is what the caller says.
+        Ok(self.0.change(|batch| unsafe { batch.produced_on(stream) })??)
     }
 
     /// Says that work which is queued on `stream` until now uses the memory: it is released only when that work is

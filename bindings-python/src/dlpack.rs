@@ -149,7 +149,8 @@ fn by_methods(obj: &Bound<'_, PyAny>, on_host: bool, wanted: &Wanted) -> Result<
     if let Some(named) = wanted_on.filter(|_| wanted_on != asked) {
         let consumer = tensor.stream(named)?;
         tensor.wait(consumer)?;
-        tensor.produced_on(consumer)?;
+        // SAFETY: it has just been made to wait for the data.
+        unsafe { tensor.produced_on(consumer) }?;
     }
     Ok(tensor)
 }

@@ -102,9 +102,11 @@ impl Table {
                 Ok(value) => tensor.stream(value)?,
                 Err(error) => return Ok(Err(error)),
             };
-            tensor.produced_on(producer)?;
+            // SAFETY: the producer says that it works there.
+            unsafe { tensor.produced_on(producer) }?;
             tensor.wait(consumer)?;
-            tensor.produced_on(consumer)?;
+            // SAFETY: it has just been made to wait for the data.
+            unsafe { tensor.produced_on(consumer) }?;
         }
         Ok(Ok(tensor))
     }

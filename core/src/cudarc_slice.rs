@@ -216,9 +216,16 @@ impl Tensor {
         let _current = queued.enter()?;
         let address = self.data().expose_provenance() as u64;
         // cudarc makes two events, and panics if it cannot.
-        // SAFETY: so many elements are there, and the slice frees nothing, as it is never dropped.
-        let slice = caught(|| Ok(unsafe { stream.upgrade_device_ptr::<T>(address, self.layout().elements) }))?;
-        Ok(BorrowedSlice { held: ManuallyDrop::new((slice, Arc::clone(stream))), tensor: self.clone(), queued })
+        let slice = caught(|| {
+            // SAFETY: so many elements are there, and the slice frees nothing, as it is never dropped.
+            let slice = unsafe { stream.upgrade_device_ptr::<T>(address, self.layout().elements) };
+            let mut slice = ManuallyDrop::new(slice);
+            // As if it was written here: so other streams of cudarc's wait for what this one was made to wait for.
+            drop(slice.device_ptr_mut(stream));
+            Ok(slice)
+        })?;
+        let held = ManuallyDrop::new((ManuallyDrop::into_inner(slice), Arc::clone(stream)));
+        Ok(BorrowedSlice { held, tensor: self.clone(), queued })
     }
 }
 

@@ -22,7 +22,7 @@ use crate::ledger::{Entry, Kind};
 use crate::memory::{Owner, Slab, TailSize};
 use crate::order::{self, Ready};
 use crate::runtime::cuda::RawStream;
-use crate::tensor::{Flags, Tensor, TensorDesc};
+use crate::tensor::{Borrowed, Flags, Tensor, TensorDesc};
 
 /// The version that this library writes at most.
 pub const VERSION: DLPackVersion = DLPackVersion { major: DLPACK_MAJOR_VERSION, minor: DLPACK_MINOR_VERSION };
@@ -66,6 +66,8 @@ pub struct Request {
     pub copy: Copying,
 }
 
+/// The newest version, no copy, and no synchronisation: a consumer that has no stream yet makes its own wait for the data, which
+/// [`Owned::import`] knows of, and no other consumer does. For one of those, ask with its stream.
 impl Default for Request {
     fn default() -> Self {
         Self { max_version: VERSION, stream: RawStream::NO_SYNC, copy: Copying::Never }
@@ -92,6 +94,12 @@ impl Request {
 pub trait Managed: sealed::Sealed + Sized {
     #[doc(hidden)]
     const IMPORT: ImportParts<Self>;
+    /// The tensor that this library handed over as `managed`; `None` of another producer's.
+    ///
+    /// # Safety
+    /// `managed` is a valid struct that was not given back, and is not as long as the result is used.
+    #[doc(hidden)]
+    unsafe fn exported<'a>(managed: *const Self) -> Option<Borrowed<'a, Tensor>>;
     #[doc(hidden)]
     fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned<Self>, Refused<Tensor>>;
     #[doc(hidden)]
@@ -140,15 +148,21 @@ impl<M: Managed> Owned<M> {
         ManuallyDrop::new(self).0.as_ptr()
     }
 
-    /// Takes the tensor in. If it is refused, it comes back.
+    /// Takes the tensor in. If it is refused, it comes back. One of this library's may be touched when the exported one may be,
+    /// whatever stream was asked for.
     ///
     /// # Errors
     /// As [`import`].
     pub fn import(self) -> std::result::Result<Tensor, Refused<Self>> {
-        // SAFETY: valid and owned, by `from_raw` or because it was exported by this library.
+        // SAFETY: valid and owned, by `from_raw` or because it was exported by this library; it is given up below.
+        let ready = unsafe { M::exported(self.0.as_ptr()) }.map(|tensor| tensor.ready().again());
+        // SAFETY: as above.
         match unsafe { import(self.0.as_ptr()) } {
-            Ok(tensor) => {
+            Ok(mut tensor) => {
                 self.into_raw();
+                if let Some(ready) = ready {
+                    tensor.set_ready(ready);
+                }
                 Ok(tensor)
             }
             Err(error) => Err(Refused { error, returned: self }),
@@ -370,7 +384,7 @@ unsafe fn extents<'a>(from: *const i64, n: usize) -> &'a [i64] {
 /// A struct that a consumer holds, with what it keeps alive.
 struct Export<M> {
     managed: UnsafeCell<M>,
-    _tensor: Tensor,
+    tensor: Tensor,
     _entry: Entry,
 }
 
@@ -387,11 +401,22 @@ fn hand_over<M: Managed>(
     };
     let entry = Entry::open(Kind::TensorExport);
     let managed = UnsafeCell::new(fill(&tensor, room.as_raw()));
-    let slab = room.fill(Export { managed, _tensor: tensor, _entry: entry });
+    let slab = room.fill(Export { managed, tensor, _entry: entry });
     let managed = slab.header().managed.get();
     slab.into_raw();
     // SAFETY: the address of a part of the slab.
     Ok(Owned(unsafe { NonNull::new_unchecked(managed) }))
+}
+
+/// What a struct of [`hand_over`] keeps alive.
+///
+/// # Safety
+/// `context` is from [`hand_over`] of the same type and is not given back as long as the result is used.
+unsafe fn kept<'a, M>(context: *mut c_void) -> Borrowed<'a, Tensor> {
+    // SAFETY: the caller's contract.
+    let export = ManuallyDrop::new(unsafe { Slab::<Export<M>>::from_raw(context) });
+    // SAFETY: the export keeps its tensor.
+    unsafe { Tensor::borrow_raw(export.header().tensor.as_raw()) }
 }
 
 /// Gives up the reference that a consumer held.

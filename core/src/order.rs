@@ -54,7 +54,7 @@ impl Ready {
     }
 
     /// The stream that the data was queued on, if that says when it may be touched.
-    pub fn stream(&self) -> Option<Stream> {
+    pub(crate) fn stream(&self) -> Option<Stream> {
         match self {
             Self::Legacy(ordinal) => Some(Stream::legacy(*ordinal)),
             Self::Queued(queued) => Some(queued.stream()),

@@ -23,7 +23,7 @@ pub trait Filled {
 impl Filled for Tensor {
     fn order(&mut self, filler: Stream) {
         self.wait(filler).expect("waits");
-        self.produced_on(filler).expect("not shared");
+        unsafe { self.produced_on(filler) }.expect("not shared");
     }
 
     fn data(&self) -> u64 {
@@ -34,7 +34,7 @@ impl Filled for Tensor {
 impl Filled for Batch {
     fn order(&mut self, filler: Stream) {
         self.wait(filler).expect("waits");
-        self.produced_on(filler).expect("not shared");
+        unsafe { self.produced_on(filler) }.expect("not shared");
     }
 
     fn data(&self) -> u64 {

@@ -196,7 +196,7 @@ fn events_are_made_once() {
     }
     let (data, stream) = (sim::alloc(N), sim::stream());
     let mut batch = foreign::batch(data, N, CUDA0, || ());
-    batch.produced_on(sim::on(stream)).expect("not shared yet");
+    unsafe { batch.produced_on(sim::on(stream)) }.expect("not shared yet");
     release(export_arrow(&batch));
     let before = sim::calls("cuEventCreate");
     for schedule in sim::schedules(100) {

@@ -107,7 +107,7 @@ fn a_default_stream_of_an_export_is_that_of_the_device_the_memory_was_made_for()
             let (memory, free) = made_for_one(kind);
             sim::fill(memory, 0x5a, N, streams.zero);
             let mut tensor = foreign::tensor(memory, N, Device { kind, id: 0 }, || ());
-            tensor.produced_on(streams.of(CUDA0)).expect("not shared");
+            unsafe { tensor.produced_on(streams.of(CUDA0)) }.expect("not shared");
             let request = Request { stream: sim::raw(LEGACY), ..Request::default() };
             let exported: Owned<DLManagedTensorVersioned> = dlpack::export(tensor, &request).expect("exported");
             on_legacy_of_one(|legacy| sim::copy(scratch, memory, N, legacy));
@@ -201,7 +201,7 @@ fn an_array_is_not_said_to_be_behind_a_default_stream_of_another_device() {
             sim::copy(data, source, N, LEGACY as u64);
             sim::set_current(sim::primary(0));
             let mut tensor = foreign::tensor(data, N, Device { kind, id: 0 }, || ());
-            tensor.produced_on(sim::on_device(by.id, LEGACY as u64)).expect("not shared");
+            unsafe { tensor.produced_on(sim::on_device(by.id, LEGACY as u64)) }.expect("not shared");
             let mut array = cuda_array::export(tensor, &cuda_array::Request::default()).expect("exported").into_raw();
             let request = cuda_array::Request { stream: Some(sim::raw(streams.zero as i64)), ..Default::default() };
             let imported = unsafe { cuda_array::import(&raw mut array, &request, false) }.expect("imported");
@@ -227,7 +227,7 @@ fn a_default_stream_that_is_named_with_its_device_is_of_that_device() {
             let (data, named) = (sim::alloc(N), sim::on_device(1, number as u64));
             sim::fill(data, 0x5a, N, streams.zero);
             let mut tensor = foreign::tensor(data, N, CUDA0, move || sim::free(data));
-            tensor.produced_on(streams.of(CUDA0)).expect("not shared");
+            unsafe { tensor.produced_on(streams.of(CUDA0)) }.expect("not shared");
             // The consumer works there, and its release waits for that.
             let request = Request { stream: named.into(), ..Request::default() };
             let exported: Owned<DLManagedTensorVersioned> = dlpack::export(tensor, &request).expect("exported");
@@ -253,7 +253,7 @@ fn an_array_is_ordered_on_no_default_stream_of_another_device_that_is_asked_for(
         let (streams, scratch, data) = (Streams::new(), sim::alloc(N), sim::alloc(N));
         sim::fill(data, 0x5a, N, streams.zero);
         let mut tensor = foreign::tensor(data, N, CUDA0, || ());
-        tensor.produced_on(streams.of(CUDA0)).expect("not shared");
+        unsafe { tensor.produced_on(streams.of(CUDA0)) }.expect("not shared");
         let named = sim::on_device(1, LEGACY as u64);
         let request = cuda_array::Request { stream: Some(named.into()), ..Default::default() };
         let mut array = cuda_array::export(tensor, &request).expect("exported").into_raw();

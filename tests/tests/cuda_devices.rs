@@ -50,7 +50,7 @@ fn batches_are_copied_between_devices() {
         let data = sim::alloc(N);
         sim::fill(data, 0x5a, N, streams.zero);
         let mut batch = foreign::batch(data, N, CUDA0, move || sim::free(data));
-        batch.produced_on(streams.of(CUDA0)).expect("not shared");
+        unsafe { batch.produced_on(streams.of(CUDA0)) }.expect("not shared");
         let over = batch.copy_to(CUDA1, streams.of(CUDA1)).expect("copied over");
         drop(batch);
         let back = over.copy_to(Device::CPU, streams.of(CUDA1)).expect("copied down");
@@ -69,7 +69,7 @@ fn a_stream_of_the_other_device_waits() {
         let (data, scratch) = (sim::alloc(N), sim::alloc(N));
         sim::fill(data, 0x5a, N, streams.zero);
         let mut batch = foreign::batch(data, N, CUDA0, move || sim::free(data));
-        batch.produced_on(streams.of(CUDA0)).expect("not shared");
+        unsafe { batch.produced_on(streams.of(CUDA0)) }.expect("not shared");
         let mut exported = MaybeUninit::<ArrowDeviceArray>::uninit();
         unsafe { batch.export_device(exported.as_mut_ptr()) }.map_err(|refused| refused.error).expect("exported");
         let mut exported = unsafe { exported.assume_init() };
@@ -128,13 +128,13 @@ fn copies_aside_that_cannot_be_waited_for_keep_what_they_use() {
         let seen = Arc::clone(&released);
         let address = std::ptr::with_exposed_provenance(data as usize);
         let mut tensor = foreign::tensor(data, N, CUDA0, move || seen.store(true, SeqCst));
-        tensor.produced_on(streams.of(CUDA1)).expect("not shared");
+        unsafe { tensor.produced_on(streams.of(CUDA1)) }.expect("not shared");
         let owner = Owner::new(tensor.clone());
         let column = ArrayBuilder::new("x", "C", N as i64).buffer(address).buffer(address);
         let column = if name == "matrix" { column.null_count(0) } else { column };
         let table = ArrayBuilder::batch(N as i64).child(column).owner(owner);
         let mut batch = unsafe { table.build(CUDA0) }.map_err(|refused| refused.error).expect("well-formed");
-        batch.produced_on(streams.of(CUDA1)).expect("not shared");
+        unsafe { batch.produced_on(streams.of(CUDA1)) }.expect("not shared");
         let lost = reaper::leaked();
         // The first event is that of what the copy comes after.
         sim::fail("cuEventRecord", 2, 719, false);
@@ -167,7 +167,7 @@ fn release_waits_for_work_on_the_other_device() {
             sim::free(data);
             seen.store(true, SeqCst);
         });
-        foreign.produced_on(streams.of(CUDA0)).expect("not shared");
+        unsafe { foreign.produced_on(streams.of(CUDA0)) }.expect("not shared");
         sim::let_at_pool(0, 1, true);
         let pool = Tensor::allocate(CUDA0, DType::UINT8, &[N as i64], Some(streams.of(CUDA0))).expect("allocated");
         let exported: Owned<DLManagedTensorVersioned> =
@@ -283,7 +283,7 @@ fn texts_without_rows_are_copied_between_devices() {
         let lists = ArrayBuilder::new("l", "+l", 3).buffer(std::ptr::null()).buffer(at).child(texts(0));
         for (rows, column) in [(0, texts(0)), (3, lists)] {
             let mut batch = unsafe { ArrayBuilder::batch(rows).child(column).build(CUDA0) }.expect("a batch");
-            batch.produced_on(streams.of(CUDA0)).expect("not shared");
+            unsafe { batch.produced_on(streams.of(CUDA0)) }.expect("not shared");
             let over = batch.copy_to(CUDA1, streams.of(CUDA0)).expect("copied over");
             let back = over.copy_to(Device::CPU, streams.of(CUDA1)).expect("copied down");
             let column = back.column(0).expect("a column");

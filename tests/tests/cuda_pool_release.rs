@@ -47,7 +47,7 @@ fn columns_of_pool(own: Stream) -> Batch {
     };
     let table = ArrayBuilder::batch(N as i64).child(column("a")).child(column("b"));
     let mut batch = unsafe { table.build(CUDA0) }.map_err(|refused| refused.error).expect("well-formed");
-    batch.produced_on(own).expect("not shared");
+    unsafe { batch.produced_on(own) }.expect("not shared");
     batch
 }
 

@@ -185,7 +185,7 @@ fn copies_that_cannot_be_noted_keep_source_and_target() {
             batch.copy_to(pinned, consumer.on()).map(drop)
         } else {
             let mut tensor = foreign::tensor(memory.address, N, CUDA0, memory.on_release());
-            tensor.produced_on(consumer.on()).expect("not shared");
+            unsafe { tensor.produced_on(consumer.on()) }.expect("not shared");
             fail();
             tensor.copy_to(pinned, consumer.on()).map(drop)
         };
@@ -216,7 +216,7 @@ fn reads_that_cannot_be_waited_for_keep_source_and_target() {
         let column = ArrayBuilder::new("x", format, 8).owner(Owner::on_release(memory.on_release()));
         let column = (0..buffers).fold(column, |column, _| column.buffer(address));
         let mut batch = unsafe { column.build(CUDA0) }.map_err(|refused| refused.error).expect("well-formed");
-        batch.produced_on(consumer.on()).expect("not shared");
+        unsafe { batch.produced_on(consumer.on()) }.expect("not shared");
         let lost = reaper::leaked();
         sim::fail("cuStreamSynchronize", 1, 719, true);
         match format {
@@ -460,7 +460,7 @@ fn a_forked_child_never_calls_the_driver() {
     owned.iter().for_each(|tensor| tensor.used_on(consumer.on()).expect("used"));
     let unused = Tensor::allocate(CUDA0, DType::UINT8, &[16], None).expect("allocated");
     let mut batch = foreign::batch(memory.address, N, CUDA0, || ());
-    batch.produced_on(consumer.on()).expect("not shared yet");
+    unsafe { batch.produced_on(consumer.on()) }.expect("not shared yet");
     let mut out = std::mem::MaybeUninit::<ArrowDeviceArray>::uninit();
     unsafe { batch.export_device(out.as_mut_ptr()) }.expect("exported");
     let mut out = unsafe { out.assume_init() };

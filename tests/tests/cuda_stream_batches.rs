@@ -99,7 +99,7 @@ fn own(stream: u64) -> BatchStream {
     let batches = (0..BATCHES).map(move |byte| {
         let data = produced(byte, stream);
         let mut batch = foreign::batch(data, N, CUDA0, freeing(data));
-        batch.produced_on(sim::on(stream)).map(|()| batch)
+        unsafe { batch.produced_on(sim::on(stream)) }.map(|()| batch)
     });
     BatchStream::of(&bytes_schema(), DeviceType::CUDA, batches).expect("a stream")
 }

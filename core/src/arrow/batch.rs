@@ -395,7 +395,10 @@ impl Batch {
     ///
     /// # Errors
     /// As [`crate::Tensor::produced_on`].
-    pub fn produced_on(&mut self, stream: Stream) -> Result<()> {
+    ///
+    /// # Safety
+    /// As [`crate::Tensor::produced_on`].
+    pub unsafe fn produced_on(&mut self, stream: Stream) -> Result<()> {
         self.device().require_streams()?;
         let ready = Ready::queued(stream)?;
         match self.0.unique() {
@@ -543,8 +546,12 @@ impl Borrowed<'_, Batch> {
     ///
     /// # Errors
     /// As [`Batch::produced_on`].
-    pub fn produced_on(&mut self, stream: Stream) -> Result<()> {
-        self.value_mut().produced_on(stream)
+    ///
+    /// # Safety
+    /// As [`Batch::produced_on`].
+    pub unsafe fn produced_on(&mut self, stream: Stream) -> Result<()> {
+        // SAFETY: the caller's contract.
+        unsafe { self.value_mut().produced_on(stream) }
     }
 }
 

@@ -1,15 +1,23 @@
 //! The struct of DLPack before 1.0, which has neither version nor flags.
 
 use core::ffi::c_void;
+use std::ptr::fn_addr_eq;
 
-use super::{Copying, ImportParts, Managed, Owned, Request, copy_if, hand_over, require_no_padding, take_back};
+use super::{Copying, ImportParts, Managed, Owned, Request, copy_if, hand_over, kept, require_no_padding, take_back};
 use crate::abi::dlpack::{DLManagedTensor, DLTensor};
 use crate::abi::types::DEVX_READ_ONLY;
 use crate::error::{Error, Refused, Result};
-use crate::tensor::{Flags, Tensor};
+use crate::tensor::{Borrowed, Flags, Tensor};
 
 impl Managed for DLManagedTensor {
     const IMPORT: ImportParts<Self> = ImportParts { describe: describe_legacy, delete: delete_legacy };
+
+    unsafe fn exported<'a>(managed: *const Self) -> Option<Borrowed<'a, Tensor>> {
+        // SAFETY: valid by the caller's contract.
+        let Self { deleter, manager_ctx, .. } = unsafe { &*managed };
+        // SAFETY: made by `hand_over` for this type, and not given back.
+        deleter.is_some_and(|deleter| fn_addr_eq(deleter, DELETER)).then(|| unsafe { kept::<Self>(*manager_ctx) })
+    }
 
     fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned<Self>, Refused<Tensor>> {
         if let Err(error) = require_no_padding(&tensor) {
@@ -33,7 +41,7 @@ impl Managed for DLManagedTensor {
         hand_over(tensor, |tensor, context| Self {
             dl_tensor: tensor.as_dltensor(),
             manager_ctx: context,
-            deleter: Some(deleter_legacy),
+            deleter: Some(DELETER),
         })
     }
 }
@@ -51,6 +59,8 @@ unsafe extern "C" fn delete_legacy(context: *mut c_void) {
         unsafe { deleter(managed) }
     }
 }
+
+const DELETER: unsafe extern "C" fn(*mut DLManagedTensor) = deleter_legacy;
 
 unsafe extern "C" fn deleter_legacy(managed: *mut DLManagedTensor) {
     // SAFETY: a consumer gives back what it was given.

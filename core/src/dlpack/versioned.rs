@@ -1,16 +1,29 @@
 //! The struct of DLPack since 1.0, which says its version and has flags.
 
 use core::ffi::c_void;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, fn_addr_eq};
 
-use super::{Copying, ImportParts, Managed, Owned, Request, VERSION, copy_if, hand_over, take_back};
+use super::{Copying, ImportParts, Managed, Owned, Request, VERSION, copy_if, hand_over, kept, take_back};
 use crate::abi::dlpack::{DLManagedTensorVersioned, DLPackVersion, DLTensor};
 use crate::error::{Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
-use crate::tensor::{Flags, Tensor};
+use crate::tensor::{Borrowed, Flags, Tensor};
 
 impl Managed for DLManagedTensorVersioned {
     const IMPORT: ImportParts<Self> = ImportParts { describe: describe_versioned, delete: delete_versioned };
+
+    unsafe fn exported<'a>(managed: *const Self) -> Option<Borrowed<'a, Tensor>> {
+        // SAFETY: the deleter's place is the same in every major version.
+        let is_ours = unsafe { (*managed).deleter }.is_some_and(|deleter| fn_addr_eq(deleter, DELETER));
+        // SAFETY: the layout of who has our deleter is ours.
+        let context = is_ours.then(|| unsafe { (*managed).manager_ctx })?;
+        Some(match context.addr() & IN_PLACE {
+            // SAFETY: made by `hand_over` for this type, and not given back.
+            0 => unsafe { kept::<Self>(context) },
+            // SAFETY: written by `hand_over_in_place`: the tensor lives as long as the consumer has its place.
+            _ => unsafe { Tensor::borrow_raw(context.map_addr(|address| address & !IN_PLACE)) },
+        })
+    }
 
     #[inline(always)]
     fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned<Self>, Refused<Tensor>> {
@@ -78,7 +91,7 @@ fn hand_over_in_place(
     // Closed when the consumer gives it back.
     std::mem::forget(Entry::open(Kind::TensorExport));
     let manager_ctx = tensor.as_raw().map_addr(|address| address | IN_PLACE);
-    let deleter = Some(deleter_versioned as unsafe extern "C" fn(*mut _));
+    let deleter = Some(DELETER);
     let (Flags(flags), dl_tensor) = (flags, tensor.as_dltensor());
     // SAFETY: the place is in the tensor's block, and lent to this consumer alone.
     unsafe { place.write(DLManagedTensorVersioned { version, manager_ctx, deleter, flags, dl_tensor }) };
@@ -97,7 +110,7 @@ fn hand_over_versioned(
     hand_over(tensor, |tensor, context| DLManagedTensorVersioned {
         version,
         manager_ctx: context,
-        deleter: Some(deleter_versioned),
+        deleter: Some(DELETER),
         flags: flags.0,
         dl_tensor: tensor.as_dltensor(),
     })
@@ -128,6 +141,8 @@ unsafe extern "C" fn delete_versioned(context: *mut c_void) {
         unsafe { deleter(managed) }
     }
 }
+
+const DELETER: unsafe extern "C" fn(*mut DLManagedTensorVersioned) = deleter_versioned;
 
 /// In the context of a struct that is in the tensor's own block. One deleter for both: a binding may put another one in front
 /// of it that knows no struct from the other.

@@ -486,8 +486,12 @@ impl Borrowed<'_, Tensor> {
     ///
     /// # Errors
     /// As [`Tensor::produced_on`].
-    pub fn produced_on(&mut self, stream: Stream) -> Result<()> {
-        self.value_mut().produced_on(stream)
+    ///
+    /// # Safety
+    /// As [`Tensor::produced_on`].
+    pub unsafe fn produced_on(&mut self, stream: Stream) -> Result<()> {
+        // SAFETY: the caller's contract.
+        unsafe { self.value_mut().produced_on(stream) }
     }
 }
 

@@ -48,7 +48,11 @@ impl Tensor {
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` if the tensor is shared already, `DEVX_DEVICE` if its device has no streams. Of memory that is
     /// given back in the order of another stream, as [`Tensor::used_on`].
-    pub fn produced_on(&mut self, stream: Stream) -> Result<()> {
+    ///
+    /// # Safety
+    /// All that writes the data is done, or is queued on `stream` by now, or comes before what is queued there: who waits for
+    /// the stream reads it.
+    pub unsafe fn produced_on(&mut self, stream: Stream) -> Result<()> {
         self.device().require_streams()?;
         let ready = Ready::queued(stream)?;
         match self.0.unique() {

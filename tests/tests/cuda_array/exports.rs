@@ -22,7 +22,7 @@ fn exports_name_the_stream_that_the_data_is_behind() {
         let scene = Scene::new();
         sim::fill(scene.data, 0x5a, N, scene.producer);
         let mut tensor = foreign::tensor(scene.data, N, CUDA0, || ());
-        tensor.produced_on(sim::on(scene.producer)).expect("not shared");
+        unsafe { tensor.produced_on(sim::on(scene.producer)) }.expect("not shared");
         // A consumer of version 3 waits for the stream that is named, as one in Python would.
         for request in [Request::default(), for_stream(scene.consumer)] {
             let exported = cuda_array::export(tensor.clone(), &request).map_err(Error::from).expect("exported");
@@ -81,7 +81,7 @@ fn exports_come_after_the_work_that_was_noted() {
             let (scene, other) = (Scene::new(), sim::stream());
             let mut tensor = foreign::tensor(scene.data, N, CUDA0, || ());
             if queued {
-                tensor.produced_on(sim::on(scene.producer)).expect("not shared");
+                unsafe { tensor.produced_on(sim::on(scene.producer)) }.expect("not shared");
             }
             // Whoever has the tensor works on it, on another stream.
             sim::fill(scene.data, 0x5a, N, other);
@@ -112,7 +112,7 @@ fn exports_come_after_the_work_with_a_batch_of_the_column() {
         session.each(SEEDS, || {
             let (scene, on) = (Scene::new(), sim::on);
             let mut tensor = foreign::tensor(scene.data, N, CUDA0, || ());
-            tensor.produced_on(on(scene.consumer)).expect("not shared");
+            unsafe { tensor.produced_on(on(scene.consumer)) }.expect("not shared");
             let column = convert::column(&tensor, "", Copying::Never).expect("a column");
             let batch = Batch::of_columns(&[("x", &column)], Some(on(scene.consumer))).expect("a batch");
             sim::fill(scene.data, 0x5a, N, scene.producer);
@@ -144,7 +144,7 @@ fn exports_are_released_after_what_is_behind_the_named_stream() {
                 sim::free(memory);
                 count.fetch_add(1, SeqCst);
             });
-            tensor.produced_on(sim::on(scene.producer)).expect("not shared");
+            unsafe { tensor.produced_on(sim::on(scene.producer)) }.expect("not shared");
             let request = if names_one { for_stream(named) } else { Request::default() };
             let exported = cuda_array::export(tensor, &request).map_err(Error::from).expect("exported");
             let mut array = exported.into_raw();
@@ -179,7 +179,7 @@ fn exports_without_a_stream_are_released_after_the_legacy_one() {
             sim::fill(memory, 0x5a, N, scene.producer);
             let mut tensor = foreign::tensor(memory, N, CUDA0, move || sim::free(memory));
             if produced {
-                tensor.produced_on(sim::on(scene.producer)).expect("not shared");
+                unsafe { tensor.produced_on(sim::on(scene.producer)) }.expect("not shared");
             } else {
                 sim::synchronize(scene.producer);
             }
@@ -213,7 +213,7 @@ fn who_waits_for_an_export_without_a_stream() {
             let scene = Scene::new();
             sim::fill(scene.data, 0x5a, N, scene.producer);
             let mut tensor = foreign::tensor(scene.data, N, CUDA0, || ());
-            tensor.produced_on(sim::on(scene.producer)).expect("not shared");
+            unsafe { tensor.produced_on(sim::on(scene.producer)) }.expect("not shared");
             let calls = || ["cuStreamWaitEvent", "cuStreamSynchronize"].map(sim::calls);
             let before = calls();
             let request = Request { max_version, no_stream, stream: None };
@@ -258,7 +258,7 @@ fn the_default_stream_of_another_thread_is_named_by_the_legacy_one() {
         let scene = Scene::new();
         sim::fill(scene.data, 0x5a, N, PER_THREAD as u64);
         let mut tensor = foreign::tensor(scene.data, N, CUDA0, || ());
-        tensor.produced_on(sim::on(PER_THREAD as u64)).expect("not shared");
+        unsafe { tensor.produced_on(sim::on(PER_THREAD as u64)) }.expect("not shared");
         let export = || cuda_array::export(tensor.clone(), &Request::default()).map_err(Error::from).expect("exported");
         assert_eq!(export().as_raw().stream, PER_THREAD);
         std::thread::scope(|scope| {

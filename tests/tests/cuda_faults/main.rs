@@ -132,13 +132,13 @@ impl Scene {
 
     fn tensor(&self) -> Tensor {
         let mut tensor = foreign::tensor(self.data, N, CUDA0, || ());
-        tensor.produced_on(sim::on(self.producer)).expect("not shared yet");
+        unsafe { tensor.produced_on(sim::on(self.producer)) }.expect("not shared yet");
         tensor
     }
 
     fn batch(&self) -> Batch {
         let mut batch = foreign::batch(self.data, N, CUDA0, || ());
-        batch.produced_on(sim::on(self.producer)).expect("not shared yet");
+        unsafe { batch.produced_on(sim::on(self.producer)) }.expect("not shared yet");
         batch
     }
 
@@ -266,12 +266,12 @@ fn copy(scene: &Scene) {
         let (address, release) = scene.release_of(0);
         foreign::tensor(address, N, CUDA0, release)
     };
-    tensor.produced_on(sim::on(scene.producer)).expect("not shared yet");
+    unsafe { tensor.produced_on(sim::on(scene.producer)) }.expect("not shared yet");
     let mut batch = {
         let (address, release) = scene.release_of(1);
         foreign::batch(address, N, CUDA0, release)
     };
-    batch.produced_on(sim::on(scene.producer)).expect("not shared yet");
+    unsafe { batch.produced_on(sim::on(scene.producer)) }.expect("not shared yet");
     for kind in KINDS {
         if let Some(there) = scene.note(tensor.copy_to(device(kind), scene.on())) {
             drop(scene.note(there.copy_to(Device::CPU, sim::on(scene.producer))));

@@ -92,7 +92,7 @@ fn exporter_of_the_sweep() {
         tensor.wait(sim::on(stream)).expect("waits");
         sim::fill(tensor.data() as u64, 7, N, stream);
         let mut tensor = tensor;
-        tensor.produced_on(sim::on(stream)).expect("not shared yet");
+        unsafe { tensor.produced_on(sim::on(stream)) }.expect("not shared yet");
         server.offer_tensor(name, &tensor, Copying::Never).expect("offered");
         let batch = convert::column(&tensor, "x", Copying::Never).expect("a view");
         server.offer_batch(&format!("{name} batch"), &batch, Copying::Never).expect("offered");

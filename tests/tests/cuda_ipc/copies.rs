@@ -25,7 +25,7 @@ fn strided(stream: u64) -> Tensor {
     let (device, dtype, strides, flags) = (CUDA0, DType::UINT8, Some(&STRIDES[..]), Flags::default());
     let desc = TensorDesc { data, device, dtype, shape: &SHAPE, strides, byte_offset: 0, flags };
     let mut view = unsafe { Tensor::from_raw_parts(&desc, Owner::new(whole)) }.expect("a view");
-    view.produced_on(sim::on(stream)).expect("not shared yet");
+    unsafe { view.produced_on(sim::on(stream)) }.expect("not shared yet");
     view
 }
 
@@ -35,7 +35,7 @@ fn read_only(whole: Tensor, stream: u64) -> Tensor {
     let (device, dtype) = (CUDA0, DType::UINT8);
     let desc = TensorDesc { data, device, dtype, shape: &shape, strides: None, byte_offset: 0, flags };
     let mut view = unsafe { Tensor::from_raw_parts(&desc, Owner::new(whole)) }.expect("a view");
-    view.produced_on(sim::on(stream)).expect("not shared yet");
+    unsafe { view.produced_on(sim::on(stream)) }.expect("not shared yet");
     view
 }
 

@@ -56,7 +56,7 @@ fn filled(tensor: Tensor, byte: u8, stream: u64) -> Tensor {
     tensor.wait(sim::on(stream)).expect("waits");
     sim::fill(tensor.data() as u64, byte, tensor.layout().bytes as u64, stream);
     let mut tensor = tensor;
-    tensor.produced_on(sim::on(stream)).expect("not shared yet");
+    unsafe { tensor.produced_on(sim::on(stream)) }.expect("not shared yet");
     tensor
 }
 
@@ -76,7 +76,7 @@ fn batch(byte: u8, stream: u64) -> Batch {
     let rows = bare("+w:0", (N / 2) as i64, 1).child(lists);
     let table = ArrayBuilder::batch((N / 2) as i64).child(column).child(rows).owner(Owner::new(tensor));
     let mut batch = unsafe { table.build(CUDA0) }.expect("built");
-    batch.produced_on(sim::on(stream)).expect("not shared yet");
+    unsafe { batch.produced_on(sim::on(stream)) }.expect("not shared yet");
     batch
 }
 

@@ -25,7 +25,7 @@ fn memory_is_given_and_taken_back_in_order() {
         let data = tensor.data().expose_provenance() as u64;
         sim::fill(data, 7, N as u64, producer);
         let mut tensor = tensor;
-        tensor.produced_on(sim::on(producer)).expect("not shared");
+        unsafe { tensor.produced_on(sim::on(producer)) }.expect("not shared");
         tensor.wait(sim::on(consumer)).expect("waits");
         let scratch = sim::alloc(N as u64);
         sim::copy(scratch, data, N as u64, consumer);

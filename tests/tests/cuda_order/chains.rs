@@ -102,7 +102,7 @@ fn memory_that_the_host_shares_is_read_when_it_is_ready() {
             let behind_an_event =
                 unsafe { Batch::import_device(exported.as_mut_ptr(), batch.schema()) }.expect("imported");
             let mut legacy = scene.tensor().copy_to(device, sim::on(LEGACY as u64)).expect("copied");
-            legacy.produced_on(sim::on(LEGACY as u64)).expect("not shared");
+            unsafe { legacy.produced_on(sim::on(LEGACY as u64)) }.expect("not shared");
             let reads = || {
                 [
                     tensor.as_slice::<u8>(),

@@ -15,9 +15,9 @@ fn capture_is_refused_and_stays_intact() {
             let event = unsafe { Batch::import_device(&raw mut foreign, &bytes_schema()) }.expect("imported");
             let queued = sim::on(scene.consumer);
             let mut captured = foreign::tensor(scene.data, N, CUDA0, || ());
-            captured.produced_on(queued).expect("not shared yet");
+            unsafe { captured.produced_on(queued) }.expect("not shared yet");
             let mut captured_batch = foreign::batch(scene.data, N, CUDA0, || ());
-            captured_batch.produced_on(queued).expect("not shared yet");
+            unsafe { captured_batch.produced_on(queued) }.expect("not shared yet");
             let (mut bytes, host) = (vec![0; N as usize], Tensor::from_vec(vec![0_u8; 16], &[16]).expect("a tensor"));
 
             sim::begin_capture(scene.consumer, mode);

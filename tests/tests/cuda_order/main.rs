@@ -48,13 +48,13 @@ impl Scene {
     /// A tensor over the memory, produced on the producer's stream. Who made the memory frees it.
     fn tensor(&self) -> Tensor {
         let mut tensor = foreign::tensor(self.data, N, CUDA0, || ());
-        tensor.produced_on(sim::on(self.producer)).expect("not shared yet");
+        unsafe { tensor.produced_on(sim::on(self.producer)) }.expect("not shared yet");
         tensor
     }
 
     fn batch(&self) -> Batch {
         let mut batch = foreign::batch(self.data, N, CUDA0, || ());
-        batch.produced_on(sim::on(self.producer)).expect("not shared yet");
+        unsafe { batch.produced_on(sim::on(self.producer)) }.expect("not shared yet");
         batch
     }
 

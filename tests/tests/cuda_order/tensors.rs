@@ -50,6 +50,30 @@ fn dlpack_export_without_synchronisation_is_seen() {
     });
 }
 
+/// Whoever takes it in with this library, without a stream, is told when it may be touched.
+#[test]
+fn dlpack_within_rust_keeps_the_order() {
+    fn handed_over<M: Managed>() {
+        let scene = Scene::new();
+        let source = scene.tensor();
+        // Of the last reference, and beside others; again and again.
+        let others = source.clone();
+        let exported = [source, others].map(|tensor| export::<M>(tensor, -1));
+        for exported in exported {
+            let tensor = export::<M>(exported.import().expect("imported"), -1).import().expect("imported");
+            assert!(tensor.as_slice::<u8>().is_err());
+            tensor.wait(sim::on(scene.consumer)).expect("queued");
+            scene.consume(scene.consumer);
+        }
+        scene.end();
+    }
+    let session = Session::new();
+    session.each(SEEDS, || {
+        handed_over::<DLManagedTensor>();
+        handed_over::<DLManagedTensorVersioned>();
+    });
+}
+
 #[test]
 fn dlpack_export_for_a_stream_that_is_none() {
     let _session = Session::new();
@@ -127,7 +151,7 @@ fn per_thread_streams_of_two_threads_are_two_streams() {
         sim::fill(scene.data, 0x5a, N, PER_THREAD as u64);
         let tensor = {
             let mut tensor = foreign::tensor(scene.data, N, CUDA0, || ());
-            tensor.produced_on(sim::on(PER_THREAD as u64)).expect("not shared yet");
+            unsafe { tensor.produced_on(sim::on(PER_THREAD as u64)) }.expect("not shared yet");
             tensor
         };
         std::thread::scope(|scope| {

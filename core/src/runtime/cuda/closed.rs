@@ -168,8 +168,8 @@ impl HeldStream {
         Ok(Self(Slab::new((stream, hold), TailSize::default())?))
     }
 
-    /// The stream.
-    pub fn stream(&self) -> Stream {
+    /// The stream, which is there as long as the data is: not for who may keep it longer.
+    pub(crate) fn stream(&self) -> Stream {
         self.0.header().0
     }
 }

@@ -4,7 +4,7 @@ use devexchange_core::Tensor;
 use devexchange_core::runtime::cuda::Stream;
 
 fn late(tensor: &Tensor, stream: Stream) {
-    let _ = tensor.produced_on(stream);
+    let _ = unsafe { tensor.produced_on(stream) };
 }
 
 fn main() {
