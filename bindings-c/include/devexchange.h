@@ -290,8 +290,8 @@ devx_status devx_batch_columns(
     devx_error *error);
 
 /**
- * A copy in one block of host memory of this library's. For memory of a device, and to one,
- * `devx_batch_copy_to`.
+ * A copy in one block of host memory of this library's, without offsets but in run-end-encoded
+ * columns. For memory of a device, and to one, `devx_batch_copy_to`.
  */
 devx_status devx_batch_copy(devx_batch_t const *batch, devx_batch_t **out, devx_error *error);
 

@@ -1534,7 +1534,7 @@ public:
         });
         return out;
     }
-    /* A copy in one block of host memory. */
+    /* A copy in one block of host memory, without offsets but in run-end-encoded columns. */
     Batch copy() const {
         Batch out;
         detail::check([&](devx_error *error) { return devx_batch_copy(get(), out.handle_.address(), error); });

@@ -127,7 +127,8 @@ unsafe fn devx_batch_slice(
     })
 }
 
-/// A copy in one block of host memory of this library's. For memory of a device, and to one, `devx_batch_copy_to`.
+/// A copy in one block of host memory of this library's, without offsets but in run-end-encoded columns. For memory of a
+/// device, and to one, `devx_batch_copy_to`.
 #[ffi_export]
 unsafe fn devx_batch_copy(
     batch: *const BatchHandle,

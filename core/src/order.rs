@@ -161,7 +161,15 @@ impl Ready {
         if is_done {
             return Ok(());
         }
-        refuse!(DEVX_NOT_READY, "the data is queued on a stream, which is not done: synchronize it first")
+        match self.stream() {
+            Some(stream) => refuse!(
+                DEVX_NOT_READY,
+                "the data is queued on stream {:#x} of cuda:{}, which is not done: synchronize it first",
+                stream.value(),
+                stream.ordinal()
+            ),
+            None => refuse!(DEVX_NOT_READY, "the data comes after an event that is not complete: wait for that first"),
+        }
     }
 }
 

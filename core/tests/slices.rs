@@ -125,13 +125,11 @@ fn a_copy_takes_what_is_seen() {
             let column = copy.column(index).unwrap();
             (column.offset(), column.child(0).map(|child| child.offset()))
         };
-        let odd = if length == 0 { 0 } else { start % 8 };
-        assert_eq!(offsets(0), (0, None));
-        assert_eq!((offsets(1), offsets(2)), ((odd, None), (odd, None)));
-        assert_eq!(offsets(3), (0, Some(0)));
-        assert_eq!((offsets(4), offsets(5)), ((odd, Some(odd)), (odd, Some(odd))));
+        // Though bits are moved for it: there are consumers that look at no offset.
+        assert_eq!([0, 1, 2].map(offsets), [(0, None); 3]);
+        assert_eq!([3, 4, 5].map(offsets), [(0, Some(0)); 3]);
         let alone = whole.column(1).unwrap().slice(start, length).unwrap().share().unwrap().copy().unwrap();
-        assert_eq!(alone.root().offset(), odd);
+        assert_eq!(alone.root().offset(), 0);
     }
 }
 

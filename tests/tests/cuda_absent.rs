@@ -37,7 +37,7 @@ fn without_a_driver() {
     let stream = Stream::legacy(0);
     let managed = foreign::dlpack(0x1000, 4, cuda, || ());
     let mut array = foreign::arrow(0x1000, 4, cuda, 0, || ());
-    let mut bytes = [0; 4];
+    let bytes = [0; 4];
     let refusals = [
         info::device_count().map(drop),
         info::driver_version().map(drop),
@@ -53,7 +53,6 @@ fn without_a_driver() {
         Tensor::allocate(cuda, DType::UINT8, &[4], None).map(drop),
         Tensor::allocate(cuda, DType::UINT8, &[4], Some(stream)).map(drop),
         host.copy_to(cuda, stream).map(drop),
-        host.read(&mut bytes, stream),
         unsafe { dlpack::import(managed.as_ptr()) }.map(drop),
         unsafe { Batch::import_device(&raw mut array, &bytes_schema()) }.map(drop),
     ];
@@ -72,7 +71,15 @@ fn without_a_driver() {
     // Host exchange.
     let exported = dlpack::export::<DLManagedTensorVersioned>(host.clone(), &Request::default()).expect("exported");
     assert_eq!(exported.import().expect("imported").as_slice::<u8>().expect("host memory"), [1, 2, 3, 4]);
+    // Copies of the host's own, though a stream is named.
+    let mut read = [0; 4];
+    host.read(&mut read, stream).expect("read");
+    let copy = host.copy_to(Device::CPU, stream).expect("copied");
+    unsafe { copy.write(&[5, 6, 7, 8], stream) }.expect("written");
+    assert_eq!((read, copy.as_slice::<u8>().expect("host memory")), ([1, 2, 3, 4], &[5, 6, 7, 8][..]));
     let column = convert::column(&host, "x", Copying::Never).expect("a view");
+    let copy = column.copy_to(Device::CPU, stream).expect("copied");
+    assert_eq!(copy.root().values::<u8>().expect("host memory"), [1, 2, 3, 4]);
     assert_eq!(column.root().values::<u8>().expect("host memory"), [1, 2, 3, 4]);
     assert!(host.used_on(stream).is_err());
     assert_eq!((reaper::waiting(), reaper::leaked()), (0, 0));

@@ -14,9 +14,31 @@ pub(super) fn zeros(bytes: &[u8], first: usize, n: usize) -> usize {
     n + before.count_ones() as usize + after.count_ones() as usize - ones
 }
 
+/// Moves all bits so far to the front; what comes after the last ones is 0.
+pub(super) fn move_to_front(bytes: &mut [u8], shift: u32) {
+    let mut above = 0_u8;
+    for byte in bytes.iter_mut().rev() {
+        let moved = u16::from_be_bytes([above, *byte]) >> shift;
+        above = *byte;
+        *byte = moved as u8;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bits_are_moved_one_by_one() {
+        let before = [0b1010_0110, 0xff, 0x00, 0b0001_1101];
+        let bit = |bytes: &[u8], bit: u32| bytes.get(bit as usize / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1);
+        for shift in 0..8 {
+            let mut after = before;
+            move_to_front(&mut after, shift);
+            assert!((0..32).all(|to| bit(&after, to) == bit(&before, to + shift)), "{after:x?} after {shift}");
+        }
+        move_to_front(&mut [], 3);
+    }
 
     #[test]
     fn each_part_of_a_bitmap_is_counted_bit_by_bit() {

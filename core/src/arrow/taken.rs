@@ -1,5 +1,5 @@
 //! What a copy takes of each array: the rows that can be seen. Those in front of them are left out, so that a slice does
-//! not cost what the whole does, as far as that needs no bits moved and no buffer read.
+//! not cost what the whole does, as far as that needs no buffer read and, if not the host copies, no bits moved.
 
 use super::batch::Batch;
 use super::column::Column;
@@ -19,17 +19,35 @@ pub(super) struct Taken {
     pub(super) null_count: i64,
 }
 
+/// A part of a buffer.
+#[derive(Clone, Copy)]
+pub(super) struct Span {
+    /// Bytes in front of it.
+    pub(super) before: usize,
+    pub(super) bytes: usize,
+    /// Bits of its first byte that are in front of it.
+    pub(super) shift: u32,
+}
+
+impl Span {
+    /// The first so many bytes.
+    pub(super) fn first(bytes: usize) -> Self {
+        Self { before: 0, bytes, shift: 0 }
+    }
+}
+
 impl Taken {
-    /// Of all arrays, by their nodes.
+    /// Of all arrays, by their nodes; of elements that share a byte with others in front of them those, too, unless who copies
+    /// can move bits.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
-    pub(super) fn of(batch: &Batch) -> Result<Vec<Self>> {
+    pub(super) fn of(batch: &Batch, moves_bits: bool) -> Result<Vec<Self>> {
         let nodes = batch.schema().nodes();
         let mut columns = collected((0..nodes).map(|node| Ok(Column::whole(batch, node))))?;
         let mut all = vector(nodes)?;
         while let Some(&column) = columns.get(all.len()) {
-            let (node, taken) = (all.len(), Self::rows(column));
+            let (node, taken) = (all.len(), Self::rows(column, moves_bits));
             all.push(taken);
             let links = batch.schema().links(node);
             // Where the rows of children are is told by the offset of a struct, which is another one in the copy. What hangs
@@ -42,12 +60,12 @@ impl Taken {
         Ok(all)
     }
 
-    fn rows(column: Column<'_>) -> Self {
+    fn rows(column: Column<'_>, moves_bits: bool) -> Self {
         let (start, end) = (column.offset(), column.offset() + column.length());
         let first = match column.ty() {
             // Its offset is that of the runs, which are its children's affair.
             Type::RunEndEncoded => 0,
-            _ if has_bits(column) => start & !7,
+            _ if !moves_bits && has_bits(column) => start & !7,
             _ => start,
         };
         Self { first, end, offset: start - first, null_count: column.known_null_count() }
@@ -57,24 +75,27 @@ impl Taken {
         self.end - self.first - self.offset
     }
 
-    /// Of how many bytes of a buffer nothing is taken, and how many follow, if that depends on nothing but the number of
-    /// elements.
-    pub(super) fn bytes(self, buffer: Buffer) -> Option<(usize, usize)> {
+    /// What is taken of a buffer, if that depends on nothing but the number of elements.
+    pub(super) fn span(self, buffer: Buffer) -> Option<Span> {
+        let bits = if is_of_bits(buffer) { self.first & 7 } else { 0 };
+        let first = self.first - bits;
         let before = match buffer {
-            Buffer::Offsets(width) => self.first as u128 * u128::from(width),
-            _ => buffer.bytes(self.first as u64)?,
+            Buffer::Offsets(width) => first as u128 * u128::from(width),
+            _ => buffer.bytes(first as u64)?,
         };
-        Some((before as usize, buffer.bytes((self.end - self.first) as u64)? as usize))
+        let bytes = buffer.bytes((self.end - first) as u64)?;
+        Some(Span { before: before as usize, bytes: bytes as usize, shift: bits as u32 })
     }
+}
+
+/// Whether elements share a byte. Those of fewer bits than a byte have one.
+fn is_of_bits(buffer: Buffer) -> bool {
+    matches!(buffer, Buffer::Validity | Buffer::Values(1))
 }
 
 /// Whether some elements share a byte, so that only whole bytes of them can be left out.
 fn has_bits(column: Column<'_>) -> bool {
     let buffers = column.buffers();
-    let is_of_bits = |index| match column.ty().buffers().get(index, buffers.len()) {
-        Some(Buffer::Validity) => true,
-        Some(Buffer::Values(bits)) => bits % 8 != 0,
-        _ => false,
-    };
-    buffers.iter().enumerate().any(|(index, address)| !address.is_null() && is_of_bits(index))
+    let kind = |index| column.ty().buffers().get(index, buffers.len());
+    buffers.iter().enumerate().any(|(index, address)| !address.is_null() && kind(index).is_some_and(is_of_bits))
 }

@@ -3,9 +3,10 @@
 use core::ffi::c_void;
 
 use super::batch::{Batch, NodeDesc};
+use super::bitmap;
 use super::format::Buffer;
 use super::node::no_offset;
-use super::taken::Taken;
+use super::taken::{Span, Taken};
 use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
 use crate::memory::{InOrder, Owner, Vacant, collected, push, repeated, vector};
@@ -20,6 +21,8 @@ const ALIGN: usize = 64;
 struct Part {
     source: *const c_void,
     bytes: usize,
+    /// See [`Span`].
+    shift: u32,
     known: Option<Known>,
 }
 
@@ -69,6 +72,9 @@ impl Batch {
     /// `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_BUFFERS`, `DEVX_DEVICE`, `DEVX_DRIVER`.
     pub fn copy_to(&self, device: Device, stream: Stream) -> Result<Self> {
         let device = device.checked()?;
+        if runtime::is_by_host(self.device(), device) {
+            return self.copy();
+        }
         stream.require_no_capture()?;
         self.copy_parts(device, stream, runtime::allocating(device, stream)?, device.kind == DeviceType::CUDA)
     }
@@ -85,7 +91,7 @@ impl Batch {
     /// The copy, in memory as [`runtime::allocate`] gives it for `on`; sizes of view data in pinned memory or with the rest.
     fn copy_parts(&self, device: Device, stream: Stream, on: Option<Stream>, pin_sizes: bool) -> Result<Self> {
         self.wait(stream)?;
-        let (order, taken) = (self.schema().depth_first()?, Taken::of(self)?);
+        let (order, taken) = (self.schema().depth_first()?, Taken::of(self, false)?);
         let parts = self.parts(&order, &taken, Some(stream))?;
         let (mut room, mut readable) = (Room::NONE, Room::NONE);
         let apart = |part: &Part| matches!(part.known, Some(Known::Sizes(_))) && pin_sizes;
@@ -150,7 +156,8 @@ impl Batch {
     }
 
     /// A copy in one block of host memory of this library's, made by the host: nothing of it is the producer's. No driver is
-    /// needed.
+    /// needed. Of a slice it takes what [`Batch::copy_to`] takes, and begins at row 0: no array has an offset but a run-end-encoded
+    /// one, for consumers that look at none.
     ///
     /// # Errors
     /// `DEVX_DEVICE` and `DEVX_NOT_READY` if the host cannot read the batch, `DEVX_INVALID_BUFFERS`, `DEVX_OUT_OF_MEMORY`.
@@ -165,14 +172,14 @@ impl Batch {
     pub(crate) fn copy_on_host(&self, allocate: impl FnOnce(usize) -> Result<Memory>) -> Result<Self> {
         self.device().require_host()?;
         self.ready().require_now()?;
-        let (order, taken) = (self.schema().depth_first()?, Taken::of(self)?);
+        let (order, taken) = (self.schema().depth_first()?, Taken::of(self, true)?);
         let parts = self.parts(&order, &taken, None)?;
         let mut room = Room::NONE;
         parts.iter().try_for_each(|part| room.reserve(part.bytes))?;
         let Memory { address, owner, .. } = allocate(room.bytes)?;
         room.next = address.cast();
         let mut buffers = vector(parts.len())?;
-        for Part { source, bytes, .. } in &parts {
+        for Part { source, bytes, shift, .. } in &parts {
             if source.is_null() {
                 buffers.push(std::ptr::null());
                 continue;
@@ -183,6 +190,10 @@ impl Batch {
                 // SAFETY: the producer of the batch promises so many bytes, and the room was made for all buffers one after
                 // the other.
                 unsafe { place.cast::<u8>().copy_from_nonoverlapping(source.cast(), *bytes) };
+            }
+            if *shift > 0 {
+                // SAFETY: just written, and nobody knows of it yet.
+                bitmap::move_to_front(unsafe { std::slice::from_raw_parts_mut(place.cast(), *bytes) }, *shift);
             }
         }
         let nodes = self.with_buffers(&order, &taken, &buffers)?;
@@ -223,7 +234,7 @@ impl Batch {
                 self.ready().require_now()?;
             }
         }
-        let parts = self.parts(&self.schema().depth_first()?, &Taken::of(self)?, stream)?;
+        let parts = self.parts(&self.schema().depth_first()?, &Taken::of(self, stream.is_none())?, stream)?;
         let mut room = Room::NONE;
         parts.iter().try_for_each(|part| room.reserve(part.bytes))?;
         Ok(room.bytes)
@@ -242,14 +253,17 @@ impl Batch {
                 {
                     // Not even an element before its offset is there, and so perhaps no offset.
                     let known = Some(Known::FirstOffset);
-                    push(&mut parts, Part { source: no_offset(), bytes: width as usize, known })?;
+                    push(&mut parts, Part { source: no_offset(), bytes: width as usize, shift: 0, known })?;
                     continue;
                 }
-                let (before, bytes) =
-                    if source.is_null() { (0, 0) } else { self.range_of_buffer(node, rows, index, &sizes, stream)? };
+                let span = match source.is_null() {
+                    true => Span::first(0),
+                    false => self.span_of_buffer(node, rows, index, &sizes, stream)?,
+                };
                 let is_sizes = kind == Some(Buffer::ViewSizes) && !source.is_null();
                 let known = if is_sizes { Some(Known::Sizes(collected(sizes.iter().copied().map(Ok))?)) } else { None };
-                push(&mut parts, Part { source: source.wrapping_byte_add(before), bytes, known })?;
+                let Span { before, bytes, shift } = span;
+                push(&mut parts, Part { source: source.wrapping_byte_add(before), bytes, shift, known })?;
             }
         }
         Ok(parts)
@@ -259,18 +273,18 @@ impl Batch {
         self.schema().ty(node).buffers().get(index, self.buffers(node).len())
     }
 
-    /// How many bytes of a buffer are left out, and how many are taken.
-    fn range_of_buffer(
+    /// What is taken of a buffer.
+    fn span_of_buffer(
         &self,
         node: usize,
         rows: Taken,
         index: usize,
         sizes: &[i64],
         stream: Option<Stream>,
-    ) -> Result<(usize, usize)> {
+    ) -> Result<Span> {
         let kind = self.kind_of_buffer(node, index);
-        if let Some(range) = kind.and_then(|kind| rows.bytes(kind)) {
-            return Ok(range);
+        if let Some(span) = kind.and_then(|kind| rows.span(kind)) {
+            return Ok(span);
         }
         // What offsets and views point into is counted from its beginning.
         let all = match kind {
@@ -285,7 +299,7 @@ impl Batch {
             }
             _ => 0,
         };
-        Ok((0, all))
+        Ok(Span::first(all))
     }
 
     /// The offset after the last element: the size of the data that the offsets point into.

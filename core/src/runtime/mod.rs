@@ -9,6 +9,7 @@ use crate::error::{Error, Result, refuse};
 use crate::memory::{Owner, vector, zeros};
 use crate::order::Ready;
 use cuda::copy::{self, Copied};
+use cuda::driver::Driver;
 use cuda::{Allocation, Stream};
 
 /// New memory, what frees it, and when it may be touched.
@@ -79,6 +80,11 @@ impl Memory {
     pub(crate) fn is_in_order(&self) -> bool {
         self.ready.stream().is_some()
     }
+}
+
+/// Whether the host copies between its own memory: without a driver no stream has work that would come before.
+pub(crate) fn is_by_host(from: Device, to: Device) -> bool {
+    from == Device::CPU && to == Device::CPU && Driver::get().is_err()
 }
 
 /// Copies from memory of `from` into memory of `to`: queued on `stream`, except that the host waits for copies into its own unpinned memory.

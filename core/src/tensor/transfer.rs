@@ -44,7 +44,8 @@ impl Tensor {
     }
 
     /// A copy on another device (or the same), queued on `stream`, after which it is ready; into host memory that is not
-    /// pinned the host waits for it. The source is released only after the copy.
+    /// pinned the host waits for it. The source is released only after the copy. Between host memory that is not pinned it needs
+    /// no driver; so it is with [`Tensor::read`] and [`Tensor::write`].
     ///
     /// Elements that do not lie in row-major order do so in a copy from or to host memory that is not pinned. In other copies
     /// they lie as before, with what lies between them.
@@ -53,6 +54,9 @@ impl Tensor {
     /// As [`Tensor::allocate`], and for elements in another order as [`Tensor::copy`].
     pub fn copy_to(&self, device: Device, stream: Stream) -> Result<Self> {
         let device = device.checked()?;
+        if runtime::is_by_host(self.device(), device) {
+            return self.copy();
+        }
         stream.require_no_capture()?;
         let copied = |tensor: &Self| tensor.copy_span(device, stream, runtime::allocating(device, stream)?);
         match (self.layout().row_major, self.device(), device) {
@@ -129,6 +133,11 @@ impl Tensor {
     pub fn read(&self, into: &mut [u8], stream: Stream) -> Result<()> {
         self.require_bytes(into.len())?;
         self.require_compact()?;
+        if runtime::is_by_host(self.device(), Device::CPU) {
+            // SAFETY: host memory, as large as the slice; nobody else has that.
+            unsafe { into.as_mut_ptr().copy_from_nonoverlapping(self.data().cast(), into.len()) };
+            return Ok(());
+        }
         stream.require_no_capture()?;
         self.wait(stream)?;
         let copy = (into.as_mut_ptr().cast(), self.data().cast_const(), into.len());
@@ -149,6 +158,11 @@ impl Tensor {
         self.require_bytes(from.len())?;
         self.require_compact()?;
         self.require_writable()?;
+        if runtime::is_by_host(Device::CPU, self.device()) {
+            // SAFETY: host memory, as large as the slice, which may lie there.
+            unsafe { self.data().cast::<u8>().copy_from(from.as_ptr(), from.len()) };
+            return Ok(());
+        }
         stream.require_no_capture()?;
         self.wait(stream)?;
         let copy = (self.data(), from.as_ptr().cast(), from.len());
