@@ -66,6 +66,7 @@ fn offer_all(server: &Server, shared: &Tensor, stream: Option<Stream>) -> Result
         let mut made = Tensor::allocate(Device::new(DeviceType::CUDA, 0)?, DType::FLOAT64, &[2], Some(stream))?;
         // SAFETY: nobody else has the memory.
         unsafe { made.write(HALVES.map(f64::to_ne_bytes).as_flattened(), stream) }?;
+        // SAFETY: what fills it is queued there.
         unsafe { made.produced_on(stream) }?;
         server.offer_tensor("device", &made, Copying::IfNeeded)?;
     }

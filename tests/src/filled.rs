@@ -23,6 +23,7 @@ pub trait Filled {
 impl Filled for Tensor {
     fn order(&mut self, filler: Stream) {
         self.wait(filler).expect("waits");
+        // SAFETY: it waits for what is there, and the tests queue the rest there before anybody reads.
         unsafe { self.produced_on(filler) }.expect("not shared");
     }
 
@@ -34,6 +35,7 @@ impl Filled for Tensor {
 impl Filled for Batch {
     fn order(&mut self, filler: Stream) {
         self.wait(filler).expect("waits");
+        // SAFETY: it waits for what is there, and the tests queue the rest there before anybody reads.
         unsafe { self.produced_on(filler) }.expect("not shared");
     }
 

@@ -128,6 +128,7 @@ fn sizes_of_views_are_read_wherever_they_are() {
             let keep = on_device.clone();
             // SAFETY: the buffers are those of a batch that the owner keeps; the sizes live until the end.
             let mut foreign = unsafe { array.owner(Owner::new(keep)).build(CUDA0) }.expect("well-formed");
+            // SAFETY: what fills it is queued there.
             unsafe { foreign.produced_on(sim::on(stream)) }.expect("not shared");
             let back = foreign.copy_to(Device::CPU, sim::on(stream)).expect("copied down");
             assert_eq!(shown(&back), ["\"hi\"", "\"a text of 16 ch.\"", "\"text of 16 ch.\"", "null"]);

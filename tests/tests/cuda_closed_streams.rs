@@ -124,6 +124,7 @@ fn one_is_destroyed_after_what_is_in_its_order() {
         ("copied", &|on| foreign().copy_to(CUDA0, on).expect("copied")),
         ("produced", &|on| {
             let mut tensor = foreign();
+            // SAFETY: what fills it is queued there.
             unsafe { tensor.produced_on(on) }.expect("not shared yet");
             tensor
         }),

@@ -120,6 +120,7 @@ fn a_tensor_is_a_slice_behind_its_producer_and_used_until_the_work_is_done() {
             memory.on_release(),
         );
         sim::fill(memory.address, 7, N, producer);
+        // SAFETY: what fills it is queued there.
         unsafe { tensor.produced_on(sim::on(producer)) }.expect("not shared");
         let slice = tensor.as_cuda_slice::<u8>(&stream).expect("borrowed");
         assert_eq!((address(&*slice), slice.len()), (memory.address, N as usize));

@@ -68,10 +68,13 @@ impl Nesting {
             waiting.set(next);
             // SAFETY: allocated by `put_off`, and read for the last time.
             unsafe { blocks::free(first.cast(), origin) };
-            // SAFETY: `put_off` was promised that.
-            let released = || unsafe { release(block) };
             // There is no owner above it that would stop a panic.
-            if let Err(error) = caught(|| Ok(released())) {
+            let released = caught(|| {
+                // SAFETY: `put_off` was promised that.
+                unsafe { release(block) };
+                Ok(())
+            });
+            if let Err(error) = released {
                 trace::say(format_args!("a release panicked ({error}); the panic ends here"));
             }
         }
