@@ -1,0 +1,12 @@
+//! Who waits for a stream believes that the data is there then.
+
+use devexchange_core::Tensor;
+use devexchange_core::runtime::cuda::Stream;
+
+fn early(tensor: &mut Tensor, stream: Stream) {
+    let _ = tensor.produced_on(stream);
+}
+
+fn main() {
+    let _ = early;
+}
