@@ -13,7 +13,6 @@ from run import read_results
 
 OPERATION = "device-array/with-schema/"
 COLOURS = {"devexchange": "#2f81f7", "floor": "#8b949e", "nanoarrow": "#d29922", "arrow-rs": "#db61a2"}
-NAMES = {"floor": "least possible"}
 WIDTH, HEIGHT = 720, 400
 LEFT, RIGHT, TOP, BOTTOM = 80, 130, 44, 52
 GREY = "#848d97"
@@ -86,9 +85,8 @@ def draw_lines(lines, across, up):
         yield f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2.5"{dashes}/>'
         for columns, ns in points:
             yield f'<circle cx="{across.at(columns)}" cy="{up.at(ns)}" r="3.5" fill="{colour}"/>'
-        name = NAMES.get(implementation, implementation)
         weight = ' font-weight="bold"' if implementation == "devexchange" else ""
-        yield text(across.end + 10, places[implementation] + 4, name, "start", colour, weight)
+        yield text(across.end + 10, places[implementation] + 4, implementation, "start", colour, weight)
 
 
 def draw(lines):

@@ -39,7 +39,7 @@ def table(results, selected, where):
     yield "Nanoseconds per operation, the least of 21 samples (and the median) · allocations · instructions, or - where"
     yield "they are not counted."
     yield ""
-    yield "| operation | devexchange | least possible | " + ("best peer |" if selected else "peers |")
+    yield "| operation | devexchange | floor | " + ("best peer |" if selected else "peers |")
     yield "|---|---|---|---|"
     for operation, group in grouped(results).items():
         if selected and operation not in SELECTED:

@@ -43,6 +43,10 @@
 //! slice's stream wait for them. With event tracking turned off (`disable_event_tracking`) it keeps nothing: who turned it off
 //! makes the slice's stream wait.
 //!
+//! **Host memory.** Pinned and managed memory is a slice here, too ([`Tensor::as_cuda_slice`]). Given to cudarc as a slice of
+//! Rust ([`Tensor::as_slice`]) it is taken for memory that a copy is done with when it returns; a copy of pinned memory is not,
+//! and nobody waits for it.
+//!
 //! **Contexts.** Slices and streams are of primary contexts, as those of `CudaContext::new` are. Which context is current on the
 //! calling thread does not change.
 //!
