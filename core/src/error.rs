@@ -60,8 +60,9 @@ impl Error {
         Self::of(status, driver_code, 0, message)
     }
 
-    /// An error of a foreign callback that returned an `errno` code (Arrow C stream interface, "Error codes").
-    pub(crate) fn callback(errno: i32, message: impl Into<Text>) -> Self {
+    /// An error of a callback with an `errno` code (Arrow C stream interface, "Error codes"): a foreign one returned it, or a
+    /// source of your own wants a consumer in C to be given it. `DEVX_CALLBACK`.
+    pub fn callback(errno: i32, message: impl Into<Text>) -> Self {
         Self::of(t::DEVX_CALLBACK, 0, errno, message)
     }
 

@@ -166,8 +166,11 @@ fn consumer_sees_the_error<S: Foreign>() {
         // Of the source's own, which is not another call on this stream.
         (DEVX_BUSY, libc::EBUSY),
     ];
-    for (status, code) in cases {
-        let source = move || Err(Error::new(status, "größer\0 than 4"));
+    let text = "größer\0 than 4";
+    let of_status = cases.map(|(status, code)| (Error::new(status, text), code));
+    // And one that names its code.
+    for (error, code) in of_status.into_iter().chain([(Error::callback(libc::ENOSPC, text), libc::ENOSPC)]) {
+        let source = move || Err(error.clone());
         let mut stream = S::export(BatchStream::new(&schema(), CPU, source).unwrap());
         for _ in 0..2 {
             let mut chunk = S::chunk(foreign_array(1, &Arc::default()));
