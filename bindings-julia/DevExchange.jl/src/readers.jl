@@ -48,6 +48,8 @@ end
 
 struct InData{O}
     ranges::Offsets{O}
+    # Index of the last offset, which alone says how many bytes there are.
+    last::Int
     data::Ptr{UInt8}
 end
 
@@ -75,6 +77,9 @@ InViews(record) = InViews(buffer(record, 2), Ptr{Ptr{UInt8}}(record.buffers) + 2
 # The address of the bytes of a row, and how many there are.
 function place_of(l::InData, p, i)
     start, n = range_of(l.ranges, p, i)
+    bytes = Int(unsafe_load(l.ranges.starts, l.last + 1))
+    start + n <= bytes || throw(bad_data(
+        "the offsets of row $i are $start and $(start + n), those of the column end at $bytes"))
     l.data == C_NULL && n > 0 && throw(bad_data("buffers[2] is NULL, but row $i has $n bytes"))
     return l.data + start, n
 end
@@ -436,7 +441,7 @@ end
 function layout_of(batch::Batch, record::DevxColumn, format::String)
     plain(S, decode) = Plain{S,Core.Typeof(decode)}(Ptr{S}(buffer(record, 2)), decode)
     times(S, decode) = Times(Ptr{S}(buffer(record, 2)), decode, record.name, record.format)
-    data(O) = InData(Offsets(Ptr{O}(buffer(record, 2))), buffer(record, 3))
+    data(O) = InData(Offsets(Ptr{O}(buffer(record, 2))), Int(record.offset + record.length), buffer(record, 3))
     spans(O) = Spans(Ptr{O}(buffer(record, 2)), Ptr{O}(buffer(record, 3)))
     offsets(O) = Offsets(Ptr{O}(buffer(record, 2)))
     if record.has_dictionary != 0

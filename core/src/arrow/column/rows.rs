@@ -103,8 +103,8 @@ impl<'a> Column<'a> {
         let range = match self.ty() {
             Type::FixedSizeBinary(_) => return self.fixed(row),
             Type::BinaryView | Type::Utf8View => return self.viewed(row),
-            Type::Binary | Type::Utf8 => self.range::<i32>(row)?,
-            Type::LargeBinary | Type::LargeUtf8 => self.range::<i64>(row)?,
+            Type::Binary | Type::Utf8 => self.range_of_bytes::<i32>(row)?,
+            Type::LargeBinary | Type::LargeUtf8 => self.range_of_bytes::<i64>(row)?,
             other => return refuse!(DEVX_MISMATCH, "the column is {other}, neither text nor binary"),
         };
         self.part(2, range, row)
@@ -332,19 +332,25 @@ impl<'a> Column<'a> {
     fn range<O: Element + TryInto<usize> + Into<i64>>(self, row: i64) -> Result<Range<usize>> {
         self.require_row(row)?;
         self.require_host()?;
-        // Nothing but the last offset says how many bytes there are.
-        let (start, end, last) =
-            (self.one_of::<O>(1, row), self.one_of::<O>(1, row + 1), self.one_of::<O>(1, self.length));
+        let (start, end) = (self.one_of::<O>(1, row), self.one_of::<O>(1, row + 1));
         match (start.try_into(), end.try_into()) {
-            (Ok(start), Ok(end)) if start <= end && end <= last.try_into().unwrap_or(0) => Ok(start..end),
-            _ => refuse!(
-                DEVX_INVALID_BUFFERS,
-                "the offsets of row {row} are {} and {}, those of the column end at {}",
-                start.into(),
-                end.into(),
-                last.into()
-            ),
+            (Ok(start), Ok(end)) if start <= end => Ok(start..end),
+            _ => refuse!(DEVX_INVALID_BUFFERS, "the offsets of row {row} are {} and {}", start.into(), end.into()),
         }
+    }
+
+    /// As [`Column::range`], of bytes. Nothing but the last offset says how many there are.
+    fn range_of_bytes<O: Element + TryInto<usize> + Into<i64>>(self, row: i64) -> Result<Range<usize>> {
+        let range = self.range::<O>(row)?;
+        let last = self.one_of::<O>(1, self.length);
+        if range.end <= last.try_into().unwrap_or(0) {
+            return Ok(range);
+        }
+        let (Range { start, end }, last) = (range, last.into());
+        refuse!(
+            DEVX_INVALID_BUFFERS,
+            "the offsets of row {row} are {start} and {end}, those of the column end at {last}"
+        )
     }
 
     fn range_of_view<O: Element + TryInto<usize> + Into<i64>>(self, row: i64) -> Result<Range<usize>> {
