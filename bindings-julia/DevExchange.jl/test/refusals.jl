@@ -365,10 +365,10 @@ end
             "row $row is index $index of a dictionary of 2 values", DX.DEVX_OUT_OF_RANGE)
     end
     runs = Field("x", "+r"; children=[Field("run_ends", "i"), Field("values", "u")])
-    ends(all...) = [Node(3, ()), Node(length(all), (nothing, Int32[all...])), texts]
-    broken(c -> c[2], runs, ends(1, 2), reversed)
-    broken(c -> c[3], runs, ends(1, 2), "row 3 has index 2")
-    broken(collect, runs, ends(1), "row 2 has index 1")
+    ends(values, all...) = [Node(3, ()), Node(length(all), (nothing, Int32[all...])), values]
+    broken(c -> c[2], runs, ends(texts, 1, 2), reversed)
+    broken(c -> c[3], runs, ends(texts, 1, 2), "row 3 has index 2")
+    broken(collect, runs, ends(Node(2, (nothing, Int32[0, 1, 3], text)), 1), "row 2 has index 1")
     @test nothing_left()
 end
 
