@@ -6,6 +6,7 @@ import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
 import java.util.Objects;
 import java.util.function.LongConsumer;
 
@@ -87,6 +88,11 @@ final class Background {
         } catch (Throwable again) {
             return thrown.getClass().getName();
         }
+    }
+
+    /** A text that may be null, with a question mark for half a surrogate pair, which is no character in UTF-8. */
+    static String sendable(String text) {
+        return text == null ? null : new String(text.getBytes(StandardCharsets.UTF_8), StandardCharsets.UTF_8);
     }
 
     /** Says in the trace where an exception came from, of which whoever called is told no more than the text. */
