@@ -47,7 +47,8 @@ public record Allocation(long address, Device device, Runnable release, Object k
      *     bytes as were asked for, at least. The arena of a buffer of a memory segment stays open until the release
      * @param release run when nobody uses the memory any more; may be null
      * @return the allocation
-     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer, another byte order and a read-only buffer
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer, another byte order and a read-only
+     *     buffer
      */
     public static Allocation of(ByteBuffer memory, Runnable release) {
         if (memory.isReadOnly()) {

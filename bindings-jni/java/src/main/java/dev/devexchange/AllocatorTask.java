@@ -52,7 +52,8 @@ record AllocatorTask(Allocator allocator) implements Dispatcher.Task {
     private static void fail(long question, Throwable why) {
         Background.trace(why);
         DevExchangeException failure = Background.failure(why);
-        Native.allocatorFail(question, failure.status(), failure.driverCode(), Background.sendable(failure.getMessage()));
+        String text = Background.sendable(failure.getMessage());
+        Native.allocatorFail(question, failure.status(), failure.driverCode(), text);
     }
 
     /** Asks the allocator, and answers. {@code scratch} holds what is asked and up to four numbers. */

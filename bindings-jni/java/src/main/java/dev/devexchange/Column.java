@@ -152,8 +152,8 @@ public final class Column extends ColumnValues {
     /**
      * The value of a row of any type as text for a person: numbers plainly, dates and times as in ISO 8601 (timestamps
      * with a time zone in UTC), durations with their unit, text in quotes as in JSON, bytes as {@code 0x…}, lists as
-     * {@code […]}, structs as {@code {"name": …}}, maps as {@code {key: …}}. The same in all languages of this library. What cannot be read of a nested value stands in
-     * the text in its place.
+     * {@code […]}, structs as {@code {"name": …}}, maps as {@code {key: …}}. The same in all languages of this library.
+     * What cannot be read of a nested value stands in the text in its place.
      *
      * @param row counted from 0
      * @return the text; {@code null} as a text if the value is null

@@ -151,12 +151,6 @@ class AllocatorTest {
             gone.close();
             refused(Status.CLOSED, gone::byteBuffer, "Memory.byteBuffer");
         }
-        Device cuda = new Device(DeviceType.CUDA, 0);
-        Allocator elsewhere = request -> new Allocation(4096, cuda, null);
-        try (MemoryManager manager = MemoryManager.of(elsewhere, null);
-                Memory memory = manager.allocate(MemoryRequest.of(cuda, 8))) {
-            refused(Status.DEVICE, memory::byteBuffer, "cuda:0");
-        }
     }
 
     @Test
