@@ -218,8 +218,11 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
 
     /** There is news. The schema is looked for at once: a subscriber may be waiting for it in a signal. */
     private void rung() {
-        look();
-        schedule();
+        try {
+            look();
+        } finally {
+            schedule();
+        }
     }
 
     private void giveUp(Throwable why) {

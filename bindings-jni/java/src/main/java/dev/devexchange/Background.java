@@ -90,9 +90,16 @@ final class Background {
         }
     }
 
-    /** A text that may be null, with a question mark for half a surrogate pair, which is no character in UTF-8. */
+    /**
+     * A text that may be null, with a question mark for half a surrogate pair, which is no character in UTF-8. Somebody
+     * waits for it: where there is no memory it stays as it is.
+     */
     static String sendable(String text) {
-        return text == null ? null : new String(text.getBytes(StandardCharsets.UTF_8), StandardCharsets.UTF_8);
+        try {
+            return text == null ? null : new String(text.getBytes(StandardCharsets.UTF_8), StandardCharsets.UTF_8);
+        } catch (OutOfMemoryError none) {
+            return text;
+        }
     }
 
     /** Says in the trace where an exception came from, of which whoever called is told no more than the text. */
