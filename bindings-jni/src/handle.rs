@@ -111,6 +111,7 @@ fn give_up(token: jlong) -> Result<()> {
         BOXED => unsafe { boxed::class(raw) },
         _ => "CStruct",
     };
-    trace::say(format_args!("a {what} was not closed; the garbage collector found it, and it is released now"));
+    let article = if what.starts_with(['A', 'I']) { "an" } else { "a" };
+    trace::say(format_args!("{article} {what} was not closed; the garbage collector found it, and it is released now"));
     release(token)
 }

@@ -14,6 +14,9 @@ import java.util.Objects;
  * @param kept stays reachable until then; may be null
  */
 public record Allocation(long address, Device device, Runnable release, Object kept) {
+    /** A buffer that is the whole allocation, and how many bytes it has. */
+    record Counted(ByteBuffer memory, int bytes) {}
+
     /**
      * Checks that there is a device, nothing more.
      *
@@ -40,12 +43,19 @@ public record Allocation(long address, Device device, Runnable release, Object k
     /**
      * Host memory of a direct buffer, which stays reachable until nobody uses the memory any more.
      *
-     * @param memory a direct buffer in native byte order; the memory begins at its position
+     * @param memory a direct buffer in native byte order that may be written; the memory is what remains in it: as many
+     *     bytes as were asked for, at least. The arena of a buffer of a memory segment stays open until the release
      * @param release run when nobody uses the memory any more; may be null
      * @return the allocation
-     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer or another byte order
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer, another byte order and a read-only
+     *     buffer
      */
     public static Allocation of(ByteBuffer memory, Runnable release) {
-        return new Allocation(HostMemory.address(memory, "memory"), Device.CPU, release, memory);
+        if (memory.isReadOnly()) {
+            throw new DevExchangeException(
+                    Status.INVALID_ARGUMENT, "memory is a read-only ByteBuffer: whoever allocates is going to write");
+        }
+        Counted counted = new Counted(memory, memory.remaining());
+        return new Allocation(HostMemory.address(memory, "memory"), Device.CPU, release, counted);
     }
 }

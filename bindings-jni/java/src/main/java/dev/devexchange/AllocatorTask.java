@@ -52,7 +52,8 @@ record AllocatorTask(Allocator allocator) implements Dispatcher.Task {
     private static void fail(long question, Throwable why) {
         Background.trace(why);
         DevExchangeException failure = Background.failure(why);
-        Native.allocatorFail(question, failure.status(), failure.driverCode(), failure.getMessage());
+        String text = Background.sendable(failure.getMessage());
+        Native.allocatorFail(question, failure.status(), failure.driverCode(), text);
     }
 
     /** Asks the allocator, and answers. {@code scratch} holds what is asked and up to four numbers. */
@@ -105,6 +106,13 @@ record AllocatorTask(Allocator allocator) implements Dispatcher.Task {
             given.release = memory.release();
             return memory;
         });
+        if (made.kept() instanceof Allocation.Counted memory && memory.bytes() < request.bytes()) {
+            given.takeBack();
+            throw new DevExchangeException(
+                    Status.CALLBACK,
+                    "allocate returned a ByteBuffer of " + memory.bytes() + " bytes: it was asked for "
+                            + request.bytes());
+        }
         given.answer(question, made.address(), made.device().packed());
     }
 
@@ -130,6 +138,11 @@ record AllocatorTask(Allocator allocator) implements Dispatcher.Task {
         private void cancel() {
             ReleaseQueue.cancel(token);
             Native.streamLetGo(hold);
+        }
+
+        /** Gives it back, as nobody is to have it. */
+        void takeBack() {
+            Native.queuePush(token);
         }
 
         /** Answers with two numbers, and what gives it back. */

@@ -79,7 +79,8 @@ public final class ArrayBuilder {
      * The next buffer in the order of the Arrow columnar format: validity first, except of unions.
      *
      * @param memory a direct buffer in native byte order, from its position to its limit, which stays reachable until
-     *     the release; {@code null} if there is none, as a validity without nulls
+     *     the release, as they are now; {@code null} if there is none, as a validity without nulls. The arena of a buffer
+     *     of a memory segment stays open until then
      * @return this builder
      */
     public ArrayBuilder buffer(ByteBuffer memory) {
@@ -207,7 +208,8 @@ public final class ArrayBuilder {
      *     {@link Batch#producedOn} says so: it counts as queued on the legacy default stream
      * @return the batch, which the caller closes
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer, another byte order, a builder
-     *     that is in the tree twice or was built already; and as {@link Schema#of} and {@link Batch#create}
+     *     that is in the tree twice or was built already; {@link Status#DEVICE} for a {@code ByteBuffer} as memory of a
+     *     CUDA device; and as {@link Schema#of} and {@link Batch#create}
      */
     public Batch build(Device device) {
         List<ArrayBuilder> arrays = depthFirst();

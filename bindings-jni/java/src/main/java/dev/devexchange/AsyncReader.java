@@ -80,7 +80,7 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
     private boolean over;
 
     private AsyncReader(boolean abiHMetadata, Executor executor) {
-        this.bell = new Bell<>(this, AsyncReader::schedule);
+        this.bell = new Bell<>(this, AsyncReader::rung);
         this.signals = new Serial(Dispatcher.executor(executor, this::giveUp), this::step, this::giveUp);
         this.others = Dispatcher.executor(executor, AsyncReader::logOther);
         this.handle = new Handle(this, Handle.Kind.ASYNC_READER);
@@ -216,6 +216,15 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
         signals.schedule();
     }
 
+    /** There is news. The schema is looked for at once: a subscriber may be waiting for it in a signal. */
+    private void rung() {
+        try {
+            look();
+        } finally {
+            schedule();
+        }
+    }
+
     private void giveUp(Throwable why) {
         Background.log("an asynchronous stream cannot give its signals and is cancelled", why);
         cancelled = true;
@@ -227,13 +236,7 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
     // ---- signals, one at a time ----
 
     private void step() {
-        if (failure.get() == null) {
-            try {
-                lookForSchema();
-            } catch (Throwable thrown) {
-                fail(thrown);
-            }
-        }
+        look();
         Flow.Subscriber<? super Batch> listener = subscriber;
         if (listener != null && !over) {
             try {
@@ -246,7 +249,17 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
         }
     }
 
-    /** What there is to know when the schema has come, once. */
+    private void look() {
+        if (failure.get() == null) {
+            try {
+                lookForSchema();
+            } catch (Throwable thrown) {
+                fail(thrown);
+            }
+        }
+    }
+
+    /** What there is to know when the schema has come, once; by any thread. */
     private void lookForSchema() {
         if (schema.isDone()) {
             return;
@@ -458,5 +471,11 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
     private void exit() {
         handle.exit();
         Reference.reachabilityFence(this);
+    }
+
+    /** {@return whether it is open} */
+    @Override
+    public String toString() {
+        return handle.isClosed() ? "AsyncReader (closed)" : "AsyncReader (open)";
     }
 }

@@ -326,7 +326,7 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
             }
         } else if (signal.error != null) {
             Background.trace(signal.error);
-            Native.asyncWriterFail(writer, EIO, Background.text(signal.error));
+            Native.asyncWriterFail(writer, EIO, Background.sendable(Background.text(signal.error)));
             end();
             completion.complete(null);
         } else {
@@ -384,7 +384,7 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
         }
         try {
             boolean cancelled = Native.asyncWriterIsCancelled(writer);
-            Native.asyncWriterFail(writer, EIO, Background.text(thrown));
+            Native.asyncWriterFail(writer, EIO, Background.sendable(Background.text(thrown)));
             return cancelled;
         } catch (DevExchangeException ended) {
             // It was the consumer that ended it.
@@ -409,5 +409,11 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
             schedule();
             leave();
         }
+    }
+
+    /** {@return whether it is open} */
+    @Override
+    public String toString() {
+        return handle.isClosed() ? "AsyncWriter (closed)" : "AsyncWriter (open)";
     }
 }

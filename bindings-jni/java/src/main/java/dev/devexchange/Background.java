@@ -6,6 +6,7 @@ import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
 import java.util.Objects;
 import java.util.function.LongConsumer;
 
@@ -86,6 +87,18 @@ final class Background {
             return Objects.requireNonNull(thrown.toString());
         } catch (Throwable again) {
             return thrown.getClass().getName();
+        }
+    }
+
+    /**
+     * A text that may be null, with a question mark for half a surrogate pair, which is no character in UTF-8. Somebody
+     * waits for it: where there is no memory it stays as it is.
+     */
+    static String sendable(String text) {
+        try {
+            return text == null ? null : new String(text.getBytes(StandardCharsets.UTF_8), StandardCharsets.UTF_8);
+        } catch (OutOfMemoryError none) {
+            return text;
         }
     }
 

@@ -30,7 +30,7 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
         this(fields, Map.of());
     }
 
-    private Batch(Fields fields, Map<String, String> metadata) {
+    Batch(Fields fields, Map<String, String> metadata) {
         super(Handle.Kind.BATCH);
         this.fields = fields;
         this.metadata = metadata;
@@ -303,7 +303,7 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
     public Batch slice(long offset, long count) {
         enter("Batch.slice");
         try {
-            return new Column(this, isInside(), BatchTable.ROOT).part(offset, count).shareInside();
+            return new Column(this, isInside(), BatchTable.ROOT).part(offset, count).shareInside(metadata);
         } finally {
             exit();
         }
@@ -446,7 +446,7 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
     public Batch copy() {
         long batch = enter("Batch.copy");
         try {
-            return new Batch(fields).of(Native.batchCopy(batch));
+            return new Batch(fields, metadata).of(Native.batchCopy(batch));
         } finally {
             exit();
         }
@@ -470,7 +470,7 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
         try {
             long queue = stream.enter("Batch.copyTo");
             try {
-                return new Batch(fields).of(Native.batchCopyTo(batch, target.packed(), queue));
+                return new Batch(fields, metadata).of(Native.batchCopyTo(batch, target.packed(), queue));
             } finally {
                 stream.exit();
             }

@@ -20,6 +20,9 @@ final class BatchMaker {
         // What is more than a long can hold is too much as well.
         Scratch scratch = Scratch.of(records + 2L * Long.BYTES * Math.min(buffers, Long.MAX_VALUE / 32));
         int rooms = (int) records;
+        if (device.type().equals(DeviceType.CUDA)) {
+            requireAddresses(schema, device, nodes, names);
+        }
         write(nodes, names, scratch, rooms, rooms + Long.BYTES * (int) buffers);
         Batch batch = new Batch(schema.fields());
         List<Object> kept = new ArrayList<>();
@@ -40,6 +43,26 @@ final class BatchMaker {
             Reference.reachabilityFence(scratch);
         }
         return batch.of(made);
+    }
+
+    /** Refuses buffers of Java's as memory of a device, except for the sizes of views, which are in host memory. */
+    private static void requireAddresses(
+            Schema schema, Device device, List<Node> nodes, IntFunction<String> names) {
+        List<Field> fields = schema.root().depthFirst();
+        for (int i = 0; i < Math.min(nodes.size(), fields.size()); i++) {
+            int count = nodes.get(i).bufferCount();
+            if (fields.get(i).layout().kind().isView()) {
+                count--;
+            }
+            for (int k = 0; k < count; k++) {
+                if (nodes.get(i).isHostMemory(k)) {
+                    throw new DevExchangeException(
+                            Status.DEVICE,
+                            names.apply(i) + ".buffers[" + k + "] is a ByteBuffer, which is host memory: the device is "
+                                    + device);
+                }
+            }
+        }
     }
 
     private static void write(List<Node> nodes, IntFunction<String> names, Scratch scratch, int rooms, int table) {

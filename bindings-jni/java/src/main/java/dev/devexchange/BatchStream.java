@@ -30,7 +30,8 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
          *
          * @return the batch, or {@code null} at the end
          * @throws Exception becomes the error of the stream, with its text; of a {@link DevExchangeException} also the
-         *     status, and an {@link OutOfMemoryError} is {@link Status#OUT_OF_MEMORY}. It is the cause of what
+         *     status ({@link Status#CALLBACK} in place of {@link Status#BUSY}, which is what a second call at the same
+         *     time gets), and an {@link OutOfMemoryError} is {@link Status#OUT_OF_MEMORY}. It is the cause of what
          *     {@link BatchStream#next} throws, unless the stream was exported. The stream does not ask again
          */
         Batch next() throws Exception;
@@ -69,7 +70,8 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
      * @param deviceType where all batches are
      * @param source asked for each batch, until it gives {@code null} or throws
      * @param release run once, on the thread of the {@link ReleaseQueue}, when the stream is not used any more, on this
-     *     side or by a consumer, whether it came to its end or not; may be null. If this call fails, it is never run
+     *     side or by a consumer, whether it came to its end or not; may be null. If this call fails, it is never run.
+     *     If it or the source refers to the stream, the garbage collector never finds that
      * @return the stream, which the caller closes or exports
      * @throws DevExchangeException {@link Status#DEVICE} for a device type that is not known or that this library has
      *     no runtime for, {@link Status#CLOSED}
@@ -143,7 +145,13 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
             Background.trace(why);
             DevExchangeException failure = Background.failure(why);
             thrown.set(why);
-            Native.sourceFail(token, failure.status(), failure.driverCode(), failure.getMessage());
+            Native.sourceFail(
+                    token, told(failure), failure.driverCode(), Background.sendable(failure.getMessage()));
+        }
+
+        /** The status that those who pull get: {@link Status#BUSY} would tell them that another call runs. */
+        static int told(DevExchangeException failure) {
+            return failure.status() == Status.BUSY ? Status.CALLBACK : failure.status();
         }
     }
 
@@ -239,7 +247,7 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
     /** With what the source threw as its cause, if that is what it says, and not that another call runs. */
     private DevExchangeException explained(DevExchangeException refusal) {
         Throwable why = thrown.get();
-        if (why != null && Background.failure(why).status() == refusal.status()) {
+        if (why != null && Producer.told(Background.failure(why)) == refusal.status()) {
             refusal.initCause(why);
         }
         return refusal;

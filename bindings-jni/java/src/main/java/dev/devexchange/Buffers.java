@@ -134,7 +134,8 @@ final class Buffers {
         }
         if (to - from > Integer.MAX_VALUE) {
             throw new DevExchangeException(
-                    Status.UNSUPPORTED, "row " + row + " has " + (to - from) + " bytes: more than an array can have");
+                    Status.UNSUPPORTED,
+                    named("row " + row + " has " + (to - from) + " bytes: more than an array can have"));
         }
         if (data == null) {
             data = new HostMemory[] {map(address(2), last)};
@@ -215,7 +216,12 @@ final class Buffers {
         return HostMemory.of(address, bytes);
     }
 
-    static DevExchangeException broken(String what) {
-        return new DevExchangeException(Status.INVALID_BUFFERS, what);
+    private DevExchangeException broken(String what) {
+        return new DevExchangeException(Status.INVALID_BUFFERS, named(what));
+    }
+
+    /** A message with the column that it is about. */
+    private String named(String what) {
+        return "column \"" + batch.field(node).name() + "\": " + what;
     }
 }

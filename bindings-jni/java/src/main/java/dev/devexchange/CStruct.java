@@ -131,4 +131,10 @@ public final class CStruct implements AutoCloseable {
         handle.exit();
         Reference.reachabilityFence(this);
     }
+
+    /** {@return whether it is open} */
+    @Override
+    public String toString() {
+        return handle.isClosed() ? "CStruct (closed)" : "CStruct (open)";
+    }
 }

@@ -2,6 +2,7 @@ package dev.devexchange;
 
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.util.Map;
 
 /**
  * A column: a borrowed view of one array of a {@link Batch}. It owns nothing and is valid while the batch is open;
@@ -152,6 +153,7 @@ public final class Column extends ColumnValues {
      * The value of a row of any type as text for a person: numbers plainly, dates and times as in ISO 8601 (timestamps
      * with a time zone in UTC), durations with their unit, text in quotes as in JSON, bytes as {@code 0x…}, lists as
      * {@code […]}, structs as {@code {"name": …}}, maps as {@code {key: …}}. The same in all languages of this library.
+     * What cannot be read of a nested value stands in the text in its place.
      *
      * @param row counted from 0
      * @return the text; {@code null} as a text if the value is null
@@ -177,7 +179,7 @@ public final class Column extends ColumnValues {
         batch.enter("Column.dictionary");
         try {
             if (is().dictionary() == null) {
-                throw new DevExchangeException(Status.MISMATCH, "the column has no dictionary");
+                throw new DevExchangeException(Status.MISMATCH, named("there is no dictionary"));
             }
             return dictionaryColumn();
         } finally {
@@ -198,7 +200,7 @@ public final class Column extends ColumnValues {
         batch.enter("Column.dictionaryIndex");
         try {
             if (is().dictionary() == null) {
-                throw new DevExchangeException(Status.MISMATCH, "the column has no dictionary");
+                throw new DevExchangeException(Status.MISMATCH, named("there is no dictionary"));
             }
             requireValue(row);
             return index(row);
@@ -279,7 +281,7 @@ public final class Column extends ColumnValues {
             int children = table.childCount(node);
             if (index < 0 || index >= children) {
                 throw new DevExchangeException(
-                        Status.OUT_OF_RANGE, "index is " + index + ": the column has " + children + " children");
+                        Status.OUT_OF_RANGE, named("index is " + index + ": there are " + children + " children"));
             }
             return below(index);
         } finally {
@@ -320,15 +322,15 @@ public final class Column extends ColumnValues {
     public Batch share() {
         batch.enter("Column.share");
         try {
-            return shareInside();
+            return shareInside(Map.of());
         } finally {
             batch.exit();
         }
     }
 
-    /** As {@link #share}; the caller is inside the batch. */
-    Batch shareInside() {
-        return new Batch().of(Native.columnShare(batch.handleAddress(), record().address));
+    /** As {@link #share}, with metadata that does not change any more; the caller is inside the batch. */
+    Batch shareInside(Map<String, String> pairs) {
+        return new Batch(new Fields(), pairs).of(Native.columnShare(batch.handleAddress(), record().address));
     }
 
     /**

@@ -24,17 +24,17 @@ abstract class ColumnNesting extends ColumnRows {
         if (layout().kind() == Layout.Kind.LIST_VIEW) {
             size = buffers().size(offset + row);
             if (start < 0 || size < 0) {
-                throw Buffers.broken("row " + row + " has offset " + start + " and size " + size);
+                throw broken("row " + row + " has offset " + start + " and size " + size);
             }
         } else {
             long end = buffers().offset(offset + row + 1);
             if (start < 0 || end < start) {
-                throw Buffers.broken("the offsets of row " + row + " are " + start + " and " + end);
+                throw broken("the offsets of row " + row + " are " + start + " and " + end);
             }
             size = end - start;
         }
         if (start > items.length || size > items.length - start) {
-            throw Buffers.broken("row " + row + " is " + size + " values from " + start + " on of a child with length "
+            throw broken("row " + row + " is " + size + " values from " + start + " on of a child with length "
                     + items.length);
         }
         return new Column(items, start, size);
@@ -143,7 +143,7 @@ abstract class ColumnNesting extends ColumnRows {
         int id = buffers().typeId(offset + row);
         int number = is().typeIds().indexOf(id);
         if (number < 0) {
-            throw Buffers.broken("row " + row + " has type id " + id + ": \"" + is().format() + "\" has none");
+            throw broken("row " + row + " has type id " + id + ": \"" + is().format() + "\" has none");
         }
         Column child = below(number);
         if (layout().kind() == Layout.Kind.SPARSE_UNION) {
@@ -151,7 +151,7 @@ abstract class ColumnNesting extends ColumnRows {
         }
         int at = buffers().denseOffset(offset + row);
         if (at < 0 || at >= child.length) {
-            throw Buffers.broken("row " + row + " is offset " + at + " of child " + number + ", whose length is "
+            throw broken("row " + row + " is offset " + at + " of child " + number + ", whose length is "
                     + child.length);
         }
         return new Cell(child, at);
@@ -171,7 +171,7 @@ abstract class ColumnNesting extends ColumnRows {
             }
         }
         if (low == ends.length) {
-            throw Buffers.broken(
+            throw broken(
                     "row " + row + " with offset " + offset + " is behind the end of all " + low + " runs");
         }
         return low;
@@ -184,7 +184,7 @@ abstract class ColumnNesting extends ColumnRows {
         if (index < 0 || index >= size) {
             String shown = layout().element() == Element.UINT64 ? Long.toUnsignedString(index) : Long.toString(index);
             throw new DevExchangeException(
-                    Status.OUT_OF_RANGE, "row " + row + " is index " + shown + " of a dictionary of " + size);
+                    Status.OUT_OF_RANGE, named("row " + row + " is index " + shown + " of a dictionary of " + size));
         }
         return index;
     }

@@ -136,10 +136,19 @@ abstract class ColumnRows {
         return buffers().isValid(offset + row);
     }
 
+    /** A message with the column that it is about. */
+    final String named(String what) {
+        return "column \"" + is().name() + "\": " + what;
+    }
+
+    final DevExchangeException broken(String what) {
+        return new DevExchangeException(Status.INVALID_BUFFERS, named(what));
+    }
+
     final void requireRow(long row) {
         if (row < 0 || row >= length) {
             throw new DevExchangeException(
-                    Status.OUT_OF_RANGE, "row is " + row + ": the column has " + length);
+                    Status.OUT_OF_RANGE, named("row is " + row + ": the column has " + length));
         }
     }
 
@@ -167,7 +176,7 @@ abstract class ColumnRows {
                 "the values of column \"" + is().name() + "\" have format " + is().format() + ": not " + wanted);
     }
 
-    private static String decode(byte[] bytes, long row) {
+    private String decode(byte[] bytes, long row) {
         String text = new String(bytes, StandardCharsets.UTF_8);
         // Only a text with the replacement character in it may have been repaired.
         if (text.indexOf('\ufffd') >= 0) {
@@ -175,7 +184,7 @@ abstract class ColumnRows {
                 StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes));
             } catch (CharacterCodingException e) {
                 throw new DevExchangeException(
-                        Status.INVALID_TEXT, "row " + row + " is not valid UTF-8: \"" + text + "\"");
+                        Status.INVALID_TEXT, named("row " + row + " is not valid UTF-8: \"" + text + "\""));
             }
         }
         return text;

@@ -1,6 +1,7 @@
 package dev.devexchange;
 
 import java.nio.ByteBuffer;
+import java.util.Objects;
 
 /**
  * An array of the CUDA Array Interface that was imported from its C struct ({@code devx_cuda_array}) with its mask.
@@ -15,6 +16,16 @@ public record CudaArray(Tensor tensor, Tensor mask) implements AutoCloseable {
 
     /** In place of a stream: nothing to wait for. */
     public static final long NO_STREAM = -1;
+
+    /**
+     * Checks that there is a tensor, nothing more.
+     *
+     * @param tensor the elements
+     * @param mask which of them are valid; null if all are
+     */
+    public CudaArray {
+        Objects.requireNonNull(tensor, "tensor");
+    }
 
     /**
      * Takes an array from its producer. On success the struct is moved from (its {@code release} is NULL) and released

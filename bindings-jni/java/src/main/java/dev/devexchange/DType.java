@@ -74,6 +74,16 @@ public record DType(int code, int bits, int lanes) {
         }
     }
 
+    /** {@return bits of an element, all its lanes together} */
+    public int elementBits() {
+        return bits * lanes;
+    }
+
+    /** {@return bytes that an element takes when it is alone: {@link #elementBits()}, rounded up} */
+    public int elementBytes() {
+        return (elementBits() + 7) / 8;
+    }
+
     /**
      * {@return the name as in NumPy, for example {@code float64}, or the numbers of a type that DLPack does not have}
      */

@@ -30,4 +30,10 @@ public final class DeferredCleanup implements AutoCloseable {
         manager.waiting(handle::close);
         Reference.reachabilityFence(this);
     }
+
+    /** {@return whether it is open} */
+    @Override
+    public String toString() {
+        return isClosed() ? "DeferredCleanup (closed)" : "DeferredCleanup (open)";
+    }
 }

@@ -67,7 +67,7 @@ public final class Field {
     }
 
     /**
-     * A field that has no nulls, no children, no dictionary and no metadata.
+     * A nullable field without children, dictionary and metadata.
      *
      * @param name may be empty
      * @param format Arrow format string, see {@link Format}
@@ -76,19 +76,20 @@ public final class Field {
     public static Field of(String name, String format) {
         Objects.requireNonNull(name, "name");
         Objects.requireNonNull(format, "format");
-        return new Field(name, format, 0, List.of(), null, Map.of(), null);
+        return new Field(name, format, NULLABLE, List.of(), null, Map.of(), null);
     }
 
     /**
      * A field of maps. Arrow says nothing about keys that repeat.
      *
      * @param name may be empty
-     * @param key the field of the keys, which are never null
+     * @param key the field of the keys, which is made one without nulls
      * @param value the field of the values
      * @return the field, whose child is a struct of both, called {@code entries}
      */
     public static Field map(String name, Field key, Field value) {
-        return of(name, Format.MAP).withChildren(of("entries", Format.STRUCT).withChildren(key, value));
+        Field entries = of("entries", Format.STRUCT).notNull().withChildren(key.notNull(), value);
+        return of(name, Format.MAP).withChildren(entries);
     }
 
     /**
@@ -127,12 +128,17 @@ public final class Field {
      * @return the field
      */
     public static Field runEndEncoded(String name, String runEnds, Field values) {
-        return of(name, Format.RUN_END_ENCODED).withChildren(of("run_ends", runEnds), values);
+        return of(name, Format.RUN_END_ENCODED).withChildren(of("run_ends", runEnds).notNull(), values);
     }
 
-    /** {@return the same field, of values that may be null} */
+    /** {@return the same field, of values that may be null, as {@link #of} makes it} */
     public Field nullable() {
         return withFlags(flags | NULLABLE);
+    }
+
+    /** {@return the same field, of values that are never null} */
+    public Field notNull() {
+        return withFlags(flags & ~NULLABLE);
     }
 
     /**

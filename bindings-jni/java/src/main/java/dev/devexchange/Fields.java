@@ -14,6 +14,11 @@ final class Fields {
     /** By their nodes, once somebody asked for that of a column. */
     private volatile Field[] nodes;
 
+    /** The field of the whole, if somebody has asked already. */
+    Field known() {
+        return root;
+    }
+
     /** The field of the whole. The caller is inside the schema. */
     Field root(long schema) {
         Field known = root;

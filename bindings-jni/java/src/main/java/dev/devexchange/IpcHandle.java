@@ -2,6 +2,7 @@ package dev.devexchange;
 
 import java.nio.ByteBuffer;
 import java.util.Arrays;
+import java.util.HexFormat;
 
 /**
  * By what another process opens the allocation that an address lies in ({@code cuIpcOpenMemHandle}).
@@ -55,6 +56,13 @@ public record IpcHandle(byte[] handle, long offset, long bytes, int deviceId) {
     @Override
     public int hashCode() {
         return Arrays.hashCode(handle) * 31 + Long.hashCode(offset);
+    }
+
+    /** {@return the numbers, and the handle in hexadecimal digits} */
+    @Override
+    public String toString() {
+        return "IpcHandle (" + HexFormat.of().formatHex(handle) + ", offset " + offset + " of " + bytes
+                + " bytes on device " + deviceId + ")";
     }
 
     static IpcHandle read(ByteBuffer record) {

@@ -1,6 +1,7 @@
 package dev.devexchange;
 
 import java.lang.ref.Reference;
+import java.nio.ByteBuffer;
 
 /**
  * Memory that a {@link MemoryManager} gave, or host memory that it pinned. It outlives the manager; closing it gives it
@@ -61,6 +62,31 @@ public final class Memory implements AutoCloseable {
     public long bytes() {
         handle.check("Memory.bytes");
         return bytes;
+    }
+
+    /**
+     * Memory that the host can read and write, as a buffer. What is queued on a stream, for example an allocation in its
+     * order, is waited for by the caller.
+     *
+     * @return a buffer in native byte order over all of it. It is not to be used after this is closed, and nothing
+     *     checks that; while it is reachable, the garbage collector does not close this
+     * @throws DevExchangeException {@link Status#DEVICE} for memory that the host cannot read,
+     *     {@link Status#UNSUPPORTED} for more than a buffer can have (2 GiB), {@link Status#CLOSED}
+     */
+    public ByteBuffer byteBuffer() {
+        handle.enter("Memory.byteBuffer");
+        try {
+            Device.unpack(device).requireHost(true);
+            if (bytes > Integer.MAX_VALUE) {
+                throw new DevExchangeException(
+                        Status.UNSUPPORTED,
+                        "the memory has " + bytes + " bytes: a ByteBuffer has at most " + Integer.MAX_VALUE);
+            }
+            return View.of(handle, this, address, bytes);
+        } finally {
+            handle.exit();
+            Reference.reachabilityFence(this);
+        }
     }
 
     /** {@return whether it was closed} */

@@ -135,7 +135,8 @@ public final class MemoryManager implements AutoCloseable {
      *
      * @param allocator asked for everything, on threads of this library
      * @param release run once, on the thread of the {@link ReleaseQueue}, when the manager and all memory of it are
-     *     given up; may be null. If this call fails, it is never run
+     *     given up; may be null. If this call fails, it is never run. If it or the allocator refers to the manager, the
+     *     garbage collector never finds that
      * @return the manager, which the caller closes
      */
     public static MemoryManager of(Allocator allocator, Runnable release) {

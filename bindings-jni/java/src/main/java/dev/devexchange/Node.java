@@ -21,16 +21,16 @@ public final class Node {
     private final long offset;
     private final List<Memory> buffers;
 
-    /** A buffer of Java's, or if there is none, an address. */
-    private record Memory(ByteBuffer buffer, long address) {
-        static final Memory NONE = new Memory(null, 0);
+    /** A buffer of Java's, as it was when it was given, and what is kept for it; or if there is none, an address. */
+    private record Memory(ByteBuffer buffer, ByteBuffer kept, long address) {
+        static final Memory NONE = at(0);
 
         static Memory of(ByteBuffer buffer) {
-            return buffer == null ? NONE : new Memory(buffer, 0);
+            return buffer == null ? NONE : new Memory(buffer.duplicate().order(buffer.order()), buffer, 0);
         }
 
         static Memory at(long address) {
-            return new Memory(null, address);
+            return new Memory(null, null, address);
         }
     }
 
@@ -42,7 +42,7 @@ public final class Node {
     }
 
     /**
-     * An array over direct buffers in native byte order, each from its position to its limit.
+     * An array over direct buffers in native byte order, each from its position to its limit as they are now.
      *
      * @param length number of elements
      * @param buffers in the order of the format; {@code null} where there is none, as a validity buffer without nulls.
@@ -136,6 +136,14 @@ public final class Node {
         return new Node(length, nullCount, elements, buffers);
     }
 
+    /** {@return length, nulls, offset and number of buffers} */
+    @Override
+    public String toString() {
+        String nulls = nullCount == UNKNOWN ? "unknown" : Long.toString(nullCount);
+        return "Node (length " + length + ", nulls " + nulls + ", offset " + offset + ", " + bufferCount()
+                + " buffers)";
+    }
+
     int bufferCount() {
         return buffers.size();
     }
@@ -160,6 +168,11 @@ public final class Node {
         return memory.buffer == null
                 ? memory.address
                 : HostMemory.address(memory.buffer, name + ".buffers[" + index + "]");
+    }
+
+    /** Whether a buffer is one of Java's that has bytes. */
+    boolean isHostMemory(int index) {
+        return room(index) > 0;
     }
 
     /** How many bytes a buffer has; −1 if that is not known. */

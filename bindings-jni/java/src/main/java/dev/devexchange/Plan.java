@@ -2,6 +2,7 @@ package dev.devexchange;
 
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.Objects;
 
 /**
  * The answer to "can this be seen as that?", asked before anything is taken.
@@ -19,6 +20,18 @@ public record Plan(Kind kind, long copyBytes, String reason) {
         COPY,
         /** Not at all. */
         IMPOSSIBLE
+    }
+
+    /**
+     * Checks that there is a kind and a reason, nothing more.
+     *
+     * @param kind how it can be done
+     * @param copyBytes bytes that a copy would write
+     * @param reason why a view is not possible
+     */
+    public Plan {
+        Objects.requireNonNull(kind, "kind");
+        Objects.requireNonNull(reason, "reason");
     }
 
     static Plan read(ByteBuffer record, int at) {

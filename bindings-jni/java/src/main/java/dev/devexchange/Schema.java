@@ -43,7 +43,7 @@ public final class Schema implements AutoCloseable {
      * @throws DevExchangeException as {@link #of}
      */
     public static Schema batch(Field... columns) {
-        return of(Field.of("", Format.STRUCT).withChildren(columns));
+        return of(Field.of("", Format.STRUCT).notNull().withChildren(columns));
     }
 
     /**
@@ -190,6 +190,36 @@ public final class Schema implements AutoCloseable {
                 .collect(Collectors.joining(", "));
         int more = columns.size() - SHOWN;
         return more > 0 ? shown + ", … and " + more + " more" : shown;
+    }
+
+    /** Of a schema that is closed, too, if it was read before. */
+    private Field said(String method) {
+        Field known = fields.known();
+        return known == null ? root(method) : known;
+    }
+
+    /**
+     * Whether two schemas say the same: names, formats, flags and metadata, all below. One that is closed still says what
+     * was asked for before.
+     *
+     * @param other any object
+     * @return whether it is a schema whose {@link #root()} is equal
+     * @throws DevExchangeException {@link Status#CLOSED} if one was closed and never read
+     */
+    @Override
+    public boolean equals(Object other) {
+        return this == other
+                || other instanceof Schema that && said("Schema.equals").equals(that.said("Schema.equals"));
+    }
+
+    /**
+     * {@return the hash code of the {@link #root()}}
+     *
+     * @throws DevExchangeException {@link Status#CLOSED} if it was closed and never read
+     */
+    @Override
+    public int hashCode() {
+        return said("Schema.hashCode").hashCode();
     }
 
     /** {@return the fields, or that it is closed} */

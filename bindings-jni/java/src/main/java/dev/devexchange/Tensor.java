@@ -55,7 +55,9 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
      *
      * <p>The buffer stays reachable, and {@code release} is not run, until the last user of the tensor is gone, on this
      * side or on a consumer's; then {@code release} runs once, on the thread of the {@link ReleaseQueue}. If this call
-     * fails, it is never run. Unless all sides agree on it, the memory is not to be written meanwhile.
+     * fails, it is never run. If it refers to the tensor, the garbage collector never finds that. Unless all sides agree
+     * on it, the memory is not to be written meanwhile. The arena of a buffer of a memory segment stays open until the
+     * release.
      *
      * @param data a direct buffer in native byte order; its first element is at its position, and nothing behind its
      *     limit is used. A read-only buffer makes a read-only tensor

@@ -60,7 +60,8 @@ final class Times {
             known = ZoneId.of(zone);
         } catch (DateTimeException e) {
             throw new DevExchangeException(
-                    Status.UNSUPPORTED, "the time zone is \"" + zone + "\", which java.time does not know");
+                    Status.UNSUPPORTED,
+                    column.named("the time zone is \"" + zone + "\", which java.time does not know"));
         }
         return inRange(column, row, value, TIMESTAMP, () -> instant.atZone(known));
     }

@@ -37,7 +37,8 @@ final class View extends WeakReference<ByteBuffer> {
             boolean same = newest != null && newest.address == address && newest.bytes == bytes;
             ByteBuffer buffer = same ? newest.get() : null;
             if (buffer == null) {
-                buffer = HostMemory.view(address, bytes);
+                // By JNI whatever the backend is: a memory segment of a buffer that is a segment's keeps that, not the buffer.
+                buffer = bytes == 0 ? ByteBuffer.allocateDirect(0) : Native.view(address, bytes);
                 View view = new View(buffer, handle, owner, address, bytes);
                 view.next = newest;
                 if (newest != null) {

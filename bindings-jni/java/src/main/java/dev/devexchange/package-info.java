@@ -30,7 +30,9 @@
  * <li><b>Import</b> takes its source only on success. If it fails, the source is untouched and still the caller's.
  * <li><b>Release callbacks</b> ({@code Runnable}) run once, on the thread {@code devexchange-releases}: never on the
  *     thread that gave up the memory, which may be one that the JVM has never seen. See
- *     {@link dev.devexchange.ReleaseQueue}.
+ *     {@link dev.devexchange.ReleaseQueue}. A callback, a source, an allocator and what those refer to stay reachable
+ *     until the library is done with them. As with {@code java.lang.ref.Cleaner}: if they refer to the tensor, batch,
+ *     stream or manager that they belong to, the garbage collector never finds that one, and only closing helps.
  * <li><b>Sources, allocators and subscribers</b> run on daemon threads {@code devexchange-worker-…}, subscribers also on
  *     an executor of the user's, for the same reason: whoever asks for a batch or for memory of Java's waits for one of
  *     those threads, and what they throw is the error of whoever asked, with its text; {@code DEVEXCHANGE_TRACE=1} shows

@@ -204,6 +204,10 @@ final class Calls {
     }
 
     static long bufferAddress(ByteBuffer buffer) {
+        if (!MemorySegment.ofBuffer(buffer).scope().isAlive()) {
+            throw new DevExchangeException(
+                    Status.INVALID_ARGUMENT, "the ByteBuffer is of a memory segment whose arena is closed");
+        }
         return BACKEND == Backend.FFM
                 ? MemorySegment.ofBuffer(buffer).address() - buffer.position()
                 : Native.bufferAddress(buffer);

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -109,7 +110,7 @@ class AllocatorTest {
         AtomicReference<MemoryRequest> seen = new AtomicReference<>();
         Allocator allocator = request -> {
             seen.set(request);
-            return Allocation.of(Direct.room(8), null);
+            return new Allocation(8, Device.CPU, null);
         };
         try (MemoryManager manager = MemoryManager.of(allocator, null)) {
             List<MemoryRequest> requests = List.of(
@@ -124,6 +125,41 @@ class AllocatorTest {
                     assertEquals(request.bytes(), memory.bytes());
                 }
             }
+        }
+    }
+
+    @Test
+    void aBufferHasToBeLargeEnoughAndWritable() throws InterruptedException {
+        Release release = new Release();
+        try (MemoryManager manager = MemoryManager.of(request -> Allocation.of(Direct.room(7), release), null)) {
+            refused(Status.CALLBACK, () -> manager.allocate(EIGHT), "7 bytes", "asked for 8");
+            Check.flush();
+            release.assertOnce();
+        }
+        ByteBuffer readOnly = Direct.room(8).asReadOnlyBuffer().order(ByteOrder.nativeOrder());
+        refused(Status.INVALID_ARGUMENT, () -> Allocation.of(readOnly, null), "memory is a read-only ByteBuffer");
+    }
+
+    @Test
+    void memoryOfTheHostIsABuffer() {
+        try (MemoryManager manager = MemoryManager.of(new Buffers(), null);
+                Memory memory = manager.allocate(EIGHT)) {
+            memory.byteBuffer().putLong(0, 7);
+            assertEquals(7, memory.byteBuffer().getLong(0));
+            assertEquals(memory.address(), Direct.address(memory.byteBuffer()));
+            Memory gone = manager.allocate(EIGHT);
+            gone.close();
+            refused(Status.CLOSED, gone::byteBuffer, "Memory.byteBuffer");
+        }
+    }
+
+    @Test
+    void halfACharacterLeavesTheOthersAlone() {
+        Allocator allocator = request -> {
+            throw new IllegalStateException("ä\ud83c 東");
+        };
+        try (MemoryManager manager = MemoryManager.of(allocator, null)) {
+            refused(Status.CALLBACK, () -> manager.allocate(EIGHT), "ä? 東");
         }
     }
 

@@ -19,6 +19,25 @@ import org.junit.jupiter.api.extension.ExtendWith;
 /** What producers make of buffers of their own, and of columns that exist. */
 @ExtendWith(Check.class)
 class ArrayBuilderTest {
+    @Test
+    void aBufferIsTakenAsItIsWhenItIsGiven() {
+        ByteBuffer values = Direct.ints(1, 2, 3);
+        ArrayBuilder builder = ArrayBuilder.of("c", Format.INT32, 3).buffer(null).buffer(values);
+        values.position(8).order(ByteOrder.BIG_ENDIAN);
+        try (Batch batch = builder.build(Device.CPU)) {
+            assertEquals(1, batch.root().getInt(0));
+        }
+    }
+
+    @Test
+    void hostMemoryIsNotThatOfADevice() {
+        Device cuda = new Device(DeviceType.CUDA, 0);
+        refused(
+                Status.DEVICE,
+                () -> ArrayBuilder.of("c", Format.INT32, 1).buffer(null).buffer(Direct.ints(1)).build(cuda),
+                "array \"c\".buffers[1] is a ByteBuffer", "cuda:0");
+    }
+
     private static ArrayBuilder numbers(String name, int... values) {
         return ArrayBuilder.of(name, Format.INT32, values.length).buffer(null).buffer(Direct.ints(values));
     }

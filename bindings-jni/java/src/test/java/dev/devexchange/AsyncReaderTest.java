@@ -24,6 +24,32 @@ import org.junit.jupiter.api.Test;
 /** Readers of asynchronous streams, and what their subscribers may and may not do. */
 class AsyncReaderTest extends AsyncStreams {
     @Test
+    void aSubscriberMayWaitForTheSchemaBeforeAnythingElse() throws Exception {
+        try (Numbers numbers = new Numbers(1);
+                AsyncReader reader = AsyncReader.create();
+                AsyncWriter writer = writer(reader)) {
+            CountDownLatch waits = new CountDownLatch(1);
+            Collector window = new Collector() {
+                @Override
+                void subscribed() {
+                    waits.countDown();
+                    try (Schema schema = reader.schema(PATIENCE)) {
+                        assertEquals("n", schema.root().name());
+                        request(2);
+                    } catch (InterruptedException e) {
+                        throw new AssertionError(e);
+                    }
+                }
+            };
+            reader.subscribe(window);
+            waits.await();
+            numbers.subscribe(writer);
+            window.awaitEnd();
+            assertEquals("complete", window.signals.get(window.signals.size() - 1));
+        }
+    }
+
+    @Test
     void requestsThatCannotBeAreErrors() throws Exception {
         for (long n : new long[] {0, -1, Long.MIN_VALUE}) {
             try (Numbers numbers = new Numbers(100);

@@ -332,9 +332,10 @@ class AsyncTest extends AsyncStreams {
             completes(writer);
         }
         try (AsyncReader reader = AsyncReader.create(false, executor)) {
-            Streams.produceAsync(reader.handlerAddress(), NEVER, NEVER);
+            long handler = reader.handlerAddress();
             reader.subscribe(new Window(1));
             eventually(reader::isClosed);
+            Streams.produceAsync(handler, NEVER, NEVER);
             assertInstanceOf(RejectedExecutionException.class, logged.get(0));
             refused(Status.CLOSED, () -> reader.schema(PATIENCE), "executor");
         }

@@ -15,6 +15,7 @@ import java.nio.ByteOrder;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicReference;
+import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
@@ -149,6 +150,25 @@ class BackendTest {
         assertEquals(42, view.putLong(0, 7).getLong(8));
         assertEquals(7, buffer.getLong(0));
         assertEquals(address, Native.bufferAddress(view));
+    }
+
+    /** By reflection, as these classes are compiled for JDK 17. */
+    @Test
+    void aBufferOfAClosedArenaIsRefused() throws ReflectiveOperationException {
+        Assumptions.assumeTrue(EXPECTED.equals("ffm"), "the jar's classes for JDK 22 are not there");
+        Class<?> arenas = Class.forName("java.lang.foreign.Arena");
+        Object arena = arenas.getMethod("ofShared").invoke(null);
+        Object segment = arenas.getMethod("allocate", long.class, long.class).invoke(arena, 8L, 8L);
+        ByteBuffer buffer = (ByteBuffer) Class.forName("java.lang.foreign.MemorySegment")
+                .getMethod("asByteBuffer")
+                .invoke(segment);
+        buffer.order(ByteOrder.nativeOrder());
+        Tensor.create(buffer, DType.INT64, new long[] {1}, null).close();
+        arenas.getMethod("close").invoke(arena);
+        refused(
+                Status.INVALID_ARGUMENT,
+                () -> Tensor.create(buffer, DType.INT64, new long[] {1}, null),
+                "arena is closed");
     }
 
     /** The native half does not look whether it is given a class or an object. */

@@ -32,6 +32,18 @@ import org.junit.jupiter.api.io.TempDir;
 /** Streams of batches from Java and from C, to Java and to threads of C that the JVM has never seen. */
 @ExtendWith(Check.class)
 class BatchStreamTest {
+    @Test
+    void aSourceThatIsBusyIsNoStreamThatIs() {
+        DevExchangeException busy = new DevExchangeException(Status.BUSY, "of the source");
+        try (Schema schema = Streams.schema();
+                BatchStream stream = BatchStream.of(schema, DeviceType.CPU, () -> {
+                    throw busy;
+                }, null)) {
+            DevExchangeException refusal = refused(Status.CALLBACK, stream::next, "of the source");
+            assertSame(busy, refusal.getCause());
+        }
+    }
+
     private static final int EIO = 5;
 
     @TempDir

@@ -29,6 +29,20 @@ import org.junit.jupiter.api.extension.ExtendWith;
 /** Record batches: what they say of themselves, and what is refused. */
 @ExtendWith(Check.class)
 class BatchTest {
+    @Test
+    void whatIsSaidOfABatchIsSaidOfItsSliceAndItsCopy() {
+        Map<String, String> said = Map.of("k", "v");
+        try (Batch plain = ArrayBuilder.batch(0).build(Device.CPU);
+                Batch batch = plain.share(said);
+                Batch slice = batch.slice(0, 0);
+                Batch copy = batch.copy();
+                Batch root = batch.root().share()) {
+            assertEquals(said, slice.metadata());
+            assertEquals(said, copy.metadata());
+            assertEquals(Map.of(), root.metadata());
+        }
+    }
+
     private static final ByteBuffer NONE = null;
 
     private static Schema weather() {

@@ -2,9 +2,13 @@ package dev.devexchange;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import java.lang.ref.Reference;
+import java.lang.reflect.Method;
+import java.nio.Buffer;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.List;
+import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
@@ -79,6 +83,29 @@ class CleanerTest {
             Thread.sleep(10);
         }
         assertEquals(4, release.count());
+    }
+
+    /** Also by a memory segment, where there are any. */
+    @Test
+    void aSegmentOfABufferKeepsWhatThatWasTakenFrom() throws Exception {
+        Assumptions.assumeTrue(Runtime.version().feature() >= 22, "no memory segments");
+        Release release = new Release();
+        Method ofBuffer = Class.forName("java.lang.foreign.MemorySegment").getMethod("ofBuffer", Buffer.class);
+        Object[] segments = {ofBuffer.invoke(null, ofTensor(release)), ofBuffer.invoke(null, ofColumn(release))};
+        for (int i = 0; i < 5; i++) {
+            System.gc();
+            Thread.sleep(10);
+        }
+        Check.flush();
+        assertEquals(0, release.count());
+        Reference.reachabilityFence(segments);
+        segments = null;
+        long end = System.nanoTime() + Check.PATIENCE.toNanos();
+        while (release.count() < 2 && System.nanoTime() < end) {
+            System.gc();
+            Thread.sleep(10);
+        }
+        assertEquals(2, release.count());
     }
 
     private static ByteBuffer ofTensor(Release release) {

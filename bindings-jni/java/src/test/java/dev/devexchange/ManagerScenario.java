@@ -102,7 +102,8 @@ final class ManagerScenario {
                 same(Device.CPU, host.device());
                 same(5L, driver.statistics().allocations());
                 same(500L, driver.statistics().bytes());
-                HostMemory.view(pinned.address(), 100).putInt(96, 7);
+                pinned.byteBuffer().putInt(96, 7);
+                refused(Status.DEVICE, device::byteBuffer, "cuda:0");
                 IpcHandle handle = driver.ipcHandle(device.address() + 5);
                 same(5L, handle.offset());
                 same(0, handle.deviceId());

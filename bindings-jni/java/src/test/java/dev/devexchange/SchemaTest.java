@@ -32,14 +32,26 @@ class SchemaTest {
     }
 
     @Test
+    void schemasThatSayTheSameAreEqual() {
+        Schema same = Schema.batch(Field.of("x", Format.INT8));
+        try (Schema one = Schema.batch(Field.of("x", Format.INT8));
+                Schema other = Schema.batch(Field.of("x", Format.INT8).notNull())) {
+            assertEquals(one, same);
+            assertEquals(one.hashCode(), same.hashCode());
+            assertNotEquals(one, other);
+            same.close();
+            assertEquals(one, same);
+        }
+    }
+
+    @Test
     void aTreeOfFieldsComesBack() {
         Map<String, String> metadata = new LinkedHashMap<>();
         metadata.put("unit", "°C");
         metadata.put("empty", "");
         metadata.put("", "without a key");
         Field point = Field.of("point", Format.STRUCT)
-                .nullable()
-                .withChildren(Field.of("x", Format.FLOAT64), Field.of("y", Format.FLOAT64).nullable());
+                .withChildren(Field.of("x", Format.FLOAT64).notNull(), Field.of("y", Format.FLOAT64).notNull().nullable());
         Field kind = Field.of("kind", Format.INT8)
                 .withDictionary(Field.of("values", Format.UTF8).nullable())
                 .withFlags(Field.ORDERED | Field.NULLABLE);
