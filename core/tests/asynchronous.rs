@@ -77,14 +77,14 @@ fn a_million_batches_need_no_more_memory_than_a_few() {
             before = resident();
         }
         while !matches!(writer.try_ready(), Poll::Ready(Ok(()))) {
-            let Poll::Ready(Some(Ok((batch, _)))) = reader.try_next() else { panic!("nothing to take") };
+            let Poll::Ready(Some(Ok((batch, _)))) = reader.try_batch() else { panic!("nothing to take") };
             taken += batch.length();
         }
-        writer.send(one.clone(), None).map_err(|refused| refused.error).unwrap();
+        writer.try_send(one.clone(), None).map_err(|refused| refused.error).unwrap();
     }
     let grown = resident().saturating_sub(before);
     writer.finish().unwrap();
-    while let Some((batch, _)) = reader.next(None).unwrap() {
+    while let Some((batch, _)) = reader.wait_batch(None).unwrap() {
         taken += batch.length();
     }
     assert_eq!(taken, 1_000_000);
@@ -105,7 +105,7 @@ fn ended_streams_leave_a_bounded_number_of_producers() {
         let (reader, writer) = pair(1);
         writer.start(&schema).unwrap();
         writer.finish().unwrap();
-        assert!(reader.next(None).unwrap().is_none());
+        assert!(reader.wait_batch(None).unwrap().is_none());
     }
     let grown = resident().saturating_sub(before);
     assert!(grown < 2 << 20, "{grown} bytes more");
@@ -159,8 +159,8 @@ fn threads_read_write_and_cancel_at_once() {
             scope.spawn(move || {
                 let mut result = writer.start(schema);
                 for i in 0..total {
-                    result = result.and_then(|()| writer.ready(None));
-                    result = result.and_then(|()| Ok(writer.send(batch(schema, i), None)?));
+                    result = result.and_then(|()| writer.wait_ready(None));
+                    result = result.and_then(|()| Ok(writer.try_send(batch(schema, i), None)?));
                 }
                 match result.and_then(|()| writer.finish()) {
                     Ok(()) => {}
@@ -168,7 +168,7 @@ fn threads_read_write_and_cancel_at_once() {
                 }
             });
             let taker = || {
-                while reader.next(None).unwrap().is_some() {
+                while reader.wait_batch(None).unwrap().is_some() {
                     came.fetch_add(1, SeqCst);
                 }
             };
@@ -269,7 +269,7 @@ fn a_release_waits_for_a_call_on_another_thread() {
             slow.returned.load(SeqCst)
         });
         // A call that begins now would begin after the release has.
-        while !matches!(reader.try_next(), Poll::Ready(_)) {
+        while !matches!(reader.try_batch(), Poll::Ready(_)) {
             thread::yield_now();
         }
         reader.request(1).unwrap();
@@ -320,7 +320,7 @@ fn two_callbacks_at_once_are_seen() {
         assert_eq!(give(handler), 0);
         inside.1.wait();
     });
-    assert!(reader.next(None).is_err(), "the first task cannot be extracted");
+    assert!(reader.wait_batch(None).is_err(), "the first task cannot be extracted");
     // SAFETY: called once.
     unsafe { (*handler).release.unwrap()(handler) };
     drop(reader);
@@ -491,7 +491,7 @@ fn whoever_asks_during_a_callback_is_woken_after_it() {
             assert!(other.poll_ready(&mut Context::from_waker(&asks)).is_pending());
             then.store(seen.load(SeqCst), SeqCst);
         });
-        writer.send(batch(&schema, 1), None).unwrap();
+        writer.try_send(batch(&schema, 1), None).unwrap();
         assert_eq!(woken.0.load(SeqCst), 1, "cancels: {cancels}");
         assert_eq!(called.load(SeqCst), before.load(SeqCst) + 1, "cancels: {cancels}");
         match writer.poll_ready(&mut Context::from_waker(&waker)) {
@@ -543,31 +543,31 @@ fn metadata_and_errors_go_across() {
     // SAFETY: as above; the handler was not taken.
     let writer = unsafe { AsyncWriter::new(handler, DeviceType::CPU, Some(&block), None) }.unwrap();
     let schema = schema();
-    assert!(writer.send(batch(&schema, 1), None).is_err(), "not started");
+    assert!(writer.try_send(batch(&schema, 1), None).is_err(), "not started");
     writer.start(&schema).unwrap();
     assert!(writer.start(&schema).is_err());
     assert_eq!(reader.device_type(), Some(DeviceType::CPU));
     assert_eq!(reader.metadata().unwrap().pairs().collect::<Vec<_>>(), [(&b"rows"[..], &b"12"[..])]);
 
     let other = Schema::new(&[FieldDesc::new(c"numbers", c"c")]).unwrap();
-    let refused = writer.send(batch(&other, 3), None).unwrap_err();
+    let refused = writer.try_send(batch(&other, 3), None).unwrap_err();
     assert_eq!((refused.error.status(), refused.returned.length()), (DEVX_MISMATCH, 3));
     assert_eq!(writer.demand(), 2);
-    let refused = writer.send(batch(&schema, 3), Some(b"no block")).unwrap_err();
+    let refused = writer.try_send(batch(&schema, 3), Some(b"no block")).unwrap_err();
     assert_eq!(refused.error.status(), DEVX_INVALID_METADATA);
-    writer.send(batch(&schema, 5), Some(&block)).map_err(|refused| refused.error).unwrap();
+    writer.try_send(batch(&schema, 5), Some(&block)).map_err(|refused| refused.error).unwrap();
     assert_eq!(writer.fail(0, "no error", None).unwrap_err().status(), DEVX_INVALID_ARGUMENT);
     writer.fail(libc::EIO, "no luck", Some(&block)).unwrap();
     assert_eq!(writer.fail(libc::EIO, "again", None).unwrap_err().status(), DEVX_CLOSED);
 
-    let (taken, with) = reader.next(None).unwrap().unwrap();
+    let (taken, with) = reader.wait_batch(None).unwrap().unwrap();
     assert_eq!((taken.length(), with.unwrap().as_bytes()), (5, &block[..]));
-    let error = reader.next(None).unwrap_err();
+    let error = reader.wait_batch(None).unwrap_err();
     assert_eq!((error.status(), error.errno()), (DEVX_CALLBACK, libc::EIO));
     assert!(error.message().contains("no luck"), "{error}");
     let (code, with) = reader.producer_error().unwrap();
     assert_eq!((code, with.unwrap().as_bytes()), (libc::EIO, &block[..]));
-    assert!(reader.next(None).unwrap().is_none());
+    assert!(reader.wait_batch(None).unwrap().is_none());
     drop((reader, writer, schema, other, taken));
     assert_eq!(ledger::outstanding(), 0);
 }
