@@ -95,7 +95,7 @@ unsafe fn devx_async_reader_schema(
         let out = required(out, "out")?;
         // SAFETY: the caller gives a living handle.
         let reader = unsafe { AsyncReaderHandle::borrow(reader, "reader") }?;
-        out.write(SchemaHandle::give(reader.schema(timeout(timeout_ns))?));
+        out.write(SchemaHandle::give(reader.wait_schema(timeout(timeout_ns))?));
         Ok(())
     })
 }
@@ -116,7 +116,7 @@ unsafe fn devx_async_reader_next(
         let out = required(out, "out")?;
         // SAFETY: the caller gives a living handle.
         let reader = unsafe { AsyncReaderHandle::borrow(reader, "reader") }?;
-        let (batch, block) = reader.next(timeout(timeout_ns))?.unzip();
+        let (batch, block) = reader.wait_batch(timeout(timeout_ns))?.unzip();
         out.write(batch.map_or(std::ptr::null_mut(), BatchHandle::give));
         MetadataHandle::write(block.flatten(), metadata);
         Ok(())

@@ -103,7 +103,7 @@ unsafe fn devx_async_writer_ready(
     error: Option<&mut ErrorRecord>,
 ) -> Status {
     // SAFETY: the caller gives a living handle.
-    guard(error, || unsafe { AsyncWriterHandle::borrow(writer, "writer") }?.ready(timeout(timeout_ns)))
+    guard(error, || unsafe { AsyncWriterHandle::borrow(writer, "writer") }?.wait_ready(timeout(timeout_ns)))
 }
 
 /// Gives the consumer the batch, with metadata (a block, or NULL), and sets the handle to NULL. On failure the handle
@@ -123,7 +123,7 @@ unsafe fn devx_async_writer_send_move(
         let handle = required(batch, "batch")?;
         // SAFETY: the caller gives a living handle, or NULL.
         let batch = required(unsafe { BatchHandle::take(Some(&mut *handle)) }, "*batch")?;
-        writer.send(batch, metadata).map_err(|refused| {
+        writer.try_send(batch, metadata).map_err(|refused| {
             *handle = BatchHandle::give(refused.returned);
             refused.error
         })

@@ -100,7 +100,7 @@ plain! { async_reader_next(handle: jlong, out: jlong) -> jint }
 fn async_reader_next(handle: jlong, out: jlong) -> Result<jint> {
     // SAFETY: Java gives a living handle.
     let reader = unsafe { held::<Reader>(handle) }?;
-    let Poll::Ready(next) = reader.reader.try_next() else { return Ok(PENDING) };
+    let Poll::Ready(next) = reader.reader.try_batch() else { return Ok(PENDING) };
     let Some((batch, block)) = next.transpose()? else { return Ok(END) };
     // SAFETY: Java gives the address of room for two longs.
     unsafe { write(out, [give(batch.into_raw()), reader.keep(block)]) };

@@ -68,7 +68,7 @@ fn async_writer_send(handle: jlong, batch_handle: jlong, block: jlong) -> Result
     let batch = Batch::clone(&*unsafe { batch(batch_handle) }?);
     // SAFETY: Java gives 0 or a block.
     let metadata = unsafe { metadata::block(take(block)) }?;
-    Ok(writer.send(batch, metadata)?)
+    Ok(writer.try_send(batch, metadata)?)
 }
 
 plain! { async_writer_finish(handle: jlong) }

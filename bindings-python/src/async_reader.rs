@@ -113,7 +113,7 @@ impl AsyncReader {
     /// None if nothing has come; False at the end, and when it is closed.
     fn try_next<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>> {
         let Ok(reader) = self.reader.get() else { return received(py, None).map(Some) };
-        match py.detach(move || reader.try_next()) {
+        match py.detach(move || reader.try_batch()) {
             Poll::Pending => Ok(None),
             Poll::Ready(next) => received(py, next.transpose()?).map(Some),
         }
@@ -121,7 +121,7 @@ impl AsyncReader {
 
     #[pyo3(signature = (timeout, /))]
     fn schema(&self, py: Python<'_>, timeout: Option<f64>) -> Result<Schema> {
-        let schema = waiting(py, timeout, || self.reader.get(), |reader, time| reader.schema(Some(time)))?;
+        let schema = waiting(py, timeout, || self.reader.get(), |reader, time| reader.wait_schema(Some(time)))?;
         Ok(Schema::new(schema))
     }
 
@@ -130,7 +130,8 @@ impl AsyncReader {
     fn next<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> Result<Bound<'py, PyAny>> {
         queue::drain();
         let begin = || Ok::<_, Error>(self.reader.get().ok());
-        let ask = |reader: Option<Counted<CoreReader>>, time| reader.map_or(Ok(None), |reader| reader.next(Some(time)));
+        let ask =
+            |reader: Option<Counted<CoreReader>>, time| reader.map_or(Ok(None), |reader| reader.wait_batch(Some(time)));
         received(py, waiting(py, timeout, begin, ask)?)
     }
 

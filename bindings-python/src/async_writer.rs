@@ -68,7 +68,7 @@ impl AsyncWriter {
 
     #[pyo3(signature = (timeout, /))]
     fn ready(&self, py: Python<'_>, timeout: Option<f64>) -> Result<()> {
-        waiting(py, timeout, || self.0.get(), |writer, time| writer.ready(Some(time)))
+        waiting(py, timeout, || self.0.get(), |writer, time| writer.wait_ready(Some(time)))
     }
 
     #[pyo3(signature = (batch, metadata, /))]
@@ -76,7 +76,7 @@ impl AsyncWriter {
         queue::drain();
         let given = batch::wanted(batch, "batch is of")?;
         let (block, writer) = (metadata::block(metadata)?, self.0.get()?);
-        py.detach(move || writer.send(given, block.as_deref()).map_err(|refused| refused.error))?;
+        py.detach(move || writer.try_send(given, block.as_deref()).map_err(|refused| refused.error))?;
         Ok(())
     }
 

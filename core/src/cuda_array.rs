@@ -327,6 +327,8 @@ pub struct Owned(DevxCudaArray);
 
 // SAFETY: the struct may be used and released on any thread.
 unsafe impl Send for Owned {}
+// SAFETY: as above; a shared reference only reads the struct.
+unsafe impl Sync for Owned {}
 
 impl Owned {
     /// The struct for a consumer, who releases it.

@@ -6,7 +6,8 @@
 mod patience;
 
 use core::ffi::{c_char, c_int, c_void};
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
@@ -25,6 +26,7 @@ use devexchange_core::arrow::schema::FieldDesc;
 use devexchange_core::{Batch, Device, DeviceType, Owner, Schema, ledger};
 use futures_core::Stream;
 use futures_sink::Sink;
+use futures_util::{SinkExt, StreamExt, TryStreamExt};
 
 /// The ledger and the quarantine are the process's.
 fn alone() -> MutexGuard<'static, ()> {
@@ -77,14 +79,14 @@ fn a_million_batches_need_no_more_memory_than_a_few() {
             before = resident();
         }
         while !matches!(writer.try_ready(), Poll::Ready(Ok(()))) {
-            let Poll::Ready(Some(Ok((batch, _)))) = reader.try_next() else { panic!("nothing to take") };
+            let Poll::Ready(Some(Ok((batch, _)))) = reader.try_batch() else { panic!("nothing to take") };
             taken += batch.length();
         }
-        writer.send(one.clone(), None).map_err(|refused| refused.error).unwrap();
+        writer.try_send(one.clone(), None).map_err(|refused| refused.error).unwrap();
     }
     let grown = resident().saturating_sub(before);
     writer.finish().unwrap();
-    while let Some((batch, _)) = reader.next(None).unwrap() {
+    while let Some((batch, _)) = reader.wait_batch(None).unwrap() {
         taken += batch.length();
     }
     assert_eq!(taken, 1_000_000);
@@ -105,7 +107,7 @@ fn ended_streams_leave_a_bounded_number_of_producers() {
         let (reader, writer) = pair(1);
         writer.start(&schema).unwrap();
         writer.finish().unwrap();
-        assert!(reader.next(None).unwrap().is_none());
+        assert!(reader.wait_batch(None).unwrap().is_none());
     }
     let grown = resident().saturating_sub(before);
     assert!(grown < 2 << 20, "{grown} bytes more");
@@ -159,8 +161,8 @@ fn threads_read_write_and_cancel_at_once() {
             scope.spawn(move || {
                 let mut result = writer.start(schema);
                 for i in 0..total {
-                    result = result.and_then(|()| writer.ready(None));
-                    result = result.and_then(|()| Ok(writer.send(batch(schema, i), None)?));
+                    result = result.and_then(|()| writer.wait_ready(None));
+                    result = result.and_then(|()| Ok(writer.try_send(batch(schema, i), None)?));
                 }
                 match result.and_then(|()| writer.finish()) {
                     Ok(()) => {}
@@ -168,7 +170,7 @@ fn threads_read_write_and_cancel_at_once() {
                 }
             });
             let taker = || {
-                while reader.next(None).unwrap().is_some() {
+                while reader.wait_batch(None).unwrap().is_some() {
                     came.fetch_add(1, SeqCst);
                 }
             };
@@ -269,7 +271,7 @@ fn a_release_waits_for_a_call_on_another_thread() {
             slow.returned.load(SeqCst)
         });
         // A call that begins now would begin after the release has.
-        while !matches!(reader.try_next(), Poll::Ready(_)) {
+        while !matches!(reader.try_batch(), Poll::Ready(_)) {
             thread::yield_now();
         }
         reader.request(1).unwrap();
@@ -320,7 +322,7 @@ fn two_callbacks_at_once_are_seen() {
         assert_eq!(give(handler), 0);
         inside.1.wait();
     });
-    assert!(reader.next(None).is_err(), "the first task cannot be extracted");
+    assert!(reader.wait_batch(None).is_err(), "the first task cannot be extracted");
     // SAFETY: called once.
     unsafe { (*handler).release.unwrap()(handler) };
     drop(reader);
@@ -336,11 +338,10 @@ impl Wake for Unpark {
     }
 }
 
-fn block_on<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut cx = Context::from_waker(&waker);
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let (mut future, waker) = (pin!(future), Waker::from(Arc::new(Unpark(thread::current()))));
     loop {
-        if let Poll::Ready(value) = poll(&mut cx) {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return value;
         }
         thread::park_timeout(Duration::from_secs(60));
@@ -357,18 +358,18 @@ fn a_stream_reads_what_a_sink_writes() {
         scope.spawn(move || {
             writer.start(schema).unwrap();
             for i in 0..50 {
-                block_on(|cx| Sink::poll_ready(Pin::new(&mut writer), cx)).unwrap();
+                block_on(poll_fn(|cx| Sink::poll_ready(Pin::new(&mut writer), cx))).unwrap();
                 Pin::new(&mut writer).start_send(batch(schema, i)).unwrap();
-                block_on(|cx| Sink::<Batch>::poll_flush(Pin::new(&mut writer), cx)).unwrap();
+                block_on(poll_fn(|cx| Sink::<Batch>::poll_flush(Pin::new(&mut writer), cx))).unwrap();
             }
-            block_on(|cx| Sink::<Batch>::poll_close(Pin::new(&mut writer), cx)).unwrap();
+            block_on(poll_fn(|cx| Sink::<Batch>::poll_close(Pin::new(&mut writer), cx))).unwrap();
         });
-        assert_eq!(block_on(|cx| reader.poll_schema(cx)).unwrap().nodes(), 1);
+        assert_eq!(block_on(poll_fn(|cx| reader.poll_schema(cx))).unwrap().nodes(), 1);
         for i in 0..50 {
-            let next = block_on(|cx| Pin::new(&mut reader).poll_next(cx)).unwrap().unwrap();
+            let next = block_on(poll_fn(|cx| Pin::new(&mut reader).poll_next(cx))).unwrap().unwrap();
             assert_eq!(next.length(), i);
         }
-        assert!(block_on(|cx| Pin::new(&mut reader).poll_next(cx)).is_none());
+        assert!(block_on(poll_fn(|cx| Pin::new(&mut reader).poll_next(cx))).is_none());
     });
     drop((reader, schema));
     assert_eq!(ledger::outstanding(), 0);
@@ -486,10 +487,41 @@ fn a_callback_that_says_cancelled_cancels() {
     // SAFETY: the handler outlives the writer.
     let writer = unsafe { AsyncWriter::new(&mut handler, DeviceType::CPU, None, None) }.unwrap();
     writer.start(&schema).unwrap();
-    assert_eq!(writer.send(batch(&schema, 1), None).unwrap_err().error.status(), DEVX_CLOSED);
+    assert_eq!(writer.try_send(batch(&schema, 1), None).unwrap_err().error.status(), DEVX_CLOSED);
     assert!(writer.is_cancelled());
     writer.finish().unwrap();
     drop((writer, schema));
+    assert_eq!(ledger::outstanding(), 0);
+}
+
+#[test]
+fn combinators_of_streams_and_sinks_have_the_short_names() {
+    let _alone = alone();
+    let (mut reader, mut writer) = pair(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let schema = schema();
+            writer.start(&schema).unwrap();
+            block_on(async {
+                for length in 1..4 {
+                    writer.send(batch(&schema, length)).await.unwrap();
+                }
+                writer.ready().await.unwrap();
+                writer.try_send(batch(&schema, 4), None).map_err(|refused| refused.error).unwrap();
+                writer.close().await.unwrap();
+            });
+        });
+        block_on(async {
+            assert_eq!(reader.schema().await.unwrap().root().format(), "C");
+            assert_eq!(reader.next().await.unwrap().unwrap().length(), 1);
+            assert_eq!(reader.try_next().await.unwrap().unwrap().length(), 2);
+            assert_eq!(reader.batch().await.unwrap().unwrap().0.length(), 3);
+            let rest: Vec<_> = reader.by_ref().map(|batch| batch.unwrap().length()).collect().await;
+            assert_eq!(rest, [4]);
+            assert!(reader.batch().await.unwrap().is_none());
+        });
+    });
+    drop((reader, writer));
     assert_eq!(ledger::outstanding(), 0);
 }
 
@@ -500,7 +532,7 @@ fn a_waker_is_cloned_without_a_lock() {
     static TABLE: RawWakerVTable = RawWakerVTable::new(
         // SAFETY: the address of a reader that outlives its wakers.
         |reader| unsafe {
-            assert!((*reader.cast::<AsyncReader>()).try_next().is_pending());
+            assert!((*reader.cast::<AsyncReader>()).try_batch().is_pending());
             RawWaker::new(reader, &TABLE)
         },
         |_| (),
@@ -544,7 +576,7 @@ fn whoever_asks_during_a_callback_is_woken_after_it() {
             assert!(other.poll_ready(&mut Context::from_waker(&asks)).is_pending());
             then.store(seen.load(SeqCst), SeqCst);
         });
-        writer.send(batch(&schema, 1), None).unwrap();
+        writer.try_send(batch(&schema, 1), None).unwrap();
         assert_eq!(woken.0.load(SeqCst), 1, "cancels: {cancels}");
         assert_eq!(called.load(SeqCst), before.load(SeqCst) + 1, "cancels: {cancels}");
         match writer.poll_ready(&mut Context::from_waker(&waker)) {
@@ -596,31 +628,31 @@ fn metadata_and_errors_go_across() {
     // SAFETY: as above; the handler was not taken.
     let writer = unsafe { AsyncWriter::new(handler, DeviceType::CPU, Some(&block), None) }.unwrap();
     let schema = schema();
-    assert!(writer.send(batch(&schema, 1), None).is_err(), "not started");
+    assert!(writer.try_send(batch(&schema, 1), None).is_err(), "not started");
     writer.start(&schema).unwrap();
     assert!(writer.start(&schema).is_err());
     assert_eq!(reader.device_type(), Some(DeviceType::CPU));
     assert_eq!(reader.metadata().unwrap().pairs().collect::<Vec<_>>(), [(&b"rows"[..], &b"12"[..])]);
 
     let other = Schema::new(&[FieldDesc::new(c"numbers", c"c")]).unwrap();
-    let refused = writer.send(batch(&other, 3), None).unwrap_err();
+    let refused = writer.try_send(batch(&other, 3), None).unwrap_err();
     assert_eq!((refused.error.status(), refused.returned.length()), (DEVX_MISMATCH, 3));
     assert_eq!(writer.demand(), 2);
-    let refused = writer.send(batch(&schema, 3), Some(b"no block")).unwrap_err();
+    let refused = writer.try_send(batch(&schema, 3), Some(b"no block")).unwrap_err();
     assert_eq!(refused.error.status(), DEVX_INVALID_METADATA);
-    writer.send(batch(&schema, 5), Some(&block)).map_err(|refused| refused.error).unwrap();
+    writer.try_send(batch(&schema, 5), Some(&block)).map_err(|refused| refused.error).unwrap();
     assert_eq!(writer.fail(0, "no error", None).unwrap_err().status(), DEVX_INVALID_ARGUMENT);
     writer.fail(libc::EIO, "no luck", Some(&block)).unwrap();
     assert_eq!(writer.fail(libc::EIO, "again", None).unwrap_err().status(), DEVX_CLOSED);
 
-    let (taken, with) = reader.next(None).unwrap().unwrap();
+    let (taken, with) = reader.wait_batch(None).unwrap().unwrap();
     assert_eq!((taken.length(), with.unwrap().as_bytes()), (5, &block[..]));
-    let error = reader.next(None).unwrap_err();
+    let error = reader.wait_batch(None).unwrap_err();
     assert_eq!((error.status(), error.errno()), (DEVX_CALLBACK, libc::EIO));
     assert!(error.message().contains("no luck"), "{error}");
     let (code, with) = reader.producer_error().unwrap();
     assert_eq!((code, with.unwrap().as_bytes()), (libc::EIO, &block[..]));
-    assert!(reader.next(None).unwrap().is_none());
+    assert!(reader.wait_batch(None).unwrap().is_none());
     drop((reader, writer, schema, other, taken));
     assert_eq!(ledger::outstanding(), 0);
 }

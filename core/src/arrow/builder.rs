@@ -50,6 +50,11 @@ pub struct ArrayBuilder {
     owner: Owner,
 }
 
+// SAFETY: the addresses are numbers here, which only `build` hands on; what is owned may be dropped on any thread.
+unsafe impl Send for ArrayBuilder {}
+// SAFETY: as above; nothing changes behind a shared reference.
+unsafe impl Sync for ArrayBuilder {}
+
 impl ArrayBuilder {
     /// A nullable array of so many elements, whose number of nulls is not known, without buffers.
     pub fn new(name: &str, format: &str, length: i64) -> Self {

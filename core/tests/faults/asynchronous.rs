@@ -72,7 +72,7 @@ impl Both {
         let mut again = true;
         while self.writer.demand() > 0 {
             let mine = self.batch.clone();
-            match watched(|| self.writer.send(mine, Some(&self.metadata))) {
+            match watched(|| self.writer.try_send(mine, Some(&self.metadata))) {
                 Ok(()) => sent += 1,
                 Err(refused) if refused.error.status() == DEVX_OUT_OF_MEMORY && again => {
                     assert_eq!(refused.returned.length(), 2);
@@ -106,7 +106,7 @@ impl Both {
 fn take(run: &Run, reader: &AsyncReader, metadata: &[u8]) -> usize {
     let mut taken = 0;
     loop {
-        match watched(|| reader.try_next()) {
+        match watched(|| reader.try_batch()) {
             Poll::Ready(Some(Ok((batch, with)))) => {
                 assert_eq!((batch.length(), with.unwrap().as_bytes()), (2, metadata));
                 taken += 1;
@@ -157,7 +157,7 @@ pub(crate) fn to_a_cancel(run: &Run) {
     both.send(run);
     watched(|| both.reader.cancel());
     both.end(AsyncWriter::finish);
-    assert!(matches!(watched(|| both.reader.try_next()), Poll::Ready(None)));
+    assert!(matches!(watched(|| both.reader.try_batch()), Poll::Ready(None)));
     watched(|| drop(both));
 }
 

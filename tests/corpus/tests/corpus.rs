@@ -48,7 +48,7 @@ impl Reads for BatchStream {
 impl Reads for AsyncReader {
     fn read(&self) -> (u32, Result<()>) {
         let patience = Some(Duration::from_secs(10));
-        count(|| self.next(patience).map(|batch| batch.is_some()))
+        count(|| self.wait_batch(patience).map(|batch| batch.is_some()))
     }
 }
 
@@ -121,7 +121,7 @@ fn import_async(made: &Made) -> Result<AsyncReader> {
     let handler = reader.handler()?;
     // SAFETY: the handler was handed out just now.
     unsafe { made.drive(handler) };
-    reader.schema(Some(Duration::from_secs(10)))?;
+    reader.wait_schema(Some(Duration::from_secs(10)))?;
     Ok(reader)
 }
 

@@ -67,7 +67,7 @@ impl World {
                 reader.cancel();
             }
             0..8 if self.manual => reader.request(self.rng.choose(&[1, 2, 3])).unwrap(),
-            _ => match reader.try_next() {
+            _ => match reader.try_batch() {
                 Poll::Pending => return false,
                 Poll::Ready(None) => self.ended.set(true),
                 Poll::Ready(Some(Ok((batch, metadata)))) => {
@@ -102,7 +102,7 @@ impl World {
         let (batch, released) = make(sent as i64);
         self.sent.borrow_mut().push(released);
         let metadata = devexchange_core::arrow::metadata::encode(&[(b"key", b"value")]).unwrap();
-        match writer.send(batch, (sent % 2 == 1).then_some(&metadata)) {
+        match writer.try_send(batch, (sent % 2 == 1).then_some(&metadata)) {
             Ok(()) => true,
             Err(refused) => {
                 assert_ne!(refused.error.status(), DEVX_NOT_READY, "it was ready");

@@ -328,7 +328,7 @@ impl User {
         let (batch, released) = make(length);
         self.made.borrow_mut().push((length, released));
         let demand = writer.demand();
-        match writer.send(batch, None) {
+        match writer.try_send(batch, None) {
             Ok(()) => {
                 assert!(self.in_wake > 0 || demand > 0);
                 self.sent.borrow_mut().push(length);

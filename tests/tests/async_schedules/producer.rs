@@ -546,7 +546,7 @@ impl User {
     /// Whether there was something.
     fn take(&self, reader: &AsyncReader) -> bool {
         let depth = self.depth.get();
-        match reader.try_next() {
+        match reader.try_batch() {
             Poll::Pending => false,
             Poll::Ready(None) => {
                 self.ended.set(true);

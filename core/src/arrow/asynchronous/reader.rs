@@ -1,6 +1,7 @@
 //! The consumer of an asynchronous stream.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -33,9 +34,11 @@ pub type Received = (Batch, Option<MetadataBlock>);
 
 /// Takes the batches of somebody's asynchronous stream.
 ///
-/// Give [`AsyncReader::handler`] to a producer; then poll for the schema and the batches, wait for them, or use the
-/// reader as a [`futures_core::Stream`]. All methods may be called from any thread, several at once, and from within
-/// callbacks. A batch goes to one of those who ask.
+/// Give [`AsyncReader::handler`] to a producer; then await the schema and the batches, or use the reader as a
+/// [`futures_core::Stream`], whose combinators have the short names (`next`, `try_next`). For those without an executor, what
+/// can be awaited can be had in three other ways: `try_…` is what there is now, `poll_…` calls a waker later, `wait_…` blocks
+/// the thread. All methods may be called from any thread, several at once, and from within callbacks. A batch goes to one of
+/// those who ask.
 ///
 /// Every task of the producer's is extracted exactly once: for whoever takes the batch, or without its data when
 /// nobody wants it. An error is given once, after the batches that came before it. If the producer breaks the
@@ -103,11 +106,19 @@ impl AsyncReader {
         self.0.header().state.poll(cx, |reading| reading.schema())
     }
 
+    /// The schema, when it has come.
+    ///
+    /// # Errors
+    /// As [`AsyncReader::try_schema`].
+    pub async fn schema(&self) -> Result<Schema> {
+        poll_fn(|cx| self.poll_schema(cx)).await
+    }
+
     /// Waits for the schema, `None` for as long as it takes.
     ///
     /// # Errors
     /// As [`AsyncReader::try_schema`]; `DEVX_NOT_READY` after the time.
-    pub fn schema(&self, timeout: Option<Duration>) -> Result<Schema> {
+    pub fn wait_schema(&self, timeout: Option<Duration>) -> Result<Schema> {
         let shared = self.0.clone();
         in_time(shared.header().state.wait(&Deadline::after(timeout), |reading| reading.schema()))?
     }
@@ -117,26 +128,34 @@ impl AsyncReader {
     /// # Errors
     /// The producer's error, or that it broke the contract (`DEVX_CALLBACK` with the code in [`Error::errno`]), or what
     /// [`Batch::import_device`] says of an array.
-    pub fn try_next(&self) -> Poll<Option<Result<Received>>> {
+    pub fn try_batch(&self) -> Poll<Option<Result<Received>>> {
         let next = self.0.header().state.with(|reading| reading.next());
         next.map(|next| taken(self.0.clone().header(), next))
     }
 
-    /// As [`AsyncReader::try_next`]; the waker is called when there may be an answer. One task at a time has its waker
+    /// As [`AsyncReader::try_batch`]; the waker is called when there may be an answer. One task at a time has its waker
     /// here.
     ///
     /// # Errors
-    /// As [`AsyncReader::try_next`].
+    /// As [`AsyncReader::try_batch`].
     pub fn poll_batch(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Received>>> {
         let next = self.0.header().state.poll(cx, |reading| reading.next());
         next.map(|next| taken(self.0.clone().header(), next))
     }
 
+    /// The next batch with its metadata, when it has come; `None` at the end. As a stream the reader gives the batch alone.
+    ///
+    /// # Errors
+    /// As [`AsyncReader::try_batch`].
+    pub async fn batch(&self) -> Result<Option<Received>> {
+        poll_fn(|cx| self.poll_batch(cx)).await.transpose()
+    }
+
     /// Waits for the next batch, `None` for as long as it takes.
     ///
     /// # Errors
-    /// As [`AsyncReader::try_next`]; `DEVX_NOT_READY` after the time.
-    pub fn next(&self, timeout: Option<Duration>) -> Result<Option<Received>> {
+    /// As [`AsyncReader::try_batch`]; `DEVX_NOT_READY` after the time.
+    pub fn wait_batch(&self, timeout: Option<Duration>) -> Result<Option<Received>> {
         let shared = self.0.clone();
         let next = in_time(shared.header().state.wait(&Deadline::after(timeout), |reading| reading.next()))?;
         taken(shared.header(), next).transpose()

@@ -2,6 +2,7 @@
 
 use core::ffi::c_char;
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
@@ -28,12 +29,14 @@ type Handler = ArrowAsyncDeviceStreamHandler;
 /// Gives batches to somebody's handler.
 ///
 /// [`AsyncWriter::start`] comes first; then a batch may be sent for each that the consumer requested, and
-/// [`AsyncWriter::finish`] or [`AsyncWriter::fail`] ends the stream. Or use the writer as a [`futures_sink::Sink`].
+/// [`AsyncWriter::finish`] or [`AsyncWriter::fail`] ends the stream. Or use the writer as a [`futures_sink::Sink`], whose
+/// combinators have the short names (`send`, `close`). What can be awaited ([`AsyncWriter::ready`]) can be had in three other
+/// ways, as with [`AsyncReader`](super::AsyncReader): `try_…`, `poll_…` and `wait_…`.
 ///
 /// The callbacks of the handler are called from within these methods and nowhere else, one at a time; while one runs,
 /// other calls that would need one are refused with `DEVX_BUSY`. What the consumer asks for (more batches, an end)
 /// wakes the user. If it cancelled, or requested what cannot be, the handler is released in the next call of any of
-/// these methods, [`AsyncWriter::ready`] included: whoever is woken calls one.
+/// these methods, [`AsyncWriter::try_ready`] included: whoever is woken calls one.
 ///
 /// The handler is released exactly once. A writer that is dropped before the end tells the consumer so (`on_error`
 /// with `EPIPE`) unless it cancelled.
@@ -168,11 +171,19 @@ impl AsyncWriter {
         }
     }
 
-    /// Waits until a batch can be sent, `None` for as long as it takes.
+    /// Waits until a batch can be sent; [`AsyncWriter::try_send`] sends one with its metadata.
+    ///
+    /// # Errors
+    /// As [`AsyncWriter::try_ready`].
+    pub async fn ready(&self) -> Result<()> {
+        poll_fn(|cx| self.poll_ready(cx)).await
+    }
+
+    /// Blocks the thread until a batch can be sent, `None` for as long as it takes.
     ///
     /// # Errors
     /// As [`AsyncWriter::try_ready`]; `DEVX_NOT_READY` after the time.
-    pub fn ready(&self, timeout: Option<Duration>) -> Result<()> {
+    pub fn wait_ready(&self, timeout: Option<Duration>) -> Result<()> {
         let deadline = Deadline::after(timeout);
         let held = self.0.clone();
         let stream = held.header();
@@ -184,12 +195,13 @@ impl AsyncWriter {
         }
     }
 
-    /// Gives the consumer a batch, with metadata for it. Pass a clone to share it, the batch itself to move it.
+    /// Gives the consumer a batch, with metadata for it, if it has requested one. Pass a clone to share it, the batch itself to
+    /// move it.
     ///
     /// # Errors
     /// `DEVX_NOT_READY` if the consumer requested no more, `DEVX_DEVICE` or `DEVX_MISMATCH` if the batch is not of this
     /// stream, `DEVX_BUSY`, `DEVX_INVALID_METADATA`; otherwise as [`AsyncWriter::try_ready`]. The batch is given back.
-    pub fn send(&self, batch: Batch, metadata: Option<&[u8]>) -> std::result::Result<(), Refused<Batch>> {
+    pub fn try_send(&self, batch: Batch, metadata: Option<&[u8]>) -> std::result::Result<(), Refused<Batch>> {
         let kept = batch.clone();
         // The user may drop the writer within a callback.
         let stream = self.0.clone();
@@ -404,7 +416,7 @@ impl futures_sink::Sink<Batch> for AsyncWriter {
     }
 
     fn start_send(self: Pin<&mut Self>, batch: Batch) -> Result<()> {
-        Ok(self.send(batch, None)?)
+        Ok(self.try_send(batch, None)?)
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<()>> {
