@@ -228,9 +228,10 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
     private void giveUp(Throwable why) {
         Background.log("an asynchronous stream cannot give its signals and is cancelled", why);
         cancelled = true;
+        // First: who looks for the schema once it is closed finds that alone.
+        schema.completeExceptionally(closed("the executor refused to go on"));
         handle.close();
         bell.letGo();
-        schema.completeExceptionally(closed("the executor refused to go on"));
     }
 
     // ---- signals, one at a time ----
