@@ -181,6 +181,7 @@ function Base.iterate(r::AsyncReader, _=nothing)
     return batch === nothing ? nothing : (batch, nothing)
 end
 
+Base.isempty(::AsyncReader) = throw(unknown_whether_empty())
 Base.IteratorSize(::Type{AsyncReader}) = Base.SizeUnknown()
 Base.eltype(::Type{AsyncReader}) = Batch
 

@@ -210,8 +210,7 @@ end
 # `sizes` are the bytes of all buffers, if they are to be checked.
 function batch_over(schema::Schema, nodes::Vector{Node}, device::DLDevice, @nospecialize(release), sizes=C_NULL)
     tables, records, held_on = Vector{Ptr{Cvoid}}[], DevxNode[], Any[]
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    GC.@preserve nodes tables begin
+    handle = GC.@preserve nodes tables begin
         for node in nodes
             table = Ptr{Cvoid}[]
             for buffer in node.buffers
@@ -224,13 +223,15 @@ function batch_over(schema::Schema, nodes::Vector{Node}, device::DLDevice, @nosp
         for node in nodes, buffer in node.buffers, reference in references(buffer)
             push!(held_on, reference)
         end
-        owned(nodes, held_on, release) do owner
-            @checked devx_batch_create_sized(
-                schema.handle::Handle, device::DLDevice, records::Ptr{DevxNode}, length(records)::Csize_t,
-                sizes::Ptr{Int64}, owner::Ptr{DevxOwner}, out::Ptr{Ptr{Cvoid}})
+        made(Handle{TAG_BATCH}) do out
+            owned(nodes, held_on, release) do owner
+                @checked devx_batch_create_sized(
+                    schema.handle::Handle, device::DLDevice, records::Ptr{DevxNode}, length(records)::Csize_t,
+                    sizes::Ptr{Int64}, owner::Ptr{DevxOwner}, out::Ptr{Ptr{Cvoid}})
+            end
         end
     end
-    return adopt_batch(out[])
+    return adopt_batch(handle)
 end
 
 # ---- Arrow in and out ----
@@ -250,15 +251,16 @@ Throws `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_FORMAT`, `DEVX_INVAL
 `DEVX_UNSUPPORTED` with the field and its value.
 """
 function import_arrow(array::Ref{ArrowArray}, schema::Schema)
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_batch_import(array::Ptr{ArrowArray}, schema.handle::Handle, out::Ptr{Ptr{Cvoid}})
-    return adopt_batch(out[])
+    handle = made(Handle{TAG_BATCH}) do out
+        @checked devx_batch_import(array::Ptr{ArrowArray}, schema.handle::Handle, out::Ptr{Ptr{Cvoid}})
+    end
+    return adopt_batch(handle)
 end
 function import_arrow(array::Ref{ArrowArray}, schema::Ref{ArrowSchema})
-    refuse_in_cache()
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_batch_import_pair(array::Ptr{ArrowArray}, schema::Ptr{ArrowSchema}, out::Ptr{Ptr{Cvoid}})
-    return adopt_batch(out[])
+    handle = made(Handle{TAG_BATCH}) do out
+        @checked devx_batch_import_pair(array::Ptr{ArrowArray}, schema::Ptr{ArrowSchema}, out::Ptr{Ptr{Cvoid}})
+    end
+    return adopt_batch(handle)
 end
 
 """
@@ -271,17 +273,18 @@ device that the library has no runtime for, an id that cannot be, and an event o
 """
 function import_arrow_device(array::Ref{ArrowDeviceArray}, schema::Schema)
     ready = without_event(array)
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_batch_import_device(array::Ptr{ArrowDeviceArray}, schema.handle::Handle, out::Ptr{Ptr{Cvoid}})
-    return adopt_batch(out[]; ready=ready)
+    handle = made(Handle{TAG_BATCH}) do out
+        @checked devx_batch_import_device(array::Ptr{ArrowDeviceArray}, schema.handle::Handle, out::Ptr{Ptr{Cvoid}})
+    end
+    return adopt_batch(handle; ready=ready)
 end
 function import_arrow_device(array::Ref{ArrowDeviceArray}, schema::Ref{ArrowSchema})
-    refuse_in_cache()
     ready = without_event(array)
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_batch_import_pair_device(
-        array::Ptr{ArrowDeviceArray}, schema::Ptr{ArrowSchema}, out::Ptr{Ptr{Cvoid}})
-    return adopt_batch(out[]; ready=ready)
+    handle = made(Handle{TAG_BATCH}) do out
+        @checked devx_batch_import_pair_device(
+            array::Ptr{ArrowDeviceArray}, schema::Ptr{ArrowSchema}, out::Ptr{Ptr{Cvoid}})
+    end
+    return adopt_batch(handle; ready=ready)
 end
 
 # Addresses as other runtimes have them.
@@ -379,17 +382,17 @@ function export_both(export_array, b::Batch, array, target::Ref{ArrowSchema})
     GC.@preserve target begin
         place = Base.unsafe_convert(Ptr{ArrowSchema}, target)
         place == C_NULL && throw(DevExchangeError(DEVX_NULL_ARGUMENT, "schema is NULL"))
-        own, written = schema_address(b), Ref(ArrowSchema())
+        own, written = schema(b), Ref(ArrowSchema())
         try
             # First where nobody sees it: if the array fails, the target is not written.
-            @checked devx_schema_export(own::Ptr{Cvoid}, written::Ptr{ArrowSchema})
+            @checked devx_schema_export(own.handle::Handle, written::Ptr{ArrowSchema})
             export_array(b, array)
         catch
             arrow_release(written)
-            release_handle(TAG_SCHEMA, own)
             rethrow()
+        finally
+            close(own)
         end
-        release_handle(TAG_SCHEMA, own)
         unsafe_store!(place, written[])
     end
     return nothing
@@ -400,13 +403,9 @@ end
 
 The schema of a batch: a reference of its own, to be closed like any other.
 """
-schema(b::Batch) = Schema(Handle{TAG_SCHEMA}(schema_address(b)))
-
-function schema_address(b::Batch)
-    out = Ref{Ptr{Cvoid}}(C_NULL)
+schema(b::Batch) = Schema(made(Handle{TAG_SCHEMA}) do out
     @checked devx_batch_schema(b.handle::Handle, out::Ptr{Ptr{Cvoid}})
-    return out[]
-end
+end)
 
 """
     slice(b::Batch, rows) -> Batch
@@ -424,16 +423,17 @@ Throws `BoundsError`, `DEVX_CLOSED`, `DEVX_IMPOSSIBLE` for elements that begin w
 """
 function slice(b::Batch, rows::AbstractUnitRange{<:Integer})
     checkbounds(Bool, Base.OneTo(b.rows), rows) || throw(BoundsError(b, (rows, :)))
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_batch_slice(
-        b.handle::Handle, rows_before(rows)::Int64, length(rows)::Int64, out::Ptr{Ptr{Cvoid}})
-    return adopt_batch(out[]; ready=b.readable)
+    handle = made(Handle{TAG_BATCH}) do out
+        @checked devx_batch_slice(
+            b.handle::Handle, rows_before(rows)::Int64, length(rows)::Int64, out::Ptr{Ptr{Cvoid}})
+    end
+    return adopt_batch(handle; ready=b.readable)
 end
 
 # An empty range may begin anywhere.
 rows_before(rows) = isempty(rows) ? 0 : first(rows) - 1
 
-share(b::Batch) = Batch(Handle{TAG_BATCH}(share_address(b.handle)), b.rows, b.columns, b.device, b.readable)
+share(b::Batch) = Batch(share_handle(b.handle), b.rows, b.columns, b.device, b.readable)
 
 Base.isopen(b::Batch) = isopen(b.handle)
 Base.close(b::Batch) = close(b.handle)

@@ -204,6 +204,11 @@ function Base.iterate(s::BatchStream, _=nothing)
     return batch === nothing ? nothing : (batch, nothing)
 end
 
+# It would have to take a batch to know, which would be lost.
+Base.isempty(::BatchStream) = throw(unknown_whether_empty())
+unknown_whether_empty() = ArgumentError(
+    "a stream does not know whether it is empty: take a batch with next!, which gives nothing at the end")
+
 Base.IteratorSize(::Type{BatchStream}) = Base.SizeUnknown()
 Base.eltype(::Type{BatchStream}) = Batch
 
@@ -213,9 +218,10 @@ Base.eltype(::Type{BatchStream}) = Batch
 The schema that all batches of a stream have: a reference of its own, to be closed like any other.
 """
 function schema(s::BatchStream)
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_batch_stream_schema(s.handle::Handle, out::Ptr{Ptr{Cvoid}})
-    return Schema(Handle{TAG_SCHEMA}(out[]))
+    handle = made(Handle{TAG_SCHEMA}) do out
+        @checked devx_batch_stream_schema(s.handle::Handle, out::Ptr{Ptr{Cvoid}})
+    end
+    return Schema(handle)
 end
 
 """

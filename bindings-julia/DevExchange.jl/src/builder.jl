@@ -117,15 +117,16 @@ function join_columns(columns, stream)
     names = [ctext(column_name(name), "name") for (name, _) in columns]
     # References of our own, which nobody else closes meanwhile.
     shared = Batch[]
-    out = Ref{Ptr{Cvoid}}(C_NULL)
     try
         foreach(((_, batch),) -> push!(shared, share(batch)), columns)
         addresses = Ptr{Cvoid}[Base.unsafe_convert(Ptr{Cvoid}, batch.handle) for batch in shared]
-        GC.@preserve names on_stream(stream) do value
-            @checked devx_batch_of_columns(pointer.(names)::Ptr{Ptr{UInt8}}, addresses::Ptr{Ptr{Cvoid}},
-                length(addresses)::Csize_t, value::Int64, out::Ptr{Ptr{Cvoid}})
+        handle = made(Handle{TAG_BATCH}) do out
+            GC.@preserve names on_stream(stream) do value
+                @checked devx_batch_of_columns(pointer.(names)::Ptr{Ptr{UInt8}}, addresses::Ptr{Ptr{Cvoid}},
+                    length(addresses)::Csize_t, value::Int64, out::Ptr{Ptr{Cvoid}})
+            end
         end
-        return adopt_batch(out[]; ready=all(batch -> batch.readable, shared))
+        return adopt_batch(handle; ready=all(batch -> batch.readable, shared))
     finally
         foreach(close, shared)
     end

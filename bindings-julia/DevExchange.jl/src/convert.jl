@@ -60,11 +60,12 @@ A view is read-only and keeps the batch's memory, also after the batch was close
 Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_CLOSED`.
 """
 function Tensor(c::Column; copy=:never)
-    out = Ref{Ptr{Cvoid}}(C_NULL)
     code = copy_code(copy)
-    @checked devx_column_to_tensor(
-        c.batch.handle::Handle, Ref(c.record)::Ptr{DevxColumn}, code::Int32, out::Ptr{Ptr{Cvoid}})
-    return adopt_tensor(out[]; ready=c.batch.readable)
+    handle = made(Handle{TAG_TENSOR}) do out
+        @checked devx_column_to_tensor(
+            c.batch.handle::Handle, Ref(c.record)::Ptr{DevxColumn}, code::Int32, out::Ptr{Ptr{Cvoid}})
+    end
+    return adopt_tensor(handle; ready=c.batch.readable)
 end
 Tensor(c::IndexColumn; copy=:never) = alone(c -> Tensor(c; copy=copy), c)
 
@@ -88,11 +89,12 @@ batch but the column itself: see [`root`](@ref). A view keeps the tensor's memor
 Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_INVALID_TEXT`, `DEVX_CLOSED`.
 """
 function Batch(t::Tensor; name::AbstractString="", copy=:never)
-    out = Ref{Ptr{Cvoid}}(C_NULL)
     code = copy_code(copy)
     text = ctext(name, "name")
-    @checked devx_tensor_to_column(t.handle::Handle, text::Cstring, code::Int32, out::Ptr{Ptr{Cvoid}})
-    return adopt_batch(out[]; ready=t.readable)
+    handle = made(Handle{TAG_BATCH}) do out
+        @checked devx_tensor_to_column(t.handle::Handle, text::Cstring, code::Int32, out::Ptr{Ptr{Cvoid}})
+    end
+    return adopt_batch(handle; ready=t.readable)
 end
 
 """
@@ -114,11 +116,12 @@ tensor of the same shape again. Otherwise as [`Batch(::Tensor)`](@ref).
 Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_INVALID_TEXT`, `DEVX_CLOSED`.
 """
 function fixed_shape_column(t::Tensor; name::AbstractString="", copy=:never)
-    out = Ref{Ptr{Cvoid}}(C_NULL)
     code = copy_code(copy)
     text = ctext(name, "name")
-    @checked devx_tensor_to_fixed_shape_column(t.handle::Handle, text::Cstring, code::Int32, out::Ptr{Ptr{Cvoid}})
-    return adopt_batch(out[]; ready=t.readable)
+    handle = made(Handle{TAG_BATCH}) do out
+        @checked devx_tensor_to_fixed_shape_column(t.handle::Handle, text::Cstring, code::Int32, out::Ptr{Ptr{Cvoid}})
+    end
+    return adopt_batch(handle; ready=t.readable)
 end
 
 """
@@ -142,12 +145,13 @@ Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_NOT_READ
 `DEVX_INVALID_STREAM`, `DEVX_DEVICE`, `DEVX_DRIVER`, `DEVX_CLOSED`.
 """
 function matrix(b::Batch; copy=:never, stream=nothing)
-    out = Ref{Ptr{Cvoid}}(C_NULL)
     code = copy_code(copy)
-    on_stream(stream) do stream
-        @checked devx_batch_to_matrix(b.handle::Handle, code::Int32, stream::Int64, out::Ptr{Ptr{Cvoid}})
+    handle = made(Handle{TAG_TENSOR}) do out
+        on_stream(stream) do stream
+            @checked devx_batch_to_matrix(b.handle::Handle, code::Int32, stream::Int64, out::Ptr{Ptr{Cvoid}})
+        end
     end
-    return adopt_tensor(out[]; ready=b.readable)
+    return adopt_tensor(handle; ready=b.readable)
 end
 
 """
@@ -169,13 +173,14 @@ Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_MISMATCH
 `DEVX_INVALID_TEXT`, `DEVX_INVALID_ARGUMENT` for what is no name, `DEVX_CLOSED`.
 """
 function record_batch(t::Tensor; names=(), copy=:never)
-    out = Ref{Ptr{Cvoid}}(C_NULL)
     code = copy_code(copy)
     texts = [Base.cconvert(Cstring, ctext(column_name(name), "name")) for name in names]
-    GC.@preserve texts begin
-        pointers = Ptr{UInt8}[Ptr{UInt8}(Base.unsafe_convert(Cstring, text)) for text in texts]
-        @checked devx_tensor_to_batch(
-            t.handle::Handle, pointers::Ptr{Ptr{UInt8}}, length(pointers)::Csize_t, code::Int32, out::Ptr{Ptr{Cvoid}})
+    handle = made(Handle{TAG_BATCH}) do out
+        GC.@preserve texts begin
+            pointers = Ptr{UInt8}[Ptr{UInt8}(Base.unsafe_convert(Cstring, text)) for text in texts]
+            @checked devx_tensor_to_batch(
+                t.handle::Handle, pointers::Ptr{Ptr{UInt8}}, length(pointers)::Csize_t, code::Int32, out::Ptr{Ptr{Cvoid}})
+        end
     end
-    return adopt_batch(out[]; ready=t.readable)
+    return adopt_batch(handle; ready=t.readable)
 end

@@ -136,16 +136,17 @@ function take_versioned(::Type{W}, source::Ptr, stream) where {W<:Tensor}
         m = unsafe_load(managed)
         require_array(W, m.dl_tensor, m.flags)
     end
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    if stream === nothing
-        @checked devx_tensor_import(managed::Ptr{DLManagedTensorVersioned}, out::Ptr{Ptr{Cvoid}})
-    else
-        on_stream(stream) do stream
-            @checked devx_tensor_import_on(
-                managed::Ptr{DLManagedTensorVersioned}, stream::Int64, out::Ptr{Ptr{Cvoid}})
+    handle = made(Handle{TAG_TENSOR}) do out
+        if stream === nothing
+            @checked devx_tensor_import(managed::Ptr{DLManagedTensorVersioned}, out::Ptr{Ptr{Cvoid}})
+        else
+            on_stream(stream) do stream
+                @checked devx_tensor_import_on(
+                    managed::Ptr{DLManagedTensorVersioned}, stream::Int64, out::Ptr{Ptr{Cvoid}})
+            end
         end
     end
-    return out[]
+    return handle
 end
 
 """
@@ -162,15 +163,16 @@ function take_legacy(::Type{W}, source::Ptr, stream) where {W<:Tensor}
     refuse_in_cache()
     managed = pointer_to(DLManagedTensor, source)
     managed == C_NULL || require_array(W, unsafe_load(managed).dl_tensor, UInt64(0))
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    if stream === nothing
-        @checked devx_tensor_import_legacy(managed::Ptr{DLManagedTensor}, out::Ptr{Ptr{Cvoid}})
-    else
-        on_stream(stream) do stream
-            @checked devx_tensor_import_on_legacy(managed::Ptr{DLManagedTensor}, stream::Int64, out::Ptr{Ptr{Cvoid}})
+    handle = made(Handle{TAG_TENSOR}) do out
+        if stream === nothing
+            @checked devx_tensor_import_legacy(managed::Ptr{DLManagedTensor}, out::Ptr{Ptr{Cvoid}})
+        else
+            on_stream(stream) do stream
+                @checked devx_tensor_import_on_legacy(managed::Ptr{DLManagedTensor}, stream::Int64, out::Ptr{Ptr{Cvoid}})
+            end
         end
     end
-    return out[]
+    return handle
 end
 
 # A pointer that says what it points to is taken at its word.

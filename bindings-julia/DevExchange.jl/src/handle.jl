@@ -81,22 +81,14 @@ end
 end
 
 # Another reference to the same thing.
-function share_address(handle::Handle{TAG_TENSOR})
-    out = Ref{Ptr{Cvoid}}(C_NULL)
+share_handle(handle::Handle{TAG_TENSOR}, ::Type{H}=typeof(handle)) where {H<:Handle} = made(H) do out
     @checked devx_tensor_share(handle::Handle, out::Ptr{Ptr{Cvoid}})
-    return out[]
 end
-
-function share_address(handle::Handle{TAG_BATCH})
-    out = Ref{Ptr{Cvoid}}(C_NULL)
+share_handle(handle::Handle{TAG_BATCH}, ::Type{H}=typeof(handle)) where {H<:Handle} = made(H) do out
     @checked devx_batch_share(handle::Handle, out::Ptr{Ptr{Cvoid}})
-    return out[]
 end
-
-function share_address(handle::Handle{TAG_SCHEMA})
-    out = Ref{Ptr{Cvoid}}(C_NULL)
+share_handle(handle::Handle{TAG_SCHEMA}, ::Type{H}=typeof(handle)) where {H<:Handle} = made(H) do out
     @checked devx_schema_share(handle::Handle, out::Ptr{Ptr{Cvoid}})
-    return out[]
 end
 
 # `deepcopy`: a second handle with the same address would release the one reference again. Of batches and schemas, which
@@ -105,7 +97,7 @@ function Base.deepcopy_internal(handle::Handle{TAG}, seen::IdDict) where {TAG}
     haskey(seen, handle) && return seen[handle]
     TAG in (TAG_BATCH, TAG_SCHEMA) ||
         throw(DevExchangeError(DEVX_UNSUPPORTED, "the $(kind_name(TAG)) cannot be copied: there is one of it"))
-    return seen[handle] = Handle{TAG}(share_address(handle))
+    return seen[handle] = share_handle(handle)
 end
 
 # `Serialization` writes pointers as NULL, and another process could not use them anyway.
@@ -239,7 +231,7 @@ end
 # memory.
 function wrap_memory(data::Ptr{T}, dims::Dims{N}, handle::Handle{TAG}) where {T,N,TAG}
     prod(dims) == 0 && return Array{T,N}(undef, dims)
-    reference = Handle{TAG | TAG_KEPT}(share_address(handle))
+    reference = share_handle(handle, Handle{TAG | TAG_KEPT})
     array = unsafe_wrap(Array{T,N}, data, dims)
     finalizer(Keep(reference), memory_object(array))
     return array

@@ -157,12 +157,13 @@ A host tensor over memory that can be offered to other processes without a copy 
 allocate_shared(::Type{T}, dims::Integer) where {T} = allocate_shared(T, (dims,))
 function allocate_shared(::Type{T}, dims::NTuple{N,Integer}) where {T,N}
     d, extents = memory_dtype(T), Ref(extents_of(dims))
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    GC.@preserve extents begin
-        shape = address_of(extents)
-        @checked devx_tensor_allocate_shared(d::DLDataType, shape::Ptr{Int64}, N::Csize_t, out::Ptr{Ptr{Cvoid}})
+    handle = made(Handle{TAG_TENSOR}) do out
+        GC.@preserve extents begin
+            shape = address_of(extents)
+            @checked devx_tensor_allocate_shared(d::DLDataType, shape::Ptr{Int64}, N::Csize_t, out::Ptr{Ptr{Cvoid}})
+        end
     end
-    return adopt_tensor(Tensor{T,N}, out[])
+    return adopt_tensor(Tensor{T,N}, handle)
 end
 
 """

@@ -228,7 +228,12 @@ function lay!(nodes, name, path, v, ::Type{Union{}})
     return Field(name, "n")
 end
 
-lay!(nodes, name, path, v, ::Type{S}) where {S<:AbstractString} = lay_bytes!(nodes, name, v, ("u", "U"))
+function lay!(nodes, name, path, v, ::Type{S}) where {S<:AbstractString}
+    broken = findfirst(x -> !ismissing(x) && !isvalid(x), v)
+    broken === nothing || throw(DevExchangeError(DEVX_INVALID_TEXT,
+        "column $(repr(path)): text $broken is not valid UTF-8; vectors of bytes may hold anything"))
+    return lay_bytes!(nodes, name, v, ("u", "U"))
+end
 lay!(nodes, name, path, v, ::Type{S}) where {S<:AbstractVector{UInt8}} = lay_bytes!(nodes, name, v, ("z", "Z"))
 
 function lay!(nodes, name, path, v, ::Type{S}) where {S<:AbstractVector}

@@ -118,9 +118,10 @@ Throws `DEVX_OUT_OF_RANGE` for a negative limit, `DEVX_TOO_DEEP` over 64 manager
 """
 function limited_manager(inner::MemoryManager, limit=nothing)
     most = byte_limit("limit", limit)
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_manager_create_limited(inner.handle::Handle, most::Int64, out::Ptr{Ptr{Cvoid}})
-    return MemoryManager(Handle{TAG_MANAGER}(out[]))
+    handle = made(Handle{TAG_MANAGER}) do out
+        @checked devx_manager_create_limited(inner.handle::Handle, most::Int64, out::Ptr{Ptr{Cvoid}})
+    end
+    return MemoryManager(handle)
 end
 
 # The C API has a negative number for no limit.

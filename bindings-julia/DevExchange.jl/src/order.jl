@@ -72,5 +72,5 @@ function synchronize(t::Tensor{T,N}, stream::AnyStream) where {T,N}
         @checked devx_tensor_stream(tensor::Ptr{Cvoid}, stream::Int64, named::Ptr{Int64})
         @checked devx_stream_synchronize(t.device::DLDevice, named[]::Int64)
     end
-    return Tensor{T,N}(Handle{TAG_TENSOR}(share_address(t.handle)), t.data, t.size, t.strides, t.flags, t.device, true)
+    return Tensor{T,N}(share_handle(t.handle), t.data, t.size, t.strides, t.flags, t.device, true)
 end

@@ -347,7 +347,7 @@ are. Of a [`Column`](@ref) it is a batch of its own, whose [`root`](@ref) is the
 Throws `DEVX_CLOSED`.
 """
 share(t::Tensor{T,N}) where {T,N} =
-    Tensor{T,N}(Handle{TAG_TENSOR}(share_address(t.handle)), t.data, t.size, t.strides, t.flags, t.device, t.readable)
+    Tensor{T,N}(share_handle(t.handle), t.data, t.size, t.strides, t.flags, t.device, t.readable)
 
 Tensor(t::Tensor) = share(t)
 
@@ -372,7 +372,7 @@ cut(t::Tensor{T,N}, dimension, indices) where {T,N} = adopt_tensor(Tensor{T,N}, 
 end; ready=t.readable)
 
 write_protected(t::Tensor) = isreadonly(t)
-references(t::Tensor) = (Handle{TAG_TENSOR | TAG_KEPT}(share_address(t.handle)),)
+references(t::Tensor) = (share_handle(t.handle, Handle{TAG_TENSOR | TAG_KEPT}),)
 
 """
     copy_to(t::Tensor{T,N}, DevExchange.CPU) -> Tensor{T,N}
@@ -404,7 +404,7 @@ the memory is not released meanwhile, even if the tensor is closed or moved away
 """
 function borrow(f, t::Tensor)
     # A reference for the length of the call, and not `held`: whoever moves the tensor would wait for `f` then.
-    reference = Handle{TAG_TENSOR | TAG_KEPT}(share_address(t.handle))
+    reference = share_handle(t.handle, Handle{TAG_TENSOR | TAG_KEPT})
     try
         return f(held(look_at, reference)[1])
     finally

@@ -89,6 +89,12 @@ Base.:(==)(a::Real, b::Decimal) = b == a
 Base.isless(a::Decimal, b::Decimal) = order(a, b) < 0
 Base.isless(a::Decimal, b::Real) = is_wide(a) ? isnan(b) || order(a, b) < 0 : isless(comparable(a), b)
 Base.isless(a::Real, b::Decimal) = is_wide(b) ? !isnan(a) && order(b, a) > 0 : isless(a, comparable(b))
+# Not as `isless`, for which NaN is larger than all numbers, and -0.0 less than 0.
+Base.:(<)(a::Decimal, b::Decimal) = order(a, b) < 0
+Base.:(<)(a::Decimal, b::Real) = is_wide(a) ? !isnan(b) && order(a, b) < 0 : comparable(a) < b
+Base.:(<)(a::Real, b::Decimal) = is_wide(b) ? !isnan(a) && order(b, a) > 0 : a < comparable(b)
+Base.isequal(a::Decimal, b::AbstractFloat) = !(iszero(b) && signbit(b)) && a == b
+Base.isequal(a::AbstractFloat, b::Decimal) = isequal(b, a)
 
 # That of the same number of Julia's; of a number of more digits than those, one for all decimals that are equal.
 function Base.hash(d::Decimal{P,S}, seed::UInt) where {P,S}

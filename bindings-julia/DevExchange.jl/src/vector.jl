@@ -56,7 +56,7 @@ require_readable_memory(c::Column) = require_readable(c.batch)
 require_readable_source(c::Column) = c.batch.readable ||
     throw(not_copied(c.batch.device, "a column is copied with its batch, or as the batch `share(column)`"))
 
-references(b::Batch) = (Handle{TAG_BATCH | TAG_KEPT}(share_address(b.handle)),)
+references(b::Batch) = (share_handle(b.handle, Handle{TAG_BATCH | TAG_KEPT}),)
 references(c::Column) = references(c.batch)
 write_protected(::Column) = true
 
@@ -114,9 +114,12 @@ timezone(@nospecialize(c::Column)) = (f = format(c); startswith(f, "ts") ? f[5:e
 
 """
     metadata(c::Column) -> Vector{Pair{String,String}}
+    metadata(b::Batch) -> Vector{Pair{String,String}}
+    metadata(s::Schema) -> Vector{Pair{String,String}}
 
-The metadata of a column's field.
+The metadata of a column's field; of a whole batch, and of a whole schema.
 """
+metadata(x::Union{Batch,Schema}) = metadata(root(x))
 function metadata(@nospecialize(c::Column))
     require_open(c.batch.handle)
     return GC.@preserve c read_metadata(c.record.metadata)
@@ -179,9 +182,10 @@ function slice(c::Column, rows::AbstractUnitRange{<:Integer})
 end
 
 function share(@nospecialize(c::Column))
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_column_share(c.batch.handle::Handle, Ref(c.record)::Ptr{DevxColumn}, out::Ptr{Ptr{Cvoid}})
-    return adopt_batch(out[]; ready=c.batch.readable)
+    handle = made(Handle{TAG_BATCH}) do out
+        @checked devx_column_share(c.batch.handle::Handle, Ref(c.record)::Ptr{DevxColumn}, out::Ptr{Ptr{Cvoid}})
+    end
+    return adopt_batch(handle; ready=c.batch.readable)
 end
 
 # As share, for the indices of a dictionary: with the array of the dictionary column, but for its dictionary.

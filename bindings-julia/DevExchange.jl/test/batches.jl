@@ -254,7 +254,7 @@ end
     @test refused(() -> indices(b[:a]), DX.DEVX_MISMATCH) && refused(() -> dictionary(b[:a]), DX.DEVX_MISMATCH)
     @test DX.device(b) == DX.CPU
     s = schema(b)
-    @test root(s).metadata == ["source" => "test"] && DX.fields(s)[1] == Field("a", "l"; nullable=false)
+    @test DX.metadata(b) == DX.metadata(s) == root(s).metadata == ["source" => "test"] && DX.fields(s)[1] == Field("a", "l"; nullable=false)
     @test DX.fields(s)[2] == Field("b", Union{String,Missing}) && occursin("Field(\"a\", \"l\")", sprint(show, s))
     same_fields, other = schema(b), Schema(DX.fields(s))
     @test s == same_fields && isequal(s, same_fields) && hash(s) == hash(same_fields) && s != other

@@ -372,6 +372,29 @@ end
     @test nothing_left()
 end
 
+@testset "refusals: texts that are none" begin
+    for columns in ((c=["ok", "\xff"],), (c=[missing, "\xff"],), Dict("c" => ["ok", SubString("a\xff", 2)]))
+        @test refused(() -> Batch(columns), DX.DEVX_INVALID_TEXT, "column \"c\": text 2 is not valid UTF-8")
+    end
+    @test refused(() -> Batch((l=[["a"], ["b", "\xff"]],)), DX.DEVX_INVALID_TEXT, "text 3 is not valid UTF-8")
+    b = Batch((c=[UInt8[0xff]],))
+    @test b[1][1] == [0xff]
+    close(b)
+    @test nothing_left()
+end
+
+@testset "refusals: whether a stream is empty" begin
+    b, s = Batch((x=[1],)), Schema([Field("x", Int)])
+    stream, reader = BatchStream([b], s), AsyncReader()
+    for open in (stream, reader)
+        @test_throws ArgumentError isempty(open)
+    end
+    taken = next!(stream)
+    @test length(taken) == 1
+    foreach(close, (taken, stream, reader, b, s))
+    @test nothing_left()
+end
+
 @testset "refusals: numbers" begin
     # Those that C has no room for.
     large, own = big(2)^70, Tensor([1.0])

@@ -210,6 +210,12 @@ end
     @test string(d) == "-1.50" && d == -3 // 2 && Float64(d) == -1.5 && BigFloat(d) == -1.5 && isless(d, 0) && d != 1
     @test d == Decimal{38,1,Int128}(-15) && hash(d) == hash(Decimal{38,1,Int128}(-15)) && isequal(d, -3 // 2)
     @test string(Decimal{9,-3,Int32}(12)) == "12000" && string(Decimal{9,3,Int32}(0)) == "0.000"
+    # As other numbers, where `isless` and `isequal` have an order of their own.
+    for zero in (Decimal{9,2,Int32}(0), Decimal{9,2_000_000,Int32}(0))
+        @test zero == -0.0 && !isequal(zero, -0.0) && !isequal(-0.0, zero) && isequal(zero, 0.0)
+        @test !(zero > -0.0) && !(-0.0 < zero) && zero <= -0.0 && length(unique(Any[zero, 0.0, -0.0])) == 2
+        @test !(zero < NaN) && !(NaN < zero) && !(zero >= NaN) && isless(zero, NaN) && zero < 1 && -1.5 < zero
+    end
     @test string(Decimal{9,2_000_000_000,Int32}(12)) == "12e-2000000000" && 0 < Decimal{9,2,Int32}(1)
     for x in (0, -1, 1, big(2)^255 - 1, -big(2)^255, -big(10)^60)
         @test BigInt(DX.Int256(x)) == x
