@@ -156,7 +156,7 @@ publish = false
 [workspace]
 
 [dependencies]
-cudarc = { version = "*", default-features = false, features = ["driver"] }
+cudarc = { version = "*", default-features = false, features = ["driver", "cuda-13000"] }
 devexchange-core = { path = "$core", features = ["cudarc"] }
 TOML
   if [ -e "$DEVX_ROOT/Cargo.lock" ]; then cp "$DEVX_ROOT/Cargo.lock" "$crate/Cargo.lock"; fi

@@ -50,8 +50,8 @@
 //! **Contexts.** Slices and streams are of primary contexts, as those of `CudaContext::new` are. Which context is current on the
 //! calling thread does not change.
 //!
-//! **Versions.** cudarc has the types of one version of CUDA, which is chosen by a feature (`cuda-12090`). A program that
-//! has cudarc with another one leaves out this crate's default features, which choose that.
+//! **Versions.** cudarc has the types of one version of CUDA: the one that any crate of a program asks it for by a feature, as
+//! `cuda-13000`, or else that of the `nvcc` of the machine that builds the program, or else the newest.
 
 use core::ffi::c_void;
 use std::fmt;

@@ -133,6 +133,8 @@ impl<M: Managed> fmt::Debug for Owned<M> {
 
 // SAFETY: DLPack lets a consumer on any thread use a tensor and call its deleter.
 unsafe impl<M: Managed> Send for Owned<M> {}
+// SAFETY: a shared reference does not even look at the struct.
+unsafe impl<M: Managed> Sync for Owned<M> {}
 
 impl<M: Managed> Owned<M> {
     /// Takes ownership of a tensor from outside.

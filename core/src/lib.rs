@@ -79,3 +79,12 @@ pub use dtype::{DType, Element};
 pub use error::{Error, Refused, Result};
 pub use memory::Owner;
 pub use tensor::{Borrowed, Flags, Tensor, TensorDesc};
+
+// The crates whose types are in the API, in the versions that these are of.
+#[cfg(feature = "cudarc")]
+pub use cudarc;
+#[cfg(feature = "half")]
+pub use half;
+#[cfg(feature = "arrow")]
+pub use {arrow_array, arrow_schema};
+pub use {futures_core, futures_sink};

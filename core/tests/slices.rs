@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use devexchange_core::abi::arrow_data::ArrowArray;
-use devexchange_core::abi::dlpack::{DLDataType, kDLInt};
-use devexchange_core::abi::types::{DEVX_IMPOSSIBLE, DEVX_OUT_OF_RANGE};
+use devexchange_core::abi::dlpack::{DLDataType, DLManagedTensor, DLManagedTensorVersioned, kDLInt};
+use devexchange_core::abi::types::{DEVX_COPY_REQUIRED, DEVX_IMPOSSIBLE, DEVX_OUT_OF_RANGE};
 use devexchange_core::arrow::{ArrayBuilder, release_array};
 use devexchange_core::convert::Plan;
-use devexchange_core::{Batch, DType, Device, Flags, Owner, Tensor, TensorDesc, ipc};
+use devexchange_core::dlpack::Owned;
+use devexchange_core::{Batch, DType, Device, Flags, Owner, Refused, Tensor, TensorDesc, ipc};
 
 static NUMBERS: [i32; 6] = [0, 10, 20, 30, 40, 50];
 static VALID: [u8; 1] = [0b10_1101];
@@ -265,6 +266,37 @@ fn texts_without_rows_need_no_offsets() {
             assert_eq!((copy.length(), copy.column(0).unwrap().length()), (0, 0));
         }
     }
+}
+
+/// Of what has no type in Rust, too.
+#[test]
+fn bytes_of_a_tensor() {
+    let with = |dtype, shape: &[i64], flags| tensor(dtype, shape, None, 1, flags, Owner::none());
+    let bytes: Vec<_> = NUMBERS.iter().skip(1).flat_map(|number| number.to_ne_bytes()).collect();
+    let int4 = DType::from_dlpack(DLDataType { code: kDLInt, bits: 4, lanes: 1 }).unwrap();
+    for (tensor, length) in [
+        (with(DType::BOOL, &[3], Flags::default()), 3),
+        (with(DType::INT32, &[2, 2], Flags::default()), 16),
+        (with(int4, &[5], Flags::default()), 3),
+        (with(int4, &[5], Flags::SUBBYTE_PADDED), 5),
+        (with(DType::INT32, &[0, 2], Flags::default()), 0),
+    ] {
+        assert_eq!(Some(tensor.as_bytes().unwrap()), bytes.get(..length), "{tensor:?}");
+    }
+    let apart = tensor(DType::INT32, &[2], Some(&[2]), 0, Flags::default(), Owner::none());
+    assert_eq!(apart.as_bytes().unwrap_err().status(), DEVX_COPY_REQUIRED);
+}
+
+/// So that `?` gives them to whoever collects errors of all kinds.
+#[test]
+fn refusals_are_errors_on_any_thread() {
+    fn is_error<T: std::error::Error + Send + Sync + 'static>() {}
+    is_error::<Refused<Owned<DLManagedTensor>>>();
+    is_error::<Refused<Owned<DLManagedTensorVersioned>>>();
+    is_error::<Refused<devexchange_core::cuda_array::Owned>>();
+    is_error::<Refused<Box<ArrayBuilder>>>();
+    is_error::<Refused<Batch>>();
+    is_error::<Refused<Tensor>>();
 }
 
 #[test]

@@ -386,6 +386,21 @@ impl Tensor {
         Ok(unsafe { std::slice::from_raw_parts(self.data().cast::<T>(), elements) })
     }
 
+    /// The bytes of a compact row-major host tensor, of any type; see [`Tensor::as_slice`].
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE` for device memory, `DEVX_NOT_READY`, `DEVX_COPY_REQUIRED` for other strides.
+    pub fn as_bytes(&self) -> Result<&[u8]> {
+        self.require_host()?;
+        self.require_compact()?;
+        let bytes = self.layout().bytes;
+        if bytes == 0 {
+            return Ok(&[]);
+        }
+        // SAFETY: as for `as_slice`; bytes are aligned anywhere.
+        Ok(unsafe { std::slice::from_raw_parts(self.data().cast::<u8>(), bytes) })
+    }
+
     pub(crate) fn require_elements<T: Element>(&self) -> Result<()> {
         if self.dtype() == T::DTYPE {
             return Ok(());
