@@ -15,7 +15,7 @@ import java.nio.ByteOrder;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicReference;
-import org.junit.jupiter.api.Assumptions;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
@@ -154,8 +154,8 @@ class BackendTest {
 
     /** By reflection, as these classes are compiled for JDK 17. */
     @Test
+    @Tag("jar")
     void aBufferOfAClosedArenaIsRefused() throws ReflectiveOperationException {
-        Assumptions.assumeTrue(EXPECTED.equals("ffm"), "the jar's classes for JDK 22 are not there");
         Class<?> arenas = Class.forName("java.lang.foreign.Arena");
         Object arena = arenas.getMethod("ofShared").invoke(null);
         Object segment = arenas.getMethod("allocate", long.class, long.class).invoke(arena, 8L, 8L);

@@ -8,7 +8,7 @@ import java.nio.Buffer;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.List;
-import org.junit.jupiter.api.Assumptions;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
@@ -87,8 +87,8 @@ class CleanerTest {
 
     /** Also by a memory segment, where there are any. */
     @Test
+    @Tag("jar")
     void aSegmentOfABufferKeepsWhatThatWasTakenFrom() throws Exception {
-        Assumptions.assumeTrue(Runtime.version().feature() >= 22, "no memory segments");
         Release release = new Release();
         Method ofBuffer = Class.forName("java.lang.foreign.MemorySegment").getMethod("ofBuffer", Buffer.class);
         Object[] segments = {ofBuffer.invoke(null, ofTensor(release)), ofBuffer.invoke(null, ofColumn(release))};
