@@ -1,55 +1,78 @@
 //! Managers that are written in Rust, and what goes wrong in them.
 
-use core::ffi::c_void;
-
-use devexchange_core::abi::types::{DEVX_PANIC, DEVX_TOO_DEEP, DEVX_UNSUPPORTED};
+use devexchange_core::abi::types::{DEVX_CALLBACK, DEVX_PANIC, DEVX_TOO_DEEP, DEVX_UNSUPPORTED};
 use devexchange_core::manager::{
-    Allocated, Driver, HostFlags, Limited, Manager, MemoryInfo, Request, Shared, Statistics,
+    Allocated, Deferred, Driver, HostFlags, Limited, Manager, Request, Shared, Statistics,
 };
-use devexchange_core::{DeviceType, Error, Owner, Result};
+use devexchange_core::order::Ready;
+use devexchange_core::{DType, Device, DeviceType, Owner, Result, Tensor};
 
 /// Panics when it is asked for memory.
 #[derive(Debug)]
 struct Panics;
 
-fn unsupported<T>() -> Result<T> {
-    Err(Error::new(DEVX_UNSUPPORTED, "not here"))
-}
-
 // SAFETY: it gives no memory.
 unsafe impl Manager for Panics {
-    fn initialize(&self, _: i32) -> Result<()> {
-        Ok(())
-    }
-
     #[expect(clippy::panic, reason = "that is what is tried")]
     fn allocate(&self, _: &Request) -> Result<Allocated> {
         panic!("this text is expected in the output")
     }
 
-    unsafe fn pin(&self, _: i32, _: *mut c_void, _: usize, _: HostFlags) -> Result<Owner> {
-        unsupported()
+    fn statistics(&self) -> Statistics {
+        Statistics::default()
     }
+}
 
-    fn memory_info(&self, _: i32) -> Result<MemoryInfo> {
-        unsupported()
-    }
+/// Says other things than it was asked for, of memory that is a static.
+#[derive(Debug)]
+struct Careless {
+    bytes: usize,
+    device: Device,
+}
 
-    unsafe fn reset(&self, _: i32) -> Result<()> {
-        Ok(())
-    }
-
-    fn defer_cleanup(&self) {}
-
-    fn resume_cleanup(&self) {}
-
-    fn trim(&self, _: i32, _: usize) -> Result<()> {
-        Ok(())
+// SAFETY: nobody else has the static, which is never given back, and as many bytes are said as are used of it.
+unsafe impl Manager for Careless {
+    fn allocate(&self, _: &Request) -> Result<Allocated> {
+        static MEMORY: [f64; 8] = [0.0; 8];
+        let address = MEMORY.as_ptr().cast_mut().cast();
+        Ok(Allocated { address, device: self.device, bytes: self.bytes, owner: Owner::none(), ready: Ready::Now })
     }
 
     fn statistics(&self) -> Statistics {
         Statistics::default()
     }
+}
+
+#[test]
+fn a_tensor_is_not_made_of_less_than_was_asked_for_or_of_another_device() {
+    let made = |bytes, device| {
+        let shape = [4, 2];
+        Tensor::allocate_with(&Careless { bytes, device }, Device::CPU, DType::FLOAT64, &shape, None)
+            .map(|tensor| tensor.as_bytes().unwrap().len())
+            .map_err(|refused| (refused.status(), refused.message().to_owned()))
+    };
+    let refused = |text: &str| Err((DEVX_CALLBACK, text.to_owned()));
+    assert_eq!(made(64, Device::CPU), Ok(64));
+    assert_eq!(made(63, Device::CPU), refused("allocate: the manager gave 63 bytes for 64"));
+    let cuda = Device { kind: DeviceType::CUDA, id: 0 };
+    assert_eq!(made(64, cuda), refused("allocate: the manager gave memory of cuda:0 for cpu:0"));
+}
+
+#[test]
+fn what_a_manager_need_not_have_does_nothing_or_says_so() {
+    let manager = Careless { bytes: 0, device: Device::CPU };
+    manager.initialize(0).unwrap();
+    manager.trim(0, 0).unwrap();
+    // SAFETY: it gave no memory.
+    unsafe { manager.reset(0) }.unwrap();
+    drop(Deferred::new(&manager));
+    let mut byte = 0_u8;
+    // SAFETY: the byte is there.
+    let pinned = unsafe { manager.pin(0, (&raw mut byte).cast(), 1, HostFlags::default()) };
+    for refused in [pinned.map(drop), manager.memory_info(0).map(drop)] {
+        assert_eq!(refused.unwrap_err().status(), DEVX_UNSUPPORTED);
+    }
+    assert_eq!(manager.levels(), 1);
 }
 
 #[test]

@@ -80,6 +80,29 @@ impl Request {
         let ordinal = if is_cpu { Device::new(kind, device_id.into())?.id } else { device_id };
         Ok(Self::of(kind, ordinal, bytes))
     }
+
+    /// Whether a manager gave what was asked for: one kind of host memory does for another, and what both can reach for a
+    /// device's.
+    ///
+    /// # Errors
+    /// `DEVX_CALLBACK`.
+    fn check(&self, address: *mut c_void, given: Device, bytes: usize) -> Result<()> {
+        if address.is_null() && self.bytes > 0 {
+            return refuse!(DEVX_CALLBACK, "allocate: the manager gave no address for {} bytes", self.bytes);
+        }
+        let asked = Device { kind: self.kind, id: self.ordinal };
+        let fits = match asked.is_host() {
+            true => given.is_host(),
+            false => given == asked || (given.is_host() && given.kind != DeviceType::CPU),
+        };
+        if !fits {
+            return refuse!(DEVX_CALLBACK, "allocate: the manager gave memory of {given} for {asked}");
+        }
+        if bytes < self.bytes {
+            return refuse!(DEVX_CALLBACK, "allocate: the manager gave {bytes} bytes for {}", self.bytes);
+        }
+        Ok(())
+    }
 }
 
 /// How host memory is pinned (`memhostalloc`, `mempin`).
@@ -179,7 +202,38 @@ pub struct IpcHandle {
     pub bytes: usize,
 }
 
-/// Allocates memory for others, and decides when it is really given back.
+/// Allocates memory for others, and decides when it is really given back. Only [`Manager::allocate`] and
+/// [`Manager::statistics`] have to be written: the others are what a manager does that keeps nothing for a device.
+///
+/// ```
+/// use devexchange_core::manager::{Allocated, Driver, Manager, Request, Statistics};
+/// use devexchange_core::{Device, DType, Result, Tensor};
+///
+/// /// Says what it is asked for, and lets another one do it.
+/// #[derive(Debug)]
+/// struct Told(Driver);
+///
+/// // SAFETY: what the other manager gives is handed on as it is.
+/// unsafe impl Manager for Told {
+///     fn allocate(&self, request: &Request) -> Result<Allocated> {
+///         println!("{} bytes of {}", request.bytes, request.kind);
+///         self.0.allocate(request)
+///     }
+///
+///     fn statistics(&self) -> Statistics {
+///         self.0.statistics()
+///     }
+/// }
+///
+/// # fn main() -> Result<()> {
+/// let manager = Told(Driver::host_only()?);
+/// let tensor = Tensor::allocate_with(&manager, Device::CPU, DType::FLOAT32, &[2, 3], None)?;
+/// assert_eq!(manager.statistics().bytes, 24);
+/// drop(tensor); // which gives it back
+/// assert_eq!(manager.statistics().bytes, 0);
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Safety
 /// What [`Manager::allocate`] gives is what it says: so many bytes at that address of that device, initialised if the host
@@ -189,10 +243,12 @@ pub unsafe trait Manager: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// What keeps the manager from working there.
-    fn initialize(&self, ordinal: i32) -> Result<()>;
+    fn initialize(&self, _ordinal: i32) -> Result<()> {
+        Ok(())
+    }
 
-    /// Memory of whatever content. What is freed while work is queued on it, as [`Tensor::used_on`] says, is given back after
-    /// that work.
+    /// Memory of whatever content: as many bytes as were asked for, or more, of that device or of the host's that both can
+    /// reach. What is freed while work is queued on it, as [`Tensor::used_on`] says, is given back after that work.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`, `DEVX_UNSUPPORTED` for a kind that this manager does not have, `DEVX_DEVICE`, `DEVX_DRIVER`;
@@ -202,17 +258,21 @@ pub unsafe trait Manager: Send + Sync + fmt::Debug {
     /// Pins host memory that is there already, for as long as the owner lives. The memory outlives it.
     ///
     /// # Errors
-    /// As [`Manager::allocate`].
+    /// As [`Manager::allocate`]; `DEVX_UNSUPPORTED` from a manager that pins none.
     ///
     /// # Safety
     /// `bytes` bytes at `address` are valid until the owner is dropped.
-    unsafe fn pin(&self, ordinal: i32, address: *mut c_void, bytes: usize, flags: HostFlags) -> Result<Owner>;
+    unsafe fn pin(&self, _ordinal: i32, _address: *mut c_void, _bytes: usize, _flags: HostFlags) -> Result<Owner> {
+        lacks("pin")
+    }
 
     /// How much memory there is for this manager.
     ///
     /// # Errors
     /// `DEVX_UNSUPPORTED` if it cannot say.
-    fn memory_info(&self, ordinal: i32) -> Result<MemoryInfo>;
+    fn memory_info(&self, _ordinal: i32) -> Result<MemoryInfo> {
+        lacks("memory_info")
+    }
 
     /// A handle for the allocation that an address of this manager's lies in. The memory must live until the other process
     /// has closed the handle; [`crate::ipc`] sees to that by itself, and can share memory of pools.
@@ -224,9 +284,11 @@ pub unsafe trait Manager: Send + Sync + fmt::Debug {
     }
 
     /// Gives all memory that goes with a device back, also what is still in use: its owners have nothing to do any more. Plain
-    /// host memory goes with none, and stays. May be called before [`Manager::initialize`]. This comes before a reset of the device itself (`cudaDeviceReset`), which takes its
-    /// memory: an owner that is dropped after that gives back what the driver does not know any more, and counts as lost
-    /// ([`reaper::leaked`](crate::runtime::cuda::reaper::leaked)), or what it has given to somebody else since.
+    /// host memory goes with none, and stays. May be called before [`Manager::initialize`]. This comes before a reset of the
+    /// device itself (`cudaDeviceReset`), which takes its memory: an owner that is dropped after that gives back what the
+    /// driver does not know any more, and counts as lost ([`reaper::leaked`](crate::runtime::cuda::reaper::leaked)), or what
+    /// it has given to somebody else since. A manager that does nothing here leaves its memory with the owners, and they are
+    /// to be dropped before such a reset.
     ///
     /// # Errors
     /// None that leave anything behind.
@@ -234,21 +296,25 @@ pub unsafe trait Manager: Send + Sync + fmt::Debug {
     /// # Safety
     /// Nobody uses memory for that device of this manager, or of the one that it allocates from, any more: neither the host
     /// nor queued work. Nor does another thread give it up meanwhile, or that may reach the driver after this returns.
-    unsafe fn reset(&self, ordinal: i32) -> Result<()>;
+    unsafe fn reset(&self, _ordinal: i32) -> Result<()> {
+        Ok(())
+    }
 
     /// From now on, memory that is given up is kept until [`Manager::resume_cleanup`] was called as often: what is expensive
     /// about giving it back does not happen meanwhile. Memory in the order of a stream is given back to its pool at once,
     /// and host memory that was pinned is unpinned at once: it is its owner's again.
-    fn defer_cleanup(&self);
+    fn defer_cleanup(&self) {}
 
     /// See [`Manager::defer_cleanup`].
-    fn resume_cleanup(&self);
+    fn resume_cleanup(&self) {}
 
     /// Gives unused memory back to the driver, except for `keep` bytes.
     ///
     /// # Errors
     /// `DEVX_DRIVER`.
-    fn trim(&self, ordinal: i32, keep: usize) -> Result<()>;
+    fn trim(&self, _ordinal: i32, _keep: usize) -> Result<()> {
+        Ok(())
+    }
 
     /// What was allocated and given back.
     fn statistics(&self) -> Statistics;
@@ -334,7 +400,8 @@ impl Tensor {
     /// As [`Tensor::allocate`], over memory of a manager. Pinned and managed memory is asked for the device of the stream.
     ///
     /// # Errors
-    /// As [`Manager::allocate`]; `DEVX_INVALID_SHAPE`.
+    /// As [`Manager::allocate`]; `DEVX_INVALID_SHAPE`; `DEVX_CALLBACK` if the manager gives less than was asked for, or memory
+    /// of another device.
     pub fn allocate_with(
         manager: &dyn Manager,
         device: Device,
@@ -345,7 +412,8 @@ impl Tensor {
         let bytes = layout::check(dtype, false, shape, None)?.bytes;
         let ordinal = runtime::made_for(device, stream)?;
         let request = Request { stream, ..Request::of(device.kind, ordinal, bytes) };
-        let Allocated { address: data, device, owner, ready, .. } = manager.allocate(&request)?;
+        let Allocated { address: data, device, bytes, owner, ready } = manager.allocate(&request)?;
+        request.check(data, device, bytes)?;
         let desc = TensorDesc { data, device, dtype, shape, strides: None, byte_offset: 0, flags: Flags::default() };
         // SAFETY: the memory has the bytes of the shape, and lives in the owner.
         let mut tensor = unsafe { Self::from_raw_parts(&desc, owner) }
@@ -390,6 +458,11 @@ pub fn driver_ipc_handle(address: *const c_void) -> Result<IpcHandle> {
             "address {address:p} is memory of a pool, which has no handle of its own: offer it with devx_ipc_server"
         ),
     }
+}
+
+/// What a manager says that does not have one of the functions which there need not be.
+fn lacks<T>(name: &str) -> Result<T> {
+    refuse!(DEVX_UNSUPPORTED, "the manager has no {name}")
 }
 
 fn no_such_kind<T>(manager: &str, kind: DeviceType) -> Result<T> {

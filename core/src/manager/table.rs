@@ -79,7 +79,7 @@ impl Table {
         // SAFETY: an all-zero record has an empty text.
         let mut record = unsafe { std::mem::zeroed::<DevxError>() };
         match callback(self.table.context, &mut record) {
-            None => refuse!(DEVX_UNSUPPORTED, "the manager has no {name}"),
+            None => super::lacks(name),
             Some(DEVX_OK) => Ok(()),
             Some(status) => {
                 let said = text::read(&record.message);
@@ -134,19 +134,8 @@ unsafe impl Manager for Table {
             // SAFETY: given to us now, to be released once.
             let owner = self.kept(room, unsafe { Owner::from_raw(memory.owner) }, held);
             let owner = owner.given_back(stream.map(InOrder::Of));
-            if memory.address.is_null() && request.bytes > 0 {
-                return refuse!(DEVX_CALLBACK, "allocate: the manager gave no address for {} bytes", request.bytes);
-            }
-            let asked = Device { kind: request.kind, id: request.ordinal };
             let given = Device { kind: DeviceType(memory.device_type), id: memory.device_id };
-            // One kind of host memory does for another, and what both can reach for a device's.
-            let fits = match asked.is_host() {
-                true => given.is_host(),
-                false => given == asked || (given.is_host() && given.kind != DeviceType::CPU),
-            };
-            if !fits {
-                return refuse!(DEVX_CALLBACK, "allocate: the manager gave memory of {given} for {asked}");
-            }
+            request.check(memory.address, given, request.bytes)?;
             let device = Device::new(given.kind, given.id.into()).map_err(|error| error.within("allocate: "))?;
             Ok(Allocated { address: memory.address, device, bytes: request.bytes, owner, ready })
         })
