@@ -3,6 +3,25 @@
 //! The stream of this interface is the producer's, not the consumer's as in DLPack: whoever takes an array waits for that
 //! stream, and makes it wait for its own work at the end (version 3, "Synchronization"). Both happen on the device. Versions
 //! before 3 have no stream: what takes its place is said by [`NoStream`].
+//!
+//! ```no_run
+//! use devexchange_core::cuda_array::{self, Request};
+//! use devexchange_core::runtime::cuda::Stream;
+//! use devexchange_core::{DType, Device, DeviceType, Result, Tensor};
+//!
+//! # fn main() -> Result<()> {
+//! let stream = Stream::legacy(0);
+//! let device = Device { kind: DeviceType::CUDA, id: 0 };
+//! let tensor = Tensor::allocate(device, DType::FLOAT32, &[2, 3], Some(stream))?;
+//! let mut handed = cuda_array::export(tensor, &Request::default())?.into_raw();
+//! // Who takes it in on the other side, in Rust too:
+//! // SAFETY: a valid array, which nobody else has; it is left released.
+//! let seen = unsafe { cuda_array::import(&mut handed, &Request::default(), false) }?.tensor;
+//! seen.wait(stream)?; // then work with it is queued there
+//! seen.used_on(stream)?; // and the memory given back after that work
+//! # Ok(())
+//! # }
+//! ```
 
 use core::ffi::{CStr, c_void};
 

@@ -40,6 +40,19 @@
 //! Device memory is the same, with a [`Stream`](runtime::cuda::Stream) where work is queued: [`Tensor::produced_on`] by the
 //! producer, [`Tensor::wait`] and [`Tensor::used_on`] by the consumer. The memory is released only after the work that was
 //! named. The CUDA driver is looked for when a program first asks for a CUDA device; without one, that is an error.
+//!
+//! # Features
+//! | feature | what there is then |
+//! |---|---|
+//! | `arrow` | arrays, schemas and record batch readers of arrow-rs, both ways (`arrow_rs`) |
+//! | `cudarc` | slices and streams of cudarc, both ways (`cudarc_slice`) |
+//! | `half` | elements of the 16-bit floats of `half` |
+//! | `cuda-version-from-build-system` (default) | the version of CUDA that cudarc is built for is that of `nvcc`, or the newest |
+//! | `cuda-12090` | cudarc is built for CUDA 12.9, whatever the machine has |
+//! | `static-tls` | what a thread has of its own is found faster, for programs that are linked or started with this library |
+//!
+//! The exchange itself needs none of them, on CUDA devices neither.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod abi;
 pub mod arrow;

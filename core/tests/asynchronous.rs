@@ -220,8 +220,7 @@ impl<T> Sent<T> {
 }
 
 unsafe fn introduce(handler: *mut ArrowAsyncDeviceStreamHandler, producer: &mut ArrowAsyncProducer) -> c_int {
-    // SAFETY: an all-zero struct is a released one.
-    let mut exported = unsafe { std::mem::zeroed::<ArrowSchema>() };
+    let mut exported = ArrowSchema::RELEASED;
     // SAFETY: there is room.
     unsafe { schema().export(&mut exported) }.unwrap();
     // SAFETY: the caller's contract.

@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
 use core::ffi::{CStr, c_void};
-use std::mem::zeroed;
 use std::ptr::null;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -65,8 +64,7 @@ fn null_array_with_the_place_of_a_bitmap() {
     let node = |buffers| NodeDesc { length: 3, null_count: 0, offset: 0, buffers };
     // SAFETY: there are no buffers.
     let made = unsafe { Batch::from_raw_parts(&schema, Device::CPU, &[node(&[null()]), node(&[])], owner) }.unwrap();
-    // SAFETY: all zero is a released struct.
-    let mut array = unsafe { zeroed::<ArrowArray>() };
+    let mut array = ArrowArray::RELEASED;
     // SAFETY: there is room.
     unsafe { made.export(&mut array) }.unwrap();
     // SAFETY: the struct has a child.
@@ -156,8 +154,7 @@ unsafe fn release(array: &mut ArrowArray) {
 fn a_batch_goes_out_and_comes_back() {
     let (batch, released) = sample();
     check_sample(&batch);
-    // SAFETY: all-zero structs are released ones.
-    let (mut array, mut schema) = unsafe { (zeroed::<ArrowDeviceArray>(), zeroed::<ArrowSchema>()) };
+    let (mut array, mut schema) = (ArrowDeviceArray::RELEASED, ArrowSchema::RELEASED);
     // SAFETY: both have room.
     unsafe { batch.schema().export(&mut schema) }.unwrap();
     // SAFETY: as above.
@@ -194,8 +191,7 @@ fn a_copy_keeps_nothing_of_its_source() {
 #[test]
 fn children_that_were_moved_out_outlive_their_parent() {
     let (batch, released) = sample();
-    // SAFETY: an all-zero struct is a released one.
-    let mut root = unsafe { zeroed::<ArrowArray>() };
+    let mut root = ArrowArray::RELEASED;
     // SAFETY: there is room.
     unsafe { batch.export(&mut root) }.unwrap();
     // SAFETY: the root has three children, of which the last has one.
@@ -330,8 +326,7 @@ fn metadata_survives() {
     let block = metadata::encode(&[(b"ARROW:extension:name", b"geo"), (b"", b"\xff")]).unwrap();
     let field = FieldDesc { metadata: Some(&block), ..FieldDesc::new(c"g", c"z") };
     let schema = Schema::new(&[FieldDesc::batch(1), field]).unwrap();
-    // SAFETY: an all-zero struct is a released one.
-    let mut raw = unsafe { zeroed::<ArrowSchema>() };
+    let mut raw = ArrowSchema::RELEASED;
     // SAFETY: there is room.
     unsafe { schema.export(&mut raw) }.unwrap();
     drop(schema);
@@ -466,8 +461,7 @@ fn an_array_that_does_not_fit_is_refused_and_stays_with_its_owner() {
     for (status, text, spoil) in cases {
         let (batch, released) = sample();
         let schema = batch.schema().clone();
-        // SAFETY: an all-zero struct is a released one.
-        let mut array = unsafe { zeroed::<ArrowArray>() };
+        let mut array = ArrowArray::RELEASED;
         // SAFETY: there is room.
         unsafe { batch.export(&mut array) }.unwrap();
         let whole = array;
@@ -510,8 +504,7 @@ fn children_may_stand_anywhere_but_each_once() {
         let (owner, released) = counted();
         // SAFETY: the buffers are static and have the rows that the nodes say.
         let batch = unsafe { Batch::from_raw_parts(&schema, Device::CPU, &nodes, owner) }.unwrap();
-        // SAFETY: an all-zero struct is a released one.
-        let mut array = unsafe { zeroed::<ArrowArray>() };
+        let mut array = ArrowArray::RELEASED;
         // SAFETY: there is room.
         unsafe { batch.export(&mut array) }.unwrap();
         let table = array.children;
@@ -562,8 +555,7 @@ fn a_list_of_fields_that_is_no_tree_is_refused() {
 #[test]
 fn foreign_schemas_that_never_end_are_refused() {
     unsafe extern "C" fn nothing(_: *mut ArrowSchema) {}
-    // SAFETY: an all-zero struct is a released one, and is filled in below.
-    let mut schema = unsafe { zeroed::<ArrowSchema>() };
+    let mut schema = ArrowSchema::RELEASED;
     schema.format = c"+l".as_ptr();
     schema.release = Some(nothing);
     // The one pointer to it from here on.
@@ -588,8 +580,7 @@ fn foreign_schemas_that_never_end_are_refused() {
 fn texts_of_foreign_schemas_are_checked() {
     unsafe extern "C" fn nothing(_: *mut ArrowSchema) {}
     let refused = |format: Option<&'static CStr>, name: Option<&'static CStr>, metadata: Option<&'static [i32]>| {
-        // SAFETY: an all-zero struct is a released one, and is filled in below.
-        let mut schema = unsafe { zeroed::<ArrowSchema>() };
+        let mut schema = ArrowSchema::RELEASED;
         schema.format = format.map_or(null(), CStr::as_ptr);
         schema.name = name.map_or(null(), CStr::as_ptr);
         schema.metadata = metadata.map_or(null(), |block| block.as_ptr().cast());
@@ -614,8 +605,7 @@ fn devices_are_normalised_or_refused() {
         let nodes = [NodeDesc { length: 2, null_count: 2, offset: 0, buffers: &[] }];
         // SAFETY: there are no buffers.
         let batch = unsafe { Batch::from_raw_parts(&schema, Device::CPU, &nodes, Owner::none()) }.unwrap();
-        // SAFETY: an all-zero struct is a released one.
-        let mut array = unsafe { zeroed::<ArrowDeviceArray>() };
+        let mut array = ArrowDeviceArray::RELEASED;
         // SAFETY: there is room.
         unsafe { batch.export_device(&mut array) }.unwrap();
         (array.device_type, array.device_id, array.reserved) = (device_type, device_id, [-1; 3]);

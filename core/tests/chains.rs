@@ -3,7 +3,6 @@
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
-use std::mem::zeroed;
 use std::ptr::null;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -76,7 +75,7 @@ fn of_batches() {
     on_a_small_stack(|owner| {
         let (mut last, schema) = (batch(owner), schema());
         for _ in 0..LINKS {
-            let mut array = unsafe { zeroed::<ArrowArray>() };
+            let mut array = ArrowArray::RELEASED;
             unsafe { last.export(&mut array) }.unwrap();
             last = unsafe { Batch::import(&mut array, &schema) }.unwrap();
         }
@@ -113,7 +112,7 @@ fn of_schemas() {
     on_a_small_stack(|owner| {
         let mut last = schema();
         for _ in 0..LINKS {
-            let mut raw = unsafe { zeroed::<ArrowSchema>() };
+            let mut raw = ArrowSchema::RELEASED;
             unsafe { last.export(&mut raw) }.unwrap();
             last = unsafe { Schema::import(&mut raw) }.unwrap();
         }
@@ -139,7 +138,7 @@ fn of_streams() {
         let mut last = BatchStream::of(&schema(), DeviceType::CPU, std::iter::once(Ok(batch(owner)))).unwrap();
         // More are refused.
         for _ in 0..64 {
-            let mut stream = unsafe { zeroed::<ArrowArrayStream>() };
+            let mut stream = ArrowArrayStream::RELEASED;
             unsafe { last.export(&mut stream) }.unwrap();
             last = unsafe { BatchStream::import(&mut stream) }.unwrap();
         }

@@ -87,10 +87,8 @@ fn wide(columns: usize) -> Batch {
 fn batch_rounds(columns: usize, rounds: usize) {
     let batch = wide(columns);
     for round in 0..rounds {
-        // SAFETY: an all-zero struct is a released one.
-        let mut schema = unsafe { zeroed::<ArrowSchema>() };
-        // SAFETY: as above.
-        let mut array = unsafe { zeroed::<ArrowDeviceArray>() };
+        let mut schema = ArrowSchema::RELEASED;
+        let mut array = ArrowDeviceArray::RELEASED;
         let (done, schema_export) = counted(|| {
             // SAFETY: there is room.
             unsafe { batch.schema().export(&mut schema) }

@@ -221,8 +221,7 @@ fn a_copy_of_rows_has_those_alone() {
     let copy = ipc::copy_batch(&rows).unwrap();
     assert_eq!(shown(&copy), shown(&rows));
     // Nor does a child claim more than that, which only a consumer of it would believe.
-    // SAFETY: an all-zero struct is a released one.
-    let mut array = unsafe { std::mem::zeroed::<ArrowArray>() };
+    let mut array = ArrowArray::RELEASED;
     // SAFETY: there is room.
     unsafe { copy.export(&mut array) }.unwrap();
     let first_child = |array: &ArrowArray| {

@@ -2,7 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
 use core::ffi::{CStr, c_void};
-use std::mem::zeroed;
 use std::ptr::null;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::SeqCst};
@@ -79,8 +78,7 @@ fn at<T: Copy + 'static, const N: usize>(values: [T; N]) -> *const c_void {
 /// What all rows look like, after a round trip through the Arrow structs.
 fn shown(node: &Node) -> Vec<String> {
     let batch = node.batch().unwrap();
-    // SAFETY: an all-zero struct is a released one.
-    let mut exported: ArrowArray = unsafe { zeroed() };
+    let mut exported = ArrowArray::RELEASED;
     // SAFETY: there is room for an array.
     unsafe { batch.clone().export(&raw mut exported) }.map_err(|refused| refused.error).unwrap();
     // SAFETY: exported just now.

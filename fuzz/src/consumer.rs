@@ -12,7 +12,6 @@ use devexchange_core::dlpack::Copying;
 use devexchange_core::{Batch, Device, Schema, Tensor, convert, ipc};
 
 use crate::chance;
-use crate::producer::NO_ARRAY;
 
 /// Something that is held and will be given up.
 #[derive(Debug)]
@@ -145,7 +144,7 @@ fn again(tensor: &Tensor, may_be: bool) -> Option<Held> {
 
 fn export(batch: &Batch) -> Held {
     let mut array = Box::new(ArrowDeviceArray {
-        array: NO_ARRAY,
+        array: ArrowArray::RELEASED,
         device_id: 0,
         device_type: 0,
         sync_event: std::ptr::null_mut(),

@@ -171,28 +171,16 @@ impl<S: Struct> Given<S> {
 
 /// The structs of a schema.
 pub fn schema(field: &Field) -> Given<ArrowSchema> {
-    let mut given = Given::new(NO_SCHEMA);
+    let mut given = Given::new(ArrowSchema::RELEASED);
     let root = given.nodes[0];
     fill_schema(&mut given, root, field);
     given
 }
 
-const NO_SCHEMA: ArrowSchema = ArrowSchema {
-    format: null(),
-    name: null(),
-    metadata: null(),
-    flags: 0,
-    n_children: 0,
-    children: null_mut(),
-    dictionary: null_mut(),
-    release: None,
-    private_data: null_mut(),
-};
-
 fn fill_schema(given: &mut Given<ArrowSchema>, node: *mut ArrowSchema, field: &Field) {
     let mut private = given.private();
     let mut below = |field: &Field| {
-        let child = given.add(NO_SCHEMA);
+        let child = given.add(ArrowSchema::RELEASED);
         fill_schema(given, child, field);
         child
     };
@@ -207,37 +195,23 @@ fn fill_schema(given: &mut Given<ArrowSchema>, node: *mut ArrowSchema, field: &F
     };
     let (format, name, metadata) = (text(&field.format, &[0]), text(&field.name, &[0]), text(&field.metadata, &[]));
     // SAFETY: one of our structs, of which nobody knows yet.
-    unsafe { node.write(ArrowSchema { format, name, metadata, flags: field.flags, ..NO_SCHEMA }) };
+    unsafe { node.write(ArrowSchema { format, name, metadata, flags: field.flags, ..ArrowSchema::RELEASED }) };
     given.link(node, private, dictionary, field.quirk);
     given.forget(matches!(field.quirk, Some(Quirk::ChildReleased(_))));
 }
 
 /// The structs of an array.
 pub fn array(array: &Array) -> Given<ArrowArray> {
-    let mut given = Given::new(NO_ARRAY);
+    let mut given = Given::new(ArrowArray::RELEASED);
     let root = given.nodes[0];
     fill_array(&mut given, root, array);
     given
 }
 
-/// No array: a released one.
-pub const NO_ARRAY: ArrowArray = ArrowArray {
-    length: 0,
-    null_count: 0,
-    offset: 0,
-    n_buffers: 0,
-    n_children: 0,
-    buffers: null_mut(),
-    children: null_mut(),
-    dictionary: null_mut(),
-    release: None,
-    private_data: null_mut(),
-};
-
 fn fill_array(given: &mut Given<ArrowArray>, node: *mut ArrowArray, array: &Array) {
     let mut private = given.private();
     let mut below = |array: &Array| {
-        let child = given.add(NO_ARRAY);
+        let child = given.add(ArrowArray::RELEASED);
         fill_array(given, child, array);
         child
     };
@@ -255,7 +229,7 @@ fn fill_array(given: &mut Given<ArrowArray>, node: *mut ArrowArray, array: &Arra
         offset: array.offset,
         n_buffers: array.n_buffers.unwrap_or(array.buffers.len() as i64),
         buffers: if has_table { private.buffers.as_mut_ptr() } else { null_mut() },
-        ..NO_ARRAY
+        ..ArrowArray::RELEASED
     };
     // SAFETY: one of our structs, of which nobody knows yet.
     unsafe { node.write(filled) };

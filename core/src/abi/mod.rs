@@ -7,4 +7,5 @@ pub mod arrow_device_stream;
 pub mod arrow_stream;
 pub mod cuda_array;
 pub mod dlpack;
+mod released;
 pub mod types;

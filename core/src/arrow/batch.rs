@@ -29,6 +29,30 @@ use crate::view::{View, Whole};
 
 /// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns.
 /// Cloning shares it; the memory is released when the last clone and the last export are gone.
+///
+/// To a consumer in C, who is in Rust here, too (of arrow-rs, see `arrow_rs`):
+///
+/// ```
+/// use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
+/// use devexchange_core::dlpack::Copying;
+/// use devexchange_core::{Batch, Result, Tensor, convert};
+///
+/// # fn main() -> Result<()> {
+/// let rows = Tensor::from_vec(vec![0.5_f64, 1.5, 2.5], &[3, 1])?;
+/// let batch = convert::batch(&rows, &["x"], Copying::Never)?;
+///
+/// let (mut schema, mut array) = (ArrowSchema::RELEASED, ArrowArray::RELEASED);
+/// // SAFETY: there is room for both, and nothing in it that would have to be released.
+/// unsafe { batch.schema().export(&mut schema) }?;
+/// // SAFETY: as above.
+/// unsafe { batch.export(&mut array) }?;
+///
+/// // SAFETY: valid structs, which nobody else has; both are left released.
+/// let seen = unsafe { Batch::import_pair(&mut array, &mut schema) }?;
+/// assert_eq!(seen.column_named("x").unwrap().values::<f64>()?, rows.as_slice::<f64>()?);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Batch(Slab<Header>);
 
@@ -67,7 +91,7 @@ enum Source {
 }
 
 impl Source {
-    const NONE: Self = Self::Own { root: NO_ARRAY, _owner: Owner::none(), in_one_block: false };
+    const NONE: Self = Self::Own { root: ArrowArray::RELEASED, _owner: Owner::none(), in_one_block: false };
 
     /// The owner, if it is one of this library's.
     fn owner(&self) -> Option<&Owner> {
@@ -149,7 +173,7 @@ impl Batch {
         let mut tail = slab.tail();
         let table = tail.carve::<*const ArrowArray>(count);
         let mut place = tail.carve::<*const c_void>(n_buffers);
-        let mut arrays = repeated(NO_ARRAY, count)?;
+        let mut arrays = repeated(ArrowArray::RELEASED, count)?;
         for (node, number) in nodes.iter().zip(schema.depth_first()?) {
             // SAFETY: the tail has room for the sum of all buffers, and each node's are stored once.
             unsafe { place.copy_from_nonoverlapping(node.buffers.as_ptr(), node.buffers.len()) };
@@ -168,8 +192,8 @@ impl Batch {
             // SAFETY: as above.
             place = unsafe { place.add(node.buffers.len()) };
         }
-        let mut root = NO_ARRAY;
-        let fill = |i: usize| arrays.get(i).copied().unwrap_or(NO_ARRAY);
+        let mut root = ArrowArray::RELEASED;
+        let fill = |i: usize| arrays.get(i).copied().unwrap_or(ArrowArray::RELEASED);
         let (links, release) = (|i: usize| &schema.record(i).links, Releases::uncounted());
         // SAFETY: the room was summed up above, and the schema numbers one tree.
         unsafe { tree::build(&mut tail, &mut root, count, count, fill, links, release) };
@@ -572,16 +596,3 @@ struct Export {
     _recorded: Option<Event>,
     _entry: Entry,
 }
-
-const NO_ARRAY: ArrowArray = ArrowArray {
-    length: 0,
-    null_count: 0,
-    offset: 0,
-    n_buffers: 0,
-    n_children: 0,
-    buffers: std::ptr::null_mut(),
-    children: std::ptr::null_mut(),
-    dictionary: std::ptr::null_mut(),
-    release: None,
-    private_data: std::ptr::null_mut(),
-};

@@ -185,8 +185,10 @@ impl Schema {
         let text_bytes = fields.iter().map(texts).sum();
         let size = TailSize::default().and::<Record>(nodes)?.and::<u8>(text_bytes)?;
         let size = size.with(tree::room::<ArrowSchema>(nodes));
-        let mut slab =
-            Slab::new(Header { root: Root::Own(NO_SCHEMA), records: std::ptr::null(), nodes, plain_from: 0 }, size)?;
+        let mut slab = Slab::new(
+            Header { root: Root::Own(ArrowSchema::RELEASED), records: std::ptr::null(), nodes, plain_from: 0 },
+            size,
+        )?;
         let mut tail = slab.tail();
         let records = tail.carve::<Record>(nodes);
         let mut place = tail.carve::<u8>(text_bytes);
@@ -206,7 +208,7 @@ impl Schema {
                 name: store(field.name.to_bytes_with_nul()),
                 metadata: field.metadata.map_or(std::ptr::null(), &mut store),
                 flags: field.flags,
-                ..NO_SCHEMA
+                ..ArrowSchema::RELEASED
             };
             // From here on only the block itself says how long it is.
             field.metadata.map_or(Ok(()), metadata::check_bytes).map_err(|error| {
@@ -215,9 +217,9 @@ impl Schema {
             })?;
             structs.push(described);
         }
-        let mut root = NO_SCHEMA;
+        let mut root = ArrowSchema::RELEASED;
         let links = |i: usize| order.get(i).map_or(&Links::NONE, |(_, links)| links);
-        let fill = |i: usize| structs.get(i).copied().unwrap_or(NO_SCHEMA);
+        let fill = |i: usize| structs.get(i).copied().unwrap_or(ArrowSchema::RELEASED);
         // SAFETY: the room was summed up above, and `level_order` numbered one tree.
         unsafe { tree::build(&mut tail, &mut root, nodes, nodes, fill, links, Releases::uncounted()) };
         // SAFETY: the tree was built just now, with `nodes` nodes.
@@ -259,7 +261,7 @@ impl Schema {
         let fill = |i: usize| {
             // SAFETY: the root keeps every struct of the tree alive and in place.
             let ArrowSchema { format, name, metadata, flags, .. } = unsafe { &*record(i).source };
-            ArrowSchema { format: *format, name: *name, metadata: *metadata, flags: *flags, ..NO_SCHEMA }
+            ArrowSchema { format: *format, name: *name, metadata: *metadata, flags: *flags, ..ArrowSchema::RELEASED }
         };
         let (links, release) = (|i: usize| &record(i).links, Releases::counted::<Export>(room.as_raw()));
         // SAFETY: the room is the slab's, the records number one tree, and the caller gives room for the root.
@@ -377,15 +379,3 @@ struct Export {
     _schema: Schema,
     _entry: Entry,
 }
-
-const NO_SCHEMA: ArrowSchema = ArrowSchema {
-    format: std::ptr::null(),
-    name: std::ptr::null(),
-    metadata: std::ptr::null(),
-    flags: 0,
-    n_children: 0,
-    children: std::ptr::null_mut(),
-    dictionary: std::ptr::null_mut(),
-    release: None,
-    private_data: std::ptr::null_mut(),
-};

@@ -4,6 +4,29 @@
 //! * a column of numbers is a vector, one of fixed-size lists has a dimension more for each level: [`tensor()`], [`column()`];
 //! * a column of type `arrow.fixed_shape_tensor` says the shape of its values: [`tensor()`], [`fixed_shape_column()`];
 //! * a record batch of equal columns is a matrix: [`matrix()`], [`batch()`].
+//!
+//! ```
+//! use devexchange_core::convert::{self, Plan};
+//! use devexchange_core::dlpack::Copying;
+//! use devexchange_core::{Batch, Result, Tensor};
+//!
+//! # fn main() -> Result<()> {
+//! let points = Tensor::from_vec(vec![1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2])?;
+//! assert_eq!(convert::plan_column(&points), Plan::View);
+//! let column = convert::column(&points, "point", Copying::Never)?;
+//! let table = Batch::of_columns(&[("point", &column)], None)?;
+//! assert_eq!((table.length(), table.schema().root().child(0).unwrap().format()), (3, "+w:2"));
+//!
+//! let seen = convert::tensor(table.column(0).unwrap(), Copying::Never)?;
+//! assert_eq!((seen.shape(), seen.data()), (points.shape(), points.data()));
+//!
+//! // Columns of a row-major matrix are apart in memory.
+//! assert!(matches!(convert::plan_batch(&points), Plan::Copy { bytes: 24, .. }));
+//! let copied = convert::batch(&points, &["x", "y"], Copying::IfNeeded)?;
+//! assert_eq!(copied.column_named("y").unwrap().values::<f32>()?, [2.0, 4.0, 6.0]);
+//! # Ok(())
+//! # }
+//! ```
 
 mod column;
 mod fixed_shape;

@@ -25,7 +25,7 @@ fn consumer_sees_the_end<S: Foreign>() {
     let mut arrays = Vec::new();
     // A consumer may move the struct.
     let mut moved = unsafe { (&raw mut stream).read() };
-    let mut described = unsafe { zeroed() };
+    let mut described = ArrowSchema::RELEASED;
     assert_eq!(moved.get_schema(&mut described), 0);
     assert_eq!(moved.get_schema(null_mut()), libc::EINVAL);
     assert_eq!(moved.last_error().as_deref(), Some("out is NULL"));
@@ -60,8 +60,8 @@ fn released_is_refused<S: Foreign>() {
     stream.release();
     assert_eq!(Arc::strong_count(&asked), 1, "the source goes with the stream");
     stream.release();
-    let mut chunk = S::chunk(unsafe { zeroed() });
-    let mut described = unsafe { zeroed() };
+    let mut chunk = S::chunk(ArrowArray::RELEASED);
+    let mut described = ArrowSchema::RELEASED;
     assert_eq!(stream.get_next(&mut chunk), libc::EINVAL);
     assert_eq!(stream.get_schema(&mut described), libc::EINVAL);
     assert_eq!(stream.last_error(), None);
@@ -181,7 +181,7 @@ fn consumer_sees_the_error<S: Foreign>() {
             assert_eq!(stream.last_error().as_deref(), Some("größer? than 4"));
         }
         let text = |stream: &mut S| stream.last_error();
-        let mut described = unsafe { zeroed() };
+        let mut described = ArrowSchema::RELEASED;
         assert_eq!((stream.get_schema(&mut described), text(&mut stream)), (0, None));
         unsafe { release_schema(&mut described) };
         assert_eq!((stream.get_next(null_mut()), text(&mut stream)), (libc::EINVAL, Some("out is NULL".into())));
@@ -302,7 +302,7 @@ fn a_call_within_a_call_is_refused() {
         assert_eq!(exported.pull(&mut Vec::new()), Err(libc::EBUSY));
         assert!(exported.last_error().is_some());
         // A consumer would not know what to make of that.
-        let mut room = unsafe { MaybeUninit::<ArrowArrayStream>::zeroed().assume_init() };
+        let mut room = ArrowArrayStream::RELEASED;
         let refused = unsafe { STREAM.get().unwrap().clone().export(&mut room) };
         check_error(refused.map_err(|refused| refused.error), DEVX_BUSY, "in use by another call");
         assert!(room.is_released());

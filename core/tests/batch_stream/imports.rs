@@ -65,7 +65,7 @@ fn refused_as_a_whole<S: Foreign>() {
         unsafe { (*schema).release = None };
     }
     let malformed = |out: *mut ArrowSchema| {
-        let none = unsafe { zeroed::<ArrowSchema>() };
+        let none = ArrowSchema::RELEASED;
         unsafe { out.write(ArrowSchema { format: c"?".as_ptr(), release: Some(release), ..none }) };
         0
     };
@@ -153,11 +153,7 @@ fn errors_of_get_next<S: Foreign + 'static>() {
         1,
         text,
         move |out| {
-            let array = ArrowArray {
-                release: released_by,
-                private_data: given as *mut c_void,
-                ..unsafe { zeroed::<ArrowArray>() }
-            };
+            let array = ArrowArray { release: released_by, private_data: given as *mut c_void, ..ArrowArray::RELEASED };
             unsafe { out.write(S::chunk(array)) };
             libc::EAGAIN
         },

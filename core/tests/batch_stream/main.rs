@@ -9,7 +9,7 @@ mod foreign;
 mod imports;
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use std::mem::{MaybeUninit, zeroed};
+use std::mem::MaybeUninit;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::channel;

@@ -152,8 +152,7 @@ unsafe extern "C" fn on_next_task(handler: *mut Handler, task: *mut ArrowAsyncTa
     // One that is refused stays the producer's.
     if code == 0 {
         consumer.tasks.fetch_add(1, SeqCst);
-        // SAFETY: an array of zeros is a released one.
-        let mut array = unsafe { std::mem::zeroed::<ArrowDeviceArray>() };
+        let mut array = ArrowDeviceArray::RELEASED;
         let extract = task.extract_data.expect("extract_data");
         // SAFETY: there is room for an array.
         let extracted = unsafe { extract(task, &mut array) };

@@ -161,8 +161,7 @@ impl Consumer {
     }
 
     fn extract(&self, task: &mut ArrowAsyncTask, extracted: bool) {
-        // SAFETY: an all-zero array is a released one.
-        let mut array = unsafe { std::mem::zeroed::<ArrowDeviceArray>() };
+        let mut array = ArrowDeviceArray::RELEASED;
         let unwanted = self.rng.one_in(4);
         let out = if unwanted { null_mut() } else { &raw mut array };
         // SAFETY: a task of the producer's.

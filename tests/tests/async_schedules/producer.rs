@@ -215,8 +215,7 @@ impl Producer {
     }
 
     fn schema(&self, bad: bool) -> c_int {
-        // SAFETY: an all-zero struct is a released one.
-        let mut schema = unsafe { std::mem::zeroed::<ArrowSchema>() };
+        let mut schema = ArrowSchema::RELEASED;
         // SAFETY: there is room.
         unsafe { type_of_batches().export(&mut schema) }.unwrap();
         if bad {

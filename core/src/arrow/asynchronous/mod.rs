@@ -8,6 +8,39 @@
 //! What may be done when is in `reading` and `writing`: state machines without pointers. The other modules only
 //! translate between them and the structs.
 
+//!
+//! Both ends in one program, which waits for nothing here, since as many batches are requested as are sent:
+//!
+//! ```
+//! use devexchange_core::arrow::asynchronous::{AsyncReader, AsyncWriter, ReaderOptions};
+//! use devexchange_core::dlpack::Copying;
+//! use devexchange_core::{DeviceType, Result, Tensor, convert};
+//!
+//! # fn main() -> Result<()> {
+//! let batch = |first: i64| {
+//!     let rows = Tensor::from_vec(vec![first, first + 1], &[2, 1])?;
+//!     convert::batch(&rows, &["n"], Copying::Never)
+//! };
+//! let reader = AsyncReader::new(ReaderOptions { limit: 2, ..ReaderOptions::default() }, None)?;
+//! // SAFETY: a valid handler, which goes to this producer only.
+//! let writer = unsafe { AsyncWriter::new(reader.handler()?, DeviceType::CPU, None, None) }?;
+//!
+//! writer.start(batch(0)?.schema())?;
+//! for first in [0, 2] {
+//!     writer.wait_ready(None)?; // or `writer.ready().await?`
+//!     writer.try_send(batch(first)?, None)?;
+//! }
+//! writer.finish()?;
+//!
+//! let mut values = Vec::new();
+//! while let Some((batch, _metadata)) = reader.wait_batch(None)? { // or `reader.batch().await?`
+//!     values.extend_from_slice(batch.column_named("n").unwrap().values::<i64>()?);
+//! }
+//! assert_eq!(values, [0, 1, 2, 3]);
+//! # Ok(())
+//! # }
+//! ```
+
 #[deny(unsafe_code)]
 mod bell;
 mod block;

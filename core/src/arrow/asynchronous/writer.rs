@@ -113,8 +113,7 @@ impl AsyncWriter {
     /// what [`Schema::export`] says.
     pub fn start(&self, schema: &Schema) -> Result<()> {
         self.acting(|stream| {
-            // SAFETY: an all-zero struct is a released one.
-            let mut exported = unsafe { std::mem::zeroed::<ArrowSchema>() };
+            let mut exported = ArrowSchema::RELEASED;
             // SAFETY: there is room.
             unsafe { schema.export(&mut exported) }?;
             let answer = stream.state().with(|writing| writing.start()).and_then(|()| {

@@ -76,8 +76,7 @@ unsafe fn import<S: Interface>(stream: *mut S) -> Result<BatchStream> {
     if depth > DEEPEST {
         return refuse!(DEVX_TOO_DEEP, "stream was exported and imported {DEEPEST} times: that is the most");
     }
-    // SAFETY: an all-zero ArrowSchema is a released one.
-    let mut described = unsafe { zeroed::<ArrowSchema>() };
+    let mut described = ArrowSchema::RELEASED;
     // SAFETY: the stream is not released, and there is room for a schema.
     let code = unsafe { get_schema(stream, &mut described) };
     if code != 0 {

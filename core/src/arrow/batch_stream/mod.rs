@@ -25,6 +25,35 @@ use crate::memory::{Slab, TailSize, Vacant, held_by_bindings};
 ///
 /// Any thread may use it, but one call at a time: a call that comes while another one runs is refused with `DEVX_BUSY`.
 /// The source is given up when the last clone is gone. The batches do not depend on the stream that they came from.
+///
+/// A source of Rust's for a consumer in C, who is in Rust here, too:
+///
+/// ```
+/// use devexchange_core::abi::arrow_stream::ArrowArrayStream;
+/// use devexchange_core::dlpack::Copying;
+/// use devexchange_core::{BatchStream, DeviceType, Result, Tensor, convert};
+///
+/// # fn main() -> Result<()> {
+/// let batch = |first: i64| {
+///     let rows = Tensor::from_vec(vec![first, first + 1, first + 2], &[3, 1])?;
+///     convert::batch(&rows, &["n"], Copying::Never)
+/// };
+/// let schema = batch(0)?.schema().clone();
+/// let stream = BatchStream::of(&schema, DeviceType::CPU, [0, 3].map(batch))?;
+///
+/// let mut handed = ArrowArrayStream::RELEASED;
+/// // SAFETY: there is room, and nothing in it that would have to be released.
+/// unsafe { stream.export(&mut handed) }?;
+/// // SAFETY: a valid stream, which nobody else has; it is left released.
+/// let pulled = unsafe { BatchStream::import(&mut handed) }?;
+/// let mut values = Vec::new();
+/// while let Some(batch) = pulled.next()? {
+///     values.extend_from_slice(batch.column_named("n").unwrap().values::<i64>()?);
+/// }
+/// assert_eq!(values, [0, 1, 2, 3, 4, 5]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct BatchStream(Slab<Header>);
 
