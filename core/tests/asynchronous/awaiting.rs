@@ -1,0 +1,195 @@
+//! As `Stream`, as `Sink`, and what wakers may do.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+use devexchange_core::abi::types::DEVX_CLOSED;
+use devexchange_core::arrow::asynchronous::{self, AsyncReader, AsyncWriter};
+use devexchange_core::{Batch, DeviceType, ledger};
+use futures_core::Stream;
+use futures_sink::Sink;
+use futures_util::{SinkExt, StreamExt, TryStreamExt};
+
+use super::peers::During;
+use super::{alone, batch, options, pair, patience, schema};
+
+/// Unparks the thread that polls.
+struct Unpark(thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let (mut future, waker) = (pin!(future), Waker::from(Arc::new(Unpark(thread::current()))));
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return value;
+        }
+        thread::park_timeout(Duration::from_secs(60));
+    }
+}
+
+#[test]
+fn a_stream_reads_what_a_sink_writes() {
+    let _alone = alone();
+    let (mut reader, mut writer) = pair(2);
+    let schema = schema();
+    thread::scope(|scope| {
+        let schema = &schema;
+        scope.spawn(move || {
+            writer.start(schema).unwrap();
+            for i in 0..50 {
+                block_on(poll_fn(|cx| Sink::poll_ready(Pin::new(&mut writer), cx))).unwrap();
+                Pin::new(&mut writer).start_send(batch(schema, i)).unwrap();
+                block_on(poll_fn(|cx| Sink::<Batch>::poll_flush(Pin::new(&mut writer), cx))).unwrap();
+            }
+            block_on(poll_fn(|cx| Sink::<Batch>::poll_close(Pin::new(&mut writer), cx))).unwrap();
+        });
+        assert_eq!(block_on(poll_fn(|cx| reader.poll_schema(cx))).unwrap().nodes(), 1);
+        for i in 0..50 {
+            let next = block_on(poll_fn(|cx| Pin::new(&mut reader).poll_next(cx))).unwrap().unwrap();
+            assert_eq!(next.length(), i);
+        }
+        assert!(block_on(poll_fn(|cx| Pin::new(&mut reader).poll_next(cx))).is_none());
+    });
+    drop((reader, schema));
+    assert_eq!(ledger::outstanding(), 0);
+}
+
+struct Count(AtomicU32);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+#[test]
+fn combinators_of_streams_and_sinks_have_the_short_names() {
+    let _alone = alone();
+    let (mut reader, mut writer) = pair(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let schema = schema();
+            writer.start(&schema).unwrap();
+            block_on(async {
+                for length in 1..4 {
+                    writer.send(batch(&schema, length)).await.unwrap();
+                }
+                writer.ready().await.unwrap();
+                writer.try_send(batch(&schema, 4), None).map_err(|refused| refused.error).unwrap();
+                writer.close().await.unwrap();
+            });
+        });
+        block_on(async {
+            assert_eq!(reader.schema().await.unwrap().root().format(), "C");
+            assert_eq!(reader.next().await.unwrap().unwrap().length(), 1);
+            assert_eq!(reader.try_next().await.unwrap().unwrap().length(), 2);
+            assert_eq!(reader.batch().await.unwrap().unwrap().0.length(), 3);
+            let rest: Vec<_> = reader.by_ref().map(|batch| batch.unwrap().length()).collect().await;
+            assert_eq!(rest, [4]);
+            assert!(reader.batch().await.unwrap().is_none());
+        });
+    });
+    drop((reader, writer));
+    assert_eq!(ledger::outstanding(), 0);
+}
+
+/// What clones it may do whatever its program does.
+#[test]
+fn a_waker_is_cloned_without_a_lock() {
+    use std::task::{RawWaker, RawWakerVTable};
+    static TABLE: RawWakerVTable = RawWakerVTable::new(
+        // SAFETY: the address of a reader that outlives its wakers.
+        |reader| unsafe {
+            assert!((*reader.cast::<AsyncReader>()).try_batch().is_pending());
+            RawWaker::new(reader, &TABLE)
+        },
+        |_| (),
+        |_| (),
+        |_| (),
+    );
+    let _alone = alone();
+    let (mut reader, writer) = pair(4);
+    let address = (&raw const reader).cast();
+    // SAFETY: as above.
+    let waker = unsafe { Waker::from_raw(RawWaker::new(address, &TABLE)) };
+    assert!(Pin::new(&mut reader).poll_next(&mut Context::from_waker(&waker)).is_pending());
+    drop((waker, writer, reader));
+}
+
+/// Whoever asks while a callback runs is told to wait, and woken when it has returned.
+#[test]
+fn whoever_asks_during_a_callback_is_woken_after_it() {
+    let _alone = alone();
+    for cancels in [false, true] {
+        let during = During(Mutex::new(Box::new(|_| {})));
+        let mut handler = during.handler();
+        let (woken, called) = (Arc::new(Count(AtomicU32::new(0))), Arc::new(AtomicU32::new(0)));
+        let calls = Arc::clone(&called);
+        let wake = asynchronous::Wake::new(move || {
+            calls.fetch_add(1, SeqCst);
+        });
+        // SAFETY: the handler outlives the writer.
+        let writer = unsafe { AsyncWriter::new(&mut handler, DeviceType::CPU, None, Some(wake.unwrap())) };
+        let (writer, schema) = (Arc::new(writer.unwrap()), schema());
+        writer.start(&schema).unwrap();
+        let waker = Waker::from(Arc::clone(&woken));
+        let (other, asks) = (Arc::clone(&writer), waker.clone());
+        let (seen, before) = (Arc::clone(&called), Arc::new(AtomicU32::new(0)));
+        let then = Arc::clone(&before);
+        *during.0.lock().unwrap() = Box::new(move |producer| {
+            if cancels {
+                // SAFETY: the producer is there during a callback.
+                unsafe { (*producer).cancel.unwrap()(producer) };
+            }
+            assert!(other.poll_ready(&mut Context::from_waker(&asks)).is_pending());
+            then.store(seen.load(SeqCst), SeqCst);
+        });
+        writer.try_send(batch(&schema, 1), None).unwrap();
+        assert_eq!(woken.0.load(SeqCst), 1, "cancels: {cancels}");
+        assert_eq!(called.load(SeqCst), before.load(SeqCst) + 1, "cancels: {cancels}");
+        match writer.poll_ready(&mut Context::from_waker(&waker)) {
+            Poll::Ready(Ok(())) => assert!(!cancels),
+            Poll::Ready(Err(error)) => assert!(cancels && error.status() == DEVX_CLOSED, "{error}"),
+            Poll::Pending => panic!("one batch is requested"),
+        }
+        *during.0.lock().unwrap() = Box::new(|_| {});
+        drop(writer);
+        assert!(handler.release.is_none());
+    }
+    assert_eq!(ledger::outstanding(), 0);
+}
+
+/// A task may end with its last waker, and use the stream once more then.
+#[test]
+fn a_waker_may_use_the_stream_when_it_is_dropped() {
+    struct Last(Arc<AsyncReader>, std::sync::mpsc::Sender<bool>);
+    impl Wake for Last {
+        fn wake(self: Arc<Self>) {}
+    }
+    impl Drop for Last {
+        fn drop(&mut self) {
+            self.1.send(self.0.try_schema().is_pending()).unwrap();
+        }
+    }
+    let _alone = alone();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let polls = thread::spawn(move || {
+        let reader = Arc::new(AsyncReader::new(options(1), None).unwrap());
+        let waker = Waker::from(Arc::new(Last(Arc::clone(&reader), sender)));
+        assert!(reader.poll_schema(&mut Context::from_waker(&waker)).is_pending());
+        drop(waker);
+        assert!(reader.poll_schema(&mut Context::from_waker(Waker::noop())).is_pending());
+    });
+    assert_eq!(receiver.recv_timeout(patience::patient(Duration::from_secs(60))), Ok(true));
+    polls.join().unwrap();
+}
