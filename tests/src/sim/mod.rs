@@ -1,0 +1,225 @@
+//! The CUDA driver that the tests run on: the simulated one of `tests/simcuda`, loaded the way production loads a driver,
+//! or with `DEVX_GPU=1` the real one of the machine. `DEVX_GPU=rehearsal` does all that is done on a GPU, but on the
+//! simulated driver, which has to be the `libcuda.so.1` that the loader finds.
+//!
+//! cargo builds the cdylib; it is placed under both names of the driver and opened by its absolute path before the core
+//! is called for the first time. What opens `libcuda.so.1` afterwards, as the core does, finds the one that is loaded.
+
+mod control;
+mod session;
+mod work;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+
+pub use control::*;
+pub use session::*;
+pub use work::*;
+
+use crate::{peer, root};
+
+/// Whether the tests run on the driver of the machine, or do as if they did.
+pub fn on_gpu() -> bool {
+    rehearsal() || std::env::var_os("DEVX_GPU").is_some_and(|value| value == "1")
+}
+
+/// Whether queued work may be done before somebody asks for it: a GPU does it meanwhile, and so do the threads of the simulated
+/// driver.
+pub fn goes_on() -> bool {
+    on_gpu() || mode_of_process() == "threads"
+}
+
+/// Whether what is done on a GPU is done on the simulated driver instead.
+fn rehearsal() -> bool {
+    std::env::var_os("DEVX_GPU").is_some_and(|value| value == "rehearsal")
+}
+
+static SKIPPED: AtomicU32 = AtomicU32::new(0);
+
+/// Says that a part of a test needs the simulated driver; for `if skipped("…") { return; }`. On a GPU the line that it
+/// prints makes `make gpu-test` count the whole test as skipped, since less was tested than its name says.
+pub fn skipped(why: &str) -> bool {
+    if on_gpu() {
+        let count = SKIPPED.fetch_add(1, Relaxed) + 1;
+        println!("skipped ({count}): {why}");
+    }
+    on_gpu()
+}
+
+/// Builds the simulated driver and places it under both names that clients look for; cargo itself says where it put it.
+///
+/// # Panics
+/// If cargo fails.
+pub fn place() -> PathBuf {
+    let output = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--package", "simcuda-driver", "--lib"])
+        .arg("--message-format=json-render-diagnostics")
+        .current_dir(root())
+        .output()
+        .expect("run cargo");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let messages = String::from_utf8(output.stdout).expect("UTF-8");
+    let built = messages.split('"').find(|text| text.ends_with("/libsimcuda_driver.so"));
+    let built = Path::new(built.expect("cargo names the library"));
+    let directory = built.with_file_name("simcuda");
+    std::fs::create_dir_all(&directory).expect("make the directory");
+    for name in ["libcuda.so.1", "libcuda.so"] {
+        let link = directory.join(name);
+        if std::fs::read_link(&link).ok().as_deref() != Some(built) {
+            // Several test programs may place it at once: each makes a link of its own and renames it.
+            let mine = directory.join(format!("{name}.{}", std::process::id()));
+            let _ = std::fs::remove_file(&mine);
+            std::os::unix::fs::symlink(built, &mine).expect("make the link");
+            std::fs::rename(&mine, &link).expect("place the link");
+        }
+    }
+    directory
+}
+
+/// The driver of this process, by its C functions.
+pub struct Cuda {
+    library: Library,
+    /// Where it was loaded from.
+    pub path: PathBuf,
+}
+
+/// The simulated driver: the one that is placed, or that is placed now.
+pub fn placed() -> PathBuf {
+    std::env::var_os(PLACED).map_or_else(|| place().join("libcuda.so.1"), PathBuf::from)
+}
+
+/// A call with integers and pointers. The result is not checked.
+#[macro_export]
+macro_rules! cu {
+    ($name:literal $(, $argument:expr)* $(,)?) => {
+        $crate::sim::cuda().call($name, &[$($argument as u64),*])
+    };
+}
+
+/// As [`cu`], of a call that must succeed.
+#[macro_export]
+macro_rules! cu_ok {
+    ($name:literal $(, $argument:expr)* $(,)?) => {
+        assert_eq!($crate::cu!($name $(, $argument)*), 0, $name)
+    };
+}
+
+/// For the children of a test, which need not ask cargo again.
+const CHILD: &str = "DEVX_SIM_CHILD";
+const PLACED: &str = "DEVX_SIM_PATH";
+
+static CHOSEN: OnceLock<PathBuf> = OnceLock::new();
+
+/// Chooses the driver of this process: for programs that are no tests, before they call it.
+///
+/// # Panics
+/// If one was chosen before.
+pub fn choose(path: &Path) {
+    CHOSEN.set(path.to_owned()).expect("chosen once");
+}
+
+/// The driver, loaded at the first call.
+///
+/// # Panics
+/// If there is none, or the core found another one.
+pub fn cuda() -> &'static Cuda {
+    static CUDA: OnceLock<Cuda> = OnceLock::new();
+    CUDA.get_or_init(|| {
+        let path = match CHOSEN.get() {
+            Some(path) => path.clone(),
+            None if on_gpu() => PathBuf::from("libcuda.so.1"),
+            None => placed(),
+        };
+        let settings = [("SIMCUDA_DEVICES", "2"), ("SIMCUDA_REACH", "documented"), ("SIMCUDA_MODE", mode_of_process())];
+        for (name, value) in settings {
+            if std::env::var_os(name).is_none() {
+                // SAFETY: only this function changes the environment, once, and the tests read it through std alone.
+                unsafe { std::env::set_var(name, value) };
+            }
+        }
+        // SAFETY: loading a CUDA driver runs no code that could do harm.
+        let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_GLOBAL) }.expect("open the driver");
+        Cuda { library, path }
+    })
+}
+
+/// `lazy`, or what a parent asks for ([`again_with_threads`]): once there were workers, they stay.
+fn mode_of_process() -> &'static str {
+    if std::env::var_os("DEVX_SIM_THREADS").is_some() { "threads" } else { "lazy" }
+}
+
+impl Cuda {
+    /// Calls a function of up to six integer or pointer arguments by its exported name.
+    ///
+    /// # Panics
+    /// If there is no such function.
+    pub fn call(&self, name: &str, arguments: &[u64]) -> u32 {
+        type Any = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64) -> u32;
+        let mut all = [0; 6];
+        assert!(arguments.len() <= all.len());
+        for (slot, argument) in all.iter_mut().zip(arguments) {
+            *slot = *argument;
+        }
+        let [a, b, c, d, e, f] = all;
+        // SAFETY: up to six arguments of integer class go into registers on x86-64 and AArch64, of which the callee looks
+        // at those that it has, in its own widths.
+        let function: Any = unsafe { self.function(name) };
+        // SAFETY: the tests pass what the function expects, valid for the length of the call.
+        unsafe { function(a, b, c, d, e, f) }
+    }
+
+    /// Whether there is a function of that name.
+    pub fn has(&self, name: &str) -> bool {
+        // SAFETY: the address is not used.
+        unsafe { self.library.get::<*const ()>(name.as_bytes()) }.is_ok()
+    }
+
+    /// A function that [`call`](Self::call) cannot call.
+    ///
+    /// # Safety
+    /// `T` is the type of the function of that name.
+    ///
+    /// # Panics
+    /// If there is no such function.
+    pub unsafe fn function<T: Copy>(&self, name: &str) -> T {
+        // SAFETY: the caller's contract.
+        let symbol = unsafe { self.library.get::<T>(name.as_bytes()) };
+        *symbol.unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+}
+
+/// Runs the other tests of this program in a process whose queued work is run by threads.
+///
+/// # Panics
+/// If a test fails there.
+pub fn again_with_threads(own_name: &str) {
+    if mode_of_process() == "threads" || skipped("who runs the work is the driver's own affair") {
+        return;
+    }
+    let output = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "--skip", own_name])
+        .env("DEVX_SIM_THREADS", "1")
+        .env(PLACED, &cuda().path)
+        .output()
+        .expect("run this program");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Whether this process was started by [`child`]: then a test plays its other part.
+pub fn is_child() -> bool {
+    std::env::var_os(CHILD).is_some()
+}
+
+/// Runs one test of this program as a process of its own, in which [`is_child`] says so.
+///
+/// # Panics
+/// As [`peer::run`].
+pub fn child(test: &str, variables: &[(&str, &str)]) -> std::process::Output {
+    let path = cuda().path.to_str().expect("UTF-8");
+    peer::run(test, &[&[(PLACED, path), (CHILD, "1")], variables].concat())
+}
