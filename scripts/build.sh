@@ -13,7 +13,9 @@ mkdir -p "$DEVX_LIBDIR"
 # to pkg-config and CMake. Asked for in the ordinary build, because cargo takes other arguments for another build.
 native_libs=$DEVX_LIBDIR/libdevexchange.native-libs
 build_c() {
-  cargo_build rustc -p devexchange-c --lib -- --print "native-static-libs=$native_libs"
+  local features=()
+  if [ "${STATIC_TLS:-yes}" = no ]; then features=(--no-default-features); fi
+  cargo_build rustc -p devexchange-c --lib "${features[@]}" -- --print "native-static-libs=$native_libs"
 }
 
 quiet=

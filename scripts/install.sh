@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make install` and `make uninstall`: libdevexchange for programs outside this tree.
 #
-#   PREFIX=/usr/local [LIBDIR=lib] [DESTDIR=/stage] scripts/install.sh install|uninstall
+#   PREFIX=/usr/local [LIBDIR=lib] [DESTDIR=/stage] [STATIC_TLS=no] scripts/install.sh install|uninstall
 #
 # LIBDIR is below PREFIX (lib, lib64, lib/x86_64-linux-gnu). What lands in PREFIX can be moved as a whole.
 set -euo pipefail

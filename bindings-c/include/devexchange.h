@@ -9,8 +9,9 @@
  * - NULL for a handle, a description or an output is DEVX_NULL_ARGUMENT, unless the function
  *   says what it means.
  * - Handles are counted references: any thread may use one, several may at once, and it is
- *   released once, when no call uses it any more. Only a stream of batches takes one call at a
- *   time. `_release(T **)` sets the handle to NULL, and does nothing for NULL.
+ *   released once, when no call uses it any more. `_produced_on` needs the handle alone. A
+ *   stream of batches takes one call at a time, and an asynchronous writer none that would
+ *   call its consumer while another one does (DEVX_BUSY). `_release(T **)` sets the handle to NULL, and does nothing for NULL.
  * - Ownership. An `_import` takes its source only on success. `_share` keeps the handle,
  *   `_move(T **)` sets it to NULL, `_borrow` is a view that owns nothing and is valid as long
  *   as the handle. An owner is released exactly once, on any thread, and not at all if the
@@ -1141,10 +1142,11 @@ char const *devx_status_name(devx_status status);
 devx_status devx_stream_close(DLDevice device, int64_t stream, devx_error *error);
 
 /**
- * Makes a stream on a device that does not wait for the legacy default stream. Whoever makes a
- * stream destroys it, after what was allocated, copied, imported or produced on it is released, and
- * what was exported of that. A stream that was only waited on, or named as one that uses something,
- * is needed for that call only.
+ * Makes a stream on a device that does not wait for the legacy default stream. It is given up with
+ * devx_stream_close, when nothing is queued on it any more, or destroyed (devx_stream_destroy)
+ * after all that was allocated, copied, imported or produced on it is released, and what was
+ * exported of that. A stream that was only waited on, or named as one that uses something, is
+ * needed for that call only.
  */
 devx_status devx_stream_create(DLDevice device, int64_t *out, devx_error *error);
 

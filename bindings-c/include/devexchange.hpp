@@ -1004,7 +1004,7 @@ public:
     }
     /* The tensor as a column: its first dimension are the rows, the others fixed-size lists. */
     Batch to_column(std::string const &name, Copy copy = Copy::never) const;
-    /* The same for a column of the extension type arrow.fixed_shape_tensor, whose rows may lie in any order. */
+    /* The same for a column of the extension type arrow.fixed_shape_tensor, whose dimensions may lie in any order. */
     Plan plan_fixed_shape_column() const {
         devx_plan out;
         detail::check([&](devx_error *error) { return devx_tensor_plan_fixed_shape_column(get(), &out, error); });

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use devexchange_core::abi::types::DEVX_INVALID_ARGUMENT;
 use devexchange_core::dlpack::Copying;
-use devexchange_core::ipc::{self, Client, Server, Users};
+use devexchange_core::ipc::{self, Client, Server};
 use devexchange_core::{DType, Error};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
@@ -154,7 +154,7 @@ unsafe fn devx_ipc_client_create(
                 return Err(Error::new(DEVX_INVALID_ARGUMENT, why));
             }
         };
-        out.write(ClientHandle::give(Client::connect(address, Users::Same, timeout)?));
+        out.write(ClientHandle::give(Client::connect(address, timeout)?));
         Ok(())
     })
 }

@@ -7,8 +7,9 @@
 //! - NULL for a handle, a description or an output is DEVX_NULL_ARGUMENT, unless the function
 //!   says what it means.
 //! - Handles are counted references: any thread may use one, several may at once, and it is
-//!   released once, when no call uses it any more. Only a stream of batches takes one call at a
-//!   time. `_release(T **)` sets the handle to NULL, and does nothing for NULL.
+//!   released once, when no call uses it any more. `_produced_on` needs the handle alone. A
+//!   stream of batches takes one call at a time, and an asynchronous writer none that would
+//!   call its consumer while another one does (DEVX_BUSY). `_release(T **)` sets the handle to NULL, and does nothing for NULL.
 //! - Ownership. An `_import` takes its source only on success. `_share` keeps the handle,
 //!   `_move(T **)` sets it to NULL, `_borrow` is a view that owns nothing and is valid as long
 //!   as the handle. An owner is released exactly once, on any thread, and not at all if the

@@ -20,9 +20,10 @@ use crate::ctypes::{ColumnRecord, DlDataType, DlDevice, ErrorRecord, Legacy, Own
 use crate::error::{guard, guard_release, list, list_mut, required};
 use crate::tensor::TensorHandle;
 
-/// Makes a stream on a device that does not wait for the legacy default stream. Whoever makes a stream destroys it, after
-/// what was allocated, copied, imported or produced on it is released, and what was exported of that. A stream that was
-/// only waited on, or named as one that uses something, is needed for that call only.
+/// Makes a stream on a device that does not wait for the legacy default stream. It is given up with devx_stream_close, when
+/// nothing is queued on it any more, or destroyed (devx_stream_destroy) after all that was allocated, copied, imported or
+/// produced on it is released, and what was exported of that. A stream that was only waited on, or named as one that uses
+/// something, is needed for that call only.
 #[ffi_export]
 fn devx_stream_create(device: DlDevice, out: Option<Out<'_, i64>>, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {

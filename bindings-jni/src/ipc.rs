@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use devexchange_core::abi::types::DevxPlan;
 use devexchange_core::dlpack::Copying;
-use devexchange_core::ipc::{self, Client, Server, Users};
+use devexchange_core::ipc::{self, Client, Server};
 use jni::Env;
 use jni::objects::{JClass, JString};
 use jni::sys::{jint, jlong};
@@ -84,7 +84,7 @@ native! { ipc_client_connect(address: JString, timeout: jlong) -> jlong }
 fn ipc_client_connect<'l>(env: &mut Env<'l>, _: JClass<'l>, address: JString<'l>, timeout: jlong) -> Result<jlong> {
     let address = address.try_to_string(env)?;
     let timeout = Duration::from_nanos(u64::try_from(timeout).unwrap_or(0));
-    hold(Client::connect(&address, Users::Same, timeout)?)
+    hold(Client::connect(&address, timeout)?)
 }
 
 native! { ipc_client_import_tensor(client: jlong, name: JString) -> jlong }
@@ -108,7 +108,7 @@ fn ipc_client_import_batch<'l>(env: &mut Env<'l>, _: JClass<'l>, client: jlong, 
 }
 
 plain! { tensor_allocate_shared(description: jlong) -> jlong }
-/// A tensor over host memory that can be offered without a copy; the device of the description is not looked at.
+/// A tensor over host memory that can be offered without a copy; the device of the description is only checked.
 fn tensor_allocate_shared(description: jlong) -> Result<jlong> {
     // SAFETY: Java gives the address of a description that is valid for the length of the call.
     let (_, dtype, shape) = unsafe { wanted(description) }?;

@@ -96,7 +96,7 @@ pub(crate) unsafe fn number(handle: jlong) -> Result<RawStream> {
     Ok(unsafe { held(handle) }?.number()?)
 }
 
-/// Gives up a handle that Java closed. A stream that was made for it is destroyed, once the releases that wait are done.
+/// Gives up a handle that Java closed, and closes a stream that was made for it: that is destroyed when nothing needs it.
 ///
 /// # Safety
 /// `raw` is a handle, which is given up once; if its stream was made for Java, nobody uses that any more.
@@ -126,7 +126,7 @@ pub(crate) unsafe fn forget(raw: *mut c_void) {
 }
 
 plain! { stream_create(device: jlong) -> jlong }
-/// Makes a stream on a device, which is destroyed when the handle is closed.
+/// Makes a stream on a device, which is closed with the handle.
 fn stream_create(packed: jlong) -> Result<jlong> {
     let device = device(packed)?;
     device.require_streams()?;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use devexchange_core::ipc::{self, Client as CoreClient, Server as CoreServer, Users};
+use devexchange_core::ipc::{self, Client as CoreClient, Server as CoreServer};
 use devexchange_core::{Batch, Tensor as CoreTensor};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -215,7 +215,7 @@ impl Client {
         let Ok(within) = Duration::try_from_secs_f64(timeout) else {
             return refuse!(DEVX_INVALID_ARGUMENT, "timeout is {timeout}: not a number of seconds");
         };
-        let client = waiting(py, || CoreClient::connect(&address, Users::Same, within))?;
+        let client = waiting(py, || CoreClient::connect(&address, within))?;
         Ok(Self { client: Handle::new("client", client), address })
     }
 

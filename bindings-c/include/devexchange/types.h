@@ -40,7 +40,7 @@ typedef int32_t devx_status;
 #define DEVX_INVALID_LENGTH 8
 /** An Arrow null count does not fit its array. */
 #define DEVX_INVALID_NULL_COUNT 9
-/** The number of buffers is wrong, or a buffer that must be there is NULL. */
+/** The number of buffers is wrong, a buffer that must be there is NULL, or one is too small. */
 #define DEVX_INVALID_BUFFERS 10
 /** The children of an Arrow struct are wrong in number, NULL or released. */
 #define DEVX_INVALID_CHILDREN 11
@@ -74,9 +74,13 @@ typedef int32_t devx_status;
 #define DEVX_NOT_READY 25
 /** A call of the device driver failed; `driver_code` says how. */
 #define DEVX_DRIVER 26
-/** A callback of the caller failed. */
+
+/**
+ * A callback failed, of the caller or of a producer, consumer or manager, or gave what it must not.
+ */
 #define DEVX_CALLBACK 27
-/** The object is in use by another call; streams are for one thread at a time. */
+
+/** The object is in use by another call; it takes one at a time. */
 #define DEVX_BUSY 28
 /** A call of the operating system failed; the text says which and how. */
 #define DEVX_SYSTEM 29
@@ -89,8 +93,8 @@ typedef int32_t devx_status;
 /**
  * The error record: owned by the caller, written only on failure, nothing in it to free.
  *
- * Every function takes a pointer to one as its last argument; NULL means that the text is not
- * wanted.
+ * Every function that can fail takes a pointer to one as its last argument; NULL means that the
+ * text is not wanted.
  */
 typedef struct devx_error {
   /** The status that the call returned. */
@@ -253,9 +257,9 @@ typedef struct devx_manager_statistics {
  *
  * They may be called from any thread, several at once, also before `initialize`, and must not
  * throw. All but `allocate` may be NULL: what needs `pin` or `memory_info` is DEVX_UNSUPPORTED
- * then, and without another one nothing is done. A status other than `DEVX_OK` is an error, with
- * the text and the driver code of `*error`, which may be left as it is. The interface is that of
- * Numba's external memory management plugin.
+ * then, the driver is asked in place of `get_ipc_handle`, and without another one nothing is done.
+ * A status other than `DEVX_OK` is an error, with the text and the driver code of `*error`, which
+ * may be left as it is. The interface is that of Numba's external memory management plugin.
  */
 typedef struct devx_manager_table {
   /** `DEVX_MANAGER_VERSION`. */
@@ -318,7 +322,10 @@ typedef struct devx_manager_table {
  * A NULL request means: the newest version, no synchronisation, no copy.
  */
 typedef struct devx_dlpack_request {
-  /** Highest major version that the consumer reads; 0 asks for the legacy struct. */
+  /**
+   * Highest major version that the consumer reads: at least 1 for an export of the versioned
+   * struct. Exports of the legacy struct do not look at it.
+   */
   uint32_t max_major;
   /** Highest minor version of that major version that the consumer knows. */
   uint32_t max_minor;

@@ -112,8 +112,8 @@ known only at run time: work on the result in a function that it is passed to, o
 too, and no other pointer (`DEVX_INVALID_ARGUMENT`).
 
 `stream` is what the producer was asked for it with, a [`DeviceStream`](@ref) or a number: the data is ready for work
-that is queued there from now on. With `nothing` data on CUDA is taken to be that of the legacy default stream. The
-stream is not closed before the tensor was handed on or closed.
+that is queued there from now on. With `nothing` data on CUDA is taken to be that of the legacy default stream. A
+[`DeviceStream`](@ref) may be closed before the tensor is.
 
 On success its deleter is called once, when the last user of the tensor is gone: at the latest by `close`, on the thread
 that does so, or after the work that [`used_on`](@ref) named. On failure the source is untouched and still the caller's,

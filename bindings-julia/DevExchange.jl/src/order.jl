@@ -38,8 +38,8 @@ end
 
 Says that the data of a [`Tensor`](@ref) or [`Batch`](@ref) is there when what is queued on a stream is done: for work
 of your own that fills it on another stream than the one that it was allocated on. To be called before it is shared or
-exported. Memory that is given back in the order of another stream is so only after that work, too. The stream is closed
-after `x` and what was exported of it. No other task uses `x` meanwhile.
+exported. Memory that is given back in the order of another stream is so only after that work, too. A
+[`DeviceStream`](@ref) may be closed before `x`. No other task uses `x` meanwhile.
 
 Throws as [`wait_on`](@ref), and `DEVX_INVALID_ARGUMENT` if it is shared already.
 """

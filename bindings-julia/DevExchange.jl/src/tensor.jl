@@ -425,7 +425,7 @@ A tensor over new memory of a device, not initialised, with elements of type `T`
 DevExchange.dtype) knows). It is compact and **row-major**: the last index is the fastest, `strides` says so.
 
 With a `stream` memory of a CUDA device comes from the device's pool: it is ready for work on that stream, and given
-back on it, so do not close the stream before the tensor is released. Without one it is ready at once. For
+back on it; the stream may be closed before that. Without one it is ready at once. For
 `DevExchange.PINNED`, `DevExchange.MANAGED` and `DevExchange.CPU` elements can be written and read here at once.
 
 Throws `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_SHAPE`, `DEVX_DEVICE` (no driver, no such device), `DEVX_INVALID_STREAM` (a

@@ -31,7 +31,7 @@ pub const DEVX_INVALID_SHAPE: DevxStatus = DevxStatus(7);
 pub const DEVX_INVALID_LENGTH: DevxStatus = DevxStatus(8);
 /// An Arrow null count does not fit its array.
 pub const DEVX_INVALID_NULL_COUNT: DevxStatus = DevxStatus(9);
-/// The number of buffers is wrong, or a buffer that must be there is NULL.
+/// The number of buffers is wrong, a buffer that must be there is NULL, or one is too small.
 pub const DEVX_INVALID_BUFFERS: DevxStatus = DevxStatus(10);
 /// The children of an Arrow struct are wrong in number, NULL or released.
 pub const DEVX_INVALID_CHILDREN: DevxStatus = DevxStatus(11);
@@ -65,9 +65,9 @@ pub const DEVX_INVALID_STREAM: DevxStatus = DevxStatus(24);
 pub const DEVX_NOT_READY: DevxStatus = DevxStatus(25);
 /// A call of the device driver failed; `driver_code` says how.
 pub const DEVX_DRIVER: DevxStatus = DevxStatus(26);
-/// A callback of the caller failed.
+/// A callback failed, of the caller or of a producer, consumer or manager, or gave what it must not.
 pub const DEVX_CALLBACK: DevxStatus = DevxStatus(27);
-/// The object is in use by another call; streams are for one thread at a time.
+/// The object is in use by another call; it takes one at a time.
 pub const DEVX_BUSY: DevxStatus = DevxStatus(28);
 /// A call of the operating system failed; the text says which and how.
 pub const DEVX_SYSTEM: DevxStatus = DevxStatus(29);
@@ -79,7 +79,7 @@ pub const DEVX_ERROR_MESSAGE_BYTES: usize = 496;
 
 /// The error record: owned by the caller, written only on failure, nothing in it to free.
 ///
-/// Every function takes a pointer to one as its last argument; NULL means that the text is not wanted.
+/// Every function that can fail takes a pointer to one as its last argument; NULL means that the text is not wanted.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxError {
@@ -235,9 +235,9 @@ pub const DEVX_MANAGER_VERSION: i32 = 1;
 /// A memory manager of the caller's: a table of callbacks that the library then allocates through.
 ///
 /// They may be called from any thread, several at once, also before `initialize`, and must not throw. All but `allocate` may
-/// be NULL: what needs `pin` or `memory_info` is DEVX_UNSUPPORTED then, and without another one nothing is done. A status other
-/// than `DEVX_OK` is an error, with the text and the driver code of `*error`, which may be left as it is. The interface is that
-/// of Numba's external memory management plugin.
+/// be NULL: what needs `pin` or `memory_info` is DEVX_UNSUPPORTED then, the driver is asked in place of `get_ipc_handle`, and
+/// without another one nothing is done. A status other than `DEVX_OK` is an error, with the text and the driver code of
+/// `*error`, which may be left as it is. The interface is that of Numba's external memory management plugin.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxManagerTable {
@@ -309,7 +309,8 @@ pub struct DevxManagerTable {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxDlpackRequest {
-    /// Highest major version that the consumer reads; 0 asks for the legacy struct.
+    /// Highest major version that the consumer reads: at least 1 for an export of the versioned struct. Exports of the legacy
+    /// struct do not look at it.
     pub max_major: u32,
     /// Highest minor version of that major version that the consumer knows.
     pub max_minor: u32,

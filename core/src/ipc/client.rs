@@ -15,7 +15,7 @@ use super::holds::Holds;
 use super::import::{Held, Importable, Peer};
 use super::memory::read_all;
 use super::message::{MAX_RELEASES, Message, PROTOCOL, RELEASE, check_name, refused};
-use super::server::{Users, require_user};
+use super::server::require_user;
 use super::socket::{Received, Room, Sent, Socket};
 use super::turn::Turn;
 use crate::abi::types::DEVX_CLOSED;
@@ -102,20 +102,20 @@ impl Late {
 /// `DEVX_SYSTEM` if nobody listens there, the user is another one, or there is no answer in time; `DEVX_VERSION`;
 /// `DEVX_OUT_OF_MEMORY`, here or there.
 pub fn connect(address: &str) -> Result<Client> {
-    Client::connect(address, Users::Same, TIMEOUT)
+    Client::connect(address, TIMEOUT)
 }
 
 impl Client {
-    /// As [`connect`], to exporters of other users too, and with another time for each answer.
+    /// As [`connect`], with another time for each answer.
     ///
     /// # Errors
     /// As [`connect`].
-    pub fn connect(address: &str, users: Users, timeout: Duration) -> Result<Self> {
+    pub fn connect(address: &str, timeout: Duration) -> Result<Self> {
         let (block, mut room) = (Slab::room(TailSize::default())?, Room::new()?);
         let end = deadline(timeout);
         let socket = Socket::connect(address, end)?;
         let peer = socket.peer()?;
-        require_user(users, peer.user)?;
+        require_user(peer.user)?;
         let greeting = receive(&socket, &mut room, end, timeout);
         let (bytes, mut fds) = greeting.map_err(|error| error.within(format_args!("address {address:?}: ")))?;
         let exporter = match Message::decode(bytes)? {

@@ -65,4 +65,4 @@ pub use import::{Peer, import_batch, import_tensor};
 pub use interrupt::interruptible;
 pub use memory::{allocate, allocate_tensor};
 pub use message::MAX_NAME;
-pub use server::{Server, Users};
+pub use server::Server;

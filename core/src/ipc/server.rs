@@ -53,18 +53,7 @@ pub(super) struct Shared {
     pub(super) listening: Mutex<bool>,
     pub(super) changed: Condvar,
     pub(super) wake: OwnedFd,
-    pub(super) users: Users,
     pub(super) process: Process,
-}
-
-/// Who may import.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Users {
-    /// Processes of the same user only.
-    #[default]
-    Same,
-    /// Whoever can connect: for a socket whose directory says who that is.
-    Any,
 }
 
 impl Server {
@@ -75,14 +64,6 @@ impl Server {
     /// `DEVX_INVALID_ARGUMENT` for an address that is none, `DEVX_SYSTEM` if it is in use, for example;
     /// `DEVX_OUT_OF_MEMORY`.
     pub fn bind(address: &str) -> Result<Self> {
-        Self::bind_for(address, Users::Same)
-    }
-
-    /// As [`Server::bind`], for others as well.
-    ///
-    /// # Errors
-    /// As [`Server::bind`].
-    pub fn bind_for(address: &str, users: Users) -> Result<Self> {
         let (block, shared) = (Slab::room(TailSize::default())?, Slab::room(TailSize::default())?);
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| Error::system("eventfd", errno))?;
@@ -94,7 +75,6 @@ impl Server {
             listening: Mutex::new(true),
             changed: Condvar::new(),
             wake,
-            users,
             process: Process::here(),
         });
         let own = Loop::new(shared.clone())?;
@@ -234,10 +214,10 @@ impl Offering {
 }
 
 /// # Errors
-/// `DEVX_SYSTEM` for a user that is not wanted.
-pub(super) fn require_user(users: Users, user: u32) -> Result<()> {
+/// `DEVX_SYSTEM` for another user than that of this process.
+pub(super) fn require_user(user: u32) -> Result<()> {
     let own = rustix::process::geteuid().as_raw();
-    if users == Users::Any || user == own {
+    if user == own {
         return Ok(());
     }
     refuse!(DEVX_SYSTEM, "the peer is a process of user {user}, not of user {own}")

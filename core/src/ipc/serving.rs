@@ -143,7 +143,7 @@ impl Loop {
         let welcome = if self.connections.len() >= MAX_CONNECTIONS {
             refuse!(DEVX_SYSTEM, "there are {MAX_CONNECTIONS} importers already")
         } else {
-            let user = socket.peer().and_then(|peer| require_user(shared.users, peer.user));
+            let user = socket.peer().and_then(|peer| require_user(peer.user));
             let all = self.connections.len() + 1 + OTHER_FDS;
             let reserved = self.connections.try_reserve(1).and_then(|()| self.fds.try_reserve(all));
             user.and_then(|()| reserved.map_err(|_| Error::no_memory(size_of::<Connection>())))

@@ -35,9 +35,6 @@ use crate::runtime::cuda::{Allocation, RawStream, Stream, info};
 use crate::runtime::{self, Memory};
 use crate::tensor::{Flags, Tensor, TensorDesc};
 
-/// The version of the interface.
-pub const VERSION: u32 = 1;
-
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
@@ -455,7 +452,7 @@ pub fn driver_ipc_handle(address: *const c_void) -> Result<IpcHandle> {
         }
         How::Pool { .. } => refuse!(
             DEVX_UNSUPPORTED,
-            "address {address:p} is memory of a pool, which has no handle of its own: offer it with devx_ipc_server"
+            "address {address:p} is memory of a pool, which has no handle of its own: offer it by a server (ipc)"
         ),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use devexchange_core::abi::types::DEVX_OUT_OF_MEMORY;
 use devexchange_core::dlpack::Copying;
-use devexchange_core::ipc::{self, Client, Server, Users};
+use devexchange_core::ipc::{self, Client, Server};
 use devexchange_core::{Batch, DType, Result, Tensor, ledger};
 
 use super::{FAILED, FROM_THEN_ON, LEFT, Run, batch, tensor, watched};
@@ -161,9 +161,8 @@ fn serve_without(nth: i64, from_then_on: bool) -> u64 {
     SERVER_FROM_THEN_ON.store(from_then_on, SeqCst);
     SERVER_LEFT.store(nth, SeqCst);
     // Several, for each of which there has to be room.
-    let others: Vec<_> = (0..5)
-        .filter_map(|_| refused_for_memory(Client::connect(&address, Users::Same, Duration::from_secs(60))))
-        .collect();
+    let others: Vec<_> =
+        (0..5).filter_map(|_| refused_for_memory(Client::connect(&address, Duration::from_secs(60)))).collect();
     let imported: Vec<_> = others
         .iter()
         .chain([&good])

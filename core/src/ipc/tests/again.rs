@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::ipc::changes::{Changes, Watched};
 use crate::ipc::memory::{file, seal};
 use crate::ipc::message::{Message, PROTOCOL};
-use crate::ipc::server::{Server, Users};
+use crate::ipc::server::Server;
 use crate::ipc::socket::Socket;
 use crate::ipc::{Client, connect, export_tensor};
 use crate::tensor::{Flags, Tensor};
@@ -164,7 +164,7 @@ fn exporter(of: &str, with: Option<OwnedFd>) -> (Result<Client>, std::sync::mpsc
             }
         }
     });
-    (Client::connect(&address(of), Users::Same, patient(10_000)), asked)
+    (Client::connect(&address(of), patient(10_000)), asked)
 }
 
 #[test]

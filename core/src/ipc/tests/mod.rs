@@ -14,7 +14,6 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use super::message::{Message, PROTOCOL};
-use super::server::Users;
 use super::socket::{Received, Room, Sent, Socket};
 use super::{Client, Exported, Peer};
 use crate::arrow::Batch;
@@ -163,7 +162,7 @@ impl Raw {
 fn connect_impatient(address: &str, timeout: Duration) -> Client {
     let mut client = None;
     soon("connected", || {
-        client = Client::connect(address, Users::Same, timeout).ok();
+        client = Client::connect(address, timeout).ok();
         client.is_some()
     });
     client.expect("connected")

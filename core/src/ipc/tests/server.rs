@@ -6,7 +6,7 @@ use crate::arrow::builder::ArrayBuilder;
 use crate::device::Device;
 use crate::dlpack::Copying;
 use crate::ipc::connect;
-use crate::ipc::server::{Server, Users, require_user};
+use crate::ipc::server::{Server, require_user};
 use crate::memory::Owner;
 
 #[test]
@@ -28,11 +28,10 @@ fn a_tensor_is_the_same_memory_in_all_its_imports() {
 }
 
 #[test]
-fn only_the_same_user_is_let_in_unless_told_otherwise() {
+fn only_the_same_user_is_let_in() {
     let own = rustix::process::geteuid().as_raw();
-    require_user(Users::Same, own).expect("the same");
-    require_user(Users::Any, own + 1).expect("any");
-    let error = require_user(Users::Same, own + 1).expect_err("another");
+    require_user(own).expect("the same");
+    let error = require_user(own + 1).expect_err("another");
     assert!(error.message().contains(&format!("user {}, not of user {own}", own + 1)), "{error}");
 }
 

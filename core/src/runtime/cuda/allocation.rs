@@ -1,7 +1,7 @@
 //! Memory from the driver, with the owner that gives it back.
 //!
-//! Freeing waits for the device, except for memory of a pool; so all other memory is freed by the reaper, never by
-//! the thread that happens to release it last.
+//! Freeing waits for the device, except for memory of a pool; so device and managed memory is freed by the reaper, and not by
+//! the thread that happens to release it last, unless there is no memory to hand it over.
 
 use core::ffi::c_void;
 

@@ -59,9 +59,9 @@ public final class Status {
     public static final int NOT_READY = 25;
     /** A call of the device driver failed. */
     public static final int DRIVER = 26;
-    /** A callback of the caller failed, or a call of the JVM. */
+    /** A callback failed, of the caller or of a producer, consumer or manager, or gave what it must not; or a call of the JVM. */
     public static final int CALLBACK = 27;
-    /** The object is in use by another call; streams are for one thread at a time. */
+    /** The object is in use by another call; it takes one at a time. */
     public static final int BUSY = 28;
     /** A call of the operating system failed; the text says which and how. */
     public static final int SYSTEM = 29;

@@ -155,7 +155,7 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
      * @param dtype type of the elements
      * @param shape extents; empty for a scalar
      * @param stream of that device, in whose order the memory is given and taken back, if the manager can do that; it
-     *     is closed after the tensor and what was exported of it; may be null
+     *     may be closed before the tensor; may be null
      * @return the tensor, which the caller closes
      * @throws DevExchangeException {@link Status#INVALID_SHAPE}, {@link Status#INVALID_DTYPE}, and as
      *     {@link MemoryManager#allocate}
