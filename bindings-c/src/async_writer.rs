@@ -120,13 +120,8 @@ unsafe fn devx_async_writer_send_move(
         let writer = unsafe { AsyncWriterHandle::borrow(writer, "writer") }?;
         // SAFETY: the caller gives NULL or a block.
         let metadata = unsafe { metadata::block(metadata.cast()) }?;
-        let handle = required(batch, "batch")?;
         // SAFETY: the caller gives a living handle, or NULL.
-        let batch = required(unsafe { BatchHandle::take(Some(&mut *handle)) }, "*batch")?;
-        writer.try_send(batch, metadata).map_err(|refused| {
-            *handle = BatchHandle::give(refused.returned);
-            refused.error
-        })
+        unsafe { BatchHandle::hand_over(batch, |batch| writer.try_send(batch, metadata)) }
     })
 }
 

@@ -270,8 +270,12 @@ unsafe fn devx_batch_export_move(
     out: *mut ArrowArray,
     error: Option<&mut ErrorRecord>,
 ) -> Status {
-    // SAFETY: the caller gives a living handle and room for an array.
-    guard(error, || unsafe { BatchHandle::hand_over(batch, out.cast(), Batch::export) })
+    guard(error, || {
+        // SAFETY: the caller gives room for one.
+        let export = |given: Batch| unsafe { given.export(out.cast()) };
+        // SAFETY: the caller gives a living handle.
+        unsafe { BatchHandle::hand_over(batch, export) }
+    })
 }
 
 /// As `devx_batch_export_move`, with device and event.
@@ -281,8 +285,12 @@ unsafe fn devx_batch_export_move_device(
     out: *mut ArrowDeviceArray,
     error: Option<&mut ErrorRecord>,
 ) -> Status {
-    // SAFETY: the caller gives a living handle and room for an array.
-    guard(error, || unsafe { BatchHandle::hand_over(batch, out.cast(), Batch::export_device) })
+    guard(error, || {
+        // SAFETY: the caller gives room for one.
+        let export = |given: Batch| unsafe { given.export_device(out.cast()) };
+        // SAFETY: the caller gives a living handle.
+        unsafe { BatchHandle::hand_over(batch, export) }
+    })
 }
 
 /// What the batch is, at a glance.

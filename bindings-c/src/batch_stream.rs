@@ -178,8 +178,12 @@ unsafe fn devx_batch_stream_export(
     out: *mut ArrowArrayStream,
     error: Option<&mut ErrorRecord>,
 ) -> Status {
-    // SAFETY: the caller gives a living handle and room for a stream.
-    guard(error, || unsafe { BatchStreamHandle::hand_over(stream, out.cast(), BatchStream::export) })
+    guard(error, || {
+        // SAFETY: the caller gives room for one.
+        let export = |given: BatchStream| unsafe { given.export(out.cast()) };
+        // SAFETY: the caller gives a living handle.
+        unsafe { BatchStreamHandle::hand_over(stream, export) }
+    })
 }
 
 /// As `devx_batch_stream_export`, with the device type.
@@ -189,8 +193,12 @@ unsafe fn devx_batch_stream_export_device(
     out: *mut ArrowDeviceArrayStream,
     error: Option<&mut ErrorRecord>,
 ) -> Status {
-    // SAFETY: the caller gives a living handle and room for a stream.
-    guard(error, || unsafe { BatchStreamHandle::hand_over(stream, out.cast(), BatchStream::export_device) })
+    guard(error, || {
+        // SAFETY: the caller gives room for one.
+        let export = |given: BatchStream| unsafe { given.export_device(out.cast()) };
+        // SAFETY: the caller gives a living handle.
+        unsafe { BatchStreamHandle::hand_over(stream, export) }
+    })
 }
 
 /// Gives up a stream and sets the handle to NULL; batches that came from it stay. NULL and a handle that is NULL are

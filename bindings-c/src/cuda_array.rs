@@ -1,8 +1,7 @@
 //! `devx_cuda_array_*`: the CUDA Array Interface as a C struct, in and out.
 
-use devexchange_core::abi::types::DEVX_NULL_ARGUMENT;
 use devexchange_core::cuda_array::{self, Imported, Request, export_to};
-use devexchange_core::{Error, Result, Tensor};
+use devexchange_core::{Result, Tensor};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
@@ -68,17 +67,12 @@ unsafe fn devx_tensor_export_move_cuda_array(
     error: Option<&mut ErrorRecord>,
 ) -> Status {
     guard(error, || {
-        let handle = required(tensor, "tensor")?;
         // SAFETY: the stream that the caller names is alive.
         let request = unsafe { request_of(request) }?;
-        // SAFETY: the caller gives a living handle.
-        let taken = unsafe { TensorHandle::take(Some(&mut *handle)) };
-        let taken = taken.ok_or_else(|| Error::new(DEVX_NULL_ARGUMENT, "*tensor is NULL"))?;
         // SAFETY: the caller gives room for an array.
-        unsafe { export_to(taken, &request, out.cast()) }.map_err(|refused| {
-            *handle = TensorHandle::give(refused.returned);
-            refused.error
-        })
+        let export = |tensor| unsafe { export_to(tensor, &request, out.cast()) };
+        // SAFETY: the caller gives a living handle.
+        unsafe { TensorHandle::hand_over(tensor, export) }
     })
 }
 

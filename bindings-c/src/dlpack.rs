@@ -3,9 +3,8 @@
 use std::ptr::NonNull;
 
 use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
-use devexchange_core::abi::types::DEVX_NULL_ARGUMENT;
 use devexchange_core::dlpack::{self, Managed, Owned, Request};
-use devexchange_core::{Error, Refused, Result, Tensor};
+use devexchange_core::{Refused, Result, Tensor};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
@@ -150,25 +149,16 @@ unsafe fn hand_over<M: Managed, C>(
     request: Option<&RequestRecord>,
     out: Option<Out<'_, *mut C>>,
 ) -> Result<()> {
-    let (out, handle) = (required(out, "out")?, required(tensor, "tensor")?);
-    // SAFETY: the caller's contract.
-    let taken = unsafe { TensorHandle::take(Some(&mut *handle)) };
-    let taken = taken.ok_or_else(|| Error::new(DEVX_NULL_ARGUMENT, "*tensor is NULL"))?;
-    let exported = match request {
-        None => dlpack::export::<M>(taken, &Request::default()),
+    let out = required(out, "out")?;
+    let export = |tensor| match request {
+        None => dlpack::export::<M>(tensor, &Request::default()),
         // SAFETY: the caller's contract.
-        Some(request) => unsafe { export_as(taken, request) },
+        Some(request) => unsafe { export_as(tensor, request) },
     };
-    match exported {
-        Ok(managed) => {
-            out.write(managed.into_raw().cast());
-            Ok(())
-        }
-        Err(refused) => {
-            *handle = TensorHandle::give(refused.returned);
-            Err(refused.error)
-        }
-    }
+    // SAFETY: as above.
+    let managed = unsafe { TensorHandle::hand_over(tensor, export) }?;
+    out.write(managed.into_raw().cast());
+    Ok(())
 }
 
 /// Calls the deleter of a DLPack tensor, if it has one, and sets the pointer to NULL. NULL is fine. Right for every

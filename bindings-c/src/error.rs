@@ -174,25 +174,23 @@ macro_rules! handle {
 }
 pub(crate) use handle;
 
-/// For handles that an export gives up.
+/// For handles that a call gives up, if it succeeds.
 macro_rules! handed_over {
     ($Handle:ident of $Core:ty, $name:literal) => {
         impl $Handle {
-            /// Gives what C holds to `export` and sets the handle to NULL; if it is refused, the handle is as before.
+            /// Gives what C holds to `take` and sets the handle to NULL; if it is refused, the handle is as before.
             ///
             /// # Safety
-            /// `*handle` is NULL or a living handle, and `out` has room for what `export` writes.
+            /// `*handle` is NULL or a living handle.
             pub(crate) unsafe fn hand_over<T>(
                 handle: Option<&mut *mut Self>,
-                out: *mut T,
-                export: unsafe fn($Core, *mut T) -> std::result::Result<(), devexchange_core::Refused<$Core>>,
-            ) -> devexchange_core::Result<()> {
+                take: impl FnOnce($Core) -> std::result::Result<T, devexchange_core::Refused<$Core>>,
+            ) -> devexchange_core::Result<T> {
                 let handle = $crate::error::required(handle, $name)?;
                 // SAFETY: the caller's contract.
                 let taken = unsafe { Self::take(Some(&mut *handle)) };
                 let taken = $crate::error::required(taken, concat!("*", $name))?;
-                // SAFETY: the caller's contract.
-                unsafe { export(taken, out) }.map_err(|refused| {
+                take(taken).map_err(|refused| {
                     *handle = Self::give(refused.returned);
                     refused.error
                 })

@@ -6,12 +6,13 @@ use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
 use crate::ctypes::{DlTensor, ErrorRecord, OwnerRecord, Status};
-use crate::error::{guard, guard_release, handle, required};
+use crate::error::{guard, guard_release, handed_over, handle, required};
 
 handle! {
     /// A tensor: one reference to memory with a shape and an element type. It stays valid until it is released or moved.
     TensorHandle = "devx_tensor" of Tensor
 }
+handed_over! { TensorHandle of Tensor, "tensor" }
 
 /// Makes a tensor over memory of the caller's.
 ///

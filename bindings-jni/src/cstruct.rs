@@ -13,14 +13,14 @@ use jni::sys::jlong;
 
 use crate::error::{Result, plain, refuse};
 use crate::handle::{
-    ARROW_ARRAY, ARROW_DEVICE_ARRAY, ARROW_DEVICE_STREAM, ARROW_SCHEMA, ARROW_STREAM, CUDA_ARRAY, TAG_BITS, give, take,
+    ARROW_ARRAY, ARROW_DEVICE_ARRAY, ARROW_DEVICE_STREAM, ARROW_SCHEMA, ARROW_STREAM, CUDA_ARRAY, TAG_MASK, give, take,
 };
 
 /// Room for any of the structs, aligned so that a token has its low bits free. All zero is a released struct.
 #[repr(C, align(16))]
 struct Room([u8; size_of::<ArrowDeviceArray>()]);
 
-const _: () = assert!(align_of::<Room>() as jlong > TAG_BITS && size_of::<Room>() >= size_of::<ArrowSchema>());
+const _: () = assert!(align_of::<Room>() as jlong > TAG_MASK && size_of::<Room>() >= size_of::<ArrowSchema>());
 const _: () = assert!(size_of::<Room>() >= size_of::<DevxCudaArray>());
 
 plain! { struct_create() -> jlong }

@@ -12,7 +12,7 @@ use crate::error::{Result, plain, refuse};
 use crate::{boxed, cstruct, stream};
 
 /// Bits of a token that say what it is; 0 is a `Runnable`, which only Java knows.
-pub(crate) const TAG_BITS: jlong = 15;
+pub(crate) const TAG_MASK: jlong = 15;
 const TENSOR: jlong = 1;
 const BATCH: jlong = 2;
 const SCHEMA: jlong = 3;
@@ -70,7 +70,7 @@ borrow! { batch_stream: BatchStream }
 plain! { release(token: jlong) }
 /// Gives a handle up.
 fn release(token: jlong) -> Result<()> {
-    let kind = token & TAG_BITS;
+    let kind = token & TAG_MASK;
     let raw = take::<c_void>(token - kind);
     // Java gives a handle up once, with the kind that it was made with, when no call uses it.
     match kind {
@@ -95,7 +95,7 @@ fn release(token: jlong) -> Result<()> {
 plain! { give_up(token: jlong) }
 /// As `release`, for a handle that nobody closed: says so in the trace.
 fn give_up(token: jlong) -> Result<()> {
-    let kind = token & TAG_BITS;
+    let kind = token & TAG_MASK;
     let raw = take::<c_void>(token - kind);
     if kind == STREAM {
         // SAFETY: the address of a stream, given up once.

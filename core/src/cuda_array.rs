@@ -32,7 +32,7 @@ use crate::abi::cuda_array::{
 use crate::abi::types::DEVX_NULL_ARGUMENT;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Refused, Result, refuse};
-use crate::layout::{self, MAX_NDIM};
+use crate::layout;
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Foreign, Owner, Releasable, Slab, TailSize, Vacant, collected, entry, repeated, vector};
 use crate::order::{Ready, release_behind};
@@ -254,13 +254,7 @@ unsafe fn describe(array: &DevxCudaArray, parent: Option<Device>) -> Result<(Ten
     }
     // SAFETY: the caller's contract.
     let dtype = dtype_of(unsafe { typestr_of(array.typestr) }?)?;
-    let ndim = match usize::try_from(array.ndim) {
-        Ok(ndim) if ndim <= MAX_NDIM => ndim,
-        _ => return refuse!(DEVX_INVALID_SHAPE, "ndim is {}: it must be between 0 and {MAX_NDIM}", array.ndim),
-    };
-    if array.shape.is_null() && ndim > 0 {
-        return refuse!(DEVX_INVALID_SHAPE, "shape is NULL with ndim {ndim}");
-    }
+    let ndim = layout::dimensions(array.ndim, !array.shape.is_null())?;
     // SAFETY: a producer's shape has `ndim` extents.
     let shape: Vec<i64> = collected((0..ndim).map(|i| Ok(unsafe { entry(array.shape, i) })))?;
     let width = dtype.element_bytes().unwrap_or(1) as i64;

@@ -17,7 +17,7 @@ use crate::abi::types::{DEVX_COPY_ALWAYS, DEVX_COPY_IF_NEEDED, DEVX_COPY_NEVER, 
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Refused, Result, refuse};
-use crate::layout::MAX_NDIM;
+use crate::layout;
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Owner, Slab, TailSize};
 use crate::order::{self, Ready};
@@ -348,13 +348,7 @@ fn make_ready(tensor: &Tensor, stream: RawStream) -> Result<()> {
 /// # Safety
 /// `tensor` is valid, its shape and strides too, for as long as the result is used.
 pub unsafe fn describe<'a>(tensor: &'a DLTensor, flags: Flags) -> Result<TensorDesc<'a>> {
-    let ndim = match usize::try_from(tensor.ndim) {
-        Ok(ndim) if ndim <= MAX_NDIM => ndim,
-        _ => return refuse!(DEVX_INVALID_SHAPE, "ndim is {}: it must be between 0 and {MAX_NDIM}", tensor.ndim),
-    };
-    if tensor.shape.is_null() && ndim > 0 {
-        return refuse!(DEVX_INVALID_SHAPE, "shape is NULL with ndim {ndim}");
-    }
+    let ndim = layout::dimensions(tensor.ndim.into(), !tensor.shape.is_null())?;
     // SAFETY: not NULL unless empty; a producer's shape has `ndim` extents.
     let shape = unsafe { extents(tensor.shape, ndim) };
     // SAFETY: as above, for strides.

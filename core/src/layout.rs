@@ -23,6 +23,20 @@ pub struct Layout {
     pub row_major: bool,
 }
 
+/// The number of dimensions that a struct says, with or without the address of a shape.
+///
+/// # Errors
+/// `DEVX_INVALID_SHAPE`.
+#[inline]
+pub(crate) fn dimensions(ndim: i64, has_shape: bool) -> Result<usize> {
+    match usize::try_from(ndim) {
+        Ok(0) => Ok(0),
+        Ok(ndim) if ndim <= MAX_NDIM && has_shape => Ok(ndim),
+        Ok(ndim) if ndim <= MAX_NDIM => refuse!(DEVX_INVALID_SHAPE, "shape is NULL with ndim {ndim}"),
+        _ => refuse!(DEVX_INVALID_SHAPE, "ndim is {ndim}: it must be between 0 and {MAX_NDIM}"),
+    }
+}
+
 /// Checks a shape, and strides if there are any (none: compact row-major).
 ///
 /// `padded` says that each sub-byte element has bytes of its own.

@@ -94,6 +94,20 @@ impl Ready {
         }
     }
 
+    /// Blocks the host until the data may be touched.
+    ///
+    /// # Errors
+    /// As [`Stream::synchronize`]; `DEVX_UNSUPPORTED` for an event of the producer's.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        match self {
+            Self::Now => Ok(()),
+            Self::Legacy(ordinal) => Stream::legacy(*ordinal).synchronize(),
+            Self::Queued(queued) => queued.stream().synchronize(),
+            Self::After(event) => event.synchronize(),
+            Self::Foreign(_) => refuse!(DEVX_UNSUPPORTED, "the memory is ready after somebody else's event"),
+        }
+    }
+
     /// The same once more, for who keeps the data.
     pub(crate) fn again(&self) -> Self {
         match self {

@@ -23,7 +23,7 @@ const TAG_ALLOCATION = UInt64(11)
 const TAG_IPC_SERVER = UInt64(12)
 const TAG_IPC_CLIENT = UInt64(13)
 const TAG_KEPT = UInt64(32)
-const TAG_BITS = UInt64(63)
+const TAG_MASK = UInt64(63)
 
 address_token(address::UInt, tag) = UInt64(address) << 3 | tag
 token_address(token) = Ptr{Cvoid}(UInt(token >> 3 & ~UInt64(7)))
@@ -38,7 +38,7 @@ end
 # Tokens of registered objects. Changed by tasks only, never by a finalizer or a foreign thread.
 const ROOTS = Dict{UInt64,Root}()
 const ROOTS_LOCK = ReentrantLock()
-const NEXT_TOKEN = Threads.Atomic{UInt64}(TAG_BITS + 1)
+const NEXT_TOKEN = Threads.Atomic{UInt64}(TAG_MASK + 1)
 
 # Streams that were made here, by token: device and value. Then the tokens of those that only a finalizer gave up, and that
 # are not closed yet.
@@ -235,7 +235,7 @@ function for_each_of_all(f, things)
     return nothing
 end
 
-is_event(token) = token & TAG_BITS in (TAG_WAKE, TAG_REQUEST)
+is_event(token) = token & TAG_MASK in (TAG_WAKE, TAG_REQUEST)
 
 # The oldest of what is due.
 next_due() = lock(() -> isempty(DUE) ? nothing : popfirst!(DUE), DUE_CHANGED)
@@ -300,11 +300,11 @@ end
 
 # What there is to do for a token, but for a function of the user's that is to be called, which is left in `release`.
 function see_to(token, release)
-    tag = token & TAG_BITS
+    tag = token & TAG_MASK
     if tag == TAG_ROOT
         unroot(token, release)
     elseif tag == TAG_WAKE
-        wake_up(token & ~TAG_BITS)
+        wake_up(token & ~TAG_MASK)
     elseif tag == TAG_REQUEST
         take_request(token_address(token))
     else
@@ -372,7 +372,7 @@ owned(f, object, references, release) = owned_by_token((owner, _) -> f(owner), o
 
 # As `owned`; `f` gets the number of the rooted object, too.
 function owned_by_token(f, @nospecialize(object), @nospecialize(references), @nospecialize(release))
-    token = Threads.atomic_add!(NEXT_TOKEN, TAG_BITS + 1)
+    token = Threads.atomic_add!(NEXT_TOKEN, TAG_MASK + 1)
     owner = Ref(DevxOwner(C_NULL, C_NULL))
     root = Root(object, references, release)
     # An interrupt that comes when somebody has the owner already must not take it back.
@@ -407,7 +407,7 @@ end
 
 # Roots `release`, and what it holds on to. What this gives is called once, and then a task here calls `release`.
 function later(release)
-    token = Threads.atomic_add!(NEXT_TOKEN, TAG_BITS + 1)
+    token = Threads.atomic_add!(NEXT_TOKEN, TAG_MASK + 1)
     lock(() -> ROOTS[token] = Root(nothing, (), release), ROOTS_LOCK)
     return Later(token)
 end

@@ -49,7 +49,7 @@ function DeviceStream(device::DLDevice)
     close_forgotten_streams()
     value = Ref{Int64}(0)
     @checked devx_stream_create(device::DLDevice, value::Ptr{Int64})
-    token = Threads.atomic_add!(NEXT_TOKEN, TAG_BITS + 1)
+    token = Threads.atomic_add!(NEXT_TOKEN, TAG_MASK + 1)
     lock(() -> STREAMS[token] = (device, value[]), STREAMS_LOCK)
     return DeviceStream(Handle{TAG_STREAM}(Ptr{Cvoid}(UInt(token))), device, value[], value[])
 end

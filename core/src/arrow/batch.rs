@@ -74,7 +74,7 @@ impl Drop for Header {
         uses.then_release(|| match std::mem::replace(source, Source::NONE) {
             // A struct that is only to be released may be moved, so the reaper can have it.
             Source::Foreign(array) => Held::Array(array),
-            Source::Own { _owner, .. } => Held::Owner(_owner),
+            Source::Own { owner, .. } => Held::Owner(owner),
         });
     }
 }
@@ -84,20 +84,20 @@ enum Source {
     Foreign(Foreign<ArrowArray>),
     Own {
         root: ArrowArray,
-        _owner: Owner,
+        owner: Owner,
         /// Whether all buffers are known to lie in one block of memory.
         in_one_block: bool,
     },
 }
 
 impl Source {
-    const NONE: Self = Self::Own { root: ArrowArray::RELEASED, _owner: Owner::none(), in_one_block: false };
+    const NONE: Self = Self::Own { root: ArrowArray::RELEASED, owner: Owner::none(), in_one_block: false };
 
     /// The owner, if it is one of this library's.
     fn owner(&self) -> Option<&Owner> {
         match self {
             Self::Foreign(_) => None,
-            Self::Own { _owner, .. } => Some(_owner),
+            Self::Own { owner, .. } => Some(owner),
         }
     }
 }
@@ -205,7 +205,7 @@ impl Batch {
         }
         if let Some(header) = slab.unique() {
             header.nodes = table;
-            header.source = Source::Own { root, _owner: Owner::none(), in_one_block: false };
+            header.source = Source::Own { root, owner: Owner::none(), in_one_block: false };
         }
         Ok(Self::rooted(slab, table))
     }
@@ -328,8 +328,8 @@ impl Batch {
 
     /// Gives a batch over memory of the caller's, which nobody shares yet, the owner of that memory.
     pub(super) fn set_owner(&mut self, owner: Owner) {
-        if let Some(Source::Own { _owner, .. }) = self.0.unique().map(|header| &mut header.source) {
-            *_owner = owner;
+        if let Some(Source::Own { owner: own, .. }) = self.0.unique().map(|header| &mut header.source) {
+            *own = owner;
         }
     }
 

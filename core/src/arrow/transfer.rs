@@ -134,22 +134,16 @@ impl Batch {
         let queued = match first_offsets.is_empty() {
             true => Ok(()),
             // Not with the others: a copy between two GPUs is of memory of one.
-            // SAFETY: the new memory has room for all buffers one after the other, and nobody else knows of it; `hold` keeps
+            // SAFETY: the new memory has room for all buffers one after the other, and nobody else knows of it; `kept` keeps
             // it alive.
             false => unsafe { runtime::fill(device, Device::CPU, &first_offsets, stream) }.map(drop),
         };
         let filled = queued.and_then(|()| {
-            // SAFETY: as above; `hold` keeps this batch alive, too.
+            // SAFETY: as above; `kept` keeps this batch alive, too.
             unsafe { runtime::fill(device, self.device(), &copies, stream) }
         });
-        // Also if a later copy could not be queued: an earlier one may be running.
-        let source = self.hold(stream, &filled);
-        // Memory of the pool is given back in the order of the stream, host memory was waited for.
-        if !is_in_order && (device != Device::CPU || filled.is_err()) {
-            copy.hold(stream, &filled)?;
-        }
-        source?;
-        let ready = filled?;
+        let (source, own) = (|filled: &_| self.hold(stream, filled), |filled: &_| copy.hold(stream, filled));
+        let ready = runtime::kept(filled, device, is_in_order, source, own)?;
         copy.set_ready(ready);
         copy.set_in_one_block();
         Ok(copy)

@@ -14,9 +14,8 @@ use crate::dtype::DType;
 use crate::error::{Result, refuse};
 use crate::layout;
 use crate::memory::{collected, vector};
-use crate::order::Ready;
 use crate::runtime;
-use crate::runtime::cuda::{Stream, copy};
+use crate::runtime::cuda::Stream;
 use crate::tensor::{Flags, Tensor, TensorDesc};
 use crate::view::View;
 
@@ -181,19 +180,13 @@ fn gathered(batch: &Batch, columns: &Columns, stream: Option<Stream>) -> Result<
     let device = batch.device();
     let on = runtime::allocating(device, stream)?;
     let mut whole = Tensor::unwritten(device, columns.dtype, &shape, on)?;
-    let (is_in_order, ready) = (whole.ready().stream().is_some(), Ready::queued(stream)?);
-    // SAFETY: columns of the new matrix, which nobody else knows of, and as many values of the batch; `hold` keeps both
+    let is_in_order = whole.ready().stream().is_some();
+    let copies = collected(places(&whole).map(|(to, from)| Ok((to, from.cast(), bytes))))?;
+    // SAFETY: columns of the new matrix, which nobody else knows of, and as many values of the batch; `kept` keeps both
     // alive.
-    let filled =
-        unsafe { copy::queue(device, device, places(&whole).map(|(to, from)| (to, from.cast(), bytes)), stream) };
-    // Also if a later copy could not be queued: an earlier one may be running.
-    let source = batch.hold(stream, &filled);
-    // Memory of the pool is given back in the order of the stream.
-    if !is_in_order {
-        whole.hold(stream, &filled)?;
-    }
-    source?;
-    filled?;
+    let filled = unsafe { runtime::fill(device, device, &copies, stream) };
+    let (source, own) = (|filled: &_| batch.hold(stream, filled), |filled: &_| whole.hold(stream, filled));
+    let ready = runtime::kept(filled, device, is_in_order, source, own)?;
     whole.set_ready(ready);
     transposed(&whole, Flags::IS_COPIED)
 }

@@ -167,13 +167,7 @@ impl Allocated {
     /// # Errors
     /// As [`Stream::synchronize`].
     pub fn synchronize(&self) -> Result<()> {
-        match &self.ready {
-            Ready::Now => Ok(()),
-            Ready::Legacy(ordinal) => Stream::legacy(*ordinal).synchronize(),
-            Ready::Queued(queued) => queued.stream().synchronize(),
-            Ready::After(event) => event.synchronize(),
-            Ready::Foreign(_) => refuse!(DEVX_UNSUPPORTED, "the memory is ready after somebody else's event"),
-        }
+        self.ready.synchronize()
     }
 }
 

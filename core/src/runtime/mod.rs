@@ -87,8 +87,8 @@ pub(crate) fn is_by_host(from: Device, to: Device) -> bool {
     from == Device::CPU && to == Device::CPU && Driver::get().is_err()
 }
 
-/// Copies from memory of `from` into memory of `to`: queued on `stream`, except that the host waits for copies into its own unpinned memory.
-/// Returns when the copy may be touched.
+/// Copies from memory of `from` into memory of `to`: queued on `stream`, except that the host waits for copies into its own
+/// unpinned memory. Returns when the copy may be touched.
 ///
 /// # Errors
 /// `DEVX_DRIVER`.
@@ -103,4 +103,25 @@ pub(crate) unsafe fn fill(to: Device, from: Device, copies: &[copy::Copy], strea
         stream.synchronize()?;
     }
     Ok(ready)
+}
+
+/// When a copy may be touched that [`fill`] made, if `filled` says so. What it uses is kept until it is done, also if a later
+/// part could not be queued, as an earlier one may be running: the source by `hold_source`, the copy by `hold_copy`, unless its
+/// memory is given back in the order of the stream anyway, or the host has waited for it.
+///
+/// # Errors
+/// That of `filled`, or of who holds.
+pub(crate) fn kept(
+    filled: Copied<Ready>,
+    to: Device,
+    is_in_order: bool,
+    hold_source: impl FnOnce(&Copied<Ready>) -> Result<()>,
+    hold_copy: impl FnOnce(&Copied<Ready>) -> Result<()>,
+) -> Result<Ready> {
+    let source = hold_source(&filled);
+    if !is_in_order && (to != Device::CPU || filled.is_err()) {
+        hold_copy(&filled)?;
+    }
+    source?;
+    Ok(filled?)
 }

@@ -93,16 +93,11 @@ impl Tensor {
         copy.set_ready(ready);
         self.wait(stream)?;
         let copies = [(address, self.data().wrapping_byte_offset(lowest).cast_const(), bytes)];
-        // SAFETY: the new memory is as large as what is copied, and nobody else knows of it; `hold` keeps both alive.
+        // SAFETY: the new memory is as large as what is copied, and nobody else knows of it; `kept` keeps both alive.
         let filled = unsafe { runtime::fill(device, self.device(), &copies, stream) };
-        // Also if this failed: the copy may be queued.
-        let source = self.hold(stream, &filled);
-        // Memory of the pool is given back in the order of the stream, host memory was waited for.
-        if !is_in_order && (device != Device::CPU || filled.is_err()) {
-            copy.hold(stream, &filled)?;
-        }
-        source?;
-        copy.set_ready(filled?);
+        let (source, own) = (|filled: &_| self.hold(stream, filled), |filled: &_| copy.hold(stream, filled));
+        let ready = runtime::kept(filled, device, is_in_order, source, own)?;
+        copy.set_ready(ready);
         Ok(copy)
     }
 
