@@ -1,6 +1,5 @@
 package dev.devexchange;
 
-import java.lang.ref.Reference;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Objects;
@@ -32,7 +31,7 @@ import java.util.function.LongUnaryOperator;
  * producer's. Whoever gets a batch closes it; {@link Batch#metadata} is what the producer said about it. Any thread may
  * use a reader. Close it when it is not needed any more; what the producer was given stays valid until it is done.
  */
-public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
+public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publisher<Batch>, AutoCloseable {
     // What `async_reader_next` returns.
     private static final int PENDING = 0;
     private static final int BATCH = 1;
@@ -46,7 +45,6 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
      */
     public record ProducerError(int code, Map<String, String> metadata) {}
 
-    private final Handle handle;
     private final Bell<AsyncReader> bell;
     private final Serial signals;
 
@@ -80,10 +78,10 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
     private boolean over;
 
     private AsyncReader(boolean abiHMetadata, Executor executor) {
+        super(Handle.Kind.ASYNC_READER);
         this.bell = new Bell<>(this, AsyncReader::rung);
         this.signals = new Serial(Dispatcher.executor(executor, this::giveUp), this::step, this::giveUp);
         this.others = Dispatcher.executor(executor, AsyncReader::logOther);
-        this.handle = new Handle(this, Handle.Kind.ASYNC_READER);
         Long token = Dispatcher.register(bell, null);
         try {
             handle.hold(Native.asyncReaderCreate(abiHMetadata, token));
@@ -230,7 +228,7 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
         cancelled = true;
         // First: who looks for the schema once it is closed finds that alone.
         schema.completeExceptionally(closed("the executor refused to go on"));
-        handle.close();
+        closeOnce();
         bell.letGo();
     }
 
@@ -378,7 +376,7 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
 
     private void end() {
         over = true;
-        handle.close();
+        closeOnce();
         bell.letGo();
         subscriber = null;
         schema.completeExceptionally(closed("the stream was cancelled"));
@@ -446,7 +444,7 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
 
     /** {@return whether it was closed, or the stream is over} */
     public boolean isClosed() {
-        return handle.isClosed();
+        return super.isClosed();
     }
 
     /**
@@ -455,7 +453,7 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
      */
     @Override
     public void close() {
-        boolean first = handle.close();
+        boolean first = closeOnce();
         schema.completeExceptionally(closed("the reader is closed"));
         if (!schema.isCompletedExceptionally()) {
             schema.join().close();
@@ -463,20 +461,5 @@ public final class AsyncReader implements Flow.Publisher<Batch>, AutoCloseable {
         if (first) {
             schedule();
         }
-    }
-
-    private long enter(String method) {
-        return handle.enter(method);
-    }
-
-    private void exit() {
-        handle.exit();
-        Reference.reachabilityFence(this);
-    }
-
-    /** {@return whether it is open} */
-    @Override
-    public String toString() {
-        return handle.isClosed() ? "AsyncReader (closed)" : "AsyncReader (open)";
     }
 }

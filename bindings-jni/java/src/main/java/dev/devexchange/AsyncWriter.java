@@ -26,7 +26,7 @@ import java.util.concurrent.atomic.AtomicReference;
  * other. {@code onNext} takes the batch and closes it; {@link Batch#metadata} goes to the consumer with it. The
  * handler is released once, at the end or when this is closed before, which the consumer is told ({@code EPIPE}).
  */
-public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable {
+public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscriber<Batch>, AutoCloseable {
     /** The code of an error that has none: {@code errno.h}. */
     private static final int EIO = 5;
 
@@ -38,7 +38,6 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
         static final Signal END = new Signal(null, null);
     }
 
-    private final Handle handle;
     private final Bell<AsyncWriter> bell;
     private final Serial steps;
     private final Schema schema;
@@ -64,10 +63,10 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
 
     private AsyncWriter(long handler, Schema schema, DeviceType deviceType, Map<String, String> metadata,
             Executor executor) {
+        super(Handle.Kind.ASYNC_WRITER);
         this.bell = new Bell<>(this, AsyncWriter::rung);
         this.steps = new Serial(Dispatcher.executor(executor, this::giveUp), this::step, this::giveUp);
         this.schema = schema;
-        this.handle = new Handle(this, Handle.Kind.ASYNC_WRITER);
         Scratch block = Metadata.offHeap(metadata);
         Long token = Dispatcher.register(bell, null);
         try {
@@ -197,18 +196,17 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
 
     /** Whether the consumer cancelled. */
     private boolean isCancelled() {
-        long writer = handle.enter("AsyncWriter");
+        long writer = enter("AsyncWriter");
         try {
             return Native.asyncWriterIsCancelled(writer);
         } finally {
-            handle.exit();
-            Reference.reachabilityFence(this);
+            exit();
         }
     }
 
     private void giveUp(Throwable why) {
         Background.log("an asynchronous stream cannot go on and is given up", why);
-        handle.close();
+        closeOnce();
         schema.close();
         bell.letGo();
         leave();
@@ -262,7 +260,7 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
     private boolean goOn() {
         Flow.Subscription given = subscription.get();
         long more;
-        long writer = handle.enter("AsyncWriter");
+        long writer = enter("AsyncWriter");
         try {
             if (!started && !Native.asyncWriterIsCancelled(writer)) {
                 if (given == null) {
@@ -284,8 +282,7 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
             }
             due += more;
         } finally {
-            handle.exit();
-            Reference.reachabilityFence(this);
+            exit();
         }
         ask(given, more);
         return true;
@@ -354,7 +351,7 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
     /** The stream is over, and the consumer knows. */
     private void end() {
         over = true;
-        handle.close();
+        closeOnce();
         schema.close();
         bell.letGo();
         subscription.set(AsyncReader.NOTHING);
@@ -378,7 +375,7 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
     private boolean tell(Throwable thrown) {
         long writer;
         try {
-            writer = handle.enter("AsyncWriter");
+            writer = enter("AsyncWriter");
         } catch (DevExchangeException closed) {
             return false;
         }
@@ -390,13 +387,13 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
             // It was the consumer that ended it.
             return false;
         } finally {
-            handle.exit();
+            exit();
         }
     }
 
     /** {@return whether it was closed, or the stream is over} */
     public boolean isClosed() {
-        return handle.isClosed();
+        return super.isClosed();
     }
 
     /**
@@ -405,15 +402,9 @@ public final class AsyncWriter implements Flow.Subscriber<Batch>, AutoCloseable 
      */
     @Override
     public void close() {
-        if (handle.close()) {
+        if (closeOnce()) {
             schedule();
             leave();
         }
-    }
-
-    /** {@return whether it is open} */
-    @Override
-    public String toString() {
-        return handle.isClosed() ? "AsyncWriter (closed)" : "AsyncWriter (open)";
     }
 }

@@ -17,7 +17,7 @@ import java.util.function.IntFunction;
  * needed any more. Its data is not to be changed.
  */
 @SuppressWarnings("exports") // What is held is for this package only.
-public final class Batch extends Held<BatchTable> implements AutoCloseable {
+public final class Batch extends Held<Batch, BatchTable> implements AutoCloseable {
     private final Fields fields;
     private final Map<String, String> metadata;
 
@@ -34,12 +34,6 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
         super(Handle.Kind.BATCH);
         this.fields = fields;
         this.metadata = metadata;
-    }
-
-    /** Of a reference that Java was just given. */
-    Batch of(long address) {
-        hold(address);
-        return this;
     }
 
     @Override
@@ -213,7 +207,7 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
 
     private void move(String method, long address, Handle.Kind struct) {
         export(method, address, struct == Handle.Kind.ARROW_DEVICE_ARRAY);
-        moved(method, struct, address);
+        handle.moved(method, struct, address);
     }
 
     /**
@@ -277,7 +271,7 @@ public final class Batch extends Held<BatchTable> implements AutoCloseable {
 
     /** As {@link #schema}; the caller is inside. */
     Schema schemaInside() {
-        return new Schema(fields).of(Native.batchSchema(handleAddress()));
+        return new Schema(fields).of(Native.batchSchema(handle.address()));
     }
 
     /**

@@ -1,6 +1,5 @@
 package dev.devexchange;
 
-import java.lang.ref.Reference;
 import java.util.Iterator;
 import java.util.Objects;
 import java.util.Spliterator;
@@ -21,7 +20,7 @@ import java.util.stream.StreamSupport;
  *
  * <p>Close a stream when it is not needed any more, also in the middle.
  */
-public final class BatchStream implements AutoCloseable, Iterable<Batch> {
+public final class BatchStream extends Owned<BatchStream> implements AutoCloseable, Iterable<Batch> {
     /** Gives the batches of a stream. */
     @FunctionalInterface
     public interface Source {
@@ -37,8 +36,6 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
         Batch next() throws Exception;
     }
 
-    private final Handle handle;
-
     /** What the source threw; nothing of a stream that was imported. */
     private final AtomicReference<Throwable> thrown = new AtomicReference<>();
 
@@ -49,14 +46,8 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
     private final Fields fields = new Fields();
 
     private BatchStream(boolean uniform) {
-        this.handle = new Handle(this, Handle.Kind.BATCH_STREAM);
+        super(Handle.Kind.BATCH_STREAM);
         this.uniform = uniform;
-    }
-
-    /** Of a reference that Java was just given. */
-    private BatchStream of(long address) {
-        handle.hold(address);
-        return this;
     }
 
     /**
@@ -271,7 +262,7 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
     }
 
     private Spliterator<Batch> spliterator(String method) {
-        handle.check(method);
+        check(method);
         int characteristics = Spliterator.ORDERED | Spliterator.NONNULL;
         return new Spliterators.AbstractSpliterator<>(Long.MAX_VALUE, characteristics) {
             @Override
@@ -334,7 +325,7 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
 
     /** {@return whether it was closed or exported} */
     public boolean isClosed() {
-        return handle.isClosed();
+        return super.isClosed();
     }
 
     /**
@@ -342,7 +333,7 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
      */
     @Override
     public void close() {
-        handle.close();
+        super.close();
     }
 
     /** {@return the device type, and names and types of the columns, or that it is closed} */
@@ -353,14 +344,5 @@ public final class BatchStream implements AutoCloseable, Iterable<Batch> {
         } catch (DevExchangeException closed) {
             return "BatchStream (closed)";
         }
-    }
-
-    private long enter(String method) {
-        return handle.enter(method);
-    }
-
-    private void exit() {
-        handle.exit();
-        Reference.reachabilityFence(this);
     }
 }

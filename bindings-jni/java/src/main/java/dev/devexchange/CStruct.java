@@ -1,6 +1,5 @@
 package dev.devexchange;
 
-import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 
 /**
@@ -14,21 +13,20 @@ import java.nio.ByteBuffer;
  * <p>Any thread may use it: what the struct holds is released once, also if two threads ask for it. Who uses the
  * address, as exports and imports do, sees to it that nobody else uses the struct meanwhile.
  */
-public final class CStruct implements AutoCloseable {
-    private final Handle handle;
+public final class CStruct extends Owned<CStruct> implements AutoCloseable {
     private final Handle.Kind kind;
     private final ByteBuffer memory;
     private final int release;
 
     private CStruct(Handle.Kind kind, Records.Struct struct, Records.Struct holder) {
+        super(kind);
         this.kind = kind;
-        this.handle = new Handle(this, kind);
         long address = Native.structCreate();
         handle.hold(address);
         try {
             this.memory = HostMemory.view(address, struct.size());
         } catch (Throwable noMemory) {
-            handle.close();
+            close();
             throw noMemory;
         }
         this.release = holder.at("release");
@@ -75,7 +73,7 @@ public final class CStruct implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public long address() {
-        long address = handle.enter("CStruct.address");
+        long address = enter("CStruct.address");
         exit();
         return address;
     }
@@ -87,7 +85,7 @@ public final class CStruct implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public boolean isReleased() {
-        handle.enter("CStruct.isReleased");
+        enter("CStruct.isReleased");
         try {
             return memory.getLong(release) == 0;
         } finally {
@@ -106,8 +104,7 @@ public final class CStruct implements AutoCloseable {
         try {
             Native.structRelease(kind.tag, address);
         } finally {
-            handle.exitAlone();
-            Reference.reachabilityFence(this);
+            exitAlone();
         }
     }
 
@@ -116,25 +113,9 @@ public final class CStruct implements AutoCloseable {
         return memory;
     }
 
-    /** {@return whether it was closed} */
-    public boolean isClosed() {
-        return handle.isClosed();
-    }
-
     /** Releases what it holds, if it does, and frees the memory. Closing twice is fine. */
     @Override
     public void close() {
-        handle.close();
-    }
-
-    private void exit() {
-        handle.exit();
-        Reference.reachabilityFence(this);
-    }
-
-    /** {@return whether it is open} */
-    @Override
-    public String toString() {
-        return handle.isClosed() ? "CStruct (closed)" : "CStruct (open)";
+        super.close();
     }
 }

@@ -330,7 +330,7 @@ public final class Column extends ColumnValues {
 
     /** As {@link #share}, with metadata that does not change any more; the caller is inside the batch. */
     Batch shareInside(Map<String, String> pairs) {
-        return new Batch(new Fields(), pairs).of(Native.columnShare(batch.handleAddress(), record().address));
+        return new Batch(new Fields(), pairs).of(Native.columnShare(batch.handle.address(), record().address));
     }
 
     /**

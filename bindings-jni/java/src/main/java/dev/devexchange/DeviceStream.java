@@ -1,7 +1,5 @@
 package dev.devexchange;
 
-import java.lang.ref.Reference;
-
 /**
  * A queue of work on a device: made here ({@link #create}), or somebody else's ({@link #of}).
  *
@@ -15,24 +13,17 @@ import java.lang.ref.Reference;
  * call. One that was made here and is never closed is not destroyed, as others may have its number;
  * {@code DEVEXCHANGE_TRACE=1} says so on stderr. Any thread may use a stream.
  */
-public final class DeviceStream implements AutoCloseable {
+public final class DeviceStream extends Owned<DeviceStream> implements AutoCloseable {
     /** The number of the legacy default stream, which all streams wait for that do not say otherwise. */
     public static final long LEGACY_DEFAULT = 1;
     /** The number of the default stream of whatever thread makes a call. */
     public static final long PER_THREAD_DEFAULT = 2;
 
-    private final Handle handle;
     private final Device device;
 
     private DeviceStream(Device device) {
-        this.handle = new Handle(this, Handle.Kind.STREAM);
+        super(Handle.Kind.STREAM);
         this.device = device;
-    }
-
-    /** Of a reference that Java was just given. */
-    private DeviceStream of(long raw) {
-        handle.hold(raw);
-        return this;
     }
 
     /**
@@ -96,7 +87,7 @@ public final class DeviceStream implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Device device() {
-        handle.check("DeviceStream.device");
+        check("DeviceStream.device");
         return device;
     }
 
@@ -115,11 +106,6 @@ public final class DeviceStream implements AutoCloseable {
         }
     }
 
-    /** {@return whether it was closed} */
-    public boolean isClosed() {
-        return handle.isClosed();
-    }
-
     /**
      * Ends its use. A stream that was made here is destroyed as soon as nothing needs it any more. Closing twice is fine.
      *
@@ -127,9 +113,7 @@ public final class DeviceStream implements AutoCloseable {
      */
     @Override
     public void close() {
-        handle.close();
-        // One that is collected meanwhile would not be destroyed.
-        Reference.reachabilityFence(this);
+        super.close();
     }
 
     /** {@return number and device, or that it is closed} */
@@ -140,15 +124,6 @@ public final class DeviceStream implements AutoCloseable {
         } catch (DevExchangeException closed) {
             return "DeviceStream (closed)";
         }
-    }
-
-    long enter(String method) {
-        return handle.enter(method);
-    }
-
-    void exit() {
-        handle.exit();
-        Reference.reachabilityFence(this);
     }
 
     /** A call that puts a tensor or a batch into the order of a stream. */

@@ -1,6 +1,5 @@
 package dev.devexchange;
 
-import java.lang.ref.Reference;
 import java.time.Duration;
 import java.util.function.LongFunction;
 
@@ -13,22 +12,14 @@ import java.util.function.LongFunction;
  * <p>An exporter is trusted as a producer in this process is: that the memory holds what it says (the offsets of a
  * batch are followed as they are), and that nobody writes it while it is read here. Nothing can check that.
  */
-public final class IpcClient implements AutoCloseable {
+public final class IpcClient extends Owned<IpcClient> implements AutoCloseable {
     /** How long an exporter has for an answer, unless it is said otherwise. */
     public static final Duration TIMEOUT = Duration.ofSeconds(10);
 
     private static final Duration LONGEST = Duration.ofNanos(Long.MAX_VALUE);
 
-    private final Handle handle;
-
     private IpcClient() {
-        handle = new Handle(this, Handle.Kind.IPC_CLIENT);
-    }
-
-    /** Of a reference that Java was just given. */
-    private IpcClient of(long raw) {
-        handle.hold(raw);
-        return this;
+        super(Handle.Kind.IPC_CLIENT);
     }
 
     /**
@@ -102,29 +93,9 @@ public final class IpcClient implements AutoCloseable {
         });
     }
 
-    /** {@return whether it was closed} */
-    public boolean isClosed() {
-        return handle.isClosed();
-    }
-
     /** Gives the connection up; what was imported stays valid. Closing twice is fine. */
     @Override
     public void close() {
-        handle.close();
-    }
-
-    /** {@return that it is open, or that it is closed} */
-    @Override
-    public String toString() {
-        return isClosed() ? "IpcClient (closed)" : "IpcClient (open)";
-    }
-
-    private long enter(String method) {
-        return handle.enter(method);
-    }
-
-    private void exit() {
-        handle.exit();
-        Reference.reachabilityFence(this);
+        super.close();
     }
 }

@@ -1,7 +1,5 @@
 package dev.devexchange;
 
-import java.lang.ref.Reference;
-
 /**
  * An exporter: what it offers under names, other processes of the same user on this machine can import
  * ({@link IpcClient}): the same memory, with the same type, shape and order.
@@ -11,17 +9,9 @@ import java.lang.ref.Reference;
  * from {@link MemoryManager#shareablePool}; anything else is copied, if that is allowed. A native thread answers the
  * importers. Any thread may use a server; close it when it is not needed any more.
  */
-public final class IpcServer implements AutoCloseable {
-    private final Handle handle;
-
+public final class IpcServer extends Owned<IpcServer> implements AutoCloseable {
     private IpcServer() {
-        handle = new Handle(this, Handle.Kind.IPC_SERVER);
-    }
-
-    /** Of a reference that Java was just given. */
-    private IpcServer of(long raw) {
-        handle.hold(raw);
-        return this;
+        super(Handle.Kind.IPC_SERVER);
     }
 
     /**
@@ -141,18 +131,13 @@ public final class IpcServer implements AutoCloseable {
         }
     }
 
-    /** {@return whether it was closed} */
-    public boolean isClosed() {
-        return handle.isClosed();
-    }
-
     /**
      * Ends all offers. What was given stays valid until it is released. Waits until the address is free again, for a
      * second at most. Closing twice is fine.
      */
     @Override
     public void close() {
-        handle.close();
+        super.close();
     }
 
     /** {@return what is not released yet, or that it is closed} */
@@ -163,14 +148,5 @@ public final class IpcServer implements AutoCloseable {
         } catch (DevExchangeException closed) {
             return "IpcServer (closed)";
         }
-    }
-
-    private long enter(String method) {
-        return handle.enter(method);
-    }
-
-    private void exit() {
-        handle.exit();
-        Reference.reachabilityFence(this);
     }
 }

@@ -1,6 +1,5 @@
 package dev.devexchange;
 
-import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 
 /**
@@ -9,8 +8,7 @@ import java.nio.ByteBuffer;
  * {@code Tensor.create(memory.address(), memory.device(), dtype, shape, null, Flags.NONE, memory::close)}. Any thread
  * may use it.
  */
-public final class Memory implements AutoCloseable {
-    private final Handle handle;
+public final class Memory extends Owned<Memory> implements AutoCloseable {
     private final long bytes;
 
     // Written once, by `of`.
@@ -18,7 +16,7 @@ public final class Memory implements AutoCloseable {
     private long device;
 
     Memory(long bytes) {
-        this.handle = new Handle(this, Handle.Kind.MEMORY);
+        super(Handle.Kind.MEMORY);
         this.bytes = bytes;
     }
 
@@ -26,8 +24,7 @@ public final class Memory implements AutoCloseable {
     Memory of(long raw, long begin, long packed) {
         address = begin;
         device = packed;
-        handle.hold(raw);
-        return this;
+        return of(raw);
     }
 
     /**
@@ -38,7 +35,7 @@ public final class Memory implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public long address() {
-        handle.check("Memory.address");
+        check("Memory.address");
         return address;
     }
 
@@ -49,7 +46,7 @@ public final class Memory implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Device device() {
-        handle.check("Memory.device");
+        check("Memory.device");
         return Device.unpack(device);
     }
 
@@ -60,7 +57,7 @@ public final class Memory implements AutoCloseable {
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public long bytes() {
-        handle.check("Memory.bytes");
+        check("Memory.bytes");
         return bytes;
     }
 
@@ -74,7 +71,7 @@ public final class Memory implements AutoCloseable {
      *     {@link Status#UNSUPPORTED} for more than a buffer can have (2 GiB), {@link Status#CLOSED}
      */
     public ByteBuffer byteBuffer() {
-        handle.enter("Memory.byteBuffer");
+        enter("Memory.byteBuffer");
         try {
             Device.unpack(device).requireHost(true);
             if (bytes > Integer.MAX_VALUE) {
@@ -82,23 +79,16 @@ public final class Memory implements AutoCloseable {
                         Status.UNSUPPORTED,
                         "the memory has " + bytes + " bytes: a ByteBuffer has at most " + Integer.MAX_VALUE);
             }
-            return View.of(handle, this, address, bytes);
+            return view(address, bytes);
         } finally {
-            handle.exit();
-            Reference.reachabilityFence(this);
+            exit();
         }
-    }
-
-    /** {@return whether it was closed} */
-    public boolean isClosed() {
-        return handle.isClosed();
     }
 
     /** Gives it back. Closing twice is fine. */
     @Override
     public void close() {
-        handle.close();
-        Reference.reachabilityFence(this);
+        super.close();
     }
 
     /** {@return bytes and device, or that it is closed} */

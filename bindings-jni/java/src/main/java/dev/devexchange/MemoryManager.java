@@ -1,6 +1,5 @@
 package dev.devexchange;
 
-import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.util.Objects;
 import java.util.function.Supplier;
@@ -13,7 +12,7 @@ import java.util.function.Supplier;
  * <p>Memory that a manager gave outlives it. Nothing of CUDA is asked for before memory of a device is. Any thread may
  * use a manager; close it when it is not needed any more. After that every method says {@link Status#CLOSED}.
  */
-public final class MemoryManager implements AutoCloseable {
+public final class MemoryManager extends Owned<MemoryManager> implements AutoCloseable {
     /** The version of the interface: that of Numba's external memory management plugin. */
     public static final int VERSION = 1;
 
@@ -23,8 +22,6 @@ public final class MemoryManager implements AutoCloseable {
     /** Where pinned memory is, whatever device it was pinned for. */
     private static final long PINNED = new Device(DeviceType.CUDA_HOST, 0).packed();
 
-    private final Handle handle;
-
     /** Whether it asks Java, which may take its time. */
     private final boolean java;
 
@@ -33,14 +30,8 @@ public final class MemoryManager implements AutoCloseable {
     }
 
     private MemoryManager(boolean java) {
-        this.handle = new Handle(this, Handle.Kind.MANAGER);
+        super(Handle.Kind.MANAGER);
         this.java = java;
-    }
-
-    /** Of a reference that Java was just given. */
-    private MemoryManager of(long raw) {
-        handle.hold(raw);
-        return this;
     }
 
     // ---- making ----
@@ -340,15 +331,10 @@ public final class MemoryManager implements AutoCloseable {
 
     // ---- closing ----
 
-    /** {@return whether it was closed} */
-    public boolean isClosed() {
-        return handle.isClosed();
-    }
-
     /** Gives up this reference; memory that the manager gave stays valid. Closing twice is fine. */
     @Override
     public void close() {
-        handle.close();
+        super.close();
     }
 
     /** {@return bytes in use, or that it is closed} */
@@ -390,14 +376,5 @@ public final class MemoryManager implements AutoCloseable {
             call.to(manager);
             return null;
         });
-    }
-
-    long enter(String method) {
-        return handle.enter(method);
-    }
-
-    void exit() {
-        handle.exit();
-        Reference.reachabilityFence(this);
     }
 }

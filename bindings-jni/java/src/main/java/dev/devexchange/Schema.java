@@ -11,11 +11,9 @@ import java.util.stream.Collectors;
  * <p>Any thread may use it; close it when it is not needed any more. Batches that were made with it keep what they
  * need.
  */
-public final class Schema implements AutoCloseable {
+public final class Schema extends Owned<Schema> implements AutoCloseable {
     /** Most columns that are shown. */
     private static final int SHOWN = 20;
-
-    private final Handle handle;
 
     private final Fields fields;
 
@@ -25,14 +23,8 @@ public final class Schema implements AutoCloseable {
     }
 
     Schema(Fields fields) {
-        this.handle = new Handle(this, Handle.Kind.SCHEMA);
+        super(Handle.Kind.SCHEMA);
         this.fields = fields;
-    }
-
-    /** Of a reference that Java was just given. */
-    Schema of(long address) {
-        handle.hold(address);
-        return this;
     }
 
     /**
@@ -166,17 +158,6 @@ public final class Schema implements AutoCloseable {
         return root("Schema.columns").children();
     }
 
-    /** {@return whether it was closed} */
-    public boolean isClosed() {
-        return handle.isClosed();
-    }
-
-    /** Gives up this reference. Closing twice is fine. */
-    @Override
-    public void close() {
-        handle.close();
-    }
-
     /** Names and types of the columns, or the type of what is no record batch, for people. */
     String shown() {
         Field root = root();
@@ -230,14 +211,5 @@ public final class Schema implements AutoCloseable {
         } catch (DevExchangeException closed) {
             return "Schema (closed)";
         }
-    }
-
-    long enter(String method) {
-        return handle.enter(method);
-    }
-
-    void exit() {
-        handle.exit();
-        Reference.reachabilityFence(this);
     }
 }

@@ -19,12 +19,6 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
 
     Tensor() {}
 
-    /** Of a reference that Java was just given. */
-    Tensor of(long address) {
-        hold(address);
-        return this;
-    }
-
     @Override
     Description describe(long address) {
         return Description.of(address);

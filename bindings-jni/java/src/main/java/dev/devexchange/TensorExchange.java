@@ -1,5 +1,6 @@
 package dev.devexchange;
 
+import java.lang.ref.Reference;
 import java.util.List;
 
 /** What hands a tensor over, to consumers and as columns. */
@@ -93,7 +94,7 @@ abstract class TensorExchange extends TensorOnDevice {
     private long move(String method, DlpackRequest request, boolean legacy) {
         Scratch scratch = Scratch.get();
         request.write(scratch.buffer);
-        long tensor = enterMove(method);
+        long tensor = handle.tryAlone(method);
         if (tensor == 0) {
             return moveOfMany(method, request, legacy);
         }
@@ -109,7 +110,12 @@ abstract class TensorExchange extends TensorOnDevice {
             moved = scratch.buffer.getLong(TAKEN) != 0;
             throw thrown;
         } finally {
-            exitMove(moved);
+            if (moved) {
+                handle.exitMoved();
+            } else {
+                handle.exitAlone();
+            }
+            Reference.reachabilityFence(this);
         }
     }
 
@@ -119,7 +125,7 @@ abstract class TensorExchange extends TensorOnDevice {
         if (!closeOnce()) {
             // Another thread closed or moved it at the same time, and was first.
             Native.dlpackRelease(exported, legacy);
-            throw closed(method);
+            throw handle.closed(method);
         }
         return exported;
     }
@@ -149,7 +155,7 @@ abstract class TensorExchange extends TensorOnDevice {
     public void exportMoveCudaArray(CudaArrayRequest request, long address) {
         String method = "Tensor.exportMoveCudaArray";
         exportCudaArray(method, request, address);
-        moved(method, Handle.Kind.CUDA_ARRAY, address);
+        handle.moved(method, Handle.Kind.CUDA_ARRAY, address);
     }
 
     private void exportCudaArray(String method, CudaArrayRequest request, long address) {

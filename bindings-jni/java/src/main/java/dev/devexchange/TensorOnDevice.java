@@ -5,7 +5,7 @@ import java.nio.ByteBuffer;
 import java.nio.ReadOnlyBufferException;
 
 /** What a tensor has to do with devices and their streams: copies, transfers, order. */
-abstract class TensorOnDevice extends Held<Description> {
+abstract class TensorOnDevice extends Held<Tensor, Description> {
     TensorOnDevice() {
         super(Handle.Kind.TENSOR);
     }
