@@ -37,10 +37,9 @@ final class HostMemory {
         return new HostMemory(parts, shift);
     }
 
-    /** A buffer in native order over {@code bytes} bytes, which may be 0 at any address. */
+    /** A buffer in native order over memory, of one byte at least. */
     static ByteBuffer view(long address, long bytes) {
-        ByteBuffer view = bytes == 0 ? ByteBuffer.allocateDirect(0) : Calls.view(address, bytes);
-        return view.order(ByteOrder.nativeOrder());
+        return Calls.view(address, bytes).order(ByteOrder.nativeOrder());
     }
 
     /** The address of the first byte that is left in a buffer of the caller's. */
