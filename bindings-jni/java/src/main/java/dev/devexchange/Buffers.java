@@ -63,7 +63,7 @@ final class Buffers {
         return values().bit(element);
     }
 
-    /** The integer that a number is, or is stored as. */
+    /** The integer that a number is, or is stored as; as {@link Element#readLong}. */
     long integer(long element) {
         return layout.element().readLong(values(), element * layout.width());
     }

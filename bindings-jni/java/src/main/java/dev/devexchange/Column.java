@@ -355,15 +355,16 @@ public final class Column extends ColumnValues {
     public long bufferAddress(int index) {
         batch.check("Column.bufferAddress");
         int count = table.bufferCount(node);
-        if (index < 0 || index >= count) {
-            throw new DevExchangeException(
-                    Status.OUT_OF_RANGE, "index is " + index + ": the column has " + count + " buffers");
-        }
-        if (table.hasBuffer(node, index)) {
+        boolean exists = index >= 0 && index < count;
+        if (exists && table.hasBuffer(node, index)) {
             return table.buffer(node, index);
         }
         batch.enter("Column.bufferAddress");
         try {
+            if (!exists) {
+                throw new DevExchangeException(
+                        Status.OUT_OF_RANGE, named("index is " + index + ": the column has " + count + " buffers"));
+            }
             return table.buffer(node, index);
         } finally {
             batch.exit();
@@ -388,7 +389,7 @@ public final class Column extends ColumnValues {
             if (bytes > Integer.MAX_VALUE) {
                 throw new DevExchangeException(
                         Status.UNSUPPORTED,
-                        "the values take " + bytes + " bytes: a ByteBuffer has at most " + Integer.MAX_VALUE);
+                        named("the values take " + bytes + " bytes: a ByteBuffer has at most " + Integer.MAX_VALUE));
             }
             return batch.view(table.buffer(node, 1) + offset * layout().width(), bytes)
                     .asReadOnlyBuffer()

@@ -180,7 +180,7 @@ abstract class ColumnNesting extends ColumnRows {
     /** The index into the dictionary. */
     final long index(long row) {
         long size = dictionaryColumn().length;
-        long index = layout().element() == Element.UINT64 ? longWord(row) : integer(row);
+        long index = integer(row);
         if (index < 0 || index >= size) {
             String shown = layout().element() == Element.UINT64 ? Long.toUnsignedString(index) : Long.toString(index);
             throw new DevExchangeException(

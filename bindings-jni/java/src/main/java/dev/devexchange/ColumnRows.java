@@ -78,16 +78,13 @@ abstract class ColumnRows {
         return buffers().bit(offset + row);
     }
 
+    /** As {@link Element#readLong}. */
     final long integer(long row) {
         return buffers().integer(offset + row);
     }
 
     final double floating(long row) {
         return buffers().floating(offset + row);
-    }
-
-    final long longWord(long row) {
-        return buffers().longWord(offset + row, 0);
     }
 
     final byte[] bytes(long row) {

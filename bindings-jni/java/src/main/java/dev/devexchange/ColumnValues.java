@@ -179,8 +179,13 @@ abstract class ColumnValues extends ColumnNesting {
     }
 
     final long longAt(long row) {
-        require(layout().element() != null && layout().element().fitsLong(), "a long");
-        return integer(row);
+        Element element = layout().element();
+        require(element != null && element.fitsLong(), "a long");
+        long read = integer(row);
+        if (element.isTooLarge(read)) {
+            throw new DevExchangeException(Status.OUT_OF_RANGE, named(Element.tooLarge(read)));
+        }
+        return read;
     }
 
     final float floatAt(long row) {

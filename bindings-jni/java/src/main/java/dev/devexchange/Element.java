@@ -75,17 +75,16 @@ enum Element {
         return this == UINT8 || this == UINT16 || this == UINT32 || this == UINT64;
     }
 
-    /** The value of an integer. */
+    /** The value of an integer; the 64 bits of one that {@link #isTooLarge}. */
     long readLong(HostMemory memory, long at) {
         return switch (this) {
             case INT8 -> memory.i8(at);
             case INT16 -> memory.i16(at);
             case INT32 -> memory.i32(at);
-            case INT64 -> memory.i64(at);
             case UINT8 -> Byte.toUnsignedLong(memory.i8(at));
             case UINT16 -> Short.toUnsignedLong(memory.i16(at));
             case UINT32 -> Integer.toUnsignedLong(memory.i32(at));
-            case UINT64 -> large(memory.i64(at));
+            case INT64, UINT64 -> memory.i64(at);
             case BOOL -> memory.i8(at) == 0 ? 0 : 1;
             default -> throw new AssertionError(this);
         };
@@ -102,13 +101,14 @@ enum Element {
         };
     }
 
-    private static long large(long value) {
-        if (value < 0) {
-            throw new DevExchangeException(
-                    Status.OUT_OF_RANGE, "the value is " + Long.toUnsignedString(value)
-                            + ": more than a long can hold");
-        }
-        return value;
+    /** Whether a long cannot hold the value that was read. */
+    boolean isTooLarge(long read) {
+        return this == UINT64 && read < 0;
+    }
+
+    /** What to say of it. */
+    static String tooLarge(long read) {
+        return "the value is " + Long.toUnsignedString(read) + ": more than a long can hold";
     }
 
     /** An IEEE half: 1 bit sign, 5 bits exponent, 10 bits fraction. */

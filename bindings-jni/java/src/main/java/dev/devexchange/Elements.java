@@ -29,7 +29,11 @@ final class Elements {
             throw mismatch("a long");
         }
         long at = place(index);
-        return element.readLong(memory(), at);
+        long read = element.readLong(memory(), at);
+        if (element.isTooLarge(read)) {
+            throw new DevExchangeException(Status.OUT_OF_RANGE, Element.tooLarge(read));
+        }
+        return read;
     }
 
     /** Bytes from the lowest element to the one at an index. */

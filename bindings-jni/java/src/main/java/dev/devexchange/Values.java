@@ -47,7 +47,7 @@ final class Values {
             case INT16 -> (short) column.integer(row);
             case INT32, UINT8, UINT16 -> (int) column.integer(row);
             case INT64, UINT32 -> column.integer(row);
-            case UINT64 -> unsigned(column.longWord(row));
+            case UINT64 -> unsigned(column.integer(row));
             case FLOAT16, FLOAT32 -> (float) column.floating(row);
             case FLOAT64 -> column.floating(row);
             case BFLOAT16, BOOL -> throw new AssertionError(element);
@@ -104,7 +104,8 @@ final class Values {
     private static int size(Column items) {
         if (items.rows() > Integer.MAX_VALUE) {
             throw new DevExchangeException(
-                    Status.UNSUPPORTED, "a list of " + items.rows() + " values: more than a List can have");
+                    Status.UNSUPPORTED,
+                    items.named("a list of " + items.rows() + " values: more than a List can have"));
         }
         return (int) items.rows();
     }

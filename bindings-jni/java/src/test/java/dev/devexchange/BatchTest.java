@@ -81,7 +81,8 @@ class BatchTest {
             refused(Status.OUT_OF_RANGE, () -> batch.column(-1), "index is -1");
             refused(Status.OUT_OF_RANGE, () -> batch.column(0).getInt(2), "row is 2", "has 2");
             refused(Status.OUT_OF_RANGE, () -> batch.column(0).isNull(-1), "row is -1");
-            refused(Status.OUT_OF_RANGE, () -> batch.column(0).bufferAddress(2), "index is 2", "2 buffers");
+            refused(Status.OUT_OF_RANGE, () -> batch.column(0).bufferAddress(2),
+                    "column \"date\": index is 2: the column has 2 buffers");
             try (Schema same = batch.schema();
                     Batch share = batch.share()) {
                 assertEquals(schema.root().toString(), same.root().toString());

@@ -49,7 +49,8 @@ class ColumnTest {
         longs(Format.INT64, Direct.longs(Long.MIN_VALUE, 7), Long.MIN_VALUE, 7);
         longs(Format.UINT64, Direct.longs(0, Long.MAX_VALUE), 0, Long.MAX_VALUE);
         through(Format.UINT64, Node.of(1, NONE, Direct.longs(-1)), column ->
-                refused(Status.OUT_OF_RANGE, () -> column.getLong(0), "18446744073709551615"));
+                refused(Status.OUT_OF_RANGE, () -> column.getLong(0),
+                        "column \"c\": the value is 18446744073709551615: more than a long can hold"));
     }
 
     @Test

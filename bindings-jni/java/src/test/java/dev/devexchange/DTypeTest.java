@@ -81,7 +81,8 @@ class DTypeTest {
         }
         try (Tensor large = Tensor.create(Direct.longs(-1, 7), DType.UINT64, new long[] {2}, null)) {
             assertEquals(7, large.getLong(1));
-            refused(Status.OUT_OF_RANGE, () -> large.getLong(0), "18446744073709551615");
+            refused(Status.OUT_OF_RANGE, () -> large.getLong(0),
+                    "the value is 18446744073709551615: more than a long can hold");
         }
         try (Tensor floating = Tensor.create(Direct.floats(1), DType.FLOAT32, new long[] {1}, null)) {
             refused(Status.MISMATCH, () -> floating.getLong(0), "float32", "long");
