@@ -1,8 +1,10 @@
 //! Managers that are written in Rust, and what goes wrong in them.
 
-use devexchange_core::abi::types::{DEVX_CALLBACK, DEVX_PANIC, DEVX_TOO_DEEP, DEVX_UNSUPPORTED};
+use core::ffi::c_void;
+
+use devexchange_core::abi::types::*;
 use devexchange_core::manager::{
-    Allocated, Deferred, Driver, HostFlags, Limited, Manager, Request, Shared, Statistics,
+    Allocated, Deferred, Driver, HostFlags, Limited, Manager, Request, Shared, Statistics, limit_from_raw,
 };
 use devexchange_core::order::Ready;
 use devexchange_core::{DType, Device, DeviceType, Owner, Result, Tensor};
@@ -56,6 +58,57 @@ fn a_tensor_is_not_made_of_less_than_was_asked_for_or_of_another_device() {
     assert_eq!(made(63, Device::CPU), refused("allocate: the manager gave 63 bytes for 64"));
     let cuda = Device { kind: DeviceType::CUDA, id: 0 };
     assert_eq!(made(64, cuda), refused("allocate: the manager gave memory of cuda:0 for cpu:0"));
+}
+
+/// What a manager of somebody else's is asked, in C: nothing is lost on the way.
+#[test]
+fn a_table_is_asked_what_the_manager_is_asked() {
+    #[derive(Default)]
+    struct Asked {
+        host_flags: Vec<u32>,
+        begins: Vec<i32>,
+    }
+    unsafe extern "C" fn allocate(
+        context: *mut c_void,
+        request: *const DevxMemoryRequest,
+        _: *mut DevxMemory,
+        _: *mut DevxError,
+    ) -> DevxStatus {
+        // SAFETY: the request is there for the call.
+        let host_flags = unsafe { (*request).host_flags };
+        // SAFETY: the context is the test's.
+        unsafe { (*context.cast::<Asked>()).host_flags.push(host_flags) };
+        DEVX_UNSUPPORTED
+    }
+    unsafe extern "C" fn defer_cleanup(context: *mut c_void, begin: i32) {
+        // SAFETY: as above.
+        unsafe { (*context.cast::<Asked>()).begins.push(begin) };
+    }
+    let mut asked = Asked::default();
+    // SAFETY: all callbacks may be missing, and the numbers are 0.
+    let mut table = unsafe { std::mem::zeroed::<DevxManagerTable>() };
+    (table.version, table.context) = (DEVX_MANAGER_VERSION, (&raw mut asked).cast());
+    table.allocate = Some(allocate);
+    table.defer_cleanup = Some(defer_cleanup);
+    // SAFETY: the callbacks are called by this thread only.
+    let manager = Limited::new(unsafe { Shared::of_table(&table) }.unwrap(), usize::MAX).unwrap();
+    for bits in 0..8 {
+        let host = HostFlags::from_bits(bits).unwrap();
+        assert_eq!((host.portable, host.mapped, host.write_combined), (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0));
+        let request = Request { host, ..Request::of(DeviceType::CUDA_HOST, 0, 8) };
+        assert_eq!(manager.allocate(&request).unwrap_err().status(), DEVX_UNSUPPORTED);
+    }
+    assert_eq!(HostFlags::from_bits(8).unwrap_err().message(), "host_flags is 0x8: there are 1, 2 and 4");
+    drop(Deferred::new(&manager));
+    drop(manager);
+    assert_eq!(asked.host_flags, Vec::from_iter(0..8));
+    assert_eq!(asked.begins, [1, 0]);
+}
+
+#[test]
+fn limits_of_c_are_numbers_of_bytes_or_none() {
+    assert_eq!((limit_from_raw(0), limit_from_raw(5), limit_from_raw(-1)), (Ok(0), Ok(5), Ok(usize::MAX)));
+    assert_eq!(limit_from_raw(-2).unwrap_err().message(), "limit is -2: neither a number of bytes nor -1");
 }
 
 #[test]

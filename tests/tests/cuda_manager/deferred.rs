@@ -1,7 +1,7 @@
 //! What waits while cleanup is deferred, and what does not.
 
-use devexchange_core::manager::{Deferred, Driver, HostFlags, Manager, Request};
-use devexchange_core::{DType, Tensor};
+use devexchange_core::manager::{Deferred, Driver, HostFlags, Limited, Pool, PoolOptions, Request, Shared};
+use devexchange_core::{DType, DeviceType, Tensor};
 use devexchange_tests::foreign::CUDA0;
 use devexchange_tests::sim::{self, Session};
 
@@ -14,21 +14,34 @@ fn cleanup_is_deferred() {
     if sim::skipped("what is live is seen in the simulated driver only") {
         return;
     }
+    let managers = || {
+        let device = || Driver::new().expect("a manager");
+        let limited = Limited::new(Shared::new(device()).expect("shared"), usize::MAX).expect("a manager");
+        let pool = Pool::new(PoolOptions::default()).expect("a manager");
+        [
+            (Shared::new(device()), DeviceType::CUDA, "live_device"),
+            (Shared::new(limited), DeviceType::CUDA, "live_device"),
+            (Shared::new(pool), DeviceType::CUDA_HOST, "live_host"),
+        ]
+    };
     session.each(5, || {
-        let manager = Driver::new().expect("a manager");
-        let before = sim::stat("live_device");
-        {
-            let _outer = Deferred::new(&manager);
-            let inner = Deferred::new(&manager);
-            drop(manager.allocate(&Request::device(0, N)).expect("allocated"));
-            drop(inner);
-            drop(manager.allocate(&Request::device(0, N)).expect("allocated"));
+        for (manager, kind, live) in managers() {
+            let manager = manager.expect("shared");
+            let request = Request::of(kind, 0, N);
+            let before = sim::stat(live);
+            {
+                let _outer = Deferred::new(&*manager);
+                let inner = Deferred::new(&*manager);
+                drop(manager.allocate(&request).expect("allocated"));
+                drop(inner);
+                drop(manager.allocate(&request).expect("allocated"));
+                sim::settle();
+                assert_eq!(sim::stat(live), before + 2, "{manager:?}");
+                assert_eq!(manager.statistics().bytes, 0, "{manager:?}");
+            }
             sim::settle();
-            assert_eq!(sim::stat("live_device"), before + 2);
-            assert_eq!(manager.statistics().bytes, 0);
+            assert_eq!(sim::stat(live), before, "{manager:?}");
         }
-        sim::settle();
-        assert_eq!(sim::stat("live_device"), before);
     });
 }
 
