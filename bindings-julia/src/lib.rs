@@ -16,7 +16,6 @@ mod request;
 mod source;
 
 use core::ffi::{c_int, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -25,6 +24,7 @@ use devexchange_core::abi::types::{
     DEVX_CLOSED, DEVX_NULL_ARGUMENT, DEVX_OK, DEVX_PANIC, DevxBatchSource, DevxManagerTable, DevxOwner,
     DevxStatus as Status, DevxWake,
 };
+use devexchange_core::error::caught;
 use devexchange_core::memory::{ReleaseQueue, Vacant};
 use devexchange_core::trace;
 
@@ -366,13 +366,7 @@ fn address_token(address: *mut c_void, tag: u64) -> u64 {
 
 /// Runs the body of a function; a panic becomes `otherwise`.
 fn guard<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
-        // A payload may panic in its own drop; the second payload is leaked rather than dropped.
-        if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-            std::mem::forget(second);
-        }
-        otherwise
-    })
+    caught(|| Ok(body())).unwrap_or(otherwise)
 }
 
 const _: () = assert!(size_of::<Status>() == size_of::<c_int>());

@@ -71,7 +71,7 @@ unsafe fn check_data(buffers: Buffers, node: &NodeDesc<'_>, sizes: &[i64]) -> Re
     }
 }
 
-/// An entry of a buffer of integers, if the buffer is there and known to have it.
+/// An entry of a buffer of integers, if the buffer is there and it is known how large it is, which was compared before.
 ///
 /// # Safety
 /// As [`check_data`].

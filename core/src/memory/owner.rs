@@ -211,7 +211,7 @@ impl<F: FnOnce()> Drop for OnDrop<F> {
 }
 
 unsafe extern "C" fn drop_box<T>(context: *mut c_void) {
-    // SAFETY: `Owner::new` made the context from a box of this type, and an owner releases once.
+    // SAFETY: `of_box` made the context from a box of this type, and an owner releases once.
     let value = unsafe { Box::from_raw(context.cast::<T>()) };
     let released = caught(|| {
         drop(value);
