@@ -36,7 +36,7 @@ struct Careless {
 unsafe impl Manager for Careless {
     fn allocate(&self, _: &Request) -> Result<Allocated> {
         static MEMORY: [f64; 8] = [0.0; 8];
-        let address = MEMORY.as_ptr().cast_mut().cast();
+        let address = if self.bytes == 0 { std::ptr::null_mut() } else { MEMORY.as_ptr().cast_mut().cast() };
         Ok(Allocated { address, device: self.device, bytes: self.bytes, owner: Owner::none(), ready: Ready::Now })
     }
 
@@ -56,6 +56,9 @@ fn a_tensor_is_not_made_of_less_than_was_asked_for_or_of_another_device() {
     let refused = |text: &str| Err((DEVX_CALLBACK, text.to_owned()));
     assert_eq!(made(64, Device::CPU), Ok(64));
     assert_eq!(made(63, Device::CPU), refused("allocate: the manager gave 63 bytes for 64"));
+    assert_eq!(made(0, Device::CPU), refused("allocate: the manager gave no address for 64 bytes"));
+    let nothing = Careless { bytes: 0, device: Device::CPU };
+    Tensor::allocate_with(&nothing, Device::CPU, DType::FLOAT64, &[0], None).unwrap();
     let cuda = Device { kind: DeviceType::CUDA, id: 0 };
     assert_eq!(made(64, cuda), refused("allocate: the manager gave memory of cuda:0 for cpu:0"));
 }
