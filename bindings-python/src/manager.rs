@@ -66,7 +66,7 @@ impl MemoryManager {
     #[new]
     #[pyo3(signature = (object, /))]
     fn new(object: &Bound<'_, PyAny>) -> Result<Self> {
-        Self::of(written::table(object)?)
+        Ok(Self(Handle::new("manager", written::manager(object)?)))
     }
 
     /// One that asks the driver for each allocation: every kind of memory. With a stream, device memory comes from the

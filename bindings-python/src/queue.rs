@@ -30,8 +30,9 @@ pub(crate) enum Held {
     /// A function that is called without arguments when it is given up. What it raises goes to `sys.unraisablehook`. It may
     /// need a stream, which is held until then.
     Call(Py<PyAny>, #[expect(dead_code, reason = "as above")] Hold),
-    /// An object whose method `close` is called when it is given up, with the same end for what it raises.
-    Closing(Py<PyAny>),
+    /// A manager that is written in Python. If it has a method `close`, that is called when it is given up, with the same end
+    /// for what it raises.
+    Manager { object: Arc<Py<PyAny>>, closes: bool },
 }
 
 // SAFETY: the buffer is touched only by who is attached to the interpreter.
@@ -40,11 +41,11 @@ unsafe impl Send for Held {}
 impl Drop for Held {
     fn drop(&mut self) {
         match self {
-            Self::Object(_) => {}
+            Self::Object(_) | Self::Manager { closes: false, .. } => {}
             // SAFETY: filled in by the object that lent it, and dropped by `drain`, which is attached.
             Self::Buffer(buffer) => unsafe { ffi::PyBuffer_Release(&raw mut **buffer) },
             Self::Call(function, _) => tell(function, |function| Ok(function.clone())),
-            Self::Closing(object) => tell(object, |object| object.getattr("close")),
+            Self::Manager { object, .. } => tell(object, |object| object.getattr("close")),
         }
     }
 }

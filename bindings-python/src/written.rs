@@ -1,21 +1,16 @@
-//! Memory managers that are written in Python, as a table of callbacks.
+//! Memory managers that are written in Python.
 //!
-//! A callback attaches the thread that it comes on to the interpreter, because it has to answer: it may be any thread,
-//! and no call into this package waits for another thread while it is attached. While the interpreter ends it answers
-//! with an error on other threads than the one that ends it. Giving memory back needs no answer and goes through [`queue`].
+//! Who asks one attaches the thread that it is on to the interpreter, because it needs an answer: it may be any thread,
+//! and no call into this package waits for another thread while it is attached. While the interpreter ends, it is told of an
+//! error on other threads than the one that ends it. Giving memory back needs no answer and goes through [`queue`].
 
 use core::ffi::c_void;
-use std::fmt::Display;
+use std::sync::Arc;
 
-use devexchange_core::abi::types::{
-    DEVX_CALLBACK, DEVX_HOST_MAPPED, DEVX_HOST_PORTABLE, DEVX_HOST_WRITE_COMBINED, DEVX_MANAGER_VERSION, DEVX_OK,
-    DevxError, DevxIpcHandle, DevxManagerTable, DevxMemory, DevxMemoryInfo, DevxMemoryRequest, DevxOwner, DevxStatus,
-};
-use devexchange_core::manager::Table;
-use devexchange_core::order::NO_SYNC;
-use devexchange_core::runtime::cuda::{Hold, RawStream};
-use devexchange_core::{DeviceType, Error as CoreError, Owner, error as core_error, text};
-use pyo3::conversion::FromPyObjectOwned;
+use devexchange_core::abi::types::{DEVX_CALLBACK, DevxIpcHandle, DevxMemoryInfo};
+use devexchange_core::manager::{Callbacks, IpcHandle, MemoryInfo, Request, Shared};
+use devexchange_core::runtime::cuda::{Allocation, Hold, Stream};
+use devexchange_core::{Device, Error as CoreError, Owner, Result as CoreResult};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -28,80 +23,68 @@ use crate::raised;
 static REQUEST: Class = Class::new("devexchange._types", "MemoryRequest");
 static DEVICE: Class = Class::new("devexchange._types", "Device");
 
+/// An object of Python's that is a manager.
+#[derive(Debug)]
+struct Written {
+    object: Arc<Py<PyAny>>,
+    /// What it has of the methods that there need not be.
+    methods: Vec<&'static str>,
+    /// Has the object, too, and gives it up in Python: after the reference above.
+    _owner: Owner,
+}
+
 /// A manager of an object of Python's, which is asked for what it has methods for.
-pub(crate) fn table(manager: &Bound<'_, PyAny>) -> Result<Table> {
-    if !manager.hasattr("allocate")? {
-        return wrong_type!("manager is {manager}: it has no method allocate");
+pub(crate) fn manager(object: &Bound<'_, PyAny>) -> Result<Shared> {
+    if !object.hasattr("allocate")? {
+        return wrong_type!("manager is {object}: it has no method allocate");
     }
-    let has = |method: &str| manager.hasattr(method);
-    let mut table = DevxManagerTable {
-        version: DEVX_MANAGER_VERSION,
-        reserved: 0,
-        context: std::ptr::null_mut(),
-        allocate: Some(allocate),
-        initialize: if has("initialize")? { Some(initialize) } else { None },
-        pin: if has("pin")? { Some(pin) } else { None },
-        memory_info: if has("memory_info")? { Some(memory_info) } else { None },
-        get_ipc_handle: if has("ipc_handle")? { Some(ipc_handle) } else { None },
-        reset: if has("reset")? { Some(reset) } else { None },
-        trim: if has("trim")? { Some(trim) } else { None },
-        defer_cleanup: if has("defer_cleanup")? { Some(defer_cleanup) } else { None },
-        release: Some(if has("close")? { close } else { release }),
-    };
-    // Not before all is known: what raises above takes nothing.
-    let context = Box::into_raw(Box::new(manager.clone().unbind()));
-    table.context = context.cast();
-    // SAFETY: the callbacks attach themselves, and what they hold is given up by `release`.
-    let made = unsafe { Table::new(&table) };
-    if made.is_err() {
-        // SAFETY: made above; refused, so nobody else has it.
-        drop(unsafe { Box::from_raw(context) });
+    let mut methods = Vec::new();
+    for method in ["initialize", "pin", "memory_info", "ipc_handle", "reset", "trim", "defer_cleanup", "close"] {
+        if object.hasattr(method)? {
+            methods.push(method);
+        }
     }
-    Ok(made?)
+    Ok(Shared::of_callbacks(|| {
+        let object = Arc::new(object.clone().unbind());
+        let owner = queue::owner(Held::Manager { object: Arc::clone(&object), closes: methods.contains(&"close") });
+        Ok(Written { object, methods, _owner: owner })
+    })?)
 }
 
-/// The object behind a table.
-///
-/// # Safety
-/// `context` is that of a table of ours which was not released yet.
-unsafe fn object<'a>(context: *mut c_void) -> &'a Py<PyAny> {
-    // SAFETY: the contract.
-    unsafe { &*context.cast::<Py<PyAny>>() }
-}
-
-/// Has Python answer, on whatever thread this is; what it raises, and panics, become an error.
-///
-/// # Safety
-/// As for [`object`]; `error` is NULL or has room for an error.
-unsafe fn ask(
-    context: *mut c_void,
-    error: *mut DevxError,
-    act: impl FnOnce(&Bound<'_, PyAny>) -> Result<()>,
-) -> DevxStatus {
-    // SAFETY: the contract.
-    let object = unsafe { object(context) };
-    let answer = core_error::caught(|| {
+impl Written {
+    /// Has Python answer, on whatever thread this is; what it raises becomes an error.
+    fn ask<T>(&self, act: impl FnOnce(&Bound<'_, PyAny>) -> Result<T>) -> CoreResult<T> {
         let answer = queue::enter(|py| {
             let _aside = queue::Aside::new(py);
-            act(object.bind(py)).map_err(|error| error::to_core(py, error))
+            act(self.object.bind(py)).map_err(|error| error::to_core(py, error))
         });
         answer.unwrap_or_else(|why| Err(CoreError::new(DEVX_CALLBACK, why)))
-    });
-    let Err(said) = answer else { return DEVX_OK };
-    // SAFETY: the contract.
-    if let Some(error) = unsafe { error.as_mut() } {
-        error.driver_code = said.driver_code();
-        text::fill(said.message(), &mut error.message);
     }
-    said.status()
+
+    /// As [`Written::ask`], for a method that there need not be.
+    fn ask_for<T>(&self, method: &str, act: impl FnOnce(&Bound<'_, PyAny>) -> Result<T>) -> CoreResult<Option<T>> {
+        self.methods.contains(&method).then(|| self.ask(act)).transpose()
+    }
+
+    /// Calls such a method, which gives nothing.
+    fn tell(&self, method: &str, arguments: impl for<'py> Arguments<'py>) -> CoreResult<()> {
+        let told = self.ask_for(method, |manager| {
+            queue::drain();
+            call(manager, method, arguments)?;
+            Ok(())
+        });
+        told.map(drop)
+    }
 }
 
-fn request_of<'py>(py: Python<'py>, raw: &DevxMemoryRequest) -> Result<Bound<'py, PyAny>> {
-    let device = DEVICE.make(py, (raw.device_type, raw.device_id))?;
-    let stream = (raw.stream != NO_SYNC).then_some(raw.stream);
-    let flag = |bit: u32| raw.host_flags & bit != 0;
-    let (mapped, portable) = (flag(DEVX_HOST_MAPPED), flag(DEVX_HOST_PORTABLE));
-    Ok(REQUEST.make(py, (device, raw.bytes, stream, mapped, portable, flag(DEVX_HOST_WRITE_COMBINED)))?)
+fn call<'py>(manager: &Bound<'py, PyAny>, method: &str, arguments: impl Arguments<'py>) -> PyResult<Bound<'py, PyAny>> {
+    python::call(&manager.getattr(method)?, arguments)
+}
+
+fn request_of<'py>(py: Python<'py>, request: &Request) -> Result<Bound<'py, PyAny>> {
+    let Request { kind, ordinal, bytes, stream, host } = *request;
+    let (device, stream) = (DEVICE.make(py, (kind.0, ordinal))?, stream.map(Stream::value));
+    Ok(REQUEST.make(py, (device, bytes, stream, host.mapped, host.portable, host.write_combined))?)
 }
 
 /// What gives memory back: a function, or nothing. It may run when the stream of the request is closed.
@@ -115,193 +98,106 @@ fn giving_back(release: &Bound<'_, PyAny>, stream: Hold) -> Result<Owner> {
     Ok(queue::owner(Held::Call(release.clone().unbind(), stream)))
 }
 
-/// `allocate(request)` gives memory of another manager, or a pair of an address and what gives it back.
-unsafe extern "C" fn allocate(
-    context: *mut c_void,
-    request: *const DevxMemoryRequest,
-    out: *mut DevxMemory,
-    error: *mut DevxError,
-) -> DevxStatus {
-    // SAFETY: the table's contract: there is a request.
-    let request = unsafe { &*request };
-    // SAFETY: the table's contract: there is room for memory.
-    let out = unsafe { &mut *out };
-    let act = |manager: &Bound<'_, PyAny>| {
-        // What is to be given back is, before more is wanted.
-        queue::drain();
-        // Before there is memory that would have to be given back without it.
-        let hold = Hold::new(request.stream)?;
-        let given = call(manager, "allocate", (request_of(manager.py(), request)?,))?;
-        (out.device_type, out.device_id) = (request.device_type, request.device_id);
-        if let Ok(memory) = given.cast::<Memory>() {
-            let memory = memory.get().get()?;
-            if (memory.bytes as u64) < request.bytes as u64 {
-                return refuse!(DEVX_CALLBACK, "it gave memory of {} bytes, not {}", memory.bytes, request.bytes);
-            }
-            // SAFETY: the table's contract: a stream that is named is alive.
-            let stream = unsafe { RawStream::new(request.stream) };
-            manager.py().detach(|| match stream {
-                RawStream::NO_SYNC => memory.synchronize(),
-                value => memory.ready.wait(memory.stream(value)?),
-            })?;
-            (out.device_type, out.device_id) = (memory.device.kind.0, memory.device.id);
-            out.address = memory.address;
-            out.owner = Owner::new(memory).into_raw();
-            return Ok(());
-        }
-        let Ok((address, release)) = given.extract::<(usize, Bound<'_, PyAny>)>() else {
-            return wrong_type!("it gave {given:?}: memory, or a pair (address, release), is needed");
-        };
-        out.owner = giving_back(&release, hold)?.into_raw();
-        out.address = std::ptr::with_exposed_provenance_mut(address);
-        Ok(())
-    };
-    // SAFETY: the table's contract.
-    unsafe { ask(context, error, act) }
-}
-
-unsafe extern "C" fn initialize(context: *mut c_void, device_id: i32, error: *mut DevxError) -> DevxStatus {
-    let act = |manager: &Bound<'_, PyAny>| {
-        call(manager, "initialize", (device_id,))?;
-        Ok(())
-    };
-    // SAFETY: the table's contract.
-    unsafe { ask(context, error, act) }
-}
-
-/// `pin(request, address)` gives what unpins the memory.
-unsafe extern "C" fn pin(
-    context: *mut c_void,
-    device_id: i32,
-    address: *mut c_void,
-    bytes: i64,
-    host_flags: u32,
-    out: *mut DevxOwner,
-    error: *mut DevxError,
-) -> DevxStatus {
-    let device_type = DeviceType::CUDA_HOST.0;
-    let raw = DevxMemoryRequest { device_type, device_id, bytes, stream: NO_SYNC, host_flags, reserved: 0 };
-    let act = |manager: &Bound<'_, PyAny>| {
-        let request = request_of(manager.py(), &raw)?;
-        let release = call(manager, "pin", (request, address.addr()))?;
-        let owner = giving_back(&release, Hold::none())?.into_raw();
-        // SAFETY: the table's contract: there is room for an owner.
-        unsafe { out.write(owner) };
-        Ok(())
-    };
-    // SAFETY: the table's contract.
-    unsafe { ask(context, error, act) }
-}
-
-/// As [`python::number`], of what a manager gave: it is not the caller's fault.
-fn number<'py, T>(value: &Bound<'py, PyAny>, what: &str, least: T, most: T) -> Result<T>
-where
-    T: FromPyObjectOwned<'py, Error = PyErr> + PartialOrd + Display,
-{
-    match python::number(value, what, least, most) {
+/// As [`python::number`], from 0 on, of what a manager gave: it is not the caller's fault.
+fn number(value: &Bound<'_, PyAny>, what: &str, most: i64) -> Result<i64> {
+    match python::number(value, what, 0, most) {
         Err(Error::Refused(error)) => refuse!(DEVX_CALLBACK, "{}", error.message()),
         number => number,
     }
 }
 
-/// `memory_info(device_id)` gives a pair of free and all bytes.
-unsafe extern "C" fn memory_info(
-    context: *mut c_void,
-    device_id: i32,
-    out: *mut DevxMemoryInfo,
-    error: *mut DevxError,
-) -> DevxStatus {
-    let act = |manager: &Bound<'_, PyAny>| {
-        let given = call(manager, "memory_info", (device_id,))?;
-        let Ok((free, total)) = given.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
-            return wrong_type!("it gave {given:?}: a pair (free bytes, all bytes) is needed");
-        };
-        let (free_bytes, total_bytes) = (number(&free, "free", 0, i64::MAX)?, number(&total, "total", 0, i64::MAX)?);
-        // SAFETY: the table's contract: there is room for it.
-        unsafe { out.write(DevxMemoryInfo { free_bytes, total_bytes }) };
-        Ok(())
-    };
-    // SAFETY: the table's contract.
-    unsafe { ask(context, error, act) }
-}
+// SAFETY: as the documentation of `MemoryManager` has it, the memory is what the object says.
+unsafe impl Callbacks for Written {
+    fn initialize(&self, ordinal: i32) -> CoreResult<()> {
+        self.tell("initialize", (ordinal,))
+    }
 
-/// `ipc_handle(address)` gives an `IpcHandle`.
-unsafe extern "C" fn ipc_handle(
-    context: *mut c_void,
-    address: *const c_void,
-    out: *mut DevxIpcHandle,
-    error: *mut DevxError,
-) -> DevxStatus {
-    let act = |manager: &Bound<'_, PyAny>| {
-        let given = call(manager, "ipc_handle", (address.addr(),))?;
-        type Four<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
-        let Ok((handle, offset, bytes, device_id)) = given.extract::<Four<'_>>() else {
-            return wrong_type!("it gave {given:?}: an IpcHandle is needed");
-        };
-        let (offset, bytes) = (number(&offset, "offset", 0, i64::MAX)?, number(&bytes, "bytes", 0, i64::MAX)?);
-        let device_id = number(&device_id, "device_id", 0, i32::MAX)?;
-        let Ok(handle) = handle.cast::<PyBytes>() else {
-            return wrong_type!("handle is {handle}: bytes are needed");
-        };
-        let Ok(handle) = <[u8; 64]>::try_from(handle.as_bytes()) else {
-            return refuse!(DEVX_CALLBACK, "handle has {} bytes: it must have 64", handle.as_bytes().len());
-        };
-        // SAFETY: the table's contract: there is room for it.
-        unsafe { out.write(DevxIpcHandle { handle, offset, bytes, device_id, reserved: 0 }) };
-        Ok(())
-    };
-    // SAFETY: the table's contract.
-    unsafe { ask(context, error, act) }
-}
+    /// `allocate(request)` gives memory of another manager, or a pair of an address and what gives it back.
+    fn allocate(&self, request: &Request) -> CoreResult<Allocation> {
+        self.ask(|manager| {
+            // What is to be given back is, before more is wanted.
+            queue::drain();
+            // Before there is memory that would have to be given back without it.
+            let hold = request.stream.map_or(Ok(Hold::none()), |stream| Hold::new(stream.value()))?;
+            let given = call(manager, "allocate", (request_of(manager.py(), request)?,))?;
+            if let Ok(memory) = given.cast::<Memory>() {
+                let memory = memory.get().get()?;
+                if memory.bytes < request.bytes {
+                    return refuse!(DEVX_CALLBACK, "it gave memory of {} bytes, not {}", memory.bytes, request.bytes);
+                }
+                manager.py().detach(|| match request.stream {
+                    Some(stream) => memory.ready.wait(memory.stream(stream.into())?),
+                    None => memory.synchronize(),
+                })?;
+                return Ok(Allocation { address: memory.address, device: memory.device, owner: Owner::new(memory) });
+            }
+            let Ok((address, release)) = given.extract::<(usize, Bound<'_, PyAny>)>() else {
+                return wrong_type!("it gave {given:?}: memory, or a pair (address, release), is needed");
+            };
+            let (address, owner) = (std::ptr::with_exposed_provenance_mut(address), giving_back(&release, hold)?);
+            Ok(Allocation { address, device: Device { kind: request.kind, id: request.ordinal }, owner })
+        })
+    }
 
-unsafe extern "C" fn reset(context: *mut c_void, device_id: i32, error: *mut DevxError) -> DevxStatus {
-    let act = |manager: &Bound<'_, PyAny>| {
-        queue::drain();
-        call(manager, "reset", (device_id,))?;
-        Ok(())
-    };
-    // SAFETY: the table's contract.
-    unsafe { ask(context, error, act) }
-}
+    /// `pin(request, address)` gives what unpins the memory.
+    unsafe fn pin(&self, address: *mut c_void, request: &Request) -> CoreResult<Option<Owner>> {
+        self.ask_for("pin", |manager| {
+            let release = call(manager, "pin", (request_of(manager.py(), request)?, address.addr()))?;
+            giving_back(&release, Hold::none())
+        })
+    }
 
-unsafe extern "C" fn trim(context: *mut c_void, device_id: i32, keep: i64, error: *mut DevxError) -> DevxStatus {
-    let act = |manager: &Bound<'_, PyAny>| {
-        queue::drain();
-        call(manager, "trim", (device_id, keep))?;
-        Ok(())
-    };
-    // SAFETY: the table's contract.
-    unsafe { ask(context, error, act) }
-}
+    /// `memory_info(device_id)` gives a pair of free and all bytes.
+    fn memory_info(&self, ordinal: i32) -> CoreResult<Option<MemoryInfo>> {
+        self.ask_for("memory_info", |manager| {
+            let given = call(manager, "memory_info", (ordinal,))?;
+            let Ok((free, total)) = given.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
+                return wrong_type!("it gave {given:?}: a pair (free bytes, all bytes) is needed");
+            };
+            let (free_bytes, total_bytes) = (number(&free, "free", i64::MAX)?, number(&total, "total", i64::MAX)?);
+            Ok(MemoryInfo::from_raw(DevxMemoryInfo { free_bytes, total_bytes })?)
+        })
+    }
 
-unsafe extern "C" fn defer_cleanup(context: *mut c_void, begin: i32) {
-    let act = |manager: &Bound<'_, PyAny>| {
-        if let Err(error) = call(manager, "defer_cleanup", (begin != 0,)) {
-            let py = manager.py();
-            let end = (!raised::is_error(py, &error)).then(|| error.clone_ref(py));
-            error.write_unraisable(py, Some(manager));
-            // At last: from here on it may be raised again in whatever runs.
-            end.iter().for_each(|end| raised::keep(py, end));
-        }
-        Ok(())
-    };
-    // SAFETY: the table's contract, and NULL for an error that nobody would read.
-    unsafe { ask(context, std::ptr::null_mut(), act) };
-}
+    /// `ipc_handle(address)` gives an `IpcHandle`.
+    fn ipc_handle(&self, address: *const c_void) -> CoreResult<Option<IpcHandle>> {
+        self.ask_for("ipc_handle", |manager| {
+            let given = call(manager, "ipc_handle", (address.addr(),))?;
+            type Four<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
+            let Ok((handle, offset, bytes, device_id)) = given.extract::<Four<'_>>() else {
+                return wrong_type!("it gave {given:?}: an IpcHandle is needed");
+            };
+            let (offset, bytes) = (number(&offset, "offset", i64::MAX)?, number(&bytes, "bytes", i64::MAX)?);
+            let device_id = number(&device_id, "device_id", i32::MAX.into())? as i32;
+            let Ok(handle) = handle.cast::<PyBytes>() else {
+                return wrong_type!("handle is {handle}: bytes are needed");
+            };
+            let Ok(handle) = <[u8; 64]>::try_from(handle.as_bytes()) else {
+                return refuse!(DEVX_CALLBACK, "handle has {} bytes: it must have 64", handle.as_bytes().len());
+            };
+            Ok(IpcHandle::from_raw(&DevxIpcHandle { handle, offset, bytes, device_id, reserved: 0 })?)
+        })
+    }
 
-fn call<'py>(manager: &Bound<'py, PyAny>, method: &str, arguments: impl Arguments<'py>) -> PyResult<Bound<'py, PyAny>> {
-    python::call(&manager.getattr(method)?, arguments)
-}
+    fn reset(&self, ordinal: i32) -> CoreResult<()> {
+        self.tell("reset", (ordinal,))
+    }
 
-unsafe extern "C" fn release(context: *mut c_void) {
-    // SAFETY: the context of a table of ours, which calls this once.
-    let manager = unsafe { Box::from_raw(context.cast::<Py<PyAny>>()) };
-    drop(queue::owner(Held::Object(*manager)));
-}
+    fn trim(&self, ordinal: i32, keep: usize) -> CoreResult<()> {
+        self.tell("trim", (ordinal, keep))
+    }
 
-/// As [`release`], of an object with a method `close`, which is called before.
-unsafe extern "C" fn close(context: *mut c_void) {
-    // SAFETY: the context of a table of ours, which calls this once.
-    let manager = unsafe { Box::from_raw(context.cast::<Py<PyAny>>()) };
-    drop(queue::owner(Held::Closing(*manager)));
+    fn defer_cleanup(&self, begin: bool) -> CoreResult<()> {
+        let told = self.ask_for("defer_cleanup", |manager| {
+            if let Err(error) = call(manager, "defer_cleanup", (begin,)) {
+                let py = manager.py();
+                let end = (!raised::is_error(py, &error)).then(|| error.clone_ref(py));
+                error.write_unraisable(py, Some(manager));
+                // At last: from here on it may be raised again in whatever runs.
+                end.iter().for_each(|end| raised::keep(py, end));
+            }
+            Ok(())
+        });
+        told.map(drop)
+    }
 }

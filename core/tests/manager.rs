@@ -1,13 +1,16 @@
 //! Managers that are written in Rust, and what goes wrong in them.
 
 use core::ffi::c_void;
+use std::sync::Arc;
 
 use devexchange_core::abi::types::*;
 use devexchange_core::manager::{
-    Allocated, Deferred, Driver, HostFlags, Limited, Manager, Request, Shared, Statistics, limit_from_raw,
+    Allocated, Callbacks, Deferred, Driver, HostFlags, IpcHandle, Limited, Manager, MemoryInfo, Request, Shared,
+    Statistics, limit_from_raw,
 };
 use devexchange_core::order::Ready;
-use devexchange_core::{DType, Device, DeviceType, Owner, Result, Tensor};
+use devexchange_core::runtime::cuda::Allocation;
+use devexchange_core::{DType, Device, DeviceType, Error, Owner, Result, Tensor};
 
 /// Panics when it is asked for memory.
 #[derive(Debug)]
@@ -43,6 +46,89 @@ unsafe impl Manager for Careless {
     fn statistics(&self) -> Statistics {
         Statistics::default()
     }
+}
+
+/// Callbacks that fail, each in another way, or are missing. What they hold is counted.
+#[derive(Debug)]
+struct Failing {
+    _held: Arc<()>,
+}
+
+// SAFETY: a byte that is there is given for each request of one.
+unsafe impl Callbacks for Failing {
+    fn initialize(&self, ordinal: i32) -> Result<()> {
+        Err(Error::driver(DEVX_DRIVER, ordinal, "enough"))
+    }
+
+    fn allocate(&self, request: &Request) -> Result<Allocation> {
+        static BYTE: u8 = 7;
+        assert_eq!(request.bytes, 1, "this text is expected in the output");
+        let address = (&raw const BYTE).cast_mut().cast();
+        Ok(Allocation { address, device: Device { kind: DeviceType::CPU, id: -1 }, owner: Owner::none() })
+    }
+
+    unsafe fn pin(&self, _: *mut c_void, _: &Request) -> Result<Option<Owner>> {
+        Ok(None)
+    }
+
+    fn memory_info(&self, _: i32) -> Result<Option<MemoryInfo>> {
+        Ok(None)
+    }
+
+    fn ipc_handle(&self, _: *const c_void) -> Result<Option<IpcHandle>> {
+        Err(Error::new(DEVX_CALLBACK, "not now"))
+    }
+
+    fn reset(&self, _: i32) -> Result<()> {
+        Err(Error::new(DEVX_BUSY, ""))
+    }
+
+    #[expect(clippy::panic, reason = "that is what is tried")]
+    fn trim(&self, _: i32, _: usize) -> Result<()> {
+        panic!("this text is expected, too")
+    }
+
+    #[expect(clippy::panic, reason = "that is what is tried")]
+    fn defer_cleanup(&self, _: bool) -> Result<()> {
+        panic!("and so is this one")
+    }
+}
+
+#[test]
+fn errors_of_callbacks_say_which_one_it_was() {
+    let manager = Shared::of_callbacks(|| Ok(Failing { _held: Arc::new(()) })).unwrap();
+    drop(Deferred::new(&*manager));
+    let mut byte = 0_u8;
+    // SAFETY: the byte is there.
+    let pinned = unsafe { manager.pin(0, (&raw mut byte).cast(), 1, HostFlags::default()) };
+    // SAFETY: it gave no memory.
+    let reset = unsafe { manager.reset(0) };
+    for (failed, status, code, text) in [
+        (manager.initialize(5), DEVX_DRIVER, 5, "initialize: enough"),
+        (pinned.map(drop), DEVX_UNSUPPORTED, 0, "the manager has no pin"),
+        (manager.memory_info(0).map(drop), DEVX_UNSUPPORTED, 0, "the manager has no memory_info"),
+        (manager.ipc_handle((&raw const byte).cast()).map(drop), DEVX_CALLBACK, 0, "get_ipc_handle: not now"),
+        (reset, DEVX_BUSY, 0, "reset returned DEVX_BUSY"),
+        (manager.trim(0, 0), DEVX_PANIC, 0, "trim: this text is expected, too"),
+    ] {
+        let error = failed.unwrap_err();
+        assert_eq!((error.status(), error.driver_code(), error.message()), (status, code, text));
+    }
+    let error = manager.allocate(&Request::of(DeviceType::CPU, 0, 2)).unwrap_err();
+    assert!(error.status() == DEVX_PANIC && error.message().starts_with("allocate: "), "{error:?}");
+    assert_eq!(manager.statistics(), Statistics::default());
+}
+
+#[test]
+fn callbacks_live_as_long_as_memory_of_theirs() {
+    let held = Arc::new(());
+    let manager = Shared::of_callbacks(|| Ok(Failing { _held: held.clone() })).unwrap();
+    let allocated = manager.allocate(&Request::of(DeviceType::CPU, 0, 1)).unwrap();
+    assert_eq!((allocated.device, allocated.bytes, manager.statistics().bytes), (Device::CPU, 1, 1));
+    drop(manager);
+    assert_eq!(Arc::strong_count(&held), 2);
+    drop(allocated);
+    assert_eq!(Arc::strong_count(&held), 1);
 }
 
 #[test]

@@ -279,8 +279,8 @@ fn a_manager_is_not_told_of_a_default_stream_of_another_device() {
     let mut table: DevxManagerTable = unsafe { std::mem::zeroed() };
     table.version = DEVX_MANAGER_VERSION;
     table.allocate = Some(never_asked);
-    let manager = unsafe { manager::Table::new(&table) }.expect("a manager");
-    for own in [&manager as &dyn Manager, &manager::Pool::new(PoolOptions::default()).expect("a pool")] {
+    let manager = unsafe { manager::Shared::of_table(&table) }.expect("a manager");
+    for own in [&*manager as &dyn Manager, &manager::Pool::new(PoolOptions::default()).expect("a pool")] {
         let stream = Some(sim::on_device(1, LEGACY as u64));
         let request = manager::Request { stream, ..manager::Request::of(DeviceType::CUDA, 0, 64) };
         let error = own.allocate(&request).expect_err("not in that order");
@@ -310,19 +310,19 @@ fn a_manager_is_asked_for_the_device_of_the_stream() {
     let mut table: DevxManagerTable = unsafe { std::mem::zeroed() };
     (table.version, table.context) = (DEVX_MANAGER_VERSION, (&raw mut asked).cast());
     table.allocate = Some(allocate);
-    let own = unsafe { manager::Table::new(&table) }.expect("a manager");
+    let own = unsafe { manager::Shared::of_table(&table) }.expect("a manager");
     let driver = manager::Driver::new().expect("a manager");
     for kind in OF_NO_DEVICE {
         let device = Device { kind, id: 0 };
         // Of a handle nobody says whose it is.
         for stream in [sim::on(streams.one), sim::on_device(1, LEGACY as u64)] {
             let refused =
-                Tensor::allocate_with(&own, device, DType::UINT8, &[64], Some(stream)).expect_err("it gives none");
+                Tensor::allocate_with(&*own, device, DType::UINT8, &[64], Some(stream)).expect_err("it gives none");
             assert_eq!(refused.status(), DEVX_CALLBACK, "{refused}");
             let tensor = Tensor::allocate_with(&driver, device, DType::UINT8, &[64], Some(stream)).expect("allocated");
             assert_eq!((tensor.device(), tensor.stream(sim::raw(LEGACY)).expect("a stream").ordinal()), (device, 1));
         }
-        Tensor::allocate_with(&own, device, DType::UINT8, &[64], None).expect_err("it gives none");
+        Tensor::allocate_with(&*own, device, DType::UINT8, &[64], None).expect_err("it gives none");
     }
     let said = asked.iter().map(|request| (request.device_type, request.device_id));
     let expected = OF_NO_DEVICE.map(|kind| [(kind.0, 1), (kind.0, 1), (kind.0, 0)]);

@@ -8,6 +8,7 @@
 mod books;
 mod driver;
 mod limited;
+mod own;
 mod pool;
 mod records;
 mod table;
@@ -15,20 +16,19 @@ mod table;
 pub use books::Statistics;
 pub use driver::Driver;
 pub use limited::Limited;
+pub use own::Callbacks;
 pub use pool::{Pool, PoolOptions};
 pub use records::limit_from_raw;
-pub use table::Table;
 
 use core::ffi::c_void;
 use std::fmt;
 use std::ops::Deref;
 
-use crate::abi::types::DevxManagerTable;
 use crate::device::{Device, DeviceType};
 use crate::dtype::DType;
 use crate::error::{Error, Result, refuse};
 use crate::layout;
-use crate::memory::{Owner, Slab, TailSize, Vacant, boxed, held_by_bindings};
+use crate::memory::{Owner, Slab, TailSize, Vacant, held_by_bindings};
 use crate::order::Ready;
 use crate::runtime::cuda::ipc::{self, How};
 use crate::runtime::cuda::{Allocation, RawStream, Stream, info};
@@ -326,21 +326,13 @@ impl Shared {
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
     pub fn new(manager: impl Manager + 'static) -> Result<Self> {
-        let boxed: Box<dyn Manager> = boxed(manager)?;
-        Ok(Self(Slab::new(boxed, TailSize::default())?))
+        Self::with(|| Ok(manager))
     }
 
-    /// Shares a manager whose functions are somebody else's, as [`Table::new`].
-    ///
-    /// # Errors
-    /// As [`Table::new`], `DEVX_OUT_OF_MEMORY`; then the table is the caller's as before.
-    ///
-    /// # Safety
-    /// As [`Table::new`].
-    pub unsafe fn of_table(table: &DevxManagerTable) -> Result<Self> {
+    /// Shares a manager that is made when nothing else can fail.
+    fn with<M: Manager + 'static>(make: impl FnOnce() -> Result<M>) -> Result<Self> {
         let (slab, room) = (Slab::room(TailSize::default())?, Vacant::new()?);
-        // SAFETY: the caller's contract; nothing can fail after it.
-        let boxed: Box<dyn Manager> = room.fill(unsafe { Table::new(table) }?);
+        let boxed: Box<dyn Manager> = room.fill(make()?);
         Ok(Self(slab.fill(boxed)))
     }
 

@@ -4,7 +4,8 @@ use super::{HostFlags, IpcHandle, MemoryInfo, PoolOptions, Request, Statistics};
 use crate::abi::types::{DevxIpcHandle, DevxManagerStatistics, DevxMemoryInfo, DevxMemoryRequest};
 use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
-use crate::runtime::cuda::RawStream;
+use crate::order::NO_SYNC;
+use crate::runtime::cuda::{RawStream, Stream};
 
 impl Request {
     /// From the C record.
@@ -29,6 +30,18 @@ impl Request {
         let stream = (stream != RawStream::NO_SYNC).then(|| device.stream_with(device, stream)).transpose()?;
         let host = HostFlags::from_bits(raw.host_flags)?;
         Ok(Self { stream, host, ..request })
+    }
+
+    /// As the C record.
+    pub fn to_raw(&self) -> DevxMemoryRequest {
+        DevxMemoryRequest {
+            device_type: self.kind.0,
+            device_id: self.ordinal,
+            bytes: self.bytes as i64,
+            stream: self.stream.map_or(NO_SYNC, Stream::value),
+            host_flags: self.host.bits(),
+            reserved: 0,
+        }
     }
 }
 
@@ -59,6 +72,18 @@ fn bytes_from_raw(name: &str, bytes: i64) -> Result<usize> {
 }
 
 impl MemoryInfo {
+    /// What a program's own manager says.
+    ///
+    /// # Errors
+    /// `DEVX_CALLBACK` for negative numbers.
+    pub fn from_raw(raw: DevxMemoryInfo) -> Result<Self> {
+        let DevxMemoryInfo { free_bytes, total_bytes } = raw;
+        match (usize::try_from(free_bytes), usize::try_from(total_bytes)) {
+            (Ok(free), Ok(total)) => Ok(Self { free, total }),
+            _ => refuse!(DEVX_CALLBACK, "the manager says free_bytes is {free_bytes} and total_bytes is {total_bytes}"),
+        }
+    }
+
     /// As the C record.
     pub fn to_raw(self) -> DevxMemoryInfo {
         DevxMemoryInfo { free_bytes: self.free as i64, total_bytes: self.total as i64 }
@@ -66,6 +91,18 @@ impl MemoryInfo {
 }
 
 impl IpcHandle {
+    /// What a program's own manager says.
+    ///
+    /// # Errors
+    /// `DEVX_CALLBACK` for an address that does not lie in the allocation.
+    pub fn from_raw(raw: &DevxIpcHandle) -> Result<Self> {
+        let DevxIpcHandle { handle, offset, bytes, device_id: ordinal, .. } = *raw;
+        match (usize::try_from(offset), usize::try_from(bytes)) {
+            (Ok(offset), Ok(bytes)) if offset <= bytes => Ok(Self { handle, ordinal, offset, bytes }),
+            _ => refuse!(DEVX_CALLBACK, "the manager says offset {offset} of {bytes} bytes"),
+        }
+    }
+
     /// As the C record.
     pub fn to_raw(self) -> DevxIpcHandle {
         DevxIpcHandle {

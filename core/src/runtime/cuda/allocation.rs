@@ -19,7 +19,7 @@ use crate::error::{Error, Result, refuse};
 use crate::memory::{Owner, Vacant};
 use crate::trace;
 
-/// Memory of the driver: its address, where it is, and what frees it.
+/// Memory: its address, where it is, and what frees it.
 #[derive(Debug)]
 pub struct Allocation {
     /// Address of the first byte; NULL if no bytes were asked for.

@@ -190,9 +190,9 @@ impl Stream {
         if elsewhere { LEGACY } else { self.handle as i64 }
     }
 
-    /// As [`Stream::value`], for who may use it on any thread: there the default stream of one has no number.
-    pub(crate) fn value_anywhere(self) -> i64 {
-        if self.handle == PER_THREAD as usize { LEGACY } else { self.value() }
+    /// For who may use it on any thread: there the default stream of one has no number, and the legacy one stands for it.
+    pub(crate) fn anywhere(self) -> Self {
+        if self.handle == PER_THREAD as usize { Self::legacy(self.ordinal) } else { self }
     }
 
     /// By the number alone.
