@@ -154,8 +154,31 @@ fn a_tensor_is_not_made_of_less_than_was_asked_for_or_of_another_device() {
 fn a_table_is_asked_what_the_manager_is_asked() {
     #[derive(Default)]
     struct Asked {
+        devices: Vec<i32>,
         host_flags: Vec<u32>,
+        kept: Vec<i64>,
         begins: Vec<i32>,
+    }
+    unsafe extern "C" fn initialize(context: *mut c_void, device_id: i32, _: *mut DevxError) -> DevxStatus {
+        // SAFETY: the context is the test's.
+        unsafe { (*context.cast::<Asked>()).devices.push(device_id) };
+        DEVX_OK
+    }
+    unsafe extern "C" fn trim(context: *mut c_void, _: i32, keep: i64, _: *mut DevxError) -> DevxStatus {
+        // SAFETY: as above.
+        unsafe { (*context.cast::<Asked>()).kept.push(keep) };
+        DEVX_OK
+    }
+    unsafe extern "C" fn get_ipc_handle(
+        _: *mut c_void,
+        address: *const c_void,
+        out: *mut DevxIpcHandle,
+        _: *mut DevxError,
+    ) -> DevxStatus {
+        let offset = address.addr() as i64;
+        // SAFETY: there is room for a handle.
+        unsafe { out.write(DevxIpcHandle { handle: [1; 64], offset, bytes: 64, device_id: 3, reserved: 0 }) };
+        DEVX_OK
     }
     unsafe extern "C" fn allocate(
         context: *mut c_void,
@@ -177,7 +200,9 @@ fn a_table_is_asked_what_the_manager_is_asked() {
     // SAFETY: all callbacks may be missing, and the numbers are 0.
     let mut table = unsafe { std::mem::zeroed::<DevxManagerTable>() };
     (table.version, table.context) = (DEVX_MANAGER_VERSION, (&raw mut asked).cast());
+    (table.initialize, table.trim) = (Some(initialize as _), Some(trim as _));
     table.allocate = Some(allocate);
+    table.get_ipc_handle = Some(get_ipc_handle);
     table.defer_cleanup = Some(defer_cleanup);
     // SAFETY: the callbacks are called by this thread only.
     let manager = Limited::new(unsafe { Shared::of_table(&table) }.unwrap(), usize::MAX).unwrap();
@@ -188,8 +213,15 @@ fn a_table_is_asked_what_the_manager_is_asked() {
         assert_eq!(manager.allocate(&request).unwrap_err().status(), DEVX_UNSUPPORTED);
     }
     assert_eq!(HostFlags::from_bits(8).unwrap_err().message(), "host_flags is 0x8: there are 1, 2 and 4");
+    manager.initialize(3).unwrap();
+    manager.trim(3, 100).unwrap();
+    let within = manager.ipc_handle(std::ptr::without_provenance(64)).unwrap();
+    assert_eq!((within.handle, within.ordinal, within.offset, within.bytes), ([1; 64], 3, 64, 64));
+    let beyond = manager.ipc_handle(std::ptr::without_provenance(65)).unwrap_err();
+    assert_eq!(beyond.message(), "get_ipc_handle: the manager says offset 65 of 64 bytes");
     drop(Deferred::new(&manager));
     drop(manager);
+    assert_eq!((asked.devices, asked.kept), (vec![3], vec![100]));
     assert_eq!(asked.host_flags, Vec::from_iter(0..8));
     assert_eq!(asked.begins, [1, 0]);
 }
