@@ -159,24 +159,22 @@ function pass_on(@nospecialize(e))
     return nothing
 end
 
-# Runs before Julia closes its event loop and before the finalizers of what is still alive.
+# Runs before Julia closes its event loop and before the finalizers of what is still alive. All that is due is tried: where
+# a task has not come to the end of it, as a `release` function waits for something, another one goes on behind that. The
+# first one also gives a task that is just delivering its time.
 function stop_queue()
     EXITING[] = true
     ccall(devx_julia_silence[], Cvoid, ())
-    # A task that is just delivering gets some time to end; one that waits for something in a `release` function may
-    # never do so.
-    for _ in 1:100
-        if trylock(DRAINING)
-            try
-                deliver_all()
-            finally
-                unlock(DRAINING)
-            end
-            return nothing
-        end
-        sleep(0.01)
-    end
+    ended_within(drain, 1.0) && return nothing
+    any(k -> ended_within(deliver_all, max(0.5^k, 0.01)), 1:100)
     return nothing
+end
+
+# Whether a task that calls `f` has come to its end within so many seconds.
+function ended_within(f, seconds)
+    task = @async f()
+    yield()
+    return timedwait(() -> istaskdone(task), seconds; pollint=0.01) === :ok && !istaskfailed(task)
 end
 
 # As `drain`, now and then and only if nobody else delivers: for loops over batches that never yield, in which nothing

@@ -82,6 +82,17 @@
         """)
     @test ended && occursin("early: 1 1 1 1\n", output) && occursin("late: 1 1 1 1\n", output)
     @test count("released", output) == 4
+    # Of the releases that are due at the end, one that waits for ever costs only itself: one that is being called
+    # already, one among the others, and what is behind them.
+    for being_called in ("yield()", "")
+        output, ended = run_julia("""
+            using DevExchange
+            called(k) = (k in (1, 3) && wait(Condition()); sleep(0.001); Core.println("release ", k))
+            foreach(close, [Tensor([1.0]; release=() -> called(k)) for k in 1:5])
+            $being_called
+            """; limit=60.0)
+        @test ended && output == "release 2\nrelease 4\nrelease 5\n"
+    end
     # An interrupt comes to the task that ran last, here the one that delivers. It is the program's, and releases go on.
     program = """
         using DevExchange
