@@ -42,11 +42,16 @@ end
 
 """
     Batch(columns; release=nothing, metadata=(), stream=nothing)
+    Batch(name => column, ...; release=nothing, metadata=(), stream=nothing)
 
-Makes a record batch of Julia columns: a named tuple of vectors, or any pairs `name => vector`. A [`Column`](@ref) among
-them, and a batch, which is a column as a whole, goes in as it is, whatever its type, under the new name: shared, not
-copied, also after its batch was closed; `stream` is for those on a device, as in `Batch(name => batch, ...)`. All others
-are laid out by their elements, also a `view` of a column ([`slice`](@ref) is a column).
+Makes a record batch of columns of the same length: of a named tuple of vectors, or of anything that can be iterated and
+gives pairs `name => vector` (a dictionary, a vector, a generator, `pairs(x)`, `zip(names, vectors)`), in the order in which
+they come. Names are texts or symbols.
+
+A [`Column`](@ref) among them, and a batch (any array), which is a column as a whole, goes in as it is, whatever its type,
+under the new name: shared, not copied, also after its batch was closed. All of those are on one device, with vectors beside
+them on the CPU; if one is not ready yet, the result is in the order of `stream`, which waits for all of them on the device.
+All others are laid out by their elements, also a `view` of a column ([`slice`](@ref) is a column).
 
 | elements | Arrow type | memory |
 |---|---|---|
@@ -71,29 +76,30 @@ or written as long as the batch is used, and are kept alive that long. Then `rel
 task of this module; there has to be a vector that it is for. If this throws, it is not called, and neither is it if the
 batch, or what was exported of it, is still there when Julia ends.
 
-Throws `DEVX_UNSUPPORTED` for elements without a type in Arrow and for maps with a key that is missing,
-`DEVX_INVALID_ARGUMENT` for what is no vector, no name or no metadata, `DEVX_OUT_OF_RANGE` for dates and months that
-their type has no room for, `DEVX_INVALID_LENGTH` for columns of different length, with the name of the column, and of
-columns of batches what `Batch(name => batch, ...)` does.
+Throws, with the name of the column, `DEVX_UNSUPPORTED` for elements without a type in Arrow and for maps with a key that
+is missing, `DEVX_INVALID_ARGUMENT` for what is no vector, no name or no metadata, `DEVX_OUT_OF_RANGE` for dates and months
+that their type has no room for, `DEVX_INVALID_TEXT`, `DEVX_INVALID_LENGTH` for columns of different length, `DEVX_CLOSED`
+for a tensor, column or batch that was closed, `DEVX_DEVICE` or `DEVX_NOT_READY` for elements that cannot be read here;
+`DEVX_MISMATCH` for batches on different devices, `DEVX_NOT_READY` without a stream that is needed, `DEVX_INVALID_STREAM`,
+`DEVX_DRIVER`.
 """
-Batch(@nospecialize(columns::NamedTuple); release=nothing, metadata=(), stream=nothing) =
-    batch_of(pairs_of(columns), release, metadata, stream)
+Batch(@nospecialize(columns); release=nothing, metadata=(), stream=nothing) =
+    batch_of(listed(columns), release, metadata, stream)
 Batch(@nospecialize(columns::Pair...); release=nothing, metadata=(), stream=nothing) =
     batch_of(Any[columns...], release, metadata, stream)
-Batch(columns::AbstractVector{<:Pair}; release=nothing, metadata=(), stream=nothing) =
-    batch_of(collect(Any, columns), release, metadata, stream)
-Batch(columns::AbstractDict; release=nothing, metadata=(), stream=nothing) =
-    batch_of(collect(Any, columns), release, metadata, stream)
-# Of pairs whose type nobody knows, or of none at all.
-Batch(columns::Vector{Any}; release=nothing, metadata=(), stream=nothing) = batch_of(columns, release, metadata, stream)
 
 # From here on columns are of any type to the compiler, which would compile all of this for each table otherwise.
-function pairs_of(@nospecialize(columns::NamedTuple))
+function listed(@nospecialize(columns::NamedTuple))
     list = Any[]
     for k in 1:nfields(columns)
         push!(list, Pair{Any,Any}(fieldname(typeof(columns), k), getfield(columns, k)))
     end
     return list
+end
+function listed(@nospecialize(columns))
+    applicable(iterate, columns) || throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
+        "the columns are given as a $(typeof(columns)): pairs `name => vector` are needed"))
+    return append!(Any[], columns)
 end
 
 column_name(name::Union{AbstractString,Symbol}) = String(name)
@@ -110,7 +116,7 @@ end
 function named_columns(columns::Vector{Any})
     named = Pair{String,Any}[]
     for pair in columns
-        pair isa Pair || throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
+        pair isa Union{Pair,Tuple{Any,Any}} || throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
             "a column is given as $(repr(pair)): a pair is needed, `name => vector`"))
         key, column = pair
         name = column_name(key)
@@ -135,7 +141,7 @@ function laid_out(named, @nospecialize(release), @nospecialize(metadata))
     fields = Field[]
     nodes = Node[Node(isempty(named) ? 0 : rows_in(named[1][2]), 0, 0, Any[nothing])]
     for (name, column) in named
-        push!(fields, lay!(nodes, name, name, column))
+        push!(fields, lay_column!(nodes, name, column))
     end
     schema = Schema(fields; metadata=metadata)
     try
@@ -144,6 +150,32 @@ function laid_out(named, @nospecialize(release), @nospecialize(metadata))
         close(schema)
     end
 end
+
+function lay_column!(nodes, name, @nospecialize(column))
+    first = length(nodes) + 1
+    try
+        field = lay!(nodes, name, name, column)
+        # Where this fails later, nobody knows any more of which column a buffer is.
+        for k in first:length(nodes), buffer in nodes[k].buffers
+            buffer_address(buffer)
+        end
+        return field
+    catch e
+        rethrow(of_column(e, name))
+    end
+end
+
+function share_column(name, @nospecialize(column))
+    try
+        return share(column)::Batch
+    catch e
+        rethrow(of_column(e, name))
+    end
+end
+
+# An error, with the name of the column that it is about.
+of_column(@nospecialize(e), name) = e isa DevExchangeError && !startswith(e.message, "column ") ?
+    DevExchangeError(e.status, e.driver_code, "column $(repr(name)): $(e.message)") : e
 
 # Columns of batches as they are, beside those of a batch of the vectors.
 function joined(named, @nospecialize(release), @nospecialize(metadata), @nospecialize(stream))
@@ -159,7 +191,7 @@ function joined(named, @nospecialize(release), @nospecialize(metadata), @nospeci
         k = 0
         parts = Pair{String,Batch}[]
         for (name, column) in named
-            column isa Batch || push!(own, share(column isa Column ? column : own[1][k+=1]))
+            column isa Batch || push!(own, share_column(name, column isa Column ? column : own[1][k+=1]))
             push!(parts, name => (column isa Batch ? column : last(own)))
         end
         whole = with_metadata(join_columns(parts, stream), pairs)
@@ -167,6 +199,26 @@ function joined(named, @nospecialize(release), @nospecialize(metadata), @nospeci
         return whole
     finally
         foreach(close, own)
+    end
+end
+
+# A batch whose columns are batches.
+function join_columns(columns, stream)
+    names = [ctext(name, "name") for (name, _) in columns]
+    # References of our own, which nobody else closes meanwhile.
+    shared = Batch[]
+    try
+        foreach(((name, batch),) -> push!(shared, share_column(name, batch)), columns)
+        addresses = Ptr{Cvoid}[Base.unsafe_convert(Ptr{Cvoid}, batch.handle) for batch in shared]
+        handle = made(Handle{TAG_BATCH}) do out
+            GC.@preserve names on_stream(stream) do value
+                @checked devx_batch_of_columns(pointer.(names)::Ptr{Ptr{UInt8}}, addresses::Ptr{Ptr{Cvoid}},
+                    length(addresses)::Csize_t, value::Int64, out::Ptr{Ptr{Cvoid}})
+            end
+        end
+        return adopt_batch(handle; ready=all(batch -> batch.readable, shared))
+    finally
+        foreach(close, shared)
     end
 end
 

@@ -95,39 +95,3 @@ function describe!(nodes, lent, b::ArrayBuilder)
     dictionary = b.dictionary === nothing ? nothing : describe!(nodes, lent, b.dictionary)
     return Field(b.field.name, b.field.format, b.field.flags, b.field.metadata, children, dictionary)
 end
-
-"""
-    Batch(name => batch, ...; stream=nothing)
-    Batch((name = batch, ...); stream=nothing)
-
-Makes a record batch whose columns are batches themselves (any arrays), of the same length on the same device, under new
-names. They are shared, nothing is copied; each may be closed afterwards. If one is not ready yet (on a device), the
-result is in the order of `stream`, which waits for all of them on the device.
-
-Throws `DEVX_MISMATCH` if lengths or devices differ, `DEVX_NOT_READY` without a stream that is needed,
-`DEVX_INVALID_TEXT`, `DEVX_INVALID_STREAM`, `DEVX_DRIVER`, `DEVX_CLOSED`.
-"""
-Batch(column::Pair{<:Any,Batch}, others::Pair{<:Any,Batch}...; stream=nothing) =
-    join_columns((column, others...), stream)
-Batch(columns::AbstractVector{<:Pair{<:Any,Batch}}; stream=nothing) = join_columns(columns, stream)
-Batch(columns::NamedTuple{names,<:Tuple{Batch,Vararg{Batch}}}; stream=nothing) where {names} =
-    join_columns(pairs(columns), stream)
-
-function join_columns(columns, stream)
-    names = [ctext(column_name(name), "name") for (name, _) in columns]
-    # References of our own, which nobody else closes meanwhile.
-    shared = Batch[]
-    try
-        foreach(((_, batch),) -> push!(shared, share(batch)), columns)
-        addresses = Ptr{Cvoid}[Base.unsafe_convert(Ptr{Cvoid}, batch.handle) for batch in shared]
-        handle = made(Handle{TAG_BATCH}) do out
-            GC.@preserve names on_stream(stream) do value
-                @checked devx_batch_of_columns(pointer.(names)::Ptr{Ptr{UInt8}}, addresses::Ptr{Ptr{Cvoid}},
-                    length(addresses)::Csize_t, value::Int64, out::Ptr{Ptr{Cvoid}})
-            end
-        end
-        return adopt_batch(handle; ready=all(batch -> batch.readable, shared))
-    finally
-        foreach(close, shared)
-    end
-end

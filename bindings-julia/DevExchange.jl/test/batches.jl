@@ -85,6 +85,32 @@ end
     @test nothing_left()
 end
 
+# Whatever gives pairs, in its order, once.
+@testset "batches: of pairs" begin
+    list = ["b" => [1, 2], :a => ["x", "y"]]
+    vectors = (b=[1, 2], a=["x", "y"])
+    once = Channel{Any}(channel -> foreach(pair -> put!(channel, pair), list))
+    for columns in (vectors, pairs(vectors), list, Any[list...], Tuple(list), (pair for pair in list), view(list, :),
+            Iterators.filter(pair -> true, list), zip(["b", "a"], vectors), once, reshape(list, 1, 2))
+        b = Batch(columns; metadata=("k" => "v",))
+        @test keys(b) == [:b, :a] && same(b[1], [1, 2]) && same(b[2], ["x", "y"]) && DX.metadata(b) == ["k" => "v"]
+        again = Batch(pairs(b))
+        @test keys(again) == keys(b) && pointer(again[1]) == pointer(b[1])
+        foreach(close, (b, again))
+    end
+    for columns in (Dict(list), Dict{String,Any}("b" => [1, 2], "a" => ["x", "y"]))
+        b = Batch(columns)
+        @test sort(keys(b)) == [:a, :b] && same(b["a"], ["x", "y"])
+        close(b)
+    end
+    for columns in ([], (), Dict(), NamedTuple(), Pair{Symbol,Batch}[], (k => [1] for k in 1:0))
+        b = Batch(columns)
+        @test size(b) == (0, 0)
+        close(b)
+    end
+    @test nothing_left()
+end
+
 # Some columns of one batch, some rows of another: nothing is copied, and the memory is kept as long as it is needed.
 @testset "batches: parts in others' hands" begin
     called = Ref(0)

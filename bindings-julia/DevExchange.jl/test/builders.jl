@@ -206,10 +206,13 @@ end
     drain()
     @test called[] == 2
     two, three = Batch((x=[1, 2],)), Batch((x=[1, 2, 3],))
-    @test refused(() -> Batch("a" => two, "b" => three), DX.DEVX_MISMATCH, "\"b\" has 3 rows", "2")
+    @test refused(() -> Batch("a" => two, "b" => three), DX.DEVX_INVALID_LENGTH, "\"b\" has length 3", "2")
     @test refused(() -> Batch("a\0" => two), DX.DEVX_INVALID_TEXT, "a\\0")
     close(three)
-    @test refused(() -> Batch("a" => two, "b" => three), DX.DEVX_CLOSED)
+    @test refused(() -> Batch("b" => three), DX.DEVX_CLOSED, "column \"b\": the batch")
+    with = Batch("a" => two; metadata=["k" => "v"])
+    @test DX.metadata(with) == ["k" => "v"] && with["a"][1] == (x=1,)
+    close(with)
     @test two["x"] == [1, 2]
     close(two)
     @test nothing_left()
@@ -259,7 +262,7 @@ end
     @test refused(() -> Batch("x" => a["ts"], "y" => [1, 2]; metadata=7, release=release), DX.DEVX_INVALID_ARGUMENT)
     c = a["ts"]
     close(a)
-    @test refused(() -> Batch("y" => [1, 2], "x" => c; release=release), DX.DEVX_CLOSED)
+    @test refused(() -> Batch("y" => [1, 2], "x" => c; release=release), DX.DEVX_CLOSED, "column \"x\": the batch")
     @test nothing_left() && called[] == 0
 end
 

@@ -276,9 +276,12 @@ end
     status = DX.DEVX_INVALID_ARGUMENT
     @test refused(() -> Batch(Dict(1 => [1])), status, "the name 1") && refused(() -> Batch(1 => [1]), status, "the name 1")
     @test refused(() -> Batch(Any["a" => [1], 2]), status, "given as 2", "pair")
-    b = Batch([])
-    @test size(b) == (0, 0)
-    close(b)
+    for bad in (5, "text", [1, 2], (:a, [1]), [(:a, [1], 2)])
+        @test refused(() -> Batch(bad), status, "given as ", "a pair is needed")
+    end
+    for bad in (nothing, :a, Field("x", Int))
+        @test refused(() -> Batch(bad), status, "the columns are given as a $(typeof(bad)): pairs")
+    end
     for bad in ("ab" => "cd", Dict("a" => 1), ["a"], "ab", [("a", "b", "c")])
         @test refused(() -> Batch((x=[1],); metadata=bad), status, "metadata has ", "pairs of texts")
     end
@@ -316,6 +319,26 @@ Base.size(::FromZero) = (2,)
     s = schema(named)
     @test keys(named) == [:a, :b] && refused(() -> BatchStream(s, s), DX.DEVX_INVALID_ARGUMENT, "source is Schema(")
     foreach(close, (t, named, s))
+    @test nothing_left()
+end
+
+@testset "refusals: columns that are not there" begin
+    gone, here = Tensor([1, 2]), Tensor([1, 2])
+    there = Tensor{Int,1}(here.handle, here.data, here.size, here.strides, here.flags, DLDevice(2, 1))
+    whole = Batch((n=[1, 2], l=[[1], [2]]))
+    column, list = whole["n"], whole["l"][1]
+    foreach(close, (gone, whole))
+    # As the memory of the column itself, or somewhere in it.
+    for bad in (gone, view(gone, 2:2), view(gone, [1]), reinterpret(Float64, gone), DictionaryVector(Int8[0, 1], gone), [gone],
+            column, view(column, 1:1), list, [list], whole)
+        good = fill(1.5, bad isa Batch ? 2 : length(bad))
+        @test refused(() -> Batch((a=good, x=bad)), DX.DEVX_CLOSED, "column \"x\": the ", "closed")
+    end
+    for bad in (there, view(there, 2:2), view(there, [1]), reinterpret(Float64, there), DictionaryVector(Int8[0, 1], there), [there])
+        good = fill(1.5, length(bad))
+        @test refused(() -> Batch((a=good, x=bad)), DX.DEVX_DEVICE, "column \"x\": the memory is on cuda:1", "copy_to")
+    end
+    close(here)
     @test nothing_left()
 end
 
