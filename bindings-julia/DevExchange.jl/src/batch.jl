@@ -8,8 +8,12 @@ when it is imported, looked at or exported.
 
 `batch[:name]`, `batch["name"]` and `batch[k]` are its [`Column`](@ref)s, `keys(batch)` their names, `pairs(batch)`
 names and columns, `length(batch)` is the number of columns, and `size(batch)` that of rows and columns, `schema(batch)`
-its [`Schema`](@ref), `root(batch)` the whole array as one column. `(; pairs(batch)...)` is a named tuple of the
-columns, which packages for tables take, such as DataFrames; the batch stays open as long as they use them.
+its [`Schema`](@ref), `root(batch)` the whole array as one column, whose elements are the rows.
+
+`NamedTuple(batch)` is a named tuple of the columns, which packages for tables take, such as DataFrames; the batch stays open
+as long as they use them. Two of those compare as the columns do (`==`, `isequal`): a batch itself is only equal to itself,
+and it does not iterate, as some would take what comes for rows. `Batch(name => batch[name] for name in (:a, :b))` is a batch
+of some of the columns, without a copy.
 
 Get one with [`import_arrow`](@ref), of Julia columns, or out of a tensor with `Batch(tensor)`; hand it on with
 [`export_share`](@ref) and [`export_move`](@ref).
@@ -515,6 +519,9 @@ All columns of a batch; `values(b)` is the same.
 """
 columns(b::Batch) = Column[Column(b, record) for record in column_records(b)]
 Base.values(b::Batch) = columns(b)
+
+# As that of any names, it throws if they repeat.
+Base.NamedTuple(b::Batch) = NamedTuple{Tuple(keys(b))}(Tuple(columns(b)))
 
 Base.getindex(b::Batch, k::Union{Integer,Symbol,AbstractString}) = Column(b, column_record(b, k))
 

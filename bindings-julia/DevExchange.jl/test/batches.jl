@@ -189,6 +189,7 @@ hand_made(format, n, buffers; children=Field[], nodes=Node[], dictionary=nothing
     columns = [Field("a", "l"), Field("a", "l"), Field("", "l")]
     b = Batch(Schema(columns), [Node(1, (nothing,)), (Node(1, (nothing, [k])) for k in 1:3)...])
     @test root(b)[1] === (1, 2, 3) && b["a"] == [1] && keys(b) == [:a, :a, Symbol("")]
+    @test_throws ErrorException NamedTuple(b)
     close(b)
     @test nothing_left()
 end
@@ -259,6 +260,11 @@ end
     @test length(b) == length(keys(b)) == 2 && !isempty(b) && b[begin] == b[1] && haskey(b, 2) && !haskey(b, 3)
     @test get(b, :a, nothing) == get(b, "a", nothing) == get(() -> 5, b, 1) == [1, 2, 3]
     @test get(b, "c", nothing) === nothing && get(b, 3, 7) == 7 && get(() -> 5, b, :c) == 5
+    table = NamedTuple(b)
+    @test keys(table) == (:a, :b) && table.a == [1, 2, 3] && table.b[3] == "z"
+    same_columns = Batch(name => b[name] for name in (:a, :b))
+    @test isequal(NamedTuple(same_columns), table) && ismissing(NamedTuple(same_columns) == table) && same_columns != b
+    close(same_columns)
     @test b[:a] isa Column{Int} && b[:b] isa Column{Union{String,Missing}} && b[:a] isa AbstractVector{Int}
     @test sum(b[:a]) == 6 && collect(skipmissing(b[:b])) == ["x", "z"] && b[:a][2:3] == [2, 3]
     @test values(b[:b]) === b[:b] && findfirst(==(2), b[:a]) == 2
@@ -310,7 +316,7 @@ end
     @test size(e) == (0, 4) && isempty(e[:a]) && isempty(e[:s]) && isempty(values(e[:a])) && eltype(e[:m]) == Int
     close(e)
     n = Batch(NamedTuple())
-    @test size(n) == (0, 0) && isempty(n)
+    @test size(n) == (0, 0) && isempty(n) && NamedTuple(n) === NamedTuple()
     close(n)
     # Metadata, flags and names of a schema that somebody else wrote survive.
     f = Field("värld", "c"; flags=DX.DEVX_FIELD_ORDERED | 64, metadata=("k" => "v", "" => "ü"),
