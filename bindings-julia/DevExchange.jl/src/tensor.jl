@@ -204,6 +204,14 @@ Base.copyto!(dest::OfPermuted, source::AbstractArray) =
     invoke(copyto!, Tuple{PermutedDimsArray,AbstractArray}, dest, Base.unalias(dest, source))
 Base.copyto!(dest::PermutedDimsArray{T,N,<:Any,<:Any,<:WrappedTwice}, source::AbstractArray{T,N}) where {T,N} =
     invoke(copyto!, Tuple{PermutedDimsArray{T,N},AbstractArray{T,N}}, dest, Base.unalias(dest, source))
+# So is a part of one that goes to another place in it, which not every version of Julia looks for.
+for (D, S) in ((OfTensor, AbstractArray), (AbstractArray, OfTensor), (OfTensor, OfTensor))
+    @eval function Base.copyto!(dest::$D, d::Integer, source::$S, s::Integer, n::Integer)
+        meets = Base.mightalias(dest, source)
+        part, first = meets ? (source[s:s+n-1], 1) : (source, s)
+        return invoke(copyto!, Tuple{AbstractArray,Integer,AbstractArray,Integer,Integer}, dest, d, part, first, n)
+    end
+end
 
 function may_meet(a::AbstractArray, b::AbstractArray)
     x, y = bytes_of(a), bytes_of(b)
@@ -504,7 +512,7 @@ is filled through a copy in host memory; the memory of `PermutedDimsArray(matrix
 directly.
 
 Throws `DEVX_READ_ONLY` for an array that must not be written (that of a read-only tensor or a column, a range),
-`DEVX_INVALID_SHAPE` for another size, `DEVX_COPY_REQUIRED` for other strides, `DEVX_DEVICE` for memory without streams
+`DEVX_MISMATCH` for other elements, which are not converted, `DEVX_INVALID_SHAPE` for another size, `DEVX_COPY_REQUIRED` for other strides, `DEVX_DEVICE` for memory without streams
 (that of the CPU), `DEVX_INVALID_STREAM`, `DEVX_DRIVER`, `DEVX_CLOSED`.
 """
 function Base.read!(array::AbstractArray{T,N}, t::Tensor{T,N}, stream::AnyStream) where {T,N}
@@ -525,6 +533,7 @@ function Base.read!(array::AbstractArray{T,N}, t::Tensor{T,N}, stream::AnyStream
     direct || reversed!(array, memory)
     return array
 end
+Base.read!(array::AbstractArray, t::Tensor, ::AnyStream) = refuse_other(array, t)
 
 """
     write!(t::Tensor{T,N}, array::AbstractArray{T,N}, stream) -> t
@@ -548,6 +557,7 @@ function write!(t::Tensor{T,N}, array::AbstractArray{T,N}, stream::AnyStream) wh
     end
     return t
 end
+write!(t::Tensor, array::AbstractArray, ::AnyStream) = refuse_other(array, t)
 
 """
     check_pointers(t::Tensor)
@@ -561,6 +571,13 @@ array and the buffer; `DEVX_DRIVER`, `DEVX_CLOSED`.
 function check_pointers(t::Tensor)
     @checked devx_tensor_check_pointers(t.handle::Handle)
     return nothing
+end
+
+# An array of other elements, or of another number of dimensions.
+function refuse_other(array, t::Tensor)
+    eltype(array) === eltype(t) || throw(DevExchangeError(DEVX_MISMATCH,
+        "the array has eltype $(eltype(array)), the tensor has eltype $(eltype(t)): elements are not converted"))
+    require_same_size(array, t)
 end
 
 function require_same_size(array, t::Tensor)

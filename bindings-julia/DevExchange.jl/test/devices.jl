@@ -20,6 +20,12 @@ const CORPUS_ON_DEVICE = joinpath(@__DIR__, "corpus_on_device.jl")
               () -> write!(t, zeros(Float32, 2, 3), 1), () -> used_on(t, 1), () -> produced_on(t, 1))
         @test refused(f, DX.DEVX_DEVICE, "streams")
     end
+    # Arrays of other elements, or of another number of dimensions.
+    for f in (array -> read!(array, t, 1), array -> write!(t, array, 1))
+        @test refused(() -> f(zeros(2, 3)), DX.DEVX_MISMATCH, "array has eltype Float64", "tensor has eltype Float32")
+        @test refused(() -> f(Any[]), DX.DEVX_MISMATCH, "array has eltype Any", "tensor has eltype Float32")
+        @test refused(() -> f(zeros(Float32, 6)), DX.DEVX_INVALID_SHAPE, "size (6,)", "size (2, 3)")
+    end
     # Memory of the caller's, somewhere else.
     own = Tensor(pointer(t), (6,); device=DLDevice(DX.kDLCPU, -1), root=t)
     @test own == [1, 1, 1, 2, 2, 2] && DX.device(own) == DX.CPU

@@ -336,8 +336,24 @@ end
         wanted = collect(source)
         target .= source
         @test target == wanted
+        # A part, to another place.
+        a .= 1:6
+        wanted = copyto!(collect(target), 2, collect(source), 1, 3)
+        @test copyto!(target, 2, source, 1, 3) === target && target == wanted
         foreach(close, (t, u))
     end
+    for (to, from, count) in ((3, 1, 4), (1, 3, 4), (2, 1, 5), (1, 1, 6), (4, 4, 0))
+        a .= 1:6
+        t = Tensor(a)
+        @test copyto!(t, to, t, from, count) == copyto!(collect(1:6), to, collect(1:6), from, count)
+        close(t)
+    end
+    t = Tensor(a)
+    for f in (() -> copyto!(t, 3, t, 1, 5), () -> copyto!(t, 1, t, 3, 5), () -> copyto!(t, 1, [1], 1, 2))
+        @test_throws BoundsError f()
+    end
+    @test_throws ArgumentError copyto!(t, 1, t, 1, -1)
+    close(t)
     a .= 1:6
     t = Tensor(reshape(a, 2, 3))
     PermutedDimsArray(view(t, :, 1:2), (2, 1)) .= view(t, :, 2:3)
