@@ -199,11 +199,17 @@ apart(dest, a) = Base.mightalias(dest, a) ? copy(a) : a
 # What is wrapped deeper wants its own type all the same.
 Base.unaliascopy(t::Tensor) = Tensor(copy(t))
 Base.unaliascopy(a::OfPermuted) = typeof(a)(Base.unaliascopy(parent(a)))
-# To fill what is permuted Julia has methods that do not look for this.
-Base.copyto!(dest::OfPermuted, source::AbstractArray) =
+# To fill what is permuted Julia has methods that do not look for this; other packages have some of their own, for sources
+# that are not of these types.
+const OfMemory{T,N} = Union{Array{T,N},Tensor{T,N},SubArray{T,N},Base.ReshapedArray{T,N},Base.ReinterpretArray{T,N},
+    PermutedDimsArray{T,N}}
+const Flipped{T} = Union{Transpose{T},Adjoint{T}}
+Base.copyto!(dest::OfPermuted, source::Union{OfMemory,Flipped}) =
     invoke(copyto!, Tuple{PermutedDimsArray,AbstractArray}, dest, Base.unalias(dest, source))
-Base.copyto!(dest::PermutedDimsArray{T,N,<:Any,<:Any,<:WrappedTwice}, source::AbstractArray{T,N}) where {T,N} =
+Base.copyto!(dest::PermutedDimsArray{T,N,<:Any,<:Any,<:WrappedTwice}, source::OfMemory{T,N}) where {T,N} =
     invoke(copyto!, Tuple{PermutedDimsArray{T,N},AbstractArray{T,N}}, dest, Base.unalias(dest, source))
+Base.copyto!(dest::PermutedDimsArray{T,2,<:Any,<:Any,<:WrappedTwice}, source::Flipped{T}) where {T} =
+    invoke(copyto!, Tuple{PermutedDimsArray{T,2},AbstractArray{T,2}}, dest, Base.unalias(dest, source))
 # So is a part of one that goes to another place in it, which not every version of Julia looks for.
 for (D, S) in ((OfTensor, AbstractArray), (AbstractArray, OfTensor), (OfTensor, OfTensor))
     @eval function Base.copyto!(dest::$D, d::Integer, source::$S, s::Integer, n::Integer)

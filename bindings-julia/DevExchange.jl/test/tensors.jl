@@ -41,6 +41,8 @@ const NATIVE = (Int8, Int16, Int32, Int64, Int128, UInt8, UInt16, UInt32, UInt64
 sample(::Type{Bool}) = [true false true; false true true]
 sample(::Type{T}) where {T} = T[1 2 3; 4 5 6]
 
+using SparseArrays, Statistics
+
 @testset "tensors: element types" begin
     for T in NATIVE
         @test round_trip(sample(T))
@@ -384,6 +386,22 @@ DX.dtype(::Type{Pixel}) = DLDataType(DX.kDLUInt, 8, 3)
 DX.dtype(::Type{Wrong}) = DLDataType(DX.kDLUInt, 8, 1)
 
 # What Julia makes of a tensor is an array, which nobody has to close.
+@testset "tensors: beside the packages that come with Julia" begin
+    ours(pair) = any(m -> m.module === DevExchange, pair)
+    ambiguous = filter(ours, Test.detect_ambiguities(DevExchange, Base, SparseArrays, Statistics))
+    # Without the types of what tensors are wrapped in, which are long.
+    foreach(((a, b),) -> println(first(string(a), 300), "\n  ", first(string(b), 300)), ambiguous)
+    @test isempty(ambiguous)
+    t = Tensor(zeros(2, 3))
+    s = sparse([1.0 0 2; 0 3 0])
+    PermutedDimsArray(t, (2, 1)) .= s'
+    @test t == s && t + s == 2s && t * s' == s * s'
+    @test copyto!(PermutedDimsArray(t, (2, 1)), sparse([1 0; 0 4; 5 0])) == [1 0; 0 4; 5 0] && t == [1 0 5; 0 4 0]
+    @test copyto!(t, s) == s && copyto!(zeros(2, 3), t) == s && sparse(t) == s && mean(t) == 1 && mean(t; dims=1) == [0.5 1.5 1]
+    close(t)
+    @test nothing_left()
+end
+
 @testset "tensors: copies of Julia's" begin
     @test nothing_left()
     t, a = Tensor([4.0 3.0; 2.0 1.0]), [4.0 3.0; 2.0 1.0]
