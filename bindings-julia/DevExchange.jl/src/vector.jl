@@ -329,5 +329,18 @@ function Base.show(io::IO, c::Column)
     print(io, "Column of ", length(c), " rows", isopen(c.batch) ? " on $(device_name(c.batch.device))" : " (closed)")
 end
 
+const OfColumn = Wrapped(Column)
+function Base.show(io::IO, mime::MIME"text/plain", array::OfColumn)
+    shows_elements(array) || return show(io, array)
+    invoke(show, Tuple{IO,MIME"text/plain",AbstractArray}, io, mime, array)
+end
+
+function Base.show(io::IO, array::OfColumn)
+    shows_elements(array) && return invoke(show, Tuple{IO,AbstractArray}, io, array)
+    print(io, summary(array), whereabouts(array))
+end
+
 # Without a look at memory that cannot be read here.
 shows_elements(c::Column) = isopen(c.batch) && c.batch.readable
+# What is closed says so in any case (`showarg`).
+whereabouts(c::Column) = isopen(c.batch) ? " on $(device_name(c.batch.device))" : ""

@@ -386,6 +386,33 @@ DX.dtype(::Type{Pixel}) = DLDataType(DX.kDLUInt, 8, 3)
 DX.dtype(::Type{Wrong}) = DLDataType(DX.kDLUInt, 8, 1)
 
 # What Julia makes of a tensor is an array, which nobody has to close.
+@testset "tensors: what cannot be read is shown" begin
+    t = Tensor(reshape(collect(1:6), 2, 3))
+    there = Tensor{Int,2}(t.handle, t.data, t.size, t.strides, t.flags, DLDevice(2, 1))
+    wraps = (identity, t -> view(t, 1:1, :), t -> view(t, 1, 2), t -> reshape(t, 6), adjoint, transpose,
+        t -> PermutedDimsArray(t, (2, 1)), t -> reinterpret(UInt64, t), t -> view(reshape(t', 6), 2:3))
+    texts(x) = (repr(x), string(x), repr("text/plain", x))
+    for wrap in wraps
+        # As Julia shows what is wrapped so.
+        a, x = wrap(collect(t)), wrap(t)
+        @test repr(x) == repr(a) && endswith(repr("text/plain", x), split(repr("text/plain", a), ":\n"; limit=2)[end])
+        x = wrap(there)
+        @test all(isequal(summary(x) * " on cuda:1"), texts(x)) && repr((x,)) == "($(repr(x)),)"
+        @test occursin(" on cuda:1", repr("text/plain", Any[x]))
+    end
+    close(t)
+    for wrap in wraps
+        x = wrap(t)
+        @test all(isequal(summary(x) * " (closed)"), texts(x))
+    end
+    b = Batch((n=[1, 2],))
+    x = view(b["n"], 2:2)
+    @test repr(x) == "[2]" && repr("text/plain", x) == "1-element view(Column of int64, 2:2) with eltype Int64:\n 2"
+    close(b)
+    @test all(isequal("1-element view(Column (closed), 2:2) with eltype Int64"), texts(x))
+    @test nothing_left()
+end
+
 @testset "tensors: beside the packages that come with Julia" begin
     ours(pair) = any(m -> m.module === DevExchange, pair)
     ambiguous = filter(ours, Test.detect_ambiguities(DevExchange, Base, SparseArrays, Statistics))
