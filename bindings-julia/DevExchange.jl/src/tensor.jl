@@ -86,7 +86,7 @@ function Tensor(data::Ptr{T}, size::NTuple{N,Integer}; strides=nothing, root=not
     extents = extents_of(size)
     strides === nothing || length(strides) == N || throw(DevExchangeError(DEVX_INVALID_SHAPE,
         "strides are $(length(strides)) numbers for $N dimensions"))
-    steps = strides === nothing ? column_major(extents) : ntuple(k -> number(Int64, strides[k], "a stride"), Val(N))
+    steps = strides === nothing ? column_major(extents) : ntuple(k -> number_at(strides[k], "strides", k), Val(N))
     shape, step = Ref(extents), Ref(steps)
     handle = made(Handle{TAG_TENSOR}) do out
         GC.@preserve shape step begin
@@ -103,7 +103,20 @@ function Tensor(data::Ptr{T}, size::NTuple{N,Integer}; strides=nothing, root=not
     return Tensor{T,N}(handle, first, extents, steps, flags, CPU)
 end
 
-extents_of(dims::NTuple{N,Integer}) where {N} = ntuple(k -> number(Int64, dims[k], "an extent"), Val(N))
+# Sizes and strides that are given here count from 1, in the library's own texts from 0.
+function extents_of(dims::NTuple{N,Integer}) where {N}
+    return ntuple(Val(N)) do k
+        extent = number_at(dims[k], "size", k)
+        extent < 0 ? throw(negative_extent(extent, k)) : extent
+    end
+end
+
+@noinline negative_extent(extent, k) =
+    DevExchangeError(DEVX_INVALID_SHAPE, "size[$k] is $extent: an extent cannot be negative")
+
+@inline number_at(x::Int64, name, k) = x
+@inline number_at(x::Integer, name, k) =
+    typemin(Int64) <= x <= typemax(Int64) ? Int64(x) : throw(out_of_range(Int64, x, string(name, '[', k, ']')))
 
 address_of(numbers::Ref{NTuple{N,Int64}}) where {N} =
     N == 0 ? Ptr{Int64}(C_NULL) : Ptr{Int64}(Base.unsafe_convert(Ptr{NTuple{N,Int64}}, numbers))
@@ -521,8 +534,9 @@ is filled through a copy in host memory; the memory of `PermutedDimsArray(matrix
 directly.
 
 Throws `DEVX_READ_ONLY` for an array that must not be written (that of a read-only tensor or a column, a range),
-`DEVX_MISMATCH` for other elements, which are not converted, `DEVX_INVALID_SHAPE` for another size, `DEVX_COPY_REQUIRED` for other strides, `DEVX_DEVICE` for memory without streams
-(that of the CPU), `DEVX_INVALID_STREAM`, `DEVX_DRIVER`, `DEVX_CLOSED`.
+`DEVX_MISMATCH` for other elements, which are not converted, `DEVX_INVALID_SHAPE` for another size, `DEVX_COPY_REQUIRED`
+for other strides, `DEVX_DEVICE` for memory without streams (that of the CPU), `DEVX_INVALID_STREAM`, `DEVX_DRIVER`,
+`DEVX_CLOSED`.
 """
 function Base.read!(array::AbstractArray{T,N}, t::Tensor{T,N}, stream::AnyStream) where {T,N}
     write_protected(array) && throw(DevExchangeError(DEVX_READ_ONLY,

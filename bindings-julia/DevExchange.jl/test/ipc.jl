@@ -149,7 +149,7 @@ end
     DX.release_handle(DX.TAG_TENSOR, out[])
     @test refused(() -> import_tensor(client, "packed"), DX.DEVX_UNSUPPORTED, "dtype is uint4")
     @test comes(() -> leases(server) == 0)
-    @test refused(() -> allocate_shared(Int, -1), DX.DEVX_INVALID_SHAPE, "shape[0] is -1")
+    @test refused(() -> allocate_shared(Int, -1), DX.DEVX_INVALID_SHAPE, "size[1] is -1")
     @test refused(() -> allocate_shared(String, 1), DX.DEVX_UNSUPPORTED, "String")
     @test refused(() -> allocate_shared(RawElement{0x01,0x04,UInt8}, 3), DX.DEVX_UNSUPPORTED, "packed")
     @test size(allocate_shared(Int, (0, 2))) == (0, 2)

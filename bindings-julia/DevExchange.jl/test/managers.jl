@@ -89,7 +89,7 @@ end
     @test refused(() -> allocate(m, 8, DX.CPU; host_flags=8), DX.DEVX_INVALID_ARGUMENT, "host_flags is 0x8")
     @test refused(() -> allocate(m, 8, DX.CPU; stream=0), DX.DEVX_INVALID_STREAM, "stream is 0")
     @test refused(() -> allocate(m, Int, 8, DX.CPU; stream=1), DX.DEVX_DEVICE, "streams")
-    @test refused(() -> allocate(m, Int, (2, -1), DX.CPU), DX.DEVX_INVALID_SHAPE, "shape[1] is -1")
+    @test refused(() -> allocate(m, Int, (2, -1), DX.CPU), DX.DEVX_INVALID_SHAPE, "size[2] is -1")
     @test refused(() -> allocate(m, Int, (1 << 40, 1 << 40), DX.CPU), DX.DEVX_INVALID_SHAPE)
     @test refused(() -> allocate(m, String, 1, DX.CPU), DX.DEVX_UNSUPPORTED, "String")
     @test refused(() -> allocate(m, RawElement{0x01,0x04,UInt8}, 3, DX.CPU), DX.DEVX_UNSUPPORTED, "packed")
