@@ -82,7 +82,7 @@ end
 
 # The fields below one of this element type.
 fields_below(::Type{T}, path) where {T} =
-    is_union(T) ? Field[field_below(k - 1, path, S) for (k, S) in enumerate(Base.uniontypes(T))] : Field[]
+    is_union(T) ? Field[field_below(k - 1, path, S) for (k, S) in enumerate(members(T, path))] : Field[]
 fields_below(::Type{<:AbstractVector{UInt8}}, path) = Field[]
 fields_below(::Type{<:AbstractVector{E}}, path) where {E} = [field_below("item", path, E)]
 fields_below(::Type{NTuple{L,E}}, path) where {L,E} = [field_below("item", path, E)]

@@ -170,11 +170,21 @@ format_of(::Type{NTuple{L,E}}, name) where {L,E} = "+w:$L"
 format_of(::Type{T}, name) where {T} = T isa Union ? "+ud:" * join(0:length(Base.uniontypes(T))-1, ',') :
     throw(no_format(T, name))
 
-function no_format(T, name)
-    instead = !isconcretetype(T) ? "make it a column of one concrete type" :
-        isstructtype(T) && fieldcount(T) > 0 ? "give it as `NamedTuple`s, or as a column for each field" : "convert it"
-    return DevExchangeError(DEVX_UNSUPPORTED, "column $(repr(name)): eltype $T has no type in Arrow; $instead")
-end
+no_format(T, name) = DevExchangeError(DEVX_UNSUPPORTED, "column $(repr(name)): eltype $T has no type in Arrow; " *
+    (isconcretetype(T) ? instead_of(T) : "make it a column of one concrete type, as `identity.(column)` does if there is one"))
+
+# What would do.
+instead_of(::Type{Nothing}) = "what is not there is `missing`: `replace(column, nothing => missing)`"
+instead_of(::Type{<:Integer}) = "convert it to `Int64`, or to a decimal: `Decimal{38,0,Int128}.(column)`"
+instead_of(::Type{<:Union{AbstractFloat,AbstractIrrational}}) = "convert it to `Float64`"
+instead_of(::Type{<:Union{AbstractChar,Symbol,Base.UUID,VersionNumber}}) = "convert it to texts: `string.(column)`"
+instead_of(::Type{<:Enum}) = "convert it to numbers or texts: `Int.(column)`, `string.(column)`"
+instead_of(::Type{<:Union{Week,Day,Hour,Minute}}) = "convert it to `Second`"
+instead_of(::Type{<:DatePeriod}) = "convert it to `Month`"
+instead_of(::Type{<:AbstractArray}) = "convert it to vectors: `vec.(column)`"
+instead_of(::Type{<:AbstractSet}) = "convert it to vectors: `collect.(column)`"
+instead_of(::Type{T}) where {T} = isstructtype(T) && fieldcount(T) > 0 ?
+    "give it as `NamedTuple`s, or as a column for each field" : "convert it"
 
 # The value of a place whose value is missing; Arrow does not define it.
 placeholder(::Type{S}) where {S<:Union{Number,Decimal}} = zero(S)
@@ -191,8 +201,11 @@ placeholder(::Type{S}) where {S<:Period} = S(0)
 
 function lay!(nodes, name, path, v::AbstractVector{T}) where {T}
     S = nonmissing(T)
-    return is_union(S) ? lay_union!(nodes, name, path, v, Base.uniontypes(S)) : lay!(nodes, name, path, v, S)
+    return is_union(S) ? lay_union!(nodes, name, path, v, members(S, path)) : lay!(nodes, name, path, v, S)
 end
+
+# The types of a union. The one mistake that is common is said of the whole.
+members(S, path) = Nothing <: S ? throw(no_format(Nothing, path)) : Base.uniontypes(S)
 
 # Several kinds of texts, or of vectors with the same elements, are one type in Arrow.
 is_union(S) = S isa Union && !(S <: AbstractString) && !(S <: AbstractVector && eltype(S) !== Any)

@@ -256,6 +256,18 @@ end
     @test refused(() -> Batch((x=Real[1, 2.5],)), DX.DEVX_UNSUPPORTED, "one concrete type")
     @test refused(() -> Batch((x=[1//2],)), DX.DEVX_UNSUPPORTED, "eltype $(Rational{Int})", "as `NamedTuple`s")
     @test refused(() -> Batch((x=['a'],)), DX.DEVX_UNSUPPORTED, "eltype Char", "convert it")
+    # What would do.
+    for (bad, what) in ([nothing] => "`replace(column, nothing => missing)`", [1, nothing] => "eltype Nothing", [big(1)] => "`Int64`",
+            UInt128[1] => "`Decimal{38,0,Int128}.(column)`", [big(1.5)] => "`Float64`", [:a] => "`string.(column)`",
+            [Day(1)] => "`Second`", [Year(1)] => "`Month`", [[1 2]] => "`vec.(column)`", [Set([1])] => "`collect.(column)`",
+            Any[1, 2] => "`identity.(column)`", [Base.CoreLogging.Debug] => "as `NamedTuple`s", [sin] => "convert it")
+        @test refused(() -> Batch((x=bad,)), DX.DEVX_UNSUPPORTED, "column \"x\": eltype ", what)
+        @test refused(() -> Field("x", eltype(bad)), DX.DEVX_UNSUPPORTED, "column \"x\": eltype ", what)
+    end
+    b = Batch((a=replace([1, nothing], nothing => missing), b=Decimal{38,0,Int128}.(big.([1, -2])), c=identity.(Any[1, 2]),
+        d=string.([:a, 'b']), e=Second.([Day(1), Week(1)]), f=Month.([Year(1), Year(2)]), g=vec.([[1 2], [3 4]])))
+    @test same(b["a"], [1, missing]) && b["b"] == [1, -2] && b["e"] == Second.([86400, 604800]) && b["f"] == Month.([12, 24])
+    close(b)
     # By the column and where in it, not by what is within.
     for (bad, place) in ([Any[1]] => "x.item", [(a=1, b='a')] => "x.b", [[(b='a',)]] => "x.item.b", [('a', 'b')] => "x.item",
             Tuple{Any}[(1,)] => "x.item", NTuple{2,Real}[(1, 2.5)] => "x.item", [(1, "a")] => "x", Tuple[(1,), (1, 2)] => "x",
