@@ -211,7 +211,21 @@ members(S, path) = Nothing <: S ? throw(no_format(Nothing, path)) : Base.unionty
 is_union(S) = S isa Union && !(S <: AbstractString) && !(S <: AbstractVector && eltype(S) !== Any)
 
 function lay!(nodes, name, path, v, ::Type{S}) where {S<:Plainly}
+    check_digits(path, v, S)
     return lay_flat!(nodes, name, v, format_of(S, path), is_memory(v, S) ? v : filled(identity, v, placeholder(S)))
+end
+
+# That decimals have no more digits than their type says, which readers rely on.
+check_digits(path, v, ::Type) = nothing
+function check_digits(path, v, ::Type{Decimal{P,S,I}}) where {P,S,I}
+    # More digits than the type of the integer has are refused with the format.
+    1 <= P <= 76 && big(10)^P <= big(2)^(8 * sizeof(I) - 1) || return nothing
+    least, most = I(1 - big(10)^P), I(big(10)^P - 1)
+    for (row, x) in enumerate(v)
+        ismissing(x) || least <= x.unscaled <= most || throw(DevExchangeError(DEVX_OUT_OF_RANGE,
+            "column $(repr(path)): row $row is $x, which has more than the $P digits of its type"))
+    end
+    return nothing
 end
 
 function lay!(nodes, name, path, v, ::Type{Bool})
@@ -266,6 +280,7 @@ function lay!(nodes, name, path, v, ::Type{S}) where {L,S<:NTuple{L,Any}}
     nulls, bits = validity(v)
     push!(nodes, Node(length(v), nulls, 0, Any[bits]))
     item = if E <: Plainly && isconcretetype(E) && is_memory(v, S)
+        check_digits("$path.item", Iterators.flatten(v), E)
         push!(nodes, Node(L * length(v), 0, 0, Any[nothing, v]))
         Field("item", format_of(E, path); nullable=false)
     else

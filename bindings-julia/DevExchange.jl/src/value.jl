@@ -10,6 +10,10 @@ function Int256(x::Integer)
     return Int256(ntuple(k -> (BigInt(x) >> 64(k - 1)) % UInt64, 4))
 end
 
+# The highest word has the sign.
+Base.isless(a::Int256, b::Int256) = in_order_of_words(a) < in_order_of_words(b)
+in_order_of_words(x::Int256) = (x.words[4] % Int64, x.words[3], x.words[2], x.words[1])
+
 Base.zero(::Type{Int256}) = Int256((0, 0, 0, 0))
 
 function Base.BigInt(x::Int256)
@@ -22,7 +26,8 @@ end
 
 A decimal number of `P` digits, `S` of them after the point (before it, if negative): `unscaled` without its point is an
 integer of type `I`, which is `Int32`, `Int64`, `Int128` or `DevExchange.Int256` (`DevExchange.Int256(x)` makes one of
-an integer, `BigInt` an integer of it). Vectors of decimals are columns as they lie in memory.
+an integer, `BigInt` an integer of it). Vectors of decimals are columns as they lie in memory; a value of more than `P` digits
+is refused then.
 
 Decimals are compared by value, with each other and with other numbers, and have no arithmetic: `Rational(d)` and
 `BigFloat(d)` and `Float64(d)` are numbers that have. `string(d)` is exact.

@@ -383,6 +383,32 @@ end
     @test nothing_left()
 end
 
+@testset "types: decimals of more digits than their type" begin
+    most(P) = big(10)^P - 1
+    for (P, I) in ((1, Int32), (9, Int32), (18, Int64), (5, Int128), (38, Int128), (40, DX.Int256), (76, DX.Int256))
+        D = Decimal{P,2,I}
+        good = [D(I(most(P))), D(I(-most(P))), D(I(0))]
+        b = Batch((x=good, y=[missing; good[2:3]], z=[(d, d) for d in good], l=[good, D[], good[1:1]]))
+        @test same(b["x"], good) && same(b["y"], [missing; good[2:3]]) && same(b["l"][1], good)
+        close(b)
+        for bad in (most(P) + 1, -most(P) - 1), v in ([good; D(I(bad))], [missing; good[1:2]; D(I(bad))])
+            @test refused(() -> Batch((x=v,)), DX.DEVX_OUT_OF_RANGE, "column \"x\": row 4 is $(v[4]), ", " $P digits ")
+        end
+        over = D(I(most(P) + 1))
+        for (v, place) in ([[good[1]], [over]] => "x.item\": row 2 ", [(good[1], over)] => "x.item\": row 2 ",
+                [(d=over,)] => "x.d\": row 1 ", DictionaryVector(Int8[0], [over]) => "x\": row 1 ")
+            @test refused(() -> Batch((x=v,)), DX.DEVX_OUT_OF_RANGE, "column \"$place")
+        end
+    end
+    # More digits than the integer has are none.
+    for D in (Decimal{10,0,Int32}, Decimal{77,0,DX.Int256}, Decimal{10^9,0,Int64})
+        @test refused(() -> Batch((x=[zero(D)],)), DX.DEVX_INVALID_FORMAT, "\"x\"")
+    end
+    words = DX.Int256.((-big(2)^255, -big(2)^192, -1, 0, 1, 1 + big(2)^64, big(2)^255 - 1))
+    @test issorted(words) && !(words[1] < words[1]) && words[4] <= words[4]
+    @test nothing_left()
+end
+
 @testset "types: decimals of any scale" begin
     # A schema may say so: nothing is computed with so many digits.
     huge(x, scale=-2_000_000_000) = Decimal{38,scale,Int128}(x)
