@@ -69,15 +69,18 @@ function is_ready(f)
     end
 end
 
-# The pairs of a metadata block that the C API gave, or none for NULL. The block is given up.
-function take_metadata(slot::Ref{Ptr{Cvoid}})
+# Metadata that the C API gives; NULL if there is none.
+const MetadataHandle = Handle{TAG_METADATA | TAG_KEPT}
+
+# The pairs of it. The block is given up.
+function take_metadata(given::MetadataHandle)
     block = Ref{Ptr{UInt8}}(C_NULL)
     try
-        slot[] == C_NULL ||
-            @checked devx_metadata_block(slot[]::Ptr{Cvoid}, block::Ptr{Ptr{UInt8}}, C_NULL::Ptr{Csize_t})
+        isopen(given) &&
+            @checked devx_metadata_block(given::Handle, block::Ptr{Ptr{UInt8}}, C_NULL::Ptr{Csize_t})
         return read_metadata(block[])
     finally
-        ccall(devx_metadata_release[], Cvoid, (Ptr{Ptr{Cvoid}},), slot)
+        close(given)
     end
 end
 

@@ -93,15 +93,15 @@ The schema of all batches of a stream: a reference of its own. The task waits un
 what ended the stream before that; `DEVX_CLOSED` if the reader was closed.
 """
 function schema(r::AsyncReader)
-    out = Ref{Ptr{Cvoid}}(C_NULL)
-    wait_until(r.bell) do
-        held(r.handle) do reader
-            is_ready() do
-                @checked devx_async_reader_schema(reader::Ptr{Cvoid}, 0::Int64, out::Ptr{Ptr{Cvoid}})
+    return Schema(made(Handle{TAG_SCHEMA}) do out
+        wait_until(r.bell) do
+            held(r.handle) do reader
+                is_ready() do
+                    @checked devx_async_reader_schema(reader::Ptr{Cvoid}, 0::Int64, out::Ptr{Ptr{Cvoid}})
+                end
             end
         end
-    end
-    return Schema(Handle{TAG_SCHEMA}(out[]))
+    end)
 end
 
 device_type(r::AsyncReader) = about_producer(r)[1]
@@ -116,9 +116,11 @@ metadata(r::AsyncReader) = about_producer(r)[2]
 
 function about_producer(r::AsyncReader)
     close(schema(r))
-    type, block = Ref{Int32}(0), Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_async_reader_producer(r.handle::Handle, type::Ptr{Int32}, block::Ptr{Ptr{Cvoid}})
-    return type[], take_metadata(block)
+    type = Ref{Int32}(0)
+    given = made(MetadataHandle) do block
+        @checked devx_async_reader_producer(r.handle::Handle, type::Ptr{Int32}, block::Ptr{Ptr{Cvoid}})
+    end
+    return type[], take_metadata(given)
 end
 
 """
@@ -128,9 +130,11 @@ What the producer said with its error besides the text: `code`, an `errno` numbe
 pairs of texts. Throws `DEVX_CLOSED`.
 """
 function producer_error(r::AsyncReader)
-    code, block = Ref{Int32}(0), Ref{Ptr{Cvoid}}(C_NULL)
-    @checked devx_async_reader_producer_error(r.handle::Handle, code::Ptr{Int32}, block::Ptr{Ptr{Cvoid}})
-    return (code=code[], metadata=take_metadata(block))
+    code = Ref{Int32}(0)
+    given = made(MetadataHandle) do block
+        @checked devx_async_reader_producer_error(r.handle::Handle, code::Ptr{Int32}, block::Ptr{Ptr{Cvoid}})
+    end
+    return (code=code[], metadata=take_metadata(given))
 end
 
 """
@@ -139,24 +143,26 @@ end
 As [`next!`](@ref), with the metadata of the batch: `(batch=..., metadata=...)`, pairs of texts; `nothing` at the end.
 """
 function receive(r::AsyncReader)
-    batch, block = Ref{Ptr{Cvoid}}(C_NULL), Ref{Ptr{Cvoid}}(C_NULL)
+    batch, given = Handle{TAG_BATCH}(C_NULL), MetadataHandle(C_NULL)
     try
-        wait_until(r.bell) do
-            held(r.handle) do reader
-                is_ready() do
-                    @checked devx_async_reader_next(
-                        reader::Ptr{Cvoid}, 0::Int64, batch::Ptr{Ptr{Cvoid}}, block::Ptr{Ptr{Cvoid}})
-                end
-            end
-        end
+        GC.@preserve batch given take_next(r, place_in(batch), place_in(given))
     catch
         # Closed here, which is an end and no error.
         isopen(r) && rethrow()
         return nothing
     end
-    batch[] == C_NULL && return nothing
-    taken = adopt_batch(batch[])
-    return (batch=taken, metadata=take_metadata(block))
+    batch.address == C_NULL && return nothing
+    taken = adopt_batch(batch)
+    return (batch=taken, metadata=take_metadata(given))
+end
+
+take_next(r::AsyncReader, batch, block) = wait_until(r.bell) do
+    held(r.handle) do reader
+        is_ready() do
+            @checked devx_async_reader_next(
+                reader::Ptr{Cvoid}, 0::Int64, batch::Ptr{Ptr{Cvoid}}, block::Ptr{Ptr{Cvoid}})
+        end
+    end
 end
 
 # Not inlined: where Julia 1.5 puts a batch from one tuple into another, the garbage collector may miss its handle.

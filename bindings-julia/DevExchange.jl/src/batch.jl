@@ -82,10 +82,10 @@ batch, or what was exported of it, is still there when Julia ends.
 
 Throws, with the name of the column, `DEVX_UNSUPPORTED` for elements without a type in Arrow and for maps with a key that
 is missing, `DEVX_INVALID_ARGUMENT` for what is no vector, no name or no metadata, `DEVX_OUT_OF_RANGE` for dates and months
-that their type has no room for, and decimals of more digits than theirs has, `DEVX_INVALID_TEXT`, `DEVX_INVALID_LENGTH` for columns of different length, `DEVX_CLOSED`
-for a tensor, column or batch that was closed, `DEVX_DEVICE` or `DEVX_NOT_READY` for elements that cannot be read here;
-`DEVX_MISMATCH` for batches on different devices, `DEVX_NOT_READY` without a stream that is needed, `DEVX_INVALID_STREAM`,
-`DEVX_DRIVER`.
+that their type has no room for, and decimals of more digits than theirs has, `DEVX_INVALID_TEXT`, `DEVX_INVALID_LENGTH`
+for columns of different length, `DEVX_CLOSED` for a tensor, column or batch that was closed, `DEVX_DEVICE` or
+`DEVX_NOT_READY` for elements that cannot be read here; `DEVX_MISMATCH` for batches on different devices, `DEVX_NOT_READY`
+without a stream that is needed, `DEVX_INVALID_STREAM`, `DEVX_DRIVER`.
 """
 Batch(@nospecialize(columns); release=nothing, metadata=(), stream=nothing) =
     batch_of(listed(columns), release, metadata, stream)

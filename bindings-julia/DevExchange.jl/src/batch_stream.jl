@@ -99,7 +99,14 @@ function reply(source, call::Ptr{Call})
     batch === nothing && return nothing
     batch isa Batch || throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
         "the source gave a $(typeof(batch)), not a Batch, or nothing at the end"))
-    moved(slot -> answer!(call, :batch, slot[]), batch.handle)
+    moved(slot -> give_batch(call, slot), batch.handle)
+    return nothing
+end
+
+# From here on the answer has it, whatever comes.
+function give_batch(call, slot)
+    answer!(call, :batch, slot[])
+    slot[] = C_NULL
     return nothing
 end
 

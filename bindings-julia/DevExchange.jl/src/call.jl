@@ -71,6 +71,8 @@ function respond(before, interrupted, number::UInt64, call::Ptr{Call})
         reply(lock(() -> ROOTS[number].object, ROOTS_LOCK), call)
         return DEVX_OK
     catch e
+        # An interrupt may come when the answer is there already, which nobody looks at now.
+        take_back(call)
         tracing() && Base.invokelatest(log_failure, e, catch_backtrace())
         status = write_failure(field_pointer(call, :error), failure(e))
         e isa InterruptException && interrupted(e)
@@ -125,7 +127,8 @@ function answer_request(request, number, call)
             # Without delivering what is due, as others do: a release may wait for whoever asks.
             status = respond(() -> nothing, pass_on, number, asked)
         finally
-            # Also if an interrupt comes: somebody waits for as long as it takes.
+            # Also if an interrupt comes: somebody waits for as long as it takes, and then takes no answer.
+            status == DEVX_OK || take_back(asked)
             waited_for =
                 ccall(devx_julia_answer[], DevxStatus, (Ptr{Cvoid}, DevxStatus, Ptr{Call}), request, status, asked)
             waited_for == DEVX_OK || status != DEVX_OK || take_back(asked)
@@ -134,10 +137,12 @@ function answer_request(request, number, call)
     return nothing
 end
 
-# What nobody waited for.
+# What is in an answer that nobody takes.
 function take_back(call::Ptr{Call})
-    batch = argument(call, :batch)
+    batch, owner = argument(call, :batch), argument(call, :memory).owner
+    answer!(call, :batch, C_NULL)
+    answer!(call, :memory, NO_MEMORY)
     batch == C_NULL || release_handle(TAG_BATCH, batch)
-    release(argument(call, :memory).owner)
+    release(owner)
     return nothing
 end

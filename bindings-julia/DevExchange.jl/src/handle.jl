@@ -34,9 +34,12 @@ refuse_in_cache() = ccall(:jl_generating_output, Cint, ()) == 0 || throw(in_cach
 # interrupt that comes while C waits is thrown when it returns, and then the finalizer has what it gave.
 function made(f, ::Type{H}) where {H<:Handle}
     handle = H(C_NULL)
-    GC.@preserve handle f(Ptr{Ptr{Cvoid}}(pointer_from_objref(handle)))
+    GC.@preserve handle f(place_in(handle))
     return handle
 end
+
+# Where C writes the address.
+place_in(handle::Handle) = Ptr{Ptr{Cvoid}}(pointer_from_objref(handle))
 
 is_kept(tag) = tag & TAG_KEPT != 0
 kind_of(tag) = tag & ~TAG_KEPT
@@ -51,6 +54,7 @@ function kind_name(tag)
     kind == TAG_ALLOCATION && return "memory allocation"
     kind == TAG_IPC_SERVER && return "server"
     kind == TAG_IPC_CLIENT && return "client"
+    kind == TAG_METADATA && return "metadata block"
     return "stream"
 end
 
@@ -77,7 +81,8 @@ end
     kind == TAG_ASYNC_WRITER && return devx_async_writer_release[]
     kind == TAG_MANAGER && return devx_manager_release[]
     kind == TAG_IPC_SERVER && return devx_ipc_server_release[]
-    return devx_ipc_client_release[]
+    kind == TAG_IPC_CLIENT && return devx_ipc_client_release[]
+    return devx_metadata_release[]
 end
 
 # Another reference to the same thing.

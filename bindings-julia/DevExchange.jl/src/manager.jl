@@ -156,15 +156,28 @@ negative number of bytes, `DEVX_INVALID_ARGUMENT` for other flags, `DEVX_INVALID
 """
 function allocate(m::MemoryManager, bytes::Integer, device::DLDevice; stream=nothing, host_flags::Integer=0)
     count, flags = byte_count("bytes", bytes), number(UInt32, host_flags, "host_flags")
-    out = Ref{DevxMemory}()
-    on_stream(stream) do stream
-        request = Ref(DevxMemoryRequest(device.device_type, device.device_id, count, stream, flags, 0))
-        at(m) do manager
-            @checked devx_manager_allocate(
-                manager::Ptr{Cvoid}, request::Ptr{DevxMemoryRequest}, out::Ptr{DevxMemory})
+    refuse_in_cache()
+    out = Ref(NO_MEMORY)
+    try
+        on_stream(stream) do stream
+            request = Ref(DevxMemoryRequest(device.device_type, device.device_id, count, stream, flags, 0))
+            at(m) do manager
+                @checked devx_manager_allocate(
+                    manager::Ptr{Cvoid}, request::Ptr{DevxMemoryRequest}, out::Ptr{DevxMemory})
+            end
         end
+        return disable_sigint(() -> take_memory!(out, count))
+    catch
+        # An interrupt may come when the memory is there, and nobody has it.
+        release(out[].owner)
+        rethrow()
     end
-    memory = out[]
+end
+
+const NO_MEMORY = DevxMemory(C_NULL, 0, 0, DevxOwner(C_NULL, C_NULL))
+
+function take_memory!(out, count)
+    memory, out[] = out[], NO_MEMORY
     return Allocation(keep(memory.owner), memory.address, count, DLDevice(memory.device_type, memory.device_id))
 end
 

@@ -95,7 +95,7 @@ function reply(m::ManagerFunctions, call::Ptr{Call})
         address, bytes = argument(call, :address), Int(request.bytes)
         unpin = Base.invokelatest(m.pin, device_id, address, bytes, request.host_flags)
         # In the order of no stream.
-        give_memory(call, (address, DLDevice(kDLCUDAHost, 0), unpin), -1)
+        give_memory(call, (address, DLDevice(kDLCUDAHost, 0), unpin), Int64(-1))
     elseif operation == CALL_MEMORY_INFO
         info = parts_of(Base.invokelatest(m.memory_info, device_id), "(free_bytes, total_bytes)", 2)
         answer!(call, :info, DevxMemoryInfo(info...))
@@ -117,7 +117,9 @@ function reply(m::ManagerFunctions, call::Ptr{Call})
     return nothing
 end
 
-function give_memory(call, given, stream)
+# What a function gave is given on, or given back: an interrupt comes after that.
+function give_memory(call::Ptr{Call}, @nospecialize(given), stream::Int64)
+    Base.sigatomic_begin()
     address, device, release = parts_of(given, "(address, device, release)", 3)
     release === nothing || check_callable(release, "release")
     release = on_held_stream(release, stream)
@@ -129,6 +131,7 @@ function give_memory(call, given, stream)
         release === nothing || call_release(release)
         rethrow()
     end
+    Base.sigatomic_end()
     return nothing
 end
 

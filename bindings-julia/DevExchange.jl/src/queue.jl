@@ -22,6 +22,7 @@ const TAG_MANAGER = UInt64(10)
 const TAG_ALLOCATION = UInt64(11)
 const TAG_IPC_SERVER = UInt64(12)
 const TAG_IPC_CLIENT = UInt64(13)
+const TAG_METADATA = UInt64(14)
 const TAG_KEPT = UInt64(32)
 const TAG_MASK = UInt64(63)
 

@@ -47,11 +47,14 @@ end
 function DeviceStream(device::DLDevice)
     refuse_in_cache()
     close_forgotten_streams()
-    value = Ref{Int64}(0)
-    @checked devx_stream_create(device::DLDevice, value::Ptr{Int64})
-    token = Threads.atomic_add!(NEXT_TOKEN, TAG_MASK + 1)
-    lock(() -> STREAMS[token] = (device, value[]), STREAMS_LOCK)
-    return DeviceStream(Handle{TAG_STREAM}(Ptr{Cvoid}(UInt(token))), device, value[], value[])
+    # An interrupt comes when the stream has a handle.
+    return disable_sigint() do
+        value = Ref{Int64}(0)
+        @checked devx_stream_create(device::DLDevice, value::Ptr{Int64})
+        token = Threads.atomic_add!(NEXT_TOKEN, TAG_MASK + 1)
+        lock(() -> STREAMS[token] = (device, value[]), STREAMS_LOCK)
+        DeviceStream(Handle{TAG_STREAM}(Ptr{Cvoid}(UInt(token))), device, value[], value[])
+    end
 end
 
 function DeviceStream(device::DLDevice, value::Integer)

@@ -1,14 +1,6 @@
 # Asynchronous streams: Julia's reader and writer with each other through the C structs, and each with a peer in C that
 # has threads of its own.
 
-# A foreign producer for a reader.
-function foreign_producer(; schema_first=1, values...)
-    bytes = ccall(foreign(:foreign_async_producer_bytes), Int64, ())
-    return Words(ASYNC_PRODUCER; bytes=bytes, schema_first=schema_first, values...)
-end
-produce(p::Words, r::AsyncReader) = ccall(foreign(:foreign_produce), Cint,
-    (Ptr{Cvoid}, Ptr{ArrowAsyncDeviceStreamHandler}), pointer(p), DX.handler(r)) == 0
-
 # A foreign consumer, and `act` on the writer for it; what was counted, and what was thrown.
 function with_consumer(act; at_a_time=3, cancels_at=-1, refuses_at=-1, keywords...)
     bytes = ccall(foreign(:foreign_async_consumer_bytes), Int64, ())

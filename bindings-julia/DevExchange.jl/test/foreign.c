@@ -97,11 +97,14 @@ struct producer {
     int64_t interrupts; /* the process, before it gives this one */
 };
 
+/* Ctrl-C, which Julia has noted when this returns. */
+static void interrupt(void) {
+    kill(getpid(), SIGINT);
+    usleep(300000);
+}
+
 static int give(struct producer *own, struct ArrowArray *out) {
-    if (own->interrupts == own->given + 1) {
-        kill(getpid(), SIGINT);
-        usleep(300000);
-    }
+    if (own->interrupts == own->given + 1) interrupt();
     if (own->given < own->batches) {
         make_array(out, ++own->given);
         return 0;
@@ -226,6 +229,7 @@ struct async_producer {
     int64_t most_ahead; /* the most that were requested at a time */
     int64_t cancels;
     int64_t done;
+    int64_t interrupts; /* the process, while this one is extracted */
     struct ArrowAsyncDeviceStreamHandler *handler;
     struct ArrowAsyncProducer base;
     pthread_mutex_t lock;
@@ -256,6 +260,7 @@ static int async_extract(struct ArrowAsyncTask *task, struct ArrowDeviceArray *o
     int64_t const value = ((int64_t *)task->private_data)[1];
     free(task->private_data);
     __atomic_add_fetch(&own->extracted, 1, __ATOMIC_SEQ_CST);
+    if (own->interrupts == value) interrupt();
     if (out) {
         memset(out, 0, sizeof *out);
         out->device_id = -1;

@@ -18,7 +18,8 @@ foreign_live() = ccall(foreign(:foreign_arrays_live), Clong, ()) + ccall(foreign
 word(names...) = Dict(name => k for (k, name) in enumerate(names))
 const PRODUCER = word(:batches, :fails, :given, :releases, :interrupts)
 const PULLER = word(:stream, :most, :batches, :sum, :code, :done, :text)
-const ASYNC_PRODUCER = word(:batches, :fails, :schema_first, :sent, :extracted, :most_ahead, :cancels, :done)
+const ASYNC_PRODUCER = word(:batches, :fails, :schema_first, :sent, :extracted, :most_ahead, :cancels, :done,
+    :interrupts)
 const ASYNC_CONSUMER =
     word(:at_a_time, :cancels_at, :refuses_at, :batches, :sum, :pairs, :ended, :code, :releases, :text)
 const ASKER = word(:manager, :rounds, :bytes, :all, :got, :free_bytes, :total_bytes, :handle_bytes, :code, :done,
@@ -82,6 +83,14 @@ end
 ask(a::Words) = ccall(foreign(:foreign_ask), Cint, (Ptr{Cvoid},), pointer(a))
 ask_on_thread(a::Words) = ccall(foreign(:foreign_ask_on_thread), Cint, (Ptr{Cvoid},), pointer(a)) == 0
 ask_and_join(a::Words) = ccall(foreign(:foreign_ask_and_join), Cint, (Ptr{Cvoid},), pointer(a)) == 0
+
+# A foreign producer for a reader.
+function foreign_producer(; schema_first=1, values...)
+    bytes = ccall(foreign(:foreign_async_producer_bytes), Int64, ())
+    return Words(ASYNC_PRODUCER; bytes=bytes, schema_first=schema_first, values...)
+end
+produce(p::Words, r::AsyncReader) = ccall(foreign(:foreign_produce), Cint,
+    (Ptr{Cvoid}, Ptr{ArrowAsyncDeviceStreamHandler}), pointer(p), DX.handler(r)) == 0
 
 # One batch of one number, and the schema of all such.
 numbered(k) = Batch(NUMBERED, [Node(1, (nothing,); null_count=0), Node(1, (nothing, Int64[k]); null_count=0)])

@@ -143,6 +143,69 @@
         """
     output, ended = run_julia(`--threads=1 -e $program`)
     @test ended && output == "InterruptException\n3\n0 0\n"
+    # And so of an asynchronous stream.
+    program = """
+        using DevExchange, Dates, Libdl
+        const DX = DevExchange
+        include($(repr(joinpath(@__DIR__, "producers.jl"))))
+        include($(repr(joinpath(@__DIR__, "foreign.jl"))))
+        Base.exit_on_sigint(false)
+        function interrupted()
+            p, r = foreign_producer(batches=3, interrupts=2), AsyncReader(limit=3)
+            produce(p, r) || error("no thread")
+            close(next!(r))
+            try
+                receive(r)
+            catch e
+                println(typeof(e))
+            end
+            println(taken(next!(r)))
+            close(r)
+        end
+        before = outstanding()
+        interrupted()
+        GC.gc()
+        drain()
+        println(foreign_live(), " ", outstanding() - before)
+        """
+    output, ended = run_julia(`--threads=1 -e $program`)
+    @test ended && output == "InterruptException\n3\n0 0\n"
+    # Memory of a manager of Julia's: what an interrupt keeps the caller from having is given back.
+    program = """
+        using DevExchange
+        Base.exit_on_sigint(false)
+        const given, released = Ref(0), Ref(0)
+        function memory(_)
+            all = (Ptr{Cvoid}(64), DevExchange.CPU, () -> released[] += 1)
+            # Behind what may be interrupted.
+            given[] += 1
+            return all
+        end
+        function interrupted(m)
+            run(`sh -c "(sleep 0.1; kill -INT \$(getpid())) >/dev/null 2>&1 &"`)
+            begun = time()
+            try
+                while time() < begun + 10
+                    close(allocate(m, 8, DevExchange.CPU))
+                end
+                return false
+            catch e
+                e isa InterruptException || rethrow()
+                return true
+            end
+        end
+        const m = MemoryManager(memory)
+        close(allocate(m, 8, DevExchange.CPU))
+        caught = count(_ -> interrupted(m), 1:20)
+        close(m)
+        GC.gc()
+        drain()
+        # What was interrupted within the function of the release may have counted.
+        println(caught > 0, " ", released[] <= given[] <= released[] + DevExchange.release_failures(), " ",
+            DevExchange.rooted(), " ", outstanding())
+        """
+    output, ended = run_julia(`--threads=1 -e $program`)
+    @test ended && endswith(output, "true true 0 0\n")
     # Several that come while releases are delivered: they are the program's, and each release comes once.
     program = """
         using DevExchange
