@@ -72,6 +72,9 @@ of this module is woken for each release. It is for whoever wants to see the end
 May be called from any task. It waits for another task that is delivering, so a `release` function must not wait for a
 task that calls this. It may wait for others: what foreign threads ask, and batches of asynchronous streams, come
 meanwhile; other releases do not.
+
+When Julia ends, what is due then is delivered. There a `release` function that waits for something has a second, and less if
+there are more of them; it keeps no other one from being called.
 """
 function drain()
     lock(DRAINING)
