@@ -14,8 +14,8 @@ pub struct Schedule {
     pub seed: u64,
 }
 
-/// `lazy` seeded schedules and an adversarial one; a few threaded ones in a process of [`again_with_threads`]; on a GPU
-/// three times whatever it does.
+/// `lazy` seeded schedules and an adversarial one; a few threaded ones in a process of
+/// [`again_with_threads`](super::again_with_threads); on a GPU three times whatever it does.
 pub fn schedules(lazy: u64) -> Vec<Schedule> {
     let of = |mode, seeds: u64| (1..=seeds).map(move |seed| Schedule { mode, seed });
     if on_gpu() {
