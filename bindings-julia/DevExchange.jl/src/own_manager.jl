@@ -117,7 +117,7 @@ function reply(m::ManagerFunctions, call::Ptr{Call})
     return nothing
 end
 
-# What a function gave is given on, or given back: an interrupt comes after that.
+# What a function gave is given on, or given back: an interrupt comes after that, or after the exception that this throws.
 function give_memory(call::Ptr{Call}, @nospecialize(given), stream::Int64)
     Base.sigatomic_begin()
     address, device, release = parts_of(given, "(address, device, release)", 3)
