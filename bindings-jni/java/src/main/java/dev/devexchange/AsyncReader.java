@@ -379,7 +379,9 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
         closeOnce();
         bell.letGo();
         subscriber = null;
-        schema.completeExceptionally(closed("the stream was cancelled"));
+        // Another thread may have kept what failed, and not told who waits for the schema yet.
+        Throwable failed = failure.get();
+        schema.completeExceptionally(failed == null ? closed("the stream was cancelled") : failed);
     }
 
     private static DevExchangeException closed(String why) {

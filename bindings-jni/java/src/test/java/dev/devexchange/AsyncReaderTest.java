@@ -78,6 +78,28 @@ class AsyncReaderTest extends AsyncStreams {
         }
     }
 
+    /** Not that the stream was cancelled, which is only what became of that. */
+    @Test
+    void whoWaitsForTheSchemaIsToldWhatFailedBeforeIt() throws Exception {
+        try (Numbers numbers = new Numbers(1);
+                AsyncReader reader = AsyncReader.create();
+                AsyncWriter writer = writer(reader)) {
+            Collector collector = new Collector() {
+                @Override
+                void subscribed() {
+                    subscription.request(-1);
+                }
+            };
+            reader.subscribe(collector);
+            collector.awaitEnd();
+            DevExchangeException told =
+                    assertThrows(DevExchangeException.class, () -> reader.schema(Duration.ofSeconds(60)));
+            assertTrue(told.getMessage().contains("n is -1"), told.getMessage());
+            numbers.subscribe(writer);
+            completes(writer);
+        }
+    }
+
     @Test
     void oneSubscriberIsServed() throws Exception {
         try (Numbers numbers = new Numbers(2);
