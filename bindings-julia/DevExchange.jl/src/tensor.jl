@@ -341,22 +341,6 @@ flags(t::Tensor) = t.flags
 device(t::Tensor) = t.device
 dtype(::Tensor{T}) where {T} = dtype(T)
 
-# Without a look at memory that cannot be read here, whatever a tensor is wrapped in.
-function Base.show(io::IO, mime::MIME"text/plain", array::OfTensor)
-    shows_elements(array) || return show(io, array)
-    invoke(show, Tuple{IO,MIME"text/plain",AbstractArray}, io, mime, array)
-end
-
-function Base.show(io::IO, array::OfTensor)
-    shows_elements(array) && return invoke(show, Tuple{IO,AbstractArray}, io, array)
-    print(io, summary(array), whereabouts(array))
-end
-
-shows_elements(t::Tensor) = isopen(t) && t.readable
-shows_elements(array::AbstractArray) = (p = parent(array); p === array || shows_elements(p))
-whereabouts(t::Tensor) = isopen(t) ? " on $(device_name(t.device))" : " (closed)"
-whereabouts(array::AbstractArray) = whereabouts(parent(array))
-
 # ---- ownership ----
 
 Base.isopen(t::Tensor) = isopen(t.handle)

@@ -314,33 +314,3 @@ end
 bytes_at(c, l::Union{Text,Binary}, p, i) = Bytes(c.batch, place_of(l.place, p, i)...)
 bytes_at(c, l, p, i) = throw(DevExchangeError(DEVX_MISMATCH,
     "the column is neither text nor binary: its format is $(repr(format(c)))"))
-
-# Without the types of what is nested. What is closed is shown, too: errors show what they are about, often after that.
-Base.showarg(io::IO, c::Column, toplevel) =
-    print(io, "Column ", isopen(c.batch) ? "of $(type_name(c))" : "(closed)")
-
-function Base.show(io::IO, mime::MIME"text/plain", c::Column)
-    shows_elements(c) || return show(io, c)
-    invoke(show, Tuple{IO,MIME"text/plain",AbstractArray}, io, mime, c)
-end
-
-function Base.show(io::IO, c::Column)
-    shows_elements(c) && return invoke(show, Tuple{IO,AbstractArray}, IOContext(io, :typeinfo => typeof(c)), c)
-    print(io, "Column of ", length(c), " rows", isopen(c.batch) ? " on $(device_name(c.batch.device))" : " (closed)")
-end
-
-const OfColumn = Wrapped(Column)
-function Base.show(io::IO, mime::MIME"text/plain", array::OfColumn)
-    shows_elements(array) || return show(io, array)
-    invoke(show, Tuple{IO,MIME"text/plain",AbstractArray}, io, mime, array)
-end
-
-function Base.show(io::IO, array::OfColumn)
-    shows_elements(array) && return invoke(show, Tuple{IO,AbstractArray}, io, array)
-    print(io, summary(array), whereabouts(array))
-end
-
-# Without a look at memory that cannot be read here.
-shows_elements(c::Column) = isopen(c.batch) && c.batch.readable
-# What is closed says so in any case (`showarg`).
-whereabouts(c::Column) = isopen(c.batch) ? " on $(device_name(c.batch.device))" : ""

@@ -24,6 +24,18 @@ struct Slow {
     returned: AtomicU32,
 }
 
+impl Slow {
+    fn producer(&self) -> ArrowAsyncProducer {
+        ArrowAsyncProducer {
+            device_type: ARROW_DEVICE_CPU,
+            request: Some(slow_request),
+            cancel: Some(no_cancel),
+            additional_metadata: null(),
+            private_data: std::ptr::from_ref(self).cast_mut().cast(),
+        }
+    }
+}
+
 unsafe extern "C" fn slow_request(producer: *mut ArrowAsyncProducer, _n: i64) {
     // SAFETY: set by the test, which keeps it.
     let slow = unsafe { &*(*producer).private_data.cast::<Slow>() };
@@ -65,13 +77,7 @@ unsafe fn introduce(handler: *mut ArrowAsyncDeviceStreamHandler, producer: &mut 
 fn a_release_waits_for_a_call_on_another_thread() {
     let _alone = alone();
     let slow = Slow { inside: Barrier::new(2), goes_on: Barrier::new(2), returned: AtomicU32::new(0) };
-    let mut producer = ArrowAsyncProducer {
-        device_type: ARROW_DEVICE_CPU,
-        request: Some(slow_request),
-        cancel: Some(no_cancel),
-        additional_metadata: null(),
-        private_data: (&raw const slow).cast_mut().cast(),
-    };
+    let mut producer = slow.producer();
     let reader = AsyncReader::new(options(0), None).unwrap();
     let handler = reader.handler().unwrap();
     // SAFETY: handed out just now.
@@ -113,13 +119,7 @@ fn two_callbacks_at_once_are_seen() {
     };
     let reader = AsyncReader::new(options(4), Some(Wake::new(wake).unwrap())).unwrap();
     let slow = Slow { inside: Barrier::new(1), goes_on: Barrier::new(1), returned: AtomicU32::new(0) };
-    let mut producer = ArrowAsyncProducer {
-        device_type: ARROW_DEVICE_CPU,
-        request: Some(slow_request),
-        cancel: Some(no_cancel),
-        additional_metadata: null(),
-        private_data: (&raw const slow).cast_mut().cast(),
-    };
+    let mut producer = slow.producer();
     let handler = reader.handler().unwrap();
     // SAFETY: handed out just now.
     assert_eq!(unsafe { introduce(handler, &mut producer) }, 0);

@@ -1,0 +1,31 @@
+# How tensors and columns are shown, and arrays that are made of them: without a look at memory that cannot be read here.
+
+const OfColumn = Wrapped(Column)
+
+# Without the types of what is nested. What is closed is shown, too: errors show what they are about, often after that.
+Base.showarg(io::IO, c::Column, toplevel) =
+    print(io, "Column ", isopen(c.batch) ? "of $(type_name(c))" : "(closed)")
+
+function Base.show(io::IO, mime::MIME"text/plain", array::Union{OfTensor,Column,OfColumn})
+    shows_elements(array) || return show(io, array)
+    invoke(show, Tuple{IO,MIME"text/plain",AbstractArray}, io, mime, array)
+end
+
+function Base.show(io::IO, array::Union{OfTensor,OfColumn})
+    shows_elements(array) && return invoke(show, Tuple{IO,AbstractArray}, io, array)
+    print(io, summary(array), whereabouts(array))
+end
+
+function Base.show(io::IO, c::Column)
+    shows_elements(c) && return invoke(show, Tuple{IO,AbstractArray}, IOContext(io, :typeinfo => typeof(c)), c)
+    print(io, "Column of ", length(c), " rows", isopen(c.batch) ? " on $(device_name(c.batch.device))" : " (closed)")
+end
+
+shows_elements(t::Tensor) = isopen(t) && t.readable
+shows_elements(c::Column) = isopen(c.batch) && c.batch.readable
+shows_elements(array::AbstractArray) = (p = parent(array); p === array || shows_elements(p))
+
+whereabouts(t::Tensor) = isopen(t) ? " on $(device_name(t.device))" : " (closed)"
+# What is closed says so in any case (`showarg`).
+whereabouts(c::Column) = isopen(c.batch) ? " on $(device_name(c.batch.device))" : ""
+whereabouts(array::AbstractArray) = whereabouts(parent(array))
