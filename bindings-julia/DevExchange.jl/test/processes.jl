@@ -116,60 +116,42 @@
         """
     output, ended = run_julia(`--threads=1 -e $program`)
     @test ended && output == "InterruptException\nok\n"
-    # One that comes while C waits: what C gave then is not lost.
-    program = """
-        using DevExchange, Dates, Libdl
-        const DX = DevExchange
-        include($(repr(joinpath(@__DIR__, "producers.jl"))))
-        include($(repr(joinpath(@__DIR__, "foreign.jl"))))
-        Base.exit_on_sigint(false)
-        function interrupted()
-            stream, producer = foreign_stream(ArrowArrayStream; batches=3, interrupts=2)
-            s = import_arrow(stream)
-            close(next!(s))
-            try
-                next!(s)
-            catch e
-                println(typeof(e))
-            end
-            println(taken(next!(s)))
-            close(s)
-        end
-        before = outstanding()
-        interrupted()
-        GC.gc()
-        drain()
-        println(foreign_live(), " ", outstanding() - before)
+    # One that comes while C waits: what C gave then is not lost. And so of an asynchronous stream.
+    plain = """
+        stream, producer = foreign_stream(ArrowArrayStream; batches=3, interrupts=2)
+        s, take = import_arrow(stream), next!
         """
-    output, ended = run_julia(`--threads=1 -e $program`)
-    @test ended && output == "InterruptException\n3\n0 0\n"
-    # And so of an asynchronous stream.
-    program = """
-        using DevExchange, Dates, Libdl
-        const DX = DevExchange
-        include($(repr(joinpath(@__DIR__, "producers.jl"))))
-        include($(repr(joinpath(@__DIR__, "foreign.jl"))))
-        Base.exit_on_sigint(false)
-        function interrupted()
-            p, r = foreign_producer(batches=3, interrupts=2), AsyncReader(limit=3)
-            produce(p, r) || error("no thread")
-            close(next!(r))
-            try
-                receive(r)
-            catch e
-                println(typeof(e))
-            end
-            println(taken(next!(r)))
-            close(r)
-        end
-        before = outstanding()
-        interrupted()
-        GC.gc()
-        drain()
-        println(foreign_live(), " ", outstanding() - before)
+    asynchronous = """
+        p, s, take = foreign_producer(batches=3, interrupts=2), AsyncReader(limit=3), receive
+        produce(p, s) || error("no thread")
         """
-    output, ended = run_julia(`--threads=1 -e $program`)
-    @test ended && output == "InterruptException\n3\n0 0\n"
+    for begin_stream in (plain, asynchronous)
+        program = """
+            using DevExchange, Dates, Libdl
+            const DX = DevExchange
+            include($(repr(joinpath(@__DIR__, "producers.jl"))))
+            include($(repr(joinpath(@__DIR__, "foreign.jl"))))
+            Base.exit_on_sigint(false)
+            function interrupted()
+                $begin_stream
+                close(next!(s))
+                try
+                    take(s)
+                catch e
+                    println(typeof(e))
+                end
+                println(taken(next!(s)))
+                close(s)
+            end
+            before = outstanding()
+            interrupted()
+            GC.gc()
+            drain()
+            println(foreign_live(), " ", outstanding() - before)
+            """
+        output, ended = run_julia(`--threads=1 -e $program`)
+        @test ended && output == "InterruptException\n3\n0 0\n"
+    end
     # Memory of a manager of Julia's: what an interrupt keeps the caller from having is given back.
     program = """
         using DevExchange
