@@ -1,0 +1,335 @@
+//! Who uses data, and the release behind that.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::behind::{GiveUp, release_behind};
+use crate::device::Device;
+use crate::error::Result;
+use crate::memory::{InOrder, Lazy, Owner, push};
+use crate::runtime::cuda::copy::Copied;
+use crate::runtime::cuda::reaper::{Held, Later};
+use crate::runtime::cuda::{Event, Stream, reaper};
+use crate::view::Whole;
+
+/// The streams that use the data, by events. Nothing as long as none was named, as for nearly all that is in host memory.
+#[derive(Default)]
+pub(crate) struct Uses(Lazy<Noted>);
+
+struct Noted {
+    /// The release that waits for the events; made with the first one.
+    later: Mutex<Option<Later>>,
+    whose: Whose,
+    /// Who fills the data, if memory of it is given back in another order: what is queued there in the end comes before that.
+    filler: Option<Stream>,
+}
+
+/// Whose data is used, and so who waits for the uses to be over.
+enum Whose {
+    /// It has an owner of its own.
+    Own,
+    /// Its producer works on a stream, which has to wait for the uses before it goes on (CUDA Array Interface,
+    /// "Synchronization").
+    Lent(Stream),
+    /// It is a view: what uses it uses the whole, which is the one to wait.
+    View(Whole),
+    /// It is made of several, each of which waits for itself. None of them is a view, or is made of others.
+    Parts(Vec<Whole>),
+}
+
+impl Uses {
+    fn of(whose: Whose) -> Result<Self> {
+        Ok(Self(Lazy::new(Noted::of(whose))?))
+    }
+
+    /// Of data whose producer works on a stream.
+    pub(crate) fn lent(producer: Stream) -> Result<Self> {
+        Self::of(Whose::Lent(producer))
+    }
+
+    pub(crate) fn of_view(whole: Whole) -> Result<Self> {
+        Self::of(Whose::View(whole))
+    }
+
+    /// Of data that is made of other data, which it keeps by itself: what uses it uses all of that.
+    pub(crate) fn of_parts(all: impl Iterator<Item = Whole>) -> Result<Self> {
+        let mut parts = Vec::new();
+        for mut part in all {
+            while let Some(whole) = part.uses().0.made().and_then(Noted::whole).cloned() {
+                part = whole;
+            }
+            match part.uses().parts() {
+                [] => push(&mut parts, part)?,
+                several => several.iter().try_for_each(|one| push(&mut parts, one.clone()))?,
+            }
+        }
+        // Those that share memory have one event there.
+        parts.sort_unstable_by_key(|part| std::ptr::from_ref(part.uses()));
+        parts.dedup_by_key(|part| std::ptr::from_ref(part.uses()));
+        Self::of(Whose::Parts(parts))
+    }
+
+    /// What the data is a view of, if what is a view of it may as well be one of that. It may not if the view has a filler of its
+    /// own, as that is asked for its last work when the view is given up.
+    pub(crate) fn whole(&self) -> Option<Whole> {
+        self.0.made().filter(|noted| noted.filler.is_none()).and_then(Noted::whole).cloned()
+    }
+
+    /// The uses in which those of this data are noted, and the owner of the data that they are of: a view has those of the
+    /// whole. In a loop, as there may be any number of views of views.
+    fn noting<'a>(&'a self, owner: Option<&'a Owner>) -> (&'a Self, Option<&'a Owner>) {
+        let mut found = (self, owner);
+        while let Some(whole) = found.0.0.made().and_then(Noted::whole) {
+            found = (whole.uses(), whole.owner());
+        }
+        found
+    }
+
+    fn parts(&self) -> &[Whole] {
+        match self.0.made().map(|noted| &noted.whose) {
+            Some(Whose::Parts(parts)) => parts,
+            _ => &[],
+        }
+    }
+
+    /// All in which the uses of this data are noted.
+    fn all_noting(&self) -> impl Iterator<Item = &Self> {
+        let (found, _) = self.noting(None);
+        let parts = found.parts();
+        parts.is_empty().then_some(found).into_iter().chain(parts.iter().map(Whole::uses))
+    }
+
+    /// Says that `filler` fills data of `owner`. Memory that is given back in the order of another stream is so only after
+    /// what is queued on `filler` when the data is given up; other owners know by themselves when to.
+    pub(crate) fn filled_on(&mut self, owner: Option<&Owner>, filler: Stream) -> Result<()> {
+        let is_elsewhere = self.in_order(owner).is_some_and(|order| order.is_of_other(filler));
+        if is_elsewhere {
+            // What is queued by now is noted at once: so nothing is wanting in the end, and a capture is refused here.
+            self.add(filler)?;
+        }
+        if let Some(noted) = self.0.made_mut() {
+            noted.filler = is_elsewhere.then_some(filler);
+        }
+        Ok(())
+    }
+
+    /// How memory of the data, or of what it is a view of, is given back in the order of streams, if it is.
+    pub(crate) fn in_order(&self, owner: Option<&Owner>) -> Option<InOrder> {
+        self.noting(owner).1?.in_order()
+    }
+
+    /// Changes the events of all that this data is of.
+    fn change(&self, mut change: impl FnMut(&mut Vec<Event>) -> Result<()>) -> Result<()> {
+        self.all_noting().try_for_each(|uses| uses.0.get(|| Noted::of(Whose::Own))?.change(&mut change))
+    }
+
+    /// Notes that work which is queued on `stream` until now uses the data.
+    pub(crate) fn add(&self, stream: Stream) -> Result<()> {
+        stream.require_no_capture()?;
+        self.change(|events| {
+            // Work on one stream is done in order, so its last event stands for the ones before. But this may be another
+            // stream, which was given the handle of one that was destroyed: so it waits, on the device, for what they say.
+            let covered =
+                events.iter().filter(|earlier| earlier.is_on(stream)).all(|earlier| earlier.wait(stream).is_ok());
+            let event = Event::record(stream)?;
+            events.retain(|earlier| !covered || !earlier.is_on(stream));
+            make_room(events);
+            push(events, event)
+        })
+    }
+
+    /// Notes that the data is used until an event is complete.
+    pub(crate) fn add_event(&self, event: Event) -> Result<()> {
+        self.change(|events| {
+            // Nobody says of such events which stands for which: what is over goes, or there would be ever more.
+            Event::drop_complete(events);
+            push(events, event.clone())
+        })
+    }
+
+    /// Whether work was noted, which may still run.
+    pub(crate) fn are_noted(&self) -> bool {
+        matches!(self.each(|_| Ok(())), Ok(true))
+    }
+
+    /// Makes `stream` wait, on the device, for the work that was noted until now.
+    ///
+    /// # Errors
+    /// As [`Ready::wait`].
+    pub(crate) fn wait(&self, stream: Stream) -> Result<()> {
+        let waited = self.each(|event| {
+            stream.require_no_capture()?;
+            event.wait(stream)
+        });
+        waited.map(drop)
+    }
+
+    /// Does something with every event; whether there is any.
+    fn each(&self, act: impl Fn(&Event) -> Result<()>) -> Result<bool> {
+        let mut any = false;
+        for noted in self.all_noting().filter_map(|uses| uses.0.made()) {
+            let mut later = noted.later.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(later) = &mut *later else { continue };
+            later.events().iter().try_for_each(&act)?;
+            any |= !later.events().is_empty();
+        }
+        Ok(any)
+    }
+
+    /// Notes copies on `stream`, some of which may be queued also if they failed. If they cannot be noted, the host waits for
+    /// them; if not even that is possible, or if they went astray, one reference is never given up.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`; then `keep` was lost.
+    pub(crate) fn hold<T>(
+        &self,
+        device: Device,
+        stream: Stream,
+        copied: &Copied<T>,
+        keep: impl FnOnce() -> Owner,
+    ) -> Result<()> {
+        if copied.as_ref().is_err_and(|failed| failed.is_astray) {
+            // That the copies failed is said already.
+            reaper::abandon(keep());
+            return Ok(());
+        }
+        // Host memory is known to no stream: its owner would free it under a copy.
+        let noted = if device == Device::CPU { stream.synchronize() } else { self.add(stream) };
+        noted.or_else(|_| stream.synchronize()).inspect_err(|_| reaper::abandon(keep()))
+    }
+
+    /// Gives up what `held` says when all uses are over: at once, by the caller, if there are none.
+    #[inline]
+    pub(crate) fn then_release(&mut self, held: impl FnOnce() -> Held) {
+        if self.0.is_made() {
+            self.release_noted(held);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn release_noted(&mut self, held: impl FnOnce() -> Held) {
+        if let Some(noted) = self.0.take() {
+            noted.release(held);
+        }
+    }
+}
+
+/// Before another event makes the list grow, those that are over go: what is used for long may be so on any number of streams, of
+/// threads for example, that are there for a while each.
+fn make_room(events: &mut Vec<Event>) {
+    /// As many are not worth asking the driver.
+    const FEW: usize = 16;
+    if events.len() < FEW.max(events.capacity()) {
+        return;
+    }
+    Event::drop_complete(events);
+    // So that it is not asked again soon where most go on; without memory for that, one place is enough.
+    let _ = events.try_reserve(events.len());
+}
+
+impl Noted {
+    fn of(whose: Whose) -> Self {
+        Self { later: Mutex::default(), whose, filler: None }
+    }
+
+    fn whole(&self) -> Option<&Whole> {
+        match &self.whose {
+            Whose::View(whole) => Some(whole),
+            Whose::Own | Whose::Lent(_) | Whose::Parts(_) => None,
+        }
+    }
+
+    /// Changes the events with the lock held: of two threads that name one stream, the one whose event is the later one is
+    /// the last to come.
+    fn change(&self, change: impl FnOnce(&mut Vec<Event>) -> Result<()>) -> Result<()> {
+        let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
+        change(match &mut *later {
+            Some(later) => later.events(),
+            none => none.insert(Later::new()?).events(),
+        })
+    }
+
+    /// Gives up what `held` says when all uses are over, if there are any.
+    fn release(self, held: impl FnOnce() -> Held) {
+        let Self { later, whose, filler } = self;
+        let producer = match (whose, filler) {
+            (Whose::View(whole), Some(filler)) => return release_behind(whole, filler),
+            (Whose::Parts(parts), Some(filler)) => {
+                return parts.into_iter().for_each(|part| release_behind(part, filler));
+            }
+            (Whose::View(_) | Whose::Parts(_), None) => return,
+            (Whose::Lent(producer), _) => Some(producer),
+            (Whose::Own, _) => None,
+        };
+        let later = later.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut later) = later.filter(|later| !later.is_empty()) else { return };
+        // If it cannot wait, the release still does.
+        if let Some(producer) = producer.filter(|producer| producer.is_capturing() == Ok(false)) {
+            let others = later.events().iter().filter(|event| !event.is_on(producer));
+            others.for_each(|event| drop(event.wait(producer)));
+        }
+        let waiting = Waiting { later, held: held() };
+        match filler {
+            Some(filler) => release_behind(waiting, filler),
+            None => waiting.give_up(),
+        }
+    }
+}
+
+/// A release that waits for work, before it is handed to whoever waits.
+struct Waiting {
+    later: Later,
+    held: Held,
+}
+
+impl GiveUp for Waiting {
+    fn note(&mut self, stream: Stream) -> Result<()> {
+        // An event of a capture completes in its graph only.
+        stream.require_no_capture()?;
+        push(self.later.events(), Event::record(stream)?)
+    }
+
+    fn give_up(mut self) {
+        // Memory that is given back on a stream waits there: its stream may be destroyed as soon as this returns.
+        if let Some(stream) = self.held.stream().filter(|stream| stream.is_capturing() == Ok(false))
+            && self.later.events().iter().all(|event| event.is_on(stream) || event.wait(stream).is_ok())
+        {
+            return drop(self.held);
+        }
+        self.later.release(self.held);
+    }
+
+    fn keep(self) -> Held {
+        self.held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::dtype::DType;
+    use crate::error::Error;
+    use crate::tensor::{Flags, Tensor, TensorDesc};
+
+    #[test]
+    fn uses_of_a_view_that_never_was_keep_nothing() {
+        let memory = Arc::new([1_u8]);
+        let desc = TensorDesc {
+            data: memory.as_ptr().cast_mut().cast(),
+            device: Device::CPU,
+            dtype: DType::UINT8,
+            shape: &[1],
+            strides: None,
+            byte_offset: 0,
+            flags: Flags::READ_ONLY,
+        };
+        // SAFETY: the owner keeps the memory.
+        let tensor = unsafe { Tensor::from_raw_parts(&desc, Owner::new(Arc::clone(&memory))) };
+        let uses = Uses::of_view(Whole::Tensor(tensor.map_err(Error::from).expect("a tensor")));
+        assert_eq!(Arc::strong_count(&memory), 2);
+        drop(uses);
+        assert_eq!(Arc::strong_count(&memory), 1);
+    }
+}
