@@ -1,6 +1,7 @@
 //! A record batch, or any other array with its schema: imported from a producer or made over memory of the caller's.
 
 mod import;
+mod order;
 
 use core::ffi::c_void;
 use std::fmt;
@@ -19,13 +20,12 @@ use crate::abi::types::DevxBatchInfo;
 use crate::device::Device;
 use crate::error::{Error, Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
-use crate::memory::{Foreign, InOrder, Owner, Slab, TailSize, fill_in, held_by_bindings, repeated};
+use crate::memory::{Foreign, Owner, Slab, TailSize, fill_in, held_by_bindings, repeated};
 use crate::order::{Ready, Uses};
-use crate::runtime::cuda::copy::Copied;
 use crate::runtime::cuda::reaper::Held;
-use crate::runtime::cuda::{Event, RawStream, Stream};
+use crate::runtime::cuda::{Event, Stream};
 use crate::tensor::Borrowed;
-use crate::view::{View, Whole};
+use crate::view::Whole;
 
 /// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns.
 /// Cloning shares it; the memory is released when the last clone and the last export are gone.
@@ -351,130 +351,9 @@ impl Batch {
         }
     }
 
-    pub(crate) fn set_ready(&mut self, ready: Ready) {
-        if let Some(header) = self.0.unique() {
-            header.ready = ready;
-        }
-    }
-
-    /// Makes this a view, whose memory has the owner that the view says. As [`Batch::set_ready`].
-    ///
-    /// # Errors
-    /// `DEVX_OUT_OF_MEMORY`.
-    pub(crate) fn set_view(&mut self, view: View) -> Result<()> {
-        let order = view.order()?;
-        if let Some(header) = self.0.unique() {
-            (header.ready, header.uses) = order;
-        }
-        Ok(())
-    }
-
-    /// Says of a batch of columns, which its owner keeps, when it may be touched: what uses it uses them. As
-    /// [`Batch::set_ready`].
-    ///
-    /// # Errors
-    /// `DEVX_OUT_OF_MEMORY`.
-    pub(super) fn set_parts<'a>(&mut self, ready: Ready, columns: impl Iterator<Item = &'a Self>) -> Result<()> {
-        // In host memory nobody notes uses.
-        let uses = match self.device() {
-            Device::CPU => Uses::default(),
-            _ => Uses::of_parts(columns.map(|column| Whole::Batch(column.clone())))?,
-        };
-        if let Some(header) = self.0.unique() {
-            (header.ready, header.uses) = (ready, uses);
-        }
-        Ok(())
-    }
-
-    /// When the data may be touched.
-    pub fn ready(&self) -> &Ready {
-        &self.0.header().ready
-    }
-
-    /// The stream that a number stands for, for work with this batch; see [`crate::Tensor::stream`].
-    ///
-    /// # Errors
-    /// As [`crate::Tensor::stream`].
-    pub fn stream(&self, value: RawStream) -> Result<Stream> {
-        let device = self.device_of(value);
-        device.stream_with(device, value)
-    }
-
-    /// As [`Batch::stream`], for a copy to `target`, which has streams of its own if it is a GPU.
-    ///
-    /// # Errors
-    /// As [`crate::Tensor::stream_to`].
-    pub fn stream_to(&self, target: Device, value: RawStream) -> Result<Stream> {
-        target.stream_with(self.device_of(value), value)
-    }
-
-    /// See [`Device::of_stream`].
-    pub(crate) fn device_of(&self, value: RawStream) -> Device {
-        let buffers = || (0..self.schema().nodes()).flat_map(|node| self.buffers(node));
-        let any = || buffers().copied().find(|address| !address.is_null());
-        self.device().of_stream(value, || any().unwrap_or(std::ptr::null()))
-    }
-
-    /// Says that the data is there when what is queued on `stream` is done; see [`crate::Tensor::produced_on`].
-    ///
-    /// # Errors
-    /// As [`crate::Tensor::produced_on`].
-    ///
-    /// # Safety
-    /// As [`crate::Tensor::produced_on`].
-    pub unsafe fn produced_on(&mut self, stream: Stream) -> Result<()> {
-        self.device().require_streams()?;
-        let ready = Ready::queued(stream)?;
-        match self.0.unique() {
-            Some(header) => {
-                header.uses.filled_on(header.source.owner(), stream)?;
-                header.ready = ready;
-                Ok(())
-            }
-            None => refuse!(DEVX_INVALID_ARGUMENT, "the batch is shared already: others may rely on its order"),
-        }
-    }
-
-    /// Makes `stream` wait, on the device, until the data may be touched. The host does not wait.
-    ///
-    /// # Errors
-    /// As [`Ready::wait`].
-    pub fn wait(&self, stream: Stream) -> Result<()> {
-        self.ready().wait(stream)
-    }
-
-    /// Says that work which is queued on `stream` uses the data; see [`crate::Tensor::used_on`].
-    ///
-    /// # Errors
-    /// As [`crate::Tensor::used_on`].
-    pub fn used_on(&self, stream: Stream) -> Result<()> {
-        self.device().require_streams()?;
-        self.0.header().uses.add(stream)
-    }
-
-    /// See [`Uses::in_order`].
-    pub(crate) fn in_order(&self) -> Option<InOrder> {
-        self.uses().in_order(self.owner())
-    }
-
     /// Its owner, if that is one of this library's.
     pub(crate) fn owner(&self) -> Option<&Owner> {
         self.0.header().source.owner()
-    }
-
-    /// The work that was noted with [`Batch::used_on`].
-    pub(crate) fn uses(&self) -> &Uses {
-        &self.0.header().uses
-    }
-
-    /// See [`Uses::add_event`].
-    pub(crate) fn used_until(&self, event: Event) -> Result<()> {
-        self.0.header().uses.add_event(event)
-    }
-
-    /// See [`Uses::hold`].
-    pub(crate) fn hold<T>(&self, stream: Stream, copied: &Copied<T>) -> Result<()> {
-        self.0.header().uses.hold(self.device(), stream, copied, || self.clone().into_owner())
     }
 
     /// The batch at a glance, as the C record.
