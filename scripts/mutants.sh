@@ -77,7 +77,8 @@ tests_of() { # MODULE
         --test chains --test slices --package devexchange-tests --test cuda_views --test cuda_arrow \
         --test cuda_pool_release ;;
     manager)
-      echo --package devexchange-tests --test manager --test memory --test fork --test cuda_manager --test cuda_default_streams ;;
+      echo --package devexchange-tests --test manager --test memory --test fork --test cuda_manager --test cuda_ipc \
+        --test cuda_default_streams ;;
     fork) echo --lib --test fork --test trace ;;
     cuda-array) echo --package devexchange-tests --test cuda_array ;;
     cudarc) echo --package devexchange-tests --test cuda_cudarc ;;

@@ -145,8 +145,22 @@ fn a_tensor_is_not_made_of_less_than_was_asked_for_or_of_another_device() {
     assert_eq!(made(0, Device::CPU), refused("allocate: the manager gave no address for 64 bytes"));
     let nothing = Careless { bytes: 0, device: Device::CPU };
     Tensor::allocate_with(&nothing, Device::CPU, DType::FLOAT64, &[0], None).unwrap();
-    let cuda = Device { kind: DeviceType::CUDA, id: 0 };
-    assert_eq!(made(64, cuda), refused("allocate: the manager gave memory of cuda:0 for cpu:0"));
+    let cuda = |id| Device { kind: DeviceType::CUDA, id };
+    assert_eq!(made(64, cuda(0)), refused("allocate: the manager gave memory of cuda:0 for cpu:0"));
+    let other = Careless { bytes: 64, device: cuda(1) };
+    let shape = [4, 2];
+    let refused = Tensor::allocate_with(&other, cuda(0), DType::FLOAT64, &shape, None).unwrap_err();
+    assert_eq!(refused.message(), "allocate: the manager gave memory of cuda:1 for cuda:0");
+}
+
+#[test]
+fn a_request_names_the_cpu_as_arrow_does_and_others_by_their_number() {
+    let of = |kind, id| Request::named(kind, id, 8).map(|request| (request.kind, request.ordinal, request.bytes));
+    for id in [0, -1] {
+        assert_eq!(of(DeviceType::CPU, id), Ok((DeviceType::CPU, 0, 8)));
+    }
+    assert_eq!(of(DeviceType::CPU, 1).unwrap_err().status(), DEVX_DEVICE);
+    assert_eq!(of(DeviceType::CUDA, 3), Ok((DeviceType::CUDA, 3, 8)));
 }
 
 /// What a manager of somebody else's is asked, in C: nothing is lost on the way.
@@ -158,6 +172,7 @@ fn a_table_is_asked_what_the_manager_is_asked() {
         host_flags: Vec<u32>,
         kept: Vec<i64>,
         begins: Vec<i32>,
+        resets: Vec<i32>,
     }
     unsafe extern "C" fn initialize(context: *mut c_void, device_id: i32, _: *mut DevxError) -> DevxStatus {
         // SAFETY: the context is the test's.
@@ -167,6 +182,21 @@ fn a_table_is_asked_what_the_manager_is_asked() {
     unsafe extern "C" fn trim(context: *mut c_void, _: i32, keep: i64, _: *mut DevxError) -> DevxStatus {
         // SAFETY: as above.
         unsafe { (*context.cast::<Asked>()).kept.push(keep) };
+        DEVX_OK
+    }
+    unsafe extern "C" fn reset(context: *mut c_void, device_id: i32, _: *mut DevxError) -> DevxStatus {
+        // SAFETY: as above.
+        unsafe { (*context.cast::<Asked>()).resets.push(device_id) };
+        DEVX_OK
+    }
+    unsafe extern "C" fn memory_info(
+        _: *mut c_void,
+        device_id: i32,
+        out: *mut DevxMemoryInfo,
+        _: *mut DevxError,
+    ) -> DevxStatus {
+        // SAFETY: there is room for what is known.
+        unsafe { out.write(DevxMemoryInfo { free_bytes: 100 - i64::from(device_id), total_bytes: 100 }) };
         DEVX_OK
     }
     unsafe extern "C" fn get_ipc_handle(
@@ -203,6 +233,7 @@ fn a_table_is_asked_what_the_manager_is_asked() {
     (table.initialize, table.trim) = (Some(initialize as _), Some(trim as _));
     table.allocate = Some(allocate);
     table.get_ipc_handle = Some(get_ipc_handle);
+    (table.memory_info, table.reset) = (Some(memory_info as _), Some(reset as _));
     table.defer_cleanup = Some(defer_cleanup);
     // SAFETY: the callbacks are called by this thread only.
     let manager = Limited::new(unsafe { Shared::of_table(&table) }.unwrap(), usize::MAX).unwrap();
@@ -219,9 +250,15 @@ fn a_table_is_asked_what_the_manager_is_asked() {
     assert_eq!((within.handle, within.ordinal, within.offset, within.bytes), ([1; 64], 3, 64, 64));
     let beyond = manager.ipc_handle(std::ptr::without_provenance(65)).unwrap_err();
     assert_eq!(beyond.message(), "get_ipc_handle: the manager says offset 65 of 64 bytes");
+    let MemoryInfo { free, total } = manager.memory_info(3).unwrap();
+    assert_eq!((free, total), (97, 100));
+    let negative = manager.memory_info(101).unwrap_err();
+    assert_eq!(negative.message(), "memory_info: the manager says free_bytes is -1 and total_bytes is 100");
+    // SAFETY: it gave no memory.
+    unsafe { manager.reset(3) }.unwrap();
     drop(Deferred::new(&manager));
     drop(manager);
-    assert_eq!((asked.devices, asked.kept), (vec![3], vec![100]));
+    assert_eq!((asked.devices, asked.kept, asked.resets), (vec![3], vec![100], vec![3]));
     assert_eq!(asked.host_flags, Vec::from_iter(0..8));
     assert_eq!(asked.begins, [1, 0]);
 }

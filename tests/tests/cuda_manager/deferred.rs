@@ -1,6 +1,6 @@
 //! What waits while cleanup is deferred, and what does not.
 
-use devexchange_core::manager::{Deferred, Driver, HostFlags, Limited, Pool, PoolOptions, Request, Shared};
+use devexchange_core::manager::{Deferred, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared};
 use devexchange_core::{DType, DeviceType, Tensor};
 use devexchange_tests::foreign::CUDA0;
 use devexchange_tests::sim::{self, Session};
@@ -42,6 +42,27 @@ fn cleanup_is_deferred() {
             sim::settle();
             assert_eq!(sim::stat(live), before, "{manager:?}");
         }
+    });
+}
+
+/// Who wants memory back now gets what is held back, too.
+#[test]
+fn a_trim_gives_back_what_is_deferred() {
+    let session = Session::new();
+    if sim::skipped("what is live is seen in the simulated driver only") {
+        return;
+    }
+    session.each(5, || {
+        let manager = Driver::new().expect("a manager");
+        let before = sim::stat("live_device");
+        let deferred = Deferred::new(&manager);
+        drop(manager.allocate(&Request::device(0, N)).expect("allocated"));
+        sim::settle();
+        assert_eq!(sim::stat("live_device"), before + 1);
+        manager.trim(0, 0).expect("trimmed");
+        sim::settle();
+        assert_eq!(sim::stat("live_device"), before);
+        drop(deferred);
     });
 }
 

@@ -55,15 +55,19 @@ fn without_a_stream_and_of_every_kind() {
         assert!(none.address.is_null());
         let error = manager.allocate(&Request::of(DeviceType::ROCM, 0, N)).expect_err("no such kind");
         assert_eq!(error.status(), DEVX_UNSUPPORTED);
-        let error = manager.allocate(&Request::device(7, N)).expect_err("no such device");
-        assert_eq!(error.status(), DEVX_DEVICE, "{error}");
+        let nowhere = [manager.allocate(&Request::device(7, N)).map(drop), manager.initialize(7)];
+        for error in nowhere.map(|done| done.expect_err("no such device")) {
+            assert_eq!(error.status(), DEVX_DEVICE, "{error}");
+        }
         let info = manager.memory_info(0).expect(name);
         assert!(info.free <= info.total && info.total > 0, "{info:?}");
         drop((device, pinned, none));
     });
     let host = Driver::host_only().expect("a manager");
     host.initialize(99).expect("no device is needed");
-    assert_eq!(host.allocate(&Request::device(0, N)).expect_err("host only").status(), DEVX_UNSUPPORTED);
+    let refused = host.allocate(&Request::device(0, N)).expect_err("host only");
+    assert_eq!(refused.status(), DEVX_UNSUPPORTED);
+    assert!(refused.message().contains("the host-only manager"), "{refused}");
     drop(host.allocate(&Request::of(DeviceType::CPU, 0, N)).expect("host memory"));
     assert_eq!(host.memory_info(0).expect_err("it cannot know").status(), DEVX_UNSUPPORTED);
 }

@@ -47,6 +47,29 @@ fn pools_keep_and_trim() {
     });
 }
 
+/// What a pool holds and nobody uses is free for its next allocation, though the driver counts it as used.
+#[test]
+fn what_a_pool_keeps_is_free() {
+    let session = Session::new();
+    if sim::skipped("others use memory of a real device meanwhile") {
+        return;
+    }
+    session.each(5, || {
+        let pool = Pool::new(PoolOptions::default()).expect("a manager");
+        let (driver, stream) = (Driver::new().expect("a manager"), sim::stream());
+        let held = pool.allocate(&Request::on(sim::on(stream), N)).expect("allocated");
+        drop(pool.allocate(&Request::on(sim::on(stream), N)).expect("allocated"));
+        sim::synchronize(stream);
+        let (others, kept) = (driver.memory_info(0).expect("known"), pool.reserved(0).expect("known") as usize - N);
+        assert!(kept > 0 && others.free + kept < others.total, "{kept} {others:?}");
+        assert_eq!(pool.memory_info(0).expect("known").free, others.free + kept);
+        drop(held);
+        drop(pool);
+        sim::settle();
+        sim::destroy(stream);
+    });
+}
+
 /// Out of memory, the pool trims and tries once more; a second refusal is the caller's.
 #[test]
 fn pools_try_again_when_memory_is_short() {
