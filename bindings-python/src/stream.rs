@@ -17,7 +17,8 @@ pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
 }
 
 /// The number of a stream: an integer as the protocols write it, something that stands for one (`numpy.int64`), or an object
-/// with `__cuda_stream__`, which gives a pair of a version and a handle (cuda.core, "CUDA stream protocol").
+/// with `__cuda_stream__`, which gives a pair of a version and a handle (cuda.core, "CUDA stream protocol"). An object's handle 0,
+/// as PyTorch, CuPy and Numba have it, is a default stream.
 pub(crate) fn plain_number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
     if stream.is_instance_of::<PyBool>() {
         return wrong_type!("stream is {stream}: a bool is not a stream");
@@ -42,7 +43,10 @@ pub(crate) fn plain_number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
     if !version.eq(0)? {
         return refuse!(DEVX_UNSUPPORTED, "__cuda_stream__ is of version {version}: this library knows version 0");
     }
-    integer(&handle)
+    let stream = integer(&handle)?;
+    // Which of the two default streams that is, depends on how the other library was built. The legacy one does for either: it
+    // waits for the per-thread ones, and they for it (CUDA, "Stream synchronization behavior").
+    Ok(if stream.value() == 0 { RawStream::LEGACY } else { stream })
 }
 
 fn integer(value: &Bound<'_, PyAny>) -> Result<RawStream> {

@@ -118,6 +118,20 @@ def test_protocol_that_gives_no_stream(cuda, given):
         empty(1, device=CUDA, stream=Broken())
 
 
+def test_the_default_stream_as_an_object_of_other_libraries(cuda):
+    class Null:
+        def __cuda_stream__(self):
+            return 0, 0
+
+    with DeviceStream.of(CUDA, Null()) as stream:
+        assert stream.value == 1
+    tensor = empty(24, "int32", device=CUDA, stream=Null())
+    tensor.wait(Null())
+    tensor.used_on(Null())
+    from_there = devexchange.from_dlpack(tensor, stream=Null())
+    from_there.close()
+
+
 def test_devices_that_have_none():
     with pytest.raises(BufferError, match="device is cpu:0, which has no streams"):
         DeviceStream(CPU)
