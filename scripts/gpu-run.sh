@@ -209,7 +209,7 @@ run_library() { # LIBRARY
 run_python() {
   local library
   heading "python: $("$python" --version)"
-  for library in torch cupy jax numba between; do run_library "$library"; done
+  for library in torch cupy jax numba between allocators; do run_library "$library"; done
 }
 
 # --- Numba's own suite, without our manager and with it ---

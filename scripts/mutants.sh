@@ -38,7 +38,7 @@ files_of() { # MODULE
     value) echo core/src/arrow/{value,temporal}.rs ;;
     batch) echo core/src/arrow/{batch,transfer,taken,column,builder,node,sizes}.rs core/src/arrow/{batch/import,column/rows,column/share}.rs ;;
     batch-stream) echo core/src/arrow/batch_stream/{alone,export,import,interface,mod}.rs ;;
-    manager) echo core/src/manager/{mod,books,driver,limited,pool,records,table}.rs ;;
+    manager) echo core/src/manager/{mod,books,driver,limited,own,pool,records,table}.rs ;;
     fork) echo core/src/{fork,thread,trace}.rs ;;
     cuda-array) echo core/src/cuda_array.rs core/src/cuda_array/typestr.rs ;;
     cudarc) echo core/src/cudarc_slice.rs ;;

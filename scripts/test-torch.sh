@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The Python binding with PyTorch on the CPU, both ways, and the README's program with PyTorch and Java in one process.
+# The Python binding with PyTorch on the CPU, both ways, its allocator for GPUs on the simulated CUDA driver, and the README's
+# program with PyTorch and Java in one process.
 #
 #   scripts/test-torch.sh [ARGUMENTS OF PYTEST]
 #
@@ -45,7 +46,11 @@ main() {
   if check "the wheel is built" "$DEVX_ROOT/scripts/build-python.sh" && check "PyTorch is installed" make_environment; then
     wheel=("$DEVX_TARGET"/wheels/devexchange-*.whl)
     "${pip[@]}" install -q --no-index --no-deps --force-reinstall "${wheel[0]}"
-    run_tests "$python" torch pytorch "$@"
+    run_tests "$python" torch pytorch --ignore="$tests/pytorch/test_allocator.py" "$@"
+    if check "the simulated CUDA driver is there" "$DEVX_ROOT/tests/simcuda/driver/place.sh" "$out/simcuda" 13000; then
+      LD_LIBRARY_PATH=$out/simcuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} SIMCUDA_FATAL=exit SIMCUDA_MODE=adversarial \
+        run_tests "$python" torch-memory pytorch/test_allocator.py "$@"
+    fi
     if check "the jar of the Java binding is there" devx_make_jar; then
       DEVX_JAR=$(devx_find_jar) run_tests "$python" torch-jvm jvm "$@"
     fi

@@ -43,6 +43,7 @@ mod shape;
 mod stream;
 mod tensor;
 mod tensor_type;
+mod torch;
 mod value;
 mod version;
 mod waiting;
@@ -89,6 +90,8 @@ mod _native {
     use crate::memory::Memory;
     #[pymodule_export]
     use crate::schema::Schema;
+    #[pymodule_export]
+    use crate::torch::give_torch;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

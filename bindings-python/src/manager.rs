@@ -45,7 +45,7 @@ impl MemoryManager {
         Ok(Self(Handle::new("manager", Shared::new(manager)?)))
     }
 
-    fn get(&self) -> Result<Shared> {
+    pub(crate) fn get(&self) -> Result<Shared> {
         self.0.get()
     }
 

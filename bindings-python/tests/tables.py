@@ -48,11 +48,11 @@ def address(function):
     return ctypes.cast(function, c_void_p).value
 
 
-def compile_library(source, directory):
-    """A C file as a library in a directory, built by the compiler of this machine."""
+def compile_library(source, directory, *libraries):
+    """A file in C or C++ as a library in a directory, built by the compiler of this machine."""
     library = Path(directory) / "helper.so"
     command = [os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-pthread"]
-    subprocess.run([*command, "-o", library, source], check=True)
+    subprocess.run([*command, "-o", library, source, *libraries], check=True)
     return library
 
 

@@ -35,6 +35,30 @@ fn release_comes_after_the_named_work() {
     });
 }
 
+/// Also if it cannot be noted: then the host waits.
+#[test]
+fn a_reference_is_given_up_after_the_work_on_a_stream() {
+    let session = Session::new();
+    for fails in [false, true] {
+        if fails && sim::skipped("faults are injected into the simulated driver only") {
+            return;
+        }
+        session.each(SEEDS, || {
+            let (memory, consumer) = (Foreign::allocate(), Consumer::begin());
+            let tensor = memory.tensor();
+            consumer.read(memory.address);
+            if fails {
+                sim::fail("cuEventRecord", 1, 2, false);
+            }
+            tensor.clone().release_after(consumer.on());
+            tensor.release_after(consumer.on());
+            sim::fail_clear();
+            memory.end();
+            consumer.end();
+        });
+    }
+}
+
 #[test]
 fn a_stream_does_not_stand_for_an_earlier_one_of_its_handle() {
     let session = Session::new();

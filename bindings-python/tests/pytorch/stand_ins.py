@@ -3,8 +3,8 @@
     python stand_ins.py CC [DIRECTORY OF TORCH]
 
 Each library that PyTorch's own are linked with and that is not there is made beside them by the compiler `CC`, with the
-soname, the versions and the symbols that they name. Every function answers with an error of its own ("no device"), so
-PyTorch finds no GPU, and works on the CPU.
+soname, the versions and the symbols that they name. Functions answer with an error of their own ("no device") and say
+that there are no devices, so PyTorch finds no GPU, and works on the CPU.
 """
 
 import collections
@@ -16,6 +16,8 @@ from pathlib import Path
 
 #: cudaErrorNoDevice; other libraries take it for some failure.
 NO_DEVICE = 100
+#: What PyTorch asks before its allocator of memory on GPUs, which works without one (test_allocator.py): two numbers.
+NUMBERS = ("cudaGetDevice", "cudaGetDeviceCount")
 
 
 def read(tool_option, library):
@@ -62,6 +64,8 @@ def source(wanted):
     for name, kind in sorted(wanted):
         if kind == "OBJECT":
             lines.append(f"char {name}[256];")
+        elif name in NUMBERS:
+            lines.append(f"int {name}(int *number) {{ *number = 0; return 0; }}")
         elif re.search(r"String|ErrorName", name):
             lines.append(f'const char *{name}(void) {{ return "no device"; }}')
         else:

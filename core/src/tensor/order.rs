@@ -3,9 +3,9 @@
 use super::Tensor;
 use crate::device::Device;
 use crate::error::{Result, refuse};
-use crate::order::{Ready, Uses};
+use crate::order::{Ready, Uses, release_behind};
 use crate::runtime::cuda::{Event, RawStream, Stream};
-use crate::view::View;
+use crate::view::{View, Whole};
 
 impl Tensor {
     /// Says when the data may be touched, if that is not after what is queued on the legacy default stream. For the maker
@@ -110,6 +110,12 @@ impl Tensor {
     pub fn used_on(&self, stream: Stream) -> Result<()> {
         self.device().require_streams()?;
         self.0.header().uses.add(stream)
+    }
+
+    /// Gives this reference up after what is queued on `stream` until now, in one step that cannot fail, as [`Tensor::used_on`]
+    /// and a drop can: if the work cannot be noted, the host waits for it. Under capture it is given up when that has ended.
+    pub fn release_after(self, stream: Stream) {
+        release_behind(Whole::Tensor(self), stream);
     }
 
     /// The work that was noted with [`Tensor::used_on`].

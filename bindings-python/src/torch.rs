@@ -1,0 +1,183 @@
+//! PyTorch on a memory manager: the functions that its pluggable allocator calls, which it finds by their names in this
+//! library (`devexchange.torch`).
+//!
+//! They are called on any thread, with and without the GIL. PyTorch takes whatever address it is given for memory, so an
+//! error is an exception of C++, which it raises as a RuntimeError.
+
+use core::ffi::{c_char, c_int, c_void};
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use devexchange_core::abi::types::{DEVX_CLOSED, DEVX_INVALID_ARGUMENT, DEVX_OUT_OF_MEMORY};
+use devexchange_core::error::caught;
+use devexchange_core::manager::Shared;
+use devexchange_core::runtime::cuda::{RawStream, Stream};
+use devexchange_core::{DType, Device, DeviceType, Error, Result, Tensor, trace};
+use pyo3::prelude::*;
+
+use crate::manager::MemoryManager;
+
+/// PyTorch has one allocator, whose functions are given nothing that would tell managers apart.
+static POOL: LazyLock<Mutex<Pool>> = LazyLock::new(Mutex::default);
+
+#[derive(Default)]
+struct Pool {
+    manager: Option<Shared>,
+    /// By address: what PyTorch has.
+    blocks: HashMap<usize, Block>,
+}
+
+struct Block {
+    memory: Tensor,
+    /// Streams that use it besides the one that it was allocated on (`Tensor.record_stream` of PyTorch): until PyTorch frees
+    /// it.
+    users: Vec<Stream>,
+}
+
+fn pool() -> MutexGuard<'static, Pool> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives PyTorch memory of a manager from now on.
+#[pyfunction]
+pub(crate) fn give_torch(manager: &MemoryManager) -> crate::error::Result<()> {
+    let manager = manager.get()?;
+    let before = pool().manager.replace(manager);
+    // Without the lock: the last reference to a manager that is written in Python has Python close it.
+    drop(before);
+    Ok(())
+}
+
+fn cuda(ordinal: c_int) -> Device {
+    Device { kind: DeviceType::CUDA, id: ordinal }
+}
+
+/// NULL is the legacy default stream to PyTorch.
+fn stream_on(device: Device, stream: *mut c_void) -> Result<Stream> {
+    let value = stream.expose_provenance() as i64;
+    // SAFETY: PyTorch destroys no stream of its own.
+    let value = if value == 0 { RawStream::LEGACY } else { unsafe { RawStream::new(value) } };
+    device.stream_with(device, value)
+}
+
+fn allocate(bytes: isize, ordinal: c_int, stream: *mut c_void) -> Result<*mut c_void> {
+    if bytes == 0 {
+        return Ok(std::ptr::null_mut());
+    }
+    let Some(manager) = pool().manager.clone() else {
+        return Err(Error::new(DEVX_CLOSED, "PyTorch was given no manager (devexchange.torch.use)"));
+    };
+    let device = cuda(ordinal);
+    let stream = stream_on(device, stream)?;
+    let memory = Tensor::allocate_with(&*manager, device, DType::UINT8, &[bytes as i64], Some(stream))?;
+    memory.wait(stream)?;
+    let address = memory.data();
+    let mut pool = pool();
+    let room = pool.blocks.try_reserve(1);
+    if room.is_ok() {
+        pool.blocks.insert(address.addr(), Block { memory, users: Vec::new() });
+    }
+    room.map_or_else(|_| Err(no_room()), |()| Ok(address))
+}
+
+fn free(address: *mut c_void, ordinal: c_int, stream: *mut c_void) -> Result<()> {
+    if address.is_null() {
+        return Ok(());
+    }
+    let stream = stream_on(cuda(ordinal), stream)?;
+    // Without the lock, as giving memory back may ask a manager.
+    let block = pool().blocks.remove(&address.addr());
+    let Some(Block { memory, users }) = block else {
+        return Err(Error::new(
+            DEVX_INVALID_ARGUMENT,
+            format_args!("ptr is {address:p}: not an address that PyTorch was given"),
+        ));
+    };
+    for user in users {
+        memory.clone().release_after(user);
+    }
+    memory.release_after(stream);
+    Ok(())
+}
+
+fn record_stream(address: *mut c_void, stream: *mut c_void) -> Result<()> {
+    let mut pool = pool();
+    let Some(block) = pool.blocks.get_mut(&address.addr()) else { return Ok(()) };
+    let user = stream_on(block.memory.device(), stream)?;
+    if !block.users.contains(&user) {
+        block.users.try_reserve(1).map_err(|_| no_room())?;
+        block.users.push(user);
+    }
+    Ok(())
+}
+
+fn no_room() -> Error {
+    Error::new(DEVX_OUT_OF_MEMORY, "there is no room to note what PyTorch has")
+}
+
+/// The result, or its error as an exception of C++; without C++ there is only `instead`.
+fn or_throw<T>(instead: T, act: impl FnOnce() -> Result<T>) -> T {
+    caught(act).unwrap_or_else(|error| {
+        throw(&error);
+        instead
+    })
+}
+
+/// Throws `std::runtime_error`, if the process has the library of C++, as PyTorch's has.
+fn throw(error: &Error) {
+    type Thrower = unsafe extern "C-unwind" fn(text: *const c_char) -> !;
+    let text = CString::new(error.message().replace('\0', " ")).unwrap_or_default();
+    // SAFETY: the name of a library; one that is there already is only counted.
+    let library = unsafe { libc::dlopen(c"libstdc++.so.6".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
+    if library.is_null() {
+        return trace::say(format_args!("PyTorch gets no memory: {error}"));
+    }
+    // SAFETY: the library, and the name of a function.
+    let thrower = unsafe { libc::dlsym(library, c"_ZSt21__throw_runtime_errorPKc".as_ptr()) };
+    // SAFETY: a function of that name, if there is one, is of this type (Itanium C++ ABI, mangled names).
+    if let Some(thrower) = unsafe { std::mem::transmute::<*mut c_void, Option<Thrower>>(thrower) } {
+        // SAFETY: it throws a copy of the text. Who called is C++, and what lies between may be unwound.
+        unsafe { thrower(text.as_ptr()) }
+    }
+}
+
+/// `void *alloc(ssize_t size, int device, cudaStream_t stream)` of PyTorch's `CUDAPluggableAllocator`.
+///
+/// # Safety
+/// The stream is one of PyTorch's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn devexchange_torch_allocate(
+    size: isize,
+    device: c_int,
+    stream: *mut c_void,
+) -> *mut c_void {
+    or_throw(std::ptr::null_mut(), || allocate(size, device, stream))
+}
+
+/// `void free(void *ptr, ssize_t size, int device, cudaStream_t stream)` of the same.
+///
+/// # Safety
+/// `ptr` is from [`devexchange_torch_allocate`]; all that uses it is queued on the stream, or on those that were recorded.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn devexchange_torch_free(
+    ptr: *mut c_void,
+    _size: isize,
+    device: c_int,
+    stream: *mut c_void,
+) {
+    // PyTorch frees within destructors, which must not throw.
+    if let Err(error) = caught(|| free(ptr, device, stream)) {
+        trace::say(format_args!("memory of PyTorch's is not given back: {error}"));
+    }
+}
+
+/// `void record_stream(void *ptr, cudaStream_t stream)` of the same: the memory is given back only after what is queued on that
+/// stream, too, when PyTorch frees it.
+///
+/// # Safety
+/// The stream is one of PyTorch's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn devexchange_torch_record_stream(ptr: *mut c_void, stream: *mut c_void) {
+    or_throw((), || record_stream(ptr, stream));
+}

@@ -1,0 +1,262 @@
+"""Other libraries allocate from our managers: cuda.core all by itself; CuPy and PyTorch as far as they go without a CUDA
+runtime, which the simulated driver is not enough for."""
+
+import ctypes
+import gc
+import threading
+from pathlib import Path
+
+import cuda.core
+import driver
+import pytest
+from tables import compile_library
+
+import devexchange
+import devexchange.cuda_core
+from devexchange import MemoryManager, _native
+from devexchange.cuda_core import MemoryResource
+
+BYTES = 4096
+MAKERS = {
+    "driver": MemoryManager.driver,
+    "managed": MemoryManager.managed,
+    "pool": MemoryManager.pool,
+}
+
+
+@pytest.fixture(params=MAKERS)
+def manager(request, cuda):
+    with MAKERS[request.param]() as manager:
+        yield manager
+        settle(manager)
+
+
+def settle(manager):
+    """What is given back is so soon after the work before it."""
+    driver.wait_until(lambda: devexchange.from_buffer(b"").close() or manager.statistics().bytes == 0)
+
+
+def fill(address, stream, value=7):
+    driver.ok(driver.cuda.cuMemsetD8Async(address, value, BYTES, stream.handle))
+
+
+# --- cuda.core ---
+
+
+def test_buffers_of_cuda_core(cuda, manager):
+    resource = MemoryResource(manager)
+    assert (resource.device_id, resource.is_device_accessible, resource.is_host_accessible) == (0, True, False)
+    buffer = resource.allocate(BYTES, stream=cuda.producer)
+    assert (buffer.size, buffer.device_id, manager.statistics().bytes) == (BYTES, 0, BYTES)
+    buffer.fill(7, stream=cuda.producer)
+    copy = buffer.copy_to(stream=cuda.producer)
+    assert copy.memory_resource is resource and manager.statistics().bytes == 2 * BYTES
+    buffer.close()
+    assert set(driver.download(int(copy.handle), BYTES, cuda.producer)) == {7}
+    copy.close()
+
+
+def test_a_buffer_is_given_back_after_the_work_on_the_stream_it_is_closed_with(cuda, manager):
+    resource = MemoryResource(manager)
+    buffer = resource.allocate(BYTES, stream=cuda.producer)
+    cuda.consumer.wait(cuda.producer)
+    fill(int(buffer.handle), cuda.consumer)
+    buffer.close(cuda.consumer)
+
+
+def test_a_buffer_that_nobody_closes(cuda, manager):
+    MemoryResource(manager).allocate(BYTES, stream=cuda.producer).fill(1, stream=cuda.producer)
+    gc.collect()
+
+
+def test_a_device_of_cuda_core_takes_the_resource(cuda, manager):
+    before = cuda.device.memory_resource
+    cuda.device.memory_resource = MemoryResource(manager)
+    try:
+        with cuda.device.allocate(BYTES, stream=cuda.producer) as buffer:
+            assert manager.statistics().bytes == BYTES
+            buffer.fill(1, stream=cuda.producer)
+    finally:
+        cuda.device.memory_resource = before
+
+
+def test_buffers_of_cuda_core_are_refused_beyond_the_limit(cuda):
+    resource = MemoryResource(MemoryManager.pool(limit=BYTES))
+    with pytest.raises(devexchange.OutOfMemory, match="8192 bytes with 0 in use are more than the limit of 4096"):
+        resource.allocate(2 * BYTES, stream=cuda.producer)
+    with pytest.raises(devexchange.Refused, match="device_id is 9"):
+        MemoryResource(MemoryManager.pool(), 9).allocate(1, stream=cuda.producer)
+
+
+# --- CuPy: its arrays and pointers, on a stream and a device that are said to be the current ones ---
+
+
+@pytest.fixture
+def cupy(cuda, monkeypatch):
+    import cupy
+
+    monkeypatch.setattr(cupy.cuda.runtime, "getDevice", lambda: 0)
+    monkeypatch.setattr(cupy.cuda, "get_current_stream", lambda: cuda.producer)
+    return cupy
+
+
+def test_arrays_of_cupy(cuda, manager, cupy):
+    import devexchange.cupy
+
+    devexchange.cupy.use(manager)
+    try:
+        array = cupy.ndarray((BYTES,), "uint8")
+        part = array[10:]
+        nothing = cupy.ndarray((0,), "uint8")
+    finally:
+        cupy.cuda.set_allocator(None)
+    fill(array.data.ptr, cuda.producer)
+    assert (part.data.ptr, array.data.device_id) == (array.data.ptr + 10, 0)
+    del array, nothing
+    assert manager.statistics().bytes == BYTES
+    assert set(driver.download(part.data.ptr, BYTES - 10, cuda.producer)) == {7}
+    fill(part.data.ptr - 10, cuda.producer, 8)
+    del part
+
+
+def test_an_allocator_of_cupy_for_a_while(cuda, manager, cupy):
+    from devexchange.cupy import allocator
+
+    with cupy.cuda.using_allocator(allocator(manager)):
+        pointer = cupy.cuda.alloc(BYTES)
+    fill(pointer.ptr, cuda.producer)
+    assert manager.statistics().bytes == BYTES
+    del pointer
+
+
+def test_cupy_is_refused_beyond_the_limit(cuda, cupy):
+    from devexchange.cupy import allocator
+
+    with (
+        cupy.cuda.using_allocator(allocator(MemoryManager.pool(limit=BYTES))),
+        pytest.raises(MemoryError, match="8192 bytes with 0 in use are more than the limit of 4096"),
+    ):
+        cupy.ndarray((2 * BYTES,), "uint8")
+
+
+def test_the_default_stream_of_cupy(cuda, cupy):
+    null = cupy.cuda.Stream.null
+    assert null.__cuda_stream__() == (0, 0)
+    tensor = devexchange.empty(BYTES, "uint8", device=(2, 0), stream=null)
+    tensor.used_on(null)
+    tensor.close()
+
+
+# --- PyTorch: what its allocator calls, as it calls it (tests/pytorch_memory has the real one) ---
+
+
+class Torch:
+    """A caller in C++, which catches what is thrown."""
+
+    def __init__(self, caller):
+        self.library = ctypes.CDLL(_native.__file__)
+        self.library.devexchange_torch_free.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
+        self.library.devexchange_torch_free.restype = None
+        self.caller = ctypes.CDLL(caller)
+        self.caller.allocate.restype = ctypes.c_void_p
+        self.caller.caught.restype = ctypes.c_char_p
+
+    def allocate(self, stream, size=BYTES, device=0):
+        function = self.library.devexchange_torch_allocate
+        address = self.caller.allocate(function, ctypes.c_ssize_t(size), device, ctypes.c_void_p(number(stream)))
+        error = self.caller.caught()
+        assert not error or address is None
+        return error.decode() if error else address
+
+    def free(self, address, stream, size=BYTES, device=0):
+        self.library.devexchange_torch_free(address, size, device, number(stream))
+
+    def record_stream(self, address, stream):
+        function = self.library.devexchange_torch_record_stream
+        self.caller.record_stream(function, ctypes.c_void_p(address), ctypes.c_void_p(number(stream)))
+        return (self.caller.caught() or b"").decode()
+
+
+def number(stream):
+    return None if stream is None else int(stream.handle)
+
+
+@pytest.fixture(scope="module")
+def caller(tmp_path_factory):
+    return compile_library(Path(__file__).parents[1] / "caught.cpp", tmp_path_factory.mktemp("caller"), "-lstdc++")
+
+
+@pytest.fixture
+def torch(cuda, caller):
+    yield Torch(caller)
+    # It keeps the manager that it was given last.
+    _native.give_torch(MemoryManager.host_only())
+
+
+def test_memory_of_pytorch(cuda, manager, torch):
+    _native.give_torch(manager)
+    address = torch.allocate(cuda.producer)
+    assert manager.statistics().bytes == BYTES
+    fill(address, cuda.producer)
+    torch.free(address, cuda.producer)
+
+
+def test_streams_that_pytorch_recorded_are_waited_for_until_it_frees(cuda, manager, torch):
+    _native.give_torch(manager)
+    address = torch.allocate(cuda.producer)
+    fill(address, cuda.producer)
+    cuda.consumer.wait(cuda.producer)
+    assert torch.record_stream(address, cuda.consumer) == torch.record_stream(address, cuda.consumer) == ""
+    fill(address, cuda.consumer, 8)
+    torch.free(address, cuda.producer)
+
+
+def test_the_default_stream_of_pytorch(cuda, manager, torch):
+    _native.give_torch(manager)
+    address = torch.allocate(None)
+    fill(address, cuda.device.default_stream)
+    assert torch.record_stream(address, None) == ""
+    torch.free(address, None)
+    cuda.device.default_stream.sync()
+
+
+def test_memory_that_pytorch_frees_on_another_thread(cuda, manager, torch):
+    _native.give_torch(manager)
+    address = torch.allocate(cuda.producer)
+    fill(address, cuda.producer)
+    thread = threading.Thread(target=torch.free, args=(address, cuda.producer))
+    thread.start()
+    thread.join()
+
+
+def test_what_pytorch_cannot_have(cuda, torch):
+    with MemoryManager.pool(limit=BYTES) as manager:
+        _native.give_torch(manager)
+        assert torch.allocate(cuda.producer, 0) is None
+        torch.free(None, cuda.producer, 0)
+        refused = "8192 bytes with 0 in use are more than the limit of 4096"
+        assert torch.allocate(cuda.producer, 2 * BYTES) == refused
+        assert "device_id is 9" in torch.allocate(cuda.producer, device=9)
+        assert "-5" in torch.allocate(cuda.producer, -5)
+        torch.free(0x123450, cuda.producer)
+        assert torch.record_stream(0x123450, cuda.consumer) == ""
+        assert manager.statistics().bytes == 0
+
+
+def test_a_manager_in_python_for_pytorch(cuda, torch):
+    class Fails:
+        def allocate(self, request):
+            raise KeyError("not today")
+
+    with MemoryManager(Fails()) as manager:
+        _native.give_torch(manager)
+        assert "not today" in torch.allocate(cuda.producer)
+
+
+def test_memory_of_pytorch_outlives_its_manager(cuda, torch):
+    with MemoryManager.pool() as manager:
+        _native.give_torch(manager)
+        address = torch.allocate(cuda.producer)
+    _native.give_torch(MemoryManager.driver())
+    fill(address, cuda.producer)
+    torch.free(address, cuda.producer)
