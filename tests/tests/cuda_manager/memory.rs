@@ -79,6 +79,8 @@ fn device_of_the_managed_manager() {
         let managed = Driver::managed().expect("a manager");
         let given = managed.allocate(&Request::device(0, N)).expect("allocated");
         assert_eq!(given.device, Device { kind: DeviceType::CUDA_MANAGED, id: 0 });
+        let refused = managed.allocate(&Request::of(DeviceType::ROCM, 0, N)).expect_err("no such kind");
+        assert!(refused.message().contains("the managed manager"), "{refused}");
         drop(given);
     });
 }

@@ -25,7 +25,7 @@ fn limits_count_what_is_in_use() {
             DEVX_OUT_OF_MEMORY
         );
         let now = limited.statistics();
-        assert_eq!((now.bytes, now.refused, now.total_allocations), (N, 2, 3));
+        assert_eq!((now.bytes, now.refused, now.total_allocations, now.total_bytes), (N, 2, 3, 3 * N as u64));
         drop(second);
     });
 }
@@ -87,6 +87,11 @@ fn pools_try_again_when_memory_is_short() {
     sim::fail("cuMemAllocFromPoolAsync", 1, 2, true);
     let error = pool.allocate(&Request::on(sim::on(stream), N)).expect_err("no memory");
     assert_eq!((error.status(), error.driver_code()), (DEVX_OUT_OF_MEMORY, 2));
+    sim::fail_clear();
+    // Another error says nothing of memory.
+    sim::fail("cuMemAllocFromPoolAsync", 1, 1, false);
+    let error = pool.allocate(&Request::on(sim::on(stream), N)).expect_err("an invalid value");
+    assert_eq!((error.status(), error.driver_code()), (DEVX_DRIVER, 1));
     sim::fail_clear();
     let now = pool.statistics();
     assert_eq!((now.bytes, now.refused, now.total_allocations), (0, 1, 1));
