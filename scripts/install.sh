@@ -72,13 +72,14 @@ build_if_possible() {
 }
 
 install_all() {
+  umask 022 # what is installed is for everybody; a directory that is there already stays as it is
   if ! mkdir -p "$to/$libdir" 2>/dev/null || [ ! -w "$to/$libdir" ]; then
     fail "cannot write to $to/$libdir; use sudo, or another place: make install PREFIX=\$HOME/.local"
   fi
   build_if_possible
   [ -e "$headers/devexchange.h" ] || fail "$headers/devexchange.h is missing; 'make headers' writes it"
 
-  install -d "$to/$libdir"/{pkgconfig,cmake/devexchange}
+  mkdir -p "$to/$libdir"/{pkgconfig,cmake/devexchange}
   install -m 755 "$DEVX_LIB_C" "$to/$libdir/$real_name"
   ln -sf "$real_name" "$to/$libdir/$DEVX_SONAME"
   ln -sf "$DEVX_SONAME" "$to/$libdir/libdevexchange.so"

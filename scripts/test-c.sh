@@ -104,7 +104,7 @@ check_completeness() {
 # Alone and twice: a header brings what it needs and has a guard. Programs are careful in different ways, and what they
 # include is not theirs to mend.
 check_headers() {
-  local header careful=(-Wshadow -Wconversion -Wsign-conversion -Wundef)
+  local header said careful=(-Wshadow -Wconversion -Wsign-conversion -Wundef)
   local options=("${warnings[@]}" "${careful[@]}" -I"$DEVX_PREFIX/include" -fsyntax-only)
   while read -r header; do
     printf '#include "%s"\n#include "%s"\nint main(void) { return 0; }\n' "$header" "$header" >"$work/header.c"
@@ -116,12 +116,24 @@ check_headers() {
     check "$header alone and twice, C++17" "$CXX" -std=c++17 "${options[@]}" -Wold-style-cast -Wuseless-cast \
       -Wextra-semi "$work/header.cpp" || true
   done < <(cd "$DEVX_PREFIX/include" && find . -type f \( -name '*.h' -o -name '*.hpp' \) | sed 's#^\./##' | sort)
+  # C++14 is the default of compilers before GCC 11.
+  echo '#include <devexchange.hpp>' >"$work/needs.cpp"
+  said=$("$CXX" -std=c++14 -I"$DEVX_PREFIX/include" -fsyntax-only "$work/needs.cpp" 2>&1 | grep -m1 error) || true
+  case $said in
+    *"needs C++17"*) ok "devexchange.hpp says which C++ it needs" ;;
+    *) not_ok "devexchange.hpp says which C++ it needs" "C++14 says first: $said" ;;
+  esac
 }
 
 # An install into a stage puts nothing elsewhere, and the uninstall finds all of it again.
 check_stage_and_uninstall() {
   local args=(--no-print-directory -C "$DEVX_ROOT" PREFIX=/opt/devexchange DESTDIR="$work/stage") left
+  local there=$work/stage/opt/devexchange/lib/pkgconfig mode=2770
+  mkdir -p "$there"
+  chmod "$mode" "$there"
   check "make install with DESTDIR" make "${args[@]}" install || return 0
+  if [ "$(stat -c %a "$there")" = "$mode" ]; then ok "a directory that is there stays as it is"
+  else not_ok "a directory that is there stays as it is" "its mode was $mode and is $(stat -c %a "$there")"; fi
   if diff -r "$DEVX_PREFIX" "$work/stage/opt/devexchange" >"$work/stage.diff" 2>&1; then
     ok "what is installed does not depend on the place"
   else
@@ -162,16 +174,46 @@ check_cmake() {
   done
   if needs_our_library "$build/c-static"; then not_ok "CMake: devexchange::static is static" "it needs libdevexchange.so"
   else ok "CMake: devexchange::static is static"; fi
-  if "${configure[@]}" -B "$work/cmake-future" -DWANTED_VERSION=99.0 >/dev/null 2>&1; then
-    not_ok "CMake: a version that is not there is refused" "find_package(devexchange 99.0) found one"
-  else
-    ok "CMake: a version that is not there is refused"
+  cmake_refuses "a version that is not there" 99.0
+  cmake_refuses "a component that is not there" "COMPONENTS;part"
+  # Ranges are of CMake 3.19.
+  if devx_version_ge "$(cmake --version | sed -nE '1s/.* ([0-9.]+).*/\1/p')" 3.19; then
+    check "CMake: a range of versions" "${configure[@]}" -B "$work/cmake-range" -DWANTED_VERSION="0.0...$DEVX_VERSION" || true
+    cmake_refuses "a range that ends before this version" "0...<$DEVX_VERSION"
   fi
-  if "${configure[@]}" -B "$work/cmake-part" -DWANTED_VERSION="COMPONENTS;part" >/dev/null 2>&1; then
-    not_ok "CMake: a component that is not there is refused" "find_package(devexchange COMPONENTS part) found one"
+  check_cmake_parts
+}
+
+cmake_refuses() { # WHAT WANTED: what find_package is asked for
+  if cmake -S "$work/cmake-source" -DCMAKE_PREFIX_PATH="$moved" -B "$work/cmake-refused" -DWANTED_VERSION="$2" \
+    >/dev/null 2>&1; then
+    not_ok "CMake: $1 is refused" "find_package(devexchange $2) found one"
   else
-    ok "CMake: a component that is not there is refused"
+    ok "CMake: $1 is refused"
   fi
+  rm -rf "$work/cmake-refused"
+}
+
+# Distributions have a package for the archive, or none.
+check_cmake_parts() {
+  local part=$work/cmake-part
+  mkdir "$part"
+  cp -a "$moved" "$part/prefix"
+  cat >"$part/CMakeLists.txt" <<'CMAKE'
+cmake_minimum_required(VERSION 3.16)
+project(part LANGUAGES C)
+find_package(devexchange REQUIRED)
+if(NOT TARGET ${HAS} OR TARGET ${HAS_NOT})
+  message(FATAL_ERROR "${HAS} is missing, or ${HAS_NOT} is there")
+endif()
+CMAKE
+  mv "$part/prefix/lib/libdevexchange.a" "$part/"
+  check "CMake: without the archive" cmake -S "$part" -B "$part/shared" -DCMAKE_PREFIX_PATH="$part/prefix" \
+    -DHAS=devexchange::devexchange -DHAS_NOT=devexchange::static || true
+  mv "$part/libdevexchange.a" "$part/prefix/lib/"
+  rm "$part/prefix/lib"/libdevexchange.so*
+  check "CMake: with the archive alone" cmake -S "$part" -B "$part/static" -DCMAKE_PREFIX_PATH="$part/prefix" \
+    -DHAS=devexchange::static -DHAS_NOT=devexchange::devexchange || true
 }
 
 # Called by `check`, so the words of pkg-config and cc are shown when they fail.

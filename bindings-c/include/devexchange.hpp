@@ -22,6 +22,10 @@
 #ifndef DEVEXCHANGE_DEVEXCHANGE_HPP_
 #define DEVEXCHANGE_DEVEXCHANGE_HPP_
 
+#if __cplusplus < 201703L
+#error "devexchange.hpp needs C++17 or newer (-std=c++17); devexchange.h is for C and for any C++ from 11 on"
+#endif
+
 #include <algorithm>
 #include <atomic>
 #include <complex>
