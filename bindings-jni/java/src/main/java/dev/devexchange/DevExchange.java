@@ -4,9 +4,11 @@ package dev.devexchange;
  * The library itself: its version and its ledger.
  *
  * <p>The native library comes out of the jar, through a file in the directory for temporary files, which is deleted
- * when it is loaded. The system property {@code devexchange.library.path} names one in another place instead: the file,
- * or its directory. The JVM loads a file for one class loader only; so where several loaders have these classes, a file
- * that is named serves the first of them, and the others get an {@code UnsatisfiedLinkError}.
+ * when it is loaded; where programs may not be run from there ({@code noexec}), {@code java.io.tmpdir} names another
+ * directory. The system property {@code devexchange.library.path} names a library in another place instead: the file,
+ * or its directory; it has to be of the version of these classes. The JVM loads a file for one class loader only; so
+ * where several loaders have these classes, a file that is named serves the first of them, and the others get an {@code
+ * UnsatisfiedLinkError}.
  */
 public final class DevExchange {
     private DevExchange() {}

@@ -15,6 +15,9 @@ final class NativeLibrary {
      */
     static final String PROPERTY = "devexchange.library.path";
 
+    /** The two halves are private to each other, so that only those of one version fit together. */
+    static final String VERSION = "0.1.0";
+
     private static final String FILE = "libdevexchange_jni.so";
 
     private NativeLibrary() {}
@@ -24,10 +27,15 @@ final class NativeLibrary {
         String given = System.getProperty(PROPERTY);
         if (given == null) {
             loadResource();
-            return;
+        } else {
+            loadGiven(given);
         }
+    }
+
+    private static void loadGiven(String given) {
         Path path = Path.of(given).toAbsolutePath();
         String file = (Files.isDirectory(path) ? path.resolve(FILE) : path).toString();
+        String said = "-D" + PROPERTY + "=" + given + ": ";
         try {
             System.load(file);
         } catch (UnsatisfiedLinkError refusal) {
@@ -37,9 +45,17 @@ final class NativeLibrary {
                 why = "a class loader that is not this one has the library from that file; this one needs a copy of it,"
                         + " or no such property, as the jar carries a library for each";
             }
-            UnsatisfiedLinkError error = new UnsatisfiedLinkError("-D" + PROPERTY + "=" + given + ": " + why);
-            error.initCause(refusal);
-            throw error;
+            throw error(said + why, refusal);
+        }
+        String version;
+        try {
+            version = Native.version();
+        } catch (UnsatisfiedLinkError refusal) {
+            throw error(said + file + " is not the native library of this binding, " + FILE, refusal);
+        }
+        if (!version.equals(VERSION)) {
+            String both = " is of version " + version + ", and the classes are of version " + VERSION;
+            throw error(said + file + both, null);
         }
     }
 
@@ -50,22 +66,31 @@ final class NativeLibrary {
             if (library == null) {
                 throw problem("there is no " + resource + " in the jar of devexchange", null);
             }
-            Path file = Files.createTempFile("devexchange-", "-" + FILE);
+            // The JVM loads by absolute paths only, and java.io.tmpdir may be none.
+            Path file = Files.createTempFile("devexchange-", "-" + FILE).toAbsolutePath();
             try {
                 Files.copy(library, file, StandardCopyOption.REPLACE_EXISTING);
                 System.load(file.toString());
+            } catch (UnsatisfiedLinkError refusal) {
+                throw problem(
+                        resource + " cannot be loaded from the directory for temporary files (" + refusal.getMessage()
+                                + "); where that is mounted noexec, -Djava.io.tmpdir=PATH names another one",
+                        refusal);
             } finally {
                 // What is loaded stays, and a JVM that is killed deletes nothing.
                 Files.delete(file);
             }
         } catch (IOException e) {
-            throw problem(resource + " cannot be written to the directory for temporary files", e);
+            throw problem(resource + " cannot be written to the directory for temporary files (" + e + ")", e);
         }
     }
 
-    private static UnsatisfiedLinkError problem(String what, Exception cause) {
-        UnsatisfiedLinkError error =
-                new UnsatisfiedLinkError(what + "; -D" + PROPERTY + "=PATH names a library in another place");
+    private static UnsatisfiedLinkError problem(String what, Throwable cause) {
+        return error(what + "; -D" + PROPERTY + "=PATH names a library in another place", cause);
+    }
+
+    private static UnsatisfiedLinkError error(String text, Throwable cause) {
+        UnsatisfiedLinkError error = new UnsatisfiedLinkError(text);
         error.initCause(cause);
         return error;
     }

@@ -17,6 +17,8 @@ import java.net.URL;
 import java.net.URLClassLoader;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
@@ -26,6 +28,7 @@ class DevExchangeTest {
     @Test
     void theNativeHalfHasTheVersionOfTheJar() {
         assertEquals(System.getProperty("devexchange.version"), DevExchange.version());
+        assertEquals(System.getProperty("devexchange.version"), NativeLibrary.VERSION);
     }
 
     @Test
@@ -44,8 +47,7 @@ class DevExchangeTest {
 
     @Test
     void anotherClassLoaderHasALibraryOfItsOwn() throws ReflectiveOperationException, IOException {
-        URL[] classes = {DevExchange.class.getProtectionDomain().getCodeSource().getLocation()};
-        try (URLClassLoader loader = new URLClassLoader(classes, ClassLoader.getPlatformClassLoader())) {
+        try (URLClassLoader loader = new URLClassLoader(classes(), ClassLoader.getPlatformClassLoader())) {
             Class<?> tensor = Class.forName("dev.devexchange.Tensor", true, loader);
             assertNotSame(Tensor.class, tensor);
             Method importDlpack = tensor.getMethod("importDlpack", long.class);
@@ -71,14 +73,11 @@ class DevExchangeTest {
         try (InputStream bytes = DevExchange.class.getResourceAsStream(carried)) {
             Files.copy(bytes, library);
         }
-        URL[] classes = {DevExchange.class.getProtectionDomain().getCodeSource().getLocation()};
         System.setProperty("devexchange.library.path", library.toString());
-        try (URLClassLoader first = new URLClassLoader(classes, ClassLoader.getPlatformClassLoader());
-                URLClassLoader second = new URLClassLoader(classes, ClassLoader.getPlatformClassLoader())) {
+        try (URLClassLoader first = new URLClassLoader(classes(), ClassLoader.getPlatformClassLoader());
+                URLClassLoader second = new URLClassLoader(classes(), ClassLoader.getPlatformClassLoader())) {
             assertEquals(DevExchange.version(), version(first).invoke(null));
-            Method refused = version(second);
-            Throwable refusal = assertThrows(InvocationTargetException.class, () -> refused.invoke(null)).getCause();
-            assertInstanceOf(UnsatisfiedLinkError.class, refusal);
+            UnsatisfiedLinkError refusal = refusal(second);
             String text = refusal.getMessage();
             assertTrue(text.startsWith("-Ddevexchange.library.path=" + library + ": "), text);
             assertTrue(text.contains("a class loader that is not this one has the library from that file"), text);
@@ -86,6 +85,78 @@ class DevExchangeTest {
         } finally {
             System.clearProperty("devexchange.library.path");
         }
+    }
+
+    /** The two halves of one version fit together, and others end in whatever they are taken for. */
+    @Test
+    void aLibraryThatIsNotOfTheseClassesIsRefused(@TempDir Path directory) throws Exception {
+        Path other = Cc.shared("other_version.c", directory);
+        assertEquals(
+                "-Ddevexchange.library.path=" + other + ": " + other
+                        + " is of version 99.0.0, and the classes are of version " + DevExchange.version(),
+                refusalOf(other));
+        Path none = Cc.shared("streams.c", directory);
+        assertEquals(
+                "-Ddevexchange.library.path=" + none + ": " + none
+                        + " is not the native library of this binding, libdevexchange_jni.so",
+                refusalOf(none));
+    }
+
+    private static String refusalOf(Path library) throws Exception {
+        System.setProperty("devexchange.library.path", library.toString());
+        try (URLClassLoader loader = new URLClassLoader(classes(), ClassLoader.getPlatformClassLoader())) {
+            return refusal(loader).getMessage();
+        } finally {
+            System.clearProperty("devexchange.library.path");
+        }
+    }
+
+    @Test
+    void aLibraryThatTheSystemDoesNotLoadSaysWhatToDo(@TempDir Path directory) throws Exception {
+        Path needed = Cc.shared("streams.c", directory);
+        Path incomplete = Cc.shared("other_version.c", directory, "-Wl,--no-as-needed", needed.toString());
+        Files.delete(needed);
+        try (URLClassLoader loader = new URLClassLoader(classes(), ClassLoader.getPlatformClassLoader()) {
+            @Override
+            public URL findResource(String name) {
+                try {
+                    return name.endsWith(".so") ? incomplete.toUri().toURL() : super.findResource(name);
+                } catch (IOException e) {
+                    throw new AssertionError(e);
+                }
+            }
+        }) {
+            String text = refusal(loader).getMessage();
+            assertTrue(text.contains(" cannot be loaded from the directory for temporary files (/"), text);
+            assertTrue(text.contains("; where that is mounted noexec, -Djava.io.tmpdir=PATH names another one"), text);
+            assertTrue(text.endsWith("; -Ddevexchange.library.path=PATH names a library in another place"), text);
+        }
+    }
+
+    @Test
+    void theDirectoryForTemporaryFilesMayBeARelativePath() throws IOException, InterruptedException {
+        Jvm.End end = Jvm.run(List.of("-Djava.io.tmpdir=target"), Map.of(), Version.class);
+        assertEquals(new Jvm.End(0, DevExchange.version() + System.lineSeparator()), end);
+    }
+
+    /** The program of another JVM. */
+    static final class Version {
+        private Version() {}
+
+        public static void main(String[] arguments) {
+            System.out.println(DevExchange.version());
+        }
+    }
+
+    private static URL[] classes() {
+        return new URL[] {DevExchange.class.getProtectionDomain().getCodeSource().getLocation()};
+    }
+
+    /** Why the classes of a loader have no library. */
+    private static UnsatisfiedLinkError refusal(ClassLoader loader) throws ReflectiveOperationException {
+        Method version = version(loader);
+        Throwable refusal = assertThrows(InvocationTargetException.class, () -> version.invoke(null)).getCause();
+        return assertInstanceOf(UnsatisfiedLinkError.class, refusal);
     }
 
     private static Method version(ClassLoader loader) throws ReflectiveOperationException {
