@@ -22,6 +22,11 @@
 //! named. The CUDA driver is looked for when a program first asks for a CUDA device; without one, that is an error.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "devexchange is for Linux only: sealed memory files, abstract sockets and more of what it uses are Linux's own"
+);
+
 pub mod abi;
 pub mod arrow;
 #[cfg(feature = "arrow")]
