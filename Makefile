@@ -22,7 +22,7 @@ SHELL := /bin/bash
         test test-rust test-c test-java test-julia test-python test-torch test-python-ft test-python-debug test-arm64 \
         soak soak-python test-soak test-pairs test-numba test-third-party conformance test-readme fuzz test-fuzz fuzz-account fuzz-corpus \
         loom sanitize mutants seeded-bugs gpu-test gpu-bundle gpu-rehearsal gpu-bench bench bench-jmh test-bench headers \
-        conformance-table lint clean distclean
+        conformance-table third-party lint clean distclean
 
 ##@ Start here
 help: ## this table
@@ -183,6 +183,9 @@ mutants: ## whether tests see small changes of the code (hours); ONLY=order, SHA
 	@scripts/setup.sh --quiet rust
 	@SHARD='$(SHARD)' ON='$(ON)' SINCE='$(SINCE)' scripts/mutants.sh $(ONLY)
 
+third-party: ## write LICENSE-THIRD-PARTY anew, after a change of Cargo.lock
+	@scripts/third-party.sh
+
 seeded-bugs: ## whether the tests see what they are for: 14 bugs, one after the other; ONLY=release: some of them
 	@scripts/setup.sh --quiet rust
 	@scripts/seeded-bugs.sh $(ONLY)
@@ -198,6 +201,7 @@ lint: ## rustfmt, clippy (with cudarc's first and last version of CUDA, too) and
 	@$(env) RUSTDOCFLAGS='-D warnings' $$CARGO doc --quiet -p devexchange-core --locked --no-deps --all-features
 	@scripts/fuzz.sh --lint
 	@scripts/seeded-bugs.sh --check
+	@scripts/third-party.sh --check
 
 clean: ## remove what was built
 	@$(env) $$CARGO clean

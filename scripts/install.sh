@@ -14,7 +14,7 @@ minor=${minor%%.*}
 real_name=libdevexchange.so.$DEVX_VERSION
 packaging=$DEVX_ROOT/bindings-c/packaging
 headers=$DEVX_ROOT/bindings-c/include
-licenses=(LICENSE-MIT LICENSE-APACHE)
+licenses=(LICENSE-MIT LICENSE-APACHE LICENSE-THIRD-PARTY)
 
 fail() { echo "install: $*" >&2; exit 1; }
 

@@ -24,7 +24,7 @@ def test_version():
 
 
 def test_licences():
-    assert {"LICENSE-MIT", "LICENSE-APACHE"} <= {file.name for file in metadata.files("devexchange")}
+    assert {"LICENSE-MIT", "LICENSE-APACHE", "LICENSE-THIRD-PARTY"} <= {file.name for file in metadata.files("devexchange")}
 
 
 @pytest.mark.parametrize(

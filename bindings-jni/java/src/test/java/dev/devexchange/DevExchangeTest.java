@@ -33,7 +33,7 @@ class DevExchangeTest {
 
     @Test
     void theLicencesAreInTheJar() {
-        for (String name : new String[] {"LICENSE-MIT", "LICENSE-APACHE"}) {
+        for (String name : new String[] {"LICENSE-MIT", "LICENSE-APACHE", "LICENSE-THIRD-PARTY"}) {
             assertNotNull(DevExchange.class.getResource("/META-INF/" + name), name);
         }
     }
