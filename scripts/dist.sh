@@ -26,6 +26,14 @@ work=$DEVX_TARGET/dist-work
 tools=$DEVX_TARGET/dist-tools
 logs=$work/logs
 
+# Builds of one commit are the same files, whoever builds, where and when: their date is the commit's, and where a panic in
+# a crate is said to be, nobody's home directory is. (Flags cannot have a space in them.)
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$DEVX_ROOT" log -1 --format=%ct 2>/dev/null || echo 315532800)}
+case ${CARGO_HOME:-$HOME/.cargo} in
+  *" "*) ;;
+  *) export RUSTFLAGS="${RUSTFLAGS:-} --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo" ;;
+esac
+
 fail() { echo "dist: $*" >&2; exit 1; }
 
 # Says what is being done; what it printed is shown only if it failed. A command that fails is the last one of its function,
@@ -56,11 +64,9 @@ get_tools() {
   fi
 }
 
-# Two builds of one commit differ in nothing that tar writes.
 pack() { # DIRECTORY BELOW $work/stage
-  local time
-  time=$(git -C "$DEVX_ROOT" log -1 --format=%ct 2>/dev/null) || time=0
-  tar -C "$work/stage" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$time" -c "$1" | gzip -n9 >"$dist/$1.tar.gz"
+  tar -C "$work/stage" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -c "$1" |
+    gzip -n9 >"$dist/$1.tar.gz"
 }
 
 # Not one symbol of a newer glibc than was promised.
@@ -139,6 +145,7 @@ install_all() {
 }
 
 run_examples() {
+  unset RUSTFLAGS # programs of users
   DEVX_INSTALLED=$work/installed "$DEVX_ROOT/scripts/test-readme.sh"
 }
 

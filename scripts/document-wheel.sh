@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Puts the docstrings of the native module into the types of a wheel (_native.pyi), where editors look for them.
+# Puts the docstrings of the native module into the types of a wheel (_native.pyi), where editors look for them, and takes
+# the place of this checkout out of the wheel's list of what is linked into it (sboms).
 #
 #   scripts/document-wheel.sh PYTHON WHEEL    PYTHON can load the wheel, and has docify and wheel
 #
@@ -8,10 +9,12 @@ set -euo pipefail
 
 python=$1
 wheel=$2
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 "$python" -m wheel unpack -d "$work" "$wheel" >/dev/null
 unpacked=("$work"/*)
 PYTHONPATH=${unpacked[0]} PYTHONDONTWRITEBYTECODE=1 "$python" -m docify -q --workers 1 -i "${unpacked[0]}" >/dev/null
+find "${unpacked[0]}" -path '*/sboms/*.json' -exec sed -i "s#path+file://$root/#path+file:#g" {} +
 "$python" -m wheel pack -d "$(dirname "$wheel")" "${unpacked[0]}" >/dev/null
