@@ -194,11 +194,12 @@ cmake_refuses() { # WHAT WANTED: what find_package is asked for
   rm -rf "$work/cmake-refused"
 }
 
-# Distributions have a package for the archive, or none.
+# Distributions have a package for the archive, or none; and the folders of the root are links into /usr.
 check_cmake_parts() {
   local part=$work/cmake-part
   mkdir "$part"
   cp -a "$moved" "$part/prefix"
+  ln -s prefix/lib "$part/lib"
   cat >"$part/CMakeLists.txt" <<'CMAKE'
 cmake_minimum_required(VERSION 3.16)
 project(part LANGUAGES C)
@@ -207,6 +208,8 @@ if(NOT TARGET ${HAS} OR TARGET ${HAS_NOT})
   message(FATAL_ERROR "${HAS} is missing, or ${HAS_NOT} is there")
 endif()
 CMAKE
+  check "CMake: by a link to lib" cmake -S "$part" -B "$part/link" -DCMAKE_PREFIX_PATH="$part" \
+    -DHAS=devexchange::static -DHAS_NOT=devexchange::none || true
   mv "$part/prefix/lib/libdevexchange.a" "$part/"
   check "CMake: without the archive" cmake -S "$part" -B "$part/shared" -DCMAKE_PREFIX_PATH="$part/prefix" \
     -DHAS=devexchange::devexchange -DHAS_NOT=devexchange::static || true
