@@ -62,12 +62,18 @@ fill_in() { # TEMPLATE SEPARATOR OUTPUT
     -e "s#@NATIVE_LIBS@#${libs// /$2}#g" "$1" >"$3"
 }
 
-# `sudo make install` often has no cargo; what `make build` left is good then.
+# `sudo make install` often has no cargo, or may not write to the checkout; what `make build` left is good then.
 build_if_possible() {
+  local why="no cargo here to build it"
   if [ -n "$CARGO" ]; then
-    "$DEVX_ROOT/scripts/build.sh"
-  elif [ ! -e "$DEVX_LIB_C" ] || [ ! -e "$DEVX_LIBDIR/libdevexchange.native-libs" ]; then
-    fail "no library built yet and no cargo here to build it; run 'make build' as the user who has one"
+    if { mkdir -p "$DEVX_LIBDIR" && [ -w "$DEVX_LIBDIR" ]; } 2>/dev/null; then
+      "$DEVX_ROOT/scripts/build.sh"
+      return
+    fi
+    why="cannot write to $DEVX_LIBDIR to build it"
+  fi
+  if [ ! -e "$DEVX_LIB_C" ] || [ ! -e "$DEVX_LIBDIR/libdevexchange.native-libs" ]; then
+    fail "no library built yet and $why; run 'make build' as the user who can"
   fi
 }
 
