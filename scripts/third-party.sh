@@ -51,9 +51,9 @@ write() {
 Third-party code in the libraries of devexchange
 ================================================
 
-The libraries for C, Java, Julia and Python are linked with Rust's standard library (MIT OR Apache-2.0) and with these
-crates, not each with all of them. Those that may be used under the Apache License, version 2.0, are; its text is that of
-LICENSE-APACHE:
+The libraries for C, Java, Julia and Python are linked with Rust's standard library (MIT OR Apache-2.0), those that
+`make dist` makes also with libunwind and compiler-rt of LLVM (Apache-2.0 WITH LLVM-exception), and with these crates, not
+each with all of them. What may be used under the Apache License, version 2.0, is; its text is that of LICENSE-APACHE:
 
 TEXT
   offering_apache yes <<<"$crates" | aligned
