@@ -60,7 +60,7 @@ static void *first_up(int size) {
     gpu_use();
     snprintf(address, sizeof address, "@devexchange-gpu-bench-%ld-%d", (long)getpid(), ++count);
     start_peer(shared, address);
-    OK(devx_ipc_client_create(address, -1, &shared->client, NULL));
+    OK(devx_ipc_client_create(address, DEVX_IPC_TIMEOUT_NS, &shared->client, NULL));
     return shared;
 }
 

@@ -19,7 +19,7 @@
  * - Streams of a device are numbers, as in DLPack: 1 is CUDA's legacy default stream, 2 the
  *   per-thread one, -1 none, others are handles (`CUstream`); 0 is refused.
  * - Units. Shapes, strides and offsets are in elements, `byte_offset` and sizes in bytes,
- *   times in what their names say (`_ns`, `_ms`).
+ *   times to wait (`timeout_ns`) in nanoseconds: 0 is not at all, negative as long as it takes.
  */
 #ifndef DEVEXCHANGE_DEVEXCHANGE_H_
 #define DEVEXCHANGE_DEVEXCHANGE_H_
@@ -804,12 +804,13 @@ void devx_dlpack_release_legacy(struct DLManagedTensor **tensor);
 devx_status devx_dtype_name(DLDataType dtype, char *out, size_t capacity, devx_error *error);
 
 /**
- * Connects to the exporter at an address. It has `timeout_ms` milliseconds for each answer; -1 for
- * ten seconds. Other negative numbers are refused.
+ * Connects to the exporter at an address. It has so many nanoseconds for each answer,
+ * `DEVX_IPC_TIMEOUT_NS` if nothing else is known; negative for as long as it takes. DEVX_SYSTEM if
+ * nobody listens there, a process of another user does, or there is no answer in time.
  */
 devx_status devx_ipc_client_create(
     char const *address,
-    int64_t timeout_ms,
+    int64_t timeout_ns,
     devx_ipc_client_t **out,
     devx_error *error);
 

@@ -2348,12 +2348,12 @@ public:
     IpcClient() noexcept = default;
     explicit IpcClient(devx_ipc_client_t *raw) noexcept : handle_(raw) {}
 
-    /* Connects to an exporter of the same user, which has `timeout_ms` for each answer; -1: ten seconds. */
-    static IpcClient create(std::string const &address, std::int64_t timeout_ms = -1) {
+    /* Connects to an exporter of the same user, which has `timeout_ns` for each answer, `forever` for as long as it takes. */
+    static IpcClient create(std::string const &address, std::int64_t timeout_ns = DEVX_IPC_TIMEOUT_NS) {
         IpcClient out;
         char const *const at = detail::c_text(address, "address");
         detail::check(
-            [&](devx_error *error) { return devx_ipc_client_create(at, timeout_ms, out.handle_.address(), error); });
+            [&](devx_error *error) { return devx_ipc_client_create(at, timeout_ns, out.handle_.address(), error); });
         return out;
     }
 

@@ -1,11 +1,8 @@
 //! `devx_ipc_*`: tensors and batches shared with other processes of this machine.
 
-use std::time::Duration;
-
-use devexchange_core::abi::types::DEVX_INVALID_ARGUMENT;
+use devexchange_core::DType;
 use devexchange_core::dlpack::Copying;
 use devexchange_core::ipc::{self, Client, Server};
-use devexchange_core::{DType, Error};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
@@ -13,6 +10,7 @@ use crate::batch::BatchHandle;
 use crate::ctypes::{Char, DlDataType, ErrorRecord, PlanRecord, Status};
 use crate::error::{guard, guard_release, handle, list, required, required_text};
 use crate::tensor::TensorHandle;
+use crate::wake::timeout;
 
 handle! {
     /// An exporter: what it offers under names, other processes of the same user can import. Any thread may use it.
@@ -133,12 +131,13 @@ unsafe fn devx_ipc_server_release(server: Option<&mut *mut ServerHandle>) {
     guard_release(|| drop(unsafe { ServerHandle::take(server) }));
 }
 
-/// Connects to the exporter at an address. It has `timeout_ms` milliseconds for each answer; -1 for ten seconds. Other negative
-/// numbers are refused.
+/// Connects to the exporter at an address. It has so many nanoseconds for each answer, `DEVX_IPC_TIMEOUT_NS` if nothing else is
+/// known; negative for as long as it takes. DEVX_SYSTEM if nobody listens there, a process of another user does, or there is no
+/// answer in time.
 #[ffi_export]
 unsafe fn devx_ipc_client_create(
     address: *const Char,
-    timeout_ms: i64,
+    timeout_ns: i64,
     out: Option<Out<'_, *mut ClientHandle>>,
     error: Option<&mut ErrorRecord>,
 ) -> Status {
@@ -146,15 +145,7 @@ unsafe fn devx_ipc_client_create(
         let out = required(out, "out")?;
         // SAFETY: the caller gives NULL or a NUL-terminated text.
         let address = unsafe { required_text(address, "address") }?;
-        let timeout = match u64::try_from(timeout_ms) {
-            Ok(timeout_ms) => Duration::from_millis(timeout_ms),
-            Err(_) if timeout_ms == -1 => ipc::TIMEOUT,
-            Err(_) => {
-                let why = format_args!("timeout_ms is {timeout_ms}: neither a number of milliseconds nor -1");
-                return Err(Error::new(DEVX_INVALID_ARGUMENT, why));
-            }
-        };
-        out.write(ClientHandle::give(Client::connect(address, timeout)?));
+        out.write(ClientHandle::give(Client::connect(address, timeout(timeout_ns))?));
         Ok(())
     })
 }

@@ -17,7 +17,7 @@
 //! - Streams of a device are numbers, as in DLPack: 1 is CUDA's legacy default stream, 2 the
 //!   per-thread one, -1 none, others are handles (`CUstream`); 0 is refused.
 //! - Units. Shapes, strides and offsets are in elements, `byte_offset` and sizes in bytes,
-//!   times in what their names say (`_ns`, `_ms`).
+//!   times to wait (`timeout_ns`) in nanoseconds: 0 is not at all, negative as long as it takes.
 
 mod async_reader;
 mod async_writer;

@@ -84,7 +84,7 @@ native! { ipc_client_connect(address: JString, timeout: jlong) -> jlong }
 fn ipc_client_connect<'l>(env: &mut Env<'l>, _: JClass<'l>, address: JString<'l>, timeout: jlong) -> Result<jlong> {
     let address = address.try_to_string(env)?;
     let timeout = Duration::from_nanos(u64::try_from(timeout).unwrap_or(0));
-    hold(Client::connect(&address, timeout)?)
+    hold(Client::connect(&address, Some(timeout))?)
 }
 
 native! { ipc_client_import_tensor(client: jlong, name: JString) -> jlong }

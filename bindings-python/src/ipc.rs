@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use devexchange_core::ipc::{self, Client as CoreClient, Server as CoreServer};
 use devexchange_core::{Batch, Tensor as CoreTensor};
@@ -16,6 +15,7 @@ use crate::handle::Handle;
 use crate::python::call_if_there;
 use crate::tensor::Tensor;
 use crate::tensor_type::New;
+use crate::waiting::seconds;
 use crate::{batch, convert, dlpack, dtype, queue, shape};
 
 /// Where a server listens: a path, as `str` or `os.PathLike`, or "@" and a name.
@@ -193,8 +193,8 @@ impl Drop for Server {
 /// An exporter is trusted as a producer in this process is: that the memory holds what it says (the offsets of a batch are
 /// followed as they are), and that nobody writes it while it is read here. Nothing can check that.
 ///
-/// The exporter has `timeout` seconds to let this process in, and for each answer. Python's main thread handles signals
-/// meanwhile: `KeyboardInterrupt` ends the call, not the connection.
+/// The exporter has `timeout` seconds to let this process in, and for each answer; None is for as long as it takes. Python's
+/// main thread handles signals meanwhile: `KeyboardInterrupt` ends the call, not the connection.
 ///
 /// Raises OSError if nobody listens there, or a process of another user; TimeoutError if it does not answer in time,
 /// ValueError for what is no address or no answer, BufferError if the exporter speaks another version.
@@ -210,12 +210,10 @@ pub(crate) struct Client {
 impl Client {
     #[new]
     #[pyo3(signature = (address, /, *, timeout=10.0))]
-    fn new(py: Python<'_>, address: &Bound<'_, PyAny>, timeout: f64) -> Result<Self> {
+    fn new(py: Python<'_>, address: &Bound<'_, PyAny>, timeout: Option<f64>) -> Result<Self> {
         let address = address_of(address)?;
-        let Ok(within) = Duration::try_from_secs_f64(timeout) else {
-            return refuse!(DEVX_INVALID_ARGUMENT, "timeout is {timeout}: not a number of seconds");
-        };
-        let client = waiting(py, || CoreClient::connect(&address, within))?;
+        let timeout = seconds(timeout)?;
+        let client = waiting(py, || CoreClient::connect(&address, timeout))?;
         Ok(Self { client: Handle::new("client", client), address })
     }
 

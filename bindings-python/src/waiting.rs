@@ -22,25 +22,29 @@ pub(crate) fn waiting<A: Send, T: Send>(
     begin: impl Fn() -> Result<A>,
     ask: impl Fn(A, Duration) -> CoreResult<T> + Sync,
 ) -> Result<T> {
-    let until = match timeout {
-        None => None,
-        Some(seconds) => match Duration::try_from_secs_f64(seconds) {
-            // A time that is too far away is as good as none.
-            Ok(time) => Instant::now().checked_add(time),
-            Err(_) => return refuse!(DEVX_INVALID_ARGUMENT, "timeout is {seconds}: not a number of seconds"),
-        },
-    };
+    // A time that is too far away is as good as none.
+    let until = seconds(timeout)?.and_then(|time| Instant::now().checked_add(time));
     loop {
         let left = until.map_or(LOOK, |until| until.saturating_duration_since(Instant::now()).min(LOOK));
         let asked = begin()?;
         match py.detach(|| ask(asked, left)) {
             Err(error) if error.status() == DEVX_NOT_READY => {
                 if left.is_zero() {
-                    return Err(timed_out(py, &error));
+                    let seconds = timeout.unwrap_or_default();
+                    return Err(timed_out(py, &error.within(format_args!("timeout is {seconds}: "))));
                 }
             }
             answer => return answer.map_err(Error::Refused),
         }
         py.check_signals()?;
+    }
+}
+
+/// A time to wait, in seconds; None is for as long as it takes, and so is one beyond all.
+pub(crate) fn seconds(timeout: Option<f64>) -> Result<Option<Duration>> {
+    match timeout {
+        None => Ok(None),
+        Some(seconds) if seconds >= 0.0 => Ok(Duration::try_from_secs_f64(seconds).ok()),
+        Some(seconds) => refuse!(DEVX_INVALID_ARGUMENT, "timeout is {seconds}: not a number of seconds"),
     }
 }

@@ -150,7 +150,7 @@ static void show_batch(const char *name, const devx_batch_t *batch) {
 static void import_all(const char *address) {
     struct imported *here = &held[n_held++];
     devx_ipc_client_t *client = NULL;
-    must(devx_ipc_client_create(address, -1, &client, &error));
+    must(devx_ipc_client_create(address, DEVX_IPC_TIMEOUT_NS, &client, &error));
     snprintf(here->address, sizeof here->address, "%s", address);
     for (int i = 0; i < TENSORS - !cuda; i++) {
         must(devx_ipc_client_import_tensor(client, tensor_names[i], &here->tensors[i], &error));

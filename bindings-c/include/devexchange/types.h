@@ -162,6 +162,12 @@ typedef struct devx_batch_source {
   void (*release)(void *context);
 } devx_batch_source;
 
+/**
+ * How many nanoseconds an exporter in another process has for an answer, unless its importer says
+ * otherwise: ten seconds.
+ */
+#define DEVX_IPC_TIMEOUT_NS 10000000000
+
 /** Pinned memory for all contexts, not only for the one of its device. */
 #define DEVX_HOST_PORTABLE 1
 /** Pinned memory that devices can use. */

@@ -285,7 +285,8 @@ TEST(takes_what_a_foreign_producer_gives) {
     CHECK_CALL(begin_foreign(2, &producer, &reader, &handler));
     CHECK_INT(producer.requested, 2);
     devx_batch_t *batch = (devx_batch_t *)UNWRITTEN;
-    CHECK_REFUSED(devx_async_reader_next(reader, 0, &batch, NULL, &error), DEVX_NOT_READY, "");
+    CHECK_REFUSED(devx_async_reader_next(reader, 0, &batch, NULL, &error), DEVX_NOT_READY,
+                  "no batch has come");
     CHECK_PTR(batch, UNWRITTEN);
     for (int i = 0; i < 2; ++i) {
         struct ArrowAsyncTask task = foreign_task(&producer.tally, i + 1);
@@ -447,7 +448,8 @@ TEST(gives_a_foreign_consumer_what_it_requested) {
     }
     CHECK_OK(devx_async_writer_demand(writer, &demand, &error));
     CHECK_INT(demand, 0);
-    CHECK_REFUSED(devx_async_writer_ready(writer, 1000, &error), DEVX_NOT_READY, "");
+    CHECK_REFUSED(devx_async_writer_ready(writer, 1000, &error), DEVX_NOT_READY,
+                  "timeout is 1µs: the consumer has requested no batch");
     devx_batch_t *batch = numbers(schema, 3, &tally, &error);
     devx_batch_t *const before = batch;
     CHECK_REFUSED(devx_async_writer_send_move(writer, &batch, NULL, &error), DEVX_NOT_READY, "not requested");
@@ -575,7 +577,8 @@ TEST(refusals_take_nothing) {
     CHECK_REFUSED(devx_async_reader_request(reader, 0, &error), DEVX_INVALID_ARGUMENT, "n is 0");
     CHECK_REFUSED(devx_async_reader_producer(reader, NULL, NULL, &error), DEVX_NOT_READY, "");
     devx_schema_t *schema = (devx_schema_t *)UNWRITTEN;
-    CHECK_REFUSED(devx_async_reader_schema(reader, 1000, &schema, &error), DEVX_NOT_READY, "");
+    CHECK_REFUSED(devx_async_reader_schema(reader, 1000, &schema, &error), DEVX_NOT_READY,
+                  "timeout is 1µs: the schema has not come");
     CHECK_PTR(schema, UNWRITTEN);
     struct ArrowAsyncDeviceStreamHandler *out = NULL;
     CHECK_OK(devx_async_reader_handler(reader, &out, &error));

@@ -120,7 +120,7 @@ static devx_status import_async(corpus_made *made, struct imported *out) {
 
 static devx_status import_ipc(corpus_made *made, int batch, struct imported *out) {
     devx_ipc_client_t *client = NULL;
-    devx_status status = devx_ipc_client_create(corpus_listens(made), 10000, &client, &error);
+    devx_status status = devx_ipc_client_create(corpus_listens(made), DEVX_IPC_TIMEOUT_NS, &client, &error);
     if (status == DEVX_OK) {
         status = batch ? devx_ipc_client_import_batch(client, "t", &out->batch, &error)
                        : devx_ipc_client_import_tensor(client, "t", &out->tensor, &error);

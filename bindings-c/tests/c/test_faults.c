@@ -354,7 +354,7 @@ static void tensors_of_an_exporter(void) {
     (void)TRY(devx_ipc_server_offer_tensor(server, "shared", shared, DEVX_COPY_NEVER, &error));
     (void)TRY(devx_ipc_server_offer_tensor(server, "copied", plain, DEVX_COPY_IF_NEEDED, &error));
     (void)TRY(devx_ipc_server_offer_batch(server, "batch", batch, DEVX_COPY_IF_NEEDED, &error));
-    (void)TRY(devx_ipc_client_create(address_of_server(), -1, &client, &error));
+    (void)TRY(devx_ipc_client_create(address_of_server(), DEVX_IPC_TIMEOUT_NS, &client, &error));
     (void)TRY(devx_ipc_client_import_tensor(client, "shared", &there, &error));
     (void)TRY(devx_ipc_client_import_tensor(client, "shared", &again, &error));
     (void)TRY(devx_ipc_client_import_tensor(client, "copied", &copied, &error));

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_BYTES = 40000, MOST_FDS = 8, PATIENCE_MS = 200 };
+enum { MOST_BYTES = 40000, MOST_FDS = 8, PATIENCE_NS = 200000000 };
 
 static int64_t const shape_4[1] = {4};
 
@@ -94,7 +94,7 @@ static devx_status imported(char const *address) {
     devx_ipc_client_t *client = NULL;
     devx_tensor_t *tensor = UNWRITTEN;
     DLTensor seen = {0};
-    devx_status got = devx_ipc_client_create(address, PATIENCE_MS, &client, &error);
+    devx_status got = devx_ipc_client_create(address, PATIENCE_NS, &client, &error);
     if (got != DEVX_OK) {
         return got;
     }
@@ -310,7 +310,7 @@ static int refused_as_another(char const *address) {
     devx_ipc_client_t *client = NULL;
     devx_error why;
     if (setresgid(65534, 65534, 65534) != 0 || setresuid(65534, 65534, 65534) != 0) return 1;
-    if (devx_ipc_client_create(address, 5000, &client, &why) != DEVX_SYSTEM) return 2;
+    if (devx_ipc_client_create(address, DEVX_IPC_TIMEOUT_NS, &client, &why) != DEVX_SYSTEM) return 2;
     return strstr(why.message, "is a process of user 0, not of user 65534") == NULL ? 3 : 0;
 }
 
@@ -401,7 +401,7 @@ TEST(garbage_and_silence_end_in_time) {
     }
     /* The answer to another request, without end. */
     arrange(&proxy, 0, 2, AGAIN_AND_AGAIN, 0, 0);
-    CHECK_OK(devx_ipc_client_create(proxy.address, PATIENCE_MS, &client, &error));
+    CHECK_OK(devx_ipc_client_create(proxy.address, PATIENCE_NS, &client, &error));
     CHECK_OK(devx_ipc_client_import_tensor(client, "t", &tensor, &error));
     devx_tensor_release(&tensor);
     CHECK_REFUSED(devx_ipc_client_import_tensor(client, "none", &tensor, &error), DEVX_INVALID_ARGUMENT,
@@ -416,7 +416,7 @@ TEST(garbage_and_silence_end_in_time) {
     address_of(address, sizeof address, "silent");
     silent = listening(address);
     begin = seconds();
-    CHECK_REFUSED(devx_ipc_client_create(address, PATIENCE_MS, &client, &error), DEVX_SYSTEM, "did not answer within");
+    CHECK_REFUSED(devx_ipc_client_create(address, PATIENCE_NS, &client, &error), DEVX_SYSTEM, "did not answer within");
     CHECK_HAS(error.message, address);
     CHECK_REFUSED(devx_ipc_client_create(address, 0, &client, &error), DEVX_SYSTEM, "did not answer within");
     CHECK(seconds() - begin < 10);
@@ -547,7 +547,7 @@ TEST(names_and_addresses_are_checked) {
     address_of(address, sizeof address, "exporter");
     server = offering(address);
     CHECK_MADE(server);
-    CHECK_OK(devx_ipc_client_create(address, -1, &client, &error));
+    CHECK_OK(devx_ipc_client_create(address, DEVX_IPC_TIMEOUT_NS, &client, &error));
     CHECK_OK(devx_ipc_client_import_tensor(client, "t", &tensor, &error));
     CHECK_OK(devx_tensor_to_column(tensor, "x", DEVX_COPY_NEVER, &batch, &error));
     for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {
@@ -565,7 +565,7 @@ TEST(names_and_addresses_are_checked) {
         devx_ipc_client_t *nobody = NULL;
         CHECK_REFUSED(devx_ipc_server_create(addresses[i].address, &second, &error), addresses[i].status,
                       addresses[i].part);
-        CHECK_REFUSED(devx_ipc_client_create(addresses[i].address, 100, &nobody, &error), addresses[i].status,
+        CHECK_REFUSED(devx_ipc_client_create(addresses[i].address, PATIENCE_NS, &nobody, &error), addresses[i].status,
                       addresses[i].part);
         CHECK(second == NULL && nobody == NULL);
     }

@@ -28,7 +28,7 @@ static std::string address_of(char const *what, pid_t process) {
 
 static int import_all(std::string const &address) {
     try {
-        auto const client = dx::IpcClient::create(address, 5000);
+        auto const client = dx::IpcClient::create(address, dx::forever);
         auto const tensor = client.import_tensor("t");
         auto const batch = client.import_batch("b");
         auto const view = tensor.borrow();
@@ -84,7 +84,7 @@ TEST(a_tensor_and_a_batch_go_to_another_process) {
         CHECK_THROWS(server.offer(std::string("a\0b", 3), own, dx::Copy::always), "DEVX_INVALID_TEXT: name has a NUL");
         CHECK_THROWS(static_cast<void>(dx::IpcServer::create(std::string("@\0", 2))), "address has a NUL byte at 1");
         CHECK_THROWS(static_cast<void>(dx::IpcServer::create(address)), "DEVX_SYSTEM: ");
-        CHECK_THROWS(static_cast<void>(dx::IpcClient::create(address_of("nobody", getpid()), 50)), "connect: ");
+        CHECK_THROWS(static_cast<void>(dx::IpcClient::create(address_of("nobody", getpid()), 50000000)), "connect: ");
         dx::IpcServer const moved = std::move(server);
         CHECK(!server && moved);
         CHECK_THROWS(server.withdraw("t"), "DEVX_NULL_ARGUMENT: server is NULL");

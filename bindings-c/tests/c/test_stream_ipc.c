@@ -21,7 +21,7 @@ static int import_all(char const *address) {
     int64_t stream = 0;
     double values[SIX] = {0};
     devx_error why;
-    if (devx_ipc_client_create(address, -1, &client, &why) != DEVX_OK) return 1;
+    if (devx_ipc_client_create(address, DEVX_IPC_TIMEOUT_NS, &client, &why) != DEVX_OK) return 1;
     if (devx_ipc_client_import_tensor(client, "t", &tensor, &why) != DEVX_OK) return 2;
     if (devx_ipc_client_import_batch(client, "b", &batch, &why) != DEVX_OK) return 3;
     if (devx_tensor_borrow(tensor, &seen, NULL, &why) != DEVX_OK || seen.device.device_type != kDLCUDA) return 4;

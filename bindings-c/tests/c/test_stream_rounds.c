@@ -106,7 +106,7 @@ TEST(rounds_of_sharing) {
     int64_t leases = -1;
     snprintf(address, sizeof address, "@devexchange-c-rounds-%ld", (long)getpid());
     CHECK_OK(devx_ipc_server_create(address, &server, &error));
-    CHECK_OK(devx_ipc_client_create(address, -1, &client, &error));
+    CHECK_OK(devx_ipc_client_create(address, DEVX_IPC_TIMEOUT_NS, &client, &error));
     for (int i = 0; i < n; ++i) {
         devx_tensor_t *tensor = NULL, *imported = NULL;
         DLTensor seen;

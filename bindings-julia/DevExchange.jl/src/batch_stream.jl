@@ -51,8 +51,7 @@ output), and does not block its threads in foreign calls that wait for such a co
 (`DEVX_CLOSED`).
 
 Throws `DEVX_DEVICE` for a type of device that this library has no runtime for, `DEVX_INVALID_ARGUMENT` for a `source`
-or `release` that is neither, `DEVX_OUT_OF_RANGE` for a negative
-`patience`, `DEVX_CLOSED`.
+or `release` that is neither and for a negative `patience`, `DEVX_CLOSED`.
 """
 function BatchStream(schema::Schema, @nospecialize(source); device_type::Integer=kDLCPU, release=nothing, patience::Real=60)
     next = source isa Function ? source : Pulled(source, nothing, false)

@@ -37,8 +37,7 @@ end
 # `hand_over(record)` gives it to the library. If either throws, nothing was taken.
 function asked_through(hand_over, make, record::Ref, @nospecialize(object), @nospecialize(release), patience::Real)
     mark_thread()
-    patience >= 0 || throw(DevExchangeError(DEVX_OUT_OF_RANGE, "patience is $patience s"))
-    limit = patience < 1e9 ? round(Int64, 1e9 * patience) : Int64(-1)
+    limit = nanoseconds(patience, "patience")
     owned_by_token(object, (), release) do owner, number
         status = make(number, limit, owner, record)
         status == DEVX_OK || throw(DevExchangeError(status, "the callbacks could not be made"))

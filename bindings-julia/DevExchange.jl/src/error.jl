@@ -94,6 +94,13 @@ end
 @noinline out_of_range(I, x, what) =
     DevExchangeError(DEVX_OUT_OF_RANGE, "$what is $x: it must be between $(typemin(I)) and $(typemax(I))")
 
+# A time to wait, in seconds, as C has it: negative for as long as it takes, and so is one beyond 30 years.
+function nanoseconds(seconds::Real, what)
+    seconds >= 0 ||
+        throw(DevExchangeError(DEVX_INVALID_ARGUMENT, "$what is $seconds s: it must not be negative"))
+    return seconds < 1e9 ? round(Int64, 1e9 * seconds) : Int64(-1)
+end
+
 # A name that `write` puts into so many bytes, which are enough for any.
 function named(write)
     name = Vector{UInt8}(undef, 48)

@@ -31,8 +31,9 @@ followed as they are), and that nobody writes it while it is read here. Nothing 
 **Ownership, threads.** `close(client)` gives the connection up; what was imported stays valid. Any task may use a
 client.
 
-Throws `DEVX_INVALID_ARGUMENT`, `DEVX_INVALID_TEXT`, `DEVX_OUT_OF_RANGE` for a negative timeout, `DEVX_SYSTEM` if nobody
-listens there or the peer is another user's process.
+Throws `DEVX_INVALID_ARGUMENT` for an address that cannot be one and for a negative `timeout`, `DEVX_INVALID_TEXT`,
+`DEVX_SYSTEM` if nobody listens there, the peer is another user's process or there is no answer in time, `DEVX_VERSION`,
+`DEVX_CLOSED` if the exporter goes meanwhile.
 """
 struct IpcClient
     handle::Handle{TAG_IPC_CLIENT}
@@ -47,11 +48,9 @@ function IpcServer(address::AbstractString)
     end)
 end
 
-function IpcClient(address::AbstractString; timeout::Real=10)
+function IpcClient(address::AbstractString; timeout::Real=DEVX_IPC_TIMEOUT_NS ÷ 10^9)
     text = ctext(address, "address")
-    timeout >= 0 || throw(DevExchangeError(DEVX_OUT_OF_RANGE, "timeout is $timeout s"))
-    # Beyond 30 years there is no limit.
-    limit = round(Int64, 1e3 * min(timeout, 1e9))
+    limit = nanoseconds(timeout, "timeout")
     return IpcClient(made(Handle{TAG_IPC_CLIENT}) do out
         @checked devx_ipc_client_create(text::Ptr{UInt8}, limit::Int64, out::Ptr{Ptr{Cvoid}})
     end)

@@ -59,7 +59,7 @@ module, as all releases do ([`drain`](@ref)): before `reset` and `trim` all that
 that are due unless another task is just at it. So none of them must wait for a task that asks this manager. The stream of a request,
 if it is closed meanwhile, is destroyed only after the `release` function of that memory has run.
 
-Throws `DEVX_INVALID_ARGUMENT` for what cannot be called so, `DEVX_OUT_OF_RANGE` for a negative `patience`.
+Throws `DEVX_INVALID_ARGUMENT` for what cannot be called so and for a negative `patience`.
 """
 function MemoryManager(allocate; initialize=nothing, pin=nothing, memory_info=nothing, ipc_handle=nothing,
                        reset=nothing, trim=nothing, defer_cleanup=nothing, release=nothing, patience::Real=60)

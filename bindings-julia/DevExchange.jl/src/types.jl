@@ -380,6 +380,7 @@ struct DevxManagerTable
 end
 
 const DEVX_MANAGER_VERSION = Int32(1)
+const DEVX_IPC_TIMEOUT_NS = 10_000_000_000
 const DEVX_HOST_PORTABLE = UInt32(1)
 const DEVX_HOST_MAPPED = UInt32(2)
 const DEVX_HOST_WRITE_COMBINED = UInt32(4)

@@ -158,7 +158,7 @@ end
     called[] = 0
     release() = called[] += 1
     @test refused(() -> BatchStream(NUMBERED, []; device_type=99, release=release), DX.DEVX_DEVICE, "99")
-    @test refused(() -> BatchStream(NUMBERED, []; patience=-1, release=release), DX.DEVX_OUT_OF_RANGE, "-1")
+    @test refused(() -> BatchStream(NUMBERED, []; patience=-1, release=release), DX.DEVX_INVALID_ARGUMENT, "-1")
     close(copied)
     @test refused(() -> BatchStream(copied, []; release=release), DX.DEVX_CLOSED)
     @test nothing_left() && called[] == 0

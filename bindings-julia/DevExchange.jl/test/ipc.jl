@@ -115,7 +115,7 @@ end
     @test refused(() -> IpcServer("a\0b"), DX.DEVX_INVALID_TEXT, "address")
     @test refused(() -> IpcServer("/there/is/no/such/directory"), DX.DEVX_SYSTEM)
     @test refused(() -> IpcClient("@"), DX.DEVX_INVALID_ARGUMENT, "address is \"@\"")
-    @test refused(() -> IpcClient(address; timeout=-1), DX.DEVX_OUT_OF_RANGE, "timeout is -1")
+    @test refused(() -> IpcClient(address; timeout=-1), DX.DEVX_INVALID_ARGUMENT, "timeout is -1")
     @test refused(() -> IpcClient(address; timeout=1), DX.DEVX_SYSTEM, "connect")
     server = IpcServer(address)
     @test refused(() -> IpcServer(address), DX.DEVX_SYSTEM)

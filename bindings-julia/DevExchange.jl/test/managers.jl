@@ -101,7 +101,7 @@ end
     @test refused(() -> limited_manager(m, -2), DX.DEVX_OUT_OF_RANGE, "limit is -2")
     @test refused(() -> pool_manager(limit=-2), DX.DEVX_OUT_OF_RANGE, "limit is -2")
     @test refused(() -> pool_manager(keep=-3, shareable=true), DX.DEVX_OUT_OF_RANGE, "keep is -3")
-    @test refused(() -> MemoryManager(identity; patience=-1), DX.DEVX_OUT_OF_RANGE, "patience is -1")
+    @test refused(() -> MemoryManager(identity; patience=-1), DX.DEVX_INVALID_ARGUMENT, "patience is -1")
     @test isempty(taken!(log)) && live(log) == 0
     # The host's has no memory of devices, and none of them a driver here.
     host = host_only_manager()

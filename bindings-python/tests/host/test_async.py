@@ -340,11 +340,15 @@ def test_closed_reader():
 def test_timeouts():
     with AsyncReader(limit=0) as reader:
         writer = AsyncWriter(reader.handler())
-        with pytest.raises(TimedOut):
+        with pytest.raises(TimedOut, match="timeout is 0.01: the schema has not come"):
             reader.wait_for_schema(0.01)
         writer.start(from_arrow(SCHEMA))
-        for wait in [reader.wait_for_batch, writer.wait_until_ready]:
-            with pytest.raises(TimeoutError) as late:
+        nothing = [
+            (reader.wait_for_batch, "no batch has come"),
+            (writer.wait_until_ready, "the consumer has requested no batch"),
+        ]
+        for wait, text in nothing:
+            with pytest.raises(TimeoutError, match=f"timeout is 0.01: {text}") as late:
                 wait(0.01)
             assert (type(late.value), late.value.status_name) == (TimedOut, DEVX_NOT_READY)
         writer.finish()

@@ -142,6 +142,9 @@ pub struct DevxBatchSource {
     pub release: Option<unsafe extern "C" fn(context: *mut c_void)>,
 }
 
+/// How many nanoseconds an exporter in another process has for an answer, unless its importer says otherwise: ten seconds.
+pub const DEVX_IPC_TIMEOUT_NS: i64 = 10_000_000_000;
+
 /// Pinned memory for all contexts, not only for the one of its device.
 pub const DEVX_HOST_PORTABLE: u32 = 1;
 /// Pinned memory that devices can use.

@@ -18,7 +18,7 @@ use super::message::{MAX_RELEASES, Message, PROTOCOL, RELEASE, check_name, refus
 use super::server::require_user;
 use super::socket::{Received, Room, Sent, Socket};
 use super::turn::Turn;
-use crate::abi::types::DEVX_CLOSED;
+use crate::abi::types::{DEVX_CLOSED, DEVX_IPC_TIMEOUT_NS};
 use crate::arrow::Batch;
 use crate::error::{Error, Result, refuse};
 use crate::fork::Process;
@@ -27,7 +27,7 @@ use crate::tensor::Tensor;
 use crate::{text, thread};
 
 /// How long an exporter has for an answer, unless the importer says otherwise.
-pub const TIMEOUT: Duration = Duration::from_secs(10);
+pub const TIMEOUT: Duration = Duration::from_nanos(DEVX_IPC_TIMEOUT_NS.cast_unsigned());
 
 /// A connection to an exporter. Any thread may import; what was imported keeps the connection.
 #[derive(Clone, Debug)]
@@ -102,15 +102,16 @@ impl Late {
 /// `DEVX_SYSTEM` if nobody listens there, the user is another one, or there is no answer in time; `DEVX_VERSION`;
 /// `DEVX_OUT_OF_MEMORY`, here or there.
 pub fn connect(address: &str) -> Result<Client> {
-    Client::connect(address, TIMEOUT)
+    Client::connect(address, Some(TIMEOUT))
 }
 
 impl Client {
-    /// As [`connect`], with another time for each answer.
+    /// As [`connect`], with another time for each answer, `None` for as long as it takes.
     ///
     /// # Errors
     /// As [`connect`].
-    pub fn connect(address: &str, timeout: Duration) -> Result<Self> {
+    pub fn connect(address: &str, timeout: Option<Duration>) -> Result<Self> {
+        let timeout = timeout.unwrap_or(Duration::MAX);
         let (block, mut room) = (Slab::room(TailSize::default())?, Room::new()?);
         let end = deadline(timeout);
         let socket = Socket::connect(address, end)?;

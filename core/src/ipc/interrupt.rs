@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn a_wait_is_broken_off_only_if_asked_for() {
         let _mute = Socket::listen(&address("mute")).expect("listening");
-        let connect = |timeout| Client::connect(&address("mute"), Duration::from_millis(timeout));
+        let connect = |timeout| Client::connect(&address("mute"), Some(Duration::from_millis(timeout)));
         let failed = |connected: Result<Client>| connected.expect_err("nobody answers");
         let begin = Instant::now();
         let error = failed(interruptible(|| true, || connect(60_000)));
@@ -83,7 +83,7 @@ mod tests {
     /// A client of an exporter that lets in and then says nothing.
     fn unanswered(of: &'static str) -> (Socket, Client) {
         let listener = Socket::listen(&address(of)).expect("listening");
-        let connecting = std::thread::spawn(move || Client::connect(&address(of), patient(20_000)).expect("in"));
+        let connecting = std::thread::spawn(move || Client::connect(&address(of), Some(patient(20_000))).expect("in"));
         let exporter = loop {
             if let Some(accepted) = listener.accept().expect("accepting") {
                 break accepted;

@@ -162,7 +162,7 @@ fn serve_without(nth: i64, from_then_on: bool) -> u64 {
     SERVER_LEFT.store(nth, SeqCst);
     // Several, for each of which there has to be room.
     let others: Vec<_> =
-        (0..5).filter_map(|_| refused_for_memory(Client::connect(&address, Duration::from_secs(60)))).collect();
+        (0..5).filter_map(|_| refused_for_memory(Client::connect(&address, Some(Duration::from_secs(60))))).collect();
     let imported: Vec<_> = others
         .iter()
         .chain([&good])

@@ -55,7 +55,7 @@ fn who_is_connected_sees_an_end_although_a_fork_lives() {
     let _alone = alone();
     let server = ipc::Server::bind(&own("ends")).expect("bound");
     server.offer_tensor("t", &shared(&[1, 2]), Copying::Never).expect("offered");
-    let connect = || ipc::Client::connect(&own("ends"), Duration::from_secs(60)).expect("connected");
+    let connect = || ipc::Client::connect(&own("ends"), Some(Duration::from_secs(60))).expect("connected");
     let (held, client) = (connect(), connect());
     let tensor = held.tensor("t").expect("imported");
     // SAFETY: the child waits for its end.

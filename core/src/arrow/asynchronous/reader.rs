@@ -120,7 +120,8 @@ impl AsyncReader {
     /// As [`AsyncReader::try_schema`]; `DEVX_NOT_READY` after the time.
     pub fn wait_schema(&self, timeout: Option<Duration>) -> Result<Schema> {
         let shared = self.0.clone();
-        in_time(shared.header().state.wait(&Deadline::after(timeout), |reading| reading.schema()))?
+        let schema = shared.header().state.wait(&Deadline::after(timeout), |reading| reading.schema());
+        in_time(schema, timeout, "the schema has not come")?
     }
 
     /// The next batch with its metadata, if it has come; `None` at the end.
@@ -157,8 +158,8 @@ impl AsyncReader {
     /// As [`AsyncReader::try_batch`]; `DEVX_NOT_READY` after the time.
     pub fn wait_batch(&self, timeout: Option<Duration>) -> Result<Option<Received>> {
         let shared = self.0.clone();
-        let next = in_time(shared.header().state.wait(&Deadline::after(timeout), |reading| reading.next()))?;
-        taken(shared.header(), next).transpose()
+        let next = shared.header().state.wait(&Deadline::after(timeout), |reading| reading.next());
+        taken(shared.header(), in_time(next, timeout, "no batch has come")?).transpose()
     }
 
     /// The device type that the producer says its arrays have, when the schema has come.
@@ -200,10 +201,14 @@ fn taken(shared: &Shared, next: Next<Arrival>) -> Option<Result<Received>> {
     answer
 }
 
-pub(super) fn in_time<T>(answer: Poll<T>) -> Result<T> {
-    match answer {
-        Poll::Ready(answer) => Ok(answer),
-        Poll::Pending => refuse!(DEVX_NOT_READY, "nothing has come in time"),
+/// What was waited for so long; `why` says that it is not there.
+pub(super) fn in_time<T>(answer: Poll<T>, timeout: Option<Duration>, why: &str) -> Result<T> {
+    match (answer, timeout) {
+        (Poll::Ready(answer), _) => Ok(answer),
+        (Poll::Pending, Some(timeout)) if !timeout.is_zero() => {
+            refuse!(DEVX_NOT_READY, "timeout is {timeout:?}: {why}")
+        }
+        (Poll::Pending, _) => refuse!(DEVX_NOT_READY, "{why}"),
     }
 }
 

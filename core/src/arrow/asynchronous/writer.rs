@@ -188,7 +188,8 @@ impl AsyncWriter {
         let stream = held.header();
         loop {
             stream.settle_alone();
-            if let Some(answer) = in_time(stream.state().wait(&deadline, look))? {
+            let answer = stream.state().wait(&deadline, look);
+            if let Some(answer) = in_time(answer, timeout, "the consumer has requested no batch")? {
                 return answer;
             }
         }

@@ -164,7 +164,7 @@ fn exporter(of: &str, with: Option<OwnedFd>) -> (Result<Client>, std::sync::mpsc
             }
         }
     });
-    (Client::connect(&address(of), patient(10_000)), asked)
+    (Client::connect(&address(of), Some(patient(10_000))), asked)
 }
 
 #[test]

@@ -173,7 +173,7 @@ impl Fake {
     }
 
     fn connect(&self) -> Result<Client, Error> {
-        Client::connect(&self.address, long())
+        Client::connect(&self.address, Some(long()))
     }
 
     /// An importer that waits for its answers for [`patience`] only; the hello may have to be waited for more often.
@@ -279,7 +279,7 @@ fn an_importer_waits_no_longer_than_it_was_told() {
     let late = |error: &Error| error.status() == DEVX_SYSTEM && error.message().contains(&wanted);
     // Nobody takes the connection, and nobody says hello.
     let silent = Socket::listen(&address("silent")).expect("listening");
-    let error = quickly("silent", &|| Client::connect(&address("silent"), patience()).expect_err("no hello"));
+    let error = quickly("silent", &|| Client::connect(&address("silent"), Some(patience())).expect_err("no hello"));
     assert!(late(&error), "{error}");
     drop(silent);
     // Somebody who says without end what nobody asked for, fast and slowly.
@@ -420,7 +420,7 @@ fn an_exporter_survives_every_altered_message() {
 fn silent_importers_are_limited_and_leave_room_when_they_go() {
     let server = Server::bind(&address("silent-importers")).expect("bound");
     server.offer_tensor("t", &shared(&[1]), Copying::Never).expect("offered");
-    let try_one = || Client::connect(&address("silent-importers"), patient(5_000));
+    let try_one = || Client::connect(&address("silent-importers"), Some(patient(5_000)));
     let held: Vec<_> = (0..512).map(|_| try_one().expect("connected")).collect();
     let error = try_one().expect_err("too many");
     assert!(error.status() == DEVX_SYSTEM && error.message().contains("there are 512 importers already"), "{error}");

@@ -162,7 +162,7 @@ impl Raw {
 fn connect_impatient(address: &str, timeout: Duration) -> Client {
     let mut client = None;
     soon("connected", || {
-        client = Client::connect(address, timeout).ok();
+        client = Client::connect(address, Some(timeout)).ok();
         client.is_some()
     });
     client.expect("connected")

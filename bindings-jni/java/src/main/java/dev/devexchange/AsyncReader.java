@@ -404,7 +404,8 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
         try {
             come = schema.get(TimeUnit.NANOSECONDS.convert(timeout), TimeUnit.NANOSECONDS);
         } catch (TimeoutException e) {
-            throw new DevExchangeException(Status.NOT_READY, "AsyncReader.schema: it has not come in time");
+            throw new DevExchangeException(
+                    Status.NOT_READY, "AsyncReader.schema: timeout is " + timeout + ": the schema has not come");
         } catch (ExecutionException e) {
             DevExchangeException why = Background.failure(e.getCause());
             throw new DevExchangeException(why.status(), why.getMessage());

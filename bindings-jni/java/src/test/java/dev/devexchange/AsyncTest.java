@@ -63,7 +63,7 @@ class AsyncTest extends AsyncStreams {
                 Numbers numbers = new Numbers(1);
                 AsyncWriter writer = writer(reader)) {
             assertNull(reader.deviceType());
-            refused(Status.NOT_READY, () -> reader.schema(Duration.ofMillis(1)), "not come in time");
+            refused(Status.NOT_READY, () -> reader.schema(Duration.ofMillis(1)), "timeout is PT0.001S: the schema has not");
             numbers.subscribe(writer);
             try (Schema come = reader.schema(PATIENCE)) {
                 assertEquals("n", come.root().name());

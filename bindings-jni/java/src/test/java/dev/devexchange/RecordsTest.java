@@ -66,6 +66,7 @@ class RecordsTest {
         }
         here.put("DEVX_CUDA_ARRAY_VERSION", "value " + CudaArray.VERSION);
         here.put("DEVX_CUDA_ARRAY_NO_STREAM", "value " + CudaArray.NO_STREAM);
+        here.put("DEVX_IPC_TIMEOUT_NS", "value " + IpcClient.TIMEOUT.toNanos());
         here.put("DEVX_MANAGER_VERSION", "value " + MemoryManager.VERSION);
         numbers(HostFlags.class).forEach((name, value) -> {
             if (!name.equals("NONE")) {
