@@ -777,7 +777,10 @@ void devx_cuda_array_release(devx_cuda_array *array);
  */
 devx_status devx_device_count(int32_t device_type, int32_t *out, devx_error *error);
 
-/** What a device is called and how much memory it has. */
+/**
+ * What a device is called and how much memory it has. `DEVX_DEVICE` for one that is not there, and
+ * for other types than the CPU and CUDA.
+ */
 devx_status devx_device_get_info(DLDevice device, devx_device_info *out, devx_error *error);
 
 /**

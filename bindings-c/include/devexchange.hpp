@@ -370,7 +370,8 @@ inline std::int64_t releases_waiting() noexcept {
     return devx_releases_waiting();
 }
 
-/* How many releases were never called, because nobody could say whether the work that used the memory is done. */
+/* How many releases were never called, because the driver could not say whether the work that used the memory is done; and how
+ * much memory, and how many events and streams, it did not take back. */
 inline std::int64_t releases_lost() noexcept {
     return devx_releases_lost();
 }

@@ -19,7 +19,8 @@ fn devx_device_count(device_type: i32, out: Option<Out<'_, i32>>, error: Option<
     })
 }
 
-/// What a device is called and how much memory it has.
+/// What a device is called and how much memory it has. `DEVX_DEVICE` for one that is not there, and for other types than the CPU
+/// and CUDA.
 #[ffi_export]
 fn devx_device_get_info(
     device: DlDevice,

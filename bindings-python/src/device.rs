@@ -1,6 +1,6 @@
 //! Devices, as the pairs that DLPack's `__dlpack_device__` gives.
 
-use devexchange_core::{Device, DeviceType};
+use devexchange_core::{Device, DeviceType, text};
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -10,6 +10,39 @@ use crate::error::{Result, wrong_type};
 use crate::python::{self, Class};
 
 static DEVICE: Class = Class::new("devexchange._types", "Device");
+static DEVICE_INFO: Class = Class::new("devexchange._types", "DeviceInfo");
+static UUID: Class = Class::new("uuid", "UUID");
+
+/// How many devices of a type there are: one CPU, and as many CUDA devices as the driver shows.
+///
+/// Raises BufferError (`DEVX_DEVICE`) with the reason if this machine has no driver for the type, or none of its devices, and
+/// for types other than the CPU and CUDA.
+#[pyfunction]
+#[pyo3(signature = (device_type=2))]
+pub(crate) fn device_count(py: Python<'_>, #[pyo3(from_py_with = kind)] device_type: i32) -> Result<i32> {
+    Ok(py.detach(|| Device::count(DeviceType(device_type)))?)
+}
+
+/// The name of a device, for example "cuda:0"; a type without a name is shown as its number.
+#[pyfunction]
+pub(crate) fn device_name(device: &Bound<'_, PyAny>) -> PyResult<String> {
+    let (kind, id) = numbers(device)?;
+    Ok(Device { kind: DeviceType(kind), id }.to_string())
+}
+
+/// What a device is called and how much memory it has.
+///
+/// Raises BufferError (`DEVX_DEVICE`) for a device that is not there, and for other types than the CPU and CUDA; RuntimeError
+/// if the driver fails.
+#[pyfunction]
+#[pyo3(signature = (device, /))]
+pub(crate) fn device_info<'py>(py: Python<'py>, device: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+    let device = asked(device)?;
+    let info = py.detach(|| device.info())?;
+    let uuid = UUID.make(py, (py.None(), info.uuid))?;
+    let name = text::read(&info.name).to_string();
+    Ok(DEVICE_INFO.make(py, (name, uuid, info.free_bytes, info.total_bytes, info.driver_version))?)
+}
 
 /// As Python has it: `devexchange.Device`.
 pub(crate) fn to_python(py: Python<'_>, device: Device) -> Result<Bound<'_, PyAny>> {

@@ -1,6 +1,7 @@
 //! What is not released yet.
 
 use devexchange_core::ledger as core_ledger;
+use devexchange_core::runtime::cuda::reaper;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -34,4 +35,17 @@ pub(crate) fn ledger(py: Python<'_>) -> Result<Bound<'_, PyDict>> {
 #[pyfunction]
 pub(crate) fn outstanding() -> i64 {
     core_ledger::outstanding()
+}
+
+/// How many releases wait for work that is queued on a device (`used_on`).
+#[pyfunction]
+pub(crate) fn releases_waiting() -> i64 {
+    reaper::waiting()
+}
+
+/// How many releases were never called, because the driver could not say whether the work that used the memory is done; and
+/// how much memory, and how many events and streams, the driver did not take back.
+#[pyfunction]
+pub(crate) fn releases_lost() -> i64 {
+    reaper::leaked()
 }

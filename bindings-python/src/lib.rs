@@ -75,6 +75,8 @@ mod _native {
     #[pymodule_export]
     use crate::cuda_array::from_cuda_array_interface;
     #[pymodule_export]
+    use crate::device::{device_count, device_info, device_name};
+    #[pymodule_export]
     use crate::device_stream::DeviceStream;
     #[pymodule_export]
     use crate::dlpack::from_dlpack;
@@ -83,7 +85,7 @@ mod _native {
     #[pymodule_export]
     use crate::ipc::{Client, Server, empty_shared, plan_offer};
     #[pymodule_export]
-    use crate::ledger::{ledger, outstanding};
+    use crate::ledger::{ledger, outstanding, releases_lost, releases_waiting};
     #[pymodule_export]
     use crate::manager::{MemoryManager, empty};
     #[pymodule_export]

@@ -183,13 +183,16 @@ impl Device {
     /// What the device is called and how much memory it has, as the C record.
     ///
     /// # Errors
-    /// `DEVX_DEVICE`, `DEVX_DRIVER`.
+    /// `DEVX_DEVICE` for one that is not there, and for other types than CPU and CUDA; `DEVX_DRIVER`.
     pub fn info(self) -> Result<DevxDeviceInfo> {
         let mut name = [0; DEVX_DEVICE_NAME_BYTES];
         if self == Self::CPU {
             text::fill("host memory", &mut name);
             let (free_bytes, total_bytes) = (-1, -1);
             return Ok(DevxDeviceInfo { name, uuid: [0; 16], free_bytes, total_bytes, driver_version: 0, reserved: 0 });
+        }
+        if self.kind != DeviceType::CUDA {
+            return refuse!(DEVX_DEVICE, "device is {self}: it must be cpu or cuda");
         }
         let found = cuda::info::device_info(self.id)?;
         let (free, total) = cuda::info::memory_info(self.id)?;

@@ -77,6 +77,11 @@ fn the_cpu_says_what_it_is() {
         (refused.status(), refused.message()),
         (DEVX_DEVICE, "device_type is rocm (10): cpu (1) and cuda (2) are counted")
     );
+    for kind in [DeviceType::ROCM, DeviceType::CUDA_HOST] {
+        let refused = Device { kind, id: 0 }.info().expect_err("neither the cpu nor a GPU");
+        let why = format!("device is {}:0: it must be cpu or cuda", kind.name().expect("known"));
+        assert_eq!((refused.status(), refused.message()), (DEVX_DEVICE, &*why));
+    }
 }
 
 #[test]

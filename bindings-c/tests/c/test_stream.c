@@ -187,6 +187,8 @@ TEST(a_device_says_what_it_is) {
     CHECK(info.total_bytes > 0 && info.free_bytes >= 0 && info.free_bytes <= info.total_bytes);
     CHECK_REFUSED(devx_device_get_info((DLDevice){kDLCUDA, count}, &info, &error), DEVX_DEVICE, "cuda");
     CHECK_REFUSED(devx_device_get_info((DLDevice){kDLCUDA, -1}, &info, &error), DEVX_DEVICE, "cuda");
+    CHECK_REFUSED(devx_device_get_info((DLDevice){kDLCUDAHost, 0}, &info, &error), DEVX_DEVICE,
+                  "device is cuda_host:0: it must be cpu or cuda");
 }
 
 TEST(a_stream_is_made_and_destroyed_by_its_maker) {

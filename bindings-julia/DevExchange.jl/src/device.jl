@@ -54,7 +54,8 @@ end
 """
     device_info(device::DLDevice) -> DeviceInfo
 
-What a device is called and how much memory it has. Throws `DEVX_DEVICE` for a device that is not there, `DEVX_DRIVER`.
+What a device is called and how much memory it has. Throws `DEVX_DEVICE` for a device that is not there, and for other
+types than the CPU and CUDA; `DEVX_DRIVER`.
 """
 function device_info(device::DLDevice)
     record = Ref{DevxDeviceInfo}()

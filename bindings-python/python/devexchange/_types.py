@@ -2,6 +2,7 @@
 
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
 if TYPE_CHECKING:
     from ._native import RecordBatch
@@ -24,8 +25,24 @@ class Device(NamedTuple):
     id: int = 0
 
     def __str__(self) -> str:
-        known = {kind.value: kind.name.lower() for kind in DeviceType}
-        return f"{known.get(self.type, self.type)}:{self.id}"
+        from . import _native
+
+        return _native.device_name(self)
+
+
+class DeviceInfo(NamedTuple):
+    """What a device is called and how much memory it has."""
+
+    #: As the driver says it; "host memory" for the CPU.
+    name: str
+    #: The same in every process, whatever the order of devices there; zero for the CPU.
+    uuid: UUID
+    #: Free when it was asked for; -1 for the CPU.
+    free_bytes: int
+    #: -1 for the CPU.
+    total_bytes: int
+    #: The driver's version as CUDA writes it (12040 is 12.4); 0 for the CPU.
+    driver_version: int
 
 
 class Plan(NamedTuple):

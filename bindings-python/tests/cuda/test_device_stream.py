@@ -6,6 +6,7 @@ import re
 import threading
 import time
 
+import driver
 import numpy
 import pytest
 from cuda.core import Device, Stream
@@ -49,7 +50,10 @@ def test_it_is_destroyed_after_releases(cuda):
     stream.close()
     stream.close()
     assert repr(stream) == "<devexchange.DeviceStream closed>"
+    assert devexchange.releases_waiting() <= 1
     cuda.consumer.sync()
+    driver.wait_until(lambda: devexchange.releases_waiting() == 0)
+    assert devexchange.releases_lost() == 0
     # The next one sees to those that were closed while a release was waiting.
     DeviceStream().close()
 

@@ -7,7 +7,17 @@ import pytest
 from cuda.core import Device
 from structs import Producer
 
-from devexchange import DeviceStream, MemoryManager, empty, from_arrow, from_cuda_array_interface, from_dlpack
+from devexchange import (
+    DeviceStream,
+    MemoryManager,
+    Refused,
+    device_count,
+    device_info,
+    empty,
+    from_arrow,
+    from_cuda_array_interface,
+    from_dlpack,
+)
 
 CPU = (1, 0)
 DEVICES = [(2, 0), (2, 1)]
@@ -24,6 +34,17 @@ def streams(cuda):
     yield streams
     streams[1].sync()
     streams[1].close()
+
+
+def test_devices_say_what_they_are():
+    assert device_count() == len(DEVICES)
+    first, second = map(device_info, ["cuda:0", DEVICES[1]])
+    assert "Simulated" in first.name and first.uuid != second.uuid
+    assert 0 < first.free_bytes <= first.total_bytes and first.driver_version >= 11000
+    with pytest.raises(Refused, match="there are 2 CUDA devices"):
+        device_info("cuda:2")
+    with pytest.raises(Refused, match="device is cuda_managed:0: it must be cpu or cuda"):
+        device_info("cuda_managed")
 
 
 @pytest.mark.parametrize("there", [0, 1])

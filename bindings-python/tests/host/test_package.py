@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import uuid
 from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
@@ -65,8 +66,25 @@ def test_ledger():
 def test_device():
     tensor = devexchange.from_buffer(b"a")
     assert (tensor.device.type, tensor.device.id, str(tensor.device)) == (devexchange.DeviceType.CPU, 0, "cpu:0")
+    assert [str(devexchange.Device(kind, 1)) for kind in (2, 3, 10, 13)] == [
+        "cuda:1",
+        "cuda_host:1",
+        "rocm:1",
+        "cuda_managed:1",
+    ]
     # The set of types is open.
-    assert str(devexchange.Device(10, 1)) == "10:1"
+    assert str(devexchange.Device(77, 1)) == "device type 77:1"
+
+
+def test_devices_there_are():
+    assert devexchange.device_count(devexchange.DeviceType.CPU) == 1
+    info = devexchange.device_info("cpu")
+    assert info == ("host memory", uuid.UUID(int=0), -1, -1, 0) and info == devexchange.device_info((1, -1))
+    for wrong in [10, 77]:
+        with pytest.raises(devexchange.Refused, match=f"device_type is .*{wrong}"):
+            devexchange.device_count(wrong)
+    with pytest.raises(TypeError, match="device_type is 'cuda'"):
+        devexchange.device_count("cuda")
 
 
 def test_a_device_has_a_name():

@@ -48,7 +48,8 @@ public record Device(DeviceType type, int id) {
      * What the device is called and how much memory it has.
      *
      * @return as the driver says it now
-     * @throws DevExchangeException {@link Status#DEVICE} if it is not there, {@link Status#DRIVER}
+     * @throws DevExchangeException {@link Status#DEVICE} if it is not there, and for other types than the CPU and CUDA;
+     *     {@link Status#DRIVER}
      */
     public DeviceInfo info() {
         Scratch scratch = Scratch.get();
