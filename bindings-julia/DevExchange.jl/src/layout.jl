@@ -7,8 +7,9 @@
 One array of a batch that is described by hand, for [`Batch(schema, nodes)`](@ref Batch): its number of elements, and
 its buffers in the order of the Arrow columnar format, validity first. A buffer is an array of bits types (or a
 `BitVector`), which is then kept alive as long as the batch's memory is used, a `Ptr` to memory that the caller keeps
-alive, or `nothing` for one that is not there (validity without nulls). `null_count` -1 means not counted; `offset`
-elements of every buffer are skipped.
+alive, or `nothing` for one that is not there (validity without nulls). Give them as a tuple, or as `Any[...]`: within
+`[...]`, Julia makes arrays of different numbers ones of the same. `null_count` -1 means not counted; `offset` elements of
+every buffer are skipped.
 """
 struct Node
     length::Int64

@@ -264,10 +264,17 @@ function text(c::Column, i::Integer)
 end
 text(c::IndexColumn, i::Integer) = alone(c -> text(c, i), c)
 
-text(batch::Batch, record::DevxColumn, i::Integer) = written() do room, capacity, bytes
-    @checked devx_column_text(
-        batch.handle::Handle, Ref(record)::Ptr{DevxColumn}, (i - 1)::Int64, room::Ptr{UInt8}, capacity::Csize_t,
-        bytes::Ptr{Csize_t})
+function text(batch::Batch, record::DevxColumn, i::Integer)
+    try
+        return written() do room, capacity, bytes
+            @checked devx_column_text(
+                batch.handle::Handle, Ref(record)::Ptr{DevxColumn}, (i - 1)::Int64, room::Ptr{UInt8}, capacity::Csize_t,
+                bytes::Ptr{Csize_t})
+        end
+    catch e
+        e isa DevExchangeError && occursin("row ", e.message) || rethrow()
+        throw(DevExchangeError(e.status, e.driver_code, "row $i: $(e.message), counted from 0"))
+    end
 end
 
 """
