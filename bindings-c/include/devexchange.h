@@ -866,7 +866,7 @@ devx_status devx_ipc_server_create(char const *address, devx_ipc_server_t **out,
  * How much was given to importers that they have not released yet. What one of them imports again
  * over the same connection while it holds it counts once, unless an offer has changed.
  */
-devx_status devx_ipc_server_get_leases(
+devx_status devx_ipc_server_leases(
     devx_ipc_server_t const *server,
     int64_t *out,
     devx_error *error);
@@ -998,18 +998,6 @@ devx_status devx_manager_create_shareable_pool(
  */
 devx_status devx_manager_defer_cleanup(devx_manager_t const *manager, devx_error *error);
 
-/**
- * The driver's handle for the allocation that an address of this manager's lies in: for programs
- * that send handles on their own. The memory must live until the other process has closed it.
- * `devx_ipc_server_offer_tensor` sees to all of that by itself, and shares memory of pools, which
- * has no such handle.
- */
-devx_status devx_manager_get_ipc_handle(
-    devx_manager_t const *manager,
-    void const *address,
-    devx_ipc_handle *out,
-    devx_error *error);
-
 /** What a manager allocated and got back. */
 devx_status devx_manager_get_statistics(
     devx_manager_t const *manager,
@@ -1020,6 +1008,18 @@ devx_status devx_manager_get_statistics(
 devx_status devx_manager_initialize(
     devx_manager_t const *manager,
     int32_t device_id,
+    devx_error *error);
+
+/**
+ * The driver's handle for the allocation that an address of this manager's lies in: for programs
+ * that send handles on their own. The memory must live until the other process has closed it.
+ * `devx_ipc_server_offer_tensor` sees to all of that by itself, and shares memory of pools, which
+ * has no such handle.
+ */
+devx_status devx_manager_ipc_handle(
+    devx_manager_t const *manager,
+    void const *address,
+    devx_ipc_handle *out,
     devx_error *error);
 
 /** How much memory there is for a manager. */

@@ -2105,7 +2105,7 @@ template <class Own> devx_manager_table manager_table(Own *context) noexcept {
         };
     }
     if constexpr (can<can_ipc_handle, Own>::value) {
-        table.get_ipc_handle = [](void *own, void const *address, devx_ipc_handle *out, devx_error *error) noexcept {
+        table.ipc_handle = [](void *own, void const *address, devx_ipc_handle *out, devx_error *error) noexcept {
             return status_of(error, [&] { *out = static_cast<Own *>(own)->ipc_handle(address); });
         };
     }
@@ -2227,7 +2227,7 @@ public:
     /* The driver's handle of the allocation that an address lies in: for programs that send handles on their own. */
     devx_ipc_handle ipc_handle(void const *address) const {
         devx_ipc_handle out{};
-        detail::check([&](devx_error *error) { return devx_manager_get_ipc_handle(get(), address, &out, error); });
+        detail::check([&](devx_error *error) { return devx_manager_ipc_handle(get(), address, &out, error); });
         return out;
     }
     /* Gives all memory of a device back, also what is in use, and what others have of the manager that a limited one asks:
@@ -2329,7 +2329,7 @@ public:
     /* How much was given and is not released yet; what a client imports again while it holds it counts once. */
     std::int64_t leases() const {
         std::int64_t out = 0;
-        detail::check([&](devx_error *error) { return devx_ipc_server_get_leases(get(), &out, error); });
+        detail::check([&](devx_error *error) { return devx_ipc_server_leases(get(), &out, error); });
         return out;
     }
 

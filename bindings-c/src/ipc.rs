@@ -111,7 +111,7 @@ unsafe fn devx_ipc_server_withdraw(
 /// How much was given to importers that they have not released yet. What one of them imports again over the same connection
 /// while it holds it counts once, unless an offer has changed.
 #[ffi_export]
-unsafe fn devx_ipc_server_get_leases(
+unsafe fn devx_ipc_server_leases(
     server: *const ServerHandle,
     out: Option<Out<'_, i64>>,
     error: Option<&mut ErrorRecord>,

@@ -215,7 +215,7 @@ unsafe fn devx_manager_memory_info(
 /// own. The memory must live until the other process has closed it. `devx_ipc_server_offer_tensor` sees to all of that by
 /// itself, and shares memory of pools, which has no such handle.
 #[ffi_export]
-unsafe fn devx_manager_get_ipc_handle(
+unsafe fn devx_manager_ipc_handle(
     manager: *const ManagerHandle,
     address: *const Void,
     out: Option<Out<'_, IpcHandleRecord>>,

@@ -30,7 +30,7 @@ pub(crate) const INITIALIZE: i32 = 1;
 pub(crate) const ALLOCATE: i32 = 2;
 pub(crate) const PIN: i32 = 3;
 pub(crate) const MEMORY_INFO: i32 = 4;
-pub(crate) const GET_IPC_HANDLE: i32 = 5;
+pub(crate) const IPC_HANDLE: i32 = 5;
 pub(crate) const RESET: i32 = 6;
 pub(crate) const TRIM: i32 = 7;
 pub(crate) const DEFER_CLEANUP: i32 = 8;
@@ -53,7 +53,7 @@ pub struct Call {
     pub(crate) memory: DevxMemory,
     /// The answer to `MEMORY_INFO`.
     pub(crate) info: DevxMemoryInfo,
-    /// The answer to `GET_IPC_HANDLE`.
+    /// The answer to `IPC_HANDLE`.
     pub(crate) handle: DevxIpcHandle,
     /// Why there is none.
     pub(crate) error: DevxError,

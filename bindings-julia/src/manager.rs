@@ -7,7 +7,7 @@ use devexchange_core::abi::types::{
     DevxOwner, DevxStatus as Status,
 };
 
-use crate::call::{self, ALLOCATE, Call, DEFER_CLEANUP, GET_IPC_HANDLE, INITIALIZE, MEMORY_INFO, PIN, RESET, TRIM};
+use crate::call::{self, ALLOCATE, Call, DEFER_CLEANUP, INITIALIZE, IPC_HANDLE, MEMORY_INFO, PIN, RESET, TRIM};
 
 /// A manager that asks Julia, through a context. Of the callbacks that may be missing it has those whose bits are set.
 pub(crate) fn table(context: *mut c_void, callbacks: u32) -> DevxManagerTable {
@@ -19,7 +19,7 @@ pub(crate) fn table(context: *mut c_void, callbacks: u32) -> DevxManagerTable {
         allocate: Some(allocate),
         pin: has(PIN).then_some(pin as _),
         memory_info: has(MEMORY_INFO).then_some(memory_info as _),
-        get_ipc_handle: has(GET_IPC_HANDLE).then_some(get_ipc_handle as _),
+        ipc_handle: has(IPC_HANDLE).then_some(ipc_handle as _),
         reset: has(RESET).then_some(reset as _),
         trim: has(TRIM).then_some(trim as _),
         defer_cleanup: has(DEFER_CLEANUP).then_some(defer_cleanup as _),
@@ -73,13 +73,13 @@ unsafe extern "C" fn memory_info(
     unsafe { call::ask(context, Call::on(MEMORY_INFO, device_id), error, out, |answer| answer.info) }
 }
 
-unsafe extern "C" fn get_ipc_handle(
+unsafe extern "C" fn ipc_handle(
     context: *mut c_void,
     address: *const c_void,
     out: *mut DevxIpcHandle,
     error: *mut DevxError,
 ) -> Status {
-    let call = Call { address: address.cast_mut(), ..Call::of(GET_IPC_HANDLE) };
+    let call = Call { address: address.cast_mut(), ..Call::of(IPC_HANDLE) };
     // SAFETY: the table's contract.
     unsafe { call::ask(context, call, error, out, |answer| answer.handle) }
 }

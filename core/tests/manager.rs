@@ -107,7 +107,7 @@ fn errors_of_callbacks_say_which_one_it_was() {
         (manager.initialize(5), DEVX_DRIVER, 5, "initialize: enough"),
         (pinned.map(drop), DEVX_UNSUPPORTED, 0, "the manager has no pin"),
         (manager.memory_info(0).map(drop), DEVX_UNSUPPORTED, 0, "the manager has no memory_info"),
-        (manager.ipc_handle((&raw const byte).cast()).map(drop), DEVX_CALLBACK, 0, "get_ipc_handle: not now"),
+        (manager.ipc_handle((&raw const byte).cast()).map(drop), DEVX_CALLBACK, 0, "ipc_handle: not now"),
         (reset, DEVX_BUSY, 0, "reset returned DEVX_BUSY"),
         (manager.trim(0, 0), DEVX_PANIC, 0, "trim: this text is expected, too"),
     ] {
@@ -199,7 +199,7 @@ fn a_table_is_asked_what_the_manager_is_asked() {
         unsafe { out.write(DevxMemoryInfo { free_bytes: 100 - i64::from(device_id), total_bytes: 100 }) };
         DEVX_OK
     }
-    unsafe extern "C" fn get_ipc_handle(
+    unsafe extern "C" fn ipc_handle(
         _: *mut c_void,
         address: *const c_void,
         out: *mut DevxIpcHandle,
@@ -232,7 +232,7 @@ fn a_table_is_asked_what_the_manager_is_asked() {
     (table.version, table.context) = (DEVX_MANAGER_VERSION, (&raw mut asked).cast());
     (table.initialize, table.trim) = (Some(initialize as _), Some(trim as _));
     table.allocate = Some(allocate);
-    table.get_ipc_handle = Some(get_ipc_handle);
+    table.ipc_handle = Some(ipc_handle);
     (table.memory_info, table.reset) = (Some(memory_info as _), Some(reset as _));
     table.defer_cleanup = Some(defer_cleanup);
     // SAFETY: the callbacks are called by this thread only.
@@ -249,7 +249,7 @@ fn a_table_is_asked_what_the_manager_is_asked() {
     let within = manager.ipc_handle(std::ptr::without_provenance(64)).unwrap();
     assert_eq!((within.handle, within.ordinal, within.offset, within.bytes), ([1; 64], 3, 64, 64));
     let beyond = manager.ipc_handle(std::ptr::without_provenance(65)).unwrap_err();
-    assert_eq!(beyond.message(), "get_ipc_handle: the manager says offset 65 of 64 bytes");
+    assert_eq!(beyond.message(), "ipc_handle: the manager says offset 65 of 64 bytes");
     let MemoryInfo { free, total } = manager.memory_info(3).unwrap();
     assert_eq!((free, total), (97, 100));
     let negative = manager.memory_info(101).unwrap_err();

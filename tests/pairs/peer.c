@@ -211,7 +211,7 @@ int main(int argc, char **argv) {
             write_first(address);
         } else if (strcmp(verb, "look") == 0) {
             int64_t leases = -1;
-            must(devx_ipc_server_get_leases(server, &leases, &error));
+            must(devx_ipc_server_leases(server, &leases, &error));
             printf("%d %" PRId64 " %" PRId64 "\n", values[0], leases, devx_ledger_outstanding());
         } else if (strcmp(verb, "release") == 0) {
             release_all();

@@ -252,7 +252,7 @@ records! {
         DevxIpcHandle { handle offset bytes device_id reserved }
         DevxManagerStatistics { bytes peak_bytes allocations total_allocations total_bytes refused }
         DevxManagerTable {
-            version reserved context initialize allocate pin memory_info get_ipc_handle reset trim defer_cleanup release
+            version reserved context initialize allocate pin memory_info ipc_handle reset trim defer_cleanup release
         }
         DevxCount { total live }
         DevxLedger {

@@ -263,9 +263,9 @@ typedef struct devx_manager_statistics {
  *
  * They may be called from any thread, several at once, also before `initialize`, and must not
  * throw. All but `allocate` may be NULL: what needs `pin` or `memory_info` is DEVX_UNSUPPORTED
- * then, the driver is asked in place of `get_ipc_handle`, and without another one nothing is done.
- * A status other than `DEVX_OK` is an error, with the text and the driver code of `*error`, which
- * may be left as it is. The interface is that of Numba's external memory management plugin.
+ * then, the driver is asked in place of `ipc_handle`, and without another one nothing is done. A
+ * status other than `DEVX_OK` is an error, with the text and the driver code of `*error`, which may
+ * be left as it is. The interface is that of Numba's external memory management plugin.
  */
 typedef struct devx_manager_table {
   /** `DEVX_MANAGER_VERSION`. */
@@ -301,10 +301,10 @@ typedef struct devx_manager_table {
    * Gives the handle of the allocation that an address of this manager's lies in; without this
    * callback the driver is asked.
    */
-  devx_status (*get_ipc_handle)(void *context,
-                                const void *address,
-                                struct devx_ipc_handle *out,
-                                struct devx_error *error);
+  devx_status (*ipc_handle)(void *context,
+                            const void *address,
+                            struct devx_ipc_handle *out,
+                            struct devx_error *error);
   /** Everything of a device has been given back; what the manager kept for it may go. */
   devx_status (*reset)(void *context, int32_t device_id, struct devx_error *error);
   /** Gives unused memory back, except for `keep` bytes. */

@@ -376,7 +376,7 @@ static void release_server(void) {
     int64_t leases = -1;
     for (int i = 0; i < 20000 && leases != 0; ++i) {
         struct timespec const pause = {0, 500000};
-        CHECK_OK(devx_ipc_server_get_leases(server, &leases, &error));
+        CHECK_OK(devx_ipc_server_leases(server, &leases, &error));
         nanosleep(&pause, NULL);
     }
     CHECK_INT(leases, 0);

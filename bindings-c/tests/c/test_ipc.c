@@ -73,7 +73,7 @@ TEST(a_tensor_and_a_batch_go_to_another_process) {
     CHECK_INT(((int32_t *)seen.data)[0], 77);
     for (int i = 0; i < 5000 && leases != 0; ++i) {
         struct timespec const pause = {0, 1000000};
-        CHECK_OK(devx_ipc_server_get_leases(server, &leases, &error));
+        CHECK_OK(devx_ipc_server_leases(server, &leases, &error));
         nanosleep(&pause, NULL);
     }
     CHECK_INT(leases, 0);

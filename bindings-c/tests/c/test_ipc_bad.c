@@ -81,7 +81,7 @@ static void check_end(devx_ipc_server_t *server) {
     struct timespec const moment = {0, 1000000};
     int64_t leases = -1;
     for (int i = 0; i < 10000 && leases != 0; ++i) {
-        CHECK_OK(devx_ipc_server_get_leases(server, &leases, &error));
+        CHECK_OK(devx_ipc_server_leases(server, &leases, &error));
         nanosleep(&moment, NULL);
     }
     CHECK_INT(leases, 0);

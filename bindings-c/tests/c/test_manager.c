@@ -48,7 +48,7 @@ static devx_status memory_info(void *context, int32_t device_id, devx_memory_inf
     return DEVX_OK;
 }
 
-static devx_status get_ipc_handle(void *context, const void *address, devx_ipc_handle *out, devx_error *say) {
+static devx_status ipc_handle(void *context, const void *address, devx_ipc_handle *out, devx_error *say) {
     struct books *books = context;
     (void)address;
     (void)say;
@@ -80,7 +80,7 @@ static devx_manager_table table_of(struct books *books) {
                                 .initialize = initialize,
                                 .allocate = allocate,
                                 .memory_info = memory_info,
-                                .get_ipc_handle = get_ipc_handle,
+                                .ipc_handle = ipc_handle,
                                 .reset = reset,
                                 .defer_cleanup = defer_cleanup,
                                 .release = end};
@@ -103,7 +103,7 @@ TEST(the_library_allocates_through_a_table) {
     memset(seen.data, 1, 4 * 5 * 4);
     CHECK_OK(devx_manager_memory_info(manager, 0, &info, &error));
     CHECK_INT(info.free_bytes, 10);
-    CHECK_OK(devx_manager_get_ipc_handle(manager, seen.data, &handle, &error));
+    CHECK_OK(devx_manager_ipc_handle(manager, seen.data, &handle, &error));
     CHECK_INT(handle.handle[63], 7);
     CHECK_INT(handle.offset, 99);
     CHECK_INT(handle.device_id, 3);
@@ -166,8 +166,8 @@ TEST(what_the_table_refuses_is_told) {
     CHECK(tensor == NULL);
     CHECK_REFUSED(devx_manager_memory_info(manager, 0, &info, &error), DEVX_CALLBACK,
                   "memory_info: the manager says free_bytes is -10 and total_bytes is 100");
-    CHECK_REFUSED(devx_manager_get_ipc_handle(manager, &books, &handle, &error), DEVX_CALLBACK, "offset 101 of 100");
-    table.get_ipc_handle = NULL;
+    CHECK_REFUSED(devx_manager_ipc_handle(manager, &books, &handle, &error), DEVX_CALLBACK, "offset 101 of 100");
+    table.ipc_handle = NULL;
     CHECK_REFUSED(devx_manager_pin(manager, 0, &books, sizeof books, 0, &owner, &error), DEVX_UNSUPPORTED, "no pin");
     CHECK_REFUSED(devx_manager_pin(manager, 0, &books, sizeof books, 8, &owner, &error), DEVX_INVALID_ARGUMENT,
                   "host_flags is 0x8");

@@ -91,7 +91,7 @@ TEST(a_tensor_and_a_batch_of_a_device_go_to_another_process) {
     CHECK_INT(status, 0);
     for (int i = 0; i < 20 * 1000 && leases != 0; ++i) {
         struct timespec const pause = {0, 1000 * 1000};
-        CHECK_OK(devx_ipc_server_get_leases(server, &leases, &error));
+        CHECK_OK(devx_ipc_server_leases(server, &leases, &error));
         nanosleep(&pause, NULL);
     }
     CHECK_INT(leases, 0);

@@ -125,7 +125,7 @@ TEST(rounds_of_sharing) {
     CHECK_OK(devx_ipc_server_withdraw(server, "t", NULL, &error));
     for (int i = 0; i < 10000 && leases != 0; ++i) {
         struct timespec const moment = {0, 1000 * 1000};
-        CHECK_OK(devx_ipc_server_get_leases(server, &leases, &error));
+        CHECK_OK(devx_ipc_server_leases(server, &leases, &error));
         nanosleep(&moment, NULL);
     }
     CHECK_INT(leases, 0);

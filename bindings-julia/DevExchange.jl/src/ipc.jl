@@ -112,7 +112,7 @@ client while it holds it counts once, unless an offer has changed. Throws `DEVX_
 """
 function leases(s::IpcServer)
     out = Ref{Int64}(0)
-    @checked devx_ipc_server_get_leases(s.handle::Handle, out::Ptr{Int64})
+    @checked devx_ipc_server_leases(s.handle::Handle, out::Ptr{Int64})
     return Int(out[])
 end
 

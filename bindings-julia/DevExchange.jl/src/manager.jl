@@ -94,7 +94,7 @@ A manager with a stream-ordered pool of its own on each device: at most `limit` 
 `keep` unused bytes kept on each; `nothing` for no limit. Out of memory, it trims, waits for the stream and tries once
 more. The memory of a `shareable` one can be offered to other processes ([`offer`](@ref)).
 
-Throws `DEVX_OUT_OF_RANGE` for negative numbers.
+Throws `DEVX_INVALID_ARGUMENT` for negative numbers.
 """
 function pool_manager(; limit=nothing, keep=nothing, shareable::Bool=false)
     most, kept = byte_limit("limit", limit), byte_limit("keep", keep)
@@ -113,7 +113,7 @@ end
 A manager that lets another one have at most `limit` bytes in use, over all devices; `nothing` only counts. The other
 one is shared: it may be closed.
 
-Throws `DEVX_OUT_OF_RANGE` for a negative limit, `DEVX_TOO_DEEP` over 64 managers that stand one over the other,
+Throws `DEVX_INVALID_ARGUMENT` for a negative limit, `DEVX_TOO_DEEP` over 64 managers that stand one over the other,
 `DEVX_CLOSED`.
 """
 function limited_manager(inner::MemoryManager, limit=nothing)
@@ -129,7 +129,8 @@ byte_limit(_, ::Nothing) = Int64(-1)
 byte_limit(name, bytes::Integer) = byte_count(name, bytes)
 
 function byte_count(name, bytes::Integer)
-    0 <= bytes <= typemax(Int64) || throw(DevExchangeError(DEVX_OUT_OF_RANGE, "$name is $bytes bytes"))
+    0 <= bytes <= typemax(Int64) || throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
+        "$name is $bytes: it must be between 0 and $(typemax(Int64))"))
     return Int64(bytes)
 end
 
@@ -150,8 +151,8 @@ stream, if the manager can do that; the stream may be closed meanwhile ([`Device
 at once, or, if it is of a pool, in the order of the legacy default stream. `host_flags` are those of pinned memory
 (`DevExchange.DEVX_HOST_...`).
 
-Throws `DEVX_OUT_OF_MEMORY`, `DEVX_UNSUPPORTED` for a kind that this manager does not have, `DEVX_OUT_OF_RANGE` for a
-negative number of bytes, `DEVX_INVALID_ARGUMENT` for other flags, `DEVX_INVALID_STREAM`, `DEVX_DEVICE`, `DEVX_DRIVER`,
+Throws `DEVX_OUT_OF_MEMORY`, `DEVX_UNSUPPORTED` for a kind that this manager does not have, `DEVX_INVALID_ARGUMENT` for a
+negative number of bytes and for other flags, `DEVX_INVALID_STREAM`, `DEVX_DEVICE`, `DEVX_DRIVER`,
 `DEVX_CLOSED`, and what a manager of one's own throws.
 """
 function allocate(m::MemoryManager, bytes::Integer, device::DLDevice; stream=nothing, host_flags::Integer=0)
@@ -286,7 +287,7 @@ function ipc_handle(m::MemoryManager, memory::Union{Allocation,Tensor,Ptr})
     address = memory isa Ptr ? memory : pointer(memory)
     out = Ref{DevxIpcHandle}()
     GC.@preserve memory at(m) do manager
-        @checked devx_manager_get_ipc_handle(manager::Ptr{Cvoid}, address::Ptr{Cvoid}, out::Ptr{DevxIpcHandle})
+        @checked devx_manager_ipc_handle(manager::Ptr{Cvoid}, address::Ptr{Cvoid}, out::Ptr{DevxIpcHandle})
     end
     found = out[]
     return (handle=found.handle, offset=Int(found.offset), bytes=Int(found.bytes), device_id=Int(found.device_id))
@@ -312,7 +313,7 @@ end
 """
     trim!(m::MemoryManager, device_id=0; keep=0)
 
-Gives unused memory of a CUDA device back to the driver, except for `keep` bytes. Throws `DEVX_OUT_OF_RANGE` for a
+Gives unused memory of a CUDA device back to the driver, except for `keep` bytes. Throws `DEVX_INVALID_ARGUMENT` for a
 negative number, `DEVX_DRIVER`, `DEVX_CLOSED`.
 """
 function trim!(m::MemoryManager, device_id::Integer=0; keep::Integer=0)

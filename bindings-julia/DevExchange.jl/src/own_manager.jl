@@ -72,7 +72,7 @@ function MemoryManager(allocate; initialize=nothing, pin=nothing, memory_info=no
     end
     functions = ManagerFunctions(allocate, initialize, pin, memory_info, ipc_handle, reset, trim, defer_cleanup)
     optional = (CALL_INITIALIZE => initialize, CALL_PIN => pin, CALL_MEMORY_INFO => memory_info,
-        CALL_GET_IPC_HANDLE => ipc_handle, CALL_RESET => reset, CALL_TRIM => trim, CALL_DEFER_CLEANUP => defer_cleanup)
+        CALL_IPC_HANDLE => ipc_handle, CALL_RESET => reset, CALL_TRIM => trim, CALL_DEFER_CLEANUP => defer_cleanup)
     callbacks = reduce(|, (UInt32(1) << operation for (operation, f) in optional if f !== nothing); init=UInt32(0))
     make(number, limit, owner, table) = ccall(devx_julia_manager[], DevxStatus,
         (UInt64, UInt64, Ptr{Cvoid}, Int64, UInt32, Ptr{DevxOwner}, Ptr{DevxManagerTable}),
@@ -99,7 +99,7 @@ function reply(m::ManagerFunctions, call::Ptr{Call})
     elseif operation == CALL_MEMORY_INFO
         info = parts_of(Base.invokelatest(m.memory_info, device_id), "(free_bytes, total_bytes)", 2)
         answer!(call, :info, DevxMemoryInfo(info...))
-    elseif operation == CALL_GET_IPC_HANDLE
+    elseif operation == CALL_IPC_HANDLE
         answer!(call, :handle, handle_record(Base.invokelatest(m.ipc_handle, argument(call, :address))))
     elseif operation == CALL_DEFER_CLEANUP
         announce(m.defer_cleanup, argument(call, :begins) != 0)

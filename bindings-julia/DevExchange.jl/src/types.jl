@@ -372,7 +372,7 @@ struct DevxManagerTable
     allocate::Ptr{Cvoid}
     pin::Ptr{Cvoid}
     memory_info::Ptr{Cvoid}
-    get_ipc_handle::Ptr{Cvoid}
+    ipc_handle::Ptr{Cvoid}
     reset::Ptr{Cvoid}
     trim::Ptr{Cvoid}
     defer_cleanup::Ptr{Cvoid}

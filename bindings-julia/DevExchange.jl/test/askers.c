@@ -31,7 +31,7 @@ struct asker {
     pin_fn pin;
     device_fn initialize, reset;
     info_fn memory_info;
-    handle_fn get_ipc_handle;
+    handle_fn ipc_handle;
     trim_fn trim;
     defer_fn defer_cleanup, resume_cleanup;
     char text[512];
@@ -58,7 +58,7 @@ static devx_status everything_else(struct asker *own, devx_error *error) {
     static char pinned[64];
     devx_status status = own->initialize(own->manager, 3, error);
     if (status == 0) status = own->memory_info(own->manager, 4, &info, error);
-    if (status == 0) status = own->get_ipc_handle(own->manager, pinned, &handle, error);
+    if (status == 0) status = own->ipc_handle(own->manager, pinned, &handle, error);
     if (status == 0) status = own->pin(own->manager, 5, pinned, sizeof pinned, 2, &owner, error);
     if (status == 0 && owner.release) owner.release(owner.context);
     if (status == 0) status = own->defer_cleanup(own->manager, error);

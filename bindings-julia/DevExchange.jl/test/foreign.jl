@@ -23,7 +23,7 @@ const ASYNC_PRODUCER = word(:batches, :fails, :schema_first, :sent, :extracted, 
 const ASYNC_CONSUMER =
     word(:at_a_time, :cancels_at, :refuses_at, :batches, :sum, :pairs, :ended, :code, :releases, :text)
 const ASKER = word(:manager, :rounds, :bytes, :all, :got, :free_bytes, :total_bytes, :handle_bytes, :code, :done,
-    :allocate, :pin, :initialize, :reset, :memory_info, :get_ipc_handle, :trim, :defer_cleanup, :resume_cleanup, :text)
+    :allocate, :pin, :initialize, :reset, :memory_info, :ipc_handle, :trim, :defer_cleanup, :resume_cleanup, :text)
 
 struct Words
     names::Dict{Symbol,Int}
@@ -71,7 +71,7 @@ pull_and_join(p::Words) = ccall(foreign(:foreign_pull_and_join), Cint, (Ptr{Cvoi
 function asker(m::MemoryManager; rounds=1, bytes=64, all=0)
     functions = (allocate=DX.devx_manager_allocate, pin=DX.devx_manager_pin, initialize=DX.devx_manager_initialize,
         reset=DX.devx_manager_reset, memory_info=DX.devx_manager_memory_info,
-        get_ipc_handle=DX.devx_manager_get_ipc_handle, trim=DX.devx_manager_trim,
+        ipc_handle=DX.devx_manager_ipc_handle, trim=DX.devx_manager_trim,
         defer_cleanup=DX.devx_manager_defer_cleanup, resume_cleanup=DX.devx_manager_resume_cleanup)
     addresses = map(f -> Int64(UInt(f[])), functions)
     manager = Int64(UInt(Base.unsafe_convert(Ptr{Cvoid}, m.handle)))

@@ -108,14 +108,14 @@ fn a_manager_asks_for_each_of_its_callbacks() {
     let status = asked(
         |error| {
             let mut out = Call::of(0).handle;
-            let get_ipc_handle = table.0.get_ipc_handle.expect("its bit is set");
+            let ipc_handle = table.0.ipc_handle.expect("its bit is set");
             // SAFETY: the table's contract.
-            let status = unsafe { get_ipc_handle(context(), at(256), &raw mut out, error) };
+            let status = unsafe { ipc_handle(context(), at(256), &raw mut out, error) };
             assert_eq!((out.handle, out.offset, out.bytes, out.device_id), ([3; 64], 1, 2, 4));
             status
         },
         |call| {
-            assert_eq!((call.operation, call.address.addr()), (call::GET_IPC_HANDLE, 256));
+            assert_eq!((call.operation, call.address.addr()), (call::IPC_HANDLE, 256));
             call.handle = DevxIpcHandle { handle: [3; 64], offset: 1, bytes: 2, device_id: 4, reserved: 0 };
             DEVX_OK
         },
@@ -174,8 +174,8 @@ fn a_manager_says_why_it_gave_nothing() {
     );
     // What a failed call left in its outputs is not taken.
     assert_eq!(said, (DEVX_OUT_OF_MEMORY, 700, 0));
-    let DevxManagerTable { initialize, pin, memory_info, get_ipc_handle, reset, trim, defer_cleanup, .. } = table.0;
-    assert!(initialize.is_none() && pin.is_none() && memory_info.is_none() && get_ipc_handle.is_none());
+    let DevxManagerTable { initialize, pin, memory_info, ipc_handle, reset, trim, defer_cleanup, .. } = table.0;
+    assert!(initialize.is_none() && pin.is_none() && memory_info.is_none() && ipc_handle.is_none());
     assert!(reset.is_none() && trim.is_none() && defer_cleanup.is_none());
     release_manager(&table.0);
     assert_eq!(drain(8), [20]);

@@ -238,7 +238,7 @@ pub const DEVX_MANAGER_VERSION: i32 = 1;
 /// A memory manager of the caller's: a table of callbacks that the library then allocates through.
 ///
 /// They may be called from any thread, several at once, also before `initialize`, and must not throw. All but `allocate` may
-/// be NULL: what needs `pin` or `memory_info` is DEVX_UNSUPPORTED then, the driver is asked in place of `get_ipc_handle`, and
+/// be NULL: what needs `pin` or `memory_info` is DEVX_UNSUPPORTED then, the driver is asked in place of `ipc_handle`, and
 /// without another one nothing is done. A status other than `DEVX_OK` is an error, with the text and the driver code of
 /// `*error`, which may be left as it is. The interface is that of Numba's external memory management plugin.
 #[repr(C)]
@@ -285,7 +285,7 @@ pub struct DevxManagerTable {
     >,
     /// Gives the handle of the allocation that an address of this manager's lies in; without this callback the driver is
     /// asked.
-    pub get_ipc_handle: Option<
+    pub ipc_handle: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
             address: *const c_void,

@@ -128,7 +128,7 @@ unsafe impl<C: Callbacks> Manager for Own<C> {
     }
 
     fn ipc_handle(&self, address: *const c_void) -> Result<IpcHandle> {
-        self.ask("get_ipc_handle", |own| own.ipc_handle(address))?.map_or_else(|| driver_ipc_handle(address), Ok)
+        self.ask("ipc_handle", |own| own.ipc_handle(address))?.map_or_else(|| driver_ipc_handle(address), Ok)
     }
 
     unsafe fn reset(&self, ordinal: i32) -> Result<()> {

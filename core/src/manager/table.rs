@@ -104,10 +104,10 @@ unsafe impl Callbacks for Table {
     }
 
     fn ipc_handle(&self, address: *const c_void) -> Result<Option<IpcHandle>> {
-        let Some(get_ipc_handle) = self.callbacks.get_ipc_handle else { return Ok(None) };
+        let Some(ipc_handle) = self.callbacks.ipc_handle else { return Ok(None) };
         let mut found = DevxIpcHandle { handle: [0; 64], offset: 0, bytes: 0, device_id: 0, reserved: 0 };
         // SAFETY: the contract of `of_table`, with room for what it writes.
-        self.call(|context, error| unsafe { get_ipc_handle(context, address, &mut found, error) })?;
+        self.call(|context, error| unsafe { ipc_handle(context, address, &mut found, error) })?;
         IpcHandle::from_raw(&found).map(Some)
     }
 

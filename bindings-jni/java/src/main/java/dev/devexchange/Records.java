@@ -168,7 +168,7 @@ final class Records {
         struct("devx_memory").pointers("address").i32("device_type", "device_id").structs(OWNER, "owner");
         struct("devx_manager_table")
                 .i32("version", "reserved")
-                .pointers("context", "initialize", "allocate", "pin", "memory_info", "get_ipc_handle")
+                .pointers("context", "initialize", "allocate", "pin", "memory_info", "ipc_handle")
                 .pointers("reset", "trim", "defer_cleanup", "release");
     }
 

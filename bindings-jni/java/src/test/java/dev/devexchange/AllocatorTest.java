@@ -301,7 +301,7 @@ class AllocatorTest {
             refused(Status.CALLBACK, () -> manager.pin(0, 4096, 8, 0), "pin: java.io.IOException: pinned \u00e4");
             refused(Status.CALLBACK, () -> manager.pin(0, Direct.room(8), 0), "pin: java.io.IOException");
             refused(Status.CALLBACK, () -> manager.memoryInfo(0), "memory_info", "memoryInfo returned null");
-            refused(Status.CALLBACK, () -> manager.ipcHandle(8), "get_ipc_handle: java.lang.StackOverflowError");
+            refused(Status.CALLBACK, () -> manager.ipcHandle(8), "ipc_handle: java.lang.StackOverflowError");
             refused(Status.BUSY, () -> manager.reset(0), "reset: not now");
             refused(1234, () -> manager.trim(0, 0), "trim: a status that nobody knows");
             manager.deferCleanup().close();
@@ -365,7 +365,7 @@ class AllocatorTest {
         };
         try (MemoryManager manager = MemoryManager.of(wrong, null)) {
             refused(Status.CALLBACK, () -> manager.memoryInfo(0), "memory_info", "-5");
-            refused(Status.CALLBACK, () -> manager.ipcHandle(8), "get_ipc_handle", "offset 9 of 8 bytes");
+            refused(Status.CALLBACK, () -> manager.ipcHandle(8), "ipc_handle", "offset 9 of 8 bytes");
         }
     }
 
