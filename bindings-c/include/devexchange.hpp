@@ -1848,7 +1848,7 @@ public:
 
     /* Keeps `limit` batches requested; with 0 they come only after request(). `abi_h_metadata` says that the producer is
      * laid out as in Arrow's abi.h, so that its metadata can be read. */
-    static AsyncReader create(std::int64_t limit, bool abi_h_metadata = false) {
+    static AsyncReader create(std::int64_t limit = 4, bool abi_h_metadata = false) {
         return make(limit, abi_h_metadata, nullptr);
     }
     /* Also calls `wake()`, which must not throw, on any thread when there is something to ask for. */

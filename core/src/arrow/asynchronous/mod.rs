@@ -9,7 +9,7 @@
 //! translate between them and the structs.
 
 //!
-//! Both ends in one program, which waits for nothing here, since as many batches are requested as are sent:
+//! Both ends in one program, which waits for nothing here, since no more batches are sent than are requested at once:
 //!
 //! ```
 //! use devexchange_core::arrow::asynchronous::{AsyncReader, AsyncWriter, ReaderOptions};
@@ -21,7 +21,7 @@
 //!     let rows = Tensor::from_vec(vec![first, first + 1], &[2, 1])?;
 //!     convert::batch(&rows, &["n"], Copying::Never)
 //! };
-//! let reader = AsyncReader::new(ReaderOptions { limit: 2, ..ReaderOptions::default() }, None)?;
+//! let reader = AsyncReader::new(ReaderOptions::default(), None)?;
 //! // SAFETY: a valid handler, which goes to this producer only.
 //! let writer = unsafe { AsyncWriter::new(reader.handler()?, DeviceType::CPU, None, None) }?;
 //!

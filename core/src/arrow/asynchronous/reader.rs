@@ -18,15 +18,21 @@ use crate::error::{Error, Result, refuse};
 use crate::memory::{Slab, held_by_bindings};
 
 /// How a reader asks for batches, and what it reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReaderOptions {
-    /// Batches that are kept requested: so many when the schema has come, and one more for each that is taken. With 0,
-    /// batches come only after [`AsyncReader::request`].
+    /// Batches that are kept requested: so many when the schema has come, and one more for each that is taken; 4 unless it is
+    /// said otherwise. With 0, batches come only after [`AsyncReader::request`].
     pub limit: i64,
     /// Whether the producer's struct is the one of Arrow's `abi.h` (40 bytes), so that its metadata can be read. The
     /// specification's text has another one (48 bytes, with a `release`), in which the field lies elsewhere, and a
     /// struct does not say which it is. All other fields that are read lie at the same place in both.
     pub abi_h_metadata: bool,
+}
+
+impl Default for ReaderOptions {
+    fn default() -> Self {
+        Self { limit: 4, abi_h_metadata: false }
+    }
 }
 
 /// A batch and its metadata.
