@@ -11,7 +11,7 @@ use crate::error::{Result, refuse};
 use crate::handle::Kept;
 use crate::in_order::InOrder;
 use crate::tensor_type::New;
-use crate::{convert, python, value};
+use crate::{convert, metadata, python, value};
 
 /// A view of one array of a batch, whose memory it keeps: values by the number of their row, in order or reversed.
 #[pyclass(frozen, sequence, module = "devexchange")]
@@ -65,6 +65,12 @@ impl Column {
     #[getter]
     fn format(&self) -> Result<&str> {
         Ok(self.view()?.field().format())
+    }
+
+    /// Metadata of the field. Bytes that are not UTF-8 are surrogates, as in names of files.
+    #[getter]
+    fn metadata<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
+        metadata::of_pairs(py, self.view()?.field().metadata())
     }
 
     /// Number of nulls; counted, in host memory, if it is not known.

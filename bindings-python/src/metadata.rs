@@ -12,13 +12,21 @@ use crate::error::{Error, Result, refuse, wrong_type};
 /// Bytes that are not UTF-8 are kept as surrogates, as in names of files, and go out as they came (PEP 383).
 const OTHER_BYTES: &str = "surrogateescape";
 
-/// The pairs of a block. The last one of several values of a key stays.
+/// The pairs of a block.
 pub(crate) fn to_python<'py>(py: Python<'py>, block: Option<&MetadataBlock>) -> Result<Bound<'py, PyDict>> {
-    let pairs = PyDict::new(py);
-    for (key, value) in block.into_iter().flat_map(MetadataBlock::pairs) {
-        pairs.set_item(text(py, key)?, text(py, value)?)?;
+    of_pairs(py, block.into_iter().flat_map(MetadataBlock::pairs))
+}
+
+/// As texts. The last one of several values of a key stays.
+pub(crate) fn of_pairs<'a, 'py>(
+    py: Python<'py>,
+    pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+) -> Result<Bound<'py, PyDict>> {
+    let texts = PyDict::new(py);
+    for (key, value) in pairs {
+        texts.set_item(text(py, key)?, text(py, value)?)?;
     }
-    Ok(pairs)
+    Ok(texts)
 }
 
 fn text<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyString>> {

@@ -7,11 +7,13 @@ use devexchange_core::abi::arrow_data::ArrowSchema;
 use devexchange_core::arrow::{Field, Type};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::address::Address;
 use crate::capsule;
 use crate::error::{Result, refuse, wrong_type};
 use crate::handle::Kept;
+use crate::metadata;
 use crate::python::call_if_there;
 
 /// What the arrays of a batch are: a tree of fields. Two are equal if names, formats, flags and metadata of all fields are.
@@ -64,6 +66,12 @@ impl Schema {
     #[getter]
     fn name(&self) -> &str {
         self.0.root().name()
+    }
+
+    /// Metadata of the root. Bytes that are not UTF-8 are surrogates, as in names of files.
+    #[getter]
+    fn metadata<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
+        metadata::of_pairs(py, self.0.root().metadata())
     }
 
     /// A capsule with the schema (Arrow PyCapsule interface).

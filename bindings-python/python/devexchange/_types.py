@@ -97,10 +97,12 @@ class MemoryRequest(NamedTuple):
 
 
 class MemoryInfo(NamedTuple):
-    """How much memory there is for a memory manager, in bytes."""
+    """How much memory there is for a memory manager."""
 
-    free: int
-    total: int
+    #: That can still be had.
+    free_bytes: int
+    #: In all.
+    total_bytes: int
 
 
 class IpcHandle(NamedTuple):

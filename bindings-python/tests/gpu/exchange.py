@@ -197,14 +197,14 @@ class Rounds(Case):
             if number == 50:
                 gc.collect()
                 cudadriver.synchronize()
-                before = manager.memory_info().free
+                before = manager.memory_info().free_bytes
             tensor = self.out(out[number % len(out)], array, self.consumer)
             copy = from_dlpack(tensor, copy=True, stream=self.number(self.consumer))
             self.into(into[number % len(into)], copy, self.consumer)
         del tensor, copy
         cudadriver.synchronize()
         settle()
-        lost = before - manager.memory_info().free
+        lost = before - manager.memory_info().free_bytes
         say(f"{LEAK_ROUNDS} rounds of {LEAK_VALUES.nbytes} bytes: {lost} bytes less are free on the device")
         # Pools keep some; every round would be more than that.
         self.assertLess(lost, max(LEAK_VALUES.nbytes * LEAK_ROUNDS // 4, 1 << 20))

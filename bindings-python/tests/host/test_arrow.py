@@ -290,6 +290,17 @@ def test_schema():
     assert repr(coded["c"]) == '<devexchange.Column "c": 3 rows of int32 -> utf8>'
 
 
+def test_metadata():
+    pairs, of_field = {"source": "sensor 7", "größe": "", "raw": b"\xff\x00"}, {b"unit": b"mm"}
+    schema = pyarrow.schema([pyarrow.field("x", pyarrow.int8(), metadata=of_field), ("y", pyarrow.int8())], pairs)
+    shown = {"source": "sensor 7", "größe": "", "raw": "\udcff\0"}
+    assert from_arrow(schema).metadata == shown
+    ours = from_arrow(pyarrow.record_batch([[1], [2]], schema=schema))
+    assert ours.schema.metadata == shown == ours.slice(0).schema.metadata
+    assert (ours["x"].metadata, ours["y"].metadata) == ({"unit": "mm"}, {})
+    assert ours["x"].share().schema.metadata == {"unit": "mm"}
+
+
 def test_schema_that_is_asked_for():
     ours = from_arrow(batch())
     same = table().schema.__arrow_c_schema__()

@@ -358,7 +358,7 @@ def test_manager_in_python_with_everything():
             host.append(1)
     host.append(1)
     manager.pin(address, 4, portable=True).close()
-    assert manager.memory_info(1) == MemoryInfo(11, 20)
+    assert manager.memory_info(1) == MemoryInfo(free_bytes=11, total_bytes=20)
     assert manager.ipc_handle(address) == IpcHandle(bytes(range(64)), address % 16, 16, 3)
     with manager.defer_cleanup():
         pass
