@@ -830,7 +830,9 @@ devx_status devx_ipc_client_import_batch(
 /**
  * Imports the tensor that is offered under a name, without a copy. It may outlive the client's
  * handle. Neither the exporter nor who else can write the memory does so while it is read here;
- * nothing can check that.
+ * nothing can check that. DEVX_INVALID_ARGUMENT if nothing is offered under this name,
+ * DEVX_MISMATCH if it is a batch, DEVX_CLOSED if the exporter is gone, DEVX_SYSTEM if it does not
+ * answer in time, DEVX_BUSY if too much is held already.
  */
 devx_status devx_ipc_client_import_tensor(
     devx_ipc_client_t const *client,

@@ -289,15 +289,15 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
      * slice of a record batch is exported without an offset of its own, which many consumers ask for: its columns have one.
      *
      * @param offset of the first row
-     * @param count how many rows
+     * @param length how many rows
      * @return the batch, which the caller closes
      * @throws DevExchangeException {@link Status#OUT_OF_RANGE} if there are not so many, {@link Status#OUT_OF_MEMORY},
      *     {@link Status#CLOSED}
      */
-    public Batch slice(long offset, long count) {
+    public Batch slice(long offset, long length) {
         enter("Batch.slice");
         try {
-            return new Column(this, isInside(), BatchTable.ROOT).part(offset, count).shareInside(metadata);
+            return new Column(this, isInside(), BatchTable.ROOT).part(offset, length).shareInside(metadata);
         } finally {
             exit();
         }

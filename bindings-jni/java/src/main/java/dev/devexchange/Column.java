@@ -293,13 +293,13 @@ public final class Column extends ColumnValues {
      * Some of the rows.
      *
      * @param offset of the first one
-     * @param count how many
+     * @param length how many
      * @return a view, valid while the batch is open
      * @throws DevExchangeException {@link Status#OUT_OF_RANGE} if there are not so many, {@link Status#CLOSED}
      */
-    public Column slice(long offset, long count) {
+    public Column slice(long offset, long length) {
         batch.check("Column.slice");
-        return part(offset, count);
+        return part(offset, length);
     }
 
     /** As {@link #slice}, of a batch that may be closed. */

@@ -59,9 +59,10 @@ public final class IpcClient extends Owned<IpcClient> implements AutoCloseable {
      *
      * @param name of the offer
      * @return the tensor, which the caller closes
-     * @throws DevExchangeException {@link Status#CLOSED} if the exporter or this handle is gone, what the exporter says
-     *     if there is no such offer, {@link Status#INVALID_TEXT}, {@link Status#SYSTEM} if there is no answer in time,
-     *     {@link Status#DEVICE} if this process does not have its device, {@link Status#DRIVER}
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} if nothing is offered under this name,
+     *     {@link Status#MISMATCH} if it is not a tensor, {@link Status#CLOSED} if the exporter or this handle is gone,
+     *     {@link Status#SYSTEM} if there is no answer in time, {@link Status#BUSY} if too much is held already,
+     *     {@link Status#DEVICE} if this process does not have its device, {@link Status#DRIVER}, {@link Status#INVALID_TEXT}
      */
     public Tensor importTensor(String name) {
         return imported("IpcClient.importTensor", name, client ->

@@ -191,15 +191,15 @@ abstract class TensorExchange extends TensorOnDevice {
      *
      * @param dimension counted from 0
      * @param offset of the first index
-     * @param count how many
+     * @param length how many
      * @return the tensor, which the caller closes
      * @throws DevExchangeException {@link Status#OUT_OF_RANGE} if there is no such dimension or it has not so many,
      *     {@link Status#IMPOSSIBLE} if the first element begins within a byte, {@link Status#CLOSED}
      */
-    public Tensor slice(int dimension, long offset, long count) {
+    public Tensor slice(int dimension, long offset, long length) {
         long tensor = enter("Tensor.slice");
         try {
-            return new Tensor().of(Native.tensorSlice(tensor, dimension, offset, count));
+            return new Tensor().of(Native.tensorSlice(tensor, dimension, offset, length));
         } finally {
             exit();
         }
