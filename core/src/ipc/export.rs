@@ -15,7 +15,7 @@ use crate::device::{Device, DeviceType};
 use crate::dlpack::Copying;
 use crate::error::{Error, Result};
 use crate::ledger::{Entry, Kind};
-use crate::memory::{Owner, Vacant, collected, vector};
+use crate::memory::{Counted, Owner, Vacant, collected, vector};
 use crate::order::Ready;
 use crate::runtime::cuda::ipc::{How, Shared};
 use crate::runtime::cuda::{Event, RawStream, Stream, info};
@@ -26,7 +26,7 @@ use crate::tensor::{Flags, Tensor};
 #[derive(Debug)]
 pub struct Exported {
     descriptor: Vec<u8>,
-    fds: Vec<OwnedFd>,
+    fds: Vec<Counted<OwnedFd>>,
     kind: Kind,
     _event: Option<Event>,
     _kept: Owner,
@@ -39,7 +39,7 @@ impl Exported {
     }
 
     /// The file descriptors that go with them, in this order.
-    pub(super) fn files(&self) -> &[OwnedFd] {
+    pub(super) fn files(&self) -> &[Counted<OwnedFd>] {
         &self.fds
     }
 
@@ -290,7 +290,7 @@ fn finish<T: Exportable>(given: T, all: Regions, what: What) -> Result<Exported>
                 match how {
                     How::Allocation(handle) => RegionKind::Cuda(handle),
                     How::Pool { pool, pointer, fd } => {
-                        fds.push(fd);
+                        fds.push(Counted::room()?.fill(fd));
                         RegionKind::Pool { pool, pointer }
                     }
                 }

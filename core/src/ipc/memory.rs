@@ -32,8 +32,8 @@ impl Exported {
     /// # Safety
     /// Memory that can be written through them is not, by whomever they are given to, as long as somebody in this process
     /// reads it: a slice of it (see [`Tensor::as_slice`]) would change under who holds it.
-    pub unsafe fn fds(&self) -> &[OwnedFd] {
-        self.files()
+    pub unsafe fn fds(&self) -> impl ExactSizeIterator<Item = BorrowedFd<'_>> {
+        self.files().iter().map(|fd| fd.as_fd())
     }
 }
 
@@ -58,7 +58,9 @@ pub(super) enum Origin {
 pub(super) struct Mapping {
     address: usize,
     bytes: usize,
-    fd: OwnedFd,
+    fd: Counted<OwnedFd>,
+    /// The same file for reading only, as long as somebody has it.
+    for_reading: Lock<Option<Weak<OwnedFd>>>,
     key: Key,
 }
 
@@ -88,7 +90,7 @@ impl Mapping {
     pub(super) fn written_here_only(bytes: usize) -> Result<Counted<Self>> {
         // Sealed after it is mapped: what is mapped already can still be written.
         let mapping = Self::map(file("devexchange-changes", bytes)?, bytes, true, Origin::New)?;
-        fs::fcntl_add_seals(&mapping.fd, SEALS | SealFlags::FUTURE_WRITE | SealFlags::SEAL)
+        fs::fcntl_add_seals(&*mapping.fd, SEALS | SealFlags::FUTURE_WRITE | SealFlags::SEAL)
             .map_err(|errno| Error::system("fcntl", errno))?;
         Ok(mapping)
     }
@@ -137,7 +139,8 @@ impl Mapping {
         }
         // What is mapped must get into the books.
         let Books { by_address, by_file } = &mut *books;
-        let (by_address, by_file, room) = (by_address.room()?, by_file.room()?, Counted::room()?);
+        let (by_address, by_file) = (by_address.room()?, by_file.room()?);
+        let (room, room_for_fd) = (Counted::room()?, Counted::room()?);
         let access = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: a new mapping at an address that the system chooses.
         let address = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, &fd, 0) };
@@ -147,7 +150,7 @@ impl Mapping {
             _ => Error::system("mmap", errno),
         });
         let address = address?.expose_provenance();
-        let mapping = room.fill(Self { address, bytes, fd, key });
+        let mapping = room.fill(Self { address, bytes, fd: room_for_fd.fill(fd), for_reading: Lock::new(None), key });
         by_address.insert(address, mapping.downgrade());
         by_file.insert(key, mapping.downgrade());
         Ok(mapping)
@@ -175,16 +178,26 @@ impl Mapping {
         self.key.2
     }
 
-    /// A descriptor for another process, which can write through it only if that is wanted and can be.
+    /// A descriptor for another process, which can write through it only if that is wanted and can be. All that is shared of
+    /// this memory has the same two, as a process may have few.
     ///
     /// # Errors
-    /// `DEVX_SYSTEM`.
-    pub(super) fn descriptor(&self, writable: bool) -> Result<OwnedFd> {
+    /// `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.
+    pub(super) fn descriptor(&self, writable: bool) -> Result<Counted<OwnedFd>> {
         if writable || !self.is_writable() {
-            return self.fd.try_clone().map_err(|error| Error::system("dup", errno_of(&error)));
+            return Ok(self.fd.clone());
         }
+        let mut for_reading = self.for_reading.lock();
+        if let Some(known) = for_reading.as_ref().and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        let room = Counted::room()?;
         let path = text::said(format_args!("/proc/self/fd/{}", self.fd.as_raw_fd()))?;
-        fs::open(&*path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| Error::system("open", errno))
+        let fd = fs::open(&*path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|errno| Error::system("open", errno))?;
+        let fd = room.fill(fd);
+        *for_reading = Some(fd.downgrade());
+        Ok(fd)
     }
 }
 

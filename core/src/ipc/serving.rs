@@ -240,7 +240,8 @@ impl Connection {
         let exported = offer.header();
         let descriptor = exported.descriptor();
         let file = if descriptor.len() + HEAD > MAX_MESSAGE { Some(file_of(descriptor)?) } else { None };
-        let fds: Vec<BorrowedFd<'_>> = collected(file.iter().chain(exported.files()).map(|fd| Ok(fd.as_fd())))?;
+        let files = exported.files().iter().map(|fd| fd.as_fd());
+        let fds: Vec<BorrowedFd<'_>> = collected(file.iter().map(AsFd::as_fd).chain(files).map(Ok))?;
         let lease = self.next;
         let descriptor = file.is_none().then_some(descriptor);
         let free = self.leases.room()?;

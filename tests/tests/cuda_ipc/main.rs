@@ -321,7 +321,7 @@ fn what_cannot_be_shared_says_why() {
     for (tensor, why) in own {
         let exported = ipc::export_tensor(&tensor, Copying::Never).expect("exported");
         let peer = ipc::Peer { id: 1, keep: Owner::none() };
-        let fds = unsafe { exported.fds() }.iter().map(|fd| fd.try_clone().expect("another")).collect();
+        let fds = unsafe { exported.fds() }.map(|fd| fd.try_clone_to_owned().expect("another")).collect();
         let error = unsafe { ipc::import_tensor(exported.descriptor(), fds, peer) }.expect_err("its own");
         assert!(error.status() == DEVX_UNSUPPORTED && error.message().contains(why), "{error}");
     }

@@ -1,6 +1,6 @@
 //! What goes from one process to another: as a view if it can, as a copy if it may, with all that is said of it.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::{duplicates, import_batch, import_tensor, nobody, numbers_and_texts, shared};
 use crate::abi::types::*;
@@ -69,6 +69,29 @@ fn more_regions_than_go_along_are_copied() {
         assert_eq!(exported.files().len(), 1);
         let imported = import_batch(exported.descriptor(), duplicates(&exported), nobody()).expect("imported");
         assert_eq!(imported.column(64).expect("there").values::<i32>(), Ok(&[64, 65][..]));
+    }
+}
+
+/// A process may have few files open at a time: what lies in one is not one more for each offer.
+#[test]
+fn exports_of_one_file_share_its_descriptors() {
+    let whole = shared(&[1, 2, 3, 4]);
+    let part = whole.slice(0, 1, 2).expect("a part");
+    let rows =
+        ArrayBuilder::batch(4).child(ArrayBuilder::new("n", "i", 4).buffer(std::ptr::null()).buffer(whole.data()));
+    // SAFETY: the tensor has four values, and the batch keeps it.
+    let rows = unsafe { rows.owner(Owner::new(whole.clone())).build(Device::CPU) }.expect("built");
+    let tensors = [&whole, &part, &part].map(|tensor| export_tensor(tensor, Copying::Never).expect("a view"));
+    let batches = [&rows, &rows].map(|rows| export_batch(rows, Copying::Never).expect("a view"));
+    let number = |exported: &Exported| exported.files()[0].as_raw_fd();
+    let [first, second, third] = tensors.each_ref().map(number);
+    assert_eq!((first, first), (second, third));
+    let [read, again] = batches.each_ref().map(number);
+    assert_eq!(read, again);
+    assert_ne!(read, first, "what may not be written");
+    for exported in &batches {
+        let imported = import_batch(exported.descriptor(), duplicates(exported), nobody()).expect("imported");
+        assert_eq!(imported.column(0).expect("there").values::<i32>(), Ok(&[1, 2, 3, 4][..]));
     }
 }
 

@@ -157,7 +157,7 @@ fn an_exporter_that_talks_nonsense_is_refused() {
     // An answer to another request, and none to this one.
     let error = fake("replayed", short, move |raw, request| {
         let bytes = exported.descriptor();
-        let fds: Vec<_> = exported.files().iter().map(AsFd::as_fd).collect();
+        let fds: Vec<_> = exported.files().iter().map(|fd| fd.as_fd()).collect();
         let message =
             Message::Given { request: request + 7, lease: 4, descriptor: Some(bytes) }.encode().expect("encoded");
         assert_eq!(raw.0.send(&message, &fds), Ok(Sent::Yes));
