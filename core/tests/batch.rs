@@ -318,7 +318,9 @@ fn dictionaries_hang_below_their_indices() {
     // SAFETY: as above.
     let batch = unsafe { Batch::from_raw_parts(&schema, Device::CPU, &nodes, Owner::none()) }.unwrap();
     let error = batch.root().dictionary_index(0).unwrap_err();
-    assert_eq!(error.message(), "row 0 is index 18446744073709551615 of a dictionary of 2");
+    assert_eq!(error.message(), "column \"kind\": row 0 is index 18446744073709551615 of a dictionary of 2");
+    let error = batch.root().values::<f64>().unwrap_err();
+    assert_eq!(error.message(), "column \"kind\": the type is uint64, which is not stored as float64");
 }
 
 #[test]

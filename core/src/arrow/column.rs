@@ -149,6 +149,13 @@ impl<'a> Column<'a> {
         self.batch.schema().record(self.node)
     }
 
+    /// An error about this column, which it names.
+    #[cold]
+    fn named(self, error: Error) -> Error {
+        let name = self.field().name();
+        if name.is_empty() { error } else { error.within(format_args!("column {name:?}: ")) }
+    }
+
     /// The batch that it is a column of.
     pub fn batch(self) -> &'a Batch {
         self.batch
@@ -234,10 +241,8 @@ impl<'a> Column<'a> {
     pub fn null_count(self) -> Result<i64> {
         match self.known_null_count() {
             -1 => {
-                let unknown = |error: Error| {
-                    let name = self.field().name();
-                    error.within(format_args!("column {name:?}: null_count is -1, so the nulls have to be counted: "))
-                };
+                let unknown =
+                    |error: Error| self.named(error.within("null_count is -1, so the nulls have to be counted: "));
                 self.require_host().map_err(unknown)?;
                 let (bytes, first) = self.validity();
                 let validity = self.buffer(0).cast::<u8>().wrapping_add(bytes.start);

@@ -6,9 +6,16 @@ use std::ops::Range;
 use super::Column;
 use crate::arrow::format::Type;
 use crate::dtype::{DType, Element};
-use crate::error::{Error, Result, refuse};
+use crate::error::Result;
 use crate::memory::entry;
 use crate::text::Lossy;
+
+/// As [`crate::error::refuse`], of a column, which the error names.
+macro_rules! refuse {
+    ($column:expr, $($what:tt)*) => {
+        crate::error::refuse!($($what)*).map_err(|error| $column.named(error))
+    };
+}
 
 impl<'a> Column<'a> {
     /// Whether the value of a row is there. Of a dictionary this is about the index, of a union and of runs it is always
@@ -51,13 +58,14 @@ impl<'a> Column<'a> {
     #[inline]
     pub fn values_ptr(self, dtype: DType) -> Result<*const c_void> {
         if self.ty().storage() != Some(dtype) {
-            return refuse!(DEVX_MISMATCH, "the column is {}, which is not stored as {dtype}", self.ty());
+            return refuse!(self, DEVX_MISMATCH, "the type is {}, which is not stored as {dtype}", self.ty());
         }
         self.require_host()?;
         let values = self.buffer(1);
         // Of no values, a producer may give any address.
         if self.length > 0 && !values.addr().is_multiple_of(dtype.alignment()) {
             return refuse!(
+                self,
                 DEVX_INVALID_BUFFERS,
                 "buffers[1] is {values:p}: not aligned to {} bytes",
                 dtype.alignment()
@@ -72,7 +80,7 @@ impl<'a> Column<'a> {
     /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`.
     pub fn bool(self, row: i64) -> Result<bool> {
         if self.ty() != Type::Bool {
-            return refuse!(DEVX_MISMATCH, "the column is {}, not bool", self.ty());
+            return refuse!(self, DEVX_MISMATCH, "the type is {}, not bool", self.ty());
         }
         self.require_row(row)?;
         self.require_host()?;
@@ -86,7 +94,12 @@ impl<'a> Column<'a> {
     /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`.
     pub fn fixed(self, row: i64) -> Result<&'a [u8]> {
         let Some(width) = self.ty().byte_width() else {
-            return refuse!(DEVX_MISMATCH, "the column is {}, whose values are not a fixed number of bytes", self.ty());
+            return refuse!(
+                self,
+                DEVX_MISMATCH,
+                "the type is {}, whose values are not a fixed number of bytes",
+                self.ty()
+            );
         };
         self.require_row(row)?;
         self.require_host()?;
@@ -105,7 +118,7 @@ impl<'a> Column<'a> {
             Type::BinaryView | Type::Utf8View => return self.viewed(row),
             Type::Binary | Type::Utf8 => self.range_of_bytes::<i32>(row)?,
             Type::LargeBinary | Type::LargeUtf8 => self.range_of_bytes::<i64>(row)?,
-            other => return refuse!(DEVX_MISMATCH, "the column is {other}, neither text nor binary"),
+            other => return refuse!(self, DEVX_MISMATCH, "the type is {other}, neither text nor binary"),
         };
         self.part(2, range, row)
     }
@@ -123,7 +136,7 @@ impl<'a> Column<'a> {
             _ => -1,
         };
         let Ok(length) = usize::try_from(word(0)) else {
-            return refuse!(DEVX_INVALID_BUFFERS, "the view of row {row} has length {}", word(0));
+            return refuse!(self, DEVX_INVALID_BUFFERS, "the view of row {row} has length {}", word(0));
         };
         if length <= IN_PLACE {
             return Ok(view.get(4..4 + length).unwrap_or_default());
@@ -133,6 +146,7 @@ impl<'a> Column<'a> {
         let data = usize::try_from(index).ok().filter(|&index| index + 3 < buffers);
         let (Some(data), Ok(start)) = (data, usize::try_from(offset)) else {
             return refuse!(
+                self,
                 DEVX_INVALID_BUFFERS,
                 "the view of row {row} is buffer {index}, offset {offset}: there are {} data buffers",
                 buffers.saturating_sub(3)
@@ -144,6 +158,7 @@ impl<'a> Column<'a> {
             self.part(data + 2, start..start + length, row)
         } else {
             refuse!(
+                self,
                 DEVX_INVALID_BUFFERS,
                 "the view of row {row} is {length} bytes at offset {offset} of data buffer {index}, which has {size}"
             )
@@ -157,7 +172,12 @@ impl<'a> Column<'a> {
             return Ok(&[]);
         }
         if data.is_null() {
-            return refuse!(DEVX_INVALID_BUFFERS, "buffers[{buffer}] is NULL, but row {row} has {} bytes", range.len());
+            return refuse!(
+                self,
+                DEVX_INVALID_BUFFERS,
+                "buffers[{buffer}] is NULL, but row {row} has {} bytes",
+                range.len()
+            );
         }
         // SAFETY: the producer of the array promises that its offsets are within its data.
         let first = unsafe { data.add(range.start) };
@@ -171,13 +191,11 @@ impl<'a> Column<'a> {
     /// As [`Column::bytes`]; `DEVX_INVALID_TEXT` if it is not UTF-8.
     pub fn text(self, row: i64) -> Result<&'a str> {
         if !self.ty().is_text() {
-            return refuse!(DEVX_MISMATCH, "the column is {}, not text", self.ty());
+            return refuse!(self, DEVX_MISMATCH, "the type is {}, not text", self.ty());
         }
         let bytes = self.bytes(row)?;
-        std::str::from_utf8(bytes).map_err(|_| {
-            let shown = Lossy(bytes);
-            Error::new(crate::abi::types::DEVX_INVALID_TEXT, format_args!("row {row} is not valid UTF-8: {shown:?}"))
-        })
+        std::str::from_utf8(bytes)
+            .or_else(|_| refuse!(self, DEVX_INVALID_TEXT, "row {row} is not valid UTF-8: {:?}", Lossy(bytes)))
     }
 
     /// The values of a row of lists or of a map: the child, seen from where the list starts to where it ends. Of a map
@@ -189,7 +207,7 @@ impl<'a> Column<'a> {
     pub fn list(self, row: i64) -> Result<Self> {
         let is_list = self.ty().is_list() || matches!(self.ty(), Type::FixedSizeList(_));
         let Some(child) = self.child(0).filter(|_| is_list) else {
-            return refuse!(DEVX_MISMATCH, "the column is {}, not a list", self.ty());
+            return refuse!(self, DEVX_MISMATCH, "the type is {}, not a list", self.ty());
         };
         let range = match self.ty() {
             Type::FixedSizeList(size) => {
@@ -203,7 +221,12 @@ impl<'a> Column<'a> {
         };
         let (start, length) = (range.start as i64, range.len() as i64);
         if start > child.length || length > child.length - start {
-            return refuse!(DEVX_INVALID_BUFFERS, "row {row} is {range:?} of a child with length {}", child.length);
+            return refuse!(
+                self,
+                DEVX_INVALID_BUFFERS,
+                "row {row} is {range:?} of a child with length {}",
+                child.length
+            );
         }
         Ok(child.seen(start, length))
     }
@@ -216,14 +239,19 @@ impl<'a> Column<'a> {
     /// none of the union's, or an offset beyond the child.
     pub fn union_value(self, row: i64) -> Result<(i8, Self, i64)> {
         let Some(ids) = self.field().type_ids() else {
-            return refuse!(DEVX_MISMATCH, "the column is {}, not a union", self.ty());
+            return refuse!(self, DEVX_MISMATCH, "the type is {}, not a union", self.ty());
         };
         self.require_row(row)?;
         self.require_host()?;
         // SAFETY: the producer of the array promises a type id for each row.
         let id = unsafe { entry(self.buffer(0).cast::<i8>(), (self.offset + row) as usize) };
         let Some((number, child)) = ids.child(id).and_then(|number| Some((number, self.child(number)?))) else {
-            return refuse!(DEVX_INVALID_BUFFERS, "row {row} has type id {id}: {:?} has none", self.field().format());
+            return refuse!(
+                self,
+                DEVX_INVALID_BUFFERS,
+                "row {row} has type id {id}: {:?} has none",
+                self.field().format()
+            );
         };
         if self.ty() == Type::SparseUnion {
             return Ok((id, child, row));
@@ -233,6 +261,7 @@ impl<'a> Column<'a> {
             Ok((id, child, offset))
         } else {
             refuse!(
+                self,
                 DEVX_INVALID_BUFFERS,
                 "row {row} is offset {offset} of child {number}, whose length is {}",
                 child.length
@@ -248,7 +277,7 @@ impl<'a> Column<'a> {
     /// the row.
     pub fn run(self, row: i64) -> Result<i64> {
         let Some(ends) = self.child(0).filter(|_| self.ty() == Type::RunEndEncoded) else {
-            return refuse!(DEVX_MISMATCH, "the column is {}, not run-end encoded", self.ty());
+            return refuse!(self, DEVX_MISMATCH, "the type is {}, not run-end encoded", self.ty());
         };
         self.require_row(row)?;
         self.require_host()?;
@@ -266,7 +295,7 @@ impl<'a> Column<'a> {
         if low < ends.length {
             return Ok(low);
         }
-        refuse!(DEVX_INVALID_BUFFERS, "row {row} with offset {} is behind the end of all {low} runs", self.offset)
+        refuse!(self, DEVX_INVALID_BUFFERS, "row {row} with offset {} is behind the end of all {low} runs", self.offset)
     }
 
     /// Where the value of a row is stored, behind dictionaries, unions and runs: a column of another type, and the row
@@ -302,7 +331,7 @@ impl<'a> Column<'a> {
     /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE` also for an index outside the dictionary, `DEVX_DEVICE`, `DEVX_NOT_READY`.
     pub fn dictionary_index(self, row: i64) -> Result<i64> {
         let Some(dictionary) = self.dictionary() else {
-            return refuse!(DEVX_MISMATCH, "the column has no dictionary");
+            return refuse!(self, DEVX_MISMATCH, "the column has no dictionary");
         };
         self.require_row(row)?;
         let index = match self.ty() {
@@ -317,7 +346,9 @@ impl<'a> Column<'a> {
         };
         match i64::try_from(index) {
             Ok(index) if (0..dictionary.length).contains(&index) => Ok(index),
-            _ => refuse!(DEVX_OUT_OF_RANGE, "row {row} is index {index} of a dictionary of {}", dictionary.length),
+            _ => {
+                refuse!(self, DEVX_OUT_OF_RANGE, "row {row} is index {index} of a dictionary of {}", dictionary.length)
+            }
         }
     }
 
@@ -325,7 +356,7 @@ impl<'a> Column<'a> {
         let values = self.values::<T>()?;
         match usize::try_from(row).ok().and_then(|row| values.get(row)) {
             Some(value) => Ok(*value),
-            None => refuse!(DEVX_OUT_OF_RANGE, "row is {row}: the column has {}", self.length),
+            None => refuse!(self, DEVX_OUT_OF_RANGE, "row is {row}: the column has {}", self.length),
         }
     }
 
@@ -335,7 +366,9 @@ impl<'a> Column<'a> {
         let (start, end) = (self.one_of::<O>(1, row), self.one_of::<O>(1, row + 1));
         match (start.try_into(), end.try_into()) {
             (Ok(start), Ok(end)) if start <= end => Ok(start..end),
-            _ => refuse!(DEVX_INVALID_BUFFERS, "the offsets of row {row} are {} and {}", start.into(), end.into()),
+            _ => {
+                refuse!(self, DEVX_INVALID_BUFFERS, "the offsets of row {row} are {} and {}", start.into(), end.into())
+            }
         }
     }
 
@@ -348,6 +381,7 @@ impl<'a> Column<'a> {
         }
         let (Range { start, end }, last) = (range, last.into());
         refuse!(
+            self,
             DEVX_INVALID_BUFFERS,
             "the offsets of row {row} are {start} and {end}, those of the column end at {last}"
         )
@@ -361,7 +395,7 @@ impl<'a> Column<'a> {
         match start.try_into().ok().and_then(|start| Some(start..end(start)?)) {
             Some(range) => Ok(range),
             None => {
-                refuse!(DEVX_INVALID_BUFFERS, "row {row} has offset {} and size {}", start.into(), size.into())
+                refuse!(self, DEVX_INVALID_BUFFERS, "row {row} has offset {} and size {}", start.into(), size.into())
             }
         }
     }
@@ -388,7 +422,7 @@ impl<'a> Column<'a> {
         if (0..self.length).contains(&row) {
             Ok(())
         } else {
-            refuse!(DEVX_OUT_OF_RANGE, "row is {row}: the column has {}", self.length)
+            refuse!(self, DEVX_OUT_OF_RANGE, "row is {row}: the column has {}", self.length)
         }
     }
 }
