@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
 use core::ffi::{CStr, c_void};
+use std::ffi::CString;
 use std::ptr::null;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -283,6 +284,42 @@ fn a_table_has_what_columns_have_in_common_once() {
     assert_eq!(words(&schema, &[root(4, 0), a, b, node(1, 0, &text)]), 5);
     assert_eq!(words(&schema, &[root(3, 1), node(1, 0, &valid), b, node(1, 0, &text)]), 5);
     assert_eq!(words(&schema, &[root(4, 0), a, node(0, 2, &values), node(0, 0, &text)]), 8);
+}
+
+/// However many there are and however often they are asked for.
+#[test]
+fn columns_are_found_by_name() {
+    for count in [1, 64, 65, 1000] {
+        // Each name but the last stands twice, and the order of the names is not that of the columns.
+        let name = |i: usize| {
+            if i + 1 == count { c"last".to_owned() } else { CString::new(format!("ä{}", i / 2 * 7 % count)).unwrap() }
+        };
+        let names: Vec<_> = (0..count).map(name).collect();
+        let fields: Vec<_> = std::iter::once(FieldDesc::batch(count as u32))
+            .chain(names.iter().map(|name| FieldDesc::new(name, c"n")))
+            .collect();
+        let nodes: Vec<_> = std::iter::once(NodeDesc { length: 3, null_count: 0, offset: 0, buffers: &[null()] })
+            .chain(names.iter().map(|_| NodeDesc { length: 3, null_count: 3, offset: 0, buffers: &[] }))
+            .collect();
+        let schema = Schema::new(&fields).unwrap();
+        // SAFETY: an array of nulls has no buffers.
+        let batch = unsafe { Batch::from_raw_parts(&schema, Device::CPU, &nodes, Owner::none()) }.unwrap();
+        let part = batch.slice(1, 1).unwrap();
+        let all: Vec<_> = batch.columns().map(|column| column.to_raw().node).collect();
+        for _ in 0..2 {
+            for name in &names {
+                let first = names.iter().position(|other| other == name).unwrap();
+                let name = name.to_str().unwrap();
+                let (found, seen) = (batch.column_named(name).unwrap(), part.column_named(name).unwrap());
+                assert_eq!((found.to_raw().node, found.length(), seen.length()), (all[first], 3, 1), "{name}");
+            }
+            for name in ["", "a", "ä", "las", "lasts", "zz"] {
+                assert!(batch.column_named(name).is_none(), "{name}");
+            }
+        }
+    }
+    let (root, _) = sample();
+    assert!(root.column(0).unwrap().share().unwrap().column_named("").is_none(), "no record batch");
 }
 
 #[test]

@@ -378,10 +378,7 @@ impl Batch {
     /// Number of columns: the children if the type is struct, otherwise 0.
     #[inline]
     pub fn n_columns(&self) -> usize {
-        match self.schema().ty(0) {
-            Type::Struct => self.schema().root().n_children(),
-            _ => 0,
-        }
+        self.schema().n_columns()
     }
 
     /// The whole array as one column.
@@ -404,7 +401,7 @@ impl Batch {
 
     /// The first column with this name.
     pub fn column_named(&self, name: &str) -> Option<Column<'_>> {
-        self.columns().find(|column| column.field().raw_name().to_bytes() == name.as_bytes())
+        self.schema().column_named(name.as_bytes()).and_then(|index| self.column(index))
     }
 
     /// Where the arrays are, one for each node of the schema.

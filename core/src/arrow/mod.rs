@@ -12,6 +12,7 @@ mod count;
 mod field;
 pub mod format;
 pub mod metadata;
+mod names;
 mod node;
 mod plain;
 mod pointers;

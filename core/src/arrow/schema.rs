@@ -7,6 +7,7 @@ use std::fmt;
 use super::field::Field;
 use super::format::Type;
 use super::metadata;
+use super::names::Names;
 use super::read::{Read, read};
 use super::record::{Record, in_field, read_records};
 use super::tree::{self, Links, Releases};
@@ -31,6 +32,7 @@ struct Header {
     nodes: usize,
     /// From this node on, all are plain.
     plain_from: usize,
+    names: Names,
 }
 
 /// Whose struct the root is; the nodes below it belong to the root or lie in the slab.
@@ -137,6 +139,7 @@ impl Schema {
                 records: records,
                 nodes: nodes,
                 plain_from: plain_from,
+                names: Names::default(),
             }
         );
         Ok(Self::rooted(slab, records))
@@ -185,10 +188,9 @@ impl Schema {
         let text_bytes = fields.iter().map(texts).sum();
         let size = TailSize::default().and::<Record>(nodes)?.and::<u8>(text_bytes)?;
         let size = size.with(tree::room::<ArrowSchema>(nodes));
-        let mut slab = Slab::new(
-            Header { root: Root::Own(ArrowSchema::RELEASED), records: std::ptr::null(), nodes, plain_from: 0 },
-            size,
-        )?;
+        let root = Root::Own(ArrowSchema::RELEASED);
+        let header = Header { root, records: std::ptr::null(), nodes, plain_from: 0, names: Names::default() };
+        let mut slab = Slab::new(header, size)?;
         let mut tail = slab.tail();
         let records = tail.carve::<Record>(nodes);
         let mut place = tail.carve::<u8>(text_bytes);
@@ -293,6 +295,11 @@ impl Schema {
         let header = self.0.header();
         // SAFETY: there are `nodes` records in the slab's tail, initialised when the schema was made.
         unsafe { std::slice::from_raw_parts(header.records, header.nodes) }
+    }
+
+    #[inline]
+    pub(super) fn names(&self) -> &Names {
+        &self.0.header().names
     }
 
     /// From which node on all are plain.

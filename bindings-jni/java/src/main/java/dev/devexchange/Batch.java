@@ -18,6 +18,9 @@ import java.util.function.IntFunction;
  */
 @SuppressWarnings("exports") // What is held is for this package only.
 public final class Batch extends Held<Batch, BatchTable> implements AutoCloseable {
+    /** Up to so many columns are looked through each time that one is asked for by its name. */
+    private static final int FEW = 64;
+
     private final Fields fields;
     private final Map<String, String> metadata;
 
@@ -366,17 +369,24 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
         enter("Batch.column");
         try {
             BatchTable is = isInside();
-            for (int i = 0; i < is.columnCount; i++) {
-                int node = is.firstColumn + i;
-                if (field(node).name().equals(name)) {
-                    return new Column(this, is, node);
-                }
+            int child = is.columnCount > FEW ? fields.child(name, this) : lookedFor(name, is);
+            if (child >= 0) {
+                return new Column(this, is, is.firstColumn + child);
             }
         } finally {
             exit();
         }
         throw new DevExchangeException(
                 Status.OUT_OF_RANGE, "name is \"" + name + "\": the batch has no such column");
+    }
+
+    private int lookedFor(String name, BatchTable is) {
+        for (int child = 0; child < is.columnCount; child++) {
+            if (field(is.firstColumn + child).name().equals(name)) {
+                return child;
+            }
+        }
+        return -1;
     }
 
     /**

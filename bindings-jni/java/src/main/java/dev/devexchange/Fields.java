@@ -2,7 +2,9 @@ package dev.devexchange;
 
 import java.lang.ref.Reference;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 
 /**
  * The fields of a schema in Java, read once, when somebody first asks: there is one object for a schema and for all
@@ -13,6 +15,9 @@ final class Fields {
 
     /** By their nodes, once somebody asked for that of a column. */
     private volatile Field[] nodes;
+
+    /** The children of the whole by their names, the first of each, once somebody asked for one among many. */
+    private volatile Map<String, Integer> children;
 
     /** The field of the whole, if somebody has asked already. */
     Field known() {
@@ -39,6 +44,20 @@ final class Fields {
             nodes = known;
         }
         return known[node];
+    }
+
+    /** Which child of the whole is the first with this name; -1 if none is. The caller is inside the batch. */
+    int child(String name, Batch batch) {
+        Map<String, Integer> known = children;
+        if (known == null) {
+            known = new HashMap<>();
+            List<Field> all = at(0, batch).children();
+            for (int child = 0; child < all.size(); child++) {
+                known.putIfAbsent(all.get(child).name(), child);
+            }
+            children = known;
+        }
+        return known.getOrDefault(name, -1);
     }
 
     /** Nodes are numbered level by level: the children of each one in a row, and its dictionary behind them. */

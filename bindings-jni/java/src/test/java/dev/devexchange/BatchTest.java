@@ -363,6 +363,22 @@ class BatchTest {
 
     /** The table and the texts of so many columns are more than a thread keeps room for. */
     @Test
+    void ofColumnsWithOneNameTheFirstIsFound() {
+        for (int count : new int[] {2, 64, 65, 1000}) {
+            ArrayBuilder many = ArrayBuilder.batch(1);
+            for (int i = 0; i < count; i++) {
+                many.child(ArrayBuilder.of("ä" + i / 2, Format.INT32, 1).buffer(NONE).buffer(Direct.ints(i)));
+            }
+            try (Batch batch = many.build(Device.CPU)) {
+                for (int i = 0; i < count; i++) {
+                    assertEquals(i / 2 * 2, batch.column("ä" + i / 2).getInt(0));
+                }
+                refused(Status.OUT_OF_RANGE, () -> batch.column("ä" + count), "\"ä" + count + "\"");
+            }
+        }
+    }
+
+    @Test
     void aWideBatchIsReadAtOnce() {
         int width = 5000;
         ByteBuffer values = Direct.ints(IntStream.range(0, width).toArray());
