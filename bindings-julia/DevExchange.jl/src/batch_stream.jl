@@ -189,7 +189,8 @@ end
     next!(r::AsyncReader) -> Union{Batch,Nothing}
 
 The next batch, or `nothing` at the end. The thread blocks while a foreign producer of a [`BatchStream`](@ref) works;
-for a batch of an [`AsyncReader`](@ref) only the task waits.
+for a batch of an [`AsyncReader`](@ref) only the task waits. So a producer that waits for threads of its own, which ask a
+source or a manager of Julia's, may wait for this thread as it does for them: give it an `AsyncReader`.
 
 Throws what the producer says, `DEVX_CALLBACK` with its text if a foreign one failed; `DEVX_MISMATCH` or `DEVX_DEVICE`
 for a batch that is not of the stream's schema or device type, and what [`import_arrow_device`](@ref) says of an array,

@@ -4,7 +4,6 @@
 
 use super::format::Type;
 use super::schema::Schema;
-use crate::error::Result;
 use crate::memory::{Lazy, collected};
 use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -33,31 +32,29 @@ impl Schema {
     /// The number of the first column with this name.
     pub(super) fn column_named(&self, name: &[u8]) -> Option<usize> {
         let columns = self.n_columns();
-        // Where there is no memory to sort them, they are looked through.
-        if columns > FEW
-            && let Some(Ok(sorted)) = self.sorted(columns)
-        {
-            let first = sorted.partition_point(|&column| self.name_of(column as usize) < name);
-            return sorted.get(first).map(|&column| column as usize).filter(|&column| self.name_of(column) == name);
+        match if columns > FEW { self.sorted(columns) } else { None } {
+            Some(sorted) => {
+                let first = sorted.partition_point(|&column| self.name_of(column as usize) < name);
+                sorted.get(first).map(|&column| column as usize).filter(|&column| self.name_of(column) == name)
+            }
+            None => (0..columns).find(|&column| self.name_of(column) == name),
         }
-        (0..columns).find(|&column| self.name_of(column) == name)
     }
 
-    /// The columns by name, those of one name in their order; `None` as long as that is not worth it.
-    fn sorted(&self, columns: usize) -> Option<Result<&Vec<u32>>> {
+    /// The columns by name, those of one name in their order; `None` as long as that is not worth it, or where there is no
+    /// memory for it.
+    fn sorted(&self, columns: usize) -> Option<&Vec<u32>> {
         let Names { looks, sorted } = self.names();
         if let Some(made) = sorted.made() {
-            return Some(Ok(made));
+            return Some(made);
         }
         if looks.fetch_add(1, Relaxed) < LOOKS {
             return None;
         }
         // No schema has more than 2²⁰ fields.
-        let all = collected((0..columns as u32).map(Ok));
-        Some(all.and_then(|mut all| {
-            all.sort_unstable_by_key(|&column| (self.name_of(column as usize), column));
-            sorted.get(|| all)
-        }))
+        let mut all = collected((0..columns as u32).map(Ok)).ok()?;
+        all.sort_unstable_by_key(|&column| (self.name_of(column as usize), column));
+        sorted.get(|| all).ok()
     }
 
     #[inline]
