@@ -54,7 +54,8 @@ fn what_a_tensor_cannot_say_is_impossible() {
     let plan = plan_tensor(batch.root()).unwrap();
     assert_eq!(reason(plan), "1 of 4 values of int32 are null, which a tensor cannot say");
     let error = tensor(batch.root(), Copying::IfNeeded).unwrap_err();
-    assert_eq!(error.status(), DEVX_IMPOSSIBLE);
+    let said = "column \"v\": 1 of 4 values of int32 are null, which a tensor cannot say";
+    assert_eq!((error.status(), error.message()), (DEVX_IMPOSSIBLE, said));
 
     let nodes = [NodeDesc { length: 4, null_count: 0, offset: 0, buffers: &[null(), values] }];
     let dates = single(&[FieldDesc::new(c"d", c"tdD")], &nodes);

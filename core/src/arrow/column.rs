@@ -151,7 +151,7 @@ impl<'a> Column<'a> {
 
     /// An error about this column, which it names.
     #[cold]
-    fn named(self, error: Error) -> Error {
+    pub(crate) fn named(self, error: Error) -> Error {
         let name = self.field().name();
         if name.is_empty() { error } else { error.within(format_args!("column {name:?}: ")) }
     }

@@ -77,7 +77,7 @@ pub(super) fn misaligned(values: *const c_void, length: i64, dtype: DType) -> Op
 /// # Errors
 /// As [`Plan::allow`]; `DEVX_DEVICE` if data would have to be read in device memory.
 pub fn tensor(column: Column<'_>, copy: Copying) -> Result<Tensor> {
-    let must_copy = plan_tensor(column)?.allow(copy)?;
+    let must_copy = plan_tensor(column)?.allow(copy).map_err(|error| column.named(error))?;
     let values = innermost(column);
     let Dimensions { shape, strides } = dimensions(column)?;
     if values.ty() == Type::Bool {
