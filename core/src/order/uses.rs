@@ -154,7 +154,7 @@ impl Uses {
     /// Makes `stream` wait, on the device, for the work that was noted until now.
     ///
     /// # Errors
-    /// As [`Ready::wait`].
+    /// As [`super::Ready::wait`].
     pub(crate) fn wait(&self, stream: Stream) -> Result<()> {
         let waited = self.each(|event| {
             stream.require_no_capture()?;
