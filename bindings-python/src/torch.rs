@@ -49,16 +49,18 @@ pub(crate) fn give_torch(manager: &MemoryManager) -> crate::error::Result<()> {
     Ok(())
 }
 
-fn cuda(ordinal: c_int) -> Device {
-    Device { kind: DeviceType::CUDA, id: ordinal }
+/// NULL is the legacy default stream to PyTorch.
+fn number_of(stream: *mut c_void) -> RawStream {
+    match stream.expose_provenance() as i64 {
+        0 => RawStream::LEGACY,
+        // SAFETY: PyTorch destroys no stream of its own.
+        value => unsafe { RawStream::new(value) },
+    }
 }
 
-/// NULL is the legacy default stream to PyTorch.
-fn stream_on(device: Device, stream: *mut c_void) -> Result<Stream> {
-    let value = stream.expose_provenance() as i64;
-    // SAFETY: PyTorch destroys no stream of its own.
-    let value = if value == 0 { RawStream::LEGACY } else { unsafe { RawStream::new(value) } };
-    device.stream_with(device, value)
+fn stream_on(ordinal: c_int, stream: *mut c_void) -> Result<Stream> {
+    let device = Device { kind: DeviceType::CUDA, id: ordinal };
+    device.stream_with(device, number_of(stream))
 }
 
 fn allocate(bytes: isize, ordinal: c_int, stream: *mut c_void) -> Result<*mut c_void> {
@@ -68,8 +70,8 @@ fn allocate(bytes: isize, ordinal: c_int, stream: *mut c_void) -> Result<*mut c_
     let Some(manager) = pool().manager.clone() else {
         return Err(Error::new(DEVX_CLOSED, "PyTorch was given no manager (devexchange.torch.use)"));
     };
-    let device = cuda(ordinal);
-    let stream = stream_on(device, stream)?;
+    let stream = stream_on(ordinal, stream)?;
+    let device = Device { kind: DeviceType::CUDA, id: ordinal };
     let memory = Tensor::allocate_with(&*manager, device, DType::UINT8, &[bytes as i64], Some(stream))?;
     memory.wait(stream)?;
     let address = memory.data();
@@ -85,7 +87,7 @@ fn free(address: *mut c_void, ordinal: c_int, stream: *mut c_void) -> Result<()>
     if address.is_null() {
         return Ok(());
     }
-    let stream = stream_on(cuda(ordinal), stream)?;
+    let stream = stream_on(ordinal, stream)?;
     // Without the lock, as giving memory back may ask a manager.
     let block = pool().blocks.remove(&address.addr());
     let Some(Block { memory, users }) = block else {
@@ -102,12 +104,13 @@ fn free(address: *mut c_void, ordinal: c_int, stream: *mut c_void) -> Result<()>
 }
 
 fn record_stream(address: *mut c_void, stream: *mut c_void) -> Result<()> {
+    let Some(memory) = pool().blocks.get(&address.addr()).map(|block| block.memory.clone()) else { return Ok(()) };
+    let user = memory.stream(number_of(stream))?;
     let mut pool = pool();
-    let Some(block) = pool.blocks.get_mut(&address.addr()) else { return Ok(()) };
-    let user = stream_on(block.memory.device(), stream)?;
-    if !block.users.contains(&user) {
-        block.users.try_reserve(1).map_err(|_| no_room())?;
-        block.users.push(user);
+    let Some(Block { users, .. }) = pool.blocks.get_mut(&address.addr()) else { return Ok(()) };
+    if !users.contains(&user) {
+        users.try_reserve(1).map_err(|_| no_room())?;
+        users.push(user);
     }
     Ok(())
 }
