@@ -15,7 +15,7 @@ mod manager;
 mod request;
 mod source;
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -340,6 +340,12 @@ pub unsafe extern "C" fn devx_julia_let_go(kept: *mut c_void) {
             drop(unsafe { Box::from_raw(kept.cast::<Kept>()) });
         }
     });
+}
+
+/// The version of this library, which `DevExchange.jl` compares with its own. Never NULL, never freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn devx_julia_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
 /// Whether the trace is on.

@@ -49,7 +49,7 @@ const QUEUE_FUNCTIONS = (
     :devx_julia_queue_start, :devx_julia_register, :devx_julia_cancel, :devx_julia_push, :devx_julia_drain,
     :devx_julia_silence, :devx_julia_thread, :devx_julia_source, :devx_julia_manager, :devx_julia_discard,
     :devx_julia_wake, :devx_julia_discard_wake, :devx_julia_take, :devx_julia_answer, :devx_julia_keep,
-    :devx_julia_let_go, :devx_julia_trace,
+    :devx_julia_let_go, :devx_julia_trace, :devx_julia_version,
 )
 
 # Each function is a constant of its name that holds its address, looked up once when the module is loaded: a library
@@ -58,8 +58,8 @@ for name in (C_FUNCTIONS..., QUEUE_FUNCTIONS...)
     @eval const $name = Ref{Ptr{Cvoid}}(C_NULL)
 end
 
-# The version of the C API that this package speaks: major and minor must be those of the library.
-const API_VERSION = (0, 1)
+# The version of this package. The C API must have its major and minor, the queue, which is private to it, all of it.
+const PACKAGE_VERSION = v"0.1.0"
 
 const LIBRARY_PATH = Ref("")
 
@@ -81,8 +81,12 @@ function load_libraries()
     look_up(queue, QUEUE_FUNCTIONS)
     version = ccall(devx_version[], UInt32, ())
     found = (Int(version >> 16), Int(version >> 8 & 0xff))
-    found == API_VERSION || error("DevExchange: $(library_path()) has version $(join(found, '.')), ",
-        "this package needs $(join(API_VERSION, '.'))")
+    wanted = (PACKAGE_VERSION.major, PACKAGE_VERSION.minor)
+    found == wanted || error("DevExchange: $(library_path()) has version $(join(found, '.')), ",
+        "this package needs $(join(map(Int, wanted), '.'))")
+    version = VersionNumber(unsafe_string(ccall(devx_julia_version[], Cstring, ())))
+    version == PACKAGE_VERSION || error("DevExchange: $(Libdl.dlpath(queue)) has version $version, ",
+        "this package needs $PACKAGE_VERSION")
     return nothing
 end
 

@@ -248,4 +248,15 @@
     output, ended = run_julia("using DevExchange"; DEVEXCHANGE_LIBRARY_DIR=tempdir())
     @test !ended && occursin("libdevexchange", output) && occursin("was not found", output) &&
         occursin("DEVEXCHANGE_LIBRARY_DIR", output)
+    # A queue of another version.
+    mktempdir() do directory
+        cp(DX.library_path(), joinpath(directory, "libdevexchange.so"))
+        source = joinpath(directory, "queue.c")
+        functions = filter(!=(:devx_julia_version), collect(DX.QUEUE_FUNCTIONS))
+        write(source, join("void $name(void) {}\n" for name in functions),
+            "char const *devx_julia_version(void) { return \"99.0.0\"; }\n")
+        run(`$(get(ENV, "CC", "cc")) -shared -fPIC -o $(joinpath(directory, "libdevexchange_julia.so")) $source`)
+        output, ended = run_julia("using DevExchange"; DEVEXCHANGE_LIBRARY_DIR=directory)
+        @test !ended && occursin("has version 99.0.0, this package needs $(DX.PACKAGE_VERSION)", output)
+    end
 end

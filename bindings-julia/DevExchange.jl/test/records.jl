@@ -63,6 +63,7 @@ end
     @test ArrowSchema().release == C_NULL && ArrowDeviceArray().array.release == C_NULL
     @test DX.status_name.((0, DX.DEVX_PANIC, 4711)) == ("DEVX_OK", "DEVX_PANIC", "DEVX_?")
     @test isfile(DX.library_path())
+    @test occursin("version = \"$(DX.PACKAGE_VERSION)\"\n", read(joinpath(@__DIR__, "..", "Project.toml"), String))
     error = DevExchangeError(DX.DEVX_DRIVER, 700, "it failed")
     @test sprint(showerror, error) == "DevExchangeError: it failed (DEVX_DRIVER, 26, driver code 700)"
     @test DX.dtype_name.((Float32, ComplexF64, Bool)) == ("float32", "complex128", "bool")
