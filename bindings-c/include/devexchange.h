@@ -809,7 +809,8 @@ devx_status devx_dtype_name(DLDataType dtype, char *out, size_t capacity, devx_e
 /**
  * Connects to the exporter at an address. It has so many nanoseconds for each answer,
  * `DEVX_IPC_TIMEOUT_NS` if nothing else is known; negative for as long as it takes. DEVX_SYSTEM if
- * nobody listens there, a process of another user does, or there is no answer in time.
+ * nobody listens there or a process of another user does, DEVX_NOT_READY if there is no answer in
+ * time.
  */
 devx_status devx_ipc_client_create(
     char const *address,
@@ -831,8 +832,8 @@ devx_status devx_ipc_client_import_batch(
  * Imports the tensor that is offered under a name, without a copy. It may outlive the client's
  * handle. Neither the exporter nor who else can write the memory does so while it is read here;
  * nothing can check that. DEVX_INVALID_ARGUMENT if nothing is offered under this name,
- * DEVX_MISMATCH if it is a batch, DEVX_CLOSED if the exporter is gone, DEVX_SYSTEM if it does not
- * answer in time, DEVX_BUSY if too much is held already.
+ * DEVX_MISMATCH if it is a batch, DEVX_CLOSED if the exporter is gone, DEVX_NOT_READY if it does
+ * not answer in time, DEVX_BUSY if too much is held already.
  */
 devx_status devx_ipc_client_import_tensor(
     devx_ipc_client_t const *client,

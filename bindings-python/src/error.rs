@@ -183,7 +183,7 @@ fn of_kind(py: Python<'_>, kind: &Kind, error: &CoreError) -> PyErr {
     let arguments = (error.message(), error.status().0, error.driver_code());
     let made = kind.class.make(py, arguments).and_then(|exception| {
         // Python's own name for it, where its exception has one (`OSError`).
-        if error.status() == t::DEVX_SYSTEM && error.errno() != 0 {
+        if error.errno() != 0 && (error.status() == t::DEVX_SYSTEM || error.is_late()) {
             exception.setattr("errno", error.errno())?;
         }
         Ok(exception)

@@ -66,9 +66,9 @@ impl Error {
         Self::of(t::DEVX_CALLBACK, 0, errno, message)
     }
 
-    /// Another process did not do its part in time.
+    /// What was waited for did not come in the time that was given.
     pub(crate) fn late(message: impl Into<Text>) -> Self {
-        Self::of(t::DEVX_SYSTEM, 0, rustix::io::Errno::TIMEDOUT.raw_os_error(), message)
+        Self::of(t::DEVX_NOT_READY, 0, rustix::io::Errno::TIMEDOUT.raw_os_error(), message)
     }
 
     /// An error of the operating system.
@@ -108,12 +108,12 @@ impl Error {
         self.reason().driver_code
     }
 
-    /// Whether another process did not do its part in time.
+    /// Whether what was waited for did not come in the time that was given.
     pub fn is_late(&self) -> bool {
-        self.status() == t::DEVX_SYSTEM && self.errno() == rustix::io::Errno::TIMEDOUT.raw_os_error()
+        self.status() == t::DEVX_NOT_READY && self.errno() == rustix::io::Errno::TIMEDOUT.raw_os_error()
     }
 
-    /// What a foreign callback or the operating system returned (`errno`), `ETIMEDOUT` if another process was late
+    /// What a foreign callback or the operating system returned (`errno`), `ETIMEDOUT` if something was late
     /// ([`Error::is_late`]), or 0.
     pub fn errno(&self) -> i32 {
         self.reason().errno

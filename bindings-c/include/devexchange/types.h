@@ -70,7 +70,7 @@ typedef int32_t devx_status;
 #define DEVX_OUT_OF_RANGE 23
 /** A stream value that the device does not take (DLPack `stream`). */
 #define DEVX_INVALID_STREAM 24
-/** The data is not ready, and this call does not wait for it. */
+/** What is asked for is not ready, and this call does not wait for it, or not any longer. */
 #define DEVX_NOT_READY 25
 /** A call of the device driver failed; `driver_code` says how. */
 #define DEVX_DRIVER 26

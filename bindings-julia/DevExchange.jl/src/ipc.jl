@@ -32,8 +32,8 @@ followed as they are), and that nobody writes it while it is read here. Nothing 
 client.
 
 Throws `DEVX_INVALID_ARGUMENT` for an address that cannot be one and for a negative `timeout`, `DEVX_INVALID_TEXT`,
-`DEVX_SYSTEM` if nobody listens there, the peer is another user's process or there is no answer in time, `DEVX_VERSION`,
-`DEVX_CLOSED` if the exporter goes meanwhile.
+`DEVX_SYSTEM` if nobody listens there or the peer is another user's process, `DEVX_NOT_READY` if there is no answer in
+time, `DEVX_VERSION`, `DEVX_CLOSED` if the exporter goes meanwhile.
 """
 struct IpcClient
     handle::Handle{TAG_IPC_CLIENT}
@@ -124,7 +124,7 @@ Element type and number of dimensions are known only at run time. It may outlive
 that it is released, after the work that was named with [`used_on`](@ref).
 
 Throws `DEVX_INVALID_ARGUMENT` if nothing is offered under this name, `DEVX_MISMATCH` if it is a batch, `DEVX_CLOSED` if
-the exporter is gone, `DEVX_SYSTEM` if it does not answer in time, `DEVX_BUSY` if this client holds too much already,
+the exporter is gone, `DEVX_NOT_READY` if it does not answer in time, `DEVX_BUSY` if this client holds too much already,
 `DEVX_UNSUPPORTED` for elements that a Julia array cannot have, `DEVX_DEVICE`, `DEVX_DRIVER`, `DEVX_INVALID_TEXT`.
 """
 function import_tensor(c::IpcClient, name::AbstractString)

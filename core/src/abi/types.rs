@@ -61,7 +61,7 @@ pub const DEVX_INVALID_TEXT: DevxStatus = DevxStatus(22);
 pub const DEVX_OUT_OF_RANGE: DevxStatus = DevxStatus(23);
 /// A stream value that the device does not take (DLPack `stream`).
 pub const DEVX_INVALID_STREAM: DevxStatus = DevxStatus(24);
-/// The data is not ready, and this call does not wait for it.
+/// What is asked for is not ready, and this call does not wait for it, or not any longer.
 pub const DEVX_NOT_READY: DevxStatus = DevxStatus(25);
 /// A call of the device driver failed; `driver_code` says how.
 pub const DEVX_DRIVER: DevxStatus = DevxStatus(26);

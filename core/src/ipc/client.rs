@@ -99,8 +99,8 @@ impl Late {
 /// Connects to the [`Server`](super::Server) at an address, of the same user.
 ///
 /// # Errors
-/// `DEVX_SYSTEM` if nobody listens there, the user is another one, or there is no answer in time; `DEVX_VERSION`;
-/// `DEVX_OUT_OF_MEMORY`, here or there.
+/// `DEVX_SYSTEM` if nobody listens there or the user is another one, `DEVX_NOT_READY` if there is no answer in time,
+/// `DEVX_VERSION`, `DEVX_OUT_OF_MEMORY`, here or there.
 pub fn connect(address: &str) -> Result<Client> {
     Client::connect(address, Some(TIMEOUT))
 }

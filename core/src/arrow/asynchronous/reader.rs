@@ -212,7 +212,7 @@ pub(super) fn in_time<T>(answer: Poll<T>, timeout: Option<Duration>, why: &str) 
     match (answer, timeout) {
         (Poll::Ready(answer), _) => Ok(answer),
         (Poll::Pending, Some(timeout)) if !timeout.is_zero() => {
-            refuse!(DEVX_NOT_READY, "timeout is {timeout:?}: {why}")
+            Err(Error::late(format_args!("timeout is {timeout:?}: {why}")))
         }
         (Poll::Pending, _) => refuse!(DEVX_NOT_READY, "{why}"),
     }

@@ -276,7 +276,7 @@ fn an_importer_waits_no_longer_than_it_was_told() {
         error
     };
     let wanted = format!("did not answer within {:?}", patience());
-    let late = |error: &Error| error.status() == DEVX_SYSTEM && error.message().contains(&wanted);
+    let late = |error: &Error| error.status() == DEVX_NOT_READY && error.is_late() && error.message().contains(&wanted);
     // Nobody takes the connection, and nobody says hello.
     let silent = Socket::listen(&address("silent")).expect("listening");
     let error = quickly("silent", &|| Client::connect(&address("silent"), Some(patience())).expect_err("no hello"));

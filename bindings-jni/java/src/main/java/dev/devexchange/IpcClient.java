@@ -39,9 +39,10 @@ public final class IpcClient extends Owned<IpcClient> implements AutoCloseable {
      * @param address as in {@link IpcServer#bind}
      * @param timeout how long it has for each answer
      * @return the connection, which the caller closes
-     * @throws DevExchangeException {@link Status#SYSTEM} if nobody listens there, the user is another one, or there is
-     *     no answer in time; {@link Status#INVALID_ARGUMENT} for an address that is none and for a negative time;
-     *     {@link Status#INVALID_TEXT}, {@link Status#VERSION}, {@link Status#CLOSED} if the exporter goes meanwhile
+     * @throws DevExchangeException {@link Status#SYSTEM} if nobody listens there, or the user is another one,
+     *     {@link Status#NOT_READY} if there is no answer in time, {@link Status#INVALID_ARGUMENT} for an address that is
+     *     none and for a negative time, {@link Status#INVALID_TEXT}, {@link Status#VERSION}, {@link Status#CLOSED} if
+     *     the exporter goes meanwhile
      */
     public static IpcClient connect(String address, Duration timeout) {
         Field.requireUnicode(address, "address");
@@ -61,7 +62,7 @@ public final class IpcClient extends Owned<IpcClient> implements AutoCloseable {
      * @return the tensor, which the caller closes
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} if nothing is offered under this name,
      *     {@link Status#MISMATCH} if it is not a tensor, {@link Status#CLOSED} if the exporter or this handle is gone,
-     *     {@link Status#SYSTEM} if there is no answer in time, {@link Status#BUSY} if too much is held already,
+     *     {@link Status#NOT_READY} if there is no answer in time, {@link Status#BUSY} if too much is held already,
      *     {@link Status#DEVICE} if this process does not have its device, {@link Status#DRIVER}, {@link Status#INVALID_TEXT}
      */
     public Tensor importTensor(String name) {

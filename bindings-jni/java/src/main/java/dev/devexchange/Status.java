@@ -55,7 +55,7 @@ public final class Status {
     public static final int OUT_OF_RANGE = 23;
     /** A stream value that the device does not take (DLPack {@code stream}). */
     public static final int INVALID_STREAM = 24;
-    /** The data is not ready, and this call does not wait for it. */
+    /** What is asked for is not ready, and this call does not wait for it, or not any longer. */
     public static final int NOT_READY = 25;
     /** A call of the device driver failed. */
     public static final int DRIVER = 26;
