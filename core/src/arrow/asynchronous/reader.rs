@@ -11,7 +11,7 @@ use super::handler::{Arrival, Shared};
 use super::reading::Next;
 use super::{MetadataBlock, Wake};
 use crate::abi::arrow_async::ArrowAsyncDeviceStreamHandler;
-use crate::abi::types::DEVX_INVALID_ARGUMENT;
+use crate::abi::types::{DEVX_INVALID_ARGUMENT, DEVX_NOT_READY};
 use crate::arrow::{Batch, Schema};
 use crate::device::DeviceType;
 use crate::error::{Error, Result, refuse};
@@ -208,13 +208,13 @@ fn taken(shared: &Shared, next: Next<Arrival>) -> Option<Result<Received>> {
 }
 
 /// What was waited for so long; `why` says that it is not there.
-pub(super) fn in_time<T>(answer: Poll<T>, timeout: Option<Duration>, why: &str) -> Result<T> {
+pub(super) fn in_time<T>(answer: Poll<T>, timeout: Option<Duration>, why: &'static str) -> Result<T> {
     match (answer, timeout) {
         (Poll::Ready(answer), _) => Ok(answer),
         (Poll::Pending, Some(timeout)) if !timeout.is_zero() => {
             Err(Error::late(format_args!("timeout is {timeout:?}: {why}")))
         }
-        (Poll::Pending, _) => refuse!(DEVX_NOT_READY, "{why}"),
+        (Poll::Pending, _) => Err(Error::new(DEVX_NOT_READY, why)),
     }
 }
 
