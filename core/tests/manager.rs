@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use devexchange_core::abi::types::*;
 use devexchange_core::manager::{
-    Allocated, Callbacks, Deferred, Driver, HostFlags, IpcHandle, Limited, Manager, MemoryInfo, Request, Shared,
-    Statistics, limit_from_raw,
+    Allocated, Callbacks, Deferred, Driver, HostFlags, IpcHandle, Limited, Manager, MemoryInfo, PoolOptions, Request,
+    Shared, Statistics, limit_from_raw,
 };
 use devexchange_core::order::Ready;
 use devexchange_core::runtime::cuda::Allocation;
@@ -267,6 +267,9 @@ fn a_table_is_asked_what_the_manager_is_asked() {
 fn limits_of_c_are_numbers_of_bytes_or_none() {
     assert_eq!((limit_from_raw(0), limit_from_raw(5), limit_from_raw(-1)), (Ok(0), Ok(5), Ok(usize::MAX)));
     assert_eq!(limit_from_raw(-2).unwrap_err().message(), "limit is -2: neither a number of bytes nor -1");
+    assert_eq!(PoolOptions::from_raw(5, 7), Ok(PoolOptions { limit: 5, keep: 7 }));
+    assert_eq!(PoolOptions::from_raw(-1, -1), Ok(PoolOptions::default()));
+    assert_eq!(PoolOptions::from_raw(1, -2).unwrap_err().message(), "keep is -2: neither a number of bytes nor -1");
 }
 
 #[test]
