@@ -1,7 +1,7 @@
 //! What each format string stands for (Arrow C data interface, "Data type description"; columnar format, buffers), and
 //! what metadata blocks hold.
 
-use devexchange_core::abi::types::DEVX_INVALID_METADATA as INVALID;
+use devexchange_core::abi::types::{DEVX_INVALID_FORMAT, DEVX_INVALID_METADATA as INVALID};
 use devexchange_core::arrow::format::{Buffer, Buffers, Children};
 use devexchange_core::arrow::metadata::{self, MAX_BYTES, MAX_PAIRS};
 use devexchange_core::arrow::schema::FieldDesc;
@@ -241,5 +241,21 @@ fn a_copy_has_all_bytes_of_each_buffer() {
         assert_ne!(copied.buffers()[1], original.buffers()[1]);
         let shown = |column: Column<'_>| (0..9).map(|row| column.value(row).unwrap().to_string()).collect::<Vec<_>>();
         assert_eq!(shown(copied), shown(original));
+    }
+}
+
+#[test]
+fn a_format_is_parsed_or_refused_by_name() {
+    let right = "n b c C s S i I l L e f g z Z u U vu vz w:3 w:0 d:5,2 d:5,-2,256 d:9,0,32 tdD tdm tts ttm ttu ttn tss: \
+                 tsn:Europe/Zurich tDs tDn tiM tiD tin +s +l +L +w:7 +vl +vL +m +r +us: +us:0 +ud:0,1,127";
+    for format in right.split(' ') {
+        Type::parse(format).unwrap();
+    }
+    let wrong = "|x|ii| i|w|w:|w:-1|w:+1|w:99999999999|+w:1.5|d:0,2|d:77,2,256|d:10,2,32|d:19,2,64|d:39,2|d:5|d:5,2,64,1|\
+                 d:5,2,24|d:5,2,0128|ts|tsx:|tss|td|ttx|+z|+w|+us|+ud:1,1|+us:-1|+us:128|+ud:0,|+v|vux";
+    for format in wrong.split('|') {
+        let error = Type::parse(format).unwrap_err();
+        assert_eq!(error.status(), DEVX_INVALID_FORMAT, "{format}");
+        assert!(error.message().contains(format), "{error}");
     }
 }
