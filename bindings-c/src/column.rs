@@ -108,7 +108,8 @@ unsafe fn devx_column_child(
         let column = view(&batch, column)?;
         let Some(child) = usize::try_from(index).ok().and_then(|index| column.child(index)) else {
             let n_children = column.field().n_children();
-            return Err(out_of_range(format_args!("index is {index}: the column has {n_children} children")));
+            let refused = out_of_range(format_args!("index is {index}: the column has {n_children} children"));
+            return Err(column.named(refused));
         };
         write(out, child)
     })
@@ -159,8 +160,9 @@ unsafe fn devx_column_dictionary(
     let batch = unsafe { BatchHandle::borrow(batch, "batch") };
     guard(error, || {
         let batch = batch?;
-        let dictionary = view(&batch, column)?.dictionary();
-        write(out, dictionary.ok_or_else(|| Error::new(DEVX_MISMATCH, "the column has no dictionary"))?)
+        let column = view(&batch, column)?;
+        let none = || column.named(Error::new(DEVX_MISMATCH, "the column has no dictionary"));
+        write(out, column.dictionary().ok_or_else(none)?)
     })
 }
 

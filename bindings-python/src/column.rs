@@ -1,7 +1,7 @@
 //! Columns of a batch.
 
-use devexchange_core::abi::types::DevxColumn;
-use devexchange_core::{Batch, Column as CoreColumn};
+use devexchange_core::abi::types::{DEVX_OUT_OF_RANGE, DevxColumn};
+use devexchange_core::{Batch, Column as CoreColumn, Error as CoreError};
 use pyo3::prelude::*;
 use pyo3::types::slice::PySliceIndices;
 use pyo3::types::{PyDict, PyList, PySlice, PyTuple};
@@ -173,7 +173,10 @@ impl Column {
         let counted = python::index(row)?.map(|row| if row < 0 { row + self.length } else { row });
         match counted.filter(|counted| (0..self.length).contains(counted)) {
             Some(counted) => value::of(py, self.view()?, counted),
-            None => refuse!(DEVX_OUT_OF_RANGE, "row is {row}: the column has {}", self.length),
+            None => {
+                let refused = format_args!("row is {row}: the column has {}", self.length);
+                Err(self.view()?.named(CoreError::new(DEVX_OUT_OF_RANGE, refused)).into())
+            }
         }
     }
 

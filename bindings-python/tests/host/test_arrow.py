@@ -130,7 +130,7 @@ def test_column_or_row_beyond_all(which):
     with pytest.raises(devexchange.OutOfRange, match="there is no column" if isinstance(which, str) else str(which)):
         ours[which]
     if isinstance(which, int):
-        with pytest.raises(devexchange.OutOfRange, match=f"row is {which}: the column has 4"):
+        with pytest.raises(devexchange.OutOfRange, match=f'^column "number": row is {which}: the column has 4$'):
             ours["number"][which]
     for wrong in [1.5, None]:
         with pytest.raises(TypeError, match="cannot be interpreted as an integer"):

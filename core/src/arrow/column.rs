@@ -149,9 +149,9 @@ impl<'a> Column<'a> {
         self.batch.schema().record(self.node)
     }
 
-    /// An error about this column, which it names.
+    /// An error about this column, with its name in front if it has one.
     #[cold]
-    pub(crate) fn named(self, error: Error) -> Error {
+    pub fn named(self, error: Error) -> Error {
         let name = self.field().name();
         if name.is_empty() { error } else { error.within(format_args!("column {name:?}: ")) }
     }
