@@ -14,7 +14,7 @@ use crate::tensor_type::New;
 use crate::{convert, metadata, python, value};
 
 /// A view of one array of a batch, whose memory it keeps: values by the number of their row, in order or reversed.
-#[pyclass(frozen, sequence, module = "devexchange")]
+#[pyclass(frozen, sequence, module = "devexchange", weakref)]
 pub(crate) struct Column {
     batch: Kept<Batch>,
     node: i64,

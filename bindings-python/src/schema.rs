@@ -17,7 +17,7 @@ use crate::metadata;
 use crate::python::call_if_there;
 
 /// What the arrays of a batch are: a tree of fields. Two are equal if names, formats, flags and metadata of all fields are.
-#[pyclass(frozen, eq, hash, module = "devexchange")]
+#[pyclass(frozen, eq, hash, module = "devexchange", weakref)]
 pub(crate) struct Schema(Kept<CoreSchema>);
 
 impl Schema {

@@ -7,10 +7,11 @@
 use core::ffi::{c_char, c_int, c_void};
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::LazyLock;
 
 use devexchange_core::abi::types::{DEVX_CLOSED, DEVX_INVALID_ARGUMENT, DEVX_OUT_OF_MEMORY};
 use devexchange_core::error::caught;
+use devexchange_core::fork::{Lock, Locked};
 use devexchange_core::manager::Shared;
 use devexchange_core::runtime::cuda::{RawStream, Stream};
 use devexchange_core::{DType, Device, DeviceType, Error, Result, Tensor, trace};
@@ -19,7 +20,7 @@ use pyo3::prelude::*;
 use crate::manager::MemoryManager;
 
 /// PyTorch has one allocator, whose functions are given nothing that would tell managers apart.
-static POOL: LazyLock<Mutex<Pool>> = LazyLock::new(Mutex::default);
+static POOL: LazyLock<Lock<Pool>> = LazyLock::new(Lock::default);
 
 #[derive(Default)]
 struct Pool {
@@ -35,8 +36,9 @@ struct Block {
     users: Vec<Stream>,
 }
 
-fn pool() -> MutexGuard<'static, Pool> {
-    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+/// Also in a child of `fork`, which gives up what PyTorch had in its parent.
+fn pool() -> Locked<'static, Pool> {
+    POOL.lock()
 }
 
 /// Gives PyTorch memory of a manager from now on.

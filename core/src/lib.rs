@@ -50,6 +50,7 @@ pub mod manager;
 pub mod memory;
 pub mod order;
 pub mod runtime;
+mod setting;
 mod sync;
 pub mod tensor;
 // As `fork`.

@@ -3,14 +3,14 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::sync::OnceLock;
 
+use crate::setting::Setting;
 use crate::text::formatted;
 
 /// Whether the trace is on, which is decided once in a process: the first time that somebody asks.
 pub fn enabled() -> bool {
-    static ON: OnceLock<bool> = OnceLock::new();
-    *ON.get_or_init(|| std::env::var_os("DEVEXCHANGE_TRACE").is_some_and(|value| is_yes(&value)))
+    static TRACE: Setting = Setting::new("DEVEXCHANGE_TRACE");
+    TRACE.get(is_yes)
 }
 
 fn is_yes(value: &OsStr) -> bool {

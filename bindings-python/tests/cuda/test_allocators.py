@@ -3,7 +3,9 @@ runtime, which the simulated driver is not enough for."""
 
 import ctypes
 import gc
+import os
 import threading
+import warnings
 from pathlib import Path
 
 import cuda.core
@@ -251,6 +253,21 @@ def test_a_manager_in_python_for_pytorch(cuda, torch):
     with MemoryManager(Fails()) as manager:
         _native.give_torch(manager)
         assert "not today" in torch.allocate(cuda.producer)
+
+
+def test_a_child_of_a_fork_frees_what_pytorch_had(cuda, torch):
+    """As the workers of a DataLoader, which end with the tensors that their parent had."""
+    with MemoryManager.driver() as manager:
+        _native.give_torch(manager)
+        address = torch.allocate(cuda.producer)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if pid == 0:
+            torch.free(address, cuda.producer)
+            os._exit(0 if torch.allocate(cuda.producer).endswith("it cannot be used here") else 1)
+        assert os.waitpid(pid, 0)[1] == 0
+        torch.free(address, cuda.producer)
 
 
 def test_memory_of_pytorch_outlives_its_manager(cuda, torch):

@@ -2,6 +2,7 @@
 
 import ctypes
 import threading
+import weakref
 from collections.abc import Iterable
 
 import nanoarrow
@@ -122,6 +123,15 @@ def test_columns():
     for row in [4, -5]:
         with pytest.raises(IndexError, match="row is"):
             ours[0][row]
+
+
+def test_columns_and_schemas_can_be_referred_to_weakly():
+    ours = from_arrow(batch())
+    for thing in (ours, ours.schema, ours[0]):
+        seen = weakref.ref(thing)
+        assert seen() is thing
+    del thing
+    assert seen() is None
 
 
 @pytest.mark.parametrize("which", [10**30, -(10**30), 2**63, "\ud800"])

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::vec::Drain;
 
@@ -21,7 +21,7 @@ use super::turn::Turn;
 use crate::abi::types::{DEVX_CLOSED, DEVX_IPC_TIMEOUT_NS};
 use crate::arrow::Batch;
 use crate::error::{Error, Result, refuse};
-use crate::fork::Process;
+use crate::fork::{Lock, Process};
 use crate::memory::{Owner, Slab, TailSize, Vacant, collected};
 use crate::tensor::Tensor;
 use crate::{text, thread};
@@ -286,8 +286,8 @@ fn receive<'a>(
 /// is, so that nobody passes for another one whose memory is open here; of those that the system does not show to this
 /// one, it is the number alone. Mixed in a way that nobody else can foresee.
 pub(super) fn told_apart(chosen: u64, process: i32) -> u64 {
-    static MIX: OnceLock<RandomState> = OnceLock::new();
-    MIX.get_or_init(RandomState::new).hash_one((chosen, process))
+    static MIX: Lock<Option<RandomState>> = Lock::new(None);
+    MIX.lock().get_or_insert_with(RandomState::new).hash_one((chosen, process))
 }
 
 /// Something that the exporter keeps for this process, until this is dropped.

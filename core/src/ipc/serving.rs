@@ -4,8 +4,8 @@
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{OnceLock, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -19,6 +19,7 @@ use super::socket::{Received, Room, Sent, Socket, timespec};
 use super::wire::Writer;
 use crate::abi::types::{DEVX_CLOSED, DEVX_INVALID_ARGUMENT};
 use crate::error::{Error, Result, refuse};
+use crate::fork::Lock;
 use crate::ledger::Entry;
 use crate::memory::{Slab, Sorted, collected, vector};
 use crate::trace;
@@ -36,8 +37,8 @@ const HEAD: usize = 64;
 const PAUSE: Duration = Duration::from_millis(20);
 /// A number that tells this process from others, whatever their ids.
 fn exporter() -> u64 {
-    static EXPORTER: OnceLock<u64> = OnceLock::new();
-    *EXPORTER.get_or_init(|| RandomState::new().build_hasher().finish())
+    static EXPORTER: Lock<Option<u64>> = Lock::new(None);
+    *EXPORTER.lock().get_or_insert_with(|| RandomState::new().build_hasher().finish())
 }
 
 thread_local! {

@@ -9,10 +9,10 @@
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 use crate::local::{self, Local, Place};
+use crate::setting::Setting;
 
 /// Alignment of every block.
 pub(super) const ALIGN: usize = 16;
@@ -124,10 +124,8 @@ impl Size {
 
 /// Most bytes that a thread keeps here and now.
 fn most() -> usize {
-    // Asked for once: the environment may be changed later, and not every program is careful with that.
-    static OFF: OnceLock<bool> = OnceLock::new();
-    let off = *OFF.get_or_init(|| std::env::var_os("DEVEXCHANGE_KEEP_BLOCKS").is_some_and(|value| value == "0"));
-    if off { 0 } else { MOST }
+    static KEPT_NONE: Setting = Setting::new("DEVEXCHANGE_KEEP_BLOCKS");
+    if KEPT_NONE.get(|value| value == "0") { 0 } else { MOST }
 }
 
 impl Blocks {
