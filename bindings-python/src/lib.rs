@@ -93,6 +93,8 @@ mod _native {
     #[pymodule_export]
     use crate::schema::Schema;
     #[pymodule_export]
+    use crate::tensor::close_after;
+    #[pymodule_export]
     use crate::torch::give_torch;
 
     #[pymodule_init]

@@ -12,6 +12,7 @@ This module imports cuda.core; the rest of the package never does.
 import cuda.core
 
 from . import MemoryManager, Tensor, empty
+from ._native import close_after
 from ._types import DeviceType
 
 
@@ -37,8 +38,8 @@ class MemoryResource(cuda.core.MemoryResource):
     def deallocate(self, ptr: int, size: int, *, stream: "cuda.core.Stream") -> None:
         """Called by cuda.core when a buffer is closed, or nobody refers to it any more."""
         address = int(ptr)
-        self._blocks[address].used_on(stream)
-        self._blocks.pop(address).close()
+        close_after(self._blocks[address], stream)
+        del self._blocks[address]
 
     @property
     def is_device_accessible(self) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 import cupy
 
 from . import MemoryManager, empty
+from ._native import close_after
 from ._types import DeviceType
 
 
@@ -47,5 +48,4 @@ class _Block:
     def __del__(self):
         tensor = getattr(self, "_tensor", None)
         if tensor is not None:
-            tensor.used_on(self._stream)
-            tensor.close()
+            close_after(tensor, self._stream)

@@ -66,6 +66,16 @@ def test_a_buffer_is_given_back_after_the_work_on_the_stream_it_is_closed_with(c
     buffer.close(cuda.consumer)
 
 
+def test_a_buffer_that_is_closed_while_its_stream_is_captured(cuda, manager):
+    buffer = MemoryResource(manager).allocate(BYTES, stream=cuda.producer)
+    cuda.producer.sync()
+    mode = driver.cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    driver.ok(driver.cuda.cuStreamBeginCapture(cuda.consumer.handle, mode))
+    buffer.close(cuda.consumer)
+    assert manager.statistics().bytes == BYTES
+    driver.ok(driver.cuda.cuGraphDestroy(driver.ok(driver.cuda.cuStreamEndCapture(cuda.consumer.handle))))
+
+
 def test_a_buffer_that_nobody_closes(cuda, manager):
     MemoryResource(manager).allocate(BYTES, stream=cuda.producer).fill(1, stream=cuda.producer)
     gc.collect()
