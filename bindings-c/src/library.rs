@@ -10,6 +10,7 @@ use crate::ctypes::{Char, DlDataType, DlDevice, ErrorRecord, Status};
 use crate::error::{guard, list_mut, required, required_text};
 use devexchange_core::abi::types::{DEVX_INVALID_ARGUMENT, DevxStatus};
 use devexchange_core::arrow::TypeName;
+use devexchange_core::memory::said;
 use devexchange_core::{DType, Device, DeviceType, Error, Result, error, text};
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
@@ -79,7 +80,7 @@ unsafe fn devx_type_name(
         let format = unsafe { required_text(format, "format") }?;
         // SAFETY: the caller gives so many bytes of its own.
         let buffer = unsafe { list_mut(buffer.cast(), capacity, "buffer") }?;
-        let name = text::said(format_args!("{}", TypeName::parse(format)?))?;
+        let name = said(format_args!("{}", TypeName::parse(format)?))?;
         text::fill(&name, buffer);
         length.write(name.len());
         Ok(())
@@ -103,7 +104,7 @@ unsafe fn devx_device_name(
 /// # Safety
 /// `out` is NULL, or `capacity` bytes that can be written.
 unsafe fn write_name(name: impl Display, out: *mut Char, capacity: usize) -> Result<()> {
-    let name = text::said(format_args!("{name}"))?;
+    let name = said(format_args!("{name}"))?;
     // SAFETY: the caller's contract.
     let out = unsafe { list_mut(out.cast(), capacity, "out") }?;
     if name.len() >= out.len() {

@@ -3,7 +3,7 @@
 
 use devexchange_core::abi::types::DevxColumn;
 use devexchange_core::arrow::{Batch, Column};
-use devexchange_core::text::said;
+use devexchange_core::memory::said;
 use jni::Env;
 use jni::objects::{JClass, JString};
 use jni::sys::jlong;

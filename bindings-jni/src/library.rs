@@ -5,7 +5,7 @@ use core::ffi::CStr;
 use devexchange_core::abi::dlpack::DLDataType;
 use devexchange_core::abi::types::DevxStatus;
 use devexchange_core::arrow::TypeName;
-use devexchange_core::text::said;
+use devexchange_core::memory::said;
 use devexchange_core::{DType, DeviceType, error, trace};
 use jni::Env;
 use jni::objects::{JClass, JString};

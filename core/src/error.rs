@@ -7,8 +7,8 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::abi::types::{self as t, DevxError, DevxStatus as Status};
-use crate::memory::Vacant;
 use crate::text;
+use crate::vacant::Vacant;
 
 /// The reason of a refusal. Nothing was taken and no output was written.
 ///

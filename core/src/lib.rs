@@ -58,6 +58,7 @@ pub mod tensor;
 pub mod text;
 mod thread;
 pub mod trace;
+mod vacant;
 mod view;
 
 pub use arrow::{Batch, BatchStream, Column, Schema};

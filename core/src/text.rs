@@ -5,8 +5,6 @@ use std::borrow::Cow;
 use std::ffi::CString;
 use std::fmt::{self, Write};
 
-use crate::error::{Error, Result};
-
 /// Writes a text with its NUL, cut at a character if there is not enough room. A NUL within the text becomes a `?`.
 pub fn fill(text: &str, to: &mut [c_char]) {
     let Some(room) = to.len().checked_sub(1) else { return };
@@ -40,25 +38,6 @@ pub fn formatted(text: fmt::Arguments<'_>) -> Option<Cow<'static, str>> {
     let mut grown = Growing(String::new());
     grown.write_fmt(text).ok()?;
     Some(grown.0.into())
-}
-
-/// A text put together.
-///
-/// # Errors
-/// `DEVX_OUT_OF_MEMORY`.
-pub fn said(text: fmt::Arguments<'_>) -> Result<Cow<'static, str>> {
-    formatted(text).ok_or_else(|| Error::no_memory(0))
-}
-
-/// A text of one's own.
-///
-/// # Errors
-/// `DEVX_OUT_OF_MEMORY`.
-pub fn owned(text: &str) -> Result<String> {
-    let mut own = String::new();
-    own.try_reserve_exact(text.len()).map_err(|_| Error::no_memory(text.len()))?;
-    own.push_str(text);
-    Ok(own)
 }
 
 /// What is left of a text that begins with `start`; `None` if it begins with something else.

@@ -11,10 +11,10 @@ use super::{MAX_DEPTH, metadata};
 use crate::abi::arrow_data::{ARROW_FLAG_NULLABLE, ArrowArray};
 use crate::device::Device;
 use crate::error::{Error, Refused, Result, refuse};
-use crate::memory::{InOrder, Owner, Vacant, collected, push, vector};
+use crate::memory::{InOrder, Owner, Vacant, collected, push, said, vector};
 use crate::order::Ready;
 use crate::runtime::cuda::Stream;
-use crate::text::{c_string, said};
+use crate::text::c_string;
 
 /// An array that is being described: its field, its buffers, what is below it, and who keeps its memory alive. Nothing is
 /// checked before [`ArrayBuilder::build`].

@@ -22,9 +22,9 @@ use crate::abi::types::{DEVX_CLOSED, DEVX_IPC_TIMEOUT_NS};
 use crate::arrow::Batch;
 use crate::error::{Error, Result, refuse};
 use crate::fork::{Lock, Process};
-use crate::memory::{Owner, Slab, TailSize, Vacant, collected};
+use crate::memory::{Owner, Slab, TailSize, Vacant, collected, string};
 use crate::tensor::Tensor;
-use crate::{text, thread};
+use crate::thread;
 
 /// How long an exporter has for an answer, unless the importer says otherwise.
 pub const TIMEOUT: Duration = Duration::from_nanos(DEVX_IPC_TIMEOUT_NS.cast_unsigned());
@@ -198,7 +198,7 @@ impl Client {
         let (request, end) = (*last, deadline(this.timeout));
         let message = Message::Get { request, name }.encode()?;
         // Made before there is a lease, which is then given up whatever happens.
-        let (of_lease, own_name) = (Vacant::new()?, text::owned(name)?);
+        let (of_lease, own_name) = (Vacant::new()?, string(name)?);
         this.late().expect()?;
         if let Err(error) = this.say(&message, end) {
             this.late().expect_less();

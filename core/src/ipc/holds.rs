@@ -7,8 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::import::Opened;
 use crate::error::Result;
-use crate::memory::{Counted, Sorted, Weak};
-use crate::text;
+use crate::memory::{Counted, Sorted, Weak, string};
 
 #[derive(Debug, Default)]
 pub(super) struct Holds(Mutex<Sorted<String, Hold>>);
@@ -32,7 +31,7 @@ impl Holds {
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`; then the next import under that name has a lease of its own.
     pub(super) fn note(&self, name: &str, lease: u64, changes: u64, opened: &Counted<Opened>) -> Result<()> {
-        let name = text::owned(name)?;
+        let name = string(name)?;
         self.all().room()?.insert(name, Hold { lease, changes, opened: opened.downgrade() });
         Ok(())
     }

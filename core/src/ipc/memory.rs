@@ -20,11 +20,11 @@ use crate::error::{Error, Result, refuse};
 use crate::fork::Lock;
 use crate::layout;
 use crate::manager::Allocated;
-use crate::memory::{Counted, Owner, Sorted, Weak, repeated};
+use crate::memory::{Counted, Owner, Sorted, Weak, repeated, said};
 use crate::order::Ready;
 use crate::runtime::Memory;
 use crate::tensor::{Flags, Tensor, TensorDesc};
-use crate::text::{self, OfErrno};
+use crate::text::OfErrno;
 
 impl Exported {
     /// The file descriptors that go with the [`descriptor`](Exported::descriptor), in this order.
@@ -192,7 +192,7 @@ impl Mapping {
             return Ok(known);
         }
         let room = Counted::room()?;
-        let path = text::said(format_args!("/proc/self/fd/{}", self.fd.as_raw_fd()))?;
+        let path = said(format_args!("/proc/self/fd/{}", self.fd.as_raw_fd()))?;
         let fd = fs::open(&*path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
             .map_err(|errno| Error::system("open", errno))?;
         let fd = room.fill(fd);

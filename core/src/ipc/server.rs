@@ -19,9 +19,9 @@ use crate::arrow::Batch;
 use crate::dlpack::Copying;
 use crate::error::{Error, Result, refuse};
 use crate::fork::Process;
-use crate::memory::{Slab, Sorted, TailSize};
+use crate::memory::{Slab, Sorted, TailSize, string};
 use crate::tensor::Tensor;
-use crate::{text, thread};
+use crate::thread;
 
 /// How long the end of a server waits for its address to be free, if its thread is busy with somebody's release.
 const AT_END: Duration = Duration::from_secs(1);
@@ -126,7 +126,7 @@ impl Server {
 
     fn offer(&self, name: &str, exported: Exported) -> Result<()> {
         let shared = self.0.header().shared.header();
-        let (name, exported) = (text::owned(name)?, Slab::new(exported, TailSize::default())?);
+        let (name, exported) = (string(name)?, Slab::new(exported, TailSize::default())?);
         let before = shared.offers().room()?.insert(name, exported);
         shared.count_change();
         // Its release may be anybody's code: not with the lock held.

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, Stat};
 
 use crate::error::{Error, Result};
-use crate::text;
+use crate::memory::string;
 
 #[derive(Debug)]
 pub(super) struct SocketFile {
@@ -38,7 +38,7 @@ impl SocketFile {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let said = |call| move |errno| Error::system(call, errno).within(format_args!("address {path:?}: "));
         let directory = fs::openat(CWD, directory, flags, Mode::empty()).map_err(said("open"))?;
-        let name = text::owned(name)?;
+        let name = string(name)?;
         let found = fs::statat(&directory, &*name, AtFlags::SYMLINK_NOFOLLOW).map_err(said("stat"))?;
         Ok(Self { directory, name, is: which(&found) })
     }

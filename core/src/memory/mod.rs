@@ -3,6 +3,7 @@
 
 mod blocks;
 mod counted;
+mod fallible;
 mod fill;
 mod foreign;
 mod held;
@@ -15,11 +16,11 @@ mod sorted;
 mod table;
 #[cfg(test)]
 mod tests;
-mod vacant;
 
 pub(crate) use blocks::{Blocks, Returned, free_all};
 pub(crate) use counted::Weak;
 pub use counted::{Counted, CountedRoom};
+pub(crate) use fallible::{string, zeros};
 pub(crate) use fill::fill_in;
 pub(crate) use foreign::{Foreign, Releasable, release};
 pub(crate) use held::held_by_bindings;
@@ -31,7 +32,8 @@ pub use queue::{ReleaseQueue, Signal};
 pub(crate) use slab::{Room, Slab, Tail, TailSize};
 pub(crate) use sorted::Sorted;
 pub(crate) use table::{entry, set_entry};
-pub(crate) use vacant::zeros;
 // Public for the bindings, which are built together with this: no part of the API, and no version promises it.
 #[doc(hidden)]
-pub use vacant::{Vacant, boxed, collected, push, repeated, vector};
+pub use crate::vacant::Vacant;
+#[doc(hidden)]
+pub use fallible::{boxed, collected, push, repeated, said, vector};

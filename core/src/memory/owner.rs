@@ -4,12 +4,12 @@ use core::ffi::c_void;
 use std::fmt;
 
 use super::slab::Slab;
-use super::vacant::Vacant;
 use crate::abi::types::DevxOwner;
 use crate::error::{Result, caught};
 use crate::ledger::{Entry, Kind};
 use crate::runtime::cuda::Stream;
 use crate::trace;
+use crate::vacant::Vacant;
 
 type Release = unsafe extern "C" fn(*mut c_void);
 

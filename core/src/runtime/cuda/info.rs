@@ -7,6 +7,7 @@ use cudarc::driver::sys::{CUdevice, CUuuid};
 use super::context::{self, Current};
 use super::driver::Driver;
 use crate::error::Result;
+use crate::memory::said;
 use crate::text;
 
 /// A device, as people tell one from another.
@@ -49,7 +50,7 @@ pub fn device_info(ordinal: i32) -> Result<DeviceInfo> {
     let code = unsafe { (driver.device_get_name)(name.as_mut_ptr(), name.len() as c_int, device) };
     driver.check("cuDeviceGetName", code)?;
     let uuid = uuid_of(driver, device)?;
-    Ok(DeviceInfo { name: text::said(format_args!("{}", text::read(&name)))?.into_owned(), uuid })
+    Ok(DeviceInfo { name: said(format_args!("{}", text::read(&name)))?.into_owned(), uuid })
 }
 
 /// What a device is called in every process.

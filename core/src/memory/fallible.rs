@@ -1,36 +1,20 @@
-//! Boxes and vectors whose memory may be missing: those of std end the process then.
+//! Boxes, vectors and texts whose memory may be missing: those of std end the process then.
 //!
 //! Whatever is as large as a description says, and whatever an exchange needs, is allocated here or in a slab.
 
 use std::alloc::{Layout, alloc_zeroed};
-use std::mem::MaybeUninit;
+use std::borrow::Cow;
+use std::fmt;
 
 use crate::error::{Error, Result};
-
-/// Memory for one `T`, before there is anything to put in: so what was taken over cannot be lost for want of memory.
-#[derive(Debug)]
-pub struct Vacant<T>(Box<MaybeUninit<T>>);
+use crate::text::formatted;
+use crate::vacant::Vacant;
 
 impl<T> Vacant<T> {
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
     pub fn new() -> Result<Self> {
         Self::find().ok_or_else(|| Error::no_memory(size_of::<T>()))
-    }
-
-    /// As [`Vacant::new`], where there is no error to make.
-    pub(crate) fn find() -> Option<Self> {
-        let mut one = Vec::new();
-        one.try_reserve_exact(1).ok()?;
-        one.push(MaybeUninit::uninit());
-        let one: *mut [MaybeUninit<T>] = Box::into_raw(one.into_boxed_slice());
-        // SAFETY: a slice of one is laid out as that one, and the box belongs to nobody else.
-        Some(Self(unsafe { Box::from_raw(one.cast()) }))
-    }
-
-    /// The box with a value in it.
-    pub fn fill(self, value: T) -> Box<T> {
-        Box::write(self.0, value)
     }
 }
 
@@ -103,4 +87,23 @@ pub fn collected<T>(values: impl IntoIterator<Item = Result<T>>) -> Result<Vec<T
     let mut all = vector(values.size_hint().0)?;
     values.try_for_each(|value| push(&mut all, value?))?;
     Ok(all)
+}
+
+/// A text put together.
+///
+/// # Errors
+/// `DEVX_OUT_OF_MEMORY`.
+pub fn said(text: fmt::Arguments<'_>) -> Result<Cow<'static, str>> {
+    formatted(text).ok_or_else(|| Error::no_memory(0))
+}
+
+/// A text of one's own.
+///
+/// # Errors
+/// `DEVX_OUT_OF_MEMORY`.
+pub(crate) fn string(text: &str) -> Result<String> {
+    let mut own = String::new();
+    own.try_reserve_exact(text.len()).map_err(|_| Error::no_memory(text.len()))?;
+    own.push_str(text);
+    Ok(own)
 }
