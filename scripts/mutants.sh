@@ -27,11 +27,11 @@ failed=0
 files_of() { # MODULE
   case $1 in
     layout) echo core/src/layout.rs ;;
-    tensor) echo core/src/tensor/{mod,transfer,borrowed,slice}.rs core/src/dtype.rs ;;
+    tensor) echo core/src/tensor/{mod,transfer,slice}.rs core/src/dtype.rs ;;
     dlpack) echo core/src/dlpack.rs core/src/dlpack/{legacy,versioned}.rs ;;
     convert) echo core/src/convert/{mod,column,fixed_shape,matrix}.rs ;;
     order) echo core/src/{order,order/ready,order/uses,order/behind,tensor/order,arrow/batch/order,view}.rs ;;
-    release-memory) echo core/src/memory/{foreign,owner,slab,fallible,queue,blocks,counted,sorted}.rs core/src/ledger.rs ;;
+    release-memory) echo core/src/memory/{borrowed,foreign,owner,slab,fallible,queue,blocks,counted,sorted}.rs core/src/ledger.rs ;;
     release-device) echo core/src/runtime/cuda/{reaper,inbox}.rs ;;
     event) echo core/src/runtime/cuda/{event,kept,context}.rs ;;
     schema) echo core/src/arrow/{schema,read,record,format,type_name,metadata,count,check,plain,table,tree}.rs ;;

@@ -19,10 +19,10 @@ use crate::dtype::DType;
 use crate::error::{Error, Refused, Result, refuse};
 use crate::layout;
 use crate::ledger::{Entry, Kind};
-use crate::memory::{Owner, Slab, TailSize};
+use crate::memory::{Borrowed, Owner, Slab, TailSize};
 use crate::order::{self, Ready};
 use crate::runtime::cuda::RawStream;
-use crate::tensor::{Borrowed, Flags, Tensor, TensorDesc};
+use crate::tensor::{Flags, Tensor, TensorDesc};
 
 /// The version that this library writes at most.
 pub const VERSION: DLPackVersion = DLPackVersion { major: DLPACK_MAJOR_VERSION, minor: DLPACK_MINOR_VERSION };

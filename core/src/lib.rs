@@ -65,8 +65,8 @@ pub use arrow::{Batch, BatchStream, Column, Schema};
 pub use device::{Device, DeviceType};
 pub use dtype::{DType, Element};
 pub use error::{Error, Refused, Result};
-pub use memory::Owner;
-pub use tensor::{Borrowed, Flags, Tensor, TensorDesc};
+pub use memory::{Borrowed, Owner};
+pub use tensor::{Flags, Tensor, TensorDesc};
 
 // The crates whose types are in the API, in the versions that these are of.
 #[cfg(feature = "cudarc")]

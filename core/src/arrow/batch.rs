@@ -20,11 +20,10 @@ use crate::abi::types::DevxBatchInfo;
 use crate::device::Device;
 use crate::error::{Error, Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
-use crate::memory::{Foreign, Owner, Slab, TailSize, fill_in, held_by_bindings, repeated};
+use crate::memory::{Borrowed, Foreign, Owner, Slab, TailSize, fill_in, held_by_bindings, repeated};
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::reaper::Held;
 use crate::runtime::cuda::{Event, Stream};
-use crate::tensor::Borrowed;
 use crate::view::Whole;
 
 /// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns.

@@ -7,7 +7,8 @@ use super::{Copying, ImportParts, Managed, Owned, Request, copy_if, hand_over, k
 use crate::abi::dlpack::{DLManagedTensor, DLTensor};
 use crate::abi::types::DEVX_READ_ONLY;
 use crate::error::{Error, Refused, Result};
-use crate::tensor::{Borrowed, Flags, Tensor};
+use crate::memory::Borrowed;
+use crate::tensor::{Flags, Tensor};
 
 impl Managed for DLManagedTensor {
     const IMPORT: ImportParts<Self> = ImportParts { describe: describe_legacy, delete: delete_legacy };

@@ -7,7 +7,8 @@ use super::{Copying, ImportParts, Managed, Owned, Request, VERSION, copy_if, han
 use crate::abi::dlpack::{DLManagedTensorVersioned, DLPackVersion, DLTensor};
 use crate::error::{Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
-use crate::tensor::{Borrowed, Flags, Tensor};
+use crate::memory::Borrowed;
+use crate::tensor::{Flags, Tensor};
 
 impl Managed for DLManagedTensorVersioned {
     const IMPORT: ImportParts<Self> = ImportParts { describe: describe_versioned, delete: delete_versioned };

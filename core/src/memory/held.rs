@@ -36,9 +36,9 @@ macro_rules! held_by_bindings {
             /// `raw` is from `into_raw` of this type and not taken back as long as the result is used.
             $(#[doc = $also])?
             #[inline]
-            pub unsafe fn borrow_raw<'a>(raw: *mut core::ffi::c_void) -> $crate::tensor::Borrowed<'a, Self> {
+            pub unsafe fn borrow_raw<'a>(raw: *mut core::ffi::c_void) -> $crate::memory::Borrowed<'a, Self> {
                 // SAFETY: the reference is not dropped, so it stays the holder's.
-                $crate::tensor::Borrowed::new(unsafe { Self::from_raw(raw) })
+                $crate::memory::Borrowed::new(unsafe { Self::from_raw(raw) })
             }
         }
     };

@@ -2,6 +2,7 @@
 //! Every foreign release is called from here, exactly once.
 
 mod blocks;
+mod borrowed;
 mod counted;
 mod fallible;
 mod fill;
@@ -18,6 +19,7 @@ mod table;
 mod tests;
 
 pub(crate) use blocks::{Blocks, Returned, free_all};
+pub use borrowed::Borrowed;
 pub(crate) use counted::Weak;
 pub use counted::{Counted, CountedRoom};
 pub(crate) use fallible::{string, zeros};

@@ -1,6 +1,5 @@
 //! A tensor: what, where, who and when of an n-dimensional array, whoever made it.
 
-mod borrowed;
 mod order;
 mod slice;
 mod transfer;
@@ -19,11 +18,9 @@ use crate::device::{Device, DeviceType};
 use crate::dtype::{DType, Element};
 use crate::error::{Refused, Result, refuse};
 use crate::layout::{self, Layout};
-use crate::memory::{Owner, Room, Slab, TailSize, entry, held_by_bindings, set_entry};
+use crate::memory::{Borrowed, Owner, Room, Slab, TailSize, entry, held_by_bindings, set_entry};
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::{Stream, pointer};
-
-pub use borrowed::Borrowed;
 
 /// Properties of a tensor that DLPack carries as bits (`DLPACK_FLAG_BITMASK_…`). Unknown bits are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,8 +17,7 @@ use crate::abi::types::{
 use crate::device::DeviceType;
 use crate::error::{Error, Refused, Result, caught};
 use crate::ledger::{Entry, Kind};
-use crate::memory::{Slab, TailSize};
-use crate::tensor::Borrowed;
+use crate::memory::{Borrowed, Slab, TailSize};
 use crate::{text, trace};
 
 impl BatchStream {
